@@ -1,0 +1,192 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* libdist: the contract of a backend, which a user picks by name. */
+#ifndef DIST_BACKEND_H
+#define DIST_BACKEND_H
+
+#include <dist/transport.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* The collectives. X(name, text) */
+#define DIST_COLLECTIVE_MAP(X)                                                                     \
+    X(ALL_REDUCE, "all_reduce")                                                                    \
+    X(BROADCAST, "broadcast")                                                                      \
+    X(BARRIER, "barrier")                                                                          \
+    X(ALL_GATHER, "all_gather")
+
+typedef enum dist_collective {
+#define DIST_COLLECTIVE_ENUM(name, text) DIST_COLL_##name,
+    DIST_COLLECTIVE_MAP(DIST_COLLECTIVE_ENUM)
+#undef DIST_COLLECTIVE_ENUM
+    DIST_COLL_COUNT
+} dist_collective;
+
+DIST_API const char *dist_collective_string(dist_collective collective);
+
+/*
+ * One call of a collective, as the user made it, checked. in and out are the user's and
+ * stay valid until the ticket has ended; in == out is in place. BROADCAST: in == out.
+ * count is per rank, in elements of dtype. sequence counts the group's calls from 0.
+ */
+struct dist_call {
+    dist_collective collective;
+    const void *in;
+    void *out;
+    size_t count;
+    dist_dtype dtype;
+    dist_op op;
+    int root;
+    uint64_t sequence;
+};
+
+/* A posted call. The backend sets status once, last; own is its to use. */
+struct dist_ticket {
+    dist_status status; /* DIST_IN_PROGRESS until it has ended */
+    void *own;
+};
+
+/* Where a rank is. Numbers are unique within what contains them; -1: unknown. */
+struct dist_place {
+    int32_t node;    /* equal for ranks on one machine; counted from 0 in rank order */
+    int32_t package;
+    int32_t numa;
+    int32_t core;
+    int32_t gpu;
+};
+
+/* The plan engine as a backend sees it: opaque, made and driven through dist_host. */
+struct dist_engine;
+
+/* What the engine needs: the transports in order of preference, NULL-terminated. */
+struct dist_engine_config {
+    size_t size;
+    const struct dist_transport *const *transports;
+    void *transport_context; /* handed to transports' open as config.context */
+};
+
+struct dist_backend_config;
+
+/*
+ * The library's services for a module: it needs no symbol of ours at link time.
+ * fail and log are printf-like. engine_*: see the backend slots of the same name.
+ */
+struct dist_host {
+    uint32_t abi;
+    uint32_t size;
+    dist_status (*fail)(dist_status status, const char *format, ...)
+        __attribute__((format(printf, 2, 3)));
+    void (*log)(dist_log_level level, const char *format, ...)
+        __attribute__((format(printf, 2, 3)));
+    void (*sink_apply)(const struct dist_sink *sink, size_t offset, const void *data, size_t bytes);
+    const struct dist_transport *(*transport_find)(const char *name);
+    dist_status (*engine_open)(const struct dist_backend_config *config,
+                               const struct dist_engine_config *engine,
+                               struct dist_engine **engine_p);
+    dist_status (*engine_post)(struct dist_engine *engine, const struct dist_call *call,
+                               struct dist_ticket *ticket);
+    int (*engine_progress)(struct dist_engine *engine);
+    void (*engine_sleep)(struct dist_engine *engine, int extra_fd, int timeout_ms);
+    void (*engine_close)(struct dist_engine *engine);
+};
+
+/* What a backend is told when it is opened; lives as long as the group. */
+struct dist_backend_config {
+    size_t size; /* sizeof(struct dist_backend_config) */
+    const struct dist_host *host;
+    int rank;
+    int world_size;
+    int local_rank;
+    int local_ranks;
+    int timeout_ms;
+    uint32_t group;                  /* this group's number, the same on every rank */
+    const char *job;                 /* see dist_transport_config */
+    const char *bind_host;
+    const struct dist_place *places; /* world_size of them, by rank */
+    const uint8_t *secret;
+    size_t secret_bytes;
+    /*
+     * Every rank gives bytes bytes, gets world_size * bytes: for addresses and ids. Blocks
+     * until all have come, at most the timeout; the error names who did not.
+     */
+    dist_status (*all_gather)(void *all_gather_arg, const void *in, void *out, size_t bytes);
+    void *all_gather_arg;
+};
+
+/* How a backend that brings its own launcher (mpi) says who this process is. */
+struct dist_identity {
+    int rank;
+    int world_size;
+    dist_oob_all_gather_fn all_gather; /* blocks; for bootstrap */
+    void *all_gather_arg;
+};
+
+/*
+ * A backend. Constant, one for all; state is state_size zeroed bytes a group, allocated
+ * by the core. Calls on one group never overlap (the core locks); calls on different
+ * groups may.
+ */
+struct dist_backend {
+    uint32_t abi;  /* DIST_ABI */
+    uint32_t size; /* sizeof(struct dist_backend) */
+    const char *name;
+    const char *summary;
+    size_t state_size;
+
+    /* Can it run in this process? On failure writes the reason. Never blocks. */
+    dist_status (*probe)(char *reason, size_t reason_size);
+
+    /* Would it take this call? ERR_UNSUPPORTED: no. state may be NULL: in general. */
+    dist_status (*query)(const void *state, dist_collective collective, dist_dtype dtype,
+                         dist_op op);
+
+    /* Joins: collective, may block until all ranks have come (config->timeout_ms). */
+    dist_status (*open)(void *state, const struct dist_backend_config *config);
+
+    /* Leaves: local, bounded; accepts a half-open state. */
+    void (*close)(void *state);
+
+    /* Starts a call; never blocks. On failure the ticket is not touched again. */
+    dist_status (*post)(void *state, const struct dist_call *call, struct dist_ticket *ticket);
+
+    /* Moves all posted calls along without waiting. As dist_transport.progress. */
+    int (*progress)(void *state);
+
+    /* After an error or a timeout: drop everything at once. Local, bounded. */
+    void (*abort)(void *state);
+
+    /*
+     * Optional: sleep until progress may have something to do or extra_fd (if not -1) is
+     * readable, at most timeout_ms. NULL: the core naps between polls.
+     */
+    void (*sleep)(void *state, int extra_fd, int timeout_ms);
+
+    /*
+     * Optional: identify this process by the backend's own launcher, starting that
+     * runtime if need be. May block. Called before open, at most once a group.
+     */
+    dist_status (*identify)(struct dist_identity *identity_p);
+
+    /* Optional: memory that this backend moves fastest; free takes what alloc gave. */
+    void *(*alloc)(void *state, size_t bytes);
+    void (*free)(void *state, void *memory);
+};
+
+/*
+ * A module is a shared object that defines this one symbol: the backend it brings, and
+ * transports besides if it has any (NULL-terminated, or NULL).
+ */
+struct dist_module {
+    uint32_t abi; /* DIST_ABI */
+    uint32_t size;
+    const struct dist_backend *backend;
+    const struct dist_transport *const *transports;
+};
+
+#define DIST_MODULE_SYMBOL "dist_module_entry"
+
+#ifdef __cplusplus
+}
+#endif
+#endif
