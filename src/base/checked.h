@@ -1,0 +1,25 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Arithmetic on sizes that come from outside: true means that it fitted. */
+#ifndef DISTI_BASE_CHECKED_H
+#define DISTI_BASE_CHECKED_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+static inline bool disti_mul(size_t a, size_t b, size_t *product_p)
+{
+    return !__builtin_mul_overflow(a, b, product_p);
+}
+
+static inline bool disti_add(size_t a, size_t b, size_t *sum_p)
+{
+    return !__builtin_add_overflow(a, b, sum_p);
+}
+
+/* Does [offset, offset + length) lie inside [0, size)? Cannot wrap. */
+static inline bool disti_inside(size_t offset, size_t length, size_t size)
+{
+    return length <= size && offset <= size - length;
+}
+
+#endif

@@ -1,0 +1,30 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Settings: environment variables and the parsing of numbers, strict. */
+#ifndef DISTI_BASE_CONFIG_H
+#define DISTI_BASE_CONFIG_H
+
+#include <dist/dist.h>
+
+/* The variable's value, or NULL if it is unset or empty. */
+const char *disti_env(const char *name);
+
+/*
+ * Whole decimal numbers only: no sign but '-', no blanks, nothing behind it, within
+ * [min, max]. `what` names the value in the error ("RANK", "--rank").
+ */
+dist_status disti_parse_int(const char *what, const char *text, int min, int max, int *value_p);
+
+/* 4096, 64K, 1M, 2G (1024-based). */
+dist_status disti_parse_bytes(const char *what, const char *text, size_t *value_p);
+
+/* An integer from the environment; `fallback` if unset. */
+dist_status disti_env_int(const char *name, int min, int max, int fallback, int *value_p);
+dist_status disti_env_bytes(const char *name, size_t fallback, size_t *value_p);
+
+/*
+ * Cuts `list` ("shm,tcp") at `separator` and copies item `index` to item[size].
+ * False if there is no such item, or it does not fit.
+ */
+bool disti_list_item(const char *list, char separator, int index, char *item, size_t size);
+
+#endif

@@ -1,0 +1,29 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Element types and the reduction kernels over them. */
+#ifndef DISTI_BASE_DTYPE_H
+#define DISTI_BASE_DTYPE_H
+
+#include <dist/dist.h>
+
+bool disti_dtype_valid(dist_dtype dtype);
+bool disti_op_valid(dist_op op);
+
+/*
+ * dst[i] = op(a[i], b[i]) for count elements. dst may be a or b, no other overlap; any
+ * alignment. Vectorised, chosen for this CPU at run time. float16 and bfloat16 are
+ * computed in float32. AVG adds here; the division is disti_finish's. Never fails for a
+ * valid dtype and op.
+ */
+typedef void (*disti_reduce_fn)(void *dst, const void *a, const void *b, size_t count);
+disti_reduce_fn disti_reduce_kernel(dist_dtype dtype, dist_op op);
+
+/* What completes a result once all ranks are in it: AVG divides by `ranks`; others: nothing. */
+void disti_finish(void *data, size_t count, dist_dtype dtype, dist_op op, int ranks);
+
+/* Conversions of one value, round to nearest even, for the kernels and their tests. */
+float disti_float16_to_float(uint16_t half);
+uint16_t disti_float16_from_float(float value);
+float disti_bfloat16_to_float(uint16_t half);
+uint16_t disti_bfloat16_from_float(float value);
+
+#endif

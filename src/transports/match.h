@@ -1,0 +1,67 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Matching of arriving messages with posted receives, shared by the transports. */
+#ifndef DISTI_TRANSPORTS_MATCH_H
+#define DISTI_TRANSPORTS_MATCH_H
+
+#include <dist/transport.h>
+
+/*
+ * One a peer. Posted receives wait in `posted`; messages that came first wait in
+ * `early`, in order of arrival:
+ *
+ *      recv ------> posted:  [tag 7] [tag 9]
+ *                                ^ matched by tag, oldest first
+ *      arrival ---> early:   [tag 8, 4 KiB held] [tag 8, a descriptor]
+ */
+struct disti_early;
+
+struct disti_match {
+    struct dist_request *posted_head, *posted_tail;
+    struct disti_early *early_head, *early_tail;
+    size_t held_bytes; /* payload kept in `early` */
+};
+
+/* A message that came before its receive. Payload is held here, or described by note. */
+struct disti_early {
+    struct disti_early *next;
+    struct dist_envelope envelope;
+    size_t arrived;               /* payload bytes held so far */
+    struct dist_request *claimed; /* the receive that took it while it was still arriving */
+    uint64_t note[4];             /* the transport's: a rendezvous descriptor, say */
+    bool descriptor;              /* no payload comes: note says where it is */
+    unsigned char payload[];
+};
+
+/*
+ * A message begins to arrive: the oldest posted receive with its tag is taken off the
+ * list and returned, or NULL. If fingerprint or size differ the receive is ended with ERR_MISMATCH (arrived
+ * set) and *mismatch_p is true: the payload is to be thrown away.
+ */
+struct dist_request *disti_match_arrival(struct disti_match *match,
+                                         const struct dist_envelope *envelope, bool *mismatch_p);
+
+/*
+ * Keep a message that no receive waits for. payload_bytes is 0 for a descriptor, else
+ * envelope->bytes. NULL: out of memory. The caller fills payload and counts `arrived`.
+ */
+struct disti_early *disti_match_hold(struct disti_match *match,
+                                     const struct dist_envelope *envelope, bool descriptor);
+
+/*
+ * A receive is posted: if an early message has its tag that one is returned with
+ * `claimed` set. When its payload is complete (arrived == envelope.bytes) the caller gives it to the sink,
+ * else when it has become complete; then calls disti_match_release. NULL: the receive
+ * now waits in `posted`, or has ended with ERR_MISMATCH.
+ */
+struct disti_early *disti_match_post(struct disti_match *match, struct dist_request *request);
+
+/* Takes an early message off the list and frees it. */
+void disti_match_release(struct disti_match *match, struct disti_early *early);
+
+/* Ends every posted or claimed receive with `status` and frees what is held. */
+void disti_match_fail(struct disti_match *match, dist_status status);
+
+/* Frees what is held, without touching a request. */
+void disti_match_clear(struct disti_match *match);
+
+#endif
