@@ -1,0 +1,25 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Which algorithm, and how many segments, for a call. */
+#ifndef DISTI_COLLECTIVES_SELECT_H
+#define DISTI_COLLECTIVES_SELECT_H
+
+#include "collectives/plan.h"
+
+/* What is forced, from DIST_ALGO ("all_reduce:ring,broadcast:chain"); all NULL: nothing. */
+struct disti_choice {
+    const struct disti_algorithm *forced[DIST_COLL_COUNT];
+    uint32_t forced_segments; /* 0: not forced (DIST_SEGMENTS) */
+};
+
+/* ERR_INVALID_ARGUMENT lists the algorithms there are. */
+dist_status disti_choice_parse(const char *text, struct disti_choice *choice_p);
+
+/*
+ * Chooses for `bytes` bytes a rank. Every rank must come to the same answer, so it depends on
+ * nothing but what all ranks know. Never fails.
+ */
+void disti_select(const struct disti_choice *choice, dist_collective collective, size_t bytes,
+                  const struct disti_topology *topology,
+                  const struct disti_algorithm **algorithm_p, uint32_t *segments_p);
+
+#endif
