@@ -1,0 +1,89 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* The store: a small key-value service that every rank of a job talks to. */
+#ifndef DISTI_RENDEZVOUS_STORE_H
+#define DISTI_RENDEZVOUS_STORE_H
+
+#include <dist/dist.h>
+
+/*
+ * The server runs in a thread of rank 0's process (or of the launcher's). Every rank
+ * keeps one connection for as long as the job lasts, so the server sees who dies, and
+ * tells the others at once (a notice).
+ */
+struct disti_store_server;
+struct disti_store;
+
+#define DISTI_KEY_MAX 256
+#define DISTI_VALUE_MAX (16u << 20)
+
+/*
+ * Listens on host (numeric or a name; that one address and no other) and port (0: any
+ * free one), then serves world_size ranks. Does not block. ERR_ADDRESS_IN_USE names address and port.
+ */
+dist_status disti_store_server_start(const char *host, int port, int world_size,
+                                     struct disti_store_server **server_p);
+
+/* The same in two halves, for a launcher that forks in between: the thread starts in `run`. */
+dist_status disti_store_server_listen(const char *host, int port, int world_size,
+                                      struct disti_store_server **server_p);
+dist_status disti_store_server_run(struct disti_store_server *server);
+int disti_store_server_port(const struct disti_store_server *server);
+
+/* Waits until every client has gone, at most linger_ms, then stops. NULL is accepted. */
+void disti_store_server_stop(struct disti_store_server *server, int linger_ms);
+
+/*
+ * Connects as `rank`, trying again until the deadline (the server may not be there yet). Every address
+ * of the name is tried. ERR_RENDEZVOUS says what was tried; a second client with a rank that is taken, and a world size that differs
+ * from the server's, are refused, with both named.
+ */
+dist_status disti_store_connect(const char *host, int port, int rank, int world_size,
+                                int timeout_ms, struct disti_store **store_p);
+
+/* The numeric address of this end of the connection: the interface that reaches the job. */
+const char *disti_store_local_host(const struct disti_store *store);
+
+dist_status disti_store_set(struct disti_store *store, const char *key, const void *value,
+                            size_t bytes);
+/* Waits for the key, at most timeout_ms. *value_p is malloc'ed, the caller's. */
+dist_status disti_store_get(struct disti_store *store, const char *key, int timeout_ms,
+                            void **value_p, size_t *bytes_p);
+dist_status disti_store_wait(struct disti_store *store, const char *key, int timeout_ms);
+/* Adds to a counter that begins at 0; *value_p is the sum. */
+dist_status disti_store_add(struct disti_store *store, const char *key, int64_t amount,
+                            int64_t *value_p);
+/* Sets the key to `desired` if it is `expected` (expected NULL: if it is not there).
+ * *swapped_p says whether it did. */
+dist_status disti_store_compare_set(struct disti_store *store, const char *key,
+                                    const void *expected, size_t expected_bytes,
+                                    const void *desired, size_t desired_bytes, bool *swapped_p);
+
+/*
+ * Every rank gives bytes (the same number), every rank gets world_size * bytes, in rank order. One round
+ * trip. Waits for all, at most timeout_ms: ERR_TIMEOUT names the ranks that did not come.
+ * A rank that dies meanwhile ends it with ERR_PEER_LOST. bytes 0: a barrier.
+ */
+dist_status disti_store_all_gather(struct disti_store *store, const char *key, const void *in,
+                                   void *out, size_t bytes, int timeout_ms);
+
+/* News about another rank. */
+struct disti_notice {
+    int rank;
+    bool graceful;   /* it said goodbye; else it was lost */
+    char text[160];  /* "rank 3 (host node1, pid 4242) closed its connection without a goodbye" */
+};
+
+/* Readable when there is news or the server is gone. */
+int disti_store_fd(const struct disti_store *store);
+
+/* One piece of news, without waiting: true and *notice_p, or false. A lost server is
+ * news about rank 0 (or the launcher: rank -1). Given once each. */
+bool disti_store_notice(struct disti_store *store, struct disti_notice *notice_p);
+
+/* Tell all ranks that this rank failed, and why: they get it as a notice. Does not wait. */
+void disti_store_report(struct disti_store *store, const char *why);
+
+/* Says goodbye and closes. NULL is accepted. */
+void disti_store_close(struct disti_store *store);
+
+#endif

@@ -1,0 +1,69 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Where the ranks are, and the rings and trees that follow from it. Pure. */
+#ifndef DISTI_TOPOLOGY_TOPOLOGY_H
+#define DISTI_TOPOLOGY_TOPOLOGY_H
+
+#include <dist/backend.h>
+
+/*
+ * The ranks by place. `order` lists them so that each node is entered and left once,
+ * and inside it package, NUMA node and core follow each other: the ring. Ranks on one
+ * node stand together: node i has order[node_first[i] .. node_first[i + 1]); the
+ * first of them is its leader.
+ */
+struct disti_topology {
+    int ranks;
+    int nodes;
+    struct dist_place *places; /* by rank */
+    int *order;                /* by position */
+    int *position;             /* by rank: order[position[r]] == r */
+    int *node_first;           /* nodes + 1 entries */
+    bool uniform;              /* every node has the same number of ranks */
+};
+
+/* From places[ranks] (copied). Nodes may carry any numbers; they are renumbered from 0 in rank order. */
+dist_status disti_topology_create(const struct dist_place *places, int ranks,
+                                  struct disti_topology **topology_p);
+
+/* All ranks on one node, or as a description says: "node:4 package:2 core:8" (for tests). */
+dist_status disti_topology_flat(int ranks, struct disti_topology **topology_p);
+dist_status disti_topology_synthetic(const char *description, struct disti_topology **topology_p);
+
+void disti_topology_free(struct disti_topology *topology);
+
+/* The ring: who follows and who precedes rank. */
+int disti_ring_next(const struct disti_topology *topology, int rank);
+int disti_ring_previous(const struct disti_topology *topology, int rank);
+
+/* The node (0 ..) of a rank, the ranks on a node, its i-th rank, and its leader. */
+int disti_node_of(const struct disti_topology *topology, int rank);
+int disti_node_size(const struct disti_topology *topology, int node);
+int disti_node_member(const struct disti_topology *topology, int node, int i);
+int disti_node_leader(const struct disti_topology *topology, int node);
+
+/* A rank's neighbours in a rooted tree. */
+#define DISTI_TREE_CHILDREN 64
+struct disti_tree_place {
+    int parent; /* -1: the root */
+    int children;
+    int child[DISTI_TREE_CHILDREN]; /* the one with the largest subtree first */
+};
+
+/*
+ * A binomial tree over the ranks, rooted at root, built inside the nodes first: one rank a
+ * node (the root on its own node, else the leader) is in the tree across the nodes.
+ */
+void disti_tree_binomial(const struct disti_topology *topology, int root, int rank,
+                         struct disti_tree_place *place_p);
+
+/*
+ * The two trees of Sanders, Speck, Traeff, "Two-tree algorithms for full bandwidth broadcast,
+ * reduction and scan", 2009: binary, over positions; a rank that is inner in one is a leaf in the
+ * other (but for one or two at the edge). which is 0 or 1. Rooted at the tree's own root, a
+ * position; see disti_tree_double_root.
+ */
+void disti_tree_double(const struct disti_topology *topology, int which, int rank,
+                       struct disti_tree_place *place_p);
+int disti_tree_double_root(const struct disti_topology *topology, int which);
+
+#endif
