@@ -106,7 +106,10 @@ struct dist_transport {
     /* Writes what peers need to reach this rank to blob[DIST_ADDRESS_MAX]; *size_p <= that. */
     dist_status (*address)(void *state, void *blob, size_t *size_p);
 
-    /* Could the rank with that address be reached, and how well? ERR_UNSUPPORTED: no. */
+    /*
+     * Could the rank with that address be reached, and how well? ERR_UNSUPPORTED: no.
+     * Symmetric: both ends of a pair must come to the same answer.
+     */
     dist_status (*reach)(void *state, const void *blob, size_t size, struct dist_reach *reach_p);
 
     /*

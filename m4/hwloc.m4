@@ -1,0 +1,15 @@
+# SPDX-License-Identifier: BSD-3-Clause
+# hwloc: the topology of the machine. The core wants it; --with-hwloc=no does with CPU
+# affinity alone.
+AC_DEFUN([DISTI_CHECK_HWLOC],
+[DISTI_WITH([hwloc], [find packages, NUMA nodes and cores with hwloc 2])
+AS_IF([test "$with_hwloc" != no],
+    [AS_IF([test -n "$hwloc_prefix"],
+        [PKG_CONFIG_PATH="$hwloc_prefix/lib/pkgconfig:$PKG_CONFIG_PATH"; export PKG_CONFIG_PATH])
+    PKG_CHECK_MODULES([HWLOC], [hwloc >= 2.0],
+        [DISTI_FOUND([hwloc], [yes ($($PKG_CONFIG --modversion hwloc))])
+        AC_DEFINE([HAVE_HWLOC], [1], [Define if hwloc 2 is there.])],
+        [AC_MSG_ERROR(m4_normalize([hwloc 2 is missing. On Debian: apt-get install libhwloc-dev.
+            Or --with-hwloc=no, which sees no packages and no NUMA nodes.]))])])
+AS_IF([test "$hwloc_found" = yes], [hwloc_pc=hwloc], [hwloc_pc=])
+AC_SUBST([hwloc_pc])])

@@ -1,0 +1,38 @@
+# SPDX-License-Identifier: BSD-3-Clause
+# What every --with-X has in common: auto, yes, no or a prefix, and one line in the summary.
+
+# DISTI_WITH(NAME, WHAT): adds --with-NAME. Sets with_NAME to auto, yes or no, and
+# NAME_prefix to the directory if one was given (which means yes).
+AC_DEFUN([DISTI_WITH],
+[AC_ARG_WITH([$1],
+    [AS_HELP_STRING([--with-$1=auto|yes|no|PREFIX], [$2 @<:@auto@:>@])],
+    [], [with_$1=auto])
+$1_prefix=
+AS_CASE([$with_$1],
+    [auto|yes|no], [],
+    [/*], [$1_prefix=$with_$1; with_$1=yes],
+    [AC_MSG_ERROR([--with-$1=$with_$1: give auto, yes, no or an absolute directory])])
+$1_found=no
+$1_status=
+AS_IF([test "$with_$1" = no], [$1_status="no (--with-$1=no)"])])
+
+# DISTI_FOUND(NAME, TEXT): the dependency is there; TEXT stands behind the 'yes'.
+AC_DEFUN([DISTI_FOUND], [$1_found=yes; $1_status="$2"])
+
+# DISTI_MISSING(NAME, REASON, PACKAGE): it is not there, and PACKAGE of Debian would bring
+# it. An error if it was asked for.
+AC_DEFUN([DISTI_MISSING],
+[$1_status="no ($2; Debian: apt-get install $3)"
+AS_IF([test "$with_$1" = yes],
+    [AC_MSG_ERROR([--with-$1: $2. On Debian: apt-get install $3])])])
+
+# DISTI_TRY(CPPFLAGS, LIBS, HEADER, BODY, IF-YES, IF-NO): does a small program link?
+AC_DEFUN([DISTI_TRY],
+[disti_cppflags=$CPPFLAGS
+disti_libs=$LIBS
+CPPFLAGS="$1 $CPPFLAGS"
+LIBS="$2 $LIBS"
+AC_LINK_IFELSE([AC_LANG_PROGRAM([$3], [$4])], [disti_links=yes], [disti_links=no])
+CPPFLAGS=$disti_cppflags
+LIBS=$disti_libs
+AS_IF([test "$disti_links" = yes], [$5], [$6])])

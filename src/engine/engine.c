@@ -1,0 +1,190 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* The engine: a queue of calls, run side by side over the links. */
+#include "engine/engine.h"
+
+#include "base/config.h"
+#include "base/log.h"
+#include "engine/state.h"
+
+#include <poll.h>
+#include <stdlib.h>
+#include <time.h>
+
+dist_status disti_engine_open(const struct dist_backend_config *config,
+                              const struct dist_engine_config *engine_config,
+                              struct dist_engine **engine_p)
+{
+    struct dist_engine *engine = calloc(1, sizeof(*engine));
+    dist_status status = DIST_OK;
+
+    if (!engine)
+        return disti_fail(DIST_ERR_NO_MEMORY, "no memory for the engine of rank %d", config->rank);
+    engine->config = config;
+    status = disti_choice_parse(disti_env("DIST_ALGO"), &engine->choice);
+    if (status != DIST_OK)
+        goto out;
+    status = disti_topology_create(config->places, config->world_size, &engine->topology);
+    if (status != DIST_OK)
+        goto out;
+    status = disti_route_open(engine, engine_config);
+    if (status != DIST_OK)
+        goto out;
+    *engine_p = engine;
+    engine = NULL;
+out:
+    disti_engine_close(engine);
+    return status;
+}
+
+static void engine_append(struct dist_engine *engine, struct engine_task *task)
+{
+    if (engine->tail)
+        engine->tail->next = task;
+    else
+        engine->head = task;
+    engine->tail = task;
+}
+
+/* Takes the task behind `before` (NULL: the first) out of the queue and keeps it for reuse. */
+static void engine_retire(struct dist_engine *engine, struct engine_task *before)
+{
+    struct engine_task *task = before ? before->next : engine->head;
+
+    if (before)
+        before->next = task->next;
+    else
+        engine->head = task->next;
+    if (engine->tail == task)
+        engine->tail = before;
+    task->next = engine->idle;
+    engine->idle = task;
+}
+
+/* May this task run beside those that were posted before it? */
+static bool engine_may_start(const struct dist_engine *engine, const struct engine_task *task)
+{
+    int running = 0;
+
+    for (const struct engine_task *t = engine->head; t != task; t = t->next) {
+        if (++running >= ENGINE_RUNNING_MAX || disti_task_overlaps(t, task))
+            return false;
+    }
+    return true;
+}
+
+/* Runs every task that can run; ended ones leave the queue. Returns how much happened. */
+static int engine_run(struct dist_engine *engine)
+{
+    struct engine_task *before = NULL;
+    int moved = 0;
+
+    for (struct engine_task *task = engine->head; task;) {
+        struct engine_task *next = task->next;
+        dist_status status = DIST_IN_PROGRESS;
+
+        if (!task->running && engine_may_start(engine, task))
+            disti_task_start(task);
+        if (task->running)
+            status = disti_task_advance(engine, task, &moved);
+        if (status == DIST_IN_PROGRESS) {
+            before = task;
+        } else if (status == DIST_OK) {
+            task->ticket->status = DIST_OK;
+            engine_retire(engine, before);
+            moved++;
+        } else {
+            task->ticket->status = status; /* its requests are still out: it stays until close */
+            return status;
+        }
+        task = next;
+    }
+    return moved;
+}
+
+dist_status disti_engine_post(struct dist_engine *engine, const struct dist_call *call,
+                              struct dist_ticket *ticket)
+{
+    struct engine_task *task;
+    dist_status status = disti_task_create(engine, call, ticket, &task);
+
+    if (status != DIST_OK)
+        return status;
+    engine_append(engine, task);
+    ticket->status = DIST_IN_PROGRESS;
+    engine_run(engine); /* a failure shows in a ticket */
+    return DIST_OK;
+}
+
+int disti_engine_progress(struct dist_engine *engine)
+{
+    int moved = 0, ran;
+
+    for (int i = 0; i < engine->link_count; i++) {
+        struct engine_link *link = &engine->links[i];
+        int got = link->peers ? link->transport->progress(link->state) : 0;
+
+        if (got < 0)
+            return got;
+        moved += got;
+    }
+    ran = engine_run(engine);
+    return ran < 0 ? ran : moved + ran;
+}
+
+/* Some transport has no descriptor to sleep on: nap briefly instead. */
+static void engine_nap(int timeout_ms)
+{
+    const struct timespec brief = {0, 50 * 1000};
+
+    if (timeout_ms > 0)
+        nanosleep(&brief, NULL);
+}
+
+void disti_engine_sleep(struct dist_engine *engine, int extra_fd, int timeout_ms)
+{
+    struct pollfd fds[ENGINE_TRANSPORTS_MAX + 1];
+    bool ready = false, blind = false;
+    int count = 0, armed = 0;
+
+    for (; armed < engine->link_count && !ready; armed++) {
+        struct engine_link *link = &engine->links[armed];
+        int fd = link->peers ? link->transport->arm(link->state) : -3;
+
+        if (fd >= 0)
+            fds[count++] = (struct pollfd){.fd = fd, .events = POLLIN};
+        ready = fd == -2;
+        blind = blind || fd == -1;
+    }
+    if (extra_fd >= 0)
+        fds[count++] = (struct pollfd){.fd = extra_fd, .events = POLLIN};
+    if (blind && !ready)
+        engine_nap(timeout_ms);
+    else if (!ready)
+        poll(fds, (nfds_t)count, timeout_ms);
+    for (int i = 0; i < armed; i++) {
+        if (engine->links[i].peers)
+            engine->links[i].transport->disarm(engine->links[i].state);
+    }
+}
+
+static void engine_free_tasks(struct engine_task *task)
+{
+    while (task) {
+        struct engine_task *next = task->next;
+
+        disti_task_free(task);
+        task = next;
+    }
+}
+
+void disti_engine_close(struct dist_engine *engine)
+{
+    if (!engine)
+        return;
+    disti_route_close(engine); /* first: from here on no transport touches a task */
+    engine_free_tasks(engine->head);
+    engine_free_tasks(engine->idle);
+    disti_cache_clear(engine);
+    disti_topology_free(engine->topology);
+    free(engine);
+}

@@ -1,0 +1,33 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* The plan engine: runs collectives as plans over the transports that reach the peers. */
+#ifndef DISTI_ENGINE_ENGINE_H
+#define DISTI_ENGINE_ENGINE_H
+
+#include <dist/backend.h>
+
+/*
+ * Opens the transports (DIST_TRANSPORT, "shm,tcp", restricts them), exchanges their addresses
+ * and settles for each peer which one reaches it at the least cost. Collective. ERR_UNSUPPORTED
+ * names a peer that none reaches, with every transport's reason.
+ */
+dist_status disti_engine_open(const struct dist_backend_config *config,
+                              const struct dist_engine_config *engine_config,
+                              struct dist_engine **engine_p);
+
+/*
+ * Starts a call. Calls run side by side, except that one whose memory overlaps that of an
+ * earlier one waits for it. Never blocks.
+ */
+dist_status disti_engine_post(struct dist_engine *engine, const struct dist_call *call,
+                              struct dist_ticket *ticket);
+
+/* Moves all calls along; as dist_transport.progress. */
+int disti_engine_progress(struct dist_engine *engine);
+
+/* Sleeps until a transport or extra_fd (if not -1) has something, at most timeout_ms. */
+void disti_engine_sleep(struct dist_engine *engine, int extra_fd, int timeout_ms);
+
+/* Local and bounded; calls that have not ended are dropped, their tickets not touched. */
+void disti_engine_close(struct dist_engine *engine);
+
+#endif

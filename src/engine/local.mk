@@ -1,0 +1,11 @@
+# The plan engine.
+libdist_core_sources += \
+	src/engine/cache.c \
+	src/engine/engine.c \
+	src/engine/engine.h \
+	src/engine/fingerprint.c \
+	src/engine/route.c \
+	src/engine/state.h \
+	src/engine/task.c \
+	src/engine/wait.c \
+	src/engine/wait.h

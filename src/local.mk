@@ -1,0 +1,41 @@
+# SPDX-License-Identifier: BSD-3-Clause
+# The library, and the modules that are loaded when they are named.
+
+# Everything in the core, once: libdist.la exports its public part, unit tests link all of it.
+libdist_core_la_SOURCES = $(libdist_core_sources)
+libdist_core_la_CPPFLAGS = $(AM_CPPFLAGS) $(HWLOC_CFLAGS) -DDISTI_MODULE_DIR='"$(moduledir)"'
+libdist_core_la_LIBADD = libdist_kernels.la $(HWLOC_LIBS) -ldl -lm
+noinst_LTLIBRARIES += libdist_core.la
+
+# Loops over arrays of elements.
+libdist_kernels_la_SOURCES = $(libdist_kernels_sources)
+libdist_kernels_la_CFLAGS = $(AM_CFLAGS) $(KERNEL_CFLAGS)
+noinst_LTLIBRARIES += libdist_kernels.la
+
+libdist_la_SOURCES =
+libdist_la_LIBADD = libdist_core.la
+libdist_la_LDFLAGS = $(AM_LDFLAGS) -no-undefined -version-info 0:0:0 \
+	-Wl,--version-script=$(srcdir)/src/libdist.map
+EXTRA_libdist_la_DEPENDENCIES = src/libdist.map
+lib_LTLIBRARIES += libdist.la
+EXTRA_DIST += src/libdist.map
+
+# The mpi module, once for each MPI that is there. It links no libdist: services come by table.
+moduledir = $(libdir)/dist
+module_ldflags = $(AM_LDFLAGS) -module -avoid-version -shared -no-undefined
+
+dist_mpi_openmpi_la_SOURCES = $(mpi_module_sources)
+dist_mpi_openmpi_la_CPPFLAGS = $(AM_CPPFLAGS) $(OPENMPI_CFLAGS) -DDISTI_MPI_FLAVOUR='"openmpi"'
+dist_mpi_openmpi_la_LDFLAGS = $(module_ldflags)
+dist_mpi_openmpi_la_LIBADD = $(OPENMPI_LIBS)
+if HAVE_OPENMPI
+module_LTLIBRARIES += dist_mpi_openmpi.la
+endif
+
+dist_mpi_mpich_la_SOURCES = $(mpi_module_sources)
+dist_mpi_mpich_la_CPPFLAGS = $(AM_CPPFLAGS) $(MPICH_CFLAGS) -DDISTI_MPI_FLAVOUR='"mpich"'
+dist_mpi_mpich_la_LDFLAGS = $(module_ldflags)
+dist_mpi_mpich_la_LIBADD = $(MPICH_LIBS)
+if HAVE_MPICH
+module_LTLIBRARIES += dist_mpi_mpich.la
+endif

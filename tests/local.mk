@@ -1,0 +1,54 @@
+# SPDX-License-Identifier: BSD-3-Clause
+# make check: units by floor, multi-process jobs, lint. Exit 0 is pass, 77 skip, else failure.
+
+# Multi-process programs find library and modules in the build tree, and are no scripts.
+job_ldflags = $(AM_LDFLAGS) -no-install
+unit_test_libs = libdist_core.la $(CMOCKA_LIBS)
+
+if HAVE_CMOCKA
+include tests/unit/base/local.mk
+include tests/unit/topology/local.mk
+include tests/unit/rendezvous/local.mk
+include tests/unit/collectives/local.mk
+include tests/unit/transports/local.mk
+include tests/unit/engine/local.mk
+include tests/unit/backends/local.mk
+include tests/unit/core/local.mk
+include tests/unit/launch/local.mk
+include tests/unit/train/local.mk
+else
+TESTS += tests/support/no_cmocka.sh
+endif
+include tests/jobs/local.mk
+include tests/lint/local.mk
+
+EXTRA_DIST += \
+	tests/support/count.sh \
+	tests/support/job.sh \
+	tests/support/lsan.supp \
+	tests/support/no_cmocka.sh
+
+TEST_EXTENSIONS = .sh
+SH_LOG_COMPILER = $(BASH)
+
+# Where a test finds things. The rest of what jobs need is in tests/support/job.sh.
+AM_TESTS_ENVIRONMENT = \
+	srcdir='$(abs_top_srcdir)'; export srcdir; \
+	builddir='$(abs_top_builddir)'; export builddir; \
+	DIST_PLUGIN_PATH='$(abs_top_builddir)/.libs'; export DIST_PLUGIN_PATH; \
+	DIST_TEST_MNIST="$${DIST_TEST_MNIST-$(abs_top_srcdir)/../shared/mnist}"; \
+	export DIST_TEST_MNIST; \
+	OPENMPI_RUN='$(OPENMPI_RUN)'; export OPENMPI_RUN; \
+	MPICH_RUN='$(MPICH_RUN)'; export MPICH_RUN; \
+	$(sanitizer_environment)
+
+sanitizer_environment = \
+	ASAN_OPTIONS="detect_leaks=1:$$ASAN_OPTIONS"; export ASAN_OPTIONS; \
+	LSAN_OPTIONS="suppressions=$(abs_top_srcdir)/tests/support/lsan.supp:print_suppressions=0:$$LSAN_OPTIONS"; \
+	export LSAN_OPTIONS; \
+	UBSAN_OPTIONS="print_stacktrace=1:$$UBSAN_OPTIONS"; export UBSAN_OPTIONS;
+
+# The long forms: more ranks, real data, more epochs.
+check-long:
+	CHECK_LONG=1 $(MAKE) $(AM_MAKEFLAGS) check
+.PHONY: check-long
