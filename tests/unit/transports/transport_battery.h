@@ -1,0 +1,39 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* The contract of a transport as tests: every transport passes the same battery. */
+#ifndef TESTS_TRANSPORT_BATTERY_H
+#define TESTS_TRANSPORT_BATTERY_H
+
+#include <dist/transport.h>
+
+#define TRANSPORT_BATTERY_RANKS_MAX 16
+
+/* Zeroed members take the default that stands behind them. */
+struct transport_battery_options {
+    int ranks;                /* ranks of a case that takes any number of them; 4 */
+    bool threads;             /* the ranks are threads of this process, for ThreadSanitizer;
+                                 false: forked processes */
+    const size_t *boundaries; /* sizes where the transport changes its way, ended by 0: the
+                                 battery tries each, one less and one more; none */
+    size_t largest;           /* bytes of the largest message; 64 MiB */
+    const char *bind_host;    /* "127.0.0.1" */
+    const uint8_t *secret;    /* the job's secret; none */
+    size_t secret_bytes;
+    void *context;            /* handed on as config.context; NULL */
+    const char *only;         /* run the case of this name alone; all of them */
+    int loss_ms;              /* survivors of a killed rank know it within; 1000 */
+};
+
+/*
+ * Runs every case with ranks of its own, each with a state of its own, a time limit and
+ * this process as the parent; writes a line a case to stderr. Blocks. Call it while this
+ * process has no other threads. Returns the number of cases that failed.
+ *
+ * The cases: reach, ping_pong, all_pairs, reversed (many tags and channels, received in
+ * reversed order), ordered (one tag), zero_bytes, sizes, reduce, early, mismatch, killed
+ * (a rank is SIGKILLed in a transfer; processes only), leave (half-open close, last words
+ * of a rank that left), sleep (arm, poll, woken), reopen (no file descriptor is lost), storm.
+ */
+int transport_battery_run(const struct dist_transport *transport,
+                          const struct transport_battery_options *options);
+
+#endif
