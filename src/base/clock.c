@@ -1,0 +1,62 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Time and deadlines, on the monotonic clock. */
+#include "base/clock.h"
+
+#include <errno.h>
+#include <limits.h>
+#include <time.h>
+
+#define CLOCK_NS_PER_MS INT64_C(1000000)
+#define CLOCK_NS_PER_S INT64_C(1000000000)
+
+int64_t disti_now_ns(void)
+{
+    struct timespec now;
+
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (int64_t)now.tv_sec * CLOCK_NS_PER_S + now.tv_nsec;
+}
+
+int64_t disti_deadline_ms(int64_t ms)
+{
+    int64_t ns, deadline;
+
+    if (ms <= 0)
+        return disti_now_ns();
+    if (__builtin_mul_overflow(ms, CLOCK_NS_PER_MS, &ns) ||
+        __builtin_add_overflow(disti_now_ns(), ns, &deadline))
+        return INT64_MAX;
+    return deadline;
+}
+
+bool disti_expired(int64_t deadline_ns)
+{
+    return disti_now_ns() >= deadline_ns;
+}
+
+int disti_left_ms(int64_t deadline_ns)
+{
+    int64_t now = disti_now_ns();
+    int64_t ms;
+
+    if (deadline_ns <= now)
+        return 0;
+    /* Rounded up, lest a poll wakes just before the deadline and spins until it. */
+    ms = (deadline_ns - now - 1) / CLOCK_NS_PER_MS + 1;
+    return ms > INT_MAX ? INT_MAX : (int)ms;
+}
+
+void disti_sleep_ns(int64_t ns)
+{
+    struct timespec until;
+    int64_t end;
+
+    if (ns <= 0)
+        return;
+    if (__builtin_add_overflow(disti_now_ns(), ns, &end))
+        end = INT64_MAX;
+    until.tv_sec = (time_t)(end / CLOCK_NS_PER_S);
+    until.tv_nsec = (long)(end % CLOCK_NS_PER_S);
+    while (clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &until, NULL) == EINTR)
+        continue;
+}
