@@ -12,11 +12,14 @@ struct disti_log {
     dist_log_level level; /* the least severe level that is written */
     bool silent;          /* nothing is written at all (the default without DIST_DEBUG) */
     int rank;             /* -1 while unknown */
+    char file[256];       /* DIST_DEBUG_FILE: lines go there if fn is NULL; "": stderr */
 };
 
 /*
  * Fills *log from the options and DIST_DEBUG (unset or 0: silent unless fn is given;
- * error, warn, info, trace). ERR_INVALID_ARGUMENT names a value it does not know.
+ * error, warn, info, trace) and DIST_DEBUG_FILE, in which %h is the host, %p the process
+ * id and %r the rank. fn without DIST_DEBUG gets INFO and worse. ERR_INVALID_ARGUMENT
+ * names a value it does not know.
  */
 dist_status disti_log_init(struct disti_log *log, dist_log_fn fn, void *arg);
 

@@ -1,0 +1,226 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Reporting: one line a fact, and the error that the caller can ask for. */
+#include "base/log.h"
+
+#include "base/config.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#define LOG_TEXT_MAX 2048
+#define LOG_LINE_MAX (LOG_TEXT_MAX + 128)
+
+static const char *const log_names[] = {"ERROR", "WARN", "INFO", "TRACE"};
+
+static _Thread_local char log_last_error[LOG_TEXT_MAX];
+static _Thread_local const struct disti_log *log_used;
+
+const char *dist_last_error(void)
+{
+    return log_last_error;
+}
+
+void disti_log_use(const struct disti_log *log)
+{
+    log_used = log;
+}
+
+const struct disti_log *disti_log_current(void)
+{
+    return log_used;
+}
+
+static bool log_parse_level(const char *text, dist_log_level *level_p)
+{
+    for (int level = DIST_LOG_ERROR; level <= DIST_LOG_TRACE; level++)
+        if (strcasecmp(text, log_names[level]) == 0) {
+            *level_p = (dist_log_level)level;
+            return true;
+        }
+    return false;
+}
+
+dist_status disti_log_init(struct disti_log *log, dist_log_fn fn, void *arg)
+{
+    struct disti_log made = {.fn = fn, .arg = arg, .level = DIST_LOG_INFO, .rank = -1};
+    const char *level = disti_env("DIST_DEBUG");
+    const char *file = disti_env("DIST_DEBUG_FILE");
+
+    if (!level || strcmp(level, "0") == 0)
+        made.silent = !fn;
+    else if (!log_parse_level(level, &made.level))
+        return disti_fail(DIST_ERR_INVALID_ARGUMENT,
+                          "DIST_DEBUG is \"%.64s\": give 0, error, warn, info or trace", level);
+    if (file && strlen(file) >= sizeof(made.file))
+        return disti_fail(DIST_ERR_INVALID_ARGUMENT,
+                          "DIST_DEBUG_FILE is too long: give at most %zu characters",
+                          sizeof(made.file) - 1);
+    if (file)
+        strcpy(made.file, file);
+    *log = made;
+    return DIST_OK;
+}
+
+static void log_host(char *host, size_t size)
+{
+    if (gethostname(host, size) != 0)
+        snprintf(host, size, "?");
+    host[size - 1] = '\0';
+    host[strcspn(host, ".")] = '\0';
+}
+
+/* What stands for a rank while it may be unknown. */
+static void log_rank(int rank, char *text, size_t size)
+{
+    if (rank < 0)
+        snprintf(text, size, "-");
+    else
+        snprintf(text, size, "%d", rank);
+}
+
+/* Expands %h (host), %p (pid), %r (rank) and %% in a file name; too long a name is cut. */
+static void log_file_name(const struct disti_log *log, char *name, size_t size)
+{
+    size_t used = 0;
+
+    for (const char *from = log->file; *from && used + 1 < size; from++) {
+        char item[64] = {*from, '\0'};
+
+        if (*from == '%' && strchr("hpr%", from[1]) && from[1]) {
+            from++;
+            if (*from == 'h')
+                log_host(item, sizeof(item));
+            else if (*from == 'p')
+                snprintf(item, sizeof(item), "%ld", (long)getpid());
+            else if (*from == 'r')
+                log_rank(log->rank, item, sizeof(item));
+        }
+        used += (size_t)snprintf(name + used, size - used, "%s", item);
+    }
+    name[used < size ? used : size - 1] = '\0';
+}
+
+/* The file is opened for each line: it may be rotated, and nothing is left to be closed. */
+static int log_open(const struct disti_log *log)
+{
+    char name[512];
+
+    if (!log->file[0])
+        return -1;
+    log_file_name(log, name, sizeof(name));
+    return open(name, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NOCTTY, 0644);
+}
+
+/* One write a line, so that the lines of many processes do not mix. */
+static void log_write(const struct disti_log *log, char *line, size_t length)
+{
+    int file = log_open(log);
+
+    line[length] = '\n';
+    if (write(file >= 0 ? file : STDERR_FILENO, line, length + 1) < 0)
+        errno = 0; /* nowhere to report it */
+    if (file >= 0)
+        close(file);
+}
+
+/* A text may quote what a peer or the environment said: no line breaks, no escapes. */
+static void log_clean(char *line)
+{
+    for (; *line; line++)
+        if ((unsigned char)*line < ' ' || *line == '\x7f')
+            *line = ' ';
+}
+
+static void log_emit(dist_log_level level, const char *text)
+{
+    const struct disti_log *log = log_used;
+    char line[LOG_LINE_MAX + 1], host[64], rank[16];
+    int length;
+
+    log_host(host, sizeof(host));
+    log_rank(log->rank, rank, sizeof(rank));
+    length = snprintf(line, LOG_LINE_MAX, "%s:%ld [%s] dist %s %s", host, (long)getpid(), rank,
+                      log_names[level], text);
+    if (length >= LOG_LINE_MAX)
+        length = LOG_LINE_MAX - 1;
+    log_clean(line);
+    if (log->fn)
+        log->fn(log->arg, level, line);
+    else
+        log_write(log, line, (size_t)length);
+}
+
+static bool log_wanted(dist_log_level level)
+{
+    return log_used && !log_used->silent && level <= log_used->level;
+}
+
+/* Formats into text[LOG_TEXT_MAX]; says so at its end if it did not fit. */
+static void log_format(char *text, const char *format, va_list args)
+{
+    int length = vsnprintf(text, LOG_TEXT_MAX, format, args);
+
+    if (length < 0)
+        snprintf(text, LOG_TEXT_MAX, "%s", format);
+    else if (length >= LOG_TEXT_MAX)
+        strcpy(text + LOG_TEXT_MAX - 4, "...");
+}
+
+void disti_log_line(dist_log_level level, const char *format, ...)
+{
+    int saved = errno;
+    char text[LOG_TEXT_MAX];
+    va_list args;
+
+    if (!log_wanted(level))
+        return;
+    va_start(args, format);
+    log_format(text, format, args);
+    va_end(args);
+    log_emit(level, text);
+    errno = saved;
+}
+
+/* `text` may quote the last error itself, so it is made elsewhere and then copied. */
+static dist_status log_keep(dist_status status, const char *text)
+{
+    strcpy(log_last_error, text);
+    if (log_wanted(DIST_LOG_ERROR))
+        log_emit(DIST_LOG_ERROR, text);
+    return status;
+}
+
+dist_status disti_fail(dist_status status, const char *format, ...)
+{
+    int saved = errno;
+    char text[LOG_TEXT_MAX];
+    va_list args;
+
+    va_start(args, format);
+    log_format(text, format, args);
+    va_end(args);
+    log_keep(status, text);
+    errno = saved;
+    return status;
+}
+
+dist_status disti_fail_errno(dist_status status, const char *format, ...)
+{
+    int saved = errno;
+    char text[LOG_TEXT_MAX], cause[128];
+    size_t used;
+    va_list args;
+
+    va_start(args, format);
+    log_format(text, format, args);
+    va_end(args);
+    used = strlen(text);
+    snprintf(text + used, sizeof(text) - used, ": %s", strerror_r(saved, cause, sizeof(cause)));
+    log_keep(status, text);
+    errno = saved;
+    return status;
+}
