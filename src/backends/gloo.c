@@ -1,0 +1,84 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Backend gloo: our own algorithms over shared memory and TCP. */
+#include "backends/registry.h"
+
+#include "transports/shm/shm.h"
+#include "transports/tcp/tcp.h"
+
+struct gloo_state {
+    const struct dist_host *host;
+    struct dist_engine *engine;
+};
+
+static dist_status gloo_probe(char *reason, size_t reason_size)
+{
+    (void)reason;
+    (void)reason_size;
+    return DIST_OK;
+}
+
+static dist_status gloo_query(const void *state, dist_collective collective, dist_dtype dtype,
+                              dist_op op)
+{
+    (void)state;
+    return collective < DIST_COLL_COUNT && dtype < DIST_DTYPE_COUNT && op < DIST_OP_COUNT
+               ? DIST_OK
+               : DIST_ERR_UNSUPPORTED;
+}
+
+static dist_status gloo_open(void *state, const struct dist_backend_config *config)
+{
+    static const struct dist_transport *const transports[] = {&disti_transport_shm,
+                                                              &disti_transport_tcp, NULL};
+    const struct dist_engine_config engine = {.size = sizeof(engine), .transports = transports};
+    struct gloo_state *gloo = state;
+
+    gloo->host = config->host;
+    return config->host->engine_open(config, &engine, &gloo->engine);
+}
+
+static void gloo_close(void *state)
+{
+    struct gloo_state *gloo = state;
+
+    if (gloo->engine)
+        gloo->host->engine_close(gloo->engine);
+    gloo->engine = NULL;
+}
+
+static dist_status gloo_post(void *state, const struct dist_call *call, struct dist_ticket *ticket)
+{
+    struct gloo_state *gloo = state;
+
+    return gloo->host->engine_post(gloo->engine, call, ticket);
+}
+
+static int gloo_progress(void *state)
+{
+    struct gloo_state *gloo = state;
+
+    return gloo->host->engine_progress(gloo->engine);
+}
+
+static void gloo_sleep(void *state, int extra_fd, int timeout_ms)
+{
+    struct gloo_state *gloo = state;
+
+    gloo->host->engine_sleep(gloo->engine, extra_fd, timeout_ms);
+}
+
+const struct dist_backend disti_backend_gloo = {
+    .abi = DIST_ABI,
+    .size = sizeof(struct dist_backend),
+    .name = "gloo",
+    .summary = "our algorithms over shared memory and TCP; needs nothing installed",
+    .state_size = sizeof(struct gloo_state),
+    .probe = gloo_probe,
+    .query = gloo_query,
+    .open = gloo_open,
+    .close = gloo_close,
+    .post = gloo_post,
+    .progress = gloo_progress,
+    .abort = gloo_close,
+    .sleep = gloo_sleep,
+};

@@ -1,0 +1,8 @@
+# The registry, the module loader and the built-in backends.
+libdist_core_sources += \
+	src/backends/gloo.c \
+	src/backends/module.c \
+	src/backends/mpi_flavour.c \
+	src/backends/registry.c \
+	src/backends/registry.h \
+	src/backends/self.c

@@ -1,0 +1,108 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Loading of modules: shared objects that bring a backend. */
+#include "backends/registry.h"
+#include "base/config.h"
+#include "base/log.h"
+
+#include <dlfcn.h>
+#include <limits.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#ifndef DISTI_MODULE_DIR
+#define DISTI_MODULE_DIR "/usr/local/lib/dist"
+#endif
+
+/* The folder that this library was loaded from: an installation that was moved still works. */
+static bool module_own_folder(char *folder, size_t size)
+{
+    Dl_info info;
+    const char *slash;
+
+    if (!dladdr((void *)(uintptr_t)&disti_host, &info) || !info.dli_fname)
+        return false;
+    slash = strrchr(info.dli_fname, '/');
+    if (!slash || (size_t)(slash - info.dli_fname) >= size)
+        return false;
+    snprintf(folder, size, "%.*s", (int)(slash - info.dli_fname), info.dli_fname);
+    return true;
+}
+
+static bool module_at(const char *folder, const char *below, const char *name, char *path,
+                      size_t size)
+{
+    int n = snprintf(path, size, "%s%s/dist_%s.so", folder, below, name);
+
+    return n > 0 && (size_t)n < size && access(path, F_OK) == 0;
+}
+
+/*
+ * DIST_PLUGIN_PATH (folders, split by ':'), then dist/ beside the library, then the library's
+ * own folder (a build tree that was not installed), then the place it was configured for.
+ */
+static bool module_locate(const char *name, char *path, size_t size)
+{
+    const char *list = disti_env("DIST_PLUGIN_PATH");
+    char folder[PATH_MAX];
+
+    for (int i = 0; list && disti_list_item(list, ':', i, folder, sizeof(folder)); i++) {
+        if (module_at(folder, "", name, path, size))
+            return true;
+    }
+    if (module_own_folder(folder, sizeof(folder)) &&
+        (module_at(folder, "/dist", name, path, size) || module_at(folder, "", name, path, size)))
+        return true;
+    return module_at(DISTI_MODULE_DIR, "", name, path, size);
+}
+
+/* The whole of a module must be right before anything in it is called. */
+static dist_status module_check(const struct dist_module *module, const char *path)
+{
+    dist_status status;
+
+    if (module->abi != DIST_ABI || module->size < sizeof(*module) || !module->backend)
+        return disti_fail(DIST_ERR_ABI,
+                          "module %s has ABI %u, this library has ABI %d: build the module again "
+                          "with this library's headers",
+                          path, module->abi, DIST_ABI);
+    status = disti_backend_check(module->backend, path);
+    for (int i = 0; status == DIST_OK && module->transports && module->transports[i]; i++)
+        status = disti_transport_check(module->transports[i], path);
+    return status;
+}
+
+dist_status disti_module_load(const char *name, const struct dist_module **module_p, char *reason,
+                              size_t reason_size)
+{
+    const struct dist_module *module;
+    char path[PATH_MAX];
+    dist_status status;
+    void *handle;
+
+    if (strchr(name, '/') || !module_locate(name, path, sizeof(path))) {
+        snprintf(reason, reason_size,
+                 "there is no module dist_%s.so in DIST_PLUGIN_PATH or %s", name, DISTI_MODULE_DIR);
+        return DIST_ERR_NO_BACKEND;
+    }
+    handle = dlopen(path, RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
+    if (!handle) {
+        snprintf(reason, reason_size, "module %s cannot be loaded: %s", path, dlerror());
+        return DIST_ERR_NO_BACKEND;
+    }
+    module = dlsym(handle, DIST_MODULE_SYMBOL);
+    if (!module) {
+        snprintf(reason, reason_size, "module %s does not define " DIST_MODULE_SYMBOL, path);
+        dlclose(handle);
+        return DIST_ERR_ABI;
+    }
+    status = module_check(module, path);
+    if (status != DIST_OK) {
+        snprintf(reason, reason_size, "%s", dist_last_error());
+        dlclose(handle);
+        return status;
+    }
+    disti_info("module %s loaded", path);
+    *module_p = module;
+    return DIST_OK;
+}
