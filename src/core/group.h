@@ -1,0 +1,84 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* A process group and its works; private to the core. */
+#ifndef DISTI_CORE_GROUP_H
+#define DISTI_CORE_GROUP_H
+
+#include "base/log.h"
+#include "engine/wait.h"
+#include "rendezvous/rendezvous.h"
+#include "topology/discover.h"
+
+#include <dist/backend.h>
+#include <pthread.h>
+
+#define GROUP_TIMEOUT_MS (5 * 60 * 1000)
+
+/* What is known about another rank, for messages. */
+struct group_peer {
+    struct disti_locality locality;
+    char backend[32];
+};
+
+/*
+ * `lock` guards everything from `sequence` on, and the calls into the backend. After the
+ * first error `failed` holds it, `cause` its text, and the backend has been aborted.
+ */
+struct dist_group {
+    struct disti_log log;
+    int rank, world_size, local_rank, local_ranks;
+    int timeout_ms;
+    struct disti_bootstrap bootstrap;
+    struct group_peer *peers;  /* by rank */
+    struct dist_place *places; /* by rank */
+    struct dist_backend_config config;
+    const struct dist_backend *backend;
+    void *state; /* the backend's; NULL until it is opened */
+    struct disti_wait_policy policy;
+    uint32_t gathers; /* how many all-gathers through the store: their keys */
+
+    pthread_mutex_t lock;
+    uint64_t sequence;
+    struct dist_work *works; /* posted and not yet freed */
+    dist_status failed;
+    char cause[512];
+    int lost_rank;           /* a rank that is gone, -1: none; works get a grace to end */
+    int64_t lost_until_ns;
+    char lost_text[192];
+};
+
+/* A posted call. `call` is kept for messages. */
+struct dist_work {
+    struct dist_group *group;
+    struct dist_ticket ticket;
+    struct dist_call call;
+    int64_t deadline_ns;
+    struct dist_work *next;
+};
+
+/* open.c: the steps of joining that come after the rendezvous. */
+dist_status disti_group_meet(struct dist_group *group, const char *backend_name);
+dist_status disti_group_open_backend(struct dist_group *group);
+
+/* fault.c: what ends a group. Call with the lock held. */
+
+/* The first error: keeps it, aborts the backend, ends every work, tells the other ranks. */
+void disti_group_break(struct dist_group *group, dist_status status, const char *text);
+
+/*
+ * Looks for news of lost ranks and for the deadline of `work`; breaks the group when a rank that is gone
+ * did not leave enough behind for the works to end.
+ */
+void disti_group_watch(struct dist_group *group, const struct dist_work *work);
+
+/* ERR_ABORTED with the first cause, for calls on a broken group. */
+dist_status disti_group_refuse(const struct dist_group *group, const char *what);
+
+/* work.c */
+dist_status disti_work_post(struct dist_group *group, const struct dist_call *call,
+                            struct dist_work **work_p);
+/* Waits for a work that may live on the caller's stack. */
+dist_status disti_work_finish(struct dist_work *work);
+dist_status disti_work_start(struct dist_group *group, const struct dist_call *call,
+                             struct dist_work *work);
+
+#endif

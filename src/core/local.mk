@@ -1,0 +1,8 @@
+# Groups, works and the public entry points.
+libdist_core_sources += \
+	src/core/calls.c \
+	src/core/fault.c \
+	src/core/group.h \
+	src/core/init.c \
+	src/core/open.c \
+	src/core/work.c
