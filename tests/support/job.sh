@@ -1,0 +1,181 @@
+# SPDX-License-Identifier: BSD-3-Clause
+# Runs multi-process cases, one a line; sourced by the scripts in tests/jobs/.
+#
+#   job       LAUNCHER RANKS PROGRAM ARGS...      must exit 0
+#   job_fails TEXT LAUNCHER RANKS PROGRAM ARGS... must exit non-zero by itself and print TEXT
+#
+# LAUNCHER is openmpi or mpich (their mpirun), shell (a loop that sets RANK, WORLD_SIZE,
+# LOCAL_RANK, MASTER_ADDR and MASTER_PORT) or self (PROGRAM once, which starts its ranks
+# itself; RANKS is for the reader). PROGRAM is a path in the build tree.
+#
+# Each case has a time limit, JOB_LIMIT seconds, and may leave no process behind. Its output is
+# in the file $job_output until the next one. Exit 77 of a program skips the case. A script ends
+# by itself with 0, 1 or 77; `job_check NAME COMMAND...` adds a case that is no job, and
+# `job_skip NAME REASON` one that cannot run here. CHECK_LONG is set in make check-long.
+
+: "${srcdir:?run it through make check}" "${builddir:?run it through make check}"
+: "${JOB_LIMIT:=120}"
+
+job_passed=0 job_failed=0 job_skipped=0 job_number=0
+job_folder=$(mktemp -d "${TMPDIR:-/tmp}/dist-job.XXXXXX") || exit 99
+job_output=$job_folder/output
+
+# Jobs of other scripts would take the CPUs that the time limits count on: one at a time.
+exec 9>"$builddir/tests/jobs.lock"
+flock 9
+
+# Fewer cores than ranks, root, no network but loopback.
+export OMPI_MCA_rmaps_base_oversubscribe=1
+export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
+export OMPI_MCA_oob_tcp_if_include=lo OMPI_MCA_btl_tcp_if_include=lo
+export OMPI_MCA_plm_rsh_agent=false
+export HYDRA_IFACE=lo
+
+job_pass() { job_passed=$((job_passed + 1)); echo "PASS: $*"; }
+job_skip() { job_skipped=$((job_skipped + 1)); echo "SKIP: $1 ($2)"; }
+job_fail()
+{
+    job_failed=$((job_failed + 1))
+    echo "FAIL: $1 ($2)"
+    [ -s "$job_output" ] && tail -n 40 "$job_output" | sed 's/^/    | /'
+}
+
+job_check()
+{
+    local name=$1
+    shift
+    if "$@"; then job_pass "$name"; else job_fail "$name" "$* is false"; fi
+}
+
+# A port that nobody listens on, below the range that the kernel hands out.
+job_port()
+{
+    local port
+    while :; do
+        port=$((20000 + RANDOM % 10000))
+        (exec 3<>"/dev/tcp/127.0.0.1/$port") 2>/dev/null || break
+    done
+    echo "$port"
+}
+
+# The shell loop: starts the ranks, returns the first failure.
+job_shell()
+{
+    local ranks=$1 rank pids=() status=0 result
+    shift
+    export MASTER_ADDR=127.0.0.1 MASTER_PORT
+    MASTER_PORT=$(job_port)
+    trap 'kill "${pids[@]}" 2>/dev/null' TERM
+    for ((rank = 0; rank < ranks; rank++)); do
+        RANK=$rank WORLD_SIZE=$ranks LOCAL_RANK=$rank "$@" &
+        pids+=($!)
+    done
+    for rank in "${!pids[@]}"; do
+        wait "${pids[rank]}"
+        result=$?
+        [ $status -eq 0 ] && status=$result
+    done
+    return $status
+}
+export -f job_shell job_port
+
+# job_launch LAUNCHER RANKS PROGRAM ARGS...: runs it into $job_output, sets job_status.
+job_launch()
+{
+    local launcher=$1 ranks=$2 program=$builddir/$3 command
+    shift 3
+    case $launcher in
+    openmpi) command=("$OPENMPI_RUN" -np "$ranks" "$program" "$@") ;;
+    mpich) command=("$MPICH_RUN" -launcher fork -np "$ranks" "$program" "$@") ;;
+    shell) command=("$BASH" -c 'job_shell "$@"' job_shell "$ranks" "$program" "$@") ;;
+    self) command=("$program" "$@") ;;
+    *) echo "job.sh: no launcher $launcher" >&2; exit 99 ;;
+    esac
+    job_number=$((job_number + 1))
+    job_id=$$.$job_number
+    TEST_JOB=$job_id timeout -k 10 "$JOB_LIMIT" "${command[@]}" \
+        >"$job_output" 2>&1 </dev/null 9>&-
+    job_status=$?
+}
+
+job_processes() { grep -lsz "^TEST_JOB=$job_id\$" /proc/[0-9]*/environ | tr -dc '0-9\n'; }
+
+# Waits a moment for stragglers to end; ends them and says so if they do not.
+job_leaked()
+{
+    local try left
+    for try in 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20; do
+        left=$(job_processes)
+        [ -z "$left" ] && return 1
+        sleep 0.1
+    done
+    # shellcheck disable=SC2086
+    kill -KILL $left 2>/dev/null
+    return 0
+}
+
+# Is the launcher there? Skips the case if not.
+job_possible()
+{
+    case $2 in
+    openmpi) [ -n "$OPENMPI_RUN" ] || { job_skip "$1" "no Open MPI here"; return 1; } ;;
+    mpich) [ -n "$MPICH_RUN" ] || { job_skip "$1" "no MPICH here"; return 1; } ;;
+    esac
+}
+
+job()
+{
+    local name=$* leaked=no
+    job_status=
+    job_possible "$name" "$1" || return
+    job_launch "$@"
+    job_leaked && leaked=yes
+    if [ $job_status -eq 77 ]; then
+        job_skip "$name" "$(tail -n 1 "$job_output")"
+    elif [ $job_status -eq 124 ] || [ $job_status -eq 137 ]; then
+        job_fail "$name" "not done within $JOB_LIMIT s"
+    elif [ $job_status -ne 0 ]; then
+        job_fail "$name" "exit $job_status"
+    elif [ $leaked = yes ]; then
+        job_fail "$name" "processes left behind"
+    else
+        job_pass "$name"
+    fi
+}
+
+job_fails()
+{
+    local text=$1 leaked=no
+    shift
+    local name="$* fails: $text"
+    job_status=
+    job_possible "$name" "$1" || return
+    job_launch "$@"
+    job_leaked && leaked=yes
+    if [ $job_status -eq 124 ] || [ $job_status -eq 137 ]; then
+        job_fail "$name" "not done within $JOB_LIMIT s"
+    elif [ $job_status -eq 0 ]; then
+        job_fail "$name" "exit 0"
+    elif [ $job_status -ge 128 ]; then
+        job_fail "$name" "ended by a signal, exit $job_status"
+    elif ! grep -qF -- "$text" "$job_output"; then
+        job_fail "$name" "the text is not in its output"
+    elif [ $leaked = yes ]; then
+        job_fail "$name" "processes left behind"
+    else
+        job_pass "$name"
+    fi
+}
+
+job_end()
+{
+    local status=$?
+    rm -rf "$job_folder"
+    [ $status -ne 0 ] && exit $status
+    [ $job_failed -gt 0 ] && exit 1
+    [ $job_passed -gt 0 ] && exit 0
+    [ $job_skipped -gt 0 ] && exit 77
+    echo "FAIL: no case was run"
+    exit 1
+}
+trap job_end EXIT
