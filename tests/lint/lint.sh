@@ -1,0 +1,47 @@
+#!/bin/bash
+# SPDX-License-Identifier: BSD-3-Clause
+# Holds the rules of the house. One PASS, FAIL or SKIP line a rule; exit 1 if any fails.
+#
+# lint.sh [SOURCE [BUILD]]: the trees to read; by default those that make check names. What
+# needs a build is skipped without one.
+set -u
+# shellcheck source=rules.sh
+. "$(dirname "${BASH_SOURCE[0]}")/rules.sh"
+
+cd "${1:-${srcdir:-.}}" || exit 99
+lint_build=${2-${builddir-}}
+lint_failed=0
+
+# rule NAME FUNCTION: a rule's function prints what breaks it; nothing means that it holds. A
+# line that begins with "skip: " means that it could not be checked.
+rule()
+{
+    local name=$1 found
+    shift
+    found=$("$@" 2>&1)
+    case $found in
+    '') echo "PASS: $name" ;;
+    'skip: '*) echo "SKIP: $name (${found#skip: })" ;;
+    *)
+        echo "FAIL: $name"
+        printf '%s\n' "$found" | sed 's/^/    /'
+        lint_failed=1
+        ;;
+    esac
+}
+
+rule "each floor includes only earlier ones" rule_floors
+rule "programs use the public headers alone" rule_public
+rule "every file begins with its licence and purpose" rule_heads
+rule "the library never exits" rule_exit
+rule "files stay under 400 lines, or say why" rule_length
+rule "no loose ends" rule_loose_ends
+rule "every source is in the build" rule_listed
+rule "every backend has its row and its man entry" rule_backends
+rule "every environment variable is in dist(7)" rule_environment
+rule "man pages are well-formed" rule_man
+rule "the layout is clang-format's" rule_layout
+rule "the library exports the public functions and nothing else" rule_exports
+rule "modules need no symbol of the library" rule_modules
+rule "train_mnist's options are in its man page" rule_options
+exit $lint_failed

@@ -1,0 +1,9 @@
+# SPDX-License-Identifier: BSD-3-Clause
+# The rules of the house, and proof that each of them can fail.
+TESTS += tests/lint/lint.sh tests/lint/planted.sh
+EXTRA_DIST += \
+	tests/lint/code.awk \
+	tests/lint/lint.sh \
+	tests/lint/long_files \
+	tests/lint/planted.sh \
+	tests/lint/rules.sh

@@ -1,0 +1,158 @@
+#!/bin/bash
+# SPDX-License-Identifier: BSD-3-Clause
+# Plants one fault a rule in a small tree that keeps them all, and wants lint.sh to find it.
+set -u
+here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
+tree=$(mktemp -d "${TMPDIR:-/tmp}/dist-lint.XXXXXX") || exit 99
+trap 'rm -rf "$tree"' EXIT
+failed=0
+
+licence='SPDX-License-Identifier: BSD-3-Clause'
+
+# c_file PATH LINE...: a C file that keeps the rules, with the lines behind its head.
+c_file()
+{
+    mkdir -p "$tree/$(dirname "$1")"
+    { printf '/* %s */\n/* A test. */\n' "$licence"; printf '%s\n' "${@:2}"; } >"$tree/$1"
+}
+
+# The sound tree, anew.
+sow()
+{
+    rm -rf "${tree:?}"/*
+    mkdir -p "$tree"/man "$tree"/build/.libs
+    c_file include/dist/dist.h 'DIST_API int dist_one(void);' 'DIST_API const char *dist_two(int a);'
+    c_file src/base/log.c '#include "base/log.h"' '/* exit() is not for us. */'
+    c_file src/base/log.h '#include <dist/dist.h>'
+    c_file src/collectives/plan.c '#include "base/log.h"'
+    c_file src/transports/tcp.c '#include "base/log.h"' 'const char *a = "DIST_PORT";'
+    c_file src/backends/gloo.c 'const struct dist_backend disti_backend_gloo = {' \
+        '    .name = "gloo",' '};'
+    c_file src/backends/registry.c 'int *a[] = {&disti_backend_gloo};'
+    c_file train/main.c '#include "main.h"' '#include <dist/dist.h>'
+    c_file train/main.h 'int a;'
+    printf '# %s\nsources = %s\n' "$licence" "$(cd "$tree" && find src train -name '*.[ch]' | tr '\n' ' ')" \
+        >"$tree/src/local.mk"
+    printf '# %s\ninclude src/local.mk\nman = man/dist.7 man/train_mnist.1\n' "$licence" >"$tree/Makefile.am"
+    man_page dist 7 $'.Bl -tag -width Ds\n.It Cm gloo\nTCP.\n.It Ev DIST_PORT\nA port.\n.El'
+    man_page train_mnist 1 $'.Bl -tag -width Ds\n.It Fl -epochs\nMany.\n.El'
+    printf '#!/bin/sh\necho "  --epochs N  many"\n' >"$tree/build/train_mnist"
+    chmod +x "$tree/build/train_mnist"
+    cp "$here/../../.clang-format" "$tree/"
+    library 'int dist_one(void) { return 1; }' 'int dist_two(void) { return 2; }'
+    module 'int dist_module_entry;'
+}
+
+man_page()
+{
+    printf '.\\" %s\n.Dd January 1, 2026\n.Dt %s %s\n.Os\n.Sh NAME\n.Nm %s\n.Nd test\n.Sh DESCRIPTION\n%s\n' \
+        "$licence" "${1^^}" "$2" "$1" "$3" >"$tree/man/$1.$2"
+}
+
+shared() { printf '%s\n' "${@:2}" | ${CC:-cc} -shared -fPIC -x c -o "$tree/build/.libs/$1" - 2>&1; }
+library() { shared libdist.so "$@"; }
+module() { shared dist_mpi.so "$@"; }
+
+lint() { "$BASH" "$here/lint.sh" "$tree" "$tree/build"; }
+
+verdict()
+{
+    if [ "$1" = 0 ]; then
+        echo "PASS: $2"
+    else
+        echo "FAIL: $2"
+        lint | sed 's/^/    /'
+        failed=1
+    fi
+}
+
+# found RULE: the fault just planted breaks this rule and no other.
+found()
+{
+    local output
+    output=$(lint)
+    if grep -qF "SKIP: $1" <<<"$output"; then
+        echo "SKIP: planted: $1"
+        return
+    fi
+    [ "$(grep '^FAIL: ' <<<"$output")" = "FAIL: $1" ]
+    verdict $? "planted: $1"
+}
+
+sow
+output=$(lint)
+! grep -q '^FAIL: ' <<<"$output"
+verdict $? "a sound tree keeps every rule"
+
+c_file src/collectives/plan.c '#include "transports/tcp.h"'
+found "each floor includes only earlier ones"
+
+sow
+c_file src/transports/tcp.c '#include "collectives/plan.h"' 'const char *a = "DIST_PORT";'
+found "each floor includes only earlier ones"
+
+sow
+c_file train/main.c '#include "base/log.h"'
+found "programs use the public headers alone"
+
+sow
+sed -i 1d "$tree/src/base/log.c"
+found "every file begins with its licence and purpose"
+
+sow
+c_file src/base/log.c 'void f(void)' '{' '    if (x)' '        exit(1);' '}'
+found "the library never exits"
+
+sow
+for ((i = 0; i < 400; i++)); do echo 'extern int a;'; done >>"$tree/src/base/log.c"
+found "files stay under 400 lines, or say why"
+
+sow
+printf '/* TO''DO */\n' >>"$tree/src/base/log.c"
+found "no loose ends"
+
+sow
+c_file src/base/new.c 'int a;'
+found "every source is in the build"
+
+sow
+printf '# %s\n' "$licence" >"$tree/train/local.mk"
+found "every source is in the build"
+
+sow
+c_file src/backends/registry.c 'int *a[] = {0};'
+found "every backend has its row and its man entry"
+
+sow
+man_page dist 7 $'.Bl -tag -width Ds\n.It Ev DIST_PORT\nA port.\n.El'
+found "every backend has its row and its man entry"
+
+sow
+c_file src/transports/tcp.c 'const char *a = "DIST_PORTS";'
+found "every environment variable is in dist(7)"
+
+sow
+echo '.Qqq' >>"$tree/man/dist.7"
+found "man pages are well-formed"
+
+sow
+c_file src/base/log.c 'int  a;'
+found "the layout is clang-format's"
+
+sow
+library 'int dist_one(void) { return 1; }' 'int dist_two(void) { return 2; }' 'int disti_x;'
+found "the library exports the public functions and nothing else"
+
+sow
+library 'int dist_one(void) { return 1; }'
+found "the library exports the public functions and nothing else"
+
+sow
+module 'int disti_fail(void);' 'int dist_module_entry(void) { return disti_fail(); }'
+found "modules need no symbol of the library"
+
+sow
+printf '#!/bin/sh\necho "  --epoch N  many"\n' >"$tree/build/train_mnist"
+found "train_mnist's options are in its man page"
+
+exit $failed

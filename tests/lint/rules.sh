@@ -1,0 +1,229 @@
+# SPDX-License-Identifier: BSD-3-Clause
+# The rules of tests/lint/lint.sh. Each prints what breaks it, "file:line: what", and reads the
+# source tree in the current folder; those at the end read $lint_build too.
+
+# The C files under the folders given, those of build trees left out.
+lint_sources()
+{
+    local folder
+    for folder; do
+        [ -d "$folder" ] && find "$folder" -name '*.[ch]' -print
+    done | sort
+}
+
+# A C file without comments and without the text in strings; lines keep their numbers.
+lint_code() { awk -f "$(dirname "${BASH_SOURCE[0]}")/code.awk" "$1"; }
+
+# What a floor may include besides <dist/...>; its own folder counts.
+lint_floor()
+{
+    case $1 in
+    base) echo base ;;
+    topology) echo base topology ;;
+    collectives) echo base topology collectives ;;
+    transports) echo base topology transports ;;
+    engine) echo base topology collectives transports engine ;;
+    backends) echo base topology collectives transports engine backends ;;
+    core) echo base topology collectives transports engine backends core rendezvous ;;
+    ddp) echo base topology collectives transports engine backends core rendezvous ddp ;;
+    rendezvous) echo base rendezvous ;;
+    launch) echo base rendezvous launch ;;
+    *) return 1 ;;
+    esac
+}
+
+# "file:line target" for each include in quotes, from the folder src: a plain name is a
+# neighbour.
+lint_includes()
+{
+    grep -nE '^[ \t]*#[ \t]*include[ \t]*"' "$1" | sed -E 's/^([0-9]+):[^"]*"([^"]*)".*/\1 \2/'
+}
+
+rule_floors()
+{
+    local file floor allowed line target
+    for file in $(lint_sources src); do
+        floor=${file#src/} floor=${floor%%/*}
+        allowed=$(lint_floor "$floor") || { echo "$file: no such floor: $floor"; continue; }
+        while read -r line target; do
+            case $target in
+            config.h) [ "$floor" = base ] || echo "$file:$line: say <config.h>"; continue ;;
+            */*) target=${target%%/*} ;;
+            *) continue ;;
+            esac
+            case " $allowed " in
+            *" $target "*) ;;
+            *) echo "$file:$line: $floor must not include $target" ;;
+            esac
+        done < <(lint_includes "$file")
+    done
+}
+
+rule_public()
+{
+    local file line target
+    for file in $(lint_sources train bench examples); do
+        while read -r line target; do
+            [ -e "$(dirname "$file")/$target" ] && continue
+            case $target in
+            config.h) echo "$file:$line: say <config.h>"; continue ;;
+            train/* | bench/* | examples/*) [ -e "$target" ] && continue ;;
+            esac
+            echo "$file:$line: $target is neither a public header nor a neighbour"
+        done < <(lint_includes "$file")
+        grep -nE '\bdisti_[a-z]' "$file" /dev/null | sed 's/$/ (internal name)/'
+    done
+}
+
+# The files that people write, in the folders and at the top.
+lint_written()
+{
+    find include src train bench examples tests man scripts m4 .ci -type f 2>/dev/null |
+        grep -vE '^m4/(libtool|lt.*)\.m4$|~$'
+    ls configure.ac Makefile.am bootstrap .clang-format 2>/dev/null
+}
+
+rule_heads()
+{
+    local file head
+    for file in $(lint_written); do
+        head=$(head -n 2 "$file")
+        case $file in
+        *.c | *.h)
+            [[ $head == '/* SPDX-License-Identifier: BSD-3-Clause */'$'\n''/* '* ]] ||
+                echo "$file:1: wants the licence line and a line of purpose" ;;
+        *.map | *.[0-9] | *.m4 | *.mk | *.am | *.ac | *.sh | *.awk | .ci/* | scripts/* | bootstrap)
+            [[ $head == *'SPDX-License-Identifier: BSD-3-Clause'* ]] ||
+                echo "$file:1: wants the licence line" ;;
+        esac
+    done
+}
+
+# A forked child, in the launcher, is no caller's process: it may end with _exit.
+rule_exit()
+{
+    local file pattern
+    for file in $(lint_sources src); do
+        pattern='(^|[^A-Za-z0-9_>.])(exit|_exit|_Exit|quick_exit|abort|assert)[ \t]*\('
+        [[ $file == src/launch/* ]] && pattern='(^|[^A-Za-z0-9_>.])(exit|quick_exit|abort|assert)[ \t]*\('
+        lint_code "$file" | grep -nE "$pattern" | sed "s|^\([0-9]*\):.*|$file:\1: exit, abort or assert in the library|"
+    done
+}
+
+rule_length()
+{
+    local file lines
+    for file in $(lint_sources include src train bench examples tests); do
+        lines=$(wc -l <"$file")
+        [ "$lines" -le 400 ] || grep -qs "^$file [a-zA-Z]" tests/lint/long_files ||
+            echo "$file: $lines lines, and no reason in tests/lint/long_files"
+    done
+}
+
+rule_loose_ends()
+{
+    # shellcheck disable=SC2046
+    grep -nE '\b(TO''DO|FIX''ME|XX''X|HA''CK)\b' $(lint_written) /dev/null
+}
+
+rule_listed()
+{
+    local file makefiles word
+    local -A listed=()
+    makefiles=$(find src train bench examples man tests -name local.mk 2>/dev/null | sort)
+    # shellcheck disable=SC2086
+    for word in $(cat Makefile.am $makefiles | tr '\\' ' '); do listed[$word]=1; done
+    for file in $makefiles $(lint_sources src train bench examples tests) \
+        $(find man tests -name '*.sh' -o -name '*.awk' -o -name '*.[1-9]' 2>/dev/null | sort); do
+        [ -n "${listed[$file]-}" ] || echo "$file: in no local.mk, nor in Makefile.am"
+    done
+}
+
+rule_backends()
+{
+    local file line name
+    [ -f src/backends/registry.c ] || { echo "skip: no src/backends/registry.c"; return; }
+    for file in $(lint_sources src/backends); do
+        while IFS=: read -r line name; do
+            name=${name#*\"} name=${name%%\"*}
+            grep -qE "disti_backend_$name\b|\"$name\"" src/backends/registry.c ||
+                echo "$file:$line: $name has no row in src/backends/registry.c"
+            [ ! -f man/dist.7 ] || grep -qE "^\.It .*\b$name\b" man/dist.7 ||
+                echo "$file:$line: $name has no entry in man/dist.7"
+        done < <(lint_backends "$file")
+    done
+}
+
+# The names in a file's backend tables, "line:.name = ...". A transport's table is none.
+lint_backends()
+{
+    awk '/struct dist_backend [a-z_]+ = \{/ { inside = 1 }
+         inside && /\.name = "/ { print NR ":" $0 }
+         /^\};/ { inside = 0 }' "$1"
+}
+
+rule_environment()
+{
+    local file name
+    [ -f man/dist.7 ] || { echo "skip: no man/dist.7"; return; }
+    for file in $(lint_sources src); do
+        for name in $(grep -oE '"DIST_[A-Z0-9_]+"' "$file" | tr -d '"' | sort -u); do
+            grep -qE "(^|[^A-Z0-9_])$name([^A-Z0-9_]|\$)" man/dist.7 || echo "$file: $name is not in man/dist.7"
+        done
+    done
+}
+
+rule_man()
+{
+    local pages
+    pages=$(find man -name '*.[1-9]' 2>/dev/null | sort)
+    [ -n "$pages" ] || { echo "skip: no man pages"; return; }
+    command -v mandoc >/dev/null || { echo "skip: no mandoc"; return; }
+    # shellcheck disable=SC2086
+    mandoc -T lint -W warning $pages
+}
+
+rule_layout()
+{
+    local file
+    command -v clang-format >/dev/null || { echo "skip: no clang-format"; return; }
+    for file in $(lint_sources include src train bench examples tests); do
+        clang-format --style=file "$file" | cmp -s - "$file" || echo "$file: run clang-format -i"
+    done
+}
+
+rule_exports()
+{
+    local library=$lint_build/.libs/libdist.so
+    [ -n "$lint_build" ] && [ -e "$library" ] || { echo "skip: no libdist.so"; return; }
+    diff <(lint_public) <(nm -D --defined-only "$library" | awk '$2 != "A" { sub(/@.*/, "", $3); print $3 }' | sort) |
+        sed -n 's/^< \(.*\)/\1: public, not exported/p; s/^> \(.*\)/\1: exported, not public/p'
+}
+
+# The functions that the public headers declare.
+lint_public()
+{
+    cat include/dist/*.h | tr '\n' ' ' | grep -oE 'DIST_API [^;(]*\(' |
+        sed -E 's/.*[ *]([a-z0-9_]+)\($/\1/' | sort -u
+}
+
+rule_modules()
+{
+    local module
+    [ -n "$lint_build" ] && ls "$lint_build"/.libs/dist_*.so >/dev/null 2>&1 ||
+        { echo "skip: no modules built"; return; }
+    for module in "$lint_build"/.libs/dist_*.so; do
+        nm -D --undefined-only "$module" | awk '{ print $2 }' | grep -E '^disti?_' |
+            sed "s|^|${module##*/} wants |"
+    done
+}
+
+rule_options()
+{
+    local option
+    [ -x "$lint_build/train_mnist" ] && [ -f man/train_mnist.1 ] ||
+        { echo "skip: no train_mnist or no man page of it"; return; }
+    for option in $("$lint_build/train_mnist" --help | grep -oE -- '(^|[ ,])--[a-z][a-z0-9_-]*' | tr -d ' ,' | sort -u); do
+        sed 's/\\-/-/g' man/train_mnist.1 | grep -qE -- "(Fl -|--)${option#--}\\b" || echo "$option is not in man/train_mnist.1"
+    done
+}
