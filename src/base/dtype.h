@@ -13,6 +13,9 @@ bool disti_op_valid(dist_op op);
  * alignment. Vectorised, chosen for this CPU at run time. float16 and bfloat16 are
  * computed in float32. AVG adds here; the division is disti_finish's. Never fails for a
  * valid dtype and op.
+ *
+ * The bits do not depend on the CPU, save for which of two NaNs a sum or product gives.
+ * Integers wrap, in the sum of AVG too. MIN and MAX: NaN wins, and -0 is less than +0.
  */
 typedef void (*disti_reduce_fn)(void *dst, const void *a, const void *b, size_t count);
 disti_reduce_fn disti_reduce_kernel(dist_dtype dtype, dist_op op);
@@ -20,7 +23,7 @@ disti_reduce_fn disti_reduce_kernel(dist_dtype dtype, dist_op op);
 /* What completes a result once all ranks are in it: AVG divides by `ranks`; others: nothing. */
 void disti_finish(void *data, size_t count, dist_dtype dtype, dist_op op, int ranks);
 
-/* Conversions of one value, round to nearest even, for the kernels and their tests. */
+/* Conversions of one value, round to nearest even; a NaN stays one, made quiet. */
 float disti_float16_to_float(uint16_t half);
 uint16_t disti_float16_from_float(float value);
 float disti_bfloat16_to_float(uint16_t half);
