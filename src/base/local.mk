@@ -1,0 +1,17 @@
+# SPDX-License-Identifier: BSD-3-Clause
+# The ground floor: statuses, log, settings, time, types and their arithmetic.
+libdist_core_sources += \
+	src/base/checked.h \
+	src/base/clock.c src/base/clock.h \
+	src/base/config.c src/base/config.h \
+	src/base/dtype.c src/base/dtype.h \
+	src/base/kernels.h \
+	src/base/kernels_f16c.c \
+	src/base/kernels_float.c \
+	src/base/kernels_half.c \
+	src/base/kernels_int.c \
+	src/base/log.c src/base/log.h \
+	src/base/sink.c src/base/sink.h \
+	src/base/status.c
+
+# The kernels ask for -O3 and for clones by CPU themselves (kernels.h): no flags here.
