@@ -29,13 +29,15 @@ struct disti_early {
     struct dist_request *claimed; /* the receive that took it while it was still arriving */
     uint64_t note[4];             /* the transport's: a rendezvous descriptor, say */
     bool descriptor;              /* no payload comes: note says where it is */
+    bool refused;                 /* its receive ended with ERR_MISMATCH: nobody takes it */
     unsigned char payload[];
 };
 
 /*
  * A message begins to arrive: the oldest posted receive with its tag is taken off the
- * list and returned, or NULL. If fingerprint or size differ the receive is ended with ERR_MISMATCH (arrived
- * set) and *mismatch_p is true: the payload is to be thrown away.
+ * list and returned, or NULL. If fingerprint or size differ the receive is ended with
+ * ERR_MISMATCH (arrived set), returned all the same, and *mismatch_p is true: the payload
+ * is to be thrown away.
  */
 struct dist_request *disti_match_arrival(struct disti_match *match,
                                          const struct dist_envelope *envelope, bool *mismatch_p);
@@ -49,9 +51,10 @@ struct disti_early *disti_match_hold(struct disti_match *match,
 
 /*
  * A receive is posted: if an early message has its tag that one is returned with
- * `claimed` set. When its payload is complete (arrived == envelope.bytes) the caller gives it to the sink,
- * else when it has become complete; then calls disti_match_release. NULL: the receive
- * now waits in `posted`, or has ended with ERR_MISMATCH.
+ * `claimed` set. When its payload is complete (arrived == envelope.bytes) the caller gives it to
+ * the sink, else when it has become complete; then calls disti_match_release. NULL: the receive now
+ * waits in `posted`, or has ended with ERR_MISMATCH; then the message is dropped, but if its
+ * payload is still arriving it stays held, unclaimed, so that the caller can fill it.
  */
 struct disti_early *disti_match_post(struct disti_match *match, struct dist_request *request);
 

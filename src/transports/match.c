@@ -1,0 +1,155 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Matching of arriving messages with posted receives, shared by the transports. */
+#include "transports/match.h"
+
+#include "base/checked.h"
+
+#include <stdlib.h>
+
+static void match_append_posted(struct disti_match *match, struct dist_request *request)
+{
+    request->next = NULL;
+    request->prev = match->posted_tail;
+    if (match->posted_tail)
+        match->posted_tail->next = request;
+    else
+        match->posted_head = request;
+    match->posted_tail = request;
+}
+
+static void match_remove_posted(struct disti_match *match, struct dist_request *request)
+{
+    if (request->prev)
+        request->prev->next = request->next;
+    else
+        match->posted_head = request->next;
+    if (request->next)
+        request->next->prev = request->prev;
+    else
+        match->posted_tail = request->prev;
+    request->next = request->prev = NULL;
+}
+
+/* Did the two ranks mean the same call? Else ends the receive. */
+static bool match_agree(struct dist_request *request, const struct dist_envelope *envelope)
+{
+    if (request->envelope.fingerprint == envelope->fingerprint &&
+        request->envelope.bytes == envelope->bytes)
+        return true;
+    request->arrived = *envelope;
+    request->status = DIST_ERR_MISMATCH;
+    return false;
+}
+
+struct dist_request *disti_match_arrival(struct disti_match *match,
+                                         const struct dist_envelope *envelope, bool *mismatch_p)
+{
+    struct dist_request *request = match->posted_head;
+
+    *mismatch_p = false;
+    while (request && request->envelope.tag != envelope->tag)
+        request = request->next;
+    if (!request)
+        return NULL;
+    match_remove_posted(match, request);
+    *mismatch_p = !match_agree(request, envelope);
+    return request;
+}
+
+struct disti_early *disti_match_hold(struct disti_match *match,
+                                     const struct dist_envelope *envelope, bool descriptor)
+{
+    size_t payload = descriptor ? 0 : (size_t)envelope->bytes;
+    struct disti_early *early;
+    size_t bytes;
+
+    if (envelope->bytes > SIZE_MAX || !disti_add(sizeof(*early), payload, &bytes))
+        return NULL;
+    early = malloc(bytes);
+    if (!early)
+        return NULL;
+    *early = (struct disti_early){.envelope = *envelope, .descriptor = descriptor};
+    if (match->early_tail)
+        match->early_tail->next = early;
+    else
+        match->early_head = early;
+    match->early_tail = early;
+    match->held_bytes += payload;
+    return early;
+}
+
+static bool match_complete(const struct disti_early *early)
+{
+    return early->descriptor || early->arrived == early->envelope.bytes;
+}
+
+static struct disti_early *match_find_early(struct disti_match *match, uint64_t tag)
+{
+    struct disti_early *early = match->early_head;
+
+    while (early && (early->envelope.tag != tag || early->claimed || early->refused))
+        early = early->next;
+    return early;
+}
+
+struct disti_early *disti_match_post(struct disti_match *match, struct dist_request *request)
+{
+    struct disti_early *early = match_find_early(match, request->envelope.tag);
+
+    if (!early) {
+        match_append_posted(match, request);
+        return NULL;
+    }
+    request->next = request->prev = NULL;
+    if (match_agree(request, &early->envelope)) {
+        early->claimed = request;
+        return early;
+    }
+    early->refused = true;
+    /* While it is still arriving the transport writes into it: then it stays until the end. */
+    if (match_complete(early))
+        disti_match_release(match, early);
+    return NULL;
+}
+
+void disti_match_release(struct disti_match *match, struct disti_early *early)
+{
+    struct disti_early *before = NULL;
+
+    for (struct disti_early *at = match->early_head; at != early; at = at->next)
+        before = at;
+    if (before)
+        before->next = early->next;
+    else
+        match->early_head = early->next;
+    if (match->early_tail == early)
+        match->early_tail = before;
+    if (!early->descriptor)
+        match->held_bytes -= (size_t)early->envelope.bytes;
+    free(early);
+}
+
+void disti_match_fail(struct disti_match *match, dist_status status)
+{
+    while (match->posted_head) {
+        struct dist_request *request = match->posted_head;
+
+        match_remove_posted(match, request);
+        request->status = status;
+    }
+    for (struct disti_early *early = match->early_head; early; early = early->next)
+        if (early->claimed)
+            early->claimed->status = status;
+    disti_match_clear(match);
+}
+
+void disti_match_clear(struct disti_match *match)
+{
+    while (match->early_head) {
+        struct disti_early *early = match->early_head;
+
+        match->early_head = early->next;
+        free(early);
+    }
+    *match = (struct disti_match){0};
+}
