@@ -116,7 +116,8 @@ struct dist_backend_config {
 
 /* How a backend that brings its own launcher (mpi) says who this process is. */
 struct dist_identity {
-    int timeout_ms; /* in: how long all_gather may wait */
+    const struct dist_host *host; /* in */
+    int timeout_ms;               /* in: how long all_gather may wait */
     int rank;
     int world_size;
     dist_oob_all_gather_fn all_gather; /* blocks; for bootstrap */

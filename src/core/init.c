@@ -71,7 +71,7 @@ static dist_status init_check_identity(const struct dist_options *options,
 /* Lets a backend with a launcher of its own introduce the ranks: it becomes the oob. */
 static dist_status init_identify(const struct dist_backend *backend, struct dist_options *options)
 {
-    struct dist_identity identity = {.timeout_ms = options->timeout_ms};
+    struct dist_identity identity = {.host = &disti_host, .timeout_ms = options->timeout_ms};
     dist_status status = backend->identify(&identity);
 
     if (status == DIST_OK)
