@@ -6,3 +6,8 @@ libdist_core_sources += \
 	src/backends/registry.c \
 	src/backends/registry.h \
 	src/backends/self.c
+
+mpi_module_sources += \
+	src/backends/mpi.c \
+	src/backends/mpi_native.c \
+	src/backends/mpi_native.h

@@ -1,0 +1,203 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Backend mpi: ranks and links from MPI, algorithms ours or MPI's. A module. */
+#include "backends/mpi_native.h"
+
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+struct mpi_state {
+    const struct dist_host *host;
+    MPI_Comm comm;              /* this group's own */
+    struct dist_engine *engine; /* plan mode, and what native mode cannot do */
+    struct disti_native native;
+    bool use_native;
+};
+
+static dist_status mpi_probe(char *reason, size_t reason_size)
+{
+    int finalized = 0;
+
+    MPI_Finalized(&finalized);
+    if (!finalized)
+        return DIST_OK;
+    snprintf(reason, reason_size, "the program has called MPI_Finalize already");
+    return DIST_ERR_NO_BACKEND;
+}
+
+static dist_status mpi_query(const void *state, dist_collective collective, dist_dtype dtype,
+                             dist_op op)
+{
+    (void)state;
+    return collective < DIST_COLL_COUNT && dtype < DIST_DTYPE_COUNT && op < DIST_OP_COUNT
+               ? DIST_OK
+               : DIST_ERR_UNSUPPORTED;
+}
+
+/* ---- introducing the ranks ---- */
+
+static int mpi_identify_timeout_ms;
+
+/* Blocking, but never for ever: a rank that does not come ends it. */
+static int mpi_all_gather(void *arg, const void *in, void *out, size_t bytes)
+{
+    MPI_Request request;
+
+    if (bytes > INT_MAX || MPI_Iallgather(in, (int)bytes, MPI_BYTE, out, (int)bytes, MPI_BYTE,
+                                          *(MPI_Comm *)arg, &request) != MPI_SUCCESS)
+        return -1;
+    return disti_mpi_wait(&request, mpi_identify_timeout_ms) ? 0 : -1;
+}
+
+static dist_status mpi_identify(struct dist_identity *identity)
+{
+    static MPI_Comm world;
+    dist_status status = disti_mpi_begin(identity->host, &world);
+
+    if (status != DIST_OK)
+        return status;
+    mpi_identify_timeout_ms = identity->timeout_ms;
+    MPI_Comm_rank(world, &identity->rank);
+    MPI_Comm_size(world, &identity->world_size);
+    identity->all_gather = mpi_all_gather;
+    identity->all_gather_arg = &world;
+    return DIST_OK;
+}
+
+/* ---- the group ---- */
+
+static dist_status mpi_choose_mode(struct mpi_state *mpi)
+{
+    const char *mode = getenv("DIST_MPI_COLL");
+
+    if (!mode || !*mode || strcmp(mode, "auto") == 0 || strcmp(mode, "plan") == 0)
+        mpi->use_native = false;
+    else if (strcmp(mode, "native") == 0)
+        mpi->use_native = true;
+    else
+        return mpi->host->fail(DIST_ERR_INVALID_ARGUMENT,
+                               "DIST_MPI_COLL is '%s': set it to plan (our algorithms), native "
+                               "(MPI's) or auto",
+                               mode);
+    return DIST_OK;
+}
+
+static dist_status mpi_open(void *state, const struct dist_backend_config *config)
+{
+    struct mpi_state *mpi = state;
+    const struct dist_transport *transports[3] = {0};
+    const struct dist_engine_config engine = {.size = sizeof(engine),
+                                              .transports = transports,
+                                              .transport_context = &mpi->comm};
+    dist_status status;
+    int ranks = 0;
+
+    mpi->host = config->host;
+    status = mpi_choose_mode(mpi);
+    if (status == DIST_OK)
+        status = disti_mpi_dup(config->host, config->timeout_ms, &mpi->comm);
+    if (status != DIST_OK)
+        return status;
+    MPI_Comm_size(mpi->comm, &ranks);
+    if (ranks != config->world_size)
+        return config->host->fail(DIST_ERR_RENDEZVOUS,
+                                  "the world has %d ranks, but MPI started %d: start the program "
+                                  "with mpirun -np %d",
+                                  config->world_size, ranks, config->world_size);
+    mpi->native = (struct disti_native){.host = config->host,
+                                        .comm = mpi->comm,
+                                        .ranks = ranks,
+                                        .rank = config->rank};
+    transports[0] = config->host->transport_find("shm");
+    transports[transports[0] ? 1 : 0] = &disti_transport_mpi;
+    return config->host->engine_open(config, &engine, &mpi->engine);
+}
+
+/*
+ * The group's communicator is left to MPI_Finalize: freeing it is collective, and a rank that closes after
+ * an error does so alone.
+ */
+static void mpi_close(void *state)
+{
+    struct mpi_state *mpi = state;
+
+    disti_mpi_lock();
+    disti_native_drop(&mpi->native);
+    if (mpi->engine)
+        mpi->host->engine_close(mpi->engine);
+    mpi->engine = NULL;
+    disti_mpi_unlock();
+}
+
+static void mpi_abort(void *state)
+{
+    disti_mpi_broken();
+    mpi_close(state);
+}
+
+static dist_status mpi_post(void *state, const struct dist_call *call, struct dist_ticket *ticket)
+{
+    struct mpi_state *mpi = state;
+    dist_status status;
+
+    disti_mpi_lock();
+    if (mpi->use_native && disti_native_takes(call, mpi->native.ranks))
+        status = disti_native_post(&mpi->native, call, ticket);
+    else
+        status = mpi->host->engine_post(mpi->engine, call, ticket);
+    disti_mpi_unlock();
+    return status;
+}
+
+static int mpi_progress(void *state)
+{
+    struct mpi_state *mpi = state;
+    int native, engine;
+
+    disti_mpi_lock();
+    native = mpi->native.calls ? disti_native_progress(&mpi->native) : 0;
+    engine = native < 0 ? 0 : mpi->host->engine_progress(mpi->engine);
+    disti_mpi_unlock();
+    return native < 0 ? native : engine < 0 ? engine : native + engine;
+}
+
+static void mpi_sleep(void *state, int extra_fd, int timeout_ms)
+{
+    const struct timespec brief = {0, 20 * 1000};
+    struct mpi_state *mpi = state;
+
+    if (mpi->native.calls)
+        nanosleep(&brief, NULL); /* MPI gives nothing to sleep on */
+    else
+        mpi->host->engine_sleep(mpi->engine, extra_fd, timeout_ms);
+}
+
+static const struct dist_backend mpi_backend = {
+    .abi = DIST_ABI,
+    .size = sizeof(struct dist_backend),
+    .name = "mpi",
+    .summary = "ranks from mpirun; our algorithms over shared memory and MPI messages, or MPI's "
+               "own (" DISTI_MPI_FLAVOUR ")",
+    .state_size = sizeof(struct mpi_state),
+    .probe = mpi_probe,
+    .query = mpi_query,
+    .open = mpi_open,
+    .close = mpi_close,
+    .post = mpi_post,
+    .progress = mpi_progress,
+    .abort = mpi_abort,
+    .sleep = mpi_sleep,
+    .identify = mpi_identify,
+};
+
+static const struct dist_transport *const mpi_transports[] = {&disti_transport_mpi, NULL};
+
+__attribute__((visibility("default"))) extern const struct dist_module dist_module_entry;
+const struct dist_module dist_module_entry = {
+    .abi = DIST_ABI,
+    .size = sizeof(struct dist_module),
+    .backend = &mpi_backend,
+    .transports = mpi_transports,
+};
