@@ -16,8 +16,8 @@
  * A message travels on its lane's channel: the k-th SEND of rank a to rank b on a channel
  * meets the k-th RECV or RECV_REDUCE from a on that channel at b. All SENDs to one peer on one
  * channel must stand in one lane, and so must all RECVs from one peer on one channel. A SEND may
- * end only when its receive is posted (rendezvous) or long before (buffered): a plan must be right under
- * both. The verifier proves it under the first for deadlock and under the second for races.
+ * end only when its receive is posted (rendezvous) or long before (buffered): a plan must be right
+ * under both. The verifier proves it under the first for deadlock and under the second for races.
  *
  * Memory is counted in chunks, so that a plan holds for every count. A block is `count`
  * elements and is cut into `chunks` chunks of nearly equal size:
@@ -26,9 +26,12 @@
  *   ALL_GATHER:                     IN is 1 block, OUT is `ranks` blocks
  *
  * Chunk c of a space is chunk c % chunks of block c / chunks. SCRATCH is
- * `scratch_chunks` slots that hold any chunk each. When count < chunks some
- * chunks are empty; a step whose range is empty does nothing, on both sides.
- * In place, IN is the memory of OUT (ALL_GATHER: of OUT's block `rank`).
+ * `scratch_chunks` slots that hold any chunk each; several chunks lie there without a gap
+ * from the start of the first slot, so that they must be read from where they were written.
+ * When count < chunks some chunks are empty; a step whose range is empty does nothing, on
+ * both sides. BARRIER is the exception: its count is 0 and no step is ever skipped, its
+ * messages have no bytes. In place, IN is the memory of OUT (ALL_GATHER: of OUT's block
+ * `rank`).
  */
 enum disti_step_kind {
     DISTI_SEND,        /* src -> peer */
@@ -54,7 +57,7 @@ struct disti_step {
     uint16_t wait_lane; /* DISTI_NO_LANE: wait for nothing */
     uint32_t wait_step; /* index within that lane */
     int32_t peer;
-    uint32_t first, chunks; /* the data: chunks [first, first + chunks) in OUT's counting; gives the length */
+    uint32_t first, chunks; /* the data: chunks [first, first + chunks) in OUT's counting */
     struct disti_at dst, src;
 };
 
@@ -63,7 +66,7 @@ struct disti_lane {
     uint16_t channel;
 };
 
-/* Flat and immutable: one allocation, freed with disti_plan_free. */
+/* Flat and immutable: one allocation, freed with disti_plan_free (NULL is accepted). */
 struct disti_plan {
     dist_collective collective;
     const char *algorithm; /* static */
@@ -77,12 +80,14 @@ struct disti_plan {
 
 void disti_plan_free(struct disti_plan *plan);
 
-/* Elements [*offset_p, *offset_p + return value) of the space's block that `chunks` chunks from `first` span,
- * when a block is count elements. */
+/*
+ * Chunks [first, first + chunks) of IN or OUT are its elements [*offset_p, *offset_p + returned
+ * value), when a block is count elements. offset_p may be NULL.
+ */
 size_t disti_chunk_extent(const struct disti_plan *plan, size_t count, uint32_t first,
                           uint32_t chunks, size_t *offset_p);
 
-/* Elements that one scratch slot must hold. */
+/* Elements that one scratch slot must hold; slot s begins at element s times that. */
 size_t disti_slot_elements(const struct disti_plan *plan, size_t count);
 
 /* What an algorithm is asked for. */
@@ -104,9 +109,20 @@ struct disti_mark {
 };
 #define DISTI_NOW ((struct disti_mark){DISTI_NO_LANE, 0})
 
-static inline struct disti_at disti_in(uint32_t chunk) { return (struct disti_at){chunk, DISTI_IN}; }
-static inline struct disti_at disti_out(uint32_t chunk) { return (struct disti_at){chunk, DISTI_OUT}; }
-static inline struct disti_at disti_scratch(uint32_t slot) { return (struct disti_at){slot, DISTI_SCRATCH}; }
+static inline struct disti_at disti_in(uint32_t chunk)
+{
+    return (struct disti_at){chunk, DISTI_IN};
+}
+
+static inline struct disti_at disti_out(uint32_t chunk)
+{
+    return (struct disti_at){chunk, DISTI_OUT};
+}
+
+static inline struct disti_at disti_scratch(uint32_t slot)
+{
+    return (struct disti_at){slot, DISTI_SCRATCH};
+}
 
 /* Chunks a block, before anything else; slots of scratch, at any time (the most counts). */
 void disti_build_chunks(struct disti_builder *b, uint32_t chunks);
@@ -115,7 +131,17 @@ void disti_build_scratch(struct disti_builder *b, uint32_t slots);
 /* A new lane on that channel. */
 uint16_t disti_build_lane(struct disti_builder *b, uint16_t channel);
 
-/* Appends a step to the lane. `first`, `chunks`: the data, in OUT's counting. */
+/*
+ * The step that wrote OUT's chunk last, so far: DISTI_NOW if none has. And where this rank's value
+ * of that chunk is therefore found: in OUT, or still in IN (not for ALL_GATHER).
+ */
+struct disti_mark disti_build_written(const struct disti_builder *b, uint32_t chunk);
+struct disti_at disti_build_value(const struct disti_builder *b, uint32_t chunk);
+
+/*
+ * Appends a step to the lane. `after`: the step to wait for (one in the same lane needs no waiting,
+ * and none is written). `first`, `chunks`: the data, in OUT's counting.
+ */
 struct disti_mark disti_build_send(struct disti_builder *b, uint16_t lane, struct disti_mark after,
                                    int peer, struct disti_at src, uint32_t first, uint32_t chunks);
 struct disti_mark disti_build_recv(struct disti_builder *b, uint16_t lane, struct disti_mark after,
@@ -132,7 +158,7 @@ struct disti_mark disti_build_copy(struct disti_builder *b, uint16_t lane, struc
                                    struct disti_at dst, struct disti_at src, uint32_t first,
                                    uint32_t chunks);
 
-/* An algorithm writes the plan of shape->rank. Pure: the same shape, the same plan. */
+/* Writes the plan of shape->rank, of two ranks or more. Pure: the same shape, the same plan. */
 typedef void (*disti_algorithm_fn)(const struct disti_shape *shape, struct disti_builder *b);
 
 /* A row of the table of algorithms. */
@@ -148,7 +174,10 @@ extern const struct disti_algorithm disti_algorithms[];
 
 const struct disti_algorithm *disti_algorithm_find(dist_collective collective, const char *name);
 
-/* Runs the algorithm. ERR_NO_MEMORY, or ERR_INTERNAL if what it wrote is malformed. */
+/*
+ * Runs the algorithm; one rank alone needs none and gets a plan that copies. ERR_NO_MEMORY,
+ * ERR_INVALID_ARGUMENT for an impossible shape, or ERR_INTERNAL if what it wrote is malformed.
+ */
 dist_status disti_plan_write(const struct disti_algorithm *algorithm,
                              const struct disti_shape *shape, struct disti_plan **plan_p);
 

@@ -1,0 +1,261 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* The builder: collects an algorithm's steps and lays them out as a plan. */
+#include "base/log.h"
+#include "collectives/plan_check.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* Steps in the order of writing; they are sorted by lane at the end. */
+struct builder_record {
+    struct disti_step step;
+    uint16_t lane;
+};
+
+struct disti_builder {
+    const struct disti_shape *shape;
+    dist_status status;
+    uint32_t chunks, out_chunks, scratch;
+    struct disti_mark *written; /* by OUT's chunk */
+    struct builder_record *records;
+    size_t count, room;
+    struct disti_lane *lanes; /* first: not set before the end */
+    size_t lane_count, lane_room;
+};
+
+/* The first error stays. */
+static void builder_fail(struct disti_builder *b, dist_status status)
+{
+    if (b->status == DIST_OK)
+        b->status = status;
+}
+
+/* Room for one item more in *items: doubled when it is full. */
+static bool builder_grow(struct disti_builder *b, void **items, size_t count, size_t *room,
+                         size_t size)
+{
+    if (count < *room)
+        return true;
+    size_t wider = *room ? *room * 2 : 64;
+    void *grown = realloc(*items, wider * size);
+    if (!grown) {
+        builder_fail(b, DIST_ERR_NO_MEMORY);
+        return false;
+    }
+    *items = grown;
+    *room = wider;
+    return true;
+}
+
+void disti_build_chunks(struct disti_builder *b, uint32_t chunks)
+{
+    uint32_t blocks = b->shape->collective == DIST_COLL_ALL_GATHER ? (uint32_t)b->shape->ranks : 1;
+    if (chunks == 0 || b->written || __builtin_mul_overflow(chunks, blocks, &b->out_chunks)) {
+        builder_fail(b, DIST_ERR_INTERNAL);
+        return;
+    }
+    b->chunks = chunks;
+    b->written = malloc(b->out_chunks * sizeof(*b->written));
+    if (!b->written) {
+        builder_fail(b, DIST_ERR_NO_MEMORY);
+        return;
+    }
+    for (uint32_t c = 0; c < b->out_chunks; c++)
+        b->written[c] = DISTI_NOW;
+}
+
+void disti_build_scratch(struct disti_builder *b, uint32_t slots)
+{
+    if (slots > b->scratch)
+        b->scratch = slots;
+}
+
+uint16_t disti_build_lane(struct disti_builder *b, uint16_t channel)
+{
+    if (b->lane_count >= DISTI_NO_LANE)
+        builder_fail(b, DIST_ERR_INTERNAL);
+    if (b->status != DIST_OK ||
+        !builder_grow(b, (void **)&b->lanes, b->lane_count, &b->lane_room, sizeof(*b->lanes)))
+        return 0;
+    b->lanes[b->lane_count] = (struct disti_lane){.channel = channel};
+    return (uint16_t)b->lane_count++;
+}
+
+struct disti_mark disti_build_written(const struct disti_builder *b, uint32_t chunk)
+{
+    return b->status == DIST_OK && chunk < b->out_chunks ? b->written[chunk] : DISTI_NOW;
+}
+
+struct disti_at disti_build_value(const struct disti_builder *b, uint32_t chunk)
+{
+    bool fresh = disti_build_written(b, chunk).lane == DISTI_NO_LANE;
+    return fresh ? disti_in(chunk) : disti_out(chunk);
+}
+
+/* Appends the step; writes: it changes dst. */
+static struct disti_mark builder_append(struct disti_builder *b, uint16_t lane,
+                                        struct disti_mark after, struct disti_step step,
+                                        bool writes)
+{
+    if (!b->written || lane >= b->lane_count || step.first > b->out_chunks ||
+        step.chunks > b->out_chunks - step.first)
+        builder_fail(b, DIST_ERR_INTERNAL);
+    if (b->status != DIST_OK ||
+        !builder_grow(b, (void **)&b->records, b->count, &b->room, sizeof(*b->records)))
+        return DISTI_NOW;
+    bool waits = after.lane != lane; /* else the lane's order is enough */
+    step.wait_lane = waits ? after.lane : DISTI_NO_LANE;
+    step.wait_step = waits ? after.step : 0;
+    b->records[b->count++] = (struct builder_record){step, lane};
+    struct disti_mark mark = {lane, b->lanes[lane].count++};
+    for (uint32_t i = 0; writes && step.dst.space == DISTI_OUT && i < step.chunks; i++)
+        b->written[step.first + i] = mark;
+    return mark;
+}
+
+struct disti_mark disti_build_send(struct disti_builder *b, uint16_t lane, struct disti_mark after,
+                                   int peer, struct disti_at src, uint32_t first, uint32_t chunks)
+{
+    struct disti_step step = {
+        .kind = DISTI_SEND, .peer = peer, .first = first, .chunks = chunks, .src = src};
+    return builder_append(b, lane, after, step, false);
+}
+
+struct disti_mark disti_build_recv(struct disti_builder *b, uint16_t lane, struct disti_mark after,
+                                   int peer, struct disti_at dst, uint32_t first, uint32_t chunks)
+{
+    struct disti_step step = {
+        .kind = DISTI_RECV, .peer = peer, .first = first, .chunks = chunks, .dst = dst};
+    return builder_append(b, lane, after, step, true);
+}
+
+struct disti_mark disti_build_recv_reduce(struct disti_builder *b, uint16_t lane,
+                                          struct disti_mark after, int peer, struct disti_at dst,
+                                          struct disti_at src, uint32_t first, uint32_t chunks,
+                                          bool finish)
+{
+    struct disti_step step = {.kind = DISTI_RECV_REDUCE,
+                              .finish = finish,
+                              .peer = peer,
+                              .first = first,
+                              .chunks = chunks,
+                              .dst = dst,
+                              .src = src};
+    return builder_append(b, lane, after, step, true);
+}
+
+struct disti_mark disti_build_reduce(struct disti_builder *b, uint16_t lane,
+                                     struct disti_mark after, struct disti_at dst,
+                                     struct disti_at src, uint32_t first, uint32_t chunks,
+                                     bool finish)
+{
+    struct disti_step step = {.kind = DISTI_REDUCE,
+                              .finish = finish,
+                              .peer = -1,
+                              .first = first,
+                              .chunks = chunks,
+                              .dst = dst,
+                              .src = src};
+    return builder_append(b, lane, after, step, true);
+}
+
+struct disti_mark disti_build_copy(struct disti_builder *b, uint16_t lane, struct disti_mark after,
+                                   struct disti_at dst, struct disti_at src, uint32_t first,
+                                   uint32_t chunks)
+{
+    struct disti_step step = {
+        .kind = DISTI_COPY, .peer = -1, .first = first, .chunks = chunks, .dst = dst, .src = src};
+    return builder_append(b, lane, after, step, true);
+}
+
+/* One rank alone: its result is what it has. */
+static void builder_alone(const struct disti_shape *shape, struct disti_builder *b)
+{
+    disti_build_chunks(b, 1);
+    if (shape->collective == DIST_COLL_BROADCAST || shape->collective == DIST_COLL_BARRIER)
+        return;
+    disti_build_copy(b, disti_build_lane(b, 0), DISTI_NOW, disti_out(0), disti_in(0), 0, 1);
+}
+
+/* [plan][lanes][steps] in one allocation; NULL: no memory. */
+static struct disti_plan *builder_flatten(struct disti_builder *b, const char *algorithm)
+{
+    const struct disti_shape *shape = b->shape;
+    size_t lanes_bytes = b->lane_count * sizeof(struct disti_lane);
+    size_t steps_bytes = b->count * sizeof(struct disti_step);
+    struct disti_plan *plan = malloc(sizeof(*plan) + lanes_bytes + steps_bytes);
+    if (!plan)
+        return NULL;
+    struct disti_lane *lanes = (struct disti_lane *)(plan + 1);
+    struct disti_step *steps = (struct disti_step *)(lanes + b->lane_count);
+    *plan = (struct disti_plan){.collective = shape->collective,
+                                .algorithm = algorithm,
+                                .ranks = shape->ranks,
+                                .rank = shape->rank,
+                                .root = shape->root,
+                                .chunks = b->chunks,
+                                .scratch_chunks = b->scratch,
+                                .lane_count = (uint32_t)b->lane_count,
+                                .step_count = (uint32_t)b->count,
+                                .lanes = lanes,
+                                .steps = steps};
+    uint32_t first = 0;
+    for (size_t l = 0; l < b->lane_count; l++) {
+        lanes[l] = (struct disti_lane){.first = first, .channel = b->lanes[l].channel};
+        first += b->lanes[l].count;
+    }
+    for (size_t i = 0; i < b->count; i++) {
+        struct disti_lane *lane = &lanes[b->records[i].lane];
+        steps[lane->first + lane->count++] = b->records[i].step;
+    }
+    return plan;
+}
+
+/* Algorithms are ours, so what they wrote is checked once, here, and trusted from then on. */
+static dist_status builder_finish(struct disti_builder *b, const struct disti_algorithm *algorithm,
+                                  struct disti_plan **plan_p)
+{
+    if (b->status == DIST_ERR_NO_MEMORY)
+        return disti_fail(b->status, "no memory for the plan of %s", algorithm->name);
+    if (b->status != DIST_OK || !b->written || b->count > UINT32_MAX)
+        return disti_fail(DIST_ERR_INTERNAL,
+                          "algorithm %s wrote a malformed plan for rank %d of %d", algorithm->name,
+                          b->shape->rank, b->shape->ranks);
+    struct disti_plan *plan = builder_flatten(b, algorithm->name);
+    if (!plan)
+        return disti_fail(DIST_ERR_NO_MEMORY, "no memory for the plan of %s", algorithm->name);
+    char text[256] = "no memory to check it";
+    dist_status status = disti_plan_check(plan, text, sizeof(text));
+    if (status != DIST_OK) {
+        disti_plan_free(plan);
+        return disti_fail(status, "the plan of algorithm %s: %s", algorithm->name, text);
+    }
+    *plan_p = plan;
+    return DIST_OK;
+}
+
+static bool builder_shape_valid(const struct disti_shape *shape)
+{
+    return shape->ranks >= 1 && shape->rank >= 0 && shape->rank < shape->ranks &&
+           shape->root >= 0 && shape->root < shape->ranks && shape->segments >= 1 &&
+           shape->segments <= 1u << 16;
+}
+
+dist_status disti_plan_write(const struct disti_algorithm *algorithm,
+                             const struct disti_shape *shape, struct disti_plan **plan_p)
+{
+    if (!builder_shape_valid(shape) || algorithm->collective != shape->collective)
+        return disti_fail(DIST_ERR_INVALID_ARGUMENT,
+                          "no plan of %s for rank %d of %d, root %d, %u segments", algorithm->name,
+                          shape->rank, shape->ranks, shape->root, shape->segments);
+    struct disti_builder b = {.shape = shape};
+    if (shape->ranks == 1)
+        builder_alone(shape, &b);
+    else
+        algorithm->write(shape, &b);
+    dist_status status = builder_finish(&b, algorithm, plan_p);
+    free(b.written);
+    free(b.records);
+    free(b.lanes);
+    return status;
+}

@@ -1,0 +1,23 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* What builder and verifier share: is one plan, taken alone, well formed? */
+#ifndef DISTI_COLLECTIVES_PLAN_CHECK_H
+#define DISTI_COLLECTIVES_PLAN_CHECK_H
+
+#include "collectives/plan.h"
+
+/* Chunks of the OUT space. */
+uint32_t disti_plan_out_chunks(const struct disti_plan *plan);
+
+/* Does the step exchange a message with its peer? */
+static inline bool disti_step_talks(const struct disti_step *step)
+{
+    return step->kind <= DISTI_RECV_REDUCE;
+}
+
+/*
+ * Kinds, peers, ranges, waits, lanes of messages. ERR_NO_MEMORY; ERR_INTERNAL and what is wrong
+ * in text[size].
+ */
+dist_status disti_plan_check(const struct disti_plan *plan, char *text, size_t size);
+
+#endif
