@@ -7,7 +7,8 @@
 
 /* What a rank tells the others about its machine. Fixed size: it is exchanged as bytes. */
 struct disti_locality {
-    uint64_t machine;  /* equal if and only if two ranks share a machine, its memory and its network */
+    uint64_t
+        machine; /* equal if and only if two ranks share a machine, its memory and its network */
     struct dist_place place; /* node is not set here (-1) */
     int32_t usable_cpus;     /* affinity and cgroup quota together, at least 1 */
     int32_t pid;
@@ -15,15 +16,18 @@ struct disti_locality {
 };
 
 /*
- * HWLOC_SYNTHETIC and HWLOC_XMLFILE replace the real machine (they are hwloc's own). The place is that of the CPUs
- * this process is bound to; of local_rank's share of them where it is bound to none in particular.
+ * HWLOC_SYNTHETIC and HWLOC_XMLFILE replace the real machine (they are hwloc's own). The place is
+ * that of the CPUs this process is bound to; of local_rank's share of them where it is bound to
+ * none in particular.
  */
 dist_status disti_discover(int local_rank, int local_ranks, struct disti_locality *locality_p);
 
 /* CPUs this process may really use: sched_getaffinity and the cgroup's quota. At least 1. */
 int disti_usable_cpus(void);
 
-/* Numbers the machines from 0 in rank order, into places[ranks].node; returns how many there are. */
-int disti_number_nodes(const struct disti_locality *localities, int ranks, struct dist_place *places);
+/* Numbers the machines from 0 in rank order, into places[ranks].node; returns how many there are.
+ */
+int disti_number_nodes(const struct disti_locality *localities, int ranks,
+                       struct dist_place *places);
 
 #endif

@@ -21,11 +21,18 @@ struct disti_topology {
     bool uniform;              /* every node has the same number of ranks */
 };
 
-/* From places[ranks] (copied). Nodes may carry any numbers; they are renumbered from 0 in rank order. */
+/*
+ * From places[ranks] (copied). Nodes may carry any numbers; they are renumbered from 0 in rank
+ * order. ERR_NO_MEMORY, ERR_INVALID_ARGUMENT. The caller frees it.
+ */
 dist_status disti_topology_create(const struct dist_place *places, int ranks,
                                   struct disti_topology **topology_p);
 
-/* All ranks on one node, or as a description says: "node:4 package:2 core:8" (for tests). */
+/*
+ * All ranks on one node, or as a description says, for tests and simulations: "node:4 package:2
+ * core:8" is 4 nodes of 2 packages of 8 cores with a rank each. Levels are node, package, numa,
+ * core, in this order; any may be missing. ERR_INVALID_ARGUMENT says what is wrong with it.
+ */
 dist_status disti_topology_flat(int ranks, struct disti_topology **topology_p);
 dist_status disti_topology_synthetic(const char *description, struct disti_topology **topology_p);
 
@@ -59,11 +66,14 @@ void disti_tree_binomial(const struct disti_topology *topology, int root, int ra
 /*
  * The two trees of Sanders, Speck, Traeff, "Two-tree algorithms for full bandwidth broadcast,
  * reduction and scan", 2009: binary, over positions; a rank that is inner in one is a leaf in the
- * other (but for one or two at the edge). which is 0 or 1. Rooted at the tree's own root, a
- * position; see disti_tree_double_root.
+ * other. which is 0 or 1. Each is rooted at its own root, the rank disti_tree_double_root.
  */
 void disti_tree_double(const struct disti_topology *topology, int which, int rank,
                        struct disti_tree_place *place_p);
 int disti_tree_double_root(const struct disti_topology *topology, int which);
+
+/* The same over labels 0 .. count - 1 instead of ranks: parent and children are labels. */
+void disti_tree_double_label(int count, int which, int label, struct disti_tree_place *place_p);
+int disti_tree_double_label_root(int count, int which);
 
 #endif

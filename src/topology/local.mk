@@ -1,0 +1,9 @@
+# SPDX-License-Identifier: BSD-3-Clause
+# The floor that knows where the ranks are.
+libdist_core_sources += \
+	src/topology/discover.h \
+	src/topology/rings.c \
+	src/topology/synthetic.c \
+	src/topology/topology.c \
+	src/topology/topology.h \
+	src/topology/trees.c

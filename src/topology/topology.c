@@ -1,0 +1,128 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* The model of where the ranks are: made from places, from nothing, or from a description. */
+#include "topology/topology.h"
+
+#include "base/log.h"
+
+#include <stdlib.h>
+
+void disti_topology_free(struct disti_topology *topology)
+{
+    if (!topology)
+        return;
+    free(topology->places);
+    free(topology->order);
+    free(topology->position);
+    free(topology->node_first);
+    free(topology);
+}
+
+/* A rank while it is being sorted. lead: the first rank of its node. */
+struct topology_item {
+    struct dist_place place;
+    int rank, lead;
+};
+
+static int topology_by_number(const void *left, const void *right)
+{
+    const struct topology_item *a = left, *b = right;
+    if (a->place.node != b->place.node)
+        return a->place.node < b->place.node ? -1 : 1;
+    return a->rank - b->rank;
+}
+
+static int topology_by_place(const void *left, const void *right)
+{
+    const struct topology_item *a = left, *b = right;
+    const int32_t keys[][2] = {{a->lead, b->lead},
+                               {a->place.package, b->place.package},
+                               {a->place.numa, b->place.numa},
+                               {a->place.core, b->place.core},
+                               {a->rank, b->rank}};
+    for (size_t i = 0; i < sizeof(keys) / sizeof(keys[0]); i++)
+        if (keys[i][0] != keys[i][1])
+            return keys[i][0] < keys[i][1] ? -1 : 1;
+    return 0;
+}
+
+/* Nodes follow each other by their first ranks, whatever numbers they came with. */
+static void topology_sort(struct topology_item *items, int ranks)
+{
+    qsort(items, (size_t)ranks, sizeof(*items), topology_by_number);
+    for (int i = 0; i < ranks; i++) {
+        bool same = i > 0 && items[i].place.node == items[i - 1].place.node;
+        items[i].lead = same ? items[i - 1].lead : items[i].rank;
+    }
+    qsort(items, (size_t)ranks, sizeof(*items), topology_by_place);
+}
+
+static void topology_fill(struct disti_topology *topology, const struct topology_item *items)
+{
+    for (int i = 0; i < topology->ranks; i++) {
+        int rank = items[i].rank;
+        if (i == 0 || items[i].lead != items[i - 1].lead)
+            topology->node_first[topology->nodes++] = i;
+        topology->order[i] = rank;
+        topology->position[rank] = i;
+        topology->places[rank] = items[i].place;
+        topology->places[rank].node = topology->nodes - 1;
+    }
+    topology->node_first[topology->nodes] = topology->ranks;
+    topology->uniform = true;
+    for (int node = 1; node < topology->nodes; node++)
+        if (disti_node_size(topology, node) != disti_node_size(topology, 0))
+            topology->uniform = false;
+}
+
+dist_status disti_topology_create(const struct dist_place *places, int ranks,
+                                  struct disti_topology **topology_p)
+{
+    if (ranks < 1)
+        return disti_fail(DIST_ERR_INVALID_ARGUMENT, "a topology of %d ranks", ranks);
+    size_t count = (size_t)ranks;
+    struct topology_item *items = calloc(count, sizeof(*items));
+    struct disti_topology *topology = calloc(1, sizeof(*topology));
+    dist_status status = DIST_ERR_NO_MEMORY;
+    if (!items || !topology)
+        goto out;
+    topology->ranks = ranks;
+    topology->places = calloc(count, sizeof(*topology->places));
+    topology->order = calloc(count, sizeof(int));
+    topology->position = calloc(count, sizeof(int));
+    topology->node_first = calloc(count + 1, sizeof(int));
+    if (!topology->places || !topology->order || !topology->position || !topology->node_first)
+        goto out;
+    for (int rank = 0; rank < ranks; rank++)
+        items[rank] = (struct topology_item){.place = places[rank], .rank = rank};
+    topology_sort(items, ranks);
+    topology_fill(topology, items);
+    *topology_p = topology;
+    topology = NULL;
+    status = DIST_OK;
+out:
+    if (status != DIST_OK)
+        disti_fail(status, "no memory for a topology of %d ranks", ranks);
+    free(items);
+    disti_topology_free(topology);
+    return status;
+}
+
+int disti_node_of(const struct disti_topology *topology, int rank)
+{
+    return topology->places[rank].node;
+}
+
+int disti_node_size(const struct disti_topology *topology, int node)
+{
+    return topology->node_first[node + 1] - topology->node_first[node];
+}
+
+int disti_node_member(const struct disti_topology *topology, int node, int i)
+{
+    return topology->order[topology->node_first[node] + i];
+}
+
+int disti_node_leader(const struct disti_topology *topology, int node)
+{
+    return disti_node_member(topology, node, 0);
+}
