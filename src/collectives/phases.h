@@ -1,0 +1,47 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Pieces of which several all-reduce algorithms are made. */
+#ifndef DISTI_COLLECTIVES_PHASES_H
+#define DISTI_COLLECTIVES_PHASES_H
+
+#include "collectives/plan.h"
+
+/*
+ * An all-reduce around a ring of `size` ranks, of chunks [first, first + size * segments), which
+ * are cut into `size` slices of `segments` chunks. It starts from each chunk's value so far (see
+ * disti_build_value) and finishes it. The segments travel on `channels` channels from
+ * `channel` on, in turn.
+ */
+struct disti_ring {
+    int size, index; /* of this rank on the ring */
+    int next, previous;
+    uint32_t first, segments;
+    uint16_t channel, channels;
+};
+
+void disti_ring_all_reduce(struct disti_builder *b, const struct disti_ring *ring);
+
+/*
+ * Ranks that exchange with each other directly. The first `owners` of them own a slice each, of
+ * turns * segments chunks; a slice's chunks are dealt with by turns, downwards from turn `start`
+ * (and round), the segments of a turn upwards:
+ *
+ *   turns 3, segments 2, start 1:   2 3 | 0 1 | 4 5
+ */
+struct disti_crew {
+    const int *ranks;
+    int size, index, owners;
+    uint32_t turns, segments;
+};
+
+/*
+ * Each owner's slice is reduced at the owner, over the crew, from the ranks' IN; finish: that is
+ * all of it.
+ */
+void disti_crew_reduce(struct disti_builder *b, const struct disti_crew *crew, uint32_t start,
+                       uint16_t channel, bool finish);
+
+/* Each owner hands its slice, each chunk once it is written, to all the crew. */
+void disti_crew_gather(struct disti_builder *b, const struct disti_crew *crew, uint32_t start,
+                       uint16_t channel);
+
+#endif
