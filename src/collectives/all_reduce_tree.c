@@ -1,0 +1,77 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * All-reduce over two binary trees: Sanders, Speck, Traeff, "Two-tree algorithms for full
+ * bandwidth broadcast, reduction and scan", 2009; pipelined.
+ *
+ *   tree 0: even chunks          tree 1: odd chunks
+ *
+ *            3                          2
+ *         /     \                    /     \           up: reduce what the children send
+ *        1       5                  0       4          down: hand on what the parent sends
+ *       / \     /                    \     / \
+ *      0   2   4                      1   3   5        (positions, 6 ranks)
+ *
+ * A rank that is inner in one tree is a leaf in the other, so both together use each rank's link
+ * fully in both directions. Each tree carries `segments` chunks that follow each other.
+ * Steps: 2 log2 n + 2 segments in sequence. Bytes sent by a rank: 2 vectors at most.
+ */
+#include "collectives/algorithms.h"
+#include "topology/topology.h"
+
+/* Chunks of tree t: t, t + 2, ... */
+struct tree {
+    struct disti_builder *b;
+    struct disti_tree_place place;
+    uint32_t first, end;
+    uint16_t channel;
+};
+
+/* One lane for all the children: their data goes into the same sum. */
+static void tree_reduce(const struct tree *t)
+{
+    if (t->place.children == 0)
+        return;
+    uint16_t lane = disti_build_lane(t->b, t->channel);
+    for (uint32_t c = t->first; c < t->end; c += 2)
+        for (int i = 0; i < t->place.children; i++)
+            disti_build_recv_reduce(t->b, lane, DISTI_NOW, t->place.child[i], disti_out(c),
+                                    disti_build_value(t->b, c), c, 1,
+                                    t->place.parent < 0 && i == t->place.children - 1);
+}
+
+static void tree_parent(const struct tree *t)
+{
+    if (t->place.parent < 0)
+        return;
+    uint16_t up = disti_build_lane(t->b, t->channel);
+    uint16_t down = disti_build_lane(t->b, t->channel);
+    for (uint32_t c = t->first; c < t->end; c += 2) {
+        disti_build_send(t->b, up, disti_build_written(t->b, c), t->place.parent,
+                         disti_build_value(t->b, c), c, 1);
+        disti_build_recv(t->b, down, DISTI_NOW, t->place.parent, disti_out(c), c, 1);
+    }
+}
+
+static void tree_hand_on(const struct tree *t)
+{
+    for (int i = 0; i < t->place.children; i++) {
+        uint16_t lane = disti_build_lane(t->b, t->channel);
+        for (uint32_t c = t->first; c < t->end; c += 2)
+            disti_build_send(t->b, lane, disti_build_written(t->b, c), t->place.child[i],
+                             disti_out(c), c, 1);
+    }
+}
+
+void disti_all_reduce_tree(const struct disti_shape *shape, struct disti_builder *b)
+{
+    uint32_t chunks = 2 * shape->segments;
+    disti_build_chunks(b, chunks);
+    for (int which = 0; which < 2; which++) {
+        struct tree t = {
+            .b = b, .first = (uint32_t)which, .end = chunks, .channel = (uint16_t)which};
+        disti_tree_double(shape->topology, which, shape->rank, &t.place);
+        tree_reduce(&t);
+        tree_parent(&t);
+        tree_hand_on(&t);
+    }
+}
