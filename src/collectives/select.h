@@ -19,7 +19,7 @@ dist_status disti_choice_parse(const char *text, struct disti_choice *choice_p);
  * nothing but what all ranks know. Never fails.
  */
 void disti_select(const struct disti_choice *choice, dist_collective collective, size_t bytes,
-                  const struct disti_topology *topology,
-                  const struct disti_algorithm **algorithm_p, uint32_t *segments_p);
+                  const struct disti_topology *topology, const struct disti_algorithm **algorithm_p,
+                  uint32_t *segments_p);
 
 #endif

@@ -1,0 +1,39 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* The table of algorithms. */
+#include "collectives/algorithms.h"
+
+#include <string.h>
+
+const struct disti_algorithm disti_algorithms[] = {
+    {DIST_COLL_ALL_REDUCE, "ring", disti_all_reduce_ring,
+     "least bytes a rank, segmented; long messages over a network"},
+    {DIST_COLL_ALL_REDUCE, "tree", disti_all_reduce_tree,
+     "double binary tree, pipelined; few steps and full bandwidth"},
+    {DIST_COLL_ALL_REDUCE, "recursive_doubling", disti_all_reduce_recursive_doubling,
+     "fewest steps; short messages"},
+    {DIST_COLL_ALL_REDUCE, "halving_doubling", disti_all_reduce_halving_doubling,
+     "least bytes in few steps; middling messages"},
+    {DIST_COLL_ALL_REDUCE, "direct", disti_all_reduce_direct,
+     "each rank reduces its slice from all peers; memory that they share"},
+    {DIST_COLL_ALL_REDUCE, "hierarchical", disti_all_reduce_hierarchical,
+     "inside the nodes, across them, inside again"},
+    {DIST_COLL_BROADCAST, "binomial", disti_broadcast_binomial, "fewest steps; short messages"},
+    {DIST_COLL_BROADCAST, "chain", disti_broadcast_chain,
+     "pipelined along the ring; long messages"},
+    {DIST_COLL_BROADCAST, "tree", disti_broadcast_tree,
+     "two binary trees, pipelined; long messages, many ranks"},
+    {DIST_COLL_BARRIER, "dissemination", disti_barrier_dissemination, "fewest steps"},
+    {DIST_COLL_BARRIER, "tree", disti_barrier_tree, "fewest messages"},
+    {DIST_COLL_ALL_GATHER, "ring", disti_all_gather_ring, "neighbours only; long blocks"},
+    {DIST_COLL_ALL_GATHER, "direct", disti_all_gather_direct,
+     "everybody to everybody, one step; short blocks or one node"},
+    {0, NULL, NULL, NULL},
+};
+
+const struct disti_algorithm *disti_algorithm_find(dist_collective collective, const char *name)
+{
+    for (const struct disti_algorithm *a = disti_algorithms; a->name; a++)
+        if (a->collective == collective && strcmp(a->name, name) == 0)
+            return a;
+    return NULL;
+}

@@ -1,0 +1,22 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* The algorithms, for the table: one file each. */
+#ifndef DISTI_COLLECTIVES_ALGORITHMS_H
+#define DISTI_COLLECTIVES_ALGORITHMS_H
+
+#include "collectives/plan.h"
+
+void disti_all_reduce_ring(const struct disti_shape *shape, struct disti_builder *b);
+void disti_all_reduce_tree(const struct disti_shape *shape, struct disti_builder *b);
+void disti_all_reduce_recursive_doubling(const struct disti_shape *shape, struct disti_builder *b);
+void disti_all_reduce_halving_doubling(const struct disti_shape *shape, struct disti_builder *b);
+void disti_all_reduce_direct(const struct disti_shape *shape, struct disti_builder *b);
+void disti_all_reduce_hierarchical(const struct disti_shape *shape, struct disti_builder *b);
+void disti_broadcast_binomial(const struct disti_shape *shape, struct disti_builder *b);
+void disti_broadcast_chain(const struct disti_shape *shape, struct disti_builder *b);
+void disti_broadcast_tree(const struct disti_shape *shape, struct disti_builder *b);
+void disti_barrier_dissemination(const struct disti_shape *shape, struct disti_builder *b);
+void disti_barrier_tree(const struct disti_shape *shape, struct disti_builder *b);
+void disti_all_gather_ring(const struct disti_shape *shape, struct disti_builder *b);
+void disti_all_gather_direct(const struct disti_shape *shape, struct disti_builder *b);
+
+#endif

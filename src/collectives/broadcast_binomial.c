@@ -1,0 +1,29 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Broadcast over a binomial tree: Thakur, Rabenseifner, Gropp, 2005; built inside the nodes first
+ * (disti_tree_binomial), so that each node is reached over the network once.
+ *
+ *          0
+ *       /  |  \          who has the data hands it on, to the largest subtree first
+ *      4   2   1
+ *     /|   |
+ *    6 5   3
+ *    |
+ *    7
+ *
+ * Steps: log2 n in sequence. Bytes sent by a rank: up to log2 n vectors.
+ */
+#include "collectives/algorithms.h"
+#include "topology/topology.h"
+
+void disti_broadcast_binomial(const struct disti_shape *shape, struct disti_builder *b)
+{
+    struct disti_tree_place place;
+    disti_tree_binomial(shape->topology, shape->root, shape->rank, &place);
+    disti_build_chunks(b, 1);
+    if (place.parent >= 0)
+        disti_build_recv(b, disti_build_lane(b, 0), DISTI_NOW, place.parent, disti_out(0), 0, 1);
+    for (int i = 0; i < place.children; i++)
+        disti_build_send(b, disti_build_lane(b, 0), disti_build_written(b, 0), place.child[i],
+                         disti_out(0), 0, 1);
+}
