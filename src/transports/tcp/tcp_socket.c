@@ -1,0 +1,228 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Sockets and addresses of the tcp transport. */
+#include "base/log.h"
+#include "transports/tcp/tcp_state.h"
+
+#include <arpa/inet.h>
+#include <errno.h>
+#include <netdb.h>
+#include <netinet/tcp.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/stat.h>
+#include <sys/timerfd.h>
+#include <unistd.h>
+
+#define SOCKET_BACKLOG 1024
+
+static void socket_endpoint(const struct sockaddr_storage *address,
+                            struct disti_tcp_endpoint *endpoint_p)
+{
+    memset(endpoint_p, 0, sizeof(*endpoint_p));
+    if (address->ss_family == AF_INET) {
+        const struct sockaddr_in *in = (const struct sockaddr_in *)address;
+
+        endpoint_p->family = 4;
+        endpoint_p->port = ntohs(in->sin_port);
+        memcpy(endpoint_p->host, &in->sin_addr, 4);
+    } else {
+        const struct sockaddr_in6 *in6 = (const struct sockaddr_in6 *)address;
+
+        endpoint_p->family = 6;
+        endpoint_p->port = ntohs(in6->sin6_port);
+        memcpy(endpoint_p->host, &in6->sin6_addr, 16);
+    }
+}
+
+socklen_t disti_tcp_sockaddr(const struct disti_tcp_endpoint *endpoint, uint32_t scope,
+                             struct sockaddr_storage *address_p)
+{
+    memset(address_p, 0, sizeof(*address_p));
+    if (endpoint->family == 4) {
+        struct sockaddr_in *in = (struct sockaddr_in *)address_p;
+
+        in->sin_family = AF_INET;
+        in->sin_port = htons(endpoint->port);
+        memcpy(&in->sin_addr, endpoint->host, 4);
+        return sizeof(*in);
+    }
+    struct sockaddr_in6 *in6 = (struct sockaddr_in6 *)address_p;
+
+    in6->sin6_family = AF_INET6;
+    in6->sin6_port = htons(endpoint->port);
+    memcpy(&in6->sin6_addr, endpoint->host, 16);
+    if (IN6_IS_ADDR_LINKLOCAL(&in6->sin6_addr))
+        in6->sin6_scope_id = scope;
+    return sizeof(*in6);
+}
+
+void disti_tcp_endpoint_text(const struct disti_tcp_endpoint *endpoint, char *text, size_t size)
+{
+    char host[INET6_ADDRSTRLEN] = "?";
+    bool six = endpoint->family == 6;
+
+    inet_ntop(six ? AF_INET6 : AF_INET, endpoint->host, host, sizeof(host));
+    snprintf(text, size, six ? "[%s]:%u" : "%s:%u", host, endpoint->port);
+}
+
+bool disti_tcp_loopback(const struct disti_tcp_endpoint *endpoint)
+{
+    static const uint8_t six[16] = {[15] = 1};
+
+    return endpoint->family == 4 ? endpoint->host[0] == 127 : memcmp(endpoint->host, six, 16) == 0;
+}
+
+static bool socket_wildcard(const struct disti_tcp_endpoint *endpoint)
+{
+    static const uint8_t zero[16];
+
+    return memcmp(endpoint->host, zero, sizeof(zero)) == 0;
+}
+
+/* A loopback address means the same to two ranks only in one network namespace of one kernel. */
+uint64_t disti_tcp_machine(void)
+{
+    char boot[64] = "";
+    struct stat space = {0};
+    FILE *file = fopen("/proc/sys/kernel/random/boot_id", "re");
+
+    if (!file || !fgets(boot, sizeof(boot), file))
+        gethostname(boot, sizeof(boot) - 1);
+    if (file)
+        fclose(file);
+    (void)stat("/proc/self/ns/net", &space);
+    return disti_tcp_hash(boot, strlen(boot), (uint64_t)space.st_ino);
+}
+
+static dist_status socket_resolve(struct tcp_state *state, const char *host,
+                                  struct sockaddr_storage *address_p, socklen_t *length_p)
+{
+    struct addrinfo hints = {.ai_flags = AI_NUMERICHOST | AI_NUMERICSERV,
+                             .ai_socktype = SOCK_STREAM};
+    struct addrinfo *found = NULL;
+    int failed = host ? getaddrinfo(host, "0", &hints, &found) : EAI_NONAME;
+
+    if (failed || (found->ai_family != AF_INET && found->ai_family != AF_INET6)) {
+        if (found)
+            freeaddrinfo(found);
+        return disti_fail(DIST_ERR_INVALID_ARGUMENT,
+                          "tcp: '%s' is no numeric IPv4 or IPv6 address to listen on",
+                          host ? host : "(none)");
+    }
+    memset(address_p, 0, sizeof(*address_p));
+    memcpy(address_p, found->ai_addr, found->ai_addrlen);
+    *length_p = found->ai_addrlen;
+    freeaddrinfo(found);
+    if (address_p->ss_family == AF_INET6)
+        state->scope = ((struct sockaddr_in6 *)address_p)->sin6_scope_id;
+    socket_endpoint(address_p, &state->endpoint);
+    if (socket_wildcard(&state->endpoint))
+        return disti_fail(DIST_ERR_INVALID_ARGUMENT,
+                          "tcp: listening on every address (%s) is not allowed; name the address "
+                          "of the interface that reaches the other ranks",
+                          host);
+    return DIST_OK;
+}
+
+static void socket_buffers(const struct tcp_state *state, int fd)
+{
+    int bytes = (int)state->socket_bytes;
+
+    if (bytes) {
+        setsockopt(fd, SOL_SOCKET, SO_SNDBUF, &bytes, sizeof(bytes));
+        setsockopt(fd, SOL_SOCKET, SO_RCVBUF, &bytes, sizeof(bytes));
+    }
+}
+
+dist_status disti_tcp_listen(struct tcp_state *state, const char *host)
+{
+    struct sockaddr_storage address;
+    socklen_t length;
+    int one = 1;
+    dist_status status = socket_resolve(state, host, &address, &length);
+
+    if (status != DIST_OK)
+        return status;
+    state->listener = socket(address.ss_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+    if (state->listener < 0)
+        return disti_fail_errno(DIST_ERR_SYSTEM, "tcp: no socket to listen on %s", host);
+    if (address.ss_family == AF_INET6)
+        setsockopt(state->listener, IPPROTO_IPV6, IPV6_V6ONLY, &one, sizeof(one));
+    socket_buffers(state, state->listener);
+    if (bind(state->listener, (struct sockaddr *)&address, length) ||
+        listen(state->listener, SOCKET_BACKLOG) ||
+        getsockname(state->listener, (struct sockaddr *)&address, &length))
+        return disti_fail_errno(DIST_ERR_SYSTEM,
+                                "tcp: rank %d cannot listen on %s (is it an address of this "
+                                "machine?)",
+                                state->rank, host);
+    socket_endpoint(&address, &state->endpoint);
+    state->endpoint.machine = disti_tcp_machine();
+    return DIST_OK;
+}
+
+/* A peer that is gone without a word is found out within the group's timeout. */
+void disti_tcp_tune(const struct tcp_state *state, int fd)
+{
+    unsigned timeout = (unsigned)state->timeout_ms;
+    int one = 1;
+    int idle = state->timeout_ms / 3000 > 0 ? state->timeout_ms / 3000 : 1;
+    int interval = state->timeout_ms / 6000 > 0 ? state->timeout_ms / 6000 : 1;
+
+    if (idle > 32767)
+        idle = 32767;
+    if (interval > 32767)
+        interval = 32767;
+    setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof(one));
+    setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &one, sizeof(one));
+    setsockopt(fd, IPPROTO_TCP, TCP_KEEPIDLE, &idle, sizeof(idle));
+    setsockopt(fd, IPPROTO_TCP, TCP_KEEPINTVL, &interval, sizeof(interval));
+    setsockopt(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, &timeout, sizeof(timeout));
+    socket_buffers(state, fd);
+}
+
+bool disti_tcp_watch(struct tcp_state *state, int fd, enum tcp_event event, int index, bool again)
+{
+    struct epoll_event what = {.events = EPOLLIN | EPOLLET};
+
+    if (event == TCP_EVENT_PENDING || event == TCP_EVENT_PEER)
+        what.events |= EPOLLOUT | EPOLLRDHUP;
+    what.data.u64 = (uint64_t)event << 32 | (uint32_t)index;
+    return epoll_ctl(state->epoll, again ? EPOLL_CTL_MOD : EPOLL_CTL_ADD, fd, &what) == 0;
+}
+
+bool disti_tcp_greet(const struct tcp_state *state, int fd, int to)
+{
+    unsigned char bytes[DISTI_TCP_HELLO_BYTES];
+    struct disti_tcp_hello hello = {.world_size = (uint32_t)state->world_size,
+                                    .from = (uint32_t)state->rank,
+                                    .to = (uint32_t)to,
+                                    .job = state->job};
+
+    disti_tcp_hello_encode(&hello, bytes);
+    return send(fd, bytes, sizeof(bytes), MSG_NOSIGNAL) == (ssize_t)sizeof(bytes);
+}
+
+bool disti_tcp_hello_valid(const struct tcp_state *state, const unsigned char *bytes, int *from_p)
+{
+    struct disti_tcp_hello hello;
+
+    if (!disti_tcp_hello_decode(bytes, &hello) || hello.job != state->job ||
+        hello.world_size != (uint32_t)state->world_size || hello.to != (uint32_t)state->rank ||
+        hello.from >= hello.world_size || hello.from == hello.to)
+        return false;
+    *from_p = (int)hello.from;
+    return true;
+}
+
+void disti_tcp_tick_on(struct tcp_state *state, bool on)
+{
+    struct itimerspec every = {{0, 0}, {0, 0}};
+
+    if (state->ticking == on)
+        return;
+    if (on)
+        every.it_interval.tv_nsec = every.it_value.tv_nsec = TCP_TICK_MS * 1000000L;
+    state->ticking = timerfd_settime(state->timer, 0, &every, NULL) == 0 ? on : state->ticking;
+}
