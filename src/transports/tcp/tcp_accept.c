@@ -1,0 +1,143 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Callers: a stranger costs its own socket, and nobody else anything. */
+#include "base/clock.h"
+#include "base/log.h"
+#include "transports/tcp/tcp_state.h"
+
+#include <errno.h>
+#include <string.h>
+#include <unistd.h>
+
+/* New callers in one call of progress. */
+#define ACCEPT_TURN 16
+
+static void pending_drop(struct tcp_state *state, struct tcp_pending *pending)
+{
+    close(pending->fd);
+    pending->fd = -1;
+    state->pending_count--;
+}
+
+/* A free slot; if there is none, the caller who has been silent for longest must go. */
+static int pending_slot(struct tcp_state *state)
+{
+    int oldest = 0;
+
+    for (int i = 0; i < TCP_PENDING_MAX; i++) {
+        if (state->pending[i].fd < 0)
+            return i;
+        if (state->pending[i].deadline < state->pending[oldest].deadline)
+            oldest = i;
+    }
+    pending_drop(state, &state->pending[oldest]);
+    return oldest;
+}
+
+/* The whole hello is there: the caller is a rank of this job, or is shown out. */
+static void pending_judge(struct tcp_state *state, struct tcp_pending *pending)
+{
+    int from;
+
+    if (!disti_tcp_hello_valid(state, pending->hello, &from)) {
+        disti_info("rank %d has turned away a caller that is no rank of this job", state->rank);
+        pending_drop(state, pending);
+        return;
+    }
+    state->pending_count--;
+    disti_tcp_adopt(state, pending->fd, from);
+    pending->fd = -1;
+}
+
+int disti_tcp_pending_event(struct tcp_state *state, int slot)
+{
+    struct tcp_pending *pending = &state->pending[slot];
+
+    while (pending->fd >= 0) {
+        ssize_t got = recv(pending->fd, pending->hello + pending->bytes,
+                           sizeof(pending->hello) - pending->bytes, 0);
+
+        if (got < 0 && errno == EINTR)
+            continue;
+        if (got < 0 && errno == EAGAIN)
+            break;
+        if (got <= 0) {
+            pending_drop(state, pending);
+            break;
+        }
+        pending->bytes += (size_t)got;
+        if (pending->bytes == sizeof(pending->hello)) {
+            pending_judge(state, pending);
+            break;
+        }
+    }
+    return 1;
+}
+
+static void accept_one(struct tcp_state *state, int fd)
+{
+    int slot = pending_slot(state);
+    struct tcp_pending *pending = &state->pending[slot];
+
+    if (!disti_tcp_watch(state, fd, TCP_EVENT_PENDING, slot, false)) {
+        close(fd);
+        return;
+    }
+    pending->fd = fd;
+    pending->bytes = 0;
+    pending->deadline = disti_deadline_ms(TCP_PENDING_MS);
+    state->pending_count++;
+    disti_tcp_pending_event(state, slot);
+    if (state->pending_count)
+        disti_tcp_tick_on(state, true);
+}
+
+/* No file descriptor or no memory is left: nobody can be let in before the next tick. */
+static void accept_pause(struct tcp_state *state)
+{
+    state->accepting = false;
+    state->no_accept = true;
+    disti_tcp_tick_on(state, true);
+    if (!state->warned)
+        disti_warn("rank %d cannot accept connections: %s%s", state->rank, strerror(errno),
+                   errno == EMFILE ? "; raise the limit on open files (ulimit -n)" : "");
+    state->warned = true;
+}
+
+int disti_tcp_accept(struct tcp_state *state)
+{
+    int turn;
+
+    for (turn = 0; turn < ACCEPT_TURN && state->accepting; turn++) {
+        int fd = accept4(state->listener, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
+
+        if (fd >= 0) {
+            accept_one(state, fd);
+        } else if (errno == EAGAIN) {
+            state->accepting = false;
+            break;
+        } else if (errno != EINTR && errno != ECONNABORTED) {
+            accept_pause(state);
+        }
+    }
+    return turn;
+}
+
+void disti_tcp_pending_tick(struct tcp_state *state)
+{
+    if (state->no_accept) {
+        state->no_accept = false;
+        state->accepting = true;
+    }
+    for (int i = 0; i < TCP_PENDING_MAX; i++) {
+        if (state->pending[i].fd >= 0 && disti_expired(state->pending[i].deadline))
+            pending_drop(state, &state->pending[i]);
+    }
+}
+
+void disti_tcp_pending_close(struct tcp_state *state)
+{
+    for (int i = 0; i < TCP_PENDING_MAX; i++) {
+        if (state->pending[i].fd >= 0)
+            pending_drop(state, &state->pending[i]);
+    }
+}

@@ -1,0 +1,257 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* The life of a connection: calling, greeting, being called, losing. */
+#include "base/clock.h"
+#include "base/log.h"
+#include "transports/tcp/tcp_state.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <unistd.h>
+
+/* The higher rank of a pair waits for so many ticks for the lower one's call. */
+#define PEER_PATIENCE 2
+
+struct tcp_peer *disti_tcp_peer(struct tcp_state *state, int rank)
+{
+    struct tcp_peer *peer;
+
+    if (rank < 0 || rank >= state->world_size || rank == state->rank)
+        return NULL;
+    peer = state->peers[rank];
+    if (!peer) {
+        peer = calloc(1, sizeof(*peer));
+        if (!peer)
+            return NULL;
+        peer->rank = rank;
+        peer->fd = -1;
+        peer->in.stash = peer->in.small;
+        state->peers[rank] = peer;
+    }
+    return peer;
+}
+
+void disti_tcp_list(struct tcp_state *state, struct tcp_peer *peer)
+{
+    if (peer->listed)
+        return;
+    peer->listed = true;
+    peer->prev = NULL;
+    peer->next = state->list;
+    if (state->list)
+        state->list->prev = peer;
+    state->list = peer;
+    state->listed++;
+}
+
+void disti_tcp_unlist(struct tcp_state *state, struct tcp_peer *peer)
+{
+    if (!peer->listed)
+        return;
+    if (peer->prev)
+        peer->prev->next = peer->next;
+    else
+        state->list = peer->next;
+    if (peer->next)
+        peer->next->prev = peer->prev;
+    peer->listed = false;
+    state->listed--;
+}
+
+void disti_tcp_set_writable(struct tcp_state *state, struct tcp_peer *peer, bool writable)
+{
+    if (peer->phase != TCP_PHASE_UP || peer->writable == writable)
+        return;
+    peer->writable = writable;
+    state->blocked += writable ? -1 : 1;
+}
+
+dist_status disti_tcp_report(const struct tcp_state *state, const struct tcp_peer *peer)
+{
+    char address[TCP_TEXT];
+
+    disti_tcp_endpoint_text(&peer->endpoint, address, sizeof(address));
+    if (peer->leaving)
+        return disti_fail(DIST_ERR_PEER_LOST,
+                          "rank %d waits for rank %d (%s), which has left the group; do all ranks "
+                          "make the same calls?",
+                          state->rank, peer->rank, address);
+    return disti_fail(DIST_ERR_PEER_LOST, "rank %d lost rank %d (%s): %s; see that rank's output",
+                      state->rank, peer->rank, address,
+                      peer->reason  ? peer->reason
+                      : peer->cause ? strerror(peer->cause)
+                                    : "it closed the connection without a goodbye");
+}
+
+void disti_tcp_lose(struct tcp_state *state, struct tcp_peer *peer, int cause, const char *reason)
+{
+    if (peer->phase == TCP_PHASE_LOST)
+        return;
+    disti_tcp_set_writable(state, peer, true);
+    if (peer->fd >= 0)
+        close(peer->fd);
+    peer->fd = -1;
+    peer->phase = TCP_PHASE_LOST;
+    if (peer->send_status == DIST_OK) {
+        peer->cause = cause;
+        peer->reason = reason;
+    }
+    if (peer->send_head || disti_tcp_has_receives(peer))
+        disti_tcp_report(state, peer);
+    else
+        disti_trace("rank %d: the connection with rank %d has ended", state->rank, peer->rank);
+    disti_tcp_fail_sends(peer, DIST_ERR_PEER_LOST);
+    disti_tcp_fail_receives(peer, DIST_ERR_PEER_LOST);
+    disti_tcp_unlist(state, peer);
+}
+
+static void peer_up(struct tcp_state *state, struct tcp_peer *peer)
+{
+    peer->phase = TCP_PHASE_UP;
+    peer->readable = peer->writable = true;
+    disti_tcp_list(state, peer);
+}
+
+/* The call has failed. The higher rank of a pair was perhaps refused because it is being called. */
+static void peer_call_failed(struct tcp_state *state, struct tcp_peer *peer, int cause,
+                             const char *reason)
+{
+    if (peer->rank > state->rank || peer->phase != TCP_PHASE_GREETING) {
+        disti_tcp_lose(state, peer, cause, reason);
+        return;
+    }
+    close(peer->fd);
+    peer->fd = -1;
+    peer->phase = TCP_PHASE_IDLE;
+    peer->ticks = 0;
+}
+
+static void peer_read_hello(struct tcp_state *state, struct tcp_peer *peer)
+{
+    int from;
+
+    while (peer->hello_bytes < sizeof(peer->hello)) {
+        ssize_t got = recv(peer->fd, peer->hello + peer->hello_bytes,
+                           sizeof(peer->hello) - peer->hello_bytes, 0);
+
+        if (got < 0 && errno == EINTR)
+            continue;
+        if (got < 0 && errno == EAGAIN)
+            return;
+        if (got <= 0) {
+            peer_call_failed(state, peer, got ? errno : 0,
+                             got ? NULL : "it ended the connection during the handshake");
+            return;
+        }
+        peer->hello_bytes += (size_t)got;
+    }
+    if (disti_tcp_hello_valid(state, peer->hello, &from) && from == peer->rank)
+        peer_up(state, peer);
+    else
+        disti_tcp_lose(state, peer, 0, "another program answers at its address");
+}
+
+/* The connection is there, or has failed to come. */
+static void peer_called(struct tcp_state *state, struct tcp_peer *peer)
+{
+    int failed = 0;
+    socklen_t size = sizeof(failed);
+
+    if (getsockopt(peer->fd, SOL_SOCKET, SO_ERROR, &failed, &size))
+        failed = errno;
+    if (!failed && !disti_tcp_greet(state, peer->fd, peer->rank))
+        failed = errno ? errno : EIO;
+    if (failed) {
+        disti_tcp_lose(state, peer, failed, NULL);
+        return;
+    }
+    peer->phase = TCP_PHASE_GREETING;
+    peer->hello_bytes = 0;
+    peer_read_hello(state, peer);
+}
+
+void disti_tcp_call(struct tcp_state *state, struct tcp_peer *peer)
+{
+    struct sockaddr_storage address;
+    socklen_t length = disti_tcp_sockaddr(&peer->endpoint, state->scope, &address);
+    int result;
+
+    if (peer->phase != TCP_PHASE_IDLE)
+        return;
+    if (!peer->deadline)
+        peer->deadline = disti_deadline_ms(state->timeout_ms);
+    disti_tcp_tick_on(state, true);
+    peer->fd = socket(address.ss_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+    if (peer->fd < 0) {
+        disti_tcp_lose(state, peer, errno, NULL);
+        return;
+    }
+    disti_tcp_tune(state, peer->fd);
+    peer->phase = TCP_PHASE_CALLING;
+    result = connect(peer->fd, (struct sockaddr *)&address, length);
+    if (result && errno != EINPROGRESS && errno != EINTR)
+        disti_tcp_lose(state, peer, errno, NULL);
+    else if (!disti_tcp_watch(state, peer->fd, TCP_EVENT_PEER, peer->rank, false))
+        disti_tcp_lose(state, peer, errno, NULL);
+    else if (result == 0)
+        peer_called(state, peer);
+}
+
+void disti_tcp_adopt(struct tcp_state *state, int fd, int rank)
+{
+    struct tcp_peer *peer = disti_tcp_peer(state, rank);
+    bool calling = peer && (peer->phase == TCP_PHASE_CALLING || peer->phase == TCP_PHASE_GREETING);
+
+    if (!peer || peer->phase == TCP_PHASE_UP || peer->phase == TCP_PHASE_LOST ||
+        (calling && state->rank < rank)) {
+        close(fd);
+        return;
+    }
+    if (calling)
+        close(peer->fd);
+    peer->fd = fd;
+    peer->phase = TCP_PHASE_GREETING;
+    disti_tcp_tune(state, fd);
+    if (disti_tcp_watch(state, fd, TCP_EVENT_PEER, rank, true) && disti_tcp_greet(state, fd, rank))
+        peer_up(state, peer);
+    else
+        disti_tcp_lose(state, peer, errno, NULL);
+}
+
+int disti_tcp_peer_event(struct tcp_state *state, struct tcp_peer *peer, uint32_t events)
+{
+    switch (peer->phase) {
+    case TCP_PHASE_CALLING:
+        if (events & (EPOLLOUT | EPOLLERR | EPOLLHUP))
+            peer_called(state, peer);
+        break;
+    case TCP_PHASE_GREETING:
+        peer_read_hello(state, peer);
+        break;
+    case TCP_PHASE_UP:
+        if (events & (EPOLLIN | EPOLLRDHUP | EPOLLERR | EPOLLHUP))
+            peer->readable = true;
+        if (events & (EPOLLRDHUP | EPOLLERR | EPOLLHUP))
+            peer->hung_up = true;
+        if (events & (EPOLLOUT | EPOLLERR | EPOLLHUP))
+            disti_tcp_set_writable(state, peer, true);
+        disti_tcp_list(state, peer);
+        break;
+    case TCP_PHASE_IDLE:
+    case TCP_PHASE_LOST:
+        break;
+    }
+    return 1;
+}
+
+bool disti_tcp_peer_tick(struct tcp_state *state, struct tcp_peer *peer)
+{
+    if (peer->phase == TCP_PHASE_CALLING || peer->phase == TCP_PHASE_GREETING) {
+        if (disti_expired(peer->deadline))
+            disti_tcp_lose(state, peer, ETIMEDOUT, "it did not answer the call in time");
+    } else if (peer->phase == TCP_PHASE_IDLE && ++peer->ticks >= PEER_PATIENCE) {
+        disti_tcp_call(state, peer);
+    }
+    return peer->phase != TCP_PHASE_UP && peer->phase != TCP_PHASE_LOST;
+}
