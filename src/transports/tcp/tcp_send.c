@@ -1,0 +1,147 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Sending: header and payload, and as many messages as are queued, in one call. */
+#include "base/log.h"
+#include "transports/tcp/tcp_state.h"
+
+#include <errno.h>
+#include <sys/uio.h>
+
+/* What one sendmsg is to carry. */
+struct send_batch {
+    struct iovec parts[2 * TCP_BATCH];
+    unsigned char headers[TCP_BATCH][DISTI_TCP_FRAME_BYTES];
+    int count;
+    size_t bytes;
+};
+
+static void send_part(struct send_batch *batch, const void *data, size_t bytes)
+{
+    if (bytes == 0)
+        return;
+    batch->parts[batch->count].iov_base = (void *)(uintptr_t)data;
+    batch->parts[batch->count++].iov_len = bytes;
+    batch->bytes += bytes;
+}
+
+/*
+ * request->moved counts the bytes of header and payload that have gone. The header is made
+ * anew each time, so that nothing has to keep it between two calls.
+ */
+static void send_gather(const struct tcp_peer *peer, struct send_batch *batch)
+{
+    const struct dist_request *request = peer->send_head;
+
+    batch->count = 0;
+    batch->bytes = 0;
+    for (int i = 0; i < TCP_BATCH && request && batch->bytes < TCP_TURN_BYTES; i++) {
+        size_t moved = request->moved, header = DISTI_TCP_FRAME_BYTES, payload = 0, room;
+
+        if (moved < header) {
+            disti_tcp_frame_encode(DISTI_TCP_MESSAGE, &request->envelope, batch->headers[i]);
+            send_part(batch, batch->headers[i] + moved, header - moved);
+        } else {
+            payload = moved - header;
+        }
+        room = request->envelope.bytes - payload;
+        if (room > TCP_TURN_BYTES)
+            room = TCP_TURN_BYTES;
+        send_part(batch, (const char *)request->data + payload, room);
+        request = request->next;
+    }
+}
+
+static void send_advance(struct tcp_peer *peer, size_t bytes)
+{
+    while (peer->send_head) {
+        struct dist_request *request = peer->send_head;
+        size_t left = request->envelope.bytes + DISTI_TCP_FRAME_BYTES - request->moved;
+
+        if (bytes < left) {
+            request->moved += bytes;
+            return;
+        }
+        bytes -= left;
+        peer->send_head = request->next;
+        if (!peer->send_head)
+            peer->send_tail = NULL;
+        request->moved = request->envelope.bytes;
+        request->status = DIST_OK;
+    }
+}
+
+bool disti_tcp_fail_sends(struct tcp_peer *peer, dist_status status)
+{
+    bool any = peer->send_head != NULL;
+
+    while (peer->send_head) {
+        struct dist_request *request = peer->send_head;
+
+        peer->send_head = request->next;
+        request->status = status;
+    }
+    peer->send_tail = NULL;
+    return any;
+}
+
+/*
+ * Nothing can be written any more. What the peer had sent may still wait to be read: its
+ * last messages, or the goodbye that tells leaving from being lost.
+ */
+static void send_broken(struct tcp_state *state, struct tcp_peer *peer, int cause)
+{
+    peer->send_status = DIST_ERR_PEER_LOST;
+    peer->cause = cause;
+    peer->readable = peer->hung_up = true;
+    disti_tcp_list(state, peer);
+    disti_tcp_receive(state, peer);
+    if (peer->send_head)
+        disti_tcp_report(state, peer);
+    disti_tcp_fail_sends(peer, DIST_ERR_PEER_LOST);
+}
+
+int disti_tcp_flush(struct tcp_state *state, struct tcp_peer *peer)
+{
+    struct send_batch batch;
+    struct msghdr message = {.msg_iov = batch.parts};
+    ssize_t sent;
+
+    send_gather(peer, &batch);
+    message.msg_iovlen = (size_t)batch.count;
+    do {
+        sent = sendmsg(peer->fd, &message, MSG_NOSIGNAL);
+    } while (sent < 0 && errno == EINTR);
+    if (sent < 0 && (errno == ENOBUFS || errno == ENOMEM))
+        return 0;
+    if (sent < 0 && errno != EAGAIN) {
+        send_broken(state, peer, errno);
+        return 1;
+    }
+    if (sent < (ssize_t)batch.bytes)
+        disti_tcp_set_writable(state, peer, false);
+    if (sent <= 0)
+        return 0;
+    peer->sent_bytes += (size_t)sent;
+    send_advance(peer, (size_t)sent);
+    return 1;
+}
+
+void disti_tcp_send(struct tcp_state *state, struct tcp_peer *peer, struct dist_request *request)
+{
+    bool first = !peer->send_head;
+
+    request->moved = 0;
+    request->next = NULL;
+    if (peer->phase == TCP_PHASE_LOST || peer->send_status != DIST_OK) {
+        request->status = disti_tcp_report(state, peer);
+        return;
+    }
+    if (first)
+        peer->send_head = request;
+    else
+        peer->send_tail->next = request;
+    peer->send_tail = request;
+    if (first && peer->phase == TCP_PHASE_UP && peer->writable)
+        disti_tcp_flush(state, peer);
+    if (peer->send_head)
+        disti_tcp_list(state, peer);
+}
