@@ -1,0 +1,10 @@
+# SPDX-License-Identifier: BSD-3-Clause
+libdist_core_sources += \
+	src/transports/tcp/tcp.c src/transports/tcp/tcp.h \
+	src/transports/tcp/tcp_accept.c \
+	src/transports/tcp/tcp_peer.c \
+	src/transports/tcp/tcp_receive.c \
+	src/transports/tcp/tcp_send.c \
+	src/transports/tcp/tcp_socket.c \
+	src/transports/tcp/tcp_state.h \
+	src/transports/tcp/tcp_wire.c src/transports/tcp/tcp_wire.h

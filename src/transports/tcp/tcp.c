@@ -1,0 +1,415 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* The tcp transport: its slots, and the turns that its peers take. */
+#include "transports/tcp/tcp.h"
+
+#include "base/clock.h"
+#include "base/config.h"
+#include "base/log.h"
+#include "transports/tcp/tcp_state.h"
+
+#include <errno.h>
+#include <linux/sockios.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/ioctl.h>
+#include <sys/timerfd.h>
+#include <unistd.h>
+
+#define TCP_EARLY_LIMIT ((size_t)64 << 20)
+#define TCP_BUFFER_MAX ((size_t)1 << 30)
+#define TCP_EVENTS 64
+/* How long close waits for what the peers have not yet acknowledged. */
+#define TCP_CLOSE_MS 100
+
+static dist_status tcp_probe(char *reason, size_t reason_size)
+{
+    int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+
+    if (fd < 0)
+        fd = socket(AF_INET6, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    if (fd < 0) {
+        snprintf(reason, reason_size, "no TCP socket can be made: %s", strerror(errno));
+        return DIST_ERR_UNSUPPORTED;
+    }
+    close(fd);
+    return DIST_OK;
+}
+
+static dist_status tcp_settings(struct tcp_state *state)
+{
+    dist_status status =
+        disti_env_bytes("DIST_TCP_EARLY_LIMIT", TCP_EARLY_LIMIT, &state->early_limit);
+
+    if (status == DIST_OK)
+        status = disti_env_bytes("DIST_TCP_BUFFER", 0, &state->socket_bytes);
+    if (status == DIST_OK && state->socket_bytes > TCP_BUFFER_MAX)
+        status = disti_fail(DIST_ERR_INVALID_ARGUMENT, "DIST_TCP_BUFFER is at most 1G");
+    return status;
+}
+
+static dist_status tcp_memory(struct tcp_state *state)
+{
+    state->peers = calloc((size_t)state->world_size, sizeof(struct tcp_peer *));
+    if (posix_memalign((void **)&state->buffer, 64, TCP_BUFFER_BYTES))
+        state->buffer = NULL;
+    if (!state->peers || !state->buffer)
+        return disti_fail(DIST_ERR_NO_MEMORY, "tcp: no memory for %d peers", state->world_size);
+    return DIST_OK;
+}
+
+static dist_status tcp_open(void *instance, const struct dist_transport_config *config)
+{
+    struct tcp_state *state = instance;
+    dist_status status;
+
+    state->open = true;
+    state->rank = config->rank;
+    state->world_size = config->world_size;
+    state->timeout_ms = config->timeout_ms;
+    state->job = disti_tcp_hash(config->job, strlen(config->job), 0);
+    state->accepting = true;
+    state->listener = state->epoll = state->timer = -1;
+    for (int i = 0; i < TCP_PENDING_MAX; i++)
+        state->pending[i].fd = -1;
+    status = tcp_settings(state);
+    if (status == DIST_OK)
+        status = tcp_memory(state);
+    if (status == DIST_OK)
+        status = disti_tcp_listen(state, config->bind_host);
+    if (status != DIST_OK)
+        return status;
+    state->epoll = epoll_create1(EPOLL_CLOEXEC);
+    state->timer = timerfd_create(CLOCK_MONOTONIC, TFD_NONBLOCK | TFD_CLOEXEC);
+    if (state->epoll < 0 || state->timer < 0 ||
+        !disti_tcp_watch(state, state->listener, TCP_EVENT_LISTENER, 0, false) ||
+        !disti_tcp_watch(state, state->timer, TCP_EVENT_TIMER, 0, false))
+        return disti_fail_errno(DIST_ERR_SYSTEM, "tcp: rank %d cannot set up epoll", state->rank);
+    return DIST_OK;
+}
+
+static dist_status tcp_address(void *instance, void *blob, size_t *size_p)
+{
+    struct tcp_state *state = instance;
+
+    disti_tcp_address_encode(&state->endpoint, blob);
+    *size_p = DISTI_TCP_ADDRESS_BYTES;
+    return DIST_OK;
+}
+
+/*
+ * Both ranks of a pair come to the same answer. A loopback address serves only those who
+ * share the machine and its network namespace.
+ */
+static dist_status tcp_reach(void *instance, const void *blob, size_t size,
+                             struct dist_reach *reach_p)
+{
+    struct tcp_state *state = instance;
+    struct disti_tcp_endpoint there;
+    bool near;
+
+    if (!disti_tcp_address_decode(blob, size, &there) || there.family != state->endpoint.family)
+        return DIST_ERR_UNSUPPORTED;
+    near = there.machine == state->endpoint.machine;
+    if (!near && (disti_tcp_loopback(&there) || disti_tcp_loopback(&state->endpoint)))
+        return DIST_ERR_UNSUPPORTED;
+    reach_p->latency_ns = near ? 10e3 : 20e3;
+    reach_p->bytes_per_second = near ? 3e9 : 2e9;
+    return DIST_OK;
+}
+
+static dist_status tcp_connect(void *instance, int rank, const void *blob, size_t size)
+{
+    struct tcp_state *state = instance;
+    struct tcp_peer *peer;
+
+    if (rank < 0 || rank >= state->world_size || rank == state->rank)
+        return disti_fail(DIST_ERR_INVALID_ARGUMENT,
+                          "tcp: rank %d cannot be connected with rank %d", state->rank, rank);
+    peer = disti_tcp_peer(state, rank);
+    if (!peer)
+        return disti_fail(DIST_ERR_NO_MEMORY, "tcp: no memory for rank %d", rank);
+    if (!disti_tcp_address_decode(blob, size, &peer->endpoint))
+        return disti_fail(DIST_ERR_INVALID_ARGUMENT, "tcp: rank %d gave no tcp address", rank);
+    peer->known = true;
+    return DIST_OK;
+}
+
+/* The peer of a request, on its way to being connected; NULL: the request has failed. */
+static struct tcp_peer *tcp_request_peer(struct tcp_state *state, struct dist_request *request)
+{
+    struct tcp_peer *peer = NULL;
+
+    if (request->peer >= 0 && request->peer < state->world_size)
+        peer = state->peers[request->peer];
+    if (!peer || !peer->known) {
+        request->status =
+            disti_fail(DIST_ERR_INVALID_ARGUMENT, "tcp: rank %d has no address of rank %d",
+                       state->rank, request->peer);
+        return NULL;
+    }
+    if (peer->phase == TCP_PHASE_IDLE && peer->rank > state->rank)
+        disti_tcp_call(state, peer);
+    if (peer->phase != TCP_PHASE_UP && peer->phase != TCP_PHASE_LOST)
+        disti_tcp_tick_on(state, true);
+    return peer;
+}
+
+static void tcp_send(void *instance, struct dist_request *request)
+{
+    struct tcp_peer *peer = tcp_request_peer(instance, request);
+
+    if (peer)
+        disti_tcp_send(instance, peer, request);
+}
+
+static void tcp_recv(void *instance, struct dist_request *request)
+{
+    struct tcp_state *state = instance;
+    struct tcp_peer *peer = tcp_request_peer(state, request);
+    const struct dist_sink *sink = &request->sink;
+    size_t element = sink->src ? dist_dtype_size(sink->dtype) : 1;
+
+    if (!peer)
+        return;
+    if (sink->bytes < request->envelope.bytes || !element || request->envelope.bytes % element)
+        request->status = disti_fail(DIST_ERR_INVALID_ARGUMENT,
+                                     "tcp: a message of %llu bytes does not fit its sink",
+                                     (unsigned long long)request->envelope.bytes);
+    else
+        disti_tcp_recv(state, peer, request);
+}
+
+/* Looks at all deadlines; the timer stops when there are none. */
+static void tcp_tick(struct tcp_state *state)
+{
+    struct tcp_peer *next;
+    bool needed = false;
+    uint64_t times;
+
+    (void)!read(state->timer, &times, sizeof(times));
+    disti_tcp_pending_tick(state);
+    for (struct tcp_peer *peer = state->list; peer; peer = next) {
+        next = peer->next;
+        if (disti_tcp_peer_tick(state, peer))
+            needed = true;
+    }
+    if (!needed && !state->pending_count)
+        disti_tcp_tick_on(state, false);
+}
+
+static int tcp_event(struct tcp_state *state, const struct epoll_event *event)
+{
+    int index = (int)(uint32_t)event->data.u64;
+
+    switch ((enum tcp_event)(event->data.u64 >> 32)) {
+    case TCP_EVENT_LISTENER:
+        state->accepting = true;
+        return 0;
+    case TCP_EVENT_TIMER:
+        tcp_tick(state);
+        return 0;
+    case TCP_EVENT_PENDING:
+        return disti_tcp_pending_event(state, index);
+    case TCP_EVENT_PEER:
+        return disti_tcp_peer_event(state, state->peers[index], event->events);
+    }
+    return 0;
+}
+
+/* Asks epoll. Returns the number of events, or ERR_SYSTEM. */
+static int tcp_poll(struct tcp_state *state)
+{
+    struct epoll_event events[TCP_EVENTS];
+    int count = epoll_wait(state->epoll, events, TCP_EVENTS, 0);
+
+    state->calls = 0;
+    if (count < 0)
+        return errno == EINTR ? 0 : disti_fail_errno(DIST_ERR_SYSTEM, "tcp: epoll failed");
+    for (int i = 0; i < count; i++)
+        tcp_event(state, &events[i]);
+    return count;
+}
+
+static bool tcp_can_move(const struct tcp_peer *peer)
+{
+    return peer->phase == TCP_PHASE_UP && ((peer->send_head && peer->writable) || peer->resume ||
+                                           (peer->readable && !peer->stopped));
+}
+
+/* One peer's turn. `guess`: read even if epoll has not said that there is something. */
+static int tcp_turn(struct tcp_state *state, struct tcp_peer *peer, bool guess)
+{
+    int moved = 0;
+
+    if (peer->phase == TCP_PHASE_UP && peer->send_head && peer->writable)
+        moved += disti_tcp_flush(state, peer);
+    if (peer->phase == TCP_PHASE_UP &&
+        (peer->resume || (!peer->stopped && (peer->readable || guess))))
+        moved += disti_tcp_receive(state, peer);
+    if (!peer->send_head && !disti_tcp_has_receives(peer) && !tcp_can_move(peer))
+        disti_tcp_unlist(state, peer);
+    return moved;
+}
+
+/*
+ * With few peers to look at, trying them costs less than asking epoll and then trying
+ * them. Every so many calls epoll is asked all the same, for callers and for the rest.
+ */
+static int tcp_progress(void *instance)
+{
+    struct tcp_state *state = instance;
+    bool guess = state->listed <= TCP_DIRECT_PEERS && !state->ticking && !state->blocked;
+    struct tcp_peer *next;
+    int moved = 0;
+
+    if (!guess || ++state->calls >= TCP_DIRECT_CALLS) {
+        int events = tcp_poll(state);
+
+        if (events < 0)
+            return events;
+    }
+    if (state->accepting)
+        moved += disti_tcp_accept(state);
+    for (struct tcp_peer *peer = state->list; peer; peer = next) {
+        next = peer->next;
+        moved += tcp_turn(state, peer, guess);
+    }
+    return moved;
+}
+
+static int tcp_arm(void *instance)
+{
+    struct tcp_state *state = instance;
+
+    if (state->accepting)
+        return -2;
+    for (const struct tcp_peer *peer = state->list; peer; peer = peer->next) {
+        if (tcp_can_move(peer))
+            return -2;
+    }
+    /* Edges of what has been read already are taken off, so that the sleep is a sleep. */
+    return tcp_poll(state) ? -2 : state->epoll;
+}
+
+static void tcp_disarm(void *instance)
+{
+    (void)instance;
+}
+
+/* A goodbye, if the stream is between two messages: then the peer knows that we left. */
+static void tcp_say_goodbye(struct tcp_state *state, struct tcp_peer *peer)
+{
+    unsigned char bytes[DISTI_TCP_FRAME_BYTES];
+
+    if (peer->phase != TCP_PHASE_UP || peer->send_status != DIST_OK)
+        return;
+    if (peer->send_head && peer->writable)
+        disti_tcp_flush(state, peer);
+    if (peer->phase != TCP_PHASE_UP || peer->send_status != DIST_OK ||
+        (peer->send_head && peer->send_head->moved))
+        return;
+    disti_tcp_frame_encode(DISTI_TCP_GOODBYE, &(struct dist_envelope){0, 0, 0}, bytes);
+    (void)!send(peer->fd, bytes, sizeof(bytes), MSG_NOSIGNAL);
+}
+
+/* Unread bytes would turn the close into a reset, which may cost the peer our last words. */
+static bool tcp_drained(struct tcp_state *state, const struct tcp_peer *peer)
+{
+    int unsent = 0;
+    ssize_t got;
+
+    do {
+        got = recv(peer->fd, state->buffer, TCP_BUFFER_BYTES, MSG_DONTWAIT);
+    } while (got > 0 || (got < 0 && errno == EINTR));
+    return (got < 0 && errno != EAGAIN) || ioctl(peer->fd, SIOCOUTQ, &unsent) || unsent == 0;
+}
+
+static void tcp_leave(struct tcp_state *state)
+{
+    int64_t deadline = disti_deadline_ms(TCP_CLOSE_MS);
+
+    for (int rank = 0; rank < state->world_size; rank++) {
+        if (state->peers[rank])
+            tcp_say_goodbye(state, state->peers[rank]);
+    }
+    for (int rank = 0; rank < state->world_size; rank++) {
+        struct tcp_peer *peer = state->peers[rank];
+
+        if (!peer || peer->fd < 0)
+            continue;
+        while (peer->phase == TCP_PHASE_UP && !tcp_drained(state, peer) && !disti_expired(deadline))
+            disti_sleep_ns(100 * 1000);
+        shutdown(peer->fd, SHUT_WR);
+        close(peer->fd);
+    }
+}
+
+static void tcp_close(void *instance)
+{
+    struct tcp_state *state = instance;
+
+    if (!state->open)
+        return;
+    if (state->peers && state->buffer)
+        tcp_leave(state);
+    for (int rank = 0; state->peers && rank < state->world_size; rank++) {
+        if (state->peers[rank]) {
+            disti_tcp_incoming_clear(state->peers[rank]);
+            disti_match_clear(&state->peers[rank]->match);
+        }
+        free(state->peers[rank]);
+    }
+    disti_tcp_pending_close(state);
+    if (state->listener >= 0)
+        close(state->listener);
+    if (state->timer >= 0)
+        close(state->timer);
+    if (state->epoll >= 0)
+        close(state->epoll);
+    free(state->peers);
+    free(state->buffer);
+    state->open = false;
+}
+
+static void tcp_describe(void *instance, int rank, char *text, size_t size)
+{
+    static const char *const phases[] = {"not connected", "calling", "greeting", "connected",
+                                         "lost"};
+    struct tcp_state *state = instance;
+    const struct tcp_peer *peer = NULL;
+    char address[TCP_TEXT];
+
+    if (rank >= 0 && rank < state->world_size && state->peers)
+        peer = state->peers[rank];
+    if (!peer) {
+        snprintf(text, size, "tcp: no peer");
+        return;
+    }
+    disti_tcp_endpoint_text(&peer->endpoint, address, sizeof(address));
+    snprintf(text, size, "tcp %s, %s, %llu bytes sent, %llu received, %zu held early%s", address,
+             phases[peer->phase], (unsigned long long)peer->sent_bytes,
+             (unsigned long long)peer->received_bytes, peer->match.held_bytes,
+             peer->stopped ? ", not read until receives are posted" : "");
+}
+
+const struct dist_transport disti_transport_tcp = {
+    .abi = DIST_ABI,
+    .size = sizeof(struct dist_transport),
+    .name = "tcp",
+    .summary = "one TCP connection a pair of ranks, over IPv4 or IPv6",
+    .state_size = sizeof(struct tcp_state),
+    .probe = tcp_probe,
+    .open = tcp_open,
+    .address = tcp_address,
+    .reach = tcp_reach,
+    .connect = tcp_connect,
+    .send = tcp_send,
+    .recv = tcp_recv,
+    .progress = tcp_progress,
+    .arm = tcp_arm,
+    .disarm = tcp_disarm,
+    .close = tcp_close,
+    .describe = tcp_describe,
+};

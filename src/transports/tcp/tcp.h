@@ -1,0 +1,16 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* The tcp transport: one connection a pair of ranks, made when it is first needed. */
+#ifndef DISTI_TRANSPORTS_TCP_TCP_H
+#define DISTI_TRANSPORTS_TCP_TCP_H
+
+#include <dist/transport.h>
+
+/*
+ * Listens on config->bind_host alone, on a port of the kernel's choice. Environment:
+ * DIST_TCP_BUFFER (bytes of each socket buffer; unset: the kernel tunes them) and
+ * DIST_TCP_EARLY_LIMIT (bytes of messages kept a peer before their receives are posted,
+ * 64M; past it the peer's connection is not read until receives are posted).
+ */
+extern const struct dist_transport disti_transport_tcp;
+
+#endif
