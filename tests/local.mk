@@ -19,14 +19,18 @@ include tests/unit/train/local.mk
 else
 TESTS += tests/support/no_cmocka.sh
 endif
+include tests/conformance/local.mk
 include tests/jobs/local.mk
 include tests/lint/local.mk
+TESTS += tests/support/planted.sh
 
 EXTRA_DIST += \
 	tests/support/count.sh \
 	tests/support/job.sh \
 	tests/support/lsan.supp \
-	tests/support/no_cmocka.sh
+	tests/support/no_cmocka.sh \
+	tests/support/planted.sh
+CLEANFILES += tests/jobs.lock check.log
 
 TEST_EXTENSIONS = .sh
 SH_LOG_COMPILER = $(BASH)

@@ -6,7 +6,7 @@
 #
 # LAUNCHER is openmpi or mpich (their mpirun), shell (a loop that sets RANK, WORLD_SIZE,
 # LOCAL_RANK, MASTER_ADDR and MASTER_PORT) or self (PROGRAM once, which starts its ranks
-# itself; RANKS is for the reader). PROGRAM is a path in the build tree.
+# itself; RANKS is for the reader). PROGRAM is a path in the build tree, or absolute.
 #
 # Each case has a time limit, JOB_LIMIT seconds, and may leave no process behind. Its output is
 # in the file $job_output until the next one. Exit 77 of a program skips the case. A script ends
@@ -83,6 +83,7 @@ export -f job_shell job_port
 job_launch()
 {
     local launcher=$1 ranks=$2 program=$builddir/$3 command
+    [[ $3 == /* ]] && program=$3
     shift 3
     case $launcher in
     openmpi) command=("$OPENMPI_RUN" -np "$ranks" "$program" "$@") ;;

@@ -1,0 +1,79 @@
+#!/bin/bash
+# SPDX-License-Identifier: BSD-3-Clause
+# Proof that job.sh and count.sh can fail: faulty cases, and what must come of each.
+set -u
+folder=$(mktemp -d "${TMPDIR:-/tmp}/dist-planted.XXXXXX") || exit 99
+trap 'rm -rf "$folder"' EXIT
+failed=0
+
+# wants RESULT REASON CASE: a script of that one case prints RESULT, and REASON behind it.
+wants()
+{
+    local output
+    output=$("$BASH" -c ". '$srcdir/tests/support/job.sh'; $3" 2>&1 | grep -E '^(PASS|FAIL|SKIP): ')
+    if [[ $output == "$1: "*"$2"* ]]; then
+        echo "PASS: planted: $3"
+    else
+        echo "FAIL: planted: $3 gave '$output', not '$1: ... $2'"
+        failed=1
+    fi
+}
+
+wants PASS '' 'job self 1 /bin/true'
+wants PASS '' 'job shell 3 /bin/sh -c "[ \$WORLD_SIZE = 3 ]"'
+wants FAIL 'exit 1' 'job self 1 /bin/false'
+wants FAIL 'exit 7' 'job shell 3 /bin/sh -c "[ \$RANK != 2 ] || exit 7"'
+wants SKIP 'no reason' 'job self 1 /bin/sh -c "echo no reason; exit 77"'
+wants SKIP '' 'OPENMPI_RUN=; job openmpi 2 /bin/true'
+wants FAIL 'not done within 1 s' 'JOB_LIMIT=1; job self 1 /bin/sleep 20'
+wants FAIL 'not done within 1 s' 'JOB_LIMIT=1; job shell 2 /bin/sleep 20'
+wants FAIL 'not done within 1 s' 'JOB_LIMIT=1; job_fails x self 1 /bin/sleep 20'
+wants FAIL 'processes left behind' 'job self 1 /bin/sh -c "sleep 20 & exit 0"'
+wants PASS '' 'job_fails "the cause" self 1 /bin/sh -c "echo the cause; exit 1"'
+wants FAIL 'the text is not' 'job_fails "the cause" self 1 /bin/false'
+wants FAIL 'exit 0' 'job_fails "the cause" self 1 /bin/echo the cause'
+wants FAIL 'ended by a signal' 'job_fails "the cause" self 1 /bin/sh -c "echo the cause; kill -SEGV \$\$"'
+wants FAIL 'no case was run' ':'
+
+# counts LINE RESULT LOG: a test whose log is LOG and whose result is RESULT counts as LINE.
+counts()
+{
+    local output
+    printf ':global-test-result: %s\n' "$2" >"$folder/a.trs"
+    printf '%s' "$3" >"$folder/a.log"
+    output=$("$BASH" "$srcdir/tests/support/count.sh" "$folder" 2>/dev/null)
+    if [ "$output" = "$1" ]; then
+        echo "PASS: planted: $2 counts as $1"
+    else
+        echo "FAIL: planted: $2 counts as $output, not $1"
+        failed=1
+    fi
+}
+
+run='[ RUN      ] one'
+counts '1 passed, 0 failed, 0 skipped' PASS ''
+counts '0 passed, 1 failed, 0 skipped' FAIL ''
+counts '0 passed, 0 failed, 1 skipped' SKIP ''
+counts '1 passed, 0 failed, 1 skipped' PASS "$run
+[       OK ] one
+[ RUN      ] two
+[  SKIPPED ] two
+[==========] 2 test(s) run.
+[  SKIPPED ] two
+"
+counts '1 passed, 1 failed, 0 skipped' FAIL "$run
+[       OK ] one
+[ RUN      ] two
+Segmentation fault
+"
+counts '0 passed, 1 failed, 0 skipped' FAIL "$run
+[  FAILED  ] one
+[  FAILED  ] 1 test(s), listed below:
+[  FAILED  ] one
+"
+counts '1 passed, 1 failed, 0 skipped' FAIL "PASS: a
+FAIL: b
+"
+counts '1 passed, 1 failed, 0 skipped' ERROR "PASS: a
+"
+exit $failed
