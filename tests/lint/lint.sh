@@ -8,8 +8,9 @@ set -u
 # shellcheck source=rules.sh
 . "$(dirname "${BASH_SOURCE[0]}")/rules.sh"
 
-cd "${1:-${srcdir:-.}}" || exit 99
 lint_build=${2-${builddir-}}
+[ -z "$lint_build" ] || lint_build=$(cd "$lint_build" && pwd) || exit 99
+cd "${1:-${srcdir:-.}}" || exit 99
 lint_failed=0
 
 # rule NAME FUNCTION: a rule's function prints what breaks it; nothing means that it holds. A

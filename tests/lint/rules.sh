@@ -203,7 +203,7 @@ rule_exports()
 # The functions that the public headers declare.
 lint_public()
 {
-    cat include/dist/*.h | tr '\n' ' ' | grep -oE 'DIST_API [^;(]*\(' |
+    grep -hv '^#' include/dist/*.h | tr '\n' ' ' | grep -oE 'DIST_API [^;(]*\(' |
         sed -E 's/.*[ *]([a-z0-9_]+)\($/\1/' | sort -u
 }
 
