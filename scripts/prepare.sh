@@ -30,7 +30,7 @@ clang                    the second compiler
 clang-format             checks the layout of the source
 '
 
-say() { printf '%s\n' "$*"; }
+say() { printf '%s\n' "$@"; }
 stop() { printf '%s: %s\n' "$0" "$*" >&2; exit 1; }
 
 is_installed() { [ "$(dpkg-query -W -f '${db:Status-Status}' "$1" 2>/dev/null)" = installed ]; }
