@@ -1,0 +1,26 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Optimizers over flat parameter memory: SGD with momentum, Adadelta. */
+#ifndef TRAIN_OPTIMIZER_H
+#define TRAIN_OPTIMIZER_H
+
+#include <stddef.h>
+
+struct optimizer;
+
+/*
+ * name is "sgd" (v = momentum v + g; w -= lr v, the first v being g) or "adadelta"
+ * (Zeiler 2012, with rho 0.9 and epsilon 1e-6; momentum is not used). Both as PyTorch
+ * has them; weight decay adds decay * w to the gradient. count: parameters. On success
+ * *optimizer_p is the caller's. -1: unknown name, out of memory.
+ */
+int optimizer_create(const char *name, size_t count, float momentum, float weight_decay,
+                     struct optimizer **optimizer_p);
+void optimizer_destroy(struct optimizer *optimizer); /* NULL is accepted */
+
+/*
+ * Moves the parameters one step. No sum runs across elements and nothing is fused, so the
+ * same inputs give the same bits on every processor.
+ */
+void optimizer_step(struct optimizer *optimizer, float lr, float *weights, const float *gradients);
+
+#endif
