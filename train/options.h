@@ -1,0 +1,60 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* The command line. */
+#ifndef TRAIN_OPTIONS_H
+#define TRAIN_OPTIONS_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+
+enum options_action { OPTIONS_RUN, OPTIONS_HELP, OPTIONS_VERSION };
+
+/* Numbers that were not given are -1 where the comment says so; texts are NULL. */
+struct options {
+    const char *data; /* NULL: draw the digits */
+    bool dummy;
+    int64_t train_samples, test_samples; /* drawn */
+    bool augment;
+    const char *arch;
+    int64_t epochs;
+    int64_t start_epoch; /* epochs taken as done; -1: what the checkpoint says, else 0 */
+    int64_t batch_size;  /* global */
+    int64_t test_batch_size;
+    const char *optimizer;
+    double lr; /* -1: the optimizer's own */
+    double gamma, momentum, weight_decay;
+    int64_t seed;
+    int64_t max_steps; /* -1: no limit */
+    bool dry_run, evaluate, save_model;
+    const char *resume;
+    int64_t log_interval;
+    const char *loss_log;
+    const char *dist_backend, *dist_url;
+    int64_t world_size, rank, local_rank; /* processes; -1: ask the launcher */
+    const char *addr;
+    int64_t port; /* -1: not given */
+    bool spawn;
+    int64_t timeout; /* seconds; -1: the library's */
+    const char *device;
+    int64_t threads; /* 0: not given */
+    bool no_accel;   /* accepted, changes nothing */
+    int64_t workers; /* accepted, changes nothing */
+    enum options_action action;
+    char **arguments; /* what the texts point into; owned */
+};
+
+/*
+ * Reads the command line. Underscores and dashes in long names are the same. -1: the
+ * text (failure_text) names the option; the caller exits with 2. On success the
+ * caller frees with options_free.
+ */
+int options_parse(int argc, char *const argv[], struct options *options);
+void options_free(struct options *options); /* a zeroed one is accepted */
+
+/* The help text, made from the same table that the parser reads. */
+void options_help(FILE *to);
+
+/* The i-th long name in the table, second names included; NULL past the last. For tests. */
+const char *options_name(int i);
+
+#endif
