@@ -1,0 +1,19 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Whole files: read one, replace one without a moment in which it is half written. */
+#ifndef TRAIN_FILE_H
+#define TRAIN_FILE_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+/* Reads a regular file; the caller frees *bytes_p. */
+int file_read(const char *path, uint8_t **bytes_p, size_t *size_p);
+
+/*
+ * Makes path consist of head and body: writes path.tmp beside it, syncs, renames, syncs
+ * the folder. On failure path is what it was, and path.tmp is gone.
+ */
+int file_replace(const char *path, const void *head, size_t head_size, const void *body,
+                 size_t body_size);
+
+#endif

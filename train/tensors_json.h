@@ -1,0 +1,14 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* The JSON of a safetensors header. */
+#ifndef TRAIN_TENSORS_JSON_H
+#define TRAIN_TENSORS_JSON_H
+
+#include "tensors.h"
+
+/*
+ * Reads the syntax only: names, dtypes (float32 is demanded), shapes, places, and "epoch"
+ * of the metadata. Other metadata is passed over. -1: the text names file and byte.
+ */
+int tensors_parse(const char *path, const char *text, size_t length, struct tensors *tensors);
+
+#endif
