@@ -1,0 +1,190 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* What training asks of the other ranks. */
+#include "comm.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "failure.h"
+
+double comm_now(void)
+{
+    struct timespec now;
+
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
+}
+
+/* tcp://HOST:PORT from --addr and --port, or --dist-url; NULL is left to the library. */
+static const char *comm_url(const struct options *options, char *text, size_t size)
+{
+    const char *host = options->addr ? options->addr : "127.0.0.1";
+    const bool bracket = strchr(host, ':') && host[0] != '[';
+
+    if (!options->addr && options->port < 0)
+        return options->dist_url;
+    snprintf(text, size, "tcp://%s%s%s:%d", bracket ? "[" : "", host, bracket ? "]" : "",
+             options->port < 0 ? 29500 : (int)options->port);
+    return text;
+}
+
+int comm_open(const struct options *options, bool spawned, struct comm *comm)
+{
+    struct dist_options group = DIST_OPTIONS_INIT;
+    char url[512];
+
+    if (options->addr && strlen(options->addr) > 255)
+        return fail("--addr: longer than any host name");
+    group.backend = options->dist_backend;
+    group.init_method = comm_url(options, url, sizeof(url));
+    if (!spawned) {
+        group.rank = (int)options->rank;
+        group.world_size = (int)options->world_size;
+        group.local_rank = (int)options->local_rank;
+    }
+    if (options->timeout > 0)
+        group.timeout_ms = (int)options->timeout * 1000;
+    *comm = (struct comm){.group = NULL};
+    if (dist_init_process_group(&group, &comm->group) < 0)
+        return fail_dist("cannot join the process group");
+    comm->rank = dist_get_rank(comm->group);
+    comm->world = dist_get_world_size(comm->group);
+    return 0;
+}
+
+int comm_close(struct comm *comm)
+{
+    dist_group *group = comm->group;
+
+    comm->group = NULL;
+    return dist_destroy_process_group(group) < 0 ? fail_dist("cannot leave the process group") : 0;
+}
+
+/* Adds the time since start, and turns a status into 0 or -1. */
+static int comm_ended(struct comm *comm, double start, dist_status status, const char *what)
+{
+    comm->seconds += comm_now() - start;
+    return status < 0 ? fail_dist(what) : 0;
+}
+
+int comm_average(struct comm *comm, float *values, size_t count)
+{
+    const double start = comm_now();
+
+    return comm_ended(comm, start,
+                      dist_all_reduce(comm->group, values, values, count, DIST_FLOAT32, DIST_AVG),
+                      "averaging the gradients");
+}
+
+int comm_sum(struct comm *comm, double *values, size_t count)
+{
+    const double start = comm_now();
+
+    return comm_ended(comm, start,
+                      dist_all_reduce(comm->group, values, values, count, DIST_FLOAT64, DIST_SUM),
+                      "adding up the results");
+}
+
+int comm_broadcast(struct comm *comm, float *values, size_t count)
+{
+    const double start = comm_now();
+
+    return comm_ended(comm, start, dist_broadcast(comm->group, values, count, DIST_FLOAT32, 0),
+                      "receiving the parameters of rank 0");
+}
+
+/* Every rank's value; the caller frees *values_p. */
+static int comm_gather(struct comm *comm, uint64_t value, uint64_t **values_p)
+{
+    uint64_t *values = calloc((size_t)comm->world, sizeof(*values));
+    const double start = comm_now();
+
+    if (!values)
+        return fail("out of memory for a value of each of %d ranks", comm->world);
+    if (comm_ended(comm, start, dist_all_gather(comm->group, &value, values, 1, DIST_UINT64),
+                   "comparing the ranks") < 0) {
+        free(values);
+        return -1;
+    }
+    *values_p = values;
+    return 0;
+}
+
+/* "3, 5, 7 and 12 more": the ranks whose value is not `value`. Returns how many they are. */
+static int comm_list_others(const struct comm *comm, const uint64_t *values, uint64_t value,
+                            char *text, size_t size)
+{
+    int others = 0, shown = 0;
+    size_t length = 0;
+
+    text[0] = '\0';
+    for (int i = 0; i < comm->world; i++) {
+        if (values[i] == value)
+            continue;
+        others++;
+        if (length + 40 > size)
+            continue;
+        length += (size_t)snprintf(text + length, size - length, "%s%d", shown++ ? ", " : "", i);
+    }
+    if (others > shown)
+        snprintf(text + length, size - length, " and %d more", others - shown);
+    return others;
+}
+
+int comm_agree(struct comm *comm, int result, const char *what)
+{
+    char own[1024], ranks[256];
+    uint64_t *values = NULL;
+    int failed;
+
+    snprintf(own, sizeof(own), "%s", failure_text());
+    if (comm_gather(comm, result < 0, &values) < 0)
+        return result < 0 ? fail("%s", own) : -1;
+    failed = comm_list_others(comm, values, 0, ranks, sizeof(ranks));
+    free(values);
+    if (result < 0)
+        return fail("%s", own);
+    return failed ? fail("could not %s on %s %s, whose own message says why", what,
+                         failed == 1 ? "rank" : "ranks", ranks)
+                  : 0;
+}
+
+/* The value that most ranks have; the lowest rank's among equals. */
+static uint64_t comm_most_common(const struct comm *comm, const uint64_t *values)
+{
+    uint64_t best = values[0];
+    int most = 0;
+
+    for (int i = 0; i < comm->world; i++) {
+        int count = 0;
+
+        for (int j = 0; j < comm->world; j++)
+            count += values[j] == values[i];
+        if (count > most) {
+            most = count;
+            best = values[i];
+        }
+    }
+    return best;
+}
+
+int comm_compare(struct comm *comm, uint64_t value, const char *what)
+{
+    uint64_t *values = NULL, common;
+    char ranks[256];
+    int others;
+
+    if (comm_gather(comm, value, &values) < 0)
+        return -1;
+    common = comm_most_common(comm, values);
+    others = comm_list_others(comm, values, common, ranks, sizeof(ranks));
+    free(values);
+    if (others > 0)
+        return fail("the ranks disagree on the %s: it is %016" PRIx64 " here, %s %s differ%s from "
+                    "%016" PRIx64,
+                    what, value, others == 1 ? "rank" : "ranks", ranks, others == 1 ? "s" : "",
+                    common);
+    return 0;
+}

@@ -1,0 +1,47 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* What training asks of the other ranks, and how much time that takes. */
+#ifndef TRAIN_COMM_H
+#define TRAIN_COMM_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include <dist/dist.h>
+
+#include "options.h"
+
+struct comm {
+    dist_group *group;
+    int rank, world;
+    double seconds; /* spent in the calls below */
+};
+
+/* Every function blocks until all ranks have called it, or the group's timeout is over. */
+
+/*
+ * Joins the ranks. spawned: this process was started by dist_spawn, which says who it
+ * is; rank and world size of the options are not looked at.
+ */
+int comm_open(const struct options *options, bool spawned, struct comm *comm);
+
+/* Leaves. -1: the others did not come here in time. A zeroed comm is accepted. */
+int comm_close(struct comm *comm);
+
+int comm_average(struct comm *comm, float *values, size_t count);   /* over the ranks */
+int comm_sum(struct comm *comm, double *values, size_t count);      /* over the ranks */
+int comm_broadcast(struct comm *comm, float *values, size_t count); /* from rank 0 */
+
+/*
+ * Every rank says how it fared at something that it did alone: result is 0 or -1. Returns
+ * 0 if all are well. Otherwise -1 on every rank, so that none waits for one that has
+ * given up; the text is the rank's own, or names the ranks that failed to do `what`.
+ */
+int comm_agree(struct comm *comm, int result, const char *what);
+
+/* -1 if not all ranks give the same value: the text names those that differ from the most. */
+int comm_compare(struct comm *comm, uint64_t value, const char *what);
+
+/* Seconds on a clock that only goes forward. */
+double comm_now(void);
+
+#endif

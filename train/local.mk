@@ -1,0 +1,47 @@
+# SPDX-License-Identifier: BSD-3-Clause
+# train_mnist. All but main is a library of its own, so that the unit tests can have it.
+noinst_LTLIBRARIES += libtrain.la
+libtrain_la_SOURCES = \
+	train/augment.c train/augment.h \
+	train/batch.c train/batch.h \
+	train/checkpoint.c train/checkpoint.h \
+	train/comm.c train/comm.h \
+	train/dataset.c train/dataset.h \
+	train/digits.c train/digits.h \
+	train/failure.c train/failure.h \
+	train/file.c train/file.h \
+	train/gemm.c train/gemm.h \
+	train/glyphs.c train/glyphs.h \
+	train/hash.c train/hash.h \
+	train/idx.c train/idx.h \
+	train/kernel.h \
+	train/layer.h \
+	train/layer_bias.c \
+	train/layer_conv.c \
+	train/layer_dense.c \
+	train/layer_dropout.c \
+	train/layer_pool.c \
+	train/loss.c train/loss.h \
+	train/model.c train/model.h \
+	train/optimizer.c train/optimizer.h \
+	train/options.c train/options.h \
+	train/options_help.c \
+	train/options_table.c train/options_table.h \
+	train/report.c train/report.h \
+	train/rng.h \
+	train/sampler.c train/sampler.h \
+	train/source.c train/source.h \
+	train/tensors.c train/tensors.h \
+	train/tensors_json.c train/tensors_json.h \
+	train/trainer.c train/trainer.h \
+	train/trainer_setup.c
+
+# The loops over arrays are marked for vectors; that needs no errno from sqrtf and no traps.
+train_cflags = $(AM_CFLAGS) $(CBLAS_CFLAGS) $(ZLIB_CFLAGS) \
+	-fopenmp-simd -fno-math-errno -fno-trapping-math
+libtrain_la_CFLAGS = $(train_cflags)
+
+bin_PROGRAMS += train_mnist
+train_mnist_SOURCES = train/main.c
+train_mnist_CFLAGS = $(train_cflags)
+train_mnist_LDADD = libtrain.la libdist.la $(CBLAS_LIBS) $(ZLIB_LIBS) -lm

@@ -1,0 +1,139 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* What rank 0 prints. */
+#include "report.h"
+
+#include <inttypes.h>
+#include <langinfo.h>
+#include <locale.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "comm.h"
+
+enum { REPORT_BAR = 10 }; /* characters of the progress bar */
+
+static const double report_redraw = 0.1; /* seconds between two drawings of the bar */
+
+void report_open(struct report *report, bool active, int64_t interval)
+{
+    *report = (struct report){.active = active, .interval = interval};
+    if (!active)
+        return;
+    setvbuf(stdout, NULL, _IOLBF, BUFSIZ);
+    setlocale(LC_CTYPE, "");
+    report->bar = isatty(STDERR_FILENO);
+    report->blocks = strcmp(nl_langinfo(CODESET), "UTF-8") == 0;
+}
+
+void report_epoch(struct report *report, int64_t epoch, int64_t steps, int64_t batch,
+                  int64_t samples)
+{
+    report->epoch = epoch;
+    report->steps = steps;
+    report->batch = batch;
+    report->samples = samples;
+    report->started = comm_now();
+    report->drawn = 0.0;
+}
+
+/* "mm:ss", or "h:mm:ss" from an hour on. */
+static void report_clock(double seconds, char *text, size_t size)
+{
+    const long whole = seconds < 0 ? 0 : (long)seconds;
+
+    if (whole >= 3600)
+        snprintf(text, size, "%ld:%02ld:%02ld", whole / 3600, whole / 60 % 60, whole % 60);
+    else
+        snprintf(text, size, "%02ld:%02ld", whole / 60, whole % 60);
+}
+
+/* REPORT_BAR characters, filled to part (0 to 1); to an eighth of a character in UTF-8. */
+static void report_fill(const struct report *report, double part, char *text)
+{
+    static const char *const eighths[] = {"", "▏", "▎", "▍", "▌", "▋", "▊", "▉"};
+    const int filled = (int)(part * REPORT_BAR * 8);
+    int shown = 0;
+
+    text[0] = '\0';
+    for (; shown < filled / 8; shown++)
+        strcat(text, report->blocks ? "█" : "#");
+    if (report->blocks && filled % 8) {
+        strcat(text, eighths[filled % 8]);
+        shown++;
+    }
+    for (; shown < REPORT_BAR; shown++)
+        strcat(text, " ");
+}
+
+/* tqdm's layout: what:  42%|####      | 42/100 [00:03<00:04, 13.90it/s, loss=0.1] */
+static void report_draw(struct report *report, int64_t done, double loss)
+{
+    const double now = comm_now(), passed = now - report->started;
+    const double rate = passed > 0 ? (double)done / passed : 0.0;
+    char fill[REPORT_BAR * 4 + 1], elapsed[32], left[32];
+
+    if (done < report->steps && now - report->drawn < report_redraw)
+        return;
+    report->drawn = now;
+    report_fill(report, (double)done / (double)report->steps, fill);
+    report_clock(passed, elapsed, sizeof(elapsed));
+    report_clock(rate > 0 ? (double)(report->steps - done) / rate : 0, left, sizeof(left));
+    fprintf(stderr,
+            "\rEpoch %" PRId64 ": %3d%%|%s| %" PRId64 "/%" PRId64
+            " [%s<%s, %.2fit/s, loss=%.4f]\x1b[K",
+            report->epoch, (int)(100 * done / report->steps), fill, done, report->steps, elapsed,
+            left, rate, loss);
+}
+
+void report_step(struct report *report, int64_t step, double loss)
+{
+    if (!report->active)
+        return;
+    if (report->bar)
+        report_draw(report, step + 1, loss);
+    else if (step % report->interval == 0)
+        printf("Train Epoch: %" PRId64 " [%" PRId64 "/%" PRId64 " (%.0f%%)]\tLoss: %.6f\n",
+               report->epoch, step * report->batch, report->samples,
+               100.0 * (double)step / (double)report->steps, loss);
+}
+
+void report_epoch_end(struct report *report, const struct report_result *result, double lr,
+                      int64_t steps)
+{
+    if (!report->active || steps == 0)
+        return;
+    if (report->bar)
+        fputc('\n', stderr);
+    printf("epoch %" PRId64 " | loss %.6f | lr %.2e | %.2f ms/step | %.0f samples/s | "
+           "communication %.1f%%\n",
+           report->epoch, result->loss, lr, 1e3 * result->seconds / (double)steps,
+           (double)result->count / result->seconds, 100.0 * result->share);
+}
+
+void report_test(const struct report *report, const struct report_result *result)
+{
+    if (!report->active)
+        return;
+    printf("\nTest set: Average loss: %.4f, Accuracy: %" PRId64 "/%" PRId64 " (%.0f%%)\n\n",
+           result->loss, result->correct, result->count,
+           100.0 * (double)result->correct / (double)result->count);
+}
+
+void report_hash(const struct report *report, uint64_t hash, int world)
+{
+    if (report->active)
+        printf("Parameter hash: %016" PRIx64 " (%d rank%s)\n", hash, world,
+               world == 1 ? "" : "s agree");
+}
+
+void report_end(const struct report *report, const struct report_result *result,
+                const char *backend, int world)
+{
+    if (report->active)
+        printf("Final: accuracy %.2f%% (%" PRId64 "/%" PRId64 ") | time %.1f s | communication "
+               "%.1f%% | backend %s | %d rank%s\n",
+               100.0 * (double)result->correct / (double)result->count, result->correct,
+               result->count, result->seconds, 100.0 * result->share, backend, world,
+               world == 1 ? "" : "s");
+}

@@ -1,0 +1,220 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* One rank's training: the loops. */
+#include "trainer.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <string.h>
+
+#include "checkpoint.h"
+#include "failure.h"
+#include "hash.h"
+#include "loss.h"
+#include "rng.h"
+
+/* The batch of this rank for step `step` of the epoch. */
+static void trainer_fill(struct trainer *trainer, int64_t step)
+{
+    const struct comm *comm = trainer->comm;
+    const int64_t begin = step * trainer->local_batch;
+    const int64_t size = (int64_t)sampler_size(&trainer->sampler);
+
+    trainer->batch.count = 0;
+    for (int64_t i = 0; i < trainer->local_batch && begin + i < size; i++) {
+        const uint32_t position = (uint32_t)(i * comm->world + comm->rank);
+        uint64_t key = 0;
+
+        if (trainer->options->augment)
+            key = rng_key((uint64_t)trainer->options->seed, RNG_AUGMENT, (uint64_t)trainer->step,
+                          position) |
+                  1;
+        batch_add(&trainer->batch, &trainer->train,
+                  sampler_at(&trainer->sampler, (size_t)(begin + i)), position, key);
+    }
+}
+
+static struct pass trainer_pass(const struct trainer *trainer, bool training)
+{
+    return (struct pass){
+        .batch = trainer->batch.count,
+        .training = training,
+        .seed = (uint64_t)trainer->options->seed,
+        .step = (uint64_t)trainer->step,
+        .positions = trainer->batch.positions,
+    };
+}
+
+/*
+ * Forward, backward, average, update. The loss rides behind the gradients, so that one
+ * all-reduce averages both: every rank's batch has the same size.
+ */
+static int trainer_step(struct trainer *trainer, int64_t step, double lr, double *loss_p)
+{
+    struct model *model = trainer->model;
+    const float *outputs;
+    struct pass pass;
+    struct loss loss;
+
+    trainer_fill(trainer, step);
+    pass = trainer_pass(trainer, true);
+    outputs = model_forward(model, &pass, trainer->batch.images);
+    loss = loss_nll(pass.batch, MODEL_CLASSES, outputs, trainer->batch.labels,
+                    model_output_gradient(model));
+    model_backward(model, &pass, trainer->batch.images);
+    model->gradients[model->parameters] = (float)(loss.total / pass.batch);
+    if (comm_average(trainer->comm, model->gradients, model->parameters + 1) < 0)
+        return -1;
+    optimizer_step(trainer->optimizer, (float)lr, model->weights, model->gradients);
+    *loss_p = (double)model->gradients[model->parameters];
+    return 0;
+}
+
+/* Whether --max-steps or --dry-run end the training here. */
+static bool trainer_is_done(const struct trainer *trainer)
+{
+    const int64_t most = trainer->options->max_steps;
+
+    return (most >= 0 && trainer->steps_here >= most) ||
+           (trainer->options->dry_run && trainer->steps_here >= 1);
+}
+
+static int64_t trainer_steps(const struct trainer *trainer)
+{
+    const int64_t size = (int64_t)sampler_size(&trainer->sampler);
+
+    return (size + trainer->local_batch - 1) / trainer->local_batch;
+}
+
+/* Seconds and communication share since the two marks, as the mean of the ranks. */
+static int trainer_measure(struct trainer *trainer, double began, double communicated,
+                           struct report_result *result)
+{
+    double sums[2] = {comm_now() - began, trainer->comm->seconds - communicated};
+
+    result->seconds = sums[0];
+    if (comm_sum(trainer->comm, sums, 2) < 0)
+        return -1;
+    result->share = sums[0] > 0 ? sums[1] / sums[0] : 0.0;
+    return 0;
+}
+
+static void trainer_log(const struct trainer *trainer, double loss)
+{
+    if (trainer->loss_log)
+        fprintf(trainer->loss_log, "%" PRId64 " %.9g\n", trainer->step, loss);
+}
+
+int trainer_epoch(struct trainer *trainer, double lr, struct report_result *result)
+{
+    const int64_t steps = trainer_steps(trainer);
+    const int64_t global = trainer->local_batch * trainer->comm->world;
+    const double began = comm_now(), communicated = trainer->comm->seconds;
+    double sum = 0.0, loss;
+    int64_t step = 0;
+
+    *result = (struct report_result){.loss = 0};
+    sampler_shuffle(&trainer->sampler, (uint64_t)trainer->options->seed, (uint64_t)trainer->epoch);
+    report_epoch(&trainer->report, trainer->epoch + 1, steps, global,
+                 (int64_t)trainer->train.count);
+    for (; step < steps && !trainer_is_done(trainer); step++) {
+        if (trainer_step(trainer, step, lr, &loss) < 0)
+            return -1;
+        trainer->step++;
+        trainer->steps_here++;
+        sum += loss;
+        result->count += (int64_t)trainer->batch.count * trainer->comm->world;
+        trainer_log(trainer, loss);
+        report_step(&trainer->report, step, loss);
+    }
+    result->loss = step > 0 ? sum / (double)step : 0.0;
+    if (trainer_measure(trainer, began, communicated, result) < 0)
+        return -1;
+    report_epoch_end(&trainer->report, result, lr, step);
+    return 0;
+}
+
+/* Tests what is in the batch and adds it to sums: loss, correct, samples. */
+static void trainer_test_batch(struct trainer *trainer, double sums[3])
+{
+    const struct pass pass = trainer_pass(trainer, false);
+    const float *outputs = model_forward(trainer->model, &pass, trainer->batch.images);
+    const struct loss loss =
+        loss_nll(pass.batch, MODEL_CLASSES, outputs, trainer->batch.labels, NULL);
+
+    sums[0] += loss.total;
+    sums[1] += (double)loss.correct;
+    sums[2] += pass.batch;
+    trainer->batch.count = 0;
+}
+
+int trainer_test(struct trainer *trainer, struct report_result *result)
+{
+    const size_t world = (size_t)trainer->comm->world;
+    double sums[3] = {0.0, 0.0, 0.0};
+
+    trainer->batch.count = 0;
+    for (size_t i = (size_t)trainer->comm->rank; i < trainer->test.count; i += world) {
+        batch_add(&trainer->batch, &trainer->test, i, 0, 0);
+        if (trainer->batch.count == trainer->batch.capacity)
+            trainer_test_batch(trainer, sums);
+    }
+    if (trainer->batch.count > 0)
+        trainer_test_batch(trainer, sums);
+    if (comm_sum(trainer->comm, sums, 3) < 0)
+        return -1;
+    result->loss = sums[0] / sums[2];
+    result->correct = (int64_t)sums[1];
+    result->count = (int64_t)sums[2];
+    report_test(&trainer->report, result);
+    return 0;
+}
+
+static int trainer_check_hash(struct trainer *trainer)
+{
+    const uint64_t hash = hash_floats(trainer->model->weights, trainer->model->parameters);
+
+    if (comm_compare(trainer->comm, hash, "parameter hash") < 0)
+        return -1;
+    report_hash(&trainer->report, hash, trainer->comm->world);
+    return 0;
+}
+
+static int trainer_save(struct trainer *trainer)
+{
+    char path[64];
+    int result = 0;
+
+    if (!trainer->options->save_model)
+        return 0;
+    snprintf(path, sizeof(path), "mnist_%s.safetensors", trainer->model->arch);
+    if (trainer->comm->rank == 0)
+        result = checkpoint_save(path, trainer->model, trainer->epoch);
+    return comm_agree(trainer->comm, result, "save the model");
+}
+
+int trainer_run(struct trainer *trainer)
+{
+    const struct options *options = trainer->options;
+    const double began = comm_now(), communicated = trainer->comm->seconds;
+    struct report_result result = {.loss = 0};
+    bool tested = false;
+
+    trainer->step = trainer->epoch * trainer_steps(trainer);
+    while (!options->evaluate && trainer->epoch < options->epochs && !trainer_is_done(trainer)) {
+        const double lr = options->lr * pow(options->gamma, (double)trainer->epoch);
+
+        if (trainer_epoch(trainer, lr, &result) < 0)
+            return -1;
+        trainer->epoch++;
+        if (trainer_test(trainer, &result) < 0 || trainer_check_hash(trainer) < 0)
+            return -1;
+        tested = true;
+    }
+    if (!tested && (trainer_test(trainer, &result) < 0 || trainer_check_hash(trainer) < 0))
+        return -1;
+    if (trainer_save(trainer) < 0 || trainer_measure(trainer, began, communicated, &result) < 0)
+        return -1;
+    report_end(&trainer->report, &result, dist_get_backend(trainer->comm->group),
+               trainer->comm->world);
+    return 0;
+}
