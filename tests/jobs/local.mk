@@ -2,12 +2,18 @@
 # Multi-process cases: each script is lines "launcher ranks program arguments" (see job.sh).
 include tests/conformance/local.mk
 
+check_PROGRAMS += tests/jobs/mishap
+tests_jobs_mishap_SOURCES = tests/jobs/mishap.c
+tests_jobs_mishap_LDADD = libdist.la
+tests_jobs_mishap_LDFLAGS = $(job_ldflags)
+
 job_scripts = \
 	tests/jobs/conformance_gloo.sh \
 	tests/jobs/conformance_algorithms.sh \
 	tests/jobs/conformance_mpi.sh \
 	tests/jobs/conformance_faulty.sh \
-	tests/jobs/launchers.sh
+	tests/jobs/launchers.sh \
+	tests/jobs/mishaps.sh
 
 TESTS += $(job_scripts)
 EXTRA_DIST += $(job_scripts)

@@ -1,0 +1,138 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * mishap BACKEND KIND VICTIM: one rank comes to grief in a loop of all-reduces; exit 0 if every
+ * other rank gets the right error in time, naming the victim.
+ *
+ *   kill      the victim is killed (SIGKILL) between two operations
+ *   kill-in   it is killed while an operation is under way
+ *   exit      it leaves without a goodbye, with exit code 0
+ *   silent    it stays alive and does not come: the timeout ends it
+ *   count     it calls with another count
+ *   dtype     it calls with another dtype
+ *   op        it calls another collective
+ */
+#include <dist/dist.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#define COUNT (1 << 20)
+#define GOOD_ROUNDS 5
+#define TIMEOUT_MS 2000
+
+static float data[2 * COUNT];
+
+static double now(void)
+{
+    struct timespec t;
+
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
+}
+
+/* What the victim does instead of its all-reduce. */
+static dist_status come_to_grief(dist_group *group, const char *kind)
+{
+    dist_work *work;
+
+    if (strcmp(kind, "kill-in") == 0) {
+        bool done;
+
+        dist_all_reduce_async(group, data, data, COUNT, DIST_FLOAT32, DIST_SUM, &work);
+        dist_test(work, &done);
+    }
+    if (strncmp(kind, "kill", 4) == 0)
+        kill(getpid(), SIGKILL);
+    if (strcmp(kind, "exit") == 0)
+        _exit(0);
+    if (strcmp(kind, "silent") == 0)
+        sleep(2 * TIMEOUT_MS / 1000);
+    if (strcmp(kind, "count") == 0)
+        return dist_all_reduce(group, data, data, COUNT / 2, DIST_FLOAT32, DIST_SUM);
+    if (strcmp(kind, "dtype") == 0)
+        return dist_all_reduce(group, data, data, COUNT, DIST_INT32, DIST_SUM);
+    if (strcmp(kind, "op") == 0)
+        return dist_broadcast(group, data, COUNT, DIST_FLOAT32, 0);
+    return dist_all_reduce(group, data, data, COUNT, DIST_FLOAT32, DIST_SUM);
+}
+
+static bool status_fits(const char *kind, dist_status status)
+{
+    if (strncmp(kind, "kill", 4) == 0 || strcmp(kind, "exit") == 0)
+        return status == DIST_ERR_PEER_LOST;
+    if (strcmp(kind, "silent") == 0)
+        return status == DIST_ERR_TIMEOUT || status == DIST_ERR_PEER_LOST;
+    return status == DIST_ERR_MISMATCH || status == DIST_ERR_PEER_LOST;
+}
+
+/* A survivor: the error must come, be the right one, in time, and name the victim. */
+static int survive(dist_group *group, const char *kind, int victim)
+{
+    bool nameless = strcmp(kind, "silent") == 0; /* who is silent is not known yet */
+    double start = now();
+    dist_status status = DIST_OK;
+    char name[32];
+
+    while (status == DIST_OK && now() - start < 20)
+        status = dist_all_reduce(group, data, data, COUNT, DIST_FLOAT32, DIST_SUM);
+    snprintf(name, sizeof(name), "rank %d", victim);
+    printf("rank %d: %s after %.1f s: %s\n", dist_get_rank(group), dist_status_string(status),
+           now() - start, dist_last_error());
+    if (!status_fits(kind, status) || now() - start > 10)
+        return 1;
+    if (!nameless && !strstr(dist_last_error(), name))
+        return 1;
+    status = dist_all_reduce(group, data, data, 1, DIST_FLOAT32, DIST_SUM);
+    if (status != DIST_ERR_ABORTED) {
+        printf("rank %d: a broken group took another call: %s\n", dist_get_rank(group),
+               dist_status_string(status));
+        return 1;
+    }
+    return 0;
+}
+
+static int be_a_rank(const char *backend, const char *kind, int victim)
+{
+    struct dist_options options = DIST_OPTIONS_INIT;
+    dist_group *group;
+    int code = 0;
+
+    options.backend = backend;
+    options.timeout_ms = TIMEOUT_MS;
+    if (dist_init_process_group(&options, &group) != DIST_OK) {
+        printf("init: %s\n", dist_last_error());
+        return 1;
+    }
+    for (int i = 0; i < GOOD_ROUNDS; i++) {
+        if (dist_all_reduce(group, data, data, COUNT, DIST_FLOAT32, DIST_SUM) != DIST_OK)
+            code = 1;
+    }
+    if (dist_get_rank(group) == victim)
+        come_to_grief(group, kind);
+    else if (code == 0)
+        code = survive(group, kind, victim);
+    dist_destroy_process_group(group);
+    return code;
+}
+
+int main(int argc, char **argv)
+{
+    int status;
+    pid_t child;
+
+    if (argc != 4)
+        return 2;
+    setvbuf(stdout, NULL, _IOLBF, 0);
+    child = fork(); /* the launcher shall not see that a rank was killed */
+    if (child == 0)
+        exit(be_a_rank(argv[1], argv[2], atoi(argv[3])));
+    if (child < 0 || waitpid(child, &status, 0) < 0)
+        return 1;
+    if (WIFSIGNALED(status))
+        return WTERMSIG(status) == SIGKILL && strncmp(argv[2], "kill", 4) == 0 ? 0 : 1;
+    return WEXITSTATUS(status);
+}

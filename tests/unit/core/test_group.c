@@ -1,0 +1,167 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Groups of one rank: joining, options, works, and what is refused. */
+#include <dist/dist.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+static dist_group *join(const char *backend)
+{
+    struct dist_options options = DIST_OPTIONS_INIT;
+    dist_group *group = NULL;
+
+    options.backend = backend;
+    options.rank = 0;
+    options.world_size = 1;
+    assert_int_equal(dist_init_process_group(&options, &group), DIST_OK);
+    return group;
+}
+
+static void nothing_at_all_is_a_world_of_one(void **state)
+{
+    dist_group *group = NULL;
+
+    (void)state;
+    assert_int_equal(dist_init_process_group(NULL, &group), DIST_OK);
+    assert_int_equal(dist_get_rank(group), 0);
+    assert_int_equal(dist_get_world_size(group), 1);
+    assert_int_equal(dist_get_local_rank(group), 0);
+    assert_string_equal(dist_get_backend(group), "self");
+    assert_int_equal(dist_destroy_process_group(group), DIST_OK);
+}
+
+static void gloo_works_alone_too(void **state)
+{
+    dist_group *group = join("gloo");
+    float in[3] = {1, 2, 3}, out[3] = {0};
+
+    (void)state;
+    assert_string_equal(dist_get_backend(group), "gloo");
+    assert_int_equal(dist_all_reduce(group, in, out, 3, DIST_FLOAT32, DIST_AVG), DIST_OK);
+    assert_memory_equal(in, out, sizeof(in));
+    assert_int_equal(dist_barrier(group), DIST_OK);
+    assert_int_equal(dist_destroy_process_group(group), DIST_OK);
+}
+
+static void wrong_options_are_refused_by_name(void **state)
+{
+    struct dist_options options = DIST_OPTIONS_INIT;
+    dist_group *group = (dist_group *)state; /* must stay as it is */
+
+    options.size = 3;
+    assert_int_equal(dist_init_process_group(&options, &group), DIST_ERR_INVALID_ARGUMENT);
+    assert_non_null(strstr(dist_last_error(), "DIST_OPTIONS_INIT"));
+    options = (struct dist_options)DIST_OPTIONS_INIT;
+    options.timeout_ms = -5;
+    assert_int_equal(dist_init_process_group(&options, &group), DIST_ERR_INVALID_ARGUMENT);
+    assert_non_null(strstr(dist_last_error(), "timeout_ms"));
+    options = (struct dist_options)DIST_OPTIONS_INIT;
+    options.rank = 7;
+    options.world_size = 4;
+    assert_int_equal(dist_init_process_group(&options, &group), DIST_ERR_INVALID_ARGUMENT);
+    assert_non_null(strstr(dist_last_error(), "7"));
+    options = (struct dist_options)DIST_OPTIONS_INIT;
+    options.init_method = "carrier://pigeon";
+    assert_int_equal(dist_init_process_group(&options, &group), DIST_ERR_INVALID_ARGUMENT);
+    assert_ptr_equal(group, state);
+    assert_int_equal(dist_init_process_group(NULL, NULL), DIST_ERR_INVALID_ARGUMENT);
+}
+
+static void a_wrong_timeout_variable_is_named(void **state)
+{
+    dist_group *group = NULL;
+
+    (void)state;
+    setenv("DIST_TIMEOUT", "5 minutes", 1);
+    assert_int_equal(dist_init_process_group(NULL, &group), DIST_ERR_INVALID_ARGUMENT);
+    assert_non_null(strstr(dist_last_error(), "DIST_TIMEOUT"));
+    unsetenv("DIST_TIMEOUT");
+}
+
+static void works_end_and_are_freed(void **state)
+{
+    dist_group *group = join("self");
+    int32_t value = 5;
+    dist_work *work = NULL;
+    bool done = false;
+
+    (void)state;
+    assert_int_equal(dist_all_reduce_async(group, &value, &value, 1, DIST_INT32, DIST_SUM, &work),
+                     DIST_OK);
+    assert_int_equal(dist_test(work, &done), DIST_OK);
+    assert_true(done);
+    assert_int_equal(dist_wait(work), DIST_OK);
+    assert_int_equal(dist_wait(NULL), DIST_ERR_INVALID_ARGUMENT);
+    assert_int_equal(dist_test(NULL, &done), DIST_ERR_INVALID_ARGUMENT);
+    assert_int_equal(dist_destroy_process_group(group), DIST_OK);
+}
+
+static void a_work_outlives_its_group_as_an_error(void **state)
+{
+    dist_group *group = join("self");
+    int32_t value = 5;
+    dist_work *work = NULL;
+
+    (void)state;
+    assert_int_equal(dist_all_reduce_async(group, &value, &value, 1, DIST_INT32, DIST_SUM, &work),
+                     DIST_OK);
+    dist_destroy_process_group(group);
+    assert_int_equal(dist_wait(work), DIST_ERR_ABORTED);
+}
+
+struct lines {
+    int count;
+    char last[256];
+};
+
+static void keep_line(void *arg, dist_log_level level, const char *line)
+{
+    struct lines *lines = arg;
+
+    (void)level;
+    lines->count++;
+    strncpy(lines->last, line, sizeof(lines->last) - 1);
+}
+
+static void errors_reach_the_caller_s_log(void **state)
+{
+    struct dist_options options = DIST_OPTIONS_INIT;
+    struct lines lines = {0};
+    dist_group *group = NULL;
+
+    (void)state;
+    options.log = keep_line;
+    options.log_arg = &lines;
+    options.backend = "glue";
+    options.rank = 0;
+    options.world_size = 1;
+    assert_int_equal(dist_init_process_group(&options, &group), DIST_ERR_NO_BACKEND);
+    assert_true(lines.count > 0);
+}
+
+static void joining_and_leaving_leaks_nothing(void **state)
+{
+    (void)state;
+    for (int i = 0; i < 200; i++)
+        assert_int_equal(dist_destroy_process_group(join(i % 2 ? "gloo" : "self")), DIST_OK);
+    assert_int_equal(dist_destroy_process_group(NULL), DIST_OK);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(nothing_at_all_is_a_world_of_one),
+        cmocka_unit_test(gloo_works_alone_too),
+        cmocka_unit_test(wrong_options_are_refused_by_name),
+        cmocka_unit_test(a_wrong_timeout_variable_is_named),
+        cmocka_unit_test(works_end_and_are_freed),
+        cmocka_unit_test(a_work_outlives_its_group_as_an_error),
+        cmocka_unit_test(errors_reach_the_caller_s_log),
+        cmocka_unit_test(joining_and_leaving_leaks_nothing),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
