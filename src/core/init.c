@@ -192,6 +192,15 @@ static dist_status init_leave_together(struct dist_group *group)
                                   group->timeout_ms);
 }
 
+static bool init_pending(const struct dist_group *group)
+{
+    for (const struct dist_work *work = group->works; work; work = work->next) {
+        if (work->ticket.status == DIST_IN_PROGRESS)
+            return true;
+    }
+    return false;
+}
+
 dist_status dist_destroy_process_group(dist_group *group)
 {
     dist_status status;
@@ -200,7 +209,7 @@ dist_status dist_destroy_process_group(dist_group *group)
         return DIST_OK;
     disti_log_use(&group->log);
     pthread_mutex_lock(&group->lock);
-    if (group->works)
+    if (init_pending(group))
         disti_group_break(group, DIST_ERR_ABORTED,
                           "the group was destroyed while operations were pending");
     pthread_mutex_unlock(&group->lock);

@@ -164,6 +164,8 @@ dist_status dist_wait(dist_work *work)
         return disti_fail(DIST_ERR_INVALID_ARGUMENT, "work is NULL");
     if (work->group)
         status = disti_work_finish(work);
+    else if (work->ticket.status == DIST_OK)
+        status = DIST_OK;
     else
         status = disti_fail(DIST_ERR_ABORTED, "the group of this work was destroyed before it ended");
     free(work);
