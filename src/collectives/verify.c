@@ -1,0 +1,360 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* The verifier: lists all ranks' steps, matches their messages, and judges what the run left. */
+#include "collectives/verify_internal.h"
+
+#include "base/log.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+void verify_describe(const struct verify *v, uint32_t step, char *text, size_t size)
+{
+    static const char *const names[] = {"SEND to", "RECV from", "RECV_REDUCE from", "REDUCE",
+                                        "COPY"};
+    const struct verify_lane *lane = &v->lanes[v->lane_of[step]];
+    const struct disti_step *s = v->steps[step];
+    char peer[24] = "";
+    if (disti_step_talks(s))
+        snprintf(peer, sizeof(peer), " rank %d", s->peer);
+    snprintf(text, size, "rank %d, lane %u, step %u (%s%s, chunk %u)", lane->rank,
+             v->lane_of[step] - v->rank[lane->rank].first_lane, step - lane->first, names[s->kind],
+             peer, s->first);
+}
+
+bool verify_fault(struct verify *v, uint32_t step, const char *format, ...)
+{
+    struct disti_verdict *verdict = v->verdict;
+    if (!verdict->ok)
+        return false;
+    char where[128] = "", what[320];
+    if (step != VERIFY_NONE)
+        verify_describe(v, step, where, sizeof(where));
+    va_list arguments;
+    va_start(arguments, format);
+    vsnprintf(what, sizeof(what), format, arguments);
+    va_end(arguments);
+    verdict->ok = false;
+    snprintf(verdict->text, sizeof(verdict->text), "%s%s%s", where, *where ? ": " : "", what);
+    return false;
+}
+
+struct verify_cell *verify_cell_at(const struct verify *v, int rank, struct disti_at place)
+{
+    const struct disti_plan *plan = v->plans[rank];
+    size_t cell = place.at;
+    if (place.space == DISTI_IN && v->aliased)
+        cell += plan->collective == DIST_COLL_ALL_GATHER ? (size_t)rank * plan->chunks : 0;
+    else if (place.space == DISTI_IN)
+        cell += v->out_chunks;
+    else if (place.space == DISTI_SCRATCH)
+        cell += (size_t)v->out_chunks + plan->chunks;
+    return &v->cells[v->rank[rank].first_cell + cell];
+}
+
+uint32_t verify_waited(const struct verify *v, uint32_t step)
+{
+    const struct disti_step *s = v->steps[step];
+    if (s->wait_lane == DISTI_NO_LANE)
+        return VERIFY_NONE;
+    const struct verify_rank *rank = &v->rank[v->lanes[v->lane_of[step]].rank];
+    return v->lanes[rank->first_lane + s->wait_lane].first + s->wait_step;
+}
+
+/* All plans must be for the same thing, each well formed. */
+static bool verify_plans(struct verify *v, dist_status *status_p)
+{
+    const struct disti_plan *one = v->plans[0];
+    for (int rank = 0; rank < v->ranks; rank++) {
+        const struct disti_plan *plan = v->plans[rank];
+        if (plan->collective != one->collective || plan->chunks != one->chunks ||
+            plan->root != one->root || plan->ranks != v->ranks || plan->rank != rank)
+            return verify_fault(v, VERIFY_NONE, "rank %d's plan is not one of these %d", rank,
+                                v->ranks);
+        char text[256];
+        dist_status status = disti_plan_check(plan, text, sizeof(text));
+        if (status == DIST_ERR_INTERNAL)
+            return verify_fault(v, VERIFY_NONE, "%s", text);
+        if (status != DIST_OK) {
+            *status_p = status;
+            return false;
+        }
+    }
+    return true;
+}
+
+/* Where each rank's lanes, steps and cells go. */
+static void verify_measure(struct verify *v)
+{
+    v->out_chunks = disti_plan_out_chunks(v->plans[0]);
+    for (int rank = 0; rank < v->ranks; rank++) {
+        const struct disti_plan *plan = v->plans[rank];
+        v->rank[rank] = (struct verify_rank){v->lane_count, v->step_count, v->cell_count};
+        v->lane_count += plan->lane_count;
+        v->step_count += plan->step_count;
+        v->cell_count += (size_t)v->out_chunks + plan->chunks + plan->scratch_chunks;
+    }
+}
+
+/* At least one byte each, so that NULL always means no memory. */
+static void *verify_array(size_t count, size_t size)
+{
+    return calloc(count + 1, size);
+}
+
+static bool verify_allocate(struct verify *v)
+{
+    v->lanes = verify_array(v->lane_count, sizeof(*v->lanes));
+    v->cells = verify_array(v->cell_count, sizeof(*v->cells));
+    v->steps = verify_array(v->step_count, sizeof(*v->steps));
+    v->lane_of = verify_array(v->step_count, sizeof(*v->lane_of));
+    v->match = verify_array(v->step_count, sizeof(*v->match));
+    v->knows = verify_array(v->step_count, sizeof(*v->knows));
+    v->order = verify_array(v->step_count, sizeof(*v->order));
+    v->when = verify_array(v->step_count, sizeof(*v->when));
+    return v->lanes && v->cells && v->steps && v->lane_of && v->match && v->knows && v->order &&
+           v->when;
+}
+
+static void verify_free(struct verify *v)
+{
+    free(v->lanes);
+    free(v->cells);
+    free(v->steps);
+    free(v->lane_of);
+    free(v->match);
+    free(v->knows);
+    free(v->order);
+    free(v->when);
+}
+
+static void verify_list(struct verify *v)
+{
+    for (int rank = 0; rank < v->ranks; rank++) {
+        const struct disti_plan *plan = v->plans[rank];
+        for (uint32_t l = 0; l < plan->lane_count; l++) {
+            uint32_t lane = v->rank[rank].first_lane + l;
+            uint32_t first = v->rank[rank].first_step + plan->lanes[l].first;
+            v->lanes[lane] = (struct verify_lane){.rank = rank,
+                                                  .first = first,
+                                                  .count = plan->lanes[l].count,
+                                                  .waiters = VERIFY_NONE,
+                                                  .knows = UINT64_C(1) << rank};
+            for (uint32_t i = 0; i < plan->lanes[l].count; i++) {
+                v->lane_of[first + i] = lane;
+                v->steps[first + i] = &plan->steps[plan->lanes[l].first + i];
+            }
+        }
+    }
+}
+
+/* What the ranks have before anything happens. */
+static void verify_fill(struct verify *v)
+{
+    const struct disti_plan *one = v->plans[0];
+    for (int rank = 0; rank < v->ranks; rank++) {
+        uint32_t own = one->collective == DIST_COLL_ALL_GATHER ? (uint32_t)rank * one->chunks : 0;
+        bool has = one->collective != DIST_COLL_BROADCAST || rank == one->root;
+        for (uint32_t c = 0; c < one->chunks && has; c++)
+            *verify_cell_at(v, rank, disti_in(c)) = (struct verify_cell){
+                .mask = UINT64_C(1) << rank, .chunk = own + c, .written = true};
+    }
+}
+
+/* The pair of ranks and channel on which a step's message travels. */
+static size_t verify_wire(const struct verify *v, uint32_t step, size_t channels)
+{
+    const struct verify_lane *lane = &v->lanes[v->lane_of[step]];
+    const struct disti_step *s = v->steps[step];
+    const struct disti_plan *plan = v->plans[lane->rank];
+    int from = s->kind == DISTI_SEND ? lane->rank : s->peer;
+    int to = s->kind == DISTI_SEND ? s->peer : lane->rank;
+    size_t channel = plan->lanes[v->lane_of[step] - v->rank[lane->rank].first_lane].channel;
+    return ((size_t)from * (size_t)v->ranks + (size_t)to) * channels + channel;
+}
+
+static size_t verify_channels(const struct verify *v)
+{
+    size_t channels = 1;
+    for (int rank = 0; rank < v->ranks; rank++)
+        for (uint32_t l = 0; l < v->plans[rank]->lane_count; l++)
+            if (v->plans[rank]->lanes[l].channel >= channels)
+                channels = v->plans[rank]->lanes[l].channel + 1u;
+    return channels;
+}
+
+/* The receives take the sends of their wire in turn: next[wire] is the one whose turn it is. */
+static bool verify_match_receives(struct verify *v, size_t channels, uint32_t *next,
+                                  const uint32_t *after)
+{
+    for (uint32_t step = 0; step < v->step_count; step++) {
+        const struct disti_step *s = v->steps[step];
+        if (s->kind != DISTI_RECV && s->kind != DISTI_RECV_REDUCE)
+            continue;
+        uint32_t *turn = &next[verify_wire(v, step, channels)], send = *turn;
+        if (send == VERIFY_NONE)
+            return verify_fault(v, step, "no message is sent to it");
+        if (v->steps[send]->first != s->first || v->steps[send]->chunks != s->chunks) {
+            char text[128];
+            verify_describe(v, send, text, sizeof(text));
+            return verify_fault(v, step, "expects %u chunks, but meets %u of %s", s->chunks,
+                                v->steps[send]->chunks, text);
+        }
+        v->match[step] = send;
+        v->match[send] = step;
+        *turn = after[send];
+    }
+    return true;
+}
+
+/* Messages of one wire stay in order, so who meets whom is known before anything runs. */
+static bool verify_match(struct verify *v, dist_status *status_p)
+{
+    size_t channels = verify_channels(v);
+    size_t wires = (size_t)v->ranks * (size_t)v->ranks * channels;
+    uint32_t *head = malloc(wires * sizeof(*head)), *tail = malloc(wires * sizeof(*tail));
+    uint32_t *after = verify_array(v->step_count, sizeof(*after));
+    bool good = head && tail && after;
+    if (!good) {
+        *status_p = DIST_ERR_NO_MEMORY;
+        goto out;
+    }
+    memset(head, 0xff, wires * sizeof(*head)); /* VERIFY_NONE */
+    for (uint32_t step = 0; step < v->step_count; step++) {
+        v->match[step] = after[step] = VERIFY_NONE;
+        if (v->steps[step]->kind != DISTI_SEND)
+            continue;
+        size_t wire = verify_wire(v, step, channels);
+        *(head[wire] == VERIFY_NONE ? &head[wire] : &after[tail[wire]]) = step;
+        tail[wire] = step;
+        v->verdict->messages++;
+        v->verdict->chunks_sent += v->steps[step]->chunks;
+    }
+    good = verify_match_receives(v, channels, head, after);
+    for (uint32_t step = 0; step < v->step_count && good; step++)
+        if (v->steps[step]->kind == DISTI_SEND && v->match[step] == VERIFY_NONE)
+            good = verify_fault(v, step, "nobody receives it");
+out:
+    free(head);
+    free(tail);
+    free(after);
+    return good;
+}
+
+/* Has one chunk of one rank's output what was promised? */
+static bool verify_output(struct verify *v, int rank, uint32_t chunk)
+{
+    const struct disti_plan *plan = v->plans[rank];
+    const struct verify_cell *cell = verify_cell_at(v, rank, disti_out(chunk));
+    uint64_t mask = UINT64_MAX >> (64 - v->ranks);
+    uint32_t finished = v->ranks > 1;
+    if (plan->collective != DIST_COLL_ALL_REDUCE) {
+        int from =
+            plan->collective == DIST_COLL_BROADCAST ? plan->root : (int)(chunk / plan->chunks);
+        mask = UINT64_C(1) << from;
+        finished = 0;
+    }
+    if (!cell->written)
+        return verify_fault(v, VERIFY_NONE, "rank %d: output chunk %u is never written", rank,
+                            chunk);
+    if (cell->chunk != chunk)
+        return verify_fault(v, VERIFY_NONE, "rank %d: output chunk %u holds chunk %u", rank, chunk,
+                            cell->chunk);
+    if (cell->mask != mask)
+        return verify_fault(v, VERIFY_NONE,
+                            "rank %d: output chunk %u holds the contributions of ranks %#llx, "
+                            "not %#llx",
+                            rank, chunk, (unsigned long long)cell->mask, (unsigned long long)mask);
+    if (cell->finished != finished && v->ranks > 1)
+        return verify_fault(v, VERIFY_NONE, "rank %d: output chunk %u was finished %u times", rank,
+                            chunk, cell->finished);
+    return true;
+}
+
+/* A barrier's promise: whoever has left it knows that all have come. */
+static bool verify_met(struct verify *v, int rank)
+{
+    uint64_t all = UINT64_MAX >> (64 - v->ranks), knows = UINT64_C(1) << rank;
+    for (uint32_t l = 0; l < v->plans[rank]->lane_count; l++)
+        knows |= v->lanes[v->rank[rank].first_lane + l].knows;
+    if (knows != all)
+        return verify_fault(v, VERIFY_NONE,
+                            "rank %d leaves the barrier though it has heard only of ranks %#llx",
+                            rank, (unsigned long long)knows);
+    return true;
+}
+
+static bool verify_result(struct verify *v)
+{
+    for (int rank = 0; rank < v->ranks; rank++) {
+        if (v->plans[0]->collective == DIST_COLL_BARRIER) {
+            if (!verify_met(v, rank))
+                return false;
+            continue;
+        }
+        for (uint32_t chunk = 0; chunk < v->out_chunks; chunk++)
+            if (!verify_output(v, rank, chunk))
+                return false;
+    }
+    return true;
+}
+
+/* A race makes the run's result meaningless, but it is the lesser news: the result comes first. */
+static void verify_all(struct verify *v, dist_status *status_p)
+{
+    if (!verify_plans(v, status_p))
+        return;
+    verify_measure(v);
+    if (!verify_allocate(v)) {
+        *status_p = DIST_ERR_NO_MEMORY;
+        return;
+    }
+    verify_list(v);
+    verify_fill(v);
+    if (verify_match(v, status_p) && verify_run(v, status_p) && verify_result(v))
+        verify_races(v, status_p);
+}
+
+dist_status disti_verify(struct disti_plan *const *plans, int ranks, bool in_place,
+                         struct disti_verdict *verdict_p)
+{
+    if (ranks < 1 || ranks > VERIFY_RANKS_MAX)
+        return disti_fail(DIST_ERR_INVALID_ARGUMENT,
+                          "plans of %d ranks cannot be verified, only of 1 to %d", ranks,
+                          VERIFY_RANKS_MAX);
+    struct disti_verdict verdict = {.ok = true};
+    struct verify v = {.plans = plans,
+                       .ranks = ranks,
+                       .aliased = in_place || plans[0]->collective == DIST_COLL_BROADCAST,
+                       .verdict = &verdict};
+    dist_status status = DIST_OK;
+    verify_all(&v, &status);
+    verify_free(&v);
+    if (status != DIST_OK)
+        return disti_fail(status, "no memory to verify the plans of %d ranks", ranks);
+    *verdict_p = verdict;
+    return DIST_OK;
+}
+
+dist_status disti_verify_algorithm(const struct disti_algorithm *algorithm,
+                                   const struct disti_shape *shape, bool in_place,
+                                   struct disti_verdict *verdict_p)
+{
+    struct disti_plan *plans[VERIFY_RANKS_MAX] = {NULL};
+    if (shape->ranks < 1 || shape->ranks > VERIFY_RANKS_MAX)
+        return disti_fail(DIST_ERR_INVALID_ARGUMENT,
+                          "plans of %d ranks cannot be verified, only of 1 to %d", shape->ranks,
+                          VERIFY_RANKS_MAX);
+    dist_status status = DIST_OK;
+    for (int rank = 0; rank < shape->ranks && status == DIST_OK; rank++) {
+        struct disti_shape own = *shape;
+        own.rank = rank;
+        status = disti_plan_write(algorithm, &own, &plans[rank]);
+    }
+    if (status == DIST_OK)
+        status = disti_verify(plans, shape->ranks, in_place, verdict_p);
+    for (int rank = 0; rank < shape->ranks; rank++)
+        disti_plan_free(plans[rank]);
+    return status;
+}
