@@ -1,0 +1,168 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* The state of one shm transport and of its links to peers; private to this folder. */
+#ifndef DISTI_TRANSPORTS_SHM_STATE_H
+#define DISTI_TRANSPORTS_SHM_STATE_H
+
+#include "transports/match.h"
+#include "transports/shm/fifo.h"
+#include "transports/shm/hello.h"
+#include "transports/shm/machine.h"
+
+/* Messages of more bytes are lent to a peer that can read our memory (see whole_max). */
+#define SHM_COPY_MAX ((size_t)8 << 10)
+/* A long message is reduced in pieces of so much, through a buffer that stays in the L2 cache. */
+#define SHM_PULL_PIECE ((size_t)64 << 10)
+/* One call of progress moves about this much for each peer. */
+#define SHM_TURN_BYTES ((size_t)256 << 10)
+#define SHM_TURN_FRAMES 64
+#define SHM_PENDING_MAX 32
+
+/*
+ * A link's life. The lower rank calls the higher as soon as either has a request for the
+ * other; the higher calls only if it has waited a while in vain:
+ *
+ *      IDLE --call--> CALLING --accepted--> CONNECTED --EOF--> LOST
+ *        ^---deferred----'  '-------- peer ended ---------------^
+ */
+enum shm_phase { SHM_IDLE, SHM_CALLING, SHM_CONNECTED, SHM_LOST };
+
+/* What of the message that is arriving in pieces has come, and where it goes. */
+struct shm_arrival {
+    bool active;
+    struct dist_request *request; /* or */
+    struct disti_early *early;    /* or neither: it is thrown away */
+    size_t bytes, arrived;
+};
+
+struct shm_peer {
+    int rank;
+    enum shm_phase phase;
+    dist_status status; /* in phase LOST: what requests end with */
+    bool wanted;        /* has requests, is not connected yet */
+    bool known;         /* `address` is there */
+    bool corrupt;       /* it broke the rules: nothing of it is read any more */
+
+    struct shm_in in;
+    struct shm_out out;
+    struct shm_side *mine, *theirs;
+    struct shm_arrival arrival;
+    struct disti_match match;
+    struct dist_request *send_head, *send_tail; /* not yet in the ring, in order */
+    bool send_blocked;                          /* by a full ring or an unknown verdict */
+    size_t whole_max;                           /* messages up to this go in one frame */
+    struct dist_request *pull_head, *pull_tail; /* matched with a loan, in order */
+    uint64_t lent_free;                         /* bit i: id i is free */
+    uint64_t acks_seen, acks_given;
+    enum shm_verdict lend; /* can the peer read our memory? */
+    struct dist_request *lent[SHM_LENT_MAX];
+
+    struct shm_pair *pair;
+    size_t fifo_bytes;
+    int memory, socket, bell, process; /* file descriptors, -1: none */
+    int pid;
+    uint64_t key;
+    int64_t call_at_ns;
+    struct shm_address address;
+};
+
+/* A caller that has not introduced itself. */
+struct shm_pending {
+    int socket; /* -1: free */
+    int pid;
+    int64_t deadline_ns;
+};
+
+struct shm_state {
+    bool opened, armed, look; /* look: something outside the rings may have happened */
+    bool cma;                 /* unless DIST_SHM_CMA=0 */
+    int wanting;              /* peers with `wanted` */
+    unsigned calls;           /* of progress since sockets were last looked at */
+    struct shm_peer **active; /* the connected peers */
+    int active_count;
+    struct shm_peer **peers; /* by rank; NULL: never heard of */
+    unsigned char *bounce;   /* SHM_PULL_PIECE bytes */
+    size_t fifo_bytes;
+    int listener, bell, poll; /* poll: epoll over everything below */
+    uint64_t job, probe;
+    struct dist_transport_config config;
+    struct shm_address address;
+    struct shm_pending pending[SHM_PENDING_MAX];
+};
+
+/* Wakes the peer if it sleeps. After every seq_cst store that it may be waiting for. */
+void disti_shm_ring_slow(struct shm_peer *peer);
+static inline void disti_shm_ring(struct shm_peer *peer)
+{
+    if (atomic_load_explicit(&peer->theirs->asleep, memory_order_seq_cst))
+        disti_shm_ring_slow(peer);
+}
+
+/* The request has ended; nothing of it is touched after this. */
+static inline void disti_shm_end(struct dist_request *request, dist_status status)
+{
+    request->status = status;
+}
+
+/* Singly linked lists of requests, through `next`. */
+static inline void disti_shm_append(struct dist_request **head, struct dist_request **tail,
+                                    struct dist_request *request)
+{
+    request->next = NULL;
+    if (*head)
+        (*tail)->next = request;
+    else
+        *head = request;
+    *tail = request;
+}
+
+static inline struct dist_request *disti_shm_pop(struct dist_request **head)
+{
+    struct dist_request *request = *head;
+
+    *head = request->next;
+    return request;
+}
+
+/* link.c: making and ending links. None of these blocks. */
+
+/* Makes the listener, the bell and the epoll. */
+dist_status disti_shm_link_open(struct shm_state *state);
+void disti_shm_link_close(struct shm_state *state);
+/* The peer with that rank, made if need be; NULL: no memory. */
+struct shm_peer *disti_shm_link_peer(struct shm_state *state, int rank);
+/* Looks at the sockets. Returns how much happened. */
+int disti_shm_link_look(struct shm_state *state);
+/* The peer cannot be reached (any more): its requests end in `status`. */
+void disti_shm_link_lose(struct shm_state *state, struct shm_peer *peer, dist_status status);
+
+/* A request came for a peer that is lost: reports that, returns what it ends with. */
+dist_status disti_shm_lost(const struct shm_peer *peer);
+
+/* call.c: the caller's half. */
+
+/* A request for a peer that is not connected: see that it becomes so. */
+void disti_shm_call_want(struct shm_state *state, struct shm_peer *peer);
+/* Calls all that are wanted and not called, now. False: some could not be called yet. */
+bool disti_shm_call_all(struct shm_state *state);
+
+/* send.c: outgoing messages. */
+void disti_shm_send_start(struct shm_peer *peer, struct dist_request *request);
+/* Fills the ring from the queue. Returns how much happened. */
+int disti_shm_send_turn(struct shm_peer *peer);
+/* Ends the sends whose loans came back. */
+int disti_shm_send_acks(struct shm_peer *peer);
+/* Could send_turn do something? */
+bool disti_shm_send_ready(struct shm_peer *peer);
+bool disti_shm_acks_ready(struct shm_peer *peer);
+void disti_shm_send_fail(struct shm_peer *peer, dist_status status);
+
+/* receive.c: incoming messages. Those that return int return how much happened. */
+void disti_shm_receive_start(struct shm_peer *peer, struct dist_request *request);
+/* Handles frames, at most about one turn's worth. Negative: the peer breaks the rules. */
+int disti_shm_receive_turn(struct shm_peer *peer);
+/* Reads from what the peer lent, at most one turn's worth. Negative: it cannot be read. */
+int disti_shm_receive_pull(struct shm_state *state, struct shm_peer *peer);
+/* Everything that has come completely stays; what waits ends in `status`. */
+void disti_shm_receive_fail(struct shm_peer *peer, dist_status status);
+
+#endif
