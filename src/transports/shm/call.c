@@ -1,0 +1,143 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Calling a peer: when, how, and what its answer means. */
+#include "transports/shm/link.h"
+
+#include "base/clock.h"
+#include "base/log.h"
+
+#include <errno.h>
+#include <fcntl.h>
+
+#define CALL_HIGHER_WAITS_NS (5 * 1000 * 1000) /* for the lower rank's call */
+#define CALL_AGAIN_NS (50 * 1000 * 1000)       /* after DEFER */
+
+/* The caller's half, once the socket is connected. */
+static dist_status call_speak(struct shm_state *state, struct shm_peer *peer)
+{
+    struct shm_hello hello;
+    uint32_t uid;
+    dist_status status;
+    int fds[SHM_HELLO_FDS];
+
+    if (!disti_shm_hello_peer(peer->socket, &uid, &peer->pid) || uid != state->address.uid)
+        return disti_fail(DIST_ERR_PEER_LOST, "shm: what listens for rank %d is another user's",
+                          peer->rank);
+    peer->fifo_bytes = state->fifo_bytes;
+    status = disti_shm_memory_make(peer->fifo_bytes, &peer->memory, &peer->pair);
+    if (status != DIST_OK)
+        return status;
+    if (!disti_shm_machine_random(&peer->key, sizeof(peer->key)))
+        return disti_fail_errno(DIST_ERR_SYSTEM, "shm: no random numbers");
+    peer->key |= 1; /* no stamp is 0, which new memory is full of */
+    disti_shm_link_hello(state, peer, SHM_CALL, &hello);
+    hello.key = peer->key;
+    hello.fifo_bytes = peer->fifo_bytes;
+    fds[0] = peer->memory;
+    fds[1] = state->bell;
+    if (!disti_shm_hello_send(peer->socket, &hello, fds, 2) ||
+        !disti_shm_watch(state, peer->socket, SHM_ON_SOCKET, peer->rank, 0))
+        return disti_fail_errno(DIST_ERR_PEER_LOST, "shm: cannot speak to rank %d (pid %d)",
+                                peer->rank, peer->pid);
+    peer->phase = SHM_CALLING;
+    return DIST_OK;
+}
+
+/* False: the peer's backlog is full, try again later. A failure loses the peer. */
+static bool call_peer(struct shm_state *state, struct shm_peer *peer)
+{
+    struct sockaddr_un name;
+    socklen_t size = disti_shm_machine_socket(&peer->address, &name);
+    dist_status status;
+
+    peer->socket = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    if (peer->socket < 0) {
+        status = disti_fail_errno(DIST_ERR_SYSTEM, "shm: no socket for rank %d (see ulimit -n)",
+                                  peer->rank);
+    } else if (connect(peer->socket, (struct sockaddr *)&name, size) == 0) {
+        status = call_speak(state, peer);
+    } else if (errno == EAGAIN || errno == EINTR) {
+        disti_shm_link_hang_up(peer);
+        return false;
+    } else {
+        status = disti_fail_errno(DIST_ERR_PEER_LOST,
+                                  "shm: rank %d (pid %u on this machine) listens no more",
+                                  peer->rank, peer->address.pid);
+    }
+    if (status != DIST_OK)
+        disti_shm_link_lose(state, peer, status);
+    return true;
+}
+
+void disti_shm_call_want(struct shm_state *state, struct shm_peer *peer)
+{
+    bool lower = state->config.rank < peer->rank;
+
+    if (peer->phase != SHM_IDLE || peer->wanted)
+        return;
+    peer->wanted = true;
+    state->wanting++;
+    peer->call_at_ns = disti_now_ns() + (lower ? 0 : CALL_HIGHER_WAITS_NS);
+    if (lower)
+        disti_shm_link_look(state); /* it may have called us; else this calls it */
+}
+
+bool disti_shm_call_all(struct shm_state *state)
+{
+    bool all = true;
+
+    for (int rank = 0; rank < state->config.world_size && state->wanting; rank++) {
+        struct shm_peer *peer = state->peers[rank];
+
+        if (peer && peer->wanted && peer->phase == SHM_IDLE && peer->known)
+            all = call_peer(state, peer) && all;
+    }
+    return all;
+}
+
+/* Calls those whose time has come. */
+void disti_shm_call_due(struct shm_state *state)
+{
+    int64_t now = disti_now_ns();
+
+    for (int rank = 0; rank < state->config.world_size; rank++) {
+        struct shm_peer *peer = state->peers[rank];
+
+        if (peer && peer->wanted && peer->phase == SHM_IDLE && peer->known &&
+            peer->call_at_ns <= now)
+            call_peer(state, peer);
+    }
+}
+
+/* The answer to our call. */
+void disti_shm_call_answered(struct shm_state *state, struct shm_peer *peer)
+{
+    struct shm_hello hello;
+    int fds[SHM_HELLO_FDS];
+    int result = disti_shm_hello_receive(peer->socket, &hello, fds);
+
+    if (result == 0)
+        return;
+    if (result < 0) {
+        disti_shm_link_ended(state, peer);
+        return;
+    }
+    if (!disti_shm_hello_valid(&hello, state->config.rank, state->config.world_size, state->job) ||
+        hello.from != peer->rank || (hello.word == SHM_ACCEPT && fds[0] < 0)) {
+        hello.word = SHM_REFUSE;
+        hello.status = DIST_ERR_PEER_LOST;
+    }
+    if (hello.word == SHM_ACCEPT) {
+        peer->bell = fds[0];
+        fds[0] = -1;
+        fcntl(peer->bell, F_SETFL, O_NONBLOCK);
+        disti_shm_link_connected(state, peer, 0, &hello);
+    } else if (hello.word == SHM_DEFER) {
+        disti_shm_link_hang_up(peer);
+        peer->call_at_ns = disti_now_ns() + CALL_AGAIN_NS;
+    } else {
+        disti_fail(DIST_ERR_PEER_LOST, "shm: rank %d (pid %d) refused to share memory: %s",
+                   peer->rank, peer->pid, dist_status_string(hello.status));
+        disti_shm_link_lose(state, peer, hello.status < 0 ? hello.status : DIST_ERR_PEER_LOST);
+    }
+    disti_shm_close_fds(fds, SHM_HELLO_FDS);
+}

@@ -1,0 +1,293 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Links to peers: what they are made of, and what happens when one ends. */
+#include "transports/shm/link.h"
+
+#include "base/log.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#define LINK_BACKLOG 4096
+#define LINK_EVENTS 32
+
+bool disti_shm_watch(struct shm_state *state, int fd, enum shm_event event, int index,
+                     uint32_t flags)
+{
+    struct epoll_event watched = {.events = EPOLLIN | flags,
+                                  .data.u64 = (uint64_t)event << 32 | (uint32_t)index};
+
+    return epoll_ctl(state->poll, EPOLL_CTL_ADD, fd, &watched) == 0;
+}
+
+void disti_shm_close_fd(int *fd_p)
+{
+    if (*fd_p >= 0)
+        close(*fd_p);
+    *fd_p = -1;
+}
+
+void disti_shm_close_fds(int *fds, int count)
+{
+    for (int i = 0; i < count; i++)
+        disti_shm_close_fd(&fds[i]);
+}
+
+dist_status disti_shm_link_open(struct shm_state *state)
+{
+    struct sockaddr_un name;
+    socklen_t size = disti_shm_machine_socket(&state->address, &name);
+
+    state->poll = epoll_create1(EPOLL_CLOEXEC);
+    state->bell = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    state->listener = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    if (state->poll < 0 || state->bell < 0 || state->listener < 0)
+        return disti_fail_errno(DIST_ERR_SYSTEM, "shm: no file descriptors (see ulimit -n)");
+    if (bind(state->listener, (struct sockaddr *)&name, size) < 0 ||
+        listen(state->listener, LINK_BACKLOG) < 0)
+        return disti_fail_errno(DIST_ERR_SYSTEM, "shm: cannot listen on a Unix socket");
+    /* The bell is edge-triggered: it is never read, and counts up to 2^64 rings. */
+    if (!disti_shm_watch(state, state->listener, SHM_ON_LISTENER, 0, 0) ||
+        !disti_shm_watch(state, state->bell, SHM_ON_BELL, 0, EPOLLET))
+        return disti_fail_errno(DIST_ERR_SYSTEM, "shm: epoll_ctl failed");
+    return DIST_OK;
+}
+
+struct shm_peer *disti_shm_link_peer(struct shm_state *state, int rank)
+{
+    struct shm_peer *peer = state->peers[rank];
+
+    if (peer)
+        return peer;
+    peer = calloc(1, sizeof(*peer));
+    if (!peer) {
+        disti_fail(DIST_ERR_NO_MEMORY, "shm: no memory for a link to rank %d", rank);
+        return NULL;
+    }
+    peer->rank = rank;
+    peer->memory = peer->socket = peer->bell = peer->process = -1;
+    peer->lent_free = ~UINT64_C(0);
+    state->peers[rank] = peer;
+    return peer;
+}
+
+void disti_shm_link_hang_up(struct shm_peer *peer)
+{
+    disti_shm_close_fd(&peer->memory);
+    disti_shm_close_fd(&peer->socket);
+    disti_shm_close_fd(&peer->bell);
+    disti_shm_close_fd(&peer->process);
+    disti_shm_memory_unmap(peer->pair, peer->fifo_bytes);
+    peer->pair = NULL;
+    peer->mine = peer->theirs = NULL;
+    peer->phase = SHM_IDLE;
+}
+
+static void link_want_no_more(struct shm_state *state, struct shm_peer *peer)
+{
+    state->wanting -= peer->wanted;
+    peer->wanted = false;
+}
+
+/* What the peer had sent completely before it ended still counts. */
+static void link_drain(struct shm_peer *peer)
+{
+    int turns = (int)(peer->fifo_bytes / SHM_LINE / SHM_TURN_FRAMES) + 1;
+
+    while (turns-- > 0 && disti_shm_receive_turn(peer) > 0)
+        ;
+    disti_shm_send_acks(peer);
+}
+
+static bool link_has_requests(const struct shm_peer *peer)
+{
+    return peer->send_head || ~peer->lent_free || peer->pull_head || peer->match.posted_head ||
+           peer->arrival.request || (peer->arrival.early && peer->arrival.early->claimed);
+}
+
+void disti_shm_link_lose(struct shm_state *state, struct shm_peer *peer, dist_status status)
+{
+    if (peer->phase == SHM_CONNECTED && !peer->corrupt)
+        link_drain(peer);
+    for (int i = 0; i < state->active_count; i++) {
+        if (state->active[i] == peer)
+            state->active[i--] = state->active[--state->active_count];
+    }
+    link_want_no_more(state, peer);
+    disti_shm_link_hang_up(peer);
+    peer->phase = SHM_LOST;
+    peer->status = status;
+    disti_shm_send_fail(peer, status);
+    disti_shm_receive_fail(peer, status);
+}
+
+void disti_shm_link_ended(struct shm_state *state, struct shm_peer *peer)
+{
+    if (peer->phase == SHM_CONNECTED)
+        link_drain(peer);
+    if (link_has_requests(peer)) /* else it is nothing bad: groups end one rank after the other */
+        disti_fail(
+            DIST_ERR_PEER_LOST,
+            "shm: rank %d lost rank %d (pid %d on this machine): it ended or left the group; "
+            "its own output says why",
+            state->config.rank, peer->rank, peer->pid);
+    disti_shm_link_lose(state, peer, DIST_ERR_PEER_LOST);
+}
+
+dist_status disti_shm_lost(const struct shm_peer *peer)
+{
+    return disti_fail(peer->status, "shm: rank %d (pid %d on this machine) is not there any more",
+                      peer->rank, peer->pid);
+}
+
+/* Can we read the peer's memory? It is asked to show us one word of it. */
+static enum shm_verdict link_judge(const struct shm_state *state, const struct shm_peer *peer,
+                                   const struct shm_hello *hello)
+{
+    uint64_t word = 0;
+    int error;
+
+    if (!state->cma)
+        return SHM_CMA_REFUSED;
+    if (peer->pid <= 0)
+        error = ESRCH; /* it lives in a process namespace that we do not see */
+    else
+        error = disti_shm_machine_read(peer->pid, &word, hello->probe_address, sizeof(word));
+    if (!error && word == hello->probe)
+        return SHM_CMA_WORKS;
+    disti_info("shm: long messages from rank %d are copied twice, as its memory cannot be read "
+               "(%s); kernel.yama.ptrace_scope=0 and CAP_SYS_PTRACE help",
+               peer->rank, error ? strerror(error) : "another process answered");
+    return SHM_CMA_REFUSED;
+}
+
+void disti_shm_link_connected(struct shm_state *state, struct shm_peer *peer, int side,
+                              const struct shm_hello *hello)
+{
+    unsigned char *fifos[2] = {peer->pair->fifos, peer->pair->fifos + peer->fifo_bytes};
+    size_t most = disti_shm_frame_max(peer->fifo_bytes);
+
+    peer->mine = &peer->pair->side[side];
+    peer->theirs = &peer->pair->side[1 - side];
+    peer->out = (struct shm_out){.ring = fifos[side],
+                                 .size = peer->fifo_bytes,
+                                 .key = peer->key,
+                                 .consumed_now = &peer->theirs->consumed};
+    peer->in = (struct shm_in){.ring = fifos[1 - side],
+                               .size = peer->fifo_bytes,
+                               .key = peer->key,
+                               .consumed = &peer->mine->consumed};
+    peer->whole_max = most < SHM_COPY_MAX ? most : SHM_COPY_MAX;
+    peer->lend = state->cma ? SHM_CMA_UNKNOWN : SHM_CMA_REFUSED;
+    disti_shm_close_fd(&peer->memory);
+    link_want_no_more(state, peer);
+    peer->phase = SHM_CONNECTED;
+    state->active[state->active_count++] = peer;
+    /*
+     * The socket's end is the peer's, unless a child of the peer still holds it: so the
+     * process is watched as well, where it can be.
+     */
+    if (peer->pid > 0)
+        peer->process = (int)syscall(SYS_pidfd_open, peer->pid, 0);
+    if (peer->process >= 0)
+        disti_shm_watch(state, peer->process, SHM_ON_PROCESS, peer->rank, 0);
+    atomic_store_explicit(&peer->mine->verdict, link_judge(state, peer, hello),
+                          memory_order_seq_cst);
+    disti_shm_ring(peer);
+}
+
+void disti_shm_ring_slow(struct shm_peer *peer)
+{
+    const uint64_t one = 1;
+
+    if (atomic_exchange_explicit(&peer->theirs->asleep, 0, memory_order_seq_cst)) {
+        ssize_t ignored = write(peer->bell, &one, sizeof(one)); /* fails if it rings already */
+
+        (void)ignored;
+    }
+}
+
+void disti_shm_link_hello(const struct shm_state *state, const struct shm_peer *peer,
+                          enum shm_word word, struct shm_hello *hello)
+{
+    disti_shm_hello_init(hello, word, state->config.rank, peer->rank, state->job);
+    hello->probe_address = (uint64_t)(uintptr_t)&state->probe;
+    hello->probe = state->probe;
+}
+
+/* A connected peer says nothing more on its socket: it becomes readable when it ends. */
+static void link_socket(struct shm_state *state, struct shm_peer *peer)
+{
+    char byte;
+
+    if (peer->phase == SHM_CALLING)
+        disti_shm_call_answered(state, peer);
+    else if (peer->phase == SHM_CONNECTED &&
+             (recv(peer->socket, &byte, 1, MSG_DONTWAIT) >= 0 || errno != EAGAIN))
+        disti_shm_link_ended(state, peer);
+}
+
+static void link_handle(struct shm_state *state, uint64_t data)
+{
+    int index = (int)(uint32_t)data;
+
+    switch ((enum shm_event)(data >> 32)) {
+    case SHM_ON_LISTENER:
+        disti_shm_door_accept(state);
+        break;
+    case SHM_ON_PENDING:
+        disti_shm_door_pending(state, index);
+        break;
+    case SHM_ON_SOCKET:
+        link_socket(state, state->peers[index]);
+        break;
+    case SHM_ON_PROCESS:
+        if (state->peers[index]->phase == SHM_CONNECTED)
+            disti_shm_link_ended(state, state->peers[index]);
+        break;
+    case SHM_ON_BELL:
+        break;
+    }
+}
+
+int disti_shm_link_look(struct shm_state *state)
+{
+    struct epoll_event events[LINK_EVENTS];
+    int count = epoll_wait(state->poll, events, LINK_EVENTS, 0);
+    int handled = 0;
+
+    state->calls = 0;
+    state->look = count == LINK_EVENTS;
+    for (int i = 0; i < count; i++) {
+        link_handle(state, events[i].data.u64);
+        handled += events[i].data.u64 >> 32 != SHM_ON_BELL;
+    }
+    disti_shm_door_expire(state);
+    if (state->wanting)
+        disti_shm_call_due(state);
+    return handled;
+}
+
+void disti_shm_link_close(struct shm_state *state)
+{
+    for (int rank = 0; rank < state->config.world_size; rank++) {
+        struct shm_peer *peer = state->peers[rank];
+
+        if (!peer)
+            continue;
+        if (peer->mine)
+            atomic_store_explicit(&peer->mine->left, 1, memory_order_seq_cst);
+        disti_shm_link_hang_up(peer);
+        disti_match_clear(&peer->match);
+        free(peer);
+    }
+    for (int i = 0; i < SHM_PENDING_MAX; i++)
+        disti_shm_close_fd(&state->pending[i].socket);
+    disti_shm_close_fd(&state->listener);
+    disti_shm_close_fd(&state->bell);
+    disti_shm_close_fd(&state->poll);
+}
