@@ -1,0 +1,20 @@
+# SPDX-License-Identifier: BSD-3-Clause
+# Transport shm: ranks of one machine.
+libdist_core_sources += \
+	src/transports/shm/call.c \
+	src/transports/shm/door.c \
+	src/transports/shm/fifo.c \
+	src/transports/shm/fifo.h \
+	src/transports/shm/hello.c \
+	src/transports/shm/hello.h \
+	src/transports/shm/link.c \
+	src/transports/shm/link.h \
+	src/transports/shm/machine.c \
+	src/transports/shm/machine.h \
+	src/transports/shm/memory.c \
+	src/transports/shm/memory.h \
+	src/transports/shm/receive.c \
+	src/transports/shm/send.c \
+	src/transports/shm/shm.c \
+	src/transports/shm/shm.h \
+	src/transports/shm/state.h

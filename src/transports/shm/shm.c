@@ -1,0 +1,251 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* The shm transport: its slots, and the order in which its parts run. */
+#include "transports/shm/shm.h"
+
+#include "base/config.h"
+#include "base/log.h"
+#include "transports/shm/state.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Sockets are looked at once in so many calls of progress; oftener while links are made. */
+#define SHM_CALLS_A_LOOK 1024
+#define SHM_CALLS_A_LOOK_WANTING 16
+#define SHM_FIFOS_BYTES ((size_t)4 << 20) /* of all links of a rank, one direction, about */
+#define SHM_LATENCY_NS 200
+#define SHM_BANDWIDTH 8e9
+
+static dist_status shm_probe(char *reason, size_t reason_size)
+{
+    struct shm_address address;
+
+    return disti_shm_machine_self(&address, reason, reason_size);
+}
+
+static size_t shm_fifo_bytes(int local_ranks)
+{
+    size_t share = SHM_FIFOS_BYTES / (size_t)(local_ranks > 0 ? local_ranks : 1);
+    size_t bytes = SHM_FIFO_MAX;
+
+    while (bytes > share && bytes > SHM_FIFO_MIN)
+        bytes /= 2;
+    return bytes;
+}
+
+static dist_status shm_open(void *opaque, const struct dist_transport_config *config)
+{
+    struct shm_state *state = opaque;
+    char reason[128];
+    size_t ranks = (size_t)config->world_size;
+    int cma = 1;
+    dist_status status;
+
+    state->opened = true;
+    state->listener = state->bell = state->poll = -1;
+    for (int i = 0; i < SHM_PENDING_MAX; i++)
+        state->pending[i].socket = -1;
+    state->config = *config;
+    status = disti_env_int("DIST_SHM_CMA", 0, 1, 1, &cma);
+    if (status != DIST_OK)
+        return status;
+    state->cma = cma;
+    state->job = disti_shm_hello_job(config->job);
+    state->fifo_bytes = shm_fifo_bytes(config->local_ranks);
+    state->peers = calloc(ranks, sizeof(*state->peers));
+    state->active = calloc(ranks, sizeof(*state->active));
+    if (!state->peers || !state->active ||
+        posix_memalign((void **)&state->bounce, 4096, SHM_PULL_PIECE) != 0)
+        return disti_fail(DIST_ERR_NO_MEMORY, "shm: no memory for %zu ranks", ranks);
+    if (disti_shm_machine_self(&state->address, reason, sizeof(reason)) != DIST_OK)
+        return disti_fail(DIST_ERR_UNSUPPORTED, "shm: %s", reason);
+    disti_shm_machine_random(&state->probe, sizeof(state->probe));
+    return disti_shm_link_open(state);
+}
+
+static dist_status shm_address(void *opaque, void *blob, size_t *size_p)
+{
+    struct shm_state *state = opaque;
+
+    memcpy(blob, &state->address, sizeof(state->address));
+    *size_p = sizeof(state->address);
+    return DIST_OK;
+}
+
+static dist_status shm_reach(void *opaque, const void *blob, size_t size,
+                             struct dist_reach *reach_p)
+{
+    struct shm_state *state = opaque;
+    struct shm_address address;
+
+    if (size != sizeof(address))
+        return DIST_ERR_UNSUPPORTED;
+    memcpy(&address, blob, sizeof(address));
+    if (!disti_shm_machine_same(&state->address, &address))
+        return DIST_ERR_UNSUPPORTED;
+    *reach_p = (struct dist_reach){.latency_ns = SHM_LATENCY_NS, .bytes_per_second = SHM_BANDWIDTH};
+    return DIST_OK;
+}
+
+static dist_status shm_connect(void *opaque, int rank, const void *blob, size_t size)
+{
+    struct shm_state *state = opaque;
+    struct shm_peer *peer;
+
+    if (rank < 0 || rank >= state->config.world_size || rank == state->config.rank ||
+        size != sizeof(peer->address))
+        return disti_fail(DIST_ERR_INVALID_ARGUMENT, "shm: no address of rank %d", rank);
+    peer = disti_shm_link_peer(state, rank);
+    if (!peer)
+        return DIST_ERR_NO_MEMORY;
+    memcpy(&peer->address, blob, sizeof(peer->address));
+    peer->known = true;
+    return DIST_OK;
+}
+
+static void shm_send(void *opaque, struct dist_request *request)
+{
+    struct shm_state *state = opaque;
+    struct shm_peer *peer = state->peers[request->peer];
+
+    if (peer->phase == SHM_LOST) {
+        disti_shm_end(request, disti_shm_lost(peer));
+        return;
+    }
+    disti_shm_send_start(peer, request);
+    if (peer->phase != SHM_CONNECTED)
+        disti_shm_call_want(state, peer);
+}
+
+static void shm_recv(void *opaque, struct dist_request *request)
+{
+    struct shm_state *state = opaque;
+    struct shm_peer *peer = state->peers[request->peer];
+
+    disti_shm_receive_start(peer, request);
+    if (peer->phase == SHM_IDLE)
+        disti_shm_call_want(state, peer);
+}
+
+/* Negative: the link is broken, with this status. */
+static int shm_turn(struct shm_state *state, struct shm_peer *peer)
+{
+    int moved = disti_shm_receive_turn(peer);
+
+    if (moved >= 0 && peer->pull_head) {
+        int pulled = disti_shm_receive_pull(state, peer);
+
+        moved = pulled < 0 ? pulled : moved + pulled;
+    }
+    if (moved < 0)
+        return moved;
+    if (~peer->lent_free)
+        moved += disti_shm_send_acks(peer);
+    if (peer->send_head)
+        moved += disti_shm_send_turn(peer);
+    peer->corrupt = peer->out.corrupt;
+    if (peer->corrupt)
+        return disti_fail(DIST_ERR_PEER_LOST, "shm: rank %d (pid %d) spoilt the shared memory",
+                          peer->rank, peer->pid);
+    return moved;
+}
+
+static int shm_progress(void *opaque)
+{
+    struct shm_state *state = opaque;
+    int moved = 0;
+
+    for (int i = state->active_count; i-- > 0;) { /* downwards: a lost one leaves the array */
+        struct shm_peer *peer = state->active[i];
+        int result = shm_turn(state, peer);
+
+        if (result < 0)
+            disti_shm_link_lose(state, peer, result);
+        moved += result < 0 ? 1 : result;
+    }
+    state->calls++;
+    if (state->look ||
+        state->calls >= (state->wanting ? SHM_CALLS_A_LOOK_WANTING : SHM_CALLS_A_LOOK))
+        moved += disti_shm_link_look(state);
+    return moved;
+}
+
+static bool shm_ready(struct shm_peer *peer)
+{
+    return disti_shm_fifo_peek(&peer->in) || peer->pull_head || disti_shm_acks_ready(peer) ||
+           disti_shm_send_ready(peer);
+}
+
+static void shm_disarm(void *opaque)
+{
+    struct shm_state *state = opaque;
+
+    for (int i = 0; state->armed && i < state->active_count; i++)
+        atomic_store_explicit(&state->active[i]->mine->asleep, 0, memory_order_relaxed);
+    state->armed = false;
+    state->look = true;
+}
+
+static int shm_arm(void *opaque)
+{
+    struct shm_state *state = opaque;
+    bool called = disti_shm_call_all(state);
+
+    state->armed = true;
+    for (int i = 0; i < state->active_count; i++)
+        atomic_store_explicit(&state->active[i]->mine->asleep, 1, memory_order_seq_cst);
+    for (int i = 0; i < state->active_count; i++) {
+        if (shm_ready(state->active[i]))
+            return -2;
+    }
+    return called ? state->poll : -1;
+}
+
+static void shm_close(void *opaque)
+{
+    struct shm_state *state = opaque;
+
+    if (!state->opened)
+        return;
+    if (state->peers)
+        disti_shm_link_close(state);
+    free(state->peers);
+    free(state->active);
+    free(state->bounce);
+    memset(state, 0, sizeof(*state));
+}
+
+static void shm_describe(void *opaque, int rank, char *text, size_t size)
+{
+    static const char *const phases[] = {"idle", "calling", "connected", "lost"};
+    static const char *const verdicts[] = {"not yet known", "used", "refused"};
+    struct shm_state *state = opaque;
+    const struct shm_peer *peer = state->peers[rank];
+
+    if (!peer)
+        snprintf(text, size, "shared memory, unknown");
+    else
+        snprintf(text, size, "shared memory, %s, pid %d, FIFO %zu KiB, CMA to it %s",
+                 phases[peer->phase], peer->pid, peer->fifo_bytes >> 10, verdicts[peer->lend]);
+}
+
+const struct dist_transport disti_transport_shm = {
+    .abi = DIST_ABI,
+    .size = sizeof(struct dist_transport),
+    .name = "shm",
+    .summary = "shared memory and CMA between ranks of one machine",
+    .state_size = sizeof(struct shm_state),
+    .probe = shm_probe,
+    .open = shm_open,
+    .address = shm_address,
+    .reach = shm_reach,
+    .connect = shm_connect,
+    .send = shm_send,
+    .recv = shm_recv,
+    .progress = shm_progress,
+    .arm = shm_arm,
+    .disarm = shm_disarm,
+    .close = shm_close,
+    .describe = shm_describe,
+};
