@@ -1,0 +1,187 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* The reductions once more, one element at a time and in wider arithmetic. */
+#include "reference.h"
+
+#include <math.h>
+#include <string.h>
+
+/* More than twice the digits of a double: rounding to it and then to double is rounding once. */
+#if defined(__x86_64__)
+typedef __float128 reference_wide;
+#else
+typedef long double reference_wide;
+#endif
+
+double reference_half_decode(uint16_t half, int digits, int least)
+{
+    int fraction = half & ((1 << digits) - 1);
+    int exponent = (half & 0x7fff) >> digits;
+    double magnitude;
+
+    if (exponent == (0x7fff >> digits))
+        magnitude = fraction ? NAN : INFINITY;
+    else if (exponent == 0)
+        magnitude = ldexp(fraction, least - digits);
+    else
+        magnitude = ldexp(fraction + (1 << digits), exponent - 1 + least - digits);
+    return half & 0x8000 ? -magnitude : magnitude;
+}
+
+uint16_t reference_half_encode(double value, int digits, int least)
+{
+    int infinity = 0x7fff >> digits << digits;
+    int sign = signbit(value) ? 0x8000 : 0;
+    int exponent;
+    double steps;
+
+    if (isnan(value))
+        return (uint16_t)(sign | infinity | 1);
+    if (isinf(value))
+        return (uint16_t)(sign | infinity);
+    exponent = value == 0 ? least : ilogb(value);
+    if (exponent < least)
+        exponent = least;
+    /* A carry out of the fraction lands in the exponent, up to infinity. */
+    steps = nearbyint(ldexp(fabs(value), digits - exponent));
+    if (steps + ldexp(exponent - least, digits) >= infinity)
+        return (uint16_t)(sign | infinity);
+    return (uint16_t)(sign | ((int)steps + ((exponent - least) << digits)));
+}
+
+/* What all ops say of two values a and b of a type wide enough. */
+#define REFERENCE_COMBINE(wide)                                                                    \
+    switch (op) {                                                                                  \
+    case DIST_PROD:                                                                                \
+        result = (wide)a * b;                                                                      \
+        break;                                                                                     \
+    case DIST_MIN:                                                                                 \
+        result = a < b ? a : b;                                                                    \
+        break;                                                                                     \
+    case DIST_MAX:                                                                                 \
+        result = a > b ? a : b;                                                                    \
+        break;                                                                                     \
+    default:                                                                                       \
+        result = (wide)a + b;                                                                      \
+    }
+
+static reference_wide reference_floats(dist_op op, double a, double b)
+{
+    reference_wide result;
+
+    if (isnan(a) || isnan(b))
+        return NAN;
+    if (a == 0 && b == 0 && op == DIST_MIN)
+        return signbit(a) ? a : b;
+    if (a == 0 && b == 0 && op == DIST_MAX)
+        return signbit(a) ? b : a;
+    REFERENCE_COMBINE(reference_wide)
+    return result;
+}
+
+/* Products of 64 bits need all 128, without a sign: modulo 2^128 that makes no difference. */
+static unsigned __int128 reference_integers(dist_op op, __int128 a, __int128 b)
+{
+    unsigned __int128 result;
+
+    REFERENCE_COMBINE(unsigned __int128)
+    return result;
+}
+
+static bool reference_is_float(dist_dtype dtype)
+{
+    return dtype == DIST_FLOAT32 || dtype == DIST_FLOAT64 || dtype == DIST_FLOAT16 ||
+           dtype == DIST_BFLOAT16;
+}
+
+static double reference_get_float(dist_dtype dtype, const void *from)
+{
+    uint16_t half;
+    float single;
+    double value = 0;
+
+    switch (dtype) {
+    case DIST_FLOAT16:
+        memcpy(&half, from, 2);
+        return reference_half_decode(half, REFERENCE_FLOAT16);
+    case DIST_BFLOAT16:
+        memcpy(&half, from, 2);
+        return reference_half_decode(half, REFERENCE_BFLOAT16);
+    case DIST_FLOAT32:
+        memcpy(&single, from, 4);
+        return single;
+    default:
+        memcpy(&value, from, 8);
+        return value;
+    }
+}
+
+static void reference_put_float(dist_dtype dtype, void *to, reference_wide wide)
+{
+    double value = (double)wide;
+    float single = (float)value;
+    uint16_t half;
+
+    switch (dtype) {
+    case DIST_FLOAT16:
+        half = reference_half_encode(single, REFERENCE_FLOAT16);
+        memcpy(to, &half, 2);
+        break;
+    case DIST_BFLOAT16:
+        half = reference_half_encode(single, REFERENCE_BFLOAT16);
+        memcpy(to, &half, 2);
+        break;
+    case DIST_FLOAT32:
+        memcpy(to, &single, 4);
+        break;
+    default:
+        memcpy(to, &value, 8);
+    }
+}
+
+static __int128 reference_get_integer(dist_dtype dtype, const void *from)
+{
+    size_t bytes = dist_dtype_size(dtype);
+    int shift = 64 - 8 * (int)bytes;
+    uint64_t bits = 0;
+
+    for (size_t i = 0; i < bytes; i++)
+        bits |= (uint64_t)((const unsigned char *)from)[i] << 8 * i;
+    if (dtype == DIST_INT8 || dtype == DIST_INT32 || dtype == DIST_INT64)
+        return (int64_t)(bits << shift) >> shift;
+    return bits;
+}
+
+static void reference_put_integer(dist_dtype dtype, void *to, unsigned __int128 value)
+{
+    for (size_t i = 0; i < dist_dtype_size(dtype); i++)
+        ((unsigned char *)to)[i] = (unsigned char)(value >> 8 * i);
+}
+
+void reference_reduce(dist_dtype dtype, dist_op op, const void *a, const void *b, void *out)
+{
+    if (reference_is_float(dtype))
+        reference_put_float(
+            dtype, out,
+            reference_floats(op, reference_get_float(dtype, a), reference_get_float(dtype, b)));
+    else
+        reference_put_integer(dtype, out,
+                              reference_integers(op, reference_get_integer(dtype, a),
+                                                 reference_get_integer(dtype, b)));
+}
+
+void reference_divide(dist_dtype dtype, void *value, int ranks)
+{
+    if (reference_is_float(dtype))
+        reference_put_float(dtype, value,
+                            (reference_wide)reference_get_float(dtype, value) / ranks);
+    else
+        reference_put_integer(dtype, value,
+                              (unsigned __int128)(reference_get_integer(dtype, value) / ranks));
+}
+
+bool reference_same(dist_dtype dtype, const void *a, const void *b)
+{
+    if (reference_is_float(dtype) && isnan(reference_get_float(dtype, a)))
+        return isnan(reference_get_float(dtype, b));
+    return memcmp(a, b, dist_dtype_size(dtype)) == 0;
+}

@@ -1,0 +1,24 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* The reductions once more, one element at a time and in wider arithmetic. */
+#ifndef DISTI_TESTS_UNIT_BASE_REFERENCE_H
+#define DISTI_TESTS_UNIT_BASE_REFERENCE_H
+
+#include <dist/dist.h>
+
+/* out[0] = op(a[0], b[0]) */
+void reference_reduce(dist_dtype dtype, dist_op op, const void *a, const void *b, void *out);
+
+/* value[0] /= ranks */
+void reference_divide(dist_dtype dtype, void *value, int ranks);
+
+/* The same bits, or a NaN each? */
+bool reference_same(dist_dtype dtype, const void *a, const void *b);
+
+/* By the definition of the format: `digits` bits of fraction, `least` the least normal exponent. */
+double reference_half_decode(uint16_t half, int digits, int least);
+uint16_t reference_half_encode(double value, int digits, int least);
+
+#define REFERENCE_FLOAT16 10, -14
+#define REFERENCE_BFLOAT16 7, -126
+
+#endif
