@@ -1,0 +1,28 @@
+# SPDX-License-Identifier: BSD-3-Clause
+check_PROGRAMS += \
+	tests/unit/base/test_base \
+	tests/unit/base/test_config \
+	tests/unit/base/test_dtype \
+	tests/unit/base/test_half \
+	tests/unit/base/test_log
+TESTS += \
+	tests/unit/base/test_base \
+	tests/unit/base/test_config \
+	tests/unit/base/test_dtype \
+	tests/unit/base/test_half \
+	tests/unit/base/test_log
+
+tests_unit_base_test_base_SOURCES = tests/unit/base/test_base.c tests/unit/base/unit.h
+tests_unit_base_test_base_LDADD = $(unit_test_libs)
+tests_unit_base_test_config_SOURCES = tests/unit/base/test_config.c tests/unit/base/unit.h
+tests_unit_base_test_config_LDADD = $(unit_test_libs)
+tests_unit_base_test_dtype_SOURCES = \
+	tests/unit/base/test_dtype.c \
+	tests/unit/base/reference.c tests/unit/base/reference.h tests/unit/base/unit.h
+tests_unit_base_test_dtype_LDADD = $(unit_test_libs) -lm
+tests_unit_base_test_half_SOURCES = \
+	tests/unit/base/test_half.c \
+	tests/unit/base/reference.c tests/unit/base/reference.h tests/unit/base/unit.h
+tests_unit_base_test_half_LDADD = $(unit_test_libs) -lm
+tests_unit_base_test_log_SOURCES = tests/unit/base/test_log.c tests/unit/base/unit.h
+tests_unit_base_test_log_LDADD = $(unit_test_libs)

@@ -1,0 +1,132 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Names, clock and sinks. */
+#include "base/clock.h"
+#include "base/sink.h"
+
+#include <dist/backend.h>
+
+#include "unit.h"
+
+#include <errno.h>
+#include <limits.h>
+#include <signal.h>
+#include <string.h>
+#include <sys/time.h>
+
+static void test_names(void **state)
+{
+    (void)state;
+    assert_string_equal(dist_status_string(DIST_OK), "success");
+    assert_string_equal(dist_status_string(DIST_ERR_PEER_LOST), "a rank was lost");
+    assert_string_equal(dist_status_string((dist_status)-99), "unknown status");
+    assert_string_equal(dist_dtype_string(DIST_FLOAT32), "float32");
+    assert_string_equal(dist_dtype_string(DIST_UINT64), "uint64");
+    assert_string_equal(dist_dtype_string(DIST_DTYPE_COUNT), "unknown dtype");
+    assert_string_equal(dist_dtype_string((dist_dtype)-1), "unknown dtype");
+    assert_string_equal(dist_op_string(DIST_AVG), "avg");
+    assert_string_equal(dist_op_string(DIST_OP_COUNT), "unknown op");
+    assert_string_equal(dist_collective_string(DIST_COLL_ALL_GATHER), "all_gather");
+    assert_string_equal(dist_collective_string(DIST_COLL_COUNT), "unknown collective");
+    assert_string_equal(dist_version(), DIST_VERSION_STRING);
+}
+
+static void test_dtype_sizes(void **state)
+{
+    static const size_t sizes[] = {4, 8, 2, 2, 1, 1, 4, 4, 8, 8};
+
+    (void)state;
+    assert_int_equal(sizeof(sizes) / sizeof(sizes[0]), DIST_DTYPE_COUNT);
+    for (int dtype = 0; dtype < DIST_DTYPE_COUNT; dtype++)
+        assert_int_equal(dist_dtype_size((dist_dtype)dtype), sizes[dtype]);
+    assert_int_equal(dist_dtype_size(DIST_DTYPE_COUNT), 0);
+    assert_int_equal(dist_dtype_size((dist_dtype)-1), 0);
+}
+
+static void test_deadlines(void **state)
+{
+    int64_t now = disti_now_ns(), deadline = disti_deadline_ms(60000);
+
+    (void)state;
+    assert_in_range(deadline - now, INT64_C(60000000000), INT64_C(90000000000));
+    assert_false(disti_expired(deadline));
+    assert_in_range(disti_left_ms(deadline), 30000, 60000);
+    assert_true(disti_expired(disti_deadline_ms(0)));
+    assert_true(disti_expired(disti_deadline_ms(-5)));
+    assert_true(disti_expired(disti_deadline_ms(INT64_MIN)));
+    assert_int_equal(disti_left_ms(now), 0);
+    assert_int_equal(disti_left_ms(INT64_MIN), 0);
+    assert_true(disti_deadline_ms(INT64_MAX) == INT64_MAX);
+    assert_int_equal(disti_left_ms(INT64_MAX), INT_MAX);
+    assert_int_equal(disti_left_ms(disti_now_ns() + 900000000), 900);
+}
+
+static void clock_ignore(int signal)
+{
+    (void)signal;
+}
+
+/* Sleeps the whole time although a signal comes in between. */
+static void test_sleep(void **state)
+{
+    struct sigaction action = {.sa_handler = clock_ignore};
+    struct itimerval timer = {.it_value = {.tv_usec = 5000}};
+    int64_t before;
+
+    (void)state;
+    assert_int_equal(sigaction(SIGALRM, &action, NULL), 0);
+    before = disti_now_ns();
+    assert_int_equal(setitimer(ITIMER_REAL, &timer, NULL), 0);
+    disti_sleep_ns(30000000);
+    assert_in_range(disti_now_ns() - before, 30000000, INT64_C(20000000000));
+    disti_sleep_ns(0);
+    disti_sleep_ns(-1);
+}
+
+static void test_sink_copies(void **state)
+{
+    char memory[8] = "........";
+    struct dist_sink sink = {.dst = memory, .bytes = 8, .dtype = DIST_INT64, .op = DIST_SUM};
+
+    (void)state;
+    disti_sink_apply(&sink, 2, "abc", 3);
+    disti_sink_apply(&sink, 5, "de", 2);
+    disti_sink_apply(&sink, 8, NULL, 0);
+    assert_memory_equal(memory, "..abcde.", 8);
+    assert_ptr_equal(disti_sink_direct(&sink, 3), memory + 3);
+}
+
+static void test_sink_reduces(void **state)
+{
+    int32_t mine[] = {10, 20, 30, 40}, out[] = {-1, -1, -1, -1}, theirs[] = {1, 2, 3, 5};
+    struct dist_sink sink = {
+        .dst = out, .src = mine, .bytes = 16, .dtype = DIST_INT32, .op = DIST_SUM};
+
+    (void)state;
+    assert_null(disti_sink_direct(&sink, 0));
+    disti_sink_apply(&sink, 4, theirs + 1, 8);
+    assert_int_equal(out[0], -1);
+    assert_int_equal(out[1], 22);
+    assert_int_equal(out[2], 33);
+    assert_int_equal(out[3], -1);
+    sink.dst = mine;
+    sink.op = DIST_AVG;
+    disti_sink_apply(&sink, 0, theirs, 4);
+    assert_int_equal(mine[0], 11);
+    sink.finish_ranks = 5;
+    disti_sink_apply(&sink, 12, theirs + 3, 4);
+    assert_int_equal(mine[3], 9);
+    sink.op = DIST_MAX;
+    disti_sink_apply(&sink, 4, theirs + 1, 4);
+    assert_int_equal(mine[1], 20);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_names),       cmocka_unit_test(test_dtype_sizes),
+        cmocka_unit_test(test_deadlines),   cmocka_unit_test(test_sleep),
+        cmocka_unit_test(test_sink_copies), cmocka_unit_test(test_sink_reduces),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

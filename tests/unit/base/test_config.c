@@ -1,0 +1,178 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Settings are taken whole or refused by name. */
+#include "base/checked.h"
+#include "base/config.h"
+
+#include "unit.h"
+
+#include <limits.h>
+#include <stdlib.h>
+#include <string.h>
+
+static void config_refuse_int(const char *text, int min, int max)
+{
+    int value = 12345;
+
+    assert_int_equal(disti_parse_int("--what", text, min, max, &value), DIST_ERR_INVALID_ARGUMENT);
+    assert_int_equal(value, 12345);
+    assert_non_null(strstr(dist_last_error(), "--what"));
+}
+
+static void test_parse_int(void **state)
+{
+    int value;
+
+    (void)state;
+    assert_int_equal(disti_parse_int("x", "0", 0, 7, &value), DIST_OK);
+    assert_int_equal(value, 0);
+    assert_int_equal(disti_parse_int("x", "-1", -1, 7, &value), DIST_OK);
+    assert_int_equal(value, -1);
+    assert_int_equal(disti_parse_int("x", "2147483647", 0, INT_MAX, &value), DIST_OK);
+    assert_int_equal(value, INT_MAX);
+    assert_int_equal(disti_parse_int("x", "-2147483648", INT_MIN, 0, &value), DIST_OK);
+    assert_int_equal(value, INT_MIN);
+    assert_int_equal(disti_parse_int("x", "007", 0, 7, &value), DIST_OK);
+    assert_int_equal(value, 7);
+}
+
+static void test_parse_int_refuses(void **state)
+{
+    static const char *const bad[] = {"",    " ",   " 1",  "1 ",  "+1",  "1x",  "x",   "-", "--1",
+                                      "- 1", "0x1", "1.0", "1e3", "1,2", "\t1", "1\n", "1K"};
+
+    (void)state;
+    for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++)
+        config_refuse_int(bad[i], INT_MIN, INT_MAX);
+    config_refuse_int(NULL, 0, 7);
+    config_refuse_int("8", 0, 7);
+    config_refuse_int("-1", 0, 7);
+    config_refuse_int("2147483648", INT_MIN, INT_MAX);
+    config_refuse_int("-2147483649", INT_MIN, INT_MAX);
+    config_refuse_int("4294967296", INT_MIN, INT_MAX);
+    config_refuse_int("18446744073709551616", INT_MIN, INT_MAX);
+    config_refuse_int("99999999999999999999999999", INT_MIN, INT_MAX);
+}
+
+static void test_parse_bytes(void **state)
+{
+    size_t value;
+
+    (void)state;
+    assert_int_equal(disti_parse_bytes("x", "0", &value), DIST_OK);
+    assert_true(value == 0);
+    assert_int_equal(disti_parse_bytes("x", "4096", &value), DIST_OK);
+    assert_true(value == 4096);
+    assert_int_equal(disti_parse_bytes("x", "64K", &value), DIST_OK);
+    assert_true(value == 65536);
+    assert_int_equal(disti_parse_bytes("x", "1m", &value), DIST_OK);
+    assert_true(value == 1048576);
+    assert_int_equal(disti_parse_bytes("x", "2G", &value), DIST_OK);
+    assert_true(value == (size_t)2147483648U);
+    assert_int_equal(disti_parse_bytes("x", "18446744073709551615", &value), DIST_OK);
+    assert_true(value == SIZE_MAX);
+}
+
+static void test_parse_bytes_refuses(void **state)
+{
+    static const char *const bad[] = {"",
+                                      " ",
+                                      "-1",
+                                      "+1",
+                                      " 1",
+                                      "1 ",
+                                      "K",
+                                      "1KB",
+                                      "1T",
+                                      "1.5M",
+                                      "1K ",
+                                      "0x10",
+                                      "-0",
+                                      "18446744073709551616",
+                                      "18446744073709551615K",
+                                      "17179869184G"};
+    size_t value = 12345;
+
+    (void)state;
+    for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
+        assert_int_equal(disti_parse_bytes("--size", bad[i], &value), DIST_ERR_INVALID_ARGUMENT);
+        assert_true(value == 12345);
+        assert_non_null(strstr(dist_last_error(), "--size"));
+    }
+    assert_int_equal(disti_parse_bytes("--size", NULL, &value), DIST_ERR_INVALID_ARGUMENT);
+}
+
+static void test_environment(void **state)
+{
+    size_t bytes;
+    int value;
+
+    (void)state;
+    unsetenv("DIST_TEST_SETTING");
+    assert_null(disti_env("DIST_TEST_SETTING"));
+    assert_int_equal(disti_env_int("DIST_TEST_SETTING", 0, 9, 5, &value), DIST_OK);
+    assert_int_equal(value, 5);
+    assert_int_equal(disti_env_bytes("DIST_TEST_SETTING", 77, &bytes), DIST_OK);
+    assert_true(bytes == 77);
+    setenv("DIST_TEST_SETTING", "", 1);
+    assert_null(disti_env("DIST_TEST_SETTING"));
+    assert_int_equal(disti_env_int("DIST_TEST_SETTING", 0, 9, 5, &value),
+                     DIST_ERR_INVALID_ARGUMENT);
+    assert_non_null(strstr(dist_last_error(), "DIST_TEST_SETTING"));
+    setenv("DIST_TEST_SETTING", "8", 1);
+    assert_string_equal(disti_env("DIST_TEST_SETTING"), "8");
+    assert_int_equal(disti_env_int("DIST_TEST_SETTING", 0, 9, 5, &value), DIST_OK);
+    assert_int_equal(value, 8);
+    assert_int_equal(disti_env_bytes("DIST_TEST_SETTING", 77, &bytes), DIST_OK);
+    assert_true(bytes == 8);
+    unsetenv("DIST_TEST_SETTING");
+}
+
+static void test_list_item(void **state)
+{
+    char item[8] = "as was";
+
+    (void)state;
+    assert_true(disti_list_item("shm,tcp", ',', 0, item, sizeof(item)));
+    assert_string_equal(item, "shm");
+    assert_true(disti_list_item("shm,tcp", ',', 1, item, sizeof(item)));
+    assert_string_equal(item, "tcp");
+    assert_false(disti_list_item("shm,tcp", ',', 2, item, sizeof(item)));
+    assert_false(disti_list_item("shm,tcp", ',', -1, item, sizeof(item)));
+    assert_string_equal(item, "tcp");
+    assert_true(disti_list_item("a,,b", ',', 1, item, sizeof(item)));
+    assert_string_equal(item, "");
+    assert_true(disti_list_item("a,,b", ',', 2, item, sizeof(item)));
+    assert_string_equal(item, "b");
+    assert_true(disti_list_item("1234567", ':', 0, item, sizeof(item)));
+    assert_false(disti_list_item("12345678", ':', 0, item, sizeof(item)));
+    assert_string_equal(item, "1234567");
+    assert_false(disti_list_item("", ',', 0, item, sizeof(item)));
+    assert_false(disti_list_item(NULL, ',', 0, item, sizeof(item)));
+    assert_false(disti_list_item("a", ',', 0, item, 0));
+}
+
+static void test_checked(void **state)
+{
+    size_t value;
+
+    (void)state;
+    assert_true(disti_mul(SIZE_MAX / 2, 2, &value) && value == SIZE_MAX - 1);
+    assert_false(disti_mul(SIZE_MAX / 2 + 1, 2, &value));
+    assert_true(disti_add(SIZE_MAX, 0, &value) && value == SIZE_MAX);
+    assert_false(disti_add(SIZE_MAX, 1, &value));
+    assert_true(disti_inside(3, 5, 8) && disti_inside(8, 0, 8));
+    assert_false(disti_inside(4, 5, 8) || disti_inside(9, 0, 8));
+    assert_false(disti_inside(SIZE_MAX, 2, 8) || disti_inside(2, SIZE_MAX, 8));
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_parse_int),   cmocka_unit_test(test_parse_int_refuses),
+        cmocka_unit_test(test_parse_bytes), cmocka_unit_test(test_parse_bytes_refuses),
+        cmocka_unit_test(test_environment), cmocka_unit_test(test_list_item),
+        cmocka_unit_test(test_checked),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,266 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Lines, levels and files of the log; the last error of each thread. */
+#include "base/log.h"
+
+#include "unit.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+struct log_capture {
+    int lines;
+    dist_log_level level;
+    char line[4096];
+};
+
+static void log_capture(void *arg, dist_log_level level, const char *line)
+{
+    struct log_capture *capture = arg;
+
+    capture->lines++;
+    capture->level = level;
+    snprintf(capture->line, sizeof(capture->line), "%s", line);
+}
+
+static int log_reset(void **state)
+{
+    (void)state;
+    unsetenv("DIST_DEBUG");
+    unsetenv("DIST_DEBUG_FILE");
+    disti_log_use(NULL);
+    return 0;
+}
+
+static void test_line(void **state)
+{
+    struct log_capture capture = {0};
+    struct disti_log log;
+    char expected[512], host[64];
+
+    (void)state;
+    assert_int_equal(disti_log_init(&log, log_capture, &capture), DIST_OK);
+    log.rank = 3;
+    disti_log_use(&log);
+    assert_ptr_equal(disti_log_current(), &log);
+    disti_warn("peer %d is slow", 5);
+    gethostname(host, sizeof(host));
+    host[strcspn(host, ".")] = '\0';
+    snprintf(expected, sizeof(expected), "%s:%ld [3] dist WARN peer 5 is slow", host,
+             (long)getpid());
+    assert_int_equal(capture.lines, 1);
+    assert_int_equal(capture.level, DIST_LOG_WARN);
+    assert_string_equal(capture.line, expected);
+    log.rank = -1;
+    disti_info("hello");
+    assert_non_null(strstr(capture.line, " [-] dist INFO hello"));
+    disti_trace("not asked for");
+    assert_int_equal(capture.lines, 2);
+}
+
+static void test_levels(void **state)
+{
+    static const char *const names[] = {"error", "WARN", "Info", "trace"};
+    struct log_capture capture;
+    struct disti_log log;
+
+    (void)state;
+    for (int asked = DIST_LOG_ERROR; asked <= DIST_LOG_TRACE; asked++) {
+        setenv("DIST_DEBUG", names[asked], 1);
+        capture.lines = 0;
+        assert_int_equal(disti_log_init(&log, log_capture, &capture), DIST_OK);
+        assert_false(log.silent);
+        disti_log_use(&log);
+        for (int level = DIST_LOG_ERROR; level <= DIST_LOG_TRACE; level++)
+            disti_log_line((dist_log_level)level, "x");
+        assert_int_equal(capture.lines, asked + 1);
+    }
+}
+
+static void test_silent_unless_asked(void **state)
+{
+    struct log_capture capture = {0};
+    struct disti_log log;
+
+    (void)state;
+    assert_int_equal(disti_log_init(&log, NULL, NULL), DIST_OK);
+    assert_true(log.silent);
+    setenv("DIST_DEBUG", "0", 1);
+    assert_int_equal(disti_log_init(&log, NULL, NULL), DIST_OK);
+    assert_true(log.silent);
+    assert_int_equal(disti_log_init(&log, log_capture, &capture), DIST_OK);
+    assert_false(log.silent);
+    log.silent = true;
+    disti_log_use(&log);
+    assert_int_equal(disti_fail(DIST_ERR_TIMEOUT, "rank 7 is silent"), DIST_ERR_TIMEOUT);
+    assert_int_equal(capture.lines, 0);
+    assert_string_equal(dist_last_error(), "rank 7 is silent");
+}
+
+static void test_bad_settings(void **state)
+{
+    struct disti_log log = {.rank = 42};
+    char name[300];
+
+    (void)state;
+    setenv("DIST_DEBUG", "loud", 1);
+    assert_int_equal(disti_log_init(&log, NULL, NULL), DIST_ERR_INVALID_ARGUMENT);
+    assert_non_null(strstr(dist_last_error(), "loud"));
+    assert_int_equal(log.rank, 42);
+    unsetenv("DIST_DEBUG");
+    memset(name, 'x', sizeof(name) - 1);
+    name[sizeof(name) - 1] = '\0';
+    setenv("DIST_DEBUG_FILE", name, 1);
+    assert_int_equal(disti_log_init(&log, NULL, NULL), DIST_ERR_INVALID_ARGUMENT);
+    assert_non_null(strstr(dist_last_error(), "DIST_DEBUG_FILE"));
+}
+
+static void test_fail(void **state)
+{
+    struct log_capture capture = {0};
+    struct disti_log log;
+
+    (void)state;
+    assert_int_equal(disti_fail(DIST_ERR_SYSTEM, "no log yet: %d", 1), DIST_ERR_SYSTEM);
+    assert_string_equal(dist_last_error(), "no log yet: 1");
+    assert_int_equal(disti_log_init(&log, log_capture, &capture), DIST_OK);
+    disti_log_use(&log);
+    disti_fail(DIST_ERR_PEER_LOST, "again: %s", dist_last_error());
+    assert_string_equal(dist_last_error(), "again: no log yet: 1");
+    assert_int_equal(capture.level, DIST_LOG_ERROR);
+    assert_non_null(strstr(capture.line, "dist ERROR again: no log yet: 1"));
+    errno = ENOENT;
+    assert_int_equal(disti_fail_errno(DIST_ERR_SYSTEM, "open %s", "/x"), DIST_ERR_SYSTEM);
+    assert_string_equal(dist_last_error(), "open /x: No such file or directory");
+    assert_int_equal(errno, ENOENT);
+}
+
+/* What a peer said cannot begin a line of its own or reach the terminal's controls. */
+static void test_hostile_text(void **state)
+{
+    struct log_capture capture = {0};
+    struct disti_log log;
+    char longer[6000];
+
+    (void)state;
+    assert_int_equal(disti_log_init(&log, log_capture, &capture), DIST_OK);
+    disti_log_use(&log);
+    disti_warn("name \"%s\"", "a\nb\x1b[2J\rc");
+    assert_non_null(strstr(capture.line, "name \"a b [2J c\""));
+    memset(longer, 'y', sizeof(longer) - 1);
+    longer[sizeof(longer) - 1] = '\0';
+    disti_fail(DIST_ERR_SYSTEM, "%s", longer);
+    assert_int_equal(strlen(dist_last_error()), 2047);
+    assert_string_equal(dist_last_error() + 2047 - 4, "y...");
+    assert_string_equal(capture.line + strlen(capture.line) - 4, "y...");
+    errno = EIO;
+    disti_fail_errno(DIST_ERR_SYSTEM, "%s", longer);
+    assert_int_equal(strlen(dist_last_error()), 2047);
+}
+
+static void *log_other_thread(void *arg)
+{
+    bool *fresh = arg;
+
+    *fresh = dist_last_error()[0] == '\0' && !disti_log_current();
+    disti_fail(DIST_ERR_SYSTEM, "the other thread's");
+    *fresh = *fresh && strcmp(dist_last_error(), "the other thread's") == 0;
+    return NULL;
+}
+
+static void test_threads_have_their_own(void **state)
+{
+    struct disti_log log = {.silent = true};
+    pthread_t thread;
+    bool fresh = false;
+
+    (void)state;
+    disti_log_use(&log);
+    disti_fail(DIST_ERR_SYSTEM, "mine");
+    assert_int_equal(pthread_create(&thread, NULL, log_other_thread, &fresh), 0);
+    assert_int_equal(pthread_join(thread, NULL), 0);
+    assert_true(fresh);
+    assert_string_equal(dist_last_error(), "mine");
+}
+
+static void log_read_file(const char *name, char *text, size_t size)
+{
+    FILE *file = fopen(name, "r");
+    size_t length;
+
+    assert_non_null(file);
+    length = fread(text, 1, size - 1, file);
+    text[length] = '\0';
+    fclose(file);
+}
+
+static void test_file(void **state)
+{
+    char folder[] = "/tmp/dist_test_log.XXXXXX", setting[128], name[256], text[1024];
+    struct disti_log log;
+
+    (void)state;
+    assert_non_null(mkdtemp(folder));
+    snprintf(setting, sizeof(setting), "%s/%%p.%%r.%%%%.%%x", folder);
+    setenv("DIST_DEBUG_FILE", setting, 1);
+    setenv("DIST_DEBUG", "warn", 1);
+    assert_int_equal(disti_log_init(&log, NULL, NULL), DIST_OK);
+    log.rank = 11;
+    disti_log_use(&log);
+    disti_warn("first");
+    disti_info("too much");
+    disti_warn("second");
+    snprintf(name, sizeof(name), "%s/%ld.11.%%.%%x", folder, (long)getpid());
+    log_read_file(name, text, sizeof(text));
+    unlink(name);
+    rmdir(folder);
+    assert_non_null(strstr(text, "[11] dist WARN first\n"));
+    assert_non_null(strstr(text, "[11] dist WARN second\n"));
+    assert_null(strstr(text, "too much"));
+}
+
+/* Without a callback and a file, and where the file cannot be made, lines go to stderr. */
+static void test_stderr(void **state)
+{
+    char name[] = "/tmp/dist_test_log.XXXXXX", text[1024];
+    int file = mkstemp(name), saved = dup(STDERR_FILENO);
+    struct disti_log log;
+
+    (void)state;
+    assert_true(file >= 0 && saved >= 0);
+    setenv("DIST_DEBUG", "info", 1);
+    assert_int_equal(disti_log_init(&log, NULL, NULL), DIST_OK);
+    disti_log_use(&log);
+    dup2(file, STDERR_FILENO);
+    disti_info("to stderr");
+    strcpy(log.file, "/nowhere/at/all");
+    disti_info("as well");
+    dup2(saved, STDERR_FILENO);
+    close(saved);
+    close(file);
+    log_read_file(name, text, sizeof(text));
+    unlink(name);
+    assert_non_null(strstr(text, "dist INFO to stderr\n"));
+    assert_non_null(strstr(text, "dist INFO as well\n"));
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup(test_line, log_reset),
+        cmocka_unit_test_setup(test_levels, log_reset),
+        cmocka_unit_test_setup(test_silent_unless_asked, log_reset),
+        cmocka_unit_test_setup(test_bad_settings, log_reset),
+        cmocka_unit_test_setup(test_fail, log_reset),
+        cmocka_unit_test_setup(test_hostile_text, log_reset),
+        cmocka_unit_test_setup(test_threads_have_their_own, log_reset),
+        cmocka_unit_test_setup(test_file, log_reset),
+        cmocka_unit_test_setup(test_stderr, log_reset),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
