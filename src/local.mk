@@ -9,7 +9,7 @@ noinst_LTLIBRARIES += libdist_core.la
 
 libdist_la_SOURCES =
 libdist_la_LIBADD = libdist_core.la
-libdist_la_LDFLAGS = $(AM_LDFLAGS) -no-undefined -version-info 0:0:0 \
+libdist_la_LDFLAGS = $(AM_LDFLAGS) -no-undefined -version-info 0:0:0 $(DISTI_SHARED_LDFLAGS) \
 	-Wl,--version-script=$(srcdir)/src/libdist.map
 EXTRA_libdist_la_DEPENDENCIES = src/libdist.map
 lib_LTLIBRARIES += libdist.la
@@ -17,7 +17,8 @@ EXTRA_DIST += src/libdist.map
 
 # The mpi module, once for each MPI that is there. It links no libdist: services come by table.
 moduledir = $(libdir)/dist
-module_ldflags = $(AM_LDFLAGS) -module -avoid-version -shared -no-undefined
+module_ldflags = $(AM_LDFLAGS) -module -avoid-version -shared -no-undefined \
+	$(DISTI_SHARED_LDFLAGS)
 
 dist_mpi_openmpi_la_SOURCES = $(mpi_module_sources)
 dist_mpi_openmpi_la_CPPFLAGS = $(AM_CPPFLAGS) $(OPENMPI_CFLAGS) -DDISTI_MPI_FLAVOUR='"openmpi"'
