@@ -1,0 +1,236 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Arrivals and receives find each other by tag, in order, whichever comes first. */
+#include "transports/match.h"
+
+/* clang-format off */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+/* clang-format on */
+
+#include <string.h>
+
+static struct dist_envelope match_envelope(uint64_t tag, uint64_t bytes)
+{
+    return (struct dist_envelope){.tag = tag, .fingerprint = 1000 + tag, .bytes = bytes};
+}
+
+static struct dist_request match_receive(uint64_t tag, uint64_t bytes)
+{
+    return (struct dist_request){.status = DIST_IN_PROGRESS,
+                                 .envelope = match_envelope(tag, bytes)};
+}
+
+static struct dist_request *match_arrive(struct disti_match *match, uint64_t tag)
+{
+    struct dist_envelope envelope = match_envelope(tag, 8);
+    bool mismatch = true;
+    struct dist_request *request = disti_match_arrival(match, &envelope, &mismatch);
+
+    assert_false(mismatch);
+    return request;
+}
+
+static struct disti_early *match_hold(struct disti_match *match, uint64_t tag, uint64_t bytes)
+{
+    struct dist_envelope envelope = match_envelope(tag, bytes);
+    struct disti_early *early = disti_match_hold(match, &envelope, false);
+
+    assert_non_null(early);
+    return early;
+}
+
+static void match_assert_empty(const struct disti_match *match)
+{
+    const struct disti_match empty = {0};
+
+    assert_memory_equal(match, &empty, sizeof(empty));
+}
+
+/* First, middle, last and only one of the posted, each in its turn. */
+static void test_posted_first(void **state)
+{
+    struct dist_request r[] = {match_receive(7, 8), match_receive(9, 8), match_receive(7, 8),
+                               match_receive(5, 8), match_receive(9, 8)};
+    struct disti_match match = {0};
+
+    (void)state;
+    assert_null(match_arrive(&match, 7));
+    for (int i = 0; i < 5; i++)
+        assert_null(disti_match_post(&match, &r[i]));
+    assert_null(match_arrive(&match, 8));
+    assert_ptr_equal(match_arrive(&match, 9), &r[1]);
+    assert_ptr_equal(match_arrive(&match, 9), &r[4]);
+    assert_null(match_arrive(&match, 9));
+    assert_ptr_equal(match_arrive(&match, 7), &r[0]);
+    assert_ptr_equal(match_arrive(&match, 5), &r[3]);
+    assert_ptr_equal(match_arrive(&match, 7), &r[2]);
+    for (int i = 0; i < 5; i++)
+        assert_int_equal(r[i].status, DIST_IN_PROGRESS);
+    match_assert_empty(&match);
+}
+
+static void test_early_first(void **state)
+{
+    struct dist_request r[] = {match_receive(7, 4), match_receive(8, 4), match_receive(7, 4),
+                               match_receive(7, 4)};
+    struct disti_match match = {0};
+    struct disti_early *first = match_hold(&match, 7, 4), *other = match_hold(&match, 8, 4),
+                       *second = match_hold(&match, 7, 4);
+
+    (void)state;
+    memcpy(first->payload, "1st", 4);
+    memcpy(second->payload, "2nd", 4);
+    first->arrived = second->arrived = other->arrived = 4;
+    assert_int_equal(match.held_bytes, 12);
+    assert_ptr_equal(disti_match_post(&match, &r[0]), first);
+    assert_ptr_equal(first->claimed, &r[0]);
+    assert_ptr_equal(disti_match_post(&match, &r[2]), second);
+    assert_null(disti_match_post(&match, &r[3]));
+    assert_string_equal(first->payload, "1st");
+    assert_string_equal(second->payload, "2nd");
+    disti_match_release(&match, second);
+    assert_int_equal(match.held_bytes, 8);
+    disti_match_release(&match, first);
+    assert_ptr_equal(match.early_head, other);
+    assert_ptr_equal(match.early_tail, other);
+    assert_ptr_equal(disti_match_post(&match, &r[1]), other);
+    disti_match_release(&match, other);
+    assert_int_equal(match.held_bytes, 0);
+    first = match_hold(&match, 6, 0);
+    assert_ptr_equal(match.early_head, first);
+    assert_ptr_equal(match.early_tail, first);
+    assert_ptr_equal(match.posted_head, &r[3]);
+    disti_match_clear(&match);
+}
+
+static void test_descriptor(void **state)
+{
+    struct dist_envelope envelope = match_envelope(7, UINT64_C(1) << 40);
+    struct dist_request request = match_receive(7, UINT64_C(1) << 40);
+    struct disti_match match = {0};
+    struct disti_early *early = disti_match_hold(&match, &envelope, true);
+
+    (void)state;
+    assert_non_null(early);
+    assert_int_equal(match.held_bytes, 0);
+    early->note[3] = 77;
+    assert_ptr_equal(disti_match_post(&match, &request), early);
+    assert_true(early->descriptor && early->note[3] == 77 && early->arrived == 0);
+    disti_match_release(&match, early);
+    match_assert_empty(&match);
+}
+
+static void test_mismatch_on_arrival(void **state)
+{
+    struct dist_request r[] = {match_receive(7, 8), match_receive(7, 8)};
+    struct dist_envelope other_size = match_envelope(7, 9), other_call = match_envelope(7, 8);
+    struct disti_match match = {0};
+    bool mismatch = false;
+
+    (void)state;
+    other_call.fingerprint++;
+    assert_null(disti_match_post(&match, &r[0]));
+    assert_null(disti_match_post(&match, &r[1]));
+    assert_ptr_equal(disti_match_arrival(&match, &other_size, &mismatch), &r[0]);
+    assert_true(mismatch);
+    assert_int_equal(r[0].status, DIST_ERR_MISMATCH);
+    assert_memory_equal(&r[0].arrived, &other_size, sizeof(other_size));
+    assert_int_equal(r[1].status, DIST_IN_PROGRESS);
+    mismatch = false;
+    assert_ptr_equal(disti_match_arrival(&match, &other_call, &mismatch), &r[1]);
+    assert_true(mismatch);
+    assert_int_equal(r[1].status, DIST_ERR_MISMATCH);
+    assert_memory_equal(&r[1].arrived, &other_call, sizeof(other_call));
+    match_assert_empty(&match);
+}
+
+static void test_mismatch_with_early(void **state)
+{
+    struct dist_request r[] = {match_receive(7, 8), match_receive(7, 8), match_receive(7, 8)};
+    struct disti_match match = {0};
+    struct disti_early *complete = match_hold(&match, 7, 4), *arriving = match_hold(&match, 7, 16);
+
+    (void)state;
+    complete->arrived = 4;
+    arriving->arrived = 15;
+    assert_null(disti_match_post(&match, &r[0]));
+    assert_int_equal(r[0].status, DIST_ERR_MISMATCH);
+    assert_int_equal(r[0].arrived.bytes, 4);
+    assert_int_equal(match.held_bytes, 16);
+    assert_null(disti_match_post(&match, &r[1]));
+    assert_int_equal(r[1].status, DIST_ERR_MISMATCH);
+    assert_int_equal(r[1].arrived.bytes, 16);
+    /* Still there to be filled, and nobody's. */
+    arriving->payload[15] = 1;
+    assert_null(arriving->claimed);
+    assert_null(disti_match_post(&match, &r[2]));
+    assert_int_equal(r[2].status, DIST_IN_PROGRESS);
+    disti_match_fail(&match, DIST_ERR_ABORTED);
+    assert_int_equal(r[2].status, DIST_ERR_ABORTED);
+    assert_int_equal(r[1].status, DIST_ERR_MISMATCH);
+    match_assert_empty(&match);
+}
+
+static void test_fail(void **state)
+{
+    struct dist_request posted[] = {match_receive(1, 8), match_receive(2, 8)};
+    struct dist_request claimed = match_receive(7, 8);
+    struct disti_match match = {0};
+
+    (void)state;
+    match_hold(&match, 6, 8);
+    match_hold(&match, 7, 8)->arrived = 3;
+    assert_null(disti_match_post(&match, &posted[0]));
+    assert_non_null(disti_match_post(&match, &claimed));
+    assert_null(disti_match_post(&match, &posted[1]));
+    disti_match_fail(&match, DIST_ERR_PEER_LOST);
+    assert_int_equal(posted[0].status, DIST_ERR_PEER_LOST);
+    assert_int_equal(posted[1].status, DIST_ERR_PEER_LOST);
+    assert_int_equal(claimed.status, DIST_ERR_PEER_LOST);
+    match_assert_empty(&match);
+    disti_match_fail(&match, DIST_ERR_PEER_LOST);
+}
+
+static void test_clear_touches_no_request(void **state)
+{
+    struct dist_request posted = match_receive(1, 8), claimed = match_receive(7, 8);
+    struct disti_match match = {0};
+
+    (void)state;
+    match_hold(&match, 7, 8);
+    assert_null(disti_match_post(&match, &posted));
+    assert_non_null(disti_match_post(&match, &claimed));
+    disti_match_clear(&match);
+    assert_int_equal(posted.status, DIST_IN_PROGRESS);
+    assert_int_equal(claimed.status, DIST_IN_PROGRESS);
+    match_assert_empty(&match);
+}
+
+static void test_impossible_size(void **state)
+{
+    struct dist_envelope envelope = match_envelope(7, UINT64_MAX - 8);
+    struct disti_match match = {0};
+
+    (void)state;
+    assert_null(disti_match_hold(&match, &envelope, false));
+    match_assert_empty(&match);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_posted_first),
+        cmocka_unit_test(test_early_first),
+        cmocka_unit_test(test_descriptor),
+        cmocka_unit_test(test_mismatch_on_arrival),
+        cmocka_unit_test(test_mismatch_with_early),
+        cmocka_unit_test(test_fail),
+        cmocka_unit_test(test_clear_touches_no_request),
+        cmocka_unit_test(test_impossible_size),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
