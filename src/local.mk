@@ -17,8 +17,7 @@ EXTRA_DIST += src/libdist.map
 
 # The mpi module, once for each MPI that is there. It links no libdist: services come by table.
 moduledir = $(libdir)/dist
-module_ldflags = $(AM_LDFLAGS) -module -avoid-version -shared -no-undefined \
-	$(DISTI_SHARED_LDFLAGS)
+module_ldflags = $(AM_LDFLAGS) -module -avoid-version -shared -no-undefined
 
 dist_mpi_openmpi_la_SOURCES = $(mpi_module_sources)
 dist_mpi_openmpi_la_CPPFLAGS = $(AM_CPPFLAGS) $(OPENMPI_CFLAGS) -DDISTI_MPI_FLAVOUR='"openmpi"'
