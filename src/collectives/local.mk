@@ -25,6 +25,7 @@ libdist_core_sources += \
 	src/collectives/plan.c \
 	src/collectives/plan.h \
 	src/collectives/plan_check.h \
+	src/collectives/select.c \
 	src/collectives/select.h \
 	src/collectives/verify.c \
 	src/collectives/verify.h \

@@ -29,9 +29,9 @@
  * `scratch_chunks` slots that hold any chunk each; several chunks lie there without a gap
  * from the start of the first slot, so that they must be read from where they were written.
  * When count < chunks some chunks are empty; a step whose range is empty does nothing, on
- * both sides. BARRIER is the exception: its count is 0 and no step is ever skipped, its
- * messages have no bytes. In place, IN is the memory of OUT (ALL_GATHER: of OUT's block
- * `rank`).
+ * both sides, but waits like any other. BARRIER is the exception: its count is 0 and no step is
+ * ever skipped, its messages have no bytes. In place, IN is the memory of OUT (ALL_GATHER: of OUT's
+ * block `rank`).
  */
 enum disti_step_kind {
     DISTI_SEND,        /* src -> peer */
@@ -166,8 +166,10 @@ struct disti_algorithm {
     dist_collective collective;
     const char *name;
     disti_algorithm_fn write;
+    int pieces; /* a segment is one of so many a vector; DISTI_RANKS: as ranks; 0: no segments */
     const char *summary;
 };
+#define DISTI_RANKS (-1)
 
 /* All of them; ends with a row whose name is NULL. */
 extern const struct disti_algorithm disti_algorithms[];

@@ -5,13 +5,16 @@
 
 #include "collectives/plan.h"
 
-/* What is forced, from DIST_ALGO ("all_reduce:ring,broadcast:chain"); all NULL: nothing. */
+/* What is forced, DIST_ALGO="all_reduce:ring,broadcast:chain" and DIST_SEGMENTS; 0: nothing. */
 struct disti_choice {
     const struct disti_algorithm *forced[DIST_COLL_COUNT];
-    uint32_t forced_segments; /* 0: not forced (DIST_SEGMENTS) */
+    uint32_t forced_segments; /* 0: not forced */
 };
 
-/* ERR_INVALID_ARGUMENT lists the algorithms there are. */
+/*
+ * text: DIST_ALGO's, NULL or empty: no algorithm is forced. Reads DIST_SEGMENTS itself.
+ * ERR_INVALID_ARGUMENT; the error lists the algorithms there are.
+ */
 dist_status disti_choice_parse(const char *text, struct disti_choice *choice_p);
 
 /*

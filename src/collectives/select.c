@@ -1,0 +1,159 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Selection: from what the user forces, else from bytes, ranks and nodes. */
+#include "collectives/select.h"
+
+#include "base/config.h"
+#include "base/log.h"
+#include "topology/topology.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#define KIB ((size_t)1024)
+
+/*
+ * A segment of this size stays in a core's second-level cache between being reduced and being
+ * sent on, and is long enough that a message's fixed cost no longer shows.
+ */
+#define SEGMENT_BYTES (128 * KIB)
+#define SEGMENTS_MAX 64
+
+/* How the ranks lie. */
+enum select_place { ONE_NODE, SHARED_NODES, SINGLE_NODES, ANYWHERE };
+
+/* The first rule that fits decides: up to so many bytes a rank, and up to so many ranks. */
+struct select_rule {
+    dist_collective collective;
+    enum select_place place;
+    size_t bytes;
+    int ranks;
+    const char *algorithm;
+};
+
+#define ANY_BYTES SIZE_MAX
+#define ANY_RANKS INT32_MAX
+
+static const struct select_rule select_rules[] = {
+    /* Short: what counts is the number of steps one after the other. */
+    {DIST_COLL_ALL_REDUCE, ONE_NODE, 8 * KIB, ANY_RANKS, "recursive_doubling"},
+    /* Across nodes doubling would have all ranks of a node on the network in each step. */
+    {DIST_COLL_ALL_REDUCE, SHARED_NODES, 8 * KIB, ANY_RANKS, "tree"},
+    {DIST_COLL_ALL_REDUCE, SINGLE_NODES, 8 * KIB, ANY_RANKS, "recursive_doubling"},
+    /* In shared memory the peers' data are read where they lie: no hop is better than one. */
+    {DIST_COLL_ALL_REDUCE, ONE_NODE, ANY_BYTES, ANY_RANKS, "direct"},
+    /* The network carries each byte once a node, and all ranks of a node share the work. */
+    {DIST_COLL_ALL_REDUCE, SHARED_NODES, ANY_BYTES, ANY_RANKS, "hierarchical"},
+    /* Least bytes either way; the ring's n steps pay once each is long enough to hide them. */
+    {DIST_COLL_ALL_REDUCE, SINGLE_NODES, 512 * KIB, ANY_RANKS, "halving_doubling"},
+    {DIST_COLL_ALL_REDUCE, SINGLE_NODES, ANY_BYTES, ANY_RANKS, "ring"},
+    /* Below two segments there is nothing to pipeline. */
+    {DIST_COLL_BROADCAST, ANYWHERE, 2 * SEGMENT_BYTES, ANY_RANKS, "binomial"},
+    /* A chain's last rank waits for n - 2 hops: more than two trees' for many ranks. */
+    {DIST_COLL_BROADCAST, ANYWHERE, ANY_BYTES, 16, "chain"},
+    {DIST_COLL_BROADCAST, ANYWHERE, ANY_BYTES, ANY_RANKS, "tree"},
+    {DIST_COLL_BARRIER, ANYWHERE, ANY_BYTES, ANY_RANKS, "dissemination"},
+    /* One step; over a network long blocks of everybody to everybody get into each other's way. */
+    {DIST_COLL_ALL_GATHER, ONE_NODE, ANY_BYTES, ANY_RANKS, "direct"},
+    {DIST_COLL_ALL_GATHER, ANYWHERE, 8 * KIB, ANY_RANKS, "direct"},
+    {DIST_COLL_ALL_GATHER, ANYWHERE, ANY_BYTES, ANY_RANKS, "ring"},
+};
+
+static enum select_place select_place(const struct disti_topology *topology)
+{
+    if (topology->nodes == 1)
+        return ONE_NODE;
+    return topology->nodes < topology->ranks ? SHARED_NODES : SINGLE_NODES;
+}
+
+static const struct disti_algorithm *select_by_rule(dist_collective collective, size_t bytes,
+                                                    const struct disti_topology *topology)
+{
+    enum select_place place = select_place(topology);
+    const struct select_rule *rule = select_rules;
+    while (rule->collective != collective || bytes > rule->bytes || topology->ranks > rule->ranks ||
+           (rule->place != ANYWHERE && rule->place != place))
+        rule++; /* each collective's last rule fits everything */
+    return disti_algorithm_find(collective, rule->algorithm);
+}
+
+/* Enough segments that none is longer than SEGMENT_BYTES; powers of two, to have few plans. */
+static uint32_t select_segments(const struct disti_algorithm *algorithm, size_t bytes, int ranks)
+{
+    if (algorithm->pieces == 0)
+        return 1;
+    size_t piece = bytes / (size_t)(algorithm->pieces == DISTI_RANKS ? ranks : algorithm->pieces);
+    uint32_t segments = 1;
+    while (segments < SEGMENTS_MAX && piece / segments > SEGMENT_BYTES)
+        segments *= 2;
+    return segments;
+}
+
+void disti_select(const struct disti_choice *choice, dist_collective collective, size_t bytes,
+                  const struct disti_topology *topology, const struct disti_algorithm **algorithm_p,
+                  uint32_t *segments_p)
+{
+    const struct disti_algorithm *algorithm = choice->forced[collective];
+    if (!algorithm)
+        algorithm = select_by_rule(collective, bytes, topology);
+    *algorithm_p = algorithm;
+    *segments_p = choice->forced_segments ? choice->forced_segments
+                                          : select_segments(algorithm, bytes, topology->ranks);
+}
+
+/* "all_reduce:ring, all_reduce:tree, ..." */
+static void choice_list(char *text, size_t size)
+{
+    size_t length = 0;
+    for (const struct disti_algorithm *a = disti_algorithms; a->name && length < size; a++)
+        length += (size_t)snprintf(text + length, size - length, "%s%s:%s", length ? ", " : "",
+                                   dist_collective_string(a->collective), a->name);
+}
+
+static dist_status choice_fail(const char *item, size_t length)
+{
+    char list[1024];
+    choice_list(list, sizeof(list));
+    return disti_fail(DIST_ERR_INVALID_ARGUMENT,
+                      "DIST_ALGO: there is no \"%.*s\"; give some of these, with commas between "
+                      "them: %s",
+                      (int)(length < 200 ? length : 200), item, list);
+}
+
+/* Is item[length] this algorithm, "collective:name"? */
+static bool choice_names(const struct disti_algorithm *algorithm, const char *item, size_t length)
+{
+    char full[64];
+    snprintf(full, sizeof(full), "%s:%s", dist_collective_string(algorithm->collective),
+             algorithm->name);
+    return strlen(full) == length && strncmp(full, item, length) == 0;
+}
+
+static dist_status choice_algorithms(const char *text, struct disti_choice *choice)
+{
+    while (text) {
+        size_t length = strcspn(text, ",");
+        const struct disti_algorithm *a = disti_algorithms;
+        while (a->name && !choice_names(a, text, length))
+            a++;
+        if (!a->name)
+            return choice_fail(text, length);
+        choice->forced[a->collective] = a;
+        text = text[length] ? text + length + 1 : NULL;
+    }
+    return DIST_OK;
+}
+
+dist_status disti_choice_parse(const char *text, struct disti_choice *choice_p)
+{
+    struct disti_choice choice = {.forced_segments = 0};
+    dist_status status = choice_algorithms(text && *text ? text : NULL, &choice);
+    if (status != DIST_OK)
+        return status;
+    int segments = 0;
+    status = disti_env_int("DIST_SEGMENTS", 1, 1024, 0, &segments);
+    if (status != DIST_OK)
+        return status;
+    choice.forced_segments = (uint32_t)segments;
+    *choice_p = choice;
+    return DIST_OK;
+}
