@@ -20,7 +20,7 @@ int batch_create(int capacity, struct batch *batch)
     if (batch->images && batch->labels && batch->positions)
         return 0;
     batch_destroy(batch);
-    return fail("out of memory for a batch of %d samples", capacity);
+    return failure("out of memory for a batch of %d samples", capacity);
 }
 
 void batch_destroy(struct batch *batch)

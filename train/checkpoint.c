@@ -118,13 +118,13 @@ int checkpoint_save(const char *path, const struct model *model, int64_t epoch)
     int length, result;
 
     if (!data)
-        return fail("%s: out of memory", path);
+        return failure("%s: out of memory", path);
     checkpoint_list(model, epoch, &tensors);
     checkpoint_copy(model, &tensors, true, data);
     length = tensors_write(&tensors, (char *)head + TENSORS_PREFIX, TENSORS_HEADER_MOST);
     if (length < 0) {
         free(data);
-        return fail("%s: the header does not fit", path);
+        return failure("%s: the header does not fit", path);
     }
     checkpoint_put_length((uint64_t)length, head);
     result = file_replace(path, head, TENSORS_PREFIX + (size_t)length, data, bytes);
@@ -141,16 +141,17 @@ static int checkpoint_match(const char *path, const struct tensors *file,
         const struct tensor *have = tensors_find(file, want->name);
 
         if (!have)
-            return fail("%s: there is no tensor %s in it: is it of another --arch?", path,
-                        want->name);
+            return failure("%s: there is no tensor %s in it: is it of another --arch?", path,
+                           want->name);
         if (have->dimensions != want->dimensions ||
             memcmp(have->shape, want->shape, (size_t)want->dimensions * sizeof(want->shape[0])))
-            return fail("%s: tensor %s has another shape than the model: is it of another --arch?",
-                        path, want->name);
+            return failure(
+                "%s: tensor %s has another shape than the model: is it of another --arch?", path,
+                want->name);
     }
     if (file->count != model->count)
-        return fail("%s: %d tensors, expected %d: is it of another --arch?", path, file->count,
-                    model->count);
+        return failure("%s: %d tensors, expected %d: is it of another --arch?", path, file->count,
+                       model->count);
     return 0;
 }
 
@@ -161,16 +162,17 @@ static int checkpoint_parse(const char *path, const uint8_t *bytes, size_t size,
     uint64_t length;
 
     if (size < TENSORS_PREFIX)
-        return fail("%s: byte %zu: the file ends here, expected %d bytes with the header's length",
-                    path, size, TENSORS_PREFIX);
+        return failure(
+            "%s: byte %zu: the file ends here, expected %d bytes with the header's length", path,
+            size, TENSORS_PREFIX);
     length = checkpoint_get_length(bytes);
     if (length > TENSORS_HEADER_MOST)
-        return fail("%s: byte 0: a header of %" PRIu64 " bytes, expected at most %d: not a "
-                    "safetensors file of this program",
-                    path, length, TENSORS_HEADER_MOST);
+        return failure("%s: byte 0: a header of %" PRIu64 " bytes, expected at most %d: not a "
+                       "safetensors file of this program",
+                       path, length, TENSORS_HEADER_MOST);
     if (length > size - TENSORS_PREFIX)
-        return fail("%s: byte %zu: the file ends here, expected a header of %" PRIu64 " bytes",
-                    path, size, length);
+        return failure("%s: byte %zu: the file ends here, expected a header of %" PRIu64 " bytes",
+                       path, size, length);
     *data_p = TENSORS_PREFIX + (size_t)length;
     return tensors_read(path, (const char *)bytes + TENSORS_PREFIX, (size_t)length, size - *data_p,
                         tensors);
@@ -191,7 +193,7 @@ int checkpoint_load(const char *path, struct model *model, int64_t *epoch_p)
         goto out;
     data = malloc(size - begin); /* a copy, because the header's length may misalign it */
     if (!data) {
-        fail("%s: out of memory", path);
+        failure("%s: out of memory", path);
         goto out;
     }
     memcpy(data, bytes + begin, size - begin);

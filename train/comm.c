@@ -36,7 +36,7 @@ int comm_open(const struct options *options, bool spawned, struct comm *comm)
     char url[512];
 
     if (options->addr && strlen(options->addr) > 255)
-        return fail("--addr: longer than any host name");
+        return failure("--addr: longer than any host name");
     group.backend = options->dist_backend;
     group.init_method = comm_url(options, url, sizeof(url));
     if (!spawned) {
@@ -48,7 +48,7 @@ int comm_open(const struct options *options, bool spawned, struct comm *comm)
         group.timeout_ms = (int)options->timeout * 1000;
     *comm = (struct comm){.group = NULL};
     if (dist_init_process_group(&group, &comm->group) < 0)
-        return fail_dist("cannot join the process group");
+        return failure_dist("cannot join the process group");
     comm->rank = dist_get_rank(comm->group);
     comm->world = dist_get_world_size(comm->group);
     return 0;
@@ -59,14 +59,15 @@ int comm_close(struct comm *comm)
     dist_group *group = comm->group;
 
     comm->group = NULL;
-    return dist_destroy_process_group(group) < 0 ? fail_dist("cannot leave the process group") : 0;
+    return dist_destroy_process_group(group) < 0 ? failure_dist("cannot leave the process group")
+                                                 : 0;
 }
 
 /* Adds the time since start, and turns a status into 0 or -1. */
 static int comm_ended(struct comm *comm, double start, dist_status status, const char *what)
 {
     comm->seconds += comm_now() - start;
-    return status < 0 ? fail_dist(what) : 0;
+    return status < 0 ? failure_dist(what) : 0;
 }
 
 int comm_average(struct comm *comm, float *values, size_t count)
@@ -102,7 +103,7 @@ static int comm_gather(struct comm *comm, uint64_t value, uint64_t **values_p)
     const double start = comm_now();
 
     if (!values)
-        return fail("out of memory for a value of each of %d ranks", comm->world);
+        return failure("out of memory for a value of each of %d ranks", comm->world);
     if (comm_ended(comm, start, dist_all_gather(comm->group, &value, values, 1, DIST_UINT64),
                    "comparing the ranks") < 0) {
         free(values);
@@ -141,13 +142,13 @@ int comm_agree(struct comm *comm, int result, const char *what)
 
     snprintf(own, sizeof(own), "%s", failure_text());
     if (comm_gather(comm, result < 0, &values) < 0)
-        return result < 0 ? fail("%s", own) : -1;
+        return result < 0 ? failure("%s", own) : -1;
     failed = comm_list_others(comm, values, 0, ranks, sizeof(ranks));
     free(values);
     if (result < 0)
-        return fail("%s", own);
-    return failed ? fail("could not %s on %s %s, whose own message says why", what,
-                         failed == 1 ? "rank" : "ranks", ranks)
+        return failure("%s", own);
+    return failed ? failure("could not %s on %s %s, whose own message says why", what,
+                            failed == 1 ? "rank" : "ranks", ranks)
                   : 0;
 }
 
@@ -182,9 +183,9 @@ int comm_compare(struct comm *comm, uint64_t value, const char *what)
     others = comm_list_others(comm, values, common, ranks, sizeof(ranks));
     free(values);
     if (others > 0)
-        return fail("the ranks disagree on the %s: it is %016" PRIx64 " here, %s %s differ%s from "
-                    "%016" PRIx64,
-                    what, value, others == 1 ? "rank" : "ranks", ranks, others == 1 ? "s" : "",
-                    common);
+        return failure(
+            "the ranks disagree on the %s: it is %016" PRIx64 " here, %s %s differ%s from "
+            "%016" PRIx64,
+            what, value, others == 1 ? "rank" : "ranks", ranks, others == 1 ? "s" : "", common);
     return 0;
 }

@@ -26,13 +26,13 @@ static int dataset_find(const char *folder, const char *what, int dimensions, ch
                                         dimensions, endings[j]);
 
             if (length < 0 || (size_t)length >= size)
-                return fail("--data %s: the path is too long", folder);
+                return failure("--data %s: the path is too long", folder);
             if (access(path, F_OK) == 0)
                 return 0;
         }
     }
-    return fail("--data %s: there is no file %s-idx%d-ubyte or %s-idx%d-ubyte.gz in it", folder,
-                what, dimensions, what, dimensions);
+    return failure("--data %s: there is no file %s-idx%d-ubyte or %s-idx%d-ubyte.gz in it", folder,
+                   what, dimensions, what, dimensions);
 }
 
 static int dataset_check_folder(const char *folder)
@@ -40,9 +40,9 @@ static int dataset_check_folder(const char *folder)
     struct stat status;
 
     if (stat(folder, &status) < 0)
-        return fail("--data %s: %s", folder, strerror(errno));
+        return failure("--data %s: %s", folder, strerror(errno));
     if (!S_ISDIR(status.st_mode))
-        return fail("--data %s: not a folder; give the one that holds the IDX files", folder);
+        return failure("--data %s: not a folder; give the one that holds the IDX files", folder);
     return 0;
 }
 
@@ -54,8 +54,8 @@ static int dataset_read_images(const char *path, struct dataset *dataset)
         return -1;
     if (idx.sizes[1] != MODEL_SIDE || idx.sizes[2] != MODEL_SIDE) {
         free(idx.bytes);
-        return fail("%s: byte 8: images of %u x %u, expected %d x %d", path, idx.sizes[1],
-                    idx.sizes[2], MODEL_SIDE, MODEL_SIDE);
+        return failure("%s: byte 8: images of %u x %u, expected %d x %d", path, idx.sizes[1],
+                       idx.sizes[2], MODEL_SIDE, MODEL_SIDE);
     }
     dataset->images = idx.bytes;
     dataset->count = idx.sizes[0];
@@ -70,12 +70,12 @@ static int dataset_read_labels(const char *path, struct dataset *dataset)
         return -1;
     dataset->labels = idx.bytes;
     if (idx.sizes[0] != dataset->count)
-        return fail("%s: byte 4: %u labels, expected %zu, one for each image", path, idx.sizes[0],
-                    dataset->count);
+        return failure("%s: byte 4: %u labels, expected %zu, one for each image", path,
+                       idx.sizes[0], dataset->count);
     for (size_t i = 0; i < dataset->count; i++) {
         if (idx.bytes[i] >= MODEL_CLASSES)
-            return fail("%s: byte %zu: label %u, expected 0 to %d", path, 8 + i, idx.bytes[i],
-                        MODEL_CLASSES - 1);
+            return failure("%s: byte %zu: label %u, expected 0 to %d", path, 8 + i, idx.bytes[i],
+                           MODEL_CLASSES - 1);
     }
     return 0;
 }

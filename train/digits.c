@@ -32,18 +32,18 @@ struct digits_warp {
 
 static void digits_warp_init(struct rng *rng, struct digits_warp *warp)
 {
-    const float turn = rng_between(rng, -0.28F, 0.28F), slant = rng_between(rng, -0.35F, 0.35F);
-    const float width = rng_between(rng, 13.0F, 21.0F), height = rng_between(rng, 16.0F, 21.5F);
+    const float turn = rng_between(rng, -0.38F, 0.38F), slant = rng_between(rng, -0.35F, 0.35F);
+    const float width = rng_between(rng, 11.0F, 21.0F), height = rng_between(rng, 15.0F, 21.5F);
     const float sine = sinf(turn), cosine = cosf(turn);
 
     warp->xx = cosine * width;
     warp->xy = (-sine - slant * cosine) * height;
     warp->yx = sine * width;
     warp->yy = (cosine - slant * sine) * height;
-    warp->middle_x = MODEL_SIDE / 2.0F + rng_between(rng, -2.2F, 2.2F);
-    warp->middle_y = MODEL_SIDE / 2.0F + rng_between(rng, -2.2F, 2.2F);
+    warp->middle_x = MODEL_SIDE / 2.0F + rng_between(rng, -3.0F, 3.0F);
+    warp->middle_y = MODEL_SIDE / 2.0F + rng_between(rng, -3.0F, 3.0F);
     for (int i = 0; i < 2 * DIGITS_WAVES; i++) {
-        warp->waves[i % 2][i / 2].strength = rng_between(rng, 0.0F, 0.055F);
+        warp->waves[i % 2][i / 2].strength = rng_between(rng, 0.0F, 0.07F);
         warp->waves[i % 2][i / 2].phase = rng_between(rng, 0.0F, 6.2832F);
         warp->waves[i % 2][i / 2].along_x = rng_between(rng, -7.0F, 7.0F);
         warp->waves[i % 2][i / 2].along_y = rng_between(rng, -7.0F, 7.0F);
@@ -147,8 +147,8 @@ static void digits_stroke(const struct glyph_stroke *stroke, const struct digits
 static void digits_shake(struct rng *rng, struct glyph_stroke *stroke)
 {
     for (int i = 0; i < stroke->count; i++) {
-        stroke->points[i].x += rng_between(rng, -0.065F, 0.065F);
-        stroke->points[i].y += rng_between(rng, -0.065F, 0.065F);
+        stroke->points[i].x += rng_between(rng, -0.08F, 0.08F);
+        stroke->points[i].y += rng_between(rng, -0.08F, 0.08F);
     }
 }
 
@@ -156,7 +156,7 @@ static void digits_shake(struct rng *rng, struct glyph_stroke *stroke)
 static void digits_grain(uint64_t key, uint8_t *image)
 {
     for (uint32_t i = 0; i < MODEL_PIXELS; i++) {
-        const int value = image[i] + (int)(rng_u32(key, i) % 41) - 20;
+        const int value = image[i] + (int)(rng_u32(key, i) % 61) - 30;
 
         image[i] = (uint8_t)(value < 0 ? 0 : value > 255 ? 255 : value);
     }

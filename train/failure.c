@@ -9,7 +9,7 @@
 
 static _Thread_local char failure_message[1024];
 
-int fail(const char *format, ...)
+int failure(const char *format, ...)
 {
     va_list args;
 
@@ -19,9 +19,9 @@ int fail(const char *format, ...)
     return -1;
 }
 
-int fail_dist(const char *what)
+int failure_dist(const char *what)
 {
-    return fail("%s: %s", what, dist_last_error());
+    return failure("%s: %s", what, dist_last_error());
 }
 
 const char *failure_text(void)

@@ -5,13 +5,13 @@
 
 /*
  * Remembers the message (this thread's; at most 1023 bytes, no newline) and returns
- * -1, so that a function ends with `return fail(...)`. Later functions only pass the
+ * -1, so that a function ends with `return failure(...)`. Later functions only pass the
  * -1 on.
  */
-__attribute__((format(printf, 1, 2))) int fail(const char *format, ...);
+__attribute__((format(printf, 1, 2))) int failure(const char *format, ...);
 
 /* The same for a call of libdist: "<what>: <dist_last_error()>". */
-int fail_dist(const char *what);
+int failure_dist(const char *what);
 
 /* The last message; never NULL, "" if there is none. */
 const char *failure_text(void);

@@ -22,9 +22,9 @@ static int file_read_all(const char *path, int fd, uint8_t *bytes, size_t size)
         if (got < 0 && errno == EINTR)
             continue;
         if (got < 0)
-            return fail("%s: byte %zu: %s", path, done, strerror(errno));
+            return failure("%s: byte %zu: %s", path, done, strerror(errno));
         if (got == 0)
-            return fail("%s: byte %zu: the file became shorter while it was read", path, done);
+            return failure("%s: byte %zu: the file became shorter while it was read", path, done);
         done += (size_t)got;
     }
     return 0;
@@ -38,11 +38,11 @@ int file_read(const char *path, uint8_t **bytes_p, size_t *size_p)
     int result = -1;
 
     if (fd < 0 || fstat(fd, &status) < 0) {
-        fail("%s: %s", path, strerror(errno));
+        failure("%s: %s", path, strerror(errno));
     } else if (!S_ISREG(status.st_mode)) {
-        fail("%s: not a regular file", path);
+        failure("%s: not a regular file", path);
     } else if (!(bytes = malloc((size_t)status.st_size + 1))) {
-        fail("%s: out of memory for %lld bytes", path, (long long)status.st_size);
+        failure("%s: out of memory for %lld bytes", path, (long long)status.st_size);
     } else {
         result = file_read_all(path, fd, bytes, (size_t)status.st_size);
     }
@@ -67,7 +67,7 @@ static int file_write_all(const char *path, int fd, const void *bytes, size_t si
         if (put < 0 && errno == EINTR)
             continue;
         if (put < 0)
-            return fail("%s: cannot write: %s", path, strerror(errno));
+            return failure("%s: cannot write: %s", path, strerror(errno));
         at += put;
         size -= (size_t)put;
     }
@@ -95,17 +95,17 @@ int file_replace(const char *path, const void *head, size_t head_size, const voi
     int fd = -1, result = -1;
 
     if (asprintf(&temporary, "%s.tmp", path) < 0)
-        return fail("%s: out of memory", path);
+        return failure("%s: out of memory", path);
     fd = open(temporary, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
     if (fd < 0) {
-        fail("%s: cannot create: %s", temporary, strerror(errno));
+        failure("%s: cannot create: %s", temporary, strerror(errno));
         goto out;
     }
     if (file_write_all(temporary, fd, head, head_size) < 0 ||
         file_write_all(temporary, fd, body, body_size) < 0)
         goto out;
     if (fsync(fd) < 0 || rename(temporary, path) < 0) {
-        fail("%s: cannot write: %s", path, strerror(errno));
+        failure("%s: cannot write: %s", path, strerror(errno));
         goto out;
     }
     file_sync_folder(path);

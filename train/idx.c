@@ -18,21 +18,21 @@ static int idx_take(struct source *source, const char *path, size_t offset, cons
     if (source_read(source, to, size, &got) < 0)
         return -1;
     if (got < size)
-        return fail("%s: byte %zu: the file ends here, expected %zu bytes more (%s)", path,
-                    offset + got, size - got, what);
+        return failure("%s: byte %zu: the file ends here, expected %zu bytes more (%s)", path,
+                       offset + got, size - got, what);
     return 0;
 }
 
 static int idx_check_magic(const char *path, const uint8_t *magic, int dimensions)
 {
     if (magic[0] != 0 || magic[1] != 0)
-        return fail("%s: byte 0: 0x%02x%02x, expected 0x0000: not an IDX file", path, magic[0],
-                    magic[1]);
+        return failure("%s: byte 0: 0x%02x%02x, expected 0x0000: not an IDX file", path, magic[0],
+                       magic[1]);
     if (magic[2] != IDX_UNSIGNED_BYTE)
-        return fail("%s: byte 2: element type 0x%02x, expected 0x%02x (unsigned bytes)", path,
-                    magic[2], IDX_UNSIGNED_BYTE);
+        return failure("%s: byte 2: element type 0x%02x, expected 0x%02x (unsigned bytes)", path,
+                       magic[2], IDX_UNSIGNED_BYTE);
     if (magic[3] != dimensions)
-        return fail("%s: byte 3: %u dimensions, expected %d", path, magic[3], dimensions);
+        return failure("%s: byte 3: %u dimensions, expected %d", path, magic[3], dimensions);
     return 0;
 }
 
@@ -54,10 +54,10 @@ static int idx_read_header(struct source *source, const char *path, int dimensio
         const uint32_t size = idx_big_endian(header + 4 + 4 * i);
 
         if (size == 0)
-            return fail("%s: byte %d: size 0, expected at least 1", path, 4 + 4 * i);
+            return failure("%s: byte %d: size 0, expected at least 1", path, 4 + 4 * i);
         if (__builtin_mul_overflow(idx->count, (size_t)size, &idx->count))
-            return fail("%s: byte %d: size %u, which makes more elements than memory can hold",
-                        path, 4 + 4 * i, size);
+            return failure("%s: byte %d: size %u, which makes more elements than memory can hold",
+                           path, 4 + 4 * i, size);
         idx->sizes[i] = size;
     }
     return 0;
@@ -69,9 +69,9 @@ static int idx_check_room(struct source *source, const char *path, size_t header
     const uint64_t most = source_most(source);
 
     if (most < header || count > most - header)
-        return fail("%s: byte %llu: the file cannot reach further, expected %zu bytes after its "
-                    "header of %zu: it is truncated or its sizes are corrupt",
-                    path, (unsigned long long)most, count, header);
+        return failure("%s: byte %llu: the file cannot reach further, expected %zu bytes after its "
+                       "header of %zu: it is truncated or its sizes are corrupt",
+                       path, (unsigned long long)most, count, header);
     return 0;
 }
 
@@ -85,9 +85,9 @@ static int idx_read_data(struct source *source, const char *path, size_t header,
         source_read(source, &more, 1, &got) < 0)
         return -1;
     if (got > 0)
-        return fail("%s: byte %zu: more data than the header announces, expected the end of the "
-                    "file",
-                    path, header + idx->count);
+        return failure("%s: byte %zu: more data than the header announces, expected the end of the "
+                       "file",
+                       path, header + idx->count);
     return 0;
 }
 
@@ -103,7 +103,7 @@ int idx_read(const char *path, int dimensions, struct idx *idx)
         goto out;
     read.bytes = malloc(read.count);
     if (!read.bytes) {
-        fail("%s: out of memory for %zu bytes", path, read.count);
+        failure("%s: out of memory for %zu bytes", path, read.count);
         goto out;
     }
     result = idx_read_data(source, path, header, &read);

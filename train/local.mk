@@ -45,3 +45,5 @@ bin_PROGRAMS += train_mnist
 train_mnist_SOURCES = train/main.c
 train_mnist_CFLAGS = $(train_cflags)
 train_mnist_LDADD = libtrain.la libdist.la $(CBLAS_LIBS) $(ZLIB_LIBS) -lm
+
+dist_man_MANS += man/train_mnist.1

@@ -25,9 +25,9 @@ static int main_check_device(const struct options *options)
     if (strcmp(options->device, "cpu") == 0)
         return 0;
     if (strncmp(options->device, "cuda", 4) == 0)
-        return fail("--device %s: this program has no kernels for GPUs; use --device cpu",
-                    options->device);
-    return fail("--device %s: there is no such device; there is cpu", options->device);
+        return failure("--device %s: this program has no kernels for GPUs; use --device cpu",
+                       options->device);
+    return failure("--device %s: there is no such device; there is cpu", options->device);
 }
 
 /* Everything in the group; it is left whether training went well or not. */
@@ -64,7 +64,7 @@ static int main_rank(const struct options *options, int rank)
         result = -1;
     }
     if (fflush(stdout) != 0 && result == 0) {
-        fail("cannot write to standard output");
+        failure("cannot write to standard output");
         main_complain(rank);
         result = -1;
     }
@@ -89,7 +89,7 @@ static int main_spawn(struct options *options)
     int code = MAIN_FAILURE;
 
     if (dist_spawn(ranks, main_spawned, options, &code) < 0) {
-        fail_dist("cannot start the processes");
+        failure_dist("cannot start the processes");
         main_complain(-1);
         return MAIN_FAILURE;
     }

@@ -75,7 +75,7 @@ static int model_plan(struct model *model, const char *arch)
         }
         return 0;
     }
-    return fail("unknown architecture '%s': there are cnn and mlp", arch);
+    return failure("unknown architecture '%s': there are cnn and mlp", arch);
 }
 
 static size_t model_weight_size(const struct layer *layer)
@@ -140,8 +140,8 @@ static int model_allocate(struct model *model)
     for (int i = 0; i < model->count; i++)
         complete = complete && model->activations[i];
     if (!complete)
-        return fail("out of memory for a model of %d samples a pass: lower --batch-size",
-                    model->capacity);
+        return failure("out of memory for a model of %d samples a pass: lower --batch-size",
+                       model->capacity);
     model_lay_out(model);
     return 0;
 }
@@ -151,7 +151,7 @@ int model_create(const char *arch, int capacity, struct model **model_p)
     struct model *model = calloc(1, sizeof(*model));
 
     if (!model)
-        return fail("out of memory for the model");
+        return failure("out of memory for the model");
     model->capacity = capacity;
     if (model_plan(model, arch) < 0 || model_allocate(model) < 0) {
         model_destroy(model);

@@ -62,10 +62,10 @@ int optimizer_create(const char *name, size_t count, float momentum, float weigh
     struct optimizer *optimizer;
 
     if (!adadelta && strcmp(name, "sgd") != 0)
-        return fail("unknown optimizer '%s': there are adadelta and sgd", name);
+        return failure("unknown optimizer '%s': there are adadelta and sgd", name);
     optimizer = calloc(1, sizeof(*optimizer));
     if (!optimizer)
-        return fail("out of memory for the optimizer");
+        return failure("out of memory for the optimizer");
     optimizer->step = adadelta ? optimizer_adadelta : optimizer_sgd;
     optimizer->count = count;
     optimizer->momentum = momentum;
@@ -74,7 +74,7 @@ int optimizer_create(const char *name, size_t count, float momentum, float weigh
     optimizer->second = adadelta ? calloc(count, sizeof(float)) : NULL;
     if (!optimizer->first || (adadelta && !optimizer->second)) {
         optimizer_destroy(optimizer);
-        return fail("out of memory for the optimizer's state of %zu parameters", count);
+        return failure("out of memory for the optimizer's state of %zu parameters", count);
     }
     *optimizer_p = optimizer;
     return 0;

@@ -76,10 +76,10 @@ static int options_set_int(const struct options_row *row, const char *text, int6
     errno = 0;
     value = strtoll(text, &end, 10);
     if (end == text || *end != '\0' || isspace((unsigned char)text[0]))
-        return fail("--%s: '%s' is not a whole number", row->name, text);
+        return failure("--%s: '%s' is not a whole number", row->name, text);
     if (errno == ERANGE || (double)value < row->least || (double)value > row->most)
-        return fail("--%s: %s is out of range, expected %.0f to %.0f", row->name, text, row->least,
-                    row->most);
+        return failure("--%s: %s is out of range, expected %.0f to %.0f", row->name, text,
+                       row->least, row->most);
     *to = value;
     return 0;
 }
@@ -92,10 +92,10 @@ static int options_set_real(const struct options_row *row, const char *text, dou
     errno = 0;
     value = strtod(text, &end);
     if (end == text || *end != '\0' || isspace((unsigned char)text[0]) || isnan(value))
-        return fail("--%s: '%s' is not a number", row->name, text);
+        return failure("--%s: '%s' is not a number", row->name, text);
     if (errno == ERANGE || value < row->least || value > row->most)
-        return fail("--%s: %s is out of range, expected %g to %g", row->name, text, row->least,
-                    row->most);
+        return failure("--%s: %s is out of range, expected %g to %g", row->name, text, row->least,
+                       row->most);
     *to = value;
     return 0;
 }
@@ -115,9 +115,9 @@ static bool options_is_choice(const char *choices, const char *text)
 static int options_set_text(const struct options_row *row, const char *text, const char **to)
 {
     if (text[0] == '\0')
-        return fail("--%s: the value is empty", row->name);
+        return failure("--%s: the value is empty", row->name);
     if (strchr(row->argument, '|') && !options_is_choice(row->argument, text))
-        return fail("--%s: '%s' is none of %s", row->name, text, row->argument);
+        return failure("--%s: '%s' is none of %s", row->name, text, row->argument);
     *to = text;
     return 0;
 }
@@ -182,12 +182,12 @@ static int options_copy_arguments(int argc, char *const argv[], struct options *
 
     options->arguments = calloc((size_t)argc + 1, sizeof(*options->arguments));
     if (!options->arguments)
-        return fail("out of memory for the command line");
+        return failure("out of memory for the command line");
     for (int i = 0; i < argc; i++) {
         char *copy = strdup(argv[i]);
 
         if (!copy)
-            return fail("out of memory for the command line");
+            return failure("out of memory for the command line");
         over = over || (!value && strcmp(copy, "--") == 0);
         if (!over && !value)
             options_normalise(copy);
@@ -209,12 +209,12 @@ static int options_read(int argc, struct options *options)
         const char *argument = options->arguments[optind - 1];
 
         if (value == ':')
-            return fail("%s: a value is missing", argument);
+            return failure("%s: a value is missing", argument);
         if (value == '?' && optopt > 0 && optopt < 256)
-            return fail("-%c: there is no such option", optopt);
+            return failure("-%c: there is no such option", optopt);
         if (value == '?')
-            return fail("%s: %s", argument,
-                        optopt ? "takes no value" : "there is no such option, or several fit");
+            return failure("%s: %s", argument,
+                           optopt ? "takes no value" : "there is no such option, or several fit");
         value = value < OPTIONS_FIRST_ROW ? made.rows[value] : value - OPTIONS_FIRST_ROW;
         if (options_set(&options_table[value], optarg, options) < 0)
             return -1;
@@ -222,8 +222,8 @@ static int options_read(int argc, struct options *options)
             return 0;
     }
     if (optind < argc)
-        return fail("'%s': unexpected argument; a folder of data is given with --data",
-                    options->arguments[optind]);
+        return failure("'%s': unexpected argument; a folder of data is given with --data",
+                       options->arguments[optind]);
     return 0;
 }
 
@@ -231,18 +231,18 @@ static int options_read(int argc, struct options *options)
 static int options_check(const struct options *options)
 {
     if (options->data && options->dummy)
-        return fail("--data and --dummy exclude each other");
+        return failure("--data and --dummy exclude each other");
     if (options->dist_url && (options->addr || options->port >= 0))
-        return fail("--dist-url and --addr/--port exclude each other: both say where to meet");
+        return failure("--dist-url and --addr/--port exclude each other: both say where to meet");
     if (options->rank >= 0 && options->spawn)
-        return fail("--rank has no meaning with --multiprocessing-distributed, which starts all "
-                    "ranks (--rank and --world-size count processes, not nodes)");
+        return failure("--rank has no meaning with --multiprocessing-distributed, which starts all "
+                       "ranks (--rank and --world-size count processes, not nodes)");
     if (options->rank >= 0 && options->world_size >= 0 && options->rank >= options->world_size)
-        return fail("--rank: %" PRId64 " is out of range: with --world-size %" PRId64
-                    " the ranks are 0 to %" PRId64,
-                    options->rank, options->world_size, options->world_size - 1);
+        return failure("--rank: %" PRId64 " is out of range: with --world-size %" PRId64
+                       " the ranks are 0 to %" PRId64,
+                       options->rank, options->world_size, options->world_size - 1);
     if (options->evaluate && options->dry_run)
-        return fail("--evaluate and --dry-run exclude each other");
+        return failure("--evaluate and --dry-run exclude each other");
     return 0;
 }
 

@@ -12,7 +12,7 @@ int sampler_create(size_t count, int rank, int world, struct sampler *sampler)
     uint32_t *order = calloc(count, sizeof(*order));
 
     if (!order)
-        return fail("out of memory for the order of %zu samples", count);
+        return failure("out of memory for the order of %zu samples", count);
     for (size_t i = 0; i < count; i++)
         order[i] = (uint32_t)i;
     *sampler = (struct sampler){order, count, rank, world};

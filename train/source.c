@@ -45,14 +45,14 @@ static int source_open_compressed(struct source *source)
 #ifdef HAVE_ZLIB
     source->gz = gzdopen(source->fd, "rb");
     if (!source->gz)
-        return fail("%s: out of memory", source->path);
+        return failure("%s: out of memory", source->path);
     source->fd = -1;
     gzbuffer(source->gz, 1 << 17);
     return 0;
 #else
-    return fail("%s: is compressed with gzip, and this program was built without zlib: "
-                "run gunzip on it",
-                source->path);
+    return failure("%s: is compressed with gzip, and this program was built without zlib: "
+                   "run gunzip on it",
+                   source->path);
 #endif
 }
 
@@ -62,15 +62,15 @@ int source_open(const char *path, struct source **source_p)
     struct stat status;
 
     if (!source)
-        return fail("%s: out of memory", path);
+        return failure("%s: out of memory", path);
     source->path = strdup(path);
     source->fd = open(path, O_RDONLY | O_CLOEXEC);
     if (!source->path || source->fd < 0 || fstat(source->fd, &status) < 0) {
-        fail("%s: %s", path, strerror(errno));
+        failure("%s: %s", path, strerror(errno));
         goto failed;
     }
     if (!S_ISREG(status.st_mode)) {
-        fail("%s: not a regular file", path);
+        failure("%s: not a regular file", path);
         goto failed;
     }
     source->size = (uint64_t)status.st_size;
@@ -114,8 +114,8 @@ static ssize_t source_read_some(struct source *source, void *to, size_t size)
         got = gzread(source->gz, to, (unsigned)size);
         text = gzerror(source->gz, &error);
         if (got < 0 || (got == 0 && error != Z_OK && error != Z_STREAM_END))
-            return fail("%s: byte %llu: the compressed data is damaged or ends too early (%s)",
-                        source->path, (unsigned long long)source->offset, text);
+            return failure("%s: byte %llu: the compressed data is damaged or ends too early (%s)",
+                           source->path, (unsigned long long)source->offset, text);
         return got;
     }
 #endif
@@ -123,8 +123,8 @@ static ssize_t source_read_some(struct source *source, void *to, size_t size)
         got = read(source->fd, to, size);
     } while (got < 0 && errno == EINTR);
     if (got < 0)
-        return fail("%s: byte %llu: %s", source->path, (unsigned long long)source->offset,
-                    strerror(errno));
+        return failure("%s: byte %llu: %s", source->path, (unsigned long long)source->offset,
+                       strerror(errno));
     return got;
 }
 

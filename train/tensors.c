@@ -64,12 +64,12 @@ static int tensors_check_size(const char *path, const struct tensor *tensor)
 
     for (int i = 0; i < tensor->dimensions; i++) {
         if (__builtin_mul_overflow(bytes, tensor->shape[i], &bytes))
-            return fail("%s: tensor %s: its shape is too large", path, tensor->name);
+            return failure("%s: tensor %s: its shape is too large", path, tensor->name);
     }
     if (tensor->end < tensor->begin || tensor->end - tensor->begin != bytes)
-        return fail("%s: tensor %s: data from %" PRIu64 " to %" PRIu64 ", expected %" PRIu64
-                    " bytes, which its shape calls for",
-                    path, tensor->name, tensor->begin, tensor->end, bytes);
+        return failure("%s: tensor %s: data from %" PRIu64 " to %" PRIu64 ", expected %" PRIu64
+                       " bytes, which its shape calls for",
+                       path, tensor->name, tensor->begin, tensor->end, bytes);
     return 0;
 }
 
@@ -95,15 +95,15 @@ static int tensors_check(const char *path, const struct tensors *tensors, uint64
         const struct tensor *tensor = tensors_at(tensors, at);
 
         if (!tensor)
-            return fail("%s: no tensor begins at byte %" PRIu64 " of the data, expected them to "
-                        "follow each other without gap or overlap",
-                        path, at);
+            return failure("%s: no tensor begins at byte %" PRIu64 " of the data, expected them to "
+                           "follow each other without gap or overlap",
+                           path, at);
         at = tensor->end;
     }
     if (at != data_size)
-        return fail("%s: %" PRIu64 " bytes of data, expected %" PRIu64
-                    ", which the header announces: the file is truncated or has bytes too many",
-                    path, data_size, at);
+        return failure("%s: %" PRIu64 " bytes of data, expected %" PRIu64
+                       ", which the header announces: the file is truncated or has bytes too many",
+                       path, data_size, at);
     return 0;
 }
 

@@ -22,8 +22,8 @@ struct json {
 
 static int json_fail(const struct json *json, const char *expected)
 {
-    return fail("%s: byte %zu: expected %s in the header", json->path, TENSORS_PREFIX + json->at,
-                expected);
+    return failure("%s: byte %zu: expected %s in the header", json->path, TENSORS_PREFIX + json->at,
+                   expected);
 }
 
 /* The next character that is not space; '\0' at the end. */

@@ -84,7 +84,7 @@ static int trainer_open_log(struct trainer *trainer)
         return 0;
     trainer->loss_log = fopen(path, "w");
     if (!trainer->loss_log)
-        return fail("--loss-log %s: %s", path, strerror(errno));
+        return failure("--loss-log %s: %s", path, strerror(errno));
     setvbuf(trainer->loss_log, NULL, _IOLBF, BUFSIZ);
     return 0;
 }
@@ -117,7 +117,7 @@ int trainer_close(struct trainer *trainer)
     int result = 0;
 
     if (trainer->loss_log && fclose(trainer->loss_log) != 0)
-        result = fail("--loss-log %s: %s", trainer->options->loss_log, strerror(errno));
+        result = failure("--loss-log %s: %s", trainer->options->loss_log, strerror(errno));
     trainer->loss_log = NULL;
     optimizer_destroy(trainer->optimizer);
     model_destroy(trainer->model);
