@@ -1,0 +1,41 @@
+# SPDX-License-Identifier: BSD-3-Clause
+# Units of train_mnist: all of it but main, in one process.
+train_tests = \
+	tests/unit/train/test_checkpoint \
+	tests/unit/train/test_idx \
+	tests/unit/train/test_layers \
+	tests/unit/train/test_mnist \
+	tests/unit/train/test_optimizer \
+	tests/unit/train/test_options \
+	tests/unit/train/test_ranks \
+	tests/unit/train/test_sampler
+check_PROGRAMS += $(train_tests)
+TESTS += $(train_tests)
+
+train_test_cppflags = $(AM_CPPFLAGS) -I$(top_srcdir) $(CMOCKA_CFLAGS) $(ZLIB_CFLAGS)
+train_test_libs = libtrain.la $(unit_test_libs) $(CBLAS_LIBS) $(ZLIB_LIBS) -lm
+
+tests_unit_train_test_checkpoint_SOURCES = tests/unit/train/test_checkpoint.c tests/unit/train/unit.h
+tests_unit_train_test_checkpoint_CPPFLAGS = $(train_test_cppflags)
+tests_unit_train_test_checkpoint_LDADD = $(train_test_libs)
+tests_unit_train_test_idx_SOURCES = tests/unit/train/test_idx.c tests/unit/train/unit.h
+tests_unit_train_test_idx_CPPFLAGS = $(train_test_cppflags)
+tests_unit_train_test_idx_LDADD = $(train_test_libs)
+tests_unit_train_test_layers_SOURCES = tests/unit/train/test_layers.c tests/unit/train/unit.h
+tests_unit_train_test_layers_CPPFLAGS = $(train_test_cppflags)
+tests_unit_train_test_layers_LDADD = $(train_test_libs)
+tests_unit_train_test_mnist_SOURCES = tests/unit/train/test_mnist.c tests/unit/train/unit.h
+tests_unit_train_test_mnist_CPPFLAGS = $(train_test_cppflags)
+tests_unit_train_test_mnist_LDADD = $(train_test_libs)
+tests_unit_train_test_optimizer_SOURCES = tests/unit/train/test_optimizer.c tests/unit/train/unit.h
+tests_unit_train_test_optimizer_CPPFLAGS = $(train_test_cppflags)
+tests_unit_train_test_optimizer_LDADD = $(train_test_libs)
+tests_unit_train_test_options_SOURCES = tests/unit/train/test_options.c tests/unit/train/unit.h
+tests_unit_train_test_options_CPPFLAGS = $(train_test_cppflags)
+tests_unit_train_test_options_LDADD = $(train_test_libs)
+tests_unit_train_test_ranks_SOURCES = tests/unit/train/test_ranks.c tests/unit/train/unit.h
+tests_unit_train_test_ranks_CPPFLAGS = $(train_test_cppflags)
+tests_unit_train_test_ranks_LDADD = $(train_test_libs)
+tests_unit_train_test_sampler_SOURCES = tests/unit/train/test_sampler.c tests/unit/train/unit.h
+tests_unit_train_test_sampler_CPPFLAGS = $(train_test_cppflags)
+tests_unit_train_test_sampler_LDADD = $(train_test_libs)

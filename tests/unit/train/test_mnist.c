@@ -1,0 +1,102 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* The real MNIST, where $DIST_TEST_MNIST has it: read, and learned. */
+#include "unit.h"
+
+#include "train/batch.h"
+#include "train/loss.h"
+#include "train/optimizer.h"
+#include "train/sampler.h"
+
+enum { BATCH = 64, SKIPPED = 77 };
+
+static struct dataset train_set, test_set;
+
+static void test_reads(void **state)
+{
+    static const uint8_t train_labels[] = {5, 0, 4, 1, 9}, test_labels[] = {7, 2, 1, 0, 4};
+
+    (void)state;
+    assert_int_equal(train_set.count, 60000);
+    assert_int_equal(test_set.count, 10000);
+    assert_memory_equal(train_set.labels, train_labels, sizeof(train_labels));
+    assert_memory_equal(test_set.labels, test_labels, sizeof(test_labels));
+}
+
+static void train_epoch(struct model *model, struct batch *batch)
+{
+    struct optimizer *optimizer;
+    struct sampler sampler;
+
+    assert_int_equal(optimizer_create("adadelta", model->parameters, 0, 0, &optimizer), 0);
+    assert_int_equal(sampler_create(train_set.count, 0, 1, &sampler), 0);
+    sampler_shuffle(&sampler, 1, 0);
+    for (size_t step = 0; step < train_set.count / BATCH; step++) {
+        struct pass pass = {BATCH, true, 1, step, batch->positions};
+
+        batch->count = 0;
+        for (uint32_t i = 0; i < BATCH; i++)
+            batch_add(batch, &train_set, sampler_at(&sampler, step * BATCH + i), i, 0);
+        loss_nll(BATCH, MODEL_CLASSES, model_forward(model, &pass, batch->images), batch->labels,
+                 model_output_gradient(model));
+        model_backward(model, &pass, batch->images);
+        optimizer_step(optimizer, 1.0F, model->weights, model->gradients);
+    }
+    sampler_destroy(&sampler);
+    optimizer_destroy(optimizer);
+}
+
+static int64_t count_correct(struct model *model, struct batch *batch)
+{
+    int64_t correct = 0;
+
+    for (size_t begin = 0; begin < test_set.count; begin += BATCH) {
+        struct pass pass = {0, false, 1, 0, batch->positions};
+
+        batch->count = 0;
+        for (size_t i = begin; i < begin + BATCH && i < test_set.count; i++)
+            batch_add(batch, &test_set, i, 0, 0);
+        pass.batch = batch->count;
+        correct += loss_nll(pass.batch, MODEL_CLASSES, model_forward(model, &pass, batch->images),
+                            batch->labels, NULL)
+                       .correct;
+    }
+    return correct;
+}
+
+static void test_mlp_learns(void **state)
+{
+    struct model *model;
+    struct batch batch;
+
+    (void)state;
+    assert_int_equal(model_create("mlp", BATCH, &model), 0);
+    assert_int_equal(batch_create(BATCH, &batch), 0);
+    model_init(model, 1);
+    train_epoch(model, &batch);
+    assert_in_range(count_correct(model, &batch), 9500, 10000);
+    batch_destroy(&batch);
+    model_destroy(model);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_reads),
+        cmocka_unit_test(test_mlp_learns),
+    };
+    const char *folder = getenv("DIST_TEST_MNIST");
+    int failed;
+
+    if (!folder || access(folder, F_OK) < 0) {
+        puts("1..0 # SKIP no MNIST: set DIST_TEST_MNIST to the folder that has it");
+        return SKIPPED;
+    }
+    if (dataset_read(folder, true, &train_set) < 0 || dataset_read(folder, false, &test_set) < 0) {
+        fprintf(stderr, "%s\n", failure_text());
+        return 1;
+    }
+    failed = cmocka_run_group_tests(tests, NULL, NULL);
+    dataset_destroy(&train_set);
+    dataset_destroy(&test_set);
+    return failed;
+}

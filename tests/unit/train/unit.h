@@ -1,0 +1,57 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* What the tests of train_mnist share: cmocka, files in a folder of their own, errors. */
+#ifndef TRAIN_TESTS_UNIT_H
+#define TRAIN_TESTS_UNIT_H
+
+/* clang-format off */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+/* clang-format on */
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "train/failure.h"
+
+/* Fails the test unless the last error's text has this part. */
+static inline void unit_failed_with(const char *part)
+{
+    if (!strstr(failure_text(), part))
+        fail_msg("'%s' is not in '%s'", part, failure_text());
+}
+
+/* cmocka's group set-up: changes to a new folder; the tear-down removes it with its files. */
+static inline int unit_enter_folder(void **state)
+{
+    static char folder[] = "/tmp/train-test-XXXXXX";
+
+    *state = NULL;
+    return mkdtemp(folder) && chdir(folder) == 0 ? 0 : -1;
+}
+
+static inline int unit_leave_folder(void **state)
+{
+    char here[256], command[300];
+
+    (void)state;
+    if (!getcwd(here, sizeof(here)) || chdir("/") < 0)
+        return -1;
+    snprintf(command, sizeof(command), "rm -rf '%s'", here);
+    return system(command);
+}
+
+static inline void unit_write(const char *path, const void *bytes, size_t size)
+{
+    FILE *file = fopen(path, "wb");
+
+    assert_non_null(file);
+    assert_int_equal(fwrite(bytes, 1, size, file), size);
+    assert_int_equal(fclose(file), 0);
+}
+
+#endif
