@@ -1,0 +1,235 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* The command line: what is read, what is refused and with which words. */
+#include "unit.h"
+
+#include "train/options.h"
+
+enum { MOST = 16 };
+
+/* Parses "train_mnist" and the words after it, NULL-ended. */
+static int parse(struct options *options, ...)
+{
+    char *argv[MOST] = {(char *)"train_mnist"};
+    int argc = 1;
+    va_list words;
+
+    va_start(words, options);
+    while (argc < MOST && (argv[argc] = va_arg(words, char *)))
+        argc++;
+    va_end(words);
+    return options_parse(argc, argv, options);
+}
+
+#define REFUSED(text, ...)                                                                         \
+    do {                                                                                           \
+        struct options refused_;                                                                   \
+        assert_int_equal(parse(&refused_, __VA_ARGS__, NULL), -1);                                 \
+        unit_failed_with(text);                                                                    \
+    } while (0)
+
+static void test_defaults(void **state)
+{
+    struct options options;
+
+    (void)state;
+    assert_int_equal(parse(&options, NULL), 0);
+    assert_null(options.data);
+    assert_string_equal(options.arch, "cnn");
+    assert_int_equal(options.epochs, 2);
+    assert_int_equal(options.batch_size, 64);
+    assert_true(options.lr == 1.0);
+    assert_int_equal(options.rank, -1);
+    assert_int_equal(options.action, OPTIONS_RUN);
+    options_free(&options);
+}
+
+static void test_values(void **state)
+{
+    struct options options;
+
+    (void)state;
+    assert_int_equal(parse(&options, "-a", "mlp", "-b128", "--epochs=3", "--lr", "0.5", "-e",
+                           "--data", "x", "--dist-backend", "gloo", "--optimizer", "sgd", NULL),
+                     0);
+    assert_string_equal(options.arch, "mlp");
+    assert_int_equal(options.batch_size, 128);
+    assert_int_equal(options.epochs, 3);
+    assert_true(options.lr == 0.5);
+    assert_true(options.evaluate);
+    assert_string_equal(options.data, "x");
+    assert_string_equal(options.dist_backend, "gloo");
+    options_free(&options);
+}
+
+static void test_learning_rate_of_sgd(void **state)
+{
+    struct options options;
+
+    (void)state;
+    assert_int_equal(parse(&options, "--optimizer", "sgd", NULL), 0);
+    assert_true(options.lr == 0.01);
+    options_free(&options);
+}
+
+/* torch's launchers pass --local_rank=N; values keep their underscores. */
+static void test_underscores(void **state)
+{
+    struct options options;
+
+    (void)state;
+    assert_int_equal(parse(&options, "--local_rank=3", "--world_size", "8", "--data", "--my_dir",
+                           "--loss_log=a_b", "--multiprocessing_distributed", NULL),
+                     0);
+    assert_int_equal(options.local_rank, 3);
+    assert_int_equal(options.world_size, 8);
+    assert_string_equal(options.data, "--my_dir");
+    assert_string_equal(options.loss_log, "a_b");
+    assert_true(options.spawn);
+    options_free(&options);
+}
+
+static void test_second_names(void **state)
+{
+    struct options options;
+
+    (void)state;
+    assert_int_equal(parse(&options, "--wd", "0.5", "--print-freq", "7", "-j4", "--no-accel",
+                           "--learning-rate=2", NULL),
+                     0);
+    assert_true(options.weight_decay == 0.5);
+    assert_int_equal(options.log_interval, 7);
+    assert_true(options.lr == 2.0);
+    options_free(&options);
+}
+
+static void test_bad_numbers(void **state)
+{
+    (void)state;
+    REFUSED("--epochs: '' is not a whole number", "--epochs", "");
+    REFUSED("--epochs: '3x' is not a whole number", "--epochs=3x");
+    REFUSED("--epochs: ' 3' is not a whole number", "--epochs", " 3");
+    REFUSED("--epochs: -1 is out of range, expected 0 to 1000000", "--epochs", "-1");
+    REFUSED("--epochs: 99999999999999999999 is out of range", "--epochs=99999999999999999999");
+    REFUSED("--batch-size: 0 is out of range", "-b", "0");
+    REFUSED("--port: 65536 is out of range", "--port=65536");
+    REFUSED("--rank: 2147483648 is out of range", "--rank=2147483648");
+    REFUSED("--timeout: 2147484 is out of range", "--timeout=2147484");
+    REFUSED("--lr: '0.1.2' is not a number", "--lr=0.1.2");
+    REFUSED("--lr: 'nan' is not a number", "--lr=nan");
+    REFUSED("--lr: inf is out of range", "--lr=inf");
+    REFUSED("--lr: -0.5 is out of range", "--lr=-0.5");
+    REFUSED("--momentum: 1.5 is out of range", "--momentum", "1.5");
+}
+
+static void test_bad_texts(void **state)
+{
+    (void)state;
+    REFUSED("--data: the value is empty", "--data=");
+    REFUSED("--arch: 'resnet' is none of cnn|mlp", "-a", "resnet");
+    REFUSED("--arch: 'cn' is none of cnn|mlp", "-a", "cn");
+    REFUSED("--optimizer: 'adam' is none of adadelta|sgd", "--optimizer=adam");
+    REFUSED("--seed: a value is missing", "--seed");
+    REFUSED("--nonsense: there is no such option", "--nonsense");
+    REFUSED("--dry-run=1: takes no value", "--dry-run=1");
+    REFUSED("-z: there is no such option", "-z");
+    REFUSED("'extra': unexpected argument", "extra");
+}
+
+static void test_contradictions(void **state)
+{
+    (void)state;
+    REFUSED("--rank: 8 is out of range: with --world-size 8 the ranks are 0 to 7", "--rank=8",
+            "--world-size=8");
+    REFUSED("--dist-url and --addr/--port", "--dist-url=env://", "--addr=h");
+    REFUSED("--rank has no meaning", "--rank=0", "--multiprocessing-distributed");
+    REFUSED("--data and --dummy", "--data=x", "--dummy");
+    REFUSED("--evaluate and --dry-run", "-e", "--dry-run");
+}
+
+static void test_help_and_version(void **state)
+{
+    struct options options;
+
+    (void)state;
+    assert_int_equal(parse(&options, "--help", "--nonsense", NULL), 0);
+    assert_int_equal(options.action, OPTIONS_HELP);
+    options_free(&options);
+    assert_int_equal(parse(&options, "--version", NULL), 0);
+    assert_int_equal(options.action, OPTIONS_VERSION);
+    options_free(&options);
+}
+
+/* Whether text has name as a whole word. */
+static int has_word(const char *text, const char *name)
+{
+    const size_t length = strlen(name);
+
+    for (const char *at = text; (at = strstr(at, name)); at += length) {
+        if (!strchr("abcdefghijklmnopqrstuvwxyz-", at[length]))
+            return 1;
+    }
+    return 0;
+}
+
+static void test_help_names_everything(void **state)
+{
+    char *text = NULL, option[80];
+    size_t size;
+    FILE *to = open_memstream(&text, &size);
+
+    (void)state;
+    options_help(to);
+    fclose(to);
+    for (int i = 0; options_name(i); i++) {
+        snprintf(option, sizeof(option), "--%s", options_name(i));
+        if (!has_word(text, option))
+            fail_msg("%s is not in the help", option);
+    }
+    for (const char *line = text; *line; line += strcspn(line, "\n") + 1) {
+        const size_t length = strcspn(line, "\n");
+
+        assert_in_range(length, 0, 80);
+        assert_true(length == 0 || line[length - 1] != ' ');
+    }
+    free(text);
+}
+
+/* The man page has an entry, ".Fl -name", for every option. */
+static void test_man_page_names_everything(void **state)
+{
+    const char *top = getenv("srcdir");
+    char path[4096], entry[80], text[65536];
+    FILE *file;
+
+    (void)state;
+    snprintf(path, sizeof(path), "%s/man/train_mnist.1", top ? top : ".");
+    file = fopen(path, "r");
+    if (!file)
+        skip();
+    text[fread(text, 1, sizeof(text) - 1, file)] = '\0';
+    fclose(file);
+    for (int i = 0; options_name(i); i++) {
+        snprintf(entry, sizeof(entry), "Fl -%s", options_name(i));
+        if (!has_word(text, entry))
+            fail_msg("--%s is not in the man page", options_name(i));
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_defaults),
+        cmocka_unit_test(test_values),
+        cmocka_unit_test(test_learning_rate_of_sgd),
+        cmocka_unit_test(test_underscores),
+        cmocka_unit_test(test_second_names),
+        cmocka_unit_test(test_bad_numbers),
+        cmocka_unit_test(test_bad_texts),
+        cmocka_unit_test(test_contradictions),
+        cmocka_unit_test(test_help_and_version),
+        cmocka_unit_test(test_help_names_everything),
+        cmocka_unit_test(test_man_page_names_everything),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
