@@ -113,7 +113,7 @@ dist_status disti_group_meet(struct dist_group *group, const char *backend_name)
 dist_status disti_group_open_backend(struct dist_group *group)
 {
     void *state = calloc(1, group->backend->state_size ? group->backend->state_size : 1);
-    uint8_t ready = 1, *all = calloc((size_t)group->world_size, 1);
+    uint8_t ready = 1, *all = calloc((unsigned)group->world_size, 1);
     dist_status status;
 
     group->config = (struct dist_backend_config){

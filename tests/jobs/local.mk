@@ -13,7 +13,10 @@ job_scripts = \
 	tests/jobs/conformance_mpi.sh \
 	tests/jobs/conformance_faulty.sh \
 	tests/jobs/launchers.sh \
-	tests/jobs/mishaps.sh
+	tests/jobs/mishaps.sh \
+	tests/jobs/bad_input.sh \
+	tests/jobs/train.sh \
+	tests/jobs/train_accuracy.sh
 
 TESTS += $(job_scripts)
-EXTRA_DIST += $(job_scripts)
+EXTRA_DIST += $(job_scripts) tests/jobs/losses.awk

@@ -1,0 +1,66 @@
+#!/bin/bash
+# SPDX-License-Identifier: BSD-3-Clause
+# Wrong use: a clear error, a non-zero exit, no hang, no process left.
+. "$srcdir/tests/support/job.sh"
+
+JOB_LIMIT=30
+quick=(--max-steps 2 --train-samples 128 --test-samples 64 --arch mlp)
+spawn=(--multiprocessing-distributed --world-size 2 --dist-backend gloo)
+export DIST_TIMEOUT=5
+
+# Backends
+job_fails "backend 'glue' cannot be used" self 1 train_mnist --dist-backend glue "${quick[@]}"
+job_fails "self   yes" self 1 train_mnist --dist-backend glue "${quick[@]}"
+job_fails "backend self is for a world of one" self 2 train_mnist "${quick[@]}" \
+    --multiprocessing-distributed --world-size 2 --dist-backend self
+job_fails "mpirun -np 4" openmpi 2 train_mnist --dist-backend mpi --world-size 4 "${quick[@]}"
+
+# Rendezvous
+MASTER_ADDR='' RANK=0 WORLD_SIZE=2 job_fails "MASTER_ADDR" self 1 train_mnist --dist-backend gloo \
+    --dist-url env:// "${quick[@]}"
+RANK=5 WORLD_SIZE=2 MASTER_ADDR=127.0.0.1 job_fails "rank 5" self 1 train_mnist \
+    --dist-backend gloo "${quick[@]}"
+RANK=two WORLD_SIZE=2 MASTER_ADDR=127.0.0.1 job_fails "RANK" self 1 train_mnist \
+    --dist-backend gloo "${quick[@]}"
+job_fails "--dist-url" self 1 train_mnist --dist-url pigeon://here --rank 0 --world-size 2 \
+    --dist-backend gloo "${quick[@]}"
+job_fails "rank 1" self 1 train_mnist --dist-url tcp://127.0.0.1:"$(job_port)" --rank 0 \
+    --world-size 2 --dist-backend gloo --timeout 2 "${quick[@]}"
+
+# A port that somebody else listens on: the server's address and port are named.
+port=$(job_port)
+python3 -c 'import socket, sys, time
+s = socket.socket(); s.bind(("127.0.0.1", int(sys.argv[1]))); s.listen(); time.sleep(60)' "$port" &
+listener=$!
+for try in 1 2 3 4 5 6 7 8 9 10; do
+    (exec 3<>"/dev/tcp/127.0.0.1/$port") 2>/dev/null && break
+    sleep 0.2
+done
+job_fails "127.0.0.1:$port" self 1 train_mnist --dist-url "tcp://127.0.0.1:$port" --rank 0 \
+    --world-size 2 --dist-backend gloo "${quick[@]}"
+kill $listener
+
+# Data
+job_fails "/nonexistent" self 2 train_mnist --data /nonexistent "${spawn[@]}"
+digits=$job_folder/digits
+mkdir "$digits"
+printf '\0\0\10\3\0\0\0\2\0\0\0\34\0\0\0\34short' >"$digits/train-images-idx3-ubyte"
+printf '\0\0\10\1\0\0\0\2\1\2' >"$digits/train-labels-idx1-ubyte"
+cp "$digits/train-images-idx3-ubyte" "$digits/t10k-images-idx3-ubyte"
+cp "$digits/train-labels-idx1-ubyte" "$digits/t10k-labels-idx1-ubyte"
+job_fails "train-images-idx3-ubyte" self 2 train_mnist --data "$digits" "${spawn[@]}"
+job_check "the byte offset is named" grep -Eq '(byte|offset) *2?[0-9]+' "$job_output"
+printf '\0\0\7\3' >"$digits/train-images-idx3-ubyte"
+job_fails "train-images-idx3-ubyte" self 1 train_mnist --data "$digits"
+
+# Options
+job_fails "--epochs" self 1 train_mnist --epochs 1x
+job_fails "--batch-size" self 1 train_mnist --batch-size -3
+job_fails "--lr" self 1 train_mnist --lr ''
+job_fails "frobnicate" self 1 train_mnist --frobnicate
+DIST_ALGO=all_reduce:rung job_fails "recursive_doubling" self 2 train_mnist "${quick[@]}" "${spawn[@]}"
+DIST_TRANSPORT=pigeon job_fails "pigeon" self 2 train_mnist "${quick[@]}" "${spawn[@]}"
+DIST_TIMEOUT=soon job_fails "DIST_TIMEOUT" self 2 train_mnist "${quick[@]}" "${spawn[@]}"
+
+# Nothing of ours has a name in shared memory.
+job_check "nothing is left in /dev/shm" test -z "$(ls /dev/shm 2>/dev/null | grep -i dist)"

@@ -1,0 +1,49 @@
+#!/bin/bash
+# SPDX-License-Identifier: BSD-3-Clause
+# The training harness over every way to start it: the same losses, whatever carries the gradients.
+. "$srcdir/tests/support/job.sh"
+
+data=()
+[ -r "$DIST_TEST_MNIST/train-images-idx3-ubyte.gz" ] && data=(--data "$DIST_TEST_MNIST")
+steps=100
+logs=$job_folder
+
+# train NAME LAUNCHER RANKS ARGS...: a hundred steps of the cnn, global batch 64.
+train()
+{
+    local name=$1 launcher=$2 ranks=$3
+    shift 3
+    job "$launcher" "$ranks" train_mnist "${data[@]}" --seed 3 --max-steps $steps \
+        --test-samples 1000 --loss-log "$logs/$name" "$@"
+}
+
+# agree LIMIT NAME NAME: the losses of two runs, step by step.
+agree()
+{
+    job_check "losses of $2 and $3 agree to $1" \
+        awk -v limit="$1" -v steps=$steps -f "$srcdir/tests/jobs/losses.awk" "$logs/$2" "$logs/$3"
+}
+
+hash_of() { grep -o 'Parameter hash: [0-9a-f]* ([0-9]* ranks agree)' "$job_output" | tail -n 1; }
+
+train mpi openmpi 8 --dist-backend mpi
+job_check "8 ranks agree on the parameters (mpi)" test -n "$(hash_of)"
+train gloo openmpi 8 --dist-backend gloo
+job_check "8 ranks agree on the parameters (gloo)" test -n "$(hash_of)"
+train spawn self 8 --multiprocessing-distributed --world-size 8 --dist-backend gloo
+job_check "8 ranks agree on the parameters (spawn)" test -n "$(hash_of)"
+train one self 1
+agree 1e-4 mpi gloo
+agree 1e-4 gloo spawn
+agree 1e-3 gloo one
+
+steps=30
+for algorithm in ring tree recursive_doubling halving_doubling direct hierarchical; do
+    DIST_ALGO=all_reduce:$algorithm train $algorithm self 4 \
+        --multiprocessing-distributed --world-size 4 --dist-backend gloo
+    agree 1e-3 one $algorithm
+done
+train shell shell 4 --dist-backend gloo
+agree 1e-3 one shell
+DIST_MPI_COLL=native train native openmpi 4 --dist-backend mpi
+agree 1e-3 one native
