@@ -31,6 +31,15 @@ export OMPI_MCA_oob_tcp_if_include=lo OMPI_MCA_btl_tcp_if_include=lo
 export OMPI_MCA_plm_rsh_agent=false
 export HYDRA_IFACE=lo
 
+# A case is named by its words, and the DIST_ variables that the script has set for it.
+job_environment=$(env | grep '^DIST_' | sort)
+job_name()
+{
+    local settings
+    settings=$(comm -13 <(echo "$job_environment") <(env | grep '^DIST_' | sort) | tr '\n' ' ')
+    echo "$settings${*//"$job_folder/"/}"
+}
+
 job_pass() { job_passed=$((job_passed + 1)); echo "PASS: $*"; }
 job_skip() { job_skipped=$((job_skipped + 1)); echo "SKIP: $1 ($2)"; }
 job_fail()
@@ -126,7 +135,8 @@ job_possible()
 
 job()
 {
-    local name=$* leaked=no
+    local name leaked=no
+    name=$(job_name "$@")
     job_status=
     job_possible "$name" "$1" || return
     job_launch "$@"
@@ -146,9 +156,9 @@ job()
 
 job_fails()
 {
-    local text=$1 leaked=no
+    local text=$1 name leaked=no
     shift
-    local name="$* fails: $text"
+    name="$(job_name "$@") fails: $text"
     job_status=
     job_possible "$name" "$1" || return
     job_launch "$@"

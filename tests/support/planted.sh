@@ -21,6 +21,7 @@ wants()
 
 wants PASS '' 'job self 1 /bin/true'
 wants PASS '' 'job shell 3 /bin/sh -c "[ \$WORLD_SIZE = 3 ]"'
+wants PASS 'DIST_X=1 self' 'DIST_X=1 job self 1 /bin/sh -c "[ \$DIST_X = 1 ]"'
 wants FAIL 'exit 1' 'job self 1 /bin/false'
 wants FAIL 'exit 7' 'job shell 3 /bin/sh -c "[ \$RANK != 2 ] || exit 7"'
 wants SKIP 'no reason' 'job self 1 /bin/sh -c "echo no reason; exit 77"'
