@@ -20,7 +20,7 @@
 #define TCP_EARLY_LIMIT ((size_t)64 << 20)
 #define TCP_BUFFER_MAX ((size_t)1 << 30)
 #define TCP_EVENTS 64
-/* How long close waits for what the peers have not yet acknowledged. */
+/* How long close waits for the peers to make room for what has not yet been sent. */
 #define TCP_CLOSE_MS 100
 
 static dist_status tcp_probe(char *reason, size_t reason_size)
@@ -323,7 +323,7 @@ static bool tcp_drained(struct tcp_state *state, const struct tcp_peer *peer)
     do {
         got = recv(peer->fd, state->buffer, TCP_BUFFER_BYTES, MSG_DONTWAIT);
     } while (got > 0 || (got < 0 && errno == EINTR));
-    return (got < 0 && errno != EAGAIN) || ioctl(peer->fd, SIOCOUTQ, &unsent) || unsent == 0;
+    return (got < 0 && errno != EAGAIN) || ioctl(peer->fd, SIOCOUTQNSD, &unsent) || unsent == 0;
 }
 
 static void tcp_leave(struct tcp_state *state)

@@ -232,8 +232,10 @@ int disti_tcp_peer_event(struct tcp_state *state, struct tcp_peer *peer, uint32_
     case TCP_PHASE_UP:
         if (events & (EPOLLIN | EPOLLRDHUP | EPOLLERR | EPOLLHUP))
             peer->readable = true;
-        if (events & (EPOLLRDHUP | EPOLLERR | EPOLLHUP))
+        if (events & (EPOLLRDHUP | EPOLLERR | EPOLLHUP)) {
             peer->hung_up = true;
+            disti_tcp_resume(peer);
+        }
         if (events & (EPOLLOUT | EPOLLERR | EPOLLHUP))
             disti_tcp_set_writable(state, peer, true);
         disti_tcp_list(state, peer);

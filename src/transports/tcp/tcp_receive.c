@@ -6,6 +6,7 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <sys/uio.h>
 
 /*
@@ -89,9 +90,44 @@ static bool receive_may_hold(const struct tcp_state *state, const struct tcp_pee
     return held < state->early_limit && envelope->bytes <= state->early_limit - held;
 }
 
-/* A header is there. False: the message cannot be taken now, or the peer is lost. */
+/*
+ * The stream has ended and what is left of it lies in the kernel, which has bounded it.
+ * Waiting for receives would only hide the end, so all is held, unless it was cut off.
+ */
+static bool receive_is_cut_off(const struct tcp_peer *peer, const struct dist_envelope *envelope,
+                               size_t here)
+{
+    int waiting = 0;
+
+    if (ioctl(peer->fd, FIONREAD, &waiting))
+        waiting = 0;
+    return envelope->bytes > here + (size_t)waiting;
+}
+
+/* No receive waits for this message: keep it, or stop reading. */
+static bool receive_early(struct tcp_state *state, struct tcp_peer *peer,
+                          const struct dist_envelope *envelope, size_t here)
+{
+    if (peer->hung_up && receive_is_cut_off(peer, envelope, here)) {
+        disti_tcp_lose(state, peer, 0, NULL);
+        return false;
+    }
+    if (peer->hung_up || receive_may_hold(state, peer, envelope))
+        peer->in.early = disti_match_hold(&peer->match, envelope, false);
+    if (!peer->in.early) {
+        peer->stopped = true;
+        return false;
+    }
+    peer->early_count++;
+    return true;
+}
+
+/*
+ * A header is there, and `here` bytes behind it. False: the message cannot be taken now,
+ * or the peer is lost.
+ */
 static bool receive_header(struct tcp_state *state, struct tcp_peer *peer,
-                           const unsigned char *bytes)
+                           const unsigned char *bytes, size_t here)
 {
     struct tcp_incoming *in = &peer->in;
     struct dist_envelope envelope;
@@ -107,17 +143,10 @@ static bool receive_header(struct tcp_state *state, struct tcp_peer *peer,
         return true;
     }
     in->request = disti_match_arrival(&peer->match, &envelope, &mismatch);
-    if (mismatch) {
+    if (mismatch)
         in->request = NULL;
-    } else if (!in->request) {
-        if (receive_may_hold(state, peer, &envelope))
-            in->early = disti_match_hold(&peer->match, &envelope, false);
-        if (!in->early) {
-            peer->stopped = true;
-            return false;
-        }
-        peer->early_count++;
-    }
+    else if (!in->request && !receive_early(state, peer, &envelope, here))
+        return false;
     in->active = true;
     in->left = envelope.bytes;
     return true;
@@ -167,13 +196,14 @@ static size_t receive_use(struct tcp_state *state, struct tcp_peer *peer, const 
                           size_t bytes)
 {
     struct tcp_incoming *in = &peer->in;
-    size_t used = 0;
+    size_t used = 0, header = DISTI_TCP_FRAME_BYTES;
 
     for (;;) {
         if (!in->active) {
-            if (bytes - used < DISTI_TCP_FRAME_BYTES || !receive_header(state, peer, data + used))
+            if (bytes - used < header ||
+                !receive_header(state, peer, data + used, bytes - used - header))
                 return used;
-            used += DISTI_TCP_FRAME_BYTES;
+            used += header;
             if (!in->active)
                 continue;
         }
@@ -252,6 +282,14 @@ static ssize_t receive_once(struct tcp_state *state, struct tcp_peer *peer, bool
         receive_use_keep(state, peer, state->buffer, kept + (size_t)got);
     }
     return got;
+}
+
+void disti_tcp_resume(struct tcp_peer *peer)
+{
+    if (peer->stopped) {
+        peer->stopped = false;
+        peer->resume = true;
+    }
 }
 
 int disti_tcp_receive(struct tcp_state *state, struct tcp_peer *peer)
@@ -335,10 +373,7 @@ void disti_tcp_recv(struct tcp_state *state, struct tcp_peer *peer, struct dist_
         receive_claim(peer, early, request);
     else if (request->status == DIST_ERR_MISMATCH)
         receive_refused(peer);
-    if (peer->stopped) {
-        peer->stopped = false;
-        peer->resume = true;
-    }
+    disti_tcp_resume(peer);
     if (peer->phase == TCP_PHASE_LOST && peer->match.posted_head) {
         disti_tcp_report(state, peer);
         disti_tcp_fail_receives(peer, DIST_ERR_PEER_LOST);

@@ -92,6 +92,7 @@ static void send_broken(struct tcp_state *state, struct tcp_peer *peer, int caus
     peer->send_status = DIST_ERR_PEER_LOST;
     peer->cause = cause;
     peer->readable = peer->hung_up = true;
+    disti_tcp_resume(peer);
     disti_tcp_list(state, peer);
     disti_tcp_receive(state, peer);
     if (peer->send_head)

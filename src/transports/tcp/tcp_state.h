@@ -168,6 +168,8 @@ bool disti_tcp_fail_sends(struct tcp_peer *peer, dist_status status);
 
 /* tcp_receive.c */
 void disti_tcp_recv(struct tcp_state *state, struct tcp_peer *peer, struct dist_request *request);
+/* What had stopped the reading may be gone: a receive was posted, or the stream has ended. */
+void disti_tcp_resume(struct tcp_peer *peer);
 int disti_tcp_receive(struct tcp_state *state, struct tcp_peer *peer);
 bool disti_tcp_has_receives(const struct tcp_peer *peer);
 /* Ends the receives that nothing more will come for. True if there were any. */
