@@ -4,3 +4,21 @@ check_PROGRAMS += tests/unit/transports/test_match
 TESTS += tests/unit/transports/test_match
 tests_unit_transports_test_match_SOURCES = tests/unit/transports/test_match.c
 tests_unit_transports_test_match_LDADD = $(unit_test_libs)
+
+tcp_fixture = tests/unit/transports/tcp_fixture.c tests/unit/transports/tcp_fixture.h
+
+check_PROGRAMS += tests/unit/transports/test_tcp_flow
+TESTS += tests/unit/transports/test_tcp_flow
+tests_unit_transports_test_tcp_flow_SOURCES = tests/unit/transports/test_tcp_flow.c $(tcp_fixture)
+tests_unit_transports_test_tcp_flow_LDADD = $(unit_test_libs)
+
+check_PROGRAMS += tests/unit/transports/test_tcp_wire
+TESTS += tests/unit/transports/test_tcp_wire
+tests_unit_transports_test_tcp_wire_SOURCES = tests/unit/transports/test_tcp_wire.c $(tcp_fixture)
+tests_unit_transports_test_tcp_wire_LDADD = $(unit_test_libs)
+
+check_PROGRAMS += tests/unit/transports/test_tcp_hostile
+TESTS += tests/unit/transports/test_tcp_hostile
+tests_unit_transports_test_tcp_hostile_SOURCES = \
+	tests/unit/transports/test_tcp_hostile.c $(tcp_fixture)
+tests_unit_transports_test_tcp_hostile_LDADD = $(unit_test_libs)

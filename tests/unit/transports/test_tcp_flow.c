@@ -1,0 +1,244 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* The tcp transport: who calls whom, leaving, early messages, sleeping. */
+#include "base/clock.h"
+#include "tcp_fixture.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+static const struct dist_transport *const tcp = &disti_transport_tcp;
+
+/* The higher rank has waited and has called; now the lower rank calls too. */
+static void test_crossing_calls(void **unused)
+{
+    struct tcp_rank pair[2];
+    struct dist_request early;
+    int value = 0, sent = 42;
+    struct dist_request send;
+
+    (void)unused;
+    tcp_pair_open(pair, "127.0.0.1");
+    tcp_recv(&pair[1], &early, 0, 8, &value, sizeof(value));
+    tcp_drive_ms(&pair[1], 1, 400);
+    tcp_send(&pair[0], &send, 1, 8, &sent, sizeof(sent));
+    assert_int_equal(tcp_finish(pair, 2, &early), DIST_OK);
+    assert_int_equal(tcp_finish(pair, 2, &send), DIST_OK);
+    assert_int_equal(value, sent);
+    tcp_exchange(pair, 100000);
+    tcp_drive_ms(pair, 2, 300);
+    tcp_exchange(pair, 100000);
+    tcp_pair_close(pair);
+}
+
+/* The lower rank never calls, for it has something else to do, but it lets itself be called. */
+static void test_higher_rank_calls(void **unused)
+{
+    struct tcp_rank pair[2];
+    struct dist_request send;
+    char text[200];
+    int value = 1;
+
+    (void)unused;
+    tcp_pair_open(pair, "127.0.0.1");
+    tcp_send(&pair[1], &send, 0, 8, &value, sizeof(value));
+    assert_int_equal(tcp_finish(pair, 2, &send), DIST_OK);
+    tcp->describe(pair[1].state, 0, text, sizeof(text));
+    assert_non_null(strstr(text, "connected, 36 bytes sent"));
+    tcp_pair_close(pair);
+}
+
+/* A rank that died before anyone was connected with it is found out, from both sides. */
+static void test_dead_before_connected(void **unused)
+{
+    for (int dead = 0; dead < 2; dead++) {
+        struct tcp_rank pair[2];
+        struct dist_request request;
+        int64_t start = disti_now_ns();
+        char name[40];
+        int value;
+
+        (void)unused;
+        tcp_pair_open(pair, "127.0.0.1");
+        tcp_rank_close(&pair[dead]);
+        tcp_recv(&pair[1 - dead], &request, dead, 8, &value, sizeof(value));
+        assert_int_equal(tcp_finish(&pair[1 - dead], 1, &request), DIST_ERR_PEER_LOST);
+        assert_true(disti_now_ns() - start < INT64_C(1000000000));
+        snprintf(name, sizeof(name), "lost rank %d", dead);
+        assert_non_null(strstr(dist_last_error(), name));
+        assert_non_null(strstr(dist_last_error(), "127.0.0.1:"));
+        assert_non_null(strstr(dist_last_error(), strerror(ECONNREFUSED)));
+        tcp_rank_close(&pair[1 - dead]);
+    }
+}
+
+/* Leaving and being lost are told apart, and what came before is still to be had. */
+static void test_leaving(void **unused)
+{
+    struct tcp_rank pair[2];
+    struct dist_request send, recv, late;
+    int value = 7, got = 0, more = 0;
+
+    (void)unused;
+    tcp_pair_open(pair, "127.0.0.1");
+    tcp_exchange(pair, 100);
+    tcp_send(&pair[0], &send, 1, 20, &value, sizeof(value));
+    assert_int_equal(tcp_finish(pair, 1, &send), DIST_OK);
+    tcp_rank_close(&pair[0]);
+    tcp_recv(&pair[1], &late, 0, 21, &more, sizeof(more));
+    assert_int_equal(tcp_finish(&pair[1], 1, &late), DIST_ERR_PEER_LOST);
+    assert_non_null(strstr(dist_last_error(), "rank 0"));
+    assert_non_null(strstr(dist_last_error(), "has left"));
+    tcp_recv(&pair[1], &recv, 0, 20, &got, sizeof(got));
+    assert_int_equal(recv.status, DIST_OK);
+    assert_int_equal(got, value);
+    tcp_send(&pair[1], &late, 0, 22, &value, sizeof(value));
+    assert_int_equal(late.status, DIST_ERR_PEER_LOST);
+    tcp_rank_close(&pair[1]);
+}
+
+/* More comes early than may be kept: the rest waits at the sender's, nobody spins, all arrives. */
+static void test_early_limit(void **unused)
+{
+    enum { MESSAGES = 200, BYTES = 40000 };
+    static struct dist_request sends[MESSAGES], recv;
+    static unsigned char out[BYTES], in[BYTES];
+    struct tcp_rank pair[2];
+    char text[200];
+    size_t held = 0;
+    int fd;
+
+    (void)unused;
+    setenv("DIST_TCP_EARLY_LIMIT", "1M", 1);
+    setenv("DIST_TCP_BUFFER", "64K", 1);
+    tcp_pair_open(pair, "127.0.0.1");
+    for (int i = 0; i < MESSAGES; i++)
+        tcp_send(&pair[0], &sends[i], 1, 100 + (uint64_t)i, out, sizeof(out));
+    tcp_drive_ms(pair, 2, 300);
+    assert_int_equal(sends[MESSAGES - 1].status, DIST_IN_PROGRESS);
+    tcp->describe(pair[1].state, 0, text, sizeof(text));
+    assert_non_null(strstr(text, "not read"));
+    assert_int_equal(sscanf(strstr(text, "received, "), "received, %zu", &held), 1);
+    assert_in_range(held, BYTES, 1 << 20);
+    while ((fd = tcp->arm(pair[1].state)) == -2)
+        tcp_drive(&pair[1], 1);
+    assert_int_equal(poll(&(struct pollfd){.fd = fd, .events = POLLIN}, 1, 200), 0);
+    tcp->disarm(pair[1].state);
+    for (int i = 0; i < MESSAGES; i++) {
+        memset(in, 1, sizeof(in));
+        tcp_recv(&pair[1], &recv, 0, 100 + (uint64_t)i, in, sizeof(in));
+        assert_int_equal(tcp_finish(pair, 2, &recv), DIST_OK);
+        assert_memory_equal(in, out, sizeof(in));
+    }
+    assert_int_equal(tcp_finish(pair, 2, &sends[MESSAGES - 1]), DIST_OK);
+    tcp_pair_close(pair);
+    unsetenv("DIST_TCP_EARLY_LIMIT");
+    unsetenv("DIST_TCP_BUFFER");
+}
+
+/* A message above the limit is not kept at all, but comes once its receive is posted. */
+static void test_large_waits_for_its_receive(void **unused)
+{
+    enum { BYTES = 300000 };
+    static unsigned char out[BYTES], in[BYTES];
+    struct dist_request send, recv;
+    struct tcp_rank pair[2];
+
+    (void)unused;
+    setenv("DIST_TCP_EARLY_LIMIT", "64K", 1);
+    tcp_pair_open(pair, "127.0.0.1");
+    memset(out, 9, sizeof(out));
+    tcp_send(&pair[0], &send, 1, 3, out, sizeof(out));
+    tcp_drive_ms(pair, 2, 50);
+    tcp_recv(&pair[1], &recv, 0, 3, in, sizeof(in));
+    assert_int_equal(tcp_finish(pair, 2, &recv), DIST_OK);
+    assert_memory_equal(in, out, sizeof(in));
+    tcp_exchange(pair, 70000);
+    tcp_pair_close(pair);
+    unsetenv("DIST_TCP_EARLY_LIMIT");
+}
+
+/* The receive is posted while its message is half here, at every kind of place. */
+static void test_claimed_while_arriving(void **unused)
+{
+    double out[40], in[40], base[40];
+    unsigned char bytes[DISTI_TCP_FRAME_BYTES + sizeof(out)];
+    struct dist_request request;
+
+    (void)unused;
+    for (int i = 0; i < 40; i++) {
+        out[i] = i;
+        base[i] = 1000;
+    }
+    raw_message(bytes, 77, out, sizeof(out));
+    for (size_t cut = 0; cut <= sizeof(bytes); cut += 3) {
+        struct tcp_rank rank;
+        int fd;
+
+        tcp_rank_open(&rank, 1, 2, "127.0.0.1");
+        fd = raw_join(&rank, 0);
+        assert_true(raw_write(fd, bytes, cut));
+        for (int i = 0; i < 20; i++)
+            tcp_drive(&rank, 1);
+        memset(&request, 0, sizeof(request));
+        request.status = DIST_IN_PROGRESS;
+        request.envelope = (struct dist_envelope){77, 1, sizeof(in)};
+        request.sink = (struct dist_sink){in, base, sizeof(in), DIST_FLOAT64, DIST_SUM, 0};
+        tcp->recv(rank.state, &request);
+        assert_true(raw_write(fd, bytes + cut, sizeof(bytes) - cut));
+        assert_int_equal(tcp_finish(&rank, 1, &request), DIST_OK);
+        for (int i = 0; i < 40; i++)
+            assert_true(in[i] == 1000 + i);
+        close(fd);
+        tcp_rank_close(&rank);
+    }
+}
+
+/* A sleeper is woken by a message, and only by something. */
+static void test_sleep_is_sleep(void **unused)
+{
+    struct tcp_rank pair[2];
+    struct dist_request send, recv;
+    int value = 3, got = 0, fd;
+
+    (void)unused;
+    tcp_pair_open(pair, "127.0.0.1");
+    for (int round = 0; round < 20; round++) {
+        tcp_recv(&pair[1], &recv, 0, 60, &got, sizeof(got));
+        if (round == 0)
+            tcp_exchange(pair, 10);
+        while ((fd = tcp->arm(pair[1].state)) == -2)
+            tcp_drive(&pair[1], 1);
+        assert_true(fd >= 0);
+        assert_int_equal(poll(&(struct pollfd){.fd = fd, .events = POLLIN}, 1, 0), 0);
+        tcp_send(&pair[0], &send, 1, 60, &value, sizeof(value));
+        assert_int_equal(poll(&(struct pollfd){.fd = fd, .events = POLLIN}, 1, 5000), 1);
+        tcp->disarm(pair[1].state);
+        assert_int_equal(tcp_finish(pair, 2, &recv), DIST_OK);
+        assert_int_equal(tcp_finish(pair, 2, &send), DIST_OK);
+    }
+    tcp_pair_close(pair);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_crossing_calls),
+        cmocka_unit_test(test_higher_rank_calls),
+        cmocka_unit_test(test_dead_before_connected),
+        cmocka_unit_test(test_leaving),
+        cmocka_unit_test(test_early_limit),
+        cmocka_unit_test(test_large_waits_for_its_receive),
+        cmocka_unit_test(test_claimed_while_arriving),
+        cmocka_unit_test(test_sleep_is_sleep),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,248 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* The tcp transport against strangers and random streams. */
+#include "tcp_fixture.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+static uint64_t seed = 1;
+
+static uint64_t random_number(void)
+{
+    seed ^= seed << 13;
+    seed ^= seed >> 7;
+    seed ^= seed << 17;
+    return seed;
+}
+
+/* Hellos that must not be believed: each spoils one field of a good one. */
+static void stranger_hello(unsigned char *bytes, int kind)
+{
+    static const int offsets[] = {0, 7, 8, 10, 12, 16, 17, 19, 20, 24, 31};
+
+    raw_hello(bytes, kind == 11 ? 1 : 0, 1, 2);
+    if (kind < 11)
+        bytes[offsets[kind]] ^= 0x42;
+}
+
+static void exchange_some(struct tcp_rank pair[2], int messages)
+{
+    static unsigned char out[30000], in[2][30000];
+    struct dist_request sends[2], recvs[2];
+
+    for (int m = 0; m < messages; m++) {
+        size_t bytes = random_number() % sizeof(out);
+
+        for (size_t i = 0; i < bytes; i++)
+            out[i] = (unsigned char)random_number();
+        for (int i = 0; i < 2; i++) {
+            memset(in[i], 0, bytes);
+            tcp_recv(&pair[i], &recvs[i], 1 - i, 6, in[i], bytes);
+            tcp_send(&pair[i], &sends[i], 1 - i, 6, out, bytes);
+        }
+        for (int i = 0; i < 2; i++) {
+            assert_int_equal(tcp_finish(pair, 2, &recvs[i]), DIST_OK);
+            assert_int_equal(tcp_finish(pair, 2, &sends[i]), DIST_OK);
+            assert_memory_equal(in[i], out, bytes);
+        }
+    }
+}
+
+static void test_strangers(void **unused)
+{
+    unsigned char bytes[2 * DISTI_TCP_HELLO_BYTES];
+    struct tcp_rank pair[2];
+
+    (void)unused;
+    tcp_pair_open(pair, "127.0.0.1");
+    for (int round = 0; round < 36; round++) {
+        int fd = raw_connect(&pair[1]);
+
+        if (round % 12 == 0 && round)
+            for (size_t i = 0; i < sizeof(bytes); i++)
+                bytes[i] = (unsigned char)random_number();
+        else
+            stranger_hello(bytes, round % 12);
+        assert_true(raw_write(fd, bytes, sizeof(bytes)));
+        exchange_some(pair, 3);
+        assert_true(raw_closed(pair, 2, fd));
+        close(fd);
+    }
+    exchange_some(pair, 10);
+    tcp_pair_close(pair);
+}
+
+/* Someone knows the job and says that he is rank 0, which is already here. */
+static void test_duplicate_rank(void **unused)
+{
+    unsigned char hello[DISTI_TCP_HELLO_BYTES];
+    struct tcp_rank pair[2];
+    int fd;
+
+    (void)unused;
+    tcp_pair_open(pair, "127.0.0.1");
+    exchange_some(pair, 1);
+    raw_hello(hello, 0, 1, 2);
+    fd = raw_connect(&pair[1]);
+    assert_true(raw_write(fd, hello, sizeof(hello)));
+    assert_true(raw_closed(pair, 2, fd));
+    close(fd);
+    exchange_some(pair, 5);
+    tcp_pair_close(pair);
+}
+
+/* Many who say nothing: few of them are kept, and a rank gets in between them. */
+static void test_silent_strangers(void **unused)
+{
+    enum { STRANGERS = 200 };
+    struct tcp_rank pair[2];
+    int fds[STRANGERS], before, kept;
+
+    (void)unused;
+    tcp_pair_open(pair, "127.0.0.1");
+    for (int i = 0; i < STRANGERS; i++)
+        fds[i] = raw_connect(&pair[1]);
+    before = tcp_open_files();
+    exchange_some(pair, 3);
+    tcp_drive_ms(pair, 2, 50);
+    kept = tcp_open_files() - before - 2;
+    assert_in_range(kept, 1, 64);
+    exchange_some(pair, 3);
+    for (int i = 0; i < STRANGERS; i++)
+        assert_true(raw_closed(pair, 2, fds[i]));
+    for (int i = 0; i < STRANGERS; i++)
+        close(fds[i]);
+    exchange_some(pair, 3);
+    tcp_pair_close(pair);
+}
+
+/* A random stream of messages, in random pieces, with receives before, between and behind. */
+#define STORM_MESSAGES 12
+#define STORM_BYTES 3000
+
+struct storm {
+    unsigned char stream[STORM_MESSAGES * (STORM_BYTES + DISTI_TCP_FRAME_BYTES)];
+    unsigned char got[STORM_MESSAGES][STORM_BYTES];
+    struct dist_request requests[STORM_MESSAGES];
+    size_t begin[STORM_MESSAGES], size[STORM_MESSAGES], total;
+    bool posted[STORM_MESSAGES];
+};
+
+static void storm_write(struct storm *storm)
+{
+    static unsigned char data[STORM_BYTES];
+
+    storm->total = 0;
+    for (int m = 0; m < STORM_MESSAGES; m++) {
+        storm->size[m] = random_number() % 3 ? random_number() % 64 : random_number() % STORM_BYTES;
+        for (size_t i = 0; i < storm->size[m]; i++)
+            data[i] = (unsigned char)random_number();
+        storm->begin[m] = storm->total + DISTI_TCP_FRAME_BYTES;
+        storm->total +=
+            raw_message(storm->stream + storm->total, (uint64_t)m, data, storm->size[m]);
+        storm->posted[m] = false;
+    }
+}
+
+static void storm_post(struct storm *storm, struct tcp_rank *rank, int m)
+{
+    if (storm->posted[m])
+        return;
+    storm->posted[m] = true;
+    tcp_recv(rank, &storm->requests[m], 0, (uint64_t)m, storm->got[m], storm->size[m]);
+}
+
+static void storm_run(struct storm *storm, struct tcp_rank *rank, int fd, size_t total)
+{
+    for (size_t at = 0; at < total;) {
+        size_t piece = 1 + random_number() % (random_number() % 2 ? 40 : 4000);
+
+        if (piece > total - at)
+            piece = total - at;
+        if (random_number() % 2)
+            storm_post(storm, rank, (int)(random_number() % STORM_MESSAGES));
+        /* A rank that has had enough of us resets the connection. */
+        if (!raw_write(fd, storm->stream + at, piece))
+            break;
+        tcp_drive(rank, 1);
+        at += piece;
+    }
+    for (int m = 0; m < STORM_MESSAGES; m++)
+        storm_post(storm, rank, m);
+}
+
+static void test_storm(void **unused)
+{
+    static struct storm storm;
+
+    (void)unused;
+    for (int round = 0; round < 60; round++) {
+        size_t limit[] = {64 << 10, 500, 40};
+        char setting[20];
+        struct tcp_rank rank;
+        int fd;
+
+        seed = (uint64_t)round + 100;
+        snprintf(setting, sizeof(setting), "%zu", limit[round % 3]);
+        /* With a small limit receives must come in order, or wait for one another for ever. */
+        setenv("DIST_TCP_EARLY_LIMIT", round % 2 ? "64K" : setting, 1);
+        tcp_rank_open(&rank, 1, 2, "127.0.0.1");
+        fd = raw_join(&rank, 0);
+        storm_write(&storm);
+        storm_run(&storm, &rank, fd, storm.total);
+        for (int m = 0; m < STORM_MESSAGES; m++) {
+            assert_int_equal(tcp_finish(&rank, 1, &storm.requests[m]), DIST_OK);
+            assert_memory_equal(storm.got[m], storm.stream + storm.begin[m], storm.size[m]);
+        }
+        close(fd);
+        tcp_rank_close(&rank);
+        unsetenv("DIST_TCP_EARLY_LIMIT");
+    }
+}
+
+/* Random bytes of the stream are wrong, or it ends early: every receive ends, nothing breaks. */
+static void test_corrupted_storm(void **unused)
+{
+    static struct storm storm;
+
+    (void)unused;
+    for (int round = 0; round < 300; round++) {
+        struct tcp_rank rank;
+        int fd;
+
+        seed = (uint64_t)round + 1000;
+        setenv("DIST_TCP_EARLY_LIMIT", "4K", 1);
+        tcp_rank_open(&rank, 1, 2, "127.0.0.1");
+        fd = raw_join(&rank, 0);
+        storm_write(&storm);
+        for (int i = 0; i < 1 + round % 4; i++) {
+            size_t header = storm.begin[random_number() % STORM_MESSAGES] - DISTI_TCP_FRAME_BYTES;
+
+            storm.stream[header + random_number() % DISTI_TCP_FRAME_BYTES] ^=
+                (unsigned char)(1 << random_number() % 8);
+        }
+        storm_run(&storm, &rank, fd, round % 3 ? storm.total : random_number() % storm.total);
+        close(fd);
+        for (int m = 0; m < STORM_MESSAGES; m++)
+            assert_int_not_equal(tcp_finish(&rank, 1, &storm.requests[m]), DIST_IN_PROGRESS);
+        tcp_rank_close(&rank);
+        unsetenv("DIST_TCP_EARLY_LIMIT");
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_strangers),        cmocka_unit_test(test_duplicate_rank),
+        cmocka_unit_test(test_silent_strangers), cmocka_unit_test(test_storm),
+        cmocka_unit_test(test_corrupted_storm),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,295 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* The tcp transport against peers that dribble, break off and lie. */
+#include "tcp_fixture.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+static const struct dist_transport *const tcp = &disti_transport_tcp;
+
+/*
+ * A conversation of every kind of message: a copy, a reduction, an empty one, one that
+ * comes before its receive, one that mismatches, and one behind it.
+ */
+#define TALK_DOUBLES 5
+#define TALK_BYTES (DISTI_TCP_HELLO_BYTES + 6 * DISTI_TCP_FRAME_BYTES + 200)
+
+struct talk {
+    unsigned char bytes[TALK_BYTES];
+    size_t size;
+    struct dist_request copy, reduce, empty, early, mismatch, last;
+    char copied[11], came_early[6], mismatched[4], last_one[3];
+    double sums[TALK_DOUBLES];
+};
+
+static void talk_write(struct talk *talk)
+{
+    static const double values[TALK_DOUBLES] = {1, 2, 3, 4, 5};
+    unsigned char *at = talk->bytes;
+
+    at += raw_hello(at, 0, 1, 2);
+    at += raw_message(at, 10, "hello world", 11);
+    at += raw_message(at, 11, values, sizeof(values));
+    at += raw_message(at, 12, NULL, 0);
+    at += raw_message(at, 13, "early!", 6);
+    at += raw_message(at, 14, "too long", 8);
+    at += raw_message(at, 15, "end", 3);
+    talk->size = (size_t)(at - talk->bytes);
+}
+
+static void talk_post(struct talk *talk, struct tcp_rank *rank)
+{
+    tcp_recv(rank, &talk->copy, 0, 10, talk->copied, sizeof(talk->copied));
+    for (int i = 0; i < TALK_DOUBLES; i++)
+        talk->sums[i] = 100;
+    memset(&talk->reduce, 0, sizeof(talk->reduce));
+    talk->reduce.status = DIST_IN_PROGRESS;
+    talk->reduce.envelope = (struct dist_envelope){11, 1, sizeof(talk->sums)};
+    talk->reduce.sink =
+        (struct dist_sink){talk->sums, talk->sums, sizeof(talk->sums), DIST_FLOAT64, DIST_SUM, 0};
+    tcp->recv(rank->state, &talk->reduce);
+    tcp_recv(rank, &talk->empty, 0, 12, NULL, 0);
+    tcp_recv(rank, &talk->mismatch, 0, 14, talk->mismatched, sizeof(talk->mismatched));
+    tcp_recv(rank, &talk->last, 0, 15, talk->last_one, sizeof(talk->last_one));
+}
+
+static void talk_check(struct talk *talk, struct tcp_rank *rank)
+{
+    assert_int_equal(tcp_finish(rank, 1, &talk->last), DIST_OK);
+    assert_memory_equal(talk->last_one, "end", 3);
+    assert_int_equal(talk->copy.status, DIST_OK);
+    assert_memory_equal(talk->copied, "hello world", 11);
+    assert_int_equal(talk->reduce.status, DIST_OK);
+    for (int i = 0; i < TALK_DOUBLES; i++)
+        assert_true(talk->sums[i] == 101 + i);
+    assert_int_equal(talk->empty.status, DIST_OK);
+    assert_int_equal(talk->mismatch.status, DIST_ERR_MISMATCH);
+    assert_int_equal(talk->mismatch.arrived.bytes, 8);
+    tcp_recv(rank, &talk->early, 0, 13, talk->came_early, sizeof(talk->came_early));
+    assert_int_equal(talk->early.status, DIST_OK);
+    assert_memory_equal(talk->came_early, "early!", 6);
+}
+
+static void test_split_everywhere(void **unused)
+{
+    struct talk talk;
+
+    (void)unused;
+    talk_write(&talk);
+    for (size_t cut = 0; cut <= talk.size; cut++) {
+        struct tcp_rank rank;
+        int fd;
+
+        tcp_rank_open(&rank, 1, 2, "127.0.0.1");
+        assert_int_equal(tcp->connect(rank.state, 0, rank.blob, rank.blob_bytes), DIST_OK);
+        fd = raw_connect(&rank);
+        talk_post(&talk, &rank);
+        assert_true(raw_write(fd, talk.bytes, cut));
+        for (int i = 0; i < 20; i++)
+            tcp_drive(&rank, 1);
+        assert_true(raw_write(fd, talk.bytes + cut, talk.size - cut));
+        talk_check(&talk, &rank);
+        tcp_rank_close(&rank);
+        close(fd);
+    }
+}
+
+static void test_byte_by_byte(void **unused)
+{
+    struct tcp_rank rank;
+    struct talk talk;
+    int fd;
+
+    (void)unused;
+    talk_write(&talk);
+    tcp_rank_open(&rank, 1, 2, "127.0.0.1");
+    assert_int_equal(tcp->connect(rank.state, 0, rank.blob, rank.blob_bytes), DIST_OK);
+    fd = raw_connect(&rank);
+    talk_post(&talk, &rank);
+    for (size_t i = 0; i < talk.size; i++) {
+        assert_true(raw_write(fd, talk.bytes + i, 1));
+        for (int k = 0; k < 20; k++)
+            tcp_drive(&rank, 1);
+    }
+    talk_check(&talk, &rank);
+    tcp_rank_close(&rank);
+    close(fd);
+}
+
+/* The one who is called answers byte by byte, and data follows at once. */
+static void test_answer_byte_by_byte(void **unused)
+{
+    unsigned char bytes[256];
+    struct dist_request request;
+    struct tcp_rank rank;
+    int listener, fd, value = 5, got = 0;
+    size_t size;
+
+    (void)unused;
+    tcp_rank_open(&rank, 0, 2, "127.0.0.1");
+    listener = raw_listen(&rank, 1);
+    tcp_recv(&rank, &request, 1, 4, &got, sizeof(got));
+    fd = accept(listener, NULL, NULL);
+    size = raw_hello(bytes, 1, 0, 2);
+    size += raw_message(bytes + size, 4, &value, sizeof(value));
+    for (size_t i = 0; i < size; i++) {
+        assert_int_equal(request.status, DIST_IN_PROGRESS);
+        assert_true(raw_write(fd, bytes + i, 1));
+        for (int k = 0; k < 20; k++)
+            tcp_drive(&rank, 1);
+    }
+    assert_int_equal(tcp_finish(&rank, 1, &request), DIST_OK);
+    assert_int_equal(got, value);
+    close(fd);
+    close(listener);
+    tcp_rank_close(&rank);
+}
+
+/* The wrong one answers, or nobody. */
+static void test_wrong_answers(void **unused)
+{
+    (void)unused;
+    for (int kind = 0; kind < 4; kind++) {
+        unsigned char bytes[DISTI_TCP_HELLO_BYTES];
+        struct dist_request request;
+        struct tcp_rank rank;
+        int listener, fd, value;
+
+        tcp_rank_open(&rank, 0, 3, "127.0.0.1");
+        listener = raw_listen(&rank, 1);
+        tcp_recv(&rank, &request, 1, 4, &value, sizeof(value));
+        fd = accept(listener, NULL, NULL);
+        raw_hello(bytes, kind == 0 ? 2 : 1, 0, 3);
+        bytes[0] ^= kind == 1;
+        bytes[24] ^= kind == 2;
+        if (kind < 3)
+            assert_true(raw_write(fd, bytes, sizeof(bytes)));
+        else
+            close(fd);
+        assert_int_equal(tcp_finish(&rank, 1, &request), DIST_ERR_PEER_LOST);
+        assert_non_null(strstr(dist_last_error(), "rank 0 lost rank 1 (127.0.0.1:"));
+        if (kind < 3)
+            close(fd);
+        close(listener);
+        tcp_rank_close(&rank);
+    }
+}
+
+/* The stream ends at every byte: what came whole counts, the rest is an error with a name. */
+static void test_truncated(void **unused)
+{
+    unsigned char bytes[2 * DISTI_TCP_FRAME_BYTES + 30];
+    char first[10], second[20];
+    size_t whole, size;
+
+    (void)unused;
+    whole = raw_message(bytes, 1, "0123456789", 10);
+    size = whole + raw_message(bytes + whole, 2, "abcdefghijklmnopqrst", 20);
+    for (size_t cut = 0; cut < size; cut++) {
+        struct dist_request one, two, three;
+        struct tcp_rank rank;
+        int fd;
+
+        tcp_rank_open(&rank, 1, 2, "127.0.0.1");
+        fd = raw_join(&rank, 0);
+        if (cut % 2)
+            tcp_recv(&rank, &one, 0, 1, first, sizeof(first));
+        tcp_recv(&rank, &two, 0, 2, second, sizeof(second));
+        assert_true(raw_write(fd, bytes, cut));
+        close(fd);
+        assert_int_equal(tcp_finish(&rank, 1, &two), DIST_ERR_PEER_LOST);
+        assert_non_null(strstr(dist_last_error(), "rank 1 lost rank 0 (127.0.0.1:"));
+        if (!(cut % 2))
+            tcp_recv(&rank, &one, 0, 1, first, sizeof(first));
+        assert_int_equal(one.status, cut >= whole ? DIST_OK : DIST_ERR_PEER_LOST);
+        if (cut >= whole)
+            assert_memory_equal(first, "0123456789", 10);
+        tcp_send(&rank, &three, 0, 3, first, sizeof(first));
+        assert_int_equal(three.status, DIST_ERR_PEER_LOST);
+        tcp_rank_close(&rank);
+    }
+}
+
+/* A size that nobody has memory for is only a number. */
+static void test_huge_length(void **unused)
+{
+    static const uint64_t sizes[] = {UINT64_MAX, UINT64_MAX - 31, UINT64_C(1) << 63,
+                                     UINT64_C(1) << 40};
+
+    (void)unused;
+    for (int i = 0; i < 8; i++) {
+        unsigned char bytes[DISTI_TCP_FRAME_BYTES];
+        struct dist_envelope envelope = {5, 1, sizes[i % 4]};
+        struct dist_request request;
+        struct tcp_rank rank;
+        char place[100], text[200];
+        int fd;
+
+        tcp_rank_open(&rank, 1, 2, "127.0.0.1");
+        fd = raw_join(&rank, 0);
+        disti_tcp_frame_encode(DISTI_TCP_MESSAGE, &envelope, bytes);
+        if (i < 4)
+            tcp_recv(&rank, &request, 0, 5, place, sizeof(place));
+        assert_true(raw_write(fd, bytes, sizeof(bytes)));
+        assert_true(raw_write(fd, place, sizeof(place)));
+        tcp_drive_ms(&rank, 1, 20);
+        tcp->describe(rank.state, 0, text, sizeof(text));
+        assert_non_null(strstr(text, " 0 held early"));
+        if (i >= 4)
+            tcp_recv(&rank, &request, 0, 5, place, sizeof(place));
+        assert_int_equal(tcp_finish(&rank, 1, &request), DIST_ERR_MISMATCH);
+        assert_true(request.arrived.bytes == sizes[i % 4]);
+        close(fd);
+        tcp_rank_close(&rank);
+    }
+}
+
+/* Frames that are none, and a message behind a goodbye. */
+static void test_bad_frames(void **unused)
+{
+    static const int offsets[] = {0, 3, 4, 5, 6, 7};
+
+    (void)unused;
+    for (int i = 0; i < 8; i++) {
+        unsigned char bytes[2 * DISTI_TCP_FRAME_BYTES + 4];
+        struct dist_envelope none = {0, 0, 0};
+        struct dist_request request;
+        struct tcp_rank rank;
+        int fd, value = 0;
+
+        tcp_rank_open(&rank, 1, 2, "127.0.0.1");
+        fd = raw_join(&rank, 0);
+        tcp_recv(&rank, &request, 0, 5, &value, sizeof(value));
+        disti_tcp_frame_encode(DISTI_TCP_GOODBYE, &none, bytes);
+        if (i == 6)
+            bytes[24] = 4;
+        raw_message(bytes + (i == 7 ? DISTI_TCP_FRAME_BYTES : 0), 5, &value, sizeof(value));
+        if (i < 6)
+            bytes[offsets[i]] ^= 0x40;
+        if (i == 6)
+            disti_tcp_frame_encode(DISTI_TCP_GOODBYE, &(struct dist_envelope){1, 2, 4}, bytes);
+        assert_true(raw_write(fd, bytes, sizeof(bytes)));
+        assert_int_equal(tcp_finish(&rank, 1, &request), DIST_ERR_PEER_LOST);
+        assert_int_equal(value, 0);
+        close(fd);
+        tcp_rank_close(&rank);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_split_everywhere),    cmocka_unit_test(test_byte_by_byte),
+        cmocka_unit_test(test_answer_byte_by_byte), cmocka_unit_test(test_wrong_answers),
+        cmocka_unit_test(test_truncated),           cmocka_unit_test(test_huge_length),
+        cmocka_unit_test(test_bad_frames),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
