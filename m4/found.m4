@@ -10,7 +10,7 @@ AS_IF([test "$with_$1" != no],
     AS_IF([test -n "$$1_prefix"], [disti_dirs=$$1_prefix], [disti_dirs="/usr $3"])
     for disti_dir in $disti_dirs; do
         for disti_lib in lib lib64; do
-            AS_IF([test "$$1_found" = no],
+            AS_IF([test "$$1_found" = no && { test $disti_dir = /usr || test -f $disti_dir/include/$4; }],
                 [disti_l=; AS_IF([test $disti_dir != /usr], [disti_l=-L$disti_dir/$disti_lib])
                 disti_i=; AS_IF([test $disti_dir != /usr], [disti_i=-I$disti_dir/include])
                 DISTI_TRY([$disti_i], [$disti_l $5], [#include <$4>], [],
