@@ -1,0 +1,145 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* How many CPUs this process may really use. */
+#include "topology/cpus.h"
+
+#include "topology/discover.h"
+
+#include <limits.h>
+#include <sched.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+/* Reads a short file as text. False: it is not there. */
+static bool cpus_read(const char *path, char *text, size_t size)
+{
+    FILE *file = fopen(path, "re");
+    if (!file)
+        return false;
+    size_t length = fread(text, 1, size - 1, file);
+    fclose(file);
+    text[length] = '\0';
+    return length > 0;
+}
+
+/* quota microseconds in each period, as CPUs; 0: no limit. */
+static int cpus_of_quota(long long quota, long long period)
+{
+    if (quota <= 0 || period <= 0)
+        return 0;
+    long long cpus = quota / period + (quota % period != 0);
+    return cpus > INT_MAX ? INT_MAX : (int)cpus;
+}
+
+/* Version 2: cpu.max is "max 100000" or "150000 100000". */
+static int cpus_of_group_2(const char *folder)
+{
+    char path[PATH_MAX], text[128];
+    long long quota, period;
+    if (snprintf(path, sizeof(path), "%s/cpu.max", folder) >= (int)sizeof(path) ||
+        !cpus_read(path, text, sizeof(text)) || sscanf(text, "%lld %lld", &quota, &period) != 2)
+        return 0;
+    return cpus_of_quota(quota, period);
+}
+
+/* Version 1: two files, quota -1 is no limit. */
+static int cpus_of_group_1(const char *folder)
+{
+    char path[PATH_MAX], quota[64], period[64];
+    if (snprintf(path, sizeof(path), "%s/cpu.cfs_quota_us", folder) >= (int)sizeof(path) ||
+        !cpus_read(path, quota, sizeof(quota)))
+        return 0;
+    snprintf(path, sizeof(path), "%s/cpu.cfs_period_us", folder);
+    if (!cpus_read(path, period, sizeof(period)))
+        return 0;
+    return cpus_of_quota(atoll(quota), atoll(period));
+}
+
+/* The tighter of two limits, of which 0 is none. */
+static int cpus_tighter(int a, int b)
+{
+    if (a == 0 || b == 0)
+        return a + b;
+    return a < b ? a : b;
+}
+
+/* The group and all above it. Inside a container its own path may not be there: only the top is. */
+static int cpus_of_path(const char *mount, const char *group, int (*limit)(const char *))
+{
+    char folder[PATH_MAX];
+    size_t top = strlen(mount);
+    int cpus = 0;
+    if (snprintf(folder, sizeof(folder), "%s%s", mount, group) >= (int)sizeof(folder))
+        return limit(mount);
+    for (;;) {
+        cpus = cpus_tighter(cpus, limit(folder));
+        char *slash = strrchr(folder, '/');
+        if (strlen(folder) <= top || !slash)
+            return cpus;
+        *slash = '\0';
+    }
+}
+
+/* Is "cpu" one of the controllers in "cpu,cpuacct"? */
+static bool cpus_controls(const char *controllers)
+{
+    for (const char *c = controllers; *c; c += strcspn(c, ","), c += *c == ',')
+        if (strncmp(c, "cpu", 3) == 0 && (c[3] == ',' || c[3] == '\0'))
+            return true;
+    return false;
+}
+
+/* A line is "hierarchy:controllers:path"; version 2 has the hierarchy 0 and no controllers. */
+static int cpus_of_line(char *line, const char *mounts)
+{
+    char mount[PATH_MAX];
+    line[strcspn(line, "\n")] = '\0';
+    char *controllers = strchr(line, ':'),
+         *group = controllers ? strchr(controllers + 1, ':') : NULL;
+    if (!group)
+        return 0;
+    *controllers++ = '\0';
+    *group++ = '\0';
+    if (strcmp(line, "0") == 0 && !*controllers)
+        return cpus_of_path(mounts, group, cpus_of_group_2);
+    if (!cpus_controls(controllers) ||
+        snprintf(mount, sizeof(mount), "%s/cpu", mounts) >= (int)sizeof(mount))
+        return 0;
+    return cpus_of_path(mount, group, cpus_of_group_1);
+}
+
+int disti_quota_cpus(const char *membership, const char *mounts)
+{
+    char line[PATH_MAX + 256];
+    int cpus = 0;
+    FILE *file = fopen(membership, "re");
+    while (file && fgets(line, sizeof(line), file))
+        cpus = cpus_tighter(cpus, cpus_of_line(line, mounts));
+    if (file)
+        fclose(file);
+    return cpus;
+}
+
+/* The set grows until the kernel's fits in. 0: unknown. */
+static int cpus_of_affinity(void)
+{
+    for (int bits = 1024; bits <= 1 << 20; bits *= 2) {
+        cpu_set_t *set = CPU_ALLOC(bits);
+        size_t size = CPU_ALLOC_SIZE(bits);
+        if (!set)
+            return 0;
+        int count = sched_getaffinity(0, size, set) == 0 ? CPU_COUNT_S(size, set) : 0;
+        CPU_FREE(set);
+        if (count > 0)
+            return count;
+    }
+    return 0;
+}
+
+int disti_usable_cpus(void)
+{
+    int cpus =
+        cpus_tighter(cpus_of_affinity(), disti_quota_cpus("/proc/self/cgroup", "/sys/fs/cgroup"));
+    return cpus > 0 ? cpus : 1;
+}

@@ -1,0 +1,13 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* CPUs that a process is allowed: the parts, for tests. */
+#ifndef DISTI_TOPOLOGY_CPUS_H
+#define DISTI_TOPOLOGY_CPUS_H
+
+/*
+ * CPUs' worth of time that the cgroups let this process have, rounded up; 0: no limit. membership
+ * is a file like /proc/self/cgroup, mounts the folder where cgroups are mounted, as
+ * /sys/fs/cgroup: both versions of cgroups, each group of the path up to the top counts.
+ */
+int disti_quota_cpus(const char *membership, const char *mounts);
+
+#endif
