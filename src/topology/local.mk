@@ -1,6 +1,9 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # The floor that knows where the ranks are.
 libdist_core_sources += \
+	src/topology/cpus.c \
+	src/topology/cpus.h \
+	src/topology/discover.c \
 	src/topology/discover.h \
 	src/topology/rings.c \
 	src/topology/synthetic.c \

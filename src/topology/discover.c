@@ -1,0 +1,181 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Where this process runs: its machine, its CPUs, its place among them. */
+#include "topology/discover.h"
+
+#include "base/log.h"
+
+#include <config.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#ifdef HAVE_HWLOC
+#include <hwloc.h>
+#endif
+
+/* FNV-1a, 64 bits: Fowler, Noll, Vo. */
+static uint64_t discover_hash(uint64_t hash, const void *data, size_t bytes)
+{
+    for (const unsigned char *byte = data; bytes > 0; bytes--, byte++)
+        hash = (hash ^ *byte) * UINT64_C(0x100000001b3);
+    return hash;
+}
+
+/*
+ * The kernel's boot stands for the memory; the network namespace for the network: two containers of
+ * one machine that cannot reach each other's sockets must not take each other for neighbours.
+ */
+static uint64_t discover_machine(const char *host)
+{
+    uint64_t hash = UINT64_C(0xcbf29ce484222325);
+    char boot[64];
+    struct stat network;
+    int fd = open("/proc/sys/kernel/random/boot_id", O_RDONLY | O_CLOEXEC);
+    ssize_t length = fd < 0 ? -1 : read(fd, boot, sizeof(boot));
+    if (fd >= 0)
+        close(fd);
+    if (length > 0)
+        hash = discover_hash(hash, boot, (size_t)length);
+    else
+        hash = discover_hash(hash, host, strlen(host));
+    if (stat("/proc/self/ns/net", &network) == 0) {
+        hash = discover_hash(hash, &network.st_dev, sizeof(network.st_dev));
+        hash = discover_hash(hash, &network.st_ino, sizeof(network.st_ino));
+    }
+    return hash;
+}
+
+/* Of `count` things the one that falls to local_rank, when all are shared out in order. */
+static int discover_share(int local_rank, int local_ranks, int count)
+{
+    int64_t turn = local_ranks > 0 ? local_rank % local_ranks : 0;
+    return local_ranks > 0 ? (int)(turn * count / local_ranks) : 0;
+}
+
+#ifdef HAVE_HWLOC
+
+/* Only what a place is made of: the rest would cost most of the time. */
+static bool discover_load(hwloc_topology_t *topology_p)
+{
+    hwloc_topology_t topology;
+    if (hwloc_topology_init(&topology) != 0)
+        return false;
+    hwloc_topology_set_all_types_filter(topology, HWLOC_TYPE_FILTER_KEEP_NONE);
+    hwloc_topology_set_type_filter(topology, HWLOC_OBJ_PACKAGE, HWLOC_TYPE_FILTER_KEEP_ALL);
+    hwloc_topology_set_type_filter(topology, HWLOC_OBJ_CORE, HWLOC_TYPE_FILTER_KEEP_ALL);
+    if (hwloc_topology_load(topology) == 0) {
+        *topology_p = topology;
+        return true;
+    }
+    hwloc_topology_destroy(topology);
+    return false;
+}
+
+/* The CPUs this process may run on; of a machine that is only described: all. */
+static void discover_bound(hwloc_topology_t topology, hwloc_bitmap_t cpus)
+{
+    hwloc_const_bitmap_t all = hwloc_topology_get_topology_cpuset(topology);
+    if (!hwloc_topology_is_thissystem(topology) ||
+        hwloc_get_cpubind(topology, cpus, HWLOC_CPUBIND_PROCESS) != 0 ||
+        !hwloc_bitmap_intersects(cpus, all))
+        hwloc_bitmap_copy(cpus, all);
+    else
+        hwloc_bitmap_and(cpus, cpus, all);
+}
+
+/* The object of that type above obj, by number; -1: there is none. */
+static int32_t discover_above(hwloc_topology_t topology, hwloc_obj_type_t type, hwloc_obj_t obj)
+{
+    hwloc_obj_t above = hwloc_get_ancestor_obj_by_type(topology, type, obj);
+    return above ? (int32_t)above->logical_index : -1;
+}
+
+/* NUMA nodes hang beside the tree, so they are found by their CPUs. */
+static int32_t discover_numa(hwloc_topology_t topology, hwloc_obj_t obj)
+{
+    hwloc_obj_t numa = NULL;
+    while ((numa = hwloc_get_next_obj_by_type(topology, HWLOC_OBJ_NUMANODE, numa)))
+        if (hwloc_bitmap_intersects(numa->cpuset, obj->cpuset))
+            return (int32_t)numa->logical_index;
+    return -1;
+}
+
+/* This rank's share of the cores; of the hardware threads, if the machine tells of no cores. */
+static hwloc_obj_t discover_core(hwloc_topology_t topology, hwloc_const_bitmap_t cpus,
+                                 int local_rank, int local_ranks)
+{
+    hwloc_obj_type_t types[] = {HWLOC_OBJ_CORE, HWLOC_OBJ_PU};
+    hwloc_obj_t core = NULL;
+    for (int i = 0; i < 2 && !core; i++) {
+        int count = 0, mine = 0;
+        for (hwloc_obj_t o = NULL; (o = hwloc_get_next_obj_by_type(topology, types[i], o));)
+            count += hwloc_bitmap_intersects(o->cpuset, cpus);
+        mine = discover_share(local_rank, local_ranks, count);
+        for (hwloc_obj_t o = NULL; (o = hwloc_get_next_obj_by_type(topology, types[i], o));)
+            if (hwloc_bitmap_intersects(o->cpuset, cpus) && mine-- == 0)
+                core = o;
+    }
+    return core;
+}
+
+static void discover_place(int local_rank, int local_ranks, struct dist_place *place)
+{
+    hwloc_topology_t topology;
+    if (!discover_load(&topology)) {
+        disti_warn("hwloc cannot read this machine's topology: ranks are ordered by number");
+        return;
+    }
+    hwloc_bitmap_t cpus = hwloc_bitmap_alloc();
+    if (cpus) {
+        discover_bound(topology, cpus);
+        hwloc_obj_t core = discover_core(topology, cpus, local_rank, local_ranks);
+        if (core) {
+            place->core = (int32_t)core->logical_index;
+            place->package = discover_above(topology, HWLOC_OBJ_PACKAGE, core);
+            place->numa = discover_numa(topology, core);
+        }
+    }
+    hwloc_bitmap_free(cpus);
+    hwloc_topology_destroy(topology);
+}
+
+#else
+
+/* Without hwloc all that is known is how many CPUs there are. */
+static void discover_place(int local_rank, int local_ranks, struct dist_place *place)
+{
+    place->core = discover_share(local_rank, local_ranks, disti_usable_cpus());
+}
+
+#endif
+
+dist_status disti_discover(int local_rank, int local_ranks, struct disti_locality *locality_p)
+{
+    struct disti_locality locality;
+    memset(&locality, 0, sizeof(locality)); /* padding too: it goes to the other ranks */
+    locality.place = (struct dist_place){-1, -1, -1, -1, -1};
+    if (gethostname(locality.host, sizeof(locality.host) - 1) != 0)
+        return disti_fail_errno(DIST_ERR_SYSTEM, "this machine's name cannot be read");
+    locality.machine = discover_machine(locality.host);
+    locality.usable_cpus = disti_usable_cpus();
+    locality.pid = getpid();
+    discover_place(local_rank, local_ranks, &locality.place);
+    *locality_p = locality;
+    return DIST_OK;
+}
+
+int disti_number_nodes(const struct disti_locality *localities, int ranks,
+                       struct dist_place *places)
+{
+    int nodes = 0;
+    for (int rank = 0; rank < ranks; rank++) {
+        int same = 0;
+        while (localities[same].machine != localities[rank].machine)
+            same++;
+        places[rank].node = same < rank ? places[same].node : nodes++;
+    }
+    return nodes;
+}
