@@ -1,0 +1,139 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Listening, resolving, naming. */
+#include "rendezvous/socket.h"
+
+#include "base/log.h"
+
+#include <arpa/inet.h>
+#include <errno.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/random.h>
+#include <unistd.h>
+
+int disti_resolve(const char *host, int port, struct addrinfo **addresses_p)
+{
+    struct addrinfo hints = {
+        .ai_family = AF_UNSPEC, .ai_socktype = SOCK_STREAM, .ai_flags = AI_NUMERICSERV};
+    char service[16];
+
+    snprintf(service, sizeof(service), "%d", port);
+    return getaddrinfo(host, service, &hints, addresses_p);
+}
+
+void disti_address_text(const struct sockaddr *address, char text[DISTI_HOST_SIZE])
+{
+    socklen_t length =
+        address->sa_family == AF_INET6 ? sizeof(struct sockaddr_in6) : sizeof(struct sockaddr_in);
+
+    if (getnameinfo(address, length, text, DISTI_HOST_SIZE, NULL, 0, NI_NUMERICHOST))
+        snprintf(text, DISTI_HOST_SIZE, "?");
+}
+
+int disti_address_port(const struct sockaddr *address)
+{
+    if (address->sa_family == AF_INET6)
+        return ntohs(((const struct sockaddr_in6 *)(const void *)address)->sin6_port);
+    return ntohs(((const struct sockaddr_in *)(const void *)address)->sin_port);
+}
+
+/* 0 and *fd_p, or errno. */
+static int socket_listen_at(const struct addrinfo *address, int *fd_p, int *port_p)
+{
+    struct sockaddr_storage bound;
+    socklen_t length = sizeof(bound);
+    int on = 1, error;
+    int fd = socket(address->ai_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+
+    if (fd < 0)
+        return errno;
+    if (address->ai_family == AF_INET6)
+        setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &on, sizeof(on));
+    /* A port that the last job used a moment ago is free again, one in use is not. */
+    setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));
+    if (bind(fd, address->ai_addr, address->ai_addrlen) || listen(fd, SOMAXCONN) ||
+        getsockname(fd, (struct sockaddr *)&bound, &length)) {
+        error = errno;
+        close(fd);
+        return error;
+    }
+    *fd_p = fd;
+    *port_p = disti_address_port((struct sockaddr *)&bound);
+    return 0;
+}
+
+static dist_status socket_listen_failed(const char *host, int port, const char *numeric, int error)
+{
+    if (error == EADDRINUSE)
+        return disti_fail(DIST_ERR_ADDRESS_IN_USE,
+                          "%s port %d is already in use on this machine: end the program that "
+                          "holds it, or choose another port (MASTER_PORT, tcp://%s:PORT)",
+                          numeric, port, host);
+    if (error == EADDRNOTAVAIL)
+        return disti_fail(DIST_ERR_RENDEZVOUS,
+                          "rank 0 must listen on %s (%s), which is no address of this machine: "
+                          "set MASTER_ADDR to the machine where rank 0 runs",
+                          host, numeric);
+    errno = error;
+    return disti_fail_errno(error == EACCES ? DIST_ERR_RENDEZVOUS : DIST_ERR_SYSTEM,
+                            "cannot listen on %s port %d", numeric, port);
+}
+
+dist_status disti_listen(const char *host, int port, int *fd_p, int *port_p)
+{
+    struct addrinfo *addresses, *a;
+    char numeric[DISTI_HOST_SIZE] = "no address";
+    int error = EADDRNOTAVAIL;
+    int code = disti_resolve(host, port, &addresses);
+
+    if (code)
+        return disti_fail(DIST_ERR_RENDEZVOUS, "cannot find the address of \"%s\": %s", host,
+                          gai_strerror(code));
+    for (a = addresses; a; a = a->ai_next) {
+        disti_address_text(a->ai_addr, numeric);
+        error = socket_listen_at(a, fd_p, port_p);
+        /* Not ours, or a family that this machine does not have: the next one. */
+        if (error != EADDRNOTAVAIL && error != EAFNOSUPPORT)
+            break;
+    }
+    freeaddrinfo(addresses);
+    return error ? socket_listen_failed(host, port, numeric, error) : DIST_OK;
+}
+
+void disti_socket_tune(int fd)
+{
+    int on = 1, idle_s = 20, interval_s = 5, probes = 4, unacknowledged_ms = 60000;
+
+    setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
+    setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &on, sizeof(on));
+    setsockopt(fd, IPPROTO_TCP, TCP_KEEPIDLE, &idle_s, sizeof(idle_s));
+    setsockopt(fd, IPPROTO_TCP, TCP_KEEPINTVL, &interval_s, sizeof(interval_s));
+    setsockopt(fd, IPPROTO_TCP, TCP_KEEPCNT, &probes, sizeof(probes));
+    setsockopt(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, &unacknowledged_ms, sizeof(unacknowledged_ms));
+}
+
+dist_status disti_random_id(char text[33])
+{
+    unsigned char bytes[16];
+
+    if (getrandom(bytes, sizeof(bytes), 0) != sizeof(bytes))
+        return disti_fail_errno(DIST_ERR_SYSTEM, "cannot get random bytes");
+    for (int i = 0; i < 16; i++)
+        snprintf(text + 2 * i, 3, "%02x", bytes[i]);
+    return DIST_OK;
+}
+
+void disti_host_name(char text[64])
+{
+    text[0] = 0;
+    gethostname(text, 64);
+    text[63] = 0;
+    for (char *c = text; *c; c++) {
+        if (*c <= ' ' || *c > '~')
+            *c = '?';
+    }
+    if (!text[0])
+        memcpy(text, "?", 2);
+}

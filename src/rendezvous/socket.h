@@ -1,0 +1,50 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Sockets and addresses, as the rendezvous needs them. */
+#ifndef DISTI_RENDEZVOUS_SOCKET_H
+#define DISTI_RENDEZVOUS_SOCKET_H
+
+#include <dist/dist.h>
+
+#include <netdb.h>
+#include <sys/socket.h>
+
+#define DISTI_HOST_SIZE 64 /* a numeric address with its scope */
+
+/* The addresses of a name, for TCP. Returns getaddrinfo's code; free with freeaddrinfo. */
+int disti_resolve(const char *host, int port, struct addrinfo **addresses_p);
+
+/* "10.0.0.1", without the port. */
+void disti_address_text(const struct sockaddr *address, char text[DISTI_HOST_SIZE]);
+int disti_address_port(const struct sockaddr *address);
+
+/*
+ * Listens on the first address of `host` that belongs to this machine, and on no other.
+ * Port 0: any free one. The socket does not block and is closed by exec.
+ * ERR_ADDRESS_IN_USE, ERR_RENDEZVOUS.
+ */
+dist_status disti_listen(const char *host, int port, int *fd_p, int *port_p);
+
+/* No delays for small messages; a peer that has vanished is noticed. Errors are ignored. */
+void disti_socket_tune(int fd);
+
+/*
+ * The address by which other machines reach this one: of the interface that
+ * DIST_SOCKET_IFNAME asks for ("eth,ib": any that begins so; "^docker": any but those;
+ * "=eth0": exactly), else of the default route, else 127.0.0.1.
+ * ERR_INVALID_ARGUMENT if DIST_SOCKET_IFNAME fits no interface that has an address.
+ */
+dist_status disti_primary_address(char text[DISTI_HOST_SIZE]);
+
+/* Does the interface name fit DIST_SOCKET_IFNAME's syntax? */
+bool disti_interface_fits(const char *spec, const char *name);
+
+/* The same text for processes that can reach each other by 127.0.0.1, and for no others. */
+void disti_machine_id(char text[DISTI_HOST_SIZE]);
+
+/* 32 random hexadecimal digits. ERR_SYSTEM. */
+dist_status disti_random_id(char text[33]);
+
+/* This machine's name, at most 63 characters, printable; "?" if there is none. */
+void disti_host_name(char text[64]);
+
+#endif
