@@ -1,0 +1,175 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Packing and collecting the store's frames. */
+#include "rendezvous/store_wire.h"
+
+#include "base/checked.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+
+static void wire_put(unsigned char *bytes, uint64_t value, int count)
+{
+    for (int i = 0; i < count; i++)
+        bytes[i] = (unsigned char)(value >> (8 * i));
+}
+
+static uint64_t wire_get(const unsigned char *bytes, int count)
+{
+    uint64_t value = 0;
+
+    for (int i = 0; i < count; i++)
+        value |= (uint64_t)bytes[i] << (8 * i);
+    return value;
+}
+
+void disti_wire_put32(unsigned char *bytes, uint32_t value)
+{
+    wire_put(bytes, value, 4);
+}
+
+void disti_wire_put64(unsigned char *bytes, uint64_t value)
+{
+    wire_put(bytes, value, 8);
+}
+
+uint32_t disti_wire_get32(const unsigned char *bytes)
+{
+    return (uint32_t)wire_get(bytes, 4);
+}
+
+uint64_t disti_wire_get64(const unsigned char *bytes)
+{
+    return wire_get(bytes, 8);
+}
+
+void disti_wire_put_head(unsigned char *bytes, const struct disti_wire_head *head)
+{
+    wire_put(bytes, DISTI_WIRE_MAGIC, 4);
+    bytes[4] = DISTI_WIRE_VERSION;
+    bytes[5] = head->op;
+    wire_put(bytes + 6, head->flags, 2);
+    wire_put(bytes + 8, head->id, 4);
+    wire_put(bytes + 12, (uint32_t)head->arg, 4);
+    wire_put(bytes + 16, head->key_bytes, 4);
+    wire_put(bytes + 20, 0, 4);
+    wire_put(bytes + 24, head->value_bytes, 8);
+}
+
+bool disti_wire_get_head(const unsigned char *bytes, struct disti_wire_head *head_p)
+{
+    if (wire_get(bytes, 4) != DISTI_WIRE_MAGIC || wire_get(bytes + 20, 4) != 0)
+        return false;
+    head_p->version = bytes[4];
+    head_p->op = bytes[5];
+    head_p->flags = (uint16_t)wire_get(bytes + 6, 2);
+    head_p->id = (uint32_t)wire_get(bytes + 8, 4);
+    head_p->arg = (int32_t)wire_get(bytes + 12, 4);
+    head_p->key_bytes = (uint32_t)wire_get(bytes + 16, 4);
+    head_p->value_bytes = wire_get(bytes + 24, 8);
+    return head_p->flags == 0;
+}
+
+void disti_wire_put_id(unsigned char *bytes, const struct disti_wire_id *id)
+{
+    memset(bytes, 0, DISTI_WIRE_ID);
+    wire_put(bytes, (uint32_t)id->rank, 4);
+    wire_put(bytes + 4, id->world_size, 4);
+    wire_put(bytes + 8, id->pid, 4);
+    wire_put(bytes + 12, id->flags, 4);
+    memcpy(bytes + 48, id->host, strnlen(id->host, sizeof(id->host) - 1));
+    memcpy(bytes + 112, id->job, strnlen(id->job, sizeof(id->job) - 1));
+}
+
+/* Copies a text of a fixed-size field: printable, ended inside the field. */
+static bool wire_text(const unsigned char *bytes, size_t size, char *text)
+{
+    size_t length = strnlen((const char *)bytes, size);
+
+    if (length == size)
+        return false;
+    for (size_t i = 0; i < length; i++) {
+        if (bytes[i] < ' ' || bytes[i] > '~')
+            return false;
+    }
+    memset(text, 0, size);
+    memcpy(text, bytes, length);
+    return true;
+}
+
+bool disti_wire_get_id(const unsigned char *bytes, struct disti_wire_id *id_p)
+{
+    id_p->rank = (int32_t)wire_get(bytes, 4);
+    id_p->world_size = (uint32_t)wire_get(bytes + 4, 4);
+    id_p->pid = (uint32_t)wire_get(bytes + 8, 4);
+    id_p->flags = (uint32_t)wire_get(bytes + 12, 4);
+    for (int i = 16; i < 48; i++) {
+        if (bytes[i])
+            return false;
+    }
+    return id_p->flags == 0 && wire_text(bytes + 48, sizeof(id_p->host), id_p->host) &&
+           wire_text(bytes + 112, sizeof(id_p->job), id_p->job);
+}
+
+/* The head is complete: is the rest acceptable? Makes room for it. */
+static enum disti_wire_event wire_accept_head(struct disti_wire_reader *reader)
+{
+    struct disti_wire_head *head = &reader->head;
+
+    if (!disti_wire_get_head(reader->head_bytes, head))
+        return DISTI_WIRE_STRANGE;
+    if (head->key_bytes > DISTI_KEY_MAX || head->value_bytes > reader->limit ||
+        !disti_inside(head->key_bytes, head->value_bytes, reader->limit))
+        return DISTI_WIRE_TOO_LONG;
+    reader->body = malloc(head->key_bytes + (size_t)head->value_bytes + 1);
+    if (!reader->body)
+        return DISTI_WIRE_TOO_LONG;
+    reader->body[head->key_bytes + head->value_bytes] = 0;
+    return DISTI_WIRE_FRAME;
+}
+
+/* Reads up to `end` bytes of the frame. FRAME: they are there. */
+static enum disti_wire_event wire_fill(struct disti_wire_reader *reader, int fd,
+                                       unsigned char *base, size_t base_at, size_t end)
+{
+    while (reader->got < end) {
+        ssize_t n = recv(fd, base + (reader->got - base_at), end - reader->got, MSG_DONTWAIT);
+
+        if (n > 0)
+            reader->got += (size_t)n;
+        else if (n < 0 && errno == EINTR)
+            continue;
+        else if (n < 0 && (errno == EAGAIN || errno == EWOULDBLOCK))
+            return DISTI_WIRE_MORE;
+        else
+            return DISTI_WIRE_CLOSED;
+    }
+    return DISTI_WIRE_FRAME;
+}
+
+enum disti_wire_event disti_wire_read(struct disti_wire_reader *reader, int fd)
+{
+    enum disti_wire_event event;
+
+    if (reader->got < DISTI_WIRE_HEAD) {
+        event = wire_fill(reader, fd, reader->head_bytes, 0, DISTI_WIRE_HEAD);
+        /* Strangers are known by their first bytes, even if they send no more. */
+        if (event != DISTI_WIRE_FRAME && reader->got >= 4 &&
+            disti_wire_get32(reader->head_bytes) != DISTI_WIRE_MAGIC)
+            return DISTI_WIRE_STRANGE;
+        if (event == DISTI_WIRE_FRAME)
+            event = wire_accept_head(reader);
+        if (event != DISTI_WIRE_FRAME)
+            return event;
+    }
+    return wire_fill(reader, fd, reader->body, DISTI_WIRE_HEAD,
+                     DISTI_WIRE_HEAD + reader->head.key_bytes + (size_t)reader->head.value_bytes);
+}
+
+void disti_wire_next(struct disti_wire_reader *reader)
+{
+    free(reader->body);
+    reader->body = NULL;
+    reader->got = 0;
+}

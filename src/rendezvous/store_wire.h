@@ -1,0 +1,132 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* The store's frames: what goes over the wire between a rank and the store's server. */
+#ifndef DISTI_RENDEZVOUS_STORE_WIRE_H
+#define DISTI_RENDEZVOUS_STORE_WIRE_H
+
+#include <dist/dist.h>
+
+#include "rendezvous/store.h"
+
+/*
+ * A frame is a head of 32 bytes, then key_bytes of key, then value_bytes of value. All
+ * numbers are little-endian; nothing is aligned beyond what the offsets say.
+ *
+ *     0  u32  magic "DIST"
+ *     4  u8   version (1)
+ *     5  u8   op
+ *     6  u16  flags (0)
+ *     8  u32  id: a request's number, repeated in its reply; 0 in a notice
+ *    12  i32  arg: a request's timeout in ms, a reply's dist_status, a notice's rank
+ *    16  u32  key_bytes, at most DISTI_KEY_MAX
+ *    20  u32  reserved (0)
+ *    24  u64  value_bytes
+ *
+ * A connection begins with HELLO, which the server answers with a REPLY whose value is a
+ * welcome, or the reason of a refusal. Then each request has one REPLY; a client has one
+ * request under way at most. A NOTICE may stand between any two frames to a client.
+ *
+ *     op          key   value                            reply's value
+ *     HELLO             a hello, below                   a welcome, below
+ *     SET         name  the bytes
+ *     GET         name                                   the bytes, once they are there
+ *     WAIT        name
+ *     ADD         name  i64 amount                       i64 sum
+ *     CAS         name  u64 n, n bytes expected,         u8: swapped or not
+ *                       then the desired bytes
+ *                       (n = 2^64 - 1: not there)
+ *     ALL_GATHER  name  this rank's bytes                all ranks' bytes, in rank order
+ *     REPORT            text: why this rank failed       no reply
+ *     GOODBYE                                            no reply: the server closes
+ *     NOTICE            (to a client) u8 graceful, text; arg is the rank it is about
+ *
+ * A reply whose arg is negative is a failure, and its value is the text. DIST_IN_PROGRESS
+ * in answer to HELLO means: come again later; DIST_ERR_MISMATCH: this is another job.
+ *
+ * A hello's and a welcome's `flags` are 0 and its `mac` is zero bytes: the place for
+ * authentication and TLS, which are to be agreed on before anything else is believed.
+ */
+#define DISTI_WIRE_MAGIC 0x54534944u
+#define DISTI_WIRE_VERSION 1
+#define DISTI_WIRE_HEAD 32
+#define DISTI_WIRE_HELLO_LIMIT 4096u                           /* before the hello is accepted */
+#define DISTI_WIRE_REQUEST_LIMIT (2 * DISTI_VALUE_MAX + 1024u) /* a CAS carries two values */
+#define DISTI_WIRE_GATHER_MAX (4 * (size_t)DISTI_VALUE_MAX)    /* all ranks' bytes together */
+
+enum disti_wire_op {
+    DISTI_WIRE_HELLO = 1,
+    DISTI_WIRE_SET,
+    DISTI_WIRE_GET,
+    DISTI_WIRE_WAIT,
+    DISTI_WIRE_ADD,
+    DISTI_WIRE_CAS,
+    DISTI_WIRE_ALL_GATHER,
+    DISTI_WIRE_REPORT,
+    DISTI_WIRE_GOODBYE,
+    DISTI_WIRE_REPLY = 64,
+    DISTI_WIRE_NOTICE
+};
+
+struct disti_wire_head {
+    uint8_t version, op;
+    uint16_t flags;
+    uint32_t id;
+    int32_t arg;
+    uint32_t key_bytes;
+    uint64_t value_bytes;
+};
+
+void disti_wire_put_head(unsigned char *bytes, const struct disti_wire_head *head);
+
+/* False if the magic is not ours or a reserved field is used. */
+bool disti_wire_get_head(const unsigned char *bytes, struct disti_wire_head *head_p);
+
+void disti_wire_put32(unsigned char *bytes, uint32_t value);
+void disti_wire_put64(unsigned char *bytes, uint64_t value);
+uint32_t disti_wire_get32(const unsigned char *bytes);
+uint64_t disti_wire_get64(const unsigned char *bytes);
+
+/*
+ * Who someone is. In a hello: the client. In a welcome: the process that holds the store,
+ * `rank` being -1 for a launcher.
+ *
+ *     0 i32 rank   4 u32 world_size   8 u32 pid   12 u32 flags   16 mac[32]
+ *     48 host[64]   112 job[128]       both texts, filled up with zero bytes
+ */
+#define DISTI_WIRE_ID 240
+struct disti_wire_id {
+    int32_t rank;
+    uint32_t world_size, pid, flags;
+    char host[64];
+    char job[128]; /* hello: "" if not known */
+};
+void disti_wire_put_id(unsigned char *bytes, const struct disti_wire_id *id);
+/* False if a text is not ended or holds control characters, or flags or mac are not zero. */
+bool disti_wire_get_id(const unsigned char *bytes, struct disti_wire_id *id_p);
+
+/* Collects one frame after the other from a non-blocking socket. Zeroed is ready; set limit. */
+struct disti_wire_reader {
+    size_t limit; /* of key and value together: more is refused before it is allocated */
+    size_t got;   /* bytes of this frame so far, head included */
+    unsigned char head_bytes[DISTI_WIRE_HEAD];
+    struct disti_wire_head head;
+    unsigned char *body; /* the key, the value, and a zero byte that is not counted */
+};
+
+enum disti_wire_event {
+    DISTI_WIRE_FRAME,   /* a frame is complete: use it, then disti_wire_next */
+    DISTI_WIRE_MORE,    /* nothing more to read now */
+    DISTI_WIRE_CLOSED,  /* the peer closed, or the connection broke */
+    DISTI_WIRE_STRANGE, /* not our protocol */
+    DISTI_WIRE_TOO_LONG /* over the limit, or no memory for it */
+};
+
+/* Never blocks. */
+enum disti_wire_event disti_wire_read(struct disti_wire_reader *reader, int fd);
+void disti_wire_next(struct disti_wire_reader *reader);
+
+static inline const unsigned char *disti_wire_value(const struct disti_wire_reader *reader)
+{
+    return reader->body ? reader->body + reader->head.key_bytes : NULL;
+}
+
+#endif
