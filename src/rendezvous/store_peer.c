@@ -1,0 +1,237 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* One connection at the store's server: accepting, reading, writing, ending. */
+#include "rendezvous/store_server.h"
+
+#include "base/clock.h"
+#include "rendezvous/socket.h"
+
+#include <errno.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/uio.h>
+#include <unistd.h>
+
+static void peer_die(struct disti_store_server *server, struct store_peer *peer)
+{
+    peer->dead = true;
+    server->reap = true;
+}
+
+/* Watches what matters now: input unless the peer does not read, output if there is some. */
+static void peer_watch(struct disti_store_server *server, struct store_peer *peer)
+{
+    struct epoll_event event = {.data.ptr = peer};
+
+    if (peer->out_bytes < STORE_OUT_MAX)
+        event.events |= EPOLLIN;
+    if (peer->out)
+        event.events |= EPOLLOUT;
+    if (event.events == peer->events)
+        return;
+    if (epoll_ctl(server->epoll_fd, EPOLL_CTL_MOD, peer->fd, &event))
+        peer_die(server, peer);
+    peer->events = event.events;
+}
+
+/* Strangers may fill the waiting room, but not keep others out of it. */
+static void peer_drop_oldest_stranger(struct disti_store_server *server)
+{
+    struct store_peer *oldest = NULL;
+
+    for (struct store_peer *peer = server->peers; peer; peer = peer->next) {
+        if (peer->rank < 0 && !peer->dead)
+            oldest = peer;
+    }
+    if (oldest)
+        peer_die(server, oldest);
+}
+
+static struct store_peer *peer_new(struct disti_store_server *server, int fd)
+{
+    struct epoll_event event = {.events = EPOLLIN};
+    struct store_peer *peer = calloc(1, sizeof(*peer));
+
+    if (!peer)
+        return NULL;
+    peer->fd = fd;
+    peer->rank = -1;
+    peer->hello_by = disti_deadline_ms(STORE_HELLO_MS);
+    peer->in.limit = DISTI_WIRE_HELLO_LIMIT;
+    peer->out_end = &peer->out;
+    peer->events = event.events;
+    event.data.ptr = peer;
+    if (epoll_ctl(server->epoll_fd, EPOLL_CTL_ADD, fd, &event)) {
+        free(peer);
+        return NULL;
+    }
+    peer->next = server->peers;
+    if (peer->next)
+        peer->next->prev = peer;
+    server->peers = peer;
+    server->strangers++;
+    return peer;
+}
+
+void store_peer_accept(struct disti_store_server *server)
+{
+    int fd;
+
+    while ((fd = accept4(server->listen_fd, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC)) >= 0) {
+        disti_socket_tune(fd);
+        if (!peer_new(server, fd))
+            close(fd);
+        if (server->strangers > STORE_STRANGERS)
+            peer_drop_oldest_stranger(server);
+        if (server->reap)
+            return;
+    }
+    /* Out of descriptors or memory: the queue stays, so look away for a moment. */
+    if (errno != EAGAIN && errno != EINTR && errno != ECONNABORTED) {
+        epoll_ctl(server->epoll_fd, EPOLL_CTL_DEL, server->listen_fd, NULL);
+        server->accept_at = disti_deadline_ms(100);
+    }
+}
+
+static void peer_out_pop(struct store_peer *peer)
+{
+    struct store_out *out = peer->out;
+
+    peer->out = out->next;
+    if (!peer->out)
+        peer->out_end = &peer->out;
+    peer->out_sent = 0;
+    peer->out_bytes -= DISTI_WIRE_HEAD + (out->body ? out->body->bytes : 0);
+    disti_blob_drop(out->body);
+    free(out);
+}
+
+/* Sends what the socket takes of the first frame. False: it takes no more, or broke. */
+static bool peer_send_first(struct disti_store_server *server, struct store_peer *peer)
+{
+    struct store_out *out = peer->out;
+    size_t body_bytes = out->body ? out->body->bytes : 0;
+    size_t in_body = peer->out_sent > DISTI_WIRE_HEAD ? peer->out_sent - DISTI_WIRE_HEAD : 0;
+    size_t in_head = peer->out_sent - in_body;
+    struct iovec parts[2] = {
+        {out->head + in_head, DISTI_WIRE_HEAD - in_head},
+        {out->body ? out->body->data + in_body : NULL, body_bytes - in_body},
+    };
+    struct msghdr message = {.msg_iov = parts, .msg_iovlen = 2};
+    ssize_t n = sendmsg(peer->fd, &message, MSG_NOSIGNAL | MSG_DONTWAIT);
+
+    if (n < 0) {
+        if (errno != EAGAIN && errno != EINTR)
+            peer_die(server, peer);
+        return errno == EINTR;
+    }
+    peer->out_sent += (size_t)n;
+    if (peer->out_sent == DISTI_WIRE_HEAD + body_bytes)
+        peer_out_pop(peer);
+    return true;
+}
+
+static void peer_flush(struct disti_store_server *server, struct store_peer *peer)
+{
+    while (peer->out && peer_send_first(server, peer))
+        ;
+    if (!peer->out && peer->closing)
+        peer_die(server, peer);
+    if (!peer->dead)
+        peer_watch(server, peer);
+}
+
+void store_peer_send(struct disti_store_server *server, struct store_peer *peer,
+                     const struct disti_wire_head *head, struct disti_blob *body)
+{
+    struct store_out *out = peer->dead ? NULL : calloc(1, sizeof(*out));
+
+    if (!out) {
+        disti_blob_drop(body);
+        peer_die(server, peer);
+        return;
+    }
+    disti_wire_put_head(out->head, head);
+    out->body = body;
+    *peer->out_end = out;
+    peer->out_end = &out->next;
+    peer->out_bytes += DISTI_WIRE_HEAD + (body ? body->bytes : 0);
+    peer_flush(server, peer);
+}
+
+void store_peer_reply(struct disti_store_server *server, struct store_peer *peer, uint32_t id,
+                      dist_status status, struct disti_blob *body)
+{
+    struct disti_wire_head head = {
+        .op = DISTI_WIRE_REPLY, .id = id, .arg = status, .value_bytes = body ? body->bytes : 0};
+
+    store_peer_send(server, peer, &head, body);
+}
+
+void store_peer_refuse(struct disti_store_server *server, struct store_peer *peer, uint32_t id,
+                       dist_status status, const char *format, ...)
+{
+    char text[512];
+    va_list args;
+
+    va_start(args, format);
+    vsnprintf(text, sizeof(text), format, args);
+    va_end(args);
+    store_peer_reply(server, peer, id, status, disti_blob_copy(text, strlen(text)));
+}
+
+static void peer_frame(struct disti_store_server *server, struct store_peer *peer)
+{
+    if (peer->rank >= 0)
+        store_serve_frame(server, peer);
+    else
+        store_ranks_hello(server, peer);
+    disti_wire_next(&peer->in);
+}
+
+static void peer_read(struct disti_store_server *server, struct store_peer *peer)
+{
+    enum disti_wire_event event = DISTI_WIRE_FRAME;
+
+    /* A few frames at most, so that no peer starves the others. */
+    for (int i = 0; i < 16 && event == DISTI_WIRE_FRAME; i++) {
+        if (peer->dead || peer->closing || peer->out_bytes >= STORE_OUT_MAX)
+            return;
+        event = disti_wire_read(&peer->in, peer->fd);
+        if (event == DISTI_WIRE_FRAME)
+            peer_frame(server, peer);
+        else if (event != DISTI_WIRE_MORE)
+            peer_die(server, peer);
+    }
+}
+
+void store_peer_event(struct disti_store_server *server, struct store_peer *peer, uint32_t events)
+{
+    if (peer->dead)
+        return;
+    if (events & EPOLLOUT)
+        peer_flush(server, peer);
+    if (!peer->dead && (events & EPOLLIN))
+        peer_read(server, peer);
+    if (!(events & (EPOLLIN | EPOLLOUT)) && (events & (EPOLLERR | EPOLLHUP)))
+        peer_die(server, peer);
+}
+
+void store_peer_free(struct disti_store_server *server, struct store_peer *peer)
+{
+    if (peer->prev)
+        peer->prev->next = peer->next;
+    else
+        server->peers = peer->next;
+    if (peer->next)
+        peer->next->prev = peer->prev;
+    if (peer->rank < 0)
+        server->strangers--;
+    while (peer->out)
+        peer_out_pop(peer);
+    disti_wire_next(&peer->in);
+    close(peer->fd);
+    free(peer);
+}

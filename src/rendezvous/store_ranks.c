@@ -1,0 +1,238 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Who is there: hellos, refusals, goodbyes, losses, and the notices about them. */
+#include "rendezvous/store_server.h"
+
+#include "rendezvous/socket.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+int store_ranks_gone(const struct disti_store_server *server, bool left)
+{
+    int gone = -1;
+
+    for (int r = 0; r < server->world_size; r++) {
+        enum store_place place = server->ranks[r].place;
+
+        if (place == STORE_LOST || place == STORE_FAILED)
+            return r;
+        if (left && place == STORE_LEFT && gone < 0)
+            gone = r;
+    }
+    return gone;
+}
+
+void store_ranks_push(struct disti_store_server *server, int about, bool graceful, const char *text,
+                      int except)
+{
+    size_t length = strlen(text);
+    struct disti_blob *body = disti_blob_new(1 + length);
+    struct disti_wire_head head = {
+        .op = DISTI_WIRE_NOTICE, .arg = about, .value_bytes = 1 + length};
+
+    if (!body)
+        return;
+    body->data[0] = graceful;
+    memcpy(body->data + 1, text, length);
+    for (int r = 0; r < server->world_size; r++) {
+        struct store_peer *peer = server->ranks[r].peer;
+
+        if (peer && r != except && !peer->closing)
+            store_peer_send(server, peer, &head, disti_blob_hold(body));
+    }
+    disti_blob_drop(body);
+}
+
+/* Keeps why the rank is gone, tells the others, ends what cannot end well any more. */
+static void ranks_gone(struct disti_store_server *server, int rank, enum store_place place,
+                       const char *why)
+{
+    struct store_rank *slot = &server->ranks[rank];
+
+    slot->place = place;
+    snprintf(slot->news, sizeof(slot->news), "rank %d (host %s, pid %u) %s", rank, slot->host,
+             slot->pid, why);
+    store_ranks_push(server, rank, place == STORE_LEFT, slot->news, rank);
+    store_gather_fail_all(server, DIST_ERR_PEER_LOST, slot->news);
+    if (place != STORE_LEFT)
+        store_serve_fail_keys(server, DIST_ERR_PEER_LOST, slot->news);
+}
+
+void store_ranks_lost(struct disti_store_server *server, struct store_peer *peer)
+{
+    struct store_rank *slot = &server->ranks[peer->rank];
+
+    store_gather_withdraw(server, peer);
+    slot->peer = NULL;
+    server->here--;
+    /* Who has reported a failure is news already. */
+    if (slot->place == STORE_HERE)
+        ranks_gone(server, peer->rank, STORE_LOST, "closed its connection without a goodbye");
+    else
+        slot->place = STORE_LOST;
+}
+
+void store_ranks_report(struct disti_store_server *server, struct store_peer *peer)
+{
+    char why[120] = "failed: ";
+    size_t at = strlen(why);
+    const unsigned char *text = disti_wire_value(&peer->in);
+
+    for (size_t i = 0; i < peer->in.head.value_bytes && at + 1 < sizeof(why); i++)
+        why[at++] = text[i] >= ' ' && text[i] <= '~' ? (char)text[i] : ' ';
+    why[at] = 0;
+    if (server->ranks[peer->rank].place == STORE_HERE)
+        ranks_gone(server, peer->rank, STORE_FAILED, why);
+}
+
+/* Everybody has left in order: a launcher's store is as new for the next group. */
+static void ranks_begin_again(struct disti_store_server *server)
+{
+    char job[33];
+
+    for (int r = 0; r < server->world_size; r++)
+        memset(&server->ranks[r], 0, sizeof(server->ranks[r]));
+    server->left = 0;
+    server->formed = false;
+    server->broken[0] = 0;
+    store_gather_clear(server);
+    disti_table_clear(&server->table);
+    if (!server->job_required && disti_random_id(job) == DIST_OK)
+        disti_store_server_set_job(server, job, false);
+}
+
+void store_ranks_goodbye(struct disti_store_server *server, struct store_peer *peer)
+{
+    struct store_rank *slot = &server->ranks[peer->rank];
+
+    store_gather_withdraw(server, peer);
+    slot->peer = NULL;
+    server->here--;
+    peer->dead = server->reap = true;
+    if (slot->place == STORE_FAILED) {
+        slot->place = STORE_LOST;
+        return;
+    }
+    server->left++;
+    ranks_gone(server, peer->rank, STORE_LEFT, "has left the job");
+    if (server->left == server->world_size)
+        ranks_begin_again(server);
+}
+
+/* Refuses a hello. Before all have come it also ends the waiting of the others. */
+static void ranks_refuse(struct disti_store_server *server, struct store_peer *peer,
+                         const char *format, ...) __attribute__((format(printf, 3, 4)));
+static void ranks_refuse(struct disti_store_server *server, struct store_peer *peer,
+                         const char *format, ...)
+{
+    char text[sizeof(server->broken)];
+    va_list args;
+
+    va_start(args, format);
+    vsnprintf(text, sizeof(text), format, args);
+    va_end(args);
+    peer->closing = true;
+    store_peer_refuse(server, peer, peer->in.head.id, DIST_ERR_RENDEZVOUS, "%s", text);
+    if (server->formed)
+        return;
+    memcpy(server->broken, text, sizeof(text));
+    store_gather_fail_all(server, DIST_ERR_RENDEZVOUS, text);
+    store_serve_fail_keys(server, DIST_ERR_RENDEZVOUS, text);
+}
+
+/* Does the hello belong here? Answers it if not. */
+static bool ranks_check(struct disti_store_server *server, struct store_peer *peer,
+                        const struct disti_wire_id *id)
+{
+    const struct store_rank *slot;
+    uint32_t request = peer->in.head.id;
+
+    if (server->job_required ? strcmp(id->job, server->job) != 0
+                             : id->job[0] && strcmp(id->job, server->job) != 0) {
+        peer->closing = true;
+        store_peer_refuse(server, peer, request, DIST_ERR_MISMATCH,
+                          "the store there belongs to another job");
+        return false;
+    }
+    if (id->world_size != (uint32_t)server->world_size) {
+        ranks_refuse(server, peer,
+                     "rank %d (host %s, pid %u) has world size %u, the store has world size %d: "
+                     "give every rank the same",
+                     id->rank, id->host, id->pid, id->world_size, server->world_size);
+        return false;
+    }
+    if (id->rank < 0 || id->rank >= server->world_size) {
+        ranks_refuse(server, peer, "rank %d (host %s, pid %u) is not in 0 to %d", id->rank,
+                     id->host, id->pid, server->world_size - 1);
+        return false;
+    }
+    slot = &server->ranks[id->rank];
+    if (slot->place == STORE_LEFT) {
+        peer->closing = true;
+        store_peer_refuse(server, peer, request, DIST_IN_PROGRESS,
+                          "the last group of this job has not ended yet");
+        return false;
+    }
+    if (slot->place == STORE_LOST) {
+        ranks_refuse(server, peer, "this job cannot go on: %s", slot->news);
+        return false;
+    }
+    if (slot->place != STORE_ABSENT) {
+        ranks_refuse(server, peer,
+                     "rank %d is taken by host %s, pid %u, so host %s, pid %u cannot have it too: "
+                     "give every process its own rank, and every job its own port",
+                     id->rank, slot->host, slot->pid, id->host, id->pid);
+        return false;
+    }
+    return true;
+}
+
+static void ranks_welcome(struct disti_store_server *server, struct store_peer *peer)
+{
+    struct disti_wire_id id = {.rank = server->holder,
+                               .world_size = (uint32_t)server->world_size,
+                               .pid = (uint32_t)getpid()};
+    struct disti_blob *body = disti_blob_new(DISTI_WIRE_ID);
+
+    disti_host_name(id.host);
+    memcpy(id.job, server->job, sizeof(id.job));
+    if (body)
+        disti_wire_put_id(body->data, &id);
+    store_peer_reply(server, peer, peer->in.head.id, body ? DIST_OK : DIST_ERR_NO_MEMORY, body);
+}
+
+void store_ranks_hello(struct disti_store_server *server, struct store_peer *peer)
+{
+    const struct disti_wire_head *head = &peer->in.head;
+    struct disti_wire_id id;
+    struct store_rank *slot;
+
+    if (head->version != DISTI_WIRE_VERSION) {
+        peer->closing = true;
+        store_peer_refuse(server, peer, head->id, DIST_ERR_RENDEZVOUS,
+                          "the store speaks protocol %d, this rank %d: use one version of libdist",
+                          DISTI_WIRE_VERSION, head->version);
+        return;
+    }
+    if (head->op != DISTI_WIRE_HELLO || head->key_bytes != 0 ||
+        head->value_bytes != DISTI_WIRE_ID ||
+        !disti_wire_get_id(disti_wire_value(&peer->in), &id)) {
+        peer->dead = server->reap = true;
+        return;
+    }
+    if (!ranks_check(server, peer, &id))
+        return;
+    slot = &server->ranks[id.rank];
+    slot->place = STORE_HERE;
+    slot->peer = peer;
+    slot->pid = id.pid;
+    memcpy(slot->host, id.host, sizeof(slot->host));
+    peer->rank = id.rank;
+    peer->in.limit = DISTI_WIRE_REQUEST_LIMIT;
+    server->strangers--;
+    server->here++;
+    server->formed = server->formed || server->here == server->world_size;
+    ranks_welcome(server, peer);
+}

@@ -1,0 +1,290 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* The store's server: start, loop, stop. */
+#include "rendezvous/store_server.h"
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "rendezvous/socket.h"
+
+#include <errno.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+static void server_close(int *fd)
+{
+    if (*fd >= 0)
+        close(*fd);
+    *fd = -1;
+}
+
+static void server_free(struct disti_store_server *server)
+{
+    while (server->peers)
+        store_peer_free(server, server->peers);
+    store_gather_clear(server);
+    disti_table_clear(&server->table);
+    server_close(&server->epoll_fd);
+    server_close(&server->listen_fd);
+    server_close(&server->wake_fd);
+    server_close(&server->door_fd);
+    free(server->ranks);
+    free(server);
+}
+
+/* Watches a descriptor that is no peer; the pointer says which. */
+static bool server_watch(struct disti_store_server *server, int *fd)
+{
+    struct epoll_event event = {.events = EPOLLIN, .data.ptr = fd};
+
+    return epoll_ctl(server->epoll_fd, EPOLL_CTL_ADD, *fd, &event) == 0;
+}
+
+static struct disti_store_server *server_new(int world_size)
+{
+    struct disti_store_server *server = calloc(1, sizeof(*server));
+
+    if (!server)
+        return NULL;
+    server->epoll_fd = server->listen_fd = server->wake_fd = server->door_fd = -1;
+    server->world_size = world_size;
+    server->holder = -1;
+    server->ranks = calloc((size_t)world_size, sizeof(*server->ranks));
+    if (!server->ranks) {
+        free(server);
+        return NULL;
+    }
+    return server;
+}
+
+dist_status disti_store_server_listen(const char *host, int port, int world_size,
+                                      struct disti_store_server **server_p)
+{
+    struct disti_store_server *server;
+    char job[33];
+    dist_status status;
+
+    if (world_size < 1)
+        return disti_fail(DIST_ERR_INVALID_ARGUMENT,
+                          "a store needs a world size of 1 or more, not %d", world_size);
+    server = server_new(world_size);
+    if (!server)
+        return disti_fail(DIST_ERR_NO_MEMORY, "no memory for a store of %d ranks", world_size);
+    status = disti_random_id(job);
+    if (status == DIST_OK)
+        status = disti_listen(host, port, &server->listen_fd, &server->port);
+    if (status != DIST_OK)
+        goto out;
+    disti_store_server_set_job(server, job, false);
+    server->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
+    server->wake_fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
+    if (server->epoll_fd < 0 || server->wake_fd < 0 || !server_watch(server, &server->listen_fd) ||
+        !server_watch(server, &server->wake_fd)) {
+        status = disti_fail_errno(DIST_ERR_SYSTEM, "cannot set up the store's event loop");
+        goto out;
+    }
+    *server_p = server;
+    return DIST_OK;
+out:
+    server_free(server);
+    return status;
+}
+
+int disti_store_server_port(const struct disti_store_server *server)
+{
+    return server->port;
+}
+
+void disti_store_server_set_holder(struct disti_store_server *server, int rank)
+{
+    server->holder = rank;
+}
+
+void disti_store_server_set_job(struct disti_store_server *server, const char *job, bool required)
+{
+    snprintf(server->job, sizeof(server->job), "%s", job);
+    server->job_required = required;
+}
+
+const char *disti_store_server_job(const struct disti_store_server *server)
+{
+    return server->job;
+}
+
+void disti_store_server_on_formed(struct disti_store_server *server, void (*fn)(void *arg),
+                                  void *arg)
+{
+    server->formed_fn = fn;
+    server->formed_arg = arg;
+}
+
+void disti_store_server_set_door(struct disti_store_server *server, int fd)
+{
+    server->door_fd = fd;
+    server_watch(server, &server->door_fd);
+}
+
+void disti_store_server_forget(struct disti_store_server *server)
+{
+    if (server)
+        server_free(server);
+}
+
+/* The dead are taken away; that may send notices, which may show more dead. */
+static void server_reap(struct disti_store_server *server)
+{
+    while (server->reap) {
+        struct store_peer *peer = server->peers, *next;
+
+        server->reap = false;
+        for (; peer; peer = next) {
+            next = peer->next;
+            if (!peer->dead)
+                continue;
+            if (peer->rank >= 0 && server->ranks[peer->rank].peer == peer)
+                store_ranks_lost(server, peer);
+            store_peer_free(server, peer);
+        }
+    }
+}
+
+static void server_sooner(int64_t *deadline, int64_t candidate)
+{
+    if (candidate < *deadline)
+        *deadline = candidate;
+}
+
+/* Handles what is due; returns how long epoll may wait. */
+static int server_tick(struct disti_store_server *server)
+{
+    int64_t next = INT64_MAX;
+    bool stopping = atomic_load(&server->stop);
+
+    if (stopping)
+        server_sooner(&next, atomic_load(&server->stop_by));
+    if (server->accept_at) {
+        if (disti_expired(server->accept_at)) {
+            server->accept_at = 0;
+            server_watch(server, &server->listen_fd);
+        } else {
+            server_sooner(&next, server->accept_at);
+        }
+    }
+    for (struct store_peer *peer = server->peers; peer; peer = peer->next) {
+        if (peer->rank < 0) {
+            if (disti_expired(peer->hello_by))
+                peer->dead = server->reap = true;
+            server_sooner(&next, peer->hello_by);
+        } else if (peer->wait.op) {
+            if (disti_expired(peer->wait.deadline))
+                store_serve_expired(server, peer);
+            else
+                server_sooner(&next, peer->wait.deadline);
+        }
+    }
+    server_reap(server);
+    return next == INT64_MAX ? -1 : disti_left_ms(next);
+}
+
+static void server_formed(struct disti_store_server *server)
+{
+    server_close(&server->door_fd);
+    if (server->formed_fn)
+        server->formed_fn(server->formed_arg);
+    server->formed_fn = NULL;
+}
+
+static void server_dispatch(struct disti_store_server *server, const struct epoll_event *event)
+{
+    uint64_t count;
+
+    if (event->data.ptr == &server->listen_fd)
+        store_peer_accept(server);
+    else if (event->data.ptr == &server->door_fd)
+        store_door_answer(server);
+    else if (event->data.ptr == &server->wake_fd)
+        (void)!read(server->wake_fd, &count, sizeof(count));
+    else
+        store_peer_event(server, event->data.ptr, event->events);
+}
+
+static bool server_done(const struct disti_store_server *server)
+{
+    return atomic_load(&server->stop) &&
+           (server->here == 0 || disti_expired(atomic_load(&server->stop_by)));
+}
+
+static void *server_main(void *arg)
+{
+    struct disti_store_server *server = arg;
+    struct epoll_event events[64];
+
+    while (!server_done(server)) {
+        int wait_ms = server_tick(server);
+        int count = epoll_wait(server->epoll_fd, events, 64, wait_ms);
+
+        /* Peers are only marked dead here, and freed by server_reap: no event dangles. */
+        for (int i = 0; i < count; i++)
+            server_dispatch(server, &events[i]);
+        server_reap(server);
+        if (server->formed && (server->formed_fn || server->door_fd >= 0))
+            server_formed(server);
+    }
+    if (server->here > 0)
+        store_ranks_push(server, server->holder, true, "the store was closed", -1);
+    return NULL;
+}
+
+dist_status disti_store_server_run(struct disti_store_server *server)
+{
+    sigset_t all, old;
+    int error;
+
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &old);
+    error = pthread_create(&server->thread, NULL, server_main, server);
+    pthread_sigmask(SIG_SETMASK, &old, NULL);
+    if (error) {
+        errno = error;
+        return disti_fail_errno(DIST_ERR_SYSTEM, "cannot start the store's thread");
+    }
+    server->running = true;
+    return DIST_OK;
+}
+
+dist_status disti_store_server_start(const char *host, int port, int world_size,
+                                     struct disti_store_server **server_p)
+{
+    struct disti_store_server *server;
+    dist_status status = disti_store_server_listen(host, port, world_size, &server);
+
+    if (status != DIST_OK)
+        return status;
+    server->holder = 0;
+    status = disti_store_server_run(server);
+    if (status != DIST_OK)
+        server_free(server);
+    else
+        *server_p = server;
+    return status;
+}
+
+void disti_store_server_stop(struct disti_store_server *server, int linger_ms)
+{
+    uint64_t one = 1;
+
+    if (!server)
+        return;
+    if (server->running) {
+        atomic_store(&server->stop_by, disti_deadline_ms(linger_ms));
+        atomic_store(&server->stop, true);
+        (void)!write(server->wake_fd, &one, sizeof(one));
+        pthread_join(server->thread, NULL);
+    }
+    server_formed(server);
+    server_free(server);
+}

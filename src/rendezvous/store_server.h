@@ -1,0 +1,155 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* The store's server from inside: connections, ranks, waits. One thread owns all of it. */
+#ifndef DISTI_RENDEZVOUS_STORE_SERVER_H
+#define DISTI_RENDEZVOUS_STORE_SERVER_H
+
+#include "rendezvous/store_keys.h"
+#include "rendezvous/store_wire.h"
+
+#include <pthread.h>
+#include <stdatomic.h>
+
+#define STORE_HELLO_MS 10000     /* a connection that says nothing is dropped after this */
+#define STORE_STRANGERS 256      /* connections without a hello; one more drops the oldest */
+#define STORE_OUT_MAX (1u << 20) /* a client that does not read is not listened to either */
+
+struct disti_store_server;
+
+/* One frame on its way out. */
+struct store_out {
+    struct store_out *next;
+    unsigned char head[DISTI_WIRE_HEAD];
+    struct disti_blob *body; /* may be NULL */
+};
+
+/* What a client waits for: nothing (op 0), a key, or the other ranks of an all-gather. */
+struct store_wait {
+    uint8_t op;
+    uint32_t id;
+    int64_t deadline;
+    struct disti_key key;
+    struct store_gather *gather;
+};
+
+/* All-gathers under way: the bytes so far and who has come. */
+struct store_gather {
+    struct store_gather *next;
+    struct disti_key key;
+    size_t bytes; /* each rank's */
+    int first, count;
+    bool *here;             /* by rank */
+    struct disti_blob *all; /* world_size * bytes */
+};
+
+struct store_peer {
+    struct store_peer *next, *prev;
+    int fd;
+    int rank; /* -1 until its hello was accepted */
+    int64_t hello_by;
+    struct disti_wire_reader in;
+    struct store_out *out, **out_end;
+    size_t out_sent;  /* of the first frame */
+    size_t out_bytes; /* bodies waiting */
+    uint32_t events;  /* what epoll watches */
+    bool closing;     /* close once everything is out */
+    bool dead;        /* to be reaped */
+    struct store_wait wait;
+};
+
+enum store_place { STORE_ABSENT, STORE_HERE, STORE_FAILED, STORE_LEFT, STORE_LOST };
+
+/* What the server knows about a rank. */
+struct store_rank {
+    enum store_place place;
+    struct store_peer *peer; /* NULL unless HERE or FAILED */
+    uint32_t pid;
+    char host[64];
+    char news[160]; /* why it FAILED, LEFT or was LOST */
+};
+
+struct disti_store_server {
+    int epoll_fd, listen_fd, wake_fd;
+    int door_fd; /* -1, or a Unix socket that tells port and job, see door.c */
+    int port, world_size;
+    int holder; /* the rank whose process this is; -1: a launcher */
+    char job[128];
+    bool job_required; /* a hello must know the job */
+    struct store_rank *ranks;
+    int here, left;   /* how many are HERE or FAILED, LEFT */
+    bool formed;      /* all have come */
+    char broken[320]; /* a client came that cannot belong here, before all had come; or "" */
+    struct store_peer *peers; /* newest first */
+    int strangers;
+    bool reap;
+    int64_t accept_at; /* no new connections before this time: out of descriptors */
+    struct disti_store_table table;
+    struct store_gather *gathers;
+    void (*formed_fn)(void *arg);
+    void *formed_arg;
+    pthread_t thread;
+    bool running;
+    atomic_bool stop;
+    _Atomic int64_t stop_by;
+};
+
+/* For the other files of the rendezvous, before the server runs. */
+
+/* The rank whose process this is; -1 (a launcher) is what it is after listen. */
+void disti_store_server_set_holder(struct disti_store_server *server, int rank);
+
+/* The job's name, which clients must know if `required`. Default: random, not required. */
+void disti_store_server_set_job(struct disti_store_server *server, const char *job, bool required);
+const char *disti_store_server_job(const struct disti_store_server *server);
+
+/* Called once from the server's thread when all ranks have come, or when it stops before. */
+void disti_store_server_on_formed(struct disti_store_server *server, void (*fn)(void *arg),
+                                  void *arg);
+
+/* Answers on a listening Unix socket with port and job until all have come. Takes the socket. */
+void disti_store_server_set_door(struct disti_store_server *server, int fd);
+
+/* In a child after fork: closes the copies of the descriptors and frees; the parent's go on. */
+void disti_store_server_forget(struct disti_store_server *server);
+
+/* store_peer.c */
+void store_peer_accept(struct disti_store_server *server);
+void store_peer_event(struct disti_store_server *server, struct store_peer *peer, uint32_t events);
+/* Queues a frame; takes the reference to body (may be NULL). A failure marks the peer dead. */
+void store_peer_send(struct disti_store_server *server, struct store_peer *peer,
+                     const struct disti_wire_head *head, struct disti_blob *body);
+void store_peer_reply(struct disti_store_server *server, struct store_peer *peer, uint32_t id,
+                      dist_status status, struct disti_blob *body);
+void store_peer_refuse(struct disti_store_server *server, struct store_peer *peer, uint32_t id,
+                       dist_status status, const char *format, ...)
+    __attribute__((format(printf, 5, 6)));
+void store_peer_free(struct disti_store_server *server, struct store_peer *peer);
+
+/* store_serve.c: a complete frame of a peer; what is due by time. */
+void store_serve_frame(struct disti_store_server *server, struct store_peer *peer);
+void store_serve_expired(struct disti_store_server *server, struct store_peer *peer);
+/* Everyone who waits for a key ends with an error. */
+void store_serve_fail_keys(struct disti_store_server *server, dist_status status, const char *text);
+
+/* store_ranks.c */
+void store_ranks_hello(struct disti_store_server *server, struct store_peer *peer);
+void store_ranks_report(struct disti_store_server *server, struct store_peer *peer);
+void store_ranks_goodbye(struct disti_store_server *server, struct store_peer *peer);
+/* The connection of a rank ended without a goodbye. */
+void store_ranks_lost(struct disti_store_server *server, struct store_peer *peer);
+void store_ranks_push(struct disti_store_server *server, int about, bool graceful, const char *text,
+                      int except);
+/* The first rank that is FAILED or LOST (and with `left` also LEFT); -1: none. */
+int store_ranks_gone(const struct disti_store_server *server, bool left);
+
+/* store_gather.c */
+void store_gather_join(struct disti_store_server *server, struct store_peer *peer);
+void store_gather_expired(struct disti_store_server *server, struct store_gather *gather);
+void store_gather_fail_all(struct disti_store_server *server, dist_status status, const char *text);
+/* The peer no longer waits: its part is taken out. */
+void store_gather_withdraw(struct disti_store_server *server, struct store_peer *peer);
+void store_gather_clear(struct disti_store_server *server);
+
+/* door.c */
+void store_door_answer(struct disti_store_server *server);
+
+#endif
