@@ -1,0 +1,201 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* The store's requests, as the ranks make them. */
+#include "rendezvous/store_client.h"
+
+#include "base/checked.h"
+#include "base/clock.h"
+#include "base/log.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* The server ends a wait in time and says who is missing: it gets this much longer to say so. */
+#define STORE_GRACE_MS 3000
+
+/* For requests that wait for nobody. Long, because the server's machine may be overloaded. */
+#define STORE_REPLY_MS 60000
+
+static dist_status store_no_answer(struct disti_store *store, dist_status status, const char *key)
+{
+    if (status == DIST_IN_PROGRESS)
+        return disti_fail(DIST_ERR_TIMEOUT,
+                          "rank %d: the store at %s (host %s, pid %u) does not answer (\"%s\")",
+                          store->rank, store->where, store->holder.host, store->holder.pid, key);
+    return disti_fail(DIST_ERR_PEER_LOST, "rank %d: %s (\"%s\")", store->rank, store->lost_text,
+                      key);
+}
+
+/* A status that came over the wire, if it is one. */
+static dist_status store_status(int32_t arg)
+{
+    return arg < 0 && arg >= DIST_ERR_INTERNAL ? (dist_status)arg : DIST_ERR_INTERNAL;
+}
+
+/*
+ * Sends the request, waits for the reply. OK: the reply's value is in store->in, until
+ * disti_wire_next. A failure has been reported.
+ */
+static dist_status store_call(struct disti_store *store, const struct client_request *request,
+                              int64_t wait_ms)
+{
+    const struct disti_wire_head *head = &store->in.head;
+    int64_t deadline = disti_deadline_ms(wait_ms);
+    size_t length = strlen(request->key);
+    dist_status status;
+
+    if (length == 0 || length > DISTI_KEY_MAX)
+        return disti_fail(DIST_ERR_INVALID_ARGUMENT, "a key has 1 to %d bytes, not %zu",
+                          DISTI_KEY_MAX, length);
+    status = store_client_send(store, request, deadline);
+    if (status == DIST_OK)
+        status = store_client_receive(store, deadline);
+    if (status != DIST_OK)
+        return store_no_answer(store, status, request->key);
+    if (head->arg == DIST_OK)
+        return DIST_OK;
+    status = disti_fail(store_status(head->arg), "rank %d: %.*s", store->rank,
+                        (int)head->value_bytes, (const char *)disti_wire_value(&store->in));
+    disti_wire_next(&store->in);
+    return status;
+}
+
+static dist_status store_odd_reply(struct disti_store *store, const char *key)
+{
+    disti_wire_next(&store->in);
+    return disti_fail(DIST_ERR_INTERNAL, "rank %d: the store's reply has the wrong size (\"%s\")",
+                      store->rank, key);
+}
+
+static dist_status store_check_value(const char *key, size_t bytes)
+{
+    if (bytes <= DISTI_VALUE_MAX)
+        return DIST_OK;
+    return disti_fail(DIST_ERR_INVALID_ARGUMENT,
+                      "a value in the store has at most %u bytes, not %zu (\"%s\")",
+                      DISTI_VALUE_MAX, bytes, key);
+}
+
+dist_status disti_store_set(struct disti_store *store, const char *key, const void *value,
+                            size_t bytes)
+{
+    struct client_request request = {
+        .op = DISTI_WIRE_SET, .key = key, .value = value, .bytes = bytes};
+    dist_status status = store_check_value(key, bytes);
+
+    if (status == DIST_OK)
+        status = store_call(store, &request, STORE_REPLY_MS);
+    if (status == DIST_OK)
+        disti_wire_next(&store->in);
+    return status;
+}
+
+dist_status disti_store_get(struct disti_store *store, const char *key, int timeout_ms,
+                            void **value_p, size_t *bytes_p)
+{
+    struct client_request request = {.op = DISTI_WIRE_GET, .arg = timeout_ms, .key = key};
+    dist_status status = store_call(store, &request, (int64_t)timeout_ms + STORE_GRACE_MS);
+    size_t bytes;
+    void *value;
+
+    if (status != DIST_OK)
+        return status;
+    bytes = (size_t)store->in.head.value_bytes;
+    value = malloc(bytes + 1);
+    if (value) {
+        memcpy(value, disti_wire_value(&store->in), bytes);
+        *value_p = value;
+        *bytes_p = bytes;
+    } else {
+        status = disti_fail(DIST_ERR_NO_MEMORY, "no memory for %zu bytes of \"%s\"", bytes, key);
+    }
+    disti_wire_next(&store->in);
+    return status;
+}
+
+dist_status disti_store_wait(struct disti_store *store, const char *key, int timeout_ms)
+{
+    struct client_request request = {.op = DISTI_WIRE_WAIT, .arg = timeout_ms, .key = key};
+    dist_status status = store_call(store, &request, (int64_t)timeout_ms + STORE_GRACE_MS);
+
+    if (status == DIST_OK)
+        disti_wire_next(&store->in);
+    return status;
+}
+
+dist_status disti_store_add(struct disti_store *store, const char *key, int64_t amount,
+                            int64_t *value_p)
+{
+    unsigned char bytes[8];
+    struct client_request request = {
+        .op = DISTI_WIRE_ADD, .key = key, .value = bytes, .bytes = sizeof(bytes)};
+    dist_status status;
+
+    disti_wire_put64(bytes, (uint64_t)amount);
+    status = store_call(store, &request, STORE_REPLY_MS);
+    if (status != DIST_OK)
+        return status;
+    if (store->in.head.value_bytes != 8)
+        return store_odd_reply(store, key);
+    *value_p = (int64_t)disti_wire_get64(disti_wire_value(&store->in));
+    disti_wire_next(&store->in);
+    return DIST_OK;
+}
+
+dist_status disti_store_compare_set(struct disti_store *store, const char *key,
+                                    const void *expected, size_t expected_bytes,
+                                    const void *desired, size_t desired_bytes, bool *swapped_p)
+{
+    size_t old_bytes = expected ? expected_bytes : 0;
+    struct client_request request = {.op = DISTI_WIRE_CAS, .key = key};
+    unsigned char *both;
+    dist_status status = store_check_value(key, old_bytes);
+
+    if (status == DIST_OK)
+        status = store_check_value(key, desired_bytes);
+    if (status != DIST_OK)
+        return status;
+    request.bytes = 8 + old_bytes + desired_bytes;
+    request.value = both = malloc(request.bytes);
+    if (!both)
+        return disti_fail(DIST_ERR_NO_MEMORY, "no memory for %zu bytes of \"%s\"", request.bytes,
+                          key);
+    disti_wire_put64(both, expected ? old_bytes : UINT64_MAX);
+    if (old_bytes)
+        memcpy(both + 8, expected, old_bytes);
+    if (desired_bytes)
+        memcpy(both + 8 + old_bytes, desired, desired_bytes);
+    status = store_call(store, &request, STORE_REPLY_MS);
+    free(both);
+    if (status != DIST_OK)
+        return status;
+    if (store->in.head.value_bytes != 1)
+        return store_odd_reply(store, key);
+    *swapped_p = disti_wire_value(&store->in)[0] != 0;
+    disti_wire_next(&store->in);
+    return DIST_OK;
+}
+
+dist_status disti_store_all_gather(struct disti_store *store, const char *key, const void *in,
+                                   void *out, size_t bytes, int timeout_ms)
+{
+    struct client_request request = {
+        .op = DISTI_WIRE_ALL_GATHER, .arg = timeout_ms, .key = key, .value = in, .bytes = bytes};
+    dist_status status = store_check_value(key, bytes);
+    size_t total;
+
+    if (status != DIST_OK)
+        return status;
+    if (!disti_mul(bytes, (size_t)store->world_size, &total) || total > DISTI_WIRE_GATHER_MAX)
+        return disti_fail(DIST_ERR_INVALID_ARGUMENT,
+                          "%zu bytes from each of %d ranks are too many for the store (\"%s\")",
+                          bytes, store->world_size, key);
+    status = store_call(store, &request, (int64_t)timeout_ms + STORE_GRACE_MS);
+    if (status != DIST_OK)
+        return status;
+    if (store->in.head.value_bytes != total)
+        return store_odd_reply(store, key);
+    if (total)
+        memcpy(out, disti_wire_value(&store->in), total);
+    disti_wire_next(&store->in);
+    return DIST_OK;
+}

@@ -1,0 +1,83 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* The store's client from inside: how it connects, and what it keeps. */
+#ifndef DISTI_RENDEZVOUS_STORE_CLIENT_H
+#define DISTI_RENDEZVOUS_STORE_CLIENT_H
+
+#include "rendezvous/socket.h"
+#include "rendezvous/store_wire.h"
+
+/* Where to go, and as whom. */
+struct disti_store_target {
+    const char *host;
+    int port;
+    int rank, world_size;
+    const char *job; /* "": not known */
+    bool doubtful;   /* the place may be out of date: a stranger there means "not yet" */
+};
+
+/* What the tries so far met; zeroed to begin with. */
+struct disti_store_tries {
+    char text[400];        /* "127.0.0.1: Connection refused", of the last round */
+    int64_t unresolved_by; /* give up on a name that nobody knows; 0: not tried yet */
+    int64_t hung_up_by;    /* give up on someone who hangs up on our hello; 0: not met yet */
+};
+
+/*
+ * One round over all addresses of the name. IN_PROGRESS: nobody there yet, as tries->text
+ * says. Any other failure is final, and reported. Blocks until the deadline at most.
+ */
+dist_status disti_store_try(const struct disti_store_target *target, int64_t deadline,
+                            struct disti_store_tries *tries, struct disti_store **store_p);
+
+/*
+ * Rounds until the deadline, which is timeout_ms from when the caller began. ERR_RENDEZVOUS
+ * says what was tried.
+ */
+dist_status disti_store_reach(const struct disti_store_target *target, int timeout_ms,
+                              int64_t deadline, struct disti_store **store_p);
+
+/* Sleeps before the next round, longer each time, not beyond the deadline. */
+void disti_store_back_off(int *ms, int most_ms, int64_t deadline);
+
+struct client_news {
+    struct client_news *next;
+    struct disti_notice notice;
+};
+
+struct disti_store {
+    int fd;
+    int epoll_fd, news_fd; /* the fd and an eventfd that is set while there is news */
+    int rank, world_size;
+    uint32_t last_id;
+    struct disti_wire_id holder;      /* who holds the store; its rank -1: a launcher */
+    char where[DISTI_HOST_SIZE + 16]; /* "127.0.0.1 port 29500" */
+    char local_host[DISTI_HOST_SIZE];
+    struct disti_wire_reader in;
+    struct client_news *news, **news_end;
+    bool lost;        /* the connection is of no use any more */
+    bool holder_left; /* it said goodbye, so its end is no surprise */
+    char lost_text[160];
+};
+
+/* A connected socket becomes a store without a hello; takes the fd. NULL: no memory. */
+struct disti_store *store_client_new(int fd);
+
+/*
+ * Sends a request and, if `reply` is wanted, waits for its reply, which is in store->in
+ * afterwards (disti_wire_next when done with). Notices that come between are kept.
+ * IN_PROGRESS: the deadline has passed. ERR_PEER_LOST: the connection is gone, not
+ * reported yet. ERR_RENDEZVOUS: the other end speaks another protocol.
+ */
+struct client_request {
+    uint8_t op;
+    int32_t arg;
+    const char *key; /* may be NULL */
+    const void *value;
+    size_t bytes;
+};
+dist_status store_client_send(struct disti_store *store, const struct client_request *request,
+                              int64_t deadline);
+dist_status store_client_receive(struct disti_store *store, int64_t deadline);
+void store_client_free(struct disti_store *store);
+
+#endif

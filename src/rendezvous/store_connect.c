@@ -1,0 +1,270 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Coming to the store: every address, again and again, until the deadline. */
+#include "rendezvous/store_client.h"
+
+#include "base/clock.h"
+#include "base/log.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#define CONNECT_MS 5000    /* for one address: a machine that does not answer */
+#define DOUBTFUL_MS 1000   /* the same, where another place may be announced meanwhile */
+#define WELCOME_MS 10000   /* someone who accepts, but does not answer the hello */
+#define HUNG_UP_MS 5000    /* someone who hangs up on the hello, again and again */
+#define UNRESOLVED_MS 5000 /* a name that nobody knows */
+
+static int64_t connect_sooner(int64_t a, int64_t b)
+{
+    return a < b ? a : b;
+}
+
+static void connect_tried(struct disti_store_tries *tries, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
+static void connect_tried(struct disti_store_tries *tries, const char *format, ...)
+{
+    size_t at = strlen(tries->text);
+    va_list args;
+
+    if (at && at + 2 < sizeof(tries->text)) {
+        memcpy(tries->text + at, "; ", 3);
+        at += 2;
+    }
+    va_start(args, format);
+    vsnprintf(tries->text + at, sizeof(tries->text) - at, format, args);
+    va_end(args);
+}
+
+/* A connected, non-blocking socket, or -1 and errno. */
+static int connect_socket(const struct addrinfo *address, int64_t deadline)
+{
+    int fd = socket(address->ai_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+    struct pollfd ready = {.fd = fd, .events = POLLOUT};
+    int error = 0;
+    socklen_t size = sizeof(error);
+
+    if (fd < 0)
+        return -1;
+    if (connect(fd, address->ai_addr, address->ai_addrlen) == 0)
+        return fd;
+    error = errno;
+    if (error == EINPROGRESS) {
+        while (poll(&ready, 1, disti_left_ms(deadline)) < 0 && errno == EINTR)
+            ;
+        error = ETIMEDOUT;
+        if (ready.revents)
+            getsockopt(fd, SOL_SOCKET, SO_ERROR, &error, &size);
+    }
+    if (!error)
+        return fd;
+    close(fd);
+    errno = error;
+    return -1;
+}
+
+/* A free local port can be the very port that is asked for: the socket then meets itself. */
+static bool connect_met_itself(int fd)
+{
+    struct sockaddr_storage own, other;
+    socklen_t own_size = sizeof(own), other_size = sizeof(other);
+    char own_text[DISTI_HOST_SIZE], other_text[DISTI_HOST_SIZE];
+
+    if (getsockname(fd, (struct sockaddr *)&own, &own_size) ||
+        getpeername(fd, (struct sockaddr *)&other, &other_size))
+        return false;
+    disti_address_text((struct sockaddr *)&own, own_text);
+    disti_address_text((struct sockaddr *)&other, other_text);
+    return strcmp(own_text, other_text) == 0 && disti_address_port((struct sockaddr *)&own) ==
+                                                    disti_address_port((struct sockaddr *)&other);
+}
+
+static struct disti_store *connect_store(int fd, const struct addrinfo *address)
+{
+    struct disti_store *store = store_client_new(fd);
+    struct sockaddr_storage own;
+    socklen_t size = sizeof(own);
+    char host[DISTI_HOST_SIZE];
+
+    if (!store)
+        return NULL;
+    disti_socket_tune(fd);
+    if (getsockname(fd, (struct sockaddr *)&own, &size) == 0)
+        disti_address_text((struct sockaddr *)&own, store->local_host);
+    disti_address_text(address->ai_addr, host);
+    snprintf(store->where, sizeof(store->where), "%s port %d", host,
+             disti_address_port(address->ai_addr));
+    return store;
+}
+
+static dist_status connect_hello(struct disti_store *store, const struct disti_store_target *target,
+                                 int64_t deadline)
+{
+    unsigned char bytes[DISTI_WIRE_ID];
+    struct client_request hello = {.op = DISTI_WIRE_HELLO, .value = bytes, .bytes = sizeof(bytes)};
+    struct disti_wire_id id = {.rank = target->rank,
+                               .world_size = (uint32_t)target->world_size,
+                               .pid = (uint32_t)getpid()};
+    dist_status status;
+
+    disti_host_name(id.host);
+    snprintf(id.job, sizeof(id.job), "%s", target->job);
+    disti_wire_put_id(bytes, &id);
+    store->rank = target->rank;
+    store->world_size = target->world_size;
+    status = store_client_send(store, &hello, deadline);
+    return status == DIST_OK ? store_client_receive(store, deadline) : status;
+}
+
+/* The server answered: a welcome, or a refusal. */
+static dist_status connect_answer(struct disti_store *store,
+                                  const struct disti_store_target *target,
+                                  struct disti_store_tries *tries)
+{
+    const struct disti_wire_head *head = &store->in.head;
+    const char *text = (const char *)disti_wire_value(&store->in);
+    int length = (int)head->value_bytes;
+    dist_status status = head->arg;
+
+    if (status == DIST_OK && head->value_bytes == DISTI_WIRE_ID &&
+        disti_wire_get_id(disti_wire_value(&store->in), &store->holder)) {
+        store->in.limit = DISTI_WIRE_GATHER_MAX;
+    } else if (status == DIST_IN_PROGRESS || (status == DIST_ERR_MISMATCH && target->doubtful)) {
+        connect_tried(tries, "%s: %.*s", store->where, length, text);
+        status = DIST_IN_PROGRESS;
+    } else {
+        status = disti_fail(DIST_ERR_RENDEZVOUS, "%s refused rank %d: %.*s", store->where,
+                            target->rank, length, text);
+    }
+    disti_wire_next(&store->in);
+    return status;
+}
+
+/* No answer, or none of ours. Strangers are an error, unless that was to be expected. */
+static dist_status connect_no_answer(struct disti_store *store, dist_status status,
+                                     const struct disti_store_target *target,
+                                     struct disti_store_tries *tries)
+{
+    const char *what = status == DIST_ERR_RENDEZVOUS  ? "answers in another protocol"
+                       : status == DIST_ERR_PEER_LOST ? "hangs up"
+                                                      : "accepts, but does not answer";
+
+    connect_tried(tries, "%s: %s", store->where, what);
+    if (target->doubtful)
+        return DIST_IN_PROGRESS;
+    if (status == DIST_ERR_PEER_LOST) {
+        /* A server that is just ending does so too: the next one may be ours. */
+        if (!tries->hung_up_by)
+            tries->hung_up_by = disti_deadline_ms(HUNG_UP_MS);
+        if (!disti_expired(tries->hung_up_by))
+            return DIST_IN_PROGRESS;
+    }
+    return disti_fail(DIST_ERR_RENDEZVOUS,
+                      "rank %d: whoever listens on %s is no store of libdist (it %s): another "
+                      "program has that port, choose another one (MASTER_PORT)",
+                      target->rank, store->where, what);
+}
+
+static dist_status connect_address(const struct addrinfo *address,
+                                   const struct disti_store_target *target, int64_t deadline,
+                                   struct disti_store_tries *tries, struct disti_store **store_p)
+{
+    struct disti_store *store;
+    char host[DISTI_HOST_SIZE];
+    dist_status status;
+    int64_t connect_by = disti_deadline_ms(target->doubtful ? DOUBTFUL_MS : CONNECT_MS);
+    int fd = connect_socket(address, connect_sooner(deadline, connect_by));
+
+    disti_address_text(address->ai_addr, host);
+    if (fd < 0) {
+        connect_tried(tries, "%s port %d: %s", host, target->port, strerror(errno));
+        return DIST_IN_PROGRESS;
+    }
+    if (connect_met_itself(fd)) {
+        close(fd);
+        connect_tried(tries, "%s port %d: nobody there", host, target->port);
+        return DIST_IN_PROGRESS;
+    }
+    store = connect_store(fd, address);
+    if (!store)
+        return disti_fail_errno(DIST_ERR_SYSTEM, "rank %d cannot set up its end of the store",
+                                target->rank);
+    status = connect_hello(store, target, connect_sooner(deadline, disti_deadline_ms(WELCOME_MS)));
+    if (status == DIST_OK)
+        status = connect_answer(store, target, tries);
+    else
+        status = connect_no_answer(store, status, target, tries);
+    if (status == DIST_OK)
+        *store_p = store;
+    else
+        store_client_free(store);
+    return status;
+}
+
+static dist_status connect_unresolved(const struct disti_store_target *target, int code,
+                                      struct disti_store_tries *tries)
+{
+    connect_tried(tries, "%s: %s", target->host, gai_strerror(code));
+    if (!tries->unresolved_by)
+        tries->unresolved_by = disti_deadline_ms(UNRESOLVED_MS);
+    if (!disti_expired(tries->unresolved_by))
+        return DIST_IN_PROGRESS;
+    return disti_fail(DIST_ERR_RENDEZVOUS, "rank %d cannot find the address of \"%s\": %s",
+                      target->rank, target->host, gai_strerror(code));
+}
+
+dist_status disti_store_try(const struct disti_store_target *target, int64_t deadline,
+                            struct disti_store_tries *tries, struct disti_store **store_p)
+{
+    struct addrinfo *addresses, *a;
+    dist_status status = DIST_IN_PROGRESS;
+    int code = disti_resolve(target->host, target->port, &addresses);
+
+    tries->text[0] = 0;
+    if (code)
+        return connect_unresolved(target, code, tries);
+    for (a = addresses; a && status == DIST_IN_PROGRESS; a = a->ai_next)
+        status = connect_address(a, target, deadline, tries, store_p);
+    freeaddrinfo(addresses);
+    return status;
+}
+
+void disti_store_back_off(int *ms, int most_ms, int64_t deadline)
+{
+    int left = disti_left_ms(deadline);
+
+    disti_sleep_ns((int64_t)(*ms < left ? *ms : left) * 1000000);
+    *ms = *ms * 2 < most_ms ? *ms * 2 : most_ms;
+}
+
+dist_status disti_store_reach(const struct disti_store_target *target, int timeout_ms,
+                              int64_t deadline, struct disti_store **store_p)
+{
+    struct disti_store_tries tries = {0};
+    int pause_ms = 5;
+    dist_status status;
+
+    for (;;) {
+        status = disti_store_try(target, deadline, &tries, store_p);
+        if (status != DIST_IN_PROGRESS)
+            return status;
+        if (disti_expired(deadline))
+            return disti_fail(DIST_ERR_RENDEZVOUS,
+                              "rank %d found no store at %s port %d within %d ms (%s): is rank 0 "
+                              "running, and is MASTER_ADDR the same for all ranks?",
+                              target->rank, target->host, target->port, timeout_ms, tries.text);
+        disti_store_back_off(&pause_ms, 200, deadline);
+    }
+}
+
+dist_status disti_store_connect(const char *host, int port, int rank, int world_size,
+                                int timeout_ms, struct disti_store **store_p)
+{
+    struct disti_store_target target = {
+        .host = host, .port = port, .rank = rank, .world_size = world_size, .job = ""};
+
+    return disti_store_reach(&target, timeout_ms, disti_deadline_ms(timeout_ms), store_p);
+}
