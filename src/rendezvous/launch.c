@@ -1,0 +1,280 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* What launched this process: read from the variables that each launcher sets. */
+#include "rendezvous/rendezvous.h"
+
+#include "base/config.h"
+#include "base/log.h"
+#include "rendezvous/slurm.h"
+
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+
+/* Where a launcher puts its numbers; a name may be NULL. */
+struct launch_source {
+    const char *launcher;
+    const char *mark; /* the variable by which the launcher is known */
+    const char *rank, *world_size, *local_rank, *local_world_size;
+    dist_status (*finish)(struct disti_launch *launch); /* the rest; may be NULL */
+};
+
+static dist_status launch_torchrun(struct disti_launch *launch);
+static dist_status launch_openmpi(struct disti_launch *launch);
+static dist_status launch_mpich(struct disti_launch *launch);
+static dist_status launch_srun(struct disti_launch *launch);
+static dist_status launch_plain(struct disti_launch *launch);
+static dist_status launch_mindspore(struct disti_launch *launch);
+
+/* In the order in which they are believed: inside a Slurm batch job mpirun launched us, and
+ * a bare RANK may be an old export. */
+static const struct launch_source launch_sources[] = {
+    {"torchrun", "TORCHELASTIC_RUN_ID", "RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE",
+     launch_torchrun},
+    {"Open MPI", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE",
+     "OMPI_COMM_WORLD_LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_SIZE", launch_openmpi},
+    {"MPICH", "PMI_RANK", "PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID", "MPI_LOCALNRANKS",
+     launch_mpich},
+    {"srun", "SLURM_STEP_ID", "SLURM_PROCID", "SLURM_NTASKS", "SLURM_LOCALID", NULL, launch_srun},
+    {"environment", "WORLD_SIZE", "RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE",
+     launch_plain},
+    {"environment", "RANK", "RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", NULL},
+    {"MindSpore", "MS_WORKER_NUM", "MS_NODE_ID", "MS_WORKER_NUM", NULL, NULL, launch_mindspore},
+};
+#define LAUNCH_SOURCES (sizeof(launch_sources) / sizeof(launch_sources[0]))
+
+static dist_status launch_int(const char *name, int min, int *value_p)
+{
+    return name ? disti_env_int(name, min, INT_MAX, -1, value_p) : DIST_OK;
+}
+
+static dist_status launch_numbers(const struct launch_source *source, struct disti_launch *launch)
+{
+    dist_status status = launch_int(source->rank, 0, &launch->rank);
+
+    if (status == DIST_OK)
+        status = launch_int(source->world_size, 1, &launch->world_size);
+    if (status == DIST_OK)
+        status = launch_int(source->local_rank, 0, &launch->local_rank);
+    if (status == DIST_OK)
+        status = launch_int(source->local_world_size, 1, &launch->local_world_size);
+    return status;
+}
+
+static void launch_job(struct disti_launch *launch, const char *kind, const char *a, const char *b)
+{
+    snprintf(launch->job, sizeof(launch->job), "%s.%s%s%s", kind, a, b ? "." : "", b ? b : "");
+}
+
+/*
+ * torchrun's own agent listens on MASTER_PORT when TORCHELASTIC_USE_AGENT_STORE is True, in a
+ * protocol of its own; rank 0 then takes the next port. Where the launcher is ours
+ * (DIST_AGENT_STORE=1) it holds our store, on MASTER_PORT itself.
+ */
+static dist_status launch_torchrun(struct disti_launch *launch)
+{
+    const char *agent = disti_env("TORCHELASTIC_USE_AGENT_STORE");
+    const char *ours = disti_env("DIST_AGENT_STORE");
+
+    launch->agent_store = ours && strcmp(ours, "1") == 0;
+    if (agent && strcmp(agent, "True") == 0 && !launch->agent_store && launch->port > 0)
+        launch->port += launch->port < 65535 ? 1 : -1;
+    launch_job(launch, "torchrun", disti_env("TORCHELASTIC_RUN_ID"), disti_env("MASTER_PORT"));
+    return DIST_OK;
+}
+
+static dist_status launch_openmpi(struct disti_launch *launch)
+{
+    const char *space = disti_env("PMIX_NAMESPACE");
+
+    if (!space)
+        space = disti_env("OMPI_MCA_ess_base_jobid");
+    if (!space)
+        space = disti_env("OMPI_MCA_orte_ess_jobid");
+    /* Job numbers are few; the transport key is random. */
+    if (space)
+        launch_job(launch, "ompi", space, disti_env("OMPI_MCA_orte_precondition_transports"));
+    return DIST_OK;
+}
+
+/* The process manager of this machine is at the other end of PMI_FD: one a job. */
+static dist_status launch_mpich(struct disti_launch *launch)
+{
+    struct ucred manager = {0};
+    socklen_t size = sizeof(manager);
+    char pid[16];
+    int fd = -1;
+    dist_status status = disti_env_int("PMI_FD", 0, INT_MAX, -1, &fd);
+
+    if (status != DIST_OK)
+        return status;
+    if (fd >= 0 && getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &manager, &size) == 0 &&
+        manager.pid > 0) {
+        snprintf(pid, sizeof(pid), "%d", (int)manager.pid);
+        launch_job(launch, "mpich", pid, disti_env("PMI_JOBID"));
+    }
+    return DIST_OK;
+}
+
+/* A port that all processes of the step work out alike: 20000 to 29499. */
+static int launch_slurm_port(const char *job)
+{
+    unsigned hash = 5381;
+
+    for (; *job; job++)
+        hash = hash * 33 + (unsigned char)*job;
+    return 20000 + (int)(hash % 9500);
+}
+
+static dist_status launch_srun(struct disti_launch *launch)
+{
+    const char *tasks = disti_env("SLURM_STEP_TASKS_PER_NODE");
+    const char *nodes = disti_env("SLURM_STEP_NODELIST");
+    const char *job = disti_env("SLURM_JOB_ID");
+    int node = 0;
+    dist_status status = disti_env_int("SLURM_NODEID", 0, INT_MAX, 0, &node);
+
+    if (status != DIST_OK)
+        return status;
+    if (tasks) {
+        launch->local_world_size = disti_slurm_tasks(tasks, node);
+        if (launch->local_world_size < 1)
+            return disti_fail(DIST_ERR_INVALID_ARGUMENT,
+                              "SLURM_STEP_TASKS_PER_NODE is \"%.100s\", which says nothing about "
+                              "node %d (SLURM_NODEID)",
+                              tasks, node);
+    }
+    launch_job(launch, "slurm", job ? job : "0", disti_env("SLURM_STEP_ID"));
+    if (!launch->host[0] && nodes && launch->local_world_size != launch->world_size) {
+        if (!disti_slurm_first_host(nodes, launch->host, sizeof(launch->host)))
+            return disti_fail(DIST_ERR_INVALID_ARGUMENT,
+                              "SLURM_STEP_NODELIST is \"%.100s\", which names no host", nodes);
+        if (!disti_env("MASTER_PORT"))
+            launch->port = launch_slurm_port(launch->job);
+    }
+    return DIST_OK;
+}
+
+/* A loop in a shell that sets LOCAL_RANK alone: one machine, so that says everything. */
+static dist_status launch_plain(struct disti_launch *launch)
+{
+    bool one_machine =
+        launch->local_world_size < 0 || launch->local_world_size == launch->world_size;
+
+    if (launch->rank < 0 && launch->local_rank >= 0 && one_machine) {
+        launch->rank = launch->local_rank;
+        launch->local_world_size = launch->world_size;
+        if (!launch->host[0])
+            memcpy(launch->host, "127.0.0.1", sizeof("127.0.0.1"));
+    }
+    if (launch->rank < 0 && launch->world_size == 1)
+        launch->rank = 0;
+    return DIST_OK;
+}
+
+/* The scheduler's own process holds MS_SCHED_PORT: our store takes the next. */
+static dist_status launch_mindspore(struct disti_launch *launch)
+{
+    const char *role = disti_env("MS_ROLE");
+    const char *host = disti_env("MS_SCHED_HOST");
+    int port = -1;
+    dist_status status = disti_env_int("MS_SCHED_PORT", 1, 65534, -1, &port);
+
+    if (status != DIST_OK)
+        return status;
+    if (role && strcmp(role, "MS_WORKER") != 0)
+        return disti_fail(DIST_ERR_INVALID_ARGUMENT,
+                          "MS_ROLE is %.40s: only workers (MS_WORKER) take part, start no other",
+                          role);
+    if (!launch->host[0] && host) {
+        snprintf(launch->host, sizeof(launch->host), "%s", host);
+        if (port > 0)
+            launch->port = port + 1;
+    }
+    return DIST_OK;
+}
+
+/* Warns if `other` says something else than what was chosen, about one number. */
+static void launch_compare(const struct launch_source *chosen, const struct launch_source *other,
+                           const char *chosen_name, const char *other_name, int value)
+{
+    const char *text = disti_env(other_name);
+    char number[16];
+
+    snprintf(number, sizeof(number), "%d", value);
+    if (text && value >= 0 && strcmp(text, number) != 0)
+        disti_warn("%s says %s=%d, but %s=%s is set too (%s): going by %s", chosen->launcher,
+                   chosen_name, value, other_name, text, other->launcher, chosen->launcher);
+}
+
+static void launch_compare_all(const struct launch_source *chosen,
+                               const struct disti_launch *launch)
+{
+    for (size_t i = 0; i < LAUNCH_SOURCES; i++) {
+        const struct launch_source *other = &launch_sources[i];
+
+        /* An MPI job that runs inside a Slurm step always sees the step's numbers too. */
+        if (other <= chosen || strcmp(other->launcher, "srun") == 0 || !disti_env(other->mark) ||
+            strcmp(other->rank, chosen->rank) == 0)
+            continue;
+        launch_compare(chosen, other, chosen->rank, other->rank, launch->rank);
+        launch_compare(chosen, other, chosen->world_size, other->world_size, launch->world_size);
+        if (strcmp(other->launcher, "environment") == 0)
+            return;
+    }
+}
+
+/* Batch scripts and the shells of allocations carry Slurm's numbers too, but are no tasks. */
+static bool launch_is_slurm_task(void)
+{
+    const char *step = disti_env("SLURM_STEP_ID");
+
+    return disti_env("SLURM_PROCID") && disti_env("SLURM_NTASKS") &&
+           strtoull(step, NULL, 10) < 0xfffffff0u;
+}
+
+static const struct launch_source *launch_find(void)
+{
+    for (size_t i = 0; i < LAUNCH_SOURCES; i++) {
+        const struct launch_source *source = &launch_sources[i];
+
+        if (!disti_env(source->mark))
+            continue;
+        if (strcmp(source->launcher, "srun") == 0 && !launch_is_slurm_task())
+            continue;
+        return source;
+    }
+    return NULL;
+}
+
+dist_status disti_launch_detect(struct disti_launch *launch_p)
+{
+    struct disti_launch launch = {.launcher = "none",
+                                  .rank = -1,
+                                  .world_size = -1,
+                                  .local_rank = -1,
+                                  .local_world_size = -1,
+                                  .port = DISTI_PORT_DEFAULT};
+    const struct launch_source *source = launch_find();
+    const char *host = disti_env("MASTER_ADDR");
+    dist_status status = disti_env_int("MASTER_PORT", 1, 65535, DISTI_PORT_DEFAULT, &launch.port);
+
+    if (status != DIST_OK)
+        return status;
+    if (host && strlen(host) >= sizeof(launch.host))
+        return disti_fail(DIST_ERR_INVALID_ARGUMENT, "MASTER_ADDR is too long for a host name");
+    if (host)
+        snprintf(launch.host, sizeof(launch.host), "%s", host);
+    if (source) {
+        launch.launcher = source->launcher;
+        status = launch_numbers(source, &launch);
+        if (status == DIST_OK && source->finish)
+            status = source->finish(&launch);
+        if (status != DIST_OK)
+            return status;
+        launch_compare_all(source, &launch);
+    }
+    *launch_p = launch;
+    return DIST_OK;
+}
