@@ -1,0 +1,52 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* The ways to meet, one file each: all end with a store, and rank 0 with its server. */
+#ifndef DISTI_RENDEZVOUS_MEET_H
+#define DISTI_RENDEZVOUS_MEET_H
+
+#include "rendezvous/rendezvous.h"
+
+/* Who wants to meet, and until when. */
+struct disti_meeting {
+    int rank, world_size;
+    int timeout_ms;
+    int64_t deadline;
+};
+
+/*
+ * By a host and port that all ranks know. Rank 0 listens there, unless `served`: then the
+ * launcher does already.
+ */
+dist_status disti_meet_tcp(const struct disti_meeting *meeting, const char *host, int port,
+                           bool served, struct disti_bootstrap *bootstrap);
+
+/*
+ * By a file that all ranks see. Rank 0 puts the place of its store there and takes the file
+ * away once all have come. A file that an earlier job left is replaced, and does no harm.
+ */
+dist_status disti_meet_file(const struct disti_meeting *meeting, const char *path,
+                            struct disti_bootstrap *bootstrap);
+
+/* On one machine, by the name of the job: through the door (door.h). */
+dist_status disti_meet_local(const struct disti_meeting *meeting, const char *job,
+                             struct disti_bootstrap *bootstrap);
+
+/* By the program's own all-gather, called twice on every rank. */
+dist_status disti_meet_oob(const struct disti_meeting *meeting, dist_oob_all_gather_fn gather,
+                           void *arg, struct disti_bootstrap *bootstrap);
+
+/*
+ * For rank 0: a server that listens, for a job with a random name that clients must know.
+ * It does not run yet.
+ */
+dist_status disti_meet_listen(const struct disti_meeting *meeting, const char *host,
+                              struct disti_store_server **server_p);
+
+/* Connects to the place, until the deadline, as one that knows the job ("": does not). */
+dist_status disti_meet_connect(const struct disti_meeting *meeting, const char *host, int port,
+                               const char *job, struct disti_bootstrap *bootstrap);
+
+/* Both: rank 0 lets its server run, and connects to it. On failure the server is gone. */
+dist_status disti_meet_serve(const struct disti_meeting *meeting, const char *host,
+                             struct disti_store_server *server, struct disti_bootstrap *bootstrap);
+
+#endif

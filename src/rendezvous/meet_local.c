@@ -1,0 +1,80 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Meeting on one machine by the name of the job. */
+#include "rendezvous/meet.h"
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "rendezvous/door.h"
+#include "rendezvous/store_client.h"
+#include "rendezvous/store_server.h"
+
+#define LOCAL_TAKEN_MS 5000 /* for an earlier group of this job to end */
+
+static dist_status local_open(const struct disti_meeting *meeting, const char *job, int *fd_p)
+{
+    int64_t taken_by = disti_deadline_ms(LOCAL_TAKEN_MS);
+    int pause_ms = 2;
+    dist_status status;
+
+    for (;;) {
+        status = disti_door_open(job, fd_p);
+        if (status != DIST_IN_PROGRESS)
+            return status;
+        if (disti_expired(taken_by) || disti_expired(meeting->deadline))
+            return disti_fail(DIST_ERR_ADDRESS_IN_USE,
+                              "rank 0 cannot listen for the ranks of job %s: another process has "
+                              "the Unix socket of that name (set MASTER_ADDR and MASTER_PORT)",
+                              job);
+        disti_store_back_off(&pause_ms, 50, meeting->deadline);
+    }
+}
+
+static dist_status local_serve(const struct disti_meeting *meeting, const char *job,
+                               struct disti_bootstrap *bootstrap)
+{
+    struct disti_store_server *server;
+    int door;
+    dist_status status = disti_meet_listen(meeting, "127.0.0.1", &server);
+
+    if (status != DIST_OK)
+        return status;
+    status = local_open(meeting, job, &door);
+    if (status != DIST_OK) {
+        disti_store_server_stop(server, 0);
+        return status;
+    }
+    disti_store_server_set_door(server, door);
+    return disti_meet_serve(meeting, "127.0.0.1", server, bootstrap);
+}
+
+dist_status disti_meet_local(const struct disti_meeting *meeting, const char *job,
+                             struct disti_bootstrap *bootstrap)
+{
+    char secret[128];
+    struct disti_store_target target = {.host = "127.0.0.1",
+                                        .rank = meeting->rank,
+                                        .world_size = meeting->world_size,
+                                        .job = secret,
+                                        .doubtful = true};
+    struct disti_store_tries tries = {0};
+    int pause_ms = 2;
+    dist_status status;
+
+    if (meeting->rank == 0)
+        return local_serve(meeting, job, bootstrap);
+    for (;;) {
+        /* Asked anew each time: behind the door may still be the last group's store. */
+        status = disti_door_ask(job, &target.port, secret);
+        if (status == DIST_OK)
+            status = disti_store_try(&target, meeting->deadline, &tries, &bootstrap->store);
+        if (status != DIST_IN_PROGRESS)
+            return status;
+        if (disti_expired(meeting->deadline))
+            return disti_fail(DIST_ERR_RENDEZVOUS,
+                              "rank %d waited %d ms for rank 0 of job %s on this machine (%s): "
+                              "does rank 0 run, and come to dist_init_process_group?",
+                              meeting->rank, meeting->timeout_ms, job,
+                              tries.text[0] ? tries.text : "nobody listens");
+        disti_store_back_off(&pause_ms, 50, meeting->deadline);
+    }
+}

@@ -1,0 +1,73 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Meeting by host and port, and what all ways to meet share. */
+#include "rendezvous/meet.h"
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "rendezvous/store_client.h"
+#include "rendezvous/store_server.h"
+
+#include <stdio.h>
+#include <string.h>
+
+dist_status disti_meet_listen(const struct disti_meeting *meeting, const char *host,
+                              struct disti_store_server **server_p)
+{
+    struct disti_store_server *server;
+    char job[33];
+    dist_status status = disti_random_id(job);
+
+    if (status == DIST_OK)
+        status = disti_store_server_listen(host, 0, meeting->world_size, &server);
+    if (status != DIST_OK)
+        return status;
+    disti_store_server_set_holder(server, meeting->rank);
+    disti_store_server_set_job(server, job, true);
+    *server_p = server;
+    return DIST_OK;
+}
+
+dist_status disti_meet_connect(const struct disti_meeting *meeting, const char *host, int port,
+                               const char *job, struct disti_bootstrap *bootstrap)
+{
+    struct disti_store_target target = {.host = host,
+                                        .port = port,
+                                        .rank = meeting->rank,
+                                        .world_size = meeting->world_size,
+                                        .job = job};
+
+    return disti_store_reach(&target, meeting->timeout_ms, meeting->deadline, &bootstrap->store);
+}
+
+dist_status disti_meet_serve(const struct disti_meeting *meeting, const char *host,
+                             struct disti_store_server *server, struct disti_bootstrap *bootstrap)
+{
+    char job[128];
+    dist_status status;
+
+    /* A copy: once it runs, the server belongs to its thread. */
+    snprintf(job, sizeof(job), "%s", disti_store_server_job(server));
+    status = disti_store_server_run(server);
+    if (status == DIST_OK)
+        status = disti_meet_connect(meeting, host, disti_store_server_port(server), job, bootstrap);
+    if (status == DIST_OK)
+        bootstrap->server = server;
+    else
+        disti_store_server_stop(server, 0);
+    return status;
+}
+
+dist_status disti_meet_tcp(const struct disti_meeting *meeting, const char *host, int port,
+                           bool served, struct disti_bootstrap *bootstrap)
+{
+    struct disti_store_server *server;
+    dist_status status;
+
+    if (meeting->rank != 0 || served)
+        return disti_meet_connect(meeting, host, port, "", bootstrap);
+    status = disti_store_server_listen(host, port, meeting->world_size, &server);
+    if (status != DIST_OK)
+        return status;
+    disti_store_server_set_holder(server, 0);
+    return disti_meet_serve(meeting, host, server, bootstrap);
+}

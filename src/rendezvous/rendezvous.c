@@ -1,0 +1,242 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* From options and environment to a store: who we are, and which way to meet. */
+#include "rendezvous/rendezvous.h"
+
+#include "base/clock.h"
+#include "base/config.h"
+#include "base/log.h"
+#include "rendezvous/meet.h"
+#include "rendezvous/socket.h"
+#include "rendezvous/store_client.h"
+
+#include <stdio.h>
+#include <string.h>
+
+/* A number and where it comes from, for the errors. */
+struct rendezvous_number {
+    int value; /* -1: nobody says */
+    const char *from;
+};
+
+/* All that is known before anybody is met. */
+struct rendezvous_facts {
+    const struct dist_options *options;
+    struct disti_url url;
+    struct disti_launch launch;
+    struct rendezvous_number rank, world_size;
+    int local_rank;
+};
+
+static struct rendezvous_number rendezvous_pick(int option, int url, int launch,
+                                                const char *launcher)
+{
+    if (option >= 0)
+        return (struct rendezvous_number){option, "given by the program"};
+    if (url >= 0)
+        return (struct rendezvous_number){url, "from the init method"};
+    return (struct rendezvous_number){launch, launcher};
+}
+
+static void rendezvous_compare(const char *what, const struct rendezvous_number *number,
+                               const struct disti_launch *launch, int launched)
+{
+    if (launched >= 0 && launched != number->value)
+        disti_warn("%s is %d (%s), but the launcher (%s) says %d: going by %d", what, number->value,
+                   number->from, launch->launcher, launched, number->value);
+}
+
+/* Options first, then the init method, then the launcher. */
+static dist_status rendezvous_gather_facts(const struct dist_options *options,
+                                           struct rendezvous_facts *facts)
+{
+    dist_status status = disti_url_parse(options->init_method, &facts->url);
+    bool told = options->rank >= 0 && options->world_size >= 0 &&
+                (options->oob_all_gather || facts->url.kind == DISTI_URL_TCP ||
+                 facts->url.kind == DISTI_URL_FILE);
+
+    facts->options = options;
+    facts->launch = (struct disti_launch){.launcher = "none",
+                                          .rank = -1,
+                                          .world_size = -1,
+                                          .local_rank = -1,
+                                          .local_world_size = -1,
+                                          .port = DISTI_PORT_DEFAULT};
+    /* Whoever is told everything does not look at the environment, nonsense or not. */
+    if (status == DIST_OK && !told)
+        status = disti_launch_detect(&facts->launch);
+    if (status != DIST_OK)
+        return status;
+    facts->rank =
+        rendezvous_pick(options->rank, facts->url.rank, facts->launch.rank, facts->launch.launcher);
+    facts->world_size = rendezvous_pick(options->world_size, facts->url.world_size,
+                                        facts->launch.world_size, facts->launch.launcher);
+    facts->local_rank = options->local_rank;
+    /* The launcher's local rank belongs to the launcher's world. */
+    if (facts->local_rank < 0 && facts->world_size.value == facts->launch.world_size)
+        facts->local_rank = facts->launch.local_rank;
+    rendezvous_compare("the rank", &facts->rank, &facts->launch, facts->launch.rank);
+    rendezvous_compare("the world size", &facts->world_size, &facts->launch,
+                       facts->launch.world_size);
+    return DIST_OK;
+}
+
+static dist_status rendezvous_missing(const struct rendezvous_facts *facts)
+{
+    if (facts->rank.value < 0 && facts->world_size.value < 0)
+        return disti_fail(DIST_ERR_RENDEZVOUS,
+                          "neither rank nor world size is known: set RANK and WORLD_SIZE for each "
+                          "process, give both to dist_init_process_group, or use a launcher such "
+                          "as mpirun");
+    if (facts->rank.value < 0)
+        return disti_fail(DIST_ERR_RENDEZVOUS,
+                          "the world size is %d (%s), but which rank is this? Set RANK to 0 to %d, "
+                          "a different one for each process",
+                          facts->world_size.value, facts->world_size.from,
+                          facts->world_size.value - 1);
+    return disti_fail(DIST_ERR_RENDEZVOUS,
+                      "this is rank %d (%s), but of how many? Set WORLD_SIZE to the number of "
+                      "processes",
+                      facts->rank.value, facts->rank.from);
+}
+
+/* Completes and checks rank and world size. */
+static dist_status rendezvous_settle(struct rendezvous_facts *facts)
+{
+    bool nothing = facts->rank.value < 0 && facts->world_size.value < 0;
+
+    if (nothing && facts->url.kind == DISTI_URL_NONE && !facts->options->oob_all_gather)
+        facts->rank.value = 0, facts->world_size.value = 1;
+    if (facts->world_size.value == 1 && facts->rank.value < 0)
+        facts->rank.value = 0;
+    if (facts->rank.value < 0 || facts->world_size.value < 0)
+        return rendezvous_missing(facts);
+    if (facts->world_size.value == 0)
+        return disti_fail(DIST_ERR_INVALID_ARGUMENT,
+                          "the world size is 0 (%s): it is the number of processes, 1 or more",
+                          facts->world_size.from);
+    if (facts->rank.value >= facts->world_size.value)
+        return disti_fail(DIST_ERR_INVALID_ARGUMENT,
+                          "rank %d (%s) is out of range: the world size is %d (%s), so ranks are 0 "
+                          "to %d",
+                          facts->rank.value, facts->rank.from, facts->world_size.value,
+                          facts->world_size.from, facts->world_size.value - 1);
+    if (facts->local_rank >= facts->world_size.value)
+        return disti_fail(DIST_ERR_INVALID_ARGUMENT,
+                          "local rank %d is out of range: the world size is %d (%s)",
+                          facts->local_rank, facts->world_size.value, facts->world_size.from);
+    return DIST_OK;
+}
+
+/* May the ranks meet by the name of the job? */
+static bool rendezvous_is_local(const struct disti_launch *launch)
+{
+    return launch->job[0] && launch->world_size > 0 &&
+           launch->local_world_size == launch->world_size;
+}
+
+static dist_status rendezvous_no_way(const struct rendezvous_facts *facts, int rank)
+{
+    if (facts->url.kind == DISTI_URL_MPI)
+        return disti_fail(DIST_ERR_RENDEZVOUS,
+                          "rank %d: mpi:// works only with a backend that uses MPI", rank);
+    return disti_fail(DIST_ERR_RENDEZVOUS,
+                      "rank %d does not know where to meet the others: MASTER_ADDR is not set. Set "
+                      "MASTER_ADDR to the address of the machine where rank 0 runs (127.0.0.1 if "
+                      "all ranks run on this one), and MASTER_PORT to a free port there (default "
+                      "%d), the same for all ranks",
+                      rank, DISTI_PORT_DEFAULT);
+}
+
+static dist_status rendezvous_meet(const struct rendezvous_facts *facts,
+                                   const struct disti_meeting *meeting,
+                                   struct disti_bootstrap *bootstrap)
+{
+    const struct disti_launch *launch = &facts->launch;
+    const struct disti_url *url = &facts->url;
+
+    if (facts->options->oob_all_gather)
+        return disti_meet_oob(meeting, facts->options->oob_all_gather, facts->options->oob_arg,
+                              bootstrap);
+    if (url->kind == DISTI_URL_TCP)
+        return disti_meet_tcp(meeting, url->host, url->port,
+                              launch->agent_store && url->port == launch->port, bootstrap);
+    if (url->kind == DISTI_URL_FILE)
+        return disti_meet_file(meeting, url->path, bootstrap);
+    if (url->kind != DISTI_URL_MPI && launch->host[0])
+        return disti_meet_tcp(meeting, launch->host, launch->port, launch->agent_store, bootstrap);
+    if (url->kind == DISTI_URL_NONE && rendezvous_is_local(launch))
+        return disti_meet_local(meeting, launch->job, bootstrap);
+    return rendezvous_no_way(facts, meeting->rank);
+}
+
+/* The address for this rank's listeners: of the interface asked for, else the one that reaches
+ * the store. */
+static dist_status rendezvous_bind_host(struct disti_bootstrap *bootstrap)
+{
+    if (disti_env("DIST_SOCKET_IFNAME"))
+        return disti_primary_address(bootstrap->bind_host);
+    snprintf(bootstrap->bind_host, sizeof(bootstrap->bind_host), "%s",
+             bootstrap->store ? disti_store_local_host(bootstrap->store) : "127.0.0.1");
+    return DIST_OK;
+}
+
+dist_status disti_rendezvous(const struct dist_options *options, int timeout_ms,
+                             struct disti_bootstrap *bootstrap_p)
+{
+    static const struct dist_options defaults = DIST_OPTIONS_INIT;
+    struct disti_bootstrap bootstrap = {0};
+    struct disti_meeting meeting = {.timeout_ms = timeout_ms,
+                                    .deadline = disti_deadline_ms(timeout_ms)};
+    struct rendezvous_facts facts;
+    dist_status status = rendezvous_gather_facts(options ? options : &defaults, &facts);
+
+    if (status == DIST_OK)
+        status = rendezvous_settle(&facts);
+    if (status != DIST_OK)
+        return status;
+    bootstrap.rank = meeting.rank = facts.rank.value;
+    bootstrap.world_size = meeting.world_size = facts.world_size.value;
+    bootstrap.local_rank = facts.local_rank;
+    bootstrap.launcher = facts.launch.launcher;
+    if (meeting.world_size == 1)
+        status = disti_random_id(bootstrap.job);
+    else
+        status = rendezvous_meet(&facts, &meeting, &bootstrap);
+    if (status == DIST_OK)
+        status = rendezvous_bind_host(&bootstrap);
+    if (status != DIST_OK) {
+        disti_bootstrap_close(&bootstrap, 0);
+        return status;
+    }
+    if (bootstrap.store)
+        memcpy(bootstrap.job, bootstrap.store->holder.job, sizeof(bootstrap.job));
+    disti_info("rank %d of %d (launcher: %s, job %s) listens on %s", meeting.rank,
+               meeting.world_size, bootstrap.launcher, bootstrap.job, bootstrap.bind_host);
+    *bootstrap_p = bootstrap;
+    return DIST_OK;
+}
+
+bool disti_rendezvous_needs_mpi(const struct dist_options *options)
+{
+    struct disti_launch launch;
+    struct disti_url url;
+
+    if (options && options->oob_all_gather)
+        return false;
+    if (disti_url_parse(options ? options->init_method : NULL, &url) != DIST_OK)
+        return false;
+    if (url.kind != DISTI_URL_NONE)
+        return url.kind == DISTI_URL_MPI;
+    if (disti_launch_detect(&launch) != DIST_OK)
+        return false;
+    return (strcmp(launch.launcher, "Open MPI") == 0 || strcmp(launch.launcher, "MPICH") == 0) &&
+           launch.world_size > 1 && !launch.host[0] && !rendezvous_is_local(&launch);
+}
+
+void disti_bootstrap_close(struct disti_bootstrap *bootstrap, int linger_ms)
+{
+    disti_store_close(bootstrap->store);
+    disti_store_server_stop(bootstrap->server, linger_ms);
+    bootstrap->store = NULL;
+    bootstrap->server = NULL;
+}
