@@ -1,0 +1,266 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* dist_spawn: a function in new processes of this machine, with a store held by the parent. */
+#include <dist/dist.h>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "rendezvous/store.h"
+#include "rendezvous/store_server.h"
+
+#include <errno.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#define SPAWN_RANKS_MAX 65536
+#define SPAWN_TERM_MS 5000 /* from SIGTERM to SIGKILL */
+
+struct spawn {
+    int ranks, started, alive;
+    pid_t *pids; /* by rank; 0 once reaped */
+    struct disti_store_server *server;
+    int exit_code;   /* of the first failure; 0: none yet */
+    bool settled;    /* it was seen in an earlier look, or was a signal */
+    int signal;      /* that came for all, with a handler of the program; 0: none */
+    int64_t kill_at; /* SIGKILL for whoever is left; INT64_MAX: not yet */
+    sigset_t caught, old_mask;
+    struct sigaction old_child;
+};
+
+static bool spawn_is_ignored(int signal_number)
+{
+    struct sigaction action;
+
+    return sigaction(signal_number, NULL, &action) == 0 && action.sa_handler == SIG_IGN;
+}
+
+static bool spawn_is_handled(int signal_number)
+{
+    struct sigaction action;
+
+    return sigaction(signal_number, NULL, &action) == 0 && action.sa_handler != SIG_IGN &&
+           action.sa_handler != SIG_DFL;
+}
+
+/* From here on the signals wait for sigtimedwait, so none is missed between two looks. */
+static void spawn_catch(struct spawn *spawn)
+{
+    static const int passed_on[] = {SIGINT, SIGTERM, SIGHUP};
+    struct sigaction plain = {.sa_handler = SIG_DFL};
+
+    sigemptyset(&spawn->caught);
+    sigaddset(&spawn->caught, SIGCHLD);
+    for (size_t i = 0; i < sizeof(passed_on) / sizeof(passed_on[0]); i++) {
+        if (!spawn_is_ignored(passed_on[i]))
+            sigaddset(&spawn->caught, passed_on[i]);
+    }
+    /* An ignored SIGCHLD would let the children vanish with their exit codes. */
+    sigaction(SIGCHLD, &plain, &spawn->old_child);
+    pthread_sigmask(SIG_BLOCK, &spawn->caught, &spawn->old_mask);
+}
+
+static void spawn_release(struct spawn *spawn)
+{
+    sigaction(SIGCHLD, &spawn->old_child, NULL);
+    pthread_sigmask(SIG_SETMASK, &spawn->old_mask, NULL);
+}
+
+static void spawn_setenv_int(const char *name, int value)
+{
+    char text[16];
+
+    snprintf(text, sizeof(text), "%d", value);
+    setenv(name, text, 1);
+}
+
+/* What torchrun sets, so that the child is known as launched whatever launched its parent. */
+static void spawn_environment(const struct spawn *spawn, int rank)
+{
+    spawn_setenv_int("RANK", rank);
+    spawn_setenv_int("LOCAL_RANK", rank);
+    spawn_setenv_int("WORLD_SIZE", spawn->ranks);
+    spawn_setenv_int("LOCAL_WORLD_SIZE", spawn->ranks);
+    spawn_setenv_int("GROUP_RANK", 0);
+    spawn_setenv_int("GROUP_WORLD_SIZE", 1);
+    spawn_setenv_int("MASTER_PORT", disti_store_server_port(spawn->server));
+    setenv("MASTER_ADDR", "127.0.0.1", 1);
+    setenv("TORCHELASTIC_RUN_ID", disti_store_server_job(spawn->server), 1);
+    setenv("TORCHELASTIC_USE_AGENT_STORE", "True", 1);
+    setenv("DIST_AGENT_STORE", "1", 1);
+}
+
+static void spawn_child(struct spawn *spawn, int rank, pid_t parent, int (*fn)(int rank, void *arg),
+                        void *arg) __attribute__((noreturn));
+static void spawn_child(struct spawn *spawn, int rank, pid_t parent, int (*fn)(int rank, void *arg),
+                        void *arg)
+{
+    int code;
+
+    /* Nobody outlives the parent, even one that is killed; it may be dead already. */
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    if (getppid() != parent)
+        _exit(128 + SIGKILL);
+    spawn_environment(spawn, rank);
+    disti_store_server_forget(spawn->server);
+    free(spawn->pids);
+    spawn_release(spawn);
+    code = fn(rank, arg);
+    fflush(NULL);
+    _exit(code);
+}
+
+static dist_status spawn_start(struct spawn *spawn, int (*fn)(int rank, void *arg), void *arg)
+{
+    pid_t parent = getpid(), pid;
+
+    /* Else every child would print what the parent has buffered. */
+    fflush(NULL);
+    for (; spawn->started < spawn->ranks; spawn->started++) {
+        pid = fork();
+        if (pid == 0)
+            spawn_child(spawn, spawn->started, parent, fn, arg);
+        if (pid < 0)
+            return disti_fail_errno(DIST_ERR_SYSTEM, "cannot start process %d of %d",
+                                    spawn->started, spawn->ranks);
+        spawn->pids[spawn->started] = pid;
+        spawn->alive++;
+    }
+    return DIST_OK;
+}
+
+static void spawn_kill(const struct spawn *spawn, int signal_number)
+{
+    for (int r = 0; r < spawn->started; r++) {
+        if (spawn->pids[r])
+            kill(spawn->pids[r], signal_number);
+    }
+}
+
+/* Ends the others: gently, and for certain some seconds later. */
+static void spawn_end(struct spawn *spawn)
+{
+    if (spawn->kill_at != INT64_MAX)
+        return;
+    spawn_kill(spawn, SIGTERM);
+    /* A stopped process sees SIGTERM only once it goes on. */
+    spawn_kill(spawn, SIGCONT);
+    spawn->kill_at = disti_deadline_ms(SPAWN_TERM_MS);
+}
+
+/* The first failure is the cause of the others, so only that one is told. */
+static void spawn_ended(struct spawn *spawn, int rank, int how)
+{
+    int code = WIFSIGNALED(how) ? 128 + WTERMSIG(how) : WEXITSTATUS(how);
+    pid_t pid = spawn->pids[rank];
+
+    spawn->pids[rank] = 0;
+    spawn->alive--;
+    /* Of two that are seen at once, the one that a signal ended is the cause of the other. */
+    if (code == 0 || spawn->settled || (spawn->exit_code && !WIFSIGNALED(how)))
+        return;
+    spawn->exit_code = code;
+    spawn->settled = WIFSIGNALED(how);
+    if (WIFSIGNALED(how))
+        disti_fail(DIST_ERR_PEER_LOST, "rank %d (pid %d) was ended by signal %d (%s)", rank,
+                   (int)pid, WTERMSIG(how), strsignal(WTERMSIG(how)));
+    else
+        disti_fail(DIST_ERR_PEER_LOST, "rank %d (pid %d) ended with exit code %d", rank, (int)pid,
+                   code);
+    spawn_end(spawn);
+}
+
+/* Only our own children: the program may have others. */
+static void spawn_reap(struct spawn *spawn)
+{
+    int how;
+
+    for (int r = 0; r < spawn->started; r++) {
+        pid_t pid = spawn->pids[r] ? waitpid(spawn->pids[r], &how, WNOHANG) : 0;
+
+        if (pid > 0)
+            spawn_ended(spawn, r, how);
+        else if (pid < 0 && errno == ECHILD) /* the program has reaped it elsewhere */
+            spawn_ended(spawn, r, 1 << 8);
+    }
+    spawn->settled = spawn->exit_code != 0;
+}
+
+/* A signal for the parent is one for all. */
+static void spawn_pass_on(struct spawn *spawn, const siginfo_t *info)
+{
+    if (spawn_is_handled(info->si_signo))
+        spawn->signal = info->si_signo;
+    /* Ctrl-C goes to the whole process group, so the children have it already. */
+    if (info->si_code != SI_KERNEL)
+        spawn_kill(spawn, info->si_signo);
+    if (spawn->kill_at == INT64_MAX)
+        spawn->kill_at = disti_deadline_ms(SPAWN_TERM_MS);
+    if (!spawn->settled)
+        spawn->exit_code = 128 + info->si_signo;
+    spawn->settled = true;
+}
+
+static void spawn_watch(struct spawn *spawn)
+{
+    siginfo_t info;
+
+    while (spawn->alive) {
+        int left_ms = spawn->kill_at == INT64_MAX ? 1000 : disti_left_ms(spawn->kill_at);
+        struct timespec wait = {left_ms / 1000, left_ms % 1000 * 1000000L};
+
+        if (left_ms == 0) {
+            spawn_kill(spawn, SIGKILL);
+            spawn->kill_at = disti_deadline_ms(1000);
+        } else if (sigtimedwait(&spawn->caught, &info, &wait) > 0 && info.si_signo != SIGCHLD) {
+            spawn_pass_on(spawn, &info);
+        }
+        spawn_reap(spawn);
+    }
+}
+
+static dist_status spawn_run(struct spawn *spawn, int (*fn)(int rank, void *arg), void *arg)
+{
+    dist_status status;
+
+    spawn_catch(spawn);
+    status = spawn_start(spawn, fn, arg);
+    /* The thread comes after the forks: a child of a process with threads may use little. */
+    if (status == DIST_OK)
+        status = disti_store_server_run(spawn->server);
+    if (status != DIST_OK)
+        spawn_end(spawn);
+    spawn_watch(spawn);
+    spawn_release(spawn);
+    if (spawn->signal)
+        raise(spawn->signal);
+    return status;
+}
+
+dist_status dist_spawn(int ranks, int (*fn)(int rank, void *arg), void *arg, int *exit_code_p)
+{
+    struct spawn spawn = {.ranks = ranks, .kill_at = INT64_MAX};
+    dist_status status;
+
+    if (ranks < 1 || ranks > SPAWN_RANKS_MAX)
+        return disti_fail(DIST_ERR_INVALID_ARGUMENT,
+                          "dist_spawn: %d is no number of processes: give 1 to %d", ranks,
+                          SPAWN_RANKS_MAX);
+    if (!fn || !exit_code_p)
+        return disti_fail(DIST_ERR_INVALID_ARGUMENT, "dist_spawn: %s is NULL",
+                          fn ? "exit_code_p" : "fn");
+    spawn.pids = calloc((size_t)ranks, sizeof(*spawn.pids));
+    if (!spawn.pids)
+        return disti_fail(DIST_ERR_NO_MEMORY, "no memory for %d processes", ranks);
+    status = disti_store_server_listen("127.0.0.1", 0, ranks, &spawn.server);
+    if (status == DIST_OK)
+        status = spawn_run(&spawn, fn, arg);
+    disti_store_server_stop(spawn.server, 0);
+    free(spawn.pids);
+    if (status == DIST_OK)
+        *exit_code_p = spawn.exit_code;
+    return status;
+}
