@@ -57,7 +57,7 @@ static int discover_share(int local_rank, int local_ranks, int count)
 
 #ifdef HAVE_HWLOC
 
-/* Only what a place is made of: the rest would cost most of the time. */
+/* Only what a place is made of, the rest would cost most of the time; groups carry NUMA nodes. */
 static bool discover_load(hwloc_topology_t *topology_p)
 {
     hwloc_topology_t topology;
@@ -66,6 +66,7 @@ static bool discover_load(hwloc_topology_t *topology_p)
     hwloc_topology_set_all_types_filter(topology, HWLOC_TYPE_FILTER_KEEP_NONE);
     hwloc_topology_set_type_filter(topology, HWLOC_OBJ_PACKAGE, HWLOC_TYPE_FILTER_KEEP_ALL);
     hwloc_topology_set_type_filter(topology, HWLOC_OBJ_CORE, HWLOC_TYPE_FILTER_KEEP_ALL);
+    hwloc_topology_set_type_filter(topology, HWLOC_OBJ_GROUP, HWLOC_TYPE_FILTER_KEEP_STRUCTURE);
     if (hwloc_topology_load(topology) == 0) {
         *topology_p = topology;
         return true;
