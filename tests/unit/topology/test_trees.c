@@ -1,0 +1,166 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Trees: parents and children agree, everybody is reached, and in few steps. */
+#include "topology/topology.h"
+
+#include "../base/unit.h"
+
+#define RANKS_MAX 96
+
+static int log2_up(int count)
+{
+    int log = 0;
+
+    while (1 << log < count)
+        log++;
+    return log;
+}
+
+/*
+ * Parents and children name each other, one rank has no parent, and going up from any rank leads to
+ * it. Returns the depth.
+ */
+static int tree_check(const struct disti_tree_place *places, int ranks, int root)
+{
+    int depth = 0, children = 0;
+
+    for (int rank = 0; rank < ranks; rank++) {
+        int up = rank, steps = 0;
+
+        for (; places[up].parent >= 0 && steps <= ranks; steps++)
+            up = places[up].parent;
+        assert_int_equal(up, root);
+        depth = steps > depth ? steps : depth;
+        children += places[rank].children;
+        for (int i = 0; i < places[rank].children; i++)
+            assert_int_equal(places[places[rank].child[i]].parent, rank);
+    }
+    assert_int_equal(children, ranks - 1);
+    return depth;
+}
+
+static void places_spread(struct dist_place *places, int ranks, int kind)
+{
+    for (int rank = 0; rank < ranks; rank++) {
+        int node = kind == 0 ? 0 : kind == 1 ? rank % 5 : rank * rank % 11;
+
+        places[rank] = (struct dist_place){node, -1, -1, ranks - rank, -1};
+    }
+}
+
+static void test_double(void **state)
+{
+    static struct disti_tree_place trees[2][RANKS_MAX];
+
+    (void)state;
+    for (int ranks = 1; ranks <= RANKS_MAX; ranks++) {
+        struct dist_place spread[RANKS_MAX];
+        struct disti_topology *topology = NULL;
+
+        places_spread(spread, ranks, 2);
+        assert_int_equal(disti_topology_create(spread, ranks, &topology), DIST_OK);
+        for (int which = 0; which < 2; which++) {
+            for (int rank = 0; rank < ranks; rank++) {
+                disti_tree_double(topology, which, rank, &trees[which][rank]);
+                assert_true(trees[which][rank].children <= 2);
+            }
+            int depth = tree_check(trees[which], ranks, disti_tree_double_root(topology, which));
+            assert_true(depth <= log2_up(ranks + 1));
+        }
+        for (int rank = 0; rank < ranks; rank++)
+            assert_true(trees[0][rank].children == 0 || trees[1][rank].children == 0);
+        disti_topology_free(topology);
+    }
+}
+
+/* Messages between nodes: as many as there are nodes but one. */
+static void binomial_check(const struct disti_topology *topology, int root)
+{
+    static struct disti_tree_place places[RANKS_MAX];
+    int crossings = 0, largest = 0;
+
+    for (int rank = 0; rank < topology->ranks; rank++)
+        disti_tree_binomial(topology, root, rank, &places[rank]);
+    for (int node = 0; node < topology->nodes; node++)
+        if (disti_node_size(topology, node) > largest)
+            largest = disti_node_size(topology, node);
+    assert_true(tree_check(places, topology->ranks, root) <=
+                log2_up(topology->nodes) + log2_up(largest));
+    for (int rank = 0; rank < topology->ranks; rank++)
+        if (places[rank].parent >= 0)
+            crossings +=
+                disti_node_of(topology, rank) != disti_node_of(topology, places[rank].parent);
+    assert_int_equal(crossings, topology->nodes - 1);
+}
+
+/* Ranks below this one, itself counted. */
+static int subtree_size(const struct disti_tree_place *places, int rank)
+{
+    int size = 1;
+
+    for (int i = 0; i < places[rank].children; i++)
+        size += subtree_size(places, places[rank].child[i]);
+    return size;
+}
+
+static void test_binomial(void **state)
+{
+    (void)state;
+    for (int ranks = 1; ranks <= RANKS_MAX; ranks += ranks < 20 ? 1 : 7) {
+        for (int kind = 0; kind < 3; kind++) {
+            struct dist_place spread[RANKS_MAX];
+            struct disti_topology *topology = NULL;
+
+            places_spread(spread, ranks, kind);
+            assert_int_equal(disti_topology_create(spread, ranks, &topology), DIST_OK);
+            for (int root = 0; root < ranks; root++)
+                binomial_check(topology, root);
+            disti_topology_free(topology);
+        }
+    }
+}
+
+static void test_binomial_largest_first(void **state)
+{
+    static struct disti_tree_place places[RANKS_MAX];
+    struct dist_place spread[RANKS_MAX];
+    struct disti_topology *topology = NULL;
+
+    (void)state;
+    places_spread(spread, 77, 2);
+    assert_int_equal(disti_topology_create(spread, 77, &topology), DIST_OK);
+    for (int rank = 0; rank < 77; rank++)
+        disti_tree_binomial(topology, 40, rank, &places[rank]);
+    for (int rank = 0; rank < 77; rank++)
+        for (int i = 1; i < places[rank].children; i++)
+            assert_true(subtree_size(places, places[rank].child[i - 1]) >=
+                        subtree_size(places, places[rank].child[i]));
+    disti_topology_free(topology);
+}
+
+/* The drawing in the source: 8 ranks, one node. */
+static void test_binomial_shape(void **state)
+{
+    static const int parents[] = {-1, 0, 0, 2, 0, 4, 4, 6};
+    struct disti_topology *topology = NULL;
+    struct disti_tree_place place;
+
+    (void)state;
+    assert_int_equal(disti_topology_flat(8, &topology), DIST_OK);
+    for (int rank = 0; rank < 8; rank++) {
+        disti_tree_binomial(topology, 0, rank, &place);
+        assert_int_equal(place.parent, parents[rank]);
+    }
+    disti_topology_free(topology);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_double),
+        cmocka_unit_test(test_binomial),
+        cmocka_unit_test(test_binomial_largest_first),
+        cmocka_unit_test(test_binomial_shape),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
