@@ -18,9 +18,9 @@ struct transport_battery_options {
     const char *bind_host;    /* "127.0.0.1" */
     const uint8_t *secret;    /* the job's secret; none */
     size_t secret_bytes;
-    void *context;            /* handed on as config.context; NULL */
-    const char *only;         /* run the case of this name alone; all of them */
-    int loss_ms;              /* survivors of a killed rank know it within; 1000 */
+    void *context;    /* handed on as config.context; NULL */
+    const char *only; /* run the case of this name alone; all of them */
+    int loss_ms;      /* survivors of a killed rank know it within; 1000 */
 };
 
 /*
