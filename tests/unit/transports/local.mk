@@ -22,3 +22,17 @@ TESTS += tests/unit/transports/test_tcp_hostile
 tests_unit_transports_test_tcp_hostile_SOURCES = \
 	tests/unit/transports/test_tcp_hostile.c $(tcp_fixture)
 tests_unit_transports_test_tcp_hostile_LDADD = $(unit_test_libs)
+
+# What every transport passes; a transport's test adds itself.
+transport_battery = \
+	tests/unit/transports/transport_battery.c \
+	tests/unit/transports/transport_battery.h \
+	tests/unit/transports/transport_battery_data.c \
+	tests/unit/transports/transport_battery_fault.c \
+	tests/unit/transports/transport_battery_rank.c \
+	tests/unit/transports/transport_battery_rank.h
+
+check_PROGRAMS += tests/unit/transports/test_shm
+TESTS += tests/unit/transports/test_shm
+tests_unit_transports_test_shm_SOURCES = tests/unit/transports/test_shm.c $(transport_battery)
+tests_unit_transports_test_shm_LDADD = $(unit_test_libs)
