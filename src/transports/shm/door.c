@@ -42,7 +42,8 @@ static dist_status door_adopt(struct shm_state *state, struct shm_peer *peer, in
     disti_shm_link_hello(state, peer, SHM_ACCEPT, &answer);
     if (!disti_shm_watch(state, socket, SHM_ON_SOCKET, peer->rank, 0) ||
         !disti_shm_hello_send(socket, &answer, &state->bell, 1))
-        return disti_fail_errno(DIST_ERR_SYSTEM, "shm: cannot answer rank %d", peer->rank);
+        return disti_fail_errno(DIST_ERR_PEER_LOST, "shm: cannot answer rank %d (pid %d)",
+                                peer->rank, peer->pid);
     peer->socket = socket;
     peer->bell = fds[1];
     peer->key = hello->key;
@@ -68,9 +69,9 @@ static void door_called(struct shm_state *state, int socket, int pid, const stru
     } else if (peer->phase == SHM_CONNECTED || peer->phase == SHM_LOST) {
         door_decline(state, peer, socket, SHM_REFUSE, DIST_ERR_PEER_LOST);
     } else {
+        peer->pid = pid;
         status = door_adopt(state, peer, socket, hello, fds);
         if (status == DIST_OK) {
-            peer->pid = pid;
             disti_shm_link_connected(state, peer, 1, hello);
         } else {
             door_decline(state, peer, socket, SHM_REFUSE, status);
