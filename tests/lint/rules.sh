@@ -90,7 +90,7 @@ rule_heads()
         head=$(head -n 2 "$file")
         case $file in
         *.c | *.h)
-            [[ $head == '/* SPDX-License-Identifier: BSD-3-Clause */'$'\n''/* '* ]] ||
+            [[ $head == '/* SPDX-License-Identifier: BSD-3-Clause */'$'\n''/*'* ]] ||
                 echo "$file:1: wants the licence line and a line of purpose" ;;
         *.map | *.[0-9] | *.m4 | *.mk | *.am | *.ac | *.sh | *.awk | .ci/* | scripts/* | bootstrap)
             [[ $head == *'SPDX-License-Identifier: BSD-3-Clause'* ]] ||
