@@ -117,7 +117,8 @@ void store_ranks_goodbye(struct disti_store_server *server, struct store_peer *p
     }
     server->left++;
     ranks_gone(server, peer->rank, STORE_LEFT, "has left the job");
-    if (server->left == server->world_size)
+    /* A rank's own server ends with its group instead, and the next group has another. */
+    if (server->left == server->world_size && server->holder < 0)
         ranks_begin_again(server);
 }
 
