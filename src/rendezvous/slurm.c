@@ -32,6 +32,8 @@ int disti_slurm_tasks(const char *text, int node)
             if (nodes < 1 || *text++ != ')')
                 return -1;
         }
+        if (*text && *text != ',')
+            return -1;
         if (node < nodes)
             return tasks;
         node -= nodes;

@@ -82,19 +82,18 @@ void disti_wire_put_id(unsigned char *bytes, const struct disti_wire_id *id)
     memcpy(bytes + 112, id->job, strnlen(id->job, sizeof(id->job) - 1));
 }
 
-/* Copies a text of a fixed-size field: printable, ended inside the field. */
+/* Copies a text of a fixed-size field: printable, and zero bytes up to the field's end. */
 static bool wire_text(const unsigned char *bytes, size_t size, char *text)
 {
     size_t length = strnlen((const char *)bytes, size);
 
     if (length == size)
         return false;
-    for (size_t i = 0; i < length; i++) {
-        if (bytes[i] < ' ' || bytes[i] > '~')
+    for (size_t i = 0; i < size; i++) {
+        if (i < length ? bytes[i] < ' ' || bytes[i] > '~' : bytes[i] != 0)
             return false;
     }
-    memset(text, 0, size);
-    memcpy(text, bytes, length);
+    memcpy(text, bytes, size);
     return true;
 }
 
