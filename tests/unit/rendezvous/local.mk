@@ -1,0 +1,24 @@
+# SPDX-License-Identifier: BSD-3-Clause
+rendezvous_tests = \
+	tests/unit/rendezvous/test_launch \
+	tests/unit/rendezvous/test_meet \
+	tests/unit/rendezvous/test_store \
+	tests/unit/rendezvous/test_strangers \
+	tests/unit/rendezvous/test_url
+check_PROGRAMS += $(rendezvous_tests)
+TESTS += $(rendezvous_tests)
+
+tests_unit_rendezvous_test_launch_SOURCES = tests/unit/rendezvous/test_launch.c \
+	tests/unit/rendezvous/launchers.h
+tests_unit_rendezvous_test_launch_LDADD = $(unit_test_libs)
+tests_unit_rendezvous_test_meet_SOURCES = tests/unit/rendezvous/test_meet.c \
+	tests/unit/rendezvous/launchers.h tests/unit/rendezvous/ranks.h
+tests_unit_rendezvous_test_meet_LDADD = $(unit_test_libs)
+tests_unit_rendezvous_test_store_SOURCES = tests/unit/rendezvous/test_store.c \
+	tests/unit/rendezvous/ranks.h
+tests_unit_rendezvous_test_store_LDADD = $(unit_test_libs)
+tests_unit_rendezvous_test_strangers_SOURCES = tests/unit/rendezvous/test_strangers.c \
+	tests/unit/rendezvous/ranks.h
+tests_unit_rendezvous_test_strangers_LDADD = $(unit_test_libs)
+tests_unit_rendezvous_test_url_SOURCES = tests/unit/rendezvous/test_url.c
+tests_unit_rendezvous_test_url_LDADD = $(unit_test_libs)

@@ -1,0 +1,97 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Test ranks as forked processes, each with a result; nothing is waited for for ever. */
+#ifndef TESTS_UNIT_RENDEZVOUS_RANKS_H
+#define TESTS_UNIT_RENDEZVOUS_RANKS_H
+
+#include <dist/dist.h>
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+
+#define RANKS_MAX 16
+#define RANKS_LIMIT_MS 60000 /* for one set of ranks; a test that takes this long has failed */
+
+/* In a rank: says what failed and ends the process. */
+#define CHECK(condition)                                                                           \
+    do {                                                                                           \
+        if (!(condition)) {                                                                        \
+            fprintf(stderr, "%s:%d: %s (last error: %s)\n", __FILE__, __LINE__, #condition,        \
+                    dist_last_error());                                                            \
+            _exit(99);                                                                             \
+        }                                                                                          \
+    } while (0)
+
+/* The last error holds each of these words; ends with NULL. */
+#define CHECK_SAYS(...) CHECK(ranks_say((const char *[]){__VA_ARGS__, NULL}))
+static inline bool ranks_say(const char *const *words)
+{
+    for (; *words; words++) {
+        if (!strstr(dist_last_error(), *words)) {
+            fprintf(stderr, "no \"%s\" in \"%s\"\n", *words, dist_last_error());
+            return false;
+        }
+    }
+    return true;
+}
+
+typedef void (*ranks_fn)(int rank, void *arg);
+
+struct ranks {
+    int count;
+    pid_t pids[RANKS_MAX];
+    int codes[RANKS_MAX]; /* exit code, or 128 + signal */
+};
+
+static inline void ranks_start(struct ranks *ranks, int count, ranks_fn fn, void *arg)
+{
+    ranks->count = count;
+    fflush(NULL);
+    for (int r = 0; r < count; r++) {
+        ranks->pids[r] = fork();
+        assert_true(ranks->pids[r] >= 0);
+        if (ranks->pids[r] == 0) {
+            fn(r, arg);
+            _exit(0);
+        }
+    }
+}
+
+static inline void ranks_finish(struct ranks *ranks)
+{
+    int64_t deadline = disti_deadline_ms(RANKS_LIMIT_MS);
+
+    for (int r = 0; r < ranks->count; r++) {
+        int how = 0;
+
+        while (waitpid(ranks->pids[r], &how, WNOHANG) == 0) {
+            if (disti_expired(deadline))
+                kill(ranks->pids[r], SIGKILL);
+            disti_sleep_ns(2000000);
+        }
+        ranks->codes[r] = WIFSIGNALED(how) ? 128 + WTERMSIG(how) : WEXITSTATUS(how);
+    }
+}
+
+/* Runs fn in `count` processes; every one must end with 0. */
+static inline void ranks_run(int count, ranks_fn fn, void *arg)
+{
+    struct ranks ranks;
+
+    ranks_start(&ranks, count, fn, arg);
+    ranks_finish(&ranks);
+    for (int r = 0; r < count; r++)
+        assert_int_equal(ranks.codes[r], 0);
+}
+
+#endif

@@ -1,0 +1,498 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Every way to meet, with forked ranks; and what a user can get wrong. */
+#include "ranks.h"
+
+#include "launchers.h"
+#include "rendezvous/rendezvous.h"
+#include "rendezvous/socket.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+
+#define WAIT_MS 20000
+
+static char directory[] = "/tmp/dist-test-XXXXXX";
+static char path[64];
+
+static int clean(void **state)
+{
+    (void)state;
+    launchers_clear();
+    return 0;
+}
+
+static int make_directory(void **state)
+{
+    (void)state;
+    if (!mkdtemp(directory))
+        return -1;
+    snprintf(path, sizeof(path), "%s/meet", directory);
+    return 0;
+}
+
+static int remove_directory(void **state)
+{
+    (void)state;
+    unlink(path);
+    /* Fails if a draft was left behind. */
+    return rmdir(directory);
+}
+
+/* A port that was free a moment ago. */
+static int free_port(void)
+{
+    int fd, port;
+
+    assert_int_equal(disti_listen("127.0.0.1", 0, &fd, &port), DIST_OK);
+    close(fd);
+    return port;
+}
+
+static void set_int(const char *name, int value)
+{
+    char text[16];
+
+    snprintf(text, sizeof(text), "%d", value);
+    setenv(name, text, 1);
+}
+
+/* Joins, checks that all are there, and leaves. */
+static void meet(const struct dist_options *options, int rank, int ranks)
+{
+    struct disti_bootstrap bootstrap;
+    char jobs[RANKS_MAX][128];
+    int seen[RANKS_MAX];
+
+    CHECK(disti_rendezvous(options, WAIT_MS, &bootstrap) == DIST_OK);
+    CHECK(bootstrap.rank == rank && bootstrap.world_size == ranks);
+    CHECK(bootstrap.bind_host[0] && bootstrap.job[0]);
+    CHECK((bootstrap.store != NULL) == (ranks > 1));
+    if (bootstrap.store) {
+        CHECK(disti_store_all_gather(bootstrap.store, "ranks", &rank, seen, sizeof(rank),
+                                     WAIT_MS) == DIST_OK);
+        CHECK(disti_store_all_gather(bootstrap.store, "jobs", bootstrap.job, jobs, sizeof(jobs[0]),
+                                     WAIT_MS) == DIST_OK);
+        for (int r = 0; r < ranks; r++)
+            CHECK(seen[r] == r && strcmp(jobs[r], bootstrap.job) == 0);
+    }
+    disti_bootstrap_close(&bootstrap, WAIT_MS);
+    CHECK(!bootstrap.store && !bootstrap.server);
+}
+
+static void rank_by_env(int rank, void *arg)
+{
+    int *ranks = arg;
+
+    set_int("RANK", rank);
+    set_int("WORLD_SIZE", *ranks);
+    for (int i = 0; i < 3; i++)
+        meet(NULL, rank, *ranks);
+}
+
+static void test_env(void **state)
+{
+    int counts[] = {1, 2, 3, 8};
+
+    (void)state;
+    for (size_t i = 0; i < sizeof(counts) / sizeof(counts[0]); i++) {
+        setenv("MASTER_ADDR", i % 2 ? "localhost" : "127.0.0.1", 1);
+        set_int("MASTER_PORT", free_port());
+        ranks_run(counts[i], rank_by_env, &counts[i]);
+    }
+}
+
+static void rank_by_local_rank(int rank, void *arg)
+{
+    (void)arg;
+    set_int("LOCAL_RANK", rank);
+    meet(NULL, rank, 3);
+}
+
+static void test_shell_loop(void **state)
+{
+    (void)state;
+    set_int("MASTER_PORT", free_port());
+    set_int("WORLD_SIZE", 3);
+    ranks_run(3, rank_by_local_rank, NULL);
+}
+
+struct by_url {
+    char url[128];
+    int ranks, times;
+    bool late; /* rank 0 comes last */
+};
+
+static void rank_by_url(int rank, void *arg)
+{
+    struct by_url *by = arg;
+    struct dist_options options = DIST_OPTIONS_INIT;
+
+    options.init_method = by->url;
+    options.rank = rank;
+    options.world_size = by->ranks;
+    if (by->late && rank == 0)
+        disti_sleep_ns(500000000);
+    for (int i = 0; i < by->times; i++)
+        meet(&options, rank, by->ranks);
+}
+
+static void test_tcp(void **state)
+{
+    struct by_url by = {.ranks = 8, .times = 1};
+
+    (void)state;
+    snprintf(by.url, sizeof(by.url), "tcp://127.0.0.1:%d", free_port());
+    ranks_run(by.ranks, rank_by_url, &by);
+    by.late = true;
+    ranks_run(by.ranks, rank_by_url, &by);
+}
+
+static void test_tcp_ipv6(void **state)
+{
+    struct by_url by = {.ranks = 2, .times = 1};
+    int fd, port;
+
+    (void)state;
+    if (disti_listen("::1", 0, &fd, &port) != DIST_OK)
+        skip();
+    close(fd);
+    snprintf(by.url, sizeof(by.url), "tcp://[::1]:%d", port);
+    ranks_run(by.ranks, rank_by_url, &by);
+}
+
+static void rank_by_query(int rank, void *arg)
+{
+    struct dist_options options = DIST_OPTIONS_INIT;
+    char url[128];
+
+    snprintf(url, sizeof(url), "tcp://127.0.0.1:%d?rank=%d&world_size=2", *(int *)arg, rank);
+    options.init_method = url;
+    meet(&options, rank, 2);
+}
+
+static void test_tcp_query(void **state)
+{
+    int port = free_port();
+
+    (void)state;
+    ranks_run(2, rank_by_query, &port);
+}
+
+static void test_file(void **state)
+{
+    struct by_url by = {.ranks = 4, .times = 1};
+    struct stat info;
+
+    (void)state;
+    snprintf(by.url, sizeof(by.url), "file://%s", path);
+    ranks_run(by.ranks, rank_by_url, &by);
+    assert_int_equal(stat(path, &info), -1);
+    by.times = 3;
+    ranks_run(by.ranks, rank_by_url, &by);
+    assert_int_equal(stat(path, &info), -1);
+}
+
+static void write_file(const char *text)
+{
+    FILE *file = fopen(path, "w");
+
+    assert_non_null(file);
+    assert_true(fputs(text, file) >= 0);
+    assert_int_equal(fclose(file), 0);
+}
+
+/* What earlier runs, or others, may have left in the file. */
+static void test_file_stale(void **state)
+{
+    struct by_url by = {.ranks = 3, .times = 1, .late = true};
+    struct disti_store_server *other;
+    char text[256];
+
+    (void)state;
+    snprintf(by.url, sizeof(by.url), "file://%s", path);
+    write_file("");
+    ranks_run(by.ranks, rank_by_url, &by);
+    write_file("junk\n");
+    ranks_run(by.ranks, rank_by_url, &by);
+    /* A port where nobody listens any more. */
+    snprintf(text, sizeof(text), "libdist 1\n127.0.0.1\n%d\nabc\n", free_port());
+    write_file(text);
+    ranks_run(by.ranks, rank_by_url, &by);
+    /* A store that is alive, but another job's. */
+    assert_int_equal(disti_store_server_start("127.0.0.1", 0, 3, &other), DIST_OK);
+    snprintf(text, sizeof(text), "libdist 1\n127.0.0.1\n%d\nabc\n", disti_store_server_port(other));
+    write_file(text);
+    ranks_run(by.ranks, rank_by_url, &by);
+    disti_store_server_stop(other, 0);
+}
+
+static void test_file_bad(void **state)
+{
+    struct dist_options options = DIST_OPTIONS_INIT;
+    struct disti_bootstrap bootstrap;
+
+    (void)state;
+    options.world_size = 2;
+    options.rank = 0;
+    options.init_method = "file:///no/such/directory/file";
+    assert_int_equal(disti_rendezvous(&options, 1000, &bootstrap), DIST_ERR_RENDEZVOUS);
+    assert_non_null(strstr(dist_last_error(), "/no/such/directory/file"));
+    options.rank = 1;
+    assert_int_equal(disti_rendezvous(&options, 200, &bootstrap), DIST_ERR_RENDEZVOUS);
+    assert_non_null(strstr(dist_last_error(), "no such file"));
+    options.init_method = "file:///dev/null";
+    assert_int_equal(disti_rendezvous(&options, 1000, &bootstrap), DIST_ERR_RENDEZVOUS);
+}
+
+/* The ranks share a job's name and nothing else, as under mpirun. */
+static void rank_by_job(int rank, void *arg)
+{
+    int *ranks = arg;
+
+    set_int("OMPI_COMM_WORLD_RANK", rank);
+    set_int("OMPI_COMM_WORLD_LOCAL_RANK", rank);
+    set_int("OMPI_COMM_WORLD_SIZE", *ranks);
+    set_int("OMPI_COMM_WORLD_LOCAL_SIZE", *ranks);
+    if (rank == 0)
+        disti_sleep_ns(100000000);
+    for (int i = 0; i < 5; i++)
+        meet(NULL, rank, *ranks);
+}
+
+static void test_local(void **state)
+{
+    int counts[] = {2, 5, 8};
+
+    (void)state;
+    set_int("OMPI_MCA_ess_base_jobid", getpid());
+    for (size_t i = 0; i < sizeof(counts) / sizeof(counts[0]); i++)
+        ranks_run(counts[i], rank_by_job, &counts[i]);
+}
+
+/* Two jobs at a time do not mix. */
+static void test_local_two_jobs(void **state)
+{
+    struct ranks first, second;
+    int count = 3;
+
+    (void)state;
+    setenv("PMIX_NAMESPACE", "dist-test-first", 1);
+    ranks_start(&first, count, rank_by_job, &count);
+    setenv("PMIX_NAMESPACE", "dist-test-second", 1);
+    ranks_start(&second, count, rank_by_job, &count);
+    ranks_finish(&first);
+    ranks_finish(&second);
+    for (int r = 0; r < count; r++)
+        assert_int_equal(first.codes[r] + second.codes[r], 0);
+}
+
+/* Without rank 0 the others end in time and say what they waited for. */
+static void test_local_alone(void **state)
+{
+    struct disti_bootstrap bootstrap;
+    int64_t begin = disti_now_ns();
+
+    (void)state;
+    LAUNCHED("OMPI_COMM_WORLD_RANK=1", "OMPI_COMM_WORLD_SIZE=2", "OMPI_COMM_WORLD_LOCAL_RANK=1",
+             "OMPI_COMM_WORLD_LOCAL_SIZE=2", "PMIX_NAMESPACE=dist-test-alone");
+    assert_int_equal(disti_rendezvous(NULL, 300, &bootstrap), DIST_ERR_RENDEZVOUS);
+    assert_non_null(strstr(dist_last_error(), "rank 1 waited 300 ms for rank 0"));
+    assert_true(disti_now_ns() - begin < 5000000000);
+}
+
+/* The all-gather that a program may bring: here by pipes through the parent of all. */
+struct oob {
+    int ranks;
+    int up[RANKS_MAX][2], down[RANKS_MAX][2];
+    int rank;
+    bool fails;
+};
+
+static int oob_gather(void *arg, const void *in, void *out, size_t bytes)
+{
+    struct oob *oob = arg;
+    size_t got = 0;
+
+    if (oob->fails)
+        return 7;
+    if (write(oob->up[oob->rank][1], in, bytes) != (ssize_t)bytes)
+        return 1;
+    while (got < bytes * (size_t)oob->ranks) {
+        ssize_t n =
+            read(oob->down[oob->rank][0], (char *)out + got, bytes * (size_t)oob->ranks - got);
+
+        if (n <= 0)
+            return 1;
+        got += (size_t)n;
+    }
+    return 0;
+}
+
+/* Hands everything that one rank says to all, in rank order, whatever the size. */
+static void oob_exchange(struct oob *oob)
+{
+    char bytes[4096];
+
+    for (int r = 0; r < oob->ranks; r++) {
+        ssize_t n = read(oob->up[r][0], bytes, sizeof(bytes));
+
+        assert_true(n > 0);
+        for (int other = 0; other < oob->ranks; other++)
+            assert_int_equal(write(oob->down[other][1], bytes, (size_t)n), n);
+    }
+}
+
+static void rank_by_oob(int rank, void *arg)
+{
+    struct oob oob = *(struct oob *)arg;
+    struct dist_options options = DIST_OPTIONS_INIT;
+
+    oob.rank = rank;
+    options.rank = rank;
+    options.world_size = oob.ranks;
+    options.oob_all_gather = oob_gather;
+    options.oob_arg = &oob;
+    meet(&options, rank, oob.ranks);
+}
+
+static void test_oob(void **state)
+{
+    struct oob oob = {.ranks = 4};
+    struct ranks ranks;
+
+    (void)state;
+    for (int r = 0; r < oob.ranks; r++)
+        assert_int_equal(pipe(oob.up[r]) + pipe(oob.down[r]), 0);
+    ranks_start(&ranks, oob.ranks, rank_by_oob, &oob);
+    oob_exchange(&oob);
+    oob_exchange(&oob);
+    ranks_finish(&ranks);
+    for (int r = 0; r < oob.ranks; r++)
+        assert_int_equal(ranks.codes[r], 0);
+}
+
+static void test_oob_fails(void **state)
+{
+    struct oob oob = {.ranks = 2, .fails = true};
+    struct dist_options options = DIST_OPTIONS_INIT;
+    struct disti_bootstrap bootstrap;
+
+    (void)state;
+    options.oob_all_gather = oob_gather;
+    options.oob_arg = &oob;
+    assert_int_equal(disti_rendezvous(&options, 1000, &bootstrap), DIST_ERR_RENDEZVOUS);
+    options.rank = 0;
+    options.world_size = 2;
+    assert_int_equal(disti_rendezvous(&options, 1000, &bootstrap), DIST_ERR_RENDEZVOUS);
+    assert_non_null(strstr(dist_last_error(), "failed with 7"));
+}
+
+static void test_world_of_one(void **state)
+{
+    struct dist_options options = DIST_OPTIONS_INIT;
+    struct disti_bootstrap bootstrap;
+
+    (void)state;
+    assert_int_equal(disti_rendezvous(NULL, 1000, &bootstrap), DIST_OK);
+    assert_int_equal(bootstrap.rank, 0);
+    assert_int_equal(bootstrap.world_size, 1);
+    assert_string_equal(bootstrap.launcher, "none");
+    assert_null(bootstrap.store);
+    disti_bootstrap_close(&bootstrap, 0);
+    options.world_size = 1;
+    options.init_method = "tcp://192.0.2.77:1";
+    assert_int_equal(disti_rendezvous(&options, 1000, &bootstrap), DIST_OK);
+    disti_bootstrap_close(&bootstrap, 0);
+}
+
+/* What the environment lacks is named, and at once. */
+static void expect_failure(const char *init_method, dist_status status, const char *const *words)
+{
+    struct dist_options options = DIST_OPTIONS_INIT;
+    struct disti_bootstrap bootstrap;
+    int64_t begin = disti_now_ns();
+
+    options.init_method = init_method;
+    assert_int_equal(disti_rendezvous(&options, WAIT_MS, &bootstrap), status);
+    assert_true(ranks_say(words));
+    assert_true(disti_now_ns() - begin < 2000000000);
+}
+#define EXPECT_FAILURE(init_method, status, ...)                                                   \
+    expect_failure(init_method, status, (const char *[]){__VA_ARGS__, NULL})
+
+static void test_missing(void **state)
+{
+    (void)state;
+    EXPECT_FAILURE("env://", DIST_ERR_RENDEZVOUS, "RANK", "WORLD_SIZE");
+    EXPECT_FAILURE("tcp://127.0.0.1:1", DIST_ERR_RENDEZVOUS, "RANK", "WORLD_SIZE");
+    LAUNCHED("WORLD_SIZE=4");
+    EXPECT_FAILURE(NULL, DIST_ERR_RENDEZVOUS, "Set RANK", "0 to 3");
+    LAUNCHED("RANK=1");
+    EXPECT_FAILURE(NULL, DIST_ERR_RENDEZVOUS, "rank 1", "MASTER_ADDR", "MASTER_PORT", "29500");
+    EXPECT_FAILURE("env://", DIST_ERR_RENDEZVOUS, "MASTER_ADDR");
+    EXPECT_FAILURE("mpi://", DIST_ERR_RENDEZVOUS, "mpi://");
+    unsetenv("WORLD_SIZE");
+    EXPECT_FAILURE("env://", DIST_ERR_RENDEZVOUS, "rank 1", "WORLD_SIZE");
+}
+
+static void test_out_of_range(void **state)
+{
+    (void)state;
+    LAUNCHED("RANK=4", "WORLD_SIZE=4", "MASTER_ADDR=127.0.0.1");
+    EXPECT_FAILURE(NULL, DIST_ERR_INVALID_ARGUMENT, "rank 4 (environment)", "world size is 4",
+                   "0 to 3");
+    EXPECT_FAILURE("tcp://127.0.0.1:1?rank=9", DIST_ERR_INVALID_ARGUMENT,
+                   "rank 9 (from the init method)");
+    LAUNCHED("RANK=3", "LOCAL_RANK=4");
+    EXPECT_FAILURE(NULL, DIST_ERR_INVALID_ARGUMENT, "local rank 4");
+    LAUNCHED("RANK=-1");
+    EXPECT_FAILURE(NULL, DIST_ERR_INVALID_ARGUMENT, "RANK");
+}
+
+static void test_port_in_use(void **state)
+{
+    char port[16], url[64];
+    int fd, number;
+
+    (void)state;
+    assert_int_equal(disti_listen("127.0.0.1", 0, &fd, &number), DIST_OK);
+    snprintf(port, sizeof(port), "%d", number);
+    snprintf(url, sizeof(url), "tcp://127.0.0.1:%d?rank=0&world_size=2", number);
+    EXPECT_FAILURE(url, DIST_ERR_ADDRESS_IN_USE, "127.0.0.1", port, "MASTER_PORT");
+    close(fd);
+}
+
+static void test_not_here(void **state)
+{
+    (void)state;
+    EXPECT_FAILURE("tcp://192.0.2.77:29999?rank=0&world_size=2", DIST_ERR_RENDEZVOUS, "192.0.2.77",
+                   "no address of this machine");
+    EXPECT_FAILURE("tcp://no-such-host.invalid:1?rank=0&world_size=2", DIST_ERR_RENDEZVOUS,
+                   "no-such-host.invalid");
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup(test_env, clean),
+        cmocka_unit_test_setup(test_shell_loop, clean),
+        cmocka_unit_test_setup(test_tcp, clean),
+        cmocka_unit_test_setup(test_tcp_ipv6, clean),
+        cmocka_unit_test_setup(test_tcp_query, clean),
+        cmocka_unit_test_setup(test_file, clean),
+        cmocka_unit_test_setup(test_file_stale, clean),
+        cmocka_unit_test_setup(test_file_bad, clean),
+        cmocka_unit_test_setup(test_local, clean),
+        cmocka_unit_test_setup(test_local_two_jobs, clean),
+        cmocka_unit_test_setup(test_local_alone, clean),
+        cmocka_unit_test_setup(test_oob, clean),
+        cmocka_unit_test_setup(test_oob_fails, clean),
+        cmocka_unit_test_setup(test_world_of_one, clean),
+        cmocka_unit_test_setup(test_missing, clean),
+        cmocka_unit_test_setup(test_out_of_range, clean),
+        cmocka_unit_test_setup(test_port_in_use, clean),
+        cmocka_unit_test_setup(test_not_here, clean),
+    };
+
+    return cmocka_run_group_tests(tests, make_directory, remove_directory);
+}

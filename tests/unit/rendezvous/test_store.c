@@ -1,0 +1,567 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* The store with several ranks: requests, waits, all-gathers, deaths. */
+#include "ranks.h"
+
+#include "rendezvous/store.h"
+
+#include <poll.h>
+
+#define WAIT_MS 20000
+
+/* The parent holds the server, the ranks are processes. */
+struct job {
+    struct disti_store_server *server;
+    int ranks, port;
+};
+
+static void job_open(struct job *job, int ranks)
+{
+    job->ranks = ranks;
+    assert_int_equal(disti_store_server_listen("127.0.0.1", 0, ranks, &job->server), DIST_OK);
+    job->port = disti_store_server_port(job->server);
+}
+
+static void job_run(struct job *job, ranks_fn fn, struct ranks *ranks)
+{
+    ranks_start(ranks, job->ranks, fn, job);
+    assert_int_equal(disti_store_server_run(job->server), DIST_OK);
+    ranks_finish(ranks);
+    disti_store_server_stop(job->server, 1000);
+}
+
+static void job_all(int count, ranks_fn fn)
+{
+    struct ranks ranks;
+    struct job job;
+
+    job_open(&job, count);
+    job_run(&job, fn, &ranks);
+    for (int r = 0; r < count; r++)
+        assert_int_equal(ranks.codes[r], 0);
+}
+
+static struct disti_store *join(const struct job *job, int rank)
+{
+    struct disti_store *store = NULL;
+
+    CHECK(disti_store_connect("127.0.0.1", job->port, rank, job->ranks, WAIT_MS, &store) ==
+          DIST_OK);
+    return store;
+}
+
+static void barrier(struct disti_store *store, const char *name)
+{
+    CHECK(disti_store_all_gather(store, name, NULL, NULL, 0, WAIT_MS) == DIST_OK);
+}
+
+/* Waits for the next piece of news. */
+static struct disti_notice news(struct disti_store *store)
+{
+    struct pollfd ready = {.fd = disti_store_fd(store), .events = POLLIN};
+    struct disti_notice notice = {.rank = -99};
+
+    for (int i = 0; i < 100 && !disti_store_notice(store, &notice); i++)
+        CHECK(poll(&ready, 1, WAIT_MS) == 1);
+    CHECK(notice.rank != -99);
+    return notice;
+}
+
+static void rank_sets_and_gets(int rank, void *arg)
+{
+    struct job *job = arg;
+    struct disti_store *store = join(job, rank);
+    void *value;
+    size_t bytes;
+    char key[32];
+
+    snprintf(key, sizeof(key), "key%d", rank);
+    CHECK(disti_store_set(store, key, &rank, sizeof(rank)) == DIST_OK);
+    for (int r = 0; r < job->ranks; r++) {
+        snprintf(key, sizeof(key), "key%d", r);
+        CHECK(disti_store_get(store, key, WAIT_MS, &value, &bytes) == DIST_OK);
+        CHECK(bytes == sizeof(r) && memcmp(value, &r, sizeof(r)) == 0);
+        free(value);
+        CHECK(disti_store_wait(store, key, WAIT_MS) == DIST_OK);
+    }
+    CHECK(disti_store_set(store, "empty", "", 0) == DIST_OK);
+    CHECK(disti_store_get(store, "empty", 0, &value, &bytes) == DIST_OK && bytes == 0);
+    free(value);
+    barrier(store, "end");
+    disti_store_close(store);
+}
+
+static void test_set_and_get(void **state)
+{
+    (void)state;
+    job_all(8, rank_sets_and_gets);
+}
+
+static void rank_counts(int rank, void *arg)
+{
+    struct job *job = arg;
+    struct disti_store *store = join(job, rank);
+    int64_t value = 0;
+
+    for (int i = 0; i < 100; i++)
+        CHECK(disti_store_add(store, "counter", rank + 1, &value) == DIST_OK);
+    barrier(store, "counted");
+    CHECK(disti_store_add(store, "counter", 0, &value) == DIST_OK);
+    CHECK(value == 100 * job->ranks * (job->ranks + 1) / 2);
+    CHECK(disti_store_set(store, "text", "abc", 3) == DIST_OK);
+    CHECK(disti_store_add(store, "text", 1, &value) == DIST_ERR_INVALID_ARGUMENT);
+    barrier(store, "end");
+    disti_store_close(store);
+}
+
+static void test_add(void **state)
+{
+    (void)state;
+    job_all(4, rank_counts);
+}
+
+static void rank_swaps(int rank, void *arg)
+{
+    struct job *job = arg;
+    struct disti_store *store = join(job, rank);
+    bool swapped = false;
+    int64_t winners;
+    void *value;
+    size_t bytes;
+
+    /* Exactly one makes the key, and the others see whose it is. */
+    CHECK(disti_store_compare_set(store, "lock", NULL, 0, &rank, sizeof(rank), &swapped) ==
+          DIST_OK);
+    CHECK(disti_store_add(store, "winners", swapped, &winners) == DIST_OK);
+    barrier(store, "tried");
+    CHECK(disti_store_add(store, "winners", 0, &winners) == DIST_OK && winners == 1);
+    CHECK(disti_store_get(store, "lock", 0, &value, &bytes) == DIST_OK && bytes == sizeof(rank));
+    CHECK(swapped == (memcmp(value, &rank, sizeof(rank)) == 0));
+    barrier(store, "seen");
+    /* A wrong expectation changes nothing, the right one does. */
+    CHECK(disti_store_compare_set(store, "lock", "?", 1, "x", 1, &swapped) == DIST_OK && !swapped);
+    barrier(store, "refused");
+    if (rank == 0) {
+        CHECK(disti_store_compare_set(store, "lock", value, bytes, "done", 4, &swapped) == DIST_OK);
+        CHECK(swapped);
+    }
+    free(value);
+    barrier(store, "end");
+    CHECK(disti_store_get(store, "lock", 0, &value, &bytes) == DIST_OK);
+    CHECK(bytes == 4 && memcmp(value, "done", 4) == 0);
+    free(value);
+    barrier(store, "read");
+    disti_store_close(store);
+}
+
+static void test_compare_set(void **state)
+{
+    (void)state;
+    job_all(4, rank_swaps);
+}
+
+static void rank_gathers(int rank, void *arg)
+{
+    struct job *job = arg;
+    struct disti_store *store = join(job, rank);
+    size_t sizes[] = {0, 1, 7, 4096, 300000};
+
+    /* The same name again and again: each all-gather ends before the next begins. */
+    for (int i = 0; i < 50; i++) {
+        size_t bytes = sizes[i % 5];
+        unsigned char *in = malloc(bytes + 1), *out = malloc(bytes * (size_t)job->ranks + 1);
+
+        memset(in, rank * 16 + i, bytes);
+        CHECK(disti_store_all_gather(store, "g", in, out, bytes, WAIT_MS) == DIST_OK);
+        for (size_t b = 0; b < bytes * (size_t)job->ranks; b++)
+            CHECK(out[b] == (unsigned char)((int)(b / bytes) * 16 + i));
+        free(in);
+        free(out);
+    }
+    disti_store_close(store);
+}
+
+static void test_all_gather(void **state)
+{
+    (void)state;
+    job_all(8, rank_gathers);
+    job_all(1, rank_gathers);
+    job_all(3, rank_gathers);
+}
+
+static void rank_gathers_too_much(int rank, void *arg)
+{
+    struct job *job = arg;
+    struct disti_store *store = join(job, rank);
+    char *big = calloc(1, DISTI_VALUE_MAX + 1u);
+    char key[DISTI_KEY_MAX + 2];
+
+    CHECK(disti_store_set(store, "big", big, DISTI_VALUE_MAX + 1u) == DIST_ERR_INVALID_ARGUMENT);
+    CHECK(disti_store_set(store, "big", big, DISTI_VALUE_MAX) == DIST_OK);
+    CHECK(disti_store_all_gather(store, "x", big, big, SIZE_MAX, 10) == DIST_ERR_INVALID_ARGUMENT);
+    CHECK(disti_store_set(store, "", big, 1) == DIST_ERR_INVALID_ARGUMENT);
+    memset(key, 'k', sizeof(key));
+    key[DISTI_KEY_MAX + 1] = 0;
+    CHECK(disti_store_set(store, key, big, 1) == DIST_ERR_INVALID_ARGUMENT);
+    key[DISTI_KEY_MAX] = 0;
+    CHECK(disti_store_set(store, key, big, 1) == DIST_OK);
+    free(big);
+    disti_store_close(store);
+}
+
+static void test_limits(void **state)
+{
+    (void)state;
+    job_all(1, rank_gathers_too_much);
+}
+
+static void rank_disagrees(int rank, void *arg)
+{
+    struct job *job = arg;
+    struct disti_store *store = join(job, rank);
+    char in[8] = {0}, out[16];
+
+    if (rank == 0) {
+        CHECK(disti_store_all_gather(store, "g", in, out, 4, 1500) == DIST_ERR_TIMEOUT);
+        CHECK_SAYS("rank 1", "did not come", "\"g\"");
+    } else {
+        disti_sleep_ns(300000000);
+        CHECK(disti_store_all_gather(store, "g", in, out, 8, WAIT_MS) == DIST_ERR_MISMATCH);
+        CHECK_SAYS("rank 1 gives 8", "rank 0 gave 4");
+        CHECK(disti_store_wait(store, "never", 2500) != DIST_OK);
+    }
+    disti_store_close(store);
+}
+
+static void test_all_gather_mismatch(void **state)
+{
+    (void)state;
+    job_all(2, rank_disagrees);
+}
+
+static void rank_waits_in_vain(int rank, void *arg)
+{
+    struct job *job = arg;
+    struct disti_store *store;
+    int64_t begin = disti_now_ns();
+    char out[6];
+    void *value;
+    size_t bytes;
+
+    if (rank == 3 || rank == 5)
+        return;
+    store = join(job, rank);
+    CHECK(disti_store_get(store, "nobody", 200, &value, &bytes) == DIST_ERR_TIMEOUT);
+    CHECK_SAYS("nobody has set", "\"nobody\"");
+    CHECK(disti_store_wait(store, "nobody", 0) == DIST_ERR_TIMEOUT);
+    CHECK(disti_store_all_gather(store, "here", "x", out, 1, 1000) == DIST_ERR_TIMEOUT);
+    CHECK_SAYS("ranks 3, 5 did not come", "\"here\"");
+    CHECK(disti_now_ns() - begin < 15000000000);
+    disti_store_close(store);
+}
+
+static void test_missing_ranks(void **state)
+{
+    (void)state;
+    job_all(6, rank_waits_in_vain);
+}
+
+static void rank_dies(int rank, void *arg)
+{
+    struct job *job = arg;
+    struct disti_store *store = join(job, rank);
+    struct disti_notice notice;
+    char out[4];
+    void *value;
+    size_t bytes;
+
+    barrier(store, "all here");
+    if (rank == 2) {
+        disti_sleep_ns(200000000);
+        kill(getpid(), SIGKILL);
+    }
+    if (rank == 0)
+        CHECK(disti_store_all_gather(store, "g", "x", out, 1, WAIT_MS) == DIST_ERR_PEER_LOST);
+    if (rank == 1)
+        CHECK(disti_store_get(store, "never", WAIT_MS, &value, &bytes) == DIST_ERR_PEER_LOST);
+    if (rank < 2)
+        CHECK_SAYS("rank 2 (host ", ", pid ", "without a goodbye");
+    notice = news(store);
+    CHECK(notice.rank == 2 && !notice.graceful && strstr(notice.text, "rank 2 (host "));
+    /* Whoever comes later learns it too. */
+    CHECK(disti_store_all_gather(store, "h", "x", out, 1, WAIT_MS) == DIST_ERR_PEER_LOST);
+    CHECK_SAYS("rank 2 (host ");
+    disti_store_close(store);
+}
+
+static void test_dead_rank(void **state)
+{
+    struct ranks ranks;
+    struct job job;
+
+    (void)state;
+    job_open(&job, 4);
+    job_run(&job, rank_dies, &ranks);
+    assert_int_equal(ranks.codes[0], 0);
+    assert_int_equal(ranks.codes[1], 0);
+    assert_int_equal(ranks.codes[2], 128 + SIGKILL);
+    assert_int_equal(ranks.codes[3], 0);
+}
+
+static void rank_leaves(int rank, void *arg)
+{
+    struct job *job = arg;
+    struct disti_store *store = join(job, rank);
+    struct disti_notice notice;
+
+    barrier(store, "all here");
+    if (rank == 1) {
+        disti_store_close(store);
+        return;
+    }
+    notice = news(store);
+    CHECK(notice.rank == 1 && notice.graceful);
+    CHECK(!disti_store_notice(store, &notice));
+    CHECK(disti_store_all_gather(store, "g", NULL, NULL, 0, WAIT_MS) == DIST_ERR_PEER_LOST);
+    CHECK_SAYS("rank 1 (host ", "has left");
+    disti_store_close(store);
+}
+
+static void test_goodbye(void **state)
+{
+    (void)state;
+    job_all(2, rank_leaves);
+}
+
+static void rank_reports(int rank, void *arg)
+{
+    struct job *job = arg;
+    struct disti_store *store = join(job, rank);
+    struct disti_notice notice;
+
+    barrier(store, "all here");
+    if (rank == 1) {
+        disti_store_report(store, "the disk is full");
+        disti_store_close(store);
+        return;
+    }
+    /* In the middle of a call, and once only although the rank then goes. */
+    if (rank == 0)
+        CHECK(disti_store_wait(store, "never", WAIT_MS) == DIST_ERR_PEER_LOST);
+    notice = news(store);
+    CHECK(notice.rank == 1 && !notice.graceful && strstr(notice.text, "the disk is full"));
+    disti_sleep_ns(200000000);
+    while (disti_store_notice(store, &notice))
+        CHECK(notice.rank != 1);
+    disti_store_close(store);
+}
+
+static void test_report(void **state)
+{
+    (void)state;
+    job_all(3, rank_reports);
+}
+
+/* Rank 0 holds the server, as without a launcher, and is killed. */
+static void rank_loses_server(int rank, void *arg)
+{
+    struct job *job = arg;
+    struct disti_store *store;
+    struct disti_store_server *server;
+    struct disti_notice notice;
+
+    if (rank == 0) {
+        CHECK(disti_store_server_start("127.0.0.1", job->port, job->ranks, &server) == DIST_OK);
+    }
+    store = join(job, rank);
+    barrier(store, "all here");
+    if (rank == 0) {
+        disti_sleep_ns(200000000);
+        kill(getpid(), SIGKILL);
+    }
+    if (rank == 1) {
+        CHECK(disti_store_wait(store, "never", WAIT_MS) == DIST_ERR_PEER_LOST);
+        CHECK_SAYS("rank 0 (host ", "holds the store");
+    }
+    notice = news(store);
+    CHECK(notice.rank == 0 && !notice.graceful && strstr(notice.text, "rank 0 (host "));
+    CHECK(!disti_store_notice(store, &notice));
+    CHECK(disti_store_set(store, "k", "v", 1) == DIST_ERR_PEER_LOST);
+    disti_store_close(store);
+}
+
+static void test_server_dies(void **state)
+{
+    struct ranks ranks;
+    struct job job;
+
+    (void)state;
+    job_open(&job, 3);
+    disti_store_server_stop(job.server, 0); /* only its port is wanted, now a free one */
+    ranks_start(&ranks, 3, rank_loses_server, &job);
+    ranks_finish(&ranks);
+    assert_int_equal(ranks.codes[0], 128 + SIGKILL);
+    assert_int_equal(ranks.codes[1], 0);
+    assert_int_equal(ranks.codes[2], 0);
+}
+
+/* One rank comes twice: the second is refused with both named, and the others are told. */
+static void rank_comes_twice(int rank, void *arg)
+{
+    struct job *job = arg;
+    struct disti_store *store = NULL;
+
+    if (rank == 2) {
+        disti_sleep_ns(300000000);
+        CHECK(disti_store_connect("127.0.0.1", job->port, 1, job->ranks, WAIT_MS, &store) ==
+              DIST_ERR_RENDEZVOUS);
+        CHECK_SAYS("rank 1 is taken by host", "pid");
+        CHECK(!store);
+        return;
+    }
+    store = join(job, rank);
+    CHECK(disti_store_all_gather(store, "all", NULL, NULL, 0, WAIT_MS) == DIST_ERR_RENDEZVOUS);
+    CHECK_SAYS("rank 1 is taken by host");
+    disti_store_close(store);
+}
+
+static void test_duplicate_rank(void **state)
+{
+    (void)state;
+    job_all(3, rank_comes_twice);
+}
+
+static void rank_miscounts(int rank, void *arg)
+{
+    struct job *job = arg;
+    struct disti_store *store = NULL;
+
+    if (rank == 2) {
+        disti_sleep_ns(300000000);
+        CHECK(disti_store_connect("127.0.0.1", job->port, 2, 5, WAIT_MS, &store) ==
+              DIST_ERR_RENDEZVOUS);
+        CHECK_SAYS("rank 2", "world size 5", "world size 3");
+        CHECK(disti_store_connect("127.0.0.1", job->port, 3, 3, WAIT_MS, &store) ==
+              DIST_ERR_RENDEZVOUS);
+        CHECK_SAYS("rank 3", "0 to 2");
+        return;
+    }
+    store = join(job, rank);
+    CHECK(disti_store_all_gather(store, "all", NULL, NULL, 0, WAIT_MS) == DIST_ERR_RENDEZVOUS);
+    CHECK_SAYS("world size 5", "world size 3");
+    disti_store_close(store);
+}
+
+static void test_world_size(void **state)
+{
+    (void)state;
+    job_all(3, rank_miscounts);
+}
+
+/* A second group in the same processes: the store of a launcher is as new. */
+static void rank_joins_again(int rank, void *arg)
+{
+    struct job *job = arg;
+
+    for (int i = 0; i < 5; i++) {
+        struct disti_store *store = join(job, rank);
+        int64_t value;
+
+        CHECK(disti_store_add(store, "n", 1, &value) == DIST_OK && value <= job->ranks);
+        barrier(store, "all");
+        /* Some leave late, others are back already. */
+        disti_sleep_ns(rank * 20000000);
+        disti_store_close(store);
+    }
+}
+
+static void test_next_group(void **state)
+{
+    (void)state;
+    job_all(4, rank_joins_again);
+}
+
+static void test_server_stop_waits(void **state)
+{
+    struct disti_store_server *server;
+    struct disti_store *store;
+    struct disti_notice notice;
+    int64_t begin;
+
+    (void)state;
+    assert_int_equal(disti_store_server_start("127.0.0.1", 0, 2, &server), DIST_OK);
+    assert_int_equal(
+        disti_store_connect("127.0.0.1", disti_store_server_port(server), 1, 2, WAIT_MS, &store),
+        DIST_OK);
+    assert_string_equal(disti_store_local_host(store), "127.0.0.1");
+    begin = disti_now_ns();
+    disti_store_server_stop(server, 300);
+    assert_true(disti_now_ns() - begin >= 290000000);
+    /* In order: the server says that it goes. */
+    assert_true(disti_store_notice(store, &notice));
+    assert_true(notice.graceful && notice.rank == 0);
+    assert_false(disti_store_notice(store, &notice));
+    assert_int_equal(disti_store_set(store, "k", "v", 1), DIST_ERR_PEER_LOST);
+    disti_store_close(store);
+    disti_store_server_stop(NULL, 0);
+    disti_store_close(NULL);
+}
+
+static void test_address_in_use(void **state)
+{
+    struct disti_store_server *server, *second = NULL;
+    char port[16];
+
+    (void)state;
+    assert_int_equal(disti_store_server_start("127.0.0.1", 0, 2, &server), DIST_OK);
+    snprintf(port, sizeof(port), "%d", disti_store_server_port(server));
+    assert_int_equal(
+        disti_store_server_start("127.0.0.1", disti_store_server_port(server), 2, &second),
+        DIST_ERR_ADDRESS_IN_USE);
+    assert_null(second);
+    assert_non_null(strstr(dist_last_error(), "127.0.0.1"));
+    assert_non_null(strstr(dist_last_error(), port));
+    disti_store_server_stop(server, 0);
+}
+
+static void test_nobody_there(void **state)
+{
+    struct disti_store_server *server;
+    struct disti_store *store = NULL;
+    int64_t begin = disti_now_ns();
+    int port;
+
+    (void)state;
+    assert_int_equal(disti_store_server_start("127.0.0.1", 0, 2, &server), DIST_OK);
+    port = disti_store_server_port(server);
+    disti_store_server_stop(server, 0);
+    assert_int_equal(disti_store_connect("127.0.0.1", port, 1, 2, 300, &store),
+                     DIST_ERR_RENDEZVOUS);
+    assert_non_null(strstr(dist_last_error(), "Connection refused"));
+    assert_true(disti_now_ns() - begin < 5000000000);
+    assert_null(store);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_set_and_get),
+        cmocka_unit_test(test_add),
+        cmocka_unit_test(test_compare_set),
+        cmocka_unit_test(test_all_gather),
+        cmocka_unit_test(test_limits),
+        cmocka_unit_test(test_all_gather_mismatch),
+        cmocka_unit_test(test_missing_ranks),
+        cmocka_unit_test(test_dead_rank),
+        cmocka_unit_test(test_goodbye),
+        cmocka_unit_test(test_report),
+        cmocka_unit_test(test_server_dies),
+        cmocka_unit_test(test_duplicate_rank),
+        cmocka_unit_test(test_world_size),
+        cmocka_unit_test(test_next_group),
+        cmocka_unit_test(test_server_stop_waits),
+        cmocka_unit_test(test_address_in_use),
+        cmocka_unit_test(test_nobody_there),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,393 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* The store's server among strangers: junk, lies, silence, one byte at a time. */
+#include "ranks.h"
+
+#include "rendezvous/socket.h"
+#include "rendezvous/store.h"
+#include "rendezvous/store_wire.h"
+
+#include <arpa/inet.h>
+#include <errno.h>
+#include <netinet/in.h>
+#include <poll.h>
+
+#define WAIT_MS 20000
+
+static struct disti_store_server *server;
+static struct disti_store *stores[2];
+
+static int open_job(void **state)
+{
+    (void)state;
+    assert_int_equal(disti_store_server_start("127.0.0.1", 0, 3, &server), DIST_OK);
+    for (int r = 0; r < 2; r++)
+        assert_int_equal(disti_store_connect("127.0.0.1", disti_store_server_port(server), r, 3,
+                                             WAIT_MS, &stores[r]),
+                         DIST_OK);
+    return 0;
+}
+
+/* Whatever the strangers did, the ranks notice nothing, and the third can still come. */
+static int close_job(void **state)
+{
+    struct disti_store *third;
+    struct disti_notice notice;
+    void *value;
+    size_t bytes;
+
+    (void)state;
+    assert_false(disti_store_notice(stores[0], &notice));
+    assert_int_equal(disti_store_set(stores[0], "k", "v", 1), DIST_OK);
+    assert_int_equal(disti_store_get(stores[1], "k", WAIT_MS, &value, &bytes), DIST_OK);
+    assert_int_equal(bytes, 1);
+    free(value);
+    assert_int_equal(
+        disti_store_connect("127.0.0.1", disti_store_server_port(server), 2, 3, WAIT_MS, &third),
+        DIST_OK);
+    disti_store_close(third);
+    for (int r = 0; r < 2; r++)
+        disti_store_close(stores[r]);
+    disti_store_server_stop(server, WAIT_MS);
+    return 0;
+}
+
+static int stranger(void)
+{
+    struct sockaddr_in address = {.sin_family = AF_INET,
+                                  .sin_port = htons((uint16_t)disti_store_server_port(server)),
+                                  .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+
+    assert_true(fd >= 0);
+    assert_int_equal(connect(fd, (struct sockaddr *)&address, sizeof(address)), 0);
+    return fd;
+}
+
+static void put(int fd, const void *bytes, size_t count)
+{
+    (void)!send(fd, bytes, count, MSG_NOSIGNAL);
+}
+
+/* The server hangs up within a second, well before the hello's deadline. */
+static void expect_hung_up(int fd)
+{
+    struct pollfd ready = {.fd = fd, .events = POLLIN};
+    char byte;
+    ssize_t n;
+
+    assert_int_equal(poll(&ready, 1, 1000), 1);
+    n = recv(fd, &byte, 1, 0);
+    assert_true(n == 0 || (n < 0 && errno == ECONNRESET));
+    close(fd);
+}
+
+static void send_head(int fd, uint8_t op, uint32_t key_bytes, uint64_t value_bytes)
+{
+    struct disti_wire_head head = {
+        .op = op, .id = 1, .arg = 1000, .key_bytes = key_bytes, .value_bytes = value_bytes};
+    unsigned char bytes[DISTI_WIRE_HEAD];
+
+    disti_wire_put_head(bytes, &head);
+    put(fd, bytes, sizeof(bytes));
+}
+
+static void send_hello(int fd, int rank, int world_size)
+{
+    struct disti_wire_id id = {.rank = rank, .world_size = (uint32_t)world_size, .host = "h"};
+    unsigned char bytes[DISTI_WIRE_ID];
+
+    disti_wire_put_id(bytes, &id);
+    send_head(fd, DISTI_WIRE_HELLO, 0, sizeof(bytes));
+    put(fd, bytes, sizeof(bytes));
+}
+
+static void test_other_protocols(void **state)
+{
+    static const char *const texts[] = {
+        "GET / HTTP/1.1\r\n\r\n",
+        "SSH-2.0-x\r\n",
+        "\x16\x03\x01\x02",
+        "DISU",
+    };
+
+    (void)state;
+    for (size_t i = 0; i < sizeof(texts) / sizeof(texts[0]); i++) {
+        int fd = stranger();
+
+        put(fd, texts[i], strlen(texts[i]));
+        expect_hung_up(fd);
+    }
+}
+
+static void test_huge_lengths(void **state)
+{
+    static const uint64_t lengths[] = {4097, 1u << 30, UINT64_MAX, UINT64_MAX - 31, INT64_MAX};
+
+    (void)state;
+    for (size_t i = 0; i < sizeof(lengths) / sizeof(lengths[0]); i++) {
+        int fd = stranger();
+
+        send_head(fd, DISTI_WIRE_HELLO, 0, lengths[i]);
+        expect_hung_up(fd);
+        fd = stranger();
+        send_head(fd, DISTI_WIRE_HELLO, 256, lengths[i] - 256);
+        send_head(fd, DISTI_WIRE_HELLO, 257, lengths[i]);
+        close(fd);
+        fd = stranger();
+        send_head(fd, DISTI_WIRE_SET, (uint32_t)lengths[i], 1);
+        expect_hung_up(fd);
+    }
+}
+
+static void test_malformed_hellos(void **state)
+{
+    unsigned char bytes[DISTI_WIRE_ID];
+    struct disti_wire_id id = {.rank = 2, .world_size = 3, .host = "h"};
+    int fd;
+
+    (void)state;
+    /* Requests before the hello. */
+    for (int op = 0; op < 256; op++) {
+        if (op == DISTI_WIRE_HELLO)
+            continue;
+        fd = stranger();
+        send_head(fd, (uint8_t)op, 0, 0);
+        expect_hung_up(fd);
+    }
+    /* Every single byte of a good hello that is not a number, spoilt. */
+    disti_wire_put_id(bytes, &id);
+    for (size_t i = 12; i < sizeof(bytes); i++) {
+        unsigned char kept = bytes[i];
+
+        fd = stranger();
+        bytes[i] = 0x80;
+        send_head(fd, DISTI_WIRE_HELLO, 0, sizeof(bytes));
+        put(fd, bytes, sizeof(bytes));
+        expect_hung_up(fd);
+        bytes[i] = kept;
+    }
+    for (uint64_t length = 0; length < DISTI_WIRE_ID; length += 13) {
+        fd = stranger();
+        send_head(fd, DISTI_WIRE_HELLO, 0, length);
+        put(fd, bytes, (size_t)length);
+        expect_hung_up(fd);
+    }
+}
+
+static void test_half_open(void **state)
+{
+    int fds[20];
+
+    (void)state;
+    for (int i = 0; i < 20; i++) {
+        fds[i] = stranger();
+        put(fds[i], "DIST\1\1", (size_t)i % 7);
+    }
+    for (int i = 0; i < 20; i++)
+        close(fds[i]);
+}
+
+/* A crowd that says nothing cannot keep others out: the oldest have to go. */
+static void test_crowd(void **state)
+{
+    int fds[400], hung_up = 0;
+
+    (void)state;
+    for (int i = 0; i < 400; i++)
+        fds[i] = stranger();
+    assert_int_equal(disti_store_set(stores[0], "crowd", "v", 1), DIST_OK);
+    for (int i = 0; i < 400; i++) {
+        struct pollfd ready = {.fd = fds[i], .events = POLLIN};
+
+        hung_up += poll(&ready, 1, i == 0 ? 1000 : 0) == 1;
+        close(fds[i]);
+    }
+    assert_in_range(hung_up, 100, 200);
+}
+
+static void test_random_bytes(void **state)
+{
+    unsigned seed = 1;
+
+    (void)state;
+    for (int i = 0; i < 500; i++) {
+        unsigned char bytes[600];
+        int fd = stranger();
+
+        for (size_t b = 0; b < sizeof(bytes); b++)
+            bytes[b] = (unsigned char)rand_r(&seed);
+        /* Half of them begin like one of ours. */
+        if (i % 2) {
+            memcpy(bytes, "DIST\1", 5);
+            memset(bytes + 20, 0, 12);
+        }
+        put(fd, bytes, (size_t)rand_r(&seed) % sizeof(bytes));
+        close(fd);
+    }
+}
+
+/* Someone who got in as rank 2, and then sends sequences of frames that are half right. */
+static void member_sends_junk(unsigned *seed, int frames)
+{
+    unsigned char value[64];
+    int fd = stranger();
+
+    send_hello(fd, 2, 3);
+    for (int i = 0; i < frames; i++) {
+        struct disti_wire_head head = {.op = (uint8_t)(rand_r(seed) % 12),
+                                       .id = (uint32_t)rand_r(seed),
+                                       .arg = rand_r(seed) % 20 - 10,
+                                       .key_bytes = (uint32_t)rand_r(seed) % 5,
+                                       .value_bytes = (uint64_t)(rand_r(seed) % 40)};
+        unsigned char bytes[DISTI_WIRE_HEAD];
+
+        /* A goodbye or a report would only end the job early. */
+        if (head.op == DISTI_WIRE_GOODBYE || head.op == DISTI_WIRE_REPORT)
+            continue;
+        if (rand_r(seed) % 50 == 0)
+            head.value_bytes = (uint64_t)rand_r(seed) << 20;
+        for (size_t b = 0; b < sizeof(value); b++)
+            value[b] = (unsigned char)(rand_r(seed) % 3 ? 0 : rand_r(seed));
+        disti_wire_put_head(bytes, &head);
+        put(fd, bytes, sizeof(bytes));
+        put(fd, value, head.key_bytes + (head.value_bytes < 60 ? head.value_bytes : 9));
+    }
+    close(fd);
+}
+
+static void test_member_sends_junk(void **state)
+{
+    unsigned seed = 7;
+
+    (void)state;
+    for (int i = 0; i < 100; i++) {
+        struct disti_store_server *one;
+        struct disti_store *store;
+        struct disti_store_server *kept = server;
+
+        assert_int_equal(disti_store_server_start("127.0.0.1", 0, 3, &one), DIST_OK);
+        server = one;
+        assert_int_equal(
+            disti_store_connect("127.0.0.1", disti_store_server_port(one), 0, 3, WAIT_MS, &store),
+            DIST_OK);
+        member_sends_junk(&seed, 1 + i % 30);
+        /* The server still serves; the junk may have used the key, or counted. */
+        assert_int_equal(disti_store_set(store, "still here", "v", 1), DIST_OK);
+        disti_store_close(store);
+        disti_store_server_stop(one, 1000);
+        server = kept;
+    }
+}
+
+/* One byte a packet is slow, but right. */
+static void test_single_bytes(void **state)
+{
+    unsigned char frame[2 * DISTI_WIRE_HEAD + DISTI_WIRE_ID + 4], reply[512];
+    struct disti_wire_id id = {.rank = 2, .world_size = 3, .host = "h"};
+    struct disti_wire_head head = {.op = DISTI_WIRE_HELLO, .id = 9, .value_bytes = DISTI_WIRE_ID};
+    struct disti_wire_head answer;
+    size_t at = DISTI_WIRE_HEAD + DISTI_WIRE_ID;
+    int fd = stranger();
+
+    (void)state;
+    disti_wire_put_head(frame, &head);
+    disti_wire_put_id(frame + DISTI_WIRE_HEAD, &id);
+    head =
+        (struct disti_wire_head){.op = DISTI_WIRE_SET, .id = 10, .key_bytes = 1, .value_bytes = 3};
+    disti_wire_put_head(frame + at, &head);
+    memcpy(frame + at + DISTI_WIRE_HEAD, "kabc", 4);
+    for (size_t i = 0; i < sizeof(frame); i++) {
+        put(fd, frame + i, 1);
+        if (i % 8 == 0)
+            disti_sleep_ns(200000);
+    }
+    assert_int_equal(recv(fd, reply, at + DISTI_WIRE_HEAD, MSG_WAITALL), at + DISTI_WIRE_HEAD);
+    assert_true(disti_wire_get_head(reply, &answer));
+    assert_int_equal(answer.op, DISTI_WIRE_REPLY);
+    assert_int_equal(answer.id, 9);
+    assert_int_equal(answer.arg, DIST_OK);
+    assert_true(disti_wire_get_head(reply + at, &answer));
+    assert_int_equal(answer.id, 10);
+    assert_int_equal(answer.arg, DIST_OK);
+    head = (struct disti_wire_head){.op = DISTI_WIRE_GOODBYE};
+    disti_wire_put_head(frame, &head);
+    put(fd, frame, DISTI_WIRE_HEAD);
+    expect_hung_up(fd);
+}
+
+/* After the goodbye above rank 2 is gone, which is news. */
+static int close_after_goodbye(void **state)
+{
+    struct disti_notice notice;
+
+    (void)state;
+    assert_true(disti_store_notice(stores[0], &notice));
+    assert_true(notice.rank == 2 && notice.graceful);
+    for (int r = 0; r < 2; r++)
+        disti_store_close(stores[r]);
+    disti_store_server_stop(server, WAIT_MS);
+    return 0;
+}
+
+/* A rank comes to a port where another program listens. */
+static void meet_stranger(const char *says, bool hangs_up, int timeout_ms)
+{
+    struct disti_store *store = NULL;
+    int64_t begin = disti_now_ns();
+    char buffer[16];
+    int fd, port;
+    pid_t child;
+
+    assert_int_equal(disti_listen("127.0.0.1", 0, &fd, &port), DIST_OK);
+    fflush(NULL);
+    child = fork();
+    assert_true(child >= 0);
+    if (child == 0) {
+        struct pollfd ready = {.fd = fd, .events = POLLIN};
+
+        for (;;) {
+            int guest;
+
+            poll(&ready, 1, -1);
+            guest = accept(fd, NULL, NULL);
+            put(guest, says, strlen(says));
+            if (hangs_up)
+                close(guest);
+        }
+    }
+    close(fd);
+    assert_int_equal(disti_store_connect("127.0.0.1", port, 1, 2, timeout_ms, &store),
+                     DIST_ERR_RENDEZVOUS);
+    assert_null(store);
+    snprintf(buffer, sizeof(buffer), "%d", port);
+    assert_non_null(strstr(dist_last_error(), buffer));
+    assert_non_null(strstr(dist_last_error(), "127.0.0.1"));
+    assert_true(disti_now_ns() - begin < 15000000000);
+    kill(child, SIGKILL);
+    waitpid(child, NULL, 0);
+}
+
+static void test_other_servers(void **state)
+{
+    (void)state;
+    meet_stranger("SSH-2.0-OpenSSH\r\n", false, 60000);
+    meet_stranger("", true, 60000);
+    meet_stranger("", false, 500);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(test_other_protocols, open_job, close_job),
+        cmocka_unit_test_setup_teardown(test_huge_lengths, open_job, close_job),
+        cmocka_unit_test_setup_teardown(test_malformed_hellos, open_job, close_job),
+        cmocka_unit_test_setup_teardown(test_half_open, open_job, close_job),
+        cmocka_unit_test_setup_teardown(test_crowd, open_job, close_job),
+        cmocka_unit_test_setup_teardown(test_random_bytes, open_job, close_job),
+        cmocka_unit_test_setup_teardown(test_member_sends_junk, open_job, close_job),
+        cmocka_unit_test_setup_teardown(test_single_bytes, open_job, close_after_goodbye),
+        cmocka_unit_test(test_other_servers),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
