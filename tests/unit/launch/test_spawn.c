@@ -1,0 +1,382 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* dist_spawn: exit codes, the first failure, signals, nobody left behind. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "rendezvous/rendezvous.h"
+
+#define RANKS 4
+#define WAIT_MS 20000
+
+/* What the ranks leave for the test to look at. */
+static struct shared {
+    pid_t pids[RANKS];
+    int told[RANKS];
+} * shared;
+
+static int map_shared(void **state)
+{
+    (void)state;
+    shared = mmap(NULL, sizeof(*shared), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    return shared == MAP_FAILED ? -1 : 0;
+}
+
+static int clear_shared(void **state)
+{
+    (void)state;
+    memset(shared, 0, sizeof(*shared));
+    return 0;
+}
+
+static bool is_gone(pid_t pid)
+{
+    return pid == 0 || (kill(pid, 0) != 0 && errno == ESRCH);
+}
+
+static void expect_all_gone(void)
+{
+    for (int r = 0; r < RANKS; r++)
+        assert_true(is_gone(shared->pids[r]));
+    assert_int_equal(waitpid(-1, NULL, WNOHANG), -1);
+    assert_int_equal(errno, ECHILD);
+}
+
+static int env_int(const char *name)
+{
+    const char *text = getenv(name);
+
+    return text ? atoi(text) : -1;
+}
+
+/* Meets the others, as a program that calls dist_init_process_group would. */
+static int rank_meets(int rank, void *arg)
+{
+    struct disti_bootstrap bootstrap;
+    int seen[RANKS];
+
+    if (strcmp(arg, "argument") != 0 || env_int("RANK") != rank || env_int("LOCAL_RANK") != rank ||
+        env_int("WORLD_SIZE") != RANKS || env_int("LOCAL_WORLD_SIZE") != RANKS)
+        return 10;
+    /* Twice: the launcher's store serves one group after the other. */
+    for (int i = 0; i < 2; i++) {
+        if (disti_rendezvous(NULL, WAIT_MS, &bootstrap) != DIST_OK)
+            return 11;
+        if (bootstrap.rank != rank || bootstrap.world_size != RANKS ||
+            bootstrap.local_rank != rank || bootstrap.server)
+            return 12;
+        if (disti_store_all_gather(bootstrap.store, "ranks", &rank, seen, sizeof(rank), WAIT_MS))
+            return 13;
+        for (int r = 0; r < RANKS; r++) {
+            if (seen[r] != r)
+                return 14;
+        }
+        disti_bootstrap_close(&bootstrap, WAIT_MS);
+    }
+    shared->pids[rank] = getpid();
+    return 0;
+}
+
+static void test_meets(void **state)
+{
+    int code = -1;
+
+    (void)state;
+    /* Whatever launched this process, its ranks are their own world. */
+    setenv("OMPI_COMM_WORLD_RANK", "0", 1);
+    setenv("OMPI_COMM_WORLD_SIZE", "1", 1);
+    assert_int_equal(dist_spawn(RANKS, rank_meets, (char[]){"argument"}, &code), DIST_OK);
+    unsetenv("OMPI_COMM_WORLD_RANK");
+    unsetenv("OMPI_COMM_WORLD_SIZE");
+    assert_int_equal(code, 0);
+    for (int r = 0; r < RANKS; r++)
+        assert_true(shared->pids[r] > 0);
+    expect_all_gone();
+}
+
+static int rank_fails(int rank, void *arg)
+{
+    (void)arg;
+    shared->pids[rank] = getpid();
+    if (rank == 2)
+        return 37;
+    disti_sleep_ns(60000000000);
+    return 0;
+}
+
+static void test_exit_code(void **state)
+{
+    int64_t begin = disti_now_ns();
+    int code = -1;
+
+    (void)state;
+    assert_int_equal(dist_spawn(RANKS, rank_fails, NULL, &code), DIST_OK);
+    assert_int_equal(code, 37);
+    assert_non_null(strstr(dist_last_error(), "rank 2"));
+    assert_non_null(strstr(dist_last_error(), "exit code 37"));
+    assert_true(disti_now_ns() - begin < 4000000000);
+    expect_all_gone();
+}
+
+static int rank_is_killed(int rank, void *arg)
+{
+    (void)arg;
+    shared->pids[rank] = getpid();
+    if (rank == 1)
+        raise(SIGKILL);
+    disti_sleep_ns(60000000000);
+    return 0;
+}
+
+static void test_killed(void **state)
+{
+    int code = -1;
+
+    (void)state;
+    assert_int_equal(dist_spawn(RANKS, rank_is_killed, NULL, &code), DIST_OK);
+    assert_int_equal(code, 128 + SIGKILL);
+    assert_non_null(strstr(dist_last_error(), "rank 1"));
+    assert_non_null(strstr(dist_last_error(), "signal 9"));
+    expect_all_gone();
+}
+
+/* SIGTERM does not end this one, so SIGKILL must, some seconds later. */
+static int rank_is_stubborn(int rank, void *arg)
+{
+    (void)arg;
+    signal(SIGTERM, SIG_IGN);
+    shared->pids[rank] = getpid();
+    if (rank == 0) {
+        disti_sleep_ns(300000000);
+        return 5;
+    }
+    if (rank == 3)
+        raise(SIGSTOP);
+    for (int i = 0; i < 60; i++)
+        disti_sleep_ns(1000000000);
+    return 0;
+}
+
+static void test_stubborn(void **state)
+{
+    int64_t begin = disti_now_ns();
+    int code = -1;
+
+    (void)state;
+    assert_int_equal(dist_spawn(RANKS, rank_is_stubborn, NULL, &code), DIST_OK);
+    assert_int_equal(code, 5);
+    assert_true(disti_now_ns() - begin < 10000000000);
+    expect_all_gone();
+}
+
+static volatile sig_atomic_t rank_told;
+static void on_signal(int number)
+{
+    rank_told = number;
+}
+
+static int rank_listens(int rank, void *arg)
+{
+    struct sigaction action = {.sa_handler = on_signal};
+
+    (void)arg;
+    sigaction(SIGINT, &action, NULL);
+    sigaction(SIGTERM, &action, NULL);
+    shared->pids[rank] = getpid();
+    for (int i = 0; i < 2000 && !rank_told; i++)
+        disti_sleep_ns(5000000);
+    shared->told[rank] = rank_told;
+    return 0;
+}
+
+/* Runs dist_spawn in a process of its own, sends that one a signal, returns how it ended. */
+static int signal_the_parent(int (*fn)(int rank, void *arg), int number)
+{
+    int how = 0, code = -1;
+    pid_t parent;
+
+    fflush(NULL);
+    parent = fork();
+    assert_true(parent >= 0);
+    if (parent == 0)
+        _exit(dist_spawn(RANKS, fn, NULL, &code) == DIST_OK ? code : 99);
+    for (int i = 0; i < 2000; i++) {
+        int ready = 0;
+
+        for (int r = 0; r < RANKS; r++)
+            ready += shared->pids[r] != 0;
+        if (ready == RANKS)
+            break;
+        disti_sleep_ns(5000000);
+    }
+    assert_int_equal(kill(parent, number), 0);
+    assert_int_equal(waitpid(parent, &how, 0), parent);
+    return how;
+}
+
+static void test_signals_passed_on(void **state)
+{
+    int numbers[] = {SIGINT, SIGTERM};
+
+    (void)state;
+    for (int i = 0; i < 2; i++) {
+        int how;
+
+        memset(shared, 0, sizeof(*shared));
+        how = signal_the_parent(rank_listens, numbers[i]);
+        assert_true(WIFEXITED(how));
+        assert_int_equal(WEXITSTATUS(how), 128 + numbers[i]);
+        for (int r = 0; r < RANKS; r++)
+            assert_int_equal(shared->told[r], numbers[i]);
+        expect_all_gone();
+    }
+}
+
+static int rank_sleeps(int rank, void *arg)
+{
+    (void)arg;
+    signal(SIGTERM, SIG_IGN);
+    shared->pids[rank] = getpid();
+    for (int i = 0; i < 60; i++)
+        disti_sleep_ns(1000000000);
+    return 0;
+}
+
+/* A killed parent takes its ranks with it. */
+static void test_parent_killed(void **state)
+{
+    int how = signal_the_parent(rank_sleeps, SIGKILL);
+    int64_t deadline = disti_deadline_ms(5000);
+    int gone = 0;
+
+    (void)state;
+    assert_true(WIFSIGNALED(how));
+    while (gone < RANKS && !disti_expired(deadline)) {
+        disti_sleep_ns(5000000);
+        gone = 0;
+        for (int r = 0; r < RANKS; r++)
+            gone += is_gone(shared->pids[r]);
+    }
+    assert_int_equal(gone, RANKS);
+}
+
+static int rank_prints(int rank, void *arg)
+{
+    (void)arg;
+    printf("rank %d\n", rank);
+    return 0;
+}
+
+/* What the parent had not written yet is written once, what the ranks print is written too. */
+static void test_output_once(void **state)
+{
+    char text[200] = "";
+    int ends[2], kept = dup(STDOUT_FILENO), code;
+
+    (void)state;
+    fflush(stdout);
+    assert_int_equal(pipe(ends), 0);
+    dup2(ends[1], STDOUT_FILENO);
+    printf("before\n");
+    assert_int_equal(dist_spawn(2, rank_prints, NULL, &code), DIST_OK);
+    fflush(stdout);
+    dup2(kept, STDOUT_FILENO);
+    close(kept);
+    close(ends[1]);
+    for (size_t at = 0; at < sizeof(text) - 1;) {
+        ssize_t n = read(ends[0], text + at, sizeof(text) - 1 - at);
+
+        if (n <= 0)
+            break;
+        at += (size_t)n;
+    }
+    close(ends[0]);
+    assert_true(strcmp(text, "before\nrank 0\nrank 1\n") == 0 ||
+                strcmp(text, "before\nrank 1\nrank 0\n") == 0);
+}
+
+static int rank_returns_zero(int rank, void *arg)
+{
+    (void)rank;
+    (void)arg;
+    return 0;
+}
+
+/* The program's own children, signals and descriptors are as they were. */
+static void test_leaves_no_trace(void **state)
+{
+    struct sigaction before = {.sa_handler = SIG_IGN}, after;
+    sigset_t mask_before, mask_after;
+    siginfo_t info;
+    int fd_before, fd_after, code, how;
+    pid_t own;
+
+    (void)state;
+    fflush(NULL);
+    own = fork();
+    if (own == 0)
+        _exit(23);
+    /* Ended, but not reaped: that is for us to do, below. */
+    assert_int_equal(waitid(P_PID, (id_t)own, &info, WEXITED | WNOWAIT), 0);
+    sigaction(SIGCHLD, &before, NULL);
+    sigprocmask(SIG_SETMASK, NULL, &mask_before);
+    fd_before = open("/dev/null", O_RDONLY);
+    close(fd_before);
+    for (int i = 0; i < 20; i++) {
+        assert_int_equal(dist_spawn(2, rank_returns_zero, NULL, &code), DIST_OK);
+        assert_int_equal(code, 0);
+    }
+    fd_after = open("/dev/null", O_RDONLY);
+    close(fd_after);
+    assert_int_equal(fd_after, fd_before);
+    sigprocmask(SIG_SETMASK, NULL, &mask_after);
+    for (int i = 1; i < SIGRTMAX; i++)
+        assert_int_equal(sigismember(&mask_before, i), sigismember(&mask_after, i));
+    sigaction(SIGCHLD, NULL, &after);
+    assert_true(after.sa_handler == SIG_IGN);
+    signal(SIGCHLD, SIG_DFL);
+    assert_int_equal(waitpid(own, &how, 0), own);
+    assert_int_equal(WEXITSTATUS(how), 23);
+}
+
+static void test_bad_arguments(void **state)
+{
+    int code = 77;
+
+    (void)state;
+    assert_int_equal(dist_spawn(0, rank_prints, NULL, &code), DIST_ERR_INVALID_ARGUMENT);
+    assert_int_equal(dist_spawn(-3, rank_prints, NULL, &code), DIST_ERR_INVALID_ARGUMENT);
+    assert_int_equal(dist_spawn(1 << 30, rank_prints, NULL, &code), DIST_ERR_INVALID_ARGUMENT);
+    assert_int_equal(dist_spawn(1, NULL, NULL, &code), DIST_ERR_INVALID_ARGUMENT);
+    assert_int_equal(dist_spawn(1, rank_prints, NULL, NULL), DIST_ERR_INVALID_ARGUMENT);
+    assert_int_equal(code, 77);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup(test_meets, clear_shared),
+        cmocka_unit_test_setup(test_exit_code, clear_shared),
+        cmocka_unit_test_setup(test_killed, clear_shared),
+        cmocka_unit_test_setup(test_stubborn, clear_shared),
+        cmocka_unit_test_setup(test_signals_passed_on, clear_shared),
+        cmocka_unit_test_setup(test_parent_killed, clear_shared),
+        cmocka_unit_test(test_output_once),
+        cmocka_unit_test(test_leaves_no_trace),
+        cmocka_unit_test(test_bad_arguments),
+    };
+
+    return cmocka_run_group_tests(tests, map_shared, NULL);
+}
