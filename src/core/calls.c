@@ -67,24 +67,33 @@ static bool calls_overlap(const void *in, size_t in_bytes, const void *out, size
 static dist_status calls_all_reduce(dist_group *group, const void *in, void *out, size_t count,
                                     dist_dtype dtype, dist_op op, dist_work **work_p, bool async)
 {
-    const struct dist_call call = {.collective = DIST_COLL_ALL_REDUCE, .in = in, .out = out,
-                                   .count = count, .dtype = dtype, .op = op};
+    const struct dist_call call = {.collective = DIST_COLL_ALL_REDUCE,
+                                   .in = in,
+                                   .out = out,
+                                   .count = count,
+                                   .dtype = dtype,
+                                   .op = op};
     size_t bytes;
     dist_status status = calls_check(group, &call, 1, async, work_p, &bytes);
 
     if (status != DIST_OK)
         return status;
     if (in != out && calls_overlap(in, bytes, out, bytes))
-        return calls_bad(group, "all_reduce", "in and out overlap but are not the same: pass the "
-                                              "same pointer for in place");
+        return calls_bad(group, "all_reduce",
+                         "in and out overlap but are not the same: pass the "
+                         "same pointer for in place");
     return calls_run(group, &call, work_p, async);
 }
 
 static dist_status calls_broadcast(dist_group *group, void *buffer, size_t count, dist_dtype dtype,
                                    int root, dist_work **work_p, bool async)
 {
-    const struct dist_call call = {.collective = DIST_COLL_BROADCAST, .in = buffer, .out = buffer,
-                                   .count = count, .dtype = dtype, .root = root};
+    const struct dist_call call = {.collective = DIST_COLL_BROADCAST,
+                                   .in = buffer,
+                                   .out = buffer,
+                                   .count = count,
+                                   .dtype = dtype,
+                                   .root = root};
     size_t bytes;
     dist_status status = calls_check(group, &call, 1, async, work_p, &bytes);
 
@@ -109,8 +118,8 @@ static dist_status calls_barrier(dist_group *group, dist_work **work_p, bool asy
 static dist_status calls_all_gather(dist_group *group, const void *in, void *out, size_t count,
                                     dist_dtype dtype, dist_work **work_p, bool async)
 {
-    const struct dist_call call = {.collective = DIST_COLL_ALL_GATHER, .in = in, .out = out,
-                                   .count = count, .dtype = dtype};
+    const struct dist_call call = {
+        .collective = DIST_COLL_ALL_GATHER, .in = in, .out = out, .count = count, .dtype = dtype};
     size_t bytes, block;
     dist_status status =
         calls_check(group, &call, group ? (size_t)group->world_size : 1, async, work_p, &bytes);
@@ -136,7 +145,8 @@ dist_status dist_all_reduce_async(dist_group *group, const void *in, void *out, 
     return calls_all_reduce(group, in, out, count, dtype, op, work_p, true);
 }
 
-dist_status dist_broadcast(dist_group *group, void *buffer, size_t count, dist_dtype dtype, int root)
+dist_status dist_broadcast(dist_group *group, void *buffer, size_t count, dist_dtype dtype,
+                           int root)
 {
     return calls_broadcast(group, buffer, count, dtype, root, NULL, false);
 }

@@ -38,9 +38,8 @@ dist_status disti_group_refuse(const struct dist_group *group, const char *what)
 static const char *fault_describe(const struct dist_work *work, char *text, size_t size)
 {
     snprintf(text, size, "%s (operation %llu, %zu x %s)",
-             dist_collective_string(work->call.collective),
-             (unsigned long long)work->call.sequence, work->call.count,
-             dist_dtype_string(work->call.dtype));
+             dist_collective_string(work->call.collective), (unsigned long long)work->call.sequence,
+             work->call.count, dist_dtype_string(work->call.dtype));
     return text;
 }
 
@@ -50,10 +49,11 @@ static void fault_timeout(struct dist_group *group, const struct dist_work *work
     dist_status status;
 
     fault_describe(work, what, sizeof(what));
-    status = disti_fail(DIST_ERR_TIMEOUT,
-                        "rank %d waited %d ms in %s and some rank did not come: see where the other "
-                        "ranks are, or raise the timeout (DIST_TIMEOUT, seconds)",
-                        group->rank, group->timeout_ms, what);
+    status =
+        disti_fail(DIST_ERR_TIMEOUT,
+                   "rank %d waited %d ms in %s and some rank did not come: see where the other "
+                   "ranks are, or raise the timeout (DIST_TIMEOUT, seconds)",
+                   group->rank, group->timeout_ms, what);
     disti_group_break(group, status, dist_last_error());
 }
 

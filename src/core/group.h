@@ -41,7 +41,7 @@ struct dist_group {
     struct dist_work *works; /* posted and not yet freed */
     dist_status failed;
     char cause[512];
-    int lost_rank;           /* a rank that is gone, -1: none; works get a grace to end */
+    int lost_rank; /* a rank that is gone, -1: none; works get a grace to end */
     int64_t lost_until_ns;
     char lost_text[192];
 };
@@ -65,8 +65,8 @@ dist_status disti_group_open_backend(struct dist_group *group);
 void disti_group_break(struct dist_group *group, dist_status status, const char *text);
 
 /*
- * Looks for news of lost ranks and for the deadline of `work`; breaks the group when a rank that is gone
- * did not leave enough behind for the works to end.
+ * Looks for news of lost ranks and for the deadline of `work`; breaks the group when a rank that is
+ * gone did not leave enough behind for the works to end.
  */
 void disti_group_watch(struct dist_group *group, const struct dist_work *work);
 

@@ -58,10 +58,11 @@ static dist_status init_check_identity(const struct dist_options *options,
                                        const struct dist_identity *identity)
 {
     if (options->world_size >= 0 && options->world_size != identity->world_size)
-        return disti_fail(DIST_ERR_RENDEZVOUS,
-                          "world size %d was asked for, but the MPI runtime started %d rank(s): start "
-                          "the program with mpirun -np %d, or leave the world size out",
-                          options->world_size, identity->world_size, options->world_size);
+        return disti_fail(
+            DIST_ERR_RENDEZVOUS,
+            "world size %d was asked for, but the MPI runtime started %d rank(s): start "
+            "the program with mpirun -np %d, or leave the world size out",
+            options->world_size, identity->world_size, options->world_size);
     if (options->rank >= 0 && options->rank != identity->rank)
         disti_warn("rank %d was asked for, but the MPI runtime says %d, which counts",
                    options->rank, identity->rank);
@@ -105,7 +106,8 @@ static dist_status init_introduce(struct dist_options *options)
         return DIST_OK;
     status = disti_backend_find("mpi", &backend);
     if (status == DIST_OK && !backend->identify)
-        status = disti_fail(DIST_ERR_RENDEZVOUS, "mpi:// needs an mpi module that identifies ranks");
+        status =
+            disti_fail(DIST_ERR_RENDEZVOUS, "mpi:// needs an mpi module that identifies ranks");
     return status == DIST_OK ? init_identify(backend, options) : status;
 }
 

@@ -31,10 +31,11 @@ static dist_status open_check_peers(const struct dist_group *group)
         const struct group_peer *peer = &group->peers[r];
 
         if (strncmp(peer->backend, mine->backend, sizeof(mine->backend)) != 0)
-            return disti_fail(DIST_ERR_MISMATCH,
-                              "rank %d wants backend %s, but rank %d (host %.63s) wants %.31s: give "
-                              "all ranks the same",
-                              group->rank, mine->backend, r, peer->locality.host, peer->backend);
+            return disti_fail(
+                DIST_ERR_MISMATCH,
+                "rank %d wants backend %s, but rank %d (host %.63s) wants %.31s: give "
+                "all ranks the same",
+                group->rank, mine->backend, r, peer->locality.host, peer->backend);
     }
     return DIST_OK;
 }
@@ -49,20 +50,6 @@ static void open_count_local(struct dist_group *group)
             group->local_rank++;
         group->local_ranks++;
     }
-}
-
-/* The least of what the ranks on this machine may use: they must wait in the same manner. */
-static int open_local_cpus(const struct dist_group *group)
-{
-    int cpus = group->peers[group->rank].locality.usable_cpus;
-
-    for (int r = 0; r < group->world_size; r++) {
-        int theirs = group->peers[r].locality.usable_cpus;
-
-        if (group->places[r].node == group->places[group->rank].node && theirs < cpus)
-            cpus = theirs;
-    }
-    return cpus;
 }
 
 static dist_status open_number_nodes(struct dist_group *group)
@@ -80,6 +67,7 @@ static dist_status open_number_nodes(struct dist_group *group)
         group->places[r] = locality->place;
     }
     disti_number_nodes(all, ranks, group->places);
+    disti_wait_policy_init(&group->policy, disti_crowded(all, ranks, group->rank));
     free(all);
     return DIST_OK;
 }
@@ -107,7 +95,6 @@ dist_status disti_group_meet(struct dist_group *group, const char *backend_name)
     if (status != DIST_OK)
         return status;
     open_count_local(group);
-    disti_wait_policy_init(&group->policy, open_local_cpus(group), group->local_ranks);
     return DIST_OK;
 }
 

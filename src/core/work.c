@@ -167,7 +167,8 @@ dist_status dist_wait(dist_work *work)
     else if (work->ticket.status == DIST_OK)
         status = DIST_OK;
     else
-        status = disti_fail(DIST_ERR_ABORTED, "the group of this work was destroyed before it ended");
+        status =
+            disti_fail(DIST_ERR_ABORTED, "the group of this work was destroyed before it ended");
     free(work);
     return status;
 }

@@ -9,7 +9,8 @@ static struct engine_cached **cache_bucket(struct dist_engine *engine,
                                            const struct disti_algorithm *algorithm, int root,
                                            uint32_t segments)
 {
-    uintptr_t hash = (uintptr_t)algorithm / sizeof(*algorithm) + (unsigned)root * 7u + segments * 31u;
+    uintptr_t hash =
+        (uintptr_t)algorithm / sizeof(*algorithm) + (unsigned)root * 7u + segments * 31u;
 
     return &engine->cache[hash % ENGINE_CACHE_BUCKETS];
 }

@@ -54,13 +54,14 @@ static dist_status route_check_names(const struct dist_transport *const *transpo
     }
     return named ? DIST_OK
                  : disti_fail(DIST_ERR_INVALID_ARGUMENT,
-                              "DIST_TRANSPORT is '%s', which names no transport; there are:%s", list,
-                              known);
+                              "DIST_TRANSPORT is '%s', which names no transport; there are:%s",
+                              list, known);
 }
 
 /* Opens one; a transport that cannot run here is left out, with its reason in `reasons`. */
-static dist_status route_open_link(struct dist_engine *engine, const struct dist_transport *transport,
-                                   void *context, char *reasons, size_t reasons_size)
+static dist_status route_open_link(struct dist_engine *engine,
+                                   const struct dist_transport *transport, void *context,
+                                   char *reasons, size_t reasons_size)
 {
     const struct dist_backend_config *config = engine->config;
     struct engine_link *link = &engine->links[engine->link_count];

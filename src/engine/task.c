@@ -133,13 +133,12 @@ static dist_status task_failure(const struct dist_engine *engine, const struct e
 
 static bool task_waits(const struct engine_task *task, const struct disti_step *step)
 {
-    return step->wait_lane != DISTI_NO_LANE &&
-           task->lanes[step->wait_lane].next <= step->wait_step;
+    return step->wait_lane != DISTI_NO_LANE && task->lanes[step->wait_lane].next <= step->wait_step;
 }
 
 /* Runs one lane as far as it goes. *moved counts the steps that ended or began. */
-static dist_status task_lane(struct dist_engine *engine, struct engine_task *task,
-                             uint32_t number, int *moved)
+static dist_status task_lane(struct dist_engine *engine, struct engine_task *task, uint32_t number,
+                             int *moved)
 {
     const struct disti_lane *lane = &task->plan->lanes[number];
     struct engine_lane *at = &task->lanes[number];
@@ -221,8 +220,10 @@ static dist_status task_reserve_scratch(struct engine_task *task)
     task->scratch_bytes = 0;
     task->scratch = malloc(bytes);
     if (!task->scratch)
-        return disti_fail(DIST_ERR_NO_MEMORY, "no memory for %zu bytes of scratch of %s: choose "
-                          "another algorithm with DIST_ALGO", bytes, task->plan->algorithm);
+        return disti_fail(DIST_ERR_NO_MEMORY,
+                          "no memory for %zu bytes of scratch of %s: choose "
+                          "another algorithm with DIST_ALGO",
+                          bytes, task->plan->algorithm);
     task->scratch_bytes = bytes;
     return DIST_OK;
 }

@@ -6,8 +6,12 @@
 
 #include <sched.h>
 
-/* A shared-memory hop takes under a microsecond, a poll some 20 ns: spin for some 100 us. */
-#define WAIT_SPINS 4000
+/*
+ * A shared-memory hop takes under a microsecond, and a poll some 30 ns: spin for about a
+ * millisecond, so that a yield to a stranger (which costs a whole time slice) comes only when the
+ * peer is late.
+ */
+#define WAIT_SPINS 32768
 #define WAIT_YIELD_ALONE_NS (1000 * 1000)
 #define WAIT_YIELD_CROWDED_NS (4 * 1000 * 1000)
 #define WAIT_SLEEP_MS 100
@@ -21,10 +25,8 @@ static void wait_relax(void)
 #endif
 }
 
-void disti_wait_policy_init(struct disti_wait_policy *policy, int usable_cpus, int local_ranks)
+void disti_wait_policy_init(struct disti_wait_policy *policy, bool crowded)
 {
-    bool crowded = local_ranks > usable_cpus;
-
     policy->spins = crowded ? 0 : WAIT_SPINS;
     policy->yield_ns = crowded ? WAIT_YIELD_CROWDED_NS : WAIT_YIELD_ALONE_NS;
     policy->sleep_ms = WAIT_SLEEP_MS;

@@ -14,12 +14,13 @@
  * sleep and a wake-up while everybody is busy.
  */
 struct disti_wait_policy {
-    uint32_t spins;        /* polls before the first yield */
-    int64_t yield_ns;      /* then yields for so long */
-    int sleep_ms;          /* then sleeps, so long at a time at most */
+    uint32_t spins;   /* polls before the first yield */
+    int64_t yield_ns; /* then yields for so long */
+    int sleep_ms;     /* then sleeps, so long at a time at most */
 };
 
-void disti_wait_policy_init(struct disti_wait_policy *policy, int usable_cpus, int local_ranks);
+/* crowded: there are more ranks than CPUs for them. */
+void disti_wait_policy_init(struct disti_wait_policy *policy, bool crowded);
 
 /* One wait. Zeroed at the beginning, and whenever something has happened. */
 struct disti_wait {

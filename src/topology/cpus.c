@@ -121,8 +121,8 @@ int disti_quota_cpus(const char *membership, const char *mounts)
     return cpus;
 }
 
-/* The set grows until the kernel's fits in. 0: unknown. */
-static int cpus_of_affinity(void)
+/* The set grows until the kernel's fits in. Counts the CPUs, and marks them in words. */
+static int cpus_of_affinity(uint64_t *words, int word_count)
 {
     for (int bits = 1024; bits <= 1 << 20; bits *= 2) {
         cpu_set_t *set = CPU_ALLOC(bits);
@@ -130,6 +130,10 @@ static int cpus_of_affinity(void)
         if (!set)
             return 0;
         int count = sched_getaffinity(0, size, set) == 0 ? CPU_COUNT_S(size, set) : 0;
+        for (int cpu = 0; count > 0 && word_count && cpu < bits; cpu++) {
+            if (CPU_ISSET_S((size_t)cpu, size, set))
+                words[cpu / 64 % word_count] |= UINT64_C(1) << cpu % 64;
+        }
         CPU_FREE(set);
         if (count > 0)
             return count;
@@ -137,9 +141,15 @@ static int cpus_of_affinity(void)
     return 0;
 }
 
+void disti_affinity(uint64_t *words, int count)
+{
+    memset(words, 0, (size_t)count * sizeof(*words));
+    cpus_of_affinity(words, count);
+}
+
 int disti_usable_cpus(void)
 {
     int cpus =
-        cpus_tighter(cpus_of_affinity(), disti_quota_cpus("/proc/self/cgroup", "/sys/fs/cgroup"));
+        cpus_tighter(cpus_of_affinity(NULL, 0), disti_quota_cpus("/proc/self/cgroup", "/sys/fs/cgroup"));
     return cpus > 0 ? cpus : 1;
 }

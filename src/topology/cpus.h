@@ -3,11 +3,16 @@
 #ifndef DISTI_TOPOLOGY_CPUS_H
 #define DISTI_TOPOLOGY_CPUS_H
 
+#include <stdint.h>
+
 /*
  * CPUs' worth of time that the cgroups let this process have, rounded up; 0: no limit. membership
  * is a file like /proc/self/cgroup, mounts the folder where cgroups are mounted, as
  * /sys/fs/cgroup: both versions of cgroups, each group of the path up to the top counts.
  */
 int disti_quota_cpus(const char *membership, const char *mounts);
+
+/* The affinity as a mask; machines with more CPUs than bits fold over. All zero: unknown. */
+void disti_affinity(uint64_t *words, int count);
 
 #endif

@@ -3,6 +3,7 @@
 #include "topology/discover.h"
 
 #include "base/log.h"
+#include "topology/cpus.h"
 
 #include <config.h>
 #include <fcntl.h>
@@ -162,6 +163,8 @@ dist_status disti_discover(int local_rank, int local_ranks, struct disti_localit
         return disti_fail_errno(DIST_ERR_SYSTEM, "this machine's name cannot be read");
     locality.machine = discover_machine(locality.host);
     locality.usable_cpus = disti_usable_cpus();
+    locality.quota_cpus = disti_quota_cpus("/proc/self/cgroup", "/sys/fs/cgroup");
+    disti_affinity(locality.cpus, DISTI_CPU_WORDS);
     locality.pid = getpid();
     discover_place(local_rank, local_ranks, &locality.place);
     *locality_p = locality;

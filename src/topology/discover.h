@@ -5,12 +5,17 @@
 
 #include <dist/backend.h>
 
+#define DISTI_CPU_WORDS 16
+
 /* What a rank tells the others about its machine. Fixed size: it is exchanged as bytes. */
 struct disti_locality {
     uint64_t
         machine; /* equal if and only if two ranks share a machine, its memory and its network */
-    struct dist_place place; /* node is not set here (-1) */
-    int32_t usable_cpus;     /* affinity and cgroup quota together, at least 1 */
+    struct dist_place place;        /* node is not set here (-1) */
+    int32_t usable_cpus;            /* affinity and cgroup quota together, at least 1 */
+    int32_t quota_cpus;             /* the cgroup's quota alone; 0: no limit */
+    uint64_t cpus[DISTI_CPU_WORDS]; /* the affinity; CPU c is bit c % 64 of word c / 64 %
+                                       DISTI_CPU_WORDS */
     int32_t pid;
     char host[64]; /* the host's name, terminated */
 };
@@ -24,6 +29,13 @@ dist_status disti_discover(int local_rank, int local_ranks, struct disti_localit
 
 /* CPUs this process may really use: sched_getaffinity and the cgroup's quota. At least 1. */
 int disti_usable_cpus(void);
+
+/*
+ * Are there more ranks than CPUs where `rank` runs? Counts the ranks of its machine whose CPUs
+ * meet its own, directly or through others, against all the CPUs they may use, quota included:
+ * ranks that are bound to a core each are not crowded.
+ */
+bool disti_crowded(const struct disti_locality *localities, int ranks, int rank);
 
 /* Numbers the machines from 0 in rank order, into places[ranks].node; returns how many there are.
  */

@@ -3,6 +3,7 @@
 libdist_core_sources += \
 	src/topology/cpus.c \
 	src/topology/cpus.h \
+	src/topology/crowd.c \
 	src/topology/discover.c \
 	src/topology/discover.h \
 	src/topology/rings.c \
