@@ -81,8 +81,8 @@ dist_status disti_module_load(const char *name, const struct dist_module **modul
     void *handle;
 
     if (strchr(name, '/') || !module_locate(name, path, sizeof(path))) {
-        snprintf(reason, reason_size,
-                 "there is no module dist_%s.so in DIST_PLUGIN_PATH or %s", name, DISTI_MODULE_DIR);
+        snprintf(reason, reason_size, "there is no module dist_%s.so in DIST_PLUGIN_PATH or %s",
+                 name, DISTI_MODULE_DIR);
         return DIST_ERR_NO_BACKEND;
     }
     handle = dlopen(path, RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);

@@ -88,9 +88,8 @@ static dist_status mpi_open(void *state, const struct dist_backend_config *confi
 {
     struct mpi_state *mpi = state;
     const struct dist_transport *transports[3] = {0};
-    const struct dist_engine_config engine = {.size = sizeof(engine),
-                                              .transports = transports,
-                                              .transport_context = &mpi->comm};
+    const struct dist_engine_config engine = {
+        .size = sizeof(engine), .transports = transports, .transport_context = &mpi->comm};
     dist_status status;
     int ranks = 0;
 
@@ -106,18 +105,16 @@ static dist_status mpi_open(void *state, const struct dist_backend_config *confi
                                   "the world has %d ranks, but MPI started %d: start the program "
                                   "with mpirun -np %d",
                                   config->world_size, ranks, config->world_size);
-    mpi->native = (struct disti_native){.host = config->host,
-                                        .comm = mpi->comm,
-                                        .ranks = ranks,
-                                        .rank = config->rank};
+    mpi->native = (struct disti_native){
+        .host = config->host, .comm = mpi->comm, .ranks = ranks, .rank = config->rank};
     transports[0] = config->host->transport_find("shm");
     transports[transports[0] ? 1 : 0] = &disti_transport_mpi;
     return config->host->engine_open(config, &engine, &mpi->engine);
 }
 
 /*
- * The group's communicator is left to MPI_Finalize: freeing it is collective, and a rank that closes after
- * an error does so alone.
+ * The group's communicator is left to MPI_Finalize: freeing it is collective, and a rank that
+ * closes after an error does so alone.
  */
 static void mpi_close(void *state)
 {

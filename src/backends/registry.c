@@ -97,11 +97,11 @@ dist_status disti_transport_check(const struct dist_transport *t, const char *fr
         const char *name;
         bool set;
     } slots[] = {
-        {"name", t->name && *t->name}, {"open", t->open != NULL},
+        {"name", t->name && *t->name},   {"open", t->open != NULL},
         {"address", t->address != NULL}, {"reach", t->reach != NULL},
         {"connect", t->connect != NULL}, {"send", t->send != NULL},
-        {"recv", t->recv != NULL},     {"progress", t->progress != NULL},
-        {"arm", t->arm != NULL},       {"disarm", t->disarm != NULL},
+        {"recv", t->recv != NULL},       {"progress", t->progress != NULL},
+        {"arm", t->arm != NULL},         {"disarm", t->disarm != NULL},
         {"close", t->close != NULL},
     };
     for (size_t i = 0; i < sizeof(slots) / sizeof(slots[0]); i++) {
@@ -168,7 +168,8 @@ static size_t registry_line(const char *name, char *buffer, size_t size)
     char reason[512] = "";
     dist_status status = registry_find(name, &backend, reason, sizeof(reason));
 
-    return (size_t)snprintf(buffer, size, "  %-6s %-4s %s\n", name, status == DIST_OK ? "yes" : "no",
+    return (size_t)snprintf(buffer, size, "  %-6s %-4s %s\n", name,
+                            status == DIST_OK ? "yes" : "no",
                             status == DIST_OK ? backend->summary : reason);
 }
 
@@ -196,5 +197,6 @@ dist_status disti_backend_find(const char *name, const struct dist_backend **bac
         return DIST_OK;
     dist_list_backends(list, sizeof(list));
     return disti_fail(status == DIST_ERR_ABI ? status : DIST_ERR_NO_BACKEND,
-                      "backend '%s' cannot be used: %s. Choose one of these:\n%s", name, reason, list);
+                      "backend '%s' cannot be used: %s. Choose one of these:\n%s", name, reason,
+                      list);
 }

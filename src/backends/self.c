@@ -25,10 +25,11 @@ static dist_status self_open(void *state, const struct dist_backend_config *conf
     (void)state;
     if (config->world_size == 1)
         return DIST_OK;
-    return config->host->fail(DIST_ERR_UNSUPPORTED,
-                              "backend self is for a world of one rank, this one has %d: choose gloo "
-                              "or mpi",
-                              config->world_size);
+    return config->host->fail(
+        DIST_ERR_UNSUPPORTED,
+        "backend self is for a world of one rank, this one has %d: choose gloo "
+        "or mpi",
+        config->world_size);
 }
 
 static void self_close(void *state)
