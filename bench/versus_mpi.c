@@ -36,7 +36,8 @@ static void fill(const struct bench *b, float *data, size_t count, int round)
         data[i] = (float)((i + (size_t)round + (size_t)b->rank) % 16);
 }
 
-static void check(const struct bench *b, const float *data, size_t count, int round, const char *whose)
+static void check(const struct bench *b, const float *data, size_t count, int round,
+                  const char *whose)
 {
     for (size_t i = 0; i < count; i += count / 1000 + 1) {
         float expected = 0;
@@ -79,7 +80,8 @@ static double once(const struct bench *b, float *data, size_t count, int round, 
 
 static void size(const struct bench *b, size_t bytes, int rounds)
 {
-    double *times[2] = {calloc((size_t)rounds, sizeof(double)), calloc((size_t)rounds, sizeof(double))};
+    double *times[2] = {calloc((size_t)rounds, sizeof(double)),
+                        calloc((size_t)rounds, sizeof(double))};
     size_t count = bytes / sizeof(float);
 
     for (int round = -2; round < rounds; round++) {
@@ -130,8 +132,8 @@ int main(int argc, char **argv)
         b.sets[s] = malloc(largest);
     if (b.rank == 0)
         printf("# all_reduce float32 sum in place, %d ranks, backend %s, medians in us\n"
-               "# %10s %12s %12s %8s\n", b.ranks, dist_get_backend(b.group), "bytes", "libdist",
-               "MPI", "ratio");
+               "# %10s %12s %12s %8s\n",
+               b.ranks, dist_get_backend(b.group), "bytes", "libdist", "MPI", "ratio");
     for (int i = 0; argc > 2 ? i + 2 < argc : i < 9; i++) {
         size_t bytes = parse_bytes(argc > 2 ? argv[i + 2] : usual[i]);
 

@@ -20,7 +20,7 @@ typedef enum dist_collective {
 #define DIST_COLLECTIVE_ENUM(name, text) DIST_COLL_##name,
     DIST_COLLECTIVE_MAP(DIST_COLLECTIVE_ENUM)
 #undef DIST_COLLECTIVE_ENUM
-    DIST_COLL_COUNT
+        DIST_COLL_COUNT
 } dist_collective;
 
 DIST_API const char *dist_collective_string(dist_collective collective);
@@ -49,7 +49,7 @@ struct dist_ticket {
 
 /* Where a rank is. Numbers are unique within what contains them; -1: unknown. */
 struct dist_place {
-    int32_t node;    /* equal for ranks on one machine; counted from 0 in rank order */
+    int32_t node; /* equal for ranks on one machine; counted from 0 in rank order */
     int32_t package;
     int32_t numa;
     int32_t core;
@@ -100,8 +100,8 @@ struct dist_backend_config {
     int local_rank;
     int local_ranks;
     int timeout_ms;
-    uint32_t group;                  /* this group's number, the same on every rank */
-    const char *job;                 /* see dist_transport_config */
+    uint32_t group;  /* this group's number, the same on every rank */
+    const char *job; /* see dist_transport_config */
     const char *bind_host;
     const struct dist_place *places; /* world_size of them, by rank */
     const uint8_t *secret;

@@ -66,7 +66,7 @@ typedef enum dist_dtype {
 #define DIST_DTYPE_ENUM(name, text, bytes) DIST_##name,
     DIST_DTYPE_MAP(DIST_DTYPE_ENUM)
 #undef DIST_DTYPE_ENUM
-    DIST_DTYPE_COUNT
+        DIST_DTYPE_COUNT
 } dist_dtype;
 
 /*
@@ -85,7 +85,7 @@ typedef enum dist_op {
 #define DIST_OP_ENUM(name, text) DIST_##name,
     DIST_OP_MAP(DIST_OP_ENUM)
 #undef DIST_OP_ENUM
-    DIST_OP_COUNT
+        DIST_OP_COUNT
 } dist_op;
 
 /* The text of a status, dtype or op; never NULL, static storage. */

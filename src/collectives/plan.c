@@ -160,9 +160,28 @@ static bool check_lanes(struct check *check, uint16_t *owner)
     return true;
 }
 
+/* Do the lanes follow each other without a gap? */
+static bool check_layout(const struct check *check)
+{
+    const struct disti_plan *plan = check->plan;
+    uint64_t end = 0;
+    for (uint32_t l = 0; l < plan->lane_count; l++) {
+        if (plan->lanes[l].first != end)
+            return check_fault(check, "lane %u begins at step %u of all, not at %llu", l,
+                               plan->lanes[l].first, (unsigned long long)end);
+        end += plan->lanes[l].count;
+    }
+    if (end != plan->step_count)
+        return check_fault(check, "the lanes have %llu steps, the plan %u", (unsigned long long)end,
+                           plan->step_count);
+    return true;
+}
+
 dist_status disti_plan_check(const struct disti_plan *plan, char *text, size_t size)
 {
     struct check check = {.plan = plan, .text = text, .size = size};
+    if (!check_layout(&check))
+        return DIST_ERR_INTERNAL;
     size_t channels = 1;
     for (uint32_t l = 0; l < plan->lane_count; l++)
         channels = plan->lanes[l].channel >= channels ? plan->lanes[l].channel + 1u : channels;

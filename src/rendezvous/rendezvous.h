@@ -11,9 +11,9 @@
 enum disti_url_kind { DISTI_URL_NONE, DISTI_URL_ENV, DISTI_URL_TCP, DISTI_URL_FILE, DISTI_URL_MPI };
 struct disti_url {
     enum disti_url_kind kind;
-    char host[256]; /* tcp: without the brackets of [::1] */
-    int port;       /* tcp */
-    char path[1024]; /* file */
+    char host[256];       /* tcp: without the brackets of [::1] */
+    int port;             /* tcp */
+    char path[1024];      /* file */
     int rank, world_size; /* from "?rank=1&world_size=4" behind it; -1: not given */
 };
 /* NULL or "": DISTI_URL_NONE. ERR_INVALID_ARGUMENT says what it should look like. */
@@ -21,32 +21,34 @@ dist_status disti_url_parse(const char *text, struct disti_url *url_p);
 
 /* What launched this process, by its environment; the order is documented in dist.7. */
 struct disti_launch {
-    const char *launcher; /* "torchrun", "Open MPI", "MPICH", "srun", "environment", "MindSpore", "none" */
+    const char
+        *launcher; /* "torchrun", "Open MPI", "MPICH", "srun", "environment", "MindSpore", "none" */
     int rank, world_size, local_rank, local_world_size; /* -1: it does not say */
-    char job[128];        /* unique on this machine among running jobs; "": none */
-    char host[256];       /* where rank 0's store is, if the environment says (MASTER_ADDR); "" */
-    int port;             /* -1 */
-    bool agent_store;     /* the launcher itself holds the store (TORCHELASTIC_USE_AGENT_STORE) */
+    char job[128];    /* unique on this machine among running jobs; "": none */
+    char host[256];   /* where rank 0's store is, if the environment says (MASTER_ADDR); "" */
+    int port;         /* -1 */
+    bool agent_store; /* the launcher itself holds the store (TORCHELASTIC_USE_AGENT_STORE) */
 };
 /* ERR_INVALID_ARGUMENT names the variable that holds nonsense. Warns when sources disagree. */
 dist_status disti_launch_detect(struct disti_launch *launch_p);
 
 /* The outcome: who we are, and a store. */
 struct disti_bootstrap {
-    int rank, world_size, local_rank; /* local_rank -1: the launcher did not say */
-    const char *launcher;             /* static */
-    char job[128];                    /* the same on every rank */
-    char bind_host[64];               /* numeric; what this rank's listeners bind */
-    struct disti_store *store;        /* NULL in a world of one */
+    int rank, world_size, local_rank;  /* local_rank -1: the launcher did not say */
+    const char *launcher;              /* static */
+    char job[128];                     /* the same on every rank */
+    char bind_host[64];                /* numeric; what this rank's listeners bind */
+    struct disti_store *store;         /* NULL in a world of one */
     struct disti_store_server *server; /* the rank that serves; else NULL */
 };
 
 /*
- * Meets the other ranks. Blocks until this rank is connected to the store, at most timeout_ms; `options` as
- * the user gave them (rank, world_size, local_rank, init_method), `oob` replaces the init method if its function is not NULL (rank and
- * world size then come from the options). mpi:// must have been turned into an oob by the caller.
- * Without init method: what launched us; env:// if MASTER_ADDR is set; on one machine a per-user abstract Unix
- * socket named by the job; else ERR_RENDEZVOUS with what to set. Nothing at all: a world of one.
+ * Meets the other ranks. Blocks until this rank is connected to the store, at most timeout_ms;
+ * `options` as the user gave them (rank, world_size, local_rank, init_method), `oob` replaces the
+ * init method if its function is not NULL (rank and world size then come from the options). mpi://
+ * must have been turned into an oob by the caller. Without init method: what launched us; env:// if
+ * MASTER_ADDR is set; on one machine a per-user abstract Unix socket named by the job; else
+ * ERR_RENDEZVOUS with what to set. Nothing at all: a world of one.
  */
 dist_status disti_rendezvous(const struct dist_options *options, int timeout_ms,
                              struct disti_bootstrap *bootstrap_p);

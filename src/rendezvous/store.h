@@ -18,7 +18,8 @@ struct disti_store;
 
 /*
  * Listens on host (numeric or a name; that one address and no other) and port (0: any
- * free one), then serves world_size ranks. Does not block. ERR_ADDRESS_IN_USE names address and port.
+ * free one), then serves world_size ranks. Does not block. ERR_ADDRESS_IN_USE names address and
+ * port.
  */
 dist_status disti_store_server_start(const char *host, int port, int world_size,
                                      struct disti_store_server **server_p);
@@ -33,9 +34,9 @@ int disti_store_server_port(const struct disti_store_server *server);
 void disti_store_server_stop(struct disti_store_server *server, int linger_ms);
 
 /*
- * Connects as `rank`, trying again until the deadline (the server may not be there yet). Every address
- * of the name is tried. ERR_RENDEZVOUS says what was tried; a second client with a rank that is taken, and a world size that differs
- * from the server's, are refused, with both named.
+ * Connects as `rank`, trying again until the deadline (the server may not be there yet). Every
+ * address of the name is tried. ERR_RENDEZVOUS says what was tried; a second client with a rank
+ * that is taken, and a world size that differs from the server's, are refused, with both named.
  */
 dist_status disti_store_connect(const char *host, int port, int rank, int world_size,
                                 int timeout_ms, struct disti_store **store_p);
@@ -59,9 +60,9 @@ dist_status disti_store_compare_set(struct disti_store *store, const char *key,
                                     const void *desired, size_t desired_bytes, bool *swapped_p);
 
 /*
- * Every rank gives bytes (the same number), every rank gets world_size * bytes, in rank order. One round
- * trip. Waits for all, at most timeout_ms: ERR_TIMEOUT names the ranks that did not come.
- * A rank that dies meanwhile ends it with ERR_PEER_LOST. bytes 0: a barrier.
+ * Every rank gives bytes (the same number), every rank gets world_size * bytes, in rank order. One
+ * round trip. Waits for all, at most timeout_ms: ERR_TIMEOUT names the ranks that did not come. A
+ * rank that dies meanwhile ends it with ERR_PEER_LOST. bytes 0: a barrier.
  */
 dist_status disti_store_all_gather(struct disti_store *store, const char *key, const void *in,
                                    void *out, size_t bytes, int timeout_ms);
@@ -69,8 +70,8 @@ dist_status disti_store_all_gather(struct disti_store *store, const char *key, c
 /* News about another rank. */
 struct disti_notice {
     int rank;
-    bool graceful;   /* it said goodbye; else it was lost */
-    char text[160];  /* "rank 3 (host node1, pid 4242) closed its connection without a goodbye" */
+    bool graceful;  /* it said goodbye; else it was lost */
+    char text[160]; /* "rank 3 (host node1, pid 4242) closed its connection without a goodbye" */
 };
 
 /* Readable when there is news or the server is gone. */

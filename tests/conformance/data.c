@@ -116,7 +116,8 @@ double data_value(uint64_t seed, int rank, size_t i, dist_dtype dtype, dist_op o
     if (data_is_float(dtype)) {
         if (op == DIST_PROD) /* near 1, so that eight of them neither vanish nor overflow */
             return 0.75 + (double)(bits % 8) / 16;
-        return ((double)(bits % 2048) - 1024) / 16; /* a float16 has it exactly, a bfloat16 may not */
+        return ((double)(bits % 2048) - 1024) /
+               16; /* a float16 has it exactly, a bfloat16 may not */
     }
     if (data_signed(dtype))
         return (double)(int)(bits % 200) - 100;
@@ -160,7 +161,8 @@ void data_fill(void *memory, uint64_t seed, int rank, size_t count, dist_dtype d
 
 /* ---- expectations ---- */
 
-static uint64_t data_expect_integer(uint64_t seed, int ranks, size_t i, dist_dtype dtype, dist_op op)
+static uint64_t data_expect_integer(uint64_t seed, int ranks, size_t i, dist_dtype dtype,
+                                    dist_op op)
 {
     uint64_t result = (uint64_t)(int64_t)data_value(seed, 0, i, dtype, op);
 
@@ -188,8 +190,10 @@ static uint64_t data_expect_integer(uint64_t seed, int ranks, size_t i, dist_dty
 static double data_expect_float(uint64_t seed, int ranks, size_t i, dist_dtype dtype, dist_op op,
                                 double *room_p)
 {
-    static const double unit[] = {[DIST_FLOAT32] = 0x1p-24, [DIST_FLOAT64] = 0x1p-53,
-                                  [DIST_FLOAT16] = 0x1p-11, [DIST_BFLOAT16] = 0x1p-8};
+    static const double unit[] = {[DIST_FLOAT32] = 0x1p-24,
+                                  [DIST_FLOAT64] = 0x1p-53,
+                                  [DIST_FLOAT16] = 0x1p-11,
+                                  [DIST_BFLOAT16] = 0x1p-8};
     double result = data_rounded(data_value(seed, 0, i, dtype, op), dtype);
     double size = fabs(result);
 

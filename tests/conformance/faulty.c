@@ -55,7 +55,8 @@ static bool faulty_is(const struct faulty_state *faulty, const char *fault)
     return strcmp(faulty->fault, fault) == 0;
 }
 
-static dist_status faulty_post(void *state, const struct dist_call *call, struct dist_ticket *ticket)
+static dist_status faulty_post(void *state, const struct dist_call *call,
+                               struct dist_ticket *ticket)
 {
     struct faulty_state *faulty = state;
     struct dist_call wrong = *call;

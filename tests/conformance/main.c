@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* conformance BACKEND [--spawn RANKS] [--brief] [--native]: runs the battery as one rank, or as many. */
+/* conformance BACKEND [--spawn RANKS] [--brief] [--native]: runs the battery as one rank, or as
+ * many. */
 #include "battery.h"
 
 #include <stdio.h>
@@ -14,8 +15,8 @@ struct settings {
 };
 
 /* Around every boundary: nothing, one, odd, inline limits, pieces, segments, and beyond. */
-static const size_t counts[] = {0,    1,     3,      17,     1023,   1024,   2049,  4099,
-                                16385, 65537, 131073, 262147, 1048583};
+static const size_t counts[] = {0,    1,     3,     17,     1023,   1024,   2049,
+                                4099, 16385, 65537, 131073, 262147, 1048583};
 static const size_t counts_brief[] = {0, 1, 3, 1023, 16385, 262147};
 
 static void run_counts(struct battery *b)

@@ -18,7 +18,7 @@
 #define MPI_PIECE_TAGS 16384 /* 1 .. 16384; MPI promises tags up to 32767 */
 #define MPI_INLINE_BYTES 4096
 #define MPI_PIECE_BYTES (256 * 1024)
-#define MPI_WINDOW 4       /* pieces under way a message */
+#define MPI_WINDOW 4 /* pieces under way a message */
 #define MPI_CONTROL_RECVS 16
 
 struct mpi_control {
@@ -39,7 +39,7 @@ struct mpi_transfer {
     MPI_Request window[MPI_WINDOW]; /* a ring; the piece at `ended` is the oldest */
     unsigned char *bounce;          /* reducing receives: MPI_WINDOW pieces */
     MPI_Request control_request;
-    struct mpi_control control;     /* sends */
+    struct mpi_control control; /* sends */
 };
 
 struct mpi_link {
@@ -120,8 +120,8 @@ static struct mpi_transfer *mpi_transfer_new(struct mpi_link *link, struct dist_
     struct mpi_transfer *t = calloc(1, sizeof(*t));
 
     if (!t) {
-        request->status = link->host->fail(DIST_ERR_NO_MEMORY, "no memory for a message with rank %d",
-                                           request->peer);
+        request->status = link->host->fail(DIST_ERR_NO_MEMORY,
+                                           "no memory for a message with rank %d", request->peer);
         return NULL;
     }
     t->request = request;
@@ -182,8 +182,8 @@ static bool mpi_transfer_step(struct mpi_link *link, struct mpi_transfer *t, int
         if (*code != MPI_SUCCESS || !done)
             return false;
         if (t->bounce)
-            link->host->sink_apply(&t->request->sink, t->ended,
-                                   mpi_piece_memory(t, t->ended, slot), bytes);
+            link->host->sink_apply(&t->request->sink, t->ended, mpi_piece_memory(t, t->ended, slot),
+                                   bytes);
         t->ended += bytes;
         ++*moved;
         *code = mpi_transfer_fill(link, t);
@@ -248,8 +248,8 @@ static void mpi_pull(struct mpi_link *link, struct dist_request *request, uint32
         t->bounce = malloc((size_t)MPI_WINDOW * MPI_PIECE_BYTES);
     if (request->sink.src && !t->bounce) {
         t->request = NULL; /* nothing was begun: the list forgets it */
-        request->status = link->host->fail(DIST_ERR_NO_MEMORY,
-                                           "no memory to receive from rank %d", request->peer);
+        request->status = link->host->fail(DIST_ERR_NO_MEMORY, "no memory to receive from rank %d",
+                                           request->peer);
         return;
     }
     code = mpi_transfer_fill(link, t);
@@ -290,7 +290,8 @@ static int mpi_keep(struct mpi_link *link, struct disti_match *match,
     return 1;
 }
 
-static int mpi_arrived(struct mpi_link *link, int peer, const struct mpi_control *control, int bytes)
+static int mpi_arrived(struct mpi_link *link, int peer, const struct mpi_control *control,
+                       int bytes)
 {
     bool small = control->envelope.bytes <= MPI_INLINE_BYTES, mismatch = false;
     struct disti_match *match = &link->matches[peer];

@@ -43,15 +43,17 @@ static dist_status runtime_init(const struct dist_host *host)
     MPI_Initialized(&initialized);
     MPI_Finalized(&finalized);
     if (finalized)
-        return host->fail(DIST_ERR_UNSUPPORTED, "the program has called MPI_Finalize already, and "
-                                                "MPI cannot be started twice: open the group before");
+        return host->fail(DIST_ERR_UNSUPPORTED,
+                          "the program has called MPI_Finalize already, and "
+                          "MPI cannot be started twice: open the group before");
     if (initialized)
         return DIST_OK;
     code = MPI_Init_thread(NULL, NULL, MPI_THREAD_SERIALIZED, &provided);
     if (code != MPI_SUCCESS)
         return disti_mpi_fail(host, "MPI_Init_thread", code);
     if (provided < MPI_THREAD_SERIALIZED)
-        host->log(DIST_LOG_WARN, "this MPI is not thread-safe (level %d): use one thread", provided);
+        host->log(DIST_LOG_WARN, "this MPI is not thread-safe (level %d): use one thread",
+                  provided);
     atexit(runtime_end);
     return DIST_OK;
 }
@@ -103,8 +105,9 @@ dist_status disti_mpi_dup(const struct dist_host *host, int timeout_ms, MPI_Comm
     if (code != MPI_SUCCESS)
         return disti_mpi_fail(host, "MPI_Comm_idup", code);
     if (!disti_mpi_wait(&request, timeout_ms))
-        return host->fail(DIST_ERR_TIMEOUT, "not every rank opened backend mpi within %d ms: see "
-                                            "what the missing ranks print",
+        return host->fail(DIST_ERR_TIMEOUT,
+                          "not every rank opened backend mpi within %d ms: see "
+                          "what the missing ranks print",
                           timeout_ms);
     MPI_Comm_set_errhandler(*comm_p, MPI_ERRORS_RETURN);
     return DIST_OK;
