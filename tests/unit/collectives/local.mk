@@ -1,0 +1,28 @@
+# SPDX-License-Identifier: BSD-3-Clause
+check_PROGRAMS += \
+	tests/unit/collectives/test_faults \
+	tests/unit/collectives/test_plan \
+	tests/unit/collectives/test_races \
+	tests/unit/collectives/test_select \
+	tests/unit/collectives/test_verify
+TESTS += \
+	tests/unit/collectives/test_faults \
+	tests/unit/collectives/test_plan \
+	tests/unit/collectives/test_races \
+	tests/unit/collectives/test_select \
+	tests/unit/collectives/test_verify
+
+planted_sources = tests/unit/collectives/planted.c tests/unit/collectives/planted.h
+
+tests_unit_collectives_test_faults_SOURCES = \
+	tests/unit/collectives/test_faults.c $(planted_sources)
+tests_unit_collectives_test_faults_LDADD = $(unit_test_libs)
+tests_unit_collectives_test_plan_SOURCES = tests/unit/collectives/test_plan.c
+tests_unit_collectives_test_plan_LDADD = $(unit_test_libs)
+tests_unit_collectives_test_races_SOURCES = \
+	tests/unit/collectives/test_races.c $(planted_sources)
+tests_unit_collectives_test_races_LDADD = $(unit_test_libs)
+tests_unit_collectives_test_select_SOURCES = tests/unit/collectives/test_select.c
+tests_unit_collectives_test_select_LDADD = $(unit_test_libs)
+tests_unit_collectives_test_verify_SOURCES = tests/unit/collectives/test_verify.c
+tests_unit_collectives_test_verify_LDADD = $(unit_test_libs)

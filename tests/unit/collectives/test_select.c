@@ -1,0 +1,176 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Selection: what is forced, what is refused, and what the rules say. */
+#include "collectives/select.h"
+#include "topology/topology.h"
+
+#include "../base/unit.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define KIB ((size_t)1024)
+#define MIB (1024 * KIB)
+
+static void test_parse(void **state)
+{
+    struct disti_choice choice;
+
+    (void)state;
+    memset(&choice, 0xff, sizeof(choice));
+    assert_int_equal(disti_choice_parse(NULL, &choice), DIST_OK);
+    for (int c = 0; c < DIST_COLL_COUNT; c++)
+        assert_null(choice.forced[c]);
+    assert_int_equal(choice.forced_segments, 0);
+    assert_int_equal(disti_choice_parse("", &choice), DIST_OK);
+    assert_null(choice.forced[DIST_COLL_ALL_REDUCE]);
+    assert_int_equal(disti_choice_parse("all_reduce:ring,broadcast:chain", &choice), DIST_OK);
+    assert_string_equal(choice.forced[DIST_COLL_ALL_REDUCE]->name, "ring");
+    assert_string_equal(choice.forced[DIST_COLL_BROADCAST]->name, "chain");
+    assert_null(choice.forced[DIST_COLL_BARRIER]);
+    assert_int_equal(disti_choice_parse("barrier:tree", &choice), DIST_OK);
+    assert_int_equal(choice.forced[DIST_COLL_BARRIER]->collective, DIST_COLL_BARRIER);
+    assert_null(choice.forced[DIST_COLL_ALL_REDUCE]);
+}
+
+/* Each algorithm of the table can be forced by the name that the error lists. */
+static void test_parse_all(void **state)
+{
+    struct disti_choice choice;
+
+    (void)state;
+    for (const struct disti_algorithm *a = disti_algorithms; a->name; a++) {
+        char item[64];
+
+        snprintf(item, sizeof(item), "%s:%s", dist_collective_string(a->collective), a->name);
+        assert_int_equal(disti_choice_parse(item, &choice), DIST_OK);
+        assert_ptr_equal(choice.forced[a->collective], a);
+        disti_choice_parse("nonsense", &choice);
+        assert_non_null(strstr(dist_last_error(), item));
+    }
+}
+
+static void test_parse_refuses(void **state)
+{
+    static const char *const bad[] = {
+        "ring",
+        "all_reduce",
+        "all_reduce:",
+        ":ring",
+        "all_reduce:rin",
+        "all_reduce:rings",
+        "all_reduce:chain",
+        "all_reduce:ring,",
+        ",all_reduce:ring",
+        "all_reduce:ring;barrier:tree",
+        " all_reduce:ring",
+        "all_reduce: ring",
+        "ALL_REDUCE:RING",
+        ",",
+    };
+    struct disti_choice choice = {.forced_segments = 77};
+
+    (void)state;
+    for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
+        assert_int_equal(disti_choice_parse(bad[i], &choice), DIST_ERR_INVALID_ARGUMENT);
+        assert_non_null(strstr(dist_last_error(), "DIST_ALGO"));
+        assert_non_null(strstr(dist_last_error(), "all_gather:direct"));
+    }
+    assert_int_equal(choice.forced_segments, 77); /* untouched */
+}
+
+static void test_segments(void **state)
+{
+    static const char *const bad[] = {"-1", "0", "1025", "x", "4x"};
+    struct disti_choice choice = {.forced_segments = 77};
+
+    (void)state;
+    for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
+        setenv("DIST_SEGMENTS", bad[i], 1);
+        assert_int_equal(disti_choice_parse(NULL, &choice), DIST_ERR_INVALID_ARGUMENT);
+        assert_non_null(strstr(dist_last_error(), "DIST_SEGMENTS"));
+    }
+    assert_int_equal(choice.forced_segments, 77);
+    setenv("DIST_SEGMENTS", "12", 1);
+    assert_int_equal(disti_choice_parse(NULL, &choice), DIST_OK);
+    assert_int_equal(choice.forced_segments, 12);
+    unsetenv("DIST_SEGMENTS");
+}
+
+static void chosen(const char *topology_text, dist_collective collective, size_t bytes,
+                   const char *algorithm, uint32_t segments)
+{
+    static const struct disti_choice nothing;
+    const struct disti_algorithm *got = NULL;
+    struct disti_topology *topology = NULL;
+    uint32_t got_segments = 0;
+
+    assert_int_equal(disti_topology_synthetic(topology_text, &topology), DIST_OK);
+    disti_select(&nothing, collective, bytes, topology, &got, &got_segments);
+    assert_int_equal(got->collective, collective);
+    assert_string_equal(got->name, algorithm);
+    assert_int_equal(got_segments, segments);
+    disti_topology_free(topology);
+}
+
+static void test_rules(void **state)
+{
+    (void)state;
+    chosen("core:8", DIST_COLL_ALL_REDUCE, 0, "recursive_doubling", 1);
+    chosen("core:8", DIST_COLL_ALL_REDUCE, 8 * KIB, "recursive_doubling", 1);
+    chosen("core:8", DIST_COLL_ALL_REDUCE, 8 * KIB + 1, "direct", 1);
+    chosen("core:8", DIST_COLL_ALL_REDUCE, 1 * MIB, "direct", 1); /* a slice is one segment */
+    chosen("core:8", DIST_COLL_ALL_REDUCE, 16 * MIB, "direct", 16);
+    chosen("core:8", DIST_COLL_ALL_REDUCE, SIZE_MAX, "direct", 64);
+    chosen("node:4 core:8", DIST_COLL_ALL_REDUCE, 8, "tree", 1);
+    chosen("node:4 core:8", DIST_COLL_ALL_REDUCE, 1 * MIB, "hierarchical", 1);
+    chosen("node:4", DIST_COLL_ALL_REDUCE, 8, "recursive_doubling", 1);
+    chosen("node:4", DIST_COLL_ALL_REDUCE, 256 * KIB, "halving_doubling", 1);
+    chosen("node:4", DIST_COLL_ALL_REDUCE, 16 * MIB, "ring", 32);
+    chosen("core:8", DIST_COLL_BROADCAST, 1 * KIB, "binomial", 1);
+    chosen("core:8", DIST_COLL_BROADCAST, 1 * MIB, "chain", 8);
+    chosen("core:17", DIST_COLL_BROADCAST, 1 * MIB, "tree", 4);
+    chosen("node:3", DIST_COLL_BARRIER, 0, "dissemination", 1);
+    chosen("core:8", DIST_COLL_ALL_GATHER, 1 * MIB, "direct", 1);
+    chosen("node:8", DIST_COLL_ALL_GATHER, 64, "direct", 1);
+    chosen("node:8", DIST_COLL_ALL_GATHER, 1 * MIB, "ring", 8);
+}
+
+/* Every call gets an answer that makes a plan; what is forced is obeyed. */
+static void test_always_answers(void **state)
+{
+    static const char *const topologies[] = {"core:1", "core:5", "node:5", "node:3 core:2"};
+    struct disti_choice forced = {.forced_segments = 3};
+
+    (void)state;
+    for (size_t t = 0; t < 4; t++) {
+        struct disti_topology *topology = NULL;
+
+        assert_int_equal(disti_topology_synthetic(topologies[t], &topology), DIST_OK);
+        for (const struct disti_algorithm *a = disti_algorithms; a->name; a++) {
+            const struct disti_algorithm *got = NULL;
+            uint32_t segments = 0;
+
+            forced.forced[a->collective] = a;
+            disti_select(&forced, a->collective, 123456789, topology, &got, &segments);
+            assert_ptr_equal(got, a);
+            assert_int_equal(segments, 3);
+            forced.forced[a->collective] = NULL;
+            disti_select(&forced, a->collective, 123456789, topology, &got, &segments);
+            assert_int_equal(got->collective, a->collective);
+        }
+        disti_topology_free(topology);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_parse),         cmocka_unit_test(test_parse_all),
+        cmocka_unit_test(test_parse_refuses), cmocka_unit_test(test_segments),
+        cmocka_unit_test(test_rules),         cmocka_unit_test(test_always_answers),
+    };
+
+    unsetenv("DIST_SEGMENTS");
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
