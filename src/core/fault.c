@@ -3,8 +3,8 @@
 #include "base/clock.h"
 #include "core/group.h"
 
+#include <poll.h>
 #include <stdio.h>
-#include <string.h>
 
 /*
  * A rank that ended normally may have left its last messages on their way, and one
@@ -12,20 +12,32 @@
  */
 #define FAULT_GRACE_NS (200LL * 1000 * 1000)
 
-void disti_group_break(struct dist_group *group, dist_status status, const char *text)
+/*
+ * When a link breaks the peer at its other end may be a victim itself, which left because of a
+ * third rank. The store hears of the first failure first and tells all: wait so long for its news.
+ */
+#define FAULT_NEWS_MS 500
+
+/* Ends the group here; `tell`: the other ranks do not know the cause yet. */
+static void fault_end(struct dist_group *group, dist_status status, const char *text, bool tell)
 {
     if (group->failed)
         return;
     group->failed = status;
     snprintf(group->cause, sizeof(group->cause), "%s", text);
+    if (tell && group->bootstrap.store)
+        disti_store_report(group->bootstrap.store, text);
     if (group->state)
         group->backend->abort(group->state);
     for (struct dist_work *work = group->works; work; work = work->next) {
         if (work->ticket.status == DIST_IN_PROGRESS)
             work->ticket.status = status;
     }
-    if (group->bootstrap.store)
-        disti_store_report(group->bootstrap.store, text);
+}
+
+void disti_group_break(struct dist_group *group, dist_status status, const char *text)
+{
+    fault_end(group, status, text, true);
 }
 
 dist_status disti_group_refuse(const struct dist_group *group, const char *what)
@@ -37,9 +49,13 @@ dist_status disti_group_refuse(const struct dist_group *group, const char *what)
 
 static const char *fault_describe(const struct dist_work *work, char *text, size_t size)
 {
-    snprintf(text, size, "%s (operation %llu, %zu x %s)",
-             dist_collective_string(work->call.collective), (unsigned long long)work->call.sequence,
-             work->call.count, dist_dtype_string(work->call.dtype));
+    if (work)
+        snprintf(text, size, "%s (operation %llu, %zu x %s)",
+                 dist_collective_string(work->call.collective),
+                 (unsigned long long)work->call.sequence, work->call.count,
+                 dist_dtype_string(work->call.dtype));
+    else
+        snprintf(text, size, "its operations");
     return text;
 }
 
@@ -54,7 +70,7 @@ static void fault_timeout(struct dist_group *group, const struct dist_work *work
                    "rank %d waited %d ms in %s and some rank did not come: see where the other "
                    "ranks are, or raise the timeout (DIST_TIMEOUT, seconds)",
                    group->rank, group->timeout_ms, what);
-    disti_group_break(group, status, dist_last_error());
+    fault_end(group, status, dist_last_error(), true);
 }
 
 static void fault_lost(struct dist_group *group, const struct dist_work *work)
@@ -65,15 +81,14 @@ static void fault_lost(struct dist_group *group, const struct dist_work *work)
     fault_describe(work, what, sizeof(what));
     status = disti_fail(DIST_ERR_PEER_LOST, "rank %d cannot finish %s: %s", group->rank, what,
                         group->lost_text);
-    disti_group_break(group, status, dist_last_error());
+    fault_end(group, status, dist_last_error(), false);
 }
 
-void disti_group_watch(struct dist_group *group, const struct dist_work *work)
+/* Reads the news from the store; the first that there is says who began it. */
+static bool fault_read_news(struct dist_group *group)
 {
     struct disti_notice notice;
 
-    if (group->failed)
-        return;
     while (group->lost_rank < 0 && group->bootstrap.store &&
            disti_store_notice(group->bootstrap.store, &notice)) {
         if (notice.rank == group->rank)
@@ -83,7 +98,34 @@ void disti_group_watch(struct dist_group *group, const struct dist_work *work)
         snprintf(group->lost_text, sizeof(group->lost_text), "%s", notice.text);
         disti_warn("%s", notice.text);
     }
-    if (group->lost_rank >= 0 && disti_expired(group->lost_until_ns))
+    return group->lost_rank >= 0;
+}
+
+void disti_group_fail(struct dist_group *group, const struct dist_work *work, dist_status status)
+{
+    int64_t until = disti_deadline_ms(FAULT_NEWS_MS);
+    char own[sizeof(group->cause)];
+
+    if (group->failed)
+        return;
+    snprintf(own, sizeof(own), "%s", dist_last_error());
+    while (status == DIST_ERR_PEER_LOST && group->bootstrap.store && !fault_read_news(group) &&
+           !disti_expired(until)) {
+        struct pollfd news = {.fd = disti_store_fd(group->bootstrap.store), .events = POLLIN};
+
+        poll(&news, 1, disti_left_ms(until));
+    }
+    if (status == DIST_ERR_PEER_LOST && group->lost_rank >= 0)
+        fault_lost(group, work);
+    else
+        fault_end(group, status, own, true);
+}
+
+void disti_group_watch(struct dist_group *group, const struct dist_work *work)
+{
+    if (group->failed)
+        return;
+    if (fault_read_news(group) && disti_expired(group->lost_until_ns))
         fault_lost(group, work);
     else if (disti_expired(work->deadline_ns))
         fault_timeout(group, work);

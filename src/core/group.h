@@ -65,6 +65,12 @@ dist_status disti_group_open_backend(struct dist_group *group);
 void disti_group_break(struct dist_group *group, dist_status status, const char *text);
 
 /*
+ * A call of the backend failed with dist_last_error as its cause. For a lost peer the store's news
+ * are waited for briefly, since they name the rank that failed first. work may be NULL.
+ */
+void disti_group_fail(struct dist_group *group, const struct dist_work *work, dist_status status);
+
+/*
  * Looks for news of lost ranks and for the deadline of `work`; breaks the group when a rank that is
  * gone did not leave enough behind for the works to end.
  */

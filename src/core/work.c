@@ -25,6 +25,16 @@ static void work_unlink(struct dist_group *group, struct dist_work *work)
         *at = work->next;
 }
 
+/* The work whose failure made the backend's progress fail, for the message. */
+static const struct dist_work *work_failed(const struct dist_group *group)
+{
+    const struct dist_work *work = group->works;
+
+    while (work && work->ticket.status >= 0)
+        work = work->next;
+    return work;
+}
+
 /* One look at the backend, with the lock held. Returns how much happened. */
 static int work_poll(struct dist_group *group)
 {
@@ -32,7 +42,7 @@ static int work_poll(struct dist_group *group)
 
     if (moved >= 0)
         return moved;
-    disti_group_break(group, (dist_status)moved, dist_last_error());
+    disti_group_fail(group, work_failed(group), (dist_status)moved);
     return 0;
 }
 
@@ -107,11 +117,8 @@ static dist_status work_status(struct dist_group *group, struct dist_work *work)
 
     if (status >= 0)
         return status;
-    if (!group->failed)
-        disti_group_break(group, status, dist_last_error());
-    else
-        disti_fail(status, "%s", group->cause);
-    return status;
+    disti_group_fail(group, work, status);
+    return disti_fail(status, "%s", group->cause);
 }
 
 dist_status disti_work_finish(struct dist_work *work)
