@@ -22,7 +22,7 @@ RANK=5 WORLD_SIZE=2 MASTER_ADDR=127.0.0.1 job_fails "rank 5" self 1 train_mnist 
     --dist-backend gloo "${quick[@]}"
 RANK=two WORLD_SIZE=2 MASTER_ADDR=127.0.0.1 job_fails "RANK" self 1 train_mnist \
     --dist-backend gloo "${quick[@]}"
-job_fails "--dist-url" self 1 train_mnist --dist-url pigeon://here --rank 0 --world-size 2 \
+job_fails "pigeon://here" self 1 train_mnist --dist-url pigeon://here --rank 0 --world-size 2 \
     --dist-backend gloo "${quick[@]}"
 job_fails "rank 1" self 1 train_mnist --dist-url tcp://127.0.0.1:"$(job_port)" --rank 0 \
     --world-size 2 --dist-backend gloo --timeout 2 "${quick[@]}"
@@ -36,7 +36,7 @@ for try in 1 2 3 4 5 6 7 8 9 10; do
     (exec 3<>"/dev/tcp/127.0.0.1/$port") 2>/dev/null && break
     sleep 0.2
 done
-job_fails "127.0.0.1:$port" self 1 train_mnist --dist-url "tcp://127.0.0.1:$port" --rank 0 \
+job_fails "127.0.0.1 port $port is already in use" self 1 train_mnist --dist-url "tcp://127.0.0.1:$port" --rank 0 \
     --world-size 2 --dist-backend gloo "${quick[@]}"
 kill $listener
 
