@@ -1,0 +1,110 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Which ranks are crowded: by the CPUs that they share, not by those each may use. */
+#include "topology/discover.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+
+#include <cmocka.h>
+
+#define RANKS 8
+
+/* All ranks on one machine, rank r allowed the CPUs of masks[r]. */
+static void bind(struct disti_locality *all, const uint64_t *masks, int ranks)
+{
+    for (int r = 0; r < ranks; r++)
+        all[r] = (struct disti_locality){.machine = 1, .usable_cpus = 1, .cpus = {masks[r]}};
+}
+
+static void ranks_bound_to_a_core_each_have_room(void **state)
+{
+    struct disti_locality all[RANKS];
+
+    (void)state;
+    bind(all, (const uint64_t[]){1, 2}, 2);
+    assert_false(disti_crowded(all, 2, 0));
+    assert_false(disti_crowded(all, 2, 1));
+}
+
+static void unbound_ranks_share_all_cpus(void **state)
+{
+    struct disti_locality all[RANKS];
+
+    (void)state;
+    bind(all, (const uint64_t[]){3, 3}, 2);
+    assert_false(disti_crowded(all, 2, 0));
+    bind(all, (const uint64_t[]){3, 3, 3}, 3);
+    assert_true(disti_crowded(all, 3, 2));
+}
+
+static void two_on_one_core_are_crowded_and_their_neighbour_is_not(void **state)
+{
+    struct disti_locality all[RANKS];
+
+    (void)state;
+    bind(all, (const uint64_t[]){1, 1, 2}, 3);
+    assert_true(disti_crowded(all, 3, 0));
+    assert_true(disti_crowded(all, 3, 1));
+    assert_false(disti_crowded(all, 3, 2));
+}
+
+/* 0-1, 1-2, 2-3: four CPUs in a chain for three ranks, then for five. */
+static void overlapping_sets_count_as_one(void **state)
+{
+    struct disti_locality all[RANKS];
+
+    (void)state;
+    bind(all, (const uint64_t[]){3, 6, 12}, 3);
+    assert_false(disti_crowded(all, 3, 0));
+    bind(all, (const uint64_t[]){3, 6, 12, 12, 12}, 5);
+    assert_true(disti_crowded(all, 5, 0));
+}
+
+static void other_machines_do_not_count(void **state)
+{
+    struct disti_locality all[RANKS];
+
+    (void)state;
+    bind(all, (const uint64_t[]){1, 1}, 2);
+    all[1].machine = 2;
+    assert_false(disti_crowded(all, 2, 0));
+}
+
+static void a_quota_is_for_the_whole_machine(void **state)
+{
+    struct disti_locality all[RANKS];
+
+    (void)state;
+    bind(all, (const uint64_t[]){1, 2, 4}, 3);
+    for (int r = 0; r < 3; r++)
+        all[r].quota_cpus = 2;
+    assert_true(disti_crowded(all, 3, 1));
+}
+
+static void an_unknown_affinity_falls_back_to_counting(void **state)
+{
+    struct disti_locality all[RANKS];
+
+    (void)state;
+    bind(all, (const uint64_t[]){0, 0, 0}, 3);
+    for (int r = 0; r < 3; r++)
+        all[r].usable_cpus = 3;
+    assert_false(disti_crowded(all, 3, 0));
+    all[0].usable_cpus = 2;
+    assert_true(disti_crowded(all, 3, 0));
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(ranks_bound_to_a_core_each_have_room),
+        cmocka_unit_test(unbound_ranks_share_all_cpus),
+        cmocka_unit_test(two_on_one_core_are_crowded_and_their_neighbour_is_not),
+        cmocka_unit_test(overlapping_sets_count_as_one),
+        cmocka_unit_test(other_machines_do_not_count),
+        cmocka_unit_test(a_quota_is_for_the_whole_machine),
+        cmocka_unit_test(an_unknown_affinity_falls_back_to_counting),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
