@@ -31,6 +31,10 @@ export OMPI_MCA_oob_tcp_if_include=lo OMPI_MCA_btl_tcp_if_include=lo
 export OMPI_MCA_plm_rsh_agent=false
 export HYDRA_IFACE=lo
 
+# Leaks of MPI are told from ours by the frames on the stack, which the fast unwinder does not
+# see through libraries without frame pointers.
+job_mpi=(env "ASAN_OPTIONS=${ASAN_OPTIONS-}:fast_unwind_on_malloc=0")
+
 # A case is named by its words, and the DIST_ variables that the script has set for it.
 job_environment=$(env | grep '^DIST_' | sort)
 job_name()
@@ -95,8 +99,8 @@ job_launch()
     [[ $3 == /* ]] && program=$3
     shift 3
     case $launcher in
-    openmpi) command=("$OPENMPI_RUN" -np "$ranks" "$program" "$@") ;;
-    mpich) command=("$MPICH_RUN" -launcher fork -np "$ranks" "$program" "$@") ;;
+    openmpi) command=("${job_mpi[@]}" "$OPENMPI_RUN" -np "$ranks" "$program" "$@") ;;
+    mpich) command=("${job_mpi[@]}" "$MPICH_RUN" -launcher fork -np "$ranks" "$program" "$@") ;;
     shell) command=("$BASH" -c 'job_shell "$@"' job_shell "$ranks" "$program" "$@") ;;
     self) command=("$program" "$@") ;;
     *) echo "job.sh: no launcher $launcher" >&2; exit 99 ;;
