@@ -39,6 +39,14 @@ int disti_address_port(const struct sockaddr *address)
     return ntohs(((const struct sockaddr_in *)(const void *)address)->sin_port);
 }
 
+static bool socket_is_loopback(const struct sockaddr *address)
+{
+    if (address->sa_family == AF_INET6)
+        return IN6_IS_ADDR_LOOPBACK(
+            &((const struct sockaddr_in6 *)(const void *)address)->sin6_addr);
+    return ntohl(((const struct sockaddr_in *)(const void *)address)->sin_addr.s_addr) >> 24 == 127;
+}
+
 /* 0 and *fd_p, or errno. */
 static int socket_listen_at(const struct addrinfo *address, int *fd_p, int *port_p)
 {
@@ -81,23 +89,39 @@ static dist_status socket_listen_failed(const char *host, int port, const char *
                             "cannot listen on %s port %d", numeric, port);
 }
 
+/*
+ * Listens at the first of the addresses that this machine has; 0 or errno. A machine's own
+ * name often stands for 127.0.1.1 too, where nobody else could come: that is tried last.
+ */
+static int socket_listen_any(const struct addrinfo *addresses, char numeric[DISTI_HOST_SIZE],
+                             int *fd_p, int *port_p)
+{
+    int error = EADDRNOTAVAIL;
+
+    for (int loopback = 0; loopback < 2; loopback++) {
+        for (const struct addrinfo *a = addresses; a; a = a->ai_next) {
+            if (socket_is_loopback(a->ai_addr) != (loopback == 1))
+                continue;
+            disti_address_text(a->ai_addr, numeric);
+            error = socket_listen_at(a, fd_p, port_p);
+            /* Not ours, or a family that this machine does not have: the next one. */
+            if (error != EADDRNOTAVAIL && error != EAFNOSUPPORT)
+                return error;
+        }
+    }
+    return error;
+}
+
 dist_status disti_listen(const char *host, int port, int *fd_p, int *port_p)
 {
-    struct addrinfo *addresses, *a;
     char numeric[DISTI_HOST_SIZE] = "no address";
-    int error = EADDRNOTAVAIL;
-    int code = disti_resolve(host, port, &addresses);
+    struct addrinfo *addresses;
+    int error, code = disti_resolve(host, port, &addresses);
 
     if (code)
         return disti_fail(DIST_ERR_RENDEZVOUS, "cannot find the address of \"%s\": %s", host,
                           gai_strerror(code));
-    for (a = addresses; a; a = a->ai_next) {
-        disti_address_text(a->ai_addr, numeric);
-        error = socket_listen_at(a, fd_p, port_p);
-        /* Not ours, or a family that this machine does not have: the next one. */
-        if (error != EADDRNOTAVAIL && error != EAFNOSUPPORT)
-            break;
-    }
+    error = socket_listen_any(addresses, numeric, fd_p, port_p);
     freeaddrinfo(addresses);
     return error ? socket_listen_failed(host, port, numeric, error) : DIST_OK;
 }
