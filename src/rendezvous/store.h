@@ -24,7 +24,10 @@ struct disti_store;
 dist_status disti_store_server_start(const char *host, int port, int world_size,
                                      struct disti_store_server **server_p);
 
-/* The same in two halves, for a launcher that forks in between: the thread starts in `run`. */
+/*
+ * The same in two halves, for a launcher that forks in between: the thread starts in `run`. Once
+ * all ranks have said goodbye, a launcher's store is empty and ready for the next group.
+ */
 dist_status disti_store_server_listen(const char *host, int port, int world_size,
                                       struct disti_store_server **server_p);
 dist_status disti_store_server_run(struct disti_store_server *server);
@@ -46,11 +49,13 @@ const char *disti_store_local_host(const struct disti_store *store);
 
 dist_status disti_store_set(struct disti_store *store, const char *key, const void *value,
                             size_t bytes);
-/* Waits for the key, at most timeout_ms. *value_p is malloc'ed, the caller's. */
+/* Waits for the key, at most timeout_ms. *value_p is malloc'ed, the caller's. ERR_PEER_LOST if the
+ * key is not there and a rank has been lost: it might have been the one to set it. */
 dist_status disti_store_get(struct disti_store *store, const char *key, int timeout_ms,
                             void **value_p, size_t *bytes_p);
 dist_status disti_store_wait(struct disti_store *store, const char *key, int timeout_ms);
-/* Adds to a counter that begins at 0; *value_p is the sum. */
+/* Adds to a counter that begins at 0; *value_p is the sum. To get and set, a counter is 8 bytes,
+ * little-endian. */
 dist_status disti_store_add(struct disti_store *store, const char *key, int64_t amount,
                             int64_t *value_p);
 /* Sets the key to `desired` if it is `expected` (expected NULL: if it is not there).

@@ -143,36 +143,15 @@ static void ranks_refuse(struct disti_store_server *server, struct store_peer *p
     store_serve_fail_keys(server, DIST_ERR_RENDEZVOUS, text);
 }
 
-/* Does the hello belong here? Answers it if not. */
-static bool ranks_check(struct disti_store_server *server, struct store_peer *peer,
-                        const struct disti_wire_id *id)
+/* Is the place of that rank free? Answers the hello if not. */
+static bool ranks_check_place(struct disti_store_server *server, struct store_peer *peer,
+                              const struct disti_wire_id *id)
 {
-    const struct store_rank *slot;
-    uint32_t request = peer->in.head.id;
+    const struct store_rank *slot = &server->ranks[id->rank];
 
-    if (server->job_required ? strcmp(id->job, server->job) != 0
-                             : id->job[0] && strcmp(id->job, server->job) != 0) {
-        peer->closing = true;
-        store_peer_refuse(server, peer, request, DIST_ERR_MISMATCH,
-                          "the store there belongs to another job");
-        return false;
-    }
-    if (id->world_size != (uint32_t)server->world_size) {
-        ranks_refuse(server, peer,
-                     "rank %d (host %s, pid %u) has world size %u, the store has world size %d: "
-                     "give every rank the same",
-                     id->rank, id->host, id->pid, id->world_size, server->world_size);
-        return false;
-    }
-    if (id->rank < 0 || id->rank >= server->world_size) {
-        ranks_refuse(server, peer, "rank %d (host %s, pid %u) is not in 0 to %d", id->rank,
-                     id->host, id->pid, server->world_size - 1);
-        return false;
-    }
-    slot = &server->ranks[id->rank];
     if (slot->place == STORE_LEFT) {
         peer->closing = true;
-        store_peer_refuse(server, peer, request, DIST_IN_PROGRESS,
+        store_peer_refuse(server, peer, peer->in.head.id, DIST_IN_PROGRESS,
                           "the last group of this job has not ended yet");
         return false;
     }
@@ -188,6 +167,32 @@ static bool ranks_check(struct disti_store_server *server, struct store_peer *pe
         return false;
     }
     return true;
+}
+
+/* Does the hello belong here? Answers it if not. */
+static bool ranks_check(struct disti_store_server *server, struct store_peer *peer,
+                        const struct disti_wire_id *id)
+{
+    if (server->job_required ? strcmp(id->job, server->job) != 0
+                             : id->job[0] && strcmp(id->job, server->job) != 0) {
+        peer->closing = true;
+        store_peer_refuse(server, peer, peer->in.head.id, DIST_ERR_MISMATCH,
+                          "the store there belongs to another job");
+        return false;
+    }
+    if (id->world_size != (uint32_t)server->world_size) {
+        ranks_refuse(server, peer,
+                     "rank %d (host %s, pid %u) has world size %u, the store has world size %d: "
+                     "give every rank the same",
+                     id->rank, id->host, id->pid, id->world_size, server->world_size);
+        return false;
+    }
+    if (id->rank < 0 || id->rank >= server->world_size) {
+        ranks_refuse(server, peer, "rank %d (host %s, pid %u) is not in 0 to %d", id->rank,
+                     id->host, id->pid, server->world_size - 1);
+        return false;
+    }
+    return ranks_check_place(server, peer, id);
 }
 
 static void ranks_welcome(struct disti_store_server *server, struct store_peer *peer)
