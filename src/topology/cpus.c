@@ -149,7 +149,7 @@ void disti_affinity(uint64_t *words, int count)
 
 int disti_usable_cpus(void)
 {
-    int cpus =
-        cpus_tighter(cpus_of_affinity(NULL, 0), disti_quota_cpus("/proc/self/cgroup", "/sys/fs/cgroup"));
+    int cpus = cpus_tighter(cpus_of_affinity(NULL, 0),
+                            disti_quota_cpus("/proc/self/cgroup", "/sys/fs/cgroup"));
     return cpus > 0 ? cpus : 1;
 }
