@@ -1,7 +1,10 @@
+# SPDX-License-Identifier: BSD-3-Clause
 # Transport mpi, part of the mpi module, which is built once for each MPI.
 mpi_module_sources += \
 	src/transports/match.c \
 	src/transports/match.h \
 	src/transports/mpi/mpi.c \
 	src/transports/mpi/mpi.h \
-	src/transports/mpi/runtime.c
+	src/transports/mpi/runtime.c \
+	src/transports/mpi/state.h \
+	src/transports/mpi/transfer.c

@@ -1,58 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Transport mpi: messages as MPI point-to-point. Part of the mpi module. */
-#include "transports/mpi/mpi.h"
-#include "transports/match.h"
+#include "transports/mpi/state.h"
 
 #include <stdlib.h>
 #include <string.h>
-
-/*
- * A message begins with a control message on tag 0: its envelope and, if it is small, its
- * payload. A larger payload follows in pieces on a tag of its own, so that several
- * messages of a pair cannot be mixed up, whatever order their receives are posted in:
- *
- *   tag 0:       [envelope, serial 5, payload]  [envelope, serial 6]
- *   tag 1 + 6:                                          [piece] [piece] [piece]
- */
-#define MPI_CONTROL_TAG 0
-#define MPI_PIECE_TAGS 16384 /* 1 .. 16384; MPI promises tags up to 32767 */
-#define MPI_INLINE_BYTES 4096
-#define MPI_PIECE_BYTES (256 * 1024)
-#define MPI_WINDOW 4 /* pieces under way a message */
-#define MPI_CONTROL_RECVS 16
-
-struct mpi_control {
-    struct dist_envelope envelope;
-    uint32_t serial;
-    uint32_t pad;
-    unsigned char payload[MPI_INLINE_BYTES];
-};
-#define MPI_CONTROL_HEAD offsetof(struct mpi_control, payload)
-
-/* A message whose pieces are under way. Bytes before `ended` are through, before `begun` begun. */
-struct mpi_transfer {
-    struct mpi_transfer *next;
-    struct dist_request *request; /* NULL: a control message whose send has to end */
-    bool sends;
-    int tag;
-    size_t begun, ended;
-    MPI_Request window[MPI_WINDOW]; /* a ring; the piece at `ended` is the oldest */
-    unsigned char *bounce;          /* reducing receives: MPI_WINDOW pieces */
-    MPI_Request control_request;
-    struct mpi_control control; /* sends */
-};
-
-struct mpi_link {
-    const struct dist_host *host;
-    MPI_Comm comm;
-    int ranks;
-    uint32_t serial;
-    struct disti_match *matches; /* by peer */
-    struct mpi_transfer *transfers;
-    struct mpi_control *arriving; /* MPI_CONTROL_RECVS of them, a ring */
-    MPI_Request arrivals[MPI_CONTROL_RECVS];
-    unsigned oldest;
-};
 
 /* ---- opening ---- */
 
@@ -112,105 +63,12 @@ static dist_status mpi_link_connect(void *state, int peer, const void *blob, siz
     return DIST_OK;
 }
 
-/* ---- transfers ---- */
-
-static struct mpi_transfer *mpi_transfer_new(struct mpi_link *link, struct dist_request *request,
-                                             bool sends)
-{
-    struct mpi_transfer *t = calloc(1, sizeof(*t));
-
-    if (!t) {
-        request->status = link->host->fail(DIST_ERR_NO_MEMORY,
-                                           "no memory for a message with rank %d", request->peer);
-        return NULL;
-    }
-    t->request = request;
-    t->sends = sends;
-    t->control_request = MPI_REQUEST_NULL;
-    t->next = link->transfers;
-    link->transfers = t;
-    return t;
-}
-
-static size_t mpi_piece_bytes(const struct mpi_transfer *t, size_t offset)
-{
-    size_t left = t->request->envelope.bytes - offset;
-
-    return left < MPI_PIECE_BYTES ? left : MPI_PIECE_BYTES;
-}
-
-static unsigned char *mpi_piece_memory(const struct mpi_transfer *t, size_t offset, unsigned slot)
-{
-    if (t->bounce)
-        return t->bounce + (size_t)slot * MPI_PIECE_BYTES;
-    return (t->sends ? (unsigned char *)(uintptr_t)t->request->data
-                     : (unsigned char *)t->request->sink.dst) +
-           offset;
-}
-
-/* Begins pieces until the window is full. */
-static int mpi_transfer_fill(struct mpi_link *link, struct mpi_transfer *t)
-{
-    int code = MPI_SUCCESS;
-
-    while (code == MPI_SUCCESS && t->begun < t->request->envelope.bytes &&
-           t->begun - t->ended < (size_t)MPI_WINDOW * MPI_PIECE_BYTES) {
-        unsigned slot = (unsigned)(t->begun / MPI_PIECE_BYTES % MPI_WINDOW);
-        int bytes = (int)mpi_piece_bytes(t, t->begun);
-        unsigned char *memory = mpi_piece_memory(t, t->begun, slot);
-
-        if (t->sends)
-            code = MPI_Isend(memory, bytes, MPI_BYTE, t->request->peer, t->tag, link->comm,
-                             &t->window[slot]);
-        else
-            code = MPI_Irecv(memory, bytes, MPI_BYTE, t->request->peer, t->tag, link->comm,
-                             &t->window[slot]);
-        t->begun += (size_t)bytes;
-    }
-    return code;
-}
-
-/* Ends pieces, oldest first. True: all are through. */
-static bool mpi_transfer_step(struct mpi_link *link, struct mpi_transfer *t, int *moved, int *code)
-{
-    while (t->ended < t->begun) {
-        unsigned slot = (unsigned)(t->ended / MPI_PIECE_BYTES % MPI_WINDOW);
-        size_t bytes = mpi_piece_bytes(t, t->ended);
-        int done = 0;
-
-        *code = MPI_Test(&t->window[slot], &done, MPI_STATUS_IGNORE);
-        if (*code != MPI_SUCCESS || !done)
-            return false;
-        if (t->bounce)
-            link->host->sink_apply(&t->request->sink, t->ended, mpi_piece_memory(t, t->ended, slot),
-                                   bytes);
-        t->ended += bytes;
-        ++*moved;
-        *code = mpi_transfer_fill(link, t);
-        if (*code != MPI_SUCCESS)
-            return false;
-    }
-    return true;
-}
-
-/* A transfer is over when its pieces are, and its control message has left. */
-static bool mpi_transfer_over(struct mpi_link *link, struct mpi_transfer *t, int *moved, int *code)
-{
-    int done = 1;
-
-    if (t->request && !mpi_transfer_step(link, t, moved, code))
-        return false;
-    if (t->control_request != MPI_REQUEST_NULL)
-        *code = MPI_Test(&t->control_request, &done, MPI_STATUS_IGNORE);
-    return *code == MPI_SUCCESS && done;
-}
-
 /* ---- sending ---- */
 
 static void mpi_link_send(void *state, struct dist_request *request)
 {
     struct mpi_link *link = state;
-    struct mpi_transfer *t = mpi_transfer_new(link, request, true);
+    struct mpi_transfer *t = disti_mpi_transfer_new(link, request, true);
     bool small = request->envelope.bytes <= MPI_INLINE_BYTES;
     size_t bytes = MPI_CONTROL_HEAD + (small ? request->envelope.bytes : 0);
     int code;
@@ -227,7 +85,7 @@ static void mpi_link_send(void *state, struct dist_request *request)
     if (small)
         t->request = NULL;
     else if (code == MPI_SUCCESS)
-        code = mpi_transfer_fill(link, t);
+        code = disti_mpi_transfer_fill(link, t);
     if (code != MPI_SUCCESS)
         request->status = disti_mpi_fail(link->host, "MPI_Isend", code);
     else if (small)
@@ -238,7 +96,7 @@ static void mpi_link_send(void *state, struct dist_request *request)
 
 static void mpi_pull(struct mpi_link *link, struct dist_request *request, uint32_t serial)
 {
-    struct mpi_transfer *t = mpi_transfer_new(link, request, false);
+    struct mpi_transfer *t = disti_mpi_transfer_new(link, request, false);
     int code;
 
     if (!t)
@@ -252,7 +110,7 @@ static void mpi_pull(struct mpi_link *link, struct dist_request *request, uint32
                                            request->peer);
         return;
     }
-    code = mpi_transfer_fill(link, t);
+    code = disti_mpi_transfer_fill(link, t);
     if (code != MPI_SUCCESS)
         request->status = disti_mpi_fail(link->host, "MPI_Irecv", code);
 }
@@ -344,12 +202,6 @@ static int mpi_listen_step(struct mpi_link *link)
 
 /* ---- progress and end ---- */
 
-static void mpi_transfer_free(struct mpi_transfer *t)
-{
-    free(t->bounce);
-    free(t);
-}
-
 static int mpi_link_progress(void *state)
 {
     struct mpi_link *link = state;
@@ -358,7 +210,7 @@ static int mpi_link_progress(void *state)
     for (struct mpi_transfer **at = &link->transfers; *at && moved >= 0;) {
         struct mpi_transfer *t = *at;
 
-        if (!mpi_transfer_over(link, t, &moved, &code)) {
+        if (!disti_mpi_transfer_over(link, t, &moved, &code)) {
             if (code != MPI_SUCCESS)
                 return disti_mpi_fail(link->host, "MPI message", code);
             at = &t->next;
@@ -367,7 +219,7 @@ static int mpi_link_progress(void *state)
         if (t->request)
             t->request->status = DIST_OK;
         *at = t->next;
-        mpi_transfer_free(t);
+        disti_mpi_transfer_free(t);
         moved++;
     }
     return moved;
@@ -384,35 +236,6 @@ static void mpi_link_disarm(void *state)
     (void)state;
 }
 
-/* Cancels a receive. One that a sender has matched already cannot be: then it soon ends. */
-static void mpi_cancel(MPI_Request *request)
-{
-    if (*request == MPI_REQUEST_NULL)
-        return;
-    MPI_Cancel(request);
-    if (!disti_mpi_wait(request, 100))
-        MPI_Request_free(request);
-}
-
-static void mpi_transfer_drop(struct mpi_transfer *t)
-{
-    size_t offset = t->ended;
-
-    for (; t->request && offset < t->begun; offset += mpi_piece_bytes(t, offset)) {
-        unsigned slot = (unsigned)(offset / MPI_PIECE_BYTES % MPI_WINDOW);
-
-        if (!t->sends)
-            mpi_cancel(&t->window[slot]);
-        else if (!disti_mpi_wait(&t->window[slot], 1))
-            MPI_Request_free(&t->window[slot]);
-    }
-    if (t->control_request != MPI_REQUEST_NULL && !disti_mpi_wait(&t->control_request, 100)) {
-        MPI_Request_free(&t->control_request);
-        return; /* MPI still reads the control message: its memory is left to it */
-    }
-    mpi_transfer_free(t);
-}
-
 static void mpi_link_close(void *state)
 {
     struct mpi_link *link = state;
@@ -421,10 +244,10 @@ static void mpi_link_close(void *state)
         struct mpi_transfer *t = link->transfers;
 
         link->transfers = t->next;
-        mpi_transfer_drop(t);
+        disti_mpi_transfer_drop(t);
     }
     for (int i = 0; link->arriving && i < MPI_CONTROL_RECVS; i++)
-        mpi_cancel(&link->arrivals[i]);
+        disti_mpi_cancel(&link->arrivals[i]);
     for (int peer = 0; link->matches && peer < link->ranks; peer++)
         disti_match_clear(&link->matches[peer]);
     free(link->matches);

@@ -1,0 +1,131 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Transport mpi: messages whose pieces are under way. */
+#include "transports/mpi/state.h"
+
+#include <stdlib.h>
+
+struct mpi_transfer *disti_mpi_transfer_new(struct mpi_link *link, struct dist_request *request,
+                                            bool sends)
+{
+    struct mpi_transfer *t = calloc(1, sizeof(*t));
+
+    if (!t) {
+        request->status = link->host->fail(DIST_ERR_NO_MEMORY,
+                                           "no memory for a message with rank %d", request->peer);
+        return NULL;
+    }
+    t->request = request;
+    t->sends = sends;
+    t->control_request = MPI_REQUEST_NULL;
+    t->next = link->transfers;
+    link->transfers = t;
+    return t;
+}
+
+static size_t mpi_piece_bytes(const struct mpi_transfer *t, size_t offset)
+{
+    size_t left = t->request->envelope.bytes - offset;
+
+    return left < MPI_PIECE_BYTES ? left : MPI_PIECE_BYTES;
+}
+
+static unsigned char *mpi_piece_memory(const struct mpi_transfer *t, size_t offset, unsigned slot)
+{
+    if (t->bounce)
+        return t->bounce + (size_t)slot * MPI_PIECE_BYTES;
+    return (t->sends ? (unsigned char *)(uintptr_t)t->request->data
+                     : (unsigned char *)t->request->sink.dst) +
+           offset;
+}
+
+/* Begins pieces until the window is full. */
+int disti_mpi_transfer_fill(struct mpi_link *link, struct mpi_transfer *t)
+{
+    int code = MPI_SUCCESS;
+
+    while (code == MPI_SUCCESS && t->begun < t->request->envelope.bytes &&
+           t->begun - t->ended < (size_t)MPI_WINDOW * MPI_PIECE_BYTES) {
+        unsigned slot = (unsigned)(t->begun / MPI_PIECE_BYTES % MPI_WINDOW);
+        int bytes = (int)mpi_piece_bytes(t, t->begun);
+        unsigned char *memory = mpi_piece_memory(t, t->begun, slot);
+
+        if (t->sends)
+            code = MPI_Isend(memory, bytes, MPI_BYTE, t->request->peer, t->tag, link->comm,
+                             &t->window[slot]);
+        else
+            code = MPI_Irecv(memory, bytes, MPI_BYTE, t->request->peer, t->tag, link->comm,
+                             &t->window[slot]);
+        t->begun += (size_t)bytes;
+    }
+    return code;
+}
+
+/* Ends pieces, oldest first. True: all are through. */
+static bool mpi_transfer_step(struct mpi_link *link, struct mpi_transfer *t, int *moved, int *code)
+{
+    while (t->ended < t->begun) {
+        unsigned slot = (unsigned)(t->ended / MPI_PIECE_BYTES % MPI_WINDOW);
+        size_t bytes = mpi_piece_bytes(t, t->ended);
+        int done = 0;
+
+        *code = MPI_Test(&t->window[slot], &done, MPI_STATUS_IGNORE);
+        if (*code != MPI_SUCCESS || !done)
+            return false;
+        if (t->bounce)
+            link->host->sink_apply(&t->request->sink, t->ended, mpi_piece_memory(t, t->ended, slot),
+                                   bytes);
+        t->ended += bytes;
+        ++*moved;
+        *code = disti_mpi_transfer_fill(link, t);
+        if (*code != MPI_SUCCESS)
+            return false;
+    }
+    return true;
+}
+
+/* A transfer is over when its pieces are, and its control message has left. */
+bool disti_mpi_transfer_over(struct mpi_link *link, struct mpi_transfer *t, int *moved, int *code)
+{
+    int done = 1;
+
+    if (t->request && !mpi_transfer_step(link, t, moved, code))
+        return false;
+    if (t->control_request != MPI_REQUEST_NULL)
+        *code = MPI_Test(&t->control_request, &done, MPI_STATUS_IGNORE);
+    return *code == MPI_SUCCESS && done;
+}
+
+void disti_mpi_transfer_free(struct mpi_transfer *t)
+{
+    free(t->bounce);
+    free(t);
+}
+
+/* Cancels a receive. One that a sender has matched already cannot be: then it soon ends. */
+void disti_mpi_cancel(MPI_Request *request)
+{
+    if (*request == MPI_REQUEST_NULL)
+        return;
+    MPI_Cancel(request);
+    if (!disti_mpi_wait(request, 100))
+        MPI_Request_free(request);
+}
+
+void disti_mpi_transfer_drop(struct mpi_transfer *t)
+{
+    size_t offset = t->ended;
+
+    for (; t->request && offset < t->begun; offset += mpi_piece_bytes(t, offset)) {
+        unsigned slot = (unsigned)(offset / MPI_PIECE_BYTES % MPI_WINDOW);
+
+        if (!t->sends)
+            disti_mpi_cancel(&t->window[slot]);
+        else if (!disti_mpi_wait(&t->window[slot], 1))
+            MPI_Request_free(&t->window[slot]);
+    }
+    if (t->control_request != MPI_REQUEST_NULL && !disti_mpi_wait(&t->control_request, 100)) {
+        MPI_Request_free(&t->control_request);
+        return; /* MPI still reads the control message: its memory is left to it */
+    }
+    disti_mpi_transfer_free(t);
+}
