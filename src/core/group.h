@@ -40,10 +40,10 @@ struct dist_group {
     uint64_t sequence;
     struct dist_work *works; /* posted and not yet freed */
     dist_status failed;
-    char cause[512];
+    char cause[1024];
     int lost_rank; /* a rank that is gone, -1: none; works get a grace to end */
     int64_t lost_until_ns;
-    char lost_text[192];
+    char lost_text[1024];
 };
 
 /* A posted call. `call` is kept for messages. */

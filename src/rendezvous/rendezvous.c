@@ -55,7 +55,7 @@ static dist_status rendezvous_gather_facts(const struct dist_options *options,
                  facts->url.kind == DISTI_URL_FILE);
 
     facts->options = options;
-    facts->launch = (struct disti_launch){.launcher = "none",
+    facts->launch = (struct disti_launch){.launcher = told ? "the program itself" : "none",
                                           .rank = -1,
                                           .world_size = -1,
                                           .local_rank = -1,

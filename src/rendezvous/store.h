@@ -72,11 +72,13 @@ dist_status disti_store_compare_set(struct disti_store *store, const char *key,
 dist_status disti_store_all_gather(struct disti_store *store, const char *key, const void *in,
                                    void *out, size_t bytes, int timeout_ms);
 
+#define DISTI_NEWS_MAX 512
+
 /* News about another rank. */
 struct disti_notice {
     int rank;
     bool graceful;  /* it said goodbye; else it was lost */
-    char text[160]; /* "rank 3 (host node1, pid 4242) closed its connection without a goodbye" */
+    char text[DISTI_NEWS_MAX]; /* "rank 3 (host node1, pid 4242) closed its connection without a goodbye" */
 };
 
 /* Readable when there is news or the server is gone. */

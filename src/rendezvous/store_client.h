@@ -56,7 +56,7 @@ struct disti_store {
     struct client_news *news, **news_end;
     bool lost;        /* the connection is of no use any more */
     bool holder_left; /* it said goodbye, so its end is no surprise */
-    char lost_text[160];
+    char lost_text[DISTI_NEWS_MAX];
 };
 
 /* A connected socket becomes a store without a hello; takes the fd. NULL: no memory. */

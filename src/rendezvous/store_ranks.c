@@ -76,7 +76,7 @@ void store_ranks_lost(struct disti_store_server *server, struct store_peer *peer
 
 void store_ranks_report(struct disti_store_server *server, struct store_peer *peer)
 {
-    char why[120] = "failed: ";
+    char why[DISTI_NEWS_MAX - 128] = "failed: ";
     size_t at = strlen(why);
     const unsigned char *text = disti_wire_value(&peer->in);
 

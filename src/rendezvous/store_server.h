@@ -64,7 +64,7 @@ struct store_rank {
     struct store_peer *peer; /* NULL unless HERE or FAILED */
     uint32_t pid;
     char host[64];
-    char news[160]; /* why it FAILED, LEFT or was LOST */
+    char news[DISTI_NEWS_MAX]; /* why it FAILED, LEFT or was LOST */
 };
 
 struct disti_store_server {
