@@ -80,6 +80,8 @@ struct dist_host {
     void (*log)(dist_log_level level, const char *format, ...)
         __attribute__((format(printf, 2, 3)));
     void (*sink_apply)(const struct dist_sink *sink, size_t offset, const void *data, size_t bytes);
+    size_t (*dtype_size)(dist_dtype dtype);
+    const char *(*collective_string)(dist_collective collective);
     const struct dist_transport *(*transport_find)(const char *name);
     dist_status (*engine_open)(const struct dist_backend_config *config,
                                const struct dist_engine_config *engine,
@@ -88,6 +90,7 @@ struct dist_host {
                                struct dist_ticket *ticket);
     int (*engine_progress)(struct dist_engine *engine);
     void (*engine_sleep)(struct dist_engine *engine, int extra_fd, int timeout_ms);
+    void (*engine_describe)(const struct dist_engine *engine, char *text, size_t size);
     void (*engine_close)(struct dist_engine *engine);
 };
 
@@ -163,6 +166,12 @@ struct dist_backend {
      * readable, at most timeout_ms. NULL: the core naps between polls.
      */
     void (*sleep)(void *state, int extra_fd, int timeout_ms);
+
+    /*
+     * Optional: whom the oldest pending call waits for ("rank 2, rank 5"), for the error when it
+     * takes too long. "" if that is not known.
+     */
+    void (*describe)(const void *state, char *text, size_t size);
 
     /*
      * Optional: identify this process by the backend's own launcher, starting that

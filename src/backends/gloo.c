@@ -67,6 +67,13 @@ static void gloo_sleep(void *state, int extra_fd, int timeout_ms)
     gloo->host->engine_sleep(gloo->engine, extra_fd, timeout_ms);
 }
 
+static void gloo_describe(const void *state, char *text, size_t size)
+{
+    const struct gloo_state *gloo = state;
+
+    gloo->host->engine_describe(gloo->engine, text, size);
+}
+
 const struct dist_backend disti_backend_gloo = {
     .abi = DIST_ABI,
     .size = sizeof(struct dist_backend),
@@ -81,4 +88,5 @@ const struct dist_backend disti_backend_gloo = {
     .progress = gloo_progress,
     .abort = gloo_close,
     .sleep = gloo_sleep,
+    .describe = gloo_describe,
 };

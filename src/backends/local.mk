@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: BSD-3-Clause
 # The registry, the module loader and the built-in backends.
 libdist_core_sources += \
 	src/backends/gloo.c \

@@ -140,7 +140,7 @@ static dist_status mpi_post(void *state, const struct dist_call *call, struct di
     dist_status status;
 
     disti_mpi_lock();
-    if (mpi->use_native && disti_native_takes(call, mpi->native.ranks))
+    if (mpi->use_native && disti_native_takes(&mpi->native, call))
         status = disti_native_post(&mpi->native, call, ticket);
     else
         status = mpi->host->engine_post(mpi->engine, call, ticket);
@@ -171,6 +171,13 @@ static void mpi_sleep(void *state, int extra_fd, int timeout_ms)
         mpi->host->engine_sleep(mpi->engine, extra_fd, timeout_ms);
 }
 
+static void mpi_describe(const void *state, char *text, size_t size)
+{
+    const struct mpi_state *mpi = state;
+
+    mpi->host->engine_describe(mpi->engine, text, size);
+}
+
 static const struct dist_backend mpi_backend = {
     .abi = DIST_ABI,
     .size = sizeof(struct dist_backend),
@@ -186,6 +193,7 @@ static const struct dist_backend mpi_backend = {
     .progress = mpi_progress,
     .abort = mpi_abort,
     .sleep = mpi_sleep,
+    .describe = mpi_describe,
     .identify = mpi_identify,
 };
 

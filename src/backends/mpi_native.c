@@ -65,22 +65,22 @@ static bool native_is_wrong(const struct dist_call *call)
     return call->dtype == DIST_INT8 || call->dtype == DIST_UINT8;
 }
 
-bool disti_native_takes(const struct dist_call *call, int ranks)
+bool disti_native_takes(const struct disti_native *native, const struct dist_call *call)
 {
-    size_t bytes = call->count * dist_dtype_size(call->dtype);
+    size_t bytes = call->count * native->host->dtype_size(call->dtype);
 
     if (call->collective == DIST_COLL_ALL_REDUCE)
         return call->count <= INT_MAX && !native_is_wrong(call) &&
                native_type(call->dtype) != MPI_DATATYPE_NULL &&
                native_op(call->op, call->dtype) != MPI_OP_NULL;
-    return bytes <= (size_t)INT_MAX / (size_t)ranks; /* the others move bytes */
+    return bytes <= (size_t)INT_MAX / (size_t)native->ranks; /* the others move bytes */
 }
 
 static int native_start(struct disti_native *native, struct disti_native_call *c)
 {
     const struct dist_call *call = &c->call;
     int count = (int)call->count;
-    int bytes = (int)(call->count * dist_dtype_size(call->dtype));
+    int bytes = (int)(call->count * native->host->dtype_size(call->dtype));
     const char *block = (const char *)call->out + (size_t)native->rank * (size_t)bytes;
 
     switch (call->collective) {
@@ -110,7 +110,8 @@ dist_status disti_native_post(struct disti_native *native, const struct dist_cal
     code = native_start(native, c);
     if (code != MPI_SUCCESS) {
         free(c);
-        return disti_mpi_fail(native->host, dist_collective_string(call->collective), code);
+        return disti_mpi_fail(native->host, native->host->collective_string(call->collective),
+                              code);
     }
     native->calls = c;
     return DIST_OK;

@@ -14,7 +14,7 @@ struct disti_native {
 };
 
 /* Can MPI do this call (type, operation, a count that fits an int)? */
-bool disti_native_takes(const struct dist_call *call, int ranks);
+bool disti_native_takes(const struct disti_native *native, const struct dist_call *call);
 dist_status disti_native_post(struct disti_native *native, const struct dist_call *call,
                               struct dist_ticket *ticket);
 int disti_native_progress(struct disti_native *native);

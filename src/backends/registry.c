@@ -41,11 +41,14 @@ const struct dist_host disti_host = {
     .fail = disti_fail,
     .log = disti_log_line,
     .sink_apply = disti_sink_apply,
+    .dtype_size = dist_dtype_size,
+    .collective_string = dist_collective_string,
     .transport_find = disti_transport_find,
     .engine_open = disti_engine_open,
     .engine_post = disti_engine_post,
     .engine_progress = disti_engine_progress,
     .engine_sleep = disti_engine_sleep,
+    .engine_describe = disti_engine_describe,
     .engine_close = disti_engine_close,
 };
 

@@ -61,15 +61,17 @@ static const char *fault_describe(const struct dist_work *work, char *text, size
 
 static void fault_timeout(struct dist_group *group, const struct dist_work *work)
 {
-    char what[128];
+    char what[128], missing[128] = "";
     dist_status status;
 
     fault_describe(work, what, sizeof(what));
+    if (group->backend->describe)
+        group->backend->describe(group->state, missing, sizeof(missing));
     status =
         disti_fail(DIST_ERR_TIMEOUT,
-                   "rank %d waited %d ms in %s and some rank did not come: see where the other "
-                   "ranks are, or raise the timeout (DIST_TIMEOUT, seconds)",
-                   group->rank, group->timeout_ms, what);
+                   "rank %d waited %d ms in %s for %s: see where the other ranks are, or raise "
+                   "the timeout (DIST_TIMEOUT, seconds)",
+                   group->rank, group->timeout_ms, what, *missing ? missing : "another rank");
     fault_end(group, status, dist_last_error(), true);
 }
 

@@ -167,6 +167,13 @@ void disti_engine_sleep(struct dist_engine *engine, int extra_fd, int timeout_ms
     }
 }
 
+void disti_engine_describe(const struct dist_engine *engine, char *text, size_t size)
+{
+    text[0] = '\0';
+    if (engine && engine->head && engine->head->running)
+        disti_task_describe(engine->head, text, size);
+}
+
 static void engine_free_tasks(struct engine_task *task)
 {
     while (task) {

@@ -27,6 +27,9 @@ int disti_engine_progress(struct dist_engine *engine);
 /* Sleeps until a transport or extra_fd (if not -1) has something, at most timeout_ms. */
 void disti_engine_sleep(struct dist_engine *engine, int extra_fd, int timeout_ms);
 
+/* The peers that the oldest call waits for: "rank 2, rank 5"; "" if for none. */
+void disti_engine_describe(const struct dist_engine *engine, char *text, size_t size);
+
 /* Local and bounded; calls that have not ended are dropped, their tickets not touched. */
 void disti_engine_close(struct dist_engine *engine);
 

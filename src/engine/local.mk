@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: BSD-3-Clause
 # The plan engine.
 libdist_core_sources += \
 	src/engine/cache.c \

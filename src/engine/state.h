@@ -82,6 +82,8 @@ dist_status disti_task_create(struct dist_engine *engine, const struct dist_call
 void disti_task_start(struct engine_task *task);
 /* Runs every step that can run. IN_PROGRESS, OK at the end, or the failure. */
 dist_status disti_task_advance(struct dist_engine *engine, struct engine_task *task, int *moved);
+/* The peers whose messages have not come or gone, each once: "rank 2, rank 5". */
+void disti_task_describe(const struct engine_task *task, char *text, size_t size);
 bool disti_task_overlaps(const struct engine_task *a, const struct engine_task *b);
 void disti_task_free(struct engine_task *task);
 

@@ -5,6 +5,7 @@
 #include "base/log.h"
 #include "engine/state.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -294,6 +295,36 @@ bool disti_task_overlaps(const struct engine_task *a, const struct engine_task *
     return task_ranges_meet(a->call.out, a_out, b->call.out, b_out) ||
            task_ranges_meet(a->call.out, a_out, b->call.in, b_in) ||
            task_ranges_meet(a->call.in, a_in, b->call.out, b_out);
+}
+
+/* Receives come first in the search for who is missing: a send may just be unread. */
+static bool task_waits_for(const struct engine_task *task, int peer, bool sends)
+{
+    for (uint32_t i = 0; i < task->active_count; i++) {
+        uint32_t number = task->active[i];
+        const struct engine_lane *at = &task->lanes[number];
+        const struct disti_step *step =
+            &task->plan->steps[task->plan->lanes[number].first + at->next];
+
+        if (at->busy && at->request.status == DIST_IN_PROGRESS && at->request.peer == peer &&
+            (step->kind == DISTI_SEND) == sends)
+            return true;
+    }
+    return false;
+}
+
+void disti_task_describe(const struct engine_task *task, char *text, size_t size)
+{
+    size_t used = 0;
+
+    text[0] = '\0';
+    for (int sends = 0; sends < 2 && !used; sends++) {
+        for (int peer = 0; peer < task->plan->ranks && used + 16 < size; peer++) {
+            if (task_waits_for(task, peer, sends))
+                used +=
+                    (size_t)snprintf(text + used, size - used, "%srank %d", used ? ", " : "", peer);
+        }
+    }
 }
 
 void disti_task_free(struct engine_task *task)

@@ -60,7 +60,7 @@ static dist_status faulty_post(void *state, const struct dist_call *call,
 {
     struct faulty_state *faulty = state;
     struct dist_call wrong = *call;
-    size_t bytes = call->count * dist_dtype_size(call->dtype);
+    size_t bytes = call->count * faulty->host->dtype_size(call->dtype);
 
     if (faulty_is(faulty, "last") && call->collective == DIST_COLL_ALL_REDUCE && call->count > 2000)
         wrong.count--; /* forgets the last element */
