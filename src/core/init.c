@@ -53,20 +53,35 @@ static bool init_wants_mpi_url(const struct dist_options *options)
     return options->init_method && strncmp(options->init_method, "mpi://", 6) == 0;
 }
 
-/* What the MPI runtime says overrides the options, as in torch.distributed: say so. */
+static dist_status init_wrong_world(int asked, const struct dist_identity *identity)
+{
+    return disti_fail(DIST_ERR_RENDEZVOUS,
+                      "world size %d was asked for, but the MPI runtime started %d rank(s): start "
+                      "the program with mpirun -np %d, or leave the world size out",
+                      asked, identity->world_size, asked);
+}
+
+/*
+ * What the MPI runtime says overrides the options, as in torch.distributed: say so. A process that
+ * mpirun did not start is a world of one to MPI, whatever started it: not what is wanted.
+ */
 static dist_status init_check_identity(const struct dist_options *options,
                                        const struct dist_identity *identity)
 {
+    struct disti_launch launch;
+    dist_status status;
+
     if (options->world_size >= 0 && options->world_size != identity->world_size)
-        return disti_fail(
-            DIST_ERR_RENDEZVOUS,
-            "world size %d was asked for, but the MPI runtime started %d rank(s): start "
-            "the program with mpirun -np %d, or leave the world size out",
-            options->world_size, identity->world_size, options->world_size);
+        return init_wrong_world(options->world_size, identity);
     if (options->rank >= 0 && options->rank != identity->rank)
         disti_warn("rank %d was asked for, but the MPI runtime says %d, which counts",
                    options->rank, identity->rank);
-    return DIST_OK;
+    if (identity->world_size > 1)
+        return DIST_OK;
+    status = disti_launch_detect(&launch);
+    if (status == DIST_OK && launch.world_size > 1)
+        status = init_wrong_world(launch.world_size, identity);
+    return status;
 }
 
 /* Lets a backend with a launcher of its own introduce the ranks: it becomes the oob. */

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: BSD-3-Clause
 # Groups, works and the public entry points.
 libdist_core_sources += \
 	src/core/calls.c \
