@@ -36,3 +36,9 @@ check_PROGRAMS += tests/unit/transports/test_shm
 TESTS += tests/unit/transports/test_shm
 tests_unit_transports_test_shm_SOURCES = tests/unit/transports/test_shm.c $(transport_battery)
 tests_unit_transports_test_shm_LDADD = $(unit_test_libs)
+
+check_PROGRAMS += tests/unit/transports/test_tcp
+TESTS += tests/unit/transports/test_tcp
+tests_unit_transports_test_tcp_SOURCES = \
+	tests/unit/transports/test_tcp.c $(tcp_fixture) $(transport_battery)
+tests_unit_transports_test_tcp_LDADD = $(unit_test_libs)
