@@ -264,7 +264,8 @@ static ssize_t receive_once(struct tcp_state *state, struct tcp_peer *peer, bool
         direct = parts[0].iov_len = in->left < TCP_TURN_BYTES ? (size_t)in->left : TCP_TURN_BYTES;
         parts[1].iov_len = direct == in->left ? receive_window(peer, true) : 0;
     }
-    got = readv(peer->fd, parts + first, 2 - first);
+    got =
+        first ? recv(peer->fd, parts[1].iov_base, parts[1].iov_len, 0) : readv(peer->fd, parts, 2);
     if (got <= 0)
         return got;
     *full_p = (size_t)got == direct + parts[1].iov_len;
