@@ -12,6 +12,7 @@ libtrain_la_SOURCES = \
 	train/file.c train/file.h \
 	train/gemm.c train/gemm.h \
 	train/glyphs.c train/glyphs.h \
+	train/grid.c train/grid.h \
 	train/hash.c train/hash.h \
 	train/idx.c train/idx.h \
 	train/kernel.h \
@@ -34,7 +35,8 @@ libtrain_la_SOURCES = \
 	train/tensors.c train/tensors.h \
 	train/tensors_json.c train/tensors_json.h \
 	train/trainer.c train/trainer.h \
-	train/trainer_setup.c
+	train/trainer_setup.c \
+	train/trainer_step.c
 
 # The loops over arrays are marked for vectors; that needs no errno from sqrtf and no traps.
 train_cflags = $(AM_CFLAGS) $(CBLAS_CFLAGS) $(ZLIB_CFLAGS) \

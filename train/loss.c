@@ -27,7 +27,7 @@ static float loss_log_sum(int classes, const float *outputs, float largest)
 }
 
 struct loss loss_nll(int batch, int classes, const float *outputs, const uint8_t *labels,
-                     float *gradient)
+                     float weight, float *gradient)
 {
     struct loss loss = {0.0, 0};
 
@@ -39,7 +39,7 @@ struct loss loss_nll(int batch, int classes, const float *outputs, const uint8_t
         loss.correct += best == labels[row];
         for (int i = 0; gradient && i < classes; i++)
             gradient[(size_t)row * classes + i] =
-                (expf(outputs[i] - log_sum) - (i == labels[row] ? 1.0F : 0.0F)) / (float)batch;
+                (expf(outputs[i] - log_sum) - (i == labels[row] ? 1.0F : 0.0F)) * weight;
     }
     return loss;
 }

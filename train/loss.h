@@ -13,9 +13,9 @@ struct loss {
 
 /*
  * outputs: batch x classes; labels: batch, each below classes. gradient (batch x
- * classes, may be NULL) becomes that of the mean loss over the batch by outputs.
+ * classes, may be NULL) becomes that of weight times the total, by outputs.
  */
 struct loss loss_nll(int batch, int classes, const float *outputs, const uint8_t *labels,
-                     float *gradient);
+                     float weight, float *gradient);
 
 #endif

@@ -131,7 +131,7 @@ static int model_allocate(struct model *model)
     }
     model_lay_out(model);
     model->weights = model_floats(model->parameters);
-    model->gradients = model_floats(model->parameters + 1);
+    model->gradients = model_floats(model->parameters + MODEL_TAIL);
     model->deltas[0] = model_floats(widest * model->capacity);
     model->deltas[1] = model_floats(widest * model->capacity);
     model->scratch = model_floats(scratch);

@@ -12,7 +12,8 @@ enum {
     MODEL_SIDE = 28, /* images are 28 x 28, one channel */
     MODEL_PIXELS = MODEL_SIDE * MODEL_SIDE,
     MODEL_CLASSES = 10,
-    MODEL_MAX_LAYERS = 8
+    MODEL_MAX_LAYERS = 8,
+    MODEL_TAIL = 32
 };
 
 struct model {
@@ -22,7 +23,7 @@ struct model {
     struct layer layers[MODEL_MAX_LAYERS];
     size_t parameters; /* elements of weights */
     float *weights;    /* every parameter, layer after layer, weight before bias */
-    float *gradients;  /* in the same order; one more at the end, free for the loss */
+    float *gradients;  /* in the same order; MODEL_TAIL more at the end are the caller's */
     float *activations[MODEL_MAX_LAYERS]; /* each layer's out */
     float *deltas[2]; /* gradients by activations, of the layer at hand and the one before */
     float *scratch;

@@ -1,0 +1,111 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Sums of gradients that do not depend on the order of the additions. */
+#include "grid.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "kernel.h"
+
+/* The largest gradient, in steps: grid_power of a power of two is twice that, which leaves 2^16. */
+enum { GRID_BITS = 17 };
+
+void grid_start(const struct model *model, struct grid *grid)
+{
+    *grid = (struct grid){.count = 0};
+    for (int i = 0; i < model->count; i++) {
+        if (!model->layers[i].name)
+            continue;
+        grid->steps[grid->count++] = ldexpf(1.0F, -GRID_BITS - 3);
+        grid->steps[grid->count++] = ldexpf(1.0F, -GRID_BITS - 3);
+    }
+}
+
+/*
+ * Adding 1.5 * 2^23 steps leaves no room for what is below a step; taking it away again
+ * leaves the rounded number. Returns the largest magnitude.
+ */
+KERNEL static float grid_round(float step, size_t count, const float *from, float *to)
+{
+    const float shift = 0x1.8p23F * step;
+    float most = 0.0F;
+
+#pragma omp simd reduction(max : most)
+    for (size_t i = 0; i < count; i++) {
+        const float size = fabsf(from[i]);
+
+        most = size > most ? size : most;
+        to[i] = (from[i] + shift) - shift;
+    }
+    return most;
+}
+
+KERNEL static float grid_round_add(float step, size_t count, const float *from, float *to)
+{
+    const float shift = 0x1.8p23F * step;
+    float most = 0.0F;
+
+#pragma omp simd reduction(max : most)
+    for (size_t i = 0; i < count; i++) {
+        const float size = fabsf(from[i]);
+
+        most = size > most ? size : most;
+        to[i] += (from[i] + shift) - shift;
+    }
+    return most;
+}
+
+/* The next power of two, so that sums of them are exact as well. */
+static float grid_power(float most)
+{
+    int exponent = 0;
+
+    if (!(most > 0.0F) || !isfinite(most))
+        return 0.0F;
+    frexpf(most, &exponent);
+    return ldexpf(1.0F, exponent);
+}
+
+/* One tensor, at `offset` in gradients and sums; its number is `tensor`. */
+static void grid_add_tensor(const struct grid *grid, const struct model *model, int tensor,
+                            size_t offset, size_t count, int scale, bool add, float *sums)
+{
+    const float step = grid->steps[tensor] * (float)scale;
+    float *largest = &sums[model->parameters + 1 + (size_t)tensor];
+    const float *from = model->gradients + offset;
+    float most;
+
+    most = add ? grid_round_add(step, count, from, sums + offset)
+               : grid_round(step, count, from, sums + offset);
+    *largest = (add ? *largest : 0.0F) + grid_power(most);
+}
+
+void grid_add(const struct grid *grid, const struct model *model, int scale, float loss, bool add,
+              float *sums)
+{
+    size_t offset = 0;
+    int tensor = 0;
+
+    for (int i = 0; i < model->count; i++) {
+        const struct layer *layer = &model->layers[i];
+        const size_t weights = (size_t)(layer->bias - layer->weight);
+        const size_t biases = (size_t)layer->out.channels;
+
+        if (!layer->name)
+            continue;
+        grid_add_tensor(grid, model, tensor++, offset, weights, scale, add, sums);
+        offset += weights;
+        grid_add_tensor(grid, model, tensor++, offset, biases, scale, add, sums);
+        offset += biases;
+    }
+    sums[model->parameters] = (add ? sums[model->parameters] : 0.0F) + loss;
+    if (!add)
+        memset(&sums[model->parameters + 1 + (size_t)tensor], 0,
+               (GRID_TAIL - 1 - (size_t)tensor) * sizeof(*sums));
+}
+
+void grid_advance(struct grid *grid, const struct model *model, const float *sums)
+{
+    for (int i = 0; i < grid->count; i++)
+        grid->steps[i] = ldexpf(grid_power(sums[model->parameters + 1 + (size_t)i]), -GRID_BITS);
+}
