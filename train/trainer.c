@@ -10,64 +10,6 @@
 #include "failure.h"
 #include "hash.h"
 #include "loss.h"
-#include "rng.h"
-
-/* The batch of this rank for step `step` of the epoch. */
-static void trainer_fill(struct trainer *trainer, int64_t step)
-{
-    const struct comm *comm = trainer->comm;
-    const int64_t begin = step * trainer->local_batch;
-    const int64_t size = (int64_t)sampler_size(&trainer->sampler);
-
-    trainer->batch.count = 0;
-    for (int64_t i = 0; i < trainer->local_batch && begin + i < size; i++) {
-        const uint32_t position = (uint32_t)(i * comm->world + comm->rank);
-        uint64_t key = 0;
-
-        if (trainer->options->augment)
-            key = rng_key((uint64_t)trainer->options->seed, RNG_AUGMENT, (uint64_t)trainer->step,
-                          position) |
-                  1;
-        batch_add(&trainer->batch, &trainer->train,
-                  sampler_at(&trainer->sampler, (size_t)(begin + i)), position, key);
-    }
-}
-
-static struct pass trainer_pass(const struct trainer *trainer, bool training)
-{
-    return (struct pass){
-        .batch = trainer->batch.count,
-        .training = training,
-        .seed = (uint64_t)trainer->options->seed,
-        .step = (uint64_t)trainer->step,
-        .positions = trainer->batch.positions,
-    };
-}
-
-/*
- * Forward, backward, average, update. The loss rides behind the gradients, so that one
- * all-reduce averages both: every rank's batch has the same size.
- */
-static int trainer_step(struct trainer *trainer, int64_t step, double lr, double *loss_p)
-{
-    struct model *model = trainer->model;
-    const float *outputs;
-    struct pass pass;
-    struct loss loss;
-
-    trainer_fill(trainer, step);
-    pass = trainer_pass(trainer, true);
-    outputs = model_forward(model, &pass, trainer->batch.images);
-    loss = loss_nll(pass.batch, MODEL_CLASSES, outputs, trainer->batch.labels,
-                    model_output_gradient(model));
-    model_backward(model, &pass, trainer->batch.images);
-    model->gradients[model->parameters] = (float)(loss.total / pass.batch);
-    if (comm_average(trainer->comm, model->gradients, model->parameters + 1) < 0)
-        return -1;
-    optimizer_step(trainer->optimizer, (float)lr, model->weights, model->gradients);
-    *loss_p = (double)model->gradients[model->parameters];
-    return 0;
-}
 
 /* Whether --max-steps or --dry-run end the training here. */
 static bool trainer_is_done(const struct trainer *trainer)
@@ -117,10 +59,10 @@ int trainer_epoch(struct trainer *trainer, double lr, struct report_result *resu
     report_epoch(&trainer->report, trainer->epoch + 1, steps, global,
                  (int64_t)trainer->train.count);
     for (; step < steps && !trainer_is_done(trainer); step++) {
-        if (trainer_step(trainer, step, lr, &loss) < 0)
+        trainer_gradients(trainer, step);
+        if (comm_average(trainer->comm, trainer->sums, trainer->model->parameters + GRID_TAIL) < 0)
             return -1;
-        trainer->step++;
-        trainer->steps_here++;
+        loss = trainer_update(trainer, lr);
         sum += loss;
         result->count += (int64_t)trainer->batch.count * trainer->comm->world;
         trainer_log(trainer, loss);
@@ -136,10 +78,10 @@ int trainer_epoch(struct trainer *trainer, double lr, struct report_result *resu
 /* Tests what is in the batch and adds it to sums: loss, correct, samples. */
 static void trainer_test_batch(struct trainer *trainer, double sums[3])
 {
-    const struct pass pass = trainer_pass(trainer, false);
+    const struct pass pass = trainer_pass(trainer, false, 0, trainer->batch.count);
     const float *outputs = model_forward(trainer->model, &pass, trainer->batch.images);
     const struct loss loss =
-        loss_nll(pass.batch, MODEL_CLASSES, outputs, trainer->batch.labels, NULL);
+        loss_nll(pass.batch, MODEL_CLASSES, outputs, trainer->batch.labels, 0.0F, NULL);
 
     sums[0] += loss.total;
     sums[1] += (double)loss.correct;

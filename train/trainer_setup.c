@@ -38,11 +38,25 @@ static void trainer_divide_batch(struct trainer *trainer)
     const int world = trainer->comm->world;
 
     trainer->local_batch = trainer_part(trainer, global);
+    trainer->micro_batches = TRAINER_MICRO_BATCHES % world == 0 ? TRAINER_MICRO_BATCHES / world : 1;
     if (trainer->comm->rank == 0 && trainer->local_batch * world != global)
         fprintf(stderr,
                 "train_mnist: warning: a global batch of %" PRId64 " cannot be divided among %d "
                 "ranks: using %" PRId64 " (%" PRId64 " a rank)\n",
                 global, world, trainer->local_batch * world, trainer->local_batch);
+}
+
+/* One micro-batch needs no memory for sums besides the gradients themselves. */
+static int trainer_open_sums(struct trainer *trainer)
+{
+    const size_t count = trainer->model->parameters + GRID_TAIL;
+
+    grid_start(trainer->model, &trainer->grid);
+    trainer->sums = trainer->model->gradients;
+    if (trainer->micro_batches == 1)
+        return 0;
+    trainer->sums = calloc(count, sizeof(*trainer->sums));
+    return trainer->sums ? 0 : failure("out of memory for the sums of %zu gradients", count);
 }
 
 static int trainer_open_model(struct trainer *trainer)
@@ -55,7 +69,8 @@ static int trainer_open_model(struct trainer *trainer)
     if (model_create(options->arch, (int)capacity, &trainer->model) < 0 ||
         batch_create((int)capacity, &trainer->batch) < 0 ||
         sampler_create(trainer->train.count, trainer->comm->rank, trainer->comm->world,
-                       &trainer->sampler) < 0)
+                       &trainer->sampler) < 0 ||
+        trainer_open_sums(trainer) < 0)
         return -1;
     return optimizer_create(options->optimizer, trainer->model->parameters,
                             (float)options->momentum, (float)options->weight_decay,
@@ -89,9 +104,12 @@ static int trainer_open_log(struct trainer *trainer)
     return 0;
 }
 
-/* Everything that a rank does alone. */
-static int trainer_open_local(struct trainer *trainer)
+int trainer_prepare(const struct options *options, struct comm *comm, struct trainer *trainer)
 {
+    trainer->options = options;
+    trainer->comm = comm;
+    report_open(&trainer->report, comm->rank == 0, options->log_interval);
+    trainer_divide_batch(trainer);
     if (trainer_open_data(trainer) < 0 || trainer_open_model(trainer) < 0)
         return -1;
     return trainer_open_start(trainer) < 0 ? -1 : trainer_open_log(trainer);
@@ -99,11 +117,9 @@ static int trainer_open_local(struct trainer *trainer)
 
 int trainer_open(const struct options *options, struct comm *comm, struct trainer *trainer)
 {
-    trainer->options = options;
-    trainer->comm = comm;
-    report_open(&trainer->report, comm->rank == 0, options->log_interval);
-    trainer_divide_batch(trainer);
-    if (comm_agree(comm, trainer_open_local(trainer), "get ready") < 0 ||
+    const int result = trainer_prepare(options, comm, trainer);
+
+    if (comm_agree(comm, result, "get ready") < 0 ||
         comm_compare(comm, trainer->train.count, "number of training samples") < 0 ||
         comm_compare(comm, trainer->test.count, "number of test samples") < 0 ||
         comm_compare(comm, trainer->model->parameters, "number of parameters") < 0 ||
@@ -119,6 +135,8 @@ int trainer_close(struct trainer *trainer)
     if (trainer->loss_log && fclose(trainer->loss_log) != 0)
         result = failure("--loss-log %s: %s", trainer->options->loss_log, strerror(errno));
     trainer->loss_log = NULL;
+    if (trainer->micro_batches > 1)
+        free(trainer->sums);
     optimizer_destroy(trainer->optimizer);
     model_destroy(trainer->model);
     batch_destroy(&trainer->batch);

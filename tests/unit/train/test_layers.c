@@ -304,7 +304,7 @@ static void test_loss(void **state)
 {
     static const float outputs[6] = {1.0F, 2.0F, 3.0F, 1000.0F, 0.0F, -1000.0F};
     static const uint8_t labels[2] = {2, 1};
-    struct loss loss = loss_nll(2, 3, outputs, labels, dout);
+    struct loss loss = loss_nll(2, 3, outputs, labels, 0.5F, dout);
 
     (void)state;
     /* log(e^-2 + e^-1 + 1) = 0.407606, and 1000 without overflow */

@@ -37,7 +37,7 @@ static void train_epoch(struct model *model, struct batch *batch)
         for (uint32_t i = 0; i < BATCH; i++)
             batch_add(batch, &train_set, sampler_at(&sampler, step * BATCH + i), i, 0);
         loss_nll(BATCH, MODEL_CLASSES, model_forward(model, &pass, batch->images), batch->labels,
-                 model_output_gradient(model));
+                 1.0F / BATCH, model_output_gradient(model));
         model_backward(model, &pass, batch->images);
         optimizer_step(optimizer, 1.0F, model->weights, model->gradients);
     }
@@ -57,7 +57,7 @@ static int64_t count_correct(struct model *model, struct batch *batch)
             batch_add(batch, &test_set, i, 0, 0);
         pass.batch = batch->count;
         correct += loss_nll(pass.batch, MODEL_CLASSES, model_forward(model, &pass, batch->images),
-                            batch->labels, NULL)
+                            batch->labels, 0.0F, NULL)
                        .correct;
     }
     return correct;
