@@ -77,8 +77,9 @@ dist_status disti_store_all_gather(struct disti_store *store, const char *key, c
 /* News about another rank. */
 struct disti_notice {
     int rank;
-    bool graceful;  /* it said goodbye; else it was lost */
-    char text[DISTI_NEWS_MAX]; /* "rank 3 (host node1, pid 4242) closed its connection without a goodbye" */
+    bool graceful;             /* it said goodbye; else it was lost */
+    char text[DISTI_NEWS_MAX]; /* "rank 3 (host node1, pid 4242) closed its connection without a
+                                  goodbye" */
 };
 
 /* Readable when there is news or the server is gone. */
