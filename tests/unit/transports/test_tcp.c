@@ -1,0 +1,222 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* The tcp transport: the common battery, addresses, file descriptors. */
+#include "base/clock.h"
+#include "tcp_fixture.h"
+#include "transport_battery.h"
+
+#include <poll.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+static const struct dist_transport *const tcp = &disti_transport_tcp;
+
+/* Where reading in place begins, the read buffer, and one turn of a peer. */
+static const size_t boundaries[] = {4096 - 32, 32768, 262144 - 32, 262144, 1048576, 0};
+
+static void test_battery_ipv4(void **unused)
+{
+    struct transport_battery_options options = {.boundaries = boundaries};
+
+    (void)unused;
+    assert_int_equal(transport_battery_run(tcp, &options), 0);
+}
+
+static void test_battery_ipv6(void **unused)
+{
+    struct transport_battery_options options = {.bind_host = "::1", .largest = 4 << 20};
+
+    (void)unused;
+    if (!tcp_host_usable("::1"))
+        skip();
+    assert_int_equal(transport_battery_run(tcp, &options), 0);
+}
+
+/* With small socket buffers everything is cut into pieces. */
+static void test_battery_small_buffers(void **unused)
+{
+    struct transport_battery_options options = {.largest = 1 << 20};
+
+    (void)unused;
+    setenv("DIST_TCP_BUFFER", "4K", 1);
+    assert_int_equal(transport_battery_run(tcp, &options), 0);
+    unsetenv("DIST_TCP_BUFFER");
+}
+
+/* Is there a listener on `port`, and does it listen on every address? */
+static void find_listener(const char *path, unsigned port, bool *found_p, bool *wildcard_p)
+{
+    FILE *file = fopen(path, "re");
+    char line[512], address[64];
+    unsigned at, state;
+
+    while (file && fgets(line, sizeof(line), file)) {
+        if (sscanf(line, " %*u: %63[0-9A-F]:%x %*[0-9A-F]:%*x %x", address, &at, &state) != 3 ||
+            at != port || state != 0x0a)
+            continue;
+        *found_p = true;
+        if (strspn(address, "0") == strlen(address))
+            *wildcard_p = true;
+    }
+    if (file)
+        fclose(file);
+}
+
+static void test_listens_on_one_address(void **unused)
+{
+    static const char *const hosts[] = {"127.0.0.1", "::1"};
+    static const char *const tables[] = {"/proc/net/tcp", "/proc/net/tcp6"};
+
+    (void)unused;
+    for (int i = 0; i < 2; i++) {
+        struct disti_tcp_endpoint endpoint;
+        struct tcp_rank rank;
+        bool found = false, wildcard = false;
+
+        if (!tcp_host_usable(hosts[i]))
+            continue;
+        tcp_rank_open(&rank, 0, 2, hosts[i]);
+        assert_true(disti_tcp_address_decode(rank.blob, rank.blob_bytes, &endpoint));
+        find_listener(tables[i], endpoint.port, &found, &wildcard);
+        assert_true(found);
+        assert_false(wildcard);
+        find_listener(tables[1 - i], endpoint.port, &found, &wildcard);
+        assert_false(wildcard);
+        tcp_rank_close(&rank);
+    }
+}
+
+static void test_refuses_addresses(void **unused)
+{
+    static const char *const hosts[] = {"0.0.0.0", "::",           "localhost",
+                                        "",        "127.0.0.1:80", "192.0.2.1"};
+
+    (void)unused;
+    for (size_t i = 0; i < sizeof(hosts) / sizeof(hosts[0]); i++) {
+        int before = tcp_open_files();
+
+        assert_false(tcp_host_usable(hosts[i]));
+        assert_int_equal(tcp_open_files(), before);
+    }
+}
+
+static void test_close_unopened(void **unused)
+{
+    void *state = calloc(1, tcp->state_size);
+    int before = tcp_open_files();
+
+    (void)unused;
+    tcp->close(state);
+    assert_int_equal(tcp_open_files(), before);
+    free(state);
+}
+
+static void test_reach(void **unused)
+{
+    struct disti_tcp_endpoint endpoint;
+    struct dist_reach reach;
+    struct tcp_rank rank;
+    unsigned char blob[DISTI_TCP_ADDRESS_BYTES];
+
+    (void)unused;
+    tcp_rank_open(&rank, 0, 2, "127.0.0.1");
+    assert_int_equal(tcp->reach(rank.state, rank.blob, rank.blob_bytes, &reach), DIST_OK);
+    assert_true(reach.latency_ns > 0 && reach.bytes_per_second > 0);
+    assert_int_equal(tcp->reach(rank.state, rank.blob, rank.blob_bytes - 1, &reach),
+                     DIST_ERR_UNSUPPORTED);
+    assert_true(disti_tcp_address_decode(rank.blob, rank.blob_bytes, &endpoint));
+    endpoint.machine++;
+    disti_tcp_address_encode(&endpoint, blob);
+    assert_int_equal(tcp->reach(rank.state, blob, sizeof(blob), &reach), DIST_ERR_UNSUPPORTED);
+    endpoint.machine--;
+    endpoint.family = 6;
+    disti_tcp_address_encode(&endpoint, blob);
+    assert_int_equal(tcp->reach(rank.state, blob, sizeof(blob), &reach), DIST_ERR_UNSUPPORTED);
+    tcp_rank_close(&rank);
+}
+
+static void test_no_file_is_lost(void **unused)
+{
+    int before = tcp_open_files();
+
+    (void)unused;
+    for (int i = 0; i < 100; i++) {
+        struct tcp_rank pair[2];
+        struct dist_request unfinished;
+
+        tcp_pair_open(pair, "127.0.0.1");
+        if (i % 3)
+            tcp_exchange(pair, 1000);
+        if (i % 3 == 2)
+            tcp_send(&pair[0], &unfinished, 1, 9, &i, sizeof(i));
+        tcp_pair_close(pair);
+        assert_int_equal(tcp_open_files(), before);
+    }
+}
+
+static double cpu_seconds(void)
+{
+    struct timespec now;
+
+    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &now);
+    return (double)now.tv_sec + (double)now.tv_nsec * 1e-9;
+}
+
+/* Without a free file descriptor callers wait, and the rank sleeps in the meantime. */
+static void test_no_file_left(void **unused)
+{
+    struct tcp_rank rank;
+    struct rlimit before, none;
+    unsigned char hello[DISTI_TCP_HELLO_BYTES];
+    int64_t deadline;
+    double cpu;
+    int fd;
+
+    (void)unused;
+    tcp_rank_open(&rank, 1, 2, "127.0.0.1");
+    fd = raw_connect(&rank);
+    assert_int_equal(getrlimit(RLIMIT_NOFILE, &before), 0);
+    none = before;
+    none.rlim_cur = (rlim_t)fd + 1;
+    assert_int_equal(setrlimit(RLIMIT_NOFILE, &none), 0);
+    cpu = cpu_seconds();
+    deadline = disti_deadline_ms(500);
+    while (!disti_expired(deadline)) {
+        int sleeper = tcp->arm(rank.state);
+
+        if (sleeper >= 0)
+            poll(&(struct pollfd){.fd = sleeper, .events = POLLIN}, 1, 100);
+        tcp->disarm(rank.state);
+        tcp_drive(&rank, 1);
+    }
+    cpu = cpu_seconds() - cpu;
+    assert_int_equal(setrlimit(RLIMIT_NOFILE, &before), 0);
+    assert_true(cpu < 0.1);
+    raw_hello(hello, 0, 1, 2);
+    assert_true(raw_write(fd, hello, sizeof(hello)));
+    tcp_drive_ms(&rank, 1, 300);
+    assert_int_equal(recv(fd, hello, sizeof(hello), MSG_DONTWAIT), sizeof(hello));
+    close(fd);
+    tcp_rank_close(&rank);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_listens_on_one_address), cmocka_unit_test(test_refuses_addresses),
+        cmocka_unit_test(test_close_unopened),         cmocka_unit_test(test_reach),
+        cmocka_unit_test(test_no_file_is_lost),        cmocka_unit_test(test_no_file_left),
+        cmocka_unit_test(test_battery_ipv4),           cmocka_unit_test(test_battery_ipv6),
+        cmocka_unit_test(test_battery_small_buffers),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
