@@ -24,7 +24,7 @@
 #define TCP_TICK_MS 100
 /* Up to so many peers are read without asking epoll first, which then is asked now and then. */
 #define TCP_DIRECT_PEERS 2
-#define TCP_DIRECT_CALLS 16
+#define TCP_DIRECT_CALLS 64
 /* What an error's text needs at most. */
 #define TCP_TEXT 80
 
