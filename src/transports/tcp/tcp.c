@@ -2,26 +2,21 @@
 /* The tcp transport: its slots, and the turns that its peers take. */
 #include "transports/tcp/tcp.h"
 
-#include "base/clock.h"
 #include "base/config.h"
 #include "base/log.h"
 #include "transports/tcp/tcp_state.h"
 
 #include <errno.h>
-#include <linux/sockios.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
-#include <sys/ioctl.h>
 #include <sys/timerfd.h>
 #include <unistd.h>
 
 #define TCP_EARLY_LIMIT ((size_t)64 << 20)
 #define TCP_BUFFER_MAX ((size_t)1 << 30)
 #define TCP_EVENTS 64
-/* How long close waits for the peers to make room for what has not yet been sent. */
-#define TCP_CLOSE_MS 100
 
 static dist_status tcp_probe(char *reason, size_t reason_size)
 {
@@ -298,54 +293,6 @@ static void tcp_disarm(void *instance)
     (void)instance;
 }
 
-/* A goodbye, if the stream is between two messages: then the peer knows that we left. */
-static void tcp_say_goodbye(struct tcp_state *state, struct tcp_peer *peer)
-{
-    unsigned char bytes[DISTI_TCP_FRAME_BYTES];
-
-    if (peer->phase != TCP_PHASE_UP || peer->send_status != DIST_OK)
-        return;
-    if (peer->send_head && peer->writable)
-        disti_tcp_flush(state, peer);
-    if (peer->phase != TCP_PHASE_UP || peer->send_status != DIST_OK ||
-        (peer->send_head && peer->send_head->moved))
-        return;
-    disti_tcp_frame_encode(DISTI_TCP_GOODBYE, &(struct dist_envelope){0, 0, 0}, bytes);
-    (void)!send(peer->fd, bytes, sizeof(bytes), MSG_NOSIGNAL);
-}
-
-/* Unread bytes would turn the close into a reset, which may cost the peer our last words. */
-static bool tcp_drained(struct tcp_state *state, const struct tcp_peer *peer)
-{
-    int unsent = 0;
-    ssize_t got;
-
-    do {
-        got = recv(peer->fd, state->buffer, TCP_BUFFER_BYTES, MSG_DONTWAIT);
-    } while (got > 0 || (got < 0 && errno == EINTR));
-    return (got < 0 && errno != EAGAIN) || ioctl(peer->fd, SIOCOUTQNSD, &unsent) || unsent == 0;
-}
-
-static void tcp_leave(struct tcp_state *state)
-{
-    int64_t deadline = disti_deadline_ms(TCP_CLOSE_MS);
-
-    for (int rank = 0; rank < state->world_size; rank++) {
-        if (state->peers[rank])
-            tcp_say_goodbye(state, state->peers[rank]);
-    }
-    for (int rank = 0; rank < state->world_size; rank++) {
-        struct tcp_peer *peer = state->peers[rank];
-
-        if (!peer || peer->fd < 0)
-            continue;
-        while (peer->phase == TCP_PHASE_UP && !tcp_drained(state, peer) && !disti_expired(deadline))
-            disti_sleep_ns(100 * 1000);
-        shutdown(peer->fd, SHUT_WR);
-        close(peer->fd);
-    }
-}
-
 static void tcp_close(void *instance)
 {
     struct tcp_state *state = instance;
@@ -353,7 +300,7 @@ static void tcp_close(void *instance)
     if (!state->open)
         return;
     if (state->peers && state->buffer)
-        tcp_leave(state);
+        disti_tcp_leave(state);
     for (int rank = 0; state->peers && rank < state->world_size; rank++) {
         if (state->peers[rank]) {
             disti_tcp_incoming_clear(state->peers[rank]);

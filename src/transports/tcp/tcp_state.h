@@ -161,6 +161,9 @@ void disti_tcp_lose(struct tcp_state *state, struct tcp_peer *peer, int cause, c
 /* Reports why the peer is lost (disti_fail). */
 dist_status disti_tcp_report(const struct tcp_state *state, const struct tcp_peer *peer);
 
+/* tcp_leave.c: says goodbye and closes all connections; takes at most 0.1 s. */
+void disti_tcp_leave(struct tcp_state *state);
+
 /* tcp_send.c */
 void disti_tcp_send(struct tcp_state *state, struct tcp_peer *peer, struct dist_request *request);
 int disti_tcp_flush(struct tcp_state *state, struct tcp_peer *peer);

@@ -1,0 +1,61 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Leaving: a goodbye to every peer, and a close that loses none of what was sent. */
+#include "base/clock.h"
+#include "transports/tcp/tcp_state.h"
+
+#include <errno.h>
+#include <linux/sockios.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+/* How long all peers together have to make room for what has not yet been sent. */
+#define LEAVE_MS 100
+
+/* A goodbye, if the stream is between two messages: then the peer knows that we left. */
+static void leave_say_goodbye(struct tcp_state *state, struct tcp_peer *peer)
+{
+    unsigned char bytes[DISTI_TCP_FRAME_BYTES];
+
+    if (peer->phase != TCP_PHASE_UP || peer->send_status != DIST_OK)
+        return;
+    if (peer->send_head && peer->writable)
+        disti_tcp_flush(state, peer);
+    if (peer->phase != TCP_PHASE_UP || peer->send_status != DIST_OK ||
+        (peer->send_head && peer->send_head->moved))
+        return;
+    disti_tcp_frame_encode(DISTI_TCP_GOODBYE, &(struct dist_envelope){0, 0, 0}, bytes);
+    (void)!send(peer->fd, bytes, sizeof(bytes), MSG_NOSIGNAL);
+}
+
+/* Unread bytes would turn the close into a reset, which may cost the peer our last words. */
+static bool leave_drained(struct tcp_state *state, const struct tcp_peer *peer)
+{
+    int unsent = 0;
+    ssize_t got;
+
+    do {
+        got = recv(peer->fd, state->buffer, TCP_BUFFER_BYTES, MSG_DONTWAIT);
+    } while (got > 0 || (got < 0 && errno == EINTR));
+    return (got < 0 && errno != EAGAIN) || ioctl(peer->fd, SIOCOUTQNSD, &unsent) || unsent == 0;
+}
+
+void disti_tcp_leave(struct tcp_state *state)
+{
+    int64_t deadline = disti_deadline_ms(LEAVE_MS);
+
+    for (int rank = 0; rank < state->world_size; rank++) {
+        if (state->peers[rank])
+            leave_say_goodbye(state, state->peers[rank]);
+    }
+    for (int rank = 0; rank < state->world_size; rank++) {
+        struct tcp_peer *peer = state->peers[rank];
+
+        if (!peer || peer->fd < 0)
+            continue;
+        while (peer->phase == TCP_PHASE_UP && !leave_drained(state, peer) &&
+               !disti_expired(deadline))
+            disti_sleep_ns(100 * 1000);
+        shutdown(peer->fd, SHUT_WR);
+        close(peer->fd);
+    }
+}
