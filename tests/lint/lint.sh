@@ -25,7 +25,7 @@ rule()
     'skip: '*) echo "SKIP: $name (${found#skip: })" ;;
     *)
         echo "FAIL: $name"
-        printf '%s\n' "$found" | sed 's/^/    /'
+        printf '%s\n' "$found" | head -n 40 | sed 's/^/    /'
         lint_failed=1
         ;;
     esac

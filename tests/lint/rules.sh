@@ -2,6 +2,8 @@
 # The rules of tests/lint/lint.sh. Each prints what breaks it, "file:line: what", and reads the
 # source tree in the current folder; those at the end read $lint_build too.
 
+lint_home=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
+
 # The C files under the folders given, those of build trees left out.
 lint_sources()
 {
@@ -12,7 +14,7 @@ lint_sources()
 }
 
 # A C file without comments and without the text in strings; lines keep their numbers.
-lint_code() { awk -f "$(dirname "${BASH_SOURCE[0]}")/code.awk" "$1"; }
+lint_code() { awk -f "$lint_home/code.awk" "$1"; }
 
 # What a floor may include besides <dist/...>; its own folder counts.
 lint_floor()
