@@ -210,8 +210,11 @@ static int signal_the_parent(int (*fn)(int rank, void *arg), int number)
     fflush(NULL);
     parent = fork();
     assert_true(parent >= 0);
-    if (parent == 0)
+    if (parent == 0) {
+        signal(number,
+               SIG_DFL); /* a shell's background jobs ignore SIGINT, and so does what they start */
         _exit(dist_spawn(RANKS, fn, NULL, &code) == DIST_OK ? code : 99);
+    }
     for (int i = 0; i < 2000; i++) {
         int ready = 0;
 

@@ -201,12 +201,39 @@ static void write_file(const char *text)
     assert_int_equal(fclose(file), 0);
 }
 
+/* A store in a process of its own: this one must have no threads when it forks ranks. */
+static pid_t start_other_store(int *port_p)
+{
+    struct disti_store_server *other;
+    int ends[2];
+    pid_t pid;
+
+    assert_int_equal(pipe(ends), 0);
+    pid = fork();
+    assert_true(pid >= 0);
+    if (pid == 0) {
+        int port = -1;
+
+        if (disti_store_server_start("127.0.0.1", 0, 3, &other) == DIST_OK)
+            port = disti_store_server_port(other);
+        if (write(ends[1], &port, sizeof(port)) == sizeof(port))
+            pause();
+        _exit(0);
+    }
+    assert_int_equal(read(ends[0], port_p, sizeof(*port_p)), sizeof(*port_p));
+    close(ends[0]);
+    close(ends[1]);
+    assert_true(*port_p > 0);
+    return pid;
+}
+
 /* What earlier runs, or others, may have left in the file. */
 static void test_file_stale(void **state)
 {
     struct by_url by = {.ranks = 3, .times = 1, .late = true};
-    struct disti_store_server *other;
     char text[256];
+    pid_t other;
+    int port;
 
     (void)state;
     snprintf(by.url, sizeof(by.url), "file://%s", path);
@@ -219,11 +246,12 @@ static void test_file_stale(void **state)
     write_file(text);
     ranks_run(by.ranks, rank_by_url, &by);
     /* A store that is alive, but another job's. */
-    assert_int_equal(disti_store_server_start("127.0.0.1", 0, 3, &other), DIST_OK);
-    snprintf(text, sizeof(text), "libdist 1\n127.0.0.1\n%d\nabc\n", disti_store_server_port(other));
+    other = start_other_store(&port);
+    snprintf(text, sizeof(text), "libdist 1\n127.0.0.1\n%d\nabc\n", port);
     write_file(text);
     ranks_run(by.ranks, rank_by_url, &by);
-    disti_store_server_stop(other, 0);
+    kill(other, SIGKILL);
+    waitpid(other, NULL, 0);
 }
 
 static void test_file_bad(void **state)
