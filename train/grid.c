@@ -3,6 +3,7 @@
 #include "grid.h"
 
 #include <math.h>
+#include <stdint.h>
 #include <string.h>
 
 #include "kernel.h"
@@ -21,6 +22,23 @@ void grid_start(const struct model *model, struct grid *grid)
     }
 }
 
+/* A float without its sign; the order of such bits is that of the magnitudes. */
+static inline uint32_t grid_magnitude(float x)
+{
+    uint32_t bits;
+
+    memcpy(&bits, &x, sizeof(bits));
+    return bits & 0x7fffffffu;
+}
+
+static float grid_from_magnitude(uint32_t bits)
+{
+    float x;
+
+    memcpy(&x, &bits, sizeof(x));
+    return x;
+}
+
 /*
  * Adding 1.5 * 2^23 steps leaves no room for what is below a step; taking it away again
  * leaves the rounded number. Returns the largest magnitude.
@@ -28,31 +46,31 @@ void grid_start(const struct model *model, struct grid *grid)
 KERNEL static float grid_round(float step, size_t count, const float *from, float *to)
 {
     const float shift = 0x1.8p23F * step;
-    float most = 0.0F;
+    uint32_t most = 0;
 
 #pragma omp simd reduction(max : most)
     for (size_t i = 0; i < count; i++) {
-        const float size = fabsf(from[i]);
+        const uint32_t size = grid_magnitude(from[i]);
 
         most = size > most ? size : most;
         to[i] = (from[i] + shift) - shift;
     }
-    return most;
+    return grid_from_magnitude(most);
 }
 
 KERNEL static float grid_round_add(float step, size_t count, const float *from, float *to)
 {
     const float shift = 0x1.8p23F * step;
-    float most = 0.0F;
+    uint32_t most = 0;
 
 #pragma omp simd reduction(max : most)
     for (size_t i = 0; i < count; i++) {
-        const float size = fabsf(from[i]);
+        const uint32_t size = grid_magnitude(from[i]);
 
         most = size > most ? size : most;
         to[i] += (from[i] + shift) - shift;
     }
-    return most;
+    return grid_from_magnitude(most);
 }
 
 /* The next power of two, so that sums of them are exact as well. */
