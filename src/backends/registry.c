@@ -62,9 +62,20 @@ static dist_status registry_abi(uint32_t abi, uint32_t size, size_t expected, co
                       from, abi, size, DIST_ABI, expected);
 }
 
-static dist_status registry_missing(const char *from, const char *slot)
+/* A slot that must be set, and whether it is. */
+struct registry_slot {
+    const char *name;
+    bool set;
+};
+
+static dist_status registry_slots(const struct registry_slot *slots, const char *from)
 {
-    return disti_fail(DIST_ERR_ABI, "%s lacks the mandatory slot '%s': it must be set", from, slot);
+    for (; slots->name; slots++) {
+        if (!slots->set)
+            return disti_fail(DIST_ERR_ABI, "%s lacks the mandatory slot '%s': it must be set",
+                              from, slots->name);
+    }
+    return DIST_OK;
 }
 
 dist_status disti_backend_check(const struct dist_backend *b, const char *from)
@@ -73,21 +84,15 @@ dist_status disti_backend_check(const struct dist_backend *b, const char *from)
 
     if (status != DIST_OK)
         return status;
-    const struct {
-        const char *name;
-        bool set;
-    } slots[] = {
+    const struct registry_slot slots[] = {
         {"name", b->name && *b->name}, {"summary", b->summary != NULL},
         {"probe", b->probe != NULL},   {"query", b->query != NULL},
         {"open", b->open != NULL},     {"close", b->close != NULL},
         {"post", b->post != NULL},     {"progress", b->progress != NULL},
-        {"abort", b->abort != NULL},
+        {"abort", b->abort != NULL},   {NULL, true},
     };
-    for (size_t i = 0; i < sizeof(slots) / sizeof(slots[0]); i++) {
-        if (!slots[i].set)
-            return registry_missing(from, slots[i].name);
-    }
-    return DIST_OK;
+
+    return registry_slots(slots, from);
 }
 
 dist_status disti_transport_check(const struct dist_transport *t, const char *from)
@@ -96,22 +101,16 @@ dist_status disti_transport_check(const struct dist_transport *t, const char *fr
 
     if (status != DIST_OK)
         return status;
-    const struct {
-        const char *name;
-        bool set;
-    } slots[] = {
+    const struct registry_slot slots[] = {
         {"name", t->name && *t->name},   {"open", t->open != NULL},
         {"address", t->address != NULL}, {"reach", t->reach != NULL},
         {"connect", t->connect != NULL}, {"send", t->send != NULL},
         {"recv", t->recv != NULL},       {"progress", t->progress != NULL},
         {"arm", t->arm != NULL},         {"disarm", t->disarm != NULL},
-        {"close", t->close != NULL},
+        {"close", t->close != NULL},     {NULL, true},
     };
-    for (size_t i = 0; i < sizeof(slots) / sizeof(slots[0]); i++) {
-        if (!slots[i].set)
-            return registry_missing(from, slots[i].name);
-    }
-    return DIST_OK;
+
+    return registry_slots(slots, from);
 }
 
 /* The candidates for a name: more than one only for mpi. */
