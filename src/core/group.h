@@ -17,6 +17,7 @@
 struct group_peer {
     struct disti_locality locality;
     char backend[32];
+    char choice[128]; /* DIST_ALGO and DIST_SEGMENTS, which must be the same everywhere */
 };
 
 /*

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Joining, second half: the ranks tell each other where they are, then open the backend. */
 #include "backends/registry.h"
+#include "base/config.h"
 #include "core/group.h"
 
 #include <stdio.h>
@@ -22,7 +23,16 @@ static dist_status open_all_gather(void *arg, const void *in, void *out, size_t 
     return disti_store_all_gather(group->bootstrap.store, key, in, out, bytes, group->timeout_ms);
 }
 
-/* Every rank must have asked for the same backend. */
+/* Ranks with different algorithms would send each other messages that never meet. */
+static void open_note_choice(struct group_peer *mine)
+{
+    const char *algo = disti_env("DIST_ALGO"), *segments = disti_env("DIST_SEGMENTS");
+
+    snprintf(mine->choice, sizeof(mine->choice), "DIST_ALGO=%s DIST_SEGMENTS=%s", algo ? algo : "",
+             segments ? segments : "");
+}
+
+/* Every rank must have asked for the same backend and the same algorithms. */
 static dist_status open_check_peers(const struct dist_group *group)
 {
     const struct group_peer *mine = &group->peers[group->rank];
@@ -36,6 +46,11 @@ static dist_status open_check_peers(const struct dist_group *group)
                 "rank %d wants backend %s, but rank %d (host %.63s) wants %.31s: give "
                 "all ranks the same",
                 group->rank, mine->backend, r, peer->locality.host, peer->backend);
+        if (strncmp(peer->choice, mine->choice, sizeof(mine->choice)) != 0)
+            return disti_fail(DIST_ERR_MISMATCH,
+                              "rank %d has the settings \"%s\", but rank %d (host %.63s) has "
+                              "\"%.127s\": give all ranks the same DIST_ALGO and DIST_SEGMENTS",
+                              group->rank, mine->choice, r, peer->locality.host, peer->choice);
     }
     return DIST_OK;
 }
@@ -84,6 +99,7 @@ dist_status disti_group_meet(struct dist_group *group, const char *backend_name)
         return disti_fail(DIST_ERR_NO_MEMORY, "no memory for %d ranks", ranks);
     memset(&mine, 0, sizeof(mine));
     snprintf(mine.backend, sizeof(mine.backend), "%s", backend_name);
+    open_note_choice(&mine);
     status = disti_discover(local < 0 ? group->rank : local, ranks, &mine.locality);
     if (status == DIST_OK)
         status = open_all_gather(group, &mine, group->peers, sizeof(mine));

@@ -62,5 +62,11 @@ DIST_ALGO=all_reduce:rung job_fails "recursive_doubling" self 2 train_mnist "${q
 DIST_TRANSPORT=pigeon job_fails "pigeon" self 2 train_mnist "${quick[@]}" "${spawn[@]}"
 DIST_TIMEOUT=soon job_fails "DIST_TIMEOUT" self 2 train_mnist "${quick[@]}" "${spawn[@]}"
 
+# Settings that differ between ranks would let their messages never meet.
+different() { DIST_ALGO=all_reduce:$([ "$RANK" = 1 ] && echo ring || echo direct) exec "$@"; }
+export -f different
+job_fails "give all ranks the same DIST_ALGO" shell 2 "$BASH" -c 'different "$@"' different \
+    "$builddir/train_mnist" --dist-backend gloo "${quick[@]}"
+
 # Nothing of ours has a name in shared memory.
 job_check "nothing is left in /dev/shm" test -z "$(ls /dev/shm 2>/dev/null | grep -i dist)"
