@@ -14,7 +14,19 @@ extern "C" {
     X(ALL_REDUCE, "all_reduce")                                                                    \
     X(BROADCAST, "broadcast")                                                                      \
     X(BARRIER, "barrier")                                                                          \
-    X(ALL_GATHER, "all_gather")
+    X(ALL_GATHER, "all_gather")                                                                    \
+    X(REDUCE, "reduce")                                                                            \
+    X(REDUCE_SCATTER, "reduce_scatter")                                                            \
+    X(GATHER, "gather")                                                                            \
+    X(SCATTER, "scatter")                                                                          \
+    X(ALL_TO_ALL, "all_to_all")                                                                    \
+    X(ALL_GATHER_V, "all_gather_v")                                                                \
+    X(REDUCE_SCATTER_V, "reduce_scatter_v")                                                        \
+    X(GATHER_V, "gather_v")                                                                        \
+    X(SCATTER_V, "scatter_v")                                                                      \
+    X(ALL_TO_ALL_V, "all_to_all_v")                                                                \
+    X(SEND, "send")                                                                                \
+    X(RECV, "recv")
 
 typedef enum dist_collective {
 #define DIST_COLLECTIVE_ENUM(name, text) DIST_COLL_##name,
@@ -26,9 +38,15 @@ typedef enum dist_collective {
 DIST_API const char *dist_collective_string(dist_collective collective);
 
 /*
- * One call of a collective, as the user made it, checked. in and out are the user's and
- * stay valid until the ticket has ended; in == out is in place. BROADCAST: in == out.
- * count is per rank, in elements of dtype. sequence counts the group's calls from 0.
+ * One call, as the user made it, checked. in and out are the user's and stay valid until the ticket
+ * has ended, and so do the arrays; dist.h says what lies where and what is in place (BROADCAST:
+ * in == out). count: elements of a block, that is of what a rank gives or gets from another; of the
+ * v-forms only GATHER_V (what this rank gives) and SCATTER_V (what it gets) use it. sequence counts
+ * the group's collectives from 0, and apart from them its sends and receives.
+ *
+ * in_counts, in_offsets: of IN's blocks, by rank, in elements: SCATTER_V at root, ALL_TO_ALL_V,
+ * REDUCE_SCATTER_V. out_counts, out_offsets: of OUT's blocks: ALL_GATHER_V, GATHER_V at root,
+ * ALL_TO_ALL_V. Else NULL. Offsets are always there with counts.
  */
 struct dist_call {
     dist_collective collective;
@@ -37,8 +55,14 @@ struct dist_call {
     size_t count;
     dist_dtype dtype;
     dist_op op;
-    int root;
+    int root; /* SEND, RECV: the peer, or DIST_ANY_SOURCE */
     uint64_t sequence;
+    const size_t *in_counts, *in_offsets;
+    const size_t *out_counts, *out_offsets;
+    const struct dist_reduction *reduction; /* op PREMUL_SUM and USER: what it is; else NULL */
+    int tag;                                /* SEND, RECV */
+    int *source;                            /* RECV: the sender's rank goes here; never NULL */
+    void *prepared; /* what the backend's prepare gave for this call; else NULL */
 };
 
 /* A posted call. The backend sets status once, last; own is its to use. */

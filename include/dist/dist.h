@@ -144,11 +144,13 @@ struct dist_options {
     void *log_arg;
     dist_oob_all_gather_fn oob_all_gather; /* with rank and world_size set: replaces init_method */
     void *oob_arg;
+    bool reproducible; /* the bits of a reduction depend on the number of ranks and on nothing
+                          else; the same on every rank; also DIST_REPRODUCIBLE=1 */
 };
 
 #define DIST_OPTIONS_INIT                                                                          \
     {                                                                                              \
-        sizeof(struct dist_options), NULL, NULL, -1, -1, -1, 0, NULL, NULL, NULL, NULL             \
+        sizeof(struct dist_options), NULL, NULL, -1, -1, -1, 0, NULL, NULL, NULL, NULL, false      \
     }
 
 /*
@@ -164,9 +166,11 @@ DIST_API dist_status dist_init_process_group(const struct dist_options *options,
                                              dist_group **group_p);
 
 /*
- * Leave: waits (bounded by the timeout) until every rank has come here too, then frees the group,
- * whatever is returned. Works still pending are refused with ERR_ABORTED.
- * After an error nobody is waited for. NULL is accepted.
+ * Leave: finishes the works that are pending, waits until every rank of the group has come here too
+ * (both bounded by the timeout), then frees the group, whatever is returned. Its works may still be
+ * given to dist_wait, which tells how they ended. For the world, the groups that were made from it
+ * and still are there go first. After an error nobody is waited for. NULL is accepted. A later call
+ * with the group is refused with ERR_INVALID_ARGUMENT.
  */
 DIST_API dist_status dist_destroy_process_group(dist_group *group);
 
@@ -178,51 +182,289 @@ DIST_API int dist_get_local_rank(const dist_group *group);
 /* The name of the backend in use, e.g. "gloo". The group's; do not free. */
 DIST_API const char *dist_get_backend(const dist_group *group);
 
+/* ---- groups ---- */
+
+/* How a new group differs from its parent. Initialise with DIST_GROUP_OPTIONS_INIT. */
+struct dist_group_options {
+    size_t size;         /* sizeof(struct dist_group_options) */
+    const char *backend; /* NULL: the parent's */
+    int timeout_ms;      /* 0: the parent's */
+};
+
+#define DIST_GROUP_OPTIONS_INIT                                                                    \
+    {                                                                                              \
+        sizeof(struct dist_group_options), NULL, 0                                                 \
+    }
+
 /*
- * out[i] = op over all ranks of in[i], for count elements of dtype, on every rank.
- * in == out means in place; otherwise the two must not overlap. Both may be NULL if
- * count is 0. Every rank must pass the same count, dtype and op. Blocks.
+ * A group of some ranks of `parent`: ranks[i] (a rank of parent, each once, in any order) becomes
+ * rank i. Collective over the ranks that are listed: each passes the same list, and where it makes
+ * several groups of the same ranks, in the same order. A rank that is not listed may call it too;
+ * it gets NULL. options may be NULL. Blocks, at most the timeout. Groups do not disturb each other:
+ * each has its own connections, its own order of operations, and its own errors.
+ */
+DIST_API dist_status dist_new_group(dist_group *parent, const int *ranks, int count,
+                                    const struct dist_group_options *options, dist_group **group_p);
+
+/*
+ * Cuts the parent into groups: ranks with the same color (0 or more) come together, ordered by key,
+ * then by rank in parent. DIST_NO_COLOR: this rank joins none and gets NULL. Collective over
+ * parent: every rank calls it. Blocks.
+ */
+#define DIST_NO_COLOR (-1)
+DIST_API dist_status dist_split_group(dist_group *parent, int color, int key,
+                                      const struct dist_group_options *options,
+                                      dist_group **group_p);
+
+/* A group of the same ranks with its own order of operations. Collective over parent. Blocks. */
+DIST_API dist_status dist_dup_group(dist_group *parent, const struct dist_group_options *options,
+                                    dist_group **group_p);
+
+/*
+ * From a rank of this group to the rank in the world (the group that dist_init_process_group made),
+ * and back. -1: there is none.
+ */
+DIST_API int dist_get_global_rank(const dist_group *group, int group_rank);
+DIST_API int dist_get_group_rank(const dist_group *group, int global_rank);
+
+/* ---- reduction operations of one's own ---- */
+
+/*
+ * dst[i] = a[i] op b[i] for count elements; dst may be a or b. Must be associative and commutative,
+ * may be called from any thread and for any part of a vector; must not call the library.
+ */
+typedef void (*dist_reduce_fn)(void *arg, void *dst, const void *a, const void *b, size_t count,
+                               dist_dtype dtype);
+
+/*
+ * An operation that the program brings, for every dtype. It is the process's, not a group's; every
+ * rank must create its own. On success *op_p is to be given to dist_op_free once no call uses it.
+ */
+DIST_API dist_status dist_op_create(dist_reduce_fn fn, void *arg, dist_op *op_p);
+
+/*
+ * The sum of factor * in over the ranks, factor being each rank's own; for floating-point dtypes.
+ * The product is rounded to the dtype before it is added.
+ */
+DIST_API dist_status dist_op_create_premul_sum(double factor, dist_op *op_p);
+
+DIST_API dist_status dist_op_free(dist_op op);
+
+/* ---- collectives ---- */
+
+/*
+ * Common to all. Every rank of the group calls the same collectives in the same order with the same
+ * count, dtype, op and root. Counts are elements of dtype. Buffers may be NULL if the count is 0.
+ * in and out must not overlap except in place, as each says. The plain form blocks, at most the
+ * timeout. The _async form starts the operation and does not block on a peer: on success *work_p
+ * must be given to dist_wait once, and until it has ended the buffers belong to the library; arrays
+ * of counts and offsets are copied. Operations of one group start in the order of the calls.
+ *
+ * ERR_INVALID_ARGUMENT, ERR_UNSUPPORTED: nothing was started, the group is as before.
+ * ERR_MISMATCH, ERR_TIMEOUT, ERR_PEER_LOST: the group has ended, on all ranks; other groups go on.
+ * ERR_ABORTED: the group ended earlier.
+ */
+
+/*
+ * out[i] = op over all ranks of in[i], for count elements, on every rank. In place: in == out.
  * float16 and bfloat16 are added in float32 and rounded to the type after each step.
  */
 DIST_API dist_status dist_all_reduce(dist_group *group, const void *in, void *out, size_t count,
                                      dist_dtype dtype, dist_op op);
-
-/* Every rank's buffer (count elements of dtype) becomes a copy of root's. Blocks. */
-DIST_API dist_status dist_broadcast(dist_group *group, void *buffer, size_t count, dist_dtype dtype,
-                                    int root);
-
-/* Returns once every rank has called it. Blocks. */
-DIST_API dist_status dist_barrier(dist_group *group);
-
-/*
- * out (world_size * count elements) becomes the ranks' in (count elements each), in
- * rank order. In place: in == out + rank * count elements. Blocks.
- */
-DIST_API dist_status dist_all_gather(dist_group *group, const void *in, void *out, size_t count,
-                                     dist_dtype dtype);
-
-/*
- * The same, started and not waited for. On success *work_p must be given to dist_wait
- * once; until then the buffers belong to the library. Operations of one group start in
- * the order of the calls, which must be the same on every rank. Never blocks on a peer.
- */
 DIST_API dist_status dist_all_reduce_async(dist_group *group, const void *in, void *out,
                                            size_t count, dist_dtype dtype, dist_op op,
                                            dist_work **work_p);
+
+/*
+ * All-reduce, in place, of `buffers` buffers: buffer i has counts[i] elements. One operation: small
+ * buffers travel together. The arrays are copied, the buffers belong to the library until it ends.
+ */
+DIST_API dist_status dist_all_reduce_coalesced(dist_group *group, void *const *buffers,
+                                               const size_t *counts, int buffer_count,
+                                               dist_dtype dtype, dist_op op);
+DIST_API dist_status dist_all_reduce_coalesced_async(dist_group *group, void *const *buffers,
+                                                     const size_t *counts, int buffer_count,
+                                                     dist_dtype dtype, dist_op op,
+                                                     dist_work **work_p);
+
+/* As all_reduce, but only root gets the result: out matters at root only. In place: in == out. */
+DIST_API dist_status dist_reduce(dist_group *group, const void *in, void *out, size_t count,
+                                 dist_dtype dtype, dist_op op, int root);
+DIST_API dist_status dist_reduce_async(dist_group *group, const void *in, void *out, size_t count,
+                                       dist_dtype dtype, dist_op op, int root, dist_work **work_p);
+
+/* Every rank's buffer (count elements) becomes a copy of root's. */
+DIST_API dist_status dist_broadcast(dist_group *group, void *buffer, size_t count, dist_dtype dtype,
+                                    int root);
 DIST_API dist_status dist_broadcast_async(dist_group *group, void *buffer, size_t count,
                                           dist_dtype dtype, int root, dist_work **work_p);
+
+/* Returns once every rank has called it. */
+DIST_API dist_status dist_barrier(dist_group *group);
 DIST_API dist_status dist_barrier_async(dist_group *group, dist_work **work_p);
+
+/*
+ * A barrier that says who is missing: if not every rank has come within timeout_ms (0: the group's
+ * timeout), ERR_TIMEOUT, and dist_last_error names those that did not. The group goes on as it was,
+ * and a rank that comes late passes through.
+ */
+DIST_API dist_status dist_monitored_barrier(dist_group *group, int timeout_ms);
+
+/*
+ * out (world_size * count elements) becomes the ranks' in (count elements each), in rank order. In
+ * place: in == out + rank * count elements. _v: rank r gives counts[r] elements, which come to
+ * out + offsets[r] elements; offsets NULL: one after the other. In place: in is where it will be.
+ */
+DIST_API dist_status dist_all_gather(dist_group *group, const void *in, void *out, size_t count,
+                                     dist_dtype dtype);
 DIST_API dist_status dist_all_gather_async(dist_group *group, const void *in, void *out,
                                            size_t count, dist_dtype dtype, dist_work **work_p);
+DIST_API dist_status dist_all_gather_v(dist_group *group, const void *in, void *out,
+                                       const size_t *counts, const size_t *offsets,
+                                       dist_dtype dtype);
+DIST_API dist_status dist_all_gather_v_async(dist_group *group, const void *in, void *out,
+                                             const size_t *counts, const size_t *offsets,
+                                             dist_dtype dtype, dist_work **work_p);
+
+/*
+ * in (world_size * count elements) is reduced over the ranks, and rank r gets the r-th block of
+ * count elements of the result in out. In place: out == in + rank * count elements; what else is in
+ * `in` stays as it was. _v: block r has counts[r] elements, one after the other.
+ */
+DIST_API dist_status dist_reduce_scatter(dist_group *group, const void *in, void *out, size_t count,
+                                         dist_dtype dtype, dist_op op);
+DIST_API dist_status dist_reduce_scatter_async(dist_group *group, const void *in, void *out,
+                                               size_t count, dist_dtype dtype, dist_op op,
+                                               dist_work **work_p);
+DIST_API dist_status dist_reduce_scatter_v(dist_group *group, const void *in, void *out,
+                                           const size_t *counts, dist_dtype dtype, dist_op op);
+DIST_API dist_status dist_reduce_scatter_v_async(dist_group *group, const void *in, void *out,
+                                                 const size_t *counts, dist_dtype dtype, dist_op op,
+                                                 dist_work **work_p);
+
+/*
+ * As all_gather, but only root gets the result: out, counts and offsets matter at root only. In
+ * place at root: in is where it will be. _v: this rank gives count elements, and root expects
+ * counts[r] from rank r at out + offsets[r] elements (NULL: one after the other).
+ */
+DIST_API dist_status dist_gather(dist_group *group, const void *in, void *out, size_t count,
+                                 dist_dtype dtype, int root);
+DIST_API dist_status dist_gather_async(dist_group *group, const void *in, void *out, size_t count,
+                                       dist_dtype dtype, int root, dist_work **work_p);
+DIST_API dist_status dist_gather_v(dist_group *group, const void *in, size_t count, void *out,
+                                   const size_t *counts, const size_t *offsets, dist_dtype dtype,
+                                   int root);
+DIST_API dist_status dist_gather_v_async(dist_group *group, const void *in, size_t count, void *out,
+                                         const size_t *counts, const size_t *offsets,
+                                         dist_dtype dtype, int root, dist_work **work_p);
+
+/*
+ * Rank r's out becomes the r-th block of count elements of root's in, which matters at root only.
+ * In place at root: out is that block. _v: block r is counts[r] elements at in + offsets[r]
+ * elements (NULL: one after the other), both root's; this rank expects count elements.
+ */
+DIST_API dist_status dist_scatter(dist_group *group, const void *in, void *out, size_t count,
+                                  dist_dtype dtype, int root);
+DIST_API dist_status dist_scatter_async(dist_group *group, const void *in, void *out, size_t count,
+                                        dist_dtype dtype, int root, dist_work **work_p);
+DIST_API dist_status dist_scatter_v(dist_group *group, const void *in, const size_t *counts,
+                                    const size_t *offsets, void *out, size_t count,
+                                    dist_dtype dtype, int root);
+DIST_API dist_status dist_scatter_v_async(dist_group *group, const void *in, const size_t *counts,
+                                          const size_t *offsets, void *out, size_t count,
+                                          dist_dtype dtype, int root, dist_work **work_p);
+
+/*
+ * Block s of rank d's out becomes block d of rank s's in; a block is count elements, in and out are
+ * world_size blocks. There is no in place. _v: to rank r go in_counts[r] elements from
+ * in + in_offsets[r] elements, from rank r come out_counts[r] to out + out_offsets[r] elements;
+ * offsets NULL: one after the other.
+ */
+DIST_API dist_status dist_all_to_all(dist_group *group, const void *in, void *out, size_t count,
+                                     dist_dtype dtype);
+DIST_API dist_status dist_all_to_all_async(dist_group *group, const void *in, void *out,
+                                           size_t count, dist_dtype dtype, dist_work **work_p);
+DIST_API dist_status dist_all_to_all_v(dist_group *group, const void *in, const size_t *in_counts,
+                                       const size_t *in_offsets, void *out,
+                                       const size_t *out_counts, const size_t *out_offsets,
+                                       dist_dtype dtype);
+DIST_API dist_status dist_all_to_all_v_async(dist_group *group, const void *in,
+                                             const size_t *in_counts, const size_t *in_offsets,
+                                             void *out, const size_t *out_counts,
+                                             const size_t *out_offsets, dist_dtype dtype,
+                                             dist_work **work_p);
+
+/* ---- point to point ---- */
+
+/*
+ * count elements to rank `peer`, which receives as many of the same dtype with the same tag (0 to
+ * DIST_TAG_MAX); from rank `peer`, or from DIST_ANY_SOURCE: from whoever comes first. Messages of
+ * one tag between two ranks stay in order. A rank may send to itself. *source_p (may be NULL)
+ * becomes the sender's rank when the operation has ended. A send may block until it is received.
+ */
+#define DIST_ANY_SOURCE (-1)
+#define DIST_TAG_MAX 0x7fffffff
+DIST_API dist_status dist_send(dist_group *group, const void *data, size_t count, dist_dtype dtype,
+                               int peer, int tag);
+DIST_API dist_status dist_recv(dist_group *group, void *data, size_t count, dist_dtype dtype,
+                               int peer, int tag, int *source_p);
+DIST_API dist_status dist_isend(dist_group *group, const void *data, size_t count, dist_dtype dtype,
+                                int peer, int tag, dist_work **work_p);
+DIST_API dist_status dist_irecv(dist_group *group, void *data, size_t count, dist_dtype dtype,
+                                int peer, int tag, int *source_p, dist_work **work_p);
+
+/*
+ * Between the two, this thread's blocking collectives, sends and receives (on any groups) are only
+ * noted: they return at once, and dist_group_end starts them together and waits for all. So an
+ * exchange of sends and receives cannot deadlock, whatever their order. May be nested; the
+ * outermost end counts. Returns the first failure. _async forms are not held back.
+ */
+DIST_API dist_status dist_group_start(void);
+DIST_API dist_status dist_group_end(void);
+
+/* ---- works ---- */
+
+/*
+ * Collectives of one group end in the order in which they were started; sends, receives, and works
+ * of different groups end in any order. A thread of the library moves works along while the program
+ * computes (DIST_PROGRESS_THREAD=0: only calls of the library do).
+ */
 
 /* Blocks until the work has ended (at most the group's timeout) and frees it, always. */
 DIST_API dist_status dist_wait(dist_work *work);
+
+/*
+ * Blocks at most timeout_ms. IN_PROGRESS: it has not ended, and the work is as it was. Anything
+ * else: as dist_wait.
+ */
+DIST_API dist_status dist_wait_for(dist_work *work, int timeout_ms);
 
 /*
  * Moves things along and says whether the work has ended; does not free it, does not
  * block. A failure of the work is returned by dist_wait, not here.
  */
 DIST_API dist_status dist_test(dist_work *work, bool *done_p);
+
+/*
+ * fn(arg, status) is called once, when the work has ended: by whatever thread finds out, or by this
+ * one before the call returns. It may start operations but not wait for them. The work must still
+ * be given to dist_wait. At most one function a work. Not for persistent works.
+ */
+typedef void (*dist_work_fn)(void *arg, dist_status status);
+DIST_API dist_status dist_on_complete(dist_work *work, dist_work_fn fn, void *arg);
+
+/*
+ * An all-reduce that is done again and again on the same buffers: plan, scratch memory and
+ * connections are made here, once. Collective; blocks. dist_start starts it, dist_wait waits for it
+ * and does not free it; it must not be started again before. dist_work_free ends it.
+ */
+DIST_API dist_status dist_all_reduce_init(dist_group *group, const void *in, void *out,
+                                          size_t count, dist_dtype dtype, dist_op op,
+                                          dist_work **work_p);
+DIST_API dist_status dist_start(dist_work *work);
+
+/* Frees a persistent work that is not running. NULL is accepted. */
+DIST_API dist_status dist_work_free(dist_work *work);
 
 /*
  * Runs fn(rank, arg) in `ranks` new processes on this machine, each with RANK,

@@ -15,6 +15,13 @@ extern "C" {
 /* A transport's address is at most this many bytes. */
 #define DIST_ADDRESS_MAX 256
 
+/* What an operation that the program made is (dist_op_create, dist_op_create_premul_sum). */
+struct dist_reduction {
+    dist_reduce_fn fn; /* USER */
+    void *arg;
+    double factor; /* PREMUL_SUM: this rank's */
+};
+
 /*
  * Where a received message goes. src NULL: the bytes are copied to dst. Otherwise
  * dst = op(src, received), element by element, src == dst allowed; and if finish_ranks
@@ -28,6 +35,7 @@ struct dist_sink {
     dist_dtype dtype;
     dist_op op;
     int finish_ranks;
+    const struct dist_reduction *reduction; /* op USER: what it is; else NULL */
 };
 
 /*
