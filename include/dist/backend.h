@@ -92,6 +92,10 @@ struct dist_engine_config {
 
 struct dist_backend_config;
 
+/* What arm returns instead of a number of descriptors. */
+#define DIST_ARM_BLIND (-1)
+#define DIST_ARM_READY (-2)
+
 /*
  * The library's services for a module: it needs no symbol of ours at link time.
  * fail and log are printf-like. engine_*: see the backend slots of the same name.
@@ -113,9 +117,10 @@ struct dist_host {
     dist_status (*engine_post)(struct dist_engine *engine, const struct dist_call *call,
                                struct dist_ticket *ticket);
     int (*engine_progress)(struct dist_engine *engine);
-    void (*engine_sleep)(struct dist_engine *engine, int extra_fd, int timeout_ms);
     void (*engine_describe)(const struct dist_engine *engine, char *text, size_t size);
     void (*engine_close)(struct dist_engine *engine);
+    int (*engine_arm)(struct dist_engine *engine, int *fds, int room);
+    void (*engine_disarm)(struct dist_engine *engine);
 };
 
 /* What a backend is told when it is opened; lives as long as the group. */
@@ -186,10 +191,14 @@ struct dist_backend {
     void (*abort)(void *state);
 
     /*
-     * Optional: sleep until progress may have something to do or extra_fd (if not -1) is
-     * readable, at most timeout_ms. NULL: the core naps between polls.
+     * Optional, together: what to sleep on. Writes at most `room` descriptors that become readable
+     * when progress has something to do; returns how many, DIST_ARM_BLIND: there are none, poll;
+     * DIST_ARM_READY: something is there already. After waking (whatever the reason, and whatever
+     * arm returned) disarm is called before anything else is; where nothing is armed it does
+     * nothing. NULL: the core naps between polls.
      */
-    void (*sleep)(void *state, int extra_fd, int timeout_ms);
+    int (*arm)(void *state, int *fds, int room);
+    void (*disarm)(void *state);
 
     /*
      * Optional: whom the oldest pending call waits for ("rank 2, rank 5"), for the error when it

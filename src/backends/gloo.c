@@ -60,11 +60,19 @@ static int gloo_progress(void *state)
     return gloo->host->engine_progress(gloo->engine);
 }
 
-static void gloo_sleep(void *state, int extra_fd, int timeout_ms)
+static int gloo_arm(void *state, int *fds, int room)
 {
     struct gloo_state *gloo = state;
 
-    gloo->host->engine_sleep(gloo->engine, extra_fd, timeout_ms);
+    return gloo->host->engine_arm(gloo->engine, fds, room);
+}
+
+static void gloo_disarm(void *state)
+{
+    struct gloo_state *gloo = state;
+
+    if (gloo->engine)
+        gloo->host->engine_disarm(gloo->engine);
 }
 
 static void gloo_describe(const void *state, char *text, size_t size)
@@ -87,6 +95,7 @@ const struct dist_backend disti_backend_gloo = {
     .post = gloo_post,
     .progress = gloo_progress,
     .abort = gloo_close,
-    .sleep = gloo_sleep,
+    .arm = gloo_arm,
+    .disarm = gloo_disarm,
     .describe = gloo_describe,
 };

@@ -6,7 +6,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 struct mpi_state {
     const struct dist_host *host;
@@ -160,15 +159,21 @@ static int mpi_progress(void *state)
     return native < 0 ? native : engine < 0 ? engine : native + engine;
 }
 
-static void mpi_sleep(void *state, int extra_fd, int timeout_ms)
+static int mpi_arm(void *state, int *fds, int room)
 {
-    const struct timespec brief = {0, 20 * 1000};
     struct mpi_state *mpi = state;
 
     if (mpi->native.calls)
-        nanosleep(&brief, NULL); /* MPI gives nothing to sleep on */
-    else
-        mpi->host->engine_sleep(mpi->engine, extra_fd, timeout_ms);
+        return DIST_ARM_BLIND; /* MPI gives nothing to sleep on */
+    return mpi->host->engine_arm(mpi->engine, fds, room);
+}
+
+static void mpi_disarm(void *state)
+{
+    struct mpi_state *mpi = state;
+
+    if (mpi->engine)
+        mpi->host->engine_disarm(mpi->engine);
 }
 
 static void mpi_describe(const void *state, char *text, size_t size)
@@ -192,7 +197,8 @@ static const struct dist_backend mpi_backend = {
     .post = mpi_post,
     .progress = mpi_progress,
     .abort = mpi_abort,
-    .sleep = mpi_sleep,
+    .arm = mpi_arm,
+    .disarm = mpi_disarm,
     .describe = mpi_describe,
     .identify = mpi_identify,
 };

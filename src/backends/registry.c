@@ -47,9 +47,10 @@ const struct dist_host disti_host = {
     .engine_open = disti_engine_open,
     .engine_post = disti_engine_post,
     .engine_progress = disti_engine_progress,
-    .engine_sleep = disti_engine_sleep,
     .engine_describe = disti_engine_describe,
     .engine_close = disti_engine_close,
+    .engine_arm = disti_engine_arm,
+    .engine_disarm = disti_engine_disarm,
 };
 
 static dist_status registry_abi(uint32_t abi, uint32_t size, size_t expected, const char *from)
@@ -85,11 +86,17 @@ dist_status disti_backend_check(const struct dist_backend *b, const char *from)
     if (status != DIST_OK)
         return status;
     const struct registry_slot slots[] = {
-        {"name", b->name && *b->name}, {"summary", b->summary != NULL},
-        {"probe", b->probe != NULL},   {"query", b->query != NULL},
-        {"open", b->open != NULL},     {"close", b->close != NULL},
-        {"post", b->post != NULL},     {"progress", b->progress != NULL},
-        {"abort", b->abort != NULL},   {NULL, true},
+        {"name", b->name && *b->name},
+        {"summary", b->summary != NULL},
+        {"probe", b->probe != NULL},
+        {"query", b->query != NULL},
+        {"open", b->open != NULL},
+        {"close", b->close != NULL},
+        {"post", b->post != NULL},
+        {"progress", b->progress != NULL},
+        {"abort", b->abort != NULL},
+        {"disarm", !b->arm || b->disarm},
+        {NULL, true},
     };
 
     return registry_slots(slots, from);

@@ -3,10 +3,17 @@
 #include "base/clock.h"
 #include "core/group.h"
 
+#include <poll.h>
 #include <stdlib.h>
 
 /* Polls between two looks at the clock and at the news. */
 #define WORK_WATCH_POLLS 1024
+
+/* Where there is nothing to sleep on, between two polls. */
+#define WORK_NAP_NS (50 * 1000)
+
+/* Descriptors to sleep on, at most. */
+#define WORK_DESCRIPTORS 16
 
 /* Call with the lock held. */
 static void work_link(struct dist_group *group, struct dist_work *work)
@@ -71,6 +78,23 @@ dist_status disti_work_start(struct dist_group *group, const struct dist_call *c
     return status;
 }
 
+static void work_poll_armed(struct dist_group *group, int store, int ms)
+{
+    int fds[WORK_DESCRIPTORS];
+    struct pollfd polls[WORK_DESCRIPTORS + 1];
+    int count = group->backend->arm(group->state, fds, WORK_DESCRIPTORS);
+
+    for (int i = 0; i < count; i++)
+        polls[i] = (struct pollfd){.fd = fds[i], .events = POLLIN};
+    if (count == DIST_ARM_BLIND)
+        disti_sleep_ns(WORK_NAP_NS);
+    if (count >= 0) {
+        polls[count] = (struct pollfd){.fd = store, .events = POLLIN};
+        poll(polls, (nfds_t)count + 1, ms);
+    }
+    group->backend->disarm(group->state);
+}
+
 /* Sleeps until something may have happened, or the deadline is near. */
 static void work_sleep(struct dist_work *work)
 {
@@ -83,10 +107,10 @@ static void work_sleep(struct dist_work *work)
         store = -1; /* the news has been read: its end of file would keep us awake */
         ms = 1;
     }
-    if (group->backend->sleep)
-        group->backend->sleep(group->state, store, ms);
+    if (group->backend->arm)
+        work_poll_armed(group, store, ms);
     else
-        disti_sleep_ns(50 * 1000);
+        disti_sleep_ns(WORK_NAP_NS);
 }
 
 /* One round of waiting, with the lock held on entry and on return. */

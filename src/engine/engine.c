@@ -6,9 +6,10 @@
 #include "base/log.h"
 #include "engine/state.h"
 
-#include <poll.h>
 #include <stdlib.h>
-#include <time.h>
+
+/* Beside what arm returns: no peer is reached through the link. */
+#define LINK_UNUSED (-3)
 
 dist_status disti_engine_open(const struct dist_backend_config *config,
                               const struct dist_engine_config *engine_config,
@@ -131,39 +132,32 @@ int disti_engine_progress(struct dist_engine *engine)
     return ran < 0 ? ran : moved + ran;
 }
 
-/* Some transport has no descriptor to sleep on: nap briefly instead. */
-static void engine_nap(int timeout_ms)
+int disti_engine_arm(struct dist_engine *engine, int *fds, int room)
 {
-    const struct timespec brief = {0, 50 * 1000};
+    int count = 0;
 
-    if (timeout_ms > 0)
-        nanosleep(&brief, NULL);
+    while (engine->armed < engine->link_count) {
+        struct engine_link *link = &engine->links[engine->armed++];
+        int fd = link->peers ? link->transport->arm(link->state) : LINK_UNUSED;
+
+        if (fd == DIST_ARM_READY)
+            return DIST_ARM_READY;
+        if (fd == LINK_UNUSED)
+            continue;
+        if (fd < 0 || count == room)
+            return DIST_ARM_BLIND;
+        fds[count++] = fd;
+    }
+    return count;
 }
 
-void disti_engine_sleep(struct dist_engine *engine, int extra_fd, int timeout_ms)
+void disti_engine_disarm(struct dist_engine *engine)
 {
-    struct pollfd fds[ENGINE_TRANSPORTS_MAX + 1];
-    bool ready = false, blind = false;
-    int count = 0, armed = 0;
+    while (engine->armed > 0) {
+        struct engine_link *link = &engine->links[--engine->armed];
 
-    for (; armed < engine->link_count && !ready; armed++) {
-        struct engine_link *link = &engine->links[armed];
-        int fd = link->peers ? link->transport->arm(link->state) : -3;
-
-        if (fd >= 0)
-            fds[count++] = (struct pollfd){.fd = fd, .events = POLLIN};
-        ready = fd == -2;
-        blind = blind || fd == -1;
-    }
-    if (extra_fd >= 0)
-        fds[count++] = (struct pollfd){.fd = extra_fd, .events = POLLIN};
-    if (blind && !ready)
-        engine_nap(timeout_ms);
-    else if (!ready)
-        poll(fds, (nfds_t)count, timeout_ms);
-    for (int i = 0; i < armed; i++) {
-        if (engine->links[i].peers)
-            engine->links[i].transport->disarm(engine->links[i].state);
+        if (link->peers)
+            link->transport->disarm(link->state);
     }
 }
 

@@ -24,8 +24,9 @@ dist_status disti_engine_post(struct dist_engine *engine, const struct dist_call
 /* Moves all calls along; as dist_transport.progress. */
 int disti_engine_progress(struct dist_engine *engine);
 
-/* Sleeps until a transport or extra_fd (if not -1) has something, at most timeout_ms. */
-void disti_engine_sleep(struct dist_engine *engine, int extra_fd, int timeout_ms);
+/* What to sleep on: as the backend slots arm and disarm. */
+int disti_engine_arm(struct dist_engine *engine, int *fds, int room);
+void disti_engine_disarm(struct dist_engine *engine);
 
 /* The peers that the oldest call waits for: "rank 2, rank 5"; "" if for none. */
 void disti_engine_describe(const struct dist_engine *engine, char *text, size_t size);

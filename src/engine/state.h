@@ -60,6 +60,7 @@ struct dist_engine {
     struct disti_choice choice;
     struct engine_link links[ENGINE_TRANSPORTS_MAX];
     int link_count;
+    int armed;      /* links[0 .. armed) are armed for a sleep */
     uint8_t *route; /* by rank: index in links */
     struct engine_cached *cache[ENGINE_CACHE_BUCKETS];
     struct engine_task *head, *tail; /* posted and not ended, in order */
