@@ -1,0 +1,48 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * libdist inside an MPI program: a group of the ranks of a communicator. Header-only, so that
+ * libdist links no MPI; include it where <mpi.h> is found. MPI must be initialised.
+ */
+#ifndef DIST_MPI_H
+#define DIST_MPI_H
+
+#include <dist/dist.h>
+#include <limits.h>
+#include <mpi.h>
+
+/* The communicator's all-gather, for the ranks to meet by. */
+static inline int dist_mpi_all_gather(void *arg, const void *in, void *out, size_t bytes)
+{
+    if (bytes > INT_MAX)
+        return -1;
+    return MPI_Allgather(in, (int)bytes, MPI_BYTE, out, (int)bytes, MPI_BYTE, *(MPI_Comm *)arg) ==
+                   MPI_SUCCESS
+               ? 0
+               : -1;
+}
+
+/*
+ * As dist_init_process_group, for the ranks of `comm`, an intracommunicator: rank and world size
+ * are the communicator's, whatever the options say. Collective over comm; blocks. options may be
+ * NULL. The communicator is only used in here: it stays the caller's. ERR_INVALID_ARGUMENT if comm
+ * is none; else as dist_init_process_group.
+ */
+static inline dist_status dist_init_process_group_comm(MPI_Comm comm,
+                                                       const struct dist_options *options,
+                                                       dist_group **group_p)
+{
+    struct dist_options own = DIST_OPTIONS_INIT;
+
+    if (options)
+        own = *options;
+    own.size = sizeof(own);
+    if (comm == MPI_COMM_NULL || MPI_Comm_rank(comm, &own.rank) != MPI_SUCCESS ||
+        MPI_Comm_size(comm, &own.world_size) != MPI_SUCCESS)
+        return DIST_ERR_INVALID_ARGUMENT;
+    own.init_method = NULL;
+    own.oob_all_gather = dist_mpi_all_gather;
+    own.oob_arg = &comm;
+    return dist_init_process_group(&own, group_p);
+}
+
+#endif
