@@ -1,5 +1,14 @@
 # SPDX-License-Identifier: BSD-3-Clause
-# Programs to learn from. README.md shows the first.
+# Programs to learn from. README.md shows the first, docs/embedding.md the others.
 noinst_PROGRAMS += examples/hello_all_reduce
 examples_hello_all_reduce_SOURCES = examples/hello_all_reduce.c
 examples_hello_all_reduce_LDADD = libdist.la
+
+examplesdir = $(docdir)/examples
+dist_examples_DATA = \
+	examples/CMakeLists.txt \
+	examples/embed_mpi_comm.c \
+	examples/embed_oob.c \
+	examples/hello_all_reduce.c \
+	examples/trainer.c \
+	examples/trainer_single.c
