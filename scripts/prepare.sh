@@ -27,6 +27,8 @@ mpich                    mpirun of MPICH
 libcmocka-dev            unit tests
 mandoc                   checks the man pages
 clang                    the second compiler
+g++                      checks that C++ programs can use it
+cmake                    checks that CMake programs can use it
 clang-format             checks the layout of the source
 '
 

@@ -15,6 +15,7 @@ job_scripts = \
 	tests/jobs/launchers.sh \
 	tests/jobs/mishaps.sh \
 	tests/jobs/bad_input.sh \
+	tests/jobs/embedding.sh \
 	tests/jobs/train.sh \
 	tests/jobs/train_accuracy.sh
 

@@ -1,0 +1,140 @@
+# SPDX-License-Identifier: BSD-3-Clause
+# The examples against an installation that was moved: pkg-config and CMake, gcc and clang, C and C++.
+. "$srcdir/tests/support/job.sh"
+
+examples=$srcdir/examples
+make -C "$builddir" install DESTDIR="$job_folder/stage" >"$job_output" 2>&1 ||
+    { job_fail "make install" "see above"; exit 1; }
+# Wherever it was to be installed, it is here now.
+lib=$(find "$job_folder/stage" -name libdist.so)
+[ -n "$lib" ] || { job_fail "make install" "no libdist.so was installed"; exit 1; }
+relative=${lib#"$job_folder/stage"}
+mv "$job_folder/stage" "$job_folder/moved"
+libdir=$(dirname "$job_folder/moved$relative")
+export LD_LIBRARY_PATH=$libdir
+unset DIST_PLUGIN_PATH
+sanitize=$(sed -n 's/^DISTI_LDFLAGS = //p' "$builddir/Makefile")
+
+pc() { PKG_CONFIG_PATH=$libdir/pkgconfig pkg-config "$@" libdist; }
+
+# build COMPILER LANGUAGE STANDARD EXAMPLE OUTPUT
+build()
+{
+    # shellcheck disable=SC2046,SC2086
+    "$1" -x "$2" "-std=$3" -Wall -Wextra -Werror -O1 $sanitize $(pc --cflags) "$examples/$4.c" \
+        -x none -o "$job_folder/$5" $(pc --libs) -lm -pthread >"$job_output" 2>&1
+}
+
+says() { grep -qF -- "$1" "$job_output"; }
+
+# Every example, built in one way, run.
+try()
+{
+    local how="$1 $2"
+    for example in hello_all_reduce trainer trainer_single embed_oob; do
+        if build "$1" "$2" "$3" $example $example; then
+            job_pass "pkg-config: $how: $example builds"
+        else
+            job_fail "pkg-config: $how: $example builds" "see above"
+            return
+        fi
+    done
+    job self 1 "$job_folder/hello_all_reduce"
+    job_check "alone it is a world of one" says "rank 0 of 1: sum 0"
+    job shell 3 "$job_folder/hello_all_reduce"
+    job_check "three ranks add up" says "rank 2 of 3: sum 3"
+    job self 4 "$job_folder/embed_oob"
+    job_check "ranks meet by the program's own all-gather" says "rank 3 of 4: product 24"
+}
+
+job_command() { command -v "$1" >/dev/null; }
+try gcc c gnu11
+for compiler in "g++ c++ c++11" "clang c gnu11" "clang++ c++ c++17"; do
+    read -r compiler language standard <<<"$compiler"
+    if ! job_command "$compiler"; then
+        job_skip "pkg-config: $compiler" "there is no $compiler"
+    elif [ -n "$sanitize" ] && [[ $compiler == clang* ]]; then
+        job_skip "pkg-config: $compiler" "gcc's sanitizers do not mix with clang's"
+    else
+        try "$compiler" "$language" "$standard"
+    fi
+done
+
+# The trainer: one rank and four learn the same.
+job self 1 "$job_folder/trainer_single"
+cp "$job_output" "$job_folder/single"
+job shell 4 "$job_folder/trainer"
+same_losses()
+{
+    paste "$job_folder/single" "$job_output" | awk '
+        NF != 8 || $2 != $6 { bad = 1 }
+        { d = $4 - $8; if (d < 0) d = -d; if (d > 2e-4) bad = 1 }
+        END { exit bad || NR != 5 }'
+}
+job_check "four ranks learn what one does" same_losses
+
+# What docs/embedding.md shows is the difference between the two, and it is short.
+shown_diff()
+{
+    diff <(sed -n '/^```diff/,/^```$/p' "$srcdir/docs/embedding.md" | grep '^[-+]' | tail -n +3) \
+        <(diff -U1 "$examples/trainer_single.c" "$examples/trainer.c" | grep '^[-+]' | tail -n +3)
+}
+job_check "docs/embedding.md shows the trainer's difference" shown_diff
+short_diff()
+{
+    [ "$(diff "$examples/trainer_single.c" "$examples/trainer.c" | grep -c '^>')" -le 15 ]
+}
+job_check "at most 15 lines of the trainer change" short_diff
+
+# cmake_build FOLDER ARGUMENTS...
+cmake_build()
+{
+    local folder=$job_folder/$1
+    shift
+    { cmake -S "$examples" -B "$folder" -DCMAKE_PREFIX_PATH="$(dirname "$libdir")" \
+        -DCMAKE_C_FLAGS="-Wall -Wextra -Werror $sanitize" \
+        -DCMAKE_CXX_FLAGS="-Wall -Wextra -Werror $sanitize" "$@" && cmake --build "$folder"; } \
+        >"$job_output" 2>&1
+}
+if job_command cmake; then
+    for language in OFF ON; do
+        if cmake_build "cmake-$language" -DAS_CXX=$language; then
+            job_pass "CMake, as C++: $language: builds"
+            job shell 2 "$job_folder/cmake-$language/hello_all_reduce"
+            job_check "two ranks add up" says "rank 1 of 2: sum 1"
+        else
+            job_fail "CMake, as C++: $language" "see above"
+        fi
+    done
+else
+    job_skip "CMake" "there is no cmake"
+fi
+
+# Inside an MPI program, and loading the mpi module from the moved folder.
+# inside LAUNCHER COMPILER
+inside()
+{
+    # shellcheck disable=SC2046
+    "$2" -Wall -Wextra $sanitize $(pc --cflags) "$examples/embed_mpi_comm.c" \
+        -o "$job_folder/embed_$1" $(pc --libs) >"$job_output" 2>&1 ||
+        { job_fail "embed_mpi_comm with $2" "see above"; return; }
+    job "$1" 4 "$job_folder/embed_$1"
+    job_check "odd ranks are a group" says "MPI rank 3 is rank 1 of 2: sum 4"
+    DIST_BACKEND=mpi job "$1" 2 "$job_folder/hello_all_reduce"
+    job_check "module mpi is found beside the moved library" says "rank 1 of 2: sum 1"
+}
+for mpi in openmpi mpich; do
+    if job_command mpicc.$mpi; then
+        inside $mpi mpicc.$mpi
+    else
+        job_skip "embed_mpi_comm with $mpi" "there is no mpicc.$mpi"
+    fi
+done
+
+# Every header by itself, from C++.
+for header in dist backend transport; do
+    echo "#include <dist/$header.h>" >"$job_folder/header.cc"
+    # shellcheck disable=SC2046
+    job_check "<dist/$header.h> from C++" \
+        g++ -std=c++11 -Wall -Wextra -Werror $(pc --cflags) -fsyntax-only "$job_folder/header.cc"
+done
