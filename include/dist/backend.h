@@ -230,6 +230,24 @@ struct dist_module {
 
 #define DIST_MODULE_SYMBOL "dist_module_entry"
 
+/*
+ * Would this backend, in general, take such a call? Loads its module if need be. What does not
+ * reduce has no op, and a barrier no dtype: there they are not looked at. op is one of dist.h's
+ * map; for operations of the program's own, PREMUL_SUM or USER. ERR_UNSUPPORTED: no.
+ * ERR_NO_BACKEND, ERR_ABI: it cannot be used here. ERR_INVALID_ARGUMENT.
+ */
+DIST_API dist_status dist_backend_query(const char *backend, dist_collective collective,
+                                        dist_dtype dtype, dist_op op);
+
+/* Does it reduce, so that it has an op? */
+DIST_API bool dist_collective_reduces(dist_collective collective);
+
+/*
+ * Writes the folders where modules are looked for, one a line, first to last, to the caller's
+ * buffer, always terminated. Returns the length of the whole text, as snprintf does.
+ */
+DIST_API size_t dist_list_module_folders(char *buffer, size_t size);
+
 #ifdef __cplusplus
 }
 #endif

@@ -4,6 +4,7 @@ libdist_core_sources += \
 	src/backends/gloo.c \
 	src/backends/module.c \
 	src/backends/mpi_flavour.c \
+	src/backends/query.c \
 	src/backends/registry.c \
 	src/backends/registry.h \
 	src/backends/self.c

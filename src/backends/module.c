@@ -29,31 +29,54 @@ static bool module_own_folder(char *folder, size_t size)
     return true;
 }
 
-static bool module_at(const char *folder, const char *below, const char *name, char *path,
-                      size_t size)
-{
-    int n = snprintf(path, size, "%s%s/dist_%s.so", folder, below, name);
-
-    return n > 0 && (size_t)n < size && access(path, F_OK) == 0;
-}
-
 /*
- * DIST_PLUGIN_PATH (folders, split by ':'), then dist/ beside the library, then the library's
- * own folder (a build tree that was not installed), then the place it was configured for.
+ * Folder number i of those where modules are looked for: DIST_PLUGIN_PATH (folders, split by ':'),
+ * then dist/ beside the library, then the library's own folder (a build tree that was not
+ * installed), then the place it was configured for. False: there are no more.
  */
-static bool module_locate(const char *name, char *path, size_t size)
+static bool module_folder(int i, char *folder, size_t size)
 {
     const char *list = disti_env("DIST_PLUGIN_PATH");
-    char folder[PATH_MAX];
+    char own[PATH_MAX];
+    int listed = 0;
 
-    for (int i = 0; list && disti_list_item(list, ':', i, folder, sizeof(folder)); i++) {
-        if (module_at(folder, "", name, path, size))
+    while (list && disti_list_item(list, ':', listed, folder, size)) {
+        if (listed++ == i)
             return true;
     }
-    if (module_own_folder(folder, sizeof(folder)) &&
-        (module_at(folder, "/dist", name, path, size) || module_at(folder, "", name, path, size)))
-        return true;
-    return module_at(DISTI_MODULE_DIR, "", name, path, size);
+    i -= listed;
+    if (!module_own_folder(own, sizeof(own)))
+        i += 2;
+    if (i > 2)
+        return false;
+    snprintf(folder, size, "%s%s", i == 2 ? DISTI_MODULE_DIR : own, i == 0 ? "/dist" : "");
+    return true;
+}
+
+static bool module_locate(const char *name, char *path, size_t size)
+{
+    char folder[PATH_MAX];
+
+    for (int i = 0; module_folder(i, folder, sizeof(folder)); i++) {
+        int n = snprintf(path, size, "%s/dist_%s.so", folder, name);
+
+        if (n > 0 && (size_t)n < size && access(path, F_OK) == 0)
+            return true;
+    }
+    return false;
+}
+
+size_t dist_list_module_folders(char *buffer, size_t size)
+{
+    char folder[PATH_MAX];
+    size_t used = 0;
+
+    if (size)
+        buffer[0] = '\0';
+    for (int i = 0; module_folder(i, folder, sizeof(folder)); i++)
+        used += (size_t)snprintf(used < size ? buffer + used : NULL, used < size ? size - used : 0,
+                                 "%s\n", folder);
+    return used;
 }
 
 /* The whole of a module must be right before anything in it is called. */

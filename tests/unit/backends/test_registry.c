@@ -133,6 +133,49 @@ static void the_list_fits_any_buffer(void **state)
     assert_int_equal(dist_list_backends(NULL, 0), length);
 }
 
+static void a_query_says_what_a_backend_takes(void **state)
+{
+    (void)state;
+    assert_int_equal(dist_backend_query("gloo", DIST_COLL_REDUCE, DIST_FLOAT32, DIST_SUM), DIST_OK);
+    assert_int_equal(dist_backend_query("self", DIST_COLL_RECV, DIST_INT8, DIST_SUM), DIST_OK);
+    assert_int_equal(dist_backend_query("glue", DIST_COLL_BARRIER, DIST_INT8, DIST_SUM),
+                     DIST_ERR_NO_BACKEND);
+    assert_non_null(strstr(dist_last_error(), "'glue'"));
+}
+
+static void a_query_looks_at_what_there_is_only(void **state)
+{
+    const dist_op no_op = (dist_op)DIST_OP_COUNT;
+    const dist_dtype no_dtype = (dist_dtype)DIST_DTYPE_COUNT;
+
+    (void)state;
+    assert_int_equal(dist_backend_query("gloo", DIST_COLL_GATHER, DIST_INT8, no_op), DIST_OK);
+    assert_int_equal(dist_backend_query("gloo", DIST_COLL_BARRIER, no_dtype, no_op), DIST_OK);
+    assert_int_equal(dist_backend_query("gloo", DIST_COLL_ALL_REDUCE, DIST_INT8, no_op),
+                     DIST_ERR_INVALID_ARGUMENT);
+    assert_int_equal(dist_backend_query("gloo", DIST_COLL_GATHER, no_dtype, DIST_SUM),
+                     DIST_ERR_INVALID_ARGUMENT);
+    assert_int_equal(dist_backend_query("gloo", DIST_COLL_COUNT, DIST_INT8, DIST_SUM),
+                     DIST_ERR_INVALID_ARGUMENT);
+    assert_int_equal(dist_backend_query(NULL, DIST_COLL_GATHER, DIST_INT8, DIST_SUM),
+                     DIST_ERR_INVALID_ARGUMENT);
+}
+
+static void the_folders_come_in_order(void **state)
+{
+    char text[4096];
+    size_t length;
+
+    (void)state;
+    setenv("DIST_PLUGIN_PATH", "/first:/second", 1);
+    length = dist_list_module_folders(text, sizeof(text));
+    assert_int_equal(strlen(text), length);
+    assert_int_equal(strncmp(text, "/first\n/second\n", 15), 0);
+    unsetenv("DIST_PLUGIN_PATH");
+    assert_int_equal(dist_list_module_folders(text, sizeof(text)), length - 15);
+    assert_int_equal(dist_list_module_folders(NULL, 0), length - 15);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -145,6 +188,9 @@ int main(void)
         cmocka_unit_test(a_file_that_is_no_module_is_refused),
         cmocka_unit_test(the_launcher_decides_which_mpi),
         cmocka_unit_test(the_list_fits_any_buffer),
+        cmocka_unit_test(a_query_says_what_a_backend_takes),
+        cmocka_unit_test(a_query_looks_at_what_there_is_only),
+        cmocka_unit_test(the_folders_come_in_order),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
