@@ -44,5 +44,5 @@ rule "man pages are well-formed" rule_man
 rule "the layout is clang-format's" rule_layout
 rule "the library exports the public functions and nothing else" rule_exports
 rule "modules need no symbol of the library" rule_modules
-rule "train_mnist's options are in its man page" rule_options
+rule "the programs' options are in their man pages" rule_options
 exit $lint_failed

@@ -153,6 +153,6 @@ found "modules need no symbol of the library"
 
 sow
 printf '#!/bin/sh\necho "  --epoch N  many"\n' >"$tree/build/train_mnist"
-found "train_mnist's options are in its man page"
+found "the programs' options are in their man pages"
 
 exit $failed

@@ -64,7 +64,7 @@ rule_floors()
 rule_public()
 {
     local file line target
-    for file in $(lint_sources train bench examples); do
+    for file in $(lint_sources train bench examples tools); do
         while read -r line target; do
             [ -e "$(dirname "$file")/$target" ] && continue
             case $target in
@@ -80,7 +80,7 @@ rule_public()
 # The files that people write, in the folders and at the top.
 lint_written()
 {
-    find include src train bench examples tests man scripts m4 .ci -type f 2>/dev/null |
+    find include src train bench examples tools tests man scripts m4 .ci -type f 2>/dev/null |
         grep -vE '^m4/(libtool|lt.*)\.m4$|~$'
     ls configure.ac Makefile.am bootstrap .clang-format 2>/dev/null
 }
@@ -115,7 +115,7 @@ rule_exit()
 rule_length()
 {
     local file lines
-    for file in $(lint_sources include src train bench examples tests); do
+    for file in $(lint_sources include src train bench examples tools tests); do
         lines=$(wc -l <"$file")
         [ "$lines" -le 400 ] || grep -qs "^$file [a-zA-Z]" tests/lint/long_files ||
             echo "$file: $lines lines, and no reason in tests/lint/long_files"
@@ -132,10 +132,10 @@ rule_listed()
 {
     local file makefiles word
     local -A listed=()
-    makefiles=$(find src train bench examples man tests -name local.mk 2>/dev/null | sort)
+    makefiles=$(find src train bench examples tools man tests -name local.mk 2>/dev/null | sort)
     # shellcheck disable=SC2086
     for word in $(cat Makefile.am $makefiles | tr '\\' ' '); do listed[$word]=1; done
-    for file in $makefiles $(lint_sources src train bench examples tests) \
+    for file in $makefiles $(lint_sources src train bench examples tools tests) \
         $(find man tests -name '*.sh' -o -name '*.awk' -o -name '*.[1-9]' 2>/dev/null | sort); do
         [ -n "${listed[$file]-}" ] || echo "$file: in no local.mk, nor in Makefile.am"
     done
@@ -189,7 +189,7 @@ rule_layout()
 {
     local file
     command -v clang-format >/dev/null || { echo "skip: no clang-format"; return; }
-    for file in $(lint_sources include src train bench examples tests); do
+    for file in $(lint_sources include src train bench examples tools tests); do
         clang-format --style=file "$file" | cmp -s - "$file" || echo "$file: run clang-format -i"
     done
 }
@@ -222,10 +222,13 @@ rule_modules()
 
 rule_options()
 {
-    local option
-    [ -x "$lint_build/train_mnist" ] && [ -f man/train_mnist.1 ] ||
-        { echo "skip: no train_mnist or no man page of it"; return; }
-    for option in $("$lint_build/train_mnist" --help | grep -oE -- '(^|[ ,])--[a-z][a-z0-9_-]*' | tr -d ' ,' | sort -u); do
-        sed 's/\\-/-/g' man/train_mnist.1 | grep -qE -- "(Fl -|--)${option#--}\\b" || echo "$option is not in man/train_mnist.1"
+    local program option checked=no
+    for program in train_mnist dist_info; do
+        [ -x "$lint_build/$program" ] && [ -f "man/$program.1" ] || continue
+        checked=yes
+        for option in $("$lint_build/$program" --help | grep -oE -- '(^|[ ,[])--[a-z][a-z0-9_-]*' | tr -d ' ,[' | sort -u); do
+            sed 's/\\-/-/g' "man/$program.1" | grep -qE -- "(Fl -|--|\| -)${option#--}\b" || echo "$option is not in man/$program.1"
+        done
     done
+    [ $checked = yes ] || echo "skip: no program or no man page of it"
 }

@@ -1,0 +1,274 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* dist_info: the version, the backends there are, and what each of them supports. */
+#include <dist/backend.h>
+#include <getopt.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* What the command line asks for. */
+struct info {
+    const char *backend; /* NULL: every one that can run here */
+    bool csv;
+};
+
+static int info_usage(FILE *to, int code)
+{
+    fprintf(to, "usage: dist_info [backends [--backend NAME] [--format table|csv]]\n"
+                "       dist_info --help | --version\n"
+                "Without arguments: the version, where modules are looked for, and the backends.\n"
+                "backends: for each backend that can run here, or for NAME, the collectives that\n"
+                "it supports, with the dtypes and ops of each. As csv the lines are\n"
+                "backend,collective,dtype,op,yes|no; where nothing is reduced the op is \"-\".\n");
+    return code;
+}
+
+static bool info_supports(const char *backend, dist_collective collective, int dtype, int op)
+{
+    return dist_backend_query(backend, collective, (dist_dtype)dtype, (dist_op)op) == DIST_OK;
+}
+
+static int info_ops(dist_collective collective)
+{
+    return dist_collective_reduces(collective) ? DIST_OP_COUNT : 1;
+}
+
+/* ---- csv ---- */
+
+static void info_csv(const char *backend)
+{
+    for (int c = 0; c < DIST_COLL_COUNT; c++) {
+        dist_collective collective = (dist_collective)c;
+
+        for (int dtype = 0; dtype < DIST_DTYPE_COUNT; dtype++) {
+            for (int op = 0; op < info_ops(collective); op++)
+                printf("%s,%s,%s,%s,%s\n", backend, dist_collective_string(collective),
+                       dist_dtype_string((dist_dtype)dtype),
+                       dist_collective_reduces(collective) ? dist_op_string((dist_op)op) : "-",
+                       info_supports(backend, collective, dtype, op) ? "yes" : "no");
+        }
+    }
+}
+
+/* ---- the table ---- */
+
+/* How many dtypes go with that collective, with any op. */
+static int info_dtypes(const char *backend, dist_collective collective,
+                       bool taken[DIST_DTYPE_COUNT])
+{
+    int count = 0;
+
+    for (int dtype = 0; dtype < DIST_DTYPE_COUNT; dtype++) {
+        taken[dtype] = false;
+        for (int op = 0; op < info_ops(collective); op++)
+            taken[dtype] = taken[dtype] || info_supports(backend, collective, dtype, op);
+        count += taken[dtype];
+    }
+    return count;
+}
+
+static void info_row(const char *backend, dist_collective collective)
+{
+    bool taken[DIST_DTYPE_COUNT];
+    int count = info_dtypes(backend, collective, taken);
+
+    printf("  %-16s", dist_collective_string(collective));
+    if (count == 0)
+        printf("  no");
+    else if (collective == DIST_COLL_BARRIER)
+        printf("  yes");
+    else if (count == DIST_DTYPE_COUNT)
+        printf("  every dtype");
+    for (int dtype = 0; dtype < DIST_DTYPE_COUNT && count < DIST_DTYPE_COUNT; dtype++) {
+        if (taken[dtype])
+            printf("  %s", dist_dtype_string((dist_dtype)dtype));
+    }
+    if (count && dist_collective_reduces(collective))
+        printf(", ops below");
+    printf("\n");
+}
+
+/* Do two collectives that reduce support the same? */
+static bool info_same(const char *backend, dist_collective a, dist_collective b)
+{
+    for (int dtype = 0; dtype < DIST_DTYPE_COUNT; dtype++) {
+        for (int op = 0; op < DIST_OP_COUNT; op++) {
+            if (info_supports(backend, a, dtype, op) != info_supports(backend, b, dtype, op))
+                return false;
+        }
+    }
+    return true;
+}
+
+static void info_matrix(const char *backend, dist_collective collective)
+{
+    printf("  %-10s", "");
+    for (int op = 0; op < DIST_OP_COUNT; op++)
+        printf(" %s", dist_op_string((dist_op)op));
+    printf("\n");
+    for (int dtype = 0; dtype < DIST_DTYPE_COUNT; dtype++) {
+        printf("  %-10s", dist_dtype_string((dist_dtype)dtype));
+        for (int op = 0; op < DIST_OP_COUNT; op++)
+            printf(" %-*s", (int)strlen(dist_op_string((dist_op)op)),
+                   info_supports(backend, collective, dtype, op) ? "yes" : "-");
+        printf("\n");
+    }
+}
+
+/* One matrix for all collectives that share it. */
+static void info_matrices(const char *backend)
+{
+    bool shown[DIST_COLL_COUNT] = {false};
+
+    for (int c = 0; c < DIST_COLL_COUNT; c++) {
+        if (shown[c] || !dist_collective_reduces((dist_collective)c))
+            continue;
+        printf("\n  dtypes and ops of");
+        for (int other = c; other < DIST_COLL_COUNT; other++) {
+            if (shown[other] || !dist_collective_reduces((dist_collective)other) ||
+                !info_same(backend, (dist_collective)c, (dist_collective)other))
+                continue;
+            shown[other] = true;
+            printf("%s %s", other == c ? "" : ",", dist_collective_string((dist_collective)other));
+        }
+        printf(":\n");
+        info_matrix(backend, (dist_collective)c);
+    }
+}
+
+static void info_table(const char *backend)
+{
+    printf("%s\n", backend);
+    for (int c = 0; c < DIST_COLL_COUNT; c++)
+        info_row(backend, (dist_collective)c);
+    info_matrices(backend);
+}
+
+/* ---- what is asked for ---- */
+
+static char *info_text(size_t (*list)(char *buffer, size_t size))
+{
+    size_t size = list(NULL, 0) + 1;
+    char *text = malloc(size);
+
+    if (text)
+        list(text, size);
+    return text;
+}
+
+static int info_summary(void)
+{
+    char *folders = info_text(dist_list_module_folders);
+    char *backends = info_text(dist_list_backends);
+    int code = folders && backends ? 0 : 1;
+
+    if (code == 0) {
+        printf("libdist %s\n\nModules (dist_NAME.so) are looked for in\n", dist_version());
+        for (char *rest, *line = strtok_r(folders, "\n", &rest); line;
+             line = strtok_r(NULL, "\n", &rest))
+            printf("  %s\n", line);
+        printf("\nBackends, and whether they can run here\n%s", backends);
+    } else {
+        fprintf(stderr, "dist_info: out of memory\n");
+    }
+    free(folders);
+    free(backends);
+    return code;
+}
+
+static void info_show(const struct info *info, const char *backend)
+{
+    if (info->csv)
+        info_csv(backend);
+    else
+        info_table(backend);
+}
+
+/* The list's lines are "NAME  yes|no  TEXT". */
+static int info_show_all(const struct info *info)
+{
+    char *list = info_text(dist_list_backends), name[64], runs[8], *rest;
+    bool first = true;
+
+    for (char *line = list ? strtok_r(list, "\n", &rest) : NULL; line;
+         line = strtok_r(NULL, "\n", &rest)) {
+        if (sscanf(line, "%63s %7s", name, runs) != 2 || strcmp(runs, "yes") != 0)
+            continue;
+        if (!first && !info->csv)
+            printf("\n");
+        info_show(info, name);
+        first = false;
+    }
+    free(list);
+    return first ? 1 : 0;
+}
+
+static int info_backends(const struct info *info)
+{
+    dist_status status;
+
+    if (!info->backend)
+        return info_show_all(info);
+    status = dist_backend_query(info->backend, DIST_COLL_BARRIER, DIST_UINT8, DIST_SUM);
+    if (status != DIST_OK && status != DIST_ERR_UNSUPPORTED) {
+        fprintf(stderr, "dist_info: %s\n", dist_last_error());
+        return 1;
+    }
+    info_show(info, info->backend);
+    return 0;
+}
+
+static bool info_format(const char *name, struct info *info)
+{
+    info->csv = strcmp(name, "csv") == 0;
+    if (info->csv || strcmp(name, "table") == 0)
+        return true;
+    fprintf(stderr, "dist_info: --format: '%s' is neither table nor csv\n", name);
+    return false;
+}
+
+/* Fills *info; -1: go on, else the exit code. getopt says what is wrong with an option. */
+static int info_options(int argc, char **argv, struct info *info)
+{
+    static const struct option options[] = {{"backend", required_argument, NULL, 'b'},
+                                            {"format", required_argument, NULL, 'f'},
+                                            {"help", no_argument, NULL, 'h'},
+                                            {"version", no_argument, NULL, 'v'},
+                                            {NULL, 0, NULL, 0}};
+    int option;
+
+    while ((option = getopt_long(argc, argv, "h", options, NULL)) != -1) {
+        if (option == 'h')
+            return info_usage(stdout, 0);
+        if (option == 'v') {
+            printf("dist_info (libdist) %s\n", dist_version());
+            return 0;
+        }
+        if (option == 'b')
+            info->backend = optarg;
+        if (option == '?' || (option == 'f' && !info_format(optarg, info)))
+            return info_usage(stderr, 2);
+    }
+    return -1;
+}
+
+int main(int argc, char **argv)
+{
+    struct info info = {0};
+    bool backends;
+    int code = info_options(argc, argv, &info);
+
+    if (code >= 0)
+        return code;
+    backends = optind < argc && strcmp(argv[optind], "backends") == 0;
+    if (optind + (backends ? 1 : 0) < argc) {
+        fprintf(stderr, "dist_info: '%s' is not understood\n", argv[optind + (backends ? 1 : 0)]);
+        return info_usage(stderr, 2);
+    }
+    if (!backends && argc > 1) {
+        fprintf(stderr, "dist_info: --backend and --format go with backends\n");
+        return info_usage(stderr, 2);
+    }
+    code = backends ? info_backends(&info) : info_summary();
+    return fflush(stdout) == 0 ? code : 1;
+}

@@ -1,0 +1,5 @@
+# SPDX-License-Identifier: BSD-3-Clause
+# Programs for people who use the library; they know its public headers only.
+bin_PROGRAMS += dist_info
+dist_info_SOURCES = tools/dist_info.c
+dist_info_LDADD = libdist.la
