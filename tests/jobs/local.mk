@@ -16,6 +16,7 @@ job_scripts = \
 	tests/jobs/mishaps.sh \
 	tests/jobs/bad_input.sh \
 	tests/jobs/embedding.sh \
+	tests/jobs/dist_info.sh \
 	tests/jobs/train.sh \
 	tests/jobs/train_accuracy.sh
 
