@@ -37,7 +37,7 @@ static bool module_own_folder(char *folder, size_t size)
 static bool module_folder(int i, char *folder, size_t size)
 {
     const char *list = disti_env("DIST_PLUGIN_PATH");
-    char own[PATH_MAX];
+    char own[PATH_MAX - sizeof("/dist")];
     int listed = 0;
 
     while (list && disti_list_item(list, ':', listed, folder, size)) {
