@@ -121,6 +121,7 @@ struct dist_host {
     void (*engine_close)(struct dist_engine *engine);
     int (*engine_arm)(struct dist_engine *engine, int *fds, int room);
     void (*engine_disarm)(struct dist_engine *engine);
+    bool (*op_fits)(dist_op op, dist_dtype dtype); /* is there such a reduction? */
 };
 
 /* What a backend is told when it is opened; lives as long as the group. */

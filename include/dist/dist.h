@@ -49,7 +49,8 @@ typedef enum dist_status {
 #undef DIST_STATUS_ENUM
 } dist_status;
 
-/* Element types. X(name, text, bytes an element) */
+/* Element types. X(name, text, bytes an element). BOOL: 0 is false, all else true; results are 0 or
+ * 1. */
 #define DIST_DTYPE_MAP(X)                                                                          \
     X(FLOAT32, "float32", 4)                                                                       \
     X(FLOAT64, "float64", 8)                                                                       \
@@ -60,7 +61,8 @@ typedef enum dist_status {
     X(INT32, "int32", 4)                                                                           \
     X(UINT32, "uint32", 4)                                                                         \
     X(INT64, "int64", 8)                                                                           \
-    X(UINT64, "uint64", 8)
+    X(UINT64, "uint64", 8)                                                                         \
+    X(BOOL, "bool", 1)
 
 typedef enum dist_dtype {
 #define DIST_DTYPE_ENUM(name, text, bytes) DIST_##name,
@@ -71,21 +73,31 @@ typedef enum dist_dtype {
 
 /*
  * Reduction operations. X(name, text)
- * AVG is the sum divided by the number of ranks; integers truncate towards zero.
+ * AVG is the sum divided by the number of ranks; integers truncate towards zero; not for bool.
+ * SUM and MAX of bool mean "or", PROD and MIN mean "and".
  * MIN and MAX of a NaN and a number are NaN, on every rank.
+ * BAND, BOR and BXOR are for integers and bool.
+ * PREMUL_SUM and USER are not given by themselves: dist_op_create_premul_sum (floating-point types)
+ * and dist_op_create (all types) make operations of these kinds.
  */
 #define DIST_OP_MAP(X)                                                                             \
     X(SUM, "sum")                                                                                  \
     X(AVG, "avg")                                                                                  \
     X(PROD, "prod")                                                                                \
     X(MIN, "min")                                                                                  \
-    X(MAX, "max")
+    X(MAX, "max")                                                                                  \
+    X(BAND, "band")                                                                                \
+    X(BOR, "bor")                                                                                  \
+    X(BXOR, "bxor")                                                                                \
+    X(PREMUL_SUM, "premul_sum")                                                                    \
+    X(USER, "user")
 
 typedef enum dist_op {
 #define DIST_OP_ENUM(name, text) DIST_##name,
     DIST_OP_MAP(DIST_OP_ENUM)
 #undef DIST_OP_ENUM
-        DIST_OP_COUNT
+        DIST_OP_COUNT,
+    DIST_OP_DYNAMIC = 0x40000000 /* operations that were created have values from here on */
 } dist_op;
 
 /* The text of a status, dtype or op; never NULL, static storage. */

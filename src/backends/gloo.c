@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Backend gloo: our own algorithms over shared memory and TCP. */
 #include "backends/registry.h"
+#include "base/dtype.h"
 
 #include "transports/shm/shm.h"
 #include "transports/tcp/tcp.h"
@@ -21,7 +22,7 @@ static dist_status gloo_query(const void *state, dist_collective collective, dis
                               dist_op op)
 {
     (void)state;
-    return collective < DIST_COLL_COUNT && dtype < DIST_DTYPE_COUNT && op < DIST_OP_COUNT
+    return (unsigned)collective < DIST_COLL_COUNT && disti_op_fits(op, dtype)
                ? DIST_OK
                : DIST_ERR_UNSUPPORTED;
 }

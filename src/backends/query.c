@@ -30,6 +30,8 @@ dist_status dist_backend_query(const char *backend, dist_collective collective, 
                           : !disti_dtype_valid(dtype)               ? "the dtype"
                                                                     : "the op");
     status = disti_backend_find(backend, &found);
+    if (status == DIST_OK && !disti_op_fits(op, dtype))
+        status = DIST_ERR_UNSUPPORTED;
     if (status == DIST_OK)
         status = found->query(NULL, collective, dtype, op);
     if (status != DIST_ERR_UNSUPPORTED)

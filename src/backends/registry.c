@@ -2,6 +2,7 @@
 /* The backends there are: built in, and modules found on disk. */
 #include "backends/registry.h"
 
+#include "base/dtype.h"
 #include "base/log.h"
 #include "base/sink.h"
 #include "engine/engine.h"
@@ -51,6 +52,7 @@ const struct dist_host disti_host = {
     .engine_close = disti_engine_close,
     .engine_arm = disti_engine_arm,
     .engine_disarm = disti_engine_disarm,
+    .op_fits = disti_op_fits,
 };
 
 static dist_status registry_abi(uint32_t abi, uint32_t size, size_t expected, const char *from)

@@ -20,6 +20,12 @@ bool disti_op_valid(dist_op op)
     return (unsigned)op < DIST_OP_COUNT;
 }
 
+bool disti_op_fits(dist_op op, dist_dtype dtype)
+{
+    return disti_dtype_valid(dtype) && disti_op_valid(op) &&
+           (op == DIST_USER || dtype_kernels[dtype]->reduce[op]);
+}
+
 disti_reduce_fn disti_reduce_kernel(dist_dtype dtype, dist_op op)
 {
     return dtype_kernels[dtype]->reduce[op];
@@ -29,4 +35,9 @@ void disti_finish(void *data, size_t count, dist_dtype dtype, dist_op op, int ra
 {
     if (op == DIST_AVG && ranks > 1)
         dtype_kernels[dtype]->divide(data, count, ranks);
+}
+
+void disti_scale(void *dst, const void *src, size_t count, dist_dtype dtype, double factor)
+{
+    dtype_kernels[dtype]->scale(dst, src, count, factor);
 }

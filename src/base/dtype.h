@@ -8,11 +8,14 @@
 bool disti_dtype_valid(dist_dtype dtype);
 bool disti_op_valid(dist_op op);
 
+/* Is there such a reduction? The table stands in dist.h, with the ops. False too for nonsense. */
+bool disti_op_fits(dist_op op, dist_dtype dtype);
+
 /*
  * dst[i] = op(a[i], b[i]) for count elements. dst may be a or b, no other overlap; any
  * alignment. Vectorised, chosen for this CPU at run time. float16 and bfloat16 are
- * computed in float32. AVG adds here; the division is disti_finish's. Never fails for a
- * valid dtype and op.
+ * computed in float32. AVG adds here; the division is disti_finish's. PREMUL_SUM adds too: the
+ * input is to be scaled before. NULL if the op does not fit the dtype, and for USER.
  *
  * The bits do not depend on the CPU, save for which of two NaNs a sum or product gives.
  * Integers wrap, in the sum of AVG too. MIN and MAX: NaN wins, and -0 is less than +0.
@@ -22,6 +25,12 @@ disti_reduce_fn disti_reduce_kernel(dist_dtype dtype, dist_op op);
 
 /* What completes a result once all ranks are in it: AVG divides by `ranks`; others: nothing. */
 void disti_finish(void *data, size_t count, dist_dtype dtype, dist_op op, int ranks);
+
+/*
+ * dst[i] = factor * src[i], rounded once, for a floating-point dtype; dst may be src. The factor is
+ * rounded to float first, except for float64.
+ */
+void disti_scale(void *dst, const void *src, size_t count, dist_dtype dtype, double factor);
 
 /* Conversions of one value, round to nearest even; a NaN stays one, made quiet. */
 float disti_float16_to_float(uint16_t half);

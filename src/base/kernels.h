@@ -7,10 +7,14 @@
 
 #include <string.h>
 
-/* One dtype's kernels, by op, and what divides a sum by the number of ranks for AVG. */
+/*
+ * One dtype's kernels, by op; what divides a sum by the number of ranks for AVG; what multiplies
+ * the input for PREMUL_SUM. NULL: the op does not fit the dtype.
+ */
 struct disti_kernels {
     disti_reduce_fn reduce[DIST_OP_COUNT];
     void (*divide)(void *data, size_t count, int ranks);
+    void (*scale)(void *dst, const void *src, size_t count, double factor);
 };
 
 #define DISTI_KERNELS_DECLARE(name, text, bytes) extern const struct disti_kernels disti_##name;
@@ -78,6 +82,20 @@ size_t disti_f16c_prod(void *dst, const void *a, const void *b, size_t count);
         DISTI_INDEPENDENT                                                                          \
         for (size_t i = 0; i < count; i++)                                                         \
             x[i] = quotient(x[i], ranks);                                                          \
+    }
+
+/* Defines name(dst, src, count, factor): dst[i] = product(src[i], (number)factor). */
+#define DISTI_SCALE_KERNEL(name, type, number, product)                                            \
+    DISTI_CLONES static void name(void *dst, const void *src, size_t count, double factor)         \
+    {                                                                                              \
+        typedef type element DISTI_ANYWHERE;                                                       \
+        const number by = (number)factor;                                                          \
+        const element *x = src;                                                                    \
+        element *out = dst;                                                                        \
+                                                                                                   \
+        DISTI_INDEPENDENT                                                                          \
+        for (size_t i = 0; i < count; i++)                                                         \
+            out[i] = product(x[i], by);                                                            \
     }
 
 /* Inlined into each clone, so that it is compiled for the clone's CPU. */

@@ -49,12 +49,15 @@ FLOAT_MIN_MAX(double, uint64_t)
     DISTI_KERNEL(prefix##_min, type, float_##type##_min)                                           \
     DISTI_KERNEL(prefix##_max, type, float_##type##_max)                                           \
     DISTI_DIVIDE_KERNEL(prefix##_divide, type, FLOAT_QUOTIENT)                                     \
+    DISTI_SCALE_KERNEL(prefix##_scale, type, type, FLOAT_PROD)                                     \
     const struct disti_kernels disti_##name = {.reduce = {[DIST_SUM] = prefix##_sum,               \
                                                           [DIST_AVG] = prefix##_sum,               \
                                                           [DIST_PROD] = prefix##_prod,             \
                                                           [DIST_MIN] = prefix##_min,               \
-                                                          [DIST_MAX] = prefix##_max},              \
-                                               .divide = prefix##_divide};
+                                                          [DIST_MAX] = prefix##_max,               \
+                                                          [DIST_PREMUL_SUM] = prefix##_sum},       \
+                                               .divide = prefix##_divide,                          \
+                                               .scale = prefix##_scale};
 
 FLOAT_TYPE(FLOAT32, float32, float)
 FLOAT_TYPE(FLOAT64, float64, double)

@@ -216,13 +216,28 @@ DISTI_INLINE uint16_t bfloat16_quotient(uint16_t a, int ranks)
 DISTI_DIVIDE_KERNEL(float16_divide, uint16_t, float16_quotient)
 DISTI_DIVIDE_KERNEL(bfloat16_divide, uint16_t, bfloat16_quotient)
 
+DISTI_INLINE uint16_t float16_scaled(uint16_t a, float factor)
+{
+    return float16_narrow(float16_widen(a) * factor);
+}
+
+DISTI_INLINE uint16_t bfloat16_scaled(uint16_t a, float factor)
+{
+    return (uint16_t)(bfloat16_round(half_float((uint32_t)a << 16) * factor) >> 16);
+}
+
+DISTI_SCALE_KERNEL(float16_scale, uint16_t, float, float16_scaled)
+DISTI_SCALE_KERNEL(bfloat16_scale, uint16_t, float, bfloat16_scaled)
+
 #define HALF_TYPE(name, type)                                                                      \
     const struct disti_kernels disti_##name = {.reduce = {[DIST_SUM] = type##_sum,                 \
                                                           [DIST_AVG] = type##_sum,                 \
                                                           [DIST_PROD] = type##_prod,               \
                                                           [DIST_MIN] = type##_min,                 \
-                                                          [DIST_MAX] = type##_max},                \
-                                               .divide = type##_divide};
+                                                          [DIST_MAX] = type##_max,                 \
+                                                          [DIST_PREMUL_SUM] = type##_sum},         \
+                                               .divide = type##_divide,                            \
+                                               .scale = type##_scale};
 
 HALF_TYPE(FLOAT16, float16)
 HALF_TYPE(BFLOAT16, bfloat16)

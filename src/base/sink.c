@@ -19,7 +19,12 @@ void disti_sink_apply(const struct dist_sink *sink, size_t offset, const void *d
         return;
     }
     count = bytes / dist_dtype_size(sink->dtype);
-    disti_reduce_kernel(sink->dtype, sink->op)(dst, (const char *)sink->src + offset, data, count);
+    if (sink->reduction && sink->op == DIST_USER)
+        sink->reduction->fn(sink->reduction->arg, dst, (const char *)sink->src + offset, data,
+                            count, sink->dtype);
+    else
+        disti_reduce_kernel(sink->dtype, sink->op)(dst, (const char *)sink->src + offset, data,
+                                                   count);
     if (sink->finish_ranks > 0)
         disti_finish(dst, count, sink->dtype, sink->op, sink->finish_ranks);
 }

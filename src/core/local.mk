@@ -5,5 +5,7 @@ libdist_core_sources += \
 	src/core/fault.c \
 	src/core/group.h \
 	src/core/init.c \
+	src/core/op.c \
+	src/core/op.h \
 	src/core/open.c \
 	src/core/work.c

@@ -310,7 +310,7 @@ void cases_arguments(struct battery *b)
 /* A NaN on one rank reaches all; infinities add up. */
 void cases_special_values(struct battery *b)
 {
-    for (int op = 0; op < DIST_OP_COUNT; op++) {
+    for (int op = 0; op <= DIST_MAX; op++) {
         float data[3] = {1, 2, b->rank == 0 ? INFINITY : 1};
 
         if (b->rank == b->ranks - 1)

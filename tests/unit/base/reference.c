@@ -83,6 +83,12 @@ static unsigned __int128 reference_integers(dist_op op, __int128 a, __int128 b)
 {
     unsigned __int128 result;
 
+    if (op == DIST_BAND)
+        return (unsigned __int128)(a & b);
+    if (op == DIST_BOR)
+        return (unsigned __int128)(a | b);
+    if (op == DIST_BXOR)
+        return (unsigned __int128)(a ^ b);
     REFERENCE_COMBINE(unsigned __int128)
     return result;
 }
@@ -157,9 +163,27 @@ static void reference_put_integer(dist_dtype dtype, void *to, unsigned __int128 
         ((unsigned char *)to)[i] = (unsigned char)(value >> 8 * i);
 }
 
+/* Truth values by case, not by arithmetic. */
+static unsigned char reference_bool(dist_op op, bool a, bool b)
+{
+    switch (op) {
+    case DIST_PROD:
+    case DIST_MIN:
+    case DIST_BAND:
+        return a ? b : false;
+    case DIST_BXOR:
+        return a ? !b : b;
+    default:
+        return a ? true : b;
+    }
+}
+
 void reference_reduce(dist_dtype dtype, dist_op op, const void *a, const void *b, void *out)
 {
-    if (reference_is_float(dtype))
+    if (dtype == DIST_BOOL)
+        *(unsigned char *)out =
+            reference_bool(op, *(const unsigned char *)a != 0, *(const unsigned char *)b != 0);
+    else if (reference_is_float(dtype))
         reference_put_float(
             dtype, out,
             reference_floats(op, reference_get_float(dtype, a), reference_get_float(dtype, b)));

@@ -32,7 +32,7 @@ static void test_names(void **state)
 
 static void test_dtype_sizes(void **state)
 {
-    static const size_t sizes[] = {4, 8, 2, 2, 1, 1, 4, 4, 8, 8};
+    static const size_t sizes[] = {4, 8, 2, 2, 1, 1, 4, 4, 8, 8, 1};
 
     (void)state;
     assert_int_equal(sizeof(sizes) / sizeof(sizes[0]), DIST_DTYPE_COUNT);

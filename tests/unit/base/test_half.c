@@ -98,7 +98,7 @@ static void test_every_value_in_kernels(void **state)
         zero[half] = 0x8000;
         one[half] = f->narrow(1);
     }
-    for (int op = 0; op < DIST_OP_COUNT; op++) {
+    for (int op = 0; op <= DIST_MAX; op++) {
         const uint16_t *other = op == DIST_PROD ? one : op == DIST_SUM ? zero : all;
 
         if (op == DIST_AVG)

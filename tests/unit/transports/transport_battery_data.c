@@ -270,7 +270,7 @@ static bool data_reduce(struct battery_rank *rank)
 
     for (int dtype = 0; dtype < DIST_DTYPE_COUNT; dtype++) {
         for (size_t i = 0; i < sizeof(counts) / sizeof(counts[0]); i++) {
-            dist_op op = (dist_op)((dtype + (int)i) % DIST_OP_COUNT);
+            dist_op op = (dist_op)((dtype + (int)i) % (DIST_MAX + 1));
 
             if (!data_reduce_once(rank, (dist_dtype)dtype, op, counts[i], i % 2 == 0))
                 return false;
