@@ -13,14 +13,15 @@ struct builder_record {
 };
 
 struct disti_builder {
-    const struct disti_shape *shape;
+    struct disti_plan plan; /* what is known of it */
     dist_status status;
-    uint32_t chunks, out_chunks, scratch;
     struct disti_mark *written; /* by OUT's chunk */
     struct builder_record *records;
     size_t count, room;
     struct disti_lane *lanes; /* first: not set before the end */
     size_t lane_count, lane_room;
+    uint32_t *data; /* the lists, one after the other */
+    size_t data_count, data_room;
 };
 
 /* The first error stays. */
@@ -30,13 +31,13 @@ static void builder_fail(struct disti_builder *b, dist_status status)
         b->status = status;
 }
 
-/* Room for one item more in *items: doubled when it is full. */
-static bool builder_grow(struct disti_builder *b, void **items, size_t count, size_t *room,
-                         size_t size)
+/* Room for `more` items in *items: doubled when it is full. */
+static bool builder_grow(struct disti_builder *b, void **items, size_t count, size_t more,
+                         size_t *room, size_t size)
 {
-    if (count < *room)
+    if (count + more <= *room)
         return true;
-    size_t wider = *room ? *room * 2 : 64;
+    size_t wider = *room * 2 > count + more ? *room * 2 : count + more + 64;
     void *grown = realloc(*items, wider * size);
     if (!grown) {
         builder_fail(b, DIST_ERR_NO_MEMORY);
@@ -49,25 +50,27 @@ static bool builder_grow(struct disti_builder *b, void **items, size_t count, si
 
 void disti_build_chunks(struct disti_builder *b, uint32_t chunks)
 {
-    uint32_t blocks = b->shape->collective == DIST_COLL_ALL_GATHER ? (uint32_t)b->shape->ranks : 1;
-    if (chunks == 0 || b->written || __builtin_mul_overflow(chunks, blocks, &b->out_chunks)) {
+    uint32_t all, out;
+    if (chunks == 0 || b->written ||
+        __builtin_mul_overflow(disti_plan_data_blocks(&b->plan), chunks, &all)) {
         builder_fail(b, DIST_ERR_INTERNAL);
         return;
     }
-    b->chunks = chunks;
-    b->written = malloc(b->out_chunks * sizeof(*b->written));
+    b->plan.chunks = chunks;
+    out = disti_plan_chunks(&b->plan, DISTI_OUT);
+    b->written = malloc(((size_t)out + 1) * sizeof(*b->written));
     if (!b->written) {
         builder_fail(b, DIST_ERR_NO_MEMORY);
         return;
     }
-    for (uint32_t c = 0; c < b->out_chunks; c++)
+    for (uint32_t c = 0; c < out; c++)
         b->written[c] = DISTI_NOW;
 }
 
 void disti_build_scratch(struct disti_builder *b, uint32_t slots)
 {
-    if (slots > b->scratch)
-        b->scratch = slots;
+    if (slots > b->plan.scratch_chunks)
+        b->plan.scratch_chunks = slots;
 }
 
 uint16_t disti_build_lane(struct disti_builder *b, uint16_t channel)
@@ -75,21 +78,42 @@ uint16_t disti_build_lane(struct disti_builder *b, uint16_t channel)
     if (b->lane_count >= DISTI_NO_LANE)
         builder_fail(b, DIST_ERR_INTERNAL);
     if (b->status != DIST_OK ||
-        !builder_grow(b, (void **)&b->lanes, b->lane_count, &b->lane_room, sizeof(*b->lanes)))
+        !builder_grow(b, (void **)&b->lanes, b->lane_count, 1, &b->lane_room, sizeof(*b->lanes)))
         return 0;
     b->lanes[b->lane_count] = (struct disti_lane){.channel = channel};
     return (uint16_t)b->lane_count++;
 }
 
-struct disti_mark disti_build_written(const struct disti_builder *b, uint32_t chunk)
+static struct disti_at builder_place(struct disti_builder *b, uint8_t space, uint32_t data)
 {
-    return b->status == DIST_OK && chunk < b->out_chunks ? b->written[chunk] : DISTI_NOW;
+    struct disti_at place = {0, space};
+    if (b->status == DIST_OK && (!b->written || !disti_plan_place(&b->plan, space, data, &place)))
+        builder_fail(b, DIST_ERR_INTERNAL);
+    return place;
 }
 
-struct disti_at disti_build_value(const struct disti_builder *b, uint32_t chunk)
+struct disti_at disti_build_in(struct disti_builder *b, uint32_t data)
 {
-    bool fresh = disti_build_written(b, chunk).lane == DISTI_NO_LANE;
-    return fresh ? disti_in(chunk) : disti_out(chunk);
+    return builder_place(b, DISTI_IN, data);
+}
+
+struct disti_at disti_build_out(struct disti_builder *b, uint32_t data)
+{
+    return builder_place(b, DISTI_OUT, data);
+}
+
+struct disti_mark disti_build_written(const struct disti_builder *b, uint32_t data)
+{
+    struct disti_at place;
+    if (b->status != DIST_OK || !b->written || !disti_plan_place(&b->plan, DISTI_OUT, data, &place))
+        return DISTI_NOW;
+    return b->written[place.at];
+}
+
+struct disti_at disti_build_value(struct disti_builder *b, uint32_t data)
+{
+    bool fresh = disti_build_written(b, data).lane == DISTI_NO_LANE;
+    return fresh ? disti_build_in(b, data) : disti_build_out(b, data);
 }
 
 /* Appends the step; writes: it changes dst. */
@@ -97,35 +121,84 @@ static struct disti_mark builder_append(struct disti_builder *b, uint16_t lane,
                                         struct disti_mark after, struct disti_step step,
                                         bool writes)
 {
-    if (!b->written || lane >= b->lane_count || step.first > b->out_chunks ||
-        step.chunks > b->out_chunks - step.first)
+    if (!b->written || lane >= b->lane_count)
         builder_fail(b, DIST_ERR_INTERNAL);
     if (b->status != DIST_OK ||
-        !builder_grow(b, (void **)&b->records, b->count, &b->room, sizeof(*b->records)))
+        !builder_grow(b, (void **)&b->records, b->count, 1, &b->room, sizeof(*b->records)))
         return DISTI_NOW;
     bool waits = after.lane != lane; /* else the lane's order is enough */
     step.wait_lane = waits ? after.lane : DISTI_NO_LANE;
     step.wait_step = waits ? after.step : 0;
     b->records[b->count++] = (struct builder_record){step, lane};
     struct disti_mark mark = {lane, b->lanes[lane].count++};
+    uint32_t out = disti_plan_chunks(&b->plan, DISTI_OUT);
     for (uint32_t i = 0; writes && step.dst.space == DISTI_OUT && i < step.chunks; i++)
-        b->written[step.first + i] = mark;
+        if (step.dst.at + i < out) /* else the check says so */
+            b->written[step.dst.at + i] = mark;
     return mark;
+}
+
+/* Keeps the list. Returns where, among all lists. */
+static uint32_t builder_list(struct disti_builder *b, const uint32_t *list, uint32_t chunks)
+{
+    if (!builder_grow(b, (void **)&b->data, b->data_count, chunks, &b->data_room, sizeof(*list)))
+        return DISTI_NO_LIST;
+    if (b->data_count + chunks >= DISTI_NO_LIST) {
+        builder_fail(b, DIST_ERR_INTERNAL);
+        return DISTI_NO_LIST;
+    }
+    memcpy(b->data + b->data_count, list, chunks * sizeof(*list));
+    b->data_count += chunks;
+    return (uint32_t)b->data_count - chunks;
 }
 
 struct disti_mark disti_build_send(struct disti_builder *b, uint16_t lane, struct disti_mark after,
                                    int peer, struct disti_at src, uint32_t first, uint32_t chunks)
 {
-    struct disti_step step = {
-        .kind = DISTI_SEND, .peer = peer, .first = first, .chunks = chunks, .src = src};
+    struct disti_step step = {.kind = DISTI_SEND,
+                              .peer = peer,
+                              .first = first,
+                              .chunks = chunks,
+                              .list = DISTI_NO_LIST,
+                              .src = src};
     return builder_append(b, lane, after, step, false);
+}
+
+struct disti_mark disti_build_send_list(struct disti_builder *b, uint16_t lane,
+                                        struct disti_mark after, int peer, struct disti_at src,
+                                        const uint32_t *list, uint32_t chunks)
+{
+    struct disti_step step = {.kind = DISTI_SEND,
+                              .peer = peer,
+                              .first = chunks ? list[0] : 0,
+                              .chunks = chunks,
+                              .list = builder_list(b, list, chunks),
+                              .src = src};
+    return builder_append(b, lane, after, step, false);
+}
+
+struct disti_mark disti_build_recv_list(struct disti_builder *b, uint16_t lane,
+                                        struct disti_mark after, int peer, struct disti_at dst,
+                                        const uint32_t *list, uint32_t chunks)
+{
+    struct disti_step step = {.kind = DISTI_RECV,
+                              .peer = peer,
+                              .first = chunks ? list[0] : 0,
+                              .chunks = chunks,
+                              .list = builder_list(b, list, chunks),
+                              .dst = dst};
+    return builder_append(b, lane, after, step, true);
 }
 
 struct disti_mark disti_build_recv(struct disti_builder *b, uint16_t lane, struct disti_mark after,
                                    int peer, struct disti_at dst, uint32_t first, uint32_t chunks)
 {
-    struct disti_step step = {
-        .kind = DISTI_RECV, .peer = peer, .first = first, .chunks = chunks, .dst = dst};
+    struct disti_step step = {.kind = DISTI_RECV,
+                              .peer = peer,
+                              .first = first,
+                              .chunks = chunks,
+                              .list = DISTI_NO_LIST,
+                              .dst = dst};
     return builder_append(b, lane, after, step, true);
 }
 
@@ -139,6 +212,7 @@ struct disti_mark disti_build_recv_reduce(struct disti_builder *b, uint16_t lane
                               .peer = peer,
                               .first = first,
                               .chunks = chunks,
+                              .list = DISTI_NO_LIST,
                               .dst = dst,
                               .src = src};
     return builder_append(b, lane, after, step, true);
@@ -154,6 +228,7 @@ struct disti_mark disti_build_reduce(struct disti_builder *b, uint16_t lane,
                               .peer = -1,
                               .first = first,
                               .chunks = chunks,
+                              .list = DISTI_NO_LIST,
                               .dst = dst,
                               .src = src};
     return builder_append(b, lane, after, step, true);
@@ -163,8 +238,13 @@ struct disti_mark disti_build_copy(struct disti_builder *b, uint16_t lane, struc
                                    struct disti_at dst, struct disti_at src, uint32_t first,
                                    uint32_t chunks)
 {
-    struct disti_step step = {
-        .kind = DISTI_COPY, .peer = -1, .first = first, .chunks = chunks, .dst = dst, .src = src};
+    struct disti_step step = {.kind = DISTI_COPY,
+                              .peer = -1,
+                              .first = first,
+                              .chunks = chunks,
+                              .list = DISTI_NO_LIST,
+                              .dst = dst,
+                              .src = src};
     return builder_append(b, lane, after, step, true);
 }
 
@@ -177,28 +257,27 @@ static void builder_alone(const struct disti_shape *shape, struct disti_builder 
     disti_build_copy(b, disti_build_lane(b, 0), DISTI_NOW, disti_out(0), disti_in(0), 0, 1);
 }
 
-/* [plan][lanes][steps] in one allocation; NULL: no memory. */
-static struct disti_plan *builder_flatten(struct disti_builder *b, const char *algorithm)
+/* [plan][lanes][steps][lists] in one allocation; NULL: no memory. */
+static struct disti_plan *builder_flatten(const struct disti_builder *b)
 {
-    const struct disti_shape *shape = b->shape;
     size_t lanes_bytes = b->lane_count * sizeof(struct disti_lane);
     size_t steps_bytes = b->count * sizeof(struct disti_step);
-    struct disti_plan *plan = malloc(sizeof(*plan) + lanes_bytes + steps_bytes);
+    size_t data_bytes = b->data_count * sizeof(uint32_t);
+    struct disti_plan *plan = malloc(sizeof(*plan) + lanes_bytes + steps_bytes + data_bytes);
     if (!plan)
         return NULL;
     struct disti_lane *lanes = (struct disti_lane *)(plan + 1);
     struct disti_step *steps = (struct disti_step *)(lanes + b->lane_count);
-    *plan = (struct disti_plan){.collective = shape->collective,
-                                .algorithm = algorithm,
-                                .ranks = shape->ranks,
-                                .rank = shape->rank,
-                                .root = shape->root,
-                                .chunks = b->chunks,
-                                .scratch_chunks = b->scratch,
-                                .lane_count = (uint32_t)b->lane_count,
-                                .step_count = (uint32_t)b->count,
-                                .lanes = lanes,
-                                .steps = steps};
+    uint32_t *data = (uint32_t *)(steps + b->count);
+    *plan = b->plan;
+    plan->lane_count = (uint32_t)b->lane_count;
+    plan->step_count = (uint32_t)b->count;
+    plan->data_count = (uint32_t)b->data_count;
+    plan->lanes = lanes;
+    plan->steps = steps;
+    plan->data = data;
+    if (b->data_count)
+        memcpy(data, b->data, data_bytes);
     uint32_t first = 0;
     for (size_t l = 0; l < b->lane_count; l++) {
         lanes[l] = (struct disti_lane){.first = first, .channel = b->lanes[l].channel};
@@ -220,8 +299,8 @@ static dist_status builder_finish(struct disti_builder *b, const struct disti_al
     if (b->status != DIST_OK || !b->written || b->count > UINT32_MAX)
         return disti_fail(DIST_ERR_INTERNAL,
                           "algorithm %s wrote a malformed plan for rank %d of %d", algorithm->name,
-                          b->shape->rank, b->shape->ranks);
-    struct disti_plan *plan = builder_flatten(b, algorithm->name);
+                          b->plan.rank, b->plan.ranks);
+    struct disti_plan *plan = builder_flatten(b);
     if (!plan)
         return disti_fail(DIST_ERR_NO_MEMORY, "no memory for the plan of %s", algorithm->name);
     char text[256] = "no memory to check it";
@@ -234,10 +313,12 @@ static dist_status builder_finish(struct disti_builder *b, const struct disti_al
     return DIST_OK;
 }
 
+/* A send or receive may be for oneself, a receive for whoever comes first. */
 static bool builder_shape_valid(const struct disti_shape *shape)
 {
+    int least = shape->collective == DIST_COLL_RECV ? DIST_ANY_SOURCE : 0;
     return shape->ranks >= 1 && shape->rank >= 0 && shape->rank < shape->ranks &&
-           shape->root >= 0 && shape->root < shape->ranks && shape->segments >= 1 &&
+           shape->root >= least && shape->root < shape->ranks && shape->segments >= 1 &&
            shape->segments <= 1u << 16;
 }
 
@@ -248,8 +329,12 @@ dist_status disti_plan_write(const struct disti_algorithm *algorithm,
         return disti_fail(DIST_ERR_INVALID_ARGUMENT,
                           "no plan of %s for rank %d of %d, root %d, %u segments", algorithm->name,
                           shape->rank, shape->ranks, shape->root, shape->segments);
-    struct disti_builder b = {.shape = shape};
-    if (shape->ranks == 1)
+    struct disti_builder b = {.plan = {.collective = shape->collective,
+                                       .algorithm = algorithm->name,
+                                       .ranks = shape->ranks,
+                                       .rank = shape->rank,
+                                       .root = shape->root}};
+    if (shape->ranks == 1 && !disti_collective_pair(shape->collective))
         builder_alone(shape, &b);
     else
         algorithm->write(shape, &b);
@@ -257,5 +342,6 @@ dist_status disti_plan_write(const struct disti_algorithm *algorithm,
     free(b.written);
     free(b.records);
     free(b.lanes);
+    free(b.data);
     return status;
 }

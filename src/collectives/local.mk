@@ -24,11 +24,13 @@ libdist_core_sources += \
 	src/collectives/phases.h \
 	src/collectives/plan.c \
 	src/collectives/plan.h \
+	src/collectives/plan_check.c \
 	src/collectives/plan_check.h \
 	src/collectives/select.c \
 	src/collectives/select.h \
 	src/collectives/verify.c \
 	src/collectives/verify.h \
 	src/collectives/verify_internal.h \
+	src/collectives/verify_match.c \
 	src/collectives/verify_race.c \
 	src/collectives/verify_run.c

@@ -1,9 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Plans: where chunks lie, and whether a plan is well formed. */
-#include "collectives/plan_check.h"
+/* Plans: which data lies where, in chunks and in elements. */
+#include "collectives/plan.h"
 
-#include <stdarg.h>
-#include <stdio.h>
 #include <stdlib.h>
 
 void disti_plan_free(struct disti_plan *plan)
@@ -11,187 +9,208 @@ void disti_plan_free(struct disti_plan *plan)
     free(plan);
 }
 
-/* Where chunk c begins: the first count % chunks chunks of a block are one element longer. */
-static size_t plan_offset(const struct disti_plan *plan, size_t count, uint32_t chunk)
-{
-    size_t block = chunk / plan->chunks;
-    size_t part = chunk % plan->chunks;
-    size_t size = count / plan->chunks;
-    size_t longer = count % plan->chunks;
-    return block * count + part * size + (part < longer ? part : longer);
-}
-
-size_t disti_chunk_extent(const struct disti_plan *plan, size_t count, uint32_t first,
-                          uint32_t chunks, size_t *offset_p)
-{
-    size_t begin = plan_offset(plan, count, first);
-    if (offset_p)
-        *offset_p = begin;
-    return plan_offset(plan, count, first + chunks) - begin;
-}
-
-size_t disti_slot_elements(const struct disti_plan *plan, size_t count)
-{
-    return count / plan->chunks + (count % plan->chunks != 0);
-}
-
-uint32_t disti_plan_out_chunks(const struct disti_plan *plan)
-{
-    return plan->collective == DIST_COLL_ALL_GATHER ? plan->chunks * (uint32_t)plan->ranks
-                                                    : plan->chunks;
-}
-
-/* What is being looked at, and where to say what is wrong with it. */
-struct check {
-    const struct disti_plan *plan;
-    uint32_t lane, step;
-    char *text;
-    size_t size;
+/* Which blocks of the data a space holds. */
+enum plan_blocks {
+    PLAN_NONE,
+    PLAN_ONE,   /* the only one */
+    PLAN_OWN,   /* block `rank` of `ranks` */
+    PLAN_EACH,  /* all of them, in order */
+    PLAN_ROW,   /* of ranks * ranks: those from this rank, [rank * ranks, (rank + 1) * ranks) */
+    PLAN_COLUMN /* of ranks * ranks: those to this rank, rank, rank + ranks, ... */
 };
 
-__attribute__((format(printf, 2, 3))) static bool check_fault(const struct check *check,
-                                                              const char *format, ...)
+struct plan_geometry {
+    uint8_t blocks[2]; /* IN's, OUT's: enum plan_blocks */
+    int8_t root_only;  /* the space that is there at root only; -1: none */
+    bool rooted, reduces, uneven;
+};
+
+#define PLAN_EVERYWHERE (-1)
+
+static const struct plan_geometry plan_geometries[DIST_COLL_COUNT] = {
+    [DIST_COLL_ALL_REDUCE] = {{PLAN_ONE, PLAN_ONE}, PLAN_EVERYWHERE, .reduces = true},
+    [DIST_COLL_BROADCAST] = {{PLAN_ONE, PLAN_ONE}, PLAN_EVERYWHERE, .rooted = true},
+    [DIST_COLL_BARRIER] = {{PLAN_ONE, PLAN_ONE}, PLAN_EVERYWHERE},
+    [DIST_COLL_ALL_GATHER] = {{PLAN_OWN, PLAN_EACH}, PLAN_EVERYWHERE},
+    [DIST_COLL_REDUCE] = {{PLAN_ONE, PLAN_ONE}, DISTI_OUT, .rooted = true, .reduces = true},
+    [DIST_COLL_REDUCE_SCATTER] = {{PLAN_EACH, PLAN_OWN}, PLAN_EVERYWHERE, .reduces = true},
+    [DIST_COLL_GATHER] = {{PLAN_OWN, PLAN_EACH}, DISTI_OUT, .rooted = true},
+    [DIST_COLL_SCATTER] = {{PLAN_EACH, PLAN_OWN}, DISTI_IN, .rooted = true},
+    [DIST_COLL_ALL_TO_ALL] = {{PLAN_ROW, PLAN_COLUMN}, PLAN_EVERYWHERE},
+    [DIST_COLL_ALL_GATHER_V] = {{PLAN_OWN, PLAN_EACH}, PLAN_EVERYWHERE, .uneven = true},
+    [DIST_COLL_REDUCE_SCATTER_V] = {{PLAN_EACH, PLAN_OWN},
+                                    PLAN_EVERYWHERE,
+                                    .reduces = true,
+                                    .uneven = true},
+    [DIST_COLL_GATHER_V] = {{PLAN_OWN, PLAN_EACH}, DISTI_OUT, .rooted = true, .uneven = true},
+    [DIST_COLL_SCATTER_V] = {{PLAN_EACH, PLAN_OWN}, DISTI_IN, .rooted = true, .uneven = true},
+    [DIST_COLL_ALL_TO_ALL_V] = {{PLAN_ROW, PLAN_COLUMN}, PLAN_EVERYWHERE, .uneven = true},
+    [DIST_COLL_SEND] = {{PLAN_ONE, PLAN_NONE}, PLAN_EVERYWHERE, .rooted = true},
+    [DIST_COLL_RECV] = {{PLAN_NONE, PLAN_ONE}, PLAN_EVERYWHERE, .rooted = true},
+};
+
+bool disti_algorithm_reduces(dist_collective collective)
 {
-    char what[160];
-    va_list arguments;
-    va_start(arguments, format);
-    vsnprintf(what, sizeof(what), format, arguments);
-    va_end(arguments);
-    snprintf(check->text, check->size, "rank %d, lane %u, step %u: %s", check->plan->rank,
-             check->lane, check->step, what);
-    return false;
+    return plan_geometries[collective].reduces;
 }
 
-/* Is [at, at + chunks) inside the space, and is it the place of the data that it is said to hold?
- */
-static bool check_place(const struct check *check, const struct disti_step *step,
-                        struct disti_at place, const char *name)
+bool disti_collective_rooted(dist_collective collective)
 {
-    const struct disti_plan *plan = check->plan;
-    uint64_t end = (uint64_t)place.at + step->chunks;
-    uint64_t limit = plan->chunks, data = place.at;
-    switch (place.space) {
-    case DISTI_IN:
-        if (plan->collective == DIST_COLL_ALL_GATHER)
-            data += (uint64_t)plan->rank * plan->chunks;
-        break;
-    case DISTI_OUT:
-        limit = disti_plan_out_chunks(plan);
-        break;
-    case DISTI_SCRATCH:
-        limit = plan->scratch_chunks;
-        data = step->first;
-        break;
+    return plan_geometries[collective].rooted;
+}
+
+bool disti_collective_uneven(dist_collective collective)
+{
+    return plan_geometries[collective].uneven;
+}
+
+bool disti_collective_pair(dist_collective collective)
+{
+    return collective == DIST_COLL_SEND || collective == DIST_COLL_RECV;
+}
+
+/* ---- blocks ---- */
+
+static enum plan_blocks plan_blocks(const struct disti_plan *plan, uint8_t space)
+{
+    const struct plan_geometry *geometry = &plan_geometries[plan->collective];
+    if (space == geometry->root_only && plan->rank != plan->root)
+        return PLAN_NONE;
+    return geometry->blocks[space];
+}
+
+uint32_t disti_plan_blocks(const struct disti_plan *plan, uint8_t space)
+{
+    switch (plan_blocks(plan, space)) {
+    case PLAN_NONE:
+        return 0;
+    case PLAN_ONE:
+    case PLAN_OWN:
+        return 1;
     default:
-        return check_fault(check, "%s is in no space there is (%d)", name, place.space);
+        return (uint32_t)plan->ranks;
     }
-    if (end > limit)
-        return check_fault(check, "%s ends at chunk %llu, its space at %llu", name,
-                           (unsigned long long)end, (unsigned long long)limit);
-    if (data != step->first)
-        return check_fault(check, "%s holds chunk %llu, the step's data is chunk %u", name,
-                           (unsigned long long)data, step->first);
+}
+
+uint64_t disti_plan_data_blocks(const struct disti_plan *plan)
+{
+    const uint8_t *blocks = plan_geometries[plan->collective].blocks;
+    uint64_t ranks = (uint64_t)plan->ranks;
+    if (blocks[DISTI_OUT] == PLAN_COLUMN)
+        return ranks * ranks;
+    return blocks[DISTI_IN] == PLAN_EACH || blocks[DISTI_OUT] == PLAN_EACH ? ranks : 1;
+}
+
+/* The block of the data that is the space's `block`-th. */
+static uint32_t plan_block_data(const struct disti_plan *plan, uint8_t space, uint32_t block)
+{
+    uint32_t ranks = (uint32_t)plan->ranks, rank = (uint32_t)plan->rank;
+    switch (plan_blocks(plan, space)) {
+    case PLAN_OWN:
+        return rank;
+    case PLAN_ROW:
+        return rank * ranks + block;
+    case PLAN_COLUMN:
+        return block * ranks + rank;
+    default:
+        return block;
+    }
+}
+
+/* The space's block that holds this block of the data, if it is there. */
+static uint32_t plan_block_place(const struct disti_plan *plan, uint8_t space, uint32_t data)
+{
+    uint32_t ranks = (uint32_t)plan->ranks;
+    switch (plan_blocks(plan, space)) {
+    case PLAN_OWN:
+        return 0;
+    case PLAN_ROW:
+        return data % ranks;
+    case PLAN_COLUMN:
+        return data / ranks;
+    default:
+        return data;
+    }
+}
+
+uint32_t disti_plan_data(const struct disti_plan *plan, struct disti_at place)
+{
+    uint32_t block = plan_block_data(plan, place.space, place.at / plan->chunks);
+    return block * plan->chunks + place.at % plan->chunks;
+}
+
+bool disti_plan_place(const struct disti_plan *plan, uint8_t space, uint32_t data,
+                      struct disti_at *place_p)
+{
+    uint32_t block = plan_block_place(plan, space, data / plan->chunks);
+    if (block >= disti_plan_blocks(plan, space) ||
+        plan_block_data(plan, space, block) != data / plan->chunks)
+        return false;
+    *place_p = (struct disti_at){block * plan->chunks + data % plan->chunks, space};
     return true;
 }
 
-static bool check_wait(const struct check *check, const struct disti_step *step)
+/* ---- elements ---- */
+
+/* Where a block's part begins: the first count % chunks parts are one element longer. */
+static size_t plan_part(const struct disti_plan *plan, size_t count, uint32_t part)
 {
-    const struct disti_plan *plan = check->plan;
-    if (step->wait_lane == DISTI_NO_LANE)
-        return true;
-    if (step->wait_lane >= plan->lane_count ||
-        step->wait_step >= plan->lanes[step->wait_lane].count)
-        return check_fault(check, "waits for lane %u, step %u, which is not there", step->wait_lane,
-                           step->wait_step);
-    return true;
+    size_t longer = count % plan->chunks;
+    return part * (count / plan->chunks) + (part < longer ? part : longer);
 }
 
-static bool check_step(const struct check *check, const struct disti_step *step)
+/* Where chunk `at` begins. */
+static size_t plan_offset(const struct disti_plan *plan, const struct disti_layout *layout,
+                          uint32_t at)
 {
-    const struct disti_plan *plan = check->plan;
-    bool reads = step->kind != DISTI_RECV, writes = step->kind != DISTI_SEND;
-    if (step->kind > DISTI_COPY)
-        return check_fault(check, "is of no kind there is (%d)", step->kind);
-    if (step->finish && step->kind != DISTI_RECV_REDUCE && step->kind != DISTI_REDUCE)
-        return check_fault(check, "finishes, but reduces nothing");
-    if (disti_step_talks(step) &&
-        (step->peer < 0 || step->peer >= plan->ranks || step->peer == plan->rank))
-        return check_fault(check, "its peer is rank %d of %d", step->peer, plan->ranks);
-    if (step->chunks == 0 || (uint64_t)step->first + step->chunks > disti_plan_out_chunks(plan))
-        return check_fault(check, "its data is chunks %u to %u", step->first,
-                           step->first + step->chunks);
-    if (writes && step->dst.space == DISTI_IN)
-        return check_fault(check, "writes the input");
-    return (!reads || check_place(check, step, step->src, "its source")) &&
-           (!writes || check_place(check, step, step->dst, "its destination")) &&
-           check_wait(check, step);
+    uint32_t block = at / plan->chunks, part = at % plan->chunks;
+    if (layout->counts)
+        return layout->offsets[block] + plan_part(plan, layout->counts[block], part);
+    return block * layout->count + plan_part(plan, layout->count, part);
 }
 
-/*
- * Messages to one peer on one channel come from one lane, and from one peer go to one: owner[]
- * remembers which, by channel, peer and direction.
- */
-static bool check_talk(const struct check *check, const struct disti_step *step, uint16_t *owner)
+size_t disti_place_extent(const struct disti_plan *plan, const struct disti_layout *layout,
+                          uint32_t at, uint32_t chunks, size_t *offset_p)
 {
-    const struct disti_plan *plan = check->plan;
-    if (!disti_step_talks(step))
-        return true;
-    size_t channel = plan->lanes[check->lane].channel;
-    bool sends = step->kind == DISTI_SEND;
-    uint16_t *seen = &owner[(channel * (size_t)plan->ranks + (size_t)step->peer) * 2 + sends];
-    if (*seen != DISTI_NO_LANE && *seen != check->lane)
-        return check_fault(check, "lane %u too has messages %s rank %d on channel %zu", *seen,
-                           sends ? "to" : "from", step->peer, channel);
-    *seen = (uint16_t)check->lane;
-    return true;
+    size_t begin = plan_offset(plan, layout, at), end;
+    if (layout->counts) { /* one block's */
+        uint32_t block = at / plan->chunks, part = at % plan->chunks + chunks;
+        end = layout->offsets[block] + plan_part(plan, layout->counts[block], part);
+    } else {
+        end = plan_offset(plan, layout, at + chunks);
+    }
+    if (offset_p)
+        *offset_p = begin;
+    return end - begin;
 }
 
-static bool check_lanes(struct check *check, uint16_t *owner)
+size_t disti_step_elements(const struct disti_plan *plan, const struct disti_layout layouts[2],
+                           const struct disti_step *step)
 {
-    const struct disti_plan *plan = check->plan;
-    for (check->lane = 0; check->lane < plan->lane_count; check->lane++) {
-        const struct disti_lane *lane = &plan->lanes[check->lane];
-        for (check->step = 0; check->step < lane->count; check->step++) {
-            const struct disti_step *step = &plan->steps[lane->first + check->step];
-            if (!check_step(check, step) || !check_talk(check, step, owner))
-                return false;
+    struct disti_at place = {step->first, DISTI_IN}; /* of blocks that are all alike, one as good */
+    if (!disti_collective_uneven(plan->collective))
+        return disti_place_extent(plan, &layouts[place.space], place.at, step->chunks, NULL);
+    if (step->kind != DISTI_SEND && step->dst.space != DISTI_SCRATCH)
+        place = step->dst;
+    else if (step->kind != DISTI_RECV && step->src.space != DISTI_SCRATCH)
+        place = step->src;
+    else if (!disti_plan_place(plan, DISTI_IN, step->first, &place))
+        disti_plan_place(plan, DISTI_OUT, step->first, &place);
+    return disti_place_extent(plan, &layouts[place.space], place.at, step->chunks, NULL);
+}
+
+size_t disti_slot_elements(const struct disti_plan *plan, const struct disti_layout layouts[2])
+{
+    size_t most = 0;
+    for (uint8_t space = DISTI_IN; space <= DISTI_OUT; space++) {
+        uint32_t blocks = disti_plan_blocks(plan, space);
+        for (uint32_t b = 0; b < blocks; b++) {
+            const struct disti_layout *layout = &layouts[space];
+            size_t count = layout->counts ? layout->counts[b] : layout->count;
+            most = count > most ? count : most;
+            if (!layout->counts)
+                break; /* they are all alike */
         }
     }
-    return true;
-}
-
-/* Do the lanes follow each other without a gap? */
-static bool check_layout(const struct check *check)
-{
-    const struct disti_plan *plan = check->plan;
-    uint64_t end = 0;
-    for (uint32_t l = 0; l < plan->lane_count; l++) {
-        if (plan->lanes[l].first != end)
-            return check_fault(check, "lane %u begins at step %u of all, not at %llu", l,
-                               plan->lanes[l].first, (unsigned long long)end);
-        end += plan->lanes[l].count;
-    }
-    if (end != plan->step_count)
-        return check_fault(check, "the lanes have %llu steps, the plan %u", (unsigned long long)end,
-                           plan->step_count);
-    return true;
-}
-
-dist_status disti_plan_check(const struct disti_plan *plan, char *text, size_t size)
-{
-    struct check check = {.plan = plan, .text = text, .size = size};
-    if (!check_layout(&check))
-        return DIST_ERR_INTERNAL;
-    size_t channels = 1;
-    for (uint32_t l = 0; l < plan->lane_count; l++)
-        channels = plan->lanes[l].channel >= channels ? plan->lanes[l].channel + 1u : channels;
-    size_t owners = channels * (size_t)plan->ranks * 2;
-    uint16_t *owner = malloc(owners * sizeof(*owner));
-    if (!owner)
-        return DIST_ERR_NO_MEMORY;
-    for (size_t i = 0; i < owners; i++)
-        owner[i] = DISTI_NO_LANE;
-    bool sound = check_lanes(&check, owner);
-    free(owner);
-    return sound ? DIST_OK : DIST_ERR_INTERNAL;
+    return most / plan->chunks + (most % plan->chunks != 0);
 }

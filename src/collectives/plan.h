@@ -19,19 +19,40 @@
  * end only when its receive is posted (rendezvous) or long before (buffered): a plan must be right
  * under both. The verifier proves it under the first for deadlock and under the second for races.
  *
- * Memory is counted in chunks, so that a plan holds for every count. A block is `count`
- * elements and is cut into `chunks` chunks of nearly equal size:
+ * Memory is counted in chunks, so that a plan holds for every count. Data come in blocks (`count`
+ * elements; in a _V form each block has its own count), a block is cut into `chunks` chunks of
+ * nearly equal size, and all chunks of all blocks are numbered, over all ranks. Which blocks lie
+ * where, on rank r of n:
  *
- *   ALL_REDUCE, BROADCAST, BARRIER: IN and OUT are 1 block each (BROADCAST: the same memory)
- *   ALL_GATHER:                     IN is 1 block, OUT is `ranks` blocks
+ *                          blocks   IN holds                   OUT holds
+ *   ALL_REDUCE, BARRIER    1        0                          0
+ *   BROADCAST              1        0                          0, the same memory
+ *   REDUCE                 1        0                          0; at root only
+ *   ALL_GATHER             n        r                          0, 1, ... n - 1
+ *   GATHER                 n        r                          0, 1, ... n - 1; at root only
+ *   REDUCE_SCATTER         n        0, 1, ... n - 1            r
+ *   SCATTER                n        0, 1, ... n - 1; at root   r
+ *   ALL_TO_ALL             n * n    r n, r n + 1, ...          r, n + r, 2 n + r, ...
+ *   SEND                   1        0                          nothing
+ *   RECV                   1        nothing                    0
  *
- * Chunk c of a space is chunk c % chunks of block c / chunks. SCRATCH is
- * `scratch_chunks` slots that hold any chunk each; several chunks lie there without a gap
- * from the start of the first slot, so that they must be read from where they were written.
- * When count < chunks some chunks are empty; a step whose range is empty does nothing, on
- * both sides, but waits like any other. BARRIER is the exception: its count is 0 and no step is
- * ever skipped, its messages have no bytes. In place, IN is the memory of OUT (ALL_GATHER: of OUT's
- * block `rank`).
+ * Chunk c of a space is chunk c % chunks of its block c / chunks; the data's chunks are counted in
+ * the same way. In place, IN and OUT are one memory where both hold the same block (ALL_TO_ALL: no
+ * such thing).
+ *
+ * The data of a step are a range of chunks, which must lie without a gap in IN or OUT too. Or they
+ * are a list of chunks, so that one message can carry several blocks packed in scratch. The blocks
+ * of a _V form may lie anywhere, so there a range stays inside a block.
+ *
+ * SCRATCH is `scratch_chunks` slots that hold any chunk each. Several chunks in scratch, and lists,
+ * need chunks that are all of one size, so that they lie in their slots without a gap: `chunks` is
+ * 1, and the collective is no _V form. In a _V form a rank has in scratch only what IN or OUT has
+ * too, since of other blocks it does not know the size.
+ *
+ * When count < chunks some chunks are empty. A step whose data are empty is skipped, on both sides
+ * of its message, but waits like any other. Not so if the call's count is 0 (BARRIER's always is),
+ * nor in a _V form, where a rank need not know what is empty for another: there such messages
+ * are sent without bytes, so that ranks whose counts differ find out.
  */
 enum disti_step_kind {
     DISTI_SEND,        /* src -> peer */
@@ -57,9 +78,11 @@ struct disti_step {
     uint16_t wait_lane; /* DISTI_NO_LANE: wait for nothing */
     uint32_t wait_step; /* index within that lane */
     int32_t peer;
-    uint32_t first, chunks; /* the data: chunks [first, first + chunks) in OUT's counting */
+    uint32_t first, chunks; /* the data: chunks [first, first + chunks) */
+    uint32_t list;          /* or the plan's data[list .. list + chunks); else DISTI_NO_LIST */
     struct disti_at dst, src;
 };
+#define DISTI_NO_LIST UINT32_MAX
 
 struct disti_lane {
     uint32_t first, count; /* steps[first .. first + count) */
@@ -76,19 +99,63 @@ struct disti_plan {
     uint32_t lane_count, step_count;
     const struct disti_lane *lanes;
     const struct disti_step *steps;
+    const uint32_t *data; /* for the steps' lists */
+    uint32_t data_count;
 };
 
 void disti_plan_free(struct disti_plan *plan);
 
+/* The step's i-th chunk of data. */
+static inline uint32_t disti_step_data(const struct disti_plan *plan, const struct disti_step *step,
+                                       uint32_t i)
+{
+    return step->list == DISTI_NO_LIST ? step->first + i : plan->data[step->list + i];
+}
+
+/* ---- what collectives are ---- */
+
+/* Does it compute? Is its root of any matter? Is it a _V form? Is it SEND or RECV? */
+bool disti_algorithm_reduces(dist_collective collective);
+bool disti_collective_rooted(dist_collective collective);
+bool disti_collective_uneven(dist_collective collective);
+bool disti_collective_pair(dist_collective collective);
+
+/* ---- what lies where ---- */
+
 /*
- * Chunks [first, first + chunks) of IN or OUT are its elements [*offset_p, *offset_p + returned
- * value), when a block is count elements. offset_p may be NULL.
+ * Blocks that the rank has in IN or OUT, and that there are of the data. These look only at the
+ * plan's collective, ranks, rank, root and chunks.
  */
-size_t disti_chunk_extent(const struct disti_plan *plan, size_t count, uint32_t first,
-                          uint32_t chunks, size_t *offset_p);
+uint32_t disti_plan_blocks(const struct disti_plan *plan, uint8_t space);
+uint64_t disti_plan_data_blocks(const struct disti_plan *plan);
+
+/* The data chunk at a place in IN or OUT; and where in that space it lies, false: nowhere. */
+uint32_t disti_plan_data(const struct disti_plan *plan, struct disti_at place);
+bool disti_plan_place(const struct disti_plan *plan, uint8_t space, uint32_t data,
+                      struct disti_at *place_p);
+
+/*
+ * How IN's or OUT's blocks lie in a call's memory, in elements: block i is [offsets[i], offsets[i]
+ * + counts[i]); counts NULL: each is `count`, one after the other.
+ */
+struct disti_layout {
+    size_t count;
+    const size_t *counts, *offsets;
+};
+
+/*
+ * Chunks [at, at + chunks) of the space are its elements [*offset_p, *offset_p + returned value).
+ * offset_p may be NULL. With counts they must be of one block.
+ */
+size_t disti_place_extent(const struct disti_plan *plan, const struct disti_layout *layout,
+                          uint32_t at, uint32_t chunks, size_t *offset_p);
+
+/* Elements of a step's data. layouts: IN's and OUT's; but for _V forms with the same count. */
+size_t disti_step_elements(const struct disti_plan *plan, const struct disti_layout layouts[2],
+                           const struct disti_step *step);
 
 /* Elements that one scratch slot must hold; slot s begins at element s times that. */
-size_t disti_slot_elements(const struct disti_plan *plan, size_t count);
+size_t disti_slot_elements(const struct disti_plan *plan, const struct disti_layout layouts[2]);
 
 /* What an algorithm is asked for. */
 struct disti_topology;
@@ -131,19 +198,29 @@ void disti_build_scratch(struct disti_builder *b, uint32_t slots);
 /* A new lane on that channel. */
 uint16_t disti_build_lane(struct disti_builder *b, uint16_t channel);
 
+/* Where the data chunk lies in IN, in OUT; the plan is malformed if it is not there. */
+struct disti_at disti_build_in(struct disti_builder *b, uint32_t data);
+struct disti_at disti_build_out(struct disti_builder *b, uint32_t data);
+
 /*
- * The step that wrote OUT's chunk last, so far: DISTI_NOW if none has. And where this rank's value
- * of that chunk is therefore found: in OUT, or still in IN (not for ALL_GATHER).
+ * The step that wrote the data chunk in OUT last, so far: DISTI_NOW if none has. And where this
+ * rank's value of it is therefore found: in OUT, or still in IN.
  */
-struct disti_mark disti_build_written(const struct disti_builder *b, uint32_t chunk);
-struct disti_at disti_build_value(const struct disti_builder *b, uint32_t chunk);
+struct disti_mark disti_build_written(const struct disti_builder *b, uint32_t data);
+struct disti_at disti_build_value(struct disti_builder *b, uint32_t data);
 
 /*
  * Appends a step to the lane. `after`: the step to wait for (one in the same lane needs no waiting,
- * and none is written). `first`, `chunks`: the data, in OUT's counting.
+ * and none is written). The data: chunks [first, first + chunks), or those listed (copied).
  */
 struct disti_mark disti_build_send(struct disti_builder *b, uint16_t lane, struct disti_mark after,
                                    int peer, struct disti_at src, uint32_t first, uint32_t chunks);
+struct disti_mark disti_build_send_list(struct disti_builder *b, uint16_t lane,
+                                        struct disti_mark after, int peer, struct disti_at src,
+                                        const uint32_t *list, uint32_t chunks);
+struct disti_mark disti_build_recv_list(struct disti_builder *b, uint16_t lane,
+                                        struct disti_mark after, int peer, struct disti_at dst,
+                                        const uint32_t *list, uint32_t chunks);
 struct disti_mark disti_build_recv(struct disti_builder *b, uint16_t lane, struct disti_mark after,
                                    int peer, struct disti_at dst, uint32_t first, uint32_t chunks);
 struct disti_mark disti_build_recv_reduce(struct disti_builder *b, uint16_t lane,

@@ -5,8 +5,17 @@
 
 #include "collectives/plan.h"
 
-/* Chunks of the OUT space. */
-uint32_t disti_plan_out_chunks(const struct disti_plan *plan);
+/* Chunks of IN or OUT. */
+static inline uint32_t disti_plan_chunks(const struct disti_plan *plan, uint8_t space)
+{
+    return disti_plan_blocks(plan, space) * plan->chunks;
+}
+
+/* Chunks of the data. They can be numbered, or there is no plan. */
+static inline uint32_t disti_plan_data_chunks(const struct disti_plan *plan)
+{
+    return (uint32_t)disti_plan_data_blocks(plan) * plan->chunks;
+}
 
 /* Does the step exchange a message with its peer? */
 static inline bool disti_step_talks(const struct disti_step *step)

@@ -40,17 +40,23 @@ bool verify_fault(struct verify *v, uint32_t step, const char *format, ...)
     return false;
 }
 
+/* A rank's cells are those of OUT, IN and scratch. In place IN's are OUT's where OUT has them. */
 struct verify_cell *verify_cell_at(const struct verify *v, int rank, struct disti_at place)
 {
     const struct disti_plan *plan = v->plans[rank];
-    size_t cell = place.at;
     if (place.space == DISTI_IN && v->aliased)
-        cell += plan->collective == DIST_COLL_ALL_GATHER ? (size_t)rank * plan->chunks : 0;
-    else if (place.space == DISTI_IN)
-        cell += v->out_chunks;
-    else if (place.space == DISTI_SCRATCH)
-        cell += (size_t)v->out_chunks + plan->chunks;
+        disti_plan_place(plan, DISTI_OUT, disti_plan_data(plan, place), &place);
+    size_t cell = place.at;
+    if (place.space != DISTI_OUT)
+        cell += disti_plan_chunks(plan, DISTI_OUT);
+    if (place.space == DISTI_SCRATCH)
+        cell += disti_plan_chunks(plan, DISTI_IN);
     return &v->cells[v->rank[rank].first_cell + cell];
+}
+
+uint32_t verify_data(const struct verify *v, uint32_t step, uint32_t i)
+{
+    return disti_step_data(v->plans[v->lanes[v->lane_of[step]].rank], v->steps[step], i);
 }
 
 uint32_t verify_waited(const struct verify *v, uint32_t step)
@@ -87,18 +93,18 @@ static bool verify_plans(struct verify *v, dist_status *status_p)
 /* Where each rank's lanes, steps and cells go. */
 static void verify_measure(struct verify *v)
 {
-    v->out_chunks = disti_plan_out_chunks(v->plans[0]);
+    v->data_chunks = disti_plan_data_chunks(v->plans[0]);
     for (int rank = 0; rank < v->ranks; rank++) {
         const struct disti_plan *plan = v->plans[rank];
         v->rank[rank] = (struct verify_rank){v->lane_count, v->step_count, v->cell_count};
         v->lane_count += plan->lane_count;
         v->step_count += plan->step_count;
-        v->cell_count += (size_t)v->out_chunks + plan->chunks + plan->scratch_chunks;
+        v->cell_count += (size_t)disti_plan_chunks(plan, DISTI_OUT) +
+                         disti_plan_chunks(plan, DISTI_IN) + plan->scratch_chunks;
     }
 }
 
-/* At least one byte each, so that NULL always means no memory. */
-static void *verify_array(size_t count, size_t size)
+void *verify_array(size_t count, size_t size)
 {
     return calloc(count + 1, size);
 }
@@ -152,94 +158,24 @@ static void verify_list(struct verify *v)
 /* What the ranks have before anything happens. */
 static void verify_fill(struct verify *v)
 {
-    const struct disti_plan *one = v->plans[0];
     for (int rank = 0; rank < v->ranks; rank++) {
-        uint32_t own = one->collective == DIST_COLL_ALL_GATHER ? (uint32_t)rank * one->chunks : 0;
-        bool has = one->collective != DIST_COLL_BROADCAST || rank == one->root;
-        for (uint32_t c = 0; c < one->chunks && has; c++)
-            *verify_cell_at(v, rank, disti_in(c)) = (struct verify_cell){
-                .mask = UINT64_C(1) << rank, .chunk = own + c, .written = true};
+        const struct disti_plan *plan = v->plans[rank];
+        bool has = plan->collective != DIST_COLL_BROADCAST || rank == plan->root;
+        for (uint32_t c = 0; c < disti_plan_chunks(plan, DISTI_IN) && has; c++)
+            *verify_cell_at(v, rank, disti_in(c)) =
+                (struct verify_cell){.mask = UINT64_C(1) << rank,
+                                     .chunk = disti_plan_data(plan, disti_in(c)),
+                                     .written = true};
     }
 }
 
-/* The pair of ranks and channel on which a step's message travels. */
-static size_t verify_wire(const struct verify *v, uint32_t step, size_t channels)
+/* The rank whose data chunk this is, in a collective that does not reduce. */
+static int verify_giver(const struct disti_plan *plan, uint32_t data)
 {
-    const struct verify_lane *lane = &v->lanes[v->lane_of[step]];
-    const struct disti_step *s = v->steps[step];
-    const struct disti_plan *plan = v->plans[lane->rank];
-    int from = s->kind == DISTI_SEND ? lane->rank : s->peer;
-    int to = s->kind == DISTI_SEND ? s->peer : lane->rank;
-    size_t channel = plan->lanes[v->lane_of[step] - v->rank[lane->rank].first_lane].channel;
-    return ((size_t)from * (size_t)v->ranks + (size_t)to) * channels + channel;
-}
-
-static size_t verify_channels(const struct verify *v)
-{
-    size_t channels = 1;
-    for (int rank = 0; rank < v->ranks; rank++)
-        for (uint32_t l = 0; l < v->plans[rank]->lane_count; l++)
-            if (v->plans[rank]->lanes[l].channel >= channels)
-                channels = v->plans[rank]->lanes[l].channel + 1u;
-    return channels;
-}
-
-/* The receives take the sends of their wire in turn: next[wire] is the one whose turn it is. */
-static bool verify_match_receives(struct verify *v, size_t channels, uint32_t *next,
-                                  const uint32_t *after)
-{
-    for (uint32_t step = 0; step < v->step_count; step++) {
-        const struct disti_step *s = v->steps[step];
-        if (s->kind != DISTI_RECV && s->kind != DISTI_RECV_REDUCE)
-            continue;
-        uint32_t *turn = &next[verify_wire(v, step, channels)], send = *turn;
-        if (send == VERIFY_NONE)
-            return verify_fault(v, step, "no message is sent to it");
-        if (v->steps[send]->first != s->first || v->steps[send]->chunks != s->chunks) {
-            char text[128];
-            verify_describe(v, send, text, sizeof(text));
-            return verify_fault(v, step, "expects %u chunks, but meets %u of %s", s->chunks,
-                                v->steps[send]->chunks, text);
-        }
-        v->match[step] = send;
-        v->match[send] = step;
-        *turn = after[send];
-    }
-    return true;
-}
-
-/* Messages of one wire stay in order, so who meets whom is known before anything runs. */
-static bool verify_match(struct verify *v, dist_status *status_p)
-{
-    size_t channels = verify_channels(v);
-    size_t wires = (size_t)v->ranks * (size_t)v->ranks * channels;
-    uint32_t *head = malloc(wires * sizeof(*head)), *tail = malloc(wires * sizeof(*tail));
-    uint32_t *after = verify_array(v->step_count, sizeof(*after));
-    bool good = head && tail && after;
-    if (!good) {
-        *status_p = DIST_ERR_NO_MEMORY;
-        goto out;
-    }
-    memset(head, 0xff, wires * sizeof(*head)); /* VERIFY_NONE */
-    for (uint32_t step = 0; step < v->step_count; step++) {
-        v->match[step] = after[step] = VERIFY_NONE;
-        if (v->steps[step]->kind != DISTI_SEND)
-            continue;
-        size_t wire = verify_wire(v, step, channels);
-        *(head[wire] == VERIFY_NONE ? &head[wire] : &after[tail[wire]]) = step;
-        tail[wire] = step;
-        v->verdict->messages++;
-        v->verdict->chunks_sent += v->steps[step]->chunks;
-    }
-    good = verify_match_receives(v, channels, head, after);
-    for (uint32_t step = 0; step < v->step_count && good; step++)
-        if (v->steps[step]->kind == DISTI_SEND && v->match[step] == VERIFY_NONE)
-            good = verify_fault(v, step, "nobody receives it");
-out:
-    free(head);
-    free(tail);
-    free(after);
-    return good;
+    if (disti_collective_rooted(plan->collective) && disti_plan_blocks(plan, DISTI_OUT) == 1)
+        return plan->root; /* broadcast, scatter */
+    uint64_t blocks = disti_plan_data_blocks(plan), of_a_rank = blocks / (uint64_t)plan->ranks;
+    return (int)(data / plan->chunks / of_a_rank);
 }
 
 /* Has one chunk of one rank's output what was promised? */
@@ -247,26 +183,24 @@ static bool verify_output(struct verify *v, int rank, uint32_t chunk)
 {
     const struct disti_plan *plan = v->plans[rank];
     const struct verify_cell *cell = verify_cell_at(v, rank, disti_out(chunk));
+    uint32_t data = disti_plan_data(plan, disti_out(chunk));
+    bool reduces = disti_algorithm_reduces(plan->collective);
     uint64_t mask = UINT64_MAX >> (64 - v->ranks);
-    uint32_t finished = v->ranks > 1;
-    if (plan->collective != DIST_COLL_ALL_REDUCE) {
-        int from =
-            plan->collective == DIST_COLL_BROADCAST ? plan->root : (int)(chunk / plan->chunks);
-        mask = UINT64_C(1) << from;
-        finished = 0;
-    }
+    uint32_t finished = reduces && v->ranks > 1;
+    if (!reduces)
+        mask = UINT64_C(1) << verify_giver(plan, data);
     if (!cell->written)
         return verify_fault(v, VERIFY_NONE, "rank %d: output chunk %u is never written", rank,
                             chunk);
-    if (cell->chunk != chunk)
-        return verify_fault(v, VERIFY_NONE, "rank %d: output chunk %u holds chunk %u", rank, chunk,
-                            cell->chunk);
+    if (cell->chunk != data)
+        return verify_fault(v, VERIFY_NONE, "rank %d: output chunk %u holds chunk %u, not %u", rank,
+                            chunk, cell->chunk, data);
     if (cell->mask != mask)
         return verify_fault(v, VERIFY_NONE,
                             "rank %d: output chunk %u holds the contributions of ranks %#llx, "
                             "not %#llx",
                             rank, chunk, (unsigned long long)cell->mask, (unsigned long long)mask);
-    if (cell->finished != finished && v->ranks > 1)
+    if (cell->finished != finished)
         return verify_fault(v, VERIFY_NONE, "rank %d: output chunk %u was finished %u times", rank,
                             chunk, cell->finished);
     return true;
@@ -293,7 +227,7 @@ static bool verify_result(struct verify *v)
                 return false;
             continue;
         }
-        for (uint32_t chunk = 0; chunk < v->out_chunks; chunk++)
+        for (uint32_t chunk = 0; chunk < disti_plan_chunks(v->plans[rank], DISTI_OUT); chunk++)
             if (!verify_output(v, rank, chunk))
                 return false;
     }
@@ -312,23 +246,37 @@ static void verify_all(struct verify *v, dist_status *status_p)
     }
     verify_list(v);
     verify_fill(v);
-    if (verify_match(v, status_p) && verify_run(v, status_p) && verify_result(v))
+    if (verify_lists(v, status_p) && verify_match(v, status_p) && verify_run(v, status_p) &&
+        verify_result(v))
         verify_races(v, status_p);
+}
+
+/* Can plans of this collective and of so many ranks be verified at all? */
+static dist_status verify_allowed(dist_collective collective, int ranks)
+{
+    if (disti_collective_pair(collective))
+        return disti_fail(DIST_ERR_INVALID_ARGUMENT,
+                          "a plan of %s has nothing to be verified: its message is met by another "
+                          "call's",
+                          dist_collective_string(collective));
+    if (ranks < 1 || ranks > VERIFY_RANKS_MAX)
+        return disti_fail(DIST_ERR_INVALID_ARGUMENT,
+                          "plans of %d ranks cannot be verified, only of 1 to %d", ranks,
+                          VERIFY_RANKS_MAX);
+    return DIST_OK;
 }
 
 dist_status disti_verify(struct disti_plan *const *plans, int ranks, bool in_place,
                          struct disti_verdict *verdict_p)
 {
-    if (ranks < 1 || ranks > VERIFY_RANKS_MAX)
-        return disti_fail(DIST_ERR_INVALID_ARGUMENT,
-                          "plans of %d ranks cannot be verified, only of 1 to %d", ranks,
-                          VERIFY_RANKS_MAX);
+    dist_status status = verify_allowed(plans[0]->collective, ranks);
+    if (status != DIST_OK)
+        return status;
     struct disti_verdict verdict = {.ok = true};
     struct verify v = {.plans = plans,
                        .ranks = ranks,
                        .aliased = in_place || plans[0]->collective == DIST_COLL_BROADCAST,
                        .verdict = &verdict};
-    dist_status status = DIST_OK;
     verify_all(&v, &status);
     verify_free(&v);
     if (status != DIST_OK)
@@ -342,11 +290,9 @@ dist_status disti_verify_algorithm(const struct disti_algorithm *algorithm,
                                    struct disti_verdict *verdict_p)
 {
     struct disti_plan *plans[VERIFY_RANKS_MAX] = {NULL};
-    if (shape->ranks < 1 || shape->ranks > VERIFY_RANKS_MAX)
-        return disti_fail(DIST_ERR_INVALID_ARGUMENT,
-                          "plans of %d ranks cannot be verified, only of 1 to %d", shape->ranks,
-                          VERIFY_RANKS_MAX);
-    dist_status status = DIST_OK;
+    dist_status status = verify_allowed(shape->collective, shape->ranks);
+    if (status != DIST_OK)
+        return status;
     for (int rank = 0; rank < shape->ranks && status == DIST_OK; rank++) {
         struct disti_shape own = *shape;
         own.rank = rank;

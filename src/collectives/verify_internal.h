@@ -11,9 +11,8 @@
 
 /* What a chunk of memory holds, symbolically. */
 struct verify_cell {
-    uint64_t mask;   /* ranks whose contributions are in it */
-    uint32_t chunk;  /* of which chunk, in OUT's counting */
-    uint32_t origin; /* scratch: the slot where the range that wrote it began */
+    uint64_t mask;  /* ranks whose contributions are in it */
+    uint32_t chunk; /* of the data: which */
     uint32_t finished;
     bool written;
 };
@@ -37,8 +36,8 @@ struct verify_rank {
 struct verify {
     struct disti_plan *const *plans;
     int ranks;
-    bool aliased; /* IN is in OUT's memory */
-    uint32_t out_chunks;
+    bool aliased; /* what IN and OUT both hold is one memory */
+    uint32_t data_chunks;
     struct disti_verdict *verdict;
 
     struct verify_rank rank[VERIFY_RANKS_MAX];
@@ -65,10 +64,22 @@ void verify_describe(const struct verify *v, uint32_t step, char *text, size_t s
 /* The cell of a place on a rank. */
 struct verify_cell *verify_cell_at(const struct verify *v, int rank, struct disti_at place);
 
+/* The step's i-th chunk of data. */
+uint32_t verify_data(const struct verify *v, uint32_t step, uint32_t i);
+
 /* The step that this one waits for, or VERIFY_NONE. */
 uint32_t verify_waited(const struct verify *v, uint32_t step);
 
-/* Runs the plans as far as they go. False: a fault was noted, or there is no memory (*status_p). */
+/* Zeroed; at least one byte, so that NULL always means no memory. */
+void *verify_array(size_t count, size_t size);
+
+/* Looks for chunks that a list has twice. False: a fault was noted, or no memory (*status_p). */
+bool verify_lists(struct verify *v, dist_status *status_p);
+
+/* Fills match[] before anything runs. The same. */
+bool verify_match(struct verify *v, dist_status *status_p);
+
+/* Runs the plans as far as they go. The same. */
 bool verify_run(struct verify *v, dist_status *status_p);
 
 /* After the run. The same. */

@@ -150,7 +150,7 @@ static void race_order(struct race *race, const uint32_t *steps, uint32_t event)
     *latest = event;
 }
 
-/* Is the place the chunk's own in OUT, be it under IN's name? */
+/* Is the place the chunk's own in OUT, be it under IN's name? (IN is not written otherwise.) */
 static bool race_touches(const struct race *race, struct disti_at place)
 {
     return place.space == DISTI_OUT || (place.space == DISTI_IN && race->v->aliased);
@@ -277,11 +277,11 @@ static void race_deal(struct race *race)
     const struct verify *v = race->v;
     for (uint32_t i = 0; i < v->step_count; i++) {
         const struct disti_step *s = v->steps[v->order[i]];
-        for (uint32_t c = s->first; c < s->first + s->chunks; c++)
-            race->steps[race->first[c]++] = v->order[i];
+        for (uint32_t c = 0; c < s->chunks; c++)
+            race->steps[race->first[verify_data(v, v->order[i], c)]++] = v->order[i];
     }
     /* first[c] is where chunk c ends now, which is where c + 1 begins */
-    memmove(race->first + 1, race->first, v->out_chunks * sizeof(*race->first));
+    memmove(race->first + 1, race->first, v->data_chunks * sizeof(*race->first));
     race->first[0] = 0;
 }
 
@@ -292,8 +292,8 @@ static size_t race_count(struct race *race)
     size_t events = 0;
     for (uint32_t step = 0; step < v->step_count; step++)
         for (uint32_t c = 0; c < v->steps[step]->chunks; c++)
-            race->first[v->steps[step]->first + c]++;
-    for (uint32_t c = 0; c < v->out_chunks; c++) {
+            race->first[verify_data(v, step, c)]++;
+    for (uint32_t c = 0; c < v->data_chunks; c++) {
         uint32_t count = race->first[c];
         race->most = count > race->most ? count : race->most;
         race->first[c] = (uint32_t)events;
@@ -305,7 +305,7 @@ static size_t race_count(struct race *race)
 static bool race_allocate(struct race *race)
 {
     const struct verify *v = race->v;
-    race->first = calloc((size_t)v->out_chunks + 1, sizeof(uint32_t));
+    race->first = calloc((size_t)v->data_chunks + 1, sizeof(uint32_t));
     if (!race->first)
         return false;
     size_t events = race_count(race), steps = (size_t)v->step_count + 1;
@@ -333,7 +333,7 @@ bool verify_races(struct verify *v, dist_status *status_p)
         goto out;                                                    /* no data, no races */
     memset(race.latest, 0xff, v->lane_count * sizeof(*race.latest)); /* VERIFY_NONE */
     race_deal(&race);
-    for (uint32_t chunk = 0; chunk < v->out_chunks && good; chunk++)
+    for (uint32_t chunk = 0; chunk < v->data_chunks && good; chunk++)
         good = race_chunk(&race, chunk);
     for (int rank = 0; rank < v->ranks && good; rank++)
         good = race_scratch(&race, rank);

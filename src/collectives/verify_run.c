@@ -73,17 +73,14 @@ static void run_advance(struct run *run, uint32_t lane)
 static bool run_read(struct verify *v, uint32_t step, struct disti_at place, uint32_t i,
                      struct verify_cell *value_p)
 {
-    const struct disti_step *s = v->steps[step];
     struct disti_at at = {place.at + i, place.space};
     const struct verify_cell *cell = verify_cell_at(v, v->lanes[v->lane_of[step]].rank, at);
     if (!cell->written)
         return verify_fault(v, step, "reads chunk %u of %s, which is not written yet", at.at,
                             at.space == DISTI_SCRATCH ? "scratch" : "its memory");
-    if (cell->chunk != s->first + i)
-        return verify_fault(v, step, "takes chunk %u for chunk %u", cell->chunk, s->first + i);
-    if (place.space == DISTI_SCRATCH && cell->origin != place.at)
-        return verify_fault(v, step, "reads scratch from slot %u, it was written from slot %u",
-                            place.at, cell->origin);
+    uint32_t data = verify_data(v, step, i);
+    if (cell->chunk != data)
+        return verify_fault(v, step, "takes chunk %u for chunk %u", cell->chunk, data);
     *value_p = *cell;
     return true;
 }
@@ -92,7 +89,6 @@ static void run_write(struct verify *v, uint32_t step, uint32_t i, struct verify
 {
     const struct disti_step *s = v->steps[step];
     struct disti_at at = {s->dst.at + i, s->dst.space};
-    value.origin = s->dst.at;
     *verify_cell_at(v, v->lanes[v->lane_of[step]].rank, at) = value;
 }
 

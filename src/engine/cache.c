@@ -50,7 +50,7 @@ static dist_status cache_add(struct dist_engine *engine, struct engine_cached **
 dist_status disti_cache_plan(struct dist_engine *engine, const struct dist_call *call,
                              const struct disti_plan **plan_p)
 {
-    int root = call->collective == DIST_COLL_BROADCAST ? call->root : 0;
+    int root = disti_collective_rooted(call->collective) ? call->root : 0;
     const struct disti_algorithm *algorithm;
     struct engine_cached **bucket;
     uint32_t segments;

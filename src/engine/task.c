@@ -11,11 +11,18 @@
 
 /* ---- binding: from chunks to addresses ---- */
 
+/* Collectives whose blocks are all alike; IN's and OUT's layout is the same. */
+static struct disti_layout task_layout(const struct engine_task *task)
+{
+    return (struct disti_layout){.count = task->call.count};
+}
+
 static size_t task_offset(const struct engine_task *task, uint32_t chunk)
 {
+    struct disti_layout layout = task_layout(task);
     size_t offset;
 
-    disti_chunk_extent(task->plan, task->call.count, chunk, 0, &offset);
+    disti_place_extent(task->plan, &layout, chunk, 0, &offset);
     return offset * task->element_bytes;
 }
 
@@ -33,9 +40,9 @@ static char *task_address(const struct engine_task *task, struct disti_at place)
 
 static size_t task_elements(const struct engine_task *task, const struct disti_step *step)
 {
-    size_t offset;
+    struct disti_layout layouts[2] = {task_layout(task), task_layout(task)};
 
-    return disti_chunk_extent(task->plan, task->call.count, step->first, step->chunks, &offset);
+    return disti_step_elements(task->plan, layouts, step);
 }
 
 /* ---- steps ---- */
@@ -209,9 +216,10 @@ static dist_status task_reserve_lanes(struct engine_task *task, uint32_t count)
 
 static dist_status task_reserve_scratch(struct engine_task *task)
 {
+    struct disti_layout layouts[2] = {task_layout(task), task_layout(task)};
     size_t bytes;
 
-    task->slot_bytes = disti_slot_elements(task->plan, task->call.count) * task->element_bytes;
+    task->slot_bytes = disti_slot_elements(task->plan, layouts) * task->element_bytes;
     if (!disti_mul(task->slot_bytes, task->plan->scratch_chunks, &bytes))
         return disti_fail(DIST_ERR_NO_MEMORY, "scratch memory of %s overflows",
                           task->plan->algorithm);

@@ -300,30 +300,6 @@ static void test_wrong_root(void **state)
     planted_free(&p);
 }
 
-/* Two chunks go into scratch as one range, the second is read as if it began its slot. */
-static void scratch_inside(const struct disti_shape *shape, struct disti_builder *b)
-{
-    int peer = 1 - shape->rank;
-
-    disti_build_chunks(b, 2);
-    disti_build_scratch(b, 2);
-    uint16_t send = disti_build_lane(b, 0), recv = disti_build_lane(b, 0);
-    struct disti_mark sent = disti_build_send(b, send, DISTI_NOW, peer, disti_in(0), 0, 2);
-    disti_build_recv(b, recv, DISTI_NOW, peer, disti_scratch(0), 0, 2);
-    disti_build_copy(b, recv, sent, disti_out(0), disti_in(0), 0, 2);
-    disti_build_reduce(b, recv, DISTI_NOW, disti_out(0), disti_scratch(0), 0, 1, true);
-    disti_build_reduce(b, recv, DISTI_NOW, disti_out(1), disti_scratch(1), 1, 1, true);
-}
-
-static void test_scratch_inside(void **state)
-{
-    struct planted p = planted_own(DIST_COLL_ALL_REDUCE, scratch_inside, 2);
-
-    (void)state;
-    planted_wrong(&p, false, "reads scratch from slot 1, it was written from slot 0");
-    planted_free(&p);
-}
-
 /* ---- barriers ---- */
 
 static void test_barrier_short(void **state)
@@ -364,8 +340,7 @@ int main(void)
         cmocka_unit_test(test_finish_twice),          cmocka_unit_test(test_scratch_unwritten),
         cmocka_unit_test(test_output_unwritten),      cmocka_unit_test(test_input_written),
         cmocka_unit_test(test_wrong_chunk),           cmocka_unit_test(test_wrong_root),
-        cmocka_unit_test(test_scratch_inside),        cmocka_unit_test(test_barrier_short),
-        cmocka_unit_test(test_barrier_no_wait),
+        cmocka_unit_test(test_barrier_short),         cmocka_unit_test(test_barrier_no_wait),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

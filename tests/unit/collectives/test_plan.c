@@ -10,21 +10,22 @@
 /* The chunks tile each block, the longer ones first, and the slot holds the longest. */
 static void extent_check(const struct disti_plan *plan, size_t count, uint32_t blocks)
 {
+    const struct disti_layout layout = {.count = count}, both[2] = {layout, layout};
     size_t at = 0, longest = 0, before = SIZE_MAX;
 
     for (uint32_t c = 0; c < plan->chunks * blocks; c++) {
-        size_t offset = 0, length = disti_chunk_extent(plan, count, c, 1, &offset);
+        size_t offset = 0, length = disti_place_extent(plan, &layout, c, 1, &offset);
 
         assert_int_equal(offset, at);
         assert_true(c % plan->chunks == 0 || length == before || length == before - 1);
-        assert_int_equal(disti_chunk_extent(plan, count, 0, c + 1, NULL), at + length);
+        assert_int_equal(disti_place_extent(plan, &layout, 0, c + 1, NULL), at + length);
         before = length;
         longest = length > longest ? length : longest;
         at += length;
         if (c % plan->chunks == plan->chunks - 1)
             assert_int_equal(at, count * (c / plan->chunks + 1));
     }
-    assert_int_equal(disti_slot_elements(plan, count), longest);
+    assert_int_equal(disti_slot_elements(plan, both), longest);
 }
 
 static void test_extents(void **state)
@@ -33,7 +34,7 @@ static void test_extents(void **state)
 
     (void)state;
     for (uint32_t chunks = 1; chunks < 40; chunks++) {
-        struct disti_plan plan = {.chunks = chunks};
+        struct disti_plan plan = {.collective = DIST_COLL_ALL_GATHER, .ranks = 3, .chunks = chunks};
 
         for (size_t i = 0; i < sizeof(counts) / sizeof(counts[0]); i++)
             extent_check(&plan, counts[i], 3);
@@ -159,6 +160,15 @@ static void bad_scratch(const struct disti_shape *shape, struct disti_builder *b
     disti_build_recv(b, disti_build_lane(b, 0), DISTI_NOW, 1, disti_scratch(0), 0, 2);
 }
 
+/* The two chunks may differ by an element, so that the second is not where its slot begins. */
+static void bad_scratch_range(const struct disti_shape *shape, struct disti_builder *b)
+{
+    (void)shape;
+    disti_build_chunks(b, 2);
+    disti_build_scratch(b, 2);
+    disti_build_recv(b, disti_build_lane(b, 0), DISTI_NOW, 1, disti_scratch(0), 0, 2);
+}
+
 static void bad_input(const struct disti_shape *shape, struct disti_builder *b)
 {
     (void)shape;
@@ -193,9 +203,9 @@ static void bad_too_many_lanes(const struct disti_shape *shape, struct disti_bui
 static void test_refuses(void **state)
 {
     static const disti_algorithm_fn bad[] = {
-        bad_nothing, bad_chunks,      bad_chunks_twice, bad_lane,           bad_peer,
-        bad_range,   bad_range_empty, bad_place,        bad_scratch,        bad_input,
-        bad_wait,    bad_peer_self,   bad_two_lanes,    bad_too_many_lanes,
+        bad_nothing,       bad_chunks,      bad_chunks_twice, bad_lane,      bad_peer,
+        bad_range,         bad_range_empty, bad_place,        bad_scratch,   bad_input,
+        bad_scratch_range, bad_wait,        bad_peer_self,    bad_two_lanes, bad_too_many_lanes,
     };
     struct disti_plan *plan = NULL;
 

@@ -1,0 +1,205 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Is a plan well formed? */
+#include "collectives/plan_check.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+/* What is being looked at, and where to say what is wrong with it. */
+struct check {
+    const struct disti_plan *plan;
+    uint32_t lane, step;
+    char *text;
+    size_t size;
+};
+
+__attribute__((format(printf, 2, 3))) static bool check_fault(const struct check *check,
+                                                              const char *format, ...)
+{
+    char what[160];
+    va_list arguments;
+    va_start(arguments, format);
+    vsnprintf(what, sizeof(what), format, arguments);
+    va_end(arguments);
+    snprintf(check->text, check->size, "rank %d, lane %u, step %u: %s", check->plan->rank,
+             check->lane, check->step, what);
+    return false;
+}
+
+/* Have all chunks the same size? Then slots of scratch are exact. */
+static bool check_equal(const struct disti_plan *plan)
+{
+    return plan->chunks == 1 && !disti_collective_uneven(plan->collective);
+}
+
+/* Does chunk i of the step's range lie at the place's i-th chunk? */
+static bool check_data(const struct check *check, const struct disti_step *step,
+                       struct disti_at place, const char *name)
+{
+    for (uint32_t i = 0; i < step->chunks; i++) {
+        struct disti_at at = {place.at + i, place.space};
+        uint32_t holds = disti_plan_data(check->plan, at);
+        uint32_t data = disti_step_data(check->plan, step, i);
+        if (holds != data)
+            return check_fault(check, "%s holds chunk %u, the step's data is chunk %u", name, holds,
+                               data);
+    }
+    return true;
+}
+
+/* Is [at, at + chunks) inside the space, without a gap, and the place of the step's data? */
+static bool check_place(const struct check *check, const struct disti_step *step,
+                        struct disti_at place, const char *name)
+{
+    const struct disti_plan *plan = check->plan;
+    if (place.space > DISTI_SCRATCH)
+        return check_fault(check, "%s is in no space there is (%d)", name, place.space);
+    bool scratch = place.space == DISTI_SCRATCH;
+    uint64_t end = (uint64_t)place.at + step->chunks;
+    uint64_t limit = scratch ? plan->scratch_chunks : disti_plan_chunks(plan, place.space);
+    if (end > limit)
+        return check_fault(check, "%s ends at chunk %llu, its space at %llu", name,
+                           (unsigned long long)end, (unsigned long long)limit);
+    if (scratch && step->chunks > 1 && !check_equal(plan))
+        return check_fault(check, "%s is several slots of scratch, whose chunks may differ in size",
+                           name);
+    if (!scratch && disti_collective_uneven(plan->collective) &&
+        place.at / plan->chunks != (end - 1) / plan->chunks)
+        return check_fault(check, "%s goes over the end of a block, and these may lie anywhere",
+                           name);
+    return scratch || check_data(check, step, place, name);
+}
+
+/* The step's data: inside what there is, and a list only where chunks are alike. */
+static bool check_range(const struct check *check, const struct disti_step *step)
+{
+    const struct disti_plan *plan = check->plan;
+    uint64_t end = (uint64_t)step->list + step->chunks;
+    if (step->list != DISTI_NO_LIST && (!check_equal(plan) || end > plan->data_count))
+        return check_fault(check, "its data is a list of chunks that %s",
+                           check_equal(plan) ? "is not there" : "may differ in size");
+    for (uint32_t i = 0; i < step->chunks; i++)
+        if (disti_step_data(plan, step, i) >= disti_plan_data_chunks(plan))
+            return check_fault(check, "chunk %u of its data is not there",
+                               disti_step_data(plan, step, i));
+    return step->chunks > 0 || check_fault(check, "its data is no chunk at all");
+}
+
+static bool check_wait(const struct check *check, const struct disti_step *step)
+{
+    const struct disti_plan *plan = check->plan;
+    if (step->wait_lane == DISTI_NO_LANE)
+        return true;
+    if (step->wait_lane >= plan->lane_count ||
+        step->wait_step >= plan->lanes[step->wait_lane].count)
+        return check_fault(check, "waits for lane %u, step %u, which is not there", step->wait_lane,
+                           step->wait_step);
+    return true;
+}
+
+/* In a _V form a rank knows the size of what IN or OUT holds, of nothing else. */
+static bool check_known(const struct check *check, const struct disti_step *step)
+{
+    const struct disti_plan *plan = check->plan;
+    struct disti_at place;
+    return !disti_collective_uneven(plan->collective) ||
+           disti_plan_place(plan, DISTI_IN, step->first, &place) ||
+           disti_plan_place(plan, DISTI_OUT, step->first, &place) ||
+           check_fault(check, "this rank does not know the size of chunk %u", step->first);
+}
+
+/* A pair's plan may be for oneself, and a receive for whoever comes. */
+static bool check_peer(const struct disti_plan *plan, int peer)
+{
+    if (disti_collective_pair(plan->collective))
+        return peer == plan->root;
+    return peer >= 0 && peer < plan->ranks && peer != plan->rank;
+}
+
+static bool check_step(const struct check *check, const struct disti_step *step)
+{
+    const struct disti_plan *plan = check->plan;
+    bool reads = step->kind != DISTI_RECV, writes = step->kind != DISTI_SEND;
+    if (step->kind > DISTI_COPY)
+        return check_fault(check, "is of no kind there is (%d)", step->kind);
+    if (step->finish && step->kind != DISTI_RECV_REDUCE && step->kind != DISTI_REDUCE)
+        return check_fault(check, "finishes, but reduces nothing");
+    if (disti_step_talks(step) && !check_peer(plan, step->peer))
+        return check_fault(check, "its peer is rank %d of %d", step->peer, plan->ranks);
+    if (writes && step->dst.space == DISTI_IN)
+        return check_fault(check, "writes the input");
+    return check_range(check, step) && check_known(check, step) &&
+           (!reads || check_place(check, step, step->src, "its source")) &&
+           (!writes || check_place(check, step, step->dst, "its destination")) &&
+           check_wait(check, step);
+}
+
+/*
+ * Messages to one peer on one channel come from one lane, and from one peer go to one: owner[]
+ * remembers which, by channel, peer and direction.
+ */
+static bool check_talk(const struct check *check, const struct disti_step *step, uint16_t *owner)
+{
+    const struct disti_plan *plan = check->plan;
+    if (!disti_step_talks(step) || disti_collective_pair(plan->collective))
+        return true;
+    size_t channel = plan->lanes[check->lane].channel;
+    bool sends = step->kind == DISTI_SEND;
+    uint16_t *seen = &owner[(channel * (size_t)plan->ranks + (size_t)step->peer) * 2 + sends];
+    if (*seen != DISTI_NO_LANE && *seen != check->lane)
+        return check_fault(check, "lane %u too has messages %s rank %d on channel %zu", *seen,
+                           sends ? "to" : "from", step->peer, channel);
+    *seen = (uint16_t)check->lane;
+    return true;
+}
+
+static bool check_lanes(struct check *check, uint16_t *owner)
+{
+    const struct disti_plan *plan = check->plan;
+    for (check->lane = 0; check->lane < plan->lane_count; check->lane++) {
+        const struct disti_lane *lane = &plan->lanes[check->lane];
+        for (check->step = 0; check->step < lane->count; check->step++) {
+            const struct disti_step *step = &plan->steps[lane->first + check->step];
+            if (!check_step(check, step) || !check_talk(check, step, owner))
+                return false;
+        }
+    }
+    return true;
+}
+
+/* Do the lanes follow each other without a gap? */
+static bool check_layout(const struct check *check)
+{
+    const struct disti_plan *plan = check->plan;
+    uint64_t end = 0;
+    for (uint32_t l = 0; l < plan->lane_count; l++) {
+        if (plan->lanes[l].first != end)
+            return check_fault(check, "lane %u begins at step %u of all, not at %llu", l,
+                               plan->lanes[l].first, (unsigned long long)end);
+        end += plan->lanes[l].count;
+    }
+    if (end != plan->step_count)
+        return check_fault(check, "the lanes have %llu steps, the plan %u", (unsigned long long)end,
+                           plan->step_count);
+    return true;
+}
+
+dist_status disti_plan_check(const struct disti_plan *plan, char *text, size_t size)
+{
+    struct check check = {.plan = plan, .text = text, .size = size};
+    if (!check_layout(&check))
+        return DIST_ERR_INTERNAL;
+    size_t channels = 1;
+    for (uint32_t l = 0; l < plan->lane_count; l++)
+        channels = plan->lanes[l].channel >= channels ? plan->lanes[l].channel + 1u : channels;
+    size_t owners = channels * (size_t)plan->ranks * 2;
+    uint16_t *owner = malloc(owners * sizeof(*owner));
+    if (!owner)
+        return DIST_ERR_NO_MEMORY;
+    for (size_t i = 0; i < owners; i++)
+        owner[i] = DISTI_NO_LANE;
+    bool sound = check_lanes(&check, owner);
+    free(owner);
+    return sound ? DIST_OK : DIST_ERR_INTERNAL;
+}
