@@ -27,6 +27,8 @@ const struct disti_algorithm disti_algorithms[] = {
     {DIST_COLL_ALL_GATHER, "ring", disti_all_gather_ring, 1, "neighbours only; long blocks"},
     {DIST_COLL_ALL_GATHER, "direct", disti_all_gather_direct, 0,
      "everybody to everybody, one step; short blocks or one node"},
+    {DIST_COLL_SEND, "direct", disti_send_direct, 0, "one message"},
+    {DIST_COLL_RECV, "direct", disti_recv_direct, 0, "one message"},
     {0, NULL, NULL, 0, NULL},
 };
 

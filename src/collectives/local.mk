@@ -28,6 +28,7 @@ libdist_core_sources += \
 	src/collectives/plan_check.h \
 	src/collectives/select.c \
 	src/collectives/select.h \
+	src/collectives/send_recv.c \
 	src/collectives/verify.c \
 	src/collectives/verify.h \
 	src/collectives/verify_internal.h \

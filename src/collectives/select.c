@@ -56,6 +56,8 @@ static const struct select_rule select_rules[] = {
     {DIST_COLL_ALL_GATHER, ONE_NODE, ANY_BYTES, ANY_RANKS, "direct"},
     {DIST_COLL_ALL_GATHER, ANYWHERE, 8 * KIB, ANY_RANKS, "direct"},
     {DIST_COLL_ALL_GATHER, ANYWHERE, ANY_BYTES, ANY_RANKS, "ring"},
+    {DIST_COLL_SEND, ANYWHERE, ANY_BYTES, ANY_RANKS, "direct"},
+    {DIST_COLL_RECV, ANYWHERE, ANY_BYTES, ANY_RANKS, "direct"},
 };
 
 static enum select_place select_place(const struct disti_topology *topology)

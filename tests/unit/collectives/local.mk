@@ -1,11 +1,13 @@
 # SPDX-License-Identifier: BSD-3-Clause
 check_PROGRAMS += \
+	tests/unit/collectives/test_blocks \
 	tests/unit/collectives/test_faults \
 	tests/unit/collectives/test_plan \
 	tests/unit/collectives/test_races \
 	tests/unit/collectives/test_select \
 	tests/unit/collectives/test_verify
 TESTS += \
+	tests/unit/collectives/test_blocks \
 	tests/unit/collectives/test_faults \
 	tests/unit/collectives/test_plan \
 	tests/unit/collectives/test_races \
@@ -14,6 +16,8 @@ TESTS += \
 
 planted_sources = tests/unit/collectives/planted.c tests/unit/collectives/planted.h
 
+tests_unit_collectives_test_blocks_SOURCES = tests/unit/collectives/test_blocks.c
+tests_unit_collectives_test_blocks_LDADD = $(unit_test_libs)
 tests_unit_collectives_test_faults_SOURCES = \
 	tests/unit/collectives/test_faults.c $(planted_sources)
 tests_unit_collectives_test_faults_LDADD = $(unit_test_libs)

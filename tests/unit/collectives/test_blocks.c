@@ -1,0 +1,187 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Where the blocks of each collective lie, in chunks and in elements. */
+#include "collectives/plan.h"
+#include "collectives/verify.h"
+#include "topology/topology.h"
+
+#include "../base/unit.h"
+
+#include <string.h>
+
+#define RANKS 5
+#define CHUNKS 3
+
+/* What dist.h says, word for word: the data's blocks in IN and OUT of rank r. "": nothing. */
+struct promise {
+    dist_collective collective;
+    uint64_t blocks;
+    const char *in, *out;           /* of rank 2, root 2 */
+    const char *in_else, *out_else; /* of rank 2, root 4 */
+};
+
+static const struct promise promises[] = {
+    {DIST_COLL_ALL_REDUCE, 1, "0", "0", "0", "0"},
+    {DIST_COLL_BROADCAST, 1, "0", "0", "0", "0"},
+    {DIST_COLL_BARRIER, 1, "0", "0", "0", "0"},
+    {DIST_COLL_REDUCE, 1, "0", "0", "0", ""},
+    {DIST_COLL_ALL_GATHER, 5, "2", "01234", "2", "01234"},
+    {DIST_COLL_GATHER, 5, "2", "01234", "2", ""},
+    {DIST_COLL_REDUCE_SCATTER, 5, "01234", "2", "01234", "2"},
+    {DIST_COLL_SCATTER, 5, "01234", "2", "", "2"},
+    {DIST_COLL_ALL_TO_ALL, 25, ":;<=>", "27<AF", ":;<=>", "27<AF"}, /* from '0': 10 is ':' */
+    {DIST_COLL_ALL_GATHER_V, 5, "2", "01234", "2", "01234"},
+    {DIST_COLL_GATHER_V, 5, "2", "01234", "2", ""},
+    {DIST_COLL_REDUCE_SCATTER_V, 5, "01234", "2", "01234", "2"},
+    {DIST_COLL_SCATTER_V, 5, "01234", "2", "", "2"},
+    {DIST_COLL_ALL_TO_ALL_V, 25, ":;<=>", "27<AF", ":;<=>", "27<AF"},
+    {DIST_COLL_SEND, 1, "0", "", "0", ""},
+    {DIST_COLL_RECV, 1, "", "0", "", "0"},
+};
+
+/* The space holds these blocks in this order, and no others. */
+static void space_holds(const struct disti_plan *plan, uint8_t space, const char *blocks)
+{
+    uint32_t count = (uint32_t)strlen(blocks);
+    uint32_t all = (uint32_t)disti_plan_data_blocks(plan) * CHUNKS;
+    bool held[RANKS * RANKS * CHUNKS] = {false};
+
+    assert_int_equal(disti_plan_blocks(plan, space), count);
+    for (uint32_t c = 0; c < count * CHUNKS; c++) {
+        uint32_t data = (uint32_t)(blocks[c / CHUNKS] - '0') * CHUNKS + c % CHUNKS;
+        struct disti_at place = {c, space}, back = {99, DISTI_SCRATCH};
+
+        assert_int_equal(disti_plan_data(plan, place), data);
+        assert_true(disti_plan_place(plan, space, data, &back));
+        assert_int_equal(back.at, c);
+        assert_int_equal(back.space, space);
+        held[data] = true;
+    }
+    for (uint32_t data = 0; data < all; data++) {
+        struct disti_at back;
+
+        assert_int_equal(disti_plan_place(plan, space, data, &back), held[data]);
+    }
+}
+
+static void test_blocks(void **state)
+{
+    (void)state;
+    assert_int_equal(sizeof(promises) / sizeof(promises[0]), DIST_COLL_COUNT);
+    for (int i = 0; i < DIST_COLL_COUNT; i++) {
+        const struct promise *p = &promises[i];
+        struct disti_plan plan = {
+            .collective = p->collective, .ranks = RANKS, .rank = 2, .root = 2, .chunks = CHUNKS};
+
+        assert_int_equal(disti_plan_data_blocks(&plan), p->blocks);
+        space_holds(&plan, DISTI_IN, p->in);
+        space_holds(&plan, DISTI_OUT, p->out);
+        plan.root = 4;
+        space_holds(&plan, DISTI_IN, p->in_else);
+        space_holds(&plan, DISTI_OUT, p->out_else);
+    }
+}
+
+/* Blocks of 7, 0, 5, 1 and 3 elements, not in order, with gaps. */
+static const size_t counts[RANKS] = {7, 0, 5, 1, 3}, offsets[RANKS] = {10, 3, 0, 40, 20};
+
+static void test_layout(void **state)
+{
+    struct disti_plan plan = {
+        .collective = DIST_COLL_ALL_GATHER_V, .ranks = RANKS, .rank = 2, .chunks = CHUNKS};
+    const struct disti_layout layouts[2] = {{5, NULL, NULL}, {0, counts, offsets}};
+    static const size_t begins[] = {10, 13, 15, 3, 3, 3, 0, 2, 4, 40, 41, 41, 20, 21, 22};
+    static const size_t sizes[] = {3, 2, 2, 0, 0, 0, 2, 2, 1, 1, 0, 0, 1, 1, 1};
+
+    (void)state;
+    for (uint32_t c = 0; c < RANKS * CHUNKS; c++) {
+        size_t offset = 99;
+
+        assert_int_equal(disti_place_extent(&plan, &layouts[DISTI_OUT], c, 1, &offset), sizes[c]);
+        assert_int_equal(offset, begins[c]);
+        if (c % CHUNKS == 0)
+            assert_int_equal(disti_place_extent(&plan, &layouts[DISTI_OUT], c, CHUNKS, NULL),
+                             counts[c / CHUNKS]);
+    }
+    assert_int_equal(disti_slot_elements(&plan, layouts), 3); /* of 7, in 3 chunks */
+}
+
+/* The elements of a step, by whichever of its ends says so. */
+static void test_step_elements(void **state)
+{
+    struct disti_plan plan = {
+        .collective = DIST_COLL_REDUCE_SCATTER_V, .ranks = RANKS, .rank = 2, .chunks = 1};
+    const struct disti_layout layouts[2] = {{0, counts, offsets}, {5, NULL, NULL}};
+    struct disti_step step = {
+        .kind = DISTI_SEND, .first = 4, .chunks = 1, .list = DISTI_NO_LIST, .src = disti_in(4)};
+
+    (void)state;
+    assert_int_equal(disti_step_elements(&plan, layouts, &step), 3);
+    step.src = disti_scratch(0);
+    assert_int_equal(disti_step_elements(&plan, layouts, &step), 3);
+    step = (struct disti_step){.kind = DISTI_RECV_REDUCE,
+                               .first = 2,
+                               .chunks = 1,
+                               .list = DISTI_NO_LIST,
+                               .dst = disti_out(0),
+                               .src = disti_scratch(1)};
+    assert_int_equal(disti_step_elements(&plan, layouts, &step), 5);
+    assert_int_equal(disti_slot_elements(&plan, layouts), 7);
+    plan.rank = 0; /* its OUT is block 0 */
+    const struct disti_layout own[2] = {{0, counts, offsets}, {7, NULL, NULL}};
+    step = (struct disti_step){
+        .kind = DISTI_RECV, .chunks = 1, .list = DISTI_NO_LIST, .dst = disti_scratch(1)};
+    assert_int_equal(disti_step_elements(&plan, own, &step), 7);
+}
+
+/* ---- sends and receives ---- */
+
+static struct disti_plan *pair_plan(dist_collective collective, int root, dist_status expected)
+{
+    const struct disti_algorithm *direct = disti_algorithm_find(collective, "direct");
+    struct disti_topology *topology = NULL;
+    struct disti_plan *plan = NULL;
+
+    assert_non_null(direct);
+    assert_int_equal(disti_topology_flat(4, &topology), DIST_OK);
+    const struct disti_shape shape = {collective, 4, 1, root, 1, topology};
+    assert_int_equal(disti_plan_write(direct, &shape, &plan), expected);
+    disti_topology_free(topology);
+    return plan;
+}
+
+static void test_send_recv(void **state)
+{
+    struct disti_verdict verdict;
+    struct disti_plan *plan;
+
+    (void)state;
+    for (int peer = -1; peer < 4; peer++) {
+        plan = pair_plan(DIST_COLL_RECV, peer, DIST_OK);
+        assert_int_equal(plan->step_count, 1);
+        assert_int_equal(plan->steps[0].kind, DISTI_RECV);
+        assert_int_equal(plan->steps[0].peer, peer);
+        assert_int_equal(plan->steps[0].dst.space, DISTI_OUT);
+        disti_plan_free(plan);
+    }
+    plan = pair_plan(DIST_COLL_SEND, 3, DIST_OK);
+    assert_int_equal(plan->step_count, 1);
+    assert_int_equal(plan->steps[0].kind, DISTI_SEND);
+    assert_int_equal(plan->steps[0].peer, 3);
+    assert_int_equal(plan->steps[0].src.space, DISTI_IN);
+    assert_int_equal(disti_verify(&plan, 1, false, &verdict), DIST_ERR_INVALID_ARGUMENT);
+    disti_plan_free(plan);
+    assert_null(pair_plan(DIST_COLL_SEND, -1, DIST_ERR_INVALID_ARGUMENT));
+    assert_null(pair_plan(DIST_COLL_RECV, 4, DIST_ERR_INVALID_ARGUMENT));
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_blocks),
+        cmocka_unit_test(test_layout),
+        cmocka_unit_test(test_step_elements),
+        cmocka_unit_test(test_send_recv),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
