@@ -15,7 +15,7 @@ static dist_status calls_run(struct dist_group *group, const struct dist_call *c
 
     if (async)
         return disti_work_post(group, call, work_p);
-    disti_log_use(&group->log);
+    disti_log_use(group->log);
     status = disti_work_start(group, call, &work);
     if (status == DIST_OK)
         status = disti_work_finish(&work);

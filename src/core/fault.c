@@ -24,9 +24,9 @@ static void fault_end(struct dist_group *group, dist_status status, const char *
     if (group->failed)
         return;
     group->failed = status;
-    snprintf(group->cause, sizeof(group->cause), "%s", text);
-    if (tell && group->bootstrap.store)
-        disti_store_report(group->bootstrap.store, text);
+    snprintf(group->cause, GROUP_TEXT, "%s", text);
+    if (tell && group->world->bootstrap.store)
+        disti_store_report(group->world->bootstrap.store, text);
     if (group->state)
         group->backend->abort(group->state);
     for (struct dist_work *work = group->works; work; work = work->next) {
@@ -91,13 +91,13 @@ static bool fault_read_news(struct dist_group *group)
 {
     struct disti_notice notice;
 
-    while (group->lost_rank < 0 && group->bootstrap.store &&
-           disti_store_notice(group->bootstrap.store, &notice)) {
+    while (group->lost_rank < 0 && group->world->bootstrap.store &&
+           disti_store_notice(group->world->bootstrap.store, &notice)) {
         if (notice.rank == group->rank)
             continue;
         group->lost_rank = notice.rank < 0 ? 0 : notice.rank;
         group->lost_until_ns = disti_now_ns() + FAULT_GRACE_NS;
-        snprintf(group->lost_text, sizeof(group->lost_text), "%s", notice.text);
+        snprintf(group->lost_text, GROUP_TEXT, "%s", notice.text);
         disti_warn("%s", notice.text);
     }
     return group->lost_rank >= 0;
@@ -106,14 +106,15 @@ static bool fault_read_news(struct dist_group *group)
 void disti_group_fail(struct dist_group *group, const struct dist_work *work, dist_status status)
 {
     int64_t until = disti_deadline_ms(FAULT_NEWS_MS);
-    char own[sizeof(group->cause)];
+    char own[GROUP_TEXT];
 
     if (group->failed)
         return;
     snprintf(own, sizeof(own), "%s", dist_last_error());
-    while (status == DIST_ERR_PEER_LOST && group->bootstrap.store && !fault_read_news(group) &&
-           !disti_expired(until)) {
-        struct pollfd news = {.fd = disti_store_fd(group->bootstrap.store), .events = POLLIN};
+    while (status == DIST_ERR_PEER_LOST && group->world->bootstrap.store &&
+           !fault_read_news(group) && !disti_expired(until)) {
+        struct pollfd news = {.fd = disti_store_fd(group->world->bootstrap.store),
+                              .events = POLLIN};
 
         poll(&news, 1, disti_left_ms(until));
     }

@@ -3,34 +3,22 @@
 #ifndef DISTI_CORE_GROUP_H
 #define DISTI_CORE_GROUP_H
 
-#include "base/log.h"
-#include "engine/wait.h"
-#include "rendezvous/rendezvous.h"
-#include "topology/discover.h"
-
-#include <dist/backend.h>
-#include <pthread.h>
+#include "core/world.h"
 
 #define GROUP_TIMEOUT_MS (5 * 60 * 1000)
-
-/* What is known about another rank, for messages. */
-struct group_peer {
-    struct disti_locality locality;
-    char backend[32];
-    char choice[128]; /* DIST_ALGO and DIST_SEGMENTS, which must be the same everywhere */
-};
+#define GROUP_TEXT 1024
 
 /*
- * `lock` guards everything from `sequence` on, and the calls into the backend. After the
- * first error `failed` holds it, `cause` its text, and the backend has been aborted.
+ * Some ranks of a world, with their own connections and their own order of operations. `lock`
+ * guards everything from `sequence` on, and the calls into the backend. After the first error
+ * `failed` holds it, `cause` its text, and the backend has been aborted.
  */
 struct dist_group {
-    struct disti_log log;
+    struct disti_world *world;
+    const struct disti_log *log;
     int rank, world_size, local_rank, local_ranks;
     int timeout_ms;
-    struct disti_bootstrap bootstrap;
-    struct group_peer *peers;  /* by rank */
-    struct dist_place *places; /* by rank */
+    const struct dist_place *places; /* by rank */
     struct dist_backend_config config;
     const struct dist_backend *backend;
     void *state; /* the backend's; NULL until it is opened */
@@ -41,10 +29,10 @@ struct dist_group {
     uint64_t sequence;
     struct dist_work *works; /* posted and not yet freed */
     dist_status failed;
-    char cause[1024];
     int lost_rank; /* a rank that is gone, -1: none; works get a grace to end */
     int64_t lost_until_ns;
-    char lost_text[1024];
+    char *cause;     /* GROUP_TEXT bytes */
+    char *lost_text; /* GROUP_TEXT bytes */
 };
 
 /* A posted call. `call` is kept for messages. */
@@ -56,9 +44,19 @@ struct dist_work {
     struct dist_work *next;
 };
 
-/* open.c: the steps of joining that come after the rendezvous. */
-dist_status disti_group_meet(struct dist_group *group, const char *backend_name);
-dist_status disti_group_open_backend(struct dist_group *group);
+/* group.c: making and ending one. */
+
+/* A group of the whole world, not open yet. The caller gives it to disti_group_free. */
+dist_status disti_group_new(struct disti_world *world, struct dist_group **group_p);
+
+/* Opens the backend. Blocks until all ranks have done so, at most the timeout. */
+dist_status disti_group_open(struct dist_group *group, const struct dist_backend *backend);
+
+/* Closes the backend, and frees. NULL is accepted. */
+void disti_group_free(struct dist_group *group);
+
+/* Readable when there is news of lost ranks; -1: there is nothing to wait for. */
+int disti_group_news_fd(const struct dist_group *group);
 
 /* fault.c: what ends a group. Call with the lock held. */
 

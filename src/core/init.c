@@ -1,16 +1,14 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Joining and leaving: from options to an open group. */
+/* Joining: from options to an open group. */
 #include "backends/registry.h"
 #include "base/config.h"
 #include "core/group.h"
 
 #include <limits.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
-/* How long the others may take to go away once all have come to the end. */
-#define INIT_LINGER_MS 2000
+/* How long the others may take to learn that this rank could not join. */
+#define INIT_LINGER_MS 500
 
 /* A copy of the options with every default filled in; unknown tails are ignored. */
 static dist_status init_options(const struct dist_options *given, struct dist_options *options)
@@ -126,139 +124,71 @@ static dist_status init_introduce(struct dist_options *options)
     return status == DIST_OK ? init_identify(backend, options) : status;
 }
 
-static void init_free(struct dist_group *group, int linger_ms)
-{
-    if (!group)
-        return;
-    if (group->state) {
-        group->backend->close(group->state);
-        free(group->state);
-    }
-    disti_bootstrap_close(&group->bootstrap, linger_ms);
-    pthread_mutex_destroy(&group->lock);
-    free(group->peers);
-    free(group->places);
-    free(group);
-}
-
-static dist_status init_join(struct dist_group *group, struct dist_options *options)
+/* From the options to a world whose ranks know each other. */
+static dist_status init_join(struct disti_world *world, struct dist_options *options,
+                             const struct dist_backend **backend_p)
 {
     const char *name;
     dist_status status = init_introduce(options);
 
     if (status == DIST_OK)
-        status = disti_rendezvous(options, group->timeout_ms, &group->bootstrap);
+        status = disti_rendezvous(options, world->timeout_ms, &world->bootstrap);
     if (status != DIST_OK)
         return status;
-    group->rank = group->bootstrap.rank;
-    group->world_size = group->bootstrap.world_size;
-    group->log.rank = group->rank;
-    name = init_backend_name(options, group->world_size);
-    status = disti_backend_find(name, &group->backend);
+    world->rank = world->log.rank = world->bootstrap.rank;
+    world->size = world->bootstrap.world_size;
+    name = init_backend_name(options, world->size);
+    status = disti_backend_find(name, backend_p);
+    return status == DIST_OK ? disti_world_meet(world, name) : status;
+}
+
+static dist_status init_open(struct disti_world *world, struct dist_options *options,
+                             struct dist_group **group_p)
+{
+    const struct dist_backend *backend;
+    struct dist_group *group;
+    dist_status status = init_join(world, options, &backend);
+
     if (status == DIST_OK)
-        status = disti_group_meet(group, name);
-    if (status == DIST_OK)
-        status = disti_group_open_backend(group);
-    return status;
+        status = disti_group_new(world, &group);
+    if (status != DIST_OK)
+        return status;
+    status = disti_group_open(group, backend);
+    if (status != DIST_OK) {
+        disti_group_free(group);
+        return status;
+    }
+    disti_info("rank %d of %d joined: backend %s, started by %s, %d ranks on this machine",
+               group->rank, group->world_size, group->backend->name, world->bootstrap.launcher,
+               group->local_ranks);
+    *group_p = group;
+    return DIST_OK;
 }
 
 dist_status dist_init_process_group(const struct dist_options *given, dist_group **group_p)
 {
-    struct dist_group *group = calloc(1, sizeof(*group));
+    struct disti_world *world = NULL;
     struct dist_options options;
     dist_status status;
 
-    if (!group)
-        return disti_fail(DIST_ERR_NO_MEMORY, "no memory for a process group");
-    pthread_mutex_init(&group->lock, NULL);
-    group->lost_rank = -1;
-    group->rank = -1;
-    if (!group_p) {
-        status = disti_fail(DIST_ERR_INVALID_ARGUMENT, "group_p is NULL");
-        goto out;
-    }
+    if (!group_p)
+        return disti_fail(DIST_ERR_INVALID_ARGUMENT, "group_p is NULL");
     status = init_options(given, &options);
     if (status == DIST_OK)
-        status = disti_log_init(&group->log, options.log, options.log_arg);
+        status = disti_world_new(&world);
+    if (status == DIST_OK)
+        status = disti_log_init(&world->log, options.log, options.log_arg);
     if (status != DIST_OK)
         goto out;
-    disti_log_use(&group->log);
-    group->timeout_ms = options.timeout_ms;
-    status = init_join(group, &options);
-    if (status != DIST_OK)
-        goto out;
-    disti_info("rank %d of %d joined: backend %s, started by %s, %d ranks on this machine",
-               group->rank, group->world_size, group->backend->name, group->bootstrap.launcher,
-               group->local_ranks);
-    *group_p = group;
-    group = NULL;
+    disti_log_use(&world->log);
+    world->timeout_ms = options.timeout_ms;
+    status = init_open(world, &options, group_p);
+    disti_log_use(NULL);
 out:
-    disti_log_use(NULL);
-    if (group && group->bootstrap.store)
-        disti_store_report(group->bootstrap.store, dist_last_error());
-    init_free(group, group ? INIT_LINGER_MS / 4 : 0);
-    return status;
-}
-
-/* All ranks have come: nobody's last messages are cut off, no goodbye looks like a death. */
-static dist_status init_leave_together(struct dist_group *group)
-{
-    if (group->failed || !group->bootstrap.store)
+    if (status == DIST_OK)
         return DIST_OK;
-    return disti_store_all_gather(group->bootstrap.store, "dist/leave", NULL, NULL, 0,
-                                  group->timeout_ms);
-}
-
-static bool init_pending(const struct dist_group *group)
-{
-    for (const struct dist_work *work = group->works; work; work = work->next) {
-        if (work->ticket.status == DIST_IN_PROGRESS)
-            return true;
-    }
-    return false;
-}
-
-dist_status dist_destroy_process_group(dist_group *group)
-{
-    dist_status status;
-
-    if (!group)
-        return DIST_OK;
-    disti_log_use(&group->log);
-    pthread_mutex_lock(&group->lock);
-    if (init_pending(group))
-        disti_group_break(group, DIST_ERR_ABORTED,
-                          "the group was destroyed while operations were pending");
-    pthread_mutex_unlock(&group->lock);
-    status = init_leave_together(group);
-    disti_log_use(NULL);
-    while (group->works) { /* the caller may still give them to dist_wait: orphans now */
-        struct dist_work *work = group->works;
-
-        group->works = work->next;
-        work->group = NULL;
-        work->next = NULL;
-    }
-    init_free(group, INIT_LINGER_MS);
+    if (world && world->bootstrap.store)
+        disti_store_report(world->bootstrap.store, dist_last_error());
+    disti_world_close(world, INIT_LINGER_MS);
     return status;
-}
-
-int dist_get_rank(const dist_group *group)
-{
-    return group ? group->rank : -1;
-}
-
-int dist_get_world_size(const dist_group *group)
-{
-    return group ? group->world_size : -1;
-}
-
-int dist_get_local_rank(const dist_group *group)
-{
-    return group ? group->local_rank : -1;
-}
-
-const char *dist_get_backend(const dist_group *group)
-{
-    return group ? group->backend->name : "";
 }

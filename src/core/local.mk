@@ -3,9 +3,12 @@
 libdist_core_sources += \
 	src/core/calls.c \
 	src/core/fault.c \
+	src/core/group.c \
 	src/core/group.h \
 	src/core/init.c \
+	src/core/leave.c \
 	src/core/op.c \
 	src/core/op.h \
-	src/core/open.c \
-	src/core/work.c
+	src/core/work.c \
+	src/core/world.c \
+	src/core/world.h

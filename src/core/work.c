@@ -100,7 +100,7 @@ static void work_sleep(struct dist_work *work)
 {
     struct dist_group *group = work->group;
     int left = disti_left_ms(work->deadline_ns), most = group->policy.sleep_ms;
-    int store = group->bootstrap.store ? disti_store_fd(group->bootstrap.store) : -1;
+    int store = disti_group_news_fd(group);
     int ms = left < most ? left : most;
 
     if (group->lost_rank >= 0) {
@@ -152,7 +152,7 @@ dist_status disti_work_finish(struct dist_work *work)
     uint32_t rounds = 0;
     dist_status status;
 
-    disti_log_use(&group->log);
+    disti_log_use(group->log);
     pthread_mutex_lock(&group->lock);
     while (work->ticket.status == DIST_IN_PROGRESS) {
         work_round(work, &wait, &rounds);
@@ -177,7 +177,7 @@ dist_status disti_work_post(struct dist_group *group, const struct dist_call *ca
     if (!work)
         return disti_fail(DIST_ERR_NO_MEMORY, "no memory to start %s",
                           dist_collective_string(call->collective));
-    disti_log_use(&group->log);
+    disti_log_use(group->log);
     status = disti_work_start(group, call, work);
     disti_log_use(NULL);
     if (status == DIST_OK)
@@ -212,7 +212,7 @@ dist_status dist_test(dist_work *work, bool *done_p)
         return disti_fail(DIST_ERR_INVALID_ARGUMENT, "%s is NULL", work ? "done_p" : "work");
     group = work->group;
     if (group) {
-        disti_log_use(&group->log);
+        disti_log_use(group->log);
         pthread_mutex_lock(&group->lock);
         if (work->ticket.status == DIST_IN_PROGRESS) {
             work_poll(group);

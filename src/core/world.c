@@ -1,0 +1,113 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* The world: the ranks tell each other where they are and what they want. */
+#include "core/world.h"
+
+#include "base/config.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+dist_status disti_world_new(struct disti_world **world_p)
+{
+    struct disti_world *world = calloc(1, sizeof(*world));
+
+    if (!world)
+        return disti_fail(DIST_ERR_NO_MEMORY, "no memory for a process group");
+    world->rank = world->log.rank = -1;
+    *world_p = world;
+    return DIST_OK;
+}
+
+void disti_world_close(struct disti_world *world, int linger_ms)
+{
+    if (!world)
+        return;
+    disti_bootstrap_close(&world->bootstrap, linger_ms);
+    free(world->peers);
+    free(world->places);
+    free(world);
+}
+
+/* Ranks with different algorithms would send each other messages that never meet. */
+static void world_note_choice(struct world_peer *mine)
+{
+    const char *algo = disti_env("DIST_ALGO"), *segments = disti_env("DIST_SEGMENTS");
+
+    snprintf(mine->choice, sizeof(mine->choice), "DIST_ALGO=%s DIST_SEGMENTS=%s", algo ? algo : "",
+             segments ? segments : "");
+}
+
+/* Every rank must have asked for the same backend and the same algorithms. */
+static dist_status world_check_peers(const struct disti_world *world)
+{
+    const struct world_peer *mine = &world->peers[world->rank];
+
+    for (int r = 0; r < world->size; r++) {
+        const struct world_peer *peer = &world->peers[r];
+
+        if (strncmp(peer->backend, mine->backend, sizeof(mine->backend)) != 0)
+            return disti_fail(
+                DIST_ERR_MISMATCH,
+                "rank %d wants backend %s, but rank %d (host %.63s) wants %.31s: give "
+                "all ranks the same",
+                world->rank, mine->backend, r, peer->locality.host, peer->backend);
+        if (strncmp(peer->choice, mine->choice, sizeof(mine->choice)) != 0)
+            return disti_fail(DIST_ERR_MISMATCH,
+                              "rank %d has the settings \"%s\", but rank %d (host %.63s) has "
+                              "\"%.127s\": give all ranks the same DIST_ALGO and DIST_SEGMENTS",
+                              world->rank, mine->choice, r, peer->locality.host, peer->choice);
+    }
+    return DIST_OK;
+}
+
+static dist_status world_number_nodes(struct disti_world *world)
+{
+    int ranks = world->size;
+    struct disti_locality *all = calloc((unsigned)ranks, sizeof(*all));
+
+    if (!all)
+        return disti_fail(DIST_ERR_NO_MEMORY, "no memory for %d ranks", ranks);
+    for (int r = 0; r < ranks; r++) {
+        struct disti_locality *locality = &world->peers[r].locality;
+
+        locality->host[sizeof(locality->host) - 1] = '\0'; /* it came from another process */
+        all[r] = *locality;
+        world->places[r] = locality->place;
+    }
+    disti_number_nodes(all, ranks, world->places);
+    disti_wait_policy_init(&world->policy, disti_crowded(all, ranks, world->rank));
+    free(all);
+    return DIST_OK;
+}
+
+static dist_status world_exchange(struct disti_world *world, const struct world_peer *mine)
+{
+    if (world->size == 1) {
+        world->peers[0] = *mine;
+        return DIST_OK;
+    }
+    return disti_store_all_gather(world->bootstrap.store, "dist/meet", mine, world->peers,
+                                  sizeof(*mine), world->timeout_ms);
+}
+
+dist_status disti_world_meet(struct disti_world *world, const char *backend_name)
+{
+    int ranks = world->size, local = world->bootstrap.local_rank;
+    struct world_peer mine;
+    dist_status status;
+
+    world->peers = calloc((size_t)ranks, sizeof(*world->peers));
+    world->places = calloc((size_t)ranks, sizeof(*world->places));
+    if (!world->peers || !world->places)
+        return disti_fail(DIST_ERR_NO_MEMORY, "no memory for %d ranks", ranks);
+    memset(&mine, 0, sizeof(mine));
+    snprintf(mine.backend, sizeof(mine.backend), "%s", backend_name);
+    world_note_choice(&mine);
+    status = disti_discover(local < 0 ? world->rank : local, ranks, &mine.locality);
+    if (status == DIST_OK)
+        status = world_exchange(world, &mine);
+    if (status == DIST_OK)
+        status = world_check_peers(world);
+    return status == DIST_OK ? world_number_nodes(world) : status;
+}

@@ -1,0 +1,44 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* This process's membership in a job, which all its groups share; private to the core. */
+#ifndef DISTI_CORE_WORLD_H
+#define DISTI_CORE_WORLD_H
+
+#include "base/log.h"
+#include "engine/wait.h"
+#include "rendezvous/rendezvous.h"
+#include "topology/discover.h"
+
+#include <dist/backend.h>
+#include <pthread.h>
+
+/* What is known about a rank, for messages. Fixed size: it is exchanged as bytes. */
+struct world_peer {
+    struct disti_locality locality;
+    char backend[32];
+    char choice[128]; /* settings that must be the same everywhere */
+};
+
+/* Made once by dist_init_process_group, gone with the group that it made. */
+struct disti_world {
+    struct disti_log log;
+    int rank, size;
+    int timeout_ms;
+    struct disti_bootstrap bootstrap;
+    struct world_peer *peers;        /* by rank */
+    struct dist_place *places;       /* by rank */
+    struct disti_wait_policy policy; /* of all ranks of the machine: they share its CPUs */
+};
+
+/* An empty world, with rank -1. The caller gives it to disti_world_close. */
+dist_status disti_world_new(struct disti_world **world_p);
+
+/*
+ * The ranks tell each other where they are and what they want, and compare it. After the
+ * rendezvous; blocks until all have come, at most the timeout.
+ */
+dist_status disti_world_meet(struct disti_world *world, const char *backend_name);
+
+/* Leaves the store, waiting for the others to go if it is here, and frees. NULL is accepted. */
+void disti_world_close(struct disti_world *world, int linger_ms);
+
+#endif
