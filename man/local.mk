@@ -1,7 +1,27 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # What people read: man pages, README, documents, and the programs that they show.
-dist_man_MANS += man/dist.7 man/dist_info.1 man/libdist.3
+dist_man_MANS += \
+	man/dist-env.7 \
+	man/dist.7 \
+	man/dist_all_gather.3 \
+	man/dist_all_reduce.3 \
+	man/dist_broadcast.3 \
+	man/dist_info.1 \
+	man/dist_init_process_group.3 \
+	man/dist_last_error.3 \
+	man/dist_new_group.3 \
+	man/dist_op_create.3 \
+	man/dist_send.3 \
+	man/dist_spawn.3 \
+	man/dist_wait.3 \
+	man/libdist.3
 dist_doc_DATA += README.md docs/ARCHITECTURE.md docs/embedding.md
-EXTRA_DIST += docs/STYLE.md
+EXTRA_DIST += docs/STYLE.md man/links.sh
+
+# One page serves several functions: each other name becomes a file that points to it.
+install-data-hook:
+	$(BASH) $(srcdir)/man/links.sh '$(DESTDIR)$(man3dir)' $(srcdir)/man/*.3
+uninstall-hook:
+	$(BASH) $(srcdir)/man/links.sh --remove '$(DESTDIR)$(man3dir)' $(srcdir)/man/*.3
 
 include examples/local.mk

@@ -39,10 +39,12 @@ rule "files stay under 400 lines, or say why" rule_length
 rule "no loose ends" rule_loose_ends
 rule "every source is in the build" rule_listed
 rule "every backend has its row and its man entry" rule_backends
-rule "every environment variable is in dist(7)" rule_environment
+rule "every environment variable is in dist-env(7)" rule_environment
 rule "man pages are well-formed" rule_man
 rule "the layout is clang-format's" rule_layout
 rule "the library exports the public functions and nothing else" rule_exports
+rule "what is exported is in the list of symbols" rule_symbols
+rule "man pages have every function as the header has it" rule_prototypes
 rule "modules need no symbol of the library" rule_modules
 rule "the programs' options are in their man pages" rule_options
 exit $lint_failed

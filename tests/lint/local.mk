@@ -6,4 +6,5 @@ EXTRA_DIST += \
 	tests/lint/lint.sh \
 	tests/lint/long_files \
 	tests/lint/planted.sh \
-	tests/lint/rules.sh
+	tests/lint/rules.sh \
+	tests/lint/symbols

@@ -33,8 +33,12 @@ sow()
     c_file train/main.h 'int a;'
     printf '# %s\nsources = %s\n' "$licence" "$(cd "$tree" && find src train -name '*.[ch]' | tr '\n' ' ')" \
         >"$tree/src/local.mk"
-    printf '# %s\ninclude src/local.mk\nman = man/dist.7 man/train_mnist.1\n' "$licence" >"$tree/Makefile.am"
-    man_page dist 7 $'.Bl -tag -width Ds\n.It Cm gloo\nTCP.\n.It Ev DIST_PORT\nA port.\n.El'
+    printf '# %s\ninclude src/local.mk\nman = man/dist.7 man/dist-env.7 man/dist_one.3 man/train_mnist.1\n' "$licence" >"$tree/Makefile.am"
+    man_page dist 7 $'.Bl -tag -width Ds\n.It Cm gloo\nTCP.\n.El'
+    man_page dist-env 7 $'.Bl -tag -width Ds\n.It Ev DIST_PORT\nA port.\n.El'
+    function_page "int dist_one void" '"const char *" dist_two "int a"'
+    mkdir -p "$tree/tests/lint"
+    printf 'dist_one\ndist_two\n' >"$tree/tests/lint/symbols"
     man_page train_mnist 1 $'.Bl -tag -width Ds\n.It Fl -epochs\nMany.\n.El'
     printf '#!/bin/sh\necho "  --epochs N  many"\n' >"$tree/build/train_mnist"
     chmod +x "$tree/build/train_mnist"
@@ -47,6 +51,21 @@ man_page()
 {
     printf '.\\" %s\n.Dd January 1, 2026\n.Dt %s %s\n.Os\n.Sh NAME\n.Nm %s\n.Nd test\n.Sh DESCRIPTION\n%s\n' \
         "$licence" "${1^^}" "$2" "$1" "$3" >"$tree/man/$1.$2"
+}
+
+# function_page PROTOTYPE...: the page of both functions, each as TYPE FUNCTION ARGUMENTS.
+function_page()
+{
+    local prototype type
+    {
+        printf '.\\" %s\n.Dd January 1, 2026\n.Dt DIST_ONE 3\n.Os\n.Sh NAME\n' "$licence"
+        printf '.Nm dist_one\n.Nd test\n.Sh SYNOPSIS\n.In dist/dist.h\n'
+        for prototype; do
+            type=${prototype%% dist_*}
+            printf '.Ft %s\n.Fn %s\n' "$type" "${prototype#"$type "}"
+        done
+        printf '.Sh DESCRIPTION\nText.\n'
+    } >"$tree/man/dist_one.3"
 }
 
 shared() { printf '%s\n' "${@:2}" | ${CC:-cc} -shared -fPIC -x c -o "$tree/build/.libs/$1" - 2>&1; }
@@ -124,12 +143,12 @@ c_file src/backends/registry.c 'int *a[] = {0};'
 found "every backend has its row and its man entry"
 
 sow
-man_page dist 7 $'.Bl -tag -width Ds\n.It Ev DIST_PORT\nA port.\n.El'
+man_page dist 7 'Text.'
 found "every backend has its row and its man entry"
 
 sow
 c_file src/transports/tcp.c 'const char *a = "DIST_PORTS";'
-found "every environment variable is in dist(7)"
+found "every environment variable is in dist-env(7)"
 
 sow
 echo '.Qqq' >>"$tree/man/dist.7"
@@ -146,6 +165,18 @@ found "the library exports the public functions and nothing else"
 sow
 library 'int dist_one(void) { return 1; }'
 found "the library exports the public functions and nothing else"
+
+sow
+printf 'dist_one\n' >"$tree/tests/lint/symbols"
+found "what is exported is in the list of symbols"
+
+sow
+function_page "int dist_one void" '"const char *" dist_two "long a"'
+found "man pages have every function as the header has it"
+
+sow
+function_page "int dist_one void"
+found "man pages have every function as the header has it"
 
 sow
 module 'int disti_fail(void);' 'int dist_module_entry(void) { return disti_fail(); }'

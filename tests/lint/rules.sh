@@ -167,10 +167,10 @@ lint_backends()
 rule_environment()
 {
     local file name
-    [ -f man/dist.7 ] || { echo "skip: no man/dist.7"; return; }
+    [ -f man/dist-env.7 ] || { echo "skip: no man/dist-env.7"; return; }
     for file in $(lint_sources src); do
         for name in $(grep -oE '"DIST_[A-Z0-9_]+"' "$file" | tr -d '"' | sort -u); do
-            grep -qE "(^|[^A-Z0-9_])$name([^A-Z0-9_]|\$)" man/dist.7 || echo "$file: $name is not in man/dist.7"
+            grep -qE "(^|[^A-Z0-9_])$name([^A-Z0-9_]|\$)" man/dist-env.7 || echo "$file: $name is not in man/dist-env.7"
         done
     done
 }
@@ -207,6 +207,50 @@ lint_public()
 {
     grep -hv '^#' include/dist/*.h | tr '\n' ' ' | grep -oE 'DIST_API [^;(]*\(' |
         sed -E 's/.*[ *]([a-z0-9_]+)\($/\1/' | sort -u
+}
+
+# The exported symbols, each known: what is exported is kept for ever.
+rule_symbols()
+{
+    [ -f tests/lint/symbols ] || { echo "skip: no tests/lint/symbols"; return; }
+    diff <(grep -v '^#' tests/lint/symbols) <(lint_public) |
+        sed -n 's/^< \(.*\)/\1: in tests\/lint\/symbols, in no header/p
+                s/^> \(.*\)/\1: public, not in tests\/lint\/symbols/p'
+}
+
+# "type name(argument, argument)" of each function that the public headers declare.
+lint_header_prototypes()
+{
+    grep -hv '^#' include/dist/*.h | tr '\n' ' ' | sed 's|/\*|\n&|g; s|\*/|&\n|g' | grep -v '^/\*' |
+        tr '\n' ' ' | grep -oE 'DIST_API [^;]*;' |
+        sed -E 's/^DIST_API //; s/;$//; s/ +/ /g; s/\( /(/g' | sort -u
+}
+
+# The same of the man pages' synopses.
+lint_man_prototypes()
+{
+    awk '
+        function unquoted(text) { gsub(/"/, "", text); return text }
+        function glued(type) { return type ~ /[*]$/ ? type : type " " }
+        FNR == 1 { inside = 0 }
+        /^\.Sh/ { inside = /SYNOPSIS/ }
+        !inside { next }
+        /^\.Ft / { type = unquoted(substr($0, 5)) }
+        /^\.Fo / { name = $2; arguments = "" }
+        /^\.Fa / { arguments = arguments (arguments == "" ? "" : ", ") unquoted(substr($0, 5)) }
+        /^\.Fc/ { print glued(type) name "(" arguments ")" }
+        /^\.Fn / {
+            rest = substr($0, 5); name = rest; sub(/ .*/, "", name); sub(/^[^ ]* ?/, "", rest)
+            gsub(/" "/, ", ", rest)
+            print glued(type) name "(" unquoted(rest) ")"
+        }' man/*.3 | sort -u
+}
+
+rule_prototypes()
+{
+    ls man/*.3 >/dev/null 2>&1 || { echo "skip: no man pages of functions"; return; }
+    diff <(lint_header_prototypes) <(lint_man_prototypes) |
+        sed -n 's/^< \(.*\)/\1: in no man page/p; s/^> \(.*\)/\1: in a man page, in no header/p'
 }
 
 rule_modules()
