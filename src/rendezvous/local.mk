@@ -15,10 +15,12 @@ libdist_core_sources += \
 	src/rendezvous/store_client.c src/rendezvous/store_client.h \
 	src/rendezvous/store_connect.c \
 	src/rendezvous/store_gather.c \
+	src/rendezvous/store_inbox.c \
 	src/rendezvous/store_keys.c src/rendezvous/store_keys.h \
 	src/rendezvous/store_peer.c \
 	src/rendezvous/store_ranks.c \
 	src/rendezvous/store_serve.c \
 	src/rendezvous/store_server.c src/rendezvous/store_server.h \
+	src/rendezvous/store_wait.c \
 	src/rendezvous/store_wire.c src/rendezvous/store_wire.h \
 	src/rendezvous/url.c

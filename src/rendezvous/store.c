@@ -32,36 +32,32 @@ static dist_status store_status(int32_t arg)
 }
 
 /*
- * Sends the request, waits for the reply. OK: the reply's value is in store->in, until
+ * Sends the request, waits for the reply. OK: the reply's value is in *reply_p, to be given to
  * disti_wire_next. A failure has been reported.
  */
 static dist_status store_call(struct disti_store *store, const struct client_request *request,
-                              int64_t wait_ms)
+                              int64_t wait_ms, struct disti_wire_reader *reply_p)
 {
-    const struct disti_wire_head *head = &store->in.head;
-    int64_t deadline = disti_deadline_ms(wait_ms);
+    const struct disti_wire_head *head = &reply_p->head;
     size_t length = strlen(request->key);
     dist_status status;
 
     if (length == 0 || length > DISTI_KEY_MAX)
         return disti_fail(DIST_ERR_INVALID_ARGUMENT, "a key has 1 to %d bytes, not %zu",
                           DISTI_KEY_MAX, length);
-    status = store_client_send(store, request, deadline);
-    if (status == DIST_OK)
-        status = store_client_receive(store, deadline);
+    status = store_client_call(store, request, disti_deadline_ms(wait_ms), reply_p);
     if (status != DIST_OK)
         return store_no_answer(store, status, request->key);
     if (head->arg == DIST_OK)
         return DIST_OK;
     status = disti_fail(store_status(head->arg), "rank %d: %.*s", store->rank,
-                        (int)head->value_bytes, (const char *)disti_wire_value(&store->in));
-    disti_wire_next(&store->in);
+                        (int)head->value_bytes, (const char *)disti_wire_value(reply_p));
+    disti_wire_next(reply_p);
     return status;
 }
 
 static dist_status store_odd_reply(struct disti_store *store, const char *key)
 {
-    disti_wire_next(&store->in);
     return disti_fail(DIST_ERR_INTERNAL, "rank %d: the store's reply has the wrong size (\"%s\")",
                       store->rank, key);
 }
@@ -80,12 +76,13 @@ dist_status disti_store_set(struct disti_store *store, const char *key, const vo
 {
     struct client_request request = {
         .op = DISTI_WIRE_SET, .key = key, .value = value, .bytes = bytes};
+    struct disti_wire_reader reply;
     dist_status status = store_check_value(key, bytes);
 
     if (status == DIST_OK)
-        status = store_call(store, &request, STORE_REPLY_MS);
+        status = store_call(store, &request, STORE_REPLY_MS, &reply);
     if (status == DIST_OK)
-        disti_wire_next(&store->in);
+        disti_wire_next(&reply);
     return status;
 }
 
@@ -93,32 +90,34 @@ dist_status disti_store_get(struct disti_store *store, const char *key, int time
                             void **value_p, size_t *bytes_p)
 {
     struct client_request request = {.op = DISTI_WIRE_GET, .arg = timeout_ms, .key = key};
-    dist_status status = store_call(store, &request, (int64_t)timeout_ms + STORE_GRACE_MS);
+    struct disti_wire_reader reply;
+    dist_status status = store_call(store, &request, (int64_t)timeout_ms + STORE_GRACE_MS, &reply);
     size_t bytes;
     void *value;
 
     if (status != DIST_OK)
         return status;
-    bytes = (size_t)store->in.head.value_bytes;
+    bytes = (size_t)reply.head.value_bytes;
     value = malloc(bytes + 1);
     if (value) {
-        memcpy(value, disti_wire_value(&store->in), bytes);
+        memcpy(value, disti_wire_value(&reply), bytes);
         *value_p = value;
         *bytes_p = bytes;
     } else {
         status = disti_fail(DIST_ERR_NO_MEMORY, "no memory for %zu bytes of \"%s\"", bytes, key);
     }
-    disti_wire_next(&store->in);
+    disti_wire_next(&reply);
     return status;
 }
 
 dist_status disti_store_wait(struct disti_store *store, const char *key, int timeout_ms)
 {
     struct client_request request = {.op = DISTI_WIRE_WAIT, .arg = timeout_ms, .key = key};
-    dist_status status = store_call(store, &request, (int64_t)timeout_ms + STORE_GRACE_MS);
+    struct disti_wire_reader reply;
+    dist_status status = store_call(store, &request, (int64_t)timeout_ms + STORE_GRACE_MS, &reply);
 
     if (status == DIST_OK)
-        disti_wire_next(&store->in);
+        disti_wire_next(&reply);
     return status;
 }
 
@@ -128,17 +127,19 @@ dist_status disti_store_add(struct disti_store *store, const char *key, int64_t 
     unsigned char bytes[8];
     struct client_request request = {
         .op = DISTI_WIRE_ADD, .key = key, .value = bytes, .bytes = sizeof(bytes)};
+    struct disti_wire_reader reply;
     dist_status status;
 
     disti_wire_put64(bytes, (uint64_t)amount);
-    status = store_call(store, &request, STORE_REPLY_MS);
+    status = store_call(store, &request, STORE_REPLY_MS, &reply);
     if (status != DIST_OK)
         return status;
-    if (store->in.head.value_bytes != 8)
-        return store_odd_reply(store, key);
-    *value_p = (int64_t)disti_wire_get64(disti_wire_value(&store->in));
-    disti_wire_next(&store->in);
-    return DIST_OK;
+    if (reply.head.value_bytes == 8)
+        *value_p = (int64_t)disti_wire_get64(disti_wire_value(&reply));
+    else
+        status = store_odd_reply(store, key);
+    disti_wire_next(&reply);
+    return status;
 }
 
 dist_status disti_store_compare_set(struct disti_store *store, const char *key,
@@ -147,6 +148,7 @@ dist_status disti_store_compare_set(struct disti_store *store, const char *key,
 {
     size_t old_bytes = expected ? expected_bytes : 0;
     struct client_request request = {.op = DISTI_WIRE_CAS, .key = key};
+    struct disti_wire_reader reply;
     unsigned char *both;
     dist_status status = store_check_value(key, old_bytes);
 
@@ -164,15 +166,16 @@ dist_status disti_store_compare_set(struct disti_store *store, const char *key,
         memcpy(both + 8, expected, old_bytes);
     if (desired_bytes)
         memcpy(both + 8 + old_bytes, desired, desired_bytes);
-    status = store_call(store, &request, STORE_REPLY_MS);
+    status = store_call(store, &request, STORE_REPLY_MS, &reply);
     free(both);
     if (status != DIST_OK)
         return status;
-    if (store->in.head.value_bytes != 1)
-        return store_odd_reply(store, key);
-    *swapped_p = disti_wire_value(&store->in)[0] != 0;
-    disti_wire_next(&store->in);
-    return DIST_OK;
+    if (reply.head.value_bytes == 1)
+        *swapped_p = disti_wire_value(&reply)[0] != 0;
+    else
+        status = store_odd_reply(store, key);
+    disti_wire_next(&reply);
+    return status;
 }
 
 dist_status disti_store_all_gather(struct disti_store *store, const char *key, const void *in,
@@ -180,6 +183,7 @@ dist_status disti_store_all_gather(struct disti_store *store, const char *key, c
 {
     struct client_request request = {
         .op = DISTI_WIRE_ALL_GATHER, .arg = timeout_ms, .key = key, .value = in, .bytes = bytes};
+    struct disti_wire_reader reply;
     dist_status status = store_check_value(key, bytes);
     size_t total;
 
@@ -189,13 +193,13 @@ dist_status disti_store_all_gather(struct disti_store *store, const char *key, c
         return disti_fail(DIST_ERR_INVALID_ARGUMENT,
                           "%zu bytes from each of %d ranks are too many for the store (\"%s\")",
                           bytes, store->world_size, key);
-    status = store_call(store, &request, (int64_t)timeout_ms + STORE_GRACE_MS);
+    status = store_call(store, &request, (int64_t)timeout_ms + STORE_GRACE_MS, &reply);
     if (status != DIST_OK)
         return status;
-    if (store->in.head.value_bytes != total)
-        return store_odd_reply(store, key);
-    if (total)
-        memcpy(out, disti_wire_value(&store->in), total);
-    disti_wire_next(&store->in);
-    return DIST_OK;
+    if (reply.head.value_bytes != total)
+        status = store_odd_reply(store, key);
+    else if (total)
+        memcpy(out, disti_wire_value(&reply), total);
+    disti_wire_next(&reply);
+    return status;
 }

@@ -8,7 +8,8 @@
 /*
  * The server runs in a thread of rank 0's process (or of the launcher's). Every rank
  * keeps one connection for as long as the job lasts, so the server sees who dies, and
- * tells the others at once (a notice).
+ * tells the others at once (a notice). Several threads of a rank may use its store at once;
+ * one that waits holds up no other. To connect and to close it is for one thread.
  */
 struct disti_store_server;
 struct disti_store;

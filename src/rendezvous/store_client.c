@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The store's client: frames out, replies and notices in. */
+/* The store's client: requests out, and the waiting for their replies. */
 #include "rendezvous/store_client.h"
 
 #include "base/clock.h"
@@ -15,11 +15,25 @@
 #include <sys/uio.h>
 #include <unistd.h>
 
+/* Another thread may have read our reply while we slept: look again after so long. */
+#define CLIENT_LOOK_MS 100
+
 static bool client_watch(struct disti_store *store, int fd)
 {
     struct epoll_event event = {.events = EPOLLIN};
 
     return epoll_ctl(store->epoll_fd, EPOLL_CTL_ADD, fd, &event) == 0;
+}
+
+static void client_init_lock(struct disti_store *store)
+{
+    pthread_condattr_t clock;
+
+    pthread_condattr_init(&clock);
+    pthread_condattr_setclock(&clock, CLOCK_MONOTONIC);
+    pthread_mutex_init(&store->lock, NULL);
+    pthread_cond_init(&store->turn, &clock);
+    pthread_condattr_destroy(&clock);
 }
 
 struct disti_store *store_client_new(int fd)
@@ -30,6 +44,7 @@ struct disti_store *store_client_new(int fd)
         close(fd);
         return NULL;
     }
+    client_init_lock(store);
     store->fd = fd;
     store->holder.rank = -1;
     store->in.limit = DISTI_WIRE_HELLO_LIMIT;
@@ -57,87 +72,9 @@ void store_client_free(struct disti_store *store)
         close(store->epoll_fd);
     if (store->news_fd >= 0)
         close(store->news_fd);
+    pthread_cond_destroy(&store->turn);
+    pthread_mutex_destroy(&store->lock);
     free(store);
-}
-
-static void client_add_news(struct disti_store *store, int rank, bool graceful, const char *text,
-                            size_t length)
-{
-    struct client_news *news = calloc(1, sizeof(*news));
-    uint64_t one = 1;
-
-    if (!news)
-        return;
-    if (length > sizeof(news->notice.text) - 1)
-        length = sizeof(news->notice.text) - 1;
-    news->notice.rank = rank;
-    news->notice.graceful = graceful;
-    memcpy(news->notice.text, text, length);
-    *store->news_end = news;
-    store->news_end = &news->next;
-    (void)!write(store->news_fd, &one, sizeof(one));
-}
-
-/* The connection ended. That is news about whoever holds the store, unless it is known. */
-static void client_lose(struct disti_store *store, const char *why)
-{
-    const struct disti_wire_id *holder = &store->holder;
-
-    if (store->lost)
-        return;
-    store->lost = true;
-    if (store->holder_left)
-        why = "has left the job";
-    epoll_ctl(store->epoll_fd, EPOLL_CTL_DEL, store->fd, NULL);
-    if (holder->rank < 0)
-        snprintf(store->lost_text, sizeof(store->lost_text),
-                 "the launcher (host %s, pid %u), which holds the store, %s", holder->host,
-                 holder->pid, why);
-    else
-        snprintf(store->lost_text, sizeof(store->lost_text),
-                 "rank %d (host %s, pid %u), which holds the store, %s", holder->rank, holder->host,
-                 holder->pid, why);
-    if (!store->holder_left && holder->rank != store->rank)
-        client_add_news(store, holder->rank, false, store->lost_text, strlen(store->lost_text));
-}
-
-static void client_take_notice(struct disti_store *store)
-{
-    const unsigned char *value = disti_wire_value(&store->in);
-    const struct disti_wire_head *head = &store->in.head;
-
-    if (head->value_bytes >= 1) {
-        store->holder_left = store->holder_left || (value[0] && head->arg == store->holder.rank);
-        client_add_news(store, head->arg, value[0] != 0, (const char *)value + 1,
-                        (size_t)head->value_bytes - 1);
-    }
-    disti_wire_next(&store->in);
-}
-
-/* Reads what is there. OK: the reply to `id` is in store->in. IN_PROGRESS: not yet. */
-static dist_status client_pump(struct disti_store *store, uint32_t id)
-{
-    while (!store->lost) {
-        switch (disti_wire_read(&store->in, store->fd)) {
-        case DISTI_WIRE_FRAME:
-            if (store->in.head.op == DISTI_WIRE_NOTICE)
-                client_take_notice(store);
-            else if (store->in.head.op == DISTI_WIRE_REPLY && id && store->in.head.id == id)
-                return DIST_OK;
-            else /* the answer to a request that was given up */
-                disti_wire_next(&store->in);
-            break;
-        case DISTI_WIRE_MORE:
-            return DIST_IN_PROGRESS;
-        case DISTI_WIRE_CLOSED:
-            client_lose(store, "closed its connection without a goodbye");
-            break;
-        default:
-            client_lose(store, "sent what is not the store's protocol");
-            return DIST_ERR_RENDEZVOUS;
-        }
-    }
-    return DIST_ERR_PEER_LOST;
 }
 
 static bool client_poll(struct disti_store *store, short events, int64_t deadline)
@@ -161,8 +98,14 @@ static void client_advance(struct iovec *parts, int count, size_t sent)
     }
 }
 
-dist_status store_client_send(struct disti_store *store, const struct client_request *request,
-                              int64_t deadline)
+static dist_status client_lost(const struct disti_store *store)
+{
+    return store->strange ? DIST_ERR_RENDEZVOUS : DIST_ERR_PEER_LOST;
+}
+
+/* Sends one frame, with the lock held. */
+static dist_status client_send(struct disti_store *store, const struct client_request *request,
+                               int64_t deadline)
 {
     size_t key_bytes = request->key ? strlen(request->key) : 0;
     size_t left = DISTI_WIRE_HEAD + key_bytes + request->bytes;
@@ -188,57 +131,84 @@ dist_status store_client_send(struct disti_store *store, const struct client_req
             left -= (size_t)n;
             client_advance(parts, 3, (size_t)n);
         } else if (errno == EAGAIN) {
-            /* The server may be waiting for us to read. */
-            if (client_pump(store, 0) < 0 || client_poll(store, POLLIN | POLLOUT, deadline))
+            store_client_pump(store); /* the server may be waiting for us to read */
+            if (store->lost || client_poll(store, POLLIN | POLLOUT, deadline))
                 continue;
             if (begun) /* half a frame makes the connection useless */
-                client_lose(store, "does not answer");
+                store_client_lose(store, "does not answer");
             return DIST_IN_PROGRESS;
         } else if (errno != EINTR) {
-            /* What it said last may explain it. */
-            client_pump(store, 0);
-            client_lose(store, "closed its connection without a goodbye");
+            store_client_pump(store); /* what it said last may explain it */
+            store_client_lose(store, "closed its connection without a goodbye");
         }
     }
-    return store->lost ? DIST_ERR_PEER_LOST : DIST_OK;
+    return store->lost ? client_lost(store) : DIST_OK;
 }
 
-dist_status store_client_receive(struct disti_store *store, int64_t deadline)
+dist_status store_client_send(struct disti_store *store, const struct client_request *request,
+                              int64_t deadline)
 {
     dist_status status;
 
-    for (;;) {
-        status = client_pump(store, store->last_id);
-        if (status != DIST_IN_PROGRESS)
-            return status;
-        if (!client_poll(store, POLLIN, deadline))
+    pthread_mutex_lock(&store->lock);
+    status = client_send(store, request, deadline);
+    pthread_mutex_unlock(&store->lock);
+    return status;
+}
+
+/* Sleeps until there is something to read, letting others in meanwhile; then reads it. */
+static void client_read_for_all(struct disti_store *store, int64_t deadline)
+{
+    int64_t look = disti_deadline_ms(CLIENT_LOOK_MS);
+
+    store->reading = true;
+    pthread_mutex_unlock(&store->lock);
+    client_poll(store, POLLIN, look < deadline ? look : deadline);
+    pthread_mutex_lock(&store->lock);
+    store->reading = false;
+    store_client_pump(store);
+    pthread_cond_broadcast(&store->turn);
+}
+
+/* Waits until the call is done, with the lock held, which is let go meanwhile. */
+static dist_status client_await(struct disti_store *store, const struct client_call *call,
+                                int64_t deadline)
+{
+    struct timespec until = {.tv_sec = deadline / 1000000000, .tv_nsec = deadline % 1000000000};
+
+    store_client_pump(store);
+    while (!call->done && !store->lost) {
+        if (disti_expired(deadline))
             return DIST_IN_PROGRESS;
+        if (store->reading)
+            pthread_cond_timedwait(&store->turn, &store->lock, &until);
+        else
+            client_read_for_all(store, deadline);
     }
+    return call->done ? DIST_OK : client_lost(store);
 }
 
-int disti_store_fd(const struct disti_store *store)
+dist_status store_client_call(struct disti_store *store, const struct client_request *request,
+                              int64_t deadline, struct disti_wire_reader *reply_p)
 {
-    return store->epoll_fd;
-}
+    struct client_call call = {0}, **link = &store->calls;
+    dist_status status;
 
-bool disti_store_notice(struct disti_store *store, struct disti_notice *notice_p)
-{
-    struct client_news *news;
-    uint64_t count;
-
-    if (!store->news)
-        client_pump(store, 0);
-    news = store->news;
-    if (!news)
-        return false;
-    *notice_p = news->notice;
-    store->news = news->next;
-    if (!store->news) {
-        store->news_end = &store->news;
-        (void)!read(store->news_fd, &count, sizeof(count));
+    pthread_mutex_lock(&store->lock);
+    status = client_send(store, request, deadline);
+    if (status == DIST_OK) {
+        call.id = store->last_id;
+        call.next = store->calls;
+        store->calls = &call;
+        status = client_await(store, &call, deadline);
+        while (*link != &call)
+            link = &(*link)->next;
+        *link = call.next;
     }
-    free(news);
-    return true;
+    pthread_mutex_unlock(&store->lock);
+    if (status == DIST_OK)
+        *reply_p = call.reply;
+    return status;
 }
 
 void disti_store_report(struct disti_store *store, const char *why)
@@ -255,10 +225,10 @@ static void client_drain(struct disti_store *store)
 {
     int64_t deadline = disti_deadline_ms(1000);
 
-    while (!store->lost && client_pump(store, 0) == DIST_IN_PROGRESS) {
-        if (!client_poll(store, POLLIN, deadline))
-            return;
-    }
+    pthread_mutex_lock(&store->lock);
+    while (!store->lost && client_poll(store, POLLIN, deadline))
+        store_client_pump(store);
+    pthread_mutex_unlock(&store->lock);
 }
 
 void disti_store_close(struct disti_store *store)

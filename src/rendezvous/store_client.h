@@ -6,6 +6,8 @@
 #include "rendezvous/socket.h"
 #include "rendezvous/store_wire.h"
 
+#include <pthread.h>
+
 /* Where to go, and as whom. */
 struct disti_store_target {
     const char *host;
@@ -44,17 +46,35 @@ struct client_news {
     struct disti_notice notice;
 };
 
+/* A request that waits for its reply: on the stack of the thread that made it. */
+struct client_call {
+    struct client_call *next;
+    uint32_t id;
+    bool done;
+    struct disti_wire_reader reply;
+};
+
+/*
+ * Any thread may ask, and wait for its reply beside the others. One of those that wait reads for
+ * all; when it has its reply, another takes its `turn`. `lock` guards everything from last_id on,
+ * and is let go while the reader sleeps.
+ */
 struct disti_store {
     int fd;
     int epoll_fd, news_fd; /* the fd and an eventfd that is set while there is news */
     int rank, world_size;
-    uint32_t last_id;
     struct disti_wire_id holder;      /* who holds the store; its rank -1: a launcher */
     char where[DISTI_HOST_SIZE + 16]; /* "127.0.0.1 port 29500" */
     char local_host[DISTI_HOST_SIZE];
+    pthread_mutex_t lock;
+    pthread_cond_t turn;
+    uint32_t last_id;
+    bool reading;              /* somebody sleeps until there is something to read */
+    struct client_call *calls; /* under way */
     struct disti_wire_reader in;
     struct client_news *news, **news_end;
     bool lost;        /* the connection is of no use any more */
+    bool strange;     /* because the other end speaks another protocol */
     bool holder_left; /* it said goodbye, so its end is no surprise */
     char lost_text[DISTI_NEWS_MAX];
 };
@@ -62,12 +82,6 @@ struct disti_store {
 /* A connected socket becomes a store without a hello; takes the fd. NULL: no memory. */
 struct disti_store *store_client_new(int fd);
 
-/*
- * Sends a request and, if `reply` is wanted, waits for its reply, which is in store->in
- * afterwards (disti_wire_next when done with). Notices that come between are kept.
- * IN_PROGRESS: the deadline has passed. ERR_PEER_LOST: the connection is gone, not
- * reported yet. ERR_RENDEZVOUS: the other end speaks another protocol.
- */
 struct client_request {
     uint8_t op;
     int32_t arg;
@@ -75,9 +89,25 @@ struct client_request {
     const void *value;
     size_t bytes;
 };
+
+/* Sends a request that has no reply. Statuses as below. */
 dist_status store_client_send(struct disti_store *store, const struct client_request *request,
                               int64_t deadline);
-dist_status store_client_receive(struct disti_store *store, int64_t deadline);
+
+/*
+ * Sends a request and waits for its reply. OK: *reply_p is to be given to disti_wire_next.
+ * IN_PROGRESS: the deadline has passed. ERR_PEER_LOST: the connection is gone. ERR_RENDEZVOUS: the
+ * other end speaks another protocol. None of them is reported yet.
+ */
+dist_status store_client_call(struct disti_store *store, const struct client_request *request,
+                              int64_t deadline, struct disti_wire_reader *reply_p);
 void store_client_free(struct disti_store *store);
+
+/* store_inbox.c: with the lock held, without waiting. */
+
+/* Reads what is there, and gives it to who waits for it. */
+void store_client_pump(struct disti_store *store);
+/* The connection ended. That is news about whoever holds the store, unless it is known. */
+void store_client_lose(struct disti_store *store, const char *why);
 
 #endif

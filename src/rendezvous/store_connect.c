@@ -101,36 +101,34 @@ static struct disti_store *connect_store(int fd, const struct addrinfo *address)
 }
 
 static dist_status connect_hello(struct disti_store *store, const struct disti_store_target *target,
-                                 int64_t deadline)
+                                 int64_t deadline, struct disti_wire_reader *reply_p)
 {
     unsigned char bytes[DISTI_WIRE_ID];
     struct client_request hello = {.op = DISTI_WIRE_HELLO, .value = bytes, .bytes = sizeof(bytes)};
     struct disti_wire_id id = {.rank = target->rank,
                                .world_size = (uint32_t)target->world_size,
                                .pid = (uint32_t)getpid()};
-    dist_status status;
 
     disti_host_name(id.host);
     snprintf(id.job, sizeof(id.job), "%s", target->job);
     disti_wire_put_id(bytes, &id);
     store->rank = target->rank;
     store->world_size = target->world_size;
-    status = store_client_send(store, &hello, deadline);
-    return status == DIST_OK ? store_client_receive(store, deadline) : status;
+    return store_client_call(store, &hello, deadline, reply_p);
 }
 
 /* The server answered: a welcome, or a refusal. */
 static dist_status connect_answer(struct disti_store *store,
                                   const struct disti_store_target *target,
-                                  struct disti_store_tries *tries)
+                                  struct disti_wire_reader *reply, struct disti_store_tries *tries)
 {
-    const struct disti_wire_head *head = &store->in.head;
-    const char *text = (const char *)disti_wire_value(&store->in);
+    const struct disti_wire_head *head = &reply->head;
+    const char *text = (const char *)disti_wire_value(reply);
     int length = (int)head->value_bytes;
     dist_status status = head->arg;
 
     if (status == DIST_OK && head->value_bytes == DISTI_WIRE_ID &&
-        disti_wire_get_id(disti_wire_value(&store->in), &store->holder)) {
+        disti_wire_get_id(disti_wire_value(reply), &store->holder)) {
         store->in.limit = DISTI_WIRE_GATHER_MAX;
     } else if (status == DIST_IN_PROGRESS || (status == DIST_ERR_MISMATCH && target->doubtful)) {
         connect_tried(tries, "%s: %.*s", store->where, length, text);
@@ -139,7 +137,7 @@ static dist_status connect_answer(struct disti_store *store,
         status = disti_fail(DIST_ERR_RENDEZVOUS, "%s refused rank %d: %.*s", store->where,
                             target->rank, length, text);
     }
-    disti_wire_next(&store->in);
+    disti_wire_next(reply);
     return status;
 }
 
@@ -172,6 +170,7 @@ static dist_status connect_address(const struct addrinfo *address,
                                    const struct disti_store_target *target, int64_t deadline,
                                    struct disti_store_tries *tries, struct disti_store **store_p)
 {
+    struct disti_wire_reader reply;
     struct disti_store *store;
     char host[DISTI_HOST_SIZE];
     dist_status status;
@@ -192,9 +191,10 @@ static dist_status connect_address(const struct addrinfo *address,
     if (!store)
         return disti_fail_errno(DIST_ERR_SYSTEM, "rank %d cannot set up its end of the store",
                                 target->rank);
-    status = connect_hello(store, target, connect_sooner(deadline, disti_deadline_ms(WELCOME_MS)));
+    status = connect_hello(store, target, connect_sooner(deadline, disti_deadline_ms(WELCOME_MS)),
+                           &reply);
     if (status == DIST_OK)
-        status = connect_answer(store, target, tries);
+        status = connect_answer(store, target, &reply, tries);
     else
         status = connect_no_answer(store, status, target, tries);
     if (status == DIST_OK)

@@ -3,7 +3,6 @@
 #include "rendezvous/store_server.h"
 
 #include "base/checked.h"
-#include "base/clock.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -61,22 +60,32 @@ static struct store_gather *gather_new(struct disti_store_server *server,
     return NULL;
 }
 
+static struct store_wait *gather_wait(const struct store_peer *peer,
+                                      const struct store_gather *gather)
+{
+    struct store_wait *wait = peer ? peer->waits : NULL;
+
+    while (wait && wait->gather != gather)
+        wait = wait->next;
+    return wait;
+}
+
 /* Answers all who wait for it, with the bytes or with a text, and frees it. */
 static void gather_end(struct disti_store_server *server, struct store_gather *gather,
                        dist_status status, const char *text)
 {
     for (int r = 0; r < server->world_size; r++) {
         struct store_peer *peer = server->ranks[r].peer;
+        struct store_wait *wait = gather_wait(peer, gather);
 
-        if (!peer || peer->wait.gather != gather)
+        if (!wait)
             continue;
-        peer->wait.op = 0;
-        peer->wait.gather = NULL;
         if (status == DIST_OK)
-            store_peer_reply(server, peer, peer->wait.id, status, disti_blob_hold(gather->all));
+            store_peer_reply(server, peer, wait->id, status, disti_blob_hold(gather->all));
         else
-            store_peer_refuse(server, peer, peer->wait.id, status, "%s (all_gather \"%.*s\")", text,
+            store_peer_refuse(server, peer, wait->id, status, "%s (all_gather \"%.*s\")", text,
                               (int)gather->key.length, gather->key.bytes);
+        store_wait_remove(peer, wait);
     }
     gather_free(server, gather);
 }
@@ -111,15 +120,9 @@ void store_gather_fail_all(struct disti_store_server *server, dist_status status
         gather_end(server, server->gathers, status, text);
 }
 
-void store_gather_withdraw(struct disti_store_server *server, struct store_peer *peer)
+void store_gather_withdraw(struct disti_store_server *server, struct store_gather *gather, int rank)
 {
-    struct store_gather *gather = peer->wait.gather;
-
-    peer->wait.op = 0;
-    peer->wait.gather = NULL;
-    if (!gather)
-        return;
-    gather->here[peer->rank] = false;
+    gather->here[rank] = false;
     if (--gather->count == 0)
         gather_free(server, gather);
 }
@@ -139,28 +142,46 @@ static bool gather_hopeless(struct disti_store_server *server, struct store_peer
     return server->broken[0] || gone >= 0;
 }
 
-void store_gather_join(struct disti_store_server *server, struct store_peer *peer)
+/* A request of the same rank for the same all-gather: its client has given it up. */
+static void gather_replace(struct store_peer *peer, struct store_gather *gather)
+{
+    struct store_wait *old = gather_wait(peer, gather);
+
+    if (!old)
+        return;
+    store_wait_remove(peer, old);
+    gather->count--;
+}
+
+void store_gather_join(struct disti_store_server *server, struct store_peer *peer,
+                       const struct store_wait *request)
 {
     const struct disti_wire_head *head = &peer->in.head;
-    struct store_wait *wait = &peer->wait;
     struct store_gather *gather;
+    struct store_wait *wait;
 
     if (gather_hopeless(server, peer))
         return;
-    gather = gather_find(server, &wait->key);
-    if (!gather)
-        gather = gather_new(server, &wait->key, (size_t)head->value_bytes, peer->rank);
-    if (!gather) {
-        store_peer_refuse(server, peer, head->id, DIST_ERR_NO_MEMORY,
-                          "no room for an all-gather of %llu bytes from each of %d ranks",
-                          (unsigned long long)head->value_bytes, server->world_size);
-        return;
-    }
-    if (gather->bytes != head->value_bytes) {
+    gather = gather_find(server, &request->key);
+    if (gather && gather->bytes != head->value_bytes) {
         store_peer_refuse(server, peer, head->id, DIST_ERR_MISMATCH,
                           "rank %d gives %llu bytes, rank %d gave %zu (all_gather \"%.*s\")",
                           peer->rank, (unsigned long long)head->value_bytes, gather->first,
-                          gather->bytes, (int)wait->key.length, wait->key.bytes);
+                          gather->bytes, (int)request->key.length, request->key.bytes);
+        return;
+    }
+    wait = store_wait_add(server, peer, request);
+    if (!wait)
+        return;
+    if (gather)
+        gather_replace(peer, gather);
+    else
+        gather = gather_new(server, &request->key, (size_t)head->value_bytes, peer->rank);
+    if (!gather) {
+        store_wait_remove(peer, wait);
+        store_peer_refuse(server, peer, head->id, DIST_ERR_NO_MEMORY,
+                          "no room for an all-gather of %llu bytes from each of %d ranks",
+                          (unsigned long long)head->value_bytes, server->world_size);
         return;
     }
     if (gather->bytes)
@@ -168,7 +189,6 @@ void store_gather_join(struct disti_store_server *server, struct store_peer *pee
                gather->bytes);
     gather->here[peer->rank] = true;
     gather->count++;
-    wait->op = DISTI_WIRE_ALL_GATHER;
     wait->gather = gather;
     if (gather->count == server->world_size)
         gather_end(server, gather, DIST_OK, "");

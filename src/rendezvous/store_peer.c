@@ -231,6 +231,8 @@ void store_peer_free(struct disti_store_server *server, struct store_peer *peer)
         server->strangers--;
     while (peer->out)
         peer_out_pop(peer);
+    while (peer->waits)
+        store_wait_remove(peer, peer->waits);
     disti_wire_next(&peer->in);
     close(peer->fd);
     free(peer);

@@ -64,7 +64,7 @@ void store_ranks_lost(struct disti_store_server *server, struct store_peer *peer
 {
     struct store_rank *slot = &server->ranks[peer->rank];
 
-    store_gather_withdraw(server, peer);
+    store_wait_clear(server, peer);
     slot->peer = NULL;
     server->here--;
     /* Who has reported a failure is news already. */
@@ -107,7 +107,7 @@ void store_ranks_goodbye(struct disti_store_server *server, struct store_peer *p
 {
     struct store_rank *slot = &server->ranks[peer->rank];
 
-    store_gather_withdraw(server, peer);
+    store_wait_clear(server, peer);
     slot->peer = NULL;
     server->here--;
     peer->dead = server->reap = true;

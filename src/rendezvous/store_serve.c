@@ -6,20 +6,27 @@
 
 #include <string.h>
 
+static bool serve_waits_for_key(const struct store_wait *wait)
+{
+    return wait->op == DISTI_WIRE_GET || wait->op == DISTI_WIRE_WAIT;
+}
+
 /* The value is there: whoever waits for it gets it. */
 static void serve_wake(struct disti_store_server *server, const struct disti_key *key,
                        struct disti_blob *value)
 {
     for (int r = 0; r < server->world_size; r++) {
         struct store_peer *peer = server->ranks[r].peer;
-        uint8_t op = peer ? peer->wait.op : 0;
+        struct store_wait *wait = peer ? peer->waits : NULL, *next;
 
-        if ((op != DISTI_WIRE_GET && op != DISTI_WIRE_WAIT) ||
-            !disti_key_equal(&peer->wait.key, key))
-            continue;
-        peer->wait.op = 0;
-        store_peer_reply(server, peer, peer->wait.id, DIST_OK,
-                         op == DISTI_WIRE_GET ? disti_blob_hold(value) : NULL);
+        for (; wait; wait = next) {
+            next = wait->next;
+            if (!serve_waits_for_key(wait) || !disti_key_equal(&wait->key, key))
+                continue;
+            store_peer_reply(server, peer, wait->id, DIST_OK,
+                             wait->op == DISTI_WIRE_GET ? disti_blob_hold(value) : NULL);
+            store_wait_remove(peer, wait);
+        }
     }
 }
 
@@ -27,12 +34,16 @@ void store_serve_fail_keys(struct disti_store_server *server, dist_status status
 {
     for (int r = 0; r < server->world_size; r++) {
         struct store_peer *peer = server->ranks[r].peer;
+        struct store_wait *wait = peer ? peer->waits : NULL, *next;
 
-        if (!peer || (peer->wait.op != DISTI_WIRE_GET && peer->wait.op != DISTI_WIRE_WAIT))
-            continue;
-        peer->wait.op = 0;
-        store_peer_refuse(server, peer, peer->wait.id, status, "%s (waiting for \"%.*s\")", text,
-                          (int)peer->wait.key.length, peer->wait.key.bytes);
+        for (; wait; wait = next) {
+            next = wait->next;
+            if (!serve_waits_for_key(wait))
+                continue;
+            store_peer_refuse(server, peer, wait->id, status, "%s (waiting for \"%.*s\")", text,
+                              (int)wait->key.length, wait->key.bytes);
+            store_wait_remove(peer, wait);
+        }
     }
 }
 
@@ -52,29 +63,30 @@ static void serve_store(struct disti_store_server *server, struct store_peer *pe
     serve_wake(server, key, value);
 }
 
-static void serve_get(struct disti_store_server *server, struct store_peer *peer)
+static void serve_get(struct disti_store_server *server, struct store_peer *peer,
+                      const struct store_wait *request)
 {
-    const struct disti_wire_head *head = &peer->in.head;
-    struct store_wait *wait = &peer->wait;
-    struct disti_blob *value = disti_table_get(&server->table, &wait->key);
+    const struct disti_key *key = &request->key;
+    struct disti_blob *value = disti_table_get(&server->table, key);
     int gone = store_ranks_gone(server, false);
 
     if (value)
-        store_peer_reply(server, peer, head->id, DIST_OK,
-                         head->op == DISTI_WIRE_GET ? disti_blob_hold(value) : NULL);
+        store_peer_reply(server, peer, request->id, DIST_OK,
+                         request->op == DISTI_WIRE_GET ? disti_blob_hold(value) : NULL);
     else if (server->broken[0])
-        store_peer_refuse(server, peer, head->id, DIST_ERR_RENDEZVOUS, "%s", server->broken);
+        store_peer_refuse(server, peer, request->id, DIST_ERR_RENDEZVOUS, "%s", server->broken);
     else if (gone >= 0)
-        store_peer_refuse(server, peer, head->id, DIST_ERR_PEER_LOST, "%s (waiting for \"%.*s\")",
-                          server->ranks[gone].news, (int)wait->key.length, wait->key.bytes);
+        store_peer_refuse(server, peer, request->id, DIST_ERR_PEER_LOST,
+                          "%s (waiting for \"%.*s\")", server->ranks[gone].news, (int)key->length,
+                          key->bytes);
     else
-        wait->op = head->op;
+        store_wait_add(server, peer, request);
 }
 
-static void serve_add(struct disti_store_server *server, struct store_peer *peer)
+static void serve_add(struct disti_store_server *server, struct store_peer *peer,
+                      const struct disti_key *key)
 {
     const struct disti_wire_head *head = &peer->in.head;
-    const struct disti_key *key = &peer->wait.key;
     struct disti_blob *old = disti_table_get(&server->table, key), *value;
     unsigned char bytes[8];
     int64_t sum;
@@ -95,11 +107,12 @@ static void serve_add(struct disti_store_server *server, struct store_peer *peer
     serve_store(server, peer, key, value, value ? disti_blob_hold(value) : NULL);
 }
 
-static void serve_compare_set(struct disti_store_server *server, struct store_peer *peer)
+static void serve_compare_set(struct disti_store_server *server, struct store_peer *peer,
+                              const struct disti_key *key)
 {
     const struct disti_wire_head *head = &peer->in.head;
     const unsigned char *value = disti_wire_value(&peer->in);
-    struct disti_blob *old = disti_table_get(&server->table, &peer->wait.key);
+    struct disti_blob *old = disti_table_get(&server->table, key);
     uint64_t expected, rest;
     unsigned char swap;
 
@@ -117,8 +130,7 @@ static void serve_compare_set(struct disti_store_server *server, struct store_pe
         goto malformed;
     }
     if (swap)
-        serve_store(server, peer, &peer->wait.key,
-                    disti_blob_copy(value + expected, (size_t)(rest - expected)),
+        serve_store(server, peer, key, disti_blob_copy(value + expected, (size_t)(rest - expected)),
                     disti_blob_copy(&swap, 1));
     else
         store_peer_reply(server, peer, head->id, DIST_OK, disti_blob_copy(&swap, 1));
@@ -127,44 +139,33 @@ malformed:
     peer->dead = server->reap = true;
 }
 
-void store_serve_expired(struct disti_store_server *server, struct store_peer *peer)
-{
-    if (peer->wait.gather) {
-        store_gather_expired(server, peer->wait.gather);
-        return;
-    }
-    peer->wait.op = 0;
-    store_peer_refuse(server, peer, peer->wait.id, DIST_ERR_TIMEOUT, "nobody has set \"%.*s\"",
-                      (int)peer->wait.key.length, peer->wait.key.bytes);
-}
-
-/* A request with a key. What the client waited for before, it has given up. */
+/* A request with a key. */
 static void serve_request(struct disti_store_server *server, struct store_peer *peer)
 {
     const struct disti_wire_head *head = &peer->in.head;
+    struct store_wait request = {.op = head->op,
+                                 .id = head->id,
+                                 .deadline = disti_deadline_ms(head->arg > 0 ? head->arg : 0)};
 
-    store_gather_withdraw(server, peer);
-    peer->wait.id = head->id;
-    peer->wait.deadline = disti_deadline_ms(head->arg > 0 ? head->arg : 0);
-    peer->wait.key.length = head->key_bytes;
-    memcpy(peer->wait.key.bytes, peer->in.body, head->key_bytes);
+    request.key.length = head->key_bytes;
+    memcpy(request.key.bytes, peer->in.body, head->key_bytes);
     switch (head->op) {
     case DISTI_WIRE_SET:
-        serve_store(server, peer, &peer->wait.key,
+        serve_store(server, peer, &request.key,
                     disti_blob_copy(disti_wire_value(&peer->in), (size_t)head->value_bytes), NULL);
         break;
     case DISTI_WIRE_GET:
     case DISTI_WIRE_WAIT:
-        serve_get(server, peer);
+        serve_get(server, peer, &request);
         break;
     case DISTI_WIRE_ADD:
-        serve_add(server, peer);
+        serve_add(server, peer, &request.key);
         break;
     case DISTI_WIRE_CAS:
-        serve_compare_set(server, peer);
+        serve_compare_set(server, peer, &request.key);
         break;
     case DISTI_WIRE_ALL_GATHER:
-        store_gather_join(server, peer);
+        store_gather_join(server, peer, &request);
         break;
     default:
         peer->dead = server->reap = true;

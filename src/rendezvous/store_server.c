@@ -179,11 +179,8 @@ static int server_tick(struct disti_store_server *server)
             if (disti_expired(peer->hello_by))
                 peer->dead = server->reap = true;
             server_sooner(&next, peer->hello_by);
-        } else if (peer->wait.op) {
-            if (disti_expired(peer->wait.deadline))
-                store_serve_expired(server, peer);
-            else
-                server_sooner(&next, peer->wait.deadline);
+        } else {
+            server_sooner(&next, store_wait_tick(server, peer));
         }
     }
     server_reap(server);

@@ -12,6 +12,7 @@
 #define STORE_HELLO_MS 10000     /* a connection that says nothing is dropped after this */
 #define STORE_STRANGERS 256      /* connections without a hello; one more drops the oldest */
 #define STORE_OUT_MAX (1u << 20) /* a client that does not read is not listened to either */
+#define STORE_WAITS_MAX 1024     /* of one client: a thread has one */
 
 struct disti_store_server;
 
@@ -22,8 +23,9 @@ struct store_out {
     struct disti_blob *body; /* may be NULL */
 };
 
-/* What a client waits for: nothing (op 0), a key, or the other ranks of an all-gather. */
+/* What a client waits for: a key, or the other ranks of an all-gather. */
 struct store_wait {
+    struct store_wait *next;
     uint8_t op;
     uint32_t id;
     int64_t deadline;
@@ -53,7 +55,8 @@ struct store_peer {
     uint32_t events;  /* what epoll watches */
     bool closing;     /* close once everything is out */
     bool dead;        /* to be reaped */
-    struct store_wait wait;
+    struct store_wait *waits;
+    int wait_count;
 };
 
 enum store_place { STORE_ABSENT, STORE_HERE, STORE_FAILED, STORE_LEFT, STORE_LOST };
@@ -124,9 +127,19 @@ void store_peer_refuse(struct disti_store_server *server, struct store_peer *pee
     __attribute__((format(printf, 5, 6)));
 void store_peer_free(struct disti_store_server *server, struct store_peer *peer);
 
-/* store_serve.c: a complete frame of a peer; what is due by time. */
+/* store_wait.c: what a peer waits for. */
+
+/* Keeps a copy of *wait; refuses the request if there is no room. NULL: it was refused. */
+struct store_wait *store_wait_add(struct disti_store_server *server, struct store_peer *peer,
+                                  const struct store_wait *wait);
+void store_wait_remove(struct store_peer *peer, struct store_wait *wait);
+/* The peer waits no longer, for anything: its parts of all-gathers are taken out. */
+void store_wait_clear(struct disti_store_server *server, struct store_peer *peer);
+/* Ends what is due. Returns when the next one is; INT64_MAX: none. */
+int64_t store_wait_tick(struct disti_store_server *server, struct store_peer *peer);
+
+/* store_serve.c: a complete frame of a peer. */
 void store_serve_frame(struct disti_store_server *server, struct store_peer *peer);
-void store_serve_expired(struct disti_store_server *server, struct store_peer *peer);
 /* Everyone who waits for a key ends with an error. */
 void store_serve_fail_keys(struct disti_store_server *server, dist_status status, const char *text);
 
@@ -142,11 +155,13 @@ void store_ranks_push(struct disti_store_server *server, int about, bool gracefu
 int store_ranks_gone(const struct disti_store_server *server, bool left);
 
 /* store_gather.c */
-void store_gather_join(struct disti_store_server *server, struct store_peer *peer);
+void store_gather_join(struct disti_store_server *server, struct store_peer *peer,
+                       const struct store_wait *request);
 void store_gather_expired(struct disti_store_server *server, struct store_gather *gather);
 void store_gather_fail_all(struct disti_store_server *server, dist_status status, const char *text);
-/* The peer no longer waits: its part is taken out. */
-void store_gather_withdraw(struct disti_store_server *server, struct store_peer *peer);
+/* The rank no longer waits: its part is taken out. */
+void store_gather_withdraw(struct disti_store_server *server, struct store_gather *gather,
+                           int rank);
 void store_gather_clear(struct disti_store_server *server);
 
 /* door.c */

@@ -22,8 +22,9 @@
  *    24  u64  value_bytes
  *
  * A connection begins with HELLO, which the server answers with a REPLY whose value is a
- * welcome, or the reason of a refusal. Then each request has one REPLY; a client has one
- * request under way at most. A NOTICE may stand between any two frames to a client.
+ * welcome, or the reason of a refusal. Then each request has one REPLY. A client may have
+ * several requests under way, and the replies come as they are ready. A NOTICE may stand
+ * between any two frames to a client.
  *
  *     op          key   value                            reply's value
  *     HELLO             a hello, below                   a welcome, below

@@ -1,0 +1,132 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* What comes to the store's client: replies for those who wait, news for whoever looks. */
+#include "rendezvous/store_client.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <unistd.h>
+
+static void inbox_add_news(struct disti_store *store, int rank, bool graceful, const char *text,
+                           size_t length)
+{
+    struct client_news *news = calloc(1, sizeof(*news));
+    uint64_t one = 1;
+
+    if (!news)
+        return;
+    if (length > sizeof(news->notice.text) - 1)
+        length = sizeof(news->notice.text) - 1;
+    news->notice.rank = rank;
+    news->notice.graceful = graceful;
+    memcpy(news->notice.text, text, length);
+    *store->news_end = news;
+    store->news_end = &news->next;
+    (void)!write(store->news_fd, &one, sizeof(one));
+}
+
+void store_client_lose(struct disti_store *store, const char *why)
+{
+    const struct disti_wire_id *holder = &store->holder;
+
+    if (store->lost)
+        return;
+    store->lost = true;
+    if (store->holder_left)
+        why = "has left the job";
+    epoll_ctl(store->epoll_fd, EPOLL_CTL_DEL, store->fd, NULL);
+    pthread_cond_broadcast(&store->turn);
+    if (holder->rank < 0)
+        snprintf(store->lost_text, sizeof(store->lost_text),
+                 "the launcher (host %s, pid %u), which holds the store, %s", holder->host,
+                 holder->pid, why);
+    else
+        snprintf(store->lost_text, sizeof(store->lost_text),
+                 "rank %d (host %s, pid %u), which holds the store, %s", holder->rank, holder->host,
+                 holder->pid, why);
+    if (!store->holder_left && holder->rank != store->rank)
+        inbox_add_news(store, holder->rank, false, store->lost_text, strlen(store->lost_text));
+}
+
+static void inbox_take_notice(struct disti_store *store)
+{
+    const unsigned char *value = disti_wire_value(&store->in);
+    const struct disti_wire_head *head = &store->in.head;
+
+    if (head->value_bytes >= 1) {
+        store->holder_left = store->holder_left || (value[0] && head->arg == store->holder.rank);
+        inbox_add_news(store, head->arg, value[0] != 0, (const char *)value + 1,
+                       (size_t)head->value_bytes - 1);
+    }
+    disti_wire_next(&store->in);
+}
+
+/* Hands the reply to who asked; nobody: the answer to a request that was given up. */
+static void inbox_take_reply(struct disti_store *store)
+{
+    struct client_call *call = store->calls;
+
+    while (call && (call->done || call->id != store->in.head.id))
+        call = call->next;
+    if (call) {
+        call->reply = store->in;
+        call->done = true;
+        store->in.body = NULL;
+        pthread_cond_broadcast(&store->turn);
+    }
+    disti_wire_next(&store->in);
+}
+
+void store_client_pump(struct disti_store *store)
+{
+    while (!store->lost) {
+        switch (disti_wire_read(&store->in, store->fd)) {
+        case DISTI_WIRE_FRAME:
+            if (store->in.head.op == DISTI_WIRE_NOTICE)
+                inbox_take_notice(store);
+            else if (store->in.head.op == DISTI_WIRE_REPLY)
+                inbox_take_reply(store);
+            else
+                disti_wire_next(&store->in);
+            break;
+        case DISTI_WIRE_MORE:
+            return;
+        case DISTI_WIRE_CLOSED:
+            store_client_lose(store, "closed its connection without a goodbye");
+            break;
+        default:
+            store->strange = true;
+            store_client_lose(store, "sent what is not the store's protocol");
+        }
+    }
+}
+
+int disti_store_fd(const struct disti_store *store)
+{
+    return store->epoll_fd;
+}
+
+bool disti_store_notice(struct disti_store *store, struct disti_notice *notice_p)
+{
+    struct client_news *news;
+    uint64_t count;
+
+    pthread_mutex_lock(&store->lock);
+    if (!store->news && !store->reading) /* who reads for all takes notices too */
+        store_client_pump(store);
+    news = store->news;
+    if (news) {
+        store->news = news->next;
+        if (!store->news) {
+            store->news_end = &store->news;
+            (void)!read(store->news_fd, &count, sizeof(count));
+        }
+    }
+    pthread_mutex_unlock(&store->lock);
+    if (!news)
+        return false;
+    *notice_p = news->notice;
+    free(news);
+    return true;
+}

@@ -1,0 +1,73 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* What the clients of the store wait for: each thread of a rank for one thing. */
+#include "rendezvous/store_server.h"
+
+#include "base/clock.h"
+
+#include <stdlib.h>
+
+struct store_wait *store_wait_add(struct disti_store_server *server, struct store_peer *peer,
+                                  const struct store_wait *wait)
+{
+    struct store_wait *kept = peer->wait_count < STORE_WAITS_MAX ? malloc(sizeof(*kept)) : NULL;
+
+    if (!kept) {
+        store_peer_refuse(server, peer, wait->id, DIST_ERR_NO_MEMORY,
+                          "the store has no room for another request of rank %d, which waits for "
+                          "%d already",
+                          peer->rank, peer->wait_count);
+        return NULL;
+    }
+    *kept = *wait;
+    kept->next = peer->waits;
+    peer->waits = kept;
+    peer->wait_count++;
+    return kept;
+}
+
+void store_wait_remove(struct store_peer *peer, struct store_wait *wait)
+{
+    struct store_wait **link = &peer->waits;
+
+    while (*link != wait)
+        link = &(*link)->next;
+    *link = wait->next;
+    peer->wait_count--;
+    free(wait);
+}
+
+void store_wait_clear(struct disti_store_server *server, struct store_peer *peer)
+{
+    while (peer->waits) {
+        if (peer->waits->gather)
+            store_gather_withdraw(server, peer->waits->gather, peer->rank);
+        store_wait_remove(peer, peer->waits);
+    }
+}
+
+static void wait_expired(struct disti_store_server *server, struct store_peer *peer,
+                         struct store_wait *wait)
+{
+    if (wait->gather) {
+        store_gather_expired(server, wait->gather);
+        return;
+    }
+    store_peer_refuse(server, peer, wait->id, DIST_ERR_TIMEOUT, "nobody has set \"%.*s\"",
+                      (int)wait->key.length, wait->key.bytes);
+    store_wait_remove(peer, wait);
+}
+
+int64_t store_wait_tick(struct disti_store_server *server, struct store_peer *peer)
+{
+    int64_t soonest = INT64_MAX;
+    struct store_wait *wait = peer->waits, *next;
+
+    for (; wait; wait = next) {
+        next = wait->next; /* ending an all-gather ends no other wait of this peer */
+        if (disti_expired(wait->deadline))
+            wait_expired(server, peer, wait);
+        else if (wait->deadline < soonest)
+            soonest = wait->deadline;
+    }
+    return soonest;
+}
