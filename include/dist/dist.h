@@ -49,8 +49,10 @@ typedef enum dist_status {
 #undef DIST_STATUS_ENUM
 } dist_status;
 
-/* Element types. X(name, text, bytes an element). BOOL: 0 is false, all else true; results are 0 or
- * 1. */
+/*
+ * Element types. X(name, text, bytes an element)
+ * A bool is a byte: 0 is false, anything else true; what an operation gives is 0 or 1.
+ */
 #define DIST_DTYPE_MAP(X)                                                                          \
     X(FLOAT32, "float32", 4)                                                                       \
     X(FLOAT64, "float64", 8)                                                                       \
@@ -73,12 +75,19 @@ typedef enum dist_dtype {
 
 /*
  * Reduction operations. X(name, text)
- * AVG is the sum divided by the number of ranks; integers truncate towards zero; not for bool.
- * SUM and MAX of bool mean "or", PROD and MIN mean "and".
- * MIN and MAX of a NaN and a number are NaN, on every rank.
- * BAND, BOR and BXOR are for integers and bool.
- * PREMUL_SUM and USER are not given by themselves: dist_op_create_premul_sum (floating-point types)
- * and dist_op_create (all types) make operations of these kinds.
+ *
+ *                          float32 to bfloat16    int8 to uint64    bool
+ *     SUM, MAX             yes                    yes               logical or
+ *     PROD, MIN            yes                    yes               logical and
+ *     AVG                  yes                    yes               -
+ *     BAND, BOR, BXOR      -                      yes               logical
+ *     PREMUL_SUM           yes                    -                 -
+ *     USER                 yes                    yes               yes
+ *
+ * Sums and products of integers wrap. AVG is the sum divided by the number of ranks; integers
+ * truncate towards zero. MIN and MAX of a NaN and a number are NaN, on every rank. PREMUL_SUM and
+ * USER are not given by themselves: dist_op_create_premul_sum and dist_op_create make operations of
+ * these kinds.
  */
 #define DIST_OP_MAP(X)                                                                             \
     X(SUM, "sum")                                                                                  \
@@ -100,7 +109,7 @@ typedef enum dist_op {
     DIST_OP_DYNAMIC = 0x40000000 /* operations that were created have values from here on */
 } dist_op;
 
-/* The text of a status, dtype or op; never NULL, static storage. */
+/* The text of a status, dtype or op; never NULL, static storage. An op that was made: "created". */
 DIST_API const char *dist_status_string(dist_status status);
 DIST_API const char *dist_dtype_string(dist_dtype dtype);
 DIST_API const char *dist_op_string(dist_op op);
@@ -243,23 +252,33 @@ DIST_API int dist_get_group_rank(const dist_group *group, int global_rank);
 
 /*
  * dst[i] = a[i] op b[i] for count elements; dst may be a or b. Must be associative and commutative,
- * may be called from any thread and for any part of a vector; must not call the library.
+ * may be called from any thread, several at a time, and for any part of a vector; must not call the
+ * library. The pointers are aligned to an element if the buffers of the call are.
  */
 typedef void (*dist_reduce_fn)(void *arg, void *dst, const void *a, const void *b, size_t count,
                                dist_dtype dtype);
 
 /*
- * An operation that the program brings, for every dtype. It is the process's, not a group's; every
- * rank must create its own. On success *op_p is to be given to dist_op_free once no call uses it.
+ * An operation that the program brings, for every dtype. It is the process's, not a group's, and
+ * good for any number of calls; every rank must create its own. arg must live as long as it. On
+ * success *op_p is to be given to dist_op_free once no call uses it. May be called from any thread;
+ * 65536 operations may exist at a time, of both sorts together.
+ *
+ * ERR_INVALID_ARGUMENT (fn or op_p is NULL), ERR_NO_MEMORY.
  */
 DIST_API dist_status dist_op_create(dist_reduce_fn fn, void *arg, dist_op *op_p);
 
 /*
  * The sum of factor * in over the ranks, factor being each rank's own; for floating-point dtypes.
- * The product is rounded to the dtype before it is added.
+ * The product is rounded to the dtype before it is added; but for float64, the factor is rounded to
+ * float32 before it multiplies. Otherwise as dist_op_create.
  */
 DIST_API dist_status dist_op_create_premul_sum(double factor, dist_op *op_p);
 
+/*
+ * Ends an operation that was made here. No call may be under way that uses it; a later call that
+ * does is refused. ERR_INVALID_ARGUMENT: op is built in, or was freed.
+ */
 DIST_API dist_status dist_op_free(dist_op op);
 
 /* ---- collectives ---- */
