@@ -8,7 +8,8 @@
 /*
  * Takes `bytes` bytes of the message that begin at byte `offset` of it. Copies them
  * to dst, or reduces them with src into dst (and finishes, if the sink asks). offset and bytes must
- * be whole elements if the sink reduces. The caller has checked offset + bytes <= sink->bytes.
+ * be whole elements if the sink reduces; data may lie at any address. Op USER calls
+ * sink->reduction->fn. The caller has checked offset + bytes <= sink->bytes.
  */
 void disti_sink_apply(const struct dist_sink *sink, size_t offset, const void *data, size_t bytes);
 
