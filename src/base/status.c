@@ -41,6 +41,8 @@ const char *dist_op_string(dist_op op)
         DIST_OP_MAP(OP_TEXT)
 #undef OP_TEXT
     };
+    if ((int)op >= DIST_OP_DYNAMIC)
+        return "created";
     return (unsigned)op < DIST_OP_COUNT ? texts[op] : "unknown op";
 }
 
