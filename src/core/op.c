@@ -29,6 +29,7 @@ struct op_slot {
 static pthread_mutex_t op_lock = PTHREAD_MUTEX_INITIALIZER;
 static struct op_slot **op_slots;
 static unsigned op_count;
+static unsigned op_full; /* the slots before this one are in use */
 
 static dist_op op_value(unsigned slot)
 {
@@ -50,10 +51,11 @@ static struct op_slot *op_find(dist_op op)
 static unsigned op_free_slot(void)
 {
     struct op_slot **grown, *slot;
-    unsigned free_slot = 0;
+    unsigned free_slot = op_full;
 
     while (free_slot < op_count && op_slots[free_slot]->used)
         free_slot++;
+    op_full = free_slot;
     if (free_slot < op_count || op_count == OP_SLOTS_MAX)
         return free_slot;
     grown = realloc(op_slots, (op_count + 1) * sizeof(struct op_slot *));
@@ -113,6 +115,8 @@ dist_status dist_op_free(dist_op op)
     if (slot) {
         slot->used = false;
         slot->generation = (slot->generation + 1) % OP_GENERATIONS;
+        if ((unsigned)op % OP_SLOTS_MAX < op_full)
+            op_full = (unsigned)op % OP_SLOTS_MAX;
     }
     pthread_mutex_unlock(&op_lock);
     if (slot)
@@ -130,8 +134,10 @@ static dist_status op_refuse(dist_op op)
     if (op == DIST_USER)
         return disti_fail(DIST_ERR_INVALID_ARGUMENT,
                           "op DIST_USER has no function: create it with dist_op_create");
-    if ((unsigned)op & DIST_OP_DYNAMIC)
-        return disti_fail(DIST_ERR_INVALID_ARGUMENT, "op %#x was freed with dist_op_free",
+    if ((int)op >= DIST_OP_DYNAMIC)
+        return disti_fail(DIST_ERR_INVALID_ARGUMENT,
+                          "op %#x was freed with dist_op_free, or never was: create it with "
+                          "dist_op_create or dist_op_create_premul_sum",
                           (unsigned)op);
     return disti_fail(DIST_ERR_INVALID_ARGUMENT, "op %d is none of dist_op", (int)op);
 }
