@@ -3,6 +3,7 @@
 #include "base/checked.h"
 #include "base/dtype.h"
 #include "core/group.h"
+#include "core/op.h"
 
 #include <stdlib.h>
 
@@ -35,6 +36,8 @@ static dist_status calls_check(struct dist_group *group, const struct dist_call 
                                size_t *bytes_p)
 {
     const char *name = dist_collective_string(call->collective);
+    const struct dist_reduction *reduction;
+    dist_op kind;
 
     if (!group)
         return calls_bad(group, name, "group is NULL");
@@ -44,6 +47,8 @@ static dist_status calls_check(struct dist_group *group, const struct dist_call 
         return calls_bad(group, name, "dtype is none of dist_dtype");
     if (!disti_op_valid(call->op))
         return calls_bad(group, name, "op is none of dist_op");
+    if (disti_op_resolve(call->op, &kind, &reduction) != DIST_OK)
+        return DIST_ERR_INVALID_ARGUMENT;
     if (!disti_mul(call->count, dist_dtype_size(call->dtype), bytes_p) ||
         !disti_mul(*bytes_p, blocks, bytes_p))
         return calls_bad(group, name, "count is larger than memory");
