@@ -38,12 +38,25 @@ static void self_close(void *state)
     (void)state;
 }
 
+/* One rank's values are the result already, but for their scale, and bytes that must be bools. */
+static void self_reduce(const struct dist_call *call)
+{
+    if (call->op == DIST_PREMUL_SUM)
+        disti_scale(call->out, call->in, call->count, call->dtype, call->reduction->factor);
+    else if (call->dtype == DIST_BOOL)
+        disti_reduce_kernel(DIST_BOOL, DIST_BOR)(call->out, call->in, call->in, call->count);
+    else if (call->in != call->out)
+        memcpy(call->out, call->in, call->count * dist_dtype_size(call->dtype));
+}
+
 static dist_status self_post(void *state, const struct dist_call *call, struct dist_ticket *ticket)
 {
     size_t bytes = call->count * dist_dtype_size(call->dtype);
 
     (void)state;
-    if (bytes && call->in != call->out)
+    if (bytes && dist_collective_reduces(call->collective))
+        self_reduce(call);
+    else if (bytes && call->in != call->out)
         memcpy(call->out, call->in, bytes);
     ticket->status = DIST_OK;
     return DIST_OK;
