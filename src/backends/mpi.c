@@ -29,10 +29,14 @@ static dist_status mpi_probe(char *reason, size_t reason_size)
 static dist_status mpi_query(const void *state, dist_collective collective, dist_dtype dtype,
                              dist_op op)
 {
-    (void)state;
-    return collective < DIST_COLL_COUNT && dtype < DIST_DTYPE_COUNT && op < DIST_OP_COUNT
-               ? DIST_OK
-               : DIST_ERR_UNSUPPORTED;
+    const struct mpi_state *mpi = state;
+    bool ours = (unsigned)collective < DIST_COLL_COUNT && (unsigned)dtype < DIST_DTYPE_COUNT &&
+                (unsigned)op < DIST_OP_COUNT;
+
+    /* Without a state there is no host: who asks in general has looked at op and dtype. */
+    if (ours && mpi && mpi->host)
+        ours = mpi->host->op_fits(op, dtype);
+    return ours ? DIST_OK : DIST_ERR_UNSUPPORTED;
 }
 
 /* ---- introducing the ranks ---- */

@@ -12,7 +12,7 @@ struct disti_native_call {
     MPI_Request request;
 };
 
-/* MPI_DATATYPE_NULL: MPI has no such type (float16, bfloat16). */
+/* MPI_DATATYPE_NULL: MPI has no such type (float16, bfloat16), or other rules for it (bool). */
 static MPI_Datatype native_type(dist_dtype dtype)
 {
     switch (dtype) {
@@ -37,7 +37,10 @@ static MPI_Datatype native_type(dist_dtype dtype)
     }
 }
 
-/* AVG is divided here afterwards, and only where that is one line: for the float types. */
+/*
+ * AVG is divided here afterwards, and only where that is one line: for the float types. PREMUL_SUM
+ * and USER are left to our plans.
+ */
 static MPI_Op native_op(dist_op op, dist_dtype dtype)
 {
     switch (op) {
@@ -51,6 +54,12 @@ static MPI_Op native_op(dist_op op, dist_dtype dtype)
         return MPI_MIN;
     case DIST_MAX:
         return MPI_MAX;
+    case DIST_BAND:
+        return MPI_BAND;
+    case DIST_BOR:
+        return MPI_BOR;
+    case DIST_BXOR:
+        return MPI_BXOR;
     default:
         return MPI_OP_NULL;
     }
