@@ -78,19 +78,39 @@ static reference_wide reference_floats(dist_op op, double a, double b)
     return result;
 }
 
+/* Bit by bit, by counting how many of the two are set. */
+static unsigned __int128 reference_bits(dist_op op, unsigned __int128 a, unsigned __int128 b)
+{
+    unsigned __int128 result = 0;
+
+    for (int i = 127; i >= 0; i--) {
+        int set = (int)(a >> i & 1) + (int)(b >> i & 1);
+        bool bit = op == DIST_BAND ? set == 2 : op == DIST_BOR ? set > 0 : set == 1;
+
+        result = result * 2 + bit;
+    }
+    return result;
+}
+
 /* Products of 64 bits need all 128, without a sign: modulo 2^128 that makes no difference. */
 static unsigned __int128 reference_integers(dist_op op, __int128 a, __int128 b)
 {
     unsigned __int128 result;
 
-    if (op == DIST_BAND)
-        return (unsigned __int128)(a & b);
-    if (op == DIST_BOR)
-        return (unsigned __int128)(a | b);
-    if (op == DIST_BXOR)
-        return (unsigned __int128)(a ^ b);
+    if (op == DIST_BAND || op == DIST_BOR || op == DIST_BXOR)
+        return reference_bits(op, (unsigned __int128)a, (unsigned __int128)b);
     REFERENCE_COMBINE(unsigned __int128)
     return result;
+}
+
+/* The truth table of each op: what false and false, false and true, true and true give. */
+static uint8_t reference_bool(dist_op op, uint8_t a, uint8_t b)
+{
+    static const char *const tables[DIST_OP_COUNT] = {
+        [DIST_SUM] = "011",  [DIST_PROD] = "001", [DIST_MIN] = "001", [DIST_MAX] = "011",
+        [DIST_BAND] = "001", [DIST_BOR] = "011",  [DIST_BXOR] = "010"};
+
+    return (uint8_t)(tables[op][(a ? 1 : 0) + (b ? 1 : 0)] - '0');
 }
 
 static bool reference_is_float(dist_dtype dtype)
@@ -163,26 +183,10 @@ static void reference_put_integer(dist_dtype dtype, void *to, unsigned __int128 
         ((unsigned char *)to)[i] = (unsigned char)(value >> 8 * i);
 }
 
-/* Truth values by case, not by arithmetic. */
-static unsigned char reference_bool(dist_op op, bool a, bool b)
-{
-    switch (op) {
-    case DIST_PROD:
-    case DIST_MIN:
-    case DIST_BAND:
-        return a ? b : false;
-    case DIST_BXOR:
-        return a ? !b : b;
-    default:
-        return a ? true : b;
-    }
-}
-
 void reference_reduce(dist_dtype dtype, dist_op op, const void *a, const void *b, void *out)
 {
     if (dtype == DIST_BOOL)
-        *(unsigned char *)out =
-            reference_bool(op, *(const unsigned char *)a != 0, *(const unsigned char *)b != 0);
+        *(uint8_t *)out = reference_bool(op, *(const uint8_t *)a, *(const uint8_t *)b);
     else if (reference_is_float(dtype))
         reference_put_float(
             dtype, out,
@@ -201,6 +205,29 @@ void reference_divide(dist_dtype dtype, void *value, int ranks)
     else
         reference_put_integer(dtype, value,
                               (unsigned __int128)(reference_get_integer(dtype, value) / ranks));
+}
+
+void reference_scale(dist_dtype dtype, void *value, double factor)
+{
+    double rounded = dtype == DIST_FLOAT64 ? factor : (float)factor;
+
+    reference_put_float(dtype, value, (reference_wide)reference_get_float(dtype, value) * rounded);
+}
+
+bool reference_fits(dist_op op, dist_dtype dtype)
+{
+    switch (op) {
+    case DIST_AVG:
+        return dtype != DIST_BOOL;
+    case DIST_BAND:
+    case DIST_BOR:
+    case DIST_BXOR:
+        return !reference_is_float(dtype);
+    case DIST_PREMUL_SUM:
+        return reference_is_float(dtype);
+    default:
+        return true;
+    }
 }
 
 bool reference_same(dist_dtype dtype, const void *a, const void *b)

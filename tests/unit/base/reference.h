@@ -11,6 +11,12 @@ void reference_reduce(dist_dtype dtype, dist_op op, const void *a, const void *b
 /* value[0] /= ranks */
 void reference_divide(dist_dtype dtype, void *value, int ranks);
 
+/* value[0] *= factor, for the floating types */
+void reference_scale(dist_dtype dtype, void *value, double factor);
+
+/* dist.h's table. */
+bool reference_fits(dist_op op, dist_dtype dtype);
+
 /* The same bits, or a NaN each? */
 bool reference_same(dist_dtype dtype, const void *a, const void *b);
 

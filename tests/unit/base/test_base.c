@@ -24,7 +24,11 @@ static void test_names(void **state)
     assert_string_equal(dist_dtype_string(DIST_DTYPE_COUNT), "unknown dtype");
     assert_string_equal(dist_dtype_string((dist_dtype)-1), "unknown dtype");
     assert_string_equal(dist_op_string(DIST_AVG), "avg");
+    assert_string_equal(dist_op_string(DIST_BXOR), "bxor");
     assert_string_equal(dist_op_string(DIST_OP_COUNT), "unknown op");
+    assert_string_equal(dist_op_string((dist_op)-1), "unknown op");
+    assert_string_equal(dist_op_string(DIST_OP_DYNAMIC), "created");
+    assert_string_equal(dist_op_string((dist_op)0x7fffffff), "created");
     assert_string_equal(dist_collective_string(DIST_COLL_ALL_GATHER), "all_gather");
     assert_string_equal(dist_collective_string(DIST_COLL_COUNT), "unknown collective");
     assert_string_equal(dist_version(), DIST_VERSION_STRING);
@@ -120,12 +124,68 @@ static void test_sink_reduces(void **state)
     assert_int_equal(mine[1], 20);
 }
 
+/* dst[i] = 10 * a[i] + b[i]: which operand is which shows. Counts what it gets. */
+static void sink_tens(void *arg, void *dst, const void *a, const void *b, size_t count,
+                      dist_dtype dtype)
+{
+    const int32_t *x = a, *y = b;
+    size_t *got = arg;
+
+    assert_int_equal(dtype, DIST_INT32);
+    assert_int_equal((uintptr_t)b % sizeof(*y), 0);
+    for (size_t i = 0; i < count; i++)
+        ((int32_t *)dst)[i] = 10 * x[i] + y[i];
+    *got += count;
+}
+
+/* At every address that bytes may come to, the program's function gets aligned ones, all of them.
+ */
+static void test_sink_calls_the_program(void **state)
+{
+    enum { COUNT = 2500 };
+    static int32_t mine[COUNT], out[COUNT], theirs[COUNT];
+    static char anywhere[sizeof(theirs) + 8];
+    size_t got = 0;
+    struct dist_reduction own = {.fn = sink_tens, .arg = &got};
+    struct dist_sink sink = {.dst = out,
+                             .src = mine,
+                             .bytes = sizeof(out),
+                             .dtype = DIST_INT32,
+                             .op = DIST_USER,
+                             .finish_ranks = 2,
+                             .reduction = &own};
+
+    (void)state;
+    for (int i = 0; i < COUNT; i++) {
+        mine[i] = i;
+        theirs[i] = 3 * i + 1;
+    }
+    for (size_t skew = 0; skew < 8; skew++) {
+        memcpy(anywhere + skew, theirs, sizeof(theirs));
+        memset(out, 0, sizeof(out));
+        got = 0;
+        disti_sink_apply(&sink, 4, anywhere + skew + 4, sizeof(theirs) - 4);
+        assert_int_equal(got, COUNT - 1);
+        assert_int_equal(out[0], 0);
+        for (int i = 1; i < COUNT; i++)
+            assert_int_equal(out[i], 13 * i + 1);
+    }
+    sink.dst = mine;
+    disti_sink_apply(&sink, 8, theirs + 2, 4);
+    assert_int_equal(mine[2], 27);
+    assert_int_equal(mine[3], 3);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_names),       cmocka_unit_test(test_dtype_sizes),
-        cmocka_unit_test(test_deadlines),   cmocka_unit_test(test_sleep),
-        cmocka_unit_test(test_sink_copies), cmocka_unit_test(test_sink_reduces),
+        cmocka_unit_test(test_names),
+        cmocka_unit_test(test_dtype_sizes),
+        cmocka_unit_test(test_deadlines),
+        cmocka_unit_test(test_sleep),
+        cmocka_unit_test(test_sink_copies),
+        cmocka_unit_test(test_sink_reduces),
+        cmocka_unit_test(test_sink_calls_the_program),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -5,6 +5,7 @@
 #include "reference.h"
 #include "unit.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -133,30 +134,30 @@ static size_t dtype_next_count(size_t count)
     return count < 255 ? 255 : count < 258 ? count + 1 : count * 2 - 3;
 }
 
-/* Is there a kernel? */
-static bool dtype_has(int dtype, int op)
+static void dtype_check_all(struct dtype_memory *m, dist_dtype dtype, dist_op op)
 {
-    return op != DIST_USER && disti_op_fits((dist_op)op, (dist_dtype)dtype);
+    uint64_t random = 1;
+    unsigned skew = 0;
+
+    for (int place = 0; place < DTYPE_PLACES; place++)
+        for (size_t count = 0; count <= 2100; count = dtype_next_count(count))
+            dtype_check(m, dtype, op, count, skew++, (enum dtype_place)place, &random);
 }
 
 static void test_kernels(void **state)
 {
     struct dtype_memory *m = malloc(sizeof(*m));
-    uint64_t random = 1;
-    unsigned skew = 0;
 
     (void)state;
     assert_non_null(m);
     for (int dtype = 0; dtype < DIST_DTYPE_COUNT; dtype++)
         for (int op = 0; op < DIST_OP_COUNT; op++)
-            for (int place = 0; place < DTYPE_PLACES && dtype_has(dtype, op); place++)
-                for (size_t count = 0; count <= 2100; count = dtype_next_count(count))
-                    dtype_check(m, (dist_dtype)dtype, (dist_op)op, count, skew++,
-                                (enum dtype_place)place, &random);
+            if (op != DIST_USER && reference_fits((dist_op)op, (dist_dtype)dtype))
+                dtype_check_all(m, (dist_dtype)dtype, (dist_op)op);
     free(m);
 }
 
-/* MIN, MAX, SUM and PROD of a and b and of b and a: the same bits, lest ranks disagree. */
+/* Each op of a and b and of b and a: the same bits, lest ranks disagree. */
 static void test_operands_commute(void **state)
 {
     static unsigned char a[2048], b[2048], ab[2048], ba[2048];
@@ -224,10 +225,12 @@ static void test_finish(void **state)
     (void)state;
     for (int dtype = 0; dtype < DIST_DTYPE_COUNT; dtype++)
         for (int op = 0; op < DIST_OP_COUNT; op++)
-            for (size_t r = dtype_has(dtype, op) ? 0 : 99; r < sizeof(ranks) / sizeof(ranks[0]);
-                 r++)
+            for (size_t r = 0; r < sizeof(ranks) / sizeof(ranks[0]); r++) {
+                if (!reference_fits((dist_op)op, (dist_dtype)dtype))
+                    continue;
                 for (size_t count = 0; count <= 300; count = count * 2 + 1)
                     dtype_check_finish((dist_dtype)dtype, (dist_op)op, count, ranks[r], &random);
+            }
 }
 
 static void test_integer_average_truncates(void **state)
@@ -245,15 +248,89 @@ static void test_integer_average_truncates(void **state)
     assert_true(large[0] == UINT64_MAX / 2);
 }
 
+static void dtype_check_scale(dist_dtype dtype, double factor, size_t count, size_t skew,
+                              bool in_place, uint64_t *state)
+{
+    unsigned char memory[300 * 8 + 16], expected[300 * 8], other[300 * 8 + 16];
+    unsigned char *src = memory + skew, *dst = in_place ? src : other + 2 * skew;
+    size_t bytes = dist_dtype_size(dtype);
+
+    memset(other, 0xa5, sizeof(other));
+    dtype_fill(src, count, bytes, state);
+    memset(src + count * bytes, 0xa5, 1);
+    memcpy(expected, src, count * bytes);
+    for (size_t i = 0; i < count; i++)
+        reference_scale(dtype, expected + i * bytes, factor);
+    disti_scale(dst, src, count, dtype, factor);
+    dtype_compare(dtype, DIST_PREMUL_SUM, dst, expected, count);
+    assert_int_equal(dst[count * bytes], 0xa5);
+}
+
+/* Ordinary factors, one that float32 rounds, one beyond it, and those that make odd values. */
+static void test_scale(void **state)
+{
+    static const double factors[] = {0,      -0.0,  1,           0.125,   -3,       1.0 / 3,
+                                     1e-300, 1e300, 1 + 0x1p-30, 0x1p-20, INFINITY, NAN};
+    static const dist_dtype dtypes[] = {DIST_FLOAT32, DIST_FLOAT64, DIST_FLOAT16, DIST_BFLOAT16};
+    uint64_t random = 5;
+    size_t skew = 0;
+
+    (void)state;
+    for (size_t d = 0; d < sizeof(dtypes) / sizeof(dtypes[0]); d++)
+        for (size_t f = 0; f < sizeof(factors) / sizeof(factors[0]); f++)
+            for (size_t count = 0; count <= 300; count = count * 2 + 1)
+                for (int in_place = 0; in_place < 2; in_place++)
+                    dtype_check_scale(dtypes[d], factors[f], count, skew++ % 8, in_place, &random);
+}
+
+/* All 65536 pairs of bytes: 0 is false, 1 and 2 and 255 are equally true. */
+static void test_bools(void **state)
+{
+    static unsigned char a[65536], b[65536], out[65536], expected[65536];
+
+    (void)state;
+    for (unsigned i = 0; i < 65536; i++) {
+        a[i] = (unsigned char)i;
+        b[i] = (unsigned char)(i >> 8);
+    }
+    for (int op = 0; op < DIST_OP_COUNT; op++) {
+        disti_reduce_fn kernel = disti_reduce_kernel(DIST_BOOL, (dist_op)op);
+
+        if (!kernel)
+            continue;
+        for (unsigned i = 0; i < 65536; i++)
+            reference_reduce(DIST_BOOL, (dist_op)op, a + i, b + i, expected + i);
+        kernel(out, a, b, 65536);
+        assert_memory_equal(out, expected, 65536);
+    }
+}
+
+static void test_fits(void **state)
+{
+    (void)state;
+    for (int dtype = -1; dtype <= DIST_DTYPE_COUNT; dtype++)
+        for (int op = -1; op <= DIST_OP_COUNT; op++) {
+            bool ours = dtype >= 0 && dtype < DIST_DTYPE_COUNT && op >= 0 && op < DIST_OP_COUNT;
+            bool fits = ours && reference_fits((dist_op)op, (dist_dtype)dtype);
+
+            assert_int_equal(disti_op_fits((dist_op)op, (dist_dtype)dtype), fits);
+            if (ours)
+                assert_int_equal(disti_reduce_kernel((dist_dtype)dtype, (dist_op)op) != NULL,
+                                 fits && op != DIST_USER);
+        }
+    assert_false(disti_op_fits(DIST_OP_DYNAMIC, DIST_FLOAT32));
+}
+
 static void test_valid(void **state)
 {
     (void)state;
-    assert_true(disti_dtype_valid(DIST_FLOAT32) && disti_dtype_valid(DIST_UINT64));
+    assert_true(disti_dtype_valid(DIST_FLOAT32) && disti_dtype_valid(DIST_BOOL));
     assert_false(disti_dtype_valid(DIST_DTYPE_COUNT));
     assert_false(disti_dtype_valid((dist_dtype)-1));
-    assert_true(disti_op_valid(DIST_SUM) && disti_op_valid(DIST_MAX));
+    assert_true(disti_op_valid(DIST_SUM) && disti_op_valid(DIST_USER));
     assert_false(disti_op_valid(DIST_OP_COUNT));
     assert_false(disti_op_valid((dist_op)-1));
+    assert_false(disti_op_valid(DIST_OP_DYNAMIC));
 }
 
 int main(void)
@@ -264,6 +341,9 @@ int main(void)
         cmocka_unit_test(test_one_is_as_many),
         cmocka_unit_test(test_finish),
         cmocka_unit_test(test_integer_average_truncates),
+        cmocka_unit_test(test_scale),
+        cmocka_unit_test(test_bools),
+        cmocka_unit_test(test_fits),
         cmocka_unit_test(test_valid),
     };
 
