@@ -207,6 +207,9 @@ static void data_store(void *array, size_t i, dist_dtype dtype, int number)
     case DIST_UINT8:
         ((uint8_t *)array)[i] = (uint8_t)number;
         break;
+    case DIST_BOOL:
+        ((uint8_t *)array)[i] = number != 0;
+        break;
     case DIST_INT32:
     case DIST_UINT32:
         ((uint32_t *)array)[i] = (uint32_t)number;
@@ -220,7 +223,14 @@ static int data_combine(dist_op op, int a, int b)
 {
     switch (op) {
     case DIST_SUM:
+    case DIST_PREMUL_SUM:
         return a + b;
+    case DIST_BAND:
+        return a & b;
+    case DIST_BOR:
+        return a | b;
+    case DIST_BXOR:
+        return a ^ b;
     case DIST_AVG:
         return (a + b) / 2;
     case DIST_PROD:
@@ -246,6 +256,10 @@ static bool data_reduce_once(struct battery_rank *rank, dist_dtype dtype, dist_o
     for (size_t i = 0; i < count; i++) {
         int mine = 2 * (int)(i % 5), theirs = 2 * (int)(i % 3);
 
+        if (dtype == DIST_BOOL) {
+            mine = mine != 0;
+            theirs = theirs != 0;
+        }
         data_store(src, i, dtype, mine);
         data_store(out, i, dtype, theirs);
         data_store(want, i, dtype, data_combine(op, mine, theirs));
@@ -270,9 +284,11 @@ static bool data_reduce(struct battery_rank *rank)
 
     for (int dtype = 0; dtype < DIST_DTYPE_COUNT; dtype++) {
         for (size_t i = 0; i < sizeof(counts) / sizeof(counts[0]); i++) {
-            dist_op op = (dist_op)((dtype + (int)i) % (DIST_MAX + 1));
+            int op = (dtype + (int)i) % DIST_USER;
 
-            if (!data_reduce_once(rank, (dist_dtype)dtype, op, counts[i], i % 2 == 0))
+            while (!disti_op_fits((dist_op)op, (dist_dtype)dtype))
+                op = (op + 1) % DIST_USER;
+            if (!data_reduce_once(rank, (dist_dtype)dtype, (dist_op)op, counts[i], i % 2 == 0))
                 return false;
         }
     }
