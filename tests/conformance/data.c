@@ -57,7 +57,8 @@ static uint16_t data_to_half(double value, int exponent_bits)
     X(DIST_INT32, int32_t)                                                                         \
     X(DIST_UINT32, uint32_t)                                                                       \
     X(DIST_INT64, int64_t)                                                                         \
-    X(DIST_UINT64, uint64_t)
+    X(DIST_UINT64, uint64_t)                                                                       \
+    X(DIST_BOOL, bool)
 
 static double data_get(const void *memory, size_t i, dist_dtype dtype)
 {
