@@ -67,7 +67,7 @@ static bool engine_may_start(const struct dist_engine *engine, const struct engi
     int running = 0;
 
     for (const struct engine_task *t = engine->head; t != task; t = t->next) {
-        if (++running >= ENGINE_RUNNING_MAX || disti_task_overlaps(t, task))
+        if (++running >= ENGINE_RUNNING_MAX || disti_spans_clash(t->spans, task->spans))
             return false;
     }
     return true;

@@ -1,12 +1,14 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # The plan engine.
 libdist_core_sources += \
+	src/engine/bind.c \
 	src/engine/cache.c \
 	src/engine/engine.c \
 	src/engine/engine.h \
-	src/engine/fingerprint.c \
+	src/engine/envelope.c \
 	src/engine/route.c \
 	src/engine/state.h \
 	src/engine/task.c \
+	src/engine/task_life.c \
 	src/engine/wait.c \
 	src/engine/wait.h

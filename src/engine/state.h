@@ -29,6 +29,12 @@ struct engine_cached {
     struct disti_plan *plan;
 };
 
+/* Memory that a call reads or writes. */
+struct engine_span {
+    const char *start;
+    size_t bytes;
+};
+
 /* Where a lane stands: steps before `next` have ended; `busy`: step `next` is under way. */
 struct engine_lane {
     uint32_t next;
@@ -46,9 +52,16 @@ struct engine_task {
     struct dist_ticket *ticket;
     const struct disti_plan *plan;
     bool running;
+    bool skips; /* a step without data sends no message */
+    uint64_t fingerprint;
     size_t element_bytes, slot_bytes;
-    char *scratch;
+    struct disti_layout layouts[2];
+    struct engine_span spans[2];
+    char *base[2]; /* where IN and OUT begin */
+    char *scratch; /* kept from call to call, as is `scaled` */
     size_t scratch_bytes;
+    char *scaled; /* IN times PREMUL_SUM's factor, where OUT has no room for it */
+    size_t scaled_bytes;
     struct engine_lane *lanes;
     uint32_t *active;
     uint32_t lane_capacity, active_count;
@@ -77,19 +90,39 @@ dist_status disti_cache_plan(struct dist_engine *engine, const struct dist_call 
                              const struct disti_plan **plan_p);
 void disti_cache_clear(struct dist_engine *engine);
 
-/* task.c: one call's steps. */
+/* bind.c: where in memory a call's blocks are. */
+
+/* IN's and OUT's. */
+void disti_bind_layouts(const struct dist_call *call, int rank, struct disti_layout layouts[2]);
+/* What the call reads (IN) and writes (OUT), gaps between blocks included. */
+void disti_bind_spans(const struct disti_plan *plan, const struct dist_call *call,
+                      const struct disti_layout layouts[2], struct engine_span spans[2]);
+/* Must one of the two wait for the other, since it writes what that one reads or writes? */
+bool disti_spans_clash(const struct engine_span a[2], const struct engine_span b[2]);
+/* Bytes of a block for the choice of an algorithm: the same on every rank. */
+size_t disti_bind_bytes(const struct dist_call *call, int ranks);
+
+/* task_life.c: making, starting and ending a task. */
 dist_status disti_task_create(struct dist_engine *engine, const struct dist_call *call,
                               struct dist_ticket *ticket, struct engine_task **task_p);
 void disti_task_start(struct engine_task *task);
+void disti_task_free(struct engine_task *task);
+
+/* task.c: one call's steps. */
+
 /* Runs every step that can run. IN_PROGRESS, OK at the end, or the failure. */
 dist_status disti_task_advance(struct dist_engine *engine, struct engine_task *task, int *moved);
 /* The peers whose messages have not come or gone, each once: "rank 2, rank 5". */
 void disti_task_describe(const struct engine_task *task, char *text, size_t size);
-bool disti_task_overlaps(const struct engine_task *a, const struct engine_task *b);
-void disti_task_free(struct engine_task *task);
 
-/* fingerprint.c: what a call is, in 64 bits, and back as words for a person. */
-uint64_t disti_fingerprint(const struct dist_call *call);
+/* envelope.c: what stands on the messages. */
+
+/* A collective's messages. Those of calls under way side by side cannot mix. */
+uint64_t disti_tag_collective(uint32_t group, uint64_t sequence, uint16_t channel);
+/* What a call is, in 64 bits, the same on every rank; and back as words for a person. */
+uint64_t disti_fingerprint(const struct dist_call *call, int ranks);
 void disti_fingerprint_text(uint64_t fingerprint, char *text, size_t size);
+/* The receive ended with ERR_MISMATCH: says so for people, and returns it. */
+dist_status disti_mismatch(const struct dist_request *request, int rank, uint64_t sequence);
 
 #endif

@@ -1,5 +1,17 @@
 # SPDX-License-Identifier: BSD-3-Clause
-check_PROGRAMS += tests/unit/engine/test_wait
-TESTS += tests/unit/engine/test_wait
+engine_unit_tests = \
+	tests/unit/engine/test_bind \
+	tests/unit/engine/test_envelope \
+	tests/unit/engine/test_wait
+
+check_PROGRAMS += $(engine_unit_tests)
+TESTS += $(engine_unit_tests)
+
+tests_unit_engine_test_bind_SOURCES = tests/unit/engine/test_bind.c
+tests_unit_engine_test_bind_LDADD = $(unit_test_libs)
+
+tests_unit_engine_test_envelope_SOURCES = tests/unit/engine/test_envelope.c
+tests_unit_engine_test_envelope_LDADD = $(unit_test_libs)
+
 tests_unit_engine_test_wait_SOURCES = tests/unit/engine/test_wait.c
 tests_unit_engine_test_wait_LDADD = $(unit_test_libs)

@@ -1,0 +1,117 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* What stands on every message: which one it is, and what its call was. */
+#include "base/log.h"
+#include "engine/state.h"
+
+#include <stdio.h>
+
+/*
+ *   63      48 47   46         16 15       0
+ *  | group    | 0 | sequence     | channel  |
+ */
+uint64_t disti_tag_collective(uint32_t group, uint64_t sequence, uint16_t channel)
+{
+    return (uint64_t)(group & 0xffff) << 48 | (sequence & 0x7fffffff) << 16 | channel;
+}
+
+/* Ranks that were given other counts must not take each other's blocks for their own. */
+static uint32_t envelope_hash(const size_t *counts, int ranks)
+{
+    uint64_t hash = 0xcbf29ce484222325; /* FNV-1a, a count at a time */
+
+    for (int r = 0; r < ranks; r++) {
+        hash = (hash ^ counts[r]) * 0x100000001b3;
+        hash ^= hash >> 32; /* else the high bits of a count would stay where they are */
+    }
+    return (uint32_t)hash;
+}
+
+/* All that every rank knows of the counts. */
+static uint32_t envelope_count(const struct dist_call *call, int ranks)
+{
+    switch (call->collective) {
+    case DIST_COLL_ALL_GATHER_V:
+        return envelope_hash(call->out_counts, ranks);
+    case DIST_COLL_REDUCE_SCATTER_V:
+        return envelope_hash(call->in_counts, ranks);
+    default:
+        if (disti_collective_uneven(call->collective) || disti_collective_pair(call->collective))
+            return 0; /* the message's length tells */
+        return (uint32_t)call->count;
+    }
+}
+
+/*
+ *   63        59 58     54 53  50 49      32 31            0
+ *  | collective | dtype   | op   | root     | count mod 2^32 |
+ *
+ * What does not matter to the collective is 0. SEND and RECV meet each other: both are SEND.
+ */
+uint64_t disti_fingerprint(const struct dist_call *call, int ranks)
+{
+    bool pair = disti_collective_pair(call->collective);
+    uint64_t collective = pair ? DIST_COLL_SEND : call->collective;
+    uint64_t dtype = call->collective == DIST_COLL_BARRIER ? 0 : call->dtype;
+    uint64_t op = disti_algorithm_reduces(call->collective) ? call->op : 0;
+    uint64_t root = disti_collective_rooted(call->collective) && !pair ? (unsigned)call->root : 0;
+
+    return collective << 59 | dtype << 54 | op << 50 | (root & 0x3ffff) << 32 |
+           envelope_count(call, ranks);
+}
+
+static dist_dtype envelope_dtype(uint64_t fingerprint)
+{
+    return (dist_dtype)(fingerprint >> 54 & 0x1f);
+}
+
+void disti_fingerprint_text(uint64_t fingerprint, char *text, size_t size)
+{
+    dist_collective collective = (dist_collective)(fingerprint >> 59);
+    char count[24] = "", op[24] = "", root[24] = "";
+
+    if (collective >= DIST_COLL_COUNT) {
+        snprintf(text, size, "something unknown");
+        return;
+    }
+    if (!disti_collective_uneven(collective))
+        snprintf(count, sizeof(count), "count %u, ", (unsigned)(uint32_t)fingerprint);
+    if (disti_algorithm_reduces(collective))
+        snprintf(op, sizeof(op), ", %s", dist_op_string((dist_op)(fingerprint >> 50 & 0xf)));
+    if (disti_collective_rooted(collective))
+        snprintf(root, sizeof(root), ", root %u", (unsigned)(fingerprint >> 32 & 0x3ffff));
+    if (collective == DIST_COLL_BARRIER)
+        snprintf(text, size, "%s", dist_collective_string(collective));
+    else
+        snprintf(text, size, "%s(%s%s%s%s)", dist_collective_string(collective), count,
+                 dist_dtype_string(envelope_dtype(fingerprint)), op, root);
+}
+
+/* The same call as far as its words go: then what differs is the counts. */
+static bool envelope_same_words(uint64_t a, uint64_t b)
+{
+    return a >> 32 == b >> 32 && disti_collective_uneven((dist_collective)(a >> 59));
+}
+
+dist_status disti_mismatch(const struct dist_request *request, int rank, uint64_t sequence)
+{
+    const struct dist_envelope *mine = &request->envelope, *theirs = &request->arrived;
+    size_t element_bytes = dist_dtype_size(envelope_dtype(mine->fingerprint));
+    unsigned long long operation = sequence;
+    char called[128], other[128];
+
+    disti_fingerprint_text(mine->fingerprint, called, sizeof(called));
+    disti_fingerprint_text(theirs->fingerprint, other, sizeof(other));
+    if (mine->fingerprint == theirs->fingerprint)
+        return disti_fail(DIST_ERR_MISMATCH,
+                          "rank %d expects %llu elements from rank %d in %s, operation %llu, but "
+                          "rank %d sent %llu: make the counts of both ranks agree",
+                          rank, (unsigned long long)(mine->bytes / element_bytes), request->peer,
+                          called, operation, request->peer,
+                          (unsigned long long)(theirs->bytes / element_bytes));
+    return disti_fail(
+        DIST_ERR_MISMATCH,
+        "rank %d called %s as operation %llu, but rank %d called %s%s: make every "
+        "rank call the same collectives with the same arguments in the same order",
+        rank, called, operation, request->peer, other,
+        envelope_same_words(mine->fingerprint, theirs->fingerprint) ? " with other counts" : "");
+}

@@ -1,0 +1,167 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Tasks: what a call needs before its first step, and after its last. */
+#include "base/checked.h"
+#include "base/dtype.h"
+#include "base/log.h"
+#include "engine/state.h"
+
+#include <stdlib.h>
+
+/* ---- memory ---- */
+
+static dist_status task_reserve_lanes(struct engine_task *task, uint32_t count)
+{
+    struct engine_lane *lanes;
+    uint32_t *active;
+
+    if (count <= task->lane_capacity)
+        return DIST_OK;
+    lanes = realloc(task->lanes, count * sizeof(*lanes));
+    if (lanes)
+        task->lanes = lanes;
+    active = realloc(task->active, count * sizeof(*active));
+    if (active)
+        task->active = active;
+    if (!lanes || !active)
+        return disti_fail(DIST_ERR_NO_MEMORY, "no memory for %u lanes of a plan", count);
+    task->lane_capacity = count;
+    return DIST_OK;
+}
+
+/* Makes *memory_p at least `bytes` bytes; what was in it is lost. */
+static dist_status task_reserve(const struct engine_task *task, size_t bytes, char **memory_p,
+                                size_t *bytes_p)
+{
+    if (bytes <= *bytes_p)
+        return DIST_OK;
+    free(*memory_p);
+    *bytes_p = 0;
+    *memory_p = malloc(bytes);
+    if (!*memory_p)
+        return disti_fail(DIST_ERR_NO_MEMORY,
+                          "no memory for %zu bytes that %s works in: choose another algorithm with "
+                          "DIST_ALGO, or call it for less at a time",
+                          bytes, task->plan->algorithm);
+    *bytes_p = bytes;
+    return DIST_OK;
+}
+
+static dist_status task_reserve_scratch(struct engine_task *task)
+{
+    size_t bytes;
+
+    task->slot_bytes = disti_slot_elements(task->plan, task->layouts) * task->element_bytes;
+    if (!disti_mul(task->slot_bytes, task->plan->scratch_chunks, &bytes))
+        return disti_fail(DIST_ERR_NO_MEMORY, "scratch memory of %s overflows",
+                          task->plan->algorithm);
+    return task_reserve(task, bytes, &task->scratch, &task->scratch_bytes);
+}
+
+/* ---- PREMUL_SUM: IN is scaled before the first step ---- */
+
+/* Bytes from where IN begins to its end. */
+static size_t task_in_bytes(const struct engine_task *task)
+{
+    const struct engine_span *in = &task->spans[DISTI_IN];
+
+    return in->bytes ? (size_t)(in->start - (const char *)task->call.in) + in->bytes : 0;
+}
+
+/* Scaled in OUT where that is as large and this rank's to write, else in memory of the task. */
+static dist_status task_place_scaled(struct engine_task *task)
+{
+    bool in_out = task->spans[DISTI_OUT].bytes == task->spans[DISTI_IN].bytes &&
+                  task->call.collective != DIST_COLL_REDUCE_SCATTER &&
+                  task->call.collective != DIST_COLL_REDUCE_SCATTER_V;
+    dist_status status;
+
+    if (in_out) {
+        task->base[DISTI_IN] = task->base[DISTI_OUT];
+        return DIST_OK;
+    }
+    status = task_reserve(task, task_in_bytes(task), &task->scaled, &task->scaled_bytes);
+    task->base[DISTI_IN] = task->scaled;
+    return status;
+}
+
+static bool task_scales(const struct engine_task *task)
+{
+    return task->call.op == DIST_PREMUL_SUM && disti_algorithm_reduces(task->call.collective);
+}
+
+/* ---- life ---- */
+
+/* The plan, and all memory that the call needs. */
+static dist_status task_bind(struct dist_engine *engine, struct engine_task *task,
+                             const struct dist_call *call)
+{
+    dist_status status = disti_cache_plan(engine, call, &task->plan);
+
+    if (status != DIST_OK)
+        return status;
+    task->call = *call;
+    task->element_bytes = dist_dtype_size(call->dtype);
+    task->skips = call->count != 0 && !disti_collective_uneven(call->collective);
+    task->fingerprint = disti_fingerprint(call, engine->config->world_size);
+    disti_bind_layouts(call, engine->config->rank, task->layouts);
+    disti_bind_spans(task->plan, call, task->layouts, task->spans);
+    task->base[DISTI_IN] = (char *)(uintptr_t)call->in;
+    task->base[DISTI_OUT] = call->out;
+    status = task_reserve_lanes(task, task->plan->lane_count);
+    if (status == DIST_OK)
+        status = task_reserve_scratch(task);
+    if (status == DIST_OK && task_scales(task))
+        status = task_place_scaled(task);
+    return status;
+}
+
+dist_status disti_task_create(struct dist_engine *engine, const struct dist_call *call,
+                              struct dist_ticket *ticket, struct engine_task **task_p)
+{
+    struct engine_task *task = engine->idle;
+    dist_status status;
+
+    if (task)
+        engine->idle = task->next;
+    else
+        task = calloc(1, sizeof(*task));
+    if (!task)
+        return disti_fail(DIST_ERR_NO_MEMORY, "no memory to start %s",
+                          dist_collective_string(call->collective));
+    task->next = NULL;
+    task->ticket = ticket;
+    task->running = false;
+    status = task_bind(engine, task, call);
+    if (status != DIST_OK) {
+        task->next = engine->idle;
+        engine->idle = task;
+        return status;
+    }
+    *task_p = task;
+    return DIST_OK;
+}
+
+void disti_task_start(struct engine_task *task)
+{
+    for (uint32_t i = 0; i < task->plan->lane_count; i++) {
+        task->lanes[i].next = 0;
+        task->lanes[i].busy = false;
+        task->active[i] = i;
+    }
+    task->active_count = task->plan->lane_count;
+    task->running = true;
+    if (task_scales(task))
+        disti_scale(task->base[DISTI_IN], task->call.in, task_in_bytes(task) / task->element_bytes,
+                    task->call.dtype, task->call.reduction->factor);
+}
+
+void disti_task_free(struct engine_task *task)
+{
+    if (!task)
+        return;
+    free(task->lanes);
+    free(task->active);
+    free(task->scratch);
+    free(task->scaled);
+    free(task);
+}
