@@ -82,7 +82,10 @@ bool disti_native_takes(const struct disti_native *native, const struct dist_cal
         return call->count <= INT_MAX && !native_is_wrong(call) &&
                native_type(call->dtype) != MPI_DATATYPE_NULL &&
                native_op(call->op, call->dtype) != MPI_OP_NULL;
-    return bytes <= (size_t)INT_MAX / (size_t)native->ranks; /* the others move bytes */
+    if (call->collective != DIST_COLL_BROADCAST && call->collective != DIST_COLL_BARRIER &&
+        call->collective != DIST_COLL_ALL_GATHER)
+        return false;
+    return bytes <= (size_t)INT_MAX / (size_t)native->ranks; /* they move bytes */
 }
 
 static int native_start(struct disti_native *native, struct disti_native_call *c)
