@@ -11,17 +11,9 @@
 static dist_status calls_run(struct dist_group *group, const struct dist_call *call,
                              struct dist_work **work_p, bool async)
 {
-    struct dist_work work;
-    dist_status status;
+    const struct disti_start start = {.call = *call};
 
-    if (async)
-        return disti_work_post(group, call, work_p);
-    disti_log_use(group->log);
-    status = disti_work_start(group, call, &work);
-    if (status == DIST_OK)
-        status = disti_work_finish(&work);
-    disti_log_use(NULL);
-    return status;
+    return async ? disti_work_post(group, &start, work_p) : disti_work_run(group, &start);
 }
 
 static dist_status calls_bad(const struct dist_group *group, const char *name, const char *what)

@@ -23,10 +23,11 @@ static void group_count_local(struct dist_group *group)
 dist_status disti_group_new(struct disti_world *world, struct dist_group **group_p)
 {
     struct dist_group *group = calloc(1, sizeof(*group));
+    dist_status status;
 
     if (!group)
         return disti_fail(DIST_ERR_NO_MEMORY, "no memory for a process group");
-    pthread_mutex_init(&group->lock, NULL);
+    status = disti_group_open_works(group);
     group->world = world;
     group->log = &world->log;
     group->rank = world->rank;
@@ -37,9 +38,11 @@ dist_status disti_group_new(struct disti_world *world, struct dist_group **group
     group->lost_rank = -1;
     group->cause = calloc(1, GROUP_TEXT);
     group->lost_text = calloc(1, GROUP_TEXT);
-    if (!group->cause || !group->lost_text) {
+    if (!group->cause || !group->lost_text)
+        status = disti_fail(DIST_ERR_NO_MEMORY, "no memory for a process group");
+    if (status != DIST_OK) {
         disti_group_free(group);
-        return disti_fail(DIST_ERR_NO_MEMORY, "no memory for a process group");
+        return status;
     }
     group_count_local(group);
     *group_p = group;
@@ -100,10 +103,7 @@ void disti_group_free(struct dist_group *group)
         group->backend->close(group->state);
         free(group->state);
     }
-    pthread_mutex_destroy(&group->lock);
-    free(group->cause);
-    free(group->lost_text);
-    free(group);
+    disti_group_orphan(group);
 }
 
 int disti_group_news_fd(const struct dist_group *group)

@@ -3,6 +3,7 @@
 #ifndef DISTI_CORE_GROUP_H
 #define DISTI_CORE_GROUP_H
 
+#include "core/drive.h"
 #include "core/world.h"
 
 #define GROUP_TIMEOUT_MS (5 * 60 * 1000)
@@ -10,8 +11,10 @@
 
 /*
  * Some ranks of a world, with their own connections and their own order of operations. `lock`
- * guards everything from `sequence` on, and the calls into the backend. After the first error
- * `failed` holds it, `cause` its text, and the backend has been aborted.
+ * guards everything behind it, and the calls into the backend. After the first error `failed` holds
+ * it, `cause` its text, and the backend has been aborted. The works keep the structure until the
+ * last of them is freed, even if the group is gone; of a group that is gone they use what is from
+ * `lock` on, and the rank.
  */
 struct dist_group {
     struct disti_world *world;
@@ -26,22 +29,14 @@ struct dist_group {
     uint32_t gathers; /* how many all-gathers through the store: their keys */
 
     pthread_mutex_t lock;
-    uint64_t sequence;
-    struct dist_work *works; /* posted and not yet freed */
+    struct disti_drive drive;
+    uint64_t sequence, message_sequence;
+    struct dist_work *works, *last_work; /* started and not ended, in order */
     dist_status failed;
     int lost_rank; /* a rank that is gone, -1: none; works get a grace to end */
     int64_t lost_until_ns;
     char *cause;     /* GROUP_TEXT bytes */
     char *lost_text; /* GROUP_TEXT bytes */
-};
-
-/* A posted call. `call` is kept for messages. */
-struct dist_work {
-    struct dist_group *group;
-    struct dist_ticket ticket;
-    struct dist_call call;
-    int64_t deadline_ns;
-    struct dist_work *next;
 };
 
 /* group.c: making and ending one. */
@@ -77,13 +72,5 @@ void disti_group_watch(struct dist_group *group, const struct dist_work *work);
 
 /* ERR_ABORTED with the first cause, for calls on a broken group. */
 dist_status disti_group_refuse(const struct dist_group *group, const char *what);
-
-/* work.c */
-dist_status disti_work_post(struct dist_group *group, const struct dist_call *call,
-                            struct dist_work **work_p);
-/* Waits for a work that may live on the caller's stack. */
-dist_status disti_work_finish(struct dist_work *work);
-dist_status disti_work_start(struct dist_group *group, const struct dist_call *call,
-                             struct dist_work *work);
 
 #endif

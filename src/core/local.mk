@@ -2,6 +2,9 @@
 # Groups, works and the public entry points.
 libdist_core_sources += \
 	src/core/calls.c \
+	src/core/close.c \
+	src/core/drive.c \
+	src/core/drive.h \
 	src/core/fault.c \
 	src/core/group.c \
 	src/core/group.h \
@@ -9,6 +12,9 @@ libdist_core_sources += \
 	src/core/leave.c \
 	src/core/op.c \
 	src/core/op.h \
+	src/core/settle.c \
+	src/core/sleep.c \
 	src/core/work.c \
+	src/core/work.h \
 	src/core/world.c \
 	src/core/world.h

@@ -1,207 +1,201 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Works: posted calls, and the waiting for them. */
+/* Works: started operations, from the call to the end. */
 #include "base/clock.h"
 #include "core/group.h"
 
-#include <poll.h>
 #include <stdlib.h>
 
-/* Polls between two looks at the clock and at the news. */
-#define WORK_WATCH_POLLS 1024
-
-/* Where there is nothing to sleep on, between two polls. */
-#define WORK_NAP_NS (50 * 1000)
-
-/* Descriptors to sleep on, at most. */
-#define WORK_DESCRIPTORS 16
-
-/* Call with the lock held. */
-static void work_link(struct dist_group *group, struct dist_work *work)
+void disti_work_fill(struct dist_group *group, const struct disti_start *start,
+                     enum disti_work_kind kind, struct dist_work *work)
 {
-    work->next = group->works;
-    group->works = work;
+    *work = (struct dist_work){
+        .group = group,
+        .call = start->call,
+        .kind = kind,
+        .owned = start->owned,
+        .finish = start->finish,
+    };
 }
 
-static void work_unlink(struct dist_group *group, struct dist_work *work)
+void disti_work_drop(struct dist_work *work)
 {
-    struct dist_work **at = &group->works;
-
-    while (*at && *at != work)
-        at = &(*at)->next;
-    if (*at)
-        *at = work->next;
+    if (work->kind != DISTI_WORK_DETACHED)
+        disti_group_let_go(work->group);
+    free(work->owned);
+    free(work);
 }
 
-/* The work whose failure made the backend's progress fail, for the message. */
-static const struct dist_work *work_failed(const struct dist_group *group)
+static bool work_is_message(const struct dist_work *work)
 {
-    const struct dist_work *work = group->works;
-
-    while (work && work->ticket.status >= 0)
-        work = work->next;
-    return work;
+    return work->call.collective == DIST_COLL_SEND || work->call.collective == DIST_COLL_RECV;
 }
 
-/* One look at the backend, with the lock held. Returns how much happened. */
-static int work_poll(struct dist_group *group)
+/* With the lock held. */
+static dist_status work_admit(const struct dist_group *group, const struct dist_work *work)
 {
-    int moved = group->failed ? 0 : group->backend->progress(group->state);
+    const char *what = dist_collective_string(work->call.collective);
 
-    if (moved >= 0)
-        return moved;
-    disti_group_fail(group, work_failed(group), (dist_status)moved);
-    return 0;
+    if (atomic_load_explicit(&group->drive.role, memory_order_relaxed) == DISTI_ROLE_CLOSED)
+        return disti_fail(DIST_ERR_INVALID_ARGUMENT, "rank %d cannot start %s: the group is gone",
+                          group->rank, what);
+    return group->failed ? disti_group_refuse(group, what) : DIST_OK;
 }
 
-dist_status disti_work_start(struct dist_group *group, const struct dist_call *call,
-                             struct dist_work *work)
+static void work_append(struct dist_group *group, struct dist_work *work)
 {
-    const char *what = dist_collective_string(call->collective);
-    dist_status status;
-
-    *work = (struct dist_work){.group = group, .call = *call};
-    pthread_mutex_lock(&group->lock);
-    if (group->failed) {
-        status = disti_group_refuse(group, what);
-    } else {
-        work->call.sequence = group->sequence++;
-        work->deadline_ns = disti_deadline_ms(group->timeout_ms);
-        work->ticket.status = DIST_IN_PROGRESS;
-        work_link(group, work);
-        status = group->backend->post(group->state, &work->call, &work->ticket);
-        if (status != DIST_OK) {
-            work_unlink(group, work); /* the other ranks have gone on: this one cannot */
-            disti_group_break(group, status, dist_last_error());
-        }
-    }
-    pthread_mutex_unlock(&group->lock);
-    return status;
-}
-
-static void work_poll_armed(struct dist_group *group, int store, int ms)
-{
-    int fds[WORK_DESCRIPTORS];
-    struct pollfd polls[WORK_DESCRIPTORS + 1];
-    int count = group->backend->arm(group->state, fds, WORK_DESCRIPTORS);
-
-    for (int i = 0; i < count; i++)
-        polls[i] = (struct pollfd){.fd = fds[i], .events = POLLIN};
-    if (count == DIST_ARM_BLIND)
-        disti_sleep_ns(WORK_NAP_NS);
-    if (count >= 0) {
-        polls[count] = (struct pollfd){.fd = store, .events = POLLIN};
-        poll(polls, (nfds_t)count + 1, ms);
-    }
-    group->backend->disarm(group->state);
-}
-
-/* Sleeps until something may have happened, or the deadline is near. */
-static void work_sleep(struct dist_work *work)
-{
-    struct dist_group *group = work->group;
-    int left = disti_left_ms(work->deadline_ns), most = group->policy.sleep_ms;
-    int store = disti_group_news_fd(group);
-    int ms = left < most ? left : most;
-
-    if (group->lost_rank >= 0) {
-        store = -1; /* the news has been read: its end of file would keep us awake */
-        ms = 1;
-    }
-    if (group->backend->arm)
-        work_poll_armed(group, store, ms);
+    if (group->works)
+        group->last_work->next = work;
     else
-        disti_sleep_ns(WORK_NAP_NS);
+        group->works = work;
+    group->last_work = work;
+    group->drive.messages += work_is_message(work);
+    group->drive.unsettled = true; /* it may have ended already, and others with it */
 }
 
-/* One round of waiting, with the lock held on entry and on return. */
-static void work_round(struct dist_work *work, struct disti_wait *wait, uint32_t *rounds)
+/*
+ * The backend does not take the call. Where it refuses what it cannot do, it is as if the call had
+ * not been made; otherwise the other ranks have gone on, and this one cannot.
+ */
+static void work_refused(struct dist_group *group, struct dist_work *work, dist_status status)
+{
+    if (status != DIST_ERR_UNSUPPORTED && status != DIST_ERR_INVALID_ARGUMENT)
+        disti_group_break(group, status, dist_last_error());
+    else if (work_is_message(work))
+        group->message_sequence--;
+    else
+        group->sequence--;
+    group->drive.unsettled = true;
+}
+
+dist_status disti_work_launch(struct dist_work *work)
 {
     struct dist_group *group = work->group;
-    int moved = work_poll(group);
+    dist_status status = work_admit(group, work);
+    int64_t now = disti_now_ns();
 
-    if (work->ticket.status != DIST_IN_PROGRESS)
-        return;
-    if (++*rounds % WORK_WATCH_POLLS == 0)
-        disti_group_watch(group, work);
-    if (moved > 0) {
-        *wait = (struct disti_wait){0};
-        return;
-    }
-    if (disti_wait_step(&group->policy, wait)) {
-        disti_group_watch(group, work);
-        if (work->ticket.status == DIST_IN_PROGRESS)
-            work_sleep(work);
-    }
-}
-
-/* The backend's own failures name only their cause; the group keeps the first. */
-static dist_status work_status(struct dist_group *group, struct dist_work *work)
-{
-    dist_status status = work->ticket.status;
-
-    if (status >= 0)
+    if (status != DIST_OK)
         return status;
-    disti_group_fail(group, work, status);
-    return disti_fail(status, "%s", group->cause);
+    work->call.sequence = work_is_message(work) ? group->message_sequence++ : group->sequence++;
+    work->deadline_ns = now + group->timeout_ms * INT64_C(1000000);
+    work->ticket = (struct dist_ticket){.status = DIST_IN_PROGRESS};
+    work->next = NULL;
+    if (!group->works)
+        group->drive.left_ns = now;
+    disti_drive_rouse(group);
+    status = group->backend->post(group->state, &work->call, &work->ticket);
+    if (status != DIST_OK) {
+        work_refused(group, work, status);
+        return status;
+    }
+    work_append(group, work);
+    disti_drive_check(group);
+    return DIST_OK;
 }
 
-dist_status disti_work_finish(struct dist_work *work)
+/* How an ended work ended; dist_last_error has the cause. */
+static dist_status work_result(const struct dist_work *work)
 {
-    struct dist_group *group = work->group;
-    struct disti_wait wait = {0};
-    uint32_t rounds = 0;
+    if (work->status < 0)
+        disti_fail(work->status, "%s", work->group->cause);
+    return work->status;
+}
+
+static dist_status work_no_waiting(const char *what)
+{
+    return disti_fail(DIST_ERR_INVALID_ARGUMENT,
+                      "%s: a function given to dist_on_complete may start operations, but not wait "
+                      "for them",
+                      what);
+}
+
+dist_status disti_work_run(struct dist_group *group, const struct disti_start *start)
+{
+    struct dist_work work;
     dist_status status;
 
-    disti_log_use(group->log);
-    pthread_mutex_lock(&group->lock);
-    while (work->ticket.status == DIST_IN_PROGRESS) {
-        work_round(work, &wait, &rounds);
-        if (group->policy.spins == 0 || wait.polls >= group->policy.spins) {
-            pthread_mutex_unlock(&group->lock); /* let other threads of this process in */
-            pthread_mutex_lock(&group->lock);
-        }
-    }
-    status = work_status(group, work);
-    work_unlink(group, work);
-    pthread_mutex_unlock(&group->lock);
-    disti_log_use(NULL);
+    if (disti_work_is_calling())
+        return work_no_waiting(dist_collective_string(start->call.collective));
+    disti_work_fill(group, start, DISTI_WORK_BLOCKING, &work);
+    disti_group_enter(group);
+    status = disti_work_launch(&work);
+    if (status == DIST_OK)
+        disti_drive_until(group, &work, INT64_MAX);
+    else
+        disti_drive_kick(group);
+    disti_log_use(NULL); /* a failure has been logged where it was found */
+    if (status == DIST_OK)
+        status = work_result(&work);
+    disti_group_unlock(group);
+    if (status == DIST_OK)
+        free(start->owned);
     return status;
 }
 
-dist_status disti_work_post(struct dist_group *group, const struct dist_call *call,
+dist_status disti_work_post(struct dist_group *group, const struct disti_start *start,
                             struct dist_work **work_p)
 {
+    enum disti_work_kind kind = start->detached ? DISTI_WORK_DETACHED : DISTI_WORK_ASYNC;
     struct dist_work *work = malloc(sizeof(*work));
     dist_status status;
 
     if (!work)
         return disti_fail(DIST_ERR_NO_MEMORY, "no memory to start %s",
-                          dist_collective_string(call->collective));
-    disti_log_use(group->log);
-    status = disti_work_start(group, call, work);
-    disti_log_use(NULL);
-    if (status == DIST_OK)
+                          dist_collective_string(start->call.collective));
+    disti_work_fill(group, start, kind, work);
+    disti_group_enter(group);
+    status = disti_work_launch(work);
+    if (status == DIST_OK && !start->detached) {
+        disti_group_hold(group);
         *work_p = work;
-    else
+    }
+    disti_drive_kick(group); /* frees a detached work that has ended */
+    disti_group_exit(group);
+    if (status != DIST_OK)
         free(work);
     return status;
 }
 
-dist_status dist_wait(dist_work *work)
+static bool work_has_ended(const struct dist_work *work)
+{
+    return atomic_load_explicit(&work->ended, memory_order_acquire);
+}
+
+/* Blocks until it has ended or the time has come. */
+static void work_await(struct dist_work *work, int64_t until)
+{
+    struct dist_group *group = work->group;
+
+    disti_group_enter(group);
+    disti_drive_until(group, work, until);
+    disti_group_exit(group);
+}
+
+static dist_status work_wait(dist_work *work, int64_t until)
 {
     dist_status status;
 
     if (!work)
         return disti_fail(DIST_ERR_INVALID_ARGUMENT, "work is NULL");
-    if (work->group)
-        status = disti_work_finish(work);
-    else if (work->ticket.status == DIST_OK)
-        status = DIST_OK;
-    else
-        status =
-            disti_fail(DIST_ERR_ABORTED, "the group of this work was destroyed before it ended");
-    free(work);
+    if (!work_has_ended(work)) {
+        if (disti_work_is_calling())
+            return work_no_waiting("dist_wait");
+        work_await(work, until);
+        if (!work_has_ended(work))
+            return DIST_IN_PROGRESS;
+    }
+    status = work_result(work);
+    disti_work_drop(work);
     return status;
+}
+
+dist_status dist_wait(dist_work *work)
+{
+    return work_wait(work, INT64_MAX);
+}
+
+dist_status dist_wait_for(dist_work *work, int timeout_ms)
+{
+    return work_wait(work, disti_deadline_ms(timeout_ms));
 }
 
 dist_status dist_test(dist_work *work, bool *done_p)
@@ -211,16 +205,44 @@ dist_status dist_test(dist_work *work, bool *done_p)
     if (!work || !done_p)
         return disti_fail(DIST_ERR_INVALID_ARGUMENT, "%s is NULL", work ? "done_p" : "work");
     group = work->group;
-    if (group) {
+    /* Whoever has the lock moves things along as well as this thread would. */
+    if (!work_has_ended(work) && pthread_mutex_trylock(&group->lock) == 0) {
         disti_log_use(group->log);
-        pthread_mutex_lock(&group->lock);
-        if (work->ticket.status == DIST_IN_PROGRESS) {
-            work_poll(group);
-            disti_group_watch(group, work);
-        }
-        pthread_mutex_unlock(&group->lock);
-        disti_log_use(NULL);
+        disti_drive_once(group);
+        disti_group_exit(group);
     }
-    *done_p = !group || work->ticket.status != DIST_IN_PROGRESS;
+    *done_p = work_has_ended(work);
     return DIST_OK;
+}
+
+/* True: the work has ended, and the caller is to call the function. */
+static dist_status work_note(dist_work *work, dist_work_fn fn, void *arg, bool *ended_p)
+{
+    struct dist_group *group = work->group;
+    dist_status status = DIST_OK;
+
+    disti_group_enter(group);
+    if (work->fn) {
+        status = disti_fail(DIST_ERR_INVALID_ARGUMENT, "the work has a function already");
+    } else {
+        work->fn = fn;
+        work->fn_arg = arg;
+        *ended_p = work_has_ended(work);
+        disti_drive_kick(group);
+    }
+    disti_group_exit(group);
+    return status;
+}
+
+dist_status dist_on_complete(dist_work *work, dist_work_fn fn, void *arg)
+{
+    bool ended = false;
+    dist_status status;
+
+    if (!work || !fn)
+        return disti_fail(DIST_ERR_INVALID_ARGUMENT, "%s is NULL", work ? "fn" : "work");
+    status = work_note(work, fn, arg, &ended);
+    if (ended)
+        disti_settle_call(work, fn, arg);
+    return status;
 }

@@ -1,0 +1,110 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* How works end: collectives in order, functions of the program first. */
+#include "core/group.h"
+
+static _Thread_local int settle_depth;
+
+bool disti_work_is_calling(void)
+{
+    return settle_depth > 0;
+}
+
+static bool settle_is_message(const struct dist_work *work)
+{
+    return work->call.collective == DIST_COLL_SEND || work->call.collective == DIST_COLL_RECV;
+}
+
+/* Takes the work behind `before` (NULL: the first) out of the queue. */
+static struct dist_work *settle_unlink(struct dist_group *group, struct dist_work *before)
+{
+    struct dist_work *work = before ? before->next : group->works;
+
+    if (before)
+        before->next = work->next;
+    else
+        group->works = work->next;
+    if (group->last_work == work)
+        group->last_work = before;
+    work->next = NULL;
+    group->drive.messages -= settle_is_message(work);
+    return work;
+}
+
+/*
+ * The next work whose turn it is to end, out of the queue; NULL: none. A collective waits for those
+ * before it; sends and receives wait for nobody.
+ */
+static struct dist_work *settle_next(struct dist_group *group)
+{
+    struct dist_work *before = NULL;
+    bool held = false;
+
+    for (struct dist_work *work = group->works; work; before = work, work = work->next) {
+        bool message = settle_is_message(work);
+
+        if (work->ticket.status != DIST_IN_PROGRESS && (message || !held))
+            return settle_unlink(group, before);
+        held = held || !message;
+        if (held && !group->drive.messages)
+            return NULL;
+    }
+    return NULL;
+}
+
+void disti_settle_call(const struct dist_work *work, dist_work_fn fn, void *arg)
+{
+    const struct disti_log *log = disti_log_current();
+
+    disti_log_use(NULL); /* the failure has been logged where it was found */
+    if (work->status < 0)
+        disti_fail(work->status, "%s", work->group->cause);
+    settle_depth++;
+    fn(arg, work->status);
+    settle_depth--;
+    disti_log_use(log);
+}
+
+static void settle_finish(struct dist_group *group, struct dist_work *work)
+{
+    group->drive.calling = true;
+    disti_group_unlock(group);
+    work->finish(work->owned);
+    disti_group_lock(group);
+    group->drive.calling = false;
+}
+
+static void settle_notify(struct dist_group *group, struct dist_work *work)
+{
+    group->drive.calling = true;
+    disti_group_unlock(group);
+    disti_settle_call(work, work->fn, work->fn_arg);
+    disti_group_lock(group);
+    group->drive.calling = false;
+}
+
+static void settle_end(struct dist_group *group, struct dist_work *work)
+{
+    bool detached = work->kind == DISTI_WORK_DETACHED;
+
+    work->status = work->ticket.status;
+    if (work->status < 0)
+        disti_group_fail(group, work, work->status); /* if nobody has noticed yet */
+    else if (work->finish)
+        settle_finish(group, work);
+    if (work->fn)
+        settle_notify(group, work);
+    atomic_store_explicit(&work->ended, true, memory_order_release);
+    if (detached) /* else it is its waiter's from here on */
+        disti_work_drop(work);
+    if (group->drive.waiters)
+        pthread_cond_broadcast(&group->drive.changed);
+}
+
+void disti_settle(struct dist_group *group)
+{
+    struct dist_work *work;
+
+    while ((work = settle_next(group)))
+        settle_end(group, work);
+    group->drive.unsettled = false;
+}

@@ -1,0 +1,140 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Sleeping until there is news for a group, without its lock. */
+#include "base/clock.h"
+#include "core/group.h"
+
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+/* Where there is nothing to sleep on, between two polls. */
+#define SLEEP_NAP_NS (50 * 1000)
+
+/* A sleep that nothing could end early, since there is no eventfd left for it. */
+#define SLEEP_DEAF_NS (1000 * 1000)
+
+/* Descriptors of one backend to sleep on, at most. */
+#define SLEEP_DESCRIPTORS 16
+
+void disti_drive_disarm(struct dist_group *group)
+{
+    group->drive.asleep = false;
+    if (!group->drive.armed)
+        return;
+    group->drive.armed = false;
+    group->backend->disarm(group->state);
+}
+
+void disti_drive_rouse(struct dist_group *group)
+{
+    uint64_t one = 1;
+
+    if (!group->drive.asleep)
+        return;
+    disti_drive_disarm(group);
+    if (group->drive.wake_fd >= 0)
+        (void)!write(group->drive.wake_fd, &one, sizeof(one));
+}
+
+void disti_drive_poll_fds(struct pollfd *polls, int count, int64_t ns)
+{
+    const struct timespec time = {.tv_sec = ns / 1000000000, .tv_nsec = ns % 1000000000};
+
+    ppoll(polls, (nfds_t)count, ns == INT64_MAX ? NULL : &time, NULL);
+}
+
+/* The descriptors of the backend; false: do not sleep. */
+static bool sleep_arm_backend(struct dist_group *group, struct pollfd *polls, int *count_p,
+                              int64_t *ns_p)
+{
+    int fds[SLEEP_DESCRIPTORS];
+    int count = group->backend->arm ? group->backend->arm(group->state, fds, SLEEP_DESCRIPTORS)
+                                    : DIST_ARM_BLIND;
+
+    for (int i = 0; i < count; i++)
+        polls[(*count_p)++] = (struct pollfd){.fd = fds[i], .events = POLLIN};
+    group->drive.armed = group->backend->arm && count >= 0;
+    if (group->backend->arm && count < 0)
+        group->backend->disarm(group->state);
+    if (count == DIST_ARM_BLIND && *ns_p > SLEEP_NAP_NS)
+        *ns_p = SLEEP_NAP_NS;
+    return count != DIST_ARM_READY;
+}
+
+/* News are read once: after that their end of file would keep us awake. */
+static void sleep_arm_news(struct dist_group *group, struct pollfd *polls, int *count_p)
+{
+    int fd = group->lost_rank < 0 ? disti_group_news_fd(group) : -1;
+
+    if (fd >= 0)
+        polls[(*count_p)++] = (struct pollfd){.fd = fd, .events = POLLIN};
+}
+
+static int64_t sleep_ns(const struct dist_group *group)
+{
+    int64_t most = group->policy.sleep_ms * INT64_C(1000000);
+    int64_t left = group->works ? group->works->deadline_ns - disti_now_ns() : most;
+
+    if (group->lost_rank >= 0)
+        return SLEEP_DEAF_NS;
+    return left < 0 ? 0 : left < most ? left : most;
+}
+
+bool disti_drive_arm(struct dist_group *group, int wake_fd, struct pollfd *polls, int room,
+                     int *count_p, int64_t *ns_p)
+{
+    int64_t ns = sleep_ns(group);
+
+    if (wake_fd < 0 && ns > SLEEP_DEAF_NS)
+        ns = SLEEP_DEAF_NS;
+    if (ns < *ns_p)
+        *ns_p = ns;
+    if (group->failed || group->drive.unsettled)
+        return false;
+    if (room - *count_p < SLEEP_DESCRIPTORS + 1)
+        *ns_p = *ns_p < SLEEP_NAP_NS ? *ns_p : SLEEP_NAP_NS;
+    else if (!sleep_arm_backend(group, polls, count_p, ns_p))
+        return false;
+    else
+        sleep_arm_news(group, polls, count_p);
+    group->drive.asleep = true;
+    group->drive.wake_fd = wake_fd;
+    return true;
+}
+
+/* Sleeps, without the lock, until something may have happened. */
+static void sleep_alone(struct dist_group *group, int64_t until)
+{
+    struct pollfd polls[SLEEP_DESCRIPTORS + 2];
+    int64_t ns = until == INT64_MAX ? INT64_MAX : until - disti_now_ns();
+    int count = 1; /* the first is what wakes us */
+    uint64_t times;
+
+    if (group->drive.caller_fd < 0)
+        group->drive.caller_fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
+    polls[0] = (struct pollfd){.fd = group->drive.caller_fd, .events = POLLIN};
+    if (ns <= 0 || !disti_drive_arm(group, polls[0].fd, polls, SLEEP_DESCRIPTORS + 2, &count, &ns))
+        return;
+    disti_group_unlock(group);
+    disti_drive_poll_fds(polls, count, ns);
+    if (polls[0].revents)
+        (void)!read(polls[0].fd, &times, sizeof(times));
+    disti_group_lock(group);
+    disti_drive_disarm(group);
+}
+
+/* Nothing has moved: spins, yields or sleeps, as the policy says. */
+void disti_drive_rest(struct dist_group *group, struct disti_wait *wait, int64_t until)
+{
+    bool yields = wait->polls >= group->policy.spins;
+    bool tired;
+
+    if (yields)
+        disti_group_unlock(group);
+    tired = disti_wait_step(&group->policy, wait);
+    if (yields)
+        disti_group_lock(group);
+    if (!tired)
+        return;
+    disti_drive_watch(group);
+    sleep_alone(group, until);
+}

@@ -1,0 +1,109 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Works, and who moves them along; private to the core. */
+#ifndef DISTI_CORE_WORK_H
+#define DISTI_CORE_WORK_H
+
+#include <dist/backend.h>
+#include <stdatomic.h>
+
+/* ---- for those who start operations ---- */
+
+/* What is to be started: a checked call, and what belongs to it. */
+struct disti_start {
+    struct dist_call call; /* all but the sequence, which the work gets */
+    void *owned;           /* from malloc; lives as long as the work; may be NULL */
+    /*
+     * Called once with `owned` when the operation has ended well, by any thread, without locks,
+     * before anybody can see that it has ended. May be NULL.
+     */
+    void (*finish)(void *owned);
+    bool detached; /* nobody will wait: the library frees the work when it has ended */
+};
+
+/*
+ * Starts and waits, at most the group's timeout. OK: `owned` has been freed. Any failure: it is
+ * still the caller's, and nothing uses it.
+ */
+dist_status disti_work_run(struct dist_group *group, const struct disti_start *start);
+
+/*
+ * Starts, does not block on a peer. OK: `owned` is the library's, and *work_p is to be given to
+ * dist_wait (detached: work_p may be NULL and is not set). Any failure: `owned` is the caller's.
+ */
+dist_status disti_work_post(struct dist_group *group, const struct disti_start *start,
+                            struct dist_work **work_p);
+
+/* ---- for those who make and end groups ---- */
+
+/* Readies a zeroed group for works. ERR_INVALID_ARGUMENT: a setting is wrong. */
+dist_status disti_group_open_works(struct dist_group *group);
+
+/*
+ * Ends all works: waits for those that are pending, at most the group's timeout; after that, or
+ * after an error, they end with it. Then the group takes no calls any more, and nobody but the
+ * caller touches its backend. Returns the failure that pending works met.
+ */
+dist_status disti_group_drain(struct dist_group *group);
+
+/*
+ * Instead of free(group), when all else in it has been freed. Works that the program has not given
+ * to dist_wait yet keep the bare structure, which tells how they ended; the last one frees it.
+ */
+void disti_group_orphan(struct dist_group *group);
+
+/* Is this thread in a function that the program gave to dist_on_complete? It must not block. */
+bool disti_work_is_calling(void);
+
+/* ---- within ---- */
+
+enum disti_work_kind {
+    DISTI_WORK_BLOCKING, /* on the stack of the caller, who waits */
+    DISTI_WORK_ASYNC,
+    DISTI_WORK_DETACHED
+};
+
+/*
+ * A started operation.
+ *
+ *     launch            ticket ends            settled, in order             waited for
+ *    -------> in queue ------------> in queue -------------------> ended ---------------> freed
+ *                                              finish and fn,
+ *                                              without the lock
+ *
+ * `ended` is set last, with the lock held, and can be read without.
+ */
+struct dist_work {
+    struct dist_group *group;
+    struct dist_ticket ticket;
+    struct dist_call call; /* the backend reads it, messages quote it */
+    enum disti_work_kind kind;
+    void *owned;
+    void (*finish)(void *owned);
+    dist_work_fn fn;
+    void *fn_arg;
+    int64_t deadline_ns;
+    bool forgiven;          /* the deadline was put off, since nobody drove */
+    struct dist_work *next; /* in the queue */
+    dist_status status;     /* how it ended */
+    atomic_bool ended;
+};
+
+/* work.c: posts a filled work and puts it into the queue. Call with the lock held. */
+dist_status disti_work_launch(struct dist_work *work);
+/* Fills a work; nothing is started. */
+void disti_work_fill(struct dist_group *group, const struct disti_start *start,
+                     enum disti_work_kind kind, struct dist_work *work);
+/* Frees a work and what it owns, and lets go of its group. */
+void disti_work_drop(struct dist_work *work);
+
+/* settle.c: ends every work whose turn has come. The driver calls it, with the lock held; it lets
+ * go of the lock while it calls functions of the program. */
+void disti_settle(struct dist_group *group);
+/* Calls the program's function, without locks; dist_last_error has the cause of a failure. */
+void disti_settle_call(const struct dist_work *work, dist_work_fn fn, void *arg);
+
+/* close.c */
+void disti_group_hold(struct dist_group *group);
+void disti_group_let_go(struct dist_group *group);
+
+#endif
