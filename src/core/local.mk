@@ -12,6 +12,7 @@ libdist_core_sources += \
 	src/core/leave.c \
 	src/core/op.c \
 	src/core/op.h \
+	src/core/persistent.c \
 	src/core/settle.c \
 	src/core/sleep.c \
 	src/core/work.c \

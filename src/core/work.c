@@ -183,8 +183,13 @@ static dist_status work_wait(dist_work *work, int64_t until)
         if (!work_has_ended(work))
             return DIST_IN_PROGRESS;
     }
-    status = work_result(work);
-    disti_work_drop(work);
+    if (work->kind == DISTI_WORK_PERSISTENT) {
+        status = work->running ? work_result(work) : DIST_OK;
+        work->running = false;
+    } else {
+        status = work_result(work);
+        disti_work_drop(work);
+    }
     return status;
 }
 
@@ -241,6 +246,9 @@ dist_status dist_on_complete(dist_work *work, dist_work_fn fn, void *arg)
 
     if (!work || !fn)
         return disti_fail(DIST_ERR_INVALID_ARGUMENT, "%s is NULL", work ? "fn" : "work");
+    if (work->kind == DISTI_WORK_PERSISTENT)
+        return disti_fail(DIST_ERR_INVALID_ARGUMENT,
+                          "dist_on_complete is not for persistent works");
     status = work_note(work, fn, arg, &ended);
     if (ended)
         disti_settle_call(work, fn, arg);

@@ -33,6 +33,10 @@ dist_status disti_work_run(struct dist_group *group, const struct disti_start *s
 dist_status disti_work_post(struct dist_group *group, const struct disti_start *start,
                             struct dist_work **work_p);
 
+/* Makes a persistent work, which dist_start starts. `owned` as with disti_work_post. */
+dist_status disti_work_prepare(struct dist_group *group, const struct disti_start *start,
+                               struct dist_work **work_p);
+
 /* ---- for those who make and end groups ---- */
 
 /* Readies a zeroed group for works. ERR_INVALID_ARGUMENT: a setting is wrong. */
@@ -59,7 +63,8 @@ bool disti_work_is_calling(void);
 enum disti_work_kind {
     DISTI_WORK_BLOCKING, /* on the stack of the caller, who waits */
     DISTI_WORK_ASYNC,
-    DISTI_WORK_DETACHED
+    DISTI_WORK_DETACHED,
+    DISTI_WORK_PERSISTENT
 };
 
 /*
@@ -70,13 +75,15 @@ enum disti_work_kind {
  *                                              finish and fn,
  *                                              without the lock
  *
- * `ended` is set last, with the lock held, and can be read without.
+ * `ended` is set last, with the lock held, and can be read without. A persistent work is ended
+ * while it is not started.
  */
 struct dist_work {
     struct dist_group *group;
     struct dist_ticket ticket;
     struct dist_call call; /* the backend reads it, messages quote it */
     enum disti_work_kind kind;
+    bool running; /* persistent: started and not yet waited for */
     void *owned;
     void (*finish)(void *owned);
     dist_work_fn fn;
@@ -84,7 +91,8 @@ struct dist_work {
     int64_t deadline_ns;
     bool forgiven;          /* the deadline was put off, since nobody drove */
     struct dist_work *next; /* in the queue */
-    dist_status status;     /* how it ended */
+    struct dist_work *next_persistent;
+    dist_status status; /* how it ended */
     atomic_bool ended;
 };
 
@@ -105,5 +113,8 @@ void disti_settle_call(const struct dist_work *work, dist_work_fn fn, void *arg)
 /* close.c */
 void disti_group_hold(struct dist_group *group);
 void disti_group_let_go(struct dist_group *group);
+
+/* persistent.c: the backend's share of persistent works, before it is closed. */
+void disti_persistent_release(struct dist_group *group);
 
 #endif

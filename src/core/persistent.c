@@ -1,0 +1,109 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Persistent works: made once, started again and again. */
+#include "core/group.h"
+
+#include <stdlib.h>
+
+static bool persistent_is_closed(const struct dist_group *group)
+{
+    return atomic_load_explicit(&group->drive.role, memory_order_relaxed) == DISTI_ROLE_CLOSED;
+}
+
+static void persistent_link(struct dist_group *group, struct dist_work *work)
+{
+    work->next_persistent = group->persistent;
+    group->persistent = work;
+}
+
+static void persistent_unlink(struct dist_group *group, struct dist_work *work)
+{
+    struct dist_work **at = &group->persistent;
+
+    while (*at && *at != work)
+        at = &(*at)->next_persistent;
+    if (*at)
+        *at = work->next_persistent;
+}
+
+dist_status disti_work_prepare(struct dist_group *group, const struct disti_start *start,
+                               struct dist_work **work_p)
+{
+    const char *what = dist_collective_string(start->call.collective);
+    struct dist_work *work = malloc(sizeof(*work));
+    dist_status status = DIST_OK;
+
+    if (!work)
+        return disti_fail(DIST_ERR_NO_MEMORY, "no memory to prepare %s", what);
+    disti_work_fill(group, start, DISTI_WORK_PERSISTENT, work);
+    atomic_store(&work->ended, true);
+    disti_group_enter(group);
+    if (persistent_is_closed(group))
+        status = disti_fail(DIST_ERR_INVALID_ARGUMENT,
+                            "rank %d cannot prepare %s: the group is "
+                            "gone",
+                            group->rank, what);
+    else if (group->failed)
+        status = disti_group_refuse(group, what);
+    if (status == DIST_OK) {
+        persistent_link(group, work);
+        disti_group_hold(group);
+        *work_p = work;
+    }
+    disti_group_exit(group);
+    if (status != DIST_OK)
+        free(work);
+    return status;
+}
+
+/* A persistent work that is at rest? */
+static dist_status persistent_check(const struct dist_work *work, const char *name)
+{
+    if (!work)
+        return disti_fail(DIST_ERR_INVALID_ARGUMENT, "%s: work is NULL", name);
+    if (work->kind != DISTI_WORK_PERSISTENT)
+        return disti_fail(DIST_ERR_INVALID_ARGUMENT,
+                          "%s: the work is not persistent: dist_all_reduce_init makes one", name);
+    if (work->running)
+        return disti_fail(DIST_ERR_INVALID_ARGUMENT,
+                          "%s: the work has been started: call dist_wait first", name);
+    return DIST_OK;
+}
+
+dist_status dist_start(dist_work *work)
+{
+    dist_status status = persistent_check(work, "dist_start");
+    struct dist_group *group;
+
+    if (status != DIST_OK)
+        return status;
+    group = work->group;
+    disti_group_enter(group);
+    atomic_store_explicit(&work->ended, false, memory_order_relaxed);
+    status = disti_work_launch(work);
+    if (status != DIST_OK)
+        atomic_store_explicit(&work->ended, true, memory_order_relaxed);
+    work->running = status == DIST_OK;
+    disti_drive_kick(group);
+    disti_group_exit(group);
+    return status;
+}
+
+void disti_persistent_release(struct dist_group *group)
+{
+    group->persistent = NULL;
+}
+
+dist_status dist_work_free(dist_work *work)
+{
+    dist_status status = work ? persistent_check(work, "dist_work_free") : DIST_OK;
+    struct dist_group *group;
+
+    if (!work || status != DIST_OK)
+        return status;
+    group = work->group;
+    disti_group_lock(group);
+    persistent_unlink(group, work);
+    disti_group_unlock(group);
+    disti_work_drop(work);
+    return DIST_OK;
+}
