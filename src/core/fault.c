@@ -26,7 +26,7 @@ static void fault_end(struct dist_group *group, dist_status status, const char *
     group->failed = status;
     snprintf(group->cause, GROUP_TEXT, "%s", text);
     if (tell && group->world->bootstrap.store)
-        disti_store_report(group->world->bootstrap.store, text);
+        disti_store_report(group->world->bootstrap.store, NULL, text);
     disti_drive_rouse(group); /* the driver may sleep with the backend armed */
     group->drive.unsettled = true;
     if (group->state)

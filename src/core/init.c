@@ -188,7 +188,7 @@ out:
     if (status == DIST_OK)
         return DIST_OK;
     if (world && world->bootstrap.store)
-        disti_store_report(world->bootstrap.store, dist_last_error());
+        disti_store_report(world->bootstrap.store, NULL, dist_last_error());
     disti_world_close(world, INIT_LINGER_MS);
     return status;
 }

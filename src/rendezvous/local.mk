@@ -14,6 +14,7 @@ libdist_core_sources += \
 	src/rendezvous/store.c src/rendezvous/store.h \
 	src/rendezvous/store_client.c src/rendezvous/store_client.h \
 	src/rendezvous/store_connect.c \
+	src/rendezvous/store_failures.c \
 	src/rendezvous/store_gather.c \
 	src/rendezvous/store_inbox.c \
 	src/rendezvous/store_keys.c src/rendezvous/store_keys.h \

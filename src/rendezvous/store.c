@@ -15,6 +15,9 @@
 /* For requests that wait for nobody. Long, because the server's machine may be overloaded. */
 #define STORE_REPLY_MS 60000
 
+/* Of a report, which others repeat in their errors. */
+#define STORE_REPORT_MAX 200
+
 static dist_status store_no_answer(struct disti_store *store, dist_status status, const char *key)
 {
     if (status == DIST_IN_PROGRESS)
@@ -178,28 +181,84 @@ dist_status disti_store_compare_set(struct disti_store *store, const char *key,
     return status;
 }
 
-dist_status disti_store_all_gather(struct disti_store *store, const char *key, const void *in,
-                                   void *out, size_t bytes, int timeout_ms)
+/* The party, packed: malloc'ed, the caller's. */
+static dist_status store_pack_party(const struct disti_party *party, struct client_request *request)
+{
+    size_t bytes = disti_wire_party_bytes(party && party->ranks ? (size_t)party->count : 0);
+    unsigned char *packed = malloc(bytes);
+
+    if (!packed)
+        return disti_fail(DIST_ERR_NO_MEMORY, "no memory for %zu bytes to the store", bytes);
+    disti_wire_put_party(packed, party);
+    request->before = packed;
+    request->before_bytes = bytes;
+    return DIST_OK;
+}
+
+/* A request of a party: `total` bytes come back. */
+static dist_status store_call_party(struct disti_store *store, const struct disti_party *party,
+                                    struct client_request *request, void *out, size_t total)
+{
+    struct disti_wire_reader reply;
+    dist_status status = store_pack_party(party, request);
+
+    if (status != DIST_OK)
+        return status;
+    status = store_call(store, request, (int64_t)request->arg + STORE_GRACE_MS, &reply);
+    free((void *)(uintptr_t)request->before);
+    if (status != DIST_OK)
+        return status;
+    if (reply.head.value_bytes != total)
+        status = store_odd_reply(store, request->key);
+    else if (total)
+        memcpy(out, disti_wire_value(&reply), total);
+    disti_wire_next(&reply);
+    return status;
+}
+
+dist_status disti_store_gather(struct disti_store *store, const struct disti_party *party,
+                               const char *key, const void *in, void *out, size_t bytes,
+                               int timeout_ms)
 {
     struct client_request request = {
         .op = DISTI_WIRE_ALL_GATHER, .arg = timeout_ms, .key = key, .value = in, .bytes = bytes};
-    struct disti_wire_reader reply;
+    int ranks = party->ranks ? party->count : store->world_size;
     dist_status status = store_check_value(key, bytes);
     size_t total;
 
     if (status != DIST_OK)
         return status;
-    if (!disti_mul(bytes, (size_t)store->world_size, &total) || total > DISTI_WIRE_GATHER_MAX)
+    if (!disti_mul(bytes, (size_t)ranks, &total) || total > DISTI_WIRE_GATHER_MAX)
         return disti_fail(DIST_ERR_INVALID_ARGUMENT,
                           "%zu bytes from each of %d ranks are too many for the store (\"%s\")",
-                          bytes, store->world_size, key);
-    status = store_call(store, &request, (int64_t)timeout_ms + STORE_GRACE_MS, &reply);
-    if (status != DIST_OK)
-        return status;
-    if (reply.head.value_bytes != total)
-        status = store_odd_reply(store, key);
-    else if (total)
-        memcpy(out, disti_wire_value(&reply), total);
-    disti_wire_next(&reply);
-    return status;
+                          bytes, ranks, key);
+    return store_call_party(store, party, &request, out, total);
+}
+
+dist_status disti_store_all_gather(struct disti_store *store, const char *key, const void *in,
+                                   void *out, size_t bytes, int timeout_ms)
+{
+    static const struct disti_party all = {.group = DISTI_NO_GROUP};
+
+    return disti_store_gather(store, &all, key, in, out, bytes, timeout_ms);
+}
+
+dist_status disti_store_arrive(struct disti_store *store, const struct disti_party *party,
+                               const char *key, int timeout_ms)
+{
+    struct client_request request = {.op = DISTI_WIRE_ARRIVE, .arg = timeout_ms, .key = key};
+
+    return store_call_party(store, party, &request, NULL, 0);
+}
+
+void disti_store_report(struct disti_store *store, const struct disti_party *party, const char *why)
+{
+    struct client_request request = {
+        .op = DISTI_WIRE_REPORT, .value = why, .bytes = strnlen(why, STORE_REPORT_MAX)};
+
+    if (store_pack_party(party, &request) != DIST_OK)
+        return;
+    /* So few bytes always fit, unless the server has been stuck for long. */
+    store_client_send(store, &request, disti_deadline_ms(100));
+    free((void *)(uintptr_t)request.before);
 }

@@ -65,19 +65,42 @@ dist_status disti_store_compare_set(struct disti_store *store, const char *key,
                                     const void *expected, size_t expected_bytes,
                                     const void *desired, size_t desired_bytes, bool *swapped_p);
 
+/* Some ranks of the job, for a group of them. */
+#define DISTI_NO_GROUP (-1)
+struct disti_party {
+    int32_t group;    /* its number; what is reported for it ends it */
+    const int *ranks; /* by rank of the group, each once; NULL: all ranks of the job */
+    int count;        /* how many they are, with ranks NULL: not looked at */
+};
+
 /*
- * Every rank gives bytes (the same number), every rank gets world_size * bytes, in rank order. One
- * round trip. Waits for all, at most timeout_ms: ERR_TIMEOUT names the ranks that did not come. A
- * rank that dies meanwhile ends it with ERR_PEER_LOST. bytes 0: a barrier.
+ * Every rank of the party gives bytes (the same number) and gets bytes from each, in the party's
+ * order. One round trip. Waits for all, at most timeout_ms: ERR_TIMEOUT names the ranks that did
+ * not come, and ends it for all. ERR_PEER_LOST: a rank of the party is gone, or a failure was
+ * reported for the group. ERR_MISMATCH: another rank names another party, or another size. bytes 0:
+ * a barrier.
  */
+dist_status disti_store_gather(struct disti_store *store, const struct disti_party *party,
+                               const char *key, const void *in, void *out, size_t bytes,
+                               int timeout_ms);
+
+/* The same among all ranks, for no group. */
 dist_status disti_store_all_gather(struct disti_store *store, const char *key, const void *in,
                                    void *out, size_t bytes, int timeout_ms);
+
+/*
+ * A barrier of the party in which a rank that has come stays counted even if it gave up waiting: so
+ * one that comes late finds the others there. The key must not be used twice.
+ */
+dist_status disti_store_arrive(struct disti_store *store, const struct disti_party *party,
+                               const char *key, int timeout_ms);
 
 #define DISTI_NEWS_MAX 512
 
 /* News about another rank. */
 struct disti_notice {
     int rank;
+    int32_t group;             /* a failure of this group; DISTI_NO_GROUP: of the rank itself */
     bool graceful;             /* it said goodbye; else it was lost */
     char text[DISTI_NEWS_MAX]; /* "rank 3 (host node1, pid 4242) closed its connection without a
                                   goodbye" */
@@ -90,8 +113,13 @@ int disti_store_fd(const struct disti_store *store);
  * news about rank 0 (or the launcher: rank -1). Given once each. */
 bool disti_store_notice(struct disti_store *store, struct disti_notice *notice_p);
 
-/* Tell all ranks that this rank failed, and why: they get it as a notice. Does not wait. */
-void disti_store_report(struct disti_store *store, const char *why);
+/*
+ * Tells the other ranks that this one failed, and why: they get it as a notice. With a party it is
+ * its group that failed here; its other ranks are told, once a group, and its all-gathers end.
+ * NULL: the process itself, which takes part in nothing any more. Does not wait.
+ */
+void disti_store_report(struct disti_store *store, const struct disti_party *party,
+                        const char *why);
 
 /* Says goodbye and closes. NULL is accepted. */
 void disti_store_close(struct disti_store *store);

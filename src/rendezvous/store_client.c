@@ -108,17 +108,19 @@ static dist_status client_send(struct disti_store *store, const struct client_re
                                int64_t deadline)
 {
     size_t key_bytes = request->key ? strlen(request->key) : 0;
-    size_t left = DISTI_WIRE_HEAD + key_bytes + request->bytes;
+    size_t value_bytes = request->before_bytes + request->bytes;
+    size_t left = DISTI_WIRE_HEAD + key_bytes + value_bytes;
     unsigned char head_bytes[DISTI_WIRE_HEAD];
     struct disti_wire_head head = {.op = request->op,
                                    .id = store->last_id % UINT32_MAX + 1,
                                    .arg = request->arg,
                                    .key_bytes = (uint32_t)key_bytes,
-                                   .value_bytes = request->bytes};
-    struct iovec parts[3] = {{head_bytes, DISTI_WIRE_HEAD},
+                                   .value_bytes = value_bytes};
+    struct iovec parts[4] = {{head_bytes, DISTI_WIRE_HEAD},
                              {(char *)(uintptr_t)request->key, key_bytes},
+                             {(void *)(uintptr_t)request->before, request->before_bytes},
                              {(void *)(uintptr_t)request->value, request->bytes}};
-    struct msghdr message = {.msg_iov = parts, .msg_iovlen = 3};
+    struct msghdr message = {.msg_iov = parts, .msg_iovlen = 4};
     bool begun = false;
 
     store->last_id = head.id;
@@ -129,7 +131,7 @@ static dist_status client_send(struct disti_store *store, const struct client_re
         if (n >= 0) {
             begun = true;
             left -= (size_t)n;
-            client_advance(parts, 3, (size_t)n);
+            client_advance(parts, 4, (size_t)n);
         } else if (errno == EAGAIN) {
             store_client_pump(store); /* the server may be waiting for us to read */
             if (store->lost || client_poll(store, POLLIN | POLLOUT, deadline))
@@ -209,15 +211,6 @@ dist_status store_client_call(struct disti_store *store, const struct client_req
     if (status == DIST_OK)
         *reply_p = call.reply;
     return status;
-}
-
-void disti_store_report(struct disti_store *store, const char *why)
-{
-    struct client_request request = {
-        .op = DISTI_WIRE_REPORT, .value = why, .bytes = strnlen(why, 200)};
-
-    /* So few bytes always fit, unless the server has been stuck for long. */
-    store_client_send(store, &request, disti_deadline_ms(100));
 }
 
 /* Waits, shortly, until the server has closed too: then the goodbye has been read. */

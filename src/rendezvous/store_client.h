@@ -82,10 +82,13 @@ struct disti_store {
 /* A connected socket becomes a store without a hello; takes the fd. NULL: no memory. */
 struct disti_store *store_client_new(int fd);
 
+/* What goes out: the value is `before` and `value`, one after the other. */
 struct client_request {
     uint8_t op;
     int32_t arg;
     const char *key; /* may be NULL */
+    const void *before;
+    size_t before_bytes;
     const void *value;
     size_t bytes;
 };

@@ -8,6 +8,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* How many of the missing are named. */
+#define GATHER_NAMES 16
+
 static void gather_free(struct disti_store_server *server, struct store_gather *gather)
 {
     struct store_gather **link = &server->gathers;
@@ -16,6 +19,7 @@ static void gather_free(struct disti_store_server *server, struct store_gather *
         link = &(*link)->next;
     *link = gather->next;
     disti_blob_drop(gather->all);
+    free(gather->ranks);
     free(gather->here);
     free(gather);
 }
@@ -36,25 +40,58 @@ static struct store_gather *gather_find(struct disti_store_server *server,
     return gather;
 }
 
-static struct store_gather *gather_new(struct disti_store_server *server,
-                                       const struct disti_key *key, size_t bytes, int first)
+/* The rank at a place of the party, and back: -1, it is not in it. */
+static int gather_rank(const struct store_gather *gather, int place)
 {
+    return gather->ranks ? gather->ranks[place] : place;
+}
+
+static int gather_place(const struct store_gather *gather, int rank)
+{
+    if (!gather->ranks)
+        return rank;
+    for (int i = 0; i < gather->size; i++) {
+        if (gather_rank(gather, i) == rank)
+            return i;
+    }
+    return -1;
+}
+
+static bool gather_copy_ranks(struct store_gather *gather, const struct disti_wire_party *party)
+{
+    if (party->count == 0)
+        return true;
+    gather->ranks = calloc(party->count, sizeof(*gather->ranks));
+    for (uint32_t i = 0; gather->ranks && i < party->count; i++)
+        gather->ranks[i] = disti_wire_party_rank(party, i);
+    return gather->ranks != NULL;
+}
+
+static struct store_gather *gather_new(struct disti_store_server *server,
+                                       const struct store_wait *request,
+                                       const struct disti_wire_party *party, size_t bytes,
+                                       int first)
+{
+    int size = party->count ? (int)party->count : server->world_size;
     struct store_gather *gather;
     size_t total;
 
-    if (!disti_mul(bytes, (size_t)server->world_size, &total) || total > DISTI_WIRE_GATHER_MAX)
+    if (!disti_mul(bytes, (size_t)size, &total) || total > DISTI_WIRE_GATHER_MAX)
         return NULL;
     gather = calloc(1, sizeof(*gather));
     if (!gather)
         return NULL;
-    gather->key = *key;
+    gather->key = request->key;
+    gather->stays = request->op == DISTI_WIRE_ARRIVE;
+    gather->group = party->group;
+    gather->size = size;
     gather->bytes = bytes;
     gather->first = first;
-    gather->here = calloc((size_t)server->world_size, sizeof(*gather->here));
+    gather->here = calloc((size_t)size, sizeof(*gather->here));
     gather->all = disti_blob_new(total);
     gather->next = server->gathers;
     server->gathers = gather;
-    if (gather->here && gather->all)
+    if (gather->here && gather->all && gather_copy_ranks(gather, party))
         return gather;
     gather_free(server, gather);
     return NULL;
@@ -70,12 +107,20 @@ static struct store_wait *gather_wait(const struct store_peer *peer,
     return wait;
 }
 
+static void gather_refuse(struct disti_store_server *server, struct store_peer *peer,
+                          const struct store_wait *wait, dist_status status, const char *text)
+{
+    store_peer_refuse(server, peer, wait->id, status, "%s (%s \"%.*s\")", text,
+                      wait->op == DISTI_WIRE_ARRIVE ? "barrier" : "all_gather",
+                      (int)wait->key.length, wait->key.bytes);
+}
+
 /* Answers all who wait for it, with the bytes or with a text, and frees it. */
 static void gather_end(struct disti_store_server *server, struct store_gather *gather,
                        dist_status status, const char *text)
 {
-    for (int r = 0; r < server->world_size; r++) {
-        struct store_peer *peer = server->ranks[r].peer;
+    for (int i = 0; i < gather->size; i++) {
+        struct store_peer *peer = server->ranks[gather_rank(gather, i)].peer;
         struct store_wait *wait = gather_wait(peer, gather);
 
         if (!wait)
@@ -83,35 +128,58 @@ static void gather_end(struct disti_store_server *server, struct store_gather *g
         if (status == DIST_OK)
             store_peer_reply(server, peer, wait->id, status, disti_blob_hold(gather->all));
         else
-            store_peer_refuse(server, peer, wait->id, status, "%s (all_gather \"%.*s\")", text,
-                              (int)gather->key.length, gather->key.bytes);
+            gather_refuse(server, peer, wait, status, text);
         store_wait_remove(peer, wait);
     }
     gather_free(server, gather);
 }
 
-/* "ranks 3, 5 and 9 more" */
+/* "3", "3 (host node1)", or of a group's party "1 (world rank 3, host node1)" */
+static size_t gather_name(const struct disti_store_server *server,
+                          const struct store_gather *gather, int place, char *text, size_t size)
+{
+    int rank = gather_rank(gather, place);
+    const char *host = server->ranks[rank].host;
+
+    if (gather->ranks)
+        return (size_t)snprintf(text, size, " %d (world rank %d, host %s)", place, rank, host);
+    if (*host)
+        return (size_t)snprintf(text, size, " %d (host %s)", rank, host);
+    return (size_t)snprintf(text, size, " %d", rank);
+}
+
+/* "ranks 3, 5 and 9 more did not come" */
 static void gather_missing(const struct disti_store_server *server,
                            const struct store_gather *gather, char *text, size_t size)
 {
-    int missing = server->world_size - gather->count, named = 0;
+    int missing = gather->size - gather->count, named = 0;
     size_t at = (size_t)snprintf(text, size, missing == 1 ? "rank" : "ranks");
 
-    for (int r = 0; r < server->world_size && named < 16; r++) {
-        if (!gather->here[r])
-            at += (size_t)snprintf(text + at, size - at, "%s %d", named++ ? "," : "", r);
+    for (int i = 0; i < gather->size && named < GATHER_NAMES && at + 160 < size; i++) {
+        if (gather->here[i])
+            continue;
+        if (named++)
+            at += (size_t)snprintf(text + at, size - at, ",");
+        at += gather_name(server, gather, i, text + at, size - at);
     }
     if (missing > named)
-        snprintf(text + at, size - at, " and %d more", missing - named);
+        at += (size_t)snprintf(text + at, size - at, " and %d more", missing - named);
+    snprintf(text + at, size - at, " did not come");
 }
 
-void store_gather_expired(struct disti_store_server *server, struct store_gather *gather)
+void store_gather_expired(struct disti_store_server *server, struct store_peer *peer,
+                          struct store_wait *wait)
 {
-    char text[256];
+    struct store_gather *gather = wait->gather;
+    char text[768];
 
-    gather_missing(server, gather, text, sizeof(text) - 16);
-    strcat(text, " did not come");
-    gather_end(server, gather, DIST_ERR_TIMEOUT, text);
+    gather_missing(server, gather, text, sizeof(text));
+    if (!gather->stays) {
+        gather_end(server, gather, DIST_ERR_TIMEOUT, text);
+        return;
+    }
+    gather_refuse(server, peer, wait, DIST_ERR_TIMEOUT, text);
+    store_wait_remove(peer, wait);
 }
 
 void store_gather_fail_all(struct disti_store_server *server, dist_status status, const char *text)
@@ -120,76 +188,153 @@ void store_gather_fail_all(struct disti_store_server *server, dist_status status
         gather_end(server, server->gathers, status, text);
 }
 
+void store_gather_fail_rank(struct disti_store_server *server, int rank, const char *text)
+{
+    struct store_gather *gather = server->gathers, *next;
+
+    for (; gather; gather = next) {
+        next = gather->next;
+        if (gather_place(gather, rank) >= 0)
+            gather_end(server, gather, DIST_ERR_PEER_LOST, text);
+    }
+}
+
+void store_gather_fail_group(struct disti_store_server *server, int32_t group, const char *text)
+{
+    struct store_gather *gather = server->gathers, *next;
+
+    for (; gather; gather = next) {
+        next = gather->next;
+        if (gather->group == group)
+            gather_end(server, gather, DIST_ERR_PEER_LOST, text);
+    }
+}
+
 void store_gather_withdraw(struct disti_store_server *server, struct store_gather *gather, int rank)
 {
-    gather->here[rank] = false;
+    gather->here[gather_place(gather, rank)] = false;
     if (--gather->count == 0)
         gather_free(server, gather);
 }
 
-/* Can it not succeed any more? Then the request is answered. */
-static bool gather_hopeless(struct disti_store_server *server, struct store_peer *peer)
+/* Why it cannot succeed any more, *status_p; NULL: it can. */
+static const char *gather_hopeless(const struct disti_store_server *server,
+                                   const struct disti_wire_party *party, dist_status *status_p)
 {
-    int gone = store_ranks_gone(server, true);
-    const struct disti_wire_head *head = &peer->in.head;
-    const char *key = (const char *)peer->in.body;
+    uint32_t count = party->count ? party->count : (uint32_t)server->world_size;
+    const struct store_failure *failure = NULL;
 
+    *status_p = server->broken[0] ? DIST_ERR_RENDEZVOUS : DIST_ERR_PEER_LOST;
     if (server->broken[0])
-        store_peer_refuse(server, peer, head->id, DIST_ERR_RENDEZVOUS, "%s", server->broken);
-    else if (gone >= 0)
-        store_peer_refuse(server, peer, head->id, DIST_ERR_PEER_LOST, "%s (all_gather \"%.*s\")",
-                          server->ranks[gone].news, (int)head->key_bytes, key);
-    return server->broken[0] || gone >= 0;
+        return server->broken;
+    if (party->group != DISTI_NO_GROUP)
+        failure = store_failures_find(server, party->group);
+    if (failure)
+        return failure->news;
+    for (int left = 0; left < 2; left++) { /* who failed says more than who left after it */
+        for (uint32_t i = 0; i < count; i++) {
+            int rank = disti_wire_party_rank(party, i);
+
+            if (store_ranks_is_gone(server, rank, left))
+                return server->ranks[rank].news;
+        }
+    }
+    return NULL;
 }
 
-/* A request of the same rank for the same all-gather: its client has given it up. */
-static void gather_replace(struct store_peer *peer, struct store_gather *gather)
+/* Do two ranks mean the same? Refuses the request if not. */
+static bool gather_agrees(struct disti_store_server *server, struct store_peer *peer,
+                          const struct store_wait *request, const struct store_gather *gather,
+                          const struct disti_wire_party *party, size_t bytes)
 {
-    struct store_wait *old = gather_wait(peer, gather);
+    bool same =
+        gather->group == party->group && gather->stays == (request->op == DISTI_WIRE_ARRIVE);
+    int size = party->count ? (int)party->count : server->world_size;
+    char text[160];
 
-    if (!old)
+    same = same && size == gather->size;
+    for (int i = 0; same && i < size; i++)
+        same = disti_wire_party_rank(party, (uint32_t)i) == gather_rank(gather, i);
+    if (same && gather->bytes == bytes)
+        return true;
+    if (same)
+        snprintf(text, sizeof(text), "rank %d gives %zu bytes, rank %d gave %zu", peer->rank, bytes,
+                 gather->first, gather->bytes);
+    else
+        snprintf(text, sizeof(text), "rank %d names other ranks than rank %d did", peer->rank,
+                 gather->first);
+    gather_refuse(server, peer, request, DIST_ERR_MISMATCH, text);
+    return false;
+}
+
+/* Puts the rank's bytes into their place; with the last of them it is over. */
+static void gather_enter(struct disti_store_server *server, struct store_peer *peer,
+                         struct store_gather *gather, const unsigned char *data)
+{
+    int place = gather_place(gather, peer->rank);
+
+    if (gather->bytes)
+        memcpy(gather->all->data + (size_t)place * gather->bytes, data, gather->bytes);
+    gather->count += !gather->here[place];
+    gather->here[place] = true;
+    if (gather->count == gather->size)
+        gather_end(server, gather, DIST_OK, "");
+}
+
+/* The request is fine: it waits, in a new all-gather or in one that others have begun. */
+static void gather_join(struct disti_store_server *server, struct store_peer *peer,
+                        const struct store_wait *request, const struct disti_wire_party *party,
+                        struct store_gather *gather)
+{
+    size_t before = disti_wire_party_bytes(party->count);
+    size_t bytes = (size_t)peer->in.head.value_bytes - before;
+    struct store_wait *old = gather ? gather_wait(peer, gather) : NULL;
+    struct store_wait *wait = store_wait_add(server, peer, request);
+
+    if (!wait)
         return;
-    store_wait_remove(peer, old);
-    gather->count--;
+    if (old) /* its client has given it up, and asks again */
+        store_wait_remove(peer, old);
+    if (!gather)
+        gather = gather_new(server, request, party, bytes, peer->rank);
+    if (!gather) {
+        store_wait_remove(peer, wait);
+        store_peer_refuse(server, peer, request->id, DIST_ERR_NO_MEMORY,
+                          "no room for an all-gather of %zu bytes from each rank", bytes);
+        return;
+    }
+    wait->gather = gather;
+    gather_enter(server, peer, gather, disti_wire_value(&peer->in) + before);
+}
+
+static bool gather_includes(const struct disti_wire_party *party, int rank)
+{
+    for (uint32_t i = 0; i < party->count; i++) {
+        if (disti_wire_party_rank(party, i) == rank)
+            return true;
+    }
+    return party->count == 0;
 }
 
 void store_gather_join(struct disti_store_server *server, struct store_peer *peer,
                        const struct store_wait *request)
 {
-    const struct disti_wire_head *head = &peer->in.head;
-    struct store_gather *gather;
-    struct store_wait *wait;
+    size_t value_bytes = (size_t)peer->in.head.value_bytes;
+    struct store_gather *gather = gather_find(server, &request->key);
+    struct disti_wire_party party;
+    const char *hopeless;
+    dist_status status;
 
-    if (gather_hopeless(server, peer))
-        return;
-    gather = gather_find(server, &request->key);
-    if (gather && gather->bytes != head->value_bytes) {
-        store_peer_refuse(server, peer, head->id, DIST_ERR_MISMATCH,
-                          "rank %d gives %llu bytes, rank %d gave %zu (all_gather \"%.*s\")",
-                          peer->rank, (unsigned long long)head->value_bytes, gather->first,
-                          gather->bytes, (int)request->key.length, request->key.bytes);
+    if (!disti_wire_get_party(disti_wire_value(&peer->in), value_bytes, server->world_size,
+                              &party) ||
+        !gather_includes(&party, peer->rank)) {
+        peer->dead = server->reap = true;
         return;
     }
-    wait = store_wait_add(server, peer, request);
-    if (!wait)
-        return;
-    if (gather)
-        gather_replace(peer, gather);
-    else
-        gather = gather_new(server, &request->key, (size_t)head->value_bytes, peer->rank);
-    if (!gather) {
-        store_wait_remove(peer, wait);
-        store_peer_refuse(server, peer, head->id, DIST_ERR_NO_MEMORY,
-                          "no room for an all-gather of %llu bytes from each of %d ranks",
-                          (unsigned long long)head->value_bytes, server->world_size);
-        return;
-    }
-    if (gather->bytes)
-        memcpy(gather->all->data + (size_t)peer->rank * gather->bytes, disti_wire_value(&peer->in),
-               gather->bytes);
-    gather->here[peer->rank] = true;
-    gather->count++;
-    wait->gather = gather;
-    if (gather->count == server->world_size)
-        gather_end(server, gather, DIST_OK, "");
+    hopeless = gather_hopeless(server, &party, &status);
+    if (hopeless)
+        gather_refuse(server, peer, request, status, hopeless);
+    else if (!gather || gather_agrees(server, peer, request, gather, &party,
+                                      value_bytes - disti_wire_party_bytes(party.count)))
+        gather_join(server, peer, request, &party, gather);
 }

@@ -8,8 +8,8 @@
 #include <sys/epoll.h>
 #include <unistd.h>
 
-static void inbox_add_news(struct disti_store *store, int rank, bool graceful, const char *text,
-                           size_t length)
+static void inbox_add_news(struct disti_store *store, int rank, int32_t group, bool graceful,
+                           const char *text, size_t length)
 {
     struct client_news *news = calloc(1, sizeof(*news));
     uint64_t one = 1;
@@ -19,6 +19,7 @@ static void inbox_add_news(struct disti_store *store, int rank, bool graceful, c
     if (length > sizeof(news->notice.text) - 1)
         length = sizeof(news->notice.text) - 1;
     news->notice.rank = rank;
+    news->notice.group = group;
     news->notice.graceful = graceful;
     memcpy(news->notice.text, text, length);
     *store->news_end = news;
@@ -46,7 +47,8 @@ void store_client_lose(struct disti_store *store, const char *why)
                  "rank %d (host %s, pid %u), which holds the store, %s", holder->rank, holder->host,
                  holder->pid, why);
     if (!store->holder_left && holder->rank != store->rank)
-        inbox_add_news(store, holder->rank, false, store->lost_text, strlen(store->lost_text));
+        inbox_add_news(store, holder->rank, DISTI_NO_GROUP, false, store->lost_text,
+                       strlen(store->lost_text));
 }
 
 static void inbox_take_notice(struct disti_store *store)
@@ -54,10 +56,11 @@ static void inbox_take_notice(struct disti_store *store)
     const unsigned char *value = disti_wire_value(&store->in);
     const struct disti_wire_head *head = &store->in.head;
 
-    if (head->value_bytes >= 1) {
-        store->holder_left = store->holder_left || (value[0] && head->arg == store->holder.rank);
-        inbox_add_news(store, head->arg, value[0] != 0, (const char *)value + 1,
-                       (size_t)head->value_bytes - 1);
+    if (head->value_bytes >= DISTI_WIRE_NEWS) {
+        store->holder_left = store->holder_left || (value[4] && head->arg == store->holder.rank);
+        inbox_add_news(store, head->arg, (int32_t)disti_wire_get32(value), value[4] != 0,
+                       (const char *)value + DISTI_WIRE_NEWS,
+                       (size_t)head->value_bytes - DISTI_WIRE_NEWS);
     }
     disti_wire_next(&store->in);
 }

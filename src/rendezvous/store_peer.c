@@ -173,7 +173,7 @@ void store_peer_reply(struct disti_store_server *server, struct store_peer *peer
 void store_peer_refuse(struct disti_store_server *server, struct store_peer *peer, uint32_t id,
                        dist_status status, const char *format, ...)
 {
-    char text[512];
+    char text[1024];
     va_list args;
 
     va_start(args, format);

@@ -9,55 +9,88 @@
 #include <string.h>
 #include <unistd.h>
 
-int store_ranks_gone(const struct disti_store_server *server, bool left)
+bool store_ranks_is_gone(const struct disti_store_server *server, int rank, bool left)
 {
-    int gone = -1;
+    enum store_place place = server->ranks[rank].place;
 
-    for (int r = 0; r < server->world_size; r++) {
-        enum store_place place = server->ranks[r].place;
-
-        if (place == STORE_LOST || place == STORE_FAILED)
-            return r;
-        if (left && place == STORE_LEFT && gone < 0)
-            gone = r;
-    }
-    return gone;
+    return place == STORE_LOST || place == STORE_FAILED || (left && place == STORE_LEFT);
 }
 
-void store_ranks_push(struct disti_store_server *server, int about, bool graceful, const char *text,
-                      int except)
+int store_ranks_gone(const struct disti_store_server *server)
 {
-    size_t length = strlen(text);
-    struct disti_blob *body = disti_blob_new(1 + length);
-    struct disti_wire_head head = {
-        .op = DISTI_WIRE_NOTICE, .arg = about, .value_bytes = 1 + length};
+    for (int r = 0; r < server->world_size; r++) {
+        if (store_ranks_is_gone(server, r, false))
+            return r;
+    }
+    return -1;
+}
+
+static struct disti_blob *ranks_pack_notice(const struct disti_notice *notice)
+{
+    size_t length = strlen(notice->text);
+    struct disti_blob *body = disti_blob_new(DISTI_WIRE_NEWS + length);
 
     if (!body)
-        return;
-    body->data[0] = graceful;
-    memcpy(body->data + 1, text, length);
-    for (int r = 0; r < server->world_size; r++) {
-        struct store_peer *peer = server->ranks[r].peer;
+        return NULL;
+    disti_wire_put32(body->data, (uint32_t)notice->group);
+    body->data[4] = notice->graceful;
+    memcpy(body->data + DISTI_WIRE_NEWS, notice->text, length);
+    return body;
+}
 
-        if (peer && r != except && !peer->closing)
+void store_ranks_push(struct disti_store_server *server, const struct disti_notice *notice,
+                      const struct disti_wire_party *party)
+{
+    struct disti_blob *body = ranks_pack_notice(notice);
+    uint32_t count = party && party->count ? party->count : (uint32_t)server->world_size;
+
+    for (uint32_t i = 0; body && i < count; i++) {
+        int rank = party ? disti_wire_party_rank(party, i) : (int)i;
+        struct store_peer *peer = server->ranks[rank].peer;
+        struct disti_wire_head head = {
+            .op = DISTI_WIRE_NOTICE, .arg = notice->rank, .value_bytes = body->bytes};
+
+        if (peer && rank != notice->rank && !peer->closing)
             store_peer_send(server, peer, &head, disti_blob_hold(body));
     }
     disti_blob_drop(body);
+}
+
+static void ranks_tell(const struct store_rank *slot, struct disti_notice *notice, const char *why)
+{
+    snprintf(notice->text, sizeof(notice->text), "rank %d (host %s, pid %u) %s", notice->rank,
+             slot->host, slot->pid, why);
 }
 
 /* Keeps why the rank is gone, tells the others, ends what cannot end well any more. */
 static void ranks_gone(struct disti_store_server *server, int rank, enum store_place place,
                        const char *why)
 {
+    struct disti_notice notice = {
+        .rank = rank, .group = DISTI_NO_GROUP, .graceful = place == STORE_LEFT};
     struct store_rank *slot = &server->ranks[rank];
 
     slot->place = place;
-    snprintf(slot->news, sizeof(slot->news), "rank %d (host %s, pid %u) %s", rank, slot->host,
-             slot->pid, why);
-    store_ranks_push(server, rank, place == STORE_LEFT, slot->news, rank);
-    store_gather_fail_all(server, DIST_ERR_PEER_LOST, slot->news);
+    ranks_tell(slot, &notice, why);
+    memcpy(slot->news, notice.text, sizeof(slot->news));
+    store_ranks_push(server, &notice, NULL);
+    store_gather_fail_rank(server, rank, slot->news);
     if (place != STORE_LEFT)
         store_serve_fail_keys(server, DIST_ERR_PEER_LOST, slot->news);
+}
+
+/* One of its ranks has failed in the group; the first that says so is heard. */
+static void ranks_group_failed(struct disti_store_server *server, int rank,
+                               const struct disti_wire_party *party, const char *why)
+{
+    struct disti_notice notice = {.rank = rank, .group = party->group};
+
+    if (store_failures_find(server, party->group))
+        return;
+    ranks_tell(&server->ranks[rank], &notice, why);
+    store_failures_add(server, &notice);
+    store_ranks_push(server, &notice, party);
+    store_gather_fail_group(server, party->group, notice.text);
 }
 
 void store_ranks_lost(struct disti_store_server *server, struct store_peer *peer)
@@ -77,13 +110,20 @@ void store_ranks_lost(struct disti_store_server *server, struct store_peer *peer
 void store_ranks_report(struct disti_store_server *server, struct store_peer *peer)
 {
     char why[DISTI_NEWS_MAX - 128] = "failed: ";
-    size_t at = strlen(why);
+    size_t at = strlen(why), bytes = (size_t)peer->in.head.value_bytes;
     const unsigned char *text = disti_wire_value(&peer->in);
+    struct disti_wire_party party;
 
-    for (size_t i = 0; i < peer->in.head.value_bytes && at + 1 < sizeof(why); i++)
+    if (!disti_wire_get_party(text, bytes, server->world_size, &party)) {
+        peer->dead = server->reap = true;
+        return;
+    }
+    for (size_t i = disti_wire_party_bytes(party.count); i < bytes && at + 1 < sizeof(why); i++)
         why[at++] = text[i] >= ' ' && text[i] <= '~' ? (char)text[i] : ' ';
     why[at] = 0;
-    if (server->ranks[peer->rank].place == STORE_HERE)
+    if (party.group != DISTI_NO_GROUP)
+        ranks_group_failed(server, peer->rank, &party, why);
+    else if (server->ranks[peer->rank].place == STORE_HERE)
         ranks_gone(server, peer->rank, STORE_FAILED, why);
 }
 
@@ -98,6 +138,7 @@ static void ranks_begin_again(struct disti_store_server *server)
     server->formed = false;
     server->broken[0] = 0;
     store_gather_clear(server);
+    store_failures_clear(server);
     disti_table_clear(&server->table);
     if (!server->job_required && disti_random_id(job) == DIST_OK)
         disti_store_server_set_job(server, job, false);

@@ -68,7 +68,7 @@ static void serve_get(struct disti_store_server *server, struct store_peer *peer
 {
     const struct disti_key *key = &request->key;
     struct disti_blob *value = disti_table_get(&server->table, key);
-    int gone = store_ranks_gone(server, false);
+    int gone = store_ranks_gone(server);
 
     if (value)
         store_peer_reply(server, peer, request->id, DIST_OK,
@@ -165,6 +165,7 @@ static void serve_request(struct disti_store_server *server, struct store_peer *
         serve_compare_set(server, peer, &request.key);
         break;
     case DISTI_WIRE_ALL_GATHER:
+    case DISTI_WIRE_ARRIVE:
         store_gather_join(server, peer, &request);
         break;
     default:

@@ -27,6 +27,7 @@ static void server_free(struct disti_store_server *server)
     while (server->peers)
         store_peer_free(server, server->peers);
     store_gather_clear(server);
+    store_failures_clear(server);
     disti_table_clear(&server->table);
     server_close(&server->epoll_fd);
     server_close(&server->listen_fd);
@@ -215,6 +216,17 @@ static bool server_done(const struct disti_store_server *server)
            (server->here == 0 || disti_expired(atomic_load(&server->stop_by)));
 }
 
+static void server_say_goodbye(struct disti_store_server *server)
+{
+    const struct disti_notice notice = {.rank = server->holder,
+                                        .group = DISTI_NO_GROUP,
+                                        .graceful = true,
+                                        .text = "the store was closed"};
+
+    if (server->here > 0)
+        store_ranks_push(server, &notice, NULL);
+}
+
 static void *server_main(void *arg)
 {
     struct disti_store_server *server = arg;
@@ -231,8 +243,7 @@ static void *server_main(void *arg)
         if (server->formed && (server->formed_fn || server->door_fd >= 0))
             server_formed(server);
     }
-    if (server->here > 0)
-        store_ranks_push(server, server->holder, true, "the store was closed", -1);
+    server_say_goodbye(server);
     return NULL;
 }
 

@@ -13,6 +13,7 @@
 #define STORE_STRANGERS 256      /* connections without a hello; one more drops the oldest */
 #define STORE_OUT_MAX (1u << 20) /* a client that does not read is not listened to either */
 #define STORE_WAITS_MAX 1024     /* of one client: a thread has one */
+#define STORE_FAILURES_MAX 4096  /* older ones are forgotten: all have heard of them long ago */
 
 struct disti_store_server;
 
@@ -33,14 +34,26 @@ struct store_wait {
     struct store_gather *gather;
 };
 
-/* All-gathers under way: the bytes so far and who has come. */
+/* All-gathers under way: the bytes so far and who has come, by place in the party. */
 struct store_gather {
     struct store_gather *next;
     struct disti_key key;
-    size_t bytes; /* each rank's */
+    bool stays;    /* an ARRIVE: who gives up waiting stays counted */
+    int32_t group; /* whose it is; DISTI_NO_GROUP */
+    int *ranks;    /* the party; NULL: all ranks */
+    int size;      /* of the party */
+    size_t bytes;  /* each rank's */
     int first, count;
-    bool *here;             /* by rank */
-    struct disti_blob *all; /* world_size * bytes */
+    bool *here;
+    struct disti_blob *all; /* size * bytes */
+};
+
+/* A group that one of its ranks has reported as failed. */
+struct store_failure {
+    struct store_failure *next;
+    int32_t group;
+    int rank;
+    char news[DISTI_NEWS_MAX];
 };
 
 struct store_peer {
@@ -87,6 +100,8 @@ struct disti_store_server {
     int64_t accept_at; /* no new connections before this time: out of descriptors */
     struct disti_store_table table;
     struct store_gather *gathers;
+    struct store_failure *failures; /* newest first, STORE_FAILURES_MAX at most */
+    int failure_count;
     void (*formed_fn)(void *arg);
     void *formed_arg;
     pthread_t thread;
@@ -149,20 +164,34 @@ void store_ranks_report(struct disti_store_server *server, struct store_peer *pe
 void store_ranks_goodbye(struct disti_store_server *server, struct store_peer *peer);
 /* The connection of a rank ended without a goodbye. */
 void store_ranks_lost(struct disti_store_server *server, struct store_peer *peer);
-void store_ranks_push(struct disti_store_server *server, int about, bool graceful, const char *text,
-                      int except);
-/* The first rank that is FAILED or LOST (and with `left` also LEFT); -1: none. */
-int store_ranks_gone(const struct disti_store_server *server, bool left);
+/* Tells the ranks of the party (NULL: all), except the rank that it is about. */
+void store_ranks_push(struct disti_store_server *server, const struct disti_notice *notice,
+                      const struct disti_wire_party *party);
+/* Is the rank FAILED or LOST (and with `left`: or LEFT)? */
+bool store_ranks_is_gone(const struct disti_store_server *server, int rank, bool left);
+/* The first rank that is FAILED or LOST; -1: none. */
+int store_ranks_gone(const struct disti_store_server *server);
 
 /* store_gather.c */
 void store_gather_join(struct disti_store_server *server, struct store_peer *peer,
                        const struct store_wait *request);
-void store_gather_expired(struct disti_store_server *server, struct store_gather *gather);
+/* The peer's wait has come to its deadline. */
+void store_gather_expired(struct disti_store_server *server, struct store_peer *peer,
+                          struct store_wait *wait);
+/* Ends those that the rank takes part in; those of the group; all. */
+void store_gather_fail_rank(struct disti_store_server *server, int rank, const char *text);
+void store_gather_fail_group(struct disti_store_server *server, int32_t group, const char *text);
 void store_gather_fail_all(struct disti_store_server *server, dist_status status, const char *text);
 /* The rank no longer waits: its part is taken out. */
 void store_gather_withdraw(struct disti_store_server *server, struct store_gather *gather,
                            int rank);
 void store_gather_clear(struct disti_store_server *server);
+
+/* store_failures.c: what is known of groups that failed. */
+const struct store_failure *store_failures_find(const struct disti_store_server *server,
+                                                int32_t group);
+void store_failures_add(struct disti_store_server *server, const struct disti_notice *notice);
+void store_failures_clear(struct disti_store_server *server);
 
 /* door.c */
 void store_door_answer(struct disti_store_server *server);

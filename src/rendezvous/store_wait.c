@@ -49,7 +49,7 @@ static void wait_expired(struct disti_store_server *server, struct store_peer *p
                          struct store_wait *wait)
 {
     if (wait->gather) {
-        store_gather_expired(server, wait->gather);
+        store_gather_expired(server, peer, wait);
         return;
     }
     store_peer_refuse(server, peer, wait->id, DIST_ERR_TIMEOUT, "nobody has set \"%.*s\"",

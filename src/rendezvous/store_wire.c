@@ -111,6 +111,34 @@ bool disti_wire_get_id(const unsigned char *bytes, struct disti_wire_id *id_p)
            wire_text(bytes + 112, sizeof(id_p->job), id_p->job);
 }
 
+void disti_wire_put_party(unsigned char *bytes, const struct disti_party *party)
+{
+    int count = party && party->ranks ? party->count : 0;
+
+    wire_put(bytes, (uint32_t)(party ? party->group : DISTI_NO_GROUP), 4);
+    wire_put(bytes + 4, (uint32_t)count, 4);
+    for (int i = 0; i < count; i++)
+        wire_put(bytes + disti_wire_party_bytes((size_t)i), (uint32_t)party->ranks[i], 4);
+}
+
+bool disti_wire_get_party(const unsigned char *bytes, size_t size, int world_size,
+                          struct disti_wire_party *party_p)
+{
+    if (size < DISTI_WIRE_PARTY)
+        return false;
+    party_p->group = (int32_t)wire_get(bytes, 4);
+    party_p->count = (uint32_t)wire_get(bytes + 4, 4);
+    party_p->ranks = bytes + DISTI_WIRE_PARTY;
+    if (party_p->group < DISTI_NO_GROUP || party_p->count > (uint32_t)world_size ||
+        disti_wire_party_bytes(party_p->count) > size)
+        return false;
+    for (uint32_t i = 0; i < party_p->count; i++) {
+        if (wire_get(party_p->ranks + 4 * (size_t)i, 4) >= (uint32_t)world_size)
+            return false;
+    }
+    return true;
+}
+
 /* The head is complete: is the rest acceptable? Makes room for it. */
 static enum disti_wire_event wire_accept_head(struct disti_wire_reader *reader)
 {

@@ -12,7 +12,7 @@
  * numbers are little-endian; nothing is aligned beyond what the offsets say.
  *
  *     0  u32  magic "DIST"
- *     4  u8   version (1)
+ *     4  u8   version (2)
  *     5  u8   op
  *     6  u16  flags (0)
  *     8  u32  id: a request's number, repeated in its reply; 0 in a notice
@@ -35,10 +35,13 @@
  *     CAS         name  u64 n, n bytes expected,         u8: swapped or not
  *                       then the desired bytes
  *                       (n = 2^64 - 1: not there)
- *     ALL_GATHER  name  this rank's bytes                all ranks' bytes, in rank order
- *     REPORT            text: why this rank failed       no reply
+ *     ALL_GATHER  name  a party, this rank's bytes       all ranks' bytes, in the party's order
+ *     ARRIVE      name  a party
+ *     REPORT            a party, text: why it failed     no reply
  *     GOODBYE                                            no reply: the server closes
- *     NOTICE            (to a client) u8 graceful, text; arg is the rank it is about
+ *     NOTICE            (to a client) i32 group, u8 graceful, text; arg: the rank it is about
+ *
+ * A party is i32 group (-1: none), u32 n, n * u32 rank. n = 0: all ranks of the job.
  *
  * A reply whose arg is negative is a failure, and its value is the text. DIST_IN_PROGRESS
  * in answer to HELLO means: come again later; DIST_ERR_MISMATCH: this is another job.
@@ -47,7 +50,7 @@
  * authentication and TLS, which are to be agreed on before anything else is believed.
  */
 #define DISTI_WIRE_MAGIC 0x54534944u
-#define DISTI_WIRE_VERSION 1
+#define DISTI_WIRE_VERSION 2
 #define DISTI_WIRE_HEAD 32
 #define DISTI_WIRE_HELLO_LIMIT 4096u                           /* before the hello is accepted */
 #define DISTI_WIRE_REQUEST_LIMIT (2 * DISTI_VALUE_MAX + 1024u) /* a CAS carries two values */
@@ -61,6 +64,7 @@ enum disti_wire_op {
     DISTI_WIRE_ADD,
     DISTI_WIRE_CAS,
     DISTI_WIRE_ALL_GATHER,
+    DISTI_WIRE_ARRIVE,
     DISTI_WIRE_REPORT,
     DISTI_WIRE_GOODBYE,
     DISTI_WIRE_REPLY = 64,
@@ -103,6 +107,28 @@ struct disti_wire_id {
 void disti_wire_put_id(unsigned char *bytes, const struct disti_wire_id *id);
 /* False if a text is not ended or holds control characters, or flags or mac are not zero. */
 bool disti_wire_get_id(const unsigned char *bytes, struct disti_wire_id *id_p);
+
+#define DISTI_WIRE_NEWS 5 /* bytes of a notice's value before its text */
+
+/* A party as it came: its ranks still packed. */
+#define DISTI_WIRE_PARTY 8 /* bytes, without the ranks */
+struct disti_wire_party {
+    int32_t group;
+    uint32_t count;
+    const unsigned char *ranks;
+};
+static inline size_t disti_wire_party_bytes(size_t count)
+{
+    return DISTI_WIRE_PARTY + 4 * count;
+}
+void disti_wire_put_party(unsigned char *bytes, const struct disti_party *party);
+/* From the beginning of a value of `size` bytes. False if it does not hold one for world_size. */
+bool disti_wire_get_party(const unsigned char *bytes, size_t size, int world_size,
+                          struct disti_wire_party *party_p);
+static inline int disti_wire_party_rank(const struct disti_wire_party *party, uint32_t i)
+{
+    return party->count ? (int)disti_wire_get32(party->ranks + 4 * (size_t)i) : (int)i;
+}
 
 /* Collects one frame after the other from a non-blocking socket. Zeroed is ready; set limit. */
 struct disti_wire_reader {

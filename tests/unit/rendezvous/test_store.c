@@ -340,7 +340,7 @@ static void rank_reports(int rank, void *arg)
 
     barrier(store, "all here");
     if (rank == 1) {
-        disti_store_report(store, "the disk is full");
+        disti_store_report(store, NULL, "the disk is full");
         disti_store_close(store);
         return;
     }

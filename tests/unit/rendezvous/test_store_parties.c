@@ -137,11 +137,173 @@ static void test_news_beside_a_wait(void **state)
     job_all(2, rank_waits_beside_news);
 }
 
+/* Two parties share rank 1; each has an order of its own, and both use the same kind of key. */
+static const int left[] = {1, 0}, right[] = {3, 1, 2};
+
+static struct disti_party party_of(int32_t group, const int *ranks, int count)
+{
+    return (struct disti_party){.group = group, .ranks = ranks, .count = count};
+}
+
+static void gather_in_order(struct disti_store *store, const struct disti_party *party, int rank)
+{
+    char key[32];
+    int out[4];
+
+    snprintf(key, sizeof(key), "group %d", party->group);
+    for (int i = 0; i < 20; i++) {
+        int in = rank * 100 + i;
+
+        CHECK(disti_store_gather(store, party, key, &in, out, sizeof(in), WAIT_MS) == DIST_OK);
+        for (int p = 0; p < party->count; p++)
+            CHECK(out[p] == party->ranks[p] * 100 + i);
+    }
+}
+
+static void rank_is_in_parties(int rank, void *arg)
+{
+    struct disti_party a = party_of(1, left, 2), b = party_of(2, right, 3);
+    struct disti_store *store = join(arg, rank);
+
+    if (rank < 2)
+        gather_in_order(store, &a, rank);
+    if (rank > 0)
+        gather_in_order(store, &b, rank);
+    barrier(store, "end");
+    disti_store_close(store);
+}
+
+static void test_parties(void **state)
+{
+    (void)state;
+    job_all(4, rank_is_in_parties);
+}
+
+/* Rank 2 misses its party's all-gather; rank 3 names another party than rank 1. */
+static void rank_misses_its_party(int rank, void *arg)
+{
+    static const int other[] = {1, 3, 2};
+    struct disti_party b = party_of(7, right, 3), c = party_of(7, other, 3);
+    struct disti_store *store = join(arg, rank);
+
+    barrier(store, "all here");
+    if (rank == 1) {
+        CHECK(disti_store_gather(store, &b, "x", NULL, NULL, 0, 600) == DIST_ERR_TIMEOUT);
+        CHECK_SAYS("ranks 0 (world rank 3, host ", ", 2 (world rank 2, host ", "did not come");
+    }
+    if (rank == 3) {
+        disti_sleep_ns(200000000);
+        CHECK(disti_store_gather(store, &c, "x", NULL, NULL, 0, WAIT_MS) == DIST_ERR_MISMATCH);
+        CHECK_SAYS("rank 3 names other ranks than rank 1");
+    }
+    barrier(store, "end");
+    disti_store_close(store);
+}
+
+static void test_missing_from_a_party(void **state)
+{
+    (void)state;
+    job_all(4, rank_misses_its_party);
+}
+
+/* Rank 3 fails in group 2: its party is told, ends, and stays ended. Nobody else is touched. */
+static void rank_fails_in_a_group(int rank, void *arg)
+{
+    struct disti_party a = party_of(1, left, 2), b = party_of(2, right, 3);
+    struct disti_store *store = join(arg, rank);
+    struct disti_notice notice;
+
+    barrier(store, "all here");
+    if (rank == 3) {
+        disti_sleep_ns(100000000);
+        disti_store_report(store, &b, "the disk is full");
+        disti_store_report(store, &b, "said twice");
+    } else if (rank > 0) {
+        CHECK(disti_store_gather(store, &b, "y", NULL, NULL, 0, WAIT_MS) == DIST_ERR_PEER_LOST);
+        CHECK_SAYS("rank 3 (host ", "the disk is full");
+    }
+    barrier(store, "reported");
+    if (rank == 1 || rank == 2) {
+        CHECK(disti_store_notice(store, &notice));
+        CHECK(notice.rank == 3 && notice.group == 2 && !notice.graceful);
+        CHECK(strstr(notice.text, "the disk is full"));
+    }
+    CHECK(!disti_store_notice(store, &notice));
+    if (rank > 0)
+        CHECK(disti_store_gather(store, &b, "z", NULL, NULL, 0, WAIT_MS) == DIST_ERR_PEER_LOST);
+    if (rank < 2)
+        gather_in_order(store, &a, rank);
+    barrier(store, "end");
+    disti_store_close(store);
+}
+
+static void test_failed_group(void **state)
+{
+    (void)state;
+    job_all(4, rank_fails_in_a_group);
+}
+
+/* Rank 0 leaves: the party without it goes on. */
+static void rank_leaves_one_party(int rank, void *arg)
+{
+    struct disti_party a = party_of(1, left, 2), b = party_of(2, right, 3);
+    struct disti_store *store = join(arg, rank);
+
+    barrier(store, "all here");
+    if (rank == 0) {
+        disti_sleep_ns(50000000);
+        disti_store_close(store);
+        return;
+    }
+    gather_in_order(store, &b, rank);
+    if (rank == 1) {
+        CHECK(disti_store_gather(store, &a, "w", NULL, NULL, 0, WAIT_MS) == DIST_ERR_PEER_LOST);
+        CHECK_SAYS("rank 0 (host ", "has left");
+    }
+    gather_in_order(store, &b, rank);
+    disti_store_close(store);
+}
+
+static void test_rank_of_one_party_leaves(void **state)
+{
+    (void)state;
+    job_all(4, rank_leaves_one_party);
+}
+
+/* Rank 1 gives up, rank 2 waits, rank 3 is late: it and rank 2 find all there. */
+static void rank_arrives(int rank, void *arg)
+{
+    struct disti_party b = party_of(2, right, 3);
+    struct disti_store *store = join(arg, rank);
+
+    barrier(store, "all here");
+    if (rank == 1) {
+        CHECK(disti_store_arrive(store, &b, "b 1", 200) == DIST_ERR_TIMEOUT);
+        CHECK_SAYS(" 0 (world rank 3, host ", "did not come");
+    }
+    if (rank == 3)
+        disti_sleep_ns(600000000);
+    if (rank >= 2)
+        CHECK(disti_store_arrive(store, &b, "b 1", WAIT_MS) == DIST_OK);
+    if (rank >= 1)
+        CHECK(disti_store_arrive(store, &b, "b 2", WAIT_MS) == DIST_OK);
+    barrier(store, "end");
+    disti_store_close(store);
+}
+
+static void test_arrivals_stay(void **state)
+{
+    (void)state;
+    job_all(4, rank_arrives);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_threads),
-        cmocka_unit_test(test_news_beside_a_wait),
+        cmocka_unit_test(test_threads),       cmocka_unit_test(test_news_beside_a_wait),
+        cmocka_unit_test(test_parties),       cmocka_unit_test(test_missing_from_a_party),
+        cmocka_unit_test(test_failed_group),  cmocka_unit_test(test_rank_of_one_party_leaves),
+        cmocka_unit_test(test_arrivals_stay),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -182,7 +182,7 @@ static void test_half_open(void **state)
     (void)state;
     for (int i = 0; i < 20; i++) {
         fds[i] = stranger();
-        put(fds[i], "DIST\1\1", (size_t)i % 7);
+        put(fds[i], "DIST\2\1", (size_t)i % 7);
     }
     for (int i = 0; i < 20; i++)
         close(fds[i]);
@@ -221,7 +221,7 @@ static void test_random_bytes(void **state)
             bytes[b] = (unsigned char)rand_r(&seed);
         /* Half of them begin like one of ours. */
         if (i % 2) {
-            memcpy(bytes, "DIST\1", 5);
+            memcpy(bytes, "DIST\2", 5);
             memset(bytes + 20, 0, 12);
         }
         put(fd, bytes, (size_t)rand_r(&seed) % sizeof(bytes));
@@ -237,7 +237,7 @@ static void member_sends_junk(unsigned *seed, int frames)
 
     send_hello(fd, 2, 3);
     for (int i = 0; i < frames; i++) {
-        struct disti_wire_head head = {.op = (uint8_t)(rand_r(seed) % 12),
+        struct disti_wire_head head = {.op = (uint8_t)(rand_r(seed) % 13),
                                        .id = (uint32_t)rand_r(seed),
                                        .arg = rand_r(seed) % 20 - 10,
                                        .key_bytes = (uint32_t)rand_r(seed) % 5,
