@@ -145,6 +145,8 @@ struct dist_backend_config {
      */
     dist_status (*all_gather)(void *all_gather_arg, const void *in, void *out, size_t bytes);
     void *all_gather_arg;
+    const int *members; /* rank in the world by rank of this group; NULL: this is the world */
+    bool reproducible;  /* as in struct dist_options */
 };
 
 /* How a backend that brings its own launcher (mpi) says who this process is. */

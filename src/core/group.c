@@ -84,6 +84,7 @@ dist_status disti_group_open(struct dist_group *group, const struct dist_backend
         .places = group->places,
         .all_gather = group_all_gather,
         .all_gather_arg = group,
+        .reproducible = group->world->reproducible,
     };
     if (!state)
         return disti_fail(DIST_ERR_NO_MEMORY, "no memory for backend %s", backend->name);

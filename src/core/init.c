@@ -14,7 +14,7 @@
 static dist_status init_options(const struct dist_options *given, struct dist_options *options)
 {
     static const struct dist_options fresh = DIST_OPTIONS_INIT;
-    int seconds;
+    int seconds, reproducible = 0;
     dist_status status;
 
     *options = fresh;
@@ -31,6 +31,9 @@ static dist_status init_options(const struct dist_options *given, struct dist_op
     status = disti_env_int("DIST_TIMEOUT", 1, INT_MAX / 1000, GROUP_TIMEOUT_MS / 1000, &seconds);
     if (status == DIST_OK && !options->timeout_ms)
         options->timeout_ms = seconds * 1000;
+    if (status == DIST_OK)
+        status = disti_env_int("DIST_REPRODUCIBLE", 0, 1, 0, &reproducible);
+    options->reproducible = options->reproducible || reproducible;
     if (!options->backend || !*options->backend)
         options->backend = disti_env("DIST_BACKEND");
     if (!options->backend)
@@ -182,6 +185,7 @@ dist_status dist_init_process_group(const struct dist_options *given, dist_group
         goto out;
     disti_log_use(&world->log);
     world->timeout_ms = options.timeout_ms;
+    world->reproducible = options.reproducible;
     status = init_open(world, &options, group_p);
     disti_log_use(NULL);
 out:

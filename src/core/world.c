@@ -30,12 +30,13 @@ void disti_world_close(struct disti_world *world, int linger_ms)
 }
 
 /* Ranks with different algorithms would send each other messages that never meet. */
-static void world_note_choice(struct world_peer *mine)
+static void world_note_choice(const struct disti_world *world, struct world_peer *mine)
 {
     const char *algo = disti_env("DIST_ALGO"), *segments = disti_env("DIST_SEGMENTS");
 
-    snprintf(mine->choice, sizeof(mine->choice), "DIST_ALGO=%s DIST_SEGMENTS=%s", algo ? algo : "",
-             segments ? segments : "");
+    snprintf(mine->choice, sizeof(mine->choice),
+             "DIST_REPRODUCIBLE=%d DIST_ALGO=%s DIST_SEGMENTS=%s", world->reproducible,
+             algo ? algo : "", segments ? segments : "");
 }
 
 /* Every rank must have asked for the same backend and the same algorithms. */
@@ -55,7 +56,8 @@ static dist_status world_check_peers(const struct disti_world *world)
         if (strncmp(peer->choice, mine->choice, sizeof(mine->choice)) != 0)
             return disti_fail(DIST_ERR_MISMATCH,
                               "rank %d has the settings \"%s\", but rank %d (host %.63s) has "
-                              "\"%.127s\": give all ranks the same DIST_ALGO and DIST_SEGMENTS",
+                              "\"%.191s\": give all ranks the same DIST_ALGO, DIST_SEGMENTS and "
+                              "DIST_REPRODUCIBLE",
                               world->rank, mine->choice, r, peer->locality.host, peer->choice);
     }
     return DIST_OK;
@@ -103,7 +105,7 @@ dist_status disti_world_meet(struct disti_world *world, const char *backend_name
         return disti_fail(DIST_ERR_NO_MEMORY, "no memory for %d ranks", ranks);
     memset(&mine, 0, sizeof(mine));
     snprintf(mine.backend, sizeof(mine.backend), "%s", backend_name);
-    world_note_choice(&mine);
+    world_note_choice(world, &mine);
     status = disti_discover(local < 0 ? world->rank : local, ranks, &mine.locality);
     if (status == DIST_OK)
         status = world_exchange(world, &mine);

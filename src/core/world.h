@@ -15,7 +15,7 @@
 struct world_peer {
     struct disti_locality locality;
     char backend[32];
-    char choice[128]; /* settings that must be the same everywhere */
+    char choice[192]; /* settings that must be the same everywhere */
 };
 
 /* Made once by dist_init_process_group, gone with the group that it made. */
@@ -23,6 +23,7 @@ struct disti_world {
     struct disti_log log;
     int rank, size;
     int timeout_ms;
+    bool reproducible;
     struct disti_bootstrap bootstrap;
     struct world_peer *peers;        /* by rank */
     struct dist_place *places;       /* by rank */
