@@ -30,7 +30,8 @@ transport_battery = \
 	tests/unit/transports/transport_battery_data.c \
 	tests/unit/transports/transport_battery_fault.c \
 	tests/unit/transports/transport_battery_rank.c \
-	tests/unit/transports/transport_battery_rank.h
+	tests/unit/transports/transport_battery_rank.h \
+	tests/unit/transports/transport_battery_reduce.c
 
 check_PROGRAMS += tests/unit/transports/test_shm
 TESTS += tests/unit/transports/test_shm

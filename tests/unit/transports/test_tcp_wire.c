@@ -51,8 +51,8 @@ static void talk_post(struct talk *talk, struct tcp_rank *rank)
     memset(&talk->reduce, 0, sizeof(talk->reduce));
     talk->reduce.status = DIST_IN_PROGRESS;
     talk->reduce.envelope = (struct dist_envelope){11, 1, sizeof(talk->sums)};
-    talk->reduce.sink =
-        (struct dist_sink){talk->sums, talk->sums, sizeof(talk->sums), DIST_FLOAT64, DIST_SUM, 0};
+    talk->reduce.sink = (struct dist_sink){
+        talk->sums, talk->sums, sizeof(talk->sums), DIST_FLOAT64, DIST_SUM, 0, NULL};
     tcp->recv(rank->state, &talk->reduce);
     tcp_recv(rank, &talk->empty, 0, 12, NULL, 0);
     tcp_recv(rank, &talk->mismatch, 0, 14, talk->mismatched, sizeof(talk->mismatched));

@@ -29,9 +29,9 @@ struct transport_battery_options {
  * process has no other threads. Returns the number of cases that failed.
  *
  * The cases: reach, ping_pong, all_pairs, reversed (many tags and channels, received in
- * reversed order), ordered (one tag), zero_bytes, sizes, reduce, early, mismatch, killed
+ * reversed order), ordered (one tag), zero_bytes, sizes, early, storm, reduce, mismatch, killed
  * (a rank is SIGKILLed in a transfer; processes only), leave (half-open close, last words
- * of a rank that left), sleep (arm, poll, woken), reopen (no file descriptor is lost), storm.
+ * of a rank that left), sleep (arm, poll, woken), reopen (no file descriptor is lost).
  */
 int transport_battery_run(const struct dist_transport *transport,
                           const struct transport_battery_options *options);

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* The battery's cases about messages that arrive: which, in which order, into which sink. */
-#include "base/dtype.h"
 #include "transport_battery_rank.h"
 
 #include <stdlib.h>
@@ -186,115 +185,6 @@ static bool data_sizes(struct battery_rank *rank)
     return data_exchange_all(rank, largest, 5);
 }
 
-/* The value `number` as an element of dtype; all numbers here are exact in each of them. */
-static void data_store(void *array, size_t i, dist_dtype dtype, int number)
-{
-    uint16_t half = dtype == DIST_BFLOAT16 ? disti_bfloat16_from_float((float)number)
-                                           : disti_float16_from_float((float)number);
-
-    switch (dtype) {
-    case DIST_FLOAT32:
-        ((float *)array)[i] = (float)number;
-        break;
-    case DIST_FLOAT64:
-        ((double *)array)[i] = number;
-        break;
-    case DIST_FLOAT16:
-    case DIST_BFLOAT16:
-        ((uint16_t *)array)[i] = half;
-        break;
-    case DIST_INT8:
-    case DIST_UINT8:
-        ((uint8_t *)array)[i] = (uint8_t)number;
-        break;
-    case DIST_BOOL:
-        ((uint8_t *)array)[i] = number != 0;
-        break;
-    case DIST_INT32:
-    case DIST_UINT32:
-        ((uint32_t *)array)[i] = (uint32_t)number;
-        break;
-    default:
-        ((uint64_t *)array)[i] = (uint64_t)number;
-    }
-}
-
-static int data_combine(dist_op op, int a, int b)
-{
-    switch (op) {
-    case DIST_SUM:
-    case DIST_PREMUL_SUM:
-        return a + b;
-    case DIST_BAND:
-        return a & b;
-    case DIST_BOR:
-        return a | b;
-    case DIST_BXOR:
-        return a ^ b;
-    case DIST_AVG:
-        return (a + b) / 2;
-    case DIST_PROD:
-        return a * b;
-    case DIST_MIN:
-        return a < b ? a : b;
-    default:
-        return a > b ? a : b;
-    }
-}
-
-/* Both ranks send to each other and reduce what comes, in place or with another array. */
-static bool data_reduce_once(struct battery_rank *rank, dist_dtype dtype, dist_op op, size_t count,
-                             bool in_place)
-{
-    size_t bytes = count * dist_dtype_size(dtype);
-    char *out = battery_alloc(bytes), *src = battery_alloc(bytes);
-    char *dst = in_place ? src : battery_alloc(bytes), *want = battery_alloc(bytes);
-    struct dist_sink sink = {.dst = dst, .src = src, .bytes = bytes, .dtype = dtype, .op = op};
-    struct dist_request request[2];
-    bool ok;
-
-    for (size_t i = 0; i < count; i++) {
-        int mine = 2 * (int)(i % 5), theirs = 2 * (int)(i % 3);
-
-        if (dtype == DIST_BOOL) {
-            mine = mine != 0;
-            theirs = theirs != 0;
-        }
-        data_store(src, i, dtype, mine);
-        data_store(out, i, dtype, theirs);
-        data_store(want, i, dtype, data_combine(op, mine, theirs));
-    }
-    sink.finish_ranks = op == DIST_AVG ? 2 : 0;
-    battery_recv_sink(rank, &request[0], 1 - rank->rank, 3, &sink);
-    battery_send(rank, &request[1], 1 - rank->rank, 3, out, bytes);
-    ok = battery_wait_ok(rank, request, 2) &&
-         battery_expect(rank, memcmp(dst, want, bytes) == 0, "%s of %zu %s is wrong",
-                        dist_op_string(op), count, dist_dtype_string(dtype));
-    free(out);
-    free(want);
-    if (!in_place)
-        free(dst);
-    free(src);
-    return ok;
-}
-
-static bool data_reduce(struct battery_rank *rank)
-{
-    static const size_t counts[] = {0, 1, 7, 1000, 4097, 70001, 1000003};
-
-    for (int dtype = 0; dtype < DIST_DTYPE_COUNT; dtype++) {
-        for (size_t i = 0; i < sizeof(counts) / sizeof(counts[0]); i++) {
-            int op = (dtype + (int)i) % DIST_USER;
-
-            while (!disti_op_fits((dist_op)op, (dist_dtype)dtype))
-                op = (op + 1) % DIST_USER;
-            if (!data_reduce_once(rank, (dist_dtype)dtype, (dist_op)op, counts[i], i % 2 == 0))
-                return false;
-        }
-    }
-    return true;
-}
-
 /* Messages that are all there before anybody wants them, their senders still in progress. */
 static bool data_early(struct battery_rank *rank)
 {
@@ -395,7 +285,6 @@ const struct battery_case battery_data_cases[] = {
     {.name = "reversed", .run = data_reversed, .ranks = 2, .opened = true},
     {.name = "ordered", .run = data_ordered, .ranks = 2, .opened = true},
     {.name = "sizes", .run = data_sizes, .ranks = 2, .opened = true},
-    {.name = "reduce", .run = data_reduce, .ranks = 2, .opened = true},
     {.name = "early", .run = data_early, .ranks = 2, .opened = true},
     {.name = "storm", .run = data_storm, .opened = true},
     {.name = NULL},
