@@ -142,6 +142,16 @@ struct dist_transport {
     int (*progress)(void *state);
 
     /*
+     * The peer of an unmatched message with this tag that waits for its receive; -1: none. A
+     * message may still be arriving. Of several peers preferably the one whose message has waited
+     * longest, at least none that goes hungry. Does not move anything and changes nothing, so
+     * progress is to be called between two looks. A message may be stuck behind others of its peer
+     * that wait for their receives too, where the transport keeps only so much (tcp:
+     * DIST_TCP_EARLY_LIMIT); it is not found until those are received.
+     */
+    int (*probe_tag)(void *state, uint64_t tag);
+
+    /*
      * Prepare to sleep: returns a file descriptor that becomes readable when progress has
      * something to do; -1: there is none, poll; -2: something is there already, don't sleep.
      * After waking (whatever the reason) disarm is called before anything else.

@@ -111,12 +111,19 @@ dist_status disti_transport_check(const struct dist_transport *t, const char *fr
     if (status != DIST_OK)
         return status;
     const struct registry_slot slots[] = {
-        {"name", t->name && *t->name},   {"open", t->open != NULL},
-        {"address", t->address != NULL}, {"reach", t->reach != NULL},
-        {"connect", t->connect != NULL}, {"send", t->send != NULL},
-        {"recv", t->recv != NULL},       {"progress", t->progress != NULL},
-        {"arm", t->arm != NULL},         {"disarm", t->disarm != NULL},
-        {"close", t->close != NULL},     {NULL, true},
+        {"name", t->name && *t->name},
+        {"open", t->open != NULL},
+        {"address", t->address != NULL},
+        {"reach", t->reach != NULL},
+        {"connect", t->connect != NULL},
+        {"send", t->send != NULL},
+        {"recv", t->recv != NULL},
+        {"progress", t->progress != NULL},
+        {"arm", t->arm != NULL},
+        {"disarm", t->disarm != NULL},
+        {"close", t->close != NULL},
+        {"probe_tag", t->probe_tag != NULL},
+        {NULL, true},
     };
 
     return registry_slots(slots, from);

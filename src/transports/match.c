@@ -4,6 +4,7 @@
 
 #include "base/checked.h"
 
+#include <stdatomic.h>
 #include <stdlib.h>
 
 static void match_append_posted(struct disti_match *match, struct dist_request *request)
@@ -56,6 +57,13 @@ struct dist_request *disti_match_arrival(struct disti_match *match,
     return request;
 }
 
+uint64_t disti_match_order(void)
+{
+    static _Atomic uint64_t last;
+
+    return atomic_fetch_add_explicit(&last, 1, memory_order_relaxed) + 1;
+}
+
 struct disti_early *disti_match_hold(struct disti_match *match,
                                      const struct dist_envelope *envelope, bool descriptor)
 {
@@ -68,7 +76,8 @@ struct disti_early *disti_match_hold(struct disti_match *match,
     early = malloc(bytes);
     if (!early)
         return NULL;
-    *early = (struct disti_early){.envelope = *envelope, .descriptor = descriptor};
+    *early = (struct disti_early){
+        .envelope = *envelope, .order = disti_match_order(), .descriptor = descriptor};
     if (match->early_tail)
         match->early_tail->next = early;
     else
@@ -83,7 +92,7 @@ static bool match_complete(const struct disti_early *early)
     return early->descriptor || early->arrived == early->envelope.bytes;
 }
 
-static struct disti_early *match_find_early(struct disti_match *match, uint64_t tag)
+struct disti_early *disti_match_waiting(const struct disti_match *match, uint64_t tag)
 {
     struct disti_early *early = match->early_head;
 
@@ -94,7 +103,7 @@ static struct disti_early *match_find_early(struct disti_match *match, uint64_t 
 
 struct disti_early *disti_match_post(struct disti_match *match, struct dist_request *request)
 {
-    struct disti_early *early = match_find_early(match, request->envelope.tag);
+    struct disti_early *early = disti_match_waiting(match, request->envelope.tag);
 
     if (!early) {
         match_append_posted(match, request);

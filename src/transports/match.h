@@ -25,6 +25,7 @@ struct disti_match {
 struct disti_early {
     struct disti_early *next;
     struct dist_envelope envelope;
+    uint64_t order;               /* disti_match_order() when it came */
     size_t arrived;               /* payload bytes held so far */
     struct dist_request *claimed; /* the receive that took it while it was still arriving */
     uint64_t note[4];             /* the transport's: a rendezvous descriptor, say */
@@ -57,6 +58,12 @@ struct disti_early *disti_match_hold(struct disti_match *match,
  * payload is still arriving it stays held, unclaimed, so that the caller can fill it.
  */
 struct disti_early *disti_match_post(struct disti_match *match, struct dist_request *request);
+
+/* The oldest message with this tag that waits for its receive; NULL: none. Changes nothing. */
+struct disti_early *disti_match_waiting(const struct disti_match *match, uint64_t tag);
+
+/* A number greater than all that were given before: which of two things came first. */
+uint64_t disti_match_order(void);
 
 /* Takes an early message off the list and frees it. */
 void disti_match_release(struct disti_match *match, struct disti_early *early);

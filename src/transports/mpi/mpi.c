@@ -225,6 +225,23 @@ static int mpi_link_progress(void *state)
     return moved;
 }
 
+static int mpi_link_probe_tag(void *state, uint64_t tag)
+{
+    const struct mpi_link *link = state;
+    uint64_t oldest = UINT64_MAX;
+    int found = -1;
+
+    for (int peer = 0; peer < link->ranks; peer++) {
+        const struct disti_early *early = disti_match_waiting(&link->matches[peer], tag);
+
+        if (early && early->order < oldest) {
+            oldest = early->order;
+            found = peer;
+        }
+    }
+    return found;
+}
+
 static int mpi_link_arm(void *state)
 {
     (void)state;
@@ -268,6 +285,7 @@ const struct dist_transport disti_transport_mpi = {
     .send = mpi_link_send,
     .recv = mpi_link_recv,
     .progress = mpi_link_progress,
+    .probe_tag = mpi_link_probe_tag,
     .arm = mpi_link_arm,
     .disarm = mpi_link_disarm,
     .close = mpi_link_close,

@@ -248,16 +248,6 @@ int disti_shm_receive_pull(struct shm_state *state, struct shm_peer *peer)
     return moved;
 }
 
-/* The early message that disti_match_post is going to find for this tag. */
-static const struct disti_early *receive_find_early(const struct shm_peer *peer, uint64_t tag)
-{
-    const struct disti_early *early = peer->match.early_head;
-
-    while (early && (early->envelope.tag != tag || early->claimed || early->refused))
-        early = early->next;
-    return early;
-}
-
 /* A message that came first is wanted now. */
 static void receive_early(struct shm_peer *peer, struct dist_request *request,
                           struct disti_early *early)
@@ -276,7 +266,7 @@ static void receive_early(struct shm_peer *peer, struct dist_request *request,
 
 void disti_shm_receive_start(struct shm_peer *peer, struct dist_request *request)
 {
-    const struct disti_early *found = receive_find_early(peer, request->envelope.tag);
+    const struct disti_early *found = disti_match_waiting(&peer->match, request->envelope.tag);
     bool lent = found && found->descriptor;
     uint64_t id = lent ? found->note[1] : 0;
     struct disti_early *early;

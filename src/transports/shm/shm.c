@@ -171,6 +171,25 @@ static int shm_progress(void *opaque)
     return moved;
 }
 
+/* Also of peers that are lost: what they had sent whole can still be received. */
+static int shm_probe_tag(void *opaque, uint64_t tag)
+{
+    const struct shm_state *state = opaque;
+    uint64_t oldest = UINT64_MAX;
+    int found = -1;
+
+    for (int rank = 0; rank < state->config.world_size; rank++) {
+        const struct shm_peer *peer = state->peers[rank];
+        const struct disti_early *early = peer ? disti_match_waiting(&peer->match, tag) : NULL;
+
+        if (early && early->order < oldest) {
+            oldest = early->order;
+            found = rank;
+        }
+    }
+    return found;
+}
+
 static bool shm_ready(struct shm_peer *peer)
 {
     return disti_shm_fifo_peek(&peer->in) || peer->pull_head || disti_shm_acks_ready(peer) ||
@@ -244,6 +263,7 @@ const struct dist_transport disti_transport_shm = {
     .send = shm_send,
     .recv = shm_recv,
     .progress = shm_progress,
+    .probe_tag = shm_probe_tag,
     .arm = shm_arm,
     .disarm = shm_disarm,
     .close = shm_close,

@@ -4,6 +4,7 @@ libdist_core_sources += \
 	src/transports/tcp/tcp_accept.c \
 	src/transports/tcp/tcp_leave.c \
 	src/transports/tcp/tcp_peer.c \
+	src/transports/tcp/tcp_probe.c \
 	src/transports/tcp/tcp_receive.c \
 	src/transports/tcp/tcp_send.c \
 	src/transports/tcp/tcp_socket.c \

@@ -355,6 +355,7 @@ const struct dist_transport disti_transport_tcp = {
     .send = tcp_send,
     .recv = tcp_recv,
     .progress = tcp_progress,
+    .probe_tag = disti_tcp_probe_tag,
     .arm = tcp_arm,
     .disarm = tcp_disarm,
     .close = tcp_close,

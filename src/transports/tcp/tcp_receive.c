@@ -116,6 +116,8 @@ static bool receive_early(struct tcp_state *state, struct tcp_peer *peer,
         peer->in.early = disti_match_hold(&peer->match, envelope, false);
     if (!peer->in.early) {
         peer->stopped = true;
+        if (!peer->stopped_order)
+            peer->stopped_order = disti_match_order();
         return false;
     }
     peer->early_count++;
@@ -147,6 +149,7 @@ static bool receive_header(struct tcp_state *state, struct tcp_peer *peer,
         in->request = NULL;
     else if (!in->request && !receive_early(state, peer, &envelope, here))
         return false;
+    peer->stopped_order = 0;
     in->active = true;
     in->left = envelope.bytes;
     return true;

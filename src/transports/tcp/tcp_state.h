@@ -72,6 +72,7 @@ struct tcp_peer {
     bool hung_up;            /* the kernel said that the stream has an end */
     bool stopped;            /* not read until a receive is posted: too much came early */
     bool resume;             /* was stopped, and a receive has been posted */
+    uint64_t stopped_order;  /* disti_match_order() when it was stopped; 0: has been read since */
     bool leaving;            /* its goodbye was read */
     dist_status send_status; /* not OK: sends fail, though reading goes on */
     int cause;               /* errno of the loss, 0 for the end of the stream */
@@ -168,6 +169,9 @@ void disti_tcp_leave(struct tcp_state *state);
 void disti_tcp_send(struct tcp_state *state, struct tcp_peer *peer, struct dist_request *request);
 int disti_tcp_flush(struct tcp_state *state, struct tcp_peer *peer);
 bool disti_tcp_fail_sends(struct tcp_peer *peer, dist_status status);
+
+/* tcp_probe.c: the slot of this name (transport.h). */
+int disti_tcp_probe_tag(void *instance, uint64_t tag);
 
 /* tcp_receive.c */
 void disti_tcp_recv(struct tcp_state *state, struct tcp_peer *peer, struct dist_request *request);

@@ -78,6 +78,10 @@ static void a_missing_slot_is_named(void **state)
     transport.recv = NULL;
     assert_int_equal(disti_transport_check(&transport, "t"), DIST_ERR_ABI);
     assert_non_null(strstr(dist_last_error(), "'recv'"));
+    transport = *disti_transport_find("shm");
+    transport.probe_tag = NULL;
+    assert_int_equal(disti_transport_check(&transport, "t"), DIST_ERR_ABI);
+    assert_non_null(strstr(dist_last_error(), "'probe_tag'"));
 }
 
 static void a_file_that_is_no_module_is_refused(void **state)

@@ -29,6 +29,7 @@ transport_battery = \
 	tests/unit/transports/transport_battery.h \
 	tests/unit/transports/transport_battery_data.c \
 	tests/unit/transports/transport_battery_fault.c \
+	tests/unit/transports/transport_battery_probe.c \
 	tests/unit/transports/transport_battery_rank.c \
 	tests/unit/transports/transport_battery_rank.h \
 	tests/unit/transports/transport_battery_reduce.c

@@ -194,6 +194,32 @@ static void test_fail(void **state)
     disti_match_fail(&match, DIST_ERR_PEER_LOST);
 }
 
+/* Found while nobody has it, still arriving or not; the oldest first, and never changed. */
+static void test_waiting(void **state)
+{
+    struct dist_request taken = match_receive(7, 4), refused = match_receive(8, 5);
+    struct disti_match match = {0}, other = {0};
+    struct disti_early *first = match_hold(&match, 7, 4), *eight = match_hold(&match, 8, 4),
+                       *elsewhere = match_hold(&other, 7, 0), *second = match_hold(&match, 7, 4);
+
+    (void)state;
+    assert_null(disti_match_waiting(&match, 9));
+    assert_ptr_equal(disti_match_waiting(&match, 8), eight);
+    assert_ptr_equal(disti_match_waiting(&match, 7), first);
+    assert_ptr_equal(disti_match_waiting(&match, 7), first);
+    assert_true(first->order < elsewhere->order && elsewhere->order < second->order);
+    assert_true(second->order < disti_match_order());
+    assert_ptr_equal(disti_match_post(&match, &taken), first);
+    assert_ptr_equal(disti_match_waiting(&match, 7), second);
+    assert_null(disti_match_post(&match, &refused));
+    assert_int_equal(refused.status, DIST_ERR_MISMATCH);
+    assert_null(disti_match_waiting(&match, 8));
+    disti_match_release(&match, second);
+    assert_null(disti_match_waiting(&match, 7));
+    disti_match_clear(&match);
+    disti_match_clear(&other);
+}
+
 static void test_clear_touches_no_request(void **state)
 {
     struct dist_request posted = match_receive(1, 8), claimed = match_receive(7, 8);
@@ -228,6 +254,7 @@ int main(void)
         cmocka_unit_test(test_mismatch_on_arrival),
         cmocka_unit_test(test_mismatch_with_early),
         cmocka_unit_test(test_fail),
+        cmocka_unit_test(test_waiting),
         cmocka_unit_test(test_clear_touches_no_request),
         cmocka_unit_test(test_impossible_size),
     };

@@ -127,6 +127,8 @@ static void test_early_limit(void **unused)
     assert_non_null(strstr(text, "not read"));
     assert_int_equal(sscanf(strstr(text, "received, "), "received, %zu", &held), 1);
     assert_in_range(held, BYTES, 1 << 20);
+    assert_int_equal(tcp->probe_tag(pair[1].state, 100), 0);
+    assert_int_equal(tcp->probe_tag(pair[1].state, 100 + MESSAGES - 1), -1);
     while ((fd = tcp->arm(pair[1].state)) == -2)
         tcp_drive(&pair[1], 1);
     assert_int_equal(poll(&(struct pollfd){.fd = fd, .events = POLLIN}, 1, 200), 0);
@@ -143,7 +145,7 @@ static void test_early_limit(void **unused)
     unsetenv("DIST_TCP_BUFFER");
 }
 
-/* A message above the limit is not kept at all, but comes once its receive is posted. */
+/* A message above the limit is not kept at all, but is found, and comes to its receive. */
 static void test_large_waits_for_its_receive(void **unused)
 {
     enum { BYTES = 300000 };
@@ -157,7 +159,11 @@ static void test_large_waits_for_its_receive(void **unused)
     memset(out, 9, sizeof(out));
     tcp_send(&pair[0], &send, 1, 3, out, sizeof(out));
     tcp_drive_ms(pair, 2, 50);
+    assert_int_equal(tcp->probe_tag(pair[1].state, 4), -1);
+    assert_int_equal(tcp->probe_tag(pair[1].state, 3), 0);
     tcp_recv(&pair[1], &recv, 0, 3, in, sizeof(in));
+    tcp_drive(&pair[1], 1);
+    assert_int_equal(tcp->probe_tag(pair[1].state, 3), -1);
     assert_int_equal(tcp_finish(pair, 2, &recv), DIST_OK);
     assert_memory_equal(in, out, sizeof(in));
     tcp_exchange(pair, 70000);
@@ -190,7 +196,7 @@ static void test_claimed_while_arriving(void **unused)
         memset(&request, 0, sizeof(request));
         request.status = DIST_IN_PROGRESS;
         request.envelope = (struct dist_envelope){77, 1, sizeof(in)};
-        request.sink = (struct dist_sink){in, base, sizeof(in), DIST_FLOAT64, DIST_SUM, 0};
+        request.sink = (struct dist_sink){in, base, sizeof(in), DIST_FLOAT64, DIST_SUM, 0, NULL};
         tcp->recv(rank.state, &request);
         assert_true(raw_write(fd, bytes + cut, sizeof(bytes) - cut));
         assert_int_equal(tcp_finish(&rank, 1, &request), DIST_OK);

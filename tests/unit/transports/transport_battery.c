@@ -181,5 +181,6 @@ int transport_battery_run(const struct dist_transport *transport,
 {
     return battery_run_cases(transport, options, battery_data_cases) +
            battery_run_cases(transport, options, battery_reduce_cases) +
+           battery_run_cases(transport, options, battery_probe_cases) +
            battery_run_cases(transport, options, battery_fault_cases);
 }

@@ -29,7 +29,8 @@ struct transport_battery_options {
  * process has no other threads. Returns the number of cases that failed.
  *
  * The cases: reach, ping_pong, all_pairs, reversed (many tags and channels, received in
- * reversed order), ordered (one tag), zero_bytes, sizes, early, storm, reduce, mismatch, killed
+ * reversed order), ordered (one tag), zero_bytes, sizes, early, storm, reduce, any_source and
+ * any_source_fair (messages found by probe_tag), mismatch, killed
  * (a rank is SIGKILLed in a transfer; processes only), leave (half-open close, last words
  * of a rank that left), sleep (arm, poll, woken), reopen (no file descriptor is lost).
  */
