@@ -1,177 +1,392 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The public collectives: arguments are checked here, once, for every backend. */
+/* Arguments are checked here, once, for every collective and every backend. */
+#include "core/calls.h"
+
 #include "base/checked.h"
 #include "base/dtype.h"
-#include "core/group.h"
 #include "core/op.h"
 
 #include <stdlib.h>
+#include <string.h>
 
-/* Where a checked call goes: waited for, or handed out as a work. */
-static dist_status calls_run(struct dist_group *group, const struct dist_call *call,
-                             struct dist_work **work_p, bool async)
+/* How many blocks a buffer has: none, one, or one a rank; with AT_ROOT none elsewhere. */
+enum { NONE, ONE, ALL, BLOCKS = 3, AT_ROOT = 4 };
+
+struct calls_traits {
+    uint8_t in, out;
+    bool reduces, rooted;
+};
+
+static const struct calls_traits calls_traits[DIST_COLL_COUNT] = {
+    [DIST_COLL_ALL_REDUCE] = {ONE, ONE, true, false},
+    [DIST_COLL_REDUCE] = {ONE, ONE | AT_ROOT, true, true},
+    [DIST_COLL_BROADCAST] = {ONE, ONE, false, true},
+    [DIST_COLL_BARRIER] = {NONE, NONE, false, false},
+    [DIST_COLL_ALL_GATHER] = {ONE, ALL, false, false},
+    [DIST_COLL_ALL_GATHER_V] = {ONE, ALL, false, false},
+    [DIST_COLL_REDUCE_SCATTER] = {ALL, ONE, true, false},
+    [DIST_COLL_REDUCE_SCATTER_V] = {ALL, ONE, true, false},
+    [DIST_COLL_GATHER] = {ONE, ALL | AT_ROOT, false, true},
+    [DIST_COLL_GATHER_V] = {ONE, ALL | AT_ROOT, false, true},
+    [DIST_COLL_SCATTER] = {ALL | AT_ROOT, ONE, false, true},
+    [DIST_COLL_SCATTER_V] = {ALL | AT_ROOT, ONE, false, true},
+    [DIST_COLL_ALL_TO_ALL] = {ALL, ALL, false, false},
+    [DIST_COLL_ALL_TO_ALL_V] = {ALL, ALL, false, false},
+    [DIST_COLL_SEND] = {ONE, NONE, false, false},
+    [DIST_COLL_RECV] = {NONE, ONE, false, false},
+};
+
+/* A buffer of a call, in bytes: all of it, and this rank's block in it. */
+struct calls_extent {
+    int blocks; /* NONE, ONE or ALL */
+    size_t bytes;
+    size_t own_offset, own_bytes;
+};
+
+/* A call on its way through the checks. */
+struct calls_check {
+    dist_group *group;
+    struct dist_call *call;
+    const struct calls_traits *traits;
+    const char *name;
+    size_t element;
+    struct calls_extent in, out;
+};
+
+dist_status disti_call_bad(const dist_group *group, const char *name, const char *what)
 {
-    const struct disti_start start = {.call = *call};
-
-    return async ? disti_work_post(group, &start, work_p) : disti_work_run(group, &start);
-}
-
-static dist_status calls_bad(const struct dist_group *group, const char *name, const char *what)
-{
-    return disti_fail(DIST_ERR_INVALID_ARGUMENT, "rank %d, %s: %s", group ? group->rank : -1, name,
+    return disti_fail(DIST_ERR_INVALID_ARGUMENT, "rank %d, %s: %s", dist_get_rank(group), name,
                       what);
 }
 
-/* Checks what all collectives have in common. *bytes_p: of `blocks` times count elements. */
-static dist_status calls_check(struct dist_group *group, const struct dist_call *call,
-                               size_t blocks, bool async, struct dist_work **work_p,
-                               size_t *bytes_p)
+dist_status disti_group_check(const struct dist_group *group, const char *what)
 {
-    const char *name = dist_collective_string(call->collective);
-    const struct dist_reduction *reduction;
-    dist_op kind;
+    return group ? DIST_OK : disti_call_bad(group, what, "group is NULL");
+}
 
-    if (!group)
-        return calls_bad(group, name, "group is NULL");
-    if (async && !work_p)
-        return calls_bad(group, name, "work_p is NULL");
-    if (!disti_dtype_valid(call->dtype))
-        return calls_bad(group, name, "dtype is none of dist_dtype");
-    if (!disti_op_valid(call->op))
-        return calls_bad(group, name, "op is none of dist_op");
-    if (disti_op_resolve(call->op, &kind, &reduction) != DIST_OK)
-        return DIST_ERR_INVALID_ARGUMENT;
-    if (!disti_mul(call->count, dist_dtype_size(call->dtype), bytes_p) ||
-        !disti_mul(*bytes_p, blocks, bytes_p))
-        return calls_bad(group, name, "count is larger than memory");
-    if (*bytes_p && (!call->in || !call->out))
-        return calls_bad(group, name, call->in ? "out is NULL" : "in is NULL");
-    if (group->backend->query(group->state, call->collective, call->dtype, call->op) == DIST_OK)
+static dist_status calls_bad(const struct calls_check *check, const char *what)
+{
+    return disti_call_bad(check->group, check->name, what);
+}
+
+/* ---- what is no buffer ---- */
+
+static bool calls_is_v(dist_collective collective)
+{
+    return collective >= DIST_COLL_ALL_GATHER_V && collective <= DIST_COLL_ALL_TO_ALL_V;
+}
+
+static bool calls_is_p2p(dist_collective collective)
+{
+    return collective == DIST_COLL_SEND || collective == DIST_COLL_RECV;
+}
+
+static dist_status calls_check_root(const struct calls_check *check)
+{
+    int root = check->call->root, last = check->group->world_size - 1;
+
+    if (!check->traits->rooted || (root >= 0 && root <= last))
         return DIST_OK;
-    return disti_fail(DIST_ERR_UNSUPPORTED, "rank %d: backend %s has no %s for %s with op %s",
-                      group->rank, group->backend->name, name, dist_dtype_string(call->dtype),
-                      dist_op_string(call->op));
+    return disti_fail(DIST_ERR_INVALID_ARGUMENT,
+                      "rank %d, %s: root %d is not a rank of this group (0 to %d)",
+                      check->group->rank, check->name, root, last);
 }
 
-/* in and out may be the same memory, or apart; anything between is a mistake. */
-static bool calls_overlap(const void *in, size_t in_bytes, const void *out, size_t out_bytes)
+static dist_status calls_check_peer(const struct calls_check *check)
 {
-    uintptr_t a = (uintptr_t)in, b = (uintptr_t)out;
+    int peer = check->call->root, last = check->group->world_size - 1;
+    bool any = peer == DIST_ANY_SOURCE && check->call->collective == DIST_COLL_RECV;
 
-    return in_bytes && out_bytes && a < b + out_bytes && b < a + in_bytes;
+    if (!calls_is_p2p(check->call->collective))
+        return DIST_OK;
+    if (check->call->tag < 0)
+        return calls_bad(check, "tag is negative: give 0 to DIST_TAG_MAX");
+    if (any || (peer >= 0 && peer <= last))
+        return DIST_OK;
+    return disti_fail(DIST_ERR_INVALID_ARGUMENT,
+                      "rank %d, %s: peer %d is not a rank of this group (0 to %d)",
+                      check->group->rank, check->name, peer, last);
 }
 
-static dist_status calls_all_reduce(dist_group *group, const void *in, void *out, size_t count,
-                                    dist_dtype dtype, dist_op op, dist_work **work_p, bool async)
+static dist_status calls_check_op(struct calls_check *check)
 {
-    const struct dist_call call = {.collective = DIST_COLL_ALL_REDUCE,
-                                   .in = in,
-                                   .out = out,
-                                   .count = count,
-                                   .dtype = dtype,
-                                   .op = op};
-    size_t bytes;
-    dist_status status = calls_check(group, &call, 1, async, work_p, &bytes);
+    struct dist_call *call = check->call;
+
+    if (!disti_dtype_valid(call->dtype))
+        return calls_bad(check, "dtype is none of dist_dtype");
+    check->element = dist_dtype_size(call->dtype);
+    return check->traits->reduces ? disti_op_resolve(call->op, &call->op, &call->reduction)
+                                  : DIST_OK;
+}
+
+static dist_status calls_check_support(const struct calls_check *check)
+{
+    const struct dist_call *call = check->call;
+    const dist_group *group = check->group;
+
+    if ((!check->traits->reduces || disti_op_fits(call->op, call->dtype)) &&
+        group->backend->query(group->state, call->collective, call->dtype, call->op) == DIST_OK)
+        return DIST_OK;
+    if (!check->traits->reduces)
+        return disti_fail(DIST_ERR_UNSUPPORTED, "rank %d: backend %s has no %s for dtype %s",
+                          group->rank, group->backend->name, check->name,
+                          dist_dtype_string(call->dtype));
+    return disti_fail(DIST_ERR_UNSUPPORTED, "rank %d: backend %s has no %s for dtype %s with op %s",
+                      group->rank, group->backend->name, check->name,
+                      dist_dtype_string(call->dtype), dist_op_string(call->op));
+}
+
+/* ---- buffers ---- */
+
+/* Which arrays of counts a v-form has on this rank. */
+static bool calls_has_in_counts(const struct calls_check *check)
+{
+    return calls_is_v(check->call->collective) && check->in.blocks == ALL;
+}
+
+static bool calls_has_out_counts(const struct calls_check *check)
+{
+    return calls_is_v(check->call->collective) && check->out.blocks == ALL;
+}
+
+static int calls_blocks(const struct calls_check *check, int trait)
+{
+    bool elsewhere = (trait & AT_ROOT) && check->call->root != check->group->rank;
+
+    return elsewhere ? NONE : trait & BLOCKS;
+}
+
+/* RECV: a place for the sender's rank that nobody asked for. */
+static dist_status calls_own_source(const struct calls_check *check, void **owned_p)
+{
+    if (check->call->collective != DIST_COLL_RECV || check->call->source)
+        return DIST_OK;
+    *owned_p = check->call->source = malloc(sizeof(int));
+    return *owned_p ? DIST_OK : disti_fail(DIST_ERR_NO_MEMORY, "no memory to receive");
+}
+
+/*
+ * A v-form's copies of its arrays, with the offsets filled in, in one malloc:
+ *
+ *   [in_counts][in_offsets][out_counts][out_offsets]
+ */
+static dist_status calls_own_counts(const struct calls_check *check, void **owned_p)
+{
+    size_t ranks = (size_t)check->group->world_size;
+    const struct dist_call *call = check->call;
+
+    if (calls_has_in_counts(check) && !call->in_counts)
+        return calls_bad(check, check->out.blocks == ALL ? "in_counts is NULL" : "counts is NULL");
+    if (calls_has_out_counts(check) && !call->out_counts)
+        return calls_bad(check, check->in.blocks == ALL ? "out_counts is NULL" : "counts is NULL");
+    *owned_p = malloc(4 * ranks * sizeof(size_t));
+    if (!*owned_p)
+        return disti_fail(DIST_ERR_NO_MEMORY, "rank %d, %s: no memory for the counts",
+                          check->group->rank, check->name);
+    return DIST_OK;
+}
+
+/* Copies counts and offsets to `at`; offsets NULL: one after the other. False: an overflow. */
+static bool calls_copy_layout(const size_t **counts, const size_t **offsets, size_t ranks,
+                              size_t *at)
+{
+    size_t next = 0;
+
+    memcpy(at, *counts, ranks * sizeof(*at));
+    for (size_t r = 0; r < ranks; r++) {
+        at[ranks + r] = *offsets ? (*offsets)[r] : next;
+        if (__builtin_add_overflow(at[ranks + r], at[r], &next))
+            return false;
+    }
+    *counts = at;
+    *offsets = at + ranks;
+    return true;
+}
+
+static dist_status calls_copy_layouts(const struct calls_check *check, size_t *at)
+{
+    size_t ranks = (size_t)check->group->world_size;
+    struct dist_call *call = check->call;
+    bool good = true;
+
+    if (calls_has_in_counts(check))
+        good = calls_copy_layout(&call->in_counts, &call->in_offsets, ranks, at);
+    else
+        call->in_counts = call->in_offsets = NULL;
+    if (calls_has_out_counts(check))
+        good =
+            good && calls_copy_layout(&call->out_counts, &call->out_offsets, ranks, at + 2 * ranks);
+    else
+        call->out_counts = call->out_offsets = NULL;
+    return good ? DIST_OK : calls_bad(check, "a count and its offset are larger than memory");
+}
+
+/* The extent of blocks with counts of their own. */
+static bool calls_measure_v(const struct calls_check *check, const size_t *counts,
+                            const size_t *offsets, struct calls_extent *extent)
+{
+    int own = check->group->rank;
+
+    extent->bytes = 0;
+    for (int r = 0; r < check->group->world_size; r++) {
+        size_t end;
+
+        if (!disti_mul(offsets[r] + counts[r], check->element, &end))
+            return false;
+        if (counts[r] && end > extent->bytes)
+            extent->bytes = end;
+    }
+    extent->own_offset = offsets[own] * check->element;
+    extent->own_bytes = counts[own] * check->element;
+    return true;
+}
+
+static bool calls_measure(const struct calls_check *check, size_t count, const size_t *counts,
+                          const size_t *offsets, struct calls_extent *extent)
+{
+    if (extent->blocks == NONE)
+        return true;
+    if (counts)
+        return calls_measure_v(check, counts, offsets, extent);
+    if (!disti_mul(count, check->element, &extent->own_bytes))
+        return false;
+    extent->bytes = extent->own_bytes;
+    if (extent->blocks == ONE)
+        return true;
+    extent->own_offset = (size_t)check->group->rank * extent->own_bytes;
+    return disti_mul(extent->own_bytes, (size_t)check->group->world_size, &extent->bytes);
+}
+
+/* What this rank gives or gets as one block, where arrays say it. */
+static size_t calls_own_count(const struct calls_check *check)
+{
+    const struct dist_call *call = check->call;
+
+    if (call->collective == DIST_COLL_ALL_GATHER_V)
+        return call->out_counts[check->group->rank];
+    if (call->collective == DIST_COLL_REDUCE_SCATTER_V)
+        return call->in_counts[check->group->rank];
+    return call->count;
+}
+
+static bool calls_overlap(const struct calls_check *check)
+{
+    uintptr_t a = (uintptr_t)check->call->in, b = (uintptr_t)check->call->out;
+
+    return check->in.bytes && check->out.bytes && a < b + check->out.bytes &&
+           b < a + check->in.bytes;
+}
+
+/* Where the one of in and out that is smaller lies in the other when that is in place. */
+static dist_status calls_check_overlap(const struct calls_check *check)
+{
+    const char *in = check->call->in, *out = check->call->out;
+
+    if (check->call->collective == DIST_COLL_BROADCAST || !calls_overlap(check))
+        return DIST_OK;
+    if (check->in.blocks == ALL && check->out.blocks == ALL)
+        return calls_bad(check, "in and out overlap: it has no form in place");
+    if (in + (check->in.blocks == ALL ? check->in.own_offset : 0) ==
+        out + (check->out.blocks == ALL ? check->out.own_offset : 0))
+        return DIST_OK;
+    if (check->in.blocks == check->out.blocks)
+        return calls_bad(check, "in and out overlap but are not the same: pass the same pointer "
+                                "for in place");
+    return calls_bad(check, check->in.blocks == ALL
+                                ? "out lies within in but not at this rank's block"
+                                : "in lies within out but not at this rank's block");
+}
+
+static dist_status calls_check_buffers(struct calls_check *check)
+{
+    struct dist_call *call = check->call;
+    size_t count = calls_own_count(check);
+
+    if (!calls_measure(check, count, call->in_counts, call->in_offsets, &check->in) ||
+        !calls_measure(check, count, call->out_counts, call->out_offsets, &check->out))
+        return calls_bad(check, "count is larger than memory");
+    if (check->in.bytes && !call->in)
+        return calls_bad(check, "in is NULL");
+    if (check->out.bytes && !call->out)
+        return calls_bad(check, "out is NULL");
+    if (calls_is_v(call->collective) && check->traits->rooted && call->root == check->group->rank) {
+        size_t own = call->in_counts ? call->in_counts[call->root] : call->out_counts[call->root];
+
+        if (own != call->count)
+            return calls_bad(check, "count is not what counts says for this rank");
+    }
+    return calls_check_overlap(check);
+}
+
+/* ---- the whole ---- */
+
+static dist_status calls_check_all(struct calls_check *check, void **owned_p)
+{
+    struct dist_call *call = check->call;
+    dist_status status = calls_check_op(check);
+
+    if (status == DIST_OK)
+        status = calls_check_root(check);
+    if (status == DIST_OK)
+        status = calls_check_peer(check);
+    if (status != DIST_OK)
+        return status;
+    check->in.blocks = calls_blocks(check, check->traits->in);
+    check->out.blocks = calls_blocks(check, check->traits->out);
+    if (calls_is_v(call->collective)) {
+        status = calls_own_counts(check, owned_p);
+        if (status == DIST_OK)
+            status = calls_copy_layouts(check, *owned_p);
+    } else {
+        status = calls_own_source(check, owned_p);
+    }
+    if (status == DIST_OK)
+        status = calls_check_buffers(check);
+    return status == DIST_OK ? calls_check_support(check) : status;
+}
+
+dist_status disti_call_check(dist_group *group, const struct dist_call *call,
+                             struct calls_form form, struct dist_call *call_p, void **owned_p)
+{
+    struct dist_call copy = *call;
+    struct calls_check check = {.group = group,
+                                .call = &copy,
+                                .traits = &calls_traits[call->collective],
+                                .name = dist_collective_string(call->collective)};
+    dist_status status = disti_group_check(group, check.name);
+    void *owned = NULL;
+
+    if (status == DIST_OK && form.async && !form.work_p)
+        status = calls_bad(&check, "work_p is NULL");
+    if (status == DIST_OK)
+        status = calls_check_all(&check, &owned);
+    if (status != DIST_OK) {
+        free(owned);
+        return status;
+    }
+    *call_p = copy;
+    *owned_p = owned;
+    return DIST_OK;
+}
+
+dist_status disti_call(dist_group *group, const struct dist_call *call, struct calls_form form)
+{
+    struct disti_start start = {.owned = NULL};
+    dist_status status = disti_call_check(group, call, form, &start.call, &start.owned);
+    void *owned = start.owned;
 
     if (status != DIST_OK)
         return status;
-    if (in != out && calls_overlap(in, bytes, out, bytes))
-        return calls_bad(group, "all_reduce",
-                         "in and out overlap but are not the same: pass the "
-                         "same pointer for in place");
-    return calls_run(group, &call, work_p, async);
-}
-
-static dist_status calls_broadcast(dist_group *group, void *buffer, size_t count, dist_dtype dtype,
-                                   int root, dist_work **work_p, bool async)
-{
-    const struct dist_call call = {.collective = DIST_COLL_BROADCAST,
-                                   .in = buffer,
-                                   .out = buffer,
-                                   .count = count,
-                                   .dtype = dtype,
-                                   .root = root};
-    size_t bytes;
-    dist_status status = calls_check(group, &call, 1, async, work_p, &bytes);
-
-    if (status != DIST_OK)
+    if (form.async) {
+        status = disti_work_post(group, &start, form.work_p);
+        if (status != DIST_OK)
+            free(owned);
         return status;
-    if (root < 0 || root >= group->world_size)
-        return disti_fail(DIST_ERR_INVALID_ARGUMENT,
-                          "rank %d, broadcast: root %d is not a rank of this group (0 to %d)",
-                          group->rank, root, group->world_size - 1);
-    return calls_run(group, &call, work_p, async);
-}
-
-static dist_status calls_barrier(dist_group *group, dist_work **work_p, bool async)
-{
-    const struct dist_call call = {.collective = DIST_COLL_BARRIER, .dtype = DIST_UINT8};
-    size_t bytes;
-    dist_status status = calls_check(group, &call, 1, async, work_p, &bytes);
-
-    return status == DIST_OK ? calls_run(group, &call, work_p, async) : status;
-}
-
-static dist_status calls_all_gather(dist_group *group, const void *in, void *out, size_t count,
-                                    dist_dtype dtype, dist_work **work_p, bool async)
-{
-    const struct dist_call call = {
-        .collective = DIST_COLL_ALL_GATHER, .in = in, .out = out, .count = count, .dtype = dtype};
-    size_t bytes, block;
-    dist_status status =
-        calls_check(group, &call, group ? (size_t)group->world_size : 1, async, work_p, &bytes);
-
-    if (status != DIST_OK)
+    }
+    if (disti_batch_note(group, &start.call, owned, &status))
         return status;
-    block = bytes / (size_t)group->world_size;
-    if (bytes && in != (const char *)out + (size_t)group->rank * block &&
-        calls_overlap(in, block, out, bytes))
-        return calls_bad(group, "all_gather", "in lies within out but not at this rank's block");
-    return calls_run(group, &call, work_p, async);
-}
-
-dist_status dist_all_reduce(dist_group *group, const void *in, void *out, size_t count,
-                            dist_dtype dtype, dist_op op)
-{
-    return calls_all_reduce(group, in, out, count, dtype, op, NULL, false);
-}
-
-dist_status dist_all_reduce_async(dist_group *group, const void *in, void *out, size_t count,
-                                  dist_dtype dtype, dist_op op, dist_work **work_p)
-{
-    return calls_all_reduce(group, in, out, count, dtype, op, work_p, true);
-}
-
-dist_status dist_broadcast(dist_group *group, void *buffer, size_t count, dist_dtype dtype,
-                           int root)
-{
-    return calls_broadcast(group, buffer, count, dtype, root, NULL, false);
-}
-
-dist_status dist_broadcast_async(dist_group *group, void *buffer, size_t count, dist_dtype dtype,
-                                 int root, dist_work **work_p)
-{
-    return calls_broadcast(group, buffer, count, dtype, root, work_p, true);
-}
-
-dist_status dist_barrier(dist_group *group)
-{
-    return calls_barrier(group, NULL, false);
-}
-
-dist_status dist_barrier_async(dist_group *group, dist_work **work_p)
-{
-    return calls_barrier(group, work_p, true);
-}
-
-dist_status dist_all_gather(dist_group *group, const void *in, void *out, size_t count,
-                            dist_dtype dtype)
-{
-    return calls_all_gather(group, in, out, count, dtype, NULL, false);
-}
-
-dist_status dist_all_gather_async(dist_group *group, const void *in, void *out, size_t count,
-                                  dist_dtype dtype, dist_work **work_p)
-{
-    return calls_all_gather(group, in, out, count, dtype, work_p, true);
+    start.owned = NULL;
+    status = disti_work_run(group, &start);
+    free(owned);
+    return status;
 }

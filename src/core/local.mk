@@ -1,7 +1,11 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # Groups, works and the public entry points.
 libdist_core_sources += \
+	src/core/batch.c \
 	src/core/calls.c \
+	src/core/calls.h \
+	src/core/calls_move.c \
+	src/core/calls_reduce.c \
 	src/core/close.c \
 	src/core/drive.c \
 	src/core/drive.h \

@@ -1,0 +1,52 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* The way of every public call: checked once, for every backend, then run, handed out or noted. */
+#ifndef DISTI_CORE_CALLS_H
+#define DISTI_CORE_CALLS_H
+
+#include "core/group.h"
+#include "core/work.h"
+
+/*
+ * How the caller wants it: work_p is what it passed as such, and means something only with async.
+ * The plain form blocks, or is noted while dist_group_start is open in this thread.
+ */
+struct calls_form {
+    bool async;
+    dist_work **work_p;
+};
+
+static const struct calls_form calls_blocking = {false, NULL};
+
+static inline struct calls_form calls_async(dist_work **work_p)
+{
+    return (struct calls_form){true, work_p};
+}
+
+/*
+ * Checks a call as the program made it, `op` as the program gave it, offsets NULL for blocks one
+ * after the other; then starts it in the wanted form. Arrays are copied.
+ */
+dist_status disti_call(dist_group *group, const struct dist_call *call, struct calls_form form);
+
+/*
+ * The first half of it. On success *call_p is what a backend takes, and *owned_p (may be NULL) the
+ * memory that it refers to, to be freed when the call has ended.
+ */
+dist_status disti_call_check(dist_group *group, const struct dist_call *call,
+                             struct calls_form form, struct dist_call *call_p, void **owned_p);
+
+/* Is there such a group? `what` is being called with it. */
+dist_status disti_group_check(const struct dist_group *group, const char *what);
+
+/* ERR_INVALID_ARGUMENT: "rank 1, reduce: WHAT". */
+dist_status disti_call_bad(const dist_group *group, const char *name, const char *what);
+
+/* batch.c: notes a checked call if dist_group_start is open; takes `owned` if so. False: it is not,
+ * or *status_p is a failure to note it. */
+bool disti_batch_note(dist_group *group, const struct dist_call *call, void *owned,
+                      dist_status *status_p);
+/* The same for a work that has been started: dist_group_end will wait for it. */
+bool disti_batch_note_work(dist_work *work, dist_status *status_p);
+bool disti_batch_is_open(void);
+
+#endif
