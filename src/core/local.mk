@@ -8,6 +8,7 @@ libdist_core_sources += \
 	src/core/calls_p2p.c \
 	src/core/calls_reduce.c \
 	src/core/close.c \
+	src/core/coalesced.c \
 	src/core/drive.c \
 	src/core/drive.h \
 	src/core/fault.c \

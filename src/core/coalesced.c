@@ -1,0 +1,173 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * All-reduce of a list of buffers: small ones are packed together and travel as one, each large one
+ * by itself. As collectives of a group end in order, the last of them stands for all.
+ */
+#include "base/checked.h"
+#include "base/dtype.h"
+#include "core/calls.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* Below this the fixed cost of an operation outweighs that of copying twice. */
+#define COALESCED_SMALL_BYTES ((size_t)64 * 1024)
+
+/* The packed buffers: where each goes back to, and the memory in between. */
+struct coalesced {
+    size_t element;
+    int buffer_count;
+    void **buffers; /* all of the call's; the small ones are packed */
+    size_t *counts;
+    char *packed;
+};
+
+static bool coalesced_is_small(size_t count, size_t element)
+{
+    return count <= COALESCED_SMALL_BYTES / element;
+}
+
+/* to_user: unpacks; else packs. */
+static void coalesced_copy(const struct coalesced *list, bool to_user)
+{
+    char *at = list->packed;
+
+    for (int i = 0; i < list->buffer_count; i++) {
+        size_t bytes = list->counts[i] * list->element;
+
+        if (!bytes || !coalesced_is_small(list->counts[i], list->element))
+            continue;
+        memcpy(to_user ? list->buffers[i] : at, to_user ? at : list->buffers[i], bytes);
+        at += bytes;
+    }
+}
+
+static void coalesced_finish(void *owned)
+{
+    coalesced_copy(owned, true);
+}
+
+/* One allocation: the list, its two arrays, and `elements` packed elements. */
+static dist_status coalesced_new(void *const *buffers, const size_t *counts, int buffer_count,
+                                 size_t element, size_t elements, struct coalesced **list_p)
+{
+    size_t n = (size_t)buffer_count, arrays = n * (sizeof(*buffers) + sizeof(*counts));
+    struct coalesced *list = malloc(sizeof(*list) + arrays + elements * element);
+
+    if (!list)
+        return disti_fail(DIST_ERR_NO_MEMORY, "no memory to pack %zu bytes of %d buffers",
+                          elements * element, buffer_count);
+    list->element = element;
+    list->buffer_count = buffer_count;
+    list->buffers = (void **)(list + 1);
+    list->counts = (size_t *)(list->buffers + n);
+    list->packed = (char *)(list->counts + n);
+    if (n) {
+        memcpy(list->buffers, buffers, n * sizeof(*buffers));
+        memcpy(list->counts, counts, n * sizeof(*counts));
+    }
+    coalesced_copy(list, false);
+    *list_p = list;
+    return DIST_OK;
+}
+
+/* A call of the list, before and after it was checked. */
+static struct dist_call coalesced_call(void *buffer, size_t count, dist_dtype dtype, dist_op op)
+{
+    return (struct dist_call){.collective = DIST_COLL_ALL_REDUCE,
+                              .in = buffer,
+                              .out = buffer,
+                              .count = count,
+                              .dtype = dtype,
+                              .op = op};
+}
+
+/* Every buffer is checked before anything starts. *elements_p: how many are packed. */
+static dist_status coalesced_check(dist_group *group, void *const *buffers, const size_t *counts,
+                                   int buffer_count, dist_dtype dtype, dist_op op,
+                                   struct calls_form form, size_t *elements_p)
+{
+    static const char name[] = "all_reduce_coalesced";
+    struct dist_call call = coalesced_call(NULL, 0, dtype, op), checked;
+    void *owned;
+    dist_status status = disti_call_check(group, &call, form, &checked, &owned);
+
+    if (status == DIST_OK && buffer_count < 0)
+        return disti_call_bad(group, name, "buffer_count is negative");
+    if (status == DIST_OK && buffer_count && (!buffers || !counts))
+        return disti_call_bad(group, name, buffers ? "counts is NULL" : "buffers is NULL");
+    for (int i = 0; i < buffer_count && status == DIST_OK; i++) {
+        call = coalesced_call(buffers[i], counts[i], dtype, op);
+        status = disti_call_check(group, &call, form, &checked, &owned);
+        if (status == DIST_OK && coalesced_is_small(counts[i], dist_dtype_size(dtype)))
+            *elements_p += counts[i];
+    }
+    return status;
+}
+
+/* Starts the large ones; nobody waits for them. */
+static dist_status coalesced_start_large(dist_group *group, void *const *buffers,
+                                         const size_t *counts, int buffer_count, dist_dtype dtype,
+                                         dist_op op)
+{
+    dist_status status = DIST_OK;
+
+    for (int i = 0; i < buffer_count && status == DIST_OK; i++) {
+        const struct dist_call call = coalesced_call(buffers[i], counts[i], dtype, op);
+        struct disti_start start = {.detached = true};
+
+        if (coalesced_is_small(counts[i], dist_dtype_size(dtype)))
+            continue;
+        status = disti_call_check(group, &call, calls_blocking, &start.call, &start.owned);
+        if (status == DIST_OK)
+            status = disti_work_post(group, &start, NULL);
+    }
+    return status;
+}
+
+static dist_status coalesced_start(dist_group *group, void *const *buffers, const size_t *counts,
+                                   int buffer_count, dist_dtype dtype, dist_op op,
+                                   struct calls_form form)
+{
+    struct disti_start start = {.finish = coalesced_finish};
+    struct coalesced *list = NULL;
+    struct dist_call call;
+    size_t elements = 0;
+    dist_status status =
+        coalesced_check(group, buffers, counts, buffer_count, dtype, op, form, &elements);
+
+    if (status != DIST_OK)
+        return status;
+    status = coalesced_new(buffers, counts, buffer_count, dist_dtype_size(dtype), elements, &list);
+    if (status != DIST_OK)
+        return status;
+    call = coalesced_call(list->packed, elements, dtype, op);
+    status = coalesced_start_large(group, buffers, counts, buffer_count, dtype, op);
+    if (status == DIST_OK)
+        status = disti_call_check(group, &call, form, &start.call, &start.owned);
+    start.owned = list;
+    if (status == DIST_OK)
+        status = disti_work_post(group, &start, form.work_p);
+    if (status != DIST_OK)
+        free(list);
+    return status;
+}
+
+dist_status dist_all_reduce_coalesced_async(dist_group *group, void *const *buffers,
+                                            const size_t *counts, int buffer_count,
+                                            dist_dtype dtype, dist_op op, dist_work **work_p)
+{
+    return coalesced_start(group, buffers, counts, buffer_count, dtype, op, calls_async(work_p));
+}
+
+dist_status dist_all_reduce_coalesced(dist_group *group, void *const *buffers, const size_t *counts,
+                                      int buffer_count, dist_dtype dtype, dist_op op)
+{
+    dist_work *work = NULL;
+    dist_status status =
+        coalesced_start(group, buffers, counts, buffer_count, dtype, op, calls_async(&work));
+
+    if (status != DIST_OK || disti_batch_note_work(work, &status))
+        return status;
+    return dist_wait(work);
+}
