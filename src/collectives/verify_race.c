@@ -63,6 +63,12 @@ static void race_push(struct race *race, uint32_t *depth_p, uint32_t step)
     race->stack[(*depth_p)++] = step;
 }
 
+/* Is it the step itself, or a later one of its lane? */
+static bool race_behind(const struct verify *v, uint32_t step, uint32_t early)
+{
+    return v->lane_of[step] == v->lane_of[early] && step >= early;
+}
+
 /*
  * Is `early` over before `late` touches memory? Goes back from late over all that comes before. The
  * run's order respects every such order, so what ran before early needs no looking at. `chunk`:
@@ -74,9 +80,9 @@ static bool race_search(struct race *race, uint32_t early, uint32_t late, uint32
     bool sends = v->steps[early]->kind == DISTI_SEND;
     uint32_t taken = sends ? v->match[early] : early, depth = 0;
     race->searches++;
-    race_push(race, &depth, late);
     if (race_receives(v->steps[late]))
         race_push(race, &depth, v->match[late]);
+    race_push(race, &depth, late); /* its own rank is where the answer mostly is */
     while (depth > 0) {
         uint32_t step = race->stack[--depth];
         bool head = step == v->lanes[v->lane_of[step]].first;
@@ -85,11 +91,11 @@ static bool race_search(struct race *race, uint32_t early, uint32_t late, uint32
             uint32_t end = ended[i];
             if (end == VERIFY_NONE || v->when[end] < v->when[early])
                 continue;
-            if (end == early || end == taken)
+            if (race_behind(v, end, early) || race_behind(v, end, taken))
                 return true;
-            race_push(race, &depth, end);
             if (race_receives(v->steps[end]) && race_passes(race, end, chunk))
                 race_push(race, &depth, v->match[end]);
+            race_push(race, &depth, end);
         }
     }
     return false;
