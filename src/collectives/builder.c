@@ -12,6 +12,11 @@ struct builder_record {
     uint16_t lane;
 };
 
+struct builder_array {
+    struct builder_array *next;
+    uint32_t numbers[];
+};
+
 struct disti_builder {
     struct disti_plan plan; /* what is known of it */
     dist_status status;
@@ -22,6 +27,7 @@ struct disti_builder {
     size_t lane_count, lane_room;
     uint32_t *data; /* the lists, one after the other */
     size_t data_count, data_room;
+    struct builder_array *arrays; /* what the algorithm works with */
 };
 
 /* The first error stays. */
@@ -82,6 +88,31 @@ uint16_t disti_build_lane(struct disti_builder *b, uint16_t channel)
         return 0;
     b->lanes[b->lane_count] = (struct disti_lane){.channel = channel};
     return (uint16_t)b->lane_count++;
+}
+
+uint32_t *disti_build_array(struct disti_builder *b, size_t count)
+{
+    struct builder_array *array = calloc(1, sizeof(*array) + count * sizeof(uint32_t));
+    if (!array) {
+        builder_fail(b, DIST_ERR_NO_MEMORY);
+        return NULL;
+    }
+    array->next = b->arrays;
+    b->arrays = array;
+    return array->numbers;
+}
+
+static void builder_free(struct disti_builder *b)
+{
+    while (b->arrays) {
+        struct builder_array *next = b->arrays->next;
+        free(b->arrays);
+        b->arrays = next;
+    }
+    free(b->written);
+    free(b->records);
+    free(b->lanes);
+    free(b->data);
 }
 
 static struct disti_at builder_place(struct disti_builder *b, uint8_t space, uint32_t data)
@@ -248,6 +279,20 @@ struct disti_mark disti_build_copy(struct disti_builder *b, uint16_t lane, struc
     return builder_append(b, lane, after, step, true);
 }
 
+struct disti_mark disti_build_copy_list(struct disti_builder *b, uint16_t lane,
+                                        struct disti_mark after, struct disti_at dst,
+                                        struct disti_at src, const uint32_t *list, uint32_t chunks)
+{
+    struct disti_step step = {.kind = DISTI_COPY,
+                              .peer = -1,
+                              .first = chunks ? list[0] : 0,
+                              .chunks = chunks,
+                              .list = builder_list(b, list, chunks),
+                              .dst = dst,
+                              .src = src};
+    return builder_append(b, lane, after, step, true);
+}
+
 /* One rank alone: its result is what it has. */
 static void builder_alone(const struct disti_shape *shape, struct disti_builder *b)
 {
@@ -339,9 +384,6 @@ dist_status disti_plan_write(const struct disti_algorithm *algorithm,
     else
         algorithm->write(shape, &b);
     dist_status status = builder_finish(&b, algorithm, plan_p);
-    free(b.written);
-    free(b.records);
-    free(b.lanes);
-    free(b.data);
+    builder_free(&b);
     return status;
 }

@@ -198,6 +198,12 @@ void disti_build_scratch(struct disti_builder *b, uint32_t slots);
 /* A new lane on that channel. */
 uint16_t disti_build_lane(struct disti_builder *b, uint16_t channel);
 
+/*
+ * An array to work with, of that many numbers, zeroed, valid until the plan is written. NULL: no
+ * memory; the algorithm just returns.
+ */
+uint32_t *disti_build_array(struct disti_builder *b, size_t count);
+
 /* Where the data chunk lies in IN, in OUT; the plan is malformed if it is not there. */
 struct disti_at disti_build_in(struct disti_builder *b, uint32_t data);
 struct disti_at disti_build_out(struct disti_builder *b, uint32_t data);
@@ -234,6 +240,10 @@ struct disti_mark disti_build_reduce(struct disti_builder *b, uint16_t lane,
 struct disti_mark disti_build_copy(struct disti_builder *b, uint16_t lane, struct disti_mark after,
                                    struct disti_at dst, struct disti_at src, uint32_t first,
                                    uint32_t chunks);
+
+struct disti_mark disti_build_copy_list(struct disti_builder *b, uint16_t lane,
+                                        struct disti_mark after, struct disti_at dst,
+                                        struct disti_at src, const uint32_t *list, uint32_t chunks);
 
 /* Writes the plan of shape->rank, of two ranks or more. Pure: the same shape, the same plan. */
 typedef void (*disti_algorithm_fn)(const struct disti_shape *shape, struct disti_builder *b);
