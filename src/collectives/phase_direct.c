@@ -10,10 +10,15 @@ static uint32_t crew_chunk(const struct disti_crew *crew, int owner, uint32_t st
     return ((uint32_t)owner * crew->turns + turn) * crew->segments + number % crew->segments;
 }
 
-/* The member `distance` places after, or before, this one: not all start with the same. */
-static int crew_after(const struct disti_crew *crew, int distance)
+int disti_crew_rank(const struct disti_crew *crew, int index)
 {
-    return (crew->index + distance) % crew->size;
+    return crew->ranks ? crew->ranks[index] : index;
+}
+
+/* The member `distance` places after, or before, this one: not all start with the same. */
+int disti_crew_after(const struct disti_crew *crew, int distance)
+{
+    return disti_crew_rank(crew, (crew->index + distance) % crew->size);
 }
 
 static int crew_before(const struct disti_crew *crew, int distance)
@@ -22,8 +27,8 @@ static int crew_before(const struct disti_crew *crew, int distance)
 }
 
 /* A lane a peer, since each owner takes its slice when it is ready to. */
-static void crew_scatter(struct disti_builder *b, const struct disti_crew *crew, uint32_t start,
-                         uint16_t channel)
+void disti_crew_give(struct disti_builder *b, const struct disti_crew *crew, uint32_t start,
+                     uint16_t channel)
 {
     for (int i = 1; i < crew->size; i++) {
         int owner = crew_before(crew, i);
@@ -32,7 +37,8 @@ static void crew_scatter(struct disti_builder *b, const struct disti_crew *crew,
         uint16_t lane = disti_build_lane(b, channel);
         for (uint32_t n = 0; n < crew->turns * crew->segments; n++) {
             uint32_t chunk = crew_chunk(crew, owner, start, n);
-            disti_build_send(b, lane, DISTI_NOW, crew->ranks[owner], disti_in(chunk), chunk, 1);
+            disti_build_send(b, lane, DISTI_NOW, disti_crew_rank(crew, owner),
+                             disti_build_in(b, chunk), chunk, 1);
         }
     }
 }
@@ -42,16 +48,16 @@ void disti_crew_reduce(struct disti_builder *b, const struct disti_crew *crew, u
 {
     if (crew->size < 2)
         return;
-    crew_scatter(b, crew, start, channel);
+    disti_crew_give(b, crew, start, channel);
     if (crew->index >= crew->owners)
         return;
     uint16_t lane = disti_build_lane(b, channel);
     for (uint32_t n = 0; n < crew->turns * crew->segments; n++) {
         uint32_t chunk = crew_chunk(crew, crew->index, start, n);
         for (int i = 1; i < crew->size; i++)
-            disti_build_recv_reduce(b, lane, DISTI_NOW, crew->ranks[crew_after(crew, i)],
-                                    disti_out(chunk), disti_build_value(b, chunk), chunk, 1,
-                                    finish && i == crew->size - 1);
+            disti_build_recv_reduce(b, lane, DISTI_NOW, disti_crew_after(crew, i),
+                                    disti_build_out(b, chunk), disti_build_value(b, chunk), chunk,
+                                    1, finish && i == crew->size - 1);
     }
 }
 
@@ -63,8 +69,8 @@ void disti_crew_gather(struct disti_builder *b, const struct disti_crew *crew, u
         uint16_t lane = disti_build_lane(b, channel);
         for (uint32_t n = 0; n < chunks; n++) {
             uint32_t chunk = crew_chunk(crew, crew->index, start, n);
-            disti_build_send(b, lane, disti_build_written(b, chunk),
-                             crew->ranks[crew_after(crew, i)], disti_out(chunk), chunk, 1);
+            disti_build_send(b, lane, disti_build_written(b, chunk), disti_crew_after(crew, i),
+                             disti_out(chunk), chunk, 1);
         }
     }
     for (int i = 1; i < crew->size; i++) {
@@ -74,7 +80,8 @@ void disti_crew_gather(struct disti_builder *b, const struct disti_crew *crew, u
         uint16_t lane = disti_build_lane(b, channel);
         for (uint32_t n = 0; n < chunks; n++) {
             uint32_t chunk = crew_chunk(crew, owner, start, n);
-            disti_build_recv(b, lane, DISTI_NOW, crew->ranks[owner], disti_out(chunk), chunk, 1);
+            disti_build_recv(b, lane, DISTI_NOW, disti_crew_rank(crew, owner), disti_out(chunk),
+                             chunk, 1);
         }
     }
 }

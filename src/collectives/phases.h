@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Pieces of which several all-reduce algorithms are made. */
+/* Pieces of which several algorithms are made. */
 #ifndef DISTI_COLLECTIVES_PHASES_H
 #define DISTI_COLLECTIVES_PHASES_H
 
@@ -21,7 +21,8 @@ struct disti_ring {
 void disti_ring_all_reduce(struct disti_builder *b, const struct disti_ring *ring);
 
 /*
- * Ranks that exchange with each other directly. The first `owners` of them own a slice each, of
+ * Ranks that exchange with each other directly: ranks[0 .. size), or if that is NULL all ranks, by
+ * number. The first `owners` of them own a slice each, of
  * turns * segments chunks; a slice's chunks are dealt with by turns, downwards from turn `start`
  * (and round), the segments of a turn upwards:
  *
@@ -33,9 +34,18 @@ struct disti_crew {
     uint32_t turns, segments;
 };
 
+/* The rank of a member, and of the one `distance` places after it (the last is before the first).
+ */
+int disti_crew_rank(const struct disti_crew *crew, int index);
+int disti_crew_after(const struct disti_crew *crew, int distance);
+
+/* Each rank gives each owner that owner's slice of its IN. */
+void disti_crew_give(struct disti_builder *b, const struct disti_crew *crew, uint32_t start,
+                     uint16_t channel);
+
 /*
- * Each owner's slice is reduced at the owner, over the crew, from the ranks' IN; finish: that is
- * all of it.
+ * Each owner's slice is reduced at the owner into OUT, over the crew, from the ranks' IN; finish:
+ * that is all of it.
  */
 void disti_crew_reduce(struct disti_builder *b, const struct disti_crew *crew, uint32_t start,
                        uint16_t channel, bool finish);
