@@ -26,6 +26,11 @@ libdist_core_sources += \
 	src/collectives/plan.h \
 	src/collectives/plan_check.c \
 	src/collectives/plan_check.h \
+	src/collectives/reduce_binomial.c \
+	src/collectives/reduce_chain.c \
+	src/collectives/reduce_direct.c \
+	src/collectives/reduce_scatter_gather.c \
+	src/collectives/reduce_tree.c \
 	src/collectives/select.c \
 	src/collectives/select.h \
 	src/collectives/send_recv.c \
@@ -34,4 +39,5 @@ libdist_core_sources += \
 	src/collectives/verify_internal.h \
 	src/collectives/verify_match.c \
 	src/collectives/verify_race.c \
-	src/collectives/verify_run.c
+	src/collectives/verify_run.c \
+	src/collectives/window.h
