@@ -23,6 +23,10 @@ void disti_reduce_chain(const struct disti_shape *shape, struct disti_builder *b
 void disti_reduce_tree(const struct disti_shape *shape, struct disti_builder *b);
 void disti_reduce_direct(const struct disti_shape *shape, struct disti_builder *b);
 void disti_reduce_scatter_gather(const struct disti_shape *shape, struct disti_builder *b);
+void disti_reduce_scatter_direct(const struct disti_shape *shape, struct disti_builder *b);
+void disti_reduce_scatter_ring(const struct disti_shape *shape, struct disti_builder *b);
+void disti_reduce_scatter_recursive_halving(const struct disti_shape *shape,
+                                            struct disti_builder *b);
 void disti_send_direct(const struct disti_shape *shape, struct disti_builder *b);
 void disti_recv_direct(const struct disti_shape *shape, struct disti_builder *b);
 

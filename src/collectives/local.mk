@@ -29,7 +29,10 @@ libdist_core_sources += \
 	src/collectives/reduce_binomial.c \
 	src/collectives/reduce_chain.c \
 	src/collectives/reduce_direct.c \
+	src/collectives/reduce_scatter_direct.c \
 	src/collectives/reduce_scatter_gather.c \
+	src/collectives/reduce_scatter_recursive_halving.c \
+	src/collectives/reduce_scatter_ring.c \
 	src/collectives/reduce_tree.c \
 	src/collectives/select.c \
 	src/collectives/select.h \
