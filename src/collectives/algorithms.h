@@ -18,6 +18,7 @@ void disti_barrier_dissemination(const struct disti_shape *shape, struct disti_b
 void disti_barrier_tree(const struct disti_shape *shape, struct disti_builder *b);
 void disti_all_gather_ring(const struct disti_shape *shape, struct disti_builder *b);
 void disti_all_gather_direct(const struct disti_shape *shape, struct disti_builder *b);
+void disti_all_gather_bruck(const struct disti_shape *shape, struct disti_builder *b);
 void disti_reduce_binomial(const struct disti_shape *shape, struct disti_builder *b);
 void disti_reduce_chain(const struct disti_shape *shape, struct disti_builder *b);
 void disti_reduce_tree(const struct disti_shape *shape, struct disti_builder *b);

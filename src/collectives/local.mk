@@ -3,6 +3,7 @@
 libdist_core_sources += \
 	src/collectives/algorithms.c \
 	src/collectives/algorithms.h \
+	src/collectives/all_gather_bruck.c \
 	src/collectives/all_gather_direct.c \
 	src/collectives/all_gather_ring.c \
 	src/collectives/all_reduce_direct.c \
