@@ -28,6 +28,10 @@ void disti_reduce_scatter_direct(const struct disti_shape *shape, struct disti_b
 void disti_reduce_scatter_ring(const struct disti_shape *shape, struct disti_builder *b);
 void disti_reduce_scatter_recursive_halving(const struct disti_shape *shape,
                                             struct disti_builder *b);
+void disti_gather_direct(const struct disti_shape *shape, struct disti_builder *b);
+void disti_gather_binomial(const struct disti_shape *shape, struct disti_builder *b);
+void disti_scatter_direct(const struct disti_shape *shape, struct disti_builder *b);
+void disti_scatter_binomial(const struct disti_shape *shape, struct disti_builder *b);
 void disti_send_direct(const struct disti_shape *shape, struct disti_builder *b);
 void disti_recv_direct(const struct disti_shape *shape, struct disti_builder *b);
 

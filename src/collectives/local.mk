@@ -20,6 +20,8 @@ libdist_core_sources += \
 	src/collectives/builder.c \
 	src/collectives/chain.h \
 	src/collectives/fold.h \
+	src/collectives/gather_binomial.c \
+	src/collectives/gather_direct.c \
 	src/collectives/phase_direct.c \
 	src/collectives/phase_ring.c \
 	src/collectives/phases.h \
@@ -35,9 +37,13 @@ libdist_core_sources += \
 	src/collectives/reduce_scatter_recursive_halving.c \
 	src/collectives/reduce_scatter_ring.c \
 	src/collectives/reduce_tree.c \
+	src/collectives/scatter_binomial.c \
+	src/collectives/scatter_direct.c \
 	src/collectives/select.c \
 	src/collectives/select.h \
 	src/collectives/send_recv.c \
+	src/collectives/subtree.c \
+	src/collectives/subtree.h \
 	src/collectives/verify.c \
 	src/collectives/verify.h \
 	src/collectives/verify_internal.h \
