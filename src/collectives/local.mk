@@ -12,6 +12,9 @@ libdist_core_sources += \
 	src/collectives/all_reduce_recursive_doubling.c \
 	src/collectives/all_reduce_ring.c \
 	src/collectives/all_reduce_tree.c \
+	src/collectives/all_to_all_bruck.c \
+	src/collectives/all_to_all_direct.c \
+	src/collectives/all_to_all_pairwise.c \
 	src/collectives/barrier_dissemination.c \
 	src/collectives/barrier_tree.c \
 	src/collectives/broadcast_binomial.c \

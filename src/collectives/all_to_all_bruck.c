@@ -1,0 +1,128 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * All-to-all by doubling distances: Bruck, Ho, Kipnis, Upfal, Weathersby, "Efficient algorithms for
+ * all-to-all communications in multiport message-passing systems", 1997.
+ *
+ *   A block that has to go j ranks on goes 2^k ranks on in round k if j has bit k, together with
+ *   all others of the rank that have it:
+ *
+ *     n 7       j   6    5    4    3    2    1         rank r sends to r + 1, r + 2, r + 4
+ *     round 0            5         3         1
+ *     round 1       6              3    2
+ *     round 2       6    5    4
+ *
+ * So a rank always has one block of each j, and j says whose: in round k that which came from rank
+ * r - (j mod 2^k). They are packed in scratch, j downwards; then those that have arrived (all j
+ * from 2^k to 2^(k+1) - 1) follow each other in the message as they do in OUT.
+ * Steps: log2 n, rounded up. Bytes sent by a rank: about n / 2 blocks a step.
+ */
+#include "collectives/algorithms.h"
+
+struct bruck {
+    struct disti_builder *b;
+    uint32_t ranks, own;
+    uint16_t send, recv;
+    uint32_t *place; /* by j: where in scratch the block is; BRUCK_IN: still in IN */
+    uint32_t *list;
+    uint32_t slots; /* of scratch in use */
+};
+#define BRUCK_IN UINT32_MAX
+
+/* The block of j that is here while the bits below `bit` are done: whose, and for whom. */
+static uint32_t bruck_data(const struct bruck *k, uint32_t rank, uint32_t j, uint32_t bit)
+{
+    uint32_t from = (rank + k->ranks - j % bit) % k->ranks;
+    return from * k->ranks + (from + j) % k->ranks;
+}
+
+static struct disti_at bruck_place(const struct bruck *k, uint32_t j)
+{
+    return k->place[j] == BRUCK_IN ? disti_in((k->own + j) % k->ranks) : disti_scratch(k->place[j]);
+}
+
+/* The next lower j that has the bit; 0: none. */
+static uint32_t bruck_next(uint32_t j, uint32_t bit)
+{
+    for (j--; j > 0 && !(j & bit); j--)
+        ;
+    return j;
+}
+
+/* The highest j. */
+static uint32_t bruck_first(const struct bruck *k, uint32_t bit)
+{
+    return bruck_next(k->ranks, bit);
+}
+
+/* Copies what is to be sent to scratch from `slot` on, in as few pieces as it lies in. */
+static struct disti_mark bruck_pack(const struct bruck *k, uint32_t bit, uint32_t slot)
+{
+    uint32_t begin = 0, count = 0;
+    struct disti_at source = {0, DISTI_IN};
+    for (uint32_t j = bruck_first(k, bit); j > 0; j = bruck_next(j, bit), count++) {
+        struct disti_at at = bruck_place(k, j);
+        if (count > begin && at.space == source.space && at.at == source.at + count - begin)
+            continue;
+        if (count > begin)
+            disti_build_copy_list(k->b, k->recv, DISTI_NOW, disti_scratch(slot + begin), source,
+                                  k->list + begin, count - begin);
+        begin = count;
+        source = at;
+    }
+    return disti_build_copy_list(k->b, k->recv, DISTI_NOW, disti_scratch(slot + begin), source,
+                                 k->list + begin, count - begin);
+}
+
+/* Those that have arrived, from the lowest place in OUT on, round its end. */
+static void bruck_deliver(const struct bruck *k, uint32_t bit, uint32_t high, uint32_t slot)
+{
+    uint32_t count = high - bit + 1, run;
+    for (uint32_t i = 0; i < count; i += run) {
+        uint32_t out = (k->own + k->ranks - high + i) % k->ranks, left = k->ranks - out;
+        run = count - i < left ? count - i : left;
+        disti_build_copy_list(k->b, k->recv, DISTI_NOW, disti_out(out), disti_scratch(slot + i),
+                              k->list + (slot - k->slots) + i, run);
+    }
+}
+
+static void bruck_round(struct bruck *k, uint32_t bit)
+{
+    uint32_t to = (k->own + bit) % k->ranks, from = (k->own + k->ranks - bit) % k->ranks;
+    uint32_t count = 0, high = 2 * bit - 1 < k->ranks ? 2 * bit - 1 : k->ranks - 1;
+    for (uint32_t j = bruck_first(k, bit); j > 0; j = bruck_next(j, bit))
+        k->list[count++] = bruck_data(k, k->own, j, bit);
+    disti_build_scratch(k->b, k->slots + 2 * count);
+    struct disti_mark packed = bruck_pack(k, bit, k->slots);
+    disti_build_send_list(k->b, k->send, packed, (int)to, disti_scratch(k->slots), k->list, count);
+    k->slots += count;
+    uint32_t i = 0;
+    for (uint32_t j = bruck_first(k, bit); j > 0; j = bruck_next(j, bit)) {
+        k->place[j] = k->slots + i;
+        k->list[i++] = bruck_data(k, from, j, bit);
+    }
+    disti_build_recv_list(k->b, k->recv, DISTI_NOW, (int)from, disti_scratch(k->slots), k->list,
+                          count);
+    bruck_deliver(k, bit, high, k->slots + count - (high - bit + 1));
+    k->slots += count;
+}
+
+void disti_all_to_all_bruck(const struct disti_shape *shape, struct disti_builder *b)
+{
+    uint32_t ranks = (uint32_t)shape->ranks, own = (uint32_t)shape->rank;
+    disti_build_chunks(b, 1);
+    struct bruck k = {.b = b,
+                      .ranks = ranks,
+                      .own = own,
+                      .send = disti_build_lane(b, 0),
+                      .recv = disti_build_lane(b, 0),
+                      .place = disti_build_array(b, ranks),
+                      .list = disti_build_array(b, ranks)};
+    if (!k.place || !k.list)
+        return;
+    for (uint32_t j = 0; j < ranks; j++)
+        k.place[j] = BRUCK_IN;
+    disti_build_copy(b, disti_build_lane(b, 0), DISTI_NOW, disti_out(own), disti_in(own),
+                     own * ranks + own, 1);
+    for (uint32_t bit = 1; bit < ranks; bit *= 2)
+        bruck_round(&k, bit);
+}
