@@ -22,6 +22,8 @@ const struct disti_algorithm disti_algorithms[] = {
      "pipelined along the ring; long messages"},
     {DIST_COLL_BROADCAST, "tree", disti_broadcast_tree, 2,
      "two binary trees, pipelined; long messages, many ranks"},
+    {DIST_COLL_BROADCAST, "scatter_all_gather", disti_broadcast_scatter_all_gather, DISTI_RANKS,
+     "a slice to each, then round the ring; long messages"},
     {DIST_COLL_BARRIER, "dissemination", disti_barrier_dissemination, 0, "fewest steps"},
     {DIST_COLL_BARRIER, "tree", disti_barrier_tree, 0, "fewest messages"},
     {DIST_COLL_ALL_GATHER, "ring", disti_all_gather_ring, 1, "neighbours only; long blocks"},

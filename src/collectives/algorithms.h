@@ -14,6 +14,7 @@ void disti_all_reduce_hierarchical(const struct disti_shape *shape, struct disti
 void disti_broadcast_binomial(const struct disti_shape *shape, struct disti_builder *b);
 void disti_broadcast_chain(const struct disti_shape *shape, struct disti_builder *b);
 void disti_broadcast_tree(const struct disti_shape *shape, struct disti_builder *b);
+void disti_broadcast_scatter_all_gather(const struct disti_shape *shape, struct disti_builder *b);
 void disti_barrier_dissemination(const struct disti_shape *shape, struct disti_builder *b);
 void disti_barrier_tree(const struct disti_shape *shape, struct disti_builder *b);
 void disti_all_gather_ring(const struct disti_shape *shape, struct disti_builder *b);

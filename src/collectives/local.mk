@@ -19,6 +19,7 @@ libdist_core_sources += \
 	src/collectives/barrier_tree.c \
 	src/collectives/broadcast_binomial.c \
 	src/collectives/broadcast_chain.c \
+	src/collectives/broadcast_scatter_all_gather.c \
 	src/collectives/broadcast_tree.c \
 	src/collectives/builder.c \
 	src/collectives/chain.h \
