@@ -21,7 +21,7 @@
 /* How the ranks lie. */
 enum select_place { ONE_NODE, SHARED_NODES, SINGLE_NODES, ANYWHERE };
 
-/* The first rule that fits decides: up to so many bytes a rank, and up to so many ranks. */
+/* The first rule that fits decides: up to so many bytes a block, and up to so many ranks. */
 struct select_rule {
     dist_collective collective;
     enum select_place place;
@@ -32,6 +32,13 @@ struct select_rule {
 
 #define ANY_BYTES SIZE_MAX
 #define ANY_RANKS INT32_MAX
+
+/* Blocks so short that a message costs the same with several of them. */
+#define SHORT_BLOCK KIB
+/* So few ranks that a message to each costs no more than log2 n messages one after the other. */
+#define FEW_RANKS 8
+/* More ranks than this, all at once, are too many on one rank's line at a time. */
+#define CROWD_RANKS 32
 
 static const struct select_rule select_rules[] = {
     /* Short: what counts is the number of steps one after the other. */
@@ -46,19 +53,73 @@ static const struct select_rule select_rules[] = {
     /* Least bytes either way; the ring's n steps pay once each is long enough to hide them. */
     {DIST_COLL_ALL_REDUCE, SINGLE_NODES, 512 * KIB, ANY_RANKS, "halving_doubling"},
     {DIST_COLL_ALL_REDUCE, SINGLE_NODES, ANY_BYTES, ANY_RANKS, "ring"},
+
     /* Below two segments there is nothing to pipeline. */
     {DIST_COLL_BROADCAST, ANYWHERE, 2 * SEGMENT_BYTES, ANY_RANKS, "binomial"},
     /* A chain's last rank waits for n - 2 hops: more than two trees' for many ranks. */
     {DIST_COLL_BROADCAST, ANYWHERE, ANY_BYTES, 16, "chain"},
     {DIST_COLL_BROADCAST, ANYWHERE, ANY_BYTES, ANY_RANKS, "tree"},
+
     {DIST_COLL_BARRIER, ANYWHERE, ANY_BYTES, ANY_RANKS, "dissemination"},
+
+    {DIST_COLL_REDUCE, ANYWHERE, 8 * KIB, ANY_RANKS, "binomial"},
+    /* In shared memory all ranks do their part of the additions, from where the data lie. */
+    {DIST_COLL_REDUCE, ONE_NODE, ANY_BYTES, ANY_RANKS, "scatter_gather"},
+    /* As for the broadcast. */
+    {DIST_COLL_REDUCE, ANYWHERE, 2 * SEGMENT_BYTES, ANY_RANKS, "binomial"},
+    {DIST_COLL_REDUCE, ANYWHERE, ANY_BYTES, 16, "chain"},
+    {DIST_COLL_REDUCE, ANYWHERE, ANY_BYTES, ANY_RANKS, "tree"},
+
+    /* Short blocks: few messages, though each of them goes through several ranks. */
+    {DIST_COLL_ALL_GATHER, ANYWHERE, SHORT_BLOCK, FEW_RANKS, "direct"},
+    {DIST_COLL_ALL_GATHER, ANYWHERE, SHORT_BLOCK, ANY_RANKS, "bruck"},
     /* One step; over a network long blocks of everybody to everybody get into each other's way. */
     {DIST_COLL_ALL_GATHER, ONE_NODE, ANY_BYTES, ANY_RANKS, "direct"},
     {DIST_COLL_ALL_GATHER, ANYWHERE, 8 * KIB, ANY_RANKS, "direct"},
     {DIST_COLL_ALL_GATHER, ANYWHERE, ANY_BYTES, ANY_RANKS, "ring"},
+    /* A message a block in any case: no use in sending it on. */
+    {DIST_COLL_ALL_GATHER_V, ONE_NODE, ANY_BYTES, ANY_RANKS, "direct"},
+    {DIST_COLL_ALL_GATHER_V, ANYWHERE, 8 * KIB, ANY_RANKS, "direct"},
+    {DIST_COLL_ALL_GATHER_V, ANYWHERE, ANY_BYTES, ANY_RANKS, "ring"},
+
+    {DIST_COLL_REDUCE_SCATTER, ANYWHERE, SHORT_BLOCK, FEW_RANKS, "direct"},
+    {DIST_COLL_REDUCE_SCATTER, ANYWHERE, SHORT_BLOCK, ANY_RANKS, "recursive_halving"},
+    /* As for all-reduce: read where the data lie; over a network least bytes and no crowd. */
+    {DIST_COLL_REDUCE_SCATTER, ONE_NODE, ANY_BYTES, ANY_RANKS, "direct"},
+    {DIST_COLL_REDUCE_SCATTER, ANYWHERE, 8 * KIB, ANY_RANKS, "recursive_halving"},
+    {DIST_COLL_REDUCE_SCATTER, ANYWHERE, ANY_BYTES, ANY_RANKS, "ring"},
+    {DIST_COLL_REDUCE_SCATTER_V, ONE_NODE, ANY_BYTES, ANY_RANKS, "direct"},
+    {DIST_COLL_REDUCE_SCATTER_V, ANYWHERE, 8 * KIB, ANY_RANKS, "direct"},
+    {DIST_COLL_REDUCE_SCATTER_V, ANYWHERE, ANY_BYTES, ANY_RANKS, "ring"},
+
+    /* The root's line carries every block once either way: only short ones gain by the tree. */
+    {DIST_COLL_GATHER, ANYWHERE, SHORT_BLOCK, FEW_RANKS, "direct"},
+    {DIST_COLL_GATHER, ANYWHERE, SHORT_BLOCK, ANY_RANKS, "binomial"},
+    {DIST_COLL_GATHER, ANYWHERE, ANY_BYTES, ANY_RANKS, "direct"},
+    {DIST_COLL_GATHER_V, ANYWHERE, ANY_BYTES, ANY_RANKS, "direct"},
+    {DIST_COLL_SCATTER, ANYWHERE, SHORT_BLOCK, FEW_RANKS, "direct"},
+    {DIST_COLL_SCATTER, ANYWHERE, SHORT_BLOCK, ANY_RANKS, "binomial"},
+    {DIST_COLL_SCATTER, ANYWHERE, ANY_BYTES, ANY_RANKS, "direct"},
+    {DIST_COLL_SCATTER_V, ANYWHERE, ANY_BYTES, ANY_RANKS, "direct"},
+
+    /* Each block goes log2 n / 2 times over the line, in n / 2 times fewer messages. */
+    {DIST_COLL_ALL_TO_ALL, ANYWHERE, SHORT_BLOCK / 4, FEW_RANKS, "direct"},
+    {DIST_COLL_ALL_TO_ALL, ANYWHERE, SHORT_BLOCK / 4, ANY_RANKS, "bruck"},
+    {DIST_COLL_ALL_TO_ALL, ANYWHERE, ANY_BYTES, CROWD_RANKS, "direct"},
+    {DIST_COLL_ALL_TO_ALL, ANYWHERE, ANY_BYTES, ANY_RANKS, "pairwise"},
+    {DIST_COLL_ALL_TO_ALL_V, ANYWHERE, ANY_BYTES, CROWD_RANKS, "direct"},
+    {DIST_COLL_ALL_TO_ALL_V, ANYWHERE, ANY_BYTES, ANY_RANKS, "pairwise"},
+
     {DIST_COLL_SEND, ANYWHERE, ANY_BYTES, ANY_RANKS, "direct"},
     {DIST_COLL_RECV, ANYWHERE, ANY_BYTES, ANY_RANKS, "direct"},
 };
+
+/* In these each rank knows its own counts only: the bytes must have no say. */
+static bool select_blind(dist_collective collective)
+{
+    return collective == DIST_COLL_GATHER_V || collective == DIST_COLL_SCATTER_V ||
+           collective == DIST_COLL_ALL_TO_ALL_V;
+}
 
 static enum select_place select_place(const struct disti_topology *topology)
 {
@@ -95,6 +156,8 @@ void disti_select(const struct disti_choice *choice, dist_collective collective,
                   uint32_t *segments_p)
 {
     const struct disti_algorithm *algorithm = choice->forced[collective];
+    if (select_blind(collective))
+        bytes = 0;
     if (!algorithm)
         algorithm = select_by_rule(collective, bytes, topology);
     *algorithm_p = algorithm;
@@ -113,7 +176,7 @@ static void choice_list(char *text, size_t size)
 
 static dist_status choice_fail(const char *item, size_t length)
 {
-    char list[1024];
+    char list[2048];
     choice_list(list, sizeof(list));
     return disti_fail(DIST_ERR_INVALID_ARGUMENT,
                       "DIST_ALGO: there is no \"%.*s\"; give some of these, with commas between "

@@ -18,8 +18,9 @@ struct disti_choice {
 dist_status disti_choice_parse(const char *text, struct disti_choice *choice_p);
 
 /*
- * Chooses for `bytes` bytes a rank. Every rank must come to the same answer, so it depends on
- * nothing but what all ranks know. Never fails.
+ * Chooses for blocks of `bytes` bytes (of a _V form: the mean block, rounded down). Every rank must
+ * come to the same answer, so it depends on nothing but what all ranks know: of GATHER_V, SCATTER_V
+ * and ALL_TO_ALL_V the bytes are not looked at. Never fails.
  */
 void disti_select(const struct disti_choice *choice, dist_collective collective, size_t bytes,
                   const struct disti_topology *topology, const struct disti_algorithm **algorithm_p,

@@ -136,6 +136,47 @@ static void test_rules(void **state)
     chosen("node:8", DIST_COLL_ALL_GATHER, 1 * MIB, "ring", 8);
 }
 
+static void test_rules_of_blocks(void **state)
+{
+    (void)state;
+    chosen("core:8", DIST_COLL_REDUCE, 1 * KIB, "binomial", 1);
+    chosen("core:8", DIST_COLL_REDUCE, 16 * MIB, "scatter_gather", 16);
+    chosen("node:8", DIST_COLL_REDUCE, 1 * MIB, "chain", 8);
+    chosen("node:4 core:8", DIST_COLL_REDUCE, 1 * MIB, "tree", 4);
+    chosen("core:9", DIST_COLL_ALL_GATHER, 64, "bruck", 1);
+    chosen("core:8", DIST_COLL_REDUCE_SCATTER, 64, "direct", 1);
+    chosen("core:9", DIST_COLL_REDUCE_SCATTER, 64, "recursive_halving", 1);
+    chosen("core:9", DIST_COLL_REDUCE_SCATTER, 1 * MIB, "direct", 8);
+    chosen("node:4 core:2", DIST_COLL_REDUCE_SCATTER, 4 * KIB, "recursive_halving", 1);
+    chosen("node:4 core:2", DIST_COLL_REDUCE_SCATTER, 1 * MIB, "ring", 8);
+    chosen("core:8", DIST_COLL_GATHER, 64, "direct", 1);
+    chosen("core:9", DIST_COLL_GATHER, 64, "binomial", 1);
+    chosen("core:9", DIST_COLL_GATHER, 1 * MIB, "direct", 1);
+    chosen("core:9", DIST_COLL_SCATTER, 1 * KIB, "binomial", 1);
+    chosen("core:9", DIST_COLL_SCATTER, 1 * KIB + 1, "direct", 1);
+    chosen("core:8", DIST_COLL_ALL_TO_ALL, 256, "direct", 1);
+    chosen("core:9", DIST_COLL_ALL_TO_ALL, 256, "bruck", 1);
+    chosen("core:9", DIST_COLL_ALL_TO_ALL, 257, "direct", 1);
+    chosen("core:33", DIST_COLL_ALL_TO_ALL, 257, "pairwise", 1);
+    chosen("node:3", DIST_COLL_ALL_GATHER_V, 1 * MIB, "ring", 8);
+    chosen("core:3", DIST_COLL_REDUCE_SCATTER_V, 1 * MIB, "direct", 8);
+    chosen("core:3", DIST_COLL_SEND, 1 * MIB, "direct", 1);
+    chosen("core:3", DIST_COLL_RECV, 1 * MIB, "direct", 1);
+}
+
+/* Where ranks do not know each other's counts, what they think the size is must not matter. */
+static void test_rules_are_blind(void **state)
+{
+    static const dist_collective blind[] = {DIST_COLL_GATHER_V, DIST_COLL_SCATTER_V,
+                                            DIST_COLL_ALL_TO_ALL_V};
+    static const char *const names[] = {"direct", "direct", "pairwise"};
+
+    (void)state;
+    for (int i = 0; i < 3; i++)
+        for (size_t bytes = 0; bytes <= 64 * MIB; bytes = bytes * 4 + 1)
+            chosen("node:8 core:8", blind[i], bytes, names[i], 1);
+}
+
 /* Every call gets an answer that makes a plan; what is forced is obeyed. */
 static void test_always_answers(void **state)
 {
@@ -166,9 +207,10 @@ static void test_always_answers(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_parse),         cmocka_unit_test(test_parse_all),
-        cmocka_unit_test(test_parse_refuses), cmocka_unit_test(test_segments),
-        cmocka_unit_test(test_rules),         cmocka_unit_test(test_always_answers),
+        cmocka_unit_test(test_parse),           cmocka_unit_test(test_parse_all),
+        cmocka_unit_test(test_parse_refuses),   cmocka_unit_test(test_segments),
+        cmocka_unit_test(test_rules),           cmocka_unit_test(test_rules_of_blocks),
+        cmocka_unit_test(test_rules_are_blind), cmocka_unit_test(test_always_answers),
     };
 
     unsetenv("DIST_SEGMENTS");
