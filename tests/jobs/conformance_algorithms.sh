@@ -6,14 +6,25 @@
 ranks_list="3 4"
 [ -n "${CHECK_LONG-}" ] && ranks_list="2 3 4 5 8"
 
+# An algorithm of each collective a run, until all have had their turn.
+runs=(
+    "all_reduce:ring broadcast:binomial barrier:tree all_gather:ring reduce:binomial
+        reduce_scatter:ring gather:direct scatter:direct all_to_all:direct
+        all_gather_v:ring reduce_scatter_v:ring all_to_all_v:direct"
+    "all_reduce:tree broadcast:chain barrier:dissemination all_gather:direct reduce:chain
+        reduce_scatter:recursive_halving gather:binomial scatter:binomial all_to_all:pairwise
+        all_gather_v:direct reduce_scatter_v:direct all_to_all_v:pairwise"
+    "all_reduce:recursive_doubling broadcast:tree all_gather:bruck reduce:tree
+        reduce_scatter:direct all_to_all:bruck all_gather_v:bruck"
+    "all_reduce:halving_doubling broadcast:scatter_all_gather reduce:direct"
+    "all_reduce:direct reduce:scatter_gather"
+    "all_reduce:hierarchical"
+)
+
 for ranks in $ranks_list; do
-    for algorithm in ring tree recursive_doubling halving_doubling direct hierarchical; do
-        DIST_ALGO=all_reduce:$algorithm \
-            job self $ranks tests/conformance/conformance gloo --spawn $ranks --brief
-    done
-    for pair in binomial,ring chain,direct tree,ring; do
-        DIST_ALGO=broadcast:${pair%,*},all_gather:${pair#*,},barrier:tree \
-            job self $ranks tests/conformance/conformance gloo --spawn $ranks --brief
+    for run in "${runs[@]}"; do
+        algorithms=$(echo $run | tr ' ' ,)
+        DIST_ALGO=$algorithms job self $ranks tests/conformance/conformance gloo --spawn $ranks --brief
     done
     DIST_SEGMENTS=7 job self $ranks tests/conformance/conformance gloo --spawn $ranks --brief
 done

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
 check_PROGRAMS += \
+	tests/unit/collectives/test_block_faults \
 	tests/unit/collectives/test_blocks \
 	tests/unit/collectives/test_faults \
 	tests/unit/collectives/test_plan \
@@ -7,6 +8,7 @@ check_PROGRAMS += \
 	tests/unit/collectives/test_select \
 	tests/unit/collectives/test_verify
 TESTS += \
+	tests/unit/collectives/test_block_faults \
 	tests/unit/collectives/test_blocks \
 	tests/unit/collectives/test_faults \
 	tests/unit/collectives/test_plan \
@@ -16,6 +18,9 @@ TESTS += \
 
 planted_sources = tests/unit/collectives/planted.c tests/unit/collectives/planted.h
 
+tests_unit_collectives_test_block_faults_SOURCES = \
+	tests/unit/collectives/test_block_faults.c $(planted_sources)
+tests_unit_collectives_test_block_faults_LDADD = $(unit_test_libs)
 tests_unit_collectives_test_blocks_SOURCES = tests/unit/collectives/test_blocks.c
 tests_unit_collectives_test_blocks_LDADD = $(unit_test_libs)
 tests_unit_collectives_test_faults_SOURCES = \

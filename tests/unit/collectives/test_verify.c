@@ -45,6 +45,21 @@ static void verify_one(const struct disti_algorithm *algorithm, const struct dis
                  verdict.text);
 }
 
+/* All roots of few ranks; of many the ends and some between. */
+static bool root_counts(const struct disti_algorithm *algorithm, int ranks, int root)
+{
+    if (!disti_collective_rooted(algorithm->collective))
+        return root == 0;
+    return ranks <= 16 || root <= 1 || root == ranks - 1 || root == ranks / 2 - 1 ||
+           root == ranks * 2 / 3;
+}
+
+static bool in_place_exists(dist_collective c)
+{
+    return c != DIST_COLL_BROADCAST && c != DIST_COLL_BARRIER && c != DIST_COLL_ALL_TO_ALL &&
+           c != DIST_COLL_ALL_TO_ALL_V;
+}
+
 static void verify_shapes(const struct disti_algorithm *algorithm, int ranks, enum layout layout)
 {
     static const uint32_t few[] = {1, 2, 5, 8}, many[] = {1, 3}; /* a ring has up to 4 channels */
@@ -52,103 +67,191 @@ static void verify_shapes(const struct disti_algorithm *algorithm, int ranks, en
     int depths = !algorithm->pieces ? 1 : ranks <= 24 ? 4 : 2;
     dist_collective c = algorithm->collective;
     struct disti_topology *topology = layout_topology(layout, ranks);
-    int roots = c == DIST_COLL_BROADCAST ? ranks : 1;
-    bool apart = c == DIST_COLL_ALL_REDUCE || c == DIST_COLL_ALL_GATHER;
 
-    for (int root = 0; root < roots; root++) {
-        for (int s = 0; s < depths; s++) {
+    for (int root = 0; root < ranks; root++) {
+        for (int s = 0; s < depths && root_counts(algorithm, ranks, root); s++) {
             const struct disti_shape shape = {c, ranks, 0, root, segments[s], topology};
 
             verify_one(algorithm, &shape, false, layout);
-            if (apart)
+            if (in_place_exists(c))
                 verify_one(algorithm, &shape, true, layout);
         }
     }
     disti_topology_free(topology);
 }
 
-static void verify_collective(dist_collective collective)
+/* The _V form of a collective besides, whose plans are checked more strictly. */
+static void verify_collective(dist_collective collective, dist_collective also)
 {
-    for (const struct disti_algorithm *a = disti_algorithms; a->name; a++)
-        for (int ranks = 1; ranks <= RANKS_MAX && a->collective == collective; ranks++)
+    int rows = 0;
+
+    for (const struct disti_algorithm *a = disti_algorithms; a->name; a++) {
+        if (a->collective != collective && a->collective != also)
+            continue;
+        rows++;
+        for (int ranks = 1; ranks <= RANKS_MAX; ranks++)
             for (enum layout layout = FLAT; layout < LAYOUTS; layout++)
                 verify_shapes(a, ranks, layout);
+    }
+    assert_true(rows > 1);
 }
 
 static void test_all_reduce(void **state)
 {
     (void)state;
-    verify_collective(DIST_COLL_ALL_REDUCE);
+    verify_collective(DIST_COLL_ALL_REDUCE, DIST_COLL_ALL_REDUCE);
 }
 
 static void test_broadcast(void **state)
 {
     (void)state;
-    verify_collective(DIST_COLL_BROADCAST);
+    verify_collective(DIST_COLL_BROADCAST, DIST_COLL_BROADCAST);
 }
 
 static void test_barrier(void **state)
 {
     (void)state;
-    verify_collective(DIST_COLL_BARRIER);
+    verify_collective(DIST_COLL_BARRIER, DIST_COLL_BARRIER);
+}
+
+static void test_reduce(void **state)
+{
+    (void)state;
+    verify_collective(DIST_COLL_REDUCE, DIST_COLL_REDUCE);
 }
 
 static void test_all_gather(void **state)
 {
     (void)state;
-    verify_collective(DIST_COLL_ALL_GATHER);
+    verify_collective(DIST_COLL_ALL_GATHER, DIST_COLL_ALL_GATHER_V);
 }
 
-static int log2_up(int count)
+static void test_reduce_scatter(void **state)
 {
-    int log = 0;
-
-    while (1 << log < count)
-        log++;
-    return log;
+    (void)state;
+    verify_collective(DIST_COLL_REDUCE_SCATTER, DIST_COLL_REDUCE_SCATTER_V);
 }
 
-/* Messages that the algorithm's description promises, over all ranks; segments is S. */
-static uint64_t cost_of(const struct disti_algorithm *a, uint64_t n, uint64_t segments)
+static void test_gather(void **state)
 {
-    uint64_t steps = (uint64_t)log2_up((int)n);
+    (void)state;
+    verify_collective(DIST_COLL_GATHER, DIST_COLL_GATHER_V);
+}
 
-    if (a->collective == DIST_COLL_ALL_GATHER)
-        return n * (n - 1) * (strcmp(a->name, "ring") == 0 ? segments : 1);
-    if (strcmp(a->name, "ring") == 0 || strcmp(a->name, "direct") == 0 ||
-        strcmp(a->name, "hierarchical") == 0)
-        return n * 2 * (n - 1) * segments;
-    if (strcmp(a->name, "chain") == 0)
-        return (n - 1) * segments;
-    if (strcmp(a->name, "binomial") == 0)
-        return n - 1;
-    if (strcmp(a->name, "halving_doubling") == 0)
-        return n * 2 * steps;
-    if (strcmp(a->name, "tree") == 0)
-        return (n - 1) * (a->collective == DIST_COLL_ALL_REDUCE  ? 4 * segments
-                          : a->collective == DIST_COLL_BROADCAST ? 2 * segments
-                                                                 : 2);
-    return n * steps; /* recursive doubling, dissemination */
+static void test_scatter(void **state)
+{
+    (void)state;
+    verify_collective(DIST_COLL_SCATTER, DIST_COLL_SCATTER_V);
+}
+
+static void test_all_to_all(void **state)
+{
+    (void)state;
+    verify_collective(DIST_COLL_ALL_TO_ALL, DIST_COLL_ALL_TO_ALL_V);
+}
+
+/*
+ * What the algorithms' descriptions promise, over all n = 2^k ranks, as so many times n - 1,
+ * n (n - 1), and n k / 2. Messages: the first three, times the segments if there are any, and so
+ * many times n - 1 and k besides. Bytes in blocks: the last three; all 0: not of this form.
+ */
+struct cost {
+    dist_collective collective;
+    const char *name;
+    int each, pairs, rounds;
+    bool segmented;
+    int besides_each, besides_rounds;
+    int blocks_each, blocks_pairs, blocks_rounds;
+};
+
+static const struct cost costs[] = {
+    {DIST_COLL_ALL_REDUCE, "ring", 0, 2, 0, true, 0, 0, 2, 0, 0},
+    {DIST_COLL_ALL_REDUCE, "tree", 4, 0, 0, true, 0, 0, 2, 0, 0},
+    {DIST_COLL_ALL_REDUCE, "recursive_doubling", 0, 0, 2, false, 0, 0, 0, 0, 2},
+    {DIST_COLL_ALL_REDUCE, "halving_doubling", 0, 0, 4, false, 0, 0, 2, 0, 0},
+    {DIST_COLL_ALL_REDUCE, "direct", 0, 2, 0, true, 0, 0, 2, 0, 0},
+    {DIST_COLL_ALL_REDUCE, "hierarchical", 0, 2, 0, true, 0, 0, 2, 0, 0},
+    {DIST_COLL_BROADCAST, "binomial", 1, 0, 0, false, 0, 0, 1, 0, 0},
+    {DIST_COLL_BROADCAST, "chain", 1, 0, 0, true, 0, 0, 1, 0, 0},
+    {DIST_COLL_BROADCAST, "tree", 2, 0, 0, true, 0, 0, 1, 0, 0},
+    {DIST_COLL_BROADCAST, "scatter_all_gather", 0, 1, -1, true, 1, 0, 1, 0, 0},
+    {DIST_COLL_BARRIER, "dissemination", 0, 0, 2, false, 0, 0, 0, 0, 2},
+    {DIST_COLL_BARRIER, "tree", 2, 0, 0, false, 0, 0, 2, 0, 0},
+    {DIST_COLL_ALL_GATHER, "ring", 0, 1, 0, true, 0, 0, 0, 1, 0},
+    {DIST_COLL_ALL_GATHER, "direct", 0, 1, 0, false, 0, 0, 0, 1, 0},
+    {DIST_COLL_ALL_GATHER, "bruck", 0, 0, 2, false, 1, -1, 0, 1, 0}, /* some in two pieces */
+    {DIST_COLL_REDUCE, "binomial", 1, 0, 0, false, 0, 0, 1, 0, 0},
+    {DIST_COLL_REDUCE, "chain", 1, 0, 0, true, 0, 0, 1, 0, 0},
+    {DIST_COLL_REDUCE, "tree", 2, 0, 0, true, 0, 0, 1, 0, 0},
+    {DIST_COLL_REDUCE, "direct", 1, 0, 0, true, 0, 0, 1, 0, 0},
+    {DIST_COLL_REDUCE, "scatter_gather", 1, 1, 0, true, 0, 0, 0, 0, 0},
+    {DIST_COLL_REDUCE_SCATTER, "ring", 0, 1, 0, true, 0, 0, 0, 1, 0},
+    {DIST_COLL_REDUCE_SCATTER, "recursive_halving", 0, 0, 2, false, 0, 0, 0, 1, 0},
+    {DIST_COLL_REDUCE_SCATTER, "direct", 0, 1, 0, true, 0, 0, 0, 1, 0},
+    {DIST_COLL_GATHER, "direct", 1, 0, 0, false, 0, 0, 1, 0, 0},
+    {DIST_COLL_GATHER, "binomial", 1, 0, 0, false, 0, 0, 0, 0, 1},
+    {DIST_COLL_SCATTER, "direct", 1, 0, 0, false, 0, 0, 1, 0, 0},
+    {DIST_COLL_SCATTER, "binomial", 1, 0, 0, false, 0, 0, 0, 0, 1},
+    {DIST_COLL_ALL_TO_ALL, "direct", 0, 1, 0, false, 0, 0, 0, 1, 0},
+    {DIST_COLL_ALL_TO_ALL, "pairwise", 0, 1, 0, false, 0, 0, 0, 1, 0},
+    {DIST_COLL_ALL_TO_ALL, "bruck", 0, 0, 2, false, 0, 0, 0, 0, 0},
+    {DIST_COLL_ALL_GATHER_V, "ring", 0, 1, 0, true, 0, 0, 0, 1, 0},
+    {DIST_COLL_ALL_GATHER_V, "direct", 0, 1, 0, false, 0, 0, 0, 1, 0},
+    {DIST_COLL_ALL_GATHER_V, "bruck", 0, 1, 0, false, 0, 0, 0, 1, 0},
+    {DIST_COLL_REDUCE_SCATTER_V, "ring", 0, 1, 0, true, 0, 0, 0, 1, 0},
+    {DIST_COLL_REDUCE_SCATTER_V, "direct", 0, 1, 0, true, 0, 0, 0, 1, 0},
+    {DIST_COLL_GATHER_V, "direct", 1, 0, 0, false, 0, 0, 1, 0, 0},
+    {DIST_COLL_SCATTER_V, "direct", 1, 0, 0, false, 0, 0, 1, 0, 0},
+    {DIST_COLL_ALL_TO_ALL_V, "direct", 0, 1, 0, false, 0, 0, 0, 1, 0},
+    {DIST_COLL_ALL_TO_ALL_V, "pairwise", 0, 1, 0, false, 0, 0, 0, 1, 0},
+};
+
+static const struct cost *cost_of(const struct disti_algorithm *a)
+{
+    for (size_t i = 0; i < sizeof(costs) / sizeof(costs[0]); i++)
+        if (costs[i].collective == a->collective && strcmp(costs[i].name, a->name) == 0)
+            return &costs[i];
+    fail_msg("nothing is known of the costs of %s:%s", dist_collective_string(a->collective),
+             a->name);
+    return NULL;
+}
+
+static uint32_t chunks_of(const struct disti_algorithm *a, const struct disti_shape *shape)
+{
+    struct disti_plan *plan = NULL;
+
+    assert_int_equal(disti_plan_write(a, shape, &plan), DIST_OK);
+    uint32_t chunks = plan->chunks;
+    disti_plan_free(plan);
+    return chunks;
+}
+
+static void cost_check(const struct disti_algorithm *a, int log)
+{
+    const struct cost *cost = cost_of(a);
+    struct disti_topology *topology = layout_topology(FLAT, 1 << log);
+    const struct disti_shape shape = {a->collective, 1 << log, 0, 0, 3, topology};
+    int n = 1 << log, halves = n * log / 2;
+    int messages = cost->each * (n - 1) + cost->pairs * n * (n - 1) + cost->rounds * halves;
+    int blocks = cost->blocks_each * (n - 1) + cost->blocks_pairs * n * (n - 1) +
+                 cost->blocks_rounds * halves;
+    struct disti_verdict verdict;
+
+    messages *= cost->segmented ? 3 : 1;
+    messages += cost->besides_each * (n - 1) + cost->besides_rounds * log;
+    assert_int_equal(disti_verify_algorithm(a, &shape, false, &verdict), DIST_OK);
+    assert_int_equal(verdict.messages, messages);
+    if (blocks)
+        assert_int_equal(verdict.chunks_sent, (uint32_t)blocks * chunks_of(a, &shape));
+    disti_topology_free(topology);
 }
 
 static void test_costs(void **state)
 {
     (void)state;
-    for (const struct disti_algorithm *a = disti_algorithms; a->name; a++) {
-        if (disti_collective_pair(a->collective))
-            continue;
-        for (int ranks = 2; ranks <= 16; ranks *= 2) {
-            struct disti_topology *topology = layout_topology(FLAT, ranks);
-            const struct disti_shape shape = {a->collective, ranks, 0, 0, 3, topology};
-            struct disti_verdict verdict;
-
-            assert_int_equal(disti_verify_algorithm(a, &shape, false, &verdict), DIST_OK);
-            assert_int_equal(verdict.messages, cost_of(a, (uint64_t)ranks, 3));
-            if (strcmp(a->name, "halving_doubling") == 0) /* each rank 2 (n - 1) / n vectors */
-                assert_int_equal(verdict.chunks_sent, ranks * 2 * (ranks - 1));
-            disti_topology_free(topology);
-        }
-    }
+    for (const struct disti_algorithm *a = disti_algorithms; a->name; a++)
+        for (int log = 1; log <= 4 && !disti_collective_pair(a->collective); log++)
+            cost_check(a, log);
 }
 
 static void test_too_many_ranks(void **state)
@@ -168,9 +271,12 @@ static void test_too_many_ranks(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_all_reduce), cmocka_unit_test(test_broadcast),
-        cmocka_unit_test(test_barrier),    cmocka_unit_test(test_all_gather),
-        cmocka_unit_test(test_costs),      cmocka_unit_test(test_too_many_ranks),
+        cmocka_unit_test(test_all_reduce),     cmocka_unit_test(test_broadcast),
+        cmocka_unit_test(test_barrier),        cmocka_unit_test(test_reduce),
+        cmocka_unit_test(test_all_gather),     cmocka_unit_test(test_reduce_scatter),
+        cmocka_unit_test(test_gather),         cmocka_unit_test(test_scatter),
+        cmocka_unit_test(test_all_to_all),     cmocka_unit_test(test_costs),
+        cmocka_unit_test(test_too_many_ranks),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,0 +1,184 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* The verifier can fail, where blocks, lists and roots are concerned: one fault planted each. */
+#include "planted.h"
+
+#include "../base/unit.h"
+
+static void test_wrong_block(void **state)
+{
+    struct planted p = planted_write(DIST_COLL_ALL_TO_ALL, "direct", 4, 0, 1);
+    struct disti_step *recv = planted_find(&p, 1, DISTI_RECV, 0); /* from 0, so to block 0 */
+
+    (void)state;
+    recv->dst.at = 2;
+    planted_wrong(&p, false, "its destination holds chunk 9, the step's data is chunk 1");
+    recv->first = 9; /* and if it is told to take it for that */
+    planted_wrong(&p, false, "expects 1 chunks, but meets 1 of rank 0");
+    planted_free(&p);
+}
+
+/* A rank gives the right block to the wrong rank: both believe it to be what they deal with. */
+static void hand_round(const struct disti_shape *shape, struct disti_builder *b)
+{
+    uint32_t own = (uint32_t)shape->rank, other = 1 - own;
+
+    disti_build_chunks(b, 1);
+    uint16_t send = disti_build_lane(b, 0), recv = disti_build_lane(b, 0);
+    disti_build_scratch(b, 1);
+    disti_build_send(b, send, DISTI_NOW, (int)other, disti_in(own), own, 1);
+    disti_build_recv(b, recv, DISTI_NOW, (int)other, disti_scratch(0), other, 1);
+    disti_build_copy(b, recv, DISTI_NOW, disti_out(0), disti_in(own), own, 1);
+}
+
+static void test_not_summed(void **state)
+{
+    struct planted p = planted_own(DIST_COLL_REDUCE_SCATTER, hand_round, 2);
+
+    (void)state;
+    planted_wrong(&p, false, "output chunk 0 holds the contributions of ranks 0x1, not 0x3");
+    planted_free(&p);
+}
+
+static void test_own_block_missing(void **state)
+{
+    struct planted p = planted_write(DIST_COLL_ALL_TO_ALL, "pairwise", 3, 0, 1);
+
+    (void)state;
+    planted_drop(&p, 2, planted_find(&p, 2, DISTI_COPY, 0));
+    planted_wrong(&p, false, "rank 2: output chunk 2 is never written");
+    planted_free(&p);
+}
+
+static void test_out_elsewhere(void **state)
+{
+    struct planted p = planted_write(DIST_COLL_REDUCE, "binomial", 4, 2, 1);
+    int rank = 0;
+
+    (void)state;
+    while (rank == 2 || p.plans[rank]->step_count == 1) /* one that adds and is not the root */
+        rank++;
+    planted_find(&p, rank, DISTI_RECV_REDUCE, 0)->dst = disti_out(0);
+    planted_wrong(&p, false, "its destination ends at chunk 1, its space at 0");
+    planted_free(&p);
+    p = planted_write(DIST_COLL_SCATTER, "direct", 3, 0, 1);
+    struct disti_step *recv = planted_find(&p, 1, DISTI_RECV, 0);
+    recv->kind = DISTI_COPY;
+    recv->src = disti_in(1);
+    planted_wrong(&p, false, "its source ends at chunk 2, its space at 0");
+    planted_free(&p);
+}
+
+/* The root's result must not be finished by two. */
+static void test_finish_below_root(void **state)
+{
+    struct planted p = planted_write(DIST_COLL_REDUCE, "chain", 3, 0, 2);
+
+    (void)state;
+    planted_find(&p, 1, DISTI_RECV_REDUCE, 0)->finish = true;
+    planted_wrong(&p, false, "finishes what has only the contributions of ranks 0x6");
+    planted_free(&p);
+}
+
+static void test_list(void **state)
+{
+    struct planted p = planted_write(DIST_COLL_GATHER, "binomial", 8, 1, 1);
+    struct disti_step *send = NULL;
+    int rank = 0;
+
+    (void)state;
+    for (; !send || send->chunks < 4; rank++) /* who hands up four blocks */
+        send = rank != 1 ? planted_find(&p, rank, DISTI_SEND, 0) : NULL;
+    struct disti_plan *plan = p.plans[rank - 1];
+    uint32_t *list = (uint32_t *)plan->data + send->list, held = list[2];
+
+    assert_int_not_equal(send->list, DISTI_NO_LIST);
+    list[2] = list[1];
+    planted_wrong(&p, false, "twice");
+    list[2] = 8;
+    planted_wrong(&p, false, "chunk 8 of its data is not there");
+    list[2] = list[1] == 1 ? 7 : 1; /* what somebody else has */
+    planted_wrong(&p, false, "");
+    list[2] = held;
+    planted_right(&p, false);
+    send->chunks--; /* the last entry is missing */
+    planted_wrong(&p, false, "expects 4 chunks, but meets 3");
+    send->chunks++;
+    send->list = plan->data_count - 3;
+    planted_wrong(&p, false, "its data is a list of chunks that is not there");
+    planted_free(&p);
+}
+
+/* What a list says is compared with what lies there. */
+static void test_list_order(void **state)
+{
+    struct planted p = planted_write(DIST_COLL_ALL_TO_ALL, "bruck", 5, 0, 1);
+
+    (void)state;
+    for (int rank = 0; rank < 2; rank++) { /* both ends of a message agree, wrongly */
+        struct disti_step *step = planted_find(&p, rank, rank ? DISTI_RECV : DISTI_SEND, 0);
+        uint32_t *list = (uint32_t *)p.plans[rank]->data + step->list, held = list[0];
+
+        list[0] = list[1];
+        list[1] = held;
+    }
+    planted_wrong(&p, false, "takes chunk");
+    planted_free(&p);
+}
+
+/* In a _V form blocks differ: no several in scratch, no lists, no range over a block's end. */
+static void test_uneven(void **state)
+{
+    struct planted p = planted_write(DIST_COLL_REDUCE_SCATTER_V, "ring", 4, 0, 1);
+    struct disti_step *recv = planted_find(&p, 2, DISTI_RECV_REDUCE, 0), held = *recv;
+    uint32_t list[2] = {0, 1};
+
+    (void)state;
+    recv->first = 0;
+    recv->src = disti_in(0);
+    recv->chunks = 2;
+    planted_wrong(&p, false, "its source goes over the end of a block");
+    recv->kind = DISTI_RECV;
+    planted_wrong(&p, false, "several slots of scratch, whose chunks may differ in size");
+    *recv = held;
+    p.plans[2]->data = list;
+    p.plans[2]->data_count = 2;
+    recv->list = 0;
+    planted_wrong(&p, false, "its data is a list of chunks that may differ in size");
+    recv->list = DISTI_NO_LIST;
+    planted_right(&p, true);
+    planted_free(&p);
+}
+
+/* Another's block passes through a rank that knows nothing of its size. */
+static void pass_through(const struct disti_shape *shape, struct disti_builder *b)
+{
+    disti_build_chunks(b, 1);
+    uint16_t lane = disti_build_lane(b, 0);
+    disti_build_scratch(b, 1);
+    if (shape->rank == 1)
+        disti_build_recv(b, lane, DISTI_NOW, 0, disti_scratch(0), 2, 1);
+}
+
+static void test_unknown_size(void **state)
+{
+    struct planted p = planted_own(DIST_COLL_GATHER, pass_through, 3);
+
+    (void)state;
+    for (int rank = 0; rank < 3; rank++)
+        p.plans[rank]->collective = DIST_COLL_GATHER_V;
+    planted_wrong(&p, false, "this rank does not know the size of chunk 2");
+    planted_free(&p);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_wrong_block),       cmocka_unit_test(test_not_summed),
+        cmocka_unit_test(test_own_block_missing), cmocka_unit_test(test_out_elsewhere),
+        cmocka_unit_test(test_finish_below_root), cmocka_unit_test(test_list),
+        cmocka_unit_test(test_list_order),        cmocka_unit_test(test_uneven),
+        cmocka_unit_test(test_unknown_size),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
