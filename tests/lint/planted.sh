@@ -147,6 +147,11 @@ man_page dist 7 'Text.'
 found "every backend has its row and its man entry"
 
 sow
+c_file src/collectives/algorithms.c 'int *a[] = {' '    {DIST_COLL_BARRIER, "tree"},' '};'
+sed -i 's|src/base/log.c|& src/collectives/algorithms.c|' "$tree/src/local.mk"
+found "every algorithm is in dist(7)"
+
+sow
 c_file src/transports/tcp.c 'const char *a = "DIST_PORTS";'
 found "every environment variable is in dist-env(7)"
 

@@ -156,6 +156,18 @@ rule_backends()
     done
 }
 
+# Each row of the table of algorithms, as DIST_ALGO names it.
+rule_algorithms()
+{
+    local name
+    [ -f src/collectives/algorithms.c ] || { echo "skip: no src/collectives/algorithms.c"; return; }
+    grep -oE '\{DIST_COLL_[A-Z_]+, "[a-z_]+"' src/collectives/algorithms.c |
+        sed -E 's/.*DIST_COLL_([A-Z_]+), "(.*)"/\L\1:\2/' | grep -vE '^(send|recv):' |
+        while read -r name; do
+            grep -qE "^\.Li $name( |$)|^\.It Li $name( |$)" man/dist.7 || echo "$name is not in man/dist.7"
+        done
+}
+
 # The names in a file's backend tables, "line:.name = ...". A transport's table is none.
 lint_backends()
 {
