@@ -66,12 +66,16 @@ static MPI_Op native_op(dist_op op, dist_dtype dtype)
 }
 
 /*
- * Reductions of 8-bit integers are left to our plans: Open MPI 4.1 adds them with saturation where
- * the CPU has AVX (and wraps elsewhere), and MPICH 4.0 compares unsigned ones as signed.
+ * Left to our plans: reductions of 8-bit integers, since Open MPI 4.1 adds them with saturation
+ * where the CPU has AVX (and wraps elsewhere); the least and the greatest of unsigned integers,
+ * which MPICH 4.0 compares as signed.
  */
 static bool native_is_wrong(const struct dist_call *call)
 {
-    return call->dtype == DIST_INT8 || call->dtype == DIST_UINT8;
+    bool wide_unsigned = call->dtype == DIST_UINT32 || call->dtype == DIST_UINT64;
+    bool compares = call->op == DIST_MIN || call->op == DIST_MAX;
+
+    return call->dtype == DIST_INT8 || call->dtype == DIST_UINT8 || (wide_unsigned && compares);
 }
 
 bool disti_native_takes(const struct disti_native *native, const struct dist_call *call)
