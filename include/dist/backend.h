@@ -218,6 +218,12 @@ struct dist_backend {
     /* Optional: memory that this backend moves fastest; free takes what alloc gave. */
     void *(*alloc)(void *state, size_t bytes);
     void (*free)(void *state, void *memory);
+
+    /*
+     * Optional: may the slots of an open group be called by a thread of the library's own too,
+     * never two at a time, while the program's threads do whatever they do? NULL: yes.
+     */
+    bool (*threads)(const void *state);
 };
 
 /*

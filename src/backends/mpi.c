@@ -47,23 +47,29 @@ static int mpi_identify_timeout_ms;
 static int mpi_all_gather(void *arg, const void *in, void *out, size_t bytes)
 {
     MPI_Request request;
+    int code;
 
-    if (bytes > INT_MAX || MPI_Iallgather(in, (int)bytes, MPI_BYTE, out, (int)bytes, MPI_BYTE,
-                                          *(MPI_Comm *)arg, &request) != MPI_SUCCESS)
+    if (bytes > INT_MAX || !disti_mpi_lock())
         return -1;
-    return disti_mpi_wait(&request, mpi_identify_timeout_ms) ? 0 : -1;
+    code = MPI_Iallgather(in, (int)bytes, MPI_BYTE, out, (int)bytes, MPI_BYTE, *(MPI_Comm *)arg,
+                          &request);
+    disti_mpi_unlock();
+    return code == MPI_SUCCESS && disti_mpi_wait(&request, mpi_identify_timeout_ms) ? 0 : -1;
 }
 
 static dist_status mpi_identify(struct dist_identity *identity)
 {
     static MPI_Comm world;
-    dist_status status = disti_mpi_begin(identity->host, &world);
+    dist_status status = disti_mpi_begin(identity->host, identity->timeout_ms, &world);
 
     if (status != DIST_OK)
         return status;
+    if (!disti_mpi_lock())
+        return disti_mpi_ended(identity->host);
     mpi_identify_timeout_ms = identity->timeout_ms;
     MPI_Comm_rank(world, &identity->rank);
     MPI_Comm_size(world, &identity->world_size);
+    disti_mpi_unlock();
     identity->all_gather = mpi_all_gather;
     identity->all_gather_arg = &world;
     return DIST_OK;
@@ -94,73 +100,71 @@ static dist_status mpi_open(void *state, const struct dist_backend_config *confi
     const struct dist_engine_config engine = {
         .size = sizeof(engine), .transports = transports, .transport_context = &mpi->comm};
     dist_status status;
-    int ranks = 0;
 
     mpi->host = config->host;
+    mpi->comm = MPI_COMM_NULL;
     status = mpi_choose_mode(mpi);
     if (status == DIST_OK)
-        status = disti_mpi_dup(config->host, config->timeout_ms, &mpi->comm);
+        status = disti_mpi_communicator(config, &mpi->comm);
     if (status != DIST_OK)
         return status;
-    MPI_Comm_size(mpi->comm, &ranks);
-    if (ranks != config->world_size)
-        return config->host->fail(DIST_ERR_RENDEZVOUS,
-                                  "the world has %d ranks, but MPI started %d: start the program "
-                                  "with mpirun -np %d",
-                                  config->world_size, ranks, config->world_size);
     mpi->native = (struct disti_native){
-        .host = config->host, .comm = mpi->comm, .ranks = ranks, .rank = config->rank};
+        .host = config->host, .comm = mpi->comm, .ranks = config->world_size, .rank = config->rank};
     transports[0] = config->host->transport_find("shm");
     transports[transports[0] ? 1 : 0] = &disti_transport_mpi;
     return config->host->engine_open(config, &engine, &mpi->engine);
 }
 
-/*
- * The group's communicator is left to MPI_Finalize: freeing it is collective, and a rank that
- * closes after an error does so alone.
- */
-static void mpi_close(void *state)
+static void mpi_drop(struct mpi_state *mpi)
 {
-    struct mpi_state *mpi = state;
-
-    disti_mpi_lock();
     disti_native_drop(&mpi->native);
     if (mpi->engine)
         mpi->host->engine_close(mpi->engine);
     mpi->engine = NULL;
-    disti_mpi_unlock();
+}
+
+/*
+ * To free a communicator is collective: it is done by ranks that have left together. One that did
+ * not get so far, or ended in an error, is left to MPI_Finalize.
+ */
+static void mpi_close(void *state)
+{
+    struct mpi_state *mpi = state;
+    bool whole = mpi->engine != NULL;
+
+    mpi_drop(mpi);
+    if (whole)
+        disti_mpi_communicator_free(&mpi->comm);
 }
 
 static void mpi_abort(void *state)
 {
     disti_mpi_broken();
-    mpi_close(state);
+    mpi_drop(state);
 }
 
 static dist_status mpi_post(void *state, const struct dist_call *call, struct dist_ticket *ticket)
 {
     struct mpi_state *mpi = state;
-    dist_status status;
 
-    disti_mpi_lock();
     if (mpi->use_native && disti_native_takes(&mpi->native, call))
-        status = disti_native_post(&mpi->native, call, ticket);
-    else
-        status = mpi->host->engine_post(mpi->engine, call, ticket);
-    disti_mpi_unlock();
-    return status;
+        return disti_native_post(&mpi->native, call, ticket);
+    return mpi->host->engine_post(mpi->engine, call, ticket);
 }
 
 static int mpi_progress(void *state)
 {
     struct mpi_state *mpi = state;
-    int native, engine;
+    int native = mpi->native.calls ? disti_native_progress(&mpi->native) : 0;
+    int engine = native < 0 ? 0 : mpi->host->engine_progress(mpi->engine);
 
-    disti_mpi_lock();
-    native = mpi->native.calls ? disti_native_progress(&mpi->native) : 0;
-    engine = native < 0 ? 0 : mpi->host->engine_progress(mpi->engine);
-    disti_mpi_unlock();
     return native < 0 ? native : engine < 0 ? engine : native + engine;
+}
+
+static bool mpi_threads(const void *state)
+{
+    (void)state;
+    return disti_mpi_threads();
 }
 
 static int mpi_arm(void *state, int *fds, int room)
@@ -205,6 +209,7 @@ static const struct dist_backend mpi_backend = {
     .disarm = mpi_disarm,
     .describe = mpi_describe,
     .identify = mpi_identify,
+    .threads = mpi_threads,
 };
 
 static const struct dist_transport *const mpi_transports[] = {&disti_transport_mpi, NULL};

@@ -118,19 +118,26 @@ dist_status disti_native_post(struct disti_native *native, const struct dist_cal
                               struct dist_ticket *ticket)
 {
     struct disti_native_call *c = malloc(sizeof(*c));
+    dist_status status = DIST_OK;
     int code;
 
     if (!c)
         return native->host->fail(DIST_ERR_NO_MEMORY, "no memory to start an MPI collective");
     *c = (struct disti_native_call){.call = *call, .ticket = ticket, .next = native->calls};
-    code = native_start(native, c);
-    if (code != MPI_SUCCESS) {
+    if (!disti_mpi_lock()) {
         free(c);
-        return disti_mpi_fail(native->host, native->host->collective_string(call->collective),
-                              code);
+        return disti_mpi_ended(native->host);
     }
-    native->calls = c;
-    return DIST_OK;
+    code = native_start(native, c);
+    if (code != MPI_SUCCESS)
+        status =
+            disti_mpi_fail(native->host, native->host->collective_string(call->collective), code);
+    disti_mpi_unlock();
+    if (status == DIST_OK)
+        native->calls = c;
+    else
+        free(c);
+    return status;
 }
 
 static void native_average(const struct dist_call *call, int ranks)
@@ -144,7 +151,7 @@ static void native_average(const struct dist_call *call, int ranks)
     }
 }
 
-int disti_native_progress(struct disti_native *native)
+static int native_move(struct disti_native *native)
 {
     int moved = 0;
 
@@ -165,6 +172,17 @@ int disti_native_progress(struct disti_native *native)
         free(c);
         moved++;
     }
+    return moved;
+}
+
+int disti_native_progress(struct disti_native *native)
+{
+    int moved;
+
+    if (!disti_mpi_lock())
+        return disti_mpi_ended(native->host);
+    moved = native_move(native);
+    disti_mpi_unlock();
     return moved;
 }
 

@@ -3,6 +3,7 @@
 mpi_module_sources += \
 	src/transports/match.c \
 	src/transports/match.h \
+	src/transports/mpi/communicator.c \
 	src/transports/mpi/mpi.c \
 	src/transports/mpi/mpi.h \
 	src/transports/mpi/runtime.c \

@@ -13,9 +13,19 @@ static int mpi_listen(struct mpi_link *link, unsigned slot)
                      MPI_ANY_SOURCE, MPI_CONTROL_TAG, link->comm, &link->arrivals[slot]);
 }
 
+static dist_status mpi_listen_all(struct mpi_link *link)
+{
+    int code = MPI_SUCCESS;
+
+    for (unsigned i = 0; i < MPI_CONTROL_RECVS && code == MPI_SUCCESS; i++)
+        code = mpi_listen(link, i);
+    return code == MPI_SUCCESS ? DIST_OK : disti_mpi_fail(link->host, "MPI_Irecv", code);
+}
+
 static dist_status mpi_link_open(void *state, const struct dist_transport_config *config)
 {
     struct mpi_link *link = state;
+    dist_status status;
 
     link->host = config->host;
     link->comm = *(const MPI_Comm *)config->context;
@@ -26,13 +36,11 @@ static dist_status mpi_link_open(void *state, const struct dist_transport_config
     link->arriving = calloc(MPI_CONTROL_RECVS, sizeof(*link->arriving));
     if (!link->matches || !link->arriving)
         return link->host->fail(DIST_ERR_NO_MEMORY, "no memory for transport mpi");
-    for (unsigned i = 0; i < MPI_CONTROL_RECVS; i++) {
-        int code = mpi_listen(link, i);
-
-        if (code != MPI_SUCCESS)
-            return disti_mpi_fail(link->host, "MPI_Irecv", code);
-    }
-    return DIST_OK;
+    if (!disti_mpi_lock())
+        return disti_mpi_ended(link->host);
+    status = mpi_listen_all(link);
+    disti_mpi_unlock();
+    return status;
 }
 
 static dist_status mpi_link_address(void *state, void *blob, size_t *size_p)
@@ -65,9 +73,8 @@ static dist_status mpi_link_connect(void *state, int peer, const void *blob, siz
 
 /* ---- sending ---- */
 
-static void mpi_link_send(void *state, struct dist_request *request)
+static void mpi_send(struct mpi_link *link, struct dist_request *request)
 {
-    struct mpi_link *link = state;
     struct mpi_transfer *t = disti_mpi_transfer_new(link, request, true);
     bool small = request->envelope.bytes <= MPI_INLINE_BYTES;
     size_t bytes = MPI_CONTROL_HEAD + (small ? request->envelope.bytes : 0);
@@ -90,6 +97,18 @@ static void mpi_link_send(void *state, struct dist_request *request)
         request->status = disti_mpi_fail(link->host, "MPI_Isend", code);
     else if (small)
         request->status = DIST_OK;
+}
+
+static void mpi_link_send(void *state, struct dist_request *request)
+{
+    struct mpi_link *link = state;
+
+    if (!disti_mpi_lock()) {
+        request->status = disti_mpi_ended(link->host);
+        return;
+    }
+    mpi_send(link, request);
+    disti_mpi_unlock();
 }
 
 /* ---- receiving ---- */
@@ -123,11 +142,14 @@ static void mpi_link_recv(void *state, struct dist_request *request)
 
     if (!early)
         return;
-    if (early->descriptor) {
-        mpi_pull(link, request, (uint32_t)early->note[0]);
-    } else {
+    if (!early->descriptor) {
         link->host->sink_apply(&request->sink, 0, early->payload, early->envelope.bytes);
         request->status = DIST_OK;
+    } else if (disti_mpi_lock()) {
+        mpi_pull(link, request, (uint32_t)early->note[0]);
+        disti_mpi_unlock();
+    } else {
+        request->status = disti_mpi_ended(link->host);
     }
     disti_match_release(match, early);
 }
@@ -202,9 +224,8 @@ static int mpi_listen_step(struct mpi_link *link)
 
 /* ---- progress and end ---- */
 
-static int mpi_link_progress(void *state)
+static int mpi_move(struct mpi_link *link)
 {
-    struct mpi_link *link = state;
     int moved = mpi_listen_step(link), code = MPI_SUCCESS;
 
     for (struct mpi_transfer **at = &link->transfers; *at && moved >= 0;) {
@@ -222,6 +243,18 @@ static int mpi_link_progress(void *state)
         disti_mpi_transfer_free(t);
         moved++;
     }
+    return moved;
+}
+
+static int mpi_link_progress(void *state)
+{
+    struct mpi_link *link = state;
+    int moved;
+
+    if (!disti_mpi_lock())
+        return disti_mpi_ended(link->host);
+    moved = mpi_move(link);
+    disti_mpi_unlock();
     return moved;
 }
 
@@ -256,15 +289,21 @@ static void mpi_link_disarm(void *state)
 static void mpi_link_close(void *state)
 {
     struct mpi_link *link = state;
+    bool alive = disti_mpi_lock();
 
     while (link->transfers) {
         struct mpi_transfer *t = link->transfers;
 
         link->transfers = t->next;
-        disti_mpi_transfer_drop(t);
+        if (alive)
+            disti_mpi_transfer_drop(t);
+        else
+            disti_mpi_transfer_free(t);
     }
-    for (int i = 0; link->arriving && i < MPI_CONTROL_RECVS; i++)
+    for (int i = 0; alive && link->arriving && i < MPI_CONTROL_RECVS; i++)
         disti_mpi_cancel(&link->arrivals[i]);
+    if (alive)
+        disti_mpi_unlock();
     for (int peer = 0; link->matches && peer < link->ranks; peer++)
         disti_match_clear(&link->matches[peer]);
     free(link->matches);

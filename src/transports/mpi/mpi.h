@@ -10,24 +10,56 @@
  * runtime.c. MPI is one a process, so this state is too: it is begun by the first group that
  * needs it (unless the program has called MPI_Init itself) and, if it was begun here, ended when
  * the process exits.
+ *
+ * MPI is asked for calls from one thread at a time: every use of it goes under this lock, which is
+ * taken for one look at a time where something is waited for. False: MPI has been finalized;
+ * nothing of it may be called any more, and the lock is not held.
  */
-dist_status disti_mpi_begin(const struct dist_host *host, MPI_Comm *world_p);
+bool disti_mpi_lock(void);
+void disti_mpi_unlock(void);
 
-/* A communicator of all ranks for one group. Collective, waits at most timeout_ms. */
-dist_status disti_mpi_dup(const struct dist_host *host, int timeout_ms, MPI_Comm *comm_p);
+/* MPI_Init, if need be. That waits for all ranks that mpirun has started, as long as MPI likes. */
+dist_status disti_mpi_start(const struct dist_host *host);
+
+/* May threads of the library call MPI beside those of the program? */
+bool disti_mpi_threads(void);
+
+/*
+ * Starts MPI and gives a communicator of all its ranks that is ours. Collective over these the
+ * first time, waits at most timeout_ms.
+ */
+dist_status disti_mpi_begin(const struct dist_host *host, int timeout_ms, MPI_Comm *world_p);
+
+/* Has MPI been started, by whomever? Then *base_p becomes a communicator of all its ranks. */
+bool disti_mpi_started(MPI_Comm *base_p);
+
+/* A copy of a communicator. Collective over it, waits at most timeout_ms. */
+dist_status disti_mpi_dup(const struct dist_host *host, MPI_Comm from, int timeout_ms,
+                          MPI_Comm *comm_p);
 
 /* Waits for a request, at most timeout_ms. False: it failed or did not end. */
 bool disti_mpi_wait(MPI_Request *request, int timeout_ms);
 
-/* MPI is asked for calls from one thread at a time: every use of it goes under this lock. */
-void disti_mpi_lock(void);
-void disti_mpi_unlock(void);
+int64_t disti_mpi_now_ms(void); /* some clock that only goes forward */
 
 /* A group ended in an error: MPI_Finalize could wait for ever, so leave it to the launcher. */
 void disti_mpi_broken(void);
 
-/* "MPI_X: text" for a return value that is not MPI_SUCCESS. */
+/* Reports "MPI_X: text" for a return value that is not MPI_SUCCESS. With the lock held. */
 dist_status disti_mpi_fail(const struct dist_host *host, const char *call, int code);
+
+/* Reports that MPI has been finalized. */
+dist_status disti_mpi_ended(const struct dist_host *host);
+
+/*
+ * communicator.c: a communicator of its own for one group, with the group's ranks. Collective over
+ * the group. For the world it waits at most the timeout; for other groups all ranks have agreed on
+ * making it when MPI, which knows no such limit, is asked to.
+ */
+dist_status disti_mpi_communicator(const struct dist_backend_config *config, MPI_Comm *comm_p);
+
+/* Gives it back, after the group's ranks have left together. */
+void disti_mpi_communicator_free(MPI_Comm *comm);
 
 /* mpi.c: messages as MPI point-to-point; config.context is an MPI_Comm *. */
 extern const struct dist_transport disti_transport_mpi;

@@ -7,16 +7,34 @@
 #include <time.h>
 
 static pthread_mutex_t runtime_lock = PTHREAD_MUTEX_INITIALIZER;
+/* Under the lock. */
 static MPI_Comm runtime_world = MPI_COMM_NULL;
-static bool runtime_is_broken;
+static bool runtime_is_started, runtime_is_broken, runtime_is_ours;
+static int runtime_level = MPI_THREAD_SINGLE;
 
-static void runtime_end(void)
+bool disti_mpi_lock(void)
 {
     int finalized = 0;
 
+    pthread_mutex_lock(&runtime_lock);
     MPI_Finalized(&finalized);
-    if (!finalized && !runtime_is_broken)
+    if (finalized)
+        pthread_mutex_unlock(&runtime_lock);
+    return !finalized;
+}
+
+void disti_mpi_unlock(void)
+{
+    pthread_mutex_unlock(&runtime_lock);
+}
+
+static void runtime_end(void)
+{
+    if (!disti_mpi_lock())
+        return;
+    if (!runtime_is_broken)
         MPI_Finalize();
+    disti_mpi_unlock();
 }
 
 void disti_mpi_broken(void)
@@ -24,6 +42,17 @@ void disti_mpi_broken(void)
     pthread_mutex_lock(&runtime_lock);
     runtime_is_broken = true;
     pthread_mutex_unlock(&runtime_lock);
+}
+
+bool disti_mpi_threads(void)
+{
+    bool fit;
+
+    pthread_mutex_lock(&runtime_lock);
+    fit = runtime_level >= MPI_THREAD_MULTIPLE ||
+          (runtime_level >= MPI_THREAD_SERIALIZED && runtime_is_ours);
+    pthread_mutex_unlock(&runtime_lock);
+    return fit;
 }
 
 dist_status disti_mpi_fail(const struct dist_host *host, const char *call, int code)
@@ -35,42 +64,14 @@ dist_status disti_mpi_fail(const struct dist_host *host, const char *call, int c
     return host->fail(DIST_ERR_SYSTEM, "%s: %s", call, text);
 }
 
-/* MPI_Init unless the program has called it. Once it has ended it cannot begin again. */
-static dist_status runtime_init(const struct dist_host *host)
+dist_status disti_mpi_ended(const struct dist_host *host)
 {
-    int initialized = 0, finalized = 0, provided, code;
-
-    MPI_Initialized(&initialized);
-    MPI_Finalized(&finalized);
-    if (finalized)
-        return host->fail(DIST_ERR_UNSUPPORTED,
-                          "the program has called MPI_Finalize already, and "
-                          "MPI cannot be started twice: open the group before");
-    if (initialized)
-        return DIST_OK;
-    code = MPI_Init_thread(NULL, NULL, MPI_THREAD_SERIALIZED, &provided);
-    if (code != MPI_SUCCESS)
-        return disti_mpi_fail(host, "MPI_Init_thread", code);
-    if (provided < MPI_THREAD_SERIALIZED)
-        host->log(DIST_LOG_WARN, "this MPI is not thread-safe (level %d): use one thread",
-                  provided);
-    atexit(runtime_end);
-    return DIST_OK;
+    return host->fail(DIST_ERR_UNSUPPORTED,
+                      "the program has called MPI_Finalize already, and MPI cannot be started "
+                      "twice: open groups before, and destroy them before");
 }
 
-static pthread_mutex_t runtime_calls = PTHREAD_MUTEX_INITIALIZER;
-
-void disti_mpi_lock(void)
-{
-    pthread_mutex_lock(&runtime_calls);
-}
-
-void disti_mpi_unlock(void)
-{
-    pthread_mutex_unlock(&runtime_calls);
-}
-
-static int64_t runtime_now_ms(void)
+int64_t disti_mpi_now_ms(void)
 {
     struct timespec now;
 
@@ -81,57 +82,129 @@ static int64_t runtime_now_ms(void)
 bool disti_mpi_wait(MPI_Request *request, int timeout_ms)
 {
     const struct timespec nap = {0, 100 * 1000};
-    int64_t start = runtime_now_ms();
+    int64_t start = disti_mpi_now_ms();
     int done = 0;
 
-    while (MPI_Test(request, &done, MPI_STATUS_IGNORE) == MPI_SUCCESS && !done) {
-        if (runtime_now_ms() - start > timeout_ms)
+    while (disti_mpi_lock()) {
+        int code = MPI_Test(request, &done, MPI_STATUS_IGNORE);
+
+        disti_mpi_unlock();
+        if (code != MPI_SUCCESS || done)
+            return code == MPI_SUCCESS;
+        if (disti_mpi_now_ms() - start > timeout_ms)
             return false;
         nanosleep(&nap, NULL);
     }
-    return done;
+    return false;
 }
 
-dist_status disti_mpi_dup(const struct dist_host *host, int timeout_ms, MPI_Comm *comm_p)
+/* MPI_Init unless the program has called it. With the lock held. */
+static dist_status runtime_init(const struct dist_host *host)
 {
-    MPI_Comm world;
-    MPI_Request request;
-    dist_status status = disti_mpi_begin(host, &world);
-    int code;
+    int initialized = 0, code;
 
-    if (status != DIST_OK)
-        return status;
-    code = MPI_Comm_idup(world, comm_p, &request);
+    MPI_Initialized(&initialized);
+    if (initialized) {
+        MPI_Query_thread(&runtime_level);
+        return DIST_OK;
+    }
+    code = MPI_Init_thread(NULL, NULL, MPI_THREAD_SERIALIZED, &runtime_level);
     if (code != MPI_SUCCESS)
-        return disti_mpi_fail(host, "MPI_Comm_idup", code);
-    if (!disti_mpi_wait(&request, timeout_ms))
-        return host->fail(DIST_ERR_TIMEOUT,
-                          "not every rank opened backend mpi within %d ms: see "
-                          "what the missing ranks print",
-                          timeout_ms);
-    MPI_Comm_set_errhandler(*comm_p, MPI_ERRORS_RETURN);
+        return disti_mpi_fail(host, "MPI_Init_thread", code);
+    runtime_is_ours = true;
+    if (runtime_level < MPI_THREAD_SERIALIZED)
+        host->log(DIST_LOG_WARN, "this MPI is not thread-safe (level %d): use one thread",
+                  runtime_level);
+    atexit(runtime_end);
     return DIST_OK;
 }
 
-dist_status disti_mpi_begin(const struct dist_host *host, MPI_Comm *world_p)
+dist_status disti_mpi_start(const struct dist_host *host)
+{
+    dist_status status = DIST_OK;
+
+    if (!disti_mpi_lock())
+        return disti_mpi_ended(host);
+    if (!runtime_is_started) {
+        status = runtime_init(host);
+        runtime_is_started = status == DIST_OK;
+    }
+    disti_mpi_unlock();
+    return status;
+}
+
+bool disti_mpi_started(MPI_Comm *base_p)
+{
+    int initialized = 0;
+
+    if (!disti_mpi_lock())
+        return false;
+    MPI_Initialized(&initialized);
+    *base_p = runtime_world != MPI_COMM_NULL ? runtime_world : MPI_COMM_WORLD;
+    disti_mpi_unlock();
+    return initialized;
+}
+
+static dist_status runtime_dup_start(const struct dist_host *host, MPI_Comm from, MPI_Comm *copy,
+                                     MPI_Request *request)
 {
     dist_status status = DIST_OK;
     int code;
 
-    pthread_mutex_lock(&runtime_lock);
-    if (runtime_world == MPI_COMM_NULL) {
-        status = runtime_init(host);
-        if (status != DIST_OK)
-            goto out;
-        code = MPI_Comm_dup(MPI_COMM_WORLD, &runtime_world);
-        if (code != MPI_SUCCESS) {
-            status = disti_mpi_fail(host, "MPI_Comm_dup", code);
-            goto out;
-        }
-        MPI_Comm_set_errhandler(runtime_world, MPI_ERRORS_RETURN);
+    if (!disti_mpi_lock())
+        return disti_mpi_ended(host);
+    code = MPI_Comm_idup(from, copy, request);
+    if (code != MPI_SUCCESS)
+        status = disti_mpi_fail(host, "MPI_Comm_idup", code);
+    disti_mpi_unlock();
+    return status;
+}
+
+/* The copy's handle lies in memory of its own, since MPI may write it after we have given up. */
+dist_status disti_mpi_dup(const struct dist_host *host, MPI_Comm from, int timeout_ms,
+                          MPI_Comm *comm_p)
+{
+    MPI_Comm *copy = malloc(sizeof(*copy));
+    MPI_Request request;
+    dist_status status;
+
+    if (!copy)
+        return host->fail(DIST_ERR_NO_MEMORY, "no memory for a communicator");
+    status = runtime_dup_start(host, from, copy, &request);
+    if (status == DIST_OK && !disti_mpi_wait(&request, timeout_ms)) {
+        disti_mpi_broken();
+        return host->fail(DIST_ERR_TIMEOUT,
+                          "not every rank opened backend mpi within %d ms: see "
+                          "what the missing ranks print",
+                          timeout_ms);
     }
+    if (status == DIST_OK && !disti_mpi_lock())
+        status = disti_mpi_ended(host);
+    if (status == DIST_OK) {
+        MPI_Comm_set_errhandler(*copy, MPI_ERRORS_RETURN);
+        disti_mpi_unlock();
+        *comm_p = *copy;
+    }
+    free(copy);
+    return status;
+}
+
+dist_status disti_mpi_begin(const struct dist_host *host, int timeout_ms, MPI_Comm *world_p)
+{
+    static pthread_mutex_t begins = PTHREAD_MUTEX_INITIALIZER;
+    dist_status status = disti_mpi_start(host);
+
+    if (status != DIST_OK)
+        return status;
+    pthread_mutex_lock(&begins);
     *world_p = runtime_world;
-out:
-    pthread_mutex_unlock(&runtime_lock);
+    if (*world_p == MPI_COMM_NULL)
+        status = disti_mpi_dup(host, MPI_COMM_WORLD, timeout_ms, world_p);
+    if (status == DIST_OK) {
+        pthread_mutex_lock(&runtime_lock);
+        runtime_world = *world_p;
+        pthread_mutex_unlock(&runtime_lock);
+    }
+    pthread_mutex_unlock(&begins);
     return status;
 }

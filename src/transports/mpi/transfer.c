@@ -3,6 +3,7 @@
 #include "transports/mpi/state.h"
 
 #include <stdlib.h>
+#include <time.h>
 
 struct mpi_transfer *disti_mpi_transfer_new(struct mpi_link *link, struct dist_request *request,
                                             bool sends)
@@ -101,13 +102,28 @@ void disti_mpi_transfer_free(struct mpi_transfer *t)
     free(t);
 }
 
+/* Waits, for a short time, with the lock held. */
+static bool mpi_transfer_wait(MPI_Request *request, int timeout_ms)
+{
+    const struct timespec nap = {0, 100 * 1000};
+    int64_t start = disti_mpi_now_ms();
+    int done = 0;
+
+    while (MPI_Test(request, &done, MPI_STATUS_IGNORE) == MPI_SUCCESS && !done) {
+        if (disti_mpi_now_ms() - start > timeout_ms)
+            return false;
+        nanosleep(&nap, NULL);
+    }
+    return done;
+}
+
 /* Cancels a receive. One that a sender has matched already cannot be: then it soon ends. */
 void disti_mpi_cancel(MPI_Request *request)
 {
     if (*request == MPI_REQUEST_NULL)
         return;
     MPI_Cancel(request);
-    if (!disti_mpi_wait(request, 100))
+    if (!mpi_transfer_wait(request, 100))
         MPI_Request_free(request);
 }
 
@@ -120,10 +136,10 @@ void disti_mpi_transfer_drop(struct mpi_transfer *t)
 
         if (!t->sends)
             disti_mpi_cancel(&t->window[slot]);
-        else if (!disti_mpi_wait(&t->window[slot], 1))
+        else if (!mpi_transfer_wait(&t->window[slot], 1))
             MPI_Request_free(&t->window[slot]);
     }
-    if (t->control_request != MPI_REQUEST_NULL && !disti_mpi_wait(&t->control_request, 100)) {
+    if (t->control_request != MPI_REQUEST_NULL && !mpi_transfer_wait(&t->control_request, 100)) {
         MPI_Request_free(&t->control_request);
         return; /* MPI still reads the control message: its memory is left to it */
     }
