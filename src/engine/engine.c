@@ -46,7 +46,7 @@ static void engine_append(struct dist_engine *engine, struct engine_task *task)
     engine->tail = task;
 }
 
-/* Takes the task behind `before` (NULL: the first) out of the queue and keeps it for reuse. */
+/* Takes the task behind `before` (NULL: the first) out of the queue. */
 static void engine_retire(struct dist_engine *engine, struct engine_task *before)
 {
     struct engine_task *task = before ? before->next : engine->head;
@@ -57,8 +57,7 @@ static void engine_retire(struct dist_engine *engine, struct engine_task *before
         engine->head = task->next;
     if (engine->tail == task)
         engine->tail = before;
-    task->next = engine->idle;
-    engine->idle = task;
+    disti_task_retire(engine, task);
 }
 
 /* May this task run beside those that were posted before it? */
@@ -70,7 +69,7 @@ static bool engine_may_start(const struct dist_engine *engine, const struct engi
         if (++running >= ENGINE_RUNNING_MAX || disti_spans_clash(t->spans, task->spans))
             return false;
     }
-    return true;
+    return !disti_p2p_clash(engine, task);
 }
 
 /* Runs every task that can run; ended ones leave the queue. Returns how much happened. */
@@ -106,10 +105,14 @@ dist_status disti_engine_post(struct dist_engine *engine, const struct dist_call
                               struct dist_ticket *ticket)
 {
     struct engine_task *task;
-    dist_status status = disti_task_create(engine, call, ticket, &task);
+    dist_status status;
 
+    if (disti_collective_pair(call->collective))
+        return disti_p2p_post(engine, call, ticket);
+    status = disti_task_create(engine, call, ticket, &task);
     if (status != DIST_OK)
         return status;
+    task->order = engine->posted++;
     engine_append(engine, task);
     ticket->status = DIST_IN_PROGRESS;
     engine_run(engine); /* a failure shows in a ticket */
@@ -129,6 +132,10 @@ int disti_engine_progress(struct dist_engine *engine)
         moved += got;
     }
     ran = engine_run(engine);
+    if (ran < 0)
+        return ran;
+    moved += ran;
+    ran = disti_p2p_run(engine);
     return ran < 0 ? ran : moved + ran;
 }
 
@@ -163,19 +170,14 @@ void disti_engine_disarm(struct dist_engine *engine)
 
 void disti_engine_describe(const struct dist_engine *engine, char *text, size_t size)
 {
+    const struct engine_task *task = engine ? engine->head : NULL;
+    const struct engine_p2p *p2p = engine ? engine->p2p_head : NULL;
+
     text[0] = '\0';
-    if (engine && engine->head && engine->head->running)
-        disti_task_describe(engine->head, text, size);
-}
-
-static void engine_free_tasks(struct engine_task *task)
-{
-    while (task) {
-        struct engine_task *next = task->next;
-
-        disti_task_free(task);
-        task = next;
-    }
+    if (p2p && (!task || p2p->order < task->order))
+        disti_p2p_describe(p2p, text, size);
+    else if (task && task->running)
+        disti_task_describe(task, text, size);
 }
 
 void disti_engine_close(struct dist_engine *engine)
@@ -183,8 +185,8 @@ void disti_engine_close(struct dist_engine *engine)
     if (!engine)
         return;
     disti_route_close(engine); /* first: from here on no transport touches a task */
-    engine_free_tasks(engine->head);
-    engine_free_tasks(engine->idle);
+    disti_task_clear(engine);
+    disti_p2p_clear(engine);
     disti_cache_clear(engine);
     disti_topology_free(engine->topology);
     free(engine);

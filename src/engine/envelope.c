@@ -6,12 +6,18 @@
 #include <stdio.h>
 
 /*
- *   63      48 47   46         16 15       0
- *  | group    | 0 | sequence     | channel  |
+ *   63      48  47  46         16 15       0
+ *  | group    | 0 | sequence     | channel  |     collectives
+ *  | group    | 1 | 0        | tag (31 bits) |    point to point
  */
 uint64_t disti_tag_collective(uint32_t group, uint64_t sequence, uint16_t channel)
 {
     return (uint64_t)(group & 0xffff) << 48 | (sequence & 0x7fffffff) << 16 | channel;
+}
+
+uint64_t disti_tag_p2p(uint32_t group, int tag)
+{
+    return (uint64_t)(group & 0xffff) << 48 | (uint64_t)1 << 47 | ((unsigned)tag & DIST_TAG_MAX);
 }
 
 /* Ranks that were given other counts must not take each other's blocks for their own. */
@@ -92,22 +98,42 @@ static bool envelope_same_words(uint64_t a, uint64_t b)
     return a >> 32 == b >> 32 && disti_collective_uneven((dist_collective)(a >> 59));
 }
 
+static unsigned long long envelope_elements(const struct dist_envelope *envelope)
+{
+    size_t element_bytes = dist_dtype_size(envelope_dtype(envelope->fingerprint));
+
+    return envelope->bytes / (element_bytes ? element_bytes : 1);
+}
+
+static dist_status envelope_mismatch_p2p(const struct dist_request *request, int rank)
+{
+    const struct dist_envelope *mine = &request->envelope, *theirs = &request->arrived;
+
+    return disti_fail(
+        DIST_ERR_MISMATCH,
+        "rank %d receives %llu x %s with tag %u from rank %d, which sent %llu x %s: "
+        "send and receive the same count and dtype, or use another tag",
+        rank, envelope_elements(mine), dist_dtype_string(envelope_dtype(mine->fingerprint)),
+        (unsigned)(mine->tag & DIST_TAG_MAX), request->peer, envelope_elements(theirs),
+        dist_dtype_string(envelope_dtype(theirs->fingerprint)));
+}
+
 dist_status disti_mismatch(const struct dist_request *request, int rank, uint64_t sequence)
 {
     const struct dist_envelope *mine = &request->envelope, *theirs = &request->arrived;
-    size_t element_bytes = dist_dtype_size(envelope_dtype(mine->fingerprint));
     unsigned long long operation = sequence;
     char called[128], other[128];
 
+    if (mine->fingerprint >> 59 == DIST_COLL_SEND)
+        return envelope_mismatch_p2p(request, rank);
     disti_fingerprint_text(mine->fingerprint, called, sizeof(called));
     disti_fingerprint_text(theirs->fingerprint, other, sizeof(other));
     if (mine->fingerprint == theirs->fingerprint)
         return disti_fail(DIST_ERR_MISMATCH,
                           "rank %d expects %llu elements from rank %d in %s, operation %llu, but "
                           "rank %d sent %llu: make the counts of both ranks agree",
-                          rank, (unsigned long long)(mine->bytes / element_bytes), request->peer,
-                          called, operation, request->peer,
-                          (unsigned long long)(theirs->bytes / element_bytes));
+                          rank, envelope_elements(mine), request->peer, called, operation,
+                          request->peer, envelope_elements(theirs));
     return disti_fail(
         DIST_ERR_MISMATCH,
         "rank %d called %s as operation %llu, but rank %d called %s%s: make every "

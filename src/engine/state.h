@@ -50,6 +50,7 @@ struct engine_task {
     struct engine_task *next;
     struct dist_call call;
     struct dist_ticket *ticket;
+    uint64_t order; /* of posting, over collectives, sends and receives */
     const struct disti_plan *plan;
     bool running;
     bool skips; /* a step without data sends no message */
@@ -67,6 +68,24 @@ struct engine_task {
     uint32_t lane_capacity, active_count;
 };
 
+/* Where a send or receive stands; p2p.c draws it. */
+enum engine_p2p_state {
+    P2P_HELD, /* an earlier call must go first */
+    P2P_OPEN, /* no transport has it: it is this rank's own, or its peer is not known */
+    P2P_OUT,  /* a transport has it */
+    P2P_ENDED /* its ticket has ended */
+};
+
+struct engine_p2p {
+    struct engine_p2p *next;
+    struct dist_call call;
+    struct dist_ticket *ticket;
+    uint64_t order;
+    enum engine_p2p_state state;
+    struct engine_span spans[2];
+    struct dist_request request;
+};
+
 struct dist_engine {
     const struct dist_backend_config *config;
     struct disti_topology *topology;
@@ -78,6 +97,9 @@ struct dist_engine {
     struct engine_cached *cache[ENGINE_CACHE_BUCKETS];
     struct engine_task *head, *tail; /* posted and not ended, in order */
     struct engine_task *idle;        /* ended, to be used again */
+    struct engine_p2p *p2p_head, *p2p_tail, *p2p_idle;
+    int p2p_ended;   /* so many in the list have ended */
+    uint64_t posted; /* calls so far */
 };
 
 /* route.c: opens the links and fills `route`; closes them. */
@@ -106,7 +128,10 @@ size_t disti_bind_bytes(const struct dist_call *call, int ranks);
 dist_status disti_task_create(struct dist_engine *engine, const struct dist_call *call,
                               struct dist_ticket *ticket, struct engine_task **task_p);
 void disti_task_start(struct engine_task *task);
-void disti_task_free(struct engine_task *task);
+/* It has ended and left the queue: kept for another call. */
+void disti_task_retire(struct dist_engine *engine, struct engine_task *task);
+/* Frees all tasks; nobody touches their requests any more. */
+void disti_task_clear(struct dist_engine *engine);
 
 /* task.c: one call's steps. */
 
@@ -115,10 +140,23 @@ dist_status disti_task_advance(struct dist_engine *engine, struct engine_task *t
 /* The peers whose messages have not come or gone, each once: "rank 2, rank 5". */
 void disti_task_describe(const struct engine_task *task, char *text, size_t size);
 
+/* p2p.c: sends and receives. */
+dist_status disti_p2p_post(struct dist_engine *engine, const struct dist_call *call,
+                           struct dist_ticket *ticket);
+/* Moves them along. Returns how much happened, or the failure of one, as its ticket has it. */
+int disti_p2p_run(struct dist_engine *engine);
+/* Must the task wait for a send or receive that was posted before it? */
+bool disti_p2p_clash(const struct dist_engine *engine, const struct engine_task *task);
+/* Whose message it waits for: "rank 2". */
+void disti_p2p_describe(const struct engine_p2p *p, char *text, size_t size);
+void disti_p2p_clear(struct dist_engine *engine);
+
 /* envelope.c: what stands on the messages. */
 
 /* A collective's messages. Those of calls under way side by side cannot mix. */
 uint64_t disti_tag_collective(uint32_t group, uint64_t sequence, uint16_t channel);
+/* Messages from point to point with that tag of the program's; no collective has the same. */
+uint64_t disti_tag_p2p(uint32_t group, int tag);
 /* What a call is, in 64 bits, the same on every rank; and back as words for a person. */
 uint64_t disti_fingerprint(const struct dist_call *call, int ranks);
 void disti_fingerprint_text(uint64_t fingerprint, char *text, size_t size);

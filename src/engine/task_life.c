@@ -115,28 +115,47 @@ static dist_status task_bind(struct dist_engine *engine, struct engine_task *tas
     return status;
 }
 
-dist_status disti_task_create(struct dist_engine *engine, const struct dist_call *call,
-                              struct dist_ticket *ticket, struct engine_task **task_p)
+static dist_status task_new(struct engine_task **task_p)
+{
+    struct engine_task *task = calloc(1, sizeof(*task));
+
+    if (!task)
+        return disti_fail(DIST_ERR_NO_MEMORY, "no memory to start an operation");
+    *task_p = task;
+    return DIST_OK;
+}
+
+/* One with the call's plan and memory: an idle one, or a new one. */
+static dist_status task_take(struct dist_engine *engine, const struct dist_call *call,
+                             struct engine_task **task_p)
 {
     struct engine_task *task = engine->idle;
-    dist_status status;
+    dist_status status = DIST_OK;
 
     if (task)
         engine->idle = task->next;
     else
-        task = calloc(1, sizeof(*task));
-    if (!task)
-        return disti_fail(DIST_ERR_NO_MEMORY, "no memory to start %s",
-                          dist_collective_string(call->collective));
+        status = task_new(&task);
+    if (status == DIST_OK)
+        status = task_bind(engine, task, call);
+    if (status == DIST_OK)
+        *task_p = task;
+    else if (task)
+        disti_task_retire(engine, task);
+    return status;
+}
+
+dist_status disti_task_create(struct dist_engine *engine, const struct dist_call *call,
+                              struct dist_ticket *ticket, struct engine_task **task_p)
+{
+    struct engine_task *task;
+    dist_status status = task_take(engine, call, &task);
+
+    if (status != DIST_OK)
+        return status;
     task->next = NULL;
     task->ticket = ticket;
     task->running = false;
-    status = task_bind(engine, task, call);
-    if (status != DIST_OK) {
-        task->next = engine->idle;
-        engine->idle = task;
-        return status;
-    }
     *task_p = task;
     return DIST_OK;
 }
@@ -155,13 +174,33 @@ void disti_task_start(struct engine_task *task)
                     task->call.dtype, task->call.reduction->factor);
 }
 
-void disti_task_free(struct engine_task *task)
+void disti_task_retire(struct dist_engine *engine, struct engine_task *task)
 {
-    if (!task)
-        return;
+    task->next = engine->idle;
+    engine->idle = task;
+}
+
+static void task_free(struct engine_task *task)
+{
     free(task->lanes);
     free(task->active);
     free(task->scratch);
     free(task->scaled);
     free(task);
+}
+
+static void task_free_list(struct engine_task *task)
+{
+    while (task) {
+        struct engine_task *next = task->next;
+
+        task_free(task);
+        task = next;
+    }
+}
+
+void disti_task_clear(struct dist_engine *engine)
+{
+    task_free_list(engine->head);
+    task_free_list(engine->idle);
 }

@@ -1,17 +1,31 @@
 # SPDX-License-Identifier: BSD-3-Clause
 engine_unit_tests = \
+	tests/unit/engine/test_beside \
 	tests/unit/engine/test_bind \
 	tests/unit/engine/test_envelope \
+	tests/unit/engine/test_p2p \
 	tests/unit/engine/test_wait
+
+# Ranks with engines, for tests that need them.
+engine_ranks = \
+	tests/unit/engine/engine_rank.c \
+	tests/unit/engine/engine_rank.h \
+	tests/unit/rendezvous/ranks.h
 
 check_PROGRAMS += $(engine_unit_tests)
 TESTS += $(engine_unit_tests)
+
+tests_unit_engine_test_beside_SOURCES = tests/unit/engine/test_beside.c $(engine_ranks)
+tests_unit_engine_test_beside_LDADD = $(unit_test_libs)
 
 tests_unit_engine_test_bind_SOURCES = tests/unit/engine/test_bind.c
 tests_unit_engine_test_bind_LDADD = $(unit_test_libs)
 
 tests_unit_engine_test_envelope_SOURCES = tests/unit/engine/test_envelope.c
 tests_unit_engine_test_envelope_LDADD = $(unit_test_libs)
+
+tests_unit_engine_test_p2p_SOURCES = tests/unit/engine/test_p2p.c $(engine_ranks)
+tests_unit_engine_test_p2p_LDADD = $(unit_test_libs)
 
 tests_unit_engine_test_wait_SOURCES = tests/unit/engine/test_wait.c
 tests_unit_engine_test_wait_LDADD = $(unit_test_libs)

@@ -1,0 +1,293 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Sends and receives, beside the collectives. */
+#include "base/log.h"
+#include "engine/state.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/*
+ *   HELD ----> OPEN ----> OUT ----> ENDED
+ *     \          \___________________/       to itself: it has met its partner here
+ *      \_________________/                   to or from one peer: a transport takes it at once
+ *
+ * All stand in one list in the order of posting. A receive from any source stays OPEN until some
+ * transport holds a message with its tag that no receive was posted for; only then it becomes a
+ * receive from that peer. So receives that were posted before, from one peer, come first, as they
+ * are the transport's already; and those posted later are HELD until it has found its peer.
+ */
+
+static bool p2p_from_any(const struct engine_p2p *p)
+{
+    return p->call.root == DIST_ANY_SOURCE;
+}
+
+/* Might the next message be meant for either of the two? */
+static bool p2p_same_stream(const struct engine_p2p *a, const struct engine_p2p *b)
+{
+    return a->call.collective == b->call.collective && a->call.tag == b->call.tag &&
+           (a->call.root == b->call.root || p2p_from_any(a) || p2p_from_any(b));
+}
+
+/* Must `later` wait until `earlier` has gone further? */
+static bool p2p_goes_first(const struct engine_p2p *earlier, const struct engine_p2p *later)
+{
+    if (earlier->state == P2P_ENDED)
+        return false;
+    if (disti_spans_clash(earlier->spans, later->spans))
+        return true;
+    return p2p_same_stream(earlier, later) &&
+           (earlier->state == P2P_HELD || (earlier->state == P2P_OPEN && p2p_from_any(earlier)));
+}
+
+static bool p2p_may_start(const struct dist_engine *engine, const struct engine_p2p *p)
+{
+    for (const struct engine_p2p *e = engine->p2p_head; e != p; e = e->next) {
+        if (p2p_goes_first(e, p))
+            return false;
+    }
+    for (const struct engine_task *t = engine->head; t && t->order < p->order; t = t->next) {
+        if (disti_spans_clash(t->spans, p->spans))
+            return false;
+    }
+    return true;
+}
+
+bool disti_p2p_clash(const struct dist_engine *engine, const struct engine_task *task)
+{
+    for (const struct engine_p2p *p = engine->p2p_head; p && p->order < task->order; p = p->next) {
+        if (p->state != P2P_ENDED && disti_spans_clash(p->spans, task->spans))
+            return true;
+    }
+    return false;
+}
+
+/* ---- steps ---- */
+
+static void p2p_end(struct dist_engine *engine, struct engine_p2p *p, int peer)
+{
+    if (p->call.collective == DIST_COLL_RECV && p->call.source)
+        *p->call.source = peer;
+    p->state = P2P_ENDED;
+    p->ticket->status = DIST_OK;
+    engine->p2p_ended++;
+}
+
+static void p2p_hand_over(struct dist_engine *engine, struct engine_p2p *p, int peer)
+{
+    struct engine_link *link = &engine->links[engine->route[peer]];
+    struct dist_request *request = &p->request;
+
+    request->status = DIST_IN_PROGRESS;
+    request->peer = peer;
+    request->data = p->call.in;
+    request->sink = (struct dist_sink){
+        .dst = p->call.out, .bytes = (size_t)request->envelope.bytes, .dtype = p->call.dtype};
+    p->state = P2P_OUT;
+    if (p->call.collective == DIST_COLL_SEND)
+        link->transport->send(link->state, request);
+    else
+        link->transport->recv(link->state, request);
+}
+
+/* The oldest of the other kind that is open for this rank's own message. */
+static struct engine_p2p *p2p_partner(const struct dist_engine *engine, const struct engine_p2p *p)
+{
+    for (struct engine_p2p *other = engine->p2p_head; other; other = other->next) {
+        if (other->state == P2P_OPEN && other->call.collective != p->call.collective &&
+            other->call.tag == p->call.tag)
+            return other;
+    }
+    return NULL;
+}
+
+/* This rank's own message comes to its receive. */
+static void p2p_meet(struct dist_engine *engine, struct engine_p2p *a, struct engine_p2p *b)
+{
+    struct engine_p2p *send = a->call.collective == DIST_COLL_SEND ? a : b;
+    struct engine_p2p *recv = send == a ? b : a;
+    const struct dist_envelope *sent = &send->request.envelope, *wanted = &recv->request.envelope;
+    int rank = engine->config->rank;
+
+    if (sent->fingerprint != wanted->fingerprint || sent->bytes != wanted->bytes) {
+        recv->request.peer = rank;
+        recv->request.arrived = *sent;
+        recv->request.status = DIST_ERR_MISMATCH; /* as a transport would end it */
+        recv->state = P2P_OUT;
+        return;
+    }
+    if (sent->bytes)
+        memmove(recv->call.out, send->call.in, (size_t)sent->bytes);
+    p2p_end(engine, send, rank);
+    p2p_end(engine, recv, rank);
+}
+
+/* Has a message come from whomever? */
+static void p2p_look(struct dist_engine *engine, struct engine_p2p *p)
+{
+    for (int i = 0; i < engine->link_count; i++) {
+        const struct engine_link *link = &engine->links[i];
+        int peer =
+            link->peers ? link->transport->probe_tag(link->state, p->request.envelope.tag) : -1;
+
+        if (peer >= 0) {
+            p2p_hand_over(engine, p, peer);
+            return;
+        }
+    }
+}
+
+static void p2p_start(struct dist_engine *engine, struct engine_p2p *p)
+{
+    struct engine_p2p *partner;
+
+    if (!p2p_from_any(p) && p->call.root != engine->config->rank) {
+        p2p_hand_over(engine, p, p->call.root);
+        return;
+    }
+    p->state = P2P_OPEN;
+    partner = p2p_partner(engine, p);
+    if (partner)
+        p2p_meet(engine, p, partner);
+}
+
+/* What the transport says. */
+static dist_status p2p_outcome(struct dist_engine *engine, struct engine_p2p *p, int *moved)
+{
+    dist_status status = p->request.status;
+
+    if (status == DIST_IN_PROGRESS)
+        return DIST_OK;
+    ++*moved;
+    if (status == DIST_OK) {
+        p2p_end(engine, p, p->request.peer);
+        return DIST_OK;
+    }
+    if (status == DIST_ERR_MISMATCH)
+        disti_mismatch(&p->request, engine->config->rank, 0);
+    p->ticket->status = status; /* it stays until close, as others' requests do */
+    return status;
+}
+
+/* As far as it goes. *moved counts what happened. */
+static dist_status p2p_advance(struct dist_engine *engine, struct engine_p2p *p, int *moved)
+{
+    enum engine_p2p_state was = p->state;
+
+    if (p->state == P2P_HELD && p2p_may_start(engine, p))
+        p2p_start(engine, p);
+    if (p->state == P2P_OPEN && p2p_from_any(p))
+        p2p_look(engine, p);
+    *moved += p->state != was;
+    return p->state == P2P_OUT ? p2p_outcome(engine, p, moved) : DIST_OK;
+}
+
+/* ---- the list ---- */
+
+/* Ended ones leave the list, to be used again. */
+static void p2p_sweep(struct dist_engine *engine)
+{
+    struct engine_p2p **at = &engine->p2p_head;
+
+    if (!engine->p2p_ended)
+        return;
+    engine->p2p_tail = NULL;
+    while (*at) {
+        struct engine_p2p *p = *at;
+
+        if (p->state == P2P_ENDED) {
+            *at = p->next;
+            p->next = engine->p2p_idle;
+            engine->p2p_idle = p;
+        } else {
+            engine->p2p_tail = p;
+            at = &p->next;
+        }
+    }
+    engine->p2p_ended = 0;
+}
+
+static void p2p_append(struct dist_engine *engine, struct engine_p2p *p)
+{
+    if (engine->p2p_tail)
+        engine->p2p_tail->next = p;
+    else
+        engine->p2p_head = p;
+    engine->p2p_tail = p;
+}
+
+static struct engine_p2p *p2p_take(struct dist_engine *engine)
+{
+    struct engine_p2p *p = engine->p2p_idle;
+
+    if (!p)
+        return malloc(sizeof(*p));
+    engine->p2p_idle = p->next;
+    return p;
+}
+
+dist_status disti_p2p_post(struct dist_engine *engine, const struct dist_call *call,
+                           struct dist_ticket *ticket)
+{
+    size_t bytes = call->count * dist_dtype_size(call->dtype);
+    struct engine_p2p *p = p2p_take(engine);
+    int moved = 0;
+
+    if (!p)
+        return disti_fail(DIST_ERR_NO_MEMORY, "no memory to start %s",
+                          dist_collective_string(call->collective));
+    *p = (struct engine_p2p){.call = *call, .ticket = ticket, .order = engine->posted++};
+    if (call->collective == DIST_COLL_SEND)
+        p->spans[DISTI_IN] = (struct engine_span){call->in, bytes};
+    else
+        p->spans[DISTI_OUT] = (struct engine_span){call->out, bytes};
+    p->request.envelope =
+        (struct dist_envelope){.tag = disti_tag_p2p(engine->config->group, call->tag),
+                               .fingerprint = disti_fingerprint(call, engine->config->world_size),
+                               .bytes = bytes};
+    p2p_append(engine, p);
+    ticket->status = DIST_IN_PROGRESS;
+    p2p_advance(engine, p, &moved); /* a failure shows in the ticket */
+    p2p_sweep(engine);
+    return DIST_OK;
+}
+
+int disti_p2p_run(struct dist_engine *engine)
+{
+    int moved = 0;
+
+    for (struct engine_p2p *p = engine->p2p_head; p; p = p->next) {
+        dist_status status = p2p_advance(engine, p, &moved);
+
+        if (status != DIST_OK)
+            return status;
+    }
+    p2p_sweep(engine);
+    return moved;
+}
+
+void disti_p2p_describe(const struct engine_p2p *p, char *text, size_t size)
+{
+    if (p2p_from_any(p))
+        snprintf(text, size, "any rank");
+    else
+        snprintf(text, size, "rank %d", p->call.root);
+}
+
+static void p2p_free(struct engine_p2p *p)
+{
+    while (p) {
+        struct engine_p2p *next = p->next;
+
+        free(p);
+        p = next;
+    }
+}
+
+void disti_p2p_clear(struct dist_engine *engine)
+{
+    p2p_free(engine->p2p_head);
+    p2p_free(engine->p2p_idle);
+    engine->p2p_head = engine->p2p_tail = engine->p2p_idle = NULL;
+}

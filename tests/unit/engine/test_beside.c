@@ -1,0 +1,118 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Sends and receives beside collectives, and calls that share memory. */
+#include "engine_rank.h"
+
+#define HOUSE 20
+
+/* More all_reduces wait than run side by side; a message goes past them both ways. */
+static void house_rank(struct engine_rank *rank)
+{
+    static int32_t data[HOUSE];
+    struct dist_ticket tickets[HOUSE];
+    int source;
+
+    if (rank->rank == 1) {
+        CHECK(recv_one(rank, 0, TAG, &source) == 9);
+        send_one(rank, 0, OTHER, 8);
+    }
+    for (int i = 0; i < HOUSE; i++) {
+        data[i] = i + rank->rank;
+        engine_rank_post(rank,
+                         (struct dist_call){.collective = DIST_COLL_ALL_REDUCE,
+                                            .in = &data[i],
+                                            .out = &data[i],
+                                            .count = 1,
+                                            .dtype = DIST_INT32},
+                         &tickets[i]);
+    }
+    if (rank->rank == 0) {
+        send_one(rank, 1, TAG, 9);
+        CHECK(recv_one(rank, 1, OTHER, &source) == 8);
+    }
+    for (int i = 0; i < HOUSE; i++) {
+        CHECK(engine_rank_wait(rank, &tickets[i]) == DIST_OK);
+        CHECK(data[i] == 2 * i + 1);
+    }
+}
+
+static void a_full_house_of_collectives_stops_no_message(void **state)
+{
+    (void)state;
+    engine_ranks_run(2, "shm", house_rank);
+    engine_ranks_run(2, "tcp", house_rank);
+}
+
+/* Rank 1 hands on what it receives without waiting for it; then all ranks add it up. */
+static void overlap_rank(struct engine_rank *rank)
+{
+    struct dist_ticket tickets[3];
+    int32_t value = rank->rank == 0 ? 5 : -1;
+    int source, posted = 0;
+
+    if (rank->rank == 0)
+        engine_rank_meet(rank); /* the others have posted all before it begins */
+    if (rank->rank > 0)
+        engine_rank_post(rank, recv_from(rank->rank - 1, TAG, &value, 1, &source),
+                         &tickets[posted++]);
+    if (rank->rank < 2)
+        engine_rank_post(rank, send_to(rank->rank + 1, TAG, &value, 1), &tickets[posted++]);
+    engine_rank_post(rank,
+                     (struct dist_call){.collective = DIST_COLL_ALL_REDUCE,
+                                        .in = &value,
+                                        .out = &value,
+                                        .count = 1,
+                                        .dtype = DIST_INT32},
+                     &tickets[posted++]);
+    if (rank->rank > 0)
+        engine_rank_meet(rank);
+    for (int i = 0; i < posted; i++)
+        CHECK(engine_rank_wait(rank, &tickets[i]) == DIST_OK);
+    CHECK(value == 15);
+}
+
+static void calls_on_the_same_memory_keep_their_order(void **state)
+{
+    (void)state;
+    engine_ranks_run(3, "shm", overlap_rank);
+}
+
+/* Whom the oldest waits for. */
+static void describe_rank(struct engine_rank *rank)
+{
+    struct dist_ticket any, one;
+    int32_t values[2];
+    char text[64];
+    int source;
+
+    disti_engine_describe(rank->engine, text, sizeof(text));
+    CHECK(strcmp(text, "") == 0);
+    engine_rank_post(rank, recv_from(1 - rank->rank, TAG, &values[0], 1, &source), &one);
+    engine_rank_post(rank, recv_from(DIST_ANY_SOURCE, OTHER, &values[1], 1, &source), &any);
+    disti_engine_describe(rank->engine, text, sizeof(text));
+    CHECK(strcmp(text, rank->rank ? "rank 0" : "rank 1") == 0);
+    engine_rank_meet(rank);
+    send_one(rank, 1 - rank->rank, TAG, 1);
+    CHECK(engine_rank_wait(rank, &one) == DIST_OK);
+    disti_engine_describe(rank->engine, text, sizeof(text));
+    CHECK(strcmp(text, "any rank") == 0);
+    engine_rank_meet(rank);
+    send_one(rank, 1 - rank->rank, OTHER, 1);
+    CHECK(engine_rank_wait(rank, &any) == DIST_OK);
+}
+
+static void it_tells_whom_it_waits_for(void **state)
+{
+    (void)state;
+    engine_ranks_run(2, "shm", describe_rank);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_full_house_of_collectives_stops_no_message),
+        cmocka_unit_test(calls_on_the_same_memory_keep_their_order),
+        cmocka_unit_test(it_tells_whom_it_waits_for),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
