@@ -122,6 +122,9 @@ struct dist_host {
     int (*engine_arm)(struct dist_engine *engine, int *fds, int room);
     void (*engine_disarm)(struct dist_engine *engine);
     bool (*op_fits)(dist_op op, dist_dtype dtype); /* is there such a reduction? */
+    dist_status (*engine_prepare)(struct dist_engine *engine, const struct dist_call *call,
+                                  void **prepared_p);
+    void (*engine_release)(struct dist_engine *engine, void *prepared);
 };
 
 /* What a backend is told when it is opened; lives as long as the group. */
@@ -224,6 +227,15 @@ struct dist_backend {
      * never two at a time, while the program's threads do whatever they do? NULL: yes.
      */
     bool (*threads)(const void *state);
+
+    /*
+     * Optional, together: keep ready what a call needs that will be posted again and again.
+     * *prepared_p goes into call.prepared of posts that differ in the sequence only, one at a time;
+     * NULL: there is nothing to keep. Local. What is not released, close and abort free; afterwards
+     * release does nothing.
+     */
+    dist_status (*prepare)(void *state, const struct dist_call *call, void **prepared_p);
+    void (*release)(void *state, void *prepared);
 };
 
 /*

@@ -54,6 +54,21 @@ static dist_status gloo_post(void *state, const struct dist_call *call, struct d
     return gloo->host->engine_post(gloo->engine, call, ticket);
 }
 
+static dist_status gloo_prepare(void *state, const struct dist_call *call, void **prepared_p)
+{
+    struct gloo_state *gloo = state;
+
+    return gloo->host->engine_prepare(gloo->engine, call, prepared_p);
+}
+
+static void gloo_release(void *state, void *prepared)
+{
+    struct gloo_state *gloo = state;
+
+    if (gloo->engine)
+        gloo->host->engine_release(gloo->engine, prepared);
+}
+
 static int gloo_progress(void *state)
 {
     struct gloo_state *gloo = state;
@@ -99,4 +114,6 @@ const struct dist_backend disti_backend_gloo = {
     .arm = gloo_arm,
     .disarm = gloo_disarm,
     .describe = gloo_describe,
+    .prepare = gloo_prepare,
+    .release = gloo_release,
 };

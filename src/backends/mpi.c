@@ -152,6 +152,25 @@ static dist_status mpi_post(void *state, const struct dist_call *call, struct di
     return mpi->host->engine_post(mpi->engine, call, ticket);
 }
 
+/* Native mode keeps nothing ready. */
+static dist_status mpi_prepare(void *state, const struct dist_call *call, void **prepared_p)
+{
+    struct mpi_state *mpi = state;
+
+    if (!mpi->use_native || !disti_native_takes(&mpi->native, call))
+        return mpi->host->engine_prepare(mpi->engine, call, prepared_p);
+    *prepared_p = NULL;
+    return DIST_OK;
+}
+
+static void mpi_release(void *state, void *prepared)
+{
+    struct mpi_state *mpi = state;
+
+    if (mpi->engine)
+        mpi->host->engine_release(mpi->engine, prepared);
+}
+
 static int mpi_progress(void *state)
 {
     struct mpi_state *mpi = state;
@@ -208,6 +227,8 @@ static const struct dist_backend mpi_backend = {
     .arm = mpi_arm,
     .disarm = mpi_disarm,
     .describe = mpi_describe,
+    .prepare = mpi_prepare,
+    .release = mpi_release,
     .identify = mpi_identify,
     .threads = mpi_threads,
 };

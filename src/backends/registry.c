@@ -53,6 +53,8 @@ const struct dist_host disti_host = {
     .engine_arm = disti_engine_arm,
     .engine_disarm = disti_engine_disarm,
     .op_fits = disti_op_fits,
+    .engine_prepare = disti_engine_prepare,
+    .engine_release = disti_engine_release,
 };
 
 static dist_status registry_abi(uint32_t abi, uint32_t size, size_t expected, const char *from)
@@ -98,6 +100,7 @@ dist_status disti_backend_check(const struct dist_backend *b, const char *from)
         {"progress", b->progress != NULL},
         {"abort", b->abort != NULL},
         {"disarm", !b->arm || b->disarm},
+        {"release", !b->prepare || b->release},
         {NULL, true},
     };
 

@@ -119,6 +119,25 @@ dist_status disti_engine_post(struct dist_engine *engine, const struct dist_call
     return DIST_OK;
 }
 
+dist_status disti_engine_prepare(struct dist_engine *engine, const struct dist_call *call,
+                                 void **prepared_p)
+{
+    struct engine_task *task = NULL;
+    dist_status status = DIST_OK;
+
+    if (!disti_collective_pair(call->collective))
+        status = disti_task_prepare(engine, call, &task);
+    if (status == DIST_OK)
+        *prepared_p = task;
+    return status;
+}
+
+void disti_engine_release(struct dist_engine *engine, void *prepared)
+{
+    if (prepared)
+        disti_task_release(engine, prepared);
+}
+
 int disti_engine_progress(struct dist_engine *engine)
 {
     int moved = 0, ran;

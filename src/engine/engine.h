@@ -21,6 +21,14 @@ dist_status disti_engine_open(const struct dist_backend_config *config,
 dist_status disti_engine_post(struct dist_engine *engine, const struct dist_call *call,
                               struct dist_ticket *ticket);
 
+/*
+ * Keeps ready what a call needs that will be posted again and again, with *prepared_p as its
+ * `prepared`, one at a time; NULL for sends and receives. Ends with the engine, or with release.
+ */
+dist_status disti_engine_prepare(struct dist_engine *engine, const struct dist_call *call,
+                                 void **prepared_p);
+void disti_engine_release(struct dist_engine *engine, void *prepared);
+
 /* Moves all calls along; as dist_transport.progress. */
 int disti_engine_progress(struct dist_engine *engine);
 

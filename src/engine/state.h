@@ -48,9 +48,11 @@ struct engine_lane {
  */
 struct engine_task {
     struct engine_task *next;
+    struct engine_task *next_prepared;
+    bool prepared; /* kept for one call */
     struct dist_call call;
-    struct dist_ticket *ticket;
-    uint64_t order; /* of posting, over collectives, sends and receives */
+    struct dist_ticket *ticket; /* NULL: not posted */
+    uint64_t order;             /* of posting, over collectives, sends and receives */
     const struct disti_plan *plan;
     bool running;
     bool skips; /* a step without data sends no message */
@@ -97,6 +99,7 @@ struct dist_engine {
     struct engine_cached *cache[ENGINE_CACHE_BUCKETS];
     struct engine_task *head, *tail; /* posted and not ended, in order */
     struct engine_task *idle;        /* ended, to be used again */
+    struct engine_task *prepared;    /* kept for calls that come again */
     struct engine_p2p *p2p_head, *p2p_tail, *p2p_idle;
     int p2p_ended;   /* so many in the list have ended */
     uint64_t posted; /* calls so far */
@@ -128,8 +131,12 @@ size_t disti_bind_bytes(const struct dist_call *call, int ranks);
 dist_status disti_task_create(struct dist_engine *engine, const struct dist_call *call,
                               struct dist_ticket *ticket, struct engine_task **task_p);
 void disti_task_start(struct engine_task *task);
-/* It has ended and left the queue: kept for another call. */
+/* It has ended and left the queue: kept for another call, or for its own. */
 void disti_task_retire(struct dist_engine *engine, struct engine_task *task);
+dist_status disti_task_prepare(struct dist_engine *engine, const struct dist_call *call,
+                               struct engine_task **task_p);
+/* Frees a prepared task that is not posted, else leaves it until the engine closes. */
+void disti_task_release(struct dist_engine *engine, struct engine_task *task);
 /* Frees all tasks; nobody touches their requests any more. */
 void disti_task_clear(struct dist_engine *engine);
 

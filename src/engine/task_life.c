@@ -148,12 +148,13 @@ static dist_status task_take(struct dist_engine *engine, const struct dist_call 
 dist_status disti_task_create(struct dist_engine *engine, const struct dist_call *call,
                               struct dist_ticket *ticket, struct engine_task **task_p)
 {
-    struct engine_task *task;
-    dist_status status = task_take(engine, call, &task);
+    struct engine_task *task = call->prepared;
+    dist_status status = task ? DIST_OK : task_take(engine, call, &task);
 
     if (status != DIST_OK)
         return status;
     task->next = NULL;
+    task->call.sequence = call->sequence;
     task->ticket = ticket;
     task->running = false;
     *task_p = task;
@@ -176,8 +177,27 @@ void disti_task_start(struct engine_task *task)
 
 void disti_task_retire(struct dist_engine *engine, struct engine_task *task)
 {
+    task->ticket = NULL;
+    if (task->prepared)
+        return;
     task->next = engine->idle;
     engine->idle = task;
+}
+
+dist_status disti_task_prepare(struct dist_engine *engine, const struct dist_call *call,
+                               struct engine_task **task_p)
+{
+    struct engine_task *task;
+    dist_status status = task_take(engine, call, &task);
+
+    if (status != DIST_OK)
+        return status;
+    task->ticket = NULL;
+    task->prepared = true;
+    task->next_prepared = engine->prepared;
+    engine->prepared = task;
+    *task_p = task;
+    return DIST_OK;
 }
 
 static void task_free(struct engine_task *task)
@@ -189,12 +209,27 @@ static void task_free(struct engine_task *task)
     free(task);
 }
 
+void disti_task_release(struct dist_engine *engine, struct engine_task *task)
+{
+    struct engine_task **at = &engine->prepared;
+
+    if (task->ticket) /* its requests may be with a transport */
+        return;
+    while (*at && *at != task)
+        at = &(*at)->next_prepared;
+    if (!*at)
+        return;
+    *at = task->next_prepared;
+    task_free(task);
+}
+
 static void task_free_list(struct engine_task *task)
 {
     while (task) {
         struct engine_task *next = task->next;
 
-        task_free(task);
+        if (!task->prepared)
+            task_free(task);
         task = next;
     }
 }
@@ -203,4 +238,10 @@ void disti_task_clear(struct dist_engine *engine)
 {
     task_free_list(engine->head);
     task_free_list(engine->idle);
+    while (engine->prepared) {
+        struct engine_task *task = engine->prepared;
+
+        engine->prepared = task->next_prepared;
+        task_free(task);
+    }
 }
