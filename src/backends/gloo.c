@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Backend gloo: our own algorithms over shared memory and TCP. */
+/* Backends gloo and self: our algorithms, over shared memory and TCP, or for one rank alone. */
 #include "backends/registry.h"
 #include "base/dtype.h"
 
@@ -36,6 +36,22 @@ static dist_status gloo_open(void *state, const struct dist_backend_config *conf
 
     gloo->host = config->host;
     return config->host->engine_open(config, &engine, &gloo->engine);
+}
+
+static dist_status self_open(void *state, const struct dist_backend_config *config)
+{
+    static const struct dist_transport *const none[] = {NULL};
+    const struct dist_engine_config engine = {.size = sizeof(engine), .transports = none};
+    struct gloo_state *self = state;
+
+    if (config->world_size > 1)
+        return config->host->fail(
+            DIST_ERR_UNSUPPORTED,
+            "backend self is for a world of one rank, this one has %d: choose "
+            "gloo or mpi",
+            config->world_size);
+    self->host = config->host;
+    return config->host->engine_open(config, &engine, &self->engine);
 }
 
 static void gloo_close(void *state)
@@ -107,6 +123,26 @@ const struct dist_backend disti_backend_gloo = {
     .probe = gloo_probe,
     .query = gloo_query,
     .open = gloo_open,
+    .close = gloo_close,
+    .post = gloo_post,
+    .progress = gloo_progress,
+    .abort = gloo_close,
+    .arm = gloo_arm,
+    .disarm = gloo_disarm,
+    .describe = gloo_describe,
+    .prepare = gloo_prepare,
+    .release = gloo_release,
+};
+
+const struct dist_backend disti_backend_self = {
+    .abi = DIST_ABI,
+    .size = sizeof(struct dist_backend),
+    .name = "self",
+    .summary = "a world of one rank",
+    .state_size = sizeof(struct gloo_state),
+    .probe = gloo_probe,
+    .query = gloo_query,
+    .open = self_open,
     .close = gloo_close,
     .post = gloo_post,
     .progress = gloo_progress,

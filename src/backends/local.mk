@@ -6,8 +6,7 @@ libdist_core_sources += \
 	src/backends/mpi_flavour.c \
 	src/backends/query.c \
 	src/backends/registry.c \
-	src/backends/registry.h \
-	src/backends/self.c
+	src/backends/registry.h
 
 mpi_module_sources += \
 	src/backends/mpi.c \
