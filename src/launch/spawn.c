@@ -170,7 +170,6 @@ static void spawn_ended(struct spawn *spawn, int rank, int how)
     else
         disti_fail(DIST_ERR_PEER_LOST, "rank %d (pid %d) ended with exit code %d", rank, (int)pid,
                    code);
-    spawn_end(spawn);
 }
 
 /* Only our own children: the program may have others. */
@@ -186,6 +185,8 @@ static void spawn_reap(struct spawn *spawn)
         else if (pid < 0 && errno == ECHILD) /* the program has reaped it elsewhere */
             spawn_ended(spawn, r, 1 << 8);
     }
+    if (spawn->exit_code) /* not before all have been looked at: SIGTERM is no cause */
+        spawn_end(spawn);
     spawn->settled = spawn->exit_code != 0;
 }
 
