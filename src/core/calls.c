@@ -59,11 +59,6 @@ dist_status disti_call_bad(const dist_group *group, const char *name, const char
                       what);
 }
 
-dist_status disti_group_check(const struct dist_group *group, const char *what)
-{
-    return group ? DIST_OK : disti_call_bad(group, what, "group is NULL");
-}
-
 static dist_status calls_bad(const struct calls_check *check, const char *what)
 {
     return disti_call_bad(check->group, check->name, what);

@@ -35,9 +35,6 @@ dist_status disti_call(dist_group *group, const struct dist_call *call, struct c
 dist_status disti_call_check(dist_group *group, const struct dist_call *call,
                              struct calls_form form, struct dist_call *call_p, void **owned_p);
 
-/* Is there such a group? `what` is being called with it. */
-dist_status disti_group_check(const struct dist_group *group, const char *what);
-
 /* ERR_INVALID_ARGUMENT: "rank 1, reduce: WHAT". */
 dist_status disti_call_bad(const dist_group *group, const char *name, const char *what);
 

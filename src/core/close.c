@@ -39,7 +39,8 @@ void disti_group_let_go(struct dist_group *group)
         close(group->drive.caller_fd);
     free(group->cause);
     free(group->lost_text);
-    free(group);
+    if (!group->kept)
+        free(group);
 }
 
 /* Waits for one look; every thread that is in the group is on its way out. */

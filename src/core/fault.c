@@ -17,6 +17,16 @@
  * third rank. The store hears of the first failure first and tells all: wait so long for its news.
  */
 #define FAULT_NEWS_MS 500
+#define FAULT_LOOK_MS 20
+
+/* It is this group that failed: this process's others go on. */
+static void fault_tell(const struct dist_group *group, const char *text)
+{
+    const struct disti_party party = disti_group_party(group);
+
+    if (group->world_size > 1)
+        disti_store_report(group->world->bootstrap.store, &party, text);
+}
 
 /* Ends the group here; `tell`: the other ranks do not know the cause yet. */
 static void fault_end(struct dist_group *group, dist_status status, const char *text, bool tell)
@@ -25,8 +35,8 @@ static void fault_end(struct dist_group *group, dist_status status, const char *
         return;
     group->failed = status;
     snprintf(group->cause, GROUP_TEXT, "%s", text);
-    if (tell && group->world->bootstrap.store)
-        disti_store_report(group->world->bootstrap.store, NULL, text);
+    if (tell)
+        fault_tell(group, text);
     disti_drive_rouse(group); /* the driver may sleep with the backend armed */
     group->drive.unsettled = true;
     if (group->state)
@@ -44,9 +54,11 @@ void disti_group_break(struct dist_group *group, dist_status status, const char 
 
 dist_status disti_group_refuse(const struct dist_group *group, const char *what)
 {
+    char name[GROUP_NAME];
+
     return disti_fail(DIST_ERR_ABORTED,
-                      "rank %d cannot start %s: the group ended with an earlier error: %s",
-                      group->rank, what, group->cause);
+                      "%s cannot start %s: the group ended with an earlier error: %s",
+                      disti_group_name(group, name), what, group->cause);
 }
 
 static const char *fault_describe(const struct dist_work *work, char *text, size_t size)
@@ -63,46 +75,52 @@ static const char *fault_describe(const struct dist_work *work, char *text, size
 
 static void fault_timeout(struct dist_group *group, const struct dist_work *work)
 {
-    char what[128], missing[128] = "";
+    char name[GROUP_NAME], what[128], missing[128] = "";
     dist_status status;
 
     fault_describe(work, what, sizeof(what));
     if (group->backend->describe)
         group->backend->describe(group->state, missing, sizeof(missing));
-    status =
-        disti_fail(DIST_ERR_TIMEOUT,
-                   "rank %d waited %d ms in %s for %s: see where the other ranks are, or raise "
-                   "the timeout (DIST_TIMEOUT, seconds)",
-                   group->rank, group->timeout_ms, what, *missing ? missing : "another rank");
+    status = disti_fail(DIST_ERR_TIMEOUT,
+                        "%s waited %d ms in %s for %s: see where the other ranks are, or raise "
+                        "the timeout (DIST_TIMEOUT, seconds)",
+                        disti_group_name(group, name), group->timeout_ms, what,
+                        *missing ? missing : "another rank");
     fault_end(group, status, dist_last_error(), true);
 }
 
 static void fault_lost(struct dist_group *group, const struct dist_work *work)
 {
-    char what[128];
+    char name[GROUP_NAME], what[128];
     dist_status status;
 
     fault_describe(work, what, sizeof(what));
-    status = disti_fail(DIST_ERR_PEER_LOST, "rank %d cannot finish %s: %s", group->rank, what,
-                        group->lost_text);
+    status = disti_fail(DIST_ERR_PEER_LOST, "%s cannot finish %s: %s",
+                        disti_group_name(group, name), what, group->lost_text);
     fault_end(group, status, dist_last_error(), false);
 }
 
-/* Reads the news from the store; the first that there is says who began it. */
+/* Looks for news; the first that there is says who began it. */
 static bool fault_read_news(struct dist_group *group)
 {
     struct disti_notice notice;
 
-    while (group->lost_rank < 0 && group->world->bootstrap.store &&
-           disti_store_notice(group->world->bootstrap.store, &notice)) {
-        if (notice.rank == group->rank)
-            continue;
-        group->lost_rank = notice.rank < 0 ? 0 : notice.rank;
-        group->lost_until_ns = disti_now_ns() + FAULT_GRACE_NS;
-        snprintf(group->lost_text, GROUP_TEXT, "%s", notice.text);
-        disti_warn("%s", notice.text);
-    }
-    return group->lost_rank >= 0;
+    if (group->lost_rank >= 0)
+        return true;
+    if (!disti_news_read(group, &notice))
+        return false;
+    group->lost_rank = notice.rank < 0 ? 0 : notice.rank;
+    group->lost_until_ns = disti_now_ns() + FAULT_GRACE_NS;
+    snprintf(group->lost_text, GROUP_TEXT, "%s", notice.text);
+    return true;
+}
+
+/* Sleeps until there may be news; another group's thread may read them for us. */
+static void fault_await_news(struct dist_group *group)
+{
+    struct pollfd news = {.fd = disti_group_news_fd(group), .events = POLLIN};
+
+    poll(&news, 1, FAULT_LOOK_MS);
 }
 
 void disti_group_fail(struct dist_group *group, const struct dist_work *work, dist_status status)
@@ -114,12 +132,8 @@ void disti_group_fail(struct dist_group *group, const struct dist_work *work, di
         return;
     snprintf(own, sizeof(own), "%s", dist_last_error());
     while (status == DIST_ERR_PEER_LOST && group->world->bootstrap.store &&
-           !fault_read_news(group) && !disti_expired(until)) {
-        struct pollfd news = {.fd = disti_store_fd(group->world->bootstrap.store),
-                              .events = POLLIN};
-
-        poll(&news, 1, disti_left_ms(until));
-    }
+           !fault_read_news(group) && !disti_expired(until))
+        fault_await_news(group);
     if (status == DIST_ERR_PEER_LOST && group->lost_rank >= 0)
         fault_lost(group, work);
     else

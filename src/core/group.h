@@ -12,27 +12,43 @@
 /*
  * Some ranks of a world, with their own connections and their own order of operations. `lock`
  * guards everything behind it, and the calls into the backend. After the first error `failed` holds
- * it, `cause` its text, and the backend has been aborted. The works keep the structure until the
- * last of them is freed, even if the group is gone; of a group that is gone they use what is from
- * `lock` on, and the rank.
+ * it, `cause` its text, and the backend has been aborted. The works keep `lock` and what is behind
+ * it until the last of them is freed, even if the group is gone.
+ *
+ * The structure itself, some hundred bytes, stays for the life of the process once the program has
+ * seen it: so a handle of a group that is gone is known as such, and never is another group's.
  */
 struct dist_group {
+    struct dist_group *older; /* all groups that the program has seen */
+    bool kept;                /* it is among them */
+    atomic_bool destroyed;
     struct disti_world *world;
+    struct dist_group *next; /* of this world, by number; guarded by the world's lock */
     const struct disti_log *log;
+    uint32_t number; /* the same on all its ranks, no other group's of this world; 0: the world */
     int rank, world_size, local_rank, local_ranks;
     int timeout_ms;
-    const struct dist_place *places; /* by rank */
+    int *members;              /* by rank: the rank in the world */
+    bool whole;                /* members[r] == r, for every rank of the world */
+    struct dist_place *places; /* by rank */
+    char *job;                 /* the world's job and the number */
     struct dist_backend_config config;
     const struct dist_backend *backend;
     void *state; /* the backend's; NULL until it is opened */
     struct disti_wait_policy policy;
-    uint32_t gathers; /* how many all-gathers through the store: their keys */
+    uint32_t gathers;          /* how many all-gathers through the store: their keys */
+    int64_t open_by_ns;        /* while it is opened: the deadline; else 0 */
+    struct disti_notice *news; /* the first that concerns it; guarded by the world's lock */
+    bool has_news;             /* the same */
+    struct group_turn *turns;  /* lists that groups were made of, guarded by the world's lock */
+    uint32_t splits;           /* the same */
 
     pthread_mutex_t lock;
     struct disti_drive drive;
     uint64_t sequence, message_sequence;
     struct dist_work *works, *last_work; /* started and not ended, in order */
     struct dist_work *persistent;        /* by next_persistent */
+    uint32_t barriers;                   /* monitored ones, begun */
     dist_status failed;
     int lost_rank; /* a rank that is gone, -1: none; works get a grace to end */
     int64_t lost_until_ns;
@@ -42,17 +58,58 @@ struct dist_group {
 
 /* group.c: making and ending one. */
 
-/* A group of the whole world, not open yet. The caller gives it to disti_group_free. */
-dist_status disti_group_new(struct disti_world *world, struct dist_group **group_p);
+/* What a group is to be. */
+struct disti_group_spec {
+    uint32_t number;
+    const int *members; /* rank in the world by rank of the group, this process's among them;
+                           NULL: the whole world */
+    int size;
+    int timeout_ms;
+};
+
+/* A group, not open yet. The caller gives it to disti_group_free. */
+dist_status disti_group_new(struct disti_world *world, const struct disti_group_spec *spec,
+                            struct dist_group **group_p);
 
 /* Opens the backend. Blocks until all ranks have done so, at most the timeout. */
 dist_status disti_group_open(struct dist_group *group, const struct dist_backend *backend);
 
-/* Closes the backend, and frees. NULL is accepted. */
+/* The program sees it from now on. */
+void disti_group_keep(struct dist_group *group);
+
+/* Closes the backend, and frees all but what is kept. NULL is accepted. */
 void disti_group_free(struct dist_group *group);
+
+/* ERR_INVALID_ARGUMENT for NULL and for a group that is gone. `what`: the call, for the message. */
+dist_status disti_group_check(const struct dist_group *group, const char *what);
+
+/* Its ranks, as the store wants them. Valid as long as the group. */
+struct disti_party disti_group_party(const struct dist_group *group);
+
+/* "rank 3", or "rank 1 of group 5 (world rank 3)"; for messages. Returns text. */
+#define GROUP_NAME 64
+const char *disti_group_name(const struct dist_group *group, char text[GROUP_NAME]);
 
 /* Readable when there is news of lost ranks; -1: there is nothing to wait for. */
 int disti_group_news_fd(const struct dist_group *group);
+
+/* news.c */
+
+/* From now on news that concern the group are kept for it; and what is known already. */
+void disti_news_subscribe(struct dist_group *group);
+void disti_news_unsubscribe(struct dist_group *group);
+/* The first news that concern the group, without waiting; false: there are none yet. */
+bool disti_news_read(struct dist_group *group, struct disti_notice *notice_p);
+
+/* agree.c */
+
+/*
+ * The ranks of a group to be agree on its number, and that they want the same backend. Blocks until
+ * all have come, at most the timeout: ERR_TIMEOUT names who did not.
+ */
+dist_status disti_group_agree(struct dist_group *parent, const struct disti_group_spec *spec,
+                              const char *backend, uint32_t *number_p);
+void disti_turns_free(struct dist_group *group);
 
 /* fault.c: what ends a group. Call with the lock held. */
 

@@ -149,11 +149,13 @@ static dist_status init_open(struct disti_world *world, struct dist_options *opt
                              struct dist_group **group_p)
 {
     const struct dist_backend *backend;
+    struct disti_group_spec spec = {.timeout_ms = world->timeout_ms};
     struct dist_group *group;
     dist_status status = init_join(world, options, &backend);
 
+    spec.size = world->size;
     if (status == DIST_OK)
-        status = disti_group_new(world, &group);
+        status = disti_group_new(world, &spec, &group);
     if (status != DIST_OK)
         return status;
     status = disti_group_open(group, backend);
@@ -164,6 +166,7 @@ static dist_status init_open(struct disti_world *world, struct dist_options *opt
     disti_info("rank %d of %d joined: backend %s, started by %s, %d ranks on this machine",
                group->rank, group->world_size, group->backend->name, world->bootstrap.launcher,
                group->local_ranks);
+    disti_group_keep(group);
     *group_p = group;
     return DIST_OK;
 }

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # Groups, works and the public entry points.
 libdist_core_sources += \
+	src/core/agree.c \
 	src/core/batch.c \
 	src/core/calls.c \
 	src/core/calls.h \
@@ -14,8 +15,11 @@ libdist_core_sources += \
 	src/core/fault.c \
 	src/core/group.c \
 	src/core/group.h \
+	src/core/groups.c \
+	src/core/identity.c \
 	src/core/init.c \
 	src/core/leave.c \
+	src/core/news.c \
 	src/core/op.c \
 	src/core/op.h \
 	src/core/persistent.c \

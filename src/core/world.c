@@ -14,6 +14,7 @@ dist_status disti_world_new(struct disti_world **world_p)
 
     if (!world)
         return disti_fail(DIST_ERR_NO_MEMORY, "no memory for a process group");
+    pthread_mutex_init(&world->lock, NULL);
     world->rank = world->log.rank = -1;
     *world_p = world;
     return DIST_OK;
@@ -24,6 +25,13 @@ void disti_world_close(struct disti_world *world, int linger_ms)
     if (!world)
         return;
     disti_bootstrap_close(&world->bootstrap, linger_ms);
+    while (world->gone) {
+        struct world_gone *gone = world->gone;
+
+        world->gone = gone->next;
+        free(gone);
+    }
+    pthread_mutex_destroy(&world->lock);
     free(world->peers);
     free(world->places);
     free(world);

@@ -18,7 +18,16 @@ struct world_peer {
     char choice[192]; /* settings that must be the same everywhere */
 };
 
-/* Made once by dist_init_process_group, gone with the group that it made. */
+/* A rank that is gone; kept for groups that are made later. */
+struct world_gone {
+    struct world_gone *next;
+    struct disti_notice notice;
+};
+
+/*
+ * Made once by dist_init_process_group, gone with the group that it made. `lock` guards everything
+ * behind it; whoever has a group's lock may take it, not the other way round.
+ */
 struct disti_world {
     struct disti_log log;
     int rank, size;
@@ -28,6 +37,11 @@ struct disti_world {
     struct world_peer *peers;        /* by rank */
     struct dist_place *places;       /* by rank */
     struct disti_wait_policy policy; /* of all ranks of the machine: they share its CPUs */
+
+    pthread_mutex_t lock;
+    struct dist_group *groups; /* that are not gone, by number */
+    struct world_gone *gone;   /* newest first */
+    uint32_t last_number;      /* in a world of one: of its newest group */
 };
 
 /* An empty world, with rank -1. The caller gives it to disti_world_close. */
