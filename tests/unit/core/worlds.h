@@ -1,0 +1,67 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Worlds of forked ranks, which meet by a file; and the proof of who took part in a group. */
+#ifndef TESTS_UNIT_CORE_WORLDS_H
+#define TESTS_UNIT_CORE_WORLDS_H
+
+#include "../rendezvous/ranks.h"
+
+#define WORLD_TIMEOUT_MS 20000
+
+struct world {
+    int ranks;
+    char url[64]; /* file:///tmp/... */
+};
+
+/* This rank's membership, with backend gloo. */
+static inline dist_group *world_join(const struct world *world, int rank)
+{
+    struct dist_options options = DIST_OPTIONS_INIT;
+    dist_group *group = NULL;
+
+    options.backend = "gloo";
+    options.init_method = world->url;
+    options.rank = rank;
+    options.world_size = world->ranks;
+    options.timeout_ms = WORLD_TIMEOUT_MS;
+    CHECK(dist_init_process_group(&options, &group) == DIST_OK);
+    return group;
+}
+
+/* Runs fn(rank, &world) in `count` processes; codes: how each has to end. */
+static inline void world_run_codes(int count, ranks_fn fn, const int *codes)
+{
+    struct world world = {.ranks = count};
+    char path[] = "/tmp/disti_world_XXXXXX";
+    int fd = mkstemp(path);
+    struct ranks ranks;
+
+    assert_true(fd >= 0);
+    close(fd);
+    unlink(path);
+    snprintf(world.url, sizeof(world.url), "file://%s", path);
+    ranks_start(&ranks, count, fn, &world);
+    ranks_finish(&ranks);
+    unlink(path);
+    for (int r = 0; r < count; r++)
+        assert_int_equal(ranks.codes[r], codes ? codes[r] : 0);
+}
+
+static inline void world_run(int count, ranks_fn fn)
+{
+    world_run_codes(count, fn, NULL);
+}
+
+/*
+ * All-reduces a bit for each rank of the world: the sum says who took part, each once. `set` has
+ * the bits that are expected.
+ */
+static inline dist_status world_meet(dist_group *group, int world_rank, int64_t set)
+{
+    int64_t mine = (int64_t)1 << world_rank, sum = -1;
+    dist_status status = dist_all_reduce(group, &mine, &sum, 1, DIST_INT64, DIST_SUM);
+
+    CHECK(status != DIST_OK || sum == set);
+    return status;
+}
+
+#endif
