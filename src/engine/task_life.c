@@ -57,7 +57,7 @@ static dist_status task_reserve_scratch(struct engine_task *task)
     return task_reserve(task, bytes, &task->scratch, &task->scratch_bytes);
 }
 
-/* ---- PREMUL_SUM: IN is scaled before the first step ---- */
+/* ---- PREMUL_SUM: IN is scaled before the first step; so are bools of one rank made 0 or 1 ---- */
 
 /* Bytes from where IN begins to its end. */
 static size_t task_in_bytes(const struct engine_task *task)
@@ -84,9 +84,27 @@ static dist_status task_place_scaled(struct engine_task *task)
     return status;
 }
 
+/* Nothing is reduced in a world of one, which else makes any byte 0 or 1. */
+static bool task_makes_bools(const struct engine_task *task)
+{
+    return task->plan->ranks == 1 && task->call.dtype == DIST_BOOL && task->call.op != DIST_USER;
+}
+
 static bool task_scales(const struct engine_task *task)
 {
-    return task->call.op == DIST_PREMUL_SUM && disti_algorithm_reduces(task->call.collective);
+    return disti_algorithm_reduces(task->call.collective) &&
+           (task->call.op == DIST_PREMUL_SUM || task_makes_bools(task));
+}
+
+static void task_scale(struct engine_task *task)
+{
+    size_t count = task_in_bytes(task) / task->element_bytes;
+    char *to = task->base[DISTI_IN];
+
+    if (task->call.dtype == DIST_BOOL)
+        disti_reduce_kernel(DIST_BOOL, DIST_BOR)(to, task->call.in, task->call.in, count);
+    else
+        disti_scale(to, task->call.in, count, task->call.dtype, task->call.reduction->factor);
 }
 
 /* ---- life ---- */
@@ -171,8 +189,7 @@ void disti_task_start(struct engine_task *task)
     task->active_count = task->plan->lane_count;
     task->running = true;
     if (task_scales(task))
-        disti_scale(task->base[DISTI_IN], task->call.in, task_in_bytes(task) / task->element_bytes,
-                    task->call.dtype, task->call.reduction->factor);
+        task_scale(task);
 }
 
 void disti_task_retire(struct dist_engine *engine, struct engine_task *task)
