@@ -89,12 +89,12 @@ static int engine_run(struct dist_engine *engine)
         if (status == DIST_IN_PROGRESS) {
             before = task;
         } else if (status == DIST_OK) {
-            task->ticket->status = DIST_OK;
+            disti_ticket_end(&task->ticket, DIST_OK);
             engine_retire(engine, before);
             moved++;
         } else {
-            task->ticket->status = status; /* its requests are still out: it stays until close */
-            return status;
+            disti_ticket_end(&task->ticket, status);
+            return status; /* its requests are still out: it stays until close */
         }
         task = next;
     }

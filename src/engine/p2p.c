@@ -70,7 +70,7 @@ static void p2p_end(struct dist_engine *engine, struct engine_p2p *p, int peer)
     if (p->call.collective == DIST_COLL_RECV && p->call.source)
         *p->call.source = peer;
     p->state = P2P_ENDED;
-    p->ticket->status = DIST_OK;
+    disti_ticket_end(&p->ticket, DIST_OK);
     engine->p2p_ended++;
 }
 
@@ -166,8 +166,8 @@ static dist_status p2p_outcome(struct dist_engine *engine, struct engine_p2p *p,
     }
     if (status == DIST_ERR_MISMATCH)
         disti_mismatch(&p->request, engine->config->rank, 0);
-    p->ticket->status = status; /* it stays until close, as others' requests do */
-    return status;
+    disti_ticket_end(&p->ticket, status);
+    return status; /* it stays until close, as others' requests do */
 }
 
 /* As far as it goes. *moved counts what happened. */

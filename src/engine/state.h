@@ -51,10 +51,10 @@ struct engine_task {
     struct engine_task *next_prepared;
     bool prepared; /* kept for one call */
     struct dist_call call;
-    struct dist_ticket *ticket; /* NULL: not posted */
+    struct dist_ticket *ticket; /* NULL: it has ended */
     uint64_t order;             /* of posting, over collectives, sends and receives */
     const struct disti_plan *plan;
-    bool running;
+    bool posted, running;
     bool skips; /* a step without data sends no message */
     uint64_t fingerprint;
     size_t element_bytes, slot_bytes;
@@ -137,6 +137,8 @@ dist_status disti_task_prepare(struct dist_engine *engine, const struct dist_cal
                                struct engine_task **task_p);
 /* Frees a prepared task that is not posted, else leaves it until the engine closes. */
 void disti_task_release(struct dist_engine *engine, struct engine_task *task);
+/* Ends the ticket, the first time. */
+void disti_ticket_end(struct dist_ticket **ticket, dist_status status);
 /* Frees all tasks; nobody touches their requests any more. */
 void disti_task_clear(struct dist_engine *engine);
 

@@ -109,6 +109,13 @@ static void task_scale(struct engine_task *task)
 
 /* ---- life ---- */
 
+void disti_ticket_end(struct dist_ticket **ticket, dist_status status)
+{
+    if (*ticket)
+        (*ticket)->status = status;
+    *ticket = NULL;
+}
+
 /* The plan, and all memory that the call needs. */
 static dist_status task_bind(struct dist_engine *engine, struct engine_task *task,
                              const struct dist_call *call)
@@ -174,6 +181,7 @@ dist_status disti_task_create(struct dist_engine *engine, const struct dist_call
     task->next = NULL;
     task->call.sequence = call->sequence;
     task->ticket = ticket;
+    task->posted = true;
     task->running = false;
     *task_p = task;
     return DIST_OK;
@@ -194,7 +202,7 @@ void disti_task_start(struct engine_task *task)
 
 void disti_task_retire(struct dist_engine *engine, struct engine_task *task)
 {
-    task->ticket = NULL;
+    task->posted = false;
     if (task->prepared)
         return;
     task->next = engine->idle;
@@ -209,7 +217,6 @@ dist_status disti_task_prepare(struct dist_engine *engine, const struct dist_cal
 
     if (status != DIST_OK)
         return status;
-    task->ticket = NULL;
     task->prepared = true;
     task->next_prepared = engine->prepared;
     engine->prepared = task;
@@ -230,7 +237,7 @@ void disti_task_release(struct dist_engine *engine, struct engine_task *task)
 {
     struct engine_task **at = &engine->prepared;
 
-    if (task->ticket) /* its requests may be with a transport */
+    if (task->posted) /* its requests may be with a transport */
         return;
     while (*at && *at != task)
         at = &(*at)->next_prepared;

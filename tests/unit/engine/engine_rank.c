@@ -22,7 +22,7 @@ struct engine_shared {
 
 static void rank_turn(const struct engine_rank *rank)
 {
-    CHECK(!rank->engine || rank->broken || disti_engine_progress(rank->engine) >= 0);
+    CHECK(!rank->engine || disti_engine_progress(rank->engine) >= 0 || rank->broken);
     sched_yield();
 }
 
@@ -92,7 +92,7 @@ dist_status engine_rank_wait(struct engine_rank *rank, struct dist_ticket *ticke
         sched_yield();
         CHECK(!disti_expired(deadline));
     }
-    rank->broken = ticket->status != DIST_OK;
+    rank->broken = rank->broken || ticket->status != DIST_OK;
     return ticket->status;
 }
 

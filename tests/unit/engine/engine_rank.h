@@ -17,7 +17,7 @@ struct engine_rank {
     struct dist_backend_config config;
     struct dist_place places[ENGINE_RANKS_MAX];
     uint64_t sequence; /* of the collectives */
-    bool broken;       /* a call has failed: its engine is left alone until it is closed */
+    bool broken;       /* a call has failed, or is going to */
     struct engine_shared *shared;
 };
 

@@ -2,6 +2,7 @@
 engine_unit_tests = \
 	tests/unit/engine/test_beside \
 	tests/unit/engine/test_bind \
+	tests/unit/engine/test_calls \
 	tests/unit/engine/test_collectives \
 	tests/unit/engine/test_envelope \
 	tests/unit/engine/test_p2p \
@@ -21,6 +22,9 @@ tests_unit_engine_test_beside_LDADD = $(unit_test_libs)
 
 tests_unit_engine_test_bind_SOURCES = tests/unit/engine/test_bind.c
 tests_unit_engine_test_bind_LDADD = $(unit_test_libs)
+
+tests_unit_engine_test_calls_SOURCES = tests/unit/engine/test_calls.c $(engine_ranks)
+tests_unit_engine_test_calls_LDADD = $(unit_test_libs)
 
 tests_unit_engine_test_collectives_SOURCES = tests/unit/engine/test_collectives.c $(engine_ranks)
 tests_unit_engine_test_collectives_LDADD = $(unit_test_libs)

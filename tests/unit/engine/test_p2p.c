@@ -183,9 +183,9 @@ static void a_rank_sends_to_itself(void **state)
 
 static void self_mismatch_rank(struct engine_rank *rank)
 {
-    int32_t data[5] = {0}, into[5];
-    struct dist_ticket send, recv;
-    int source;
+    static int32_t data[5], into[5];
+    static struct dist_ticket send, recv;
+    static int source;
 
     engine_rank_post(rank, send_to(0, TAG, data, 5), &send);
     engine_rank_post(rank, recv_from(DIST_ANY_SOURCE, TAG, into, 4, &source), &recv);
@@ -202,9 +202,9 @@ static void other_counts_to_oneself_are_found(void **state)
 
 static void mismatch_rank(struct engine_rank *rank)
 {
-    int32_t data[5] = {0};
+    static int32_t data[5];
     struct dist_ticket ticket;
-    int source;
+    static int source;
 
     if (rank->rank == 0) {
         send_one(rank, 1, TAG, 1);
@@ -218,8 +218,8 @@ static void mismatch_rank(struct engine_rank *rank)
 static void dtype_rank(struct engine_rank *rank)
 {
     struct dist_ticket ticket;
-    int32_t data = 0;
-    int source;
+    static int32_t data;
+    static int source;
     struct dist_call call = recv_from(DIST_ANY_SOURCE, TAG, &data, 1, &source);
 
     if (rank->rank == 0) {

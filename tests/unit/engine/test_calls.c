@@ -1,0 +1,286 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Calls as such: prepared ones, reductions of the program's own, and calls that do not agree. */
+#include "engine_rank.h"
+
+#define COUNT 1000
+
+static struct dist_call all_reduce(const void *in, void *out, size_t count, dist_dtype dtype)
+{
+    return (struct dist_call){.collective = DIST_COLL_ALL_REDUCE,
+                              .in = in,
+                              .out = out,
+                              .count = count,
+                              .dtype = dtype,
+                              .op = DIST_SUM};
+}
+
+/* ---- prepared ---- */
+
+static void prepared_rank(struct engine_rank *rank)
+{
+    static double in[COUNT], out[COUNT], other[COUNT];
+    struct dist_call call = all_reduce(in, out, COUNT, DIST_FLOAT64);
+    struct dist_ticket ticket;
+
+    CHECK(disti_engine_prepare(rank->engine, &call, &call.prepared) == DIST_OK);
+    CHECK(call.prepared);
+    for (int round = 0; round < 5; round++) {
+        for (int i = 0; i < COUNT; i++)
+            in[i] = other[i] = i + rank->rank * round;
+        engine_rank_post(rank, call, &ticket);
+        engine_rank_call(rank, all_reduce(other, other, COUNT, DIST_FLOAT64)); /* beside it */
+        CHECK(engine_rank_wait(rank, &ticket) == DIST_OK);
+        for (int i = 0; i < COUNT; i++)
+            CHECK(out[i] == 3 * i + 3 * round && other[i] == out[i]);
+    }
+    if (rank->rank) /* rank 0 leaves it to the engine */
+        disti_engine_release(rank->engine, call.prepared);
+    disti_engine_release(rank->engine, NULL);
+}
+
+static void a_prepared_call_is_posted_again_and_again(void **state)
+{
+    (void)state;
+    engine_ranks_run(3, "shm", prepared_rank);
+}
+
+/* Nobody else calls it: the engine closes while it is under way. */
+static void left_rank(struct engine_rank *rank)
+{
+    static float value;
+    struct dist_call call = all_reduce(&value, &value, 1, DIST_FLOAT32);
+    static struct dist_ticket ticket;
+
+    CHECK(disti_engine_prepare(rank->engine, &call, &call.prepared) == DIST_OK);
+    if (rank->rank == 0)
+        engine_rank_post(rank, call, &ticket);
+    disti_engine_release(rank->engine, call.prepared);
+    if (rank->rank == 0)
+        engine_rank_stays(rank, &ticket);
+}
+
+static void a_prepared_call_under_way_stays_until_the_end(void **state)
+{
+    (void)state;
+    engine_ranks_run(2, "shm", left_rank);
+}
+
+static void nothing_is_prepared_for_a_message(void **state)
+{
+    const struct dist_call call = {.collective = DIST_COLL_SEND, .count = 1, .dtype = DIST_INT8};
+    void *prepared = &prepared;
+
+    (void)state;
+    assert_int_equal(disti_engine_prepare(NULL, &call, &prepared), DIST_OK);
+    assert_null(prepared);
+}
+
+/* ---- reductions of the program's own ---- */
+
+/* Every rank's factor is its own; in float64 so that the sum has one value in any order. */
+static void scaled_rank(struct engine_rank *rank)
+{
+    static double in[3 * COUNT], out[3 * COUNT];
+    const struct dist_reduction mine = {.factor = rank->rank + 0.5};
+    struct dist_call call = all_reduce(in, out, COUNT, DIST_FLOAT64);
+
+    call.op = DIST_PREMUL_SUM;
+    call.reduction = &mine;
+    for (int i = 0; i < 3 * COUNT; i++)
+        in[i] = i;
+    engine_rank_call(rank, call);
+    for (int i = 0; i < COUNT; i++)
+        CHECK(out[i] == (0.5 + 1.5 + 2.5) * i && in[i] == i);
+    call.collective = DIST_COLL_REDUCE;
+    for (call.root = 0; call.root < 3; call.root++) {
+        call.out = rank->rank == call.root ? out : NULL;
+        memset(out, 0, sizeof(out));
+        engine_rank_call(rank, call);
+        for (int i = 0; i < COUNT; i++)
+            CHECK(out[i] == (rank->rank == call.root ? 4.5 * i : 0) && in[i] == i);
+    }
+    call.root = 0;
+    call.collective = DIST_COLL_REDUCE_SCATTER; /* in place: the rest of IN stays as it was */
+    call.out = in + rank->rank * COUNT;
+    engine_rank_call(rank, call);
+    for (int i = 0; i < 3 * COUNT; i++)
+        CHECK(in[i] == (i / COUNT == rank->rank ? 4.5 * i : i));
+    for (int i = 0; i < COUNT; i++)
+        in[i] = i;
+    call = all_reduce(in, in, COUNT, DIST_FLOAT64);
+    call.op = DIST_PREMUL_SUM;
+    call.reduction = &mine;
+    engine_rank_call(rank, call);
+    for (int i = 0; i < COUNT; i++)
+        CHECK(in[i] == 4.5 * i);
+}
+
+static void inputs_are_scaled_before_they_are_added(void **state)
+{
+    (void)state;
+    engine_ranks_run(3, "shm", scaled_rank);
+}
+
+/* The product modulo *arg. */
+#define PRIME 1000003
+
+static void multiply(void *arg, void *dst, const void *a, const void *b, size_t count,
+                     dist_dtype dtype)
+{
+    for (size_t i = 0; i < count; i++) {
+        int64_t x, y;
+
+        memcpy(&x, (const char *)a + i * 8, 8);
+        memcpy(&y, (const char *)b + i * 8, 8);
+        x = dtype == DIST_INT64 ? x * y % *(int64_t *)arg : 0;
+        memcpy((char *)dst + i * 8, &x, 8);
+    }
+}
+
+static void own_rank(struct engine_rank *rank)
+{
+    static int64_t in[COUNT], out[COUNT];
+    int64_t prime = PRIME;
+    const struct dist_reduction mine = {.fn = multiply, .arg = &prime};
+    struct dist_call call = all_reduce(in, out, COUNT, DIST_INT64);
+
+    call.op = DIST_USER;
+    call.reduction = &mine;
+    for (int i = 0; i < COUNT; i++)
+        in[i] = i * 7 + rank->rank * 11 + 1;
+    engine_rank_call(rank, call);
+    for (int i = 0; i < COUNT; i++) {
+        int64_t expected = 1;
+
+        for (int r = 0; r < rank->ranks; r++)
+            expected = expected * (i * 7 + r * 11 + 1) % PRIME;
+        CHECK(out[i] == expected);
+    }
+}
+
+static void the_programs_function_is_called(void **state)
+{
+    static const char *const algorithms[] = {"direct", "ring", "tree", "recursive_doubling"};
+
+    (void)state;
+    for (int i = 0; i < 4; i++) {
+        char force[64];
+
+        snprintf(force, sizeof(force), "all_reduce:%s", algorithms[i]);
+        setenv("DIST_ALGO", force, 1);
+        engine_ranks_run(4, "shm", own_rank);
+        engine_ranks_run(3, "tcp", own_rank);
+    }
+    unsetenv("DIST_ALGO");
+}
+
+/* ---- calls that do not agree ---- */
+
+/* Rank 1 receives, so that it finds out, and says `words`; the others may. */
+static void disagree(struct engine_rank *rank, struct dist_call call, const char *words)
+{
+    static struct dist_ticket ticket;
+
+    rank->broken = true;
+    engine_rank_post(rank, call, &ticket);
+    if (rank->rank != 1)
+        return;
+    CHECK(engine_rank_wait(rank, &ticket) == DIST_ERR_MISMATCH);
+    CHECK_SAYS(words);
+}
+
+static void zero_rank(struct engine_rank *rank)
+{
+    static int32_t data[3];
+
+    disagree(rank, all_reduce(data, data, rank->rank ? 3 : 0, DIST_INT32), "all_reduce(count 0");
+}
+
+static void no_elements_meet_some(void **state)
+{
+    (void)state;
+    engine_ranks_run(2, "shm", zero_rank);
+    engine_ranks_run(2, "tcp", zero_rank);
+}
+
+/* Rank 0 gives 2 elements, rank 1 is root and expects 3. */
+static void gather_rank(struct engine_rank *rank)
+{
+    static const size_t counts[2] = {3, 1}, offsets[2] = {0, 3};
+    static int32_t in[2], out[4];
+    struct dist_call call = {.collective = DIST_COLL_GATHER_V,
+                             .in = in,
+                             .out = out,
+                             .count = rank->rank ? 1 : 2,
+                             .dtype = DIST_INT32,
+                             .root = 1,
+                             .out_counts = rank->rank ? counts : NULL,
+                             .out_offsets = rank->rank ? offsets : NULL};
+
+    disagree(rank, call,
+             "rank 1 expects 3 elements from rank 0 in gather_v(int32, root 1), operation 0, but "
+             "rank 0 sent 2");
+}
+
+/* Even what was announced as nothing is expected: root's count for rank 0 is 0. */
+static void nothing_rank(struct engine_rank *rank)
+{
+    static const size_t counts[2] = {0, 1}, offsets[2] = {0, 0};
+    static int32_t in[2], out[2];
+    struct dist_call call = {.collective = DIST_COLL_GATHER_V,
+                             .in = in,
+                             .out = out,
+                             .count = 1,
+                             .dtype = DIST_INT32,
+                             .root = 1,
+                             .out_counts = rank->rank ? counts : NULL,
+                             .out_offsets = rank->rank ? offsets : NULL};
+
+    disagree(rank, call, "rank 1 expects 0 elements from rank 0");
+}
+
+static void counts_of_two_ranks_are_compared(void **state)
+{
+    (void)state;
+    engine_ranks_run(2, "shm", gather_rank);
+    engine_ranks_run(2, "shm", nothing_rank);
+}
+
+/* The block that moves is as long on both ranks, but not all blocks are. */
+static void hash_rank(struct engine_rank *rank)
+{
+    static const size_t offsets[3] = {0, 2, 4};
+    static size_t counts[3] = {2, 2, 2};
+    static int32_t in[2], out[6];
+    struct dist_call call = {.collective = DIST_COLL_ALL_GATHER_V,
+                             .in = in,
+                             .out = out,
+                             .dtype = DIST_INT32,
+                             .out_counts = counts,
+                             .out_offsets = offsets};
+
+    counts[2] -= rank->rank == 1;
+    disagree(rank, call, "all_gather_v(int32) with other counts");
+}
+
+static void all_counts_are_compared(void **state)
+{
+    (void)state;
+    engine_ranks_run(3, "shm", hash_rank);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_prepared_call_is_posted_again_and_again),
+        cmocka_unit_test(a_prepared_call_under_way_stays_until_the_end),
+        cmocka_unit_test(nothing_is_prepared_for_a_message),
+        cmocka_unit_test(inputs_are_scaled_before_they_are_added),
+        cmocka_unit_test(the_programs_function_is_called),
+        cmocka_unit_test(no_elements_meet_some),
+        cmocka_unit_test(counts_of_two_ranks_are_compared),
+        cmocka_unit_test(all_counts_are_compared),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
