@@ -21,7 +21,7 @@ dist_status disti_group_open_works(struct dist_group *group)
     group->drive.caller_fd = -1;
     group->drive.wake_fd = -1;
     atomic_store(&group->drive.references, 1);
-    return DIST_OK;
+    return disti_progress_check();
 }
 
 void disti_group_hold(struct dist_group *group)
@@ -77,6 +77,7 @@ dist_status disti_group_drain(struct dist_group *group)
         status = disti_fail(group->failed, "%s", group->cause);
     close_take(group);
     disti_group_unlock(group);
+    disti_progress_forget(group);
     return status;
 }
 

@@ -80,8 +80,10 @@ void disti_drive_leave(struct dist_group *group)
     atomic_store_explicit(&group->drive.role, DISTI_ROLE_NOBODY, memory_order_release);
     if (group->drive.waiters)
         pthread_cond_broadcast(&group->drive.changed);
-    if (group->works)
-        group->drive.left_ns = disti_now_ns();
+    if (!group->works)
+        return;
+    group->drive.left_ns = disti_now_ns();
+    disti_progress_notice(group);
 }
 
 /*
@@ -92,7 +94,7 @@ static void drive_forgive(struct dist_group *group, bool again)
 {
     int64_t now = disti_now_ns();
 
-    if (now - group->drive.left_ns < DRIVE_GAP_NS)
+    if (now - group->drive.left_ns < DRIVE_GAP_NS || group->drive.service == DISTI_SERVICE_YES)
         return;
     for (struct dist_work *work = group->works; work; work = work->next) {
         if (again || !work->forgiven)
@@ -221,6 +223,8 @@ void disti_drive_kick(struct dist_group *group)
         disti_drive_take(group)) {
         disti_settle(group);
         disti_drive_leave(group);
+    } else if (group->works && drive_role(group) == DISTI_ROLE_NOBODY) {
+        disti_progress_notice(group);
     } else if (group->drive.unsettled) {
         disti_drive_rouse(group);
     }

@@ -17,6 +17,9 @@ enum disti_role {
     DISTI_ROLE_CLOSED  /* nobody ever again */
 };
 
+/* Does the progress thread serve this group? */
+enum disti_service { DISTI_SERVICE_UNKNOWN, DISTI_SERVICE_NO, DISTI_SERVICE_YES };
+
 /*
  * The part of a group that works need. Guarded by the group's lock, but `wanted` and `references`.
  * `role` is written under the lock and may be read without.
@@ -36,6 +39,10 @@ struct disti_drive {
     atomic_int wanted; /* threads that wait for the lock */
     atomic_int references;
     pthread_cond_t changed; /* a work has ended, or the driver has left */
+    enum disti_service service;
+    struct dist_group *next_served; /* guarded by the list's lock */
+    struct dist_group *next_held;   /* the progress thread's own, and so is `held` */
+    bool held;
 };
 
 /* The group's lock. A thread that drives the group lets others in. */
@@ -81,5 +88,14 @@ bool disti_drive_arm(struct dist_group *group, int wake_fd, struct pollfd *polls
 void disti_drive_disarm(struct dist_group *group);
 /* Sleeps until a descriptor is readable, at most ns. */
 void disti_drive_poll_fds(struct pollfd *polls, int count, int64_t ns);
+
+/* progress.c: the thread of the process. */
+
+/* Does DIST_PROGRESS_THREAD hold something sensible? */
+dist_status disti_progress_check(void);
+/* Works are pending and nobody drives: the thread shall. Call with the lock held. */
+void disti_progress_notice(struct dist_group *group);
+/* The group is closed. Ends the thread if it was the last. Call without the lock. */
+void disti_progress_forget(struct dist_group *group);
 
 #endif

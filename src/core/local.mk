@@ -24,6 +24,9 @@ libdist_core_sources += \
 	src/core/op.c \
 	src/core/op.h \
 	src/core/persistent.c \
+	src/core/progress.c \
+	src/core/progress.h \
+	src/core/progress_loop.c \
 	src/core/settle.c \
 	src/core/sleep.c \
 	src/core/work.c \

@@ -1,0 +1,253 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* What the progress thread does: drives what nobody drives, sleeps on all of it at once. */
+#include "core/progress.h"
+
+#include "base/clock.h"
+
+#include <unistd.h>
+
+/*
+ * The thread wants a CPU that the program computes on: it polls for some 30 microseconds only, and
+ * not at all where there are more ranks than CPUs.
+ */
+#define LOOP_SPINS 1024
+#define LOOP_YIELD_NS (100 * 1000)
+
+/* Rounds between two looks at deadlines and news. */
+#define LOOP_WATCH_ROUNDS 1024
+
+/*
+ * With nothing to do it looks again every tick, so that whoever starts a work and waits for it at
+ * once need not call it; after so many ticks it sleeps until it is called.
+ */
+#define LOOP_TICK_NS (1000 * 1000)
+#define LOOP_TICKS 100
+
+/* Descriptors to sleep on. Groups that find no room are looked at every tick. */
+#define LOOP_DESCRIPTORS 256
+
+/* The thread's own: the groups that it drives, and how long nothing has moved. */
+struct loop {
+    struct dist_group *held; /* by next_held */
+    struct disti_wait wait;
+    uint32_t rounds;
+    int ticks;
+};
+
+static bool loop_is(const struct dist_group *group, enum disti_role role)
+{
+    return atomic_load(&group->drive.role) == role;
+}
+
+/* Does the group need a driver? Its lock could not be had: perhaps. */
+static bool loop_is_wanted(struct dist_group *group, bool *locked_p)
+{
+    *locked_p = false;
+    if (!loop_is(group, DISTI_ROLE_NOBODY))
+        return false;
+    if (pthread_mutex_trylock(&group->lock) != 0)
+        return true;
+    *locked_p = true;
+    return group->works && !group->drive.waiters && loop_is(group, DISTI_ROLE_NOBODY);
+}
+
+/* Becomes the driver. A group that a caller took and left meanwhile may still be among the held. */
+static void loop_take(struct loop *self, struct dist_group *group)
+{
+    atomic_store(&group->drive.role, DISTI_ROLE_THREAD);
+    if (group->drive.held)
+        return;
+    group->drive.held = true;
+    disti_group_hold(group);
+    group->drive.next_held = self->held;
+    self->held = group;
+}
+
+/* Takes every group that has works and no driver. */
+static void loop_gather(struct loop *self)
+{
+    pthread_mutex_lock(&disti_progress.list);
+    for (struct dist_group *group = disti_progress.groups; group;
+         group = group->drive.next_served) {
+        bool locked;
+
+        if (loop_is_wanted(group, &locked) && locked)
+            loop_take(self, group);
+        if (locked)
+            disti_group_unlock(group);
+    }
+    pthread_mutex_unlock(&disti_progress.list);
+}
+
+/* Is there one that gather would take? */
+static bool loop_has_more(void)
+{
+    bool more = false;
+
+    pthread_mutex_lock(&disti_progress.list);
+    for (struct dist_group *group = disti_progress.groups; group && !more;
+         group = group->drive.next_served) {
+        bool locked;
+
+        more = loop_is_wanted(group, &locked);
+        if (locked)
+            disti_group_unlock(group);
+    }
+    pthread_mutex_unlock(&disti_progress.list);
+    return more;
+}
+
+/* Locks a group that is held; false: a caller has taken the role, or closed the group. */
+static bool loop_enter(struct dist_group *group)
+{
+    if (!loop_is(group, DISTI_ROLE_THREAD))
+        return false;
+    disti_group_enter(group);
+    if (loop_is(group, DISTI_ROLE_THREAD))
+        return true;
+    disti_group_exit(group);
+    return false;
+}
+
+/* One look at one group. False: it is not held any more. */
+static bool loop_look(struct dist_group *group, bool watch, int *moved)
+{
+    bool keep;
+
+    if (!loop_enter(group))
+        return false;
+    *moved += disti_drive_poll(group);
+    if (watch)
+        disti_drive_watch(group);
+    disti_drive_let_in(group);
+    keep = group->works && loop_is(group, DISTI_ROLE_THREAD);
+    if (!keep && loop_is(group, DISTI_ROLE_THREAD))
+        disti_drive_leave(group);
+    disti_group_exit(group);
+    return keep;
+}
+
+/* One look at every group. Returns how much happened. */
+static int loop_round(struct loop *self)
+{
+    struct dist_group **at = &self->held;
+    bool watch = ++self->rounds % LOOP_WATCH_ROUNDS == 0;
+    int moved = 0;
+
+    while (*at) {
+        struct dist_group *group = *at;
+
+        if (loop_look(group, watch, &moved)) {
+            at = &group->drive.next_held;
+            continue;
+        }
+        *at = group->drive.next_held;
+        group->drive.held = false;
+        disti_group_let_go(group);
+    }
+    return moved;
+}
+
+static bool loop_is_crowded(const struct loop *self)
+{
+    for (const struct dist_group *group = self->held; group; group = group->drive.next_held) {
+        if (group->policy.spins == 0)
+            return true;
+    }
+    return false;
+}
+
+static void loop_hear(struct pollfd *wake)
+{
+    uint64_t times;
+
+    if (wake->revents)
+        (void)!read(wake->fd, &times, sizeof(times));
+}
+
+static void loop_disarm(struct loop *self)
+{
+    for (struct dist_group *group = self->held; group; group = group->drive.next_held) {
+        if (!loop_enter(group))
+            continue;
+        disti_drive_disarm(group);
+        disti_group_exit(group);
+    }
+}
+
+/* Arms every group. False: something has happened already. */
+static bool loop_arm(struct loop *self, struct pollfd *polls, int *count, int64_t *ns)
+{
+    bool quiet = true;
+
+    for (struct dist_group *group = self->held; group && quiet; group = group->drive.next_held) {
+        if (!loop_enter(group))
+            continue;
+        disti_drive_watch(group);
+        quiet = disti_drive_arm(group, disti_progress.wake_fd, polls, LOOP_DESCRIPTORS, count, ns);
+        disti_group_exit(group);
+    }
+    return quiet;
+}
+
+/* Sleeps on the descriptors of all groups at once. */
+static void loop_sleep(struct loop *self)
+{
+    struct pollfd polls[LOOP_DESCRIPTORS] = {{.fd = disti_progress.wake_fd, .events = POLLIN}};
+    int64_t ns = INT64_MAX;
+    int count = 1;
+    bool quiet = loop_arm(self, polls, &count, &ns);
+
+    atomic_exchange(&disti_progress.asleep, true);
+    if (quiet && !loop_has_more() && !atomic_load(&disti_progress.quit))
+        disti_drive_poll_fds(polls, count, ns);
+    atomic_store(&disti_progress.asleep, false);
+    loop_hear(&polls[0]);
+    loop_disarm(self);
+}
+
+/* Nothing is held: ticks, and in the end sleeps. */
+static void loop_idle(struct loop *self)
+{
+    struct pollfd wake = {.fd = disti_progress.wake_fd, .events = POLLIN};
+
+    if (++self->ticks <= LOOP_TICKS) {
+        disti_drive_poll_fds(&wake, 1, LOOP_TICK_NS);
+    } else {
+        atomic_exchange(&disti_progress.asleep, true);
+        if (!atomic_load(&disti_progress.quit))
+            disti_drive_poll_fds(&wake, 1, loop_has_more() ? LOOP_TICK_NS : INT64_MAX);
+        atomic_store(&disti_progress.asleep, false);
+        self->ticks = 0;
+    }
+    loop_hear(&wake);
+}
+
+static void loop_work(struct loop *self)
+{
+    bool crowded = loop_is_crowded(self);
+    const struct disti_wait_policy policy = {.spins = crowded ? 0 : LOOP_SPINS,
+                                             .yield_ns = crowded ? 0 : LOOP_YIELD_NS};
+
+    self->ticks = 0;
+    if (loop_round(self) > 0)
+        self->wait = (struct disti_wait){0};
+    else if (self->held && disti_wait_step(&policy, &self->wait))
+        loop_sleep(self);
+}
+
+void *disti_progress_main(void *arg)
+{
+    struct loop self = {0};
+
+    (void)arg;
+    while (!atomic_load(&disti_progress.quit)) {
+        loop_gather(&self);
+        if (self.held)
+            loop_work(&self);
+        else
+            loop_idle(&self);
+    }
+    loop_round(&self); /* lets go of what is closed */
+    return NULL;
+}
