@@ -6,6 +6,9 @@
 #include <stdlib.h>
 #include <unistd.h>
 
+/* Beyond the timeout, so that a work that does not end meets its own deadline, which says more. */
+#define CLOSE_SLACK_MS 500
+
 /* Between two looks whether the last threads have left. */
 #define CLOSE_LOOK_NS (10 * 1000 * 1000)
 
@@ -68,7 +71,7 @@ dist_status disti_group_drain(struct dist_group *group)
 
     disti_group_lock(group);
     pending = group->works;
-    disti_drive_until(group, NULL, disti_deadline_ms(group->timeout_ms));
+    disti_drive_until(group, NULL, disti_deadline_ms((int64_t)group->timeout_ms + CLOSE_SLACK_MS));
     if (group->works) /* functions of the program went on starting new ones */
         disti_group_break(group, DIST_ERR_ABORTED,
                           "the group was destroyed while operations were pending");
