@@ -60,7 +60,6 @@ static void close_take(struct dist_group *group)
 {
     while (group->drive.waiters || !disti_drive_take(group))
         close_look(group);
-    disti_persistent_release(group);
     atomic_store(&group->drive.role, DISTI_ROLE_CLOSED);
 }
 

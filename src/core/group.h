@@ -47,7 +47,6 @@ struct dist_group {
     struct disti_drive drive;
     uint64_t sequence, message_sequence;
     struct dist_work *works, *last_work; /* started and not ended, in order */
-    struct dist_work *persistent;        /* by next_persistent */
     uint32_t barriers;                   /* monitored ones, begun */
     dist_status failed;
     int lost_rank; /* a rank that is gone, -1: none; works get a grace to end */

@@ -9,48 +9,41 @@ static bool persistent_is_closed(const struct dist_group *group)
     return atomic_load_explicit(&group->drive.role, memory_order_relaxed) == DISTI_ROLE_CLOSED;
 }
 
-static void persistent_link(struct dist_group *group, struct dist_work *work)
+/* With the lock held. */
+static dist_status persistent_admit(struct dist_group *group, struct dist_work *work)
 {
-    work->next_persistent = group->persistent;
-    group->persistent = work;
-}
+    const char *what = dist_collective_string(work->call.collective);
 
-static void persistent_unlink(struct dist_group *group, struct dist_work *work)
-{
-    struct dist_work **at = &group->persistent;
-
-    while (*at && *at != work)
-        at = &(*at)->next_persistent;
-    if (*at)
-        *at = work->next_persistent;
+    if (persistent_is_closed(group))
+        return disti_fail(DIST_ERR_INVALID_ARGUMENT, "rank %d cannot prepare %s: the group is gone",
+                          group->rank, what);
+    if (group->failed)
+        return disti_group_refuse(group, what);
+    if (!group->backend->prepare)
+        return DIST_OK;
+    disti_drive_rouse(group);
+    return group->backend->prepare(group->state, &work->call, &work->call.prepared);
 }
 
 dist_status disti_work_prepare(struct dist_group *group, const struct disti_start *start,
                                struct dist_work **work_p)
 {
-    const char *what = dist_collective_string(start->call.collective);
     struct dist_work *work = malloc(sizeof(*work));
-    dist_status status = DIST_OK;
+    dist_status status;
 
     if (!work)
-        return disti_fail(DIST_ERR_NO_MEMORY, "no memory to prepare %s", what);
+        return disti_fail(DIST_ERR_NO_MEMORY, "no memory to prepare %s",
+                          dist_collective_string(start->call.collective));
     disti_work_fill(group, start, DISTI_WORK_PERSISTENT, work);
     atomic_store(&work->ended, true);
     disti_group_enter(group);
-    if (persistent_is_closed(group))
-        status = disti_fail(DIST_ERR_INVALID_ARGUMENT,
-                            "rank %d cannot prepare %s: the group is "
-                            "gone",
-                            group->rank, what);
-    else if (group->failed)
-        status = disti_group_refuse(group, what);
-    if (status == DIST_OK) {
-        persistent_link(group, work);
+    status = persistent_admit(group, work);
+    if (status == DIST_OK)
         disti_group_hold(group);
-        *work_p = work;
-    }
     disti_group_exit(group);
-    if (status != DIST_OK)
+    if (status == DIST_OK)
+        *work_p = work;
+    else
         free(work);
     return status;
 }
@@ -88,9 +81,13 @@ dist_status dist_start(dist_work *work)
     return status;
 }
 
-void disti_persistent_release(struct dist_group *group)
+/* The backend has freed all that was prepared if it was closed or aborted. */
+static void persistent_release(struct dist_group *group, struct dist_work *work)
 {
-    group->persistent = NULL;
+    if (persistent_is_closed(group) || group->failed || !group->backend->release)
+        return;
+    disti_drive_rouse(group);
+    group->backend->release(group->state, work->call.prepared);
 }
 
 dist_status dist_work_free(dist_work *work)
@@ -101,9 +98,9 @@ dist_status dist_work_free(dist_work *work)
     if (!work || status != DIST_OK)
         return status;
     group = work->group;
-    disti_group_lock(group);
-    persistent_unlink(group, work);
-    disti_group_unlock(group);
+    disti_group_enter(group);
+    persistent_release(group, work);
+    disti_group_exit(group);
     disti_work_drop(work);
     return DIST_OK;
 }

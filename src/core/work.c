@@ -20,7 +20,6 @@ void disti_work_fill(struct dist_group *group, const struct disti_start *start,
     work->fn = NULL;
     work->fn_arg = NULL;
     work->next = NULL;
-    work->next_persistent = NULL;
     work->status = DIST_IN_PROGRESS;
     work->deadline_ns = 0;
     atomic_init(&work->ended, false);

@@ -91,8 +91,7 @@ struct dist_work {
     int64_t deadline_ns;
     bool forgiven;          /* the deadline was put off, since nobody drove */
     struct dist_work *next; /* in the queue */
-    struct dist_work *next_persistent;
-    dist_status status; /* how it ended */
+    dist_status status;     /* how it ended */
     atomic_bool ended;
 };
 
@@ -113,8 +112,5 @@ void disti_settle_call(const struct dist_work *work, dist_work_fn fn, void *arg)
 /* close.c */
 void disti_group_hold(struct dist_group *group);
 void disti_group_let_go(struct dist_group *group);
-
-/* persistent.c: the backend's share of persistent works, before it is closed. */
-void disti_persistent_release(struct dist_group *group);
 
 #endif
