@@ -24,7 +24,7 @@ static void fault_tell(const struct dist_group *group, const char *text)
 {
     const struct disti_party party = disti_group_party(group);
 
-    if (group->world_size > 1)
+    if (group->world_size > 1 && group->world->bootstrap.store)
         disti_store_report(group->world->bootstrap.store, &party, text);
 }
 

@@ -20,3 +20,28 @@ tests_unit_core_test_groups_many_SOURCES = tests/unit/core/test_groups_many.c \
 tests_unit_core_test_groups_many_LDADD = $(unit_test_libs)
 tests_unit_core_test_op_SOURCES = tests/unit/core/test_op.c
 tests_unit_core_test_op_LDADD = $(unit_test_libs)
+
+# Works, against a backend that ends a call when the test says so.
+works_tests = \
+	tests/unit/core/test_drive \
+	tests/unit/core/test_progress \
+	tests/unit/core/test_works
+check_PROGRAMS += $(works_tests)
+TESTS += $(works_tests)
+works_fake = tests/unit/core/fake.c tests/unit/core/fake.h
+tests_unit_core_test_drive_SOURCES = tests/unit/core/test_drive.c $(works_fake)
+tests_unit_core_test_drive_LDADD = $(unit_test_libs)
+tests_unit_core_test_progress_SOURCES = tests/unit/core/test_progress.c $(works_fake)
+tests_unit_core_test_progress_LDADD = $(unit_test_libs)
+tests_unit_core_test_works_SOURCES = tests/unit/core/test_works.c $(works_fake)
+tests_unit_core_test_works_LDADD = $(unit_test_libs)
+
+# Works of real ranks.
+works_rank_tests = tests/unit/core/test_losses tests/unit/core/test_overlap
+check_PROGRAMS += $(works_rank_tests)
+TESTS += $(works_rank_tests)
+works_job = tests/unit/core/job.h tests/unit/rendezvous/ranks.h
+tests_unit_core_test_losses_SOURCES = tests/unit/core/test_losses.c $(works_job)
+tests_unit_core_test_losses_LDADD = $(unit_test_libs)
+tests_unit_core_test_overlap_SOURCES = tests/unit/core/test_overlap.c $(works_job)
+tests_unit_core_test_overlap_LDADD = $(unit_test_libs)

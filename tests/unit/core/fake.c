@@ -1,0 +1,251 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* A group whose backend ends a call when the test says so, and notices every breach of contract. */
+#include "fake.h"
+
+#include "base/clock.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+/* Every call of the backend: alone, and not while it is armed. */
+static void fake_enter(struct fake *fake, bool armed_is_fine)
+{
+    if (atomic_flag_test_and_set(&fake->busy) || (fake->armed && !armed_is_fine))
+        atomic_fetch_add(&fake->breaches, 1);
+}
+
+static void fake_leave(struct fake *fake)
+{
+    atomic_flag_clear(&fake->busy);
+}
+
+static dist_status fake_post(void *state, const struct dist_call *call, struct dist_ticket *ticket)
+{
+    struct fake *fake = state;
+    dist_status status = fake->refuse_post;
+    int n = atomic_load(&fake->posted);
+
+    fake_enter(fake, false);
+    if (status != DIST_OK) {
+        status = disti_fail(status, "the fake refuses");
+    } else {
+        fake->calls[n] = *call;
+        if (atomic_load(&fake->released[n]))
+            ticket->status = DIST_OK; /* it ends at once */
+        else
+            fake->tickets[n] = ticket;
+        atomic_store(&fake->posted, n + 1);
+    }
+    fake_leave(fake);
+    return status;
+}
+
+static bool fake_ends(struct fake *fake, int n)
+{
+    return fake->tickets[n] && fake->tickets[n]->status == DIST_IN_PROGRESS &&
+           atomic_load(&fake->released[n]);
+}
+
+/* The last that may end goes first, so that the order is the library's doing. */
+static int fake_progress(void *state)
+{
+    struct fake *fake = state;
+    int failure = atomic_exchange(&fake->failure, 0), moved = 0;
+
+    fake_enter(fake, false);
+    atomic_fetch_add(&fake->polls, 1);
+    for (int n = atomic_load(&fake->posted) - 1; n >= 0 && !moved && !failure; n--) {
+        if (!fake_ends(fake, n))
+            continue;
+        fake->tickets[n]->status = DIST_OK;
+        fake->tickets[n] = NULL;
+        moved++;
+    }
+    fake_leave(fake);
+    return failure ? (int)disti_fail((dist_status)failure, "the fake broke") : moved;
+}
+
+static void fake_abort(void *state)
+{
+    struct fake *fake = state;
+
+    fake_enter(fake, false);
+    atomic_fetch_add(&fake->aborted, 1);
+    memset(fake->tickets, 0, sizeof(fake->tickets));
+    fake_leave(fake);
+}
+
+static int fake_arm(void *state, int *fds, int room)
+{
+    struct fake *fake = state;
+    int result = fake->blind ? DIST_ARM_BLIND : 1;
+
+    fake_enter(fake, false);
+    for (int n = 0; n < atomic_load(&fake->posted); n++) {
+        if (fake_ends(fake, n))
+            result = DIST_ARM_READY;
+    }
+    if (atomic_load(&fake->failure))
+        result = DIST_ARM_READY;
+    fake->armed = true;
+    if (room > 0)
+        fds[0] = fake->fd;
+    fake_leave(fake);
+    return result;
+}
+
+static void fake_disarm(void *state)
+{
+    struct fake *fake = state;
+    uint64_t times;
+
+    fake_enter(fake, true);
+    fake->armed = false;
+    (void)!read(fake->fd, &times, sizeof(times));
+    fake_leave(fake);
+}
+
+static void fake_describe(const void *state, char *text, size_t size)
+{
+    (void)state;
+    snprintf(text, size, "rank 1");
+}
+
+static dist_status fake_prepare(void *state, const struct dist_call *call, void **prepared_p)
+{
+    struct fake *fake = state;
+
+    (void)call;
+    fake_enter(fake, false);
+    fake->prepared++;
+    *prepared_p = fake;
+    fake_leave(fake);
+    return DIST_OK;
+}
+
+static void fake_release_prepared(void *state, void *prepared)
+{
+    struct fake *fake = state;
+
+    fake_enter(fake, false);
+    fake->released_prepared += prepared == fake;
+    fake_leave(fake);
+}
+
+static void fake_end(void *state)
+{
+    (void)state;
+}
+
+static const struct dist_backend fake_backend = {
+    .abi = DIST_ABI,
+    .size = sizeof(struct dist_backend),
+    .name = "fake",
+    .post = fake_post,
+    .progress = fake_progress,
+    .abort = fake_abort,
+    .arm = fake_arm,
+    .disarm = fake_disarm,
+    .describe = fake_describe,
+    .prepare = fake_prepare,
+    .release = fake_release_prepared,
+    .close = fake_end,
+};
+
+struct dist_group *fake_open(struct fake *fake)
+{
+    struct dist_group *group = calloc(1, sizeof(*group));
+
+    fake->fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
+    fake->backend = fake_backend;
+    if (fake->unable) {
+        fake->backend.arm = NULL;
+        fake->backend.disarm = NULL;
+    }
+    fake->world.log.silent = true;
+    pthread_mutex_init(&fake->world.lock, NULL);
+    group->world = &fake->world;
+    group->log = &fake->world.log;
+    group->world_size = 2;
+    group->timeout_ms = fake->timeout_ms ? fake->timeout_ms : 20000;
+    group->backend = &fake->backend;
+    group->state = fake;
+    group->policy = (struct disti_wait_policy){.spins = 50, .yield_ns = 50000, .sleep_ms = 100};
+    group->lost_rank = -1;
+    group->cause = calloc(1, GROUP_TEXT);
+    group->lost_text = calloc(1, GROUP_TEXT);
+    disti_group_open_works(group);
+    return group;
+}
+
+dist_status fake_close(struct fake *fake, struct dist_group *group)
+{
+    dist_status status = disti_group_drain(group);
+
+    disti_group_orphan(group);
+    close(fake->fd);
+    return status;
+}
+
+static void fake_ring(struct fake *fake)
+{
+    uint64_t one = 1;
+
+    (void)!write(fake->fd, &one, sizeof(one));
+}
+
+void fake_release(struct fake *fake, int post)
+{
+    atomic_store(&fake->released[post], true);
+    fake_ring(fake);
+}
+
+void fake_break(struct fake *fake, dist_status status)
+{
+    atomic_store(&fake->failure, (int)status);
+    fake_ring(fake);
+}
+
+struct dist_work *fake_start(struct dist_group *group, dist_collective collective)
+{
+    const struct disti_start start = {.call = {.collective = collective, .dtype = DIST_UINT8}};
+    struct dist_work *work = NULL;
+
+    disti_work_post(group, &start, &work);
+    return work;
+}
+
+static int fake_prepare_test(void **state, const char *thread)
+{
+    *state = calloc(1, sizeof(struct fake));
+    return setenv("DIST_PROGRESS_THREAD", thread, 1);
+}
+
+int fake_alone(void **state)
+{
+    return fake_prepare_test(state, "0");
+}
+
+int fake_served(void **state)
+{
+    return fake_prepare_test(state, "1");
+}
+
+int fake_finish(void **state)
+{
+    struct fake *fake = *state;
+    int breaches = atomic_load(&fake->breaches);
+
+    free(fake);
+    if (breaches)
+        fprintf(stderr, "the backend was called wrongly %d times\n", breaches);
+    return breaches;
+}
+
+void fake_pause(int ms)
+{
+    disti_sleep_ns(ms * INT64_C(1000000));
+}

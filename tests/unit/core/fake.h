@@ -1,0 +1,58 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* A group whose backend ends a call when the test says so, and notices every breach of contract. */
+#ifndef TESTS_UNIT_CORE_FAKE_H
+#define TESTS_UNIT_CORE_FAKE_H
+
+#include "core/group.h"
+
+#define FAKE_CALLS 256
+
+struct fake {
+    /* Set by the test before the group is used. */
+    int timeout_ms;
+    bool blind;  /* the backend has nothing to sleep on */
+    bool unable; /* it has neither arm nor disarm */
+    dist_status refuse_post;
+
+    /* What happened. */
+    atomic_int posted, aborted, polls;
+    int prepared, released_prepared;
+    atomic_int breaches; /* calls that overlapped, or came while the backend was armed */
+    struct dist_call calls[FAKE_CALLS];
+
+    /* The fake's own. */
+    struct dist_ticket *tickets[FAKE_CALLS];
+    atomic_bool released[FAKE_CALLS];
+    atomic_int failure; /* what the next progress returns */
+    atomic_flag busy;
+    bool armed;
+    int fd;
+    struct disti_world world;
+    struct dist_backend backend;
+};
+
+/* A group of two ranks, this one is 0; fake_close ends it. */
+struct dist_group *fake_open(struct fake *fake);
+
+/* Drains the group and frees it; returns what drain did. */
+dist_status fake_close(struct fake *fake, struct dist_group *group);
+
+/* Lets the call that was posted as number `post` end. From any thread. */
+void fake_release(struct fake *fake, int post);
+
+/* The next progress fails, with the text "the fake broke". */
+void fake_break(struct fake *fake, dist_status status);
+
+/* Starts a call without memory. Returns the work, or NULL and *status_p. */
+struct dist_work *fake_start(struct dist_group *group, dist_collective collective);
+
+/* For cmocka: *state becomes a struct fake. Without the progress thread, with it; and the end,
+ * which fails if the backend was called wrongly. */
+int fake_alone(void **state);
+int fake_served(void **state);
+int fake_finish(void **state);
+
+/* Sleeps. */
+void fake_pause(int ms);
+
+#endif

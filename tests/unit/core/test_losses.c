@@ -1,0 +1,125 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* A rank is lost or silent: every thread that waits for a work hears of it, and so does a program
+ * that waits for none. */
+#include "job.h"
+
+#define THREADS 3
+
+struct waiter {
+    pthread_t thread;
+    dist_work *work;
+    dist_status status;
+    char error[512];
+};
+
+static void *wait_for_work(void *arg)
+{
+    struct waiter *waiter = arg;
+
+    waiter->status = dist_wait(waiter->work);
+    snprintf(waiter->error, sizeof(waiter->error), "%s", dist_last_error());
+    return NULL;
+}
+
+/* Every thread must hear of rank `lost`. */
+static void wait_in_threads(dist_group *group, int lost, dist_status expected)
+{
+    struct waiter waiters[THREADS];
+    char name[16];
+
+    snprintf(name, sizeof(name), "rank %d", lost);
+    for (int t = 0; t < THREADS; t++)
+        CHECK(dist_barrier_async(group, &waiters[t].work) == DIST_OK);
+    for (int t = 0; t < THREADS; t++) {
+        pthread_create(&waiters[t].thread, NULL, wait_for_work, &waiters[t]);
+    }
+    for (int t = 0; t < THREADS; t++) {
+        pthread_join(waiters[t].thread, NULL);
+        fprintf(stderr, "thread %d: %s: %s\n", t, dist_status_string(waiters[t].status),
+                waiters[t].error);
+        CHECK(waiters[t].status == expected || waiters[t].status == DIST_ERR_PEER_LOST);
+        CHECK(strstr(waiters[t].error, name));
+    }
+}
+
+static void lose_one(int rank, void *arg)
+{
+    dist_group *group = join(arg, rank);
+
+    CHECK(dist_barrier(group) == DIST_OK);
+    if (rank == 2) {
+        disti_sleep_ns(100 * 1000 * 1000);
+        _exit(0); /* without a goodbye */
+    }
+    wait_in_threads(group, 2, DIST_ERR_PEER_LOST);
+    dist_destroy_process_group(group);
+}
+
+static void a_lost_rank_ends_every_waiting_thread(void **state)
+{
+    (void)state;
+    run(3, 20000, lose_one);
+}
+
+static void fall_silent(int rank, void *arg)
+{
+    const struct job *job = arg;
+    dist_group *group = join(job, rank);
+
+    CHECK(dist_barrier(group) == DIST_OK);
+    if (rank == 1)
+        disti_sleep_ns(2 * job->timeout_ms * INT64_C(1000000));
+    else
+        wait_in_threads(group, 1, DIST_ERR_TIMEOUT);
+    dist_destroy_process_group(group);
+}
+
+static void a_silent_rank_is_named(void **state)
+{
+    (void)state;
+    run(2, 1000, fall_silent);
+}
+
+static atomic_int failure_seen;
+
+static void note_failure(void *arg, dist_status status)
+{
+    (void)arg;
+    atomic_store(&failure_seen,
+                 status == DIST_ERR_PEER_LOST && strstr(dist_last_error(), "rank 1") ? 1 : -1);
+}
+
+/* Nobody waits, nobody tests: the thread finds out. */
+static void lose_one_unwatched(int rank, void *arg)
+{
+    dist_group *group = join(arg, rank);
+    dist_work *work;
+
+    CHECK(dist_barrier(group) == DIST_OK);
+    if (rank == 1) {
+        disti_sleep_ns(100 * 1000 * 1000);
+        _exit(0);
+    }
+    CHECK(dist_barrier_async(group, &work) == DIST_OK);
+    CHECK(dist_on_complete(work, note_failure, NULL) == DIST_OK);
+    CHECK(within(10000, &failure_seen));
+    CHECK(dist_wait(work) == DIST_ERR_PEER_LOST);
+    dist_destroy_process_group(group);
+}
+
+static void a_loss_is_found_while_the_program_computes(void **state)
+{
+    (void)state;
+    run(2, 20000, lose_one_unwatched);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        test(a_lost_rank_ends_every_waiting_thread),
+        test(a_silent_rank_is_named),
+        test(a_loss_is_found_while_the_program_computes),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,216 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Works of real ranks: they move while the program computes, and in order. */
+#include "job.h"
+
+#define LARGE (1 << 19)
+#define THREADS 3
+
+/* Whole numbers that every type holds and whose sum is known. */
+static void fill(int32_t *data, size_t count, int rank, int round)
+{
+    for (size_t i = 0; i < count; i++)
+        data[i] = (int32_t)(i % 1000) * (rank + 1) + round;
+}
+
+static bool is_sum(const int32_t *data, size_t count, int ranks, int round)
+{
+    int32_t factor = ranks * (ranks + 1) / 2;
+
+    for (size_t i = 0; i < count; i++) {
+        if (data[i] != (int32_t)(i % 1000) * factor + ranks * round)
+            return false;
+    }
+    return true;
+}
+
+static void compute(int rank, void *arg)
+{
+    const struct job *job = arg;
+    dist_group *group = join(job, rank);
+    int32_t *data = malloc(LARGE * sizeof(*data));
+
+    for (int round = 0; round < 8; round++) {
+        atomic_int ended = 0;
+        dist_work *work;
+
+        fill(data, LARGE, rank, round);
+        CHECK(dist_all_reduce_async(group, data, data, LARGE, DIST_INT32, DIST_SUM, &work) ==
+              DIST_OK);
+        CHECK(dist_on_complete(work, set_flag, &ended) == DIST_OK);
+        CHECK(within(20000, &ended));
+        CHECK(is_sum(data, LARGE, job->ranks, round));
+        CHECK(dist_wait(work) == DIST_OK);
+    }
+    free(data);
+    leave(group);
+}
+
+static void works_move_while_the_program_computes(void **state)
+{
+    (void)state;
+    run(3, 30000, compute);
+}
+
+static atomic_int next_number;
+
+struct number {
+    int number;
+    bool in_order;
+};
+
+static void count_end(void *arg, dist_status status)
+{
+    struct number *number = arg;
+
+    number->in_order = status == DIST_OK && atomic_fetch_add(&next_number, 1) == number->number;
+}
+
+/* The first is large, so the others could end long before it. */
+static void keep_order(int rank, void *arg)
+{
+    const struct job *job = arg;
+    dist_group *group = join(job, rank);
+    int32_t *large = malloc(LARGE * sizeof(*large)), small[20];
+    struct number numbers[21] = {{0}};
+    dist_work *works[21];
+
+    fill(large, LARGE, rank, 5);
+    for (int i = 0; i <= 20; i++) {
+        int32_t *data = i ? &small[i - 1] : large;
+
+        numbers[i].number = i;
+        if (i)
+            small[i - 1] = rank + i;
+        CHECK(dist_all_reduce_async(group, data, data, i ? 1 : LARGE, DIST_INT32, DIST_SUM,
+                                    &works[i]) == DIST_OK);
+        CHECK(dist_on_complete(works[i], count_end, &numbers[i]) == DIST_OK);
+    }
+    for (int i = 20; i >= 0; i--) {
+        bool done = false;
+
+        CHECK(dist_wait(works[i]) == DIST_OK);
+        CHECK(i == 0 || (dist_test(works[0], &done) == DIST_OK && done));
+    }
+    for (int i = 0; i <= 20; i++)
+        CHECK(numbers[i].in_order);
+    for (int i = 1; i <= 20; i++)
+        CHECK(small[i - 1] == job->ranks * i + job->ranks * (job->ranks - 1) / 2);
+    CHECK(is_sum(large, LARGE, job->ranks, 5));
+    free(large);
+    leave(group);
+}
+
+static void collectives_end_in_order(void **state)
+{
+    (void)state;
+    run(2, 30000, keep_order);
+}
+
+static void repeat(int rank, void *arg)
+{
+    const struct job *job = arg;
+    dist_group *group = join(job, rank);
+    int32_t in[1000], out[1000];
+    dist_work *work;
+
+    CHECK(dist_all_reduce_init(group, in, out, 1000, DIST_INT32, DIST_SUM, &work) == DIST_OK);
+    for (int round = 0; round < 100; round++) {
+        int32_t other = rank;
+
+        fill(in, 1000, rank, round);
+        CHECK(dist_start(work) == DIST_OK);
+        CHECK(round % 7 || dist_all_reduce(group, &other, &other, 1, DIST_INT32, DIST_MAX) == 0);
+        CHECK(round % 7 || other == job->ranks - 1);
+        CHECK(dist_wait(work) == DIST_OK);
+        CHECK(is_sum(out, 1000, job->ranks, round));
+    }
+    CHECK(dist_work_free(work) == DIST_OK);
+    leave(group);
+}
+
+static void persistent_works_take_the_data_of_the_day(void **state)
+{
+    (void)state;
+    run(3, 30000, repeat);
+}
+
+static void leave_early(int rank, void *arg)
+{
+    const struct job *job = arg;
+    dist_group *group = join(job, rank);
+    int32_t *data = malloc(LARGE * sizeof(*data));
+    dist_work *work;
+
+    fill(data, LARGE, rank, 1);
+    CHECK(dist_all_reduce_async(group, data, data, LARGE, DIST_INT32, DIST_SUM, &work) == DIST_OK);
+    leave(group);
+    CHECK(dist_wait(work) == DIST_OK);
+    CHECK(is_sum(data, LARGE, job->ranks, 1));
+    free(data);
+}
+
+static void leaving_finishes_what_is_pending(void **state)
+{
+    (void)state;
+    run(3, 20000, leave_early);
+}
+
+/* A thread's talk with the next rank, and the previous one's with it, on a tag of its own. */
+struct talk {
+    pthread_t thread;
+    dist_group *group;
+    int tag;
+};
+
+static void *talk_on(void *arg)
+{
+    struct talk *talk = arg;
+    int rank = dist_get_rank(talk->group), ranks = dist_get_world_size(talk->group);
+    int next = (rank + 1) % ranks, previous = (rank + ranks - 1) % ranks;
+
+    for (int round = 0; round < 300; round++) {
+        int32_t mine = rank * 100000 + talk->tag * 1000 + round, got = -1;
+        dist_work *work;
+        int source = -1;
+
+        CHECK(dist_isend(talk->group, &mine, 1, DIST_INT32, next, talk->tag, &work) == DIST_OK);
+        CHECK(dist_recv(talk->group, &got, 1, DIST_INT32, previous, talk->tag, &source) == DIST_OK);
+        CHECK(dist_wait(work) == DIST_OK);
+        CHECK(source == previous);
+        CHECK(got == previous * 100000 + talk->tag * 1000 + round);
+    }
+    return NULL;
+}
+
+static void talk_in_threads(int rank, void *arg)
+{
+    dist_group *group = join(arg, rank);
+    struct talk talks[THREADS];
+
+    for (int t = 0; t < THREADS; t++) {
+        talks[t] = (struct talk){.group = group, .tag = t};
+        pthread_create(&talks[t].thread, NULL, talk_on, &talks[t]);
+    }
+    for (int t = 0; t < THREADS; t++)
+        pthread_join(talks[t].thread, NULL);
+    leave(group);
+}
+
+static void threads_talk_on_one_group(void **state)
+{
+    (void)state;
+    run(2, 30000, talk_in_threads);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        test(works_move_while_the_program_computes),
+        test(collectives_end_in_order),
+        test(persistent_works_take_the_data_of_the_day),
+        test(leaving_finishes_what_is_pending),
+        test(threads_talk_on_one_group),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

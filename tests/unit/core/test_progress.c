@@ -1,0 +1,375 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* The progress thread: it moves works along, makes room for callers, rests, and goes. */
+#include "fake.h"
+
+#include "base/clock.h"
+
+#include <dirent.h>
+#include <setjmp.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+static int prepare(void **state)
+{
+    setenv("DIST_PROGRESS_THREAD", "1", 1);
+    *state = calloc(2, sizeof(struct fake));
+    return 0;
+}
+
+static int finish(void **state)
+{
+    struct fake *fakes = *state;
+    int breaches = atomic_load(&fakes[0].breaches) + atomic_load(&fakes[1].breaches);
+
+    free(fakes);
+    if (breaches)
+        fprintf(stderr, "the backend was called wrongly %d times\n", breaches);
+    return breaches;
+}
+
+/* Threads of this process with the progress thread's name. */
+static int count_threads(void)
+{
+    DIR *folder = opendir("/proc/self/task");
+    struct dirent *entry;
+    int count = 0;
+
+    while ((entry = readdir(folder))) {
+        char path[300], name[32] = "";
+        FILE *file;
+
+        snprintf(path, sizeof(path), "/proc/self/task/%s/comm", entry->d_name);
+        file = fopen(path, "r");
+        if (file && fgets(name, sizeof(name), file))
+            count += strcmp(name, "dist-progress\n") == 0;
+        if (file)
+            fclose(file);
+    }
+    closedir(folder);
+    return count;
+}
+
+static void set_flag(void *arg, dist_status status)
+{
+    (void)status;
+    atomic_store((atomic_bool *)arg, true);
+}
+
+/* Without any call of the library. */
+static bool within(int ms, atomic_bool *flag)
+{
+    int64_t until = disti_deadline_ms(ms);
+
+    while (!atomic_load(flag) && !disti_expired(until))
+        fake_pause(1);
+    return atomic_load(flag);
+}
+
+static void works_end_while_the_program_computes(void **state)
+{
+    struct fake *fake = *state;
+    struct dist_group *group = fake_open(fake);
+    atomic_bool ended[20];
+
+    for (int i = 0; i < 20; i++) {
+        struct dist_work *work = fake_start(group, DIST_COLL_ALL_REDUCE);
+
+        atomic_store(&ended[i], false);
+        dist_on_complete(work, set_flag, &ended[i]);
+        if (i % 3 == 0)
+            fake_pause(i * 10); /* spinning, sleeping, ticking, fast asleep */
+        assert_false(atomic_load(&ended[i]));
+        fake_release(fake, i);
+        assert_true(within(5000, &ended[i]));
+        assert_int_equal(dist_wait(work), DIST_OK);
+    }
+    assert_int_equal(fake_close(fake, group), DIST_OK);
+}
+
+static void the_variable_turns_it_off(void **state)
+{
+    struct fake *fake = *state;
+    struct dist_group *group;
+    atomic_bool ended = false;
+    struct dist_work *work;
+
+    setenv("DIST_PROGRESS_THREAD", "0", 1);
+    group = fake_open(fake);
+    work = fake_start(group, DIST_COLL_ALL_REDUCE);
+    dist_on_complete(work, set_flag, &ended);
+    fake_release(fake, 0);
+    assert_int_equal(count_threads(), 0);
+    assert_false(within(50, &ended));
+    assert_int_equal(dist_wait(work), DIST_OK);
+    assert_true(atomic_load(&ended));
+    assert_int_equal(fake_close(fake, group), DIST_OK);
+    setenv("DIST_PROGRESS_THREAD", "maybe", 1);
+    assert_int_equal(disti_progress_check(), DIST_ERR_INVALID_ARGUMENT);
+    assert_non_null(strstr(dist_last_error(), "DIST_PROGRESS_THREAD"));
+}
+
+static void it_comes_when_needed_and_goes_with_the_last_group(void **state)
+{
+    struct fake *fakes = *state;
+    struct dist_group *one = fake_open(&fakes[0]), *two = fake_open(&fakes[1]);
+    struct dist_work *works[2];
+
+    assert_int_equal(count_threads(), 0);
+    fake_release(&fakes[0], 0); /* ends at once: no reason for a thread */
+    assert_int_equal(dist_wait(fake_start(one, DIST_COLL_BARRIER)), DIST_OK);
+    assert_int_equal(count_threads(), 0);
+    works[0] = fake_start(one, DIST_COLL_BARRIER);
+    works[1] = fake_start(two, DIST_COLL_BARRIER);
+    assert_int_equal(count_threads(), 1);
+    fake_release(&fakes[0], 1);
+    fake_release(&fakes[1], 0);
+    assert_int_equal(fake_close(&fakes[0], one), DIST_OK);
+    assert_int_equal(count_threads(), 1);
+    assert_int_equal(fake_close(&fakes[1], two), DIST_OK);
+    assert_int_equal(count_threads(), 0);
+    assert_int_equal(dist_wait(works[0]), DIST_OK);
+    assert_int_equal(dist_wait(works[1]), DIST_OK);
+}
+
+static void several_groups_move_at_once(void **state)
+{
+    struct fake *fakes = *state;
+    struct dist_group *groups[] = {fake_open(&fakes[0]), fake_open(&fakes[1])};
+    struct dist_work *works[2];
+
+    for (int round = 0; round < 30; round++) {
+        atomic_bool ended[2] = {false, false};
+
+        for (int g = 0; g < 2; g++) {
+            works[g] = fake_start(groups[g], DIST_COLL_ALL_REDUCE);
+            dist_on_complete(works[g], set_flag, &ended[g]);
+        }
+        if (round % 5 == 0)
+            fake_pause(10); /* it sleeps on both */
+        for (int g = 1; g >= 0; g--) {
+            assert_false(atomic_load(&ended[g]));
+            fake_release(&fakes[g], round);
+            assert_true(within(5000, &ended[g]));
+        }
+        assert_int_equal(dist_wait(works[0]), DIST_OK);
+        assert_int_equal(dist_wait(works[1]), DIST_OK);
+    }
+    assert_int_equal(fake_close(&fakes[0], groups[0]), DIST_OK);
+    assert_int_equal(fake_close(&fakes[1], groups[1]), DIST_OK);
+}
+
+static int64_t cpu_ns(void)
+{
+    struct timespec used;
+
+    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &used);
+    return used.tv_sec * 1000000000LL + used.tv_nsec;
+}
+
+static void it_burns_no_cpu(void **state)
+{
+    struct fake *fake = *state;
+    struct dist_group *group = fake_open(fake);
+    struct dist_work *work = fake_start(group, DIST_COLL_BARRIER);
+    int64_t before;
+    int polls;
+
+    fake_pause(20);
+    before = cpu_ns();
+    polls = atomic_load(&fake->polls);
+    fake_pause(500); /* pending, and nothing comes: a look every 100 ms */
+    assert_true(cpu_ns() - before < 50 * 1000 * 1000);
+    assert_true(atomic_load(&fake->polls) - polls < 2000);
+    fake_release(fake, 0);
+    assert_int_equal(dist_wait(work), DIST_OK);
+    before = cpu_ns();
+    polls = atomic_load(&fake->polls);
+    fake_pause(500); /* nothing pending */
+    assert_true(cpu_ns() - before < 50 * 1000 * 1000);
+    assert_int_equal(atomic_load(&fake->polls), polls);
+    assert_int_equal(fake_close(fake, group), DIST_OK);
+}
+
+/* The program's thread waits for what the progress thread was moving: it takes over. */
+static void callers_take_over_and_give_back(void **state)
+{
+    struct fake *fake = *state;
+    struct dist_group *group = fake_open(fake);
+    const struct disti_start start = {.call = {.collective = DIST_COLL_RECV}};
+    atomic_bool ended = false;
+    struct dist_work *pending = fake_start(group, DIST_COLL_RECV);
+
+    dist_on_complete(pending, set_flag, &ended);
+    for (int i = 1; i < 60; i++) {
+        fake_release(fake, i);
+        if (i % 10 == 0)
+            fake_pause(15); /* the thread has it now, and sleeps */
+        assert_int_equal(disti_work_run(group, &start), DIST_OK);
+    }
+    assert_false(atomic_load(&ended));
+    fake_release(fake, 0);
+    assert_true(within(5000, &ended));
+    assert_int_equal(dist_wait(pending), DIST_OK);
+    assert_int_equal(fake_close(fake, group), DIST_OK);
+}
+
+struct slow {
+    atomic_bool entered, left;
+};
+
+static void take_your_time(void *arg, dist_status status)
+{
+    struct slow *slow = arg;
+
+    (void)status;
+    atomic_store(&slow->entered, true);
+    fake_pause(100);
+    atomic_store(&slow->left, true);
+}
+
+static void waiting_returns_after_the_function(void **state)
+{
+    struct fake *fake = *state;
+    struct dist_group *group = fake_open(fake);
+    struct slow slow = {false, false};
+    struct dist_work *work = fake_start(group, DIST_COLL_BARRIER), *other;
+    bool done = true;
+
+    dist_on_complete(work, take_your_time, &slow);
+    fake_release(fake, 0);
+    assert_true(within(5000, &slow.entered));
+    assert_int_equal(dist_test(work, &done), DIST_OK);
+    assert_false(done);
+    other = fake_start(group, DIST_COLL_BARRIER); /* starting is not kept waiting */
+    assert_false(atomic_load(&slow.left));
+    assert_int_equal(dist_wait_for(work, 5), DIST_IN_PROGRESS);
+    assert_int_equal(dist_wait(work), DIST_OK);
+    assert_true(atomic_load(&slow.left));
+    fake_release(fake, 1);
+    assert_int_equal(dist_wait(other), DIST_OK);
+    assert_int_equal(fake_close(fake, group), DIST_OK);
+}
+
+static void failures_are_found_by_the_thread(void **state)
+{
+    struct fake *fakes = *state;
+    struct dist_group *broken = fake_open(&fakes[0]), *late;
+    atomic_bool ended[2] = {false, false};
+    struct dist_work *works[2];
+
+    fakes[1].timeout_ms = 100;
+    late = fake_open(&fakes[1]);
+    works[0] = fake_start(broken, DIST_COLL_BARRIER);
+    works[1] = fake_start(late, DIST_COLL_BARRIER);
+    dist_on_complete(works[0], set_flag, &ended[0]);
+    dist_on_complete(works[1], set_flag, &ended[1]);
+    fake_break(&fakes[0], DIST_ERR_SYSTEM);
+    assert_true(within(5000, &ended[0]));
+    assert_true(within(5000, &ended[1]));
+    assert_int_equal(dist_wait(works[0]), DIST_ERR_SYSTEM);
+    assert_non_null(strstr(dist_last_error(), "the fake broke"));
+    assert_int_equal(dist_wait(works[1]), DIST_ERR_TIMEOUT);
+    assert_non_null(strstr(dist_last_error(), "rank 1"));
+    fake_close(&fakes[0], broken);
+    fake_close(&fakes[1], late);
+}
+
+static atomic_bool signalled_main;
+static pthread_t main_thread;
+
+static void on_signal(int number)
+{
+    (void)number;
+    atomic_store(&signalled_main, pthread_equal(pthread_self(), main_thread));
+}
+
+static void signals_are_the_program_s(void **state)
+{
+    struct fake *fake = *state;
+    struct dist_group *group = fake_open(fake);
+    struct sigaction action = {.sa_handler = on_signal}, old;
+    struct dist_work *work = fake_start(group, DIST_COLL_BARRIER);
+
+    main_thread = pthread_self();
+    sigaction(SIGUSR1, &action, &old);
+    for (int i = 0; i < 20; i++) {
+        atomic_store(&signalled_main, false);
+        kill(getpid(), SIGUSR1);
+        fake_pause(2);
+        assert_true(atomic_load(&signalled_main));
+    }
+    sigaction(SIGUSR1, &old, NULL);
+    fake_release(fake, 0);
+    assert_int_equal(dist_wait(work), DIST_OK);
+    assert_int_equal(fake_close(fake, group), DIST_OK);
+}
+
+#ifndef __SANITIZE_THREAD__
+static int be_a_child(void)
+{
+    struct fake *fake = calloc(1, sizeof(*fake));
+    struct dist_group *group = fake_open(fake);
+    struct dist_work *work = fake_start(group, DIST_COLL_BARRIER);
+    atomic_bool ended = false;
+    bool fine = count_threads() == 1;
+
+    dist_on_complete(work, set_flag, &ended);
+    fake_release(fake, 0);
+    fine = fine && within(5000, &ended) && dist_wait(work) == DIST_OK;
+    fine = fake_close(fake, group) == DIST_OK && fine;
+    free(fake);
+    return fine && count_threads() == 0 ? 0 : 1;
+}
+#endif
+
+static void a_child_has_a_thread_of_its_own(void **state)
+{
+#ifdef __SANITIZE_THREAD__
+    (void)state;
+    skip(); /* the sanitizer allows no threads there */
+#else
+    struct fake *fake = *state;
+    struct dist_group *group = fake_open(fake);
+    struct dist_work *work = fake_start(group, DIST_COLL_BARRIER);
+    int status;
+    pid_t child;
+
+    fflush(NULL);
+    child = fork();
+    if (child == 0)
+        _exit(be_a_child());
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_int_equal(status, 0);
+    fake_release(fake, 0);
+    assert_int_equal(dist_wait(work), DIST_OK);
+    assert_int_equal(fake_close(fake, group), DIST_OK);
+#endif
+}
+
+#define test(name) cmocka_unit_test_setup_teardown(name, prepare, finish)
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        test(works_end_while_the_program_computes),
+        test(the_variable_turns_it_off),
+        test(it_comes_when_needed_and_goes_with_the_last_group),
+        test(several_groups_move_at_once),
+        test(it_burns_no_cpu),
+        test(callers_take_over_and_give_back),
+        test(waiting_returns_after_the_function),
+        test(failures_are_found_by_the_thread),
+        test(signals_are_the_program_s),
+        test(a_child_has_a_thread_of_its_own),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
