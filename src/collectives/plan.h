@@ -248,12 +248,23 @@ struct disti_mark disti_build_copy_list(struct disti_builder *b, uint16_t lane,
 /* Writes the plan of shape->rank, of two ranks or more. Pure: the same shape, the same plan. */
 typedef void (*disti_algorithm_fn)(const struct disti_shape *shape, struct disti_builder *b);
 
-/* A row of the table of algorithms. */
+/*
+ * A row of the table of algorithms.
+ *
+ * The order of reproducible results, for each element: ranks 2 i and 2 i + 1 of the first 2 surplus
+ * ranks are added (fold.h), then places by distances 1, 2, 4, ...:
+ *
+ *   6 ranks   ((0 + 1) + (2 + 3)) + (4 + 5)      surplus 2, places {0, 1} {2, 3} 4 5
+ *
+ * Which of two comes first does not matter to the result. So a number of ranks has one result,
+ * whatever ordered algorithm, transport, segments, root or places of ranks it comes by.
+ */
 struct disti_algorithm {
     dist_collective collective;
     const char *name;
     disti_algorithm_fn write;
-    int pieces; /* a segment is one of so many a vector; DISTI_RANKS: as ranks; 0: no segments */
+    int pieces;   /* a segment is one of so many a vector; DISTI_RANKS: as ranks; 0: no segments */
+    bool ordered; /* on a flat topology it adds in the one order of reproducible results */
     const char *summary;
 };
 #define DISTI_RANKS (-1)

@@ -68,6 +68,24 @@ uint32_t verify_waited(const struct verify *v, uint32_t step)
     return v->lanes[rank->first_lane + s->wait_lane].first + s->wait_step;
 }
 
+/* Spreads all bits over all (splitmix64). */
+static uint64_t verify_mix(uint64_t z)
+{
+    z = (z ^ z >> 30) * UINT64_C(0xbf58476d1ce4e5b9);
+    z = (z ^ z >> 27) * UINT64_C(0x94d049bb133111eb);
+    return z ^ z >> 31;
+}
+
+uint64_t verify_leaf(int rank)
+{
+    return verify_mix((uint64_t)rank + 1);
+}
+
+uint64_t verify_added(uint64_t one, uint64_t other)
+{
+    return verify_mix(verify_mix(one) + verify_mix(other) + 1);
+}
+
 /* All plans must be for the same thing, each well formed. */
 static bool verify_plans(struct verify *v, dist_status *status_p)
 {
@@ -164,6 +182,7 @@ static void verify_fill(struct verify *v)
         for (uint32_t c = 0; c < disti_plan_chunks(plan, DISTI_IN) && has; c++)
             *verify_cell_at(v, rank, disti_in(c)) =
                 (struct verify_cell){.mask = UINT64_C(1) << rank,
+                                     .sum = verify_leaf(rank),
                                      .chunk = disti_plan_data(plan, disti_in(c)),
                                      .written = true};
     }
@@ -219,8 +238,38 @@ static bool verify_met(struct verify *v, int rank)
     return true;
 }
 
+/* The order of reproducible results, as plan.h has it. */
+static uint64_t verify_order(int ranks)
+{
+    uint64_t sums[VERIFY_RANKS_MAX];
+    int places = 1, count = 0;
+    while (2 * places <= ranks)
+        places *= 2;
+    for (int rank = 0; rank < ranks; rank++) {
+        sums[count] = verify_leaf(rank);
+        if (rank < 2 * (ranks - places))
+            sums[count] = verify_added(sums[count], verify_leaf(++rank));
+        count++;
+    }
+    for (; count > 1; count /= 2)
+        for (int i = 0; i < count / 2; i++)
+            sums[i] = verify_added(sums[2 * i], sums[2 * i + 1]);
+    return sums[0];
+}
+
+static bool verify_ordered(const struct verify *v)
+{
+    uint64_t order = verify_order(v->ranks);
+    for (int rank = 0; rank < v->ranks; rank++)
+        for (uint32_t c = 0; c < disti_plan_chunks(v->plans[rank], DISTI_OUT); c++)
+            if (verify_cell_at(v, rank, disti_out(c))->sum != order)
+                return false;
+    return disti_algorithm_reduces(v->plans[0]->collective);
+}
+
 static bool verify_result(struct verify *v)
 {
+    v->verdict->ordered = verify_ordered(v);
     for (int rank = 0; rank < v->ranks; rank++) {
         if (v->plans[0]->collective == DIST_COLL_BARRIER) {
             if (!verify_met(v, rank))

@@ -8,6 +8,7 @@
 /* What is wrong with the plans, for a person. */
 struct disti_verdict {
     bool ok;
+    bool ordered;   /* every result was added in the order of reproducible results (plan.h) */
     char text[512]; /* the first fault: rank, lane, step, chunk, and what it is */
     uint64_t messages;
     uint64_t chunks_sent; /* over all ranks */

@@ -12,6 +12,7 @@
 /* What a chunk of memory holds, symbolically. */
 struct verify_cell {
     uint64_t mask;  /* ranks whose contributions are in it */
+    uint64_t sum;   /* in what order they were added: a hash of the expression */
     uint32_t chunk; /* of the data: which */
     uint32_t finished;
     bool written;
@@ -69,6 +70,10 @@ uint32_t verify_data(const struct verify *v, uint32_t step, uint32_t i);
 
 /* The step that this one waits for, or VERIFY_NONE. */
 uint32_t verify_waited(const struct verify *v, uint32_t step);
+
+/* The hashes of one rank's contribution, and of two expressions added, in either order. */
+uint64_t verify_leaf(int rank);
+uint64_t verify_added(uint64_t one, uint64_t other);
 
 /* Zeroed; at least one byte, so that NULL always means no memory. */
 void *verify_array(size_t count, size_t size);

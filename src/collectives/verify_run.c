@@ -103,6 +103,7 @@ static bool run_sum(struct verify *v, uint32_t step, struct verify_cell *value_p
     if (value_p->finished || other->finished)
         return verify_fault(v, step, "adds to what is finished");
     value_p->mask |= other->mask;
+    value_p->sum = verify_added(value_p->sum, other->sum);
     if (v->steps[step]->finish && value_p->mask != all)
         return verify_fault(v, step, "finishes what has only the contributions of ranks %#llx",
                             (unsigned long long)value_p->mask);
