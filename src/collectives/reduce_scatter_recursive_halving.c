@@ -73,9 +73,9 @@ static void halving_give_back(struct halving *h)
 static void halving_surplus(const struct disti_shape *shape, struct disti_builder *b, int peer)
 {
     uint32_t own = (uint32_t)shape->rank, ranks = (uint32_t)shape->ranks;
-    uint16_t send = disti_build_lane(b, 0), recv = disti_build_lane(b, 0);
-    struct disti_mark sent = disti_build_send(b, send, DISTI_NOW, peer, disti_in(0), 0, ranks);
-    disti_build_recv(b, recv, sent, peer, disti_out(0), own, 1);
+    uint16_t lane = disti_build_lane(b, 0);
+    disti_build_send(b, lane, DISTI_NOW, peer, disti_in(0), 0, ranks);
+    disti_build_recv(b, lane, DISTI_NOW, peer, disti_out(0), own, 1);
 }
 
 void disti_reduce_scatter_recursive_halving(const struct disti_shape *shape,
