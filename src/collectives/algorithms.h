@@ -10,6 +10,7 @@ void disti_all_reduce_tree(const struct disti_shape *shape, struct disti_builder
 void disti_all_reduce_recursive_doubling(const struct disti_shape *shape, struct disti_builder *b);
 void disti_all_reduce_halving_doubling(const struct disti_shape *shape, struct disti_builder *b);
 void disti_all_reduce_direct(const struct disti_shape *shape, struct disti_builder *b);
+void disti_all_reduce_direct_ordered(const struct disti_shape *shape, struct disti_builder *b);
 void disti_all_reduce_hierarchical(const struct disti_shape *shape, struct disti_builder *b);
 void disti_broadcast_binomial(const struct disti_shape *shape, struct disti_builder *b);
 void disti_broadcast_chain(const struct disti_shape *shape, struct disti_builder *b);
@@ -25,7 +26,10 @@ void disti_reduce_chain(const struct disti_shape *shape, struct disti_builder *b
 void disti_reduce_tree(const struct disti_shape *shape, struct disti_builder *b);
 void disti_reduce_direct(const struct disti_shape *shape, struct disti_builder *b);
 void disti_reduce_scatter_gather(const struct disti_shape *shape, struct disti_builder *b);
+void disti_reduce_binomial_ordered(const struct disti_shape *shape, struct disti_builder *b);
+void disti_reduce_direct_ordered(const struct disti_shape *shape, struct disti_builder *b);
 void disti_reduce_scatter_direct(const struct disti_shape *shape, struct disti_builder *b);
+void disti_reduce_scatter_direct_ordered(const struct disti_shape *shape, struct disti_builder *b);
 void disti_reduce_scatter_ring(const struct disti_shape *shape, struct disti_builder *b);
 void disti_reduce_scatter_recursive_halving(const struct disti_shape *shape,
                                             struct disti_builder *b);

@@ -7,6 +7,7 @@ libdist_core_sources += \
 	src/collectives/all_gather_direct.c \
 	src/collectives/all_gather_ring.c \
 	src/collectives/all_reduce_direct.c \
+	src/collectives/all_reduce_direct_ordered.c \
 	src/collectives/all_reduce_halving_doubling.c \
 	src/collectives/all_reduce_hierarchical.c \
 	src/collectives/all_reduce_recursive_doubling.c \
@@ -27,6 +28,7 @@ libdist_core_sources += \
 	src/collectives/gather_binomial.c \
 	src/collectives/gather_direct.c \
 	src/collectives/phase_direct.c \
+	src/collectives/phase_ordered.c \
 	src/collectives/phase_ring.c \
 	src/collectives/phases.h \
 	src/collectives/plan.c \
@@ -34,9 +36,12 @@ libdist_core_sources += \
 	src/collectives/plan_check.c \
 	src/collectives/plan_check.h \
 	src/collectives/reduce_binomial.c \
+	src/collectives/reduce_binomial_ordered.c \
 	src/collectives/reduce_chain.c \
 	src/collectives/reduce_direct.c \
+	src/collectives/reduce_direct_ordered.c \
 	src/collectives/reduce_scatter_direct.c \
+	src/collectives/reduce_scatter_direct_ordered.c \
 	src/collectives/reduce_scatter_gather.c \
 	src/collectives/reduce_scatter_recursive_halving.c \
 	src/collectives/reduce_scatter_ring.c \

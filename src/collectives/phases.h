@@ -54,4 +54,11 @@ void disti_crew_reduce(struct disti_builder *b, const struct disti_crew *crew, u
 void disti_crew_gather(struct disti_builder *b, const struct disti_crew *crew, uint32_t start,
                        uint16_t channel);
 
+/*
+ * Reduces a chunk over all ranks, by number, at this one into OUT, in the order of reproducible
+ * results (plan.h), and finishes it. Each other rank must send it, from IN. Takes log2 `ranks`
+ * slots of scratch, from the first on, which are free again when the last step has ended.
+ */
+void disti_ordered_sum(struct disti_builder *b, uint16_t lane, int ranks, int rank, uint32_t chunk);
+
 #endif
