@@ -114,6 +114,18 @@ static const struct select_rule select_rules[] = {
     {DIST_COLL_RECV, ANYWHERE, ANY_BYTES, ANY_RANKS, "direct"},
 };
 
+/* The same for reproducible results: among those that add in their order. */
+static const struct select_rule select_ordered_rules[] = {
+    {DIST_COLL_ALL_REDUCE, ANYWHERE, 8 * KIB, ANY_RANKS, "recursive_doubling"},
+    {DIST_COLL_ALL_REDUCE, ONE_NODE, ANY_BYTES, ANY_RANKS, "direct_ordered"},
+    /* The least bytes over the network, and no crowd. */
+    {DIST_COLL_ALL_REDUCE, ANYWHERE, ANY_BYTES, ANY_RANKS, "halving_doubling"},
+    /* The additions are shared by the ranks, and segments follow each other. */
+    {DIST_COLL_REDUCE, ANYWHERE, ANY_BYTES, ANY_RANKS, "binomial_ordered"},
+    {DIST_COLL_REDUCE_SCATTER, ANYWHERE, ANY_BYTES, ANY_RANKS, "direct_ordered"},
+    {DIST_COLL_REDUCE_SCATTER_V, ANYWHERE, ANY_BYTES, ANY_RANKS, "direct_ordered"},
+};
+
 /* In these each rank knows its own counts only: the bytes must have no say. */
 static bool select_blind(dist_collective collective)
 {
@@ -128,11 +140,11 @@ static enum select_place select_place(const struct disti_topology *topology)
     return topology->nodes < topology->ranks ? SHARED_NODES : SINGLE_NODES;
 }
 
-static const struct disti_algorithm *select_by_rule(dist_collective collective, size_t bytes,
+static const struct disti_algorithm *select_by_rule(const struct select_rule *rule,
+                                                    dist_collective collective, size_t bytes,
                                                     const struct disti_topology *topology)
 {
     enum select_place place = select_place(topology);
-    const struct select_rule *rule = select_rules;
     while (rule->collective != collective || bytes > rule->bytes || topology->ranks > rule->ranks ||
            (rule->place != ANYWHERE && rule->place != place))
         rule++; /* each collective's last rule fits everything */
@@ -156,32 +168,56 @@ void disti_select(const struct disti_choice *choice, dist_collective collective,
                   uint32_t *segments_p)
 {
     const struct disti_algorithm *algorithm = choice->forced[collective];
+    bool ordered = choice->reproducible && disti_algorithm_reduces(collective);
     if (select_blind(collective))
         bytes = 0;
     if (!algorithm)
-        algorithm = select_by_rule(collective, bytes, topology);
+        algorithm = select_by_rule(ordered ? select_ordered_rules : select_rules, collective, bytes,
+                                   topology);
     *algorithm_p = algorithm;
     *segments_p = choice->forced_segments ? choice->forced_segments
                                           : select_segments(algorithm, bytes, topology->ranks);
 }
 
-/* "all_reduce:ring, all_reduce:tree, ..." */
-static void choice_list(char *text, size_t size)
+/* ---- what is forced ---- */
+
+/* May it be forced? Where results are to be reproducible, what reduces must be ordered. */
+static bool choice_allows(const struct disti_choice *choice, const struct disti_algorithm *a)
+{
+    return !choice->reproducible || a->ordered || !disti_algorithm_reduces(a->collective);
+}
+
+/* "all_reduce:ring, all_reduce:tree, ...": all that may be forced, or that of one collective. */
+static void choice_list(const struct disti_choice *choice, dist_collective only, char *text,
+                        size_t size)
 {
     size_t length = 0;
     for (const struct disti_algorithm *a = disti_algorithms; a->name && length < size; a++)
-        length += (size_t)snprintf(text + length, size - length, "%s%s:%s", length ? ", " : "",
-                                   dist_collective_string(a->collective), a->name);
+        if (choice_allows(choice, a) && (only == DIST_COLL_COUNT || only == a->collective))
+            length += (size_t)snprintf(text + length, size - length, "%s%s:%s", length ? ", " : "",
+                                       dist_collective_string(a->collective), a->name);
 }
 
-static dist_status choice_fail(const char *item, size_t length)
+static dist_status choice_fail(const struct disti_choice *choice, const char *item, size_t length)
 {
     char list[2048];
-    choice_list(list, sizeof(list));
+    choice_list(choice, DIST_COLL_COUNT, list, sizeof(list));
     return disti_fail(DIST_ERR_INVALID_ARGUMENT,
                       "DIST_ALGO: there is no \"%.*s\"; give some of these, with commas between "
                       "them: %s",
                       (int)(length < 200 ? length : 200), item, list);
+}
+
+static dist_status choice_fail_unordered(const struct disti_choice *choice,
+                                         const struct disti_algorithm *algorithm)
+{
+    const char *collective = dist_collective_string(algorithm->collective);
+    char list[512];
+    choice_list(choice, algorithm->collective, list, sizeof(list));
+    return disti_fail(DIST_ERR_INVALID_ARGUMENT,
+                      "DIST_ALGO: %s:%s adds in an order of its own, and results are to be "
+                      "reproducible (DIST_REPRODUCIBLE); give one of these: %s",
+                      collective, algorithm->name, list);
 }
 
 /* Is item[length] this algorithm, "collective:name"? */
@@ -201,16 +237,18 @@ static dist_status choice_algorithms(const char *text, struct disti_choice *choi
         while (a->name && !choice_names(a, text, length))
             a++;
         if (!a->name)
-            return choice_fail(text, length);
+            return choice_fail(choice, text, length);
+        if (!choice_allows(choice, a))
+            return choice_fail_unordered(choice, a);
         choice->forced[a->collective] = a;
         text = text[length] ? text + length + 1 : NULL;
     }
     return DIST_OK;
 }
 
-dist_status disti_choice_parse(const char *text, struct disti_choice *choice_p)
+dist_status disti_choice_parse(const char *text, bool reproducible, struct disti_choice *choice_p)
 {
-    struct disti_choice choice = {.forced_segments = 0};
+    struct disti_choice choice = {.reproducible = reproducible};
     dist_status status = choice_algorithms(text && *text ? text : NULL, &choice);
     if (status != DIST_OK)
         return status;

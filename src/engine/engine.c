@@ -21,7 +21,7 @@ dist_status disti_engine_open(const struct dist_backend_config *config,
     if (!engine)
         return disti_fail(DIST_ERR_NO_MEMORY, "no memory for the engine of rank %d", config->rank);
     engine->config = config;
-    status = disti_choice_parse(disti_env("DIST_ALGO"), &engine->choice);
+    status = disti_choice_parse(disti_env("DIST_ALGO"), config->reproducible, &engine->choice);
     if (status != DIST_OK)
         goto out;
     status = disti_topology_create(config->places, config->world_size, &engine->topology);

@@ -18,17 +18,18 @@ static void test_parse(void **state)
 
     (void)state;
     memset(&choice, 0xff, sizeof(choice));
-    assert_int_equal(disti_choice_parse(NULL, &choice), DIST_OK);
+    assert_int_equal(disti_choice_parse(NULL, false, &choice), DIST_OK);
     for (int c = 0; c < DIST_COLL_COUNT; c++)
         assert_null(choice.forced[c]);
     assert_int_equal(choice.forced_segments, 0);
-    assert_int_equal(disti_choice_parse("", &choice), DIST_OK);
+    assert_int_equal(disti_choice_parse("", false, &choice), DIST_OK);
     assert_null(choice.forced[DIST_COLL_ALL_REDUCE]);
-    assert_int_equal(disti_choice_parse("all_reduce:ring,broadcast:chain", &choice), DIST_OK);
+    assert_int_equal(disti_choice_parse("all_reduce:ring,broadcast:chain", false, &choice),
+                     DIST_OK);
     assert_string_equal(choice.forced[DIST_COLL_ALL_REDUCE]->name, "ring");
     assert_string_equal(choice.forced[DIST_COLL_BROADCAST]->name, "chain");
     assert_null(choice.forced[DIST_COLL_BARRIER]);
-    assert_int_equal(disti_choice_parse("barrier:tree", &choice), DIST_OK);
+    assert_int_equal(disti_choice_parse("barrier:tree", false, &choice), DIST_OK);
     assert_int_equal(choice.forced[DIST_COLL_BARRIER]->collective, DIST_COLL_BARRIER);
     assert_null(choice.forced[DIST_COLL_ALL_REDUCE]);
 }
@@ -43,9 +44,9 @@ static void test_parse_all(void **state)
         char item[64];
 
         snprintf(item, sizeof(item), "%s:%s", dist_collective_string(a->collective), a->name);
-        assert_int_equal(disti_choice_parse(item, &choice), DIST_OK);
+        assert_int_equal(disti_choice_parse(item, false, &choice), DIST_OK);
         assert_ptr_equal(choice.forced[a->collective], a);
-        disti_choice_parse("nonsense", &choice);
+        disti_choice_parse("nonsense", false, &choice);
         assert_non_null(strstr(dist_last_error(), item));
     }
 }
@@ -72,7 +73,7 @@ static void test_parse_refuses(void **state)
 
     (void)state;
     for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
-        assert_int_equal(disti_choice_parse(bad[i], &choice), DIST_ERR_INVALID_ARGUMENT);
+        assert_int_equal(disti_choice_parse(bad[i], false, &choice), DIST_ERR_INVALID_ARGUMENT);
         assert_non_null(strstr(dist_last_error(), "DIST_ALGO"));
         assert_non_null(strstr(dist_last_error(), "all_gather:direct"));
     }
@@ -87,12 +88,12 @@ static void test_segments(void **state)
     (void)state;
     for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
         setenv("DIST_SEGMENTS", bad[i], 1);
-        assert_int_equal(disti_choice_parse(NULL, &choice), DIST_ERR_INVALID_ARGUMENT);
+        assert_int_equal(disti_choice_parse(NULL, false, &choice), DIST_ERR_INVALID_ARGUMENT);
         assert_non_null(strstr(dist_last_error(), "DIST_SEGMENTS"));
     }
     assert_int_equal(choice.forced_segments, 77);
     setenv("DIST_SEGMENTS", "12", 1);
-    assert_int_equal(disti_choice_parse(NULL, &choice), DIST_OK);
+    assert_int_equal(disti_choice_parse(NULL, false, &choice), DIST_OK);
     assert_int_equal(choice.forced_segments, 12);
     unsetenv("DIST_SEGMENTS");
 }
@@ -177,6 +178,66 @@ static void test_rules_are_blind(void **state)
             chosen("node:8 core:8", blind[i], bytes, names[i], 1);
 }
 
+/* ---- reproducible results ---- */
+
+static const dist_collective reducing[] = {DIST_COLL_ALL_REDUCE, DIST_COLL_REDUCE,
+                                           DIST_COLL_REDUCE_SCATTER, DIST_COLL_REDUCE_SCATTER_V};
+
+/* Whatever the size and wherever the ranks are: what adds does so in one order. */
+static void test_reproducible(void **state)
+{
+    static const char *const topologies[] = {"core:1", "core:5", "node:5", "node:3 core:2"};
+    const struct disti_choice choice = {.reproducible = true};
+
+    (void)state;
+    for (size_t t = 0; t < 4; t++) {
+        struct disti_topology *topology = NULL;
+
+        assert_int_equal(disti_topology_synthetic(topologies[t], &topology), DIST_OK);
+        for (size_t bytes = 0; bytes < 1024 * MIB; bytes = bytes * 3 + 1) {
+            for (int c = 0; c < DIST_COLL_COUNT; c++) {
+                const struct disti_algorithm *got = NULL, *other = NULL;
+                static const struct disti_choice nothing;
+                uint32_t segments = 0;
+
+                disti_select(&choice, (dist_collective)c, bytes, topology, &got, &segments);
+                disti_select(&nothing, (dist_collective)c, bytes, topology, &other, &segments);
+                assert_int_equal(got->collective, c);
+                assert_true(got->ordered || got == other);
+                for (int r = 0; r < 4; r++)
+                    assert_true(got->ordered || c != (int)reducing[r]);
+            }
+        }
+        disti_topology_free(topology);
+    }
+}
+
+static void test_reproducible_forced(void **state)
+{
+    struct disti_choice choice = {.forced_segments = 77};
+
+    (void)state;
+    assert_int_equal(disti_choice_parse("all_reduce:ring", true, &choice),
+                     DIST_ERR_INVALID_ARGUMENT);
+    assert_int_equal(choice.forced_segments, 77);
+    assert_non_null(strstr(dist_last_error(), "all_reduce:ring adds in an order of its own"));
+    assert_non_null(strstr(dist_last_error(), "all_reduce:direct_ordered"));
+    assert_non_null(strstr(dist_last_error(), "all_reduce:halving_doubling"));
+    assert_null(strstr(dist_last_error(), "all_reduce:tree"));
+    assert_null(strstr(dist_last_error(), "reduce_scatter"));
+    assert_int_equal(disti_choice_parse("reduce_scatter:rong", true, &choice),
+                     DIST_ERR_INVALID_ARGUMENT);
+    assert_null(strstr(dist_last_error(), "reduce_scatter:ring"));
+    assert_non_null(strstr(dist_last_error(), "reduce_scatter:direct_ordered"));
+    assert_non_null(strstr(dist_last_error(), "all_gather:ring")); /* it adds nothing */
+    assert_int_equal(
+        disti_choice_parse("all_gather:ring,all_reduce:recursive_doubling", true, &choice),
+        DIST_OK);
+    assert_true(choice.reproducible);
+    assert_string_equal(choice.forced[DIST_COLL_ALL_REDUCE]->name, "recursive_doubling");
+    assert_string_equal(choice.forced[DIST_COLL_ALL_GATHER]->name, "ring");
+}
+
 /* Every call gets an answer that makes a plan; what is forced is obeyed. */
 static void test_always_answers(void **state)
 {
@@ -211,6 +272,7 @@ int main(void)
         cmocka_unit_test(test_parse_refuses),   cmocka_unit_test(test_segments),
         cmocka_unit_test(test_rules),           cmocka_unit_test(test_rules_of_blocks),
         cmocka_unit_test(test_rules_are_blind), cmocka_unit_test(test_always_answers),
+        cmocka_unit_test(test_reproducible),    cmocka_unit_test(test_reproducible_forced),
     };
 
     unsetenv("DIST_SEGMENTS");
