@@ -17,8 +17,10 @@ runs=(
     "all_reduce:recursive_doubling broadcast:tree all_gather:bruck reduce:tree
         reduce_scatter:direct all_to_all:bruck all_gather_v:bruck"
     "all_reduce:halving_doubling broadcast:scatter_all_gather reduce:direct"
-    "all_reduce:direct reduce:scatter_gather"
-    "all_reduce:hierarchical"
+    "all_reduce:direct reduce:scatter_gather reduce_scatter:direct_ordered
+        reduce_scatter_v:direct_ordered"
+    "all_reduce:hierarchical reduce:binomial_ordered"
+    "all_reduce:direct_ordered reduce:direct_ordered"
 )
 
 for ranks in $ranks_list; do
@@ -26,5 +28,7 @@ for ranks in $ranks_list; do
         algorithms=$(echo $run | tr ' ' ,)
         DIST_ALGO=$algorithms job self $ranks tests/conformance/conformance gloo --spawn $ranks --brief
     done
+    DIST_REPRODUCIBLE=1 DIST_SEGMENTS=3 \
+        job self $ranks tests/conformance/conformance gloo --spawn $ranks --brief
     DIST_SEGMENTS=7 job self $ranks tests/conformance/conformance gloo --spawn $ranks --brief
 done

@@ -3,6 +3,7 @@ check_PROGRAMS += \
 	tests/unit/collectives/test_block_faults \
 	tests/unit/collectives/test_blocks \
 	tests/unit/collectives/test_faults \
+	tests/unit/collectives/test_ordered \
 	tests/unit/collectives/test_plan \
 	tests/unit/collectives/test_races \
 	tests/unit/collectives/test_select \
@@ -11,6 +12,7 @@ TESTS += \
 	tests/unit/collectives/test_block_faults \
 	tests/unit/collectives/test_blocks \
 	tests/unit/collectives/test_faults \
+	tests/unit/collectives/test_ordered \
 	tests/unit/collectives/test_plan \
 	tests/unit/collectives/test_races \
 	tests/unit/collectives/test_select \
@@ -26,6 +28,9 @@ tests_unit_collectives_test_blocks_LDADD = $(unit_test_libs)
 tests_unit_collectives_test_faults_SOURCES = \
 	tests/unit/collectives/test_faults.c $(planted_sources)
 tests_unit_collectives_test_faults_LDADD = $(unit_test_libs)
+tests_unit_collectives_test_ordered_SOURCES = \
+	tests/unit/collectives/test_ordered.c $(planted_sources)
+tests_unit_collectives_test_ordered_LDADD = $(unit_test_libs)
 tests_unit_collectives_test_plan_SOURCES = tests/unit/collectives/test_plan.c
 tests_unit_collectives_test_plan_LDADD = $(unit_test_libs)
 tests_unit_collectives_test_races_SOURCES = \

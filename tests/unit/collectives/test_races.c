@@ -36,9 +36,9 @@ static void test_scratch_reused(void **state)
 }
 
 /* A wait dropped in each place where a plan has one is a fault, of one kind or another. */
-static void waits_matter(const char *name, int ranks, uint32_t segments)
+static void waits_matter(dist_collective collective, const char *name, int ranks, uint32_t segments)
 {
-    struct planted p = planted_write(DIST_COLL_ALL_REDUCE, name, ranks, 0, segments);
+    struct planted p = planted_write(collective, name, ranks, 0, segments);
     int waits = 0;
 
     for (int rank = 0; rank < ranks; rank++) {
@@ -63,11 +63,24 @@ static void waits_matter(const char *name, int ranks, uint32_t segments)
 static void test_every_wait_matters(void **state)
 {
     (void)state;
-    waits_matter("ring", 5, 2);
-    waits_matter("tree", 7, 2);
-    waits_matter("direct", 4, 2);
-    waits_matter("halving_doubling", 6, 1);
-    waits_matter("recursive_doubling", 6, 1);
+    waits_matter(DIST_COLL_ALL_REDUCE, "ring", 5, 2);
+    waits_matter(DIST_COLL_ALL_REDUCE, "tree", 7, 2);
+    waits_matter(DIST_COLL_ALL_REDUCE, "direct", 4, 2);
+    waits_matter(DIST_COLL_ALL_REDUCE, "halving_doubling", 6, 1);
+    waits_matter(DIST_COLL_ALL_REDUCE, "recursive_doubling", 6, 1);
+    waits_matter(DIST_COLL_ALL_REDUCE, "direct_ordered", 5, 2);
+}
+
+static void test_every_wait_matters_elsewhere(void **state)
+{
+    (void)state;
+    waits_matter(DIST_COLL_REDUCE, "chain", 3, 6);
+    waits_matter(DIST_COLL_REDUCE, "scatter_gather", 4, 2);
+    waits_matter(DIST_COLL_REDUCE, "binomial_ordered", 6, 6);
+    waits_matter(DIST_COLL_REDUCE_SCATTER, "ring", 5, 2);
+    waits_matter(DIST_COLL_REDUCE_SCATTER, "recursive_halving", 7, 1);
+    waits_matter(DIST_COLL_SCATTER, "binomial", 7, 1);
+    waits_matter(DIST_COLL_ALL_TO_ALL, "bruck", 7, 1);
 }
 
 /* The result is copied to OUT while the input, the same memory, may still be on its way. */
@@ -204,6 +217,7 @@ int main(void)
         cmocka_unit_test(test_write_while_sent),
         cmocka_unit_test(test_scratch_reused),
         cmocka_unit_test(test_every_wait_matters),
+        cmocka_unit_test(test_every_wait_matters_elsewhere),
         cmocka_unit_test(test_copy_early),
         cmocka_unit_test(test_two_writers),
         cmocka_unit_test(test_read_early),

@@ -43,6 +43,9 @@ static void verify_one(const struct disti_algorithm *algorithm, const struct dis
         fail_msg("%s, %d ranks, root %d, %u segments, layout %d%s: %s", algorithm->name,
                  shape->ranks, shape->root, shape->segments, layout, in_place ? ", in place" : "",
                  verdict.text);
+    if (algorithm->ordered && layout == FLAT && !verdict.ordered)
+        fail_msg("%s, %d ranks, root %d, %u segments: not in the order of reproducible results",
+                 algorithm->name, shape->ranks, shape->root, shape->segments);
 }
 
 /* All roots of few ranks; of many the ends and some between. */
@@ -170,6 +173,7 @@ static const struct cost costs[] = {
     {DIST_COLL_ALL_REDUCE, "recursive_doubling", 0, 0, 2, false, 0, 0, 0, 0, 2},
     {DIST_COLL_ALL_REDUCE, "halving_doubling", 0, 0, 4, false, 0, 0, 2, 0, 0},
     {DIST_COLL_ALL_REDUCE, "direct", 0, 2, 0, true, 0, 0, 2, 0, 0},
+    {DIST_COLL_ALL_REDUCE, "direct_ordered", 0, 2, 0, true, 0, 0, 2, 0, 0},
     {DIST_COLL_ALL_REDUCE, "hierarchical", 0, 2, 0, true, 0, 0, 2, 0, 0},
     {DIST_COLL_BROADCAST, "binomial", 1, 0, 0, false, 0, 0, 1, 0, 0},
     {DIST_COLL_BROADCAST, "chain", 1, 0, 0, true, 0, 0, 1, 0, 0},
@@ -185,9 +189,12 @@ static const struct cost costs[] = {
     {DIST_COLL_REDUCE, "tree", 2, 0, 0, true, 0, 0, 1, 0, 0},
     {DIST_COLL_REDUCE, "direct", 1, 0, 0, true, 0, 0, 1, 0, 0},
     {DIST_COLL_REDUCE, "scatter_gather", 1, 1, 0, true, 0, 0, 0, 0, 0},
+    {DIST_COLL_REDUCE, "binomial_ordered", 1, 0, 0, true, 0, 0, 1, 0, 0},
+    {DIST_COLL_REDUCE, "direct_ordered", 1, 0, 0, true, 0, 0, 1, 0, 0},
     {DIST_COLL_REDUCE_SCATTER, "ring", 0, 1, 0, true, 0, 0, 0, 1, 0},
     {DIST_COLL_REDUCE_SCATTER, "recursive_halving", 0, 0, 2, false, 0, 0, 0, 1, 0},
     {DIST_COLL_REDUCE_SCATTER, "direct", 0, 1, 0, true, 0, 0, 0, 1, 0},
+    {DIST_COLL_REDUCE_SCATTER, "direct_ordered", 0, 1, 0, true, 0, 0, 0, 1, 0},
     {DIST_COLL_GATHER, "direct", 1, 0, 0, false, 0, 0, 1, 0, 0},
     {DIST_COLL_GATHER, "binomial", 1, 0, 0, false, 0, 0, 0, 0, 1},
     {DIST_COLL_SCATTER, "direct", 1, 0, 0, false, 0, 0, 1, 0, 0},
@@ -200,6 +207,7 @@ static const struct cost costs[] = {
     {DIST_COLL_ALL_GATHER_V, "bruck", 0, 1, 0, false, 0, 0, 0, 1, 0},
     {DIST_COLL_REDUCE_SCATTER_V, "ring", 0, 1, 0, true, 0, 0, 0, 1, 0},
     {DIST_COLL_REDUCE_SCATTER_V, "direct", 0, 1, 0, true, 0, 0, 0, 1, 0},
+    {DIST_COLL_REDUCE_SCATTER_V, "direct_ordered", 0, 1, 0, true, 0, 0, 0, 1, 0},
     {DIST_COLL_GATHER_V, "direct", 1, 0, 0, false, 0, 0, 1, 0, 0},
     {DIST_COLL_SCATTER_V, "direct", 1, 0, 0, false, 0, 0, 1, 0, 0},
     {DIST_COLL_ALL_TO_ALL_V, "direct", 0, 1, 0, false, 0, 0, 0, 1, 0},
