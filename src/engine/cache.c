@@ -19,12 +19,13 @@ static dist_status cache_add(struct dist_engine *engine, struct engine_cached **
                              const struct disti_algorithm *algorithm, int root, uint32_t segments,
                              const struct disti_plan **plan_p)
 {
+    bool flat = engine->flat && disti_algorithm_reduces(algorithm->collective);
     const struct disti_shape shape = {.collective = algorithm->collective,
                                       .ranks = engine->config->world_size,
                                       .rank = engine->config->rank,
                                       .root = root,
                                       .segments = segments,
-                                      .topology = engine->topology};
+                                      .topology = flat ? engine->flat : engine->topology};
     struct engine_cached *entry = malloc(sizeof(*entry));
     dist_status status;
 

@@ -25,6 +25,8 @@ dist_status disti_engine_open(const struct dist_backend_config *config,
     if (status != DIST_OK)
         goto out;
     status = disti_topology_create(config->places, config->world_size, &engine->topology);
+    if (status == DIST_OK && engine->choice.reproducible)
+        status = disti_topology_flat(config->world_size, &engine->flat);
     if (status != DIST_OK)
         goto out;
     status = disti_route_open(engine, engine_config);
@@ -208,5 +210,6 @@ void disti_engine_close(struct dist_engine *engine)
     disti_p2p_clear(engine);
     disti_cache_clear(engine);
     disti_topology_free(engine->topology);
+    disti_topology_free(engine->flat);
     free(engine);
 }

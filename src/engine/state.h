@@ -91,6 +91,7 @@ struct engine_p2p {
 struct dist_engine {
     const struct dist_backend_config *config;
     struct disti_topology *topology;
+    struct disti_topology *flat; /* for reproducible reductions: ranks in order; else NULL */
     struct disti_choice choice;
     struct engine_link links[ENGINE_TRANSPORTS_MAX];
     int link_count;
