@@ -45,7 +45,10 @@ static void bulk_finish(struct bulk *bulk, int round)
         CHECK(bulk->out[i] == bulk->set * (i % 100 + round));
 }
 
-/* Rank 1 and 2 are in all three, and start them in different orders. */
+/*
+ * Rank 1 and 2 are in all three, and start and wait in different orders: the progress thread moves
+ * the group along that nobody waits for.
+ */
 static void rank_interleaves(int rank, void *arg)
 {
     static const int a[] = {0, 1, 2}, b[] = {3, 2, 1};
@@ -65,7 +68,7 @@ static void rank_interleaves(int rank, void *arg)
         for (int i = 0; i < count; i++)
             bulk_start(&bulks[(i + rank + round) % count], rank, round);
         for (int i = 0; i < count; i++)
-            bulk_finish(&bulks[i], round);
+            bulk_finish(&bulks[(i + rank) % count], round);
     }
     for (int i = count - 1; i >= 0; i--) {
         CHECK(dist_destroy_process_group(bulks[i].group) == DIST_OK);
