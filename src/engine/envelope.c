@@ -8,16 +8,17 @@
 /*
  *   63      48  47  46         16 15       0
  *  | group    | 0 | sequence     | channel  |     collectives
- *  | group    | 1 | 0        | tag (31 bits) |    point to point
+ *  | group    | 1 | 0 | line | tag (31 bits) |    point to point; line: 2 bits
  */
 uint64_t disti_tag_collective(uint32_t group, uint64_t sequence, uint16_t channel)
 {
     return (uint64_t)(group & 0xffff) << 48 | (sequence & 0x7fffffff) << 16 | channel;
 }
 
-uint64_t disti_tag_p2p(uint32_t group, int tag)
+uint64_t disti_tag_p2p(uint32_t group, unsigned line, int tag)
 {
-    return (uint64_t)(group & 0xffff) << 48 | (uint64_t)1 << 47 | ((unsigned)tag & DIST_TAG_MAX);
+    return (uint64_t)(group & 0xffff) << 48 | (uint64_t)1 << 47 | (uint64_t)line << 31 |
+           ((unsigned)tag & DIST_TAG_MAX);
 }
 
 /* Ranks that were given other counts must not take each other's blocks for their own. */
@@ -65,6 +66,14 @@ uint64_t disti_fingerprint(const struct dist_call *call, int ranks)
            envelope_count(call, ranks);
 }
 
+/* Root and count are free there: a 1, and the count in 49 bits. */
+#define ENVELOPE_ANNOUNCES ((uint64_t)1 << 49)
+
+uint64_t disti_announce(uint64_t fingerprint, size_t count)
+{
+    return fingerprint | ENVELOPE_ANNOUNCES | (count & (ENVELOPE_ANNOUNCES - 1));
+}
+
 static dist_dtype envelope_dtype(uint64_t fingerprint)
 {
     return (dist_dtype)(fingerprint >> 54 & 0x1f);
@@ -98,10 +107,18 @@ static bool envelope_same_words(uint64_t a, uint64_t b)
     return a >> 32 == b >> 32 && disti_collective_uneven((dist_collective)(a >> 59));
 }
 
+static bool envelope_is_p2p(uint64_t fingerprint)
+{
+    return fingerprint >> 59 == DIST_COLL_SEND;
+}
+
 static unsigned long long envelope_elements(const struct dist_envelope *envelope)
 {
-    size_t element_bytes = dist_dtype_size(envelope_dtype(envelope->fingerprint));
+    uint64_t fingerprint = envelope->fingerprint;
+    size_t element_bytes = dist_dtype_size(envelope_dtype(fingerprint));
 
+    if (envelope_is_p2p(fingerprint) && (fingerprint & ENVELOPE_ANNOUNCES))
+        return fingerprint & (ENVELOPE_ANNOUNCES - 1);
     return envelope->bytes / (element_bytes ? element_bytes : 1);
 }
 
@@ -124,7 +141,7 @@ dist_status disti_mismatch(const struct dist_request *request, int rank, uint64_
     unsigned long long operation = sequence;
     char called[128], other[128];
 
-    if (mine->fingerprint >> 59 == DIST_COLL_SEND)
+    if (envelope_is_p2p(mine->fingerprint))
         return envelope_mismatch_p2p(request, rank);
     disti_fingerprint_text(mine->fingerprint, called, sizeof(called));
     disti_fingerprint_text(theirs->fingerprint, other, sizeof(other));

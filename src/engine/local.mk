@@ -7,6 +7,7 @@ libdist_core_sources += \
 	src/engine/engine.h \
 	src/engine/envelope.c \
 	src/engine/p2p.c \
+	src/engine/p2p_message.c \
 	src/engine/route.c \
 	src/engine/state.h \
 	src/engine/task.c \

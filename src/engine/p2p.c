@@ -76,19 +76,8 @@ static void p2p_end(struct dist_engine *engine, struct engine_p2p *p, int peer)
 
 static void p2p_hand_over(struct dist_engine *engine, struct engine_p2p *p, int peer)
 {
-    struct engine_link *link = &engine->links[engine->route[peer]];
-    struct dist_request *request = &p->request;
-
-    request->status = DIST_IN_PROGRESS;
-    request->peer = peer;
-    request->data = p->call.in;
-    request->sink = (struct dist_sink){
-        .dst = p->call.out, .bytes = (size_t)request->envelope.bytes, .dtype = p->call.dtype};
     p->state = P2P_OUT;
-    if (p->call.collective == DIST_COLL_SEND)
-        link->transport->send(link->state, request);
-    else
-        link->transport->recv(link->state, request);
+    disti_message_start(engine, p, peer);
 }
 
 /* The oldest of the other kind that is open for this rank's own message. */
@@ -107,18 +96,20 @@ static void p2p_meet(struct dist_engine *engine, struct engine_p2p *a, struct en
 {
     struct engine_p2p *send = a->call.collective == DIST_COLL_SEND ? a : b;
     struct engine_p2p *recv = send == a ? b : a;
-    const struct dist_envelope *sent = &send->request.envelope, *wanted = &recv->request.envelope;
+    const struct dist_envelope *sent = &send->requests[0].envelope;
+    struct dist_request *wanted = &recv->requests[0];
     int rank = engine->config->rank;
 
-    if (sent->fingerprint != wanted->fingerprint || sent->bytes != wanted->bytes) {
-        recv->request.peer = rank;
-        recv->request.arrived = *sent;
-        recv->request.status = DIST_ERR_MISMATCH; /* as a transport would end it */
+    if (sent->fingerprint != wanted->envelope.fingerprint ||
+        sent->bytes != wanted->envelope.bytes) {
+        wanted->peer = rank;
+        wanted->arrived = *sent;
+        wanted->status = DIST_ERR_MISMATCH; /* as a transport would end it */
         recv->state = P2P_OUT;
         return;
     }
-    if (sent->bytes)
-        memmove(recv->call.out, send->call.in, (size_t)sent->bytes);
+    if (send->bytes)
+        memmove(recv->call.out, send->call.in, send->bytes);
     p2p_end(engine, send, rank);
     p2p_end(engine, recv, rank);
 }
@@ -129,7 +120,7 @@ static void p2p_look(struct dist_engine *engine, struct engine_p2p *p)
     for (int i = 0; i < engine->link_count; i++) {
         const struct engine_link *link = &engine->links[i];
         int peer =
-            link->peers ? link->transport->probe_tag(link->state, p->request.envelope.tag) : -1;
+            link->peers ? link->transport->probe_tag(link->state, p->requests[0].envelope.tag) : -1;
 
         if (peer >= 0) {
             p2p_hand_over(engine, p, peer);
@@ -152,22 +143,18 @@ static void p2p_start(struct dist_engine *engine, struct engine_p2p *p)
         p2p_meet(engine, p, partner);
 }
 
-/* What the transport says. */
 static dist_status p2p_outcome(struct dist_engine *engine, struct engine_p2p *p, int *moved)
 {
-    dist_status status = p->request.status;
+    dist_status status = disti_message_advance(engine, p, moved);
 
     if (status == DIST_IN_PROGRESS)
         return DIST_OK;
     ++*moved;
-    if (status == DIST_OK) {
-        p2p_end(engine, p, p->request.peer);
-        return DIST_OK;
-    }
-    if (status == DIST_ERR_MISMATCH)
-        disti_mismatch(&p->request, engine->config->rank, 0);
-    disti_ticket_end(&p->ticket, status);
-    return status; /* it stays until close, as others' requests do */
+    if (status == DIST_OK)
+        p2p_end(engine, p, p->peer);
+    else
+        disti_ticket_end(&p->ticket, status); /* it stays until close, as others' requests do */
+    return status;
 }
 
 /* As far as it goes. *moved counts what happened. */
@@ -181,6 +168,15 @@ static dist_status p2p_advance(struct dist_engine *engine, struct engine_p2p *p,
         p2p_look(engine, p);
     *moved += p->state != was;
     return p->state == P2P_OUT ? p2p_outcome(engine, p, moved) : DIST_OK;
+}
+
+static dist_status p2p_advance_all(struct dist_engine *engine, int *moved)
+{
+    dist_status status = DIST_OK;
+
+    for (struct engine_p2p *p = engine->p2p_head; p && status == DIST_OK; p = p->next)
+        status = p2p_advance(engine, p, moved);
+    return status;
 }
 
 /* ---- the list ---- */
@@ -230,7 +226,6 @@ static struct engine_p2p *p2p_take(struct dist_engine *engine)
 dist_status disti_p2p_post(struct dist_engine *engine, const struct dist_call *call,
                            struct dist_ticket *ticket)
 {
-    size_t bytes = call->count * dist_dtype_size(call->dtype);
     struct engine_p2p *p = p2p_take(engine);
     int moved = 0;
 
@@ -238,17 +233,18 @@ dist_status disti_p2p_post(struct dist_engine *engine, const struct dist_call *c
         return disti_fail(DIST_ERR_NO_MEMORY, "no memory to start %s",
                           dist_collective_string(call->collective));
     *p = (struct engine_p2p){.call = *call, .ticket = ticket, .order = engine->posted++};
+    disti_message_init(engine, p);
     if (call->collective == DIST_COLL_SEND)
-        p->spans[DISTI_IN] = (struct engine_span){call->in, bytes};
+        p->spans[DISTI_IN] = (struct engine_span){call->in, p->bytes};
     else
-        p->spans[DISTI_OUT] = (struct engine_span){call->out, bytes};
-    p->request.envelope =
-        (struct dist_envelope){.tag = disti_tag_p2p(engine->config->group, call->tag),
-                               .fingerprint = disti_fingerprint(call, engine->config->world_size),
-                               .bytes = bytes};
+        p->spans[DISTI_OUT] = (struct engine_span){call->out, p->bytes};
     p2p_append(engine, p);
     ticket->status = DIST_IN_PROGRESS;
-    p2p_advance(engine, p, &moved); /* a failure shows in the ticket */
+    /* A failure shows in a ticket. What was announced before must be cleared before. */
+    if (disti_message_waits(p))
+        p2p_advance_all(engine, &moved);
+    else
+        p2p_advance(engine, p, &moved);
     p2p_sweep(engine);
     return DIST_OK;
 }
@@ -256,15 +252,10 @@ dist_status disti_p2p_post(struct dist_engine *engine, const struct dist_call *c
 int disti_p2p_run(struct dist_engine *engine)
 {
     int moved = 0;
+    dist_status status = p2p_advance_all(engine, &moved);
 
-    for (struct engine_p2p *p = engine->p2p_head; p; p = p->next) {
-        dist_status status = p2p_advance(engine, p, &moved);
-
-        if (status != DIST_OK)
-            return status;
-    }
     p2p_sweep(engine);
-    return moved;
+    return status == DIST_OK ? moved : (int)status;
 }
 
 void disti_p2p_describe(const struct engine_p2p *p, char *text, size_t size)

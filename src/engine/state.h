@@ -85,7 +85,11 @@ struct engine_p2p {
     uint64_t order;
     enum engine_p2p_state state;
     struct engine_span spans[2];
-    struct dist_request request;
+    size_t bytes;
+    uint64_t fingerprint;
+    int peer;                        /* OUT: the rank at the other end */
+    bool last;                       /* OUT: when the requests have ended, so has the message */
+    struct dist_request requests[2]; /* [0] is the message or its announcement, then the data */
 };
 
 struct dist_engine {
@@ -157,6 +161,14 @@ dist_status disti_p2p_post(struct dist_engine *engine, const struct dist_call *c
 int disti_p2p_run(struct dist_engine *engine);
 /* Must the task wait for a send or receive that was posted before it? */
 bool disti_p2p_clash(const struct dist_engine *engine, const struct engine_task *task);
+/* p2p_message.c: the messages of one send or receive. */
+void disti_message_init(const struct dist_engine *engine, struct engine_p2p *p);
+/* Is it so long that it waits for its receive? */
+bool disti_message_waits(const struct engine_p2p *p);
+void disti_message_start(struct dist_engine *engine, struct engine_p2p *p, int peer);
+/* IN_PROGRESS, OK at the end, or the failure. */
+dist_status disti_message_advance(struct dist_engine *engine, struct engine_p2p *p, int *moved);
+
 /* Whose message it waits for: "rank 2". */
 void disti_p2p_describe(const struct engine_p2p *p, char *text, size_t size);
 void disti_p2p_clear(struct dist_engine *engine);
@@ -165,8 +177,10 @@ void disti_p2p_clear(struct dist_engine *engine);
 
 /* A collective's messages. Those of calls under way side by side cannot mix. */
 uint64_t disti_tag_collective(uint32_t group, uint64_t sequence, uint16_t channel);
-/* Messages from point to point with that tag of the program's; no collective has the same. */
-uint64_t disti_tag_p2p(uint32_t group, int tag);
+/* Messages from point to point with that tag of the program's, in one of four lines. */
+uint64_t disti_tag_p2p(uint32_t group, unsigned line, int tag);
+/* The fingerprint of an announcement, which tells the count. */
+uint64_t disti_announce(uint64_t fingerprint, size_t count);
 /* What a call is, in 64 bits, the same on every rank; and back as words for a person. */
 uint64_t disti_fingerprint(const struct dist_call *call, int ranks);
 void disti_fingerprint_text(uint64_t fingerprint, char *text, size_t size);

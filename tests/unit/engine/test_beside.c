@@ -76,6 +76,41 @@ static void calls_on_the_same_memory_keep_their_order(void **state)
     engine_ranks_run(3, "shm", overlap_rank);
 }
 
+#define LONG_COUNT ((size_t)24 << 20)
+
+/* More than any transport keeps, to a rank that receives only after a collective. */
+static void long_rank(struct engine_rank *rank)
+{
+    int32_t *data = malloc(LONG_COUNT * 4), one = 1;
+    struct dist_ticket ticket;
+    int source;
+
+    CHECK(data);
+    for (size_t i = 0; i < LONG_COUNT; i++)
+        data[i] = rank->rank ? -1 : (int32_t)i;
+    if (rank->rank == 0)
+        engine_rank_post(rank, send_to(1, TAG, data, LONG_COUNT), &ticket);
+    engine_rank_call(rank, (struct dist_call){.collective = DIST_COLL_ALL_REDUCE,
+                                              .in = &one,
+                                              .out = &one,
+                                              .count = 1,
+                                              .dtype = DIST_INT32});
+    CHECK(one == 2);
+    if (rank->rank == 1)
+        engine_rank_post(rank, recv_from(DIST_ANY_SOURCE, TAG, data, LONG_COUNT, &source), &ticket);
+    CHECK(engine_rank_wait(rank, &ticket) == DIST_OK);
+    for (size_t i = 0; i < LONG_COUNT; i++)
+        CHECK(data[i] == (int32_t)i);
+    free(data);
+}
+
+static void a_long_message_is_in_nobodys_way(void **state)
+{
+    (void)state;
+    engine_ranks_run(2, "shm", long_rank);
+    engine_ranks_run(2, "tcp", long_rank);
+}
+
 /* Whom the oldest waits for. */
 static void describe_rank(struct engine_rank *rank)
 {
@@ -111,6 +146,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_full_house_of_collectives_stops_no_message),
         cmocka_unit_test(calls_on_the_same_memory_keep_their_order),
+        cmocka_unit_test(a_long_message_is_in_nobodys_way),
         cmocka_unit_test(it_tells_whom_it_waits_for),
     };
 

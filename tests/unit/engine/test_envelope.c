@@ -140,6 +140,16 @@ static void tags_hold_group_sequence_and_channel(void **state)
     assert_true(disti_tag_collective(1, 0, 0) != disti_tag_collective(0, 1, 0));
 }
 
+static void messages_from_point_to_point_have_tags_of_their_own(void **state)
+{
+    uint64_t tag = disti_tag_p2p(0xabcd, 0, DIST_TAG_MAX);
+
+    (void)state;
+    assert_true(tag == 0xabcd80007fffffff);
+    assert_true(disti_tag_p2p(0, 1, 0) == ((uint64_t)1 << 47 | (uint64_t)1 << 31));
+    assert_true(disti_tag_collective(0xabcd, UINT64_MAX, UINT16_MAX) < tag);
+}
+
 /* What rank 1 says after `mine` met `theirs`, from rank 2, with so many bytes. */
 static const char *mismatch(const struct dist_call *mine, uint64_t bytes,
                             const struct dist_call *theirs, uint64_t their_bytes)
@@ -196,6 +206,7 @@ int main(void)
         cmocka_unit_test(a_fingerprint_reads_back),
         cmocka_unit_test(nonsense_reads_back_without_harm),
         cmocka_unit_test(tags_hold_group_sequence_and_channel),
+        cmocka_unit_test(messages_from_point_to_point_have_tags_of_their_own),
         cmocka_unit_test(a_mismatch_tells_both_calls),
         cmocka_unit_test(other_counts_are_called_that),
         cmocka_unit_test(lengths_are_told_in_elements),

@@ -58,6 +58,47 @@ static void long_and_empty_ones_are_exchanged(void **state)
     engine_ranks_run(2, "tcp", exchange_rank);
 }
 
+/* Long and short ones of a tag keep their order, whenever they are posted, and from wherever. */
+#define MANY 6
+
+static size_t many_count(int i)
+{
+    return i % 3 == 1 ? 10 : LONG_COUNT + (size_t)i;
+}
+
+static void many_rank(struct engine_rank *rank)
+{
+    static int32_t data[MANY][LONG_COUNT + MANY];
+    struct dist_ticket tickets[MANY];
+    int peer = 1 - rank->rank, sources[MANY];
+
+    for (int i = 0; i < MANY; i++) {
+        data[i][0] = data[i][many_count(i) - 1] = rank->rank ? -1 : i;
+        if (rank->rank == 0)
+            engine_rank_post(rank, send_to(peer, TAG, data[i], many_count(i)), &tickets[i]);
+        else
+            engine_rank_post(
+                rank,
+                recv_from(i % 2 ? DIST_ANY_SOURCE : peer, TAG, data[i], many_count(i), &sources[i]),
+                &tickets[i]);
+        if (i == MANY / 2)
+            engine_rank_meet(rank);
+    }
+    for (int i = MANY - 1; i >= 0; i--)
+        CHECK(engine_rank_wait(rank, &tickets[i]) == DIST_OK);
+    for (int i = 0; rank->rank && i < MANY; i++)
+        CHECK(data[i][0] == i && data[i][many_count(i) - 1] == i && sources[i] == 0);
+}
+
+static void long_and_short_ones_stay_in_order(void **state)
+{
+    (void)state;
+    for (int i = 0; i < 5; i++) {
+        engine_ranks_run(2, "shm", many_rank);
+        engine_ranks_run(2, "tcp", many_rank);
+    }
+}
+
 /* ---- from any source ---- */
 
 static void any_rank(struct engine_rank *rank)
@@ -232,6 +273,38 @@ static void dtype_rank(struct engine_rank *rank)
     CHECK_SAYS("rank 1 receives 1 x float32 with tag 3 from rank 0, which sent 1 x int32");
 }
 
+/* What rank 1 expects; rank 0 sends something else. */
+static size_t long_wanted;
+
+static void long_mismatch_rank(struct engine_rank *rank)
+{
+    static int32_t data[LONG_COUNT + 1];
+    static struct dist_ticket ticket;
+    static int source;
+    char words[128];
+
+    rank->broken = true;
+    if (rank->rank == 0) {
+        engine_rank_post(rank, send_to(1, TAG, data, LONG_COUNT + 1), &ticket);
+        return;
+    }
+    engine_rank_post(rank, recv_from(0, TAG, data, long_wanted, &source), &ticket);
+    CHECK(engine_rank_wait(rank, &ticket) == DIST_ERR_MISMATCH);
+    snprintf(words, sizeof(words),
+             "rank 1 receives %zu x int32 with tag 3 from rank 0, which sent %zu x int32",
+             long_wanted, LONG_COUNT + 1);
+    CHECK_SAYS(words);
+}
+
+static void lengths_of_long_ones_are_told(void **state)
+{
+    (void)state;
+    long_wanted = 5;
+    engine_ranks_run(2, "shm", long_mismatch_rank);
+    long_wanted = LONG_COUNT;
+    engine_ranks_run(2, "tcp", long_mismatch_rank);
+}
+
 static void other_counts_and_types_are_found(void **state)
 {
     (void)state;
@@ -244,11 +317,13 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(messages_of_a_tag_stay_in_order),
         cmocka_unit_test(long_and_empty_ones_are_exchanged),
+        cmocka_unit_test(long_and_short_ones_stay_in_order),
         cmocka_unit_test(any_source_takes_whoever_comes),
         cmocka_unit_test(receives_are_served_in_the_order_of_posting),
         cmocka_unit_test(any_source_holds_up_nothing_else),
         cmocka_unit_test(a_rank_sends_to_itself),
         cmocka_unit_test(other_counts_to_oneself_are_found),
+        cmocka_unit_test(lengths_of_long_ones_are_told),
         cmocka_unit_test(other_counts_and_types_are_found),
     };
 
