@@ -11,4 +11,7 @@ libdist_core_sources += \
 mpi_module_sources += \
 	src/backends/mpi.c \
 	src/backends/mpi_native.c \
-	src/backends/mpi_native.h
+	src/backends/mpi_native.h \
+	src/backends/mpi_native_start.c \
+	src/backends/mpi_native_takes.c \
+	src/backends/mpi_native_v.c

@@ -108,8 +108,11 @@ static dist_status mpi_open(void *state, const struct dist_backend_config *confi
         status = disti_mpi_communicator(config, &mpi->comm);
     if (status != DIST_OK)
         return status;
-    mpi->native = (struct disti_native){
-        .host = config->host, .comm = mpi->comm, .ranks = config->world_size, .rank = config->rank};
+    mpi->native = (struct disti_native){.host = config->host,
+                                        .comm = mpi->comm,
+                                        .ranks = config->world_size,
+                                        .rank = config->rank,
+                                        .reproducible = config->reproducible};
     transports[0] = config->host->transport_find("shm");
     transports[transports[0] ? 1 : 0] = &disti_transport_mpi;
     return config->host->engine_open(config, &engine, &mpi->engine);

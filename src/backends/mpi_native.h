@@ -5,20 +5,75 @@
 
 #include "transports/mpi/mpi.h"
 
-/* One a group; zeroed but for the first four. */
+/* One a group; zeroed but for the first five. */
 struct disti_native {
     const struct dist_host *host;
     MPI_Comm comm;
     int ranks, rank;
+    bool reproducible;
     struct disti_native_call *calls; /* posted and not ended */
 };
 
-/* Can MPI do this call (type, operation, a count that fits an int)? */
+/* Blocks by rank, as MPI wants them described. */
+struct disti_native_blocks {
+    int *counts, *offsets;
+    MPI_Datatype *types; /* ALL_TO_ALL_V only */
+};
+
+/* A call that MPI works on. */
+struct disti_native_call {
+    struct disti_native_call *next;
+    struct dist_call call;
+    struct dist_ticket *ticket;
+    MPI_Request request;
+    void *arrays;         /* what the blocks point into; MPI reads them to the end */
+    unsigned char *stage; /* MPI writes here, and at the end it goes to call.out; NULL: to out */
+    struct disti_native_blocks in, out;
+};
+
+/*
+ * Shall MPI do this call? It must know type and operation, and its ints must count the bytes. Every
+ * rank comes to the same answer, so only what all ranks know is looked at: not what is in place,
+ * and not the counts of GATHER_V, SCATTER_V and ALL_TO_ALL_V. The first two are never taken.
+ */
 bool disti_native_takes(const struct disti_native *native, const struct dist_call *call);
+
 dist_status disti_native_post(struct disti_native *native, const struct dist_call *call,
                               struct dist_ticket *ticket);
 int disti_native_progress(struct disti_native *native);
 /* Forgets what has not ended. */
 void disti_native_drop(struct disti_native *native);
+
+/* ---- mpi_native_takes.c ---- */
+
+/* MPI's name; MPI_DATATYPE_NULL, MPI_OP_NULL: it has none, or one with other rules. */
+MPI_Datatype disti_native_type(dist_dtype dtype);
+MPI_Op disti_native_op(dist_op op, dist_dtype dtype);
+
+/* ---- mpi_native_start.c ---- */
+
+size_t disti_native_bytes(const struct disti_native *native, const struct dist_call *call,
+                          size_t count);
+
+/* The n-th element from there; NULL stays NULL, for buffers of nothing. */
+unsigned char *disti_native_at(const struct disti_native *native, const struct dist_call *call,
+                               const void *base, size_t n);
+
+/* Memory that the call needs beside the program's. ERR_NO_MEMORY. */
+dist_status disti_native_make_room(const struct disti_native *native, struct disti_native_call *c);
+
+/* Starts it. With the lock held. Returns MPI's code. */
+int disti_native_start(const struct disti_native *native, struct disti_native_call *c);
+
+/* Brings what MPI has left in the stage to where the program wants it. */
+void disti_native_unstage(const struct disti_native *native, const struct disti_native_call *c);
+
+/* ---- mpi_native_v.c ---- */
+
+/* Starts a v-form. With the lock held. Returns MPI's code. */
+int disti_native_start_v(const struct disti_native *native, struct disti_native_call *c);
+
+/* Frees the types that were made for it. With the lock held. */
+void disti_native_free_types(const struct disti_native *native, struct disti_native_call *c);
 
 #endif
