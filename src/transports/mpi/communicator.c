@@ -34,7 +34,8 @@ static dist_status comm_of_world(const struct dist_backend_config *config, MPI_C
     if (ranks != config->world_size)
         return host->fail(DIST_ERR_RENDEZVOUS,
                           "the world has %d ranks, but MPI started %d: start the program "
-                          "with mpirun -np %d",
+                          "with mpirun -np %d, or choose another backend, such as gloo, for some "
+                          "of an MPI program's ranks",
                           config->world_size, ranks, config->world_size);
     if (rank != config->rank)
         return host->fail(DIST_ERR_RENDEZVOUS,
