@@ -7,6 +7,11 @@ tests_jobs_mishap_SOURCES = tests/jobs/mishap.c
 tests_jobs_mishap_LDADD = libdist.la
 tests_jobs_mishap_LDFLAGS = $(job_ldflags)
 
+check_PROGRAMS += tests/jobs/two_groups
+tests_jobs_two_groups_SOURCES = tests/jobs/two_groups.c
+tests_jobs_two_groups_LDADD = libdist.la
+tests_jobs_two_groups_LDFLAGS = $(job_ldflags)
+
 job_scripts = \
 	tests/jobs/conformance_gloo.sh \
 	tests/jobs/conformance_algorithms.sh \
@@ -14,6 +19,7 @@ job_scripts = \
 	tests/jobs/conformance_faulty.sh \
 	tests/jobs/launchers.sh \
 	tests/jobs/mishaps.sh \
+	tests/jobs/two_groups.sh \
 	tests/jobs/bad_input.sh \
 	tests/jobs/embedding.sh \
 	tests/jobs/dist_info.sh \

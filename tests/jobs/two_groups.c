@@ -1,0 +1,232 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * two_groups BACKEND OPERATIONS: ranks 0 1 2 and ranks 3 2 1 of four are two groups. A thread for
+ * each starts that many operations on it, some at a time, and checks every result. Then one thread
+ * does the same on both by turns. Exit 0 if all is right.
+ */
+#include <dist/dist.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define RANKS 4
+#define MEMBERS 3
+#define GROUPS 2
+#define AT_ONCE 8
+#define COUNT_MAX 3000
+
+static const int members[GROUPS][MEMBERS] = {{0, 1, 2}, {3, 2, 1}};
+
+/* An operation under way. */
+struct slot {
+    dist_work *work;
+    int number;
+    size_t count;
+    int32_t in[MEMBERS * COUNT_MAX], out[MEMBERS * COUNT_MAX];
+};
+
+/* One group and what is done on it. */
+struct line {
+    pthread_t thread;
+    dist_group *group; /* NULL: this rank is not in it */
+    int which, rank, operations;
+    int failures;
+    atomic_int ended; /* counted by functions of the works */
+    struct slot slots[AT_ONCE];
+};
+
+static size_t count_of(int which, int number)
+{
+    static const size_t counts[] = {1, 17, 0, 256, COUNT_MAX, 3};
+
+    return counts[(size_t)(number + which) % (sizeof(counts) / sizeof(counts[0]))];
+}
+
+/* What rank gives as its element i of an operation. */
+static int32_t value(int which, int number, int rank, size_t i)
+{
+    return (int32_t)((i * 7 + (size_t)number * 13 + (size_t)which * 5) % 1000) * (rank + 1);
+}
+
+static void count_end(void *arg, dist_status status)
+{
+    if (status == DIST_OK)
+        atomic_fetch_add((atomic_int *)arg, 1);
+}
+
+static dist_status start(struct line *line, struct slot *s)
+{
+    switch (s->number % 4) {
+    case 0:
+        return dist_all_reduce_async(line->group, s->in, s->out, s->count, DIST_INT32, DIST_SUM,
+                                     &s->work);
+    case 1:
+        if (line->rank == s->number % MEMBERS)
+            memcpy(s->out, s->in, s->count * sizeof(*s->in));
+        return dist_broadcast_async(line->group, s->out, s->count, DIST_INT32, s->number % MEMBERS,
+                                    &s->work);
+    case 2:
+        return dist_all_gather_async(line->group, s->in, s->out, s->count, DIST_INT32, &s->work);
+    default:
+        return dist_all_to_all_async(line->group, s->in, s->out, s->count, DIST_INT32, &s->work);
+    }
+}
+
+/* What out must hold at element i of block b. */
+static int32_t expected(const struct line *line, const struct slot *s, size_t b, size_t i)
+{
+    int32_t sum = 0;
+
+    switch (s->number % 4) {
+    case 0:
+        for (int r = 0; r < MEMBERS; r++)
+            sum += value(line->which, s->number, r, i);
+        return sum;
+    case 1:
+        return value(line->which, s->number, s->number % MEMBERS, i);
+    case 2:
+        return value(line->which, s->number, (int)b, i);
+    default:
+        return value(line->which, s->number, (int)b, (size_t)line->rank * s->count + i);
+    }
+}
+
+static bool is_right(const struct line *line, const struct slot *s)
+{
+    size_t blocks = s->number % 4 < 2 ? 1 : MEMBERS;
+
+    for (size_t b = 0; b < blocks; b++) {
+        for (size_t i = 0; i < s->count; i++) {
+            if (s->out[b * s->count + i] != expected(line, s, b, i))
+                return false;
+        }
+    }
+    return true;
+}
+
+static void finish(struct line *line, struct slot *s)
+{
+    dist_status status;
+
+    if (!s->work)
+        return;
+    status = dist_wait(s->work);
+    s->work = NULL;
+    if (status == DIST_OK && is_right(line, s))
+        return;
+    if (line->failures++ == 0)
+        printf("group %d, rank %d, operation %d: %s\n", line->which, line->rank, s->number,
+               status == DIST_OK ? "wrong result" : dist_last_error());
+}
+
+/* Finishes what was in this slot, and starts the next operation there. */
+static void step(struct line *line, int number)
+{
+    struct slot *s = &line->slots[number % AT_ONCE];
+
+    finish(line, s);
+    s->number = number;
+    s->count = count_of(line->which, number);
+    for (size_t i = 0; i < MEMBERS * s->count; i++)
+        s->in[i] = value(line->which, number, line->rank, i);
+    memset(s->out, 0xff, MEMBERS * s->count * sizeof(*s->out));
+    if (start(line, s) != DIST_OK ||
+        dist_on_complete(s->work, count_end, &line->ended) != DIST_OK) {
+        printf("group %d, operation %d: %s\n", line->which, number, dist_last_error());
+        line->failures++;
+    }
+}
+
+static void drain(struct line *line)
+{
+    for (int i = 0; i < AT_ONCE; i++)
+        finish(line, &line->slots[i]);
+}
+
+static void *run_line(void *arg)
+{
+    struct line *line = arg;
+
+    for (int n = 0; n < line->operations; n++)
+        step(line, n);
+    drain(line);
+    return NULL;
+}
+
+static void run_threads(struct line *lines)
+{
+    for (int g = 0; g < GROUPS; g++) {
+        if (lines[g].group)
+            pthread_create(&lines[g].thread, NULL, run_line, &lines[g]);
+    }
+    for (int g = 0; g < GROUPS; g++) {
+        if (lines[g].group)
+            pthread_join(lines[g].thread, NULL);
+    }
+}
+
+static void run_by_turns(struct line *lines)
+{
+    for (int n = 0; n < lines[0].operations; n++) {
+        for (int g = 0; g < GROUPS; g++) {
+            if (lines[g].group)
+                step(&lines[g], n);
+        }
+    }
+    for (int g = 0; g < GROUPS; g++)
+        drain(&lines[g]);
+}
+
+static int check(const struct line *lines)
+{
+    int failures = 0;
+
+    for (int g = 0; g < GROUPS; g++) {
+        failures += lines[g].failures;
+        if (lines[g].group && lines[g].ended != 2 * lines[g].operations) {
+            printf("group %d: %d functions called, not %d\n", g, lines[g].ended,
+                   2 * lines[g].operations);
+            failures++;
+        }
+    }
+    return failures;
+}
+
+int main(int argc, char **argv)
+{
+    struct dist_options options = DIST_OPTIONS_INIT;
+    struct line *lines = calloc(GROUPS, sizeof(*lines));
+    dist_group *world;
+    int failures;
+
+    if (argc != 3 || !lines)
+        return 2;
+    options.backend = argv[1];
+    if (dist_init_process_group(&options, &world) != DIST_OK ||
+        dist_get_world_size(world) != RANKS) {
+        printf("init: %s\n", dist_last_error());
+        return 1;
+    }
+    for (int g = 0; g < GROUPS; g++) {
+        struct line *line = &lines[g];
+
+        line->which = g;
+        line->operations = atoi(argv[2]);
+        if (dist_new_group(world, members[g], MEMBERS, NULL, &line->group) != DIST_OK) {
+            printf("new_group: %s\n", dist_last_error());
+            return 1;
+        }
+        line->rank = dist_get_rank(line->group);
+    }
+    run_threads(lines);
+    run_by_turns(lines);
+    failures = check(lines);
+    if (dist_destroy_process_group(world) != DIST_OK) {
+        printf("destroy: %s\n", dist_last_error());
+        failures++;
+    }
+    free(lines);
+    return failures ? 1 : 0;
+}
