@@ -3,47 +3,172 @@
 #ifndef TESTS_CONFORMANCE_BATTERY_H
 #define TESTS_CONFORMANCE_BATTERY_H
 
-#include <dist/dist.h>
+#include "data.h"
 
-/* Faults found and checks made by this rank. */
+#include <dist/backend.h>
+
+/* How a case is run. X(name, text) */
+#define BATTERY_MODES(X)                                                                           \
+    X(BLOCKING, "blocking") /* the plain call */                                                   \
+    X(ASYNC, "async")       /* the _async form, waited for at once */                              \
+    X(FLOOD, "flood")       /* many of them, waited for later and in another order */              \
+    X(GROUP, "group")       /* many plain calls between dist_group_start and dist_group_end */
+
+enum battery_mode {
+#define BATTERY_MODE(name, text) MODE_##name,
+    BATTERY_MODES(BATTERY_MODE)
+#undef BATTERY_MODE
+        MODE_COUNT
+};
+
+/* Cases in flight at most; more than a backend is likely to run side by side. */
+#define BATTERY_FLIGHT 24
+/* Results whose bits the ranks have not compared yet, at most. */
+#define BATTERY_HASHES 64
+
+/* One rank's run. */
 struct battery {
     dist_group *group;
     int rank, ranks;
-    bool brief; /* fewer counts */
-    uint64_t seed;
-    long checks, faults;
+    const char *backend;
+    const char *only; /* a kind's name; NULL: all kinds */
+    enum battery_mode mode;
+    bool brief;                 /* fewer counts */
+    bool native;                /* MPI's own operations: their NaN rules are MPI's */
+    bool complete;              /* what makes sense must be supported */
+    uint64_t seed;              /* of the last case */
+    dist_op ops[DIST_OP_COUNT]; /* what is passed for each: the built-in one, or one of our own */
+    long checks, faults, cases, refusals;
+
+    struct test_case *flight[BATTERY_FLIGHT];
+    int flying;
+    size_t flight_bytes;
+
+    uint64_t hashes[BATTERY_HASHES];
+    char hashed[BATTERY_HASHES][96];
+    int hash_count;
 };
 
 /* Prints "rank R: FAULT ..." (the first few) and counts it. */
 void battery_fault(struct battery *b, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
+/* Counts a check; false, and a fault, if the status is not DIST_OK. */
+bool battery_ok(struct battery *b, dist_status status, const char *what);
+/* Memory that was asked for, zeroed; ends the program if there is none. */
+void *battery_alloc(size_t count, size_t size);
 
-/* ---- data.c: the numbers, and the results computed another way ---- */
+/* ---- cases: one call, its memory, and what must come of it ---- */
 
-/* What rank contributes at element i, within what the type can hold and the op can stand. */
-double data_value(uint64_t seed, int rank, size_t i, dist_dtype dtype, dist_op op);
+/* Blocks of a v-form: all alike, of many lengths (some of them 0), or those with gaps, shuffled. */
+enum layout { LAYOUT_EVEN, LAYOUT_UNEVEN, LAYOUT_GAPS, LAYOUT_COUNT };
 
-/* Writes rank's count elements to memory. */
-void data_fill(void *memory, uint64_t seed, int rank, size_t count, dist_dtype dtype, dist_op op);
+/* Memory between guards, and how it was before the call. */
+struct buffer {
+    unsigned char *memory, *data, *before;
+    size_t bytes;
+};
 
 /*
- * Is memory[i] the reduction of all ranks' values? Computed rank by rank in float64, or in
- * 64-bit integers for integer types; floats within the rounding of ranks additions.
+ * What must be in a result: at element `at`, count elements of rank `giver`'s row from `first` on;
+ * giver REDUCED: of all ranks' rows. Whatever no block covers must be as it was.
  */
-bool data_reduced(const void *memory, uint64_t seed, int ranks, size_t i, dist_dtype dtype,
-                  dist_op op, double *expected_p, double *found_p);
+#define REDUCED (-1)
+struct block {
+    size_t at, count, first;
+    int giver;
+};
 
-/* Is memory[i] exactly what rank contributes? */
-bool data_same(const void *memory, uint64_t seed, int rank, size_t i, size_t at, dist_dtype dtype,
-               dist_op op);
+struct test_case {
+    struct battery *b;
+    const struct kind *kind;
+    struct data data;
+    size_t count;
+    int root;
+    enum layout layout;
+    bool in_place;
+    int tag;
 
-/* ---- cases.c ---- */
-void cases_all_reduce(struct battery *b, size_t count, dist_dtype dtype, dist_op op);
-void cases_broadcast(struct battery *b, size_t count, dist_dtype dtype);
-void cases_all_gather(struct battery *b, size_t count, dist_dtype dtype);
+    /* The shape function's: memory, what is passed, what must come. In place there is no `in`. */
+    struct buffer in, out;
+    const void *give;
+    void *get;
+    size_t *in_counts, *in_offsets, *out_counts, *out_offsets;
+    int works_needed; /* 1 if it is not set */
+    struct block *blocks;
+    int block_count;
+
+    dist_work **works;
+    int *sources; /* of receives; -2 before */
+};
+
+enum {
+    KIND_REDUCES = 1,  /* has an op */
+    KIND_ROOTED = 2,   /* has a root */
+    KIND_IN_PLACE = 4, /* has an in-place form */
+    KIND_LAYOUTS = 8,  /* a v-form */
+    KIND_AGREES = 16,  /* the whole result has the same bits on every rank */
+    KIND_BLOCKS = 32,  /* memory of count elements for each rank */
+};
+
+/* A collective, as the battery calls it. works NULL: the plain form. */
+struct kind {
+    const char *name;
+    dist_collective collective;
+    unsigned flags;
+    void (*shape)(struct test_case *c);
+    dist_status (*call)(struct test_case *c, dist_work **works);
+    void (*check)(struct test_case *c); /* before the blocks: what is only known now; may be NULL */
+};
+
+/* cases_reduce.c */
+extern const struct kind kind_all_reduce, kind_all_reduce_coalesced, kind_reduce;
+extern const struct kind kind_reduce_scatter, kind_reduce_scatter_v;
+/* cases_gather.c */
+extern const struct kind kind_broadcast, kind_all_gather, kind_all_gather_v;
+extern const struct kind kind_gather, kind_gather_v;
+/* cases_scatter.c */
+extern const struct kind kind_scatter, kind_scatter_v, kind_all_to_all, kind_all_to_all_v;
+/* cases_p2p.c */
+extern const struct kind kind_exchange, kind_any_source, kind_barrier;
+
+/* case.c, for shape functions: memory of so many elements; a row laid into it; what must come. */
+void case_in(struct test_case *c, size_t count);
+void case_out(struct test_case *c, size_t count);
+void case_give(struct test_case *c, struct buffer *to, size_t at, size_t first, size_t count);
+void case_expect(struct test_case *c, size_t at, size_t count, int giver, size_t first);
+void *case_at(const struct test_case *c, const struct buffer *buffer, size_t element);
+/* The counts and offsets of a layout's blocks, one a rank; counts[r] is what `count_of` says. */
+size_t case_layout(struct test_case *c, const size_t *counts, size_t *offsets);
+size_t case_block_count(const struct test_case *c, int from, int to);
+
+/* run.c: makes a case, runs it in the battery's mode, and checks it, now or when it is landed. */
+struct variant {
+    dist_dtype dtype;
+    dist_op op;
+    size_t count;
+    int root;
+    enum layout layout;
+    bool in_place;
+};
+void battery_run(struct battery *b, const struct kind *kind, const struct variant *variant);
+/* The call must be refused, by this rank alone, and change nothing. */
+void battery_refused(struct battery *b, const struct kind *kind, const struct variant *variant);
+/* Waits for what is in flight, and checks it; the ranks compare their bits. */
+void battery_land(struct battery *b);
+
+/* case.c */
+struct test_case *case_new(struct battery *b, const struct kind *kind,
+                           const struct variant *variant);
+void case_check(struct test_case *c);
+void case_check_unchanged(struct test_case *c);
+void case_free(struct test_case *c);
+const char *case_name(const struct test_case *c);
+
+/* ---- the parts of a run ---- */
+void sweep_support(struct battery *b, const char *table); /* every dtype and op; NULL: asks */
+void sweep_counts(struct battery *b);
 void cases_barrier(struct battery *b);
-void cases_async(struct battery *b);
-void cases_arguments(struct battery *b);
+void cases_works(struct battery *b);
 void cases_special_values(struct battery *b);
 
 #endif

@@ -3,9 +3,13 @@
 check_PROGRAMS += tests/conformance/conformance
 tests_conformance_conformance_SOURCES = \
 	tests/conformance/battery.h \
-	tests/conformance/cases.c \
-	tests/conformance/data.c \
-	tests/conformance/main.c
+	tests/conformance/case.c \
+	tests/conformance/cases_reduce.c \
+	tests/conformance/data.c tests/conformance/data.h \
+	tests/conformance/expect.c \
+	tests/conformance/main.c \
+	tests/conformance/run.c \
+	tests/conformance/sweep.c
 tests_conformance_conformance_LDADD = libdist.la -lm
 tests_conformance_conformance_LDFLAGS = $(job_ldflags)
 

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* conformance BACKEND [--spawn RANKS] [--brief] [--native]: runs the battery as one rank, or as
- * many. */
+/* conformance BACKEND: runs the battery as one rank, or as many; see main_usage. */
 #include "battery.h"
 
 #include <stdio.h>
@@ -9,56 +8,79 @@
 
 struct settings {
     const char *backend;
+    const char *table, *only;
     int spawn;
-    bool brief;
-    bool native; /* MPI's own operations: their NaN rules are MPI's */
+    int mode; /* MODE_COUNT: all */
+    bool brief, native, complete, mixed;
 };
 
-/* Around every boundary: nothing, one, odd, inline limits, pieces, segments, and beyond. */
-static const size_t counts[] = {0,    1,     3,     17,     1023,   1024,   2049,
-                                4099, 16385, 65537, 131073, 262147, 1048583};
-static const size_t counts_brief[] = {0, 1, 3, 1023, 16385, 262147};
+static const char *const main_modes[] = {
+#define MAIN_MODE(name, text) text,
+    BATTERY_MODES(MAIN_MODE)
+#undef MAIN_MODE
+        "all",
+};
 
-static void run_counts(struct battery *b)
+static const char main_usage[] =
+    "usage: conformance BACKEND [OPTION]...\n"
+    "  --spawn N      as N ranks; else the launcher says\n"
+    "  --mode MODE    blocking, async, flood (many in flight), group or all\n"
+    "  --only NAME    the cases of one collective: all_reduce_coalesced, send, recv, ...\n"
+    "  --brief        fewer counts\n"
+    "  --native       numbers that are none are MPI's business\n"
+    "  --complete     what makes sense must be supported\n"
+    "  --table FILE   what dist_info says of the backend, as csv, must be the same\n"
+    "  --mixed        the last rank has transport tcp only\n";
+
+/* ---- operations of our own ---- */
+
+static void main_make_ops(struct battery *b)
 {
-    const size_t *list = b->brief ? counts_brief : counts;
-    size_t n = b->brief ? sizeof(counts_brief) / sizeof(counts_brief[0])
-                        : sizeof(counts) / sizeof(counts[0]);
-
-    for (size_t c = 0; c < n; c++) {
-        cases_all_reduce(b, list[c], DIST_FLOAT32, DIST_SUM);
-        cases_all_reduce(b, list[c], DIST_INT64, DIST_AVG);
-        cases_all_reduce(b, list[c], DIST_BFLOAT16, DIST_SUM);
-        cases_broadcast(b, list[c], DIST_UINT8);
-        cases_all_gather(b, list[c] / 4, DIST_FLOAT64);
-    }
+    for (int op = 0; op < DIST_OP_COUNT; op++)
+        b->ops[op] = (dist_op)op;
+    battery_ok(b, dist_op_create_premul_sum(data_factor(b->rank), &b->ops[DIST_PREMUL_SUM]),
+               "op_create_premul_sum");
+    battery_ok(b, dist_op_create(data_user, NULL, &b->ops[DIST_USER]), "op_create");
 }
 
-static void run_types(struct battery *b)
+static void main_free_ops(struct battery *b)
 {
-    for (int dtype = 0; dtype < DIST_DTYPE_COUNT; dtype++) {
-        for (int op = 0; op <= DIST_MAX; op++) {
-            if (dtype == DIST_BOOL)
-                continue;
-            cases_all_reduce(b, 5, (dist_dtype)dtype, (dist_op)op);
-            cases_all_reduce(b, 2053, (dist_dtype)dtype, (dist_op)op);
-            cases_all_reduce(b, 70001, (dist_dtype)dtype, (dist_op)op);
-        }
-        cases_broadcast(b, 4097, (dist_dtype)dtype);
-        cases_all_gather(b, 1025, (dist_dtype)dtype);
+    battery_ok(b, dist_op_free(b->ops[DIST_PREMUL_SUM]), "op_free");
+    battery_ok(b, dist_op_free(b->ops[DIST_USER]), "op_free");
+}
+
+/* ---- the run ---- */
+
+static void main_cases(struct battery *b, const struct settings *settings)
+{
+    for (int mode = 0; mode < MODE_COUNT; mode++) {
+        if (settings->mode != MODE_COUNT && settings->mode != mode)
+            continue;
+        b->mode = (enum battery_mode)mode;
+        sweep_support(b, settings->table);
+        sweep_counts(b);
     }
+    if (settings->only)
+        return;
 }
 
 static int run(int rank, void *arg)
 {
     const struct settings *settings = arg;
     struct dist_options options = DIST_OPTIONS_INIT;
-    struct battery b = {.seed = 1, .brief = settings->brief};
+    struct battery b = {.seed = 1,
+                        .backend = settings->backend,
+                        .only = settings->only,
+                        .brief = settings->brief,
+                        .native = settings->native,
+                        .complete = settings->complete};
     dist_status status;
 
-    (void)rank;
+    if (settings->mixed && rank == settings->spawn - 1)
+        setenv("DIST_TRANSPORT", "tcp", 1);
     options.backend = settings->backend;
-    options.timeout_ms = 60 * 1000;
+    if (!getenv("DIST_TIMEOUT"))
+        options.timeout_ms = 60 * 1000;
     status = dist_init_process_group(&options, &b.group);
     if (status != DIST_OK) {
         fprintf(stderr, "init: %s: %s\n", dist_status_string(status), dist_last_error());
@@ -66,36 +88,69 @@ static int run(int rank, void *arg)
     }
     b.rank = dist_get_rank(b.group);
     b.ranks = dist_get_world_size(b.group);
-    run_counts(&b);
-    run_types(&b);
-    cases_barrier(&b);
-    cases_async(&b);
-    cases_arguments(&b);
-    if (!settings->native)
-        cases_special_values(&b);
-    status = dist_destroy_process_group(b.group);
-    if (status != DIST_OK)
-        battery_fault(&b, "destroy: %s", dist_last_error());
+    main_make_ops(&b);
+    main_cases(&b, settings);
+    main_free_ops(&b);
+    battery_ok(&b, dist_destroy_process_group(b.group), "destroy");
     if (b.rank == 0 && b.faults == 0)
-        printf("conformance: backend %s, %d ranks, %ld checks, no fault\n", settings->backend,
-               b.ranks, b.checks);
+        printf("conformance: backend %s, %d ranks, %ld cases, %ld refusals, %ld checks, no fault\n",
+               settings->backend, b.ranks, b.cases, b.refusals, b.checks);
     return b.faults || !b.checks ? 1 : 0;
+}
+
+/* ---- options ---- */
+
+static bool main_mode(const char *name, int *mode)
+{
+    for (*mode = 0; *mode <= MODE_COUNT; ++*mode) {
+        if (strcmp(name, main_modes[*mode]) == 0)
+            return true;
+    }
+    return false;
+}
+
+/* False: it is not understood. */
+static bool main_option(struct settings *settings, char **argv, int argc, int *i)
+{
+    const char *name = argv[*i], *value = *i + 1 < argc ? argv[*i + 1] : NULL;
+    const struct {
+        const char *name;
+        bool *flag;
+    } flags[] = {{"--brief", &settings->brief},
+                 {"--native", &settings->native},
+                 {"--complete", &settings->complete},
+                 {"--mixed", &settings->mixed}};
+
+    for (size_t f = 0; f < sizeof(flags) / sizeof(flags[0]); f++) {
+        if (strcmp(name, flags[f].name) == 0)
+            return *flags[f].flag = true;
+    }
+    if (!value)
+        return false;
+    ++*i;
+    if (strcmp(name, "--spawn") == 0)
+        return (settings->spawn = atoi(value)) > 0;
+    if (strcmp(name, "--mode") == 0)
+        return main_mode(value, &settings->mode);
+    if (strcmp(name, "--only") == 0)
+        settings->only = value;
+    else if (strcmp(name, "--table") == 0)
+        settings->table = value;
+    else
+        return false;
+    return true;
 }
 
 int main(int argc, char **argv)
 {
-    struct settings settings = {.backend = argc > 1 ? argv[1] : "gloo"};
+    struct settings settings = {.backend = argc > 1 ? argv[1] : "gloo", .mode = MODE_COUNT};
     int code = 1;
 
     for (int i = 2; i < argc; i++) {
-        if (strcmp(argv[i], "--brief") == 0)
-            settings.brief = true;
-        else if (strcmp(argv[i], "--native") == 0)
-            settings.native = true;
-        else if (strcmp(argv[i], "--spawn") == 0 && i + 1 < argc)
-            settings.spawn = atoi(argv[++i]);
-        else
+        if (!main_option(&settings, argv, argc, &i)) {
+            fputs(main_usage, stderr);
             return 2;
+        }
     }
     if (!settings.spawn)
         return run(0, &settings);

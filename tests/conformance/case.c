@@ -1,0 +1,260 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* A case: its memory, and whether the right things came into it and nothing else changed. */
+#include "battery.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define GUARD_BYTES 64
+#define GUARD 0xa5
+
+/* ---- memory ---- */
+
+void *battery_alloc(size_t count, size_t size)
+{
+    void *memory = calloc(count ? count : 1, size);
+
+    if (!memory) {
+        fprintf(stderr, "no memory for %zu x %zu bytes\n", count, size);
+        exit(1);
+    }
+    return memory;
+}
+
+static size_t case_element(const struct test_case *c)
+{
+    return dist_dtype_size(c->data.dtype);
+}
+
+/* Between guards, and at no better alignment than an element has. */
+static void case_buffer(struct test_case *c, struct buffer *buffer, size_t count)
+{
+    buffer->bytes = count * case_element(c);
+    buffer->memory = battery_alloc(buffer->bytes + 3 * GUARD_BYTES, 1);
+    memset(buffer->memory, GUARD, buffer->bytes + 3 * GUARD_BYTES);
+    buffer->data = buffer->memory + GUARD_BYTES + case_element(c);
+}
+
+void case_in(struct test_case *c, size_t count)
+{
+    case_buffer(c, &c->in, count);
+    c->give = c->in.data;
+}
+
+void case_out(struct test_case *c, size_t count)
+{
+    case_buffer(c, &c->out, count);
+    c->get = c->out.data;
+}
+
+void *case_at(const struct test_case *c, const struct buffer *buffer, size_t element)
+{
+    return buffer->data + element * case_element(c);
+}
+
+void case_give(struct test_case *c, struct buffer *to, size_t at, size_t first, size_t count)
+{
+    data_fill(&c->data, c->b->rank, first, count, case_at(c, to, at));
+}
+
+void case_expect(struct test_case *c, size_t at, size_t count, int giver, size_t first)
+{
+    const struct block block = {.at = at, .count = count, .giver = giver, .first = first};
+    size_t n = (size_t)c->block_count + 1;
+    struct block *blocks = battery_alloc(n, sizeof(*blocks));
+
+    if (c->blocks)
+        memcpy(blocks, c->blocks, (n - 1) * sizeof(*blocks));
+    blocks[n - 1] = block;
+    free(c->blocks);
+    c->blocks = blocks;
+    c->block_count++;
+}
+
+/* ---- layouts ---- */
+
+size_t case_block_count(const struct test_case *c, int from, int to)
+{
+    static const int parts[] = {0, 4, 1, 3}; /* quarters of count */
+
+    if (c->layout == LAYOUT_EVEN)
+        return c->count;
+    return c->count * (size_t)parts[(from * 3 + to * 5 + (int)(c->data.seed % 7)) % 4] / 4;
+}
+
+/*
+ * In gaps the odd ranks' blocks come first, from the last to the first, then the even ones, each
+ * some elements behind the one before.
+ */
+size_t case_layout(struct test_case *c, const size_t *counts, size_t *offsets)
+{
+    int ranks = c->b->ranks;
+    size_t end = 0;
+
+    for (int i = 0; i < ranks; i++) {
+        int odd = ranks / 2, r = i;
+
+        if (c->layout == LAYOUT_GAPS) {
+            r = i < odd ? 2 * (odd - i) - 1 : 2 * (i - odd);
+            end += 1 + (size_t)(i % 3);
+        }
+        offsets[r] = end;
+        end += counts[r];
+    }
+    return c->layout == LAYOUT_GAPS ? end + 2 : end;
+}
+
+/* ---- life ---- */
+
+static void case_remember(struct buffer *buffer)
+{
+    size_t bytes = buffer->bytes + 3 * GUARD_BYTES;
+
+    if (!buffer->memory)
+        return;
+    buffer->before = battery_alloc(bytes, 1);
+    memcpy(buffer->before, buffer->memory, bytes);
+}
+
+struct test_case *case_new(struct battery *b, const struct kind *kind,
+                           const struct variant *variant)
+{
+    struct test_case *c = battery_alloc(1, sizeof(*c));
+
+    c->b = b;
+    c->kind = kind;
+    c->data = (struct data){.seed = ++b->seed, .dtype = variant->dtype, .op = variant->op};
+    c->count = variant->count;
+    c->root = variant->root;
+    c->layout = variant->layout;
+    c->in_place = variant->in_place;
+    c->tag = (int)(b->seed % 1000);
+    kind->shape(c);
+    if (!c->works_needed)
+        c->works_needed = 1;
+    c->works = battery_alloc((size_t)c->works_needed, sizeof(*c->works));
+    case_remember(&c->in);
+    case_remember(&c->out);
+    return c;
+}
+
+static void case_free_buffer(struct buffer *buffer)
+{
+    free(buffer->memory);
+    free(buffer->before);
+}
+
+void case_free(struct test_case *c)
+{
+    case_free_buffer(&c->in);
+    case_free_buffer(&c->out);
+    free(c->in_counts);
+    free(c->in_offsets);
+    free(c->out_counts);
+    free(c->out_offsets);
+    free(c->blocks);
+    free(c->works);
+    free(c->sources);
+    free(c);
+}
+
+const char *case_name(const struct test_case *c)
+{
+    static const char *const modes[] = {
+#define CASE_MODE(name, text) [MODE_##name] = text,
+        BATTERY_MODES(CASE_MODE)
+#undef CASE_MODE
+    };
+    static const char *const layouts[] = {"even", "uneven", "gaps"};
+    static char name[160];
+    int n = snprintf(name, sizeof(name), "%s %s", c->kind->name, dist_dtype_string(c->data.dtype));
+
+    if (c->kind->flags & KIND_REDUCES)
+        n += snprintf(name + n, sizeof(name) - (size_t)n, " %s", dist_op_string(c->data.op));
+    n += snprintf(name + n, sizeof(name) - (size_t)n, ", count %zu", c->count);
+    if (c->kind->flags & KIND_ROOTED)
+        n += snprintf(name + n, sizeof(name) - (size_t)n, ", root %d", c->root);
+    if (c->kind->flags & KIND_LAYOUTS)
+        n += snprintf(name + n, sizeof(name) - (size_t)n, ", %s", layouts[c->layout]);
+    snprintf(name + n, sizeof(name) - (size_t)n, ", %s, %s", c->in_place ? "in place" : "apart",
+             modes[c->b->mode]);
+    return name;
+}
+
+/* ---- the check ---- */
+
+/* Every element where there are few; else the edges and a sample. */
+static size_t case_next(size_t i, size_t count)
+{
+    if (count <= 4096 || i < 64 || i + 64 >= count)
+        return i + 1;
+    return i + 1 + (i * 2654435761u) % 97;
+}
+
+/* True, or the fault has been reported. */
+static bool case_check_element(struct test_case *c, const struct block *block, size_t i)
+{
+    const void *found = case_at(c, &c->out, block->at + i);
+    double expected, is;
+    uint64_t bits = 0, row;
+
+    if (block->giver == REDUCED) {
+        if (data_reduced(&c->data, c->b->ranks, block->first + i, found, &expected, &is))
+            return true;
+        battery_fault(c->b, "%s: element %zu is %.9g, should be %.9g", case_name(c), block->at + i,
+                      is, expected);
+        return false;
+    }
+    memcpy(&bits, found, case_element(c));
+    row = data_bits(&c->data, block->giver, block->first + i);
+    if (bits == row)
+        return true;
+    battery_fault(c->b, "%s: element %zu is 0x%llx, should be 0x%llx, rank %d's element %zu",
+                  case_name(c), block->at + i, (unsigned long long)bits, (unsigned long long)row,
+                  block->giver, block->first + i);
+    return false;
+}
+
+static void case_check_block(struct test_case *c, const struct block *block)
+{
+    size_t offset = (size_t)((unsigned char *)case_at(c, &c->out, block->at) - c->out.memory);
+
+    c->b->checks++;
+    for (size_t i = 0; i < block->count; i = case_next(i, block->count)) {
+        if (!case_check_element(c, block, i))
+            break;
+    }
+    /* What was to change has been seen: the rest must be as before. */
+    memcpy(c->out.before + offset, c->out.memory + offset, block->count * case_element(c));
+}
+
+static void case_check_same(struct test_case *c, const struct buffer *buffer, const char *what)
+{
+    size_t bytes = buffer->bytes + 3 * GUARD_BYTES, i = 0;
+
+    if (!buffer->memory)
+        return;
+    c->b->checks++;
+    if (memcmp(buffer->memory, buffer->before, bytes) == 0)
+        return;
+    while (buffer->memory[i] == buffer->before[i])
+        i++;
+    battery_fault(c->b, "%s: %s at byte %td of %zu", case_name(c), what,
+                  buffer->memory + i - buffer->data, buffer->bytes);
+}
+
+void case_check_unchanged(struct test_case *c)
+{
+    case_check_same(c, &c->in, "changed its input");
+    case_check_same(c, &c->out, "wrote outside its result");
+}
+
+void case_check(struct test_case *c)
+{
+    if (c->kind->check)
+        c->kind->check(c);
+    for (int i = 0; i < c->block_count; i++)
+        case_check_block(c, &c->blocks[i]);
+    case_check_unchanged(c);
+}
