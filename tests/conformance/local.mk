@@ -6,6 +6,7 @@ tests_conformance_conformance_SOURCES = \
 	tests/conformance/case.c \
 	tests/conformance/cases_gather.c \
 	tests/conformance/cases_reduce.c \
+	tests/conformance/cases_scatter.c \
 	tests/conformance/data.c tests/conformance/data.h \
 	tests/conformance/expect.c \
 	tests/conformance/main.c \

@@ -17,6 +17,10 @@ static const struct kind *const sweep_kinds[] = {
     &kind_all_gather_v,
     &kind_gather,
     &kind_gather_v,
+    &kind_scatter,
+    &kind_scatter_v,
+    &kind_all_to_all,
+    &kind_all_to_all_v,
     NULL,
 };
 

@@ -1,0 +1,147 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* The collectives that hand out blocks: scatter and all_to_all. */
+#include "battery.h"
+
+/* ---- scatter ---- */
+
+static bool scatter_passes(const struct test_case *c)
+{
+    return c->root == c->b->rank || c->data.seed % 2;
+}
+
+static void scatter_shape(struct test_case *c)
+{
+    int ranks = c->b->ranks, rank = c->b->rank;
+    bool in_place = c->in_place && c->root == rank;
+    size_t own, total;
+
+    c->in_counts = battery_alloc((size_t)ranks, sizeof(*c->in_counts));
+    c->in_offsets = battery_alloc((size_t)ranks, sizeof(*c->in_offsets));
+    for (int r = 0; r < ranks; r++)
+        c->in_counts[r] = case_block_count(c, r, 0);
+    total = case_layout(c, c->in_counts, c->in_offsets);
+    own = c->in_offsets[rank];
+    if (in_place) {
+        case_out(c, total);
+        case_give(c, &c->out, 0, 0, total);
+        c->give = c->out.data;
+        c->get = case_at(c, &c->out, own);
+        case_expect(c, own, c->in_counts[rank], rank, own);
+        return;
+    }
+    if (scatter_passes(c))
+        case_in(c, total);
+    if (c->root == rank)
+        case_give(c, &c->in, 0, 0, total);
+    case_out(c, c->in_counts[rank]);
+    case_expect(c, 0, c->in_counts[rank], c->root, own);
+}
+
+static dist_status scatter_call(struct test_case *c, dist_work **works)
+{
+    if (!works)
+        return dist_scatter(c->b->group, c->give, c->get, c->count, c->data.dtype, c->root);
+    return dist_scatter_async(c->b->group, c->give, c->get, c->count, c->data.dtype, c->root,
+                              works);
+}
+
+const struct kind kind_scatter = {
+    .name = "scatter",
+    .collective = DIST_COLL_SCATTER,
+    .flags = KIND_IN_PLACE | KIND_ROOTED | KIND_BLOCKS,
+    .shape = scatter_shape,
+    .call = scatter_call,
+};
+
+/* Blocks one after the other need no offsets. */
+static const size_t *scatter_offsets(const struct test_case *c, const size_t *offsets)
+{
+    return c->layout == LAYOUT_GAPS ? offsets : NULL;
+}
+
+static dist_status scatter_v_call(struct test_case *c, dist_work **works)
+{
+    const size_t *counts = scatter_passes(c) ? c->in_counts : NULL;
+    const size_t *offsets = counts ? scatter_offsets(c, c->in_offsets) : NULL;
+    size_t own = c->in_counts[c->b->rank];
+
+    if (!works)
+        return dist_scatter_v(c->b->group, c->give, counts, offsets, c->get, own, c->data.dtype,
+                              c->root);
+    return dist_scatter_v_async(c->b->group, c->give, counts, offsets, c->get, own, c->data.dtype,
+                                c->root, works);
+}
+
+const struct kind kind_scatter_v = {
+    .name = "scatter_v",
+    .collective = DIST_COLL_SCATTER_V,
+    .flags = KIND_IN_PLACE | KIND_ROOTED | KIND_LAYOUTS | KIND_BLOCKS,
+    .shape = scatter_shape,
+    .call = scatter_v_call,
+};
+
+/* ---- all_to_all ---- */
+
+/* What `rank` sends: to rank r counts[r] elements, which begin at offsets[r] of its row. */
+static size_t to_all_sends(struct test_case *c, int rank, size_t *counts, size_t *offsets)
+{
+    for (int r = 0; r < c->b->ranks; r++)
+        counts[r] = case_block_count(c, rank, r);
+    return case_layout(c, counts, offsets);
+}
+
+static void to_all_shape(struct test_case *c)
+{
+    int ranks = c->b->ranks, rank = c->b->rank;
+    size_t n = (size_t)ranks, total;
+
+    c->in_counts = battery_alloc(n, sizeof(*c->in_counts));
+    c->in_offsets = battery_alloc(n, sizeof(*c->in_offsets));
+    c->out_counts = battery_alloc(n, sizeof(*c->out_counts));
+    c->out_offsets = battery_alloc(n, sizeof(*c->out_offsets));
+    for (int r = 0; r < ranks; r++)
+        c->out_counts[r] = case_block_count(c, r, rank);
+    case_out(c, case_layout(c, c->out_counts, c->out_offsets));
+    for (int r = 0; r < ranks; r++) { /* the arrays for `in` serve for the others' first */
+        to_all_sends(c, r, c->in_counts, c->in_offsets);
+        case_expect(c, c->out_offsets[r], c->out_counts[r], r, c->in_offsets[rank]);
+    }
+    total = to_all_sends(c, rank, c->in_counts, c->in_offsets);
+    case_in(c, total);
+    case_give(c, &c->in, 0, 0, total);
+}
+
+static dist_status all_to_all_call(struct test_case *c, dist_work **works)
+{
+    if (!works)
+        return dist_all_to_all(c->b->group, c->give, c->get, c->count, c->data.dtype);
+    return dist_all_to_all_async(c->b->group, c->give, c->get, c->count, c->data.dtype, works);
+}
+
+const struct kind kind_all_to_all = {
+    .name = "all_to_all",
+    .collective = DIST_COLL_ALL_TO_ALL,
+    .flags = KIND_BLOCKS,
+    .shape = to_all_shape,
+    .call = all_to_all_call,
+};
+
+static dist_status all_to_all_v_call(struct test_case *c, dist_work **works)
+{
+    const size_t *in_offsets = scatter_offsets(c, c->in_offsets);
+    const size_t *out_offsets = scatter_offsets(c, c->out_offsets);
+
+    if (!works)
+        return dist_all_to_all_v(c->b->group, c->give, c->in_counts, in_offsets, c->get,
+                                 c->out_counts, out_offsets, c->data.dtype);
+    return dist_all_to_all_v_async(c->b->group, c->give, c->in_counts, in_offsets, c->get,
+                                   c->out_counts, out_offsets, c->data.dtype, works);
+}
+
+const struct kind kind_all_to_all_v = {
+    .name = "all_to_all_v",
+    .collective = DIST_COLL_ALL_TO_ALL_V,
+    .flags = KIND_LAYOUTS | KIND_BLOCKS,
+    .shape = to_all_shape,
+    .call = all_to_all_v_call,
+};
