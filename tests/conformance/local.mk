@@ -5,6 +5,7 @@ tests_conformance_conformance_SOURCES = \
 	tests/conformance/battery.h \
 	tests/conformance/case.c \
 	tests/conformance/cases_gather.c \
+	tests/conformance/cases_p2p.c \
 	tests/conformance/cases_reduce.c \
 	tests/conformance/cases_scatter.c \
 	tests/conformance/data.c tests/conformance/data.h \

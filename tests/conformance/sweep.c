@@ -7,21 +7,15 @@
 #include <string.h>
 
 static const struct kind *const sweep_kinds[] = {
-    &kind_all_reduce,
-    &kind_all_reduce_coalesced,
-    &kind_reduce,
-    &kind_reduce_scatter,
-    &kind_broadcast,
-    &kind_reduce_scatter_v,
-    &kind_all_gather,
-    &kind_all_gather_v,
-    &kind_gather,
-    &kind_gather_v,
-    &kind_scatter,
-    &kind_scatter_v,
-    &kind_all_to_all,
-    &kind_all_to_all_v,
-    NULL,
+    &kind_all_reduce, &kind_all_reduce_coalesced,
+    &kind_reduce,     &kind_reduce_scatter,
+    &kind_broadcast,  &kind_reduce_scatter_v,
+    &kind_all_gather, &kind_all_gather_v,
+    &kind_gather,     &kind_gather_v,
+    &kind_scatter,    &kind_scatter_v,
+    &kind_all_to_all, &kind_all_to_all_v,
+    &kind_exchange,   &kind_any_source,
+    &kind_barrier,    NULL,
 };
 
 static bool sweep_skips(const struct battery *b, const struct kind *kind)
