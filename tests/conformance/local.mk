@@ -8,6 +8,7 @@ tests_conformance_conformance_SOURCES = \
 	tests/conformance/cases_p2p.c \
 	tests/conformance/cases_reduce.c \
 	tests/conformance/cases_scatter.c \
+	tests/conformance/cases_works.c \
 	tests/conformance/data.c tests/conformance/data.h \
 	tests/conformance/expect.c \
 	tests/conformance/main.c \

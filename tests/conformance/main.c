@@ -62,6 +62,7 @@ static void main_cases(struct battery *b, const struct settings *settings)
     }
     if (settings->only)
         return;
+    cases_works(b);
 }
 
 static int run(int rank, void *arg)
