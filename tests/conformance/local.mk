@@ -4,6 +4,7 @@ check_PROGRAMS += tests/conformance/conformance
 tests_conformance_conformance_SOURCES = \
 	tests/conformance/battery.h \
 	tests/conformance/case.c \
+	tests/conformance/cases_barrier.c \
 	tests/conformance/cases_gather.c \
 	tests/conformance/cases_p2p.c \
 	tests/conformance/cases_reduce.c \

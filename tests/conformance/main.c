@@ -63,6 +63,9 @@ static void main_cases(struct battery *b, const struct settings *settings)
     if (settings->only)
         return;
     cases_works(b);
+    cases_barrier(b);
+    if (!settings->native)
+        cases_special_values(b);
 }
 
 static int run(int rank, void *arg)
