@@ -4,12 +4,23 @@
 #include <stdlib.h>
 #include <string.h>
 
+#define FAULTY_RANKS 64
+
 struct faulty_state {
     const struct dist_host *host;
     struct dist_engine *engine;
-    int rank;
-    const char *fault;
+    int rank, ranks;
+    size_t counts[2 * FAULTY_RANKS], offsets[2 * FAULTY_RANKS]; /* of in and of out */
+    int source;
+    unsigned char scratch[1 << 20];
 };
+
+static bool faulty_is(const char *fault)
+{
+    const char *wanted = getenv("DIST_FAULTY");
+
+    return wanted && strcmp(wanted, fault) == 0;
+}
 
 static dist_status faulty_probe(char *reason, size_t reason_size)
 {
@@ -18,13 +29,19 @@ static dist_status faulty_probe(char *reason, size_t reason_size)
     return DIST_OK;
 }
 
+/* A lie is what it says in general, or what it says of a group: only one of the two is changed. */
 static dist_status faulty_query(const void *state, dist_collective collective, dist_dtype dtype,
                                 dist_op op)
 {
-    (void)state;
-    (void)collective;
-    (void)dtype;
+    bool lied_about = collective == DIST_COLL_GATHER && dtype == DIST_UINT8;
+
     (void)op;
+    if (lied_about && faulty_is("says-yes") && state)
+        return DIST_ERR_UNSUPPORTED;
+    if (lied_about && faulty_is("says-no") && !state)
+        return DIST_ERR_UNSUPPORTED;
+    if (lied_about && faulty_is("lacks"))
+        return DIST_ERR_UNSUPPORTED;
     return DIST_OK;
 }
 
@@ -37,7 +54,7 @@ static dist_status faulty_open(void *state, const struct dist_backend_config *co
 
     faulty->host = config->host;
     faulty->rank = config->rank;
-    faulty->fault = getenv("DIST_FAULTY") ? getenv("DIST_FAULTY") : "";
+    faulty->ranks = config->world_size;
     return config->host->engine_open(config, &engine, &faulty->engine);
 }
 
@@ -50,9 +67,67 @@ static void faulty_close(void *state)
     faulty->engine = NULL;
 }
 
-static bool faulty_is(const struct faulty_state *faulty, const char *fault)
+/* ---- the faults of single calls, and those of calls with blocks ---- */
+
+static void faulty_call(struct dist_call *wrong, size_t bytes)
 {
-    return strcmp(faulty->fault, fault) == 0;
+    if (faulty_is("last") && wrong->collective == DIST_COLL_ALL_REDUCE && wrong->count > 1000)
+        wrong->count--; /* forgets the last element */
+    if (faulty_is("op") && wrong->op == DIST_MAX)
+        wrong->op = DIST_SUM;
+    if (faulty_is("premul") && wrong->op == DIST_PREMUL_SUM)
+        wrong->op = DIST_SUM;
+    if (faulty_is("root") && wrong->collective == DIST_COLL_BROADCAST)
+        wrong->root = 0;
+    if (faulty_is("input") && wrong->in && wrong->in != wrong->out && bytes)
+        ((unsigned char *)(uintptr_t)wrong->in)[bytes / 2] ^= 1;
+    if (faulty_is("outside") && bytes && wrong->collective == DIST_COLL_ALL_REDUCE &&
+        wrong->in != wrong->out)
+        ((unsigned char *)wrong->out)[bytes] ^= 1;
+    if (faulty_is("tag") && wrong->collective >= DIST_COLL_SEND)
+        wrong->tag = 0;
+}
+
+/* The result comes to rank 0, wherever it was wanted. */
+static void faulty_reduce_root(struct faulty_state *faulty, struct dist_call *wrong, size_t bytes)
+{
+    if (wrong->collective != DIST_COLL_REDUCE || bytes > sizeof(faulty->scratch))
+        return;
+    if (faulty->rank == 0 && wrong->root != 0)
+        wrong->out = faulty->scratch;
+    wrong->root = 0;
+}
+
+/* Every rank sends to each the block of the next one. */
+static void faulty_wrong_block(struct faulty_state *faulty, struct dist_call *wrong)
+{
+    size_t n = (size_t)faulty->ranks;
+
+    if (wrong->collective != DIST_COLL_ALL_TO_ALL)
+        return;
+    for (size_t r = 0; r < n; r++) {
+        faulty->counts[r] = wrong->count;
+        faulty->offsets[r] = (r + 1) % n * wrong->count;
+        faulty->offsets[FAULTY_RANKS + r] = r * wrong->count;
+    }
+    wrong->collective = DIST_COLL_ALL_TO_ALL_V;
+    wrong->in_counts = wrong->out_counts = faulty->counts;
+    wrong->in_offsets = faulty->offsets;
+    wrong->out_offsets = faulty->offsets + FAULTY_RANKS;
+}
+
+/* Blocks come one after the other, wherever they were wanted. */
+static void faulty_no_offsets(struct faulty_state *faulty, struct dist_call *wrong)
+{
+    size_t end = 0;
+
+    if (!wrong->out_offsets)
+        return;
+    for (int r = 0; r < faulty->ranks; r++) {
+        faulty->offsets[r] = end;
+        end += wrong->out_counts[r];
+    }
+    wrong->out_offsets = faulty->offsets;
 }
 
 static dist_status faulty_post(void *state, const struct dist_call *call,
@@ -62,17 +137,16 @@ static dist_status faulty_post(void *state, const struct dist_call *call,
     struct dist_call wrong = *call;
     size_t bytes = call->count * faulty->host->dtype_size(call->dtype);
 
-    if (faulty_is(faulty, "last") && call->collective == DIST_COLL_ALL_REDUCE && call->count > 2000)
-        wrong.count--; /* forgets the last element */
-    if (faulty_is(faulty, "op") && call->op == DIST_MAX)
-        wrong.op = DIST_SUM;
-    if (faulty_is(faulty, "root") && call->collective == DIST_COLL_BROADCAST)
-        wrong.root = 0;
-    if (faulty_is(faulty, "input") && call->in != call->out && bytes)
-        ((unsigned char *)(uintptr_t)call->in)[bytes / 2] ^= 1;
-    if (faulty_is(faulty, "outside") && bytes)
-        ((unsigned char *)call->out)[bytes] ^= 1;
-    if (faulty_is(faulty, "barrier") && call->collective == DIST_COLL_BARRIER) {
+    faulty_call(&wrong, bytes);
+    if (faulty_is("reduce-root"))
+        faulty_reduce_root(faulty, &wrong, bytes);
+    if (faulty_is("block"))
+        faulty_wrong_block(faulty, &wrong);
+    if (faulty_is("offsets"))
+        faulty_no_offsets(faulty, &wrong);
+    if (faulty_is("source") && call->collective == DIST_COLL_RECV)
+        wrong.source = &faulty->source; /* the caller is not told */
+    if (faulty_is("barrier") && call->collective == DIST_COLL_BARRIER) {
         ticket->status = DIST_OK; /* waits for nobody */
         return DIST_OK;
     }

@@ -3,12 +3,26 @@
 # Planted faults: the battery must find each, or it proves nothing.
 . "$srcdir/tests/support/job.sh"
 
-battery=tests/conformance/conformance
+battery="tests/conformance/conformance faulty --spawn 3 --brief"
 
-job self 3 $battery faulty --spawn 3 --brief
-DIST_FAULTY=last job_fails "FAULT all_reduce" self 3 $battery faulty --spawn 3 --brief
-DIST_FAULTY=op job_fails " max, count" self 3 $battery faulty --spawn 3 --brief
-DIST_FAULTY=root job_fails "FAULT broadcast" self 3 $battery faulty --spawn 3 --brief
-DIST_FAULTY=input job_fails "changed its input" self 3 $battery faulty --spawn 3 --brief
-DIST_FAULTY=outside job_fails "outside its buffer" self 3 $battery faulty --spawn 3 --brief
-DIST_FAULTY=barrier job_fails "left a barrier" self 3 $battery faulty --spawn 3 --brief
+job self 3 $battery
+# fault NAME TEXT [MODE [OPTION]...]: the battery says TEXT of it.
+fault() { DIST_FAULTY=$1 job_fails "$2" self 3 $battery --mode "${3:-blocking}" "${@:4}"; }
+
+fault last "FAULT all_reduce"
+fault op " max, count"
+fault premul " premul_sum, count"
+fault root "FAULT broadcast"
+fault reduce-root "FAULT reduce "
+fault input "changed its input"
+fault outside "wrote outside its result"
+fault barrier "left a barrier"
+fault block "FAULT all_to_all"
+fault offsets "FAULT gather_v" blocking --only gather_v
+fault offsets "FAULT all_gather_v" async
+fault source "it should be"
+fault tag "FAULT send " async
+fault tag "FAULT send " group
+fault says-yes "FAULT gather uint8"
+fault says-no "was not refused"
+fault lacks "makes sense and is not supported" blocking --complete
