@@ -1,15 +1,29 @@
 #!/bin/bash
 # SPDX-License-Identifier: BSD-3-Clause
-# The battery against backends self and gloo, over each transport alone and over the choice.
+# The battery against backends self and gloo, over each transport alone, the choice, and both.
 . "$srcdir/tests/support/job.sh"
 
 battery=tests/conformance/conformance
+brief=--brief
+[ -n "${CHECK_LONG-}" ] && brief=
 
-job self 1 $battery self --spawn 1
-for ranks in 1 2 3 4 5 8; do
-    brief=--brief
-    [ $ranks = 2 ] || [ -n "${CHECK_LONG-}" ] && brief=
-    job self $ranks $battery gloo --spawn $ranks $brief
-    DIST_TRANSPORT=tcp job self $ranks $battery gloo --spawn $ranks $brief
-    DIST_TRANSPORT=shm DIST_SHM_CMA=0 job self $ranks $battery gloo --spawn $ranks $brief
+# gloo RANKS [OPTION]...
+gloo() { job self $1 $battery gloo --spawn "$@" $brief; }
+
+# What dist_info says is what happens.
+table=$job_folder/support.csv
+"$builddir/dist_info" backends --format csv >"$table"
+job self 1 $battery self --spawn 1 --complete --table "$table"
+gloo 2 --complete --table "$table"
+
+# Where many ranks share few CPUs, each way has its manners, and all of them together have all.
+for ranks in 1 2 3 4 5 7 8; do
+    modes=(all all all all)
+    [ $ranks -lt 7 ] || modes=(blocking group flood async)
+    [ -z "${CHECK_LONG-}" ] || modes=(all all all all)
+    gloo $ranks --mode ${modes[0]}
+    DIST_TRANSPORT=tcp gloo $ranks --mode ${modes[1]}
+    DIST_TRANSPORT=shm DIST_SHM_CMA=0 gloo $ranks --mode ${modes[2]}
+    [ $ranks -lt 3 ] || gloo $ranks --mixed --mode ${modes[3]}
 done
+DIST_PROGRESS_THREAD=0 gloo 3

@@ -5,14 +5,27 @@
 . "$srcdir/tests/support/job.sh"
 
 battery=tests/conformance/conformance
+brief=--brief
+[ -n "${CHECK_LONG-}" ] && brief=
 
-for ranks in 1 2 3 4 5 8; do
-    job openmpi $ranks $battery mpi --brief
-    DIST_TRANSPORT=mpi job openmpi $ranks $battery mpi --brief
-    DIST_MPI_COLL=native job openmpi $ranks $battery mpi --brief --native
+# mpi LAUNCHER RANKS [OPTION]...
+mpi() { job $1 $2 $battery mpi $brief "${@:3}"; }
+
+table=$job_folder/support.csv
+"$builddir/dist_info" backends --backend mpi --format csv >"$table" 2>/dev/null &&
+    mpi openmpi 2 --complete --table "$table"
+
+# Where many ranks share few CPUs, each way has its manners, and all of them together have all.
+for ranks in 1 2 3 4 5 7 8; do
+    modes=(all all all)
+    [ $ranks -lt 5 ] || modes=(group async flood)
+    [ -z "${CHECK_LONG-}" ] || modes=(all all all)
+    mpi openmpi $ranks --mode ${modes[0]}
+    DIST_TRANSPORT=mpi mpi openmpi $ranks --mode ${modes[1]}
+    DIST_MPI_COLL=native mpi openmpi $ranks --native --mode ${modes[2]}
 done
 for ranks in 1 2 3; do
-    job mpich $ranks $battery mpi --brief
+    mpi mpich $ranks
+    DIST_TRANSPORT=mpi mpi mpich $ranks
+    DIST_MPI_COLL=native mpi mpich $ranks --native
 done
-DIST_TRANSPORT=mpi job mpich 2 $battery mpi --brief
-DIST_MPI_COLL=native job mpich 2 $battery mpi --brief --native
