@@ -11,6 +11,10 @@ check_PROGRAMS += tests/jobs/two_groups
 tests_jobs_two_groups_SOURCES = tests/jobs/two_groups.c
 tests_jobs_two_groups_LDADD = libdist.la
 tests_jobs_two_groups_LDFLAGS = $(job_ldflags)
+check_PROGRAMS += tests/jobs/bad_calls
+tests_jobs_bad_calls_SOURCES = tests/jobs/bad_calls.c
+tests_jobs_bad_calls_LDADD = libdist.la
+tests_jobs_bad_calls_LDFLAGS = $(job_ldflags)
 
 job_scripts = \
 	tests/jobs/conformance_gloo.sh \
@@ -21,6 +25,7 @@ job_scripts = \
 	tests/jobs/mishaps.sh \
 	tests/jobs/two_groups.sh \
 	tests/jobs/bad_input.sh \
+	tests/jobs/bad_calls.sh \
 	tests/jobs/embedding.sh \
 	tests/jobs/dist_info.sh \
 	tests/jobs/train.sh \

@@ -1,0 +1,307 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * bad_calls BACKEND: wrong arguments to every public call. Each must be refused with a text that
+ * names rank and argument, and operations before, between and after must not suffer.
+ */
+#include <dist/dist.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define COUNT 64 /* elements of a block */
+#define RANKS_MAX 16
+
+static dist_group *group;
+static int rank, ranks, checks, faults;
+
+/* A float for each element of each block, and what v-forms take. */
+static float in[RANKS_MAX * COUNT], out[RANKS_MAX * COUNT];
+static size_t counts[RANKS_MAX], offsets[RANKS_MAX], huge[RANKS_MAX];
+
+static void fault(const char *format, ...) __attribute__((format(printf, 1, 2)));
+static void fault(const char *format, ...)
+{
+    va_list args;
+
+    if (faults++ >= 10)
+        return;
+    fprintf(stderr, "rank %d: FAULT ", rank);
+    va_start(args, format);
+    vfprintf(stderr, format, args);
+    va_end(args);
+    fprintf(stderr, "\n");
+}
+
+/* The last call must have been refused, with this word in its text. */
+static void refused(dist_status status, dist_status expected, const char *word, const char *call)
+{
+    const char *text = dist_last_error();
+
+    checks++;
+    if (status != expected || !strstr(text, word))
+        fault("%s: %s: '%s', which should be %s and say '%s'", call, dist_status_string(status),
+              status < 0 ? text : "", dist_status_string(expected), word);
+}
+
+static void fine(dist_status status, const char *call)
+{
+    checks++;
+    if (status != DIST_OK)
+        fault("%s: %s: %s", call, dist_status_string(status), dist_last_error());
+}
+
+#define BAD(word, call) refused(call, DIST_ERR_INVALID_ARGUMENT, word, #call)
+#define UNSUPPORTED(word, call) refused(call, DIST_ERR_UNSUPPORTED, word, #call)
+#define FINE(call) fine(call, #call)
+
+#define F DIST_FLOAT32
+#define S DIST_SUM
+#define NO_DTYPE ((dist_dtype)99)
+#define NO_OP ((dist_op)99)
+#define TOO_MANY (SIZE_MAX / 2)
+
+/* ---- what all have in common ---- */
+
+static void bad_groups(void)
+{
+    BAD("group is NULL", dist_all_reduce(NULL, in, out, COUNT, F, S));
+    BAD("group is NULL", dist_reduce(NULL, in, out, COUNT, F, S, 0));
+    BAD("group is NULL", dist_broadcast(NULL, in, COUNT, F, 0));
+    BAD("group is NULL", dist_barrier(NULL));
+    BAD("group is NULL", dist_monitored_barrier(NULL, 0));
+    BAD("group is NULL", dist_all_to_all(NULL, in, out, COUNT, F));
+    BAD("group is NULL", dist_send(NULL, in, COUNT, F, 0, 0));
+    BAD("group is NULL", dist_recv(NULL, out, COUNT, F, 0, 0, NULL));
+}
+
+static void bad_types(void)
+{
+    BAD("dtype", dist_all_reduce(group, in, out, COUNT, NO_DTYPE, S));
+    BAD("dtype", dist_reduce_scatter(group, in, out, COUNT, NO_DTYPE, S));
+    BAD("dtype", dist_broadcast(group, in, COUNT, NO_DTYPE, 0));
+    BAD("dtype", dist_gather_v(group, in, COUNT, out, counts, NULL, NO_DTYPE, 0));
+    BAD("dtype", dist_send(group, in, COUNT, NO_DTYPE, 0, 0));
+    BAD("op 99", dist_all_reduce(group, in, out, COUNT, F, NO_OP));
+    BAD("op 99", dist_reduce(group, in, out, COUNT, F, NO_OP, 0));
+    BAD("op 99", dist_reduce_scatter_v(group, in, out, counts, F, NO_OP));
+    BAD("PREMUL_SUM", dist_all_reduce(group, in, out, COUNT, F, DIST_PREMUL_SUM));
+    BAD("USER", dist_reduce_scatter(group, in, out, COUNT, F, DIST_USER));
+    UNSUPPORTED("band", dist_all_reduce(group, in, out, COUNT, F, DIST_BAND));
+    UNSUPPORTED("bxor", dist_reduce(group, in, out, COUNT, DIST_BFLOAT16, DIST_BXOR, 0));
+    UNSUPPORTED("avg", dist_reduce_scatter(group, in, out, COUNT, DIST_BOOL, DIST_AVG));
+}
+
+static void bad_works(void)
+{
+    dist_work *work = NULL;
+    bool done;
+
+    BAD("work_p is NULL", dist_all_reduce_async(group, in, out, COUNT, F, S, NULL));
+    BAD("work_p is NULL", dist_reduce_async(group, in, out, COUNT, F, S, 0, NULL));
+    BAD("work_p is NULL", dist_all_to_all_async(group, in, out, COUNT, F, NULL));
+    BAD("work_p is NULL", dist_all_gather_v_async(group, in, out, counts, NULL, F, NULL));
+    BAD("work_p is NULL", dist_barrier_async(group, NULL));
+    BAD("work_p is NULL", dist_isend(group, in, COUNT, F, 0, 0, NULL));
+    BAD("work_p is NULL", dist_irecv(group, out, COUNT, F, 0, 0, NULL, NULL));
+    BAD("work_p is NULL", dist_all_reduce_init(group, in, out, COUNT, F, S, NULL));
+    BAD("work is NULL", dist_wait(NULL));
+    BAD("work is NULL", dist_wait_for(NULL, 10));
+    BAD("work is NULL", dist_test(NULL, &done));
+    BAD("work is NULL", dist_on_complete(NULL, NULL, NULL));
+    BAD("work is NULL", dist_start(NULL));
+    FINE(dist_work_free(NULL));
+    FINE(dist_all_reduce_async(group, in, out, COUNT, F, S, &work));
+    BAD("done_p is NULL", dist_test(work, NULL));
+    BAD("fn is NULL", dist_on_complete(work, NULL, NULL));
+    BAD("persistent", dist_start(work));
+    FINE(dist_wait(work));
+    BAD("dist_group_end", dist_group_end());
+}
+
+static void bad_ops(void)
+{
+    dist_op op = DIST_SUM;
+
+    BAD("op_p is NULL", dist_op_create_premul_sum(2, NULL));
+    BAD("fn is NULL", dist_op_create(NULL, NULL, &op));
+    BAD("op", dist_op_free(DIST_SUM));
+    FINE(dist_op_create_premul_sum(2, &op));
+    UNSUPPORTED("premul_sum", dist_all_reduce(group, in, out, COUNT, DIST_INT32, op));
+    FINE(dist_op_free(op));
+    BAD("freed", dist_op_free(op));
+    BAD("freed", dist_all_reduce(group, in, out, COUNT, F, op));
+    BAD("freed", dist_reduce_scatter(group, in, out, COUNT, F, op));
+}
+
+/* ---- buffers, counts, roots and peers ---- */
+
+static void bad_buffers(void)
+{
+    BAD("in is NULL", dist_all_reduce(group, NULL, out, COUNT, F, S));
+    BAD("out is NULL", dist_all_reduce(group, in, NULL, COUNT, F, S));
+    BAD("in is NULL", dist_reduce(group, NULL, out, COUNT, F, S, 0));
+    BAD("out is NULL", dist_reduce(group, in, NULL, COUNT, F, S, rank));
+    BAD("is NULL", dist_broadcast(group, NULL, COUNT, F, 0));
+    BAD("in is NULL", dist_all_gather(group, NULL, out, COUNT, F));
+    BAD("out is NULL", dist_all_gather(group, in, NULL, COUNT, F));
+    BAD("out is NULL", dist_all_gather_v(group, in, NULL, counts, NULL, F));
+    BAD("in is NULL", dist_reduce_scatter(group, NULL, out, COUNT, F, S));
+    BAD("out is NULL", dist_reduce_scatter_v(group, in, NULL, counts, F, S));
+    BAD("in is NULL", dist_gather(group, NULL, out, COUNT, F, 0));
+    BAD("out is NULL", dist_gather(group, in, NULL, COUNT, F, rank));
+    BAD("in is NULL", dist_scatter(group, NULL, out, COUNT, F, rank));
+    BAD("out is NULL", dist_scatter(group, in, NULL, COUNT, F, 0));
+    BAD("in is NULL", dist_all_to_all(group, NULL, out, COUNT, F));
+    BAD("out is NULL", dist_all_to_all_v(group, in, counts, NULL, NULL, counts, NULL, F));
+    BAD("is NULL", dist_send(group, NULL, COUNT, F, 0, 0));
+    BAD("is NULL", dist_recv(group, NULL, COUNT, F, 0, 0, NULL));
+    BAD("buffers is NULL", dist_all_reduce_coalesced(group, NULL, counts, 2, F, S));
+    BAD("counts is NULL", dist_all_reduce_coalesced(group, (void *[]){in, out}, NULL, 2, F, S));
+    BAD("is NULL", dist_all_reduce_coalesced(group, (void *[]){in, NULL}, counts, 2, F, S));
+    BAD("buffer_count", dist_all_reduce_coalesced(group, (void *[]){in}, counts, -1, F, S));
+}
+
+static void bad_overlaps(void)
+{
+    BAD("overlap", dist_all_reduce(group, in, in + 1, COUNT, F, S));
+    BAD("overlap", dist_reduce(group, in, in + 1, COUNT, F, S, rank));
+    BAD("overlap", dist_all_to_all(group, in, in, COUNT, F));
+    BAD("overlap", dist_all_to_all_v(group, in, counts, NULL, in, counts, NULL, F));
+    BAD("out lies within in", dist_reduce_scatter(group, in, in + rank * COUNT + 1, COUNT, F, S));
+    BAD("out lies within in", dist_scatter(group, in, in + rank * COUNT + 1, COUNT, F, rank));
+    BAD("in lies within out", dist_all_gather(group, out + rank * COUNT + 1, out, COUNT, F));
+    BAD("in lies within out", dist_gather(group, out + rank * COUNT + 1, out, COUNT, F, rank));
+    BAD("in lies within out",
+        dist_all_gather_v(group, out + rank * COUNT + 1, out, counts, offsets, F));
+}
+
+static void bad_counts(void)
+{
+    BAD("larger than memory", dist_all_reduce(group, in, out, TOO_MANY, F, S));
+    BAD("larger than memory", dist_all_gather(group, in, out, TOO_MANY, F));
+    BAD("larger than memory", dist_send(group, in, TOO_MANY, F, 0, 0));
+    BAD("larger than memory", dist_all_gather_v(group, in, out, huge, NULL, F));
+    BAD("larger than memory", dist_reduce_scatter_v(group, in, out, huge, F, S));
+    BAD("larger than memory", dist_all_to_all_v(group, in, counts, NULL, out, huge, NULL, F));
+    BAD("counts is NULL", dist_all_gather_v(group, in, out, NULL, NULL, F));
+    BAD("counts is NULL", dist_reduce_scatter_v(group, in, out, NULL, F, S));
+    BAD("counts is NULL", dist_gather_v(group, in, COUNT, out, NULL, NULL, F, rank));
+    BAD("counts is NULL", dist_scatter_v(group, in, NULL, NULL, out, COUNT, F, rank));
+    BAD("in_counts is NULL", dist_all_to_all_v(group, in, NULL, NULL, out, counts, NULL, F));
+    BAD("out_counts is NULL", dist_all_to_all_v(group, in, counts, NULL, out, NULL, NULL, F));
+    BAD("count", dist_gather_v(group, in, COUNT - 1, out, counts, NULL, F, rank));
+    BAD("count", dist_scatter_v(group, in, counts, NULL, out, COUNT - 1, F, rank));
+}
+
+static void bad_roots(void)
+{
+    BAD("root", dist_reduce(group, in, out, COUNT, F, S, ranks));
+    BAD("root -1", dist_broadcast(group, in, COUNT, F, -1));
+    BAD("root", dist_gather(group, in, out, COUNT, F, ranks));
+    BAD("root -7", dist_gather_v(group, in, COUNT, out, counts, NULL, F, -7));
+    BAD("root", dist_scatter(group, in, out, COUNT, F, ranks + 5));
+    BAD("root -1", dist_scatter_v(group, in, counts, NULL, out, COUNT, F, -1));
+    BAD("peer", dist_send(group, in, COUNT, F, ranks, 0));
+    BAD("peer -1", dist_send(group, in, COUNT, F, DIST_ANY_SOURCE, 0));
+    BAD("peer", dist_recv(group, out, COUNT, F, ranks, 0, NULL));
+    BAD("peer -2", dist_recv(group, out, COUNT, F, -2, 0, NULL));
+    BAD("tag", dist_send(group, in, COUNT, F, 0, -1));
+    BAD("tag", dist_recv(group, out, COUNT, F, 0, -5, NULL));
+}
+
+/* ---- groups ---- */
+
+static void bad_new_groups(void)
+{
+    const int twice[] = {0, 0}, outside[] = {0, RANKS_MAX}, me[] = {rank};
+    struct dist_group_options options = DIST_GROUP_OPTIONS_INIT;
+    dist_group *made = NULL;
+
+    BAD("NULL", dist_new_group(NULL, me, 1, NULL, &made));
+    BAD("ranks", dist_new_group(group, NULL, 1, NULL, &made));
+    BAD("0", dist_new_group(group, twice, 2, NULL, &made));
+    BAD("16", dist_new_group(group, outside, 2, NULL, &made));
+    BAD("group_p", dist_new_group(group, me, 1, NULL, NULL));
+    BAD("NULL", dist_dup_group(NULL, NULL, &made));
+    BAD("color", dist_split_group(group, -5, 0, NULL, &made));
+    options.timeout_ms = -1;
+    BAD("timeout_ms", dist_new_group(group, me, 1, &options, &made));
+    checks++;
+    if (made)
+        fault("a refused group was made");
+}
+
+/* A destroyed group is refused, by every call that takes one. */
+static void bad_after_destroy(dist_group *gone)
+{
+    BAD("destroyed", dist_all_reduce(gone, in, out, COUNT, F, S));
+    BAD("destroyed", dist_all_to_all(gone, in, out, COUNT, F));
+    BAD("destroyed", dist_barrier(gone));
+    BAD("destroyed", dist_send(gone, in, COUNT, F, 0, 0));
+    BAD("destroyed", dist_destroy_process_group(gone));
+}
+
+/* ---- the whole ---- */
+
+/* An all-reduce whose result is known: nothing that was refused may have touched it. */
+static void sound(dist_group *on, const char *when)
+{
+    float mine = (float)(rank + 1), sum = 0;
+
+    fine(dist_all_reduce(on, &mine, &sum, 1, F, S), when);
+    if (sum != (float)(ranks * (ranks + 1) / 2))
+        fault("%s: the sum is %g", when, (double)sum);
+}
+
+static void bad_all(void)
+{
+    static void (*const parts[])(void) = {bad_groups, bad_types,    bad_works,
+                                          bad_ops,    bad_buffers,  bad_counts,
+                                          bad_roots,  bad_overlaps, bad_new_groups};
+    static int32_t early[5000];
+    dist_group *other = NULL;
+    dist_work *pending = NULL;
+
+    FINE(dist_dup_group(group, NULL, &other));
+    for (int i = 0; i < 5000; i++)
+        early[i] = rank + i;
+    FINE(dist_all_reduce_async(group, early, early, 5000, DIST_INT32, DIST_MAX, &pending));
+    for (size_t i = 0; i < sizeof(parts) / sizeof(parts[0]); i++) {
+        parts[i]();
+        sound(group, "an all-reduce after refusals");
+        sound(other, "an all-reduce of another group");
+    }
+    FINE(dist_wait(pending));
+    for (int i = 0; i < 5000; i++) {
+        if (early[i] != ranks - 1 + i)
+            fault("element %d of the work from before is %d", i, early[i]);
+    }
+    FINE(dist_destroy_process_group(other));
+    bad_after_destroy(other);
+    sound(group, "an all-reduce after a group was destroyed");
+}
+
+int main(int argc, char **argv)
+{
+    struct dist_options options = DIST_OPTIONS_INIT;
+
+    options.backend = argc > 1 ? argv[1] : NULL;
+    options.timeout_ms = 20 * 1000;
+    if (dist_init_process_group(&options, &group) != DIST_OK) {
+        fprintf(stderr, "init: %s\n", dist_last_error());
+        return 1;
+    }
+    rank = dist_get_rank(group);
+    ranks = dist_get_world_size(group);
+    for (int r = 0; r < RANKS_MAX; r++) {
+        counts[r] = COUNT;
+        offsets[r] = (size_t)r * COUNT;
+        huge[r] = TOO_MANY;
+    }
+    bad_all();
+    FINE(dist_destroy_process_group(group));
+    if (rank == 0 && !faults)
+        printf("bad calls: %d checks\n", checks);
+    return faults ? 1 : 0;
+}

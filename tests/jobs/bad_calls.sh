@@ -1,0 +1,13 @@
+#!/bin/bash
+# SPDX-License-Identifier: BSD-3-Clause
+# Wrong arguments are refused and harm nothing; calls that do not match end their group alone.
+. "$srcdir/tests/support/job.sh"
+
+JOB_LIMIT=90
+job shell 3 tests/jobs/bad_calls gloo
+job shell 1 tests/jobs/bad_calls self
+job openmpi 2 tests/jobs/bad_calls mpi
+job mpich 2 tests/jobs/bad_calls mpi
+
+# MPI_Finalize waits for what the group that broke had begun, so it is left out then, which mpirun
+# calls improper.
