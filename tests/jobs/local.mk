@@ -15,6 +15,10 @@ check_PROGRAMS += tests/jobs/bad_calls
 tests_jobs_bad_calls_SOURCES = tests/jobs/bad_calls.c
 tests_jobs_bad_calls_LDADD = libdist.la
 tests_jobs_bad_calls_LDFLAGS = $(job_ldflags)
+check_PROGRAMS += tests/jobs/bad_matches
+tests_jobs_bad_matches_SOURCES = tests/jobs/bad_matches.c
+tests_jobs_bad_matches_LDADD = libdist.la
+tests_jobs_bad_matches_LDFLAGS = $(job_ldflags)
 
 job_scripts = \
 	tests/jobs/conformance_gloo.sh \
