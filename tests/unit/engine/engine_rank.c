@@ -20,6 +20,8 @@ struct engine_shared {
     engine_rank_fn fn;
 };
 
+bool engine_ranks_reproducible, engine_ranks_scattered;
+
 static void rank_turn(const struct engine_rank *rank)
 {
     CHECK(!rank->engine || disti_engine_progress(rank->engine) >= 0 || rank->broken);
@@ -58,6 +60,8 @@ static void rank_open(struct engine_rank *rank)
                                                  NULL};
     const struct dist_engine_config config = {.size = sizeof(config), .transports = transports};
 
+    for (int r = 0; engine_ranks_scattered && r < rank->ranks; r++)
+        rank->places[r] = (struct dist_place){.node = r % 2, .core = (r * 3) % 4};
     rank->config = (struct dist_backend_config){.size = sizeof(rank->config),
                                                 .host = &disti_host,
                                                 .rank = rank->rank,
@@ -70,7 +74,8 @@ static void rank_open(struct engine_rank *rank)
                                                 .bind_host = "127.0.0.1",
                                                 .places = rank->places,
                                                 .all_gather = rank_all_gather,
-                                                .all_gather_arg = rank};
+                                                .all_gather_arg = rank,
+                                                .reproducible = engine_ranks_reproducible};
     CHECK(disti_engine_open(&rank->config, &config, &rank->engine) == DIST_OK);
 }
 

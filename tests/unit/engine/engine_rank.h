@@ -23,6 +23,9 @@ struct engine_rank {
 
 typedef void (*engine_rank_fn)(struct engine_rank *rank);
 
+/* For the ranks that are run next. scattered: neighbours in rank are on different nodes. */
+extern bool engine_ranks_reproducible, engine_ranks_scattered;
+
 /* Runs fn in so many ranks with open engines; asserts that all return. transport: "shm", "tcp". */
 void engine_ranks_run(int ranks, const char *transport, engine_rank_fn fn);
 
