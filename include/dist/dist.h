@@ -485,8 +485,8 @@ typedef void (*dist_work_fn)(void *arg, dist_status status);
 DIST_API dist_status dist_on_complete(dist_work *work, dist_work_fn fn, void *arg);
 
 /*
- * An all-reduce that is done again and again on the same buffers: plan, scratch memory and
- * connections are made here, once. Collective; blocks. dist_start starts it, dist_wait waits for it
+ * An all-reduce that is done again and again on the same buffers: plan and scratch memory are made
+ * here, once. Called by all ranks; sends nothing. dist_start starts it, dist_wait waits for it
  * and does not free it; it must not be started again before. dist_work_free ends it.
  */
 DIST_API dist_status dist_all_reduce_init(dist_group *group, const void *in, void *out,
