@@ -57,9 +57,9 @@ static bool builder_grow(struct disti_builder *b, void **items, size_t count, si
 void disti_build_chunks(struct disti_builder *b, uint32_t chunks)
 {
     uint32_t all, out;
-    if (chunks == 0 || b->written ||
-        __builtin_mul_overflow(disti_plan_data_blocks(&b->plan), chunks, &all)) {
-        builder_fail(b, DIST_ERR_INTERNAL);
+    bool many = __builtin_mul_overflow(disti_plan_data_blocks(&b->plan), chunks, &all);
+    if (chunks == 0 || b->written || many) {
+        builder_fail(b, many ? DIST_ERR_UNSUPPORTED : DIST_ERR_INTERNAL);
         return;
     }
     b->plan.chunks = chunks;
@@ -82,7 +82,7 @@ void disti_build_scratch(struct disti_builder *b, uint32_t slots)
 uint16_t disti_build_lane(struct disti_builder *b, uint16_t channel)
 {
     if (b->lane_count >= DISTI_NO_LANE)
-        builder_fail(b, DIST_ERR_INTERNAL);
+        builder_fail(b, DIST_ERR_UNSUPPORTED);
     if (b->status != DIST_OK ||
         !builder_grow(b, (void **)&b->lanes, b->lane_count, 1, &b->lane_room, sizeof(*b->lanes)))
         return 0;
@@ -169,29 +169,38 @@ static struct disti_mark builder_append(struct disti_builder *b, uint16_t lane,
     return mark;
 }
 
-/* Keeps the list. Returns where, among all lists. */
-static uint32_t builder_list(struct disti_builder *b, const uint32_t *list, uint32_t chunks)
+/* A step whose data are a range. */
+static struct disti_step builder_range(enum disti_step_kind kind, int peer, uint32_t first,
+                                       uint32_t chunks)
 {
-    if (!builder_grow(b, (void **)&b->data, b->data_count, chunks, &b->data_room, sizeof(*list)))
-        return DISTI_NO_LIST;
-    if (b->data_count + chunks >= DISTI_NO_LIST) {
-        builder_fail(b, DIST_ERR_INTERNAL);
-        return DISTI_NO_LIST;
-    }
+    return (struct disti_step){.kind = (uint8_t)kind,
+                               .peer = peer,
+                               .first = first,
+                               .chunks = chunks,
+                               .list = DISTI_NO_LIST};
+}
+
+/* A step whose data are listed: keeps the list behind those before. */
+static struct disti_step builder_listed(struct disti_builder *b, enum disti_step_kind kind,
+                                        int peer, const uint32_t *list, uint32_t chunks)
+{
+    struct disti_step step = builder_range(kind, peer, chunks ? list[0] : 0, chunks);
+    if (b->data_count + chunks >= DISTI_NO_LIST)
+        builder_fail(b, DIST_ERR_UNSUPPORTED);
+    if (b->status != DIST_OK ||
+        !builder_grow(b, (void **)&b->data, b->data_count, chunks, &b->data_room, sizeof(*list)))
+        return step;
     memcpy(b->data + b->data_count, list, chunks * sizeof(*list));
+    step.list = (uint32_t)b->data_count;
     b->data_count += chunks;
-    return (uint32_t)b->data_count - chunks;
+    return step;
 }
 
 struct disti_mark disti_build_send(struct disti_builder *b, uint16_t lane, struct disti_mark after,
                                    int peer, struct disti_at src, uint32_t first, uint32_t chunks)
 {
-    struct disti_step step = {.kind = DISTI_SEND,
-                              .peer = peer,
-                              .first = first,
-                              .chunks = chunks,
-                              .list = DISTI_NO_LIST,
-                              .src = src};
+    struct disti_step step = builder_range(DISTI_SEND, peer, first, chunks);
+    step.src = src;
     return builder_append(b, lane, after, step, false);
 }
 
@@ -199,37 +208,25 @@ struct disti_mark disti_build_send_list(struct disti_builder *b, uint16_t lane,
                                         struct disti_mark after, int peer, struct disti_at src,
                                         const uint32_t *list, uint32_t chunks)
 {
-    struct disti_step step = {.kind = DISTI_SEND,
-                              .peer = peer,
-                              .first = chunks ? list[0] : 0,
-                              .chunks = chunks,
-                              .list = builder_list(b, list, chunks),
-                              .src = src};
+    struct disti_step step = builder_listed(b, DISTI_SEND, peer, list, chunks);
+    step.src = src;
     return builder_append(b, lane, after, step, false);
+}
+
+struct disti_mark disti_build_recv(struct disti_builder *b, uint16_t lane, struct disti_mark after,
+                                   int peer, struct disti_at dst, uint32_t first, uint32_t chunks)
+{
+    struct disti_step step = builder_range(DISTI_RECV, peer, first, chunks);
+    step.dst = dst;
+    return builder_append(b, lane, after, step, true);
 }
 
 struct disti_mark disti_build_recv_list(struct disti_builder *b, uint16_t lane,
                                         struct disti_mark after, int peer, struct disti_at dst,
                                         const uint32_t *list, uint32_t chunks)
 {
-    struct disti_step step = {.kind = DISTI_RECV,
-                              .peer = peer,
-                              .first = chunks ? list[0] : 0,
-                              .chunks = chunks,
-                              .list = builder_list(b, list, chunks),
-                              .dst = dst};
-    return builder_append(b, lane, after, step, true);
-}
-
-struct disti_mark disti_build_recv(struct disti_builder *b, uint16_t lane, struct disti_mark after,
-                                   int peer, struct disti_at dst, uint32_t first, uint32_t chunks)
-{
-    struct disti_step step = {.kind = DISTI_RECV,
-                              .peer = peer,
-                              .first = first,
-                              .chunks = chunks,
-                              .list = DISTI_NO_LIST,
-                              .dst = dst};
+    struct disti_step step = builder_listed(b, DISTI_RECV, peer, list, chunks);
+    step.dst = dst;
     return builder_append(b, lane, after, step, true);
 }
 
@@ -238,14 +235,10 @@ struct disti_mark disti_build_recv_reduce(struct disti_builder *b, uint16_t lane
                                           struct disti_at src, uint32_t first, uint32_t chunks,
                                           bool finish)
 {
-    struct disti_step step = {.kind = DISTI_RECV_REDUCE,
-                              .finish = finish,
-                              .peer = peer,
-                              .first = first,
-                              .chunks = chunks,
-                              .list = DISTI_NO_LIST,
-                              .dst = dst,
-                              .src = src};
+    struct disti_step step = builder_range(DISTI_RECV_REDUCE, peer, first, chunks);
+    step.finish = finish;
+    step.dst = dst;
+    step.src = src;
     return builder_append(b, lane, after, step, true);
 }
 
@@ -254,14 +247,10 @@ struct disti_mark disti_build_reduce(struct disti_builder *b, uint16_t lane,
                                      struct disti_at src, uint32_t first, uint32_t chunks,
                                      bool finish)
 {
-    struct disti_step step = {.kind = DISTI_REDUCE,
-                              .finish = finish,
-                              .peer = -1,
-                              .first = first,
-                              .chunks = chunks,
-                              .list = DISTI_NO_LIST,
-                              .dst = dst,
-                              .src = src};
+    struct disti_step step = builder_range(DISTI_REDUCE, -1, first, chunks);
+    step.finish = finish;
+    step.dst = dst;
+    step.src = src;
     return builder_append(b, lane, after, step, true);
 }
 
@@ -269,13 +258,9 @@ struct disti_mark disti_build_copy(struct disti_builder *b, uint16_t lane, struc
                                    struct disti_at dst, struct disti_at src, uint32_t first,
                                    uint32_t chunks)
 {
-    struct disti_step step = {.kind = DISTI_COPY,
-                              .peer = -1,
-                              .first = first,
-                              .chunks = chunks,
-                              .list = DISTI_NO_LIST,
-                              .dst = dst,
-                              .src = src};
+    struct disti_step step = builder_range(DISTI_COPY, -1, first, chunks);
+    step.dst = dst;
+    step.src = src;
     return builder_append(b, lane, after, step, true);
 }
 
@@ -283,13 +268,9 @@ struct disti_mark disti_build_copy_list(struct disti_builder *b, uint16_t lane,
                                         struct disti_mark after, struct disti_at dst,
                                         struct disti_at src, const uint32_t *list, uint32_t chunks)
 {
-    struct disti_step step = {.kind = DISTI_COPY,
-                              .peer = -1,
-                              .first = chunks ? list[0] : 0,
-                              .chunks = chunks,
-                              .list = builder_list(b, list, chunks),
-                              .dst = dst,
-                              .src = src};
+    struct disti_step step = builder_listed(b, DISTI_COPY, -1, list, chunks);
+    step.dst = dst;
+    step.src = src;
     return builder_append(b, lane, after, step, true);
 }
 
@@ -341,6 +322,12 @@ static dist_status builder_finish(struct disti_builder *b, const struct disti_al
 {
     if (b->status == DIST_ERR_NO_MEMORY)
         return disti_fail(b->status, "no memory for the plan of %s", algorithm->name);
+    if (b->status == DIST_ERR_UNSUPPORTED)
+        return disti_fail(b->status,
+                          "%d ranks are too many for algorithm %s of %s: choose another with "
+                          "DIST_ALGO",
+                          b->plan.ranks, algorithm->name,
+                          dist_collective_string(algorithm->collective));
     if (b->status != DIST_OK || !b->written || b->count > UINT32_MAX)
         return disti_fail(DIST_ERR_INTERNAL,
                           "algorithm %s wrote a malformed plan for rank %d of %d", algorithm->name,

@@ -192,7 +192,7 @@ static void bad_two_lanes(const struct disti_shape *shape, struct disti_builder 
     disti_build_send(b, disti_build_lane(b, 3), DISTI_NOW, 1, disti_in(0), 0, 1);
 }
 
-static void bad_too_many_lanes(const struct disti_shape *shape, struct disti_builder *b)
+static void too_many_lanes(const struct disti_shape *shape, struct disti_builder *b)
 {
     (void)shape;
     disti_build_chunks(b, 1);
@@ -205,7 +205,7 @@ static void test_refuses(void **state)
     static const disti_algorithm_fn bad[] = {
         bad_nothing,       bad_chunks,      bad_chunks_twice, bad_lane,      bad_peer,
         bad_range,         bad_range_empty, bad_place,        bad_scratch,   bad_input,
-        bad_scratch_range, bad_wait,        bad_peer_self,    bad_two_lanes, bad_too_many_lanes,
+        bad_scratch_range, bad_wait,        bad_peer_self,    bad_two_lanes,
     };
     struct disti_plan *plan = NULL;
 
@@ -214,6 +214,26 @@ static void test_refuses(void **state)
         assert_int_equal(plan_write(bad[i], 2, &plan), DIST_ERR_INTERNAL);
         assert_null(plan);
     }
+}
+
+static void too_many_chunks(const struct disti_shape *shape, struct disti_builder *b)
+{
+    (void)shape;
+    disti_build_chunks(b, UINT32_C(1) << 30); /* of 4 blocks */
+}
+
+static void test_too_many(void **state)
+{
+    struct disti_plan *plan = NULL;
+
+    (void)state;
+    assert_int_equal(plan_write(too_many_lanes, 2, &plan), DIST_ERR_UNSUPPORTED);
+    assert_non_null(strstr(dist_last_error(), "2 ranks are too many for algorithm test"));
+    const struct disti_algorithm algorithm = {
+        DIST_COLL_ALL_TO_ALL, "test", too_many_chunks, 0, false, ""};
+    const struct disti_shape shape = {DIST_COLL_ALL_TO_ALL, 2, 0, 0, 1, NULL};
+    assert_int_equal(disti_plan_write(&algorithm, &shape, &plan), DIST_ERR_UNSUPPORTED);
+    assert_null(plan);
 }
 
 static void test_shape_refused(void **state)
@@ -283,9 +303,10 @@ static void test_table(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_extents), cmocka_unit_test(test_layout),
-        cmocka_unit_test(test_refuses), cmocka_unit_test(test_shape_refused),
-        cmocka_unit_test(test_pure),    cmocka_unit_test(test_table),
+        cmocka_unit_test(test_extents),  cmocka_unit_test(test_layout),
+        cmocka_unit_test(test_refuses),  cmocka_unit_test(test_shape_refused),
+        cmocka_unit_test(test_too_many), cmocka_unit_test(test_pure),
+        cmocka_unit_test(test_table),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
