@@ -21,6 +21,7 @@ void disti_barrier_tree(const struct disti_shape *shape, struct disti_builder *b
 void disti_all_gather_ring(const struct disti_shape *shape, struct disti_builder *b);
 void disti_all_gather_direct(const struct disti_shape *shape, struct disti_builder *b);
 void disti_all_gather_bruck(const struct disti_shape *shape, struct disti_builder *b);
+void disti_all_gather_hierarchical(const struct disti_shape *shape, struct disti_builder *b);
 void disti_reduce_binomial(const struct disti_shape *shape, struct disti_builder *b);
 void disti_reduce_chain(const struct disti_shape *shape, struct disti_builder *b);
 void disti_reduce_tree(const struct disti_shape *shape, struct disti_builder *b);
@@ -30,6 +31,7 @@ void disti_reduce_binomial_ordered(const struct disti_shape *shape, struct disti
 void disti_reduce_direct_ordered(const struct disti_shape *shape, struct disti_builder *b);
 void disti_reduce_scatter_direct(const struct disti_shape *shape, struct disti_builder *b);
 void disti_reduce_scatter_direct_ordered(const struct disti_shape *shape, struct disti_builder *b);
+void disti_reduce_scatter_hierarchical(const struct disti_shape *shape, struct disti_builder *b);
 void disti_reduce_scatter_ring(const struct disti_shape *shape, struct disti_builder *b);
 void disti_reduce_scatter_recursive_halving(const struct disti_shape *shape,
                                             struct disti_builder *b);

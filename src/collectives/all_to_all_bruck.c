@@ -14,7 +14,7 @@
  * So a rank always has one block of each j, and j says whose: in round k that which came from rank
  * r - (j mod 2^k). They are packed in scratch, j downwards; then those that have arrived (all j
  * from 2^k to 2^(k+1) - 1) follow each other in the message as they do in OUT.
- * Steps: log2 n, rounded up. Bytes sent by a rank: about n / 2 blocks a step.
+ * Steps: log2 n, rounded up. Bytes sent by a rank: about n / 2 blocks a step; scratch: twice that.
  */
 #include "collectives/algorithms.h"
 

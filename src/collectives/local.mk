@@ -5,6 +5,7 @@ libdist_core_sources += \
 	src/collectives/algorithms.h \
 	src/collectives/all_gather_bruck.c \
 	src/collectives/all_gather_direct.c \
+	src/collectives/all_gather_hierarchical.c \
 	src/collectives/all_gather_ring.c \
 	src/collectives/all_reduce_direct.c \
 	src/collectives/all_reduce_direct_ordered.c \
@@ -43,6 +44,7 @@ libdist_core_sources += \
 	src/collectives/reduce_scatter_direct.c \
 	src/collectives/reduce_scatter_direct_ordered.c \
 	src/collectives/reduce_scatter_gather.c \
+	src/collectives/reduce_scatter_hierarchical.c \
 	src/collectives/reduce_scatter_recursive_halving.c \
 	src/collectives/reduce_scatter_ring.c \
 	src/collectives/reduce_tree.c \

@@ -75,20 +75,26 @@ static const struct select_rule select_rules[] = {
     {DIST_COLL_ALL_GATHER, ANYWHERE, SHORT_BLOCK, ANY_RANKS, "bruck"},
     /* One step; over a network long blocks of everybody to everybody get into each other's way. */
     {DIST_COLL_ALL_GATHER, ONE_NODE, ANY_BYTES, ANY_RANKS, "direct"},
+    /* A block enters each node once, by a ring of nodes only. */
+    {DIST_COLL_ALL_GATHER, SHARED_NODES, ANY_BYTES, ANY_RANKS, "hierarchical"},
     {DIST_COLL_ALL_GATHER, ANYWHERE, 8 * KIB, ANY_RANKS, "direct"},
     {DIST_COLL_ALL_GATHER, ANYWHERE, ANY_BYTES, ANY_RANKS, "ring"},
     /* A message a block in any case: no use in sending it on. */
     {DIST_COLL_ALL_GATHER_V, ONE_NODE, ANY_BYTES, ANY_RANKS, "direct"},
+    {DIST_COLL_ALL_GATHER_V, SHARED_NODES, ANY_BYTES, ANY_RANKS, "hierarchical"},
     {DIST_COLL_ALL_GATHER_V, ANYWHERE, 8 * KIB, ANY_RANKS, "direct"},
     {DIST_COLL_ALL_GATHER_V, ANYWHERE, ANY_BYTES, ANY_RANKS, "ring"},
 
     {DIST_COLL_REDUCE_SCATTER, ANYWHERE, SHORT_BLOCK, FEW_RANKS, "direct"},
     {DIST_COLL_REDUCE_SCATTER, ANYWHERE, SHORT_BLOCK, ANY_RANKS, "recursive_halving"},
-    /* As for all-reduce: read where the data lie; over a network least bytes and no crowd. */
+    /* As for all-reduce: read where the data lie; over a network each byte once a node, no crowd.
+     */
     {DIST_COLL_REDUCE_SCATTER, ONE_NODE, ANY_BYTES, ANY_RANKS, "direct"},
+    {DIST_COLL_REDUCE_SCATTER, SHARED_NODES, ANY_BYTES, ANY_RANKS, "hierarchical"},
     {DIST_COLL_REDUCE_SCATTER, ANYWHERE, 8 * KIB, ANY_RANKS, "recursive_halving"},
     {DIST_COLL_REDUCE_SCATTER, ANYWHERE, ANY_BYTES, ANY_RANKS, "ring"},
     {DIST_COLL_REDUCE_SCATTER_V, ONE_NODE, ANY_BYTES, ANY_RANKS, "direct"},
+    {DIST_COLL_REDUCE_SCATTER_V, SHARED_NODES, ANY_BYTES, ANY_RANKS, "hierarchical"},
     {DIST_COLL_REDUCE_SCATTER_V, ANYWHERE, 8 * KIB, ANY_RANKS, "direct"},
     {DIST_COLL_REDUCE_SCATTER_V, ANYWHERE, ANY_BYTES, ANY_RANKS, "ring"},
 

@@ -16,7 +16,9 @@ runs=(
         all_gather_v:direct reduce_scatter_v:direct all_to_all_v:pairwise"
     "all_reduce:recursive_doubling broadcast:tree all_gather:bruck reduce:tree
         reduce_scatter:direct all_to_all:bruck all_gather_v:bruck"
-    "all_reduce:halving_doubling broadcast:scatter_all_gather reduce:direct"
+    "all_reduce:halving_doubling broadcast:scatter_all_gather reduce:direct
+        all_gather:hierarchical all_gather_v:hierarchical reduce_scatter:hierarchical
+        reduce_scatter_v:hierarchical"
     "all_reduce:direct reduce:scatter_gather reduce_scatter:direct_ordered
         reduce_scatter_v:direct_ordered"
     "all_reduce:hierarchical reduce:binomial_ordered"

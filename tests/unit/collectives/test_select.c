@@ -148,8 +148,11 @@ static void test_rules_of_blocks(void **state)
     chosen("core:8", DIST_COLL_REDUCE_SCATTER, 64, "direct", 1);
     chosen("core:9", DIST_COLL_REDUCE_SCATTER, 64, "recursive_halving", 1);
     chosen("core:9", DIST_COLL_REDUCE_SCATTER, 1 * MIB, "direct", 8);
-    chosen("node:4 core:2", DIST_COLL_REDUCE_SCATTER, 4 * KIB, "recursive_halving", 1);
-    chosen("node:4 core:2", DIST_COLL_REDUCE_SCATTER, 1 * MIB, "ring", 8);
+    chosen("node:4 core:2", DIST_COLL_REDUCE_SCATTER, 4 * KIB, "hierarchical", 1);
+    chosen("node:8", DIST_COLL_REDUCE_SCATTER, 4 * KIB, "recursive_halving", 1);
+    chosen("node:8", DIST_COLL_REDUCE_SCATTER, 1 * MIB, "ring", 8);
+    chosen("node:4 core:3", DIST_COLL_ALL_GATHER, 1 * KIB, "bruck", 1);
+    chosen("node:4 core:3", DIST_COLL_ALL_GATHER, 1 * MIB, "hierarchical", 8);
     chosen("core:8", DIST_COLL_GATHER, 64, "direct", 1);
     chosen("core:9", DIST_COLL_GATHER, 64, "binomial", 1);
     chosen("core:9", DIST_COLL_GATHER, 1 * MIB, "direct", 1);
