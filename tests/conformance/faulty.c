@@ -116,12 +116,14 @@ static void faulty_wrong_block(struct faulty_state *faulty, struct dist_call *wr
     wrong->out_offsets = faulty->offsets + FAULTY_RANKS;
 }
 
-/* Blocks come one after the other, wherever they were wanted. */
+/* Blocks come one after the other, wherever they were wanted; not in place, where they would meet.
+ */
 static void faulty_no_offsets(struct faulty_state *faulty, struct dist_call *wrong)
 {
-    size_t end = 0;
+    size_t end = 0, element = faulty->host->dtype_size(wrong->dtype);
 
-    if (!wrong->out_offsets)
+    if (!wrong->out_offsets ||
+        wrong->in == (char *)wrong->out + wrong->out_offsets[faulty->rank] * element)
         return;
     for (int r = 0; r < faulty->ranks; r++) {
         faulty->offsets[r] = end;
