@@ -20,6 +20,11 @@ tests_jobs_bad_matches_SOURCES = tests/jobs/bad_matches.c
 tests_jobs_bad_matches_LDADD = libdist.la
 tests_jobs_bad_matches_LDFLAGS = $(job_ldflags)
 
+check_PROGRAMS += tests/jobs/reproducible
+tests_jobs_reproducible_SOURCES = tests/jobs/reproducible.c
+tests_jobs_reproducible_LDADD = libdist.la
+tests_jobs_reproducible_LDFLAGS = $(job_ldflags)
+
 job_scripts = \
 	tests/jobs/conformance_gloo.sh \
 	tests/jobs/conformance_algorithms.sh \
@@ -28,6 +33,7 @@ job_scripts = \
 	tests/jobs/launchers.sh \
 	tests/jobs/mishaps.sh \
 	tests/jobs/two_groups.sh \
+	tests/jobs/reproducible.sh \
 	tests/jobs/bad_input.sh \
 	tests/jobs/bad_calls.sh \
 	tests/jobs/embedding.sh \
