@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Before a group is made: its ranks meet in the store, and agree on a number. */
+#include "base/clock.h"
 #include "core/group.h"
 
 #include <stdio.h>
@@ -157,7 +158,7 @@ static dist_status agree_exchange(struct dist_group *parent, const struct disti_
     snprintf(key, sizeof(key), "dist/group/%u/%d/%016llx/%u", parent->number, spec->size,
              (unsigned long long)hash, turn);
     status = disti_store_gather(parent->world->bootstrap.store, &party, key, mine, offers,
-                                sizeof(*mine), spec->timeout_ms);
+                                sizeof(*mine), disti_left_ms(spec->until_ns));
     if (status != DIST_OK)
         agree_give_back(parent, hash, turn);
     return status;

@@ -86,6 +86,7 @@ dist_status disti_group_new(struct disti_world *world, const struct disti_group_
     group->number = spec->number;
     group->world_size = spec->size;
     group->timeout_ms = spec->timeout_ms;
+    group->open_by_ns = spec->until_ns;
     group->policy = world->policy;
     group->lost_rank = -1;
     status = disti_group_open_works(group);
@@ -159,7 +160,6 @@ dist_status disti_group_open(struct dist_group *group, const struct dist_backend
         return disti_fail(DIST_ERR_NO_MEMORY, "no memory for backend %s", backend->name);
     group->backend = backend;
     group->state = state;
-    group->open_by_ns = disti_deadline_ms(group->timeout_ms);
     status = backend->open(state, &group->config);
     if (status == DIST_OK) /* nobody begins before all are open */
         status = group_all_gather(group, NULL, NULL, 0);

@@ -64,13 +64,14 @@ struct disti_group_spec {
                            NULL: the whole world */
     int size;
     int timeout_ms;
+    int64_t until_ns; /* when it has to be open */
 };
 
 /* A group, not open yet. The caller gives it to disti_group_free. */
 dist_status disti_group_new(struct disti_world *world, const struct disti_group_spec *spec,
                             struct dist_group **group_p);
 
-/* Opens the backend. Blocks until all ranks have done so, at most the timeout. */
+/* Opens the backend. Blocks until all ranks have done so, at most until until_ns. */
 dist_status disti_group_open(struct dist_group *group, const struct dist_backend *backend);
 
 /* The program sees it from now on. */
@@ -104,7 +105,7 @@ bool disti_news_read(struct dist_group *group, struct disti_notice *notice_p);
 
 /*
  * The ranks of a group to be agree on its number, and that they want the same backend. Blocks until
- * all have come, at most the timeout: ERR_TIMEOUT names who did not.
+ * all have come, at most until until_ns: ERR_TIMEOUT names who did not.
  */
 dist_status disti_group_agree(struct dist_group *parent, const struct disti_group_spec *spec,
                               const char *backend, uint32_t *number_p);

@@ -3,6 +3,7 @@
 #include "core/group.h"
 
 #include "backends/registry.h"
+#include "base/clock.h"
 
 #include <stdarg.h>
 #include <stdio.h>
@@ -114,11 +115,12 @@ static dist_status groups_open(struct disti_world *world, const struct disti_gro
 
 /* A group of ranks[count] of the parent, which are turned into ranks of the world. */
 static dist_status groups_make(struct dist_group *parent, int *ranks, int count,
-                               const struct dist_group_options *options, dist_group **group_p)
+                               const struct dist_group_options *options, int64_t until,
+                               dist_group **group_p)
 {
     const char *backend = groups_backend_name(parent, options->backend, count);
     struct disti_group_spec spec = {
-        .members = ranks, .size = count, .timeout_ms = options->timeout_ms};
+        .members = ranks, .size = count, .timeout_ms = options->timeout_ms, .until_ns = until};
     dist_status status;
 
     for (int i = 0; i < count; i++)
@@ -183,7 +185,8 @@ dist_status dist_new_group(dist_group *parent, const int *ranks, int count,
         return disti_fail(DIST_ERR_NO_MEMORY, "no memory for %d ranks", count);
     memcpy(copy, ranks, (size_t)count * sizeof(*copy));
     disti_log_use(parent->log);
-    status = groups_make(parent, copy, count, &options, group_p);
+    status =
+        groups_make(parent, copy, count, &options, disti_deadline_ms(options.timeout_ms), group_p);
     disti_log_use(NULL);
     free(copy);
     return status;
@@ -204,7 +207,8 @@ dist_status dist_dup_group(dist_group *parent, const struct dist_group_options *
     for (int r = 0; r < parent->world_size; r++)
         ranks[r] = r;
     disti_log_use(parent->log);
-    status = groups_make(parent, ranks, parent->world_size, &options, group_p);
+    status = groups_make(parent, ranks, parent->world_size, &options,
+                         disti_deadline_ms(options.timeout_ms), group_p);
     disti_log_use(NULL);
     free(ranks);
     return status;
@@ -222,7 +226,7 @@ static int split_order(const void *a, const void *b)
 
 /* Every rank's choice. The parent's operations and failures are not touched: this is the store. */
 static dist_status split_exchange(struct dist_group *parent, const struct split_choice *mine,
-                                  int timeout_ms, struct split_choice *all)
+                                  int64_t until, struct split_choice *all)
 {
     struct disti_party party = disti_group_party(parent);
     uint32_t turn;
@@ -239,7 +243,7 @@ static dist_status split_exchange(struct dist_group *parent, const struct split_
     pthread_mutex_unlock(&parent->world->lock);
     snprintf(key, sizeof(key), "dist/split/%u/%u", parent->number, turn);
     status = disti_store_gather(parent->world->bootstrap.store, &party, key, mine, all,
-                                sizeof(*mine), timeout_ms);
+                                sizeof(*mine), disti_left_ms(until));
     if (status == DIST_OK)
         return DIST_OK;
     pthread_mutex_lock(&parent->world->lock);
@@ -268,6 +272,7 @@ static int split_pick(const struct split_choice *all, int count, int color,
 static dist_status split_make(struct dist_group *parent, const struct split_choice *mine,
                               const struct dist_group_options *options, dist_group **group_p)
 {
+    int64_t until = disti_deadline_ms(options->timeout_ms);
     size_t count = (size_t)parent->world_size;
     struct split_choice *all = calloc(count, sizeof(*all));
     struct split_member *members = calloc(count, sizeof(*members));
@@ -278,14 +283,14 @@ static dist_status split_make(struct dist_group *parent, const struct split_choi
         disti_fail(status, "no memory for %zu ranks", count);
         goto out;
     }
-    status = split_exchange(parent, mine, options->timeout_ms, all);
+    status = split_exchange(parent, mine, until, all);
     if (status != DIST_OK)
         goto out;
     size = split_pick(all, parent->world_size, mine->color, members, ranks);
     if (mine->color == DIST_NO_COLOR)
         *group_p = NULL;
     else
-        status = groups_make(parent, ranks, size, options, group_p);
+        status = groups_make(parent, ranks, size, options, until, group_p);
 out:
     free(all);
     free(members);

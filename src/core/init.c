@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Joining: from options to an open group. */
 #include "backends/registry.h"
+#include "base/clock.h"
 #include "base/config.h"
 #include "core/group.h"
 
@@ -154,6 +155,7 @@ static dist_status init_open(struct disti_world *world, struct dist_options *opt
     dist_status status = init_join(world, options, &backend);
 
     spec.size = world->size;
+    spec.until_ns = disti_deadline_ms(world->timeout_ms);
     if (status == DIST_OK)
         status = disti_group_new(world, &spec, &group);
     if (status != DIST_OK)
