@@ -4,6 +4,7 @@ core_tests = \
 	tests/unit/core/test_groups \
 	tests/unit/core/test_groups_end \
 	tests/unit/core/test_groups_many \
+	tests/unit/core/test_identity \
 	tests/unit/core/test_op
 check_PROGRAMS += $(core_tests)
 TESTS += $(core_tests)
@@ -18,6 +19,8 @@ tests_unit_core_test_groups_end_LDADD = $(unit_test_libs)
 tests_unit_core_test_groups_many_SOURCES = tests/unit/core/test_groups_many.c \
 	tests/unit/core/worlds.h
 tests_unit_core_test_groups_many_LDADD = $(unit_test_libs)
+tests_unit_core_test_identity_SOURCES = tests/unit/core/test_identity.c
+tests_unit_core_test_identity_LDADD = $(unit_test_libs)
 tests_unit_core_test_op_SOURCES = tests/unit/core/test_op.c
 tests_unit_core_test_op_LDADD = $(unit_test_libs)
 

@@ -70,7 +70,7 @@ static void wrong_options_are_refused_by_name(void **state)
     assert_int_equal(dist_init_process_group(NULL, NULL), DIST_ERR_INVALID_ARGUMENT);
 }
 
-static void a_wrong_timeout_variable_is_named(void **state)
+static void a_wrong_variable_is_named(void **state)
 {
     dist_group *group = NULL;
 
@@ -79,6 +79,10 @@ static void a_wrong_timeout_variable_is_named(void **state)
     assert_int_equal(dist_init_process_group(NULL, &group), DIST_ERR_INVALID_ARGUMENT);
     assert_non_null(strstr(dist_last_error(), "DIST_TIMEOUT"));
     unsetenv("DIST_TIMEOUT");
+    setenv("DIST_REPRODUCIBLE", "yes", 1);
+    assert_int_equal(dist_init_process_group(NULL, &group), DIST_ERR_INVALID_ARGUMENT);
+    assert_non_null(strstr(dist_last_error(), "DIST_REPRODUCIBLE"));
+    unsetenv("DIST_REPRODUCIBLE");
 }
 
 static void works_end_and_are_freed(void **state)
@@ -157,7 +161,7 @@ int main(void)
         cmocka_unit_test(nothing_at_all_is_a_world_of_one),
         cmocka_unit_test(gloo_works_alone_too),
         cmocka_unit_test(wrong_options_are_refused_by_name),
-        cmocka_unit_test(a_wrong_timeout_variable_is_named),
+        cmocka_unit_test(a_wrong_variable_is_named),
         cmocka_unit_test(works_end_and_are_freed),
         cmocka_unit_test(an_ended_work_outlives_its_group),
         cmocka_unit_test(errors_reach_the_caller_s_log),

@@ -240,6 +240,31 @@ static void test_backends(void **state)
     world_run(2, rank_wants_another_backend);
 }
 
+/* A setting that changes the order of additions must be the same everywhere. */
+static void rank_wants_other_bits(int rank, void *arg)
+{
+    const struct world *world = arg;
+    struct dist_options options = DIST_OPTIONS_INIT;
+    dist_group *group = NULL;
+
+    options.backend = "gloo";
+    options.init_method = world->url;
+    options.rank = rank;
+    options.world_size = world->ranks;
+    options.reproducible = rank == 1;
+    if (rank == 2)
+        setenv("DIST_REPRODUCIBLE", "1", 1);
+    CHECK(dist_init_process_group(&options, &group) == DIST_ERR_MISMATCH);
+    CHECK_SAYS("DIST_REPRODUCIBLE=0", "DIST_REPRODUCIBLE=1", "host ");
+    CHECK(!group);
+}
+
+static void test_reproducible(void **state)
+{
+    (void)state;
+    world_run(3, rank_wants_other_bits);
+}
+
 static void refused(dist_group *world, const int *ranks, int count, const char *word)
 {
     dist_group *group = world;
@@ -308,10 +333,11 @@ static void test_missing_rank(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_overlapping),     cmocka_unit_test(test_numbers),
-        cmocka_unit_test(test_split),           cmocka_unit_test(test_dup),
-        cmocka_unit_test(test_alone),           cmocka_unit_test(test_backends),
-        cmocka_unit_test(test_wrong_arguments), cmocka_unit_test(test_missing_rank),
+        cmocka_unit_test(test_overlapping),  cmocka_unit_test(test_numbers),
+        cmocka_unit_test(test_split),        cmocka_unit_test(test_dup),
+        cmocka_unit_test(test_alone),        cmocka_unit_test(test_backends),
+        cmocka_unit_test(test_reproducible), cmocka_unit_test(test_wrong_arguments),
+        cmocka_unit_test(test_missing_rank),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
