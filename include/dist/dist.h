@@ -190,8 +190,8 @@ DIST_API dist_status dist_init_process_group(const struct dist_options *options,
  * Leave: finishes the works that are pending, waits until every rank of the group has come here too
  * (both bounded by the timeout), then frees the group, whatever is returned. Its works may still be
  * given to dist_wait, which tells how they ended. For the world, the groups that were made from it
- * and still are there go first. After an error nobody is waited for. NULL is accepted. A later call
- * with the group is refused with ERR_INVALID_ARGUMENT.
+ * and still are there go first. After an error nobody is waited for. NULL is accepted. No other
+ * thread may be in a call with the group; a later call is refused with ERR_INVALID_ARGUMENT.
  */
 DIST_API dist_status dist_destroy_process_group(dist_group *group);
 
@@ -208,7 +208,7 @@ DIST_API const char *dist_get_backend(const dist_group *group);
 /* How a new group differs from its parent. Initialise with DIST_GROUP_OPTIONS_INIT. */
 struct dist_group_options {
     size_t size;         /* sizeof(struct dist_group_options) */
-    const char *backend; /* NULL: the parent's */
+    const char *backend; /* NULL: the parent's; "auto": as at the beginning; both: "self" for one */
     int timeout_ms;      /* 0: the parent's */
 };
 
@@ -222,7 +222,8 @@ struct dist_group_options {
  * rank i. Collective over the ranks that are listed: each passes the same list, and where it makes
  * several groups of the same ranks, in the same order. A rank that is not listed may call it too;
  * it gets NULL. options may be NULL. Blocks, at most the timeout. Groups do not disturb each other:
- * each has its own connections, its own order of operations, and its own errors.
+ * each has its own connections, its own order of operations, and its own errors. Even a group that
+ * has failed can be a parent: so the ranks that are left go on among themselves.
  */
 DIST_API dist_status dist_new_group(dist_group *parent, const int *ranks, int count,
                                     const struct dist_group_options *options, dist_group **group_p);
