@@ -4,11 +4,11 @@
 
 #include "base/dtype.h"
 #include "base/log.h"
+#include "collectives/plan.h"
 
 bool dist_collective_reduces(dist_collective collective)
 {
-    return collective == DIST_COLL_ALL_REDUCE || collective == DIST_COLL_REDUCE ||
-           collective == DIST_COLL_REDUCE_SCATTER || collective == DIST_COLL_REDUCE_SCATTER_V;
+    return (unsigned)collective < DIST_COLL_COUNT && disti_algorithm_reduces(collective);
 }
 
 dist_status dist_backend_query(const char *backend, dist_collective collective, dist_dtype dtype,

@@ -4,6 +4,7 @@
 
 #include "base/checked.h"
 #include "base/dtype.h"
+#include "collectives/plan.h"
 #include "core/op.h"
 
 #include <stdlib.h>
@@ -14,26 +15,25 @@ enum { NONE, ONE, ALL, BLOCKS = 3, AT_ROOT = 4 };
 
 struct calls_traits {
     uint8_t in, out;
-    bool reduces, rooted;
 };
 
 static const struct calls_traits calls_traits[DIST_COLL_COUNT] = {
-    [DIST_COLL_ALL_REDUCE] = {ONE, ONE, true, false},
-    [DIST_COLL_REDUCE] = {ONE, ONE | AT_ROOT, true, true},
-    [DIST_COLL_BROADCAST] = {ONE, ONE, false, true},
-    [DIST_COLL_BARRIER] = {NONE, NONE, false, false},
-    [DIST_COLL_ALL_GATHER] = {ONE, ALL, false, false},
-    [DIST_COLL_ALL_GATHER_V] = {ONE, ALL, false, false},
-    [DIST_COLL_REDUCE_SCATTER] = {ALL, ONE, true, false},
-    [DIST_COLL_REDUCE_SCATTER_V] = {ALL, ONE, true, false},
-    [DIST_COLL_GATHER] = {ONE, ALL | AT_ROOT, false, true},
-    [DIST_COLL_GATHER_V] = {ONE, ALL | AT_ROOT, false, true},
-    [DIST_COLL_SCATTER] = {ALL | AT_ROOT, ONE, false, true},
-    [DIST_COLL_SCATTER_V] = {ALL | AT_ROOT, ONE, false, true},
-    [DIST_COLL_ALL_TO_ALL] = {ALL, ALL, false, false},
-    [DIST_COLL_ALL_TO_ALL_V] = {ALL, ALL, false, false},
-    [DIST_COLL_SEND] = {ONE, NONE, false, false},
-    [DIST_COLL_RECV] = {NONE, ONE, false, false},
+    [DIST_COLL_ALL_REDUCE] = {ONE, ONE},
+    [DIST_COLL_REDUCE] = {ONE, ONE | AT_ROOT},
+    [DIST_COLL_BROADCAST] = {ONE, ONE},
+    [DIST_COLL_BARRIER] = {NONE, NONE},
+    [DIST_COLL_ALL_GATHER] = {ONE, ALL},
+    [DIST_COLL_ALL_GATHER_V] = {ONE, ALL},
+    [DIST_COLL_REDUCE_SCATTER] = {ALL, ONE},
+    [DIST_COLL_REDUCE_SCATTER_V] = {ALL, ONE},
+    [DIST_COLL_GATHER] = {ONE, ALL | AT_ROOT},
+    [DIST_COLL_GATHER_V] = {ONE, ALL | AT_ROOT},
+    [DIST_COLL_SCATTER] = {ALL | AT_ROOT, ONE},
+    [DIST_COLL_SCATTER_V] = {ALL | AT_ROOT, ONE},
+    [DIST_COLL_ALL_TO_ALL] = {ALL, ALL},
+    [DIST_COLL_ALL_TO_ALL_V] = {ALL, ALL},
+    [DIST_COLL_SEND] = {ONE, NONE},
+    [DIST_COLL_RECV] = {NONE, ONE},
 };
 
 /* A buffer of a call, in bytes: all of it, and this rank's block in it. */
@@ -80,7 +80,7 @@ static dist_status calls_check_root(const struct calls_check *check)
 {
     int root = check->call->root, last = check->group->world_size - 1;
 
-    if (!check->traits->rooted || (root >= 0 && root <= last))
+    if (!disti_collective_rooted(check->call->collective) || (root >= 0 && root <= last))
         return DIST_OK;
     return disti_fail(DIST_ERR_INVALID_ARGUMENT,
                       "rank %d, %s: root %d is not a rank of this group (0 to %d)",
@@ -110,8 +110,9 @@ static dist_status calls_check_op(struct calls_check *check)
     if (!disti_dtype_valid(call->dtype))
         return calls_bad(check, "dtype is none of dist_dtype");
     check->element = dist_dtype_size(call->dtype);
-    return check->traits->reduces ? disti_op_resolve(call->op, &call->op, &call->reduction)
-                                  : DIST_OK;
+    return disti_algorithm_reduces(check->call->collective)
+               ? disti_op_resolve(call->op, &call->op, &call->reduction)
+               : DIST_OK;
 }
 
 static dist_status calls_check_support(const struct calls_check *check)
@@ -119,10 +120,11 @@ static dist_status calls_check_support(const struct calls_check *check)
     const struct dist_call *call = check->call;
     const dist_group *group = check->group;
 
-    if ((!check->traits->reduces || disti_op_fits(call->op, call->dtype)) &&
+    if ((!disti_algorithm_reduces(check->call->collective) ||
+         disti_op_fits(call->op, call->dtype)) &&
         group->backend->query(group->state, call->collective, call->dtype, call->op) == DIST_OK)
         return DIST_OK;
-    if (!check->traits->reduces)
+    if (!disti_algorithm_reduces(check->call->collective))
         return disti_fail(DIST_ERR_UNSUPPORTED, "rank %d: backend %s has no %s for dtype %s",
                           group->rank, group->backend->name, check->name,
                           dist_dtype_string(call->dtype));
@@ -304,7 +306,8 @@ static dist_status calls_check_buffers(struct calls_check *check)
         return calls_bad(check, "in is NULL");
     if (check->out.bytes && !call->out)
         return calls_bad(check, "out is NULL");
-    if (calls_is_v(call->collective) && check->traits->rooted && call->root == check->group->rank) {
+    if (calls_is_v(call->collective) && disti_collective_rooted(check->call->collective) &&
+        call->root == check->group->rank) {
         size_t own = call->in_counts ? call->in_counts[call->root] : call->out_counts[call->root];
 
         if (own != call->count)
