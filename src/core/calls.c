@@ -80,7 +80,8 @@ static dist_status calls_check_root(const struct calls_check *check)
 {
     int root = check->call->root, last = check->group->world_size - 1;
 
-    if (!disti_collective_rooted(check->call->collective) || (root >= 0 && root <= last))
+    if (calls_is_p2p(check->call->collective) ||
+        !disti_collective_rooted(check->call->collective) || (root >= 0 && root <= last))
         return DIST_OK;
     return disti_fail(DIST_ERR_INVALID_ARGUMENT,
                       "rank %d, %s: root %d is not a rank of this group (0 to %d)",
