@@ -6,6 +6,7 @@ mpi_module_sources += \
 	src/transports/mpi/communicator.c \
 	src/transports/mpi/mpi.c \
 	src/transports/mpi/mpi.h \
+	src/transports/mpi/pmpi.h \
 	src/transports/mpi/runtime.c \
 	src/transports/mpi/state.h \
 	src/transports/mpi/transfer.c

@@ -3,8 +3,9 @@
 #ifndef DISTI_TRANSPORTS_MPI_MPI_H
 #define DISTI_TRANSPORTS_MPI_MPI_H
 
+#include "transports/mpi/pmpi.h"
+
 #include <dist/backend.h>
-#include <mpi.h>
 
 /*
  * runtime.c. MPI is one a process, so this state is too: it is begun by the first group that
