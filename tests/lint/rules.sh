@@ -30,6 +30,7 @@ lint_floor()
     ddp) echo base topology collectives transports engine backends core rendezvous ddp ;;
     rendezvous) echo base rendezvous ;;
     launch) echo base rendezvous launch ;;
+    preload) echo preload ;;
     *) return 1 ;;
     esac
 }

@@ -1,0 +1,30 @@
+# SPDX-License-Identifier: BSD-3-Clause
+# libdist_mpi.so, once for each MPI that is there, to be preloaded into its programs.
+preload_sources = \
+	src/preload/calls.h \
+	src/preload/preload.h \
+	src/preload/serve.h \
+	src/preload/side.c
+
+# An installation that was moved finds libdist from where it is itself.
+preload_ldflags = $(module_ldflags) $(DISTI_SHARED_LDFLAGS) -Wl,-rpath,'$$ORIGIN/../..'
+
+openmpi_preloaddir = $(moduledir)/openmpi
+src_preload_openmpi_libdist_mpi_la_SHORTNAME = openmpi
+src_preload_openmpi_libdist_mpi_la_SOURCES = $(preload_sources)
+src_preload_openmpi_libdist_mpi_la_CPPFLAGS = $(AM_CPPFLAGS) $(OPENMPI_CFLAGS)
+src_preload_openmpi_libdist_mpi_la_LDFLAGS = $(preload_ldflags)
+src_preload_openmpi_libdist_mpi_la_LIBADD = libdist.la $(OPENMPI_LIBS)
+if HAVE_OPENMPI
+openmpi_preload_LTLIBRARIES = src/preload/openmpi/libdist_mpi.la
+endif
+
+mpich_preloaddir = $(moduledir)/mpich
+src_preload_mpich_libdist_mpi_la_SHORTNAME = mpich
+src_preload_mpich_libdist_mpi_la_SOURCES = $(preload_sources)
+src_preload_mpich_libdist_mpi_la_CPPFLAGS = $(AM_CPPFLAGS) $(MPICH_CFLAGS)
+src_preload_mpich_libdist_mpi_la_LDFLAGS = $(preload_ldflags)
+src_preload_mpich_libdist_mpi_la_LIBADD = libdist.la $(MPICH_LIBS)
+if HAVE_MPICH
+mpich_preload_LTLIBRARIES = src/preload/mpich/libdist_mpi.la
+endif

@@ -1,0 +1,174 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Preload: from a call of MPI to one of libdist. */
+#ifndef DISTI_PRELOAD_SERVE_H
+#define DISTI_PRELOAD_SERVE_H
+
+#include "preload/preload.h"
+
+/* ---- reduce.c ---- */
+
+/* A reduction as libdist sees it: an element of the program's type is `parts` of dtype. */
+struct disti_reduction {
+    dist_dtype dtype;
+    size_t parts;
+    dist_op op;
+};
+
+/*
+ * Can this type be reduced by this operation here? Depends on nothing but the two. With WHY_SERVED
+ * the caller may ask for it.
+ */
+enum disti_reason disti_reduction_judge(MPI_Datatype type, MPI_Op op);
+
+/* May fail only for lack of memory, with dist_last_error. */
+dist_status disti_reduction_find(MPI_Datatype type, MPI_Op op, struct disti_reduction *reduction_p);
+
+/* ---- side.c ---- */
+
+/*
+ * What a call reads from, or writes to: blocks of elements in the program's memory. libdist sees
+ * bytes: the memory itself where elements of the type lie without gaps and in order (plain), else a
+ * copy that is packed before and unpacked after.
+ */
+struct disti_side {
+    char *memory;
+    MPI_Datatype type; /* of a copy: a duplicate of our own */
+    size_t size;       /* bytes of an element's data */
+    MPI_Aint extent;
+    bool plain;
+    int blocks;       /* 0: the call has no such side on this rank */
+    size_t block;     /* bytes of each, unless there are sizes */
+    size_t *sizes;    /* bytes, by block; NULL: all alike, one after the other */
+    size_t *offsets;  /* by block, from `bytes` */
+    MPI_Aint *places; /* by block, from `memory`, of a copy */
+    char *bytes;      /* what libdist is given */
+};
+
+/* The program's words for it. */
+struct disti_buffer {
+    const void *memory;
+    MPI_Datatype type;
+    long long count;
+    struct disti_numbers counts, displs;
+};
+
+/* copy: even if plain. 0, or an error code of MPI. Always to be closed. */
+int disti_side_open(struct disti_side *side, const struct disti_buffer *buffer, int blocks,
+                    bool copy);
+void disti_side_close(struct disti_side *side);
+
+/* Block's bytes, and where they are from `bytes`. */
+size_t disti_side_size(const struct disti_side *side, int block);
+size_t disti_side_offset(const struct disti_side *side, int block);
+
+/* Copy blocks [first, first + blocks) between memory and bytes; nothing to do if plain. */
+int disti_side_load(const struct disti_side *side, int first, int blocks);
+int disti_side_store(const struct disti_side *side, int first, int blocks);
+
+/* Does MPI_Pack write nothing but the data? Else types that are not plain cannot be served. */
+bool disti_pack_is_plain(void);
+
+/* ---- call.c ---- */
+
+/* A call made ready: it may be started, once or again and again. */
+struct disti_call {
+    enum disti_kind kind;
+    struct disti_comm *comm;
+    int root;
+    struct disti_side send, recv;
+    struct disti_reduction reduction;
+    const void *in; /* as libdist's call wants them */
+    void *out;
+    size_t count;
+    size_t *counts;   /* REDUCE_SCATTER: elements, by rank */
+    void *spare;      /* a result that cannot be where it belongs yet */
+    void *spare_goes; /* there it belongs */
+    size_t spare_bytes;
+    bool loads_own;  /* in place: this rank gives its block of recv */
+    bool loads_recv; /* a broadcast's root gives what recv is, and gets nothing */
+};
+
+/*
+ * Whether all ranks serve this call or hand it on; counts it. NULL: hand it on. Only program errors
+ * are looked for besides (negative counts, a root that is none), which MPI refuses without waiting.
+ */
+struct disti_comm *disti_call_judge(const struct disti_args *args, enum disti_form form);
+
+/* MPI_SUCCESS, or an error code after the error handler was called. Always to be closed. */
+int disti_call_open(struct disti_call *call, const struct disti_args *args,
+                    struct disti_comm *comm);
+void disti_call_close(struct disti_call *call);
+
+/* Copies the data in and starts the operation. As disti_call_open. */
+int disti_call_start(struct disti_call *call, dist_work **work_p);
+
+/*
+ * The operation has ended well: brings the result to where the program wants it. MPI_SUCCESS or an
+ * error code; calls no error handler.
+ */
+int disti_call_finish(const struct disti_call *call);
+
+/* ---- requests.c ---- */
+
+/* An operation that the program has a request for. */
+struct disti_pending {
+    struct disti_call call;
+    dist_work *work; /* under way; of an all-reduce that libdist keeps: always */
+    MPI_Request request;
+    int code; /* how it ended */
+    bool persistent, kept, running, orphan;
+    int tag;                         /* persistent: of the message that completes it */
+    struct disti_pending *next;      /* of those under way on its communicator */
+    struct disti_pending *next_made; /* of the persistent ones */
+};
+
+/* Serves it to the end. */
+int disti_serve(const struct disti_args *args, struct disti_comm *comm);
+
+/* Starts it; *request_p is one that MPI knows. */
+int disti_serve_nonblocking(const struct disti_args *args, struct disti_comm *comm,
+                            MPI_Request *request_p);
+
+/* Puts a started operation behind the others of its communicator. */
+void disti_pending_add(struct disti_pending *pending);
+
+/* Are operations of this communicator under way? */
+bool disti_pending_any(const struct disti_comm *comm);
+
+/*
+ * The program has freed a persistent request. True: the operation is not under way, and the
+ * caller's to drop; else it is dropped when it has ended.
+ */
+bool disti_pending_release(struct disti_pending *pending);
+
+/*
+ * Moves the operations of all communicators along, and tells MPI of those that have ended. True:
+ * some are still under way.
+ */
+bool disti_move(void);
+
+/* ---- persistent.c ---- */
+
+int disti_serve_persistent(const struct disti_args *args, struct disti_comm *comm,
+                           MPI_Request *request_p);
+
+/* Completes the request of an operation that has ended so. */
+void disti_persistent_complete(const struct disti_pending *pending, int code);
+
+/* Frees an operation that is not under way any more, of which the program has freed the request. */
+void disti_persistent_drop(struct disti_pending *pending);
+
+/* ---- pause.c ---- */
+
+/* One waiting; zeroed at the beginning. */
+struct disti_pause {
+    unsigned rounds;
+};
+
+/* A poll found nothing: spins, then yields, then naps. */
+void disti_pause(struct disti_pause *pause);
+
+/* Lets MPI move its own messages. */
+void disti_poll_mpi(void);
+
+#endif
