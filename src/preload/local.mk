@@ -3,6 +3,7 @@
 preload_sources = \
 	src/preload/calls.h \
 	src/preload/preload.h \
+	src/preload/reduce.c \
 	src/preload/serve.h \
 	src/preload/side.c
 
