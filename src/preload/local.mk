@@ -1,9 +1,17 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # libdist_mpi.so, once for each MPI that is there, to be preloaded into its programs.
 preload_sources = \
+	src/preload/call.c \
 	src/preload/calls.h \
+	src/preload/comms.c \
+	src/preload/init.c \
+	src/preload/judge.c \
+	src/preload/pause.c \
+	src/preload/persistent.c \
 	src/preload/preload.h \
 	src/preload/reduce.c \
+	src/preload/report.c \
+	src/preload/requests.c \
 	src/preload/serve.h \
 	src/preload/side.c
 

@@ -1,0 +1,252 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Preload: a call of MPI made ready for libdist, and started. */
+#include "preload/serve.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- reductions ---- */
+
+static int call_no_memory(const struct disti_call *call)
+{
+    fprintf(stderr, "libdist: rank %d: no memory for a collective of MPI\n", disti_preload.rank);
+    PMPI_Comm_call_errhandler(call->comm->comm, MPI_ERR_NO_MEM);
+    return MPI_ERR_NO_MEM;
+}
+
+/* MPI reduces in place to the beginning of the buffer, libdist to this rank's block of it. */
+static int call_spare(struct disti_call *call, size_t elements)
+{
+    call->spare_bytes = elements * dist_dtype_size(call->reduction.dtype);
+    call->spare_goes = call->out;
+    call->spare = malloc(call->spare_bytes ? call->spare_bytes : 1);
+    call->out = call->spare;
+    return call->spare ? MPI_SUCCESS : call_no_memory(call);
+}
+
+static int call_open_reduce_scatter(struct disti_call *call, const struct disti_args *args)
+{
+    size_t mine = call->count;
+
+    if (args->kind == DISTI_REDUCE_SCATTER) {
+        call->counts = calloc((size_t)call->comm->ranks, sizeof(*call->counts));
+        if (!call->counts)
+            return call_no_memory(call);
+        for (int r = 0; r < call->comm->ranks; r++)
+            call->counts[r] = (size_t)disti_number(args->recvcounts, r) * call->reduction.parts;
+        mine = call->counts[call->comm->rank];
+    }
+    return args->send == MPI_IN_PLACE ? call_spare(call, mine) : MPI_SUCCESS;
+}
+
+static int call_open_reduction(struct disti_call *call, const struct disti_args *args)
+{
+    if (disti_reduction_find(args->recvtype, args->op, &call->reduction) != DIST_OK)
+        return disti_comm_fail(args->comm);
+    call->in = args->send == MPI_IN_PLACE ? args->recv : args->send;
+    call->out = args->recv;
+    call->count = (size_t)args->recvcount * call->reduction.parts;
+    if (args->kind == DISTI_REDUCE_SCATTER || args->kind == DISTI_REDUCE_SCATTER_BLOCK)
+        return call_open_reduce_scatter(call, args);
+    if (args->kind == DISTI_REDUCE && call->comm->rank != args->root)
+        call->out = NULL;
+    return MPI_SUCCESS;
+}
+
+/* ---- movers of data ---- */
+
+/* How many blocks each side has, at root and elsewhere; ALL: one for each rank. */
+#define ALL (-1)
+static const struct call_shape {
+    int send_root, send_other, recv_root, recv_other;
+} call_shapes[DISTI_KINDS] = {
+    [DISTI_BCAST] = {0, 0, 1, 1},
+    [DISTI_ALLGATHER] = {1, 1, ALL, ALL},
+    [DISTI_ALLGATHERV] = {1, 1, ALL, ALL},
+    [DISTI_ALLTOALL] = {ALL, ALL, ALL, ALL},
+    [DISTI_ALLTOALLV] = {ALL, ALL, ALL, ALL},
+    [DISTI_GATHER] = {1, 1, ALL, 0},
+    [DISTI_GATHERV] = {1, 1, ALL, 0},
+    [DISTI_SCATTER] = {ALL, 0, 1, 1},
+    [DISTI_SCATTERV] = {ALL, 0, 1, 1},
+};
+
+static int call_blocks(const struct disti_call *call, int at_root, int other)
+{
+    int blocks = call->comm->rank == call->root ? at_root : other;
+
+    return blocks == ALL ? call->comm->ranks : blocks;
+}
+
+static int call_open_sides(struct disti_call *call, const struct disti_args *args)
+{
+    const struct call_shape *shape = &call_shapes[args->kind];
+    const struct disti_buffer recv = {args->recv, args->recvtype, args->recvcount, args->recvcounts,
+                                      args->recvdispls};
+    const struct disti_buffer send = {args->send, args->sendtype, args->sendcount, args->sendcounts,
+                                      args->senddispls};
+    bool exchange = args->kind == DISTI_ALLTOALL || args->kind == DISTI_ALLTOALLV;
+    bool send_in_place = args->send == MPI_IN_PLACE, recv_in_place = args->recv == MPI_IN_PLACE;
+    int send_blocks = call_blocks(call, shape->send_root, shape->send_other);
+    int recv_blocks = call_blocks(call, shape->recv_root, shape->recv_other);
+    int code = MPI_SUCCESS;
+
+    if (send_blocks && exchange && send_in_place) /* it all goes: from a copy */
+        code = disti_side_open(&call->send, &recv, send_blocks, true);
+    else if (send_blocks && !send_in_place)
+        code = disti_side_open(&call->send, &send, send_blocks, false);
+    if (recv_blocks && !recv_in_place && code == MPI_SUCCESS)
+        code = disti_side_open(&call->recv, &recv, recv_blocks, false);
+    if (code != MPI_SUCCESS)
+        PMPI_Comm_call_errhandler(args->comm, code);
+    return code;
+}
+
+/* Bytes of what this rank gives or gets: the one block of a side, or its own of many. */
+static size_t call_block(const struct disti_side *send, const struct disti_side *recv, int rank)
+{
+    if (send->blocks == 1 || recv->blocks == 1)
+        return disti_side_size(send->blocks == 1 ? send : recv, 0);
+    return disti_side_size(send->blocks ? send : recv, rank);
+}
+
+/* What libdist is told. A side that is not there is in place, in this rank's block of the other. */
+static int call_open_mover(struct disti_call *call, const struct disti_args *args)
+{
+    struct disti_side *send = &call->send, *recv = &call->recv;
+    int rank = call->comm->rank, code = call_open_sides(call, args);
+
+    if (code != MPI_SUCCESS)
+        return code;
+    if (send->blocks)
+        call->in = send->bytes;
+    else if (args->send == MPI_IN_PLACE)
+        call->in = recv->bytes + disti_side_offset(recv, rank);
+    if (recv->blocks)
+        call->out = recv->bytes;
+    else if (args->recv == MPI_IN_PLACE)
+        call->out = send->bytes + disti_side_offset(send, rank);
+    call->count = call_block(send, recv, rank);
+    call->loads_own = !send->blocks && args->send == MPI_IN_PLACE;
+    call->loads_recv = args->kind == DISTI_BCAST && rank == args->root;
+    return MPI_SUCCESS;
+}
+
+/* ---- open, start, finish ---- */
+
+int disti_call_open(struct disti_call *call, const struct disti_args *args, struct disti_comm *comm)
+{
+    *call = (struct disti_call){.kind = args->kind,
+                                .comm = comm,
+                                .root = args->root,
+                                .send = {.type = MPI_DATATYPE_NULL, .plain = true},
+                                .recv = {.type = MPI_DATATYPE_NULL, .plain = true}};
+    switch (args->kind) {
+    case DISTI_BARRIER:
+        return MPI_SUCCESS;
+    case DISTI_ALLREDUCE:
+    case DISTI_REDUCE:
+    case DISTI_REDUCE_SCATTER:
+    case DISTI_REDUCE_SCATTER_BLOCK:
+        return call_open_reduction(call, args);
+    default:
+        return call_open_mover(call, args);
+    }
+}
+
+void disti_call_close(struct disti_call *call)
+{
+    disti_side_close(&call->send);
+    disti_side_close(&call->recv);
+    free(call->counts);
+    free(call->spare);
+    call->counts = NULL;
+    call->spare = NULL;
+}
+
+/* The program's data, as bytes. */
+static int call_load(const struct disti_call *call)
+{
+    int code = disti_side_load(&call->send, 0, call->send.blocks);
+
+    if (code == MPI_SUCCESS && (call->loads_own || call->loads_recv))
+        code = disti_side_load(&call->recv, call->loads_own ? call->comm->rank : 0, 1);
+    return code;
+}
+
+static dist_status call_reduce(struct disti_call *call, dist_work **work_p)
+{
+    dist_group *group = call->comm->group;
+    const struct disti_reduction *how = &call->reduction;
+
+    switch (call->kind) {
+    case DISTI_ALLREDUCE:
+        return dist_all_reduce_async(group, call->in, call->out, call->count, how->dtype, how->op,
+                                     work_p);
+    case DISTI_REDUCE:
+        return dist_reduce_async(group, call->in, call->out, call->count, how->dtype, how->op,
+                                 call->root, work_p);
+    case DISTI_REDUCE_SCATTER:
+        return dist_reduce_scatter_v_async(group, call->in, call->out, call->counts, how->dtype,
+                                           how->op, work_p);
+    default:
+        return dist_reduce_scatter_async(group, call->in, call->out, call->count, how->dtype,
+                                         how->op, work_p);
+    }
+}
+
+static dist_status call_move(struct disti_call *call, dist_work **work_p)
+{
+    const struct disti_side *send = &call->send, *recv = &call->recv;
+    dist_group *group = call->comm->group;
+    const dist_dtype byte = DIST_UINT8;
+
+    switch (call->kind) {
+    case DISTI_BARRIER:
+        return dist_barrier_async(group, work_p);
+    case DISTI_BCAST:
+        return dist_broadcast_async(group, call->out, call->count, byte, call->root, work_p);
+    case DISTI_ALLGATHER:
+        return dist_all_gather_async(group, call->in, call->out, call->count, byte, work_p);
+    case DISTI_ALLGATHERV:
+        return dist_all_gather_v_async(group, call->in, call->out, recv->sizes, recv->offsets, byte,
+                                       work_p);
+    case DISTI_ALLTOALL:
+        return dist_all_to_all_async(group, call->in, call->out, call->count, byte, work_p);
+    case DISTI_ALLTOALLV:
+        return dist_all_to_all_v_async(group, call->in, send->sizes, send->offsets, call->out,
+                                       recv->sizes, recv->offsets, byte, work_p);
+    case DISTI_GATHER:
+        return dist_gather_async(group, call->in, call->out, call->count, byte, call->root, work_p);
+    case DISTI_GATHERV:
+        return dist_gather_v_async(group, call->in, call->count, call->out, recv->sizes,
+                                   recv->offsets, byte, call->root, work_p);
+    case DISTI_SCATTER:
+        return dist_scatter_async(group, call->in, call->out, call->count, byte, call->root,
+                                  work_p);
+    case DISTI_SCATTERV:
+        return dist_scatter_v_async(group, call->in, send->sizes, send->offsets, call->out,
+                                    call->count, byte, call->root, work_p);
+    default:
+        return call_reduce(call, work_p);
+    }
+}
+
+int disti_call_start(struct disti_call *call, dist_work **work_p)
+{
+    int code = call_load(call);
+
+    if (code != MPI_SUCCESS) {
+        PMPI_Comm_call_errhandler(call->comm->comm, code);
+        return code;
+    }
+    return call_move(call, work_p) == DIST_OK ? MPI_SUCCESS : disti_comm_fail(call->comm->comm);
+}
+
+int disti_call_finish(const struct disti_call *call)
+{
+    if (call->spare && call->spare_bytes)
+        memcpy(call->spare_goes, call->spare, call->spare_bytes);
+    return call->loads_recv ? MPI_SUCCESS : disti_side_store(&call->recv, 0, call->recv.blocks);
+}

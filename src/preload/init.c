@@ -1,0 +1,257 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Preload: MPI_Init and MPI_Finalize, between which collectives are served. */
+#include "preload/serve.h"
+
+#include <dist/backend.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+
+#ifdef OPEN_MPI
+#define INIT_MPI "Open MPI"
+#else
+#define INIT_MPI "MPICH"
+#endif
+
+#define INIT_ALL ((1u << DISTI_KINDS) - 1)
+#define INIT_REDUCTIONS                                                                            \
+    (1u << DISTI_ALLREDUCE | 1u << DISTI_REDUCE | 1u << DISTI_REDUCE_SCATTER |                     \
+     1u << DISTI_REDUCE_SCATTER_BLOCK | 1u << DISTI_BARRIER)
+
+struct disti_preload disti_preload = {.self = MPI_COMM_NULL, .silent = MPI_COMM_NULL};
+
+/* ---- settings ---- */
+
+static unsigned init_kind(const char *name, size_t length)
+{
+    static const struct {
+        const char *name;
+        unsigned bit;
+    } kinds[] = {
+#define INIT_KIND(KIND, name, ...) {#name, 1u << DISTI_##KIND},
+        DISTI_CALLS(INIT_KIND, int, int)
+#undef INIT_KIND
+    };
+
+    for (size_t i = 0; i < sizeof(kinds) / sizeof(kinds[0]); i++) {
+        if (strlen(kinds[i].name) == length && strncasecmp(kinds[i].name, name, length) == 0)
+            return kinds[i].bit;
+    }
+    fprintf(stderr,
+            "libdist: DIST_MPI_SERVE names '%.*s', which is no collective of MPI: take 0, 1, "
+            "or a list as \"allreduce,bcast\"\n",
+            (int)length, name);
+    return 0;
+}
+
+/* What DIST_MPI_SERVE asks for. */
+static unsigned init_serves(void)
+{
+    const char *list = getenv("DIST_MPI_SERVE");
+    unsigned serves = 0;
+
+    if (!list || !*list || strcmp(list, "1") == 0)
+        return INIT_ALL;
+    if (strcmp(list, "0") == 0)
+        return 0;
+    while (*list) {
+        size_t length = strcspn(list, ",");
+
+        serves |= init_kind(list, length);
+        list += length + (list[length] == ',');
+    }
+    return serves;
+}
+
+/* The group's deadline is the program's to say: MPI has none. */
+static int init_timeout_ms(void)
+{
+    const char *seconds = getenv("DIST_TIMEOUT");
+
+    return seconds && *seconds ? 0 : INT_MAX;
+}
+
+/* ---- opening ---- */
+
+/* Every MPI has handles of its own: with another than ours nothing can even be handed on. */
+static bool init_is_our_mpi(void)
+{
+    char text[8192] = ""; /* more than the longest of any MPI */
+    int length = 0;
+
+    PMPI_Get_library_version(text, &length);
+    if ((strstr(text, "Open MPI") != NULL) == (strcmp(INIT_MPI, "Open MPI") == 0))
+        return true;
+    fprintf(stderr,
+            "libdist: this libdist_mpi.so is for " INIT_MPI
+            ", but the program runs %.*s: preload the "
+            "libdist_mpi.so of that MPI, in the folder beside\n",
+            (int)strcspn(text, ",\n"), text);
+    return false;
+}
+
+/* Are all ranks on one machine? Then shared memory is all there is, and no call of MPI is needed.
+ */
+static bool init_one_machine(void)
+{
+    MPI_Comm machine;
+    int size = 0;
+
+    if (PMPI_Comm_split_type(MPI_COMM_WORLD, MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, &machine) !=
+        MPI_SUCCESS)
+        return false;
+    PMPI_Comm_size(machine, &size);
+    PMPI_Comm_free(&machine);
+    return disti_comm_least(MPI_COMM_WORLD, size) == disti_preload.ranks;
+}
+
+static int init_all_gather(void *arg, const void *in, void *out, size_t bytes)
+{
+    (void)arg;
+    if (bytes > INT_MAX)
+        return -1;
+    return PMPI_Allgather(in, (int)bytes, MPI_BYTE, out, (int)bytes, MPI_BYTE, MPI_COMM_WORLD);
+}
+
+/*
+ * Backend mpi sends MPI messages between machines. On one machine it would do what gloo does, but
+ * gloo calls nothing of MPI, so that its thread may always run. Collective.
+ */
+static const char *init_backend(void)
+{
+    const char *wanted = getenv("DIST_BACKEND"), *best = init_one_machine() ? "gloo" : "mpi";
+
+    return wanted && *wanted && strcmp(wanted, "auto") != 0 ? wanted : best;
+}
+
+static dist_status init_join(const char *backend)
+{
+    struct dist_options options = DIST_OPTIONS_INIT;
+
+    options.backend = backend;
+    options.rank = disti_preload.rank;
+    options.world_size = disti_preload.ranks;
+    options.oob_all_gather = init_all_gather;
+    return dist_init_process_group(&options, &disti_preload.world);
+}
+
+/* Does libdist's thread move operations here? It must not, where it would call an MPI for one
+ * thread. */
+static bool init_background(void)
+{
+    const char *thread = getenv("DIST_PROGRESS_THREAD");
+    int level = MPI_THREAD_SINGLE;
+
+    PMPI_Query_thread(&level);
+    if (thread && strcmp(thread, "0") == 0)
+        return false;
+    return level == MPI_THREAD_MULTIPLE ||
+           strcmp(dist_get_backend(disti_preload.world), "mpi") != 0;
+}
+
+/* Rank 0 says what the first rank that could not join has to say. */
+static void init_warn(bool good)
+{
+    char text[1024] = "";
+    int first = disti_comm_least(MPI_COMM_WORLD, good ? disti_preload.ranks : disti_preload.rank);
+
+    if (disti_preload.rank == first)
+        snprintf(text, sizeof(text), "%s", dist_last_error());
+    PMPI_Bcast(text, sizeof(text), MPI_CHAR, first, MPI_COMM_WORLD);
+    if (disti_preload.rank == 0)
+        fprintf(stderr, "libdist: MPI does everything itself, since rank %d could not join: %s\n",
+                first, text);
+}
+
+/* What all ranks serve; 0: nothing. */
+static unsigned init_agree(void)
+{
+    unsigned mine = init_serves(), all = 0;
+
+    if (!disti_pack_is_plain())
+        mine &= INIT_REDUCTIONS;
+    PMPI_Allreduce(&mine, &all, 1, MPI_UNSIGNED, MPI_BAND, MPI_COMM_WORLD);
+    return all;
+}
+
+static bool init_own(void)
+{
+    if (PMPI_Comm_dup(MPI_COMM_SELF, &disti_preload.self) != MPI_SUCCESS ||
+        PMPI_Comm_dup(MPI_COMM_WORLD, &disti_preload.silent) != MPI_SUCCESS)
+        return false;
+    PMPI_Comm_set_errhandler(disti_preload.self, MPI_ERRORS_RETURN);
+    return disti_comms_open();
+}
+
+/* The same on every rank; rank 0 says why not. A world that was opened in vain is left as it is. */
+static bool init_all(bool good)
+{
+    if (disti_comm_least(MPI_COMM_WORLD, good))
+        return true;
+    init_warn(good);
+    return false;
+}
+
+static void init_open(void)
+{
+    const char *backend;
+
+    PMPI_Comm_rank(MPI_COMM_WORLD, &disti_preload.rank);
+    PMPI_Comm_size(MPI_COMM_WORLD, &disti_preload.ranks);
+    disti_preload.serves = init_agree();
+    if (!disti_preload.serves || !disti_comm_least(MPI_COMM_WORLD, init_own()))
+        return;
+    backend = init_backend();
+    if (!init_all(dist_backend_query(backend, DIST_COLL_BARRIER, DIST_UINT8, DIST_SUM) ==
+                  DIST_OK) ||
+        !init_all(init_join(backend) == DIST_OK))
+        return;
+    disti_preload.background = disti_comm_least(MPI_COMM_WORLD, init_background());
+    disti_preload.timeout_ms = init_timeout_ms();
+    disti_preload.active = true;
+    disti_comm_adopt(MPI_COMM_WORLD);
+    disti_comm_adopt(MPI_COMM_SELF);
+}
+
+static void init_close(void)
+{
+    if (!disti_preload.ranks)
+        return;
+    disti_report_print();
+    if (!disti_preload.active)
+        return;
+    disti_comm_least(MPI_COMM_WORLD, 0); /* MPI waits for a late rank as long as it takes */
+    disti_preload.active = false;
+    dist_destroy_process_group(disti_preload.world);
+    disti_comms_close();
+    PMPI_Comm_free(&disti_preload.self);
+    PMPI_Comm_free(&disti_preload.silent);
+}
+
+/* ---- what the program calls ---- */
+
+int MPI_Init(int *argc, char ***argv)
+{
+    int code = init_is_our_mpi() ? PMPI_Init(argc, argv) : MPI_ERR_OTHER;
+
+    if (code == MPI_SUCCESS)
+        init_open();
+    return code;
+}
+
+int MPI_Init_thread(int *argc, char ***argv, int required, int *provided)
+{
+    int code = init_is_our_mpi() ? PMPI_Init_thread(argc, argv, required, provided) : MPI_ERR_OTHER;
+
+    if (code == MPI_SUCCESS)
+        init_open();
+    return code;
+}
+
+int MPI_Finalize(void)
+{
+    init_close();
+    return PMPI_Finalize();
+}

@@ -1,0 +1,186 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Preload: persistent collectives, and the requests that stand for them. */
+#include "preload/serve.h"
+
+#include <pthread.h>
+#include <stdlib.h>
+
+/*
+ * The request is a persistent receive of nothing from this process, which MPI starts, waits for and
+ * frees as any other; when the operation has ended, requests.c sends the message.
+ */
+static pthread_mutex_t persistent_lock = PTHREAD_MUTEX_INITIALIZER;
+static struct disti_pending *persistent_made;
+static int persistent_tag;
+
+static int persistent_next_tag(void)
+{
+    int *most = NULL, there = 0;
+
+    PMPI_Comm_get_attr(disti_preload.self, MPI_TAG_UB, &most, &there);
+    persistent_tag = there && persistent_tag < *most ? persistent_tag + 1 : 1;
+    return persistent_tag;
+}
+
+static void persistent_free(struct disti_pending *pending)
+{
+    if (pending->kept)
+        dist_work_free(pending->work);
+    disti_call_close(&pending->call);
+    free(pending);
+}
+
+/* An all-reduce is made once and for all; libdist makes the others anew each time. */
+static int persistent_keep(struct disti_pending *pending)
+{
+    struct disti_call *call = &pending->call;
+
+    if (call->kind != DISTI_ALLREDUCE)
+        return MPI_SUCCESS;
+    if (dist_all_reduce_init(call->comm->group, call->in, call->out, call->count,
+                             call->reduction.dtype, call->reduction.op, &pending->work) != DIST_OK)
+        return disti_comm_fail(call->comm->comm);
+    pending->kept = true;
+    return MPI_SUCCESS;
+}
+
+static int persistent_open(struct disti_pending *pending, const struct disti_args *args,
+                           struct disti_comm *comm)
+{
+    int code = disti_call_open(&pending->call, args, comm);
+
+    if (code == MPI_SUCCESS)
+        code = persistent_keep(pending);
+    if (code != MPI_SUCCESS)
+        return code;
+    pthread_mutex_lock(&persistent_lock);
+    pending->persistent = true;
+    pending->tag = persistent_next_tag();
+    code =
+        PMPI_Recv_init(NULL, 0, MPI_BYTE, 0, pending->tag, disti_preload.self, &pending->request);
+    if (code == MPI_SUCCESS) {
+        comm->persistents++;
+        pending->next_made = persistent_made;
+        persistent_made = pending;
+    }
+    pthread_mutex_unlock(&persistent_lock);
+    return code;
+}
+
+int disti_serve_persistent(const struct disti_args *args, struct disti_comm *comm,
+                           MPI_Request *request_p)
+{
+    struct disti_pending *pending = calloc(1, sizeof(*pending));
+    int code;
+
+    if (!pending) {
+        PMPI_Comm_call_errhandler(args->comm, MPI_ERR_NO_MEM);
+        return MPI_ERR_NO_MEM;
+    }
+    code = persistent_open(pending, args, comm);
+    if (code == MPI_SUCCESS)
+        *request_p = pending->request;
+    else
+        persistent_free(pending);
+    return code;
+}
+
+/* A message that is too long is an error of the receive. */
+void disti_persistent_complete(const struct disti_pending *pending, int code)
+{
+    static const char nothing[1];
+
+    PMPI_Send(nothing, code == MPI_SUCCESS ? 0 : 1, MPI_BYTE, 0, pending->tag, disti_preload.self);
+}
+
+static struct disti_pending *persistent_find(MPI_Request request)
+{
+    struct disti_pending *pending;
+
+    pthread_mutex_lock(&persistent_lock);
+    pending = persistent_made;
+    while (pending && pending->request != request)
+        pending = pending->next_made;
+    pthread_mutex_unlock(&persistent_lock);
+    return pending;
+}
+
+static int persistent_start(struct disti_pending *pending, MPI_Request *request)
+{
+    int code = PMPI_Start(request);
+
+    if (code != MPI_SUCCESS)
+        return code;
+    pending->code = MPI_SUCCESS;
+    if (!pending->kept)
+        code = disti_call_start(&pending->call, &pending->work);
+    else if (dist_start(pending->work) != DIST_OK)
+        code = disti_comm_fail(pending->call.comm->comm);
+    if (code != MPI_SUCCESS) { /* the request is not to be waited for in vain */
+        disti_persistent_complete(pending, code);
+        return code;
+    }
+    disti_pending_add(pending);
+    disti_move();
+    return MPI_SUCCESS;
+}
+
+void disti_persistent_drop(struct disti_pending *pending)
+{
+    struct disti_pending **at = &persistent_made;
+
+    pthread_mutex_lock(&persistent_lock);
+    while (*at && *at != pending)
+        at = &(*at)->next_made;
+    if (*at)
+        *at = pending->next_made;
+    pending->call.comm->persistents--;
+    pthread_mutex_unlock(&persistent_lock);
+    persistent_free(pending);
+}
+
+/* ---- what the program calls ---- */
+
+int MPI_Start(MPI_Request *request)
+{
+    struct disti_pending *pending = persistent_find(*request);
+
+    return pending ? persistent_start(pending, request) : PMPI_Start(request);
+}
+
+int MPI_Startall(int count, MPI_Request requests[])
+{
+    int code = MPI_SUCCESS;
+    bool ours = false;
+
+    for (int i = 0; i < count && !ours; i++)
+        ours = persistent_find(requests[i]) != NULL;
+    if (!ours)
+        return PMPI_Startall(count, requests);
+    for (int i = 0; i < count && code == MPI_SUCCESS; i++)
+        code = MPI_Start(&requests[i]);
+    return code;
+}
+
+int MPI_Request_free(MPI_Request *request)
+{
+    struct disti_pending *pending = persistent_find(*request);
+    int code;
+
+    disti_move();
+    code = PMPI_Request_free(request);
+    if (pending && code == MPI_SUCCESS && disti_pending_release(pending))
+        disti_persistent_drop(pending);
+    return code;
+}
+
+/* MPI has no way to cancel a collective; a cancelled placeholder would end without it. */
+int MPI_Cancel(MPI_Request *request)
+{
+    struct disti_pending *pending = persistent_find(*request);
+
+    if (!pending)
+        return PMPI_Cancel(request);
+    PMPI_Comm_call_errhandler(pending->call.comm->comm, MPI_ERR_REQUEST);
+    return MPI_ERR_REQUEST;
+}

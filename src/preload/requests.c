@@ -1,0 +1,248 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Preload: operations that are under way, and the requests that stand for them. */
+#include "preload/serve.h"
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+
+/*
+ * The program gets a request that MPI knows and completes by itself in every kind of wait and test,
+ * beside its other requests: a generalized request, or, for a persistent operation, a receive from
+ * this very process. All that is to be done is to tell MPI when the operation has ended.
+ */
+
+/* A wait for an operation of libdist; so often MPI's own messages are looked after. */
+#define REQUESTS_WAIT_MS 1
+
+/* Guards the lists. Held by whoever moves operations along, never while waiting for anybody. */
+static pthread_mutex_t requests_lock = PTHREAD_MUTEX_INITIALIZER;
+static struct disti_comm *requests_comms;
+static atomic_int requests_pending;
+
+/* ---- the end of an operation ---- */
+
+static void requests_end(struct disti_pending *pending)
+{
+    pending->running = false;
+    if (!pending->kept)
+        pending->work = NULL;
+    if (pending->persistent)
+        disti_persistent_complete(pending, pending->code);
+    if (pending->orphan)
+        disti_persistent_drop(pending);
+    else if (!pending->persistent) /* from here on it is MPI's, to be freed by requests_free */
+        PMPI_Grequest_complete(pending->request);
+}
+
+/* True: it has ended; *failed_p is set if that was a failure. */
+static bool requests_poll(struct disti_pending *pending, MPI_Comm *failed_p)
+{
+    bool done = false;
+    dist_status status = dist_test(pending->work, &done);
+
+    if (status == DIST_OK && !done)
+        return false;
+    status = dist_wait(pending->work);
+    pending->code = status == DIST_OK ? disti_call_finish(&pending->call) : MPI_ERR_OTHER;
+    if (pending->code != MPI_SUCCESS)
+        *failed_p = pending->call.comm->comm;
+    return true;
+}
+
+/* Operations of one group end in the order in which they began. Returns how many ended. */
+static int requests_move_comm(struct disti_comm *comm, MPI_Comm *failed_p)
+{
+    int ended = 0;
+
+    while (comm->first && requests_poll(comm->first, failed_p)) {
+        struct disti_pending *pending = comm->first;
+
+        comm->first = pending->next;
+        if (!comm->first)
+            comm->last = &comm->first;
+        requests_end(pending);
+        ended++;
+    }
+    return ended;
+}
+
+bool disti_move(void)
+{
+    MPI_Comm failed = MPI_COMM_NULL;
+
+    if (!atomic_load(&requests_pending))
+        return false;
+    if (pthread_mutex_trylock(&requests_lock) != 0)
+        return true; /* another thread is at it */
+    for (struct disti_comm **at = &requests_comms; *at;) {
+        struct disti_comm *comm = *at;
+
+        atomic_fetch_sub(&requests_pending, requests_move_comm(comm, &failed));
+        if (comm->first)
+            at = &comm->next;
+        else
+            *at = comm->next;
+    }
+    pthread_mutex_unlock(&requests_lock);
+    if (failed != MPI_COMM_NULL)
+        disti_comm_fail(failed);
+    return atomic_load(&requests_pending) > 0;
+}
+
+void disti_pending_add(struct disti_pending *pending)
+{
+    struct disti_comm *comm = pending->call.comm;
+
+    pthread_mutex_lock(&requests_lock);
+    if (!comm->first) {
+        comm->last = &comm->first;
+        comm->next = requests_comms;
+        requests_comms = comm;
+    }
+    pending->running = true;
+    pending->next = NULL;
+    *comm->last = pending;
+    comm->last = &pending->next;
+    atomic_fetch_add(&requests_pending, 1);
+    pthread_mutex_unlock(&requests_lock);
+}
+
+bool disti_pending_any(const struct disti_comm *comm)
+{
+    bool any;
+
+    pthread_mutex_lock(&requests_lock);
+    any = comm->first != NULL;
+    pthread_mutex_unlock(&requests_lock);
+    return any;
+}
+
+bool disti_pending_release(struct disti_pending *pending)
+{
+    bool running;
+
+    pthread_mutex_lock(&requests_lock);
+    running = pending->running;
+    pending->orphan = running;
+    pthread_mutex_unlock(&requests_lock);
+    return !running;
+}
+
+/* ---- nonblocking ---- */
+
+static int requests_query(void *extra, MPI_Status *status)
+{
+    const struct disti_pending *pending = extra;
+
+    PMPI_Status_set_elements(status, MPI_BYTE, 0);
+    PMPI_Status_set_cancelled(status, 0);
+    status->MPI_SOURCE = MPI_UNDEFINED;
+    status->MPI_TAG = MPI_UNDEFINED;
+    return pending->code;
+}
+
+static int requests_free(void *extra)
+{
+    struct disti_pending *pending = extra;
+
+    disti_call_close(&pending->call);
+    free(pending);
+    return MPI_SUCCESS;
+}
+
+/* MPI has no way to cancel a collective. */
+static int requests_cancel(void *extra, int complete)
+{
+    (void)extra;
+    return complete ? MPI_SUCCESS : MPI_ERR_REQUEST;
+}
+
+/* The request, before the operation is started: what can fail without the others is over then. */
+static int requests_new(const struct disti_args *args, struct disti_comm *comm,
+                        struct disti_pending **pending_p)
+{
+    struct disti_pending *pending = calloc(1, sizeof(*pending));
+    int code;
+
+    if (!pending) {
+        PMPI_Comm_call_errhandler(args->comm, MPI_ERR_NO_MEM);
+        return MPI_ERR_NO_MEM;
+    }
+    code = disti_call_open(&pending->call, args, comm);
+    if (code == MPI_SUCCESS)
+        code = PMPI_Grequest_start(requests_query, requests_free, requests_cancel, pending,
+                                   &pending->request);
+    if (code == MPI_SUCCESS)
+        *pending_p = pending;
+    else
+        requests_free(pending);
+    return code;
+}
+
+int disti_serve_nonblocking(const struct disti_args *args, struct disti_comm *comm,
+                            MPI_Request *request_p)
+{
+    struct disti_pending *pending = NULL;
+    MPI_Request request;
+    int code = requests_new(args, comm, &pending);
+
+    if (code != MPI_SUCCESS)
+        return code;
+    request = pending->request;
+    code = disti_call_start(&pending->call, &pending->work);
+    if (code != MPI_SUCCESS) {
+        PMPI_Grequest_complete(request);
+        PMPI_Request_free(&request); /* which frees what it stands for */
+        return code;
+    }
+    disti_pending_add(pending);
+    *request_p = request;
+    disti_move();
+    return MPI_SUCCESS;
+}
+
+/* ---- blocking ---- */
+
+/* While others of our operations are under way they must move too. */
+static dist_status requests_wait_beside(dist_work *work)
+{
+    struct disti_pause pause = {0};
+    bool done = false;
+
+    while (disti_move()) {
+        if (dist_test(work, &done) != DIST_OK || done)
+            return dist_wait(work);
+        disti_poll_mpi();
+        disti_pause(&pause);
+    }
+    return DIST_IN_PROGRESS;
+}
+
+static dist_status requests_wait(dist_work *work)
+{
+    dist_status status = requests_wait_beside(work);
+
+    while (status == DIST_IN_PROGRESS) {
+        status = dist_wait_for(work, REQUESTS_WAIT_MS);
+        if (status == DIST_IN_PROGRESS)
+            disti_poll_mpi();
+    }
+    return status;
+}
+
+int disti_serve(const struct disti_args *args, struct disti_comm *comm)
+{
+    struct disti_call call;
+    dist_work *work = NULL;
+    int code = disti_call_open(&call, args, comm);
+
+    if (code == MPI_SUCCESS)
+        code = disti_call_start(&call, &work);
+    if (code == MPI_SUCCESS && requests_wait(work) != DIST_OK)
+        code = disti_comm_fail(args->comm);
+    else if (code == MPI_SUCCESS)
+        code = disti_call_finish(&call);
+    disti_call_close(&call);
+    return code;
+}
