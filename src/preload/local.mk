@@ -4,6 +4,7 @@ preload_sources = \
 	src/preload/call.c \
 	src/preload/calls.h \
 	src/preload/comms.c \
+	src/preload/creators.c \
 	src/preload/init.c \
 	src/preload/judge.c \
 	src/preload/pause.c \
@@ -13,7 +14,8 @@ preload_sources = \
 	src/preload/report.c \
 	src/preload/requests.c \
 	src/preload/serve.h \
-	src/preload/side.c
+	src/preload/side.c \
+	src/preload/waits.c
 
 # An installation that was moved finds libdist from where it is itself.
 preload_ldflags = $(module_ldflags) $(DISTI_SHARED_LDFLAGS) -Wl,-rpath,'$$ORIGIN/../..'
