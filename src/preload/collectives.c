@@ -1,0 +1,74 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Preload: MPI's collectives, blocking, nonblocking and persistent, from the table. */
+#include "preload/serve.h"
+
+#define COLLECTIVES_WORDS(...) __VA_ARGS__
+#define COLLECTIVES_ARGS(KIND, fields)                                                             \
+    const struct disti_args args = {.kind = DISTI_##KIND, .comm = comm, COLLECTIVES_WORDS fields}
+
+/*
+ * A call that is handed on: where no thread moves our operations while MPI waits, every rank begins
+ * it and waits in MPI_Wait, which does. Blocking and nonblocking calls do not meet each other, so
+ * all ranks must do so or none.
+ */
+#define COLLECTIVES_BLOCKING(KIND, name, begin, suffix, parameters, arguments, fields)             \
+    int MPI_##name##suffix(COLLECTIVES_WORDS parameters)                                           \
+    {                                                                                              \
+        COLLECTIVES_ARGS(KIND, fields);                                                            \
+        struct disti_comm *served = disti_call_judge(&args, DISTI_BLOCKING);                       \
+        MPI_Request request;                                                                       \
+        int code;                                                                                  \
+                                                                                                   \
+        if (served)                                                                                \
+            return disti_serve(&args, served);                                                     \
+        if (!disti_comm_needs_us(comm))                                                            \
+            return PMPI_##name##suffix arguments;                                                  \
+        code = PMPI_##begin##suffix(COLLECTIVES_WORDS arguments, &request);                        \
+        return code == MPI_SUCCESS ? MPI_Wait(&request, MPI_STATUS_IGNORE) : code;                 \
+    }
+
+#define COLLECTIVES_NONBLOCKING(KIND, begin, suffix, parameters, arguments, fields)                \
+    int MPI_##begin##suffix(COLLECTIVES_WORDS parameters, MPI_Request *request)                    \
+    {                                                                                              \
+        COLLECTIVES_ARGS(KIND, fields);                                                            \
+        struct disti_comm *served = disti_call_judge(&args, DISTI_NONBLOCKING);                    \
+                                                                                                   \
+        return served ? disti_serve_nonblocking(&args, served, request)                            \
+                      : PMPI_##begin##suffix(COLLECTIVES_WORDS arguments, request);                \
+    }
+
+#define COLLECTIVES_PERSISTENT(KIND, prefix, name, suffix, parameters, arguments, fields)          \
+    int prefix##name##suffix(COLLECTIVES_WORDS parameters, MPI_Info info, MPI_Request *request)    \
+    {                                                                                              \
+        COLLECTIVES_ARGS(KIND, fields);                                                            \
+        struct disti_comm *served = disti_call_judge(&args, DISTI_PERSISTENT);                     \
+                                                                                                   \
+        return served ? disti_serve_persistent(&args, served, request)                             \
+                      : P##prefix##name##suffix(COLLECTIVES_WORDS arguments, info, request);       \
+    }
+
+#define COLLECTIVES_BOTH(KIND, name, begin, parameters, arguments, fields)                         \
+    COLLECTIVES_BLOCKING(KIND, name, begin, , parameters, arguments, fields)                       \
+    COLLECTIVES_NONBLOCKING(KIND, begin, , parameters, arguments, fields)
+DISTI_CALLS(COLLECTIVES_BOTH, int, int)
+
+/* MPI-4, and Open MPI 5, which has its persistent collectives already. */
+#if MPI_VERSION >= 4 || (defined(OMPI_MAJOR_VERSION) && OMPI_MAJOR_VERSION >= 5)
+#define COLLECTIVES_INIT(KIND, name, begin, parameters, arguments, fields)                         \
+    COLLECTIVES_PERSISTENT(KIND, MPI_, name, _init, parameters, arguments, fields)
+DISTI_CALLS(COLLECTIVES_INIT, int, int)
+#endif
+
+#if MPI_VERSION >= 4
+#define COLLECTIVES_LARGE(KIND, name, begin, parameters, arguments, fields)                        \
+    COLLECTIVES_BLOCKING(KIND, name, begin, _c, parameters, arguments, fields)                     \
+    COLLECTIVES_NONBLOCKING(KIND, begin, _c, parameters, arguments, fields)                        \
+    COLLECTIVES_PERSISTENT(KIND, MPI_, name, _init_c, parameters, arguments, fields)
+DISTI_CALLS_COUNTED(COLLECTIVES_LARGE, MPI_Count, MPI_Aint)
+#endif
+
+#ifdef OMPI_HAVE_MPI_EXT_PCOLLREQ
+#define COLLECTIVES_EXT(KIND, name, begin, parameters, arguments, fields)                          \
+    COLLECTIVES_PERSISTENT(KIND, MPIX_, name, _init, parameters, arguments, fields)
+DISTI_CALLS(COLLECTIVES_EXT, int, int)
+#endif
