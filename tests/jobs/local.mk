@@ -25,6 +25,30 @@ tests_jobs_reproducible_SOURCES = tests/jobs/reproducible.c
 tests_jobs_reproducible_LDADD = libdist.la
 tests_jobs_reproducible_LDFLAGS = $(job_ldflags)
 
+# An MPI program without libdist, for each MPI.
+preload_program_sources = \
+	tests/jobs/preload_movers.c \
+	tests/jobs/preload_others.c \
+	tests/jobs/preload_program.c \
+	tests/jobs/preload_program.h \
+	tests/jobs/preload_reductions.c
+
+tests_jobs_preload_openmpi_SOURCES = $(preload_program_sources)
+tests_jobs_preload_openmpi_CPPFLAGS = $(AM_CPPFLAGS) $(OPENMPI_CFLAGS)
+tests_jobs_preload_openmpi_LDADD = $(OPENMPI_LIBS)
+if HAVE_OPENMPI
+check_PROGRAMS += tests/jobs/preload_openmpi
+endif
+
+# gcc believes that MPICH writes to its MPI_STATUSES_IGNORE.
+tests_jobs_preload_mpich_SOURCES = $(preload_program_sources)
+tests_jobs_preload_mpich_CPPFLAGS = $(AM_CPPFLAGS) $(MPICH_CFLAGS)
+tests_jobs_preload_mpich_CFLAGS = $(AM_CFLAGS) -Wno-stringop-overflow
+tests_jobs_preload_mpich_LDADD = $(MPICH_LIBS)
+if HAVE_MPICH
+check_PROGRAMS += tests/jobs/preload_mpich
+endif
+
 job_scripts = \
 	tests/jobs/conformance_gloo.sh \
 	tests/jobs/conformance_algorithms.sh \
@@ -34,6 +58,7 @@ job_scripts = \
 	tests/jobs/mishaps.sh \
 	tests/jobs/two_groups.sh \
 	tests/jobs/reproducible.sh \
+	tests/jobs/preload.sh \
 	tests/jobs/bad_input.sh \
 	tests/jobs/bad_calls.sh \
 	tests/jobs/embedding.sh \

@@ -1,0 +1,119 @@
+#!/bin/bash
+# SPDX-License-Identifier: BSD-3-Clause
+# An MPI program that knows nothing of libdist, alone and with libdist_mpi.so preloaded: the same
+# results, and the report says who computed them.
+. "$srcdir/tests/support/job.sh"
+cd "$builddir" || exit 99
+
+kinds="Barrier Allreduce Bcast Reduce Allgather Allgatherv Reduce_scatter Reduce_scatter_block
+    Alltoall Alltoallv Gather Gatherv Scatter Scatterv"
+
+library() { echo "$builddir/src/preload/$1/.libs/libdist_mpi.so"; }
+
+# with MPI: a script that runs a program with the library for that MPI preloaded.
+with()
+{
+    local script=$job_folder/with_$1
+    cat >"$script" <<END
+#!$BASH
+export ASAN_OPTIONS="\$ASAN_OPTIONS:verify_asan_link_order=0"
+LD_PRELOAD='$(library "$1")' exec "\$@"
+END
+    chmod +x "$script"
+    echo "$script"
+}
+
+# preload MPI RANKS PART: as job.
+preload()
+{
+    DIST_MPI_REPORT=1 job "$1" "$2" "$(with "$1")" "tests/jobs/preload_$1" "$3"
+}
+
+hash() { sed -n 's/^hash \([0-9a-f]*\),.*/\1/p' "$job_output"; }
+same_hash() { [ -n "$1" ] && [ "$(hash)" = "$1" ]; }
+
+# Calls of a kind and form in the report: "served handed-on".
+row() { awk -v name="MPI_$1" '$2 == name { print $3, $4 }' "$job_output"; }
+handed_on() { sed -n "s/^libdist: handed on \([0-9]*\): $1.*/\1/p" "$job_output"; }
+
+# Does the library of an MPI know this call? Old ones have no persistent collectives.
+has() { nm -D --defined-only "$(library "$1")" | grep -qE " MPIX?_$2\$"; }
+
+# Every kind in every form was served, and nothing handed on.
+all_served()
+{
+    local kind name
+    for kind in $kinds; do
+        for name in "$kind" "I${kind,}" "${kind}_init"; do
+            has "$1" "$name" || continue
+            case $(row "$name") in
+            0\ * | '') echo "$name was not served" >>"$job_output"; return 1 ;;
+            *\ 0) ;;
+            *) return 1 ;;
+            esac
+        done
+    done
+    ! grep -q 'handed on [0-9]' "$job_output"
+}
+
+# What libdist does not do, MPI does.
+right_handed_on()
+{
+    local ranks=$1
+    [ "$(handed_on "an operation")" = $((2 * ranks)) ] && [ "$(handed_on "a type")" = "$ranks" ] &&
+        [ "$(handed_on "a communicator")" = $((2 * ranks)) ] && [ "$(row Allreduce)" = "$ranks $((3 * ranks))" ]
+}
+
+# The results are the same whoever computes them, so one MPI that does not spin can say them all.
+reference() { job "$1" "$2" tests/jobs/preload_"$1" tame; }
+model=openmpi
+[ -n "$OPENMPI_RUN" ] || model=mpich
+
+for ranks in 1 2 3 4; do
+    reference $model $ranks
+    wanted=$(hash)
+    for mpi in openmpi mpich; do
+        preload $mpi $ranks bold
+        [ "$job_status" = 0 ] || continue
+        job_check "$mpi, $ranks ranks: the same results" same_hash "$wanted"
+        job_check "$mpi, $ranks ranks: every call was served" all_served $mpi
+    done
+done
+
+for mpi in openmpi mpich; do
+    [ -x "tests/jobs/preload_$mpi" ] || continue
+    preload $mpi 4 handed-on
+    [ "$job_status" = 0 ] && job_check "$mpi: and nothing else" right_handed_on 4
+    preload $mpi 3 threads
+    preload $mpi 3 errors
+    job_check "$mpi: the error says what the ranks called" grep -q 'called all_reduce(count 2, int32, sum)' "$job_output"
+    for backend in gloo mpi; do
+        DIST_BACKEND=$backend preload $mpi 3 progress
+        DIST_BACKEND=$backend DIST_PROGRESS_THREAD=0 preload $mpi 2 progress
+    done
+    DIST_BACKEND=mpi DIST_TRANSPORT=mpi preload $mpi 2 bold
+    DIST_BACKEND=mpi DIST_TRANSPORT=mpi DIST_PROGRESS_THREAD=0 preload $mpi 2 progress
+    # MPI's collectives below ours are not the program's: they are not served again.
+    DIST_BACKEND=mpi DIST_MPI_COLL=native preload $mpi 2 handed-on
+
+    # Switched off, in whole and in part, and where libdist cannot start.
+    DIST_MPI_SERVE=0 preload $mpi 2 tame
+    job_check "$mpi: all is handed on" grep -q 'handed on [0-9]*: switched off' "$job_output"
+    job_check "$mpi: nothing is served" test "$(row Allreduce)" = "0 $(row Allreduce | cut -d' ' -f2)"
+    DIST_MPI_SERVE=allreduce,bcast preload $mpi 2 tame
+    job_check "$mpi: what was asked for is served" test "$(row Iallreduce | cut -d' ' -f2)" = 0
+    job_check "$mpi: the rest is not" test "$(row Barrier | cut -d' ' -f1)" = 0
+    DIST_BACKEND=glue preload $mpi 2 tame
+    job_check "$mpi: rank 0 says why" grep -q "could not join: backend 'glue'" "$job_output"
+    job_check "$mpi: and MPI does it" test -n "$(handed_on "libdist could not start")"
+
+    job_check "$mpi: the module calls MPI by its profiling names" \
+        test -z "$(nm -D --undefined-only "$builddir/.libs/dist_mpi_$mpi.so" | grep -E ' MPI_[A-Z][a-z]')"
+done
+
+if [ -n "$OPENMPI_RUN" ] && [ -n "$MPICH_RUN" ]; then
+    job_fails "for Open MPI, but the program runs MPICH" mpich 2 "$(with openmpi)" \
+        tests/jobs/preload_mpich tame
+    job_fails "for MPICH, but the program runs Open MPI" openmpi 2 "$(with mpich)" \
+        tests/jobs/preload_openmpi tame
+fi
