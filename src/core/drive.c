@@ -75,15 +75,21 @@ bool disti_drive_take(struct dist_group *group)
     return true;
 }
 
-void disti_drive_leave(struct dist_group *group)
+/* Nobody drives any more. */
+static void drive_let_go(struct dist_group *group)
 {
     atomic_store_explicit(&group->drive.role, DISTI_ROLE_NOBODY, memory_order_release);
     if (group->drive.waiters)
         pthread_cond_broadcast(&group->drive.changed);
-    if (!group->works)
-        return;
-    group->drive.left_ns = disti_now_ns();
-    disti_progress_notice(group);
+    if (group->works)
+        disti_progress_notice(group);
+}
+
+void disti_drive_leave(struct dist_group *group)
+{
+    if (group->works)
+        group->drive.left_ns = disti_now_ns();
+    drive_let_go(group);
 }
 
 /*
@@ -92,9 +98,12 @@ void disti_drive_leave(struct dist_group *group)
  */
 static void drive_forgive(struct dist_group *group, bool again)
 {
-    int64_t now = disti_now_ns();
+    int64_t now;
 
-    if (now - group->drive.left_ns < DRIVE_GAP_NS || group->drive.service == DISTI_SERVICE_YES)
+    if (group->drive.service == DISTI_SERVICE_YES)
+        return;
+    now = disti_now_ns();
+    if (now - group->drive.left_ns < DRIVE_GAP_NS)
         return;
     for (struct dist_work *work = group->works; work; work = work->next) {
         if (again || !work->forgiven)
@@ -222,7 +231,7 @@ void disti_drive_kick(struct dist_group *group)
     if (group->drive.unsettled && drive_role(group) == DISTI_ROLE_NOBODY &&
         disti_drive_take(group)) {
         disti_settle(group);
-        disti_drive_leave(group);
+        drive_let_go(group); /* it has not driven */
     } else if (group->works && drive_role(group) == DISTI_ROLE_NOBODY) {
         disti_progress_notice(group);
     } else if (group->drive.unsettled) {
