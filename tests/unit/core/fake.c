@@ -173,7 +173,8 @@ struct dist_group *fake_open(struct fake *fake)
     group->timeout_ms = fake->timeout_ms ? fake->timeout_ms : 20000;
     group->backend = &fake->backend;
     group->state = fake;
-    group->policy = (struct disti_wait_policy){.spins = 50, .yield_ns = 50000, .sleep_ms = 100};
+    group->policy = (struct disti_wait_policy){
+        .spins = fake->spins ? UINT32_MAX : 50, .yield_ns = 50000, .sleep_ms = 100};
     group->lost_rank = -1;
     group->cause = calloc(1, GROUP_TEXT);
     group->lost_text = calloc(1, GROUP_TEXT);

@@ -10,6 +10,7 @@
 struct fake {
     /* Set by the test before the group is used. */
     int timeout_ms;
+    bool spins;  /* drivers poll for ever, and never yield or sleep */
     bool blind;  /* the backend has nothing to sleep on */
     bool unable; /* it has neither arm nor disarm */
     dist_status refuse_post;

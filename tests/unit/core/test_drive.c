@@ -96,6 +96,14 @@ static void threads_block_beside_each_other(void **state)
     assert_int_equal(fake_close(fake, group), DIST_OK);
 }
 
+static void a_spinning_driver_lets_others_in(void **state)
+{
+    struct fake *fake = *state;
+
+    fake->spins = true;
+    threads_block_beside_each_other(state);
+}
+
 /* The driver sleeps on descriptors; a post must neither wait for that nor go unseen. */
 static void starting_wakes_a_sleeping_driver(void **state)
 {
@@ -362,6 +370,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         both(threads_wait_for_different_works),
         both(threads_block_beside_each_other),
+        both(a_spinning_driver_lets_others_in),
         both(starting_wakes_a_sleeping_driver),
         both(waiting_for_a_while_leaves_the_work_as_it_was),
         both(waiting_for_a_while_beside_a_driver),
