@@ -18,7 +18,12 @@ static _Thread_local struct batch {
     int depth;
     struct batch_item *items;
     size_t count, room;
+    size_t started; /* items[0 .. started) are */
+    dist_status first;
 } batch;
+
+/* Where works of several groups are waited for: so long for one, then for the next group's. */
+#define BATCH_TURN_MS 1
 
 static struct batch_item *batch_add(dist_status *status_p)
 {
@@ -40,9 +45,10 @@ static struct batch_item *batch_add(dist_status *status_p)
     return &batch.items[batch.count++];
 }
 
+/* A function given to dist_on_complete runs in any thread: what it calls is not that thread's. */
 bool disti_batch_is_open(void)
 {
-    return batch.depth > 0;
+    return batch.depth > 0 && !disti_work_is_calling();
 }
 
 bool disti_batch_note(dist_group *group, const struct dist_call *call, void *owned,
@@ -74,10 +80,26 @@ bool disti_batch_note_work(dist_work *work, dist_status *status_p)
     return true;
 }
 
+static dist_status batch_no_waiting(const char *what)
+{
+    return disti_fail(DIST_ERR_INVALID_ARGUMENT,
+                      "%s: a function given to dist_on_complete may start operations, but not wait "
+                      "for them: use the _async forms",
+                      what);
+}
+
 dist_status dist_group_start(void)
 {
+    if (disti_work_is_calling())
+        return batch_no_waiting("dist_group_start");
     batch.depth++;
     return DIST_OK;
+}
+
+static void batch_keep(dist_status status)
+{
+    if (batch.first == DIST_OK)
+        batch.first = status;
 }
 
 static dist_status batch_post(struct batch_item *item)
@@ -94,23 +116,74 @@ static dist_status batch_post(struct batch_item *item)
     return status;
 }
 
+void disti_batch_start(void)
+{
+    for (; batch.started < batch.count; batch.started++)
+        batch_keep(batch_post(&batch.items[batch.started]));
+}
+
+/* Do the works belong to several groups? */
+static bool batch_is_mixed(void)
+{
+    const dist_work *one = NULL;
+
+    for (size_t i = 0; i < batch.count; i++) {
+        const dist_work *work = batch.items[i].work;
+
+        if (work && one && work->group != one->group)
+            return true;
+        one = work ? work : one;
+    }
+    return false;
+}
+
+/*
+ * Other ranks may wait for the groups in another order, and perhaps nobody else moves them here: so
+ * each group gets its turn. Returns how many works are left.
+ */
+static size_t batch_wait_once(bool mixed)
+{
+    const dist_group *stuck = NULL;
+    size_t left = 0;
+
+    for (size_t i = 0; i < batch.count; i++) {
+        dist_work *work = batch.items[i].work;
+        dist_status status = DIST_IN_PROGRESS;
+
+        if (!work)
+            continue;
+        if (work->group != stuck) {
+            stuck = work->group;
+            status = mixed ? dist_wait_for(work, BATCH_TURN_MS) : dist_wait(work);
+        }
+        if (status == DIST_IN_PROGRESS) {
+            left++;
+            continue;
+        }
+        stuck = NULL;
+        batch.items[i].work = NULL;
+        batch_keep(status);
+    }
+    return left;
+}
+
 dist_status dist_group_end(void)
 {
-    dist_status first = DIST_OK, status;
+    dist_status first;
+    bool mixed;
 
+    if (disti_work_is_calling())
+        return batch_no_waiting("dist_group_end");
     if (batch.depth == 0)
         return disti_fail(DIST_ERR_INVALID_ARGUMENT,
                           "dist_group_end without dist_group_start in this thread");
     if (--batch.depth > 0)
         return DIST_OK;
-    for (size_t i = 0; i < batch.count; i++) {
-        status = batch_post(&batch.items[i]);
-        first = first == DIST_OK ? status : first;
-    }
-    for (size_t i = 0; i < batch.count; i++) {
-        status = batch.items[i].work ? dist_wait(batch.items[i].work) : DIST_OK;
-        first = first == DIST_OK ? status : first;
-    }
+    disti_batch_start();
+    mixed = batch_is_mixed();
+    while (batch_wait_once(mixed) > 0)
+        ;
+    first = batch.first;
     free(batch.items);
     batch = (struct batch){0};
     return first;

@@ -45,5 +45,7 @@ bool disti_batch_note(dist_group *group, const struct dist_call *call, void *own
 /* The same for a work that has been started: dist_group_end will wait for it. */
 bool disti_batch_note_work(dist_work *work, dist_status *status_p);
 bool disti_batch_is_open(void);
+/* Starts what is noted, so that what the caller starts next comes after it. */
+void disti_batch_start(void);
 
 #endif

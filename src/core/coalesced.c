@@ -164,9 +164,14 @@ dist_status dist_all_reduce_coalesced(dist_group *group, void *const *buffers, c
                                       int buffer_count, dist_dtype dtype, dist_op op)
 {
     dist_work *work = NULL;
-    dist_status status =
-        coalesced_start(group, buffers, counts, buffer_count, dtype, op, calls_async(&work));
+    dist_status status;
 
+    if (disti_work_is_calling())
+        return disti_call_bad(group, "all_reduce_coalesced",
+                              "a function given to dist_on_complete must not wait");
+    if (disti_batch_is_open())
+        disti_batch_start();
+    status = coalesced_start(group, buffers, counts, buffer_count, dtype, op, calls_async(&work));
     if (status != DIST_OK || disti_batch_note_work(work, &status))
         return status;
     return dist_wait(work);

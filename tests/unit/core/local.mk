@@ -40,10 +40,15 @@ tests_unit_core_test_works_SOURCES = tests/unit/core/test_works.c $(works_fake)
 tests_unit_core_test_works_LDADD = $(unit_test_libs)
 
 # Works of real ranks.
-works_rank_tests = tests/unit/core/test_losses tests/unit/core/test_overlap
+works_rank_tests = \
+	tests/unit/core/test_batch \
+	tests/unit/core/test_losses \
+	tests/unit/core/test_overlap
 check_PROGRAMS += $(works_rank_tests)
 TESTS += $(works_rank_tests)
 works_job = tests/unit/core/job.h tests/unit/rendezvous/ranks.h
+tests_unit_core_test_batch_SOURCES = tests/unit/core/test_batch.c $(works_job)
+tests_unit_core_test_batch_LDADD = $(unit_test_libs)
 tests_unit_core_test_losses_SOURCES = tests/unit/core/test_losses.c $(works_job)
 tests_unit_core_test_losses_LDADD = $(unit_test_libs)
 tests_unit_core_test_overlap_SOURCES = tests/unit/core/test_overlap.c $(works_job)

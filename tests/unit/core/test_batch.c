@@ -1,0 +1,148 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* dist_group_start and dist_group_end: order, several groups, and functions of works in between. */
+#include "job.h"
+
+#define COUNT 1000
+
+static dist_group *other_group(dist_group *group)
+{
+    dist_group *other = NULL;
+
+    CHECK(dist_dup_group(group, NULL, &other) == DIST_OK);
+    return other;
+}
+
+/* Rank 0 lets them be noted, the others do not: their order must be the same. */
+static void mix(int rank, void *arg)
+{
+    const struct job *job = arg;
+    dist_group *group = join(job, rank);
+    int32_t first[COUNT], last[2] = {rank, rank + 1};
+    void *lists[] = {&last[0], &last[1]};
+    const size_t counts[] = {1, 1};
+
+    for (int i = 0; i < COUNT; i++)
+        first[i] = rank * i;
+    CHECK(rank || dist_group_start() == DIST_OK);
+    CHECK(dist_all_reduce(group, first, first, COUNT, DIST_INT32, DIST_SUM) == DIST_OK);
+    CHECK(dist_all_reduce_coalesced(group, lists, counts, 2, DIST_INT32, DIST_MAX) == DIST_OK);
+    CHECK(dist_barrier(group) == DIST_OK);
+    CHECK(rank || dist_group_end() == DIST_OK);
+    for (int i = 0; i < COUNT; i++)
+        CHECK(first[i] == job->ranks * (job->ranks - 1) / 2 * i);
+    CHECK(last[0] == job->ranks - 1 && last[1] == job->ranks);
+    leave(group);
+}
+
+static void a_list_of_buffers_keeps_its_place(void **state)
+{
+    (void)state;
+    run(3, 10000, mix);
+}
+
+/* Nobody but the thread that waits moves a group, and every rank waits in another order. */
+static void wait_crosswise(int rank, void *arg)
+{
+    const struct job *job = arg;
+    dist_group *groups[2];
+    int32_t *data[2];
+
+    setenv("DIST_PROGRESS_THREAD", "0", 1);
+    groups[0] = join(job, rank);
+    groups[1] = other_group(groups[0]);
+    for (int g = 0; g < 2; g++) {
+        data[g] = malloc(COUNT * COUNT * sizeof(int32_t));
+        for (int i = 0; i < COUNT * COUNT; i++)
+            data[g][i] = rank + g;
+    }
+    CHECK(dist_group_start() == DIST_OK);
+    for (int i = 0; i < 2; i++) {
+        int g = (i + rank) % 2;
+
+        CHECK(dist_all_reduce(groups[g], data[g], data[g], (size_t)COUNT * COUNT, DIST_INT32,
+                              DIST_MAX) == DIST_OK);
+    }
+    CHECK(dist_group_end() == DIST_OK);
+    for (int g = 0; g < 2; g++) {
+        for (int i = 0; i < COUNT * COUNT; i++)
+            CHECK(data[g][i] == job->ranks - 1 + g);
+        free(data[g]);
+    }
+    leave(groups[0]);
+}
+
+static void several_groups_get_their_turns(void **state)
+{
+    (void)state;
+    run(2, 5000, wait_crosswise);
+}
+
+struct called {
+    dist_group *group;
+    int count;
+    dist_status status[4];
+};
+
+/* Of all this nothing may be started, noted, or waited for. */
+static void call_what_waits(void *arg, dist_status status)
+{
+    struct called *called = arg;
+    int32_t value = 1;
+    void *list[] = {&value};
+    const size_t counts[] = {1};
+
+    (void)status;
+    called->status[0] = dist_all_reduce(called->group, &value, &value, 1, DIST_INT32, DIST_SUM);
+    called->status[1] =
+        dist_all_reduce_coalesced(called->group, list, counts, 1, DIST_INT32, DIST_SUM);
+    called->status[2] = dist_group_start();
+    called->status[3] = dist_group_end();
+    called->count++;
+}
+
+/* The function runs in the thread whose batch is open, or being waited for. */
+static void call_within(int rank, void *arg)
+{
+    const struct job *job = arg;
+    dist_group *group;
+    dist_work *work;
+
+    setenv("DIST_PROGRESS_THREAD", "0", 1);
+    group = join(job, rank);
+    for (int early = 0; early < 2; early++) {
+        struct called called = {.group = group};
+        int32_t sum[2] = {rank, rank};
+
+        CHECK(dist_barrier_async(group, &work) == DIST_OK);
+        CHECK(dist_on_complete(work, call_what_waits, &called) == DIST_OK);
+        CHECK(dist_group_start() == DIST_OK);
+        for (int i = 0; i < 2; i++)
+            CHECK(dist_all_reduce(group, &sum[i], &sum[i], 1, DIST_INT32, DIST_SUM) == DIST_OK);
+        CHECK(!early || dist_wait(work) == DIST_OK);
+        CHECK(dist_group_end() == DIST_OK);
+        CHECK(early || dist_wait(work) == DIST_OK);
+        CHECK(called.count == 1);
+        for (int i = 0; i < 4; i++)
+            CHECK(called.status[i] == DIST_ERR_INVALID_ARGUMENT);
+        for (int i = 0; i < 2; i++)
+            CHECK(sum[i] == job->ranks * (job->ranks - 1) / 2);
+    }
+    leave(group);
+}
+
+static void functions_of_works_stay_out_of_it(void **state)
+{
+    (void)state;
+    run(2, 10000, call_within);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        test(a_list_of_buffers_keeps_its_place),
+        test(several_groups_get_their_turns),
+        test(functions_of_works_stay_out_of_it),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
