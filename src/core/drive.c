@@ -191,6 +191,9 @@ static void drive_wait_turn(struct dist_group *group, int64_t until)
     group->drive.waiters++;
     pthread_cond_timedwait(&group->drive.changed, &group->lock, &time);
     group->drive.waiters--;
+    /* The progress thread left the rest to the waiters; this one may be done. */
+    if (group->works && !group->drive.waiters && drive_role(group) == DISTI_ROLE_NOBODY)
+        disti_progress_notice(group);
 }
 
 void disti_drive_until(struct dist_group *group, const struct dist_work *work, int64_t until)

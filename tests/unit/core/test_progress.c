@@ -312,6 +312,70 @@ static void signals_are_the_program_s(void **state)
     assert_int_equal(fake_close(fake, group), DIST_OK);
 }
 
+/* Threads that wait, one of which a signal holds up. */
+static atomic_bool held_up, let_go;
+
+static void hold_up(int number)
+{
+    (void)number;
+    atomic_store(&held_up, true);
+    while (!atomic_load(&let_go))
+        fake_pause(1);
+}
+
+static void *wait_for_it(void *work)
+{
+    return (void *)(intptr_t)dist_wait(work);
+}
+
+static bool has_waiter(struct dist_group *group)
+{
+    bool has;
+
+    disti_group_lock(group);
+    has = group->drive.waiters > 0;
+    disti_group_unlock(group);
+    return has;
+}
+
+/* The driver has gone, and so has what the waiter waited for: the rest must go on all the same. */
+static void a_late_waiter_leaves_the_rest_to_the_thread(void **state)
+{
+    struct fake *fake = *state;
+    struct dist_group *group = fake_open(fake);
+    struct sigaction action = {.sa_handler = hold_up}, old;
+    pthread_t driver, waiter;
+    struct dist_work *works[3];
+    atomic_bool ended = false;
+
+    atomic_store(&held_up, false);
+    atomic_store(&let_go, false);
+    sigaction(SIGUSR1, &action, &old);
+    for (int i = 0; i < 3; i++)
+        works[i] = fake_start(group, DIST_COLL_RECV);
+    dist_on_complete(works[2], set_flag, &ended);
+    pthread_create(&driver, NULL, wait_for_it, works[0]);
+    while (atomic_load(&group->drive.role) != DISTI_ROLE_CALLER)
+        fake_pause(1);
+    pthread_create(&waiter, NULL, wait_for_it, works[1]);
+    while (!has_waiter(group))
+        fake_pause(1);
+    pthread_kill(waiter, SIGUSR1);
+    assert_true(within(5000, &held_up));
+    fake_release(fake, 1);
+    fake_pause(20);
+    fake_release(fake, 0);
+    pthread_join(driver, NULL);
+    fake_pause(500); /* the thread has found nothing to do, and is fast asleep */
+    atomic_store(&let_go, true);
+    pthread_join(waiter, NULL);
+    sigaction(SIGUSR1, &old, NULL);
+    fake_release(fake, 2);
+    assert_true(within(5000, &ended));
+    assert_int_equal(dist_wait(works[2]), DIST_OK);
+    assert_int_equal(fake_close(fake, group), DIST_OK);
+}
+
 #ifndef __SANITIZE_THREAD__
 static int be_a_child(void)
 {
@@ -368,6 +432,7 @@ int main(void)
         test(waiting_returns_after_the_function),
         test(failures_are_found_by_the_thread),
         test(signals_are_the_program_s),
+        test(a_late_waiter_leaves_the_rest_to_the_thread),
         test(a_child_has_a_thread_of_its_own),
     };
 
