@@ -37,14 +37,25 @@ void disti_world_close(struct disti_world *world, int linger_ms)
     free(world);
 }
 
+/* FNV-1a. */
+static uint64_t world_hash(uint64_t hash, const char *text)
+{
+    for (; *text; text++)
+        hash = (hash ^ (unsigned char)*text) * 0x100000001b3ull;
+    return hash;
+}
+
 /* Ranks with different algorithms would send each other messages that never meet. */
 static void world_note_choice(const struct disti_world *world, struct world_peer *mine)
 {
     const char *algo = disti_env("DIST_ALGO"), *segments = disti_env("DIST_SEGMENTS");
+    const char *mpi = disti_env("DIST_MPI_COLL");
 
     snprintf(mine->choice, sizeof(mine->choice),
-             "DIST_REPRODUCIBLE=%d DIST_ALGO=%s DIST_SEGMENTS=%s", world->reproducible,
-             algo ? algo : "", segments ? segments : "");
+             "DIST_REPRODUCIBLE=%d DIST_SEGMENTS=%.32s DIST_MPI_COLL=%.32s DIST_ALGO=%s",
+             world->reproducible, segments ? segments : "", mpi ? mpi : "", algo ? algo : "");
+    mine->choice_hash =
+        world_hash(world_hash(0xcbf29ce484222325ull, mine->choice), algo ? algo : "");
 }
 
 /* Every rank must have asked for the same backend and the same algorithms. */
@@ -61,11 +72,12 @@ static dist_status world_check_peers(const struct disti_world *world)
                 "rank %d wants backend %s, but rank %d (host %.63s) wants %.31s: give "
                 "all ranks the same",
                 world->rank, mine->backend, r, peer->locality.host, peer->backend);
-        if (strncmp(peer->choice, mine->choice, sizeof(mine->choice)) != 0)
+        if (strncmp(peer->choice, mine->choice, sizeof(mine->choice)) != 0 ||
+            peer->choice_hash != mine->choice_hash)
             return disti_fail(DIST_ERR_MISMATCH,
                               "rank %d has the settings \"%s\", but rank %d (host %.63s) has "
-                              "\"%.191s\": give all ranks the same DIST_ALGO, DIST_SEGMENTS and "
-                              "DIST_REPRODUCIBLE",
+                              "\"%.191s\": give all ranks the same DIST_ALGO, DIST_SEGMENTS, "
+                              "DIST_MPI_COLL and DIST_REPRODUCIBLE",
                               world->rank, mine->choice, r, peer->locality.host, peer->choice);
     }
     return DIST_OK;

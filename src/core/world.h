@@ -15,7 +15,8 @@
 struct world_peer {
     struct disti_locality locality;
     char backend[32];
-    char choice[192]; /* settings that must be the same everywhere */
+    char choice[192]; /* settings that must be the same everywhere, or as much as there is room */
+    uint64_t choice_hash; /* of all of them */
 };
 
 /* A rank that is gone; kept for groups that are made later. */
