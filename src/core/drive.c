@@ -198,6 +198,8 @@ static void drive_wait_turn(struct dist_group *group, int64_t until)
 
 void disti_drive_until(struct dist_group *group, const struct dist_work *work, int64_t until)
 {
+    if (until != INT64_MAX)
+        group->drive.test_ns = disti_now_ns();
     while (!drive_is_done(group, work)) {
         if (disti_drive_take(group)) {
             if (group->works != work || work->next) /* else it has just been started, or ended */
@@ -216,11 +218,12 @@ void disti_drive_once(struct dist_group *group)
 {
     int64_t now;
 
-    if (drive_role(group) != DISTI_ROLE_NOBODY || !disti_drive_take(group))
+    if (!disti_drive_take(group))
         return;
     drive_forgive(group, false);
     disti_drive_poll(group);
     now = disti_now_ns();
+    group->drive.test_ns = now;
     if (now - group->drive.watch_ns > DRIVE_WATCH_NS) {
         group->drive.watch_ns = now;
         disti_drive_watch(group);

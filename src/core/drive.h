@@ -36,6 +36,7 @@ struct disti_drive {
     int messages;      /* sends and receives in the queue */
     int64_t left_ns;   /* when the last driver left works behind */
     int64_t watch_ns;  /* when dist_test looked at deadlines last */
+    int64_t test_ns;   /* when a caller looked last that does not wait: it may look again soon */
     atomic_int wanted; /* threads that wait for the lock */
     atomic_int references;
     pthread_cond_t changed; /* a work has ended, or the driver has left */
@@ -57,7 +58,7 @@ void disti_group_exit(struct dist_group *group);
 /* Drives, or waits while another thread does, until `work` has ended (NULL: all have), or the point
  * in time `until` (INT64_MAX: without end; the works have deadlines). */
 void disti_drive_until(struct dist_group *group, const struct dist_work *work, int64_t until);
-/* Drives once if nobody does; never blocks. */
+/* Drives once, unless another caller does; never blocks. */
 void disti_drive_once(struct dist_group *group);
 /* After a change by a thread that may not be the driver: settles what has ended, and sees to it
  * that somebody drives the rest. */

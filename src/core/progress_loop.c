@@ -4,11 +4,12 @@
 
 #include "base/clock.h"
 
+#include <sched.h>
 #include <unistd.h>
 
 /*
  * The thread wants a CPU that the program computes on: it polls for some 30 microseconds only, and
- * not at all where there are more ranks than CPUs.
+ * not at all where there are more ranks than CPUs, or the process is bound to one CPU.
  */
 #define LOOP_SPINS 1024
 #define LOOP_YIELD_NS (100 * 1000)
@@ -23,15 +24,23 @@
 #define LOOP_TICK_NS (1000 * 1000)
 #define LOOP_TICKS 100
 
+/* A caller that tests works in a loop moves them itself: for so long after a test it is left to. */
+#define LOOP_TEST_NS (1000 * 1000)
+
 /* Descriptors to sleep on. Groups that find no room are looked at every tick. */
 #define LOOP_DESCRIPTORS 256
+
+/* Does a group need this thread? */
+enum loop_need { LOOP_NO, LOOP_SOON, LOOP_NOW };
 
 /* The thread's own: the groups that it drives, and how long nothing has moved. */
 struct loop {
     struct dist_group *held; /* by next_held */
     struct disti_wait wait;
     uint32_t rounds;
+    bool bound; /* there is one CPU for this thread and those of the program */
     int ticks;
+    enum loop_need need; /* of the groups that are not held */
 };
 
 static bool loop_is(const struct dist_group *group, enum disti_role role)
@@ -39,16 +48,12 @@ static bool loop_is(const struct dist_group *group, enum disti_role role)
     return atomic_load(&group->drive.role) == role;
 }
 
-/* Does the group need a driver? Its lock could not be had: perhaps. */
-static bool loop_is_wanted(struct dist_group *group, bool *locked_p)
+/* With the lock held. */
+static enum loop_need loop_need(const struct dist_group *group)
 {
-    *locked_p = false;
-    if (!loop_is(group, DISTI_ROLE_NOBODY))
-        return false;
-    if (pthread_mutex_trylock(&group->lock) != 0)
-        return true;
-    *locked_p = true;
-    return group->works && !group->drive.waiters && loop_is(group, DISTI_ROLE_NOBODY);
+    if (!group->works || group->drive.waiters || !loop_is(group, DISTI_ROLE_NOBODY))
+        return LOOP_NO;
+    return disti_now_ns() - group->drive.test_ns < LOOP_TEST_NS ? LOOP_SOON : LOOP_NOW;
 }
 
 /* Becomes the driver. A group that a caller took and left meanwhile may still be among the held. */
@@ -63,38 +68,36 @@ static void loop_take(struct loop *self, struct dist_group *group)
     self->held = group;
 }
 
-/* Takes every group that has works and no driver. */
-static void loop_gather(struct loop *self)
+/* Takes the group, if `take`, when it needs a driver. */
+static enum loop_need loop_consider(struct loop *self, struct dist_group *group, bool take)
 {
+    enum loop_need need;
+
+    if (!loop_is(group, DISTI_ROLE_NOBODY))
+        return LOOP_NO;
+    if (pthread_mutex_trylock(&group->lock) != 0)
+        return LOOP_SOON;
+    need = loop_need(group);
+    if (need == LOOP_NOW && take)
+        loop_take(self, group);
+    disti_group_unlock(group);
+    return need;
+}
+
+/* All groups. Returns the most urgent need. */
+static enum loop_need loop_gather(struct loop *self, bool take)
+{
+    enum loop_need most = LOOP_NO;
+
     pthread_mutex_lock(&disti_progress.list);
     for (struct dist_group *group = disti_progress.groups; group;
          group = group->drive.next_served) {
-        bool locked;
+        enum loop_need need = loop_consider(self, group, take);
 
-        if (loop_is_wanted(group, &locked) && locked)
-            loop_take(self, group);
-        if (locked)
-            disti_group_unlock(group);
+        most = need > most ? need : most;
     }
     pthread_mutex_unlock(&disti_progress.list);
-}
-
-/* Is there one that gather would take? */
-static bool loop_has_more(void)
-{
-    bool more = false;
-
-    pthread_mutex_lock(&disti_progress.list);
-    for (struct dist_group *group = disti_progress.groups; group && !more;
-         group = group->drive.next_served) {
-        bool locked;
-
-        more = loop_is_wanted(group, &locked);
-        if (locked)
-            disti_group_unlock(group);
-    }
-    pthread_mutex_unlock(&disti_progress.list);
-    return more;
+    return most;
 }
 
 /* Locks a group that is held; false: a caller has taken the role, or closed the group. */
@@ -148,8 +151,17 @@ static int loop_round(struct loop *self)
     return moved;
 }
 
+static bool loop_is_bound(void)
+{
+    cpu_set_t cpus;
+
+    return sched_getaffinity(0, sizeof(cpus), &cpus) == 0 && CPU_COUNT(&cpus) == 1;
+}
+
 static bool loop_is_crowded(const struct loop *self)
 {
+    if (self->bound)
+        return true;
     for (const struct dist_group *group = self->held; group; group = group->drive.next_held) {
         if (group->policy.spins == 0)
             return true;
@@ -190,18 +202,29 @@ static bool loop_arm(struct loop *self, struct pollfd *polls, int *count, int64_
     return quiet;
 }
 
+/* Sleeps until a descriptor is readable or somebody calls; the first descriptor is for that. */
+static void loop_rest(struct loop *self, struct pollfd *polls, int count, int64_t ns)
+{
+    if (self->need != LOOP_SOON) { /* else it looks again soon: nobody need call */
+        atomic_exchange(&disti_progress.asleep, true);
+        self->need = loop_gather(self, false); /* who comes from now on calls */
+    }
+    if (self->need == LOOP_SOON && ns > LOOP_TICK_NS)
+        ns = LOOP_TICK_NS;
+    if (self->need != LOOP_NOW && !atomic_load(&disti_progress.quit))
+        disti_drive_poll_fds(polls, count, ns);
+    atomic_store(&disti_progress.asleep, false);
+}
+
 /* Sleeps on the descriptors of all groups at once. */
 static void loop_sleep(struct loop *self)
 {
     struct pollfd polls[LOOP_DESCRIPTORS] = {{.fd = disti_progress.wake_fd, .events = POLLIN}};
     int64_t ns = INT64_MAX;
     int count = 1;
-    bool quiet = loop_arm(self, polls, &count, &ns);
 
-    atomic_exchange(&disti_progress.asleep, true);
-    if (quiet && !loop_has_more() && !atomic_load(&disti_progress.quit))
-        disti_drive_poll_fds(polls, count, ns);
-    atomic_store(&disti_progress.asleep, false);
+    if (loop_arm(self, polls, &count, &ns))
+        loop_rest(self, polls, count, ns);
     loop_hear(&polls[0]);
     loop_disarm(self);
 }
@@ -211,15 +234,11 @@ static void loop_idle(struct loop *self)
 {
     struct pollfd wake = {.fd = disti_progress.wake_fd, .events = POLLIN};
 
-    if (++self->ticks <= LOOP_TICKS) {
+    if (self->ticks < LOOP_TICKS)
         disti_drive_poll_fds(&wake, 1, LOOP_TICK_NS);
-    } else {
-        atomic_exchange(&disti_progress.asleep, true);
-        if (!atomic_load(&disti_progress.quit))
-            disti_drive_poll_fds(&wake, 1, loop_has_more() ? LOOP_TICK_NS : INT64_MAX);
-        atomic_store(&disti_progress.asleep, false);
-        self->ticks = 0;
-    }
+    else
+        loop_rest(self, &wake, 1, INT64_MAX);
+    self->ticks = wake.revents ? 0 : self->ticks + (self->ticks < LOOP_TICKS);
     loop_hear(&wake);
 }
 
@@ -238,11 +257,11 @@ static void loop_work(struct loop *self)
 
 void *disti_progress_main(void *arg)
 {
-    struct loop self = {0};
+    struct loop self = {.bound = loop_is_bound()};
 
     (void)arg;
     while (!atomic_load(&disti_progress.quit)) {
-        loop_gather(&self);
+        self.need = loop_gather(&self, true);
         if (self.held)
             loop_work(&self);
         else

@@ -57,6 +57,7 @@ static int fake_progress(void *state)
 
     fake_enter(fake, false);
     atomic_fetch_add(&fake->polls, 1);
+    atomic_fetch_add(&fake->polls_elsewhere, !pthread_equal(pthread_self(), fake->opener));
     for (int n = atomic_load(&fake->posted) - 1; n >= 0 && !moved && !failure; n--) {
         if (!fake_ends(fake, n))
             continue;
@@ -161,6 +162,7 @@ struct dist_group *fake_open(struct fake *fake)
 
     fake->fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
     fake->backend = fake_backend;
+    fake->opener = pthread_self();
     if (fake->unable) {
         fake->backend.arm = NULL;
         fake->backend.disarm = NULL;

@@ -17,6 +17,7 @@ struct fake {
 
     /* What happened. */
     atomic_int posted, aborted, polls;
+    atomic_int polls_elsewhere; /* by other threads than the one that opened the group */
     int prepared, released_prepared;
     atomic_int breaches; /* calls that overlapped, or came while the backend was armed */
     struct dist_call calls[FAKE_CALLS];
@@ -26,6 +27,7 @@ struct fake {
     atomic_bool released[FAKE_CALLS];
     atomic_int failure; /* what the next progress returns */
     atomic_flag busy;
+    pthread_t opener;
     bool armed;
     int fd;
     struct disti_world world;
