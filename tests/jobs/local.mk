@@ -53,6 +53,7 @@ job_scripts = \
 	tests/jobs/conformance_gloo.sh \
 	tests/jobs/conformance_algorithms.sh \
 	tests/jobs/conformance_mpi.sh \
+	tests/jobs/conformance_nodes.sh \
 	tests/jobs/conformance_faulty.sh \
 	tests/jobs/launchers.sh \
 	tests/jobs/mishaps.sh \
