@@ -5,6 +5,7 @@
 
 ranks_list="3 4"
 [ -n "${CHECK_LONG-}" ] && ranks_list="2 3 4 5 8"
+[ -n "${CHECK_SHORT-}" ] && ranks_list="3"
 
 # An algorithm of each collective a run, until all have had their turn.
 runs=(

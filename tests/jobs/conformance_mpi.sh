@@ -16,7 +16,9 @@ table=$job_folder/support.csv
     mpi openmpi 2 --complete --table "$table"
 
 # Where many ranks share few CPUs, each way has its manners, and all of them together have all.
-for ranks in 1 2 3 4 5 7 8; do
+ranks_list="1 2 3 4 5 7 8" mpich_list="1 2 3"
+[ -z "${CHECK_SHORT-}" ] || ranks_list="1 3" mpich_list=2
+for ranks in $ranks_list; do
     modes=(all all all)
     [ $ranks -lt 5 ] || modes=(group async flood)
     [ -z "${CHECK_LONG-}" ] || modes=(all all all)
@@ -24,7 +26,7 @@ for ranks in 1 2 3 4 5 7 8; do
     DIST_TRANSPORT=mpi mpi openmpi $ranks --mode ${modes[1]}
     DIST_MPI_COLL=native mpi openmpi $ranks --native --mode ${modes[2]}
 done
-for ranks in 1 2 3; do
+for ranks in $mpich_list; do
     mpi mpich $ranks
     DIST_TRANSPORT=mpi mpi mpich $ranks
     DIST_MPI_COLL=native mpi mpich $ranks --native

@@ -27,7 +27,9 @@ other()
 }
 
 hashes=''
-for ranks in 2 3 4 5 7 8; do
+ranks_list="2 3 4 5 7 8"
+[ -z "${CHECK_SHORT-}" ] || ranks_list="3 5"
+for ranks in $ranks_list; do
     different=0
     job self $ranks $program gloo $ranks option
     reference=$(hash_of)
@@ -49,5 +51,6 @@ for ranks in 2 3 4 5 7 8; do
     other $ranks all_reduce:tree
     job_check "$ranks ranks: in any order bits differ" test $different -gt 0
 done
-job_check "each number of ranks has its bits" test "$(tr ' ' '\n' <<<"$hashes" | sort -u | wc -l)" = 7
+job_check "each number of ranks has its bits" \
+    test "$(xargs -n 1 <<<"$hashes" | sort -u | wc -l)" = "$(wc -w <<<"$ranks_list")"
 DIST_ALGO=all_reduce:ring job_fails "reproducible" self 3 $program gloo 3 option

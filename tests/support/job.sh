@@ -11,7 +11,8 @@
 # Each case has a time limit, JOB_LIMIT seconds, and may leave no process behind. Its output is
 # in the file $job_output until the next one. Exit 77 of a program skips the case. A script ends
 # by itself with 0, 1 or 77; `job_check NAME COMMAND...` adds a case that is no job, and
-# `job_skip NAME REASON` one that cannot run here. CHECK_LONG is set in make check-long.
+# `job_skip NAME REASON` one that cannot run here. CHECK_LONG is set in make check-long,
+# CHECK_SHORT where the suite runs again under sanitizers: fewer ranks then.
 
 : "${srcdir:?run it through make check}" "${builddir:?run it through make check}"
 : "${JOB_LIMIT:=120}"
