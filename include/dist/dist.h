@@ -188,9 +188,10 @@ DIST_API dist_status dist_init_process_group(const struct dist_options *options,
 
 /*
  * Leave: finishes the works that are pending, waits until every rank of the group has come here too
- * (both bounded by the timeout), then frees the group, whatever is returned. Its works may still be
- * given to dist_wait, which tells how they ended. For the world, the groups that were made from it
- * and still are there go first. After an error nobody is waited for. NULL is accepted. No other
+ * (both bounded by the timeout), then frees the group, whatever is returned. Ranks that share
+ * several groups destroy them in the same order, else they wait for each other. Its works may still
+ * be given to dist_wait, which tells how they ended. For the world, the groups that were made from
+ * it and still are there go first. After an error nobody is waited for. NULL is accepted. No other
  * thread may be in a call with the group; a later call is refused with ERR_INVALID_ARGUMENT.
  */
 DIST_API dist_status dist_destroy_process_group(dist_group *group);
@@ -449,7 +450,9 @@ DIST_API dist_status dist_irecv(dist_group *group, void *data, size_t count, dis
  * Between the two, this thread's blocking collectives, sends and receives (on any groups) are only
  * noted: they return at once, and dist_group_end starts them together and waits for all. So an
  * exchange of sends and receives cannot deadlock, whatever their order. May be nested; the
- * outermost end counts. Returns the first failure. _async forms are not held back.
+ * outermost end counts. Returns the first failure. What is refused at once (a wrong argument) is
+ * not noted. dist_all_reduce_coalesced starts at once what was noted before it, and itself. _async
+ * forms and dist_monitored_barrier are not held back. Not for functions given to dist_on_complete.
  */
 DIST_API dist_status dist_group_start(void);
 DIST_API dist_status dist_group_end(void);
@@ -459,7 +462,7 @@ DIST_API dist_status dist_group_end(void);
 /*
  * Collectives of one group end in the order in which they were started; sends, receives, and works
  * of different groups end in any order. A thread of the library moves works along while the program
- * computes (DIST_PROGRESS_THREAD=0: only calls of the library do).
+ * computes (DIST_PROGRESS_THREAD=0: only calls of the library for the same group do).
  */
 
 /* Blocks until the work has ended (at most the group's timeout) and frees it, always. */
