@@ -6,6 +6,7 @@
 #include "core/calls.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 /* A call that was noted, or, with its group NULL, a work that runs already. */
 struct batch_item {
@@ -18,8 +19,9 @@ static _Thread_local struct batch {
     int depth;
     struct batch_item *items;
     size_t count, room;
-    size_t started; /* items[0 .. started) are */
-    dist_status first;
+    size_t started;    /* items[0 .. started) are */
+    dist_status first; /* the first failure, and its text */
+    char *first_text;
 } batch;
 
 /* Where works of several groups are waited for: so long for one, then for the next group's. */
@@ -98,8 +100,10 @@ dist_status dist_group_start(void)
 
 static void batch_keep(dist_status status)
 {
-    if (batch.first == DIST_OK)
-        batch.first = status;
+    if (batch.first != DIST_OK || status == DIST_OK)
+        return;
+    batch.first = status;
+    batch.first_text = strdup(dist_last_error());
 }
 
 static dist_status batch_post(struct batch_item *item)
@@ -184,6 +188,9 @@ dist_status dist_group_end(void)
     while (batch_wait_once(mixed) > 0)
         ;
     first = batch.first;
+    if (batch.first_text) /* failures that came later have left theirs */
+        disti_fail(first, "%s", batch.first_text);
+    free(batch.first_text);
     free(batch.items);
     batch = (struct batch){0};
     return first;

@@ -139,6 +139,19 @@ dist_status disti_work_run(struct dist_group *group, const struct disti_start *s
     return status;
 }
 
+/* The other ranks have gone on, and this one cannot: they are told. */
+static dist_status work_no_memory(struct dist_group *group, const struct disti_start *start)
+{
+    disti_group_enter(group);
+    disti_fail(DIST_ERR_NO_MEMORY, "rank %d: no memory to start %s", group->rank,
+               dist_collective_string(start->call.collective));
+    if (!group->failed)
+        disti_group_break(group, DIST_ERR_NO_MEMORY, dist_last_error());
+    disti_drive_kick(group);
+    disti_group_exit(group);
+    return DIST_ERR_NO_MEMORY;
+}
+
 dist_status disti_work_post(struct dist_group *group, const struct disti_start *start,
                             struct dist_work **work_p)
 {
@@ -147,8 +160,7 @@ dist_status disti_work_post(struct dist_group *group, const struct disti_start *
     dist_status status;
 
     if (!work)
-        return disti_fail(DIST_ERR_NO_MEMORY, "no memory to start %s",
-                          dist_collective_string(start->call.collective));
+        return work_no_memory(group, start);
     disti_work_fill(group, start, kind, work);
     disti_group_enter(group);
     status = disti_work_launch(work);

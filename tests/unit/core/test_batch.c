@@ -136,9 +136,34 @@ static void functions_of_works_stay_out_of_it(void **state)
     run(2, 10000, call_within);
 }
 
+/* Two receives that nobody answers, the second with the longer timeout: the text is the first's. */
+static void fail_twice(int rank, void *arg)
+{
+    struct dist_group_options patient = DIST_GROUP_OPTIONS_INIT;
+    dist_group *group = join(arg, rank), *other = NULL;
+    int32_t x, y;
+
+    patient.timeout_ms = 1200;
+    CHECK(dist_dup_group(group, &patient, &other) == DIST_OK);
+    CHECK(dist_group_start() == DIST_OK);
+    CHECK(dist_recv(group, &x, 1, DIST_INT32, 1 - rank, 5, NULL) == DIST_OK);
+    CHECK(dist_recv(other, &y, 1, DIST_INT32, 1 - rank, 6, NULL) == DIST_OK);
+    CHECK(dist_group_end() < 0);
+    CHECK(!strstr(dist_last_error(), "1200 ms"));
+    dist_destroy_process_group(other);
+    dist_destroy_process_group(group);
+}
+
+static void the_first_failure_counts(void **state)
+{
+    (void)state;
+    run(2, 400, fail_twice);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        test(the_first_failure_counts),
         test(a_list_of_buffers_keeps_its_place),
         test(several_groups_get_their_turns),
         test(functions_of_works_stay_out_of_it),
