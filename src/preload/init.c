@@ -137,18 +137,21 @@ static dist_status init_join(const char *backend)
     return dist_init_process_group(&options, &disti_preload.world);
 }
 
-/* Does libdist's thread move operations here? It must not, where it would call an MPI for one
- * thread. */
+/*
+ * Does libdist's thread surely move operations here? Not that of a backend that may call an MPI
+ * made for one thread.
+ */
 static bool init_background(void)
 {
     const char *thread = getenv("DIST_PROGRESS_THREAD");
+    const char *backend = dist_get_backend(disti_preload.world);
     int level = MPI_THREAD_SINGLE;
 
     PMPI_Query_thread(&level);
     if (thread && strcmp(thread, "0") == 0)
         return false;
-    return level == MPI_THREAD_MULTIPLE ||
-           strcmp(dist_get_backend(disti_preload.world), "mpi") != 0;
+    return strcmp(backend, "gloo") == 0 || strcmp(backend, "self") == 0 ||
+           (strcmp(backend, "mpi") == 0 && level == MPI_THREAD_MULTIPLE);
 }
 
 /* Rank 0 says what the first rank that could not join has to say. */
