@@ -5,7 +5,7 @@
 
 battery=tests/conformance/conformance
 brief=--brief
-[ -n "${CHECK_LONG-}" ] && brief=
+[ -n "${CHECK_LONG-}" ] && brief= JOB_LIMIT=400
 
 # gloo RANKS [OPTION]...
 gloo() { job self $1 $battery gloo --spawn "$@" $brief; }
@@ -13,7 +13,7 @@ gloo() { job self $1 $battery gloo --spawn "$@" $brief; }
 # What dist_info says is what happens.
 table=$job_folder/support.csv
 "$builddir/dist_info" backends --format csv >"$table"
-job self 1 $battery self --spawn 1 --complete --table "$table"
+job self 1 $battery self --spawn 1 --complete --table "$table" $brief
 gloo 2 --complete --table "$table"
 
 # Where many ranks share few CPUs, each way has its manners, and all of them together have all.

@@ -6,7 +6,7 @@
 
 battery=tests/conformance/conformance
 brief=--brief
-[ -n "${CHECK_LONG-}" ] && brief=
+[ -n "${CHECK_LONG-}" ] && brief= JOB_LIMIT=400
 
 # mpi LAUNCHER RANKS [OPTION]...
 mpi() { job $1 $2 $battery mpi $brief "${@:3}"; }
