@@ -11,7 +11,7 @@ struct settings {
     const char *table, *only;
     int spawn;
     int mode; /* MODE_COUNT: all */
-    bool brief, native, complete, mixed;
+    bool brief, native, complete, mixed, reversed;
 };
 
 static const char *const main_modes[] = {
@@ -30,7 +30,8 @@ static const char main_usage[] =
     "  --native       numbers that are none are MPI's business\n"
     "  --complete     what makes sense must be supported\n"
     "  --table FILE   what dist_info says of the backend, as csv, must be the same\n"
-    "  --mixed        the last rank has transport tcp only\n";
+    "  --mixed        the last rank has transport tcp only\n"
+    "  --reversed     in a group of all ranks, the last of them first\n";
 
 /* ---- operations of our own ---- */
 
@@ -68,6 +69,33 @@ static void main_cases(struct battery *b, const struct settings *settings)
         cases_special_values(b);
 }
 
+static void main_in_group(struct battery *b, const struct settings *settings)
+{
+    b->rank = dist_get_rank(b->group);
+    b->ranks = dist_get_world_size(b->group);
+    main_make_ops(b);
+    main_cases(b, settings);
+    main_free_ops(b);
+}
+
+/* In a group whose ranks are not the world's; the world goes on behind it. */
+static void main_reversed(struct battery *b, const struct settings *settings)
+{
+    dist_group *world = b->group;
+    int count = dist_get_world_size(world), *ranks = battery_alloc((size_t)count, sizeof(*ranks));
+
+    for (int r = 0; r < count; r++)
+        ranks[r] = count - 1 - r;
+    if (battery_ok(b, dist_new_group(world, ranks, count, NULL, &b->group), "new_group")) {
+        main_in_group(b, settings);
+        battery_ok(b, dist_destroy_process_group(b->group), "destroy of the group");
+    }
+    b->group = world;
+    b->rank = dist_get_rank(world);
+    free(ranks);
+    battery_ok(b, dist_barrier(world), "barrier of the world");
+}
+
 static int run(int rank, void *arg)
 {
     const struct settings *settings = arg;
@@ -90,11 +118,7 @@ static int run(int rank, void *arg)
         fprintf(stderr, "init: %s: %s\n", dist_status_string(status), dist_last_error());
         return 1;
     }
-    b.rank = dist_get_rank(b.group);
-    b.ranks = dist_get_world_size(b.group);
-    main_make_ops(&b);
-    main_cases(&b, settings);
-    main_free_ops(&b);
+    (settings->reversed ? main_reversed : main_in_group)(&b, settings);
     battery_ok(&b, dist_destroy_process_group(b.group), "destroy");
     if (b.rank == 0 && b.faults == 0)
         printf("conformance: backend %s, %d ranks, %ld cases, %ld refusals, %ld checks, no fault\n",
@@ -123,7 +147,8 @@ static bool main_option(struct settings *settings, char **argv, int argc, int *i
     } flags[] = {{"--brief", &settings->brief},
                  {"--native", &settings->native},
                  {"--complete", &settings->complete},
-                 {"--mixed", &settings->mixed}};
+                 {"--mixed", &settings->mixed},
+                 {"--reversed", &settings->reversed}};
 
     for (size_t f = 0; f < sizeof(flags) / sizeof(flags[0]); f++) {
         if (strcmp(name, flags[f].name) == 0)

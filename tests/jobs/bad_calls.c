@@ -210,6 +210,31 @@ static void bad_roots(void)
     BAD("tag", dist_recv(group, out, COUNT, F, 0, -5, NULL));
 }
 
+/* Nothing to give and nothing to get needs no memory: every rank calls these. */
+static void good_empty(void)
+{
+    static const size_t none[RANKS_MAX];
+
+    FINE(dist_all_reduce(group, NULL, NULL, 0, F, S));
+    FINE(dist_all_reduce_coalesced(group, NULL, NULL, 0, F, S));
+    FINE(dist_reduce(group, NULL, NULL, 0, F, S, 0));
+    FINE(dist_broadcast(group, NULL, 0, F, ranks - 1));
+    FINE(dist_all_gather(group, NULL, NULL, 0, F));
+    FINE(dist_all_gather_v(group, NULL, NULL, none, NULL, F));
+    FINE(dist_reduce_scatter(group, NULL, NULL, 0, F, S));
+    FINE(dist_reduce_scatter_v(group, NULL, NULL, none, F, S));
+    FINE(dist_gather(group, NULL, NULL, 0, F, 0));
+    FINE(dist_gather_v(group, NULL, 0, NULL, none, NULL, F, 0));
+    FINE(dist_scatter(group, NULL, NULL, 0, F, 0));
+    FINE(dist_scatter_v(group, NULL, none, NULL, NULL, 0, F, 0));
+    FINE(dist_all_to_all(group, NULL, NULL, 0, F));
+    FINE(dist_all_to_all_v(group, NULL, none, NULL, NULL, none, NULL, F));
+    FINE(dist_group_start());
+    FINE(dist_send(group, NULL, 0, F, (rank + 1) % ranks, 1));
+    FINE(dist_recv(group, NULL, 0, F, (rank + ranks - 1) % ranks, 1, NULL));
+    FINE(dist_group_end());
+}
+
 /* ---- groups ---- */
 
 static void bad_new_groups(void)
@@ -256,9 +281,9 @@ static void sound(dist_group *on, const char *when)
 
 static void bad_all(void)
 {
-    static void (*const parts[])(void) = {bad_groups, bad_types,    bad_works,
-                                          bad_ops,    bad_buffers,  bad_counts,
-                                          bad_roots,  bad_overlaps, bad_new_groups};
+    static void (*const parts[])(void) = {bad_groups,  bad_types,     bad_works, bad_ops,
+                                          bad_buffers, bad_counts,    bad_roots, bad_overlaps,
+                                          good_empty,  bad_new_groups};
     static int32_t early[5000];
     dist_group *other = NULL;
     dist_work *pending = NULL;

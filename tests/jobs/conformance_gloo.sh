@@ -29,3 +29,4 @@ for ranks in $ranks_list; do
     [ $ranks -lt 3 ] || gloo $ranks --mixed --mode ${modes[3]}
 done
 DIST_PROGRESS_THREAD=0 gloo 3
+gloo 4 --reversed --mode flood

@@ -31,3 +31,5 @@ for ranks in $mpich_list; do
     DIST_TRANSPORT=mpi mpi mpich $ranks
     DIST_MPI_COLL=native mpi mpich $ranks --native
 done
+mpi openmpi 4 --reversed --mode async
+DIST_TRANSPORT=mpi mpi openmpi 3 --reversed --mode group
