@@ -29,6 +29,7 @@ mandoc                   checks the man pages
 clang                    the second compiler
 g++                      checks that C++ programs can use it
 cmake                    checks that CMake programs can use it
+iproute2                 a second machine inside this one, for tests
 clang-format             checks the layout of the source
 '
 
