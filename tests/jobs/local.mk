@@ -43,7 +43,7 @@ endif
 # gcc believes that MPICH writes to its MPI_STATUSES_IGNORE.
 tests_jobs_preload_mpich_SOURCES = $(preload_program_sources)
 tests_jobs_preload_mpich_CPPFLAGS = $(AM_CPPFLAGS) $(MPICH_CFLAGS)
-tests_jobs_preload_mpich_CFLAGS = $(AM_CFLAGS) -Wno-stringop-overflow
+tests_jobs_preload_mpich_CFLAGS = $(AM_CFLAGS) $(STATUSES_CFLAGS)
 tests_jobs_preload_mpich_LDADD = $(MPICH_LIBS)
 if HAVE_MPICH
 check_PROGRAMS += tests/jobs/preload_mpich
