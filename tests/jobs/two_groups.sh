@@ -42,6 +42,6 @@ elif [ -n "$reason" ]; then
 else
     [ -x "$builddir/$tsan/$program" ] || tail -n 20 "$builddir/$tsan/log"
     job_check "$program is built with ThreadSanitizer" grep -q __tsan_init "$builddir/$tsan/$program"
-    job shell 4 $tsan/$program gloo 300
-    DIST_TRANSPORT=tcp job shell 4 $tsan/$program gloo 300
+    job shell 4 $tsan/$program gloo 1000
+    DIST_TRANSPORT=tcp job shell 4 $tsan/$program gloo 1000
 fi
