@@ -114,42 +114,23 @@ static void gloo_describe(const void *state, char *text, size_t size)
     gloo->host->engine_describe(gloo->engine, text, size);
 }
 
+/* What both have: the plan engine does it all. */
+#define GLOO_SLOTS                                                                                 \
+    .abi = DIST_ABI, .size = sizeof(struct dist_backend), .state_size = sizeof(struct gloo_state), \
+    .probe = gloo_probe, .query = gloo_query, .close = gloo_close, .post = gloo_post,              \
+    .progress = gloo_progress, .abort = gloo_close, .arm = gloo_arm, .disarm = gloo_disarm,        \
+    .describe = gloo_describe, .prepare = gloo_prepare, .release = gloo_release
+
 const struct dist_backend disti_backend_gloo = {
-    .abi = DIST_ABI,
-    .size = sizeof(struct dist_backend),
+    GLOO_SLOTS,
     .name = "gloo",
     .summary = "our algorithms over shared memory and TCP; needs nothing installed",
-    .state_size = sizeof(struct gloo_state),
-    .probe = gloo_probe,
-    .query = gloo_query,
     .open = gloo_open,
-    .close = gloo_close,
-    .post = gloo_post,
-    .progress = gloo_progress,
-    .abort = gloo_close,
-    .arm = gloo_arm,
-    .disarm = gloo_disarm,
-    .describe = gloo_describe,
-    .prepare = gloo_prepare,
-    .release = gloo_release,
 };
 
 const struct dist_backend disti_backend_self = {
-    .abi = DIST_ABI,
-    .size = sizeof(struct dist_backend),
+    GLOO_SLOTS,
     .name = "self",
     .summary = "a world of one rank",
-    .state_size = sizeof(struct gloo_state),
-    .probe = gloo_probe,
-    .query = gloo_query,
     .open = self_open,
-    .close = gloo_close,
-    .post = gloo_post,
-    .progress = gloo_progress,
-    .abort = gloo_close,
-    .arm = gloo_arm,
-    .disarm = gloo_disarm,
-    .describe = gloo_describe,
-    .prepare = gloo_prepare,
-    .release = gloo_release,
 };
