@@ -88,8 +88,6 @@ const struct disti_algorithm disti_algorithms[] = {
     {DIST_COLL_SCATTER_V, "direct", disti_scatter_direct, 0, false, "the root sends to each"},
     {DIST_COLL_ALL_TO_ALL_V, "direct", disti_all_to_all_direct, 0, false, "as of all_to_all"},
     {DIST_COLL_ALL_TO_ALL_V, "pairwise", disti_all_to_all_pairwise, 0, false, "as of all_to_all"},
-    {DIST_COLL_SEND, "direct", disti_send_direct, 0, false, "one message"},
-    {DIST_COLL_RECV, "direct", disti_recv_direct, 0, false, "one message"},
     {0, NULL, NULL, 0, false, NULL},
 };
 

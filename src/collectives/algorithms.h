@@ -42,7 +42,5 @@ void disti_scatter_binomial(const struct disti_shape *shape, struct disti_builde
 void disti_all_to_all_direct(const struct disti_shape *shape, struct disti_builder *b);
 void disti_all_to_all_pairwise(const struct disti_shape *shape, struct disti_builder *b);
 void disti_all_to_all_bruck(const struct disti_shape *shape, struct disti_builder *b);
-void disti_send_direct(const struct disti_shape *shape, struct disti_builder *b);
-void disti_recv_direct(const struct disti_shape *shape, struct disti_builder *b);
 
 #endif

@@ -345,12 +345,10 @@ static dist_status builder_finish(struct disti_builder *b, const struct disti_al
     return DIST_OK;
 }
 
-/* A send or receive may be for oneself, a receive for whoever comes first. */
 static bool builder_shape_valid(const struct disti_shape *shape)
 {
-    int least = shape->collective == DIST_COLL_RECV ? DIST_ANY_SOURCE : 0;
     return shape->ranks >= 1 && shape->rank >= 0 && shape->rank < shape->ranks &&
-           shape->root >= least && shape->root < shape->ranks && shape->segments >= 1 &&
+           shape->root >= 0 && shape->root < shape->ranks && shape->segments >= 1 &&
            shape->segments <= 1u << 16;
 }
 
@@ -366,7 +364,7 @@ dist_status disti_plan_write(const struct disti_algorithm *algorithm,
                                        .ranks = shape->ranks,
                                        .rank = shape->rank,
                                        .root = shape->root}};
-    if (shape->ranks == 1 && !disti_collective_pair(shape->collective))
+    if (shape->ranks == 1)
         builder_alone(shape, &b);
     else
         algorithm->write(shape, &b);

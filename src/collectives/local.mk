@@ -52,7 +52,6 @@ libdist_core_sources += \
 	src/collectives/scatter_direct.c \
 	src/collectives/select.c \
 	src/collectives/select.h \
-	src/collectives/send_recv.c \
 	src/collectives/subtree.c \
 	src/collectives/subtree.h \
 	src/collectives/verify.c \

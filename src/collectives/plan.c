@@ -27,6 +27,7 @@ struct plan_geometry {
 
 #define PLAN_EVERYWHERE (-1)
 
+/* Sends and receives have no plans. */
 static const struct plan_geometry plan_geometries[DIST_COLL_COUNT] = {
     [DIST_COLL_ALL_REDUCE] = {{PLAN_ONE, PLAN_ONE}, PLAN_EVERYWHERE, .reduces = true},
     [DIST_COLL_BROADCAST] = {{PLAN_ONE, PLAN_ONE}, PLAN_EVERYWHERE, .rooted = true},
@@ -45,8 +46,6 @@ static const struct plan_geometry plan_geometries[DIST_COLL_COUNT] = {
     [DIST_COLL_GATHER_V] = {{PLAN_OWN, PLAN_EACH}, DISTI_OUT, .rooted = true, .uneven = true},
     [DIST_COLL_SCATTER_V] = {{PLAN_EACH, PLAN_OWN}, DISTI_IN, .rooted = true, .uneven = true},
     [DIST_COLL_ALL_TO_ALL_V] = {{PLAN_ROW, PLAN_COLUMN}, PLAN_EVERYWHERE, .uneven = true},
-    [DIST_COLL_SEND] = {{PLAN_ONE, PLAN_NONE}, PLAN_EVERYWHERE, .rooted = true},
-    [DIST_COLL_RECV] = {{PLAN_NONE, PLAN_ONE}, PLAN_EVERYWHERE, .rooted = true},
 };
 
 bool disti_algorithm_reduces(dist_collective collective)

@@ -33,8 +33,6 @@
  *   REDUCE_SCATTER         n        0, 1, ... n - 1            r
  *   SCATTER                n        0, 1, ... n - 1; at root   r
  *   ALL_TO_ALL             n * n    r n, r n + 1, ...          r, n + r, 2 n + r, ...
- *   SEND                   1        0                          nothing
- *   RECV                   1        nothing                    0
  *
  * Chunk c of a space is chunk c % chunks of its block c / chunks; the data's chunks are counted in
  * the same way. In place, IN and OUT are one memory where both hold the same block (ALL_TO_ALL: no
@@ -114,7 +112,8 @@ static inline uint32_t disti_step_data(const struct disti_plan *plan, const stru
 
 /* ---- what collectives are ---- */
 
-/* Does it compute? Is its root of any matter? Is it a _V form? Is it SEND or RECV? */
+/* Does it compute? Is its root of any matter? Is it a _V form? Is it SEND or RECV, of which there
+ * are no plans? */
 bool disti_algorithm_reduces(dist_collective collective);
 bool disti_collective_rooted(dist_collective collective);
 bool disti_collective_uneven(dist_collective collective);
@@ -275,8 +274,8 @@ extern const struct disti_algorithm disti_algorithms[];
 const struct disti_algorithm *disti_algorithm_find(dist_collective collective, const char *name);
 
 /*
- * Runs the algorithm; one rank alone needs none and gets a plan that copies (SEND, RECV: to
- * itself). ERR_NO_MEMORY; ERR_INVALID_ARGUMENT for an impossible shape; ERR_UNSUPPORTED for more
+ * Runs the algorithm; one rank alone needs none and gets a plan that copies. ERR_NO_MEMORY;
+ * ERR_INVALID_ARGUMENT for an impossible shape; ERR_UNSUPPORTED for more
  * ranks than it can number lanes or chunks for; ERR_INTERNAL if what it wrote is malformed.
  */
 dist_status disti_plan_write(const struct disti_algorithm *algorithm,

@@ -109,11 +109,8 @@ static bool check_known(const struct check *check, const struct disti_step *step
            check_fault(check, "this rank does not know the size of chunk %u", step->first);
 }
 
-/* A pair's plan may be for oneself, and a receive for whoever comes. */
 static bool check_peer(const struct disti_plan *plan, int peer)
 {
-    if (disti_collective_pair(plan->collective))
-        return peer == plan->root;
     return peer >= 0 && peer < plan->ranks && peer != plan->rank;
 }
 
@@ -142,7 +139,7 @@ static bool check_step(const struct check *check, const struct disti_step *step)
 static bool check_talk(const struct check *check, const struct disti_step *step, uint16_t *owner)
 {
     const struct disti_plan *plan = check->plan;
-    if (!disti_step_talks(step) || disti_collective_pair(plan->collective))
+    if (!disti_step_talks(step))
         return true;
     size_t channel = plan->lanes[check->lane].channel;
     bool sends = step->kind == DISTI_SEND;

@@ -115,9 +115,6 @@ static const struct select_rule select_rules[] = {
     {DIST_COLL_ALL_TO_ALL, ANYWHERE, ANY_BYTES, ANY_RANKS, "pairwise"},
     {DIST_COLL_ALL_TO_ALL_V, ANYWHERE, ANY_BYTES, CROWD_RANKS, "direct"},
     {DIST_COLL_ALL_TO_ALL_V, ANYWHERE, ANY_BYTES, ANY_RANKS, "pairwise"},
-
-    {DIST_COLL_SEND, ANYWHERE, ANY_BYTES, ANY_RANKS, "direct"},
-    {DIST_COLL_RECV, ANYWHERE, ANY_BYTES, ANY_RANKS, "direct"},
 };
 
 /* The same for reproducible results: among those that add in their order. */

@@ -300,14 +300,9 @@ static void verify_all(struct verify *v, dist_status *status_p)
         verify_races(v, status_p);
 }
 
-/* Can plans of this collective and of so many ranks be verified at all? */
-static dist_status verify_allowed(dist_collective collective, int ranks)
+/* Can plans of so many ranks be verified at all? */
+static dist_status verify_allowed(int ranks)
 {
-    if (disti_collective_pair(collective))
-        return disti_fail(DIST_ERR_INVALID_ARGUMENT,
-                          "a plan of %s has nothing to be verified: its message is met by another "
-                          "call's",
-                          dist_collective_string(collective));
     if (ranks < 1 || ranks > VERIFY_RANKS_MAX)
         return disti_fail(DIST_ERR_INVALID_ARGUMENT,
                           "plans of %d ranks cannot be verified, only of 1 to %d", ranks,
@@ -318,7 +313,7 @@ static dist_status verify_allowed(dist_collective collective, int ranks)
 dist_status disti_verify(struct disti_plan *const *plans, int ranks, bool in_place,
                          struct disti_verdict *verdict_p)
 {
-    dist_status status = verify_allowed(plans[0]->collective, ranks);
+    dist_status status = verify_allowed(ranks);
     if (status != DIST_OK)
         return status;
     struct disti_verdict verdict = {.ok = true};
@@ -339,7 +334,7 @@ dist_status disti_verify_algorithm(const struct disti_algorithm *algorithm,
                                    struct disti_verdict *verdict_p)
 {
     struct disti_plan *plans[VERIFY_RANKS_MAX] = {NULL};
-    dist_status status = verify_allowed(shape->collective, shape->ranks);
+    dist_status status = verify_allowed(shape->ranks);
     if (status != DIST_OK)
         return status;
     for (int rank = 0; rank < shape->ranks && status == DIST_OK; rank++) {

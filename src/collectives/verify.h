@@ -20,7 +20,7 @@ struct disti_verdict {
  * exactly once, finished exactly once; no deadlock although a SEND ends only when it is met; no
  * scratch read before it was written; messages meet with the same data; no write races a read or
  * write, although SENDs may end before they are met. BARRIER: every rank's end follows every rank's
- * start. At most 64 ranks; not SEND and RECV. ERR_NO_MEMORY, ERR_INVALID_ARGUMENT; else DIST_OK and
+ * start. At most 64 ranks. ERR_NO_MEMORY, ERR_INVALID_ARGUMENT; else DIST_OK and
  * the verdict.
  */
 dist_status disti_verify(struct disti_plan *const *plans, int ranks, bool in_place,

@@ -66,22 +66,11 @@ static dist_status calls_bad(const struct calls_check *check, const char *what)
 
 /* ---- what is no buffer ---- */
 
-static bool calls_is_v(dist_collective collective)
-{
-    return collective >= DIST_COLL_ALL_GATHER_V && collective <= DIST_COLL_ALL_TO_ALL_V;
-}
-
-static bool calls_is_p2p(dist_collective collective)
-{
-    return collective == DIST_COLL_SEND || collective == DIST_COLL_RECV;
-}
-
 static dist_status calls_check_root(const struct calls_check *check)
 {
     int root = check->call->root, last = check->group->world_size - 1;
 
-    if (calls_is_p2p(check->call->collective) ||
-        !disti_collective_rooted(check->call->collective) || (root >= 0 && root <= last))
+    if (!disti_collective_rooted(check->call->collective) || (root >= 0 && root <= last))
         return DIST_OK;
     return disti_fail(DIST_ERR_INVALID_ARGUMENT,
                       "rank %d, %s: root %d is not a rank of this group (0 to %d)",
@@ -93,7 +82,7 @@ static dist_status calls_check_peer(const struct calls_check *check)
     int peer = check->call->root, last = check->group->world_size - 1;
     bool any = peer == DIST_ANY_SOURCE && check->call->collective == DIST_COLL_RECV;
 
-    if (!calls_is_p2p(check->call->collective))
+    if (!disti_collective_pair(check->call->collective))
         return DIST_OK;
     if (check->call->tag < 0)
         return calls_bad(check, "tag is negative: give 0 to DIST_TAG_MAX");
@@ -139,12 +128,12 @@ static dist_status calls_check_support(const struct calls_check *check)
 /* Which arrays of counts a v-form has on this rank. */
 static bool calls_has_in_counts(const struct calls_check *check)
 {
-    return calls_is_v(check->call->collective) && check->in.blocks == ALL;
+    return disti_collective_uneven(check->call->collective) && check->in.blocks == ALL;
 }
 
 static bool calls_has_out_counts(const struct calls_check *check)
 {
-    return calls_is_v(check->call->collective) && check->out.blocks == ALL;
+    return disti_collective_uneven(check->call->collective) && check->out.blocks == ALL;
 }
 
 static int calls_blocks(const struct calls_check *check, int trait)
@@ -307,8 +296,8 @@ static dist_status calls_check_buffers(struct calls_check *check)
         return calls_bad(check, "in is NULL");
     if (check->out.bytes && !call->out)
         return calls_bad(check, "out is NULL");
-    if (calls_is_v(call->collective) && disti_collective_rooted(check->call->collective) &&
-        call->root == check->group->rank) {
+    if (disti_collective_uneven(call->collective) &&
+        disti_collective_rooted(check->call->collective) && call->root == check->group->rank) {
         size_t own = call->in_counts ? call->in_counts[call->root] : call->out_counts[call->root];
 
         if (own != call->count)
@@ -332,7 +321,7 @@ static dist_status calls_check_all(struct calls_check *check, void **owned_p)
         return status;
     check->in.blocks = calls_blocks(check, check->traits->in);
     check->out.blocks = calls_blocks(check, check->traits->out);
-    if (calls_is_v(call->collective)) {
+    if (disti_collective_uneven(call->collective)) {
         status = calls_own_counts(check, owned_p);
         if (status == DIST_OK)
             status = calls_copy_layouts(check, *owned_p);

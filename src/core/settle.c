@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* How works end: collectives in order, functions of the program first. */
+#include "collectives/plan.h"
 #include "core/group.h"
 
 static _Thread_local int settle_depth;
@@ -7,11 +8,6 @@ static _Thread_local int settle_depth;
 bool disti_work_is_calling(void)
 {
     return settle_depth > 0;
-}
-
-static bool settle_is_message(const struct dist_work *work)
-{
-    return work->call.collective == DIST_COLL_SEND || work->call.collective == DIST_COLL_RECV;
 }
 
 /* Takes the work behind `before` (NULL: the first) out of the queue. */
@@ -26,7 +22,7 @@ static struct dist_work *settle_unlink(struct dist_group *group, struct dist_wor
     if (group->last_work == work)
         group->last_work = before;
     work->next = NULL;
-    group->drive.messages -= settle_is_message(work);
+    group->drive.messages -= disti_collective_pair(work->call.collective);
     return work;
 }
 
@@ -40,7 +36,7 @@ static struct dist_work *settle_next(struct dist_group *group)
     bool held = false;
 
     for (struct dist_work *work = group->works; work; before = work, work = work->next) {
-        bool message = settle_is_message(work);
+        bool message = disti_collective_pair(work->call.collective);
 
         if (work->ticket.status != DIST_IN_PROGRESS && (message || !held))
             return settle_unlink(group, before);

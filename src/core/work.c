@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Works: started operations, from the call to the end. */
 #include "base/clock.h"
+#include "collectives/plan.h"
 #include "core/group.h"
 
 #include <stdlib.h>
@@ -33,11 +34,6 @@ void disti_work_drop(struct dist_work *work)
     free(work);
 }
 
-static bool work_is_message(const struct dist_work *work)
-{
-    return work->call.collective == DIST_COLL_SEND || work->call.collective == DIST_COLL_RECV;
-}
-
 /* With the lock held. */
 static dist_status work_admit(const struct dist_group *group, const struct dist_work *work)
 {
@@ -56,7 +52,7 @@ static void work_append(struct dist_group *group, struct dist_work *work)
     else
         group->works = work;
     group->last_work = work;
-    group->drive.messages += work_is_message(work);
+    group->drive.messages += disti_collective_pair(work->call.collective);
     group->drive.unsettled = true; /* it may have ended already, and others with it */
 }
 
@@ -68,7 +64,7 @@ static void work_refused(struct dist_group *group, struct dist_work *work, dist_
 {
     if (status != DIST_ERR_UNSUPPORTED && status != DIST_ERR_INVALID_ARGUMENT)
         disti_group_break(group, status, dist_last_error());
-    else if (work_is_message(work))
+    else if (disti_collective_pair(work->call.collective))
         group->message_sequence--;
     else
         group->sequence--;
@@ -83,7 +79,8 @@ dist_status disti_work_launch(struct dist_work *work)
 
     if (status != DIST_OK)
         return status;
-    work->call.sequence = work_is_message(work) ? group->message_sequence++ : group->sequence++;
+    work->call.sequence = disti_collective_pair(work->call.collective) ? group->message_sequence++
+                                                                       : group->sequence++;
     work->deadline_ns = now + group->timeout_ms * INT64_C(1000000);
     work->forgiven = false;
     work->ticket = (struct dist_ticket){.status = DIST_IN_PROGRESS}; /* it may have run before */

@@ -60,7 +60,7 @@ uint64_t disti_fingerprint(const struct dist_call *call, int ranks)
     uint64_t collective = pair ? DIST_COLL_SEND : call->collective;
     uint64_t dtype = call->collective == DIST_COLL_BARRIER ? 0 : call->dtype;
     uint64_t op = disti_algorithm_reduces(call->collective) ? call->op : 0;
-    uint64_t root = disti_collective_rooted(call->collective) && !pair ? (unsigned)call->root : 0;
+    uint64_t root = disti_collective_rooted(call->collective) ? (unsigned)call->root : 0;
 
     return collective << 59 | dtype << 54 | op << 50 | (root & 0x3ffff) << 32 |
            envelope_count(call, ranks);

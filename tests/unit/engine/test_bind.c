@@ -53,8 +53,6 @@ static void memory_is_what_the_collective_touches(void **state)
         {DIST_COLL_SCATTER, 0, {0, 0}, {0, 10}},
         {DIST_COLL_SCATTER, 2, {0, 40}, {0, 10}},
         {DIST_COLL_ALL_TO_ALL, 0, {0, 40}, {0, 40}},
-        {DIST_COLL_SEND, 0, {0, 10}, {0, 0}},
-        {DIST_COLL_RECV, 0, {0, 0}, {0, 10}},
     };
 
     (void)state;
