@@ -23,11 +23,12 @@ lint_floor()
     base) echo base ;;
     topology) echo base topology ;;
     collectives) echo base topology collectives ;;
+    node) echo base node ;;
     transports) echo base topology transports ;;
-    engine) echo base topology collectives transports engine ;;
-    backends) echo base topology collectives transports engine backends ;;
-    core) echo base topology collectives transports engine backends core rendezvous ;;
-    ddp) echo base topology collectives transports engine backends core rendezvous ddp ;;
+    engine) echo base topology node collectives transports engine ;;
+    backends) echo base topology node collectives transports engine backends ;;
+    core) echo base topology node collectives transports engine backends core rendezvous ;;
+    ddp) echo base topology node collectives transports engine backends core rendezvous ddp ;;
     rendezvous) echo base rendezvous ;;
     launch) echo base rendezvous launch ;;
     preload) echo preload ;;

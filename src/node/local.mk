@@ -1,0 +1,4 @@
+# SPDX-License-Identifier: BSD-3-Clause
+# The floor of what the ranks of one machine do in memory that all of them see.
+libdist_core_sources += \
+	src/node/segment.h

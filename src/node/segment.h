@@ -1,0 +1,72 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Memory of this process that other processes of the machine can map. */
+#ifndef DISTI_NODE_SEGMENT_H
+#define DISTI_NODE_SEGMENT_H
+
+#include <dist/dist.h>
+
+/*
+ * A segment is a sealed memfd that its owner has mapped. It has no name in the file system: a
+ * process of the same user maps it through /proc/PID/fd/FD, once, and keeps the mapping.
+ *
+ *     owner                                  peer
+ *     |--- segment 7 (fd 12) ---|            disti_segment_map(pid, {fd 12, key}, ...)
+ *     |      ^ memory           |  ------->  |--- its own mapping -----|
+ *
+ * The segments of a process are one table for all its groups, guarded by a lock of its own; every
+ * function may be called by any thread. A key is never used twice on a machine, so that a
+ * descriptor that meanwhile is another file's is recognised.
+ */
+
+/* What a peer needs to map it. All zero: no segment. */
+struct disti_segment_name {
+    uint64_t key;   /* random; stands in the seal page of the memory too */
+    uint64_t bytes; /* that can be used */
+    int32_t fd;     /* the owner's descriptor */
+    int32_t pid;
+};
+
+/* Where a range of memory lies in a segment. */
+struct disti_segment_at {
+    struct disti_segment_name name;
+    uint64_t offset; /* of its first byte */
+};
+
+/*
+ * Allocates a segment of at least `bytes` bytes: zeroed, aligned to a page (from 2 MiB on to 2 MiB,
+ * with huge pages where the machine gives them), its pages made at first touch. ERR_NO_MEMORY.
+ */
+dist_status disti_segment_alloc(size_t bytes, void **memory_p);
+
+/*
+ * Gives the memory back at once. Peers may keep their mappings of it: these read zeros and never
+ * fault. ERR_INVALID_ARGUMENT: it is not from disti_segment_alloc. NULL: nothing.
+ */
+dist_status disti_segment_free(void *memory);
+
+/*
+ * Makes a segment out of memory that the caller owns, in place: the address and the contents stay,
+ * the pages become shared ones. memory and bytes must be whole pages of private anonymous memory,
+ * and no other thread may write there during the call. ERR_INVALID_ARGUMENT says what is wrong;
+ * ERR_NO_MEMORY. Unregister makes it private again, contents kept.
+ */
+dist_status disti_segment_register(void *memory, size_t bytes);
+dist_status disti_segment_unregister(void *memory);
+
+/* Does [memory, memory + bytes) lie in one segment? Costs some ten nanoseconds. */
+bool disti_segment_find(const void *memory, size_t bytes, struct disti_segment_at *at_p);
+
+/*
+ * This process's mapping of a peer's segment, made if need be; the owner's own is found too. The
+ * mapping stays until it is trimmed. Fails if the peer is gone or the segment is, if the process
+ * may not see the peer's descriptors (another user, a container, not dumpable), or without memory.
+ */
+dist_status disti_segment_map(const struct disti_segment_name *name, void **memory_p);
+
+/*
+ * Nobody uses mappings of peers' segments now: those beyond the `keep` that were used last are
+ * unmapped.
+ */
+void disti_segment_trim(size_t keep);
+
+#endif
