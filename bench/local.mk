@@ -1,5 +1,10 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # Measuring: our all-reduce beside Open MPI's own, interleaved in one run.
+noinst_LTLIBRARIES += libbench.la
+libbench_la_SOURCES = \
+	bench/result.c bench/result.h \
+	bench/worker.h
+
 if HAVE_OPENMPI
 noinst_PROGRAMS += bench/versus_mpi
 endif
