@@ -11,3 +11,6 @@ endif
 bench_versus_mpi_SOURCES = bench/versus_mpi.c
 bench_versus_mpi_CPPFLAGS = $(AM_CPPFLAGS) $(OPENMPI_CFLAGS)
 bench_versus_mpi_LDADD = libdist.la $(OPENMPI_LIBS)
+
+# A cluster out of network namespaces, to measure on.
+EXTRA_DIST += bench/netns-cluster

@@ -57,6 +57,7 @@ job_scripts = \
 	tests/jobs/conformance_faulty.sh \
 	tests/jobs/launchers.sh \
 	tests/jobs/mishaps.sh \
+	tests/jobs/netns_cluster.sh \
 	tests/jobs/two_groups.sh \
 	tests/jobs/reproducible.sh \
 	tests/jobs/preload.sh \

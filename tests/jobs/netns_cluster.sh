@@ -1,0 +1,79 @@
+#!/bin/bash
+# SPDX-License-Identifier: BSD-3-Clause
+# bench/netns-cluster: the hosts it makes, what its ranks are told, how it ends, what it leaves.
+. "$srcdir/tests/support/job.sh"
+
+cluster=$srcdir/bench/netns-cluster
+[[ $cluster == /* ]] || cluster=$PWD/$cluster
+
+says() { [ "$(sort "$job_output")" = "$1" ]; }
+
+# lines NAME TEXT OPTION...: the run's output, sorted, is TEXT.
+lines()
+{
+    job self - "$cluster" "${@:3}"
+    [[ $job_status == 77 ]] || job_check "$1" says "$2"
+}
+
+if ! "$cluster" true 2>"$job_folder/why"; then
+    job_skip "netns-cluster" "$(tail -n 1 "$job_folder/why")"
+    exit
+fi
+
+who='echo $(uname -n) $RANK of $WORLD_SIZE, $LOCAL_RANK of $LOCAL_WORLD_SIZE, $MASTER_ADDR:$MASTER_PORT'
+lines "each rank knows its place" "node0 0 of 4, 0 of 2, 10.10.0.1:29500
+node0 1 of 4, 1 of 2, 10.10.0.1:29500
+node1 2 of 4, 0 of 2, 10.10.0.1:29500
+node1 3 of 4, 1 of 2, 10.10.0.1:29500" -k 2 -n 2 bash -c "$who"
+lines "labels" "[0] node0
+[1] node1
+[2] node2" -k 3 --label uname -n
+lines "a cluster in a host of a cluster" "node0
+node0
+node1
+node1" "$cluster" -k 2 uname -n
+
+# What the interfaces carry: the rate in both directions, the size of frames.
+job self - "$cluster" -k 1 -i 2 --mtu 9000 ip -o link show
+job_check "frames of 9000 bytes on each of 2 interfaces" [ "$(grep -c 'eth[01].*mtu 9000' "$job_output")" = 2 ]
+if command -v tc >/dev/null; then
+    job self - "$cluster" -k 1 -r 100mbit tc qdisc show dev eth0
+    job_check "a rate" grep -q 'tbf.* rate 100Mbit' "$job_output"
+fi
+
+# How it ends.
+exit_is() { [ "$job_status" = "$1" ]; }
+job_launch self - "$cluster" -k 3 -g 0 bash -c '[ $RANK = 1 ] && exit 5; sleep 60'
+job_check "the exit status is that of the rank that failed" exit_is 5
+job_check "the others are ended after it" eval '! job_leaked'
+job_launch self - "$cluster" -k 0 true
+job_check "wrong options: 2" exit_is 2
+
+# ended SIGNAL: however the script is ended, its ranks are.
+ended()
+{
+    local pid try
+    job_id=$$.$1
+    TEST_JOB=$job_id "$cluster" -k 2 bash -c 'echo there; sleep 60' >"$job_output" 9>&- &
+    pid=$!
+    for ((try = 0; try < 100; try++)); do
+        [ "$(grep -c there "$job_output")" = 2 ] && break
+        sleep 0.05
+    done
+    [ $try -lt 100 ] || return
+    kill "-$1" $pid
+    wait $pid 2>/dev/null
+    ! job_leaked
+}
+job_check "nothing is left after SIGTERM" ended TERM
+job_check "nothing is left after SIGKILL" ended KILL
+
+# Ranks of libdist see several machines, and Open MPI's as well.
+export DIST_TIMEOUT=30
+job self - "$cluster" -k 2 -n 2 "$builddir/tests/conformance/conformance" gloo --brief
+if [ -n "$OPENMPI_RUN" ]; then
+    lines "mpirun" "node0 0
+node0 1
+node1 2
+node1 3" --mpirun -k 2 -n 2 -- bash -c 'echo $(uname -n) $OMPI_COMM_WORLD_RANK'
+fi
