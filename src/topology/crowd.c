@@ -60,7 +60,7 @@ bool disti_crowded(const struct disti_locality *localities, int ranks, int rank)
         grew = false;
         sharers = 0;
         for (int r = 0; r < ranks; r++) {
-            if (localities[r].machine != mine->machine || !crowd_meets(cpus, localities[r].cpus))
+            if (localities[r].kernel != mine->kernel || !crowd_meets(cpus, localities[r].cpus))
                 continue;
             sharers++;
             grew = crowd_join(cpus, localities[r].cpus) || grew;

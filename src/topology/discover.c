@@ -25,23 +25,28 @@ static uint64_t discover_hash(uint64_t hash, const void *data, size_t bytes)
     return hash;
 }
 
-/*
- * The kernel's boot stands for the memory; the network namespace for the network: two containers of
- * one machine that cannot reach each other's sockets must not take each other for neighbours.
- */
-static uint64_t discover_machine(const char *host)
+/* The kernel's boot: stands for the CPUs and the memory. */
+static uint64_t discover_kernel(const char *host)
 {
     uint64_t hash = UINT64_C(0xcbf29ce484222325);
     char boot[64];
-    struct stat network;
     int fd = open("/proc/sys/kernel/random/boot_id", O_RDONLY | O_CLOEXEC);
     ssize_t length = fd < 0 ? -1 : read(fd, boot, sizeof(boot));
     if (fd >= 0)
         close(fd);
     if (length > 0)
-        hash = discover_hash(hash, boot, (size_t)length);
-    else
-        hash = discover_hash(hash, host, strlen(host));
+        return discover_hash(hash, boot, (size_t)length);
+    return discover_hash(hash, host, strlen(host));
+}
+
+/*
+ * The kernel and, for the network, the network namespace: two containers of one machine that cannot
+ * reach each other's sockets must not take each other for neighbours.
+ */
+static uint64_t discover_machine(uint64_t kernel)
+{
+    uint64_t hash = kernel;
+    struct stat network;
     if (stat("/proc/self/ns/net", &network) == 0) {
         hash = discover_hash(hash, &network.st_dev, sizeof(network.st_dev));
         hash = discover_hash(hash, &network.st_ino, sizeof(network.st_ino));
@@ -161,7 +166,8 @@ dist_status disti_discover(int local_rank, int local_ranks, struct disti_localit
     locality.place = (struct dist_place){-1, -1, -1, -1, -1};
     if (gethostname(locality.host, sizeof(locality.host) - 1) != 0)
         return disti_fail_errno(DIST_ERR_SYSTEM, "this machine's name cannot be read");
-    locality.machine = discover_machine(locality.host);
+    locality.kernel = discover_kernel(locality.host);
+    locality.machine = discover_machine(locality.kernel);
     locality.usable_cpus = disti_usable_cpus();
     locality.quota_cpus = disti_quota_cpus("/proc/self/cgroup", "/sys/fs/cgroup");
     disti_affinity(locality.cpus, DISTI_CPU_WORDS);

@@ -11,6 +11,7 @@
 struct disti_locality {
     uint64_t
         machine; /* equal if and only if two ranks share a machine, its memory and its network */
+    uint64_t kernel;                /* equal if they share its CPUs: containers have one kernel */
     struct dist_place place;        /* node is not set here (-1) */
     int32_t usable_cpus;            /* affinity and cgroup quota together, at least 1 */
     int32_t quota_cpus;             /* the cgroup's quota alone; 0: no limit */
@@ -31,9 +32,9 @@ dist_status disti_discover(int local_rank, int local_ranks, struct disti_localit
 int disti_usable_cpus(void);
 
 /*
- * Are there more ranks than CPUs where `rank` runs? Counts the ranks of its machine whose CPUs
- * meet its own, directly or through others, against all the CPUs they may use, quota included:
- * ranks that are bound to a core each are not crowded.
+ * Are there more ranks than CPUs where `rank` runs? Counts the ranks under its kernel whose CPUs
+ * meet its own, directly or through others, against all the CPUs they may use: ranks that are bound
+ * to a core each are not crowded. The quota is shared by the ranks of its machine.
  */
 bool disti_crowded(const struct disti_locality *localities, int ranks, int rank);
 

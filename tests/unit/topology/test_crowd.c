@@ -13,7 +13,8 @@
 static void bind(struct disti_locality *all, const uint64_t *masks, int ranks)
 {
     for (int r = 0; r < ranks; r++)
-        all[r] = (struct disti_locality){.machine = 1, .usable_cpus = 1, .cpus = {masks[r]}};
+        all[r] = (struct disti_locality){
+            .machine = 1, .kernel = 1, .usable_cpus = 1, .cpus = {masks[r]}};
 }
 
 static void ranks_bound_to_a_core_each_have_room(void **state)
@@ -66,6 +67,19 @@ static void other_machines_do_not_count(void **state)
 
     (void)state;
     bind(all, (const uint64_t[]){1, 1}, 2);
+    all[1].machine = all[1].kernel = 2;
+    assert_false(disti_crowded(all, 2, 0));
+}
+
+static void containers_of_one_kernel_share_its_cpus(void **state)
+{
+    struct disti_locality all[RANKS];
+
+    (void)state;
+    bind(all, (const uint64_t[]){1, 1}, 2);
+    all[1].machine = 2;
+    assert_true(disti_crowded(all, 2, 0));
+    bind(all, (const uint64_t[]){1, 2}, 2);
     all[1].machine = 2;
     assert_false(disti_crowded(all, 2, 0));
 }
@@ -102,6 +116,7 @@ int main(void)
         cmocka_unit_test(two_on_one_core_are_crowded_and_their_neighbour_is_not),
         cmocka_unit_test(overlapping_sets_count_as_one),
         cmocka_unit_test(other_machines_do_not_count),
+        cmocka_unit_test(containers_of_one_kernel_share_its_cpus),
         cmocka_unit_test(a_quota_is_for_the_whole_machine),
         cmocka_unit_test(an_unknown_affinity_falls_back_to_counting),
     };
