@@ -10,8 +10,13 @@ enum disti_distance { DISTI_SAME_NUMA, DISTI_SAME_NODE, DISTI_OTHER_NODE, DISTI_
 
 /*
  * A message of b bytes arrives latency_s + b / bytes_per_second after its send began (if nothing is
- * in its way) and keeps the sender, and then the receiver, busy for overhead_s each. Over
- * DISTI_OTHER_NODE all ranks of a node share one line in each direction of bytes_per_second.
+ * in its way) and keeps the sender, and then the receiver, busy for overhead_s each.
+ *
+ * Inside a node it is the receiver that moves the bytes: once it has heard of the message, after
+ * latency_s, it is busy for b / bytes_per_second more. Over DISTI_OTHER_NODE all ranks of a node
+ * share one line in each direction of bytes_per_second.
+ *
+ * A rate of 0 means: no limit. So do latencies and overheads of 0.
  */
 struct disti_link_cost {
     double latency_s, overhead_s;
@@ -20,23 +25,58 @@ struct disti_link_cost {
 
 struct disti_cost {
     struct disti_link_cost links[DISTI_DISTANCES];
+    size_t eager_bytes;             /* inside a node a longer send ends only when it is received */
     double copy_bytes_per_second;   /* one rank copies, by bytes copied */
     double reduce_bytes_per_second; /* one rank reduces two vectors into one, by bytes of one */
     double node_bytes_per_second;   /* all ranks of a node together: the memory's limit */
     double step_s;                  /* what the engine needs for a step */
-    double switch_s;                /* a CPU goes from one waiting rank to the next */
+    double switch_s;                /* a CPU goes from one rank to another */
     int node_cpus;                  /* shared by the ranks of a node; 0: a CPU for each */
 };
 
 /* Where nothing has been measured: a usual server, and Ethernet of 10 Gbit/s. */
 extern const struct disti_cost disti_cost_usual;
 
+/* What went over the links of one distance. */
+struct disti_traffic {
+    uint64_t messages;
+    double bytes;
+    double waited_s; /* all messages together, for lines that others were using */
+    double busiest;  /* the share of the time that the busiest line was in use; 0 inside a node */
+};
+
+struct disti_forecast {
+    double seconds; /* from the start to the last rank's end */
+    struct disti_traffic links[DISTI_DISTANCES];
+    double busiest_rank; /* the share of the time that the busiest rank was at work */
+    uint64_t steps;      /* of all ranks */
+    int simulated;       /* ranks; the others do what one of these does */
+};
+
 /*
- * The seconds from the start to the last rank's end when all ranks of shape->topology run this
- * algorithm's plans at the same moment (shape->rank is not looked at) on blocks of `bytes` bytes
- * (what a block is: plan.h). Pure: the same arguments, the same result on every machine.
- * ERR_UNSUPPORTED, ERR_NO_MEMORY.
+ * What happens when all ranks of shape->topology run this algorithm's plans at the same moment
+ * (shape->rank is not looked at) on blocks of `bytes` bytes (what a block is: plan.h). Pure: the
+ * same arguments, the same result on every machine. ERR_NO_MEMORY; ERR_UNSUPPORTED if the
+ * algorithm cannot have so many ranks, or their plans are too long to be simulated; the error says
+ * what to ask for instead.
+ *
+ * The model. The steps of a lane follow each other, and a step that waits begins when what it waits
+ * for has ended. Each rank has one thread: what its lanes have to do it does in the order in which
+ * it came up. Lines, a node's memory and its CPUs serve first who comes first, a message at a time.
+ *
+ *     sender's CPU  [step|overhead]
+ *     its line      .....[bytes / rate]                 SEND ends
+ *     peer's line             ^latency [bytes / rate]
+ *     peer's CPU                       ......[reduce][step|overhead]   RECV_REDUCE ends
+ *
+ * What is reduced from a line is reduced while it comes in. Chunks are taken to be all of the mean
+ * size, and messages that would be skipped as empty are sent.
  */
+dist_status disti_forecast(const struct disti_algorithm *algorithm, const struct disti_shape *shape,
+                           size_t bytes, const struct disti_cost *cost,
+                           struct disti_forecast *forecast_p);
+
+/* The same, its seconds alone. */
 dist_status disti_simulate(const struct disti_algorithm *algorithm, const struct disti_shape *shape,
                            size_t bytes, const struct disti_cost *cost, double *seconds_p);
 

@@ -53,6 +53,8 @@ libdist_core_sources += \
 	src/collectives/scatter_direct.c \
 	src/collectives/select.c \
 	src/collectives/select.h \
+	src/collectives/simulate_internal.h \
+	src/collectives/simulate_program.c \
 	src/collectives/subtree.c \
 	src/collectives/subtree.h \
 	src/collectives/verify.c \

@@ -1,0 +1,269 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Programs: plans as the simulator needs them, those that are alike kept once. */
+#include "base/log.h"
+#include "collectives/simulate_internal.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- ends ---- */
+
+static int end_compare(const void *left, const void *right)
+{
+    const struct sim_end *a = left, *b = right;
+    if (a->channel != b->channel)
+        return a->channel < b->channel ? -1 : 1;
+    return a->offset < b->offset ? -1 : a->offset > b->offset;
+}
+
+uint32_t sim_end_find(const struct sim_end *ends, uint32_t count, struct sim_end end)
+{
+    uint32_t low = 0;
+    while (count > 0) {
+        uint32_t half = count / 2;
+        int order = end_compare(&ends[low + half], &end);
+        if (order == 0)
+            return low + half;
+        if (order < 0) {
+            low += half + 1;
+            count -= half + 1;
+        } else {
+            count = half;
+        }
+    }
+    return SIM_NONE;
+}
+
+/* ---- one plan's program ---- */
+
+/* Where the program under way is put together; used again for the next one. */
+struct draft {
+    const struct disti_topology *topology;
+    const struct disti_plan *plan;
+    struct sim_program program;
+    struct sim_span *lanes;
+    struct sim_step *steps;
+    struct sim_end *sends, *recvs;
+    size_t lane_room, step_room;
+};
+
+static bool draft_room(struct draft *draft)
+{
+    const struct disti_plan *plan = draft->plan;
+    if (plan->lane_count >= draft->lane_room) {
+        free(draft->lanes);
+        draft->lane_room = plan->lane_count + 1;
+        draft->lanes = malloc(draft->lane_room * sizeof(*draft->lanes));
+    }
+    if (plan->step_count >= draft->step_room) {
+        free(draft->steps);
+        free(draft->sends);
+        free(draft->recvs);
+        draft->step_room = plan->step_count + 1;
+        draft->steps = malloc(draft->step_room * sizeof(*draft->steps));
+        draft->sends = malloc(draft->step_room * sizeof(*draft->sends));
+        draft->recvs = malloc(draft->step_room * sizeof(*draft->recvs));
+    }
+    return draft->lanes && draft->steps && draft->sends && draft->recvs;
+}
+
+static struct sim_end draft_end(const struct draft *draft, const struct disti_lane *lane,
+                                const struct disti_step *step)
+{
+    const int *position = draft->topology->position;
+    int offset = position[step->peer] - position[draft->plan->rank];
+    if (offset < 0)
+        offset += draft->plan->ranks;
+    return (struct sim_end){(uint32_t)offset, lane->channel};
+}
+
+/* Sorted, each once. Most lanes talk to one peer many times, so repetitions are left out first. */
+static uint32_t draft_sorted(struct sim_end *ends, uint32_t count)
+{
+    uint32_t kept = 0;
+    qsort(ends, count, sizeof(*ends), end_compare);
+    for (uint32_t i = 0; i < count; i++)
+        if (i == 0 || end_compare(&ends[i], &ends[i - 1]) != 0)
+            ends[kept++] = ends[i];
+    return kept;
+}
+
+static void draft_add(struct sim_end *ends, uint32_t *count, struct sim_end end)
+{
+    uint32_t n = *count;
+    for (uint32_t back = 1; back <= 4 && back <= n; back++)
+        if (end_compare(&ends[n - back], &end) == 0)
+            return;
+    ends[(*count)++] = end;
+}
+
+static void draft_ends(struct draft *draft)
+{
+    const struct disti_plan *plan = draft->plan;
+    uint32_t sends = 0, recvs = 0;
+    for (uint32_t l = 0; l < plan->lane_count; l++) {
+        const struct disti_lane *lane = &plan->lanes[l];
+        for (uint32_t i = 0; i < lane->count; i++) {
+            const struct disti_step *step = &plan->steps[lane->first + i];
+            if (step->kind == DISTI_SEND)
+                draft_add(draft->sends, &sends, draft_end(draft, lane, step));
+            else if (disti_step_talks(step))
+                draft_add(draft->recvs, &recvs, draft_end(draft, lane, step));
+        }
+    }
+    draft->program.send_count = draft_sorted(draft->sends, sends);
+    draft->program.recv_count = draft_sorted(draft->recvs, recvs);
+}
+
+static uint64_t draft_mix(uint64_t hash, uint64_t value)
+{
+    hash = (hash ^ value) * UINT64_C(0x9e3779b97f4a7c15);
+    return hash ^ hash >> 29;
+}
+
+static void draft_step(struct draft *draft, const struct disti_lane *lane, uint32_t number)
+{
+    const struct disti_step *step = &draft->plan->steps[number];
+    struct sim_step own = {.end = SIM_NONE,
+                           .chunks = step->chunks,
+                           .wait_step = step->wait_step,
+                           .wait_lane = step->wait_lane,
+                           .kind = step->kind};
+    struct sim_program *program = &draft->program;
+    if (step->kind == DISTI_SEND)
+        own.end = sim_end_find(draft->sends, program->send_count, draft_end(draft, lane, step));
+    else if (disti_step_talks(step))
+        own.end = sim_end_find(draft->recvs, program->recv_count, draft_end(draft, lane, step));
+    draft->steps[number] = own;
+    program->hash = draft_mix(program->hash, (uint64_t)own.end << 32 | own.chunks);
+    program->hash = draft_mix(program->hash, (uint64_t)own.wait_step << 32 |
+                                                 (uint64_t)own.wait_lane << 8 | own.kind);
+}
+
+static void draft_steps(struct draft *draft)
+{
+    const struct disti_plan *plan = draft->plan;
+    draft->program.hash = plan->lane_count;
+    for (uint32_t l = 0; l < plan->lane_count; l++) {
+        const struct disti_lane *lane = &plan->lanes[l];
+        draft->lanes[l] = (struct sim_span){lane->first, lane->count};
+        draft->program.hash = draft_mix(draft->program.hash, lane->count);
+        for (uint32_t i = 0; i < lane->count; i++)
+            draft_step(draft, lane, lane->first + i);
+    }
+}
+
+/* ---- keeping ---- */
+
+static bool program_same(const struct sim_program *a, const struct sim_program *b)
+{
+    return a->hash == b->hash && a->lane_count == b->lane_count && a->step_count == b->step_count &&
+           a->send_count == b->send_count && a->recv_count == b->recv_count &&
+           !memcmp(a->lanes, b->lanes, a->lane_count * sizeof(*a->lanes)) &&
+           !memcmp(a->sends, b->sends, a->send_count * sizeof(*a->sends)) &&
+           !memcmp(a->recvs, b->recvs, a->recv_count * sizeof(*a->recvs)) &&
+           !memcmp(a->steps, b->steps, a->step_count * sizeof(*a->steps));
+}
+
+/* [program][steps][lanes][sends][recvs] in one allocation; NULL: no memory. */
+static struct sim_program *program_copy(const struct sim_program *draft)
+{
+    size_t steps = draft->step_count * sizeof(*draft->steps);
+    size_t lanes = draft->lane_count * sizeof(*draft->lanes);
+    size_t sends = draft->send_count * sizeof(*draft->sends);
+    size_t recvs = draft->recv_count * sizeof(*draft->recvs);
+    struct sim_program *program = malloc(sizeof(*program) + steps + lanes + sends + recvs);
+    if (!program)
+        return NULL;
+    *program = *draft;
+    char *at = (char *)(program + 1);
+    program->steps = memcpy(at, draft->steps, steps);
+    program->lanes = memcpy(at += steps, draft->lanes, lanes);
+    program->sends = memcpy(at += lanes, draft->sends, sends);
+    program->recvs = memcpy(at += sends, draft->recvs, recvs);
+    return program;
+}
+
+/* Neighbours on the ring are most often alike, so the list is short or hit at its beginning. */
+static dist_status programs_keep(struct sim_programs *programs, uint32_t position,
+                                 const struct sim_program *draft)
+{
+    for (struct sim_program *kept = programs->kept; kept; kept = kept->next)
+        if (program_same(kept, draft)) {
+            programs->at[position] = kept;
+            return DIST_OK;
+        }
+    programs->kept_steps += draft->step_count;
+    if (programs->kept_steps > SIM_KEPT_MAX)
+        return DIST_ERR_UNSUPPORTED;
+    struct sim_program *program = program_copy(draft);
+    if (!program)
+        return DIST_ERR_NO_MEMORY;
+    program->next = programs->kept;
+    programs->at[position] = programs->kept = program;
+    return DIST_OK;
+}
+
+static dist_status programs_rank(struct sim_programs *programs, struct draft *draft,
+                                 const struct disti_algorithm *algorithm,
+                                 const struct disti_shape *shape, uint32_t position)
+{
+    struct disti_shape own = *shape;
+    struct disti_plan *plan = NULL;
+    own.rank = shape->topology->order[position];
+    dist_status status = disti_plan_write(algorithm, &own, &plan);
+    if (status != DIST_OK)
+        return status;
+    draft->plan = plan;
+    programs->chunks = plan->chunks;
+    if (draft_room(draft)) {
+        draft->program = (struct sim_program){.lane_count = plan->lane_count,
+                                              .step_count = plan->step_count,
+                                              .lanes = draft->lanes,
+                                              .steps = draft->steps,
+                                              .sends = draft->sends,
+                                              .recvs = draft->recvs};
+        draft_ends(draft);
+        draft_steps(draft);
+        status = programs_keep(programs, position, &draft->program);
+    } else {
+        status = DIST_ERR_NO_MEMORY;
+    }
+    disti_plan_free(plan);
+    if (status == DIST_ERR_NO_MEMORY)
+        disti_fail(status, "no memory to simulate %d ranks", shape->ranks);
+    if (status == DIST_ERR_UNSUPPORTED)
+        disti_fail(status,
+                   "the plans of %s for %d ranks with %u segments are too long to be simulated: "
+                   "take fewer segments, or fewer ranks",
+                   algorithm->name, shape->ranks, shape->segments);
+    return status;
+}
+
+dist_status sim_programs_write(const struct disti_algorithm *algorithm,
+                               const struct disti_shape *shape, struct sim_programs *programs)
+{
+    struct draft draft = {.topology = shape->topology};
+    dist_status status = DIST_OK;
+    programs->ranks = (uint32_t)shape->ranks;
+    programs->at = calloc(programs->ranks, sizeof(*programs->at));
+    if (!programs->at)
+        return disti_fail(DIST_ERR_NO_MEMORY, "no memory to simulate %d ranks", shape->ranks);
+    for (uint32_t i = 0; i < programs->ranks && status == DIST_OK; i++)
+        status = programs_rank(programs, &draft, algorithm, shape, i);
+    free(draft.lanes);
+    free(draft.steps);
+    free(draft.sends);
+    free(draft.recvs);
+    return status;
+}
+
+void sim_programs_free(struct sim_programs *programs)
+{
+    while (programs->kept) {
+        struct sim_program *next = programs->kept->next;
+        free(programs->kept);
+        programs->kept = next;
+    }
+    free(programs->at);
+}
