@@ -54,6 +54,7 @@ libdist_core_sources += \
 	src/collectives/select.c \
 	src/collectives/select.h \
 	src/collectives/simulate_internal.h \
+	src/collectives/simulate_machine.c \
 	src/collectives/simulate_program.c \
 	src/collectives/subtree.c \
 	src/collectives/subtree.h \
