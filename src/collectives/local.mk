@@ -56,6 +56,7 @@ libdist_core_sources += \
 	src/collectives/simulate_internal.h \
 	src/collectives/simulate_machine.c \
 	src/collectives/simulate_program.c \
+	src/collectives/simulate_run.c \
 	src/collectives/subtree.c \
 	src/collectives/subtree.h \
 	src/collectives/verify.c \
