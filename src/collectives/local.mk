@@ -53,6 +53,7 @@ libdist_core_sources += \
 	src/collectives/scatter_direct.c \
 	src/collectives/select.c \
 	src/collectives/select.h \
+	src/collectives/simulate.c \
 	src/collectives/simulate_internal.h \
 	src/collectives/simulate_machine.c \
 	src/collectives/simulate_program.c \

@@ -7,6 +7,7 @@ check_PROGRAMS += \
 	tests/unit/collectives/test_plan \
 	tests/unit/collectives/test_races \
 	tests/unit/collectives/test_select \
+	tests/unit/collectives/test_simulate \
 	tests/unit/collectives/test_verify
 TESTS += \
 	tests/unit/collectives/test_block_faults \
@@ -16,6 +17,7 @@ TESTS += \
 	tests/unit/collectives/test_plan \
 	tests/unit/collectives/test_races \
 	tests/unit/collectives/test_select \
+	tests/unit/collectives/test_simulate \
 	tests/unit/collectives/test_verify
 
 planted_sources = tests/unit/collectives/planted.c tests/unit/collectives/planted.h
@@ -38,5 +40,7 @@ tests_unit_collectives_test_races_SOURCES = \
 tests_unit_collectives_test_races_LDADD = $(unit_test_libs)
 tests_unit_collectives_test_select_SOURCES = tests/unit/collectives/test_select.c
 tests_unit_collectives_test_select_LDADD = $(unit_test_libs)
+tests_unit_collectives_test_simulate_SOURCES = tests/unit/collectives/test_simulate.c
+tests_unit_collectives_test_simulate_LDADD = $(unit_test_libs)
 tests_unit_collectives_test_verify_SOURCES = tests/unit/collectives/test_verify.c
 tests_unit_collectives_test_verify_LDADD = $(unit_test_libs)
