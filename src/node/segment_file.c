@@ -1,0 +1,273 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* The files that segments are made of: made, sealed, named, and opened by other processes. */
+#include "node/segment_file.h"
+
+#include "base/checked.h"
+#include "base/log.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <sys/mman.h>
+#include <sys/random.h>
+#include <sys/stat.h>
+#include <sys/sysinfo.h>
+#include <unistd.h>
+
+#ifndef MFD_NOEXEC_SEAL
+#define MFD_NOEXEC_SEAL 0x0008U
+#endif
+
+#define FILE_SEALS (F_SEAL_SHRINK | F_SEAL_GROW)
+
+size_t disti_segment_page(void)
+{
+    return (size_t)sysconf(_SC_PAGESIZE);
+}
+
+/* Kernels before 6.3 do not know the flag that keeps the memory from being executed. */
+static int file_create(void)
+{
+    int fd = memfd_create("libdist", MFD_CLOEXEC | MFD_ALLOW_SEALING | MFD_NOEXEC_SEAL);
+
+    if (fd < 0 && errno == EINVAL)
+        fd = memfd_create("libdist", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+    return fd;
+}
+
+static dist_status file_create_failed(void)
+{
+    if (errno == EMFILE || errno == ENFILE)
+        return disti_fail(DIST_ERR_NO_MEMORY,
+                          "no descriptor is left for shared memory: each segment has one; raise "
+                          "`ulimit -n`, or allocate fewer and larger buffers");
+    return disti_fail_errno(DIST_ERR_SYSTEM, "memfd_create failed");
+}
+
+static dist_status file_no_memory(size_t bytes)
+{
+    return disti_fail(DIST_ERR_NO_MEMORY,
+                      "no room for %zu KiB of shared memory: free memory, or "
+                      "raise the container's limit",
+                      bytes >> 10);
+}
+
+/* More than the machine has? Memory of a file is not held to what the kernel grants else. */
+static bool file_too_large(size_t bytes)
+{
+    struct sysinfo info;
+    uint64_t units;
+
+    if (bytes > SIZE_MAX / 4)
+        return true;
+    if (sysinfo(&info) < 0)
+        return false;
+    units = (uint64_t)info.totalram + info.totalswap;
+    return bytes / (info.mem_unit ? info.mem_unit : 1) > units;
+}
+
+/*
+ * Where the kernel grants no more memory than there is (vm.overcommit_memory=2) a page that cannot
+ * be had is a SIGBUS at first touch; so there pages are made at once. Everywhere else a machine or
+ * a container without memory is found at first touch, as with malloc.
+ */
+static bool file_must_reserve(void)
+{
+    char text = '0';
+    int fd = open("/proc/sys/vm/overcommit_memory", O_RDONLY | O_CLOEXEC);
+
+    if (fd < 0)
+        return false;
+    if (read(fd, &text, 1) != 1)
+        text = '0';
+    close(fd);
+    return text == '2';
+}
+
+static bool file_size(int fd, size_t bytes)
+{
+    if (ftruncate(fd, (off_t)bytes) < 0)
+        return false;
+    return !file_must_reserve() || fallocate(fd, 0, 0, (off_t)bytes) == 0;
+}
+
+/* A key that is not 0. */
+static bool file_make_key(uint64_t *key_p)
+{
+    uint64_t key = 0;
+
+    while (key == 0) {
+        if (getrandom(&key, sizeof(key), 0) != (ssize_t)sizeof(key) && errno != EINTR)
+            return false;
+    }
+    *key_p = key;
+    return true;
+}
+
+/* By a mapping of that one page: what write() makes here may be a huge page. */
+static bool file_write_key(int fd, size_t bytes, uint64_t key)
+{
+    size_t page = disti_segment_page();
+    uint64_t *seal = mmap(NULL, page, PROT_READ | PROT_WRITE, MAP_SHARED, fd, (off_t)bytes);
+
+    if (seal == MAP_FAILED)
+        return false;
+    *seal = key;
+    munmap(seal, page);
+    return true;
+}
+
+dist_status disti_segment_file_make(size_t bytes, struct disti_segment_name *name_p)
+{
+    size_t page = disti_segment_page();
+    struct disti_segment_name name = {.bytes = bytes, .pid = (int32_t)getpid()};
+    dist_status status = DIST_OK;
+
+    if (file_too_large(bytes))
+        return file_no_memory(bytes);
+    name.fd = file_create();
+    if (name.fd < 0)
+        return file_create_failed();
+    if (!file_size(name.fd, bytes + page))
+        status = file_no_memory(bytes);
+    else if (fcntl(name.fd, F_ADD_SEALS, FILE_SEALS) < 0 || !file_make_key(&name.key) ||
+             !file_write_key(name.fd, bytes, name.key))
+        status =
+            disti_fail_errno(DIST_ERR_SYSTEM, "cannot seal %zu KiB of shared memory", bytes >> 10);
+    if (status == DIST_OK)
+        *name_p = name;
+    else
+        close(name.fd);
+    return status;
+}
+
+void disti_segment_file_drop(const struct disti_segment_name *name)
+{
+    (void)!fallocate(name->fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 0,
+                     (off_t)(name->bytes + disti_segment_page()));
+    close(name->fd);
+}
+
+static dist_status file_gone(const struct disti_segment_name *name)
+{
+    return disti_fail(DIST_ERR_SYSTEM,
+                      "process %d has no descriptor %d: it has ended, has freed the memory, or "
+                      "is in another PID namespace",
+                      name->pid, name->fd);
+}
+
+static dist_status file_stranger(const struct disti_segment_name *name)
+{
+    return disti_fail(DIST_ERR_SYSTEM,
+                      "descriptor %d of process %d is not the memory that it offered: it has freed "
+                      "it, or is in another PID namespace",
+                      name->fd, name->pid);
+}
+
+static dist_status file_open_failed(const struct disti_segment_name *name)
+{
+    if (errno == ENOENT || errno == ESRCH)
+        return file_gone(name);
+    if (errno == EMFILE || errno == ENFILE)
+        return file_create_failed();
+    return disti_fail_errno(DIST_ERR_SYSTEM,
+                            "cannot open the memory of process %d: both must run as the same user "
+                            "and be dumpable, in one PID namespace with /proc mounted",
+                            name->pid);
+}
+
+/* Does the file look like a segment of that name? Its key is not seen yet. */
+static bool file_looks(int fd, const struct disti_segment_name *name)
+{
+    size_t page = disti_segment_page(), total;
+    struct stat info;
+
+    return name->bytes % page == 0 && disti_add(name->bytes, page, &total) &&
+           fstat(fd, &info) == 0 && S_ISREG(info.st_mode) && (uint64_t)info.st_size == total;
+}
+
+static bool file_is(int fd, const struct disti_segment_name *name)
+{
+    int seals = fcntl(fd, F_GET_SEALS);
+    uint64_t key = 0;
+
+    return seals >= 0 && (seals & FILE_SEALS) == FILE_SEALS && file_looks(fd, name) &&
+           pread(fd, &key, sizeof(key), (off_t)name->bytes) == (ssize_t)sizeof(key) && key != 0 &&
+           key == name->key;
+}
+
+/* A descriptor that has become another file's meanwhile is looked at before it is really opened:
+ * to open a device or a FIFO can have effects. */
+dist_status disti_segment_file_open(const struct disti_segment_name *name, int *fd_p)
+{
+    dist_status status = DIST_OK;
+    char path[64];
+    int fd, place;
+
+    snprintf(path, sizeof(path), "/proc/%d/fd/%d", name->pid, name->fd);
+    place = open(path, O_PATH | O_CLOEXEC);
+    if (place < 0)
+        return file_open_failed(name);
+    if (!file_looks(place, name)) {
+        close(place);
+        return file_stranger(name);
+    }
+    snprintf(path, sizeof(path), "/proc/self/fd/%d", place);
+    fd = open(path, O_RDWR | O_CLOEXEC | O_NOCTTY | O_NONBLOCK);
+    if (fd < 0)
+        status = file_open_failed(name);
+    else if (!file_is(fd, name))
+        status = file_stranger(name);
+    close(place);
+    if (status == DIST_OK)
+        *fd_p = fd;
+    else if (fd >= 0)
+        close(fd);
+    return status;
+}
+
+/* Address space for `bytes` bytes that begins at a multiple of `align`; MAP_FAILED. */
+static void *file_reserve(size_t bytes, size_t align)
+{
+    char *space =
+        mmap(NULL, bytes + align, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    size_t before, after;
+
+    if (space == MAP_FAILED)
+        return space;
+    before = -(uintptr_t)space & (align - 1);
+    after = align - before;
+    if (before)
+        munmap(space, before);
+    munmap(space + before + bytes, after);
+    return space + before;
+}
+
+static void *file_map_huge(int fd, size_t bytes)
+{
+    void *space = file_reserve(bytes, SEGMENT_HUGE), *memory;
+
+    if (space == MAP_FAILED)
+        return space;
+    memory = mmap(space, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, fd, 0);
+    if (memory == MAP_FAILED)
+        munmap(space, bytes);
+    else
+        madvise(memory, bytes, MADV_HUGEPAGE); /* a wish: kernels without huge pages say EINVAL */
+    return memory;
+}
+
+dist_status disti_segment_file_map(int fd, size_t bytes, void **memory_p)
+{
+    void *memory = bytes >= SEGMENT_HUGE
+                       ? file_map_huge(fd, bytes)
+                       : mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+
+    if (memory == MAP_FAILED)
+        return disti_fail_errno(DIST_ERR_NO_MEMORY,
+                                "cannot map %zu KiB of shared memory: free memory, or raise "
+                                "vm.max_map_count if very many segments are in use",
+                                bytes >> 10);
+    *memory_p = memory;
+    return DIST_OK;
+}
