@@ -9,6 +9,7 @@ if HAVE_CMOCKA
 include tests/unit/base/local.mk
 include tests/unit/topology/local.mk
 include tests/unit/rendezvous/local.mk
+include tests/unit/node/local.mk
 include tests/unit/collectives/local.mk
 include tests/unit/transports/local.mk
 include tests/unit/engine/local.mk

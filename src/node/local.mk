@@ -1,4 +1,9 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # The floor of what the ranks of one machine do in memory that all of them see.
 libdist_core_sources += \
-	src/node/segment.h
+	src/node/segment.c \
+	src/node/segment.h \
+	src/node/segment_file.c \
+	src/node/segment_file.h \
+	src/node/segment_peer.c \
+	src/node/segment_table.h

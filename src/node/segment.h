@@ -13,6 +13,12 @@
  *     |--- segment 7 (fd 12) ---|            disti_segment_map(pid, {fd 12, key}, ...)
  *     |      ^ memory           |  ------->  |--- its own mapping -----|
  *
+ * Pages are made at first touch. Without memory that ends as with malloc: the kernel kills; but
+ * where it is set to grant no more than there is (vm.overcommit_memory=2) they are made by alloc.
+ *
+ * A forked child owns no segment. Where its parent's were it has a view of its own: what it writes
+ * is its own, what the parent writes it sees until it writes to that page itself.
+ *
  * The segments of a process are one table for all its groups, guarded by a lock of its own; every
  * function may be called by any thread. A key is never used twice on a machine, so that a
  * descriptor that meanwhile is another file's is recognised.
@@ -47,8 +53,9 @@ dist_status disti_segment_free(void *memory);
 /*
  * Makes a segment out of memory that the caller owns, in place: the address and the contents stay,
  * the pages become shared ones. memory and bytes must be whole pages of private anonymous memory,
- * and no other thread may write there during the call. ERR_INVALID_ARGUMENT says what is wrong;
- * ERR_NO_MEMORY. Unregister makes it private again, contents kept.
+ * and no other thread may write there during the call. What the pages were besides is lost: locked
+ * in memory, advised, pinned for a device. ERR_INVALID_ARGUMENT says what is wrong; ERR_NO_MEMORY.
+ * Unregister, to be called before the memory is unmapped, makes it private again, contents kept.
  */
 dist_status disti_segment_register(void *memory, size_t bytes);
 dist_status disti_segment_unregister(void *memory);

@@ -1,0 +1,174 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* This process's mappings of other processes' segments, until they are trimmed. */
+#include "node/segment.h"
+
+#include "base/log.h"
+#include "node/segment_file.h"
+#include "node/segment_table.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+/* Keys are random, so their lowest bits choose a chain. */
+#define PEER_CHAINS 256
+
+struct peer {
+    struct peer *next; /* of its chain */
+    struct peer *newer, *older;
+    uint64_t key;
+    size_t bytes;
+    void *memory;
+};
+
+static pthread_mutex_t peer_lock = PTHREAD_MUTEX_INITIALIZER;
+static struct peer *peer_chains[PEER_CHAINS];
+static struct peer *peer_newest, *peer_oldest; /* by last use */
+static size_t peer_count;
+
+static struct peer **peer_link(uint64_t key)
+{
+    struct peer **link = &peer_chains[key % PEER_CHAINS];
+
+    while (*link && (*link)->key != key)
+        link = &(*link)->next;
+    return link;
+}
+
+static void peer_push(struct peer *peer)
+{
+    peer->newer = NULL;
+    peer->older = peer_newest;
+    if (peer_newest)
+        peer_newest->newer = peer;
+    else
+        peer_oldest = peer;
+    peer_newest = peer;
+}
+
+static void peer_pull(struct peer *peer)
+{
+    *(peer->newer ? &peer->newer->older : &peer_newest) = peer->older;
+    *(peer->older ? &peer->older->newer : &peer_oldest) = peer->newer;
+}
+
+static void peer_drop(struct peer *peer)
+{
+    *peer_link(peer->key) = peer->next;
+    peer_pull(peer);
+    peer_count--;
+    munmap(peer->memory, peer->bytes);
+    free(peer);
+}
+
+/* A forked child has no part in them: there they do not exist. */
+static dist_status peer_map(const struct disti_segment_name *name, struct peer *peer)
+{
+    dist_status status;
+    int fd;
+
+    status = disti_segment_file_open(name, &fd);
+    if (status != DIST_OK)
+        return status;
+    peer->key = name->key;
+    peer->bytes = name->bytes;
+    status = disti_segment_file_map(fd, peer->bytes, &peer->memory);
+    if (status == DIST_OK)
+        madvise(peer->memory, peer->bytes, MADV_DONTFORK);
+    close(fd);
+    return status;
+}
+
+/* With the lock held. */
+static dist_status peer_new(const struct disti_segment_name *name, struct peer **peer_p)
+{
+    struct peer *peer = calloc(1, sizeof(*peer));
+    dist_status status =
+        peer ? peer_map(name, peer) : disti_fail(DIST_ERR_NO_MEMORY, "no memory for a mapping");
+
+    if (status != DIST_OK) {
+        free(peer);
+        return status;
+    }
+    *peer_link(peer->key) = peer;
+    peer_push(peer);
+    peer_count++;
+    *peer_p = peer;
+    return DIST_OK;
+}
+
+static dist_status peer_find(const struct disti_segment_name *name, void **memory_p)
+{
+    struct peer *peer;
+    dist_status status = DIST_OK;
+
+    pthread_mutex_lock(&peer_lock);
+    peer = *peer_link(name->key);
+    if (!peer) {
+        status = peer_new(name, &peer);
+    } else if (peer->bytes != name->bytes) {
+        status = disti_fail(DIST_ERR_SYSTEM,
+                            "process %d offered the same memory once with %zu bytes and once with "
+                            "%zu",
+                            name->pid, peer->bytes, (size_t)name->bytes);
+    } else if (peer != peer_newest) {
+        peer_pull(peer);
+        peer_push(peer);
+    }
+    if (status == DIST_OK)
+        *memory_p = peer->memory;
+    pthread_mutex_unlock(&peer_lock);
+    return status;
+}
+
+/*
+ * The owner's own is found at the owner's address: so ranks that are threads of one process share
+ * one mapping, which is what ThreadSanitizer needs to see what they do to each other.
+ */
+dist_status disti_segment_map(const struct disti_segment_name *name, void **memory_p)
+{
+    int32_t pid = disti_segment_begin();
+    void *memory;
+
+    if (name->key == 0 || name->bytes == 0)
+        return disti_fail(DIST_ERR_INVALID_ARGUMENT, "no segment is named");
+    if (name->pid != pid)
+        return peer_find(name, memory_p);
+    memory = disti_segment_table_find_key(name->key);
+    if (!memory)
+        return disti_fail(DIST_ERR_SYSTEM, "memory of this process was freed before it was used");
+    *memory_p = memory;
+    return DIST_OK;
+}
+
+void disti_segment_peers_lock(void)
+{
+    pthread_mutex_lock(&peer_lock);
+}
+
+void disti_segment_peers_unlock(void)
+{
+    pthread_mutex_unlock(&peer_lock);
+}
+
+void disti_segment_peers_forked(void)
+{
+    while (peer_oldest) {
+        struct peer *peer = peer_oldest;
+
+        peer_pull(peer);
+        free(peer);
+    }
+    memset(peer_chains, 0, sizeof(peer_chains));
+    peer_count = 0;
+    disti_segment_peers_unlock();
+}
+
+void disti_segment_trim(size_t keep)
+{
+    pthread_mutex_lock(&peer_lock);
+    while (peer_count > keep)
+        peer_drop(peer_oldest);
+    pthread_mutex_unlock(&peer_lock);
+}

@@ -1,0 +1,14 @@
+# SPDX-License-Identifier: BSD-3-Clause
+node_unit_tests = \
+	tests/unit/node/test_segment \
+	tests/unit/node/test_segment_peer
+
+check_PROGRAMS += $(node_unit_tests)
+TESTS += $(node_unit_tests)
+
+tests_unit_node_test_segment_SOURCES = tests/unit/node/test_segment.c tests/unit/node/unit.h
+tests_unit_node_test_segment_LDADD = $(unit_test_libs)
+
+tests_unit_node_test_segment_peer_SOURCES = \
+	tests/unit/node/test_segment_peer.c tests/unit/node/unit.h
+tests_unit_node_test_segment_peer_LDADD = $(unit_test_libs)

@@ -1,0 +1,227 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Tests of segments in the process that owns them: alloc, find, free, fork, threads. */
+#include "unit.h"
+
+#include "base/log.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <sys/resource.h>
+
+#define PAGE ((size_t)sysconf(_SC_PAGESIZE))
+
+static void test_alloc(void **state)
+{
+    static const size_t sizes[] = {0, 1, 4096, 4097, 100000, (2 << 20) - 1, 2 << 20, 5000001};
+
+    (void)state;
+    for (size_t i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++) {
+        unsigned char *memory = unit_alloc(sizes[i]);
+        size_t align = sizes[i] >= 2 << 20 ? 2 << 20 : PAGE;
+
+        assert_int_equal((uintptr_t)memory % align, 0);
+        assert_true(unit_zeros(memory, sizes[i]));
+        unit_fill(memory, sizes[i], 3);
+        assert_true(unit_filled(memory, sizes[i], 3));
+        assert_true(unit_name(memory).bytes >= sizes[i]);
+        assert_int_equal(unit_name(memory).bytes % PAGE, 0);
+        assert_int_equal(disti_segment_free(memory), DIST_OK);
+    }
+    assert_int_equal(unit_shared_mappings(), 0);
+}
+
+static void test_free_what_is_not_there(void **state)
+{
+    char *memory = unit_alloc(3 * PAGE);
+    int local;
+
+    (void)state;
+    assert_int_equal(disti_segment_free(NULL), DIST_OK);
+    assert_int_equal(disti_segment_free(&local), DIST_ERR_INVALID_ARGUMENT);
+    assert_int_equal(disti_segment_free(memory + PAGE), DIST_ERR_INVALID_ARGUMENT);
+    assert_int_equal(disti_segment_free(memory), DIST_OK);
+    assert_int_equal(disti_segment_free(memory), DIST_ERR_INVALID_ARGUMENT);
+}
+
+static void test_find(void **state)
+{
+    struct disti_segment_at at = {.offset = 0};
+    char *memory, *other;
+
+    (void)state;
+    assert_false(disti_segment_find(&at, 1, &at));
+    memory = unit_alloc(2 * PAGE);
+    other = unit_alloc(PAGE);
+    assert_false(disti_segment_find(&at, 1, &at));
+    assert_false(disti_segment_find(NULL, 0, &at));
+    assert_true(disti_segment_find(memory, 2 * PAGE, &at));
+    assert_int_equal(at.offset, 0);
+    assert_int_equal(at.name.bytes, 2 * PAGE);
+    assert_int_equal(at.name.pid, getpid());
+    assert_true(at.name.key != 0 && at.name.key != unit_name(other).key);
+    assert_true(disti_segment_find(memory + PAGE + 7, 1, &at));
+    assert_int_equal(at.offset, PAGE + 7);
+    assert_true(disti_segment_find(memory + 2 * PAGE - 1, 1, &at));
+    assert_true(disti_segment_find(memory + 2 * PAGE - 1, 0, &at));
+    assert_false(disti_segment_find(memory + 2 * PAGE - 1, 2, &at));
+    assert_false(disti_segment_find(memory + 1, 2 * PAGE, &at));
+    assert_false(disti_segment_find(memory + 1, SIZE_MAX, &at));
+    assert_false(disti_segment_find(memory - 1, 2, &at));
+    assert_int_equal(disti_segment_free(memory), DIST_OK);
+    assert_false(disti_segment_find(memory, 1, &at));
+    assert_true(disti_segment_find(other, PAGE, &at));
+    assert_int_equal(disti_segment_free(other), DIST_OK);
+}
+
+/* Its owner finds it too, where it is. */
+static void test_map_own(void **state)
+{
+    void *memory = unit_alloc(PAGE), *mapped = NULL;
+    struct disti_segment_name name = unit_name(memory);
+
+    (void)state;
+    assert_int_equal(disti_segment_map(&name, &mapped), DIST_OK);
+    assert_ptr_equal(mapped, memory);
+    assert_int_equal(disti_segment_free(memory), DIST_OK);
+    assert_int_equal(disti_segment_map(&name, &mapped), DIST_ERR_SYSTEM);
+    name.key = 0;
+    assert_int_equal(disti_segment_map(&name, &mapped), DIST_ERR_INVALID_ARGUMENT);
+}
+
+/* Freed in an order that has nothing to do with the addresses; what is left is still found. */
+static void test_many(void **state)
+{
+    enum { MANY = 1000, STEP = 387 };
+    struct rlimit limit;
+    static char *memory[MANY];
+    struct disti_segment_at at;
+
+    (void)state;
+    getrlimit(RLIMIT_NOFILE, &limit);
+    limit.rlim_cur = limit.rlim_max;
+    setrlimit(RLIMIT_NOFILE, &limit);
+    if (limit.rlim_max < MANY + 50)
+        skip();
+    for (int i = 0; i < MANY; i++) {
+        memory[i] = unit_alloc(PAGE);
+        memory[i][0] = (char)i;
+    }
+    for (int i = 0; i < MANY; i++) {
+        int next = (i + 1) * STEP % MANY, at_i = i * STEP % MANY;
+
+        assert_true(disti_segment_find(memory[next] + 1, 5, &at) || i == MANY - 1);
+        assert_true(memory[at_i][0] == (char)at_i);
+        assert_int_equal(disti_segment_free(memory[at_i]), DIST_OK);
+        assert_false(disti_segment_find(memory[at_i], 1, &at));
+    }
+    assert_int_equal(unit_shared_mappings(), 0);
+}
+
+static void test_no_memory(void **state)
+{
+    struct rlimit limit, none;
+    void *memory = NULL;
+
+    (void)state;
+    assert_int_equal(disti_segment_alloc(SIZE_MAX, &memory), DIST_ERR_NO_MEMORY);
+    assert_int_equal(disti_segment_alloc(SIZE_MAX / 2, &memory), DIST_ERR_NO_MEMORY);
+    assert_int_equal(disti_segment_alloc((size_t)1 << 46, &memory), DIST_ERR_NO_MEMORY);
+    getrlimit(RLIMIT_NOFILE, &limit);
+    none = limit;
+    none.rlim_cur = 0;
+    setrlimit(RLIMIT_NOFILE, &none);
+    assert_int_equal(disti_segment_alloc(1, &memory), DIST_ERR_NO_MEMORY);
+    setrlimit(RLIMIT_NOFILE, &limit);
+    assert_non_null(strstr(dist_last_error(), "ulimit -n"));
+    assert_null(memory);
+}
+
+/* ---- a forked child ---- */
+
+static int child_of_owner(void *arg, int line)
+{
+    unsigned char *memory = arg;
+    struct disti_segment_at at;
+    void *own = NULL;
+
+    (void)line;
+    UNIT_CHECK(!disti_segment_find(memory, 1, &at));
+    UNIT_CHECK(unit_filled(memory, 3 * PAGE, 5));
+    memset(memory, 0, 3 * PAGE);
+    UNIT_CHECK(unit_zeros(memory, 3 * PAGE));
+    UNIT_CHECK(disti_segment_free(memory) == DIST_ERR_INVALID_ARGUMENT);
+    UNIT_CHECK(unit_shared_mappings() == 0);
+    UNIT_CHECK(disti_segment_alloc(PAGE, &own) == DIST_OK);
+    UNIT_CHECK(disti_segment_find(own, PAGE, &at) && at.name.pid == getpid());
+    UNIT_CHECK(disti_segment_free(own) == DIST_OK);
+    return 0;
+}
+
+static void test_fork(void **state)
+{
+    unsigned char *memory = unit_alloc(3 * PAGE);
+
+    (void)state;
+    unit_fill(memory, 3 * PAGE, 5);
+    unit_run(child_of_owner, memory);
+    assert_true(unit_filled(memory, 3 * PAGE, 5));
+    assert_int_equal(unit_name(memory).pid, getpid());
+    assert_int_equal(disti_segment_free(memory), DIST_OK);
+}
+
+/* ---- threads ---- */
+
+static void *thread_work(void *arg)
+{
+    unsigned seed = (unsigned)(uintptr_t)arg;
+    struct disti_segment_at at;
+    void *mapped;
+
+    for (int i = 0; i < 200; i++) {
+        size_t bytes = (1 + (seed + (unsigned)i) % 4) * PAGE;
+        void *memory;
+
+        if (disti_segment_alloc(bytes, &memory) != DIST_OK)
+            return "alloc";
+        unit_fill(memory, bytes, seed);
+        if (!disti_segment_find((char *)memory + 1, bytes - 1, &at) || at.offset != 1)
+            return "find";
+        if (disti_segment_map(&at.name, &mapped) != DIST_OK || mapped != memory)
+            return "map";
+        if (!unit_filled(memory, bytes, seed))
+            return "contents";
+        disti_segment_trim(0);
+        if (disti_segment_free(memory) != DIST_OK)
+            return "free";
+    }
+    return NULL;
+}
+
+static void test_threads(void **state)
+{
+    enum { THREADS = 4 };
+    pthread_t threads[THREADS];
+    void *wrong;
+
+    (void)state;
+    for (uintptr_t i = 0; i < THREADS; i++)
+        assert_int_equal(pthread_create(&threads[i], NULL, thread_work, (void *)i), 0);
+    for (int i = 0; i < THREADS; i++) {
+        pthread_join(threads[i], &wrong);
+        assert_ptr_equal(wrong, NULL);
+    }
+    assert_int_equal(unit_shared_mappings(), 0);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_alloc), cmocka_unit_test(test_free_what_is_not_there),
+        cmocka_unit_test(test_find),  cmocka_unit_test(test_map_own),
+        cmocka_unit_test(test_many),  cmocka_unit_test(test_no_memory),
+        cmocka_unit_test(test_fork),  cmocka_unit_test(test_threads),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

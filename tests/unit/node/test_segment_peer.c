@@ -1,0 +1,326 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Tests of segments in the processes that map them. */
+#include "unit.h"
+
+#include "base/log.h"
+
+#include <fcntl.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+
+#define PAGE ((size_t)sysconf(_SC_PAGESIZE))
+#define SOME ((size_t)5 << 20)
+
+/* ---- reading and writing ---- */
+
+static int peer_reads_and_writes(void *arg, int line)
+{
+    const struct disti_segment_name *name = arg;
+    void *memory = NULL, *again = NULL;
+
+    (void)line;
+    UNIT_CHECK(disti_segment_map(name, &memory) == DIST_OK);
+    UNIT_CHECK((uintptr_t)memory % PAGE == 0);
+    UNIT_CHECK(unit_filled(memory, name->bytes, 1));
+    unit_fill(memory, name->bytes, 2);
+    UNIT_CHECK(disti_segment_map(name, &again) == DIST_OK && again == memory);
+    UNIT_CHECK(unit_shared_mappings() == 1);
+    return 0;
+}
+
+static void peer_share(size_t bytes)
+{
+    void *memory = unit_alloc(bytes);
+    struct disti_segment_name name = unit_name(memory);
+
+    unit_fill(memory, bytes, 1);
+    unit_run(peer_reads_and_writes, &name);
+    assert_true(unit_filled(memory, bytes, 2));
+    assert_int_equal(disti_segment_free(memory), DIST_OK);
+}
+
+static void test_share(void **state)
+{
+    (void)state;
+    peer_share(PAGE);
+    peer_share(SOME);
+}
+
+/* ---- freed under a peer ---- */
+
+static int peer_outlives_segment(void *arg, int line)
+{
+    const struct disti_segment_name *name = arg;
+    void *memory = NULL;
+
+    UNIT_CHECK(disti_segment_map(name, &memory) == DIST_OK);
+    UNIT_CHECK(unit_filled(memory, SOME, 1));
+    UNIT_CHECK(unit_tell(line) && unit_hear(line));
+    UNIT_CHECK(unit_zeros(memory, SOME));
+    unit_fill(memory, SOME, 4);
+    disti_segment_trim(0);
+    UNIT_CHECK(disti_segment_map(name, &memory) == DIST_ERR_SYSTEM);
+    return 0;
+}
+
+static void test_freed(void **state)
+{
+    void *memory = unit_alloc(SOME);
+    struct disti_segment_name name = unit_name(memory);
+    struct unit_peer peer;
+
+    (void)state;
+    unit_fill(memory, SOME, 1);
+    peer = unit_fork(peer_outlives_segment, &name);
+    assert_true(unit_hear(peer.line));
+    assert_int_equal(disti_segment_free(memory), DIST_OK);
+    assert_true(unit_tell(peer.line));
+    unit_join(&peer);
+}
+
+/* ---- names that are wrong ---- */
+
+static int peer_is_refused(void *arg, int line)
+{
+    const struct disti_segment_name *name = arg;
+    void *memory = NULL;
+
+    (void)line;
+    UNIT_CHECK(disti_segment_map(name, &memory) == DIST_ERR_SYSTEM);
+    UNIT_CHECK(memory == NULL && unit_shared_mappings() == 0);
+    UNIT_CHECK(dist_last_error()[0]);
+    return 0;
+}
+
+/* The descriptor's number goes to another file, to a segment of the same size too. */
+static void test_stale(void **state)
+{
+    void *memory = unit_alloc(SOME), *other;
+    struct disti_segment_name name = unit_name(memory);
+    int pipes[2];
+
+    (void)state;
+    assert_int_equal(disti_segment_free(memory), DIST_OK);
+    unit_run(peer_is_refused, &name);
+    assert_int_equal(pipe(pipes), 0);
+    assert_int_equal(pipes[0], name.fd);
+    unit_run(peer_is_refused, &name);
+    close(pipes[0]);
+    close(pipes[1]);
+    other = unit_alloc(SOME);
+    assert_int_equal(unit_name(other).fd, name.fd);
+    unit_run(peer_is_refused, &name);
+    assert_int_equal(disti_segment_free(other), DIST_OK);
+}
+
+static void test_wrong_name(void **state)
+{
+    void *memory = unit_alloc(SOME);
+    struct disti_segment_name good = unit_name(memory), name = good;
+
+    (void)state;
+    name.key++;
+    unit_run(peer_is_refused, &name);
+    name = good;
+    name.bytes -= PAGE;
+    unit_run(peer_is_refused, &name);
+    name.bytes += 2 * PAGE;
+    unit_run(peer_is_refused, &name);
+    name.bytes = UINT64_MAX - PAGE + 1;
+    unit_run(peer_is_refused, &name);
+    name = good;
+    name.fd = 1 << 20;
+    unit_run(peer_is_refused, &name);
+    name = good;
+    name.pid = INT32_MAX;
+    unit_run(peer_is_refused, &name);
+    assert_int_equal(disti_segment_free(memory), DIST_OK);
+}
+
+/* A file of the right size and key that its owner can truncate would be a fault to come. */
+static void test_not_sealed(void **state)
+{
+    struct disti_segment_name name = {.key = 77, .bytes = PAGE, .pid = (int32_t)getpid()};
+
+    (void)state;
+    name.fd = memfd_create("libdist", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+    assert_int_equal(ftruncate(name.fd, (off_t)(2 * PAGE)), 0);
+    assert_int_equal(pwrite(name.fd, &name.key, sizeof(name.key), (off_t)PAGE), sizeof(name.key));
+    unit_run(peer_is_refused, &name);
+    close(name.fd);
+}
+
+/* A cached mapping is no reason to believe another size. */
+static int peer_is_told_two_sizes(void *arg, int line)
+{
+    struct disti_segment_name name = *(struct disti_segment_name *)arg;
+    void *memory = NULL;
+
+    (void)line;
+    UNIT_CHECK(disti_segment_map(&name, &memory) == DIST_OK);
+    name.bytes *= 2;
+    UNIT_CHECK(disti_segment_map(&name, &memory) == DIST_ERR_SYSTEM);
+    return 0;
+}
+
+static void test_two_sizes(void **state)
+{
+    void *memory = unit_alloc(PAGE);
+    struct disti_segment_name name = unit_name(memory);
+
+    (void)state;
+    unit_run(peer_is_told_two_sizes, &name);
+    assert_int_equal(disti_segment_free(memory), DIST_OK);
+}
+
+/* ---- trim ---- */
+
+enum { TRIMMED = 600 }; /* more than there are chains */
+
+struct trim {
+    struct disti_segment_name names[TRIMMED];
+};
+
+static int peer_fork_child(void *arg, int line)
+{
+    (void)arg;
+    (void)line;
+    UNIT_CHECK(unit_shared_mappings() == 0);
+    return 0;
+}
+
+/* Maps all, uses the first again, keeps two: that one and the last. */
+static int peer_trims(void *arg, int line)
+{
+    struct trim *trim = arg;
+    void *memory[TRIMMED], *again = NULL;
+    int status;
+    pid_t child;
+
+    (void)line;
+    for (int i = 0; i < TRIMMED; i++)
+        UNIT_CHECK(disti_segment_map(&trim->names[i], &memory[i]) == DIST_OK);
+    UNIT_CHECK(unit_shared_mappings() == TRIMMED);
+    for (int i = 0; i < TRIMMED; i++)
+        UNIT_CHECK(*(int *)memory[i] == i);
+    child = fork();
+    if (child == 0)
+        _exit(peer_fork_child(NULL, -1));
+    UNIT_CHECK(waitpid(child, &status, 0) == child && status == 0);
+    UNIT_CHECK(disti_segment_map(&trim->names[0], &again) == DIST_OK && again == memory[0]);
+    disti_segment_trim(TRIMMED);
+    UNIT_CHECK(unit_shared_mappings() == TRIMMED);
+    disti_segment_trim(2);
+    UNIT_CHECK(unit_shared_mappings() == 2);
+    UNIT_CHECK(*(int *)memory[0] == 0 && *(int *)memory[TRIMMED - 1] == TRIMMED - 1);
+    UNIT_CHECK(disti_segment_map(&trim->names[5], &again) == DIST_OK && *(int *)again == 5);
+    disti_segment_trim(0);
+    UNIT_CHECK(unit_shared_mappings() == 0);
+    return 0;
+}
+
+static void test_trim(void **state)
+{
+    static struct trim trim;
+    static int *memory[TRIMMED];
+
+    (void)state;
+    for (int i = 0; i < TRIMMED; i++) {
+        memory[i] = unit_alloc(sizeof(int));
+        *memory[i] = i;
+        trim.names[i] = unit_name(memory[i]);
+    }
+    unit_run(peer_trims, &trim);
+    for (int i = 0; i < TRIMMED; i++)
+        assert_int_equal(disti_segment_free(memory[i]), DIST_OK);
+}
+
+/* ---- huge pages ---- */
+
+/* KiB of huge pages by which the mapping that begins at memory is mapped; -1: no such mapping. */
+static long huge_kib(const void *memory)
+{
+    FILE *smaps = fopen("/proc/self/smaps", "re");
+    char line[512], begin[32];
+    bool inside = false;
+    long kib = -1;
+
+    snprintf(begin, sizeof(begin), "%lx-", (unsigned long)memory);
+    while (smaps && kib < 0 && fgets(line, sizeof(line), smaps)) {
+        inside = inside || strncmp(line, begin, strlen(begin)) == 0;
+        if (inside)
+            sscanf(line, "ShmemPmdMapped: %ld", &kib);
+    }
+    if (smaps)
+        fclose(smaps);
+    return kib;
+}
+
+/* Does the kernel give huge pages for shared memory that asks for them? */
+static bool huge_enabled(void)
+{
+    static const char *const paths[] = {
+        "/sys/kernel/mm/transparent_hugepage/hugepages-2048kB/shmem_enabled",
+        "/sys/kernel/mm/transparent_hugepage/shmem_enabled",
+    };
+    char text[128] = "";
+
+    for (int i = 0; i < 2; i++) {
+        FILE *file = fopen(paths[i], "re");
+
+        if (!file)
+            continue;
+        if (!fgets(text, sizeof(text), file))
+            text[0] = '\0';
+        fclose(file);
+        if (!strstr(text, "[inherit]"))
+            break;
+    }
+    return strstr(text, "[advise]") || strstr(text, "[always]") || strstr(text, "[force]") ||
+           strstr(text, "[within_size]");
+}
+
+static int peer_has_huge(void *arg, int line)
+{
+    const struct disti_segment_name *name = arg;
+    unsigned char *memory = NULL;
+    void *mapped = NULL;
+
+    (void)line;
+    UNIT_CHECK(disti_segment_map(name, &mapped) == DIST_OK);
+    memory = mapped;
+    UNIT_CHECK(memory[0] == 1 && memory[name->bytes - 1] == 1);
+    UNIT_CHECK((uintptr_t)memory % (2 << 20) == 0);
+    UNIT_CHECK(huge_kib(memory) >= 2048);
+    return 0;
+}
+
+static void test_huge(void **state)
+{
+    unsigned char *memory;
+    struct disti_segment_name name;
+
+    (void)state;
+    if (!huge_enabled()) {
+        print_message("the kernel gives no huge pages for shared memory here\n");
+        skip();
+    }
+    memory = unit_alloc(SOME);
+    name = unit_name(memory);
+    memset(memory, 1, SOME);
+    assert_true(huge_kib(memory) >= 2048);
+    unit_run(peer_has_huge, &name);
+    assert_int_equal(disti_segment_free(memory), DIST_OK);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_share),      cmocka_unit_test(test_freed),
+        cmocka_unit_test(test_stale),      cmocka_unit_test(test_wrong_name),
+        cmocka_unit_test(test_not_sealed), cmocka_unit_test(test_two_sizes),
+        cmocka_unit_test(test_trim),       cmocka_unit_test(test_huge),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
