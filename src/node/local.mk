@@ -6,4 +6,5 @@ libdist_core_sources += \
 	src/node/segment_file.c \
 	src/node/segment_file.h \
 	src/node/segment_peer.c \
+	src/node/segment_register.c \
 	src/node/segment_table.h

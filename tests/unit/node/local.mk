@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: BSD-3-Clause
 node_unit_tests = \
 	tests/unit/node/test_segment \
-	tests/unit/node/test_segment_peer
+	tests/unit/node/test_segment_peer \
+	tests/unit/node/test_segment_register
 
 check_PROGRAMS += $(node_unit_tests)
 TESTS += $(node_unit_tests)
@@ -12,3 +13,7 @@ tests_unit_node_test_segment_LDADD = $(unit_test_libs)
 tests_unit_node_test_segment_peer_SOURCES = \
 	tests/unit/node/test_segment_peer.c tests/unit/node/unit.h
 tests_unit_node_test_segment_peer_LDADD = $(unit_test_libs)
+
+tests_unit_node_test_segment_register_SOURCES = \
+	tests/unit/node/test_segment_register.c tests/unit/node/unit.h
+tests_unit_node_test_segment_register_LDADD = $(unit_test_libs)

@@ -40,6 +40,8 @@ static void test_free_what_is_not_there(void **state)
     assert_int_equal(disti_segment_free(NULL), DIST_OK);
     assert_int_equal(disti_segment_free(&local), DIST_ERR_INVALID_ARGUMENT);
     assert_int_equal(disti_segment_free(memory + PAGE), DIST_ERR_INVALID_ARGUMENT);
+    assert_int_equal(disti_segment_unregister(memory), DIST_ERR_INVALID_ARGUMENT);
+    assert_non_null(strstr(dist_last_error(), "dist_free"));
     assert_int_equal(disti_segment_free(memory), DIST_OK);
     assert_int_equal(disti_segment_free(memory), DIST_ERR_INVALID_ARGUMENT);
 }

@@ -1,0 +1,214 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Memory of the program that becomes a segment in place, and private again. */
+#include "base/log.h"
+#include "node/segment_file.h"
+#include "node/segment_table.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+
+static dist_status register_bad(const void *memory, size_t bytes, const char *what)
+{
+    return disti_fail(DIST_ERR_INVALID_ARGUMENT,
+                      "%zu bytes at %p cannot be registered: %s; memory of dist_alloc need not be",
+                      bytes, memory, what);
+}
+
+/* ---- is it the sort of memory that can be swapped? ---- */
+
+/* A line of /proc/self/maps. */
+struct register_range {
+    uintptr_t begin, end;
+    char rights[8];
+    uint64_t inode;
+    char name[32];
+};
+
+static bool register_parse(const char *line, struct register_range *range_p)
+{
+    struct register_range range = {.name = ""};
+
+    if (sscanf(line, "%" SCNxPTR "-%" SCNxPTR " %7s %*s %*s %" SCNu64 " %31s", &range.begin,
+               &range.end, range.rights, &range.inode, range.name) < 4)
+        return false;
+    *range_p = range;
+    return true;
+}
+
+/* What is wrong with that range; NULL: nothing. */
+static const char *register_judge(const struct register_range *range)
+{
+    if (range->rights[3] != 'p')
+        return "it is shared memory already";
+    if (range->inode != 0)
+        return "it belongs to a file";
+    if (strcmp(range->rights, "rw-p") != 0)
+        return "it cannot be read and written";
+    if (strncmp(range->name, "[stack", 6) == 0)
+        return "it is the stack";
+    if (range->name[0] && strcmp(range->name, "[heap]") != 0 &&
+        strncmp(range->name, "[anon", 5) != 0)
+        return "it is the kernel's";
+    return NULL;
+}
+
+/* Goes through what is mapped, from low to high addresses; NULL: all of it can be swapped. */
+static const char *register_walk(FILE *maps, uintptr_t begin, uintptr_t end)
+{
+    struct register_range range;
+    const char *wrong = NULL;
+    char *line = NULL;
+    size_t room = 0;
+
+    while (!wrong && begin < end && getline(&line, &room, maps) > 0) {
+        if (!register_parse(line, &range) || range.end <= begin)
+            continue;
+        wrong = range.begin > begin ? "it is not mapped" : register_judge(&range);
+        begin = range.end;
+    }
+    free(line);
+    return !wrong && begin < end ? "it is not mapped" : wrong;
+}
+
+static dist_status register_check(const void *memory, size_t bytes)
+{
+    uintptr_t begin = (uintptr_t)memory, here = (uintptr_t)__builtin_frame_address(0), end;
+    size_t page = disti_segment_page();
+    const char *wrong;
+    FILE *maps;
+
+    if (bytes == 0 || begin % page != 0 || bytes % page != 0)
+        return register_bad(memory, bytes,
+                            "it must be whole pages, as mmap and posix_memalign give them");
+    if (__builtin_add_overflow(begin, bytes, &end))
+        return register_bad(memory, bytes, "it wraps round");
+    if (here >= begin && here < end)
+        return register_bad(memory, bytes, "it is the stack");
+    maps = fopen("/proc/self/maps", "re");
+    if (!maps)
+        return disti_fail_errno(DIST_ERR_SYSTEM, "cannot read /proc/self/maps");
+    wrong = register_walk(maps, begin, end);
+    fclose(maps);
+    return wrong ? register_bad(memory, bytes, wrong) : DIST_OK;
+}
+
+/* ---- the swap ---- */
+
+/*
+ * Moves the pages at `from` to `memory`, in whose place they are: both hold the same. Should the
+ * kernel give up half way, which leaves a hole, the contents come back as a copy.
+ */
+static dist_status register_move(void *from, void *memory, size_t bytes)
+{
+    dist_status status;
+
+    if (mremap(from, bytes, bytes, MREMAP_MAYMOVE | MREMAP_FIXED, memory) == memory)
+        return DIST_OK;
+    status = disti_fail_errno(DIST_ERR_NO_MEMORY,
+                              "cannot swap %zu KiB of memory in place: free memory, or raise "
+                              "vm.max_map_count",
+                              bytes >> 10);
+    if (madvise(memory, bytes, MADV_NORMAL) < 0 && errno == ENOMEM &&
+        mmap(memory, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1,
+             0) == memory)
+        memcpy(memory, from, bytes);
+    munmap(from, bytes);
+    return status;
+}
+
+/* With the lock held, so that a fork sees all of it or nothing. */
+static dist_status register_add(const struct segment *segment, void *copy)
+{
+    dist_status status = disti_segment_table_room();
+
+    if (status != DIST_OK) {
+        munmap(copy, segment->name.bytes);
+        return status;
+    }
+    status = register_move(copy, segment->memory, segment->name.bytes);
+    if (status == DIST_OK)
+        disti_segment_table_add(segment);
+    return status;
+}
+
+static dist_status register_swap(const struct segment *segment)
+{
+    dist_status status;
+    void *copy;
+
+    status = disti_segment_file_map(segment->name.fd, segment->name.bytes, &copy);
+    if (status != DIST_OK)
+        return status;
+    memcpy(copy, segment->memory, segment->name.bytes);
+    disti_segment_lock();
+    status = register_add(segment, copy);
+    disti_segment_unlock();
+    return status;
+}
+
+dist_status disti_segment_register(void *memory, size_t bytes)
+{
+    struct segment segment = {.memory = memory, .registered = true};
+    dist_status status;
+
+    disti_segment_begin();
+    status = register_check(memory, bytes);
+    if (status == DIST_OK)
+        status = disti_segment_file_make(bytes, &segment.name);
+    if (status != DIST_OK)
+        return status;
+    status = register_swap(&segment);
+    if (status != DIST_OK)
+        disti_segment_file_drop(&segment.name);
+    return status;
+}
+
+/* With the lock held; the table has room to take it back. */
+static dist_status register_remove(void *memory, void *copy, struct segment *segment_p)
+{
+    dist_status status = disti_segment_table_take(memory, true, segment_p);
+
+    if (status != DIST_OK)
+        return status;
+    status = register_move(copy, memory, segment_p->name.bytes);
+    if (status != DIST_OK)
+        disti_segment_table_add(segment_p);
+    return status;
+}
+
+static dist_status register_swap_back(struct segment *segment)
+{
+    size_t bytes = segment->name.bytes;
+    void *copy = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    dist_status status;
+
+    if (copy == MAP_FAILED)
+        return disti_fail(DIST_ERR_NO_MEMORY, "no room for %zu KiB of private memory: free some",
+                          bytes >> 10);
+    memcpy(copy, segment->memory, bytes);
+    disti_segment_lock();
+    status = register_remove(segment->memory, copy, segment);
+    disti_segment_unlock();
+    return status;
+}
+
+dist_status disti_segment_unregister(void *memory)
+{
+    struct segment segment;
+    dist_status status;
+
+    if (!memory)
+        return DIST_OK;
+    disti_segment_lock();
+    status = disti_segment_table_get(memory, true, &segment);
+    disti_segment_unlock();
+    if (status == DIST_OK)
+        status = register_swap_back(&segment);
+    if (status == DIST_OK)
+        disti_segment_file_drop(&segment.name);
+    return status;
+}

@@ -1,0 +1,258 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Tests of memory that becomes a segment where it is, and private again. */
+#include "unit.h"
+
+#include "base/log.h"
+
+#include <stdlib.h>
+#include <sys/mman.h>
+
+#define PAGE ((size_t)sysconf(_SC_PAGESIZE))
+
+static void *map_private(size_t bytes)
+{
+    void *memory = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+    assert_ptr_not_equal(memory, MAP_FAILED);
+    return memory;
+}
+
+/* Sees what was there before, then what the owner writes; what it writes the owner sees. */
+static int peer_shares(void *arg, int line)
+{
+    const struct disti_segment_name *name = arg;
+    void *memory = NULL;
+
+    UNIT_CHECK(disti_segment_map(name, &memory) == DIST_OK);
+    UNIT_CHECK(unit_filled(memory, name->bytes, 1));
+    UNIT_CHECK(unit_tell(line) && unit_hear(line));
+    UNIT_CHECK(unit_filled(memory, name->bytes, 2));
+    unit_fill(memory, name->bytes, 3);
+    UNIT_CHECK(unit_tell(line) && unit_hear(line));
+    UNIT_CHECK(unit_zeros(memory, name->bytes));
+    return 0;
+}
+
+static void register_round(unsigned char *memory, size_t bytes)
+{
+    struct disti_segment_name name;
+    struct disti_segment_at at;
+    struct unit_peer peer;
+
+    unit_fill(memory, bytes, 1);
+    if (disti_segment_register(memory, bytes) != DIST_OK)
+        fail_msg("%s", dist_last_error());
+    assert_true(unit_filled(memory, bytes, 1));
+    name = unit_name(memory);
+    assert_int_equal(name.bytes, bytes);
+    peer = unit_fork(peer_shares, &name);
+    assert_true(unit_hear(peer.line));
+    unit_fill(memory, bytes, 2);
+    assert_true(unit_tell(peer.line) && unit_hear(peer.line));
+    assert_true(unit_filled(memory, bytes, 3));
+    assert_int_equal(disti_segment_unregister(memory), DIST_OK);
+    assert_true(unit_filled(memory, bytes, 3));
+    assert_false(disti_segment_find(memory, 1, &at));
+    unit_fill(memory, bytes, 4); /* is not seen by the peer */
+    assert_true(unit_tell(peer.line));
+    unit_join(&peer);
+    assert_true(unit_filled(memory, bytes, 4));
+    assert_int_equal(unit_shared_mappings(), 0);
+}
+
+/* In the middle of something larger, whose rest is as before; and twice. */
+static void test_contents(void **state)
+{
+    size_t bytes = ((size_t)5 << 20) + PAGE;
+    unsigned char *memory = map_private(bytes + 2 * PAGE);
+
+    (void)state;
+    memset(memory, 9, bytes + 2 * PAGE);
+    register_round(memory + PAGE, bytes);
+    register_round(memory + PAGE, PAGE);
+    for (size_t i = 0; i < PAGE; i++)
+        assert_true(memory[i] == 9 && memory[PAGE + bytes + i] == 9);
+    munmap(memory, bytes + 2 * PAGE);
+}
+
+static void test_heap(void **state)
+{
+    static const size_t pages[] = {1, 3, 1000};
+    void *memory = NULL;
+
+    (void)state;
+    if (unit_is_watched()) /* Valgrind's heap can be executed */
+        skip();
+    for (int i = 0; i < 3; i++) {
+        assert_int_equal(posix_memalign(&memory, PAGE, pages[i] * PAGE), 0);
+        register_round(memory, pages[i] * PAGE);
+        free(memory);
+    }
+}
+
+/* Several mappings side by side are one memory. */
+static void test_patchwork(void **state)
+{
+    unsigned char *memory = map_private(6 * PAGE);
+
+    (void)state;
+    assert_int_equal(madvise(memory + 2 * PAGE, 2 * PAGE, MADV_DONTDUMP), 0);
+    register_round(memory, 6 * PAGE);
+    munmap(memory, 6 * PAGE);
+}
+
+/* ---- what is refused ---- */
+
+static void refuse(void *memory, size_t bytes, const char *word)
+{
+    assert_int_equal(disti_segment_register(memory, bytes), DIST_ERR_INVALID_ARGUMENT);
+    if (!strstr(dist_last_error(), word))
+        fail_msg("'%s' does not say '%s'", dist_last_error(), word);
+}
+
+static void test_refused_shape(void **state)
+{
+    char *memory = map_private(4 * PAGE);
+
+    (void)state;
+    refuse(memory + 8, PAGE, "whole pages");
+    refuse(memory, PAGE + 1, "whole pages");
+    refuse(memory, 0, "whole pages");
+    refuse(memory, SIZE_MAX - PAGE + 1, "wraps");
+    munmap(memory + 3 * PAGE, PAGE);
+    refuse(memory + 2 * PAGE, 2 * PAGE, "not mapped");
+    munmap(memory + PAGE, PAGE);
+    refuse(memory, 3 * PAGE, "not mapped");
+    munmap(memory, 3 * PAGE);
+    refuse(memory, PAGE, "not mapped");
+}
+
+static void test_refused_rights(void **state)
+{
+    char *memory = map_private(3 * PAGE);
+
+    (void)state;
+    mprotect(memory + PAGE, PAGE, PROT_READ);
+    refuse(memory, 2 * PAGE, "read and written");
+    refuse(memory + PAGE, PAGE, "read and written");
+    mprotect(memory + PAGE, PAGE, PROT_READ | PROT_WRITE | PROT_EXEC);
+    refuse(memory, 2 * PAGE, "read and written");
+    munmap(memory, 3 * PAGE);
+}
+
+static void test_refused_sort(void **state)
+{
+    FILE *file = tmpfile();
+    void *memory;
+    char local;
+
+    (void)state;
+    assert_non_null(file);
+    assert_int_equal(ftruncate(fileno(file), (off_t)PAGE), 0);
+    memory = mmap(NULL, PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE, fileno(file), 0);
+    refuse(memory, PAGE, "file");
+    munmap(memory, PAGE);
+    fclose(file);
+    memory = mmap(NULL, PAGE, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    refuse(memory, PAGE, "shared");
+    munmap(memory, PAGE);
+    refuse((void *)((uintptr_t)&local & ~(PAGE - 1)), PAGE, "stack");
+    memory = unit_alloc(PAGE);
+    refuse(memory, PAGE, "shared");
+    assert_int_equal(disti_segment_free(memory), DIST_OK);
+}
+
+static void test_twice(void **state)
+{
+    char *memory = map_private(3 * PAGE);
+
+    (void)state;
+    assert_int_equal(disti_segment_unregister(NULL), DIST_OK);
+    assert_int_equal(disti_segment_unregister(memory), DIST_ERR_INVALID_ARGUMENT);
+    assert_int_equal(disti_segment_register(memory, 2 * PAGE), DIST_OK);
+    refuse(memory, 2 * PAGE, "shared");
+    refuse(memory + PAGE, 2 * PAGE, "shared");
+    assert_int_equal(disti_segment_unregister(memory + PAGE), DIST_ERR_INVALID_ARGUMENT);
+    assert_int_equal(disti_segment_free(memory), DIST_ERR_INVALID_ARGUMENT);
+    assert_non_null(strstr(dist_last_error(), "dist_unregister"));
+    assert_int_equal(disti_segment_unregister(memory), DIST_OK);
+    assert_int_equal(disti_segment_unregister(memory), DIST_ERR_INVALID_ARGUMENT);
+    munmap(memory, 3 * PAGE);
+}
+
+/* ---- a forked child has a view of its own ---- */
+
+static int child_writes(void *arg, int line)
+{
+    struct disti_segment_at at;
+
+    (void)line;
+    UNIT_CHECK(unit_filled(arg, 4 * PAGE, 1));
+    unit_fill(arg, 4 * PAGE, 2);
+    UNIT_CHECK(!disti_segment_find(arg, 1, &at));
+    UNIT_CHECK(disti_segment_unregister(arg) == DIST_ERR_INVALID_ARGUMENT);
+    UNIT_CHECK(unit_filled(arg, 4 * PAGE, 2));
+    return 0;
+}
+
+static void test_fork(void **state)
+{
+    unsigned char *memory = map_private(4 * PAGE);
+
+    (void)state;
+    unit_fill(memory, 4 * PAGE, 1);
+    assert_int_equal(disti_segment_register(memory, 4 * PAGE), DIST_OK);
+    unit_run(child_writes, memory);
+    assert_true(unit_filled(memory, 4 * PAGE, 1));
+    assert_int_equal(disti_segment_unregister(memory), DIST_OK);
+    munmap(memory, 4 * PAGE);
+}
+
+/* ---- the kernel gives up ---- */
+
+/* With as many mappings as it allows nothing can be swapped; the contents are as they were. */
+static int peer_without_mappings(void *arg, int line)
+{
+    size_t pages = 1 << 18, made = 0;
+    unsigned char *memory = arg;
+    char *many = mmap(NULL, pages * PAGE, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    struct disti_segment_at at;
+    dist_status status;
+
+    (void)line;
+    UNIT_CHECK(many != MAP_FAILED);
+    while (made < pages && mprotect(many + made * PAGE, PAGE, PROT_READ) == 0)
+        made += 2;
+    status = disti_segment_register(memory, 4 * PAGE);
+    munmap(many, pages * PAGE);
+    UNIT_CHECK(unit_filled(memory, 4 * PAGE, 1));
+    UNIT_CHECK(made >= pages || status == DIST_ERR_NO_MEMORY || status == DIST_ERR_SYSTEM);
+    UNIT_CHECK(made >= pages || !disti_segment_find(memory, 1, &at));
+    unit_fill(memory, 4 * PAGE, 2);
+    return 0;
+}
+
+static void test_no_mappings(void **state)
+{
+    unsigned char *memory = map_private(4 * PAGE);
+
+    (void)state;
+    if (unit_is_watched())
+        skip();
+    unit_fill(memory, 4 * PAGE, 1);
+    unit_run(peer_without_mappings, memory);
+    munmap(memory, 4 * PAGE);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_contents),       cmocka_unit_test(test_heap),
+        cmocka_unit_test(test_patchwork),      cmocka_unit_test(test_refused_shape),
+        cmocka_unit_test(test_refused_rights), cmocka_unit_test(test_refused_sort),
+        cmocka_unit_test(test_twice),          cmocka_unit_test(test_fork),
+        cmocka_unit_test(test_no_mappings),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
