@@ -13,6 +13,7 @@
  */
 #define LOOP_SPINS 1024
 #define LOOP_YIELD_NS (100 * 1000)
+#define LOOP_YIELD_ONCE_NS 1
 
 /* Rounds between two looks at deadlines and news. */
 #define LOOP_WATCH_ROUNDS 1024
@@ -163,7 +164,7 @@ static bool loop_is_crowded(const struct loop *self)
     if (self->bound)
         return true;
     for (const struct dist_group *group = self->held; group; group = group->drive.next_held) {
-        if (group->policy.spins == 0)
+        if (group->policy.crowded)
             return true;
     }
     return false;
@@ -246,7 +247,8 @@ static void loop_work(struct loop *self)
 {
     bool crowded = loop_is_crowded(self);
     const struct disti_wait_policy policy = {.spins = crowded ? 0 : LOOP_SPINS,
-                                             .yield_ns = crowded ? 0 : LOOP_YIELD_NS};
+                                             .yield_ns =
+                                                 crowded ? LOOP_YIELD_ONCE_NS : LOOP_YIELD_NS};
 
     self->ticks = 0;
     if (loop_round(self) > 0)

@@ -131,8 +131,10 @@ void disti_drive_rest(struct dist_group *group, struct disti_wait *wait, int64_t
     if (yields)
         disti_group_unlock(group);
     tired = disti_wait_step(&group->policy, wait);
-    if (yields)
+    if (yields) {
         disti_group_lock(group);
+        disti_wait_learn(&group->policy, wait, tired);
+    }
     if (!tired)
         return;
     disti_drive_watch(group);

@@ -5,16 +5,30 @@
 #include "base/clock.h"
 
 #include <sched.h>
+#include <sys/resource.h>
+
+#define WAIT_SLEEP_MS 100
 
 /*
- * A shared-memory hop takes under a microsecond, and a poll some 30 ns: spin for about a
- * millisecond, so that a yield to a stranger (which costs a whole time slice) comes only when the
- * peer is late.
+ * A hop through shared memory takes under a microsecond, and a poll some 30 ns: alone, a
+ * rank spins for about a millisecond, since its peer may compute that long. Beside a stranger the
+ * peer is running now, and the news comes soon, or it is not, and our CPU can be its.
  */
-#define WAIT_SPINS 32768
-#define WAIT_YIELD_ALONE_NS (1000 * 1000)
-#define WAIT_YIELD_CROWDED_NS (4 * 1000 * 1000)
-#define WAIT_SLEEP_MS 100
+static const struct {
+    uint32_t spins;
+    int64_t yield_ns;
+} wait_manners[] = {
+    [DISTI_WAIT_ALONE] = {32768, 1000 * 1000},
+    [DISTI_WAIT_CROWDED] = {0, 4 * 1000 * 1000},
+    [DISTI_WAIT_BESIDE] = {1024, 0},
+};
+
+/* Programs that wait give the CPU back within microseconds, one that computes after a time slice,
+ * some milliseconds. */
+#define WAIT_SLOW_NS (200 * 1000)
+
+/* To find out whether the stranger is still there costs a time slice. */
+#define WAIT_BESIDE_NS (250LL * 1000 * 1000)
 
 static void wait_relax(void)
 {
@@ -25,24 +39,89 @@ static void wait_relax(void)
 #endif
 }
 
+static void wait_behave(struct disti_wait_policy *policy, enum disti_wait_manner manner)
+{
+    policy->manner = manner;
+    policy->spins = wait_manners[manner].spins;
+    policy->yield_ns = wait_manners[manner].yield_ns;
+    policy->yields = 0;
+}
+
 void disti_wait_policy_init(struct disti_wait_policy *policy, bool crowded)
 {
-    policy->spins = crowded ? 0 : WAIT_SPINS;
-    policy->yield_ns = crowded ? WAIT_YIELD_CROWDED_NS : WAIT_YIELD_ALONE_NS;
-    policy->sleep_ms = WAIT_SLEEP_MS;
+    *policy = (struct disti_wait_policy){
+        .sleep_ms = WAIT_SLEEP_MS, .crowded = crowded, .revises = !crowded};
+    wait_behave(policy, crowded ? DISTI_WAIT_CROWDED : DISTI_WAIT_ALONE);
 }
 
 bool disti_wait_step(const struct disti_wait_policy *policy, struct disti_wait *wait)
 {
+    int64_t now;
+
     if (wait->polls < policy->spins) {
         wait->polls++;
         wait_relax();
         return false;
     }
+    if (!policy->yield_ns)
+        return true;
     if (!wait->since_ns)
-        wait->since_ns = disti_now_ns();
-    else if (disti_now_ns() - wait->since_ns > policy->yield_ns)
+        wait->since_ns = wait->last_ns = disti_now_ns();
+    else if (wait->last_ns - wait->since_ns > policy->yield_ns)
         return true;
     sched_yield();
+    now = disti_now_ns();
+    wait->took_ns = now - wait->last_ns;
+    wait->last_ns = now;
     return false;
+}
+
+bool disti_wait_yielded(struct disti_wait_policy *policy, int64_t now_ns, int64_t took_ns)
+{
+    if (took_ns > WAIT_SLOW_NS) {
+        wait_behave(policy, DISTI_WAIT_BESIDE);
+        policy->beside_until_ns = now_ns + WAIT_BESIDE_NS;
+        return false;
+    }
+    return ++policy->yields > DISTI_WAIT_WINDOW;
+}
+
+void disti_wait_judge(struct disti_wait_policy *policy, long switches)
+{
+    wait_behave(policy, switches > DISTI_WAIT_WINDOW / 2 ? DISTI_WAIT_CROWDED : DISTI_WAIT_ALONE);
+}
+
+void disti_wait_tire(struct disti_wait_policy *policy, int64_t now_ns)
+{
+    if (policy->manner == DISTI_WAIT_BESIDE && now_ns > policy->beside_until_ns)
+        wait_behave(policy, DISTI_WAIT_CROWDED);
+}
+
+/* How often the calling thread has lost its CPU without having gone to sleep. */
+static long wait_switches(void)
+{
+    struct rusage use;
+
+    return getrusage(RUSAGE_THREAD, &use) == 0 ? use.ru_nivcsw : 0;
+}
+
+void disti_wait_learn(struct disti_wait_policy *policy, const struct disti_wait *wait, bool tired)
+{
+    long switches;
+
+    if (!policy->revises)
+        return;
+    if (tired) {
+        disti_wait_tire(policy, disti_now_ns());
+        return;
+    }
+    if (!pthread_equal(policy->thread, pthread_self()))
+        policy->yields = 0;
+    if (!disti_wait_yielded(policy, wait->last_ns, wait->took_ns) && policy->yields != 1)
+        return;
+    switches = wait_switches();
+    if (policy->yields > 1)
+        disti_wait_judge(policy, switches - policy->switches);
+    policy->switches = switches;
+    policy->thread = pthread_self();
 }

@@ -48,12 +48,104 @@ static void sleep_comes_in_the_end(void **state)
     assert_true(policy.sleep_ms > 0);
 }
 
+#define MS (1000 * 1000)
+#define QUICK_NS 2000
+#define SLOW_NS (3 * MS)
+
+/* So many yields of a window, of which each took so long. */
+static bool yields(struct disti_wait_policy *policy, int count, int64_t *now, int64_t took_ns)
+{
+    bool due = false;
+
+    for (int i = 0; i < count; i++)
+        due = disti_wait_yielded(policy, *now += took_ns, took_ns);
+    return due;
+}
+
+static void a_slow_yield_is_the_last_one(void **state)
+{
+    struct disti_wait_policy policy;
+    struct disti_wait wait = {0};
+    int64_t now = MS;
+
+    (void)state;
+    disti_wait_policy_init(&policy, false);
+    assert_false(yields(&policy, 3, &now, QUICK_NS));
+    assert_int_equal(policy.manner, DISTI_WAIT_ALONE);
+    assert_false(yields(&policy, 1, &now, SLOW_NS));
+    assert_int_equal(policy.manner, DISTI_WAIT_BESIDE);
+    for (uint32_t i = 0; i < policy.spins; i++)
+        assert_false(disti_wait_step(&policy, &wait));
+    assert_true(disti_wait_step(&policy, &wait)); /* sleeps at once after it has spun */
+}
+
+static void strangers_are_asked_again_after_a_while(void **state)
+{
+    struct disti_wait_policy policy;
+    int64_t now = MS;
+
+    (void)state;
+    disti_wait_policy_init(&policy, false);
+    yields(&policy, 1, &now, SLOW_NS);
+    disti_wait_tire(&policy, now + 100 * MS);
+    assert_int_equal(policy.manner, DISTI_WAIT_BESIDE);
+    disti_wait_tire(&policy, now += 1000 * MS);
+    assert_int_equal(policy.manner, DISTI_WAIT_CROWDED);
+    yields(&policy, 1, &now, SLOW_NS); /* still there */
+    assert_int_equal(policy.manner, DISTI_WAIT_BESIDE);
+    disti_wait_tire(&policy, now += 1000 * MS);
+    assert_true(yields(&policy, DISTI_WAIT_WINDOW + 1, &now, QUICK_NS));
+    disti_wait_judge(&policy, 0); /* gone */
+    assert_int_equal(policy.manner, DISTI_WAIT_ALONE);
+    assert_true(policy.spins > 0);
+}
+
+static void whoever_lets_others_run_is_crowded(void **state)
+{
+    struct disti_wait_policy policy;
+    int64_t now = MS;
+
+    (void)state;
+    disti_wait_policy_init(&policy, false);
+    assert_false(yields(&policy, DISTI_WAIT_WINDOW, &now, QUICK_NS));
+    assert_true(yields(&policy, 1, &now, QUICK_NS));
+    disti_wait_judge(&policy, DISTI_WAIT_WINDOW);
+    assert_int_equal(policy.manner, DISTI_WAIT_CROWDED);
+    assert_int_equal(policy.spins, 0);
+    assert_true(yields(&policy, DISTI_WAIT_WINDOW + 1, &now, QUICK_NS));
+    disti_wait_judge(&policy, 1);
+    assert_int_equal(policy.manner, DISTI_WAIT_ALONE);
+}
+
+/* By the real clock and the thread's real switches. */
+static void learning_changes_a_policy_that_may_be_revised_only(void **state)
+{
+    const struct disti_wait slow = {.last_ns = disti_now_ns(), .took_ns = SLOW_NS};
+    const struct disti_wait quick = {.last_ns = disti_now_ns(), .took_ns = QUICK_NS};
+    struct disti_wait_policy policy;
+
+    (void)state;
+    disti_wait_policy_init(&policy, true);
+    disti_wait_learn(&policy, &slow, false);
+    assert_int_equal(policy.manner, DISTI_WAIT_CROWDED);
+    disti_wait_policy_init(&policy, false);
+    for (int i = 0; i < 3 * DISTI_WAIT_WINDOW; i++)
+        disti_wait_learn(&policy, &quick, false);
+    assert_int_equal(policy.manner, DISTI_WAIT_ALONE); /* nobody else was let run */
+    disti_wait_learn(&policy, &slow, false);
+    assert_int_equal(policy.manner, DISTI_WAIT_BESIDE);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_rank_with_its_own_cpu_spins_first),
         cmocka_unit_test(a_crowded_rank_never_spins),
         cmocka_unit_test(sleep_comes_in_the_end),
+        cmocka_unit_test(a_slow_yield_is_the_last_one),
+        cmocka_unit_test(strangers_are_asked_again_after_a_while),
+        cmocka_unit_test(whoever_lets_others_run_is_crowded),
+        cmocka_unit_test(learning_changes_a_policy_that_may_be_revised_only),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
