@@ -191,13 +191,15 @@ static void loop_disarm(struct loop *self)
 /* Arms every group. False: something has happened already. */
 static bool loop_arm(struct loop *self, struct pollfd *polls, int *count, int64_t *ns)
 {
+    int64_t nap = disti_wait_nap(&self->wait);
     bool quiet = true;
 
     for (struct dist_group *group = self->held; group && quiet; group = group->drive.next_held) {
         if (!loop_enter(group))
             continue;
         disti_drive_watch(group);
-        quiet = disti_drive_arm(group, disti_progress.wake_fd, polls, LOOP_DESCRIPTORS, count, ns);
+        quiet =
+            disti_drive_arm(group, disti_progress.wake_fd, polls, LOOP_DESCRIPTORS, nap, count, ns);
         disti_group_exit(group);
     }
     return quiet;

@@ -6,9 +6,6 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
-/* Where there is nothing to sleep on, between two polls. */
-#define SLEEP_NAP_NS (50 * 1000)
-
 /* A sleep that nothing could end early, since there is no eventfd left for it. */
 #define SLEEP_DEAF_NS (1000 * 1000)
 
@@ -44,7 +41,7 @@ void disti_drive_poll_fds(struct pollfd *polls, int count, int64_t ns)
 
 /* The descriptors of the backend; false: do not sleep. */
 static bool sleep_arm_backend(struct dist_group *group, struct pollfd *polls, int *count_p,
-                              int64_t *ns_p)
+                              int64_t nap_ns, int64_t *ns_p)
 {
     int fds[SLEEP_DESCRIPTORS];
     int count = group->backend->arm ? group->backend->arm(group->state, fds, SLEEP_DESCRIPTORS)
@@ -55,8 +52,8 @@ static bool sleep_arm_backend(struct dist_group *group, struct pollfd *polls, in
     group->drive.armed = group->backend->arm && count >= 0;
     if (group->backend->arm && count < 0)
         group->backend->disarm(group->state);
-    if (count == DIST_ARM_BLIND && *ns_p > SLEEP_NAP_NS)
-        *ns_p = SLEEP_NAP_NS;
+    if (count == DIST_ARM_BLIND && *ns_p > nap_ns)
+        *ns_p = nap_ns;
     return count != DIST_ARM_READY;
 }
 
@@ -80,7 +77,7 @@ static int64_t sleep_ns(const struct dist_group *group)
 }
 
 bool disti_drive_arm(struct dist_group *group, int wake_fd, struct pollfd *polls, int room,
-                     int *count_p, int64_t *ns_p)
+                     int64_t nap_ns, int *count_p, int64_t *ns_p)
 {
     int64_t ns = sleep_ns(group);
 
@@ -91,8 +88,8 @@ bool disti_drive_arm(struct dist_group *group, int wake_fd, struct pollfd *polls
     if (group->failed || group->drive.unsettled)
         return false;
     if (room - *count_p < SLEEP_DESCRIPTORS + 1)
-        *ns_p = *ns_p < SLEEP_NAP_NS ? *ns_p : SLEEP_NAP_NS;
-    else if (!sleep_arm_backend(group, polls, count_p, ns_p))
+        *ns_p = *ns_p < nap_ns ? *ns_p : nap_ns;
+    else if (!sleep_arm_backend(group, polls, count_p, nap_ns, ns_p))
         return false;
     else
         sleep_arm_news(group, polls, count_p);
@@ -102,7 +99,7 @@ bool disti_drive_arm(struct dist_group *group, int wake_fd, struct pollfd *polls
 }
 
 /* Sleeps, without the lock, until something may have happened. */
-static void sleep_alone(struct dist_group *group, int64_t until)
+static void sleep_alone(struct dist_group *group, int64_t nap_ns, int64_t until)
 {
     struct pollfd polls[SLEEP_DESCRIPTORS + 2];
     int64_t ns = until == INT64_MAX ? INT64_MAX : until - disti_now_ns();
@@ -112,7 +109,8 @@ static void sleep_alone(struct dist_group *group, int64_t until)
     if (group->drive.caller_fd < 0)
         group->drive.caller_fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
     polls[0] = (struct pollfd){.fd = group->drive.caller_fd, .events = POLLIN};
-    if (ns <= 0 || !disti_drive_arm(group, polls[0].fd, polls, SLEEP_DESCRIPTORS + 2, &count, &ns))
+    if (ns <= 0 ||
+        !disti_drive_arm(group, polls[0].fd, polls, SLEEP_DESCRIPTORS + 2, nap_ns, &count, &ns))
         return;
     disti_group_unlock(group);
     disti_drive_poll_fds(polls, count, ns);
@@ -138,5 +136,5 @@ void disti_drive_rest(struct dist_group *group, struct disti_wait *wait, int64_t
     if (!tired)
         return;
     disti_drive_watch(group);
-    sleep_alone(group, until);
+    sleep_alone(group, disti_wait_nap(wait), until);
 }

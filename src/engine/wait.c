@@ -30,6 +30,11 @@ static const struct {
 /* To find out whether the stranger is still there costs a time slice. */
 #define WAIT_BESIDE_NS (250LL * 1000 * 1000)
 
+/* The first nap, and the longest; each is longer than the one before by this share of it. */
+#define WAIT_NAP_NS (50 * 1000)
+#define WAIT_NAP_MOST_NS (20 * 1000 * 1000)
+#define WAIT_NAP_SHARE 8
+
 static void wait_relax(void)
 {
 #if defined(__x86_64__) || defined(__i386__)
@@ -74,6 +79,16 @@ bool disti_wait_step(const struct disti_wait_policy *policy, struct disti_wait *
     wait->took_ns = now - wait->last_ns;
     wait->last_ns = now;
     return false;
+}
+
+int64_t disti_wait_nap(struct disti_wait *wait)
+{
+    int64_t longer = wait->nap_ns + wait->nap_ns / WAIT_NAP_SHARE;
+
+    wait->nap_ns = longer < WAIT_NAP_NS        ? WAIT_NAP_NS
+                   : longer < WAIT_NAP_MOST_NS ? longer
+                                               : WAIT_NAP_MOST_NS;
+    return wait->nap_ns;
 }
 
 bool disti_wait_yielded(struct disti_wait_policy *policy, int64_t now_ns, int64_t took_ns)

@@ -52,10 +52,17 @@ struct disti_wait {
     int64_t since_ns; /* of the first yield; 0: there was none */
     int64_t last_ns;  /* the end of the last yield */
     int64_t took_ns;  /* that it took, with the poll before it */
+    int64_t nap_ns;   /* the last nap */
 };
 
 /* A poll found nothing: spins or yields, and returns false; true: sleep now. */
 bool disti_wait_step(const struct disti_wait_policy *policy, struct disti_wait *wait);
+
+/*
+ * Nanoseconds to sleep where nothing wakes the sleeper: naps grow with the time that the wait has
+ * taken, so that a short wait is not made long, and a long one costs little.
+ */
+int64_t disti_wait_nap(struct disti_wait *wait);
 
 /* After a step that did not spin: revises the policy, by the clock and the thread's switches. */
 void disti_wait_learn(struct disti_wait_policy *policy, const struct disti_wait *wait, bool tired);

@@ -20,6 +20,11 @@ tests_jobs_bad_matches_SOURCES = tests/jobs/bad_matches.c
 tests_jobs_bad_matches_LDADD = libdist.la
 tests_jobs_bad_matches_LDFLAGS = $(job_ldflags)
 
+check_PROGRAMS += tests/jobs/idle
+tests_jobs_idle_SOURCES = tests/jobs/idle.c
+tests_jobs_idle_LDADD = libdist.la
+tests_jobs_idle_LDFLAGS = $(job_ldflags)
+
 check_PROGRAMS += tests/jobs/reproducible
 tests_jobs_reproducible_SOURCES = tests/jobs/reproducible.c
 tests_jobs_reproducible_LDADD = libdist.la
@@ -57,6 +62,7 @@ job_scripts = \
 	tests/jobs/conformance_faulty.sh \
 	tests/jobs/launchers.sh \
 	tests/jobs/mishaps.sh \
+	tests/jobs/idle.sh \
 	tests/jobs/netns_cluster.sh \
 	tests/jobs/two_groups.sh \
 	tests/jobs/reproducible.sh \

@@ -117,6 +117,24 @@ static void whoever_lets_others_run_is_crowded(void **state)
     assert_int_equal(policy.manner, DISTI_WAIT_ALONE);
 }
 
+/* Naps add some tenth to a wait, however long, and are not many in a second. */
+static void naps_grow_with_the_wait(void **state)
+{
+    struct disti_wait wait = {0};
+    int64_t slept = 0, nap;
+    int naps = 0;
+
+    (void)state;
+    assert_true(disti_wait_nap(&wait) <= 100 * 1000);
+    for (; slept < 1000 * MS; slept += nap, naps++) {
+        nap = disti_wait_nap(&wait);
+        assert_true(nap <= 100 * 1000 + slept / 6);
+    }
+    assert_in_range(naps, 10, 200);
+    wait = (struct disti_wait){0};
+    assert_true(disti_wait_nap(&wait) <= 100 * 1000);
+}
+
 /* By the real clock and the thread's real switches. */
 static void learning_changes_a_policy_that_may_be_revised_only(void **state)
 {
@@ -145,6 +163,7 @@ int main(void)
         cmocka_unit_test(a_slow_yield_is_the_last_one),
         cmocka_unit_test(strangers_are_asked_again_after_a_while),
         cmocka_unit_test(whoever_lets_others_run_is_crowded),
+        cmocka_unit_test(naps_grow_with_the_wait),
         cmocka_unit_test(learning_changes_a_policy_that_may_be_revised_only),
     };
 

@@ -1,0 +1,128 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * idle BACKEND: all ranks but the last wait for it for some seconds, in each way there is to wait,
+ * and may use 2 % of a CPU for it. Exit 0 if they do not use more.
+ *
+ * CPU time does not depend on what else the machine does.
+ */
+#include <dist/dist.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/resource.h>
+#include <time.h>
+#include <unistd.h>
+
+#define SECONDS 2
+#define MOST_PERCENT 2.0
+
+static dist_group *group;
+static int rank, last;
+
+static double cpu_seconds(void)
+{
+    struct rusage use;
+
+    getrusage(RUSAGE_SELF, &use);
+    return (double)(use.ru_utime.tv_sec + use.ru_stime.tv_sec) +
+           (double)(use.ru_utime.tv_usec + use.ru_stime.tv_usec) * 1e-6;
+}
+
+static double now_seconds(void)
+{
+    struct timespec now;
+
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (double)now.tv_sec + (double)now.tv_nsec * 1e-9;
+}
+
+static dist_status in_a_barrier(void)
+{
+    return dist_barrier(group);
+}
+
+/* More bytes than fit anywhere on the way. */
+static dist_status in_an_all_reduce(void)
+{
+    static float in[1 << 20], out[1 << 20];
+
+    return dist_all_reduce(group, in, out, 1 << 20, DIST_FLOAT32, DIST_SUM);
+}
+
+static dist_status in_a_receive(void)
+{
+    int32_t data = rank;
+
+    if (rank != last)
+        return dist_recv(group, &data, 1, DIST_INT32, last, 7, NULL);
+    for (int peer = 0; peer < last; peer++) {
+        dist_status status = dist_send(group, &data, 1, DIST_INT32, peer, 7);
+
+        if (status != DIST_OK)
+            return status;
+    }
+    return DIST_OK;
+}
+
+/* The program does something else meanwhile, here nothing. */
+static dist_status behind_the_program(void)
+{
+    dist_work *work;
+    dist_status status = dist_barrier_async(group, &work);
+
+    if (status != DIST_OK)
+        return status;
+    if (rank != last)
+        sleep(SECONDS);
+    return dist_wait(work);
+}
+
+static const struct {
+    const char *name;
+    dist_status (*wait)(void);
+} ways[] = {{"a barrier", in_a_barrier},
+            {"an all-reduce of 4 MiB", in_an_all_reduce},
+            {"a receive", in_a_receive},
+            {"the progress thread", behind_the_program}};
+
+/* Waits once. True: within the limit. */
+static int try(int way)
+{
+    dist_status status = dist_barrier(group);
+    double start = now_seconds(), cpu = cpu_seconds(), percent;
+
+    if (rank == last)
+        sleep(SECONDS);
+    if (status == DIST_OK)
+        status = ways[way].wait();
+    if (status != DIST_OK) {
+        fprintf(stderr, "rank %d: %s\n", rank, dist_last_error());
+        return 0;
+    }
+    percent = 100 * (cpu_seconds() - cpu) / (now_seconds() - start);
+    if (rank == last)
+        return 1;
+    printf("rank %d: %s took %.2f %% of a CPU\n", rank, ways[way].name, percent);
+    return percent < MOST_PERCENT;
+}
+
+int main(int argc, char **argv)
+{
+    struct dist_options options = DIST_OPTIONS_INIT;
+    int failures = 0;
+
+    if (argc != 2)
+        return 99;
+    options.backend = argv[1];
+    if (dist_init_process_group(&options, &group) != DIST_OK) {
+        fprintf(stderr, "%s\n", dist_last_error());
+        return 1;
+    }
+    rank = dist_get_rank(group);
+    last = dist_get_world_size(group) - 1;
+    for (int way = 0; way < (int)(sizeof(ways) / sizeof(ways[0])); way++)
+        failures += !try(way);
+    if (dist_destroy_process_group(group) != DIST_OK)
+        failures++;
+    return failures > 0;
+}

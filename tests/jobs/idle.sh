@@ -1,0 +1,14 @@
+#!/bin/bash
+# SPDX-License-Identifier: BSD-3-Clause
+# A rank that waits for another leaves the CPU alone: over what it can sleep on, and over MPI.
+. "$srcdir/tests/support/job.sh"
+
+JOB_LIMIT=60
+job shell 3 tests/jobs/idle gloo
+DIST_TRANSPORT=tcp job shell 3 tests/jobs/idle gloo
+DIST_PROGRESS_THREAD=0 job shell 8 tests/jobs/idle gloo
+for mpi in openmpi mpich; do
+    job $mpi 3 tests/jobs/idle mpi
+    DIST_TRANSPORT=mpi job $mpi 3 tests/jobs/idle mpi
+    DIST_MPI_COLL=native job $mpi 3 tests/jobs/idle mpi
+done
