@@ -6,7 +6,13 @@
 #include "collectives/plan.h"
 
 /* How far two ranks are from each other. */
-enum disti_distance { DISTI_SAME_NUMA, DISTI_SAME_NODE, DISTI_OTHER_NODE, DISTI_DISTANCES };
+enum disti_distance {
+    DISTI_SAME_NUMA,
+    DISTI_SAME_NODE,
+    DISTI_OTHER_NODE,
+    DISTI_OTHER_RACK, /* only where the topology has racks */
+    DISTI_DISTANCES
+};
 
 /*
  * A message of b bytes arrives latency_s + b / bytes_per_second after its send began (if nothing is
@@ -14,7 +20,8 @@ enum disti_distance { DISTI_SAME_NUMA, DISTI_SAME_NODE, DISTI_OTHER_NODE, DISTI_
  *
  * Inside a node it is the receiver that moves the bytes: once it has heard of the message, after
  * latency_s, it is busy for b / bytes_per_second more. Over DISTI_OTHER_NODE all ranks of a node
- * share one line in each direction of bytes_per_second.
+ * share one line in each direction of bytes_per_second. Over DISTI_OTHER_RACK all nodes of a rack
+ * share one more, of that distance's bytes_per_second: from line to line to line to line.
  *
  * A rate of 0 means: no limit. So do latencies and overheads of 0.
  */
@@ -34,15 +41,15 @@ struct disti_cost {
     int node_cpus;                  /* shared by the ranks of a node; 0: a CPU for each */
 };
 
-/* Where nothing has been measured: a usual server, and Ethernet of 10 Gbit/s. */
+/* Where nothing has been measured: usual servers, Ethernet of 10 Gbit/s, racks of 40 Gbit/s. */
 extern const struct disti_cost disti_cost_usual;
 
-/* What went over the links of one distance. */
+/* What went over the links of one distance. Inside a node there are no lines. */
 struct disti_traffic {
-    uint64_t messages;
+    uint64_t messages; /* between ranks that far from each other */
     double bytes;
-    double waited_s; /* all messages together, for lines that others were using */
-    double busiest;  /* the share of the time that the busiest line was in use; 0 inside a node */
+    double waited_s; /* all messages together, for the lines of nodes or racks */
+    double busiest;  /* the share of the time that the busiest of these lines was in use */
 };
 
 struct disti_forecast {

@@ -11,13 +11,15 @@
  *     neighbouring cores; across NUMA nodes about twice the time;
  *   between nodes: TCP over 10 Gbit/s, 94 % of which are data in frames of 1500 bytes; half of a
  *     round trip through two kernels and a switch takes about 20 us, of which each side works 5;
+ *   between racks: two more switches, and an uplink of 4 times 10 Gbit/s;
  *   memory: one core copies some 8 GB/s out of its caches and reduces as fast; all together have
  *     about 4 channels of 20 GB/s, and a copy moves every byte three times (read, own, write);
  *   a CPU changes from one process to another in 1 to 2 us.
  */
 const struct disti_cost disti_cost_usual = {.links = {[DISTI_SAME_NUMA] = {0.5e-6, 0.2e-6, 8e9},
                                                       [DISTI_SAME_NODE] = {1e-6, 0.2e-6, 5e9},
-                                                      [DISTI_OTHER_NODE] = {20e-6, 5e-6, 1.17e9}},
+                                                      [DISTI_OTHER_NODE] = {20e-6, 5e-6, 1.17e9},
+                                                      [DISTI_OTHER_RACK] = {25e-6, 5e-6, 4.7e9}},
                                             .eager_bytes = 8 << 10,
                                             .copy_bytes_per_second = 8e9,
                                             .reduce_bytes_per_second = 8e9,
@@ -26,27 +28,33 @@ const struct disti_cost disti_cost_usual = {.links = {[DISTI_SAME_NUMA] = {0.5e-
                                             .switch_s = 1.5e-6,
                                             .node_cpus = 0};
 
-/* Shares of the whole time; `repeats` ranks do what each simulated one did. */
+static void simulate_lines(const struct sim *sim, const struct sim_line *lines, uint32_t count,
+                           struct disti_traffic *traffic)
+{
+    for (uint32_t i = 0; i < count; i++) {
+        double busy = (double)lines[i].busy / (sim->now ? (double)sim->now : 1);
+        traffic->busiest = busy > traffic->busiest ? busy : traffic->busiest;
+        traffic->waited_s += (double)lines[i].waited / SIM_SECOND;
+    }
+}
+
+/* Each simulated rank stands for `stands` ranks. */
 static void simulate_report(const struct sim *sim, struct disti_forecast *forecast)
 {
-    uint64_t repeats = sim->programs->ranks / sim->count, line = 0, rank = 0;
-    double time = sim->now ? (double)sim->now : 1;
-    for (uint32_t n = 0; n < sim->node_count; n++) {
-        const struct sim_node *node = &sim->nodes[n];
-        line = node->out.busy > line ? node->out.busy : line;
-        line = node->in.busy > line ? node->in.busy : line;
+    uint64_t stands = sim->programs->ranks / sim->count, busy = 0;
+    struct disti_traffic *links = forecast->links;
+    simulate_lines(sim, sim->node_lines, 2 * sim->node_count, &links[DISTI_OTHER_NODE]);
+    simulate_lines(sim, sim->rack_lines, 2 * sim->rack_count, &links[DISTI_OTHER_RACK]);
+    for (int d = 0; d < DISTI_DISTANCES; d++) {
+        links[d].messages *= stands;
+        links[d].bytes *= (double)stands;
+        links[d].waited_s *= (double)stands;
     }
     for (uint32_t i = 0; i < sim->count; i++)
-        rank = sim->ranks[i].busy > rank ? sim->ranks[i].busy : rank;
-    for (int d = 0; d < DISTI_DISTANCES; d++) {
-        forecast->links[d].messages *= repeats;
-        forecast->links[d].bytes *= (double)repeats;
-        forecast->links[d].waited_s = (double)sim->waited[d] * (double)repeats / 1e12;
-    }
-    forecast->links[DISTI_OTHER_NODE].busiest = (double)line / time;
-    forecast->busiest_rank = (double)rank / time;
-    forecast->seconds = (double)sim->now / 1e12;
-    forecast->steps = sim->steps_done * repeats;
+        busy = sim->ranks[i].busy > busy ? sim->ranks[i].busy : busy;
+    forecast->busiest_rank = (double)busy / (sim->now ? (double)sim->now : 1);
+    forecast->seconds = (double)sim->now / SIM_SECOND;
+    forecast->steps = sim->steps_done * stands;
     forecast->simulated = (int)sim->count;
 }
 

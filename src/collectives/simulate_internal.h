@@ -9,7 +9,11 @@
 
 #define SIM_NONE UINT32_MAX
 
-/* More than this is refused: steps that are kept (16 bytes each), and that are simulated. */
+/*
+ * More than this is refused, lest it take minutes: steps that are written in all, that are kept (16
+ * bytes each), and that are simulated.
+ */
+#define SIM_WRITTEN_MAX (UINT64_C(1) << 28)
 #define SIM_KEPT_MAX (UINT32_C(1) << 26)
 #define SIM_STEPS_MAX (UINT32_C(1) << 27)
 
@@ -53,6 +57,7 @@ struct sim_programs {
     struct sim_program **at;
     struct sim_program *kept;
     uint64_t kept_steps;
+    uint32_t longest; /* steps */
 };
 
 /* Writes every rank's plan and keeps its program. ERR_NO_MEMORY, ERR_UNSUPPORTED. */
@@ -67,7 +72,8 @@ uint32_t sim_end_find(const struct sim_end *ends, uint32_t count, struct sim_end
 
 /* What serves first who comes first. Times are in picoseconds: sums are exact, everywhere alike. */
 struct sim_line {
-    uint64_t free, busy;
+    uint64_t free, busy, waited;
+    double per_byte;
 };
 
 struct sim_cpu {
@@ -76,7 +82,6 @@ struct sim_cpu {
 };
 
 struct sim_node {
-    struct sim_line out, in;
     uint64_t memory_free;
     struct sim_cpu *cpus; /* NULL: a CPU for each rank */
 };
@@ -142,7 +147,8 @@ struct sim {
 
     struct sim_rank *ranks;
     struct sim_node *nodes;
-    uint32_t node_count, lane_count, send_count, wire_count;
+    struct sim_line *node_lines, *rack_lines; /* of each its line out, its line in */
+    uint32_t node_count, rack_count, lane_count, send_count, wire_count;
     struct sim_cpu *cpus;
     struct sim_lane *lanes;
     uint32_t *routes; /* by send: its wire */
@@ -156,11 +162,11 @@ struct sim {
     uint64_t now;
     uint64_t steps_done;
     struct disti_forecast *forecast;
-    uint64_t waited[DISTI_DISTANCES];
 };
 
 /* A duration: picoseconds of so many seconds; of so many bytes. At most about a week. */
 #define SIM_TIME_MAX 6e17
+#define SIM_SECOND 1e12
 uint64_t sim_time(double seconds);
 static inline uint64_t sim_bytes(double bytes, double per_byte)
 {

@@ -5,16 +5,14 @@
 
 #include <stdlib.h>
 
-#define PICOSECONDS 1e12
-
 uint64_t sim_time(double seconds)
 {
-    return seconds > 0 ? sim_bytes(seconds, PICOSECONDS) : 0;
+    return seconds > 0 ? sim_bytes(seconds, SIM_SECOND) : 0;
 }
 
 static double machine_per_byte(double bytes_per_second)
 {
-    return bytes_per_second > 0 ? PICOSECONDS / bytes_per_second : 0;
+    return bytes_per_second > 0 ? SIM_SECOND / bytes_per_second : 0;
 }
 
 /* ---- ranks that can stand for all ---- */
@@ -34,12 +32,16 @@ static bool machine_alike(const struct sim *sim, uint32_t one, uint32_t other)
  *
  *   0 1 2 3 | 4 5 6 7 | 8 9 10 11          0 1 2 3
  *         3 -> 4    7 -> 8    11 -> 0            3 -> 0    over the line, not inside the node
+ *
+ * If there are racks, the ranks of one rack do.
  */
 static uint32_t machine_period(const struct sim *sim)
 {
     const struct disti_topology *t = sim->topology;
     uint32_t ranks = sim->programs->ranks, period = (uint32_t)disti_node_size(t, 0);
-    if (!t->uniform)
+    if (t->rack_nodes)
+        period *= (uint32_t)t->rack_nodes;
+    if (!t->uniform || ranks % period)
         return ranks;
     for (uint32_t i = period; i < ranks; i++)
         if (!machine_alike(sim, i, i - period))
@@ -83,6 +85,8 @@ static dist_status machine_count(struct sim *sim)
                           sim->count, (unsigned long long)steps, SIM_STEPS_MAX);
     sim->node_count =
         (uint32_t)disti_node_of(sim->topology, sim->topology->order[sim->count - 1]) + 1;
+    if (sim->topology->rack_nodes)
+        sim->rack_count = (sim->node_count - 1) / (uint32_t)sim->topology->rack_nodes + 1;
     sim->lane_count = (uint32_t)lanes;
     sim->send_count = (uint32_t)sends;
     sim->wire_count = (uint32_t)wires;
@@ -94,11 +98,14 @@ static bool machine_allocate(struct sim *sim)
     uint32_t cpus = sim->node_cpus > 0 ? (uint32_t)sim->node_cpus * sim->node_count : 0;
     sim->ranks = calloc(sim->count, sizeof(*sim->ranks));
     sim->nodes = calloc(sim->node_count, sizeof(*sim->nodes));
+    sim->node_lines = calloc(sim->node_count, 2 * sizeof(*sim->node_lines));
+    sim->rack_lines = calloc(sim->rack_count + 1, 2 * sizeof(*sim->rack_lines));
     sim->lanes = calloc(sim->lane_count + 1, sizeof(*sim->lanes));
     sim->routes = calloc(sim->send_count + 1, sizeof(*sim->routes));
     sim->wires = calloc(sim->wire_count + 1, sizeof(*sim->wires));
     sim->cpus = calloc(cpus + 1, sizeof(*sim->cpus));
-    return sim->ranks && sim->nodes && sim->lanes && sim->routes && sim->wires && sim->cpus;
+    return sim->ranks && sim->nodes && sim->node_lines && sim->rack_lines && sim->lanes &&
+           sim->routes && sim->wires && sim->cpus;
 }
 
 /* Ranks share CPUs only where there are more of them. */
@@ -107,6 +114,10 @@ static void machine_nodes(struct sim *sim)
     for (uint32_t n = 0; n < sim->node_count; n++)
         if (sim->node_cpus > 0 && disti_node_size(sim->topology, (int)n) > sim->node_cpus)
             sim->nodes[n].cpus = sim->cpus + n * (uint32_t)sim->node_cpus;
+    for (uint32_t n = 0; n < 2 * sim->node_count; n++)
+        sim->node_lines[n].per_byte = sim->links[DISTI_OTHER_NODE].per_byte;
+    for (uint32_t n = 0; n < 2 * sim->rack_count; n++)
+        sim->rack_lines[n].per_byte = sim->links[DISTI_OTHER_RACK].per_byte;
 }
 
 static void machine_ranks(struct sim *sim)
@@ -133,7 +144,9 @@ static uint8_t machine_distance(const struct disti_topology *t, uint32_t from, u
 {
     const struct dist_place *a = &t->places[t->order[from]], *b = &t->places[t->order[to]];
     if (a->node != b->node)
-        return DISTI_OTHER_NODE;
+        return t->rack_nodes && a->node / t->rack_nodes != b->node / t->rack_nodes
+                   ? DISTI_OTHER_RACK
+                   : DISTI_OTHER_NODE;
     return a->package == b->package && a->numa == b->numa ? DISTI_SAME_NUMA : DISTI_SAME_NODE;
 }
 
@@ -177,6 +190,8 @@ void sim_machine_close(struct sim *sim)
 {
     free(sim->ranks);
     free(sim->nodes);
+    free(sim->node_lines);
+    free(sim->rack_lines);
     free(sim->lanes);
     free(sim->routes);
     free(sim->wires);

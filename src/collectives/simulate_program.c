@@ -184,6 +184,14 @@ static struct sim_program *program_copy(const struct sim_program *draft)
     return program;
 }
 
+/* Too long to be simulated? All plans are about as long as the longest so far. */
+static bool programs_long(struct sim_programs *programs, const struct sim_program *draft)
+{
+    if (draft->step_count > programs->longest)
+        programs->longest = draft->step_count;
+    return (uint64_t)programs->longest * programs->ranks > SIM_WRITTEN_MAX;
+}
+
 /* Neighbours on the ring are most often alike, so the list is short or hit at its beginning. */
 static dist_status programs_keep(struct sim_programs *programs, uint32_t position,
                                  const struct sim_program *draft)
@@ -194,7 +202,7 @@ static dist_status programs_keep(struct sim_programs *programs, uint32_t positio
             return DIST_OK;
         }
     programs->kept_steps += draft->step_count;
-    if (programs->kept_steps > SIM_KEPT_MAX)
+    if (programs_long(programs, draft) || programs->kept_steps > SIM_KEPT_MAX)
         return DIST_ERR_UNSUPPORTED;
     struct sim_program *program = program_copy(draft);
     if (!program)

@@ -150,13 +150,26 @@ static void run_post(struct sim *sim, uint32_t lane, uint32_t number)
 
 /* ---- sending ---- */
 
-/* The line of the message's next stage; NULL: it has passed the last one. */
+/* The line of the message's next stage; NULL: it has passed the last one, or there is none. */
 static struct sim_line *message_line(const struct sim *sim, const struct sim_message *message)
 {
-    uint32_t from = sim->lanes[message->lane].rank, to = sim->wires[message->wire].rank;
-    if (message->stage == 0)
-        return &sim->nodes[sim->ranks[from].node].out;
-    return message->stage == 1 ? &sim->nodes[sim->ranks[to].node].in : NULL;
+    const struct sim_wire *wire = &sim->wires[message->wire];
+    uint32_t from = sim->ranks[sim->lanes[message->lane].rank].node;
+    uint32_t to = sim->ranks[wire->rank].node, rack = (uint32_t)sim->topology->rack_nodes;
+    if (wire->distance < DISTI_OTHER_NODE)
+        return NULL;
+    switch (message->stage + (wire->distance == DISTI_OTHER_NODE && message->stage > 0 ? 2 : 0)) {
+    case 0:
+        return &sim->node_lines[2 * from];
+    case 1:
+        return &sim->rack_lines[2 * (from / rack)];
+    case 2:
+        return &sim->rack_lines[2 * (to / rack) + 1];
+    case 3:
+        return &sim->node_lines[2 * to + 1];
+    default:
+        return NULL;
+    }
 }
 
 /*
@@ -166,26 +179,24 @@ static struct sim_line *message_line(const struct sim *sim, const struct sim_mes
 static void run_message(struct sim *sim, uint32_t number)
 {
     struct sim_message *message = &sim->messages[number];
-    const struct sim_wire *wire = &sim->wires[message->wire];
-    const struct sim_link *link = &sim->links[wire->distance];
-    struct sim_line *line = wire->distance < DISTI_OTHER_NODE ? NULL : message_line(sim, message);
+    struct sim_line *line = message_line(sim, message);
     if (!line) {
         run_arrival(sim, message);
         message_done(sim, number);
         return;
     }
-    uint64_t begin = later(sim->now, line->free), time = sim_bytes(message->bytes, link->per_byte);
+    uint64_t begin = later(sim->now, line->free), time = sim_bytes(message->bytes, line->per_byte);
     line->free = begin + time;
     line->busy += time;
-    sim->waited[wire->distance] += begin - sim->now;
+    line->waited += begin - sim->now;
     message->head = begin;
     message->tail = later(message->tail, begin + time);
-    if (message->stage == 0) {
+    if (message->stage++ == 0) {
+        uint64_t latency = sim->links[sim->wires[message->wire].distance].latency;
         event_put(sim, later(message->sent, message->tail), message->lane);
-        message->head += link->latency;
-        message->tail += link->latency;
+        message->head += latency;
+        message->tail += latency;
     }
-    message->stage++;
     event_put(sim, message_line(sim, message) ? message->head : message->tail,
               SIM_MESSAGE | number);
 }

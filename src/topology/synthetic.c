@@ -10,9 +10,9 @@
 /* More ranks than this are a typing error. */
 #define SYNTHETIC_RANKS_MAX (1 << 20)
 
-enum { LEVEL_NODE, LEVEL_PACKAGE, LEVEL_NUMA, LEVEL_CORE, LEVELS };
+enum { LEVEL_RACK, LEVEL_NODE, LEVEL_PACKAGE, LEVEL_NUMA, LEVEL_CORE, LEVELS };
 
-static const char *const synthetic_levels[LEVELS] = {"node", "package", "numa", "core"};
+static const char *const synthetic_levels[LEVELS] = {"rack", "node", "package", "numa", "core"};
 
 static dist_status synthetic_fail(const char *description, const char *why)
 {
@@ -31,7 +31,7 @@ static const char *synthetic_item(const char **text_p, int *level_p, int *count_
                               strncmp(text, synthetic_levels[level], length) != 0))
         level++;
     if (level == LEVELS)
-        return "a level is none of node, package, numa, core";
+        return "a level is none of rack, node, package, numa, core";
     text += length;
     if (*text++ != ':' || *text < '0' || *text > '9')
         return "a level has no count";
@@ -56,7 +56,7 @@ static const char *synthetic_parse(const char *text, int counts[LEVELS], int *ra
         if (why)
             return why;
         if (level < below)
-            return "the levels go node, package, numa, core, each once";
+            return "the levels go rack, node, package, numa, core, each once";
         below = level + 1;
         counts[level] = count;
         ranks *= count;
@@ -77,7 +77,11 @@ static struct dist_place synthetic_place(const int counts[LEVELS], int rank)
         number[level] = counts[level] ? rank % counts[level] : -1;
         rank = counts[level] ? rank / counts[level] : rank;
     }
-    return (struct dist_place){.node = number[LEVEL_NODE],
+    int32_t node = number[LEVEL_NODE];
+    if (counts[LEVEL_RACK]) /* nodes are numbered over all racks; a rack without any is one */
+        node = counts[LEVEL_NODE] ? number[LEVEL_RACK] * counts[LEVEL_NODE] + node
+                                  : number[LEVEL_RACK];
+    return (struct dist_place){.node = node,
                                .package = number[LEVEL_PACKAGE],
                                .numa = number[LEVEL_NUMA],
                                .core = number[LEVEL_CORE],
@@ -96,6 +100,8 @@ dist_status disti_topology_synthetic(const char *description, struct disti_topol
     for (int rank = 0; rank < ranks; rank++)
         places[rank] = synthetic_place(counts, rank);
     dist_status status = disti_topology_create(places, ranks, topology_p);
+    if (status == DIST_OK && counts[LEVEL_RACK])
+        (*topology_p)->rack_nodes = counts[LEVEL_NODE] ? counts[LEVEL_NODE] : 1;
     free(places);
     return status;
 }

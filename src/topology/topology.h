@@ -19,6 +19,7 @@ struct disti_topology {
     int *position;             /* by rank: order[position[r]] == r */
     int *node_first;           /* nodes + 1 entries */
     bool uniform;              /* every node has the same number of ranks */
+    int rack_nodes;            /* nodes 0 .. rack_nodes - 1 are in rack 0, ...; 0: not known */
 };
 
 /*
@@ -30,8 +31,8 @@ dist_status disti_topology_create(const struct dist_place *places, int ranks,
 
 /*
  * All ranks on one node, or as a description says, for tests and simulations: "node:4 package:2
- * core:8" is 4 nodes of 2 packages of 8 cores with a rank each. Levels are node, package, numa,
- * core, in this order; any may be missing. ERR_INVALID_ARGUMENT says what is wrong with it.
+ * core:8" is 4 nodes of 2 packages of 8 cores with a rank each. Levels are rack, node, package,
+ * numa, core, in this order; any may be missing. ERR_INVALID_ARGUMENT says what is wrong with it.
  */
 dist_status disti_topology_flat(int ranks, struct disti_topology **topology_p);
 dist_status disti_topology_synthetic(const char *description, struct disti_topology **topology_p);

@@ -150,6 +150,22 @@ static void test_line_in_is_shared_too(void **state)
     assert_seconds(f.links[DISTI_OTHER_NODE].waited_s, (1 + 2 + 3) * (double)MIB / 1e9);
 }
 
+/* Through a rack's line of half the rate go two messages, past the one that stays in the rack. */
+static void test_nodes_of_a_rack_share_its_line(void **state)
+{
+    (void)state;
+    struct disti_cost cost = costs_nothing();
+    cost.links[DISTI_OTHER_NODE] = (struct disti_link_cost){1e-5, 0, 1e9};
+    cost.links[DISTI_OTHER_RACK] = (struct disti_link_cost){3e-5, 0, 5e8};
+    struct disti_forecast f = simulated("rack:2 node:2", DIST_COLL_GATHER, "direct", 1, MIB, &cost);
+    assert_seconds(f.seconds, 3e-5 + 2 * (double)MIB / 5e8);
+    assert_int_equal(f.links[DISTI_OTHER_NODE].messages, 1);
+    assert_int_equal(f.links[DISTI_OTHER_RACK].messages, 2);
+    assert_seconds(f.links[DISTI_OTHER_RACK].busiest, 2 * (double)MIB / 5e8 / f.seconds);
+    f = simulated("rack:3 node:2 core:2", DIST_COLL_ALL_REDUCE, "ring", 1, MIB, &cost);
+    assert_int_equal(f.simulated, 4);
+}
+
 /* Four messages of one lane: short ones leave at once, a long one once that before was taken. */
 static void test_long_sends_wait_for_their_receives(void **state)
 {
@@ -251,6 +267,7 @@ int main(void)
         cmocka_unit_test(test_chain_fills_and_drains),
         cmocka_unit_test(test_ranks_of_a_node_share_its_line),
         cmocka_unit_test(test_line_in_is_shared_too),
+        cmocka_unit_test(test_nodes_of_a_rack_share_its_line),
         cmocka_unit_test(test_long_sends_wait_for_their_receives),
         cmocka_unit_test(test_ranks_share_cpus),
         cmocka_unit_test(test_ranks_share_memory),

@@ -123,6 +123,18 @@ static void test_synthetic(void **state)
     assert_int_equal(topology->ranks, 6);
     assert_int_equal(topology->nodes, 1);
     assert_int_equal(topology->places[5].numa, 2);
+    assert_int_equal(topology->rack_nodes, 0);
+    disti_topology_free(topology);
+    assert_int_equal(disti_topology_synthetic("rack:3 node:2 core:4", &topology), DIST_OK);
+    topology_check(topology);
+    assert_int_equal(topology->nodes, 6);
+    assert_int_equal(topology->rack_nodes, 2);
+    assert_int_equal(topology->places[23].node, 5);
+    assert_int_equal(topology->places[8].node, 2);
+    disti_topology_free(topology);
+    assert_int_equal(disti_topology_synthetic("rack:3 core:4", &topology), DIST_OK);
+    assert_int_equal(topology->nodes, 3);
+    assert_int_equal(topology->rack_nodes, 1);
     disti_topology_free(topology);
 }
 
@@ -151,7 +163,8 @@ static void test_refuses(void **state)
         "node:x",
         "node:2x",
         "node: 2",
-        "rack:2",
+        "row:2",
+        "node:2 rack:2",
         "core:2 node:2",
         "core:2 core:2",
         "node:2,core:2",
