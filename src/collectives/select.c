@@ -129,8 +129,7 @@ static const struct select_rule select_ordered_rules[] = {
     {DIST_COLL_REDUCE_SCATTER_V, ANYWHERE, ANY_BYTES, ANY_RANKS, "direct_ordered"},
 };
 
-/* In these each rank knows its own counts only: the bytes must have no say. */
-static bool select_blind(dist_collective collective)
+bool disti_select_blind(dist_collective collective)
 {
     return collective == DIST_COLL_GATHER_V || collective == DIST_COLL_SCATTER_V ||
            collective == DIST_COLL_ALL_TO_ALL_V;
@@ -155,8 +154,11 @@ static const struct disti_algorithm *select_by_rule(const struct select_rule *ru
 }
 
 /* Enough segments that none is longer than SEGMENT_BYTES; powers of two, to have few plans. */
-static uint32_t select_segments(const struct disti_algorithm *algorithm, size_t bytes, int ranks)
+uint32_t disti_select_segments(const struct disti_choice *choice,
+                               const struct disti_algorithm *algorithm, size_t bytes, int ranks)
 {
+    if (choice->forced_segments)
+        return choice->forced_segments;
     if (algorithm->pieces == 0)
         return 1;
     size_t piece = bytes / (size_t)(algorithm->pieces == DISTI_RANKS ? ranks : algorithm->pieces);
@@ -172,14 +174,13 @@ void disti_select(const struct disti_choice *choice, dist_collective collective,
 {
     const struct disti_algorithm *algorithm = choice->forced[collective];
     bool ordered = choice->reproducible && disti_algorithm_reduces(collective);
-    if (select_blind(collective))
+    if (disti_select_blind(collective))
         bytes = 0;
     if (!algorithm)
         algorithm = select_by_rule(ordered ? select_ordered_rules : select_rules, collective, bytes,
                                    topology);
     *algorithm_p = algorithm;
-    *segments_p = choice->forced_segments ? choice->forced_segments
-                                          : select_segments(algorithm, bytes, topology->ranks);
+    *segments_p = disti_select_segments(choice, algorithm, bytes, topology->ranks);
 }
 
 /* ---- what is forced ---- */

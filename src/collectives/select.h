@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Which algorithm, and how many segments, for a call. */
+/* Which algorithm, and how many segments, for a call, as rules say that look at no costs. */
 #ifndef DISTI_COLLECTIVES_SELECT_H
 #define DISTI_COLLECTIVES_SELECT_H
 
@@ -30,5 +30,12 @@ dist_status disti_choice_parse(const char *text, bool reproducible, struct disti
 void disti_select(const struct disti_choice *choice, dist_collective collective, size_t bytes,
                   const struct disti_topology *topology, const struct disti_algorithm **algorithm_p,
                   uint32_t *segments_p);
+
+/* The segments for that algorithm: what is forced, else enough that none is long. */
+uint32_t disti_select_segments(const struct disti_choice *choice,
+                               const struct disti_algorithm *algorithm, size_t bytes, int ranks);
+
+/* Does each rank know its own counts only, so that the bytes must have no say? */
+bool disti_select_blind(dist_collective collective);
 
 #endif
