@@ -60,6 +60,10 @@ libdist_core_sources += \
 	src/collectives/simulate_run.c \
 	src/collectives/subtree.c \
 	src/collectives/subtree.h \
+	src/collectives/tuning.c \
+	src/collectives/tuning.h \
+	src/collectives/tuning_terms.h \
+	src/collectives/tuning_text.c \
 	src/collectives/verify.c \
 	src/collectives/verify.h \
 	src/collectives/verify_internal.h \

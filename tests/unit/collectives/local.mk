@@ -8,6 +8,7 @@ check_PROGRAMS += \
 	tests/unit/collectives/test_races \
 	tests/unit/collectives/test_select \
 	tests/unit/collectives/test_simulate \
+	tests/unit/collectives/test_tuning \
 	tests/unit/collectives/test_verify
 TESTS += \
 	tests/unit/collectives/test_block_faults \
@@ -18,6 +19,7 @@ TESTS += \
 	tests/unit/collectives/test_races \
 	tests/unit/collectives/test_select \
 	tests/unit/collectives/test_simulate \
+	tests/unit/collectives/test_tuning \
 	tests/unit/collectives/test_verify
 
 planted_sources = tests/unit/collectives/planted.c tests/unit/collectives/planted.h
@@ -42,5 +44,7 @@ tests_unit_collectives_test_select_SOURCES = tests/unit/collectives/test_select.
 tests_unit_collectives_test_select_LDADD = $(unit_test_libs)
 tests_unit_collectives_test_simulate_SOURCES = tests/unit/collectives/test_simulate.c
 tests_unit_collectives_test_simulate_LDADD = $(unit_test_libs)
+tests_unit_collectives_test_tuning_SOURCES = tests/unit/collectives/test_tuning.c
+tests_unit_collectives_test_tuning_LDADD = $(unit_test_libs)
 tests_unit_collectives_test_verify_SOURCES = tests/unit/collectives/test_verify.c
 tests_unit_collectives_test_verify_LDADD = $(unit_test_libs)
