@@ -25,6 +25,8 @@ libdist_core_sources += \
 	src/collectives/broadcast_tree.c \
 	src/collectives/builder.c \
 	src/collectives/chain.h \
+	src/collectives/choose.c \
+	src/collectives/choose.h \
 	src/collectives/cost.h \
 	src/collectives/fold.h \
 	src/collectives/gather_binomial.c \

@@ -2,6 +2,7 @@
 check_PROGRAMS += \
 	tests/unit/collectives/test_block_faults \
 	tests/unit/collectives/test_blocks \
+	tests/unit/collectives/test_choose \
 	tests/unit/collectives/test_faults \
 	tests/unit/collectives/test_ordered \
 	tests/unit/collectives/test_plan \
@@ -13,6 +14,7 @@ check_PROGRAMS += \
 TESTS += \
 	tests/unit/collectives/test_block_faults \
 	tests/unit/collectives/test_blocks \
+	tests/unit/collectives/test_choose \
 	tests/unit/collectives/test_faults \
 	tests/unit/collectives/test_ordered \
 	tests/unit/collectives/test_plan \
@@ -29,6 +31,8 @@ tests_unit_collectives_test_block_faults_SOURCES = \
 tests_unit_collectives_test_block_faults_LDADD = $(unit_test_libs)
 tests_unit_collectives_test_blocks_SOURCES = tests/unit/collectives/test_blocks.c
 tests_unit_collectives_test_blocks_LDADD = $(unit_test_libs)
+tests_unit_collectives_test_choose_SOURCES = tests/unit/collectives/test_choose.c
+tests_unit_collectives_test_choose_LDADD = $(unit_test_libs)
 tests_unit_collectives_test_faults_SOURCES = \
 	tests/unit/collectives/test_faults.c $(planted_sources)
 tests_unit_collectives_test_faults_LDADD = $(unit_test_libs)

@@ -1,0 +1,79 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* The choice of an algorithm and its segments by predicted time. */
+#ifndef DISTI_COLLECTIVES_CHOOSE_H
+#define DISTI_COLLECTIVES_CHOOSE_H
+
+#include "collectives/select.h"
+#include "collectives/tuning.h"
+
+/* More ranks are not simulated: the rules choose. */
+#define DISTI_CHOOSE_RANKS 64
+#define DISTI_CANDIDATES_MAX 64
+
+/* Why a choice is what it is. X(name, text) */
+#define DISTI_REASON_MAP(X)                                                                        \
+    X(PREDICTED, "it has the shortest predicted time")                                             \
+    X(RULE_NEAR, "the rules say so, and nothing is predicted to gain a tenth on it")               \
+    X(FORCED, "DIST_ALGO or DIST_SEGMENTS says so")                                                \
+    X(FIXED, "the tuning file says so")                                                            \
+    X(RULE_OFF, "the rules say so, and predictions are turned off")                                \
+    X(RULE_ALONE, "one rank has nobody to talk to")                                                \
+    X(RULE_BLIND, "the rules say so: no rank knows the bytes of the others")                       \
+    X(RULE_RANKS, "the rules say so: there are more ranks than are simulated at a call")           \
+    X(RULE_ORDER, "the rules say so: results are reproducible, and ranks are not in node order")   \
+    X(RULE_STEPS, "the rules say so: its plan is too long to be simulated at a call")
+
+enum disti_reason {
+#define DISTI_REASON_ENUM(name, text) DISTI_REASON_##name,
+    DISTI_REASON_MAP(DISTI_REASON_ENUM)
+#undef DISTI_REASON_ENUM
+};
+
+const char *disti_reason_string(enum disti_reason reason);
+
+struct disti_candidate {
+    const struct disti_algorithm *algorithm;
+    uint32_t segments;
+    double seconds; /* predicted; below 0: it was not */
+    double least; /* it takes no less, so it was not predicted if this is more than the best has */
+};
+
+struct disti_chosen {
+    struct disti_candidate best, rule; /* what is chosen; what the rules would choose */
+    enum disti_reason reason;
+    int count;
+    struct disti_candidate candidates[DISTI_CANDIDATES_MAX]; /* each algorithm at its best */
+};
+
+/*
+ * Chooses for blocks of that many bytes, as disti_select does, which says what the rules are. Where
+ * costs may be looked at, each algorithm is simulated with several numbers of segments, and the
+ * shortest wins if it gains a tenth on the rules' choice. Bounded: at most some ten thousand steps
+ * are simulated, whatever is asked. A pure function of its arguments, so that ranks with the same
+ * ones choose alike. Never fails: what cannot be simulated the rules choose.
+ */
+void disti_choose(const struct disti_choice *choice, const struct disti_tuning *tuning,
+                  const struct disti_topology *topology, dist_collective collective, size_t bytes,
+                  struct disti_chosen *chosen_p);
+
+/* Sizes are put into classes by powers of two, (2^(k - 1), 2^k], and 0. */
+#define DISTI_SIZE_CLASSES 66
+int disti_size_class(size_t bytes);
+size_t disti_size_class_most(int size_class);
+
+/* Choices that are remembered by class. One thread at a time. */
+struct disti_chooser {
+    const struct disti_choice *choice;
+    const struct disti_tuning *tuning;
+    const struct disti_topology *topology;
+    struct {
+        const struct disti_algorithm *algorithm; /* NULL: not asked for yet */
+        uint32_t segments;
+    } known[DIST_COLL_COUNT][DISTI_SIZE_CLASSES];
+};
+
+/* disti_choose for the most bytes of the class, the first time; then from memory. */
+void disti_chooser_pick(struct disti_chooser *chooser, dist_collective collective, size_t bytes,
+                        const struct disti_algorithm **algorithm_p, uint32_t *segments_p);
+
+#endif
