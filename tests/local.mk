@@ -40,6 +40,7 @@ AM_TESTS_ENVIRONMENT = \
 	srcdir='$(abs_top_srcdir)'; export srcdir; \
 	builddir='$(abs_top_builddir)'; export builddir; \
 	DIST_PLUGIN_PATH='$(abs_top_builddir)/.libs'; export DIST_PLUGIN_PATH; \
+	XDG_CACHE_HOME='$(abs_top_builddir)/tests/cache'; export XDG_CACHE_HOME; \
 	DIST_TEST_MNIST="$${DIST_TEST_MNIST-$(abs_top_srcdir)/../shared/mnist}"; \
 	export DIST_TEST_MNIST; \
 	OPENMPI_RUN='$(OPENMPI_RUN)'; export OPENMPI_RUN; \
@@ -51,6 +52,10 @@ sanitizer_environment = \
 	LSAN_OPTIONS="suppressions=$(abs_top_srcdir)/tests/support/lsan.supp:print_suppressions=0:$$LSAN_OPTIONS"; \
 	export LSAN_OPTIONS; \
 	UBSAN_OPTIONS="print_stacktrace=1:$$UBSAN_OPTIONS"; export UBSAN_OPTIONS;
+
+# The costs that tests have measured.
+clean-local:
+	rm -rf tests/cache
 
 # The long forms: more ranks, real data, more epochs.
 check-long:

@@ -12,5 +12,8 @@ libdist_core_sources += \
 	src/engine/state.h \
 	src/engine/task.c \
 	src/engine/task_life.c \
+	src/engine/tune.h \
+	src/engine/tune_cache.c \
+	src/engine/tune_local.c \
 	src/engine/wait.c \
 	src/engine/wait.h

@@ -1,0 +1,98 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* The costs that a group chooses by: found, measured, agreed on. */
+#ifndef DISTI_ENGINE_TUNE_H
+#define DISTI_ENGINE_TUNE_H
+
+#include "collectives/tuning.h"
+
+#include <dist/backend.h>
+
+/*
+ * Rank 0's costs count for all ranks of a group:
+ *
+ *   DIST_TUNING=off      none: the rules choose
+ *   DIST_TUNING=FILE     the file's
+ *   DIST_TUNING=measure  measured now and with care, 0.5 s, and written to the cache
+ *   unset                those of the world that it has measured or found before; the cache's;
+ *                        measured now in haste, some 20 ms, and written to the cache
+ *
+ *   all ranks    offer ----- exchanged with the addresses (route.c) -----> rank 0's offer
+ *   rank 0       measures with one rank at each distance, if its offer says so
+ *   all ranks    exchange again, if so -----> rank 0's costs
+ */
+
+enum tune_effort { TUNE_NOTHING, TUNE_HASTE, TUNE_CARE };
+
+/* What each rank lays before the others; rank 0's counts. Exchanged as bytes. */
+struct disti_tune_offer {
+    struct disti_tuning tuning;
+    int32_t effort;      /* what is to be measured */
+    int32_t usable_cpus; /* of rank 0's process */
+};
+
+struct dist_engine;
+
+/*
+ * Fills the offer; for ranks but 0 it is empty. ERR_INVALID_ARGUMENT: the file that DIST_TUNING
+ * names cannot be used. transports: as in struct dist_engine_config.
+ */
+dist_status disti_tune_offer(const struct dist_backend_config *config,
+                             const struct dist_transport *const *transports,
+                             struct disti_tune_offer *offer_p);
+
+/*
+ * With rank 0's offer, and routes that are open: measures if need be, and sets the tuning, the
+ * same on every rank. Collective, blocks; ERR_TIMEOUT, ERR_PEER_LOST.
+ */
+dist_status disti_tune_settle(struct dist_engine *engine,
+                              const struct dist_transport *const *transports,
+                              const struct disti_tune_offer *offer);
+
+/* Which CPUs a node's ranks have: as in struct disti_cost. usable_cpus: of one process. */
+struct disti_topology;
+int disti_tune_node_cpus(const struct disti_topology *topology, int usable_cpus);
+
+/* ---- tune_cache.c ---- */
+
+#define TUNE_KEY 256
+#define TUNE_PATH 512
+
+/*
+ * What the costs depend on, as one line: the library's version, this machine, and so many nodes
+ * and ranks on this one, over these transports ("shm,tcp").
+ */
+void disti_tune_key(int nodes, int local_ranks, const char *transports, char key[TUNE_KEY]);
+
+/* The cache's file for that key; false: there is no place for one. */
+bool disti_tune_path(const char *key, char path[TUNE_PATH]);
+
+/* Reads a file. why[256]: what is wrong with it; "": there is none. */
+dist_status disti_tune_read(const char *path, const char *key, struct disti_tuning *tuning_p,
+                            char *why, size_t why_size);
+
+/* Writes the cache's file, all at once. False: it cannot be written, which is no harm. */
+bool disti_tune_write(const struct disti_tuning *tuning, const char *key);
+
+/*
+ * What rank 0 of a world like that would start with: by DIST_TUNING, or from the cache, else the
+ * usual costs; *effort_p: what it would measure. ERR_INVALID_ARGUMENT: as disti_tune_offer.
+ */
+dist_status disti_tune_find(const char *key, struct disti_tuning *tuning_p, int32_t *effort_p);
+
+/* ---- tune_local.c ---- */
+
+/* How fast this process copies and reduces and goes from thread to thread. Some ms, or 0.1 s. */
+void disti_tune_local(enum tune_effort effort, struct disti_cost *cost);
+/* Bytes that it copies a second, for about that time. */
+double disti_tune_copy(int64_t ns);
+
+/* ---- tune_links.c ---- */
+
+/* Rank 0 and one rank at each distance measure what is between them; the others do nothing. */
+dist_status disti_tune_links(struct dist_engine *engine, enum tune_effort effort,
+                             struct disti_cost *cost);
+
+/* How long one figure may take. */
+int64_t disti_tune_each_ns(enum tune_effort effort);
+
+#endif

@@ -1,0 +1,166 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* What one process can find out by itself: how fast it copies, reduces, gives its CPU away. */
+#include "base/clock.h"
+#include "base/dtype.h"
+#include "engine/tune.h"
+
+#include <pthread.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Two such vectors do not fit into most second-level caches, and are soon copied. */
+#define LOCAL_BYTES ((size_t)1 << 20)
+/* Yields of each of two threads that share a CPU. */
+#define LOCAL_YIELDS 2000
+#define LOCAL_START_NS (10 * 1000 * 1000)
+
+int64_t disti_tune_each_ns(enum tune_effort effort)
+{
+    return effort == TUNE_CARE ? 30 * 1000 * 1000 : 1000 * 1000;
+}
+
+/* The compiler must believe that somebody reads what was written there. */
+static void local_use(char *memory)
+{
+    __asm__ volatile("" : : "r"(memory) : "memory");
+}
+
+static void local_copy(char *memory)
+{
+    memcpy(memory, memory + LOCAL_BYTES, LOCAL_BYTES);
+    local_use(memory);
+}
+
+static void local_reduce(char *memory)
+{
+    disti_reduce_kernel(DIST_FLOAT32, DIST_SUM)(memory, memory, memory + LOCAL_BYTES,
+                                                LOCAL_BYTES / sizeof(float));
+}
+
+/* The best of as many times as there is time for, and of two at least; bytes a second. */
+static double local_speed(void (*work)(char *memory), char *memory, int64_t each_ns)
+{
+    int64_t until = disti_now_ns() + each_ns, best = INT64_MAX, now = disti_now_ns();
+
+    for (int times = 0; times < 2 || now < until; times++) {
+        int64_t begin = now;
+
+        work(memory);
+        now = disti_now_ns();
+        best = now - begin < best ? now - begin : best;
+    }
+    return (double)LOCAL_BYTES / ((double)(best ? best : 1) * 1e-9);
+}
+
+/* Two vectors; their pages are there. */
+static char *local_memory(void)
+{
+    char *memory = malloc(2 * LOCAL_BYTES);
+
+    if (memory)
+        memset(memory, 0, 2 * LOCAL_BYTES);
+    return memory;
+}
+
+double disti_tune_copy(int64_t ns)
+{
+    char *memory = local_memory();
+    int64_t begin = disti_now_ns(), end = begin;
+    double bytes = 0;
+
+    while (memory && end - begin < ns) {
+        local_copy(memory);
+        bytes += (double)LOCAL_BYTES;
+        end = disti_now_ns();
+    }
+    free(memory);
+    return memory ? bytes / ((double)(end - begin) * 1e-9) : 0;
+}
+
+/* ---- from thread to thread ---- */
+
+/* Two threads on one CPU; both yield once both are there. */
+struct local_switch {
+    int cpu;
+    atomic_int here;
+    atomic_bool failed;
+    int64_t ended_ns[2];
+    int64_t began_ns[2];
+};
+
+struct local_switcher {
+    struct local_switch *both;
+    int number;
+};
+
+static void *local_yield(void *arg)
+{
+    const struct local_switcher *me = arg;
+    struct local_switch *both = me->both;
+    int64_t until = disti_now_ns() + LOCAL_START_NS;
+    cpu_set_t set;
+
+    CPU_ZERO(&set);
+    CPU_SET(both->cpu, &set);
+    if (pthread_setaffinity_np(pthread_self(), sizeof(set), &set) != 0)
+        atomic_store(&both->failed, true);
+    atomic_fetch_add(&both->here, 1);
+    while (atomic_load(&both->here) < 2 && disti_now_ns() < until)
+        sched_yield();
+    both->began_ns[me->number] = disti_now_ns();
+    for (int i = 0; i < LOCAL_YIELDS && !atomic_load(&both->failed); i++)
+        sched_yield();
+    both->ended_ns[me->number] = disti_now_ns();
+    return NULL;
+}
+
+/* Seconds from one to the other; below 0: it could not be measured. */
+static double local_switch(void)
+{
+    struct local_switch both = {.cpu = sched_getcpu()};
+    struct local_switcher switchers[2] = {{&both, 0}, {&both, 1}};
+    sigset_t all, old;
+    pthread_t threads[2];
+    int started = 0;
+
+    if (both.cpu < 0 || both.cpu >= CPU_SETSIZE)
+        return -1;
+    sigfillset(&all); /* the program's signals are for its own threads */
+    pthread_sigmask(SIG_SETMASK, &all, &old);
+    while (started < 2 &&
+           pthread_create(&threads[started], NULL, local_yield, &switchers[started]) == 0)
+        started++;
+    pthread_sigmask(SIG_SETMASK, &old, NULL);
+    if (started < 2)
+        atomic_store(&both.failed, true);
+    for (int i = 0; i < started; i++)
+        pthread_join(threads[i], NULL);
+    if (atomic_load(&both.failed) || atomic_load(&both.here) < 2)
+        return -1;
+    /* While both are at it each of the first one's yields takes two changes. */
+    return (double)(both.ended_ns[0] - both.began_ns[0]) * 1e-9 / (2 * LOCAL_YIELDS);
+}
+
+void disti_tune_local(enum tune_effort effort, struct disti_cost *cost)
+{
+    int64_t each_ns = disti_tune_each_ns(effort);
+    char *memory = local_memory();
+    double seconds;
+
+    if (memory) {
+        double usual = cost->node_bytes_per_second / cost->copy_bytes_per_second;
+
+        cost->copy_bytes_per_second = local_speed(local_copy, memory, each_ns);
+        cost->reduce_bytes_per_second = local_speed(local_reduce, memory, each_ns);
+        cost->node_bytes_per_second = usual * cost->copy_bytes_per_second;
+    }
+    free(memory);
+    if (effort != TUNE_CARE)
+        return;
+    seconds = local_switch();
+    if (seconds > 0)
+        cost->switch_s = seconds;
+}
