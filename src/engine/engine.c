@@ -16,6 +16,7 @@ dist_status disti_engine_open(const struct dist_backend_config *config,
                               struct dist_engine **engine_p)
 {
     struct dist_engine *engine = calloc(1, sizeof(*engine));
+    struct disti_tune_offer offer;
     dist_status status = DIST_OK;
 
     if (!engine)
@@ -29,9 +30,16 @@ dist_status disti_engine_open(const struct dist_backend_config *config,
         status = disti_topology_flat(config->world_size, &engine->flat);
     if (status != DIST_OK)
         goto out;
-    status = disti_route_open(engine, engine_config);
+    status = disti_tune_offer(config, engine_config->transports, &offer);
+    if (status == DIST_OK)
+        status = disti_route_open(engine, engine_config, &offer);
+    if (status == DIST_OK)
+        status = disti_tune_settle(engine, engine_config->transports, &offer);
     if (status != DIST_OK)
         goto out;
+    engine->chooser.choice = &engine->choice;
+    engine->chooser.tuning = &engine->tuning;
+    engine->chooser.topology = engine->topology;
     *engine_p = engine;
     engine = NULL;
 out:
@@ -206,6 +214,7 @@ void disti_engine_close(struct dist_engine *engine)
     if (!engine)
         return;
     disti_route_close(engine); /* first: from here on no transport touches a task */
+    disti_tune_links_free(engine);
     disti_task_clear(engine);
     disti_p2p_clear(engine);
     disti_cache_clear(engine);

@@ -12,8 +12,10 @@ libdist_core_sources += \
 	src/engine/state.h \
 	src/engine/task.c \
 	src/engine/task_life.c \
+	src/engine/tune.c \
 	src/engine/tune.h \
 	src/engine/tune_cache.c \
+	src/engine/tune_links.c \
 	src/engine/tune_local.c \
 	src/engine/wait.c \
 	src/engine/wait.h

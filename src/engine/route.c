@@ -15,6 +15,12 @@ struct route_address {
     uint8_t blob[DIST_ADDRESS_MAX];
 };
 
+/* What a rank lays before the others. */
+struct route_card {
+    struct disti_tune_offer offer;
+    struct route_address addresses[ENGINE_TRANSPORTS_MAX];
+};
+
 /* Is the transport among those that DIST_TRANSPORT allows (all, if it is not set)? */
 static bool route_allowed(const char *name)
 {
@@ -128,15 +134,16 @@ static int route_slot(const struct dist_engine_config *engine_config,
 
 static dist_status route_exchange(struct dist_engine *engine,
                                   const struct dist_engine_config *engine_config,
-                                  struct route_address *all)
+                                  const struct disti_tune_offer *offer, struct route_card *all)
 {
     const struct dist_backend_config *config = engine->config;
-    struct route_address mine[ENGINE_TRANSPORTS_MAX];
+    struct route_card mine;
 
-    memset(mine, 0, sizeof(mine));
+    memset(&mine, 0, sizeof(mine));
+    mine.offer = *offer;
     for (int i = 0; i < engine->link_count; i++) {
         struct engine_link *link = &engine->links[i];
-        struct route_address *address = &mine[route_slot(engine_config, link->transport)];
+        struct route_address *address = &mine.addresses[route_slot(engine_config, link->transport)];
         size_t bytes = 0;
         dist_status status = link->transport->address(link->state, address->blob, &bytes);
 
@@ -144,7 +151,7 @@ static dist_status route_exchange(struct dist_engine *engine,
             return status;
         address->bytes = (uint32_t)bytes;
     }
-    return config->all_gather(config->all_gather_arg, mine, all, sizeof(mine));
+    return config->all_gather(config->all_gather_arg, &mine, all, sizeof(mine));
 }
 
 /* Seconds for a message of 64 KiB: between the latency and the bandwidth of a link. */
@@ -191,10 +198,11 @@ static dist_status route_settle(struct dist_engine *engine,
 }
 
 dist_status disti_route_open(struct dist_engine *engine,
-                             const struct dist_engine_config *engine_config)
+                             const struct dist_engine_config *engine_config,
+                             struct disti_tune_offer *offer)
 {
     int ranks = engine->config->world_size;
-    struct route_address *all = calloc((size_t)ranks * ENGINE_TRANSPORTS_MAX, sizeof(*all));
+    struct route_card *all = calloc((size_t)ranks, sizeof(*all));
     char reasons[512] = "";
     dist_status status = DIST_OK;
 
@@ -206,11 +214,12 @@ dist_status disti_route_open(struct dist_engine *engine,
     if (ranks > 1)
         status = route_open_links(engine, engine_config, reasons, sizeof(reasons));
     if (status == DIST_OK && ranks > 1)
-        status = route_exchange(engine, engine_config, all);
+        status = route_exchange(engine, engine_config, offer, all);
+    if (status == DIST_OK && ranks > 1)
+        *offer = all[0].offer;
     for (int peer = 0; peer < ranks && status == DIST_OK; peer++) {
         if (peer != engine->config->rank)
-            status = route_settle(engine, engine_config, peer,
-                                  &all[(size_t)peer * ENGINE_TRANSPORTS_MAX], reasons);
+            status = route_settle(engine, engine_config, peer, all[peer].addresses, reasons);
     }
 out:
     free(all);

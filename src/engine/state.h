@@ -3,9 +3,11 @@
 #ifndef DISTI_ENGINE_STATE_H
 #define DISTI_ENGINE_STATE_H
 
+#include "collectives/choose.h"
 #include "collectives/plan.h"
 #include "collectives/select.h"
 #include "engine/engine.h"
+#include "engine/tune.h"
 #include "topology/topology.h"
 
 #define ENGINE_TRANSPORTS_MAX 8
@@ -97,6 +99,9 @@ struct dist_engine {
     struct disti_topology *topology;
     struct disti_topology *flat; /* for reproducible reductions: ranks in order; else NULL */
     struct disti_choice choice;
+    struct disti_tuning tuning;
+    struct disti_chooser chooser;
+    struct engine_links *measuring; /* tune_links.c's */
     struct engine_link links[ENGINE_TRANSPORTS_MAX];
     int link_count;
     int armed;      /* links[0 .. armed) are armed for a sleep */
@@ -110,10 +115,17 @@ struct dist_engine {
     uint64_t posted; /* calls so far */
 };
 
-/* route.c: opens the links and fills `route`; closes them. */
+/*
+ * route.c: opens the links and fills `route`; closes them. With the addresses each rank's offer is
+ * exchanged; *offer becomes rank 0's.
+ */
 dist_status disti_route_open(struct dist_engine *engine,
-                             const struct dist_engine_config *engine_config);
+                             const struct dist_engine_config *engine_config,
+                             struct disti_tune_offer *offer);
 void disti_route_close(struct dist_engine *engine);
+
+/* tune_links.c: what is left of a measurement that failed; after disti_route_close. */
+void disti_tune_links_free(struct dist_engine *engine);
 
 /* cache.c: the plan for a call; the engine's, valid until it closes. */
 dist_status disti_cache_plan(struct dist_engine *engine, const struct dist_call *call,

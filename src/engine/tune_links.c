@@ -1,0 +1,319 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* What is between rank 0 and a rank at each distance: messages there and back. */
+#include "base/clock.h"
+#include "base/log.h"
+#include "engine/state.h"
+#include "engine/wait.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/*
+ *   rank 0                                    its partner
+ *     | ---- order: times, bytes, kind ------->  |
+ *     | ---- a message ----------------------->  |   BACK: each one comes back
+ *     | <--------------------------------------  |
+ *     | ...                                      |
+ *     | ==== messages, all at once ===========>  |   BURST: the last one is answered
+ *     | <--------------------------------------  |
+ *     | ---- order: 0 times ------------------>  |   the end
+ *
+ * On a channel and a number of call that collectives reach after 2^31 calls at the earliest.
+ */
+#define LINKS_SEQUENCE 0x7fffffff
+#define LINKS_CHANNEL 0xffff
+#define LINKS_SHORT 8
+#define LINKS_MIDDLE ((size_t)64 << 10)
+#define LINKS_LONG ((size_t)1 << 20)
+#define LINKS_BURST 16
+/* Round trips of an order, and orders. */
+#define LINKS_TIMES 8
+#define LINKS_ORDERS 64
+/* Between polls, once nothing has come for some milliseconds. */
+#define LINKS_NAP_NS (50 * 1000)
+
+enum { LINKS_BACK, LINKS_BURSTS };
+
+struct links_order {
+    uint32_t times, kind;
+    uint64_t bytes;
+};
+
+/* This rank's end; it lives as long as the engine, since transports may keep its requests. */
+struct engine_links {
+    struct dist_engine *engine;
+    int peer;
+    int64_t until_ns;
+    struct dist_request requests[LINKS_BURST + 1];
+    struct links_order order;
+    char out[LINKS_LONG], in[LINKS_LONG];
+};
+
+void disti_tune_links_free(struct dist_engine *engine)
+{
+    free(engine->measuring);
+    engine->measuring = NULL;
+}
+
+/* ---- messages ---- */
+
+static struct engine_link *links_link(const struct engine_links *links)
+{
+    return &links->engine->links[links->engine->route[links->peer]];
+}
+
+static struct dist_request *links_request(struct engine_links *links, int number, size_t bytes)
+{
+    struct dist_request *request = &links->requests[number];
+
+    memset(request, 0, sizeof(*request));
+    request->status = DIST_IN_PROGRESS;
+    request->peer = links->peer;
+    request->envelope.tag =
+        disti_tag_collective(links->engine->config->group, LINKS_SEQUENCE, LINKS_CHANNEL);
+    request->envelope.bytes = bytes;
+    return request;
+}
+
+static void links_send(struct engine_links *links, int number, const void *data, size_t bytes)
+{
+    struct dist_request *request = links_request(links, number, bytes);
+    struct engine_link *link = links_link(links);
+
+    request->data = data;
+    link->transport->send(link->state, request);
+}
+
+static void links_recv(struct engine_links *links, int number, void *data, size_t bytes)
+{
+    struct dist_request *request = links_request(links, number, bytes);
+    struct engine_link *link = links_link(links);
+
+    request->sink = (struct dist_sink){.dst = data, .bytes = bytes, .dtype = DIST_UINT8};
+    link->transport->recv(link->state, request);
+}
+
+static dist_status links_fail(const struct engine_links *links, dist_status status)
+{
+    return disti_fail(status,
+                      "rank %d was measuring what messages to rank %d cost (DIST_TUNING=off spares "
+                      "that), and %s",
+                      links->engine->config->rank, links->peer,
+                      status == DIST_ERR_TIMEOUT ? "waited too long" : "they failed");
+}
+
+/* Until the requests [0, count) have ended. */
+static dist_status links_wait(struct engine_links *links, int count)
+{
+    struct engine_link *link = links_link(links);
+    struct disti_wait_policy policy;
+    struct disti_wait wait = {0};
+
+    disti_wait_policy_init(&policy, true);
+    for (int i = 0; i < count;) {
+        int moved;
+
+        if (links->requests[i].status == DIST_OK) {
+            i++;
+            continue;
+        }
+        if (links->requests[i].status != DIST_IN_PROGRESS)
+            return links_fail(links, links->requests[i].status);
+        moved = link->transport->progress(link->state);
+        if (moved < 0)
+            return moved;
+        if (moved)
+            wait = (struct disti_wait){0};
+        else if (disti_now_ns() > links->until_ns)
+            return links_fail(links, DIST_ERR_TIMEOUT);
+        else if (disti_wait_step(&policy, &wait))
+            disti_sleep_ns(LINKS_NAP_NS);
+    }
+    return DIST_OK;
+}
+
+/* ---- the partner ---- */
+
+static bool links_order_sane(const struct links_order *order)
+{
+    return order->times <= LINKS_BURST && order->kind <= LINKS_BURSTS && order->bytes <= LINKS_LONG;
+}
+
+static dist_status links_obey(struct engine_links *links)
+{
+    const struct links_order *order = &links->order;
+    dist_status status = DIST_OK;
+    int ahead = order->kind == LINKS_BURSTS ? (int)order->times : 1;
+
+    for (uint32_t i = 0; i < order->times && status == DIST_OK; i += (uint32_t)ahead) {
+        for (int r = 0; r < ahead; r++)
+            links_recv(links, r, links->in, order->bytes);
+        status = links_wait(links, ahead);
+        if (status == DIST_OK)
+            links_send(links, 0, links->out, order->bytes);
+        if (status == DIST_OK)
+            status = links_wait(links, 1);
+    }
+    return status;
+}
+
+static dist_status links_follow(struct engine_links *links)
+{
+    dist_status status;
+
+    do {
+        links_recv(links, 0, &links->order, sizeof(links->order));
+        status = links_wait(links, 1);
+        if (status == DIST_OK && !links_order_sane(&links->order))
+            status = disti_fail(DIST_ERR_MISMATCH,
+                                "rank %d got an order from rank %d that makes no sense, when costs "
+                                "were measured",
+                                links->engine->config->rank, links->peer);
+        if (status == DIST_OK)
+            status = links_obey(links);
+    } while (status == DIST_OK && links->order.times);
+    return status;
+}
+
+/* ---- rank 0 ---- */
+
+static dist_status links_command(struct engine_links *links, uint32_t times, uint32_t kind,
+                                 size_t bytes)
+{
+    links->order = (struct links_order){.times = times, .kind = kind, .bytes = bytes};
+    links_send(links, 0, &links->order, sizeof(links->order));
+    return links_wait(links, 1);
+}
+
+/* The shortest round trip, or burst, of one order. */
+static dist_status links_once(struct engine_links *links, uint32_t kind, size_t bytes,
+                              int64_t *best_ns)
+{
+    bool burst = kind == LINKS_BURSTS;
+    uint32_t times = burst ? LINKS_BURST : bytes > LINKS_SHORT ? 2 : LINKS_TIMES;
+    int ahead = burst ? LINKS_BURST : 1;
+    dist_status status = links_command(links, times, kind, bytes);
+
+    for (uint32_t i = 0; i < times && status == DIST_OK; i += (uint32_t)ahead) {
+        int64_t begin = disti_now_ns(), took;
+
+        links_recv(links, ahead, links->in, bytes);
+        for (int r = 0; r < ahead; r++)
+            links_send(links, r, links->out, bytes);
+        status = links_wait(links, ahead + 1);
+        took = disti_now_ns() - begin;
+        *best_ns = took < *best_ns ? took : *best_ns;
+    }
+    return status;
+}
+
+/* The shortest of as many as there is time for. */
+static dist_status links_best(struct engine_links *links, enum tune_effort effort, uint32_t kind,
+                              size_t bytes, double *seconds_p)
+{
+    int64_t until = disti_now_ns() + disti_tune_each_ns(effort), best = INT64_MAX;
+    dist_status status = DIST_OK;
+
+    for (int i = 0; status == DIST_OK && i < LINKS_ORDERS && (i == 0 || disti_now_ns() < until);
+         i++)
+        status = links_once(links, kind, bytes, &best);
+    *seconds_p = (double)best * 1e-9;
+    return status;
+}
+
+/* From round trips to what struct disti_link_cost means. */
+static void links_cost(double there_and_back, double burst, double length, double bytes,
+                       struct disti_link_cost *cost)
+{
+    double way = there_and_back / 2, gap = (burst - there_and_back) / (LINKS_BURST - 1);
+
+    /* Sender and receiver have a part in the way each, and something is left for the wire. */
+    gap = gap > 0 ? gap : 0;
+    cost->overhead_s = gap < way / 4 ? gap : way / 4;
+    cost->latency_s = way - cost->overhead_s;
+    if (length / 2 > way)
+        cost->bytes_per_second = bytes / (length / 2 - way);
+}
+
+static dist_status links_lead(struct engine_links *links, enum tune_effort effort,
+                              struct disti_link_cost *cost)
+{
+    double back = 0, burst = 0, length = 0;
+    size_t bytes = LINKS_MIDDLE;
+    dist_status status = links_best(links, effort, LINKS_BACK, LINKS_SHORT, &back);
+
+    if (status == DIST_OK)
+        status = links_best(links, effort, LINKS_BURSTS, LINKS_SHORT, &burst);
+    if (status == DIST_OK)
+        status = links_best(links, effort, LINKS_BACK, bytes, &length);
+    /* Where a longer message does not take too long, it tells more. */
+    if (status == DIST_OK && length * 1e9 < (double)disti_tune_each_ns(effort) / 2) {
+        bytes = LINKS_LONG;
+        status = links_best(links, effort, LINKS_BACK, bytes, &length);
+    }
+    if (status == DIST_OK)
+        status = links_command(links, 0, LINKS_BACK, 0);
+    if (status == DIST_OK)
+        links_cost(back, burst, length, (double)bytes, cost);
+    return status;
+}
+
+/* ---- who with whom ---- */
+
+static enum disti_distance links_distance(const struct disti_topology *topology, int rank)
+{
+    const struct dist_place *a = &topology->places[0], *b = &topology->places[rank];
+
+    if (disti_node_of(topology, 0) != disti_node_of(topology, rank))
+        return DISTI_OTHER_NODE;
+    return a->package == b->package && a->numa == b->numa ? DISTI_SAME_NUMA : DISTI_SAME_NODE;
+}
+
+/* The lowest rank at that distance from rank 0; -1: there is none. */
+static int links_partner(const struct disti_topology *topology, int distance)
+{
+    for (int r = 1; r < topology->ranks; r++) {
+        if ((int)links_distance(topology, r) == distance)
+            return r;
+    }
+    return -1;
+}
+
+/* Inside a machine one distance stands for another that could not be measured. */
+static void links_fill(struct disti_cost *cost, const bool measured[DISTI_DISTANCES])
+{
+    if (measured[DISTI_SAME_NUMA] && !measured[DISTI_SAME_NODE])
+        cost->links[DISTI_SAME_NODE] = cost->links[DISTI_SAME_NUMA];
+    if (measured[DISTI_SAME_NODE] && !measured[DISTI_SAME_NUMA])
+        cost->links[DISTI_SAME_NUMA] = cost->links[DISTI_SAME_NODE];
+}
+
+dist_status disti_tune_links(struct dist_engine *engine, enum tune_effort effort,
+                             struct disti_cost *cost)
+{
+    struct engine_links *links = malloc(sizeof(*links));
+    bool measured[DISTI_DISTANCES] = {false};
+    int rank = engine->config->rank;
+    dist_status status = DIST_OK;
+
+    if (!links)
+        return disti_fail(DIST_ERR_NO_MEMORY, "no memory for measuring costs");
+    memset(links, 0, sizeof(*links));
+    engine->measuring = links;
+    links->engine = engine;
+    links->until_ns = disti_deadline_ms(engine->config->timeout_ms);
+    for (int d = 0; d < DISTI_DISTANCES && status == DIST_OK; d++) {
+        int partner = links_partner(engine->topology, d);
+
+        if (partner < 0 || (rank != 0 && rank != partner))
+            continue;
+        measured[d] = true;
+        links->peer = rank == 0 ? partner : 0;
+        status = rank == 0 ? links_lead(links, effort, &cost->links[d]) : links_follow(links);
+    }
+    if (status == DIST_OK) {
+        links_fill(cost, measured);
+        disti_tune_links_free(engine);
+    }
+    return status;
+}
