@@ -56,9 +56,8 @@ dist_status disti_cache_plan(struct dist_engine *engine, const struct dist_call 
     struct engine_cached **bucket;
     uint32_t segments;
 
-    disti_select(&engine->choice, call->collective,
-                 disti_bind_bytes(call, engine->config->world_size), engine->topology, &algorithm,
-                 &segments);
+    disti_chooser_pick(&engine->chooser, call->collective,
+                       disti_bind_bytes(call, engine->config->world_size), &algorithm, &segments);
     bucket = cache_bucket(engine, algorithm, root, segments);
     for (struct engine_cached *e = *bucket; e; e = e->next) {
         if (e->algorithm == algorithm && e->root == root && e->segments == segments) {
