@@ -20,7 +20,7 @@ struct engine_shared {
     engine_rank_fn fn;
 };
 
-bool engine_ranks_reproducible, engine_ranks_scattered;
+bool engine_ranks_reproducible, engine_ranks_scattered, engine_ranks_world;
 
 static void rank_turn(const struct engine_rank *rank)
 {
@@ -46,9 +46,10 @@ static dist_status rank_all_gather(void *arg, const void *in, void *out, size_t 
     struct engine_rank *rank = arg;
 
     CHECK(bytes <= RANK_BLOB);
-    memcpy(rank->shared->blob[rank->rank], in, bytes);
+    if (bytes)
+        memcpy(rank->shared->blob[rank->rank], in, bytes);
     engine_rank_meet(rank);
-    for (int other = 0; other < rank->ranks; other++)
+    for (int other = 0; bytes && other < rank->ranks; other++)
         memcpy((char *)out + (size_t)other * bytes, rank->shared->blob[other], bytes);
     engine_rank_meet(rank);
     return DIST_OK;
@@ -69,7 +70,7 @@ static void rank_open(struct engine_rank *rank)
                                                 .local_rank = rank->rank,
                                                 .local_ranks = rank->ranks,
                                                 .timeout_ms = RANK_WAIT_MS,
-                                                .group = 7,
+                                                .group = engine_ranks_world ? 0 : 7,
                                                 .job = "engine",
                                                 .bind_host = "127.0.0.1",
                                                 .places = rank->places,

@@ -23,8 +23,11 @@ struct engine_rank {
 
 typedef void (*engine_rank_fn)(struct engine_rank *rank);
 
-/* For the ranks that are run next. scattered: neighbours in rank are on different nodes. */
-extern bool engine_ranks_reproducible, engine_ranks_scattered;
+/*
+ * For the ranks that are run next. scattered: neighbours in rank are on different nodes. world:
+ * they are the world, so that costs are measured.
+ */
+extern bool engine_ranks_reproducible, engine_ranks_scattered, engine_ranks_world;
 
 /* Runs fn in so many ranks with open engines; asserts that all return. transport: "shm", "tcp". */
 void engine_ranks_run(int ranks, const char *transport, engine_rank_fn fn);

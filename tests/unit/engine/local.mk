@@ -7,6 +7,7 @@ engine_unit_tests = \
 	tests/unit/engine/test_envelope \
 	tests/unit/engine/test_p2p \
 	tests/unit/engine/test_reproducible \
+	tests/unit/engine/test_tune \
 	tests/unit/engine/test_wait
 
 # Ranks with engines, for tests that need them.
@@ -39,6 +40,9 @@ tests_unit_engine_test_p2p_LDADD = $(unit_test_libs)
 tests_unit_engine_test_reproducible_SOURCES = \
 	tests/unit/engine/test_reproducible.c $(engine_ranks)
 tests_unit_engine_test_reproducible_LDADD = $(unit_test_libs) -lm
+
+tests_unit_engine_test_tune_SOURCES = tests/unit/engine/test_tune.c $(engine_ranks)
+tests_unit_engine_test_tune_LDADD = $(unit_test_libs)
 
 tests_unit_engine_test_wait_SOURCES = tests/unit/engine/test_wait.c
 tests_unit_engine_test_wait_LDADD = $(unit_test_libs)
