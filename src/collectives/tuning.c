@@ -23,6 +23,7 @@ const struct tuning_term disti_tuning_terms[] = {
     LINK("same_numa", DISTI_SAME_NUMA),
     LINK("same_node", DISTI_SAME_NODE),
     LINK("other_node", DISTI_OTHER_NODE),
+    LINK("other_rack", DISTI_OTHER_RACK),
     TERM("copy_bytes_per_second", copy_bytes_per_second, 1, 1000000, 100 * TERABYTE),
     TERM("reduce_bytes_per_second", reduce_bytes_per_second, 1, 1000000, 100 * TERABYTE),
     TERM("node_bytes_per_second", node_bytes_per_second, 1, 1000000, 100 * TERABYTE),

@@ -29,8 +29,6 @@
 /* Round trips of an order, and orders. */
 #define LINKS_TIMES 8
 #define LINKS_ORDERS 64
-/* Between polls, once nothing has come for some milliseconds. */
-#define LINKS_NAP_NS (50 * 1000)
 
 enum { LINKS_BACK, LINKS_BURSTS };
 
@@ -127,7 +125,7 @@ static dist_status links_wait(struct engine_links *links, int count)
         else if (disti_now_ns() > links->until_ns)
             return links_fail(links, DIST_ERR_TIMEOUT);
         else if (disti_wait_step(&policy, &wait))
-            disti_sleep_ns(LINKS_NAP_NS);
+            disti_sleep_ns(disti_wait_nap(&wait));
     }
     return DIST_OK;
 }

@@ -215,7 +215,7 @@ static void measured(struct engine_rank *rank)
     agree(rank);
     CHECK(strncmp(tuning->source, "measured", 8) == 0);
     CHECK(tuning->cost.copy_bytes_per_second != disti_cost_usual.copy_bytes_per_second);
-    for (int d = 0; d < DISTI_DISTANCES; d++) {
+    for (int d = 0; d <= DISTI_OTHER_NODE; d++) {
         bool there = d == DISTI_OTHER_NODE ? engine_ranks_scattered
                                            : !engine_ranks_scattered || rank->ranks > 2;
 
