@@ -147,9 +147,13 @@ void disti_affinity(uint64_t *words, int count)
     cpus_of_affinity(words, count);
 }
 
+int disti_usable_within(int quota)
+{
+    int cpus = cpus_tighter(cpus_of_affinity(NULL, 0), quota);
+    return cpus > 0 ? cpus : 1;
+}
+
 int disti_usable_cpus(void)
 {
-    int cpus = cpus_tighter(cpus_of_affinity(NULL, 0),
-                            disti_quota_cpus("/proc/self/cgroup", "/sys/fs/cgroup"));
-    return cpus > 0 ? cpus : 1;
+    return disti_usable_within(disti_quota_cpus("/proc/self/cgroup", "/sys/fs/cgroup"));
 }

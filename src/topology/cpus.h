@@ -12,6 +12,9 @@
  */
 int disti_quota_cpus(const char *membership, const char *mounts);
 
+/* The affinity's CPUs, or the quota if that is fewer; at least 1. */
+int disti_usable_within(int quota);
+
 /* The affinity as a mask; machines with more CPUs than bits fold over. All zero: unknown. */
 void disti_affinity(uint64_t *words, int count);
 

@@ -2,8 +2,10 @@
 /* Where this process runs: its machine, its CPUs, its place among them. */
 #include "topology/discover.h"
 
+#include "base/config.h"
 #include "base/log.h"
 #include "topology/cpus.h"
+#include "topology/sysfs.h"
 
 #include <config.h>
 #include <fcntl.h>
@@ -52,13 +54,6 @@ static uint64_t discover_machine(uint64_t kernel)
         hash = discover_hash(hash, &network.st_ino, sizeof(network.st_ino));
     }
     return hash;
-}
-
-/* Of `count` things the one that falls to local_rank, when all are shared out in order. */
-static int discover_share(int local_rank, int local_ranks, int count)
-{
-    int64_t turn = local_ranks > 0 ? local_rank % local_ranks : 0;
-    return local_ranks > 0 ? (int)(turn * count / local_ranks) : 0;
 }
 
 #ifdef HAVE_HWLOC
@@ -120,7 +115,7 @@ static hwloc_obj_t discover_core(hwloc_topology_t topology, hwloc_const_bitmap_t
         int count = 0, mine = 0;
         for (hwloc_obj_t o = NULL; (o = hwloc_get_next_obj_by_type(topology, types[i], o));)
             count += hwloc_bitmap_intersects(o->cpuset, cpus);
-        mine = discover_share(local_rank, local_ranks, count);
+        mine = disti_share(local_rank, local_ranks, count);
         for (hwloc_obj_t o = NULL; (o = hwloc_get_next_obj_by_type(topology, types[i], o));)
             if (hwloc_bitmap_intersects(o->cpuset, cpus) && mine-- == 0)
                 core = o;
@@ -128,7 +123,7 @@ static hwloc_obj_t discover_core(hwloc_topology_t topology, hwloc_const_bitmap_t
     return core;
 }
 
-static void discover_place(int local_rank, int local_ranks, struct dist_place *place)
+static void discover_by_hwloc(int local_rank, int local_ranks, struct dist_place *place)
 {
     hwloc_topology_t topology;
     if (!discover_load(&topology)) {
@@ -152,12 +147,33 @@ static void discover_place(int local_rank, int local_ranks, struct dist_place *p
 #else
 
 /* Without hwloc all that is known is how many CPUs there are. */
-static void discover_place(int local_rank, int local_ranks, struct dist_place *place)
+static void discover_by_hwloc(int local_rank, int local_ranks, struct dist_place *place)
 {
-    place->core = discover_share(local_rank, local_ranks, disti_usable_cpus());
+    place->core = disti_share(local_rank, local_ranks, disti_usable_cpus());
 }
 
 #endif
+
+/* Does the environment tell hwloc where to look? Then the machine is not what the kernel says. */
+static bool discover_is_told(void)
+{
+    static const char *const names[] = {"HWLOC_SYNTHETIC", "HWLOC_XMLFILE", "HWLOC_FSROOT",
+                                        "HWLOC_COMPONENTS", "HWLOC_CPUID_PATH"};
+    bool told = false;
+
+    for (size_t i = 0; i < sizeof(names) / sizeof(*names); i++)
+        told = told || disti_env(names[i]);
+    return told;
+}
+
+/* The kernel's files first: hwloc loads its plugins, a quarter of MiB and two thirds of a start. */
+static void discover_place(const struct disti_locality *mine, int local_rank, int local_ranks,
+                           struct dist_place *place)
+{
+    if (discover_is_told() ||
+        !disti_sysfs_place("/sys/devices/system", mine->cpus, local_rank, local_ranks, place))
+        discover_by_hwloc(local_rank, local_ranks, place);
+}
 
 dist_status disti_discover(int local_rank, int local_ranks, struct disti_locality *locality_p)
 {
@@ -168,11 +184,11 @@ dist_status disti_discover(int local_rank, int local_ranks, struct disti_localit
         return disti_fail_errno(DIST_ERR_SYSTEM, "this machine's name cannot be read");
     locality.kernel = discover_kernel(locality.host);
     locality.machine = discover_machine(locality.kernel);
-    locality.usable_cpus = disti_usable_cpus();
     locality.quota_cpus = disti_quota_cpus("/proc/self/cgroup", "/sys/fs/cgroup");
+    locality.usable_cpus = disti_usable_within(locality.quota_cpus);
     disti_affinity(locality.cpus, DISTI_CPU_WORDS);
     locality.pid = getpid();
-    discover_place(local_rank, local_ranks, &locality.place);
+    discover_place(&locality, local_rank, local_ranks, &locality.place);
     *locality_p = locality;
     return DIST_OK;
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Finds out where this process runs, with hwloc: the only I/O of this floor. */
+/* Finds out where this process runs: with sysfs.c and cpus.c the only I/O of this floor. */
 #ifndef DISTI_TOPOLOGY_DISCOVER_H
 #define DISTI_TOPOLOGY_DISCOVER_H
 
@@ -22,7 +22,8 @@ struct disti_locality {
 };
 
 /*
- * HWLOC_SYNTHETIC and HWLOC_XMLFILE replace the real machine (they are hwloc's own). The place is
+ * From the kernel's files, or by hwloc where they do not tell, or its variables, such as
+ * HWLOC_SYNTHETIC and HWLOC_XMLFILE, replace the real machine. The place is
  * that of the CPUs this process is bound to; of local_rank's share of them where it is bound to
  * none in particular.
  */

@@ -8,6 +8,8 @@ libdist_core_sources += \
 	src/topology/discover.h \
 	src/topology/rings.c \
 	src/topology/synthetic.c \
+	src/topology/sysfs.c \
+	src/topology/sysfs.h \
 	src/topology/topology.c \
 	src/topology/topology.h \
 	src/topology/trees.c

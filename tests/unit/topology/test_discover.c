@@ -2,6 +2,7 @@
 /* Discovery: places on a machine that is only described, and CPUs that are really there. */
 #include "topology/cpus.h"
 #include "topology/discover.h"
+#include "topology/sysfs.h"
 
 #include "../base/unit.h"
 
@@ -131,7 +132,84 @@ static void test_locality(void **state)
     assert_true(one.place.core >= 0);
 }
 
+/* Two packages by turns, each of two cores of two threads, a NUMA node each, a third of memory:
+ *   package 0: core 0 (CPUs 0 4), core 1 (CPUs 2 6)    package 1: core 2 (1 5), core 3 (3 7) */
+static void machine_write(void)
+{
+    char path[128], list[32];
+
+    folder_write("system/cpu/online", "0-7\n");
+    folder_write("system/node/online", "0-2\n");
+    folder_write("system/node/node0/cpulist", "0,2,4,6\n");
+    folder_write("system/node/node1/cpulist", "1,3,5,7\n");
+    folder_write("system/node/node2/cpulist", "\n");
+    for (int cpu = 0; cpu < 8; cpu++) {
+        snprintf(path, sizeof(path), "system/cpu/cpu%d/topology/thread_siblings_list", cpu);
+        snprintf(list, sizeof(list), "%d,%d\n", cpu % 4, cpu % 4 + 4);
+        folder_write(path, list);
+        snprintf(path, sizeof(path), "system/cpu/cpu%d/topology/core_siblings_list", cpu);
+        folder_write(path, cpu % 2 ? "1,3,5,7\n" : "0,2,4,6\n");
+    }
+}
+
+static bool machine_place(uint64_t affinity, int local_rank, int local_ranks,
+                          struct dist_place *place)
+{
+    const uint64_t cpus[DISTI_CPU_WORDS] = {affinity};
+    char root[256];
+
+    snprintf(root, sizeof(root), "%s/system", folder);
+    return disti_sysfs_place(root, cpus, local_rank, local_ranks, place);
+}
+
+static void assert_place(uint64_t affinity, int local_rank, int local_ranks, int core, int package)
+{
+    struct dist_place place;
+
+    assert_true(machine_place(affinity, local_rank, local_ranks, &place));
+    assert_int_equal(place.core, core);
+    assert_int_equal(place.package, package);
+    assert_int_equal(place.numa, package);
+}
+
+static void test_kernels_files(void **state)
+{
+    struct dist_place place;
+
+    (void)state;
+    assert_false(machine_place(0, 0, 1, &place)); /* there are none yet */
+    machine_write();
+    for (int local = 0; local < 4; local++)
+        assert_place(0, local, 4, local, local / 2);
+    assert_place(0xff, 1, 2, 2, 1);
+    assert_place(1 << 6, 0, 1, 1, 0); /* bound to a thread each */
+    assert_place(1 << 5, 1, 2, 2, 1);
+    assert_place(1 << 2 | 1 << 7, 1, 2, 3, 1);
+    folder_write("system/cpu/online", "0-7,4096\n"); /* more than a mask holds */
+    assert_false(machine_place(0, 0, 1, &place));
+    folder_write("system/cpu/online", "rubbish\n");
+    assert_false(machine_place(0, 0, 1, &place));
+    folder_write("system/cpu/online", "0-7\n");
+    folder_write("system/cpu/cpu3/topology/thread_siblings_list", "\n");
+    assert_false(machine_place(0, 0, 1, &place));
+}
+
 #ifdef HAVE_HWLOC
+/* What the kernel's files say of this machine, and what hwloc makes of it. */
+static void test_hwloc_agrees(void **state)
+{
+    struct disti_locality ours, theirs;
+
+    (void)state;
+    for (int local = 0; local < 4; local++) {
+        assert_int_equal(disti_discover(local, 4, &ours), DIST_OK);
+        setenv("HWLOC_COMPONENTS", "-gl", 1);
+        assert_int_equal(disti_discover(local, 4, &theirs), DIST_OK);
+        unsetenv("HWLOC_COMPONENTS");
+        assert_memory_equal(&ours.place, &theirs.place, sizeof(ours.place));
+    }
+}
+
 static struct dist_place place_on(const char *machine, int local_rank, int local_ranks)
 {
     struct disti_locality locality;
@@ -182,10 +260,11 @@ static void test_number_nodes(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_quota_2),           cmocka_unit_test(test_quota_1),
-        cmocka_unit_test(test_usable_cpus),       cmocka_unit_test(test_locality),
+        cmocka_unit_test(test_quota_2),       cmocka_unit_test(test_quota_1),
+        cmocka_unit_test(test_usable_cpus),   cmocka_unit_test(test_locality),
+        cmocka_unit_test(test_kernels_files),
 #ifdef HAVE_HWLOC
-        cmocka_unit_test(test_synthetic_machine),
+        cmocka_unit_test(test_hwloc_agrees),  cmocka_unit_test(test_synthetic_machine),
 #endif
         cmocka_unit_test(test_number_nodes),
     };
