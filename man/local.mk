@@ -6,12 +6,14 @@ dist_man_MANS += \
 	man/dist.7 \
 	man/dist_all_gather.3 \
 	man/dist_all_reduce.3 \
+	man/dist_alloc.3 \
 	man/dist_broadcast.3 \
 	man/dist_info.1 \
 	man/dist_init_process_group.3 \
 	man/dist_last_error.3 \
 	man/dist_new_group.3 \
 	man/dist_op_create.3 \
+	man/dist_register.3 \
 	man/dist_send.3 \
 	man/dist_spawn.3 \
 	man/dist_wait.3 \

@@ -218,7 +218,12 @@ struct dist_backend {
      */
     dist_status (*identify)(struct dist_identity *identity_p);
 
-    /* Optional: memory that this backend moves fastest; free takes what alloc gave. */
+    /*
+     * Optional, together: memory that this backend moves fastest, for dist_alloc; bytes is not 0.
+     * Aligned to a page. NULL: there is none. free takes what alloc gave, after an abort too; what
+     * the program leaves is freed before close. NULL: the core allocates memory that all processes
+     * of a machine can map.
+     */
     void *(*alloc)(void *state, size_t bytes);
     void (*free)(void *state, void *memory);
 

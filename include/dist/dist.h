@@ -501,6 +501,55 @@ DIST_API dist_status dist_start(dist_work *work);
 /* Frees a persistent work that is not running. NULL is accepted. */
 DIST_API dist_status dist_work_free(dist_work *work);
 
+/* ---- memory ---- */
+
+/*
+ * Memory that collectives move fastest: what the backend wants, else memory that the other ranks of
+ * the machine can map, and then read and write in place. It is zeroed and aligned to a page, from
+ * 2 MiB on to 2 MiB, with huge pages where the kernel gives them. Any part of it may be used
+ * wherever memory may, in calls of every group of the process.
+ *
+ * Local: ranks need not allocate alike, nor at all. Any thread, never blocks on a peer. Each
+ * allocation takes whole pages and a file descriptor: few large ones are better than many small.
+ * bytes 0: *memory_p becomes NULL. On success *memory_p is to be given to dist_free.
+ *
+ * Pages are made when they are first touched; if there is none left then, that ends as with malloc.
+ * A child that the process forks has a view of its own: what it writes is its own, what the parent
+ * writes later it may see or not. The child cannot free it.
+ *
+ * ERR_INVALID_ARGUMENT, ERR_NO_MEMORY, ERR_SYSTEM; ERR_ABORTED, if the backend allocates and the
+ * group has ended.
+ */
+DIST_API dist_status dist_alloc(dist_group *group, size_t bytes, void **memory_p);
+
+/*
+ * Frees what dist_alloc gave, at once. No operation may be using it, of this rank or of another
+ * that waits for this one: complete them first. `group` is the one of dist_alloc or NULL; it may
+ * have been destroyed: but memory of the backend's own goes with its group, and is refused
+ * afterwards. memory may be NULL. What is never freed is freed when the process ends.
+ *
+ * ERR_INVALID_ARGUMENT: dist_alloc did not give it to this process, or it was freed.
+ */
+DIST_API dist_status dist_free(dist_group *group, void *memory);
+
+/*
+ * Makes memory that the program has already as good as that of dist_alloc, in place: address and
+ * contents stay. It must be whole pages of ordinary memory, as mmap(MAP_PRIVATE | MAP_ANONYMOUS) or
+ * posix_memalign with the size of a page give them; not a file's, not shared, not the stack. During
+ * the call no other thread may write there and no operation may use it. It is copied once, so it
+ * takes twice the room meanwhile. Whether it was locked (mlock) or pinned for a device is lost.
+ * bytes 0: nothing happens. Before the memory is given up it must be given to dist_unregister.
+ *
+ * ERR_INVALID_ARGUMENT says what is wrong with it; ERR_NO_MEMORY, ERR_SYSTEM: it is as before.
+ */
+DIST_API dist_status dist_register(dist_group *group, void *memory, size_t bytes);
+
+/*
+ * Makes it ordinary memory again; address and contents stay. memory: as it was given to
+ * dist_register, or NULL. For `group`, threads and operations as dist_free and dist_register say.
+ */
+DIST_API dist_status dist_unregister(dist_group *group, void *memory);
+
 /*
  * Runs fn(rank, arg) in `ranks` new processes on this machine, each with RANK,
  * WORLD_SIZE, LOCAL_RANK, LOCAL_WORLD_SIZE, MASTER_ADDR and MASTER_PORT set, so that

@@ -182,6 +182,7 @@ void disti_group_free(struct dist_group *group)
         return;
     disti_news_unsubscribe(group);
     if (group->state) {
+        disti_memory_reclaim(group);
         group->backend->close(group->state);
         free(group->state);
     }

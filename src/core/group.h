@@ -111,6 +111,10 @@ dist_status disti_group_agree(struct dist_group *parent, const struct disti_grou
                               const char *backend, uint32_t *number_p);
 void disti_turns_free(struct dist_group *group);
 
+/* memory.c: what the backend has allocated for the program and the program has left, before close.
+ */
+void disti_memory_reclaim(struct dist_group *group);
+
 /* fault.c: what ends a group. Call with the lock held. */
 
 /* The first error: keeps it, aborts the backend, ends every work, tells the other ranks. */

@@ -19,6 +19,7 @@ libdist_core_sources += \
 	src/core/identity.c \
 	src/core/init.c \
 	src/core/leave.c \
+	src/core/memory.c \
 	src/core/monitor.c \
 	src/core/news.c \
 	src/core/op.c \

@@ -136,6 +136,28 @@ static void fake_release_prepared(void *state, void *prepared)
     fake_leave(fake);
 }
 
+static void *fake_alloc(void *state, size_t bytes)
+{
+    struct fake *fake = state;
+    void *memory;
+
+    fake_enter(fake, false);
+    memory = fake->spent ? NULL : calloc(1, bytes);
+    fake->lent += memory != NULL;
+    fake_leave(fake);
+    return memory;
+}
+
+static void fake_free(void *state, void *memory)
+{
+    struct fake *fake = state;
+
+    fake_enter(fake, false);
+    fake->lent--;
+    free(memory);
+    fake_leave(fake);
+}
+
 static void fake_end(void *state)
 {
     (void)state;
@@ -166,6 +188,10 @@ struct dist_group *fake_open(struct fake *fake)
     if (fake->unable) {
         fake->backend.arm = NULL;
         fake->backend.disarm = NULL;
+    }
+    if (fake->lends) {
+        fake->backend.alloc = fake_alloc;
+        fake->backend.free = fake_free;
     }
     fake->world.log.silent = true;
     pthread_mutex_init(&fake->world.lock, NULL);

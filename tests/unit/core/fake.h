@@ -14,11 +14,14 @@ struct fake {
     bool blind;  /* the backend has nothing to sleep on */
     bool unable; /* it has neither arm nor disarm */
     dist_status refuse_post;
+    bool lends; /* it has memory of its own */
+    bool spent; /* it has none left */
 
     /* What happened. */
     atomic_int posted, aborted, polls;
     atomic_int polls_elsewhere; /* by other threads than the one that opened the group */
     int prepared, released_prepared;
+    int lent;            /* allocations that are not freed */
     atomic_int breaches; /* calls that overlapped, or came while the backend was armed */
     struct dist_call calls[FAKE_CALLS];
 

@@ -27,6 +27,7 @@ tests_unit_core_test_op_LDADD = $(unit_test_libs)
 # Works, against a backend that ends a call when the test says so.
 works_tests = \
 	tests/unit/core/test_drive \
+	tests/unit/core/test_memory \
 	tests/unit/core/test_progress \
 	tests/unit/core/test_works
 check_PROGRAMS += $(works_tests)
@@ -34,6 +35,9 @@ TESTS += $(works_tests)
 works_fake = tests/unit/core/fake.c tests/unit/core/fake.h
 tests_unit_core_test_drive_SOURCES = tests/unit/core/test_drive.c $(works_fake)
 tests_unit_core_test_drive_LDADD = $(unit_test_libs)
+tests_unit_core_test_memory_SOURCES = tests/unit/core/test_memory.c $(works_fake) \
+	tests/unit/core/worlds.h tests/unit/rendezvous/ranks.h
+tests_unit_core_test_memory_LDADD = $(unit_test_libs)
 tests_unit_core_test_progress_SOURCES = tests/unit/core/test_progress.c $(works_fake)
 tests_unit_core_test_progress_LDADD = $(unit_test_libs)
 tests_unit_core_test_works_SOURCES = tests/unit/core/test_works.c $(works_fake)

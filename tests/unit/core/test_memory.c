@@ -1,0 +1,239 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Memory of dist_alloc and dist_register: the backend's, and that of segments. */
+#include "fake.h"
+#include "node/segment.h"
+#include "worlds.h"
+
+#include <pthread.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+
+#include <cmocka.h>
+
+static void refused(dist_status status, const char *text)
+{
+    assert_int_equal(status, DIST_ERR_INVALID_ARGUMENT);
+    if (!strstr(dist_last_error(), text))
+        fail_msg("'%s' does not say '%s'", dist_last_error(), text);
+}
+
+static dist_group *alone(void)
+{
+    struct dist_options options = DIST_OPTIONS_INIT;
+    dist_group *group = NULL;
+
+    options.backend = "self";
+    options.rank = 0;
+    options.world_size = 1;
+    assert_int_equal(dist_init_process_group(&options, &group), DIST_OK);
+    return group;
+}
+
+/* ---- segments ---- */
+
+static void segments_serve_backends_without_memory(void **state)
+{
+    dist_group *group = alone();
+    struct disti_segment_at at;
+    void *memory = NULL;
+
+    (void)state;
+    assert_int_equal(dist_alloc(group, 10000, &memory), DIST_OK);
+    assert_true(disti_segment_find(memory, 10000, &at));
+    memset(memory, 7, 10000);
+    assert_int_equal(dist_free(group, (char *)memory), DIST_OK);
+    assert_false(disti_segment_find(memory, 1, &at));
+    refused(dist_free(group, memory), "allocated");
+    assert_int_equal(dist_destroy_process_group(group), DIST_OK);
+}
+
+static void segments_outlive_the_group(void **state)
+{
+    dist_group *group = alone();
+    void *memory[2] = {NULL, NULL};
+
+    (void)state;
+    for (int i = 0; i < 2; i++)
+        assert_int_equal(dist_alloc(group, 5000, &memory[i]), DIST_OK);
+    assert_int_equal(dist_destroy_process_group(group), DIST_OK);
+    memset(memory[0], 1, 5000);
+    assert_int_equal(dist_free(group, memory[0]), DIST_OK);
+    assert_int_equal(dist_free(NULL, memory[1]), DIST_OK);
+    refused(dist_alloc(group, 5000, &memory[0]), "destroyed");
+    refused(dist_register(group, memory[0], 4096), "destroyed");
+}
+
+static void nothing_is_allocated(void **state)
+{
+    dist_group *group = alone();
+    int local;
+    void *memory = &local;
+
+    (void)state;
+    assert_int_equal(dist_alloc(group, 0, &memory), DIST_OK);
+    assert_null(memory);
+    assert_int_equal(dist_free(group, NULL), DIST_OK);
+    assert_int_equal(dist_register(group, NULL, 0), DIST_OK);
+    assert_int_equal(dist_unregister(group, NULL), DIST_OK);
+    refused(dist_alloc(NULL, 1, &memory), "group is NULL");
+    refused(dist_alloc(group, 1, NULL), "NULL");
+    refused(dist_register(NULL, &local, 4096), "group is NULL");
+    refused(dist_register(group, NULL, 4096), "NULL");
+    refused(dist_register(group, &local, 4), "whole pages");
+    refused(dist_unregister(group, &local), "registered");
+    refused(dist_free(group, &local), "allocated");
+    assert_int_equal(dist_alloc(group, SIZE_MAX, &memory), DIST_ERR_NO_MEMORY);
+    assert_null(memory);
+    assert_int_equal(dist_destroy_process_group(group), DIST_OK);
+}
+
+static void memory_is_registered(void **state)
+{
+    dist_group *group = alone();
+    struct disti_segment_at at;
+    char *memory = mmap(NULL, 65536, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+    (void)state;
+    memset(memory, 9, 65536);
+    assert_int_equal(dist_register(group, memory, 65536), DIST_OK);
+    assert_true(disti_segment_find(memory, 65536, &at));
+    assert_true(memory[0] == 9 && memory[65535] == 9);
+    refused(dist_free(group, memory), "dist_unregister");
+    assert_int_equal(dist_destroy_process_group(group), DIST_OK);
+    assert_int_equal(dist_unregister(NULL, memory), DIST_OK);
+    assert_true(memory[0] == 9 && memory[65535] == 9);
+    munmap(memory, 65536);
+}
+
+/* ---- of the backend ---- */
+
+static void the_backend_lends(void **state)
+{
+    struct fake *fake = *state;
+    struct disti_segment_at at;
+    struct dist_group *group;
+    void *memory[3];
+
+    fake->lends = true;
+    group = fake_open(fake);
+    for (int i = 0; i < 3; i++)
+        assert_int_equal(dist_alloc(group, 100, &memory[i]), DIST_OK);
+    assert_int_equal(fake->lent, 3);
+    assert_false(disti_segment_find(memory[0], 1, &at));
+    assert_int_equal(dist_free(group, memory[1]), DIST_OK);
+    assert_int_equal(dist_free(NULL, memory[2]), DIST_OK);
+    assert_int_equal(fake->lent, 1);
+    refused(dist_free(group, memory[1]), "allocated");
+    disti_memory_reclaim(group);
+    assert_int_equal(fake->lent, 0);
+    refused(dist_free(group, memory[0]), "allocated");
+    assert_int_equal(fake_close(fake, group), DIST_OK);
+}
+
+static void the_backend_has_none(void **state)
+{
+    struct fake *fake = *state;
+    struct dist_group *group;
+    void *memory = NULL, *kept = NULL;
+    struct dist_work *work;
+
+    fake->lends = true;
+    group = fake_open(fake);
+    assert_int_equal(dist_alloc(group, 100, &kept), DIST_OK);
+    fake->spent = true;
+    assert_int_equal(dist_alloc(group, 100, &memory), DIST_ERR_NO_MEMORY);
+    fake->spent = false;
+    work = fake_start(group, DIST_COLL_ALL_REDUCE);
+    fake_break(fake, DIST_ERR_SYSTEM);
+    assert_int_equal(dist_wait(work), DIST_ERR_SYSTEM);
+    assert_int_equal(dist_alloc(group, 100, &memory), DIST_ERR_ABORTED);
+    assert_null(memory);
+    assert_int_equal(fake->lent, 1);
+    assert_int_equal(dist_free(group, kept), DIST_OK);
+    assert_int_equal(fake->lent, 0);
+    fake_close(fake, group);
+}
+
+/* While the progress thread drives the group, asleep with the backend armed. */
+static void the_backend_is_called_alone(void **state)
+{
+    struct fake *fake = *state;
+    struct dist_group *group;
+    struct dist_work *work;
+    void *memory = NULL;
+
+    fake->lends = true;
+    group = fake_open(fake);
+    work = fake_start(group, DIST_COLL_ALL_REDUCE);
+    for (int i = 0; i < 50; i++) {
+        fake_pause(i % 10);
+        assert_int_equal(dist_alloc(group, 64, &memory), DIST_OK);
+        assert_int_equal(dist_free(group, memory), DIST_OK);
+    }
+    fake_release(fake, 0);
+    assert_int_equal(dist_wait(work), DIST_OK);
+    assert_int_equal(fake_close(fake, group), DIST_OK);
+}
+
+/* ---- collectives on it ---- */
+
+enum { RANKS = 3, COUNT = 100003 };
+
+/* In from one allocation, out in registered memory, of two groups; then all is freed, in use no
+ * more. */
+static void reduces(int rank, void *arg)
+{
+    dist_group *group = world_join(arg, rank), *other = NULL;
+    size_t bytes = (COUNT * sizeof(int32_t) + 65535) / 65536 * 65536;
+    int32_t *in, *out;
+    void *memory = NULL, *registered = NULL;
+
+    CHECK(dist_dup_group(group, NULL, &other) == DIST_OK);
+    CHECK(dist_alloc(group, COUNT * sizeof(int32_t), &memory) == DIST_OK);
+    CHECK(posix_memalign(&registered, 65536, bytes) == 0);
+    CHECK(dist_register(group, registered, bytes) == DIST_OK);
+    in = memory;
+    out = registered;
+    for (int round = 0; round < 3; round++) {
+        dist_group *user = round % 2 ? other : group;
+
+        for (int i = 0; i < COUNT; i++)
+            in[i] = i * (rank + 1) + round;
+        CHECK(dist_all_reduce(user, in, out, COUNT, DIST_INT32, DIST_SUM) == DIST_OK);
+        for (int i = 0; i < COUNT; i++)
+            CHECK(out[i] == i * (RANKS * (RANKS + 1) / 2) + RANKS * round);
+    }
+    CHECK(dist_all_reduce(other, in, in, COUNT, DIST_INT32, DIST_MAX) == DIST_OK);
+    CHECK(in[7] == 7 * RANKS + 2);
+    CHECK(dist_free(group, memory) == DIST_OK);
+    CHECK(dist_unregister(group, registered) == DIST_OK);
+    CHECK(out[5] == 5 * (RANKS * (RANKS + 1) / 2) + RANKS * 2);
+    free(registered);
+    CHECK(dist_barrier(group) == DIST_OK);
+    CHECK(dist_destroy_process_group(group) == DIST_OK);
+}
+
+static void collectives_take_it(void **state)
+{
+    (void)state;
+    world_run(RANKS, reduces);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(segments_serve_backends_without_memory),
+        cmocka_unit_test(segments_outlive_the_group),
+        cmocka_unit_test(nothing_is_allocated),
+        cmocka_unit_test(memory_is_registered),
+        cmocka_unit_test_setup_teardown(the_backend_lends, fake_alone, fake_finish),
+        cmocka_unit_test_setup_teardown(the_backend_has_none, fake_alone, fake_finish),
+        cmocka_unit_test_setup_teardown(the_backend_is_called_alone, fake_served, fake_finish),
+        cmocka_unit_test(collectives_take_it),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
