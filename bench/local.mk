@@ -1,9 +1,12 @@
 # SPDX-License-Identifier: BSD-3-Clause
-# Measuring: our all-reduce beside Open MPI's own, interleaved in one run.
+# Measuring. dist_bench: all but main is a library of its own, so that unit tests can have it.
 noinst_LTLIBRARIES += libbench.la
 libbench_la_SOURCES = \
+	bench/kind.c bench/kind.h \
+	bench/order.c bench/order.h \
 	bench/result.c bench/result.h \
 	bench/worker.h
+libbench_la_CFLAGS = $(AM_CFLAGS) $(KERNEL_CFLAGS)
 
 if HAVE_OPENMPI
 noinst_PROGRAMS += bench/versus_mpi

@@ -37,7 +37,7 @@
  * bw, bibw and latency measure ranks 0 and 1 over messages of BYTES; the others take part in the
  * barriers and answer zeros. A call of latency is a message there and one back; of bw, BENCH_WINDOW
  * messages from 0 to 1, all started before any is waited for, and a message of one byte back; of
- * bibw, the same in both directions at once. dist_bench halves and divides.
+ * bibw, BENCH_WINDOW messages both ways at once. dist_bench halves and divides.
  *
  * The buffers of the calls in a batch are several sets in turn, so that caches don't flatter:
  * BENCH_SETS_BYTES together, but three sets at least and BENCH_SETS_MAX at most. A process keeps
