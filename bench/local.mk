@@ -3,7 +3,9 @@
 noinst_LTLIBRARIES += libbench.la
 libbench_la_SOURCES = \
 	bench/kind.c bench/kind.h \
+	bench/number.c bench/number.h \
 	bench/order.c bench/order.h \
+	bench/pattern.c bench/pattern.h \
 	bench/result.c bench/result.h \
 	bench/worker.h
 libbench_la_CFLAGS = $(AM_CFLAGS) $(KERNEL_CFLAGS)
