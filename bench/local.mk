@@ -2,11 +2,15 @@
 # Measuring. dist_bench: all but main is a library of its own, so that unit tests can have it.
 noinst_LTLIBRARIES += libbench.la
 libbench_la_SOURCES = \
+	bench/buffers.c bench/buffers.h \
 	bench/kind.c bench/kind.h \
+	bench/measure.c bench/measure.h \
 	bench/number.c bench/number.h \
 	bench/order.c bench/order.h \
+	bench/ours.c \
 	bench/pattern.c bench/pattern.h \
 	bench/result.c bench/result.h \
+	bench/subject.h \
 	bench/worker.h
 libbench_la_CFLAGS = $(AM_CFLAGS) $(KERNEL_CFLAGS)
 

@@ -1,0 +1,94 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* The buffers of a run. */
+#include "buffers.h"
+
+#include "worker.h"
+
+#include <stdint.h>
+#include <string.h>
+
+/* Long buffers begin on pages, as malloc gives them nearly; short ones on cache lines. */
+static size_t buffers_round(size_t bytes)
+{
+    size_t step = bytes >= 4096 ? 4096 : 64;
+
+    return (bytes + step - 1) / step * step;
+}
+
+static size_t buffers_part(enum kind_part part, const struct order *order, int ranks)
+{
+    return part == KIND_WHOLE ? order->bytes : part == KIND_BLOCK ? order_block(order, ranks) : 0;
+}
+
+bool buffers_in_place(const struct order *order)
+{
+    return order->kind->place == KIND_ALWAYS ||
+           (order->in_place && order->kind->place == KIND_ASKED);
+}
+
+/*
+ *   apart    | in      | out             |     each rounded up
+ *   in place | out, the whole, in its block of it |, or the other way round
+ */
+static void buffers_lay(struct buffers *b, const struct order *order, int rank, int ranks)
+{
+    const struct kind *kind = order->kind;
+    size_t block = (size_t)rank * order_block(order, ranks);
+
+    b->in_bytes = buffers_part(kind->in, order, ranks);
+    b->out_bytes = buffers_part(kind->out, order, ranks);
+    b->in_at = b->out_at = 0;
+    if (!buffers_in_place(order)) {
+        b->out_at = buffers_round(b->in_bytes);
+        b->stride = b->out_at + buffers_round(b->out_bytes);
+    } else {
+        b->stride = buffers_round(order->bytes);
+        if (kind->in == KIND_BLOCK)
+            b->in_at = block;
+        if (kind->out == KIND_BLOCK)
+            b->out_at = block;
+    }
+    if (b->stride == 0)
+        b->stride = 64;
+    b->sets = BENCH_SETS_BYTES / b->stride > BENCH_SETS_MAX   ? BENCH_SETS_MAX
+              : BENCH_SETS_BYTES / b->stride < BENCH_SETS_MIN ? BENCH_SETS_MIN
+                                                              : (int)(BENCH_SETS_BYTES / b->stride);
+}
+
+size_t buffers_need(const struct order *order, int ranks)
+{
+    struct buffers b;
+
+    if (order->bytes > SIZE_MAX / (4 * BENCH_SETS_MIN))
+        return SIZE_MAX;
+    buffers_lay(&b, order, 0, ranks);
+    return b.stride * (size_t)b.sets;
+}
+
+dist_status buffers_fit(struct buffers *buffers, struct subject *subject, const struct order *order)
+{
+    struct buffers fresh = {0};
+    dist_status status;
+
+    buffers_lay(&fresh, order, subject->rank, subject->ranks);
+    fresh.bytes = fresh.stride * (size_t)fresh.sets;
+    if (buffers->memory && buffers->bytes == fresh.bytes) {
+        fresh.memory = buffers->memory;
+        *buffers = fresh;
+        return DIST_OK;
+    }
+    buffers_free(buffers, subject);
+    status = subject->take(subject, fresh.bytes, &fresh.memory);
+    if (status != DIST_OK)
+        return status;
+    memset(fresh.memory, 0, fresh.bytes);
+    *buffers = fresh;
+    return DIST_OK;
+}
+
+void buffers_free(struct buffers *buffers, struct subject *subject)
+{
+    if (buffers->memory)
+        subject->give(subject, buffers->memory, buffers->bytes);
+    *buffers = (struct buffers){0};
+}

@@ -1,0 +1,197 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Runs an order on one rank: buffers, a checked call, warm-up, samples, a checked call. */
+#include "measure.h"
+
+#include "pattern.h"
+
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+
+/* What an out is full of before a checked call: no result looks like it. */
+#define MEASURE_POISON 0xa5
+
+struct measure {
+    struct subject *subject;
+    struct buffers *buffers;
+    const struct order *order;
+    int next; /* set */
+    enum outcome outcome;
+    char *reason;
+};
+
+double measure_now(void)
+{
+    struct timespec now;
+
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (double)now.tv_sec * 1e9 + (double)now.tv_nsec;
+}
+
+static struct pattern measure_pattern(const struct measure *m, unsigned seed)
+{
+    return (struct pattern){.dtype = m->order->dtype,
+                            .op = m->order->op,
+                            .reduces = m->order->kind->reduces,
+                            .ranks = m->subject->ranks,
+                            .seed = seed};
+}
+
+/* ---- fresh data ---- */
+
+/* Fills what this rank gives, and poisons what it gets. */
+static void measure_fill(const struct measure *m, const struct pattern *pattern, int set)
+{
+    const struct order *order = m->order;
+    struct buffers *b = m->buffers;
+    int rank = m->subject->rank;
+    bool gives = true;
+    size_t size = dist_dtype_size(order->dtype);
+    void *in = buffers_in(b, set), *out = buffers_out(b, set);
+    size_t bytes = order->kind->in == KIND_NONE ? b->out_bytes : b->in_bytes;
+
+    memset(out, MEASURE_POISON, b->out_bytes);
+    if (order->kind->id == KIND_broadcast || order->kind->in == KIND_WHOLE)
+        gives = !order->kind->rooted || order->kind->reduces || rank == order->root;
+    if (gives)
+        pattern_fill(pattern, rank, 0, order->kind->in == KIND_NONE ? out : in, bytes / size);
+}
+
+/* ---- what should be there ---- */
+
+/* Blocks of all ranks, one after the other: block s begins with that rank's element `first`. */
+static bool measure_blocks(const struct measure *m, const struct pattern *pattern, size_t first,
+                           const char *out, size_t *bad_p)
+{
+    size_t count = order_count(m->order, m->subject->ranks);
+    size_t block = order_block(m->order, m->subject->ranks);
+
+    for (int s = 0; s < m->subject->ranks; s++) {
+        if (!pattern_is(pattern, s, first, out + (size_t)s * block, count, bad_p)) {
+            *bad_p += (size_t)s * count;
+            return false;
+        }
+    }
+    return true;
+}
+
+/* Of messages: 1 hears from 0, and but for bw 0 hears from 1. */
+static bool measure_messages(const struct measure *m, const struct pattern *pattern,
+                             const void *out, size_t *bad_p)
+{
+    int rank = m->subject->rank;
+
+    if (rank > 1 || (rank == 0 && m->order->kind->id == KIND_bw))
+        return true;
+    return pattern_is(pattern, 1 - rank, 0, out,
+                      m->buffers->out_bytes / dist_dtype_size(m->order->dtype), bad_p);
+}
+
+static bool measure_is_right(const struct measure *m, const struct pattern *pattern, int set,
+                             size_t *bad_p)
+{
+    const struct order *order = m->order;
+    const struct kind *kind = order->kind;
+    int rank = m->subject->rank;
+    const void *out = buffers_out(m->buffers, set);
+    size_t count = m->buffers->out_bytes / dist_dtype_size(order->dtype);
+    size_t mine = (size_t)rank * order_count(order, m->subject->ranks);
+
+    if (kind->layout == KIND_MESSAGES)
+        return measure_messages(m, pattern, out, bad_p);
+    if (kind->rooted && kind->out == KIND_WHOLE && kind->id != KIND_broadcast &&
+        rank != order->root)
+        return true;
+    if (kind->reduces)
+        return pattern_is_reduced(pattern, kind->out == KIND_BLOCK ? mine : 0, out, count, bad_p);
+    if (kind->id == KIND_broadcast)
+        return pattern_is(pattern, order->root, 0, out, count, bad_p);
+    if (kind->out == KIND_BLOCK) /* scatter */
+        return pattern_is(pattern, order->root, mine, out, count, bad_p);
+    return measure_blocks(m, pattern, kind->in == KIND_WHOLE ? mine : 0, out, bad_p);
+}
+
+/* ---- running ---- */
+
+static int measure_end(struct measure *m, dist_status status)
+{
+    if (status == DIST_OK)
+        return 0;
+    m->outcome = status == DIST_ERR_UNSUPPORTED ? OUTCOME_UNSUPPORTED : OUTCOME_FAILED;
+    snprintf(m->reason, MEASURE_REASON, "%s", m->subject->error(m->subject));
+    return -1;
+}
+
+static int measure_call(struct measure *m)
+{
+    int set = m->next;
+
+    m->next = set + 1 == m->buffers->sets ? 0 : set + 1;
+    return measure_end(m, m->subject->call(m->subject, m->order, buffers_in(m->buffers, set),
+                                           buffers_out(m->buffers, set)));
+}
+
+/* A checked call on the next set; -1: the run has ended. */
+static int measure_checked(struct measure *m, unsigned seed)
+{
+    struct pattern pattern = measure_pattern(m, seed);
+    size_t bad = 0;
+    int set = m->next;
+
+    if (m->order->kind->layout == KIND_NOTHING)
+        return measure_call(m);
+    measure_fill(m, &pattern, set);
+    /* Another may write here as soon as it is in the call. */
+    if (measure_end(m, m->subject->barrier(m->subject)) != 0 || measure_call(m) != 0)
+        return -1;
+    if (m->outcome == OUTCOME_TOOK && !measure_is_right(m, &pattern, set, &bad)) {
+        m->outcome = OUTCOME_WRONG;
+        snprintf(m->reason, MEASURE_REASON, "rank %d: element %zu of the result is wrong",
+                 m->subject->rank, bad);
+    }
+    /* In place, sums of sums grow without end; zeros stay. */
+    memset(buffers_out(m->buffers, set), 0, m->buffers->out_bytes);
+    memset(buffers_in(m->buffers, set), 0, m->buffers->in_bytes);
+    return 0;
+}
+
+static int measure_sample(struct measure *m, double *time_p)
+{
+    double start;
+
+    if (measure_end(m, m->subject->barrier(m->subject)) != 0)
+        return -1;
+    start = measure_now();
+    for (long i = 0; i < m->order->batch; i++) {
+        if (measure_call(m) != 0)
+            return -1;
+    }
+    *time_p = (measure_now() - start) / (double)m->order->batch;
+    return 0;
+}
+
+enum outcome measure_run(struct subject *subject, struct buffers *buffers,
+                         const struct order *order, double *times, char *reason)
+{
+    struct measure m = {.subject = subject, .buffers = buffers, .order = order, .reason = reason};
+
+    m.outcome = OUTCOME_TOOK;
+    if (order->kind->layout == KIND_MESSAGES && subject->ranks < 2) {
+        snprintf(reason, MEASURE_REASON, "messages between two ranks need two: give -n 2");
+        return OUTCOME_UNSUPPORTED;
+    }
+    if (measure_end(&m, buffers_fit(buffers, subject, order)) != 0 ||
+        (order->check && measure_checked(&m, (unsigned)order->samples) != 0))
+        return m.outcome;
+    for (long i = 0; i < order->warmup; i++) {
+        if (measure_call(&m) != 0)
+            return m.outcome;
+    }
+    for (long s = 0; s < order->samples; s++) {
+        if (measure_sample(&m, &times[s]) != 0)
+            return m.outcome;
+    }
+    if (order->check && measure_checked(&m, (unsigned)order->samples + 1) != 0)
+        return m.outcome;
+    return m.outcome;
+}

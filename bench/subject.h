@@ -1,0 +1,40 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* What is measured: something that can run an order's calls, seen from one rank. */
+#ifndef BENCH_SUBJECT_H
+#define BENCH_SUBJECT_H
+
+#include "order.h"
+
+struct subject {
+    int rank, ranks;
+    /* Each returns OK, or a status that error() has the text of. */
+    dist_status (*barrier)(struct subject *subject);
+    dist_status (*call)(struct subject *subject, const struct order *order, const void *in,
+                        void *out);
+    /* Memory for buffers, called by all ranks with the same number of bytes. */
+    dist_status (*take)(struct subject *subject, size_t bytes, void **memory_p);
+    void (*give)(struct subject *subject, void *memory, size_t bytes);
+    const char *(*error)(struct subject *subject);
+};
+
+/*
+ * libdist itself. memory: "malloc", "dist" or "cuda". The group stays the caller's. On success
+ * *subject_p is to be given to ours_free, before the group is destroyed. NULL is accepted there.
+ */
+dist_status ours_new(dist_group *group, const char *memory, struct subject **subject_p);
+void ours_free(struct subject *subject);
+
+/* The words after a backend's slash and of --mem. */
+bool ours_has_memory(const char *name);
+
+/*
+ * The bound of this machine: a bare loop over memory that all ranks have mapped. limit_map makes
+ * that memory, before the ranks are started; each rank then calls limit_new.
+ */
+struct limit_map;
+struct limit_map *limit_map_new(int ranks, size_t largest); /* NULL: errno says why */
+void limit_map_free(struct limit_map *map);
+dist_status limit_new(struct limit_map *map, int rank, struct subject **subject_p);
+void limit_free(struct subject *subject);
+
+#endif
