@@ -4,6 +4,8 @@ noinst_LTLIBRARIES += libbench.la
 libbench_la_SOURCES = \
 	bench/buffers.c bench/buffers.h \
 	bench/kind.c bench/kind.h \
+	bench/limit.c \
+	bench/limit_sum.c bench/limit_sum.h \
 	bench/measure.c bench/measure.h \
 	bench/number.c bench/number.h \
 	bench/order.c bench/order.h \

@@ -1,0 +1,358 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * The bound of this machine: what a collective costs if all memory is everybody's. Between two
+ * barriers nothing is done but the copies and sums that cannot be avoided, each rank its share.
+ *
+ *   map:  control | arena of rank 0 | arena of rank 1 | ...      buffers lie alike in all arenas
+ */
+#include "buffers.h"
+#include "limit_sum.h"
+#include "measure.h"
+#include "subject.h"
+#include "worker.h"
+
+#include <errno.h>
+#include <sched.h>
+#include <stdatomic.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+
+/* Outs that are longer than this together are written past the caches. */
+#define LIMIT_STREAM ((size_t)4 << 20)
+#define LIMIT_SPINS 1024 /* between two looks at the clock */
+#define LIMIT_DEADLINE 60e9
+#define LIMIT_PAGE ((size_t)2 << 20)
+
+struct limit_control {
+    _Alignas(64) atomic_ullong arrived; /* at barriers, all ranks, ever */
+    _Alignas(64) atomic_ullong pair;    /* steps of ranks 0 and 1, ever */
+};
+
+struct limit_map {
+    struct limit_control *control;
+    size_t bytes, arena;
+    int ranks;
+    bool crowded;
+};
+
+struct limit {
+    struct subject subject; /* first */
+    struct limit_map *map;
+    const char *error;
+    const char **ins; /* by rank */
+    char **outs;
+    unsigned long long meetings, steps;
+};
+
+/* ---- memory ---- */
+
+struct limit_map *limit_map_new(int ranks, size_t largest)
+{
+    struct limit_map *map = calloc(1, sizeof(*map));
+    size_t sets = BENCH_SETS_MIN * (2 * largest + 65536);
+    cpu_set_t set;
+
+    if (!map)
+        return NULL;
+    map->ranks = ranks;
+    map->crowded = sched_getaffinity(0, sizeof(set), &set) != 0 || CPU_COUNT(&set) < ranks;
+    map->arena =
+        (sets > BENCH_SETS_BYTES ? sets : BENCH_SETS_BYTES) / LIMIT_PAGE * LIMIT_PAGE + LIMIT_PAGE;
+    map->bytes = LIMIT_PAGE + (size_t)ranks * map->arena;
+    map->control = mmap(NULL, map->bytes, PROT_READ | PROT_WRITE,
+                        MAP_SHARED | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (map->control != MAP_FAILED)
+        return map;
+    free(map);
+    return NULL;
+}
+
+void limit_map_free(struct limit_map *map)
+{
+    if (map)
+        munmap(map->control, map->bytes);
+    free(map);
+}
+
+static char *limit_arena(const struct limit *limit, int rank)
+{
+    return (char *)limit->map->control + LIMIT_PAGE + (size_t)rank * limit->map->arena;
+}
+
+/* Where another rank has what is here in this one's arena. */
+static char *limit_theirs(const struct limit *limit, const void *mine, int rank)
+{
+    return limit_arena(limit, rank) +
+           ((const char *)mine - limit_arena(limit, limit->subject.rank));
+}
+
+static dist_status limit_take(struct subject *subject, size_t bytes, void **memory_p)
+{
+    struct limit *limit = (struct limit *)subject;
+
+    if (bytes > limit->map->arena) {
+        limit->error = "the size is beyond that which the run began with";
+        return DIST_ERR_INVALID_ARGUMENT;
+    }
+    *memory_p = limit_arena(limit, subject->rank);
+    return DIST_OK;
+}
+
+/* Every run ends with a barrier, so nobody looks at it any more. */
+static void limit_give(struct subject *subject, void *memory, size_t bytes)
+{
+    (void)subject;
+    madvise(memory, (bytes + 4095) / 4096 * 4096, MADV_REMOVE);
+}
+
+/* ---- meeting ---- */
+
+static void limit_pause(bool crowded)
+{
+    if (crowded)
+        sched_yield();
+#if defined(__x86_64__)
+    else
+        __builtin_ia32_pause();
+#endif
+}
+
+/* Waits until so many have come. */
+static dist_status limit_wait(struct limit *limit, atomic_ullong *come, unsigned long long wanted)
+{
+    double since = 0;
+
+    for (unsigned spins = 1; atomic_load_explicit(come, memory_order_acquire) < wanted; spins++) {
+        limit_pause(limit->map->crowded);
+        if (spins % LIMIT_SPINS)
+            continue;
+        since = since > 0 ? since : measure_now();
+        if (measure_now() - since > LIMIT_DEADLINE) {
+            limit->error = "another rank did not come within 60 s";
+            return DIST_ERR_TIMEOUT;
+        }
+    }
+    return DIST_OK;
+}
+
+static dist_status limit_barrier(struct subject *subject)
+{
+    struct limit *limit = (struct limit *)subject;
+    atomic_ullong *arrived = &limit->map->control->arrived;
+
+    atomic_fetch_add_explicit(arrived, 1, memory_order_acq_rel);
+    return limit_wait(limit, arrived, ++limit->meetings * (unsigned)subject->ranks);
+}
+
+static void limit_step(struct limit *limit)
+{
+    atomic_fetch_add_explicit(&limit->map->control->pair, 1, memory_order_acq_rel);
+}
+
+/* Waits until ranks 0 and 1 have taken so many steps since this call began. */
+static dist_status limit_steps(struct limit *limit, unsigned steps)
+{
+    return limit_wait(limit, &limit->map->control->pair, limit->steps + steps);
+}
+
+/* ---- what cannot be avoided, between two barriers ---- */
+
+/* This rank's part of a vector, in whole cache lines. */
+static void limit_slice(const struct limit *limit, size_t bytes, size_t *from_p, size_t *length_p)
+{
+    size_t lines = (bytes + 63) / 64, ranks = (size_t)limit->subject.ranks;
+    size_t rank = (size_t)limit->subject.rank;
+    size_t from = lines * rank / ranks * 64, to = lines * (rank + 1) / ranks * 64;
+
+    *from_p = from < bytes ? from : bytes;
+    *length_p = (to < bytes ? to : bytes) - *from_p;
+}
+
+/* All ranks' vectors are added slice by slice, into all outs or the root's. */
+static void limit_reduce(const struct limit *limit, const struct order *order, const void *in,
+                         void *out)
+{
+    int ranks = limit->subject.ranks;
+    bool all = order->kind->id != KIND_reduce, place = buffers_in_place(order);
+    size_t from, length, outs = all ? (size_t)ranks : 1;
+
+    for (int r = 0; r < ranks; r++) {
+        limit->ins[r] = limit_theirs(limit, order->kind->in == KIND_NONE ? out : in, r);
+        limit->outs[r] = limit_theirs(limit, out, all ? r : order->root);
+    }
+    limit_slice(limit, order->bytes, &from, &length);
+    limit_sum(order->dtype, limit->ins, ranks, limit->outs, (int)outs, from, length,
+              !place && order->bytes * outs > LIMIT_STREAM);
+}
+
+/* This rank's block of all vectors, into its out. */
+static void limit_reduce_scatter(const struct limit *limit, const struct order *order,
+                                 const void *in, void *out)
+{
+    size_t block = order_block(order, limit->subject.ranks);
+    size_t at = (size_t)limit->subject.rank * block;
+    bool place = buffers_in_place(order);
+    const char *whole = place ? (const char *)out - at : in;
+
+    for (int r = 0; r < limit->subject.ranks; r++)
+        limit->ins[r] = limit_theirs(limit, whole, r) + at;
+    limit->outs[0] = out;
+    limit_sum(order->dtype, limit->ins, limit->subject.ranks, limit->outs, 1, 0, block,
+              !place && order->bytes > LIMIT_STREAM);
+}
+
+static void limit_copy(void *to, const void *from, size_t bytes)
+{
+    if (to != from)
+        memcpy(to, from, bytes);
+}
+
+/* Block s of the out is rank s's in, or of it the block for this rank. */
+static void limit_gather(const struct limit *limit, const struct order *order, const void *in,
+                         void *out)
+{
+    int ranks = limit->subject.ranks, rank = limit->subject.rank;
+    size_t block = order_block(order, ranks);
+    bool place = buffers_in_place(order);
+    const char *mine = place ? (const char *)in - (size_t)rank * block : in;
+
+    for (int i = 0; i < ranks; i++) {
+        size_t s = (size_t)((rank + i) % ranks);
+        size_t at = order->kind->in == KIND_WHOLE ? (size_t)rank * block : place ? s * block : 0;
+
+        limit_copy((char *)out + s * block, limit_theirs(limit, mine, (int)s) + at, block);
+    }
+}
+
+/* Into the root's out, or out of its in. */
+static void limit_with_root(const struct limit *limit, const struct order *order, const void *in,
+                            void *out)
+{
+    int rank = limit->subject.rank;
+    size_t block = order_block(order, limit->subject.ranks), at = (size_t)rank * block;
+    bool place = buffers_in_place(order);
+
+    if (order->kind->id == KIND_broadcast)
+        limit_copy(out, limit_theirs(limit, out, order->root), order->bytes);
+    else if (order->kind->out == KIND_WHOLE)
+        limit_copy(limit_theirs(limit, out, order->root) + at, in, block);
+    else if (!place || rank != order->root)
+        limit_copy(out, limit_theirs(limit, in, order->root) + at, block);
+}
+
+static void limit_move(const struct limit *limit, const struct order *order, const void *in,
+                       void *out)
+{
+    if (order->kind->id == KIND_reduce_scatter || order->kind->id == KIND_reduce_scatter_v)
+        limit_reduce_scatter(limit, order, in, out);
+    else if (order->kind->reduces)
+        limit_reduce(limit, order, in, out);
+    else if (order->kind->rooted)
+        limit_with_root(limit, order, in, out);
+    else
+        limit_gather(limit, order, in, out);
+}
+
+/* ---- messages: a counter that both look at ---- */
+
+/* Into the other's out, so that it is there when the other looks. */
+static void limit_push(struct limit *limit, const struct order *order, const void *in, void *out)
+{
+    int messages = order->kind->id == KIND_latency ? 1 : order->window;
+
+    for (int i = 0; i < messages; i++)
+        memcpy(limit_theirs(limit, out, 1 - limit->subject.rank), in, order->bytes);
+    limit_step(limit);
+}
+
+/* Rank 0 pushes, then 1 does or only says that it has seen; in bibw both at once. */
+static dist_status limit_messages(struct limit *limit, const struct order *order, const void *in,
+                                  void *out)
+{
+    int rank = limit->subject.rank, both = order->kind->id == KIND_bibw;
+    dist_status status = DIST_OK;
+
+    if (rank > 1)
+        return DIST_OK;
+    if (rank == 1 && !both)
+        status = limit_steps(limit, 1);
+    if (rank == 1 && order->kind->id == KIND_bw)
+        limit_step(limit);
+    else if (status == DIST_OK)
+        limit_push(limit, order, in, out);
+    if (rank == 0 || both)
+        status = limit_steps(limit, 2);
+    limit->steps += 2;
+    return status;
+}
+
+/* ---- as a subject ---- */
+
+static bool limit_can(struct limit *limit, const struct order *order)
+{
+    if (!order->kind->reduces || (order->op == DIST_SUM && limit_can_sum(order->dtype)))
+        return true;
+    limit->error = "the bare loop has sums of integers, float32 and float64 only";
+    return false;
+}
+
+static dist_status limit_call(struct subject *subject, const struct order *order, const void *in,
+                              void *out)
+{
+    struct limit *limit = (struct limit *)subject;
+    dist_status status;
+
+    if (!limit_can(limit, order))
+        return DIST_ERR_UNSUPPORTED;
+    if (order->kind->layout == KIND_MESSAGES)
+        return limit_messages(limit, order, in, out);
+    status = limit_barrier(subject);
+    if (status != DIST_OK || order->kind->layout == KIND_NOTHING)
+        return status;
+    limit_move(limit, order, in, out);
+    return limit_barrier(subject);
+}
+
+static const char *limit_error(struct subject *subject)
+{
+    return ((struct limit *)subject)->error;
+}
+
+dist_status limit_new(struct limit_map *map, int rank, struct subject **subject_p)
+{
+    struct limit *limit = calloc(1, sizeof(*limit));
+
+    if (!limit)
+        return DIST_ERR_NO_MEMORY;
+    limit->map = map;
+    limit->error = "";
+    limit->ins = calloc((size_t)map->ranks, sizeof(*limit->ins));
+    limit->outs = calloc((size_t)map->ranks, sizeof(*limit->outs));
+    limit->subject = (struct subject){.rank = rank,
+                                      .ranks = map->ranks,
+                                      .barrier = limit_barrier,
+                                      .call = limit_call,
+                                      .take = limit_take,
+                                      .give = limit_give,
+                                      .error = limit_error};
+    if (limit->ins && limit->outs) {
+        *subject_p = &limit->subject;
+        return DIST_OK;
+    }
+    limit_free(&limit->subject);
+    return DIST_ERR_NO_MEMORY;
+}
+
+void limit_free(struct subject *subject)
+{
+    struct limit *limit = (struct limit *)subject;
+
+    if (!limit)
+        return;
+    free(limit->ins);
+    free(limit->outs);
+    free(limit);
+}
