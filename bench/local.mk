@@ -8,6 +8,9 @@ libbench_la_SOURCES = \
 	bench/limit_sum.c bench/limit_sum.h \
 	bench/measure.c bench/measure.h \
 	bench/number.c bench/number.h \
+	bench/options.c bench/options.h \
+	bench/options_help.c \
+	bench/options_table.c bench/options_table.h \
 	bench/order.c bench/order.h \
 	bench/ours.c \
 	bench/pattern.c bench/pattern.h \

@@ -1,0 +1,48 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* The command line of dist_bench. */
+#ifndef BENCH_OPTIONS_H
+#define BENCH_OPTIONS_H
+
+#include "kind.h"
+
+#include <stdint.h>
+#include <stdio.h>
+
+enum options_action { OPTIONS_RUN, OPTIONS_HELP, OPTIONS_VERSION };
+
+/* Numbers that were not given are -1 where the comment says so; texts are NULL. */
+struct options {
+    bool kinds[KIND_COUNT];     /* what to measure */
+    int64_t ranks;              /* to start; -1: those of the launcher */
+    const char *sizes;          /* [MIN:]MAX */
+    int64_t least, most;        /* bytes; -1: not given */
+    int64_t factor, step;       /* from size to size; step 0: by the factor */
+    int64_t iterations, warmup; /* -1: by time */
+    double time;                /* seconds for a point and contestant */
+    int64_t rounds;
+    int64_t window;
+    int64_t memory_limit;
+    bool full, check, no_check, in_place;
+    const char *dtype_name, *op_name;
+    dist_dtype dtype;
+    dist_op op;
+    int64_t root;
+    const char *backend, *memory, *device;
+    const char *format;
+    const char *compare, *peer, *mpirun;
+    bool peers, limit;
+    const char *save, *baseline, *html;
+    double tolerance; /* in percent */
+    int64_t timeout;  /* seconds */
+    const char *worker;
+    enum options_action action;
+};
+
+/* Texts point into argv. -1: *failure_p says what is wrong (static storage); exit with 2. */
+int options_parse(int argc, char **argv, struct options *options_p, const char **failure_p);
+void options_help(FILE *to);
+
+/* Is this a run of several contestants? */
+bool options_compares(const struct options *options);
+
+#endif

@@ -1,0 +1,116 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* The one table of options: OSU's letters, and the long names of both OSU and NCCL's tests. */
+#include "options_table.h"
+
+#include "order.h"
+#include "worker.h"
+
+#include <limits.h>
+#include <stddef.h>
+
+const struct options options_defaults = {
+    .ranks = -1,
+    .least = -1,
+    .most = -1,
+    .factor = 2,
+    .iterations = -1,
+    .warmup = -1,
+    .time = 0.4,
+    .rounds = 5,
+    .window = BENCH_WINDOW,
+    .memory_limit = (int64_t)8 << 30,
+    .dtype_name = "float32",
+    .op_name = "sum",
+    .memory = "malloc",
+    .format = NULL,
+    .tolerance = 10,
+    .timeout = 60,
+};
+
+#define AT(member) offsetof(struct options, member)
+#define GROUP(name)                                                                                \
+    {                                                                                              \
+        "", 0, OPTIONS_FLAG, 0, 0, 0, NULL, name                                                   \
+    }
+#define FLAG(names, letter, member, help)                                                          \
+    {                                                                                              \
+        names, letter, OPTIONS_FLAG, AT(member), 0, 0, NULL, help                                  \
+    }
+#define NUMBER(names, letter, kind, member, least, most, argument, help)                           \
+    {                                                                                              \
+        names, letter, OPTIONS_##kind, AT(member), least, most, argument, help                     \
+    }
+#define TEXT(names, letter, kind, member, argument, help)                                          \
+    {                                                                                              \
+        names, letter, OPTIONS_##kind, AT(member), 0, 0, argument, help                            \
+    }
+#define ACTION(names, letter, action, help)                                                        \
+    {                                                                                              \
+        names, letter, OPTIONS_ACTION, action, 0, 0, NULL, help                                    \
+    }
+
+const struct options_row options_table[] = {
+    GROUP("What is measured"),
+    NUMBER("ranks", 'n', INT, ranks, 1, 65536, "N",
+           "start N processes here (default: those that the launcher started)"),
+    TEXT("message-size", 'm', TEXT, sizes, "[MIN:]MAX",
+         "sizes in bytes, with K, M or G (default: 1M at most, messages 4M; from 4 on)"),
+    NUMBER("minbytes", 'b', BYTES, least, 0, 1e15, "BYTES", "the smallest size"),
+    NUMBER("maxbytes", 'e', BYTES, most, 0, 1e15, "BYTES", "the largest size"),
+    NUMBER("stepfactor", 0, INT, factor, 2, 1 << 20, "N",
+           "each size is N times the one before (default: 2)"),
+    NUMBER("stepbytes", 0, BYTES, step, 1, 1e15, "BYTES",
+           "or so many bytes longer than the one before"),
+    TEXT("dtype,datatype,type", 'T', TEXT, dtype_name, "NAME",
+         "type of the elements, also as OSU and NCCL call it (default: float32)"),
+    TEXT("op", 'o', TEXT, op_name, "NAME", "what reductions do (default: sum)"),
+    NUMBER("root,root-rank", 'k', INT, root, 0, INT_MAX, "RANK", "(default: 0)"),
+    FLAG("in-place", 'l', in_place, "in and out are the same memory, where that can be"),
+    NUMBER("window-size", 'W', INT, window, 1, ORDER_WINDOW_MAX, "N",
+           "messages under way at a time in bw and bibw (default: 64)"),
+    TEXT("backend", 0, TEXT, backend, "NAME",
+         "gloo, mpi, ... (default: $DIST_BACKEND, else the best there is)"),
+    TEXT("mem", 0, CHOICE, memory, "malloc|dist|cuda",
+         "whose memory the buffers are: dist is that of dist_alloc (default: malloc)"),
+    TEXT("accelerator", 'd', CHOICE, device, "cuda", "the same as --mem=cuda"),
+    NUMBER("mem-limit", 'M', BYTES, memory_limit, 1, 1e15, "BYTES",
+           "buffers of a rank at most; sizes beyond are left out (default: 8G)"),
+
+    GROUP("How often"),
+    NUMBER("time", 't', REAL, time, 0.001, 3600, "SECONDS",
+           "for each size and contestant (default: 0.4)"),
+    NUMBER("iterations,iters", 'i', INT, iterations, 1, ORDER_SAMPLES_MAX, "N",
+           "instead N calls, each timed by itself"),
+    NUMBER("warmup,warmup_iters", 'x', INT, warmup, 0, 1 << 30, "N",
+           "calls before, not timed (default: some)"),
+    NUMBER("rounds", 'r', INT, rounds, 1, 10000, "N", "turns of each contestant (default: 5)"),
+    FLAG("no-check", 0, no_check, "compare no results (they are, with several contestants)"),
+    NUMBER("check,validation", 'c', FLAG_01, check, 0, 1, NULL, "compare the results"),
+    FLAG("validate", 'u', check, "the same"),
+
+    GROUP("Several contestants, in turns"),
+    TEXT("compare", 0, TEXT, compare, "LIST",
+         "backend[/mem][+VAR=VALUE]..., mpi-native, limit, or a peer's name, separated by commas"),
+    FLAG("peers", 0, peers, "and every other library that there is a driver for"),
+    TEXT("peer", 0, TEXT, peer, "LIST", "and these"),
+    FLAG("limit", 0, limit, "and what this machine can do at best: a bare loop over shared memory"),
+    TEXT("mpirun", 0, TEXT, mpirun, "COMMAND",
+         "what starts contestants of backend mpi (default: the MPI that was found at build time)"),
+    NUMBER("timeout", 0, INT, timeout, 1, 86400, "SECONDS",
+           "a contestant that is silent so long is left out (default: 60)"),
+
+    GROUP("Output"),
+    TEXT("format", 0, CHOICE, format, "osu|nccl|csv|json|table",
+         "(default: osu; of several contestants: table)"),
+    FLAG("full", 'f', full, "more columns"),
+    TEXT("save", 0, TEXT, save, "FILE", "write the results as JSON"),
+    TEXT("baseline", 0, TEXT, baseline, "FILE",
+         "compare with the results that were saved there; exit 3 if slower"),
+    NUMBER("tolerance", 0, REAL, tolerance, 0, 1e6, "PERCENT", "slower than so much (default: 10)"),
+    TEXT("html", 0, TEXT, html, "FILE", "write a page with curves"),
+    ACTION("help", 'h', OPTIONS_HELP, "print this and exit"),
+    ACTION("version", 'v', OPTIONS_VERSION, "print the version and exit"),
+    TEXT("worker", 0, TEXT, worker, "SPEC", NULL),
+};
+
+const int options_count = (int)(sizeof(options_table) / sizeof(options_table[0]));
