@@ -3,6 +3,7 @@
 noinst_LTLIBRARIES += libbench.la
 libbench_la_SOURCES = \
 	bench/buffers.c bench/buffers.h \
+	bench/digest.c bench/digest.h \
 	bench/kind.c bench/kind.h \
 	bench/limit.c \
 	bench/limit_sum.c bench/limit_sum.h \
@@ -14,7 +15,10 @@ libbench_la_SOURCES = \
 	bench/order.c bench/order.h \
 	bench/ours.c \
 	bench/pattern.c bench/pattern.h \
+	bench/plain.c bench/plain.h \
+	bench/point.c bench/point.h \
 	bench/result.c bench/result.h \
+	bench/runner.h \
 	bench/subject.h \
 	bench/worker.h
 libbench_la_CFLAGS = $(AM_CFLAGS) $(KERNEL_CFLAGS)
