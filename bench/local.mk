@@ -17,6 +17,9 @@ libbench_la_SOURCES = \
 	bench/pattern.c bench/pattern.h \
 	bench/plain.c bench/plain.h \
 	bench/point.c bench/point.h \
+	bench/print.c bench/print.h \
+	bench/print_json.c \
+	bench/print_table.c \
 	bench/result.c bench/result.h \
 	bench/runner.h \
 	bench/subject.h \

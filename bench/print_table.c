@@ -1,0 +1,119 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Prints several contestants side by side, and as CSV. */
+#include "print.h"
+
+#include <string.h>
+
+/* ---- side by side ---- */
+
+static int table_width(const struct result *result, int c)
+{
+    int width = (int)strlen(result->contestants[c].name) + 2;
+
+    return width < 12 ? 12 : width;
+}
+
+static void table_head(const struct options *options, const struct result *result,
+                       const struct result_point *point)
+{
+    (void)options;
+    printf("\n# %s %s%s%s%s, %d ranks. Median time in us", point->collective, point->dtype,
+           point->op ? " " : "", point->op ? point->op : "", point->in_place ? ", in place" : "",
+           result->ranks);
+    if (result->contestant_count > 1)
+        printf("; ratio: that time over %s's", result->contestants[0].name);
+    printf("\n#%11s", "bytes");
+    for (int c = 0; c < result->contestant_count; c++) {
+        printf(" %*s", table_width(result, c), result->contestants[c].name);
+        if (c > 0)
+            printf(" %7s", "ratio");
+    }
+    printf("\n");
+}
+
+static void table_point(const struct options *options, const struct result *result,
+                        const struct result_point *a, const struct result_point *b)
+{
+    const struct result_point *point = a ? a : b;
+    const struct result_time *first = &point->times[0];
+
+    (void)options;
+    printf("%12zu", point->bytes);
+    for (int c = 0; c < result->contestant_count; c++) {
+        const struct result_time *time = &point->times[c];
+        int width = table_width(result, c);
+
+        if (time->measured)
+            printf(" %*.*f", width, time->median < 1e6 ? 2 : 1, time->median / 1e3);
+        else
+            printf(" %*s", width, time->wrong ? "wrong" : "-");
+        if (c > 0 && time->measured && first->measured)
+            printf(" %7.2f", time->median / first->median);
+        else if (c > 0)
+            printf(" %7s", "-");
+    }
+    printf("\n");
+    fflush(stdout);
+}
+
+static void table_end(const struct options *options, const struct result *result)
+{
+    (void)options;
+    printf("\n");
+    for (int c = 0; c < result->contestant_count; c++)
+        printf("# %s: %s%s%s\n", result->contestants[c].name, result->contestants[c].library,
+               result->contestants[c].reason ? " LEFT OUT: " : "",
+               result->contestants[c].reason ? result->contestants[c].reason : "");
+}
+
+const struct print_format print_table = {
+    .name = "table", .head = table_head, .point = table_point, .end = table_end};
+
+/* ---- CSV ---- */
+
+static void csv_begin(const struct options *options, const struct result *result)
+{
+    (void)options, (void)result;
+    printf("collective,size,block,dtype,op,root,in_place,ranks,contestant,time_us,min_us,avg_us,"
+           "max_us,p50_us,p99_us,algbw,busbw,iterations,status\n");
+}
+
+static const char *csv_status(const struct options *options, const struct result_time *time)
+{
+    if (time->wrong)
+        return "wrong";
+    if (!time->measured)
+        return "missing";
+    return options->check && !options->no_check ? "right" : "unchecked";
+}
+
+static void csv_row(const struct options *options, const struct result *result,
+                    const struct result_point *point, int c)
+{
+    const struct result_time *time = &point->times[c];
+
+    printf("%s,%zu,%zu,%s,%s,%d,%d,%d,%s,", point->collective, point->bytes, point->block,
+           point->dtype, point->op ? point->op : "-", point->root, point->in_place, result->ranks,
+           result->contestants[c].name);
+    if (time->measured)
+        printf("%.3f,%.3f,%.3f,%.3f,%.3f,%.3f,%.4f,%.4f,%ld", time->median / 1e3, time->min / 1e3,
+               time->mean / 1e3, time->max / 1e3, time->p50 / 1e3, time->p99 / 1e3,
+               result_algorithm_bandwidth(point, time->median),
+               result_bus_bandwidth(point, result->ranks, time->median),
+               time->samples * time->batch);
+    else
+        printf(",,,,,,,,");
+    printf(",%s\n", csv_status(options, time));
+}
+
+static void csv_point(const struct options *options, const struct result *result,
+                      const struct result_point *a, const struct result_point *b)
+{
+    const struct result_point *point = a ? a : b;
+
+    for (int c = 0; c < result->contestant_count; c++)
+        csv_row(options, result, point, c);
+    fflush(stdout);
+}
+
+const struct print_format print_csv = {.name = "csv", .begin = csv_begin, .point = csv_point};
