@@ -2,8 +2,10 @@
 # Measuring. dist_bench: all but main is a library of its own, so that unit tests can have it.
 noinst_LTLIBRARIES += libbench.la
 libbench_la_SOURCES = \
+	bench/baseline.c bench/baseline.h \
 	bench/buffers.c bench/buffers.h \
 	bench/digest.c bench/digest.h \
+	bench/json.c bench/json.h \
 	bench/kind.c bench/kind.h \
 	bench/limit.c \
 	bench/limit_sum.c bench/limit_sum.h \
