@@ -2,6 +2,7 @@
 # Measuring. dist_bench: all but main is a library of its own, so that unit tests can have it.
 noinst_LTLIBRARIES += libbench.la
 libbench_la_SOURCES = \
+	bench/alone.c bench/alone.h \
 	bench/baseline.c bench/baseline.h \
 	bench/buffers.c bench/buffers.h \
 	bench/digest.c bench/digest.h \
@@ -23,11 +24,17 @@ libbench_la_SOURCES = \
 	bench/print_json.c \
 	bench/print_table.c \
 	bench/result.c bench/result.h \
+	bench/run.c bench/run.h \
 	bench/runner.h \
 	bench/subject.h \
 	bench/worker.h
 libbench_la_CFLAGS = $(AM_CFLAGS) $(KERNEL_CFLAGS)
 
+bin_PROGRAMS += dist_bench
+dist_bench_SOURCES = bench/main.c
+dist_bench_LDADD = libbench.la libdist.la -lm
+
+# Our all-reduce beside Open MPI's own, interleaved in one run.
 if HAVE_OPENMPI
 noinst_PROGRAMS += bench/versus_mpi
 endif

@@ -1,0 +1,117 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Measuring libdist alone. */
+#include "alone.h"
+
+#include "plain.h"
+#include "run.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+struct alone {
+    const struct options *options;
+    int argc;
+    char **argv;
+};
+
+const char *alone_launcher(void)
+{
+    static const char *const variables[] = {"OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "SLURM_STEP_ID",
+                                            "TORCHELASTIC_RUN_ID", "WORLD_SIZE"};
+
+    for (size_t i = 0; i < sizeof(variables) / sizeof(variables[0]); i++) {
+        if (getenv(variables[i]))
+            return variables[i];
+    }
+    return NULL;
+}
+
+/* "gloo", "gloo/dist": as --compare would have it. */
+static int alone_name(struct result *result, dist_group *group, const char *memory)
+{
+    char name[64], *library = NULL;
+    int length = snprintf(name, sizeof(name), "%s", dist_get_backend(group));
+
+    if (strcmp(memory, "malloc") != 0)
+        snprintf(name + length, sizeof(name) - (size_t)length, "/%s", memory);
+    if (result_add_contestant(result, name, false) != 0 ||
+        asprintf(&library, "libdist %s", dist_version()) < 0)
+        return -1;
+    free(result->contestants[0].library);
+    result->contestants[0].library = library;
+    return 0;
+}
+
+/* Rank 0. */
+static int alone_lead(const struct alone *alone, dist_group *group)
+{
+    const struct options *options = alone->options;
+    struct result *result = result_new(dist_get_world_size(group), alone->argc, alone->argv);
+    struct runner *runner = NULL;
+    struct run run = {.options = options, .runners = &runner};
+    int code = RUN_FAILED;
+
+    run.result = result;
+    if (result && options->root < result->ranks &&
+        alone_name(result, group, options->memory) == 0 &&
+        plain_new(group, options->memory, &runner) == DIST_OK)
+        code = run_all(&run);
+    else if (result && options->root >= result->ranks)
+        fprintf(stderr, "dist_bench: --root %d: there are ranks 0 to %d\n", (int)options->root,
+                result->ranks - 1);
+    else
+        fprintf(stderr, "dist_bench: %s\n", dist_last_error());
+    plain_free(runner);
+    result_free(result);
+    return code;
+}
+
+static int alone_rank(int rank, void *arg)
+{
+    const struct alone *alone = arg;
+    struct dist_options init = DIST_OPTIONS_INIT;
+    dist_group *group;
+    int code = RUN_OK;
+
+    (void)rank;
+    init.backend = alone->options->backend;
+    if (dist_init_process_group(&init, &group) != DIST_OK) {
+        fprintf(stderr, "dist_bench: %s\n", dist_last_error());
+        return RUN_FAILED;
+    }
+    if (alone->options->root >= dist_get_world_size(group) && dist_get_rank(group) != 0)
+        code = RUN_FAILED; /* rank 0 says it */
+    else if (dist_get_rank(group) == 0)
+        code = alone_lead(alone, group);
+    else if (plain_serve(group, alone->options->memory) != DIST_OK)
+        code = RUN_FAILED;
+    if (dist_destroy_process_group(group) != DIST_OK && code == RUN_OK) {
+        fprintf(stderr, "dist_bench: %s\n", dist_last_error());
+        code = RUN_FAILED;
+    }
+    return code;
+}
+
+/* With -i every call is a sample, in one round, as OSU has it. */
+int alone_main(const struct options *options, int argc, char **argv)
+{
+    struct options own = *options;
+    struct alone alone = {.options = &own, .argc = argc, .argv = argv};
+    int code = RUN_FAILED;
+
+    if (own.iterations > 0)
+        own.rounds = 1;
+    if (own.ranks < 0)
+        return alone_rank(-1, &alone);
+    if (alone_launcher()) {
+        fprintf(stderr,
+                "dist_bench: %s is set, so a launcher has started this process: leave -n out\n",
+                alone_launcher());
+        return RUN_USAGE;
+    }
+    if (dist_spawn((int)own.ranks, alone_rank, &alone, &code) != DIST_OK && code == 0) {
+        fprintf(stderr, "dist_bench: %s\n", dist_last_error());
+        return RUN_FAILED;
+    }
+    return code;
+}

@@ -1,0 +1,22 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* dist_bench: measures collective communication, libdist's and others', in turns. */
+#include "alone.h"
+#include "run.h"
+
+int main(int argc, char **argv)
+{
+    struct options options;
+    const char *failure;
+
+    if (options_parse(argc, argv, &options, &failure) != 0) {
+        fprintf(stderr, "dist_bench: %s\nTry dist_bench --help.\n", failure);
+        return RUN_USAGE;
+    }
+    if (options.action == OPTIONS_HELP)
+        options_help(stdout);
+    else if (options.action == OPTIONS_VERSION)
+        printf("dist_bench (libdist) %s\n", dist_version());
+    else
+        return alone_main(&options, argc, argv);
+    return RUN_OK;
+}

@@ -1,0 +1,182 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* A whole run. */
+#include "run.h"
+
+#include "baseline.h"
+#include "point.h"
+#include "print.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+struct run_state {
+    struct run *run;
+    struct point_plan plan;
+    const struct print_format *format;
+    int measured, wrong;
+    bool failed;
+};
+
+static bool run_never(void)
+{
+    return false;
+}
+
+/* ---- memory ---- */
+
+/* Bytes that this machine has left; SIZE_MAX where it does not say. */
+static size_t run_available(void)
+{
+    FILE *file = fopen("/proc/meminfo", "re");
+    char line[256];
+    unsigned long long kilobytes = 0;
+
+    while (file && fgets(line, sizeof(line), file)) {
+        if (sscanf(line, "MemAvailable: %llu kB", &kilobytes) == 1)
+            break;
+    }
+    if (file)
+        fclose(file);
+    return kilobytes ? (size_t)kilobytes << 10 : SIZE_MAX;
+}
+
+static bool run_fits(const struct run_state *state, const struct order *order)
+{
+    size_t need = buffers_need(order, state->run->result->ranks);
+
+    if (need <= (size_t)state->run->options->memory_limit)
+        return true;
+    fprintf(stderr,
+            "dist_bench: %s of %zu bytes is left out: its buffers take more than --mem-limit "
+            "(%lld bytes) of each rank\n",
+            order->kind->name, order->bytes, (long long)state->run->options->memory_limit);
+    return false;
+}
+
+/* ---- points ---- */
+
+static void run_note(struct run_state *state, const struct result_point *point)
+{
+    const struct result *result = state->run->result;
+
+    for (int c = 0; c < result->contestant_count; c++) {
+        const struct result_time *time = &point->times[c];
+
+        state->measured += time->measured;
+        state->wrong += time->wrong;
+        if (!time->measured && time->reason && !result->contestants[c].reason)
+            fprintf(stderr, "dist_bench: %s: %s of %zu bytes: %s%s\n", result->contestants[c].name,
+                    point->collective, point->bytes, time->wrong ? "WRONG RESULT: " : "",
+                    time->reason);
+    }
+}
+
+/* Copies the point, since the next one may move it: its times stay where they are. */
+static int run_point(struct run_state *state, struct order *order, struct result_point *point_p)
+{
+    struct result_point *point;
+    size_t ranks = (size_t)state->run->result->ranks, count = (size_t)state->plan.count;
+
+    state->plan.frugal = buffers_need(order, (int)ranks) > run_available() / 2 / ranks / count;
+    point = point_measure(&state->plan, order, state->run->result);
+    if (!point) {
+        fprintf(stderr, "dist_bench: no memory for the results\n");
+        return -1;
+    }
+    *point_p = *point;
+    run_note(state, point);
+    if (state->run->look)
+        state->run->look(state->run->arg);
+    return 0;
+}
+
+static bool run_over(const struct run_state *state)
+{
+    bool gone = true;
+
+    for (int c = 0; c < state->plan.count; c++)
+        gone = gone && state->plan.runners[c]->gone;
+    return gone || state->plan.stopped();
+}
+
+/* One size: as asked, or for a format of pairs out of place and in place. */
+static int run_each(void *arg, struct order *order, bool first)
+{
+    struct run_state *state = arg;
+    struct run *run = state->run;
+    enum kind_place place = order->kind->place;
+    bool pairs = state->format->pairs && !run->options->in_place;
+    bool apart = pairs ? place != KIND_ALWAYS : !run->options->in_place;
+    struct result_point points[2];
+
+    if (!run_fits(state, order))
+        return 0;
+    order->in_place = false;
+    if (apart && run_point(state, order, &points[0]) != 0)
+        return -1;
+    order->in_place = true;
+    if ((!apart || (pairs && place != KIND_NEVER && !run_over(state))) &&
+        run_point(state, order, &points[1]) != 0)
+        return -1;
+    if (first && state->format->head)
+        state->format->head(run->options, run->result, &points[apart ? 0 : 1]);
+    if (state->format->point)
+        state->format->point(run->options, run->result, apart ? &points[0] : NULL,
+                             !apart || (pairs && place != KIND_NEVER) ? &points[1] : NULL);
+    state->failed = state->failed || run_over(state);
+    return run_over(state) ? 1 : 0;
+}
+
+/* ---- afterwards ---- */
+
+static int run_save(const struct run *run)
+{
+    const char *file = run->options->save;
+    FILE *to = file ? fopen(file, "we") : NULL;
+    int failed = 0;
+
+    if (!file)
+        return 0;
+    if (to)
+        failed = print_json_file(run->result, to);
+    if (!to || fclose(to) != 0 || failed) {
+        fprintf(stderr, "dist_bench: --save %s: %s\n", file, strerror(errno));
+        return -1;
+    }
+    return 0;
+}
+
+static int run_after(struct run_state *state)
+{
+    struct run *run = state->run;
+    const struct options *options = run->options;
+    bool for_programs = strcmp(options->format, "csv") == 0 || strcmp(options->format, "json") == 0;
+    int slower = 0;
+
+    if (state->format->end)
+        state->format->end(options, run->result);
+    if (run_save(run) != 0)
+        return RUN_FAILED;
+    if (options->baseline)
+        slower = baseline_compare(run->result, options->baseline, options->tolerance, for_programs);
+    if (slower < 0 || state->failed || state->wrong || !state->measured)
+        return RUN_FAILED;
+    return slower ? RUN_SLOWER : RUN_OK;
+}
+
+int run_all(struct run *run)
+{
+    struct run_state state = {.run = run, .format = print_find(run->options->format)};
+
+    state.plan = (struct point_plan){.options = run->options,
+                                     .runners = run->runners,
+                                     .count = run->result->contestant_count,
+                                     .stopped = run->stopped ? run->stopped : run_never};
+    run->result->rounds = (int)run->options->rounds;
+    if (state.format->begin)
+        state.format->begin(run->options, run->result);
+    if (point_each(run->options, run->result->ranks, run_each, &state) < 0)
+        return RUN_FAILED;
+    return run_after(&state);
+}

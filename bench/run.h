@@ -1,0 +1,26 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* A whole run: all points, printed, saved and compared. */
+#ifndef BENCH_RUN_H
+#define BENCH_RUN_H
+
+#include "options.h"
+#include "result.h"
+#include "runner.h"
+
+/* Exit codes. */
+enum { RUN_OK = 0, RUN_FAILED = 1, RUN_USAGE = 2, RUN_SLOWER = 3 };
+
+struct run {
+    const struct options *options;
+    struct result *result;   /* its contestants are there, its points are added */
+    struct runner **runners; /* one a contestant */
+    bool (*stopped)(void);   /* asked between turns; NULL: never */
+    void (*look)(void *arg); /* called after each point, so that contestants can say why they went;
+                                NULL: nothing */
+    void *arg;
+};
+
+/* Measures, prints, saves, compares. The exit code. */
+int run_all(struct run *run);
+
+#endif
