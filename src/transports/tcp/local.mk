@@ -2,6 +2,7 @@
 libdist_core_sources += \
 	src/transports/tcp/tcp.c src/transports/tcp/tcp.h \
 	src/transports/tcp/tcp_accept.c \
+	src/transports/tcp/tcp_congestion.c \
 	src/transports/tcp/tcp_leave.c \
 	src/transports/tcp/tcp_peer.c \
 	src/transports/tcp/tcp_probe.c \

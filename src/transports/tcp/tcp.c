@@ -73,6 +73,8 @@ static dist_status tcp_open(void *instance, const struct dist_transport_config *
         status = tcp_memory(state);
     if (status == DIST_OK)
         status = disti_tcp_listen(state, config->bind_host);
+    if (status == DIST_OK)
+        status = disti_tcp_congestion_open(state);
     if (status != DIST_OK)
         return status;
     state->epoll = epoll_create1(EPOLL_CLOEXEC);

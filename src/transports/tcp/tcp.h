@@ -7,7 +7,9 @@
 
 /*
  * Listens on config->bind_host alone, on a port of the kernel's choice. Environment:
- * DIST_TCP_BUFFER (bytes of each socket buffer; unset: the kernel tunes them) and
+ * DIST_TCP_BUFFER (bytes of each socket buffer; unset: the kernel tunes them),
+ * DIST_TCP_CONGESTION (the congestion control; unset: the system's, but none that paces for a peer
+ * on the same network; "system": the system's in any case) and
  * DIST_TCP_EARLY_LIMIT (bytes of messages kept a peer before their receives are posted,
  * 64M; past it the peer's connection is not read until receives are posted).
  */

@@ -110,6 +110,7 @@ static void peer_up(struct tcp_state *state, struct tcp_peer *peer)
 {
     peer->phase = TCP_PHASE_UP;
     peer->readable = peer->writable = true;
+    disti_tcp_congestion_settle(state, peer->fd);
     disti_tcp_list(state, peer);
 }
 
@@ -188,6 +189,7 @@ void disti_tcp_call(struct tcp_state *state, struct tcp_peer *peer)
         return;
     }
     disti_tcp_tune(state, peer->fd);
+    disti_tcp_congestion(state, peer->fd);
     peer->phase = TCP_PHASE_CALLING;
     result = connect(peer->fd, (struct sockaddr *)&address, length);
     if (result && errno != EINPROGRESS && errno != EINTR)

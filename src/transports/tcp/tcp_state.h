@@ -112,7 +112,9 @@ struct tcp_state {
     unsigned calls; /* of progress that did not ask epoll */
     int pending_count;
     size_t early_limit, socket_bytes;
-    uint32_t scope; /* of a link-local address */
+    char congestion[32]; /* what connections begin with; empty: the system's */
+    char paced[32];      /* what those with far peers go on with; empty: the same */
+    uint32_t scope;      /* of a link-local address */
     struct disti_tcp_endpoint endpoint;
     unsigned char *buffer;
     struct tcp_peer **peers; /* by rank; NULL until needed */
@@ -139,6 +141,13 @@ bool disti_tcp_greet(const struct tcp_state *state, int fd, int to);
 bool disti_tcp_hello_valid(const struct tcp_state *state, const unsigned char *bytes, int *from_p);
 /* Runs the timer that looks at the deadlines. */
 void disti_tcp_tick_on(struct tcp_state *state, bool on);
+
+/* tcp_congestion.c: congestion control. Reads the setting; the listener hands it on to callers. */
+dist_status disti_tcp_congestion_open(struct tcp_state *state);
+/* Of a socket that is to call. */
+void disti_tcp_congestion(const struct tcp_state *state, int fd);
+/* Of a connection that is made: now it shows how far the peer is. */
+void disti_tcp_congestion_settle(const struct tcp_state *state, int fd);
 
 /* tcp_accept.c: callers. */
 int disti_tcp_accept(struct tcp_state *state);

@@ -12,6 +12,12 @@ TESTS += tests/unit/transports/test_tcp_flow
 tests_unit_transports_test_tcp_flow_SOURCES = tests/unit/transports/test_tcp_flow.c $(tcp_fixture)
 tests_unit_transports_test_tcp_flow_LDADD = $(unit_test_libs)
 
+check_PROGRAMS += tests/unit/transports/test_tcp_congestion
+TESTS += tests/unit/transports/test_tcp_congestion
+tests_unit_transports_test_tcp_congestion_SOURCES = \
+	tests/unit/transports/test_tcp_congestion.c $(tcp_fixture)
+tests_unit_transports_test_tcp_congestion_LDADD = $(unit_test_libs)
+
 check_PROGRAMS += tests/unit/transports/test_tcp_wire
 TESTS += tests/unit/transports/test_tcp_wire
 tests_unit_transports_test_tcp_wire_SOURCES = tests/unit/transports/test_tcp_wire.c $(tcp_fixture)
