@@ -4,6 +4,7 @@ noinst_LTLIBRARIES += libtrain.la
 libtrain_la_SOURCES = \
 	train/augment.c train/augment.h \
 	train/batch.c train/batch.h \
+	train/buffer.c train/buffer.h \
 	train/checkpoint.c train/checkpoint.h \
 	train/comm.c train/comm.h \
 	train/dataset.c train/dataset.h \

@@ -116,7 +116,18 @@ static float *model_floats(size_t count)
     return floats;
 }
 
-static int model_allocate(struct model *model)
+/* What goes to the other ranks. */
+static bool model_share(struct model *model, dist_group *group)
+{
+    if (buffer_create(group, model->parameters, &model->weights_buffer) < 0 ||
+        buffer_create(group, model->parameters + MODEL_TAIL, &model->gradients_buffer) < 0)
+        return false;
+    model->weights = model->weights_buffer.floats;
+    model->gradients = model->gradients_buffer.floats;
+    return true;
+}
+
+static int model_allocate(struct model *model, dist_group *group)
 {
     size_t scratch = 1, widest = 1;
     bool complete;
@@ -130,13 +141,10 @@ static int model_allocate(struct model *model)
         scratch = wanted > scratch ? wanted : scratch;
     }
     model_lay_out(model);
-    model->weights = model_floats(model->parameters);
-    model->gradients = model_floats(model->parameters + MODEL_TAIL);
     model->deltas[0] = model_floats(widest * model->capacity);
     model->deltas[1] = model_floats(widest * model->capacity);
     model->scratch = model_floats(scratch);
-    complete = model->weights && model->gradients && model->deltas[0] && model->deltas[1] &&
-               model->scratch;
+    complete = model_share(model, group) && model->deltas[0] && model->deltas[1] && model->scratch;
     for (int i = 0; i < model->count; i++)
         complete = complete && model->activations[i];
     if (!complete)
@@ -146,14 +154,14 @@ static int model_allocate(struct model *model)
     return 0;
 }
 
-int model_create(const char *arch, int capacity, struct model **model_p)
+int model_create(const char *arch, int capacity, dist_group *group, struct model **model_p)
 {
     struct model *model = calloc(1, sizeof(*model));
 
     if (!model)
         return failure("out of memory for the model");
     model->capacity = capacity;
-    if (model_plan(model, arch) < 0 || model_allocate(model) < 0) {
+    if (model_plan(model, arch) < 0 || model_allocate(model, group) < 0) {
         model_destroy(model);
         return -1;
     }
@@ -167,8 +175,8 @@ void model_destroy(struct model *model)
         return;
     for (int i = 0; i < model->count; i++)
         free(model->activations[i]);
-    free(model->weights);
-    free(model->gradients);
+    buffer_destroy(&model->weights_buffer);
+    buffer_destroy(&model->gradients_buffer);
     free(model->deltas[0]);
     free(model->deltas[1]);
     free(model->scratch);

@@ -6,6 +6,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "buffer.h"
 #include "layer.h"
 
 enum {
@@ -27,14 +28,16 @@ struct model {
     float *activations[MODEL_MAX_LAYERS]; /* each layer's out */
     float *deltas[2]; /* gradients by activations, of the layer at hand and the one before */
     float *scratch;
+    struct buffer weights_buffer, gradients_buffer; /* where these two are */
 };
 
 /*
  * arch is "cnn" (conv 32, conv 64, pool, dropout, dense 128, dropout, dense 10) or
- * "mlp" (dense 256, dropout, dense 10). Parameters are not set. On success *model_p is
- * the caller's, for model_destroy. -1: unknown arch, out of memory.
+ * "mlp" (dense 256, dropout, dense 10). Parameters are not set. group: whose ranks get
+ * parameters and gradients; NULL: nobody's. On success *model_p is the caller's, for
+ * model_destroy. -1: unknown arch, out of memory.
  */
-int model_create(const char *arch, int capacity, struct model **model_p);
+int model_create(const char *arch, int capacity, dist_group *group, struct model **model_p);
 void model_destroy(struct model *model); /* NULL is accepted */
 
 /*

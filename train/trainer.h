@@ -6,6 +6,7 @@
 #include <stdio.h>
 
 #include "batch.h"
+#include "buffer.h"
 #include "comm.h"
 #include "dataset.h"
 #include "grid.h"
@@ -33,6 +34,7 @@ struct trainer {
     struct grid grid;
     int micro_batches; /* of this rank in a step */
     float *sums;       /* of their gradients, then of the ranks'; one: the model's gradients */
+    struct buffer sums_buffer; /* where they are if they are not the model's */
     struct report report;
     FILE *loss_log;      /* rank 0's; NULL: none */
     int64_t local_batch; /* samples of this rank in a step */

@@ -2,7 +2,6 @@
 /* One rank's training: making it ready. */
 #include <errno.h>
 #include <inttypes.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "checkpoint.h"
@@ -55,8 +54,10 @@ static int trainer_open_sums(struct trainer *trainer)
     trainer->sums = trainer->model->gradients;
     if (trainer->micro_batches == 1)
         return 0;
-    trainer->sums = calloc(count, sizeof(*trainer->sums));
-    return trainer->sums ? 0 : failure("out of memory for the sums of %zu gradients", count);
+    if (buffer_create(trainer->comm->group, count, &trainer->sums_buffer) < 0)
+        return failure("out of memory for the sums of %zu gradients", count);
+    trainer->sums = trainer->sums_buffer.floats;
+    return 0;
 }
 
 static int trainer_open_model(struct trainer *trainer)
@@ -66,7 +67,7 @@ static int trainer_open_model(struct trainer *trainer)
 
     capacity = capacity < TRAINER_TEST_MOST ? capacity : TRAINER_TEST_MOST;
     capacity = capacity > trainer->local_batch ? capacity : trainer->local_batch;
-    if (model_create(options->arch, (int)capacity, &trainer->model) < 0 ||
+    if (model_create(options->arch, (int)capacity, trainer->comm->group, &trainer->model) < 0 ||
         batch_create((int)capacity, &trainer->batch) < 0 ||
         sampler_create(trainer->train.count, trainer->comm->rank, trainer->comm->world,
                        &trainer->sampler) < 0 ||
@@ -135,8 +136,7 @@ int trainer_close(struct trainer *trainer)
     if (trainer->loss_log && fclose(trainer->loss_log) != 0)
         result = failure("--loss-log %s: %s", trainer->options->loss_log, strerror(errno));
     trainer->loss_log = NULL;
-    if (trainer->micro_batches > 1)
-        free(trainer->sums);
+    buffer_destroy(&trainer->sums_buffer);
     optimizer_destroy(trainer->optimizer);
     model_destroy(trainer->model);
     batch_destroy(&trainer->batch);

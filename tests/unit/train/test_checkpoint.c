@@ -12,7 +12,7 @@ static struct model *make_model(const char *arch)
 {
     struct model *model;
 
-    assert_int_equal(model_create(arch, 1, &model), 0);
+    assert_int_equal(model_create(arch, 1, NULL, &model), 0);
     model_init(model, 3);
     return model;
 }
@@ -22,7 +22,7 @@ static void check_round_trip(const char *arch)
     struct model *saved = make_model(arch), *loaded;
     int64_t epoch = -1;
 
-    assert_int_equal(model_create(arch, 1, &loaded), 0);
+    assert_int_equal(model_create(arch, 1, NULL, &loaded), 0);
     assert_int_equal(checkpoint_save("model", saved, 7), 0);
     assert_int_equal(checkpoint_load("model", loaded, &epoch), 0);
     assert_int_equal(epoch, 7);

@@ -69,7 +69,7 @@ static void test_mlp_learns(void **state)
     struct batch batch;
 
     (void)state;
-    assert_int_equal(model_create("mlp", BATCH, &model), 0);
+    assert_int_equal(model_create("mlp", BATCH, NULL, &model), 0);
     assert_int_equal(batch_create(BATCH, &batch), 0);
     model_init(model, 1);
     train_epoch(model, &batch);

@@ -100,7 +100,7 @@ static void test_grid_makes_sums_exact(void **state)
     size_t differ[2] = {0, 0};
 
     (void)state;
-    assert_int_equal(model_create("mlp", 1, &model), 0);
+    assert_int_equal(model_create("mlp", 1, NULL, &model), 0);
     grid_start(model, &grid);
     for (int round = 0; round < 2; round++) {
         float *up = calloc(model->parameters + GRID_TAIL, sizeof(*up));
@@ -134,7 +134,7 @@ static void test_grid_steps(void **state)
     float *sums;
 
     (void)state;
-    assert_int_equal(model_create("mlp", 1, &model), 0);
+    assert_int_equal(model_create("mlp", 1, NULL, &model), 0);
     grid_start(model, &grid);
     assert_int_equal(grid.count, 4);
     sums = calloc(model->parameters + GRID_TAIL, sizeof(*sums));
@@ -209,8 +209,8 @@ static void test_initialisation(void **state)
     const struct layer *fc1;
 
     (void)state;
-    assert_int_equal(model_create("cnn", 1, &model), 0);
-    assert_int_equal(model_create("cnn", 1, &again), 0);
+    assert_int_equal(model_create("cnn", 1, NULL, &model), 0);
+    assert_int_equal(model_create("cnn", 1, NULL, &again), 0);
     model_init(model, 5);
     model_init(again, 5);
     assert_memory_equal(model->weights, again->weights, model->parameters * sizeof(float));
