@@ -26,8 +26,12 @@ libbench_la_SOURCES = \
 	bench/result.c bench/result.h \
 	bench/run.c bench/run.h \
 	bench/runner.h \
+	bench/spec.c bench/spec.h \
 	bench/subject.h \
-	bench/worker.h
+	bench/worker.c bench/worker.h bench/worker_main.h
+libbench_la_CPPFLAGS = $(AM_CPPFLAGS) \
+	-DBENCH_LIBEXECDIR='"$(libexecdir)"' \
+	-DBENCH_OPENMPI_RUN='"$(OPENMPI_RUN)"' -DBENCH_MPICH_RUN='"$(MPICH_RUN)"'
 libbench_la_CFLAGS = $(AM_CFLAGS) $(KERNEL_CFLAGS)
 
 bin_PROGRAMS += dist_bench
