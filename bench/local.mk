@@ -6,6 +6,8 @@ libbench_la_SOURCES = \
 	bench/baseline.c bench/baseline.h \
 	bench/buffers.c bench/buffers.h \
 	bench/digest.c bench/digest.h \
+	bench/job.c bench/job.h \
+	bench/job_talk.c \
 	bench/json.c bench/json.h \
 	bench/kind.c bench/kind.h \
 	bench/limit.c \
