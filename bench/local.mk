@@ -20,6 +20,7 @@ libbench_la_SOURCES = \
 	bench/order.c bench/order.h \
 	bench/ours.c \
 	bench/pattern.c bench/pattern.h \
+	bench/peer.c bench/peer.h \
 	bench/plain.c bench/plain.h \
 	bench/point.c bench/point.h \
 	bench/print.c bench/print.h \
