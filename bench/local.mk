@@ -5,6 +5,8 @@ libbench_la_SOURCES = \
 	bench/alone.c bench/alone.h \
 	bench/baseline.c bench/baseline.h \
 	bench/buffers.c bench/buffers.h \
+	bench/compare.c bench/compare.h \
+	bench/contest.c bench/contest.h \
 	bench/digest.c bench/digest.h \
 	bench/job.c bench/job.h \
 	bench/job_talk.c \

@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* dist_bench: measures collective communication, libdist's and others', in turns. */
 #include "alone.h"
+#include "compare.h"
 #include "run.h"
+#include "worker_main.h"
 
 int main(int argc, char **argv)
 {
@@ -16,6 +18,10 @@ int main(int argc, char **argv)
         options_help(stdout);
     else if (options.action == OPTIONS_VERSION)
         printf("dist_bench (libdist) %s\n", dist_version());
+    else if (options.worker)
+        return worker_main(&options);
+    else if (options_compares(&options))
+        return compare_main(&options, argc, argv);
     else
         return alone_main(&options, argc, argv);
     return RUN_OK;
