@@ -3,6 +3,7 @@
 libdist_core_sources += \
 	src/node/segment.c \
 	src/node/segment.h \
+	src/node/segment_attach.c \
 	src/node/segment_file.c \
 	src/node/segment_file.h \
 	src/node/segment_peer.c \

@@ -71,6 +71,15 @@ bool disti_segment_find(const void *memory, size_t bytes, struct disti_segment_a
 dist_status disti_segment_map(const struct disti_segment_name *name, void **memory_p);
 
 /*
+ * Memory of the library itself, whose owner may go while others still read what it left: a mapping
+ * of another process's segment that lasts until it is detached; and the owner's way to go: as
+ * disti_segment_free, but the contents stay for those that have attached.
+ */
+dist_status disti_segment_attach(const struct disti_segment_name *name, void **memory_p);
+void disti_segment_detach(const struct disti_segment_name *name, void *memory);
+void disti_segment_leave(void *memory);
+
+/*
  * Nobody uses mappings of peers' segments now: those beyond the `keep` that were used last are
  * unmapped.
  */
