@@ -1,6 +1,13 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # The floor of what the ranks of one machine do in memory that all of them see.
 libdist_core_sources += \
+	src/node/bell.c \
+	src/node/board.c \
+	src/node/copy.c \
+	src/node/node.h \
+	src/node/op.c \
+	src/node/pattern.c \
+	src/node/reduce.c \
 	src/node/segment.c \
 	src/node/segment.h \
 	src/node/segment_attach.c \
@@ -8,4 +15,6 @@ libdist_core_sources += \
 	src/node/segment_file.h \
 	src/node/segment_peer.c \
 	src/node/segment_register.c \
-	src/node/segment_table.h
+	src/node/segment_table.h \
+	src/node/state.h \
+	src/node/window.c

@@ -1,0 +1,81 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Sleeping until a peer has reached a stage, and waking those that sleep. */
+#include "node/state.h"
+
+#include <fcntl.h>
+#include <stdio.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+/* The bell is a pipe: a process of the same user can open it through the owner's descriptor. */
+dist_status disti_node_bell_open(struct disti_node *node, struct node_hello *hello)
+{
+    struct stat info;
+
+    if (pipe2(node->bell, O_CLOEXEC | O_NONBLOCK) < 0 || fstat(node->bell[1], &info) < 0)
+        return DIST_ERR_SYSTEM;
+    hello->bell_fd = node->bell[1];
+    hello->bell_inode = info.st_ino;
+    return DIST_OK;
+}
+
+/* Opens the peer's bell; -1: it is gone. */
+static int bell_reach(const struct node_hello *hello)
+{
+    struct stat info;
+    char path[64];
+    int fd;
+
+    snprintf(path, sizeof(path), "/proc/%d/fd/%d", (int)hello->board.pid, (int)hello->bell_fd);
+    fd = open(path, O_WRONLY | O_NONBLOCK | O_CLOEXEC);
+    if (fd >= 0 && (fstat(fd, &info) < 0 || !S_ISFIFO(info.st_mode) ||
+                    (uint64_t)info.st_ino != hello->bell_inode)) {
+        close(fd);
+        fd = -1;
+    }
+    return fd;
+}
+
+/* A full pipe has woken its owner already; one that sleeps deaf looks up by itself soon. */
+static void bell_ring(struct disti_node *node, int rank)
+{
+    struct node_peer *peer = &node->peers[rank];
+
+    if (peer->bell < 0)
+        peer->bell = bell_reach(&node->hellos[rank]);
+    if (peer->bell >= 0)
+        (void)!write(peer->bell, "", 1);
+}
+
+void disti_node_ring(struct disti_node *node)
+{
+    for (int r = 0; r < node->ranks; r++) {
+        _Atomic uint32_t *asleep = &node->peers[r].board->asleep;
+
+        /* Ordered after the stage by seq_cst: it sees our stage, or we see that it sleeps. */
+        if (atomic_load_explicit(asleep, memory_order_seq_cst) &&
+            atomic_exchange_explicit(asleep, 0, memory_order_relaxed))
+            bell_ring(node, r);
+    }
+}
+
+int disti_node_arm(struct disti_node *node, struct disti_node_op *op)
+{
+    if (!op)
+        return node->bell[0];
+    node->armed = true;
+    atomic_store_explicit(&node->board->asleep, 1, memory_order_seq_cst);
+    return disti_node_ready(node, op) ? DIST_ARM_READY : node->bell[0];
+}
+
+void disti_node_disarm(struct disti_node *node)
+{
+    char rung[64];
+
+    if (!node->armed)
+        return;
+    node->armed = false;
+    atomic_store_explicit(&node->board->asleep, 0, memory_order_relaxed);
+    while (read(node->bell[0], rung, sizeof(rung)) == (ssize_t)sizeof(rung))
+        ;
+}

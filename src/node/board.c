@@ -1,0 +1,205 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Making the boards of a group's ranks, and mapping the others'. */
+#include "base/config.h"
+#include "base/log.h"
+#include "node/state.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+static bool board_one_machine(const struct dist_backend_config *config)
+{
+    for (int r = 1; r < config->world_size; r++) {
+        if (config->places[r].node != config->places[0].node)
+            return false;
+    }
+    return config->world_size > 1;
+}
+
+/* This rank's half. Where it cannot, the others are told, and no board is used. */
+static dist_status board_make(struct disti_node *node, struct node_hello *hello)
+{
+    struct disti_segment_at at;
+    void *memory;
+    int wanted;
+    dist_status status = disti_env_int("DIST_NODE_MEMORY", 0, 1, 1, &wanted);
+
+    if (status != DIST_OK || !wanted)
+        return status;
+    if (disti_segment_alloc(sizeof(*node->board), &memory) != DIST_OK)
+        return DIST_OK;
+    node->board = memory;
+    atomic_init(&node->board->users, 1);
+    if (disti_node_bell_open(node, hello) != DIST_OK || !disti_segment_find(memory, 1, &at))
+        return DIST_OK;
+    hello->board = at.name;
+    hello->usable = 1;
+    return DIST_OK;
+}
+
+/* -1: all can; else the first rank that cannot. */
+static int board_who_cannot(const struct disti_node *node)
+{
+    for (int r = 0; r < node->ranks; r++) {
+        if (!node->hellos[r].usable || node->hellos[r].board.bytes < sizeof(*node->board))
+            return r;
+    }
+    return -1;
+}
+
+/* Is the rank a thread of this process? Then they share one mapping. */
+static bool board_is_here(const struct disti_node *node, int rank)
+{
+    return node->hellos[rank].board.pid == node->hellos[node->rank].board.pid;
+}
+
+/* Maps all boards; false: one cannot be mapped. */
+static bool board_map(struct disti_node *node)
+{
+    for (int r = 0; r < node->ranks; r++) {
+        const struct disti_segment_name *name = &node->hellos[r].board;
+        bool here = board_is_here(node, r);
+        void *memory = node->board;
+        dist_status status = DIST_OK;
+
+        if (r != node->rank)
+            status = here ? disti_segment_map(name, &memory) : disti_segment_attach(name, &memory);
+        if (status != DIST_OK)
+            return false;
+        node->peers[r].board = memory;
+        if (here && r != node->rank)
+            atomic_fetch_add(&node->peers[r].board->users, 1);
+    }
+    return true;
+}
+
+/* The last in this process takes the board and its window away. */
+static void board_leave(struct node_board *board)
+{
+    if (!board || atomic_fetch_sub(&board->users, 1) != 1)
+        return;
+    disti_segment_leave(board->window);
+    disti_segment_leave(board);
+}
+
+static void board_forget(struct disti_node *node, int rank)
+{
+    struct node_peer *peer = &node->peers[rank];
+
+    if (peer->bell >= 0)
+        close(peer->bell);
+    if (rank == node->rank || !peer->board)
+        return;
+    if (board_is_here(node, rank)) {
+        board_leave(peer->board);
+    } else {
+        disti_segment_detach(&node->hellos[rank].board, peer->board);
+        disti_segment_detach(&peer->window_name, peer->window);
+    }
+}
+
+/* The ranks agree whether all of them have mapped all. */
+static dist_status board_agree(struct disti_node *node, bool mapped, bool *agreed_p)
+{
+    const struct dist_backend_config *config = node->config;
+    unsigned char *all = calloc((size_t)node->ranks, 1);
+    unsigned char mine = mapped;
+    dist_status status;
+
+    if (!all)
+        return disti_fail(DIST_ERR_NO_MEMORY, "no memory for the boards of %d ranks", node->ranks);
+    status = config->all_gather(config->all_gather_arg, &mine, all, 1);
+    *agreed_p = !memchr(all, 0, (size_t)node->ranks);
+    free(all);
+    return status;
+}
+
+static dist_status board_meet(struct disti_node *node, bool *usable_p)
+{
+    const struct dist_backend_config *config = node->config;
+    struct node_hello hello = {0};
+    dist_status status = board_make(node, &hello);
+    int cannot;
+
+    if (status != DIST_OK)
+        return status;
+    status = config->all_gather(config->all_gather_arg, &hello, node->hellos, sizeof(hello));
+    if (status != DIST_OK)
+        return status;
+    cannot = board_who_cannot(node);
+    if (cannot < 0)
+        status = board_agree(node, board_map(node), usable_p);
+    if (status == DIST_OK && !*usable_p)
+        disti_info("no collectives in shared memory: %s",
+                   cannot == node->rank ? "DIST_NODE_MEMORY=0, or no memory for it"
+                   : cannot >= 0        ? "another rank does not use it"
+                                        : "a rank cannot map another's memory");
+    return status;
+}
+
+static dist_status board_reserve(struct disti_node *node)
+{
+    size_t ranks = (size_t)node->ranks;
+
+    node->peers = calloc(ranks, sizeof(*node->peers));
+    node->hellos = calloc(ranks, sizeof(*node->hellos));
+    node->sources = calloc(ranks, sizeof(*node->sources));
+    node->targets = calloc(ranks + 1, sizeof(*node->targets));
+    node->tiles = aligned_alloc(NODE_APART, NODE_TILES * NODE_TILE);
+    if (!node->peers || !node->hellos || !node->sources || !node->targets || !node->tiles)
+        return disti_fail(DIST_ERR_NO_MEMORY, "no memory for the boards of %d ranks", node->ranks);
+    for (int r = 0; r < node->ranks; r++)
+        node->peers[r].bell = -1;
+    return DIST_OK;
+}
+
+dist_status disti_node_open(const struct dist_backend_config *config, struct disti_node **node_p)
+{
+    struct disti_node *node = NULL;
+    bool usable = false;
+    dist_status status = DIST_OK;
+
+    if (!board_one_machine(config))
+        goto out;
+    node = calloc(1, sizeof(*node));
+    if (!node)
+        return disti_fail(DIST_ERR_NO_MEMORY, "no memory for the ranks of this machine");
+    node->config = config;
+    node->rank = config->rank;
+    node->ranks = config->world_size;
+    node->round_bytes = NODE_ROUND_BYTES;
+    for (node->places = 1; 2 * node->places <= node->ranks;)
+        node->places *= 2;
+    node->bell[0] = node->bell[1] = -1;
+    status = board_reserve(node);
+    if (status == DIST_OK)
+        status = board_meet(node, &usable);
+out:
+    if (!usable || status != DIST_OK) {
+        disti_node_close(node);
+        node = NULL;
+    }
+    if (status == DIST_OK)
+        *node_p = node;
+    return status;
+}
+
+void disti_node_close(struct disti_node *node)
+{
+    if (!node)
+        return;
+    for (int r = 0; node->peers && node->hellos && r < node->ranks; r++)
+        board_forget(node, r);
+    for (int i = 0; i < 2; i++) {
+        if (node->bell[i] >= 0)
+            close(node->bell[i]);
+    }
+    board_leave(node->board);
+    free(node->peers);
+    free(node->hellos);
+    free(node->sources);
+    free(node->targets);
+    free(node->tiles);
+    free(node);
+}

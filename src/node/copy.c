@@ -1,0 +1,111 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Copies: each taker fetches its blocks from where the givers have them. */
+#include "node/state.h"
+
+#include <string.h>
+
+/* The block of OUT that holds what came from `rank`. */
+static size_t copy_out_block(const struct disti_node_op *op, int rank)
+{
+    return disti_node_pattern(op->call.collective)->givers == NODE_ALL ? (size_t)rank : 0;
+}
+
+/* The block of a giver's IN that is for this rank. */
+static int copy_in_block(const struct disti_node *node, const struct disti_node_op *op)
+{
+    return disti_node_pattern(op->call.collective)->in_blocks ? node->rank : 0;
+}
+
+static void copy(char *to, const char *from, size_t bytes)
+{
+    if (to != from && bytes)
+        memcpy(to, from, bytes);
+}
+
+void disti_node_copy_short(struct disti_node *node, struct disti_node_op *op)
+{
+    const struct node_pattern *pattern = disti_node_pattern(op->call.collective);
+    size_t bytes = op->call.count * op->element_bytes;
+    size_t offset = (size_t)copy_in_block(node, op) * bytes;
+    char *out = op->call.out;
+
+    if (!bytes || !node_is(pattern->takers, op, node->rank))
+        return;
+    for (int r = 0; r < node->ranks; r++) {
+        if (!node_is(pattern->givers, op, r))
+            continue;
+        if (r == node->rank)
+            copy(out + copy_out_block(op, r) * bytes, (const char *)op->call.in + offset, bytes);
+        else
+            memcpy(out + copy_out_block(op, r) * bytes,
+                   node_slot(node->peers[r].board, op)->data + offset, bytes);
+    }
+}
+
+/* From one giver, or as much of that as is one bite. */
+static size_t copy_from(struct disti_node *node, const struct disti_node_op *op, int giver,
+                        size_t at, size_t elements, size_t first)
+{
+    size_t bite = NODE_BITE / op->element_bytes + 1;
+    size_t take = elements - at < bite ? elements - at : bite;
+    size_t block = copy_out_block(op, giver) * op->call.count;
+
+    copy((char *)op->call.out + (block + first + at) * op->element_bytes,
+         disti_node_in(node, op, giver, copy_in_block(node, op), at), take * op->element_bytes);
+    return take;
+}
+
+/* The work is ranks times the round's elements, of the next rank first. */
+bool disti_node_copy_some(struct disti_node *node, struct disti_node_op *op)
+{
+    const struct node_pattern *pattern = disti_node_pattern(op->call.collective);
+    size_t first, elements = disti_node_round(op, op->round, &first), moved = 0;
+
+    if (!node_is(pattern->takers, op, node->rank) || !elements)
+        return true;
+    while (op->done < elements * (size_t)node->ranks && moved * op->element_bytes < NODE_BITE) {
+        int giver = (int)(((size_t)node->rank + 1 + op->done / elements) % (size_t)node->ranks);
+        size_t took = elements;
+
+        if (node_is(pattern->givers, op, giver)) {
+            took = copy_from(node, op, giver, op->done % elements, elements, first);
+            moved += took;
+        }
+        op->done += took;
+    }
+    return op->done == elements * (size_t)node->ranks;
+}
+
+/* Of a vector that is reduced in slices the others do not need this rank's slice. */
+static void fill_around(struct disti_node *node, const struct disti_node_op *op, char *window,
+                        const char *in, size_t elements)
+{
+    size_t from, to;
+
+    disti_node_slice(node, op, elements, node->rank, &from, &to);
+    memcpy(window, in, from * op->element_bytes);
+    memcpy(window + to * op->element_bytes, in + to * op->element_bytes,
+           (elements - to) * op->element_bytes);
+}
+
+void disti_node_fill(struct disti_node *node, struct disti_node_op *op, uint64_t round)
+{
+    const struct node_pattern *pattern = disti_node_pattern(op->call.collective);
+    char *window = disti_node_window(node, node->rank, round);
+    const char *in = op->call.in;
+    size_t first, elements = disti_node_round(op, round, &first);
+    size_t bytes = elements * op->element_bytes;
+
+    if (node->peers[node->rank].in || !node_is(pattern->givers, op, node->rank))
+        return;
+    in += first * op->element_bytes;
+    if (pattern->slices) {
+        fill_around(node, op, window, in, elements);
+        return;
+    }
+    for (int b = 0; b < (pattern->in_blocks ? node->ranks : 1); b++) {
+        if (!pattern->in_blocks || b != node->rank)
+            memcpy(window + (size_t)b * op->piece * op->element_bytes,
+                   in + (size_t)b * op->call.count * op->element_bytes, bytes);
+    }
+}

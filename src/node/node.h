@@ -1,0 +1,80 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Collectives among the ranks of one machine, straight in memory that all of them see. */
+#ifndef DISTI_NODE_NODE_H
+#define DISTI_NODE_NODE_H
+
+#include <dist/backend.h>
+
+/*
+ * Every rank has a board, a segment that the others have mapped and only it writes. A collective
+ * is a few stages: each rank does its part, says so on its board, and goes on when the others have
+ * said so too. No message, no queue, no system call.
+ *
+ *   short: what a rank gives stands on its board       long: the board says where the data are
+ *
+ *   rank 0   [stage | data]                            rank 0   [stage | in, out, window]
+ *   rank 1   [stage | data]   each takes what it       rank 1   [stage | in, out, window]
+ *   rank 2   [stage | data]   needs from the others    rank 2   [stage | in, out, window]
+ *
+ * Long data that lie in segments (dist_alloc) are read and written where they are. Other memory
+ * goes in pieces through the rank's window, a segment too.
+ *
+ * Reductions add in the order of reproducible results (collectives/plan.h), always.
+ */
+struct disti_node;
+
+/*
+ * A call under way; in memory of the caller, who fills nothing in it. After start it must be
+ * advanced until it has ended, or the node be closed.
+ */
+struct disti_node_op {
+    struct dist_call call;
+    uint64_t fingerprint, number;
+    size_t element_bytes, piece; /* elements of a block that go in one round */
+    uint64_t rounds, round;
+    size_t done;    /* of this round's work */
+    uint32_t stage; /* that the others are awaited at */
+    int seen;       /* ranks below this have reached it */
+    bool entered, is_short, direct, drained;
+    int peer;              /* on ERR_MISMATCH: who called something else, */
+    uint64_t mine, theirs; /* both fingerprints, */
+    int lag;               /* and how many calls before this one that was: 0 or 1 */
+};
+
+/*
+ * Makes the boards. Collective over config's ranks; *node_p is NULL where they are not all on one
+ * machine, cannot map each other's memory, or DIST_NODE_MEMORY=0 says so to one of them, who says
+ * why in the log. ERR_NO_MEMORY, ERR_SYSTEM; what all_gather returns. config must outlive it.
+ */
+dist_status disti_node_open(const struct dist_backend_config *config, struct disti_node **node_p);
+void disti_node_close(struct disti_node *node);
+
+/* Is a call such as this one done here? The same answer on every rank. node may be NULL: no. */
+bool disti_node_takes(const struct disti_node *node, const struct dist_call *call);
+
+/*
+ * Numbers the call among the node's; every rank must start the same calls in the same order. `call`
+ * is copied. Calls must then be advanced one after the other in that order.
+ */
+void disti_node_start(struct disti_node *node, const struct dist_call *call, uint64_t fingerprint,
+                      struct disti_node_op *op);
+
+/*
+ * Does what can be done now, but not much more than a megabyte at a time. IN_PROGRESS, OK at the
+ * end; ERR_MISMATCH: op->peer called something else; or another failure. *moved is raised if
+ * anything was done.
+ */
+dist_status disti_node_advance(struct disti_node *node, struct disti_node_op *op, int *moved);
+
+/* The ranks that it waits for: "rank 2, rank 5". */
+void disti_node_describe(const struct disti_node *node, const struct disti_node_op *op, char *text,
+                         size_t size);
+
+/*
+ * Before and after a sleep, as in a transport: a descriptor that becomes readable when `op` can go
+ * on (NULL: none is under way), or DIST_ARM_READY; below that: cannot sleep.
+ */
+int disti_node_arm(struct disti_node *node, struct disti_node_op *op);
+void disti_node_disarm(struct disti_node *node);
+
+#endif

@@ -1,0 +1,284 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* A call on the boards, from stage to stage. */
+#include "base/dtype.h"
+#include "base/log.h"
+#include "node/state.h"
+
+#include <stddef.h>
+#include <stdio.h>
+#include <string.h>
+
+/*
+ * Long, in rounds of what a window holds (r of them; or one, if all data are in segments):
+ *
+ *   stage 0         stage 1         stage 2                stage r
+ *   fill 0  | all   work 0  | all   drain 0  | all  ...   drain r - 1
+ *   shown   | there fill 1  | there work 1   | there
+ *                                   fill 2
+ *
+ * While one rank fills the window for round k + 1, a slower one may still drain round k - 1: hence
+ * three rounds of a window. What is direct has neither fill nor drain.
+ */
+
+static size_t op_blocks(const struct disti_node *node, const struct node_pattern *pattern)
+{
+    return pattern->in_blocks ? (size_t)node->ranks : 1;
+}
+
+bool disti_node_takes(const struct disti_node *node, const struct dist_call *call)
+{
+    return node && disti_node_pattern(call->collective)->taken;
+}
+
+/* Elements of a block that a round of the window holds, on lines of their own. */
+static size_t op_piece(const struct disti_node *node, const struct disti_node_op *op, size_t blocks)
+{
+    size_t bytes = node->round_bytes / blocks / NODE_APART * NODE_APART;
+    size_t piece = bytes / op->element_bytes;
+
+    return piece < op->call.count ? piece : op->call.count;
+}
+
+void disti_node_start(struct disti_node *node, const struct dist_call *call, uint64_t fingerprint,
+                      struct disti_node_op *op)
+{
+    const struct node_pattern *pattern = disti_node_pattern(call->collective);
+    size_t blocks = op_blocks(node, pattern), bytes;
+
+    op->call = *call;
+    op->fingerprint = fingerprint;
+    op->number = ++node->calls;
+    op->element_bytes = call->collective == DIST_COLL_BARRIER ? 1 : dist_dtype_size(call->dtype);
+    bytes = call->count * op->element_bytes;
+    op->is_short = bytes <= NODE_SHORT_MAX / blocks;
+    op->stage = 0;
+    op->seen = 0;
+    op->entered = op->direct = op->drained = false;
+    op->round = 0;
+    op->done = 0;
+    if (op->is_short)
+        return;
+    op->piece = op_piece(node, op, blocks);
+    op->rounds = (call->count + op->piece - 1) / op->piece;
+}
+
+/* ---- saying and hearing how far one is ---- */
+
+static void op_say(struct disti_node *node, struct disti_node_op *op, uint32_t stage)
+{
+    atomic_store_explicit(&node_slot(node->board, op)->stage, node_stage(op->number, stage),
+                          memory_order_seq_cst);
+    disti_node_ring(node);
+}
+
+/* Does this rank wait for that one? In a long call all keep step. */
+static bool op_awaits(const struct disti_node *node, const struct disti_node_op *op, int rank)
+{
+    const struct node_pattern *pattern = disti_node_pattern(op->call.collective);
+
+    if (rank == node->rank)
+        return false;
+    return !op->is_short ||
+           (node_is(pattern->takers, op, node->rank) && node_is(pattern->givers, op, rank));
+}
+
+static dist_status op_mismatch(struct disti_node_op *op, int peer, uint64_t mine, uint64_t theirs,
+                               int lag)
+{
+    op->peer = peer;
+    op->mine = mine;
+    op->theirs = theirs;
+    op->lag = lag;
+    return DIST_ERR_MISMATCH;
+}
+
+/* Have all that are awaited reached the op's stage? */
+static dist_status op_hear(struct disti_node *node, struct disti_node_op *op)
+{
+    uint64_t want = node_stage(op->number, op->stage);
+
+    for (; op->seen < node->ranks; op->seen++) {
+        struct node_slot *slot;
+
+        if (!op_awaits(node, op, op->seen))
+            continue;
+        slot = node_slot(node->peers[op->seen].board, op);
+        if (atomic_load_explicit(&slot->stage, memory_order_acquire) < want)
+            return DIST_IN_PROGRESS;
+        if (slot->fingerprint != op->fingerprint)
+            return op_mismatch(op, op->seen, op->fingerprint, slot->fingerprint, 0);
+    }
+    return DIST_OK;
+}
+
+/* Has every rank begun the call before this one? Then this one's slot is free. */
+static dist_status op_admit(struct disti_node *node, struct disti_node_op *op)
+{
+    uint64_t before = op->number - 1;
+    const struct node_slot *mine = &node->board->slots[before % 2];
+
+    for (; before > node->confirmed && op->seen < node->ranks; op->seen++) {
+        struct node_slot *slot = &node->peers[op->seen].board->slots[before % 2];
+
+        if (atomic_load_explicit(&slot->stage, memory_order_acquire) < node_stage(before, 0))
+            return DIST_IN_PROGRESS;
+        if (slot->fingerprint != mine->fingerprint)
+            return op_mismatch(op, op->seen, mine->fingerprint, slot->fingerprint, 1);
+    }
+    node->confirmed = before;
+    op->seen = 0;
+    return DIST_OK;
+}
+
+/* ---- its course ---- */
+
+static dist_status op_enter(struct disti_node *node, struct disti_node_op *op)
+{
+    const struct node_pattern *pattern = disti_node_pattern(op->call.collective);
+    struct node_slot *slot = node_slot(node->board, op);
+    dist_status status = op_admit(node, op);
+
+    if (status != DIST_OK)
+        return status;
+    slot->fingerprint = op->fingerprint;
+    if (op->is_short && node_is(pattern->givers, op, node->rank) && op->call.count)
+        memcpy(slot->data, op->call.in,
+               op->call.count * op->element_bytes * op_blocks(node, pattern));
+    if (!op->is_short) {
+        status = disti_node_show(node, op);
+        if (status != DIST_OK)
+            return status;
+        disti_node_fill(node, op, 0);
+    }
+    op->entered = true;
+    op_say(node, op, 0);
+    return DIST_OK;
+}
+
+/*
+ * The next call's slot has been read by all, and so is in their caches: it is fetched back for
+ * writing while the others' data are on their way.
+ */
+static void op_fetch_next(struct disti_node *node, const struct disti_node_op *op, size_t bytes)
+{
+#if defined(__x86_64__)
+    const unsigned char *next = (const unsigned char *)&node->board->slots[(op->number + 1) % 2];
+
+    if (bytes < NODE_FETCH_MIN)
+        return;
+    for (size_t at = 0; at < bytes + offsetof(struct node_slot, data); at += 64)
+        __asm__ volatile("prefetchw %0" : : "m"(next[at]));
+#else
+    (void)node, (void)op, (void)bytes;
+#endif
+}
+
+static void op_finish_short(struct disti_node *node, struct disti_node_op *op)
+{
+    const struct node_pattern *pattern = disti_node_pattern(op->call.collective);
+
+    if (pattern->givers == NODE_ALL && node_is(pattern->takers, op, node->rank)) {
+        node->confirmed = op->number;
+        op_fetch_next(node, op, op->call.count * op->element_bytes * op_blocks(node, pattern));
+    }
+    if (!op->call.count || !node_is(pattern->takers, op, node->rank))
+        return;
+    if (pattern->reduces)
+        disti_node_reduce_short(node, op);
+    else
+        disti_node_copy_short(node, op);
+}
+
+/* What a stage of a long call begins with, once: all are there. */
+static dist_status op_turn(struct disti_node *node, struct disti_node_op *op)
+{
+    dist_status status = DIST_OK;
+
+    node->confirmed = op->number;
+    if (op->stage == 0)
+        status = disti_node_look(node, op);
+    if (status == DIST_OK && !op->direct)
+        status = disti_node_look_windows(node, op);
+    if (status == DIST_OK && !op->direct && op->stage > 0)
+        disti_node_drain(node, op, op->stage - 1);
+    op->drained = true;
+    return status;
+}
+
+static bool op_work(struct disti_node *node, struct disti_node_op *op)
+{
+    return disti_node_pattern(op->call.collective)->reduces ? disti_node_reduce_some(node, op)
+                                                            : disti_node_copy_some(node, op);
+}
+
+/* One bite of a stage of a long call that all have reached. OK: the call has ended. */
+static dist_status op_step(struct disti_node *node, struct disti_node_op *op)
+{
+    dist_status status = op->drained ? DIST_OK : op_turn(node, op);
+
+    if (status != DIST_OK)
+        return status;
+    if (op->stage == op->rounds) {
+        node->rounds += op->direct ? 0 : op->rounds;
+        return DIST_OK;
+    }
+    if (!op_work(node, op))
+        return DIST_IN_PROGRESS;
+    op->done = 0;
+    op->round++;
+    if (!op->direct && op->round < op->rounds)
+        disti_node_fill(node, op, op->round);
+    op->stage++;
+    op->seen = 0;
+    op->drained = false;
+    op_say(node, op, op->stage);
+    return DIST_IN_PROGRESS;
+}
+
+dist_status disti_node_advance(struct disti_node *node, struct disti_node_op *op, int *moved)
+{
+    dist_status status = op->entered ? DIST_OK : op_enter(node, op);
+
+    if (status != DIST_OK)
+        return status;
+    status = op_hear(node, op);
+    if (status != DIST_OK)
+        return status;
+    ++*moved;
+    if (!op->is_short)
+        return op_step(node, op);
+    op_finish_short(node, op);
+    return DIST_OK;
+}
+
+void disti_node_describe(const struct disti_node *node, const struct disti_node_op *op, char *text,
+                         size_t size)
+{
+    uint64_t number = op->entered ? op->number : op->number - 1;
+    uint64_t want = node_stage(number, op->entered ? op->stage : 0);
+    size_t used = 0;
+
+    text[0] = '\0';
+    for (int r = 0; r < node->ranks && used + 16 < size; r++) {
+        struct node_slot *slot = &node->peers[r].board->slots[number % 2];
+
+        if ((!op->entered || op_awaits(node, op, r)) &&
+            atomic_load_explicit(&slot->stage, memory_order_relaxed) < want)
+            used += (size_t)snprintf(text + used, size - used, "%srank %d", used ? ", " : "", r);
+    }
+}
+
+bool disti_node_ready(const struct disti_node *node, const struct disti_node_op *op)
+{
+    uint64_t number = op->entered ? op->number : op->number - 1;
+    uint64_t want = node_stage(number, op->entered ? op->stage : 0);
+
+    for (int r = op->seen; r < node->ranks; r++) {
+        struct node_slot *slot = &node->peers[r].board->slots[number % 2];
+
+        if ((!op->entered || op_awaits(node, op, r)) &&
+            atomic_load_explicit(&slot->stage, memory_order_seq_cst) < want)
+            return false;
+    }
+    return true;
+}

@@ -1,0 +1,174 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Reductions: all ranks' data at once, tile by tile, in the order of reproducible results. */
+#include "base/dtype.h"
+#include "base/sink.h"
+#include "node/state.h"
+
+#include <string.h>
+
+/* One reduction of the same tile of all ranks. */
+struct node_sum {
+    struct disti_node *node;
+    struct dist_sink sink; /* dtype, op, bytes */
+    size_t at;             /* where in the sources the tile begins */
+    int surplus;           /* places below this are pairs of ranks */
+};
+
+static void sum_two(struct node_sum *sum, char *dst, const char *a, const char *b)
+{
+    sum->sink.dst = dst;
+    sum->sink.src = a;
+    disti_sink_apply(&sum->sink, 0, b, sum->sink.bytes);
+}
+
+/*
+ * The sum of `places` places from `first` on: in dst, or where the only source lies. `tiles` are
+ * free to work in, one a level.
+ *
+ *   dst = (left, in dst) + (right, in tiles[0])
+ */
+static const char *sum_places(struct node_sum *sum, int first, int places, char *dst, char *tiles)
+{
+    const char **sources = sum->node->sources;
+    const char *left, *right;
+
+    if (places == 1 && first >= sum->surplus)
+        return sources[first + sum->surplus] + sum->at;
+    if (places == 1) {
+        left = sources[2 * first] + sum->at;
+        right = sources[2 * first + 1] + sum->at;
+    } else {
+        left = sum_places(sum, first, places / 2, dst, tiles);
+        right = sum_places(sum, first + places / 2, places / 2, tiles, tiles + NODE_TILE);
+    }
+    sum_two(sum, dst, left, right);
+    return dst;
+}
+
+/* All ranks' tile into dst, which may be one of the sources. */
+static void sum_tile(struct node_sum *sum, char *dst, int finish_ranks)
+{
+    int places = sum->node->places;
+    char *tiles = sum->node->tiles;
+    const char *left, *right;
+
+    sum->surplus = sum->node->ranks - places;
+    left = sum_places(sum, 0, places / 2, tiles, tiles + NODE_TILE);
+    right = sum_places(sum, places / 2, places / 2, tiles + NODE_TILE, tiles + 2 * NODE_TILE);
+    sum->sink.finish_ranks = finish_ranks;
+    sum_two(sum, dst, left, right); /* the first write to dst, and no source is read after it */
+    sum->sink.finish_ranks = 0;
+}
+
+/* node->sources of all ranks, summed into node->targets, of which there are `targets`. */
+static void reduce_all(struct disti_node *node, const struct disti_node_op *op, size_t bytes,
+                       int targets)
+{
+    struct node_sum sum = {
+        .node = node,
+        .sink = {.dtype = op->call.dtype, .op = op->call.op, .reduction = op->call.reduction}};
+
+    for (sum.at = 0; sum.at < bytes; sum.at += NODE_TILE) {
+        char *first = node->targets[0] + sum.at;
+
+        sum.sink.bytes = bytes - sum.at < NODE_TILE ? bytes - sum.at : NODE_TILE;
+        sum_tile(&sum, first, node->ranks);
+        for (int i = 1; i < targets; i++)
+            memcpy(node->targets[i] + sum.at, first, sum.sink.bytes);
+    }
+}
+
+/* Two ranks need no tree. */
+static void reduce_pair(const struct disti_node *node, const struct disti_node_op *op,
+                        size_t offset)
+{
+    const struct dist_call *call = &op->call;
+
+    disti_reduce_kernel(call->dtype,
+                        call->op)(call->out, node_slot(node->peers[0].board, op)->data + offset,
+                                  node_slot(node->peers[1].board, op)->data + offset, call->count);
+    if (call->op == DIST_AVG)
+        disti_finish(call->out, call->count, call->dtype, call->op, node->ranks);
+}
+
+void disti_node_reduce_short(struct disti_node *node, struct disti_node_op *op)
+{
+    const struct node_pattern *pattern = disti_node_pattern(op->call.collective);
+    size_t bytes = op->call.count * op->element_bytes;
+    size_t offset = pattern->in_blocks ? (size_t)node->rank * bytes : 0;
+
+    if (node->ranks == 2 && op->call.op != DIST_USER) {
+        reduce_pair(node, op, offset);
+        return;
+    }
+    for (int r = 0; r < node->ranks; r++)
+        node->sources[r] = (const char *)node_slot(node->peers[r].board, op)->data + offset;
+    node->targets[0] = op->call.out;
+    reduce_all(node, op, bytes, 1);
+}
+
+/* Where the elements of this rank's slice go, from `at` on. Returns how many places. */
+static int reduce_targets(struct disti_node *node, const struct disti_node_op *op, size_t first,
+                          size_t at)
+{
+    const struct node_pattern *pattern = disti_node_pattern(op->call.collective);
+    size_t in_out = (first + at) * op->element_bytes, in_round = at * op->element_bytes;
+    int targets = 0;
+    bool hidden = false;
+
+    if (!pattern->slices) {
+        node->targets[0] = (char *)op->call.out + in_out;
+        return 1;
+    }
+    if (node_is(pattern->takers, op, node->rank)) /* first, as the others are copied from it */
+        node->targets[targets++] = (char *)op->call.out + in_out;
+    for (int r = 0; r < node->ranks; r++) {
+        if (r == node->rank || !node_is(pattern->takers, op, r))
+            continue;
+        if (node->peers[r].out)
+            node->targets[targets++] = node->peers[r].out + in_out;
+        else
+            hidden = true;
+    }
+    if (hidden)
+        node->targets[targets++] = disti_node_window(node, node->rank, op->round) + in_round;
+    return targets;
+}
+
+bool disti_node_reduce_some(struct disti_node *node, struct disti_node_op *op)
+{
+    const struct node_pattern *pattern = disti_node_pattern(op->call.collective);
+    size_t first, from, to, at, take;
+    size_t elements = disti_node_round(op, op->round, &first);
+    size_t bite = NODE_BITE / op->element_bytes / (size_t)node->ranks + 1;
+
+    disti_node_slice(node, op, elements, node->rank, &from, &to);
+    if (!pattern->slices)
+        from = 0, to = elements;
+    at = from + op->done;
+    take = to - at < bite ? to - at : bite;
+    for (int r = 0; r < node->ranks; r++)
+        node->sources[r] = disti_node_in(node, op, r, pattern->in_blocks ? node->rank : 0, at);
+    reduce_all(node, op, take * op->element_bytes, reduce_targets(node, op, first, at));
+    op->done += take;
+    return at + take == to;
+}
+
+void disti_node_drain(struct disti_node *node, struct disti_node_op *op, uint64_t round)
+{
+    const struct node_pattern *pattern = disti_node_pattern(op->call.collective);
+    size_t first, from, to;
+    size_t elements = disti_node_round(op, round, &first);
+
+    if (!pattern->slices || node->peers[node->rank].out ||
+        !node_is(pattern->takers, op, node->rank))
+        return;
+    for (int i = 1; i < node->ranks; i++) {
+        int s = (node->rank + i) % node->ranks;
+
+        disti_node_slice(node, op, elements, s, &from, &to);
+        memcpy((char *)op->call.out + (first + from) * op->element_bytes,
+               disti_node_window(node, s, round) + from * op->element_bytes,
+               (to - from) * op->element_bytes);
+    }
+}

@@ -1,0 +1,184 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Boards, and what a rank knows of its peers'; private to this folder. */
+#ifndef DISTI_NODE_STATE_H
+#define DISTI_NODE_STATE_H
+
+#include "node/node.h"
+#include "node/segment.h"
+
+#include <stdalign.h>
+#include <stdatomic.h>
+
+/* CPUs fetch lines in pairs: what different ranks write lies this far apart. */
+#define NODE_APART 128
+/* What a rank gives stands on its board up to so many bytes. */
+#define NODE_SHORT_MAX ((size_t)8 << 10)
+/* From so many bytes on it pays to fetch a slot for writing before it is written. */
+#define NODE_FETCH_MIN 192
+/* Bytes of a window that one round uses: stays in the caches between being written and read. */
+#define NODE_ROUND_BYTES ((size_t)256 << 10)
+/* Rounds of a window: one is filled while the one before and the one before that are read. */
+#define NODE_ROUNDS 3
+/* One call of advance does about this much. */
+#define NODE_BITE ((size_t)1 << 20)
+/* A tile of a reduction stays in the first-level cache. */
+#define NODE_TILE ((size_t)4 << 10)
+#define NODE_TILES 24 /* levels of the tree of additions: more than any machine has ranks for */
+
+/* Where a rank's data are. Names of which all is zero: in its window. */
+struct node_places {
+    struct disti_segment_at in, out;
+    struct disti_segment_name window;
+};
+
+/*
+ * Call number c stands in slot c % 2. `stage` is c << NODE_STAGE_BITS | what the rank has reached;
+ * it only grows. All else is written before the stage that it belongs to is stored (release), and
+ * read after that has been seen (acquire). A slot is written for call c when every rank is known to
+ * have begun call c - 1, so that all have done with call c - 2, whose slot it was.
+ */
+#define NODE_STAGE_BITS 24
+struct node_slot {
+    alignas(NODE_APART) _Atomic uint64_t stage;
+    uint64_t fingerprint;
+    union {
+        struct node_places places;
+        unsigned char data[NODE_SHORT_MAX];
+    };
+};
+
+struct node_board {
+    struct node_slot slots[2];
+    /* It sleeps, or is about to: write to its bell. Set seq_cst before the last look at stages. */
+    alignas(NODE_APART) _Atomic uint32_t asleep;
+    /* For ranks that are threads of one process: the last of them to close frees both. */
+    alignas(NODE_APART) _Atomic uint32_t users;
+    void *window; /* at the owner's address */
+};
+
+/* Something of a peer's that was mapped last. */
+struct node_view {
+    uint64_t key;
+    char *memory;
+};
+
+struct node_peer {
+    struct node_board *board;
+    int bell; /* -1: not opened yet */
+    struct node_view in_view, out_view;
+    const char *in; /* of the call under way; NULL: in the window */
+    char *out;
+    char *window; /* NULL: not mapped yet */
+    struct disti_segment_name window_name;
+};
+
+/* What ranks tell each other when the boards are made. */
+struct node_hello {
+    struct disti_segment_name board;
+    uint64_t bell_inode;
+    int32_t bell_fd; /* the end to write to */
+    int32_t usable;
+};
+
+struct disti_node {
+    const struct dist_backend_config *config;
+    int rank, ranks;
+    struct node_board *board; /* this rank's */
+    struct node_peer *peers;  /* by rank; [rank]: itself */
+    struct node_hello *hellos;
+    char *window; /* this rank's, NULL: not needed yet; the board frees it */
+    struct disti_segment_name window_name;
+    size_t round_bytes;
+    uint64_t calls;     /* numbered so far */
+    uint64_t confirmed; /* the last that every rank is known to have begun */
+    uint64_t rounds;    /* of windows, so far */
+    int bell[2];        /* a pipe: to read, to write */
+    bool armed;
+    int places;           /* of the tree of additions: the largest power of two in ranks */
+    const char **sources; /* ranks of them, to work with */
+    char **targets;
+    char *tiles; /* NODE_TILES tiles */
+};
+
+static inline struct node_slot *node_slot(struct node_board *board, const struct disti_node_op *op)
+{
+    return &board->slots[op->number % 2];
+}
+
+static inline uint64_t node_stage(uint64_t number, uint32_t stage)
+{
+    return number << NODE_STAGE_BITS | stage;
+}
+
+/* ---- what the collectives are ---- */
+
+/*
+ * Givers have IN, takers get OUT. in_blocks: IN has a block for each rank, not one. slices: a
+ * result is reduced by all ranks, a slice by each, who write it into the takers' OUT.
+ */
+enum node_who { NODE_ALL, NODE_ROOT };
+struct node_pattern {
+    bool taken; /* is it done here at all? */
+    bool reduces, in_blocks, slices;
+    uint8_t givers, takers;
+};
+extern const struct node_pattern disti_node_patterns[DIST_COLL_COUNT];
+
+static inline const struct node_pattern *disti_node_pattern(dist_collective collective)
+{
+    return &disti_node_patterns[collective];
+}
+
+static inline bool node_is(uint8_t who, const struct disti_node_op *op, int rank)
+{
+    return who == NODE_ALL || rank == op->call.root;
+}
+
+/* ---- window.c: where data are in a long call ---- */
+
+/* Elements of a block in the round, and the first of them. */
+size_t disti_node_round(const struct disti_node_op *op, uint64_t round, size_t *first_p);
+/* Slice s of that many elements: [*from_p, *to_p), on lines of its own. */
+void disti_node_slice(const struct disti_node *node, const struct disti_node_op *op,
+                      size_t elements, int s, size_t *from_p, size_t *to_p);
+/* Element `at` of the round, of a block of a rank's IN. */
+const char *disti_node_in(const struct disti_node *node, const struct disti_node_op *op, int rank,
+                          int block, size_t at);
+/* A rank's window in a round of the call under way. */
+char *disti_node_window(const struct disti_node *node, int rank, uint64_t round);
+/* Writes where this rank's data are into its slot; makes its window if they are not visible. */
+dist_status disti_node_show(struct disti_node *node, struct disti_node_op *op);
+/* Learns where the others' are, and what follows for the call. All have shown theirs. */
+dist_status disti_node_look(struct disti_node *node, struct disti_node_op *op);
+/* The others' windows, once they must be there. */
+dist_status disti_node_look_windows(struct disti_node *node, struct disti_node_op *op);
+
+/* ---- copy.c, reduce.c: the work ---- */
+
+/* Short: takes this rank's result from the boards. */
+void disti_node_copy_short(struct disti_node *node, struct disti_node_op *op);
+void disti_node_reduce_short(struct disti_node *node, struct disti_node_op *op);
+
+/* Long: some of this rank's part of the op's round, from op->done on. True: that was the rest. */
+bool disti_node_copy_some(struct disti_node *node, struct disti_node_op *op);
+bool disti_node_reduce_some(struct disti_node *node, struct disti_node_op *op);
+
+/* Puts the round's pieces of IN into this rank's window, for others to read. */
+void disti_node_fill(struct disti_node *node, struct disti_node_op *op, uint64_t round);
+/* Fetches the round's slices that others have reduced. */
+void disti_node_drain(struct disti_node *node, struct disti_node_op *op, uint64_t round);
+
+/* ---- op.c ---- */
+
+/* Could advance do something? */
+bool disti_node_ready(const struct disti_node *node, const struct disti_node_op *op);
+
+/* ---- bell.c ---- */
+
+/* Makes this rank's bell, and writes how it is reached. */
+dist_status disti_node_bell_open(struct disti_node *node, struct node_hello *hello);
+
+/* Wakes those that sleep; after a stage has been stored. */
+void disti_node_ring(struct disti_node *node);
+
+#endif

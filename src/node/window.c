@@ -1,0 +1,232 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Where the data of a long call are: in segments of the ranks, or in their windows. */
+#include "base/log.h"
+#include "node/state.h"
+
+#include <string.h>
+
+size_t disti_node_round(const struct disti_node_op *op, uint64_t round, size_t *first_p)
+{
+    size_t first = (size_t)round * op->piece;
+
+    *first_p = first;
+    return op->call.count - first < op->piece ? op->call.count - first : op->piece;
+}
+
+/* Elements whose bytes are a whole number of lines. */
+static size_t slice_grain(const struct disti_node_op *op)
+{
+    return NODE_APART / op->element_bytes;
+}
+
+static size_t slice_start(const struct disti_node *node, const struct disti_node_op *op,
+                          size_t elements, int s)
+{
+    size_t grain = slice_grain(op), ranks = (size_t)node->ranks;
+    size_t share = (elements / ranks + grain) / grain * grain;
+    size_t start = share * (size_t)s;
+
+    return start < elements ? start : elements;
+}
+
+void disti_node_slice(const struct disti_node *node, const struct disti_node_op *op,
+                      size_t elements, int s, size_t *from_p, size_t *to_p)
+{
+    *from_p = slice_start(node, op, elements, s);
+    *to_p = slice_start(node, op, elements, s + 1);
+}
+
+char *disti_node_window(const struct disti_node *node, int rank, uint64_t round)
+{
+    char *window = rank == node->rank ? node->window : node->peers[rank].window;
+
+    return window + (node->rounds + round) % NODE_ROUNDS * node->round_bytes;
+}
+
+const char *disti_node_in(const struct disti_node *node, const struct disti_node_op *op, int rank,
+                          int block, size_t at)
+{
+    const char *in = rank == node->rank ? op->call.in : node->peers[rank].in;
+    size_t first = (size_t)op->round * op->piece;
+
+    if (in)
+        return in + ((size_t)block * op->call.count + first + at) * op->element_bytes;
+    return disti_node_window(node, rank, op->round) +
+           ((size_t)block * op->piece + at) * op->element_bytes;
+}
+
+/* ---- this rank's ---- */
+
+static dist_status window_make(struct disti_node *node)
+{
+    struct disti_segment_at at;
+    void *memory;
+    dist_status status = DIST_OK;
+
+    if (node->window)
+        return DIST_OK;
+    status = disti_segment_alloc(NODE_ROUNDS * node->round_bytes, &memory);
+    if (status != DIST_OK)
+        return status;
+    node->window = node->board->window = memory;
+    if (!disti_segment_find(memory, 1, &at))
+        return disti_fail(DIST_ERR_INTERNAL, "a window is in no segment");
+    node->window_name = at.name;
+    return DIST_OK;
+}
+
+/* Bytes of IN and OUT. */
+static size_t window_in_bytes(const struct disti_node *node, const struct disti_node_op *op)
+{
+    const struct node_pattern *pattern = disti_node_pattern(op->call.collective);
+
+    return op->call.count * op->element_bytes * (pattern->in_blocks ? (size_t)node->ranks : 1);
+}
+
+dist_status disti_node_show(struct disti_node *node, struct disti_node_op *op)
+{
+    const struct node_pattern *pattern = disti_node_pattern(op->call.collective);
+    struct node_places *places = &node_slot(node->board, op)->places;
+    struct node_peer *self = &node->peers[node->rank];
+    bool gives = node_is(pattern->givers, op, node->rank);
+    bool takes = pattern->slices && node_is(pattern->takers, op, node->rank);
+    dist_status status = DIST_OK;
+
+    memset(places, 0, sizeof(*places));
+    self->in = self->out = NULL;
+    if (gives && disti_segment_find(op->call.in, window_in_bytes(node, op), &places->in))
+        self->in = op->call.in;
+    if (takes && disti_segment_find(op->call.out, op->call.count * op->element_bytes, &places->out))
+        self->out = op->call.out;
+    if ((gives && !self->in) || (takes && !self->out))
+        status = window_make(node);
+    if (status == DIST_OK && node->window)
+        places->window = node->window_name;
+    return status;
+}
+
+/* ---- the others' ---- */
+
+/* The mapping of a segment, the one that was used last if it is the same. */
+static dist_status window_view(struct node_view *view, const struct disti_segment_name *name,
+                               char **memory_p)
+{
+    void *memory;
+    dist_status status;
+
+    if (view->key != name->key || !view->memory) {
+        status = disti_segment_map(name, &memory);
+        if (status != DIST_OK)
+            return status;
+        *view = (struct node_view){.key = name->key, .memory = memory};
+    }
+    *memory_p = view->memory;
+    return DIST_OK;
+}
+
+/* An address in the peer's segment, NULL if it has shown none. */
+static dist_status window_see(struct node_view *view, const struct disti_segment_at *at,
+                              size_t bytes, char **memory_p)
+{
+    char *memory = NULL;
+    dist_status status = DIST_OK;
+
+    if (at->name.key && (at->offset > at->name.bytes || bytes > at->name.bytes - at->offset))
+        return disti_fail(DIST_ERR_INTERNAL, "a peer shows memory beyond its segment's end");
+    if (at->name.key)
+        status = window_view(view, &at->name, &memory);
+    *memory_p = memory ? memory + at->offset : NULL;
+    return status;
+}
+
+static dist_status window_see_peer(struct disti_node *node, const struct disti_node_op *op,
+                                   int rank)
+{
+    struct node_peer *peer = &node->peers[rank];
+    const struct node_places *places = &node_slot(peer->board, op)->places;
+    char *in = NULL;
+    dist_status status;
+
+    status = window_see(&peer->in_view, &places->in, window_in_bytes(node, op), &in);
+    peer->in = in;
+    if (status == DIST_OK)
+        status = window_see(&peer->out_view, &places->out, op->call.count * op->element_bytes,
+                            &peer->out);
+    return status;
+}
+
+/* Are all data visible that anybody reads or writes but their owner? */
+static bool window_all_seen(const struct disti_node *node, const struct disti_node_op *op)
+{
+    const struct node_pattern *pattern = disti_node_pattern(op->call.collective);
+
+    for (int r = 0; r < node->ranks; r++) {
+        const struct node_peer *peer = &node->peers[r];
+
+        if ((node_is(pattern->givers, op, r) && !peer->in) ||
+            (pattern->slices && node_is(pattern->takers, op, r) && !peer->out))
+            return false;
+    }
+    return true;
+}
+
+dist_status disti_node_look(struct disti_node *node, struct disti_node_op *op)
+{
+    struct disti_segment_name *shown = &node_slot(node->board, op)->places.window;
+    dist_status status = DIST_OK;
+
+    for (int r = 0; r < node->ranks && status == DIST_OK; r++) {
+        if (r != node->rank)
+            status = window_see_peer(node, op, r);
+    }
+    if (status != DIST_OK)
+        return status;
+    if (window_all_seen(node, op)) {
+        op->direct = true;
+        op->piece = op->call.count;
+        op->rounds = 1;
+        return DIST_OK;
+    }
+    status = window_make(node);
+    if (status == DIST_OK && !shown->key) /* the others look after the next stage */
+        *shown = node->window_name;
+    return status;
+}
+
+/* A window stays mapped as long as the group is: it is the same for all calls. */
+static dist_status window_attach(struct disti_node *node, int rank,
+                                 const struct disti_segment_name *name)
+{
+    struct node_peer *peer = &node->peers[rank];
+    void *memory = node->hellos[rank].board.pid == node->hellos[node->rank].board.pid
+                       ? peer->board->window
+                       : NULL;
+    dist_status status = memory ? DIST_OK : disti_segment_attach(name, &memory);
+
+    if (status == DIST_OK) {
+        peer->window = memory;
+        peer->window_name = *name;
+    }
+    return status;
+}
+
+/* A rank whose data are hidden has shown its window from the first; others may do so later. */
+static bool window_is_there(const struct node_pattern *pattern, const struct disti_node_op *op,
+                            const struct node_peer *peer, int rank)
+{
+    return op->stage > 0 || (node_is(pattern->givers, op, rank) && !peer->in);
+}
+
+dist_status disti_node_look_windows(struct disti_node *node, struct disti_node_op *op)
+{
+    const struct node_pattern *pattern = disti_node_pattern(op->call.collective);
+    dist_status status = DIST_OK;
+
+    for (int r = 0; r < node->ranks && status == DIST_OK; r++) {
+        struct node_peer *peer = &node->peers[r];
+
+        if (r != node->rank && !peer->window && window_is_there(pattern, op, peer, r))
+            status = window_attach(node, r, &node_slot(peer->board, op)->places.window);
+    }
+    return status;
+}
