@@ -35,6 +35,8 @@ dist_status disti_engine_open(const struct dist_backend_config *config,
         status = disti_route_open(engine, engine_config, &offer);
     if (status == DIST_OK)
         status = disti_tune_settle(engine, engine_config->transports, &offer);
+    if (status == DIST_OK)
+        status = disti_on_node_open(engine);
     if (status != DIST_OK)
         goto out;
     engine->chooser.choice = &engine->choice;
@@ -54,6 +56,8 @@ static void engine_append(struct dist_engine *engine, struct engine_task *task)
     else
         engine->head = task;
     engine->tail = task;
+    engine->tasks++;
+    engine->node_tasks += task->on_node;
 }
 
 /* Takes the task behind `before` (NULL: the first) out of the queue. */
@@ -67,6 +71,8 @@ static void engine_retire(struct dist_engine *engine, struct engine_task *before
         engine->head = task->next;
     if (engine->tail == task)
         engine->tail = before;
+    engine->tasks--;
+    engine->node_tasks -= task->on_node;
     disti_task_retire(engine, task);
 }
 
@@ -86,6 +92,7 @@ static bool engine_may_start(const struct dist_engine *engine, const struct engi
 static int engine_run(struct dist_engine *engine)
 {
     struct engine_task *before = NULL;
+    bool node_busy = false;
     int moved = 0;
 
     for (struct engine_task *task = engine->head; task;) {
@@ -94,8 +101,9 @@ static int engine_run(struct dist_engine *engine)
 
         if (!task->running && engine_may_start(engine, task))
             disti_task_start(task);
-        if (task->running)
+        if (task->running && !(task->on_node && node_busy))
             status = disti_task_advance(engine, task, &moved);
+        node_busy |= task->on_node && status == DIST_IN_PROGRESS;
         if (status == DIST_IN_PROGRESS) {
             before = task;
         } else if (status == DIST_OK) {
@@ -114,14 +122,25 @@ static int engine_run(struct dist_engine *engine)
 dist_status disti_engine_post(struct dist_engine *engine, const struct dist_call *call,
                               struct dist_ticket *ticket)
 {
+    struct disti_node_op op;
     struct engine_task *task;
     dist_status status;
+    bool tried;
 
     if (disti_collective_pair(call->collective))
         return disti_p2p_post(engine, call, ticket);
+    tried = disti_on_node_try(engine, call, &op, &status);
+    if (tried && status == DIST_OK) {
+        ticket->status = DIST_OK;
+        return DIST_OK;
+    }
     status = disti_task_create(engine, call, ticket, &task);
     if (status != DIST_OK)
         return status;
+    if (tried)
+        task->node_op = op;
+    else if (task->on_node)
+        disti_on_node_post(engine, task);
     task->order = engine->posted++;
     engine_append(engine, task);
     ticket->status = DIST_IN_PROGRESS;
@@ -148,9 +167,27 @@ void disti_engine_release(struct dist_engine *engine, void *prepared)
         disti_task_release(engine, prepared);
 }
 
+/* Polls of the boards between two polls of the links, which cost more, if nobody needs those. */
+#define ENGINE_NODE_POLLS 64
+
+/* True: the boards alone have been polled, and that will do this time. */
+static bool engine_polled_node(struct dist_engine *engine, int *ran_p)
+{
+    const struct engine_task *task = engine->head;
+
+    if (!task || !task->on_node)
+        return false;
+    *ran_p = engine_run(engine);
+    return *ran_p != 0 || (engine->node_tasks == engine->tasks && !engine->p2p_head &&
+                           ++engine->polls % ENGINE_NODE_POLLS);
+}
+
 int disti_engine_progress(struct dist_engine *engine)
 {
     int moved = 0, ran;
+
+    if (engine_polled_node(engine, &ran))
+        return ran;
 
     for (int i = 0; i < engine->link_count; i++) {
         struct engine_link *link = &engine->links[i];
@@ -170,8 +207,18 @@ int disti_engine_progress(struct dist_engine *engine)
 
 int disti_engine_arm(struct dist_engine *engine, int *fds, int room)
 {
+    struct engine_task *task;
     int count = 0;
 
+    task = disti_on_node_first(engine);
+    if (task) {
+        int fd = disti_node_arm(engine->node, &task->node_op);
+
+        engine->node_armed = true;
+        if (fd == DIST_ARM_READY)
+            return DIST_ARM_READY;
+        fds[count++] = fd;
+    }
     while (engine->armed < engine->link_count) {
         struct engine_link *link = &engine->links[engine->armed++];
         int fd = link->peers ? link->transport->arm(link->state) : LINK_UNUSED;
@@ -189,6 +236,9 @@ int disti_engine_arm(struct dist_engine *engine, int *fds, int room)
 
 void disti_engine_disarm(struct dist_engine *engine)
 {
+    if (engine->node_armed)
+        disti_node_disarm(engine->node);
+    engine->node_armed = false;
     while (engine->armed > 0) {
         struct engine_link *link = &engine->links[--engine->armed];
 
@@ -206,7 +256,7 @@ void disti_engine_describe(const struct dist_engine *engine, char *text, size_t 
     if (p2p && (!task || p2p->order < task->order))
         disti_p2p_describe(p2p, text, size);
     else if (task && task->running)
-        disti_task_describe(task, text, size);
+        disti_task_describe(engine, task, text, size);
 }
 
 void disti_engine_close(struct dist_engine *engine)
@@ -215,6 +265,7 @@ void disti_engine_close(struct dist_engine *engine)
         return;
     disti_route_close(engine); /* first: from here on no transport touches a task */
     disti_tune_links_free(engine);
+    disti_node_close(engine->node);
     disti_task_clear(engine);
     disti_p2p_clear(engine);
     disti_cache_clear(engine);

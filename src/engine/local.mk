@@ -6,6 +6,7 @@ libdist_core_sources += \
 	src/engine/engine.c \
 	src/engine/engine.h \
 	src/engine/envelope.c \
+	src/engine/on_node.c \
 	src/engine/p2p.c \
 	src/engine/p2p_message.c \
 	src/engine/route.c \

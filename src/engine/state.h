@@ -8,6 +8,7 @@
 #include "collectives/select.h"
 #include "engine/engine.h"
 #include "engine/tune.h"
+#include "node/node.h"
 #include "topology/topology.h"
 
 #define ENGINE_TRANSPORTS_MAX 8
@@ -56,6 +57,9 @@ struct engine_task {
     struct dist_ticket *ticket; /* NULL: it has ended */
     uint64_t order;             /* of posting, over collectives, sends and receives */
     const struct disti_plan *plan;
+    bool on_node;                 /* done on the boards of the machine: */
+    struct disti_plan no_plan;    /* its plan has no steps, */
+    struct disti_node_op node_op; /* and this is done instead */
     bool posted, running;
     bool skips; /* a step without data sends no message */
     uint64_t fingerprint;
@@ -104,6 +108,10 @@ struct dist_engine {
     struct engine_links *measuring; /* tune_links.c's */
     struct engine_link links[ENGINE_TRANSPORTS_MAX];
     int link_count;
+    struct disti_node *node; /* NULL: the ranks are on several machines, or cannot share memory */
+    bool node_armed;
+    int tasks, node_tasks; /* in the queue, and those of them on the boards */
+    uint32_t polls;
     int armed;      /* links[0 .. armed) are armed for a sleep */
     uint8_t *route; /* by rank: index in links */
     struct engine_cached *cache[ENGINE_CACHE_BUCKETS];
@@ -159,12 +167,28 @@ void disti_ticket_end(struct dist_ticket **ticket, dist_status status);
 /* Frees all tasks; nobody touches their requests any more. */
 void disti_task_clear(struct dist_engine *engine);
 
+/* on_node.c: calls that the boards of the machine serve. */
+bool disti_on_node(const struct dist_engine *engine, const struct dist_call *call);
+/* The plan without steps. */
+void disti_on_node_bind(struct dist_engine *engine, struct engine_task *task);
+/* Opens the boards, if a transport in shared memory is wanted. */
+dist_status disti_on_node_open(struct dist_engine *engine);
+/* Numbers the task's call. Every rank must do so in the order of its calls. */
+void disti_on_node_post(struct dist_engine *engine, struct engine_task *task);
+/* A call that may end at once: true, it has been started in `op`; *status_p as advance gives it. */
+bool disti_on_node_try(struct dist_engine *engine, const struct dist_call *call,
+                       struct disti_node_op *op, dist_status *status_p);
+dist_status disti_on_node_advance(struct dist_engine *engine, struct engine_task *task, int *moved);
+/* The one that is under way; NULL: none. */
+struct engine_task *disti_on_node_first(const struct dist_engine *engine);
+
 /* task.c: one call's steps. */
 
 /* Runs every step that can run. IN_PROGRESS, OK at the end, or the failure. */
 dist_status disti_task_advance(struct dist_engine *engine, struct engine_task *task, int *moved);
 /* The peers whose messages have not come or gone, each once: "rank 2, rank 5". */
-void disti_task_describe(const struct engine_task *task, char *text, size_t size);
+void disti_task_describe(const struct dist_engine *engine, const struct engine_task *task,
+                         char *text, size_t size);
 
 /* p2p.c: sends and receives. */
 dist_status disti_p2p_post(struct dist_engine *engine, const struct dist_call *call,

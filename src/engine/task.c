@@ -131,6 +131,8 @@ dist_status disti_task_advance(struct dist_engine *engine, struct engine_task *t
 {
     int before;
 
+    if (task->on_node)
+        return disti_on_node_advance(engine, task, moved);
     do {
         before = *moved;
         for (uint32_t i = 0; i < task->active_count;) {
@@ -163,11 +165,14 @@ static bool task_waits_for(const struct engine_task *task, int peer, bool sends)
     return false;
 }
 
-void disti_task_describe(const struct engine_task *task, char *text, size_t size)
+void disti_task_describe(const struct dist_engine *engine, const struct engine_task *task,
+                         char *text, size_t size)
 {
     size_t used = 0;
 
     text[0] = '\0';
+    if (task->on_node)
+        disti_node_describe(engine->node, &task->node_op, text, size);
     for (int sends = 0; sends < 2 && !used; sends++) {
         for (int peer = 0; peer < task->plan->ranks && used + 16 < size; peer++) {
             if (task_waits_for(task, peer, sends))

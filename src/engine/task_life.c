@@ -120,11 +120,16 @@ void disti_ticket_end(struct dist_ticket **ticket, dist_status status)
 static dist_status task_bind(struct dist_engine *engine, struct engine_task *task,
                              const struct dist_call *call)
 {
-    dist_status status = disti_cache_plan(engine, call, &task->plan);
+    dist_status status = DIST_OK;
 
+    task->on_node = disti_on_node(engine, call);
+    if (!task->on_node)
+        status = disti_cache_plan(engine, call, &task->plan);
     if (status != DIST_OK)
         return status;
     task->call = *call;
+    if (task->on_node)
+        disti_on_node_bind(engine, task);
     task->element_bytes = dist_dtype_size(call->dtype);
     task->skips = call->count != 0 && !disti_collective_uneven(call->collective);
     task->fingerprint = disti_fingerprint(call, engine->config->world_size);

@@ -1,0 +1,100 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Calls that need no messages: all ranks are on one machine and share memory. */
+#include "base/dtype.h"
+#include "base/log.h"
+#include "engine/state.h"
+
+#include <string.h>
+
+/*
+ * Looks at the boards in a row before the call becomes a task: with a CPU for each rank the others
+ * come within some hundred nanoseconds, which is about what a task costs.
+ */
+#define NODE_LOOKS 256
+
+/* Shared memory is wanted where the user has not left out the transport that goes by it. */
+static bool node_is_wanted(const struct dist_engine *engine)
+{
+    for (int i = 0; i < engine->link_count; i++) {
+        if (strcmp(engine->links[i].transport->name, "shm") == 0)
+            return true;
+    }
+    return false;
+}
+
+dist_status disti_on_node_open(struct dist_engine *engine)
+{
+    if (!node_is_wanted(engine))
+        return DIST_OK;
+    return disti_node_open(engine->config, &engine->node);
+}
+
+bool disti_on_node(const struct dist_engine *engine, const struct dist_call *call)
+{
+    const struct disti_choice *choice = &engine->choice;
+
+    return disti_node_takes(engine->node, call) && !choice->forced[call->collective] &&
+           !choice->forced_segments;
+}
+
+void disti_on_node_bind(struct dist_engine *engine, struct engine_task *task)
+{
+    task->no_plan = (struct disti_plan){.collective = task->call.collective,
+                                        .algorithm = "shared memory",
+                                        .ranks = engine->config->world_size,
+                                        .rank = engine->config->rank,
+                                        .root = task->call.root,
+                                        .chunks = 1};
+    task->plan = &task->no_plan;
+}
+
+void disti_on_node_post(struct dist_engine *engine, struct engine_task *task)
+{
+    struct dist_call call = task->call;
+
+    call.in = task->base[DISTI_IN];
+    call.out = task->base[DISTI_OUT];
+    disti_node_start(engine->node, &call, task->fingerprint, &task->node_op);
+}
+
+bool disti_on_node_try(struct dist_engine *engine, const struct dist_call *call,
+                       struct disti_node_op *op, dist_status *status_p)
+{
+    int moved = 0;
+
+    if (engine->head || engine->p2p_head || call->op == DIST_PREMUL_SUM ||
+        !disti_on_node(engine, call))
+        return false;
+    disti_node_start(engine->node, call, disti_fingerprint(call, engine->config->world_size), op);
+    for (int i = 0; i < NODE_LOOKS; i++) {
+        *status_p = disti_node_advance(engine->node, op, &moved);
+        if (*status_p != DIST_IN_PROGRESS || !op->is_short)
+            break;
+    }
+    return true;
+}
+
+static dist_status node_mismatch(const struct dist_engine *engine, const struct engine_task *task)
+{
+    const struct disti_node_op *op = &task->node_op;
+    struct dist_request request = {
+        .peer = op->peer, .envelope.fingerprint = op->mine, .arrived.fingerprint = op->theirs};
+
+    return disti_mismatch(&request, engine->config->rank, task->call.sequence - (uint64_t)op->lag);
+}
+
+dist_status disti_on_node_advance(struct dist_engine *engine, struct engine_task *task, int *moved)
+{
+    dist_status status = disti_node_advance(engine->node, &task->node_op, moved);
+
+    return status == DIST_ERR_MISMATCH ? node_mismatch(engine, task) : status;
+}
+
+struct engine_task *disti_on_node_first(const struct dist_engine *engine)
+{
+    struct engine_task *task = engine->node_tasks ? engine->head : NULL;
+
+    while (task && !task->on_node)
+        task = task->next;
+    return task;
+}
