@@ -352,6 +352,7 @@ dist_status disti_call_check(dist_group *group, const struct dist_call *call,
         free(owned);
         return status;
     }
+    disti_call_remember(group, &copy, check.in.bytes, check.out.bytes);
     *call_p = copy;
     *owned_p = owned;
     return DIST_OK;
@@ -360,9 +361,15 @@ dist_status disti_call_check(dist_group *group, const struct dist_call *call,
 dist_status disti_call(dist_group *group, const struct dist_call *call, struct calls_form form)
 {
     struct disti_start start = {.owned = NULL};
-    dist_status status = disti_call_check(group, call, form, &start.call, &start.owned);
-    void *owned = start.owned;
+    dist_status status;
+    void *owned;
 
+    if (!form.async && disti_call_again(group, call) && !disti_batch_is_open()) {
+        start.call = *call;
+        return disti_work_run(group, &start);
+    }
+    status = disti_call_check(group, call, form, &start.call, &start.owned);
+    owned = start.owned;
     if (status != DIST_OK)
         return status;
     if (form.async) {

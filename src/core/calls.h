@@ -35,6 +35,14 @@ dist_status disti_call(dist_group *group, const struct dist_call *call, struct c
 dist_status disti_call_check(dist_group *group, const struct dist_call *call,
                              struct calls_form form, struct dist_call *call_p, void **owned_p);
 
+/*
+ * calls_again.c: remembers a checked call with the bytes of IN and OUT; is this one, as the program
+ * made it, as good as that? False: it has to be checked.
+ */
+void disti_call_remember(const dist_group *group, const struct dist_call *call, size_t in_bytes,
+                         size_t out_bytes);
+bool disti_call_again(const dist_group *group, const struct dist_call *call);
+
 /* ERR_INVALID_ARGUMENT: "rank 1, reduce: WHAT". */
 dist_status disti_call_bad(const dist_group *group, const char *name, const char *what);
 

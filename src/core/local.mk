@@ -5,6 +5,7 @@ libdist_core_sources += \
 	src/core/batch.c \
 	src/core/calls.c \
 	src/core/calls.h \
+	src/core/calls_again.c \
 	src/core/calls_move.c \
 	src/core/calls_p2p.c \
 	src/core/calls_reduce.c \

@@ -71,29 +71,51 @@ static void work_refused(struct dist_group *group, struct dist_work *work, dist_
     group->drive.unsettled = true;
 }
 
+/*
+ * Short calls mostly end as they are posted. If nobody's turn is before it and nothing is to be
+ * told to anybody, it is over without having been in the queue.
+ */
+static bool work_has_ended_alone(struct dist_work *work)
+{
+    if (work->kind != DISTI_WORK_BLOCKING || work->ticket.status != DIST_OK || work->group->works ||
+        work->finish)
+        return false;
+    work->status = DIST_OK;
+    atomic_store_explicit(&work->ended, true, memory_order_relaxed);
+    return true;
+}
+
+static void work_set_deadline(struct dist_work *work)
+{
+    int64_t now = disti_now_ns();
+
+    work->deadline_ns = now + work->group->timeout_ms * INT64_C(1000000);
+    work->forgiven = false;
+    if (!work->group->works)
+        work->group->drive.left_ns = now;
+}
+
 dist_status disti_work_launch(struct dist_work *work)
 {
     struct dist_group *group = work->group;
     dist_status status = work_admit(group, work);
-    int64_t now = disti_now_ns();
 
     if (status != DIST_OK)
         return status;
     work->call.sequence = disti_collective_pair(work->call.collective) ? group->message_sequence++
                                                                        : group->sequence++;
-    work->deadline_ns = now + group->timeout_ms * INT64_C(1000000);
-    work->forgiven = false;
     work->ticket = (struct dist_ticket){.status = DIST_IN_PROGRESS}; /* it may have run before */
-    if (!group->works)
-        group->drive.left_ns = now;
     disti_drive_rouse(group);
     status = group->backend->post(group->state, &work->call, &work->ticket);
     if (status != DIST_OK) {
         work_refused(group, work, status);
         return status;
     }
-    work_append(group, work);
-    disti_drive_check(group);
+    if (!work_has_ended_alone(work)) {
+        work_set_deadline(work);
+        work_append(group, work);
+        disti_drive_check(group);
+    }
     return DIST_OK;
 }
 
