@@ -265,6 +265,8 @@ void disti_engine_close(struct dist_engine *engine)
         return;
     disti_route_close(engine); /* first: from here on no transport touches a task */
     disti_tune_links_free(engine);
+    if (engine->node_tasks)
+        disti_node_abandon(engine->node);
     disti_node_close(engine->node);
     disti_task_clear(engine);
     disti_p2p_clear(engine);

@@ -47,24 +47,30 @@ static void bell_ring(struct disti_node *node, int rank)
         (void)!write(peer->bell, "", 1);
 }
 
+/* Of several that see it asleep one rings. */
+static void bell_rouse(struct disti_node *node, int rank)
+{
+    uint32_t mood = NODE_ASLEEP;
+
+    if (atomic_compare_exchange_strong(&node->peers[rank].board->mood, &mood, NODE_AWAKE))
+        bell_ring(node, rank);
+    else if (mood == NODE_GONE)
+        node->gone = rank;
+}
+
 void disti_node_ring(struct disti_node *node)
 {
     for (int r = 0; r < node->ranks; r++) {
-        _Atomic uint32_t *asleep = &node->peers[r].board->asleep;
-
         /* Ordered after the stage by seq_cst: it sees our stage, or we see that it sleeps. */
-        if (atomic_load_explicit(asleep, memory_order_seq_cst) &&
-            atomic_exchange_explicit(asleep, 0, memory_order_relaxed))
-            bell_ring(node, r);
+        if (atomic_load_explicit(&node->peers[r].board->mood, memory_order_seq_cst) != NODE_AWAKE)
+            bell_rouse(node, r);
     }
 }
 
 int disti_node_arm(struct disti_node *node, struct disti_node_op *op)
 {
-    if (!op)
-        return node->bell[0];
     node->armed = true;
-    atomic_store_explicit(&node->board->asleep, 1, memory_order_seq_cst);
+    atomic_store_explicit(&node->board->mood, NODE_ASLEEP, memory_order_seq_cst);
     return disti_node_ready(node, op) ? DIST_ARM_READY : node->bell[0];
 }
 
@@ -75,7 +81,13 @@ void disti_node_disarm(struct disti_node *node)
     if (!node->armed)
         return;
     node->armed = false;
-    atomic_store_explicit(&node->board->asleep, 0, memory_order_relaxed);
+    atomic_store_explicit(&node->board->mood, NODE_AWAKE, memory_order_relaxed);
     while (read(node->bell[0], rung, sizeof(rung)) == (ssize_t)sizeof(rung))
         ;
+}
+
+void disti_node_abandon(struct disti_node *node)
+{
+    if (node)
+        atomic_store_explicit(&node->board->mood, NODE_GONE, memory_order_release);
 }

@@ -169,6 +169,7 @@ dist_status disti_node_open(const struct dist_backend_config *config, struct dis
     node->rank = config->rank;
     node->ranks = config->world_size;
     node->round_bytes = NODE_ROUND_BYTES;
+    node->gone = -1;
     for (node->places = 1; 2 * node->places <= node->ranks;)
         node->places *= 2;
     node->bell[0] = node->bell[1] = -1;

@@ -49,6 +49,9 @@ struct disti_node_op {
 dist_status disti_node_open(const struct dist_backend_config *config, struct disti_node **node_p);
 void disti_node_close(struct disti_node *node);
 
+/* Before a close with calls that have not ended: the others need not wait for this rank. */
+void disti_node_abandon(struct disti_node *node);
+
 /* Is a call such as this one done here? The same answer on every rank. node may be NULL: no. */
 bool disti_node_takes(const struct disti_node *node, const struct dist_call *call);
 
@@ -61,8 +64,8 @@ void disti_node_start(struct disti_node *node, const struct dist_call *call, uin
 
 /*
  * Does what can be done now, but not much more than a megabyte at a time. IN_PROGRESS, OK at the
- * end; ERR_MISMATCH: op->peer called something else; or another failure. *moved is raised if
- * anything was done.
+ * end; ERR_MISMATCH: op->peer called something else, nothing is reported; ERR_PEER_LOST: a rank has
+ * given up; or another failure. *moved is raised if anything was done.
  */
 dist_status disti_node_advance(struct disti_node *node, struct disti_node_op *op, int *moved);
 
@@ -72,7 +75,7 @@ void disti_node_describe(const struct disti_node *node, const struct disti_node_
 
 /*
  * Before and after a sleep, as in a transport: a descriptor that becomes readable when `op` can go
- * on (NULL: none is under way), or DIST_ARM_READY; below that: cannot sleep.
+ * on, or DIST_ARM_READY.
  */
 int disti_node_arm(struct disti_node *node, struct disti_node_op *op);
 void disti_node_disarm(struct disti_node *node);

@@ -239,6 +239,9 @@ dist_status disti_node_advance(struct disti_node *node, struct disti_node_op *op
 {
     dist_status status = op->entered ? DIST_OK : op_enter(node, op);
 
+    if (status == DIST_OK && node->gone >= 0)
+        status =
+            disti_fail(DIST_ERR_PEER_LOST, "rank %d has given up what it had begun", node->gone);
     if (status != DIST_OK)
         return status;
     status = op_hear(node, op);

@@ -47,10 +47,15 @@ struct node_slot {
     };
 };
 
+/*
+ * ASLEEP: it sleeps, or is about to: its bell wakes it; set seq_cst before the last look at stages.
+ * GONE: it has given up calls that it had begun: what it has not done it will not do.
+ */
+enum node_mood { NODE_AWAKE, NODE_ASLEEP, NODE_GONE };
+
 struct node_board {
     struct node_slot slots[2];
-    /* It sleeps, or is about to: write to its bell. Set seq_cst before the last look at stages. */
-    alignas(NODE_APART) _Atomic uint32_t asleep;
+    alignas(NODE_APART) _Atomic uint32_t mood;
     /* For ranks that are threads of one process: the last of them to close frees both. */
     alignas(NODE_APART) _Atomic uint32_t users;
     void *window; /* at the owner's address */
@@ -92,6 +97,7 @@ struct disti_node {
     uint64_t calls;     /* numbered so far */
     uint64_t confirmed; /* the last that every rank is known to have begun */
     uint64_t rounds;    /* of windows, so far */
+    int gone;           /* a rank that has given up, -1: none is known */
     int bell[2];        /* a pipe: to read, to write */
     bool armed;
     int places;           /* of the tree of additions: the largest power of two in ranks */
@@ -178,7 +184,7 @@ bool disti_node_ready(const struct disti_node *node, const struct disti_node_op 
 /* Makes this rank's bell, and writes how it is reached. */
 dist_status disti_node_bell_open(struct disti_node *node, struct node_hello *hello);
 
-/* Wakes those that sleep; after a stage has been stored. */
+/* Wakes those that sleep, and sees who is gone; after a stage has been stored. */
 void disti_node_ring(struct disti_node *node);
 
 #endif
