@@ -61,11 +61,21 @@ struct disti_forecast {
 };
 
 /*
- * What happens when all ranks of shape->topology run this algorithm's plans at the same moment
- * (shape->rank is not looked at) on blocks of `bytes` bytes (what a block is: plan.h). Pure: the
- * same arguments, the same result on every machine. ERR_NO_MEMORY; ERR_UNSUPPORTED if the
- * algorithm cannot have so many ranks, or their plans are too long to be simulated; the error says
- * what to ask for instead.
+ * The plans of all ranks of shape->topology, made ready to be simulated (shape->rank is not looked
+ * at). The topology must stay; the caller closes it, NULL is accepted. ERR_NO_MEMORY;
+ * ERR_UNSUPPORTED if the algorithm cannot have so many ranks, or their plans are too long to be
+ * simulated; the error says what to ask for instead.
+ */
+struct disti_simulation;
+dist_status disti_simulation_open(const struct disti_algorithm *algorithm,
+                                  const struct disti_shape *shape,
+                                  struct disti_simulation **simulation_p);
+void disti_simulation_close(struct disti_simulation *simulation);
+
+/*
+ * What happens when all ranks run their plans at the same moment, on blocks of `bytes` bytes (what
+ * a block is: plan.h). Pure: the same arguments, the same result on every machine. Any number of
+ * times. ERR_NO_MEMORY; ERR_UNSUPPORTED as above.
  *
  * The model. The steps of a lane follow each other, and a step that waits begins when what it waits
  * for has ended. Each rank has one thread: what its lanes have to do it does in the order in which
@@ -77,8 +87,12 @@ struct disti_forecast {
  *     peer's CPU                       ......[reduce][step|overhead]   RECV_REDUCE ends
  *
  * What is reduced from a line is reduced while it comes in. Chunks are taken to be all of the mean
- * size, and messages that would be skipped as empty are sent.
+ * size, messages that would be skipped as empty are sent, and IN and OUT are apart.
  */
+dist_status disti_simulation_run(const struct disti_simulation *simulation, size_t bytes,
+                                 const struct disti_cost *cost, struct disti_forecast *forecast_p);
+
+/* All three. */
 dist_status disti_forecast(const struct disti_algorithm *algorithm, const struct disti_shape *shape,
                            size_t bytes, const struct disti_cost *cost,
                            struct disti_forecast *forecast_p);

@@ -3,7 +3,7 @@
 #include "base/log.h"
 #include "collectives/simulate_internal.h"
 
-#include <string.h>
+#include <stdlib.h>
 
 /*
  * Of a server of some years ago, and of Ethernet:
@@ -66,25 +66,55 @@ static uint64_t simulate_steps(const struct sim *sim)
     return steps;
 }
 
-static dist_status simulate_programs(const struct sim_programs *programs,
-                                     const struct disti_topology *topology, size_t bytes,
-                                     const struct disti_cost *cost,
-                                     struct disti_forecast *forecast_p)
+struct disti_simulation {
+    struct sim_programs programs;
+    const struct disti_topology *topology;
+};
+
+dist_status disti_simulation_open(const struct disti_algorithm *algorithm,
+                                  const struct disti_shape *shape,
+                                  struct disti_simulation **simulation_p)
+{
+    struct disti_simulation *simulation = calloc(1, sizeof(*simulation));
+    if (!simulation)
+        return disti_fail(DIST_ERR_NO_MEMORY, "no memory to simulate %d ranks", shape->ranks);
+    simulation->topology = shape->topology;
+    dist_status status = sim_programs_write(algorithm, shape, &simulation->programs);
+    if (status == DIST_OK) {
+        *simulation_p = simulation;
+        simulation = NULL;
+    }
+    disti_simulation_close(simulation);
+    return status;
+}
+
+void disti_simulation_close(struct disti_simulation *simulation)
+{
+    if (!simulation)
+        return;
+    sim_programs_free(&simulation->programs);
+    free(simulation);
+}
+
+dist_status disti_simulation_run(const struct disti_simulation *simulation, size_t bytes,
+                                 const struct disti_cost *cost, struct disti_forecast *forecast_p)
 {
     struct disti_forecast forecast = {0};
-    struct sim sim = {
-        .programs = programs, .topology = topology, .unused = SIM_NONE, .forecast = &forecast};
+    struct sim sim = {.programs = &simulation->programs,
+                      .topology = simulation->topology,
+                      .unused = SIM_NONE,
+                      .forecast = &forecast};
     dist_status status = sim_machine_open(&sim, bytes, cost);
     if (status != DIST_OK)
         goto out;
     status = sim_run(&sim);
     if (status != DIST_OK) {
-        disti_fail(status, "no memory to simulate %d ranks", topology->ranks);
+        disti_fail(status, "no memory to simulate %d ranks", sim.topology->ranks);
         goto out;
     }
     if (sim.steps_done != simulate_steps(&sim)) {
         status = disti_fail(DIST_ERR_INTERNAL, "the plans of %d ranks do not come to an end",
-                            topology->ranks);
+                            sim.topology->ranks);
         goto out;
     }
     simulate_report(&sim, &forecast);
@@ -98,11 +128,11 @@ dist_status disti_forecast(const struct disti_algorithm *algorithm, const struct
                            size_t bytes, const struct disti_cost *cost,
                            struct disti_forecast *forecast_p)
 {
-    struct sim_programs programs = {0};
-    dist_status status = sim_programs_write(algorithm, shape, &programs);
+    struct disti_simulation *simulation = NULL;
+    dist_status status = disti_simulation_open(algorithm, shape, &simulation);
     if (status == DIST_OK)
-        status = simulate_programs(&programs, shape->topology, bytes, cost, forecast_p);
-    sim_programs_free(&programs);
+        status = disti_simulation_run(simulation, bytes, cost, forecast_p);
+    disti_simulation_close(simulation);
     return status;
 }
 
