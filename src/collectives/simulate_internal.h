@@ -14,8 +14,8 @@
  * bytes each), and that are simulated.
  */
 #define SIM_WRITTEN_MAX (UINT64_C(1) << 28)
-#define SIM_KEPT_MAX (UINT32_C(1) << 26)
-#define SIM_STEPS_MAX (UINT32_C(1) << 27)
+#define SIM_KEPT_MAX (UINT32_C(1) << 24)
+#define SIM_STEPS_MAX (UINT32_C(1) << 24)
 
 /* ---- programs ---- */
 
