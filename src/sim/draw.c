@@ -11,12 +11,13 @@
 /* More do not fit into a picture that one can read. */
 #define DRAW_RANKS_MAX 256
 #define DRAW_SPACING 28 /* between the middles of two ranks */
+#define DRAW_RING 40    /* the same on the ring, where arrows are between them */
 #define DRAW_RADIUS 11  /* of a rank */
 #define DRAW_LEVEL 60   /* from one level of a tree to the next */
 #define DRAW_MARGIN 40
 #define DRAW_TITLE 30
 #define DRAW_LABEL 70  /* room for the names of nodes around the ring */
-#define DRAW_WIDTH 560 /* at least, for titles and the legend */
+#define DRAW_WIDTH 680 /* at least, for titles and the legend */
 
 static const char *const draw_colours[DISTI_DISTANCES] = {"#2e7d32", "#1565c0", "#ef6c00",
                                                           "#c62828"};
@@ -81,8 +82,8 @@ static void draw_node_name(const struct draw *draw, int node, double cx, double 
 
 static double draw_ring_radius(int ranks)
 {
-    double radius = ranks * DRAW_SPACING / (2 * M_PI);
-    return radius < 60 ? 60 : radius;
+    double radius = ranks * DRAW_RING / (2 * M_PI);
+    return radius < 70 ? 70 : radius;
 }
 
 static void draw_ring(struct draw *draw)
@@ -99,7 +100,7 @@ static void draw_ring(struct draw *draw)
     for (int rank = 0; rank < t->ranks && t->ranks > 1; rank++)
         draw_edge(draw, rank, disti_ring_next(t, rank));
     draw_ranks(draw);
-    for (int node = 0; node < t->nodes; node++)
+    for (int node = 0; node < t->nodes && t->nodes > 1; node++)
         draw_node_name(draw, node, cx, cy, radius + DRAW_RADIUS + 8);
     draw->top = cy + radius + DRAW_LABEL + DRAW_MARGIN;
 }
@@ -180,7 +181,7 @@ static void draw_legend(struct draw *draw)
                 "<text x='%.0f' y='%.0f' font-size='12'>%s</text>\n",
                 x, draw->top, x + 24, draw->top, draw_colours[d], x + 30, draw->top + 4,
                 draw_names[d]);
-        x += 130;
+        x += 160;
     }
     draw->top += DRAW_MARGIN;
 }

@@ -42,7 +42,7 @@ struct job_row {
     bool verified;
     dist_status status; /* of the verification */
     struct disti_verdict verdict;
-    char why[512]; /* what could not be verified or simulated, and why; "": all could */
+    char why[512]; /* the first thing that could not be verified or simulated, and why */
     struct job_cell cells[JOB_SIZES_MAX];
 };
 
@@ -58,11 +58,17 @@ struct job_result {
  */
 int job_parse(int argc, char **argv, struct job *job);
 
-/* "other_node=20us/10gbit/5us,step=100ns"; changes *cost. ERR_INVALID_ARGUMENT. */
+/*
+ * "other_node=20us/10gbit/5us,step=100ns", or without any '=' the name of a tuning file; changes
+ * *cost. ERR_INVALID_ARGUMENT.
+ */
 dist_status job_links(const char *text, struct disti_cost *cost);
 
 /* Verifies and simulates. Of what fails for single algorithms the result tells. */
 void job_run(const struct job *job, struct job_result *result);
+
+/* What is wrong with the row: of its plans, or what could not be done; "": nothing. */
+const char *job_why(const struct job_row *row);
 
 void job_print(const struct job *job, const struct job_result *result, FILE *to);
 

@@ -2,7 +2,10 @@
 /* What things cost, as dist_sim's --links says it. */
 #include "base/config.h"
 #include "base/log.h"
+#include "collectives/tuning.h"
 #include "sim/job.h"
+
+#include <errno.h>
 
 #include <stdlib.h>
 #include <string.h>
@@ -119,7 +122,7 @@ static bool links_item(const char *text, size_t length, struct disti_cost *cost)
     return links_count(text, name, equals + 1, rest, cost);
 }
 
-dist_status job_links(const char *text, struct disti_cost *cost)
+static dist_status links_words_of(const char *text, struct disti_cost *cost)
 {
     for (text += strspn(text, ", "); *text; text += strspn(text, ", ")) {
         size_t length = strcspn(text, ", ");
@@ -131,4 +134,33 @@ dist_status job_links(const char *text, struct disti_cost *cost)
         text += length;
     }
     return DIST_OK;
+}
+
+/* A tuning file has CPUs and the limit of short messages not in it: those stay. */
+static dist_status links_file(const char *name, struct disti_cost *cost)
+{
+    char text[2 * DISTI_TUNING_TEXT], why[256];
+    struct disti_tuning tuning;
+    FILE *file = fopen(name, "r");
+    if (!file)
+        return disti_fail(DIST_ERR_INVALID_ARGUMENT, "--links %s: %s", name, strerror(errno));
+    size_t length = fread(text, 1, sizeof(text), file);
+    bool failed = ferror(file);
+    fclose(file);
+    if (failed || length == sizeof(text))
+        return disti_fail(DIST_ERR_INVALID_ARGUMENT,
+                          "--links %s: it cannot be read, or is too long for a tuning file", name);
+    text[length] = '\0';
+    dist_status status = disti_tuning_parse(text, name, NULL, &tuning, why, sizeof(why));
+    if (status != DIST_OK)
+        return disti_fail(status, "--links %s", why);
+    tuning.cost.node_cpus = cost->node_cpus;
+    tuning.cost.eager_bytes = cost->eager_bytes;
+    *cost = tuning.cost;
+    return DIST_OK;
+}
+
+dist_status job_links(const char *text, struct disti_cost *cost)
+{
+    return strchr(text, '=') ? links_words_of(text, cost) : links_file(text, cost);
 }

@@ -21,6 +21,7 @@ static int options_usage(FILE *to, int code)
         "  --segments N        cut the data into so many (what the library would take)\n"
         "  --root R            of collectives that have one (0)\n"
         "  --links PRICE,...   other_node=20us/10gbit/5us, memory=25GB, cpus=8, ...\n"
+        "  --links FILE        what a tuning file says\n"
         "  --format text|csv|json\n"
         "  --draw FILE.svg     draw the ring and the trees\n"
         "  --no-verify         do not prove that the plans are right\n");

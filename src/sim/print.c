@@ -128,8 +128,8 @@ static void text_detail(const struct job *job, const struct job_row *row, FILE *
         }
         fprintf(to, "\n");
     }
-    if (row->why[0])
-        fprintf(to, "  %s\n", row->why);
+    if (job_why(row)[0])
+        fprintf(to, "  %s\n", job_why(row));
 }
 
 static void print_text(const struct job *job, const struct job_result *result, FILE *to)
@@ -215,7 +215,7 @@ static void print_json(const struct job *job, const struct job_result *result, F
         const struct job_row *row = &result->rows[r];
         fprintf(to, "%s\n    {\"algorithm\": \"%s\", \"verified\": %s, \"why_not\": ", r ? "," : "",
                 row->algorithm->name, row->verified ? "true" : "false");
-        json_text(row->why, to);
+        json_text(job_why(row), to);
         fprintf(to, ", \"sizes\": [");
         for (int i = 0; i < job->size_count; i++)
             json_cell(job, result, r, i, to);

@@ -34,6 +34,11 @@ static void run_why(struct job_row *row)
         snprintf(row->why, sizeof(row->why), "%s", dist_last_error());
 }
 
+const char *job_why(const struct job_row *row)
+{
+    return row->verdict.text[0] ? row->verdict.text : row->why;
+}
+
 static void run_verify(const struct job *job, struct job_row *row)
 {
     struct disti_shape shape = {.collective = job->collective,
@@ -45,8 +50,6 @@ static void run_verify(const struct job *job, struct job_row *row)
     row->verified = row->status == DIST_OK && row->verdict.ok;
     if (row->status != DIST_OK)
         run_why(row);
-    else if (!row->verdict.ok)
-        snprintf(row->why, sizeof(row->why), "%s", row->verdict.text);
 }
 
 /* As many as the library would take, unless they were given. */
