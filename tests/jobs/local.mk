@@ -71,6 +71,7 @@ job_scripts = \
 	tests/jobs/bad_calls.sh \
 	tests/jobs/embedding.sh \
 	tests/jobs/dist_info.sh \
+	tests/jobs/dist_sim.sh \
 	tests/jobs/train.sh \
 	tests/jobs/train_accuracy.sh
 
