@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* dist_info: the version, the backends there are, and what each of them supports. */
+#include "memory.h"
+
 #include <dist/backend.h>
 #include <getopt.h>
 #include <stdio.h>
@@ -15,11 +17,14 @@ struct info {
 static int info_usage(FILE *to, int code)
 {
     fprintf(to, "usage: dist_info [backends [--backend NAME] [--format table|csv]]\n"
+                "       dist_info memory\n"
                 "       dist_info --help | --version\n"
                 "Without arguments: the version, where modules are looked for, and the backends.\n"
                 "backends: for each backend that can run here, or for NAME, the collectives that\n"
                 "it supports, with the dtypes and ops of each. As csv the lines are\n"
-                "backend,collective,dtype,op,yes|no; where nothing is reduced the op is \"-\".\n");
+                "backend,collective,dtype,op,yes|no; where nothing is reduced the op is \"-\".\n"
+                "memory: whether ranks of this machine can use each other's memory, and what to\n"
+                "do where they cannot.\n");
     return code;
 }
 
@@ -256,8 +261,11 @@ int main(int argc, char **argv)
 {
     struct info info = {0};
     bool backends;
-    int code = info_options(argc, argv, &info);
+    int code;
 
+    if (argc > 1 && strcmp(argv[1], "memory") == 0)
+        return memory_main(argc - 1, argv + 1);
+    code = info_options(argc, argv, &info);
     if (code >= 0)
         return code;
     backends = optind < argc && strcmp(argv[optind], "backends") == 0;

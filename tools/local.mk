@@ -1,5 +1,9 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # Programs for people who use the library; they know its public headers only.
 bin_PROGRAMS += dist_info
-dist_info_SOURCES = tools/dist_info.c
+dist_info_SOURCES = \
+	tools/dist_info.c \
+	tools/memory.c \
+	tools/memory.h \
+	tools/memory_probe.c
 dist_info_LDADD = libdist.la

@@ -17,6 +17,17 @@ job_check "it says the version" says "libdist 0."
 job_check "it says where modules are looked for" says "${DIST_PLUGIN_PATH%%:*}"
 job_check "it lists the backends" grep -qE '^ *gloo +yes ' "$job_output"
 
+# memory: three lines, yes or no, and advice after each no but one.
+advised() { awk '/^  [a-z].* no  /{if (no) exit 1; no = !/DIST_SHM_CMA|CONFIG_TRANS/} /^      [A-Za-z]/{no = 0}
+    END{exit no}' "$job_output"; }
+job self 1 dist_info memory
+job_check "it says what can be done with memory" \
+    test "$(grep -cE '^  [a-z][^ ].*  (yes |no  ) ?[a-zA-Z]' "$job_output")" = 3
+job_check "it says what to do" advised
+DIST_SHM_CMA=0 job self 1 dist_info memory
+job_check "it says that CMA is not used" grep -qE '\(CMA\) +no ' "$job_output"
+job_fails "'all' is not understood" self 1 dist_info memory all
+
 job self 1 dist_info backends
 job_check "it shows gloo" grep -qx gloo "$job_output"
 job_check "it shows self" grep -qx self "$job_output"
