@@ -72,6 +72,7 @@ job_scripts = \
 	tests/jobs/embedding.sh \
 	tests/jobs/dist_info.sh \
 	tests/jobs/dist_sim.sh \
+	tests/jobs/predicted.sh \
 	tests/jobs/train.sh \
 	tests/jobs/train_accuracy.sh
 
