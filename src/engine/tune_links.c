@@ -277,13 +277,20 @@ static int links_partner(const struct disti_topology *topology, int distance)
     return -1;
 }
 
-/* Inside a machine one distance stands for another that could not be measured. */
+/*
+ * Inside a machine one distance stands for another that could not be measured. And what is copied
+ * there goes no faster than a copy: messages to and fro were in caches, others are not.
+ */
 static void links_fill(struct disti_cost *cost, const bool measured[DISTI_DISTANCES])
 {
     if (measured[DISTI_SAME_NUMA] && !measured[DISTI_SAME_NODE])
         cost->links[DISTI_SAME_NODE] = cost->links[DISTI_SAME_NUMA];
     if (measured[DISTI_SAME_NODE] && !measured[DISTI_SAME_NUMA])
         cost->links[DISTI_SAME_NUMA] = cost->links[DISTI_SAME_NODE];
+    for (int d = DISTI_SAME_NUMA; d <= DISTI_SAME_NODE; d++) {
+        if (cost->links[d].bytes_per_second > cost->copy_bytes_per_second)
+            cost->links[d].bytes_per_second = cost->copy_bytes_per_second;
+    }
 }
 
 dist_status disti_tune_links(struct dist_engine *engine, enum tune_effort effort,

@@ -11,8 +11,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Two such vectors do not fit into most second-level caches, and are soon copied. */
-#define LOCAL_BYTES ((size_t)1 << 20)
+/* Vectors that are soon copied and do not fit into most second-level caches; into no cache. */
+#define LOCAL_BYTES_HASTE ((size_t)2 << 20)
+#define LOCAL_BYTES_CARE ((size_t)16 << 20)
 /* Yields of each of two threads that share a CPU. */
 #define LOCAL_YIELDS 2000
 #define LOCAL_START_NS (10 * 1000 * 1000)
@@ -28,56 +29,66 @@ static void local_use(char *memory)
     __asm__ volatile("" : : "r"(memory) : "memory");
 }
 
-static void local_copy(char *memory)
+/* Two vectors; their pages are there. */
+struct local_vectors {
+    char *memory; /* NULL: there is none */
+    size_t bytes; /* each */
+};
+
+static struct local_vectors local_vectors(enum tune_effort effort)
 {
-    memcpy(memory, memory + LOCAL_BYTES, LOCAL_BYTES);
-    local_use(memory);
+    struct local_vectors vectors = {.bytes =
+                                        effort == TUNE_CARE ? LOCAL_BYTES_CARE : LOCAL_BYTES_HASTE};
+
+    vectors.memory = malloc(2 * vectors.bytes);
+    if (vectors.memory)
+        memset(vectors.memory, 0, 2 * vectors.bytes);
+    return vectors;
 }
 
-static void local_reduce(char *memory)
+static void local_copy(const struct local_vectors *vectors)
 {
-    disti_reduce_kernel(DIST_FLOAT32, DIST_SUM)(memory, memory, memory + LOCAL_BYTES,
-                                                LOCAL_BYTES / sizeof(float));
+    memcpy(vectors->memory, vectors->memory + vectors->bytes, vectors->bytes);
+    local_use(vectors->memory);
 }
 
-/* The best of as many times as there is time for, and of two at least; bytes a second. */
-static double local_speed(void (*work)(char *memory), char *memory, int64_t each_ns)
+static void local_reduce(const struct local_vectors *vectors)
 {
-    int64_t until = disti_now_ns() + each_ns, best = INT64_MAX, now = disti_now_ns();
+    char *memory = vectors->memory;
+
+    disti_reduce_kernel(DIST_FLOAT32, DIST_SUM)(memory, memory, memory + vectors->bytes,
+                                                vectors->bytes / sizeof(float));
+}
+
+/* The best of as many as there is time for, and of two at least; bytes a second. */
+static double local_speed(void (*work)(const struct local_vectors *vectors),
+                          const struct local_vectors *vectors, int64_t each_ns)
+{
+    int64_t now = disti_now_ns(), until = now + each_ns, best = INT64_MAX;
 
     for (int times = 0; times < 2 || now < until; times++) {
         int64_t begin = now;
 
-        work(memory);
+        work(vectors);
         now = disti_now_ns();
         best = now - begin < best ? now - begin : best;
     }
-    return (double)LOCAL_BYTES / ((double)(best ? best : 1) * 1e-9);
-}
-
-/* Two vectors; their pages are there. */
-static char *local_memory(void)
-{
-    char *memory = malloc(2 * LOCAL_BYTES);
-
-    if (memory)
-        memset(memory, 0, 2 * LOCAL_BYTES);
-    return memory;
+    return (double)vectors->bytes / ((double)(best ? best : 1) * 1e-9);
 }
 
 double disti_tune_copy(int64_t ns)
 {
-    char *memory = local_memory();
+    struct local_vectors vectors = local_vectors(TUNE_CARE);
     int64_t begin = disti_now_ns(), end = begin;
     double bytes = 0;
 
-    while (memory && end - begin < ns) {
-        local_copy(memory);
-        bytes += (double)LOCAL_BYTES;
+    while (vectors.memory && end - begin < ns) {
+        local_copy(&vectors);
+        bytes += (double)vectors.bytes;
         end = disti_now_ns();
     }
-    free(memory);
-    return memory ? bytes / ((double)(end - begin) * 1e-9) : 0;
+    free(vectors.memory);
+    return bytes > 0 ? bytes / ((double)(end - begin) * 1e-9) : 0;
 }
 
 /* ---- from thread to thread ---- */
@@ -147,17 +158,17 @@ static double local_switch(void)
 void disti_tune_local(enum tune_effort effort, struct disti_cost *cost)
 {
     int64_t each_ns = disti_tune_each_ns(effort);
-    char *memory = local_memory();
+    struct local_vectors vectors = local_vectors(effort);
     double seconds;
 
-    if (memory) {
+    if (vectors.memory) {
         double usual = cost->node_bytes_per_second / cost->copy_bytes_per_second;
 
-        cost->copy_bytes_per_second = local_speed(local_copy, memory, each_ns);
-        cost->reduce_bytes_per_second = local_speed(local_reduce, memory, each_ns);
+        cost->copy_bytes_per_second = local_speed(local_copy, &vectors, each_ns);
+        cost->reduce_bytes_per_second = local_speed(local_reduce, &vectors, each_ns);
         cost->node_bytes_per_second = usual * cost->copy_bytes_per_second;
     }
-    free(memory);
+    free(vectors.memory);
     if (effort != TUNE_CARE)
         return;
     seconds = local_switch();
