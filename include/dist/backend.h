@@ -265,6 +265,45 @@ struct dist_module {
 DIST_API dist_status dist_backend_query(const char *backend, dist_collective collective,
                                         dist_dtype dtype, dist_op op);
 
+/* ---- which algorithm, and why ---- */
+
+/* A call as dist_explain is asked about it. */
+struct dist_question {
+    size_t size; /* sizeof(struct dist_question) */
+    dist_collective collective;
+    size_t bytes;         /* of a block: of what a rank gives to or gets from another */
+    int ranks;            /* 0: as many as `topology` says */
+    const char *topology; /* "node:2 core:4": where the ranks are; NULL: all on this machine */
+};
+
+/* One way to do it. The strings are static. */
+struct dist_candidate {
+    const char *algorithm, *summary;
+    int segments;
+    double seconds; /* predicted; below 0: not predicted */
+    double least;   /* then it takes no less than this, if this is above 0 */
+    bool chosen;    /* one of them */
+    bool rules;     /* the rules, which look at no costs, would choose it */
+};
+
+/* The answer. */
+struct dist_explanation {
+    size_t size; /* sizeof(struct dist_explanation), set by the caller */
+    int ranks, nodes;
+    int candidates;   /* that there are; as many as there was room for were written */
+    char reason[256]; /* why the one that is chosen is */
+    char costs[256];  /* where the costs are from, and what they are */
+};
+
+/*
+ * Says which algorithm and how many segments a group of backend gloo would choose for such a call,
+ * by the settings of this process (DIST_ALGO, DIST_TUNING, ...) and the costs in its cache, and
+ * why. Writes at most `room` candidates, the fastest first. Measures nothing. ERR_INVALID_ARGUMENT.
+ */
+DIST_API dist_status dist_explain(const struct dist_question *question,
+                                  struct dist_candidate *candidates, int room,
+                                  struct dist_explanation *explanation_p);
+
 /* Does it reduce, so that it has an op? */
 DIST_API bool dist_collective_reduces(dist_collective collective);
 

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # The registry, the module loader and the built-in backends.
 libdist_core_sources += \
+	src/backends/explain.c \
 	src/backends/gloo.c \
 	src/backends/module.c \
 	src/backends/mpi_flavour.c \

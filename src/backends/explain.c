@@ -1,0 +1,228 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Which algorithm would be chosen, and why, for those who ask from outside. */
+#include "base/config.h"
+#include "base/log.h"
+#include "collectives/choose.h"
+#include "engine/tune.h"
+#include "topology/discover.h"
+#include "topology/topology.h"
+
+#include <dist/backend.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* What the rules choose is simulated for people up to so many ranks, though not at a call. */
+#define EXPLAIN_RANKS 512
+#define EXPLAIN_ROWS (DISTI_CANDIDATES_MAX + 2)
+
+/* What a choice is made from. */
+struct explain {
+    struct disti_choice choice;
+    struct disti_tuning tuning;
+    struct disti_topology *topology;
+    int32_t effort; /* what a job would measure first */
+};
+
+/* ---- where the ranks are ---- */
+
+/* So many ranks on this machine. */
+static dist_status explain_here(int ranks, struct disti_topology **topology_p)
+{
+    struct dist_place *places = calloc((size_t)ranks, sizeof(*places));
+    struct disti_locality locality;
+    dist_status status = DIST_OK;
+
+    if (!places)
+        return disti_fail(DIST_ERR_NO_MEMORY, "no memory for %d ranks", ranks);
+    for (int r = 0; r < ranks && status == DIST_OK; r++) {
+        status = disti_discover(r, ranks, &locality);
+        places[r] = locality.place;
+        places[r].node = 0;
+    }
+    if (status == DIST_OK)
+        status = disti_topology_create(places, ranks, topology_p);
+    free(places);
+    return status;
+}
+
+static dist_status explain_topology(const struct dist_question *question,
+                                    struct disti_topology **topology_p)
+{
+    struct disti_topology *topology = NULL;
+    dist_status status;
+
+    if (!question->topology)
+        return explain_here(question->ranks, topology_p);
+    status = disti_topology_synthetic(question->topology, &topology);
+    if (status == DIST_OK && question->ranks && question->ranks != topology->ranks)
+        status = disti_fail(DIST_ERR_INVALID_ARGUMENT,
+                            "explain: topology \"%.200s\" has %d ranks, not %d", question->topology,
+                            topology->ranks, question->ranks);
+    if (status != DIST_OK) {
+        disti_topology_free(topology);
+        return status;
+    }
+    *topology_p = topology;
+    return DIST_OK;
+}
+
+static dist_status explain_check(const struct dist_question *question,
+                                 const struct dist_candidate *candidates, int room,
+                                 const struct dist_explanation *explanation)
+{
+    const char *wrong = NULL;
+
+    if (!question || !explanation || (!candidates && room > 0) || room < 0)
+        wrong = "an argument is NULL, or room is below 0";
+    else if (question->size != sizeof(*question) || explanation->size != sizeof(*explanation))
+        wrong = "size is not that of the structure";
+    else if ((unsigned)question->collective >= DIST_COLL_COUNT ||
+             disti_collective_pair(question->collective))
+        wrong = "this is no collective";
+    else if (question->ranks < 0 || question->ranks > 1 << 20 ||
+             (!question->ranks && !question->topology))
+        wrong = "ranks is no number of ranks";
+    return wrong ? disti_fail(DIST_ERR_INVALID_ARGUMENT, "explain: %s", wrong) : DIST_OK;
+}
+
+/* Everything as an engine of such a job would have it. */
+static dist_status explain_open(const struct dist_question *question, struct explain *explain)
+{
+    const char *transports = disti_env("DIST_TRANSPORT");
+    char key[TUNE_KEY];
+    int reproducible = 0;
+    dist_status status = disti_env_int("DIST_REPRODUCIBLE", 0, 1, 0, &reproducible);
+
+    if (status == DIST_OK)
+        status = disti_choice_parse(disti_env("DIST_ALGO"), reproducible, &explain->choice);
+    if (status == DIST_OK)
+        status = explain_topology(question, &explain->topology);
+    if (status != DIST_OK)
+        return status;
+    disti_tune_key(explain->topology->nodes, disti_node_size(explain->topology, 0),
+                   transports ? transports : "shm,tcp", key);
+    status = disti_tune_find(key, &explain->tuning, &explain->effort);
+    /* A topology in words has a core for each rank. */
+    if (status == DIST_OK)
+        explain->tuning.cost.node_cpus =
+            question->topology ? 0 : disti_tune_node_cpus(explain->topology, disti_usable_cpus());
+    return status;
+}
+
+/* ---- the rows ---- */
+
+static bool explain_same(const struct disti_candidate *a, const struct disti_candidate *b)
+{
+    return a->algorithm == b->algorithm && a->segments == b->segments;
+}
+
+/* Puts it into the rows if it is not there. */
+static int explain_add(struct disti_candidate *rows, int count, const struct disti_candidate *one)
+{
+    for (int i = 0; i < count; i++) {
+        if (explain_same(&rows[i], one))
+            return count;
+    }
+    rows[count] = *one;
+    return count + 1;
+}
+
+static int explain_compare(const void *left, const void *right)
+{
+    const struct disti_candidate *a = left, *b = right;
+
+    if ((a->seconds < 0) != (b->seconds < 0))
+        return a->seconds < 0 ? 1 : -1;
+    if (a->seconds != b->seconds)
+        return a->seconds < b->seconds ? -1 : 1;
+    return a->least < b->least ? -1 : a->least > b->least;
+}
+
+/* What was too long to be looked at in a call, or what is fixed. */
+static void explain_predict(const struct explain *explain, dist_collective collective, size_t bytes,
+                            struct disti_candidate *row)
+{
+    const struct disti_topology *topology = explain->topology;
+    const struct disti_shape shape = {.collective = collective,
+                                      .ranks = topology->ranks,
+                                      .segments = row->segments,
+                                      .topology = topology};
+
+    if (row->seconds >= 0 || row->least > 0 || topology->ranks > EXPLAIN_RANKS ||
+        topology->ranks == 1 || !explain->tuning.predict || disti_select_blind(collective))
+        return;
+    if (disti_simulate(row->algorithm, &shape, bytes, &explain->tuning.cost, &row->seconds) !=
+        DIST_OK)
+        row->seconds = -1;
+}
+
+static int explain_rows(const struct explain *explain, dist_collective collective, size_t bytes,
+                        const struct disti_chosen *chosen, struct disti_candidate *rows)
+{
+    int count = chosen->count;
+
+    memcpy(rows, chosen->candidates, (size_t)count * sizeof(*rows));
+    count = explain_add(rows, count, &chosen->rule);
+    count = explain_add(rows, count, &chosen->best);
+    for (int i = 0; i < count; i++)
+        explain_predict(explain, collective, bytes, &rows[i]);
+    qsort(rows, (size_t)count, sizeof(*rows), explain_compare);
+    return count;
+}
+
+static void explain_costs(const struct explain *explain, char *text, size_t size)
+{
+    const struct disti_cost *cost = &explain->tuning.cost;
+    int far = explain->topology->nodes > 1 ? DISTI_OTHER_NODE : DISTI_SAME_NODE;
+
+    snprintf(text, size,
+             "%s%s: %.2f us and %.2f GB/s between ranks%s, copies %.2f GB/s, reductions %.2f GB/s",
+             explain->tuning.source,
+             explain->effort ? " (dist_info tune, or a first job, measures them)" : "",
+             cost->links[far].latency_s * 1e6, cost->links[far].bytes_per_second * 1e-9,
+             far == DISTI_OTHER_NODE ? " of two machines" : "", cost->copy_bytes_per_second * 1e-9,
+             cost->reduce_bytes_per_second * 1e-9);
+}
+
+static void explain_answer(const struct explain *explain, const struct disti_chosen *chosen,
+                           struct dist_explanation *explanation_p)
+{
+    explanation_p->ranks = explain->topology->ranks;
+    explanation_p->nodes = explain->topology->nodes;
+    snprintf(explanation_p->reason, sizeof(explanation_p->reason), "%s",
+             disti_reason_string(chosen->reason));
+    explain_costs(explain, explanation_p->costs, sizeof(explanation_p->costs));
+}
+
+dist_status dist_explain(const struct dist_question *question, struct dist_candidate *candidates,
+                         int room, struct dist_explanation *explanation_p)
+{
+    struct disti_candidate rows[EXPLAIN_ROWS];
+    struct explain explain = {.effort = 0};
+    struct disti_chosen chosen;
+    dist_status status = explain_check(question, candidates, room, explanation_p);
+
+    if (status == DIST_OK)
+        status = explain_open(question, &explain);
+    if (status != DIST_OK)
+        goto out;
+    /* A call is chosen for by its size class. */
+    disti_choose(&explain.choice, &explain.tuning, explain.topology, question->collective,
+                 disti_size_class_most(disti_size_class(question->bytes)), &chosen);
+    explain_answer(&explain, &chosen, explanation_p);
+    explanation_p->candidates =
+        explain_rows(&explain, question->collective,
+                     disti_size_class_most(disti_size_class(question->bytes)), &chosen, rows);
+    for (int i = 0; i < explanation_p->candidates && i < room; i++)
+        candidates[i] = (struct dist_candidate){.algorithm = rows[i].algorithm->name,
+                                                .summary = rows[i].algorithm->summary,
+                                                .segments = (int)rows[i].segments,
+                                                .seconds = rows[i].seconds,
+                                                .least = rows[i].least,
+                                                .chosen = explain_same(&rows[i], &chosen.best),
+                                                .rules = explain_same(&rows[i], &chosen.rule)};
+out:
+    disti_topology_free(explain.topology);
+    return status;
+}
