@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* dist_info: the version, the backends there are, and what each of them supports. */
+#include "explain.h"
 #include "memory.h"
 
 #include <dist/backend.h>
@@ -17,12 +18,19 @@ struct info {
 static int info_usage(FILE *to, int code)
 {
     fprintf(to, "usage: dist_info [backends [--backend NAME] [--format table|csv]]\n"
+                "       dist_info explain COLLECTIVE [--bytes SIZE] [--ranks N] [--topology TEXT]\n"
+                "                         [--dtype NAME] [--run] [--format table|csv|json]\n"
+                "       dist_info tune [--ranks N]\n"
                 "       dist_info memory\n"
                 "       dist_info --help | --version\n"
                 "Without arguments: the version, where modules are looked for, and the backends.\n"
                 "backends: for each backend that can run here, or for NAME, the collectives that\n"
                 "it supports, with the dtypes and ops of each. As csv the lines are\n"
                 "backend,collective,dtype,op,yes|no; where nothing is reduced the op is \"-\".\n"
+                "explain: which algorithm would be chosen for blocks of that size, what each is\n"
+                "predicted to take, and why; with --run also what each takes on this machine.\n"
+                "tune: measures what messages cost, and keeps it for later jobs: of N ranks here,\n"
+                "or of the job that this is started in.\n"
                 "memory: whether ranks of this machine can use each other's memory, and what to\n"
                 "do where they cannot.\n");
     return code;
@@ -263,6 +271,10 @@ int main(int argc, char **argv)
     bool backends;
     int code;
 
+    if (argc > 1 && strcmp(argv[1], "explain") == 0)
+        return explain_main(argc - 1, argv + 1);
+    if (argc > 1 && strcmp(argv[1], "tune") == 0)
+        return tune_main(argc - 1, argv + 1);
     if (argc > 1 && strcmp(argv[1], "memory") == 0)
         return memory_main(argc - 1, argv + 1);
     code = info_options(argc, argv, &info);

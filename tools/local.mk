@@ -3,7 +3,12 @@
 bin_PROGRAMS += dist_info
 dist_info_SOURCES = \
 	tools/dist_info.c \
+	tools/explain.c \
+	tools/explain.h \
+	tools/explain_print.c \
+	tools/explain_run.c \
 	tools/memory.c \
 	tools/memory.h \
-	tools/memory_probe.c
+	tools/memory_probe.c \
+	tools/tune.c
 dist_info_LDADD = libdist.la

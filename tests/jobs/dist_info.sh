@@ -45,6 +45,50 @@ job openmpi 1 dist_info backends --backend mpi --format csv
 job mpich 1 dist_info backends --backend mpi
 [ -z "$job_status" ] || job_check "mpi has a table" says "every dtype"
 
+# explain: every algorithm of the collective, one of them chosen, and the reason.
+algorithms() { grep -c "{DIST_COLL_$1, " "$srcdir/src/collectives/algorithms.c"; }
+chosen_one() { [ "$(grep -c ',yes,[a-z]*$' "$job_output")" = 1 ]; }
+job self 1 dist_info explain all_reduce --bytes 64K --topology 'node:3 core:2'
+job_check "it names the place" says "blocks of 65536 bytes, 6 ranks on 3 machines"
+job_check "it says why" grep -qE '^Chosen: [a-z_]+, since ' "$job_output"
+job self 1 dist_info explain all_gather --bytes 8 --topology node:4 --format csv
+job_check "each algorithm has a row" lines $(($(algorithms ALL_GATHER) + 1))
+job_check "one is chosen" chosen_one
+DIST_ALGO=all_gather:ring job self 1 dist_info explain all_gather --ranks 3 --format csv
+job_check "what is forced is chosen" grep -qE '^all_gather,1048576,3,1,ring,.*,yes,' "$job_output"
+DIST_TUNING=off job self 1 dist_info explain broadcast --topology node:3
+job_check "predictions can be turned off" says "predictions are turned off"
+job self 1 dist_info explain reduce --bytes 4K --ranks 2 --dtype float64 --run --format json
+job_check "it measures each" test "$(grep -c '"measured_s": 0\.' "$job_output")" -ge \
+    "$(algorithms REDUCE)"
+command -v python3 >/dev/null && job_check "it is JSON" python3 -m json.tool "$job_output" /dev/null
+for collective in barrier reduce_scatter gather scatter all_to_all all_gather_v reduce_scatter_v \
+    gather_v scatter_v all_to_all_v; do
+    job self 1 dist_info explain $collective --bytes 100 --ranks 2 --run --format csv
+    job_check "$collective was measured" grep -qE ',[0-9.]+,yes,' "$job_output"
+done
+job_fails "there is no collective 'send'" self 1 dist_info explain send
+job_fails "wants one collective" self 1 dist_info explain
+job_fails "'1T' is not understood" self 1 dist_info explain reduce --bytes 1T
+job_fails "--ranks: '0' is not understood" self 1 dist_info explain reduce --ranks 0
+job_fails "no --topology" self 1 dist_info explain reduce --topology node:2 --run
+job_fails "has 2 ranks, not 3" self 1 dist_info explain reduce --topology node:2 --ranks 3
+
+# tune: what it leaves is what explain then uses.
+export XDG_CACHE_HOME=$job_folder/cache
+mkdir "$XDG_CACHE_HOME"
+job self 1 dist_info explain reduce --ranks 2
+job_check "nothing is known at first" says "nothing measured"
+job self 2 dist_info tune --ranks 2
+job_check "it says what it wrote" says "costs were written to $XDG_CACHE_HOME/libdist/tuning-"
+job self 1 dist_info explain reduce --ranks 2
+job_check "costs are known then" says "Costs: the file $(echo "$XDG_CACHE_HOME" | head -c 20)"
+job shell 2 dist_info tune
+job_check "it joins a job" says "costs were written"
+job_fails "one rank alone" self 1 dist_info tune
+DIST_TUNING=$job_folder/output job_fails "DIST_TUNING is neither off" \
+    self 1 dist_info explain reduce --ranks 2
+
 job self 1 dist_info --help
 job_check "help says how to call it" says "usage: dist_info"
 job self 1 dist_info --version

@@ -1,0 +1,69 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* dist_info tune: measures with care what messages cost, and leaves it in the cache. */
+#include "explain.h"
+
+#include <getopt.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Of the library's log, what it says of its costs is shown. */
+static void tune_log(void *arg, dist_log_level level, const char *line)
+{
+    const char *text = strstr(line, "tuning: ");
+
+    (void)level;
+    (void)arg;
+    if (text)
+        printf("%s\n", text + strlen("tuning: "));
+}
+
+/* A rank of the job. Joining is what measures. */
+static int tune_rank(int rank, void *arg)
+{
+    struct dist_options options = DIST_OPTIONS_INIT;
+    dist_group *group = NULL;
+    dist_status status;
+    int ranks = 0;
+
+    (void)rank;
+    (void)arg;
+    options.log = tune_log;
+    status = dist_init_process_group(&options, &group);
+    if (status == DIST_OK) {
+        ranks = dist_get_world_size(group);
+        status = dist_destroy_process_group(group);
+    }
+    if (status != DIST_OK)
+        fprintf(stderr, "dist_info: %s\n", dist_last_error());
+    else if (ranks == 1)
+        fprintf(stderr, "dist_info: one rank alone has nothing to measure: give --ranks, or start "
+                        "it as you start your job\n");
+    return status == DIST_OK && ranks > 1 ? 0 : 1;
+}
+
+int tune_main(int argc, char **argv)
+{
+    static const struct option options[] = {{"ranks", required_argument, NULL, 'r'},
+                                            {NULL, 0, NULL, 0}};
+    int option, ranks = 0, code = 0;
+
+    while ((option = getopt_long(argc, argv, "", options, NULL)) != -1) {
+        ranks = option == 'r' ? explain_ranks(optarg) : 0;
+        if (!ranks)
+            break;
+    }
+    if (option != -1 || optind < argc) {
+        fprintf(stderr, "usage: dist_info tune [--ranks N]\n");
+        return 2;
+    }
+    setenv("DIST_TUNING", "measure", 1);
+    unsetenv("DIST_DEBUG");
+    if (!ranks)
+        return tune_rank(0, NULL);
+    if (dist_spawn(ranks, tune_rank, NULL, &code) != DIST_OK) {
+        fprintf(stderr, "dist_info: %s\n", dist_last_error());
+        return 1;
+    }
+    return code;
+}
