@@ -1,4 +1,8 @@
 # SPDX-License-Identifier: BSD-3-Clause
+check_PROGRAMS += tests/unit/backends/test_explain
+TESTS += tests/unit/backends/test_explain
+tests_unit_backends_test_explain_SOURCES = tests/unit/backends/test_explain.c
+tests_unit_backends_test_explain_LDADD = $(unit_test_libs)
 check_PROGRAMS += tests/unit/backends/test_registry
 TESTS += tests/unit/backends/test_registry
 tests_unit_backends_test_registry_SOURCES = tests/unit/backends/test_registry.c

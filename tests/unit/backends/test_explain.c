@@ -1,0 +1,147 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* dist_explain: its answer is what an engine would choose, and wrong questions are refused. */
+#include "collectives/choose.h"
+#include "topology/topology.h"
+
+#include <dist/backend.h>
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#define ROOM 80
+
+static struct dist_candidate candidates[ROOM];
+static struct dist_explanation explanation;
+
+static dist_status ask(dist_collective collective, size_t bytes, int ranks, const char *topology)
+{
+    const struct dist_question question = {.size = sizeof(question),
+                                           .collective = collective,
+                                           .bytes = bytes,
+                                           .ranks = ranks,
+                                           .topology = topology};
+
+    memset(&explanation, 0, sizeof(explanation));
+    explanation.size = sizeof(explanation);
+    return dist_explain(&question, candidates, ROOM, &explanation);
+}
+
+static const struct dist_candidate *chosen_one(void)
+{
+    const struct dist_candidate *chosen = NULL;
+
+    for (int i = 0; i < explanation.candidates; i++) {
+        if (!candidates[i].chosen)
+            continue;
+        assert_null(chosen);
+        chosen = &candidates[i];
+    }
+    assert_non_null(chosen);
+    return chosen;
+}
+
+/* With the usual costs: what the selection says itself. */
+static void test_agrees(void **state)
+{
+    static const struct disti_choice nothing;
+    struct disti_topology *topology = NULL;
+    struct disti_tuning usual;
+
+    (void)state;
+    disti_tuning_usual(&usual);
+    assert_int_equal(disti_topology_synthetic("node:3 core:2", &topology), DIST_OK);
+    for (int c = 0; c < DIST_COLL_SEND; c++) {
+        for (size_t bytes = 8; bytes <= 1 << 20; bytes *= 128) {
+            struct disti_chosen chosen;
+
+            disti_choose(&nothing, &usual, topology, (dist_collective)c, bytes, &chosen);
+            assert_int_equal(ask((dist_collective)c, bytes, 0, "node:3 core:2"), DIST_OK);
+            assert_int_equal(explanation.ranks, 6);
+            assert_int_equal(explanation.nodes, 3);
+            assert_string_equal(chosen_one()->algorithm, chosen.best.algorithm->name);
+            assert_int_equal(chosen_one()->segments, chosen.best.segments);
+            assert_string_equal(explanation.reason, disti_reason_string(chosen.reason));
+        }
+    }
+    disti_topology_free(topology);
+}
+
+/* The fastest first, those without a prediction last. */
+static void test_sorted(void **state)
+{
+    (void)state;
+    assert_int_equal(ask(DIST_COLL_ALL_REDUCE, 1 << 20, 0, "node:16"), DIST_OK);
+    assert_true(explanation.candidates >= 5);
+    for (int i = 1; i < explanation.candidates; i++) {
+        const struct dist_candidate *a = &candidates[i - 1], *b = &candidates[i];
+
+        assert_true(b->seconds < 0 || (a->seconds >= 0 && a->seconds <= b->seconds));
+    }
+}
+
+static void test_here(void **state)
+{
+    (void)state;
+    assert_int_equal(ask(DIST_COLL_BROADCAST, 64, 3, NULL), DIST_OK);
+    assert_int_equal(explanation.ranks, 3);
+    assert_int_equal(explanation.nodes, 1);
+    assert_int_equal(ask(DIST_COLL_BROADCAST, SIZE_MAX, 1, NULL), DIST_OK);
+    assert_int_equal(ask(DIST_COLL_ALL_REDUCE, 64, 0, "node:100 core:3"), DIST_OK);
+    assert_int_equal(explanation.ranks, 300);
+}
+
+static void test_little_room(void **state)
+{
+    const struct dist_question question = {
+        .size = sizeof(question), .collective = DIST_COLL_ALL_REDUCE, .bytes = 9, .ranks = 4};
+    struct dist_candidate two[3] = {{.segments = 77}, {.segments = 77}, {.segments = 77}};
+
+    (void)state;
+    explanation.size = sizeof(explanation);
+    assert_int_equal(dist_explain(&question, two, 2, &explanation), DIST_OK);
+    assert_true(explanation.candidates > 2);
+    assert_int_not_equal(two[1].segments, 77);
+    assert_int_equal(two[2].segments, 77);
+    assert_int_equal(dist_explain(&question, NULL, 0, &explanation), DIST_OK);
+}
+
+static void test_refuses(void **state)
+{
+    struct dist_question question = {.size = sizeof(question), .ranks = 2};
+
+    (void)state;
+    assert_int_equal(ask(DIST_COLL_SEND, 8, 2, NULL), DIST_ERR_INVALID_ARGUMENT);
+    assert_int_equal(ask((dist_collective)99, 8, 2, NULL), DIST_ERR_INVALID_ARGUMENT);
+    assert_int_equal(ask(DIST_COLL_REDUCE, 8, 0, NULL), DIST_ERR_INVALID_ARGUMENT);
+    assert_int_equal(ask(DIST_COLL_REDUCE, 8, -1, NULL), DIST_ERR_INVALID_ARGUMENT);
+    assert_int_equal(ask(DIST_COLL_REDUCE, 8, 0, "nodes:2"), DIST_ERR_INVALID_ARGUMENT);
+    assert_int_equal(ask(DIST_COLL_REDUCE, 8, 3, "node:2"), DIST_ERR_INVALID_ARGUMENT);
+    assert_non_null(strstr(dist_last_error(), "has 2 ranks, not 3"));
+    assert_int_equal(dist_explain(NULL, candidates, ROOM, &explanation), DIST_ERR_INVALID_ARGUMENT);
+    assert_int_equal(dist_explain(&question, NULL, 1, &explanation), DIST_ERR_INVALID_ARGUMENT);
+    assert_int_equal(dist_explain(&question, candidates, -1, &explanation),
+                     DIST_ERR_INVALID_ARGUMENT);
+    question.size--;
+    assert_int_equal(dist_explain(&question, candidates, ROOM, &explanation),
+                     DIST_ERR_INVALID_ARGUMENT);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_agrees),  cmocka_unit_test(test_sorted),
+        cmocka_unit_test(test_here),    cmocka_unit_test(test_little_room),
+        cmocka_unit_test(test_refuses),
+    };
+
+    setenv("XDG_CACHE_HOME", "/proc/self/nowhere", 1); /* an empty cache */
+    unsetenv("DIST_TUNING");
+    unsetenv("DIST_ALGO");
+    unsetenv("DIST_SEGMENTS");
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
