@@ -2,6 +2,8 @@
 # Measuring. dist_bench: all but main is a library of its own, so that unit tests can have it.
 noinst_LTLIBRARIES += libbench.la
 libbench_la_SOURCES = \
+	bench/html.c bench/html.h \
+	bench/html_plot.c bench/html_plot.h \
 	bench/alone.c bench/alone.h \
 	bench/baseline.c bench/baseline.h \
 	bench/buffers.c bench/buffers.h \

@@ -1,0 +1,320 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* A plot as inline SVG. */
+#include "html_plot.h"
+
+#include <math.h>
+#include <stdbool.h>
+#include <string.h>
+
+/* In the SVG's own units. */
+#define WIDTH 720
+#define HEIGHT 400
+#define LEFT 78
+#define RIGHT 20
+#define TOP 34
+#define BOTTOM 56
+#define STYLES 10
+#define TICKS_MAX 12
+
+/* One colour each on a light and on a dark ground. */
+static const char *const style_light[STYLES] = {"#0b62c4", "#c2410c", "#15803d", "#9d174d",
+                                                "#6d28d9", "#a16207", "#0e7490", "#475569",
+                                                "#be123c", "#4d7c0f"};
+static const char *const style_dark[STYLES] = {"#6cb6ff", "#ff9d5c", "#5fd68a", "#f78fb9",
+                                               "#b9a3ff", "#e5c454", "#5bd0e0", "#a9b8cc",
+                                               "#ff8095", "#b6de6a"};
+
+struct scale {
+    bool logarithmic;
+    double least, most; /* of the values */
+    double from, to;    /* in units of the SVG */
+};
+
+struct canvas {
+    FILE *to;
+    const struct plot *plot;
+    struct scale x, y;
+};
+
+static double scale_at(const struct scale *scale, double value)
+{
+    double least = scale->least, most = scale->most;
+
+    if (scale->logarithmic) {
+        value = log(value);
+        least = log(least);
+        most = log(most);
+    }
+    return scale->from + (value - least) / (most - least) * (scale->to - scale->from);
+}
+
+char *plot_bytes(double bytes, char text[24])
+{
+    static const char *const units[] = {"B", "KiB", "MiB", "GiB", "TiB"};
+    int unit = 0;
+
+    while (unit < 4 && bytes >= 1024) {
+        bytes /= 1024;
+        unit++;
+    }
+    snprintf(text, 24, "%.4g %s", bytes, units[unit]);
+    return text;
+}
+
+char *plot_time(double ns, char text[24])
+{
+    static const char *const units[] = {"ns", "µs", "ms", "s"};
+    int unit = 0;
+
+    while (unit < 3 && ns >= 999.5) {
+        ns /= 1000;
+        unit++;
+    }
+    snprintf(text, 24, "%.3g %s", ns, units[unit]);
+    return text;
+}
+
+static char *plot_value(enum plot_kind kind, double value, char text[24])
+{
+    if (kind == PLOT_TIME)
+        return plot_time(value, text);
+    snprintf(text, 24, kind == PLOT_RATIO ? "%.3g" : "%.3g GB/s", value);
+    return text;
+}
+
+void plot_text(const char *text, FILE *to)
+{
+    for (; *text; text++) {
+        if (*text == '&')
+            fputs("&amp;", to);
+        else if (*text == '<')
+            fputs("&lt;", to);
+        else if (*text == '>')
+            fputs("&gt;", to);
+        else if (*text == '"')
+            fputs("&quot;", to);
+        else
+            fputc(*text, to);
+    }
+}
+
+/* ---- which values, which ticks ---- */
+
+/* The range of all points that are there. */
+static bool find_ranges(const struct plot *plot, struct scale *x, struct scale *y)
+{
+    x->least = y->least = INFINITY;
+    x->most = y->most = 0;
+    for (int s = 0; s < plot->series_count; s++) {
+        const struct plot_series *series = &plot->series[s];
+
+        for (int i = 0; i < series->count; i++) {
+            if (series->y[i] <= 0)
+                continue;
+            x->least = fmin(x->least, series->x[i]);
+            x->most = fmax(x->most, series->x[i]);
+            y->least = fmin(y->least, series->y[i]);
+            y->most = fmax(y->most, series->y[i]);
+        }
+    }
+    return x->least > 0 && x->least < x->most;
+}
+
+/* The next of 1, 2, 5, 10, 20, ... that is not below value. */
+static double round_up(double value)
+{
+    double power = pow(10, floor(log10(value)));
+
+    for (double m = 1; m <= 10; m = m == 2 ? 5 : m * 2)
+        if (m * power >= value * (1 - 1e-9))
+            return m * power;
+    return 10 * power;
+}
+
+/* Widens the range to ticks and returns their number. A ratio's axis has 1 on it. */
+static int choose_ticks(enum plot_kind kind, struct scale *y, double ticks[TICKS_MAX])
+{
+    double step, base = kind == PLOT_RATIO ? 2 : 10;
+    int count = 0, first, last;
+
+    if (kind == PLOT_BANDWIDTH) {
+        step = round_up(y->most / 6);
+        y->least = 0;
+        y->most = ceil(y->most / step * (1 - 1e-9)) * step;
+        for (int i = 0; i < TICKS_MAX && i * step <= y->most * (1 + 1e-9); i++)
+            ticks[count++] = i * step;
+        return count;
+    }
+    if (kind == PLOT_RATIO) {
+        y->least = fmin(y->least, 0.99);
+        y->most = fmax(y->most, 1.01);
+    }
+    first = (int)floor(log(y->least) / log(base) + 1e-9);
+    last = (int)ceil(log(y->most) / log(base) - 1e-9);
+    step = ceil((last - first + 1) / (double)TICKS_MAX);
+    y->least = pow(base, first);
+    y->most = pow(base, last > first ? last : first + 1);
+    for (int i = first; i <= (last > first ? last : first + 1); i++)
+        if (i % (int)step == 0)
+            ticks[count++] = pow(base, i);
+    return count;
+}
+
+/* ---- drawing ---- */
+
+static void draw_x(struct canvas *canvas)
+{
+    int first = (int)ceil(log2(canvas->x.least) - 1e-9);
+    int last = (int)floor(log2(canvas->x.most) + 1e-9);
+    int step = (last - first) / 9 + 1;
+    char text[24];
+
+    for (int i = first; i <= last; i++) {
+        double at = scale_at(&canvas->x, ldexp(1, i));
+
+        if ((i - first) % step)
+            continue;
+        fprintf(canvas->to,
+                "<path class=\"grid\" d=\"M%.1f %dV%d\"/>"
+                "<text x=\"%.1f\" y=\"%d\" text-anchor=\"middle\">%s</text>\n",
+                at, TOP, HEIGHT - BOTTOM, at, HEIGHT - BOTTOM + 18, plot_bytes(ldexp(1, i), text));
+    }
+    fprintf(canvas->to,
+            "<text class=\"name\" x=\"%d\" y=\"%d\" text-anchor=\"middle\">size (bytes)</text>\n",
+            (LEFT + WIDTH - RIGHT) / 2, HEIGHT - 12);
+}
+
+/* Lines between the decades, where there is room for them. */
+static void draw_minor(struct canvas *canvas)
+{
+    double decades = log10(canvas->y.most / canvas->y.least);
+
+    if (canvas->plot->kind != PLOT_TIME || decades > 5)
+        return;
+    for (double power = canvas->y.least; power < canvas->y.most * (1 - 1e-9); power *= 10)
+        for (int m = 2; m < 10; m++)
+            fprintf(canvas->to, "<path class=\"minor\" d=\"M%d %.1fH%d\"/>\n", LEFT,
+                    scale_at(&canvas->y, m * power), WIDTH - RIGHT);
+}
+
+static void draw_y(struct canvas *canvas, const double *ticks, int count)
+{
+    static const char *const names[] = {"time of a call", "bus bandwidth (GB/s)",
+                                        "time / the first one's"};
+    enum plot_kind kind = canvas->plot->kind;
+    char text[24];
+
+    draw_minor(canvas);
+    for (int i = 0; i < count; i++) {
+        double at = scale_at(&canvas->y, ticks[i]);
+        bool one = kind == PLOT_RATIO && ticks[i] == 1;
+
+        plot_value(kind, ticks[i], text);
+        if (kind == PLOT_BANDWIDTH)
+            text[strcspn(text, " ")] = '\0';
+        fprintf(canvas->to,
+                "<path class=\"%s\" d=\"M%d %.1fH%d\"/>"
+                "<text x=\"%d\" y=\"%.1f\" text-anchor=\"end\">%s</text>\n",
+                one ? "one" : "grid", LEFT, at, WIDTH - RIGHT, LEFT - 8, at + 4, text);
+    }
+    fprintf(canvas->to,
+            "<text class=\"name\" transform=\"translate(16 %d) rotate(-90)\" "
+            "text-anchor=\"middle\">%s</text>\n",
+            (TOP + HEIGHT - BOTTOM) / 2, names[kind]);
+}
+
+/* Circle, square, triangle, diamond, of some 3 units around 0, 0. */
+static void draw_marker(FILE *to, int style, double x, double y)
+{
+    static const char *const shapes[] = {"m-3.6 0a3.6 3.6 0 1 0 7.2 0a3.6 3.6 0 1 0 -7.2 0z",
+                                         "m-3.2 -3.2h6.4v6.4h-6.4z", "m0 -4.4l4.2 7.4h-8.4z",
+                                         "m0 -4.6l4.2 4.6l-4.2 4.6l-4.2 -4.6z"};
+
+    fprintf(to, "<path class=\"f%d\" d=\"M%.1f %.1f%s\">", style % STYLES, x, y, shapes[style % 4]);
+}
+
+/* The line, broken where a value is missing; it carries the points' markers if it has few. */
+static void draw_series(struct canvas *canvas, const struct plot_series *series)
+{
+    char x_text[24], y_text[24];
+    bool down = false;
+
+    fprintf(canvas->to, "<path class=\"line s%d%s\" d=\"", series->style % STYLES,
+            series->dashed ? " bound" : "");
+    for (int i = 0; i < series->count; i++) {
+        if (series->y[i] > 0)
+            fprintf(canvas->to, "%s%.1f %.1f", down ? "L" : "M", scale_at(&canvas->x, series->x[i]),
+                    scale_at(&canvas->y, series->y[i]));
+        down = series->y[i] > 0;
+    }
+    fprintf(canvas->to, "\"/>\n");
+    for (int i = 0; i < series->count; i++) {
+        if (series->y[i] <= 0)
+            continue;
+        draw_marker(canvas->to, series->style, scale_at(&canvas->x, series->x[i]),
+                    scale_at(&canvas->y, series->y[i]));
+        fprintf(canvas->to, "<title>");
+        plot_text(series->name, canvas->to);
+        fprintf(canvas->to, ", %s: %s</title></path>\n", plot_bytes(series->x[i], x_text),
+                plot_value(canvas->plot->kind, series->y[i], y_text));
+    }
+}
+
+void plot_write(const struct plot *plot, FILE *to)
+{
+    struct canvas canvas = {.to = to, .plot = plot};
+    double ticks[TICKS_MAX + 2];
+    int count;
+
+    if (!find_ranges(plot, &canvas.x, &canvas.y))
+        return;
+    canvas.x.logarithmic = true;
+    canvas.x.from = LEFT + 8;
+    canvas.x.to = WIDTH - RIGHT - 8;
+    canvas.y.logarithmic = plot->kind != PLOT_BANDWIDTH;
+    canvas.y.from = HEIGHT - BOTTOM;
+    canvas.y.to = TOP;
+    count = choose_ticks(plot->kind, &canvas.y, ticks);
+    fprintf(to,
+            "<svg viewBox=\"0 0 %d %d\" role=\"img\">\n<text class=\"title\" x=\"%d\" y=\"18\">",
+            WIDTH, HEIGHT, LEFT);
+    plot_text(plot->title, to);
+    fprintf(to, "</text>\n");
+    draw_x(&canvas);
+    draw_y(&canvas, ticks, count);
+    fprintf(to, "<path class=\"frame\" d=\"M%d %dV%dH%d\"/>\n", LEFT, TOP, HEIGHT - BOTTOM,
+            WIDTH - RIGHT);
+    for (int s = plot->series_count; s-- > 0;) /* the first on top */
+        draw_series(&canvas, &plot->series[s]);
+    fprintf(to, "</svg>\n");
+}
+
+void plot_legend(const struct plot_series *series, FILE *to)
+{
+    fprintf(to,
+            "<svg class=\"key\" viewBox=\"0 0 34 14\"><path class=\"line s%d%s\" d=\"M1 7H33\"/>",
+            series->style % STYLES, series->dashed ? " bound" : "");
+    draw_marker(to, series->style, 17, 7);
+    fprintf(to, "</path></svg>");
+}
+
+static void style_colours(const char *const *colours, FILE *to)
+{
+    for (int s = 0; s < STYLES; s++)
+        fprintf(to, ".s%d{stroke:%s}.f%d{fill:%s}\n", s, colours[s], s, colours[s]);
+}
+
+void plot_style(FILE *to)
+{
+    fprintf(to, "svg{display:block;width:100%%;height:auto}\n"
+                "svg text{fill:var(--text);font:12.5px system-ui,sans-serif}\n"
+                "svg .title{font-size:15px;font-weight:600}svg .name{fill:var(--faint)}\n"
+                ".key{display:inline-block;width:34px;height:14px;vertical-align:-2px}\n"
+                "path{fill:none}.grid{stroke:var(--grid)}.minor{stroke:var(--grid);opacity:.45}\n"
+                ".one{stroke:var(--text);stroke-width:1.4}.frame{stroke:var(--faint)}\n"
+                ".line{stroke-width:2;stroke-linejoin:round}.bound{stroke-dasharray:6 4}\n");
+    style_colours(style_light, to);
+    fprintf(to, "@media(prefers-color-scheme:dark){\n");
+    style_colours(style_dark, to);
+    fprintf(to, "}\n");
+}
