@@ -3,6 +3,7 @@
 #include "run.h"
 
 #include "baseline.h"
+#include "html.h"
 #include "point.h"
 #include "print.h"
 
@@ -130,18 +131,19 @@ static int run_each(void *arg, struct order *order, bool first)
 
 /* ---- afterwards ---- */
 
-static int run_save(const struct run *run)
+/* Writes a file of the results, if the option that names it was given. */
+static int run_write(const struct run *run, const char *option, const char *file,
+                     int (*write)(const struct result *result, FILE *to))
 {
-    const char *file = run->options->save;
     FILE *to = file ? fopen(file, "we") : NULL;
     int failed = 0;
 
     if (!file)
         return 0;
     if (to)
-        failed = print_json_file(run->result, to);
+        failed = write(run->result, to);
     if (!to || fclose(to) != 0 || failed) {
-        fprintf(stderr, "dist_bench: --save %s: %s\n", file, strerror(errno));
+        fprintf(stderr, "dist_bench: --%s %s: %s\n", option, file, strerror(errno));
         return -1;
     }
     return 0;
@@ -156,7 +158,8 @@ static int run_after(struct run_state *state)
 
     if (state->format->end)
         state->format->end(options, run->result);
-    if (run_save(run) != 0)
+    if (run_write(run, "save", options->save, print_json_file) != 0 ||
+        run_write(run, "html", options->html, html_write) != 0)
         return RUN_FAILED;
     if (options->baseline)
         slower = baseline_compare(run->result, options->baseline, options->tolerance, for_programs);
