@@ -7,10 +7,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum ours_memory { OURS_MALLOC, OURS_CUDA, OURS_MEMORIES };
+enum ours_memory { OURS_MALLOC, OURS_DIST, OURS_CUDA, OURS_MEMORIES };
 enum { OURS_TAG = 1, OURS_TAG_BACK = 2 };
 
-static const char *const ours_memories[OURS_MEMORIES] = {"malloc", "cuda"};
+static const char *const ours_memories[OURS_MEMORIES] = {"malloc", "dist", "cuda"};
 
 struct ours {
     struct subject subject; /* first */
@@ -276,6 +276,8 @@ static dist_status ours_take(struct subject *subject, size_t bytes, void **memor
         ours->error = "memory cuda: this build moves no memory of GPUs: use --mem malloc";
         return DIST_ERR_UNSUPPORTED;
     }
+    if (ours->memory == OURS_DIST)
+        return dist_alloc(ours->group, bytes, memory_p);
     if (posix_memalign(memory_p, 4096, bytes) == 0)
         return DIST_OK;
     ours->error = "no memory for the buffers: give smaller sizes with -m";
@@ -284,8 +286,13 @@ static dist_status ours_take(struct subject *subject, size_t bytes, void **memor
 
 static void ours_give(struct subject *subject, void *memory, size_t bytes)
 {
-    (void)subject, (void)bytes;
-    free(memory);
+    struct ours *ours = (struct ours *)subject;
+
+    (void)bytes;
+    if (ours->memory == OURS_DIST)
+        dist_free(ours->group, memory);
+    else
+        free(memory);
 }
 
 static int ours_memory_find(const char *name)
