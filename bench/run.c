@@ -57,6 +57,18 @@ static bool run_fits(const struct run_state *state, const struct order *order)
 
 /* ---- points ---- */
 
+/* Said for the point before, of the same collective? */
+static bool run_is_said(const struct result *result, int c)
+{
+    const struct result_point *point = &result->points[result->point_count - 1];
+    const char *reason = point->times[c].reason, *before;
+
+    if (result->point_count < 2 || strcmp(point[-1].collective, point->collective) != 0)
+        return false;
+    before = point[-1].times[c].reason;
+    return reason && before && strcmp(reason, before) == 0;
+}
+
 static void run_note(struct run_state *state, const struct result_point *point)
 {
     const struct result *result = state->run->result;
@@ -66,7 +78,8 @@ static void run_note(struct run_state *state, const struct result_point *point)
 
         state->measured += time->measured;
         state->wrong += time->wrong;
-        if (!time->measured && time->reason && !result->contestants[c].reason)
+        if (!time->measured && time->reason && !result->contestants[c].reason &&
+            !run_is_said(result, c))
             fprintf(stderr, "dist_bench: %s: %s of %zu bytes: %s%s\n", result->contestants[c].name,
                     point->collective, point->bytes, time->wrong ? "WRONG RESULT: " : "",
                     time->reason);
