@@ -60,10 +60,13 @@ static void table_end(const struct options *options, const struct result *result
 {
     (void)options;
     printf("\n");
-    for (int c = 0; c < result->contestant_count; c++)
-        printf("# %s: %s%s%s\n", result->contestants[c].name, result->contestants[c].library,
-               result->contestants[c].reason ? " LEFT OUT: " : "",
-               result->contestants[c].reason ? result->contestants[c].reason : "");
+    for (int c = 0; c < result->contestant_count; c++) {
+        const struct result_contestant *one = &result->contestants[c];
+
+        printf("# %s: %s%s%s%s\n", one->name, one->library,
+               one->reason && *one->library ? ". " : "", one->reason ? "LEFT OUT: " : "",
+               one->reason ? one->reason : "");
+    }
 }
 
 const struct print_format print_table = {
