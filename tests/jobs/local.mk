@@ -30,6 +30,9 @@ tests_jobs_reproducible_SOURCES = tests/jobs/reproducible.c
 tests_jobs_reproducible_LDADD = libdist.la
 tests_jobs_reproducible_LDFLAGS = $(job_ldflags)
 
+check_PROGRAMS += tests/jobs/bench_fake
+tests_jobs_bench_fake_SOURCES = tests/jobs/bench_fake.c
+
 # An MPI program without libdist, for each MPI.
 preload_program_sources = \
 	tests/jobs/preload_movers.c \
@@ -73,6 +76,7 @@ job_scripts = \
 	tests/jobs/dist_info.sh \
 	tests/jobs/dist_sim.sh \
 	tests/jobs/predicted.sh \
+	tests/jobs/dist_bench.sh \
 	tests/jobs/train.sh \
 	tests/jobs/train_accuracy.sh
 

@@ -1,0 +1,158 @@
+#!/bin/bash
+# SPDX-License-Identifier: BSD-3-Clause
+# dist_bench: every collective with its results checked, each format, several contestants in
+# turns, contestants that misbehave, and the comparison with an earlier run.
+. "$srcdir/tests/support/job.sh"
+
+says() { grep -qE -- "$1" "$job_output"; }
+silent_about() { ! grep -qE -- "$1" "$job_output"; }
+# Lines of csv that end in the word, and those that do not.
+rows() { [ "$(grep -c "^[a-z_]*,[0-9].*,$1\$" "$job_output")" = "$2" ]; }
+is_json() { "$python" -c 'import json, sys; json.load(sys.stdin)' <"$job_output"; }
+point="-t 0.01 -r 2"
+kinds=$(sed -n '/define KIND_MAP/,/[^\\]$/p' "$srcdir/bench/kind.h" | grep -c '  X([a-z]')
+
+# ---- libdist alone ----
+
+# shellcheck disable=SC2086
+for ranks in 2 3; do
+    job self $ranks dist_bench -n $ranks --backend gloo $point -m 1000:1000 -c --format csv all
+    job_check "$ranks ranks: every collective is right" rows right "$kinds"
+    job self $ranks dist_bench -n $ranks --backend gloo $point -m 4000:4000 -c -l -k 1 -T int64 \
+        --mem dist --format csv all
+    job_check "$ranks ranks: in place, from root 1, in memory of dist_alloc" rows right "$kinds"
+done
+# shellcheck disable=SC2086
+for op in avg prod min max premul_sum; do
+    job self 3 dist_bench -n 3 --backend gloo $point -m 999:999 -c -T bfloat16 -o $op --format csv \
+        all_reduce reduce_scatter
+    job_check "$op of bfloat16" rows right 2
+done
+
+job self 2 dist_bench -n 2 --backend gloo -i 20 -x 2 -m 16:64 -f -c all_reduce barrier
+job_check "the lines of OSU" says '^64( +[0-9]+\.[0-9]{2}){3} +20 +Pass'
+job_check "the head of OSU" says '^# Size +Avg Latency\(us\) +Min Latency\(us\)'
+job_fails "nothing to measure" self 2 dist_bench -n 2 -c 1 all_reduce
+job self 2 dist_bench -n 2 --backend gloo --iters 5 -b 64 -e 64 --check=1 --format nccl all_reduce
+job_check "the lines of nccl-tests" says \
+    '^ +64 +16 +float32 +sum +-1( +[0-9.]+){3} +0( +[0-9.]+){3} +0$'
+job_check "the end of nccl-tests" says '^# Out of bounds values : 0 OK'
+job openmpi 2 dist_bench -i 5 -m 64:64 bw bibw latency
+[ -z "$job_status" ] || job_check "a line for each of the three" says '^64 +[0-9.]+$'
+job mpich 2 dist_bench -i 5 -m 64:64 -c all_reduce
+job shell 2 dist_bench -i 5 -m 64:64 -c --backend gloo all_to_all
+
+# ---- several contestants ----
+
+list=gloo,gloo/dist
+[ -z "$OPENMPI_RUN" ] || list=$list,mpi
+# shellcheck disable=SC2086
+job self 2 dist_bench -n 2 --compare $list --limit $point -m 1024:1024 all_reduce broadcast
+job_check "each has its time and its ratio" says '^ +1024 +[0-9.]+( +[0-9.]+ +[0-9.]+){2,}$'
+job_check "each says what it is" says '^# limit: a bare loop'
+# shellcheck disable=SC2086
+job self 3 dist_bench -n 3 --compare gloo+DIST_TRANSPORT=tcp,limit $point -m 3000:3000 \
+    --format csv all
+job_check "both are right in everything" rows right $((2 * kinds))
+# shellcheck disable=SC2086
+job self 3 dist_bench -n 3 --compare limit $point -m 3000:3000 -l -k 2 -T uint8 --format csv all
+job_check "the bare loop is right in place" rows right "$kinds"
+# shellcheck disable=SC2086
+job self 2 dist_bench -n 2 --compare gloo $point -m 64:64 --format json all_reduce
+python=$(command -v python3)
+if [ -n "$python" ]; then
+    job_check "it is JSON" is_json
+else
+    job_skip "it is JSON" "no python3 here"
+fi
+
+# ---- contestants that misbehave ----
+
+peers=$job_folder/peers
+mkdir "$peers"
+# peer NAME COMMAND...: a driver that runs the command with the number of ranks.
+peer()
+{
+    printf '#!/bin/sh\n[ "$1" = --probe ] && { echo Fake 1.0; exit 0; }\nexec %s "$1"\n' \
+        "${*:2}" >"$peers/$1"
+    chmod +x "$peers/$1"
+}
+fake=$builddir/tests/jobs/bench_fake
+for mode in 1000 2000 silent few negative garbage dies ranks mute wrong failed unsupported; do
+    peer "fake-$mode" "$fake" $mode
+done
+peer fails "sh -c 'echo the wrong shoes >&2; exit 3'"
+peer hangs "sleep 300 #"
+printf '#!/bin/sh\necho not on a Sunday >&2\nexit 77\n' >"$peers/fake-refuses"
+chmod +x "$peers/fake-refuses"
+export DIST_BENCH_PEERS=$peers
+
+compare="dist_bench -n 2 $point --timeout 3 -m 64:128 --compare"
+# shellcheck disable=SC2086
+{
+    job self 2 $compare fake-1000,fake-2000 all_reduce
+    job_check "times are what the ranks say" says '^ +128 +1\.00 +2\.00 +2\.00$'
+    job_fails "only 0 of its 2 ranks have come within 3 s" self 2 $compare fake-1000,hangs \
+        all_reduce
+    job_check "the others go on" says '^ +128 +1\.00 +- +-$'
+    job_fails "it ended with exit code 3 before its ranks had come; it said: the wrong shoes" \
+        self 2 $compare fake-1000,fails all_reduce
+    job_fails "fake-refuses is left out: not on a Sunday" self 2 $compare fake-1000,fake-refuses \
+        all_reduce
+    job_fails "2 of its ranks have not answered within 3 s" self 2 \
+        $compare fake-1000,fake-silent all_reduce
+    for mode in few negative garbage; do
+        job_fails "which is not 3 times" self 2 $compare fake-1000,fake-$mode all_reduce
+        job_check "the others go on" says '^ +128 +1\.00 +- +-$'
+    done
+    job_fails "has ended" self 2 $compare fake-1000,fake-dies all_reduce
+    job_fails "instead of a hello of one of 2 ranks" self 2 $compare fake-1000,fake-ranks all_reduce
+    job_fails "instead of a hello of one of 2 ranks" self 2 $compare fake-1000,fake-mute all_reduce
+    job_fails "WRONG RESULT: because of the fake" self 2 $compare fake-1000,fake-wrong all_reduce
+    job_check "its place says so" says '^ +128 +1\.00 +wrong +-$'
+    job_fails "fake-failed is left out: because of the fake" self 2 $compare fake-1000,fake-failed \
+        all_reduce
+    job self 2 $compare fake-1000,fake-unsupported all_reduce
+    job_check "what is not supported is no failure" says 'fake-unsupported: all_reduce of 64 bytes'
+}
+job_fails "there is no driver of a library 'nobody'" self 2 dist_bench -n 2 --peer nobody barrier
+
+# ---- an earlier run ----
+
+saved=$job_folder/saved.json
+# shellcheck disable=SC2086
+{
+    job self 2 $compare fake-1000 --save "$saved" all_reduce
+    peer fake-1000 "$fake" 1050
+    job self 2 $compare fake-1000 --baseline "$saved" all_reduce
+    job_check "five percent are within the tolerance" says '^all_reduce +128 +fake-1000 .* 1\.05$'
+    job_fails "SLOWER" self 2 $compare fake-1000 --baseline "$saved" --tolerance 2 all_reduce
+    job_check "slower is exit 3" test "$job_status" = 3
+    job_fails "it has none of these points" self 2 $compare fake-1000 --baseline "$saved" reduce
+    job_fails "it was saved with 2 ranks" self 3 dist_bench -n 3 $point --compare gloo \
+        --baseline "$saved" -m 64:64 all_reduce
+    echo '{"dist_bench": 1, "results": [' >"$saved"
+    job_fails "not what --save writes" self 2 $compare fake-1000 --baseline "$saved" all_reduce
+    job_fails "No such file" self 2 $compare fake-1000 --baseline "$saved.not" all_reduce
+}
+
+# ---- wrong use ----
+
+job self 1 dist_bench --help
+job_check "help has the table" says '--baseline FILE'
+job_check "help does not have what is not for people" silent_about --worker
+job self 1 dist_bench --version
+job_fails "say what to measure" self 1 dist_bench -n 2
+job_fails "'all_redcue' is nothing to measure" self 1 dist_bench -n 2 all_redcue
+job_fails "say how many with -n" self 1 dist_bench --compare gloo all_reduce
+job_fails "give a whole number from 1" self 1 dist_bench -n two all_reduce
+job_fails "give [MIN:]MAX" self 1 dist_bench -n 2 -m 1:x all_reduce
+job_fails "the smallest size is above the largest" self 1 dist_bench -n 2 -m 8:4 all_reduce
+job_fails "give one such as float32" self 1 dist_bench -n 2 -T float31 all_reduce
+job_fails "there are ranks 0 to 1" self 1 dist_bench -n 2 -k 2 reduce
+job_fails "there is no option --frobnicate" self 1 dist_bench --frobnicate all_reduce
+job_fails "after a + comes VARIABLE=VALUE" self 1 dist_bench -n 2 --compare gloo+x all_reduce
+job_fails "moves no memory of GPUs" self 1 dist_bench -n 2 --backend gloo --mem cuda all_reduce
+job_fails "leave -n out" shell 1 dist_bench -n 2 all_reduce
+job_check "wrong usage is exit 2" test "$job_status" = 2
+job_fails "without the launcher" shell 1 dist_bench -n 2 --compare gloo all_reduce
