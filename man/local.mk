@@ -7,6 +7,7 @@ dist_man_MANS += \
 	man/dist_all_gather.3 \
 	man/dist_all_reduce.3 \
 	man/dist_alloc.3 \
+	man/dist_bench.1 \
 	man/dist_broadcast.3 \
 	man/dist_info.1 \
 	man/dist_init_process_group.3 \
