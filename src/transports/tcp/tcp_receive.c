@@ -104,10 +104,18 @@ static bool receive_is_cut_off(const struct tcp_peer *peer, const struct dist_en
     return envelope->bytes > here + (size_t)waiting;
 }
 
-/* No receive waits for this message: keep it, or stop reading. */
+/*
+ * No receive waits for this message: keep it, or stop reading. Where a message has just been
+ * received, its receiver may be about to post the next receive: it has until the next turn, which
+ * spares the copy.
+ */
 static bool receive_early(struct tcp_state *state, struct tcp_peer *peer,
                           const struct dist_envelope *envelope, size_t here)
 {
+    if (peer->finished && !peer->hung_up) {
+        peer->resume = true;
+        return false;
+    }
     if (peer->hung_up && receive_is_cut_off(peer, envelope, here)) {
         disti_tcp_lose(state, peer, 0, NULL);
         return false;
@@ -183,15 +191,18 @@ static size_t receive_payload(struct tcp_incoming *in, const unsigned char *data
     return take;
 }
 
-static void receive_finish(struct tcp_incoming *in)
+static void receive_finish(struct tcp_peer *peer)
 {
+    struct tcp_incoming *in = &peer->in;
     struct dist_request *request = in->request;
 
     in->active = false;
     in->request = NULL;
     in->early = NULL;
-    if (request)
-        request->status = DIST_OK;
+    if (!request)
+        return;
+    request->status = DIST_OK;
+    peer->finished = true;
 }
 
 /* Makes use of what was read. Returns how much of it; the rest is for later. */
@@ -213,7 +224,7 @@ static size_t receive_use(struct tcp_state *state, struct tcp_peer *peer, const 
         used += receive_payload(in, data + used, bytes - used);
         if (in->left)
             return used;
-        receive_finish(in);
+        receive_finish(peer);
     }
 }
 
@@ -236,14 +247,22 @@ static void *receive_direct(const struct tcp_incoming *in)
     return in->early ? in->early->payload + in->early->arrived : NULL;
 }
 
-/* How much to read into the buffer: little if what comes next is better read in place. */
-static size_t receive_window(const struct tcp_peer *peer, bool header_next)
+/*
+ * How much to read into the buffer: the rest of a message, or the next one with its header, and a
+ * little of what follows it, since that is better read when its receive is posted, and in place.
+ */
+static size_t receive_window(const struct tcp_peer *peer, uint64_t left)
 {
     const struct dist_request *next = peer->match.posted_head;
+    uint64_t window = left + TCP_PEEK_BYTES;
 
-    if (header_next && next && !next->sink.src && next->envelope.bytes > TCP_BUFFER_BYTES / 8)
-        return TCP_PEEK_BYTES;
-    return TCP_BUFFER_BYTES;
+    if (left <= TCP_BUFFER_BYTES / 8) {
+        if (!next || next->envelope.bytes <= TCP_BUFFER_BYTES / 8)
+            return TCP_BUFFER_BYTES;
+        if (next->sink.src)
+            window += next->envelope.bytes;
+    }
+    return window < TCP_BUFFER_BYTES ? (size_t)window : TCP_BUFFER_BYTES;
 }
 
 /*
@@ -260,12 +279,12 @@ static ssize_t receive_once(struct tcp_state *state, struct tcp_peer *peer, bool
 
     memcpy(state->buffer, in->stash, kept);
     parts[1].iov_base = state->buffer + kept;
-    parts[1].iov_len = receive_window(peer, !in->active) - kept;
+    parts[1].iov_len = receive_window(peer, in->active ? in->left : 0) - kept;
     parts[0].iov_base = receive_direct(in);
     if (parts[0].iov_base) {
         first = 0;
         direct = parts[0].iov_len = in->left < TCP_TURN_BYTES ? (size_t)in->left : TCP_TURN_BYTES;
-        parts[1].iov_len = direct == in->left ? receive_window(peer, true) : 0;
+        parts[1].iov_len = direct == in->left ? receive_window(peer, 0) : 0;
     }
     got =
         first ? recv(peer->fd, parts[1].iov_base, parts[1].iov_len, 0) : readv(peer->fd, parts, 2);
@@ -280,7 +299,7 @@ static ssize_t receive_once(struct tcp_state *state, struct tcp_peer *peer, bool
         receive_count(in, placed);
         if (in->left)
             return got;
-        receive_finish(in);
+        receive_finish(peer);
         receive_use_keep(state, peer, state->buffer, (size_t)got - placed);
     } else {
         receive_use_keep(state, peer, state->buffer, kept + (size_t)got);
@@ -301,12 +320,14 @@ int disti_tcp_receive(struct tcp_state *state, struct tcp_peer *peer)
     struct tcp_incoming *in = &peer->in;
     size_t moved = 0;
 
+    peer->finished = false;
     if (peer->resume) {
         peer->resume = false;
         receive_use_keep(state, peer, in->stash, in->stash_bytes);
         moved++;
     }
-    while (peer->phase == TCP_PHASE_UP && !peer->stopped && moved < TCP_TURN_BYTES) {
+    while (peer->phase == TCP_PHASE_UP && !peer->stopped && !peer->resume &&
+           moved < TCP_TURN_BYTES) {
         bool full = false;
         ssize_t got = receive_once(state, peer, &full);
 

@@ -71,7 +71,8 @@ struct tcp_peer {
     bool writable;           /* the last write was taken whole */
     bool hung_up;            /* the kernel said that the stream has an end */
     bool stopped;            /* not read until a receive is posted: too much came early */
-    bool resume;             /* was stopped, and a receive has been posted */
+    bool resume;             /* what is stashed may go on: a receive has been, or may be, posted */
+    bool finished;           /* a receive has ended in this turn */
     uint64_t stopped_order;  /* disti_match_order() when it was stopped; 0: has been read since */
     bool leaving;            /* its goodbye was read */
     dist_status send_status; /* not OK: sends fail, though reading goes on */
