@@ -21,6 +21,19 @@ enum battery_mode {
         MODE_COUNT
 };
 
+/* Where a case's data are. X(name, text) */
+#define BATTERY_MEMORIES(X)                                                                        \
+    X(ORDINARY, "ordinary")                                                                        \
+    X(SHARED, "shared") /* from dist_alloc */                                                      \
+    X(ANY, "any")       /* some here, some there */
+
+enum battery_memory {
+#define BATTERY_MEMORY(name, text) MEMORY_##name,
+    BATTERY_MEMORIES(BATTERY_MEMORY)
+#undef BATTERY_MEMORY
+        MEMORY_COUNT
+};
+
 /* Cases in flight at most; more than a backend is likely to run side by side. */
 #define BATTERY_FLIGHT 24
 /* Results whose bits the ranks have not compared yet, at most. */
@@ -33,6 +46,7 @@ struct battery {
     const char *backend;
     const char *only; /* a kind's name; NULL: all kinds */
     enum battery_mode mode;
+    enum battery_memory memory;
     bool brief;                 /* fewer counts */
     bool native;                /* MPI's own operations: their NaN rules are MPI's */
     bool complete;              /* what makes sense must be supported */
@@ -66,6 +80,7 @@ enum layout { LAYOUT_EVEN, LAYOUT_UNEVEN, LAYOUT_GAPS, LAYOUT_COUNT };
 struct buffer {
     unsigned char *memory, *data, *before;
     size_t bytes;
+    bool shared;
 };
 
 /*

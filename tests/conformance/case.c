@@ -27,11 +27,32 @@ static size_t case_element(const struct test_case *c)
     return dist_dtype_size(c->data.dtype);
 }
 
+/* Of MEMORY_ANY some ranks' buffers are shared and others' are not, differently in each case. */
+static bool case_shares(const struct test_case *c, const struct buffer *buffer)
+{
+    uint64_t turn = c->data.seed * 5 + (uint64_t)c->b->rank * 3 + (buffer == &c->in);
+
+    return c->b->memory == MEMORY_SHARED || (c->b->memory == MEMORY_ANY && turn / 2 % 2);
+}
+
+static void *case_memory(struct test_case *c, struct buffer *buffer, size_t bytes)
+{
+    void *memory = NULL;
+
+    buffer->shared = case_shares(c, buffer);
+    if (!buffer->shared)
+        return battery_alloc(bytes, 1);
+    battery_ok(c->b, dist_alloc(c->b->group, bytes, &memory), "alloc");
+    if (!memory)
+        exit(1);
+    return memory;
+}
+
 /* Between guards, and at no better alignment than an element has. */
 static void case_buffer(struct test_case *c, struct buffer *buffer, size_t count)
 {
     buffer->bytes = count * case_element(c);
-    buffer->memory = battery_alloc(buffer->bytes + 3 * GUARD_BYTES, 1);
+    buffer->memory = case_memory(c, buffer, buffer->bytes + 3 * GUARD_BYTES);
     memset(buffer->memory, GUARD, buffer->bytes + 3 * GUARD_BYTES);
     buffer->data = buffer->memory + GUARD_BYTES + case_element(c);
 }
@@ -139,16 +160,19 @@ struct test_case *case_new(struct battery *b, const struct kind *kind,
     return c;
 }
 
-static void case_free_buffer(struct buffer *buffer)
+static void case_free_buffer(struct test_case *c, struct buffer *buffer)
 {
-    free(buffer->memory);
+    if (buffer->shared)
+        battery_ok(c->b, dist_free(c->b->group, buffer->memory), "free");
+    else
+        free(buffer->memory);
     free(buffer->before);
 }
 
 void case_free(struct test_case *c)
 {
-    case_free_buffer(&c->in);
-    case_free_buffer(&c->out);
+    case_free_buffer(c, &c->in);
+    case_free_buffer(c, &c->out);
     free(c->in_counts);
     free(c->in_offsets);
     free(c->out_counts);

@@ -11,6 +11,7 @@ struct settings {
     const char *table, *only;
     int spawn;
     int mode; /* MODE_COUNT: all */
+    int memory;
     bool brief, native, complete, mixed, reversed;
 };
 
@@ -21,10 +22,17 @@ static const char *const main_modes[] = {
         "all",
 };
 
+static const char *const main_memories[] = {
+#define MAIN_MEMORY(name, text) text,
+    BATTERY_MEMORIES(MAIN_MEMORY)
+#undef MAIN_MEMORY
+};
+
 static const char main_usage[] =
     "usage: conformance BACKEND [OPTION]...\n"
     "  --spawn N      as N ranks; else the launcher says\n"
     "  --mode MODE    blocking, async, flood (many in flight), group or all\n"
+    "  --memory KIND  where data are: ordinary, shared (dist_alloc) or any of these\n"
     "  --only NAME    the cases of one collective: all_reduce_coalesced, send, recv, ...\n"
     "  --brief        fewer counts\n"
     "  --native       numbers that are none are MPI's business\n"
@@ -103,6 +111,7 @@ static int run(int rank, void *arg)
     struct battery b = {.seed = 1,
                         .backend = settings->backend,
                         .only = settings->only,
+                        .memory = (enum battery_memory)settings->memory,
                         .brief = settings->brief,
                         .native = settings->native,
                         .complete = settings->complete};
@@ -128,10 +137,11 @@ static int run(int rank, void *arg)
 
 /* ---- options ---- */
 
-static bool main_mode(const char *name, int *mode)
+/* Which of the names it is. */
+static bool main_choice(const char *name, const char *const *names, int count, int *choice)
 {
-    for (*mode = 0; *mode <= MODE_COUNT; ++*mode) {
-        if (strcmp(name, main_modes[*mode]) == 0)
+    for (*choice = 0; *choice < count; ++*choice) {
+        if (strcmp(name, names[*choice]) == 0)
             return true;
     }
     return false;
@@ -160,7 +170,9 @@ static bool main_option(struct settings *settings, char **argv, int argc, int *i
     if (strcmp(name, "--spawn") == 0)
         return (settings->spawn = atoi(value)) > 0;
     if (strcmp(name, "--mode") == 0)
-        return main_mode(value, &settings->mode);
+        return main_choice(value, main_modes, MODE_COUNT + 1, &settings->mode);
+    if (strcmp(name, "--memory") == 0)
+        return main_choice(value, main_memories, MEMORY_COUNT, &settings->memory);
     if (strcmp(name, "--only") == 0)
         settings->only = value;
     else if (strcmp(name, "--table") == 0)

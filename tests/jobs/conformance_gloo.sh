@@ -16,6 +16,11 @@ table=$job_folder/support.csv
 job self 1 $battery self --spawn 1 --complete --table "$table" $brief
 gloo 2 --complete --table "$table"
 
+# The other kinds of memory, where the loop below has another.
+memories=(any shared ordinary)
+gloo 2 --memory any
+gloo 3 --memory shared --mode flood
+
 # Where many ranks share few CPUs, each way has its manners, and all of them together have all.
 ranks_list="1 2 3 4 5 7 8"
 [ -z "${CHECK_SHORT-}" ] || ranks_list="1 3 5"
@@ -23,9 +28,10 @@ for ranks in $ranks_list; do
     modes=(all all all all)
     [ $ranks -lt 7 ] || modes=(blocking group flood async)
     [ -z "${CHECK_LONG-}" ] || modes=(all all all all)
-    gloo $ranks --mode ${modes[0]}
+    gloo $ranks --memory ${memories[$((ranks % 3))]} --mode ${modes[0]}
     DIST_TRANSPORT=tcp gloo $ranks --mode ${modes[1]}
-    DIST_TRANSPORT=shm DIST_SHM_CMA=0 gloo $ranks --mode ${modes[2]}
+    DIST_NODE_MEMORY=0 DIST_TRANSPORT=shm gloo $ranks --mode ${modes[2]}
+    DIST_NODE_MEMORY=0 DIST_TRANSPORT=shm DIST_SHM_CMA=0 gloo $ranks --mode ${modes[0]}
     [ $ranks -lt 3 ] || gloo $ranks --mixed --mode ${modes[3]}
 done
 DIST_PROGRESS_THREAD=0 gloo 3
