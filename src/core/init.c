@@ -6,10 +6,14 @@
 #include "core/group.h"
 
 #include <limits.h>
+#include <stdio.h>
 #include <string.h>
 
-/* How long the others may take to learn that this rank could not join. */
-#define INIT_LINGER_MS 500
+/* How long the others may take to come and learn that this rank could not join. */
+#define INIT_LINGER_MS 3000
+
+/* How long this rank looks for the others to tell them so. */
+#define INIT_TELL_MS 2000
 
 /* A copy of the options with every default filled in; unknown tails are ignored. */
 static dist_status init_options(const struct dist_options *given, struct dist_options *options)
@@ -128,6 +132,37 @@ static dist_status init_introduce(struct dist_options *options)
     return status == DIST_OK ? init_identify(backend, options) : status;
 }
 
+static dist_status init_meet(struct disti_world *world, const struct dist_options *options,
+                             int timeout_ms)
+{
+    dist_status status = disti_rendezvous(options, timeout_ms, &world->bootstrap);
+
+    if (status != DIST_OK)
+        return status;
+    world->rank = world->log.rank = world->bootstrap.rank;
+    world->size = world->bootstrap.world_size;
+    return DIST_OK;
+}
+
+/*
+ * This rank has failed before it has met the others. It meets them all the same, if no backend is
+ * needed for that: else they would wait for it until their deadline.
+ */
+static dist_status init_confess(struct disti_world *world, const struct dist_options *options,
+                                dist_status status)
+{
+    char text[GROUP_TEXT];
+
+    snprintf(text, sizeof(text), "%s", dist_last_error());
+    disti_log_use(NULL); /* it has been logged where it was found */
+    if (!init_wants_mpi_url(options) && !disti_rendezvous_needs_mpi(options))
+        init_meet(world, options,
+                  world->timeout_ms < INIT_TELL_MS ? world->timeout_ms : INIT_TELL_MS);
+    disti_fail(status, "%s", text);
+    disti_log_use(&world->log);
+    return status;
+}
+
 /* From the options to a world whose ranks know each other. */
 static dist_status init_join(struct disti_world *world, struct dist_options *options,
                              const struct dist_backend **backend_p)
@@ -135,12 +170,11 @@ static dist_status init_join(struct disti_world *world, struct dist_options *opt
     const char *name;
     dist_status status = init_introduce(options);
 
-    if (status == DIST_OK)
-        status = disti_rendezvous(options, world->timeout_ms, &world->bootstrap);
+    if (status != DIST_OK)
+        return status == DIST_ERR_NO_BACKEND ? init_confess(world, options, status) : status;
+    status = init_meet(world, options, world->timeout_ms);
     if (status != DIST_OK)
         return status;
-    world->rank = world->log.rank = world->bootstrap.rank;
-    world->size = world->bootstrap.world_size;
     name = init_backend_name(options, world->size);
     status = disti_backend_find(name, backend_p);
     return status == DIST_OK ? disti_world_meet(world, name) : status;
@@ -196,8 +230,10 @@ dist_status dist_init_process_group(const struct dist_options *given, dist_group
 out:
     if (status == DIST_OK)
         return DIST_OK;
-    if (world && world->bootstrap.store)
+    if (world && world->bootstrap.store) {
         disti_store_report(world->bootstrap.store, NULL, dist_last_error());
+        disti_store_server_await(world->bootstrap.server);
+    }
     disti_world_close(world, INIT_LINGER_MS);
     return status;
 }

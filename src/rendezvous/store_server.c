@@ -210,10 +210,20 @@ static void server_dispatch(struct disti_store_server *server, const struct epol
         store_peer_event(server, event->data.ptr, event->events);
 }
 
+/* Nobody is here, nor still to come, who would look for the store in vain. */
+static bool server_is_left(const struct disti_store_server *server)
+{
+    bool left = server->here == 0;
+
+    for (int r = 0; left && server->awaits && r < server->world_size; r++)
+        left = server->ranks[r].place != STORE_ABSENT;
+    return left;
+}
+
 static bool server_done(const struct disti_store_server *server)
 {
     return atomic_load(&server->stop) &&
-           (server->here == 0 || disti_expired(atomic_load(&server->stop_by)));
+           (server_is_left(server) || disti_expired(atomic_load(&server->stop_by)));
 }
 
 static void server_say_goodbye(struct disti_store_server *server)
@@ -279,6 +289,12 @@ dist_status disti_store_server_start(const char *host, int port, int world_size,
     else
         *server_p = server;
     return status;
+}
+
+void disti_store_server_await(struct disti_store_server *server)
+{
+    if (server)
+        atomic_store(&server->awaits, true);
 }
 
 void disti_store_server_stop(struct disti_store_server *server, int linger_ms)

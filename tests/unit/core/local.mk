@@ -5,6 +5,7 @@ core_tests = \
 	tests/unit/core/test_groups_end \
 	tests/unit/core/test_groups_many \
 	tests/unit/core/test_identity \
+	tests/unit/core/test_init \
 	tests/unit/core/test_op
 check_PROGRAMS += $(core_tests)
 TESTS += $(core_tests)
@@ -21,6 +22,9 @@ tests_unit_core_test_groups_many_SOURCES = tests/unit/core/test_groups_many.c \
 tests_unit_core_test_groups_many_LDADD = $(unit_test_libs)
 tests_unit_core_test_identity_SOURCES = tests/unit/core/test_identity.c
 tests_unit_core_test_identity_LDADD = $(unit_test_libs)
+tests_unit_core_test_init_SOURCES = tests/unit/core/test_init.c tests/unit/core/job.h \
+	tests/unit/rendezvous/ranks.h
+tests_unit_core_test_init_LDADD = $(unit_test_libs)
 tests_unit_core_test_op_SOURCES = tests/unit/core/test_op.c
 tests_unit_core_test_op_LDADD = $(unit_test_libs)
 

@@ -1,0 +1,94 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* A rank that cannot join says so to the others, whoever comes first. */
+#include "job.h"
+
+#define RANKS 4
+#define EVERYBODY RANKS
+#define NOBODY -1
+#define LATE_MS 1000
+#define TIMEOUT_MS 40000
+#define SOON_MS 10000 /* far from the timeout, on a machine with much else to do */
+
+/* One start: who asks for a backend that is not there, who comes late. */
+struct start {
+    int wrong, late;
+    char url[96];
+};
+
+static dist_status try_to_join(const struct start *start, int rank)
+{
+    struct dist_options options = DIST_OPTIONS_INIT;
+    dist_group *group;
+
+    options.backend = rank == start->wrong || start->wrong == EVERYBODY ? "glue" : "gloo";
+    options.init_method = start->url;
+    options.rank = rank;
+    options.world_size = RANKS;
+    options.timeout_ms = TIMEOUT_MS;
+    return dist_init_process_group(&options, &group);
+}
+
+static void join_in_vain(int rank, void *arg)
+{
+    const struct start *start = arg;
+    int64_t soon = disti_deadline_ms(SOON_MS);
+    char name[16];
+
+    if (rank == start->late)
+        disti_sleep_ns(LATE_MS * INT64_C(1000000));
+    if (rank == start->wrong || start->wrong == EVERYBODY) {
+        CHECK(try_to_join(start, rank) == DIST_ERR_NO_BACKEND);
+    } else {
+        snprintf(name, sizeof(name), "rank %d ", start->wrong);
+        CHECK(try_to_join(start, rank) == DIST_ERR_PEER_LOST);
+        CHECK_SAYS(name, "backend 'glue'");
+    }
+    CHECK(!disti_expired(soon));
+}
+
+static void join_by(const char *url, int wrong, int late)
+{
+    struct start start = {.wrong = wrong, .late = late};
+
+    snprintf(start.url, sizeof(start.url), "%s", url);
+    ranks_run(RANKS, join_in_vain, &start);
+}
+
+static void everybody_hears_of_it(void **state)
+{
+    static const int cases[][2] = {{0, NOBODY}, {2, NOBODY}, {EVERYBODY, NOBODY}, {0, 3}, {2, 0},
+                                   {2, 3},      {2, 2},      {EVERYBODY, 3}};
+    char place[] = "/tmp/dist-init.XXXXXX", url[96];
+    int fd = mkstemp(place);
+
+    (void)state;
+    assert_true(fd >= 0);
+    close(fd);
+    unlink(place);
+    snprintf(url, sizeof(url), "file://%s", place);
+    for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++) {
+        join_by(url, cases[i][0], cases[i][1]);
+        assert_int_equal(access(place, F_OK), -1);
+    }
+}
+
+static void who_is_alone_does_not_wait_long(void **state)
+{
+    struct start start = {.wrong = 1, .late = NOBODY, .url = "tcp://127.0.0.1:1"};
+    int64_t soon = disti_deadline_ms(SOON_MS);
+
+    (void)state;
+    assert_int_equal(try_to_join(&start, 1), DIST_ERR_NO_BACKEND);
+    assert_non_null(strstr(dist_last_error(), "'glue'"));
+    assert_false(disti_expired(soon));
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(everybody_hears_of_it),
+        cmocka_unit_test(who_is_alone_does_not_wait_long),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
