@@ -130,8 +130,8 @@ static bool explain_options(int argc, char **argv, struct explain_report *report
         return false;
     }
     if (report->run && report->question.topology) {
-        fprintf(stderr, "dist_info: --run measures ranks on this machine: give --ranks, and no "
-                        "--topology\n");
+        fprintf(stderr, "dist_info: --run measures ranks that there are: give --ranks, or start it "
+                        "as you start your job, with no --topology\n");
         return false;
     }
     return explain_collective(argv[optind], &report->question.collective);
@@ -145,6 +145,20 @@ static int explain_default_ranks(void)
     return cpus < 2 ? 2 : cpus > 64 ? 64 : (int)cpus;
 }
 
+dist_status explain_ask(struct explain_report *report)
+{
+    dist_status status =
+        dist_explain(&report->question, report->candidates, EXPLAIN_ROOM, &report->explanation);
+
+    if (status != DIST_OK)
+        fprintf(stderr, "dist_info: %s\n", dist_last_error());
+    else
+        report->count = report->explanation.candidates < EXPLAIN_ROOM
+                            ? report->explanation.candidates
+                            : EXPLAIN_ROOM;
+    return status;
+}
+
 int explain_main(int argc, char **argv)
 {
     struct explain_report report = {
@@ -152,22 +166,20 @@ int explain_main(int argc, char **argv)
         .dtype = DIST_FLOAT32,
         .explanation = {.size = sizeof(report.explanation)},
         .free = -1};
-    dist_status status;
 
     if (!explain_options(argc, argv, &report))
         return explain_usage();
-    if (!report.question.ranks && !report.question.topology)
-        report.question.ranks = explain_default_ranks();
-    if (report.question.collective == DIST_COLL_BARRIER)
-        report.question.bytes = 0;
-    status = dist_explain(&report.question, report.candidates, EXPLAIN_ROOM, &report.explanation);
-    report.count =
-        report.explanation.candidates < EXPLAIN_ROOM ? report.explanation.candidates : EXPLAIN_ROOM;
     for (int i = 0; i < EXPLAIN_ROOM; i++)
         report.measured[i] = -1;
-    if (status == DIST_OK && report.run)
-        status = explain_run(&report);
-    if (status != DIST_OK) {
+    if (report.question.collective == DIST_COLL_BARRIER)
+        report.question.bytes = 0;
+    if (report.run && !report.question.ranks)
+        return explain_run_job(&report);
+    if (!report.question.ranks && !report.question.topology)
+        report.question.ranks = explain_default_ranks();
+    if (explain_ask(&report) != DIST_OK)
+        return 1;
+    if (report.run && explain_run_here(&report) != DIST_OK) {
         fprintf(stderr, "dist_info: %s\n", dist_last_error());
         return 1;
     }

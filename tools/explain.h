@@ -29,8 +29,16 @@ int tune_main(int argc, char **argv);
 /* Prints it in its format. */
 void explain_print(const struct explain_report *report);
 
-/* Runs each candidate on ranks of this machine, one after the other, and fills the times. */
-dist_status explain_run(struct explain_report *report);
+/* Asks the library, and says what is wrong. */
+dist_status explain_ask(struct explain_report *report);
+
+/*
+ * Measures each candidate, and what the library does by itself: on ranks that are started on this
+ * machine, or on those of the job that this process is one of; there rank 0 asks and prints, and
+ * the exit code is returned.
+ */
+dist_status explain_run_here(struct explain_report *report);
+int explain_run_job(struct explain_report *report);
 
 /* A number of ranks, 1 to 65536; 0: it is none. */
 int explain_ranks(const char *text);

@@ -13,10 +13,23 @@
 #define RUN_SECONDS 0.3
 #define RUN_CALLS_MAX 2000
 
-/* What a rank needs; seconds is memory that rank 0 shares with the program. */
+/* One thing to be measured; an empty name: whatever the library chooses. Exchanged as bytes. */
+struct run_item {
+    char algorithm[60];
+    int32_t segments;
+};
+
+/* What is measured, and where the times go, on rank 0. */
+struct run_list {
+    struct explain_report *report;
+    struct run_item items[EXPLAIN_ROOM + 1];
+    int32_t count;
+    double *seconds;
+};
+
+/* What a rank needs for one of them. */
 struct run {
     const struct explain_report *report;
-    double *seconds;
     dist_group *group;
     int ranks;
     size_t count; /* elements of a block */
@@ -97,7 +110,7 @@ static dist_status run_calls(const struct run *run, int calls, double *seconds_p
 }
 
 /* Rank 0's clock counts, and it says how many calls there are. */
-static dist_status run_measure(const struct run *run)
+static dist_status run_measure(const struct run *run, double *seconds_p)
 {
     double seconds = 0;
     int32_t calls = 0;
@@ -112,8 +125,8 @@ static dist_status run_measure(const struct run *run)
         status = dist_broadcast(run->group, &calls, 1, DIST_INT32, 0);
     if (status == DIST_OK)
         status = run_calls(run, calls, &seconds);
-    if (status == DIST_OK && dist_get_rank(run->group) == 0)
-        *run->seconds = seconds;
+    if (status == DIST_OK)
+        *seconds_p = seconds;
     return status;
 }
 
@@ -136,69 +149,196 @@ static bool run_alloc(struct run *run)
     return true;
 }
 
-/* A rank, in a process of its own. */
-static int run_rank(int rank, void *arg)
+static void run_free(struct run *run)
 {
-    struct run run = *(struct run *)arg;
+    free(run->in);
+    free(run->out);
+    free(run->counts);
+    free(run->offsets);
+}
+
+/* In a group of its own, which reads the settings anew. */
+static dist_status run_item(dist_group *world, struct run *run, const struct run_item *item,
+                            double *seconds_p)
+{
+    char algorithm[96], segments[16];
+    dist_status status;
+
+    if (item->algorithm[0]) {
+        snprintf(algorithm, sizeof(algorithm), "%s:%s",
+                 dist_collective_string(run->report->question.collective), item->algorithm);
+        snprintf(segments, sizeof(segments), "%d", item->segments);
+        setenv("DIST_ALGO", algorithm, 1);
+        setenv("DIST_SEGMENTS", segments, 1);
+    }
+    status = dist_dup_group(world, NULL, &run->group);
+    if (status != DIST_OK)
+        return status;
+    status = run_measure(run, seconds_p);
+    return status == DIST_OK ? dist_destroy_process_group(run->group) : status;
+}
+
+static dist_status run_items(dist_group *world, const struct run_list *list)
+{
+    struct run run = {.report = list->report,
+                      .ranks = dist_get_world_size(world),
+                      .count = list->report->question.bytes / dist_dtype_size(list->report->dtype)};
+    dist_status status = DIST_OK;
+    bool there = run_alloc(&run);
+
+    if (!there) {
+        fprintf(stderr, "dist_info: rank %d has no memory for such blocks\n", dist_get_rank(world));
+        status = DIST_ERR_NO_MEMORY;
+    }
+    for (int i = 0; i < list->count && status == DIST_OK; i++)
+        status = run_item(world, &run, &list->items[i], &list->seconds[i]);
+    if (status != DIST_OK && there)
+        fprintf(stderr, "dist_info: rank %d: %s\n", dist_get_rank(world), dist_last_error());
+    run_free(&run);
+    return status;
+}
+
+static dist_status run_open(dist_group **world_p)
+{
     struct dist_options options = DIST_OPTIONS_INIT;
     dist_status status;
 
     options.backend = "gloo";
-    status = dist_init_process_group(&options, &run.group);
-    if (status == DIST_OK && !run_alloc(&run)) {
-        fprintf(stderr, "dist_info: rank %d has no memory for such blocks\n", rank);
-        return 1;
-    }
-    if (status == DIST_OK)
-        status = run_measure(&run);
-    if (status == DIST_OK)
-        status = dist_destroy_process_group(run.group);
+    status = dist_init_process_group(&options, world_p);
     if (status != DIST_OK)
-        fprintf(stderr, "dist_info: rank %d: %s\n", rank, dist_last_error());
-    free(run.in);
-    free(run.out);
-    free(run.counts);
-    free(run.offsets);
+        fprintf(stderr, "dist_info: %s\n", dist_last_error());
+    return status;
+}
+
+/* What is forced now is shown as the choice, and would stand in the way. */
+static void run_list(struct run_list *list)
+{
+    list->count = 1;
+    for (int i = 0; i < list->report->count; i++) {
+        struct run_item *item = &list->items[list->count++];
+
+        snprintf(item->algorithm, sizeof(item->algorithm), "%s",
+                 list->report->candidates[i].algorithm);
+        item->segments = list->report->candidates[i].segments;
+    }
+    unsetenv("DIST_ALGO");
+    unsetenv("DIST_SEGMENTS");
+}
+
+static void run_take(const struct run_list *list)
+{
+    list->report->free = list->seconds[0];
+    for (int i = 1; i < list->count; i++)
+        list->report->measured[i - 1] = list->seconds[i];
+}
+
+/* ---- on ranks that are started here ---- */
+
+static int run_rank(int rank, void *arg)
+{
+    const struct run_list *list = arg;
+    double seconds[EXPLAIN_ROOM + 1];
+    struct run_list mine = *list;
+    dist_group *world;
+    dist_status status = run_open(&world);
+
+    mine.seconds = rank == 0 ? list->seconds : seconds;
+    if (status == DIST_OK)
+        status = run_items(world, &mine);
+    if (status == DIST_OK)
+        status = dist_destroy_process_group(world);
     return status == DIST_OK ? 0 : 1;
 }
 
-/* One candidate; NULL: whatever the library chooses. */
-static dist_status run_candidate(struct run *run, const struct dist_candidate *candidate,
-                                 double *seconds_p)
+dist_status explain_run_here(struct explain_report *report)
 {
-    char algorithm[96], segments[16];
-    int code = 0;
+    struct run_list list = {.report = report};
+    size_t bytes = (EXPLAIN_ROOM + 1) * sizeof(double);
     dist_status status;
+    int code = 0;
 
-    if (candidate) {
-        snprintf(algorithm, sizeof(algorithm), "%s:%s",
-                 dist_collective_string(run->report->question.collective), candidate->algorithm);
-        snprintf(segments, sizeof(segments), "%d", candidate->segments);
-        setenv("DIST_ALGO", algorithm, 1);
-        setenv("DIST_SEGMENTS", segments, 1);
-    }
-    *run->seconds = -1;
-    status = dist_spawn(run->ranks, run_rank, run, &code);
-    unsetenv("DIST_ALGO");
-    unsetenv("DIST_SEGMENTS");
-    *seconds_p = *run->seconds;
+    list.seconds = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    if (list.seconds == MAP_FAILED)
+        return DIST_ERR_NO_MEMORY;
+    run_list(&list);
+    status = dist_spawn(report->question.ranks, run_rank, &list, &code);
+    if (status == DIST_OK && code)
+        status = DIST_ERR_ABORTED;
+    if (status == DIST_OK)
+        run_take(&list);
+    munmap(list.seconds, bytes);
     return status;
 }
 
-dist_status explain_run(struct explain_report *report)
+/* ---- on the ranks of the job that this is started in ---- */
+
+/* "node:2 core:4" of a job whose machines have equal numbers of ranks; false: they have not. */
+static bool run_topology(dist_group *world, char *text, size_t size)
 {
-    struct run run = {.report = report,
-                      .ranks = report->explanation.ranks,
-                      .count = report->question.bytes / dist_dtype_size(report->dtype)};
+    int32_t mine = dist_get_local_rank(world) + 1, most = 0, ranks = dist_get_world_size(world);
+    int32_t last = mine, lasts = 0;
+
+    if (dist_all_reduce(world, &mine, &most, 1, DIST_INT32, DIST_MAX) != DIST_OK || most < 1)
+        return false;
+    last = mine == most;
+    if (dist_all_reduce(world, &last, &lasts, 1, DIST_INT32, DIST_SUM) != DIST_OK)
+        return false;
+    snprintf(text, size, "node:%d core:%d", ranks / most, most);
+    return (int64_t)lasts * most == ranks;
+}
+
+/* Rank 0 asks, and tells the others what there is. */
+static dist_status run_ask(dist_group *world, struct run_list *list)
+{
+    struct explain_report *report = list->report;
+    int32_t asked = DIST_OK;
     dist_status status;
 
-    run.seconds =
-        mmap(NULL, sizeof(*run.seconds), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-    if (run.seconds == MAP_FAILED)
-        return DIST_ERR_NO_MEMORY;
-    status = run_candidate(&run, NULL, &report->free);
-    for (int i = 0; i < report->count && status == DIST_OK; i++)
-        status = run_candidate(&run, &report->candidates[i], &report->measured[i]);
-    munmap(run.seconds, sizeof(*run.seconds));
+    if (dist_get_rank(world) == 0) {
+        asked = explain_ask(report);
+        if (asked == DIST_OK)
+            run_list(list);
+    }
+    status = dist_broadcast(world, &asked, 1, DIST_INT32, 0);
+    if (status == DIST_OK && asked != DIST_OK)
+        return (dist_status)asked;
+    if (status == DIST_OK)
+        status = dist_broadcast(world, &list->count, 1, DIST_INT32, 0);
+    if (status == DIST_OK)
+        status = dist_broadcast(world, list->items, sizeof(list->items), DIST_UINT8, 0);
+    unsetenv("DIST_ALGO");
+    unsetenv("DIST_SEGMENTS");
     return status;
+}
+
+int explain_run_job(struct explain_report *report)
+{
+    double seconds[EXPLAIN_ROOM + 1];
+    struct run_list list = {.report = report, .seconds = seconds};
+    char topology[64];
+    dist_group *world;
+    dist_status status = run_open(&world);
+
+    if (status != DIST_OK)
+        return 1;
+    if (dist_get_world_size(world) == 1 || !run_topology(world, topology, sizeof(topology))) {
+        fprintf(stderr, "dist_info: %s\n",
+                dist_get_world_size(world) == 1
+                    ? "--run in a job of one rank: give --ranks, or start it as you start your job"
+                    : "--run: the job's machines must have equal numbers of ranks");
+        dist_destroy_process_group(world);
+        return 1;
+    }
+    report->question.topology = topology;
+    status = run_ask(world, &list);
+    if (status == DIST_OK)
+        status = run_items(world, &list);
+    if (status == DIST_OK && dist_get_rank(world) == 0) {
+        run_take(&list);
+        explain_print(report);
+    }
+    report->question.topology = NULL;
+    if (dist_destroy_process_group(world) != DIST_OK)
+        status = DIST_ERR_ABORTED;
+    return status == DIST_OK && fflush(stdout) == 0 ? 0 : 1;
 }
