@@ -9,7 +9,8 @@ job shell 1 tests/jobs/bad_calls self
 job openmpi 2 tests/jobs/bad_calls mpi
 job mpich 2 tests/jobs/bad_calls mpi
 
-job shell 3 tests/jobs/bad_matches gloo
+job shell 3 tests/jobs/bad_matches gloo roots
+DIST_NODE_MEMORY=0 job shell 3 tests/jobs/bad_matches gloo
 DIST_TRANSPORT=tcp job shell 4 tests/jobs/bad_matches gloo
 # MPI_Finalize waits for what the group that broke had begun, so it is left out then, which mpirun
 # calls improper.

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * bad_matches BACKEND: one rank calls with another count, dtype, op or root than the others. The
- * group in which it does so must end on every rank with an error that names that rank; the group of
- * all goes on.
+ * bad_matches BACKEND [roots]: one rank calls with another count, dtype, op or root than the
+ * others. The group in which it does so must end on every rank with an error that names that rank;
+ * the group of all goes on. roots: also another root where then no two messages meet.
  */
 #include <dist/dist.h>
 #include <stdio.h>
@@ -127,7 +127,7 @@ static dist_status call_any_source(dist_group *g, const struct terms *t)
 }
 
 /* In what the victim may differ. */
-enum { COUNTS = 1, DTYPES = 2, OPS = 4, ROOTS = 8 };
+enum { COUNTS = 1, DTYPES = 2, OPS = 4, ROOTS = 8, LONELY_ROOTS = 16, SHORT_ROOTS = 32 };
 
 static const struct {
     const char *name;
@@ -137,14 +137,14 @@ static const struct {
     {"all_reduce", call_all_reduce, COUNTS | DTYPES | OPS},
     {"all_reduce_coalesced", call_coalesced, COUNTS},
     {"reduce", call_reduce, COUNTS | OPS | ROOTS},
-    {"broadcast", call_broadcast, COUNTS | DTYPES},
+    {"broadcast", call_broadcast, COUNTS | DTYPES | LONELY_ROOTS | SHORT_ROOTS},
     {"all_gather", call_all_gather, COUNTS | DTYPES},
     {"all_gather_v", call_all_gather_v, COUNTS},
     {"reduce_scatter", call_reduce_scatter, COUNTS | OPS},
     {"reduce_scatter_v", call_reduce_scatter_v, COUNTS},
-    {"gather", call_gather, COUNTS | DTYPES},
+    {"gather", call_gather, COUNTS | DTYPES | LONELY_ROOTS | SHORT_ROOTS},
     {"gather_v", call_gather_v, COUNTS},
-    {"scatter", call_scatter, COUNTS | DTYPES},
+    {"scatter", call_scatter, COUNTS | DTYPES | LONELY_ROOTS | SHORT_ROOTS},
     {"scatter_v", call_scatter_v, COUNTS},
     {"all_to_all", call_all_to_all, COUNTS | DTYPES},
     {"all_to_all_v", call_all_to_all_v, COUNTS},
@@ -179,8 +179,10 @@ static struct terms terms_of(int what, int victim)
         t.dtype = DIST_INT32;
     if (odd && what == OPS)
         t.op = DIST_MAX;
-    if (odd && what == ROOTS)
+    if (odd && what >= ROOTS)
         t.root = 1;
+    if (what == SHORT_ROOTS)
+        t.count = 5;
     return t;
 }
 
@@ -238,6 +240,7 @@ static void mismatch(dist_group *world, int m, int what)
 int main(int argc, char **argv)
 {
     struct dist_options options = DIST_OPTIONS_INIT;
+    int last = argc > 2 && strcmp(argv[2], "roots") == 0 ? SHORT_ROOTS : ROOTS;
     dist_group *world;
 
     options.backend = argc > 1 ? argv[1] : NULL;
@@ -249,7 +252,7 @@ int main(int argc, char **argv)
     rank = dist_get_rank(world);
     ranks = dist_get_world_size(world);
     for (size_t m = 0; m < sizeof(matches) / sizeof(matches[0]); m++) {
-        for (int what = COUNTS; what <= ROOTS; what *= 2) {
+        for (int what = COUNTS; what <= last; what *= 2) {
             if (matches[m].differ & what)
                 mismatch(world, (int)m, what);
         }
