@@ -53,6 +53,11 @@ bench_versus_mpi_SOURCES = bench/versus_mpi.c
 bench_versus_mpi_CPPFLAGS = $(AM_CPPFLAGS) $(OPENMPI_CFLAGS)
 bench_versus_mpi_LDADD = libdist.la $(OPENMPI_LIBS)
 
+# The progress thread beside calls that block.
+noinst_PROGRAMS += bench/overlap
+bench_overlap_SOURCES = bench/overlap.c
+bench_overlap_LDADD = libdist.la
+
 # A cluster out of network namespaces, to measure on.
 EXTRA_DIST += bench/netns-cluster
 

@@ -1,0 +1,161 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * overlap [RANKS [BYTES...]]: how fast the progress thread is beside a call that blocks.
+ *
+ *   bench/overlap 2 1M 16M
+ *
+ * Each round times an all-reduce of float32 that blocks, and one that is posted and moved along by
+ * the progress thread alone: the caller sleeps on a semaphore until the function that it gave to
+ * dist_on_complete is called. Prints the medians of the slowest rank's times in microseconds, and
+ * the one over the other: 100 % is as fast as blocking.
+ */
+#include <dist/dist.h>
+#include <semaphore.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#define SETS 3
+#define ROUNDS 41
+
+struct overlap {
+    dist_group *group;
+    sem_t ended;
+    dist_status status;
+    float *sets[SETS];
+    size_t count;
+};
+
+static void stop(const char *what)
+{
+    fprintf(stderr, "%s: %s\n", what, dist_last_error());
+    exit(1);
+}
+
+static double now_us(void)
+{
+    struct timespec now;
+
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (double)now.tv_sec * 1e6 + (double)now.tv_nsec / 1e3;
+}
+
+static void ended(void *arg, dist_status status)
+{
+    struct overlap *o = arg;
+
+    o->status = status;
+    sem_post(&o->ended);
+}
+
+static dist_status posted(struct overlap *o, float *data)
+{
+    dist_work *work;
+    dist_status status =
+        dist_all_reduce_async(o->group, data, data, o->count, DIST_FLOAT32, DIST_SUM, &work);
+
+    if (status != DIST_OK)
+        return status;
+    status = dist_on_complete(work, ended, o);
+    if (status != DIST_OK)
+        return status;
+    sem_wait(&o->ended);
+    return dist_wait(work);
+}
+
+/* One call on fresh data, whose sum is looked at; the slowest rank's time. */
+static double once(struct overlap *o, int round, bool blocks)
+{
+    float *data = o->sets[round % SETS], ranks = (float)dist_get_world_size(o->group);
+    double start, took, slowest;
+    dist_status status;
+
+    for (size_t i = 0; i < o->count; i++)
+        data[i] = (float)(round % 7 + 1);
+    if (dist_barrier(o->group) != DIST_OK)
+        stop("barrier");
+    start = now_us();
+    status = blocks ? dist_all_reduce(o->group, data, data, o->count, DIST_FLOAT32, DIST_SUM)
+                    : posted(o, data);
+    took = now_us() - start;
+    if (status != DIST_OK || data[o->count - 1] != ranks * (float)(round % 7 + 1))
+        stop("all_reduce");
+    if (dist_all_reduce(o->group, &took, &slowest, 1, DIST_FLOAT64, DIST_MAX) != DIST_OK)
+        stop("all_reduce of the times");
+    return slowest;
+}
+
+static int compare(const void *a, const void *b)
+{
+    double x = *(const double *)a, y = *(const double *)b;
+
+    return (x > y) - (x < y);
+}
+
+static void measure(struct overlap *o, size_t bytes)
+{
+    double times[2][ROUNDS];
+
+    o->count = bytes / sizeof(float);
+    for (int s = 0; s < SETS; s++) {
+        void *memory;
+
+        if (dist_alloc(o->group, bytes, &memory) != DIST_OK)
+            stop("alloc");
+        o->sets[s] = memory;
+    }
+    for (int round = -2; round < ROUNDS; round++) {
+        for (int k = 0; k < 2; k++) {
+            int blocks = (k + round) & 1; /* who goes first changes */
+            double took = once(o, round + 2, blocks);
+
+            if (round >= 0)
+                times[blocks][round] = took;
+        }
+    }
+    for (int k = 0; k < 2; k++)
+        qsort(times[k], ROUNDS, sizeof(double), compare);
+    if (dist_get_rank(o->group) == 0)
+        printf("%12zu %12.1f %12.1f %10.0f %%\n", bytes, times[1][ROUNDS / 2], times[0][ROUNDS / 2],
+               100 * times[1][ROUNDS / 2] / times[0][ROUNDS / 2]);
+    fflush(stdout);
+    for (int s = 0; s < SETS; s++)
+        dist_free(o->group, o->sets[s]);
+}
+
+static size_t parse_bytes(const char *text)
+{
+    char *end;
+    size_t value = strtoull(text, &end, 10);
+
+    return *end == 'K' ? value << 10 : *end == 'M' ? value << 20 : value;
+}
+
+static int run(int rank, void *arg)
+{
+    static const char *const usual[] = {"1M", "4M", "16M", "64M", NULL};
+    struct dist_options options = DIST_OPTIONS_INIT;
+    const char *const *sizes = arg;
+    struct overlap o = {0};
+
+    (void)rank;
+    options.backend = "gloo";
+    if (sem_init(&o.ended, 0, 0) < 0 || dist_init_process_group(&options, &o.group) != DIST_OK)
+        stop("init");
+    if (dist_get_rank(o.group) == 0)
+        printf("# %10s %12s %12s %12s\n", "bytes", "blocking us", "thread us", "speed");
+    for (sizes = *sizes ? sizes : usual; *sizes; sizes++)
+        measure(&o, parse_bytes(*sizes));
+    return dist_destroy_process_group(o.group) == DIST_OK ? 0 : 1;
+}
+
+int main(int argc, char **argv)
+{
+    int code = 1;
+
+    if (dist_spawn(argc > 1 ? atoi(argv[1]) : 2, run, argc > 2 ? argv + 2 : argv + argc, &code) !=
+        DIST_OK)
+        stop("spawn");
+    return code;
+}
