@@ -133,10 +133,10 @@ static bool choose_climb(struct choose *choose, bool up, struct disti_candidate 
 static struct disti_candidate choose_rule_cut(struct choose *choose,
                                               const struct disti_algorithm *algorithm)
 {
-    struct disti_candidate candidate = {.algorithm = algorithm,
-                                        .segments = disti_select_segments(choose->choice, algorithm,
-                                                                          choose->bytes,
-                                                                          choose->topology->ranks)};
+    struct disti_candidate candidate = {
+        .algorithm = algorithm,
+        .segments =
+            disti_select_segments(choose->choice, algorithm, choose->bytes, choose->topology)};
 
     choose_predict(choose, &candidate);
     return candidate;
@@ -233,10 +233,9 @@ static void choose_said(const struct choose *choose, struct disti_chosen *chosen
     chosen->reason = DISTI_REASON_FIXED;
     chosen->best = (struct disti_candidate){
         .algorithm = algorithm,
-        .segments =
-            fixed->segments && !choice->forced_segments
-                ? fixed->segments
-                : disti_select_segments(choice, algorithm, choose->bytes, choose->topology->ranks),
+        .segments = fixed->segments && !choice->forced_segments
+                        ? fixed->segments
+                        : disti_select_segments(choice, algorithm, choose->bytes, choose->topology),
         .seconds = -1};
 }
 

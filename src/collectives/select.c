@@ -17,6 +17,11 @@
  */
 #define SEGMENT_BYTES (128 * KIB)
 #define SEGMENTS_MAX 64
+/*
+ * Over a network a message costs calls of the kernel, and the transport reduces what has come of it
+ * while the rest is on its way: cutting gains nothing but at the seams of the steps.
+ */
+#define SEGMENT_NETWORK_BYTES (2048 * KIB)
 
 /* How the ranks lie. */
 enum select_place { ONE_NODE, SHARED_NODES, SINGLE_NODES, ANYWHERE };
@@ -153,17 +158,29 @@ static const struct disti_algorithm *select_by_rule(const struct select_rule *ru
     return disti_algorithm_find(collective, rule->algorithm);
 }
 
-/* Enough segments that none is longer than SEGMENT_BYTES; powers of two, to have few plans. */
-uint32_t disti_select_segments(const struct disti_choice *choice,
-                               const struct disti_algorithm *algorithm, size_t bytes, int ranks)
+/* Do ranks wait for the first segment to reach them? In chains and trees, not round a ring. */
+static bool select_pipelines(const struct disti_algorithm *algorithm)
 {
+    return algorithm->pieces != DISTI_RANKS && (algorithm->collective == DIST_COLL_BROADCAST ||
+                                                algorithm->collective == DIST_COLL_REDUCE ||
+                                                algorithm->collective == DIST_COLL_ALL_REDUCE);
+}
+
+/* Enough segments that none is too long; powers of two, to have few plans. */
+uint32_t disti_select_segments(const struct disti_choice *choice,
+                               const struct disti_algorithm *algorithm, size_t bytes,
+                               const struct disti_topology *topology)
+{
+    bool network = select_place(topology) == SINGLE_NODES && !select_pipelines(algorithm);
+    size_t longest = network ? SEGMENT_NETWORK_BYTES : SEGMENT_BYTES;
+    int ranks = topology->ranks;
     if (choice->forced_segments)
         return choice->forced_segments;
     if (algorithm->pieces == 0)
         return 1;
     size_t piece = bytes / (size_t)(algorithm->pieces == DISTI_RANKS ? ranks : algorithm->pieces);
     uint32_t segments = 1;
-    while (segments < SEGMENTS_MAX && piece / segments > SEGMENT_BYTES)
+    while (segments < SEGMENTS_MAX && piece / segments > longest)
         segments *= 2;
     return segments;
 }
@@ -180,7 +197,7 @@ void disti_select(const struct disti_choice *choice, dist_collective collective,
         algorithm = select_by_rule(ordered ? select_ordered_rules : select_rules, collective, bytes,
                                    topology);
     *algorithm_p = algorithm;
-    *segments_p = disti_select_segments(choice, algorithm, bytes, topology->ranks);
+    *segments_p = disti_select_segments(choice, algorithm, bytes, topology);
 }
 
 /* ---- what is forced ---- */

@@ -127,14 +127,15 @@ static void test_rules(void **state)
     chosen("node:4 core:8", DIST_COLL_ALL_REDUCE, 1 * MIB, "hierarchical", 1);
     chosen("node:4", DIST_COLL_ALL_REDUCE, 8, "recursive_doubling", 1);
     chosen("node:4", DIST_COLL_ALL_REDUCE, 256 * KIB, "halving_doubling", 1);
-    chosen("node:4", DIST_COLL_ALL_REDUCE, 16 * MIB, "ring", 32);
+    chosen("node:4", DIST_COLL_ALL_REDUCE, 16 * MIB, "ring", 2);
+    chosen("node:4", DIST_COLL_ALL_REDUCE, 16 * MIB + 8, "ring", 4);
     chosen("core:8", DIST_COLL_BROADCAST, 1 * KIB, "binomial", 1);
     chosen("core:8", DIST_COLL_BROADCAST, 1 * MIB, "chain", 8);
     chosen("core:17", DIST_COLL_BROADCAST, 1 * MIB, "tree", 4);
     chosen("node:3", DIST_COLL_BARRIER, 0, "dissemination", 1);
     chosen("core:8", DIST_COLL_ALL_GATHER, 1 * MIB, "direct", 1);
     chosen("node:8", DIST_COLL_ALL_GATHER, 64, "direct", 1);
-    chosen("node:8", DIST_COLL_ALL_GATHER, 1 * MIB, "ring", 8);
+    chosen("node:8", DIST_COLL_ALL_GATHER, 1 * MIB, "ring", 1);
 }
 
 static void test_rules_of_blocks(void **state)
@@ -150,7 +151,7 @@ static void test_rules_of_blocks(void **state)
     chosen("core:9", DIST_COLL_REDUCE_SCATTER, 1 * MIB, "direct", 8);
     chosen("node:4 core:2", DIST_COLL_REDUCE_SCATTER, 4 * KIB, "hierarchical", 1);
     chosen("node:8", DIST_COLL_REDUCE_SCATTER, 4 * KIB, "recursive_halving", 1);
-    chosen("node:8", DIST_COLL_REDUCE_SCATTER, 1 * MIB, "ring", 8);
+    chosen("node:8", DIST_COLL_REDUCE_SCATTER, 4 * MIB, "ring", 2);
     chosen("node:4 core:3", DIST_COLL_ALL_GATHER, 1 * KIB, "bruck", 1);
     chosen("node:4 core:3", DIST_COLL_ALL_GATHER, 1 * MIB, "hierarchical", 8);
     chosen("core:8", DIST_COLL_GATHER, 64, "direct", 1);
@@ -162,7 +163,7 @@ static void test_rules_of_blocks(void **state)
     chosen("core:9", DIST_COLL_ALL_TO_ALL, 256, "bruck", 1);
     chosen("core:9", DIST_COLL_ALL_TO_ALL, 257, "direct", 1);
     chosen("core:33", DIST_COLL_ALL_TO_ALL, 257, "pairwise", 1);
-    chosen("node:3", DIST_COLL_ALL_GATHER_V, 1 * MIB, "ring", 8);
+    chosen("node:3", DIST_COLL_ALL_GATHER_V, 8 * MIB, "ring", 4);
     chosen("core:3", DIST_COLL_REDUCE_SCATTER_V, 1 * MIB, "direct", 8);
 }
 
