@@ -78,7 +78,10 @@ static char *plot_value(enum plot_kind kind, double value, char text[24])
 {
     if (kind == PLOT_TIME)
         return plot_time(value, text);
-    snprintf(text, 24, kind == PLOT_RATIO ? "%.3g" : "%.3g GB/s", value);
+    if (kind == PLOT_RATIO && value >= 100)
+        snprintf(text, 24, "%.0f", value);
+    else
+        snprintf(text, 24, kind == PLOT_RATIO ? "%.3g" : "%.3g GB/s", value);
     return text;
 }
 
@@ -212,6 +215,8 @@ static void draw_y(struct canvas *canvas, const double *ticks, int count)
         plot_value(kind, ticks[i], text);
         if (kind == PLOT_BANDWIDTH)
             text[strcspn(text, " ")] = '\0';
+        else if (kind == PLOT_RATIO && ticks[i] < 1)
+            snprintf(text, sizeof(text), "1/%.0f", 1 / ticks[i]);
         fprintf(canvas->to,
                 "<path class=\"%s\" d=\"M%d %.1fH%d\"/>"
                 "<text x=\"%d\" y=\"%.1f\" text-anchor=\"end\">%s</text>\n",

@@ -68,6 +68,9 @@ $(peers_start): bench/peers/start.sh
 noinst_DATA = $(peers_start)
 CLEANFILES += $(peers_SCRIPTS) $(peers_start)
 
+# Runs the whole table of targets.
+EXTRA_DIST += bench/performance bench/performance.awk
+
 # What setup builds workers of further MPIs from.
 dist_peers_SCRIPTS = bench/peers/setup
 dist_peers_DATA = bench/peers/README.md bench/worker.h

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # Starts the processes of another library for dist_bench; sourced by the peers, which say
 #
-#   peer_kind      openmpi, mpich, intel or gloo
-#   peer_worker    the program of each rank
-#   peer_launcher  the MPI's mpirun
+#   peer_kind      openmpi, mpich, intel, gloo, or dist for libdist itself on a cluster
+#   peer_worker    the program of each rank; of dist: dist_bench
+#   peer_launcher  the MPI's mpirun; of dist: the contestant, as dist_bench --compare has it
 #   peer_name      the contestant's name
 #
 # A peer is called with --probe or a number of ranks; see README.md. DIST_BENCH_CLUSTER, a
@@ -14,7 +14,8 @@ peer_cannot() { echo "$peer_name: $*" >&2; exit 77; }
 peer_probe()
 {
     local version
-    [ "$peer_kind" = gloo ] || [ -x "$peer_launcher" ] || peer_cannot "there is no $peer_launcher"
+    case $peer_kind in gloo | dist) ;; *) [ -x "$peer_launcher" ] ;; esac ||
+        peer_cannot "there is no $peer_launcher"
     [ -x "$peer_worker" ] || peer_cannot "$peer_worker was not built"
     version=$("$peer_worker" --version 2>&1) || peer_cannot "$peer_worker does not run: $version"
     [ -n "$version" ] || peer_cannot "$peer_worker does not say its version"
@@ -30,8 +31,10 @@ peer_alone()
     case $peer_kind in
     openmpi) peer_command=("$peer_launcher" --oversubscribe -np "$1") ;;
     mpich | intel) peer_command=("$peer_launcher" -launcher fork -np "$1") ;;
+    *) peer_command=() ;;
     esac
-    peer_command+=("$peer_worker" "$peer_name")
+    peer_command+=("$peer_worker" "${peer_words[@]}")
+    [ "$peer_kind" != dist ] || peer_command+=(-n "$1")
 }
 
 # A cluster: mpirun has no OMPI_MCA variables there, so they become its options.
@@ -47,10 +50,11 @@ peer_cluster()
             peer_command+=(--mca "${setting%%=*}" "${setting#*=}")
         done
         ;;
+    dist) peer_command+=(--) ;;
     gloo) peer_command+=(--); export DIST_BENCH_INTERFACE=${DIST_BENCH_INTERFACE:-eth0} ;;
     *) echo "$peer_name: it is not started on a cluster" >&2; exit 1 ;;
     esac
-    peer_command+=("$peer_worker" "$peer_name")
+    peer_command+=("$peer_worker" "${peer_words[@]}")
 }
 
 # Gloo has no launcher: a process for each rank, and a folder where they meet.
@@ -71,7 +75,8 @@ peer_ranks()
 # Ends the job if dist_bench is gone; the workers end with their launcher.
 peer_run()
 {
-    local setting
+    local setting peer_words=("$peer_name")
+    [ "$peer_kind" != dist ] || peer_words=(--worker "$peer_launcher")
     for setting in "${peer_mca[@]}"; do export "OMPI_MCA_$setting"; done
     if [ -n "${DIST_BENCH_CLUSTER-}" ]; then peer_cluster; else peer_alone "$1"; fi
     if [ "$peer_kind" != gloo ]; then

@@ -1,0 +1,164 @@
+# SPDX-License-Identifier: BSD-3-Clause
+# The report of bench/performance: reads its targets, then dist_bench's CSV with the part in front.
+
+function units(bytes)
+{
+    if (bytes >= 1048576)
+        return bytes / 1048576 " MiB"
+    return bytes >= 1024 ? bytes / 1024 " KiB" : bytes " B"
+}
+
+# Three digits.
+function figure(value)
+{
+    if (value >= 100)
+        return sprintf("%.0f", value)
+    return sprintf(value >= 10 ? "%.1f" : "%.2f", value)
+}
+
+# Microseconds of the bytes that each host must send and get at 1 Gbit/s. A frame of 1514 bytes
+# carries 1448 of data.
+function line_bound(hosts, bytes) { return 2 * (hosts - 1) / hosts * bytes * 8 / 1000 * 1514 / 1448 }
+
+# The best of the peers at a point: sets best and who.
+function find_best(point, peers,    n, i, names, name)
+{
+    best = 0
+    who = ""
+    n = split(contestants[point], names, " ")
+    for (i = 1; i <= n; i++) {
+        name = names[i]
+        if (name ~ /^(gloo|gloo\/dist|limit|dist|dist-ring)$/ || name !~ peers)
+            continue
+        if (!best || times[point, name] < best) {
+            best = times[point, name]
+            who = name
+        }
+    }
+    sub(/^peer:/, "", who)
+}
+
+function bound_of(t, point)
+{
+    if (target[t, "bound"] == "limit")
+        return times[point, "limit"]
+    if (target[t, "bound"] ~ /^line:/)
+        return line_bound(substr(target[t, "bound"], 6), sizes[point])
+    return 0
+}
+
+function add(line) { body = body line "\n" }
+
+function report_point(t, point,    mine, ratio, bound, good, need, within, name)
+{
+    mine = times[point, target[t, "ours"]]
+    need = target[t, "need"]
+    within = target[t, "within"]
+    find_best(point, target[t, "peers"])
+    bound = bound_of(t, point)
+    good = mine > 0 && (!need || best > 0) && (!within || bound > 0)
+    if (mine && best) {
+        ratio = best / mine
+        logs += log(ratio)
+        ratios++
+        if (need && ratio < need)
+            good = 0
+    }
+    if (mine && bound && within && mine / bound > within)
+        good = 0
+    name = collectives[point] == "all_reduce" ? "" : collectives[point] " "
+    add("| " name units(sizes[point]) " | " (mine ? figure(mine) : "&ndash;") " | " \
+        (best ? figure(best) " " who : "&ndash;") " | " (ratio ? figure(ratio) : "&ndash;") " | " \
+        (need ? need : "") " | " (mine && bound ? figure(mine / bound) : "") " | " within " | " \
+        (!need && !within ? "" : good ? "yes" : "**no**") " |")
+    points++
+    met += good
+}
+
+function report_target(t,    p, point, mean, wanted)
+{
+    points = met = logs = ratios = 0
+    body = ""
+    for (p = 1; p <= point_count; p++) {
+        point = order[p]
+        if (parts[point] ~ target[t, "parts"] && sizes[point] >= target[t, "from"] && \
+            sizes[point] <= target[t, "to"])
+            report_point(t, point)
+    }
+    if (!points) {
+        summary = summary "| " target[t, "title"] " | not measured |\n"
+        return
+    }
+    mean = ratios ? exp(logs / ratios) : 0
+    wanted = target[t, "mean"]
+    details = details "\n### " target[t, "title"] "\n\n"
+    details = details "| size | ours (&micro;s) | best peer (&micro;s) | ratio | target | times the bound | at most | met |\n"
+    details = details "|---|---|---|---|---|---|---|---|\n" body
+    if (mean)
+        details = details "\nGeometric mean of the ratios: " figure(mean) \
+            (wanted ? ", the target is " wanted (mean >= wanted ? ": met." : ": **not met**.") : ".") "\n"
+    if (target[t, "need"] || target[t, "within"])
+        summary = summary "| " target[t, "title"] " | " met " of " points " sizes" \
+            (wanted ? (mean >= wanted ? ", mean met" : ", mean not met") : "") \
+            (mean ? ", mean ratio " figure(mean) : "") " |\n"
+}
+
+BEGIN { FS = "|" }
+
+FNR == 1 && NR != 1 { FS = ","; $0 = $0 }
+
+NR == FNR {
+    split("title parts from to ours peers need bound within mean", keys, " ")
+    target_count++
+    for (k = 1; k <= 10; k++)
+        target[target_count, keys[k]] = $k
+    next
+}
+
+# part,collective,size,block,dtype,op,root,in_place,ranks,contestant,time_us,...
+$11 != "" && $20 != "wrong" {
+    point = $1 SUBSEP $2 SUBSEP $3
+    if (!(point in sizes)) {
+        order[++point_count] = point
+        parts[point] = $1
+        collectives[point] = $2
+        sizes[point] = $3 + 0
+    }
+    times[point, $10] = $11 + 0
+    contestants[point] = contestants[point] " " $10
+    if (!seen[$1]++)
+        pages[++page_count] = $1
+}
+
+function print_machine(    line, field)
+{
+    print "| | |\n|---|---|"
+    while ((getline line <run) > 0) {
+        split(line, field, "|")
+        if (field[1] == "peer")
+            print "| " field[2] " | " field[3] " |"
+        else
+            print "| " field[1] " | " field[2] " |"
+    }
+}
+
+END {
+    for (t = 1; t <= target_count; t++)
+        report_target(t)
+    print "# Performance\n"
+    print "Written by `bench/performance`, which measures libdist and other libraries in turns in one run of"
+    print "`dist_bench`: float32, sum, in place, results checked, medians of rounds of the slowest rank's"
+    print "time. A ratio is the best peer's time over ours, so above 1 ours is faster. Bounds are those of"
+    print "a bare loop over memory that all ranks have mapped, or of the line: 2 (n - 1) / n times the bytes"
+    print "over its rate, where a frame of 1514 bytes carries 1448. Gloo takes its fastest all-reduce at"
+    print "each size. MPICH, Intel MPI and MPICH 5 spin when they wait, so they are left out where there are"
+    print "more ranks than CPUs: a call then takes milliseconds.\n"
+    print_machine()
+    print "\n## Targets\n\n| target | met |\n|---|---|\n" summary
+    if (page_count) {
+        print "Curves and all contestants' times, one page a part:\n"
+        for (p = 1; p <= page_count; p++)
+            print "- [" pages[p] "](" pages[p] ".html)"
+    }
+    printf "\n## All points\n%s", details
+}
