@@ -72,4 +72,7 @@ libdist_core_sources += \
 	src/collectives/verify_match.c \
 	src/collectives/verify_race.c \
 	src/collectives/verify_run.c \
+	src/collectives/verify_sample.c \
+	src/collectives/verify_sample.h \
+	src/collectives/verify_sample_run.c \
 	src/collectives/window.h

@@ -316,7 +316,7 @@ dist_status disti_verify(struct disti_plan *const *plans, int ranks, bool in_pla
     dist_status status = verify_allowed(ranks);
     if (status != DIST_OK)
         return status;
-    struct disti_verdict verdict = {.ok = true};
+    struct disti_verdict verdict = {.ok = true, .all = true};
     struct verify v = {.plans = plans,
                        .ranks = ranks,
                        .aliased = in_place || plans[0]->collective == DIST_COLL_BROADCAST,

@@ -8,6 +8,7 @@
 /* What is wrong with the plans, for a person. */
 struct disti_verdict {
     bool ok;
+    bool all;       /* every chunk of the data was looked at */
     bool ordered;   /* every result was added in the order of reproducible results (plan.h) */
     char text[512]; /* the first fault: rank, lane, step, chunk, and what it is */
     uint64_t messages;
@@ -30,5 +31,16 @@ dist_status disti_verify(struct disti_plan *const *plans, int ranks, bool in_pla
 dist_status disti_verify_algorithm(const struct disti_algorithm *algorithm,
                                    const struct disti_shape *shape, bool in_place,
                                    struct disti_verdict *verdict_p);
+
+/*
+ * For thousands of ranks, which disti_verify does not take: follows as many chunks of the data as
+ * fit into some hundred MB through the plans of all ranks, all of them up to about 1000 ranks. Of
+ * these it proves that every output has each rank's contribution exactly once, that messages meet
+ * with the same data, and that what handles them does not come to a deadlock. It looks for no
+ * races, and trusts 64 bit sums of numbers that stand for contributions. `messages` and the like
+ * are not set. ERR_NO_MEMORY, and those of disti_plan_write.
+ */
+dist_status disti_verify_sample(const struct disti_algorithm *algorithm,
+                                const struct disti_shape *shape, struct disti_verdict *verdict_p);
 
 #endif

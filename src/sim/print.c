@@ -96,7 +96,9 @@ static const char *text_proof(const struct job *job, const struct job_row *row)
         return "not verified";
     if (row->status != DIST_OK)
         return "could not be verified";
-    return row->verdict.ok ? "verified" : "WRONG";
+    if (!row->verdict.ok)
+        return "WRONG";
+    return row->verdict.all ? "verified" : "a sample verified";
 }
 
 /* What the links carry with the largest size. */
@@ -163,7 +165,10 @@ static void print_csv(const struct job *job, const struct job_result *result, FI
             if (row->cells[i].status == DIST_OK)
                 fprintf(to, "%.9g", f->seconds);
             fprintf(to, ",%s,%s,%llu,%.4f", result->best[i] == r ? "yes" : "no",
-                    row->verified ? "yes" : "no", (unsigned long long)f->steps, f->busiest_rank);
+                    !row->verified     ? "no"
+                    : row->verdict.all ? "yes"
+                                       : "sample",
+                    (unsigned long long)f->steps, f->busiest_rank);
             for (int d = 0; d < DISTI_DISTANCES; d++)
                 fprintf(to, ",%llu,%.0f,%.9g,%.4f", (unsigned long long)f->links[d].messages,
                         f->links[d].bytes, f->links[d].waited_s, f->links[d].busiest);

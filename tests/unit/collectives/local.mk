@@ -10,7 +10,8 @@ check_PROGRAMS += \
 	tests/unit/collectives/test_select \
 	tests/unit/collectives/test_simulate \
 	tests/unit/collectives/test_tuning \
-	tests/unit/collectives/test_verify
+	tests/unit/collectives/test_verify \
+	tests/unit/collectives/test_verify_sample
 TESTS += \
 	tests/unit/collectives/test_block_faults \
 	tests/unit/collectives/test_blocks \
@@ -22,7 +23,8 @@ TESTS += \
 	tests/unit/collectives/test_select \
 	tests/unit/collectives/test_simulate \
 	tests/unit/collectives/test_tuning \
-	tests/unit/collectives/test_verify
+	tests/unit/collectives/test_verify \
+	tests/unit/collectives/test_verify_sample
 
 planted_sources = tests/unit/collectives/planted.c tests/unit/collectives/planted.h
 
@@ -52,3 +54,5 @@ tests_unit_collectives_test_tuning_SOURCES = tests/unit/collectives/test_tuning.
 tests_unit_collectives_test_tuning_LDADD = $(unit_test_libs)
 tests_unit_collectives_test_verify_SOURCES = tests/unit/collectives/test_verify.c
 tests_unit_collectives_test_verify_LDADD = $(unit_test_libs)
+tests_unit_collectives_test_verify_sample_SOURCES = tests/unit/collectives/test_verify_sample.c
+tests_unit_collectives_test_verify_sample_LDADD = $(unit_test_libs)
