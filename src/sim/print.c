@@ -147,6 +147,13 @@ static void print_text(const struct job *job, const struct job_result *result, F
 
 /* ---- for programs ---- */
 
+static const char *print_verified(const struct job_row *row)
+{
+    if (!row->verified)
+        return "no";
+    return row->verdict.all ? "yes" : "sample";
+}
+
 static void print_csv(const struct job *job, const struct job_result *result, FILE *to)
 {
     fprintf(to, "collective,ranks,nodes,algorithm,bytes,segments,seconds,best,verified,steps,"
@@ -165,10 +172,7 @@ static void print_csv(const struct job *job, const struct job_result *result, FI
             if (row->cells[i].status == DIST_OK)
                 fprintf(to, "%.9g", f->seconds);
             fprintf(to, ",%s,%s,%llu,%.4f", result->best[i] == r ? "yes" : "no",
-                    !row->verified     ? "no"
-                    : row->verdict.all ? "yes"
-                                       : "sample",
-                    (unsigned long long)f->steps, f->busiest_rank);
+                    print_verified(row), (unsigned long long)f->steps, f->busiest_rank);
             for (int d = 0; d < DISTI_DISTANCES; d++)
                 fprintf(to, ",%llu,%.0f,%.9g,%.4f", (unsigned long long)f->links[d].messages,
                         f->links[d].bytes, f->links[d].waited_s, f->links[d].busiest);
@@ -218,8 +222,9 @@ static void print_json(const struct job *job, const struct job_result *result, F
             dist_collective_string(job->collective), job->topology->ranks, job->topology->nodes);
     for (int r = 0; r < result->count; r++) {
         const struct job_row *row = &result->rows[r];
-        fprintf(to, "%s\n    {\"algorithm\": \"%s\", \"verified\": %s, \"why_not\": ", r ? "," : "",
-                row->algorithm->name, row->verified ? "true" : "false");
+        fprintf(to,
+                "%s\n    {\"algorithm\": \"%s\", \"verified\": \"%s\", \"why_not\": ", r ? "," : "",
+                row->algorithm->name, print_verified(row));
         json_text(job_why(row), to);
         fprintf(to, ", \"sizes\": [");
         for (int i = 0; i < job->size_count; i++)
