@@ -9,16 +9,31 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* One transport's address as the ranks exchange it; bytes 0: it is not open there. */
-struct route_address {
-    uint32_t bytes;
-    uint8_t blob[DIST_ADDRESS_MAX];
-};
+/*
+ * What a rank lays before the others: an offer, then for each transport of the backend's list the
+ * bytes of its address, 0 if it is not open there, and the address, each on a place of its own.
+ *
+ *      | offer | 88 | ... | 32 | ... | zeros to the width that all have |
+ */
+#define ROUTE_LENGTH sizeof(uint64_t)
+#define ROUTE_OFFER route_round(sizeof(struct disti_tune_offer))
 
-/* What a rank lays before the others. */
-struct route_card {
-    struct disti_tune_offer offer;
-    struct route_address addresses[ENGINE_TRANSPORTS_MAX];
+#define ROUTE_CARD_MAX                                                                             \
+    (sizeof(struct disti_tune_offer) + ROUTE_LENGTH +                                              \
+     ENGINE_TRANSPORTS_MAX * (ROUTE_LENGTH + DIST_ADDRESS_MAX))
+
+/* From so many ranks on, they first tell how long their cards are: all get all of them. */
+#define ROUTE_MANY 32
+
+/* Addresses begin where any type may lie. */
+static size_t route_round(size_t bytes)
+{
+    return (bytes + ROUTE_LENGTH - 1) / ROUTE_LENGTH * ROUTE_LENGTH;
+}
+
+struct route_cards {
+    unsigned char *all; /* by rank */
+    size_t width;       /* of one */
 };
 
 /* Is the transport among those that DIST_TRANSPORT allows (all, if it is not set)? */
@@ -132,26 +147,103 @@ static int route_slot(const struct dist_engine_config *engine_config,
     return slot;
 }
 
+/* Writes this rank's card, returns its length in *bytes_p. */
+static dist_status route_write(struct dist_engine *engine,
+                               const struct dist_engine_config *engine_config,
+                               const struct disti_tune_offer *offer, unsigned char *card,
+                               size_t *bytes_p)
+{
+    size_t used = ROUTE_OFFER;
+
+    memcpy(card, offer, sizeof(*offer));
+    for (int slot = 0; engine_config->transports[slot]; slot++) {
+        size_t bytes = 0;
+        uint64_t length;
+
+        for (int i = 0; i < engine->link_count; i++) {
+            struct engine_link *link = &engine->links[i];
+            dist_status status = DIST_OK;
+
+            if (link->transport == engine_config->transports[slot])
+                status = link->transport->address(link->state, card + used + ROUTE_LENGTH, &bytes);
+            if (status != DIST_OK)
+                return status;
+        }
+        length = bytes;
+        memcpy(card + used, &length, ROUTE_LENGTH);
+        used += ROUTE_LENGTH + route_round(bytes);
+    }
+    *bytes_p = used;
+    return DIST_OK;
+}
+
+/* The address in that slot of a card; NULL: there is none, or the card is nonsense. */
+static const unsigned char *route_address(const struct route_cards *cards, int rank, int slot,
+                                          size_t *bytes_p)
+{
+    const unsigned char *card = cards->all + (size_t)rank * cards->width;
+    size_t at = ROUTE_OFFER;
+    uint64_t length = 0;
+
+    for (int s = 0; s <= slot; s++) {
+        at += route_round(length);
+        if (length > DIST_ADDRESS_MAX || at + ROUTE_LENGTH > cards->width)
+            return NULL;
+        memcpy(&length, card + at, ROUTE_LENGTH);
+        at += ROUTE_LENGTH;
+    }
+    if (!length || length > DIST_ADDRESS_MAX || at + length > cards->width)
+        return NULL;
+    *bytes_p = length;
+    return card + at;
+}
+
+/* The longest card of all ranks. */
+static dist_status route_agree(const struct dist_backend_config *config, size_t bytes,
+                               size_t *width_p)
+{
+    uint32_t mine = (uint32_t)bytes, most = 0;
+    uint32_t *all = calloc((size_t)config->world_size, sizeof(*all));
+    dist_status status = DIST_OK;
+
+    if (!all)
+        return disti_fail(DIST_ERR_NO_MEMORY, "no memory for the addresses of %d ranks",
+                          config->world_size);
+    status = config->all_gather(config->all_gather_arg, &mine, all, sizeof(mine));
+    for (int r = 0; r < config->world_size; r++)
+        most = all[r] > most ? all[r] : most;
+    free(all);
+    if (status == DIST_OK && most > *width_p)
+        status = disti_fail(DIST_ERR_INTERNAL, "a rank's addresses have %u bytes", most);
+    if (status == DIST_OK)
+        *width_p = most;
+    return status;
+}
+
+/* cards->all is the caller's to free, whatever the status. */
 static dist_status route_exchange(struct dist_engine *engine,
                                   const struct dist_engine_config *engine_config,
-                                  const struct disti_tune_offer *offer, struct route_card *all)
+                                  const struct disti_tune_offer *offer, struct route_cards *cards)
 {
     const struct dist_backend_config *config = engine->config;
-    struct route_card mine;
+    _Alignas(8) unsigned char mine[ROUTE_CARD_MAX];
+    size_t bytes = 0;
+    dist_status status;
 
-    memset(&mine, 0, sizeof(mine));
-    mine.offer = *offer;
-    for (int i = 0; i < engine->link_count; i++) {
-        struct engine_link *link = &engine->links[i];
-        struct route_address *address = &mine.addresses[route_slot(engine_config, link->transport)];
-        size_t bytes = 0;
-        dist_status status = link->transport->address(link->state, address->blob, &bytes);
-
-        if (status != DIST_OK)
-            return status;
-        address->bytes = (uint32_t)bytes;
-    }
-    return config->all_gather(config->all_gather_arg, &mine, all, sizeof(mine));
+    memset(mine, 0, sizeof(mine));
+    status = route_write(engine, engine_config, offer, mine, &bytes);
+    cards->width = ROUTE_OFFER;
+    for (int slot = 0; engine_config->transports[slot]; slot++)
+        cards->width += ROUTE_LENGTH + DIST_ADDRESS_MAX;
+    if (status == DIST_OK && config->world_size >= ROUTE_MANY)
+        status = route_agree(config, bytes, &cards->width);
+    if (status != DIST_OK)
+        return status;
+    cards->all = calloc((size_t)config->world_size, cards->width);
+    if (!cards->all)
+        return disti_fail(DIST_ERR_NO_MEMORY, "no memory for the addresses of %d ranks",
+                          config->world_size);
+    return config->all_gather(config->all_gather_arg, mine, cards->all, cards->width);
 }
 
 /* Seconds for a message of 64 KiB: between the latency and the bandwidth of a link. */
@@ -162,24 +254,26 @@ static double route_cost(const struct dist_reach *reach)
 
 static dist_status route_settle(struct dist_engine *engine,
                                 const struct dist_engine_config *engine_config, int peer,
-                                const struct route_address *theirs, const char *reasons)
+                                const struct route_cards *cards, const char *reasons)
 {
+    const unsigned char *address, *best_address = NULL;
     double best = DBL_MAX;
+    size_t bytes, best_bytes = 0;
     struct engine_link *link;
     int chosen = -1;
 
     for (int i = 0; i < engine->link_count; i++) {
         const struct dist_transport *transport = engine->links[i].transport;
-        const struct route_address *address = &theirs[route_slot(engine_config, transport)];
         struct dist_reach reach = {0};
 
-        if (!address->bytes || address->bytes > DIST_ADDRESS_MAX)
-            continue;
-        if (transport->reach(engine->links[i].state, address->blob, address->bytes, &reach) !=
-                DIST_OK ||
+        address = route_address(cards, peer, route_slot(engine_config, transport), &bytes);
+        if (!address ||
+            transport->reach(engine->links[i].state, address, bytes, &reach) != DIST_OK ||
             route_cost(&reach) >= best)
             continue;
         best = route_cost(&reach);
+        best_address = address;
+        best_bytes = bytes;
         chosen = i;
     }
     if (chosen < 0)
@@ -192,9 +286,7 @@ static dist_status route_settle(struct dist_engine *engine,
     link->peers++;
     engine->route[peer] = (uint8_t)chosen;
     disti_info("rank %d is reached via %s", peer, link->transport->name);
-    return link->transport->connect(link->state, peer,
-                                    theirs[route_slot(engine_config, link->transport)].blob,
-                                    theirs[route_slot(engine_config, link->transport)].bytes);
+    return link->transport->connect(link->state, peer, best_address, best_bytes);
 }
 
 dist_status disti_route_open(struct dist_engine *engine,
@@ -202,27 +294,27 @@ dist_status disti_route_open(struct dist_engine *engine,
                              struct disti_tune_offer *offer)
 {
     int ranks = engine->config->world_size;
-    struct route_card *all = calloc((size_t)ranks, sizeof(*all));
+    struct route_cards cards = {0};
     char reasons[512] = "";
     dist_status status = DIST_OK;
 
     engine->route = calloc((size_t)ranks, 1);
-    if (!all || !engine->route) {
-        status = disti_fail(DIST_ERR_NO_MEMORY, "no memory for the addresses of %d ranks", ranks);
+    if (!engine->route) {
+        status = disti_fail(DIST_ERR_NO_MEMORY, "no memory for the routes to %d ranks", ranks);
         goto out;
     }
     if (ranks > 1)
         status = route_open_links(engine, engine_config, reasons, sizeof(reasons));
     if (status == DIST_OK && ranks > 1)
-        status = route_exchange(engine, engine_config, offer, all);
+        status = route_exchange(engine, engine_config, offer, &cards);
     if (status == DIST_OK && ranks > 1)
-        *offer = all[0].offer;
+        memcpy(offer, cards.all, sizeof(*offer));
     for (int peer = 0; peer < ranks && status == DIST_OK; peer++) {
         if (peer != engine->config->rank)
-            status = route_settle(engine, engine_config, peer, all[peer].addresses, reasons);
+            status = route_settle(engine, engine_config, peer, &cards, reasons);
     }
 out:
-    free(all);
+    free(cards.all);
     return status;
 }
 
