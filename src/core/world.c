@@ -8,6 +8,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* Of the settings that must be the same everywhere, in errors. */
+#define WORLD_CHOICE 192
+
 dist_status disti_world_new(struct disti_world **world_p)
 {
     struct disti_world *world = calloc(1, sizeof(*world));
@@ -45,23 +48,48 @@ static uint64_t world_hash(uint64_t hash, const char *text)
     return hash;
 }
 
-/* Ranks with different algorithms would send each other messages that never meet. */
-static void world_note_choice(const struct disti_world *world, struct world_peer *mine)
+/*
+ * Ranks with different algorithms would send each other messages that never meet. Writes the
+ * settings, as far as there is room, returns the hash of all of them.
+ */
+static uint64_t world_choice(const struct disti_world *world, char text[WORLD_CHOICE])
 {
     const char *algo = disti_env("DIST_ALGO"), *segments = disti_env("DIST_SEGMENTS");
     const char *mpi = disti_env("DIST_MPI_COLL");
 
-    snprintf(mine->choice, sizeof(mine->choice),
+    memset(text, 0, WORLD_CHOICE);
+    snprintf(text, WORLD_CHOICE,
              "DIST_REPRODUCIBLE=%d DIST_SEGMENTS=%.32s DIST_MPI_COLL=%.32s DIST_ALGO=%s",
              world->reproducible, segments ? segments : "", mpi ? mpi : "", algo ? algo : "");
-    mine->choice_hash =
-        world_hash(world_hash(0xcbf29ce484222325ull, mine->choice), algo ? algo : "");
+    return world_hash(world_hash(0xcbf29ce484222325ull, text), algo ? algo : "");
+}
+
+/* Rank `other` has other settings than this one. All ranks see that some differ, and tell them. */
+static dist_status world_choices_differ(const struct disti_world *world, int other)
+{
+    char mine[WORLD_CHOICE], *all = calloc((size_t)world->size, WORLD_CHOICE);
+    dist_status status = DIST_OK;
+
+    world_choice(world, mine);
+    if (all)
+        status = disti_store_all_gather(world->bootstrap.store, "dist/choice", mine, all,
+                                        WORLD_CHOICE, world->timeout_ms);
+    if (status == DIST_OK)
+        status = disti_fail(DIST_ERR_MISMATCH,
+                            "rank %d has the settings \"%s\", but rank %d (host %.63s) has "
+                            "\"%.191s\": give all ranks the same DIST_ALGO, DIST_SEGMENTS, "
+                            "DIST_MPI_COLL and DIST_REPRODUCIBLE",
+                            world->rank, mine, other, world->peers[other].locality.host,
+                            all ? all + (size_t)other * WORLD_CHOICE : "others");
+    free(all);
+    return status;
 }
 
 /* Every rank must have asked for the same backend and the same algorithms. */
 static dist_status world_check_peers(const struct disti_world *world)
 {
     const struct world_peer *mine = &world->peers[world->rank];
+    int other = -1;
 
     for (int r = 0; r < world->size; r++) {
         const struct world_peer *peer = &world->peers[r];
@@ -72,15 +100,10 @@ static dist_status world_check_peers(const struct disti_world *world)
                 "rank %d wants backend %s, but rank %d (host %.63s) wants %.31s: give "
                 "all ranks the same",
                 world->rank, mine->backend, r, peer->locality.host, peer->backend);
-        if (strncmp(peer->choice, mine->choice, sizeof(mine->choice)) != 0 ||
-            peer->choice_hash != mine->choice_hash)
-            return disti_fail(DIST_ERR_MISMATCH,
-                              "rank %d has the settings \"%s\", but rank %d (host %.63s) has "
-                              "\"%.191s\": give all ranks the same DIST_ALGO, DIST_SEGMENTS, "
-                              "DIST_MPI_COLL and DIST_REPRODUCIBLE",
-                              world->rank, mine->choice, r, peer->locality.host, peer->choice);
+        if (peer->choice != mine->choice && other < 0)
+            other = r;
     }
-    return DIST_OK;
+    return other < 0 ? DIST_OK : world_choices_differ(world, other);
 }
 
 static dist_status world_number_nodes(struct disti_world *world)
@@ -116,6 +139,7 @@ static dist_status world_exchange(struct disti_world *world, const struct world_
 dist_status disti_world_meet(struct disti_world *world, const char *backend_name)
 {
     int ranks = world->size, local = world->bootstrap.local_rank;
+    char choice[WORLD_CHOICE];
     struct world_peer mine;
     dist_status status;
 
@@ -125,7 +149,7 @@ dist_status disti_world_meet(struct disti_world *world, const char *backend_name
         return disti_fail(DIST_ERR_NO_MEMORY, "no memory for %d ranks", ranks);
     memset(&mine, 0, sizeof(mine));
     snprintf(mine.backend, sizeof(mine.backend), "%s", backend_name);
-    world_note_choice(world, &mine);
+    mine.choice = world_choice(world, choice);
     status = disti_discover(local < 0 ? world->rank : local, ranks, &mine.locality);
     if (status == DIST_OK)
         status = world_exchange(world, &mine);

@@ -15,8 +15,7 @@
 struct world_peer {
     struct disti_locality locality;
     char backend[32];
-    char choice[192]; /* settings that must be the same everywhere, or as much as there is room */
-    uint64_t choice_hash; /* of all of them */
+    uint64_t choice; /* hash of the settings that must be the same everywhere */
 };
 
 /* A rank that is gone; kept for groups that are made later. */
