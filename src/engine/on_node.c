@@ -12,19 +12,9 @@
  */
 #define NODE_LOOKS 256
 
-/* Shared memory is wanted where the user has not left out the transport that goes by it. */
-static bool node_is_wanted(const struct dist_engine *engine)
-{
-    for (int i = 0; i < engine->link_count; i++) {
-        if (strcmp(engine->links[i].transport->name, "shm") == 0)
-            return true;
-    }
-    return false;
-}
-
 dist_status disti_on_node_open(struct dist_engine *engine)
 {
-    if (!node_is_wanted(engine))
+    if (!engine->shared) /* the user may have left out the transport that goes by it */
         return DIST_OK;
     return disti_node_open(engine->config, &engine->node);
 }

@@ -246,6 +246,23 @@ static dist_status route_exchange(struct dist_engine *engine,
     return config->all_gather(config->all_gather_arg, mine, cards->all, cards->width);
 }
 
+/* Has every rank opened transport shm? All come to the same answer. */
+static bool route_shared(const struct dist_engine_config *engine_config,
+                         const struct route_cards *cards, int ranks)
+{
+    size_t bytes;
+    int slot = 0;
+
+    while (engine_config->transports[slot] &&
+           strcmp(engine_config->transports[slot]->name, "shm") != 0)
+        slot++;
+    for (int r = 0; r < ranks && engine_config->transports[slot]; r++) {
+        if (!route_address(cards, r, slot, &bytes))
+            return false;
+    }
+    return engine_config->transports[slot];
+}
+
 /* Seconds for a message of 64 KiB: between the latency and the bandwidth of a link. */
 static double route_cost(const struct dist_reach *reach)
 {
@@ -307,8 +324,10 @@ dist_status disti_route_open(struct dist_engine *engine,
         status = route_open_links(engine, engine_config, reasons, sizeof(reasons));
     if (status == DIST_OK && ranks > 1)
         status = route_exchange(engine, engine_config, offer, &cards);
-    if (status == DIST_OK && ranks > 1)
+    if (status == DIST_OK && ranks > 1) {
         memcpy(offer, cards.all, sizeof(*offer));
+        engine->shared = route_shared(engine_config, &cards, ranks);
+    }
     for (int peer = 0; peer < ranks && status == DIST_OK; peer++) {
         if (peer != engine->config->rank)
             status = route_settle(engine, engine_config, peer, &cards, reasons);

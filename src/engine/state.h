@@ -108,6 +108,7 @@ struct dist_engine {
     struct engine_links *measuring; /* tune_links.c's */
     struct engine_link links[ENGINE_TRANSPORTS_MAX];
     int link_count;
+    bool shared;             /* every rank has transport shm */
     struct disti_node *node; /* NULL: the ranks are on several machines, or cannot share memory */
     bool node_armed;
     int tasks, node_tasks; /* in the queue, and those of them on the boards */
