@@ -2,160 +2,32 @@
 /*
  * The bound of this machine: what a collective costs if all memory is everybody's. Between two
  * barriers nothing is done but the copies and sums that cannot be avoided, each rank its share.
- *
- *   map:  control | arena of rank 0 | arena of rank 1 | ...      buffers lie alike in all arenas
  */
 #include "buffers.h"
+#include "limit_map.h"
 #include "limit_sum.h"
-#include "measure.h"
-#include "subject.h"
-#include "worker.h"
 
-#include <errno.h>
-#include <sched.h>
-#include <stdatomic.h>
-#include <stdint.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 
 /* Outs that are longer than this together are written past the caches. */
 #define LIMIT_STREAM ((size_t)4 << 20)
-#define LIMIT_SPINS 1024 /* between two looks at the clock */
-#define LIMIT_DEADLINE 60e9
-#define LIMIT_PAGE ((size_t)2 << 20)
-
-struct limit_control {
-    _Alignas(64) atomic_ullong arrived; /* at barriers, all ranks, ever */
-    _Alignas(64) atomic_ullong pair;    /* steps of ranks 0 and 1, ever */
-};
-
-struct limit_map {
-    struct limit_control *control;
-    size_t bytes, arena;
-    int ranks;
-    bool crowded;
-};
-
-struct limit {
-    struct subject subject; /* first */
-    struct limit_map *map;
-    const char *error;
-    const char **ins; /* by rank */
-    char **outs;
-    unsigned long long meetings, steps;
-};
-
-/* ---- memory ---- */
-
-struct limit_map *limit_map_new(int ranks, size_t largest)
-{
-    struct limit_map *map = calloc(1, sizeof(*map));
-    size_t sets = BENCH_SETS_MIN * (2 * largest + 65536);
-    cpu_set_t set;
-
-    if (!map)
-        return NULL;
-    map->ranks = ranks;
-    map->crowded = sched_getaffinity(0, sizeof(set), &set) != 0 || CPU_COUNT(&set) < ranks;
-    map->arena =
-        (sets > BENCH_SETS_BYTES ? sets : BENCH_SETS_BYTES) / LIMIT_PAGE * LIMIT_PAGE + LIMIT_PAGE;
-    map->bytes = LIMIT_PAGE + (size_t)ranks * map->arena;
-    map->control = mmap(NULL, map->bytes, PROT_READ | PROT_WRITE,
-                        MAP_SHARED | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-    if (map->control != MAP_FAILED)
-        return map;
-    free(map);
-    return NULL;
-}
-
-void limit_map_free(struct limit_map *map)
-{
-    if (map)
-        munmap(map->control, map->bytes);
-    free(map);
-}
-
-static char *limit_arena(const struct limit *limit, int rank)
-{
-    return (char *)limit->map->control + LIMIT_PAGE + (size_t)rank * limit->map->arena;
-}
-
-/* Where another rank has what is here in this one's arena. */
-static char *limit_theirs(const struct limit *limit, const void *mine, int rank)
-{
-    return limit_arena(limit, rank) +
-           ((const char *)mine - limit_arena(limit, limit->subject.rank));
-}
-
-static dist_status limit_take(struct subject *subject, size_t bytes, void **memory_p)
-{
-    struct limit *limit = (struct limit *)subject;
-
-    if (bytes > limit->map->arena) {
-        limit->error = "the size is beyond that which the run began with";
-        return DIST_ERR_INVALID_ARGUMENT;
-    }
-    *memory_p = limit_arena(limit, subject->rank);
-    return DIST_OK;
-}
-
-/* Every run ends with a barrier, so nobody looks at it any more. */
-static void limit_give(struct subject *subject, void *memory, size_t bytes)
-{
-    (void)subject;
-    madvise(memory, (bytes + 4095) / 4096 * 4096, MADV_REMOVE);
-}
-
-/* ---- meeting ---- */
-
-static void limit_pause(bool crowded)
-{
-    if (crowded)
-        sched_yield();
-#if defined(__x86_64__)
-    else
-        __builtin_ia32_pause();
-#endif
-}
-
-/* Waits until so many have come. */
-static dist_status limit_wait(struct limit *limit, atomic_ullong *come, unsigned long long wanted)
-{
-    double since = 0;
-
-    for (unsigned spins = 1; atomic_load_explicit(come, memory_order_acquire) < wanted; spins++) {
-        limit_pause(limit->map->crowded);
-        if (spins % LIMIT_SPINS)
-            continue;
-        since = since > 0 ? since : measure_now();
-        if (measure_now() - since > LIMIT_DEADLINE) {
-            limit->error = "another rank did not come within 60 s";
-            return DIST_ERR_TIMEOUT;
-        }
-    }
-    return DIST_OK;
-}
 
 static dist_status limit_barrier(struct subject *subject)
 {
-    struct limit *limit = (struct limit *)subject;
-    atomic_ullong *arrived = &limit->map->control->arrived;
-
-    atomic_fetch_add_explicit(arrived, 1, memory_order_acq_rel);
-    return limit_wait(limit, arrived, ++limit->meetings * (unsigned)subject->ranks);
+    limit_come((struct limit *)subject);
+    return limit_await_all((struct limit *)subject);
 }
 
 static void limit_step(struct limit *limit)
 {
-    atomic_fetch_add_explicit(&limit->map->control->pair, 1, memory_order_acq_rel);
+    atomic_fetch_add_explicit(&limit->map->shown[0].pair, 1, memory_order_acq_rel);
 }
 
 /* Waits until ranks 0 and 1 have taken so many steps since this call began. */
 static dist_status limit_steps(struct limit *limit, unsigned steps)
 {
-    return limit_wait(limit, &limit->map->control->pair, limit->steps + steps);
+    return limit_wait(limit, &limit->map->shown[0].pair, limit->steps + steps);
 }
 
 /* ---- what cannot be avoided, between two barriers ---- */
@@ -309,6 +181,8 @@ static dist_status limit_call(struct subject *subject, const struct order *order
         return DIST_ERR_UNSUPPORTED;
     if (order->kind->layout == KIND_MESSAGES)
         return limit_messages(limit, order, in, out);
+    if (limit_is_short(limit, order))
+        return limit_short(limit, order, in, out);
     status = limit_barrier(subject);
     if (status != DIST_OK || order->kind->layout == KIND_NOTHING)
         return status;

@@ -15,6 +15,8 @@ libbench_la_SOURCES = \
 	bench/json.c bench/json.h \
 	bench/kind.c bench/kind.h \
 	bench/limit.c \
+	bench/limit_map.c bench/limit_map.h \
+	bench/limit_short.c \
 	bench/limit_sum.c bench/limit_sum.h \
 	bench/measure.c bench/measure.h \
 	bench/number.c bench/number.h \

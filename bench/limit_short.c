@@ -1,0 +1,112 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Short calls of the bare loop: what a rank gives goes into a slot of its own, and who needs it
+ * takes it from there. So the ranks meet once and not twice, and a root that only gives does not
+ * wait at all.
+ */
+#include "buffers.h"
+#include "limit_map.h"
+#include "limit_sum.h"
+
+#include <string.h>
+
+/* All ranks add all vectors: that pays as long as they are short together. */
+#define SHORT_SUM_MAX ((size_t)16384)
+
+static bool short_only_root_gives(const struct kind *kind)
+{
+    return kind->rooted && (kind->id == KIND_broadcast || kind->in == KIND_WHOLE) && !kind->reduces;
+}
+
+static bool short_only_root_gets(const struct kind *kind)
+{
+    return kind->rooted && !short_only_root_gives(kind);
+}
+
+/* What a rank gives is at in, or if there is none at out. */
+static size_t short_given(const struct limit *limit, const struct order *order)
+{
+    return order->kind->in == KIND_BLOCK ? order_block(order, limit->subject.ranks) : order->bytes;
+}
+
+bool limit_is_short(const struct limit *limit, const struct order *order)
+{
+    return order->kind->layout != KIND_NOTHING && order->kind->layout != KIND_MESSAGES &&
+           short_given(limit, order) <= LIMIT_SLOT_BYTES &&
+           (!order->kind->reduces || order->bytes * (size_t)limit->subject.ranks <= SHORT_SUM_MAX);
+}
+
+/* The slot of this call; all must have come past its last use before it is written. */
+static dist_status short_slot(struct limit *limit, bool writes, int *slot_p)
+{
+    int slot = (int)(limit->shorts++ % LIMIT_SLOTS);
+    unsigned long long last = limit->used[slot];
+    dist_status status = DIST_OK;
+
+    limit->used[slot] = limit->events + 1;
+    for (int r = 0; writes && last && r < limit->subject.ranks && status == DIST_OK; r++) {
+        if (r != limit->subject.rank)
+            status = limit_wait(limit, &limit->map->shown[r].flag, last + 1);
+    }
+    *slot_p = slot;
+    return status;
+}
+
+static void short_get(const struct limit *limit, const struct order *order, int slot, void *out)
+{
+    const struct kind *kind = order->kind;
+    int ranks = limit->subject.ranks;
+    size_t block = order_block(order, ranks), mine = (size_t)limit->subject.rank * block;
+    const struct limit_shown *shown = limit->map->shown;
+
+    for (int r = 0; r < ranks; r++)
+        limit->ins[r] = shown[r].slots[slot];
+    limit->outs[0] = out;
+    if (kind->reduces)
+        limit_sum(order->dtype, limit->ins, ranks, limit->outs, 1, 0, order->bytes, false);
+    else if (kind->id == KIND_broadcast)
+        memcpy(out, limit->ins[order->root], order->bytes);
+    else if (kind->out == KIND_BLOCK)
+        memcpy(out, limit->ins[order->root] + mine, block);
+    for (int r = 0; r < ranks && kind->layout == KIND_BLOCKS && kind->out == KIND_WHOLE; r++)
+        memcpy((char *)out + (size_t)r * block, limit->ins[r] + (kind->in == KIND_WHOLE ? mine : 0),
+               block);
+}
+
+/* Of reduce_scatter a rank adds its block alone. */
+static void short_get_block(const struct limit *limit, const struct order *order, int slot,
+                            void *out)
+{
+    size_t block = order_block(order, limit->subject.ranks);
+
+    for (int r = 0; r < limit->subject.ranks; r++)
+        limit->ins[r] = limit->map->shown[r].slots[slot] + (size_t)limit->subject.rank * block;
+    limit->outs[0] = out;
+    limit_sum(order->dtype, limit->ins, limit->subject.ranks, limit->outs, 1, 0, block, false);
+}
+
+dist_status limit_short(struct limit *limit, const struct order *order, const void *in, void *out)
+{
+    const struct kind *kind = order->kind;
+    int rank = limit->subject.rank, slot;
+    bool root = rank == order->root;
+    bool gives = root || !short_only_root_gives(kind), gets = root || !short_only_root_gets(kind);
+    dist_status status = short_slot(limit, gives, &slot);
+
+    if (status != DIST_OK)
+        return status;
+    if (gives)
+        memcpy(limit->map->shown[rank].slots[slot], kind->in == KIND_NONE ? out : in,
+               short_given(limit, order));
+    limit_come(limit);
+    if (!gets || (root && kind->id == KIND_broadcast))
+        return DIST_OK;
+    status = short_only_root_gives(kind) ? limit_await(limit, order->root) : limit_await_all(limit);
+    if (status != DIST_OK)
+        return status;
+    if (kind->reduces && kind->out == KIND_BLOCK)
+        short_get_block(limit, order, slot, out);
+    else
+        short_get(limit, order, slot, out);
+    return DIST_OK;
+}
