@@ -52,6 +52,15 @@ double digest_quantile(const double *times, int ranks, long samples, double q)
     return quantile;
 }
 
+double digest_mean(const double *times, int ranks, long samples)
+{
+    double sum = 0;
+
+    for (long s = 0; s < samples; s++)
+        sum += digest_slowest(times, ranks, samples, s);
+    return sum / (double)samples;
+}
+
 int digest_add(struct digest *digest, const double *times, long samples)
 {
     size_t count = (size_t)samples;

@@ -27,4 +27,7 @@ int digest_end(struct digest *digest, long batch, struct result_time *time);
 /* A quantile of the slowest ranks' samples of one turn. 0: no memory. */
 double digest_quantile(const double *times, int ranks, long samples, double q);
 
+/* Their mean. */
+double digest_mean(const double *times, int ranks, long samples);
+
 #endif

@@ -14,6 +14,7 @@
 #define POINT_SAMPLES_MOST 2000
 #define POINT_BATCH_MOST 1000
 #define POINT_TRIAL 3 /* samples */
+#define POINT_GROWTH 10
 
 #define POINT_MESSAGES_MOST ((int64_t)4 << 20)
 #define POINT_MOST ((int64_t)1 << 20)
@@ -25,6 +26,7 @@ struct point {
     struct digest *digests;
     double *calls;   /* ns of a call, by contestant; 0: it does not take part */
     double *fastest; /* of the trial */
+    double *most;    /* samples of the next turn at most */
     double *times;   /* of a turn */
     int rounds;
 };
@@ -95,6 +97,7 @@ static double point_trial(struct point *point, int c, long warmup, long batch)
     if (point_turn(point, c) != 0)
         return 0;
     point->fastest[c] = digest_quantile(point->times, ranks, POINT_TRIAL, 0);
+    point->most[c] = POINT_TRIAL * POINT_GROWTH;
     return digest_quantile(point->times, ranks, POINT_TRIAL, 0.5);
 }
 
@@ -149,6 +152,8 @@ static void point_schedule(struct point *point, int c, long batch)
 
     if (samples < POINT_SAMPLES_LEAST)
         samples = samples * 4 < POINT_SAMPLES_LEAST ? samples * 4 + 1 : POINT_SAMPLES_LEAST;
+    if (samples > point->most[c])
+        samples = point->most[c];
     if (samples > POINT_SAMPLES_MOST)
         samples = POINT_SAMPLES_MOST;
     order->batch = batch;
@@ -157,6 +162,18 @@ static void point_schedule(struct point *point, int c, long batch)
     order->warmup = order->warmup < 1 ? 1 : order->warmup > 50 ? 50 : order->warmup;
     if (options->warmup >= 0)
         order->warmup = options->warmup;
+}
+
+/*
+ * The next turn is planned by this one, and by its mean: where others use the CPUs too, some calls
+ * take thousands of times as long as most. Turns grow by a factor only, so that none can take very
+ * long.
+ */
+static void point_learn(struct point *point, int c)
+{
+    point->calls[c] =
+        digest_mean(point->times, point->plan->runners[c]->ranks, point->order->samples);
+    point->most[c] = (double)point->order->samples * POINT_GROWTH;
 }
 
 static void point_round(struct point *point, int round, long batch)
@@ -175,9 +192,8 @@ static void point_round(struct point *point, int round, long batch)
             continue;
         if (digest_add(&point->digests[c], point->times, point->order->samples) != 0)
             point_leave(point, c, OUTCOME_FAILED, "dist_bench has no memory for its times");
-        else /* the next turn is planned by this one */
-            point->calls[c] = digest_quantile(point->times, point->plan->runners[c]->ranks,
-                                              point->order->samples, 0.5);
+        else
+            point_learn(point, c);
     }
 }
 
@@ -221,9 +237,10 @@ struct result_point *point_measure(const struct point_plan *plan, struct order *
 
     point.result = result_add_point(result, &head);
     point.calls = calloc((size_t)plan->count, sizeof(double));
+    point.most = calloc((size_t)plan->count, sizeof(double));
     point.fastest = calloc((size_t)plan->count, sizeof(double));
     point.digests = calloc((size_t)plan->count, sizeof(*point.digests));
-    if (!point.result || !point.calls || !point.fastest || !point.digests)
+    if (!point.result || !point.calls || !point.most || !point.fastest || !point.digests)
         goto out;
     for (int c = 0; c < plan->count; c++) {
         if (digest_begin(&point.digests[c], order, result->ranks, point.rounds) != 0)
@@ -237,6 +254,7 @@ out:
     free(point.digests);
     free(point.calls);
     free(point.fastest);
+    free(point.most);
     free(point.times);
     return good ? point.result : NULL;
 }
