@@ -16,7 +16,6 @@ static int table_width(const struct result *result, int c)
 static void table_head(const struct options *options, const struct result *result,
                        const struct result_point *point)
 {
-    (void)options;
     printf("\n# %s %s%s%s%s, %d ranks. Median time in us", point->collective, point->dtype,
            point->op ? " " : "", point->op ? point->op : "", point->in_place ? ", in place" : "",
            result->ranks);
@@ -25,6 +24,8 @@ static void table_head(const struct options *options, const struct result *resul
     printf("\n#%11s", "bytes");
     for (int c = 0; c < result->contestant_count; c++) {
         printf(" %*s", table_width(result, c), result->contestants[c].name);
+        if (options->full)
+            printf(" %10s", "min");
         if (c > 0)
             printf(" %7s", "ratio");
     }
@@ -37,7 +38,6 @@ static void table_point(const struct options *options, const struct result *resu
     const struct result_point *point = a ? a : b;
     const struct result_time *first = &point->times[0];
 
-    (void)options;
     printf("%12zu", point->bytes);
     for (int c = 0; c < result->contestant_count; c++) {
         const struct result_time *time = &point->times[c];
@@ -47,6 +47,8 @@ static void table_point(const struct options *options, const struct result *resu
             printf(" %*.*f", width, time->median < 1e6 ? 2 : 1, time->median / 1e3);
         else
             printf(" %*s", width, time->wrong ? "wrong" : "-");
+        if (options->full)
+            printf(" %10.2f", time->min / 1e3);
         if (c > 0 && time->measured && first->measured)
             printf(" %7.2f", time->median / first->median);
         else if (c > 0)
