@@ -52,6 +52,9 @@ void disti_node_close(struct disti_node *node);
 /* Before a close with calls that have not ended: the others need not wait for this rank. */
 void disti_node_abandon(struct disti_node *node);
 
+/* Are there such collectives here at all? */
+bool disti_node_knows(dist_collective collective);
+
 /* Is a call such as this one done here? The same answer on every rank. node may be NULL: no. */
 bool disti_node_takes(const struct disti_node *node, const struct dist_call *call);
 

@@ -25,9 +25,14 @@ static size_t op_blocks(const struct disti_node *node, const struct node_pattern
     return pattern->in_blocks ? (size_t)node->ranks : 1;
 }
 
+bool disti_node_knows(dist_collective collective)
+{
+    return disti_node_pattern(collective)->taken;
+}
+
 bool disti_node_takes(const struct disti_node *node, const struct dist_call *call)
 {
-    return node && disti_node_pattern(call->collective)->taken;
+    return node && disti_node_knows(call->collective);
 }
 
 /* Elements of a block that a round of the window holds, on lines of their own. */
