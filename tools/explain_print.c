@@ -51,8 +51,11 @@ static void print_row(const struct explain_report *report, int row)
 {
     const struct dist_candidate *candidate = &report->candidates[row];
 
-    printf("%c %-20s %8d", candidate->chosen ? '*' : ' ', candidate->algorithm,
-           candidate->segments);
+    printf("%c %-20s", candidate->chosen ? '*' : ' ', candidate->algorithm);
+    if (candidate->segments)
+        printf(" %8d", candidate->segments);
+    else
+        printf(" %8s", "-");
     print_prediction(candidate);
     if (report->run)
         print_measured(report->measured[row]);

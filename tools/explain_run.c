@@ -217,6 +217,8 @@ static void run_list(struct run_list *list)
     for (int i = 0; i < list->report->count; i++) {
         struct run_item *item = &list->items[list->count++];
 
+        if (list->report->candidates[i].segments == 0) /* it cannot be forced, nor need it be */
+            continue;
         snprintf(item->algorithm, sizeof(item->algorithm), "%s",
                  list->report->candidates[i].algorithm);
         item->segments = list->report->candidates[i].segments;

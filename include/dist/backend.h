@@ -279,7 +279,7 @@ struct dist_question {
 /* One way to do it. The strings are static. */
 struct dist_candidate {
     const char *algorithm, *summary;
-    int segments;
+    int segments;   /* 0: none, it is done in shared memory without an algorithm of messages */
     double seconds; /* predicted; below 0: not predicted */
     double least;   /* then it takes no less than this, if this is above 0 */
     bool chosen;    /* one of them */

@@ -4,6 +4,7 @@
 #include "base/log.h"
 #include "collectives/choose.h"
 #include "engine/tune.h"
+#include "node/node.h"
 #include "topology/discover.h"
 #include "topology/topology.h"
 
@@ -22,7 +23,14 @@ struct explain {
     struct disti_tuning tuning;
     struct disti_topology *topology;
     int32_t effort; /* what a job would measure first */
+    bool in_memory; /* no plan is needed: all ranks are on one machine, and share memory */
 };
+
+/* The row for that. */
+#define EXPLAIN_MEMORY "shared memory"
+#define EXPLAIN_MEMORY_SUMMARY "straight in memory that all ranks have mapped, without messages"
+#define EXPLAIN_MEMORY_REASON                                                                      \
+    "all ranks are on one machine (DIST_NODE_MEMORY=0 would send messages instead)"
 
 /* ---- where the ranks are ---- */
 
@@ -86,10 +94,36 @@ static dist_status explain_check(const struct dist_question *question,
     return wrong ? disti_fail(DIST_ERR_INVALID_ARGUMENT, "explain: %s", wrong) : DIST_OK;
 }
 
+/* Does DIST_TRANSPORT leave shared memory in? */
+static bool explain_has_shm(const char *transports)
+{
+    char item[16];
+
+    for (int i = 0; disti_list_item(transports, ',', i, item, sizeof(item)); i++) {
+        if (strcmp(item, "shm") == 0)
+            return true;
+    }
+    return false;
+}
+
+/* As the engine decides, if the machine lets ranks map each other's memory. */
+static dist_status explain_in_memory(const struct dist_question *question, const char *transports,
+                                     struct explain *explain)
+{
+    int wanted = 1;
+    dist_status status = disti_env_int("DIST_NODE_MEMORY", 0, 1, 1, &wanted);
+
+    explain->in_memory = wanted && explain->topology->nodes == 1 && explain->topology->ranks > 1 &&
+                         explain_has_shm(transports) && disti_node_knows(question->collective) &&
+                         !explain->choice.forced[question->collective] &&
+                         !explain->choice.forced_segments;
+    return status;
+}
+
 /* Everything as an engine of such a job would have it. */
 static dist_status explain_open(const struct dist_question *question, struct explain *explain)
 {
-    const char *transports = disti_env("DIST_TRANSPORT");
+    const char *allowed = disti_env("DIST_TRANSPORT"), *transports = allowed ? allowed : "shm,tcp";
     char key[TUNE_KEY];
     int reproducible = 0;
     dist_status status = disti_env_int("DIST_REPRODUCIBLE", 0, 1, 0, &reproducible);
@@ -100,9 +134,11 @@ static dist_status explain_open(const struct dist_question *question, struct exp
         status = explain_topology(question, &explain->topology);
     if (status != DIST_OK)
         return status;
-    disti_tune_key(explain->topology->nodes, disti_node_size(explain->topology, 0),
-                   transports ? transports : "shm,tcp", key);
+    disti_tune_key(explain->topology->nodes, disti_node_size(explain->topology, 0), transports,
+                   key);
     status = disti_tune_find(key, &explain->tuning, &explain->effort);
+    if (status == DIST_OK)
+        status = explain_in_memory(question, transports, explain);
     /* A topology in words has a core for each rank. */
     if (status == DIST_OK)
         explain->tuning.cost.node_cpus =
@@ -186,13 +222,38 @@ static void explain_costs(const struct explain *explain, char *text, size_t size
 }
 
 static void explain_answer(const struct explain *explain, const struct disti_chosen *chosen,
-                           struct dist_explanation *explanation_p)
+                           int count, struct dist_explanation *explanation_p)
 {
     explanation_p->ranks = explain->topology->ranks;
     explanation_p->nodes = explain->topology->nodes;
+    explanation_p->candidates = count + explain->in_memory;
     snprintf(explanation_p->reason, sizeof(explanation_p->reason), "%s",
-             disti_reason_string(chosen->reason));
+             explain->in_memory ? EXPLAIN_MEMORY_REASON : disti_reason_string(chosen->reason));
     explain_costs(explain, explanation_p->costs, sizeof(explanation_p->costs));
+}
+
+/* The memory first, if it is that, then the algorithms. */
+static void explain_write(const struct explain *explain, const struct disti_chosen *chosen,
+                          const struct disti_candidate *rows, int count, int room,
+                          struct dist_candidate *candidates)
+{
+    int at = 0;
+
+    if (explain->in_memory && at < room)
+        candidates[at++] = (struct dist_candidate){.algorithm = EXPLAIN_MEMORY,
+                                                   .summary = EXPLAIN_MEMORY_SUMMARY,
+                                                   .seconds = -1,
+                                                   .least = -1,
+                                                   .chosen = true};
+    for (int i = 0; i < count && at < room; i++)
+        candidates[at++] = (struct dist_candidate){.algorithm = rows[i].algorithm->name,
+                                                   .summary = rows[i].algorithm->summary,
+                                                   .segments = (int)rows[i].segments,
+                                                   .seconds = rows[i].seconds,
+                                                   .least = rows[i].least,
+                                                   .chosen = !explain->in_memory &&
+                                                             explain_same(&rows[i], &chosen->best),
+                                                   .rules = explain_same(&rows[i], &chosen->rule)};
 }
 
 dist_status dist_explain(const struct dist_question *question, struct dist_candidate *candidates,
@@ -201,6 +262,8 @@ dist_status dist_explain(const struct dist_question *question, struct dist_candi
     struct disti_candidate rows[EXPLAIN_ROWS];
     struct explain explain = {.effort = 0};
     struct disti_chosen chosen;
+    size_t bytes;
+    int count;
     dist_status status = explain_check(question, candidates, room, explanation_p);
 
     if (status == DIST_OK)
@@ -208,20 +271,12 @@ dist_status dist_explain(const struct dist_question *question, struct dist_candi
     if (status != DIST_OK)
         goto out;
     /* A call is chosen for by its size class. */
-    disti_choose(&explain.choice, &explain.tuning, explain.topology, question->collective,
-                 disti_size_class_most(disti_size_class(question->bytes)), &chosen);
-    explain_answer(&explain, &chosen, explanation_p);
-    explanation_p->candidates =
-        explain_rows(&explain, question->collective,
-                     disti_size_class_most(disti_size_class(question->bytes)), &chosen, rows);
-    for (int i = 0; i < explanation_p->candidates && i < room; i++)
-        candidates[i] = (struct dist_candidate){.algorithm = rows[i].algorithm->name,
-                                                .summary = rows[i].algorithm->summary,
-                                                .segments = (int)rows[i].segments,
-                                                .seconds = rows[i].seconds,
-                                                .least = rows[i].least,
-                                                .chosen = explain_same(&rows[i], &chosen.best),
-                                                .rules = explain_same(&rows[i], &chosen.rule)};
+    bytes = disti_size_class_most(disti_size_class(question->bytes));
+    disti_choose(&explain.choice, &explain.tuning, explain.topology, question->collective, bytes,
+                 &chosen);
+    count = explain_rows(&explain, question->collective, bytes, &chosen, rows);
+    explain_answer(&explain, &chosen, count, explanation_p);
+    explain_write(&explain, &chosen, rows, count, room, candidates);
 out:
     disti_topology_free(explain.topology);
     return status;

@@ -68,7 +68,7 @@ for collective in barrier reduce_scatter gather scatter all_to_all all_gather_v 
     job_check "$collective was measured" grep -qE ',[0-9.]+,yes,' "$job_output"
 done
 job shell 3 dist_info explain broadcast --bytes 1K --run --format csv
-job_check "it measures in a job" grep -qE '^broadcast,1024,3,1,[a-z_]+,1,[0-9.]*,[0-9.]+,yes,' \
+job_check "it measures in a job" grep -qE '^broadcast,1024,3,1,binomial,1,[0-9.]+,[0-9.]+,' \
     "$job_output"
 job_fails "in a job of one rank" self 1 dist_info explain reduce --run
 job_fails "there is no collective 'send'" self 1 dist_info explain send

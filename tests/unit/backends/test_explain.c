@@ -95,6 +95,33 @@ static void test_here(void **state)
     assert_int_equal(explanation.ranks, 300);
 }
 
+/* On one machine no algorithm is needed, but where something speaks against it. */
+static void test_in_memory(void **state)
+{
+    (void)state;
+    assert_int_equal(ask(DIST_COLL_ALL_REDUCE, 64, 3, NULL), DIST_OK);
+    assert_string_equal(chosen_one()->algorithm, "shared memory");
+    assert_int_equal(chosen_one()->segments, 0);
+    assert_int_equal(ask(DIST_COLL_ALL_REDUCE, 64, 0, "node:2 core:2"), DIST_OK);
+    assert_true(chosen_one()->segments > 0);
+    assert_int_equal(ask(DIST_COLL_ALL_GATHER_V, 64, 3, NULL), DIST_OK);
+    assert_true(chosen_one()->segments > 0);
+    setenv("DIST_NODE_MEMORY", "0", 1);
+    assert_int_equal(ask(DIST_COLL_ALL_REDUCE, 64, 3, NULL), DIST_OK);
+    assert_true(chosen_one()->segments > 0);
+    unsetenv("DIST_NODE_MEMORY");
+    setenv("DIST_TRANSPORT", "tcp", 1);
+    assert_int_equal(ask(DIST_COLL_ALL_REDUCE, 64, 3, NULL), DIST_OK);
+    assert_true(chosen_one()->segments > 0);
+    unsetenv("DIST_TRANSPORT");
+    setenv("DIST_ALGO", "all_reduce:tree", 1);
+    assert_int_equal(ask(DIST_COLL_ALL_REDUCE, 64, 3, NULL), DIST_OK);
+    assert_string_equal(chosen_one()->algorithm, "tree");
+    assert_int_equal(ask(DIST_COLL_REDUCE, 64, 3, NULL), DIST_OK);
+    assert_int_equal(chosen_one()->segments, 0);
+    unsetenv("DIST_ALGO");
+}
+
 static void test_little_room(void **state)
 {
     const struct dist_question question = {
@@ -134,14 +161,16 @@ static void test_refuses(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_agrees),  cmocka_unit_test(test_sorted),
-        cmocka_unit_test(test_here),    cmocka_unit_test(test_little_room),
-        cmocka_unit_test(test_refuses),
+        cmocka_unit_test(test_agrees),      cmocka_unit_test(test_sorted),
+        cmocka_unit_test(test_here),        cmocka_unit_test(test_in_memory),
+        cmocka_unit_test(test_little_room), cmocka_unit_test(test_refuses),
     };
 
     setenv("XDG_CACHE_HOME", "/proc/self/nowhere", 1); /* an empty cache */
     unsetenv("DIST_TUNING");
     unsetenv("DIST_ALGO");
     unsetenv("DIST_SEGMENTS");
+    unsetenv("DIST_TRANSPORT");
+    unsetenv("DIST_NODE_MEMORY");
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
