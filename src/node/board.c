@@ -91,6 +91,8 @@ static void board_forget(struct disti_node *node, int rank)
         close(peer->bell);
     if (rank == node->rank || !peer->board)
         return;
+    disti_segment_unmap(peer->in_view.key);
+    disti_segment_unmap(peer->out_view.key);
     if (board_is_here(node, rank)) {
         board_leave(peer->board);
     } else {

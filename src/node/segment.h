@@ -63,12 +63,19 @@ dist_status disti_segment_unregister(void *memory);
 /* Does [memory, memory + bytes) lie in one segment? Costs some ten nanoseconds. */
 bool disti_segment_find(const void *memory, size_t bytes, struct disti_segment_at *at_p);
 
+/* So many mappings that nobody holds are kept, those that were let go of last. */
+#define DISTI_SEGMENT_KEEP 64
+
 /*
- * This process's mapping of a peer's segment, made if need be; the owner's own is found too. The
- * mapping stays until it is trimmed. Fails if the peer is gone or the segment is, if the process
- * may not see the peer's descriptors (another user, a container, not dumpable), or without memory.
+ * This process's mapping of a peer's segment, made if need be; the owner's own is found too. It is
+ * held until disti_segment_unmap has been called once for each call of this. Fails if the peer is
+ * gone or the segment is, if the process may not see the peer's descriptors (another user, a
+ * container, not dumpable), or without memory.
  */
 dist_status disti_segment_map(const struct disti_segment_name *name, void **memory_p);
+
+/* Lets go of it. A key of this process's own, or 0, is accepted and does nothing. */
+void disti_segment_unmap(uint64_t key);
 
 /*
  * Memory of the library itself, whose owner may go while others still read what it left: a mapping
@@ -79,10 +86,7 @@ dist_status disti_segment_attach(const struct disti_segment_name *name, void **m
 void disti_segment_detach(const struct disti_segment_name *name, void *memory);
 void disti_segment_leave(void *memory);
 
-/*
- * Nobody uses mappings of peers' segments now: those beyond the `keep` that were used last are
- * unmapped.
- */
+/* Unmaps what nobody holds, but for the `keep` mappings that were let go of last. */
 void disti_segment_trim(size_t keep);
 
 #endif

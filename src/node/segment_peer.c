@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* This process's mappings of other processes' segments, until they are trimmed. */
+/* This process's mappings of other processes' segments, held or kept for the next time. */
 #include "node/segment.h"
 
 #include "base/log.h"
@@ -7,7 +7,6 @@
 #include "node/segment_table.h"
 
 #include <stdlib.h>
-#include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
@@ -15,8 +14,9 @@
 #define PEER_CHAINS 256
 
 struct peer {
-    struct peer *next; /* of its chain */
-    struct peer *newer, *older;
+    struct peer *next;          /* of its chain */
+    struct peer *newer, *older; /* among those that nobody holds */
+    unsigned holders;
     uint64_t key;
     size_t bytes;
     void *memory;
@@ -24,8 +24,8 @@ struct peer {
 
 static pthread_mutex_t peer_lock = PTHREAD_MUTEX_INITIALIZER;
 static struct peer *peer_chains[PEER_CHAINS];
-static struct peer *peer_newest, *peer_oldest; /* by last use */
-static size_t peer_count;
+static struct peer *peer_newest, *peer_oldest; /* that nobody holds, by when they were let go */
+static size_t peer_free;
 
 static struct peer **peer_link(uint64_t key)
 {
@@ -45,19 +45,20 @@ static void peer_push(struct peer *peer)
     else
         peer_oldest = peer;
     peer_newest = peer;
+    peer_free++;
 }
 
 static void peer_pull(struct peer *peer)
 {
     *(peer->newer ? &peer->newer->older : &peer_newest) = peer->older;
     *(peer->older ? &peer->older->newer : &peer_oldest) = peer->newer;
+    peer_free--;
 }
 
 static void peer_drop(struct peer *peer)
 {
     *peer_link(peer->key) = peer->next;
     peer_pull(peer);
-    peer_count--;
     munmap(peer->memory, peer->bytes);
     free(peer);
 }
@@ -92,8 +93,6 @@ static dist_status peer_new(const struct disti_segment_name *name, struct peer *
         return status;
     }
     *peer_link(peer->key) = peer;
-    peer_push(peer);
-    peer_count++;
     *peer_p = peer;
     return DIST_OK;
 }
@@ -112,12 +111,13 @@ static dist_status peer_find(const struct disti_segment_name *name, void **memor
                             "process %d offered the same memory once with %zu bytes and once with "
                             "%zu",
                             name->pid, peer->bytes, (size_t)name->bytes);
-    } else if (peer != peer_newest) {
+    } else if (peer->holders == 0) {
         peer_pull(peer);
-        peer_push(peer);
     }
-    if (status == DIST_OK)
+    if (status == DIST_OK) {
+        peer->holders++;
         *memory_p = peer->memory;
+    }
     pthread_mutex_unlock(&peer_lock);
     return status;
 }
@@ -154,21 +154,41 @@ void disti_segment_peers_unlock(void)
 
 void disti_segment_peers_forked(void)
 {
-    while (peer_oldest) {
-        struct peer *peer = peer_oldest;
+    for (int i = 0; i < PEER_CHAINS; i++) {
+        while (peer_chains[i]) {
+            struct peer *peer = peer_chains[i];
 
-        peer_pull(peer);
-        free(peer);
+            peer_chains[i] = peer->next;
+            free(peer);
+        }
     }
-    memset(peer_chains, 0, sizeof(peer_chains));
-    peer_count = 0;
+    peer_newest = peer_oldest = NULL;
+    peer_free = 0;
     disti_segment_peers_unlock();
+}
+
+static void peer_trim(size_t keep)
+{
+    while (peer_free > keep)
+        peer_drop(peer_oldest);
+}
+
+void disti_segment_unmap(uint64_t key)
+{
+    struct peer *peer;
+
+    pthread_mutex_lock(&peer_lock);
+    peer = *peer_link(key);
+    if (peer && peer->holders > 0 && --peer->holders == 0) {
+        peer_push(peer);
+        peer_trim(DISTI_SEGMENT_KEEP);
+    }
+    pthread_mutex_unlock(&peer_lock);
 }
 
 void disti_segment_trim(size_t keep)
 {
     pthread_mutex_lock(&peer_lock);
-    while (peer_count > keep)
-        peer_drop(peer_oldest);
+    peer_trim(keep);
     pthread_mutex_unlock(&peer_lock);
 }

@@ -118,6 +118,7 @@ static dist_status window_view(struct node_view *view, const struct disti_segmen
         status = disti_segment_map(name, &memory);
         if (status != DIST_OK)
             return status;
+        disti_segment_unmap(view->key);
         *view = (struct node_view){.key = name->key, .memory = memory};
     }
     *memory_p = view->memory;

@@ -7,6 +7,7 @@
 #include <pthread.h>
 #include <setjmp.h>
 #include <stdarg.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -222,6 +223,59 @@ static void collectives_take_it(void **state)
     world_run(RANKS, reduces);
 }
 
+/* ---- memory that comes and goes ---- */
+
+enum { CHANGES = 150, CHANGE_COUNT = 40000 };
+
+/* Mappings of segments, of this rank and of others. */
+static int mappings(void)
+{
+    FILE *maps = fopen("/proc/self/maps", "re");
+    char line[512];
+    int count = 0;
+
+    while (maps && fgets(line, sizeof(line), maps))
+        count += strstr(line, "memfd:libdist") != NULL;
+    if (maps)
+        fclose(maps);
+    return count;
+}
+
+/* New memory for every call, freed when the call has returned: the others have read it by then, and
+ * do not keep what they mapped for ever. */
+static void changes(int rank, void *arg)
+{
+    dist_group *group = world_join(arg, rank);
+    int before = 0;
+
+    for (int round = 0; round < CHANGES; round++) {
+        void *memory[2] = {NULL, NULL};
+        int64_t *in, *out;
+
+        for (int i = 0; i < 2; i++)
+            CHECK(dist_alloc(group, CHANGE_COUNT * sizeof(int64_t), &memory[i]) == DIST_OK);
+        in = memory[0];
+        out = memory[1];
+        for (int i = 0; i < CHANGE_COUNT; i++)
+            in[i] = (int64_t)i * (rank + 1) + round;
+        CHECK(dist_all_reduce(group, in, out, CHANGE_COUNT, DIST_INT64, DIST_SUM) == DIST_OK);
+        CHECK(dist_free(group, in) == DIST_OK);
+        for (int i = 0; i < CHANGE_COUNT; i++)
+            CHECK(out[i] == (int64_t)i * (RANKS * (RANKS + 1) / 2) + (int64_t)RANKS * round);
+        CHECK(dist_free(group, out) == DIST_OK);
+        if (round == 0)
+            before = mappings();
+    }
+    CHECK(mappings() <= before + DISTI_SEGMENT_KEEP);
+    CHECK(dist_destroy_process_group(group) == DIST_OK);
+}
+
+static void memory_comes_and_goes(void **state)
+{
+    (void)state;
+    world_run(RANKS, changes);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -233,6 +287,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(the_backend_has_none, fake_alone, fake_finish),
         cmocka_unit_test_setup_teardown(the_backend_is_called_alone, fake_served, fake_finish),
         cmocka_unit_test(collectives_take_it),
+        cmocka_unit_test(memory_comes_and_goes),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -58,6 +58,7 @@ static int peer_outlives_segment(void *arg, int line)
     UNIT_CHECK(unit_tell(line) && unit_hear(line));
     UNIT_CHECK(unit_zeros(memory, SOME));
     unit_fill(memory, SOME, 4);
+    disti_segment_unmap(name->key);
     disti_segment_trim(0);
     UNIT_CHECK(disti_segment_map(name, &memory) == DIST_ERR_SYSTEM);
     return 0;
@@ -189,7 +190,7 @@ static int peer_fork_child(void *arg, int line)
     return 0;
 }
 
-/* Maps all, uses the first again, keeps two: that one and the last. */
+/* Maps all, and lets go of the first last. */
 static int peer_trims(void *arg, int line)
 {
     struct trim *trim = arg;
@@ -200,6 +201,7 @@ static int peer_trims(void *arg, int line)
     (void)line;
     for (int i = 0; i < TRIMMED; i++)
         UNIT_CHECK(disti_segment_map(&trim->names[i], &memory[i]) == DIST_OK);
+    disti_segment_trim(0);
     UNIT_CHECK(unit_shared_mappings() == TRIMMED);
     for (int i = 0; i < TRIMMED; i++)
         UNIT_CHECK(*(int *)memory[i] == i);
@@ -208,12 +210,23 @@ static int peer_trims(void *arg, int line)
         _exit(peer_fork_child(NULL, -1));
     UNIT_CHECK(waitpid(child, &status, 0) == child && status == 0);
     UNIT_CHECK(disti_segment_map(&trim->names[0], &again) == DIST_OK && again == memory[0]);
-    disti_segment_trim(TRIMMED);
-    UNIT_CHECK(unit_shared_mappings() == TRIMMED);
-    disti_segment_trim(2);
-    UNIT_CHECK(unit_shared_mappings() == 2);
-    UNIT_CHECK(*(int *)memory[0] == 0 && *(int *)memory[TRIMMED - 1] == TRIMMED - 1);
+    for (int i = 0; i < TRIMMED; i++)
+        disti_segment_unmap(trim->names[i].key);
+    UNIT_CHECK(unit_shared_mappings() == DISTI_SEGMENT_KEEP + 1);
+    disti_segment_trim(0);
+    UNIT_CHECK(unit_shared_mappings() == 1 && *(int *)memory[0] == 0);
     UNIT_CHECK(disti_segment_map(&trim->names[5], &again) == DIST_OK && *(int *)again == 5);
+    disti_segment_unmap(trim->names[5].key);
+    disti_segment_unmap(trim->names[0].key);
+    disti_segment_unmap(trim->names[0].key);
+    UNIT_CHECK(unit_shared_mappings() == 2);
+    disti_segment_trim(1);
+    UNIT_CHECK(unit_shared_mappings() == 1 && *(int *)memory[0] == 0);
+    UNIT_CHECK(disti_segment_map(&trim->names[0], &again) == DIST_OK && again == memory[0]);
+    disti_segment_trim(0);
+    UNIT_CHECK(*(int *)again == 0);
+    disti_segment_unmap(trim->names[0].key);
+    disti_segment_unmap(0);
     disti_segment_trim(0);
     UNIT_CHECK(unit_shared_mappings() == 0);
     return 0;
