@@ -88,6 +88,7 @@ void disti_simulation_close(struct disti_simulation *simulation);
  *
  * What is reduced from a line is reduced while it comes in. Chunks are taken to be all of the mean
  * size, messages that would be skipped as empty are sent, and IN and OUT are apart.
+ * A BARRIER moves nothing, whatever the bytes.
  */
 dist_status disti_simulation_run(const struct disti_simulation *simulation, size_t bytes,
                                  const struct disti_cost *cost, struct disti_forecast *forecast_p);

@@ -67,6 +67,7 @@ static uint64_t simulate_steps(const struct sim *sim)
 }
 
 struct disti_simulation {
+    dist_collective collective;
     struct sim_programs programs;
     const struct disti_topology *topology;
 };
@@ -78,6 +79,7 @@ dist_status disti_simulation_open(const struct disti_algorithm *algorithm,
     struct disti_simulation *simulation = calloc(1, sizeof(*simulation));
     if (!simulation)
         return disti_fail(DIST_ERR_NO_MEMORY, "no memory to simulate %d ranks", shape->ranks);
+    simulation->collective = shape->collective;
     simulation->topology = shape->topology;
     dist_status status = sim_programs_write(algorithm, shape, &simulation->programs);
     if (status == DIST_OK) {
@@ -104,6 +106,8 @@ dist_status disti_simulation_run(const struct disti_simulation *simulation, size
                       .topology = simulation->topology,
                       .unused = SIM_NONE,
                       .forecast = &forecast};
+    if (simulation->collective == DIST_COLL_BARRIER) /* moves no data */
+        bytes = 0;
     dist_status status = sim_machine_open(&sim, bytes, cost);
     if (status != DIST_OK)
         goto out;

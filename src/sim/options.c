@@ -169,6 +169,10 @@ static dist_status options_settle(struct job *job, const struct options *options
         return disti_fail(DIST_ERR_INVALID_ARGUMENT, "--root %d: there are %d ranks only",
                           job->root, job->topology->ranks);
     job->segments = (uint32_t)options->segments;
+    if (job->collective == DIST_COLL_BARRIER) {
+        job->sizes[0] = 0; /* it moves nothing */
+        job->size_count = 1;
+    }
     if (!options->algorithm)
         return DIST_OK;
     job->only = disti_algorithm_find(job->collective, options->algorithm);

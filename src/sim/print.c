@@ -112,8 +112,8 @@ static void text_detail(const struct job *job, const struct job_row *row, FILE *
         job_time_text(f->seconds, time);
         job_rate_text((double)job->sizes[job->size_count - 1] / f->seconds, rate);
         fprintf(to, ", %u segment%s, %llu steps, %s, %s, busiest rank %.0f %%", cell->segments,
-                cell->segments == 1 ? "" : "s", (unsigned long long)f->steps, time, rate,
-                100 * f->busiest_rank);
+                cell->segments == 1 ? "" : "s", (unsigned long long)f->steps, time,
+                job->sizes[job->size_count - 1] ? rate : "no data", 100 * f->busiest_rank);
     }
     fprintf(to, "\n");
     for (int d = 0; d < DISTI_DISTANCES && cell->status == DIST_OK; d++) {

@@ -114,6 +114,19 @@ static void test_ring_is_the_closed_form(void **state)
     }
 }
 
+/* ceil(log2 n) rounds of a latency each; nothing is moved, whatever the bytes. */
+static void test_barrier_moves_nothing(void **state)
+{
+    (void)state;
+    struct disti_cost cost = costs_nothing();
+    cost.links[DISTI_OTHER_NODE] = (struct disti_link_cost){3e-6, 0, 1e9};
+    struct disti_forecast f =
+        simulated("node:9", DIST_COLL_BARRIER, "dissemination", 1, MIB, &cost);
+    assert_seconds(f.seconds, 4 * 3e-6);
+    assert_int_equal(f.links[DISTI_OTHER_NODE].messages, 4 * 9);
+    assert_seconds(f.links[DISTI_OTHER_NODE].bytes, 0);
+}
+
 /* A chain of n ranks that s segments follow each other on: n - 2 + s times the time of one. */
 static void test_chain_fills_and_drains(void **state)
 {
@@ -264,6 +277,7 @@ int main(void)
         cmocka_unit_test(test_one_message_inside_a_node),
         cmocka_unit_test(test_reduction_while_it_comes_in),
         cmocka_unit_test(test_ring_is_the_closed_form),
+        cmocka_unit_test(test_barrier_moves_nothing),
         cmocka_unit_test(test_chain_fills_and_drains),
         cmocka_unit_test(test_ranks_of_a_node_share_its_line),
         cmocka_unit_test(test_line_in_is_shared_too),
