@@ -72,11 +72,12 @@ static int json_escape(struct json_input *input, char *to)
 static char *json_string(struct json_input *input)
 {
     char *text, *to;
+    bool good = true;
 
     if (!json_take(input, '"'))
         return NULL;
     text = to = malloc(input->length - input->at + 1); /* escapes only get shorter */
-    while (text && input->at < input->length && input->text[input->at] != '"') {
+    while (text && good && input->at < input->length && input->text[input->at] != '"') {
         char byte = input->text[input->at++];
         int written = 1;
 
@@ -84,11 +85,10 @@ static char *json_string(struct json_input *input)
             written = json_escape(input, to);
         else
             *to = byte;
-        if (written < 0)
-            break;
-        to += written;
+        good = written > 0;
+        to += good ? written : 0;
     }
-    if (!text || input->at >= input->length || input->text[input->at] != '"') {
+    if (!text || !good || input->at >= input->length || input->text[input->at] != '"') {
         free(text);
         return NULL;
     }

@@ -62,7 +62,7 @@ static int options_set_number(const struct options_row *row, const char *name, c
 {
     double value;
 
-    if (options_number(text, row->kind == OPTIONS_BYTES, &value) != 0 || value < row->least ||
+    if (options_number(text, row->kind == OPTIONS_BYTES, &value) != 0 || !(value >= row->least) ||
         value > row->most || (row->kind != OPTIONS_REAL && value != (double)(int64_t)value))
         return options_wrong("--%s %s: give a %snumber from %.10g to %.10g", name, text,
                              row->kind == OPTIONS_REAL ? "" : "whole ", row->least, row->most);
