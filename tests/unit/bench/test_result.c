@@ -1,0 +1,105 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* From samples to times, and from times to bandwidths. */
+#include "bench/digest.h"
+#include "bench/result.h"
+
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdlib.h>
+
+#include <cmocka.h>
+
+static bool near(double a, double b)
+{
+    return fabs(a - b) < 1e-9 * (fabs(b) + 1);
+}
+
+static void test_quantiles(void **state)
+{
+    double values[] = {5, 1, 4, 2, 3};
+
+    (void)state;
+    assert_true(near(result_quantile(values, 5, 0.5), 3));
+    assert_true(near(result_quantile(values, 5, 0), 1));
+    assert_true(near(result_quantile(values, 5, 1), 5));
+    assert_true(near(result_quantile(values, 5, 0.875), 4.5));
+    assert_true(near(result_quantile(values, 4, 0.5), 2.5));
+    assert_true(result_quantile(NULL, 0, 0.5) == 0);
+}
+
+/* Two ranks, three samples a turn; the slowest are 4 5 6, then 10 1 7. */
+static void test_digest(void **state)
+{
+    static const double first[] = {4, 2, 6, 1, 5, 3}, second[] = {10, 1, 1, 2, 1, 7};
+    struct order order = {.kind = kind_find("all_reduce"), .dtype = DIST_FLOAT32};
+    struct result_time time = {0};
+    struct digest digest;
+
+    (void)state;
+    assert_int_equal(digest_begin(&digest, &order, 2, 2), 0);
+    assert_int_equal(digest_add(&digest, first, 3), 0);
+    assert_int_equal(digest_add(&digest, second, 3), 0);
+    assert_int_equal(digest_end(&digest, 8, &time), 0);
+    assert_true(near(time.median, 6)); /* of 5 and 7 */
+    assert_true(near(time.min, 1) && near(time.max, 10) && near(time.p50, 5.5));
+    assert_true(near(time.mean, 33 / 6.0));
+    assert_true(near(time.rank_min, 19 / 6.0) && near(time.rank_max, 24 / 6.0));
+    assert_true(near(time.rank_avg, 43 / 12.0));
+    assert_int_equal(time.samples, 6);
+    assert_int_equal(time.batch, 8);
+    free(time.rounds);
+    digest_free(&digest);
+}
+
+/* There and back is halved, and who only waits does not count. */
+static void test_latency(void **state)
+{
+    static const double times[] = {8, 6, 0};
+    struct order order = {.kind = kind_find("latency"), .dtype = DIST_FLOAT32};
+    struct result_time time = {0};
+    struct digest digest;
+
+    (void)state;
+    assert_int_equal(digest_begin(&digest, &order, 3, 1), 0);
+    assert_int_equal(digest_add(&digest, times, 1), 0);
+    assert_int_equal(digest_end(&digest, 1, &time), 0);
+    assert_true(near(time.median, 4) && near(time.rank_avg, 3.5));
+    free(time.rounds);
+    digest_free(&digest);
+}
+
+/* 1000 bytes in 100 ns on 4 ranks: 10 GB/s, and what nccl-tests make of it. */
+static void test_bandwidths(void **state)
+{
+    static const struct {
+        const char *collective;
+        int window;
+        double algorithm, bus;
+    } rows[] = {{"all_reduce", 1, 10, 15},    {"all_reduce_coalesced", 1, 10, 15},
+                {"broadcast", 1, 10, 10},     {"reduce", 1, 10, 10},
+                {"all_gather_v", 1, 10, 7.5}, {"reduce_scatter", 1, 10, 7.5},
+                {"all_to_all", 1, 10, 7.5},   {"scatter", 1, 10, 7.5},
+                {"bw", 64, 640, 640},         {"bibw", 64, 1280, 1280}};
+
+    (void)state;
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        struct result_point point = {
+            .collective = rows[i].collective, .bytes = 1000, .window = rows[i].window};
+
+        assert_true(near(result_algorithm_bandwidth(&point, 100), rows[i].algorithm));
+        assert_true(near(result_bus_bandwidth(&point, 4, 100), rows[i].bus));
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_quantiles),
+        cmocka_unit_test(test_digest),
+        cmocka_unit_test(test_latency),
+        cmocka_unit_test(test_bandwidths),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

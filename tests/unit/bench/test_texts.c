@@ -1,0 +1,185 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* What is read: command lines, orders, contestants, JSON. */
+#include "bench/json.h"
+#include "bench/options.h"
+#include "bench/order.h"
+#include "bench/spec.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+/* ---- command lines ---- */
+
+static int parse(struct options *options, const char *line)
+{
+    static char copy[256];
+    char *argv[32] = {"dist_bench"};
+    const char *failure;
+    int argc = 1;
+
+    strcpy(copy, line);
+    for (char *word = strtok(copy, " "); word; word = strtok(NULL, " "))
+        argv[argc++] = word;
+    return options_parse(argc, argv, options, &failure);
+}
+
+static void test_options(void **state)
+{
+    struct options options;
+
+    (void)state;
+    assert_int_equal(parse(&options, "-m 8:64M -x 3 -i 7 -f -c -T mpi_int all_reduce bw"), 0);
+    assert_true(options.least == 8 && options.most == 64 << 20 && options.warmup == 3);
+    assert_true(options.iterations == 7 && options.full && options.check);
+    assert_true(options.dtype == DIST_INT32 && options.kinds[KIND_bw]);
+    assert_true(options.kinds[KIND_all_reduce] && !options.kinds[KIND_bibw]);
+    assert_string_equal(options.format, "osu");
+    assert_int_equal(parse(&options, "-b 1K -e 1G --stepfactor 4 --iters 9 --check=0 --op max "
+                                     "--datatype half -n 2 --limit all"),
+                     0);
+    assert_true(options.least == 1024 && options.most == 1 << 30 && options.factor == 4);
+    assert_true(options.op == DIST_MAX && options.dtype == DIST_FLOAT16 && !options.check);
+    assert_true(options.limit && options_compares(&options) && options.kinds[KIND_scatter_v]);
+    assert_string_equal(options.format, "table");
+}
+
+static void test_bad_options(void **state)
+{
+    static const char *const lines[] = {"",
+                                        "-m 8: all",
+                                        "-m x all",
+                                        "-m 8:4 all",
+                                        "-i 0 all",
+                                        "-i 1.5 all",
+                                        "--op user all",
+                                        "--format x all",
+                                        "-n 0 all",
+                                        "--compare gloo all",
+                                        "-t nan all",
+                                        "--check=2 all",
+                                        "-W 100000 bw",
+                                        "-n 2 -k 2 reduce",
+                                        "--mem heap all",
+                                        "--nothing",
+                                        "all_reduce x",
+                                        "-m",
+                                        "-n 2 --limit -W 1 bw"};
+    struct options options;
+
+    (void)state;
+    for (size_t i = 0; i < sizeof(lines) / sizeof(lines[0]); i++)
+        assert_int_equal(parse(&options, lines[i]), -1);
+}
+
+/* ---- orders ---- */
+
+static void test_orders(void **state)
+{
+    struct order order = {.kind = kind_find("all_to_all"),
+                          .bytes = 4800,
+                          .dtype = DIST_BFLOAT16,
+                          .op = DIST_MAX,
+                          .root = 2,
+                          .in_place = true,
+                          .warmup = 3,
+                          .samples = 4,
+                          .batch = 5,
+                          .check = true,
+                          .window = 64};
+    struct order back;
+    char line[ORDER_LINE];
+
+    (void)state;
+    order_write(&order, line);
+    assert_string_equal(line, "run all_to_all 4800 bfloat16 max 2 1 3 4 5 1\n");
+    assert_int_equal(order_read(line, 3, &back), 0);
+    assert_true(back.kind == order.kind && back.bytes == 4800 && back.dtype == DIST_BFLOAT16);
+    assert_true(back.op == DIST_MAX && back.root == 2 && back.in_place && back.check);
+    assert_true(back.warmup == 3 && back.samples == 4 && back.batch == 5 && back.window == 64);
+    assert_int_equal(order_count(&back, 3), 800);
+    assert_int_equal(order_read(line, 2, &back), -1); /* no rank 2 */
+    assert_int_equal(order_read(line, 7, &back), -1); /* no whole blocks */
+    assert_int_equal(order_read("run all_reduce 8 float32 sum 0 0 1 0 1 1\n", 2, &back), -1);
+    assert_int_equal(order_read("run all_reduce 8 float32 sum 0 0 1 1\n", 2, &back), -1);
+    assert_int_equal(order_read("run nothing 8 float32 sum 0 0 1 1 1 1\n", 2, &back), -1);
+    assert_int_equal(order_read("quit\n", 2, &back), -1);
+}
+
+/* ---- contestants ---- */
+
+static void test_specs(void **state)
+{
+    const char *failure;
+    struct spec spec;
+
+    (void)state;
+    assert_int_equal(spec_read("gloo/dist+A=b:c+D=", &spec, &failure), 0);
+    assert_string_equal(spec.backend, "gloo");
+    assert_string_equal(spec.memory, "dist");
+    assert_int_equal(spec.variable_count, 2);
+    assert_string_equal(spec.variables[0], "A=b:c");
+    assert_false(spec.launched || spec.limit);
+    spec_free(&spec);
+    assert_int_equal(spec_read("mpi-native", &spec, &failure), 0);
+    assert_true(spec.launched);
+    assert_string_equal(spec.backend, "mpi");
+    assert_string_equal(spec.variables[0], "DIST_MPI_COLL=native");
+    spec_free(&spec);
+    assert_int_equal(spec_read("gloo/heap", &spec, &failure), -1);
+    assert_int_equal(spec_read("gloo+A", &spec, &failure), -1);
+    assert_int_equal(spec_read("/malloc", &spec, &failure), -1);
+}
+
+/* ---- JSON ---- */
+
+static void test_json(void **state)
+{
+    static const char text[] = " {\"a\": [1, -2.5e3, true, null], \"b\": \"x\\n\\u00e9\\\"\" } ";
+    size_t at;
+    struct json *json = json_parse(text, strlen(text), &at);
+    const struct json *a = json_get(json, "a");
+
+    (void)state;
+    assert_non_null(json);
+    assert_true(a && a->type == JSON_ARRAY && json_number_of(a->child, 0) == 1);
+    assert_true(json_number_of(a->child->next, 0) == -2500);
+    assert_int_equal(a->child->next->next->type, JSON_TRUE);
+    assert_int_equal(a->child->next->next->next->type, JSON_NULL);
+    assert_string_equal(json_text_of(json_get(json, "b"), ""), "x\n\xc3\xa9\"");
+    assert_null(json_get(json, "c"));
+    json_free(json);
+}
+
+/* No beginning of a text is one. */
+static void test_bad_json(void **state)
+{
+    static const char text[] = "{\"a\": [1, {\"b\": \"c\\u0041\"}, false]}";
+    static const char *const others[] = {"[1,]", "{1: 2}",  "[1 2]", "nul",
+                                         "1x",   "\"\\q\"", "[--1]"};
+    char deep[201];
+    size_t at;
+
+    (void)state;
+    for (size_t length = 0; length < strlen(text); length++)
+        assert_null(json_parse(text, length, &at));
+    for (size_t i = 0; i < sizeof(others) / sizeof(others[0]); i++)
+        assert_null(json_parse(others[i], strlen(others[i]), &at));
+    memset(deep, '[', 100);
+    memset(deep + 100, ']', 100);
+    assert_null(json_parse(deep, 200, &at));
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_options), cmocka_unit_test(test_bad_options),
+        cmocka_unit_test(test_orders),  cmocka_unit_test(test_specs),
+        cmocka_unit_test(test_json),    cmocka_unit_test(test_bad_json),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
