@@ -47,14 +47,6 @@ bin_PROGRAMS += dist_bench
 dist_bench_SOURCES = bench/main.c
 dist_bench_LDADD = libbench.la libdist.la -lm
 
-# Our all-reduce beside Open MPI's own, interleaved in one run.
-if HAVE_OPENMPI
-noinst_PROGRAMS += bench/versus_mpi
-endif
-bench_versus_mpi_SOURCES = bench/versus_mpi.c
-bench_versus_mpi_CPPFLAGS = $(AM_CPPFLAGS) $(OPENMPI_CFLAGS)
-bench_versus_mpi_LDADD = libdist.la $(OPENMPI_LIBS)
-
 # The progress thread beside calls that block.
 noinst_PROGRAMS += bench/overlap
 bench_overlap_SOURCES = bench/overlap.c
