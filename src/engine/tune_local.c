@@ -13,14 +13,14 @@
 
 /* Vectors that are soon copied and do not fit into most second-level caches; into no cache. */
 #define LOCAL_BYTES_HASTE ((size_t)2 << 20)
-#define LOCAL_BYTES_CARE ((size_t)16 << 20)
+#define LOCAL_BYTES_CARE ((size_t)8 << 20)
 /* Yields of each of two threads that share a CPU. */
 #define LOCAL_YIELDS 2000
 #define LOCAL_START_NS (10 * 1000 * 1000)
 
 int64_t disti_tune_each_ns(enum tune_effort effort)
 {
-    return effort == TUNE_CARE ? 30 * 1000 * 1000 : 1000 * 1000;
+    return effort == TUNE_CARE ? 20 * 1000 * 1000 : 1000 * 1000;
 }
 
 /* The compiler must believe that somebody reads what was written there. */
