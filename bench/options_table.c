@@ -90,7 +90,8 @@ const struct options_row options_table[] = {
 
     GROUP("Several contestants, in turns"),
     TEXT("compare", 0, TEXT, compare, "LIST",
-         "backend[/mem][+VAR=VALUE]..., mpi-native, limit, or a peer's name, separated by commas"),
+         "backend[/mem][+VAR=VALUE]..., mpi-native, limit, or a peer's name, separated by commas; "
+         "ratios are over the first (default with others: gloo)"),
     FLAG("peers", 0, peers, "and every other library that there is a driver for"),
     TEXT("peer", 0, TEXT, peer, "LIST", "and these"),
     FLAG("limit", 0, limit, "and what this machine can do at best: a bare loop over shared memory"),

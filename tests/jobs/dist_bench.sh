@@ -66,6 +66,15 @@ else
     job_skip "it is JSON" "no python3 here"
 fi
 
+page=$job_folder/page.html
+# shellcheck disable=SC2086
+job self 2 dist_bench -n 2 --limit $point -m 64:1K --html "$page" all_reduce
+job_check "the page has curves" grep -q '<svg' "$page"
+job_check "the page names the contestants" grep -q 'a bare loop' "$page"
+# shellcheck disable=SC2086
+job_fails "/none/page.html" self 2 dist_bench -n 2 --limit $point -m 64:64 \
+    --html /none/page.html all_reduce
+
 # ---- contestants that misbehave ----
 
 peers=$job_folder/peers
