@@ -6,6 +6,7 @@
 
 #include <errno.h>
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <sys/resource.h>
 
@@ -174,30 +175,35 @@ static void test_fork(void **state)
 
 /* ---- threads ---- */
 
+/* The life of a segment; NULL, or what did not work. */
+static void *thread_round(unsigned seed, size_t pages)
+{
+    struct disti_segment_at at;
+    void *memory, *mapped;
+    size_t bytes = pages * PAGE;
+
+    if (disti_segment_alloc(bytes, &memory) != DIST_OK)
+        return "alloc";
+    unit_fill(memory, bytes, seed);
+    if (!disti_segment_find((char *)memory + 1, bytes - 1, &at) || at.offset != 1)
+        return "find";
+    if (disti_segment_map(&at.name, &mapped) != DIST_OK || mapped != memory)
+        return "map";
+    if (!unit_filled(memory, bytes, seed))
+        return "contents";
+    disti_segment_unmap(at.name.key);
+    disti_segment_trim(0);
+    return disti_segment_free(memory) == DIST_OK ? NULL : "free";
+}
+
 static void *thread_work(void *arg)
 {
     unsigned seed = (unsigned)(uintptr_t)arg;
-    struct disti_segment_at at;
-    void *mapped;
+    void *wrong = NULL;
 
-    for (int i = 0; i < 200; i++) {
-        size_t bytes = (1 + (seed + (unsigned)i) % 4) * PAGE;
-        void *memory;
-
-        if (disti_segment_alloc(bytes, &memory) != DIST_OK)
-            return "alloc";
-        unit_fill(memory, bytes, seed);
-        if (!disti_segment_find((char *)memory + 1, bytes - 1, &at) || at.offset != 1)
-            return "find";
-        if (disti_segment_map(&at.name, &mapped) != DIST_OK || mapped != memory)
-            return "map";
-        if (!unit_filled(memory, bytes, seed))
-            return "contents";
-        disti_segment_trim(0);
-        if (disti_segment_free(memory) != DIST_OK)
-            return "free";
-    }
-    return NULL;
+    for (unsigned i = 0; i < 200 && !wrong; i++)
+        wrong = thread_round(seed, 1 + (seed + i) % 4);
+    return wrong;
 }
 
 static void test_threads(void **state)
@@ -216,13 +222,60 @@ static void test_threads(void **state)
     assert_int_equal(unit_shared_mappings(), 0);
 }
 
+/* ---- a fork amid threads finds the tables whole, and no lock held ---- */
+
+static atomic_bool forks_done;
+
+static void *forks_beside(void *arg)
+{
+    while (!atomic_load(&forks_done)) {
+        if (thread_round(7, 1 + (unsigned)(uintptr_t)arg))
+            return "round";
+    }
+    return NULL;
+}
+
+static int child_of_threads(void *arg, int line)
+{
+    (void)line;
+    UNIT_CHECK(unit_filled(arg, PAGE, 5));
+    UNIT_CHECK(thread_round(3, 2) == NULL);
+    UNIT_CHECK(unit_filled(arg, PAGE, 5));
+    return 0;
+}
+
+static void test_fork_amid_threads(void **state)
+{
+    unsigned char *memory = unit_alloc(PAGE);
+    pthread_t threads[2];
+    void *wrong;
+
+    (void)state;
+    unit_fill(memory, PAGE, 5);
+    for (uintptr_t i = 0; i < 2; i++)
+        assert_int_equal(pthread_create(&threads[i], NULL, forks_beside, (void *)i), 0);
+    for (int i = 0; i < 40; i++)
+        unit_run(child_of_threads, memory);
+    atomic_store(&forks_done, true);
+    for (int i = 0; i < 2; i++) {
+        pthread_join(threads[i], &wrong);
+        assert_ptr_equal(wrong, NULL);
+    }
+    assert_int_equal(disti_segment_free(memory), DIST_OK);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_alloc), cmocka_unit_test(test_free_what_is_not_there),
-        cmocka_unit_test(test_find),  cmocka_unit_test(test_map_own),
-        cmocka_unit_test(test_many),  cmocka_unit_test(test_no_memory),
-        cmocka_unit_test(test_fork),  cmocka_unit_test(test_threads),
+        cmocka_unit_test(test_alloc),
+        cmocka_unit_test(test_free_what_is_not_there),
+        cmocka_unit_test(test_find),
+        cmocka_unit_test(test_map_own),
+        cmocka_unit_test(test_many),
+        cmocka_unit_test(test_no_memory),
+        cmocka_unit_test(test_fork),
+        cmocka_unit_test(test_threads),
+        cmocka_unit_test(test_fork_amid_threads),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
