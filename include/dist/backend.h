@@ -150,6 +150,11 @@ struct dist_backend_config {
     void *all_gather_arg;
     const int *members; /* rank in the world by rank of this group; NULL: this is the world */
     bool reproducible;  /* as in struct dist_options */
+    /*
+     * Rank 0 gives bytes bytes, all others get them: for what one rank decides. With
+     * all_gather_arg. Blocks until rank 0 has come, at most the timeout. NULL: there is none.
+     */
+    dist_status (*broadcast)(void *all_gather_arg, void *data, size_t bytes);
 };
 
 /* How a backend that brings its own launcher (mpi) says who this process is. */

@@ -134,6 +134,34 @@ static dist_status group_all_gather(void *arg, const void *in, void *out, size_t
                               timeout_ms);
 }
 
+/* What rank 0 gives stands in the store under a fresh key. */
+static dist_status group_broadcast(void *arg, void *data, size_t bytes)
+{
+    struct dist_group *group = arg;
+    struct disti_store *store = group->world->bootstrap.store;
+    int timeout_ms = group->open_by_ns ? disti_left_ms(group->open_by_ns) : group->timeout_ms;
+    size_t got = 0;
+    void *value;
+    char key[64];
+    dist_status status;
+
+    if (group->world_size == 1)
+        return DIST_OK;
+    snprintf(key, sizeof(key), "dist/tell/%u/%u", group->number, group->gathers++);
+    if (group->rank == 0)
+        return disti_store_set(store, key, data, bytes);
+    status = disti_store_get(store, key, timeout_ms, &value, &got);
+    if (status != DIST_OK)
+        return status;
+    if (got == bytes)
+        memcpy(data, value, bytes);
+    else
+        status = disti_fail(DIST_ERR_INTERNAL, "rank %d gets %zu bytes from rank 0, not %zu",
+                            group->rank, got, bytes);
+    free(value);
+    return status;
+}
+
 dist_status disti_group_open(struct dist_group *group, const struct dist_backend *backend)
 {
     void *state = calloc(1, backend->state_size ? backend->state_size : 1);
@@ -155,6 +183,7 @@ dist_status disti_group_open(struct dist_group *group, const struct dist_backend
         .all_gather_arg = group,
         .members = group->number ? group->members : NULL,
         .reproducible = group->world->reproducible,
+        .broadcast = group_broadcast,
     };
     if (!state)
         return disti_fail(DIST_ERR_NO_MEMORY, "no memory for backend %s", backend->name);

@@ -4,8 +4,6 @@
 #include "base/log.h"
 #include "engine/state.h"
 
-#include <string.h>
-
 /*
  * Looks at the boards in a row before the call becomes a task: with a CPU for each rank the others
  * come within some hundred nanoseconds, which is about what a task costs.

@@ -10,8 +10,9 @@
 #include <string.h>
 
 /*
- * What a rank lays before the others: an offer, then for each transport of the backend's list the
- * bytes of its address, 0 if it is not open there, and the address, each on a place of its own.
+ * What a rank lays before the others: an offer, unless that is told by rank 0 alone; then for each
+ * transport of the backend's list the bytes of its address, 0 if it is not open there, and the
+ * address, each on a place of its own.
  *
  *      | offer | 88 | ... | 32 | ... | zeros to the width that all have |
  */
@@ -34,6 +35,7 @@ static size_t route_round(size_t bytes)
 struct route_cards {
     unsigned char *all; /* by rank */
     size_t width;       /* of one */
+    size_t offer;       /* bytes of the offer in it */
 };
 
 /* Is the transport among those that DIST_TRANSPORT allows (all, if it is not set)? */
@@ -150,12 +152,13 @@ static int route_slot(const struct dist_engine_config *engine_config,
 /* Writes this rank's card, returns its length in *bytes_p. */
 static dist_status route_write(struct dist_engine *engine,
                                const struct dist_engine_config *engine_config,
-                               const struct disti_tune_offer *offer, unsigned char *card,
-                               size_t *bytes_p)
+                               const struct disti_tune_offer *offer, size_t offer_bytes,
+                               unsigned char *card, size_t *bytes_p)
 {
-    size_t used = ROUTE_OFFER;
+    size_t used = offer_bytes;
 
-    memcpy(card, offer, sizeof(*offer));
+    if (used)
+        memcpy(card, offer, sizeof(*offer));
     for (int slot = 0; engine_config->transports[slot]; slot++) {
         size_t bytes = 0;
         uint64_t length;
@@ -182,7 +185,7 @@ static const unsigned char *route_address(const struct route_cards *cards, int r
                                           size_t *bytes_p)
 {
     const unsigned char *card = cards->all + (size_t)rank * cards->width;
-    size_t at = ROUTE_OFFER;
+    size_t at = cards->offer;
     uint64_t length = 0;
 
     for (int s = 0; s <= slot; s++) {
@@ -220,30 +223,44 @@ static dist_status route_agree(const struct dist_backend_config *config, size_t 
     return status;
 }
 
-/* cards->all is the caller's to free, whatever the status. */
+/* Where there are many ranks: rank 0's offer to all, and cards no longer than they must be. */
+static dist_status route_save(const struct dist_backend_config *config, size_t bytes,
+                              struct disti_tune_offer *offer, struct route_cards *cards)
+{
+    dist_status status = route_agree(config, bytes, &cards->width);
+
+    return status == DIST_OK ? config->broadcast(config->all_gather_arg, offer, sizeof(*offer))
+                             : status;
+}
+
+/* The offer becomes rank 0's. cards->all is the caller's to free, whatever the status. */
 static dist_status route_exchange(struct dist_engine *engine,
                                   const struct dist_engine_config *engine_config,
-                                  const struct disti_tune_offer *offer, struct route_cards *cards)
+                                  struct disti_tune_offer *offer, struct route_cards *cards)
 {
     const struct dist_backend_config *config = engine->config;
+    bool many = config->world_size >= ROUTE_MANY && config->broadcast;
     _Alignas(8) unsigned char mine[ROUTE_CARD_MAX];
     size_t bytes = 0;
     dist_status status;
 
     memset(mine, 0, sizeof(mine));
-    status = route_write(engine, engine_config, offer, mine, &bytes);
-    cards->width = ROUTE_OFFER;
+    cards->width = cards->offer = many ? 0 : ROUTE_OFFER;
+    status = route_write(engine, engine_config, offer, cards->offer, mine, &bytes);
     for (int slot = 0; engine_config->transports[slot]; slot++)
         cards->width += ROUTE_LENGTH + DIST_ADDRESS_MAX;
-    if (status == DIST_OK && config->world_size >= ROUTE_MANY)
-        status = route_agree(config, bytes, &cards->width);
+    if (status == DIST_OK && many)
+        status = route_save(config, bytes, offer, cards);
     if (status != DIST_OK)
         return status;
     cards->all = calloc((size_t)config->world_size, cards->width);
     if (!cards->all)
         return disti_fail(DIST_ERR_NO_MEMORY, "no memory for the addresses of %d ranks",
                           config->world_size);
-    return config->all_gather(config->all_gather_arg, mine, cards->all, cards->width);
+    status = config->all_gather(config->all_gather_arg, mine, cards->all, cards->width);
+    if (status == DIST_OK && !many)
+        memcpy(offer, cards->all, sizeof(*offer));
+    return status;
 }
 
 /* Has every rank opened transport shm? All come to the same answer. */
@@ -324,10 +341,8 @@ dist_status disti_route_open(struct dist_engine *engine,
         status = route_open_links(engine, engine_config, reasons, sizeof(reasons));
     if (status == DIST_OK && ranks > 1)
         status = route_exchange(engine, engine_config, offer, &cards);
-    if (status == DIST_OK && ranks > 1) {
-        memcpy(offer, cards.all, sizeof(*offer));
+    if (status == DIST_OK && ranks > 1)
         engine->shared = route_shared(engine_config, &cards, ranks);
-    }
     for (int peer = 0; peer < ranks && status == DIST_OK; peer++) {
         if (peer != engine->config->rank)
             status = route_settle(engine, engine_config, peer, &cards, reasons);
