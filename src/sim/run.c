@@ -44,13 +44,16 @@ const char *job_why(const struct job_row *row)
 
 static void run_verify(const struct job *job, struct job_row *row)
 {
+    const struct job_cell *cell = &row->cells[job->size_count - 1];
     struct disti_shape shape = {.collective = job->collective,
                                 .ranks = job->topology->ranks,
                                 .root = job->root,
-                                .segments = row->cells[job->size_count - 1].segments,
+                                .segments = cell->segments,
                                 .topology = job->topology};
     if (shape.ranks <= RUN_COMPLETE)
         row->status = disti_verify_algorithm(row->algorithm, &shape, false, &row->verdict);
+    else if (cell->status != DIST_OK) /* what is too long is too long for this as well */
+        row->status = cell->status;
     else
         row->status = disti_verify_sample(row->algorithm, &shape, &row->verdict);
     row->verified = row->status == DIST_OK && row->verdict.ok;
