@@ -167,6 +167,14 @@ struct dist_transport {
 
     /* Optional (may be NULL): one line about this peer for the log and for reports. */
     void (*describe)(void *state, int peer, char *text, size_t size);
+
+    /*
+     * Optional: the peer of a message that nobody has received, whose tag is this one but for the
+     * low 16 bits, and whose fingerprint is another; -1: there is none. So is found what no receive
+     * would ever meet. *envelope_p becomes the message's. Changes nothing.
+     */
+    int (*probe_stray)(void *state, uint64_t tag, uint64_t fingerprint,
+                       struct dist_envelope *envelope_p);
 };
 
 #ifdef __cplusplus

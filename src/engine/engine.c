@@ -210,6 +210,8 @@ int disti_engine_arm(struct dist_engine *engine, int *fds, int room)
     struct engine_task *task;
     int count = 0;
 
+    if (disti_stray_look(engine))
+        return DIST_ARM_READY;
     task = disti_on_node_first(engine);
     if (task) {
         int fd = disti_node_arm(engine->node, &task->node_op);

@@ -11,6 +11,7 @@ libdist_core_sources += \
 	src/engine/p2p_message.c \
 	src/engine/route.c \
 	src/engine/state.h \
+	src/engine/stray.c \
 	src/engine/task.c \
 	src/engine/task_life.c \
 	src/engine/tune.c \

@@ -64,6 +64,7 @@ struct engine_task {
     bool skips; /* a step without data sends no message */
     uint64_t fingerprint;
     size_t element_bytes, slot_bytes;
+    struct dist_request stray; /* peer >= 0: it sent this, and that fits no call but another */
     struct disti_layout layouts[2];
     struct engine_span spans[2];
     char *base[2]; /* where IN and OUT begin */
@@ -182,6 +183,10 @@ bool disti_on_node_try(struct dist_engine *engine, const struct dist_call *call,
 dist_status disti_on_node_advance(struct dist_engine *engine, struct engine_task *task, int *moved);
 /* The one that is under way; NULL: none. */
 struct engine_task *disti_on_node_first(const struct dist_engine *engine);
+
+/* stray.c: looks for messages that show that a call under way was another on their sender; true:
+ * there is one, and its task will end with ERR_MISMATCH when it is advanced. */
+bool disti_stray_look(struct dist_engine *engine);
 
 /* task.c: one call's steps. */
 

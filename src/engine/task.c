@@ -133,6 +133,8 @@ dist_status disti_task_advance(struct dist_engine *engine, struct engine_task *t
 
     if (task->on_node)
         return disti_on_node_advance(engine, task, moved);
+    if (task->stray.peer >= 0)
+        return disti_mismatch(&task->stray, engine->config->rank, task->call.sequence);
     do {
         before = *moved;
         for (uint32_t i = 0; i < task->active_count;) {

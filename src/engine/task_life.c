@@ -188,6 +188,7 @@ dist_status disti_task_create(struct dist_engine *engine, const struct dist_call
     task->ticket = ticket;
     task->posted = true;
     task->running = false;
+    task->stray.peer = -1;
     *task_p = task;
     return DIST_OK;
 }

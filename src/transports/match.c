@@ -101,6 +101,17 @@ struct disti_early *disti_match_waiting(const struct disti_match *match, uint64_
     return early;
 }
 
+struct disti_early *disti_match_stray(const struct disti_match *match, uint64_t tag,
+                                      uint64_t fingerprint)
+{
+    struct disti_early *early = match->early_head;
+
+    while (early && (early->envelope.tag >> 16 != tag >> 16 || early->claimed || early->refused ||
+                     early->envelope.fingerprint == fingerprint))
+        early = early->next;
+    return early;
+}
+
 struct disti_early *disti_match_post(struct disti_match *match, struct dist_request *request)
 {
     struct disti_early *early = disti_match_waiting(match, request->envelope.tag);

@@ -62,6 +62,10 @@ struct disti_early *disti_match_post(struct disti_match *match, struct dist_requ
 /* The oldest message with this tag that waits for its receive; NULL: none. Changes nothing. */
 struct disti_early *disti_match_waiting(const struct disti_match *match, uint64_t tag);
 
+/* A message that waits, of the tag's call (all but the low 16 bits), with another fingerprint. */
+struct disti_early *disti_match_stray(const struct disti_match *match, uint64_t tag,
+                                      uint64_t fingerprint);
+
 /* A number greater than all that were given before: which of two things came first. */
 uint64_t disti_match_order(void);
 

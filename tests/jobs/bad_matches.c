@@ -127,7 +127,7 @@ static dist_status call_any_source(dist_group *g, const struct terms *t)
 }
 
 /* In what the victim may differ. */
-enum { COUNTS = 1, DTYPES = 2, OPS = 4, ROOTS = 8, LONELY_ROOTS = 16, SHORT_ROOTS = 32 };
+enum { COUNTS = 1, DTYPES = 2, OPS = 4, ROOTS = 8, SHORT_ROOTS = 16 };
 
 static const struct {
     const char *name;
@@ -136,15 +136,15 @@ static const struct {
 } matches[] = {
     {"all_reduce", call_all_reduce, COUNTS | DTYPES | OPS},
     {"all_reduce_coalesced", call_coalesced, COUNTS},
-    {"reduce", call_reduce, COUNTS | OPS | ROOTS},
-    {"broadcast", call_broadcast, COUNTS | DTYPES | LONELY_ROOTS | SHORT_ROOTS},
+    {"reduce", call_reduce, COUNTS | OPS | ROOTS | SHORT_ROOTS},
+    {"broadcast", call_broadcast, COUNTS | DTYPES | ROOTS | SHORT_ROOTS},
     {"all_gather", call_all_gather, COUNTS | DTYPES},
     {"all_gather_v", call_all_gather_v, COUNTS},
     {"reduce_scatter", call_reduce_scatter, COUNTS | OPS},
     {"reduce_scatter_v", call_reduce_scatter_v, COUNTS},
-    {"gather", call_gather, COUNTS | DTYPES | LONELY_ROOTS | SHORT_ROOTS},
+    {"gather", call_gather, COUNTS | DTYPES | ROOTS | SHORT_ROOTS},
     {"gather_v", call_gather_v, COUNTS},
-    {"scatter", call_scatter, COUNTS | DTYPES | LONELY_ROOTS | SHORT_ROOTS},
+    {"scatter", call_scatter, COUNTS | DTYPES | ROOTS | SHORT_ROOTS},
     {"scatter_v", call_scatter_v, COUNTS},
     {"all_to_all", call_all_to_all, COUNTS | DTYPES},
     {"all_to_all_v", call_all_to_all_v, COUNTS},
@@ -240,7 +240,7 @@ static void mismatch(dist_group *world, int m, int what)
 int main(int argc, char **argv)
 {
     struct dist_options options = DIST_OPTIONS_INIT;
-    int last = argc > 2 && strcmp(argv[2], "roots") == 0 ? SHORT_ROOTS : ROOTS;
+    int last = argc > 2 && strcmp(argv[2], "roots") == 0 ? SHORT_ROOTS : OPS;
     dist_group *world;
 
     options.backend = argc > 1 ? argv[1] : NULL;

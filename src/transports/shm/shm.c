@@ -190,6 +190,24 @@ static int shm_probe_tag(void *opaque, uint64_t tag)
     return found;
 }
 
+static int shm_probe_stray(void *opaque, uint64_t tag, uint64_t fingerprint,
+                           struct dist_envelope *envelope_p)
+{
+    const struct shm_state *state = opaque;
+
+    for (int rank = 0; rank < state->config.world_size; rank++) {
+        const struct shm_peer *peer = state->peers[rank];
+        const struct disti_early *early =
+            peer ? disti_match_stray(&peer->match, tag, fingerprint) : NULL;
+
+        if (early) {
+            *envelope_p = early->envelope;
+            return rank;
+        }
+    }
+    return -1;
+}
+
 static bool shm_ready(struct shm_peer *peer)
 {
     return disti_shm_fifo_peek(&peer->in) || peer->pull_head || disti_shm_acks_ready(peer) ||
@@ -264,6 +282,7 @@ const struct dist_transport disti_transport_shm = {
     .recv = shm_recv,
     .progress = shm_progress,
     .probe_tag = shm_probe_tag,
+    .probe_stray = shm_probe_stray,
     .arm = shm_arm,
     .disarm = shm_disarm,
     .close = shm_close,

@@ -358,6 +358,7 @@ const struct dist_transport disti_transport_tcp = {
     .recv = tcp_recv,
     .progress = tcp_progress,
     .probe_tag = disti_tcp_probe_tag,
+    .probe_stray = disti_tcp_probe_stray,
     .arm = tcp_arm,
     .disarm = tcp_disarm,
     .close = tcp_close,

@@ -39,3 +39,21 @@ int disti_tcp_probe_tag(void *instance, uint64_t tag)
     }
     return found;
 }
+
+int disti_tcp_probe_stray(void *instance, uint64_t tag, uint64_t fingerprint,
+                          struct dist_envelope *envelope_p)
+{
+    const struct tcp_state *state = instance;
+
+    for (int rank = 0; rank < state->world_size; rank++) {
+        const struct tcp_peer *peer = state->peers[rank];
+        const struct disti_early *early =
+            peer ? disti_match_stray(&peer->match, tag, fingerprint) : NULL;
+
+        if (early) {
+            *envelope_p = early->envelope;
+            return rank;
+        }
+    }
+    return -1;
+}

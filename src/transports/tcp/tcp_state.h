@@ -182,6 +182,8 @@ bool disti_tcp_fail_sends(struct tcp_peer *peer, dist_status status);
 
 /* tcp_probe.c: the slot of this name (transport.h). */
 int disti_tcp_probe_tag(void *instance, uint64_t tag);
+int disti_tcp_probe_stray(void *instance, uint64_t tag, uint64_t fingerprint,
+                          struct dist_envelope *envelope_p);
 
 /* tcp_receive.c */
 void disti_tcp_recv(struct tcp_state *state, struct tcp_peer *peer, struct dist_request *request);
