@@ -76,6 +76,7 @@ job_scripts = \
 	tests/jobs/dist_info.sh \
 	tests/jobs/dist_sim.sh \
 	tests/jobs/predicted.sh \
+	tests/jobs/bench_peers.sh \
 	tests/jobs/dist_bench.sh \
 	tests/jobs/train.sh \
 	tests/jobs/train_accuracy.sh

@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # Units of dist_bench: all of it but main, in one process.
 bench_tests = \
+	tests/unit/bench/test_html \
 	tests/unit/bench/test_pattern \
+	tests/unit/bench/test_peer_data \
 	tests/unit/bench/test_result \
 	tests/unit/bench/test_texts
 check_PROGRAMS += $(bench_tests)
@@ -10,6 +12,12 @@ TESTS += $(bench_tests)
 bench_test_cppflags = $(AM_CPPFLAGS) -I$(top_srcdir) $(CMOCKA_CFLAGS)
 bench_test_libs = libbench.la $(unit_test_libs) -lm
 
+tests_unit_bench_test_html_SOURCES = tests/unit/bench/test_html.c
+tests_unit_bench_test_html_CPPFLAGS = $(bench_test_cppflags)
+tests_unit_bench_test_html_LDADD = $(bench_test_libs)
+tests_unit_bench_test_peer_data_SOURCES = tests/unit/bench/test_peer_data.c bench/peers/data.c
+tests_unit_bench_test_peer_data_CPPFLAGS = $(bench_test_cppflags)
+tests_unit_bench_test_peer_data_LDADD = $(bench_test_libs)
 tests_unit_bench_test_pattern_SOURCES = tests/unit/bench/test_pattern.c
 tests_unit_bench_test_pattern_CPPFLAGS = $(bench_test_cppflags)
 tests_unit_bench_test_pattern_LDADD = $(bench_test_libs)
