@@ -339,8 +339,6 @@ const char *worker_refuse(peer_library *library, const peer_run *run)
         return "not measured with Gloo";
     case PEER_REDUCE_SCATTER:
         return run->in_place ? nullptr : "Gloo has it in place only";
-    case PEER_ALL_TO_ALL:
-        return run->in_place ? "Gloo does not have it in place" : nullptr;
     default:
         return nullptr;
     }

@@ -169,6 +169,7 @@ static const char *run_parse(struct peer_session *session, const char *line, str
         return "no such operation here";
     run->operation = o < 0 ? PEER_SUM : (enum peer_operation)o;
     run->element = dtype_bytes[d];
+    run->in_place = run->in_place && c != PEER_ALL_TO_ALL; /* libdist has none */
     block = has_ranks_blocks(run->collective) ? (size_t)session->library->ranks : 1;
     run->count = c == PEER_BARRIER ? 0 : run->bytes / run->element / block;
     return session->library->refuse(session->library, run);
