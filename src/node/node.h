@@ -35,7 +35,7 @@ struct disti_node_op {
     size_t done;    /* of this round's work */
     uint32_t stage; /* that the others are awaited at */
     int seen;       /* ranks below this have reached it */
-    bool entered, is_short, direct, drained;
+    bool entered, is_short, direct, flat, drained;
     int peer;              /* on ERR_MISMATCH: who called something else, */
     uint64_t mine, theirs; /* both fingerprints, */
     int lag;               /* and how many calls before this one that was: 0 or 1 */

@@ -58,7 +58,7 @@ void disti_node_start(struct disti_node *node, const struct dist_call *call, uin
     op->is_short = bytes <= NODE_SHORT_MAX / blocks;
     op->stage = 0;
     op->seen = 0;
-    op->entered = op->direct = op->drained = false;
+    op->entered = op->direct = op->flat = op->drained = false;
     op->round = 0;
     op->done = 0;
     if (op->is_short)

@@ -116,7 +116,7 @@ static int reduce_targets(struct disti_node *node, const struct disti_node_op *o
     int targets = 0;
     bool hidden = false;
 
-    if (!pattern->slices) {
+    if (!pattern->slices || op->flat) {
         node->targets[0] = (char *)op->call.out + in_out;
         return 1;
     }
@@ -143,8 +143,10 @@ bool disti_node_reduce_some(struct disti_node *node, struct disti_node_op *op)
     size_t bite = NODE_BITE / op->element_bytes / (size_t)node->ranks + 1;
 
     disti_node_slice(node, op, elements, node->rank, &from, &to);
-    if (!pattern->slices)
+    if (!pattern->slices || op->flat)
         from = 0, to = elements;
+    if (op->flat && !node_is(pattern->takers, op, node->rank))
+        return true;
     at = from + op->done;
     take = to - at < bite ? to - at : bite;
     for (int r = 0; r < node->ranks; r++)
@@ -160,7 +162,7 @@ void disti_node_drain(struct disti_node *node, struct disti_node_op *op, uint64_
     size_t first, from, to;
     size_t elements = disti_node_round(op, round, &first);
 
-    if (!pattern->slices || node->peers[node->rank].out ||
+    if (!pattern->slices || op->flat || node->peers[node->rank].out ||
         !node_is(pattern->takers, op, node->rank))
         return;
     for (int i = 1; i < node->ranks; i++) {

@@ -119,7 +119,10 @@ static inline uint64_t node_stage(uint64_t number, uint32_t stage)
 /* ---- what the collectives are ---- */
 
 /*
- * Givers have IN, takers get OUT. in_blocks: IN has a block for each rank, not one. slices: a
+ * Givers have IN, takers get OUT. Of two ranks that both go through windows each sums all by
+ * itself: no less moves between the CPUs with slices, and there would be one stage more.
+ *
+ * in_blocks: IN has a block for each rank, not one. slices: a
  * result is reduced by all ranks, a slice by each, who write it into the takers' OUT.
  */
 enum node_who { NODE_ALL, NODE_ROOT };

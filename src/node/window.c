@@ -188,6 +188,7 @@ dist_status disti_node_look(struct disti_node *node, struct disti_node_op *op)
         op->rounds = 1;
         return DIST_OK;
     }
+    op->flat = node->ranks == 2 && !node->peers[0].in && !node->peers[1].in;
     status = window_make(node);
     if (status == DIST_OK && !shown->key) /* the others look after the next stage */
         *shown = node->window_name;
