@@ -11,6 +11,7 @@
 #include <errno.h>
 #include <netinet/in.h>
 #include <poll.h>
+#include <sys/prctl.h>
 
 #define WAIT_MS 20000
 
@@ -348,6 +349,7 @@ static void meet_stranger(const char *says, bool hangs_up, int timeout_ms)
     if (child == 0) {
         struct pollfd ready = {.fd = fd, .events = POLLIN};
 
+        prctl(PR_SET_PDEATHSIG, SIGKILL); /* should the test be killed */
         for (;;) {
             int guest;
 
