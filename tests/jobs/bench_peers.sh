@@ -50,7 +50,8 @@ killed()
 {
     [ -x "$peers/$1" ] || { job_skip "$1 is killed" "not built"; return; }
     job_id=$$.killed.$1
-    TEST_JOB=$job_id DIST_BENCH_SOCKET=$job_folder/mute setsid "$peers/$1" 2 \
+    # What Open MPI cannot remove then is removed with the folder.
+    OMPI_MCA_btl_vader_backing_directory=$job_folder TEST_JOB=$job_id DIST_BENCH_SOCKET=$job_folder/mute setsid "$peers/$1" 2 \
         >"$job_output" 2>&1 </dev/null 9>&- &
     for ((try = 0; try < 200; try++)); do
         [ "$(job_processes | wc -w)" -ge 3 ] && break
