@@ -20,7 +20,7 @@ static const struct {
 } wait_manners[] = {
     [DISTI_WAIT_ALONE] = {32768, 1000 * 1000},
     [DISTI_WAIT_CROWDED] = {0, 4 * 1000 * 1000},
-    [DISTI_WAIT_BESIDE] = {1024, 0},
+    [DISTI_WAIT_BESIDE] = {4096, 0},
 };
 
 /* Programs that wait give the CPU back within microseconds, one that computes after a time slice,
