@@ -3,6 +3,7 @@
 #include "rendezvous/door.h"
 
 #include "base/clock.h"
+#include "base/descriptor.h"
 #include "base/log.h"
 #include "rendezvous/store_server.h"
 
@@ -44,7 +45,7 @@ dist_status disti_door_open(const char *job, int *fd_p)
 {
     struct sockaddr_un address;
     socklen_t length = door_address(job, &address);
-    int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+    int fd = disti_descriptor_own(socket(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
     dist_status status = DIST_IN_PROGRESS;
 
     if (fd < 0)
@@ -58,7 +59,7 @@ dist_status disti_door_open(const char *job, int *fd_p)
                                   "rank 0 cannot listen on the Unix socket \"@%s\", by which the "
                                   "ranks of this machine meet (set MASTER_ADDR instead)",
                                   address.sun_path + 1);
-    close(fd);
+    disti_descriptor_close(fd);
     return status;
 }
 

@@ -2,6 +2,7 @@
 /* Listening, resolving, naming. */
 #include "rendezvous/socket.h"
 
+#include "base/descriptor.h"
 #include "base/log.h"
 
 #include <arpa/inet.h>
@@ -53,7 +54,8 @@ static int socket_listen_at(const struct addrinfo *address, int *fd_p, int *port
     struct sockaddr_storage bound;
     socklen_t length = sizeof(bound);
     int on = 1, error;
-    int fd = socket(address->ai_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+    int fd = disti_descriptor_own(
+        socket(address->ai_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
 
     if (fd < 0)
         return errno;
@@ -64,7 +66,7 @@ static int socket_listen_at(const struct addrinfo *address, int *fd_p, int *port
     if (bind(fd, address->ai_addr, address->ai_addrlen) || listen(fd, SOMAXCONN) ||
         getsockname(fd, (struct sockaddr *)&bound, &length)) {
         error = errno;
-        close(fd);
+        disti_descriptor_close(fd);
         return error;
     }
     *fd_p = fd;

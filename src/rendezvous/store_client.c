@@ -3,6 +3,7 @@
 #include "rendezvous/store_client.h"
 
 #include "base/clock.h"
+#include "base/descriptor.h"
 #include "base/log.h"
 
 #include <errno.h>
@@ -41,7 +42,7 @@ struct disti_store *store_client_new(int fd)
     struct disti_store *store = calloc(1, sizeof(*store));
 
     if (!store) {
-        close(fd);
+        disti_descriptor_close(fd);
         return NULL;
     }
     client_init_lock(store);
@@ -67,7 +68,7 @@ void store_client_free(struct disti_store *store)
         free(news);
     }
     disti_wire_next(&store->in);
-    close(store->fd);
+    disti_descriptor_close(store->fd);
     if (store->epoll_fd >= 0)
         close(store->epoll_fd);
     if (store->news_fd >= 0)

@@ -3,6 +3,7 @@
 #include "rendezvous/store_client.h"
 
 #include "base/clock.h"
+#include "base/descriptor.h"
 #include "base/log.h"
 
 #include <errno.h>
@@ -42,7 +43,8 @@ static void connect_tried(struct disti_store_tries *tries, const char *format, .
 /* A connected, non-blocking socket, or -1 and errno. */
 static int connect_socket(const struct addrinfo *address, int64_t deadline)
 {
-    int fd = socket(address->ai_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+    int fd = disti_descriptor_own(
+        socket(address->ai_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
     struct pollfd ready = {.fd = fd, .events = POLLOUT};
     int error = 0;
     socklen_t size = sizeof(error);
@@ -61,7 +63,7 @@ static int connect_socket(const struct addrinfo *address, int64_t deadline)
     }
     if (!error)
         return fd;
-    close(fd);
+    disti_descriptor_close(fd);
     errno = error;
     return -1;
 }
@@ -183,7 +185,7 @@ static dist_status connect_address(const struct addrinfo *address,
         return DIST_IN_PROGRESS;
     }
     if (connect_met_itself(fd)) {
-        close(fd);
+        disti_descriptor_close(fd);
         connect_tried(tries, "%s port %d: nobody there", host, target->port);
         return DIST_IN_PROGRESS;
     }

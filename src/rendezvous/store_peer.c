@@ -3,6 +3,7 @@
 #include "rendezvous/store_server.h"
 
 #include "base/clock.h"
+#include "base/descriptor.h"
 #include "rendezvous/socket.h"
 
 #include <errno.h>
@@ -79,10 +80,11 @@ void store_peer_accept(struct disti_store_server *server)
 {
     int fd;
 
-    while ((fd = accept4(server->listen_fd, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC)) >= 0) {
+    while ((fd = disti_descriptor_own(
+                accept4(server->listen_fd, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC))) >= 0) {
         disti_socket_tune(fd);
         if (!peer_new(server, fd))
-            close(fd);
+            disti_descriptor_close(fd);
         if (server->strangers > STORE_STRANGERS)
             peer_drop_oldest_stranger(server);
         if (server->reap)
@@ -234,6 +236,6 @@ void store_peer_free(struct disti_store_server *server, struct store_peer *peer)
     while (peer->waits)
         store_wait_remove(peer, peer->waits);
     disti_wire_next(&peer->in);
-    close(peer->fd);
+    disti_descriptor_close(peer->fd);
     free(peer);
 }

@@ -3,6 +3,7 @@
 #include "rendezvous/store_server.h"
 
 #include "base/clock.h"
+#include "base/descriptor.h"
 #include "base/log.h"
 #include "rendezvous/socket.h"
 
@@ -18,7 +19,7 @@
 static void server_close(int *fd)
 {
     if (*fd >= 0)
-        close(*fd);
+        disti_descriptor_close(*fd);
     *fd = -1;
 }
 
@@ -81,8 +82,8 @@ dist_status disti_store_server_listen(const char *host, int port, int world_size
     if (status != DIST_OK)
         goto out;
     disti_store_server_set_job(server, job, false);
-    server->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
-    server->wake_fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
+    server->epoll_fd = disti_descriptor_own(epoll_create1(EPOLL_CLOEXEC));
+    server->wake_fd = disti_descriptor_own(eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC));
     if (server->epoll_fd < 0 || server->wake_fd < 0 || !server_watch(server, &server->listen_fd) ||
         !server_watch(server, &server->wake_fd)) {
         status = disti_fail_errno(DIST_ERR_SYSTEM, "cannot set up the store's event loop");

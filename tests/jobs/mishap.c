@@ -5,6 +5,7 @@
  *
  *   kill      the victim is killed (SIGKILL) between two operations
  *   kill-in   it is killed while an operation is under way
+ *   kill-fork it is killed, and a child that it has forked lives on
  *   exit      it leaves without a goodbye, with exit code 0
  *   silent    it stays alive and does not come: the timeout ends it
  *   count     it calls with another count
@@ -44,6 +45,10 @@ static dist_status come_to_grief(dist_group *group, const char *kind)
 
         dist_all_reduce_async(group, data, data, COUNT, DIST_FLOAT32, DIST_SUM, &work);
         dist_test(work, &done);
+    }
+    if (strcmp(kind, "kill-fork") == 0 && fork() == 0) {
+        sleep(60);
+        _exit(0);
     }
     if (strncmp(kind, "kill", 4) == 0)
         kill(getpid(), SIGKILL);
@@ -128,10 +133,16 @@ int main(int argc, char **argv)
         return 2;
     setvbuf(stdout, NULL, _IOLBF, 0);
     child = fork(); /* the launcher shall not see that a rank was killed */
-    if (child == 0)
+    if (child == 0) {
+        setpgid(0, 0);
         exit(be_a_rank(argv[1], argv[2], atoi(argv[3])));
+    }
     if (child < 0 || waitpid(child, &status, 0) < 0)
         return 1;
+    if (strcmp(argv[2], "kill-fork") == 0 && WIFSIGNALED(status)) {
+        sleep(2 * TIMEOUT_MS / 1000); /* the others must not need its end */
+        kill(-child, SIGKILL);
+    }
     if (WIFSIGNALED(status))
         return WTERMSIG(status) == SIGKILL && strncmp(argv[2], "kill", 4) == 0 ? 0 : 1;
     return WEXITSTATUS(status);

@@ -10,5 +10,7 @@ for transport in shm tcp; do
         job shell 4 tests/jobs/mishap gloo $kind 2
     done
     job shell 4 tests/jobs/mishap gloo kill 0
+    job shell 3 tests/jobs/mishap gloo kill-fork 1
+    job shell 3 tests/jobs/mishap gloo kill-fork 0
     job shell 3 tests/jobs/mishap gloo silent 1
 done

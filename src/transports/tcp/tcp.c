@@ -3,6 +3,7 @@
 #include "transports/tcp/tcp.h"
 
 #include "base/config.h"
+#include "base/descriptor.h"
 #include "base/log.h"
 #include "transports/tcp/tcp_state.h"
 
@@ -312,7 +313,7 @@ static void tcp_close(void *instance)
     }
     disti_tcp_pending_close(state);
     if (state->listener >= 0)
-        close(state->listener);
+        disti_descriptor_close(state->listener);
     if (state->timer >= 0)
         close(state->timer);
     if (state->epoll >= 0)

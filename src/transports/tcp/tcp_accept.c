@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Callers: a stranger costs its own socket, and nobody else anything. */
 #include "base/clock.h"
+#include "base/descriptor.h"
 #include "base/log.h"
 #include "transports/tcp/tcp_state.h"
 
@@ -13,7 +14,7 @@
 
 static void pending_drop(struct tcp_state *state, struct tcp_pending *pending)
 {
-    close(pending->fd);
+    disti_descriptor_close(pending->fd);
     pending->fd = -1;
     state->pending_count--;
 }
@@ -79,7 +80,7 @@ static void accept_one(struct tcp_state *state, int fd)
     struct tcp_pending *pending = &state->pending[slot];
 
     if (!disti_tcp_watch(state, fd, TCP_EVENT_PENDING, slot, false)) {
-        close(fd);
+        disti_descriptor_close(fd);
         return;
     }
     pending->fd = fd;
@@ -108,7 +109,8 @@ int disti_tcp_accept(struct tcp_state *state)
     int turn;
 
     for (turn = 0; turn < ACCEPT_TURN && state->accepting; turn++) {
-        int fd = accept4(state->listener, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
+        int fd = disti_descriptor_own(
+            accept4(state->listener, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC));
 
         if (fd >= 0) {
             accept_one(state, fd);

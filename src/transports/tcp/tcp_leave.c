@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Leaving: a goodbye to every peer, and a close that loses none of what was sent. */
 #include "base/clock.h"
+#include "base/descriptor.h"
 #include "transports/tcp/tcp_state.h"
 
 #include <errno.h>
@@ -56,6 +57,6 @@ void disti_tcp_leave(struct tcp_state *state)
                !disti_expired(deadline))
             disti_sleep_ns(100 * 1000);
         shutdown(peer->fd, SHUT_WR);
-        close(peer->fd);
+        disti_descriptor_close(peer->fd);
     }
 }

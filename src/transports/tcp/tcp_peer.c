@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* The life of a connection: calling, greeting, being called, losing. */
 #include "base/clock.h"
+#include "base/descriptor.h"
 #include "base/log.h"
 #include "transports/tcp/tcp_state.h"
 
@@ -90,7 +91,7 @@ void disti_tcp_lose(struct tcp_state *state, struct tcp_peer *peer, int cause, c
         return;
     disti_tcp_set_writable(state, peer, true);
     if (peer->fd >= 0)
-        close(peer->fd);
+        disti_descriptor_close(peer->fd);
     peer->fd = -1;
     peer->phase = TCP_PHASE_LOST;
     if (peer->send_status == DIST_OK) {
@@ -122,7 +123,7 @@ static void peer_call_failed(struct tcp_state *state, struct tcp_peer *peer, int
         disti_tcp_lose(state, peer, cause, reason);
         return;
     }
-    close(peer->fd);
+    disti_descriptor_close(peer->fd);
     peer->fd = -1;
     peer->phase = TCP_PHASE_IDLE;
     peer->ticks = 0;
@@ -183,7 +184,8 @@ void disti_tcp_call(struct tcp_state *state, struct tcp_peer *peer)
     if (!peer->deadline)
         peer->deadline = disti_deadline_ms(state->timeout_ms);
     disti_tcp_tick_on(state, true);
-    peer->fd = socket(address.ss_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+    peer->fd = disti_descriptor_own(
+        socket(address.ss_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
     if (peer->fd < 0) {
         disti_tcp_lose(state, peer, errno, NULL);
         return;
@@ -207,11 +209,11 @@ void disti_tcp_adopt(struct tcp_state *state, int fd, int rank)
 
     if (!peer || peer->phase == TCP_PHASE_UP || peer->phase == TCP_PHASE_LOST ||
         (calling && state->rank < rank)) {
-        close(fd);
+        disti_descriptor_close(fd);
         return;
     }
     if (calling)
-        close(peer->fd);
+        disti_descriptor_close(peer->fd);
     peer->fd = fd;
     peer->phase = TCP_PHASE_GREETING;
     disti_tcp_tune(state, fd);

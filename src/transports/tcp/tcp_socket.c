@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Sockets and addresses of the tcp transport. */
+#include "base/descriptor.h"
 #include "base/log.h"
 #include "transports/tcp/tcp_state.h"
 
@@ -144,7 +145,8 @@ dist_status disti_tcp_listen(struct tcp_state *state, const char *host)
 
     if (status != DIST_OK)
         return status;
-    state->listener = socket(address.ss_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+    state->listener = disti_descriptor_own(
+        socket(address.ss_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
     if (state->listener < 0)
         return disti_fail_errno(DIST_ERR_SYSTEM, "tcp: no socket to listen on %s", host);
     if (address.ss_family == AF_INET6)

@@ -2,12 +2,14 @@
 check_PROGRAMS += \
 	tests/unit/base/test_base \
 	tests/unit/base/test_config \
+	tests/unit/base/test_descriptor \
 	tests/unit/base/test_dtype \
 	tests/unit/base/test_half \
 	tests/unit/base/test_log
 TESTS += \
 	tests/unit/base/test_base \
 	tests/unit/base/test_config \
+	tests/unit/base/test_descriptor \
 	tests/unit/base/test_dtype \
 	tests/unit/base/test_half \
 	tests/unit/base/test_log
@@ -16,6 +18,8 @@ tests_unit_base_test_base_SOURCES = tests/unit/base/test_base.c tests/unit/base/
 tests_unit_base_test_base_LDADD = $(unit_test_libs)
 tests_unit_base_test_config_SOURCES = tests/unit/base/test_config.c tests/unit/base/unit.h
 tests_unit_base_test_config_LDADD = $(unit_test_libs)
+tests_unit_base_test_descriptor_SOURCES = tests/unit/base/test_descriptor.c
+tests_unit_base_test_descriptor_LDADD = $(unit_test_libs)
 tests_unit_base_test_dtype_SOURCES = \
 	tests/unit/base/test_dtype.c \
 	tests/unit/base/reference.c tests/unit/base/reference.h tests/unit/base/unit.h

@@ -2,6 +2,7 @@
 /* Every way to meet, with forked ranks; and what a user can get wrong. */
 #include "ranks.h"
 
+#include "base/descriptor.h"
 #include "launchers.h"
 #include "rendezvous/rendezvous.h"
 #include "rendezvous/socket.h"
@@ -44,7 +45,7 @@ static int free_port(void)
     int fd, port;
 
     assert_int_equal(disti_listen("127.0.0.1", 0, &fd, &port), DIST_OK);
-    close(fd);
+    disti_descriptor_close(fd);
     return port;
 }
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* The store's server among strangers: junk, lies, silence, one byte at a time. */
 #include "base/clock.h"
+#include "base/descriptor.h"
 #include "ranks.h"
 
 #include "rendezvous/socket.h"
@@ -338,11 +339,13 @@ static void meet_stranger(const char *says, bool hangs_up, int timeout_ms)
 {
     struct disti_store *store = NULL;
     int64_t begin = disti_now_ns();
-    char buffer[16];
-    int fd, port;
+    char buffer[32];
+    int fd, listener, port;
     pid_t child;
 
-    assert_int_equal(disti_listen("127.0.0.1", 0, &fd, &port), DIST_OK);
+    assert_int_equal(disti_listen("127.0.0.1", 0, &listener, &port), DIST_OK);
+    fd = dup(listener); /* the library's own is closed in a child */
+    disti_descriptor_close(listener);
     fflush(NULL);
     child = fork();
     assert_true(child >= 0);
@@ -364,9 +367,8 @@ static void meet_stranger(const char *says, bool hangs_up, int timeout_ms)
     assert_int_equal(disti_store_connect("127.0.0.1", port, 1, 2, timeout_ms, &store),
                      DIST_ERR_RENDEZVOUS);
     assert_null(store);
-    snprintf(buffer, sizeof(buffer), "%d", port);
+    snprintf(buffer, sizeof(buffer), "127.0.0.1 port %d", port);
     assert_non_null(strstr(dist_last_error(), buffer));
-    assert_non_null(strstr(dist_last_error(), "127.0.0.1"));
     assert_true(disti_now_ns() - begin < 15000000000);
     kill(child, SIGKILL);
     waitpid(child, NULL, 0);

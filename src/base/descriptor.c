@@ -1,0 +1,54 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Sockets that belong to this process alone, and are closed in a child that it forks. */
+#include "base/descriptor.h"
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <unistd.h>
+
+/* Descriptors above this are not looked after: a bit each, so that the child needs no lock. */
+#define DESCRIPTOR_MOST 65536
+#define DESCRIPTOR_BITS 64
+
+static _Atomic uint64_t descriptor_owned[DESCRIPTOR_MOST / DESCRIPTOR_BITS];
+static pthread_once_t descriptor_once = PTHREAD_ONCE_INIT;
+static bool descriptor_forked;
+
+static void descriptor_child(void)
+{
+    descriptor_forked = true;
+    for (int word = 0; word < DESCRIPTOR_MOST / DESCRIPTOR_BITS; word++) {
+        uint64_t bits = atomic_exchange(&descriptor_owned[word], 0);
+
+        for (; bits; bits &= bits - 1)
+            close(word * DESCRIPTOR_BITS + __builtin_ctzll(bits));
+    }
+}
+
+static void descriptor_start(void)
+{
+    (void)pthread_atfork(NULL, NULL, descriptor_child);
+}
+
+int disti_descriptor_own(int fd)
+{
+    if (fd < 0 || fd >= DESCRIPTOR_MOST)
+        return fd;
+    pthread_once(&descriptor_once, descriptor_start);
+    atomic_fetch_or(&descriptor_owned[fd / DESCRIPTOR_BITS], UINT64_C(1) << fd % DESCRIPTOR_BITS);
+    return fd;
+}
+
+void disti_descriptor_close(int fd)
+{
+    uint64_t bit = UINT64_C(1) << fd % DESCRIPTOR_BITS, before = 0;
+
+    if (fd < 0)
+        return;
+    if (fd < DESCRIPTOR_MOST)
+        before = atomic_fetch_and(&descriptor_owned[fd / DESCRIPTOR_BITS], ~bit) & bit;
+    if (before || !descriptor_forked)
+        close(fd);
+}

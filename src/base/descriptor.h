@@ -1,0 +1,22 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Sockets that belong to this process alone, and are closed in a child that it forks. */
+#ifndef DISTI_BASE_DESCRIPTOR_H
+#define DISTI_BASE_DESCRIPTOR_H
+
+/*
+ * A connection ends for its other side when the last process closes it. A child that was forked
+ * and runs no other program has copies of all, so without this a rank that dies would seem to live
+ * as long as its child does.
+ *
+ * Takes the descriptor, negative ones too, and returns it: so it goes round socket() and accept().
+ * May be called by any thread. Does not set errno.
+ */
+int disti_descriptor_own(int fd);
+
+/*
+ * Closes a descriptor; for all that were taken, since their numbers may come again. In a forked
+ * child nothing happens for the parent's, which are closed there.
+ */
+void disti_descriptor_close(int fd);
+
+#endif

@@ -1,0 +1,121 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Descriptors that a forked child has not. */
+#include "base/descriptor.h"
+
+#include <fcntl.h>
+#include <setjmp.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+/* Is it open in a child that is forked now? */
+static bool child_has(int fd)
+{
+    int status = 0;
+    pid_t child = fork();
+
+    if (child == 0)
+        _exit(fcntl(fd, F_GETFD) >= 0);
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_true(WIFEXITED(status));
+    return WEXITSTATUS(status) == 1;
+}
+
+static void a_child_has_none_of_them(void **state)
+{
+    int pair[2];
+
+    (void)state;
+    assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM, 0, pair), 0);
+    assert_true(child_has(pair[0]));
+    assert_int_equal(disti_descriptor_own(pair[0]), pair[0]);
+    assert_false(child_has(pair[0]));
+    assert_true(child_has(pair[1]));
+    assert_true(fcntl(pair[0], F_GETFD) >= 0); /* here it is open all the same */
+    disti_descriptor_close(pair[0]);
+    assert_int_equal(fcntl(pair[0], F_GETFD), -1);
+    close(pair[1]);
+}
+
+static void the_other_side_sees_the_end(void **state)
+{
+    int pair[2];
+    char byte;
+    pid_t child;
+
+    (void)state;
+    assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM, 0, pair), 0);
+    disti_descriptor_own(pair[0]);
+    child = fork();
+    if (child == 0) {
+        sleep(30);
+        _exit(0);
+    }
+    disti_descriptor_close(pair[0]);
+    assert_int_equal(read(pair[1], &byte, 1), 0); /* not after 30 s: make check would say so */
+    assert_int_equal(waitpid(child, NULL, WNOHANG), 0);
+    kill(child, SIGKILL);
+    waitpid(child, NULL, 0);
+    close(pair[1]);
+}
+
+static void a_number_that_comes_again_is_another_file(void **state)
+{
+    int first, second;
+
+    (void)state;
+    first = disti_descriptor_own(open("/dev/null", O_RDONLY));
+    disti_descriptor_close(first);
+    second = open("/dev/null", O_RDONLY);
+    assert_int_equal(second, first);
+    assert_true(child_has(second));
+    close(second);
+}
+
+/* A child that was forked with an owned descriptor uses the number for a file of its own. */
+static void a_child_keeps_what_it_opens(void **state)
+{
+    int fd = disti_descriptor_own(open("/dev/null", O_RDONLY)), status = 0;
+    pid_t child = fork();
+
+    (void)state;
+    if (child == 0) {
+        int mine = open("/dev/zero", O_RDONLY), owned;
+        bool kept;
+
+        disti_descriptor_close(fd); /* the parent's: not ours to close */
+        kept = mine == fd && fcntl(mine, F_GETFD) >= 0;
+        owned = disti_descriptor_own(open("/dev/zero", O_RDONLY));
+        disti_descriptor_close(owned);
+        _exit(kept && fcntl(owned, F_GETFD) < 0);
+    }
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_true(WIFEXITED(status) && WEXITSTATUS(status) == 1);
+    disti_descriptor_close(fd);
+}
+
+static void no_descriptor_is_nothing(void **state)
+{
+    (void)state;
+    assert_int_equal(disti_descriptor_own(-1), -1);
+    disti_descriptor_close(-1);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_child_has_none_of_them),
+        cmocka_unit_test(the_other_side_sees_the_end),
+        cmocka_unit_test(a_number_that_comes_again_is_another_file),
+        cmocka_unit_test(a_child_keeps_what_it_opens),
+        cmocka_unit_test(no_descriptor_is_nothing),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
