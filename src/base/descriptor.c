@@ -43,12 +43,15 @@ int disti_descriptor_own(int fd)
 
 void disti_descriptor_close(int fd)
 {
-    uint64_t bit = UINT64_C(1) << fd % DESCRIPTOR_BITS, before = 0;
+    bool owned = false;
 
     if (fd < 0)
         return;
-    if (fd < DESCRIPTOR_MOST)
-        before = atomic_fetch_and(&descriptor_owned[fd / DESCRIPTOR_BITS], ~bit) & bit;
-    if (before || !descriptor_forked)
+    if (fd < DESCRIPTOR_MOST) {
+        uint64_t bit = UINT64_C(1) << fd % DESCRIPTOR_BITS;
+
+        owned = atomic_fetch_and(&descriptor_owned[fd / DESCRIPTOR_BITS], ~bit) & bit;
+    }
+    if (owned || !descriptor_forked)
         close(fd);
 }
