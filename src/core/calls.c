@@ -360,14 +360,13 @@ dist_status disti_call_check(dist_group *group, const struct dist_call *call,
 
 dist_status disti_call(dist_group *group, const struct dist_call *call, struct calls_form form)
 {
-    struct disti_start start = {.owned = NULL};
+    struct disti_start start;
     dist_status status;
     void *owned;
 
-    if (!form.async && disti_call_again(group, call) && !disti_batch_is_open()) {
-        start.call = *call;
-        return disti_work_run(group, &start);
-    }
+    if (!form.async && disti_call_again(group, call) && !disti_batch_is_open())
+        return disti_work_run_call(group, call);
+    start = (struct disti_start){.owned = NULL};
     status = disti_call_check(group, call, form, &start.call, &start.owned);
     owned = start.owned;
     if (status != DIST_OK)

@@ -7,23 +7,31 @@
 #include <stdlib.h>
 
 /* Field by field: clearing the whole first would take longer than all else here. */
-void disti_work_fill(struct dist_group *group, const struct disti_start *start,
-                     enum disti_work_kind kind, struct dist_work *work)
+static void work_fill(struct dist_group *group, const struct dist_call *call,
+                      enum disti_work_kind kind, struct dist_work *work)
 {
     work->group = group;
     work->ticket = (struct dist_ticket){.status = DIST_IN_PROGRESS};
-    work->call = start->call;
+    work->call = *call;
     work->kind = kind;
     work->running = false;
     work->forgiven = false;
-    work->owned = start->owned;
-    work->finish = start->finish;
+    work->owned = NULL;
+    work->finish = NULL;
     work->fn = NULL;
     work->fn_arg = NULL;
     work->next = NULL;
     work->status = DIST_IN_PROGRESS;
     work->deadline_ns = 0;
     atomic_init(&work->ended, false);
+}
+
+void disti_work_fill(struct dist_group *group, const struct disti_start *start,
+                     enum disti_work_kind kind, struct dist_work *work)
+{
+    work_fill(group, &start->call, kind, work);
+    work->owned = start->owned;
+    work->finish = start->finish;
 }
 
 void disti_work_drop(struct dist_work *work)
@@ -135,27 +143,45 @@ static dist_status work_no_waiting(const char *what)
                       what);
 }
 
+/* Starts a filled work and waits until it has ended. */
+static dist_status work_run(struct dist_work *work)
+{
+    struct dist_group *group = work->group;
+    dist_status status;
+
+    if (disti_work_is_calling())
+        return work_no_waiting(dist_collective_string(work->call.collective));
+    disti_group_enter(group);
+    status = disti_work_launch(work);
+    if (status == DIST_OK)
+        disti_drive_until(group, work, INT64_MAX);
+    else
+        disti_drive_kick(group);
+    disti_log_use(NULL); /* a failure has been logged where it was found */
+    if (status == DIST_OK)
+        status = work_result(work);
+    disti_group_unlock(group);
+    return status;
+}
+
 dist_status disti_work_run(struct dist_group *group, const struct disti_start *start)
 {
     struct dist_work work;
     dist_status status;
 
-    if (disti_work_is_calling())
-        return work_no_waiting(dist_collective_string(start->call.collective));
     disti_work_fill(group, start, DISTI_WORK_BLOCKING, &work);
-    disti_group_enter(group);
-    status = disti_work_launch(&work);
-    if (status == DIST_OK)
-        disti_drive_until(group, &work, INT64_MAX);
-    else
-        disti_drive_kick(group);
-    disti_log_use(NULL); /* a failure has been logged where it was found */
-    if (status == DIST_OK)
-        status = work_result(&work);
-    disti_group_unlock(group);
+    status = work_run(&work);
     if (status == DIST_OK)
         free(start->owned);
     return status;
+}
+
+dist_status disti_work_run_call(struct dist_group *group, const struct dist_call *call)
+{
+    struct dist_work work;
+
+    work_fill(group, call, DISTI_WORK_BLOCKING, &work);
+    return work_run(&work);
 }
 
 /* The other ranks have gone on, and this one cannot: they are told. */

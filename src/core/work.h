@@ -26,6 +26,9 @@ struct disti_start {
  */
 dist_status disti_work_run(struct dist_group *group, const struct disti_start *start);
 
+/* The same for a checked call that nothing belongs to. */
+dist_status disti_work_run_call(struct dist_group *group, const struct dist_call *call);
+
 /*
  * Starts, does not block on a peer. OK: `owned` is the library's, and *work_p is to be given to
  * dist_wait (detached: work_p may be NULL and is not set). Any failure: `owned` is the caller's.

@@ -3,9 +3,29 @@
 #include "node/state.h"
 
 #include <fcntl.h>
+#include <linux/membarrier.h>
 #include <stdio.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <unistd.h>
+
+/*
+ * Who stores a stage and then looks who sleeps, and who says that it sleeps and then looks at the
+ * stages, must not both look before the other's store is seen:
+ *
+ *     stage = 7                      mood = ASLEEP
+ *     ------------ a fence on both sides, or one on all CPUs ------------
+ *     mood == ASLEEP? ring           stage == 7? do not sleep
+ *
+ * A stage is stored in every call and drains the store buffer if it is fenced; a rank goes to sleep
+ * rarely. So the one that sleeps has the kernel fence the CPUs of all processes that have
+ * registered for it (membarrier(2)), and the other needs none. Where a rank cannot, all of them
+ * fence.
+ */
+static bool bell_barrier(int command)
+{
+    return syscall(SYS_membarrier, command, 0, 0) == 0;
+}
 
 /* The bell is a pipe: a process of the same user can open it through the owner's descriptor. */
 dist_status disti_node_bell_open(struct disti_node *node, struct node_hello *hello)
@@ -14,6 +34,7 @@ dist_status disti_node_bell_open(struct disti_node *node, struct node_hello *hel
 
     if (pipe2(node->bell, O_CLOEXEC | O_NONBLOCK) < 0 || fstat(node->bell[1], &info) < 0)
         return DIST_ERR_SYSTEM;
+    hello->fences = !bell_barrier(MEMBARRIER_CMD_REGISTER_GLOBAL_EXPEDITED);
     hello->bell_fd = node->bell[1];
     hello->bell_inode = info.st_ino;
     return DIST_OK;
@@ -61,7 +82,6 @@ static void bell_rouse(struct disti_node *node, int rank)
 void disti_node_ring(struct disti_node *node)
 {
     for (int r = 0; r < node->ranks; r++) {
-        /* Ordered after the stage by seq_cst: it sees our stage, or we see that it sleeps. */
         if (atomic_load_explicit(&node->peers[r].board->mood, memory_order_seq_cst) != NODE_AWAKE)
             bell_rouse(node, r);
     }
@@ -71,6 +91,8 @@ int disti_node_arm(struct disti_node *node, struct disti_node_op *op)
 {
     node->armed = true;
     atomic_store_explicit(&node->board->mood, NODE_ASLEEP, memory_order_seq_cst);
+    if (!node->fences && !bell_barrier(MEMBARRIER_CMD_GLOBAL_EXPEDITED))
+        return DIST_ARM_READY; /* it has worked when it was tried: without memory now, perhaps */
     return disti_node_ready(node, op) ? DIST_ARM_READY : node->bell[0];
 }
 

@@ -38,12 +38,13 @@ static dist_status board_make(struct disti_node *node, struct node_hello *hello)
     return DIST_OK;
 }
 
-/* -1: all can; else the first rank that cannot. */
-static int board_who_cannot(const struct disti_node *node)
+/* -1: all can; else the first rank that cannot. Also sees whether one needs fences. */
+static int board_who_cannot(struct disti_node *node)
 {
     for (int r = 0; r < node->ranks; r++) {
         if (!node->hellos[r].usable || node->hellos[r].board.bytes < sizeof(*node->board))
             return r;
+        node->fences |= node->hellos[r].fences;
     }
     return -1;
 }

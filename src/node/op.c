@@ -55,7 +55,7 @@ void disti_node_start(struct disti_node *node, const struct dist_call *call, uin
     op->number = ++node->calls;
     op->element_bytes = call->collective == DIST_COLL_BARRIER ? 1 : dist_dtype_size(call->dtype);
     bytes = call->count * op->element_bytes;
-    op->is_short = bytes <= NODE_SHORT_MAX / blocks;
+    op->is_short = bytes <= (node->ranks > 2 ? NODE_SHORT_MAX : NODE_SHORT_PAIR) / blocks;
     op->stage = 0;
     op->seen = 0;
     op->entered = op->direct = op->flat = op->drained = false;
@@ -69,10 +69,16 @@ void disti_node_start(struct disti_node *node, const struct dist_call *call, uin
 
 /* ---- saying and hearing how far one is ---- */
 
+/* The store must stand before the look at who sleeps: bell.c says how, without a fence or with. */
 static void op_say(struct disti_node *node, struct disti_node_op *op, uint32_t stage)
 {
-    atomic_store_explicit(&node_slot(node->board, op)->stage, node_stage(op->number, stage),
-                          memory_order_seq_cst);
+    _Atomic uint64_t *mine = &node_slot(node->board, op)->stage;
+
+    if (node->fences)
+        atomic_store_explicit(mine, node_stage(op->number, stage), memory_order_seq_cst);
+    else
+        atomic_store_explicit(mine, node_stage(op->number, stage), memory_order_release);
+    atomic_signal_fence(memory_order_seq_cst);
     disti_node_ring(node);
 }
 

@@ -13,6 +13,8 @@
 #define NODE_APART 128
 /* What a rank gives stands on its board up to so many bytes. */
 #define NODE_SHORT_MAX ((size_t)8 << 10)
+/* Of two ranks: half of a longer vector is sooner summed where it lies than all of it moved. */
+#define NODE_SHORT_PAIR ((size_t)4 << 10)
 /* From so many bytes on it pays to fetch a slot for writing before it is written. */
 #define NODE_FETCH_MIN 192
 /* Bytes of a window that one round uses: stays in the caches between being written and read. */
@@ -48,7 +50,7 @@ struct node_slot {
 };
 
 /*
- * ASLEEP: it sleeps, or is about to: its bell wakes it; set seq_cst before the last look at stages.
+ * ASLEEP: it sleeps, or is about to: its bell wakes it; set before the last look at stages.
  * GONE: it has given up calls that it had begun: what it has not done it will not do.
  */
 enum node_mood { NODE_AWAKE, NODE_ASLEEP, NODE_GONE };
@@ -81,8 +83,8 @@ struct node_peer {
 struct node_hello {
     struct disti_segment_name board;
     uint64_t bell_inode;
-    int32_t bell_fd; /* the end to write to */
-    int32_t usable;
+    int32_t bell_fd;        /* the end to write to */
+    int16_t usable, fences; /* fences: it cannot have the kernel fence the others */
 };
 
 struct disti_node {
@@ -98,6 +100,7 @@ struct disti_node {
     uint64_t confirmed; /* the last that every rank is known to have begun */
     uint64_t rounds;    /* of windows, so far */
     int gone;           /* a rank that has given up, -1: none is known */
+    bool fences;        /* a stage is stored with a fence */
     int bell[2];        /* a pipe: to read, to write */
     bool armed;
     int places;           /* of the tree of additions: the largest power of two in ranks */
