@@ -86,7 +86,7 @@ static void work_refused(struct dist_group *group, struct dist_work *work, dist_
 static bool work_has_ended_alone(struct dist_work *work)
 {
     if (work->kind != DISTI_WORK_BLOCKING || work->ticket.status != DIST_OK || work->group->works ||
-        work->finish)
+        work->group->drive.calling || work->finish)
         return false;
     work->status = DIST_OK;
     atomic_store_explicit(&work->ended, true, memory_order_relaxed);

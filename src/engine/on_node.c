@@ -84,5 +84,5 @@ struct engine_task *disti_on_node_first(const struct dist_engine *engine)
 
     while (task && !task->on_node)
         task = task->next;
-    return task;
+    return task && task->running ? task : NULL;
 }

@@ -40,21 +40,18 @@ dist_status disti_node_bell_open(struct disti_node *node, struct node_hello *hel
     return DIST_OK;
 }
 
-/* Opens the peer's bell; -1: it is gone. */
+/* Opens the peer's bell; -1: it is gone. To read too: to write to a pipe without readers is a
+ * signal that kills. */
 static int bell_reach(const struct node_hello *hello)
 {
     struct stat info;
     char path[64];
-    int fd;
 
     snprintf(path, sizeof(path), "/proc/%d/fd/%d", (int)hello->board.pid, (int)hello->bell_fd);
-    fd = open(path, O_WRONLY | O_NONBLOCK | O_CLOEXEC);
-    if (fd >= 0 && (fstat(fd, &info) < 0 || !S_ISFIFO(info.st_mode) ||
-                    (uint64_t)info.st_ino != hello->bell_inode)) {
-        close(fd);
-        fd = -1;
-    }
-    return fd;
+    if (stat(path, &info) < 0 || !S_ISFIFO(info.st_mode) ||
+        (uint64_t)info.st_ino != hello->bell_inode)
+        return -1;
+    return open(path, O_RDWR | O_NONBLOCK | O_CLOEXEC);
 }
 
 /* A full pipe has woken its owner already; one that sleeps deaf looks up by itself soon. */
@@ -110,6 +107,16 @@ void disti_node_disarm(struct disti_node *node)
 
 void disti_node_abandon(struct disti_node *node)
 {
-    if (node)
-        atomic_store_explicit(&node->board->mood, NODE_GONE, memory_order_release);
+    if (!node)
+        return;
+    atomic_store_explicit(&node->board->mood, NODE_GONE, memory_order_seq_cst);
+    disti_node_ring(node);
+}
+
+void disti_node_miss(struct disti_node *node)
+{
+    for (int r = 0; r < node->ranks; r++) {
+        if (atomic_load_explicit(&node->peers[r].board->mood, memory_order_relaxed) == NODE_GONE)
+            node->gone = r;
+    }
 }

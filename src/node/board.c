@@ -14,7 +14,7 @@ static bool board_one_machine(const struct dist_backend_config *config)
         if (config->places[r].node != config->places[0].node)
             return false;
     }
-    return config->world_size > 1;
+    return config->world_size > 1 && config->world_size <= NODE_RANKS_MAX;
 }
 
 /* This rank's half. Where it cannot, the others are told, and no board is used. */

@@ -208,11 +208,9 @@ static dist_status op_turn(struct disti_node *node, struct disti_node_op *op)
     node->confirmed = op->number;
     if (op->stage == 0)
         status = disti_node_look(node, op);
-    if (status == DIST_OK && !op->direct)
-        status = disti_node_look_windows(node, op);
     if (status == DIST_OK && !op->direct && op->stage > 0)
         disti_node_drain(node, op, op->stage - 1);
-    op->drained = true;
+    op->drained = status == DIST_OK;
     return status;
 }
 
@@ -229,6 +227,9 @@ static dist_status op_step(struct disti_node *node, struct disti_node_op *op)
 
     if (status != DIST_OK)
         return status;
+    disti_node_miss(node); /* its memory may be the program's again: not a bite more */
+    if (node->gone >= 0)
+        return DIST_IN_PROGRESS;
     if (op->stage == op->rounds) {
         node->rounds += op->direct ? 0 : op->rounds;
         return DIST_OK;

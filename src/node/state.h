@@ -25,6 +25,8 @@
 #define NODE_BITE ((size_t)1 << 20)
 /* A tile of a reduction stays in the first-level cache. */
 #define NODE_TILE ((size_t)4 << 10)
+/* More ranks than any machine has cores for: blocks of a window must not vanish. */
+#define NODE_RANKS_MAX 1024
 #define NODE_TILES 24 /* levels of the tree of additions: more than any machine has ranks for */
 
 /* Where a rank's data are. Names of which all is zero: in its window. */
@@ -158,12 +160,10 @@ const char *disti_node_in(const struct disti_node *node, const struct disti_node
                           int block, size_t at);
 /* A rank's window in a round of the call under way. */
 char *disti_node_window(const struct disti_node *node, int rank, uint64_t round);
-/* Writes where this rank's data are into its slot; makes its window if they are not visible. */
+/* Writes where this rank's data and its window are into its slot. */
 dist_status disti_node_show(struct disti_node *node, struct disti_node_op *op);
 /* Learns where the others' are, and what follows for the call. All have shown theirs. */
 dist_status disti_node_look(struct disti_node *node, struct disti_node_op *op);
-/* The others' windows, once they must be there. */
-dist_status disti_node_look_windows(struct disti_node *node, struct disti_node_op *op);
 
 /* ---- copy.c, reduce.c: the work ---- */
 
@@ -192,5 +192,8 @@ dist_status disti_node_bell_open(struct disti_node *node, struct node_hello *hel
 
 /* Wakes those that sleep, and sees who is gone; after a stage has been stored. */
 void disti_node_ring(struct disti_node *node);
+
+/* Sees who is gone. */
+void disti_node_miss(struct disti_node *node);
 
 #endif

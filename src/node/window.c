@@ -98,9 +98,9 @@ dist_status disti_node_show(struct disti_node *node, struct disti_node_op *op)
         self->in = op->call.in;
     if (takes && disti_segment_find(op->call.out, op->call.count * op->element_bytes, &places->out))
         self->out = op->call.out;
-    if ((gives && !self->in) || (takes && !self->out))
-        status = window_make(node);
-    if (status == DIST_OK && node->window)
+    /* Even if all should be visible: a peer attaches it now or, once this rank is gone, never. */
+    status = window_make(node);
+    if (status == DIST_OK)
         places->window = node->window_name;
     return status;
 }
@@ -171,30 +171,6 @@ static bool window_all_seen(const struct disti_node *node, const struct disti_no
     return true;
 }
 
-dist_status disti_node_look(struct disti_node *node, struct disti_node_op *op)
-{
-    struct disti_segment_name *shown = &node_slot(node->board, op)->places.window;
-    dist_status status = DIST_OK;
-
-    for (int r = 0; r < node->ranks && status == DIST_OK; r++) {
-        if (r != node->rank)
-            status = window_see_peer(node, op, r);
-    }
-    if (status != DIST_OK)
-        return status;
-    if (window_all_seen(node, op)) {
-        op->direct = true;
-        op->piece = op->call.count;
-        op->rounds = 1;
-        return DIST_OK;
-    }
-    op->flat = node->ranks == 2 && !node->peers[0].in && !node->peers[1].in;
-    status = window_make(node);
-    if (status == DIST_OK && !shown->key) /* the others look after the next stage */
-        *shown = node->window_name;
-    return status;
-}
-
 /* A window stays mapped as long as the group is: it is the same for all calls. */
 static dist_status window_attach(struct disti_node *node, int rank,
                                  const struct disti_segment_name *name)
@@ -212,23 +188,35 @@ static dist_status window_attach(struct disti_node *node, int rank,
     return status;
 }
 
-/* A rank whose data are hidden has shown its window from the first; others may do so later. */
-static bool window_is_there(const struct node_pattern *pattern, const struct disti_node_op *op,
-                            const struct node_peer *peer, int rank)
+static dist_status window_attach_all(struct disti_node *node, const struct disti_node_op *op)
 {
-    return op->stage > 0 || (node_is(pattern->givers, op, rank) && !peer->in);
-}
-
-dist_status disti_node_look_windows(struct disti_node *node, struct disti_node_op *op)
-{
-    const struct node_pattern *pattern = disti_node_pattern(op->call.collective);
     dist_status status = DIST_OK;
 
     for (int r = 0; r < node->ranks && status == DIST_OK; r++) {
         struct node_peer *peer = &node->peers[r];
 
-        if (r != node->rank && !peer->window && window_is_there(pattern, op, peer, r))
+        if (r != node->rank && !peer->window)
             status = window_attach(node, r, &node_slot(peer->board, op)->places.window);
     }
     return status;
+}
+
+dist_status disti_node_look(struct disti_node *node, struct disti_node_op *op)
+{
+    dist_status status = DIST_OK;
+
+    for (int r = 0; r < node->ranks && status == DIST_OK; r++) {
+        if (r != node->rank)
+            status = window_see_peer(node, op, r);
+    }
+    if (status != DIST_OK)
+        return status;
+    op->direct = window_all_seen(node, op);
+    if (!op->direct) {
+        op->flat = node->ranks == 2 && !node->peers[0].in && !node->peers[1].in;
+        return window_attach_all(node, op);
+    }
+    op->piece = op->call.count;
+    op->rounds = 1;
+    return DIST_OK;
 }
