@@ -76,8 +76,8 @@ bool disti_node_copy_some(struct disti_node *node, struct disti_node_op *op)
     return op->done == elements * (size_t)node->ranks;
 }
 
-/* Of a vector that is reduced in slices the others do not need this rank's slice; but of two ranks
- * it is not known yet whether there will be slices. */
+/* Of a vector that is reduced in slices the others do not need this rank's slice; but of two
+ * ranks it may not be known yet whether there will be slices. */
 static void fill_around(struct disti_node *node, const struct disti_node_op *op, char *window,
                         const char *in, size_t elements)
 {
@@ -100,7 +100,7 @@ void disti_node_fill(struct disti_node *node, struct disti_node_op *op, uint64_t
     if (node->peers[node->rank].in || !node_is(pattern->givers, op, node->rank))
         return;
     in += first * op->element_bytes;
-    if (pattern->slices && node->ranks > 2) {
+    if (pattern->slices && !node_may_be_flat(node, op)) {
         fill_around(node, op, window, in, elements);
         return;
     }

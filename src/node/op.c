@@ -172,16 +172,9 @@ static dist_status op_enter(struct disti_node *node, struct disti_node_op *op)
  */
 static void op_fetch_next(struct disti_node *node, const struct disti_node_op *op, size_t bytes)
 {
-#if defined(__x86_64__)
-    const unsigned char *next = (const unsigned char *)&node->board->slots[(op->number + 1) % 2];
-
-    if (bytes < NODE_FETCH_MIN)
-        return;
-    for (size_t at = 0; at < bytes + offsetof(struct node_slot, data); at += 64)
-        __asm__ volatile("prefetchw %0" : : "m"(next[at]));
-#else
-    (void)node, (void)op, (void)bytes;
-#endif
+    if (bytes >= NODE_FETCH_MIN)
+        node_fetch(&node->board->slots[(op->number + 1) % 2],
+                   bytes + offsetof(struct node_slot, data));
 }
 
 static void op_finish_short(struct disti_node *node, struct disti_node_op *op)

@@ -15,6 +15,8 @@
 #define NODE_SHORT_MAX ((size_t)8 << 10)
 /* Of two ranks: half of a longer vector is sooner summed where it lies than all of it moved. */
 #define NODE_SHORT_PAIR ((size_t)4 << 10)
+/* And up to so much each of the two sums all of it by itself. */
+#define NODE_FLAT_MAX ((size_t)128 << 10)
 /* From so many bytes on it pays to fetch a slot for writing before it is written. */
 #define NODE_FETCH_MIN 192
 /* Bytes of a window that one round uses: stays in the caches between being written and read. */
@@ -146,6 +148,22 @@ static inline const struct node_pattern *disti_node_pattern(dist_collective coll
 static inline bool node_is(uint8_t who, const struct disti_node_op *op, int rank)
 {
     return who == NODE_ALL || rank == op->call.root;
+}
+
+/* Lines of memory that are about to be written are fetched for that. */
+static inline void node_fetch(const void *memory, size_t bytes)
+{
+#if defined(__x86_64__)
+    for (size_t at = 0; at < bytes; at += 64)
+        __asm__ volatile("prefetchw %0" : : "m"(((const char *)memory)[at]));
+#else
+    (void)memory, (void)bytes;
+#endif
+}
+
+static inline bool node_may_be_flat(const struct disti_node *node, const struct disti_node_op *op)
+{
+    return node->ranks == 2 && op->call.count * op->element_bytes <= NODE_FLAT_MAX;
 }
 
 /* ---- window.c: where data are in a long call ---- */

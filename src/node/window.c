@@ -213,7 +213,7 @@ dist_status disti_node_look(struct disti_node *node, struct disti_node_op *op)
         return status;
     op->direct = window_all_seen(node, op);
     if (!op->direct) {
-        op->flat = node->ranks == 2 && !node->peers[0].in && !node->peers[1].in;
+        op->flat = node_may_be_flat(node, op) && !node->peers[0].in && !node->peers[1].in;
         return window_attach_all(node, op);
     }
     op->piece = op->call.count;
