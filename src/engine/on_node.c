@@ -9,6 +9,9 @@
  * come within some hundred nanoseconds, which is about what a task costs.
  */
 #define NODE_LOOKS 256
+/* A call of more bytes a block is work for microseconds, during which others may want their turn.
+ */
+#define NODE_TRY_MAX ((size_t)32 << 10)
 
 dist_status disti_on_node_open(struct dist_engine *engine)
 {
@@ -48,6 +51,7 @@ void disti_on_node_post(struct dist_engine *engine, struct engine_task *task)
 bool disti_on_node_try(struct dist_engine *engine, const struct dist_call *call,
                        struct disti_node_op *op, dist_status *status_p)
 {
+    size_t bytes = call->count * dist_dtype_size(call->dtype);
     int moved = 0;
 
     if (engine->head || engine->p2p_head || call->op == DIST_PREMUL_SUM ||
@@ -56,7 +60,7 @@ bool disti_on_node_try(struct dist_engine *engine, const struct dist_call *call,
     disti_node_start(engine->node, call, disti_fingerprint(call, engine->config->world_size), op);
     for (int i = 0; i < NODE_LOOKS; i++) {
         *status_p = disti_node_advance(engine->node, op, &moved);
-        if (*status_p != DIST_IN_PROGRESS || !op->is_short)
+        if (*status_p != DIST_IN_PROGRESS || bytes > NODE_TRY_MAX)
             break;
     }
     return true;

@@ -14,7 +14,7 @@
 /* What a rank gives stands on its board up to so many bytes. */
 #define NODE_SHORT_MAX ((size_t)8 << 10)
 /* Of two ranks: half of a longer vector is sooner summed where it lies than all of it moved. */
-#define NODE_SHORT_PAIR ((size_t)4 << 10)
+#define NODE_SHORT_PAIR ((size_t)2 << 10)
 /* And up to so much each of the two sums all of it by itself. */
 #define NODE_FLAT_MAX ((size_t)128 << 10)
 /* From so many bytes on it pays to fetch a slot for writing before it is written. */
@@ -31,9 +31,14 @@
 #define NODE_RANKS_MAX 1024
 #define NODE_TILES 24 /* levels of the tree of additions: more than any machine has ranks for */
 
-/* Where a rank's data are. Names of which all is zero: in its window. */
+/*
+ * Where a rank's data are. Names of which all is zero: in its window. Most calls need the first two
+ * only, which share the line of the stage.
+ */
 struct node_places {
-    struct disti_segment_at in, out;
+    struct disti_segment_at in;
+    bool in_place; /* OUT is the same, and `out` not written */
+    struct disti_segment_at out;
     struct disti_segment_name window;
 };
 

@@ -92,11 +92,14 @@ dist_status disti_node_show(struct disti_node *node, struct disti_node_op *op)
     bool takes = pattern->slices && node_is(pattern->takers, op, node->rank);
     dist_status status = DIST_OK;
 
-    memset(places, 0, sizeof(*places));
     self->in = self->out = NULL;
+    places->in.name.key = places->out.name.key = 0;
     if (gives && disti_segment_find(op->call.in, window_in_bytes(node, op), &places->in))
         self->in = op->call.in;
-    if (takes && disti_segment_find(op->call.out, op->call.count * op->element_bytes, &places->out))
+    places->in_place = takes && self->in && self->in == op->call.out;
+    if (places->in_place ||
+        (takes &&
+         disti_segment_find(op->call.out, op->call.count * op->element_bytes, &places->out)))
         self->out = op->call.out;
     /* Even if all should be visible: a peer attaches it now or, once this rank is gone, never. */
     status = window_make(node);
@@ -149,8 +152,8 @@ static dist_status window_see_peer(struct disti_node *node, const struct disti_n
     dist_status status;
 
     status = window_see(&peer->in_view, &places->in, window_in_bytes(node, op), &in);
-    peer->in = in;
-    if (status == DIST_OK)
+    peer->in = peer->out = in;
+    if (status == DIST_OK && !places->in_place)
         status = window_see(&peer->out_view, &places->out, op->call.count * op->element_bytes,
                             &peer->out);
     return status;
