@@ -20,6 +20,14 @@ static void progress_wake(void)
         (void)!write(disti_progress.wake_fd, &one, sizeof(one));
 }
 
+void disti_progress_hurry(const struct dist_group *group)
+{
+    uint64_t one = 1;
+
+    if (group->drive.service == DISTI_SERVICE_YES && atomic_exchange(&disti_progress.dozing, false))
+        (void)!write(disti_progress.wake_fd, &one, sizeof(one));
+}
+
 dist_status disti_progress_check(void)
 {
     int on;
@@ -62,6 +70,7 @@ static bool progress_start(void)
     disti_progress.handles_fork = true;
     atomic_store(&disti_progress.quit, false);
     atomic_store(&disti_progress.asleep, false);
+    atomic_store(&disti_progress.dozing, false);
     disti_progress.wake_fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
     if (disti_progress.wake_fd >= 0 && progress_create()) {
         disti_progress.running = true;

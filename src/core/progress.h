@@ -18,6 +18,7 @@ struct disti_progress {
     int wake_fd;
     atomic_bool quit;
     atomic_bool asleep; /* until wake_fd is written to */
+    atomic_bool dozing; /* until the next tick, or the same */
 };
 
 extern struct disti_progress disti_progress;

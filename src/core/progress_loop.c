@@ -19,8 +19,9 @@
 #define LOOP_WATCH_ROUNDS 1024
 
 /*
- * With nothing to do it looks again every tick, so that whoever starts a work and waits for it at
- * once need not call it; after so many ticks it sleeps until it is called.
+ * With nothing to do it looks again every tick, so that whoever starts a short work and waits for
+ * it at once need not call it (for a long one it is called); after so many ticks it sleeps until it
+ * is called.
  */
 #define LOOP_TICK_NS (1000 * 1000)
 #define LOOP_TICKS 100
@@ -237,10 +238,13 @@ static void loop_idle(struct loop *self)
 {
     struct pollfd wake = {.fd = disti_progress.wake_fd, .events = POLLIN};
 
-    if (self->ticks < LOOP_TICKS)
+    if (self->ticks < LOOP_TICKS) {
+        atomic_store(&disti_progress.dozing, true);
         disti_drive_poll_fds(&wake, 1, LOOP_TICK_NS);
-    else
+        atomic_store(&disti_progress.dozing, false);
+    } else {
         loop_rest(self, &wake, 1, INT64_MAX);
+    }
     self->ticks = wake.revents ? 0 : self->ticks + (self->ticks < LOOP_TICKS);
     loop_hear(&wake);
 }

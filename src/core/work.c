@@ -197,6 +197,15 @@ static dist_status work_no_memory(struct dist_group *group, const struct disti_s
     return DIST_ERR_NO_MEMORY;
 }
 
+/* So long that to wake a thread costs little beside it. */
+#define WORK_LONG ((size_t)256 << 10)
+
+static bool work_is_long(const struct disti_start *start)
+{
+    return start->call.collective != DIST_COLL_BARRIER &&
+           start->call.count >= WORK_LONG / dist_dtype_size(start->call.dtype);
+}
+
 dist_status disti_work_post(struct dist_group *group, const struct disti_start *start,
                             struct dist_work **work_p)
 {
@@ -213,6 +222,8 @@ dist_status disti_work_post(struct dist_group *group, const struct disti_start *
         disti_group_hold(group);
         *work_p = work;
     }
+    if (status == DIST_OK && work->ticket.status == DIST_IN_PROGRESS && work_is_long(start))
+        disti_progress_hurry(group);
     disti_drive_kick(group); /* frees a detached work that has ended */
     disti_group_exit(group);
     if (status != DIST_OK)
