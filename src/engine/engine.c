@@ -268,7 +268,7 @@ void disti_engine_close(struct dist_engine *engine)
     disti_route_close(engine); /* first: from here on no transport touches a task */
     disti_tune_links_free(engine);
     if (engine->node_tasks)
-        disti_node_abandon(engine->node);
+        disti_on_node_abandon(engine);
     disti_node_close(engine->node);
     disti_task_clear(engine);
     disti_p2p_clear(engine);

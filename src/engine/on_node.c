@@ -82,11 +82,26 @@ dist_status disti_on_node_advance(struct dist_engine *engine, struct engine_task
     return status == DIST_ERR_MISMATCH ? node_mismatch(engine, task) : status;
 }
 
-struct engine_task *disti_on_node_first(const struct dist_engine *engine)
+static struct engine_task *node_first(const struct dist_engine *engine)
 {
     struct engine_task *task = engine->node_tasks ? engine->head : NULL;
 
     while (task && !task->on_node)
         task = task->next;
+    return task;
+}
+
+struct engine_task *disti_on_node_first(const struct dist_engine *engine)
+{
+    struct engine_task *task = node_first(engine);
+
     return task && task->running ? task : NULL;
+}
+
+void disti_on_node_abandon(struct dist_engine *engine)
+{
+    const struct engine_task *task = node_first(engine);
+
+    if (task)
+        disti_node_abandon(engine->node, &task->node_op);
 }

@@ -183,6 +183,8 @@ bool disti_on_node_try(struct dist_engine *engine, const struct dist_call *call,
 dist_status disti_on_node_advance(struct dist_engine *engine, struct engine_task *task, int *moved);
 /* The one that is under way; NULL: none. */
 struct engine_task *disti_on_node_first(const struct dist_engine *engine);
+/* Those that have not ended never will. */
+void disti_on_node_abandon(struct dist_engine *engine);
 
 /* stray.c: looks for messages that show that a call under way was another on their sender; true:
  * there is one, and its task will end with ERR_MISMATCH when it is advanced. */

@@ -65,6 +65,17 @@ static void bell_ring(struct disti_node *node, int rank)
         (void)!write(peer->bell, "", 1);
 }
 
+/* What it has ended before, the others may end too. */
+static void bell_miss(struct disti_node *node, int rank)
+{
+    uint64_t from = node->peers[rank].board->gave_up;
+
+    if (node->gone >= 0 && node->gone_from <= from)
+        return;
+    node->gone = rank;
+    node->gone_from = from;
+}
+
 /* Of several that see it asleep one rings. */
 static void bell_rouse(struct disti_node *node, int rank)
 {
@@ -73,7 +84,7 @@ static void bell_rouse(struct disti_node *node, int rank)
     if (atomic_compare_exchange_strong(&node->peers[rank].board->mood, &mood, NODE_AWAKE))
         bell_ring(node, rank);
     else if (mood == NODE_GONE)
-        node->gone = rank;
+        bell_miss(node, rank);
 }
 
 void disti_node_ring(struct disti_node *node)
@@ -105,10 +116,9 @@ void disti_node_disarm(struct disti_node *node)
         ;
 }
 
-void disti_node_abandon(struct disti_node *node)
+void disti_node_abandon(struct disti_node *node, const struct disti_node_op *op)
 {
-    if (!node)
-        return;
+    node->board->gave_up = op->number;
     atomic_store_explicit(&node->board->mood, NODE_GONE, memory_order_seq_cst);
     disti_node_ring(node);
 }
@@ -116,7 +126,7 @@ void disti_node_abandon(struct disti_node *node)
 void disti_node_miss(struct disti_node *node)
 {
     for (int r = 0; r < node->ranks; r++) {
-        if (atomic_load_explicit(&node->peers[r].board->mood, memory_order_relaxed) == NODE_GONE)
-            node->gone = r;
+        if (atomic_load_explicit(&node->peers[r].board->mood, memory_order_acquire) == NODE_GONE)
+            bell_miss(node, r);
     }
 }

@@ -49,8 +49,9 @@ struct disti_node_op {
 dist_status disti_node_open(const struct dist_backend_config *config, struct disti_node **node_p);
 void disti_node_close(struct disti_node *node);
 
-/* Before a close with calls that have not ended: the others need not wait for this rank. */
-void disti_node_abandon(struct disti_node *node);
+/* Before a close with calls that have not ended, `op` the first: the others need not wait for this
+ * rank in that and later ones. */
+void disti_node_abandon(struct disti_node *node, const struct disti_node_op *op);
 
 /* Are there such collectives here at all? */
 bool disti_node_knows(dist_collective collective);

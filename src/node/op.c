@@ -193,6 +193,12 @@ static void op_finish_short(struct disti_node *node, struct disti_node_op *op)
         disti_node_copy_short(node, op);
 }
 
+/* Has a rank given up this call? */
+static bool op_is_lost(const struct disti_node *node, const struct disti_node_op *op)
+{
+    return node->gone >= 0 && op->number >= node->gone_from;
+}
+
 /* What a stage of a long call begins with, once: all are there. */
 static dist_status op_turn(struct disti_node *node, struct disti_node_op *op)
 {
@@ -221,7 +227,7 @@ static dist_status op_step(struct disti_node *node, struct disti_node_op *op)
     if (status != DIST_OK)
         return status;
     disti_node_miss(node); /* its memory may be the program's again: not a bite more */
-    if (node->gone >= 0)
+    if (op_is_lost(node, op))
         return DIST_IN_PROGRESS;
     if (op->stage == op->rounds) {
         node->rounds += op->direct ? 0 : op->rounds;
@@ -244,7 +250,7 @@ dist_status disti_node_advance(struct disti_node *node, struct disti_node_op *op
 {
     dist_status status = op->entered ? DIST_OK : op_enter(node, op);
 
-    if (status == DIST_OK && node->gone >= 0)
+    if (status == DIST_OK && op_is_lost(node, op))
         status =
             disti_fail(DIST_ERR_PEER_LOST, "rank %d has given up what it had begun", node->gone);
     if (status != DIST_OK)

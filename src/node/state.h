@@ -67,6 +67,7 @@ enum node_mood { NODE_AWAKE, NODE_ASLEEP, NODE_GONE };
 struct node_board {
     struct node_slot slots[2];
     alignas(NODE_APART) _Atomic uint32_t mood;
+    uint64_t gave_up; /* GONE: from this call on */
     /* For ranks that are threads of one process: the last of them to close frees both. */
     alignas(NODE_APART) _Atomic uint32_t users;
     void *window; /* at the owner's address */
@@ -108,7 +109,8 @@ struct disti_node {
     uint64_t calls;     /* numbered so far */
     uint64_t confirmed; /* the last that every rank is known to have begun */
     uint64_t rounds;    /* of windows, so far */
-    int gone;           /* a rank that has given up, -1: none is known */
+    int gone;           /* a rank that has given up, -1: none is known, */
+    uint64_t gone_from; /* and from which call on */
     bool fences;        /* a stage is stored with a fence */
     int bell[2];        /* a pipe: to read, to write */
     bool armed;
