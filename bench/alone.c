@@ -37,8 +37,8 @@ static int alone_name(struct result *result, dist_group *group, const char *memo
     if (result_add_contestant(result, name, false) != 0 ||
         asprintf(&library, "libdist %s", dist_version()) < 0)
         return -1;
-    free(result->contestants[0].library);
-    result->contestants[0].library = library;
+    free(result->contestants[0].release);
+    result->contestants[0].release = library;
     return 0;
 }
 

@@ -65,9 +65,9 @@ static void compare_know(struct compare *compare, int c)
     const char *reason =
         job ? (job->runner.gone ? job->reason : NULL) : compare->contest.contestants[c].reason;
 
-    if (job && job->library && !*known->library) {
-        free(known->library);
-        known->library = strdup(job->library);
+    if (job && job->release && !*known->release) {
+        free(known->release);
+        known->release = strdup(job->release);
     }
     if (!reason && !job)
         reason = "it could not be started";

@@ -84,7 +84,7 @@ static void page_legend(const struct result *result, FILE *to)
         fprintf(to, " ");
         plot_text(one->name, to);
         fprintf(to, " <span class=\"faint\">");
-        plot_text(one->library, to);
+        plot_text(one->release, to);
         if (one->reason) {
             fprintf(to, " (left out: ");
             plot_text(one->reason, to);

@@ -154,7 +154,7 @@ void job_end(struct job *job)
         unlink(job->path);
     free(job->members);
     free(job->path);
-    free(job->library);
+    free(job->release);
     free(job->name);
     free(job);
 }

@@ -18,7 +18,7 @@ struct job_rank {
 struct job {
     struct runner runner; /* first */
     char *name;
-    char *library;               /* as it says itself; NULL: not yet */
+    char *release;               /* as it says itself; NULL: not yet */
     char reason[MEASURE_REASON]; /* why it is gone */
     char *path;                  /* of the socket */
     int listener;

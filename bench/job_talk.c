@@ -89,8 +89,8 @@ static int talk_hello(struct job *job, const char *line, int *rank_p)
         return -1;
     if (ranks != job->runner.ranks || rank < 0 || rank >= ranks || job->members[rank].fd >= 0)
         return -1;
-    if (!job->library)
-        job->library = strdup(line + text);
+    if (!job->release)
+        job->release = strdup(line + text);
     *rank_p = rank;
     return 0;
 }

@@ -34,7 +34,7 @@ static void json_contestants(FILE *to, const struct result *result)
         fprintf(to, "%s\n    {\"name\": ", c ? "," : "");
         json_text(to, result->contestants[c].name);
         fprintf(to, ", \"library\": ");
-        json_text(to, result->contestants[c].library);
+        json_text(to, result->contestants[c].release);
         fprintf(to,
                 ", \"limit\": %s, \"reason\": ", result->contestants[c].limit ? "true" : "false");
         json_text(to, result->contestants[c].reason);

@@ -65,8 +65,8 @@ static void table_end(const struct options *options, const struct result *result
     for (int c = 0; c < result->contestant_count; c++) {
         const struct result_contestant *one = &result->contestants[c];
 
-        printf("# %s: %s%s%s%s\n", one->name, one->library,
-               one->reason && *one->library ? ". " : "", one->reason ? "LEFT OUT: " : "",
+        printf("# %s: %s%s%s%s\n", one->name, one->release,
+               one->reason && *one->release ? ". " : "", one->reason ? "LEFT OUT: " : "",
                one->reason ? one->reason : "");
     }
 }

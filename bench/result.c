@@ -105,7 +105,7 @@ void result_free(struct result *result)
     }
     for (int c = 0; c < result->contestant_count; c++) {
         free(result->contestants[c].name);
-        free(result->contestants[c].library);
+        free(result->contestants[c].release);
         free(result->contestants[c].reason);
     }
     free(result->points);
@@ -129,10 +129,10 @@ int result_add_contestant(struct result *result, const char *name, bool limit)
         return -1;
     result->contestants = more;
     one.name = strdup(name);
-    one.library = strdup("");
-    if (!one.name || !one.library) {
+    one.release = strdup("");
+    if (!one.name || !one.release) {
         free(one.name);
-        free(one.library);
+        free(one.release);
         return -1;
     }
     more[result->contestant_count++] = one;

@@ -40,7 +40,7 @@ struct result_point {
 /* What was measured. */
 struct result_contestant {
     char *name;    /* as the command line has it: "gloo/dist", "openmpi", "limit", ... */
-    char *library; /* and its version, as it says itself; "" while unknown */
+    char *release; /* and its version, as it says itself; "" while unknown */
     char *reason;  /* why it was left out from some point on; NULL: it was not */
     bool limit;    /* the bound of this machine, no library */
 };

@@ -48,7 +48,7 @@ static const char *const operation_names[PEER_OPERATIONS] = {
 };
 
 struct peer_session {
-    struct peer_library *library;
+    struct peer_library *peer;
     FILE *input, *output;
     struct peer_run run;
     size_t next; /* whose turn it is of the sets */
@@ -124,7 +124,7 @@ static int set_make(const struct peer_run *run, int rank, int ranks, struct peer
 
 static const char *sets_make(struct peer_session *session, struct peer_run *run)
 {
-    int rank = session->library->rank, ranks = session->library->ranks;
+    int rank = session->peer->rank, ranks = session->peer->ranks;
     size_t bytes = peer_in_bytes(run, ranks) + peer_out_bytes(run, ranks);
     size_t sets = BENCH_SETS_BYTES / (bytes ? bytes : BENCH_SETS_BYTES);
 
@@ -170,9 +170,9 @@ static const char *run_parse(struct peer_session *session, const char *line, str
     run->operation = o < 0 ? PEER_SUM : (enum peer_operation)o;
     run->element = dtype_bytes[d];
     run->in_place = run->in_place && c != PEER_ALL_TO_ALL; /* libdist has none */
-    block = has_ranks_blocks(run->collective) ? (size_t)session->library->ranks : 1;
+    block = has_ranks_blocks(run->collective) ? (size_t)session->peer->ranks : 1;
     run->count = c == PEER_BARRIER ? 0 : run->bytes / run->element / block;
-    return session->library->refuse(session->library, run);
+    return session->peer->refuse(session->peer, run);
 }
 
 /* The same memory serves the next turn, if that asks for the same. */
@@ -187,8 +187,8 @@ static const char *run_forget(struct peer_session *session)
 {
     const char *error = NULL;
 
-    if (session->run.sets != NULL && session->library->forget != NULL)
-        error = session->library->forget(session->library);
+    if (session->run.sets != NULL && session->peer->forget != NULL)
+        error = session->peer->forget(session->peer);
     sets_free(&session->run);
     return error;
 }
@@ -207,14 +207,14 @@ static const char *run_prepare(struct peer_session *session, struct peer_run *ru
     if (error == NULL)
         error = sets_make(session, run);
     session->run = *run;
-    if (error == NULL && session->library->prepare != NULL)
-        error = session->library->prepare(session->library, &session->run);
+    if (error == NULL && session->peer->prepare != NULL)
+        error = session->peer->prepare(session->peer, &session->run);
     return error;
 }
 
 static const char *calls(struct peer_session *session, int n)
 {
-    struct peer_library *library = session->library;
+    struct peer_library *library = session->peer;
     const struct peer_run *run = &session->run;
     const char *error = NULL;
 
@@ -235,7 +235,7 @@ static const char *calls(struct peer_session *session, int n)
 /* Fresh data through one call. Sets *wrong_p to 1 and the reason if the result is not right. */
 static const char *checked_call(struct peer_session *session, int *wrong_p)
 {
-    struct peer_library *library = session->library;
+    struct peer_library *library = session->peer;
     const struct peer_run *run = &session->run;
     const struct peer_set *set;
     const char *error;
@@ -257,7 +257,7 @@ static const char *checked_call(struct peer_session *session, int *wrong_p)
 
 static const char *samples(struct peer_session *session, double *took)
 {
-    struct peer_library *library = session->library;
+    struct peer_library *library = session->peer;
     const struct peer_run *run = &session->run;
     const char *error = calls(session, run->warmup);
 
@@ -307,7 +307,7 @@ static void answer(struct peer_session *session, const char *line)
     struct peer_run run = {0};
     const char *reason = run_parse(session, line, &run);
 
-    if (reason == NULL && is_messages(run.collective) && session->library->ranks < 2)
+    if (reason == NULL && is_messages(run.collective) && session->peer->ranks < 2)
         reason = "it takes two ranks";
     if (reason != NULL)
         fprintf(session->output, "unsupported %s\n", reason);
@@ -326,7 +326,7 @@ static int session_connect(struct peer_session *session)
 
     if (path == NULL || strlen(path) >= sizeof(address.sun_path)) {
         fprintf(stderr, "%s: dist_bench starts this program; set %s to its socket\n",
-                session->library->contestant, BENCH_SOCKET);
+                session->peer->contestant, BENCH_SOCKET);
         return 0;
     }
     strcpy(address.sun_path, path);
@@ -334,19 +334,19 @@ static int session_connect(struct peer_session *session)
     if (socket_fd < 0 || connect(socket_fd, (struct sockaddr *)&address, sizeof(address)) != 0 ||
         (copy = dup(socket_fd)) < 0 || (session->input = fdopen(socket_fd, "r")) == NULL ||
         (session->output = fdopen(copy, "w")) == NULL) {
-        fprintf(stderr, "%s: no connection to dist_bench at %s: %s\n", session->library->contestant,
+        fprintf(stderr, "%s: no connection to dist_bench at %s: %s\n", session->peer->contestant,
                 path, strerror(errno));
         return 0;
     }
-    fprintf(session->output, "hello %s %d %d %s\n", session->library->contestant,
-            session->library->rank, session->library->ranks, session->library->text);
+    fprintf(session->output, "hello %s %d %d %s\n", session->peer->contestant, session->peer->rank,
+            session->peer->ranks, session->peer->text);
     fflush(session->output);
     return 1;
 }
 
 int peer_serve(struct peer_library *library)
 {
-    struct peer_session session = {.library = library};
+    struct peer_session session = {.peer = library};
     char line[LINE];
     int served = 0;
 
