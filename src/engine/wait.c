@@ -16,12 +16,16 @@
  */
 static const struct {
     uint32_t spins;
-    int64_t yield_ns;
+    int64_t spin_ns, yield_ns;
 } wait_manners[] = {
-    [DISTI_WAIT_ALONE] = {32768, 1000 * 1000},
-    [DISTI_WAIT_CROWDED] = {0, 4 * 1000 * 1000},
-    [DISTI_WAIT_BESIDE] = {4096, 0},
+    [DISTI_WAIT_ALONE] = {32768, 2000 * 1000, 1000 * 1000},
+    [DISTI_WAIT_CROWDED] = {0, 0, 4 * 1000 * 1000},
+    [DISTI_WAIT_BESIDE] = {4096, 250 * 1000, 0},
 };
+
+/* Polls between two looks at the clock while spinning: where a poll is a call of the kernel, all
+ * spins would take ten times as long. */
+#define WAIT_SPINS_BETWEEN 256
 
 /* Programs that wait give the CPU back within microseconds, one that computes after a time slice,
  * some milliseconds. */
@@ -48,6 +52,7 @@ static void wait_behave(struct disti_wait_policy *policy, enum disti_wait_manner
 {
     policy->manner = manner;
     policy->spins = wait_manners[manner].spins;
+    policy->spin_ns = wait_manners[manner].spin_ns;
     policy->yield_ns = wait_manners[manner].yield_ns;
     policy->yields = 0;
 }
@@ -59,13 +64,27 @@ void disti_wait_policy_init(struct disti_wait_policy *policy, bool crowded)
     wait_behave(policy, crowded ? DISTI_WAIT_CROWDED : DISTI_WAIT_ALONE);
 }
 
+/* One more spin; the last one if it has been so long. */
+static void wait_spin(const struct disti_wait_policy *policy, struct disti_wait *wait)
+{
+    int64_t now;
+
+    wait_relax();
+    if (++wait->polls % WAIT_SPINS_BETWEEN != 0 || !policy->spin_ns)
+        return;
+    now = disti_now_ns();
+    if (!wait->spun_ns)
+        wait->spun_ns = now;
+    else if (now - wait->spun_ns > policy->spin_ns)
+        wait->polls = policy->spins;
+}
+
 bool disti_wait_step(const struct disti_wait_policy *policy, struct disti_wait *wait)
 {
     int64_t now;
 
     if (wait->polls < policy->spins) {
-        wait->polls++;
-        wait_relax();
+        wait_spin(policy, wait);
         return false;
     }
     if (!policy->yield_ns)

@@ -29,7 +29,8 @@
 enum disti_wait_manner { DISTI_WAIT_ALONE, DISTI_WAIT_CROWDED, DISTI_WAIT_BESIDE };
 
 struct disti_wait_policy {
-    uint32_t spins;   /* polls before the first yield */
+    uint32_t spins;   /* polls before the first yield, */
+    int64_t spin_ns;  /* and no longer than that, about; 0: however long they take */
     int64_t yield_ns; /* then yields for so long; 0: not at all */
     int sleep_ms;     /* then sleeps, so long at a time at most */
     bool crowded;     /* what it began as; is not revised */
@@ -49,6 +50,7 @@ void disti_wait_policy_init(struct disti_wait_policy *policy, bool crowded);
 /* One wait. Zeroed at the beginning, and whenever something has happened. */
 struct disti_wait {
     uint32_t polls;
+    int64_t spun_ns;  /* about when it began to spin; 0: just now */
     int64_t since_ns; /* of the first yield; 0: there was none */
     int64_t last_ns;  /* the end of the last yield */
     int64_t took_ns;  /* that it took, with the poll before it */

@@ -9,6 +9,8 @@
 
 #include <cmocka.h>
 
+#define MS (1000 * 1000)
+
 static void a_rank_with_its_own_cpu_spins_first(void **state)
 {
     struct disti_wait_policy policy;
@@ -16,10 +18,24 @@ static void a_rank_with_its_own_cpu_spins_first(void **state)
 
     (void)state;
     disti_wait_policy_init(&policy, false);
-    assert_true(policy.spins > 0);
+    assert_true(policy.spins > 0 && policy.spin_ns > 0);
+    policy.spin_ns = INT64_MAX; /* whatever else the machine does */
     for (uint32_t i = 0; i < policy.spins; i++)
         assert_false(disti_wait_step(&policy, &wait));
     assert_int_equal(wait.since_ns, 0); /* no clock was read while it spun */
+}
+
+static void slow_polls_end_the_spinning_early(void **state)
+{
+    const struct disti_wait_policy policy = {.spins = UINT32_MAX, .spin_ns = MS};
+    struct disti_wait wait = {0};
+    int64_t start = disti_now_ns();
+
+    (void)state;
+    while (!disti_wait_step(&policy, &wait))
+        assert_true(disti_now_ns() - start < 10000LL * MS);
+    assert_true(disti_now_ns() - start >= MS);
+    assert_int_equal(wait.polls, policy.spins);
 }
 
 static void a_crowded_rank_never_spins(void **state)
@@ -48,7 +64,6 @@ static void sleep_comes_in_the_end(void **state)
     assert_true(policy.sleep_ms > 0);
 }
 
-#define MS (1000 * 1000)
 #define QUICK_NS 2000
 #define SLOW_NS (3 * MS)
 
@@ -74,6 +89,7 @@ static void a_slow_yield_is_the_last_one(void **state)
     assert_int_equal(policy.manner, DISTI_WAIT_ALONE);
     assert_false(yields(&policy, 1, &now, SLOW_NS));
     assert_int_equal(policy.manner, DISTI_WAIT_BESIDE);
+    policy.spin_ns = INT64_MAX;
     for (uint32_t i = 0; i < policy.spins; i++)
         assert_false(disti_wait_step(&policy, &wait));
     assert_true(disti_wait_step(&policy, &wait)); /* sleeps at once after it has spun */
@@ -158,6 +174,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_rank_with_its_own_cpu_spins_first),
+        cmocka_unit_test(slow_polls_end_the_spinning_early),
         cmocka_unit_test(a_crowded_rank_never_spins),
         cmocka_unit_test(sleep_comes_in_the_end),
         cmocka_unit_test(a_slow_yield_is_the_last_one),
