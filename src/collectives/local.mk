@@ -51,6 +51,8 @@ libdist_core_sources += \
 	src/collectives/reduce_scatter_recursive_halving.c \
 	src/collectives/reduce_scatter_ring.c \
 	src/collectives/reduce_tree.c \
+	src/collectives/refine.c \
+	src/collectives/refine.h \
 	src/collectives/scatter_binomial.c \
 	src/collectives/scatter_direct.c \
 	src/collectives/select.c \
