@@ -48,16 +48,33 @@ static dist_status cache_add(struct dist_engine *engine, struct engine_cached **
     return DIST_OK;
 }
 
+/* Which algorithm, and how many segments. */
+static void cache_choose(struct dist_engine *engine, const struct dist_call *call,
+                         const struct disti_refine_turn *turn,
+                         const struct disti_algorithm **algorithm_p, uint32_t *segments_p)
+{
+    const struct disti_candidate *candidate;
+
+    if (!turn->refine) {
+        disti_chooser_pick(&engine->chooser, call->collective,
+                           disti_bind_bytes(call, engine->config->world_size), algorithm_p,
+                           segments_p);
+        return;
+    }
+    candidate = &turn->refine->candidates[disti_refine_candidate(turn)];
+    *algorithm_p = candidate->algorithm;
+    *segments_p = candidate->segments;
+}
+
 dist_status disti_cache_plan(struct dist_engine *engine, const struct dist_call *call,
-                             const struct disti_plan **plan_p)
+                             const struct disti_refine_turn *turn, const struct disti_plan **plan_p)
 {
     int root = disti_collective_rooted(call->collective) ? call->root : 0;
     const struct disti_algorithm *algorithm;
     struct engine_cached **bucket;
     uint32_t segments;
 
-    disti_chooser_pick(&engine->chooser, call->collective,
-                       disti_bind_bytes(call, engine->config->world_size), &algorithm, &segments);
+    cache_choose(engine, call, turn, &algorithm, &segments);
     bucket = cache_bucket(engine, algorithm, root, segments);
     for (struct engine_cached *e = *bucket; e; e = e->next) {
         if (e->algorithm == algorithm && e->root == root && e->segments == segments) {

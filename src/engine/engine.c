@@ -37,6 +37,8 @@ dist_status disti_engine_open(const struct dist_backend_config *config,
         status = disti_tune_settle(engine, engine_config->transports, &offer);
     if (status == DIST_OK)
         status = disti_on_node_open(engine);
+    if (status == DIST_OK)
+        status = disti_refining_open(engine);
     if (status != DIST_OK)
         goto out;
     engine->chooser.choice = &engine->choice;
@@ -81,11 +83,28 @@ static bool engine_may_start(const struct dist_engine *engine, const struct engi
 {
     int running = 0;
 
+    if (task->turn.refine && !disti_refining_may_start(task))
+        return false;
     for (const struct engine_task *t = engine->head; t != task; t = t->next) {
         if (++running >= ENGINE_RUNNING_MAX || disti_spans_clash(t->spans, task->spans))
             return false;
     }
     return !disti_p2p_clash(engine, task);
+}
+
+/* One task's turn. IN_PROGRESS, OK at its end, or its failure. */
+static dist_status engine_step(struct dist_engine *engine, struct engine_task *task, bool node_busy,
+                               int *moved)
+{
+    dist_status status = DIST_OK;
+
+    if (!task->running && engine_may_start(engine, task))
+        status = disti_task_start(engine, task);
+    if (status != DIST_OK)
+        return status;
+    if ((!task->running && task->stray.peer < 0) || (task->on_node && node_busy))
+        return DIST_IN_PROGRESS;
+    return disti_task_advance(engine, task, moved);
 }
 
 /* Runs every task that can run; ended ones leave the queue. Returns how much happened. */
@@ -97,16 +116,14 @@ static int engine_run(struct dist_engine *engine)
 
     for (struct engine_task *task = engine->head; task;) {
         struct engine_task *next = task->next;
-        dist_status status = DIST_IN_PROGRESS;
+        dist_status status = engine_step(engine, task, node_busy, &moved);
 
-        if (!task->running && engine_may_start(engine, task))
-            disti_task_start(task);
-        if (task->running && !(task->on_node && node_busy))
-            status = disti_task_advance(engine, task, &moved);
         node_busy |= task->on_node && status == DIST_IN_PROGRESS;
         if (status == DIST_IN_PROGRESS) {
             before = task;
         } else if (status == DIST_OK) {
+            if (task->turn.refine)
+                disti_refining_ended(engine, task);
             disti_ticket_end(&task->ticket, DIST_OK);
             engine_retire(engine, before);
             moved++;
@@ -119,9 +136,34 @@ static int engine_run(struct dist_engine *engine)
     return moved;
 }
 
+static void engine_enqueue(struct dist_engine *engine, struct engine_task *task)
+{
+    task->order = engine->posted++;
+    engine_append(engine, task);
+}
+
+/* The call's turn, if its choice is refined; before the call that decides the ranks agree. */
+static dist_status engine_refine(struct dist_engine *engine, const struct dist_call *call,
+                                 struct disti_refine_turn *turn_p)
+{
+    struct engine_task *task;
+    dist_status status = DIST_OK;
+
+    if (!engine->refining || disti_on_node(engine, call))
+        return DIST_OK;
+    status = disti_refining_turn(engine, call, turn_p);
+    if (status != DIST_OK || !turn_p->decides)
+        return status;
+    status = disti_task_agreement(engine, call, turn_p, &task);
+    if (status == DIST_OK)
+        engine_enqueue(engine, task);
+    return status;
+}
+
 dist_status disti_engine_post(struct dist_engine *engine, const struct dist_call *call,
                               struct dist_ticket *ticket)
 {
+    struct disti_refine_turn turn = {.refine = NULL};
     struct disti_node_op op;
     struct engine_task *task;
     dist_status status;
@@ -134,15 +176,16 @@ dist_status disti_engine_post(struct dist_engine *engine, const struct dist_call
         ticket->status = DIST_OK;
         return DIST_OK;
     }
-    status = disti_task_create(engine, call, ticket, &task);
+    status = engine_refine(engine, call, &turn);
+    if (status == DIST_OK)
+        status = disti_task_create(engine, call, &turn, ticket, &task);
     if (status != DIST_OK)
         return status;
     if (tried)
         task->node_op = op;
     else if (task->on_node)
         disti_on_node_post(engine, task);
-    task->order = engine->posted++;
-    engine_append(engine, task);
+    engine_enqueue(engine, task);
     ticket->status = DIST_IN_PROGRESS;
     engine_run(engine); /* a failure shows in a ticket */
     return DIST_OK;
@@ -273,6 +316,7 @@ void disti_engine_close(struct dist_engine *engine)
     disti_task_clear(engine);
     disti_p2p_clear(engine);
     disti_cache_clear(engine);
+    disti_refining_close(engine);
     disti_topology_free(engine->topology);
     disti_topology_free(engine->flat);
     free(engine);

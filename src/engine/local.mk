@@ -9,6 +9,8 @@ libdist_core_sources += \
 	src/engine/on_node.c \
 	src/engine/p2p.c \
 	src/engine/p2p_message.c \
+	src/engine/refining.c \
+	src/engine/refining.h \
 	src/engine/route.c \
 	src/engine/state.h \
 	src/engine/stray.c \

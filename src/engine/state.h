@@ -5,6 +5,7 @@
 
 #include "collectives/choose.h"
 #include "collectives/plan.h"
+#include "collectives/refine.h"
 #include "collectives/select.h"
 #include "engine/engine.h"
 #include "engine/tune.h"
@@ -57,9 +58,13 @@ struct engine_task {
     struct dist_ticket *ticket; /* NULL: it has ended */
     uint64_t order;             /* of posting, over collectives, sends and receives */
     const struct disti_plan *plan;
-    bool on_node;                 /* done on the boards of the machine: */
-    struct disti_plan no_plan;    /* its plan has no steps, */
-    struct disti_node_op node_op; /* and this is done instead */
+    bool on_node;                  /* done on the boards of the machine: */
+    struct disti_plan no_plan;     /* its plan has no steps, */
+    struct disti_node_op node_op;  /* and this is done instead */
+    struct disti_refine_turn turn; /* in the refinement of its choice */
+    int bound;                     /* it has the plan of that candidate */
+    bool agrees;                   /* it is no call, but the ranks' agreement on a choice */
+    int64_t began_ns;              /* when it was started, if its choice is refined */
     bool posted, running;
     bool skips; /* a step without data sends no message */
     uint64_t fingerprint;
@@ -106,6 +111,7 @@ struct dist_engine {
     struct disti_choice choice;
     struct disti_tuning tuning;
     struct disti_chooser chooser;
+    struct disti_refine **refining; /* by collective and size class; NULL: choices stay */
     struct engine_links *measuring; /* tune_links.c's */
     struct engine_link links[ENGINE_TRANSPORTS_MAX];
     int link_count;
@@ -137,8 +143,9 @@ void disti_route_close(struct dist_engine *engine);
 /* tune_links.c: what is left of a measurement that failed; after disti_route_close. */
 void disti_tune_links_free(struct dist_engine *engine);
 
-/* cache.c: the plan for a call; the engine's, valid until it closes. */
+/* cache.c: the plan for a call that has this turn; the engine's, valid until it closes. */
 dist_status disti_cache_plan(struct dist_engine *engine, const struct dist_call *call,
+                             const struct disti_refine_turn *turn,
                              const struct disti_plan **plan_p);
 void disti_cache_clear(struct dist_engine *engine);
 
@@ -156,8 +163,13 @@ size_t disti_bind_bytes(const struct dist_call *call, int ranks);
 
 /* task_life.c: making, starting and ending a task. */
 dist_status disti_task_create(struct dist_engine *engine, const struct dist_call *call,
-                              struct dist_ticket *ticket, struct engine_task **task_p);
-void disti_task_start(struct engine_task *task);
+                              const struct disti_refine_turn *turn, struct dist_ticket *ticket,
+                              struct engine_task **task_p);
+/* One that has no ticket: the ranks' agreement, before the call that decides. */
+dist_status disti_task_agreement(struct dist_engine *engine, const struct dist_call *decides,
+                                 const struct disti_refine_turn *turn, struct engine_task **task_p);
+/* ERR_NO_MEMORY: the choice has become another one meanwhile, and there is none for that. */
+dist_status disti_task_start(struct dist_engine *engine, struct engine_task *task);
 /* It has ended and left the queue: kept for another call, or for its own. */
 void disti_task_retire(struct dist_engine *engine, struct engine_task *task);
 dist_status disti_task_prepare(struct dist_engine *engine, const struct dist_call *call,
@@ -185,6 +197,20 @@ dist_status disti_on_node_advance(struct dist_engine *engine, struct engine_task
 struct engine_task *disti_on_node_first(const struct dist_engine *engine);
 /* Those that have not ended never will. */
 void disti_on_node_abandon(struct dist_engine *engine);
+
+/* refining.c: choices that are refined while the program runs, if tuning.refine says so. */
+dist_status disti_refining_open(struct dist_engine *engine);
+void disti_refining_close(struct dist_engine *engine);
+/* The turn of a call that is about to be posted, in the order of all ranks. ERR_NO_MEMORY. */
+dist_status disti_refining_turn(struct dist_engine *engine, const struct dist_call *call,
+                                struct disti_refine_turn *turn_p);
+/* The call that finds all ranks' slowest times; it goes before the one that decides. */
+struct dist_call disti_refining_agreement(const struct dist_call *decides,
+                                          struct disti_refine *refine);
+/* For tasks whose turn has a refine: may it start, it starts, it has ended well. */
+bool disti_refining_may_start(const struct engine_task *task);
+void disti_refining_start(struct engine_task *task);
+void disti_refining_ended(const struct dist_engine *engine, const struct engine_task *task);
 
 /* stray.c: looks for messages that show that a call under way was another on their sender; true:
  * there is one, and its task will end with ERR_MISMATCH when it is advanced. */

@@ -29,7 +29,7 @@ bool disti_stray_look(struct dist_engine *engine)
     bool found = false;
 
     for (struct engine_task *task = engine->head; task; task = task->next) {
-        if (task->running && !task->on_node)
+        if ((task->running || task->turn.refine) && !task->agrees && !task->on_node)
             found |= stray_find(engine, task);
     }
     return found;

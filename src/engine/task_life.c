@@ -116,18 +116,30 @@ void disti_ticket_end(struct dist_ticket **ticket, dist_status status)
     *ticket = NULL;
 }
 
+/* An agreement's turn is another collective's, whose choice it is about. */
+static dist_status task_plan(struct dist_engine *engine, const struct dist_call *call,
+                             struct engine_task *task)
+{
+    static const struct disti_refine_turn none;
+    bool refined = task->turn.refine && !task->agrees;
+
+    task->bound = refined ? disti_refine_candidate(&task->turn) : 0;
+    return disti_cache_plan(engine, call, refined ? &task->turn : &none, &task->plan);
+}
+
 /* The plan, and all memory that the call needs. */
 static dist_status task_bind(struct dist_engine *engine, struct engine_task *task,
                              const struct dist_call *call)
 {
     dist_status status = DIST_OK;
 
-    task->on_node = disti_on_node(engine, call);
+    task->on_node = !task->agrees && disti_on_node(engine, call);
     if (!task->on_node)
-        status = disti_cache_plan(engine, call, &task->plan);
+        status = task_plan(engine, call, task);
     if (status != DIST_OK)
         return status;
-    task->call = *call;
+    if (call != &task->call)
+        task->call = *call;
     if (task->on_node)
         disti_on_node_bind(engine, task);
     task->element_bytes = dist_dtype_size(call->dtype);
@@ -157,6 +169,7 @@ static dist_status task_new(struct engine_task **task_p)
 
 /* One with the call's plan and memory: an idle one, or a new one. */
 static dist_status task_take(struct dist_engine *engine, const struct dist_call *call,
+                             const struct disti_refine_turn *turn, bool agrees,
                              struct engine_task **task_p)
 {
     struct engine_task *task = engine->idle;
@@ -166,35 +179,72 @@ static dist_status task_take(struct dist_engine *engine, const struct dist_call 
         engine->idle = task->next;
     else
         status = task_new(&task);
-    if (status == DIST_OK)
-        status = task_bind(engine, task, call);
+    if (status != DIST_OK)
+        return status;
+    task->turn = *turn;
+    task->agrees = agrees;
+    status = task_bind(engine, task, call);
     if (status == DIST_OK)
         *task_p = task;
-    else if (task)
+    else
         disti_task_retire(engine, task);
     return status;
 }
 
-dist_status disti_task_create(struct dist_engine *engine, const struct dist_call *call,
-                              struct dist_ticket *ticket, struct engine_task **task_p)
+static void task_post(struct engine_task *task, uint64_t sequence, struct dist_ticket *ticket)
 {
-    struct engine_task *task = call->prepared;
-    dist_status status = task ? DIST_OK : task_take(engine, call, &task);
-
-    if (status != DIST_OK)
-        return status;
     task->next = NULL;
-    task->call.sequence = call->sequence;
+    task->call.sequence = sequence;
     task->ticket = ticket;
     task->posted = true;
     task->running = false;
     task->stray.peer = -1;
+}
+
+dist_status disti_task_create(struct dist_engine *engine, const struct dist_call *call,
+                              const struct disti_refine_turn *turn, struct dist_ticket *ticket,
+                              struct engine_task **task_p)
+{
+    struct engine_task *task = call->prepared;
+    dist_status status = task ? DIST_OK : task_take(engine, call, turn, false, &task);
+
+    if (status != DIST_OK)
+        return status;
+    task->turn = *turn;
+    task_post(task, call->sequence, ticket);
     *task_p = task;
     return DIST_OK;
 }
 
-void disti_task_start(struct engine_task *task)
+dist_status disti_task_agreement(struct dist_engine *engine, const struct dist_call *decides,
+                                 const struct disti_refine_turn *turn, struct engine_task **task_p)
 {
+    struct dist_call call = disti_refining_agreement(decides, turn->refine);
+    struct engine_task *task;
+    dist_status status = task_take(engine, &call, turn, true, &task);
+
+    if (status != DIST_OK)
+        return status;
+    task_post(task, call.sequence, NULL);
+    *task_p = task;
+    return DIST_OK;
+}
+
+/* It has waited for the best choice, or was prepared before. */
+static bool task_rebinds(const struct engine_task *task)
+{
+    return task->turn.refine && !task->agrees && !task->on_node &&
+           task->bound != disti_refine_candidate(&task->turn);
+}
+
+dist_status disti_task_start(struct dist_engine *engine, struct engine_task *task)
+{
+    dist_status status = task_rebinds(task) ? task_bind(engine, task, &task->call) : DIST_OK;
+
+    if (status != DIST_OK)
+        return status;
+    if (task->turn.refine)
+        disti_refining_start(task);
     for (uint32_t i = 0; i < task->plan->lane_count; i++) {
         task->lanes[i].next = 0;
         task->lanes[i].busy = false;
@@ -204,6 +254,7 @@ void disti_task_start(struct engine_task *task)
     task->running = true;
     if (task_scales(task))
         task_scale(task);
+    return DIST_OK;
 }
 
 void disti_task_retire(struct dist_engine *engine, struct engine_task *task)
@@ -218,8 +269,9 @@ void disti_task_retire(struct dist_engine *engine, struct engine_task *task)
 dist_status disti_task_prepare(struct dist_engine *engine, const struct dist_call *call,
                                struct engine_task **task_p)
 {
+    static const struct disti_refine_turn none;
     struct engine_task *task;
-    dist_status status = task_take(engine, call, &task);
+    dist_status status = task_take(engine, call, &none, false, &task);
 
     if (status != DIST_OK)
         return status;

@@ -6,6 +6,7 @@ engine_unit_tests = \
 	tests/unit/engine/test_collectives \
 	tests/unit/engine/test_envelope \
 	tests/unit/engine/test_p2p \
+	tests/unit/engine/test_refining \
 	tests/unit/engine/test_reproducible \
 	tests/unit/engine/test_tune \
 	tests/unit/engine/test_wait
@@ -36,6 +37,9 @@ tests_unit_engine_test_envelope_LDADD = $(unit_test_libs)
 
 tests_unit_engine_test_p2p_SOURCES = tests/unit/engine/test_p2p.c $(engine_ranks)
 tests_unit_engine_test_p2p_LDADD = $(unit_test_libs)
+
+tests_unit_engine_test_refining_SOURCES = tests/unit/engine/test_refining.c $(engine_ranks)
+tests_unit_engine_test_refining_LDADD = $(unit_test_libs)
 
 tests_unit_engine_test_reproducible_SOURCES = \
 	tests/unit/engine/test_reproducible.c $(engine_ranks)
