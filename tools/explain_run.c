@@ -12,11 +12,20 @@
 #define RUN_WARM 5
 #define RUN_SECONDS 0.3
 #define RUN_CALLS_MAX 2000
+/* Where choices are refined, they are so after so many calls. */
+#define RUN_REFINING 40
 
 /* One thing to be measured; an empty name: whatever the library chooses. Exchanged as bytes. */
 struct run_item {
-    char algorithm[60];
+    char algorithm[56];
     int32_t segments;
+    int32_t before; /* calls that come first, and are not timed */
+};
+
+/* What rank 0 finds out: seconds by item, and what the library says then. */
+struct run_found {
+    double seconds[EXPLAIN_ROOM + 1];
+    struct explain_report report;
 };
 
 /* What is measured, and where the times go, on rank 0. */
@@ -24,7 +33,8 @@ struct run_list {
     struct explain_report *report;
     struct run_item items[EXPLAIN_ROOM + 1];
     int32_t count;
-    double *seconds;
+    bool again; /* calls may refine the choice: the library is asked once more */
+    struct run_found *found;
 };
 
 /* What a rank needs for one of them. */
@@ -110,11 +120,11 @@ static dist_status run_calls(const struct run *run, int calls, double *seconds_p
 }
 
 /* Rank 0's clock counts, and it says how many calls there are. */
-static dist_status run_measure(const struct run *run, double *seconds_p)
+static dist_status run_measure(const struct run *run, int32_t before, double *seconds_p)
 {
     double seconds = 0;
     int32_t calls = 0;
-    dist_status status = run_calls(run, RUN_WARM, &seconds);
+    dist_status status = run_calls(run, before, &seconds);
 
     if (status == DIST_OK)
         status = run_calls(run, RUN_WARM, &seconds);
@@ -174,7 +184,7 @@ static dist_status run_item(dist_group *world, struct run *run, const struct run
     status = dist_dup_group(world, NULL, &run->group);
     if (status != DIST_OK)
         return status;
-    status = run_measure(run, seconds_p);
+    status = run_measure(run, item->before, seconds_p);
     return status == DIST_OK ? dist_destroy_process_group(run->group) : status;
 }
 
@@ -191,7 +201,7 @@ static dist_status run_items(dist_group *world, const struct run_list *list)
         status = DIST_ERR_NO_MEMORY;
     }
     for (int i = 0; i < list->count && status == DIST_OK; i++)
-        status = run_item(world, &run, &list->items[i], &list->seconds[i]);
+        status = run_item(world, &run, &list->items[i], &list->found->seconds[i]);
     if (status != DIST_OK && there)
         fprintf(stderr, "dist_info: rank %d: %s\n", dist_get_rank(world), dist_last_error());
     run_free(&run);
@@ -210,13 +220,24 @@ static dist_status run_open(dist_group **world_p)
     return status;
 }
 
+/* As the library reads DIST_TUNING. */
+static bool run_refines(void)
+{
+    const char *said = getenv("DIST_TUNING");
+
+    return said && strncmp(said, "refine", 6) == 0;
+}
+
 /* What is forced now is shown as the choice, and would stand in the way. */
 static void run_list(struct run_list *list)
 {
     list->count = 1;
+    list->items[0].before = run_refines() ? RUN_REFINING : RUN_WARM;
+    list->again = run_refines() && !getenv("DIST_ALGO") && !getenv("DIST_SEGMENTS");
     for (int i = 0; i < list->report->count; i++) {
         struct run_item *item = &list->items[list->count++];
 
+        item->before = RUN_WARM;
         if (list->report->candidates[i].segments == 0) /* it cannot be forced, nor need it be */
             continue;
         snprintf(item->algorithm, sizeof(item->algorithm), "%s",
@@ -227,26 +248,50 @@ static void run_list(struct run_list *list)
     unsetenv("DIST_SEGMENTS");
 }
 
+/* The time of the item that the row was, when it was listed. */
+static void run_take_row(const struct run_list *list, struct explain_report *report, int row)
+{
+    const struct dist_candidate *candidate = &report->candidates[row];
+
+    for (int i = 1; i < list->count; i++) {
+        const struct run_item *item = &list->items[i];
+
+        if (item->segments == candidate->segments &&
+            (!item->segments || strcmp(item->algorithm, candidate->algorithm) == 0))
+            report->measured[row] = list->found->seconds[i];
+    }
+}
+
+/* On rank 0. */
 static void run_take(const struct run_list *list)
 {
-    list->report->free = list->seconds[0];
-    for (int i = 1; i < list->count; i++)
-        list->report->measured[i - 1] = list->seconds[i];
+    struct explain_report *report = &list->found->report;
+
+    *report = *list->report;
+    unsetenv("DIST_ALGO");
+    unsetenv("DIST_SEGMENTS");
+    if (list->again)
+        explain_ask(report);
+    report->free = list->found->seconds[0];
+    for (int i = 0; i < report->count; i++)
+        run_take_row(list, report, i);
 }
 
 /* ---- on ranks that are started here ---- */
 
 static int run_rank(int rank, void *arg)
 {
-    const struct run_list *list = arg;
-    double seconds[EXPLAIN_ROOM + 1];
-    struct run_list mine = *list;
+    struct run_found own;
+    struct run_list mine = *(const struct run_list *)arg;
     dist_group *world;
     dist_status status = run_open(&world);
 
-    mine.seconds = rank == 0 ? list->seconds : seconds;
+    if (rank != 0)
+        mine.found = &own;
     if (status == DIST_OK)
         status = run_items(world, &mine);
+    if (status == DIST_OK && rank == 0)
+        run_take(&mine);
     if (status == DIST_OK)
         status = dist_destroy_process_group(world);
     return status == DIST_OK ? 0 : 1;
@@ -255,20 +300,20 @@ static int run_rank(int rank, void *arg)
 dist_status explain_run_here(struct explain_report *report)
 {
     struct run_list list = {.report = report};
-    size_t bytes = (EXPLAIN_ROOM + 1) * sizeof(double);
     dist_status status;
     int code = 0;
 
-    list.seconds = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-    if (list.seconds == MAP_FAILED)
+    list.found =
+        mmap(NULL, sizeof(*list.found), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    if (list.found == MAP_FAILED)
         return DIST_ERR_NO_MEMORY;
     run_list(&list);
     status = dist_spawn(report->question.ranks, run_rank, &list, &code);
     if (status == DIST_OK && code)
         status = DIST_ERR_ABORTED;
     if (status == DIST_OK)
-        run_take(&list);
-    munmap(list.seconds, bytes);
+        *report = list.found->report;
+    munmap(list.found, sizeof(*list.found));
     return status;
 }
 
@@ -315,8 +360,8 @@ static dist_status run_ask(dist_group *world, struct run_list *list)
 
 int explain_run_job(struct explain_report *report)
 {
-    double seconds[EXPLAIN_ROOM + 1];
-    struct run_list list = {.report = report, .seconds = seconds};
+    struct run_found found;
+    struct run_list list = {.report = report, .found = &found};
     char topology[64];
     dist_group *world;
     dist_status status = run_open(&world);
@@ -337,7 +382,7 @@ int explain_run_job(struct explain_report *report)
         status = run_items(world, &list);
     if (status == DIST_OK && dist_get_rank(world) == 0) {
         run_take(&list);
-        explain_print(report);
+        explain_print(&found.report);
     }
     report->question.topology = NULL;
     if (dist_destroy_process_group(world) != DIST_OK)

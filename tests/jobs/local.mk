@@ -25,6 +25,11 @@ tests_jobs_idle_SOURCES = tests/jobs/idle.c
 tests_jobs_idle_LDADD = libdist.la
 tests_jobs_idle_LDFLAGS = $(job_ldflags)
 
+check_PROGRAMS += tests/jobs/refined
+tests_jobs_refined_SOURCES = tests/jobs/refined.c
+tests_jobs_refined_LDADD = libdist.la
+tests_jobs_refined_LDFLAGS = $(job_ldflags)
+
 check_PROGRAMS += tests/jobs/reproducible
 tests_jobs_reproducible_SOURCES = tests/jobs/reproducible.c
 tests_jobs_reproducible_LDADD = libdist.la
@@ -68,6 +73,7 @@ job_scripts = \
 	tests/jobs/idle.sh \
 	tests/jobs/netns_cluster.sh \
 	tests/jobs/two_groups.sh \
+	tests/jobs/refined.sh \
 	tests/jobs/reproducible.sh \
 	tests/jobs/preload.sh \
 	tests/jobs/bad_input.sh \
