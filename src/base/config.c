@@ -132,3 +132,18 @@ bool disti_list_item(const char *list, char separator, int index, char *item, si
     item[length] = '\0';
     return true;
 }
+
+bool disti_interface_fits(const char *spec, const char *name)
+{
+    bool exclude = spec[0] == '^';
+    bool exact, fits = false;
+    char item[64];
+
+    spec += exclude;
+    exact = spec[0] == '=';
+    spec += exact;
+    for (int i = 0; disti_list_item(spec, ',', i, item, sizeof(item)); i++)
+        fits = fits || (exact ? strcmp(name, item) == 0
+                              : item[0] && strncmp(name, item, strlen(item)) == 0);
+    return fits != exclude;
+}

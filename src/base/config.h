@@ -27,4 +27,7 @@ dist_status disti_env_bytes(const char *name, size_t fallback, size_t *value_p);
  */
 bool disti_list_item(const char *list, char separator, int index, char *item, size_t size);
 
+/* Does the interface name fit DIST_SOCKET_IFNAME's syntax? */
+bool disti_interface_fits(const char *spec, const char *name);
+
 #endif

@@ -14,21 +14,6 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-bool disti_interface_fits(const char *spec, const char *name)
-{
-    bool exclude = spec[0] == '^';
-    bool exact, fits = false;
-    char item[64];
-
-    spec += exclude;
-    exact = spec[0] == '=';
-    spec += exact;
-    for (int i = 0; disti_list_item(spec, ',', i, item, sizeof(item)); i++)
-        fits = fits || (exact ? strcmp(name, item) == 0
-                              : item[0] && strncmp(name, item, strlen(item)) == 0);
-    return fits != exclude;
-}
-
 /* IPv4 before IPv6, as most clusters have it; no link-local addresses, they need a scope. */
 static int interface_rank(const struct ifaddrs *interface)
 {

@@ -35,9 +35,6 @@ void disti_socket_tune(int fd);
  */
 dist_status disti_primary_address(char text[DISTI_HOST_SIZE]);
 
-/* Does the interface name fit DIST_SOCKET_IFNAME's syntax? */
-bool disti_interface_fits(const char *spec, const char *name);
-
 /* The same text for processes that can reach each other by 127.0.0.1, and for no others. */
 void disti_machine_id(char text[DISTI_HOST_SIZE]);
 
