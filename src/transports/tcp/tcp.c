@@ -42,6 +42,8 @@ static dist_status tcp_settings(struct tcp_state *state)
         status = disti_env_bytes("DIST_TCP_BUFFER", 0, &state->socket_bytes);
     if (status == DIST_OK && state->socket_bytes > TCP_BUFFER_MAX)
         status = disti_fail(DIST_ERR_INVALID_ARGUMENT, "DIST_TCP_BUFFER is at most 1G");
+    if (status == DIST_OK && disti_env("DIST_TCP_SOCKETS"))
+        status = disti_env_int("DIST_TCP_SOCKETS", 1, DISTI_TCP_SOCKETS, 0, &state->sockets);
     return status;
 }
 
@@ -55,6 +57,16 @@ static dist_status tcp_memory(struct tcp_state *state)
     return DIST_OK;
 }
 
+static bool tcp_watch_listeners(struct tcp_state *state)
+{
+    for (int i = 0; i < state->interfaces; i++) {
+        if (!disti_tcp_watch(state, state->listeners[i], TCP_EVENT_LISTENER, i, false))
+            return false;
+        disti_tcp_congestion(state, state->listeners[i]);
+    }
+    return true;
+}
+
 static dist_status tcp_open(void *instance, const struct dist_transport_config *config)
 {
     struct tcp_state *state = instance;
@@ -66,7 +78,7 @@ static dist_status tcp_open(void *instance, const struct dist_transport_config *
     state->timeout_ms = config->timeout_ms;
     state->job = disti_tcp_hash(config->job, strlen(config->job), 0);
     state->accepting = true;
-    state->listener = state->epoll = state->timer = -1;
+    state->epoll = state->timer = -1;
     for (int i = 0; i < TCP_PENDING_MAX; i++)
         state->pending[i].fd = -1;
     status = tcp_settings(state);
@@ -75,13 +87,14 @@ static dist_status tcp_open(void *instance, const struct dist_transport_config *
     if (status == DIST_OK)
         status = disti_tcp_listen(state, config->bind_host);
     if (status == DIST_OK)
+        disti_tcp_interfaces(state);
+    if (status == DIST_OK)
         status = disti_tcp_congestion_open(state);
     if (status != DIST_OK)
         return status;
     state->epoll = epoll_create1(EPOLL_CLOEXEC);
     state->timer = timerfd_create(CLOCK_MONOTONIC, TFD_NONBLOCK | TFD_CLOEXEC);
-    if (state->epoll < 0 || state->timer < 0 ||
-        !disti_tcp_watch(state, state->listener, TCP_EVENT_LISTENER, 0, false) ||
+    if (state->epoll < 0 || state->timer < 0 || !tcp_watch_listeners(state) ||
         !disti_tcp_watch(state, state->timer, TCP_EVENT_TIMER, 0, false))
         return disti_fail_errno(DIST_ERR_SYSTEM, "tcp: rank %d cannot set up epoll", state->rank);
     return DIST_OK;
@@ -91,8 +104,11 @@ static dist_status tcp_address(void *instance, void *blob, size_t *size_p)
 {
     struct tcp_state *state = instance;
 
-    disti_tcp_address_encode(&state->endpoint, blob);
-    *size_p = DISTI_TCP_ADDRESS_BYTES;
+    struct disti_tcp_address address = {.interfaces = state->interfaces, .sockets = state->sockets};
+
+    for (int i = 0; i < state->interfaces; i++)
+        address.at[i] = state->local[i].endpoint;
+    *size_p = disti_tcp_address_encode(&address, blob);
     return DIST_OK;
 }
 
@@ -104,13 +120,14 @@ static dist_status tcp_reach(void *instance, const void *blob, size_t size,
                              struct dist_reach *reach_p)
 {
     struct tcp_state *state = instance;
-    struct disti_tcp_endpoint there;
+    const struct disti_tcp_endpoint *here = &state->local[0].endpoint;
+    struct disti_tcp_address there;
     bool near;
 
-    if (!disti_tcp_address_decode(blob, size, &there) || there.family != state->endpoint.family)
+    if (!disti_tcp_address_decode(blob, size, &there) || there.at[0].family != here->family)
         return DIST_ERR_UNSUPPORTED;
-    near = there.machine == state->endpoint.machine;
-    if (!near && (disti_tcp_loopback(&there) || disti_tcp_loopback(&state->endpoint)))
+    near = there.at[0].machine == here->machine;
+    if (!near && (disti_tcp_loopback(&there.at[0]) || disti_tcp_loopback(here)))
         return DIST_ERR_UNSUPPORTED;
     reach_p->latency_ns = near ? 10e3 : 20e3;
     reach_p->bytes_per_second = near ? 3e9 : 2e9;
@@ -120,6 +137,7 @@ static dist_status tcp_reach(void *instance, const void *blob, size_t size,
 static dist_status tcp_connect(void *instance, int rank, const void *blob, size_t size)
 {
     struct tcp_state *state = instance;
+    struct disti_tcp_address address;
     struct tcp_peer *peer;
 
     if (rank < 0 || rank >= state->world_size || rank == state->rank)
@@ -128,10 +146,11 @@ static dist_status tcp_connect(void *instance, int rank, const void *blob, size_
     peer = disti_tcp_peer(state, rank);
     if (!peer)
         return disti_fail(DIST_ERR_NO_MEMORY, "tcp: no memory for rank %d", rank);
-    if (!disti_tcp_address_decode(blob, size, &peer->endpoint))
+    if (!disti_tcp_address_decode(blob, size, &address))
         return disti_fail(DIST_ERR_INVALID_ARGUMENT, "tcp: rank %d gave no tcp address", rank);
+    peer->endpoint = address.at[0];
     peer->known = true;
-    return DIST_OK;
+    return peer->rails ? DIST_OK : disti_tcp_rails_open(state, peer, &address);
 }
 
 /* The peer of a request, on its way to being connected; NULL: the request has failed. */
@@ -201,7 +220,9 @@ static int tcp_event(struct tcp_state *state, const struct epoll_event *event)
 {
     int index = (int)(uint32_t)event->data.u64;
 
-    switch ((enum tcp_event)(event->data.u64 >> 32)) {
+    int what = (int)(event->data.u64 >> 32);
+
+    switch (what) {
     case TCP_EVENT_LISTENER:
         state->accepting = true;
         return 0;
@@ -212,8 +233,10 @@ static int tcp_event(struct tcp_state *state, const struct epoll_event *event)
         return disti_tcp_pending_event(state, index);
     case TCP_EVENT_PEER:
         return disti_tcp_peer_event(state, state->peers[index], event->events);
+    default:
+        disti_tcp_rail_event(state, state->peers[index], what - TCP_EVENT_RAIL, event->events);
+        return 1;
     }
-    return 0;
 }
 
 /* Asks epoll. Returns the number of events, or ERR_SYSTEM. */
@@ -232,8 +255,18 @@ static int tcp_poll(struct tcp_state *state)
 
 static bool tcp_can_move(const struct tcp_peer *peer)
 {
-    return peer->phase == TCP_PHASE_UP && ((peer->send_head && peer->writable) || peer->resume ||
-                                           (peer->readable && !peer->stopped));
+    if (peer->phase != TCP_PHASE_UP)
+        return false;
+    return (peer->send_head && peer->writable) || peer->resume ||
+           (peer->readable && !peer->stopped) ||
+           (peer->rails && (disti_tcp_rails_can_send(peer) || disti_tcp_rails_can_receive(peer)));
+}
+
+/* Nothing is to be done for this peer before there is news of it, and no deadline runs. */
+static bool tcp_idle(const struct tcp_peer *peer)
+{
+    return !disti_tcp_has_sends(peer) && !disti_tcp_has_receives(peer) && !tcp_can_move(peer) &&
+           !(peer->rails && disti_tcp_rails_busy(peer));
 }
 
 /* One peer's turn. `guess`: read even if epoll has not said that there is something. */
@@ -243,10 +276,14 @@ static int tcp_turn(struct tcp_state *state, struct tcp_peer *peer, bool guess)
 
     if (peer->phase == TCP_PHASE_UP && peer->send_head && peer->writable)
         moved += disti_tcp_flush(state, peer);
+    if (peer->rails && peer->phase == TCP_PHASE_UP)
+        moved += disti_tcp_rails_flush(state, peer);
     if (peer->phase == TCP_PHASE_UP &&
         (peer->resume || (!peer->stopped && (peer->readable || guess))))
         moved += disti_tcp_receive(state, peer);
-    if (!peer->send_head && !disti_tcp_has_receives(peer) && !tcp_can_move(peer))
+    if (peer->rails && peer->phase == TCP_PHASE_UP)
+        moved += disti_tcp_rails_receive(state, peer, guess);
+    if (tcp_idle(peer))
         disti_tcp_unlist(state, peer);
     return moved;
 }
@@ -296,6 +333,16 @@ static void tcp_disarm(void *instance)
     (void)instance;
 }
 
+static void tcp_free(struct tcp_state *state, struct tcp_peer *peer)
+{
+    disti_tcp_incoming_clear(&peer->in);
+    disti_match_clear(&peer->match);
+    if (peer->rails)
+        disti_tcp_rails_close(state, peer);
+    free(peer->rails);
+    free(peer);
+}
+
 static void tcp_close(void *instance)
 {
     struct tcp_state *state = instance;
@@ -305,15 +352,12 @@ static void tcp_close(void *instance)
     if (state->peers && state->buffer)
         disti_tcp_leave(state);
     for (int rank = 0; state->peers && rank < state->world_size; rank++) {
-        if (state->peers[rank]) {
-            disti_tcp_incoming_clear(state->peers[rank]);
-            disti_match_clear(&state->peers[rank]->match);
-        }
-        free(state->peers[rank]);
+        if (state->peers[rank])
+            tcp_free(state, state->peers[rank]);
     }
     disti_tcp_pending_close(state);
-    if (state->listener >= 0)
-        disti_descriptor_close(state->listener);
+    for (int i = 0; i < state->interfaces; i++)
+        disti_descriptor_close(state->listeners[i]);
     if (state->timer >= 0)
         close(state->timer);
     if (state->epoll >= 0)
@@ -323,32 +367,11 @@ static void tcp_close(void *instance)
     state->open = false;
 }
 
-static void tcp_describe(void *instance, int rank, char *text, size_t size)
-{
-    static const char *const phases[] = {"not connected", "calling", "greeting", "connected",
-                                         "lost"};
-    struct tcp_state *state = instance;
-    const struct tcp_peer *peer = NULL;
-    char address[TCP_TEXT];
-
-    if (rank >= 0 && rank < state->world_size && state->peers)
-        peer = state->peers[rank];
-    if (!peer) {
-        snprintf(text, size, "tcp: no peer");
-        return;
-    }
-    disti_tcp_endpoint_text(&peer->endpoint, address, sizeof(address));
-    snprintf(text, size, "tcp %s, %s, %llu bytes sent, %llu received, %zu held early%s", address,
-             phases[peer->phase], (unsigned long long)peer->sent_bytes,
-             (unsigned long long)peer->received_bytes, peer->match.held_bytes,
-             peer->stopped ? ", not read until receives are posted" : "");
-}
-
 const struct dist_transport disti_transport_tcp = {
     .abi = DIST_ABI,
     .size = sizeof(struct dist_transport),
     .name = "tcp",
-    .summary = "one TCP connection a pair of ranks, over IPv4 or IPv6",
+    .summary = "TCP connections between two ranks, over IPv4 or IPv6",
     .state_size = sizeof(struct tcp_state),
     .probe = tcp_probe,
     .open = tcp_open,
@@ -363,5 +386,5 @@ const struct dist_transport disti_transport_tcp = {
     .arm = tcp_arm,
     .disarm = tcp_disarm,
     .close = tcp_close,
-    .describe = tcp_describe,
+    .describe = disti_tcp_describe,
 };

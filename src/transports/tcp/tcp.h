@@ -1,12 +1,15 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The tcp transport: one connection a pair of ranks, made when it is first needed. */
+/* The tcp transport: a pair of ranks has a connection, or several, made when first needed. */
 #ifndef DISTI_TRANSPORTS_TCP_TCP_H
 #define DISTI_TRANSPORTS_TCP_TCP_H
 
 #include <dist/transport.h>
 
 /*
- * Listens on config->bind_host alone, on a port of the kernel's choice. Environment:
+ * Listens on config->bind_host alone, on a port of the kernel's choice, and so on each further
+ * interface that carries. Environment:
+ * DIST_TCP_SOCKETS (of a pair, 1 to 16, the smaller if two ranks differ; unset: one an interface),
+ * DIST_SOCKET_IFNAME (which interfaces carry; unset: bind_host's and its equals),
  * DIST_TCP_BUFFER (bytes of each socket buffer; unset: the kernel tunes them),
  * DIST_TCP_CONGESTION (the congestion control; unset: the system's, but none that paces for a peer
  * on the same network; "system": the system's in any case) and

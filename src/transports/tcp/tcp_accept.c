@@ -37,15 +37,15 @@ static int pending_slot(struct tcp_state *state)
 /* The whole hello is there: the caller is a rank of this job, or is shown out. */
 static void pending_judge(struct tcp_state *state, struct tcp_pending *pending)
 {
-    int from;
+    int from, number = disti_tcp_hello_valid(state, pending->hello, &from);
 
-    if (!disti_tcp_hello_valid(state, pending->hello, &from)) {
+    if (number < 0) {
         disti_info("rank %d has turned away a caller that is no rank of this job", state->rank);
         pending_drop(state, pending);
         return;
     }
     state->pending_count--;
-    disti_tcp_adopt(state, pending->fd, from);
+    disti_tcp_adopt(state, pending->fd, from, number);
     pending->fd = -1;
 }
 
@@ -104,23 +104,31 @@ static void accept_pause(struct tcp_state *state)
     state->warned = true;
 }
 
+/* True: there may be more. */
+static bool accept_turn(struct tcp_state *state, int listener, int *turn)
+{
+    while (*turn < ACCEPT_TURN && state->accepting) {
+        int fd = disti_descriptor_own(accept4(listener, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC));
+
+        if (fd < 0 && errno == EAGAIN)
+            return false;
+        ++*turn;
+        if (fd >= 0)
+            accept_one(state, fd);
+        else if (errno != EINTR && errno != ECONNABORTED)
+            accept_pause(state);
+    }
+    return state->accepting;
+}
+
 int disti_tcp_accept(struct tcp_state *state)
 {
-    int turn;
+    bool more = false;
+    int turn = 0;
 
-    for (turn = 0; turn < ACCEPT_TURN && state->accepting; turn++) {
-        int fd = disti_descriptor_own(
-            accept4(state->listener, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC));
-
-        if (fd >= 0) {
-            accept_one(state, fd);
-        } else if (errno == EAGAIN) {
-            state->accepting = false;
-            break;
-        } else if (errno != EINTR && errno != ECONNABORTED) {
-            accept_pause(state);
-        }
-    }
+    for (int i = 0; i < state->interfaces; i++)
+        more |= accept_turn(state, state->listeners[i], &turn);
+    state->accepting = more && !state->no_accept;
     return turn;
 }
 

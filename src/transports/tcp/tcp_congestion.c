@@ -44,7 +44,7 @@ static bool congestion_near(int fd)
 /* Is one wanted by name, does the kernel grant it? It is tried on the listener. */
 static dist_status congestion_named(struct tcp_state *state, const char *name)
 {
-    if (congestion_set(state->listener, name)) {
+    if (congestion_set(state->listeners[0], name)) {
         snprintf(state->congestion, sizeof(state->congestion), "%s", name);
         return DIST_OK;
     }
@@ -64,8 +64,8 @@ dist_status disti_tcp_congestion_open(struct tcp_state *state)
         return DIST_OK;
     if (name)
         return congestion_named(state, name);
-    if (getsockopt(state->listener, IPPROTO_TCP, TCP_CONGESTION, state->paced, &size) ||
-        !congestion_paces(state->paced) || !congestion_set(state->listener, CONGESTION_NEAR))
+    if (getsockopt(state->listeners[0], IPPROTO_TCP, TCP_CONGESTION, state->paced, &size) ||
+        !congestion_paces(state->paced) || !congestion_set(state->listeners[0], CONGESTION_NEAR))
         state->paced[0] = '\0';
     else
         snprintf(state->congestion, sizeof(state->congestion), "%s", CONGESTION_NEAR);

@@ -21,23 +21,36 @@ static void leave_say_goodbye(struct tcp_state *state, struct tcp_peer *peer)
         return;
     if (peer->send_head && peer->writable)
         disti_tcp_flush(state, peer);
+    if (peer->rails)
+        disti_tcp_rails_flush(state, peer);
     if (peer->phase != TCP_PHASE_UP || peer->send_status != DIST_OK ||
-        (peer->send_head && peer->send_head->moved))
+        (peer->send_head && peer->send_head->moved) || (peer->rails && peer->rails->sending))
         return;
     disti_tcp_frame_encode(DISTI_TCP_GOODBYE, &(struct dist_envelope){0, 0, 0}, bytes);
     (void)!send(peer->fd, bytes, sizeof(bytes), MSG_NOSIGNAL);
 }
 
 /* Unread bytes would turn the close into a reset, which may cost the peer our last words. */
-static bool leave_drained(struct tcp_state *state, const struct tcp_peer *peer)
+static bool leave_drained(struct tcp_state *state, int fd)
 {
     int unsent = 0;
     ssize_t got;
 
     do {
-        got = recv(peer->fd, state->buffer, TCP_BUFFER_BYTES, MSG_DONTWAIT);
+        got = recv(fd, state->buffer, TCP_BUFFER_BYTES, MSG_DONTWAIT);
     } while (got > 0 || (got < 0 && errno == EINTR));
-    return (got < 0 && errno != EAGAIN) || ioctl(peer->fd, SIOCOUTQNSD, &unsent) || unsent == 0;
+    return (got < 0 && errno != EAGAIN) || ioctl(fd, SIOCOUTQNSD, &unsent) || unsent == 0;
+}
+
+static void leave_close(struct tcp_state *state, int *fd, enum tcp_phase phase, int64_t deadline)
+{
+    if (*fd < 0)
+        return;
+    while (phase == TCP_PHASE_UP && !leave_drained(state, *fd) && !disti_expired(deadline))
+        disti_sleep_ns(100 * 1000);
+    shutdown(*fd, SHUT_WR);
+    disti_descriptor_close(*fd);
+    *fd = -1;
 }
 
 void disti_tcp_leave(struct tcp_state *state)
@@ -51,12 +64,11 @@ void disti_tcp_leave(struct tcp_state *state)
     for (int rank = 0; rank < state->world_size; rank++) {
         struct tcp_peer *peer = state->peers[rank];
 
-        if (!peer || peer->fd < 0)
+        if (!peer)
             continue;
-        while (peer->phase == TCP_PHASE_UP && !leave_drained(state, peer) &&
-               !disti_expired(deadline))
-            disti_sleep_ns(100 * 1000);
-        shutdown(peer->fd, SHUT_WR);
-        disti_descriptor_close(peer->fd);
+        leave_close(state, &peer->fd, peer->phase, deadline);
+        for (int number = 1; number < DISTI_TCP_SOCKETS && peer->rails; number++)
+            leave_close(state, &peer->rails->rail[number].fd, peer->rails->rail[number].phase,
+                        deadline);
     }
 }

@@ -98,12 +98,14 @@ void disti_tcp_lose(struct tcp_state *state, struct tcp_peer *peer, int cause, c
         peer->cause = cause;
         peer->reason = reason;
     }
-    if (peer->send_head || disti_tcp_has_receives(peer))
+    if (disti_tcp_has_sends(peer) || disti_tcp_has_receives(peer))
         disti_tcp_report(state, peer);
     else
         disti_trace("rank %d: the connection with rank %d has ended", state->rank, peer->rank);
     disti_tcp_fail_sends(peer, DIST_ERR_PEER_LOST);
     disti_tcp_fail_receives(peer, DIST_ERR_PEER_LOST);
+    if (peer->rails)
+        disti_tcp_rails_close(state, peer);
     disti_tcp_unlist(state, peer);
 }
 
@@ -131,7 +133,7 @@ static void peer_call_failed(struct tcp_state *state, struct tcp_peer *peer, int
 
 static void peer_read_hello(struct tcp_state *state, struct tcp_peer *peer)
 {
-    int from;
+    int from = -1;
 
     while (peer->hello_bytes < sizeof(peer->hello)) {
         ssize_t got = recv(peer->fd, peer->hello + peer->hello_bytes,
@@ -148,10 +150,13 @@ static void peer_read_hello(struct tcp_state *state, struct tcp_peer *peer)
         }
         peer->hello_bytes += (size_t)got;
     }
-    if (disti_tcp_hello_valid(state, peer->hello, &from) && from == peer->rank)
-        peer_up(state, peer);
-    else
+    if (disti_tcp_hello_valid(state, peer->hello, &from) != 0 || from != peer->rank) {
         disti_tcp_lose(state, peer, 0, "another program answers at its address");
+        return;
+    }
+    peer_up(state, peer);
+    if (peer->rails)
+        disti_tcp_rails_call(state, peer);
 }
 
 /* The connection is there, or has failed to come. */
@@ -162,7 +167,7 @@ static void peer_called(struct tcp_state *state, struct tcp_peer *peer)
 
     if (getsockopt(peer->fd, SOL_SOCKET, SO_ERROR, &failed, &size))
         failed = errno;
-    if (!failed && !disti_tcp_greet(state, peer->fd, peer->rank))
+    if (!failed && !disti_tcp_greet(state, peer->fd, peer->rank, 0))
         failed = errno ? errno : EIO;
     if (failed) {
         disti_tcp_lose(state, peer, failed, NULL);
@@ -202,11 +207,15 @@ void disti_tcp_call(struct tcp_state *state, struct tcp_peer *peer)
         peer_called(state, peer);
 }
 
-void disti_tcp_adopt(struct tcp_state *state, int fd, int rank)
+void disti_tcp_adopt(struct tcp_state *state, int fd, int rank, int number)
 {
     struct tcp_peer *peer = disti_tcp_peer(state, rank);
     bool calling = peer && (peer->phase == TCP_PHASE_CALLING || peer->phase == TCP_PHASE_GREETING);
 
+    if (number) {
+        disti_tcp_rails_adopt(state, fd, rank, number);
+        return;
+    }
     if (!peer || peer->phase == TCP_PHASE_UP || peer->phase == TCP_PHASE_LOST ||
         (calling && state->rank < rank)) {
         disti_descriptor_close(fd);
@@ -217,7 +226,8 @@ void disti_tcp_adopt(struct tcp_state *state, int fd, int rank)
     peer->fd = fd;
     peer->phase = TCP_PHASE_GREETING;
     disti_tcp_tune(state, fd);
-    if (disti_tcp_watch(state, fd, TCP_EVENT_PEER, rank, true) && disti_tcp_greet(state, fd, rank))
+    if (disti_tcp_watch(state, fd, TCP_EVENT_PEER, rank, true) &&
+        disti_tcp_greet(state, fd, rank, 0))
         peer_up(state, peer);
     else
         disti_tcp_lose(state, peer, errno, NULL);
@@ -258,6 +268,8 @@ bool disti_tcp_peer_tick(struct tcp_state *state, struct tcp_peer *peer)
             disti_tcp_lose(state, peer, ETIMEDOUT, "it did not answer the call in time");
     } else if (peer->phase == TCP_PHASE_IDLE && ++peer->ticks >= PEER_PATIENCE) {
         disti_tcp_call(state, peer);
+    } else if (peer->phase == TCP_PHASE_UP && peer->rails) {
+        return disti_tcp_rails_tick(state, peer);
     }
     return peer->phase != TCP_PHASE_UP && peer->phase != TCP_PHASE_LOST;
 }

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Which peer's message waits for its receive. */
+/* Looks at peers that change nothing: whose message waits for its receive, what can be said. */
 #include "transports/tcp/tcp_state.h"
+
+#include <stdio.h>
 
 /* Has the reading stopped at a message with this tag? Then its header lies in the stash. */
 static bool probe_stopped_at(const struct tcp_peer *peer, uint64_t tag)
@@ -9,8 +11,8 @@ static bool probe_stopped_at(const struct tcp_peer *peer, uint64_t tag)
     enum disti_tcp_kind kind;
 
     return peer->stopped && peer->in.stash_bytes >= DISTI_TCP_FRAME_BYTES &&
-           disti_tcp_frame_decode(peer->in.stash, &kind, &envelope) && kind == DISTI_TCP_MESSAGE &&
-           envelope.tag == tag;
+           disti_tcp_frame_decode(peer->in.stash, &kind, &envelope) &&
+           (kind == DISTI_TCP_MESSAGE || kind == DISTI_TCP_ANNOUNCED) && envelope.tag == tag;
 }
 
 /* When the oldest waiting message with this tag came (disti_match_order); 0: there is none. */
@@ -56,4 +58,26 @@ int disti_tcp_probe_stray(void *instance, uint64_t tag, uint64_t fingerprint,
         }
     }
     return -1;
+}
+
+void disti_tcp_describe(void *instance, int rank, char *text, size_t size)
+{
+    static const char *const phases[] = {"not connected", "calling", "greeting", "connected",
+                                         "lost"};
+    struct tcp_state *state = instance;
+    const struct tcp_peer *peer = NULL;
+    char address[TCP_TEXT];
+
+    if (rank >= 0 && rank < state->world_size && state->peers)
+        peer = state->peers[rank];
+    if (!peer) {
+        snprintf(text, size, "tcp: no peer");
+        return;
+    }
+    disti_tcp_endpoint_text(&peer->endpoint, address, sizeof(address));
+    snprintf(text, size, "tcp %s, %s, %llu bytes sent, %llu received, %zu held early, %d sockets%s",
+             address, phases[peer->phase], (unsigned long long)peer->sent_bytes,
+             (unsigned long long)peer->received_bytes, peer->match.held_bytes,
+             peer->rails ? peer->rails->up + 1 : 1,
+             peer->stopped ? ", not read until receives are posted" : "");
 }

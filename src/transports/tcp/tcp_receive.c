@@ -18,7 +18,8 @@
 
 bool disti_tcp_has_receives(const struct tcp_peer *peer)
 {
-    return peer->match.posted_head || peer->in.request;
+    return peer->match.posted_head || peer->in.request ||
+           (peer->rails && disti_tcp_rails_receiving(peer));
 }
 
 static void incoming_stash_free(struct tcp_incoming *in)
@@ -29,12 +30,13 @@ static void incoming_stash_free(struct tcp_incoming *in)
     in->stash_bytes = 0;
 }
 
-void disti_tcp_incoming_clear(struct tcp_peer *peer)
+void disti_tcp_incoming_clear(struct tcp_incoming *in)
 {
-    incoming_stash_free(&peer->in);
-    peer->in.active = false;
-    peer->in.request = NULL;
-    peer->in.early = NULL;
+    incoming_stash_free(in);
+    in->active = false;
+    in->assembly = NULL;
+    in->request = NULL;
+    in->early = NULL;
 }
 
 /* Keeps what could not be used; `data` may lie in the stash itself. */
@@ -55,7 +57,7 @@ static bool incoming_keep(struct tcp_incoming *in, const unsigned char *data, si
     return true;
 }
 
-static void early_release(struct tcp_peer *peer, struct disti_early *early)
+void disti_tcp_early_release(struct tcp_peer *peer, struct disti_early *early)
 {
     disti_match_release(&peer->match, early);
     peer->early_count--;
@@ -73,11 +75,15 @@ bool disti_tcp_fail_receives(struct tcp_peer *peer, dist_status status)
         request->status = status;
         request = next;
     }
-    if (peer->in.early)
-        early_release(peer, peer->in.early);
-    if (peer->in.request)
-        peer->in.request->status = status;
-    disti_tcp_incoming_clear(peer);
+    if (!peer->in.assembly) {
+        if (peer->in.early)
+            disti_tcp_early_release(peer, peer->in.early);
+        if (peer->in.request)
+            peer->in.request->status = status;
+    }
+    disti_tcp_incoming_clear(&peer->in);
+    if (peer->rails)
+        disti_tcp_rails_fail_receives(peer, status);
     return any;
 }
 
@@ -107,20 +113,22 @@ static bool receive_is_cut_off(const struct tcp_peer *peer, const struct dist_en
 /*
  * No receive waits for this message: keep it, or stop reading. Where a message has just been
  * received, its receiver may be about to post the next receive: it has until the next turn, which
- * spares the copy.
+ * spares the copy. What was only announced is on other sockets, which may not have ended.
  */
 static bool receive_early(struct tcp_state *state, struct tcp_peer *peer,
-                          const struct dist_envelope *envelope, size_t here)
+                          const struct dist_envelope *envelope, bool whole, size_t here)
 {
+    bool ended = peer->hung_up && whole;
+
     if (peer->finished && !peer->hung_up) {
         peer->resume = true;
         return false;
     }
-    if (peer->hung_up && receive_is_cut_off(peer, envelope, here)) {
+    if (ended && receive_is_cut_off(peer, envelope, here)) {
         disti_tcp_lose(state, peer, 0, NULL);
         return false;
     }
-    if (peer->hung_up || receive_may_hold(state, peer, envelope))
+    if (ended || receive_may_hold(state, peer, envelope))
         peer->in.early = disti_match_hold(&peer->match, envelope, false);
     if (!peer->in.early) {
         peer->stopped = true;
@@ -132,44 +140,87 @@ static bool receive_early(struct tcp_state *state, struct tcp_peer *peer,
     return true;
 }
 
+/* An announced message's stripes will find it: this socket goes on without it. */
+static bool receive_announced(struct tcp_state *state, struct tcp_peer *peer,
+                              const struct dist_envelope *envelope)
+{
+    struct tcp_incoming *in = &peer->in;
+    bool kept = disti_tcp_assemble(peer, envelope, in->request, in->early);
+
+    in->active = false;
+    in->request = NULL;
+    in->early = NULL;
+    if (!kept)
+        disti_tcp_lose(state, peer, ENOMEM, NULL);
+    return kept;
+}
+
+/* A message begins, as a whole or as an announcement. False: it cannot be taken now. */
+static bool receive_message(struct tcp_state *state, struct tcp_peer *peer,
+                            const struct dist_envelope *envelope, bool whole, size_t here)
+{
+    struct tcp_incoming *in = &peer->in;
+    bool mismatch = false;
+
+    in->request = disti_match_arrival(&peer->match, envelope, &mismatch);
+    if (mismatch)
+        in->request = NULL;
+    else if (!in->request && !receive_early(state, peer, envelope, whole, here))
+        return false;
+    peer->stopped_order = 0;
+    in->active = true;
+    in->left = envelope->bytes;
+    in->at = 0;
+    return whole || receive_announced(state, peer, envelope);
+}
+
+static bool receive_bad(struct tcp_state *state, struct tcp_peer *peer)
+{
+    disti_tcp_lose(state, peer, 0, "it sent something that is no message of libdist");
+    return false;
+}
+
+/* A stripe begins. On a further socket it may have to wait for its announcement on the first. */
+static bool receive_stripe(struct tcp_state *state, struct tcp_peer *peer, struct tcp_incoming *in,
+                           const struct dist_envelope *frame)
+{
+    enum tcp_stripe_answer answer =
+        peer->rails ? disti_tcp_stripe_begin(peer, in, frame) : TCP_STRIPE_BAD;
+
+    if (answer == TCP_STRIPE_BAD || (answer == TCP_STRIPE_WAIT && in == &peer->in))
+        return receive_bad(state, peer);
+    return answer == TCP_STRIPE_OK;
+}
+
 /*
  * A header is there, and `here` bytes behind it. False: the message cannot be taken now,
  * or the peer is lost.
  */
-static bool receive_header(struct tcp_state *state, struct tcp_peer *peer,
+static bool receive_header(struct tcp_state *state, struct tcp_peer *peer, struct tcp_incoming *in,
                            const unsigned char *bytes, size_t here)
 {
-    struct tcp_incoming *in = &peer->in;
     struct dist_envelope envelope;
     enum disti_tcp_kind kind;
-    bool mismatch = false;
 
-    if (peer->leaving || !disti_tcp_frame_decode(bytes, &kind, &envelope)) {
-        disti_tcp_lose(state, peer, 0, "it sent something that is no message of libdist");
-        return false;
-    }
+    if (!disti_tcp_frame_decode(bytes, &kind, &envelope))
+        return receive_bad(state, peer);
+    if (kind == DISTI_TCP_STRIPE)
+        return receive_stripe(state, peer, in, &envelope);
+    if (peer->leaving || in != &peer->in || (kind == DISTI_TCP_ANNOUNCED && !peer->rails))
+        return receive_bad(state, peer);
     if (kind == DISTI_TCP_GOODBYE) {
         peer->leaving = true;
         return true;
     }
-    in->request = disti_match_arrival(&peer->match, &envelope, &mismatch);
-    if (mismatch)
-        in->request = NULL;
-    else if (!in->request && !receive_early(state, peer, &envelope, here))
-        return false;
-    peer->stopped_order = 0;
-    in->active = true;
-    in->left = envelope.bytes;
-    return true;
+    return receive_message(state, peer, &envelope, kind == DISTI_TCP_MESSAGE, here);
 }
 
 /* Counts payload that has come to its place. */
 static void receive_count(struct tcp_incoming *in, size_t bytes)
 {
     in->left -= bytes;
-    if (in->request)
-        in->request->moved += bytes;
-    else if (in->early)
+    in->at += bytes;
+    if (in->early)
         in->early->arrived += bytes;
 }
 
@@ -183,19 +234,22 @@ static size_t receive_payload(struct tcp_incoming *in, const unsigned char *data
 
         if (sink->src)
             take -= take % dist_dtype_size(sink->dtype);
-        disti_sink_apply(sink, in->request->moved, data, take);
+        disti_sink_apply(sink, in->at, data, take);
     } else if (in->early) {
-        memcpy(in->early->payload + in->early->arrived, data, take);
+        memcpy(in->early->payload + in->at, data, take);
     }
     receive_count(in, take);
     return take;
 }
 
-static void receive_finish(struct tcp_peer *peer)
+static void receive_finish(struct tcp_peer *peer, struct tcp_incoming *in)
 {
-    struct tcp_incoming *in = &peer->in;
     struct dist_request *request = in->request;
 
+    if (in->assembly) {
+        disti_tcp_stripe_end(peer, in);
+        return;
+    }
     in->active = false;
     in->request = NULL;
     in->early = NULL;
@@ -206,16 +260,15 @@ static void receive_finish(struct tcp_peer *peer)
 }
 
 /* Makes use of what was read. Returns how much of it; the rest is for later. */
-static size_t receive_use(struct tcp_state *state, struct tcp_peer *peer, const unsigned char *data,
-                          size_t bytes)
+static size_t receive_use(struct tcp_state *state, struct tcp_peer *peer, struct tcp_incoming *in,
+                          const unsigned char *data, size_t bytes)
 {
-    struct tcp_incoming *in = &peer->in;
     size_t used = 0, header = DISTI_TCP_FRAME_BYTES;
 
     for (;;) {
         if (!in->active) {
             if (bytes - used < header ||
-                !receive_header(state, peer, data + used, bytes - used - header))
+                !receive_header(state, peer, in, data + used, bytes - used - header))
                 return used;
             used += header;
             if (!in->active)
@@ -224,17 +277,22 @@ static size_t receive_use(struct tcp_state *state, struct tcp_peer *peer, const 
         used += receive_payload(in, data + used, bytes - used);
         if (in->left)
             return used;
-        receive_finish(peer);
+        receive_finish(peer, in);
     }
 }
 
 static void receive_use_keep(struct tcp_state *state, struct tcp_peer *peer,
-                             const unsigned char *data, size_t bytes)
+                             struct tcp_incoming *in, const unsigned char *data, size_t bytes)
 {
-    size_t used = receive_use(state, peer, data, bytes);
+    size_t used = receive_use(state, peer, in, data, bytes);
 
-    if (peer->phase == TCP_PHASE_UP && !incoming_keep(&peer->in, data + used, bytes - used))
+    if (peer->phase == TCP_PHASE_UP && !incoming_keep(in, data + used, bytes - used))
         disti_tcp_lose(state, peer, ENOMEM, NULL);
+}
+
+void disti_tcp_use_stash(struct tcp_state *state, struct tcp_peer *peer, struct tcp_incoming *in)
+{
+    receive_use_keep(state, peer, in, in->stash, in->stash_bytes);
 }
 
 /* Where the payload may be read to without the buffer, or NULL. */
@@ -243,8 +301,8 @@ static void *receive_direct(const struct tcp_incoming *in)
     if (!in->active || in->stash_bytes)
         return NULL;
     if (in->request)
-        return disti_sink_direct(&in->request->sink, in->request->moved);
-    return in->early ? in->early->payload + in->early->arrived : NULL;
+        return disti_sink_direct(&in->request->sink, in->at);
+    return in->early ? in->early->payload + in->at : NULL;
 }
 
 /*
@@ -256,6 +314,8 @@ static size_t receive_window(const struct tcp_peer *peer, uint64_t left)
     const struct dist_request *next = peer->match.posted_head;
     uint64_t window = left + TCP_PEEK_BYTES;
 
+    if (peer->rails && peer->rails->assemblies)
+        next = peer->rails->assemblies->request;
     if (left <= TCP_BUFFER_BYTES / 8) {
         if (!next || next->envelope.bytes <= TCP_BUFFER_BYTES / 8)
             return TCP_BUFFER_BYTES;
@@ -265,13 +325,10 @@ static size_t receive_window(const struct tcp_peer *peer, uint64_t left)
     return window < TCP_BUFFER_BYTES ? (size_t)window : TCP_BUFFER_BYTES;
 }
 
-/*
- * One read, and use of what it gave; *full_p: it gave all that was asked for. Payload in
- * place and what follows it in the buffer come with the same call.
- */
-static ssize_t receive_once(struct tcp_state *state, struct tcp_peer *peer, bool *full_p)
+/* Payload in place and what follows it in the buffer come with the same call. */
+ssize_t disti_tcp_read(struct tcp_state *state, struct tcp_peer *peer, int fd,
+                       struct tcp_incoming *in, bool *full_p)
 {
-    struct tcp_incoming *in = &peer->in;
     size_t kept = in->stash_bytes, direct = 0;
     struct iovec parts[2];
     int first = 1;
@@ -286,8 +343,7 @@ static ssize_t receive_once(struct tcp_state *state, struct tcp_peer *peer, bool
         direct = parts[0].iov_len = in->left < TCP_TURN_BYTES ? (size_t)in->left : TCP_TURN_BYTES;
         parts[1].iov_len = direct == in->left ? receive_window(peer, 0) : 0;
     }
-    got =
-        first ? recv(peer->fd, parts[1].iov_base, parts[1].iov_len, 0) : readv(peer->fd, parts, 2);
+    got = first ? recv(fd, parts[1].iov_base, parts[1].iov_len, 0) : readv(fd, parts, 2);
     if (got <= 0)
         return got;
     *full_p = (size_t)got == direct + parts[1].iov_len;
@@ -299,10 +355,10 @@ static ssize_t receive_once(struct tcp_state *state, struct tcp_peer *peer, bool
         receive_count(in, placed);
         if (in->left)
             return got;
-        receive_finish(peer);
-        receive_use_keep(state, peer, state->buffer, (size_t)got - placed);
+        receive_finish(peer, in);
+        receive_use_keep(state, peer, in, state->buffer, (size_t)got - placed);
     } else {
-        receive_use_keep(state, peer, state->buffer, kept + (size_t)got);
+        receive_use_keep(state, peer, in, state->buffer, kept + (size_t)got);
     }
     return got;
 }
@@ -317,19 +373,18 @@ void disti_tcp_resume(struct tcp_peer *peer)
 
 int disti_tcp_receive(struct tcp_state *state, struct tcp_peer *peer)
 {
-    struct tcp_incoming *in = &peer->in;
     size_t moved = 0;
 
     peer->finished = false;
     if (peer->resume) {
         peer->resume = false;
-        receive_use_keep(state, peer, in->stash, in->stash_bytes);
+        disti_tcp_use_stash(state, peer, &peer->in);
         moved++;
     }
     while (peer->phase == TCP_PHASE_UP && !peer->stopped && !peer->resume &&
            moved < TCP_TURN_BYTES) {
         bool full = false;
-        ssize_t got = receive_once(state, peer, &full);
+        ssize_t got = disti_tcp_read(state, peer, peer->fd, &peer->in, &full);
 
         if (got < 0 && errno == EINTR)
             continue;
@@ -338,7 +393,10 @@ int disti_tcp_receive(struct tcp_state *state, struct tcp_peer *peer)
             break;
         }
         if (got <= 0) {
-            disti_tcp_lose(state, peer, got ? errno : 0, NULL);
+            int cause = got ? errno : 0;
+
+            if (!peer->rails || !disti_tcp_rails_drain(state, peer, cause))
+                disti_tcp_lose(state, peer, cause, NULL);
             return 1;
         }
         moved += (size_t)got;
@@ -359,6 +417,9 @@ static void receive_claim(struct tcp_peer *peer, struct disti_early *early,
     bool whole = early != in->early;
     size_t rest = 0;
 
+    /* What comes in stripes is taken when all are there. */
+    if (peer->rails && disti_tcp_rails_assembling(peer, early))
+        return;
     if (!whole && sink->src)
         rest = early->arrived % dist_dtype_size(sink->dtype);
     request->moved = early->arrived - rest;
@@ -367,10 +428,11 @@ static void receive_claim(struct tcp_peer *peer, struct disti_early *early,
         memcpy(in->small, early->payload + request->moved, rest);
         in->stash_bytes = rest;
         in->left += rest;
+        in->at = request->moved;
         in->early = NULL;
         in->request = request;
     }
-    early_release(peer, early);
+    disti_tcp_early_release(peer, early);
     if (whole)
         request->status = DIST_OK;
 }
@@ -380,8 +442,12 @@ static void receive_refused(struct tcp_peer *peer)
 {
     struct tcp_incoming *in = &peer->in;
 
-    if (in->early && in->early->refused) {
-        early_release(peer, in->early);
+    struct disti_early *early = peer->rails ? disti_tcp_rails_refused(peer) : NULL;
+
+    if (early) {
+        disti_tcp_early_release(peer, early);
+    } else if (in->early && in->early->refused) {
+        disti_tcp_early_release(peer, in->early);
         in->early = NULL;
     } else {
         peer->early_count--;

@@ -29,20 +29,22 @@ static void send_part(struct send_batch *batch, const void *data, size_t bytes)
  */
 static void send_gather(const struct tcp_peer *peer, struct send_batch *batch)
 {
-    const struct dist_request *request = peer->send_head;
+    struct dist_request *request = peer->send_head;
 
     batch->count = 0;
     batch->bytes = 0;
     for (int i = 0; i < TCP_BATCH && request && batch->bytes < TCP_TURN_BYTES; i++) {
         size_t moved = request->moved, header = DISTI_TCP_FRAME_BYTES, payload = 0, room;
+        bool striped = peer->rails && disti_tcp_striped(peer, request);
 
         if (moved < header) {
-            disti_tcp_frame_encode(DISTI_TCP_MESSAGE, &request->envelope, batch->headers[i]);
+            disti_tcp_frame_encode(striped ? DISTI_TCP_ANNOUNCED : DISTI_TCP_MESSAGE,
+                                   &request->envelope, batch->headers[i]);
             send_part(batch, batch->headers[i] + moved, header - moved);
         } else {
             payload = moved - header;
         }
-        room = request->envelope.bytes - payload;
+        room = striped ? 0 : request->envelope.bytes - payload;
         if (room > TCP_TURN_BYTES)
             room = TCP_TURN_BYTES;
         send_part(batch, (const char *)request->data + payload, room);
@@ -54,7 +56,9 @@ static void send_advance(struct tcp_peer *peer, size_t bytes)
 {
     while (peer->send_head) {
         struct dist_request *request = peer->send_head;
-        size_t left = request->envelope.bytes + DISTI_TCP_FRAME_BYTES - request->moved;
+        bool striped = peer->rails && disti_tcp_striped(peer, request);
+        size_t body = striped ? 0 : request->envelope.bytes;
+        size_t left = body + DISTI_TCP_FRAME_BYTES - request->moved;
 
         if (bytes < left) {
             request->moved += bytes;
@@ -64,14 +68,23 @@ static void send_advance(struct tcp_peer *peer, size_t bytes)
         peer->send_head = request->next;
         if (!peer->send_head)
             peer->send_tail = NULL;
+        if (striped) {
+            disti_tcp_announced(peer, request);
+            continue;
+        }
         request->moved = request->envelope.bytes;
         request->status = DIST_OK;
     }
 }
 
+bool disti_tcp_has_sends(const struct tcp_peer *peer)
+{
+    return peer->send_head || (peer->rails && peer->rails->sending);
+}
+
 bool disti_tcp_fail_sends(struct tcp_peer *peer, dist_status status)
 {
-    bool any = peer->send_head != NULL;
+    bool any = disti_tcp_has_sends(peer);
 
     while (peer->send_head) {
         struct dist_request *request = peer->send_head;
@@ -80,14 +93,12 @@ bool disti_tcp_fail_sends(struct tcp_peer *peer, dist_status status)
         request->status = status;
     }
     peer->send_tail = NULL;
+    if (peer->rails)
+        disti_tcp_rails_fail_sends(peer, status);
     return any;
 }
 
-/*
- * Nothing can be written any more. What the peer had sent may still wait to be read: its
- * last messages, or the goodbye that tells leaving from being lost.
- */
-static void send_broken(struct tcp_state *state, struct tcp_peer *peer, int cause)
+void disti_tcp_send_broken(struct tcp_state *state, struct tcp_peer *peer, int cause)
 {
     peer->send_status = DIST_ERR_PEER_LOST;
     peer->cause = cause;
@@ -95,7 +106,7 @@ static void send_broken(struct tcp_state *state, struct tcp_peer *peer, int caus
     disti_tcp_resume(peer);
     disti_tcp_list(state, peer);
     disti_tcp_receive(state, peer);
-    if (peer->send_head)
+    if (disti_tcp_has_sends(peer))
         disti_tcp_report(state, peer);
     disti_tcp_fail_sends(peer, DIST_ERR_PEER_LOST);
 }
@@ -106,6 +117,9 @@ int disti_tcp_flush(struct tcp_state *state, struct tcp_peer *peer)
     struct msghdr message = {.msg_iov = batch.parts};
     ssize_t sent;
 
+    /* A stripe that has been begun ends before a message begins. */
+    if (peer->rails && peer->rails->rail[0].out.request)
+        return disti_tcp_rails_flush(state, peer);
     send_gather(peer, &batch);
     message.msg_iovlen = (size_t)batch.count;
     do {
@@ -114,7 +128,7 @@ int disti_tcp_flush(struct tcp_state *state, struct tcp_peer *peer)
     if (sent < 0 && (errno == ENOBUFS || errno == ENOMEM))
         return 0;
     if (sent < 0 && errno != EAGAIN) {
-        send_broken(state, peer, errno);
+        disti_tcp_send_broken(state, peer, errno);
         return 1;
     }
     if (sent < (ssize_t)batch.bytes)
@@ -131,6 +145,7 @@ void disti_tcp_send(struct tcp_state *state, struct tcp_peer *peer, struct dist_
     bool first = !peer->send_head;
 
     request->moved = 0;
+    request->own[0] = 0;
     request->next = NULL;
     if (peer->phase == TCP_PHASE_LOST || peer->send_status != DIST_OK) {
         request->status = disti_tcp_report(state, peer);
@@ -143,6 +158,8 @@ void disti_tcp_send(struct tcp_state *state, struct tcp_peer *peer, struct dist_
     peer->send_tail = request;
     if (first && peer->phase == TCP_PHASE_UP && peer->writable)
         disti_tcp_flush(state, peer);
-    if (peer->send_head)
+    if (peer->rails && peer->rails->sending && peer->phase == TCP_PHASE_UP)
+        disti_tcp_rails_flush(state, peer);
+    if (disti_tcp_has_sends(peer))
         disti_tcp_list(state, peer);
 }

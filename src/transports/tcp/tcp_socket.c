@@ -17,18 +17,17 @@
 
 #define SOCKET_BACKLOG 1024
 
-static void socket_endpoint(const struct sockaddr_storage *address,
-                            struct disti_tcp_endpoint *endpoint_p)
+void disti_tcp_endpoint_of(const struct sockaddr *address, struct disti_tcp_endpoint *endpoint_p)
 {
     memset(endpoint_p, 0, sizeof(*endpoint_p));
-    if (address->ss_family == AF_INET) {
-        const struct sockaddr_in *in = (const struct sockaddr_in *)address;
+    if (address->sa_family == AF_INET) {
+        const struct sockaddr_in *in = (const struct sockaddr_in *)(const void *)address;
 
         endpoint_p->family = 4;
         endpoint_p->port = ntohs(in->sin_port);
         memcpy(endpoint_p->host, &in->sin_addr, 4);
     } else {
-        const struct sockaddr_in6 *in6 = (const struct sockaddr_in6 *)address;
+        const struct sockaddr_in6 *in6 = (const struct sockaddr_in6 *)(const void *)address;
 
         endpoint_p->family = 6;
         endpoint_p->port = ntohs(in6->sin6_port);
@@ -96,8 +95,7 @@ uint64_t disti_tcp_machine(void)
     return disti_tcp_hash(boot, strlen(boot), (uint64_t)space.st_ino);
 }
 
-static dist_status socket_resolve(struct tcp_state *state, const char *host,
-                                  struct sockaddr_storage *address_p, socklen_t *length_p)
+static dist_status socket_resolve(struct tcp_state *state, const char *host)
 {
     struct addrinfo hints = {.ai_flags = AI_NUMERICHOST | AI_NUMERICSERV,
                              .ai_socktype = SOCK_STREAM};
@@ -111,14 +109,11 @@ static dist_status socket_resolve(struct tcp_state *state, const char *host,
                           "tcp: '%s' is no numeric IPv4 or IPv6 address to listen on",
                           host ? host : "(none)");
     }
-    memset(address_p, 0, sizeof(*address_p));
-    memcpy(address_p, found->ai_addr, found->ai_addrlen);
-    *length_p = found->ai_addrlen;
+    if (found->ai_family == AF_INET6)
+        state->scope = ((struct sockaddr_in6 *)(void *)found->ai_addr)->sin6_scope_id;
+    disti_tcp_endpoint_of(found->ai_addr, &state->local[0].endpoint);
     freeaddrinfo(found);
-    if (address_p->ss_family == AF_INET6)
-        state->scope = ((struct sockaddr_in6 *)address_p)->sin6_scope_id;
-    socket_endpoint(address_p, &state->endpoint);
-    if (socket_wildcard(&state->endpoint))
+    if (socket_wildcard(&state->local[0].endpoint))
         return disti_fail(DIST_ERR_INVALID_ARGUMENT,
                           "tcp: listening on every address (%s) is not allowed; name the address "
                           "of the interface that reaches the other ranks",
@@ -136,31 +131,50 @@ static void socket_buffers(const struct tcp_state *state, int fd)
     }
 }
 
-dist_status disti_tcp_listen(struct tcp_state *state, const char *host)
+bool disti_tcp_listen_at(const struct tcp_state *state, struct disti_tcp_endpoint *endpoint,
+                         int *fd_p)
 {
     struct sockaddr_storage address;
     socklen_t length;
     int one = 1;
-    dist_status status = socket_resolve(state, host, &address, &length);
+    int fd;
+
+    endpoint->port = 0;
+    length = disti_tcp_sockaddr(endpoint, state->scope, &address);
+    fd = disti_descriptor_own(
+        socket(address.ss_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
+    if (fd < 0)
+        return false;
+    if (address.ss_family == AF_INET6)
+        setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &one, sizeof(one));
+    socket_buffers(state, fd);
+    if (bind(fd, (struct sockaddr *)&address, length) || listen(fd, SOCKET_BACKLOG) ||
+        getsockname(fd, (struct sockaddr *)&address, &length)) {
+        int error = errno;
+
+        disti_descriptor_close(fd);
+        errno = error;
+        return false;
+    }
+    disti_tcp_endpoint_of((struct sockaddr *)&address, endpoint);
+    *fd_p = fd;
+    return true;
+}
+
+dist_status disti_tcp_listen(struct tcp_state *state, const char *host)
+{
+    struct disti_tcp_endpoint *endpoint = &state->local[0].endpoint;
+    dist_status status = socket_resolve(state, host);
 
     if (status != DIST_OK)
         return status;
-    state->listener = disti_descriptor_own(
-        socket(address.ss_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
-    if (state->listener < 0)
-        return disti_fail_errno(DIST_ERR_SYSTEM, "tcp: no socket to listen on %s", host);
-    if (address.ss_family == AF_INET6)
-        setsockopt(state->listener, IPPROTO_IPV6, IPV6_V6ONLY, &one, sizeof(one));
-    socket_buffers(state, state->listener);
-    if (bind(state->listener, (struct sockaddr *)&address, length) ||
-        listen(state->listener, SOCKET_BACKLOG) ||
-        getsockname(state->listener, (struct sockaddr *)&address, &length))
+    if (!disti_tcp_listen_at(state, endpoint, &state->listeners[0]))
         return disti_fail_errno(DIST_ERR_SYSTEM,
                                 "tcp: rank %d cannot listen on %s (is it an address of this "
                                 "machine?)",
                                 state->rank, host);
-    socket_endpoint(&address, &state->endpoint);
-    state->endpoint.machine = disti_tcp_machine();
+    endpoint->machine = disti_tcp_machine();
+    state->interfaces = 1;
     return DIST_OK;
 }
 
@@ -184,38 +198,39 @@ void disti_tcp_tune(const struct tcp_state *state, int fd)
     socket_buffers(state, fd);
 }
 
-bool disti_tcp_watch(struct tcp_state *state, int fd, enum tcp_event event, int index, bool again)
+bool disti_tcp_watch(struct tcp_state *state, int fd, int event, int index, bool again)
 {
     struct epoll_event what = {.events = EPOLLIN | EPOLLET};
 
-    if (event == TCP_EVENT_PENDING || event == TCP_EVENT_PEER)
+    if (event >= TCP_EVENT_PENDING)
         what.events |= EPOLLOUT | EPOLLRDHUP;
     what.data.u64 = (uint64_t)event << 32 | (uint32_t)index;
     return epoll_ctl(state->epoll, again ? EPOLL_CTL_MOD : EPOLL_CTL_ADD, fd, &what) == 0;
 }
 
-bool disti_tcp_greet(const struct tcp_state *state, int fd, int to)
+bool disti_tcp_greet(const struct tcp_state *state, int fd, int to, int number)
 {
     unsigned char bytes[DISTI_TCP_HELLO_BYTES];
     struct disti_tcp_hello hello = {.world_size = (uint32_t)state->world_size,
                                     .from = (uint32_t)state->rank,
                                     .to = (uint32_t)to,
-                                    .job = state->job};
+                                    .job = state->job,
+                                    .socket = number};
 
     disti_tcp_hello_encode(&hello, bytes);
     return send(fd, bytes, sizeof(bytes), MSG_NOSIGNAL) == (ssize_t)sizeof(bytes);
 }
 
-bool disti_tcp_hello_valid(const struct tcp_state *state, const unsigned char *bytes, int *from_p)
+int disti_tcp_hello_valid(const struct tcp_state *state, const unsigned char *bytes, int *from_p)
 {
     struct disti_tcp_hello hello;
 
     if (!disti_tcp_hello_decode(bytes, &hello) || hello.job != state->job ||
         hello.world_size != (uint32_t)state->world_size || hello.to != (uint32_t)state->rank ||
         hello.from >= hello.world_size || hello.from == hello.to)
-        return false;
+        return -1;
     *from_p = (int)hello.from;
-    return true;
+    return hello.socket;
 }
 
 void disti_tcp_tick_on(struct tcp_state *state, bool on)

@@ -4,6 +4,7 @@
 #define DISTI_TRANSPORTS_TCP_STATE_H
 
 #include "transports/match.h"
+#include "transports/tcp/tcp_ways.h"
 #include "transports/tcp/tcp_wire.h"
 
 #include <netinet/in.h>
@@ -46,19 +47,83 @@ enum tcp_phase {
 };
 
 /*
- * The message that is arriving. With `active`, `left` bytes of payload are still to come;
- * they go to the request's sink, or to the early message, or nowhere if both are NULL.
+ * The message, or the stripe of one, that is arriving on a socket. With `active`, `left` bytes of
+ * payload are still to come, which begin at byte `at` of the message; they go to the request's
+ * sink, or to the early message, or nowhere if both are NULL.
  * stash keeps what was read and could not be used yet: a piece of a header, a piece of an
  * element, or, if the peer is stopped, all that had been read.
  */
 struct tcp_incoming {
     bool active;
-    uint64_t left;
+    uint64_t left, at;
+    struct tcp_assembly *assembly; /* the message that a stripe is of; NULL: no stripe */
+    uint64_t stripe;               /* bytes of it */
     struct dist_request *request;
     struct disti_early *early;
     unsigned char *stash; /* small, or allocated */
     size_t stash_bytes;
     unsigned char small[DISTI_TCP_FRAME_BYTES];
+};
+
+/*
+ * A pair with several sockets. The first is the peer's own, and has all messages in their order;
+ * long ones it only announces. Their payload is cut into stripes, which every socket takes from one
+ * cursor whenever it has room, the first one too if it has nothing else to send:
+ *
+ *      first socket   [message][announce 0][announce 1][stripe of 0][message][stripe of 1] ...
+ *      second         [stripe of 0][stripe of 0][stripe of 1] ...
+ *
+ * The rank that has called for the first socket calls for the others, when that one is up.
+ */
+
+/* An announced message of which stripes are still to come. */
+struct tcp_assembly {
+    struct tcp_assembly *next;
+    uint64_t number;
+    uint64_t bytes;
+    uint64_t unseen, left; /* bytes of stripes that have not begun; that are not in place */
+    struct dist_request *request;
+    struct disti_early *early; /* both NULL: it is thrown away */
+};
+
+/* The stripe that a socket is sending; request NULL: none. moved counts its header too. */
+struct tcp_outgoing {
+    struct dist_request *request;
+    const char *data;
+    uint64_t bytes, moved;
+    unsigned char header[DISTI_TCP_FRAME_BYTES];
+};
+
+/* A further socket. LOST: left out, or ended. */
+struct tcp_rail {
+    int fd;
+    enum tcp_phase phase;
+    bool readable, writable;
+    bool waiting; /* not read until the stripe's message is announced; then resume */
+    bool resume;
+    int64_t deadline; /* of CALLING */
+    struct tcp_incoming in;
+    struct tcp_outgoing out;
+    unsigned char hello[DISTI_TCP_HELLO_BYTES];
+    size_t hello_bytes;
+};
+
+struct tcp_rails {
+    struct disti_tcp_address address; /* the peer's */
+    struct disti_tcp_way ways[DISTI_TCP_INTERFACES];
+    int way_count;
+    int wanted; /* sockets, the first among them; 1: only those that the peer calls for */
+    int up;     /* further sockets that carry stripes */
+    struct tcp_rail rail[DISTI_TCP_SOCKETS]; /* by number; of the first only `out` is used */
+    /* Announced messages whose stripes are not all handed out; the cursor is in the first. */
+    struct dist_request *head, *tail;
+    uint64_t cursor;
+    uint64_t head_number;
+    int sending;      /* announced messages that are not all sent */
+    uint64_t arrived; /* announcements that have come */
+    struct tcp_assembly *assemblies;
+    int64_t deadline; /* a socket has ended: the others have so long to end too; 0: none has */
+    int cause;
 };
 
 struct tcp_peer {
@@ -81,6 +146,7 @@ struct tcp_peer {
     int ticks;               /* waited while IDLE */
     int64_t deadline;        /* of CALLING and GREETING; 0: none set yet */
     struct disti_tcp_endpoint endpoint;
+    struct tcp_rails *rails; /* NULL: the pair has one socket */
     struct tcp_peer *next, *prev;
     struct disti_match match;
     size_t early_count;
@@ -103,9 +169,15 @@ struct tcp_state {
     bool open;
     int rank, world_size, timeout_ms;
     uint64_t job;
-    int listener, epoll, timer;
+    int sockets;    /* DIST_TCP_SOCKETS; 0: unset */
+    bool routed;    /* interfaces are named, and may reach peers in other networks */
+    int interfaces; /* of which each has a listener; the first is the one that config named */
+    struct disti_tcp_local local[DISTI_TCP_INTERFACES];
+    int listeners[DISTI_TCP_INTERFACES];
+    unsigned left_out; /* bits by interface: the log has said that a peer cannot be reached by it */
+    int epoll, timer;
     bool ticking;   /* the timer runs */
-    bool accepting; /* there may be callers in the listener's queue */
+    bool accepting; /* there may be callers in a listener's queue */
     bool no_accept; /* until the next tick: no file descriptor is left */
     bool warned;
     int blocked;    /* peers that wait for room to write */
@@ -116,18 +188,30 @@ struct tcp_state {
     char congestion[32]; /* what connections begin with; empty: the system's */
     char paced[32];      /* what those with far peers go on with; empty: the same */
     uint32_t scope;      /* of a link-local address */
-    struct disti_tcp_endpoint endpoint;
     unsigned char *buffer;
     struct tcp_peer **peers; /* by rank; NULL until needed */
     struct tcp_peer *list;
     struct tcp_pending pending[TCP_PENDING_MAX];
 };
 
-/* What an epoll event belongs to; the index is a rank or a pending slot. */
-enum tcp_event { TCP_EVENT_LISTENER, TCP_EVENT_TIMER, TCP_EVENT_PENDING, TCP_EVENT_PEER };
+/*
+ * What an epoll event belongs to; the index is a rank, a pending slot or a listener. A further
+ * socket's event is RAIL plus its number.
+ */
+enum tcp_event {
+    TCP_EVENT_LISTENER,
+    TCP_EVENT_TIMER,
+    TCP_EVENT_PENDING,
+    TCP_EVENT_PEER,
+    TCP_EVENT_RAIL
+};
 
 /* tcp_socket.c: sockets and addresses. */
 dist_status disti_tcp_listen(struct tcp_state *state, const char *host);
+/* A further listener, at an address whose port becomes the one it got. False: see errno. */
+bool disti_tcp_listen_at(const struct tcp_state *state, struct disti_tcp_endpoint *endpoint,
+                         int *fd_p);
+void disti_tcp_endpoint_of(const struct sockaddr *address, struct disti_tcp_endpoint *endpoint_p);
 socklen_t disti_tcp_sockaddr(const struct disti_tcp_endpoint *endpoint, uint32_t scope,
                              struct sockaddr_storage *address_p);
 void disti_tcp_endpoint_text(const struct disti_tcp_endpoint *endpoint, char *text, size_t size);
@@ -135,13 +219,16 @@ bool disti_tcp_loopback(const struct disti_tcp_endpoint *endpoint);
 uint64_t disti_tcp_machine(void);
 void disti_tcp_tune(const struct tcp_state *state, int fd);
 /* Edge-triggered, for reading and writing; again for a descriptor whose owner changes. */
-bool disti_tcp_watch(struct tcp_state *state, int fd, enum tcp_event event, int index, bool again);
+bool disti_tcp_watch(struct tcp_state *state, int fd, int event, int index, bool again);
 /* Sends a hello; false if the connection did not take it whole. */
-bool disti_tcp_greet(const struct tcp_state *state, int fd, int to);
-/* Is it the hello of a rank of this job, for this rank? */
-bool disti_tcp_hello_valid(const struct tcp_state *state, const unsigned char *bytes, int *from_p);
+bool disti_tcp_greet(const struct tcp_state *state, int fd, int to, int number);
+/* Is it the hello of a rank of this job, for this rank? Else -1. Which socket of the pair it is. */
+int disti_tcp_hello_valid(const struct tcp_state *state, const unsigned char *bytes, int *from_p);
 /* Runs the timer that looks at the deadlines. */
 void disti_tcp_tick_on(struct tcp_state *state, bool on);
+
+/* tcp_interfaces.c: adds further interfaces that carry, each with a listener. */
+void disti_tcp_interfaces(struct tcp_state *state);
 
 /* tcp_congestion.c: congestion control. Reads the setting; the listener hands it on to callers. */
 dist_status disti_tcp_congestion_open(struct tcp_state *state);
@@ -162,7 +249,7 @@ void disti_tcp_list(struct tcp_state *state, struct tcp_peer *peer);
 void disti_tcp_unlist(struct tcp_state *state, struct tcp_peer *peer);
 void disti_tcp_call(struct tcp_state *state, struct tcp_peer *peer);
 /* A caller has shown a valid hello of this peer: the descriptor becomes ours, or is closed. */
-void disti_tcp_adopt(struct tcp_state *state, int fd, int rank);
+void disti_tcp_adopt(struct tcp_state *state, int fd, int rank, int number);
 int disti_tcp_peer_event(struct tcp_state *state, struct tcp_peer *peer, uint32_t events);
 /* Once a tick for a listed peer: deadlines and waiting. True: it goes on needing the timer. */
 bool disti_tcp_peer_tick(struct tcp_state *state, struct tcp_peer *peer);
@@ -175,17 +262,86 @@ dist_status disti_tcp_report(const struct tcp_state *state, const struct tcp_pee
 /* tcp_leave.c: says goodbye and closes all connections; takes at most 0.1 s. */
 void disti_tcp_leave(struct tcp_state *state);
 
+/* tcp_rails.c: the life of a peer's further sockets. The peer has rails, but where it says so. */
+/* Settles by the peer's address how many sockets there are; peer->rails stays NULL if one. */
+dist_status disti_tcp_rails_open(struct tcp_state *state, struct tcp_peer *peer,
+                                 const struct disti_tcp_address *address);
+void disti_tcp_rails_call(struct tcp_state *state, struct tcp_peer *peer);
+/* As disti_tcp_adopt, for a further socket; the peer may have no rails yet. */
+void disti_tcp_rails_adopt(struct tcp_state *state, int fd, int rank, int number);
+void disti_tcp_rail_event(struct tcp_state *state, struct tcp_peer *peer, int number,
+                          uint32_t events);
+void disti_tcp_rail_writable(struct tcp_state *state, struct tcp_rail *rail, bool writable);
+/* A further socket, or the first, has ended or failed: soon all must have, or the peer is lost. */
+void disti_tcp_rail_ended(struct tcp_state *state, struct tcp_peer *peer, struct tcp_rail *rail,
+                          int cause);
+void disti_tcp_rails_end(struct tcp_state *state, struct tcp_peer *peer, int cause);
+/* As disti_tcp_peer_tick. */
+bool disti_tcp_rails_tick(struct tcp_state *state, struct tcp_peer *peer);
+bool disti_tcp_rails_busy(const struct tcp_peer *peer);
+/* Closes them; the peer is lost or the transport closed. */
+void disti_tcp_rails_close(struct tcp_state *state, struct tcp_peer *peer);
+
+/* tcp_stripe_send.c, likewise. */
+/* May this message, which has not been begun, go in stripes? Settles it. */
+bool disti_tcp_striped(const struct tcp_peer *peer, struct dist_request *request);
+/* Its announcement has been sent: its stripes may go. */
+void disti_tcp_announced(struct tcp_peer *peer, struct dist_request *request);
+/* Sends stripes on all sockets that have room; on the first one what is left of a stripe. */
+int disti_tcp_rails_flush(struct tcp_state *state, struct tcp_peer *peer);
+bool disti_tcp_rails_can_send(const struct tcp_peer *peer);
+void disti_tcp_rails_fail_sends(struct tcp_peer *peer, dist_status status);
+
+/* tcp_stripe_receive.c, likewise. */
+/* A message is announced; the caller has settled where it goes. False: no memory. */
+bool disti_tcp_assemble(struct tcp_peer *peer, const struct dist_envelope *envelope,
+                        struct dist_request *request, struct disti_early *early);
+/* A stripe's frame: points `in` at its place. WAIT: its message is not announced yet. */
+enum tcp_stripe_answer { TCP_STRIPE_OK, TCP_STRIPE_WAIT, TCP_STRIPE_BAD };
+enum tcp_stripe_answer disti_tcp_stripe_begin(struct tcp_peer *peer, struct tcp_incoming *in,
+                                              const struct dist_envelope *frame);
+/* The stripe is in its place; perhaps its message is whole. */
+void disti_tcp_stripe_end(struct tcp_peer *peer, struct tcp_incoming *in);
+int disti_tcp_rails_receive(struct tcp_state *state, struct tcp_peer *peer, bool guess);
+bool disti_tcp_rails_can_receive(const struct tcp_peer *peer);
+/* Messages that a receive waits for are being put together. */
+bool disti_tcp_rails_receiving(const struct tcp_peer *peer);
+/* Is this early message being put together? A refused one's payload is thrown away from now on. */
+bool disti_tcp_rails_assembling(const struct tcp_peer *peer, const struct disti_early *early);
+struct disti_early *disti_tcp_rails_refused(struct tcp_peer *peer);
+/* What a socket that cannot be written to may still have to be read. */
+void disti_tcp_rail_drain(struct tcp_state *state, struct tcp_peer *peer, struct tcp_rail *rail);
+/* The first socket has ended. True: the others may still complete messages. */
+bool disti_tcp_rails_drain(struct tcp_state *state, struct tcp_peer *peer, int cause);
+void disti_tcp_rails_fail_receives(struct tcp_peer *peer, dist_status status);
+
 /* tcp_send.c */
+/*
+ * Nothing can be written any more on the first socket. What the peer had sent may still wait to be
+ * read: its last messages, or the goodbye that tells leaving from being lost.
+ */
+void disti_tcp_send_broken(struct tcp_state *state, struct tcp_peer *peer, int cause);
+bool disti_tcp_has_sends(const struct tcp_peer *peer);
 void disti_tcp_send(struct tcp_state *state, struct tcp_peer *peer, struct dist_request *request);
 int disti_tcp_flush(struct tcp_state *state, struct tcp_peer *peer);
 bool disti_tcp_fail_sends(struct tcp_peer *peer, dist_status status);
 
-/* tcp_probe.c: the slot of this name (transport.h). */
+/* tcp_probe.c: the slots of these names (transport.h). */
+void disti_tcp_describe(void *instance, int rank, char *text, size_t size);
 int disti_tcp_probe_tag(void *instance, uint64_t tag);
 int disti_tcp_probe_stray(void *instance, uint64_t tag, uint64_t fingerprint,
                           struct dist_envelope *envelope_p);
 
 /* tcp_receive.c */
+/*
+ * One read from a socket, and use of what it gave; *full_p: it gave all that was asked for. Returns
+ * what read did.
+ */
+ssize_t disti_tcp_read(struct tcp_state *state, struct tcp_peer *peer, int fd,
+                       struct tcp_incoming *in, bool *full_p);
+/* Goes on with what is stashed. */
+void disti_tcp_use_stash(struct tcp_state *state, struct tcp_peer *peer, struct tcp_incoming *in);
+void disti_tcp_early_release(struct tcp_peer *peer, struct disti_early *early);
 void disti_tcp_recv(struct tcp_state *state, struct tcp_peer *peer, struct dist_request *request);
 /* What had stopped the reading may be gone: a receive was posted, or the stream has ended. */
 void disti_tcp_resume(struct tcp_peer *peer);
@@ -193,6 +349,6 @@ int disti_tcp_receive(struct tcp_state *state, struct tcp_peer *peer);
 bool disti_tcp_has_receives(const struct tcp_peer *peer);
 /* Ends the receives that nothing more will come for. True if there were any. */
 bool disti_tcp_fail_receives(struct tcp_peer *peer, dist_status status);
-void disti_tcp_incoming_clear(struct tcp_peer *peer);
+void disti_tcp_incoming_clear(struct tcp_incoming *in);
 
 #endif

@@ -5,7 +5,7 @@
 #include <endian.h>
 #include <string.h>
 
-#define WIRE_ADDRESS_VERSION 1
+#define WIRE_ADDRESS_VERSION 2
 
 static const unsigned char wire_magic[8] = {'d', 'i', 's', 't', '-', 't', 'c', 'p'};
 static const unsigned char wire_frame_magic[4] = {'d', 'm', 's', 'g'};
@@ -52,26 +52,52 @@ static uint64_t wire_get64(const unsigned char *from)
     return le64toh(value);
 }
 
-void disti_tcp_address_encode(const struct disti_tcp_endpoint *endpoint, unsigned char *blob)
+size_t disti_tcp_address_encode(const struct disti_tcp_address *address, unsigned char *blob)
 {
+    const struct disti_tcp_endpoint *first = &address->at[0];
+    unsigned char *further = blob + DISTI_TCP_ADDRESS_BYTES;
+
     memset(blob, 0, DISTI_TCP_ADDRESS_BYTES);
     blob[0] = WIRE_ADDRESS_VERSION;
-    blob[1] = (unsigned char)endpoint->family;
-    wire_put16(blob + 2, endpoint->port);
-    wire_put64(blob + 8, endpoint->machine);
-    memcpy(blob + 16, endpoint->host, sizeof(endpoint->host));
+    blob[1] = (unsigned char)first->family;
+    wire_put16(blob + 2, first->port);
+    blob[4] = (unsigned char)(address->interfaces - 1);
+    blob[5] = (unsigned char)address->sockets;
+    wire_put64(blob + 8, first->machine);
+    memcpy(blob + 16, first->host, sizeof(first->host));
+    for (int i = 1; i < address->interfaces; i++, further += DISTI_TCP_FURTHER_BYTES) {
+        memset(further, 0, DISTI_TCP_FURTHER_BYTES);
+        wire_put16(further, address->at[i].port);
+        memcpy(further + 8, address->at[i].host, sizeof(address->at[i].host));
+    }
+    return (size_t)(further - blob);
 }
 
 bool disti_tcp_address_decode(const unsigned char *blob, size_t size,
-                              struct disti_tcp_endpoint *endpoint_p)
+                              struct disti_tcp_address *address_p)
 {
-    if (size != DISTI_TCP_ADDRESS_BYTES || blob[0] != WIRE_ADDRESS_VERSION ||
-        (blob[1] != 4 && blob[1] != 6) || wire_get16(blob + 2) == 0)
+    const unsigned char *further = blob + DISTI_TCP_ADDRESS_BYTES;
+    struct disti_tcp_address address = {0};
+
+    if (size < DISTI_TCP_ADDRESS_BYTES || blob[0] != WIRE_ADDRESS_VERSION ||
+        (blob[1] != 4 && blob[1] != 6) || blob[4] >= DISTI_TCP_INTERFACES ||
+        blob[5] > DISTI_TCP_SOCKETS ||
+        size != DISTI_TCP_ADDRESS_BYTES + blob[4] * (size_t)DISTI_TCP_FURTHER_BYTES)
         return false;
-    endpoint_p->family = blob[1];
-    endpoint_p->port = wire_get16(blob + 2);
-    endpoint_p->machine = wire_get64(blob + 8);
-    memcpy(endpoint_p->host, blob + 16, sizeof(endpoint_p->host));
+    address.interfaces = blob[4] + 1;
+    address.sockets = blob[5];
+    for (int i = 0; i < address.interfaces; i++) {
+        struct disti_tcp_endpoint *at = &address.at[i];
+
+        at->family = blob[1];
+        at->machine = wire_get64(blob + 8);
+        at->port = wire_get16(i ? further : blob + 2);
+        memcpy(at->host, i ? further + 8 : blob + 16, sizeof(at->host));
+        if (at->port == 0)
+            return false;
+        further += i ? DISTI_TCP_FURTHER_BYTES : 0;
+    }
+    *address_p = address;
     return true;
 }
 
@@ -80,6 +106,7 @@ void disti_tcp_hello_encode(const struct disti_tcp_hello *hello, unsigned char *
     memset(bytes, 0, DISTI_TCP_HELLO_BYTES);
     memcpy(bytes, wire_magic, sizeof(wire_magic));
     wire_put16(bytes + 8, DISTI_TCP_VERSION);
+    bytes[11] = (unsigned char)hello->socket;
     wire_put32(bytes + 12, hello->world_size);
     wire_put32(bytes + 16, hello->from);
     wire_put32(bytes + 20, hello->to);
@@ -89,8 +116,10 @@ void disti_tcp_hello_encode(const struct disti_tcp_hello *hello, unsigned char *
 bool disti_tcp_hello_decode(const unsigned char *bytes, struct disti_tcp_hello *hello_p)
 {
     if (memcmp(bytes, wire_magic, sizeof(wire_magic)) != 0 ||
-        wire_get16(bytes + 8) != DISTI_TCP_VERSION || wire_get16(bytes + 10) != 0)
+        wire_get16(bytes + 8) != DISTI_TCP_VERSION || bytes[10] != 0 ||
+        bytes[11] >= DISTI_TCP_SOCKETS)
         return false;
+    hello_p->socket = bytes[11];
     hello_p->world_size = wire_get32(bytes + 12);
     hello_p->from = wire_get32(bytes + 16);
     hello_p->to = wire_get32(bytes + 20);
@@ -115,7 +144,7 @@ bool disti_tcp_frame_decode(const unsigned char *bytes, enum disti_tcp_kind *kin
     uint16_t kind = wire_get16(bytes + 4);
 
     if (memcmp(bytes, wire_frame_magic, sizeof(wire_frame_magic)) != 0 ||
-        wire_get16(bytes + 6) != 0 || (kind != DISTI_TCP_MESSAGE && kind != DISTI_TCP_GOODBYE))
+        wire_get16(bytes + 6) != 0 || kind < DISTI_TCP_MESSAGE || kind > DISTI_TCP_STRIPE)
         return false;
     envelope_p->tag = wire_get64(bytes + 8);
     envelope_p->fingerprint = wire_get64(bytes + 16);

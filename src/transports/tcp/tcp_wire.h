@@ -6,12 +6,21 @@
 #include <dist/transport.h>
 
 /*
- * Address, handed to the peers by the rendezvous, 32 bytes:
+ * Address, handed to the peers by the rendezvous: 32 bytes and, for each interface beyond the
+ * first, 24 more:
  *
- *      0  u8   version         2  u16  port        8  u64      machine and network namespace
- *      1  u8   family: 4, 6    4  u32  zero       16  u8[16]   IPv4 in the first 4, or IPv6
+ *      0  u8   version         4  u8   further interfaces      8  u64      machine and namespace
+ *      1  u8   family: 4, 6    5  u8   sockets a pair, 0:     16  u8[16]   IPv4 in the first 4,
+ *      2  u16  port                    one an interface                    or IPv6
+ *                              6  u16  zero
+ *
+ *      0  u16  port            2  u8[6]  zero                  8  u8[16]   as above
  */
 #define DISTI_TCP_ADDRESS_BYTES 32
+#define DISTI_TCP_FURTHER_BYTES 24
+/* Interfaces of a rank that carry, and sockets of a pair. */
+#define DISTI_TCP_INTERFACES 8
+#define DISTI_TCP_SOCKETS 16
 
 struct disti_tcp_endpoint {
     int family; /* 4 or 6 */
@@ -20,9 +29,16 @@ struct disti_tcp_endpoint {
     uint8_t host[16];
 };
 
-void disti_tcp_address_encode(const struct disti_tcp_endpoint *endpoint, unsigned char *blob);
+struct disti_tcp_address {
+    int interfaces; /* 1 to 8 */
+    int sockets;    /* that this rank wants with each peer; 0: one an interface */
+    struct disti_tcp_endpoint at[DISTI_TCP_INTERFACES]; /* of one family and machine */
+};
+
+/* Returns the bytes of it; at most DIST_ADDRESS_MAX. */
+size_t disti_tcp_address_encode(const struct disti_tcp_address *address, unsigned char *blob);
 bool disti_tcp_address_decode(const unsigned char *blob, size_t size,
-                              struct disti_tcp_endpoint *endpoint_p);
+                              struct disti_tcp_address *address_p);
 
 /*
  * Hello, 96 bytes, from the caller first, then from the one who was called; nothing else
@@ -30,20 +46,22 @@ bool disti_tcp_address_decode(const unsigned char *blob, size_t size,
  *
  *      0  u8[8] magic "dist-tcp"       16  u32  sender's rank      32  u8[32]  nonce, zero
  *      8  u16   version                20  u32  receiver's rank    64  u8[32]  mac, zero
- *     10  u16   flags, zero            24  u64  hash of the job
+ *     10  u8    flags, zero            24  u64  hash of the job
+ *     11  u8    which socket of the pair, from 0
  *     12  u32   world size
  *
  * flags, nonce and mac are kept for authentication and TLS: a flag that the receiver does
  * not know is a refusal, and with authentication the caller's proof follows as a third hello.
  */
 #define DISTI_TCP_HELLO_BYTES 96
-#define DISTI_TCP_VERSION 1
+#define DISTI_TCP_VERSION 2
 
 struct disti_tcp_hello {
     uint32_t world_size;
     uint32_t from;
     uint32_t to;
     uint64_t job;
+    int socket; /* below DISTI_TCP_SOCKETS */
 };
 
 void disti_tcp_hello_encode(const struct disti_tcp_hello *hello, unsigned char *bytes);
@@ -59,10 +77,22 @@ bool disti_tcp_hello_decode(const unsigned char *bytes, struct disti_tcp_hello *
  *      6  u16  flags, zero
  *
  * A goodbye has no payload, its other fields are zero, and no frame follows it.
+ *
+ * A pair with several sockets has all this on the first. There a message may also be only
+ * announced: its frame then has no payload, which comes in stripes, on any socket of the pair and
+ * in any order. A stripe's frame says in place of the tag which of the announced messages it is of,
+ * counted from 0 in each direction, and in place of the fingerprint where its bytes begin in that:
+ * a multiple of 64, and so are its bytes, but for a message's last stripe. So no element is cut.
+ * Further sockets carry stripes and nothing else.
  */
 #define DISTI_TCP_FRAME_BYTES 32
 
-enum disti_tcp_kind { DISTI_TCP_MESSAGE = 1, DISTI_TCP_GOODBYE = 2 };
+enum disti_tcp_kind {
+    DISTI_TCP_MESSAGE = 1,
+    DISTI_TCP_GOODBYE = 2,
+    DISTI_TCP_ANNOUNCED = 3,
+    DISTI_TCP_STRIPE = 4
+};
 
 void disti_tcp_frame_encode(enum disti_tcp_kind kind, const struct dist_envelope *envelope,
                             unsigned char *bytes);

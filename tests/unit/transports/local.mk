@@ -50,3 +50,14 @@ TESTS += tests/unit/transports/test_tcp
 tests_unit_transports_test_tcp_SOURCES = \
 	tests/unit/transports/test_tcp.c $(tcp_fixture) $(transport_battery)
 tests_unit_transports_test_tcp_LDADD = $(unit_test_libs)
+
+check_PROGRAMS += tests/unit/transports/test_tcp_ways
+TESTS += tests/unit/transports/test_tcp_ways
+tests_unit_transports_test_tcp_ways_SOURCES = tests/unit/transports/test_tcp_ways.c
+tests_unit_transports_test_tcp_ways_LDADD = $(unit_test_libs)
+
+check_PROGRAMS += tests/unit/transports/test_tcp_sockets
+TESTS += tests/unit/transports/test_tcp_sockets
+tests_unit_transports_test_tcp_sockets_SOURCES = \
+	tests/unit/transports/test_tcp_sockets.c $(tcp_fixture)
+tests_unit_transports_test_tcp_sockets_LDADD = $(unit_test_libs)

@@ -159,21 +159,21 @@ int tcp_open_files(void)
 
 int raw_connect(const struct tcp_rank *rank)
 {
-    struct disti_tcp_endpoint endpoint;
+    struct disti_tcp_address own;
     struct sockaddr_in address = {.sin_family = AF_INET};
     int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
 
     assert_true(fd >= 0);
-    assert_true(disti_tcp_address_decode(rank->blob, rank->blob_bytes, &endpoint));
-    address.sin_port = htons(endpoint.port);
-    memcpy(&address.sin_addr, endpoint.host, 4);
+    assert_true(disti_tcp_address_decode(rank->blob, rank->blob_bytes, &own));
+    address.sin_port = htons(own.at[0].port);
+    memcpy(&address.sin_addr, own.at[0].host, 4);
     assert_int_equal(connect(fd, (struct sockaddr *)&address, sizeof(address)), 0);
     return fd;
 }
 
 int raw_listen(struct tcp_rank *rank, int as)
 {
-    struct disti_tcp_endpoint endpoint;
+    struct disti_tcp_address own;
     struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
     socklen_t length = sizeof(address);
     unsigned char blob[DISTI_TCP_ADDRESS_BYTES];
@@ -183,9 +183,9 @@ int raw_listen(struct tcp_rank *rank, int as)
     assert_int_equal(bind(fd, (struct sockaddr *)&address, sizeof(address)), 0);
     assert_int_equal(listen(fd, 4), 0);
     assert_int_equal(getsockname(fd, (struct sockaddr *)&address, &length), 0);
-    assert_true(disti_tcp_address_decode(rank->blob, rank->blob_bytes, &endpoint));
-    endpoint.port = ntohs(address.sin_port);
-    disti_tcp_address_encode(&endpoint, blob);
+    assert_true(disti_tcp_address_decode(rank->blob, rank->blob_bytes, &own));
+    own.at[0].port = ntohs(address.sin_port);
+    assert_int_equal(disti_tcp_address_encode(&own, blob), sizeof(blob));
     assert_int_equal(tcp->connect(rank->state, as, blob, sizeof(blob)), DIST_OK);
     return fd;
 }

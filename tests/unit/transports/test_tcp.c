@@ -51,6 +51,31 @@ static void test_battery_small_buffers(void **unused)
     unsetenv("DIST_TCP_BUFFER");
 }
 
+/* Several sockets a pair: stripes begin at 64 KiB and are 64 KiB to 512 KiB long. */
+static const size_t stripe_boundaries[] = {65536, 131072, 524288, 1048576, 4194304, 0};
+
+static void test_battery_sockets(void **unused)
+{
+    struct transport_battery_options options = {.boundaries = stripe_boundaries};
+
+    (void)unused;
+    setenv("DIST_TCP_SOCKETS", "3", 1);
+    assert_int_equal(transport_battery_run(tcp, &options), 0);
+    unsetenv("DIST_TCP_SOCKETS");
+}
+
+static void test_battery_sockets_small_buffers(void **unused)
+{
+    struct transport_battery_options options = {.largest = 4 << 20};
+
+    (void)unused;
+    setenv("DIST_TCP_SOCKETS", "16", 1);
+    setenv("DIST_TCP_BUFFER", "4K", 1);
+    assert_int_equal(transport_battery_run(tcp, &options), 0);
+    unsetenv("DIST_TCP_BUFFER");
+    unsetenv("DIST_TCP_SOCKETS");
+}
+
 /* Is there a listener on `port`, and does it listen on every address? */
 static void find_listener(const char *path, unsigned port, bool *found_p, bool *wildcard_p)
 {
@@ -77,18 +102,18 @@ static void test_listens_on_one_address(void **unused)
 
     (void)unused;
     for (int i = 0; i < 2; i++) {
-        struct disti_tcp_endpoint endpoint;
+        struct disti_tcp_address own;
         struct tcp_rank rank;
         bool found = false, wildcard = false;
 
         if (!tcp_host_usable(hosts[i]))
             continue;
         tcp_rank_open(&rank, 0, 2, hosts[i]);
-        assert_true(disti_tcp_address_decode(rank.blob, rank.blob_bytes, &endpoint));
-        find_listener(tables[i], endpoint.port, &found, &wildcard);
+        assert_true(disti_tcp_address_decode(rank.blob, rank.blob_bytes, &own));
+        find_listener(tables[i], own.at[0].port, &found, &wildcard);
         assert_true(found);
         assert_false(wildcard);
-        find_listener(tables[1 - i], endpoint.port, &found, &wildcard);
+        find_listener(tables[1 - i], own.at[0].port, &found, &wildcard);
         assert_false(wildcard);
         tcp_rank_close(&rank);
     }
@@ -121,7 +146,7 @@ static void test_close_unopened(void **unused)
 
 static void test_reach(void **unused)
 {
-    struct disti_tcp_endpoint endpoint;
+    struct disti_tcp_address own;
     struct dist_reach reach;
     struct tcp_rank rank;
     unsigned char blob[DISTI_TCP_ADDRESS_BYTES];
@@ -132,13 +157,13 @@ static void test_reach(void **unused)
     assert_true(reach.latency_ns > 0 && reach.bytes_per_second > 0);
     assert_int_equal(tcp->reach(rank.state, rank.blob, rank.blob_bytes - 1, &reach),
                      DIST_ERR_UNSUPPORTED);
-    assert_true(disti_tcp_address_decode(rank.blob, rank.blob_bytes, &endpoint));
-    endpoint.machine++;
-    disti_tcp_address_encode(&endpoint, blob);
+    assert_true(disti_tcp_address_decode(rank.blob, rank.blob_bytes, &own));
+    own.at[0].machine++;
+    disti_tcp_address_encode(&own, blob);
     assert_int_equal(tcp->reach(rank.state, blob, sizeof(blob), &reach), DIST_ERR_UNSUPPORTED);
-    endpoint.machine--;
-    endpoint.family = 6;
-    disti_tcp_address_encode(&endpoint, blob);
+    own.at[0].machine--;
+    own.at[0].family = 6;
+    disti_tcp_address_encode(&own, blob);
     assert_int_equal(tcp->reach(rank.state, blob, sizeof(blob), &reach), DIST_ERR_UNSUPPORTED);
     tcp_rank_close(&rank);
 }
@@ -211,11 +236,17 @@ static void test_no_file_left(void **unused)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_listens_on_one_address), cmocka_unit_test(test_refuses_addresses),
-        cmocka_unit_test(test_close_unopened),         cmocka_unit_test(test_reach),
-        cmocka_unit_test(test_no_file_is_lost),        cmocka_unit_test(test_no_file_left),
-        cmocka_unit_test(test_battery_ipv4),           cmocka_unit_test(test_battery_ipv6),
+        cmocka_unit_test(test_listens_on_one_address),
+        cmocka_unit_test(test_refuses_addresses),
+        cmocka_unit_test(test_close_unopened),
+        cmocka_unit_test(test_reach),
+        cmocka_unit_test(test_no_file_is_lost),
+        cmocka_unit_test(test_no_file_left),
+        cmocka_unit_test(test_battery_ipv4),
+        cmocka_unit_test(test_battery_ipv6),
         cmocka_unit_test(test_battery_small_buffers),
+        cmocka_unit_test(test_battery_sockets),
+        cmocka_unit_test(test_battery_sockets_small_buffers),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

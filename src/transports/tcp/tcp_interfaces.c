@@ -1,0 +1,160 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Which further interfaces of this machine carry, beside the one that the listener has. */
+#include "base/config.h"
+#include "base/descriptor.h"
+#include "base/log.h"
+#include "transports/tcp/tcp_state.h"
+
+#include <errno.h>
+#include <ifaddrs.h>
+#include <linux/ethtool.h>
+#include <linux/sockios.h>
+#include <net/if.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+/* What makes two interfaces equal; of such as are no network cards nothing does. */
+struct interfaces_kind {
+    char driver[32];
+    unsigned speed; /* Mbit/s; all ones if it is not known */
+    int mtu;
+};
+
+static bool interfaces_kind(const char *name, struct interfaces_kind *kind_p)
+{
+    static const char *const made_up[] = {"bridge", "tun", "dummy", "bonding", "team", ""};
+    struct ethtool_drvinfo driver = {.cmd = ETHTOOL_GDRVINFO};
+    struct ethtool_cmd speed = {.cmd = ETHTOOL_GSET};
+    struct ifreq request = {0};
+    int fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+
+    snprintf(request.ifr_name, sizeof(request.ifr_name), "%s", name);
+    *kind_p = (struct interfaces_kind){.speed = UINT32_MAX};
+    request.ifr_data = (char *)&driver;
+    if (fd >= 0 && ioctl(fd, SIOCETHTOOL, &request) == 0)
+        snprintf(kind_p->driver, sizeof(kind_p->driver), "%.31s", driver.driver);
+    request.ifr_data = (char *)&speed;
+    if (fd >= 0 && ioctl(fd, SIOCETHTOOL, &request) == 0)
+        kind_p->speed = ethtool_cmd_speed(&speed);
+    if (fd >= 0 && ioctl(fd, SIOCGIFMTU, &request) == 0)
+        kind_p->mtu = request.ifr_mtu;
+    if (fd >= 0)
+        close(fd);
+    for (size_t i = 0; i < sizeof(made_up) / sizeof(made_up[0]); i++) {
+        if (strcmp(kind_p->driver, made_up[i]) == 0)
+            return false;
+    }
+    return true;
+}
+
+static bool interfaces_equal(const char *one, const char *other)
+{
+    struct interfaces_kind a, b;
+
+    return interfaces_kind(one, &a) && interfaces_kind(other, &b) &&
+           strcmp(a.driver, b.driver) == 0 && a.speed == b.speed && a.mtu == b.mtu;
+}
+
+static int interfaces_prefix(const struct sockaddr *mask)
+{
+    struct disti_tcp_endpoint bits = {0};
+    int prefix = 0;
+
+    if (!mask)
+        return 128;
+    disti_tcp_endpoint_of(mask, &bits);
+    while (prefix < 128 && bits.host[prefix / 8] & (0x80 >> prefix % 8))
+        prefix++;
+    return prefix;
+}
+
+/* An address that could serve: of the first one's family, and not the loopback's. */
+static bool interfaces_usable(const struct tcp_state *state, const struct ifaddrs *at)
+{
+    int family = state->local[0].endpoint.family == 6 ? AF_INET6 : AF_INET;
+
+    if (!at->ifa_addr || at->ifa_addr->sa_family != family || at->ifa_flags & IFF_LOOPBACK ||
+        (at->ifa_flags & (IFF_UP | IFF_RUNNING)) != (IFF_UP | IFF_RUNNING) ||
+        strlen(at->ifa_name) >= sizeof(state->local[0].name))
+        return false;
+    return family == AF_INET ||
+           !IN6_IS_ADDR_LINKLOCAL(
+               &((const struct sockaddr_in6 *)(const void *)at->ifa_addr)->sin6_addr);
+}
+
+/*
+ * Shall it carry too? If it is named, yes. Unasked, only if it is the first one's equal, in a
+ * network of its own: two in one network are one to the kernel, which sends all by the same.
+ */
+static bool interfaces_wanted(const struct tcp_state *state, const struct ifaddrs *at,
+                              const struct disti_tcp_endpoint *endpoint)
+{
+    const char *spec = disti_env("DIST_SOCKET_IFNAME");
+
+    if (spec && !disti_interface_fits(spec, at->ifa_name))
+        return false;
+    for (int i = 0; i < state->interfaces; i++) {
+        if (strcmp(state->local[i].name, at->ifa_name) == 0 ||
+            (!state->routed && disti_tcp_on_link(&state->local[i], endpoint)))
+            return false;
+    }
+    return state->routed || interfaces_equal(state->local[0].name, at->ifa_name);
+}
+
+static void interfaces_add(struct tcp_state *state, const struct ifaddrs *at)
+{
+    struct disti_tcp_local *local = &state->local[state->interfaces];
+    char text[TCP_TEXT];
+
+    *local = (struct disti_tcp_local){.prefix = interfaces_prefix(at->ifa_netmask)};
+    disti_tcp_endpoint_of(at->ifa_addr, &local->endpoint);
+    if (!interfaces_wanted(state, at, &local->endpoint))
+        return;
+    snprintf(local->name, sizeof(local->name), "%s", at->ifa_name);
+    if (!disti_tcp_listen_at(state, &local->endpoint, &state->listeners[state->interfaces])) {
+        disti_info("rank %d leaves out interface %s: it cannot listen there: %s", state->rank,
+                   local->name, strerror(errno));
+        return;
+    }
+    local->endpoint.machine = state->local[0].endpoint.machine;
+    disti_tcp_endpoint_text(&local->endpoint, text, sizeof(text));
+    disti_info("rank %d carries on interface %s (%s) too", state->rank, local->name, text);
+    state->interfaces++;
+}
+
+/* The name and the network of the interface that the first listener has. */
+static void interfaces_first(struct tcp_state *state, const struct ifaddrs *all)
+{
+    struct disti_tcp_local *first = &state->local[0];
+
+    for (const struct ifaddrs *at = all; at; at = at->ifa_next) {
+        struct disti_tcp_endpoint endpoint;
+
+        if (!interfaces_usable(state, at))
+            continue;
+        disti_tcp_endpoint_of(at->ifa_addr, &endpoint);
+        if (memcmp(endpoint.host, first->endpoint.host, sizeof(endpoint.host)) != 0)
+            continue;
+        first->prefix = interfaces_prefix(at->ifa_netmask);
+        snprintf(first->name, sizeof(first->name), "%.15s", at->ifa_name);
+        return;
+    }
+}
+
+void disti_tcp_interfaces(struct tcp_state *state)
+{
+    const char *spec = disti_env("DIST_SOCKET_IFNAME");
+    struct ifaddrs *all;
+
+    state->routed = spec && spec[0] != '^';
+    if (state->sockets == 1 || disti_tcp_loopback(&state->local[0].endpoint) || getifaddrs(&all))
+        return;
+    interfaces_first(state, all);
+    for (const struct ifaddrs *at = all; at && state->local[0].name[0]; at = at->ifa_next) {
+        if (state->interfaces < DISTI_TCP_INTERFACES && interfaces_usable(state, at))
+            interfaces_add(state, at);
+    }
+    freeifaddrs(all);
+}

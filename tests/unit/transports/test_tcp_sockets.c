@@ -1,0 +1,473 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* The tcp transport with several sockets a pair: how many, stripes in any order, ends. */
+#include "base/clock.h"
+#include "tcp_fixture.h"
+#include "transports/tcp/tcp_ways.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+static const struct dist_transport *const tcp = &disti_transport_tcp;
+
+#define DOUBLES 20000
+#define BYTES (DOUBLES * sizeof(double))
+/* Where the third of three stripes begins. */
+#define CUT ((size_t)64 << 10)
+
+static bool described(struct tcp_rank *rank, const char *what)
+{
+    char text[200];
+
+    tcp->describe(rank->state, 1 - rank->config.rank, text, sizeof(text));
+    return strstr(text, what) != NULL;
+}
+
+/* Drives until the two have so many sockets. */
+static void await_sockets(struct tcp_rank *ranks, int count, const char *what)
+{
+    for (int i = 0; i < 100 && !described(&ranks[count - 1], what); i++)
+        tcp_drive_ms(ranks, count, 20);
+    for (int i = 0; i < count; i++)
+        assert_true(described(&ranks[i], what));
+}
+
+static void pair_open(struct tcp_rank pair[2], const char *first, const char *second)
+{
+    const char *sockets[] = {first, second};
+
+    for (int i = 0; i < 2; i++) {
+        setenv("DIST_TCP_SOCKETS", sockets[i], 1);
+        tcp_rank_open(&pair[i], i, 2, "127.0.0.1");
+    }
+    unsetenv("DIST_TCP_SOCKETS");
+    for (int i = 0; i < 2; i++)
+        assert_int_equal(
+            tcp->connect(pair[i].state, 1 - i, pair[1 - i].blob, pair[1 - i].blob_bytes), DIST_OK);
+}
+
+static void test_as_many_as_both_want(void **unused)
+{
+    static const char *const cases[][3] = {{"1", "1", " 1 sockets"},
+                                           {"4", "4", " 4 sockets"},
+                                           {"16", "16", " 16 sockets"},
+                                           {"4", "2", " 2 sockets"},
+                                           {"1", "3", " 1 sockets"}};
+
+    (void)unused;
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        struct tcp_rank pair[2];
+
+        pair_open(pair, cases[i][0], cases[i][1]);
+        tcp_exchange(pair, 10);
+        await_sockets(pair, 2, cases[i][2]);
+        tcp_exchange(pair, 3000001);
+        tcp_exchange(pair, 65536);
+        assert_true(described(&pair[0], cases[i][2]));
+        tcp_pair_close(pair);
+    }
+}
+
+static void test_wrong_settings(void **unused)
+{
+    static const char *const wrong[] = {"0", "17", "-1", "two"};
+
+    (void)unused;
+    for (size_t i = 0; i < sizeof(wrong) / sizeof(wrong[0]); i++) {
+        setenv("DIST_TCP_SOCKETS", wrong[i], 1);
+        assert_false(tcp_host_usable("127.0.0.1"));
+        assert_non_null(strstr(dist_last_error(), "DIST_TCP_SOCKETS"));
+    }
+    unsetenv("DIST_TCP_SOCKETS");
+}
+
+/* --- a peer by hand: rank 0 with two sockets, and this rank, which is 1 */
+
+struct hand {
+    struct tcp_rank rank;
+    int fds[2];
+    double out[DOUBLES], in[DOUBLES];
+    struct dist_request request;
+};
+
+static int further_socket(struct tcp_rank *rank, int number)
+{
+    unsigned char hello[DISTI_TCP_HELLO_BYTES];
+    int64_t deadline = disti_deadline_ms(10000);
+    size_t have = 0;
+    int fd = raw_connect(rank);
+
+    raw_hello(hello, 0, 1, 2);
+    hello[11] = (unsigned char)number;
+    assert_true(raw_write(fd, hello, sizeof(hello)));
+    while (have < sizeof(hello)) {
+        ssize_t got;
+
+        tcp_drive(rank, 1);
+        got = recv(fd, hello + have, sizeof(hello) - have, MSG_DONTWAIT);
+        assert_true(got != 0 && !disti_expired(deadline));
+        have += got > 0 ? (size_t)got : 0;
+    }
+    assert_int_equal(hello[11], number);
+    return fd;
+}
+
+static void hand_open(struct hand *hand)
+{
+    memset(hand, 0, sizeof(*hand));
+    for (int i = 0; i < DOUBLES; i++)
+        hand->out[i] = i;
+    tcp_rank_open(&hand->rank, 1, 2, "127.0.0.1");
+    hand->fds[0] = raw_join(&hand->rank, 0);
+    hand->fds[1] = further_socket(&hand->rank, 1);
+}
+
+static void hand_close(struct hand *hand)
+{
+    for (int i = 0; i < 2; i++)
+        if (hand->fds[i] >= 0)
+            close(hand->fds[i]);
+    tcp_rank_close(&hand->rank);
+}
+
+static void hand_write(struct hand *hand, int socket, const void *data, size_t bytes)
+{
+    const char *at = data;
+
+    /* In pieces of an odd length, with the receiver at work between them. */
+    while (bytes) {
+        size_t piece = bytes < 7001 ? bytes : 7001;
+
+        assert_true(raw_write(hand->fds[socket], at, piece));
+        tcp_drive(&hand->rank, 1);
+        at += piece;
+        bytes -= piece;
+    }
+}
+
+static void hand_announce(struct hand *hand, uint64_t tag, uint64_t bytes)
+{
+    struct dist_envelope envelope = {tag, 1, bytes};
+    unsigned char frame[DISTI_TCP_FRAME_BYTES];
+
+    disti_tcp_frame_encode(DISTI_TCP_ANNOUNCED, &envelope, frame);
+    hand_write(hand, 0, frame, sizeof(frame));
+}
+
+static void hand_stripe(struct hand *hand, int socket, uint64_t number, size_t from, size_t to)
+{
+    struct dist_envelope envelope = {number, from, to - from};
+    unsigned char frame[DISTI_TCP_FRAME_BYTES];
+
+    disti_tcp_frame_encode(DISTI_TCP_STRIPE, &envelope, frame);
+    hand_write(hand, socket, frame, sizeof(frame));
+    hand_write(hand, socket, (char *)hand->out + from, to - from);
+}
+
+static void hand_recv(struct hand *hand, uint64_t tag, bool reduce)
+{
+    memset(&hand->request, 0, sizeof(hand->request));
+    for (int i = 0; i < DOUBLES; i++)
+        hand->in[i] = 1000;
+    hand->request.status = DIST_IN_PROGRESS;
+    hand->request.envelope = (struct dist_envelope){tag, 1, BYTES};
+    hand->request.sink = (struct dist_sink){
+        hand->in, reduce ? hand->in : NULL, BYTES, DIST_FLOAT64, DIST_SUM, 0, NULL};
+    tcp->recv(hand->rank.state, &hand->request);
+}
+
+static void hand_check(struct hand *hand, bool reduce)
+{
+    assert_int_equal(tcp_finish(&hand->rank, 1, &hand->request), DIST_OK);
+    for (int i = 0; i < DOUBLES; i++)
+        assert_true(hand->in[i] == i + (reduce ? 1000 : 0));
+}
+
+/* The steps of a message: its announcement, three stripes, and the receive. */
+static void hand_step(struct hand *hand, int step, uint64_t number, bool reduce)
+{
+    switch (step) {
+    case 0:
+        hand_announce(hand, 40 + number, BYTES);
+        break;
+    case 1:
+        hand_stripe(hand, 1, number, CUT, 2 * CUT);
+        break;
+    case 2:
+        hand_stripe(hand, 1, number, 0, CUT);
+        break;
+    case 3:
+        hand_stripe(hand, 0, number, 2 * CUT, BYTES);
+        break;
+    default:
+        hand_recv(hand, 40 + number, reduce);
+    }
+}
+
+/* Every order that can be: on the first socket the announcement goes before the stripe. */
+static void test_every_order(void **unused)
+{
+    static const int orders[][5] = {{4, 0, 1, 2, 3}, {4, 1, 0, 2, 3}, {4, 1, 2, 0, 3},
+                                    {1, 4, 0, 3, 2}, {1, 2, 0, 3, 4}, {0, 4, 1, 2, 3},
+                                    {0, 1, 4, 2, 3}, {0, 1, 2, 4, 3}, {0, 3, 1, 4, 2},
+                                    {0, 3, 1, 2, 4}, {1, 0, 3, 4, 2}};
+    static struct hand hand;
+
+    (void)unused;
+    hand_open(&hand);
+    for (uint64_t i = 0; i < 2 * sizeof(orders) / sizeof(orders[0]); i++) {
+        for (int step = 0; step < 5; step++)
+            hand_step(&hand, orders[i / 2][step], i, i % 2);
+        hand_check(&hand, i % 2);
+    }
+    assert_true(described(&hand.rank, " 0 held early, 2 sockets"));
+    hand_close(&hand);
+}
+
+/* Several messages at a time, and a short one that overtakes them. */
+static void test_interleaved(void **unused)
+{
+    static struct hand hand;
+    struct dist_request shorter;
+    unsigned char bytes[DISTI_TCP_FRAME_BYTES + 4];
+    int value = 0;
+
+    (void)unused;
+    hand_open(&hand);
+    hand_recv(&hand, 41, true);
+    tcp_recv(&hand.rank, &shorter, 0, 7, &value, sizeof(value));
+    hand_announce(&hand, 40, BYTES);
+    hand_announce(&hand, 41, BYTES);
+    raw_message(bytes, 7, "\1\0\0\0", 4);
+    hand_stripe(&hand, 1, 1, CUT, BYTES / 64 * 64);
+    hand_write(&hand, 0, bytes, sizeof(bytes));
+    assert_int_equal(tcp_finish(&hand.rank, 1, &shorter), DIST_OK);
+    assert_int_equal(value, 1);
+    hand_stripe(&hand, 0, 0, 0, 2 * CUT);
+    hand_stripe(&hand, 1, 0, 2 * CUT, BYTES);
+    hand_stripe(&hand, 1, 1, 0, CUT);
+    if (BYTES % 64)
+        hand_stripe(&hand, 0, 1, BYTES / 64 * 64, BYTES);
+    hand_check(&hand, true);
+    hand_recv(&hand, 40, false);
+    hand_check(&hand, false);
+    hand_close(&hand);
+}
+
+/* The receive meant another message: the stripes that still come are thrown away. */
+static void test_refused(void **unused)
+{
+    static struct hand hand;
+
+    (void)unused;
+    for (int when = 0; when < 2; when++) {
+        struct dist_request other;
+        char place[10];
+
+        hand_open(&hand);
+        if (when == 0)
+            tcp_recv(&hand.rank, &other, 0, 40, place, sizeof(place));
+        hand_announce(&hand, 40, BYTES);
+        hand_stripe(&hand, 1, 0, 0, CUT);
+        if (when == 1)
+            tcp_recv(&hand.rank, &other, 0, 40, place, sizeof(place));
+        assert_int_equal(tcp_finish(&hand.rank, 1, &other), DIST_ERR_MISMATCH);
+        hand_stripe(&hand, 0, 0, CUT, BYTES);
+        hand_recv(&hand, 41, false);
+        hand_announce(&hand, 41, BYTES);
+        hand_stripe(&hand, 1, 1, 0, BYTES);
+        hand_check(&hand, false);
+        assert_true(described(&hand.rank, " 0 held early"));
+        hand_close(&hand);
+    }
+}
+
+/* --- what is wrong ends the peer, and nothing else */
+
+/* Writes the frame as it is and expects the end of the peer. */
+static void lost_by(struct hand *hand, int socket, enum disti_tcp_kind kind, uint64_t number,
+                    uint64_t from, uint64_t bytes)
+{
+    struct dist_envelope envelope = {number, from, bytes};
+    unsigned char frame[DISTI_TCP_FRAME_BYTES];
+
+    disti_tcp_frame_encode(kind, &envelope, frame);
+    assert_true(raw_write(hand->fds[socket], frame, sizeof(frame)));
+    assert_int_equal(tcp_finish(&hand->rank, 1, &hand->request), DIST_ERR_PEER_LOST);
+    assert_non_null(strstr(dist_last_error(), "no message of libdist"));
+    assert_true(raw_closed(&hand->rank, 1, hand->fds[1 - socket]));
+}
+
+static void test_bad_stripes(void **unused)
+{
+    static const struct {
+        int socket;
+        enum disti_tcp_kind kind;
+        uint64_t number, from, bytes;
+    } cases[] = {
+        {0, DISTI_TCP_STRIPE, 1, 0, CUT},              /* not announced, on the first socket */
+        {1, DISTI_TCP_STRIPE, 0, BYTES, 64},           /* behind the end */
+        {1, DISTI_TCP_STRIPE, 0, CUT, BYTES},          /* too long */
+        {1, DISTI_TCP_STRIPE, 0, 8, 64},               /* cuts elements */
+        {1, DISTI_TCP_STRIPE, 0, 0, 0},                /* empty */
+        {0, DISTI_TCP_STRIPE, 0, UINT64_MAX - 63, 64}, /* overflows */
+        {1, DISTI_TCP_STRIPE, 0, 0, BYTES / 64 * 64},  /* more than has not come yet */
+        {1, DISTI_TCP_MESSAGE, 5, 1, 10},              /* only stripes go there */
+        {1, DISTI_TCP_ANNOUNCED, 5, 1, BYTES},
+        {1, DISTI_TCP_GOODBYE, 0, 0, 0},
+    };
+    static struct hand hand;
+
+    (void)unused;
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        hand_open(&hand);
+        hand_recv(&hand, 40, i % 2);
+        hand_announce(&hand, 40, BYTES);
+        hand_stripe(&hand, 1, 0, 0, CUT);
+        lost_by(&hand, cases[i].socket, cases[i].kind, cases[i].number, cases[i].from,
+                cases[i].bytes);
+        hand_close(&hand);
+    }
+}
+
+/* Of a message that has ended. */
+static void test_stripe_of_the_past(void **unused)
+{
+    static struct hand hand;
+
+    (void)unused;
+    hand_open(&hand);
+    for (int step = 0; step < 5; step++)
+        hand_step(&hand, step, 0, false);
+    hand_check(&hand, false);
+    hand_recv(&hand, 41, false);
+    lost_by(&hand, 1, DISTI_TCP_STRIPE, 0, 0, CUT);
+    hand_close(&hand);
+}
+
+/* Announcements are for pairs of several sockets. */
+static void test_no_further_socket(void **unused)
+{
+    static const enum disti_tcp_kind kinds[] = {DISTI_TCP_ANNOUNCED, DISTI_TCP_STRIPE};
+
+    (void)unused;
+    for (int i = 0; i < 2; i++) {
+        struct dist_envelope envelope = {0, 0, 128};
+        unsigned char frame[DISTI_TCP_FRAME_BYTES];
+        struct dist_request request;
+        struct tcp_rank rank;
+        int fd, value;
+
+        tcp_rank_open(&rank, 1, 2, "127.0.0.1");
+        fd = raw_join(&rank, 0);
+        tcp_recv(&rank, &request, 0, 4, &value, sizeof(value));
+        disti_tcp_frame_encode(kinds[i], &envelope, frame);
+        assert_true(raw_write(fd, frame, sizeof(frame)));
+        assert_int_equal(tcp_finish(&rank, 1, &request), DIST_ERR_PEER_LOST);
+        close(fd);
+        tcp_rank_close(&rank);
+    }
+}
+
+/* Nobody gets a second socket of the same number, nor one more than this rank wants. */
+static void test_sockets_refused(void **unused)
+{
+    unsigned char hello[DISTI_TCP_HELLO_BYTES];
+    static struct hand hand;
+    int fd;
+
+    (void)unused;
+    setenv("DIST_TCP_SOCKETS", "2", 1);
+    hand_open(&hand);
+    unsetenv("DIST_TCP_SOCKETS");
+    for (int number = 1; number < 18; number++) {
+        fd = raw_connect(&hand.rank);
+        raw_hello(hello, 0, 1, 2);
+        hello[11] = (unsigned char)number;
+        assert_true(raw_write(fd, hello, sizeof(hello)));
+        assert_true(raw_closed(&hand.rank, 1, fd));
+        close(fd);
+    }
+    assert_true(described(&hand.rank, " 2 sockets"));
+    hand_close(&hand);
+}
+
+/* One socket breaks, in a stripe or between two, and the other says nothing: the peer is lost. */
+static void test_one_socket_ends(void **unused)
+{
+    static struct hand hand;
+
+    (void)unused;
+    for (int i = 0; i < 4; i++) {
+        int64_t start = disti_now_ns();
+
+        hand_open(&hand);
+        hand_recv(&hand, 40, false);
+        if (i % 2) {
+            hand_announce(&hand, 40, BYTES);
+            hand_stripe(&hand, 1, 0, 0, CUT);
+        }
+        close(hand.fds[i / 2]);
+        hand.fds[i / 2] = -1;
+        assert_int_equal(tcp_finish(&hand.rank, 1, &hand.request), DIST_ERR_PEER_LOST);
+        assert_true(disti_now_ns() - start < INT64_C(2000000000));
+        assert_non_null(strstr(dist_last_error(), "rank 1 lost rank 0"));
+        hand_close(&hand);
+    }
+}
+
+/* The first socket ends, with a goodbye, before the last stripes of a message have come. */
+static void test_last_words(void **unused)
+{
+    unsigned char frame[DISTI_TCP_FRAME_BYTES];
+    static struct hand hand;
+    struct dist_request late;
+    int value;
+
+    (void)unused;
+    for (int early = 0; early < 2; early++) {
+        hand_open(&hand);
+        if (!early)
+            hand_recv(&hand, 40, true);
+        hand_announce(&hand, 40, BYTES);
+        disti_tcp_frame_encode(DISTI_TCP_GOODBYE, &(struct dist_envelope){0, 0, 0}, frame);
+        hand_write(&hand, 0, frame, sizeof(frame));
+        close(hand.fds[0]);
+        hand.fds[0] = -1;
+        tcp_drive_ms(&hand.rank, 1, 20);
+        hand_stripe(&hand, 1, 0, 0, BYTES);
+        tcp_drive_ms(&hand.rank, 1, 20);
+        if (early)
+            hand_recv(&hand, 40, true);
+        hand_check(&hand, true);
+        tcp_recv(&hand.rank, &late, 0, 50, &value, sizeof(value));
+        assert_int_equal(tcp_finish(&hand.rank, 1, &late), DIST_ERR_PEER_LOST);
+        assert_non_null(strstr(dist_last_error(), "has left"));
+        hand_close(&hand);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_as_many_as_both_want),
+        cmocka_unit_test(test_wrong_settings),
+        cmocka_unit_test(test_every_order),
+        cmocka_unit_test(test_interleaved),
+        cmocka_unit_test(test_refused),
+        cmocka_unit_test(test_bad_stripes),
+        cmocka_unit_test(test_stripe_of_the_past),
+        cmocka_unit_test(test_no_further_socket),
+        cmocka_unit_test(test_sockets_refused),
+        cmocka_unit_test(test_one_socket_ends),
+        cmocka_unit_test(test_last_words),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
