@@ -68,6 +68,33 @@ ended()
 job_check "nothing is left after SIGTERM" ended TERM
 job_check "nothing is left after SIGKILL" ended KILL
 
+# carried LEAST: each interface of each host has sent at least so many hundredths of all bytes.
+carried()
+{
+    awk -v least="$1" '/^eth/ { share = 100 * $2 / ($2 + $4); lines++
+            if (share < least || share > 100 - least) bad = 1 }
+        END { exit lines != 2 || bad }' "$job_output"
+}
+
+# Two interfaces a host: a long vector goes over both, and what it becomes is right.
+right() { grep -q '^all_reduce,.*,right$' "$job_output"; }
+cat >"$job_folder/sent" <<END
+"$builddir/dist_bench" -m 8M:8M -i 3 -x 1 -r 1 -c --format csv all_reduce &&
+    awk '/eth/ { sub(":", " "); printf "%s %s ", \$1, \$10 } END { print "" }' /proc/net/dev
+END
+if command -v tc >/dev/null; then
+    export DIST_TIMEOUT=30
+    job self 2 "$cluster" -k 2 -i 2 -r 200mbit bash "$job_folder/sent"
+    job_check "two interfaces: the result is right" right
+    job_check "two interfaces: each carries a third at least" carried 33
+    DIST_SOCKET_IFNAME==eth1,eth0 DIST_TCP_SOCKETS=4 \
+        job self 2 "$cluster" -k 2 -i 2 -r 200mbit bash "$job_folder/sent"
+    job_check "two interfaces, 4 sockets: each carries a third at least" carried 33
+    DIST_SOCKET_IFNAME==eth1 \
+        job self 2 "$cluster" -k 2 -i 2 -r 200mbit bash "$job_folder/sent"
+    job_check "one of two interfaces is named: the other carries nothing" eval '! carried 5'
+fi
+
 # Ranks of libdist see several machines, and Open MPI's as well.
 export DIST_TIMEOUT=30
 job self - "$cluster" -k 2 -n 2 "$builddir/tests/conformance/conformance" gloo --brief
