@@ -42,6 +42,12 @@ void disti_node_copy_short(struct disti_node *node, struct disti_node_op *op)
     }
 }
 
+static void move(char *to, const char *from, size_t bytes, bool past)
+{
+    if (to != from)
+        disti_node_move(to, from, bytes, past);
+}
+
 /* From one giver, or as much of that as is one bite. */
 static size_t copy_from(struct disti_node *node, const struct disti_node_op *op, int giver,
                         size_t at, size_t elements, size_t first)
@@ -50,8 +56,9 @@ static size_t copy_from(struct disti_node *node, const struct disti_node_op *op,
     size_t take = elements - at < bite ? elements - at : bite;
     size_t block = copy_out_block(op, giver) * op->call.count;
 
-    copy((char *)op->call.out + (block + first + at) * op->element_bytes,
-         disti_node_in(node, op, giver, copy_in_block(node, op), at), take * op->element_bytes);
+    move((char *)op->call.out + (block + first + at) * op->element_bytes,
+         disti_node_in(node, op, giver, copy_in_block(node, op), at), take * op->element_bytes,
+         op->past);
     return take;
 }
 
@@ -84,9 +91,9 @@ static void fill_around(struct disti_node *node, const struct disti_node_op *op,
     size_t from, to;
 
     disti_node_slice(node, op, elements, node->rank, &from, &to);
-    memcpy(window, in, from * op->element_bytes);
-    memcpy(window + to * op->element_bytes, in + to * op->element_bytes,
-           (elements - to) * op->element_bytes);
+    disti_node_move(window, in, from * op->element_bytes, false);
+    disti_node_move(window + to * op->element_bytes, in + to * op->element_bytes,
+                    (elements - to) * op->element_bytes, false);
 }
 
 void disti_node_fill(struct disti_node *node, struct disti_node_op *op, uint64_t round)
@@ -106,7 +113,7 @@ void disti_node_fill(struct disti_node *node, struct disti_node_op *op, uint64_t
     }
     for (int b = 0; b < (pattern->in_blocks ? node->ranks : 1); b++) {
         if (!pattern->in_blocks || b != node->rank)
-            memcpy(window + (size_t)b * op->piece * op->element_bytes,
-                   in + (size_t)b * op->call.count * op->element_bytes, bytes);
+            disti_node_move(window + (size_t)b * op->piece * op->element_bytes,
+                            in + (size_t)b * op->call.count * op->element_bytes, bytes, false);
     }
 }

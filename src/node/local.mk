@@ -4,6 +4,7 @@ libdist_core_sources += \
 	src/node/bell.c \
 	src/node/board.c \
 	src/node/copy.c \
+	src/node/move.c \
 	src/node/node.h \
 	src/node/op.c \
 	src/node/pattern.c \

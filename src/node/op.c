@@ -44,6 +44,17 @@ static size_t op_piece(const struct disti_node *node, const struct disti_node_op
     return piece < op->call.count ? piece : op->call.count;
 }
 
+/* Is what this rank reads and writes more than its cache holds, and OUT not yet in it? */
+static bool op_goes_past(const struct disti_node *node, const struct disti_node_op *op,
+                         const struct node_pattern *pattern)
+{
+    bool gathers = !pattern->reduces && pattern->givers == NODE_ALL;
+    size_t blocks = gathers || pattern->in_blocks ? (size_t)node->ranks : 1;
+
+    return 2 * blocks * op->call.count * op->element_bytes >= node->cache_bytes &&
+           !(pattern->reduces && op->call.in == op->call.out);
+}
+
 void disti_node_start(struct disti_node *node, const struct dist_call *call, uint64_t fingerprint,
                       struct disti_node_op *op)
 {
@@ -63,6 +74,7 @@ void disti_node_start(struct disti_node *node, const struct dist_call *call, uin
     op->done = 0;
     if (op->is_short)
         return;
+    op->past = op_goes_past(node, op, pattern);
     op->piece = op_piece(node, op, blocks);
     op->rounds = (call->count + op->piece - 1) / op->piece;
 }

@@ -6,6 +6,9 @@
 
 #include <string.h>
 
+/* What is shorter comes as fast as it can be asked for. */
+#define REDUCE_ASKS_FROM (8 * NODE_TILE)
+
 /* One reduction of the same tile of all ranks. */
 struct node_sum {
     struct disti_node *node;
@@ -60,6 +63,26 @@ static void sum_tile(struct node_sum *sum, char *dst, int finish_ranks)
     sum->sink.finish_ranks = 0;
 }
 
+/* In place a line is fetched once, for being written. */
+static void ask_for_all(struct disti_node *node, size_t bytes, size_t at, int targets)
+{
+    for (int i = 0; i < targets; i++)
+        disti_node_ask_to_write(node->targets[i], bytes, at);
+    for (int r = 0; r < node->ranks; r++)
+        disti_node_ask(node->sources[r], bytes, at);
+}
+
+/* Two ranks need no tree. */
+static void sum_pair(const struct dist_call *call, size_t element_bytes, void *dst, const void *a,
+                     const void *b, size_t bytes)
+{
+    size_t count = bytes / element_bytes;
+
+    disti_reduce_kernel(call->dtype, call->op)(dst, a, b, count);
+    if (call->op == DIST_AVG)
+        disti_finish(dst, count, call->dtype, call->op, 2);
+}
+
 /* node->sources of all ranks, summed into node->targets, of which there are `targets`. */
 static void reduce_all(struct disti_node *node, const struct disti_node_op *op, size_t bytes,
                        int targets)
@@ -67,28 +90,22 @@ static void reduce_all(struct disti_node *node, const struct disti_node_op *op, 
     struct node_sum sum = {
         .node = node,
         .sink = {.dtype = op->call.dtype, .op = op->call.op, .reduction = op->call.reduction}};
+    bool asks = bytes >= REDUCE_ASKS_FROM;
 
     for (sum.at = 0; sum.at < bytes; sum.at += NODE_TILE) {
         char *first = node->targets[0] + sum.at;
 
+        if (asks)
+            ask_for_all(node, bytes, sum.at, targets);
         sum.sink.bytes = bytes - sum.at < NODE_TILE ? bytes - sum.at : NODE_TILE;
-        sum_tile(&sum, first, node->ranks);
+        if (node->ranks == 2 && op->call.op != DIST_USER)
+            sum_pair(&op->call, op->element_bytes, first, node->sources[0] + sum.at,
+                     node->sources[1] + sum.at, sum.sink.bytes);
+        else
+            sum_tile(&sum, first, node->ranks);
         for (int i = 1; i < targets; i++)
             memcpy(node->targets[i] + sum.at, first, sum.sink.bytes);
     }
-}
-
-/* Two ranks need no tree. */
-static void reduce_pair(const struct disti_node *node, const struct disti_node_op *op,
-                        size_t offset)
-{
-    const struct dist_call *call = &op->call;
-
-    disti_reduce_kernel(call->dtype,
-                        call->op)(call->out, node_slot(node->peers[0].board, op)->data + offset,
-                                  node_slot(node->peers[1].board, op)->data + offset, call->count);
-    if (call->op == DIST_AVG)
-        disti_finish(call->out, call->count, call->dtype, call->op, node->ranks);
 }
 
 void disti_node_reduce_short(struct disti_node *node, struct disti_node_op *op)
@@ -98,7 +115,9 @@ void disti_node_reduce_short(struct disti_node *node, struct disti_node_op *op)
     size_t offset = pattern->in_blocks ? (size_t)node->rank * bytes : 0;
 
     if (node->ranks == 2 && op->call.op != DIST_USER) {
-        reduce_pair(node, op, offset);
+        sum_pair(&op->call, op->element_bytes, op->call.out,
+                 node_slot(node->peers[0].board, op)->data + offset,
+                 node_slot(node->peers[1].board, op)->data + offset, bytes);
         return;
     }
     for (int r = 0; r < node->ranks; r++)
@@ -169,8 +188,8 @@ void disti_node_drain(struct disti_node *node, struct disti_node_op *op, uint64_
         int s = (node->rank + i) % node->ranks;
 
         disti_node_slice(node, op, elements, s, &from, &to);
-        memcpy((char *)op->call.out + (first + from) * op->element_bytes,
-               disti_node_window(node, s, round) + from * op->element_bytes,
-               (to - from) * op->element_bytes);
+        disti_node_move((char *)op->call.out + (first + from) * op->element_bytes,
+                        disti_node_window(node, s, round) + from * op->element_bytes,
+                        (to - from) * op->element_bytes, op->past);
     }
 }

@@ -11,6 +11,8 @@
 
 /* CPUs fetch lines in pairs: what different ranks write lies this far apart. */
 #define NODE_APART 128
+/* What is asked of memory. */
+#define NODE_LINE 64
 /* What a rank gives stands on its board up to so many bytes. */
 #define NODE_SHORT_MAX ((size_t)8 << 10)
 /* Of two ranks: half of a longer vector is sooner summed where it lies than all of it moved. */
@@ -26,7 +28,7 @@
 /* One call of advance does about this much. */
 #define NODE_BITE ((size_t)1 << 20)
 /* A tile of a reduction stays in the first-level cache. */
-#define NODE_TILE ((size_t)4 << 10)
+#define NODE_TILE ((size_t)1 << 10)
 /* More ranks than any machine has cores for: blocks of a window must not vanish. */
 #define NODE_RANKS_MAX 1024
 #define NODE_TILES 24 /* levels of the tree of additions: more than any machine has ranks for */
@@ -106,6 +108,7 @@ struct disti_node {
     char *window; /* this rank's, NULL: not needed yet; the board frees it */
     struct disti_segment_name window_name;
     size_t round_bytes;
+    size_t cache_bytes; /* a CPU's second-level cache */
     uint64_t calls;     /* numbered so far */
     uint64_t confirmed; /* the last that every rank is known to have begun */
     uint64_t rounds;    /* of windows, so far */
@@ -189,6 +192,17 @@ char *disti_node_window(const struct disti_node *node, int rank, uint64_t round)
 dist_status disti_node_show(struct disti_node *node, struct disti_node_op *op);
 /* Learns where the others' are, and what follows for the call. All have shown theirs. */
 dist_status disti_node_look(struct disti_node *node, struct disti_node_op *op);
+
+/* ---- move.c: moving long data ---- */
+
+/* Bytes of a CPU's second-level cache. */
+size_t disti_node_cache(void);
+/* past: past the caches; nothing of `to` should be in one. All is seen by who sees what is stored
+ * after it with release. */
+void disti_node_move(char *to, const char *from, size_t bytes, bool past);
+/* Asks for a tile some way behind `at`, if there is one, to be read or written soon. */
+void disti_node_ask(const char *memory, size_t bytes, size_t at);
+void disti_node_ask_to_write(char *memory, size_t bytes, size_t at);
 
 /* ---- copy.c, reduce.c: the work ---- */
 
