@@ -4,9 +4,14 @@
  * too small anyway.
  *
  * A CPU asks for few lines ahead of a loop, and for none beyond the page: data that lie in another
- * CPU's cache, or in none, come two to three times as fast if the loop asks itself. A line that is
- * written as a whole need not be read before; but one that is in this CPU's cache would be thrown
- * out of it, which takes longer than all the rest, so only long data are written like that.
+ * CPU's cache, or in none, come sooner if the loop asks itself, and goes through several pages in
+ * turn:
+ *
+ *   page 0    1 5 9 ..      page 1    2 6 10 ..      page 2    3 7 11 ..      page 3    4 8 12 ..
+ *
+ * A line that is written as a whole need not be read before; but one that is in this CPU's cache
+ * would be thrown out of it, which takes longer than all the rest, so only long data are written
+ * like that.
  */
 #include "node/state.h"
 
@@ -14,13 +19,14 @@
 #include <string.h>
 #include <unistd.h>
 #ifdef __x86_64__
-#define MOVE_STREAMS
 #include <immintrin.h>
 #endif
 
-#define MOVE_BLOCK ((size_t)1 << 10)
-/* Far enough for a line to come, near enough to be still there when it is needed. */
-#define MOVE_AHEAD (4 * MOVE_BLOCK)
+#define MOVE_PAGE ((size_t)4 << 10)
+#define MOVE_PAGES 4
+/* How far ahead is asked: in each of several pages, and in the only one. */
+#define MOVE_AHEAD_EACH 512
+#define MOVE_AHEAD ((size_t)4 << 10)
 /* Where nobody says how large the second-level cache is. */
 #define MOVE_CACHE ((size_t)2 << 20)
 
@@ -42,7 +48,7 @@ static size_t move_least(size_t a, size_t b)
 
 void disti_node_ask(const char *memory, size_t bytes, size_t at)
 {
-    size_t from = at + MOVE_AHEAD, end = move_least(bytes, from + MOVE_BLOCK);
+    size_t from = at + MOVE_AHEAD, end = move_least(bytes, from + NODE_TILE);
 
     for (; from < end; from += NODE_LINE)
         __builtin_prefetch(memory + from);
@@ -53,79 +59,102 @@ void disti_node_ask_to_write(char *memory, size_t bytes, size_t at)
     size_t from = at + MOVE_AHEAD;
 
     if (from < bytes)
-        node_fetch(memory + from, move_least(bytes - from, MOVE_BLOCK));
+        node_fetch(memory + from, move_least(bytes - from, NODE_TILE));
 }
 
-static void move_cached(char *to, const char *from, size_t bytes)
-{
-    for (size_t at = 0; at < bytes; at += MOVE_BLOCK) {
-        disti_node_ask(from, bytes, at);
-        disti_node_ask_to_write(to, bytes, at);
-        memcpy(to + at, from + at, move_least(bytes - at, MOVE_BLOCK));
+/* ---- whole lines, of `pages` stretches of so many bytes in turn ---- */
+
+typedef void (*move_lines)(char *to, const char *from, size_t bytes, size_t pages);
+
+#define MOVE_LINES(name, target, move_line)                                                        \
+    target static void name(char *to, const char *from, size_t bytes, size_t pages)                \
+    {                                                                                              \
+        for (size_t at = 0; at < bytes; at += NODE_LINE) {                                         \
+            for (size_t page = 0; page < pages * bytes; page += bytes)                             \
+                move_line(to + page + at, from + page + at);                                       \
+        }                                                                                          \
     }
+
+static inline void move_ask_both(char *to, const char *from)
+{
+    __builtin_prefetch(from + MOVE_AHEAD_EACH);
+    node_fetch(to + MOVE_AHEAD_EACH, NODE_LINE);
 }
 
-#ifdef MOVE_STREAMS
-/*
- * Whole lines past the caches. One instruction for a line is what the memory likes best; and
- * several pages in turn, as the CPU looks ahead in each of them by itself:
- *
- *   page 0    1 5 9 ..      page 1    2 6 10 ..      page 2    3 7 11 ..      page 3    4 8 12 ..
- */
-#define MOVE_PAGE ((size_t)4 << 10)
-#define MOVE_PAGES 4
+static inline void move_line_near(char *to, const char *from)
+{
+    move_ask_both(to, from);
+    memcpy(to, from, NODE_LINE);
+}
 
-static void move_line(char *to, const char *from)
+MOVE_LINES(move_near, , move_line_near)
+
+#ifdef __x86_64__
+/* One instruction for a line is what the memory likes best. */
+#define MOVE_WIDE __attribute__((target("avx512f")))
+
+static inline void move_line_past(char *to, const char *from)
 {
     for (size_t at = 0; at < NODE_LINE; at += sizeof(__m128i))
         _mm_stream_si128((__m128i *)(void *)(to + at),
                          _mm_loadu_si128((const __m128i *)(const void *)(from + at)));
 }
 
-static void move_pages(char *to, const char *from, size_t bytes, size_t pages)
+MOVE_WIDE static inline void move_line_past_wide(char *to, const char *from)
 {
-    for (size_t at = 0; at < bytes; at += NODE_LINE) {
-        for (size_t page = 0; page < pages * bytes; page += bytes)
-            move_line(to + page + at, from + page + at);
-    }
+    _mm512_stream_si512((void *)to, _mm512_loadu_si512(from));
 }
 
-__attribute__((target("avx512f"))) static void move_pages_wide(char *to, const char *from,
-                                                               size_t bytes, size_t pages)
+MOVE_WIDE static inline void move_line_near_wide(char *to, const char *from)
 {
-    for (size_t at = 0; at < bytes; at += NODE_LINE) {
-        for (size_t page = 0; page < pages * bytes; page += bytes)
-            _mm512_stream_si512((void *)(to + page + at), _mm512_loadu_si512(from + page + at));
-    }
+    move_ask_both(to, from);
+    _mm512_storeu_si512(to, _mm512_loadu_si512(from));
 }
 
-static void move_past(char *to, const char *from, size_t bytes)
-{
-    void (*move)(char *, const char *, size_t, size_t) =
-        __builtin_cpu_supports("avx512f") ? move_pages_wide : move_pages;
-    size_t at = move_least(bytes, -(uintptr_t)to % NODE_LINE), lines;
+MOVE_LINES(move_past, , move_line_past)
+MOVE_LINES(move_past_wide, MOVE_WIDE, move_line_past_wide)
+MOVE_LINES(move_near_wide, MOVE_WIDE, move_line_near_wide)
 
-    memcpy(to, from, at);
-    for (; at + MOVE_PAGES * MOVE_PAGE <= bytes; at += MOVE_PAGES * MOVE_PAGE)
-        move(to + at, from + at, MOVE_PAGE, MOVE_PAGES);
-    lines = (bytes - at) / NODE_LINE * NODE_LINE;
-    move(to + at, from + at, lines, 1);
-    _mm_sfence(); /* such stores are in no order: the others must see them before the next stage */
-    memcpy(to + at + lines, from + at + lines, bytes - at - lines);
+static move_lines move_choose(bool past)
+{
+    if (__builtin_cpu_supports("avx512f"))
+        return past ? move_past_wide : move_near_wide;
+    return past ? move_past : move_near;
+}
+
+/* Stores past the caches are in no order: others must see them before the next stage. */
+static void move_order(void)
+{
+    _mm_sfence();
 }
 #else
-static void move_past(char *to, const char *from, size_t bytes)
+static move_lines move_choose(bool past)
 {
-    move_cached(to, from, bytes);
+    (void)past;
+    return move_near;
+}
+
+static void move_order(void)
+{
 }
 #endif
 
 void disti_node_move(char *to, const char *from, size_t bytes, bool past)
 {
-    if (bytes <= MOVE_BLOCK)
+    const size_t turn = MOVE_PAGES * MOVE_PAGE;
+    move_lines move = move_choose(past);
+    size_t at = move_least(bytes, -(uintptr_t)to % NODE_LINE), lines;
+
+    if (bytes <= MOVE_PAGE && !past) {
         memcpy(to, from, bytes);
-    else if (past)
-        move_past(to, from, bytes);
-    else
-        move_cached(to, from, bytes);
+        return;
+    }
+    memcpy(to, from, at);
+    for (; at + turn <= bytes; at += turn)
+        move(to + at, from + at, MOVE_PAGE, MOVE_PAGES);
+    lines = (bytes - at) / NODE_LINE * NODE_LINE;
+    move(to + at, from + at, lines, 1);
+    memcpy(to + at + lines, from + at + lines, bytes - at - lines);
+    if (past)
+        move_order();
 }
