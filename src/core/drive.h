@@ -97,8 +97,9 @@ void disti_drive_poll_fds(struct pollfd *polls, int count, int64_t ns);
 dist_status disti_progress_check(void);
 /* Works are pending and nobody drives: the thread shall. Call with the lock held. */
 void disti_progress_notice(struct dist_group *group);
-/* And it is long work: the thread is to come now, not at its next tick. */
-void disti_progress_hurry(const struct dist_group *group);
+/* And it is long work: the thread is to come now, not at its next tick. Call without the lock,
+ * which the thread wants as soon as it is awake. */
+void disti_progress_hurry(void);
 /* The group is closed. Ends the thread if it was the last. Call without the lock. */
 void disti_progress_forget(struct dist_group *group);
 

@@ -20,11 +20,11 @@ static void progress_wake(void)
         (void)!write(disti_progress.wake_fd, &one, sizeof(one));
 }
 
-void disti_progress_hurry(const struct dist_group *group)
+void disti_progress_hurry(void)
 {
     uint64_t one = 1;
 
-    if (group->drive.service == DISTI_SERVICE_YES && atomic_exchange(&disti_progress.dozing, false))
+    if (atomic_exchange(&disti_progress.dozing, false))
         (void)!write(disti_progress.wake_fd, &one, sizeof(one));
 }
 

@@ -213,10 +213,12 @@ static void loop_rest(struct loop *self, struct pollfd *polls, int count, int64_
         atomic_exchange(&disti_progress.asleep, true);
         self->need = loop_gather(self, false); /* who comes from now on calls */
     }
+    atomic_store(&disti_progress.dozing, self->need == LOOP_SOON);
     if (self->need == LOOP_SOON && ns > LOOP_TICK_NS)
         ns = LOOP_TICK_NS;
     if (self->need != LOOP_NOW && !atomic_load(&disti_progress.quit))
         disti_drive_poll_fds(polls, count, ns);
+    atomic_store(&disti_progress.dozing, false);
     atomic_store(&disti_progress.asleep, false);
 }
 

@@ -211,6 +211,7 @@ dist_status disti_work_post(struct dist_group *group, const struct disti_start *
 {
     enum disti_work_kind kind = start->detached ? DISTI_WORK_DETACHED : DISTI_WORK_ASYNC;
     struct dist_work *work = malloc(sizeof(*work));
+    bool hurry;
     dist_status status;
 
     if (!work)
@@ -222,10 +223,12 @@ dist_status disti_work_post(struct dist_group *group, const struct disti_start *
         disti_group_hold(group);
         *work_p = work;
     }
-    if (status == DIST_OK && work->ticket.status == DIST_IN_PROGRESS && work_is_long(start))
-        disti_progress_hurry(group);
+    hurry = status == DIST_OK && work->ticket.status == DIST_IN_PROGRESS && work_is_long(start) &&
+            group->drive.service == DISTI_SERVICE_YES;
     disti_drive_kick(group); /* frees a detached work that has ended */
     disti_group_exit(group);
+    if (hurry)
+        disti_progress_hurry();
     if (status != DIST_OK)
         free(work);
     return status;
