@@ -63,7 +63,7 @@ static size_t copy_from(struct disti_node *node, const struct disti_node_op *op,
 }
 
 /* The work is ranks times the round's elements, of the next rank first. */
-bool disti_node_copy_some(struct disti_node *node, struct disti_node_op *op)
+static bool copy_own(struct disti_node *node, struct disti_node_op *op)
 {
     const struct node_pattern *pattern = disti_node_pattern(op->call.collective);
     size_t first, elements = disti_node_round(op, op->round, &first), moved = 0;
@@ -81,6 +81,74 @@ bool disti_node_copy_some(struct disti_node *node, struct disti_node_op *op)
         op->done += took;
     }
     return op->done == elements * (size_t)node->ranks;
+}
+
+/* ---- between a root and the others ---- */
+
+/*
+ * Nobody is idle: of the block between the root and another each moves a part, if both see all of
+ * it. With p ranks the root has p - 1 of them, so that its part is one p-th:
+ *
+ *      block   | the root: 1 / p | the other: the rest |
+ */
+static void copy_part(const struct disti_node *node, const struct disti_node_op *op, int other,
+                      size_t *from_p, size_t *to_p)
+{
+    bool gathers = disti_node_pattern(op->call.collective)->takers == NODE_ROOT;
+    bool is_root = node->rank == op->call.root;
+    size_t split, start;
+
+    disti_node_slice(node, op, op->call.count, 0, &start, &split);
+    if (other == op->call.root)
+        split = op->call.count;
+    else if (!node->peers[gathers ? op->call.root : other].out)
+        split = gathers ? op->call.count : 0;
+    *from_p = is_root ? 0 : split;
+    *to_p = is_root ? split : op->call.count;
+}
+
+/* Between the root and the other, from `at` on; this rank is one of them. */
+static void copy_between(struct disti_node *node, const struct disti_node_op *op, int other,
+                         size_t at, size_t elements)
+{
+    const struct node_pattern *pattern = disti_node_pattern(op->call.collective);
+    bool gathers = pattern->takers == NODE_ROOT;
+    int giver = gathers ? other : op->call.root, taker = gathers ? op->call.root : other;
+    char *out = taker == node->rank ? op->call.out : node->peers[taker].out;
+
+    move(out + (copy_out_block(op, giver) * op->call.count + at) * op->element_bytes,
+         disti_node_in(node, op, giver, pattern->in_blocks ? taker : 0, at),
+         elements * op->element_bytes, op->past);
+}
+
+/* The root deals with all others, and with itself, in turn; another with the root. */
+static bool copy_rooted(struct disti_node *node, struct disti_node_op *op)
+{
+    bool is_root = node->rank == op->call.root;
+    size_t bite = NODE_BITE / op->element_bytes + 1, from, to;
+    int others = is_root ? node->ranks : 1;
+
+    while (op->others < others && bite > 0) {
+        int other = is_root ? (node->rank + 1 + op->others) % node->ranks : node->rank;
+        size_t take;
+
+        copy_part(node, op, other, &from, &to);
+        take = to - from - op->done < bite ? to - from - op->done : bite;
+        copy_between(node, op, other, from + op->done, take);
+        bite -= take;
+        op->done += take;
+        if (from + op->done == to) {
+            op->done = 0;
+            op->others++;
+        }
+    }
+    return op->others == others;
+}
+
+bool disti_node_copy_some(struct disti_node *node, struct disti_node_op *op)
+{
+    return op->direct && disti_node_pattern(op->call.collective)->rooted ? copy_rooted(node, op)
+                                                                         : copy_own(node, op);
 }
 
 /* Of a vector that is reduced in slices the others do not need this rank's slice; but of two

@@ -122,8 +122,7 @@ static move_lines move_choose(bool past)
     return past ? move_past : move_near;
 }
 
-/* Stores past the caches are in no order: others must see them before the next stage. */
-static void move_order(void)
+void disti_node_order(void)
 {
     _mm_sfence();
 }
@@ -134,7 +133,7 @@ static move_lines move_choose(bool past)
     return move_near;
 }
 
-static void move_order(void)
+void disti_node_order(void)
 {
 }
 #endif
@@ -155,6 +154,4 @@ void disti_node_move(char *to, const char *from, size_t bytes, bool past)
     lines = (bytes - at) / NODE_LINE * NODE_LINE;
     move(to + at, from + at, lines, 1);
     memcpy(to + at + lines, from + at + lines, bytes - at - lines);
-    if (past)
-        move_order();
 }

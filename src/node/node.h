@@ -33,6 +33,7 @@ struct disti_node_op {
     size_t element_bytes, piece; /* elements of a block that go in one round */
     uint64_t rounds, round;
     size_t done;                                         /* of this round's work */
+    int others;                                          /* that a root has done with */
     uint32_t stage;                                      /* that the others are awaited at */
     int seen;                                            /* ranks below this have reached it */
     bool entered, is_short, direct, flat, drained, past; /* past: OUT is written past the caches */

@@ -72,6 +72,7 @@ void disti_node_start(struct disti_node *node, const struct dist_call *call, uin
     op->entered = op->direct = op->flat = op->drained = false;
     op->round = 0;
     op->done = 0;
+    op->others = 0;
     if (op->is_short)
         return;
     op->past = op_goes_past(node, op, pattern);
@@ -247,6 +248,8 @@ static dist_status op_step(struct disti_node *node, struct disti_node_op *op)
     }
     if (!op_work(node, op))
         return DIST_IN_PROGRESS;
+    if (op->past)
+        disti_node_order();
     op->done = 0;
     op->round++;
     if (!op->direct && op->round < op->rounds)

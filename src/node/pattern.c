@@ -7,9 +7,9 @@ const struct node_pattern disti_node_patterns[DIST_COLL_COUNT] = {
     [DIST_COLL_ALL_REDUCE] = {.taken = true, .reduces = true, .slices = true},
     [DIST_COLL_REDUCE] = {.taken = true, .reduces = true, .slices = true, .takers = NODE_ROOT},
     [DIST_COLL_REDUCE_SCATTER] = {.taken = true, .reduces = true, .in_blocks = true},
-    [DIST_COLL_BROADCAST] = {.taken = true, .givers = NODE_ROOT},
-    [DIST_COLL_SCATTER] = {.taken = true, .in_blocks = true, .givers = NODE_ROOT},
-    [DIST_COLL_GATHER] = {.taken = true, .takers = NODE_ROOT},
+    [DIST_COLL_BROADCAST] = {.taken = true, .rooted = true, .givers = NODE_ROOT},
+    [DIST_COLL_SCATTER] = {.taken = true, .in_blocks = true, .rooted = true, .givers = NODE_ROOT},
+    [DIST_COLL_GATHER] = {.taken = true, .rooted = true, .takers = NODE_ROOT},
     [DIST_COLL_ALL_GATHER] = {.taken = true},
     [DIST_COLL_ALL_TO_ALL] = {.taken = true, .in_blocks = true},
 };

@@ -83,6 +83,18 @@ static void sum_pair(const struct dist_call *call, size_t element_bytes, void *d
         disti_finish(dst, count, call->dtype, call->op, 2);
 }
 
+/* One tile of all sources, at sum->at, into dst. */
+static void sum_sources(struct node_sum *sum, const struct disti_node_op *op, char *dst)
+{
+    const char **sources = sum->node->sources;
+
+    if (sum->node->ranks == 2 && op->call.op != DIST_USER)
+        sum_pair(&op->call, op->element_bytes, dst, sources[0] + sum->at, sources[1] + sum->at,
+                 sum->sink.bytes);
+    else
+        sum_tile(sum, dst, sum->node->ranks);
+}
+
 /* node->sources of all ranks, summed into node->targets, of which there are `targets`. */
 static void reduce_all(struct disti_node *node, const struct disti_node_op *op, size_t bytes,
                        int targets)
@@ -90,21 +102,18 @@ static void reduce_all(struct disti_node *node, const struct disti_node_op *op, 
     struct node_sum sum = {
         .node = node,
         .sink = {.dtype = op->call.dtype, .op = op->call.op, .reduction = op->call.reduction}};
-    bool asks = bytes >= REDUCE_ASKS_FROM;
+    bool asks = bytes >= REDUCE_ASKS_FROM, past = asks && op->past;
+    char *first = node->tiles + (NODE_TILES - 1) * NODE_TILE; /* the tree is not so deep */
 
     for (sum.at = 0; sum.at < bytes; sum.at += NODE_TILE) {
-        char *first = node->targets[0] + sum.at;
-
         if (asks)
-            ask_for_all(node, bytes, sum.at, targets);
+            ask_for_all(node, bytes, sum.at, past ? 0 : targets);
+        if (!past)
+            first = node->targets[0] + sum.at;
         sum.sink.bytes = bytes - sum.at < NODE_TILE ? bytes - sum.at : NODE_TILE;
-        if (node->ranks == 2 && op->call.op != DIST_USER)
-            sum_pair(&op->call, op->element_bytes, first, node->sources[0] + sum.at,
-                     node->sources[1] + sum.at, sum.sink.bytes);
-        else
-            sum_tile(&sum, first, node->ranks);
-        for (int i = 1; i < targets; i++)
-            memcpy(node->targets[i] + sum.at, first, sum.sink.bytes);
+        sum_sources(&sum, op, first);
+        for (int i = past ? 0 : 1; i < targets; i++)
+            disti_node_move(node->targets[i] + sum.at, first, sum.sink.bytes, past);
     }
 }
 

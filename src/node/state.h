@@ -69,7 +69,7 @@ enum node_mood { NODE_AWAKE, NODE_ASLEEP, NODE_GONE };
 struct node_board {
     struct node_slot slots[2];
     alignas(NODE_APART) _Atomic uint32_t mood;
-    uint64_t gave_up; /* GONE: from this call on */
+    uint64_t gave_up;    /* GONE: from this call on */
     /* For ranks that are threads of one process: the last of them to close frees both. */
     alignas(NODE_APART) _Atomic uint32_t users;
     void *window; /* at the owner's address */
@@ -140,12 +140,13 @@ static inline uint64_t node_stage(uint64_t number, uint32_t stage)
  * itself: no less moves between the CPUs with slices, and there would be one stage more.
  *
  * in_blocks: IN has a block for each rank, not one. slices: a
- * result is reduced by all ranks, a slice by each, who write it into the takers' OUT.
+ * result is reduced by all ranks, a slice by each, who write it into the takers' OUT. rooted: is
+ * copied from or to one rank.
  */
 enum node_who { NODE_ALL, NODE_ROOT };
 struct node_pattern {
     bool taken; /* is it done here at all? */
-    bool reduces, in_blocks, slices;
+    bool reduces, in_blocks, slices, rooted;
     uint8_t givers, takers;
 };
 extern const struct node_pattern disti_node_patterns[DIST_COLL_COUNT];
@@ -197,9 +198,10 @@ dist_status disti_node_look(struct disti_node *node, struct disti_node_op *op);
 
 /* Bytes of a CPU's second-level cache. */
 size_t disti_node_cache(void);
-/* past: past the caches; nothing of `to` should be in one. All is seen by who sees what is stored
- * after it with release. */
+/* past: past the caches; nothing of `to` should be in one. */
 void disti_node_move(char *to, const char *from, size_t bytes, bool past);
+/* After moves past the caches, before others are told of them: such stores are in no order. */
+void disti_node_order(void);
 /* Asks for a tile some way behind `at`, if there is one, to be read or written soon. */
 void disti_node_ask(const char *memory, size_t bytes, size_t at);
 void disti_node_ask_to_write(char *memory, size_t bytes, size_t at);

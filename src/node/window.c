@@ -83,23 +83,37 @@ static size_t window_in_bytes(const struct disti_node *node, const struct disti_
     return op->call.count * op->element_bytes * (pattern->in_blocks ? (size_t)node->ranks : 1);
 }
 
+static size_t window_out_bytes(const struct disti_node *node, const struct disti_node_op *op)
+{
+    const struct node_pattern *pattern = disti_node_pattern(op->call.collective);
+    bool gathers = !pattern->reduces && pattern->givers == NODE_ALL;
+
+    return op->call.count * op->element_bytes * (gathers ? (size_t)node->ranks : 1);
+}
+
+/* Do others write into the takers' OUT, if they see it? */
+static bool window_is_written(const struct node_pattern *pattern)
+{
+    return pattern->slices || pattern->rooted;
+}
+
 dist_status disti_node_show(struct disti_node *node, struct disti_node_op *op)
 {
     const struct node_pattern *pattern = disti_node_pattern(op->call.collective);
     struct node_places *places = &node_slot(node->board, op)->places;
     struct node_peer *self = &node->peers[node->rank];
     bool gives = node_is(pattern->givers, op, node->rank);
-    bool takes = pattern->slices && node_is(pattern->takers, op, node->rank);
+    bool takes = window_is_written(pattern) && node_is(pattern->takers, op, node->rank);
+    size_t out_bytes = window_out_bytes(node, op);
     dist_status status = DIST_OK;
 
     self->in = self->out = NULL;
     places->in.name.key = places->out.name.key = 0;
     if (gives && disti_segment_find(op->call.in, window_in_bytes(node, op), &places->in))
         self->in = op->call.in;
-    places->in_place = takes && self->in && self->in == op->call.out;
-    if (places->in_place ||
-        (takes &&
-         disti_segment_find(op->call.out, op->call.count * op->element_bytes, &places->out)))
+    places->in_place =
+        takes && self->in && self->in == op->call.out && window_in_bytes(node, op) >= out_bytes;
+    if (places->in_place || (takes && disti_segment_find(op->call.out, out_bytes, &places->out)))
         self->out = op->call.out;
     /* Even if all should be visible: a peer attaches it now or, once this rank is gone, never. */
     status = window_make(node);
@@ -154,8 +168,7 @@ static dist_status window_see_peer(struct disti_node *node, const struct disti_n
     status = window_see(&peer->in_view, &places->in, window_in_bytes(node, op), &in);
     peer->in = peer->out = in;
     if (status == DIST_OK && !places->in_place)
-        status = window_see(&peer->out_view, &places->out, op->call.count * op->element_bytes,
-                            &peer->out);
+        status = window_see(&peer->out_view, &places->out, window_out_bytes(node, op), &peer->out);
     return status;
 }
 

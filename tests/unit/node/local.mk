@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 node_unit_tests = \
 	tests/unit/node/test_litmus \
+	tests/unit/node/test_move \
 	tests/unit/node/test_segment \
 	tests/unit/node/test_segment_peer \
 	tests/unit/node/test_segment_register
@@ -10,6 +11,9 @@ TESTS += $(node_unit_tests)
 
 tests_unit_node_test_litmus_SOURCES = tests/unit/node/test_litmus.c tests/unit/node/unit.h
 tests_unit_node_test_litmus_LDADD = $(unit_test_libs)
+
+tests_unit_node_test_move_SOURCES = tests/unit/node/test_move.c
+tests_unit_node_test_move_LDADD = $(unit_test_libs)
 
 tests_unit_node_test_segment_SOURCES = tests/unit/node/test_segment.c tests/unit/node/unit.h
 tests_unit_node_test_segment_LDADD = $(unit_test_libs)
