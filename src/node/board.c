@@ -177,7 +177,9 @@ dist_status disti_node_open(const struct dist_backend_config *config, struct dis
     for (node->places = 1; 2 * node->places <= node->ranks;)
         node->places *= 2;
     node->bell[0] = node->bell[1] = -1;
-    status = board_reserve(node);
+    status = disti_node_aside_open(node);
+    if (status == DIST_OK)
+        status = board_reserve(node);
     if (status == DIST_OK)
         status = board_meet(node, &usable);
 out:

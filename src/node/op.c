@@ -175,6 +175,7 @@ static dist_status op_enter(struct disti_node *node, struct disti_node_op *op)
         disti_node_fill(node, op, 0);
     }
     op->entered = true;
+    disti_node_appear(node);
     op_say(node, op, 0);
     return DIST_OK;
 }
@@ -271,8 +272,11 @@ dist_status disti_node_advance(struct disti_node *node, struct disti_node_op *op
     if (status != DIST_OK)
         return status;
     status = op_hear(node, op);
+    if (status == DIST_IN_PROGRESS && ++node->looks % NODE_PATIENCE == 0)
+        disti_node_step_aside(node, op->seen);
     if (status != DIST_OK)
         return status;
+    node->looks = 0;
     ++*moved;
     if (!op->is_short)
         return op_step(node, op);

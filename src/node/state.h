@@ -25,6 +25,8 @@
 #define NODE_ROUND_BYTES ((size_t)256 << 10)
 /* Rounds of a window: one is filled while the one before and the one before that are read. */
 #define NODE_ROUNDS 3
+/* Looks in vain, a microsecond or two, until it is asked why the other does not come. */
+#define NODE_PATIENCE 64
 /* One call of advance does about this much. */
 #define NODE_BITE ((size_t)1 << 20)
 /* A tile of a reduction stays in the first-level cache. */
@@ -69,6 +71,7 @@ enum node_mood { NODE_AWAKE, NODE_ASLEEP, NODE_GONE };
 struct node_board {
     struct node_slot slots[2];
     alignas(NODE_APART) _Atomic uint32_t mood;
+    _Atomic int32_t cpu; /* that it was on when it last began a call */
     uint64_t gave_up;    /* GONE: from this call on */
     /* For ranks that are threads of one process: the last of them to close frees both. */
     alignas(NODE_APART) _Atomic uint32_t users;
@@ -114,6 +117,10 @@ struct disti_node {
     uint64_t rounds;    /* of windows, so far */
     int gone;           /* a rank that has given up, -1: none is known, */
     uint64_t gone_from; /* and from which call on */
+    bool stays;         /* on its CPU, even if that is the awaited rank's too */
+    int cpu;            /* what the board says */
+    int64_t aside_ns;   /* when it last stepped aside */
+    uint32_t looks;     /* in vain, since the last that was not */
     bool fences;        /* a stage is stored with a fence */
     int bell[2];        /* a pipe: to read, to write */
     bool armed;
@@ -225,6 +232,15 @@ void disti_node_drain(struct disti_node *node, struct disti_node_op *op, uint64_
 
 /* Could advance do something? */
 bool disti_node_ready(const struct disti_node *node, const struct disti_node_op *op);
+
+/* ---- aside.c ---- */
+
+/* Reads DIST_STEP_ASIDE. */
+dist_status disti_node_aside_open(struct disti_node *node);
+/* Shows which CPU this rank is on. */
+void disti_node_appear(struct disti_node *node);
+/* Goes to another CPU, if there is a free one and the awaited rank was last seen on this one. */
+void disti_node_step_aside(struct disti_node *node, int awaited);
 
 /* ---- bell.c ---- */
 

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
 node_unit_tests = \
+	tests/unit/node/test_aside \
 	tests/unit/node/test_litmus \
 	tests/unit/node/test_move \
 	tests/unit/node/test_segment \
@@ -8,6 +9,9 @@ node_unit_tests = \
 
 check_PROGRAMS += $(node_unit_tests)
 TESTS += $(node_unit_tests)
+
+tests_unit_node_test_aside_SOURCES = tests/unit/node/test_aside.c
+tests_unit_node_test_aside_LDADD = $(unit_test_libs)
 
 tests_unit_node_test_litmus_SOURCES = tests/unit/node/test_litmus.c tests/unit/node/unit.h
 tests_unit_node_test_litmus_LDADD = $(unit_test_libs)

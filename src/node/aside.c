@@ -1,0 +1,86 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Two ranks on one CPU while another is free: the kernel often wakes a sleeper where its waker
+ * runs, and leaves both there for milliseconds, in which neither gets on without the other's sleep.
+ * So a rank that waits for one on its own CPU goes to a free one.
+ */
+#include "base/clock.h"
+#include "base/config.h"
+#include "node/state.h"
+
+#include <sched.h>
+
+/* Not more often than the kernel itself would. */
+#define ASIDE_EVERY_NS (1000 * 1000)
+
+dist_status disti_node_aside_open(struct disti_node *node)
+{
+    int wanted;
+    dist_status status = disti_env_int("DIST_STEP_ASIDE", 0, 1, 1, &wanted);
+
+    if (status == DIST_OK)
+        node->stays = !wanted;
+    return status;
+}
+
+void disti_node_appear(struct disti_node *node)
+{
+    int cpu = sched_getcpu();
+
+    if (cpu == node->cpu)
+        return;
+    node->cpu = cpu;
+    atomic_store_explicit(&node->board->cpu, cpu, memory_order_relaxed);
+}
+
+static int aside_cpu_of(const struct disti_node *node, int rank)
+{
+    return atomic_load_explicit(&node->peers[rank].board->cpu, memory_order_relaxed);
+}
+
+/* The next CPU that this thread may use and no rank was last seen on; -1: none. */
+static int aside_free_cpu(const struct disti_node *node, const cpu_set_t *usable, int cpu)
+{
+    cpu_set_t free_cpus = *usable;
+
+    for (int r = 0; r < node->ranks; r++) {
+        int theirs = aside_cpu_of(node, r);
+
+        if (theirs >= 0 && theirs < CPU_SETSIZE)
+            CPU_CLR((size_t)theirs, &free_cpus);
+    }
+    for (int i = 1; i < CPU_SETSIZE; i++) {
+        if (CPU_ISSET((size_t)((cpu + i) % CPU_SETSIZE), &free_cpus))
+            return (cpu + i) % CPU_SETSIZE;
+    }
+    return -1;
+}
+
+/* The kernel moves a thread at once when its CPU is no longer among those that it may use. */
+static void aside_go(const cpu_set_t *usable, int cpu)
+{
+    cpu_set_t only;
+
+    CPU_ZERO(&only);
+    CPU_SET((size_t)cpu, &only);
+    if (sched_setaffinity(0, sizeof(only), &only) == 0)
+        (void)sched_setaffinity(0, sizeof(*usable), usable);
+}
+
+void disti_node_step_aside(struct disti_node *node, int awaited)
+{
+    cpu_set_t usable;
+    int64_t now;
+    int cpu;
+
+    if (node->stays || aside_cpu_of(node, awaited) != node->cpu || sched_getcpu() != node->cpu)
+        return;
+    now = disti_now_ns();
+    if (now - node->aside_ns < ASIDE_EVERY_NS || sched_getaffinity(0, sizeof(usable), &usable) < 0)
+        return;
+    node->aside_ns = now;
+    cpu = aside_free_cpu(node, &usable, node->cpu);
+    if (cpu >= 0)
+        aside_go(&usable, cpu);
+    disti_node_appear(node);
+}
