@@ -24,6 +24,7 @@ job_output=$job_folder/output
 # Jobs of other scripts would take the CPUs that the time limits count on: one at a time.
 exec 9>"$builddir/tests/jobs.lock"
 flock 9
+job_start=$SECONDS job_from=$SECONDS
 
 # Fewer cores than ranks, root, no network but loopback.
 export OMPI_MCA_rmaps_base_oversubscribe=1
@@ -45,7 +46,12 @@ job_name()
     echo "$settings${*//"$job_folder/"/}"
 }
 
-job_pass() { job_passed=$((job_passed + 1)); echo "PASS: $*"; }
+job_pass()
+{
+    job_passed=$((job_passed + 1))
+    echo "PASS: $* [$((SECONDS - job_from)) s]"
+    job_from=$SECONDS
+}
 job_skip() { job_skipped=$((job_skipped + 1)); echo "SKIP: $1 ($2)"; }
 job_fail()
 {
@@ -187,6 +193,7 @@ job_end()
 {
     local status=$?
     rm -rf "$job_folder"
+    echo "# all of it in $((SECONDS - job_start)) s"
     [ $status -ne 0 ] && exit $status
     [ $job_failed -gt 0 ] && exit 1
     [ $job_passed -gt 0 ] && exit 0
