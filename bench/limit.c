@@ -10,8 +10,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Outs that are longer than this together are written past the caches. */
-#define LIMIT_STREAM ((size_t)4 << 20)
+/* What is read and written together is longer than this: it is written past the caches. */
+#define LIMIT_STREAM ((size_t)2 << 20)
 
 static dist_status limit_barrier(struct subject *subject)
 {
@@ -76,12 +76,6 @@ static void limit_reduce_scatter(const struct limit *limit, const struct order *
               !place && order->bytes > LIMIT_STREAM);
 }
 
-static void limit_copy(void *to, const void *from, size_t bytes)
-{
-    if (to != from)
-        memcpy(to, from, bytes);
-}
-
 /* Block s of the out is rank s's in, or of it the block for this rank. */
 static void limit_gather(const struct limit *limit, const struct order *order, const void *in,
                          void *out)
@@ -95,24 +89,53 @@ static void limit_gather(const struct limit *limit, const struct order *order, c
         size_t s = (size_t)((rank + i) % ranks);
         size_t at = order->kind->in == KIND_WHOLE ? (size_t)rank * block : place ? s * block : 0;
 
-        limit_copy((char *)out + s * block, limit_theirs(limit, mine, (int)s) + at, block);
+        if (!place || s != (size_t)rank)
+            limit_copy((char *)out + s * block, limit_theirs(limit, mine, (int)s) + at, block,
+                       2 * order->bytes > LIMIT_STREAM);
     }
 }
 
-/* Into the root's out, or out of its in. */
+/* What goes between the root and another: from, to and how much of it this rank moves. */
+static void limit_between(const struct limit *limit, const struct order *order, const void *in,
+                          void *out, int other)
+{
+    size_t block = order_block(order, limit->subject.ranks), at = (size_t)other * block;
+    bool is_root = limit->subject.rank == order->root,
+         broadcasts = order->kind->id == KIND_broadcast;
+    size_t bytes = broadcasts ? order->bytes : block;
+    size_t split = bytes / (size_t)limit->subject.ranks / 64 * 64;
+    size_t first = is_root ? 0 : split, last = is_root ? split : bytes;
+    bool place = buffers_in_place(order);
+    char *to;
+    const char *from;
+
+    if (broadcasts) {
+        to = limit_theirs(limit, out, other);
+        from = limit_theirs(limit, out, order->root);
+    } else if (order->kind->out == KIND_WHOLE) {
+        to = limit_theirs(limit, out, order->root) + at;
+        from = place ? limit_theirs(limit, out, other) + at : limit_theirs(limit, in, other);
+    } else {
+        to = place ? limit_theirs(limit, in, other) + at : limit_theirs(limit, out, other);
+        from = limit_theirs(limit, in, order->root) + at;
+    }
+    limit_copy(to + first, from + first, last - first, 2 * bytes > LIMIT_STREAM);
+}
+
+/* Between a root and each of the others both move a part; its own block only the root. */
 static void limit_with_root(const struct limit *limit, const struct order *order, const void *in,
                             void *out)
 {
-    int rank = limit->subject.rank;
-    size_t block = order_block(order, limit->subject.ranks), at = (size_t)rank * block;
-    bool place = buffers_in_place(order);
+    int root = order->root, rank = limit->subject.rank;
+    size_t block = order_block(order, limit->subject.ranks), at = (size_t)root * block;
+    bool gathers = order->kind->out == KIND_WHOLE;
 
-    if (order->kind->id == KIND_broadcast)
-        limit_copy(out, limit_theirs(limit, out, order->root), order->bytes);
-    else if (order->kind->out == KIND_WHOLE)
-        limit_copy(limit_theirs(limit, out, order->root) + at, in, block);
-    else if (!place || rank != order->root)
-        limit_copy(out, limit_theirs(limit, in, order->root) + at, block);
+    for (int r = 0; r < limit->subject.ranks; r++) {
+        if (r != root && (rank == root || rank == r))
+            limit_between(limit, order, in, out, r);
+    }
+    if (rank == root && order->kind->id != KIND_broadcast && !buffers_in_place(order))
+        memcpy((char *)out + (gathers ? at : 0), (const char *)in + (gathers ? 0 : at), block);
 }
 
 static void limit_move(const struct limit *limit, const struct order *order, const void *in,

@@ -9,8 +9,10 @@
 #include <emmintrin.h>
 #endif
 
-/* Half of a small first cache. */
-#define SUM_PIECE ((size_t)8192)
+/* A piece stays in the first cache. Data are asked for so far ahead that they come in time. */
+#define SUM_PIECE ((size_t)1024)
+#define SUM_AHEAD ((size_t)4096)
+#define SUM_LINE 64
 
 #if HAVE_TARGET_CLONES
 #define SUM_CLONES __attribute__((target_clones("default", "arch=x86-64-v3", "arch=x86-64-v4")))
@@ -106,6 +108,28 @@ static void sum_piece(const struct sum_functions *sum, const char *const *in, in
         sum->one(piece, in[i] + at, NULL, bytes);
 }
 
+static void sum_ask(const char *memory, size_t at, size_t end)
+{
+    for (size_t next = at + SUM_AHEAD; next < at + SUM_AHEAD + SUM_PIECE && next < end;
+         next += SUM_LINE)
+        __builtin_prefetch(memory + next, 1);
+}
+
+void limit_copy(char *to, const char *from, size_t bytes, bool stream)
+{
+    for (size_t done = 0; done < bytes; done += SUM_PIECE) {
+        sum_ask(from, done, bytes);
+        if (!stream)
+            sum_ask(to, done, bytes);
+        sum_put(to + done, from + done, bytes - done < SUM_PIECE ? bytes - done : SUM_PIECE,
+                stream);
+    }
+#ifdef __SSE2__
+    if (stream)
+        _mm_sfence();
+#endif
+}
+
 void limit_sum(dist_dtype dtype, const char *const *in, int ins, char *const *out, int outs,
                size_t offset, size_t bytes, bool stream)
 {
@@ -114,6 +138,8 @@ void limit_sum(dist_dtype dtype, const char *const *in, int ins, char *const *ou
     for (size_t done = 0; done < bytes; done += SUM_PIECE) {
         size_t more = bytes - done < SUM_PIECE ? bytes - done : SUM_PIECE;
 
+        for (int i = 0; i < ins; i++)
+            sum_ask(in[i], offset + done, offset + bytes);
         sum_piece(&sum_table[dtype], in, ins, offset + done, piece, more);
         for (int o = 0; o < outs; o++)
             sum_put(out[o] + offset + done, piece, more, stream);

@@ -4,6 +4,7 @@
 #define BENCH_LIMIT_SUM_H
 
 #include <dist/dist.h>
+#include <stdbool.h>
 
 /* Can that dtype be summed here? Types that need conversions cannot. */
 bool limit_can_sum(dist_dtype dtype);
@@ -15,5 +16,8 @@ bool limit_can_sum(dist_dtype dtype);
  */
 void limit_sum(dist_dtype dtype, const char *const *in, int ins, char *const *out, int outs,
                size_t offset, size_t bytes, bool stream);
+
+/* stream: `to` is long, and need not be read into the cache first. */
+void limit_copy(char *to, const char *from, size_t bytes, bool stream);
 
 #endif
