@@ -172,7 +172,7 @@ dist_status disti_node_open(const struct dist_backend_config *config, struct dis
     node->rank = config->rank;
     node->ranks = config->world_size;
     node->round_bytes = NODE_ROUND_BYTES;
-    node->cache_bytes = disti_node_cache();
+    node->cache_bytes = disti_node_cache(node->ranks);
     node->gone = -1;
     for (node->places = 1; 2 * node->places <= node->ranks;)
         node->places *= 2;
