@@ -151,8 +151,7 @@ bool disti_node_copy_some(struct disti_node *node, struct disti_node_op *op)
                                                                          : copy_own(node, op);
 }
 
-/* Of a vector that is reduced in slices the others do not need this rank's slice; but of two
- * ranks it may not be known yet whether there will be slices. */
+/* Of a vector that is reduced in slices the others do not need this rank's slice. */
 static void fill_around(struct disti_node *node, const struct disti_node_op *op, char *window,
                         const char *in, size_t elements)
 {
@@ -175,7 +174,7 @@ void disti_node_fill(struct disti_node *node, struct disti_node_op *op, uint64_t
     if (node->peers[node->rank].in || !node_is(pattern->givers, op, node->rank))
         return;
     in += first * op->element_bytes;
-    if (pattern->slices && !node_may_be_flat(node, op)) {
+    if (pattern->slices) {
         fill_around(node, op, window, in, elements);
         return;
     }

@@ -32,11 +32,11 @@ struct disti_node_op {
     uint64_t fingerprint, number;
     size_t element_bytes, piece; /* elements of a block that go in one round */
     uint64_t rounds, round;
-    size_t done;                                         /* of this round's work */
-    int others;                                          /* that a root has done with */
-    uint32_t stage;                                      /* that the others are awaited at */
-    int seen;                                            /* ranks below this have reached it */
-    bool entered, is_short, direct, flat, drained, past; /* past: OUT is written past the caches */
+    size_t done;                                          /* of this round's work */
+    int others;                                           /* that a root has done with */
+    uint32_t stage;                                       /* that the others are awaited at */
+    int seen;                                             /* ranks below this have reached it */
+    bool entered, is_short, direct, swaps, drained, past; /* past: OUT is written past the caches */
     int peer;              /* on ERR_MISMATCH: who called something else, */
     uint64_t mine, theirs; /* both fingerprints, */
     int lag;               /* and how many calls before this one that was: 0 or 1 */

@@ -69,7 +69,7 @@ void disti_node_start(struct disti_node *node, const struct dist_call *call, uin
     op->is_short = bytes <= (node->ranks > 2 ? NODE_SHORT_MAX : NODE_SHORT_PAIR) / blocks;
     op->stage = 0;
     op->seen = 0;
-    op->entered = op->direct = op->flat = op->drained = false;
+    op->entered = op->direct = op->swaps = op->drained = false;
     op->round = 0;
     op->done = 0;
     op->others = 0;

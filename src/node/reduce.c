@@ -144,7 +144,7 @@ static int reduce_targets(struct disti_node *node, const struct disti_node_op *o
     int targets = 0;
     bool hidden = false;
 
-    if (!pattern->slices || op->flat) {
+    if (!pattern->slices) {
         node->targets[0] = (char *)op->call.out + in_out;
         return 1;
     }
@@ -159,7 +159,8 @@ static int reduce_targets(struct disti_node *node, const struct disti_node_op *o
             hidden = true;
     }
     if (hidden)
-        node->targets[targets++] = disti_node_window(node, node->rank, op->round) + in_round;
+        node->targets[targets++] =
+            disti_node_window(node, op->swaps ? 1 - node->rank : node->rank, op->round) + in_round;
     return targets;
 }
 
@@ -171,10 +172,8 @@ bool disti_node_reduce_some(struct disti_node *node, struct disti_node_op *op)
     size_t bite = NODE_BITE / op->element_bytes / (size_t)node->ranks + 1;
 
     disti_node_slice(node, op, elements, node->rank, &from, &to);
-    if (!pattern->slices || op->flat)
+    if (!pattern->slices)
         from = 0, to = elements;
-    if (op->flat && !node_is(pattern->takers, op, node->rank))
-        return true;
     at = from + op->done;
     take = to - at < bite ? to - at : bite;
     for (int r = 0; r < node->ranks; r++)
@@ -190,7 +189,7 @@ void disti_node_drain(struct disti_node *node, struct disti_node_op *op, uint64_
     size_t first, from, to;
     size_t elements = disti_node_round(op, round, &first);
 
-    if (!pattern->slices || op->flat || node->peers[node->rank].out ||
+    if (!pattern->slices || node->peers[node->rank].out ||
         !node_is(pattern->takers, op, node->rank))
         return;
     for (int i = 1; i < node->ranks; i++) {
@@ -198,7 +197,8 @@ void disti_node_drain(struct disti_node *node, struct disti_node_op *op, uint64_
 
         disti_node_slice(node, op, elements, s, &from, &to);
         disti_node_move((char *)op->call.out + (first + from) * op->element_bytes,
-                        disti_node_window(node, s, round) + from * op->element_bytes,
+                        disti_node_window(node, op->swaps ? node->rank : s, round) +
+                            from * op->element_bytes,
                         (to - from) * op->element_bytes, op->past);
     }
 }

@@ -17,8 +17,6 @@
 #define NODE_SHORT_MAX ((size_t)8 << 10)
 /* Of two ranks: half of a longer vector is sooner summed where it lies than all of it moved. */
 #define NODE_SHORT_PAIR ((size_t)2 << 10)
-/* And up to so much each of the two sums all of it by itself. */
-#define NODE_FLAT_MAX ((size_t)128 << 10)
 /* From so many bytes on it pays to fetch a slot for writing before it is written. */
 #define NODE_FETCH_MIN 192
 /* Bytes of a window that one round uses: stays in the caches between being written and read. */
@@ -143,8 +141,7 @@ static inline uint64_t node_stage(uint64_t number, uint32_t stage)
 /* ---- what the collectives are ---- */
 
 /*
- * Givers have IN, takers get OUT. Of two ranks that both go through windows each sums all by
- * itself: no less moves between the CPUs with slices, and there would be one stage more.
+ * Givers have IN, takers get OUT.
  *
  * in_blocks: IN has a block for each rank, not one. slices: a
  * result is reduced by all ranks, a slice by each, who write it into the takers' OUT. rooted: is
@@ -177,11 +174,6 @@ static inline void node_fetch(const void *memory, size_t bytes)
 #else
     (void)memory, (void)bytes;
 #endif
-}
-
-static inline bool node_may_be_flat(const struct disti_node *node, const struct disti_node_op *op)
-{
-    return node->ranks == 2 && op->call.count * op->element_bytes <= NODE_FLAT_MAX;
 }
 
 /* ---- window.c: where data are in a long call ---- */

@@ -217,6 +217,28 @@ static dist_status window_attach_all(struct disti_node *node, const struct disti
     return status;
 }
 
+/*
+ * Of two ranks that both go through windows each writes its sums over what it read, in the other's
+ * window. So a line of a window goes to and fro between the CPUs once, and not twice:
+ *
+ *   window of    rank 0                  rank 1
+ *   fill         0: slice 1 of its IN    1: slice 0 of its IN
+ *   work         1: adds its own         0: adds its own
+ *   drain        0: into OUT             1: into OUT
+ */
+static bool window_swaps(const struct disti_node *node, const struct disti_node_op *op)
+{
+    const struct node_pattern *pattern = disti_node_pattern(op->call.collective);
+
+    if (node->ranks != 2 || !pattern->slices || pattern->takers != NODE_ALL)
+        return false;
+    for (int r = 0; r < 2; r++) {
+        if (node->peers[r].in || node->peers[r].out)
+            return false;
+    }
+    return true;
+}
+
 dist_status disti_node_look(struct disti_node *node, struct disti_node_op *op)
 {
     dist_status status = DIST_OK;
@@ -229,7 +251,7 @@ dist_status disti_node_look(struct disti_node *node, struct disti_node_op *op)
         return status;
     op->direct = window_all_seen(node, op);
     if (!op->direct) {
-        op->flat = node_may_be_flat(node, op) && !node->peers[0].in && !node->peers[1].in;
+        op->swaps = window_swaps(node, op);
         return window_attach_all(node, op);
     }
     op->piece = op->call.count;
