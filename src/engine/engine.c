@@ -245,6 +245,8 @@ int disti_engine_progress(struct dist_engine *engine)
         return ran;
     moved += ran;
     ran = disti_p2p_run(engine);
+    if (moved + ran == 0)
+        disti_node_step_aside(engine->node);
     return ran < 0 ? ran : moved + ran;
 }
 

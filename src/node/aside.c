@@ -2,7 +2,7 @@
 /*
  * Two ranks on one CPU while another is free: the kernel often wakes a sleeper where its waker
  * runs, and leaves both there for milliseconds, in which neither gets on without the other's sleep.
- * So a rank that waits for one on its own CPU goes to a free one.
+ * So a rank that waits, and shares its CPU with another rank, goes to a free one.
  */
 #include "base/clock.h"
 #include "base/config.h"
@@ -10,6 +10,8 @@
 
 #include <sched.h>
 
+/* Looks in vain, a microsecond or two, until it is asked why the other does not come. */
+#define ASIDE_LOOKS 64
 /* Not more often than the kernel itself would. */
 #define ASIDE_EVERY_NS (1000 * 1000)
 
@@ -25,9 +27,9 @@ dist_status disti_node_aside_open(struct disti_node *node)
 
 void disti_node_appear(struct disti_node *node)
 {
-    int cpu = sched_getcpu();
+    int cpu = node ? sched_getcpu() : -1;
 
-    if (cpu == node->cpu)
+    if (!node || cpu == node->cpu)
         return;
     node->cpu = cpu;
     atomic_store_explicit(&node->board->cpu, cpu, memory_order_relaxed);
@@ -36,6 +38,15 @@ void disti_node_appear(struct disti_node *node)
 static int aside_cpu_of(const struct disti_node *node, int rank)
 {
     return atomic_load_explicit(&node->peers[rank].board->cpu, memory_order_relaxed);
+}
+
+static bool aside_is_shared(const struct disti_node *node)
+{
+    for (int r = 0; r < node->ranks; r++) {
+        if (r != node->rank && aside_cpu_of(node, r) == node->cpu)
+            return true;
+    }
+    return false;
 }
 
 /* The next CPU that this thread may use and no rank was last seen on; -1: none. */
@@ -67,13 +78,16 @@ static void aside_go(const cpu_set_t *usable, int cpu)
         (void)sched_setaffinity(0, sizeof(*usable), usable);
 }
 
-void disti_node_step_aside(struct disti_node *node, int awaited)
+void disti_node_step_aside(struct disti_node *node)
 {
     cpu_set_t usable;
     int64_t now;
     int cpu;
 
-    if (node->stays || aside_cpu_of(node, awaited) != node->cpu || sched_getcpu() != node->cpu)
+    if (!node || node->stays || ++node->looks % ASIDE_LOOKS != 0)
+        return;
+    disti_node_appear(node);
+    if (!aside_is_shared(node))
         return;
     now = disti_now_ns();
     if (now - node->aside_ns < ASIDE_EVERY_NS || sched_getaffinity(0, sizeof(usable), &usable) < 0)

@@ -50,6 +50,12 @@ struct disti_node_op {
 dist_status disti_node_open(const struct dist_backend_config *config, struct disti_node **node_p);
 void disti_node_close(struct disti_node *node);
 
+/* Shows the others which CPU this rank is on, when it begins something. node may be NULL. */
+void disti_node_appear(struct disti_node *node);
+/* Called for each look at what others do that has found nothing: goes to another CPU now and then,
+ * if there is a free one and another rank was last seen on this one. node may be NULL. */
+void disti_node_step_aside(struct disti_node *node);
+
 /* Before a close with calls that have not ended, `op` the first: the others need not wait for this
  * rank in that and later ones. */
 void disti_node_abandon(struct disti_node *node, const struct disti_node_op *op);

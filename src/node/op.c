@@ -272,11 +272,10 @@ dist_status disti_node_advance(struct disti_node *node, struct disti_node_op *op
     if (status != DIST_OK)
         return status;
     status = op_hear(node, op);
-    if (status == DIST_IN_PROGRESS && ++node->looks % NODE_PATIENCE == 0)
-        disti_node_step_aside(node, op->seen);
+    if (status == DIST_IN_PROGRESS)
+        disti_node_step_aside(node);
     if (status != DIST_OK)
         return status;
-    node->looks = 0;
     ++*moved;
     if (!op->is_short)
         return op_step(node, op);

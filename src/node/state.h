@@ -23,8 +23,6 @@
 #define NODE_ROUND_BYTES ((size_t)256 << 10)
 /* Rounds of a window: one is filled while the one before and the one before that are read. */
 #define NODE_ROUNDS 3
-/* Looks in vain, a microsecond or two, until it is asked why the other does not come. */
-#define NODE_PATIENCE 64
 /* One call of advance does about this much. */
 #define NODE_BITE ((size_t)1 << 20)
 /* A tile of a reduction stays in the first-level cache. */
@@ -118,7 +116,7 @@ struct disti_node {
     bool stays;         /* on its CPU, even if that is the awaited rank's too */
     int cpu;            /* what the board says */
     int64_t aside_ns;   /* when it last stepped aside */
-    uint32_t looks;     /* in vain, since the last that was not */
+    uint32_t looks;     /* in vain, so far */
     bool fences;        /* a stage is stored with a fence */
     int bell[2];        /* a pipe: to read, to write */
     bool armed;
@@ -229,10 +227,6 @@ bool disti_node_ready(const struct disti_node *node, const struct disti_node_op 
 
 /* Reads DIST_STEP_ASIDE. */
 dist_status disti_node_aside_open(struct disti_node *node);
-/* Shows which CPU this rank is on. */
-void disti_node_appear(struct disti_node *node);
-/* Goes to another CPU, if there is a free one and the awaited rank was last seen on this one. */
-void disti_node_step_aside(struct disti_node *node, int awaited);
 
 /* ---- bell.c ---- */
 
