@@ -184,6 +184,7 @@ dist_status disti_group_open(struct dist_group *group, const struct dist_backend
         .members = group->number ? group->members : NULL,
         .reproducible = group->world->reproducible,
         .broadcast = group_broadcast,
+        .crowded = group->policy.crowded,
     };
     if (!state)
         return disti_fail(DIST_ERR_NO_MEMORY, "no memory for backend %s", backend->name);

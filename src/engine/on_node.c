@@ -4,11 +4,16 @@
 #include "base/log.h"
 #include "engine/state.h"
 
+#include <sched.h>
+
 /*
  * Looks at the boards in a row before the call becomes a task: with a CPU for each rank the others
  * come within some hundred nanoseconds, which is about what a task costs.
  */
 #define NODE_LOOKS 256
+/* With less CPUs than ranks one of those that are waited for wants this very CPU: it is given up
+ * after each look, which costs less than a task. */
+#define NODE_TURNS 32
 /* A call of more bytes a block is work for microseconds, during which others may want their turn.
  */
 #define NODE_TRY_MAX ((size_t)32 << 10)
@@ -52,16 +57,20 @@ bool disti_on_node_try(struct dist_engine *engine, const struct dist_call *call,
                        struct disti_node_op *op, dist_status *status_p)
 {
     size_t bytes = call->count * dist_dtype_size(call->dtype);
+    bool crowded;
     int moved = 0;
 
     if (engine->head || engine->p2p_head || call->op == DIST_PREMUL_SUM ||
         !disti_on_node(engine, call))
         return false;
     disti_node_start(engine->node, call, disti_fingerprint(call, engine->config->world_size), op);
-    for (int i = 0; i < NODE_LOOKS; i++) {
+    crowded = disti_node_is_crowded(engine->node);
+    for (int i = 0; i < (crowded ? NODE_TURNS : NODE_LOOKS); i++) {
         *status_p = disti_node_advance(engine->node, op, &moved);
         if (*status_p != DIST_IN_PROGRESS || bytes > NODE_TRY_MAX)
             break;
+        if (crowded)
+            sched_yield();
     }
     return true;
 }

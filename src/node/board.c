@@ -4,6 +4,7 @@
 #include "base/log.h"
 #include "node/state.h"
 
+#include <sched.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -157,6 +158,21 @@ static dist_status board_reserve(struct disti_node *node)
     return DIST_OK;
 }
 
+static int board_cpus(const struct dist_backend_config *config)
+{
+    cpu_set_t usable;
+
+    if (!config->crowded || sched_getaffinity(0, sizeof(usable), &usable) < 0 ||
+        CPU_COUNT(&usable) > config->world_size)
+        return config->world_size;
+    return CPU_COUNT(&usable);
+}
+
+bool disti_node_is_crowded(const struct disti_node *node)
+{
+    return node->config->crowded;
+}
+
 dist_status disti_node_open(const struct dist_backend_config *config, struct disti_node **node_p)
 {
     struct disti_node *node = NULL;
@@ -172,7 +188,8 @@ dist_status disti_node_open(const struct dist_backend_config *config, struct dis
     node->rank = config->rank;
     node->ranks = config->world_size;
     node->round_bytes = NODE_ROUND_BYTES;
-    node->cache_bytes = disti_node_cache(node->ranks);
+    node->cpus = board_cpus(config);
+    node->cache_bytes = disti_node_cache() * (size_t)node->cpus / (size_t)node->ranks;
     node->gone = -1;
     for (node->places = 1; 2 * node->places <= node->ranks;)
         node->places *= 2;

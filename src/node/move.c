@@ -15,7 +15,6 @@
  */
 #include "node/state.h"
 
-#include <sched.h>
 #include <stdint.h>
 #include <string.h>
 #include <unistd.h>
@@ -31,7 +30,7 @@
 /* Where nobody says how large the second-level cache is. */
 #define MOVE_CACHE ((size_t)2 << 20)
 
-static size_t move_cache(void)
+size_t disti_node_cache(void)
 {
 #ifdef _SC_LEVEL2_CACHE_SIZE
     long bytes = sysconf(_SC_LEVEL2_CACHE_SIZE);
@@ -40,16 +39,6 @@ static size_t move_cache(void)
         return (size_t)bytes;
 #endif
     return MOVE_CACHE;
-}
-
-size_t disti_node_cache(int ranks)
-{
-    cpu_set_t usable;
-    size_t cpus = (size_t)ranks;
-
-    if (sched_getaffinity(0, sizeof(usable), &usable) == 0 && CPU_COUNT(&usable) < ranks)
-        cpus = (size_t)CPU_COUNT(&usable);
-    return move_cache() * cpus / (size_t)ranks;
 }
 
 static size_t move_least(size_t a, size_t b)

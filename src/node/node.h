@@ -63,6 +63,9 @@ void disti_node_abandon(struct disti_node *node, const struct disti_node_op *op)
 /* Are there such collectives here at all? */
 bool disti_node_knows(dist_collective collective);
 
+/* Are there more ranks than CPUs for them? */
+bool disti_node_is_crowded(const struct disti_node *node);
+
 /* Is a call such as this one done here? The same answer on every rank. node may be NULL: no. */
 bool disti_node_takes(const struct disti_node *node, const struct dist_call *call);
 

@@ -107,6 +107,7 @@ struct disti_node {
     char *window; /* this rank's, NULL: not needed yet; the board frees it */
     struct disti_segment_name window_name;
     size_t round_bytes;
+    int cpus;           /* for this rank and the others, no more than ranks */
     size_t cache_bytes; /* this rank's, of the second level */
     uint64_t calls;     /* numbered so far */
     uint64_t confirmed; /* the last that every rank is known to have begun */
@@ -193,8 +194,8 @@ dist_status disti_node_look(struct disti_node *node, struct disti_node_op *op);
 
 /* ---- move.c: moving long data ---- */
 
-/* Bytes of a CPU's second-level cache, or its share of one that it has with other ranks. */
-size_t disti_node_cache(int ranks);
+/* Bytes of a CPU's second-level cache. */
+size_t disti_node_cache(void);
 /* past: past the caches; nothing of `to` should be in one. */
 void disti_node_move(char *to, const char *from, size_t bytes, bool past);
 /* After moves past the caches, before others are told of them: such stores are in no order. */

@@ -66,9 +66,7 @@ static void every_byte_and_no_other(void **state)
 static void there_is_a_cache(void **state)
 {
     (void)state;
-    assert_true(disti_node_cache(1) >= 64 << 10);
-    assert_true(disti_node_cache(1 << 20) <
-                disti_node_cache(1)); /* no machine has such many CPUs */
+    assert_true(disti_node_cache() >= 64 << 10);
 }
 
 int main(void)
