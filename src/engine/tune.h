@@ -60,7 +60,8 @@ int disti_tune_node_cpus(const struct disti_topology *topology, int usable_cpus)
 
 /*
  * What the costs depend on, as one line: the library's version, this machine, and so many nodes
- * and ranks on this one, over these transports ("shm,tcp").
+ * and ranks on this one, over these transports ("shm,tcp") with their sockets and interfaces, where
+ * these are set.
  */
 void disti_tune_key(int nodes, int local_ranks, const char *transports, char key[TUNE_KEY]);
 

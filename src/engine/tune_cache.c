@@ -42,13 +42,17 @@ static void tune_cpu_model(char *model, size_t size)
 
 void disti_tune_key(int nodes, int local_ranks, const char *transports, char key[TUNE_KEY])
 {
-    const char *cma = disti_env("DIST_SHM_CMA");
+    const char *cma = disti_env("DIST_SHM_CMA"), *sockets = disti_env("DIST_TCP_SOCKETS");
+    const char *interfaces = disti_env("DIST_SOCKET_IFNAME");
     char model[96];
 
     tune_cpu_model(model, sizeof(model));
-    snprintf(key, TUNE_KEY, "libdist %s, %s, %ld CPUs, %d nodes, %d ranks on this one, %.60s%s",
+    snprintf(key, TUNE_KEY,
+             "libdist %s, %s, %ld CPUs, %d nodes, %d ranks on this one, %.60s%s%s%.8s%s%.40s",
              dist_version(), model, sysconf(_SC_NPROCESSORS_ONLN), nodes, local_ranks, transports,
-             cma && strcmp(cma, "0") == 0 ? ", no CMA" : "");
+             cma && strcmp(cma, "0") == 0 ? ", no CMA" : "", sockets ? ", sockets " : "",
+             sockets ? sockets : "", interfaces ? ", interfaces " : "",
+             interfaces ? interfaces : "");
 }
 
 /* FNV-1a. */
