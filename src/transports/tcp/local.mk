@@ -15,4 +15,5 @@ libdist_core_sources += \
 	src/transports/tcp/tcp_stripe_receive.c \
 	src/transports/tcp/tcp_stripe_send.c \
 	src/transports/tcp/tcp_ways.c src/transports/tcp/tcp_ways.h \
-	src/transports/tcp/tcp_wire.c src/transports/tcp/tcp_wire.h
+	src/transports/tcp/tcp_wire.c src/transports/tcp/tcp_wire.h \
+	src/transports/tcp/tcp_zerocopy.c

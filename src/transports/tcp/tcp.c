@@ -42,6 +42,8 @@ static dist_status tcp_settings(struct tcp_state *state)
         status = disti_env_bytes("DIST_TCP_BUFFER", 0, &state->socket_bytes);
     if (status == DIST_OK && state->socket_bytes > TCP_BUFFER_MAX)
         status = disti_fail(DIST_ERR_INVALID_ARGUMENT, "DIST_TCP_BUFFER is at most 1G");
+    if (status == DIST_OK)
+        status = disti_tcp_zerocopy_setting(state);
     if (status == DIST_OK && disti_env("DIST_TCP_SOCKETS"))
         status = disti_env_int("DIST_TCP_SOCKETS", 1, DISTI_TCP_SOCKETS, 0, &state->sockets);
     return status;
@@ -295,15 +297,18 @@ static int tcp_turn(struct tcp_state *state, struct tcp_peer *peer, bool guess)
 static int tcp_progress(void *instance)
 {
     struct tcp_state *state = instance;
-    bool guess = state->listed <= TCP_DIRECT_PEERS && !state->ticking && !state->blocked;
+    bool guess =
+        state->listed <= TCP_DIRECT_PEERS && !state->ticking && !state->blocked && !state->pinned;
     struct tcp_peer *next;
     int moved = 0;
 
     if (!guess || ++state->calls >= TCP_DIRECT_CALLS) {
-        int events = tcp_poll(state);
+        int pinned = state->pinned, events = tcp_poll(state);
 
         if (events < 0)
             return events;
+        /* Sends may have ended by what epoll had to say alone. */
+        moved += pinned - state->pinned;
     }
     if (state->accepting)
         moved += disti_tcp_accept(state);
@@ -339,6 +344,9 @@ static void tcp_free(struct tcp_state *state, struct tcp_peer *peer)
     disti_match_clear(&peer->match);
     if (peer->rails)
         disti_tcp_rails_close(state, peer);
+    for (int number = 1; number < DISTI_TCP_SOCKETS && peer->rails; number++)
+        free(peer->rails->rail[number].out.zerocopy);
+    free(peer->zerocopy);
     free(peer->rails);
     free(peer);
 }

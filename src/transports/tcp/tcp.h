@@ -10,6 +10,7 @@
  * interface that carries. Environment:
  * DIST_TCP_SOCKETS (of a pair, 1 to 16, the smaller if two ranks differ; unset: one an interface),
  * DIST_SOCKET_IFNAME (which interfaces carry; unset: bind_host's and its equals),
+ * DIST_TCP_ZEROCOPY (off, auto, on: whether long messages are sent without a copy; off),
  * DIST_TCP_BUFFER (bytes of each socket buffer; unset: the kernel tunes them),
  * DIST_TCP_CONGESTION (the congestion control; unset: the system's, but none that paces for a peer
  * on the same network; "system": the system's in any case) and

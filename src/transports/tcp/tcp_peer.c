@@ -102,7 +102,7 @@ void disti_tcp_lose(struct tcp_state *state, struct tcp_peer *peer, int cause, c
         disti_tcp_report(state, peer);
     else
         disti_trace("rank %d: the connection with rank %d has ended", state->rank, peer->rank);
-    disti_tcp_fail_sends(peer, DIST_ERR_PEER_LOST);
+    disti_tcp_fail_sends(state, peer, DIST_ERR_PEER_LOST);
     disti_tcp_fail_receives(peer, DIST_ERR_PEER_LOST);
     if (peer->rails)
         disti_tcp_rails_close(state, peer);
@@ -114,6 +114,7 @@ static void peer_up(struct tcp_state *state, struct tcp_peer *peer)
     peer->phase = TCP_PHASE_UP;
     peer->readable = peer->writable = true;
     disti_tcp_congestion_settle(state, peer->fd);
+    peer->zerocopy = disti_tcp_zerocopy_open(state, peer->fd);
     disti_tcp_list(state, peer);
 }
 
@@ -244,6 +245,10 @@ int disti_tcp_peer_event(struct tcp_state *state, struct tcp_peer *peer, uint32_
         peer_read_hello(state, peer);
         break;
     case TCP_PHASE_UP:
+        /* The error queue has news of sends; a connection that is broken has hung up as well. */
+        if (events & EPOLLERR && peer->zerocopy &&
+            disti_tcp_zerocopy_reap(state, peer, peer->fd, peer->zerocopy))
+            events &= ~(uint32_t)EPOLLERR;
         if (events & (EPOLLIN | EPOLLRDHUP | EPOLLERR | EPOLLHUP))
             peer->readable = true;
         if (events & (EPOLLRDHUP | EPOLLERR | EPOLLHUP)) {

@@ -103,6 +103,8 @@ static void rail_up(struct tcp_state *state, struct tcp_peer *peer, struct tcp_r
     rail->readable = rail->writable = true;
     disti_tcp_congestion_settle(state, rail->fd);
     setsockopt(rail->fd, IPPROTO_TCP, TCP_NOTSENT_LOWAT, &unsent, sizeof(unsent));
+    rail->out.zerocopy = disti_tcp_zerocopy_open(state, rail->fd);
+    peer->rails->rail[0].out.zerocopy = peer->zerocopy;
     if (peer->rails->up++ == 0)
         setsockopt(peer->fd, IPPROTO_TCP, TCP_NOTSENT_LOWAT, &unsent, sizeof(unsent));
     disti_tcp_list(state, peer);
@@ -244,6 +246,9 @@ void disti_tcp_rail_event(struct tcp_state *state, struct tcp_peer *peer, int nu
     } else if (rail->phase == TCP_PHASE_GREETING) {
         rail_read_hello(state, peer, number);
     } else if (rail->phase == TCP_PHASE_UP) {
+        if (events & EPOLLERR && rail->out.zerocopy &&
+            disti_tcp_zerocopy_reap(state, peer, rail->fd, rail->out.zerocopy))
+            events &= ~(uint32_t)EPOLLERR;
         if (events & (EPOLLIN | EPOLLRDHUP | EPOLLERR | EPOLLHUP))
             rail->readable = true;
         if (events & (EPOLLOUT | EPOLLERR | EPOLLHUP))

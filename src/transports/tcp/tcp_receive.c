@@ -9,6 +9,9 @@
 #include <sys/ioctl.h>
 #include <sys/uio.h>
 
+/* A read of so many bytes was of a message that its sender may not have copied. */
+#define RECEIVE_LONG (32 << 10)
+
 /*
  *  socket --recv--> buffer --+--> header: match it
  *     |                      +--> payload: copied, reduced (while in cache), held or dropped
@@ -330,6 +333,7 @@ ssize_t disti_tcp_read(struct tcp_state *state, struct tcp_peer *peer, int fd,
                        struct tcp_incoming *in, bool *full_p)
 {
     size_t kept = in->stash_bytes, direct = 0;
+    bool began = in->active;
     struct iovec parts[2];
     int first = 1;
     ssize_t got;
@@ -360,6 +364,8 @@ ssize_t disti_tcp_read(struct tcp_state *state, struct tcp_peer *peer, int fd,
     } else {
         receive_use_keep(state, peer, in, state->buffer, kept + (size_t)got);
     }
+    if (state->zerocopy && !in->active && (began || got >= RECEIVE_LONG))
+        disti_tcp_acknowledge(fd);
     return got;
 }
 

@@ -23,6 +23,13 @@ static void send_part(struct send_batch *batch, const void *data, size_t bytes)
     batch->bytes += bytes;
 }
 
+/* Does it go by itself, its payload not copied? */
+static bool send_uncopied(const struct tcp_peer *peer, struct dist_request *request)
+{
+    return disti_tcp_zerocopy_takes(peer->zerocopy, request->envelope.bytes) &&
+           !(peer->rails && disti_tcp_striped(peer, request));
+}
+
 /*
  * request->moved counts the bytes of header and payload that have gone. The header is made
  * anew each time, so that nothing has to keep it between two calls.
@@ -37,6 +44,8 @@ static void send_gather(const struct tcp_peer *peer, struct send_batch *batch)
         size_t moved = request->moved, header = DISTI_TCP_FRAME_BYTES, payload = 0, room;
         bool striped = peer->rails && disti_tcp_striped(peer, request);
 
+        if (i > 0 && peer->zerocopy && send_uncopied(peer, request))
+            break;
         if (moved < header) {
             disti_tcp_frame_encode(striped ? DISTI_TCP_ANNOUNCED : DISTI_TCP_MESSAGE,
                                    &request->envelope, batch->headers[i]);
@@ -73,19 +82,20 @@ static void send_advance(struct tcp_peer *peer, size_t bytes)
             continue;
         }
         request->moved = request->envelope.bytes;
-        request->status = DIST_OK;
+        disti_tcp_sent(request);
     }
 }
 
 bool disti_tcp_has_sends(const struct tcp_peer *peer)
 {
-    return peer->send_head || (peer->rails && peer->rails->sending);
+    return peer->send_head || peer->pinned || (peer->rails && peer->rails->sending);
 }
 
-bool disti_tcp_fail_sends(struct tcp_peer *peer, dist_status status)
+bool disti_tcp_fail_sends(struct tcp_state *state, struct tcp_peer *peer, dist_status status)
 {
     bool any = disti_tcp_has_sends(peer);
 
+    disti_tcp_zerocopy_fail(state, peer, peer->zerocopy, status);
     while (peer->send_head) {
         struct dist_request *request = peer->send_head;
 
@@ -94,7 +104,7 @@ bool disti_tcp_fail_sends(struct tcp_peer *peer, dist_status status)
     }
     peer->send_tail = NULL;
     if (peer->rails)
-        disti_tcp_rails_fail_sends(peer, status);
+        disti_tcp_rails_fail_sends(state, peer, status);
     return any;
 }
 
@@ -108,30 +118,63 @@ void disti_tcp_send_broken(struct tcp_state *state, struct tcp_peer *peer, int c
     disti_tcp_receive(state, peer);
     if (disti_tcp_has_sends(peer))
         disti_tcp_report(state, peer);
-    disti_tcp_fail_sends(peer, DIST_ERR_PEER_LOST);
+    disti_tcp_fail_sends(state, peer, DIST_ERR_PEER_LOST);
 }
 
-int disti_tcp_flush(struct tcp_state *state, struct tcp_peer *peer)
+/* Returns what sendmsg does; *asked_p: how much there was. */
+static ssize_t send_batch(const struct tcp_peer *peer, size_t *asked_p)
 {
     struct send_batch batch;
     struct msghdr message = {.msg_iov = batch.parts};
     ssize_t sent;
 
-    /* A stripe that has been begun ends before a message begins. */
-    if (peer->rails && peer->rails->rail[0].out.request)
-        return disti_tcp_rails_flush(state, peer);
     send_gather(peer, &batch);
     message.msg_iovlen = (size_t)batch.count;
     do {
         sent = sendmsg(peer->fd, &message, MSG_NOSIGNAL);
     } while (sent < 0 && errno == EINTR);
+    *asked_p = batch.bytes;
+    return sent;
+}
+
+/* The message at the head, as far as one call takes it. */
+static ssize_t send_without_copy(struct tcp_state *state, struct tcp_peer *peer, size_t *asked_p)
+{
+    struct dist_request *request = peer->send_head;
+    size_t header = DISTI_TCP_FRAME_BYTES, moved = request->moved;
+    size_t payload = moved > header ? moved - header : 0;
+    size_t room = request->envelope.bytes - payload;
+    unsigned char frame[DISTI_TCP_FRAME_BYTES];
+    struct iovec parts[2];
+
+    disti_tcp_frame_encode(DISTI_TCP_MESSAGE, &request->envelope, frame);
+    parts[0].iov_base = frame + (moved < header ? moved : header);
+    parts[0].iov_len = moved < header ? header - moved : 0;
+    parts[1].iov_base = (char *)(uintptr_t)request->data + payload;
+    parts[1].iov_len = room < TCP_TURN_BYTES ? room : TCP_TURN_BYTES;
+    *asked_p = parts[0].iov_len + parts[1].iov_len;
+    return disti_tcp_zerocopy_write(state, peer, peer->fd, peer->zerocopy, request, parts);
+}
+
+int disti_tcp_flush(struct tcp_state *state, struct tcp_peer *peer)
+{
+    size_t asked = 0;
+    ssize_t sent;
+
+    /* A stripe that has been begun ends before a message begins. */
+    if (peer->rails && peer->rails->rail[0].out.request)
+        return disti_tcp_rails_flush(state, peer);
+    if (peer->zerocopy && peer->send_head && send_uncopied(peer, peer->send_head))
+        sent = send_without_copy(state, peer, &asked);
+    else
+        sent = send_batch(peer, &asked);
     if (sent < 0 && (errno == ENOBUFS || errno == ENOMEM))
         return 0;
     if (sent < 0 && errno != EAGAIN) {
         disti_tcp_send_broken(state, peer, errno);
         return 1;
     }
-    if (sent < (ssize_t)batch.bytes)
+    if (sent < (ssize_t)asked)
         disti_tcp_set_writable(state, peer, false);
     if (sent <= 0)
         return 0;
@@ -145,7 +188,7 @@ void disti_tcp_send(struct tcp_state *state, struct tcp_peer *peer, struct dist_
     bool first = !peer->send_head;
 
     request->moved = 0;
-    request->own[0] = 0;
+    request->own[0] = request->own[1] = request->own[2] = 0;
     request->next = NULL;
     if (peer->phase == TCP_PHASE_LOST || peer->send_status != DIST_OK) {
         request->status = disti_tcp_report(state, peer);

@@ -9,6 +9,7 @@
 
 #include <netinet/in.h>
 #include <sys/socket.h>
+#include <sys/uio.h>
 
 /* Received bytes pass through one buffer for all peers, small enough to stay in cache. */
 #define TCP_BUFFER_BYTES ((size_t)256 << 10)
@@ -91,6 +92,7 @@ struct tcp_outgoing {
     struct dist_request *request;
     const char *data;
     uint64_t bytes, moved;
+    struct tcp_zerocopy *zerocopy; /* of the socket */
     unsigned char header[DISTI_TCP_FRAME_BYTES];
 };
 
@@ -154,6 +156,8 @@ struct tcp_peer {
     struct tcp_incoming in;
     unsigned char hello[DISTI_TCP_HELLO_BYTES];
     size_t hello_bytes;
+    struct tcp_zerocopy *zerocopy; /* of the first socket; NULL: it copies */
+    int pinned;                    /* calls of all sockets that the kernel has not done with */
     uint64_t sent_bytes, received_bytes;
 };
 
@@ -164,6 +168,8 @@ struct tcp_pending {
     unsigned char hello[DISTI_TCP_HELLO_BYTES];
     size_t bytes;
 };
+
+enum tcp_zerocopy_setting { TCP_ZEROCOPY_OFF, TCP_ZEROCOPY_AUTO, TCP_ZEROCOPY_ON };
 
 struct tcp_state {
     bool open;
@@ -180,7 +186,9 @@ struct tcp_state {
     bool accepting; /* there may be callers in a listener's queue */
     bool no_accept; /* until the next tick: no file descriptor is left */
     bool warned;
-    int blocked;    /* peers that wait for room to write */
+    int blocked; /* peers that wait for room to write */
+    int pinned;  /* calls that the kernel has not done with */
+    enum tcp_zerocopy_setting zerocopy;
     int listed;     /* peers on the list */
     unsigned calls; /* of progress that did not ask epoll */
     int pending_count;
@@ -262,6 +270,35 @@ dist_status disti_tcp_report(const struct tcp_state *state, const struct tcp_pee
 /* tcp_leave.c: says goodbye and closes all connections; takes at most 0.1 s. */
 void disti_tcp_leave(struct tcp_state *state);
 
+/* tcp_zerocopy.c: sends that copy nothing. Reads the setting. */
+dist_status disti_tcp_zerocopy_setting(struct tcp_state *state);
+/* For a socket that is up; NULL: it copies. To be freed when no more is sent. */
+struct tcp_zerocopy *disti_tcp_zerocopy_open(const struct tcp_state *state, int fd);
+bool disti_tcp_zerocopy_takes(const struct tcp_zerocopy *zerocopy, uint64_t bytes);
+/* Sends parts[0], which is copied, and then parts[1], which is the request's and is not. */
+ssize_t disti_tcp_zerocopy_write(struct tcp_state *state, struct tcp_peer *peer, int fd,
+                                 struct tcp_zerocopy *zerocopy, struct dist_request *request,
+                                 struct iovec parts[2]);
+/* The kernel has all bytes of the request: it ends now, or when the kernel has done with them. */
+static inline void disti_tcp_sent(struct dist_request *request)
+{
+    if (request->own[1])
+        request->own[2] = 1;
+    else
+        request->status = DIST_OK;
+}
+/* Reads what the kernel says in the error queue. False: it has said nothing of sends. */
+bool disti_tcp_zerocopy_reap(struct tcp_state *state, struct tcp_peer *peer, int fd,
+                             struct tcp_zerocopy *zerocopy);
+/*
+ * Has the kernel acknowledge now what has been read: the sender waits for it. Else it may hold that
+ * back for 40 ms, to send it along with data. Errors are ignored.
+ */
+void disti_tcp_acknowledge(int fd);
+/* Forgets the calls under way, before the requests that are still in a queue are ended. */
+void disti_tcp_zerocopy_fail(struct tcp_state *state, struct tcp_peer *peer,
+                             struct tcp_zerocopy *zerocopy, dist_status status);
+
 /* tcp_rails.c: the life of a peer's further sockets. The peer has rails, but where it says so. */
 /* Settles by the peer's address how many sockets there are; peer->rails stays NULL if one. */
 dist_status disti_tcp_rails_open(struct tcp_state *state, struct tcp_peer *peer,
@@ -290,7 +327,7 @@ void disti_tcp_announced(struct tcp_peer *peer, struct dist_request *request);
 /* Sends stripes on all sockets that have room; on the first one what is left of a stripe. */
 int disti_tcp_rails_flush(struct tcp_state *state, struct tcp_peer *peer);
 bool disti_tcp_rails_can_send(const struct tcp_peer *peer);
-void disti_tcp_rails_fail_sends(struct tcp_peer *peer, dist_status status);
+void disti_tcp_rails_fail_sends(struct tcp_state *state, struct tcp_peer *peer, dist_status status);
 
 /* tcp_stripe_receive.c, likewise. */
 /* A message is announced; the caller has settled where it goes. False: no memory. */
@@ -324,7 +361,7 @@ void disti_tcp_send_broken(struct tcp_state *state, struct tcp_peer *peer, int c
 bool disti_tcp_has_sends(const struct tcp_peer *peer);
 void disti_tcp_send(struct tcp_state *state, struct tcp_peer *peer, struct dist_request *request);
 int disti_tcp_flush(struct tcp_state *state, struct tcp_peer *peer);
-bool disti_tcp_fail_sends(struct tcp_peer *peer, dist_status status);
+bool disti_tcp_fail_sends(struct tcp_state *state, struct tcp_peer *peer, dist_status status);
 
 /* tcp_probe.c: the slots of these names (transport.h). */
 void disti_tcp_describe(void *instance, int rank, char *text, size_t size);

@@ -59,12 +59,13 @@ static void stripe_sent(struct tcp_rails *rails, struct tcp_outgoing *out)
     request->moved += out->bytes;
     if (request->moved == request->envelope.bytes) {
         rails->sending--;
-        request->status = DIST_OK;
+        disti_tcp_sent(request);
     }
 }
 
 /* What is left of the stripe and of its header. Returns what sendmsg does; *whole_p: all went. */
-static ssize_t stripe_write(int fd, struct tcp_outgoing *out, bool *whole_p)
+static ssize_t stripe_write(struct tcp_state *state, struct tcp_peer *peer, int fd,
+                            struct tcp_outgoing *out, bool *whole_p)
 {
     size_t header = out->moved < DISTI_TCP_FRAME_BYTES ? out->moved : DISTI_TCP_FRAME_BYTES;
     size_t payload = out->moved - header;
@@ -75,7 +76,9 @@ static ssize_t stripe_write(int fd, struct tcp_outgoing *out, bool *whole_p)
     ssize_t sent;
 
     do {
-        sent = sendmsg(fd, &message, MSG_NOSIGNAL);
+        sent = disti_tcp_zerocopy_takes(out->zerocopy, out->bytes)
+                   ? disti_tcp_zerocopy_write(state, peer, fd, out->zerocopy, out->request, parts)
+                   : sendmsg(fd, &message, MSG_NOSIGNAL);
     } while (sent < 0 && errno == EINTR);
     if (sent > 0)
         out->moved += (uint64_t)sent;
@@ -86,8 +89,8 @@ static ssize_t stripe_write(int fd, struct tcp_outgoing *out, bool *whole_p)
 enum stripes_end { STRIPES_IDLE, STRIPES_FULL, STRIPES_TURN, STRIPES_BROKEN };
 
 /* Stripes until there are no more, the socket is full, or its turn is over. */
-static enum stripes_end stripes_send(struct tcp_peer *peer, int fd, struct tcp_outgoing *out,
-                                     size_t *moved)
+static enum stripes_end stripes_send(struct tcp_state *state, struct tcp_peer *peer, int fd,
+                                     struct tcp_outgoing *out, size_t *moved)
 {
     bool first = out == &peer->rails->rail[0].out;
     size_t turn = 0;
@@ -98,7 +101,7 @@ static enum stripes_end stripes_send(struct tcp_peer *peer, int fd, struct tcp_o
 
         if (!out->request && ((first && peer->send_head) || !stripe_take(peer->rails, out)))
             return STRIPES_IDLE;
-        sent = stripe_write(fd, out, &whole);
+        sent = stripe_write(state, peer, fd, out, &whole);
         if (sent < 0 && (errno == ENOBUFS || errno == ENOMEM))
             return STRIPES_IDLE;
         if (sent < 0)
@@ -128,7 +131,7 @@ static void stripes_send_first(struct tcp_state *state, struct tcp_peer *peer, s
 
     if (!peer->writable || (peer->send_head && !out->request))
         return;
-    end = stripes_send(peer, peer->fd, out, moved);
+    end = stripes_send(state, peer, peer->fd, out, moved);
     if (end == STRIPES_FULL)
         disti_tcp_set_writable(state, peer, false);
     if (end == STRIPES_BROKEN)
@@ -148,7 +151,7 @@ int disti_tcp_rails_flush(struct tcp_state *state, struct tcp_peer *peer)
 
         if (rail->phase != TCP_PHASE_UP || !rail->writable)
             continue;
-        end = stripes_send(peer, rail->fd, &rail->out, &moved);
+        end = stripes_send(state, peer, rail->fd, &rail->out, &moved);
         if (end == STRIPES_FULL)
             disti_tcp_rail_writable(state, rail, false);
         if (end == STRIPES_BROKEN)
@@ -188,10 +191,12 @@ static void stripes_fail(struct tcp_rails *rails, struct dist_request *request, 
     request->status = status;
 }
 
-void disti_tcp_rails_fail_sends(struct tcp_peer *peer, dist_status status)
+void disti_tcp_rails_fail_sends(struct tcp_state *state, struct tcp_peer *peer, dist_status status)
 {
     struct tcp_rails *rails = peer->rails;
 
+    for (int number = 1; number < DISTI_TCP_SOCKETS; number++)
+        disti_tcp_zerocopy_fail(state, peer, rails->rail[number].out.zerocopy, status);
     for (int number = 0; number < DISTI_TCP_SOCKETS; number++) {
         if (rails->rail[number].out.request)
             stripes_fail(rails, rails->rail[number].out.request, status);

@@ -61,3 +61,9 @@ TESTS += tests/unit/transports/test_tcp_sockets
 tests_unit_transports_test_tcp_sockets_SOURCES = \
 	tests/unit/transports/test_tcp_sockets.c $(tcp_fixture)
 tests_unit_transports_test_tcp_sockets_LDADD = $(unit_test_libs)
+
+check_PROGRAMS += tests/unit/transports/test_tcp_zerocopy
+TESTS += tests/unit/transports/test_tcp_zerocopy
+tests_unit_transports_test_tcp_zerocopy_SOURCES = \
+	tests/unit/transports/test_tcp_zerocopy.c $(tcp_fixture)
+tests_unit_transports_test_tcp_zerocopy_LDADD = $(unit_test_libs)

@@ -76,6 +76,22 @@ static void test_battery_sockets_small_buffers(void **unused)
     unsetenv("DIST_TCP_SOCKETS");
 }
 
+/* Sends that end only when the kernel has done with the memory, whole and in stripes. */
+static void test_battery_zerocopy(void **unused)
+{
+    static const char *const sockets[] = {"1", "3"};
+    struct transport_battery_options options = {.boundaries = stripe_boundaries};
+
+    (void)unused;
+    setenv("DIST_TCP_ZEROCOPY", "on", 1);
+    for (int i = 0; i < 2; i++) {
+        setenv("DIST_TCP_SOCKETS", sockets[i], 1);
+        assert_int_equal(transport_battery_run(tcp, &options), 0);
+    }
+    unsetenv("DIST_TCP_SOCKETS");
+    unsetenv("DIST_TCP_ZEROCOPY");
+}
+
 /* Is there a listener on `port`, and does it listen on every address? */
 static void find_listener(const char *path, unsigned port, bool *found_p, bool *wildcard_p)
 {
@@ -247,6 +263,7 @@ int main(void)
         cmocka_unit_test(test_battery_small_buffers),
         cmocka_unit_test(test_battery_sockets),
         cmocka_unit_test(test_battery_sockets_small_buffers),
+        cmocka_unit_test(test_battery_zerocopy),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

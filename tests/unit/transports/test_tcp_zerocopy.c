@@ -1,0 +1,158 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* The tcp transport's sends that are not copied: when they end, and when that is given up. */
+#include "base/clock.h"
+#include "tcp_fixture.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#define FILES 64
+#define BYTES 100000
+
+/* Connections of this process that may send without a copy. */
+static int uncopied(void)
+{
+    int count = 0;
+
+    for (int fd = 0; fd < FILES; fd++) {
+        struct sockaddr_storage peer;
+        socklen_t length = sizeof(peer), size = sizeof(int);
+        int on = 0;
+
+        if (getpeername(fd, (struct sockaddr *)&peer, &length) == 0 &&
+            getsockopt(fd, SOL_SOCKET, SO_ZEROCOPY, &on, &size) == 0 && on)
+            count++;
+    }
+    return count;
+}
+
+static void pair_open(struct tcp_rank pair[2], const char *setting)
+{
+    setenv("DIST_TCP_ZEROCOPY", setting, 1);
+    setenv("DIST_TCP_BUFFER", "1M", 1);
+    tcp_pair_open(pair, "127.0.0.1");
+    unsetenv("DIST_TCP_BUFFER");
+    unsetenv("DIST_TCP_ZEROCOPY");
+    tcp_exchange(pair, 10);
+}
+
+/* Is a send of so many bytes over when it has been started? It ends though nobody receives. */
+static bool over_at_once(struct tcp_rank pair[2], size_t bytes)
+{
+    static unsigned char out[BYTES], in[BYTES];
+    struct dist_request send, recv;
+    bool over;
+
+    memset(out, 3, sizeof(out));
+    memset(in, 0, sizeof(in));
+    tcp_send(&pair[0], &send, 1, 9, out, bytes);
+    over = send.status == DIST_OK;
+    assert_int_equal(tcp_finish(pair, 1, &send), DIST_OK);
+    memset(out, 4, sizeof(out));
+    tcp_recv(&pair[1], &recv, 0, 9, in, bytes);
+    assert_int_equal(tcp_finish(pair, 2, &recv), DIST_OK);
+    for (size_t i = 0; i < bytes; i++)
+        assert_int_equal(in[i], 3);
+    return over;
+}
+
+static void test_on(void **unused)
+{
+    struct tcp_rank pair[2];
+
+    (void)unused;
+    pair_open(pair, "on");
+    if (uncopied() == 0) {
+        tcp_pair_close(pair);
+        skip();
+    }
+    assert_int_equal(uncopied(), 2);
+    for (int i = 0; i < 200; i++)
+        assert_false(over_at_once(pair, BYTES));
+    assert_true(over_at_once(pair, 60000));
+    tcp_exchange(pair, 9000001);
+    tcp_pair_close(pair);
+}
+
+/* On the loopback device the kernel copies all the same, and says so. */
+static void test_auto_gives_up(void **unused)
+{
+    struct tcp_rank pair[2];
+
+    (void)unused;
+    pair_open(pair, "auto");
+    if (uncopied() == 0) {
+        tcp_pair_close(pair);
+        skip();
+    }
+    assert_false(over_at_once(pair, BYTES));
+    for (int i = 0; i < 20; i++)
+        assert_true(over_at_once(pair, BYTES));
+    tcp_exchange(pair, 9000001);
+    tcp_pair_close(pair);
+}
+
+static void test_off(void **unused)
+{
+    struct tcp_rank pair[2];
+
+    (void)unused;
+    pair_open(pair, "off");
+    assert_int_equal(uncopied(), 0);
+    assert_true(over_at_once(pair, BYTES));
+    tcp_pair_close(pair);
+    tcp_pair_open(pair, "127.0.0.1");
+    tcp_exchange(pair, 10);
+    assert_int_equal(uncopied(), 0);
+    tcp_pair_close(pair);
+}
+
+static void test_wrong_setting(void **unused)
+{
+    (void)unused;
+    setenv("DIST_TCP_ZEROCOPY", "maybe", 1);
+    assert_false(tcp_host_usable("127.0.0.1"));
+    assert_non_null(strstr(dist_last_error(), "DIST_TCP_ZEROCOPY"));
+    unsetenv("DIST_TCP_ZEROCOPY");
+}
+
+/* News in the error queue is no end of the connection, and the end is still found. */
+static void test_end_is_told_from_news(void **unused)
+{
+    static unsigned char out[4000000], in[4000000];
+    struct dist_request sends[3], recv;
+    struct tcp_rank pair[2];
+
+    (void)unused;
+    pair_open(pair, "on");
+    for (int i = 0; i < 3; i++)
+        tcp_send(&pair[0], &sends[i], 1, 20 + (uint64_t)i, out, sizeof(out));
+    tcp_recv(&pair[1], &recv, 0, 20, in, sizeof(in));
+    assert_int_equal(tcp_finish(pair, 2, &recv), DIST_OK);
+    assert_int_equal(tcp_finish(pair, 2, &sends[0]), DIST_OK);
+    tcp_rank_close(&pair[1]);
+    for (int i = 1; i < 3; i++)
+        assert_int_not_equal(tcp_finish(pair, 1, &sends[i]), DIST_IN_PROGRESS);
+    assert_int_equal(sends[2].status, DIST_ERR_PEER_LOST);
+    tcp_rank_close(&pair[0]);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_on),
+        cmocka_unit_test(test_auto_gives_up),
+        cmocka_unit_test(test_off),
+        cmocka_unit_test(test_wrong_setting),
+        cmocka_unit_test(test_end_is_told_from_news),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
