@@ -156,6 +156,7 @@ struct dist_backend_config {
      */
     dist_status (*broadcast)(void *all_gather_arg, void *data, size_t bytes);
     bool crowded; /* the ranks of this machine have fewer CPUs than they are: who waits yields */
+    int shared_cpus; /* of all ranks together, if several machines are containers of one kernel */
 };
 
 /* How a backend that brings its own launcher (mpi) says who this process is. */

@@ -162,6 +162,20 @@ static dist_status group_broadcast(void *arg, void *data, size_t bytes)
     return status;
 }
 
+/* As disti_shared_cpus says of the members; 0 without memory, which makes predictions worse only.
+ */
+static int group_shared_cpus(const struct dist_group *group)
+{
+    struct disti_locality *members = calloc((size_t)group->world_size, sizeof(*members));
+    int cpus;
+
+    for (int r = 0; members && r < group->world_size; r++)
+        members[r] = group->world->peers[group->members[r]].locality;
+    cpus = members ? disti_shared_cpus(members, group->world_size) : 0;
+    free(members);
+    return cpus;
+}
+
 dist_status disti_group_open(struct dist_group *group, const struct dist_backend *backend)
 {
     void *state = calloc(1, backend->state_size ? backend->state_size : 1);
@@ -185,6 +199,7 @@ dist_status disti_group_open(struct dist_group *group, const struct dist_backend
         .reproducible = group->world->reproducible,
         .broadcast = group_broadcast,
         .crowded = group->policy.crowded,
+        .shared_cpus = group_shared_cpus(group),
     };
     if (!state)
         return disti_fail(DIST_ERR_NO_MEMORY, "no memory for backend %s", backend->name);

@@ -68,3 +68,18 @@ bool disti_crowded(const struct disti_locality *localities, int ranks, int rank)
     } while (grew);
     return sharers > crowd_count(cpus);
 }
+
+int disti_shared_cpus(const struct disti_locality *localities, int ranks)
+{
+    uint64_t cpus[DISTI_CPU_WORDS];
+    bool machines = false;
+
+    memcpy(cpus, localities[0].cpus, sizeof(cpus));
+    for (int r = 1; r < ranks; r++) {
+        if (localities[r].kernel != localities[0].kernel)
+            return 0;
+        machines = machines || localities[r].machine != localities[0].machine;
+        crowd_join(cpus, localities[r].cpus);
+    }
+    return machines ? crowd_count(cpus) : 0;
+}

@@ -39,6 +39,12 @@ int disti_usable_cpus(void);
  */
 bool disti_crowded(const struct disti_locality *localities, int ranks, int rank);
 
+/*
+ * The CPUs that all ranks have together, if they are on several machines that are containers of one
+ * kernel; 0: they are not, or it is not known.
+ */
+int disti_shared_cpus(const struct disti_locality *localities, int ranks);
+
 /* Numbers the machines from 0 in rank order, into places[ranks].node; returns how many there are.
  */
 int disti_number_nodes(const struct disti_locality *localities, int ranks,

@@ -108,6 +108,22 @@ static void an_unknown_affinity_falls_back_to_counting(void **state)
     assert_true(disti_crowded(all, 3, 0));
 }
 
+static void machines_of_one_kernel_share_cpus(void **state)
+{
+    struct disti_locality all[RANKS];
+
+    (void)state;
+    bind(all, (const uint64_t[]){3, 6, 6}, 3);
+    assert_int_equal(disti_shared_cpus(all, 3), 0); /* one machine */
+    all[2].machine = 2;
+    assert_int_equal(disti_shared_cpus(all, 3), 3);
+    all[2].kernel = 2;
+    assert_int_equal(disti_shared_cpus(all, 3), 0);
+    all[1].machine = 3;
+    assert_int_equal(disti_shared_cpus(all, 2), 3);
+    assert_int_equal(disti_shared_cpus(all, 1), 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -117,6 +133,7 @@ int main(void)
         cmocka_unit_test(overlapping_sets_count_as_one),
         cmocka_unit_test(other_machines_do_not_count),
         cmocka_unit_test(containers_of_one_kernel_share_its_cpus),
+        cmocka_unit_test(machines_of_one_kernel_share_cpus),
         cmocka_unit_test(a_quota_is_for_the_whole_machine),
         cmocka_unit_test(an_unknown_affinity_falls_back_to_counting),
     };
