@@ -16,7 +16,8 @@ enum disti_distance {
 
 /*
  * A message of b bytes arrives latency_s + b / bytes_per_second after its send began (if nothing is
- * in its way) and keeps the sender, and then the receiver, busy for overhead_s each.
+ * in its way) and keeps the sender, and then the receiver, busy for overhead_s each; between nodes
+ * for b / network_bytes_per_second more, while it goes over the line.
  *
  * Inside a node it is the receiver that moves the bytes: once it has heard of the message, after
  * latency_s, it is busy for b / bytes_per_second more. Over DISTI_OTHER_NODE all ranks of a node
@@ -32,17 +33,23 @@ struct disti_link_cost {
 
 struct disti_cost {
     struct disti_link_cost links[DISTI_DISTANCES];
-    size_t eager_bytes;             /* inside a node a longer send ends only when it is received */
-    double copy_bytes_per_second;   /* one rank copies, by bytes copied */
-    double reduce_bytes_per_second; /* one rank reduces two vectors into one, by bytes of one */
-    double node_bytes_per_second;   /* all ranks of a node together: the memory's limit */
-    double step_s;                  /* what the engine needs for a step */
-    double switch_s;                /* a CPU goes from one rank to another */
-    int node_cpus;                  /* shared by the ranks of a node; 0: a CPU for each */
+    size_t eager_bytes;              /* inside a node a longer send ends only when it is received */
+    double copy_bytes_per_second;    /* one rank copies, by bytes copied */
+    double reduce_bytes_per_second;  /* one rank reduces two vectors into one, by bytes of one */
+    double node_bytes_per_second;    /* all ranks of a node together: the memory's limit */
+    double network_bytes_per_second; /* one rank puts bytes into the network, or takes them out */
+    double step_s;                   /* what the engine needs for a step */
+    double switch_s;                 /* a CPU goes from one rank to another */
+    int node_cpus;                   /* shared by the ranks of a node; 0: a CPU for each */
+    int all_cpus; /* shared by all ranks, as the nodes are containers of one kernel; 0: they are not
+                   */
 };
 
 /* Where nothing has been measured: usual servers, Ethernet of 10 Gbit/s, racks of 40 Gbit/s. */
 extern const struct disti_cost disti_cost_usual;
+
+/* Bytes of a piece: some packets of TCP, which the receiver takes while others follow. */
+#define DISTI_NETWORK_PIECE 16384.0
 
 /* What went over the links of one distance. Inside a node there are no lines. */
 struct disti_traffic {
@@ -81,14 +88,16 @@ void disti_simulation_close(struct disti_simulation *simulation);
  * for has ended. Each rank has one thread: what its lanes have to do it does in the order in which
  * it came up. Lines, a node's memory and its CPUs serve first who comes first, a message at a time.
  *
- *     sender's CPU  [step|overhead]
- *     its line      .....[bytes / rate]                 SEND ends
- *     peer's line             ^latency [bytes / rate]
- *     peer's CPU                       ......[reduce][step|overhead]   RECV_REDUCE ends
+ *     sender's CPU  [step|overhead|network]
+ *     its line      ...........[bytes / rate]                 SEND ends
+ *     peer's line                   ^latency [bytes / rate]
+ *     peer's CPU                             .....[network|reduce][step|overhead]   RECV ends
  *
- * What is reduced from a line is reduced while it comes in. Chunks are taken to be all of the mean
- * size, messages that would be skipped as empty are sent, and IN and OUT are apart.
- * A BARRIER moves nothing, whatever the bytes.
+ * What a CPU puts into the network goes on its way in pieces: a message of one piece is put in,
+ * carried and taken out one after the other, of a longer one the pieces are at the same time. What
+ * is reduced from a line is reduced while it comes in. Chunks are taken to be all of the mean size,
+ * messages that would be skipped as empty are sent, and IN and OUT are apart. A BARRIER moves
+ * nothing, whatever the bytes.
  */
 dist_status disti_simulation_run(const struct disti_simulation *simulation, size_t bytes,
                                  const struct disti_cost *cost, struct disti_forecast *forecast_p);

@@ -83,7 +83,8 @@ struct sim_cpu {
 
 struct sim_node {
     uint64_t memory_free;
-    struct sim_cpu *cpus; /* NULL: a CPU for each rank */
+    struct sim_cpu *cpus; /* NULL: a CPU for each rank; may be those of all nodes */
+    int cpu_count;
 };
 
 struct sim_rank {
@@ -139,10 +140,10 @@ struct sim {
     const struct disti_topology *topology;
     uint32_t count; /* ranks that are simulated */
     double chunk_bytes;
-    double reduce_per_byte, copy_per_byte, memory_per_byte;
+    double reduce_per_byte, copy_per_byte, memory_per_byte, network_per_byte;
     uint64_t step, change; /* step_s, switch_s */
     size_t eager;
-    int node_cpus;
+    int node_cpus, all_cpus; /* all_cpus 0: there is one for each rank, or nodes have their own */
     struct sim_link links[DISTI_DISTANCES];
 
     struct sim_rank *ranks;

@@ -33,7 +33,7 @@ static bool machine_alike(const struct sim *sim, uint32_t one, uint32_t other)
  *   0 1 2 3 | 4 5 6 7 | 8 9 10 11          0 1 2 3
  *         3 -> 4    7 -> 8    11 -> 0            3 -> 0    over the line, not inside the node
  *
- * If there are racks, the ranks of one rack do.
+ * If there are racks, the ranks of one rack do. Nodes that share their CPUs do not.
  */
 static uint32_t machine_period(const struct sim *sim)
 {
@@ -41,7 +41,7 @@ static uint32_t machine_period(const struct sim *sim)
     uint32_t ranks = sim->programs->ranks, period = (uint32_t)disti_node_size(t, 0);
     if (t->rack_nodes)
         period *= (uint32_t)t->rack_nodes;
-    if (!t->uniform || ranks % period)
+    if (!t->uniform || ranks % period || sim->all_cpus)
         return ranks;
     for (uint32_t i = period; i < ranks; i++)
         if (!machine_alike(sim, i, i - period))
@@ -57,10 +57,12 @@ static void machine_costs(struct sim *sim, size_t bytes, const struct disti_cost
     sim->reduce_per_byte = machine_per_byte(cost->reduce_bytes_per_second);
     sim->copy_per_byte = machine_per_byte(cost->copy_bytes_per_second);
     sim->memory_per_byte = machine_per_byte(cost->node_bytes_per_second);
+    sim->network_per_byte = machine_per_byte(cost->network_bytes_per_second);
     sim->step = sim_time(cost->step_s);
     sim->change = sim_time(cost->switch_s);
     sim->eager = cost->eager_bytes;
     sim->node_cpus = cost->node_cpus;
+    sim->all_cpus = sim->topology->ranks > cost->all_cpus ? cost->all_cpus : 0;
     for (int d = 0; d < DISTI_DISTANCES; d++)
         sim->links[d] =
             (struct sim_link){.latency = sim_time(cost->links[d].latency_s),
@@ -95,7 +97,9 @@ static dist_status machine_count(struct sim *sim)
 
 static bool machine_allocate(struct sim *sim)
 {
-    uint32_t cpus = sim->node_cpus > 0 ? (uint32_t)sim->node_cpus * sim->node_count : 0;
+    uint32_t cpus = sim->all_cpus        ? (uint32_t)sim->all_cpus
+                    : sim->node_cpus > 0 ? (uint32_t)sim->node_cpus * sim->node_count
+                                         : 0;
     sim->ranks = calloc(sim->count, sizeof(*sim->ranks));
     sim->nodes = calloc(sim->node_count, sizeof(*sim->nodes));
     sim->node_lines = calloc(sim->node_count, 2 * sizeof(*sim->node_lines));
@@ -111,9 +115,14 @@ static bool machine_allocate(struct sim *sim)
 /* Ranks share CPUs only where there are more of them. */
 static void machine_nodes(struct sim *sim)
 {
-    for (uint32_t n = 0; n < sim->node_count; n++)
-        if (sim->node_cpus > 0 && disti_node_size(sim->topology, (int)n) > sim->node_cpus)
-            sim->nodes[n].cpus = sim->cpus + n * (uint32_t)sim->node_cpus;
+    for (uint32_t n = 0; n < sim->node_count; n++) {
+        struct sim_node *node = &sim->nodes[n];
+        node->cpu_count = sim->all_cpus ? sim->all_cpus : sim->node_cpus;
+        if (sim->all_cpus)
+            node->cpus = sim->cpus;
+        else if (sim->node_cpus > 0 && disti_node_size(sim->topology, (int)n) > sim->node_cpus)
+            node->cpus = sim->cpus + n * (uint32_t)sim->node_cpus;
+    }
     for (uint32_t n = 0; n < 2 * sim->node_count; n++)
         sim->node_lines[n].per_byte = sim->links[DISTI_OTHER_NODE].per_byte;
     for (uint32_t n = 0; n < 2 * sim->rack_count; n++)
@@ -172,8 +181,8 @@ static dist_status machine_routes(struct sim *sim, uint32_t rank)
 
 dist_status sim_machine_open(struct sim *sim, size_t bytes, const struct disti_cost *cost)
 {
-    sim->count = machine_period(sim);
     machine_costs(sim, bytes, cost);
+    sim->count = machine_period(sim);
     dist_status status = machine_count(sim);
     if (status != DIST_OK)
         return status;
@@ -202,15 +211,18 @@ void sim_machine_close(struct sim *sim)
 
 /* ---- work ---- */
 
-/* The CPU that can run the rank first: the one it ran on last needs no change. */
+/*
+ * The CPU that can run the rank first: the one it ran on last needs no change. Nor is there one if
+ * the rank has its turn, and does what has come up meanwhile.
+ */
 static struct sim_cpu *work_cpu(const struct sim *sim, const struct sim_node *node, uint32_t rank,
-                                uint64_t from, uint64_t *start_p)
+                                bool wakes, uint64_t from, uint64_t *start_p)
 {
     struct sim_cpu *best = NULL;
-    for (int i = 0; i < sim->node_cpus; i++) {
+    for (int i = 0; i < node->cpu_count; i++) {
         struct sim_cpu *cpu = &node->cpus[i];
         uint64_t start = from > cpu->free ? from : cpu->free;
-        if (cpu->last != rank + 1 && cpu->last != 0)
+        if (wakes && cpu->last != rank + 1 && cpu->last != 0)
             start += sim->change;
         if (!best || start < *start_p) {
             best = cpu;
@@ -232,7 +244,7 @@ uint64_t sim_work(struct sim *sim, uint32_t rank, uint64_t from, uint64_t work, 
     struct sim_cpu *cpu = NULL;
     uint64_t start = from > r->free ? from : r->free;
     if (node->cpus)
-        cpu = work_cpu(sim, node, rank, start, &start);
+        cpu = work_cpu(sim, node, rank, from > r->free || !r->free, start, &start);
     uint64_t end = start + work;
     if (memory) {
         uint64_t begin = sim->now > node->memory_free ? sim->now : node->memory_free;

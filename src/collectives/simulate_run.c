@@ -84,6 +84,13 @@ static inline uint64_t later(uint64_t a, uint64_t b)
 
 /* ---- receiving ---- */
 
+/* What the CPU does for the first, or the last, piece of a message between nodes. */
+static uint64_t run_piece(const struct sim *sim, double bytes)
+{
+    return sim_bytes(bytes < DISTI_NETWORK_PIECE ? bytes : DISTI_NETWORK_PIECE,
+                     sim->network_per_byte);
+}
+
 static const struct sim_step *lane_step(const struct sim *sim, uint32_t lane)
 {
     const struct sim_lane *l = &sim->lanes[lane];
@@ -110,6 +117,10 @@ static void run_receive(struct sim *sim, uint32_t lane, struct sim_wire *wire, u
     if (wire->distance < DISTI_OTHER_NODE) {
         work += sim_bytes(bytes, link->per_byte);
         memory += sim_bytes(bytes, sim->memory_per_byte);
+    } else {
+        work += sim_bytes(bytes, sim->network_per_byte);
+        engine += run_piece(sim, bytes);
+        work -= run_piece(sim, bytes);
     }
     uint64_t posted = sim->lanes[lane].since;
     uint64_t end = sim_work(sim, wire->rank, later(posted, head), work + engine, memory, &start);
@@ -210,17 +221,17 @@ static dist_status run_send(struct sim *sim, uint32_t lane, const struct sim_ste
     uint8_t distance = sim->wires[wire].distance;
     const struct sim_link *link = &sim->links[distance];
     double bytes = step->chunks * sim->chunk_bytes;
-    uint64_t start, end = sim_work(sim, rank, sim->now, sim->step + link->overhead, 0, &start);
-    uint64_t begin = start + sim->step;
     bool inside = distance < DISTI_OTHER_NODE;
-    if (inside)
-        begin += link->latency;
+    uint64_t put = inside ? 0 : sim_bytes(bytes, sim->network_per_byte);
+    uint64_t start;
+    uint64_t end = sim_work(sim, rank, sim->now, sim->step + link->overhead + put, 0, &start);
+    uint64_t begin = start + sim->step + (inside ? link->latency : run_piece(sim, bytes));
     sim->messages[number] = (struct sim_message){.lane = lane,
                                                  .wire = wire,
                                                  .blocks = inside && bytes > (double)sim->eager,
                                                  .bytes = bytes,
                                                  .head = begin,
-                                                 .tail = begin,
+                                                 .tail = inside ? begin : start + sim->step + put,
                                                  .sent = end};
     sim->forecast->links[distance].messages++;
     sim->forecast->links[distance].bytes += bytes;

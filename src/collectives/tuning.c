@@ -27,6 +27,7 @@ const struct tuning_term disti_tuning_terms[] = {
     TERM("copy_bytes_per_second", copy_bytes_per_second, 1, 1000000, 100 * TERABYTE),
     TERM("reduce_bytes_per_second", reduce_bytes_per_second, 1, 1000000, 100 * TERABYTE),
     TERM("node_bytes_per_second", node_bytes_per_second, 1, 1000000, 100 * TERABYTE),
+    TERM("network_bytes_per_second", network_bytes_per_second, 1, 1000000, 100 * TERABYTE),
     TERM("step_ns", step_s, NS, 1, SECOND_NS),
     TERM("switch_ns", switch_s, NS, 1, SECOND_NS),
     {NULL, 0, 0, 0, 0},

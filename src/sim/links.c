@@ -82,6 +82,7 @@ static const struct links_word links_words[] = {
     {"copy", offsetof(struct disti_cost, copy_bytes_per_second), links_rates},
     {"reduce", offsetof(struct disti_cost, reduce_bytes_per_second), links_rates},
     {"memory", offsetof(struct disti_cost, node_bytes_per_second), links_rates},
+    {"network", offsetof(struct disti_cost, network_bytes_per_second), links_rates},
     {"step", offsetof(struct disti_cost, step_s), links_times},
     {"switch", offsetof(struct disti_cost, switch_s), links_times},
 };

@@ -4,7 +4,7 @@
 . "$srcdir/tests/support/job.sh"
 
 # Nothing costs anything but what is said.
-free=same_numa=0/0,same_node=0/0,other_node=0/0,copy=0,reduce=0,memory=0,step=0,switch=0
+free=same_numa=0/0,same_node=0/0,other_node=0/0,copy=0,reduce=0,memory=0,network=0,step=0,switch=0
 
 # column NAME: of the csv's first line.
 column() { awk -F, -v name="$1" 'NR == 1 { for (i = 1; i <= NF; i++) if ($i == name) c = i } NR == 2 { print $c }' "$job_output"; }

@@ -210,6 +210,50 @@ static void test_ranks_share_cpus(void **state)
     assert_true(slow > one + 2e-3 && slow < one + 20e-3);
 }
 
+/* A piece is put into the network, carried, taken out; of a long message that overlaps. */
+static void test_work_for_the_network(void **state)
+{
+    (void)state;
+    struct disti_cost cost = costs_nothing();
+    const double latency = 3e-5, piece = DISTI_NETWORK_PIECE * 1e-9;
+    cost.network_bytes_per_second = 1e9;
+    cost.links[DISTI_OTHER_NODE].latency_s = latency;
+    const char *const way = "binomial", *const swap = "recursive_doubling";
+    assert_seconds(simulated("node:2", DIST_COLL_BROADCAST, way, 1, 16384, &cost).seconds,
+                   2 * piece + latency);
+    assert_seconds(simulated("node:2", DIST_COLL_BROADCAST, way, 1, 1000000, &cost).seconds,
+                   1e-3 + piece + latency);
+    /* Both send first, then both receive; and so they do with short ones. */
+    assert_seconds(simulated("node:2", DIST_COLL_ALL_REDUCE, swap, 1, 1000000, &cost).seconds,
+                   2e-3);
+    assert_seconds(simulated("node:2", DIST_COLL_ALL_REDUCE, swap, 1, 10000, &cost).seconds,
+                   2e-5 + latency);
+    /* Where the line is slower the work is hidden, but for the first and the last piece. */
+    cost.links[DISTI_OTHER_NODE].bytes_per_second = 1e8;
+    assert_seconds(simulated("node:2", DIST_COLL_BROADCAST, way, 1, 1000000, &cost).seconds,
+                   piece + 1e-2 + latency + piece);
+    /* Inside a node there is no network. */
+    assert_seconds(simulated("core:2", DIST_COLL_BROADCAST, way, 1, 1000000, &cost).seconds, 0);
+}
+
+/* Containers: what all their ranks do is done one after the other by the CPUs that they share. */
+static void test_nodes_share_cpus(void **state)
+{
+    (void)state;
+    struct disti_cost cost = costs_nothing();
+    cost.links[DISTI_OTHER_NODE].overhead_s = 1e-6;
+    const char *const name = "dissemination";
+    double own = simulated("node:4", DIST_COLL_BARRIER, name, 1, 0, &cost).seconds;
+    cost.all_cpus = 4;
+    double enough = simulated("node:4", DIST_COLL_BARRIER, name, 1, 0, &cost).seconds;
+    cost.all_cpus = 1;
+    double one = simulated("node:4", DIST_COLL_BARRIER, name, 1, 0, &cost).seconds;
+    double two = simulated("node:2 core:2", DIST_COLL_ALL_GATHER, "ring", 1, 8, &cost).seconds;
+    assert_seconds(enough, own);
+    assert_seconds(one, 2 * 4 * 2e-6); /* rounds, ranks, a send and a reception */
+    assert_seconds(two, 3 * 2 * 2e-6); /* steps, of which two messages are between nodes */
+}
+
 static void test_ranks_share_memory(void **state)
 {
     (void)state;
@@ -284,6 +328,8 @@ int main(void)
         cmocka_unit_test(test_nodes_of_a_rack_share_its_line),
         cmocka_unit_test(test_long_sends_wait_for_their_receives),
         cmocka_unit_test(test_ranks_share_cpus),
+        cmocka_unit_test(test_work_for_the_network),
+        cmocka_unit_test(test_nodes_share_cpus),
         cmocka_unit_test(test_ranks_share_memory),
         cmocka_unit_test(test_ranks_stand_for_others),
         cmocka_unit_test(test_all_algorithms_and_always_alike),
