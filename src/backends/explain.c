@@ -141,8 +141,8 @@ static dist_status explain_open(const struct dist_question *question, struct exp
     status = disti_tune_find(key, &explain->tuning, &explain->effort);
     if (status == DIST_OK)
         status = explain_in_memory(question, transports, explain);
-    /* A topology in words has a core for each rank. */
-    if (status == DIST_OK)
+    /* A topology in words has a core for each rank, unless it is that of this process's job. */
+    if (status == DIST_OK && !disti_tune_recall_cpus(explain->topology, &explain->tuning.cost))
         explain->tuning.cost.node_cpus =
             question->topology ? 0 : disti_tune_node_cpus(explain->topology, disti_usable_cpus());
     return status;

@@ -19,6 +19,7 @@ libdist_core_sources += \
 	src/engine/tune.c \
 	src/engine/tune.h \
 	src/engine/tune_cache.c \
+	src/engine/tune_fit.c \
 	src/engine/tune_links.c \
 	src/engine/tune_local.c \
 	src/engine/wait.c \

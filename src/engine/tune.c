@@ -17,6 +17,10 @@
 static pthread_mutex_t tune_lock = PTHREAD_MUTEX_INITIALIZER;
 static char tune_job[256];
 static struct disti_tuning tune_known;
+/* And the CPUs of its last group. */
+static struct {
+    int ranks, nodes, node_cpus, all_cpus;
+} tune_group;
 
 /* What the groups of a world share of their jobs' names, "NAME" and "NAME/NUMBER". */
 static void tune_world_name(const struct dist_backend_config *config, char *name, size_t size)
@@ -48,6 +52,30 @@ static bool tune_recall(const struct dist_backend_config *config, struct disti_t
     known = config->group && strcmp(name, tune_job) == 0;
     if (known)
         *tuning_p = tune_known;
+    pthread_mutex_unlock(&tune_lock);
+    return known;
+}
+
+static void tune_remember_cpus(const struct disti_topology *topology, const struct disti_cost *cost)
+{
+    pthread_mutex_lock(&tune_lock);
+    tune_group.ranks = topology->ranks;
+    tune_group.nodes = topology->nodes;
+    tune_group.node_cpus = cost->node_cpus;
+    tune_group.all_cpus = cost->all_cpus;
+    pthread_mutex_unlock(&tune_lock);
+}
+
+bool disti_tune_recall_cpus(const struct disti_topology *topology, struct disti_cost *cost)
+{
+    bool known;
+
+    pthread_mutex_lock(&tune_lock);
+    known = tune_group.ranks == topology->ranks && tune_group.nodes == topology->nodes;
+    if (known) {
+        cost->node_cpus = tune_group.node_cpus;
+        cost->all_cpus = tune_group.all_cpus;
+    }
     pthread_mutex_unlock(&tune_lock);
     return known;
 }
@@ -91,6 +119,7 @@ dist_status disti_tune_offer(const struct dist_backend_config *config,
     if (config->rank != 0)
         return DIST_OK;
     offer_p->usable_cpus = disti_usable_cpus();
+    offer_p->shared_cpus = config->shared_cpus;
     if (tune_recall(config, &offer_p->tuning))
         return DIST_OK;
     tune_own_key(config, transports, key);
@@ -240,5 +269,7 @@ dist_status disti_tune_settle(struct dist_engine *engine,
     if (engine->config->group == 0)
         tune_remember(engine->config, tuning);
     tuning->cost.node_cpus = disti_tune_node_cpus(engine->topology, offer->usable_cpus);
+    tuning->cost.all_cpus = offer->shared_cpus > 0 ? offer->shared_cpus : 0;
+    tune_remember_cpus(engine->topology, &tuning->cost);
     return DIST_OK;
 }

@@ -29,6 +29,8 @@ struct disti_tune_offer {
     struct disti_tuning tuning;
     int32_t effort;      /* what is to be measured */
     int32_t usable_cpus; /* of rank 0's process */
+    int32_t shared_cpus; /* as rank 0's configuration says */
+    int32_t none;
 };
 
 struct dist_engine;
@@ -52,6 +54,12 @@ dist_status disti_tune_settle(struct dist_engine *engine,
 /* Which CPUs a node's ranks have: as in struct disti_cost. usable_cpus: of one process. */
 struct disti_topology;
 int disti_tune_node_cpus(const struct disti_topology *topology, int usable_cpus);
+
+/*
+ * The CPUs, into the cost, as the last group of this process had them that has so many ranks and
+ * nodes. False: there was none. Any thread.
+ */
+bool disti_tune_recall_cpus(const struct disti_topology *topology, struct disti_cost *cost);
 
 /* ---- tune_cache.c ---- */
 
@@ -93,6 +101,32 @@ double disti_tune_copy(int64_t ns);
 /* Rank 0 and one rank at each distance measure what is between them; the others do nothing. */
 dist_status disti_tune_links(struct dist_engine *engine, enum tune_effort effort,
                              struct disti_cost *cost);
+
+/* ---- tune_fit.c: from what was measured to costs ---- */
+
+#define DISTI_LINK_MIDDLE ((size_t)64 << 10)
+#define DISTI_LINK_BURST 16
+
+/* Round trips, seconds, and rank 0's work in them; a burst and its answer; a swap. */
+struct disti_link_times {
+    double back, back_busy;     /* of short messages */
+    double burst;               /* of short messages: inside a node */
+    double swap;                /* of short messages: between nodes */
+    double middle, middle_busy; /* of DISTI_LINK_MIDDLE bytes */
+    double length, bytes;       /* of so many bytes */
+};
+
+/* Inside a node. */
+void disti_tune_fit_near(const struct disti_link_times *times, struct disti_link_cost *link);
+/* Between nodes, where the CPUs' part shows too: *network_p, as in struct disti_cost. */
+void disti_tune_fit_far(const struct disti_link_times *times, struct disti_link_cost *link,
+                        double *network_p);
+
+/*
+ * Inside a machine one distance stands for another that could not be measured. And what is copied
+ * there goes no faster than a copy: messages to and fro were in caches, others are not.
+ */
+void disti_tune_fit_fill(const bool measured[DISTI_DISTANCES], struct disti_cost *cost);
 
 /* How long one figure may take. */
 int64_t disti_tune_each_ns(enum tune_effort effort);

@@ -14,6 +14,8 @@
 
 /* No tuning file is longer. */
 #define TUNE_TEXT 65536
+/* Costs that were measured in another way are no use: the number of this way. */
+#define TUNE_WAY 2
 /* The word that stands alone, or before a comma and what else is said. */
 #define TUNE_REFINE "refine"
 
@@ -48,10 +50,10 @@ void disti_tune_key(int nodes, int local_ranks, const char *transports, char key
 
     tune_cpu_model(model, sizeof(model));
     snprintf(key, TUNE_KEY,
-             "libdist %s, %s, %ld CPUs, %d nodes, %d ranks on this one, %.60s%s%s%.8s%s%.40s",
-             dist_version(), model, sysconf(_SC_NPROCESSORS_ONLN), nodes, local_ranks, transports,
-             cma && strcmp(cma, "0") == 0 ? ", no CMA" : "", sockets ? ", sockets " : "",
-             sockets ? sockets : "", interfaces ? ", interfaces " : "",
+             "libdist %s-%d, %s, %ld CPUs, %d nodes, %d ranks on this one, %.60s%s%s%.8s%s%.40s",
+             dist_version(), TUNE_WAY, model, sysconf(_SC_NPROCESSORS_ONLN), nodes, local_ranks,
+             transports, cma && strcmp(cma, "0") == 0 ? ", no CMA" : "",
+             sockets ? ", sockets " : "", sockets ? sockets : "", interfaces ? ", interfaces " : "",
              interfaces ? interfaces : "");
 }
 

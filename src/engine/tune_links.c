@@ -14,8 +14,10 @@
  *     | ---- a message ----------------------->  |   BACK: each one comes back
  *     | <--------------------------------------  |
  *     | ...                                      |
- *     | ==== messages, all at once ===========>  |   BURST: the last one is answered
+ *     | ==== messages, all at once ===========>  |   BURSTS: the last one is answered
  *     | <--------------------------------------  |
+ *     | ---- a message --- > < --- a message --  |   SWAPS: both send, and receive, at once
+ *     | ...                                      |
  *     | ---- order: 0 times ------------------>  |   the end
  *
  * On a channel and a number of call that collectives reach after 2^31 calls at the earliest.
@@ -23,14 +25,16 @@
 #define LINKS_SEQUENCE 0x7fffffff
 #define LINKS_CHANNEL 0xffff
 #define LINKS_SHORT 8
-#define LINKS_MIDDLE ((size_t)64 << 10)
+#define LINKS_MIDDLE DISTI_LINK_MIDDLE
 #define LINKS_LONG ((size_t)1 << 20)
-#define LINKS_BURST 16
+#define LINKS_BURST DISTI_LINK_BURST
 /* Round trips of an order, and orders. */
 #define LINKS_TIMES 8
+/* Swaps of an order: of few it is more likely that nothing disturbs them. */
+#define LINKS_SWAP_TIMES 5
 #define LINKS_ORDERS 64
 
-enum { LINKS_BACK, LINKS_BURSTS };
+enum { LINKS_BACK, LINKS_BURSTS, LINKS_SWAPS };
 
 struct links_order {
     uint32_t times, kind;
@@ -44,6 +48,7 @@ struct engine_links {
     int64_t until_ns;
     struct dist_request requests[LINKS_BURST + 1];
     struct links_order order;
+    int64_t busy_ns; /* that this end's CPU was, since it was zeroed: not waiting, but at work */
     char out[LINKS_LONG], in[LINKS_LONG];
 };
 
@@ -78,8 +83,11 @@ static void links_send(struct engine_links *links, int number, const void *data,
     struct dist_request *request = links_request(links, number, bytes);
     struct engine_link *link = links_link(links);
 
+    int64_t begin = disti_now_ns();
+
     request->data = data;
     link->transport->send(link->state, request);
+    links->busy_ns += disti_now_ns() - begin;
 }
 
 static void links_recv(struct engine_links *links, int number, void *data, size_t bytes)
@@ -100,10 +108,21 @@ static dist_status links_fail(const struct engine_links *links, dist_status stat
                       status == DIST_ERR_TIMEOUT ? "waited too long" : "they failed");
 }
 
+/* Lets the transport move; what that takes counts only if there was something to do. */
+static int links_progress(struct engine_links *links)
+{
+    struct engine_link *link = links_link(links);
+    int64_t begin = disti_now_ns();
+    int moved = link->transport->progress(link->state);
+
+    if (moved > 0)
+        links->busy_ns += disti_now_ns() - begin;
+    return moved;
+}
+
 /* Until the requests [0, count) have ended. */
 static dist_status links_wait(struct engine_links *links, int count)
 {
-    struct engine_link *link = links_link(links);
     struct disti_wait_policy policy;
     struct disti_wait wait = {0};
 
@@ -117,7 +136,7 @@ static dist_status links_wait(struct engine_links *links, int count)
         }
         if (links->requests[i].status != DIST_IN_PROGRESS)
             return links_fail(links, links->requests[i].status);
-        moved = link->transport->progress(link->state);
+        moved = links_progress(links);
         if (moved < 0)
             return moved;
         if (moved)
@@ -134,7 +153,25 @@ static dist_status links_wait(struct engine_links *links, int count)
 
 static bool links_order_sane(const struct links_order *order)
 {
-    return order->times <= LINKS_BURST && order->kind <= LINKS_BURSTS && order->bytes <= LINKS_LONG;
+    return order->times <= LINKS_BURST && order->kind <= LINKS_SWAPS && order->bytes <= LINKS_LONG;
+}
+
+/* Both ends do this; the time of one, seconds, of all but the first, for which one may be late. */
+static dist_status links_swap(struct engine_links *links, uint32_t times, size_t bytes,
+                              double *seconds_p)
+{
+    dist_status status = DIST_OK;
+    int64_t begin = 0;
+
+    for (uint32_t i = 0; i < times && status == DIST_OK; i++) {
+        if (i == 1)
+            begin = disti_now_ns();
+        links_recv(links, 0, links->in, bytes);
+        links_send(links, 1, links->out, bytes);
+        status = links_wait(links, 2);
+    }
+    *seconds_p = (double)(disti_now_ns() - begin) * 1e-9 / (times - 1);
+    return status;
 }
 
 static dist_status links_obey(struct engine_links *links)
@@ -142,7 +179,10 @@ static dist_status links_obey(struct engine_links *links)
     const struct links_order *order = &links->order;
     dist_status status = DIST_OK;
     int ahead = order->kind == LINKS_BURSTS ? (int)order->times : 1;
+    double seconds;
 
+    if (order->kind == LINKS_SWAPS)
+        return links_swap(links, order->times, order->bytes, &seconds);
     for (uint32_t i = 0; i < order->times && status == DIST_OK; i += (uint32_t)ahead) {
         for (int r = 0; r < ahead; r++)
             links_recv(links, r, links->in, order->bytes);
@@ -183,9 +223,13 @@ static dist_status links_command(struct engine_links *links, uint32_t times, uin
     return links_wait(links, 1);
 }
 
-/* The shortest round trip, or burst, of one order. */
+/* The shortest round trip or burst, and the work in it. */
+struct links_time {
+    int64_t best_ns, busy_ns;
+};
+
 static dist_status links_once(struct engine_links *links, uint32_t kind, size_t bytes,
-                              int64_t *best_ns)
+                              struct links_time *time)
 {
     bool burst = kind == LINKS_BURSTS;
     uint32_t times = burst ? LINKS_BURST : bytes > LINKS_SHORT ? 2 : LINKS_TIMES;
@@ -195,64 +239,98 @@ static dist_status links_once(struct engine_links *links, uint32_t kind, size_t 
     for (uint32_t i = 0; i < times && status == DIST_OK; i += (uint32_t)ahead) {
         int64_t begin = disti_now_ns(), took;
 
+        links->busy_ns = 0;
         links_recv(links, ahead, links->in, bytes);
         for (int r = 0; r < ahead; r++)
             links_send(links, r, links->out, bytes);
         status = links_wait(links, ahead + 1);
         took = disti_now_ns() - begin;
-        *best_ns = took < *best_ns ? took : *best_ns;
+        if (took < time->best_ns)
+            *time = (struct links_time){took, links->busy_ns};
     }
     return status;
 }
 
-/* The shortest of as many as there is time for. */
-static dist_status links_best(struct engine_links *links, enum tune_effort effort, uint32_t kind,
-                              size_t bytes, double *seconds_p)
+/* The shortest mean of some swaps, of as many as there is time for. */
+static dist_status links_best_swap(struct engine_links *links, enum tune_effort effort,
+                                   double *seconds_p)
 {
-    int64_t until = disti_now_ns() + disti_tune_each_ns(effort), best = INT64_MAX;
+    int64_t until = disti_now_ns() + disti_tune_each_ns(effort);
+    dist_status status = DIST_OK;
+    double best = 1e9, seconds;
+
+    for (int i = 0; status == DIST_OK && i < LINKS_ORDERS && (i == 0 || disti_now_ns() < until);
+         i++) {
+        status = links_command(links, LINKS_SWAP_TIMES, LINKS_SWAPS, LINKS_SHORT);
+        if (status == DIST_OK)
+            status = links_swap(links, LINKS_SWAP_TIMES, LINKS_SHORT, &seconds);
+        if (status == DIST_OK && seconds < best)
+            best = seconds;
+    }
+    *seconds_p = best;
+    return status;
+}
+
+/* The shortest of as many as there is time for, and the work in it; seconds. */
+static dist_status links_best(struct engine_links *links, enum tune_effort effort, uint32_t kind,
+                              size_t bytes, double *seconds_p, double *busy_p)
+{
+    int64_t until = disti_now_ns() + disti_tune_each_ns(effort);
+    struct links_time time = {INT64_MAX, INT64_MAX};
     dist_status status = DIST_OK;
 
     for (int i = 0; status == DIST_OK && i < LINKS_ORDERS && (i == 0 || disti_now_ns() < until);
          i++)
-        status = links_once(links, kind, bytes, &best);
-    *seconds_p = (double)best * 1e-9;
+        status = links_once(links, kind, bytes, &time);
+    *seconds_p = (double)time.best_ns * 1e-9;
+    *busy_p = (double)time.busy_ns * 1e-9;
     return status;
 }
 
-/* From round trips to what struct disti_link_cost means. */
-static void links_cost(double there_and_back, double burst, double length, double bytes,
-                       struct disti_link_cost *cost)
+static dist_status links_short(struct engine_links *links, enum tune_effort effort, bool far,
+                               struct disti_link_times *times)
 {
-    double way = there_and_back / 2, gap = (burst - there_and_back) / (LINKS_BURST - 1);
+    dist_status status =
+        links_best(links, effort, LINKS_BACK, LINKS_SHORT, &times->back, &times->back_busy);
+    double busy;
 
-    /* Sender and receiver have a part in the way each, and something is left for the wire. */
-    gap = gap > 0 ? gap : 0;
-    cost->overhead_s = gap < way / 4 ? gap : way / 4;
-    cost->latency_s = way - cost->overhead_s;
-    if (length / 2 > way)
-        cost->bytes_per_second = bytes / (length / 2 - way);
+    if (status != DIST_OK)
+        return status;
+    return far ? links_best_swap(links, effort, &times->swap)
+               : links_best(links, effort, LINKS_BURSTS, LINKS_SHORT, &times->burst, &busy);
 }
 
-static dist_status links_lead(struct engine_links *links, enum tune_effort effort,
-                              struct disti_link_cost *cost)
+/* Where a longer message does not take too long, it tells more. */
+static dist_status links_long(struct engine_links *links, enum tune_effort effort,
+                              struct disti_link_times *times)
 {
-    double back = 0, burst = 0, length = 0;
-    size_t bytes = LINKS_MIDDLE;
-    dist_status status = links_best(links, effort, LINKS_BACK, LINKS_SHORT, &back);
+    dist_status status =
+        links_best(links, effort, LINKS_BACK, LINKS_MIDDLE, &times->middle, &times->middle_busy);
+    double busy;
+
+    times->length = times->middle;
+    times->bytes = (double)LINKS_MIDDLE;
+    if (status != DIST_OK || times->length * 1e9 >= (double)disti_tune_each_ns(effort) / 2)
+        return status;
+    times->bytes = (double)LINKS_LONG;
+    return links_best(links, effort, LINKS_BACK, LINKS_LONG, &times->length, &busy);
+}
+
+static dist_status links_lead(struct engine_links *links, enum tune_effort effort, int distance,
+                              struct disti_cost *cost)
+{
+    bool far = distance == DISTI_OTHER_NODE;
+    struct disti_link_times times;
+    dist_status status = links_short(links, effort, far, &times);
 
     if (status == DIST_OK)
-        status = links_best(links, effort, LINKS_BURSTS, LINKS_SHORT, &burst);
-    if (status == DIST_OK)
-        status = links_best(links, effort, LINKS_BACK, bytes, &length);
-    /* Where a longer message does not take too long, it tells more. */
-    if (status == DIST_OK && length * 1e9 < (double)disti_tune_each_ns(effort) / 2) {
-        bytes = LINKS_LONG;
-        status = links_best(links, effort, LINKS_BACK, bytes, &length);
-    }
+        status = links_long(links, effort, &times);
     if (status == DIST_OK)
         status = links_command(links, 0, LINKS_BACK, 0);
-    if (status == DIST_OK)
-        links_cost(back, burst, length, (double)bytes, cost);
+    if (status == DIST_OK && far)
+        disti_tune_fit_far(&times, &cost->links[distance], &cost->network_bytes_per_second);
+    else if (status == DIST_OK)
+        disti_tune_fit_near(&times, &cost->links[distance]);
     return status;
 }
 
@@ -277,22 +355,6 @@ static int links_partner(const struct disti_topology *topology, int distance)
     return -1;
 }
 
-/*
- * Inside a machine one distance stands for another that could not be measured. And what is copied
- * there goes no faster than a copy: messages to and fro were in caches, others are not.
- */
-static void links_fill(struct disti_cost *cost, const bool measured[DISTI_DISTANCES])
-{
-    if (measured[DISTI_SAME_NUMA] && !measured[DISTI_SAME_NODE])
-        cost->links[DISTI_SAME_NODE] = cost->links[DISTI_SAME_NUMA];
-    if (measured[DISTI_SAME_NODE] && !measured[DISTI_SAME_NUMA])
-        cost->links[DISTI_SAME_NUMA] = cost->links[DISTI_SAME_NODE];
-    for (int d = DISTI_SAME_NUMA; d <= DISTI_SAME_NODE; d++) {
-        if (cost->links[d].bytes_per_second > cost->copy_bytes_per_second)
-            cost->links[d].bytes_per_second = cost->copy_bytes_per_second;
-    }
-}
-
 dist_status disti_tune_links(struct dist_engine *engine, enum tune_effort effort,
                              struct disti_cost *cost)
 {
@@ -314,10 +376,10 @@ dist_status disti_tune_links(struct dist_engine *engine, enum tune_effort effort
             continue;
         measured[d] = true;
         links->peer = rank == 0 ? partner : 0;
-        status = rank == 0 ? links_lead(links, effort, &cost->links[d]) : links_follow(links);
+        status = rank == 0 ? links_lead(links, effort, d, cost) : links_follow(links);
     }
     if (status == DIST_OK) {
-        links_fill(cost, measured);
+        disti_tune_fit_fill(measured, cost);
         disti_tune_links_free(engine);
     }
     return status;

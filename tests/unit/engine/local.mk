@@ -9,6 +9,7 @@ engine_unit_tests = \
 	tests/unit/engine/test_refining \
 	tests/unit/engine/test_reproducible \
 	tests/unit/engine/test_tune \
+	tests/unit/engine/test_tune_fit \
 	tests/unit/engine/test_wait
 
 # Ranks with engines, for tests that need them.
@@ -47,6 +48,9 @@ tests_unit_engine_test_reproducible_LDADD = $(unit_test_libs) -lm
 
 tests_unit_engine_test_tune_SOURCES = tests/unit/engine/test_tune.c $(engine_ranks)
 tests_unit_engine_test_tune_LDADD = $(unit_test_libs)
+
+tests_unit_engine_test_tune_fit_SOURCES = tests/unit/engine/test_tune_fit.c
+tests_unit_engine_test_tune_fit_LDADD = $(unit_test_libs) -lm
 
 tests_unit_engine_test_wait_SOURCES = tests/unit/engine/test_wait.c
 tests_unit_engine_test_wait_LDADD = $(unit_test_libs)
