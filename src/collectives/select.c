@@ -51,6 +51,8 @@ static const struct select_rule select_rules[] = {
     /* Across nodes doubling would have all ranks of a node on the network in each step. */
     {DIST_COLL_ALL_REDUCE, SHARED_NODES, 8 * KIB, ANY_RANKS, "tree"},
     {DIST_COLL_ALL_REDUCE, SINGLE_NODES, 8 * KIB, ANY_RANKS, "recursive_doubling"},
+    /* Two ranks: as many bytes as any other in half the messages, until the additions count. */
+    {DIST_COLL_ALL_REDUCE, SINGLE_NODES, 128 * KIB, 2, "recursive_doubling"},
     /* In shared memory the peers' data are read where they lie: no hop is better than one. */
     {DIST_COLL_ALL_REDUCE, ONE_NODE, ANY_BYTES, ANY_RANKS, "direct"},
     /* The network carries each byte once a node, and all ranks of a node share the work. */
