@@ -155,7 +155,7 @@ struct dist_backend_config {
      * all_gather_arg. Blocks until rank 0 has come, at most the timeout. NULL: there is none.
      */
     dist_status (*broadcast)(void *all_gather_arg, void *data, size_t bytes);
-    bool crowded; /* the ranks of this machine have fewer CPUs than they are: who waits yields */
+    bool crowded;    /* the ranks of this machine have fewer CPUs than they are: who waits yields */
     int shared_cpus; /* of all ranks together, if several machines are containers of one kernel */
 };
 
