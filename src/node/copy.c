@@ -134,7 +134,8 @@ static bool copy_rooted(struct disti_node *node, struct disti_node_op *op)
 
         copy_part(node, op, other, &from, &to);
         take = to - from - op->done < bite ? to - from - op->done : bite;
-        copy_between(node, op, other, from + op->done, take);
+        if (take > 0)
+            copy_between(node, op, other, from + op->done, take);
         bite -= take;
         op->done += take;
         if (from + op->done == to) {

@@ -144,6 +144,8 @@ void disti_node_move(char *to, const char *from, size_t bytes, bool past)
     move_lines move = move_choose(past);
     size_t at = move_least(bytes, -(uintptr_t)to % NODE_LINE), lines;
 
+    if (bytes == 0)
+        return;
     if (bytes <= MOVE_PAGE && !past) {
         memcpy(to, from, bytes);
         return;

@@ -37,7 +37,8 @@ static bool interfaces_kind(const char *name, struct interfaces_kind *kind_p)
         snprintf(kind_p->driver, sizeof(kind_p->driver), "%.31s", driver.driver);
     request.ifr_data = (char *)&speed;
     if (fd >= 0 && ioctl(fd, SIOCETHTOOL, &request) == 0)
-        kind_p->speed = ethtool_cmd_speed(&speed);
+        kind_p->speed =
+            (uint32_t)speed.speed_hi << 16 | speed.speed; /* the header's shift is signed */
     if (fd >= 0 && ioctl(fd, SIOCGIFMTU, &request) == 0)
         kind_p->mtu = request.ifr_mtu;
     if (fd >= 0)
