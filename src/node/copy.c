@@ -52,7 +52,7 @@ static void move(char *to, const char *from, size_t bytes, bool past)
 static size_t copy_from(struct disti_node *node, const struct disti_node_op *op, int giver,
                         size_t at, size_t elements, size_t first)
 {
-    size_t bite = NODE_BITE / op->element_bytes + 1;
+    size_t bite = node_bite(op, NODE_BITE);
     size_t take = elements - at < bite ? elements - at : bite;
     size_t block = copy_out_block(op, giver) * op->call.count;
 
@@ -125,7 +125,7 @@ static void copy_between(struct disti_node *node, const struct disti_node_op *op
 static bool copy_rooted(struct disti_node *node, struct disti_node_op *op)
 {
     bool is_root = node->rank == op->call.root;
-    size_t bite = NODE_BITE / op->element_bytes + 1, from, to;
+    size_t bite = node_bite(op, NODE_BITE), from, to;
     int others = is_root ? node->ranks : 1;
 
     while (op->others < others && bite > 0) {

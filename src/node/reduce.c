@@ -169,7 +169,7 @@ bool disti_node_reduce_some(struct disti_node *node, struct disti_node_op *op)
     const struct node_pattern *pattern = disti_node_pattern(op->call.collective);
     size_t first, from, to, at, take;
     size_t elements = disti_node_round(op, op->round, &first);
-    size_t bite = NODE_BITE / op->element_bytes / (size_t)node->ranks + 1;
+    size_t bite = node_bite(op, NODE_BITE / (size_t)node->ranks);
 
     disti_node_slice(node, op, elements, node->rank, &from, &to);
     if (!pattern->slices)

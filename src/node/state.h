@@ -164,6 +164,12 @@ static inline bool node_is(uint8_t who, const struct disti_node_op *op, int rank
     return who == NODE_ALL || rank == op->call.root;
 }
 
+/* Elements that are about so many bytes, on whole lines. */
+static inline size_t node_bite(const struct disti_node_op *op, size_t bytes)
+{
+    return (bytes / NODE_APART + 1) * (NODE_APART / op->element_bytes);
+}
+
 /* Lines of memory that are about to be written are fetched for that. */
 static inline void node_fetch(const void *memory, size_t bytes)
 {
