@@ -48,7 +48,9 @@ struct select_rule {
 static const struct select_rule select_rules[] = {
     /* Short: what counts is the number of steps one after the other. */
     {DIST_COLL_ALL_REDUCE, ONE_NODE, 8 * KIB, ANY_RANKS, "recursive_doubling"},
-    /* Across nodes doubling would have all ranks of a node on the network in each step. */
+    /* Few ranks double in half the steps of a tree, which goes up and down. */
+    {DIST_COLL_ALL_REDUCE, SHARED_NODES, 8 * KIB, FEW_RANKS, "recursive_doubling"},
+    /* Of many, doubling would have all ranks of a node on the network in several steps. */
     {DIST_COLL_ALL_REDUCE, SHARED_NODES, 8 * KIB, ANY_RANKS, "tree"},
     {DIST_COLL_ALL_REDUCE, SINGLE_NODES, 8 * KIB, ANY_RANKS, "recursive_doubling"},
     /* Two ranks: as many bytes as any other in half the messages, until the additions count. */
