@@ -48,6 +48,13 @@ struct disti_cost {
 /* Where nothing has been measured: usual servers, Ethernet of 10 Gbit/s, racks of 40 Gbit/s. */
 extern const struct disti_cost disti_cost_usual;
 
+/*
+ * The rates of copying and reducing are those of long vectors. Up to so many bytes a core's own
+ * cache holds them, and it goes so many times as fast.
+ */
+#define DISTI_CACHED_BYTES 131072.0
+#define DISTI_CACHED_TIMES 3.0
+
 /* Bytes of a piece: some packets of TCP, which the receiver takes while others follow. */
 #define DISTI_NETWORK_PIECE 16384.0
 

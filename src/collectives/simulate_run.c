@@ -84,6 +84,12 @@ static inline uint64_t later(uint64_t a, uint64_t b)
 
 /* ---- receiving ---- */
 
+/* Copying or reducing so many bytes: what has just come, if it is short, is in a cache. */
+static uint64_t run_vector(double bytes, double per_byte)
+{
+    return sim_bytes(bytes, bytes <= DISTI_CACHED_BYTES ? per_byte / DISTI_CACHED_TIMES : per_byte);
+}
+
 /* What the CPU does for the first, or the last, piece of a message between nodes. */
 static uint64_t run_piece(const struct sim *sim, double bytes)
 {
@@ -111,7 +117,7 @@ static void run_receive(struct sim *sim, uint32_t lane, struct sim_wire *wire, u
     double bytes = step->chunks * sim->chunk_bytes;
     uint64_t start, engine = sim->step + link->overhead, work = 0, memory = 0;
     if (step->kind == DISTI_RECV_REDUCE) {
-        work += sim_bytes(bytes, sim->reduce_per_byte);
+        work += run_vector(bytes, sim->reduce_per_byte);
         memory += sim_bytes(bytes, sim->memory_per_byte);
     }
     if (wire->distance < DISTI_OTHER_NODE) {
@@ -247,7 +253,7 @@ static void run_local(struct sim *sim, uint32_t lane, const struct sim_step *ste
 {
     bool reduces = step->kind == DISTI_REDUCE;
     double bytes = step->chunks * sim->chunk_bytes;
-    uint64_t start, work = sim_bytes(bytes, reduces ? sim->reduce_per_byte : sim->copy_per_byte);
+    uint64_t start, work = run_vector(bytes, reduces ? sim->reduce_per_byte : sim->copy_per_byte);
     event_put(sim,
               sim_work(sim, sim->lanes[lane].rank, sim->now, sim->step + work,
                        sim_bytes(bytes, sim->memory_per_byte), &start),
