@@ -39,7 +39,7 @@ struct disti_node_op {
     bool entered, is_short, direct, swaps, drained, past; /* past: OUT is written past the caches */
     int peer;              /* on ERR_MISMATCH: who called something else, */
     uint64_t mine, theirs; /* both fingerprints, */
-    int lag;               /* and how many calls before this one that was: 0 or 1 */
+    int lag;               /* and how many calls before this one that was */
 };
 
 /*

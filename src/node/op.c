@@ -55,6 +55,12 @@ static bool op_goes_past(const struct disti_node *node, const struct disti_node_
            !(pattern->reduces && op->call.in == op->call.out);
 }
 
+/* What a root alone gives is sooner copied twice than waited for. */
+static size_t op_short_max(const struct disti_node *node, const struct node_pattern *pattern)
+{
+    return node->ranks > 2 || pattern->givers == NODE_ROOT ? NODE_SHORT_MAX : NODE_SHORT_PAIR;
+}
+
 void disti_node_start(struct disti_node *node, const struct dist_call *call, uint64_t fingerprint,
                       struct disti_node_op *op)
 {
@@ -66,7 +72,7 @@ void disti_node_start(struct disti_node *node, const struct dist_call *call, uin
     op->number = ++node->calls;
     op->element_bytes = call->collective == DIST_COLL_BARRIER ? 1 : dist_dtype_size(call->dtype);
     bytes = call->count * op->element_bytes;
-    op->is_short = bytes <= (node->ranks > 2 ? NODE_SHORT_MAX : NODE_SHORT_PAIR) / blocks;
+    op->is_short = bytes <= op_short_max(node, pattern) / blocks;
     op->stage = 0;
     op->seen = 0;
     op->entered = op->direct = op->swaps = op->drained = false;
@@ -135,21 +141,39 @@ static dist_status op_hear(struct disti_node *node, struct disti_node_op *op)
     return DIST_OK;
 }
 
-/* Has every rank begun the call before this one? Then this one's slot is free. */
+/* The call that all must have begun so that this one's slot is free; 0: none. */
+static uint64_t op_before(const struct disti_node_op *op)
+{
+    return op->number < NODE_SLOTS ? 0 : op->number - (NODE_SLOTS - 1);
+}
+
+/* Of a call that the peer may have left behind: whether its slot still holds that call, another one
+ * than mine. */
+static bool op_was_other(const struct node_slot *slot, uint64_t number, uint64_t mine,
+                         uint64_t *theirs_p)
+{
+    uint64_t theirs = atomic_load_explicit(&slot->fingerprint, memory_order_acquire);
+
+    *theirs_p = theirs;
+    return theirs != mine && atomic_load_explicit(&slot->stage, memory_order_relaxed) <
+                                 node_writing(number + NODE_SLOTS);
+}
+
+/* Is the slot free? */
 static dist_status op_admit(struct disti_node *node, struct disti_node_op *op)
 {
-    uint64_t before = op->number - 1;
-    const struct node_slot *mine = &node->board->slots[before % 2];
+    uint64_t begun = op_before(op), theirs;
+    const struct node_slot *mine = &node->board->slots[begun % NODE_SLOTS];
 
-    for (; before > node->confirmed && op->seen < node->ranks; op->seen++) {
-        struct node_slot *slot = &node->peers[op->seen].board->slots[before % 2];
+    for (; begun > node->confirmed && op->seen < node->ranks; op->seen++) {
+        struct node_slot *slot = &node->peers[op->seen].board->slots[begun % NODE_SLOTS];
 
-        if (atomic_load_explicit(&slot->stage, memory_order_acquire) < node_stage(before, 0))
+        if (atomic_load_explicit(&slot->stage, memory_order_acquire) < node_stage(begun, 0))
             return DIST_IN_PROGRESS;
-        if (slot->fingerprint != mine->fingerprint)
-            return op_mismatch(op, op->seen, mine->fingerprint, slot->fingerprint, 1);
+        if (op_was_other(slot, begun, mine->fingerprint, &theirs))
+            return op_mismatch(op, op->seen, mine->fingerprint, theirs, NODE_SLOTS - 1);
     }
-    node->confirmed = before;
+    node->confirmed = begun > node->confirmed ? begun : node->confirmed;
     op->seen = 0;
     return DIST_OK;
 }
@@ -164,7 +188,8 @@ static dist_status op_enter(struct disti_node *node, struct disti_node_op *op)
 
     if (status != DIST_OK)
         return status;
-    slot->fingerprint = op->fingerprint;
+    atomic_store_explicit(&slot->stage, node_writing(op->number), memory_order_relaxed);
+    atomic_store_explicit(&slot->fingerprint, op->fingerprint, memory_order_release);
     if (op->is_short && node_is(pattern->givers, op, node->rank) && op->call.count)
         memcpy(slot->data, op->call.in,
                op->call.count * op->element_bytes * op_blocks(node, pattern));
@@ -187,7 +212,7 @@ static dist_status op_enter(struct disti_node *node, struct disti_node_op *op)
 static void op_fetch_next(struct disti_node *node, const struct disti_node_op *op, size_t bytes)
 {
     if (bytes >= NODE_FETCH_MIN)
-        node_fetch(&node->board->slots[(op->number + 1) % 2],
+        node_fetch(&node->board->slots[(op->number + 1) % NODE_SLOTS],
                    bytes + offsetof(struct node_slot, data));
 }
 
@@ -195,10 +220,10 @@ static void op_finish_short(struct disti_node *node, struct disti_node_op *op)
 {
     const struct node_pattern *pattern = disti_node_pattern(op->call.collective);
 
-    if (pattern->givers == NODE_ALL && node_is(pattern->takers, op, node->rank)) {
+    if (pattern->givers == NODE_ALL && node_is(pattern->takers, op, node->rank))
         node->confirmed = op->number;
+    if (node_is(pattern->givers, op, node->rank))
         op_fetch_next(node, op, op->call.count * op->element_bytes * op_blocks(node, pattern));
-    }
     if (!op->call.count || !node_is(pattern->takers, op, node->rank))
         return;
     if (pattern->reduces)
@@ -286,13 +311,13 @@ dist_status disti_node_advance(struct disti_node *node, struct disti_node_op *op
 void disti_node_describe(const struct disti_node *node, const struct disti_node_op *op, char *text,
                          size_t size)
 {
-    uint64_t number = op->entered ? op->number : op->number - 1;
+    uint64_t number = op->entered ? op->number : op_before(op);
     uint64_t want = node_stage(number, op->entered ? op->stage : 0);
     size_t used = 0;
 
     text[0] = '\0';
     for (int r = 0; r < node->ranks && used + 16 < size; r++) {
-        struct node_slot *slot = &node->peers[r].board->slots[number % 2];
+        struct node_slot *slot = &node->peers[r].board->slots[number % NODE_SLOTS];
 
         if ((!op->entered || op_awaits(node, op, r)) &&
             atomic_load_explicit(&slot->stage, memory_order_relaxed) < want)
@@ -302,11 +327,11 @@ void disti_node_describe(const struct disti_node *node, const struct disti_node_
 
 bool disti_node_ready(const struct disti_node *node, const struct disti_node_op *op)
 {
-    uint64_t number = op->entered ? op->number : op->number - 1;
+    uint64_t number = op->entered ? op->number : op_before(op);
     uint64_t want = node_stage(number, op->entered ? op->stage : 0);
 
     for (int r = op->seen; r < node->ranks; r++) {
-        struct node_slot *slot = &node->peers[r].board->slots[number % 2];
+        struct node_slot *slot = &node->peers[r].board->slots[number % NODE_SLOTS];
 
         if ((!op->entered || op_awaits(node, op, r)) &&
             atomic_load_explicit(&slot->stage, memory_order_seq_cst) < want)

@@ -43,15 +43,20 @@ struct node_places {
 };
 
 /*
- * Call number c stands in slot c % 2. `stage` is c << NODE_STAGE_BITS | what the rank has reached;
- * it only grows. All else is written before the stage that it belongs to is stored (release), and
- * read after that has been seen (acquire). A slot is written for call c when every rank is known to
- * have begun call c - 1, so that all have done with call c - 2, whose slot it was.
+ * With s slots call number c stands in slot c % s. `stage` is c << NODE_STAGE_BITS | what the rank
+ * has reached; it only grows. All else is written before the stage that it belongs to is stored
+ * (release), and read after that has been seen (acquire). A slot is written for call c when every
+ * rank is known to have begun call c - s + 1, so that all have done with call c - s, whose slot it
+ * was. Two slots would do; with four a root need not wait for those that it gives to.
+ *
+ * Who waits for a call reads its slot while that is the call's. Who only looks back at one may find
+ * the next in the slot, or half of it: then the stage says so before the fingerprint does.
  */
+#define NODE_SLOTS 4
 #define NODE_STAGE_BITS 24
 struct node_slot {
     alignas(NODE_APART) _Atomic uint64_t stage;
-    uint64_t fingerprint;
+    _Atomic uint64_t fingerprint;
     union {
         struct node_places places;
         unsigned char data[NODE_SHORT_MAX];
@@ -65,7 +70,7 @@ struct node_slot {
 enum node_mood { NODE_AWAKE, NODE_ASLEEP, NODE_GONE };
 
 struct node_board {
-    struct node_slot slots[2];
+    struct node_slot slots[NODE_SLOTS];
     alignas(NODE_APART) _Atomic uint32_t mood;
     _Atomic int32_t cpu; /* that it was on when it last began a call */
     uint64_t gave_up;    /* GONE: from this call on */
@@ -129,12 +134,18 @@ struct disti_node {
 
 static inline struct node_slot *node_slot(struct node_board *board, const struct disti_node_op *op)
 {
-    return &board->slots[op->number % 2];
+    return &board->slots[op->number % NODE_SLOTS];
 }
 
 static inline uint64_t node_stage(uint64_t number, uint32_t stage)
 {
     return number << NODE_STAGE_BITS | stage;
+}
+
+/* The stage of a slot that is being written for a call. */
+static inline uint64_t node_writing(uint64_t number)
+{
+    return node_stage(number, 0) - 1;
 }
 
 /* ---- what the collectives are ---- */
