@@ -63,6 +63,7 @@ struct dist_call {
     int tag;                                /* SEND, RECV */
     int *source;                            /* RECV: the sender's rank goes here; never NULL */
     void *prepared; /* what the backend's prepare gave for this call; else NULL */
+    bool waits;     /* the caller does nothing else until it has ended: post may take its time */
 };
 
 /* A posted call. The backend sets status once, last; own is its to use. */

@@ -112,6 +112,7 @@ dist_status disti_work_launch(struct dist_work *work)
         return status;
     work->call.sequence = disti_collective_pair(work->call.collective) ? group->message_sequence++
                                                                        : group->sequence++;
+    work->call.waits = work->kind == DISTI_WORK_BLOCKING;
     work->ticket = (struct dist_ticket){.status = DIST_IN_PROGRESS}; /* it may have run before */
     disti_drive_rouse(group);
     status = group->backend->post(group->state, &work->call, &work->ticket);

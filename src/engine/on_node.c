@@ -11,6 +11,8 @@
  * come within some hundred nanoseconds, which is about what a task costs.
  */
 #define NODE_LOOKS 256
+/* If the caller has something else to do. */
+#define NODE_LOOKS_ASYNC 8
 /* With less CPUs than ranks one of those that are waited for wants this very CPU: it is given up
  * after each look, which costs less than a task. */
 #define NODE_TURNS 32
@@ -64,8 +66,8 @@ bool disti_on_node_try(struct dist_engine *engine, const struct dist_call *call,
         !disti_on_node(engine, call))
         return false;
     disti_node_start(engine->node, call, disti_fingerprint(call, engine->config->world_size), op);
-    crowded = disti_node_is_crowded(engine->node);
-    for (int i = 0; i < (crowded ? NODE_TURNS : NODE_LOOKS); i++) {
+    crowded = call->waits && disti_node_is_crowded(engine->node);
+    for (int i = crowded ? NODE_TURNS : call->waits ? NODE_LOOKS : NODE_LOOKS_ASYNC; i > 0; i--) {
         *status_p = disti_node_advance(engine->node, op, &moved);
         if (*status_p != DIST_IN_PROGRESS || bytes > NODE_TRY_MAX)
             break;

@@ -9,6 +9,7 @@
 #include "node/state.h"
 
 #include <sched.h>
+#include <string.h>
 
 /* Looks in vain, a microsecond or two, until it is asked why the other does not come. */
 #define ASIDE_LOOKS 64
@@ -74,8 +75,11 @@ static void aside_go(const cpu_set_t *usable, int cpu)
 
     CPU_ZERO(&only);
     CPU_SET((size_t)cpu, &only);
-    if (sched_setaffinity(0, sizeof(only), &only) == 0)
-        (void)sched_setaffinity(0, sizeof(*usable), usable);
+    if (sched_setaffinity(0, sizeof(only), &only) < 0 ||
+        sched_setaffinity(0, sizeof(*usable), usable) == 0)
+        return;
+    memset(&only, 0xff, sizeof(only)); /* what it may use has changed meanwhile: all of that */
+    (void)sched_setaffinity(0, sizeof(only), &only);
 }
 
 void disti_node_step_aside(struct disti_node *node)
@@ -92,9 +96,10 @@ void disti_node_step_aside(struct disti_node *node)
     now = disti_now_ns();
     if (now - node->aside_ns < ASIDE_EVERY_NS || sched_getaffinity(0, sizeof(usable), &usable) < 0)
         return;
-    node->aside_ns = now;
     cpu = aside_free_cpu(node, &usable, node->cpu);
-    if (cpu >= 0)
-        aside_go(&usable, cpu);
+    if (cpu < 0)
+        return;
+    node->aside_ns = now;
+    aside_go(&usable, cpu);
     disti_node_appear(node);
 }

@@ -32,6 +32,8 @@ static dist_status board_make(struct disti_node *node, struct node_hello *hello)
         return DIST_OK;
     node->board = memory;
     atomic_init(&node->board->users, 1);
+    atomic_init(&node->board->cpu, -1);
+    node->cpu = -1;
     if (disti_node_bell_open(node, hello) != DIST_OK || !disti_segment_find(memory, 1, &at))
         return DIST_OK;
     hello->board = at.name;

@@ -75,7 +75,7 @@ void disti_node_start(struct disti_node *node, const struct dist_call *call, uin
     op->is_short = bytes <= op_short_max(node, pattern) / blocks;
     op->stage = 0;
     op->seen = 0;
-    op->entered = op->direct = op->swaps = op->drained = false;
+    op->entered = op->direct = op->swaps = op->drained = op->past = false;
     op->round = 0;
     op->done = 0;
     op->others = 0;
@@ -248,6 +248,8 @@ static dist_status op_turn(struct disti_node *node, struct disti_node_op *op)
         status = disti_node_look(node, op);
     if (status == DIST_OK && !op->direct && op->stage > 0)
         disti_node_drain(node, op, op->stage - 1);
+    if (op->past) /* before anybody is told that the call has ended */
+        disti_node_order();
     op->drained = status == DIST_OK;
     return status;
 }
