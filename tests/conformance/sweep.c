@@ -108,9 +108,9 @@ void sweep_support(struct battery *b, const char *table)
 /* ---- counts ---- */
 
 /* Around every boundary: nothing, one, odd, inline limits, pieces, segments, and beyond. */
-static const size_t counts[] = {0,    1,     3,     17,     1023,   1024,   2049,
-                                4099, 16385, 65537, 131073, 262147, 1048583};
-static const size_t counts_brief[] = {0, 1, 17, 1024, 4099, 65537};
+static const size_t counts[] = {0,    1,    3,     17,    1023,   1024,   2048,
+                                2049, 4099, 16385, 65537, 131073, 262147, 1048583};
+static const size_t counts_brief[] = {0, 1, 17, 1024, 2048, 4099, 65537};
 /* From here on, in elements of all blocks together, a count is large. */
 #define SWEEP_LARGE 16385
 
