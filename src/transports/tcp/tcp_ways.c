@@ -2,12 +2,15 @@
 /* Which interfaces a pair's sockets join, and how a message is cut for them. */
 #include "transports/tcp/tcp_ways.h"
 
-/* Stripes a socket should get of a message, so that the faster ones can take more. */
+/*
+ * Stripes a socket should get of what is left, so that the faster ones can take more. The last are
+ * the smallest: no socket is long at one when the others have nothing more to do.
+ */
 #define WAYS_STRIPES_EACH 4
 
 uint64_t disti_tcp_stripe_bytes(uint64_t bytes, int sockets, uint64_t offset)
 {
-    uint64_t each = bytes / (uint64_t)(sockets * WAYS_STRIPES_EACH);
+    uint64_t each = (bytes - offset) / (uint64_t)(sockets * WAYS_STRIPES_EACH);
 
     if (each < DISTI_TCP_STRIPE_LEAST)
         each = DISTI_TCP_STRIPE_LEAST;

@@ -142,6 +142,9 @@ static void test_stripes(void **unused)
     }
     /* Two sockets share even the shortest of the long messages of a pipeline. */
     assert_true(disti_tcp_stripe_bytes(128 << 10, 2, 0) == 64 << 10);
+    /* The ends of long ones are cut as finely. */
+    assert_true(disti_tcp_stripe_bytes(8 << 20, 2, 0) == 512 << 10);
+    assert_true(disti_tcp_stripe_bytes(8 << 20, 2, 15 << 19) == 64 << 10);
 }
 
 static void test_stripes_that_do_not_fit(void **unused)
