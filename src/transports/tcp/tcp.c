@@ -274,12 +274,8 @@ static bool tcp_idle(const struct tcp_peer *peer)
 /* One peer's turn. `guess`: read even if epoll has not said that there is something. */
 static int tcp_turn(struct tcp_state *state, struct tcp_peer *peer, bool guess)
 {
-    int moved = 0;
+    int moved = disti_tcp_send_turn(state, peer);
 
-    if (peer->phase == TCP_PHASE_UP && peer->send_head && peer->writable)
-        moved += disti_tcp_flush(state, peer);
-    if (peer->rails && peer->phase == TCP_PHASE_UP)
-        moved += disti_tcp_rails_flush(state, peer);
     if (peer->phase == TCP_PHASE_UP &&
         (peer->resume || (!peer->stopped && (peer->readable || guess))))
         moved += disti_tcp_receive(state, peer);

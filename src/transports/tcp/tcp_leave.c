@@ -19,10 +19,7 @@ static void leave_say_goodbye(struct tcp_state *state, struct tcp_peer *peer)
 
     if (peer->phase != TCP_PHASE_UP || peer->send_status != DIST_OK)
         return;
-    if (peer->send_head && peer->writable)
-        disti_tcp_flush(state, peer);
-    if (peer->rails)
-        disti_tcp_rails_flush(state, peer);
+    disti_tcp_send_turn(state, peer);
     if (peer->phase != TCP_PHASE_UP || peer->send_status != DIST_OK ||
         (peer->send_head && peer->send_head->moved) || (peer->rails && peer->rails->sending))
         return;

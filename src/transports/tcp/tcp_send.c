@@ -32,7 +32,8 @@ static bool send_uncopied(const struct tcp_peer *peer, struct dist_request *requ
 
 /*
  * request->moved counts the bytes of header and payload that have gone. The header is made
- * anew each time, so that nothing has to keep it between two calls.
+ * anew each time, so that nothing has to keep it between two calls. Behind an announcement go
+ * its stripes.
  */
 static void send_gather(const struct tcp_peer *peer, struct send_batch *batch)
 {
@@ -57,6 +58,8 @@ static void send_gather(const struct tcp_peer *peer, struct send_batch *batch)
         if (room > TCP_TURN_BYTES)
             room = TCP_TURN_BYTES;
         send_part(batch, (const char *)request->data + payload, room);
+        if (striped)
+            break;
         request = request->next;
     }
 }
@@ -156,14 +159,12 @@ static ssize_t send_without_copy(struct tcp_state *state, struct tcp_peer *peer,
     return disti_tcp_zerocopy_write(state, peer, peer->fd, peer->zerocopy, request, parts);
 }
 
-int disti_tcp_flush(struct tcp_state *state, struct tcp_peer *peer)
+/* What one call takes on the first socket. */
+static int send_flush(struct tcp_state *state, struct tcp_peer *peer)
 {
     size_t asked = 0;
     ssize_t sent;
 
-    /* A stripe that has been begun ends before a message begins. */
-    if (peer->rails && peer->rails->rail[0].out.request)
-        return disti_tcp_rails_flush(state, peer);
     if (peer->zerocopy && peer->send_head && send_uncopied(peer, peer->send_head))
         sent = send_without_copy(state, peer, &asked);
     else
@@ -183,6 +184,23 @@ int disti_tcp_flush(struct tcp_state *state, struct tcp_peer *peer)
     return 1;
 }
 
+int disti_tcp_send_turn(struct tcp_state *state, struct tcp_peer *peer)
+{
+    uint64_t before = peer->sent_bytes;
+    int moved = 0, now;
+
+    do {
+        now = 0;
+        if (peer->phase == TCP_PHASE_UP && peer->send_head && peer->writable &&
+            !(peer->rails && disti_tcp_stripes_first(peer)))
+            now += send_flush(state, peer);
+        if (peer->phase == TCP_PHASE_UP && peer->rails)
+            now += disti_tcp_rails_flush(state, peer);
+        moved += now;
+    } while (now && peer->rails && peer->send_head && peer->sent_bytes - before < TCP_TURN_BYTES);
+    return moved;
+}
+
 void disti_tcp_send(struct tcp_state *state, struct tcp_peer *peer, struct dist_request *request)
 {
     bool first = !peer->send_head;
@@ -199,10 +217,8 @@ void disti_tcp_send(struct tcp_state *state, struct tcp_peer *peer, struct dist_
     else
         peer->send_tail->next = request;
     peer->send_tail = request;
-    if (first && peer->phase == TCP_PHASE_UP && peer->writable)
-        disti_tcp_flush(state, peer);
-    if (peer->rails && peer->rails->sending && peer->phase == TCP_PHASE_UP)
-        disti_tcp_rails_flush(state, peer);
+    if (first)
+        disti_tcp_send_turn(state, peer);
     if (disti_tcp_has_sends(peer))
         disti_tcp_list(state, peer);
 }

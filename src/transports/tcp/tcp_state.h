@@ -69,10 +69,13 @@ struct tcp_incoming {
 /*
  * A pair with several sockets. The first is the peer's own, and has all messages in their order;
  * long ones it only announces. Their payload is cut into stripes, which every socket takes from one
- * cursor whenever it has room, the first one too if it has nothing else to send:
+ * cursor whenever it has room:
  *
- *      first socket   [message][announce 0][announce 1][stripe of 0][message][stripe of 1] ...
+ *      first socket   [message][announce 0][stripe of 0][announce 1][stripe of 1][message] ...
  *      second         [stripe of 0][stripe of 0][stripe of 1] ...
+ *
+ * What comes later waits until all stripes are handed out, so that no stripe lies behind it: the
+ * receiver may not read on there before a receive is posted that the stripe's message is needed for.
  *
  * The rank that has called for the first socket calls for the others, when that one is up.
  */
@@ -117,10 +120,10 @@ struct tcp_rails {
     int wanted; /* sockets, the first among them; 1: only those that the peer calls for */
     int up;     /* further sockets that carry stripes */
     struct tcp_rail rail[DISTI_TCP_SOCKETS]; /* by number; of the first only `out` is used */
-    /* Announced messages whose stripes are not all handed out; the cursor is in the first. */
-    struct dist_request *head, *tail;
+    /* The announced message whose stripes are not all handed out, the cursor in it, its number. */
+    struct dist_request *current;
     uint64_t cursor;
-    uint64_t head_number;
+    uint64_t current_number;
     int sending;      /* announced messages that are not all sent */
     uint64_t arrived; /* announcements that have come */
     struct tcp_assembly *assemblies;
@@ -324,7 +327,9 @@ void disti_tcp_rails_close(struct tcp_state *state, struct tcp_peer *peer);
 bool disti_tcp_striped(const struct tcp_peer *peer, struct dist_request *request);
 /* Its announcement has been sent: its stripes may go. */
 void disti_tcp_announced(struct tcp_peer *peer, struct dist_request *request);
-/* Sends stripes on all sockets that have room; on the first one what is left of a stripe. */
+/* The first socket begins no message and announces none: stripes are to be handed out. */
+bool disti_tcp_stripes_first(const struct tcp_peer *peer);
+/* Sends stripes on all sockets that have room. */
 int disti_tcp_rails_flush(struct tcp_state *state, struct tcp_peer *peer);
 bool disti_tcp_rails_can_send(const struct tcp_peer *peer);
 void disti_tcp_rails_fail_sends(struct tcp_state *state, struct tcp_peer *peer, dist_status status);
@@ -360,7 +365,8 @@ void disti_tcp_rails_fail_receives(struct tcp_peer *peer, dist_status status);
 void disti_tcp_send_broken(struct tcp_state *state, struct tcp_peer *peer, int cause);
 bool disti_tcp_has_sends(const struct tcp_peer *peer);
 void disti_tcp_send(struct tcp_state *state, struct tcp_peer *peer, struct dist_request *request);
-int disti_tcp_flush(struct tcp_state *state, struct tcp_peer *peer);
+/* Sends what there is room for: an announced message's stripes, then the next message. */
+int disti_tcp_send_turn(struct tcp_state *state, struct tcp_peer *peer);
 bool disti_tcp_fail_sends(struct tcp_state *state, struct tcp_peer *peer, dist_status status);
 
 /* tcp_probe.c: the slots of these names (transport.h). */

@@ -12,29 +12,32 @@ bool disti_tcp_striped(const struct tcp_peer *peer, struct dist_request *request
     return request->own[0];
 }
 
-void disti_tcp_announced(struct tcp_peer *peer, struct dist_request *request)
+/*
+ * Behind a message that its receiver cannot take yet nothing is read. So no stripe of an earlier
+ * one may come to lie there; nor may a message cut one that is begun.
+ */
+bool disti_tcp_stripes_first(const struct tcp_peer *peer)
 {
-    struct tcp_rails *rails = peer->rails;
-
-    request->moved = 0;
-    request->next = NULL;
-    if (rails->head)
-        rails->tail->next = request;
-    else
-        rails->head = request;
-    rails->tail = request;
-    rails->sending++;
+    return peer->rails->current || peer->rails->rail[0].out.request;
 }
 
-/* The next stripe of the first message that has any left. */
+void disti_tcp_announced(struct tcp_peer *peer, struct dist_request *request)
+{
+    request->moved = 0;
+    request->next = NULL;
+    peer->rails->current = request;
+    peer->rails->sending++;
+}
+
+/* The next stripe, if there is any left. */
 static bool stripe_take(struct tcp_rails *rails, struct tcp_outgoing *out)
 {
-    struct dist_request *request = rails->head;
+    struct dist_request *request = rails->current;
     struct dist_envelope frame;
 
     if (!request)
         return false;
-    frame.tag = rails->head_number;
+    frame.tag = rails->current_number;
     frame.fingerprint = rails->cursor;
     frame.bytes = disti_tcp_stripe_bytes(request->envelope.bytes, rails->up + 1, rails->cursor);
     disti_tcp_frame_encode(DISTI_TCP_STRIPE, &frame, out->header);
@@ -44,9 +47,9 @@ static bool stripe_take(struct tcp_rails *rails, struct tcp_outgoing *out)
     out->moved = 0;
     rails->cursor += frame.bytes;
     if (rails->cursor == request->envelope.bytes) {
-        rails->head = request->next;
+        rails->current = NULL;
         rails->cursor = 0;
-        rails->head_number++;
+        rails->current_number++;
     }
     return true;
 }
@@ -92,14 +95,13 @@ enum stripes_end { STRIPES_IDLE, STRIPES_FULL, STRIPES_TURN, STRIPES_BROKEN };
 static enum stripes_end stripes_send(struct tcp_state *state, struct tcp_peer *peer, int fd,
                                      struct tcp_outgoing *out, size_t *moved)
 {
-    bool first = out == &peer->rails->rail[0].out;
     size_t turn = 0;
 
     while (turn < TCP_TURN_BYTES) {
         bool whole;
         ssize_t sent;
 
-        if (!out->request && ((first && peer->send_head) || !stripe_take(peer->rails, out)))
+        if (!out->request && !stripe_take(peer->rails, out))
             return STRIPES_IDLE;
         sent = stripe_write(state, peer, fd, out, &whole);
         if (sent < 0 && (errno == ENOBUFS || errno == ENOMEM))
@@ -123,13 +125,13 @@ static void stripes_broken(struct tcp_state *state, struct tcp_peer *peer, struc
     disti_tcp_rail_ended(state, peer, rail, cause);
 }
 
-/* The first socket: messages and announcements go before new stripes. */
+/* The first socket. A message that is begun there goes on: then there are no stripes. */
 static void stripes_send_first(struct tcp_state *state, struct tcp_peer *peer, size_t *moved)
 {
     struct tcp_outgoing *out = &peer->rails->rail[0].out;
     enum stripes_end end;
 
-    if (!peer->writable || (peer->send_head && !out->request))
+    if (!peer->writable)
         return;
     end = stripes_send(state, peer, peer->fd, out, moved);
     if (end == STRIPES_FULL)
@@ -168,12 +170,12 @@ bool disti_tcp_rails_can_send(const struct tcp_peer *peer)
 
     if (!rails->sending || peer->send_status != DIST_OK)
         return false;
-    if (peer->writable && (rails->rail[0].out.request || rails->head))
+    if (peer->writable && (rails->rail[0].out.request || rails->current))
         return true;
     for (int number = 1; number < DISTI_TCP_SOCKETS; number++) {
         const struct tcp_rail *rail = &rails->rail[number];
 
-        if (rail->phase == TCP_PHASE_UP && rail->writable && (rail->out.request || rails->head))
+        if (rail->phase == TCP_PHASE_UP && rail->writable && (rail->out.request || rails->current))
             return true;
     }
     return false;
@@ -186,8 +188,8 @@ static void stripes_fail(struct tcp_rails *rails, struct dist_request *request, 
         if (rails->rail[number].out.request == request)
             rails->rail[number].out.request = NULL;
     }
-    if (rails->head == request)
-        rails->head = request->next;
+    if (rails->current == request)
+        rails->current = NULL;
     request->status = status;
 }
 
@@ -201,8 +203,8 @@ void disti_tcp_rails_fail_sends(struct tcp_state *state, struct tcp_peer *peer, 
         if (rails->rail[number].out.request)
             stripes_fail(rails, rails->rail[number].out.request, status);
     }
-    while (rails->head)
-        stripes_fail(rails, rails->head, status);
+    if (rails->current)
+        stripes_fail(rails, rails->current, status);
     rails->sending = 0;
     rails->cursor = 0;
 }

@@ -87,6 +87,80 @@ static void test_wrong_settings(void **unused)
     unsetenv("DIST_TCP_SOCKETS");
 }
 
+/* The second of two messages is more than may be held, and its receive comes after the first. */
+static void out_of_reach(const char *sockets, size_t bytes, size_t later)
+{
+    unsigned char *out = malloc(bytes + later), *in = calloc(1, bytes + later);
+    struct dist_request sends[2], recvs[2];
+    struct tcp_rank pair[2];
+    char what[20];
+
+    assert_true(out && in);
+    snprintf(what, sizeof(what), " %s sockets", sockets);
+    for (size_t i = 0; i < bytes + later; i++)
+        out[i] = (unsigned char)(i * 7 + i / 251);
+    setenv("DIST_TCP_EARLY_LIMIT", "1K", 1);
+    pair_open(pair, sockets, sockets);
+    unsetenv("DIST_TCP_EARLY_LIMIT");
+    tcp_exchange(pair, 10);
+    await_sockets(pair, 2, what);
+    tcp_recv(&pair[1], &recvs[0], 0, 7, in, bytes);
+    tcp_send(&pair[0], &sends[0], 1, 7, out, bytes);
+    tcp_send(&pair[0], &sends[1], 1, 8, out + bytes, later);
+    assert_int_equal(tcp_finish(pair, 2, &recvs[0]), DIST_OK);
+    tcp_recv(&pair[1], &recvs[1], 0, 8, in + bytes, later);
+    assert_int_equal(tcp_finish(pair, 2, &recvs[1]), DIST_OK);
+    for (int i = 0; i < 2; i++)
+        assert_int_equal(tcp_finish(pair, 2, &sends[i]), DIST_OK);
+    assert_memory_equal(in, out, bytes + later);
+    tcp_pair_close(pair);
+    free(out);
+    free(in);
+}
+
+static void test_later_message_is_out_of_reach(void **unused)
+{
+    static const char *const sockets[] = {"1", "2", "4"};
+
+    (void)unused;
+    for (int i = 0; i < 3; i++) {
+        out_of_reach(sockets[i], 8 << 20, 8 << 20);
+        out_of_reach(sockets[i], 8 << 20, 2000);
+        out_of_reach(sockets[i], 100000, 3000000);
+    }
+}
+
+/* Long and short ones, all queued at once and received in the same order. */
+static void test_long_queue(void **unused)
+{
+    enum { MESSAGES = 60, STEP = 200000 };
+    static unsigned char out[MESSAGES * STEP], in[MESSAGES * STEP];
+    struct dist_request sends[MESSAGES], recvs[MESSAGES];
+    struct tcp_rank pair[2];
+
+    (void)unused;
+    for (int i = 0; i < MESSAGES * STEP; i++)
+        out[i] = (unsigned char)(i * 7 + i / 251);
+    setenv("DIST_TCP_EARLY_LIMIT", "1K", 1);
+    pair_open(pair, "3", "3");
+    unsetenv("DIST_TCP_EARLY_LIMIT");
+    tcp_exchange(pair, 10);
+    await_sockets(pair, 2, " 3 sockets");
+    for (int i = 0; i < MESSAGES; i++)
+        tcp_send(&pair[0], &sends[i], 1, 100 + (uint64_t)i, out + (ptrdiff_t)i * STEP,
+                 i % 5 ? STEP : 5000);
+    for (int i = 0; i < MESSAGES; i++) {
+        tcp_recv(&pair[1], &recvs[i], 0, 100 + (uint64_t)i, in + (ptrdiff_t)i * STEP,
+                 i % 5 ? STEP : 5000);
+        assert_int_equal(tcp_finish(pair, 2, &recvs[i]), DIST_OK);
+        assert_memory_equal(in + (ptrdiff_t)i * STEP, out + (ptrdiff_t)i * STEP,
+                            i % 5 ? STEP : 5000);
+    }
+    for (int i = 0; i < MESSAGES; i++)
+        assert_int_equal(tcp_finish(pair, 2, &sends[i]), DIST_OK);
+    tcp_pair_close(pair);
+}
+
 /* --- a peer by hand: rank 0 with two sockets, and this rank, which is 1 */
 
 struct hand {
@@ -458,6 +532,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_as_many_as_both_want),
         cmocka_unit_test(test_wrong_settings),
+        cmocka_unit_test(test_later_message_is_out_of_reach),
+        cmocka_unit_test(test_long_queue),
         cmocka_unit_test(test_every_order),
         cmocka_unit_test(test_interleaved),
         cmocka_unit_test(test_refused),
