@@ -209,7 +209,8 @@ static bool receive_header(struct tcp_state *state, struct tcp_peer *peer, struc
         return receive_bad(state, peer);
     if (kind == DISTI_TCP_STRIPE)
         return receive_stripe(state, peer, in, &envelope);
-    if (peer->leaving || in != &peer->in || (kind == DISTI_TCP_ANNOUNCED && !peer->rails))
+    if (peer->leaving || in != &peer->in ||
+        (kind == DISTI_TCP_ANNOUNCED && (!peer->rails || envelope.bytes < DISTI_TCP_STRIPED_LEAST)))
         return receive_bad(state, peer);
     if (kind == DISTI_TCP_GOODBYE) {
         peer->leaving = true;

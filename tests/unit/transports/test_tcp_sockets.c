@@ -395,6 +395,8 @@ static void test_bad_stripes(void **unused)
         {1, DISTI_TCP_MESSAGE, 5, 1, 10},              /* only stripes go there */
         {1, DISTI_TCP_ANNOUNCED, 5, 1, BYTES},
         {1, DISTI_TCP_GOODBYE, 0, 0, 0},
+        {0, DISTI_TCP_ANNOUNCED, 5, 1, 0}, /* too short to be announced */
+        {0, DISTI_TCP_ANNOUNCED, 5, 1, (64 << 10) - 1},
     };
     static struct hand hand;
 
