@@ -150,6 +150,8 @@ static bool receive_announced(struct tcp_state *state, struct tcp_peer *peer,
     struct tcp_incoming *in = &peer->in;
     bool kept = disti_tcp_assemble(peer, envelope, in->request, in->early);
 
+    if (!kept && in->early)
+        disti_tcp_early_release(peer, in->early);
     in->active = false;
     in->request = NULL;
     in->early = NULL;
