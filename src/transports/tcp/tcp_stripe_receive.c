@@ -6,6 +6,12 @@
 #include <errno.h>
 #include <stdlib.h>
 
+/* Thrown away as it comes; counted with the early messages, of which there may be only so many. */
+static bool assembly_dropped(const struct tcp_assembly *assembly)
+{
+    return !assembly->request && !assembly->early;
+}
+
 bool disti_tcp_assemble(struct tcp_peer *peer, const struct dist_envelope *envelope,
                         struct dist_request *request, struct disti_early *early)
 {
@@ -27,6 +33,7 @@ bool disti_tcp_assemble(struct tcp_peer *peer, const struct dist_envelope *envel
     while (*end)
         end = &(*end)->next;
     *end = assembly;
+    peer->early_count += assembly_dropped(assembly);
     for (int number = 1; number < DISTI_TCP_SOCKETS; number++) {
         struct tcp_rail *rail = &rails->rail[number];
 
@@ -64,6 +71,10 @@ static void assembly_whole(struct tcp_peer *peer, struct tcp_assembly *assembly)
     struct disti_early *early = assembly->early;
     struct dist_request *request = early ? early->claimed : assembly->request;
 
+    if (assembly_dropped(assembly)) {
+        peer->early_count--;
+        disti_tcp_resume(peer);
+    }
     if (early && request) {
         disti_sink_apply(&request->sink, 0, early->payload, (size_t)assembly->bytes);
         disti_tcp_early_release(peer, early);
@@ -199,6 +210,7 @@ struct disti_early *disti_tcp_rails_refused(struct tcp_peer *peer)
         return NULL;
     early = assembly->early;
     assembly->early = NULL;
+    peer->early_count++;
     incoming_forget(&peer->in, early);
     for (int number = 1; number < DISTI_TCP_SOCKETS; number++)
         incoming_forget(&peer->rails->rail[number].in, early);
@@ -235,6 +247,7 @@ void disti_tcp_rails_fail_receives(struct tcp_peer *peer, dist_status status)
         struct dist_request *request = early ? early->claimed : assembly->request;
 
         rails->assemblies = assembly->next;
+        peer->early_count -= assembly_dropped(assembly);
         free(assembly);
         if (early)
             disti_tcp_early_release(peer, early);
