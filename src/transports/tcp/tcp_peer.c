@@ -245,13 +245,16 @@ int disti_tcp_peer_event(struct tcp_state *state, struct tcp_peer *peer, uint32_
         peer_read_hello(state, peer);
         break;
     case TCP_PHASE_UP:
-        /* The error queue has news of sends; a connection that is broken has hung up as well. */
+        /*
+         * The error queue has news of sends, or had when the event was made. A connection that is
+         * broken has hung up as well.
+         */
         if (events & EPOLLERR && peer->zerocopy &&
             disti_tcp_zerocopy_reap(state, peer, peer->fd, peer->zerocopy))
             events &= ~(uint32_t)EPOLLERR;
         if (events & (EPOLLIN | EPOLLRDHUP | EPOLLERR | EPOLLHUP))
             peer->readable = true;
-        if (events & (EPOLLRDHUP | EPOLLERR | EPOLLHUP)) {
+        if (events & (EPOLLRDHUP | EPOLLHUP)) {
             peer->hung_up = true;
             disti_tcp_resume(peer);
         }
