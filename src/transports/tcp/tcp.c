@@ -334,16 +334,13 @@ static void tcp_disarm(void *instance)
     (void)instance;
 }
 
-static void tcp_free(struct tcp_state *state, struct tcp_peer *peer)
+static void tcp_free(struct tcp_peer *peer)
 {
     disti_tcp_incoming_clear(&peer->in);
     disti_match_clear(&peer->match);
     if (peer->rails)
-        disti_tcp_rails_close(state, peer);
-    for (int number = 1; number < DISTI_TCP_SOCKETS && peer->rails; number++)
-        free(peer->rails->rail[number].out.zerocopy);
+        disti_tcp_rails_free(peer->rails);
     free(peer->zerocopy);
-    free(peer->rails);
     free(peer);
 }
 
@@ -357,7 +354,7 @@ static void tcp_close(void *instance)
         disti_tcp_leave(state);
     for (int rank = 0; state->peers && rank < state->world_size; rank++) {
         if (state->peers[rank])
-            tcp_free(state, state->peers[rank]);
+            tcp_free(state->peers[rank]);
     }
     disti_tcp_pending_close(state);
     for (int i = 0; i < state->interfaces; i++)

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Leaving: a goodbye to every peer, and a close that loses none of what was sent. */
 #include "base/clock.h"
-#include "base/descriptor.h"
 #include "transports/tcp/tcp_state.h"
 
 #include <errno.h>
@@ -39,14 +38,25 @@ static bool leave_drained(struct tcp_state *state, int fd)
     return (got < 0 && errno != EAGAIN) || ioctl(fd, SIOCOUTQNSD, &unsent) || unsent == 0;
 }
 
-static void leave_close(struct tcp_state *state, int *fd, enum tcp_phase phase, int64_t deadline)
+/* Does the kernel still read memory that is the program's again from now on? */
+static bool leave_pending(struct tcp_state *state, struct tcp_peer *peer, int fd,
+                          struct tcp_zerocopy *zerocopy)
+{
+    if (disti_tcp_zerocopy_pending(zerocopy))
+        disti_tcp_zerocopy_reap(state, peer, fd, zerocopy);
+    return disti_tcp_zerocopy_pending(zerocopy);
+}
+
+static void leave_close(struct tcp_state *state, struct tcp_peer *peer, int *fd,
+                        enum tcp_phase phase, struct tcp_zerocopy *zerocopy, int64_t deadline)
 {
     if (*fd < 0)
         return;
-    while (phase == TCP_PHASE_UP && !leave_drained(state, *fd) && !disti_expired(deadline))
+    while (phase == TCP_PHASE_UP && !disti_expired(deadline) &&
+           (!leave_drained(state, *fd) || leave_pending(state, peer, *fd, zerocopy)))
         disti_sleep_ns(100 * 1000);
     shutdown(*fd, SHUT_WR);
-    disti_descriptor_close(*fd);
+    disti_tcp_close(*fd, zerocopy);
     *fd = -1;
 }
 
@@ -63,9 +73,11 @@ void disti_tcp_leave(struct tcp_state *state)
 
         if (!peer)
             continue;
-        leave_close(state, &peer->fd, peer->phase, deadline);
-        for (int number = 1; number < DISTI_TCP_SOCKETS && peer->rails; number++)
-            leave_close(state, &peer->rails->rail[number].fd, peer->rails->rail[number].phase,
-                        deadline);
+        leave_close(state, peer, &peer->fd, peer->phase, peer->zerocopy, deadline);
+        for (int number = 1; number < DISTI_TCP_SOCKETS && peer->rails; number++) {
+            struct tcp_rail *rail = &peer->rails->rail[number];
+
+            leave_close(state, peer, &rail->fd, rail->phase, rail->out.zerocopy, deadline);
+        }
     }
 }

@@ -90,8 +90,10 @@ void disti_tcp_lose(struct tcp_state *state, struct tcp_peer *peer, int cause, c
     if (peer->phase == TCP_PHASE_LOST)
         return;
     disti_tcp_set_writable(state, peer, true);
-    if (peer->fd >= 0)
-        disti_descriptor_close(peer->fd);
+    /* Before a request ends nothing reads its memory any more. */
+    disti_tcp_close(peer->fd, peer->zerocopy);
+    if (peer->rails)
+        disti_tcp_rails_close(state, peer);
     peer->fd = -1;
     peer->phase = TCP_PHASE_LOST;
     if (peer->send_status == DIST_OK) {
@@ -104,8 +106,6 @@ void disti_tcp_lose(struct tcp_state *state, struct tcp_peer *peer, int cause, c
         disti_trace("rank %d: the connection with rank %d has ended", state->rank, peer->rank);
     disti_tcp_fail_sends(state, peer, DIST_ERR_PEER_LOST);
     disti_tcp_fail_receives(peer, DIST_ERR_PEER_LOST);
-    if (peer->rails)
-        disti_tcp_rails_close(state, peer);
     disti_tcp_unlist(state, peer);
 }
 

@@ -78,8 +78,7 @@ void disti_tcp_rail_writable(struct tcp_state *state, struct tcp_rail *rail, boo
 static void rail_close(struct tcp_state *state, struct tcp_rail *rail)
 {
     disti_tcp_rail_writable(state, rail, true);
-    if (rail->fd >= 0)
-        disti_descriptor_close(rail->fd);
+    disti_tcp_close(rail->fd, rail->out.zerocopy);
     rail->fd = -1;
     rail->phase = TCP_PHASE_LOST;
     rail->readable = rail->resume = false;
@@ -309,16 +308,23 @@ bool disti_tcp_rails_tick(struct tcp_state *state, struct tcp_peer *peer)
 
 void disti_tcp_rails_close(struct tcp_state *state, struct tcp_peer *peer)
 {
-    for (int number = 1; number < DISTI_TCP_SOCKETS; number++) {
+    for (int number = 1; number < DISTI_TCP_SOCKETS; number++)
         rail_close(state, &peer->rails->rail[number]);
-        disti_tcp_incoming_clear(&peer->rails->rail[number].in);
-    }
-    while (peer->rails->assemblies) {
-        struct tcp_assembly *assembly = peer->rails->assemblies;
-
-        peer->rails->assemblies = assembly->next;
-        free(assembly);
-    }
     peer->rails->up = 0;
     peer->rails->deadline = 0;
+}
+
+void disti_tcp_rails_free(struct tcp_rails *rails)
+{
+    for (int number = 1; number < DISTI_TCP_SOCKETS; number++) {
+        disti_tcp_incoming_clear(&rails->rail[number].in);
+        free(rails->rail[number].out.zerocopy);
+    }
+    while (rails->assemblies) {
+        struct tcp_assembly *assembly = rails->assemblies;
+
+        rails->assemblies = assembly->next;
+        free(assembly);
+    }
+    free(rails);
 }

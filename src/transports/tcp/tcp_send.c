@@ -118,7 +118,13 @@ void disti_tcp_send_broken(struct tcp_state *state, struct tcp_peer *peer, int c
     peer->readable = peer->hung_up = true;
     disti_tcp_resume(peer);
     disti_tcp_list(state, peer);
+    if (peer->zerocopy)
+        disti_tcp_zerocopy_reap(state, peer, peer->fd, peer->zerocopy);
     disti_tcp_receive(state, peer);
+    if (peer->pinned && peer->phase == TCP_PHASE_UP) {
+        disti_tcp_lose(state, peer, cause, NULL);
+        return;
+    }
     if (disti_tcp_has_sends(peer))
         disti_tcp_report(state, peer);
     disti_tcp_fail_sends(state, peer, DIST_ERR_PEER_LOST);

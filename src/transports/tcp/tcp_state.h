@@ -74,10 +74,9 @@ struct tcp_incoming {
  *      first socket   [message][announce 0][stripe of 0][announce 1][stripe of 1][message] ...
  *      second         [stripe of 0][stripe of 0][stripe of 1] ...
  *
- * What comes later waits until all stripes are handed out, so that no stripe lies behind it: the
- * receiver may not read on there before a receive is posted that the stripe's message is needed for.
- *
- * The rank that has called for the first socket calls for the others, when that one is up.
+ * What comes later waits until all stripes are handed out: none lies behind what may stop the
+ * receiver's reading. The rank that has called for the first socket calls for the others, when that
+ * one is up.
  */
 
 /* An announced message of which stripes are still to come. */
@@ -293,10 +292,11 @@ static inline void disti_tcp_sent(struct dist_request *request)
 /* Reads what the kernel says in the error queue. False: it has said nothing of sends. */
 bool disti_tcp_zerocopy_reap(struct tcp_state *state, struct tcp_peer *peer, int fd,
                              struct tcp_zerocopy *zerocopy);
-/*
- * Has the kernel acknowledge now what has been read: the sender waits for it. Else it may hold that
- * back for 40 ms, to send it along with data. Errors are ignored.
- */
+/* The kernel has not done with all calls. */
+bool disti_tcp_zerocopy_pending(const struct tcp_zerocopy *zerocopy);
+/* Closes a socket, or -1. With such calls the connection is reset, so that no more is sent. */
+void disti_tcp_close(int fd, const struct tcp_zerocopy *zerocopy);
+/* Has the kernel acknowledge now what has been read; else it may do so 40 ms later, with data. */
 void disti_tcp_acknowledge(int fd);
 /* Forgets the calls under way, before the requests that are still in a queue are ended. */
 void disti_tcp_zerocopy_fail(struct tcp_state *state, struct tcp_peer *peer,
@@ -319,8 +319,10 @@ void disti_tcp_rails_end(struct tcp_state *state, struct tcp_peer *peer, int cau
 /* As disti_tcp_peer_tick. */
 bool disti_tcp_rails_tick(struct tcp_state *state, struct tcp_peer *peer);
 bool disti_tcp_rails_busy(const struct tcp_peer *peer);
-/* Closes them; the peer is lost or the transport closed. */
+/* Closes them: the peer is lost. Requests are still to be ended. */
 void disti_tcp_rails_close(struct tcp_state *state, struct tcp_peer *peer);
+/* Frees all; the sockets are closed. */
+void disti_tcp_rails_free(struct tcp_rails *rails);
 
 /* tcp_stripe_send.c, likewise. */
 /* May this message, which has not been begun, go in stripes? Settles it. */
@@ -360,7 +362,8 @@ void disti_tcp_rails_fail_receives(struct tcp_peer *peer, dist_status status);
 /* tcp_send.c */
 /*
  * Nothing can be written any more on the first socket. What the peer had sent may still wait to be
- * read: its last messages, or the goodbye that tells leaving from being lost.
+ * read: its last messages, or the goodbye that tells leaving from being lost. With calls that the
+ * kernel has not done with, on other sockets, the peer is lost at once.
  */
 void disti_tcp_send_broken(struct tcp_state *state, struct tcp_peer *peer, int cause);
 bool disti_tcp_has_sends(const struct tcp_peer *peer);

@@ -80,8 +80,8 @@ bool disti_tcp_hello_decode(const unsigned char *bytes, struct disti_tcp_hello *
  *
  * A pair with several sockets has all this on the first. There a message of 64 KiB or more may also
  * be only announced: its frame then has no payload, which comes in stripes, on any socket of the
- * pair and in any order. A stripe's frame says in place of the tag which of the announced messages
- * it is of, counted from 0 in each direction, and in place of the fingerprint where its bytes begin:
+ * pair and in any order. A stripe's frame says in place of the tag which announced message it is
+ * of, counted from 0 in each direction, and in place of the fingerprint where its bytes begin:
  * a multiple of 64, and so are its bytes, but for a message's last stripe. So no element is cut.
  * Further sockets carry stripes and nothing else.
  */

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Sending without a copy: the kernel reads the program's memory until it says that it has done. */
 #include "base/config.h"
+#include "base/descriptor.h"
 #include "base/log.h"
 #include "transports/tcp/tcp_state.h"
 
@@ -166,8 +167,24 @@ bool disti_tcp_zerocopy_reap(struct tcp_state *state, struct tcp_peer *peer, int
 void disti_tcp_zerocopy_fail(struct tcp_state *state, struct tcp_peer *peer,
                              struct tcp_zerocopy *zerocopy, dist_status status)
 {
-    while (zerocopy && zerocopy->ended != zerocopy->sent)
+    while (disti_tcp_zerocopy_pending(zerocopy))
         zerocopy_end(state, peer, zerocopy, zerocopy->ended, status);
+}
+
+bool disti_tcp_zerocopy_pending(const struct tcp_zerocopy *zerocopy)
+{
+    return zerocopy && zerocopy->ended != zerocopy->sent;
+}
+
+void disti_tcp_close(int fd, const struct tcp_zerocopy *zerocopy)
+{
+    struct linger reset = {.l_onoff = 1, .l_linger = 0};
+
+    if (fd < 0)
+        return;
+    if (disti_tcp_zerocopy_pending(zerocopy))
+        setsockopt(fd, SOL_SOCKET, SO_LINGER, &reset, sizeof(reset));
+    disti_descriptor_close(fd);
 }
 
 void disti_tcp_acknowledge(int fd)

@@ -3,6 +3,7 @@
 #include "base/clock.h"
 #include "tcp_fixture.h"
 
+#include <errno.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -144,6 +145,53 @@ static void test_end_is_told_from_news(void **unused)
     tcp_rank_close(&pair[0]);
 }
 
+/* Once a send is given up nothing of its memory is sent: the peer finds no end but a reset. */
+static void given_up(bool leaves)
+{
+    static unsigned char out[4000000], in[100000];
+    static const unsigned char nonsense[DISTI_TCP_FRAME_BYTES];
+    struct dist_request send;
+    struct tcp_rank rank;
+    ssize_t got;
+    int fd;
+
+    setenv("DIST_TCP_ZEROCOPY", "on", 1);
+    tcp_rank_open(&rank, 1, 2, "127.0.0.1");
+    unsetenv("DIST_TCP_ZEROCOPY");
+    fd = raw_join(&rank, 0);
+    if (uncopied() == 0) {
+        close(fd);
+        tcp_rank_close(&rank);
+        skip();
+    }
+    tcp_send(&rank, &send, 0, 9, out, sizeof(out));
+    tcp_drive_ms(&rank, 1, 20);
+    assert_int_equal(send.status, DIST_IN_PROGRESS);
+    if (!leaves) {
+        assert_true(raw_write(fd, nonsense, sizeof(nonsense)));
+        assert_int_equal(tcp_finish(&rank, 1, &send), DIST_ERR_PEER_LOST);
+    }
+    tcp_rank_close(&rank);
+    do {
+        got = recv(fd, in, sizeof(in), 0);
+    } while (got > 0);
+    assert_int_equal(got, -1);
+    assert_int_equal(errno, ECONNRESET);
+    close(fd);
+}
+
+static void test_loss(void **unused)
+{
+    (void)unused;
+    given_up(false);
+}
+
+static void test_leaving(void **unused)
+{
+    (void)unused;
+    given_up(true);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -152,6 +200,8 @@ int main(void)
         cmocka_unit_test(test_off),
         cmocka_unit_test(test_wrong_setting),
         cmocka_unit_test(test_end_is_told_from_news),
+        cmocka_unit_test(test_loss),
+        cmocka_unit_test(test_leaving),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
