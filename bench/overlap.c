@@ -4,10 +4,11 @@
  *
  *   bench/overlap 2 1M 16M
  *
- * Each round times eight all-reduces of float32 that block, one after the other, and eight that are
- * posted and moved along by the progress thread alone: the caller sleeps on a semaphore until the
- * function that it gave to dist_on_complete with the last is called. Prints the medians of the
+ * Each round times some all-reduces of float32 that block, one after the other, and as many that
+ * are posted and moved along by the progress thread alone: the caller sleeps on a semaphore until
+ * the function that it gave to dist_on_complete with the last is called. Prints the medians of the
  * slowest rank's times in microseconds, and the one over the other: 100 % is as fast as blocking.
+ * There are 64 MiB of them, but at least 8 and at most 64: the first waits for two threads to wake.
  */
 #include <dist/dist.h>
 #include <semaphore.h>
@@ -16,14 +17,17 @@
 #include <string.h>
 #include <time.h>
 
-#define SETS 8
+#define SETS_LEAST 8
+#define SETS_MOST 64
+#define SETS_BYTES ((size_t)64 << 20)
 #define ROUNDS 21
 
 struct overlap {
     dist_group *group;
     sem_t ended;
     dist_status status;
-    float *sets[SETS];
+    float *sets[SETS_MOST];
+    int count_sets;
     size_t count;
 };
 
@@ -53,7 +57,7 @@ static dist_status blocking(struct overlap *o)
 {
     dist_status status = DIST_OK;
 
-    for (int s = 0; s < SETS && status == DIST_OK; s++)
+    for (int s = 0; s < o->count_sets && status == DIST_OK; s++)
         status =
             dist_all_reduce(o->group, o->sets[s], o->sets[s], o->count, DIST_FLOAT32, DIST_SUM);
     return status;
@@ -61,25 +65,25 @@ static dist_status blocking(struct overlap *o)
 
 static dist_status posted(struct overlap *o)
 {
-    dist_work *works[SETS];
+    dist_work *works[SETS_MOST];
     dist_status status = DIST_OK;
 
-    for (int s = 0; s < SETS && status == DIST_OK; s++) {
+    for (int s = 0; s < o->count_sets && status == DIST_OK; s++) {
         status = dist_all_reduce_async(o->group, o->sets[s], o->sets[s], o->count, DIST_FLOAT32,
                                        DIST_SUM, &works[s]);
     }
     if (status == DIST_OK)
-        status = dist_on_complete(works[SETS - 1], ended, o);
+        status = dist_on_complete(works[o->count_sets - 1], ended, o);
     if (status == DIST_OK)
         sem_wait(&o->ended);
-    for (int s = 0; s < SETS && status == DIST_OK; s++)
+    for (int s = 0; s < o->count_sets && status == DIST_OK; s++)
         status = dist_wait(works[s]);
     return status;
 }
 
 static void fill(const struct overlap *o, float value)
 {
-    for (int s = 0; s < SETS; s++) {
+    for (int s = 0; s < o->count_sets; s++) {
         for (size_t i = 0; i < o->count; i++)
             o->sets[s][i] = value + (float)s;
     }
@@ -98,7 +102,7 @@ static double once(struct overlap *o, int round, bool blocks)
     start = now_us();
     status = blocks ? blocking(o) : posted(o);
     took = now_us() - start;
-    for (int s = 0; s < SETS && status == DIST_OK; s++) {
+    for (int s = 0; s < o->count_sets && status == DIST_OK; s++) {
         if (o->sets[s][o->count - 1] != ranks * (value + (float)s))
             status = DIST_ERR_INTERNAL;
     }
@@ -119,9 +123,11 @@ static int compare(const void *a, const void *b)
 static void measure(struct overlap *o, size_t bytes)
 {
     double times[2][ROUNDS];
+    size_t sets = bytes ? SETS_BYTES / bytes : SETS_MOST;
 
     o->count = bytes / sizeof(float);
-    for (int s = 0; s < SETS; s++) {
+    o->count_sets = (int)(sets < SETS_LEAST ? SETS_LEAST : sets > SETS_MOST ? SETS_MOST : sets);
+    for (int s = 0; s < o->count_sets; s++) {
         void *memory;
 
         if (dist_alloc(o->group, bytes, &memory) != DIST_OK)
@@ -140,10 +146,10 @@ static void measure(struct overlap *o, size_t bytes)
     for (int k = 0; k < 2; k++)
         qsort(times[k], ROUNDS, sizeof(double), compare);
     if (dist_get_rank(o->group) == 0)
-        printf("%12zu %12.1f %12.1f %10.0f %%\n", bytes, times[1][ROUNDS / 2], times[0][ROUNDS / 2],
-               100 * times[1][ROUNDS / 2] / times[0][ROUNDS / 2]);
+        printf("%12zu %6d %12.1f %12.1f %10.0f %%\n", bytes, o->count_sets, times[1][ROUNDS / 2],
+               times[0][ROUNDS / 2], 100 * times[1][ROUNDS / 2] / times[0][ROUNDS / 2]);
     fflush(stdout);
-    for (int s = 0; s < SETS; s++)
+    for (int s = 0; s < o->count_sets; s++)
         dist_free(o->group, o->sets[s]);
 }
 
@@ -167,7 +173,8 @@ static int run(int rank, void *arg)
     if (sem_init(&o.ended, 0, 0) < 0 || dist_init_process_group(&options, &o.group) != DIST_OK)
         stop("init");
     if (dist_get_rank(o.group) == 0)
-        printf("# %10s %12s %12s %12s\n", "bytes", "blocking us", "thread us", "speed");
+        printf("# %10s %6s %12s %12s %12s\n", "bytes", "calls", "blocking us", "thread us",
+               "speed");
     for (sizes = *sizes ? sizes : usual; *sizes; sizes++)
         measure(&o, parse_bytes(*sizes));
     return dist_destroy_process_group(o.group) == DIST_OK ? 0 : 1;
