@@ -259,8 +259,7 @@ static bool tcp_can_move(const struct tcp_peer *peer)
 {
     if (peer->phase != TCP_PHASE_UP)
         return false;
-    return (peer->send_head && peer->writable) || peer->resume ||
-           (peer->readable && !peer->stopped) ||
+    return disti_tcp_can_flush(peer) || peer->resume || (peer->readable && !peer->stopped) ||
            (peer->rails && (disti_tcp_rails_can_send(peer) || disti_tcp_rails_can_receive(peer)));
 }
 

@@ -186,8 +186,16 @@ static int send_flush(struct tcp_state *state, struct tcp_peer *peer)
     if (sent <= 0)
         return 0;
     peer->sent_bytes += (size_t)sent;
+    if (peer->rails)
+        peer->rails->latest = NULL;
     send_advance(peer, (size_t)sent);
     return 1;
+}
+
+bool disti_tcp_can_flush(const struct tcp_peer *peer)
+{
+    return peer->phase == TCP_PHASE_UP && peer->send_head && peer->writable &&
+           !(peer->rails && disti_tcp_stripes_first(peer));
 }
 
 int disti_tcp_send_turn(struct tcp_state *state, struct tcp_peer *peer)
@@ -197,8 +205,7 @@ int disti_tcp_send_turn(struct tcp_state *state, struct tcp_peer *peer)
 
     do {
         now = 0;
-        if (peer->phase == TCP_PHASE_UP && peer->send_head && peer->writable &&
-            !(peer->rails && disti_tcp_stripes_first(peer)))
+        if (disti_tcp_can_flush(peer))
             now += send_flush(state, peer);
         if (peer->phase == TCP_PHASE_UP && peer->rails)
             now += disti_tcp_rails_flush(state, peer);

@@ -68,15 +68,13 @@ struct tcp_incoming {
 
 /*
  * A pair with several sockets. The first is the peer's own, and has all messages in their order;
- * long ones it only announces. Their payload is cut into stripes, which every socket takes from one
- * cursor whenever it has room:
+ * long ones it only announces. Their payload is cut into stripes, which a socket takes whenever it
+ * has room. On the first none lies behind what came later, which may stop the receiver's reading:
  *
  *      first socket   [message][announce 0][stripe of 0][announce 1][stripe of 1][message] ...
- *      second         [stripe of 0][stripe of 0][stripe of 1] ...
+ *      second         [stripe of 0][stripe of 0][stripe of 0][stripe of 1] ...
  *
- * What comes later waits until all stripes are handed out: none lies behind what may stop the
- * receiver's reading. The rank that has called for the first socket calls for the others, when that
- * one is up.
+ * The rank that has called for the first socket calls for the others, when that one is up.
  */
 
 /* An announced message of which stripes are still to come. */
@@ -119,12 +117,12 @@ struct tcp_rails {
     int wanted; /* sockets, the first among them; 1: only those that the peer calls for */
     int up;     /* further sockets that carry stripes */
     struct tcp_rail rail[DISTI_TCP_SOCKETS]; /* by number; of the first only `out` is used */
-    /* The announced message whose stripes are not all handed out, the cursor in it, its number. */
-    struct dist_request *current;
-    uint64_t cursor;
-    uint64_t current_number;
-    int sending;      /* announced messages that are not all sent */
-    uint64_t arrived; /* announcements that have come */
+    /* Announced messages whose stripes are not all handed out; the last, if nothing follows it. */
+    struct dist_request *head, *tail, *latest;
+    uint64_t rest;      /* bytes of those stripes */
+    uint64_t announced; /* messages */
+    int sending;        /* announced messages that are not all sent */
+    uint64_t arrived;   /* announcements that have come */
     struct tcp_assembly *assemblies;
     int64_t deadline; /* a socket has ended: the others have so long to end too; 0: none has */
     int cause;
@@ -329,7 +327,7 @@ void disti_tcp_rails_free(struct tcp_rails *rails);
 bool disti_tcp_striped(const struct tcp_peer *peer, struct dist_request *request);
 /* Its announcement has been sent: its stripes may go. */
 void disti_tcp_announced(struct tcp_peer *peer, struct dist_request *request);
-/* The first socket begins no message and announces none: stripes are to be handed out. */
+/* The first socket does not go on with the messages that wait: stripes are to be handed out. */
 bool disti_tcp_stripes_first(const struct tcp_peer *peer);
 /* Sends stripes on all sockets that have room. */
 int disti_tcp_rails_flush(struct tcp_state *state, struct tcp_peer *peer);
@@ -368,7 +366,9 @@ void disti_tcp_rails_fail_receives(struct tcp_peer *peer, dist_status status);
 void disti_tcp_send_broken(struct tcp_state *state, struct tcp_peer *peer, int cause);
 bool disti_tcp_has_sends(const struct tcp_peer *peer);
 void disti_tcp_send(struct tcp_state *state, struct tcp_peer *peer, struct dist_request *request);
-/* Sends what there is room for: an announced message's stripes, then the next message. */
+/* A message waits and the first socket has room for it and no stripes to send before. */
+bool disti_tcp_can_flush(const struct tcp_peer *peer);
+/* Sends what there is room for: messages, announcements, and their stripes on all sockets. */
 int disti_tcp_send_turn(struct tcp_state *state, struct tcp_peer *peer);
 bool disti_tcp_fail_sends(struct tcp_state *state, struct tcp_peer *peer, dist_status status);
 

@@ -1,9 +1,20 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Sending in stripes: every socket that has room takes the next one from the cursor. */
+/* Sending in stripes: every socket that has room takes the next one. */
 #include "transports/tcp/tcp_state.h"
 
 #include <errno.h>
 #include <sys/uio.h>
+
+/*
+ * An announced message whose stripes are not all handed out:
+ *
+ *      request->own[0]   its number, and one more
+ *      request->own[3]   where its next stripe begins
+ *
+ * The next message is announced when each further socket would get no more than so many bytes of
+ * what is left: then they need not wait for it, and have soon done with that.
+ */
+#define STRIPES_AHEAD ((uint64_t)256 << 10)
 
 bool disti_tcp_striped(const struct tcp_peer *peer, struct dist_request *request)
 {
@@ -14,43 +25,76 @@ bool disti_tcp_striped(const struct tcp_peer *peer, struct dist_request *request
 
 /*
  * Behind a message that its receiver cannot take yet nothing is read. So no stripe of an earlier
- * one may come to lie there; nor may a message cut one that is begun.
+ * one may come to lie there: from now on those are for the further sockets alone, which should not
+ * be too many. Nor may a message cut a stripe that is begun.
  */
 bool disti_tcp_stripes_first(const struct tcp_peer *peer)
 {
-    return peer->rails->current || peer->rails->rail[0].out.request;
+    const struct tcp_rails *rails = peer->rails;
+
+    return rails->rail[0].out.request ||
+           (peer->send_head->moved == 0 && rails->rest > (uint64_t)rails->up * STRIPES_AHEAD);
 }
 
 void disti_tcp_announced(struct tcp_peer *peer, struct dist_request *request)
 {
+    struct tcp_rails *rails = peer->rails;
+
     request->moved = 0;
+    request->own[0] = (uintptr_t)++rails->announced;
+    request->own[3] = 0;
     request->next = NULL;
-    peer->rails->current = request;
-    peer->rails->sending++;
+    if (rails->head)
+        rails->tail->next = request;
+    else
+        rails->head = request;
+    rails->tail = rails->latest = request;
+    rails->rest += request->envelope.bytes;
+    rails->sending++;
 }
 
-/* The next stripe, if there is any left. */
+/* No stripe of it is left to be handed out. */
+static void stripes_remove(struct tcp_rails *rails, struct dist_request *request)
+{
+    struct dist_request *before = NULL, *at = rails->head;
+
+    while (at && at != request) {
+        before = at;
+        at = at->next;
+    }
+    if (!at)
+        return;
+    if (before)
+        before->next = request->next;
+    else
+        rails->head = request->next;
+    if (rails->tail == request)
+        rails->tail = before;
+    if (rails->latest == request)
+        rails->latest = NULL;
+    rails->rest -= request->envelope.bytes - request->own[3];
+}
+
+/* The next stripe of the oldest message; on the first socket of that which was announced last. */
 static bool stripe_take(struct tcp_rails *rails, struct tcp_outgoing *out)
 {
-    struct dist_request *request = rails->current;
+    struct dist_request *request = out == &rails->rail[0].out ? rails->latest : rails->head;
     struct dist_envelope frame;
 
     if (!request)
         return false;
-    frame.tag = rails->current_number;
-    frame.fingerprint = rails->cursor;
-    frame.bytes = disti_tcp_stripe_bytes(request->envelope.bytes, rails->up + 1, rails->cursor);
+    frame.tag = request->own[0] - 1;
+    frame.fingerprint = request->own[3];
+    frame.bytes = disti_tcp_stripe_bytes(request->envelope.bytes, rails->up + 1, request->own[3]);
     disti_tcp_frame_encode(DISTI_TCP_STRIPE, &frame, out->header);
     out->request = request;
-    out->data = (const char *)request->data + rails->cursor;
+    out->data = (const char *)request->data + request->own[3];
     out->bytes = frame.bytes;
     out->moved = 0;
-    rails->cursor += frame.bytes;
-    if (rails->cursor == request->envelope.bytes) {
-        rails->current = NULL;
-        rails->cursor = 0;
-        rails->current_number++;
-    }
+    request->own[3] += frame.bytes;
+    rails->rest -= frame.bytes;
+    if (request->own[3] == request->envelope.bytes)
+        stripes_remove(rails, request);
     return true;
 }
 
@@ -125,7 +169,7 @@ static void stripes_broken(struct tcp_state *state, struct tcp_peer *peer, struc
     disti_tcp_rail_ended(state, peer, rail, cause);
 }
 
-/* The first socket. A message that is begun there goes on: then there are no stripes. */
+/* The first socket. If a message is begun there, there is no latest one to take stripes of. */
 static void stripes_send_first(struct tcp_state *state, struct tcp_peer *peer, size_t *moved)
 {
     struct tcp_outgoing *out = &peer->rails->rail[0].out;
@@ -170,26 +214,25 @@ bool disti_tcp_rails_can_send(const struct tcp_peer *peer)
 
     if (!rails->sending || peer->send_status != DIST_OK)
         return false;
-    if (peer->writable && (rails->rail[0].out.request || rails->current))
+    if (peer->writable && (rails->rail[0].out.request || rails->latest))
         return true;
     for (int number = 1; number < DISTI_TCP_SOCKETS; number++) {
         const struct tcp_rail *rail = &rails->rail[number];
 
-        if (rail->phase == TCP_PHASE_UP && rail->writable && (rail->out.request || rails->current))
+        if (rail->phase == TCP_PHASE_UP && rail->writable && (rail->out.request || rails->head))
             return true;
     }
     return false;
 }
 
-/* Ends one request, of which several sockets may have stripes, and the cursor the rest. */
+/* Ends one request, of which several sockets may have stripes, and the queue the rest. */
 static void stripes_fail(struct tcp_rails *rails, struct dist_request *request, dist_status status)
 {
     for (int number = 0; number < DISTI_TCP_SOCKETS; number++) {
         if (rails->rail[number].out.request == request)
             rails->rail[number].out.request = NULL;
     }
-    if (rails->current == request)
-        rails->current = NULL;
+    stripes_remove(rails, request);
     request->status = status;
 }
 
@@ -203,8 +246,7 @@ void disti_tcp_rails_fail_sends(struct tcp_state *state, struct tcp_peer *peer, 
         if (rails->rail[number].out.request)
             stripes_fail(rails, rails->rail[number].out.request, status);
     }
-    if (rails->current)
-        stripes_fail(rails, rails->current, status);
+    while (rails->head)
+        stripes_fail(rails, rails->head, status);
     rails->sending = 0;
-    rails->cursor = 0;
 }
