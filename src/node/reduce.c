@@ -102,7 +102,8 @@ static void reduce_all(struct disti_node *node, const struct disti_node_op *op, 
     struct node_sum sum = {
         .node = node,
         .sink = {.dtype = op->call.dtype, .op = op->call.op, .reduction = op->call.reduction}};
-    bool asks = bytes >= REDUCE_ASKS_FROM, past = asks && op->past;
+    bool asks = bytes >= REDUCE_ASKS_FROM;
+    bool past = asks && op->past && op->direct; /* lines of windows are in the caches, and stay */
     char *first = node->tiles + (NODE_TILES - 1) * NODE_TILE; /* the tree is not so deep */
 
     for (sum.at = 0; sum.at < bytes; sum.at += NODE_TILE) {
