@@ -16,6 +16,7 @@ dist_man_MANS += \
 	man/dist_op_create.3 \
 	man/dist_register.3 \
 	man/dist_send.3 \
+	man/dist_set_stream.3 \
 	man/dist_sim.1 \
 	man/dist_spawn.3 \
 	man/dist_wait.3 \

@@ -37,6 +37,20 @@ typedef enum dist_collective {
 
 DIST_API const char *dist_collective_string(dist_collective collective);
 
+/* Where in and out of a call are. Device: a GPU's, CUDA's or HIP's, as far as the core knows. */
+typedef enum dist_memory {
+    DIST_MEMORY_HOST,
+    DIST_MEMORY_DEVICE, /* both of them, or the one that there is */
+    DIST_MEMORY_MIXED   /* one of each */
+} dist_memory;
+
+/* What becomes of a call; see dist_backend.manner. */
+typedef enum dist_manner {
+    DIST_MANNER_HOST,   /* the host waits until its ticket has ended */
+    DIST_MANNER_STAGED, /* the same, with copies in host memory instead of its buffers */
+    DIST_MANNER_STREAM  /* a stream orders it; the host waits for nothing */
+} dist_manner;
+
 /*
  * One call, as the user made it, checked. in and out are the user's and stay valid until the ticket
  * has ended, and so do the arrays; dist.h says what lies where and what is in place (BROADCAST:
@@ -64,6 +78,8 @@ struct dist_call {
     int *source;                            /* RECV: the sender's rank goes here; never NULL */
     void *prepared; /* what the backend's prepare gave for this call; else NULL */
     bool waits;     /* the caller does nothing else until it has ended: post may take its time */
+    dist_memory memory; /* STAGED: of the copies, that is HOST */
+    void *stream;       /* the program's: what is on it now comes before the call */
 };
 
 /* A posted call. The backend sets status once, last; own is its to use. */
@@ -156,6 +172,7 @@ struct dist_backend_config {
      * all_gather_arg. Blocks until rank 0 has come, at most the timeout. NULL: there is none.
      */
     dist_status (*broadcast)(void *all_gather_arg, void *data, size_t bytes);
+    int device;      /* the GPU that the program asks for, see dist_options; -1: by local_rank */
     bool crowded;    /* the ranks of this machine have fewer CPUs than they are: who waits yields */
     int shared_cpus; /* of all ranks together, if several machines are containers of one kernel */
 };
@@ -169,6 +186,11 @@ struct dist_identity {
     dist_oob_all_gather_fn all_gather; /* blocks; for bootstrap */
     void *all_gather_arg;
 };
+
+/* What a backend does not do as dist.h says, or not at all: the core refuses what needs it. */
+#define DIST_LACKS_ANY_SOURCE 1u /* receives from any source */
+#define DIST_LACKS_TAGS 2u       /* sends and receives with a tag other than 0 */
+#define DIST_LACKS_NAN 4u        /* MIN and MAX of a NaN may be the number (not refused) */
 
 /*
  * A backend. Constant, one for all; state is state_size zeroed bytes a group, allocated
@@ -249,11 +271,40 @@ struct dist_backend {
      */
     dist_status (*prepare)(void *state, const struct dist_call *call, void **prepared_p);
     void (*release)(void *state, void *prepared);
+
+    /* Bits of DIST_LACKS_...; 0: it does everything. */
+    uint32_t lacks;
+
+    /*
+     * Optional: how is this call to be done? Asked before each post; call->memory and call->stream
+     * are set. Never blocks. NULL: on host memory HOST, else STAGED.
+     *
+     * STREAM: post puts the call on streams and may not wait for the device. With call->waits it
+     * goes on call->stream itself, so that what the program puts there later comes after it; else
+     * anywhere after what is on call->stream now, and join comes when the program waits. The ticket
+     * ends when the device is done with the call, or at once where that cannot be known (while a
+     * graph is captured). The core keeps the call, the ticket and its deadline till then.
+     */
+    dist_manner (*manner)(const void *state, const struct dist_call *call);
+
+    /*
+     * With manner: what is put on `stream` from now on begins after this call, which was posted
+     * without `waits` and whose ticket has not ended. Never blocks. Failures as post.
+     */
+    dist_status (*join)(void *state, struct dist_ticket *ticket, void *stream);
+
+    /*
+     * Optional: several posts come in a row (begin), or that was the last of them (not begin).
+     * What was posted in between is to be started together: no send waits for its receive with
+     * that behind it. Never nested; end is called even if a post failed. On end, failures as post;
+     * the tickets then stay as they are and the core aborts the group.
+     */
+    dist_status (*batch)(void *state, bool begin);
 };
 
 /*
- * A module is a shared object that defines this one symbol: the backend it brings, and
- * transports besides if it has any (NULL-terminated, or NULL).
+ * A module is a shared object dist_NAME.so that defines this one symbol: the backend NAME, or
+ * transports (NULL-terminated), or both. What it has none of is NULL.
  */
 struct dist_module {
     uint32_t abi; /* DIST_ABI */
@@ -272,6 +323,9 @@ struct dist_module {
  */
 DIST_API dist_status dist_backend_query(const char *backend, dist_collective collective,
                                         dist_dtype dtype, dist_op op);
+
+/* What that backend lacks, bits of DIST_LACKS_...; as above for one that cannot be used. */
+DIST_API dist_status dist_backend_lacks(const char *backend, uint32_t *lacks_p);
 
 /* ---- which algorithm, and why ---- */
 

@@ -167,11 +167,15 @@ struct dist_options {
     void *oob_arg;
     bool reproducible; /* the bits of a reduction depend on the number of ranks and on nothing
                           else; the same on every rank; also DIST_REPRODUCIBLE=1 */
+    int device;        /* this rank's GPU: its number among those that are visible; -1: DIST_DEVICE,
+                          else by local rank. For backends that have one */
+    void *stream;      /* as in dist_set_stream; NULL: the device's default stream */
 };
 
 #define DIST_OPTIONS_INIT                                                                          \
     {                                                                                              \
-        sizeof(struct dist_options), NULL, NULL, -1, -1, -1, 0, NULL, NULL, NULL, NULL, false      \
+        sizeof(struct dist_options), NULL, NULL, -1, -1, -1, 0, NULL, NULL, NULL, NULL, false, -1, \
+            NULL                                                                                   \
     }
 
 /*
@@ -211,11 +215,12 @@ struct dist_group_options {
     size_t size;         /* sizeof(struct dist_group_options) */
     const char *backend; /* NULL: the parent's; "auto": as at the beginning; both: "self" for one */
     int timeout_ms;      /* 0: the parent's */
+    void *stream;        /* as in dist_set_stream; NULL: the parent's */
 };
 
 #define DIST_GROUP_OPTIONS_INIT                                                                    \
     {                                                                                              \
-        sizeof(struct dist_group_options), NULL, 0                                                 \
+        sizeof(struct dist_group_options), NULL, 0, NULL                                           \
     }
 
 /*
@@ -501,13 +506,41 @@ DIST_API dist_status dist_start(dist_work *work);
 /* Frees a persistent work that is not running. NULL is accepted. */
 DIST_API dist_status dist_work_free(dist_work *work);
 
+/* ---- memory of devices ---- */
+
+/*
+ * Buffers may be memory of a GPU: CUDA's, or HIP's. Backend nccl takes it as it is, and so does mpi
+ * where the MPI says that it can; the others copy it to the host and back.
+ *
+ * With backend nccl, calls on such memory are ordered by streams, as with NCCL itself:
+ *
+ *     dist_all_reduce        put on the group's stream; returns at once, and what is put on the
+ *                            stream afterwards begins when it has ended
+ *     dist_all_reduce_async  begins after what is on the group's stream now, and runs beside it
+ *     dist_wait              puts the end of the work on the group's stream: what comes afterwards
+ *                            begins after it. The host does not wait
+ *     dist_test              has it ended on the device?
+ *
+ * To wait on the host, wait for the stream (cudaStreamSynchronize). A call that fails later, for
+ * instance because its deadline has passed, ends the group: its streams go on, with buffers that
+ * mean nothing, and the next call returns the error. On a stream that is being captured calls
+ * become part of the graph. Calls on host memory wait on the host, with every backend.
+ */
+
+/*
+ * Calls of this group on memory of a device are ordered by this stream (cudaStream_t, hipStream_t)
+ * from now on; NULL: by the device's default stream. It must live until it is replaced, or the
+ * group has ended. Not for a thread while another one is in a call with the group.
+ */
+DIST_API dist_status dist_set_stream(dist_group *group, void *stream);
+
 /* ---- memory ---- */
 
 /*
- * Memory that collectives move fastest: what the backend wants, else memory that the other ranks of
- * the machine can map, and then read and write in place. It is zeroed and aligned to a page, from
- * 2 MiB on to 2 MiB, with huge pages where the kernel gives them. Any part of it may be used
- * wherever memory may, in calls of every group of the process.
+ * Memory that collectives move fastest: what the backend wants (nccl: memory of the device), else
+ * memory that the other ranks of the machine can map, and then read and write in place. It is
+ * zeroed and aligned to a page, from 2 MiB on to 2 MiB, with huge pages where the kernel gives
+ * them. Any part of it may be used wherever memory may, in calls of every group of the process.
  *
  * Local: ranks need not allocate alike, nor at all. Any thread, never blocks on a peer. Each
  * allocation takes whole pages and a file descriptor: few large ones are better than many small.

@@ -10,7 +10,7 @@ extern "C" {
 #endif
 
 /* Changes whenever anything in transport.h or backend.h changes its meaning. */
-#define DIST_ABI 4
+#define DIST_ABI 5
 
 /* A transport's address is at most this many bytes. */
 #define DIST_ADDRESS_MAX 256

@@ -40,3 +40,17 @@ dist_status dist_backend_query(const char *backend, dist_collective collective, 
                       dist_collective_string(collective), dist_dtype_string(dtype),
                       dist_op_string(op));
 }
+
+dist_status dist_backend_lacks(const char *backend, uint32_t *lacks_p)
+{
+    const struct dist_backend *found;
+    dist_status status;
+
+    if (!backend || !lacks_p)
+        return disti_fail(DIST_ERR_INVALID_ARGUMENT, "backend_lacks: %s is NULL",
+                          backend ? "lacks_p" : "backend");
+    status = disti_backend_find(backend, &found);
+    if (status == DIST_OK)
+        *lacks_p = found->lacks;
+    return status;
+}

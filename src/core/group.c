@@ -86,6 +86,7 @@ dist_status disti_group_new(struct disti_world *world, const struct disti_group_
     group->number = spec->number;
     group->world_size = spec->size;
     group->timeout_ms = spec->timeout_ms;
+    group->stream = spec->stream;
     group->open_by_ns = spec->until_ns;
     group->policy = world->policy;
     group->lost_rank = -1;
@@ -198,6 +199,7 @@ dist_status disti_group_open(struct dist_group *group, const struct dist_backend
         .members = group->number ? group->members : NULL,
         .reproducible = group->world->reproducible,
         .broadcast = group_broadcast,
+        .device = group->world->device,
         .crowded = group->policy.crowded,
         .shared_cpus = group_shared_cpus(group),
     };

@@ -28,6 +28,7 @@ struct dist_group {
     uint32_t number; /* the same on all its ranks, no other group's of this world; 0: the world */
     int rank, world_size, local_rank, local_ranks;
     int timeout_ms;
+    void *stream;              /* dist_set_stream; guarded by lock */
     int *members;              /* by rank: the rank in the world */
     bool whole;                /* members[r] == r, for every rank of the world */
     struct dist_place *places; /* by rank */
@@ -64,6 +65,7 @@ struct disti_group_spec {
                            NULL: the whole world */
     int size;
     int timeout_ms;
+    void *stream;
     int64_t until_ns; /* when it has to be open */
 };
 

@@ -64,6 +64,8 @@ static dist_status groups_check(struct dist_group *parent, const char *what,
                           options->timeout_ms);
     if (options->timeout_ms == 0)
         options->timeout_ms = parent->timeout_ms;
+    if (!options->stream)
+        options->stream = parent->stream;
     return DIST_OK;
 }
 
@@ -119,8 +121,11 @@ static dist_status groups_make(struct dist_group *parent, int *ranks, int count,
                                dist_group **group_p)
 {
     const char *backend = groups_backend_name(parent, options->backend, count);
-    struct disti_group_spec spec = {
-        .members = ranks, .size = count, .timeout_ms = options->timeout_ms, .until_ns = until};
+    struct disti_group_spec spec = {.members = ranks,
+                                    .size = count,
+                                    .timeout_ms = options->timeout_ms,
+                                    .stream = options->stream,
+                                    .until_ns = until};
     dist_status status;
 
     for (int i = 0; i < count; i++)

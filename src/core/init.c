@@ -38,6 +38,8 @@ static dist_status init_options(const struct dist_options *given, struct dist_op
         options->timeout_ms = seconds * 1000;
     if (status == DIST_OK)
         status = disti_env_int("DIST_REPRODUCIBLE", 0, 1, 0, &reproducible);
+    if (status == DIST_OK && options->device < 0)
+        status = disti_env_int("DIST_DEVICE", 0, INT_MAX, -1, &options->device);
     options->reproducible = options->reproducible || reproducible;
     if (!options->backend || !*options->backend)
         options->backend = disti_env("DIST_BACKEND");
@@ -184,7 +186,7 @@ static dist_status init_open(struct disti_world *world, struct dist_options *opt
                              struct dist_group **group_p)
 {
     const struct dist_backend *backend;
-    struct disti_group_spec spec = {.timeout_ms = world->timeout_ms};
+    struct disti_group_spec spec = {.timeout_ms = world->timeout_ms, .stream = world->stream};
     struct dist_group *group;
     dist_status status = init_join(world, options, &backend);
 
@@ -225,6 +227,8 @@ dist_status dist_init_process_group(const struct dist_options *given, dist_group
     disti_log_use(&world->log);
     world->timeout_ms = options.timeout_ms;
     world->reproducible = options.reproducible;
+    world->device = options.device;
+    world->stream = options.stream;
     status = init_open(world, &options, group_p);
     disti_log_use(NULL);
 out:

@@ -33,6 +33,8 @@ struct disti_world {
     int rank, size;
     int timeout_ms;
     bool reproducible;
+    int device;   /* as in struct dist_options; -1: by local rank */
+    void *stream; /* of new groups */
     struct disti_bootstrap bootstrap;
     struct world_peer *peers;        /* by rank */
     struct dist_place *places;       /* by rank */

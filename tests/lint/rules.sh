@@ -24,11 +24,12 @@ lint_floor()
     topology) echo base topology ;;
     collectives) echo base topology collectives ;;
     node) echo base node ;;
+    device) echo base device ;;
     transports) echo base topology transports ;;
     engine) echo base topology node collectives transports engine ;;
-    backends) echo base topology node collectives transports engine backends ;;
-    core) echo base topology node collectives transports engine backends core rendezvous ;;
-    ddp) echo base topology node collectives transports engine backends core rendezvous ddp ;;
+    backends) echo base topology node device collectives transports engine backends ;;
+    core) echo base topology node device collectives transports engine backends core rendezvous ;;
+    ddp) echo base topology node device collectives transports engine backends core rendezvous ddp ;;
     rendezvous) echo base rendezvous ;;
     launch) echo base rendezvous launch ;;
     preload) echo preload ;;

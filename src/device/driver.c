@@ -1,0 +1,166 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Finding the driver of GPUs, and asking it about memory. */
+#include "device/driver.h"
+
+#include <dlfcn.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+/* Attributes of an address. */
+enum { DRIVER_CONTEXT = 1, DRIVER_MEMORY_TYPE = 2, DRIVER_IS_MANAGED = 8 };
+/* A memory type; what belongs to no device is this or unknown. */
+enum { DRIVER_TYPE_HOST = 1 };
+
+static const char *const driver_files[] = {"libcuda.so.1", "libamdhip64.so.7", "libamdhip64.so.6",
+                                           "libamdhip64.so", NULL};
+
+/* Where the kernel shows a GPU of theirs: NVIDIA's, in WSL, AMD's. */
+static const char *const driver_nodes[] = {"/dev/nvidiactl", "/dev/dxg", "/dev/kfd", NULL};
+
+static pthread_mutex_t driver_lock = PTHREAD_MUTEX_INITIALIZER;
+static struct disti_driver driver_table;
+static const struct disti_driver *_Atomic driver_found;
+
+static const char *driver_given(void)
+{
+    const char *file = getenv("DIST_GPU_DRIVER");
+
+    return file && *file ? file : NULL;
+}
+
+/* Its functions, by the names of the API that it has. NULL: all are there; else what is not. */
+static const char *driver_resolve(void *handle, struct disti_driver *driver)
+{
+    const bool hip = !dlsym(handle, "cuInit");
+    void *symbol;
+
+    driver->name = hip ? "HIP" : "CUDA";
+#define DRIVER_RESOLVE(member, cuda, hip_name, parameters)                                         \
+    symbol = dlsym(handle, hip ? hip_name : cuda);                                                 \
+    if (!symbol)                                                                                   \
+        return hip ? hip_name : cuda;                                                              \
+    memcpy(&driver->member, &symbol, sizeof(symbol));
+    DISTI_DRIVER_CALLS(DRIVER_RESOLVE)
+#undef DRIVER_RESOLVE
+    return NULL;
+}
+
+/* mode: RTLD_NOLOAD, or 0. The name of the file that was opened goes to *file_p. */
+static void *driver_open(int mode, const char **file_p)
+{
+    const char *given[] = {driver_given(), NULL};
+    const char *const *files = given[0] ? given : driver_files;
+    void *handle = NULL;
+
+    for (; *files && !handle; files++) {
+        handle = dlopen(*files, RTLD_NOW | RTLD_LOCAL | mode);
+        *file_p = *files;
+    }
+    return handle;
+}
+
+static bool driver_publish(void *handle, const char *file, char *reason, size_t reason_size)
+{
+    const char *missing = driver_resolve(handle, &driver_table);
+    int error = missing ? 0 : driver_table.init(0);
+
+    if (missing)
+        snprintf(reason, reason_size, "the GPU driver %s has no %s: a newer one is needed", file,
+                 missing);
+    else if (error)
+        snprintf(reason, reason_size, "the GPU driver %s does not start: %s", file,
+                 disti_driver_text(&driver_table, error));
+    if (missing || error)
+        return false;
+    snprintf(driver_table.file, sizeof(driver_table.file), "%s", file);
+    atomic_store(&driver_found, &driver_table);
+    return true;
+}
+
+static const struct disti_driver *driver_find(int mode, char *reason, size_t reason_size)
+{
+    const struct disti_driver *driver = atomic_load(&driver_found);
+    const char *file = NULL;
+    void *handle;
+
+    if (driver)
+        return driver;
+    pthread_mutex_lock(&driver_lock);
+    handle = atomic_load(&driver_found) ? NULL : driver_open(mode, &file);
+    if (handle && !driver_publish(handle, file, reason, reason_size))
+        dlclose(handle);
+    driver = atomic_load(&driver_found);
+    if (!driver && !handle && driver_given())
+        snprintf(reason, reason_size, "DIST_GPU_DRIVER: %s", dlerror());
+    else if (!driver && !handle)
+        snprintf(reason, reason_size,
+                 "there is no GPU driver (libcuda.so.1 or libamdhip64.so): install NVIDIA's or "
+                 "AMD's, or in a container pass the GPU on (docker run --gpus all)");
+    pthread_mutex_unlock(&driver_lock);
+    return driver;
+}
+
+const struct disti_driver *disti_driver_load(char *reason, size_t reason_size)
+{
+    return driver_find(0, reason, reason_size);
+}
+
+/* Without a GPU there is nothing to look for; that does not change while the process lives. */
+static bool driver_is_possible(void)
+{
+    static atomic_int known; /* 0: not yet; 1: no; 2: yes */
+    int state = atomic_load_explicit(&known, memory_order_relaxed);
+
+    if (state == 0) {
+        state = driver_given() ? 2 : 1;
+        for (int i = 0; driver_nodes[i] && state == 1; i++)
+            state = access(driver_nodes[i], F_OK) == 0 ? 2 : 1;
+        atomic_store_explicit(&known, state, memory_order_relaxed);
+    }
+    return state == 2;
+}
+
+const struct disti_driver *disti_driver_loaded(void)
+{
+    char reason[256];
+
+    return driver_is_possible() ? driver_find(RTLD_NOLOAD, reason, sizeof(reason)) : NULL;
+}
+
+bool disti_driver_owns(const struct disti_driver *driver, const void *address)
+{
+    unsigned type = 0, managed = 0;
+
+    if (!address || driver->pointer_attribute(&type, DRIVER_MEMORY_TYPE, (uintptr_t)address))
+        return false;
+    if (type != DRIVER_TYPE_HOST)
+        return type != 0;
+    return driver->pointer_attribute(&managed, DRIVER_IS_MANAGED, (uintptr_t)address) == 0 &&
+           managed;
+}
+
+const char *disti_driver_text(const struct disti_driver *driver, int error)
+{
+    const char *text = NULL;
+
+    return driver->error_text(error, &text) == 0 && text ? text : "an error without a name";
+}
+
+bool disti_driver_enter(const struct disti_driver *driver, const void *address)
+{
+    void *context = NULL;
+
+    return driver->pointer_attribute(&context, DRIVER_CONTEXT, (uintptr_t)address) == 0 &&
+           context && driver->context_push(context) == 0;
+}
+
+void disti_driver_leave(const struct disti_driver *driver)
+{
+    void *context;
+
+    driver->context_pop(&context);
+}

@@ -1,0 +1,98 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* The driver of GPUs, CUDA's or HIP's, found at run time: no header or library of theirs is needed.
+ */
+#ifndef DISTI_DEVICE_DRIVER_H
+#define DISTI_DEVICE_DRIVER_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/*
+ * What of it is used. X(member, CUDA's symbol, HIP's symbol, parameters). All return 0 or an error
+ * number. Contexts, streams and events are handles; device memory is an address. The documentation
+ * is the CUDA Driver API's (https://docs.nvidia.com/cuda/cuda-driver-api), HIP's is alike.
+ */
+#define DISTI_DRIVER_CALLS(X)                                                                      \
+    X(init, "cuInit", "hipInit", (unsigned flags))                                                 \
+    X(version, "cuDriverGetVersion", "hipDriverGetVersion", (int *version))                        \
+    X(device_count, "cuDeviceGetCount", "hipGetDeviceCount", (int *count))                         \
+    X(device_get, "cuDeviceGet", "hipDeviceGet", (int *device, int ordinal))                       \
+    X(device_bus, "cuDeviceGetPCIBusId", "hipDeviceGetPCIBusId", (char *text, int size, int dev))  \
+    X(context_retain, "cuDevicePrimaryCtxRetain", "hipDevicePrimaryCtxRetain",                     \
+      (void **context, int device))                                                                \
+    X(context_release, "cuDevicePrimaryCtxRelease_v2", "hipDevicePrimaryCtxRelease", (int device)) \
+    X(context_push, "cuCtxPushCurrent_v2", "hipCtxPushCurrent", (void *context))                   \
+    X(context_pop, "cuCtxPopCurrent_v2", "hipCtxPopCurrent", (void **context))                     \
+    X(pointer_attribute, "cuPointerGetAttribute", "hipPointerGetAttribute",                        \
+      (void *data, int attribute, uintptr_t pointer))                                              \
+    X(memory_alloc, "cuMemAlloc_v2", "hipMalloc", (uintptr_t * memory, size_t bytes))              \
+    X(memory_free, "cuMemFree_v2", "hipFree", (uintptr_t memory))                                  \
+    X(host_alloc, "cuMemHostAlloc", "hipHostMalloc",                                               \
+      (void **memory, size_t bytes, unsigned flags))                                               \
+    X(host_free, "cuMemFreeHost", "hipHostFree", (void *memory))                                   \
+    X(copy_in, "cuMemcpyHtoDAsync_v2", "hipMemcpyHtoDAsync",                                       \
+      (uintptr_t to, const void *from, size_t bytes, void *stream))                                \
+    X(copy_out, "cuMemcpyDtoHAsync_v2", "hipMemcpyDtoHAsync",                                      \
+      (void *to, uintptr_t from, size_t bytes, void *stream))                                      \
+    X(copy_within, "cuMemcpyDtoDAsync_v2", "hipMemcpyDtoDAsync",                                   \
+      (uintptr_t to, uintptr_t from, size_t bytes, void *stream))                                  \
+    X(fill, "cuMemsetD8Async", "hipMemsetD8Async",                                                 \
+      (uintptr_t to, unsigned char value, size_t bytes, void *stream))                             \
+    X(stream_create, "cuStreamCreate", "hipStreamCreateWithFlags",                                 \
+      (void **stream, unsigned flags))                                                             \
+    X(stream_destroy, "cuStreamDestroy_v2", "hipStreamDestroy", (void *stream))                    \
+    X(stream_wait, "cuStreamWaitEvent", "hipStreamWaitEvent",                                      \
+      (void *stream, void *event, unsigned flags))                                                 \
+    X(stream_synchronize, "cuStreamSynchronize", "hipStreamSynchronize", (void *stream))           \
+    X(stream_capturing, "cuStreamIsCapturing", "hipStreamIsCapturing", (void *stream, int *is))    \
+    X(event_create, "cuEventCreate", "hipEventCreateWithFlags", (void **event, unsigned flags))    \
+    X(event_destroy, "cuEventDestroy_v2", "hipEventDestroy", (void *event))                        \
+    X(event_record, "cuEventRecord", "hipEventRecord", (void *event, void *stream))                \
+    X(event_query, "cuEventQuery", "hipEventQuery", (void *event))                                 \
+    X(capture_mode, "cuThreadExchangeStreamCaptureMode", "hipThreadExchangeStreamCaptureMode",     \
+      (int *mode))                                                                                 \
+    X(error_text, "cuGetErrorString", "hipDrvGetErrorString", (int error, const char **text))
+
+struct disti_driver {
+#define DISTI_DRIVER_MEMBER(member, cuda, hip, parameters) int(*member) parameters;
+    DISTI_DRIVER_CALLS(DISTI_DRIVER_MEMBER)
+#undef DISTI_DRIVER_MEMBER
+    const char *name; /* "CUDA" or "HIP" */
+    char file[256];   /* the library's name or path */
+};
+
+/* Numbers of theirs. */
+#define DISTI_DRIVER_NOT_READY 600         /* event_query: not yet */
+#define DISTI_DRIVER_STREAM_NON_BLOCKING 1 /* stream_create: beside the default stream */
+#define DISTI_DRIVER_EVENT_NO_TIMING 2     /* event_create */
+#define DISTI_DRIVER_HOST_PORTABLE 1       /* host_alloc: pinned for every context */
+#define DISTI_DRIVER_CAPTURE_RELAXED 2     /* capture_mode: of this thread; gives back the old */
+
+/*
+ * The driver, loaded and initialised, once a process: DIST_GPU_DRIVER (a file), else CUDA's, else
+ * HIP's. NULL: there is none that works; writes why, and what to do, to reason[reason_size]. May
+ * take a second the first time. Any thread. Not before a fork whose child uses the device.
+ */
+const struct disti_driver *disti_driver_load(char *reason, size_t reason_size);
+
+/*
+ * The driver, if this process has one already, whoever loaded it; else NULL. Cheap, and nothing at
+ * all where the machine has no GPU of theirs. Any thread.
+ */
+const struct disti_driver *disti_driver_loaded(void);
+
+/* Is this address memory of a device (managed memory included)? */
+bool disti_driver_owns(const struct disti_driver *driver, const void *address);
+
+/* The text of an error number; never NULL. */
+const char *disti_driver_text(const struct disti_driver *driver, int error);
+
+/*
+ * Makes the context of that memory this thread's, until disti_driver_leave. False: it has none. A
+ * thread of the library's own has no context before.
+ */
+bool disti_driver_enter(const struct disti_driver *driver, const void *address);
+void disti_driver_leave(const struct disti_driver *driver);
+
+#endif
