@@ -1,21 +1,9 @@
 # SPDX-License-Identifier: BSD-3-Clause
-# The battery that runs against every backend and transport, and a backend that must fail it.
+# The battery (tools/selftest) as the tests call it, and a backend that must fail it.
 check_PROGRAMS += tests/conformance/conformance
-tests_conformance_conformance_SOURCES = \
-	tests/conformance/battery.h \
-	tests/conformance/case.c \
-	tests/conformance/cases_barrier.c \
-	tests/conformance/cases_gather.c \
-	tests/conformance/cases_p2p.c \
-	tests/conformance/cases_reduce.c \
-	tests/conformance/cases_scatter.c \
-	tests/conformance/cases_works.c \
-	tests/conformance/data.c tests/conformance/data.h \
-	tests/conformance/expect.c \
-	tests/conformance/main.c \
-	tests/conformance/run.c \
-	tests/conformance/sweep.c
-tests_conformance_conformance_LDADD = libdist.la -lm
+tests_conformance_conformance_SOURCES = tests/conformance/main.c
+tests_conformance_conformance_CPPFLAGS = $(AM_CPPFLAGS) -I$(top_srcdir)/tools
+tests_conformance_conformance_LDADD = libselftest.la libdist.la -lm
 tests_conformance_conformance_LDFLAGS = $(job_ldflags)
 
 # -rpath makes libtool build a shared object although it is not installed.

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* The conformance battery: what every backend must do, checked from outside. */
-#ifndef TESTS_CONFORMANCE_BATTERY_H
-#define TESTS_CONFORMANCE_BATTERY_H
+#ifndef TOOLS_SELFTEST_BATTERY_H
+#define TOOLS_SELFTEST_BATTERY_H
 
 #include "data.h"
 

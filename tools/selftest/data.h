@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* The battery's numbers, and the results computed another way than the library does. */
-#ifndef TESTS_CONFORMANCE_DATA_H
-#define TESTS_CONFORMANCE_DATA_H
+#ifndef TOOLS_SELFTEST_DATA_H
+#define TOOLS_SELFTEST_DATA_H
 
 #include <dist/dist.h>
 
