@@ -53,18 +53,18 @@ bool disti_batch_is_open(void)
     return batch.depth > 0 && !disti_work_is_calling();
 }
 
-bool disti_batch_note(dist_group *group, const struct dist_call *call, void *owned,
-                      dist_status *status_p)
+bool disti_batch_note(dist_group *group, const struct disti_start *start, dist_status *status_p)
 {
+    struct disti_start dropped = *start;
     struct batch_item *item;
 
     if (!disti_batch_is_open())
         return false;
     item = batch_add(status_p);
     if (item)
-        *item = (struct batch_item){.group = group, .start = {.call = *call, .owned = owned}};
+        *item = (struct batch_item){.group = group, .start = *start};
     else
-        free(owned);
+        disti_start_release(&dropped);
     return true;
 }
 
@@ -114,16 +114,40 @@ static dist_status batch_post(struct batch_item *item)
         return DIST_OK;
     status = disti_group_check(item->group, dist_collective_string(item->start.call.collective));
     if (status == DIST_OK)
+        status = disti_stage(item->group, &item->start);
+    item->start.detached = item->start.waits = item->start.manner == DIST_MANNER_STREAM;
+    if (status == DIST_OK)
         status = disti_work_post(item->group, &item->start, &item->work);
     if (status != DIST_OK)
-        free(item->start.owned);
+        disti_start_release(&item->start);
     return status;
+}
+
+/*
+ * Tells the backends of the groups from items[started] on that their posts belong together, or that
+ * this was all: each once.
+ */
+static void batch_frame(size_t from, bool begin)
+{
+    for (size_t i = from; i < batch.count; i++) {
+        dist_group *group = batch.items[i].group;
+        bool seen = !group || !group->backend || !group->backend->batch;
+
+        for (size_t j = from; j < i && !seen; j++)
+            seen = batch.items[j].group == group;
+        if (!seen)
+            batch_keep(disti_group_batch(group, begin));
+    }
 }
 
 void disti_batch_start(void)
 {
+    size_t from = batch.started;
+
+    batch_frame(from, true);
     for (; batch.started < batch.count; batch.started++)
         batch_keep(batch_post(&batch.items[batch.started]));
+    batch_frame(from, false);
 }
 
 /* Do the works belong to several groups? */

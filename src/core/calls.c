@@ -334,53 +334,57 @@ static dist_status calls_check_all(struct calls_check *check, void **owned_p)
 }
 
 dist_status disti_call_check(dist_group *group, const struct dist_call *call,
-                             struct calls_form form, struct dist_call *call_p, void **owned_p)
+                             struct calls_form form, struct disti_start *start_p)
 {
-    struct dist_call copy = *call;
+    struct disti_start start = {.call = *call};
     struct calls_check check = {.group = group,
-                                .call = &copy,
+                                .call = &start.call,
                                 .traits = &calls_traits[call->collective],
                                 .name = dist_collective_string(call->collective)};
     dist_status status = disti_group_check(group, check.name);
-    void *owned = NULL;
 
     if (status == DIST_OK && form.async && !form.work_p)
         status = calls_bad(&check, "work_p is NULL");
     if (status == DIST_OK)
-        status = calls_check_all(&check, &owned);
+        status = calls_check_all(&check, &start.owned);
     if (status != DIST_OK) {
-        free(owned);
+        free(start.owned);
         return status;
     }
-    disti_call_remember(group, &copy, check.in.bytes, check.out.bytes);
-    *call_p = copy;
-    *owned_p = owned;
+    start.in_bytes = check.in.bytes;
+    start.out_bytes = check.out.bytes;
+    disti_call_place(group, &start);
+    if (start.call.memory == DIST_MEMORY_HOST)
+        disti_call_remember(group, &start.call, check.in.bytes, check.out.bytes);
+    *start_p = start;
     return DIST_OK;
+}
+
+static dist_status calls_run(dist_group *group, struct disti_start *start)
+{
+    if (start->manner != DIST_MANNER_STREAM)
+        return disti_work_run(group, start);
+    start->detached = start->waits = true;
+    return disti_work_post(group, start, NULL);
 }
 
 dist_status disti_call(dist_group *group, const struct dist_call *call, struct calls_form form)
 {
     struct disti_start start;
     dist_status status;
-    void *owned;
 
     if (!form.async && disti_call_again(group, call) && !disti_batch_is_open())
         return disti_work_run_call(group, call);
-    start = (struct disti_start){.owned = NULL};
-    status = disti_call_check(group, call, form, &start.call, &start.owned);
-    owned = start.owned;
+    status = disti_call_check(group, call, form, &start);
     if (status != DIST_OK)
         return status;
-    if (form.async) {
-        status = disti_work_post(group, &start, form.work_p);
-        if (status != DIST_OK)
-            free(owned);
+    if (!form.async && disti_batch_note(group, &start, &status))
         return status;
-    }
-    if (disti_batch_note(group, &start.call, owned, &status))
-        return status;
-    start.owned = NULL;
-    status = disti_work_run(group, &start);
-    free(owned);
+    status = disti_stage(group, &start);
+    if (status == DIST_OK)
+        status =
+            form.async ? disti_work_post(group, &start, form.work_p) : calls_run(group, &start);
+    if (status != DIST_OK)
+        disti_start_release(&start);
     return status;
 }

@@ -29,11 +29,25 @@ static inline struct calls_form calls_async(dist_work **work_p)
 dist_status disti_call(dist_group *group, const struct dist_call *call, struct calls_form form);
 
 /*
- * The first half of it. On success *call_p is what a backend takes, and *owned_p (may be NULL) the
- * memory that it refers to, to be freed when the call has ended.
+ * The first half of it. On success *start_p is what is to be started, and the memory that it refers
+ * to is to be freed when the call has ended.
  */
 dist_status disti_call_check(dist_group *group, const struct dist_call *call,
-                             struct calls_form form, struct dist_call *call_p, void **owned_p);
+                             struct calls_form form, struct disti_start *start_p);
+
+/*
+ * stage.c: where are the buffers of this checked call, and how is it to be done? Sets memory and
+ * stream of the call, and manner.
+ */
+void disti_call_place(struct dist_group *group, struct disti_start *start);
+/*
+ * Before the start of a call that is to be STAGED (else nothing): copies its data to host memory,
+ * and from then on the call is about the copies, and owns them. Blocks until the device has got
+ * there.
+ */
+dist_status disti_stage(const struct dist_group *group, struct disti_start *start);
+/* The same without data: they are copied each time a persistent call starts. */
+dist_status disti_stage_empty(const struct dist_group *group, struct disti_start *start);
 
 /*
  * calls_again.c: remembers a checked call with the bytes of IN and OUT; is this one, as the program
@@ -46,10 +60,9 @@ bool disti_call_again(const dist_group *group, const struct dist_call *call);
 /* ERR_INVALID_ARGUMENT: "rank 1, reduce: WHAT". */
 dist_status disti_call_bad(const dist_group *group, const char *name, const char *what);
 
-/* batch.c: notes a checked call if dist_group_start is open; takes `owned` if so. False: it is not,
- * or *status_p is a failure to note it. */
-bool disti_batch_note(dist_group *group, const struct dist_call *call, void *owned,
-                      dist_status *status_p);
+/* batch.c: notes a checked call if dist_group_start is open, and takes what belongs to it. False:
+ * it is not. *status_p: could it be noted? */
+bool disti_batch_note(dist_group *group, const struct disti_start *start, dist_status *status_p);
 /* The same for a work that has been started: dist_group_end will wait for it. */
 bool disti_batch_note_work(dist_work *work, dist_status *status_p);
 bool disti_batch_is_open(void);

@@ -42,7 +42,7 @@ static bool again_apart(const char *in, const char *out)
 
 bool disti_call_again(const dist_group *group, const struct dist_call *call)
 {
-    return again.group == group && group && again.count == call->count &&
+    return again.group == group && group && group->plain && again.count == call->count &&
            again.collective == call->collective && again.dtype == call->dtype &&
            again.op == call->op && again.root == call->root && call->in && call->out &&
            (call->in == call->out ? again.same : again_apart(call->in, call->out)) &&

@@ -131,9 +131,15 @@ dist_status dist_all_reduce_init(dist_group *group, const void *in, void *out, s
                                    .count = count,
                                    .dtype = dtype,
                                    .op = op};
-    struct disti_start start = {.owned = NULL};
-    dist_status status =
-        disti_call_check(group, &call, calls_async(work_p), &start.call, &start.owned);
+    struct disti_start start;
+    dist_status status = disti_call_check(group, &call, calls_async(work_p), &start);
 
-    return status == DIST_OK ? disti_work_prepare(group, &start, work_p) : status;
+    if (status != DIST_OK)
+        return status;
+    status = disti_stage_empty(group, &start);
+    if (status == DIST_OK)
+        status = disti_work_prepare(group, &start, work_p);
+    if (status != DIST_OK)
+        disti_start_release(&start);
+    return status;
 }

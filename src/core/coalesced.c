@@ -42,9 +42,10 @@ static void coalesced_copy(const struct coalesced *list, bool to_user)
     }
 }
 
-static void coalesced_finish(void *owned)
+static dist_status coalesced_finish(void *owned)
 {
     coalesced_copy(owned, true);
+    return DIST_OK;
 }
 
 /* One allocation: the list, its two arrays, and `elements` packed elements. */
@@ -82,15 +83,18 @@ static struct dist_call coalesced_call(void *buffer, size_t count, dist_dtype dt
                               .op = op};
 }
 
-/* Every buffer is checked before anything starts. *elements_p: how many are packed. */
+/*
+ * Every buffer is checked before anything starts. *elements_p: how many are packed; *device_p: is
+ * one of them memory of a device?
+ */
 static dist_status coalesced_check(dist_group *group, void *const *buffers, const size_t *counts,
                                    int buffer_count, dist_dtype dtype, dist_op op,
-                                   struct calls_form form, size_t *elements_p)
+                                   struct calls_form form, size_t *elements_p, bool *device_p)
 {
     static const char name[] = "all_reduce_coalesced";
-    struct dist_call call = coalesced_call(NULL, 0, dtype, op), checked;
-    void *owned;
-    dist_status status = disti_call_check(group, &call, form, &checked, &owned);
+    struct dist_call call = coalesced_call(NULL, 0, dtype, op);
+    struct disti_start start;
+    dist_status status = disti_call_check(group, &call, form, &start);
 
     if (status == DIST_OK && buffer_count < 0)
         return disti_call_bad(group, name, "buffer_count is negative");
@@ -98,10 +102,30 @@ static dist_status coalesced_check(dist_group *group, void *const *buffers, cons
         return disti_call_bad(group, name, buffers ? "counts is NULL" : "buffers is NULL");
     for (int i = 0; i < buffer_count && status == DIST_OK; i++) {
         call = coalesced_call(buffers[i], counts[i], dtype, op);
-        status = disti_call_check(group, &call, form, &checked, &owned);
+        status = disti_call_check(group, &call, form, &start);
+        *device_p = *device_p || (status == DIST_OK && start.call.memory != DIST_MEMORY_HOST);
         if (status == DIST_OK && coalesced_is_small(counts[i], dist_dtype_size(dtype)))
             *elements_p += counts[i];
     }
+    return status;
+}
+
+/* Starts one of the buffers; work_p NULL: nobody waits for it. */
+static dist_status coalesced_start_one(dist_group *group, void *buffer, size_t count,
+                                       dist_dtype dtype, dist_op op, dist_work **work_p)
+{
+    const struct dist_call call = coalesced_call(buffer, count, dtype, op);
+    struct disti_start start;
+    dist_status status = disti_call_check(group, &call, calls_blocking, &start);
+
+    if (status != DIST_OK)
+        return status;
+    start.detached = !work_p;
+    status = disti_stage(group, &start);
+    if (status == DIST_OK)
+        status = disti_work_post(group, &start, work_p);
+    if (status != DIST_OK)
+        disti_start_release(&start);
     return status;
 }
 
@@ -113,39 +137,56 @@ static dist_status coalesced_start_large(dist_group *group, void *const *buffers
     dist_status status = DIST_OK;
 
     for (int i = 0; i < buffer_count && status == DIST_OK; i++) {
-        const struct dist_call call = coalesced_call(buffers[i], counts[i], dtype, op);
-        struct disti_start start = {.detached = true};
-
-        if (coalesced_is_small(counts[i], dist_dtype_size(dtype)))
-            continue;
-        status = disti_call_check(group, &call, calls_blocking, &start.call, &start.owned);
-        if (status == DIST_OK)
-            status = disti_work_post(group, &start, NULL);
+        if (!coalesced_is_small(counts[i], dist_dtype_size(dtype)))
+            status = coalesced_start_one(group, buffers[i], counts[i], dtype, op, NULL);
     }
     return status;
+}
+
+/* Memory of a device is not packed by the host: each by itself, the last stands for all. */
+static dist_status coalesced_start_each(dist_group *group, void *const *buffers,
+                                        const size_t *counts, int buffer_count, dist_dtype dtype,
+                                        dist_op op, dist_work **work_p)
+{
+    dist_status status = group->backend->batch ? disti_group_batch(group, true) : DIST_OK, ended;
+    dist_work *last = NULL;
+
+    for (int i = 0; i < buffer_count && status == DIST_OK; i++)
+        status = coalesced_start_one(group, buffers[i], counts[i], dtype, op,
+                                     i + 1 < buffer_count ? NULL : &last);
+    ended = group->backend->batch ? disti_group_batch(group, false) : DIST_OK;
+    if (status == DIST_OK && ended != DIST_OK && last)
+        status = dist_wait(last);
+    else if (status == DIST_OK)
+        *work_p = last;
+    return status == DIST_OK ? ended : status;
 }
 
 static dist_status coalesced_start(dist_group *group, void *const *buffers, const size_t *counts,
                                    int buffer_count, dist_dtype dtype, dist_op op,
                                    struct calls_form form)
 {
-    struct disti_start start = {.finish = coalesced_finish};
+    struct disti_start start;
     struct coalesced *list = NULL;
     struct dist_call call;
+    bool device = false;
     size_t elements = 0;
     dist_status status =
-        coalesced_check(group, buffers, counts, buffer_count, dtype, op, form, &elements);
+        coalesced_check(group, buffers, counts, buffer_count, dtype, op, form, &elements, &device);
 
     if (status != DIST_OK)
         return status;
+    if (device)
+        return coalesced_start_each(group, buffers, counts, buffer_count, dtype, op, form.work_p);
     status = coalesced_new(buffers, counts, buffer_count, dist_dtype_size(dtype), elements, &list);
     if (status != DIST_OK)
         return status;
     call = coalesced_call(list->packed, elements, dtype, op);
     status = coalesced_start_large(group, buffers, counts, buffer_count, dtype, op);
     if (status == DIST_OK)
-        status = disti_call_check(group, &call, form, &start.call, &start.owned);
+        status = disti_call_check(group, &call, form, &start);
     start.owned = list;
+    start.finish = coalesced_finish;
     if (status == DIST_OK)
         status = disti_work_post(group, &start, form.work_p);
     if (status != DIST_OK)

@@ -36,6 +36,7 @@ struct dist_group {
     struct dist_backend_config config;
     const struct dist_backend *backend;
     void *state; /* the backend's; NULL until it is opened */
+    bool plain;  /* all memory is the host's, and the backend has no say in how calls are done */
     struct disti_wait_policy policy;
     uint32_t gathers;          /* how many all-gathers through the store: their keys */
     int64_t open_by_ns;        /* while it is opened: the deadline; else 0 */
@@ -116,6 +117,13 @@ void disti_turns_free(struct dist_group *group);
 /* memory.c: what the backend has allocated for the program and the program has left, before close.
  */
 void disti_memory_reclaim(struct dist_group *group);
+
+/* stream.c */
+
+/* Tells the backend that several posts follow, or that this was all; see its slot batch. */
+dist_status disti_group_batch(struct dist_group *group, bool begin);
+/* DIST_OK, or how the group has failed. */
+dist_status disti_group_health(struct dist_group *group);
 
 /* fault.c: what ends a group. Call with the lock held. */
 

@@ -31,6 +31,7 @@ libdist_core_sources += \
 	src/core/progress_loop.c \
 	src/core/settle.c \
 	src/core/sleep.c \
+	src/core/stage.c \
 	src/core/stream.c \
 	src/core/work.c \
 	src/core/work.h \

@@ -19,7 +19,7 @@ static dist_status persistent_admit(struct dist_group *group, struct dist_work *
                           group->rank, what);
     if (group->failed)
         return disti_group_refuse(group, what);
-    if (!group->backend->prepare)
+    if (!group->backend->prepare || work->manner == DIST_MANNER_STREAM)
         return DIST_OK;
     disti_drive_rouse(group);
     return group->backend->prepare(group->state, &work->call, &work->call.prepared);
@@ -62,11 +62,31 @@ static dist_status persistent_check(const struct dist_work *work, const char *na
     return DIST_OK;
 }
 
+/* What is put on the stream needs no wait: the library sees to its end. */
+static dist_status persistent_stream(struct dist_work *work)
+{
+    struct disti_start start = {
+        .call = work->call, .manner = work->manner, .detached = true, .waits = true};
+    dist_status status;
+
+    start.call.stream = work->group->stream;
+    status = disti_work_post(work->group, &start, NULL);
+    work->running = status == DIST_OK;
+    work->status = status;
+    return status;
+}
+
 dist_status dist_start(dist_work *work)
 {
     dist_status status = persistent_check(work, "dist_start");
     struct dist_group *group;
 
+    if (status != DIST_OK)
+        return status;
+    if (work->manner == DIST_MANNER_STREAM)
+        return persistent_stream(work);
+    if (work->begin)
+        status = work->begin(work->owned);
     if (status != DIST_OK)
         return status;
     group = work->group;
@@ -84,7 +104,8 @@ dist_status dist_start(dist_work *work)
 /* The backend has freed all that was prepared if it was closed or aborted. */
 static void persistent_release(struct dist_group *group, struct dist_work *work)
 {
-    if (persistent_is_closed(group) || group->failed || !group->backend->release)
+    if (persistent_is_closed(group) || group->failed || !group->backend->release ||
+        work->manner == DIST_MANNER_STREAM)
         return;
     disti_drive_rouse(group);
     group->backend->release(group->state, work->call.prepared);

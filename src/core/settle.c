@@ -62,11 +62,17 @@ void disti_settle_call(const struct dist_work *work, dist_work_fn fn, void *arg)
 
 static void settle_finish(struct dist_group *group, struct dist_work *work)
 {
+    dist_status status;
+
     group->drive.calling = true;
     disti_group_unlock(group);
-    work->finish(work->owned);
+    status = work->finish(work->owned);
     disti_group_lock(group);
     group->drive.calling = false;
+    if (status == DIST_OK)
+        return;
+    work->status = status;
+    disti_group_fail(group, work, status);
 }
 
 static void settle_notify(struct dist_group *group, struct dist_work *work)

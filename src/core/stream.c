@@ -13,3 +13,29 @@ dist_status dist_set_stream(dist_group *group, void *stream)
     disti_group_unlock(group);
     return DIST_OK;
 }
+
+dist_status disti_group_batch(struct dist_group *group, bool begin)
+{
+    dist_status status = DIST_OK;
+
+    disti_group_enter(group);
+    if (!group->failed) {
+        disti_drive_rouse(group);
+        status = group->backend->batch(group->state, begin);
+        if (status != DIST_OK)
+            disti_group_break(group, status, dist_last_error());
+        disti_drive_kick(group);
+    }
+    disti_group_exit(group);
+    return status;
+}
+
+dist_status disti_group_health(struct dist_group *group)
+{
+    dist_status status;
+
+    disti_group_lock(group);
+    status = group->failed;
+    disti_group_unlock(group);
+    return status;
+}

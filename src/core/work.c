@@ -14,9 +14,13 @@ static void work_fill(struct dist_group *group, const struct dist_call *call,
     work->ticket = (struct dist_ticket){.status = DIST_IN_PROGRESS};
     work->call = *call;
     work->kind = kind;
+    work->manner = DIST_MANNER_HOST;
+    work->waits = kind == DISTI_WORK_BLOCKING;
     work->running = false;
     work->forgiven = false;
     work->owned = NULL;
+    work->release = NULL;
+    work->begin = NULL;
     work->finish = NULL;
     work->fn = NULL;
     work->fn_arg = NULL;
@@ -30,15 +34,33 @@ void disti_work_fill(struct dist_group *group, const struct disti_start *start,
                      enum disti_work_kind kind, struct dist_work *work)
 {
     work_fill(group, &start->call, kind, work);
+    work->manner = start->manner;
+    work->waits = work->waits || start->waits;
     work->owned = start->owned;
+    work->release = start->release;
+    work->begin = start->begin;
     work->finish = start->finish;
+}
+
+static void work_release(void *owned, void (*release)(void *owned))
+{
+    if (release)
+        release(owned);
+    else
+        free(owned);
+}
+
+void disti_start_release(struct disti_start *start)
+{
+    work_release(start->owned, start->release);
+    start->owned = NULL;
 }
 
 void disti_work_drop(struct dist_work *work)
 {
     if (work->kind != DISTI_WORK_DETACHED)
         disti_group_let_go(work->group);
-    free(work->owned);
+    work_release(work->owned, work->release);
     free(work);
 }
 
@@ -112,7 +134,7 @@ dist_status disti_work_launch(struct dist_work *work)
         return status;
     work->call.sequence = disti_collective_pair(work->call.collective) ? group->message_sequence++
                                                                        : group->sequence++;
-    work->call.waits = work->kind == DISTI_WORK_BLOCKING;
+    work->call.waits = work->waits;
     work->ticket = (struct dist_ticket){.status = DIST_IN_PROGRESS}; /* it may have run before */
     disti_drive_rouse(group);
     status = group->backend->post(group->state, &work->call, &work->ticket);
@@ -165,7 +187,7 @@ static dist_status work_run(struct dist_work *work)
     return status;
 }
 
-dist_status disti_work_run(struct dist_group *group, const struct disti_start *start)
+dist_status disti_work_run(struct dist_group *group, struct disti_start *start)
 {
     struct dist_work work;
     dist_status status;
@@ -173,7 +195,7 @@ dist_status disti_work_run(struct dist_group *group, const struct disti_start *s
     disti_work_fill(group, start, DISTI_WORK_BLOCKING, &work);
     status = work_run(&work);
     if (status == DIST_OK)
-        free(start->owned);
+        disti_start_release(start);
     return status;
 }
 
@@ -250,6 +272,35 @@ static void work_await(struct dist_work *work, int64_t until)
     disti_group_exit(group);
 }
 
+/*
+ * A work on a stream: what the program puts on its stream from now on comes after it, and the
+ * library sees to its end. False: it has ended, or is about to.
+ */
+static bool work_join(struct dist_work *work)
+{
+    struct dist_group *group = work->group;
+    dist_status status;
+    bool joined = false;
+
+    if (work->manner != DIST_MANNER_STREAM || work->kind != DISTI_WORK_ASYNC)
+        return false;
+    disti_group_enter(group);
+    if (work->ticket.status == DIST_IN_PROGRESS && !group->failed) {
+        disti_drive_rouse(group);
+        status = group->backend->join(group->state, &work->ticket, group->stream);
+        if (status == DIST_OK)
+            work->kind = DISTI_WORK_DETACHED;
+        else
+            disti_group_break(group, status, dist_last_error());
+        joined = status == DIST_OK;
+        disti_drive_kick(group);
+    }
+    disti_group_exit(group);
+    if (joined)
+        disti_group_let_go(group);
+    return joined;
+}
+
 static dist_status work_wait(dist_work *work, int64_t until)
 {
     dist_status status;
@@ -257,6 +308,8 @@ static dist_status work_wait(dist_work *work, int64_t until)
     if (!work)
         return disti_fail(DIST_ERR_INVALID_ARGUMENT, "work is NULL");
     if (!work_has_ended(work)) {
+        if (work_join(work))
+            return DIST_OK;
         if (disti_work_is_calling())
             return work_no_waiting("dist_wait");
         work_await(work, until);
@@ -264,6 +317,8 @@ static dist_status work_wait(dist_work *work, int64_t until)
             return DIST_IN_PROGRESS;
     }
     if (work->kind == DISTI_WORK_PERSISTENT) {
+        if (work->manner == DIST_MANNER_STREAM)
+            work->status = disti_group_health(work->group);
         status = work->running ? work_result(work) : DIST_OK;
         work->running = false;
     } else {

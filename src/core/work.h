@@ -11,22 +11,31 @@
 /* What is to be started: a checked call, and what belongs to it. */
 struct disti_start {
     struct dist_call call; /* all but the sequence, which the work gets */
-    void *owned;           /* from malloc; lives as long as the work; may be NULL */
+    dist_manner manner;
+    size_t in_bytes, out_bytes;   /* from the first to the last element, for stage.c */
+    void *owned;                  /* lives as long as the work; may be NULL */
+    void (*release)(void *owned); /* frees it; NULL: free */
     /*
-     * Called once with `owned` when the operation has ended well, by any thread, without locks,
-     * before anybody can see that it has ended. May be NULL.
+     * Called with `owned` each time the operation is about to start (a persistent one), and when it
+     * has ended well: by any thread, without locks, before anybody can see that it has ended. May
+     * be NULL. Failures end the group.
      */
-    void (*finish)(void *owned);
+    dist_status (*begin)(void *owned);
+    dist_status (*finish)(void *owned);
     bool detached; /* nobody will wait: the library frees the work when it has ended */
+    bool waits;    /* detached, on a stream: the program goes on behind it, as if it had waited */
 };
+
+/* Frees what belongs to it. */
+void disti_start_release(struct disti_start *start);
 
 /*
  * Starts and waits, at most the group's timeout. OK: `owned` has been freed. Any failure: it is
  * still the caller's, and nothing uses it.
  */
-dist_status disti_work_run(struct dist_group *group, const struct disti_start *start);
+dist_status disti_work_run(struct dist_group *group, struct disti_start *start);
 
-/* The same for a checked call that nothing belongs to. */
+/* The same for a checked call on host memory that nothing belongs to. */
 dist_status disti_work_run_call(struct dist_group *group, const struct dist_call *call);
 
 /*
@@ -86,9 +95,13 @@ struct dist_work {
     struct dist_ticket ticket;
     struct dist_call call; /* the backend reads it, messages quote it */
     enum disti_work_kind kind;
+    dist_manner manner;
+    bool waits;   /* as in struct disti_start */
     bool running; /* persistent: started and not yet waited for */
     void *owned;
-    void (*finish)(void *owned);
+    void (*release)(void *owned);
+    dist_status (*begin)(void *owned);
+    dist_status (*finish)(void *owned);
     dist_work_fn fn;
     void *fn_arg;
     int64_t deadline_ns;

@@ -3,6 +3,7 @@
 #include "device/driver.h"
 
 #include <dlfcn.h>
+#include <link.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -109,8 +110,7 @@ const struct disti_driver *disti_driver_load(char *reason, size_t reason_size)
     return driver_find(0, reason, reason_size);
 }
 
-/* Without a GPU there is nothing to look for; that does not change while the process lives. */
-static bool driver_is_possible(void)
+bool disti_driver_possible(void)
 {
     static atomic_int known; /* 0: not yet; 1: no; 2: yes */
     int state = atomic_load_explicit(&known, memory_order_relaxed);
@@ -124,11 +124,29 @@ static bool driver_is_possible(void)
     return state == 2;
 }
 
+/* How many libraries were loaded in this process so far; looks at one only. */
+static int driver_count_loads(struct dl_phdr_info *info, size_t size, void *arg)
+{
+    (void)size;
+    *(unsigned long long *)arg = info->dlpi_adds;
+    return 1;
+}
+
 const struct disti_driver *disti_driver_loaded(void)
 {
+    static _Atomic unsigned long long looked_at;
+    const struct disti_driver *driver = atomic_load_explicit(&driver_found, memory_order_acquire);
+    unsigned long long loads = 0;
     char reason[256];
 
-    return driver_is_possible() ? driver_find(RTLD_NOLOAD, reason, sizeof(reason)) : NULL;
+    if (driver || !disti_driver_possible())
+        return driver;
+    dl_iterate_phdr(driver_count_loads, &loads);
+    if (atomic_load_explicit(&looked_at, memory_order_acquire) == loads)
+        return NULL;
+    driver = driver_find(RTLD_NOLOAD, reason, sizeof(reason));
+    atomic_store_explicit(&looked_at, loads, memory_order_release);
+    return driver;
 }
 
 bool disti_driver_owns(const struct disti_driver *driver, const void *address)

@@ -63,6 +63,7 @@ struct disti_driver {
 };
 
 /* Numbers of theirs. */
+#define DISTI_DRIVER_NO_CONTEXT 201        /* the thread has no context */
 #define DISTI_DRIVER_NOT_READY 600         /* event_query: not yet */
 #define DISTI_DRIVER_STREAM_NON_BLOCKING 1 /* stream_create: beside the default stream */
 #define DISTI_DRIVER_EVENT_NO_TIMING 2     /* event_create */
@@ -81,6 +82,9 @@ const struct disti_driver *disti_driver_load(char *reason, size_t reason_size);
  * all where the machine has no GPU of theirs. Any thread.
  */
 const struct disti_driver *disti_driver_loaded(void);
+
+/* May this machine have a GPU of theirs? Does not change while the process lives. Any thread. */
+bool disti_driver_possible(void);
 
 /* Is this address memory of a device (managed memory included)? */
 bool disti_driver_owns(const struct disti_driver *driver, const void *address);

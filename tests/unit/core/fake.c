@@ -22,6 +22,54 @@ static void fake_leave(struct fake *fake)
     atomic_flag_clear(&fake->busy);
 }
 
+static void fake_note(struct fake *fake, char what)
+{
+    size_t length = strlen(fake->history);
+
+    if (length + 1 < sizeof(fake->history))
+        fake->history[length] = what;
+}
+
+static dist_status fake_query(const void *state, dist_collective collective, dist_dtype dtype,
+                              dist_op op)
+{
+    (void)state;
+    (void)collective;
+    (void)dtype;
+    (void)op;
+    return DIST_OK;
+}
+
+static dist_manner fake_manner(const void *state, const struct dist_call *call)
+{
+    (void)state;
+    return call->collective == DIST_COLL_BARRIER ? DIST_MANNER_HOST : DIST_MANNER_STREAM;
+}
+
+static dist_status fake_join(void *state, struct dist_ticket *ticket, void *stream)
+{
+    struct fake *fake = state;
+
+    fake_enter(fake, false);
+    fake_note(fake, 'j');
+    fake->joined = -1;
+    for (int n = 0; n < atomic_load(&fake->posted); n++)
+        fake->joined = fake->tickets[n] == ticket ? n : fake->joined;
+    if (fake->joined < 0 || ticket->status != DIST_IN_PROGRESS)
+        atomic_fetch_add(&fake->breaches, 1);
+    fake->join_stream = stream;
+    fake_leave(fake);
+    return fake->refuse_join ? disti_fail(fake->refuse_join, "the fake does not join") : DIST_OK;
+}
+
+static dist_status fake_batch(void *state, bool begin)
+{
+    fake_enter(state, false);
+    fake_note(state, begin ? '(' : ')');
+    fake_leave(state);
+    return DIST_OK;
+}
+
 static dist_status fake_post(void *state, const struct dist_call *call, struct dist_ticket *ticket)
 {
     struct fake *fake = state;
@@ -33,6 +81,7 @@ static dist_status fake_post(void *state, const struct dist_call *call, struct d
         status = disti_fail(status, "the fake refuses");
     } else {
         fake->calls[n] = *call;
+        fake_note(fake, '.');
         if (atomic_load(&fake->released[n]))
             ticket->status = DIST_OK; /* it ends at once */
         else
@@ -193,6 +242,13 @@ struct dist_group *fake_open(struct fake *fake)
         fake->backend.alloc = fake_alloc;
         fake->backend.free = fake_free;
     }
+    if (fake->streams) {
+        fake->backend.query = fake_query;
+        fake->backend.manner = fake_manner;
+        fake->backend.join = fake_join;
+        fake->backend.batch = fake_batch;
+    }
+    fake->joined = -1;
     fake->world.log.silent = true;
     pthread_mutex_init(&fake->world.lock, NULL);
     group->world = &fake->world;

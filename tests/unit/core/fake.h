@@ -14,8 +14,10 @@ struct fake {
     bool blind;  /* the backend has nothing to sleep on */
     bool unable; /* it has neither arm nor disarm */
     dist_status refuse_post;
-    bool lends; /* it has memory of its own */
-    bool spent; /* it has none left */
+    bool lends;   /* it has memory of its own */
+    bool spent;   /* it has none left */
+    bool streams; /* calls are ordered by streams; and several may be started together */
+    dist_status refuse_join;
 
     /* What happened. */
     atomic_int posted, aborted, polls;
@@ -24,6 +26,9 @@ struct fake {
     int lent;            /* allocations that are not freed */
     atomic_int breaches; /* calls that overlapped, or came while the backend was armed */
     struct dist_call calls[FAKE_CALLS];
+    int joined;        /* post that was joined last, -1: none */
+    void *join_stream; /* by this stream */
+    char history[256]; /* "(" a batch begins, "." a post, ")" it ends, "j" join */
 
     /* The fake's own. */
     struct dist_ticket *tickets[FAKE_CALLS];

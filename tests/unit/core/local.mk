@@ -33,6 +33,7 @@ works_tests = \
 	tests/unit/core/test_drive \
 	tests/unit/core/test_memory \
 	tests/unit/core/test_progress \
+	tests/unit/core/test_stream \
 	tests/unit/core/test_works
 check_PROGRAMS += $(works_tests)
 TESTS += $(works_tests)
@@ -44,6 +45,8 @@ tests_unit_core_test_memory_SOURCES = tests/unit/core/test_memory.c $(works_fake
 tests_unit_core_test_memory_LDADD = $(unit_test_libs)
 tests_unit_core_test_progress_SOURCES = tests/unit/core/test_progress.c $(works_fake)
 tests_unit_core_test_progress_LDADD = $(unit_test_libs)
+tests_unit_core_test_stream_SOURCES = tests/unit/core/test_stream.c $(works_fake)
+tests_unit_core_test_stream_LDADD = $(unit_test_libs)
 tests_unit_core_test_works_SOURCES = tests/unit/core/test_works.c $(works_fake)
 tests_unit_core_test_works_LDADD = $(unit_test_libs)
 

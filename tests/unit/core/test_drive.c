@@ -25,7 +25,7 @@ struct thread {
 
 static void *thread_main(void *arg)
 {
-    const struct disti_start start = {.call = {.collective = DIST_COLL_BARRIER}};
+    struct disti_start start = {.call = {.collective = DIST_COLL_BARRIER}};
     struct thread *thread = arg;
 
     thread->status = thread->work ? dist_wait(thread->work) : disti_work_run(thread->group, &start);

@@ -202,7 +202,7 @@ static void callers_take_over_and_give_back(void **state)
 {
     struct fake *fake = *state;
     struct dist_group *group = fake_open(fake);
-    const struct disti_start start = {.call = {.collective = DIST_COLL_RECV}};
+    struct disti_start start = {.call = {.collective = DIST_COLL_RECV}};
     atomic_bool ended = false;
     struct dist_work *pending = fake_start(group, DIST_COLL_RECV);
 

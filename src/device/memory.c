@@ -1,0 +1,124 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Moving bytes between a device and the host. */
+#include "device/memory.h"
+
+#include <pthread.h>
+#include <stdlib.h>
+
+/* What is kept of memory that was given back: to pin a page takes longer than to copy it. */
+#define PINNED_KEPT ((size_t)64 << 20)
+/* Pieces have powers of two of bytes, this many at least. */
+#define PINNED_LEAST ((size_t)64 << 10)
+
+/* A piece that nobody uses; it stands at its own beginning. */
+struct pinned_piece {
+    struct pinned_piece *next;
+    size_t bytes;
+};
+
+static pthread_mutex_t pinned_lock = PTHREAD_MUTEX_INITIALIZER;
+static struct pinned_piece *pinned_free;
+static size_t pinned_kept;
+
+/* 0: there is no such size. */
+static size_t pinned_size(size_t bytes)
+{
+    size_t size = PINNED_LEAST;
+
+    while (size && size < bytes)
+        size *= 2;
+    return size;
+}
+
+/* A kept piece of that size; NULL: none. */
+static void *pinned_reuse(size_t size)
+{
+    struct pinned_piece **link = &pinned_free, *piece;
+
+    pthread_mutex_lock(&pinned_lock);
+    while (*link && (*link)->bytes != size)
+        link = &(*link)->next;
+    piece = *link;
+    if (piece) {
+        *link = piece->next;
+        pinned_kept -= size;
+    }
+    pthread_mutex_unlock(&pinned_lock);
+    return piece;
+}
+
+void *disti_pinned_take(const struct disti_driver *driver, const void *device, size_t bytes)
+{
+    size_t size = pinned_size(bytes);
+    void *memory = size ? pinned_reuse(size) : NULL;
+
+    if (memory || !size || !disti_driver_enter(driver, device))
+        return memory;
+    if (driver->host_alloc(&memory, size, DISTI_DRIVER_HOST_PORTABLE))
+        memory = NULL;
+    disti_driver_leave(driver);
+    return memory;
+}
+
+/* False: enough is kept. */
+static bool pinned_keep(void *memory, size_t size)
+{
+    struct pinned_piece *piece = memory;
+    bool keep;
+
+    pthread_mutex_lock(&pinned_lock);
+    keep = pinned_kept + size <= PINNED_KEPT;
+    if (keep) {
+        piece->next = pinned_free;
+        piece->bytes = size;
+        pinned_free = piece;
+        pinned_kept += size;
+    }
+    pthread_mutex_unlock(&pinned_lock);
+    return keep;
+}
+
+void disti_pinned_give(const struct disti_driver *driver, const void *device, void *memory,
+                       size_t bytes)
+{
+    if (!memory || pinned_keep(memory, pinned_size(bytes)))
+        return;
+    if (!disti_driver_enter(driver, device))
+        return; /* the context is gone, and its memory with it */
+    driver->host_free(memory);
+    disti_driver_leave(driver);
+}
+
+int disti_device_fetch(const struct disti_driver *driver, void *to, const void *device,
+                       size_t bytes, void *stream)
+{
+    int error;
+
+    if (!disti_driver_enter(driver, device))
+        return DISTI_DRIVER_NO_CONTEXT;
+    error = bytes ? driver->copy_out(to, (uintptr_t)device, bytes, stream) : 0;
+    if (!error)
+        error = driver->stream_synchronize(stream);
+    disti_driver_leave(driver);
+    return error;
+}
+
+/* A stream of its own: the program's may have work on it for a long time. */
+int disti_device_store(const struct disti_driver *driver, void *device, const void *from,
+                       size_t bytes)
+{
+    void *stream = NULL;
+    int error;
+
+    if (!disti_driver_enter(driver, device))
+        return DISTI_DRIVER_NO_CONTEXT;
+    error = driver->stream_create(&stream, DISTI_DRIVER_STREAM_NON_BLOCKING);
+    if (!error)
+        error = driver->copy_in((uintptr_t)device, from, bytes, stream);
+    if (!error)
+        error = driver->stream_synchronize(stream);
+    if (stream)
+        driver->stream_destroy(stream);
+    disti_driver_leave(driver);
+    return error;
+}
