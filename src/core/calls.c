@@ -105,24 +105,6 @@ static dist_status calls_check_op(struct calls_check *check)
                : DIST_OK;
 }
 
-static dist_status calls_check_support(const struct calls_check *check)
-{
-    const struct dist_call *call = check->call;
-    const dist_group *group = check->group;
-
-    if ((!disti_algorithm_reduces(check->call->collective) ||
-         disti_op_fits(call->op, call->dtype)) &&
-        group->backend->query(group->state, call->collective, call->dtype, call->op) == DIST_OK)
-        return DIST_OK;
-    if (!disti_algorithm_reduces(check->call->collective))
-        return disti_fail(DIST_ERR_UNSUPPORTED, "rank %d: backend %s has no %s for dtype %s",
-                          group->rank, group->backend->name, check->name,
-                          dist_dtype_string(call->dtype));
-    return disti_fail(DIST_ERR_UNSUPPORTED, "rank %d: backend %s has no %s for dtype %s with op %s",
-                      group->rank, group->backend->name, check->name,
-                      dist_dtype_string(call->dtype), dist_op_string(call->op));
-}
-
 /* ---- buffers ---- */
 
 /* Which arrays of counts a v-form has on this rank. */
@@ -330,7 +312,7 @@ static dist_status calls_check_all(struct calls_check *check, void **owned_p)
     }
     if (status == DIST_OK)
         status = calls_check_buffers(check);
-    return status == DIST_OK ? calls_check_support(check) : status;
+    return status == DIST_OK ? disti_call_support(check->group, call) : status;
 }
 
 dist_status disti_call_check(dist_group *group, const struct dist_call *call,

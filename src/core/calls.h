@@ -57,6 +57,9 @@ void disti_call_remember(const dist_group *group, const struct dist_call *call, 
                          size_t out_bytes);
 bool disti_call_again(const dist_group *group, const struct dist_call *call);
 
+/* calls_support.c: does the group's backend do this, checked but for that? Else UNSUPPORTED. */
+dist_status disti_call_support(const dist_group *group, const struct dist_call *call);
+
 /* ERR_INVALID_ARGUMENT: "rank 1, reduce: WHAT". */
 dist_status disti_call_bad(const dist_group *group, const char *name, const char *what);
 

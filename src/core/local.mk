@@ -9,6 +9,7 @@ libdist_core_sources += \
 	src/core/calls_move.c \
 	src/core/calls_p2p.c \
 	src/core/calls_reduce.c \
+	src/core/calls_support.c \
 	src/core/close.c \
 	src/core/coalesced.c \
 	src/core/drive.c \
