@@ -6,6 +6,12 @@
 
 #define FAULTY_RANKS 64
 
+/* Built a second time as a backend that lacks something. */
+#ifndef FAULTY_NAME
+#define FAULTY_NAME "faulty"
+#define FAULTY_LACKS 0u
+#endif
+
 struct faulty_state {
     const struct dist_host *host;
     struct dist_engine *engine;
@@ -132,6 +138,14 @@ static void faulty_no_offsets(struct faulty_state *faulty, struct dist_call *wro
     wrong->out_offsets = faulty->offsets;
 }
 
+/* The core is to refuse what the backend lacks. */
+static bool faulty_must_not_come(const struct dist_call *call)
+{
+    return (call->tag && (FAULTY_LACKS & DIST_LACKS_TAGS)) ||
+           (call->collective == DIST_COLL_RECV && call->root == DIST_ANY_SOURCE &&
+            (FAULTY_LACKS & DIST_LACKS_ANY_SOURCE));
+}
+
 static dist_status faulty_post(void *state, const struct dist_call *call,
                                struct dist_ticket *ticket)
 {
@@ -139,6 +153,8 @@ static dist_status faulty_post(void *state, const struct dist_call *call,
     struct dist_call wrong = *call;
     size_t bytes = call->count * faulty->host->dtype_size(call->dtype);
 
+    if (faulty_must_not_come(call))
+        return faulty->host->fail(DIST_ERR_INTERNAL, "a call came that " FAULTY_NAME " lacks");
     faulty_call(&wrong, bytes);
     if (faulty_is("reduce-root"))
         faulty_reduce_root(faulty, &wrong, bytes);
@@ -165,7 +181,7 @@ static int faulty_progress(void *state)
 static const struct dist_backend faulty_backend = {
     .abi = DIST_ABI,
     .size = sizeof(struct dist_backend),
-    .name = "faulty",
+    .name = FAULTY_NAME,
     .summary = "wrong on purpose, for tests",
     .state_size = sizeof(struct faulty_state),
     .probe = faulty_probe,
@@ -175,6 +191,7 @@ static const struct dist_backend faulty_backend = {
     .post = faulty_post,
     .progress = faulty_progress,
     .abort = faulty_close,
+    .lacks = FAULTY_LACKS,
 };
 
 __attribute__((visibility("default"))) extern const struct dist_module dist_module_entry;

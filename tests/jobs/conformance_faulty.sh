@@ -6,6 +6,11 @@
 battery="tests/conformance/conformance faulty --spawn 3 --brief"
 
 job self 3 $battery
+
+# A backend that lacks something is refused that, and does all the rest.
+plain="tests/conformance/conformance plain --spawn 3 --brief --complete"
+job self 3 $plain
+job self 3 $plain --only recv
 # fault NAME TEXT [MODE [OPTION]...]: the battery says TEXT of it.
 fault() { DIST_FAULTY=$1 job_fails "$2" self 3 $battery --mode "${3:-blocking}" "${@:4}"; }
 

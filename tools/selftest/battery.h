@@ -50,6 +50,7 @@ struct battery {
     bool brief;                 /* fewer counts */
     bool native;                /* MPI's own operations: their NaN rules are MPI's */
     bool complete;              /* what makes sense must be supported */
+    uint32_t lacks;             /* bits of DIST_LACKS_..., as the backend says */
     uint64_t seed;              /* of the last case */
     dist_op ops[DIST_OP_COUNT]; /* what is passed for each: the built-in one, or one of our own */
     long checks, faults, cases, refusals;
@@ -185,5 +186,6 @@ void sweep_counts(struct battery *b);
 void cases_barrier(struct battery *b);
 void cases_works(struct battery *b);
 void cases_special_values(struct battery *b);
+void cases_lacks(struct battery *b); /* what it says it lacks is refused */
 
 #endif

@@ -2,9 +2,12 @@
 /* Point to point: pairs that exchange, everybody to one from any source, and to oneself. */
 #include "battery.h"
 
+#include <string.h>
+
 /*
  * What a pair exchanges each way: the first and the last have one tag and must stay in order, the
- * one between has another, and is asked for first where nobody waits for anything.
+ * one between has another, and is asked for first where nobody waits for anything. Without tags all
+ * stay in order.
  */
 #define EXCHANGE_MESSAGES 3
 
@@ -50,9 +53,14 @@ static void exchange_shape(struct test_case *c)
         c->sources[m] = -2;
 }
 
+static bool exchange_has_tags(const struct test_case *c)
+{
+    return !(c->b->lacks & DIST_LACKS_TAGS);
+}
+
 static int exchange_tag(const struct test_case *c, int message)
 {
-    return message == 1 ? c->tag + 1000 : c->tag;
+    return message == 1 && exchange_has_tags(c) ? c->tag + 1000 : c->tag;
 }
 
 static dist_status exchange_send(struct test_case *c, int m, dist_work **work_p)
@@ -84,7 +92,7 @@ static dist_status exchange_half(struct test_case *c, bool send, bool waits, dis
     dist_status status = DIST_OK;
 
     for (int i = 0; i < EXCHANGE_MESSAGES && status == DIST_OK; i++) {
-        int m = waits || send || i == 2 ? i : 1 - i;
+        int m = waits || send || i == 2 || !exchange_has_tags(c) ? i : 1 - i;
         dist_work **work_p = works ? &works[i] : NULL;
 
         status = send ? exchange_send(c, m, work_p) : exchange_recv(c, m, work_p);
@@ -139,7 +147,10 @@ const struct kind kind_exchange = {
 
 /* ---- everybody to one, from any source ---- */
 
-/* The root does not know who comes first: a message's sender is told with it. */
+/*
+ * The root does not know who comes first: a message's sender is told with it. It names them where
+ * the backend wants that.
+ */
 static void any_shape(struct test_case *c)
 {
     int ranks = c->b->ranks;
@@ -169,13 +180,14 @@ static dist_status any_call(struct test_case *c, dist_work **works)
         status = dist_send(c->b->group, c->give, c->count, c->data.dtype, c->root, c->tag);
     for (int r = 0; r < c->b->ranks && root && status == DIST_OK; r++) {
         void *to = case_at(c, &c->out, (size_t)r * c->count);
+        int from = c->b->lacks & DIST_LACKS_ANY_SOURCE ? r : DIST_ANY_SOURCE;
 
         if (works)
-            status = dist_irecv(c->b->group, to, c->count, c->data.dtype, DIST_ANY_SOURCE, c->tag,
+            status = dist_irecv(c->b->group, to, c->count, c->data.dtype, from, c->tag,
                                 &c->sources[r], &works[r + 1]);
         else
-            status = dist_recv(c->b->group, to, c->count, c->data.dtype, DIST_ANY_SOURCE, c->tag,
-                               &c->sources[r]);
+            status =
+                dist_recv(c->b->group, to, c->count, c->data.dtype, from, c->tag, &c->sources[r]);
     }
     return status;
 }
@@ -204,6 +216,44 @@ const struct kind kind_any_source = {
     .call = any_call,
     .check = any_check,
 };
+
+/* ---- what a backend says that it lacks ---- */
+
+static void lacks_refused(struct battery *b, dist_status status, const dist_work *work,
+                          const char *what)
+{
+    b->checks++;
+    b->refusals++;
+    if (status != DIST_ERR_UNSUPPORTED)
+        battery_fault(b, "%s: the backend lacks it, but it was not refused: %s", what,
+                      dist_status_string(status));
+    else if (!strstr(dist_last_error(), b->backend))
+        battery_fault(b, "%s: the refusal does not name the backend: %s", what, dist_last_error());
+    if (work)
+        battery_fault(b, "%s: was refused, but a work came of it", what);
+}
+
+/* Refused before anybody is told: the other ranks do nothing about it. */
+void cases_lacks(struct battery *b)
+{
+    dist_work *work = NULL;
+    int32_t number = b->rank;
+
+    if (b->lacks & DIST_LACKS_ANY_SOURCE)
+        lacks_refused(b,
+                      dist_irecv(b->group, &number, 1, DIST_INT32, DIST_ANY_SOURCE, 0, NULL, &work),
+                      work, "a receive from any source");
+    if (b->lacks & DIST_LACKS_TAGS) {
+        lacks_refused(b, dist_send(b->group, &number, 1, DIST_INT32, b->rank, 1), NULL,
+                      "a send with tag 1");
+        lacks_refused(b, dist_irecv(b->group, &number, 1, DIST_INT32, b->rank, 1, NULL, &work),
+                      work, "a receive with tag 1");
+    }
+    b->checks++;
+    if (number != b->rank)
+        battery_fault(b, "a receive that was refused wrote");
+    battery_ok(b, dist_barrier(b->group), "barrier after refusals");
+}
 
 /* ---- barrier: nothing to see but that it ends ---- */
 

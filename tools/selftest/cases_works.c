@@ -77,16 +77,17 @@ static void works_waited_for_in_part(struct battery *b)
 static void works_in_progress(struct battery *b)
 {
     int32_t number = -1, mine = b->rank;
+    int tag = b->lacks & DIST_LACKS_TAGS ? 0 : 7;
     dist_work *work = NULL;
 
     if (dist_backend_query(b->backend, DIST_COLL_RECV, DIST_INT32, DIST_SUM) != DIST_OK)
         return;
-    battery_ok(b, dist_irecv(b->group, &number, 1, DIST_INT32, b->rank, 7, NULL, &work), "irecv");
+    battery_ok(b, dist_irecv(b->group, &number, 1, DIST_INT32, b->rank, tag, NULL, &work), "irecv");
     b->checks++;
     if (work && dist_wait_for(work, 0) != DIST_IN_PROGRESS)
         battery_fault(b, "a receive ended before its message was sent");
     else
-        battery_ok(b, dist_send(b->group, &mine, 1, DIST_INT32, b->rank, 7), "send to oneself");
+        battery_ok(b, dist_send(b->group, &mine, 1, DIST_INT32, b->rank, tag), "send to oneself");
     if (work && battery_ok(b, dist_wait(work), "wait") && number != mine)
         battery_fault(b, "a receive gave %d, not %d", number, mine);
 }

@@ -41,6 +41,7 @@ static void rank_cases(struct battery *b, const struct selftest *selftest)
         return;
     cases_works(b);
     cases_barrier(b);
+    cases_lacks(b);
     if (!selftest->native)
         cases_special_values(b);
 }
@@ -49,6 +50,7 @@ static void rank_in_group(struct battery *b, const struct selftest *selftest)
 {
     b->rank = dist_get_rank(b->group);
     b->ranks = dist_get_world_size(b->group);
+    battery_ok(b, dist_backend_lacks(b->backend, &b->lacks), "backend_lacks");
     rank_make_ops(b);
     rank_cases(b, selftest);
     rank_free_ops(b);
