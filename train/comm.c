@@ -51,6 +51,7 @@ int comm_open(const struct options *options, bool spawned, struct comm *comm)
         return failure_dist("cannot join the process group");
     comm->rank = dist_get_rank(comm->group);
     comm->world = dist_get_world_size(comm->group);
+    comm->local_rank = dist_get_local_rank(comm->group);
     return 0;
 }
 

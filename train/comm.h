@@ -12,7 +12,7 @@
 
 struct comm {
     dist_group *group;
-    int rank, world;
+    int rank, world, local_rank;
     double seconds; /* spent in the calls below */
     struct {        /* the average that was done last, prepared to be done again */
         dist_work *work;

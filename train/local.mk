@@ -8,6 +8,8 @@ libtrain_la_SOURCES = \
 	train/checkpoint.c train/checkpoint.h \
 	train/comm.c train/comm.h \
 	train/dataset.c train/dataset.h \
+	train/device.c train/device.h \
+	train/device_cpu.c \
 	train/digits.c train/digits.h \
 	train/failure.c train/failure.h \
 	train/file.c train/file.h \

@@ -2,8 +2,8 @@
 /* train_mnist: trains a digit classifier with as many processes as were started. */
 #include <sched.h>
 #include <stdio.h>
-#include <string.h>
 
+#include "device.h"
 #include "failure.h"
 #include "gemm.h"
 #include "options.h"
@@ -22,12 +22,10 @@ static void main_complain(int rank)
 
 static int main_check_device(const struct options *options)
 {
-    if (strcmp(options->device, "cpu") == 0)
-        return 0;
-    if (strncmp(options->device, "cuda", 4) == 0)
-        return failure("--device %s: this program has no kernels for GPUs; use --device cpu",
-                       options->device);
-    return failure("--device %s: there is no such device; there is cpu", options->device);
+    int number;
+    bool cuda;
+
+    return device_parse(options->device, &cuda, &number);
 }
 
 /* Everything in the group; it is left whether training went well or not. */

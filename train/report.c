@@ -66,6 +66,13 @@ static void report_fill(const struct report *report, double part, char *text)
         strcat(text, " ");
 }
 
+bool report_is_due(const struct report *report, int64_t step)
+{
+    if (report->active && report->bar)
+        return step + 1 >= report->steps || comm_now() - report->drawn >= report_redraw;
+    return report->active && step % report->interval == 0;
+}
+
 /* tqdm's layout: what:  42%|####      | 42/100 [00:03<00:04, 13.90it/s, loss=0.1] */
 static void report_draw(struct report *report, int64_t done, double loss)
 {

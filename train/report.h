@@ -30,6 +30,9 @@ void report_open(struct report *report, bool active, int64_t interval);
 void report_epoch(struct report *report, int64_t epoch, int64_t steps, int64_t batch,
                   int64_t samples);
 
+/* Whether report_step would print something: else the loss need not be known. */
+bool report_is_due(const struct report *report, int64_t step);
+
 /* Step `step` (from 0) of the epoch has ended; loss is the mean over its global batch. */
 void report_step(struct report *report, int64_t step, double loss);
 

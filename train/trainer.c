@@ -9,7 +9,6 @@
 #include "checkpoint.h"
 #include "failure.h"
 #include "hash.h"
-#include "loss.h"
 
 /* Whether --max-steps or --dry-run end the training here. */
 static bool trainer_is_done(const struct trainer *trainer)
@@ -40,10 +39,41 @@ static int trainer_measure(struct trainer *trainer, double began, double communi
     return 0;
 }
 
-static void trainer_log(const struct trainer *trainer, double loss)
+/* Asks for the losses of the steps since the last time: here the host waits for the device. */
+static int trainer_take_losses(struct trainer *trainer)
 {
-    if (trainer->loss_log)
-        fprintf(trainer->loss_log, "%" PRId64 " %.9g\n", trainer->step, loss);
+    const int64_t first = trainer->step - trainer->pending + 1;
+    struct device *device = trainer->device;
+    double losses[DEVICE_AHEAD];
+
+    if (device->kind->losses(device, trainer->pending, losses) < 0)
+        return -1;
+    for (int i = 0; i < trainer->pending; i++) {
+        trainer->loss = losses[i];
+        trainer->losses += losses[i];
+        if (trainer->loss_log)
+            fprintf(trainer->loss_log, "%" PRId64 " %.9g\n", first + i, losses[i]);
+    }
+    trainer->pending = 0;
+    return 0;
+}
+
+/* Step `step` of the epoch: all of it. */
+static int trainer_step(struct trainer *trainer, int64_t step, double lr)
+{
+    const size_t count = trainer->model->parameters + GRID_TAIL;
+    const bool due = report_is_due(&trainer->report, step);
+
+    if (trainer_gradients(trainer, step) < 0 ||
+        comm_average(trainer->comm, trainer->device->sums, count) < 0 ||
+        trainer_update(trainer, lr) < 0)
+        return -1;
+    trainer->pending++;
+    if ((due || trainer->pending == trainer->device->ahead) && trainer_take_losses(trainer) < 0)
+        return -1;
+    if (due)
+        report_step(&trainer->report, step, trainer->loss);
+    return 0;
 }
 
 int trainer_epoch(struct trainer *trainer, double lr, struct report_result *result)
@@ -51,24 +81,21 @@ int trainer_epoch(struct trainer *trainer, double lr, struct report_result *resu
     const int64_t steps = trainer_steps(trainer);
     const int64_t global = trainer->local_batch * trainer->comm->world;
     const double began = comm_now(), communicated = trainer->comm->seconds;
-    double sum = 0.0, loss;
     int64_t step = 0;
 
     *result = (struct report_result){.loss = 0};
+    trainer->losses = 0.0;
     sampler_shuffle(&trainer->sampler, (uint64_t)trainer->options->seed, (uint64_t)trainer->epoch);
     report_epoch(&trainer->report, trainer->epoch + 1, steps, global,
                  (int64_t)trainer->train.count);
     for (; step < steps && !trainer_is_done(trainer); step++) {
-        trainer_gradients(trainer, step);
-        if (comm_average(trainer->comm, trainer->sums, trainer->model->parameters + GRID_TAIL) < 0)
+        if (trainer_step(trainer, step, lr) < 0)
             return -1;
-        loss = trainer_update(trainer, lr);
-        sum += loss;
         result->count += (int64_t)trainer->batch.count * trainer->comm->world;
-        trainer_log(trainer, loss);
-        report_step(&trainer->report, step, loss);
     }
-    result->loss = step > 0 ? sum / (double)step : 0.0;
+    if (trainer_take_losses(trainer) < 0)
+        return -1;
+    result->loss = step > 0 ? trainer->losses / (double)step : 0.0;
     if (trainer_measure(trainer, began, communicated, result) < 0)
         return -1;
     report_epoch_end(&trainer->report, result, lr, step);
@@ -76,17 +103,19 @@ int trainer_epoch(struct trainer *trainer, double lr, struct report_result *resu
 }
 
 /* Tests what is in the batch and adds it to sums: loss, correct, samples. */
-static void trainer_test_batch(struct trainer *trainer, double sums[3])
+static int trainer_test_batch(struct trainer *trainer, double sums[3])
 {
-    const struct pass pass = trainer_pass(trainer, false, 0, trainer->batch.count);
-    const float *outputs = model_forward(trainer->model, &pass, trainer->batch.images);
-    const struct loss loss =
-        loss_nll(pass.batch, MODEL_CLASSES, outputs, trainer->batch.labels, 0.0F, NULL);
+    const struct pass pass = trainer_pass(trainer, false);
+    struct device *device = trainer->device;
+    struct loss loss;
 
+    if (device->kind->test(device, &pass, &trainer->batch, &loss) < 0)
+        return -1;
     sums[0] += loss.total;
     sums[1] += (double)loss.correct;
     sums[2] += pass.batch;
     trainer->batch.count = 0;
+    return 0;
 }
 
 int trainer_test(struct trainer *trainer, struct report_result *result)
@@ -97,11 +126,12 @@ int trainer_test(struct trainer *trainer, struct report_result *result)
     trainer->batch.count = 0;
     for (size_t i = (size_t)trainer->comm->rank; i < trainer->test.count; i += world) {
         batch_add(&trainer->batch, &trainer->test, i, 0, 0);
-        if (trainer->batch.count == trainer->batch.capacity)
-            trainer_test_batch(trainer, sums);
+        if (trainer->batch.count == trainer->batch.capacity &&
+            trainer_test_batch(trainer, sums) < 0)
+            return -1;
     }
-    if (trainer->batch.count > 0)
-        trainer_test_batch(trainer, sums);
+    if (trainer->batch.count > 0 && trainer_test_batch(trainer, sums) < 0)
+        return -1;
     if (comm_sum(trainer->comm, sums, 3) < 0)
         return -1;
     result->loss = sums[0] / sums[2];
@@ -111,10 +141,14 @@ int trainer_test(struct trainer *trainer, struct report_result *result)
     return 0;
 }
 
+/* Brings the weights to the host, for the file that follows as well. */
 static int trainer_check_hash(struct trainer *trainer)
 {
-    const uint64_t hash = hash_floats(trainer->model->weights, trainer->model->parameters);
+    uint64_t hash;
 
+    if (trainer->device->kind->get(trainer->device) < 0)
+        return -1;
+    hash = hash_floats(trainer->model->weights, trainer->model->parameters);
     if (comm_compare(trainer->comm, hash, "parameter hash") < 0)
         return -1;
     report_hash(&trainer->report, hash, trainer->comm->world);

@@ -6,12 +6,11 @@
 #include <stdio.h>
 
 #include "batch.h"
-#include "buffer.h"
 #include "comm.h"
 #include "dataset.h"
+#include "device.h"
 #include "grid.h"
 #include "model.h"
-#include "optimizer.h"
 #include "options.h"
 #include "report.h"
 #include "sampler.h"
@@ -29,18 +28,17 @@ struct trainer {
     struct dataset train, test;
     struct sampler sampler;
     struct batch batch;
-    struct model *model;
-    struct optimizer *optimizer;
-    struct grid grid;
-    int micro_batches; /* of this rank in a step */
-    float *sums;       /* of their gradients, then of the ranks'; one: the model's gradients */
-    struct buffer sums_buffer; /* where they are if they are not the model's */
+    struct model *model;   /* the host's copy of the weights; for the CPU the only one */
+    struct device *device; /* where gradients and updates are computed */
+    int micro_batches;     /* of this rank in a step */
     struct report report;
     FILE *loss_log;      /* rank 0's; NULL: none */
     int64_t local_batch; /* samples of this rank in a step */
     int64_t epoch;       /* epochs done */
     int64_t step;        /* steps done since training began, those of a checkpoint included */
     int64_t steps_here;  /* steps done by this run */
+    int pending;         /* of them, the last ones whose losses were not asked for yet */
+    double loss, losses; /* the last one known; the sum of the epoch's */
 };
 
 /*
@@ -56,12 +54,12 @@ int trainer_close(struct trainer *trainer); /* -1: the loss log could not be wri
 int trainer_run(struct trainer *trainer);
 
 /*
- * The parts of a step. The first sets sums to this rank's gradients for step `step` of the epoch,
- * with GRID_TAIL floats behind them. The second updates the parameters, once sums is the
- * mean over the ranks, and returns the mean loss of the global batch. Neither communicates.
+ * The parts of a step. The first sets the device's sums to this rank's gradients for step `step`
+ * of the epoch, with GRID_TAIL floats behind them. The second updates the parameters, once the sums
+ * are the mean over the ranks. Neither communicates.
  */
-void trainer_gradients(struct trainer *trainer, int64_t step);
-double trainer_update(struct trainer *trainer, double lr);
+int trainer_gradients(struct trainer *trainer, int64_t step);
+int trainer_update(struct trainer *trainer, double lr);
 
 /*
  * The parts of a run. An epoch: all its steps, or until --max-steps. A test: the whole test
@@ -70,7 +68,7 @@ double trainer_update(struct trainer *trainer, double lr);
 int trainer_epoch(struct trainer *trainer, double lr, struct report_result *result);
 int trainer_test(struct trainer *trainer, struct report_result *result);
 
-/* A pass over count samples of the batch, from begin on. */
-struct pass trainer_pass(const struct trainer *trainer, bool training, int begin, int count);
+/* A pass over the batch. */
+struct pass trainer_pass(const struct trainer *trainer, bool training);
 
 #endif

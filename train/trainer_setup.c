@@ -45,19 +45,27 @@ static void trainer_divide_batch(struct trainer *trainer)
                 global, world, trainer->local_batch * world, trainer->local_batch);
 }
 
-/* One micro-batch needs no memory for sums besides the gradients themselves. */
-static int trainer_open_sums(struct trainer *trainer)
+/* Of a model that computes on a GPU the host has nothing but the weights. */
+static int trainer_open_device(struct trainer *trainer, int capacity)
 {
-    const size_t count = trainer->model->parameters + GRID_TAIL;
+    const struct options *options = trainer->options;
+    const bool host = strcmp(options->device, "cpu") == 0;
+    struct device_setup setup = {
+        .group = trainer->comm->group,
+        .capacity = capacity,
+        .micro_batches = trainer->micro_batches,
+        .world = trainer->comm->world,
+        .optimizer = options->optimizer,
+        .momentum = (float)options->momentum,
+        .weight_decay = (float)options->weight_decay,
+        .local_rank = trainer->comm->local_rank,
+    };
 
-    grid_start(trainer->model, &trainer->grid);
-    trainer->sums = trainer->model->gradients;
-    if (trainer->micro_batches == 1)
-        return 0;
-    if (buffer_create(trainer->comm->group, count, &trainer->sums_buffer) < 0)
-        return failure("out of memory for the sums of %zu gradients", count);
-    trainer->sums = trainer->sums_buffer.floats;
-    return 0;
+    if (model_create(options->arch, host ? capacity : 1, host ? setup.group : NULL,
+                     &trainer->model) < 0)
+        return -1;
+    setup.model = trainer->model;
+    return device_open(options->device, &setup, &trainer->device);
 }
 
 static int trainer_open_model(struct trainer *trainer)
@@ -67,15 +75,11 @@ static int trainer_open_model(struct trainer *trainer)
 
     capacity = capacity < TRAINER_TEST_MOST ? capacity : TRAINER_TEST_MOST;
     capacity = capacity > trainer->local_batch ? capacity : trainer->local_batch;
-    if (model_create(options->arch, (int)capacity, trainer->comm->group, &trainer->model) < 0 ||
-        batch_create((int)capacity, &trainer->batch) < 0 ||
-        sampler_create(trainer->train.count, trainer->comm->rank, trainer->comm->world,
-                       &trainer->sampler) < 0 ||
-        trainer_open_sums(trainer) < 0)
+    if (trainer_open_device(trainer, (int)capacity) < 0 ||
+        batch_create((int)capacity, &trainer->batch) < 0)
         return -1;
-    return optimizer_create(options->optimizer, trainer->model->parameters,
-                            (float)options->momentum, (float)options->weight_decay,
-                            &trainer->optimizer);
+    return sampler_create(trainer->train.count, trainer->comm->rank, trainer->comm->world,
+                          &trainer->sampler);
 }
 
 static int trainer_open_start(struct trainer *trainer)
@@ -126,7 +130,9 @@ int trainer_open(const struct options *options, struct comm *comm, struct traine
         comm_compare(comm, trainer->model->parameters, "number of parameters") < 0 ||
         comm_compare(comm, (uint64_t)trainer->epoch, "epoch to start from") < 0)
         return -1;
-    return comm_broadcast(comm, trainer->model->weights, trainer->model->parameters);
+    if (comm_broadcast(comm, trainer->model->weights, trainer->model->parameters) < 0)
+        return -1;
+    return comm_agree(comm, trainer->device->kind->put(trainer->device), "get ready");
 }
 
 int trainer_close(struct trainer *trainer)
@@ -136,8 +142,7 @@ int trainer_close(struct trainer *trainer)
     if (trainer->loss_log && fclose(trainer->loss_log) != 0)
         result = failure("--loss-log %s: %s", trainer->options->loss_log, strerror(errno));
     trainer->loss_log = NULL;
-    buffer_destroy(&trainer->sums_buffer);
-    optimizer_destroy(trainer->optimizer);
+    device_close(trainer->device);
     model_destroy(trainer->model);
     batch_destroy(&trainer->batch);
     sampler_destroy(&trainer->sampler);

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* One rank's training: a step. */
-#include "loss.h"
 #include "rng.h"
 #include "trainer.h"
 
@@ -32,49 +31,29 @@ static int trainer_fill(struct trainer *trainer, int64_t step)
     return micro_batches;
 }
 
-struct pass trainer_pass(const struct trainer *trainer, bool training, int begin, int count)
+struct pass trainer_pass(const struct trainer *trainer, bool training)
 {
     return (struct pass){
-        .batch = count,
+        .batch = trainer->batch.count,
         .training = training,
         .seed = (uint64_t)trainer->options->seed,
         .step = (uint64_t)trainer->step,
-        .positions = trainer->batch.positions + begin,
+        .positions = trainer->batch.positions,
     };
 }
 
-/* Forward and backward of the samples from begin on; adds their gradients to the sums. */
-static void trainer_micro_batch(struct trainer *trainer, int begin, int count)
-{
-    const struct pass pass = trainer_pass(trainer, true, begin, count);
-    const float *images = trainer->batch.images + (size_t)begin * MODEL_PIXELS;
-    const float weight = 1.0F / (float)trainer->batch.count;
-    struct model *model = trainer->model;
-    const float *outputs = model_forward(model, &pass, images);
-    const struct loss loss = loss_nll(count, MODEL_CLASSES, outputs, trainer->batch.labels + begin,
-                                      weight, model_output_gradient(model));
-
-    model_backward(model, &pass, images);
-    grid_add(&trainer->grid, model, trainer->comm->world, (float)(loss.total * (double)weight),
-             begin > 0, trainer->sums);
-}
-
-void trainer_gradients(struct trainer *trainer, int64_t step)
+int trainer_gradients(struct trainer *trainer, int64_t step)
 {
     const int micro_batches = trainer_fill(trainer, step);
-    const int size = trainer->batch.count / micro_batches;
+    const struct pass pass = trainer_pass(trainer, true);
+    struct device *device = trainer->device;
 
-    for (int m = 0; m < micro_batches; m++)
-        trainer_micro_batch(trainer, m * size, size);
+    return device->kind->gradients(device, &pass, &trainer->batch, micro_batches);
 }
 
-double trainer_update(struct trainer *trainer, double lr)
+int trainer_update(struct trainer *trainer, double lr)
 {
-    struct model *model = trainer->model;
-
-    grid_advance(&trainer->grid, model, trainer->sums);
-    optimizer_step(trainer->optimizer, (float)lr, model->weights, trainer->sums);
     trainer->step++;
     trainer->steps_here++;
-    return (double)trainer->sums[model->parameters];
+    return trainer->device->kind->update(trainer->device, (float)lr);
 }

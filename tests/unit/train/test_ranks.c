@@ -20,9 +20,9 @@ static void average(struct trainer *trainers, int world, int first)
         float sum = 0.0F;
 
         for (int rank = 0; rank < world; rank++)
-            sum += trainers[(first + rank) % world].sums[i];
+            sum += trainers[(first + rank) % world].device->sums[i];
         for (int rank = 0; rank < world; rank++)
-            trainers[rank].sums[i] = sum / (float)world;
+            trainers[rank].device->sums[i] = sum / (float)world;
     }
 }
 
@@ -50,10 +50,11 @@ static uint64_t train(const char *arch, int world, double losses[STEPS])
     for (int step = 0; step < STEPS; step++) {
         /* step 10 is the last of the epoch, with half a batch */
         for (int rank = 0; rank < world; rank++)
-            trainer_gradients(&trainers[rank], step % 11);
+            assert_int_equal(trainer_gradients(&trainers[rank], step % 11), 0);
         average(trainers, world, step);
         for (int rank = 0; rank < world; rank++)
-            losses[step] = trainer_update(&trainers[rank], 1.0);
+            assert_int_equal(trainer_update(&trainers[rank], 1.0), 0);
+        assert_int_equal(device_cpu.losses(trainers[0].device, 1, &losses[step]), 0);
     }
     for (int rank = world - 1; rank >= 0; rank--) {
         const uint64_t own =
