@@ -13,7 +13,8 @@ for disti_word in $disti_words; do
 done])
 
 # DISTI_MPI_FLAVOUR(FLAVOUR, VARIABLE, MACRO, WRAPPERS, LAUNCHERS): the first wrapper whose <mpi.h>
-# defines MACRO. Sets VARIABLE_CFLAGS, VARIABLE_LIBS, VARIABLE_RUN and mpi_FLAVOUR.
+# defines MACRO. Sets VARIABLE_CFLAGS, VARIABLE_LIBS, VARIABLE_RUN and mpi_FLAVOUR. Without that
+# MPI the launcher is empty whatever the environment says, so that tests leave it out.
 AC_DEFUN([DISTI_MPI_FLAVOUR],
 [AC_MSG_CHECKING([for $1])
 mpi_$1=no
@@ -32,7 +33,8 @@ done
 AC_MSG_RESULT([$mpi_$1])
 AS_IF([test "$mpi_$1" != no],
     [disti_mpi_bin=$(dirname "$(command -v "$mpi_$1")")
-    AC_PATH_PROGS([$2_RUN], [$5], [], [$disti_mpi_bin$PATH_SEPARATOR$PATH])])
+    AC_PATH_PROGS([$2_RUN], [$5], [], [$disti_mpi_bin$PATH_SEPARATOR$PATH])],
+    [$2_RUN=])
 AC_SUBST([$2_CFLAGS])
 AC_SUBST([$2_LIBS])
 AC_SUBST([$2_RUN])
