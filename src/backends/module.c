@@ -79,6 +79,27 @@ size_t dist_list_module_folders(char *buffer, size_t size)
     return used;
 }
 
+/* What builds those modules of this project that are only built where something else is there. */
+static const struct {
+    const char *name, *needs;
+} module_makers[] = {
+    {"mpi_openmpi", "apt-get install libopenmpi-dev openmpi-bin"},
+    {"mpi_mpich", "apt-get install libmpich-dev mpich"},
+};
+
+static void module_missing(const char *name, char *reason, size_t size)
+{
+    size_t used =
+        (size_t)snprintf(reason, size, "there is no module dist_%s.so in DIST_PLUGIN_PATH or %s",
+                         name, DISTI_MODULE_DIR);
+
+    for (size_t i = 0; i < sizeof(module_makers) / sizeof(module_makers[0]); i++) {
+        if (strcmp(module_makers[i].name, name) == 0 && used < size)
+            snprintf(reason + used, size - used, " (to have it: %s, then build libdist again)",
+                     module_makers[i].needs);
+    }
+}
+
 /* The whole of a module must be right before anything in it is called. */
 static dist_status module_check(const struct dist_module *module, const char *path)
 {
@@ -104,8 +125,7 @@ dist_status disti_module_load(const char *name, const struct dist_module **modul
     void *handle;
 
     if (strchr(name, '/') || !module_locate(name, path, sizeof(path))) {
-        snprintf(reason, reason_size, "there is no module dist_%s.so in DIST_PLUGIN_PATH or %s",
-                 name, DISTI_MODULE_DIR);
+        module_missing(name, reason, reason_size);
         return DIST_ERR_NO_BACKEND;
     }
     handle = dlopen(path, RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
