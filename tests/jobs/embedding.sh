@@ -124,15 +124,18 @@ inside()
     job_check "module mpi is found beside the moved library" says "rank 1 of 2: sum 1"
 }
 for mpi in openmpi mpich; do
-    if job_command mpicc.$mpi; then
-        inside $mpi mpicc.$mpi
-    else
+    if ! job_command mpicc.$mpi; then
         job_skip "embed_mpi_comm with $mpi" "there is no mpicc.$mpi"
+    elif [ ! -e "$libdir/dist/dist_mpi_$mpi.so" ]; then
+        job_skip "embed_mpi_comm with $mpi" "libdist was built without it"
+    else
+        inside $mpi mpicc.$mpi
     fi
 done
 
 # Every header by itself, from C++.
 for header in dist backend transport; do
+    job_command g++ || { job_skip "<dist/$header.h> from C++" "there is no g++"; continue; }
     echo "#include <dist/$header.h>" >"$job_folder/header.cc"
     # shellcheck disable=SC2046
     job_check "<dist/$header.h> from C++" \

@@ -149,7 +149,7 @@ job()
     local name leaked=no
     name=$(job_name "$@")
     job_status=
-    job_possible "$name" "$1" || return
+    job_possible "$name" "$1" || return 0
     job_launch "$@"
     job_leaked && leaked=yes
     if [ $job_status -eq 77 ]; then
@@ -171,7 +171,7 @@ job_fails()
     shift
     name="$(job_name "$@") fails: $text"
     job_status=
-    job_possible "$name" "$1" || return
+    job_possible "$name" "$1" || return 0
     job_launch "$@"
     job_leaked && leaked=yes
     if [ $job_status -eq 124 ] || [ $job_status -eq 137 ]; then

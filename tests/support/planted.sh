@@ -36,6 +36,15 @@ wants FAIL 'exit 0' 'job_fails "the cause" self 1 /bin/echo the cause'
 wants FAIL 'ended by a signal' 'job_fails "the cause" self 1 /bin/sh -c "echo the cause; kill -SEGV \$\$"'
 wants FAIL 'no case was run' ':'
 
+# A script whose last case cannot run here was skipped, and is no failure.
+"$BASH" -c ". '$srcdir/tests/support/job.sh'; OPENMPI_RUN=; job openmpi 2 /bin/true" >/dev/null
+if [ $? -eq 77 ]; then
+    echo "PASS: planted: nothing but skipped cases"
+else
+    echo "FAIL: planted: nothing but skipped cases is not exit 77"
+    failed=1
+fi
+
 # counts LINE RESULT LOG: a test whose log is LOG and whose result is RESULT counts as LINE.
 counts()
 {
