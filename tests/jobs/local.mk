@@ -77,6 +77,7 @@ job_scripts = \
 	tests/jobs/reproducible.sh \
 	tests/jobs/preload.sh \
 	tests/jobs/bad_input.sh \
+	tests/jobs/configure.sh \
 	tests/jobs/bad_calls.sh \
 	tests/jobs/embedding.sh \
 	tests/jobs/dist_info.sh \

@@ -1,0 +1,88 @@
+#!/bin/bash
+# SPDX-License-Identifier: BSD-3-Clause
+# configure without CUDA, NCCL, UCX and MPI: the summary says so, and what is built runs. In the
+# long form each of them is left out of a build of its own.
+. "$srcdir/tests/support/job.sh"
+
+[ ! -e "$srcdir/config.status" ] ||
+    { job_skip "configure" "$srcdir is configured itself"; exit 0; }
+optional="cuda nccl ucx mpi"
+everything="--with-cuda=no --with-nccl=no --with-ucx=no --with-mpi=no"
+compiler=$(sed -n 's/^CC = //p' "$builddir/Makefile")
+says() { grep -qF -- "$1" "$job_output"; }
+
+# configures FOLDER ARGUMENT...: all share what the first one found out about the compiler.
+configures()
+{
+    mkdir -p "$job_folder/$1"
+    (cd "$job_folder/$1" && "$srcdir/configure" -q --cache-file=../cache CC="$compiler" CFLAGS=-O0 \
+        "${@:2}") >"$job_output" 2>&1
+}
+
+# What is left out has this line in the summary, and nothing else has.
+left_out()
+{
+    local name
+    for name in $optional; do
+        if [[ " $* " == *" $name "* ]]; then
+            grep -qxiE " *$name +no \(--with-$name=no\)" "$job_output" || return 1
+        elif says "(--with-$name=no)"; then
+            return 1
+        fi
+    done
+}
+
+# What is not there has a reason, and the name of a package.
+advised() { ! grep -E '^  [A-Za-z ]+ no( |$)' "$job_output" | grep -vE 'apt-get install|--with-'; }
+
+job_fails_to_configure()
+{
+    job_check "it fails: $*" eval "! configures fails $*"
+    job_check "and says why" says "${1%%=*}"
+}
+
+# build FOLDER TARGET...: into $job_output.
+build() { make -C "$job_folder/$1" -j2 "${@:2}" >"$job_output" 2>&1; }
+
+# Each "no" says what is missing and what to install.
+refused_with_advice()
+{
+    says "  mpi    no   there is no module" &&
+        ! grep -E '^  [a-z]+ +no ' "$job_output" | grep -v install
+}
+
+# smoke FOLDER: its library runs.
+smoke()
+{
+    local built=$job_folder/$1
+    unset DIST_PLUGIN_PATH
+    job self 1 "$built/dist_info"
+    job_check "gloo is there" grep -qE '^  gloo +yes ' "$job_output"
+    job_check "what is missing says what to install" refused_with_advice
+    DIST_BACKEND=gloo job shell 3 "$built/examples/hello_all_reduce"
+    job_check "three ranks add up" says "rank 2 of 3: sum 3"
+    DIST_BACKEND=mpi job_fails "backend 'mpi' cannot be used" self 1 \
+        "$built/examples/hello_all_reduce"
+}
+
+# shellcheck disable=SC2086
+job_check "configure without all of them" configures none $everything
+# shellcheck disable=SC2086
+job_check "the summary says so" left_out $optional
+job_check "the rest has reasons" advised
+job_fails_to_configure --with-mpi=/nonexistent
+[ -z "${CHECK_SHORT-}" ] || exit 0
+
+for name in $optional; do
+    if [ -n "${CHECK_LONG-}" ]; then
+        job_check "configure without $name" configures "$name" --with-"$name"=no
+    else
+        job_check "configure without $name" configures "$name" --no-create --with-"$name"=no
+    fi
+    job_check "the summary says so" left_out "$name"
+    job_check "the rest has reasons" advised
+    [ -z "${CHECK_LONG-}" ] || job_check "it builds without $name" build "$name" all
+done
+
+job_check "it builds without all of them" build none libdist.la dist_info examples/hello_all_reduce
+smoke none
