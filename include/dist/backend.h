@@ -276,8 +276,9 @@ struct dist_backend {
     uint32_t lacks;
 
     /*
-     * Optional: how is this call to be done? Asked before each post; call->memory and call->stream
-     * are set. Never blocks. NULL: on host memory HOST, else STAGED.
+     * Optional: how is this call to be done? call->memory and call->stream are set. Asked before
+     * each post, but of a backend without join only for memory that is not HOST. Never blocks.
+     * NULL: on host memory HOST, else STAGED.
      *
      * STREAM: post puts the call on streams and may not wait for the device. With call->waits it
      * goes on call->stream itself, so that what the program puts there later comes after it; else
@@ -288,8 +289,9 @@ struct dist_backend {
     dist_manner (*manner)(const void *state, const struct dist_call *call);
 
     /*
-     * With manner: what is put on `stream` from now on begins after this call, which was posted
-     * without `waits` and whose ticket has not ended. Never blocks. Failures as post.
+     * Must be there if manner says STREAM: what is put on `stream` from now on begins after this
+     * call, which was posted without `waits` and whose ticket has not ended. Never blocks. Failures
+     * as post.
      */
     dist_status (*join)(void *state, struct dist_ticket *ticket, void *stream);
 

@@ -509,8 +509,9 @@ DIST_API dist_status dist_work_free(dist_work *work);
 /* ---- memory of devices ---- */
 
 /*
- * Buffers may be memory of a GPU: CUDA's, or HIP's. Backend nccl takes it as it is, and so does mpi
- * where the MPI says that it can; the others copy it to the host and back.
+ * Buffers may be memory of a GPU: CUDA's, or HIP's. Backend nccl takes it as it is, and so do MPI's
+ * own collectives (DIST_MPI_COLL=native) where the MPI says so; else it is copied to the host and
+ * back.
  *
  * With backend nccl, calls on such memory are ordered by streams, as with NCCL itself:
  *

@@ -11,6 +11,7 @@ libdist_core_sources += \
 
 mpi_module_sources += \
 	src/backends/mpi.c \
+	src/backends/mpi_device.c \
 	src/backends/mpi_native.c \
 	src/backends/mpi_native.h \
 	src/backends/mpi_native_start.c \

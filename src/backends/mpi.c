@@ -149,10 +149,24 @@ static void mpi_abort(void *state)
 static dist_status mpi_post(void *state, const struct dist_call *call, struct dist_ticket *ticket)
 {
     struct mpi_state *mpi = state;
+    dist_status status = DIST_OK;
 
-    if (mpi->use_native && disti_native_takes(&mpi->native, call))
-        return disti_native_post(&mpi->native, call, ticket);
-    return mpi->host->engine_post(mpi->engine, call, ticket);
+    if (!mpi->use_native || !disti_native_takes(&mpi->native, call))
+        return mpi->host->engine_post(mpi->engine, call, ticket);
+    if (call->memory != DIST_MEMORY_HOST)
+        status = disti_native_await_stream(&mpi->native, call);
+    return status == DIST_OK ? disti_native_post(&mpi->native, call, ticket) : status;
+}
+
+/* Our plans need memory that the host can read. */
+static dist_manner mpi_manner(const void *state, const struct dist_call *call)
+{
+    const struct mpi_state *mpi = state;
+
+    if (call->memory == DIST_MEMORY_HOST ||
+        (mpi->use_native && disti_native_takes_devices(&mpi->native, call)))
+        return DIST_MANNER_HOST;
+    return DIST_MANNER_STAGED;
 }
 
 /* Native mode keeps nothing ready. */
@@ -234,6 +248,7 @@ static const struct dist_backend mpi_backend = {
     .release = mpi_release,
     .identify = mpi_identify,
     .threads = mpi_threads,
+    .manner = mpi_manner,
 };
 
 static const struct dist_transport *const mpi_transports[] = {&disti_transport_mpi, NULL};

@@ -59,6 +59,10 @@ size_t disti_native_bytes(const struct disti_native *native, const struct dist_c
 unsigned char *disti_native_at(const struct disti_native *native, const struct dist_call *call,
                                const void *base, size_t n);
 
+/* Does the result come to other memory first? Then *count_p is how many elements that takes. */
+bool disti_native_stages(const struct disti_native *native, const struct dist_call *call,
+                         size_t *count_p);
+
 /* Memory that the call needs beside the program's. ERR_NO_MEMORY. */
 dist_status disti_native_make_room(const struct disti_native *native, struct disti_native_call *c);
 
@@ -67,6 +71,18 @@ int disti_native_start(const struct disti_native *native, struct disti_native_ca
 
 /* Brings what MPI has left in the stage to where the program wants it. */
 void disti_native_unstage(const struct disti_native *native, const struct disti_native_call *c);
+
+/* ---- mpi_device.c ---- */
+
+/* Does the MPI say that it takes memory of a GPU? DIST_MPI_CUDA=0|1 says it instead. */
+bool disti_mpi_takes_devices(void);
+
+/* Could MPI do this call, if its buffers are a GPU's? Not what we finish on the host. */
+bool disti_native_takes_devices(const struct disti_native *native, const struct dist_call *call);
+
+/* Waits until what is on the call's stream is done: MPI knows of no streams. */
+dist_status disti_native_await_stream(const struct disti_native *native,
+                                      const struct dist_call *call);
 
 /* ---- mpi_native_v.c ---- */
 

@@ -45,8 +45,8 @@ static size_t native_sum(const size_t *counts, int ranks)
  * leaves the result at the beginning and spoils the rest; ours leaves it at the rank's block and
  * the rest as it was. And its offsets are ints.
  */
-static bool native_stages(const struct disti_native *native, const struct dist_call *call,
-                          size_t *count_p)
+bool disti_native_stages(const struct disti_native *native, const struct dist_call *call,
+                         size_t *count_p)
 {
     size_t own = (size_t)native->rank;
 
@@ -88,7 +88,7 @@ dist_status disti_native_make_room(const struct disti_native *native, struct dis
             return native->host->fail(DIST_ERR_NO_MEMORY, "no memory for %d counts", native->ranks);
         native_carve(c, ranks);
     }
-    if (native_stages(native, call, &count)) {
+    if (disti_native_stages(native, call, &count)) {
         c->stage = malloc(disti_native_bytes(native, call, count) + 1); /* never NULL for nothing */
         if (!c->stage)
             return native->host->fail(DIST_ERR_NO_MEMORY, "no memory for a copy of %zu elements",
@@ -104,7 +104,7 @@ void disti_native_unstage(const struct disti_native *native, const struct disti_
 
     if (!c->stage || !call->out)
         return;
-    native_stages(native, call, &count);
+    disti_native_stages(native, call, &count);
     if (call->collective != DIST_COLL_ALL_GATHER_V) {
         memcpy(call->out, c->stage, disti_native_bytes(native, call, count));
         return;

@@ -101,7 +101,6 @@ dist_status disti_backend_check(const struct dist_backend *b, const char *from)
         {"abort", b->abort != NULL},
         {"disarm", !b->arm || b->disarm},
         {"release", !b->prepare || b->release},
-        {"join", !b->manner || b->join},
         {NULL, true},
     };
 

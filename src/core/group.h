@@ -36,7 +36,7 @@ struct dist_group {
     struct dist_backend_config config;
     const struct dist_backend *backend;
     void *state; /* the backend's; NULL until it is opened */
-    bool plain;  /* all memory is the host's, and the backend has no say in how calls are done */
+    bool plain;  /* all memory is the host's, as far as anybody knows */
     struct disti_wait_policy policy;
     uint32_t gathers;          /* how many all-gathers through the store: their keys */
     int64_t open_by_ns;        /* while it is opened: the deadline; else 0 */

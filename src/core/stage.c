@@ -61,9 +61,11 @@ void disti_call_place(struct dist_group *group, struct disti_start *start)
     if (group->plain)
         return;
     start->call.memory = stage_memory(start, disti_driver_loaded());
-    if (group->backend->manner)
+    if (start->call.memory == DIST_MEMORY_HOST && !group->backend->join)
+        start->manner = DIST_MANNER_HOST;
+    else if (group->backend->manner)
         start->manner = group->backend->manner(group->state, &start->call);
-    else if (start->call.memory != DIST_MEMORY_HOST)
+    else
         start->manner = DIST_MANNER_STAGED;
 }
 

@@ -282,7 +282,8 @@ static bool work_join(struct dist_work *work)
     dist_status status;
     bool joined = false;
 
-    if (work->manner != DIST_MANNER_STREAM || work->kind != DISTI_WORK_ASYNC)
+    if (work->manner != DIST_MANNER_STREAM || work->kind != DISTI_WORK_ASYNC ||
+        !group->backend->join)
         return false;
     disti_group_enter(group);
     if (work->ticket.status == DIST_IN_PROGRESS && !group->failed) {

@@ -5,3 +5,6 @@ libdist_core_sources += \
 	src/device/driver.h \
 	src/device/memory.c \
 	src/device/memory.h
+mpi_module_sources += \
+	src/device/driver.c \
+	src/device/driver.h
