@@ -2,6 +2,7 @@
 /* dist_info: the version, the backends there are, and what each of them supports. */
 #include "explain.h"
 #include "memory.h"
+#include "selftest/selftest.h"
 
 #include <dist/backend.h>
 #include <getopt.h>
@@ -22,6 +23,7 @@ static int info_usage(FILE *to, int code)
                 "                         [--dtype NAME] [--run] [--format table|csv|json]\n"
                 "       dist_info tune [--ranks N]\n"
                 "       dist_info memory\n"
+                "       dist_info selftest [--backend NAME] [--transport NAME] [OPTION]...\n"
                 "       dist_info --help | --version\n"
                 "Without arguments: the version, where modules are looked for, and the backends.\n"
                 "backends: for each backend that can run here, or for NAME, the collectives that\n"
@@ -32,7 +34,9 @@ static int info_usage(FILE *to, int code)
                 "tune: measures what messages cost, and keeps it for later jobs: of N ranks here,\n"
                 "or of the job that this is started in.\n"
                 "memory: whether ranks of this machine can use each other's memory, and what to\n"
-                "do where they cannot.\n");
+                "do where they cannot.\n"
+                "selftest: whether a backend or a transport does all that it must; for who writes\n"
+                "one. selftest --help says more.\n");
     return code;
 }
 
@@ -267,16 +271,21 @@ static int info_options(int argc, char **argv, struct info *info)
 
 int main(int argc, char **argv)
 {
+    static const struct {
+        const char *name;
+        int (*run)(int argc, char **argv);
+    } commands[] = {{"explain", explain_main},
+                    {"memory", memory_main},
+                    {"selftest", selftest_main},
+                    {"tune", tune_main}};
     struct info info = {0};
     bool backends;
     int code;
 
-    if (argc > 1 && strcmp(argv[1], "explain") == 0)
-        return explain_main(argc - 1, argv + 1);
-    if (argc > 1 && strcmp(argv[1], "tune") == 0)
-        return tune_main(argc - 1, argv + 1);
-    if (argc > 1 && strcmp(argv[1], "memory") == 0)
-        return memory_main(argc - 1, argv + 1);
+    for (size_t i = 0; argc > 1 && i < sizeof(commands) / sizeof(commands[0]); i++) {
+        if (strcmp(argv[1], commands[i].name) == 0)
+            return commands[i].run(argc - 1, argv + 1);
+    }
     code = info_options(argc, argv, &info);
     if (code >= 0)
         return code;

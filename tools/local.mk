@@ -11,4 +11,4 @@ dist_info_SOURCES = \
 	tools/memory.h \
 	tools/memory_probe.c \
 	tools/tune.c
-dist_info_LDADD = libdist.la
+dist_info_LDADD = libselftest.la libdist.la -lm

@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* A backend that is wrong on purpose (DIST_FAULTY says how): the battery must notice. */
 #include <dist/backend.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #define FAULTY_RANKS 64
 
@@ -155,6 +157,10 @@ static dist_status faulty_post(void *state, const struct dist_call *call,
 
     if (faulty_must_not_come(call))
         return faulty->host->fail(DIST_ERR_INTERNAL, "a call came that " FAULTY_NAME " lacks");
+    if (faulty_is("crash") && call->collective == DIST_COLL_GATHER)
+        raise(SIGSEGV);
+    while (faulty_is("hang") && call->collective == DIST_COLL_GATHER)
+        pause();
     faulty_call(&wrong, bytes);
     if (faulty_is("reduce-root"))
         faulty_reduce_root(faulty, &wrong, bytes);

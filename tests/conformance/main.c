@@ -32,6 +32,8 @@ static int run(int rank, void *arg)
     struct selftest_count count = {0};
     int code = selftest_rank(&settings->selftest, rank, &count);
 
+    if (*count.refused)
+        fprintf(stderr, "init: %s\n", count.refused);
     if (count.rank == 0 && count.ranks && !count.faults)
         printf("conformance: backend %s, %d ranks, %ld cases, %ld refusals, %ld checks, no fault\n",
                settings->selftest.backend, count.ranks, count.cases, count.refusals, count.checks);

@@ -93,6 +93,31 @@ job_fails "one rank alone" self 1 dist_info tune
 DIST_TUNING=$job_folder/output job_fails "DIST_TUNING is neither off" \
     self 1 dist_info explain reduce --ranks 2
 
+# selftest: what is right passes, what is wrong does not, and what hangs is told.
+row() { grep -qE "^ +$1 +[1-9][0-9]+ +[1-9][0-9]+ +[0-9]+ +$2\$" "$job_output"; }
+job self 4 dist_info selftest --backend gloo --brief --mode async
+job_check "worlds of 1, 2 and 4" eval "row 1 0 && row 2 0 && row 4 0"
+job_check "it says that it passed" says "passed: backend gloo does what it must"
+job self 3 dist_info selftest --transport tcp --ranks 3 --brief --mode blocking --memory any
+job_check "it says over what" says "backend gloo, transport tcp"
+job_check "one world only" lines 4
+job shell 2 dist_info selftest --backend gloo --only recv --brief
+job_check "a rank of a job tells of itself" row 2 0
+DIST_FAULTY=op job_fails "failed: backend faulty" self 2 dist_info selftest --backend faulty --ranks 2 --brief
+job_check "the fault is described" says "FAULT all_reduce float32 max, count 37"
+job_check "faults are counted" row 2 '[1-9][0-9]+'
+DIST_FAULTY=crash job_fails "rank 0 was busy with: gather float32" \
+    self 1 dist_info selftest --backend faulty --brief
+DIST_FAULTY=hang job_fails "FAULT the backend does not come back: gather float32" \
+    self 1 dist_info selftest --backend faulty --brief --timeout 1
+job_fails "there is no module dist_glue.so" self 1 dist_info selftest --backend glue
+job_fails "self is for a world of one rank" self 1 dist_info selftest --backend self --ranks 2
+job_fails "name a backend or a transport" self 1 dist_info selftest --brief
+job_check "wrong usage is exit 2" test "$job_status" = 2
+job_fails "--ranks: 'x' is not understood" self 1 dist_info selftest --backend self --ranks x
+job_fails "--only: 'sned' is not understood" self 1 dist_info selftest --backend self --only sned
+job self 1 dist_info selftest --help
+
 job self 1 dist_info --help
 job_check "help says how to call it" says "usage: dist_info"
 job self 1 dist_info --version

@@ -4,6 +4,7 @@
 #define TOOLS_SELFTEST_BATTERY_H
 
 #include "data.h"
+#include "selftest.h"
 
 #include <dist/backend.h>
 
@@ -54,6 +55,8 @@ struct battery {
     uint64_t seed;              /* of the last case */
     dist_op ops[DIST_OP_COUNT]; /* what is passed for each: the built-in one, or one of our own */
     long checks, faults, cases, refusals;
+    struct selftest_count *count; /* the same, for who looks on */
+    int stuck_s;
 
     struct test_case *flight[BATTERY_FLIGHT];
     int flying;
@@ -64,6 +67,8 @@ struct battery {
     int hash_count;
 };
 
+/* This is what comes now: whoever looks on sees it, and the time that it may take begins. */
+void battery_begin(struct battery *b, const char *what);
 /* Prints "rank R: FAULT ..." (the first few) and counts it. */
 void battery_fault(struct battery *b, const char *format, ...)
     __attribute__((format(printf, 2, 3)));

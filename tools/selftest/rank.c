@@ -3,9 +3,11 @@
 #include "battery.h"
 #include "selftest.h"
 
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #define RANK_TIMEOUT_MS (60 * 1000)
 
@@ -39,9 +41,13 @@ static void rank_cases(struct battery *b, const struct selftest *selftest)
     }
     if (selftest->only)
         return;
+    battery_begin(b, "works");
     cases_works(b);
+    battery_begin(b, "barriers");
     cases_barrier(b);
+    battery_begin(b, "what the backend lacks");
     cases_lacks(b);
+    battery_begin(b, "infinities and numbers that are none");
     if (!selftest->native)
         cases_special_values(b);
 }
@@ -74,21 +80,50 @@ static void rank_reversed(struct battery *b, const struct selftest *selftest)
     battery_ok(b, dist_barrier(world), "barrier of the world");
 }
 
-static bool rank_join(const struct selftest *selftest, int rank, dist_group **group_p)
+static bool rank_join(const struct selftest *selftest, int rank, struct battery *b)
 {
     struct dist_options options = DIST_OPTIONS_INIT;
     dist_status status;
 
+    battery_begin(b, "joining");
     if (selftest->mixed && rank == selftest->mixed - 1)
         setenv("DIST_TRANSPORT", "tcp", 1);
     options.backend = selftest->backend;
-    if (!getenv("DIST_TIMEOUT"))
+    options.timeout_ms = selftest->timeout_ms;
+    if (!options.timeout_ms && !getenv("DIST_TIMEOUT"))
         options.timeout_ms = RANK_TIMEOUT_MS;
-    status = dist_init_process_group(&options, group_p);
+    status = dist_init_process_group(&options, &b->group);
     if (status == DIST_OK)
         return true;
-    fprintf(stderr, "init: %s: %s\n", dist_status_string(status), dist_last_error());
+    snprintf(b->count->refused, sizeof(b->count->refused), "%s: %s", dist_status_string(status),
+             dist_last_error());
     return false;
+}
+
+/* ---- a rank that does not come back ---- */
+
+static struct selftest_count *rank_watched;
+
+/* A slot that blocks for ever keeps the library from its deadlines. */
+static void rank_stuck(int signal_number)
+{
+    static const char text[] = "FAULT the backend does not come back: ";
+    ssize_t written = write(STDERR_FILENO, text, sizeof(text) - 1);
+
+    (void)signal_number;
+    written = write(STDERR_FILENO, rank_watched->now, strlen(rank_watched->now));
+    written = write(STDERR_FILENO, "\n", 1);
+    (void)written;
+    rank_watched->faults++;
+    _exit(1);
+}
+
+static void rank_watch(struct selftest_count *count)
+{
+    const struct sigaction action = {.sa_handler = rank_stuck};
+
+    rank_watched = count;
+    sigaction(SIGALRM, &action, NULL);
 }
 
 int selftest_rank(const struct selftest *selftest, int rank, struct selftest_count *count_p)
@@ -99,18 +134,21 @@ int selftest_rank(const struct selftest *selftest, int rank, struct selftest_cou
                         .memory = (enum battery_memory)selftest->memory,
                         .brief = selftest->brief,
                         .native = selftest->native,
-                        .complete = selftest->complete};
+                        .complete = selftest->complete,
+                        .count = count_p,
+                        .stuck_s = selftest->stuck_s};
 
-    if (!rank_join(selftest, rank, &b.group))
+    if (b.stuck_s)
+        rank_watch(count_p);
+    if (!rank_join(selftest, rank, &b))
         return 1;
+    count_p->rank = dist_get_rank(b.group);
+    count_p->ranks = dist_get_world_size(b.group);
     (selftest->reversed ? rank_reversed : rank_in_group)(&b, selftest);
+    battery_begin(&b, "leaving");
     battery_ok(&b, dist_destroy_process_group(b.group), "destroy");
-    *count_p = (struct selftest_count){.rank = b.rank,
-                                       .ranks = b.ranks,
-                                       .cases = b.cases,
-                                       .refusals = b.refusals,
-                                       .checks = b.checks,
-                                       .faults = b.faults};
+    battery_begin(&b, "");
+    alarm(0);
     return b.faults || !b.checks ? 1 : 0;
 }
 

@@ -6,11 +6,25 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 /* Faults that a rank prints. */
 #define RUN_FAULTS_SHOWN 5
 /* Cases in flight hold no more memory than this, on each rank. */
 #define RUN_FLIGHT_BYTES ((size_t)8 << 20)
+
+void battery_begin(struct battery *b, const char *what)
+{
+    struct selftest_count *count = b->count;
+
+    count->cases = b->cases;
+    count->refusals = b->refusals;
+    count->checks = b->checks;
+    count->faults = b->faults;
+    snprintf(count->now, sizeof(count->now), "%s", what);
+    if (b->stuck_s)
+        alarm((unsigned)b->stuck_s);
+}
 
 void battery_fault(struct battery *b, const char *format, ...)
 {
@@ -125,6 +139,7 @@ void battery_run(struct battery *b, const struct kind *kind, const struct varian
     struct test_case *c = case_new(b, kind, variant);
 
     b->cases++;
+    battery_begin(b, case_name(c));
     if (b->mode == MODE_FLOOD || b->mode == MODE_GROUP) {
         run_take_off(b, c);
         return;
@@ -182,6 +197,7 @@ void battery_refused(struct battery *b, const struct kind *kind, const struct va
 
     battery_land(b);
     b->refusals++;
+    battery_begin(b, case_name(c));
     run_expect_refusal(c, kind->call(c, NULL));
     run_expect_refusal(c, kind->call(c, c->works));
     if (c->works[0])

@@ -18,6 +18,15 @@ static const struct kind *const sweep_kinds[] = {
     &kind_barrier,    NULL,
 };
 
+bool selftest_case(const char *word)
+{
+    for (int k = 0; sweep_kinds[k]; k++) {
+        if (strcmp(word, sweep_kinds[k]->name) == 0)
+            return true;
+    }
+    return false;
+}
+
 static bool sweep_skips(const struct battery *b, const struct kind *kind)
 {
     return b->only && strcmp(b->only, kind->name) != 0;

@@ -1,0 +1,291 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* dist_info selftest: the battery in worlds of some sizes, told to a human. */
+#include "selftest.h"
+
+#include <dist/dist.h>
+#include <getopt.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+
+/* Enough for all that a backend can do wrong with its peers, and few enough for any machine. */
+static const int command_sizes[] = {1, 2, 4};
+
+/* A call may take so long, and a case a bit longer than that. */
+#define COMMAND_TIMEOUT_S 60
+/* Ranks of which is told what they were busy with. */
+#define COMMAND_SHOWN 8
+
+struct command {
+    struct selftest selftest;
+    const char *transport;
+    int ranks; /* 0: as command_sizes says, or the launcher */
+    struct selftest_count *counts;
+};
+
+static int command_usage(FILE *to, int code)
+{
+    fprintf(to,
+            "usage: dist_info selftest [--backend NAME] [--transport NAME] [--ranks N]\n"
+            "                          [--mode MODE] [--memory KIND] [--only NAME]\n"
+            "                          [--timeout SECONDS] [--brief]\n"
+            "Tries all collectives with all dtypes and ops, counts, roots and layouts, and says\n"
+            "whether each result is right and what is not supported is refused. Where none is\n"
+            "started by a launcher it starts its ranks itself: 1, then 2, then 4.\n"
+            "  --backend NAME     the backend; gloo if a transport is named\n"
+            "  --transport NAME   over this transport alone\n"
+            "  --ranks N          so many ranks on this machine, and no others\n"
+            "  --mode MODE        blocking, async, flood (many in flight), group or all\n"
+            "  --memory KIND      where data are: ordinary, shared (dist_alloc) or any of these\n"
+            "  --only NAME        the cases of one collective: all_reduce, send, recv, ...\n"
+            "  --timeout SECONDS  that a call may take; 60\n"
+            "  --brief            fewer counts\n"
+            "Exit: 0 it does all that it must, 1 it does not or cannot be used, 2 wrong usage.\n");
+    return code;
+}
+
+/* ---- what is told ---- */
+
+static void command_row(const struct selftest_count *sum)
+{
+    printf("%5d  %8ld  %8ld  %8ld  %6ld\n", sum->ranks, sum->cases, sum->checks, sum->refusals,
+           sum->faults);
+    fflush(stdout);
+}
+
+static void command_head(const struct command *command)
+{
+    printf("libdist %s, backend %s%s%s\n", dist_version(), command->selftest.backend,
+           command->transport ? ", transport " : "", command->transport ? command->transport : "");
+    printf("%5s  %8s  %8s  %8s  %6s\n", "ranks", "cases", "checks", "refusals", "faults");
+    fflush(stdout);
+}
+
+static int command_verdict(const struct command *command, bool passed)
+{
+    const char *kind = command->transport ? "transport" : "backend";
+    const char *name = command->transport ? command->transport : command->selftest.backend;
+
+    if (passed)
+        printf("passed: %s %s does what it must%s\n", kind, name,
+               command->selftest.only ? ", as far as this was tried" : "");
+    else
+        printf("failed: %s %s\n", kind, name);
+    return fflush(stdout) == 0 && passed ? 0 : 1;
+}
+
+/* ---- as a rank of somebody's job ---- */
+
+static bool command_launched(void)
+{
+    static const char *const marks[] = {"TORCHELASTIC_RUN_ID", "OMPI_COMM_WORLD_RANK", "PMI_RANK",
+                                        "SLURM_STEP_ID",       "WORLD_SIZE",           "RANK",
+                                        "MS_WORKER_NUM"};
+
+    for (size_t i = 0; i < sizeof(marks) / sizeof(marks[0]); i++) {
+        if (getenv(marks[i]) && *getenv(marks[i]))
+            return true;
+    }
+    return false;
+}
+
+/* Rank 0 tells of itself, the others only what is wrong. */
+static int command_as_rank(struct command *command)
+{
+    struct selftest_count count = {0};
+    bool passed = selftest_rank(&command->selftest, 0, &count) == 0;
+
+    if (*count.refused)
+        fprintf(stderr, "dist_info: %s\n", count.refused);
+    else if (count.rank == 0)
+        command_head(command), command_row(&count);
+    else if (!passed)
+        fprintf(stderr, "dist_info: rank %d: %ld faults\n", count.rank, count.faults);
+    return count.rank == 0 || !passed ? command_verdict(command, passed) : 0;
+}
+
+/* ---- with ranks of its own ---- */
+
+static int command_child(int rank, void *arg)
+{
+    const struct command *command = arg;
+
+    return selftest_rank(&command->selftest, rank, &command->counts[rank]);
+}
+
+/* Why there was no group: the first rank's reason. NULL: there was one. */
+static const char *command_refused(const struct command *command, int ranks)
+{
+    for (int r = 0; r < ranks; r++) {
+        if (*command->counts[r].refused)
+            return command->counts[r].refused;
+    }
+    return NULL;
+}
+
+/* Some ranks did not come to their end: the one that went first, and what each was doing. */
+static void command_tell_lost(const struct command *command, int ranks)
+{
+    fprintf(stderr, "dist_info: %s\n", dist_last_error());
+    for (int r = 0; r < ranks && r < COMMAND_SHOWN; r++) {
+        if (*command->counts[r].now)
+            fprintf(stderr, "  rank %d was busy with: %s\n", r, command->counts[r].now);
+    }
+}
+
+static void command_sum(const struct command *command, int ranks, struct selftest_count *sum_p)
+{
+    *sum_p = (struct selftest_count){.ranks = ranks};
+    for (int r = 0; r < ranks; r++) {
+        const struct selftest_count *count = &command->counts[r];
+
+        sum_p->cases = count->cases > sum_p->cases ? count->cases : sum_p->cases;
+        sum_p->checks += count->checks;
+        sum_p->refusals += count->refusals;
+        sum_p->faults += count->faults;
+    }
+}
+
+static bool command_report(const struct command *command, int ranks, int code)
+{
+    const char *refused = command_refused(command, ranks);
+    struct selftest_count sum;
+
+    if (refused) {
+        fprintf(stderr, "dist_info: no group of %d rank%s: %s\n", ranks, ranks == 1 ? "" : "s",
+                refused);
+        return false;
+    }
+    command_sum(command, ranks, &sum);
+    command_row(&sum);
+    if (code && (!sum.faults || code > 128))
+        command_tell_lost(command, ranks);
+    return code == 0;
+}
+
+/* The ranks load the module, and this process does not: what drives a GPU stands no fork. */
+static bool command_world(struct command *command, int ranks)
+{
+    size_t bytes = (size_t)ranks * sizeof(*command->counts);
+    bool passed = false;
+    int code = 1;
+
+    command->counts = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    if (command->counts == MAP_FAILED)
+        fprintf(stderr, "dist_info: no memory for %d ranks\n", ranks);
+    else if (dist_spawn(ranks, command_child, command, &code) != DIST_OK)
+        fprintf(stderr, "dist_info: %s\n", dist_last_error());
+    else
+        passed = command_report(command, ranks, code);
+    if (command->counts != MAP_FAILED)
+        munmap(command->counts, bytes);
+    return passed;
+}
+
+static int command_worlds(struct command *command)
+{
+    bool passed = true;
+
+    command_head(command);
+    if (command->ranks)
+        return command_verdict(command, command_world(command, command->ranks));
+    for (size_t i = 0; i < sizeof(command_sizes) / sizeof(command_sizes[0]) && passed; i++)
+        passed = command_world(command, command_sizes[i]);
+    return command_verdict(command, passed);
+}
+
+/* ---- options ---- */
+
+static bool command_number(const char *text, int most, int *number_p)
+{
+    char *end;
+    long number = strtol(text, &end, 10);
+
+    if (!*text || *end || number < 1 || number > most)
+        return false;
+    *number_p = (int)number;
+    return true;
+}
+
+static bool command_option(struct command *command, int option, const char *text)
+{
+    struct selftest *selftest = &command->selftest;
+    int seconds;
+
+    switch (option) {
+    case 'b':
+        selftest->backend = text;
+        return true;
+    case 't':
+        command->transport = text;
+        return true;
+    case 'r':
+        return command_number(text, 65536, &command->ranks);
+    case 'm':
+        return selftest_mode(text, &selftest->mode);
+    case 'k':
+        return selftest_memory(text, &selftest->memory);
+    case 'o':
+        return selftest_case(selftest->only = text);
+    case 's':
+        if (!command_number(text, 86400, &seconds))
+            return false;
+        selftest->timeout_ms = seconds * 1000;
+        return true;
+    default:
+        return selftest->brief = true;
+    }
+}
+
+/* -1: go on, else the exit code. getopt says what is wrong with an option. */
+static int command_options(int argc, char **argv, struct command *command)
+{
+    static const struct option options[] = {
+        {"backend", required_argument, NULL, 'b'}, {"transport", required_argument, NULL, 't'},
+        {"ranks", required_argument, NULL, 'r'},   {"mode", required_argument, NULL, 'm'},
+        {"memory", required_argument, NULL, 'k'},  {"only", required_argument, NULL, 'o'},
+        {"timeout", required_argument, NULL, 's'}, {"brief", no_argument, NULL, 'B'},
+        {"help", no_argument, NULL, 'h'},          {NULL, 0, NULL, 0}};
+    int option, index = 0;
+
+    while ((option = getopt_long(argc, argv, "h", options, &index)) != -1) {
+        if (option == 'h')
+            return command_usage(stdout, 0);
+        if (option == '?')
+            return command_usage(stderr, 2);
+        if (!command_option(command, option, optarg)) {
+            fprintf(stderr, "dist_info: selftest: --%s: '%s' is not understood\n",
+                    options[index].name, optarg);
+            return command_usage(stderr, 2);
+        }
+    }
+    if (optind < argc)
+        fprintf(stderr, "dist_info: selftest: '%s' is not understood\n", argv[optind]);
+    else if (!command->selftest.backend && !command->transport)
+        fprintf(stderr, "dist_info: selftest: name a backend or a transport\n");
+    else
+        return -1;
+    return command_usage(stderr, 2);
+}
+
+int selftest_main(int argc, char **argv)
+{
+    struct command command = {.selftest.timeout_ms = COMMAND_TIMEOUT_S * 1000};
+    int code;
+
+    selftest_mode("all", &command.selftest.mode);
+    code = command_options(argc, argv, &command);
+    if (code >= 0)
+        return code;
+    command.selftest.stuck_s = command.selftest.timeout_ms / 1000 * 3 / 2 + 2;
+    if (!command.selftest.backend)
+        command.selftest.backend = "gloo";
+    if (command.transport) {
+        setenv("DIST_TRANSPORT", command.transport, 1);
+        setenv("DIST_NODE_MEMORY", "0", 1); /* all goes through the transport */
+    }
+    if (!command.ranks && command_launched())
+        return command_as_rank(&command);
+    return command_worlds(&command);
+}
