@@ -12,3 +12,11 @@ dist_examples_DATA = \
 	examples/hello_all_reduce.c \
 	examples/trainer.c \
 	examples/trainer_single.c
+
+plugin_minimaldir = $(examplesdir)/plugin-minimal
+dist_plugin_minimal_DATA = \
+	examples/plugin-minimal/Makefile \
+	examples/plugin-minimal/README.md \
+	examples/plugin-minimal/minimal.c \
+	examples/plugin-minimal/minimal.h \
+	examples/plugin-minimal/minimal_peers.c
