@@ -21,6 +21,7 @@ include tests/unit/train/local.mk
 else
 TESTS += tests/support/no_cmocka.sh
 endif
+include tests/standin/local.mk
 include tests/jobs/local.mk
 include tests/lint/local.mk
 TESTS += tests/support/planted.sh

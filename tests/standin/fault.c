@@ -1,0 +1,58 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Faults by order: STANDIN_FAULT=KIND[@RANK[:NUMBER]],... */
+#include "standin.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/*
+ * RANK is that in the communicator, of KIND memory the device's ordinal; without it, each.
+ * NUMBER counts a communicator's launches from 0 (a group is one), unless said otherwise.
+ */
+static const char *const fault_names[FAULT_COUNT] = {
+    [FAULT_VERSION] = "version",       /* NCCL is of version NUMBER, 2803 by default */
+    [FAULT_INIT] = "init",             /* the communicator cannot be made */
+    [FAULT_INIT_HANG] = "init-hang",   /* the making of it never ends */
+    [FAULT_ASYNC] = "async",           /* an error comes up in the middle of this launch */
+    [FAULT_HANG] = "hang",             /* this launch never ends */
+    [FAULT_ENQUEUE] = "enqueue",       /* this launch is refused at once */
+    [FAULT_ABORT_SLOW] = "abort-slow", /* an abort takes NUMBER milliseconds */
+    [FAULT_MEMORY] = "memory",         /* a device gives memory NUMBER times only */
+};
+
+/* Does this order ("async@1:5") say so? */
+static bool fault_matches(const char *order, size_t length, enum standin_fault fault, int rank,
+                          long *number_p)
+{
+    const char *name = fault_names[fault], *end = order + length;
+    size_t name_length = strlen(name);
+    char *after;
+
+    if (length < name_length || strncmp(order, name, name_length) != 0)
+        return false;
+    order += name_length;
+    if (order < end && *order != '@' && *order != ':')
+        return false;
+    if (order < end && *order == '@') {
+        if (strtol(order + 1, &after, 10) != rank)
+            return false;
+        order = after;
+    }
+    if (number_p)
+        *number_p = order < end && *order == ':' ? strtol(order + 1, NULL, 10) : 0;
+    return true;
+}
+
+bool standin_fault(enum standin_fault fault, int rank, long *number_p)
+{
+    const char *orders = getenv("STANDIN_FAULT");
+
+    while (orders && *orders) {
+        size_t length = strcspn(orders, ",");
+
+        if (fault_matches(orders, length, fault, rank, number_p))
+            return true;
+        orders += length + (orders[length] == ',');
+    }
+    return false;
+}

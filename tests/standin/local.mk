@@ -1,0 +1,45 @@
+# SPDX-License-Identifier: BSD-3-Clause
+# Stands for GPUs where there are none: see standin.h. Twice the same, as CUDA and as HIP.
+standin_sources = \
+	tests/standin/communicator.h \
+	tests/standin/driver.c \
+	tests/standin/driver_capture.c \
+	tests/standin/driver_copy.c \
+	tests/standin/driver_event.c \
+	tests/standin/driver_memory.c \
+	tests/standin/driver_stream.c \
+	tests/standin/fault.c \
+	tests/standin/nccl_abi.h \
+	tests/standin/nccl_calls.c \
+	tests/standin/nccl_check.c \
+	tests/standin/nccl_comm.c \
+	tests/standin/nccl_exchange.c \
+	tests/standin/nccl_group.c \
+	tests/standin/nccl_launch.c \
+	tests/standin/nccl_mesh.c \
+	tests/standin/nccl_reduce.c \
+	tests/standin/nccl_run.c \
+	tests/standin/nccl_split.c \
+	tests/standin/standin.h
+
+# Its threads outlive what loads it. -rpath makes libtool build a shared object.
+standin_ldflags = $(module_ldflags) -Wl,-z,nodelete -rpath $(abs_builddir)
+
+check_LTLIBRARIES += standin_cuda.la standin_hip.la
+standin_cuda_la_SOURCES = $(standin_sources)
+standin_cuda_la_CPPFLAGS = $(AM_CPPFLAGS)
+standin_cuda_la_LDFLAGS = $(standin_ldflags)
+standin_cuda_la_LIBADD = -lm
+standin_hip_la_SOURCES = $(standin_sources)
+standin_hip_la_CPPFLAGS = $(AM_CPPFLAGS) -DSTANDIN_HIP
+standin_hip_la_LDFLAGS = $(standin_ldflags)
+standin_hip_la_LIBADD = -lm
+
+if HAVE_CMOCKA
+check_PROGRAMS += tests/standin/test_nccl
+TESTS += tests/standin/test_nccl
+
+standin_trial_sources = tests/standin/trial.c tests/standin/trial.h
+tests_standin_test_nccl_SOURCES = tests/standin/test_nccl.c $(standin_trial_sources)
+tests_standin_test_nccl_LDADD = $(unit_test_libs)
+endif

@@ -1,0 +1,92 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Splitting of communicators: all ranks meet once more, then those of one color. */
+#include "communicator.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* Of the meeting rank's color, in the order of keys, then of ranks: how many, and which it is. */
+static void split_place(const struct nccl_card *cards, int rank, int ranks, int *rank_p,
+                        int *ranks_p)
+{
+    *rank_p = *ranks_p = 0;
+    for (int i = 0; i < ranks; i++) {
+        if (cards[i].color != cards[rank].color)
+            continue;
+        ++*ranks_p;
+        *rank_p += cards[i].key < cards[rank].key || (cards[i].key == cards[rank].key && i < rank);
+    }
+}
+
+struct split {
+    int color, key, parent_rank, parent_ranks;
+    unsigned char id[16]; /* of the meeting */
+};
+
+/* Another id that all who know this one and the number come to. */
+static void split_derive_id(const unsigned char *id, uint64_t number, unsigned char *derived)
+{
+    uint64_t words[2];
+
+    memcpy(words, id, sizeof(words));
+    for (int i = 0; i < 2; i++) {
+        words[i] ^= (number + 1) * 0x9e3779b97f4a7c15u;
+        words[i] *= 0xbf58476d1ce4e5b9u;
+        words[i] ^= words[i] >> 29;
+    }
+    memcpy(derived, words, sizeof(words));
+}
+
+static int split_make(struct ncclComm *comm, void *arg)
+{
+    const struct split *split = arg;
+    struct nccl_card own = {.rank = split->parent_rank,
+                            .ranks = split->parent_ranks,
+                            .color = split->color,
+                            .key = split->key};
+    int ranks = own.ranks, *to = nccl_sockets_none(ranks), *from = nccl_sockets_none(ranks);
+    struct nccl_card *cards = calloc((size_t)ranks, sizeof(*cards));
+    int result = to && from && cards ? nccl_mesh(comm, split->id, &own, cards, to, from)
+                                     : RESULT_SystemError;
+
+    nccl_sockets_close(to, ranks);
+    nccl_sockets_close(from, ranks);
+    free(to);
+    free(from);
+    if (!result && split->color != NCCL_NO_COLOR) {
+        split_place(cards, own.rank, ranks, &comm->rank, &comm->ranks);
+        split_derive_id(split->id, (uint64_t)split->color, comm->id);
+        result = nccl_comm_connect(comm);
+    }
+    free(cards);
+    return result;
+}
+
+int ncclCommSplit(struct ncclComm *parent, int color, int key, struct ncclComm **comm_p,
+                  struct nccl_config *config)
+{
+    int result = nccl_ready(parent);
+    struct split *split = result ? NULL : calloc(1, sizeof(*split));
+    struct ncclComm *comm;
+
+    *comm_p = NULL;
+    if (result)
+        return nccl_note(result);
+    comm = nccl_comm_new(parent->rank, parent->ranks,
+                         config && config->blocking != NCCL_UNDEFINED ? config->blocking != 0
+                                                                      : parent->blocking);
+    if (!comm || !split)
+        return nccl_note(nccl_fail(RESULT_SystemError, "out of memory"));
+    comm->device = parent->device;
+    *split = (struct split){
+        .color = color, .key = key, .parent_rank = parent->rank, .parent_ranks = parent->ranks};
+    split_derive_id(parent->id, ++parent->splits << 32, split->id);
+    result = nccl_make(comm, split_make, split, comm_p);
+    if (color == NCCL_NO_COLOR && *comm_p) {
+        *comm_p = NULL;
+        standin_lock();
+        nccl_comm_drop(comm);
+        standin_unlock();
+    }
+    return result;
+}
