@@ -26,7 +26,7 @@ standin_sources = \
 standin_ldflags = $(module_ldflags) -Wl,-z,nodelete -rpath $(abs_builddir)
 
 check_LTLIBRARIES += standin_cuda.la standin_hip.la
-standin_cuda_la_SOURCES = $(standin_sources)
+standin_cuda_la_SOURCES = $(standin_sources) tests/standin/runtime.c
 standin_cuda_la_CPPFLAGS = $(AM_CPPFLAGS)
 standin_cuda_la_LDFLAGS = $(standin_ldflags)
 standin_cuda_la_LIBADD = -lm
