@@ -53,10 +53,11 @@ typedef enum dist_manner {
 
 /*
  * One call, as the user made it, checked. in and out are the user's and stay valid until the ticket
- * has ended, and so do the arrays; dist.h says what lies where and what is in place (BROADCAST:
- * in == out). count: elements of a block, that is of what a rank gives or gets from another; of the
- * v-forms only GATHER_V (what this rank gives) and SCATTER_V (what it gets) use it. sequence counts
- * the group's collectives from 0, and apart from them its sends and receives.
+ * has ended, and so do the arrays, the call itself, source and reduction; dist.h says what lies
+ * where and what is in place (BROADCAST: in == out). count: elements of a block, that is of what a
+ * rank gives or gets from another; of the v-forms only GATHER_V (what this rank gives) and
+ * SCATTER_V (what it gets) use it. sequence counts the group's collectives from 0, and apart from
+ * them its sends and receives.
  *
  * in_counts, in_offsets: of IN's blocks, by rank, in elements: SCATTER_V at root, ALL_TO_ALL_V,
  * REDUCE_SCATTER_V. out_counts, out_offsets: of OUT's blocks: ALL_GATHER_V, GATHER_V at root,
@@ -82,10 +83,16 @@ struct dist_call {
     void *stream;       /* the program's: what is on it now comes before the call */
 };
 
-/* A posted call. The backend sets status once, last; own is its to use. */
+/*
+ * A posted call. The backend sets status once, last, in one of its slots and no other thread: OK,
+ * or an error that it has reported (host->fail, in the same call of a slot), which ends the group.
+ * own is its to use. The memory is the core's; after status is set the backend touches neither the
+ * ticket nor the call and its buffers. Tickets may end in any order: the core tells the program of
+ * collectives in the order of posting.
+ */
 struct dist_ticket {
     dist_status status; /* DIST_IN_PROGRESS until it has ended */
-    void *own;
+    void *own;          /* NULL at first */
 };
 
 /* Where a rank is. Numbers are unique within what contains them; -1: unknown. */
@@ -114,8 +121,18 @@ struct dist_backend_config;
 #define DIST_ARM_READY (-2)
 
 /*
- * The library's services for a module: it needs no symbol of ours at link time.
- * fail and log are printf-like. engine_*: see the backend slots of the same name.
+ * The library's services for a module: it needs no symbol of ours at link time. The table is
+ * constant and lives for ever. None blocks but engine_open, which is collective.
+ *
+ * fail (printf-like) reports an error: logs it and keeps it for dist_last_error of this thread, so
+ * it is to be called in a slot, not in a thread of the module's own. It returns status and leaves
+ * errno. log (printf-like): a line without being an error. sink_apply: `bytes` bytes have come that
+ * belong `offset` bytes into the sink; copies or reduces them. dtype_size: 0 of no dtype.
+ * transport_find: NULL if there is none; a backend may list it in its engine's configuration.
+ *
+ * engine_*: the plan engine, which has every collective over transports; see the backend slots of
+ * the same name. config must live until engine_close. On failure there is no engine; engine_close
+ * takes NULL. A backend hands its own slots on to it: src/backends/gloo.c is no more than that.
  */
 struct dist_host {
     uint32_t abi;
@@ -144,15 +161,16 @@ struct dist_host {
     void (*engine_release)(struct dist_engine *engine, void *prepared);
 };
 
-/* What a backend is told when it is opened; lives as long as the group. */
+/* What a backend is told when it is opened; lives, with all that it points to, as long as the
+ * group. Ranks are those of the group. */
 struct dist_backend_config {
     size_t size; /* sizeof(struct dist_backend_config) */
     const struct dist_host *host;
     int rank;
     int world_size;
-    int local_rank;
-    int local_ranks;
-    int timeout_ms;
+    int local_rank;  /* among the ranks of the group on this machine */
+    int local_ranks; /* how many those are, at least 1 */
+    int timeout_ms;  /* of a call, above 0; the core keeps the deadlines of what was posted */
     uint32_t group;  /* this group's number, the same on every rank */
     const char *job; /* see dist_transport_config */
     const char *bind_host;
@@ -161,7 +179,8 @@ struct dist_backend_config {
     size_t secret_bytes;
     /*
      * Every rank gives bytes bytes, gets world_size * bytes: for addresses and ids. Blocks
-     * until all have come, at most the timeout; the error names who did not.
+     * until all have come, at most the timeout; the error (reported) names who did not. In open
+     * only, on every rank as often and in the same order.
      */
     dist_status (*all_gather)(void *all_gather_arg, const void *in, void *out, size_t bytes);
     void *all_gather_arg;
@@ -194,36 +213,92 @@ struct dist_identity {
 
 /*
  * A backend. Constant, one for all; state is state_size zeroed bytes a group, allocated
- * by the core. Calls on one group never overlap (the core locks); calls on different
- * groups may.
+ * by the core, aligned for any type, and freed after close.
+ *
+ *   probe --> [identify] --> open --> post, progress, arm, disarm, ... --> close
+ *                             |                     |                        ^
+ *                             |                     '--> abort --> [free] ---|
+ *                             '--> (failed) ---------------------------------'
+ *
+ * Threads: calls on one group never overlap (the core holds the group's lock) but for query and
+ * manner, which are asked without it, by any thread, beside any other slot. The rest is called by
+ * whatever thread moves the group along: the program's, or the progress thread (see threads). Calls
+ * on different groups may overlap. A slot calls the library through config->host alone.
+ *
+ * Blocking: only identify and open may wait for other ranks; close and abort end what there is
+ * within some 100 ms and wait for nobody. All others return at once, or after the time that copying
+ * takes.
+ *
+ * Errors: who fails has said why by host->fail, names ranks, and returns the status. Then
+ *
+ *   probe           the backend cannot be used here; its reason stands in the error
+ *   identify, open  dist_init_process_group or dist_new_group fails, on every rank; close follows
+ *   post            ERR_UNSUPPORTED, ERR_INVALID_ARGUMENT: as if the call had not been made.
+ *                   Others: the group ends, since the other ranks have gone on
+ *   prepare, alloc  that call of the program fails, nothing else
+ *   a ticket,       the group ends: the first error is kept and told to all ranks, abort is called,
+ *   progress,       what is pending ends with it. ERR_PEER_LOST: the core first asks the store who
+ *   join, batch     went first, for half a second at most, to name that rank
+ *
+ * After abort come only free and close; what was pending the core ends itself.
+ * Must be there: name, summary, probe, query, open, close, post, progress, abort. The rest may be
+ * NULL, or both of what is called "together".
  */
 struct dist_backend {
-    uint32_t abi;  /* DIST_ABI */
-    uint32_t size; /* sizeof(struct dist_backend) */
-    const char *name;
-    const char *summary;
-    size_t state_size;
+    uint32_t abi;        /* DIST_ABI */
+    uint32_t size;       /* sizeof(struct dist_backend) */
+    const char *name;    /* not empty; a module dist_NAME.so has the backend NAME */
+    const char *summary; /* one line, for lists */
+    size_t state_size;   /* bytes */
 
-    /* Can it run in this process? On failure writes the reason. Never blocks. */
+    /*
+     * Can it run in this process? On failure writes the reason to reason[reason_size], reports
+     * nothing and returns ERR_UNSUPPORTED. Never blocks, touches no peer. Any thread may call it,
+     * often. Libraries that the backend needs are looked for here, with dlopen.
+     */
     dist_status (*probe)(char *reason, size_t reason_size);
 
-    /* Would it take this call? ERR_UNSUPPORTED: no. state may be NULL: in general. */
+    /*
+     * Would it take this call? ERR_UNSUPPORTED, of which nothing is reported: no. state may be
+     * NULL: in general. Asked before calls; the answer must be the same on all ranks, and for as
+     * long as the group lives. Where nothing is reduced op is to be ignored, in a BARRIER dtype
+     * too.
+     */
     dist_status (*query)(const void *state, dist_collective collective, dist_dtype dtype,
                          dist_op op);
 
-    /* Joins: collective, may block until all ranks have come (config->timeout_ms). */
+    /*
+     * Joins: collective, may block until all ranks have come (config->timeout_ms). After it the
+     * core waits for all ranks once more, so that nobody posts before all are open. On failure
+     * leaves a state that close accepts.
+     */
     dist_status (*open)(void *state, const struct dist_backend_config *config);
 
-    /* Leaves: local, bounded; accepts a half-open state. */
+    /*
+     * Leaves: local, bounded; accepts a half-open state, and one after abort. Nothing is pending,
+     * and all ranks have come to the end of the group, unless it was aborted. Frees what was
+     * prepared; leaves no thread, descriptor or file behind. Once.
+     */
     void (*close)(void *state);
 
-    /* Starts a call; never blocks. On failure the ticket is not touched again. */
+    /*
+     * Starts a call; never blocks, but see call->waits. The ticket is IN_PROGRESS; it may end at
+     * once, here. Any number may be pending, and their buffers may overlap: then the effect is that
+     * of one after the other. All ranks post a group's collectives in the same order. On failure
+     * the ticket is not touched again.
+     */
     dist_status (*post)(void *state, const struct dist_call *call, struct dist_ticket *ticket);
 
-    /* Moves all posted calls along without waiting. As dist_transport.progress. */
+    /*
+     * Moves all posted calls along without waiting. Returns how much happened; 0: nothing; a
+     * negative dist_status: the backend is broken, see above. Called as long as calls are pending.
+     */
     int (*progress)(void *state);
 
-    /* After an error or a timeout: drop everything at once. Local, bounded. */
+    /*
+     * After an error or a timeout: drop everything at once. Local, bounded. No ticket, call or
+     * buffer is touched afterwards, neither by this rank's threads nor by its devices. Once.
+     */
     void (*abort)(void *state);
 
     /*
@@ -231,20 +306,24 @@ struct dist_backend {
      * when progress has something to do; returns how many, DIST_ARM_BLIND: there are none, poll;
      * DIST_ARM_READY: something is there already. After waking (whatever the reason, and whatever
      * arm returned) disarm is called before anything else is; where nothing is armed it does
-     * nothing. NULL: the core naps between polls.
+     * nothing. The descriptors are the backend's, stay open until then, and are polled without the
+     * lock for at most 100 ms at a time; there is room for at least 16. What happens between arm
+     * and the sleep must make them readable too. NULL, or BLIND: the core naps between polls, up to
+     * 20 ms long.
      */
     int (*arm)(void *state, int *fds, int room);
     void (*disarm)(void *state);
 
     /*
      * Optional: whom the oldest pending call waits for ("rank 2, rank 5"), for the error when it
-     * takes too long. "" if that is not known.
+     * takes too long. "" if that is not known. Always terminated; changes nothing.
      */
     void (*describe)(const void *state, char *text, size_t size);
 
     /*
      * Optional: identify this process by the backend's own launcher, starting that
-     * runtime if need be. May block. Called before open, at most once a group.
+     * runtime if need be. May block. Called before open, where the program names the backend or
+     * mpi://, at most once a world.
      */
     dist_status (*identify)(struct dist_identity *identity_p);
 
@@ -259,7 +338,8 @@ struct dist_backend {
 
     /*
      * Optional: may the slots of an open group be called by a thread of the library's own too,
-     * never two at a time, while the program's threads do whatever they do? NULL: yes.
+     * never two at a time, while the program's threads do whatever they do? NULL: yes. Asked once a
+     * group. No: calls move only while the program is in the library.
      */
     bool (*threads)(const void *state);
 
@@ -267,7 +347,8 @@ struct dist_backend {
      * Optional, together: keep ready what a call needs that will be posted again and again.
      * *prepared_p goes into call.prepared of posts that differ in the sequence only, one at a time;
      * NULL: there is nothing to keep. Local. What is not released, close and abort free; afterwards
-     * release does nothing.
+     * release does nothing. Not called where manner says STREAM. The call's sequence, stream and
+     * waits are not yet those of the posts.
      */
     dist_status (*prepare)(void *state, const struct dist_call *call, void **prepared_p);
     void (*release)(void *state, void *prepared);
@@ -298,19 +379,25 @@ struct dist_backend {
     /*
      * Optional: several posts come in a row (begin), or that was the last of them (not begin).
      * What was posted in between is to be started together: no send waits for its receive with
-     * that behind it. Never nested; end is called even if a post failed. On end, failures as post;
-     * the tickets then stay as they are and the core aborts the group.
+     * that behind it. Never nested; end is called even if a post failed, but not after abort. On
+     * failure of either the tickets stay as they are and the core aborts the group. Other slots may
+     * be called in between.
      */
     dist_status (*batch)(void *state, bool begin);
 };
 
 /*
  * A module is a shared object dist_NAME.so that defines this one symbol: the backend NAME, or
- * transports (NULL-terminated), or both. What it has none of is NULL.
+ * transports (NULL-terminated), or both. What it has none of is NULL. It links nothing of ours.
+ *
+ * It is looked for in the folders of DIST_PLUGIN_PATH, in dist/ beside libdist.so, beside it, and
+ * where libdist was to be installed, in this order; the first file counts. It is loaded when it is
+ * named, and never unloaded. Before any of its functions is called, abi and size of all its tables
+ * are compared, and what must be there is looked for (ERR_ABI, which names the file and the slot).
  */
 struct dist_module {
-    uint32_t abi; /* DIST_ABI */
-    uint32_t size;
+    uint32_t abi;  /* DIST_ABI */
+    uint32_t size; /* sizeof(struct dist_module) */
     const struct dist_backend *backend;
     const struct dist_transport *const *transports;
 };
