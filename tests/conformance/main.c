@@ -17,7 +17,7 @@ static const char main_usage[] =
     "usage: conformance BACKEND [OPTION]...\n"
     "  --spawn N      as N ranks; else the launcher says\n"
     "  --mode MODE    blocking, async, flood (many in flight), group or all\n"
-    "  --memory KIND  where data are: ordinary, shared (dist_alloc) or any of these\n"
+    "  --memory KIND  where data are: ordinary, shared (dist_alloc), device, or any\n"
     "  --only NAME    the cases of one collective: all_reduce_coalesced, send, recv, ...\n"
     "  --brief        fewer counts\n"
     "  --native       numbers that are none are MPI's business\n"

@@ -26,6 +26,7 @@ enum battery_mode {
 #define BATTERY_MEMORIES(X)                                                                        \
     X(ORDINARY, "ordinary")                                                                        \
     X(SHARED, "shared") /* from dist_alloc */                                                      \
+    X(DEVICE, "device") /* a GPU's */                                                              \
     X(ANY, "any")       /* some here, some there */
 
 enum battery_memory {
@@ -82,11 +83,14 @@ void *battery_alloc(size_t count, size_t size);
 /* Blocks of a v-form: all alike, of many lengths (some of them 0), or those with gaps, shuffled. */
 enum layout { LAYOUT_EVEN, LAYOUT_UNEVEN, LAYOUT_GAPS, LAYOUT_COUNT };
 
-/* Memory between guards, and how it was before the call. */
+/*
+ * Memory between guards, and how it was before the call. image: where the host reads and writes
+ * it, which for a device's memory is a copy.
+ */
 struct buffer {
-    unsigned char *memory, *data, *before;
+    unsigned char *memory, *data, *before, *image;
     size_t bytes;
-    bool shared;
+    enum battery_memory from; /* ORDINARY, SHARED or DEVICE */
 };
 
 /*
@@ -158,6 +162,8 @@ void case_out(struct test_case *c, size_t count);
 void case_give(struct test_case *c, struct buffer *to, size_t at, size_t first, size_t count);
 void case_expect(struct test_case *c, size_t at, size_t count, int giver, size_t first);
 void *case_at(const struct test_case *c, const struct buffer *buffer, size_t element);
+/* The same in the buffer's image, for the host. */
+void *case_image(const struct test_case *c, const struct buffer *buffer, size_t element);
 /* The counts and offsets of a layout's blocks, one a rank; counts[r] is what `count_of` says. */
 size_t case_layout(struct test_case *c, const size_t *counts, size_t *offsets);
 size_t case_block_count(const struct test_case *c, int from, int to);

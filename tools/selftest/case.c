@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* A case: its memory, and whether the right things came into it and nothing else changed. */
 #include "battery.h"
+#include "device.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -27,34 +28,59 @@ static size_t case_element(const struct test_case *c)
     return dist_dtype_size(c->data.dtype);
 }
 
-/* Of MEMORY_ANY some ranks' buffers are shared and others' are not, differently in each case. */
-static bool case_shares(const struct test_case *c, const struct buffer *buffer)
+/* Of MEMORY_ANY each rank's buffers are of another kind, differently in each case. */
+static enum battery_memory case_kind(const struct test_case *c, const struct buffer *buffer)
 {
     uint64_t turn = c->data.seed * 5 + (uint64_t)c->b->rank * 3 + (buffer == &c->in);
 
-    return c->b->memory == MEMORY_SHARED || (c->b->memory == MEMORY_ANY && turn / 2 % 2);
+    if (c->b->memory != MEMORY_ANY)
+        return c->b->memory;
+    if (device_stream() && turn % 3 == 0)
+        return MEMORY_DEVICE;
+    return turn / 2 % 2 ? MEMORY_SHARED : MEMORY_ORDINARY;
 }
 
 static void *case_memory(struct test_case *c, struct buffer *buffer, size_t bytes)
 {
     void *memory = NULL;
 
-    buffer->shared = case_shares(c, buffer);
-    if (!buffer->shared)
+    buffer->from = case_kind(c, buffer);
+    if (buffer->from == MEMORY_ORDINARY)
         return battery_alloc(bytes, 1);
-    battery_ok(c->b, dist_alloc(c->b->group, bytes, &memory), "alloc");
-    if (!memory)
+    if (buffer->from == MEMORY_DEVICE)
+        memory = device_alloc(bytes);
+    else
+        battery_ok(c->b, dist_alloc(c->b->group, bytes, &memory), "alloc");
+    if (!memory) {
+        fprintf(stderr, "no memory of that kind for %zu bytes\n", bytes);
         exit(1);
+    }
     return memory;
 }
 
 /* Between guards, and at no better alignment than an element has. */
 static void case_buffer(struct test_case *c, struct buffer *buffer, size_t count)
 {
+    size_t bytes = count * case_element(c) + 3 * GUARD_BYTES;
+
     buffer->bytes = count * case_element(c);
-    buffer->memory = case_memory(c, buffer, buffer->bytes + 3 * GUARD_BYTES);
-    memset(buffer->memory, GUARD, buffer->bytes + 3 * GUARD_BYTES);
+    buffer->memory = case_memory(c, buffer, bytes);
+    buffer->image = device_owns(buffer->memory) ? battery_alloc(bytes, 1) : buffer->memory;
+    memset(buffer->image, GUARD, bytes);
     buffer->data = buffer->memory + GUARD_BYTES + case_element(c);
+}
+
+/* Memory of a device becomes what its image is, or the other way. */
+static void case_copy(struct test_case *c, const struct buffer *buffer, bool out)
+{
+    size_t bytes = buffer->bytes + 3 * GUARD_BYTES;
+
+    if (buffer->image == buffer->memory)
+        return;
+    c->b->checks++;
+    if (!(out ? device_get(buffer->image, buffer->memory, bytes)
+              : device_put(buffer->memory, buffer->image, bytes)))
+        battery_fault(c->b, "%s: the driver does not copy its memory", case_name(c));
 }
 
 void case_in(struct test_case *c, size_t count)
@@ -74,9 +100,14 @@ void *case_at(const struct test_case *c, const struct buffer *buffer, size_t ele
     return buffer->data + element * case_element(c);
 }
 
+void *case_image(const struct test_case *c, const struct buffer *buffer, size_t element)
+{
+    return buffer->image + (buffer->data - buffer->memory) + element * case_element(c);
+}
+
 void case_give(struct test_case *c, struct buffer *to, size_t at, size_t first, size_t count)
 {
-    data_fill(&c->data, c->b->rank, first, count, case_at(c, to, at));
+    data_fill(&c->data, c->b->rank, first, count, case_image(c, to, at));
 }
 
 void case_expect(struct test_case *c, size_t at, size_t count, int giver, size_t first)
@@ -128,14 +159,15 @@ size_t case_layout(struct test_case *c, const size_t *counts, size_t *offsets)
 
 /* ---- life ---- */
 
-static void case_remember(struct buffer *buffer)
+static void case_remember(struct test_case *c, struct buffer *buffer)
 {
     size_t bytes = buffer->bytes + 3 * GUARD_BYTES;
 
     if (!buffer->memory)
         return;
     buffer->before = battery_alloc(bytes, 1);
-    memcpy(buffer->before, buffer->memory, bytes);
+    memcpy(buffer->before, buffer->image, bytes);
+    case_copy(c, buffer, false);
 }
 
 struct test_case *case_new(struct battery *b, const struct kind *kind,
@@ -155,15 +187,19 @@ struct test_case *case_new(struct battery *b, const struct kind *kind,
     if (!c->works_needed)
         c->works_needed = 1;
     c->works = battery_alloc((size_t)c->works_needed, sizeof(*c->works));
-    case_remember(&c->in);
-    case_remember(&c->out);
+    case_remember(c, &c->in);
+    case_remember(c, &c->out);
     return c;
 }
 
 static void case_free_buffer(struct test_case *c, struct buffer *buffer)
 {
-    if (buffer->shared)
+    if (buffer->image != buffer->memory)
+        free(buffer->image);
+    if (buffer->from == MEMORY_SHARED)
         battery_ok(c->b, dist_free(c->b->group, buffer->memory), "free");
+    else if (buffer->from == MEMORY_DEVICE)
+        device_free(buffer->memory);
     else
         free(buffer->memory);
     free(buffer->before);
@@ -219,7 +255,7 @@ static size_t case_next(size_t i, size_t count)
 /* True, or the fault has been reported. */
 static bool case_check_element(struct test_case *c, const struct block *block, size_t i)
 {
-    const void *found = case_at(c, &c->out, block->at + i);
+    const void *found = case_image(c, &c->out, block->at + i);
     double expected, is;
     uint64_t bits = 0, row;
 
@@ -242,7 +278,7 @@ static bool case_check_element(struct test_case *c, const struct block *block, s
 
 static void case_check_block(struct test_case *c, const struct block *block)
 {
-    size_t offset = (size_t)((unsigned char *)case_at(c, &c->out, block->at) - c->out.memory);
+    size_t offset = (size_t)((unsigned char *)case_image(c, &c->out, block->at) - c->out.image);
 
     c->b->checks++;
     for (size_t i = 0; i < block->count; i = case_next(i, block->count)) {
@@ -250,7 +286,7 @@ static void case_check_block(struct test_case *c, const struct block *block)
             break;
     }
     /* What was to change has been seen: the rest must be as before. */
-    memcpy(c->out.before + offset, c->out.memory + offset, block->count * case_element(c));
+    memcpy(c->out.before + offset, c->out.image + offset, block->count * case_element(c));
 }
 
 static void case_check_same(struct test_case *c, const struct buffer *buffer, const char *what)
@@ -260,25 +296,34 @@ static void case_check_same(struct test_case *c, const struct buffer *buffer, co
     if (!buffer->memory)
         return;
     c->b->checks++;
-    if (memcmp(buffer->memory, buffer->before, bytes) == 0)
+    if (memcmp(buffer->image, buffer->before, bytes) == 0)
         return;
-    while (buffer->memory[i] == buffer->before[i])
+    while (buffer->image[i] == buffer->before[i])
         i++;
     battery_fault(c->b, "%s: %s at byte %td of %zu", case_name(c), what,
-                  buffer->memory + i - buffer->data, buffer->bytes);
+                  (ptrdiff_t)i - (buffer->data - buffer->memory), buffer->bytes);
 }
 
-void case_check_unchanged(struct test_case *c)
+static void case_check_rest(struct test_case *c)
 {
     case_check_same(c, &c->in, "changed its input");
     case_check_same(c, &c->out, "wrote outside its result");
 }
 
+void case_check_unchanged(struct test_case *c)
+{
+    case_copy(c, &c->in, true);
+    case_copy(c, &c->out, true);
+    case_check_rest(c);
+}
+
 void case_check(struct test_case *c)
 {
+    case_copy(c, &c->in, true);
+    case_copy(c, &c->out, true);
     if (c->kind->check)
         c->kind->check(c);
     for (int i = 0; i < c->block_count; i++)
         case_check_block(c, &c->blocks[i]);
-    case_check_unchanged(c);
+    case_check_rest(c);
 }

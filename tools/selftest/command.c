@@ -37,7 +37,7 @@ static int command_usage(FILE *to, int code)
             "  --transport NAME   over this transport alone\n"
             "  --ranks N          so many ranks on this machine, and no others\n"
             "  --mode MODE        blocking, async, flood (many in flight), group or all\n"
-            "  --memory KIND      where data are: ordinary, shared (dist_alloc) or any of these\n"
+            "  --memory KIND      where data are: ordinary, shared (dist_alloc), device, or any\n"
             "  --only NAME        the cases of one collective: all_reduce, send, recv, ...\n"
             "  --timeout SECONDS  that a call may take; 60\n"
             "  --brief            fewer counts\n"

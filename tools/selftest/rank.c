@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* One rank's run of the battery: joining, all its parts one after the other, and leaving. */
 #include "battery.h"
+#include "device.h"
 #include "selftest.h"
 
 #include <signal.h>
@@ -56,6 +57,8 @@ static void rank_in_group(struct battery *b, const struct selftest *selftest)
 {
     b->rank = dist_get_rank(b->group);
     b->ranks = dist_get_world_size(b->group);
+    if (device_stream())
+        battery_ok(b, dist_set_stream(b->group, device_stream()), "set_stream");
     battery_ok(b, dist_backend_lacks(b->backend, &b->lacks), "backend_lacks");
     rank_make_ops(b);
     rank_cases(b, selftest);
@@ -80,6 +83,15 @@ static void rank_reversed(struct battery *b, const struct selftest *selftest)
     battery_ok(b, dist_barrier(world), "barrier of the world");
 }
 
+/* A device, if data may be there; what dist_alloc gives may be a device's too. */
+static bool rank_find_device(struct battery *b)
+{
+    return b->memory == MEMORY_ORDINARY ||
+           device_open(dist_get_local_rank(b->group), b->count->refused,
+                       sizeof(b->count->refused)) ||
+           b->memory != MEMORY_DEVICE;
+}
+
 static bool rank_join(const struct selftest *selftest, int rank, struct battery *b)
 {
     struct dist_options options = DIST_OPTIONS_INIT;
@@ -94,7 +106,7 @@ static bool rank_join(const struct selftest *selftest, int rank, struct battery 
         options.timeout_ms = RANK_TIMEOUT_MS;
     status = dist_init_process_group(&options, &b->group);
     if (status == DIST_OK)
-        return true;
+        return rank_find_device(b);
     snprintf(b->count->refused, sizeof(b->count->refused), "%s: %s", dist_status_string(status),
              dist_last_error());
     return false;

@@ -64,7 +64,7 @@ static void run_note_bits(struct test_case *c)
     if (!(c->kind->flags & KIND_AGREES))
         return;
     for (int i = 0; i < c->block_count; i++)
-        hash = run_hash(hash, case_at(c, &c->out, c->blocks[i].at),
+        hash = run_hash(hash, case_image(c, &c->out, c->blocks[i].at),
                         c->blocks[i].count * dist_dtype_size(c->data.dtype));
     b->hashes[b->hash_count] = hash;
     snprintf(b->hashed[b->hash_count++], sizeof(b->hashed[0]), "%s", case_name(c));
