@@ -34,3 +34,10 @@ dist_mpi_mpich_la_LIBADD = $(MPICH_LIBS)
 if HAVE_MPICH
 module_LTLIBRARIES += dist_mpi_mpich.la
 endif
+
+# The nccl module.
+dist_nccl_la_SOURCES = $(nccl_module_sources)
+dist_nccl_la_CPPFLAGS = $(AM_CPPFLAGS)
+dist_nccl_la_LDFLAGS = $(module_ldflags)
+dist_nccl_la_LIBADD = -ldl
+module_LTLIBRARIES += dist_nccl.la

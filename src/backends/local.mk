@@ -17,3 +17,24 @@ mpi_module_sources += \
 	src/backends/mpi_native_start.c \
 	src/backends/mpi_native_takes.c \
 	src/backends/mpi_native_v.c
+
+# NCCL's ABI is declared here and its library is loaded at run time: this is built everywhere.
+nccl_module_sources = \
+	src/backends/nccl.c \
+	src/backends/nccl.h \
+	src/backends/nccl_abi.h \
+	src/backends/nccl_close.c \
+	src/backends/nccl_compose.c \
+	src/backends/nccl_device.c \
+	src/backends/nccl_issue.c \
+	src/backends/nccl_library.c \
+	src/backends/nccl_memory.c \
+	src/backends/nccl_open.c \
+	src/backends/nccl_post.c \
+	src/backends/nccl_progress.c \
+	src/backends/nccl_self.c \
+	src/backends/nccl_stage.c \
+	src/backends/nccl_stage.h \
+	src/backends/nccl_survey.c \
+	src/device/driver.c \
+	src/device/driver.h

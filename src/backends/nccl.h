@@ -1,0 +1,212 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Backend nccl, inside: its state, its calls, and what its files give each other. */
+#ifndef DISTI_BACKENDS_NCCL_H
+#define DISTI_BACKENDS_NCCL_H
+
+#include "backends/nccl_abi.h"
+#include "device/driver.h"
+
+#include <dist/backend.h>
+
+/* Events that nobody uses are kept, up to so many. */
+#define DISTI_NCCL_EVENTS 64
+
+/* Host memory goes through so much pinned memory, and so many pieces of it at a time. */
+#define DISTI_NCCL_SLOTS 4
+#define DISTI_NCCL_SLOT_BYTES ((size_t)1 << 20)
+
+struct disti_nccl_stage;
+struct disti_nccl_region;
+struct disti_nccl_memory;
+
+/*
+ * A call from its post to its end:
+ *
+ *     held --> issued --> ended        memory of the device
+ *     held --> issued --> fetched --> ended      of the host: its results are copied back
+ *
+ * Held are sends and receives that wait for others to be started with them.
+ */
+struct disti_nccl_call {
+    struct disti_nccl_call *next;
+    struct dist_call call; /* as it is given to NCCL: on memory of the device */
+    struct dist_ticket *ticket;
+    struct disti_nccl_stage *stage; /* NULL: nothing is in host memory */
+    void *stream;                   /* where it goes */
+    void *end;                      /* event: the device is done with it; NULL while it is held */
+    struct disti_nccl_call *parcel; /* of a rank to itself: what is received, freed with this */
+    bool captured;                  /* it becomes part of a graph */
+    bool done;                      /* the device is */
+};
+
+/* Calls, oldest first. */
+struct disti_nccl_queue {
+    struct disti_nccl_call *first, *last;
+};
+
+/* Pinned memory, a ring of pieces through which host memory goes. */
+struct disti_nccl_pinned {
+    char *memory;
+    void *events[DISTI_NCCL_SLOTS]; /* the copy from or to this piece is done */
+    unsigned turn;
+};
+
+struct disti_nccl_state {
+    const struct dist_host *host;
+    const struct disti_driver *driver;
+    const struct disti_nccl_api *api;
+    int rank, ranks;
+    int timeout_ms;
+    int device;    /* its number among those that are visible; -1: none yet */
+    int handle;    /* the driver's number of it */
+    void *context; /* retained */
+    void *comm;    /* NULL: none, or it was aborted */
+    void *stream;  /* of calls that run beside the program's stream */
+    void *copies;  /* the stream of copies from and to host memory */
+    void *moment;  /* event: what was on a stream at a moment; used and forgotten at once */
+    void *spare[DISTI_NCCL_EVENTS];
+    int spares;
+    struct disti_nccl_queue held;    /* not given to NCCL yet */
+    struct disti_nccl_queue issued;  /* given to NCCL, not ended */
+    struct disti_nccl_queue parcels; /* from this rank to itself, one end is not there yet */
+    struct disti_nccl_queue kept;    /* such, which graphs read */
+    bool batch;                      /* more posts follow, which are to start together */
+    int64_t quiet_ns;                /* held calls are started if nothing is posted until then */
+    int64_t look_ns;                 /* when NCCL is asked for errors again */
+    struct disti_nccl_pinned pinned;
+    struct disti_nccl_region *regions; /* device memory for host memory's data */
+    void *one;                         /* one byte of the device, for barriers */
+    struct disti_nccl_memory *memory;  /* what alloc gave */
+    bool lost; /* NCCL did not come back from an abort: what it may use is left to it */
+};
+
+/* ---- nccl_library.c ---- */
+
+/*
+ * NCCL, or RCCL with HIP's driver, loaded once a process: DIST_NCCL_LIBRARY (a file), else by name.
+ * NULL: writes what is wrong and what to do to reason. Any thread.
+ */
+const struct disti_nccl_api *disti_nccl_load(const struct disti_driver *driver, char *reason,
+                                             size_t reason_size);
+
+/* "2.28.9" */
+const char *disti_nccl_version_text(int version, char text[32]);
+
+/* ---- nccl_device.c: contexts, streams, events ---- */
+
+/* This thread works on the group's device, and disturbs no capture, until leave. */
+struct disti_nccl_visit {
+    int mode;
+};
+bool disti_nccl_enter(const struct disti_nccl_state *nccl, struct disti_nccl_visit *visit);
+void disti_nccl_leave(const struct disti_nccl_state *nccl, struct disti_nccl_visit *visit);
+
+/* Fails with the text of the driver's error. `what` was tried. */
+dist_status disti_nccl_driver_fail(const struct disti_nccl_state *nccl, int error,
+                                   const char *what);
+
+/* An event from the spare ones, or a new one; given back with drop. */
+dist_status disti_nccl_event_take(struct disti_nccl_state *nccl, void **event_p);
+void disti_nccl_event_drop(struct disti_nccl_state *nccl, void *event);
+
+/* What comes on `later` from now on begins after what is on `earlier` now. */
+dist_status disti_nccl_follow(struct disti_nccl_state *nccl, void *later, void *earlier);
+
+bool disti_nccl_capturing(const struct disti_nccl_state *nccl, void *stream);
+
+int64_t disti_nccl_now_ns(void);
+
+/* ---- nccl_open.c ---- */
+
+dist_status disti_nccl_open(void *state, const struct dist_backend_config *config);
+
+/* ---- nccl_close.c ---- */
+
+/* Both bounded, whatever NCCL does. After abort the memory that alloc gave is still there. */
+void disti_nccl_close(void *state);
+void disti_nccl_abort(void *state);
+
+/* ---- nccl_issue.c: calls of NCCL ---- */
+
+/* Fails with NCCL's texts. `what`: the call, or what was tried. */
+dist_status disti_nccl_fail(const struct disti_nccl_state *nccl, int result, const char *what);
+
+/*
+ * Waits until the communicator has done what it was told, at most the timeout. That is the calls'
+ * way to the streams, not their end there; the first between two ranks connects them.
+ */
+dist_status disti_nccl_settle(struct disti_nccl_state *nccl, const char *what);
+
+/* NCCL's number of a type; bools are bytes. */
+int disti_nccl_dtype(dist_dtype dtype);
+
+/* Puts these calls on their streams, all in one of NCCL's groups. */
+dist_status disti_nccl_issue(struct disti_nccl_state *nccl, const struct disti_nccl_call *calls);
+
+/* "rank 2: all_reduce number 12 of 1024 x float32 on device 0" */
+const char *disti_nccl_describe_call(const struct disti_nccl_state *nccl,
+                                     const struct dist_call *call, char *text, size_t size);
+
+/* ---- nccl_compose.c: collectives of sends and receives, within a group. NCCL's result ---- */
+
+int disti_nccl_compose(const struct disti_nccl_state *nccl, const struct dist_call *call, int op,
+                       void *stream);
+
+/* ---- nccl_post.c ---- */
+
+dist_status disti_nccl_post(void *state, const struct dist_call *call, struct dist_ticket *ticket);
+dist_status disti_nccl_join(void *state, struct dist_ticket *ticket, void *stream);
+dist_status disti_nccl_batch(void *state, bool begin);
+
+/* Starts what is held. With the device entered. */
+dist_status disti_nccl_flush(struct disti_nccl_state *nccl);
+
+void disti_nccl_call_free(struct disti_nccl_state *nccl, struct disti_nccl_call *c);
+void disti_nccl_queue_add(struct disti_nccl_queue *queue, struct disti_nccl_call *c);
+
+/* The call is on its stream: its ticket ends with what is there now, or at once if it is captured.
+ */
+dist_status disti_nccl_mark(struct disti_nccl_state *nccl, struct disti_nccl_call *c);
+
+/* ---- nccl_self.c ---- */
+
+/* A send or receive whose peer is this rank. Owns c. */
+dist_status disti_nccl_self(struct disti_nccl_state *nccl, struct disti_nccl_call *c);
+
+/* ---- nccl_progress.c ---- */
+
+int disti_nccl_progress(void *state);
+void disti_nccl_describe(const void *state, char *text, size_t size);
+
+/* ---- nccl_stage.c: host memory ---- */
+
+/* Does it read or write memory that is not the device's? */
+bool disti_nccl_stage_needed(const struct disti_nccl_state *nccl, const struct dist_call *call);
+
+/*
+ * Gives the call memory of the device in place of the host's, and copies in what it reads; waits
+ * for copies of its own only. c->stream will begin after the copies.
+ */
+dist_status disti_nccl_stage_in(struct disti_nccl_state *nccl, struct disti_nccl_call *c);
+
+/* Copies a little of the results back. 1: all is there, 0: not yet; below 0: a failure. */
+int disti_nccl_stage_out(struct disti_nccl_state *nccl, struct disti_nccl_call *c);
+
+/* Copies what the call sends to memory that it gets for that, on its stream. */
+dist_status disti_nccl_stage_aside(struct disti_nccl_state *nccl, size_t bytes,
+                                   struct disti_nccl_call *c);
+
+void disti_nccl_stage_free(struct disti_nccl_state *nccl, struct disti_nccl_stage *stage);
+
+/* Everything that is kept for staging. */
+void disti_nccl_stage_close(struct disti_nccl_state *nccl);
+
+/* ---- nccl_memory.c ---- */
+
+void *disti_nccl_alloc(void *state, size_t bytes);
+void disti_nccl_free(void *state, void *memory);
+
+/* Device memory that is not zeroed; 0: there is none. */
+uintptr_t disti_nccl_device_memory(struct disti_nccl_state *nccl, size_t bytes);
+
+#endif

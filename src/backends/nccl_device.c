@@ -1,0 +1,81 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Backend nccl: the group's device, streams and events. */
+#include "backends/nccl.h"
+
+#include <time.h>
+
+/* stream_capturing: it is. */
+enum { DEVICE_CAPTURE_ACTIVE = 1 };
+
+int64_t disti_nccl_now_ns(void)
+{
+    struct timespec now;
+
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return now.tv_sec * INT64_C(1000000000) + now.tv_nsec;
+}
+
+/*
+ * While some thread captures a graph, calls like cuMemAlloc or cuEventQuery would spoil it, even
+ * from another thread: unless the thread says that it knows what it does.
+ */
+bool disti_nccl_enter(const struct disti_nccl_state *nccl, struct disti_nccl_visit *visit)
+{
+    if (!nccl->context || nccl->driver->context_push(nccl->context) != 0)
+        return false;
+    visit->mode = DISTI_DRIVER_CAPTURE_RELAXED;
+    nccl->driver->capture_mode(&visit->mode);
+    return true;
+}
+
+void disti_nccl_leave(const struct disti_nccl_state *nccl, struct disti_nccl_visit *visit)
+{
+    void *context;
+
+    nccl->driver->capture_mode(&visit->mode);
+    nccl->driver->context_pop(&context);
+}
+
+dist_status disti_nccl_driver_fail(const struct disti_nccl_state *nccl, int error, const char *what)
+{
+    return nccl->host->fail(DIST_ERR_SYSTEM, "rank %d cannot %s on device %d: %s", nccl->rank, what,
+                            nccl->device, disti_driver_text(nccl->driver, error));
+}
+
+dist_status disti_nccl_event_take(struct disti_nccl_state *nccl, void **event_p)
+{
+    int error;
+
+    if (nccl->spares) {
+        *event_p = nccl->spare[--nccl->spares];
+        return DIST_OK;
+    }
+    error = nccl->driver->event_create(event_p, DISTI_DRIVER_EVENT_NO_TIMING);
+    return error ? disti_nccl_driver_fail(nccl, error, "make an event") : DIST_OK;
+}
+
+void disti_nccl_event_drop(struct disti_nccl_state *nccl, void *event)
+{
+    if (!event)
+        return;
+    if (nccl->spares < DISTI_NCCL_EVENTS)
+        nccl->spare[nccl->spares++] = event;
+    else
+        nccl->driver->event_destroy(event);
+}
+
+dist_status disti_nccl_follow(struct disti_nccl_state *nccl, void *later, void *earlier)
+{
+    int error = nccl->driver->event_record(nccl->moment, earlier);
+
+    if (!error)
+        error = nccl->driver->stream_wait(later, nccl->moment, 0);
+    return error ? disti_nccl_driver_fail(nccl, error, "order two streams") : DIST_OK;
+}
+
+bool disti_nccl_capturing(const struct disti_nccl_state *nccl, void *stream)
+{
+    int status = 0;
+
+    return nccl->driver->stream_capturing(stream, &status) == 0 && status == DEVICE_CAPTURE_ACTIVE;
+}

@@ -1,0 +1,222 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Backend nccl: calls handed to NCCL, several as one group. */
+#include "backends/nccl.h"
+
+#include <sched.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+/* A launch takes microseconds, the first of two ranks connects them: so long it is worth to spin.
+ */
+#define ISSUE_SPIN_NS (500 * 1000)
+#define ISSUE_NAP_US 100
+
+static const int issue_dtypes[DIST_DTYPE_COUNT] = {
+    [DIST_FLOAT32] = DISTI_NCCL_FLOAT32, [DIST_FLOAT64] = DISTI_NCCL_FLOAT64,
+    [DIST_FLOAT16] = DISTI_NCCL_FLOAT16, [DIST_BFLOAT16] = DISTI_NCCL_BFLOAT16,
+    [DIST_INT8] = DISTI_NCCL_INT8,       [DIST_UINT8] = DISTI_NCCL_UINT8,
+    [DIST_INT32] = DISTI_NCCL_INT32,     [DIST_UINT32] = DISTI_NCCL_UINT32,
+    [DIST_INT64] = DISTI_NCCL_INT64,     [DIST_UINT64] = DISTI_NCCL_UINT64,
+    [DIST_BOOL] = DISTI_NCCL_UINT8,
+};
+
+static const int issue_ops[DIST_OP_COUNT] = {
+    [DIST_SUM] = DISTI_NCCL_SUM, [DIST_AVG] = DISTI_NCCL_AVG, [DIST_PROD] = DISTI_NCCL_PROD,
+    [DIST_MIN] = DISTI_NCCL_MIN, [DIST_MAX] = DISTI_NCCL_MAX,
+};
+
+int disti_nccl_dtype(dist_dtype dtype)
+{
+    return issue_dtypes[dtype];
+}
+
+const char *disti_nccl_describe_call(const struct disti_nccl_state *nccl,
+                                     const struct dist_call *call, char *text, size_t size)
+{
+    static const char *const dtypes[] = {
+#define ISSUE_DTYPE(name, words, bytes) words,
+        DIST_DTYPE_MAP(ISSUE_DTYPE)
+#undef ISSUE_DTYPE
+    };
+
+    snprintf(text, size, "%s number %llu of %zu x %s on device %d",
+             nccl->host->collective_string(call->collective), (unsigned long long)call->sequence,
+             call->count, dtypes[call->dtype], nccl->device);
+    return text;
+}
+
+dist_status disti_nccl_fail(const struct disti_nccl_state *nccl, int result, const char *what)
+{
+    const char *more = nccl->comm ? nccl->api->last_error(nccl->comm) : NULL;
+    int length = more ? (int)strcspn(more, "\n") : 0;
+
+    return nccl->host->fail(
+        result == DISTI_NCCL_REMOTE_ERROR ? DIST_ERR_PEER_LOST : DIST_ERR_SYSTEM,
+        "rank %d: %s: NCCL says: %s%s%.*s. Run with NCCL_DEBUG=INFO to see more", nccl->rank, what,
+        nccl->api->error_text(result), length ? ": " : "", length, length ? more : "");
+}
+
+dist_status disti_nccl_settle(struct disti_nccl_state *nccl, const char *what)
+{
+    int64_t start = disti_nccl_now_ns(), spent = 0;
+    int error = DISTI_NCCL_IN_PROGRESS, result;
+
+    for (;;) {
+        result = nccl->api->comm_error(nccl->comm, &error);
+        if (result != DISTI_NCCL_SUCCESS || error != DISTI_NCCL_IN_PROGRESS)
+            break;
+        spent = disti_nccl_now_ns() - start;
+        if (spent > nccl->timeout_ms * INT64_C(1000000))
+            return nccl->host->fail(DIST_ERR_TIMEOUT,
+                                    "rank %d: %s: NCCL has not reached the other ranks within %d "
+                                    "ms: see where they are, run with NCCL_DEBUG=INFO, or raise "
+                                    "the timeout (DIST_TIMEOUT, seconds)",
+                                    nccl->rank, what, nccl->timeout_ms);
+        if (spent < ISSUE_SPIN_NS)
+            sched_yield();
+        else
+            usleep(ISSUE_NAP_US);
+    }
+    if (result == DISTI_NCCL_SUCCESS)
+        result = error;
+    return result == DISTI_NCCL_SUCCESS ? DIST_OK : disti_nccl_fail(nccl, result, what);
+}
+
+/* ---- operations ---- */
+
+/* A float as float16 or bfloat16, to the nearest, ties to even. */
+static uint16_t issue_short_float(float value, int exponent_bits)
+{
+    const int mantissa_bits = 15 - exponent_bits, drop = 23 - mantissa_bits;
+    const int bias = 127 - ((1 << (exponent_bits - 1)) - 1);
+    uint32_t bits, sign, half;
+    uint64_t wide;
+    int exponent, shift = drop;
+
+    memcpy(&bits, &value, sizeof(bits));
+    sign = bits >> 31 << 15;
+    bits &= 0x7fffffff;
+    if (bits > 0x7f800000) /* NaN stays one */
+        return (uint16_t)(sign | 0x7fff);
+    exponent = (int)(bits >> 23) - bias;
+    wide = bits & 0x7fffff;
+    if (exponent <= 0 && bias) { /* too small for a normal number */
+        wide |= bits >> 23 ? 0x800000 : 0;
+        shift += 1 - exponent;
+        exponent = 0;
+    }
+    if (shift > 40)
+        return (uint16_t)sign;
+    wide |= (uint64_t)(uint32_t)exponent << 23 << (shift - drop);
+    half = (uint32_t)(wide >> shift);
+    wide &= (UINT64_C(1) << shift) - 1;
+    if (wide > UINT64_C(1) << (shift - 1) || (wide == UINT64_C(1) << (shift - 1) && (half & 1)))
+        half++;
+    if (half >> mantissa_bits >= (1u << exponent_bits) - 1)
+        half = ((1u << exponent_bits) - 1) << mantissa_bits;
+    return (uint16_t)(sign | half);
+}
+
+union issue_scalar {
+    double f64;
+    float f32;
+    uint16_t f16;
+};
+
+static union issue_scalar issue_scalar(double factor, dist_dtype dtype)
+{
+    union issue_scalar scalar = {.f64 = factor};
+
+    if (dtype == DIST_FLOAT32)
+        scalar.f32 = (float)factor;
+    else if (dtype == DIST_FLOAT16)
+        scalar.f16 = issue_short_float((float)factor, 5);
+    else if (dtype == DIST_BFLOAT16)
+        scalar.f16 = issue_short_float((float)factor, 8);
+    return scalar;
+}
+
+/* NCCL's operation. One that was made must be destroyed when the call has been handed over. */
+static int issue_op(const struct disti_nccl_state *nccl, const struct dist_call *call, int *op_p)
+{
+    union issue_scalar scalar;
+
+    if (!call->reduction) {
+        *op_p = (unsigned)call->op < DIST_OP_COUNT ? issue_ops[call->op] : DISTI_NCCL_SUM;
+        return DISTI_NCCL_SUCCESS;
+    }
+    scalar = issue_scalar(call->reduction->factor, call->dtype);
+    return nccl->api->premul_create(op_p, &scalar, disti_nccl_dtype(call->dtype),
+                                    DISTI_NCCL_HOST_IMMEDIATE, nccl->comm);
+}
+
+/* ---- calls ---- */
+
+static int issue_native(const struct disti_nccl_state *nccl, const struct dist_call *call, int op,
+                        void *stream)
+{
+    const struct disti_nccl_api *api = nccl->api;
+    const int dtype = disti_nccl_dtype(call->dtype);
+
+    switch (call->collective) {
+    case DIST_COLL_ALL_REDUCE:
+        return api->all_reduce(call->in, call->out, call->count, dtype, op, nccl->comm, stream);
+    case DIST_COLL_BROADCAST:
+        return api->broadcast(call->in, call->out, call->count, dtype, call->root, nccl->comm,
+                              stream);
+    case DIST_COLL_BARRIER:
+        return api->all_reduce(nccl->one, nccl->one, 1, DISTI_NCCL_UINT8, DISTI_NCCL_SUM,
+                               nccl->comm, stream);
+    case DIST_COLL_ALL_GATHER:
+        return api->all_gather(call->in, call->out, call->count, dtype, nccl->comm, stream);
+    case DIST_COLL_REDUCE:
+        return api->reduce(call->in, call->out, call->count, dtype, op, call->root, nccl->comm,
+                           stream);
+    case DIST_COLL_REDUCE_SCATTER:
+        return api->reduce_scatter(call->in, call->out, call->count, dtype, op, nccl->comm, stream);
+    case DIST_COLL_SEND:
+        return api->send(call->in, call->count, dtype, call->root, nccl->comm, stream);
+    case DIST_COLL_RECV:
+        return api->recv(call->out, call->count, dtype, call->root, nccl->comm, stream);
+    default:
+        return disti_nccl_compose(nccl, call, op, stream);
+    }
+}
+
+static bool issue_is_fine(int result)
+{
+    return result == DISTI_NCCL_SUCCESS || result == DISTI_NCCL_IN_PROGRESS;
+}
+
+static int issue_call(const struct disti_nccl_state *nccl, const struct disti_nccl_call *c)
+{
+    int op = DISTI_NCCL_SUM;
+    int result = issue_op(nccl, &c->call, &op);
+
+    if (!issue_is_fine(result))
+        return result;
+    result = issue_native(nccl, &c->call, op, c->stream);
+    if (c->call.reduction)
+        nccl->api->op_destroy(op, nccl->comm);
+    return result;
+}
+
+dist_status disti_nccl_issue(struct disti_nccl_state *nccl, const struct disti_nccl_call *calls)
+{
+    const struct disti_nccl_call *guilty = calls;
+    int result = nccl->api->group_start(), end;
+    char what[128];
+
+    for (const struct disti_nccl_call *c = calls; c && issue_is_fine(result); c = c->next) {
+        guilty = c;
+        result = issue_call(nccl, c);
+    }
+    end = nccl->api->group_end();
+    if (issue_is_fine(result))
+        result = end;
+    disti_nccl_describe_call(nccl, &guilty->call, what, sizeof(what));
+    if (!issue_is_fine(result))
+        return disti_nccl_fail(nccl, result, what);
+    return disti_nccl_settle(nccl, what);
+}
