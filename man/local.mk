@@ -2,6 +2,7 @@
 # What people read: man pages, README, documents, and the programs that they show.
 dist_man_MANS += \
 	man/dist-env.7 \
+	man/dist-nccl.7 \
 	man/dist-tuning.7 \
 	man/dist.7 \
 	man/dist_all_gather.3 \

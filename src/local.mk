@@ -35,9 +35,11 @@ if HAVE_MPICH
 module_LTLIBRARIES += dist_mpi_mpich.la
 endif
 
-# The nccl module.
+# The nccl module, which needs neither CUDA nor NCCL to be built.
 dist_nccl_la_SOURCES = $(nccl_module_sources)
 dist_nccl_la_CPPFLAGS = $(AM_CPPFLAGS)
 dist_nccl_la_LDFLAGS = $(module_ldflags)
 dist_nccl_la_LIBADD = -ldl
+if HAVE_NCCL
 module_LTLIBRARIES += dist_nccl.la
+endif

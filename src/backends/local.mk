@@ -18,7 +18,7 @@ mpi_module_sources += \
 	src/backends/mpi_native_takes.c \
 	src/backends/mpi_native_v.c
 
-# NCCL's ABI is declared here and its library is loaded at run time: this is built everywhere.
+# NCCL's ABI is declared here, and its library loaded at run time.
 nccl_module_sources = \
 	src/backends/nccl.c \
 	src/backends/nccl.h \

@@ -7,3 +7,12 @@ check_PROGRAMS += tests/unit/backends/test_registry
 TESTS += tests/unit/backends/test_registry
 tests_unit_backends_test_registry_SOURCES = tests/unit/backends/test_registry.c
 tests_unit_backends_test_registry_LDADD = $(unit_test_libs)
+
+if HAVE_NCCL_HEADER
+check_PROGRAMS += tests/unit/backends/test_nccl_abi
+TESTS += tests/unit/backends/test_nccl_abi
+endif
+tests_unit_backends_test_nccl_abi_SOURCES = tests/unit/backends/test_nccl_abi.c
+tests_unit_backends_test_nccl_abi_CPPFLAGS = $(AM_CPPFLAGS) $(NCCL_CFLAGS) \
+	-DNCCL_PREFIX='"$(nccl_prefix)"'
+tests_unit_backends_test_nccl_abi_LDADD = $(unit_test_libs)
