@@ -86,11 +86,31 @@ static dist_status comm_average_prepare(struct comm *comm, float *values, size_t
                                 &comm->average.work);
 }
 
+void comm_order(struct comm *comm, bool streamed, void *stream)
+{
+    comm->streamed = streamed;
+    if (comm->group)
+        dist_set_stream(comm->group, stream);
+}
+
+/* Put on the stream by itself. */
+static int comm_average_streamed(struct comm *comm, float *values, size_t count)
+{
+    const double start = comm_now();
+
+    return comm_ended(comm, start,
+                      dist_all_reduce(comm->group, values, values, count, DIST_FLOAT32, DIST_AVG),
+                      "averaging the gradients");
+}
+
 int comm_average(struct comm *comm, float *values, size_t count)
 {
     const double start = comm_now();
-    dist_status status = comm_average_prepare(comm, values, count);
+    dist_status status;
 
+    if (comm->streamed)
+        return comm_average_streamed(comm, values, count);
+    status = comm_average_prepare(comm, values, count);
     if (status == DIST_OK)
         status = dist_start(comm->average.work);
     if (status == DIST_OK)

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "device_cuda.h"
 #include "failure.h"
 
 enum { DEVICE_MOST = 1 << 16 }; /* GPUs of one machine: more is a slip of the hand */
@@ -28,13 +29,14 @@ int device_parse(const char *name, bool *cuda_p, int *number_p)
 
 int device_open(const char *name, struct device_setup *setup, struct device **device_p)
 {
+    const struct device_kind *kind = &device_cpu;
     bool cuda;
 
     if (device_parse(name, &cuda, &setup->number) < 0)
         return -1;
-    if (cuda)
-        return failure("--device %s: this program has no kernels for GPUs; use --device cpu", name);
-    return device_cpu.open(setup, device_p);
+    if (cuda && device_cuda_find(&kind) < 0)
+        return -1;
+    return kind->open(setup, device_p);
 }
 
 void device_close(struct device *device)

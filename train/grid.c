@@ -2,14 +2,10 @@
 /* Sums of gradients that do not depend on the order of the additions. */
 #include "grid.h"
 
-#include <math.h>
 #include <stdint.h>
 #include <string.h>
 
 #include "kernel.h"
-
-/* The largest gradient, in steps: grid_power of a power of two is twice that, which leaves 2^16. */
-enum { GRID_BITS = 17 };
 
 void grid_start(const struct model *model, struct grid *grid)
 {
@@ -39,13 +35,10 @@ static float grid_from_magnitude(uint32_t bits)
     return x;
 }
 
-/*
- * Adding 1.5 * 2^23 steps leaves no room for what is below a step; taking it away again
- * leaves the rounded number. Returns the largest magnitude.
- */
+/* Rounds count numbers. Returns the largest magnitude. */
 KERNEL static float grid_round(float step, size_t count, const float *from, float *to)
 {
-    const float shift = 0x1.8p23F * step;
+    const float shift = grid_shift(step);
     uint32_t most = 0;
 
 #pragma omp simd reduction(max : most)
@@ -60,7 +53,7 @@ KERNEL static float grid_round(float step, size_t count, const float *from, floa
 
 KERNEL static float grid_round_add(float step, size_t count, const float *from, float *to)
 {
-    const float shift = 0x1.8p23F * step;
+    const float shift = grid_shift(step);
     uint32_t most = 0;
 
 #pragma omp simd reduction(max : most)
@@ -71,17 +64,6 @@ KERNEL static float grid_round_add(float step, size_t count, const float *from, 
         to[i] += (from[i] + shift) - shift;
     }
     return grid_from_magnitude(most);
-}
-
-/* The next power of two, so that sums of them are exact as well. */
-static float grid_power(float most)
-{
-    int exponent = 0;
-
-    if (!(most > 0.0F) || !isfinite(most))
-        return 0.0F;
-    frexpf(most, &exponent);
-    return ldexpf(1.0F, exponent);
 }
 
 /* One tensor, at `offset` in gradients and sums; its number is `tensor`. */

@@ -3,8 +3,11 @@
 #ifndef TRAIN_GRID_H
 #define TRAIN_GRID_H
 
+#include <assert.h>
+#include <math.h>
 #include <stdbool.h>
 
+#include "anywhere.h"
 #include "model.h"
 
 /*
@@ -27,7 +30,30 @@ struct grid {
 
 /* Floats that the sums carry behind the gradients: the loss, then the tensors' largest. */
 enum { GRID_TAIL = 1 + 2 * MODEL_MAX_LAYERS };
-_Static_assert((int)GRID_TAIL <= (int)MODEL_TAIL, "the gradients have room for the tail");
+static_assert((int)GRID_TAIL <= (int)MODEL_TAIL, "the gradients have room for the tail");
+
+/* The largest gradient, in steps: grid_power of a power of two is twice that, which leaves 2^16. */
+enum { GRID_BITS = 17 };
+
+/* The next power of two, so that sums of them are exact as well; 0 for what is no number. */
+ANYWHERE float grid_power(float most)
+{
+    int exponent = 0;
+
+    if (!(most > 0.0F) || isinf(most))
+        return 0.0F;
+    frexpf(most, &exponent);
+    return ldexpf(1.0F, exponent);
+}
+
+/*
+ * Adding 1.5 * 2^23 steps leaves no room for what is below a step; taking it away again leaves the
+ * rounded number.
+ */
+ANYWHERE float grid_shift(float step)
+{
+    return 0x1.8p23F * step;
+}
 
 /* Steps for the first batch, whose gradients are taken to be below 1. */
 void grid_start(const struct model *model, struct grid *grid);

@@ -2,6 +2,7 @@
 # train_mnist. All but main is a library of its own, so that the unit tests can have it.
 noinst_LTLIBRARIES += libtrain.la
 libtrain_la_SOURCES = \
+	train/anywhere.h \
 	train/augment.c train/augment.h \
 	train/batch.c train/batch.h \
 	train/buffer.c train/buffer.h \
@@ -10,6 +11,7 @@ libtrain_la_SOURCES = \
 	train/dataset.c train/dataset.h \
 	train/device.c train/device.h \
 	train/device_cpu.c \
+	train/device_cuda.c train/device_cuda.h \
 	train/digits.c train/digits.h \
 	train/failure.c train/failure.h \
 	train/file.c train/file.h \

@@ -9,9 +9,6 @@
 #include "failure.h"
 #include "kernel.h"
 
-static const float optimizer_rho = 0.9F;
-static const float optimizer_epsilon = 1e-6F;
-
 struct optimizer {
     void (*step)(struct optimizer *optimizer, float lr, float *weights, const float *gradients);
     size_t count;
@@ -38,7 +35,7 @@ KERNEL static void optimizer_sgd(struct optimizer *optimizer, float lr, float *w
 KERNEL static void optimizer_adadelta(struct optimizer *optimizer, float lr, float *weights,
                                       const float *gradients)
 {
-    const float rho = optimizer_rho, epsilon = optimizer_epsilon;
+    const float rho = OPTIMIZER_RHO, epsilon = OPTIMIZER_EPSILON;
     const float decay = optimizer->weight_decay;
     float *squares = optimizer->first, *moves = optimizer->second;
     const size_t count = optimizer->count;

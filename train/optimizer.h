@@ -5,6 +5,10 @@
 
 #include <stddef.h>
 
+/* Adadelta's constants. */
+#define OPTIMIZER_RHO 0.9F
+#define OPTIMIZER_EPSILON 1e-6F
+
 struct optimizer;
 
 /*

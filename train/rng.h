@@ -5,6 +5,8 @@
 
 #include <stdint.h>
 
+#include "anywhere.h"
+
 /*
  * No state is carried from draw to draw. Whoever knows (seed, purpose, step, sample)
  * knows the stream, so the ranks draw the same numbers however the work is divided.
@@ -21,7 +23,7 @@ enum rng_purpose {
 };
 
 /* A bijection of 64 bits in which every input bit changes half of the output bits (splitmix64). */
-static inline uint64_t rng_mix(uint64_t x)
+ANYWHERE uint64_t rng_mix(uint64_t x)
 {
     x += UINT64_C(0x9E3779B97F4A7C15);
     x = (x ^ (x >> 30)) * UINT64_C(0xBF58476D1CE4E5B9);
@@ -30,13 +32,13 @@ static inline uint64_t rng_mix(uint64_t x)
 }
 
 /* The key of one stream. */
-static inline uint64_t rng_key(uint64_t seed, enum rng_purpose purpose, uint64_t a, uint64_t b)
+ANYWHERE uint64_t rng_key(uint64_t seed, enum rng_purpose purpose, uint64_t a, uint64_t b)
 {
     return rng_mix(rng_mix(rng_mix(rng_mix(seed) ^ (uint64_t)purpose) ^ a) ^ b);
 }
 
 /* The i-th 32 bits of a stream. Only 32-bit arithmetic, so that loops over i vectorise. */
-static inline uint32_t rng_u32(uint64_t key, uint32_t i)
+ANYWHERE uint32_t rng_u32(uint64_t key, uint32_t i)
 {
     uint32_t x = i * UINT32_C(0x9E3779B9) + (uint32_t)key;
 
@@ -47,7 +49,7 @@ static inline uint32_t rng_u32(uint64_t key, uint32_t i)
 }
 
 /* The i-th number of a stream, uniform in [0, 1). */
-static inline float rng_uniform(uint64_t key, uint32_t i)
+ANYWHERE float rng_uniform(uint64_t key, uint32_t i)
 {
     return (float)(rng_u32(key, i) >> 8) * 0x1p-24F;
 }
@@ -59,13 +61,13 @@ struct rng {
 };
 
 /* The next number, uniform in [low, high). */
-static inline float rng_between(struct rng *rng, float low, float high)
+ANYWHERE float rng_between(struct rng *rng, float low, float high)
 {
     return low + (high - low) * rng_uniform(rng->key, rng->next++);
 }
 
 /* The next whole number, uniform in [0, bound) to within bound / 2^32. */
-static inline uint32_t rng_below(struct rng *rng, uint32_t bound)
+ANYWHERE uint32_t rng_below(struct rng *rng, uint32_t bound)
 {
     return (uint32_t)(((uint64_t)rng_u32(rng->key, rng->next++) * bound) >> 32);
 }

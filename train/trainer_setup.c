@@ -65,7 +65,10 @@ static int trainer_open_device(struct trainer *trainer, int capacity)
                      &trainer->model) < 0)
         return -1;
     setup.model = trainer->model;
-    return device_open(options->device, &setup, &trainer->device);
+    if (device_open(options->device, &setup, &trainer->device) < 0)
+        return -1;
+    comm_order(trainer->comm, trainer->device->streamed, trainer->device->stream);
+    return 0;
 }
 
 static int trainer_open_model(struct trainer *trainer)
@@ -142,6 +145,7 @@ int trainer_close(struct trainer *trainer)
     if (trainer->loss_log && fclose(trainer->loss_log) != 0)
         result = failure("--loss-log %s: %s", trainer->options->loss_log, strerror(errno));
     trainer->loss_log = NULL;
+    comm_order(trainer->comm, false, NULL);
     device_close(trainer->device);
     model_destroy(trainer->model);
     batch_destroy(&trainer->batch);

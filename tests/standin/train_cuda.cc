@@ -1,0 +1,7 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// train_mnist's kernels for GPUs, compiled for the CPU.
+#define TRAIN_CUDA_ON_HOST
+#include "train/cuda/device.cu"
+#include "train/cuda/layers.cu"
+#include "train/cuda/open.cu"
+#include "train/cuda/sums.cu"

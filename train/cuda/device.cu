@@ -1,0 +1,193 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* The GPU as a device: batches go there, losses come back, the rest stays. */
+#include "open.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static const struct device_services *cuda_services;
+
+static struct cuda *cuda_of(struct device *device)
+{
+    return (struct cuda *)device;
+}
+
+static void cuda_device_close(struct device *device)
+{
+    cuda_free(cuda_of(device));
+    free(device);
+}
+
+/* ---- weights ---- */
+
+static int cuda_put(struct device *device)
+{
+    struct cuda *cuda = cuda_of(device);
+    const size_t bytes = cuda->model.parameters * sizeof(float);
+
+    if (cuda_check(cuda,
+                   cudaMemcpyAsync(cuda->model.weights, cuda->host->weights, bytes,
+                                   cudaMemcpyHostToDevice, cuda->stream),
+                   "copying the weights to it") < 0)
+        return -1;
+    return cuda_check(cuda, cudaStreamSynchronize(cuda->stream), "copying the weights to it");
+}
+
+static int cuda_get(struct device *device)
+{
+    struct cuda *cuda = cuda_of(device);
+    const size_t bytes = cuda->model.parameters * sizeof(float);
+
+    if (cuda_check(cuda,
+                   cudaMemcpyAsync(cuda->host->weights, cuda->model.weights, bytes,
+                                   cudaMemcpyDeviceToHost, cuda->stream),
+                   "copying the weights from it") < 0)
+        return -1;
+    return cuda_check(cuda, cudaStreamSynchronize(cuda->stream), "copying the weights from it");
+}
+
+/* ---- batches ---- */
+
+/* images | positions | labels, of count samples: one copy carries all. */
+static struct cuda_batch cuda_batch_at(void *memory, size_t count)
+{
+    struct cuda_batch batch;
+
+    batch.images = (float *)memory;
+    batch.positions = (uint32_t *)(batch.images + count * MODEL_PIXELS);
+    batch.labels = (uint8_t *)(batch.positions + count);
+    return batch;
+}
+
+/* Waits for nothing but the batch before the last, whose memory it takes. */
+static int cuda_upload(struct cuda *cuda, const struct batch *batch, struct cuda_batch *there)
+{
+    const size_t count = (size_t)batch->count;
+    const size_t bytes = count * (MODEL_PIXELS * sizeof(float) + sizeof(uint32_t) + 1);
+    const int slot = cuda->slot++ % CUDA_SLOTS;
+    const struct cuda_batch here = cuda_batch_at(cuda->pinned[slot], count);
+
+    if (cuda->copying[slot] &&
+        cuda_check(cuda, cudaEventSynchronize(cuda->copied[slot]), "copying a batch to it") < 0)
+        return -1;
+    memcpy(here.images, batch->images, count * MODEL_PIXELS * sizeof(float));
+    memcpy(here.positions, batch->positions, count * sizeof(uint32_t));
+    memcpy(here.labels, batch->labels, count);
+    cuda->copying[slot] = true;
+    *there = cuda_batch_at(cuda->batch, count);
+    if (cuda_check(cuda,
+                   cudaMemcpyAsync(cuda->batch, cuda->pinned[slot], bytes, cudaMemcpyHostToDevice,
+                                   cuda->stream),
+                   "copying a batch to it") < 0)
+        return -1;
+    return cuda_check(cuda, cudaEventRecord(cuda->copied[slot], cuda->stream),
+                      "copying a batch to it");
+}
+
+static int cuda_gradients(struct device *device, const struct pass *pass, const struct batch *batch,
+                          int micro_batches)
+{
+    struct cuda *cuda = cuda_of(device);
+    const float weight = 1.0F / (float)batch->count;
+    struct cuda_batch there;
+    struct pass part = *pass;
+
+    if (cuda_upload(cuda, batch, &there) < 0)
+        return -1;
+    part.batch = batch->count / micro_batches;
+    for (int m = 0; m < micro_batches; m++) {
+        const size_t begin = (size_t)m * part.batch;
+        const float *images = there.images + begin * MODEL_PIXELS;
+
+        part.positions = there.positions + begin;
+        cuda_forward(cuda, &part, images);
+        cuda_loss(cuda, part.batch, there.labels + begin, weight,
+                  cuda->model.deltas[(cuda->model.count - 1) % 2]);
+        cuda_backward(cuda, &part, images);
+        cuda_grid_add(cuda, weight, m > 0);
+    }
+    return cuda_check_all(cuda);
+}
+
+static int cuda_test(struct device *device, const struct pass *pass, const struct batch *batch,
+                     struct loss *loss)
+{
+    struct cuda *cuda = cuda_of(device);
+    struct cuda_batch there;
+    struct pass part = *pass;
+
+    if (cuda_upload(cuda, batch, &there) < 0)
+        return -1;
+    part.positions = there.positions;
+    cuda_forward(cuda, &part, there.images);
+    cuda_loss(cuda, batch->count, there.labels, 0.0F, NULL);
+    cudaMemcpyAsync(cuda->result_host, cuda->result, sizeof(*cuda->result), cudaMemcpyDeviceToHost,
+                    cuda->stream);
+    if (cuda_check(cuda, cudaStreamSynchronize(cuda->stream), "testing") < 0 ||
+        cuda_check_all(cuda) < 0)
+        return -1;
+    loss->total = cuda->result_host->total;
+    loss->correct = cuda->result_host->correct;
+    return 0;
+}
+
+/* ---- updates ---- */
+
+static int cuda_update(struct device *device, float lr)
+{
+    struct cuda *cuda = cuda_of(device);
+
+    cuda_grid_advance(cuda);
+    cuda_optimizer_step(cuda, lr);
+    cudaMemcpyAsync(&cuda->ring[cuda->updates++ % DEVICE_AHEAD],
+                    device->sums + cuda->model.parameters, sizeof(float), cudaMemcpyDeviceToHost,
+                    cuda->stream);
+    return cuda_check_all(cuda);
+}
+
+static int cuda_losses(struct device *device, int count, double *losses)
+{
+    struct cuda *cuda = cuda_of(device);
+
+    if (cuda_check(cuda, cudaStreamSynchronize(cuda->stream), "training") < 0)
+        return -1;
+    for (int i = 0; i < count; i++)
+        losses[i] = (double)cuda->ring[(cuda->updates - count + i) % DEVICE_AHEAD];
+    return 0;
+}
+
+/* ---- the module ---- */
+
+static int cuda_device_open(const struct device_setup *setup, struct device **device_p);
+
+static const struct device_kind cuda_kind = {
+    "cuda",         cuda_device_open, cuda_device_close, cuda_put,  cuda_get,
+    cuda_gradients, cuda_update,      cuda_losses,       cuda_test,
+};
+
+static int cuda_device_open(const struct device_setup *setup, struct device **device_p)
+{
+    struct cuda *cuda = (struct cuda *)calloc(1, sizeof(*cuda));
+
+    if (!cuda)
+        return cuda_services->failure("out of memory");
+    cuda->services = cuda_services;
+    cuda->device.kind = &cuda_kind;
+    cuda->device.ahead = DEVICE_AHEAD;
+    cuda->device.streamed = true;
+    if (cuda_open(cuda, setup) < 0) {
+        cuda_device_close(&cuda->device);
+        return -1;
+    }
+    *device_p = &cuda->device;
+    return 0;
+}
+
+extern "C" const struct device_kind *train_mnist_cuda(const char *version,
+                                                      const struct device_services *services)
+{
+    if (strcmp(version, DIST_VERSION_STRING) != 0)
+        return NULL;
+    cuda_services = services;
+    return &cuda_kind;
+}
