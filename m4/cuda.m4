@@ -1,5 +1,49 @@
 # SPDX-License-Identifier: BSD-3-Clause
-# CUDA: the runtime's header and library.
+# CUDA: nvcc and cuBLAS, for the kernels of train_mnist. The library itself needs neither: it finds
+# the driver at run time.
+
+# DISTI_NVCC_TRY(DIR, IF-YES): does DIR/bin/nvcc make a shared object with cuBLAS?
+AC_DEFUN([DISTI_NVCC_TRY],
+[AS_IF([test -x "$1/bin/nvcc"],
+    [AS_ECHO(["#include <cublas_v2.h>
+__global__ void f(float *x) { *x = 1; }
+int g(float *x) { cublasHandle_t h; f<<<1, 1>>>(x); return cublasCreate(&h); }"]) >conftest.cu
+    disti_nvcc_try="$1/bin/nvcc -std=c++17 -shared -Xcompiler -fPIC -o conftest.so conftest.cu"
+    AS_IF([AC_TRY_COMMAND([$disti_nvcc_try -lcublas])], [$2])
+    rm -f conftest.cu conftest.so])])
+
+# Those of the usual generations that this nvcc knows, and what later GPUs compile when they load it.
+AC_DEFUN([DISTI_NVCC_ARCHITECTURES],
+[disti_known=$("$NVCC" --list-gpu-arch 2>/dev/null)
+NVCC_ARCHITECTURES= disti_latest=
+for disti_arch in 75 80 90 100 120; do
+    AS_CASE([" $(echo $disti_known) "], [*" compute_$disti_arch "*],
+        [AS_VAR_APPEND([NVCC_ARCHITECTURES],
+            [" -gencode arch=compute_$disti_arch,code=sm_$disti_arch"])
+        disti_latest=$disti_arch])
+done
+AS_IF([test -n "$disti_latest"],
+    [AS_VAR_APPEND([NVCC_ARCHITECTURES],
+        [" -gencode arch=compute_$disti_latest,code=compute_$disti_latest"])])])
+
 AC_DEFUN([DISTI_CHECK_CUDA],
-[DISTI_FIND([cuda], [CUDA], [/usr/local/cuda /usr/local], [cuda_runtime_api.h], [-lcudart],
-    [nvidia-cuda-toolkit (non-free)])])
+[DISTI_WITH([cuda], [compile train_mnist's kernels for GPUs])
+NVCC=
+AC_ARG_VAR([NVCCFLAGS], [flags for nvcc])
+AS_IF([test "$with_cuda" != no],
+    [AC_MSG_CHECKING([for CUDA's nvcc and cuBLAS])
+    disti_nvcc=$(command -v nvcc)
+    for disti_dir in ${cuda_prefix:-$CUDA_HOME /usr/local/cuda ${disti_nvcc%/bin/nvcc} /usr}; do
+        AS_IF([test "$cuda_found" = no],
+            [DISTI_NVCC_TRY([$disti_dir],
+                [NVCC=$disti_dir/bin/nvcc
+                disti_version=$("$NVCC" --version | sed -n 's/.*release \(@<:@0-9.@:>@*\).*/\1/p')
+                DISTI_FOUND([cuda], [yes (nvcc $disti_version in $disti_dir)])])])
+    done
+    AC_MSG_RESULT([$cuda_found])
+    AS_IF([test "$cuda_found" = yes], [DISTI_NVCC_ARCHITECTURES],
+        [DISTI_MISSING([cuda], [no nvcc that links cuBLAS: train_mnist computes on the CPU],
+            [nvidia-cuda-toolkit (non-free)])])])
+AC_SUBST([NVCC])
+AC_SUBST([NVCC_ARCHITECTURES])
+AM_CONDITIONAL([HAVE_NVCC], [test "$cuda_found" = yes])])
