@@ -4,7 +4,7 @@
 #define TRAIN_CUDA_CUDA_H
 
 #ifdef TRAIN_CUDA_ON_HOST /* kernels as loops on the CPU, for tests */
-#include "tests/standin/cuda_on_host.h"
+#include "tests/standin/kernels/cuda_on_host.h"
 #else
 #include <cublas_v2.h>
 #include <cuda_runtime.h>

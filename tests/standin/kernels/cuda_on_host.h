@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Kernels as loops on the CPU: what a .cu file needs of CUDA and cuBLAS to be compiled by g++. */
-#ifndef TESTS_STANDIN_CUDA_ON_HOST_H
-#define TESTS_STANDIN_CUDA_ON_HOST_H
+#ifndef TESTS_STANDIN_KERNELS_CUDA_ON_HOST_H
+#define TESTS_STANDIN_KERNELS_CUDA_ON_HOST_H
 
 #include <stddef.h>
 #include <stdint.h>
