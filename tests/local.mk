@@ -22,6 +22,7 @@ else
 TESTS += tests/support/no_cmocka.sh
 endif
 include tests/standin/local.mk
+include tests/standin/kernels/local.mk
 include tests/jobs/local.mk
 include tests/lint/local.mk
 TESTS += tests/support/planted.sh

@@ -122,7 +122,7 @@ int standin_memory_drop(const void *address, bool of_device);
 /* What this address belongs to; false: nothing of ours. */
 bool standin_memory_find(const void *address, struct standin_memory *memory_p);
 /* Where to read and write these bytes; NULL: they are not all in memory that a device reaches. */
-unsigned char *standin_alias(const void *address, size_t bytes);
+STANDIN_API unsigned char *standin_alias(const void *address, size_t bytes);
 
 /* ---- streams, driver_stream.c ---- */
 
