@@ -203,9 +203,10 @@ dist_status disti_nccl_post(void *state, const struct dist_call *call, struct di
     struct disti_nccl_call *c;
     dist_status status;
 
+    /* Where it comes from is known, and on a stream nobody waits for the end to read it. */
+    if (call->collective == DIST_COLL_RECV)
+        *call->source = call->root;
     if (post_is_empty(call)) {
-        if (call->collective == DIST_COLL_RECV)
-            *call->source = call->root;
         ticket->status = DIST_OK;
         return DIST_OK;
     }

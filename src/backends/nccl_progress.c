@@ -38,8 +38,6 @@ static void progress_end(struct disti_nccl_state *nccl, struct disti_nccl_call *
 {
     struct dist_ticket *ticket = c->ticket;
 
-    if (c->call.collective == DIST_COLL_RECV)
-        *c->call.source = c->call.root;
     disti_nccl_call_free(nccl, c);
     if (!ticket)
         return;
