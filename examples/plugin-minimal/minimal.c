@@ -78,10 +78,11 @@ static int minimal_push(struct minimal *m, int rank)
 
     while ((request = *(link = minimal_find(&m->sends, rank, NULL)))) {
         size_t at = request->moved, end = MINIMAL_HEAD + request->envelope.bytes;
-        const char *data = (const char *)request->data + at - MINIMAL_HEAD;
         size_t piece = end - at < MINIMAL_PIECE ? end - at : MINIMAL_PIECE;
-        ssize_t sent = at ? send(m->peers[rank].fd, data, piece, MSG_NOSIGNAL)
-                          : send(m->peers[rank].fd, &request->envelope, MINIMAL_HEAD, MSG_NOSIGNAL);
+        ssize_t sent =
+            at ? send(m->peers[rank].fd, (const char *)request->data + (at - MINIMAL_HEAD), piece,
+                      MSG_NOSIGNAL)
+               : send(m->peers[rank].fd, &request->envelope, MINIMAL_HEAD, MSG_NOSIGNAL);
 
         if (sent < 0) {
             if (errno != EAGAIN)
