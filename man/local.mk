@@ -8,6 +8,7 @@ dist_man_MANS += \
 	man/dist_all_gather.3 \
 	man/dist_all_reduce.3 \
 	man/dist_alloc.3 \
+	man/dist_backend.3 \
 	man/dist_bench.1 \
 	man/dist_broadcast.3 \
 	man/dist_info.1 \
@@ -20,6 +21,7 @@ dist_man_MANS += \
 	man/dist_set_stream.3 \
 	man/dist_sim.1 \
 	man/dist_spawn.3 \
+	man/dist_transport.3 \
 	man/dist_wait.3 \
 	man/libdist.3
 dist_doc_DATA += README.md docs/ARCHITECTURE.md docs/embedding.md docs/footprint.md
