@@ -159,6 +159,8 @@ struct dist_host {
     dist_status (*engine_prepare)(struct dist_engine *engine, const struct dist_call *call,
                                   void **prepared_p);
     void (*engine_release)(struct dist_engine *engine, void *prepared);
+    /* Why transport_find gave NULL, which transports there are, and where they are looked for. */
+    void (*transport_missing)(const char *name, char *text, size_t size);
 };
 
 /* What a backend is told when it is opened; lives, with all that it points to, as long as the
@@ -467,6 +469,19 @@ DIST_API bool dist_collective_reduces(dist_collective collective);
  * buffer, always terminated. Returns the length of the whole text, as snprintf does.
  */
 DIST_API size_t dist_list_module_folders(char *buffer, size_t size);
+
+/*
+ * Writes the names of backends and transports that there may be, one a line, as above: built in,
+ * this project's modules, and all others in these folders. Loads nothing.
+ */
+DIST_API size_t dist_list_names(char *buffer, size_t size);
+
+/*
+ * Writes what there is under such a name, as above: a line "backend NAME yes|no SUMMARY OR REASON",
+ * the same of a transport, or both. Loads and probes the module, which may crash or not come back:
+ * who wants to outlive that calls it in a child.
+ */
+DIST_API size_t dist_probe_name(const char *name, char *buffer, size_t size);
 
 #ifdef __cplusplus
 }

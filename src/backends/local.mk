@@ -1,9 +1,14 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # The registry, the module loader and the built-in backends.
 libdist_core_sources += \
+	src/backends/check.c \
 	src/backends/explain.c \
+	src/backends/folders.c \
 	src/backends/gloo.c \
+	src/backends/list.c \
 	src/backends/module.c \
+	src/backends/module.h \
+	src/backends/module_file.c \
 	src/backends/mpi_flavour.c \
 	src/backends/query.c \
 	src/backends/registry.c \

@@ -1,151 +1,191 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Loading of modules: shared objects that bring a backend. */
+/* Loading of modules: shared objects that bring a backend, transports, or both. */
+#include "backends/module.h"
+
 #include "backends/registry.h"
-#include "base/config.h"
 #include "base/log.h"
 
 #include <dlfcn.h>
-#include <limits.h>
+#include <pthread.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
-#ifndef DISTI_MODULE_DIR
-#define DISTI_MODULE_DIR "/usr/local/lib/dist"
-#endif
-
-/* The folder that this library was loaded from: an installation that was moved still works. */
-static bool module_own_folder(char *folder, size_t size)
-{
-    Dl_info info;
-    const char *slash;
-
-    if (!dladdr((void *)(uintptr_t)&disti_host, &info) || !info.dli_fname)
-        return false;
-    slash = strrchr(info.dli_fname, '/');
-    if (!slash || (size_t)(slash - info.dli_fname) >= size)
-        return false;
-    snprintf(folder, size, "%.*s", (int)(slash - info.dli_fname), info.dli_fname);
-    return true;
-}
-
-/*
- * Folder number i of those where modules are looked for: DIST_PLUGIN_PATH (folders, split by ':'),
- * then dist/ beside the library, then the library's own folder (a build tree that was not
- * installed), then the place it was configured for. False: there are no more.
- */
-static bool module_folder(int i, char *folder, size_t size)
-{
-    const char *list = disti_env("DIST_PLUGIN_PATH");
-    char own[PATH_MAX - sizeof("/dist")];
-    int listed = 0;
-
-    while (list && disti_list_item(list, ':', listed, folder, size)) {
-        if (listed++ == i)
-            return true;
-    }
-    i -= listed;
-    if (!module_own_folder(own, sizeof(own)))
-        i += 2;
-    if (i > 2)
-        return false;
-    snprintf(folder, size, "%s%s", i == 2 ? DISTI_MODULE_DIR : own, i == 0 ? "/dist" : "");
-    return true;
-}
-
-static bool module_locate(const char *name, char *path, size_t size)
-{
-    char folder[PATH_MAX];
-
-    for (int i = 0; module_folder(i, folder, sizeof(folder)); i++) {
-        int n = snprintf(path, size, "%s/dist_%s.so", folder, name);
-
-        if (n > 0 && (size_t)n < size && access(path, F_OK) == 0)
-            return true;
-    }
-    return false;
-}
-
-size_t dist_list_module_folders(char *buffer, size_t size)
-{
-    char folder[PATH_MAX];
-    size_t used = 0;
-
-    if (size)
-        buffer[0] = '\0';
-    for (int i = 0; module_folder(i, folder, sizeof(folder)); i++)
-        used += (size_t)snprintf(used < size ? buffer + used : NULL, used < size ? size - used : 0,
-                                 "%s\n", folder);
-    return used;
-}
+/* What is loaded; grows only. */
+static pthread_mutex_t module_lock = PTHREAD_MUTEX_INITIALIZER;
+static struct disti_module *module_loaded;
 
 /* What builds those modules of this project that are only built where something else is there. */
 static const struct {
-    const char *name, *needs;
+    const char *name, *lacks, *needs;
 } module_makers[] = {
-    {"mpi_openmpi", "apt-get install libopenmpi-dev openmpi-bin"},
-    {"mpi_mpich", "apt-get install libmpich-dev mpich"},
+    {"mpi_openmpi", "Open MPI", "libopenmpi-dev openmpi-bin"},
+    {"mpi_mpich", "MPICH", "libmpich-dev mpich"},
+    {"ucx", "UCX", "libucx-dev"},
 };
 
 static void module_missing(const char *name, char *reason, size_t size)
 {
-    size_t used =
-        (size_t)snprintf(reason, size, "there is no module dist_%s.so in DIST_PLUGIN_PATH or %s",
-                         name, DISTI_MODULE_DIR);
+    char similar[256];
 
     for (size_t i = 0; i < sizeof(module_makers) / sizeof(module_makers[0]); i++) {
-        if (strcmp(module_makers[i].name, name) == 0 && used < size)
-            snprintf(reason + used, size - used, " (to have it: %s, then build libdist again)",
-                     module_makers[i].needs);
+        if (strcmp(module_makers[i].name, name) != 0)
+            continue;
+        snprintf(reason, size,
+                 "there is no module dist_%s.so: configure found no %s (apt-get install %s, then "
+                 "configure and build libdist again)",
+                 name, module_makers[i].lacks, module_makers[i].needs);
+        return;
     }
+    disti_module_similar(name, similar, sizeof(similar));
+    snprintf(reason, size, "there is no module dist_%s.so%s", name, similar);
+}
+
+/* ---- what is in it ---- */
+
+static dist_status module_check_entry(const struct dist_module *entry, const char *path)
+{
+    if (entry->abi != DIST_ABI)
+        return disti_fail(DIST_ERR_ABI,
+                          "module %s was built for ABI %u, this library has ABI %d: build the "
+                          "module again with this library's headers",
+                          path, entry->abi, DIST_ABI);
+    if (entry->size < sizeof(*entry))
+        return disti_fail(DIST_ERR_ABI,
+                          "module %s: its struct dist_module has %u bytes, this library's has %zu: "
+                          "set its size to sizeof(struct dist_module)",
+                          path, entry->size, sizeof(*entry));
+    if (!entry->backend && (!entry->transports || !entry->transports[0]))
+        return disti_fail(DIST_ERR_ABI,
+                          "module %s brings neither a backend nor a transport: set one in "
+                          "its " DIST_MODULE_SYMBOL,
+                          path);
+    return DIST_OK;
 }
 
 /* The whole of a module must be right before anything in it is called. */
-static dist_status module_check(const struct dist_module *module, const char *path)
+static dist_status module_check(const struct dist_module *entry, const char *path)
 {
-    dist_status status;
+    dist_status status = module_check_entry(entry, path);
+    char from[PATH_MAX + 64];
 
-    if (module->abi != DIST_ABI || module->size < sizeof(*module) || !module->backend)
-        return disti_fail(DIST_ERR_ABI,
-                          "module %s has ABI %u, this library has ABI %d: build the module again "
-                          "with this library's headers",
-                          path, module->abi, DIST_ABI);
-    status = disti_backend_check(module->backend, path);
-    for (int i = 0; status == DIST_OK && module->transports && module->transports[i]; i++)
-        status = disti_transport_check(module->transports[i], path);
+    snprintf(from, sizeof(from), "the backend of module %s", path);
+    if (status == DIST_OK && entry->backend)
+        status = disti_backend_check(entry->backend, from);
+    for (int i = 0; status == DIST_OK && entry->transports && entry->transports[i]; i++) {
+        snprintf(from, sizeof(from), "transport %d of module %s", i + 1, path);
+        status = disti_transport_check(entry->transports[i], from);
+    }
     return status;
 }
 
-dist_status disti_module_load(const char *name, const struct dist_module **module_p, char *reason,
-                              size_t reason_size)
+/* ---- loading ---- */
+
+/* What the user can do about what the dynamic linker says. */
+static const char *module_advice(const char *text)
 {
-    const struct dist_module *module;
-    char path[PATH_MAX];
-    dist_status status;
+    static const struct {
+        const char *said, *advice;
+    } advices[] = {
+        {"undefined symbol: dist_", "a module takes the library's functions from struct dist_host"},
+        {"undefined symbol", "link the module with the library that has this symbol"},
+        {"cannot open shared object file", "install that library, or name its folder in "
+                                           "LD_LIBRARY_PATH"},
+        {"version `", "build the module on this machine, or for libraries as old as these"},
+    };
+
+    for (size_t i = 0; i < sizeof(advices) / sizeof(advices[0]); i++) {
+        if (strstr(text, advices[i].said))
+            return advices[i].advice;
+    }
+    return "build it with cc -shared -fPIC for this machine";
+}
+
+static dist_status module_open(const char *path, const struct dist_module **entry_p, char *reason,
+                               size_t size)
+{
+    const char *text;
     void *handle;
 
-    if (strchr(name, '/') || !module_locate(name, path, sizeof(path))) {
+    if (!disti_module_loadable(path, reason, size))
+        return DIST_ERR_NO_BACKEND;
+    handle = dlopen(path, RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
+    if (!handle) {
+        text = dlerror();
+        snprintf(reason, size, "module %s cannot be loaded: %s: %s", path, text,
+                 module_advice(text));
+        return DIST_ERR_NO_BACKEND;
+    }
+    *entry_p = dlsym(handle, DIST_MODULE_SYMBOL);
+    if (*entry_p)
+        return DIST_OK;
+    snprintf(reason, size,
+             "module %s does not define " DIST_MODULE_SYMBOL ": define it as a const struct "
+             "dist_module that other objects can see (visibility default)",
+             path);
+    dlclose(handle);
+    return DIST_ERR_ABI;
+}
+
+static dist_status module_load(const char *path, struct disti_module **module_p, char *reason,
+                               size_t size)
+{
+    const struct dist_module *entry = NULL;
+    struct disti_module *module;
+    dist_status status = module_open(path, &entry, reason, size);
+
+    if (status != DIST_OK)
+        return status;
+    status = module_check(entry, path);
+    if (status != DIST_OK) {
+        snprintf(reason, size, "%s", dist_last_error());
+        return status;
+    }
+    module = calloc(1, sizeof(*module));
+    if (!module) {
+        snprintf(reason, size, "no memory for module %s", path);
+        return DIST_ERR_NO_MEMORY;
+    }
+    snprintf(module->path, sizeof(module->path), "%s", path);
+    module->entry = entry;
+    module->next = module_loaded;
+    module_loaded = module;
+    *module_p = module;
+    return DIST_OK;
+}
+
+static struct disti_module *module_known(const char *path)
+{
+    struct disti_module *module = module_loaded;
+
+    while (module && strcmp(module->path, path) != 0)
+        module = module->next;
+    return module;
+}
+
+dist_status disti_module_load(const char *name, const struct disti_module **module_p, char *reason,
+                              size_t reason_size)
+{
+    char paths[2][PATH_MAX];
+    int found = strchr(name, '/') ? 0 : disti_module_locate(name, paths, 2);
+    struct disti_module *module;
+    dist_status status = DIST_OK;
+
+    if (!found) {
         module_missing(name, reason, reason_size);
         return DIST_ERR_NO_BACKEND;
     }
-    handle = dlopen(path, RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
-    if (!handle) {
-        snprintf(reason, reason_size, "module %s cannot be loaded: %s", path, dlerror());
-        return DIST_ERR_NO_BACKEND;
-    }
-    module = dlsym(handle, DIST_MODULE_SYMBOL);
+    pthread_mutex_lock(&module_lock);
+    module = module_known(paths[0]);
     if (!module) {
-        snprintf(reason, reason_size, "module %s does not define " DIST_MODULE_SYMBOL, path);
-        dlclose(handle);
-        return DIST_ERR_ABI;
+        status = module_load(paths[0], &module, reason, reason_size);
+        if (status == DIST_OK)
+            disti_info("module %s loaded", paths[0]);
+        if (found > 1)
+            disti_info("module %s is not looked at: %s comes first", paths[1], paths[0]);
     }
-    status = module_check(module, path);
-    if (status != DIST_OK) {
-        snprintf(reason, reason_size, "%s", dist_last_error());
-        dlclose(handle);
-        return status;
-    }
-    disti_info("module %s loaded", path);
-    *module_p = module;
-    return DIST_OK;
+    pthread_mutex_unlock(&module_lock);
+    if (status == DIST_OK)
+        *module_p = module;
+    return status;
 }

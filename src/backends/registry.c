@@ -2,6 +2,7 @@
 /* The backends there are: built in, and modules found on disk. */
 #include "backends/registry.h"
 
+#include "backends/module.h"
 #include "base/dtype.h"
 #include "base/log.h"
 #include "base/sink.h"
@@ -11,6 +12,9 @@
 
 #include <stdio.h>
 #include <string.h>
+
+/* Room for a reason: a path, what is wrong with it, and what to do. */
+#define REGISTRY_REASON 1024
 
 static const struct dist_backend *const registry_built_in[] = {
     &disti_backend_gloo,
@@ -27,13 +31,31 @@ static const struct dist_transport *const registry_transports[] = {
     NULL,
 };
 
-const struct dist_transport *disti_transport_find(const char *name)
+const struct dist_backend *disti_built_in_backend(int i)
 {
-    for (int i = 0; registry_transports[i]; i++) {
-        if (strcmp(registry_transports[i]->name, name) == 0)
-            return registry_transports[i];
-    }
-    return NULL;
+    return registry_built_in[i];
+}
+
+const struct dist_transport *disti_built_in_transport(int i)
+{
+    return registry_transports[i];
+}
+
+const char *disti_own_module(int i)
+{
+    return registry_modules[i];
+}
+
+/* Transports that a module's backend gives to the engine are as foreign as the module. */
+static dist_status registry_engine_open(const struct dist_backend_config *config,
+                                        const struct dist_engine_config *engine,
+                                        struct dist_engine **engine_p)
+{
+    dist_status status = DIST_OK;
+
+    for (int i = 0; engine->transports[i] && status == DIST_OK; i++)
+        status = disti_transport_check(engine->transports[i], "a transport of the backend");
+    return status == DIST_OK ? disti_engine_open(config, engine, engine_p) : status;
 }
 
 const struct dist_host disti_host = {
@@ -45,7 +67,7 @@ const struct dist_host disti_host = {
     .dtype_size = dist_dtype_size,
     .collective_string = dist_collective_string,
     .transport_find = disti_transport_find,
-    .engine_open = disti_engine_open,
+    .engine_open = registry_engine_open,
     .engine_post = disti_engine_post,
     .engine_progress = disti_engine_progress,
     .engine_describe = disti_engine_describe,
@@ -55,82 +77,44 @@ const struct dist_host disti_host = {
     .op_fits = disti_op_fits,
     .engine_prepare = disti_engine_prepare,
     .engine_release = disti_engine_release,
+    .transport_missing = disti_transport_missing,
 };
 
-static dist_status registry_abi(uint32_t abi, uint32_t size, size_t expected, const char *from)
-{
-    if (abi == DIST_ABI && size >= expected)
-        return DIST_OK;
-    return disti_fail(DIST_ERR_ABI,
-                      "%s was built for ABI %u (%u bytes), this library has ABI %d (%zu bytes): "
-                      "build the module again with this library's headers",
-                      from, abi, size, DIST_ABI, expected);
-}
+/* ---- probes ---- */
 
-/* A slot that must be set, and whether it is. */
-struct registry_slot {
-    const char *name;
-    bool set;
-};
-
-static dist_status registry_slots(const struct registry_slot *slots, const char *from)
+/* May a probe answer this? */
+static bool registry_is_answer(dist_status status)
 {
-    for (; slots->name; slots++) {
-        if (!slots->set)
-            return disti_fail(DIST_ERR_ABI, "%s lacks the mandatory slot '%s': it must be set",
-                              from, slots->name);
+    switch (status) {
+#define REGISTRY_STATUS(name, value, text)                                                         \
+    case DIST_##name:                                                                              \
+        return status != DIST_IN_PROGRESS;
+        DIST_STATUS_MAP(REGISTRY_STATUS)
+#undef REGISTRY_STATUS
     }
-    return DIST_OK;
+    return false;
 }
 
-dist_status disti_backend_check(const struct dist_backend *b, const char *from)
+dist_status disti_probe(dist_status (*probe)(char *reason, size_t reason_size), char *reason,
+                        size_t reason_size)
 {
-    dist_status status = registry_abi(b->abi, b->size, sizeof(*b), from);
+    dist_status status;
 
-    if (status != DIST_OK)
-        return status;
-    const struct registry_slot slots[] = {
-        {"name", b->name && *b->name},
-        {"summary", b->summary != NULL},
-        {"probe", b->probe != NULL},
-        {"query", b->query != NULL},
-        {"open", b->open != NULL},
-        {"close", b->close != NULL},
-        {"post", b->post != NULL},
-        {"progress", b->progress != NULL},
-        {"abort", b->abort != NULL},
-        {"disarm", !b->arm || b->disarm},
-        {"release", !b->prepare || b->release},
-        {NULL, true},
-    };
-
-    return registry_slots(slots, from);
+    reason[0] = '\0';
+    status = probe(reason, reason_size);
+    reason[reason_size - 1] = '\0';
+    if (status == DIST_OK)
+        return DIST_OK;
+    if (!registry_is_answer(status))
+        snprintf(reason, reason_size,
+                 "its probe returned %d, which is no answer: DIST_OK or DIST_ERR_...", (int)status);
+    else if (!reason[0])
+        snprintf(reason, reason_size, "its probe refuses (%s) and gives no reason",
+                 dist_status_string(status));
+    return DIST_ERR_NO_BACKEND;
 }
 
-dist_status disti_transport_check(const struct dist_transport *t, const char *from)
-{
-    dist_status status = registry_abi(t->abi, t->size, sizeof(*t), from);
-
-    if (status != DIST_OK)
-        return status;
-    const struct registry_slot slots[] = {
-        {"name", t->name && *t->name},
-        {"open", t->open != NULL},
-        {"address", t->address != NULL},
-        {"reach", t->reach != NULL},
-        {"connect", t->connect != NULL},
-        {"send", t->send != NULL},
-        {"recv", t->recv != NULL},
-        {"progress", t->progress != NULL},
-        {"arm", t->arm != NULL},
-        {"disarm", t->disarm != NULL},
-        {"close", t->close != NULL},
-        {"probe_tag", t->probe_tag != NULL},
-        {NULL, true},
-    };
-
-    return registry_slots(slots, from);
-}
+/* ---- backends ---- */
 
 /* The candidates for a name: more than one only for mpi. */
 static int registry_module_names(const char *name, const char *names[DISTI_MPI_FLAVOURS])
@@ -141,22 +125,50 @@ static int registry_module_names(const char *name, const char *names[DISTI_MPI_F
     return 1;
 }
 
-static dist_status registry_load(const char *name, const struct dist_backend **backend_p,
-                                 char *reason, size_t reason_size)
+/* The backend `name` of module `file`. */
+static dist_status registry_load(const char *name, const char *file,
+                                 const struct dist_backend **backend_p, char *reason,
+                                 size_t reason_size)
+{
+    const struct disti_module *module;
+    const struct dist_backend *backend;
+    dist_status status = disti_module_load(file, &module, reason, reason_size);
+
+    if (status != DIST_OK)
+        return status;
+    backend = module->entry->backend;
+    if (!backend) {
+        snprintf(reason, reason_size,
+                 "module %s brings no backend but transports: name one of them in DIST_TRANSPORT, "
+                 "with backend gloo",
+                 module->path);
+        return DIST_ERR_UNSUPPORTED;
+    }
+    if (strcmp(backend->name, name) != 0) {
+        snprintf(reason, reason_size,
+                 "module %s brings backend '%.60s' and not '%s': a module dist_NAME.so brings "
+                 "backend NAME",
+                 module->path, backend->name, name);
+        return DIST_ERR_NO_BACKEND;
+    }
+    *backend_p = backend;
+    return disti_probe(backend->probe, reason, reason_size);
+}
+
+static dist_status registry_try(const char *name, const struct dist_backend **backend_p,
+                                char *reason, size_t reason_size)
 {
     const char *names[DISTI_MPI_FLAVOURS];
     int count = registry_module_names(name, names);
-    const struct dist_module *module;
     dist_status status = DIST_ERR_NO_BACKEND;
+    const struct dist_backend *backend;
     size_t used = 0;
 
     reason[0] = '\0';
-    for (int i = 0; i < count; i++) {
-        status = disti_module_load(names[i], &module, reason + used, reason_size - used);
-        if (status == DIST_OK)
-            status = module->backend->probe(reason + used, reason_size - used);
+    for (int i = 0; i < count && used + 1 < reason_size; i++) {
+        status = registry_load(name, names[i], &backend, reason + used, reason_size - used);
         if (status == DIST_OK) {
-            *backend_p = module->backend;
+            *backend_p = backend;
             return DIST_OK;
         }
         used += strlen(reason + used);
@@ -166,8 +178,7 @@ static dist_status registry_load(const char *name, const struct dist_backend **b
     return status;
 }
 
-/* Finds without reporting: the reason goes to the caller. */
-static dist_status registry_find(const char *name, const struct dist_backend **backend_p,
+dist_status disti_backend_reason(const char *name, const struct dist_backend **backend_p,
                                  char *reason, size_t reason_size)
 {
     for (int i = 0; registry_built_in[i]; i++) {
@@ -175,49 +186,99 @@ static dist_status registry_find(const char *name, const struct dist_backend **b
 
         if (strcmp(backend->name, name) != 0)
             continue;
-        if (backend->probe(reason, reason_size) != DIST_OK)
+        if (disti_probe(backend->probe, reason, reason_size) != DIST_OK)
             return DIST_ERR_NO_BACKEND;
         *backend_p = backend;
         return DIST_OK;
     }
-    return registry_load(name, backend_p, reason, reason_size);
-}
-
-static size_t registry_line(const char *name, char *buffer, size_t size)
-{
-    const struct dist_backend *backend = NULL;
-    char reason[512] = "";
-    dist_status status = registry_find(name, &backend, reason, sizeof(reason));
-
-    return (size_t)snprintf(buffer, size, "  %-6s %-4s %s\n", name,
-                            status == DIST_OK ? "yes" : "no",
-                            status == DIST_OK ? backend->summary : reason);
-}
-
-size_t dist_list_backends(char *buffer, size_t size)
-{
-    size_t used = 0;
-
-    if (size)
-        buffer[0] = '\0';
-    for (int i = 0; registry_built_in[i]; i++)
-        used += registry_line(registry_built_in[i]->name, used < size ? buffer + used : NULL,
-                              used < size ? size - used : 0);
-    for (int i = 0; registry_modules[i]; i++)
-        used += registry_line(registry_modules[i], used < size ? buffer + used : NULL,
-                              used < size ? size - used : 0);
-    return used;
+    return registry_try(name, backend_p, reason, reason_size);
 }
 
 dist_status disti_backend_find(const char *name, const struct dist_backend **backend_p)
 {
-    char reason[512] = "", list[2048];
-    dist_status status = registry_find(name, backend_p, reason, sizeof(reason));
+    char reason[REGISTRY_REASON], folders[REGISTRY_REASON], choices[2048];
+    dist_status status = disti_backend_reason(name, backend_p, reason, sizeof(reason));
 
     if (status == DIST_OK)
         return DIST_OK;
-    dist_list_backends(list, sizeof(list));
-    return disti_fail(status == DIST_ERR_ABI ? status : DIST_ERR_NO_BACKEND,
-                      "backend '%s' cannot be used: %s. Choose one of these:\n%s", name, reason,
-                      list);
+    disti_module_folders(folders, sizeof(folders));
+    disti_list_choices(choices, sizeof(choices));
+    return disti_fail(
+        status == DIST_ERR_ABI ? status : DIST_ERR_NO_BACKEND,
+        "backend '%s' cannot be used: %s. Modules are looked for in %s. Choose one of "
+        "these:\n%s",
+        name, reason, folders, choices);
+}
+
+/* ---- transports ---- */
+
+/* The transport `name` of a module; NULL: "this, that" is what it has instead. */
+static const struct dist_transport *registry_transport(const struct dist_module *entry,
+                                                       const char *name, char *others, size_t size)
+{
+    size_t used = 0;
+
+    snprintf(others, size, "none");
+    for (int i = 0; entry->transports && entry->transports[i]; i++) {
+        if (strcmp(entry->transports[i]->name, name) == 0)
+            return entry->transports[i];
+        if (used < size)
+            used += (size_t)snprintf(others + used, size - used, "%s%s", i ? ", " : "",
+                                     entry->transports[i]->name);
+    }
+    return NULL;
+}
+
+dist_status disti_transport_reason(const char *name, const struct dist_transport **transport_p,
+                                   char *reason, size_t reason_size)
+{
+    const struct dist_transport *transport;
+    const struct disti_module *module;
+    dist_status status;
+    char others[128];
+
+    for (int i = 0; registry_transports[i]; i++) {
+        if (strcmp(registry_transports[i]->name, name) != 0)
+            continue;
+        *transport_p = registry_transports[i];
+        return DIST_OK;
+    }
+    status = disti_module_load(name, &module, reason, reason_size);
+    if (status != DIST_OK)
+        return status;
+    transport = registry_transport(module->entry, name, others, sizeof(others));
+    if (transport) {
+        *transport_p = transport;
+        return DIST_OK;
+    }
+    snprintf(reason, reason_size,
+             "module %s has no transport '%s' (it has: %s): a transport is looked for in a module "
+             "of its name",
+             module->path, name, others);
+    return DIST_ERR_NO_BACKEND;
+}
+
+const struct dist_transport *disti_transport_find(const char *name)
+{
+    const struct dist_transport *transport = NULL;
+    char reason[REGISTRY_REASON];
+
+    return disti_transport_reason(name, &transport, reason, sizeof(reason)) == DIST_OK ? transport
+                                                                                       : NULL;
+}
+
+void disti_transport_missing(const char *name, char *text, size_t size)
+{
+    char reason[REGISTRY_REASON] = "it is there", folders[REGISTRY_REASON];
+    const struct dist_transport *transport;
+    size_t used = 0;
+
+    disti_transport_reason(name, &transport, reason, sizeof(reason));
+    disti_module_folders(folders, sizeof(folders));
+    used = (size_t)snprintf(text, size, "%s. Built in are", reason);
+    for (int i = 0; registry_transports[i] && used < size; i++)
+        used += (size_t)snprintf(text + used, size - used, "%s %s", i ? "," : "",
+                                 registry_transports[i]->name);
+    if (used < size)
+        snprintf(text + used, size - used, "; modules are looked for in %s", folders);
 }

@@ -15,20 +15,55 @@ extern const struct dist_host disti_host;
  * The backend of that name: built in, else dist_NAME.so (for mpi: the one of the MPI that
  * runs here) from DIST_PLUGIN_PATH, the folder of the library, or the installation. It has
  * been probed and its slots checked. A module stays loaded for the life of the process.
- * ERR_NO_BACKEND: the error lists the backends there are, and why the others are not.
+ * ERR_NO_BACKEND, ERR_ABI: the error says why, where modules are looked for, which backends of
+ * this project there are, and the names of other modules, which are not loaded for that.
+ *
+ * Modules run in this process, whose memory they can spoil and which they can keep for ever: a job
+ * asks for one, and has it. A fork that tries it first would be a millisecond in each start, and
+ * undefined where threads or a driver of a GPU are there already. dist_info, a program that has
+ * neither yet, tries each in a process of its own.
  */
 dist_status disti_backend_find(const char *name, const struct dist_backend **backend_p);
 
-/* Checks the ABI number and the mandatory slots; `from` names the module in the error. */
+/*
+ * The same, but the reason goes to the caller, and nothing else is said. ERR_UNSUPPORTED: the
+ * module brings transports only.
+ */
+dist_status disti_backend_reason(const char *name, const struct dist_backend **backend_p,
+                                 char *reason, size_t reason_size);
+
+/*
+ * A transport: built into the library ("shm", "tcp"), or of that name in dist_NAME.so. Not probed.
+ * NULL: there is none, for the reason that disti_transport_missing writes: an always terminated
+ * text, which lists what there is and where modules are looked for.
+ */
+const struct dist_transport *disti_transport_find(const char *name);
+void disti_transport_missing(const char *name, char *text, size_t size);
+
+/* The same, without what there is. ERR_NO_BACKEND, ERR_ABI. */
+dist_status disti_transport_reason(const char *name, const struct dist_transport **transport_p,
+                                   char *reason, size_t reason_size);
+
+/*
+ * A backend's or a transport's probe, called. Whatever it answers, where it is not DIST_OK there is
+ * a reason: a module's answer is not believed.
+ */
+dist_status disti_probe(dist_status (*probe)(char *reason, size_t reason_size), char *reason,
+                        size_t reason_size);
+
+/* The rows of the tables, NULL behind the last: what is built in, what are this project's modules.
+ */
+const struct dist_backend *disti_built_in_backend(int i);
+const struct dist_transport *disti_built_in_transport(int i);
+const char *disti_own_module(int i);
+
+/* check.c: the ABI number and the mandatory slots; `from` names the module in the error. ERR_ABI.
+ */
 dist_status disti_backend_check(const struct dist_backend *backend, const char *from);
 dist_status disti_transport_check(const struct dist_transport *transport, const char *from);
 
-/* A transport built into the library ("shm", "tcp"), or NULL. */
-const struct dist_transport *disti_transport_find(const char *name);
-
-/* module.c: loads the module of that name. On failure the reason is written. */
-dist_status disti_module_load(const char *name, const struct dist_module **module_p, char *reason,
-                              size_t reason_size);
+/* list.c: of backends of this project, as dist_list_backends has them, and other modules' names. */
+size_t disti_list_choices(char *text, size_t size);
 
 /*
  * mpi_flavour.c: the module names to try for backend mpi, best first: the MPI that is

@@ -1,0 +1,204 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* The folders where modules are looked for, and the modules in them. */
+#include "backends/module.h"
+#include "backends/registry.h"
+#include "base/config.h"
+
+#include <dirent.h>
+#include <dlfcn.h>
+#include <errno.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#ifndef DISTI_MODULE_DIR
+#define DISTI_MODULE_DIR "/usr/local/lib/dist"
+#endif
+
+/* The folder that this library was loaded from: an installation that was moved still works. */
+static bool folders_own(char *folder, size_t size)
+{
+    Dl_info info;
+    const char *slash;
+
+    if (!dladdr((void *)(uintptr_t)&disti_host, &info) || !info.dli_fname)
+        return false;
+    slash = strrchr(info.dli_fname, '/');
+    if (!slash || (size_t)(slash - info.dli_fname) >= size)
+        return false;
+    snprintf(folder, size, "%.*s", (int)(slash - info.dli_fname), info.dli_fname);
+    return true;
+}
+
+/*
+ * Folder number i of those where modules are looked for: DIST_PLUGIN_PATH (folders, split by ':'),
+ * then dist/ beside the library, then the library's own folder (a build tree that was not
+ * installed), then the place it was configured for. False: there are no more.
+ */
+static bool folders_item(int i, char *folder, size_t size)
+{
+    const char *list = disti_env("DIST_PLUGIN_PATH");
+    char own[PATH_MAX - sizeof("/dist")];
+    int listed = 0;
+
+    while (list && disti_list_item(list, ':', listed, folder, size)) {
+        if (listed++ == i)
+            return true;
+    }
+    i -= listed;
+    if (!folders_own(own, sizeof(own)))
+        i += 2;
+    if (i > 2)
+        return false;
+    snprintf(folder, size, "%s%s", i == 2 ? DISTI_MODULE_DIR : own, i == 0 ? "/dist" : "");
+    return true;
+}
+
+/* Whatever stands there counts, so that a wrong file is told of, and no other taken for it. */
+int disti_module_locate(const char *name, char paths[][PATH_MAX], int room)
+{
+    char folder[PATH_MAX];
+    struct stat status;
+    int found = 0;
+
+    for (int i = 0; found < room && folders_item(i, folder, sizeof(folder)); i++) {
+        int n = snprintf(paths[found], PATH_MAX, "%s/dist_%s.so", folder, name);
+
+        if (n > 0 && n < PATH_MAX && lstat(paths[found], &status) == 0)
+            found++;
+    }
+    return found;
+}
+
+size_t dist_list_module_folders(char *buffer, size_t size)
+{
+    char folder[PATH_MAX];
+    size_t used = 0;
+
+    if (size)
+        buffer[0] = '\0';
+    for (int i = 0; folders_item(i, folder, sizeof(folder)); i++)
+        used += (size_t)snprintf(used < size ? buffer + used : NULL, used < size ? size - used : 0,
+                                 "%s\n", folder);
+    return used;
+}
+
+size_t disti_module_folders(char *text, size_t size)
+{
+    char folder[PATH_MAX];
+    size_t used = 0;
+
+    text[0] = '\0';
+    for (int i = 0; used < size && folders_item(i, folder, sizeof(folder)); i++) {
+        int error = access(folder, R_OK | X_OK) == 0 ? 0 : errno;
+
+        used += (size_t)snprintf(text + used, size - used, "%s%s%s%s%s", i ? ", " : "", folder,
+                                 error ? " (" : "", error ? strerror(error) : "", error ? ")" : "");
+    }
+    return used;
+}
+
+/* ---- what there is ---- */
+
+/* "dist_NAME.so" without what is around the name. False: it is no such file. */
+static bool folders_name(const char *file, char name[DISTI_MODULE_NAME])
+{
+    size_t length = strlen(file);
+
+    if (length <= strlen("dist_.so") || length - strlen("dist_.so") >= DISTI_MODULE_NAME ||
+        strncmp(file, "dist_", strlen("dist_")) != 0 || strcmp(file + length - 3, ".so") != 0)
+        return false;
+    snprintf(name, DISTI_MODULE_NAME, "%.*s", (int)(length - strlen("dist_.so")),
+             file + strlen("dist_"));
+    return true;
+}
+
+/* Once each, in the order of the alphabet. */
+static bool folders_add(struct disti_module_names *names, const char *name)
+{
+    void *grown;
+    int at = 0;
+
+    while (at < names->count && strcmp(names->names[at], name) < 0)
+        at++;
+    if (at < names->count && strcmp(names->names[at], name) == 0)
+        return true;
+    grown = realloc(names->names, (size_t)(names->count + 1) * sizeof(*names->names));
+    if (!grown)
+        return false;
+    names->names = grown;
+    memmove(names->names + at + 1, names->names + at,
+            (size_t)(names->count - at) * sizeof(*names->names));
+    snprintf(names->names[at], sizeof(names->names[at]), "%s", name);
+    names->count++;
+    return true;
+}
+
+void disti_module_names(struct disti_module_names *names_p)
+{
+    char folder[PATH_MAX], name[DISTI_MODULE_NAME];
+    const struct dirent *entry;
+
+    *names_p = (struct disti_module_names){0};
+    for (int i = 0; folders_item(i, folder, sizeof(folder)); i++) {
+        DIR *dir = opendir(folder);
+
+        while (dir && (entry = readdir(dir))) {
+            if (folders_name(entry->d_name, name) && !folders_add(names_p, name))
+                break;
+        }
+        if (dir)
+            closedir(dir);
+    }
+}
+
+/* ---- what is like it ---- */
+
+/* How many letters are to be changed, added or left out to make one of the other. */
+static int folders_distance(const char *a, const char *b)
+{
+    int row[DISTI_MODULE_NAME + 1], length = (int)strlen(b);
+
+    for (int j = 0; j <= length; j++)
+        row[j] = j;
+    for (int i = 1; a[i - 1]; i++) {
+        int corner = row[0];
+
+        row[0] = i;
+        for (int j = 1; j <= length; j++) {
+            int least = corner + (a[i - 1] != b[j - 1]);
+
+            corner = row[j];
+            least = row[j - 1] + 1 < least ? row[j - 1] + 1 : least;
+            row[j] = corner + 1 < least ? corner + 1 : least;
+        }
+    }
+    return row[length];
+}
+
+static bool folders_similar(const char *name, const char *other)
+{
+    size_t length = strlen(name);
+
+    return length && length < DISTI_MODULE_NAME &&
+           (strstr(other, name) || strstr(name, other) ||
+            folders_distance(name, other) <= 1 + (int)length / 4);
+}
+
+void disti_module_similar(const char *name, char *text, size_t size)
+{
+    struct disti_module_names names;
+    size_t used = 0;
+
+    text[0] = '\0';
+    disti_module_names(&names);
+    for (int i = 0; i < names.count && used < size; i++) {
+        if (folders_similar(name, names.names[i]))
+            used += (size_t)snprintf(text + used, size - used, "%sdist_%s.so",
+                                     used ? ", " : "; there is ", names.names[i]);
+    }
+    free(names.names);
+}

@@ -1,0 +1,200 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Lists of what there is, for people. */
+#include "backends/module.h"
+#include "backends/registry.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define LIST_REASON 1024
+
+/* Text that goes on in a buffer, and is counted beyond its end. */
+struct list {
+    char *buffer;
+    size_t size, used;
+};
+
+static struct list list_begin(char *buffer, size_t size)
+{
+    if (size)
+        buffer[0] = '\0';
+    return (struct list){buffer, size, 0};
+}
+
+__attribute__((format(printf, 2, 3))) static void list_add(struct list *list, const char *format,
+                                                           ...)
+{
+    bool fits = list->used < list->size;
+    va_list args;
+
+    va_start(args, format);
+    list->used += (size_t)vsnprintf(fits ? list->buffer + list->used : NULL,
+                                    fits ? list->size - list->used : 0, format, args);
+    va_end(args);
+}
+
+/* ---- names ---- */
+
+static bool list_is_built_in(const char *name)
+{
+    for (int i = 0; disti_built_in_backend(i); i++) {
+        if (strcmp(disti_built_in_backend(i)->name, name) == 0)
+            return true;
+    }
+    for (int i = 0; disti_built_in_transport(i); i++) {
+        if (strcmp(disti_built_in_transport(i)->name, name) == 0)
+            return true;
+    }
+    return false;
+}
+
+/* One of this project, or of its modules for one MPI: "mpi_openmpi". */
+static bool list_is_own(const char *name)
+{
+    if (list_is_built_in(name) || strncmp(name, "mpi_", 4) == 0)
+        return true;
+    for (int i = 0; disti_own_module(i); i++) {
+        if (strcmp(disti_own_module(i), name) == 0)
+            return true;
+    }
+    return false;
+}
+
+/* Other modules, one after the other; `names` as disti_module_names gives them. */
+static const char *list_other(const struct disti_module_names *names, int *i)
+{
+    while (*i < names->count && list_is_own(names->names[*i]))
+        ++*i;
+    return *i < names->count ? names->names[(*i)++] : NULL;
+}
+
+/* ---- backends ---- */
+
+/* What is said of a backend. */
+struct list_finding {
+    bool none; /* it is none, but a transport */
+    bool usable;
+    const char *text; /* in reason, or static */
+    char reason[LIST_REASON];
+};
+
+static void list_find(const char *name, struct list_finding *finding_p)
+{
+    const struct dist_transport *transport;
+    const struct dist_backend *backend = NULL;
+    char *reason = finding_p->reason;
+    dist_status status = disti_backend_reason(name, &backend, reason, LIST_REASON);
+
+    finding_p->usable = status == DIST_OK;
+    finding_p->text = status == DIST_OK ? backend->summary : reason;
+    finding_p->none = status == DIST_ERR_UNSUPPORTED &&
+                      disti_transport_reason(name, &transport, reason, LIST_REASON) == DIST_OK;
+}
+
+static void list_add_backend(struct list *list, const char *name)
+{
+    struct list_finding finding;
+
+    list_find(name, &finding);
+    if (!finding.none)
+        list_add(list, "  %-6s %-4s %s\n", name, finding.usable ? "yes" : "no", finding.text);
+}
+
+static void list_add_own(struct list *list)
+{
+    for (int i = 0; disti_built_in_backend(i); i++)
+        list_add_backend(list, disti_built_in_backend(i)->name);
+    for (int i = 0; disti_own_module(i); i++)
+        list_add_backend(list, disti_own_module(i));
+}
+
+size_t dist_list_backends(char *buffer, size_t size)
+{
+    struct list list = list_begin(buffer, size);
+    struct disti_module_names names;
+    const char *name;
+
+    list_add_own(&list);
+    disti_module_names(&names);
+    for (int i = 0; (name = list_other(&names, &i));)
+        list_add_backend(&list, name);
+    free(names.names);
+    return list.used;
+}
+
+size_t disti_list_choices(char *text, size_t size)
+{
+    struct list list = list_begin(text, size);
+    struct disti_module_names names;
+    const char *name;
+    int others = 0;
+
+    list_add_own(&list);
+    disti_module_names(&names);
+    for (int i = 0; (name = list_other(&names, &i));)
+        list_add(&list, "%s%s", others++ ? ", " : "  other modules there: ", name);
+    list_add(&list, others ? "\n" : "");
+    free(names.names);
+    return list.used;
+}
+
+/* ---- under one name ---- */
+
+size_t dist_list_names(char *buffer, size_t size)
+{
+    struct list list = list_begin(buffer, size);
+    struct disti_module_names names;
+    const char *name;
+
+    for (int i = 0; disti_built_in_backend(i); i++)
+        list_add(&list, "%s\n", disti_built_in_backend(i)->name);
+    for (int i = 0; disti_own_module(i); i++)
+        list_add(&list, "%s\n", disti_own_module(i));
+    for (int i = 0; disti_built_in_transport(i); i++)
+        list_add(&list, "%s\n", disti_built_in_transport(i)->name);
+    disti_module_names(&names);
+    for (int i = 0; (name = list_other(&names, &i));)
+        list_add(&list, "%s\n", name);
+    free(names.names);
+    return list.used;
+}
+
+static void list_probe_backend(struct list *list, const char *name)
+{
+    struct list_finding finding;
+
+    list_find(name, &finding);
+    if (!finding.none)
+        list_add(list, "backend %s %s %s\n", name, finding.usable ? "yes" : "no", finding.text);
+}
+
+/* Silent where there is no module of that name, or none that brings such a transport. */
+static void list_probe_transport(struct list *list, const char *name)
+{
+    const struct dist_transport *transport = NULL;
+    char reason[LIST_REASON];
+    bool usable;
+
+    if (disti_transport_reason(name, &transport, reason, sizeof(reason)) != DIST_OK)
+        return;
+    usable = !transport->probe || disti_probe(transport->probe, reason, sizeof(reason)) == DIST_OK;
+    list_add(list, "transport %s %s %s\n", name, usable ? "yes" : "no",
+             !usable              ? reason
+             : transport->summary ? transport->summary
+                                  : "");
+}
+
+size_t dist_probe_name(const char *name, char *buffer, size_t size)
+{
+    struct list list = list_begin(buffer, size);
+    bool transport_only = false;
+
+    for (int i = 0; disti_built_in_transport(i); i++)
+        transport_only = transport_only || strcmp(disti_built_in_transport(i)->name, name) == 0;
+    if (!transport_only)
+        list_probe_backend(&list, name);
+    list_probe_transport(&list, name);
+    return list.used;
+}
