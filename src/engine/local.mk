@@ -12,6 +12,8 @@ libdist_core_sources += \
 	src/engine/refining.c \
 	src/engine/refining.h \
 	src/engine/route.c \
+	src/engine/route.h \
+	src/engine/route_list.c \
 	src/engine/state.h \
 	src/engine/stray.c \
 	src/engine/task.c \

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Which transport reaches which peer. */
+#include "engine/route.h"
 #include "base/config.h"
 #include "base/log.h"
 #include "engine/state.h"
@@ -10,17 +11,17 @@
 #include <string.h>
 
 /*
- * What a rank lays before the others: an offer, unless that is told by rank 0 alone; then for each
- * transport of the backend's list the bytes of its address, 0 if it is not open there, and the
- * address, each on a place of its own.
+ * What a rank lays before the others: an offer, unless that is told by rank 0 alone; what the
+ * transports are called that only DIST_TRANSPORT names; then for each transport of the list the
+ * bytes of its address, 0 if it is not open there, and the address, each on a place of its own.
  *
- *      | offer | 88 | ... | 32 | ... | zeros to the width that all have |
+ *      | offer | names | 88 | ... | 32 | ... | zeros to the width that all have |
  */
 #define ROUTE_LENGTH sizeof(uint64_t)
 #define ROUTE_OFFER route_round(sizeof(struct disti_tune_offer))
 
 #define ROUTE_CARD_MAX                                                                             \
-    (sizeof(struct disti_tune_offer) + ROUTE_LENGTH +                                              \
+    (sizeof(struct disti_tune_offer) + 2 * ROUTE_LENGTH +                                          \
      ENGINE_TRANSPORTS_MAX * (ROUTE_LENGTH + DIST_ADDRESS_MAX))
 
 /* From so many ranks on, they first tell how long their cards are: all get all of them. */
@@ -36,50 +37,8 @@ struct route_cards {
     unsigned char *all; /* by rank */
     size_t width;       /* of one */
     size_t offer;       /* bytes of the offer in it */
+    const struct route_list *list;
 };
-
-/* Is the transport among those that DIST_TRANSPORT allows (all, if it is not set)? */
-static bool route_allowed(const char *name)
-{
-    const char *list = disti_env("DIST_TRANSPORT");
-    char item[64];
-
-    if (!list)
-        return true;
-    for (int i = 0; disti_list_item(list, ',', i, item, sizeof(item)); i++) {
-        if (strcmp(item, name) == 0)
-            return true;
-    }
-    return false;
-}
-
-/* Every name in DIST_TRANSPORT must be one of this backend's. */
-static dist_status route_check_names(const struct dist_transport *const *transports)
-{
-    const char *list = disti_env("DIST_TRANSPORT");
-    char item[64], known[256] = "";
-    size_t used = 0;
-    int named = 0;
-
-    if (!list)
-        return DIST_OK;
-    for (int t = 0; transports[t] && used < sizeof(known); t++)
-        used += (size_t)snprintf(known + used, sizeof(known) - used, " %s", transports[t]->name);
-    for (; disti_list_item(list, ',', named, item, sizeof(item)); named++) {
-        int t = 0;
-
-        while (transports[t] && strcmp(transports[t]->name, item) != 0)
-            t++;
-        if (!transports[t])
-            return disti_fail(DIST_ERR_INVALID_ARGUMENT,
-                              "DIST_TRANSPORT: this backend has no transport '%s'; it has:%s", item,
-                              known);
-    }
-    return named ? DIST_OK
-                 : disti_fail(DIST_ERR_INVALID_ARGUMENT,
-                              "DIST_TRANSPORT is '%s', which names no transport; there are:%s",
-                              list, known);
-}
 
 /* Opens one; a transport that cannot run here is left out, with its reason in `reasons`. */
 static dist_status route_open_link(struct dist_engine *engine,
@@ -117,49 +76,43 @@ static dist_status route_open_link(struct dist_engine *engine,
     return transport->open(link->state, &link->config);
 }
 
-static dist_status route_open_links(struct dist_engine *engine,
-                                    const struct dist_engine_config *engine_config, char *reasons,
-                                    size_t reasons_size)
+static dist_status route_open_links(struct dist_engine *engine, const struct route_list *list,
+                                    char *reasons, size_t reasons_size)
 {
-    const struct dist_transport *const *transports = engine_config->transports;
-    dist_status status = route_check_names(transports);
+    dist_status status = DIST_OK;
 
-    for (int t = 0; transports[t] && status == DIST_OK; t++) {
-        if (engine->link_count == ENGINE_TRANSPORTS_MAX)
-            return disti_fail(DIST_ERR_UNSUPPORTED, "a backend may use at most %d transports",
-                              ENGINE_TRANSPORTS_MAX);
-        if (route_allowed(transports[t]->name))
-            status = route_open_link(engine, transports[t], engine_config->transport_context,
-                                     reasons, reasons_size);
+    for (int t = 0; t < list->count && status == DIST_OK; t++) {
+        if (disti_route_allowed(list->transports[t]->name))
+            status = route_open_link(engine, list->transports[t],
+                                     t < list->own ? list->context : NULL, reasons, reasons_size);
     }
     return status;
 }
 
 /*
- * The slot of a transport in the exchanged table is its place in the backend's list, so
- * that a transport that is missing on one rank shifts nothing.
+ * The slot of a transport in the exchanged table is its place in the list, so that a transport that
+ * is missing on one rank shifts nothing.
  */
-static int route_slot(const struct dist_engine_config *engine_config,
-                      const struct dist_transport *transport)
+static int route_slot(const struct route_list *list, const struct dist_transport *transport)
 {
     int slot = 0;
 
-    while (engine_config->transports[slot] != transport)
+    while (list->transports[slot] != transport)
         slot++;
     return slot;
 }
 
 /* Writes this rank's card, returns its length in *bytes_p. */
-static dist_status route_write(struct dist_engine *engine,
-                               const struct dist_engine_config *engine_config,
+static dist_status route_write(struct dist_engine *engine, const struct route_list *list,
                                const struct disti_tune_offer *offer, size_t offer_bytes,
                                unsigned char *card, size_t *bytes_p)
 {
-    size_t used = offer_bytes;
+    size_t used = offer_bytes + sizeof(list->names);
 
-    if (used)
+    if (offer_bytes)
         memcpy(card, offer, sizeof(*offer));
-    for (int slot = 0; engine_config->transports[slot]; slot++) {
+    memcpy(card + offer_bytes, &list->names, sizeof(list->names));
+    for (int slot = 0; slot < list->count; slot++) {
         size_t bytes = 0;
         uint64_t length;
 
@@ -167,7 +120,7 @@ static dist_status route_write(struct dist_engine *engine,
             struct engine_link *link = &engine->links[i];
             dist_status status = DIST_OK;
 
-            if (link->transport == engine_config->transports[slot])
+            if (link->transport == list->transports[slot])
                 status = link->transport->address(link->state, card + used + ROUTE_LENGTH, &bytes);
             if (status != DIST_OK)
                 return status;
@@ -180,14 +133,25 @@ static dist_status route_write(struct dist_engine *engine,
     return DIST_OK;
 }
 
+/* Does that rank's DIST_TRANSPORT name the same besides the backend's own transports? */
+static bool route_same_names(const struct route_cards *cards, int rank)
+{
+    uint64_t names;
+
+    memcpy(&names, cards->all + (size_t)rank * cards->width + cards->offer, sizeof(names));
+    return names == cards->list->names;
+}
+
 /* The address in that slot of a card; NULL: there is none, or the card is nonsense. */
 static const unsigned char *route_address(const struct route_cards *cards, int rank, int slot,
                                           size_t *bytes_p)
 {
     const unsigned char *card = cards->all + (size_t)rank * cards->width;
-    size_t at = cards->offer;
+    size_t at = cards->offer + sizeof(cards->list->names);
     uint64_t length = 0;
 
+    if (slot >= cards->list->own && !route_same_names(cards, rank))
+        return NULL;
     for (int s = 0; s <= slot; s++) {
         at += route_round(length);
         if (length > DIST_ADDRESS_MAX || at + ROUTE_LENGTH > cards->width)
@@ -233,22 +197,26 @@ static dist_status route_save(const struct dist_backend_config *config, size_t b
                              : status;
 }
 
-/* The offer becomes rank 0's. cards->all is the caller's to free, whatever the status. */
-static dist_status route_exchange(struct dist_engine *engine,
-                                  const struct dist_engine_config *engine_config,
-                                  struct disti_tune_offer *offer, struct route_cards *cards)
+/*
+ * The offer becomes rank 0's. cards->all is the caller's to free, whatever the status. There is
+ * room for one more transport than the backend's, so that some ranks may have one that others have
+ * not.
+ */
+static dist_status route_exchange(struct dist_engine *engine, struct disti_tune_offer *offer,
+                                  struct route_cards *cards)
 {
     const struct dist_backend_config *config = engine->config;
     bool many = config->world_size >= ROUTE_MANY && config->broadcast;
+    int own = cards->list->own, slots = cards->list->count > own ? cards->list->count : own + 1;
     _Alignas(8) unsigned char mine[ROUTE_CARD_MAX];
     size_t bytes = 0;
     dist_status status;
 
     memset(mine, 0, sizeof(mine));
-    cards->width = cards->offer = many ? 0 : ROUTE_OFFER;
-    status = route_write(engine, engine_config, offer, cards->offer, mine, &bytes);
-    for (int slot = 0; engine_config->transports[slot]; slot++)
-        cards->width += ROUTE_LENGTH + DIST_ADDRESS_MAX;
+    cards->offer = many ? 0 : ROUTE_OFFER;
+    cards->width = cards->offer + sizeof(cards->list->names) +
+                   (size_t)slots * (ROUTE_LENGTH + DIST_ADDRESS_MAX);
+    status = route_write(engine, cards->list, offer, cards->offer, mine, &bytes);
     if (status == DIST_OK && many)
         status = route_save(config, bytes, offer, cards);
     if (status != DIST_OK)
@@ -264,20 +232,19 @@ static dist_status route_exchange(struct dist_engine *engine,
 }
 
 /* Has every rank opened transport shm? All come to the same answer. */
-static bool route_shared(const struct dist_engine_config *engine_config,
-                         const struct route_cards *cards, int ranks)
+static bool route_shared(const struct route_cards *cards, int ranks)
 {
+    const struct route_list *list = cards->list;
     size_t bytes;
     int slot = 0;
 
-    while (engine_config->transports[slot] &&
-           strcmp(engine_config->transports[slot]->name, "shm") != 0)
+    while (slot < list->own && strcmp(list->transports[slot]->name, "shm") != 0)
         slot++;
-    for (int r = 0; r < ranks && engine_config->transports[slot]; r++) {
+    for (int r = 0; r < ranks && slot < list->own; r++) {
         if (!route_address(cards, r, slot, &bytes))
             return false;
     }
-    return engine_config->transports[slot];
+    return slot < list->own;
 }
 
 /* Seconds for a message of 64 KiB: between the latency and the bandwidth of a link. */
@@ -286,8 +253,7 @@ static double route_cost(const struct dist_reach *reach)
     return reach->latency_ns * 1e-9 + 65536.0 / (reach->bytes_per_second + 1);
 }
 
-static dist_status route_settle(struct dist_engine *engine,
-                                const struct dist_engine_config *engine_config, int peer,
+static dist_status route_settle(struct dist_engine *engine, int peer,
                                 const struct route_cards *cards, const char *reasons)
 {
     const unsigned char *address, *best_address = NULL;
@@ -300,7 +266,7 @@ static dist_status route_settle(struct dist_engine *engine,
         const struct dist_transport *transport = engine->links[i].transport;
         struct dist_reach reach = {0};
 
-        address = route_address(cards, peer, route_slot(engine_config, transport), &bytes);
+        address = route_address(cards, peer, route_slot(cards->list, transport), &bytes);
         if (!address ||
             transport->reach(engine->links[i].state, address, bytes, &reach) != DIST_OK ||
             route_cost(&reach) >= best)
@@ -312,9 +278,12 @@ static dist_status route_settle(struct dist_engine *engine,
     }
     if (chosen < 0)
         return disti_fail(DIST_ERR_UNSUPPORTED,
-                          "rank %d has no transport that reaches rank %d (DIST_TRANSPORT=%s%s)",
+                          "rank %d has no transport that reaches rank %d (DIST_TRANSPORT=%s%s%s)",
                           engine->config->rank, peer,
                           disti_env("DIST_TRANSPORT") ? disti_env("DIST_TRANSPORT") : "not set",
+                          route_same_names(cards, peer)
+                              ? ""
+                              : "; the peer's names others: give all ranks the same",
                           reasons);
     link = &engine->links[chosen];
     link->peers++;
@@ -328,7 +297,8 @@ dist_status disti_route_open(struct dist_engine *engine,
                              struct disti_tune_offer *offer)
 {
     int ranks = engine->config->world_size;
-    struct route_cards cards = {0};
+    struct route_list list = {0};
+    struct route_cards cards = {.list = &list};
     char reasons[512] = "";
     dist_status status = DIST_OK;
 
@@ -338,14 +308,16 @@ dist_status disti_route_open(struct dist_engine *engine,
         goto out;
     }
     if (ranks > 1)
-        status = route_open_links(engine, engine_config, reasons, sizeof(reasons));
+        status = disti_route_list(engine->config, engine_config, &list);
     if (status == DIST_OK && ranks > 1)
-        status = route_exchange(engine, engine_config, offer, &cards);
+        status = route_open_links(engine, &list, reasons, sizeof(reasons));
     if (status == DIST_OK && ranks > 1)
-        engine->shared = route_shared(engine_config, &cards, ranks);
+        status = route_exchange(engine, offer, &cards);
+    if (status == DIST_OK && ranks > 1)
+        engine->shared = route_shared(&cards, ranks);
     for (int peer = 0; peer < ranks && status == DIST_OK; peer++) {
         if (peer != engine->config->rank)
-            status = route_settle(engine, engine_config, peer, &cards, reasons);
+            status = route_settle(engine, peer, &cards, reasons);
     }
 out:
     free(cards.all);
