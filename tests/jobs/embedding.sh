@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
-# The examples against an installation that was moved: pkg-config and CMake, gcc and clang, C and C++.
+# The examples against an installation that was moved: pkg-config and CMake, gcc and clang, C and
+# C++; and the plug-in, which is built out of tree and tried with the program that authors have.
 . "$srcdir/tests/support/job.sh"
 
 examples=$srcdir/examples
@@ -132,6 +133,63 @@ for mpi in openmpi mpich; do
         inside $mpi mpicc.$mpi
     fi
 done
+
+# ---- the plug-in ----
+
+plugin=$job_folder/plugin
+build_plugin()
+{
+    mkdir "$plugin" && PKG_CONFIG_PATH=$libdir/pkgconfig MAKEFLAGS='' make -C "$plugin" \
+        -f "$examples/plugin-minimal/Makefile" CFLAGS="-O1 -Wshadow -Werror $sanitize" \
+        >"$job_output" 2>&1
+}
+wants_ours() { nm -D --undefined-only "$plugin/dist_minimal.so" | grep -E ' disti?_'; }
+wants_nothing() { ! wants_ours >"$job_output"; }
+
+try_plugin()
+{
+    local ranks tried="1 2 4 8"
+    [ -n "${CHECK_SHORT-}" ] && tried="1 3"
+    for ranks in $tried; do
+        job self "$ranks" "$(dirname "$libdir")/bin/dist_info" selftest --transport minimal \
+            --ranks "$ranks" --brief
+    done
+    DIST_DEBUG=info DIST_TRANSPORT=minimal job shell 3 "$job_folder/hello_all_reduce"
+    job_check "three ranks add up" says "rank 2 of 3: sum 3"
+    job_check "by way of the plug-in" says "rank 0 is reached via minimal"
+    DIST_TRANSPORT=minimal job shell 4 "$job_folder/trainer"
+    job_check "four ranks learn by way of the plug-in what one does" same_losses
+}
+
+if build_plugin; then
+    job_pass "the plug-in builds"
+    job_check "the plug-in wants no symbol of the library" wants_nothing
+    DIST_PLUGIN_PATH=$plugin try_plugin
+else
+    job_fail "the plug-in builds" "see above"
+fi
+
+# What docs/writing-a-backend.md quotes stands in the files that it is about.
+quoted()
+{
+    local sources line block='' inside=no blocks=0
+    sources=$(cat "$examples"/plugin-minimal/*.[ch] "$srcdir/src/backends/gloo.c")
+    while IFS= read -r line; do
+        case $line in
+        '```c') inside=yes block='' ;;
+        '```')
+            if [ $inside = yes ] && [[ $sources != *"$block"* ]]; then
+                printf 'in no file:\n%s' "$block"
+                return 1
+            fi
+            [ $inside = yes ] && blocks=$((blocks + 1))
+            inside=no ;;
+        *) block+=$line$'\n' ;;
+        esac
+    done <"$srcdir/docs/writing-a-backend.md" >"$job_output"
+    [ $blocks -ge 10 ]
+}
+job_check "docs/writing-a-backend.md quotes its files" quoted
 
 # Every header by itself, from C++.
 for header in dist backend transport; do
