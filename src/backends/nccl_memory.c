@@ -58,6 +58,11 @@ static void memory_drop(struct disti_nccl_state *nccl, struct disti_nccl_memory 
     free(m);
 }
 
+static size_t memory_page(size_t bytes)
+{
+    return bytes < MEMORY_LARGE ? MEMORY_PAGE : MEMORY_LARGE;
+}
+
 /* NCCL's memory can be registered with it, so that it is moved without copies on the way. */
 static bool memory_of_nccl(struct disti_nccl_state *nccl, size_t bytes, struct disti_nccl_memory *m)
 {
@@ -66,6 +71,11 @@ static bool memory_of_nccl(struct disti_nccl_state *nccl, size_t bytes, struct d
     if (!api->mem_alloc || !api->mem_free ||
         api->mem_alloc(&m->nccl, bytes) != DISTI_NCCL_SUCCESS || !m->nccl)
         return false;
+    if ((uintptr_t)m->nccl % memory_page(bytes)) { /* where it cannot map, it takes what it gets */
+        api->mem_free(m->nccl);
+        m->nccl = NULL;
+        return false;
+    }
     m->memory = m->nccl;
     if (!api->comm_register || !api->comm_deregister ||
         api->comm_register(nccl->comm, m->nccl, bytes, &m->handle) != DISTI_NCCL_SUCCESS)
@@ -76,7 +86,7 @@ static bool memory_of_nccl(struct disti_nccl_state *nccl, size_t bytes, struct d
 static bool memory_of_driver(struct disti_nccl_state *nccl, size_t bytes,
                              struct disti_nccl_memory *m)
 {
-    const size_t page = bytes < MEMORY_LARGE ? MEMORY_PAGE : MEMORY_LARGE;
+    const size_t page = memory_page(bytes);
 
     if (bytes > SIZE_MAX - page)
         return false;

@@ -38,6 +38,18 @@ tests_jobs_reproducible_LDFLAGS = $(job_ldflags)
 check_PROGRAMS += tests/jobs/bench_fake
 tests_jobs_bench_fake_SOURCES = tests/jobs/bench_fake.c
 
+# Needs the stand-in for GPUs.
+check_PROGRAMS += tests/jobs/nccl_streams
+tests_jobs_nccl_streams_SOURCES = \
+	src/device/driver.c \
+	src/device/driver.h \
+	tests/jobs/nccl_streams.c \
+	tests/jobs/nccl_streams.h \
+	tests/jobs/nccl_streams_data.c \
+	tests/jobs/nccl_streams_order.c
+tests_jobs_nccl_streams_LDADD = libdist.la -ldl
+tests_jobs_nccl_streams_LDFLAGS = $(job_ldflags)
+
 # An MPI program without libdist, for each MPI.
 preload_program_sources = \
 	tests/jobs/preload_movers.c \
@@ -70,6 +82,7 @@ job_scripts = \
 	tests/jobs/conformance_faulty.sh \
 	tests/jobs/launchers.sh \
 	tests/jobs/mishaps.sh \
+	tests/jobs/nccl_streams.sh \
 	tests/jobs/idle.sh \
 	tests/jobs/netns_cluster.sh \
 	tests/jobs/two_groups.sh \

@@ -1,0 +1,67 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* What the cases of nccl_streams share: a rank with a device, streams and vectors on it. */
+#ifndef TESTS_JOBS_NCCL_STREAMS_H
+#define TESTS_JOBS_NCCL_STREAMS_H
+
+#include "device/driver.h"
+
+#include <dist/dist.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#define COUNT ((size_t)5000) /* elements of a vector, float32 */
+
+struct streams {
+    dist_group *group;
+    int rank, ranks;
+    const struct disti_driver *driver;
+    void *a, *b; /* streams; a is the group's */
+};
+
+/* Ends the rank where something is not as it must be. */
+#define CHECK(expression)                                                                          \
+    do {                                                                                           \
+        if (!(expression)) {                                                                       \
+            fprintf(stderr, "%s:%d: %s is false; %s\n", __FILE__, __LINE__, #expression,           \
+                    dist_last_error());                                                            \
+            exit(1);                                                                               \
+        }                                                                                          \
+    } while (0)
+#define DONE(call) CHECK((call) == DIST_OK)
+
+/* Device memory for count floats; freed by streams_drop. */
+float *streams_vector(const struct streams *s, size_t count);
+void streams_drop(const struct streams *s, float *vector);
+
+/* Puts on the stream: every element becomes `value` plus its index modulo 7. */
+void streams_fill(const struct streams *s, float *vector, size_t count, float value, void *stream);
+
+/*
+ * Waits for the stream, and for nothing else; is every element `value` plus `factor` times its
+ * index modulo 7?
+ */
+bool streams_is(const struct streams *s, const float *vector, size_t count, float value,
+                float factor, void *stream);
+
+void streams_rest_us(long us);
+
+/* The sum over all ranks of rank + 1. */
+float streams_sum(const struct streams *s);
+
+/* ---- cases ---- */
+void streams_blocking(const struct streams *s);
+void streams_async(const struct streams *s);
+void streams_tested(const struct streams *s);
+void streams_two(const struct streams *s);
+void streams_barrier(const struct streams *s);
+void streams_captured(const struct streams *s);
+void streams_groups(const struct streams *s);
+void streams_batched(const struct streams *s);
+void streams_unbatched(const struct streams *s);
+void streams_to_itself(const struct streams *s);
+void streams_allocated(const struct streams *s);
+void streams_host(const struct streams *s);
+void streams_mixed(const struct streams *s);
+
+#endif

@@ -1,0 +1,209 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Cases of nccl_streams: collectives, and what stands before and behind them on the streams. */
+#include "nccl_streams.h"
+
+#include <dlfcn.h>
+#include <string.h>
+#include <time.h>
+
+#define LIMIT_S 15
+
+/* The plain form: what is before it is in, what is behind it sees the result and cannot spoil it.
+ */
+void streams_blocking(const struct streams *s)
+{
+    float *x = streams_vector(s, COUNT), *copy = streams_vector(s, COUNT);
+
+    for (int round = 0; round < 5; round++) {
+        streams_fill(s, x, COUNT, (float)(s->rank + 1 + round), s->a);
+        DONE(dist_all_reduce(s->group, x, x, COUNT, DIST_FLOAT32, DIST_SUM));
+        CHECK(s->driver->copy_within((uintptr_t)copy, (uintptr_t)x, COUNT * sizeof(float), s->a) ==
+              0);
+        streams_fill(s, x, COUNT, -1, s->a);
+        CHECK(streams_is(s, copy, COUNT, streams_sum(s) + (float)(round * s->ranks),
+                         (float)s->ranks, s->a));
+        CHECK(streams_is(s, x, COUNT, -1, 1, s->a));
+    }
+    streams_drop(s, x);
+    streams_drop(s, copy);
+}
+
+/* It begins behind what is on the stream, and what comes behind dist_wait begins behind it. */
+void streams_async(const struct streams *s)
+{
+    float *in[4], *out[4];
+    dist_work *works[4];
+
+    for (int i = 0; i < 4; i++) {
+        in[i] = streams_vector(s, COUNT);
+        out[i] = streams_vector(s, COUNT);
+        for (int k = 3; k >= 0; k--) /* the last one counts */
+            streams_fill(s, in[i], COUNT, (float)((s->rank + 1) * (i + 1) + k), s->a);
+        DONE(dist_all_reduce_async(s->group, in[i], out[i], COUNT, DIST_FLOAT32, DIST_SUM,
+                                   &works[i]));
+    }
+    for (int i = 3; i >= 0; i--) {
+        DONE(dist_wait(works[i]));
+        streams_fill(s, in[i], COUNT, -1, s->a); /* it has been read */
+        CHECK(streams_is(s, out[i], COUNT, streams_sum(s) * (float)(i + 1), (float)s->ranks, s->a));
+        streams_drop(s, in[i]);
+        streams_drop(s, out[i]);
+    }
+}
+
+/* When dist_test says so the device is done with it, whatever the stream that looks. */
+void streams_tested(const struct streams *s)
+{
+    float *x = streams_vector(s, COUNT);
+    time_t start = time(NULL);
+    bool done = false;
+    dist_work *work;
+
+    streams_fill(s, x, COUNT, (float)(s->rank + 1), s->a);
+    DONE(dist_all_reduce_async(s->group, x, x, COUNT, DIST_FLOAT32, DIST_SUM, &work));
+    while (!done && time(NULL) - start < LIMIT_S)
+        DONE(dist_test(work, &done));
+    CHECK(done);
+    CHECK(streams_is(s, x, COUNT, streams_sum(s), (float)s->ranks, s->b));
+    DONE(dist_wait(work));
+    streams_drop(s, x);
+}
+
+/* Calls on two streams in turn. */
+void streams_two(const struct streams *s)
+{
+    float *x = streams_vector(s, COUNT), *y = streams_vector(s, COUNT);
+
+    for (int round = 0; round < 4; round++) {
+        streams_fill(s, x, COUNT, (float)(s->rank + 1), s->a);
+        DONE(dist_all_reduce(s->group, x, x, COUNT, DIST_FLOAT32, DIST_SUM));
+        streams_fill(s, y, COUNT, (float)(2 * (s->rank + 1)), s->b);
+        DONE(dist_set_stream(s->group, s->b));
+        DONE(dist_all_reduce(s->group, y, y, COUNT, DIST_FLOAT32, DIST_SUM));
+        DONE(dist_set_stream(s->group, s->a));
+        CHECK(streams_is(s, y, COUNT, 2 * streams_sum(s), (float)s->ranks, s->b));
+        CHECK(streams_is(s, x, COUNT, streams_sum(s), (float)s->ranks, s->a));
+    }
+    streams_drop(s, x);
+    streams_drop(s, y);
+}
+
+/* When it returns, every rank's stream has done what it had when the rank called it. */
+void streams_barrier(const struct streams *s)
+{
+    float *x = streams_vector(s, COUNT);
+    void *event;
+
+    CHECK(s->driver->event_create(&event, DISTI_DRIVER_EVENT_NO_TIMING) == 0);
+    for (int i = 0; i < 3 * (s->rank + 1); i++)
+        streams_fill(s, x, COUNT, (float)i, s->a);
+    CHECK(s->driver->event_record(event, s->a) == 0);
+    DONE(dist_barrier(s->group));
+    CHECK(s->driver->event_query(event) == 0);
+    CHECK(s->driver->event_destroy(event) == 0);
+    streams_drop(s, x);
+}
+
+/* A group of its own beside the first: their works do not wait for each other. */
+void streams_groups(const struct streams *s)
+{
+    float *x = streams_vector(s, COUNT), *y = streams_vector(s, COUNT);
+    dist_work *first, *second;
+    dist_group *other;
+
+    DONE(dist_dup_group(s->group, NULL, &other));
+    DONE(dist_set_stream(other, s->b));
+    streams_fill(s, x, COUNT, (float)(s->rank + 1), s->a);
+    streams_fill(s, y, COUNT, (float)(s->rank + 1), s->b);
+    DONE(dist_all_reduce_async(s->group, x, x, COUNT, DIST_FLOAT32, DIST_SUM, &first));
+    DONE(dist_all_reduce_async(other, y, y, COUNT, DIST_FLOAT32, DIST_MAX, &second));
+    DONE(dist_wait(second));
+    CHECK(streams_is(s, y, COUNT, (float)s->ranks, 1, s->b));
+    DONE(dist_wait(first));
+    CHECK(streams_is(s, x, COUNT, streams_sum(s), (float)s->ranks, s->a));
+    DONE(dist_destroy_process_group(other));
+    streams_drop(s, x);
+    streams_drop(s, y);
+}
+
+/* ---- graphs: the driver's calls for them, which the library does not use ---- */
+
+struct graphs {
+    int (*begin)(void *stream, int mode);
+    int (*end)(void *stream, void **graph);
+    int (*instantiate)(void **exec, void *graph, unsigned long long flags);
+    int (*launch)(void *exec, void *stream);
+};
+
+static bool graphs_find(const struct streams *s, struct graphs *graphs_p)
+{
+    const bool cuda = strcmp(s->driver->name, "CUDA") == 0;
+    const char *const names[] = {
+        cuda ? "cuStreamBeginCapture_v2" : "hipStreamBeginCapture",
+        cuda ? "cuStreamEndCapture" : "hipStreamEndCapture",
+        cuda ? "cuGraphInstantiateWithFlags" : "hipGraphInstantiateWithFlags",
+        cuda ? "cuGraphLaunch" : "hipGraphLaunch",
+    };
+    void *handle = dlopen(s->driver->file, RTLD_NOW | RTLD_LOCAL), *symbols[4];
+
+    for (int i = 0; i < 4; i++) {
+        symbols[i] = handle ? dlsym(handle, names[i]) : NULL;
+        if (!symbols[i])
+            return false;
+    }
+    memcpy(graphs_p, symbols, sizeof(symbols));
+    return true;
+}
+
+/* Captures, in the mode that forbids most: x = sum of x, y = sum of x by an async call. */
+static void *graphs_capture(const struct streams *s, const struct graphs *graphs, float *x,
+                            float *y)
+{
+    void *graph, *exec;
+    dist_work *work;
+
+    CHECK(graphs->begin(s->a, 0) == 0);
+    DONE(dist_all_reduce(s->group, x, x, COUNT, DIST_FLOAT32, DIST_SUM));
+    DONE(dist_all_reduce_async(s->group, x, y, COUNT, DIST_FLOAT32, DIST_SUM, &work));
+    DONE(dist_wait(work));
+    streams_rest_us(10000);
+    CHECK(graphs->end(s->a, &graph) == 0);
+    CHECK(graphs->instantiate(&exec, graph, 0) == 0);
+    return exec;
+}
+
+/*
+ * Nothing happens while it is captured; each launch does all of it. Meanwhile the library looks
+ * after a work that is under way, which must not spoil the capture.
+ */
+void streams_captured(const struct streams *s)
+{
+    float *x = streams_vector(s, COUNT), *y = streams_vector(s, COUNT),
+          *z = streams_vector(s, COUNT);
+    float sum = streams_sum(s), ranks = (float)s->ranks;
+    struct graphs graphs;
+    dist_work *work;
+    void *exec;
+
+    CHECK(graphs_find(s, &graphs));
+    streams_fill(s, x, COUNT, (float)(s->rank + 1), s->a);
+    streams_fill(s, z, COUNT, (float)(s->rank + 1), s->a);
+    if (s->rank == s->ranks - 1) /* the others wait for it, and capture */
+        streams_rest_us(50000);
+    DONE(dist_all_reduce_async(s->group, z, z, COUNT, DIST_FLOAT32, DIST_SUM, &work));
+    exec = graphs_capture(s, &graphs, x, y);
+    DONE(dist_wait(work));
+    CHECK(streams_is(s, z, COUNT, sum, ranks, s->a));
+    CHECK(streams_is(s, x, COUNT, (float)(s->rank + 1), 1, s->a));
+    for (int i = 0; i < 3; i++)
+        CHECK(graphs.launch(exec, s->a) == 0);
+    CHECK(streams_is(s, x, COUNT, sum * ranks * ranks, ranks * ranks * ranks, s->a));
+    CHECK(
+        streams_is(s, y, COUNT, sum * ranks * ranks * ranks, ranks * ranks * ranks * ranks, s->a));
+    streams_fill(s, x, COUNT, (float)(s->rank + 1), s->a);
+    DONE(dist_all_reduce(s->group, x, x, COUNT, DIST_FLOAT32, DIST_SUM)); /* as before */
+    CHECK(streams_is(s, x, COUNT, sum, ranks, s->a));
+    streams_drop(s, x);
+    streams_drop(s, y);
+    streams_drop(s, z);
+}
