@@ -78,12 +78,14 @@ job_scripts = \
 	tests/jobs/conformance_gloo.sh \
 	tests/jobs/conformance_algorithms.sh \
 	tests/jobs/conformance_mpi.sh \
+	tests/jobs/conformance_nccl.sh \
 	tests/jobs/conformance_nodes.sh \
 	tests/jobs/conformance_faulty.sh \
 	tests/jobs/launchers.sh \
 	tests/jobs/mishaps.sh \
 	tests/jobs/nccl_streams.sh \
 	tests/jobs/idle.sh \
+	tests/jobs/nccl_faults.sh \
 	tests/jobs/netns_cluster.sh \
 	tests/jobs/two_groups.sh \
 	tests/jobs/refined.sh \

@@ -35,6 +35,10 @@ standin_hip_la_CPPFLAGS = $(AM_CPPFLAGS) -DSTANDIN_HIP
 standin_hip_la_LDFLAGS = $(standin_ldflags)
 standin_hip_la_LIBADD = -lm
 
+check_LTLIBRARIES += standin_partial.la
+standin_partial_la_SOURCES = tests/standin/partial.c tests/standin/nccl_abi.h
+standin_partial_la_LDFLAGS = $(module_ldflags) -rpath $(abs_builddir)
+
 if HAVE_CMOCKA
 check_PROGRAMS += tests/standin/test_nccl
 TESTS += tests/standin/test_nccl

@@ -1,0 +1,58 @@
+#!/bin/bash
+# SPDX-License-Identifier: BSD-3-Clause
+# Each fault of NCCL and the driver ends in time with an error that says which, and leaves nothing.
+. "$srcdir/tests/support/job.sh"
+
+export DIST_GPU_DRIVER=$builddir/.libs/standin_cuda.so DIST_NCCL_LIBRARY=$builddir/.libs/standin_cuda.so
+export DIST_TIMEOUT=2
+job_environment=$(env | grep '^DIST_' | sort)
+JOB_LIMIT=30
+
+# battery [OPTION]...: what the faults strike.
+battery()
+{
+    job_fails "$1" self 1 tests/conformance/conformance nccl --spawn 2 --brief --mode blocking "${@:2}"
+}
+# fault FAULT TEXT [OPTION]...: with that fault it must fail and say so.
+fault()
+{
+    STANDIN_FAULT=$1 battery "${@:2}"
+}
+
+# ---- libraries that are not right ----
+fault version 'is version 2.8.3, and 2.14.0 or newer is needed'
+DIST_NCCL_LIBRARY=$builddir/.libs/standin_partial.so battery 'has no function ncclGetUniqueId'
+DIST_NCCL_LIBRARY=/nowhere/libnccl.so battery 'DIST_NCCL_LIBRARY: /nowhere/libnccl.so'
+DIST_GPU_DRIVER=/nowhere/libcuda.so battery 'DIST_GPU_DRIVER: /nowhere/libcuda.so'
+STANDIN_DEVICES=0 battery 'no CUDA-capable device is detected'
+STANDIN_DEVICES=1 battery 'rank 0 and rank 1 are both on device 0'
+
+# ---- joining ----
+fault init@1 'rank 1: joining 2 ranks on device 1: NCCL says: unhandled system error'
+fault init-hang@1 'NCCL has not reached the other ranks within 2000 ms'
+
+# ---- calls ----
+on_device=(--memory device --only all_reduce)
+fault async@1:5 'rank 1: all_reduce number 5 of' "${on_device[@]}"
+grep -qF 'connection lost in launch 5 of rank 1' "$job_output" ||
+    job_fail "NCCL's own reason" "it is not in the error"
+fault enqueue@1:5 "Cuda failure 'unspecified launch failure' in launch 5" "${on_device[@]}"
+fault hang@0:5 'rank 0 waited 2000 ms in all_reduce (operation 5' "${on_device[@]}"
+fault hang@0:5,abort-slow:1500 'rank 0 waited 2000 ms in all_reduce (operation 5' "${on_device[@]}"
+fault hang@1:5 'waited 2000 ms in' --only broadcast
+fault memory@1:0 'out of memory' --only all_reduce
+
+# ---- ranks that are gone, or do not come ----
+unset DIST_TIMEOUT
+for kind in kill kill-in exit silent; do
+    [ -n "${CHECK_SHORT-}" ] && [ $kind != kill-in ] && continue
+    job shell 3 tests/jobs/mishap nccl $kind 1
+done
+
+if type -P valgrind >/dev/null && [ -z "${CHECK_SHORT-}" ] && ! [[ ${sanitizers-} ]]; then
+    export DIST_TIMEOUT=10
+    STANDIN_FAULT=async@1:5 job_fails 'connection lost in launch 5 of rank 1' self 1 \
+        "$(type -P valgrind)" --error-exitcode=9 -q "$builddir/tests/conformance/conformance" \
+        nccl --spawn 2 --brief --mode blocking "${on_device[@]}"
+    job_check "valgrind finds nothing" [ "$(grep -c '^==.*\(Invalid\|uninit\)' "$job_output")" = 0 ]
+fi
