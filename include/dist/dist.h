@@ -438,7 +438,8 @@ DIST_API dist_status dist_all_to_all_v_async(dist_group *group, const void *in,
  * count elements to rank `peer`, which receives as many of the same dtype with the same tag (0 to
  * DIST_TAG_MAX); from rank `peer`, or from DIST_ANY_SOURCE: from whoever comes first. Messages of
  * one tag between two ranks stay in order. A rank may send to itself. *source_p (may be NULL)
- * becomes the sender's rank when the operation has ended. A send may block until it is received.
+ * becomes the sender's rank when the operation has ended; or at once, if a stream orders it
+ * (below). A send may block until it is received.
  */
 #define DIST_ANY_SOURCE (-1)
 #define DIST_TAG_MAX 0x7fffffff

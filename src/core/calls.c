@@ -315,6 +315,26 @@ static dist_status calls_check_all(struct calls_check *check, void **owned_p)
     return status == DIST_OK ? disti_call_support(check->group, call) : status;
 }
 
+/*
+ * RECV on a stream: the program goes on before it has ended, so the sender is said at once, and the
+ * backend gets a place of the library's.
+ */
+static dist_status calls_detach_source(const dist_group *group, struct disti_start *start)
+{
+    if (start->call.collective != DIST_COLL_RECV || start->manner != DIST_MANNER_STREAM)
+        return DIST_OK;
+    if (start->call.root == DIST_ANY_SOURCE)
+        return disti_fail(DIST_ERR_UNSUPPORTED,
+                          "rank %d, recv: memory of a device cannot be received from any source "
+                          "with backend %s: name the peer",
+                          group->rank, group->backend->name);
+    *start->call.source = start->call.root;
+    if (start->owned)
+        return DIST_OK;
+    start->owned = start->call.source = malloc(sizeof(int));
+    return start->owned ? DIST_OK : disti_fail(DIST_ERR_NO_MEMORY, "no memory to receive");
+}
+
 dist_status disti_call_check(dist_group *group, const struct dist_call *call,
                              struct calls_form form, struct disti_start *start_p)
 {
@@ -336,6 +356,11 @@ dist_status disti_call_check(dist_group *group, const struct dist_call *call,
     start.in_bytes = check.in.bytes;
     start.out_bytes = check.out.bytes;
     disti_call_place(group, &start);
+    status = calls_detach_source(group, &start);
+    if (status != DIST_OK) {
+        free(start.owned);
+        return status;
+    }
     if (start.call.memory == DIST_MEMORY_HOST)
         disti_call_remember(group, &start.call, check.in.bytes, check.out.bytes);
     *start_p = start;
