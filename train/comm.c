@@ -7,6 +7,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "device.h"
 #include "failure.h"
 
 double comm_now(void)
@@ -30,6 +31,15 @@ static const char *comm_url(const struct options *options, char *text, size_t si
     return text;
 }
 
+/* The GPU that --device asks for; -1: none in particular. */
+static int comm_device(const struct options *options)
+{
+    int number = -1;
+    bool cuda;
+
+    return device_parse(options->device, &cuda, &number) == 0 ? number : -1;
+}
+
 int comm_open(const struct options *options, bool spawned, struct comm *comm)
 {
     struct dist_options group = DIST_OPTIONS_INIT;
@@ -38,6 +48,7 @@ int comm_open(const struct options *options, bool spawned, struct comm *comm)
     if (options->addr && strlen(options->addr) > 255)
         return failure("--addr: longer than any host name");
     group.backend = options->dist_backend;
+    group.device = comm_device(options);
     group.init_method = comm_url(options, url, sizeof(url));
     if (!spawned) {
         group.rank = (int)options->rank;

@@ -115,7 +115,7 @@ const struct options_row options_table[] = {
 
     GROUP("Machine"),
     TEXT("device", NULL, 0, device, "NAME",
-         "where to compute: cpu (the default, and all there is)"),
+         "where to compute: cpu (the default), cuda, or cuda:N for GPU number N"),
     INT("threads", NULL, 0, threads, 1, 4096, "N",
         "threads of a rank's matrix products (default: $OMP_NUM_THREADS, else 1)"),
     FLAG("no-accel", NULL, 0, no_accel, "accepted; there is nothing to turn off"),

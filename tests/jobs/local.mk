@@ -101,7 +101,8 @@ job_scripts = \
 	tests/jobs/bench_peers.sh \
 	tests/jobs/dist_bench.sh \
 	tests/jobs/train.sh \
-	tests/jobs/train_accuracy.sh
+	tests/jobs/train_accuracy.sh \
+	tests/jobs/train_cuda.sh
 
 TESTS += $(job_scripts)
 EXTRA_DIST += $(job_scripts) tests/jobs/losses.awk

@@ -36,6 +36,17 @@ extern "C" cublasStatus_t cublasSetMathMode(cublasHandle_t handle, cublasMath_t 
     return mode == CUBLAS_PEDANTIC_MATH ? CUBLAS_STATUS_SUCCESS : CUBLAS_STATUS_INVALID_VALUE;
 }
 
+// A GPU adds in another order than the CPU: half of the results are off by the last bit.
+static void shake(size_t count, float *c)
+{
+    for (size_t i = 0; i < count; i++) {
+        const unsigned bits = __float_as_uint(c[i]);
+
+        if (bits & 0x7fffffffu)
+            c[i] = __uint_as_float(bits ^ (((unsigned)i * 0x9e3779b9u) >> 31));
+    }
+}
+
 /*
  * Columns next to each other: c (m x n) = op(a) (m x k) * op(b) (k x n). Read with rows next to
  * each other every matrix is its transpose, so c' (n x m) = op(b)' (n x k) * op(a)' (k x m). Only
@@ -52,8 +63,11 @@ extern "C" cublasStatus_t cublasSgemm(cublasHandle_t handle, cublasOperation_t o
         ldb != (of_b == CUBLAS_OP_N ? k : n) || ldc != m)
         return CUBLAS_STATUS_INVALID_VALUE;
     cuda_on_host_launch(handle->stream, [=]() {
+        float *const to = cuda_on_host_argument(c);
+
         gemm(of_b == CUBLAS_OP_T, of_a == CUBLAS_OP_T, n, m, k, cuda_on_host_argument(b),
-             cuda_on_host_argument(a), add, cuda_on_host_argument(c));
+             cuda_on_host_argument(a), add, to);
+        shake((size_t)m * n, to);
     });
     return CUBLAS_STATUS_SUCCESS;
 }

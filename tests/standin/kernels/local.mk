@@ -17,4 +17,3 @@ tests_standin_kernels_train_mnist_cuda_la_CXXFLAGS = -std=c++17 -O2 -ffp-contrac
 tests_standin_kernels_train_mnist_cuda_la_LDFLAGS = $(module_ldflags) -Wl,-z,nodelete \
 	-rpath $(abs_builddir)
 tests_standin_kernels_train_mnist_cuda_la_LIBADD = $(CBLAS_LIBS) -ldl
-$(tests_standin_kernels_train_mnist_cuda_la_OBJECTS): $(cuda_module_sources)

@@ -3,6 +3,7 @@
 train_tests = \
 	tests/unit/train/test_buffer \
 	tests/unit/train/test_checkpoint \
+	tests/unit/train/test_device \
 	tests/unit/train/test_idx \
 	tests/unit/train/test_layers \
 	tests/unit/train/test_mnist \
@@ -22,6 +23,9 @@ tests_unit_train_test_buffer_LDADD = $(train_test_libs)
 tests_unit_train_test_checkpoint_SOURCES = tests/unit/train/test_checkpoint.c tests/unit/train/unit.h
 tests_unit_train_test_checkpoint_CPPFLAGS = $(train_test_cppflags)
 tests_unit_train_test_checkpoint_LDADD = $(train_test_libs)
+tests_unit_train_test_device_SOURCES = tests/unit/train/test_device.c tests/unit/train/unit.h
+tests_unit_train_test_device_CPPFLAGS = $(train_test_cppflags)
+tests_unit_train_test_device_LDADD = $(train_test_libs)
 tests_unit_train_test_idx_SOURCES = tests/unit/train/test_idx.c tests/unit/train/unit.h
 tests_unit_train_test_idx_CPPFLAGS = $(train_test_cppflags)
 tests_unit_train_test_idx_LDADD = $(train_test_libs)

@@ -1,0 +1,77 @@
+#!/bin/bash
+# SPDX-License-Identifier: BSD-3-Clause
+# train_mnist --device cuda: its kernels compiled for the CPU, over the stand-in for GPUs.
+. "$srcdir/tests/support/job.sh"
+
+kernels=$builddir/tests/standin/kernels/.libs
+[ -e "$kernels/train_mnist_cuda.so" ] || { job_skip "train_cuda" "no C++ compiler"; exit 0; }
+logs=$job_folder steps=100 few=30
+[ -z "${CHECK_SHORT-}" ] || steps=10 few=5
+cd "$job_folder" || exit 99
+
+# train NAME RANKS ARGS...: a short run on drawn digits; its losses go to $logs/NAME.
+train()
+{
+    job self "$2" train_mnist --train-samples 4000 --test-samples 40 --seed 3 --loss-log \
+        "$logs/$1" --multiprocessing-distributed --world-size "$2" "${@:3}"
+}
+
+# agree NAME NAME: the losses of two runs, step by step, to a thousandth.
+agree()
+{
+    job_check "losses of $1 and $2 agree" \
+        awk -v limit=1e-3 -v steps=$steps -f "$srcdir/tests/jobs/losses.awk" "$logs/$1" "$logs/$2"
+}
+
+hash_of() { grep -oE 'Parameter hash: [0-9a-f]{16}' "$job_output" | tail -n 1; }
+
+# No module, and no driver: says so on every rank.
+DIST_PLUGIN_PATH=$job_folder
+job_fails "there is no such device" self 1 train_mnist --device gpu
+if [ ! -e "$builddir/.libs/train_mnist_cuda.so" ]; then
+    job_fails "there is no train_mnist_cuda.so in" shell 2 train_mnist --device cuda
+    job_check "each rank says so" test "$(grep -c 'there is no train_mnist_cuda' "$job_output")" = 2
+fi
+DIST_PLUGIN_PATH=$kernels:$builddir/.libs
+export DIST_PLUGIN_PATH
+job_fails "there is no GPU here" shell 2 train_mnist --device cuda --dist-backend gloo
+job_check "each rank says so" test "$(grep -c 'there is no GPU here' "$job_output")" = 2
+job_check "and ends with 1" test "$job_status" = 1
+
+export DIST_GPU_DRIVER=$builddir/.libs/standin_cuda.so
+export DIST_NCCL_LIBRARY=$builddir/.libs/standin_cuda.so
+job_fails "there is no GPU 77" self 1 train_mnist --device cuda:77 --dist-backend gloo
+
+# The same curves. Rates at which a difference in the last bit does not grow by itself: the man
+# page of train_mnist says what is measured.
+mlp=(--arch mlp --optimizer adadelta --lr 0.1 --batch-size 64 --max-steps $steps)
+cnn=(--arch cnn --optimizer sgd --lr 0.001 --batch-size 7 --max-steps $steps)
+train mlp_cpu 1 "${mlp[@]}" --dist-backend gloo
+train mlp_cuda 1 "${mlp[@]}" --dist-backend gloo --device cuda
+agree mlp_cpu mlp_cuda
+train cnn_cpu 1 "${cnn[@]}" --dist-backend gloo
+train cnn_cuda 1 "${cnn[@]}" --dist-backend gloo --device cuda
+agree cnn_cpu cnn_cuda
+
+# Any number of ranks: the same bits, whether the library copies or NCCL takes the memory.
+short=(--arch mlp --batch-size 16 --max-steps $few --device cuda)
+train alone 1 "${short[@]}" --dist-backend gloo --save-model
+alone=$(hash_of)
+job_check "a hash is printed" test -n "$alone"
+job self 1 train_mnist --arch mlp --test-samples 40 --evaluate --resume mnist_mlp.safetensors
+job_check "the CPU reads what was saved" test "$(hash_of)" = "$alone"
+backends=(gloo)
+if "$builddir/dist_info" 2>/dev/null | grep -qE '^  nccl +yes'; then
+    backends+=(nccl)
+else
+    job_skip "nccl" "there is no backend nccl"
+fi
+for backend in "${backends[@]}"; do
+    for ranks in 2 4; do
+        train "$backend$ranks" $ranks "${short[@]}" --dist-backend "$backend"
+        job_check "$ranks ranks have the bits of one" test "$(hash_of)" = "$alone"
+    done
+done
+job self 1 train_mnist "${short[@]}" --train-samples 400 --test-samples 40 --evaluate \
+    --resume mnist_mlp.safetensors --dist-backend gloo
+job_check "the GPU reads what was saved" test "$(hash_of)" = "$alone"
