@@ -14,8 +14,9 @@ struct buffer {
 };
 
 /*
- * Zeroed, aligned to a cache line. Ordinary memory if group is NULL, and with a warning on stderr
- * if dist_alloc fails: training goes on, only slower. -1: out of memory, without a text.
+ * Zeroed, aligned to a cache line. Ordinary memory if group is NULL, or dist_alloc gives memory of
+ * a GPU; with a warning on stderr if dist_alloc fails: training goes on, only slower. -1: out of
+ * memory, without a text.
  */
 int buffer_create(dist_group *group, size_t count, struct buffer *buffer);
 

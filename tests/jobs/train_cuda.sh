@@ -72,6 +72,12 @@ for backend in "${backends[@]}"; do
         job_check "$ranks ranks have the bits of one" test "$(hash_of)" = "$alone"
     done
 done
+if [ "${#backends[@]}" = 2 ]; then
+    train cpu_gloo 2 "${short[@]}" --dist-backend gloo --device cpu
+    on_cpu=$(hash_of)
+    train cpu_nccl 2 "${short[@]}" --dist-backend nccl --device cpu
+    job_check "nccl takes the CPU's gradients too" test "$(hash_of)" = "$on_cpu"
+fi
 job self 1 train_mnist "${short[@]}" --train-samples 400 --test-samples 40 --evaluate \
     --resume mnist_mlp.safetensors --dist-backend gloo
 job_check "the GPU reads what was saved" test "$(hash_of)" = "$alone"
