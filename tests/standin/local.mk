@@ -47,3 +47,18 @@ standin_trial_sources = tests/standin/trial.c tests/standin/trial.h
 tests_standin_test_nccl_SOURCES = tests/standin/test_nccl.c $(standin_trial_sources)
 tests_standin_test_nccl_LDADD = $(unit_test_libs)
 endif
+
+# Stands for Ascend devices: see ascend.h.
+check_LTLIBRARIES += standin_ascend.la
+standin_ascend_la_SOURCES = \
+	tests/standin/ascend.h \
+	tests/standin/ascend_comm.c \
+	tests/standin/ascend_comm.h \
+	tests/standin/ascend_hccl.c \
+	tests/standin/ascend_operation.c \
+	tests/standin/ascend_reduce.c \
+	tests/standin/ascend_runtime.c \
+	tests/standin/ascend_stream.c
+standin_ascend_la_CPPFLAGS = $(AM_CPPFLAGS) -I$(top_srcdir)/tests
+standin_ascend_la_LDFLAGS = $(standin_ldflags)
+standin_ascend_la_LIBADD = -lm
