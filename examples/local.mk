@@ -20,3 +20,19 @@ dist_plugin_minimal_DATA = \
 	examples/plugin-minimal/minimal.c \
 	examples/plugin-minimal/minimal.h \
 	examples/plugin-minimal/minimal_peers.c
+
+plugin_hccldir = $(examplesdir)/plugin-hccl
+dist_plugin_hccl_DATA = \
+	examples/plugin-hccl/Makefile \
+	examples/plugin-hccl/README.md \
+	examples/plugin-hccl/hccl.h \
+	examples/plugin-hccl/hccl_abi.h \
+	examples/plugin-hccl/hccl_backend.c \
+	examples/plugin-hccl/hccl_call.c \
+	examples/plugin-hccl/hccl_issue.c \
+	examples/plugin-hccl/hccl_library.c \
+	examples/plugin-hccl/hccl_memory.c \
+	examples/plugin-hccl/hccl_open.c \
+	examples/plugin-hccl/hccl_pair.c \
+	examples/plugin-hccl/hccl_shape.c \
+	examples/plugin-hccl/hccl_worker.c
