@@ -35,6 +35,11 @@ tests_jobs_reproducible_SOURCES = tests/jobs/reproducible.c
 tests_jobs_reproducible_LDADD = libdist.la
 tests_jobs_reproducible_LDFLAGS = $(job_ldflags)
 
+check_PROGRAMS += tests/jobs/plugin_hccl
+tests_jobs_plugin_hccl_SOURCES = tests/jobs/plugin_hccl.c
+tests_jobs_plugin_hccl_LDADD = libdist.la -ldl
+tests_jobs_plugin_hccl_LDFLAGS = $(job_ldflags)
+
 check_PROGRAMS += tests/jobs/bench_fake
 tests_jobs_bench_fake_SOURCES = tests/jobs/bench_fake.c
 
@@ -93,6 +98,7 @@ job_scripts = \
 	tests/jobs/preload.sh \
 	tests/jobs/bad_input.sh \
 	tests/jobs/configure.sh \
+	tests/jobs/plugin_hccl.sh \
 	tests/jobs/bad_calls.sh \
 	tests/jobs/embedding.sh \
 	tests/jobs/dist_info.sh \
