@@ -17,7 +17,7 @@ extern "C" {
 #define DIST_ABI 5
 
 /* A transport's address has 1 to this many bytes. */
-#define DIST_ADDRESS_MAX 256
+#define DIST_ADDRESS_MAX 2048
 
 /* What an operation that the program made is (dist_op_create, dist_op_create_premul_sum). */
 struct dist_reduction {
