@@ -21,6 +21,7 @@ struct transport_battery_options {
     void *context;    /* handed on as config.context; NULL */
     const char *only; /* run the case of this name alone; all of them */
     int loss_ms;      /* survivors of a killed rank know it within; 1000 */
+    bool acquainted;  /* the rank that is killed has talked to all others before */
 };
 
 /*

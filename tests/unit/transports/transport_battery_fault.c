@@ -120,6 +120,22 @@ static bool fault_killed_survivor(struct battery_rank *rank, unsigned char *data
                           (long long)(took_ns / 1000000));
 }
 
+/* A byte from each rank to each other one. */
+static bool fault_acquaint(struct battery_rank *rank)
+{
+    struct dist_request requests[2 * TRANSPORT_BATTERY_RANKS_MAX];
+    unsigned char bytes[TRANSPORT_BATTERY_RANKS_MAX] = {0};
+    int count = 0;
+
+    for (int peer = 0; peer < rank->ranks; peer++) {
+        if (peer == rank->rank)
+            continue;
+        battery_recv(rank, &requests[count++], peer, 1, &bytes[peer], 1);
+        battery_send(rank, &requests[count++], peer, 1, &bytes[rank->rank], 1);
+    }
+    return battery_wait_ok(rank, requests, count) && battery_meet(rank);
+}
+
 static bool fault_killed(struct battery_rank *rank)
 {
     size_t bytes = battery_largest(rank) / 4;
@@ -128,6 +144,8 @@ static bool fault_killed(struct battery_rank *rank)
     int others = rank->ranks - 1;
     bool ok;
 
+    if (rank->options->acquainted && !fault_acquaint(rank))
+        return false;
     if (rank->rank == 0)
         return fault_killed_victim(rank, data, bytes);
     rank->gone = 0;
