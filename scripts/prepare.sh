@@ -20,6 +20,7 @@ zlib1g-dev               reads .gz files
 libopenblas-serial-dev   matrix products, one thread a rank
 libopenmpi-dev           the mpi module for Open MPI
 openmpi-bin              mpirun
+libucx-dev               the ucx module
 '
 packages_check='
 libmpich-dev             the mpi module for MPICH

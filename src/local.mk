@@ -43,3 +43,12 @@ dist_nccl_la_LIBADD = -ldl
 if HAVE_NCCL
 module_LTLIBRARIES += dist_nccl.la
 endif
+
+# The ucx module, in the same way.
+dist_ucx_la_SOURCES = $(ucx_module_sources)
+dist_ucx_la_CPPFLAGS = $(AM_CPPFLAGS) $(UCX_CFLAGS)
+dist_ucx_la_LDFLAGS = $(module_ldflags)
+dist_ucx_la_LIBADD = $(UCX_LIBS)
+if HAVE_UCX
+module_LTLIBRARIES += dist_ucx.la
+endif

@@ -43,3 +43,5 @@ nccl_module_sources = \
 	src/backends/nccl_survey.c \
 	src/device/driver.c \
 	src/device/driver.h
+
+ucx_module_sources += src/backends/ucx.c

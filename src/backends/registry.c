@@ -23,7 +23,7 @@ static const struct dist_backend *const registry_built_in[] = {
 };
 
 /* Backends that come as modules of this project; any other name is looked for as well. */
-static const char *const registry_modules[] = {"mpi", "nccl", NULL};
+static const char *const registry_modules[] = {"mpi", "nccl", "ucx", NULL};
 
 static const struct dist_transport *const registry_transports[] = {
     &disti_transport_shm,

@@ -1,0 +1,13 @@
+# SPDX-License-Identifier: BSD-3-Clause
+# Transport ucx, part of the ucx module.
+ucx_module_sources += \
+	src/transports/match.c \
+	src/transports/match.h \
+	src/transports/ucx/context.c \
+	src/transports/ucx/inbound.c \
+	src/transports/ucx/peer.c \
+	src/transports/ucx/receive.c \
+	src/transports/ucx/send.c \
+	src/transports/ucx/state.h \
+	src/transports/ucx/ucx.c \
+	src/transports/ucx/ucx.h

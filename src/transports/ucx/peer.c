@@ -1,0 +1,165 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Transport ucx: endpoints, one a peer, made when they are needed; losing them, and leaving. */
+#include "transports/ucx/state.h"
+
+#include <time.h>
+
+/* How long a close may take: for what has yet to leave, and again for the endpoints. */
+#define PEER_LEAVE_MS 200
+
+/* ---- losing ---- */
+
+static dist_status peer_report(struct ucx_peer *peer, const char *why)
+{
+    const struct ucx_link *link = peer->link;
+
+    if (peer->leaving)
+        return link->host->fail(DIST_ERR_PEER_LOST,
+                                "rank %d waits for rank %d, which has left the group; do all "
+                                "ranks make the same calls?",
+                                link->rank, peer->rank);
+    return link->host->fail(DIST_ERR_PEER_LOST,
+                            "rank %d lost rank %d (UCX: %s); see that rank's output", link->rank,
+                            peer->rank, why);
+}
+
+dist_status disti_ucx_peer_gone(struct ucx_peer *peer)
+{
+    return peer_report(peer, "the connection had ended before");
+}
+
+void disti_ucx_peer_lose(struct ucx_peer *peer, const char *why)
+{
+    struct ucx_link *link = peer->link;
+
+    if (peer->lost || link->closing)
+        return;
+    peer->lost = true;
+    peer->failed = true;
+    link->failures = true;
+    link->happened++;
+    if (peer->match.posted_head || peer->inbounds || !peer->leaving)
+        peer_report(peer, why);
+    disti_ucx_receive_fail(peer);
+}
+
+dist_status disti_ucx_ended(struct ucx_peer *peer, ucs_status_t status)
+{
+    /* What the receiver refused was a mismatch there: the sender need not know. */
+    if (status == UCS_OK || (status == UCS_ERR_CANCELED && !peer->lost))
+        return DIST_OK;
+    if (status == UCS_ERR_NO_MEMORY)
+        return peer->link->host->fail(DIST_ERR_NO_MEMORY, "no memory for a message with rank %d",
+                                      peer->rank);
+    disti_ucx_peer_lose(peer, ucs_status_string(status));
+    return DIST_ERR_PEER_LOST;
+}
+
+/* UCX calls this from progress. */
+static void peer_error(void *arg, ucp_ep_h endpoint, ucs_status_t status)
+{
+    (void)endpoint;
+    disti_ucx_peer_lose(arg, ucs_status_string(status));
+}
+
+/* ---- endpoints ---- */
+
+bool disti_ucx_peer_open(struct ucx_peer *peer)
+{
+    const ucp_ep_params_t params = {
+        .field_mask = UCP_EP_PARAM_FIELD_REMOTE_ADDRESS | UCP_EP_PARAM_FIELD_ERR_HANDLING_MODE |
+                      UCP_EP_PARAM_FIELD_ERR_HANDLER,
+        .address = peer->address,
+        .err_mode = UCP_ERR_HANDLING_MODE_PEER,
+        .err_handler = {.cb = peer_error, .arg = peer},
+    };
+    ucs_status_t status;
+
+    if (peer->endpoint)
+        return true;
+    if (peer->lost) {
+        disti_ucx_peer_gone(peer);
+        return false;
+    }
+    status = ucp_ep_create(peer->link->worker, &params, &peer->endpoint);
+    if (status == UCS_OK)
+        return true;
+    peer->endpoint = NULL;
+    peer->link->host->log(DIST_LOG_WARN,
+                          "UCX cannot reach rank %d (%s): do UCX_TLS and UCX_NET_DEVICES, if they "
+                          "are set, name something that both ranks have?",
+                          peer->rank, ucs_status_string(status));
+    disti_ucx_peer_lose(peer, ucs_status_string(status));
+    return false;
+}
+
+void disti_ucx_peer_greet(struct ucx_peer *peer)
+{
+    if (!peer->endpoint && disti_ucx_peer_open(peer))
+        disti_ucx_send_note(peer, UCX_AM_HELLO);
+}
+
+static void peer_close(struct ucx_peer *peer)
+{
+    const ucp_request_param_t param = {.op_attr_mask = UCP_OP_ATTR_FIELD_FLAGS,
+                                       .flags = UCP_EP_CLOSE_FLAG_FORCE};
+    void *closing;
+
+    if (!peer->endpoint)
+        return;
+    closing = ucp_ep_close_nbx(peer->endpoint, &param);
+    peer->endpoint = NULL;
+    if (UCS_PTR_IS_PTR(closing))
+        peer->closing = closing;
+}
+
+void disti_ucx_peers_reap(struct ucx_link *link)
+{
+    link->failures = false;
+    for (int r = 0; r < link->ranks; r++) {
+        if (link->peers[r].failed)
+            peer_close(&link->peers[r]);
+        link->peers[r].failed = false;
+    }
+}
+
+/* ---- leaving ---- */
+
+static int64_t peer_now_ms(void)
+{
+    struct timespec now;
+
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
+}
+
+/* Until UCX is done with the request, or the time is over. Frees it. */
+static void peer_await(struct ucx_link *link, void *request, int64_t deadline_ms)
+{
+    const struct timespec nap = {0, 20 * 1000};
+
+    if (!UCS_PTR_IS_PTR(request))
+        return;
+    while (ucp_request_check_status(request) == UCS_INPROGRESS && peer_now_ms() < deadline_ms) {
+        if (ucp_worker_progress(link->worker) == 0)
+            nanosleep(&nap, NULL);
+    }
+    ucp_request_free(request);
+}
+
+void disti_ucx_peers_leave(struct ucx_link *link)
+{
+    const ucp_request_param_t param = {0};
+    int64_t deadline_ms = peer_now_ms() + PEER_LEAVE_MS;
+
+    for (int r = 0; r < link->ranks; r++) {
+        if (link->peers[r].endpoint && !link->peers[r].lost)
+            disti_ucx_send_note(&link->peers[r], UCX_AM_GOODBYE);
+    }
+    peer_await(link, ucp_worker_flush_nbx(link->worker, &param), deadline_ms);
+    for (int r = 0; r < link->ranks; r++)
+        peer_close(&link->peers[r]);
+    deadline_ms = peer_now_ms() + PEER_LEAVE_MS;
+    for (int r = 0; r < link->ranks; r++)
+        peer_await(link, link->peers[r].closing, deadline_ms);
+}

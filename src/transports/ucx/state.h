@@ -1,0 +1,188 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* What transport ucx is made of; private to this folder. */
+#ifndef DISTI_TRANSPORTS_UCX_STATE_H
+#define DISTI_TRANSPORTS_UCX_STATE_H
+
+#include "transports/match.h"
+#include "transports/ucx/ucx.h"
+
+#include <sys/types.h>
+#include <ucp/api/ucp.h>
+
+/*
+ * A message is one active message with its head in front; whether UCX sends the payload along or
+ * lets the receiver fetch it is UCX's choice. A long one is a head alone, and pieces that the
+ * receiver fetches, so that a reduction needs no memory as large as the message:
+ *
+ *   MESSAGE  [rank, serial 5, envelope] payload
+ *   MESSAGE  [rank, serial 6, envelope]
+ *   PIECE        [rank, serial 6, offset 0] 1 MiB   [rank, serial 6, offset 1 MiB] 1 MiB   ...
+ *
+ * Active messages may overtake each other, so a pair's messages are numbered and taken in order.
+ */
+#define UCX_PIECE_BYTES ((size_t)1 << 20)
+#define UCX_WINDOW 4     /* pieces under way a message */
+#define UCX_SCRATCHES 16 /* pieces that are fetched to be reduced, of all messages */
+
+enum ucx_am { UCX_AM_MESSAGE = 1, UCX_AM_PIECE, UCX_AM_HELLO, UCX_AM_GOODBYE };
+
+struct ucx_head {
+    uint32_t rank; /* the sender's */
+    uint32_t serial;
+    struct dist_envelope envelope;
+};
+
+struct ucx_piece_head {
+    uint32_t rank;
+    uint32_t serial; /* the message's */
+    uint64_t offset;
+};
+
+/* HELLO: makes a connection, so that its loss is noticed. GOODBYE: serial messages were all. */
+struct ucx_note {
+    uint32_t rank;
+    uint32_t serial;
+};
+
+/* A piece that has been announced. `inbound` fetches it, to where it belongs or to scratch. */
+struct ucx_pull {
+    struct ucx_pull *next;
+    struct ucx_inbound *inbound;
+    void *descriptor; /* UCX's, until the fetching starts */
+    size_t offset, bytes;
+    unsigned char *scratch;
+};
+
+/* A message whose payload is to be fetched. Ends when it is `over` and nothing is pulled. */
+struct ucx_inbound {
+    struct ucx_inbound *next;
+    struct ucx_peer *peer;
+    uint32_t serial;
+    bool refused;                 /* by a receive that wanted another one: fetch nothing */
+    struct dist_request *request; /* NULL: no receive has taken it yet */
+    uint64_t left;                /* bytes not fetched */
+    unsigned pulling;             /* pieces in link->ready, or being fetched */
+    dist_status status;
+    struct ucx_pull *waiting; /* pieces, while there is no receive */
+};
+
+/* A message that came before the ones sent before it. */
+struct ucx_parked {
+    struct ucx_parked *next;
+    struct ucx_head head;
+    void *descriptor;
+    unsigned char payload[];
+};
+
+struct ucx_peer {
+    struct ucx_link *link;
+    int rank;
+    void *address;
+    ucp_ep_h endpoint; /* NULL: not yet, or no longer */
+    void *closing;     /* UCX's request, while the endpoint is being closed */
+    bool lost;         /* no message leaves or comes any more */
+    bool failed;       /* the endpoint is to be closed */
+    bool leaving;      /* it has said that `last` messages were all */
+    uint32_t last;
+    uint32_t sent, expected; /* the next message's serial, outwards and inwards */
+    struct ucx_note note;    /* hello or goodbye, read by UCX */
+    struct disti_match match;
+    struct ucx_inbound *inbounds;
+    struct ucx_parked *parked;
+};
+
+struct ucx_link {
+    const struct dist_host *host;
+    ucp_context_h context;
+    ucp_worker_h worker;
+    pid_t process;
+    int fd; /* to sleep on; -1: none */
+    int rank, ranks;
+    struct ucx_peer *peers; /* by rank */
+    struct ucx_pull *ready; /* pieces to be fetched, oldest first */
+    unsigned char *scratch_free[UCX_SCRATCHES];
+    unsigned scratches_free, scratches; /* of `scratches` that were allocated */
+    bool still;                         /* progress found nothing to do */
+    int happened;                       /* messages that came or left since the last look */
+    bool failures;                      /* some peer has `failed` set */
+    bool closing;                       /* requests are not touched any more */
+    dist_status broken;                 /* what progress says from now on, if it is not OK */
+};
+
+/* ---- context.c: UCX's context, one a process, made by the first link and freed by the last ----
+ */
+
+/* Ranks are a hint of how many endpoints there will be. A forked child has a context of its own. */
+ucs_status_t disti_ucx_context_take(int ranks, int local_ranks, ucp_context_h *context_p);
+void disti_ucx_context_give(void);
+
+/* ---- peer.c ---- */
+
+/* Makes the endpoint, if need be. False: the peer is lost; it has been said why. */
+bool disti_ucx_peer_open(struct ucx_peer *peer);
+
+/* The same, and connects, so that a loss is noticed even if nothing is ever sent. */
+void disti_ucx_peer_greet(struct ucx_peer *peer);
+
+/* The peer sends and receives nothing any more: ends the receives that wait for it. */
+void disti_ucx_peer_lose(struct ucx_peer *peer, const char *why);
+
+/* Reports the loss again, for a request that was posted since. */
+dist_status disti_ucx_peer_gone(struct ucx_peer *peer);
+
+/* Closes the endpoints of lost peers: UCX then ends what is under way with them. */
+void disti_ucx_peers_reap(struct ucx_link *link);
+
+/* Says goodbye to all, sees to it that what was sent leaves, closes all endpoints. Bounded. */
+void disti_ucx_peers_leave(struct ucx_link *link);
+
+/* What a status of UCX means for a message with this peer. */
+dist_status disti_ucx_ended(struct ucx_peer *peer, ucs_status_t status);
+
+/* ---- send.c ---- */
+
+void disti_ucx_send(void *state, struct dist_request *request);
+
+/* Sends head or note, without payload and without an answer. */
+void disti_ucx_send_note(struct ucx_peer *peer, enum ucx_am id);
+
+/* ---- receive.c ---- */
+
+/* Has UCX call us for each kind of message. */
+ucs_status_t disti_ucx_listen(struct ucx_link *link);
+
+void disti_ucx_recv(void *state, struct dist_request *request);
+
+/* Ends receives that wait for this peer; messages that have come whole can still be received. */
+void disti_ucx_receive_fail(struct ucx_peer *peer);
+
+/* Frees all that waits in a peer, without touching a request. */
+void disti_ucx_receive_drop(struct ucx_peer *peer);
+
+/* ---- inbound.c: messages whose payload is fetched ---- */
+
+/* That of a message, made if need be. NULL: out of memory; the link is broken then. */
+struct ucx_inbound *disti_ucx_inbound(struct ucx_peer *peer, uint32_t serial, uint64_t bytes);
+
+/* A piece of it was announced. Takes the descriptor. */
+void disti_ucx_inbound_piece(struct ucx_inbound *inbound, void *descriptor, size_t offset,
+                             size_t bytes);
+
+/* A receive takes it. May end at once. */
+void disti_ucx_inbound_claim(struct ucx_inbound *inbound, struct dist_request *request);
+
+/* Nobody wants it: all of it is thrown away as it comes. */
+void disti_ucx_inbound_refuse(struct ucx_inbound *inbound);
+
+/* Ends those that have been taken and of which nothing is being fetched, others when it is. */
+void disti_ucx_inbounds_fail(struct ucx_peer *peer);
+
+/* Fetches what is ready, as far as there is scratch, or throws it away. Not from UCX's callbacks.
+ */
+void disti_ucx_pulls_start(struct ucx_link *link);
+
+/* Frees everything, without touching a request. */
+void disti_ucx_inbounds_drop(struct ucx_peer *peer);
+void disti_ucx_pulls_drop(struct ucx_link *link);
+
+#endif

@@ -1,0 +1,10 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Transport ucx: active messages of UCX, over whatever it finds. Part of the ucx module. */
+#ifndef DISTI_TRANSPORTS_UCX_UCX_H
+#define DISTI_TRANSPORTS_UCX_UCX_H
+
+#include <dist/backend.h>
+
+extern const struct dist_transport disti_transport_ucx;
+
+#endif
