@@ -63,6 +63,12 @@ tests_unit_transports_test_tcp_SOURCES = \
 	tests/unit/transports/test_tcp.c $(tcp_fixture) $(transport_battery)
 tests_unit_transports_test_tcp_LDADD = $(unit_test_libs)
 
+# It loads the module, if that was built.
+check_PROGRAMS += tests/unit/transports/test_ucx
+TESTS += tests/unit/transports/test_ucx
+tests_unit_transports_test_ucx_SOURCES = tests/unit/transports/test_ucx.c $(transport_battery)
+tests_unit_transports_test_ucx_LDADD = $(unit_test_libs)
+
 check_PROGRAMS += tests/unit/transports/test_tcp_ways
 TESTS += tests/unit/transports/test_tcp_ways
 tests_unit_transports_test_tcp_ways_SOURCES = tests/unit/transports/test_tcp_ways.c
