@@ -84,6 +84,7 @@ job_scripts = \
 	tests/jobs/conformance_algorithms.sh \
 	tests/jobs/conformance_mpi.sh \
 	tests/jobs/conformance_nccl.sh \
+	tests/jobs/conformance_ucx.sh \
 	tests/jobs/conformance_nodes.sh \
 	tests/jobs/conformance_faulty.sh \
 	tests/jobs/launchers.sh \
