@@ -4,6 +4,7 @@ dist_man_MANS += \
 	man/dist-env.7 \
 	man/dist-nccl.7 \
 	man/dist-tuning.7 \
+	man/dist-ucx.7 \
 	man/dist.7 \
 	man/dist_all_gather.3 \
 	man/dist_all_reduce.3 \
