@@ -86,10 +86,15 @@ static void rank_reversed(struct battery *b, const struct selftest *selftest)
 /* A device, if data may be there; what dist_alloc gives may be a device's too. */
 static bool rank_find_device(struct battery *b)
 {
-    return b->memory == MEMORY_ORDINARY ||
-           device_open(dist_get_local_rank(b->group), b->count->refused,
-                       sizeof(b->count->refused)) ||
-           b->memory != MEMORY_DEVICE;
+    char *refused = b->count->refused;
+
+    if (b->memory == MEMORY_ORDINARY ||
+        device_open(dist_get_local_rank(b->group), refused, sizeof(b->count->refused)))
+        return true;
+    if (b->memory == MEMORY_DEVICE)
+        return false;
+    refused[0] = '\0'; /* it goes without */
+    return true;
 }
 
 static bool rank_join(const struct selftest *selftest, int rank, struct battery *b)
