@@ -179,7 +179,8 @@ static void list_probe_transport(struct list *list, const char *name)
 
     if (disti_transport_reason(name, &transport, reason, sizeof(reason)) != DIST_OK)
         return;
-    usable = !transport->probe || disti_probe(transport->probe, reason, sizeof(reason)) == DIST_OK;
+    usable =
+        !transport->probe || disti_probe(transport->probe, name, reason, sizeof(reason)) == DIST_OK;
     list_add(list, "transport %s %s %s\n", name, usable ? "yes" : "no",
              !usable              ? reason
              : transport->summary ? transport->summary

@@ -95,8 +95,8 @@ static bool registry_is_answer(dist_status status)
     return false;
 }
 
-dist_status disti_probe(dist_status (*probe)(char *reason, size_t reason_size), char *reason,
-                        size_t reason_size)
+dist_status disti_probe(dist_status (*probe)(char *reason, size_t reason_size), const char *from,
+                        char *reason, size_t reason_size)
 {
     dist_status status;
 
@@ -107,9 +107,10 @@ dist_status disti_probe(dist_status (*probe)(char *reason, size_t reason_size), 
         return DIST_OK;
     if (!registry_is_answer(status))
         snprintf(reason, reason_size,
-                 "its probe returned %d, which is no answer: DIST_OK or DIST_ERR_...", (int)status);
+                 "the probe of %s returned %d, which is neither DIST_OK nor a DIST_ERR_", from,
+                 (int)status);
     else if (!reason[0])
-        snprintf(reason, reason_size, "its probe refuses (%s) and gives no reason",
+        snprintf(reason, reason_size, "the probe of %s refuses (%s) and gives no reason", from,
                  dist_status_string(status));
     return DIST_ERR_NO_BACKEND;
 }
@@ -152,7 +153,7 @@ static dist_status registry_load(const char *name, const char *file,
         return DIST_ERR_NO_BACKEND;
     }
     *backend_p = backend;
-    return disti_probe(backend->probe, reason, reason_size);
+    return disti_probe(backend->probe, module->path, reason, reason_size);
 }
 
 static dist_status registry_try(const char *name, const struct dist_backend **backend_p,
@@ -186,7 +187,7 @@ dist_status disti_backend_reason(const char *name, const struct dist_backend **b
 
         if (strcmp(backend->name, name) != 0)
             continue;
-        if (disti_probe(backend->probe, reason, reason_size) != DIST_OK)
+        if (disti_probe(backend->probe, name, reason, reason_size) != DIST_OK)
             return DIST_ERR_NO_BACKEND;
         *backend_p = backend;
         return DIST_OK;

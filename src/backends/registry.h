@@ -46,10 +46,10 @@ dist_status disti_transport_reason(const char *name, const struct dist_transport
 
 /*
  * A backend's or a transport's probe, called. Whatever it answers, where it is not DIST_OK there is
- * a reason: a module's answer is not believed.
+ * a reason: a module's answer is not believed. `from` names it.
  */
-dist_status disti_probe(dist_status (*probe)(char *reason, size_t reason_size), char *reason,
-                        size_t reason_size);
+dist_status disti_probe(dist_status (*probe)(char *reason, size_t reason_size), const char *from,
+                        char *reason, size_t reason_size);
 
 /* The rows of the tables, NULL behind the last: what is built in, what are this project's modules.
  */
