@@ -2,6 +2,7 @@
 /* dist_info: the version, the backends there are, and what each of them supports. */
 #include "explain.h"
 #include "memory.h"
+#include "modules.h"
 #include "selftest/selftest.h"
 
 #include <dist/backend.h>
@@ -163,34 +164,51 @@ static void info_table(const char *backend)
 
 /* ---- what is asked for ---- */
 
-static char *info_text(size_t (*list)(char *buffer, size_t size))
+static int info_no_memory(void)
 {
-    size_t size = list(NULL, 0) + 1;
-    char *text = malloc(size);
+    fprintf(stderr, "dist_info: out of memory or processes\n");
+    return 1;
+}
 
-    if (text)
-        list(text, size);
-    return text;
+static void info_folders(void)
+{
+    size_t size = dist_list_module_folders(NULL, 0) + 1;
+    char *folders = malloc(size), *rest;
+
+    if (folders)
+        dist_list_module_folders(folders, size);
+    for (char *line = folders ? strtok_r(folders, "\n", &rest) : NULL; line;
+         line = strtok_r(NULL, "\n", &rest))
+        printf("  %s\n", line);
+    free(folders);
+}
+
+static void info_lines(const struct modules_list *list, bool backends)
+{
+    for (int i = 0; i < list->count; i++) {
+        const struct modules_line *line = &list->lines[i];
+
+        if (line->backend == backends)
+            printf("  %-8s %-4s %s\n", line->name, line->usable ? "yes" : "no", line->text);
+    }
 }
 
 static int info_summary(void)
 {
-    char *folders = info_text(dist_list_module_folders);
-    char *backends = info_text(dist_list_backends);
-    int code = folders && backends ? 0 : 1;
+    struct modules_list list;
+    bool asked;
 
-    if (code == 0) {
-        printf("libdist %s\n\nModules (dist_NAME.so) are looked for in\n", dist_version());
-        for (char *rest, *line = strtok_r(folders, "\n", &rest); line;
-             line = strtok_r(NULL, "\n", &rest))
-            printf("  %s\n", line);
-        printf("\nBackends, and whether they can run here\n%s", backends);
-    } else {
-        fprintf(stderr, "dist_info: out of memory\n");
+    printf("libdist %s\n\nModules (dist_NAME.so) are looked for in\n", dist_version());
+    info_folders();
+    asked = modules_ask_all(&list);
+    if (asked) {
+        printf("\nBackends, and whether they can run here\n");
+        info_lines(&list, true);
+        printf("\nTransports (DIST_TRANSPORT), and whether they can run here\n");
+        info_lines(&list, false);
     }
-    free(folders);
-    free(backends);
-    return code;
+    free(list.lines);
+    return asked ? 0 : info_no_memory();
 }
 
 static void info_show(const struct info *info, const char *backend)
@@ -201,38 +219,50 @@ static void info_show(const struct info *info, const char *backend)
         info_table(backend);
 }
 
-/* The list's lines are "NAME  yes|no  TEXT". */
 static int info_show_all(const struct info *info)
 {
-    char *list = info_text(dist_list_backends), name[64], runs[8], *rest;
-    bool first = true;
+    struct modules_list list;
+    bool asked = modules_ask_all(&list), first = true;
 
-    for (char *line = list ? strtok_r(list, "\n", &rest) : NULL; line;
-         line = strtok_r(NULL, "\n", &rest)) {
-        if (sscanf(line, "%63s %7s", name, runs) != 2 || strcmp(runs, "yes") != 0)
+    for (int i = 0; i < list.count && asked; i++) {
+        if (!list.lines[i].backend || !list.lines[i].usable)
             continue;
         if (!first && !info->csv)
             printf("\n");
-        info_show(info, name);
+        info_show(info, list.lines[i].name);
         first = false;
     }
-    free(list);
+    free(list.lines);
+    if (!asked)
+        return info_no_memory();
     return first ? 1 : 0;
+}
+
+/* Why it cannot be shown. What did no harm in a child does none here, and says more. */
+static int info_refuse(const char *backend, const struct modules_list *list)
+{
+    if (list->count && list->lines[0].lost)
+        fprintf(stderr, "dist_info: %s\n", list->lines[0].text);
+    else if (dist_backend_query(backend, DIST_COLL_BARRIER, DIST_UINT8, DIST_SUM) != DIST_OK)
+        fprintf(stderr, "dist_info: %s\n", dist_last_error());
+    return 1;
 }
 
 static int info_backends(const struct info *info)
 {
-    dist_status status;
+    struct modules_list list;
+    int code = 0;
 
     if (!info->backend)
         return info_show_all(info);
-    status = dist_backend_query(info->backend, DIST_COLL_BARRIER, DIST_UINT8, DIST_SUM);
-    if (status != DIST_OK && status != DIST_ERR_UNSUPPORTED) {
-        fprintf(stderr, "dist_info: %s\n", dist_last_error());
-        return 1;
-    }
-    info_show(info, info->backend);
-    return 0;
+    if (!modules_ask(info->backend, &list))
+        code = info_no_memory();
+    else if (list.count && list.lines[0].backend && list.lines[0].usable)
+        info_show(info, info->backend);
+    else
+        code = info_refuse(info->backend, &list);
+    free(list.lines);
+    return code;
 }
 
 static bool info_format(const char *name, struct info *info)

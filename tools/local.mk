@@ -10,5 +10,7 @@ dist_info_SOURCES = \
 	tools/memory.c \
 	tools/memory.h \
 	tools/memory_probe.c \
+	tools/modules.c \
+	tools/modules.h \
 	tools/tune.c
 dist_info_LDADD = libselftest.la libdist.la -lm
