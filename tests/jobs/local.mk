@@ -98,6 +98,7 @@ job_scripts = \
 	tests/jobs/reproducible.sh \
 	tests/jobs/preload.sh \
 	tests/jobs/bad_input.sh \
+	tests/jobs/bad_modules.sh \
 	tests/jobs/configure.sh \
 	tests/jobs/plugin_hccl.sh \
 	tests/jobs/bad_calls.sh \
@@ -112,4 +113,4 @@ job_scripts = \
 	tests/jobs/train_cuda.sh
 
 TESTS += $(job_scripts)
-EXTRA_DIST += $(job_scripts) tests/jobs/losses.awk
+EXTRA_DIST += $(job_scripts) tests/jobs/bad_module.c tests/jobs/losses.awk

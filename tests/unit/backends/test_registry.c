@@ -105,6 +105,141 @@ static void a_file_that_is_no_module_is_refused(void **state)
     remove(folder);
 }
 
+static void assert_says(const char *text, const char *said)
+{
+    if (!strstr(said, text))
+        fail_msg("'%s' is not in: %s", text, said);
+}
+
+static dist_status probe_status;
+
+static dist_status probe_answers(char *reason, size_t size)
+{
+    if (probe_status == DIST_ERR_SYSTEM)
+        memset(reason, 'x', size); /* does not end it */
+    return probe_status;
+}
+
+static void a_probe_is_not_believed(void **state)
+{
+    char reason[64];
+
+    (void)state;
+    probe_status = DIST_OK;
+    assert_int_equal(disti_probe(probe_answers, "/m", reason, sizeof(reason)), DIST_OK);
+    probe_status = DIST_ERR_UNSUPPORTED;
+    assert_int_equal(disti_probe(probe_answers, "/m", reason, sizeof(reason)), DIST_ERR_NO_BACKEND);
+    assert_says("/m refuses", reason);
+    for (int junk = -4711; junk < 4712; junk += 4711 + 77) {
+        probe_status = (dist_status)junk;
+        assert_int_equal(disti_probe(probe_answers, "/m", reason, sizeof(reason)),
+                         DIST_ERR_NO_BACKEND);
+        assert_says("is neither", reason);
+    }
+    probe_status = DIST_IN_PROGRESS;
+    assert_int_equal(disti_probe(probe_answers, "/m", reason, sizeof(reason)), DIST_ERR_NO_BACKEND);
+    probe_status = DIST_ERR_SYSTEM;
+    assert_int_equal(disti_probe(probe_answers, "/m", reason, sizeof(reason)), DIST_ERR_NO_BACKEND);
+    assert_int_equal(strlen(reason), sizeof(reason) - 1);
+}
+
+/* A folder with files of these names; the caller removes them in the end. */
+static void modules_make(char *folder, const char *const *names)
+{
+    char path[128];
+
+    assert_non_null(mkdtemp(folder));
+    for (; *names; names++) {
+        FILE *file;
+
+        snprintf(path, sizeof(path), "%s/%s", folder, *names);
+        file = fopen(path, "w");
+        assert_non_null(file);
+        fclose(file);
+    }
+}
+
+static void modules_remove(const char *folder, const char *const *names)
+{
+    char path[128];
+
+    for (; *names; names++) {
+        snprintf(path, sizeof(path), "%s/%s", folder, *names);
+        remove(path);
+    }
+    remove(folder);
+}
+
+static void names_are_listed_once_and_sorted(void **state)
+{
+    static const char *const first[] = {"dist_zebra.so", "dist_ant.so", "dist_.so", "ant.so", NULL};
+    static const char *const second[] = {"dist_ant.so", "dist_bee.so.1", "dist_cow.so",
+                                         "dist_mpi_openmpi.so", NULL};
+    char a[] = "/tmp/dist-test-XXXXXX", b[] = "/tmp/dist-test-XXXXXX", path[64], text[4096];
+    const char *ant;
+
+    (void)state;
+    modules_make(a, first);
+    modules_make(b, second);
+    snprintf(path, sizeof(path), "%s:%s:/nowhere", a, b);
+    setenv("DIST_PLUGIN_PATH", path, 1);
+    dist_list_names(text, sizeof(text));
+    assert_int_equal(dist_list_names(NULL, 0), strlen(text));
+    assert_int_equal(strncmp(text, "gloo\nself\nmpi\n", 14), 0);
+    assert_says("\nshm\ntcp\n", text);
+    ant = strstr(text, "\nant\n");
+    assert_non_null(ant);
+    assert_null(strstr(ant + 1, "\nant\n"));
+    assert_true(ant < strstr(text, "\ncow\n"));
+    assert_true(strstr(text, "\ncow\n") < strstr(text, "\nzebra\n"));
+    assert_null(strstr(text, "bee"));
+    assert_null(strstr(text, "openmpi"));
+    modules_remove(a, first);
+    modules_remove(b, second);
+    unsetenv("DIST_PLUGIN_PATH");
+}
+
+static void what_is_asked_for_is_compared_with_what_there_is(void **state)
+{
+    static const char *const files[] = {"dist_zebra.so", "dist_ant.so", NULL};
+    char folder[] = "/tmp/dist-test-XXXXXX", text[4096];
+    const struct dist_backend *backend = NULL;
+
+    (void)state;
+    modules_make(folder, files);
+    setenv("DIST_PLUGIN_PATH", folder, 1);
+    assert_int_equal(disti_backend_find("zerba", &backend), DIST_ERR_NO_BACKEND);
+    assert_says("dist_zerba.so; there is dist_zebra.so. ", dist_last_error());
+    assert_says(folder, dist_last_error());
+    assert_says("other modules there: ", dist_last_error());
+    assert_int_equal(disti_backend_find("quagga", &backend), DIST_ERR_NO_BACKEND);
+    assert_says("dist_quagga.so. Modules", dist_last_error());
+    assert_null(disti_transport_find("zerba"));
+    disti_transport_missing("zerba", text, sizeof(text));
+    assert_says("there is dist_zebra.so", text);
+    assert_says("Built in are shm, tcp; modules are looked for in", text);
+    assert_says(folder, text);
+    disti_transport_missing("zerba", text, 10);
+    assert_int_equal(strlen(text), 9);
+    modules_remove(folder, files);
+    unsetenv("DIST_PLUGIN_PATH");
+}
+
+static void a_name_is_probed_by_itself(void **state)
+{
+    char text[4096];
+
+    (void)state;
+    dist_probe_name("gloo", text, sizeof(text));
+    assert_int_equal(dist_probe_name("gloo", NULL, 0), strlen(text));
+    assert_int_equal(strncmp(text, "backend gloo yes ", 17), 0);
+    dist_probe_name("shm", text, sizeof(text));
+    assert_int_equal(strncmp(text, "transport shm ", 14), 0);
+    assert_null(strstr(text, "backend"));
+    dist_probe_name("zerba", text, sizeof(text));
+    assert_int_equal(strncmp(text, "backend zerba no there is no module", 35), 0);
+}
+
 static void the_launcher_decides_which_mpi(void **state)
 {
     const char *names[DISTI_MPI_FLAVOURS];
@@ -190,6 +325,10 @@ int main(void)
         cmocka_unit_test(another_abi_is_refused),
         cmocka_unit_test(a_missing_slot_is_named),
         cmocka_unit_test(a_file_that_is_no_module_is_refused),
+        cmocka_unit_test(a_probe_is_not_believed),
+        cmocka_unit_test(names_are_listed_once_and_sorted),
+        cmocka_unit_test(what_is_asked_for_is_compared_with_what_there_is),
+        cmocka_unit_test(a_name_is_probed_by_itself),
         cmocka_unit_test(the_launcher_decides_which_mpi),
         cmocka_unit_test(the_list_fits_any_buffer),
         cmocka_unit_test(a_query_says_what_a_backend_takes),
