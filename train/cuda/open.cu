@@ -40,8 +40,7 @@ static int cuda_choose(const struct device_setup *setup, int gpus)
     return variable && *variable ? atoi(variable) : setup->local_rank % gpus;
 }
 
-/* The backend's memory if that is of a GPU, which then is ours; else ordinary memory is given up.
- */
+/* The backend's memory if that is a GPU's, which then is ours; else it is given back. */
 static int cuda_open_shared(struct cuda *cuda, const struct device_setup *setup, size_t bytes)
 {
     struct cudaPointerAttributes where;
@@ -81,14 +80,16 @@ static int cuda_open_gpu(struct cuda *cuda, const struct device_setup *setup, si
     if (cuda->gpu < 0 || cuda->gpu >= gpus)
         return cuda->services->failure("--device cuda: there is no GPU %d: this rank sees %d",
                                        cuda->gpu, gpus);
-    if (cuda_open_shared(cuda, setup, sums * sizeof(float)) < 0)
+    /* First of all: else the questions about memory would make a context on GPU 0. */
+    if (cuda_check(cuda, cudaSetDevice(cuda->gpu), "choosing it") < 0 ||
+        cuda_open_shared(cuda, setup, sums * sizeof(float)) < 0)
         return -1;
     return cuda_check(cuda, cudaSetDevice(cuda->gpu), "choosing it");
 }
 
 /* ---- memory ---- */
 
-/* Zeroed. NULL: there is none. Freed by cuda_close. */
+/* Zeroed. NULL: there is none. Freed by cuda_free. */
 static void *cuda_alloc(struct cuda *cuda, size_t bytes)
 {
     void *memory = NULL;
