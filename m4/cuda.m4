@@ -16,7 +16,7 @@ int g(float *x) { cublasHandle_t h; f<<<1, 1>>>(x); return cublasCreate(&h); }"]
 AC_DEFUN([DISTI_NVCC_ARCHITECTURES],
 [disti_known=$("$NVCC" --list-gpu-arch 2>/dev/null)
 NVCC_ARCHITECTURES= disti_latest=
-for disti_arch in 75 80 90 100 120; do
+for disti_arch in 75 80 90; do
     AS_CASE([" $(echo $disti_known) "], [*" compute_$disti_arch "*],
         [AS_VAR_APPEND([NVCC_ARCHITECTURES],
             [" -gencode arch=compute_$disti_arch,code=sm_$disti_arch"])
