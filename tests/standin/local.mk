@@ -40,11 +40,24 @@ standin_partial_la_SOURCES = tests/standin/partial.c tests/standin/nccl_abi.h
 standin_partial_la_LDFLAGS = $(module_ldflags) -rpath $(abs_builddir)
 
 if HAVE_CMOCKA
-check_PROGRAMS += tests/standin/test_nccl
-TESTS += tests/standin/test_nccl
+standin_tests = \
+	tests/standin/test_capture \
+	tests/standin/test_comm \
+	tests/standin/test_driver \
+	tests/standin/test_nccl
+check_PROGRAMS += $(standin_tests)
+TESTS += $(standin_tests)
 
 standin_trial_sources = tests/standin/trial.c tests/standin/trial.h
-tests_standin_test_nccl_SOURCES = tests/standin/test_nccl.c $(standin_trial_sources)
+standin_rank_sources = \
+	$(standin_trial_sources) tests/standin/trial_rank.c tests/standin/trial_rank.h
+tests_standin_test_capture_SOURCES = tests/standin/test_capture.c $(standin_trial_sources)
+tests_standin_test_capture_LDADD = $(unit_test_libs)
+tests_standin_test_comm_SOURCES = tests/standin/test_comm.c $(standin_rank_sources)
+tests_standin_test_comm_LDADD = $(unit_test_libs)
+tests_standin_test_driver_SOURCES = tests/standin/test_driver.c $(standin_trial_sources)
+tests_standin_test_driver_LDADD = $(unit_test_libs)
+tests_standin_test_nccl_SOURCES = tests/standin/test_nccl.c $(standin_rank_sources)
 tests_standin_test_nccl_LDADD = $(unit_test_libs)
 endif
 

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Tests of the stand-in's NCCL: results against plain loops, order, groups, and what is refused. */
-#include "trial.h"
+/* Tests of the stand-in's NCCL: results against plain loops. */
+#include "trial_rank.h"
 
-#include <stdatomic.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -11,178 +10,70 @@
 #include <stddef.h>
 #include <cmocka.h>
 
-#define RANKS 4
-#define COUNT 1000
-
-static const char *test_library = "standin_cuda";
-
-/* ---- one rank: its communicator, and device memory of floats ---- */
-
-struct meeting {
-    struct nccl_id id;
-    atomic_bool ready;
-};
-
-struct rank {
-    int rank, ranks;
-    struct ncclComm *comm;
-    void *stream;
-    uintptr_t in, out;
-    float host[RANKS * COUNT];
-};
-
-/* Element i of what rank r gives. */
-static float test_value(int r, size_t i)
-{
-    return (float)((int)(i * 7 + (size_t)r * 13) % 101 - 50);
-}
-
-static struct nccl_id test_id(int rank, struct meeting *meeting)
-{
-    if (rank == 0) {
-        TRIAL(trial.ncclGetUniqueId(&meeting->id) == RESULT_Success);
-        atomic_store(&meeting->ready, true);
-    }
-    while (!atomic_load(&meeting->ready))
-        usleep(1000);
-    return meeting->id;
-}
-
-static void test_memory(struct rank *t, int rank, int ranks)
-{
-    trial_load(test_library);
-    trial_device(rank);
-    t->rank = rank;
-    t->ranks = ranks;
-    for (size_t i = 0; i < (size_t)RANKS * COUNT; i++)
-        t->host[i] = test_value(rank, i);
-    t->stream = trial_stream();
-    t->in = trial_memory(t->host, sizeof(t->host));
-    memset(t->host, 0, sizeof(t->host));
-    t->out = trial_memory(t->host, sizeof(t->host));
-}
-
-static void test_start(struct rank *t, int rank, int ranks, void *arg)
-{
-    test_memory(t, rank, ranks);
-    TRIAL(trial.ncclCommInitRank(&t->comm, ranks, test_id(rank, arg), rank) == RESULT_Success);
-}
-
-static void test_end(struct rank *t)
-{
-    TRIAL(trial_driver->stream_synchronize(t->stream) == 0);
-    TRIAL(trial.ncclCommDestroy(t->comm) == RESULT_Success);
-    TRIAL(trial_driver->memory_free(t->in) == 0);
-    TRIAL(trial_driver->memory_free(t->out) == 0);
-    TRIAL(trial_driver->stream_destroy(t->stream) == 0);
-}
-
-static void test_run(int ranks, void (*run)(int rank, int ranks, void *arg))
-{
-    assert_true(trial_ranks(ranks, run, trial_shared(sizeof(struct meeting))));
-}
-
-static float test_sum(int ranks, size_t i)
-{
-    float sum = 0;
-
-    for (int r = 0; r < ranks; r++)
-        sum += test_value(r, i);
-    return sum;
-}
-
-static void *test_in(const struct rank *t)
-{
-    return (void *)t->in;
-}
-
-static void *test_out(const struct rank *t)
-{
-    return (void *)t->out;
-}
-
-/* Reads the result, and soils it for the next. */
-static const float *test_result(struct rank *t)
-{
-    trial_read(t->host, t->out, sizeof(t->host), t->stream);
-    TRIAL(trial_driver->fill(t->out, 0x77, sizeof(t->host), t->stream) == 0);
-    return t->host;
-}
-
-/* Elements at, at + 1, ... of the result are rank r's from `from` on; r -1: the sums. */
-static void test_expect(const struct rank *t, size_t at, int r, size_t from)
-{
-    for (size_t i = 0; i < COUNT; i++) {
-        float expected = r < 0 ? test_sum(t->ranks, from + i) : test_value(r, from + i);
-
-        TRIAL(t->host[at + i] == expected);
-    }
-}
-
 /* ---- collectives ---- */
 
 static void rank_reductions(int rank, int ranks, void *arg)
 {
     struct rank t;
 
-    test_start(&t, rank, ranks, arg);
-    TRIAL(!trial.ncclAllReduce(test_in(&t), test_out(&t), COUNT, TYPE_Float32, OP_Sum, t.comm,
+    trial_rank_start(&t, rank, ranks, arg);
+    TRIAL(!trial.ncclAllReduce(trial_in(&t), trial_out(&t), COUNT, TYPE_Float32, OP_Sum, t.comm,
                                t.stream));
-    test_result(&t);
-    test_expect(&t, 0, -1, 0);
-    TRIAL(!trial.ncclReduceScatter(test_in(&t), test_out(&t), COUNT, TYPE_Float32, OP_Sum, t.comm,
+    trial_result(&t);
+    trial_expect(&t, 0, -1, 0);
+    TRIAL(!trial.ncclReduceScatter(trial_in(&t), trial_out(&t), COUNT, TYPE_Float32, OP_Sum, t.comm,
                                    t.stream));
-    test_result(&t);
-    test_expect(&t, 0, -1, (size_t)rank * COUNT);
+    trial_result(&t);
+    trial_expect(&t, 0, -1, (size_t)rank * COUNT);
     for (int root = 0; root < ranks; root++) {
-        TRIAL(!trial.ncclReduce(test_in(&t), rank == root ? test_out(&t) : NULL, COUNT,
+        TRIAL(!trial.ncclReduce(trial_in(&t), rank == root ? trial_out(&t) : NULL, COUNT,
                                 TYPE_Float32, OP_Sum, root, t.comm, t.stream));
-        test_result(&t);
+        trial_result(&t);
         if (rank == root)
-            test_expect(&t, 0, -1, 0);
+            trial_expect(&t, 0, -1, 0);
     }
-    test_end(&t);
+    trial_rank_end(&t);
 }
 
 static void rank_copies(int rank, int ranks, void *arg)
 {
     struct rank t;
 
-    test_start(&t, rank, ranks, arg);
+    trial_rank_start(&t, rank, ranks, arg);
     for (int root = 0; root < ranks; root++) {
-        TRIAL(!trial.ncclBroadcast(test_in(&t), test_out(&t), COUNT, TYPE_Float32, root, t.comm,
+        TRIAL(!trial.ncclBroadcast(trial_in(&t), trial_out(&t), COUNT, TYPE_Float32, root, t.comm,
                                    t.stream));
-        test_result(&t);
-        test_expect(&t, 0, root, 0);
+        trial_result(&t);
+        trial_expect(&t, 0, root, 0);
     }
-    TRIAL(!trial.ncclAllGather(test_in(&t), test_out(&t), COUNT, TYPE_Float32, t.comm, t.stream));
-    test_result(&t);
+    TRIAL(!trial.ncclAllGather(trial_in(&t), trial_out(&t), COUNT, TYPE_Float32, t.comm, t.stream));
+    trial_result(&t);
     for (int r = 0; r < ranks; r++)
-        test_expect(&t, (size_t)r * COUNT, r, 0);
-    TRIAL(!trial.ncclAlltoAll(test_in(&t), test_out(&t), COUNT, TYPE_Float32, t.comm, t.stream));
-    test_result(&t);
+        trial_expect(&t, (size_t)r * COUNT, r, 0);
+    TRIAL(!trial.ncclAlltoAll(trial_in(&t), trial_out(&t), COUNT, TYPE_Float32, t.comm, t.stream));
+    trial_result(&t);
     for (int r = 0; r < ranks; r++)
-        test_expect(&t, (size_t)r * COUNT, r, (size_t)rank * COUNT);
-    test_end(&t);
+        trial_expect(&t, (size_t)r * COUNT, r, (size_t)rank * COUNT);
+    trial_rank_end(&t);
 }
 
 static void rank_rooted(int rank, int ranks, void *arg)
 {
     struct rank t;
 
-    test_start(&t, rank, ranks, arg);
+    trial_rank_start(&t, rank, ranks, arg);
     for (int root = 0; root < ranks; root++) {
-        TRIAL(!trial.ncclGather(test_in(&t), test_out(&t), COUNT, TYPE_Float32, root, t.comm,
+        TRIAL(!trial.ncclGather(trial_in(&t), trial_out(&t), COUNT, TYPE_Float32, root, t.comm,
                                 t.stream));
-        test_result(&t);
+        trial_result(&t);
         for (int r = 0; r < ranks && rank == root; r++)
-            test_expect(&t, (size_t)r * COUNT, r, 0);
-        TRIAL(!trial.ncclScatter(test_in(&t), test_out(&t), COUNT, TYPE_Float32, root, t.comm,
+            trial_expect(&t, (size_t)r * COUNT, r, 0);
+        TRIAL(!trial.ncclScatter(trial_in(&t), trial_out(&t), COUNT, TYPE_Float32, root, t.comm,
                                  t.stream));
-        test_result(&t);
-        test_expect(&t, 0, root, (size_t)rank * COUNT);
+        trial_result(&t);
+        trial_expect(&t, 0, root, (size_t)rank * COUNT);
     }
-    test_end(&t);
+    trial_rank_end(&t);
 }
 
 /* ---- from one to one ---- */
@@ -191,46 +82,121 @@ static void rank_ring(int rank, int ranks, void *arg)
 {
     struct rank t;
 
-    test_start(&t, rank, ranks, arg);
+    trial_rank_start(&t, rank, ranks, arg);
     TRIAL(!trial.ncclGroupStart());
-    TRIAL(!trial.ncclSend(test_in(&t), COUNT, TYPE_Float32, (rank + 1) % ranks, t.comm, t.stream));
-    TRIAL(!trial.ncclRecv(test_out(&t), COUNT, TYPE_Float32, (rank + ranks - 1) % ranks, t.comm,
+    TRIAL(!trial.ncclSend(trial_in(&t), COUNT, TYPE_Float32, (rank + 1) % ranks, t.comm, t.stream));
+    TRIAL(!trial.ncclRecv(trial_out(&t), COUNT, TYPE_Float32, (rank + ranks - 1) % ranks, t.comm,
                           t.stream));
     TRIAL(!trial.ncclGroupEnd());
-    test_result(&t);
-    test_expect(&t, 0, (rank + ranks - 1) % ranks, 0);
-    test_end(&t);
+    trial_result(&t);
+    trial_expect(&t, 0, (rank + ranks - 1) % ranks, 0);
+    trial_rank_end(&t);
 }
 
-/* Without a group the first sends wait for each other; an abort ends them, and the stream. */
-static void rank_deadlock(int rank, int ranks, void *arg)
-{
-    struct rank t;
-    void *event;
+/* ---- all types and operations ---- */
 
-    test_start(&t, rank, ranks, arg);
-    TRIAL(trial_driver->event_create(&event, DISTI_DRIVER_EVENT_NO_TIMING) == 0);
-    TRIAL(!trial.ncclSend(test_in(&t), COUNT, TYPE_Float32, (rank + 1) % ranks, t.comm, t.stream));
-    TRIAL(!trial.ncclRecv(test_out(&t), COUNT, TYPE_Float32, (rank + ranks - 1) % ranks, t.comm,
-                          t.stream));
-    TRIAL(trial_driver->event_record(event, t.stream) == 0);
-    usleep(100000);
-    TRIAL(trial_driver->event_query(event) == DISTI_DRIVER_NOT_READY);
-    TRIAL(!trial.ncclCommAbort(t.comm));
-    TRIAL(trial_driver->stream_synchronize(t.stream) == 0);
-    TRIAL(trial_driver->event_query(event) == 0);
-    TRIAL(trial_driver->event_destroy(event) == 0);
+/* What one operation makes of small whole numbers, which every type holds. */
+static double test_combined(int op, int ranks, size_t i)
+{
+    double all = 0;
+
+    for (int r = 0; r < ranks; r++) {
+        double one = 1 + (double)((i + (size_t)r) % 3);
+
+        if (r == 0)
+            all = one;
+        else if (op == OP_Prod)
+            all *= one;
+        else if (op == OP_Max || op == OP_Min)
+            all = (one > all) == (op == OP_Max) ? one : all;
+        else
+            all += one;
+    }
+    return op == OP_Avg ? all / ranks : all;
 }
 
-/* Two ranks on one device are refused, by both. */
-static void rank_one_device(int rank, int ranks, void *arg)
+/* 1, 2, 3, ... up to 127 as a half and as a bfloat, by hand: the exponent is that of the top bit.
+ */
+static uint16_t test_half(int number, int bits, int bias)
 {
-    struct ncclComm *comm;
+    int top = 0;
+
+    while (number >> (top + 1))
+        top++;
+    return (uint16_t)((top + bias) << bits | ((number - (1 << top)) << bits >> top));
+}
+
+static void test_put(int type, void *to, size_t i, int number)
+{
+    switch (type) {
+#define TEST_PUT(name, at, stored, reckoned)                                                       \
+    case TYPE_##name:                                                                              \
+        ((stored *)to)[i] = TYPE_##name == TYPE_Float16    ? (stored)test_half(number, 10, 15)     \
+                            : TYPE_##name == TYPE_Bfloat16 ? (stored)test_half(number, 7, 127)     \
+                                                           : (stored)number;                       \
+        break;
+        NCCL_TYPES(TEST_PUT)
+#undef TEST_PUT
+    }
+}
+
+static void test_type(struct rank *t, int type, int op)
+{
+    static const unsigned char sizes[] = {1, 1, 4, 4, 8, 8, 2, 4, 8, 2};
+    size_t bytes = COUNT * sizes[type];
+    unsigned char expected[COUNT * 8], found[COUNT * 8];
+    uintptr_t memory;
+
+    for (size_t i = 0; i < COUNT; i++)
+        test_put(type, found, i, 1 + (int)((i + (size_t)t->rank) % 3));
+    /* Averages that are whole, or cut off as NCCL does with whole numbers. */
+    for (size_t i = 0; i < COUNT; i++)
+        test_put(type, expected, i, (int)test_combined(op, t->ranks, i));
+    memory = trial_memory(found, bytes);
+    TRIAL(
+        !trial.ncclAllReduce((void *)memory, (void *)memory, COUNT, type, op, t->comm, t->stream));
+    trial_read(found, memory, bytes, t->stream);
+    TRIAL(memcmp(found, expected, bytes) == 0);
+    TRIAL(trial_driver->memory_free(memory) == 0);
+}
+
+static void rank_types(int rank, int ranks, void *arg)
+{
     struct rank t;
 
-    test_memory(&t, 0, ranks);
-    TRIAL(trial.ncclCommInitRank(&comm, ranks, test_id(rank, arg), rank) == RESULT_InvalidUsage);
-    TRIAL(!comm && strstr(trial.ncclGetLastError(NULL), "Duplicate GPU"));
+    trial_rank_start(&t, rank, ranks, arg);
+    for (int type = TYPE_Int8; type <= TYPE_Bfloat16; type++) {
+        for (int op = OP_Sum; op <= OP_Avg; op++) {
+            /* Three ranks' sums are 6 for every i; others' averages are not whole. */
+            if (op != OP_Avg || ranks == 3 || type <= TYPE_Uint64)
+                test_type(&t, type, op);
+        }
+    }
+    trial_rank_end(&t);
+}
+
+static void rank_premul(int rank, int ranks, void *arg)
+{
+    float factor = 1 + (float)rank;
+    struct rank t;
+    int op;
+
+    trial_rank_start(&t, rank, ranks, arg);
+    TRIAL(!trial.ncclRedOpCreatePreMulSum(&op, &factor, TYPE_Float32, 1, t.comm));
+    TRIAL(trial.ncclAllReduce(trial_in(&t), trial_out(&t), COUNT, TYPE_Int32, op, t.comm,
+                              t.stream) == RESULT_InvalidArgument);
+    TRIAL(!trial.ncclAllReduce(trial_in(&t), trial_out(&t), COUNT, TYPE_Float32, op, t.comm,
+                               t.stream));
+    TRIAL(!trial.ncclRedOpDestroy(op, t.comm));
+    trial_result(&t);
+    for (size_t i = 0; i < COUNT; i++) {
+        float sum = 0;
+
+        for (int r = 0; r < ranks; r++)
+            sum += (float)(1 + r) * trial_value(r, i);
+        TRIAL(t.host[i] == sum);
+    }
+    trial_rank_end(&t);
 }
 
 /* ---- on one to four ranks ---- */
@@ -240,24 +206,23 @@ static void rank_one_device(int rank, int ranks, void *arg)
     {                                                                                              \
         (void)state;                                                                               \
         for (int ranks = least; ranks <= RANKS; ranks++)                                           \
-            test_run(ranks, rank_##name);                                                          \
+            assert_true(trial_ranks(ranks, rank_##name, trial_shared(sizeof(struct meeting))));    \
     }
 
-TEST(reductions, 1)
-TEST(copies, 1)
-TEST(rooted, 1)
-TEST(ring, 1)
-TEST(deadlock, 2)
-TEST(one_device, 2)
+/* X(name, fewest ranks) */
+#define TESTS(X) X(reductions, 1) X(copies, 1) X(rooted, 1) X(ring, 1) X(types, 1) X(premul, 1)
+
+TESTS(TEST)
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(reductions), cmocka_unit_test(copies),   cmocka_unit_test(rooted),
-        cmocka_unit_test(ring),       cmocka_unit_test(deadlock), cmocka_unit_test(one_device),
+#define TEST_ROW(name, least) cmocka_unit_test(name),
+        TESTS(TEST_ROW)
+#undef TEST_ROW
     };
     int failed = cmocka_run_group_tests(tests, NULL, NULL);
 
-    test_library = "standin_hip";
+    trial_library = "standin_hip";
     return failed + cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -9,7 +9,7 @@
 #include <unistd.h>
 
 /* Seconds after which a rank is taken to hang. */
-#define TRIAL_LIMIT 60
+#define TRIAL_LIMIT 30
 
 const struct disti_driver *trial_driver;
 struct trial_calls trial;
