@@ -42,6 +42,11 @@ export DIST_GPU_DRIVER=$builddir/.libs/standin_cuda.so
 export DIST_NCCL_LIBRARY=$builddir/.libs/standin_cuda.so
 job_fails "there is no GPU 77" self 1 train_mnist --device cuda:77 --dist-backend gloo
 
+# One rank's GPU has no memory left: all end, and know why.
+STANDIN_FAULT=memory@1:3 job_fails "could not get ready on rank 1" shell 2 train_mnist \
+    --device cuda --dist-backend gloo
+job_check "the rank itself says why" grep -q 'rank 1: GPU 1: out of memory' "$job_output"
+
 # The same curves. Rates at which a difference in the last bit does not grow by itself: the man
 # page of train_mnist says what is measured.
 mlp=(--arch mlp --optimizer adadelta --lr 0.1 --batch-size 64 --max-steps $steps)
@@ -77,6 +82,8 @@ if [ "${#backends[@]}" = 2 ]; then
     on_cpu=$(hash_of)
     train cpu_nccl 2 "${short[@]}" --dist-backend nccl --device cpu
     job_check "nccl takes the CPU's gradients too" test "$(hash_of)" = "$on_cpu"
+    STANDIN_FAULT=hang@1:9 job_fails "waited 2000 ms in all_reduce" shell 2 train_mnist \
+        "${short[@]}" --max-steps 20 --timeout 2 --dist-backend nccl
 fi
 job self 1 train_mnist "${short[@]}" --train-samples 400 --test-samples 40 --evaluate \
     --resume mnist_mlp.safetensors --dist-backend gloo
