@@ -43,6 +43,15 @@ static void job_free(struct job *job)
 
 /* ---- of communicators that do not block ---- */
 
+/* An error of an earlier launch stays. */
+static void job_state(struct job *job, int from, int to)
+{
+    if (job->make)
+        atomic_store(&job->comm->state, to);
+    else
+        atomic_compare_exchange_strong(&job->comm->state, &from, to);
+}
+
 static void *job_in_background(void *arg)
 {
     struct job *job = arg;
@@ -54,7 +63,7 @@ static void *job_in_background(void *arg)
     if (result)
         nccl_fail_async(job->comm, result);
     else
-        atomic_store(&job->comm->state, RESULT_Success);
+        job_state(job, RESULT_InProgress, RESULT_Success);
     job_free(job);
     return NULL;
 }
@@ -63,7 +72,7 @@ static int job_detach(struct job *job)
 {
     pthread_t thread;
 
-    atomic_store(&job->comm->state, RESULT_InProgress);
+    job_state(job, RESULT_Success, RESULT_InProgress);
     if (job->comm_p)
         *job->comm_p = job->comm;
     if (pthread_create(&thread, NULL, job_in_background, job) != 0) {
