@@ -133,6 +133,8 @@ struct graphs {
     int (*end)(void *stream, void **graph);
     int (*instantiate)(void **exec, void *graph, unsigned long long flags);
     int (*launch)(void *exec, void *stream);
+    int (*destroy)(void *graph);
+    int (*exec_destroy)(void *exec);
 };
 
 static bool graphs_find(const struct streams *s, struct graphs *graphs_p)
@@ -143,10 +145,12 @@ static bool graphs_find(const struct streams *s, struct graphs *graphs_p)
         cuda ? "cuStreamEndCapture" : "hipStreamEndCapture",
         cuda ? "cuGraphInstantiateWithFlags" : "hipGraphInstantiateWithFlags",
         cuda ? "cuGraphLaunch" : "hipGraphLaunch",
+        cuda ? "cuGraphDestroy" : "hipGraphDestroy",
+        cuda ? "cuGraphExecDestroy" : "hipGraphExecDestroy",
     };
-    void *handle = dlopen(s->driver->file, RTLD_NOW | RTLD_LOCAL), *symbols[4];
+    void *handle = dlopen(s->driver->file, RTLD_NOW | RTLD_LOCAL), *symbols[6];
 
-    for (int i = 0; i < 4; i++) {
+    for (int i = 0; i < 6; i++) {
         symbols[i] = handle ? dlsym(handle, names[i]) : NULL;
         if (!symbols[i])
             return false;
@@ -169,6 +173,7 @@ static void *graphs_capture(const struct streams *s, const struct graphs *graphs
     streams_rest_us(10000);
     CHECK(graphs->end(s->a, &graph) == 0);
     CHECK(graphs->instantiate(&exec, graph, 0) == 0);
+    CHECK(graphs->destroy(graph) == 0);
     return exec;
 }
 
@@ -200,6 +205,7 @@ void streams_captured(const struct streams *s)
     CHECK(streams_is(s, x, COUNT, sum * ranks * ranks, ranks * ranks * ranks, s->a));
     CHECK(
         streams_is(s, y, COUNT, sum * ranks * ranks * ranks, ranks * ranks * ranks * ranks, s->a));
+    CHECK(graphs.exec_destroy(exec) == 0);
     streams_fill(s, x, COUNT, (float)(s->rank + 1), s->a);
     DONE(dist_all_reduce(s->group, x, x, COUNT, DIST_FLOAT32, DIST_SUM)); /* as before */
     CHECK(streams_is(s, x, COUNT, sum, ranks, s->a));
