@@ -128,7 +128,8 @@ struct dist_backend_config;
  * it is to be called in a slot, not in a thread of the module's own. It returns status and leaves
  * errno. log (printf-like): a line without being an error. sink_apply: `bytes` bytes have come that
  * belong `offset` bytes into the sink; copies or reduces them. dtype_size: 0 of no dtype.
- * transport_find: NULL if there is none; a backend may list it in its engine's configuration.
+ * transport_find: built in, or of the module of that name, which is loaded; NULL: there is none. A
+ * backend may list it in its engine's configuration.
  *
  * engine_*: the plan engine, which has every collective over transports; see the backend slots of
  * the same name. config must live until engine_close. On failure there is no engine; engine_close
@@ -393,9 +394,11 @@ struct dist_backend {
  * transports (NULL-terminated), or both. What it has none of is NULL. It links nothing of ours.
  *
  * It is looked for in the folders of DIST_PLUGIN_PATH, in dist/ beside libdist.so, beside it, and
- * where libdist was to be installed, in this order; the first file counts. It is loaded when it is
- * named, and never unloaded. Before any of its functions is called, abi and size of all its tables
- * are compared, and what must be there is looked for (ERR_ABI, which names the file and the slot).
+ * where libdist was to be installed, in this order; the first file counts. It is loaded when its
+ * backend is named, or NAME stands in DIST_TRANSPORT: of its transports users can name the one that
+ * has its name, which engines of every backend then have besides their own. It is never unloaded.
+ * Before any of its functions is called, abi and size of all its tables are compared, and what must
+ * be there is looked for (ERR_ABI, which names the file and the slot).
  */
 struct dist_module {
     uint32_t abi;  /* DIST_ABI */

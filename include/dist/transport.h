@@ -101,7 +101,7 @@ struct dist_transport_config {
     const char *bind_host; /* numeric address of the interface that reaches the other ranks */
     int local_ranks;       /* ranks on this machine, at least 1 */
     const struct dist_host *host; /* the library's services (backend.h) */
-    void *context;         /* what the backend handed on (an MPI communicator, say); may be NULL */
+    void *context;         /* the backend's for its own (an MPI communicator, say), or NULL */
     const uint8_t *secret; /* the job's secret, secret_bytes long; NULL while a job has none */
     size_t secret_bytes;
 };
