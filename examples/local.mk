@@ -19,7 +19,8 @@ dist_plugin_minimal_DATA = \
 	examples/plugin-minimal/README.md \
 	examples/plugin-minimal/minimal.c \
 	examples/plugin-minimal/minimal.h \
-	examples/plugin-minimal/minimal_peers.c
+	examples/plugin-minimal/minimal_peers.c \
+	examples/plugin-minimal/relay.c
 
 plugin_hccldir = $(examplesdir)/plugin-hccl
 dist_plugin_hccl_DATA = \
