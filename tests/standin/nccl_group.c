@@ -18,7 +18,8 @@ struct job {
     pthread_t thread;
 };
 
-/* A launch of a communicator that does not block is on its streams only so much later. */
+/* A launch of a communicator that does not block is on its streams only so much later, and the
+ * delay. */
 #define GROUP_LAUNCH_US 500
 
 static _Thread_local struct job *group_jobs;
@@ -58,7 +59,7 @@ static void *job_in_background(void *arg)
     int result;
 
     if (!job->make)
-        standin_sleep_us(GROUP_LAUNCH_US);
+        standin_sleep_us(GROUP_LAUNCH_US + standin_number("STANDIN_DELAY_US", 0));
     result = job_do(job);
     if (result)
         nccl_fail_async(job->comm, result);

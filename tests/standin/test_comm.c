@@ -83,6 +83,7 @@ static void rank_nonblocking(int rank, int ranks, void *arg)
     TRIAL(trial.ncclCommInitRankConfig(&t.comm, ranks, trial_id(rank, arg), rank, &config) ==
           RESULT_InProgress);
     test_settle(&t);
+    setenv("STANDIN_DELAY_US", "300000", 1);
     TRIAL(trial.ncclAllReduce(trial_in(&t), trial_out(&t), COUNT, TYPE_Float32, OP_Sum, t.comm,
                               t.stream) == RESULT_InProgress);
     TRIAL(trial.ncclAllReduce(trial_in(&t), trial_out(&t), COUNT, TYPE_Float32, OP_Sum, t.comm,
