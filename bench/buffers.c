@@ -5,6 +5,7 @@
 #include "worker.h"
 
 #include <stdint.h>
+#include <stdlib.h>
 #include <string.h>
 
 /* Long buffers begin on pages, as malloc gives them nearly; short ones on cache lines. */
@@ -65,6 +66,26 @@ size_t buffers_need(const struct order *order, int ranks)
     return b.stride * (size_t)b.sets;
 }
 
+/* Zeroes all of it. What only a device can touch is written set by set. */
+static dist_status buffers_touch(const struct buffers *b, struct subject *subject)
+{
+    dist_status status = DIST_OK;
+    char *zeroes;
+
+    if (!subject->put) {
+        memset(b->memory, 0, b->bytes);
+        return DIST_OK;
+    }
+    zeroes = calloc(1, b->stride);
+    if (!zeroes)
+        return DIST_ERR_NO_MEMORY;
+    for (int set = 0; set < b->sets && status == DIST_OK; set++)
+        status =
+            subject->put(subject, (char *)b->memory + (size_t)set * b->stride, zeroes, b->stride);
+    free(zeroes);
+    return status;
+}
+
 dist_status buffers_fit(struct buffers *buffers, struct subject *subject, const struct order *order)
 {
     struct buffers fresh = {0};
@@ -81,9 +102,8 @@ dist_status buffers_fit(struct buffers *buffers, struct subject *subject, const 
     status = subject->take(subject, fresh.bytes, &fresh.memory);
     if (status != DIST_OK)
         return status;
-    memset(fresh.memory, 0, fresh.bytes);
     *buffers = fresh;
-    return DIST_OK;
+    return buffers_touch(buffers, subject);
 }
 
 void buffers_free(struct buffers *buffers, struct subject *subject)

@@ -10,6 +10,7 @@ libbench_la_SOURCES = \
 	bench/compare.c bench/compare.h \
 	bench/contest.c bench/contest.h \
 	bench/digest.c bench/digest.h \
+	bench/gpu.c bench/gpu.h \
 	bench/job.c bench/job.h \
 	bench/job_talk.c \
 	bench/json.c bench/json.h \
@@ -45,7 +46,7 @@ libbench_la_CFLAGS = $(AM_CFLAGS) $(KERNEL_CFLAGS)
 
 bin_PROGRAMS += dist_bench
 dist_bench_SOURCES = bench/main.c
-dist_bench_LDADD = libbench.la libdist.la -lm
+dist_bench_LDADD = libbench.la libdist.la -ldl -lm
 
 # The progress thread beside calls that block.
 noinst_PROGRAMS += bench/overlap

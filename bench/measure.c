@@ -5,6 +5,7 @@
 #include "pattern.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
@@ -15,7 +16,8 @@ struct measure {
     struct subject *subject;
     struct buffers *buffers;
     const struct order *order;
-    int next; /* set */
+    int next;     /* set */
+    char *mirror; /* of one set, where the host cannot touch the buffers; else NULL */
     enum outcome outcome;
     char *reason;
 };
@@ -37,6 +39,37 @@ static struct pattern measure_pattern(const struct measure *m, unsigned seed)
                             .seed = seed};
 }
 
+/* ---- a set as the host sees it: the memory itself, or its mirror ---- */
+
+static char *measure_set(const struct measure *m, int set)
+{
+    return (char *)m->buffers->memory + (size_t)set * m->buffers->stride;
+}
+
+static void *measure_in(const struct measure *m, int set)
+{
+    return m->mirror ? m->mirror + m->buffers->in_at : buffers_in(m->buffers, set);
+}
+
+static void *measure_out(const struct measure *m, int set)
+{
+    return m->mirror ? m->mirror + m->buffers->out_at : buffers_out(m->buffers, set);
+}
+
+static dist_status measure_show(const struct measure *m, int set)
+{
+    return m->mirror
+               ? m->subject->put(m->subject, measure_set(m, set), m->mirror, m->buffers->stride)
+               : DIST_OK;
+}
+
+static dist_status measure_look(const struct measure *m, int set)
+{
+    return m->mirror
+               ? m->subject->get(m->subject, m->mirror, measure_set(m, set), m->buffers->stride)
+               : DIST_OK;
+}
+
 /* ---- fresh data ---- */
 
 /* Fills what this rank gives, and poisons what it gets. */
@@ -47,7 +80,7 @@ static void measure_fill(const struct measure *m, const struct pattern *pattern,
     int rank = m->subject->rank;
     bool gives = true;
     size_t size = dist_dtype_size(order->dtype);
-    void *in = buffers_in(b, set), *out = buffers_out(b, set);
+    void *in = measure_in(m, set), *out = measure_out(m, set);
     size_t bytes = order->kind->in == KIND_NONE ? b->out_bytes : b->in_bytes;
 
     memset(out, MEASURE_POISON, b->out_bytes);
@@ -93,7 +126,7 @@ static bool measure_is_right(const struct measure *m, const struct pattern *patt
     const struct order *order = m->order;
     const struct kind *kind = order->kind;
     int rank = m->subject->rank;
-    const void *out = buffers_out(m->buffers, set);
+    const void *out = measure_out(m, set);
     size_t count = m->buffers->out_bytes / dist_dtype_size(order->dtype);
     size_t mine = (size_t)rank * order_count(order, m->subject->ranks);
 
@@ -142,7 +175,9 @@ static int measure_checked(struct measure *m, unsigned seed)
         return measure_call(m);
     measure_fill(m, &pattern, set);
     /* Another may write here as soon as it is in the call. */
-    if (measure_end(m, m->subject->barrier(m->subject)) != 0 || measure_call(m) != 0)
+    if (measure_end(m, measure_show(m, set)) != 0 ||
+        measure_end(m, m->subject->barrier(m->subject)) != 0 || measure_call(m) != 0 ||
+        measure_end(m, measure_look(m, set)) != 0)
         return -1;
     if (m->outcome == OUTCOME_TOOK && !measure_is_right(m, &pattern, set, &bad)) {
         m->outcome = OUTCOME_WRONG;
@@ -150,24 +185,51 @@ static int measure_checked(struct measure *m, unsigned seed)
                  m->subject->rank, bad);
     }
     /* In place, sums of sums grow without end; zeros stay. */
-    memset(buffers_out(m->buffers, set), 0, m->buffers->out_bytes);
-    memset(buffers_in(m->buffers, set), 0, m->buffers->in_bytes);
-    return 0;
+    memset(measure_out(m, set), 0, m->buffers->out_bytes);
+    memset(measure_in(m, set), 0, m->buffers->in_bytes);
+    return measure_end(m, measure_show(m, set));
+}
+
+/* Calls that a stream orders have ended only then. */
+static int measure_settle(struct measure *m)
+{
+    return m->subject->settle ? measure_end(m, m->subject->settle(m->subject)) : 0;
 }
 
 static int measure_sample(struct measure *m, double *time_p)
 {
     double start;
 
-    if (measure_end(m, m->subject->barrier(m->subject)) != 0)
+    if (measure_settle(m) != 0 || measure_end(m, m->subject->barrier(m->subject)) != 0)
         return -1;
     start = measure_now();
     for (long i = 0; i < m->order->batch; i++) {
         if (measure_call(m) != 0)
             return -1;
     }
+    if (measure_settle(m) != 0)
+        return -1;
     *time_p = (measure_now() - start) / (double)m->order->batch;
     return 0;
+}
+
+/* Everything but the buffers. */
+static void measure_all(struct measure *m, double *times)
+{
+    const struct order *order = m->order;
+
+    if (order->check && measure_checked(m, (unsigned)order->samples) != 0)
+        return;
+    for (long i = 0; i < order->warmup; i++) {
+        if (measure_call(m) != 0)
+            return;
+    }
+    for (long s = 0; s < order->samples; s++) {
+        if (measure_sample(m, &times[s]) != 0)
+            return;
+    }
+    if (order->check)
+        measure_checked(m, (unsigned)order->samples + 1);
 }
 
 enum outcome measure_run(struct subject *subject, struct buffers *buffers,
@@ -180,18 +242,14 @@ enum outcome measure_run(struct subject *subject, struct buffers *buffers,
         snprintf(reason, MEASURE_REASON, "messages between two ranks need two: give -n 2");
         return OUTCOME_UNSUPPORTED;
     }
-    if (measure_end(&m, buffers_fit(buffers, subject, order)) != 0 ||
-        (order->check && measure_checked(&m, (unsigned)order->samples) != 0))
+    if (measure_end(&m, buffers_fit(buffers, subject, order)) != 0)
         return m.outcome;
-    for (long i = 0; i < order->warmup; i++) {
-        if (measure_call(&m) != 0)
-            return m.outcome;
+    m.mirror = subject->put ? calloc(1, buffers->stride) : NULL;
+    if (subject->put && !m.mirror) {
+        snprintf(reason, MEASURE_REASON, "rank %d has no memory to check with", subject->rank);
+        return OUTCOME_FAILED;
     }
-    for (long s = 0; s < order->samples; s++) {
-        if (measure_sample(&m, &times[s]) != 0)
-            return m.outcome;
-    }
-    if (order->check && measure_checked(&m, (unsigned)order->samples + 1) != 0)
-        return m.outcome;
+    measure_all(&m, times);
+    free(m.mirror);
     return m.outcome;
 }

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* libdist as a subject: one function a kind. */
+#include "gpu.h"
 #include "pattern.h"
 #include "subject.h"
 #include "worker.h"
@@ -8,7 +9,8 @@
 #include <string.h>
 
 enum ours_memory { OURS_MALLOC, OURS_DIST, OURS_CUDA, OURS_MEMORIES };
-enum { OURS_TAG = 1, OURS_TAG_BACK = 2 };
+/* Backends that know no others know this one. */
+enum { OURS_TAG = 0 };
 
 static const char *const ours_memories[OURS_MEMORIES] = {"malloc", "dist", "cuda"};
 
@@ -228,8 +230,8 @@ static dist_status ours_bw(struct ours *ours, const struct order *order, const v
     if (status != DIST_OK)
         return status;
     if (rank == 0)
-        return dist_recv(ours->group, &back, 1, DIST_UINT8, 1, OURS_TAG_BACK, NULL);
-    return dist_send(ours->group, &back, 1, DIST_UINT8, 0, OURS_TAG_BACK);
+        return dist_recv(ours->group, &back, 1, DIST_UINT8, 1, OURS_TAG, NULL);
+    return dist_send(ours->group, &back, 1, DIST_UINT8, 0, OURS_TAG);
 }
 
 static dist_status ours_bibw(struct ours *ours, const struct order *order, const void *in,
@@ -262,9 +264,50 @@ static dist_status ours_meet(struct subject *subject)
 
 static const char *ours_error(struct subject *subject)
 {
-    const char *own = ((struct ours *)subject)->error;
+    return ((struct ours *)subject)->error ? ((struct ours *)subject)->error : dist_last_error();
+}
 
-    return own ? own : dist_last_error();
+static dist_status ours_wrong(struct ours *ours, bool good, const char *error)
+{
+    ours->error = good ? NULL : error;
+    return good ? DIST_OK : DIST_ERR_SYSTEM;
+}
+
+/* Is the memory a GPU's? What dist_alloc gives is, with backend nccl. */
+static bool ours_is_gpu(const struct ours *ours)
+{
+    return ours->memory == OURS_CUDA ||
+           (ours->memory == OURS_DIST && strcmp(dist_get_backend(ours->group), "nccl") == 0);
+}
+
+static dist_status ours_take_gpu(struct ours *ours, size_t bytes, void **memory_p)
+{
+    dist_status status;
+
+    ours->error = gpu_open(dist_get_local_rank(ours->group));
+    if (ours->error)
+        return DIST_ERR_SYSTEM;
+    status = dist_set_stream(ours->group, gpu_stream());
+    if (status != DIST_OK || ours->memory == OURS_DIST)
+        return status == DIST_OK ? dist_alloc(ours->group, bytes, memory_p) : status;
+    *memory_p = gpu_alloc(bytes);
+    return ours_wrong(ours, *memory_p, "no memory of the GPU: give smaller sizes with -m");
+}
+
+static dist_status ours_put(struct subject *subject, void *to, const void *from, size_t bytes)
+{
+    return ours_wrong((struct ours *)subject, gpu_put(to, from, bytes), "a copy to the GPU failed");
+}
+
+static dist_status ours_get(struct subject *subject, void *to, const void *from, size_t bytes)
+{
+    return ours_wrong((struct ours *)subject, gpu_get(to, from, bytes),
+                      "a copy from the GPU failed");
+}
+
+static dist_status ours_settle(struct subject *subject)
+{
+    return ours_wrong((struct ours *)subject, gpu_settle(), "the GPU's stream failed");
 }
 
 static dist_status ours_take(struct subject *subject, size_t bytes, void **memory_p)
@@ -272,10 +315,8 @@ static dist_status ours_take(struct subject *subject, size_t bytes, void **memor
     struct ours *ours = (struct ours *)subject;
 
     ours->error = NULL;
-    if (ours->memory == OURS_CUDA) {
-        ours->error = "memory cuda: this build moves no memory of GPUs: use --mem malloc";
-        return DIST_ERR_UNSUPPORTED;
-    }
+    if (ours_is_gpu(ours))
+        return ours_take_gpu(ours, bytes, memory_p);
     if (ours->memory == OURS_DIST)
         return dist_alloc(ours->group, bytes, memory_p);
     if (posix_memalign(memory_p, 4096, bytes) == 0)
@@ -289,7 +330,9 @@ static void ours_give(struct subject *subject, void *memory, size_t bytes)
     struct ours *ours = (struct ours *)subject;
 
     (void)bytes;
-    if (ours->memory == OURS_DIST)
+    if (ours->memory == OURS_CUDA)
+        gpu_free(memory);
+    else if (ours->memory == OURS_DIST)
         dist_free(ours->group, memory);
     else
         free(memory);
@@ -325,6 +368,11 @@ dist_status ours_new(dist_group *group, const char *memory, struct subject **sub
                                      .take = ours_take,
                                      .give = ours_give,
                                      .error = ours_error};
+    if (ours_is_gpu(ours)) {
+        ours->subject.put = ours_put;
+        ours->subject.get = ours_get;
+        ours->subject.settle = ours_settle;
+    }
     ours->premul = DIST_OP_COUNT;
     ours->counts = calloc((size_t)ours->subject.ranks, sizeof(size_t));
     if (ours->counts)

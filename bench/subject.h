@@ -15,6 +15,13 @@ struct subject {
     dist_status (*take)(struct subject *subject, size_t bytes, void **memory_p);
     void (*give)(struct subject *subject, void *memory, size_t bytes);
     const char *(*error)(struct subject *subject);
+    /*
+     * Of memory that the host cannot touch; else NULL, all three. put and get copy to it and from
+     * it; they and settle wait until the calls have ended.
+     */
+    dist_status (*put)(struct subject *subject, void *to, const void *from, size_t bytes);
+    dist_status (*get)(struct subject *subject, void *to, const void *from, size_t bytes);
+    dist_status (*settle)(struct subject *subject);
 };
 
 /*

@@ -29,6 +29,19 @@ for op in avg prod min max premul_sum; do
     job_check "$op of bfloat16" rows right 2
 done
 
+# Memory of a GPU, where there is none: the stand-in.
+for backend in nccl gloo; do
+    kind=all
+    [ $backend = nccl ] || kind="all_reduce all_to_all latency"
+    # shellcheck disable=SC2086
+    DIST_GPU_DRIVER=$builddir/.libs/standin_cuda.so DIST_NCCL_LIBRARY=$builddir/.libs/standin_cuda.so \
+        job self 3 dist_bench -n 3 --backend $backend --mem cuda -i 2 -m 3000:3000 -c --format csv $kind
+    job_check "$backend, memory of a GPU: right" rows right "$([ $kind = all ] && echo "$kinds" || echo 3)"
+done
+DIST_GPU_DRIVER=$builddir/.libs/standin_cuda.so DIST_NCCL_LIBRARY=$builddir/.libs/standin_cuda.so \
+    job self 2 dist_bench -n 2 --backend nccl --mem dist -l -i 2 -m 64:64 -c --format csv all_gather
+job_check "nccl's dist_alloc: right" rows right 1
+
 job self 2 dist_bench -n 2 --backend gloo -i 20 -x 2 -m 16:64 -f -c all_reduce barrier
 job_check "the lines of OSU" says '^64( +[0-9]+\.[0-9]{2}){3} +20 +Pass'
 job_check "the head of OSU" says '^# Size +Avg Latency\(us\) +Min Latency\(us\)'
@@ -161,7 +174,7 @@ job_fails "give one such as float32" self 1 dist_bench -n 2 -T float31 all_reduc
 job_fails "there are ranks 0 to 1" self 1 dist_bench -n 2 -k 2 reduce
 job_fails "there is no option --frobnicate" self 1 dist_bench --frobnicate all_reduce
 job_fails "after a + comes VARIABLE=VALUE" self 1 dist_bench -n 2 --compare gloo+x all_reduce
-job_fails "moves no memory of GPUs" self 1 dist_bench -n 2 --backend gloo --mem cuda all_reduce
+DIST_GPU_DRIVER=/none/libcuda.so job_fails "there is no GPU driver" self 1 dist_bench -n 2 --backend gloo --mem cuda all_reduce
 job_fails "leave -n out" shell 1 dist_bench -n 2 all_reduce
 job_check "wrong usage is exit 2" test "$job_status" = 2
 job_fails "without the launcher" shell 1 dist_bench -n 2 --compare gloo all_reduce
