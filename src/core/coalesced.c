@@ -176,7 +176,8 @@ static dist_status coalesced_start(dist_group *group, void *const *buffers, cons
 
     if (status != DIST_OK)
         return status;
-    if (device)
+    /* Of a backend for devices every rank must do the same, wherever its own buffers are. */
+    if (device || (buffer_count && group->backend->batch))
         return coalesced_start_each(group, buffers, counts, buffer_count, dtype, op, form.work_p);
     status = coalesced_new(buffers, counts, buffer_count, dist_dtype_size(dtype), elements, &list);
     if (status != DIST_OK)
