@@ -14,27 +14,49 @@ export UCX_LOG_LEVEL=fatal
 # ucx RANKS [OPTION]...
 ucx() { job self "$1" $battery ucx --spawn "$@" $brief; }
 
-# Where many ranks share few CPUs, each way has its manners, and all of them together have all.
+# Shared memory takes all messages of a machine, unless it is left out.
 ranks_list="1 2 3 4 8"
 [ -z "${CHECK_SHORT-}" ] || ranks_list="1 3"
 for ranks in $ranks_list; do
-    modes=(all all all)
-    [ "$ranks" -lt 8 ] || modes=(group flood async)
-    [ -z "${CHECK_LONG-}" ] || modes=(all all all)
-    ucx "$ranks" --mode "${modes[0]}"
-    [ "$ranks" -gt 1 ] || continue
-    UCX_TLS=tcp,self DIST_TRANSPORT=ucx ucx "$ranks" --mode "${modes[1]}"
-    UCX_TLS=tcp,sm,self DIST_TRANSPORT=ucx ucx "$ranks" --mode "${modes[2]}"
+    modes=(all all)
+    [ "$ranks" -lt 4 ] || modes=(group "flood async")
+    [ -z "${CHECK_LONG-}" ] || modes=(all all)
+    [ "$ranks" = 3 ] || ucx "$ranks" --mode "${modes[0]}"
+    for mode in ${modes[1]}; do
+        [ "$ranks" = 1 ] || UCX_TLS=tcp,self DIST_TRANSPORT=ucx ucx "$ranks" --mode "$mode"
+    done
 done
+UCX_TLS=tcp,sm,self DIST_TRANSPORT=ucx ucx 3 --mode group
+# Messages that the receiver fetches, whatever there is here.
+UCX_RNDV_THRESH=0 UCX_ZCOPY_THRESH=auto DIST_TRANSPORT=ucx ucx 2 --mode async
 
 # UCX says what a rank that was killed leaves behind; every other rank gets an error.
 JOB_LIMIT=40
 export DIST_TRANSPORT=ucx
-for tls in tcp,self tcp,sm,self; do
-    export UCX_TLS=$tls
-    for kind in kill kill-in exit count; do
-        job shell 4 tests/jobs/mishap ucx $kind 2
-    done
-    job shell 3 tests/jobs/mishap ucx kill-fork 0
-    job shell 3 tests/jobs/mishap ucx silent 1
+for kind in kill kill-in exit count dtype op; do
+    job shell 4 tests/jobs/mishap ucx $kind 2
 done
+job shell 3 tests/jobs/mishap ucx kill-fork 0
+job shell 3 tests/jobs/mishap ucx silent 1
+unset DIST_TRANSPORT
+
+# The training harness: the parameters that it ends with are those of gloo, however it is started.
+data=()
+[ -r "$DIST_TEST_MNIST/train-images-idx3-ubyte.gz" ] && data=(--data "$DIST_TEST_MNIST")
+result_of() { grep -o 'Parameter hash: .*\|.*[Aa]ccuracy.*' "$job_output" | tail -n 2; }
+# train LAUNCHER RANKS BACKEND [OPTION]...: 30 steps, the result in $result.
+train()
+{
+    job "$1" "$2" train_mnist "${data[@]}" --seed 3 --max-steps 30 --test-samples 500 \
+        --dist-backend "${@:3}"
+    result=$(result_of)
+}
+DIST_TRANSPORT=tcp train self 4 gloo --multiprocessing-distributed --world-size 4
+expected=$result
+job_check "gloo says how training ended" test -n "$expected"
+DIST_TRANSPORT=ucx train self 4 ucx --multiprocessing-distributed --world-size 4
+job_check "training over ucx ends as over gloo" test "$result" = "$expected"
+if [ -n "$OPENMPI_RUN" ]; then
+    DIST_TRANSPORT=ucx train openmpi 4 ucx
+    job_check "so it does under mpirun" test "$result" = "$expected"
+fi

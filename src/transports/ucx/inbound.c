@@ -3,11 +3,26 @@
 #include "transports/ucx/state.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 /* Is it thrown away instead of fetched? */
 static bool inbound_dropped(const struct ucx_inbound *inbound)
 {
     return inbound->refused || inbound->peer->lost;
+}
+
+/* Does the message have these bytes? What a peer says is not believed. */
+static bool inbound_holds(struct ucx_inbound *inbound, uint64_t offset, uint64_t bytes)
+{
+    uint64_t total = inbound->request->envelope.bytes;
+
+    if (offset <= total && bytes <= total - offset)
+        return true;
+    inbound->peer->link->broken = inbound->peer->link->host->fail(
+        DIST_ERR_INTERNAL, "rank %d sent %llu bytes for place %llu of a message of %llu",
+        inbound->peer->rank, (unsigned long long)bytes, (unsigned long long)offset,
+        (unsigned long long)total);
+    return false;
 }
 
 static void inbound_free(struct ucx_inbound *inbound)
@@ -72,13 +87,15 @@ static unsigned char *pull_scratch(struct ucx_link *link)
     return scratch;
 }
 
-/* Ends a pull that was started, or could not be. */
+/* Ends a pull that was started, or could not be, or need not be. */
 static void pull_end(struct ucx_link *link, struct ucx_pull *pull, dist_status status)
 {
     struct ucx_inbound *inbound = pull->inbound;
+    const unsigned char *data = pull->descriptor ? pull->scratch : pull->payload;
 
-    if (status == DIST_OK && pull->scratch)
-        link->host->sink_apply(&inbound->request->sink, pull->offset, pull->scratch, pull->bytes);
+    if (status == DIST_OK && data && inbound->request &&
+        inbound_holds(inbound, pull->offset, pull->bytes))
+        link->host->sink_apply(&inbound->request->sink, pull->offset, data, pull->bytes);
     if (pull->scratch)
         link->scratch_free[link->scratches_free++] = pull->scratch;
     if (inbound->status == DIST_OK)
@@ -132,10 +149,23 @@ static void pull_start(struct ucx_link *link, struct ucx_pull *pull)
         pull_end(link, pull, pull_status(inbound->peer, UCS_PTR_STATUS(got)));
 }
 
+/* Gives UCX back what is not going to be fetched. */
+static void pull_release(struct ucx_link *link, const struct ucx_pull *pull)
+{
+    if (pull->descriptor)
+        ucp_am_data_release(link->worker, pull->descriptor);
+}
+
 static void pull_drop(struct ucx_link *link, struct ucx_pull *pull)
 {
-    ucp_am_data_release(link->worker, pull->descriptor);
+    pull_release(link, pull);
     pull_end(link, pull, pull->inbound->refused ? DIST_OK : DIST_ERR_PEER_LOST);
+}
+
+/* It is here already. */
+static void pull_deliver(struct ucx_link *link, struct ucx_pull *pull)
+{
+    pull_end(link, pull, DIST_OK);
 }
 
 void disti_ucx_pulls_start(struct ucx_link *link)
@@ -144,9 +174,10 @@ void disti_ucx_pulls_start(struct ucx_link *link)
 
     while (*at) {
         struct ucx_pull *pull = *at;
-        bool dropped = inbound_dropped(pull->inbound);
+        bool dropped = inbound_dropped(pull->inbound) ||
+                       !inbound_holds(pull->inbound, pull->offset, pull->bytes);
 
-        if (!dropped && pull->inbound->request->sink.src) {
+        if (!dropped && pull->descriptor && pull->inbound->request->sink.src) {
             pull->scratch = pull_scratch(link);
             if (!pull->scratch) {
                 at = &pull->next; /* others may need none */
@@ -154,7 +185,7 @@ void disti_ucx_pulls_start(struct ucx_link *link)
             }
         }
         *at = pull->next;
-        (dropped ? pull_drop : pull_start)(link, pull);
+        (dropped ? pull_drop : pull->descriptor ? pull_start : pull_deliver)(link, pull);
     }
 }
 
@@ -171,25 +202,58 @@ static void pull_ready(struct ucx_link *link, struct ucx_pull *pull)
 
 /* ---- from announcement to end ---- */
 
-void disti_ucx_inbound_piece(struct ucx_inbound *inbound, void *descriptor, size_t offset,
-                             size_t bytes)
+static void inbound_add(struct ucx_inbound *inbound, struct ucx_pull *pull)
 {
-    struct ucx_link *link = inbound->peer->link;
-    struct ucx_pull *pull = calloc(1, sizeof(*pull));
-
-    if (!pull) {
-        link->broken = link->host->fail(DIST_ERR_NO_MEMORY, "no memory for a message of rank %d",
-                                        inbound->peer->rank);
-        return;
-    }
-    *pull = (struct ucx_pull){
-        .inbound = inbound, .descriptor = descriptor, .offset = offset, .bytes = bytes};
     if (inbound->request || inbound->refused) {
-        pull_ready(link, pull);
+        pull_ready(inbound->peer->link, pull);
     } else {
         pull->next = inbound->waiting;
         inbound->waiting = pull;
     }
+}
+
+static struct ucx_pull *inbound_pull(struct ucx_inbound *inbound, size_t offset, size_t bytes,
+                                     size_t payload_bytes)
+{
+    struct ucx_link *link = inbound->peer->link;
+    struct ucx_pull *pull = malloc(sizeof(*pull) + payload_bytes);
+
+    if (pull)
+        *pull = (struct ucx_pull){.inbound = inbound, .offset = offset, .bytes = bytes};
+    else
+        link->broken = link->host->fail(DIST_ERR_NO_MEMORY, "no memory for a message of rank %d",
+                                        inbound->peer->rank);
+    return pull;
+}
+
+void disti_ucx_inbound_piece(struct ucx_inbound *inbound, void *descriptor, size_t offset,
+                             size_t bytes)
+{
+    struct ucx_pull *pull = inbound_pull(inbound, offset, bytes, 0);
+
+    if (!pull)
+        return;
+    pull->descriptor = descriptor;
+    inbound_add(inbound, pull);
+}
+
+void disti_ucx_inbound_bytes(struct ucx_inbound *inbound, const void *data, size_t offset,
+                             size_t bytes)
+{
+    struct ucx_pull *pull;
+
+    if (inbound->request || inbound->refused) {
+        if (inbound->request && inbound->status == DIST_OK && inbound_holds(inbound, offset, bytes))
+            inbound->peer->link->host->sink_apply(&inbound->request->sink, offset, data, bytes);
+        inbound->left -= bytes;
+        inbound_settle(inbound);
+        return;
+    }
+    pull = inbound_pull(inbound, offset, bytes, bytes);
+    if (!pull)
+        return;
+    memcpy(pull->payload, data, bytes);
+    inbound_add(inbound, pull);
 }
 
 static void inbound_go(struct ucx_inbound *inbound)
@@ -236,7 +300,7 @@ void disti_ucx_pulls_drop(struct ucx_link *link)
         struct ucx_pull *pull = link->ready;
 
         link->ready = pull->next;
-        ucp_am_data_release(link->worker, pull->descriptor);
+        pull_release(link, pull);
         free(pull);
     }
 }
@@ -251,7 +315,7 @@ void disti_ucx_inbounds_drop(struct ucx_peer *peer)
             struct ucx_pull *pull = inbound->waiting;
 
             inbound->waiting = pull->next;
-            ucp_am_data_release(peer->link->worker, pull->descriptor);
+            pull_release(peer->link, pull);
             free(pull);
         }
         free(inbound);

@@ -175,10 +175,11 @@ static ucs_status_t receive_piece(void *arg, const void *header, size_t header_b
     struct ucx_piece_head head;
     struct ucx_peer *peer = receive_from(link, header, header_bytes, sizeof(head), &head);
     struct ucx_inbound *inbound;
+    bool far = param->recv_attr & UCP_AM_RECV_ATTR_FLAG_RNDV;
 
     if (!peer)
         return UCS_OK;
-    if (!(param->recv_attr & UCP_AM_RECV_ATTR_FLAG_RNDV) || length > UCX_PIECE_BYTES) {
+    if (length > UCX_PIECE_BYTES) {
         receive_broken(link, DIST_ERR_INTERNAL, "a piece of a message is not as it should be");
         return UCS_OK;
     }
@@ -186,8 +187,11 @@ static ucs_status_t receive_piece(void *arg, const void *header, size_t header_b
     inbound = disti_ucx_inbound(peer, head.serial, UINT64_MAX);
     if (!inbound)
         return UCS_OK;
-    disti_ucx_inbound_piece(inbound, data, (size_t)head.offset, length);
-    return UCS_INPROGRESS;
+    if (far)
+        disti_ucx_inbound_piece(inbound, data, (size_t)head.offset, length);
+    else
+        disti_ucx_inbound_bytes(inbound, data, (size_t)head.offset, length);
+    return far ? UCS_INPROGRESS : UCS_OK;
 }
 
 static ucs_status_t receive_note(void *arg, const void *header, size_t header_bytes, void *data,

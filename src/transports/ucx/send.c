@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Transport ucx: sending, in one message or in pieces that the receiver fetches. */
+/* Transport ucx: sending, in one message or in pieces. */
 #include "transports/ucx/state.h"
 
 #include <stdlib.h>
@@ -71,8 +71,7 @@ static void send_start(struct send_piece *piece, const void *data)
     struct send_pieces *all = piece->all;
     const ucp_request_param_t param = {
         .op_attr_mask = UCP_OP_ATTR_FIELD_CALLBACK | UCP_OP_ATTR_FIELD_USER_DATA |
-                        UCP_OP_ATTR_FIELD_MEMORY_TYPE | UCP_OP_ATTR_FIELD_FLAGS,
-        .flags = data ? UCP_AM_SEND_FLAG_RNDV : 0,
+                        UCP_OP_ATTR_FIELD_MEMORY_TYPE,
         .cb.send = send_piece_ended,
         .user_data = piece,
         .memory_type = UCS_MEMORY_TYPE_HOST,

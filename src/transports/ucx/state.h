@@ -10,9 +10,9 @@
 #include <ucp/api/ucp.h>
 
 /*
- * A message is one active message with its head in front; whether UCX sends the payload along or
- * lets the receiver fetch it is UCX's choice. A long one is a head alone, and pieces that the
- * receiver fetches, so that a reduction needs no memory as large as the message:
+ * A message is one active message with its head in front. A long one is a head alone, and pieces,
+ * so that a reduction needs no memory as large as the message. Whether UCX sends payload along or
+ * lets the receiver fetch it is UCX's choice:
  *
  *   MESSAGE  [rank, serial 5, envelope] payload
  *   MESSAGE  [rank, serial 6, envelope]
@@ -44,13 +44,14 @@ struct ucx_note {
     uint32_t serial;
 };
 
-/* A piece that has been announced. `inbound` fetches it, to where it belongs or to scratch. */
+/* A piece that has been announced, or has come. It is fetched to where it belongs or to scratch. */
 struct ucx_pull {
     struct ucx_pull *next;
     struct ucx_inbound *inbound;
-    void *descriptor; /* UCX's, until the fetching starts */
+    void *descriptor; /* UCX's, until the fetching starts; NULL: `payload` is all of it */
     size_t offset, bytes;
     unsigned char *scratch;
+    unsigned char payload[];
 };
 
 /* A message whose payload is to be fetched. Ends when it is `over` and nothing is pulled. */
@@ -166,6 +167,10 @@ struct ucx_inbound *disti_ucx_inbound(struct ucx_peer *peer, uint32_t serial, ui
 
 /* A piece of it was announced. Takes the descriptor. */
 void disti_ucx_inbound_piece(struct ucx_inbound *inbound, void *descriptor, size_t offset,
+                             size_t bytes);
+
+/* A piece of it has come, before its receive or after it. */
+void disti_ucx_inbound_bytes(struct ucx_inbound *inbound, const void *data, size_t offset,
                              size_t bytes);
 
 /* A receive takes it. May end at once. */

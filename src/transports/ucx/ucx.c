@@ -240,7 +240,8 @@ static int link_probe_stray(void *state, uint64_t tag, uint64_t fingerprint,
 
 /*
  * UCX may leave in a socket what no news will come of, so it must have found nothing since the last
- * news. A piece that lacks scratch waits for another to end, of which UCX tells.
+ * news; old news are looked into here. A piece that lacks scratch waits for another to end, of
+ * which UCX tells.
  */
 static int link_arm(void *state)
 {
@@ -250,7 +251,9 @@ static int link_arm(void *state)
 
     if (link->fd < 0)
         return -1;
-    if (epoll_wait(link->fd, &news, 1, 0) != 0 || !link->still || link->happened || link->failures)
+    if (epoll_wait(link->fd, &news, 1, 0) != 0 && link_progress(state) != 0)
+        return -2;
+    if (!link->still || link->happened || link->failures)
         return -2;
     status = ucp_worker_arm(link->worker);
     return status == UCS_OK ? link->fd : status == UCS_ERR_BUSY ? -2 : -1;
