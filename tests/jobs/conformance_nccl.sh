@@ -14,6 +14,7 @@ job_environment=$(env | grep '^DIST_' | sort)
 nccl() { job self 1 $battery nccl --spawn "$@" $brief; }
 
 nccl 1 --memory any
+nccl 3 --memory any --mode blocking
 nccl 2 --memory device
 nccl 2 --memory ordinary --mode flood
 nccl 2 --memory shared --mode group
