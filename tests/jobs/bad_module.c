@@ -29,6 +29,7 @@ void CALLS(void);
 __attribute__((constructor)) static void bad_load(void)
 {
 #ifdef CRASH_LOAD
+    signal(SIGSEGV, SIG_DFL); /* a sanitizer has a handler */
     raise(SIGSEGV);
 #endif
 #ifdef EXIT_LOAD
@@ -44,6 +45,7 @@ static dist_status bad_probe(char *reason, size_t size)
     (void)reason;
     (void)size;
 #ifdef CRASH_PROBE
+    signal(SIGBUS, SIG_DFL);
     raise(SIGBUS);
 #endif
 #ifdef HANG_PROBE
