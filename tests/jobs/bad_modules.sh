@@ -108,7 +108,7 @@ job_check "the first is loaded" says "module $modules/dist_faulty.so loaded"
 job_check "the second is named" says "module $job_folder/second/dist_faulty.so is not looked at"
 
 # A module with a transport only.
-compile -shared "$srcdir"/examples/plugin-minimal/*.c -o "$modules/dist_minimal.so"
+compile -shared "$srcdir"/examples/plugin-minimal/minimal*.c -o "$modules/dist_minimal.so"
 job self 3 dist_info selftest --transport minimal --ranks 3 --brief --mode blocking
 job self 1 dist_info
 job_check "it is a transport" grep -qE "^  minimal +yes +Unix sockets" "$job_output"
