@@ -46,7 +46,11 @@ void disti_call_place(struct dist_group *group, struct disti_start *start);
  * there.
  */
 dist_status disti_stage(const struct dist_group *group, struct disti_start *start);
-/* The same without data: they are copied each time a persistent call starts. */
+/* Copies bytes, of which one side may be memory of a device; after what is on the group's stream.
+ */
+dist_status disti_stage_copy(const struct dist_group *group, void *to, const void *from,
+                             size_t bytes);
+/* As disti_stage, without data: they are copied each time a persistent call starts. */
 dist_status disti_stage_empty(const struct dist_group *group, struct disti_start *start);
 
 /*

@@ -15,6 +15,7 @@
 
 /* The packed buffers: where each goes back to, and the memory in between. */
 struct coalesced {
+    const struct dist_group *group;
     size_t element;
     int buffer_count;
     void **buffers; /* all of the call's; the small ones are packed */
@@ -27,37 +28,42 @@ static bool coalesced_is_small(size_t count, size_t element)
     return count <= COALESCED_SMALL_BYTES / element;
 }
 
-/* to_user: unpacks; else packs. */
-static void coalesced_copy(const struct coalesced *list, bool to_user)
+/* to_user: unpacks; else packs. Which buffers are packed does not depend on where they are. */
+static dist_status coalesced_copy(const struct coalesced *list, bool to_user)
 {
+    dist_status status = DIST_OK;
     char *at = list->packed;
 
-    for (int i = 0; i < list->buffer_count; i++) {
+    for (int i = 0; i < list->buffer_count && status == DIST_OK; i++) {
         size_t bytes = list->counts[i] * list->element;
 
         if (!bytes || !coalesced_is_small(list->counts[i], list->element))
             continue;
-        memcpy(to_user ? list->buffers[i] : at, to_user ? at : list->buffers[i], bytes);
+        status = disti_stage_copy(list->group, to_user ? list->buffers[i] : at,
+                                  to_user ? at : list->buffers[i], bytes);
         at += bytes;
     }
+    return status;
 }
 
 static dist_status coalesced_finish(void *owned)
 {
-    coalesced_copy(owned, true);
-    return DIST_OK;
+    return coalesced_copy(owned, true);
 }
 
 /* One allocation: the list, its two arrays, and `elements` packed elements. */
-static dist_status coalesced_new(void *const *buffers, const size_t *counts, int buffer_count,
-                                 size_t element, size_t elements, struct coalesced **list_p)
+static dist_status coalesced_new(const struct dist_group *group, void *const *buffers,
+                                 const size_t *counts, int buffer_count, size_t element,
+                                 size_t elements, struct coalesced **list_p)
 {
     size_t n = (size_t)buffer_count, arrays = n * (sizeof(*buffers) + sizeof(*counts));
     struct coalesced *list = malloc(sizeof(*list) + arrays + elements * element);
+    dist_status status;
 
     if (!list)
         return disti_fail(DIST_ERR_NO_MEMORY, "no memory to pack %zu bytes of %d buffers",
                           elements * element, buffer_count);
+    list->group = group;
     list->element = element;
     list->buffer_count = buffer_count;
     list->buffers = (void **)(list + 1);
@@ -67,9 +73,12 @@ static dist_status coalesced_new(void *const *buffers, const size_t *counts, int
         memcpy(list->buffers, buffers, n * sizeof(*buffers));
         memcpy(list->counts, counts, n * sizeof(*counts));
     }
-    coalesced_copy(list, false);
-    *list_p = list;
-    return DIST_OK;
+    status = coalesced_copy(list, false);
+    if (status == DIST_OK)
+        *list_p = list;
+    else
+        free(list);
+    return status;
 }
 
 /* A call of the list, before and after it was checked. */
@@ -83,13 +92,10 @@ static struct dist_call coalesced_call(void *buffer, size_t count, dist_dtype dt
                               .op = op};
 }
 
-/*
- * Every buffer is checked before anything starts. *elements_p: how many are packed; *device_p: is
- * one of them memory of a device?
- */
+/* Every buffer is checked before anything starts. *elements_p: how many are packed. */
 static dist_status coalesced_check(dist_group *group, void *const *buffers, const size_t *counts,
                                    int buffer_count, dist_dtype dtype, dist_op op,
-                                   struct calls_form form, size_t *elements_p, bool *device_p)
+                                   struct calls_form form, size_t *elements_p)
 {
     static const char name[] = "all_reduce_coalesced";
     struct dist_call call = coalesced_call(NULL, 0, dtype, op);
@@ -103,7 +109,6 @@ static dist_status coalesced_check(dist_group *group, void *const *buffers, cons
     for (int i = 0; i < buffer_count && status == DIST_OK; i++) {
         call = coalesced_call(buffers[i], counts[i], dtype, op);
         status = disti_call_check(group, &call, form, &start);
-        *device_p = *device_p || (status == DIST_OK && start.call.memory != DIST_MEMORY_HOST);
         if (status == DIST_OK && coalesced_is_small(counts[i], dist_dtype_size(dtype)))
             *elements_p += counts[i];
     }
@@ -143,18 +148,21 @@ static dist_status coalesced_start_large(dist_group *group, void *const *buffers
     return status;
 }
 
-/* Memory of a device is not packed by the host: each by itself, the last stands for all. */
+/*
+ * A backend that starts several together needs no packing by the host: each buffer by itself, the
+ * last stands for all.
+ */
 static dist_status coalesced_start_each(dist_group *group, void *const *buffers,
                                         const size_t *counts, int buffer_count, dist_dtype dtype,
                                         dist_op op, dist_work **work_p)
 {
-    dist_status status = group->backend->batch ? disti_group_batch(group, true) : DIST_OK, ended;
+    dist_status status = disti_group_batch(group, true), ended;
     dist_work *last = NULL;
 
     for (int i = 0; i < buffer_count && status == DIST_OK; i++)
         status = coalesced_start_one(group, buffers[i], counts[i], dtype, op,
                                      i + 1 < buffer_count ? NULL : &last);
-    ended = group->backend->batch ? disti_group_batch(group, false) : DIST_OK;
+    ended = disti_group_batch(group, false);
     if (status == DIST_OK && ended != DIST_OK && last)
         status = dist_wait(last);
     else if (status == DIST_OK)
@@ -169,17 +177,16 @@ static dist_status coalesced_start(dist_group *group, void *const *buffers, cons
     struct disti_start start;
     struct coalesced *list = NULL;
     struct dist_call call;
-    bool device = false;
     size_t elements = 0;
     dist_status status =
-        coalesced_check(group, buffers, counts, buffer_count, dtype, op, form, &elements, &device);
+        coalesced_check(group, buffers, counts, buffer_count, dtype, op, form, &elements);
 
     if (status != DIST_OK)
         return status;
-    /* Of a backend for devices every rank must do the same, wherever its own buffers are. */
-    if (device || (buffer_count && group->backend->batch))
+    if (buffer_count && group->backend->batch)
         return coalesced_start_each(group, buffers, counts, buffer_count, dtype, op, form.work_p);
-    status = coalesced_new(buffers, counts, buffer_count, dist_dtype_size(dtype), elements, &list);
+    status = coalesced_new(group, buffers, counts, buffer_count, dist_dtype_size(dtype), elements,
+                           &list);
     if (status != DIST_OK)
         return status;
     call = coalesced_call(list->packed, elements, dtype, op);

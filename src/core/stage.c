@@ -137,6 +137,24 @@ static dist_status stage_finish(void *owned)
     return error ? stage_failed(stage, "the copy to the device", stage->out.bytes, error) : DIST_OK;
 }
 
+dist_status disti_stage_copy(const struct dist_group *group, void *to, const void *from,
+                             size_t bytes)
+{
+    const struct disti_driver *driver = group->plain ? NULL : disti_driver_loaded();
+    int error = 0;
+
+    if (stage_is_device(driver, from, bytes))
+        error = disti_device_fetch(driver, to, from, bytes, group->stream);
+    else if (stage_is_device(driver, to, bytes))
+        error = disti_device_store(driver, to, from, bytes);
+    else
+        memcpy(to, from, bytes);
+    if (!error)
+        return DIST_OK;
+    return disti_fail(DIST_ERR_SYSTEM, "rank %d: copying %zu bytes from or to a device failed: %s",
+                      group->rank, bytes, disti_driver_text(driver, error));
+}
+
 /* ---- making it ---- */
 
 static void stage_release(void *owned)
