@@ -132,7 +132,8 @@ static int open_choose_device(const struct hccl_api *api, const struct dist_back
 
     if (config->device >= 0)
         return config->device;
-    return api->acl.device_count(&devices) || !devices ? 0 : config->local_rank % (int)devices;
+    return api->acl.device_count(&devices) || !devices ? 0
+                                                       : config->world_local_rank % (int)devices;
 }
 
 static dist_status open_all(const struct dist_backend_config *config, struct hccl_state *s)

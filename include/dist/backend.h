@@ -194,9 +194,11 @@ struct dist_backend_config {
      * all_gather_arg. Blocks until rank 0 has come, at most the timeout. NULL: there is none.
      */
     dist_status (*broadcast)(void *all_gather_arg, void *data, size_t bytes);
-    int device;      /* the GPU that the program asks for, see dist_options; -1: by local_rank */
-    bool crowded;    /* the ranks of this machine have fewer CPUs than they are: who waits yields */
+    int device;   /* the GPU that the program asks for, see dist_options; -1: by world_local_rank */
+    bool crowded; /* the ranks of this machine have fewer CPUs than they are: who waits yields */
     int shared_cpus; /* of all ranks together, if several machines are containers of one kernel */
+    int world_local_rank; /* as local_rank, but among the ranks of the world: the same in all groups
+                             of a process, for what it has one of, such as a device */
 };
 
 /* How a backend that brings its own launcher (mpi) says who this process is. */

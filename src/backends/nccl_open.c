@@ -40,7 +40,7 @@ static bool open_choose(struct disti_nccl_state *nccl, const struct dist_backend
                         struct open_card *card)
 {
     int count = 0, error = nccl->driver->device_count(&count);
-    int device = config->device >= 0 ? config->device : config->local_rank;
+    int device = config->device >= 0 ? config->device : config->world_local_rank;
 
     if (config->device < 0 && count == 1)
         device = 0;

@@ -164,6 +164,17 @@ static dist_status group_broadcast(void *arg, void *data, size_t bytes)
     return status;
 }
 
+/* This process's place among all ranks of the world on its machine. */
+static int group_world_local_rank(const struct dist_group *group)
+{
+    const struct disti_world *world = group->world;
+    int before = 0;
+
+    for (int r = 0; r < world->rank; r++)
+        before += world->places[r].node == world->places[world->rank].node;
+    return before;
+}
+
 /* As disti_shared_cpus says of the members; 0 without memory, which makes predictions worse only.
  */
 static int group_shared_cpus(const struct dist_group *group)
@@ -203,6 +214,7 @@ dist_status disti_group_open(struct dist_group *group, const struct dist_backend
         .device = group->world->device,
         .crowded = group->policy.crowded,
         .shared_cpus = group_shared_cpus(group),
+        .world_local_rank = group_world_local_rank(group),
     };
     if (!state)
         return disti_fail(DIST_ERR_NO_MEMORY, "no memory for backend %s", backend->name);

@@ -126,6 +126,23 @@ void streams_groups(const struct streams *s)
     streams_drop(s, y);
 }
 
+/* Two ranks each, or one: each goes on with the device and the stream that it has. */
+void streams_subgroups(const struct streams *s)
+{
+    int first = s->rank / 2 * 2, last = first + 1 < s->ranks ? first + 1 : first;
+    float *x = streams_vector(s, COUNT), sum = 0;
+    dist_group *pair;
+
+    for (int r = first; r <= last; r++)
+        sum += (float)(r + 1);
+    DONE(dist_split_group(s->group, first, 0, NULL, &pair));
+    streams_fill(s, x, COUNT, (float)(s->rank + 1), s->a);
+    DONE(dist_all_reduce(pair, x, x, COUNT, DIST_FLOAT32, DIST_SUM));
+    CHECK(streams_is(s, x, COUNT, sum, (float)(last - first + 1), s->a));
+    DONE(dist_destroy_process_group(pair));
+    streams_drop(s, x);
+}
+
 /* ---- graphs: the driver's calls for them, which the library does not use ---- */
 
 struct graphs {
