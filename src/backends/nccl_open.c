@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Backend nccl: which device is whose, and the making of a communicator. */
-#include "backends/nccl.h"
+#include "backends/nccl_stage.h"
 
 #include <stdarg.h>
 #include <stdio.h>
@@ -79,6 +79,30 @@ static bool open_context(struct disti_nccl_state *nccl, struct open_card *card)
     return !error;
 }
 
+/* Before the ranks begin to join: who fails later leaves the others waiting for it. */
+static void open_resources(struct disti_nccl_state *nccl, struct open_card *card)
+{
+    const struct disti_driver *driver = nccl->driver;
+    struct disti_nccl_visit visit;
+    uintptr_t one = 0;
+    int error;
+
+    if (!disti_nccl_enter(nccl, &visit)) {
+        open_refuse(card, DIST_ERR_SYSTEM, "device %d cannot be used", nccl->device);
+        return;
+    }
+    error = driver->stream_create(&nccl->stream, DISTI_DRIVER_STREAM_NON_BLOCKING);
+    if (!error)
+        error = driver->event_create(&nccl->moment, DISTI_DRIVER_EVENT_NO_TIMING);
+    if (!error)
+        error = driver->memory_alloc(&one, 1);
+    nccl->one = disti_nccl_pointer(one);
+    disti_nccl_leave(nccl, &visit);
+    if (error)
+        open_refuse(card, DIST_ERR_SYSTEM, "device %d has no stream or no memory left: %s",
+                    nccl->device, disti_driver_text(driver, error));
+}
+
 /* Where this rank is, and on what. */
 static void open_card_fill(struct disti_nccl_state *nccl, const struct dist_backend_config *config,
                            struct open_card *card)
@@ -94,8 +118,8 @@ static void open_card_fill(struct disti_nccl_state *nccl, const struct dist_back
         nccl->api = disti_nccl_load(nccl->driver, card->text, sizeof(card->text));
     if (!nccl->api)
         card->status = DIST_ERR_NO_BACKEND;
-    else if (open_choose(nccl, config, card))
-        open_context(nccl, card);
+    else if (open_choose(nccl, config, card) && open_context(nccl, card))
+        open_resources(nccl, card);
 }
 
 /* Every rank looks at all cards, and so all come to the same end. */
@@ -196,23 +220,6 @@ static dist_status open_communicator(struct disti_nccl_state *nccl, struct disti
     return disti_nccl_settle(nccl, what);
 }
 
-static dist_status open_resources(struct disti_nccl_state *nccl)
-{
-    const struct disti_driver *driver = nccl->driver;
-    int error = driver->stream_create(&nccl->stream, DISTI_DRIVER_STREAM_NON_BLOCKING);
-    uintptr_t one;
-
-    if (!error)
-        error = driver->event_create(&nccl->moment, DISTI_DRIVER_EVENT_NO_TIMING);
-    if (error)
-        return disti_nccl_driver_fail(nccl, error, "make a stream");
-    error = driver->memory_alloc(&one, 1);
-    if (error)
-        return disti_nccl_driver_fail(nccl, error, "have memory");
-    nccl->one = (void *)one;
-    return DIST_OK;
-}
-
 static void open_log(const struct disti_nccl_state *nccl)
 {
     char version[32];
@@ -241,8 +248,6 @@ dist_status disti_nccl_open(void *state, const struct dist_backend_config *confi
         return nccl->host->fail(DIST_ERR_SYSTEM, "rank %d cannot use device %d", nccl->rank,
                                 nccl->device);
     status = open_id(nccl, config, &id);
-    if (status == DIST_OK)
-        status = open_resources(nccl);
     if (status == DIST_OK)
         status = open_communicator(nccl, id);
     disti_nccl_leave(nccl, &visit);
