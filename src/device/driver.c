@@ -12,12 +12,15 @@
 #include <unistd.h>
 
 /* Attributes of an address. */
-enum { DRIVER_CONTEXT = 1, DRIVER_MEMORY_TYPE = 2, DRIVER_IS_MANAGED = 8 };
+enum { DRIVER_CONTEXT = 1, DRIVER_MEMORY_TYPE = 2, DRIVER_IS_MANAGED = 8, DRIVER_DEVICE = 9 };
 /* A memory type; what belongs to no device is this or unknown. */
 enum { DRIVER_TYPE_HOST = 1 };
 
 static const char *const driver_files[] = {"libcuda.so.1", "libamdhip64.so.7", "libamdhip64.so.6",
                                            "libamdhip64.so", NULL};
+
+/* Devices of a process, at most. */
+#define DRIVER_DEVICES 256
 
 /* Where the kernel shows a GPU of theirs: NVIDIA's, in WSL, AMD's. */
 static const char *const driver_nodes[] = {"/dev/nvidiactl", "/dev/dxg", "/dev/kfd", NULL};
@@ -25,6 +28,9 @@ static const char *const driver_nodes[] = {"/dev/nvidiactl", "/dev/dxg", "/dev/k
 static pthread_mutex_t driver_lock = PTHREAD_MUTEX_INITIALIZER;
 static struct disti_driver driver_table;
 static const struct disti_driver *_Atomic driver_found;
+
+/* This thread's, while it is in a context. */
+static _Thread_local int driver_mode;
 
 static const char *driver_given(void)
 {
@@ -168,17 +174,48 @@ const char *disti_driver_text(const struct disti_driver *driver, int error)
     return driver->error_text(error, &text) == 0 && text ? text : "an error without a name";
 }
 
+/*
+ * What is mapped (ncclMemAlloc) or comes from a pool (cudaMallocAsync) belongs to no context: its
+ * device's main one will do. That is kept from then on, as CUDA's runtime does.
+ */
+static void *driver_device_context(const struct disti_driver *driver, const void *address)
+{
+    static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+    static void *contexts[DRIVER_DEVICES];
+    void *context = NULL;
+    int ordinal = -1, device;
+
+    if (driver->pointer_attribute(&ordinal, DRIVER_DEVICE, (uintptr_t)address) || ordinal < 0 ||
+        ordinal >= DRIVER_DEVICES)
+        return NULL;
+    pthread_mutex_lock(&lock);
+    if (!contexts[ordinal] && (driver->device_get(&device, ordinal) ||
+                               driver->context_retain(&contexts[ordinal], device)))
+        contexts[ordinal] = NULL;
+    context = contexts[ordinal];
+    pthread_mutex_unlock(&lock);
+    return context;
+}
+
 bool disti_driver_enter(const struct disti_driver *driver, const void *address)
 {
     void *context = NULL;
 
-    return driver->pointer_attribute(&context, DRIVER_CONTEXT, (uintptr_t)address) == 0 &&
-           context && driver->context_push(context) == 0;
+    if (driver->pointer_attribute(&context, DRIVER_CONTEXT, (uintptr_t)address))
+        return false;
+    if (!context)
+        context = driver_device_context(driver, address);
+    if (!context || driver->context_push(context))
+        return false;
+    driver_mode = DISTI_DRIVER_CAPTURE_RELAXED;
+    driver->capture_mode(&driver_mode);
+    return true;
 }
 
 void disti_driver_leave(const struct disti_driver *driver)
 {
     void *context;
 
+    driver->capture_mode(&driver_mode);
     driver->context_pop(&context);
 }

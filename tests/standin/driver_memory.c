@@ -129,6 +129,14 @@ int standin_memory_drop(const void *address, bool of_device)
     return found ? ERROR_OK : ERROR_INVALID_VALUE;
 }
 
+void standin_memory_unbind(const void *address)
+{
+    standin_lock();
+    for (struct standin_memory *memory = memory_list; memory; memory = memory->next)
+        memory->mapped_only = memory->mapped_only || memory->address == address;
+    standin_unlock();
+}
+
 bool standin_memory_find(const void *address, struct standin_memory *memory_p)
 {
     const unsigned char *byte = address;
@@ -216,7 +224,7 @@ DRIVER(cuPointerGetAttribute, hipPointerGetAttribute, void *data, int attribute,
         return ERROR_INVALID_VALUE;
     switch (attribute) {
     case ATTRIBUTE_CONTEXT:
-        *(void **)data = standin_context(memory.device);
+        *(void **)data = memory.mapped_only ? NULL : standin_context(memory.device);
         break;
     case ATTRIBUTE_MEMORY_TYPE:
         *(unsigned *)data = memory.kind == MEMORY_PINNED ? TYPE_HOST : TYPE_DEVICE;

@@ -291,6 +291,8 @@ int ncclMemAlloc(void **memory, size_t bytes)
     int device, error = standin_current(&device);
 
     error = error ? error : standin_memory_new(MEMORY_OF_DEVICE, device, bytes, memory);
+    if (!error)
+        standin_memory_unbind(*memory);
     return error ? nccl_fail(RESULT_UnhandledCudaError, "Cuda failure '%s'",
                              standin_error_text(error))
                  : RESULT_Success;

@@ -115,10 +115,13 @@ struct standin_memory {
     int device;
     uint64_t id;
     enum standin_memory_kind kind;
+    bool mapped_only; /* of a device, and of no context */
 };
 
 int standin_memory_new(enum standin_memory_kind kind, int device, size_t bytes, void **address_p);
 int standin_memory_drop(const void *address, bool of_device);
+/* It is as what is mapped by cuMemMap from now on, or comes from a pool. */
+void standin_memory_unbind(const void *address);
 /* What this address belongs to; false: nothing of ours. */
 bool standin_memory_find(const void *address, struct standin_memory *memory_p);
 /* Where to read and write these bytes; NULL: they are not all in memory that a device reaches. */
