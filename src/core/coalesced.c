@@ -92,10 +92,13 @@ static struct dist_call coalesced_call(void *buffer, size_t count, dist_dtype dt
                               .op = op};
 }
 
-/* Every buffer is checked before anything starts. *elements_p: how many are packed. */
+/*
+ * Every buffer is checked before anything starts. *elements_p: how many are packed; *places_p: bits
+ * 1 << dist_memory, where those are that are not empty.
+ */
 static dist_status coalesced_check(dist_group *group, void *const *buffers, const size_t *counts,
                                    int buffer_count, dist_dtype dtype, dist_op op,
-                                   struct calls_form form, size_t *elements_p)
+                                   struct calls_form form, size_t *elements_p, unsigned *places_p)
 {
     static const char name[] = "all_reduce_coalesced";
     struct dist_call call = coalesced_call(NULL, 0, dtype, op);
@@ -109,15 +112,21 @@ static dist_status coalesced_check(dist_group *group, void *const *buffers, cons
     for (int i = 0; i < buffer_count && status == DIST_OK; i++) {
         call = coalesced_call(buffers[i], counts[i], dtype, op);
         status = disti_call_check(group, &call, form, &start);
+        if (status == DIST_OK && counts[i])
+            *places_p |= 1u << start.call.memory;
         if (status == DIST_OK && coalesced_is_small(counts[i], dist_dtype_size(dtype)))
             *elements_p += counts[i];
     }
     return status;
 }
 
-/* Starts one of the buffers; work_p NULL: nobody waits for it. */
+/*
+ * Starts one of the buffers; work_p NULL: nobody waits for it. hosted: who waits, waits on the host
+ * even if a stream orders it.
+ */
 static dist_status coalesced_start_one(dist_group *group, void *buffer, size_t count,
-                                       dist_dtype dtype, dist_op op, dist_work **work_p)
+                                       dist_dtype dtype, dist_op op, bool hosted,
+                                       dist_work **work_p)
 {
     const struct dist_call call = coalesced_call(buffer, count, dtype, op);
     struct disti_start start;
@@ -126,6 +135,8 @@ static dist_status coalesced_start_one(dist_group *group, void *buffer, size_t c
     if (status != DIST_OK)
         return status;
     start.detached = !work_p;
+    if (hosted && start.manner == DIST_MANNER_STREAM)
+        start.manner = DIST_MANNER_HOST;
     status = disti_stage(group, &start);
     if (status == DIST_OK)
         status = disti_work_post(group, &start, work_p);
@@ -143,24 +154,26 @@ static dist_status coalesced_start_large(dist_group *group, void *const *buffers
 
     for (int i = 0; i < buffer_count && status == DIST_OK; i++) {
         if (!coalesced_is_small(counts[i], dist_dtype_size(dtype)))
-            status = coalesced_start_one(group, buffers[i], counts[i], dtype, op, NULL);
+            status = coalesced_start_one(group, buffers[i], counts[i], dtype, op, false, NULL);
     }
     return status;
 }
 
 /*
  * A backend that starts several together needs no packing by the host: each buffer by itself, the
- * last stands for all.
+ * last that is not empty stands for all. hosted: some are in host memory, for which no stream waits.
  */
 static dist_status coalesced_start_each(dist_group *group, void *const *buffers,
                                         const size_t *counts, int buffer_count, dist_dtype dtype,
-                                        dist_op op, dist_work **work_p)
+                                        dist_op op, bool hosted, dist_work **work_p)
 {
     dist_status status = disti_group_batch(group, true), ended;
     dist_work *last = NULL;
 
+    while (buffer_count > 1 && !counts[buffer_count - 1])
+        buffer_count--;
     for (int i = 0; i < buffer_count && status == DIST_OK; i++)
-        status = coalesced_start_one(group, buffers[i], counts[i], dtype, op,
+        status = coalesced_start_one(group, buffers[i], counts[i], dtype, op, hosted,
                                      i + 1 < buffer_count ? NULL : &last);
     ended = disti_group_batch(group, false);
     if (status == DIST_OK && ended != DIST_OK && last)
@@ -177,14 +190,17 @@ static dist_status coalesced_start(dist_group *group, void *const *buffers, cons
     struct disti_start start;
     struct coalesced *list = NULL;
     struct dist_call call;
+    const unsigned host = 1u << DIST_MEMORY_HOST;
+    unsigned places = 0;
     size_t elements = 0;
     dist_status status =
-        coalesced_check(group, buffers, counts, buffer_count, dtype, op, form, &elements);
+        coalesced_check(group, buffers, counts, buffer_count, dtype, op, form, &elements, &places);
 
     if (status != DIST_OK)
         return status;
     if (buffer_count && group->backend->batch)
-        return coalesced_start_each(group, buffers, counts, buffer_count, dtype, op, form.work_p);
+        return coalesced_start_each(group, buffers, counts, buffer_count, dtype, op, places & host,
+                                    form.work_p);
     status = coalesced_new(group, buffers, counts, buffer_count, dist_dtype_size(dtype), elements,
                            &list);
     if (status != DIST_OK)

@@ -15,7 +15,8 @@ static const struct {
     {"groups", streams_groups},       {"batched", streams_batched},
     {"unbatched", streams_unbatched}, {"itself", streams_to_itself},
     {"allocated", streams_allocated}, {"host", streams_host},
-    {"mixed", streams_mixed},
+    {"mixed", streams_mixed},         {"subgroups", streams_subgroups},
+    {"elsewhere", streams_elsewhere},
 };
 
 float *streams_vector(const struct streams *s, size_t count)

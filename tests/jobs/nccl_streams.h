@@ -55,12 +55,14 @@ void streams_async(const struct streams *s);
 void streams_tested(const struct streams *s);
 void streams_two(const struct streams *s);
 void streams_barrier(const struct streams *s);
+void streams_subgroups(const struct streams *s);
 void streams_captured(const struct streams *s);
 void streams_groups(const struct streams *s);
 void streams_batched(const struct streams *s);
 void streams_unbatched(const struct streams *s);
 void streams_to_itself(const struct streams *s);
 void streams_allocated(const struct streams *s);
+void streams_elsewhere(const struct streams *s);
 void streams_host(const struct streams *s);
 void streams_mixed(const struct streams *s);
 

@@ -110,6 +110,22 @@ void streams_allocated(const struct streams *s)
     }
 }
 
+/* Memory of NCCL in a group whose backend takes none of a device: it belongs to no context. */
+void streams_elsewhere(const struct streams *s)
+{
+    const struct dist_group_options gloo = {.size = sizeof(gloo), .backend = "gloo"};
+    dist_group *other;
+    void *memory;
+
+    DONE(dist_dup_group(s->group, &gloo, &other));
+    DONE(dist_alloc(s->group, COUNT * sizeof(float), &memory));
+    streams_fill(s, memory, COUNT, (float)(s->rank + 1), s->a);
+    DONE(dist_all_reduce(other, memory, memory, COUNT, DIST_FLOAT32, DIST_SUM));
+    CHECK(streams_is(s, memory, COUNT, streams_sum(s), (float)s->ranks, s->b));
+    DONE(dist_destroy_process_group(other));
+    DONE(dist_free(s->group, memory));
+}
+
 static float *host_vector(size_t count, float value)
 {
     float *vector = malloc(count * sizeof(float));
@@ -153,6 +169,20 @@ void streams_host(const struct streams *s)
     host_size(s, 1);
 }
 
+/* Buffers here and there in one call: what is on the host is there when it returns. */
+static void mixed_coalesced(const struct streams *s, float *host, float *device)
+{
+    void *const buffers[] = {host, device, NULL};
+    const size_t counts[] = {COUNT, COUNT, 0};
+
+    for (size_t i = 0; i < COUNT; i++)
+        host[i] = (float)(s->rank + 1) + (float)(i % 7);
+    streams_fill(s, device, COUNT, (float)(s->rank + 1), s->a);
+    DONE(dist_all_reduce_coalesced(s->group, buffers, counts, 3, DIST_FLOAT32, DIST_SUM));
+    CHECK(host_is(host, COUNT, streams_sum(s), (float)s->ranks));
+    CHECK(streams_is(s, device, COUNT, streams_sum(s), (float)s->ranks, s->a));
+}
+
 /* Some ranks here, some there, and one end here, the other there: behind what makes the data. */
 void streams_mixed(const struct streams *s)
 {
@@ -170,6 +200,7 @@ void streams_mixed(const struct streams *s)
     else
         DONE(dist_broadcast(s->group, device, COUNT, DIST_FLOAT32, 0));
     CHECK(s->rank == 0 || streams_is(s, device, COUNT, streams_sum(s), (float)s->ranks, s->a));
+    mixed_coalesced(s, host, device);
     streams_drop(s, device);
     free(host);
 }
