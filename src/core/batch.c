@@ -131,7 +131,7 @@ static void batch_frame(size_t from, bool begin)
 {
     for (size_t i = from; i < batch.count; i++) {
         dist_group *group = batch.items[i].group;
-        bool seen = !group || !group->backend || !group->backend->batch;
+        bool seen = !group || atomic_load(&group->destroyed) || !group->backend->batch;
 
         for (size_t j = from; j < i && !seen; j++)
             seen = batch.items[j].group == group;

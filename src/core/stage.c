@@ -61,12 +61,12 @@ void disti_call_place(struct dist_group *group, struct disti_start *start)
     if (group->plain)
         return;
     start->call.memory = stage_memory(start, disti_driver_loaded());
-    if (start->call.memory == DIST_MEMORY_HOST && !group->backend->join)
-        start->manner = DIST_MANNER_HOST;
-    else if (group->backend->manner)
+    if (group->backend->manner && (start->call.memory != DIST_MEMORY_HOST || group->backend->join))
         start->manner = group->backend->manner(group->state, &start->call);
     else
         start->manner = DIST_MANNER_STAGED;
+    if (start->call.memory == DIST_MEMORY_HOST && start->manner == DIST_MANNER_STAGED)
+        start->manner = DIST_MANNER_HOST; /* it is there already */
 }
 
 /* ---- copying ---- */

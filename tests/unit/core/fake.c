@@ -42,7 +42,10 @@ static dist_status fake_query(const void *state, dist_collective collective, dis
 
 static dist_manner fake_manner(const void *state, const struct dist_call *call)
 {
-    (void)state;
+    const struct fake *fake = state;
+
+    if (fake->stages)
+        return DIST_MANNER_STAGED;
     return call->collective == DIST_COLL_BARRIER ? DIST_MANNER_HOST : DIST_MANNER_STREAM;
 }
 

@@ -17,6 +17,7 @@ struct fake {
     bool lends;   /* it has memory of its own */
     bool spent;   /* it has none left */
     bool streams; /* calls are ordered by streams; and several may be started together */
+    bool stages;  /* with streams: it wants all calls staged */
     dist_status refuse_join;
 
     /* What happened. */

@@ -166,6 +166,34 @@ static void a_batch_is_started_as_one(void **state)
     assert_int_equal(fake_close(fake, group), DIST_OK);
 }
 
+static void a_batch_lets_a_group_be_that_is_gone(void **state)
+{
+    struct fake *fake = *state;
+    struct dist_group *group = fake_open(fake);
+
+    assert_int_equal(dist_group_start(), DIST_OK);
+    assert_int_equal(reduce(group), DIST_OK);
+    atomic_store(&group->destroyed, true);
+    assert_int_equal(dist_group_end(), DIST_ERR_INVALID_ARGUMENT);
+    assert_string_equal(fake->history, "");
+    atomic_store(&group->destroyed, false);
+    assert_int_equal(fake_close(fake, group), DIST_OK);
+}
+
+/* What is to be copied to the host is copied from a device only. */
+static void host_memory_is_not_staged(void **state)
+{
+    struct fake *fake = *state;
+    struct dist_group *group;
+
+    fake->stages = true;
+    group = fake_open(fake);
+    fake_release(fake, 0);
+    assert_int_equal(reduce(group), DIST_OK);
+    assert_ptr_equal(fake->calls[0].in, &value);
+    assert_int_equal(fake_close(fake, group), DIST_OK);
+}
+
 static void a_persistent_call_is_put_on_the_stream(void **state)
 {
     struct fake *fake = *state;
@@ -203,6 +231,9 @@ int main(void)
                                         streamed_and_served, fake_finish),
         cmocka_unit_test_setup_teardown(host_calls_wait_on_the_host, streamed, fake_finish),
         cmocka_unit_test_setup_teardown(a_batch_is_started_as_one, streamed, fake_finish),
+        cmocka_unit_test_setup_teardown(a_batch_lets_a_group_be_that_is_gone, streamed,
+                                        fake_finish),
+        cmocka_unit_test_setup_teardown(host_memory_is_not_staged, streamed, fake_finish),
         cmocka_unit_test_setup_teardown(a_persistent_call_is_put_on_the_stream, streamed,
                                         fake_finish),
     };
