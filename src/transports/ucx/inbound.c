@@ -118,7 +118,7 @@ static dist_status pull_status(struct ucx_peer *peer, ucs_status_t status)
 static void pull_ended(void *ucx_request, ucs_status_t status, size_t length, void *arg)
 {
     struct ucx_pull *pull = arg;
-    struct ucx_link *link = pull->inbound->peer->link;
+    struct ucx_link *link = pull->link;
 
     (void)length;
     ucp_request_free(ucx_request);
@@ -219,7 +219,8 @@ static struct ucx_pull *inbound_pull(struct ucx_inbound *inbound, size_t offset,
     struct ucx_pull *pull = malloc(sizeof(*pull) + payload_bytes);
 
     if (pull)
-        *pull = (struct ucx_pull){.inbound = inbound, .offset = offset, .bytes = bytes};
+        *pull =
+            (struct ucx_pull){.link = link, .inbound = inbound, .offset = offset, .bytes = bytes};
     else
         link->broken = link->host->fail(DIST_ERR_NO_MEMORY, "no memory for a message of rank %d",
                                         inbound->peer->rank);

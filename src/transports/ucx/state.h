@@ -47,7 +47,8 @@ struct ucx_note {
 /* A piece that has been announced, or has come. It is fetched to where it belongs or to scratch. */
 struct ucx_pull {
     struct ucx_pull *next;
-    struct ucx_inbound *inbound;
+    struct ucx_link *link;
+    struct ucx_inbound *inbound; /* gone once the link is closing */
     void *descriptor; /* UCX's, until the fetching starts; NULL: `payload` is all of it */
     size_t offset, bytes;
     unsigned char *scratch;
