@@ -161,7 +161,8 @@ static dist_status coalesced_start_large(dist_group *group, void *const *buffers
 
 /*
  * A backend that starts several together needs no packing by the host: each buffer by itself, the
- * last that is not empty stands for all. hosted: some are in host memory, for which no stream waits.
+ * last that is not empty stands for all. hosted: some are in host memory, for which no stream
+ * waits.
  */
 static dist_status coalesced_start_each(dist_group *group, void *const *buffers,
                                         const size_t *counts, int buffer_count, dist_dtype dtype,
