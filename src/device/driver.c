@@ -22,8 +22,9 @@ static const char *const driver_files[] = {"libcuda.so.1", "libamdhip64.so.7", "
 /* Devices of a process, at most. */
 #define DRIVER_DEVICES 256
 
-/* Where the kernel shows a GPU of theirs: NVIDIA's, in WSL, AMD's. */
-static const char *const driver_nodes[] = {"/dev/nvidiactl", "/dev/dxg", "/dev/kfd", NULL};
+/* Where the kernel shows a GPU of theirs: NVIDIA's, on Tegra, in WSL, AMD's. */
+static const char *const driver_nodes[] = {"/dev/nvidiactl", "/dev/nvmap", "/dev/dxg", "/dev/kfd",
+                                           NULL};
 
 static pthread_mutex_t driver_lock = PTHREAD_MUTEX_INITIALIZER;
 static struct disti_driver driver_table;
