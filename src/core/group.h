@@ -120,6 +120,9 @@ void disti_memory_reclaim(struct dist_group *group);
 
 /* stream.c */
 
+/* ERR_INVALID_ARGUMENT for one that is not the same in every thread. */
+dist_status disti_stream_check(const void *stream);
+
 /* Tells the backend that several posts follow, or that this was all; see its slot batch. */
 dist_status disti_group_batch(struct dist_group *group, bool begin);
 /* DIST_OK, or how the group has failed. */

@@ -66,7 +66,7 @@ static dist_status groups_check(struct dist_group *parent, const char *what,
         options->timeout_ms = parent->timeout_ms;
     if (!options->stream)
         options->stream = parent->stream;
-    return DIST_OK;
+    return disti_stream_check(options->stream);
 }
 
 /* Whoever is alone needs nobody; otherwise what was asked for, as at the beginning. */

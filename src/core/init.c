@@ -40,6 +40,8 @@ static dist_status init_options(const struct dist_options *given, struct dist_op
         status = disti_env_int("DIST_REPRODUCIBLE", 0, 1, 0, &reproducible);
     if (status == DIST_OK && options->device < 0)
         status = disti_env_int("DIST_DEVICE", 0, INT_MAX, -1, &options->device);
+    if (status == DIST_OK)
+        status = disti_stream_check(options->stream);
     options->reproducible = options->reproducible || reproducible;
     if (!options->backend || !*options->backend)
         options->backend = disti_env("DIST_BACKEND");

@@ -56,6 +56,16 @@ static void a_blocking_call_is_put_on_the_stream(void **state)
     assert_string_equal(fake->history, "..");
 }
 
+static void a_stream_that_differs_between_threads_is_refused(void **state)
+{
+    struct fake *fake = *state;
+    struct dist_group *group = fake_open(fake);
+
+    assert_int_equal(dist_set_stream(group, (void *)(uintptr_t)2), DIST_ERR_INVALID_ARGUMENT);
+    assert_null(group->stream);
+    assert_int_equal(fake_close(fake, group), DIST_OK);
+}
+
 static void to_wait_is_to_join_the_stream(void **state)
 {
     struct fake *fake = *state;
@@ -222,6 +232,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(a_blocking_call_is_put_on_the_stream, streamed,
+                                        fake_finish),
+        cmocka_unit_test_setup_teardown(a_stream_that_differs_between_threads_is_refused, streamed,
                                         fake_finish),
         cmocka_unit_test_setup_teardown(to_wait_is_to_join_the_stream, streamed, fake_finish),
         cmocka_unit_test_setup_teardown(what_has_ended_needs_no_join, streamed, fake_finish),
