@@ -37,7 +37,8 @@ static struct {
 
 static void *device_library(void)
 {
-    static const char *const files[] = {"libcuda.so.1", "libamdhip64.so.6", "libamdhip64.so"};
+    static const char *const files[] = {"libcuda.so.1", "libamdhip64.so.7", "libamdhip64.so.6",
+                                        "libamdhip64.so"};
     const char *given = getenv("DIST_GPU_DRIVER");
     void *handle = NULL;
 
@@ -66,13 +67,15 @@ static const char *device_resolve(void *handle)
 
 static int device_start(int local_rank)
 {
+    const char *asked = getenv("DIST_DEVICE");
     void *context;
     int count = 0, error = device.init(0);
 
     error = error ? error : device.count(&count);
     if (!error && count == 0)
         return -1;
-    error = error ? error : device.retain(&context, local_rank % count);
+    error =
+        error ? error : device.retain(&context, asked && *asked ? atoi(asked) : local_rank % count);
     error = error ? error : device.push(context);
     return error ? error : device.create(&device.stream, DEVICE_NON_BLOCKING);
 }

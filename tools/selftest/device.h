@@ -7,9 +7,9 @@
 #include <stddef.h>
 
 /*
- * Loads the driver (DIST_GPU_DRIVER, else CUDA's, else HIP's) and takes the device of this local
- * rank, with a stream. False: there is none, and why is written to reason. Once a process, for
- * the thread that uses it.
+ * Loads the driver (DIST_GPU_DRIVER, else CUDA's, else HIP's) and takes DIST_DEVICE, else the
+ * device of this local rank, with a stream. False: there is none, and why is written to reason.
+ * Once a process, for the thread that uses it.
  */
 bool device_open(int local_rank, char *reason, size_t reason_size);
 /* The stream that all copies go on; NULL before device_open. */
