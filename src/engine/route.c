@@ -22,7 +22,7 @@
 
 #define ROUTE_CARD_MAX                                                                             \
     (sizeof(struct disti_tune_offer) + 2 * ROUTE_LENGTH +                                          \
-     ENGINE_TRANSPORTS_MAX * (ROUTE_LENGTH + DIST_ADDRESS_MAX))
+     (ENGINE_TRANSPORTS_MAX + 1) * (ROUTE_LENGTH + DIST_ADDRESS_MAX))
 
 /* From so many ranks on, they first tell how long their cards are: all get all of them. */
 #define ROUTE_MANY 32
@@ -102,12 +102,37 @@ static int route_slot(const struct route_list *list, const struct dist_transport
     return slot;
 }
 
+/* What this rank says of a transport; *bytes_p is as it was if the transport is not open here. */
+static dist_status route_write_slot(struct dist_engine *engine,
+                                    const struct dist_transport *transport, unsigned char *blob,
+                                    size_t *bytes_p)
+{
+    dist_status status;
+    size_t bytes = 0;
+
+    for (int i = 0; i < engine->link_count; i++) {
+        if (engine->links[i].transport != transport)
+            continue;
+        status = transport->address(engine->links[i].state, blob, &bytes);
+        if (status != DIST_OK)
+            return status;
+        if (bytes < 1 || bytes > DIST_ADDRESS_MAX)
+            return disti_fail(DIST_ERR_INTERNAL,
+                              "rank %d: transport %s gives an address of %zu bytes: it must have 1 "
+                              "to %d",
+                              engine->config->rank, transport->name, bytes, DIST_ADDRESS_MAX);
+        *bytes_p = bytes;
+    }
+    return DIST_OK;
+}
+
 /* Writes this rank's card, returns its length in *bytes_p. */
 static dist_status route_write(struct dist_engine *engine, const struct route_list *list,
                                const struct disti_tune_offer *offer, size_t offer_bytes,
                                unsigned char *card, size_t *bytes_p)
 {
     size_t used = offer_bytes + sizeof(list->names);
+    dist_status status;
 
     if (offer_bytes)
         memcpy(card, offer, sizeof(*offer));
@@ -116,15 +141,10 @@ static dist_status route_write(struct dist_engine *engine, const struct route_li
         size_t bytes = 0;
         uint64_t length;
 
-        for (int i = 0; i < engine->link_count; i++) {
-            struct engine_link *link = &engine->links[i];
-            dist_status status = DIST_OK;
-
-            if (link->transport == list->transports[slot])
-                status = link->transport->address(link->state, card + used + ROUTE_LENGTH, &bytes);
-            if (status != DIST_OK)
-                return status;
-        }
+        status =
+            route_write_slot(engine, list->transports[slot], card + used + ROUTE_LENGTH, &bytes);
+        if (status != DIST_OK)
+            return status;
         length = bytes;
         memcpy(card + used, &length, ROUTE_LENGTH);
         used += ROUTE_LENGTH + route_round(bytes);
