@@ -56,6 +56,22 @@ static void a_blocking_call_is_put_on_the_stream(void **state)
     assert_string_equal(fake->history, "..");
 }
 
+/* Without the library's thread, and though the program never waits. */
+static void works_do_not_pile_up(void **state)
+{
+    struct fake *fake = *state;
+    struct dist_group *group = fake_open(fake);
+
+    for (int i = 0; i < 10; i++) {
+        assert_int_equal(reduce(group), DIST_OK);
+        fake_release(fake, i);
+    }
+    assert_int_equal(reduce(group), DIST_OK);
+    assert_ptr_equal(group->works, group->last_work);
+    fake_release(fake, 10);
+    assert_int_equal(fake_close(fake, group), DIST_OK);
+}
+
 static void a_stream_that_differs_between_threads_is_refused(void **state)
 {
     struct fake *fake = *state;
@@ -233,6 +249,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(a_blocking_call_is_put_on_the_stream, streamed,
                                         fake_finish),
+        cmocka_unit_test_setup_teardown(works_do_not_pile_up, streamed, fake_finish),
         cmocka_unit_test_setup_teardown(a_stream_that_differs_between_threads_is_refused, streamed,
                                         fake_finish),
         cmocka_unit_test_setup_teardown(to_wait_is_to_join_the_stream, streamed, fake_finish),
