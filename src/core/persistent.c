@@ -85,7 +85,9 @@ dist_status dist_start(dist_work *work)
         return status;
     if (work->manner == DIST_MANNER_STREAM)
         return persistent_stream(work);
-    if (work->begin)
+    if (work->begin) /* which uses the group's stream: that may be gone with the group */
+        status = disti_group_check(work->group, "dist_start");
+    if (status == DIST_OK && work->begin)
         status = work->begin(work->owned);
     if (status != DIST_OK)
         return status;
