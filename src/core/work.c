@@ -250,7 +250,7 @@ dist_status disti_work_post(struct dist_group *group, const struct disti_start *
             group->drive.service == DISTI_SERVICE_YES;
     if (status == DIST_OK && start->detached && group->drive.service != DISTI_SERVICE_YES)
         disti_drive_once(group); /* lest works pile up that nobody waits for */
-    disti_drive_kick(group); /* frees a detached work that has ended */
+    disti_drive_kick(group);     /* frees a detached work that has ended */
     disti_group_exit(group);
     if (hurry)
         disti_progress_hurry();
