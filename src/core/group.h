@@ -125,8 +125,6 @@ dist_status disti_stream_check(const void *stream);
 
 /* Tells the backend that several posts follow, or that this was all; see its slot batch. */
 dist_status disti_group_batch(struct dist_group *group, bool begin);
-/* DIST_OK, or how the group has failed. */
-dist_status disti_group_health(struct dist_group *group);
 
 /* fault.c: what ends a group. Call with the lock held. */
 

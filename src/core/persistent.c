@@ -62,17 +62,15 @@ static dist_status persistent_check(const struct dist_work *work, const char *na
     return DIST_OK;
 }
 
-/* What is put on the stream needs no wait: the library sees to its end. */
+/* Each time it is another work, which may go on when it has been waited for. */
 static dist_status persistent_stream(struct dist_work *work)
 {
-    struct disti_start start = {
-        .call = work->call, .manner = work->manner, .detached = true, .waits = true};
+    struct disti_start start = {.call = work->call, .manner = work->manner, .waits = true};
     dist_status status;
 
     start.call.stream = work->group->stream;
-    status = disti_work_post(work->group, &start, NULL);
+    status = disti_work_post(work->group, &start, &work->posted);
     work->running = status == DIST_OK;
-    work->status = status;
     return status;
 }
 

@@ -44,13 +44,3 @@ dist_status disti_group_batch(struct dist_group *group, bool begin)
     disti_group_exit(group);
     return status;
 }
-
-dist_status disti_group_health(struct dist_group *group)
-{
-    dist_status status;
-
-    disti_group_lock(group);
-    status = group->failed;
-    disti_group_unlock(group);
-    return status;
-}

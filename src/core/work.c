@@ -17,6 +17,7 @@ static void work_fill(struct dist_group *group, const struct dist_call *call,
     work->manner = DIST_MANNER_HOST;
     work->waits = kind == DISTI_WORK_BLOCKING;
     work->running = false;
+    work->posted = NULL;
     work->forgiven = false;
     work->owned = NULL;
     work->release = NULL;
@@ -285,12 +286,13 @@ static bool work_join(struct dist_work *work)
     bool joined = false;
 
     if (work->manner != DIST_MANNER_STREAM || work->kind != DISTI_WORK_ASYNC ||
-        !group->backend->join)
+        !(group->backend->join || work->waits))
         return false;
     disti_group_enter(group);
     if (work->ticket.status == DIST_IN_PROGRESS && !group->failed) {
         disti_drive_rouse(group);
-        status = group->backend->join(group->state, &work->ticket, group->stream);
+        status = work->waits ? DIST_OK /* it is on the program's stream */
+                             : group->backend->join(group->state, &work->ticket, group->stream);
         if (status == DIST_OK)
             work->kind = DISTI_WORK_DETACHED;
         else
@@ -320,8 +322,6 @@ static dist_status work_wait(dist_work *work, int64_t until)
             return DIST_IN_PROGRESS;
     }
     if (work->kind == DISTI_WORK_PERSISTENT) {
-        if (work->manner == DIST_MANNER_STREAM)
-            work->status = disti_group_health(work->group);
         status = work->running ? work_result(work) : DIST_OK;
         work->running = false;
     } else {
@@ -331,14 +331,29 @@ static dist_status work_wait(dist_work *work, int64_t until)
     return status;
 }
 
+/* The same, of what runs for a persistent work on a stream. */
+static dist_status work_wait_any(dist_work *work, int64_t until)
+{
+    dist_status status;
+
+    if (!work || !work->posted)
+        return work_wait(work, until);
+    status = work_wait(work->posted, until);
+    if (status != DIST_IN_PROGRESS) {
+        work->posted = NULL;
+        work->running = false;
+    }
+    return status;
+}
+
 dist_status dist_wait(dist_work *work)
 {
-    return work_wait(work, INT64_MAX);
+    return work_wait_any(work, INT64_MAX);
 }
 
 dist_status dist_wait_for(dist_work *work, int timeout_ms)
 {
-    return work_wait(work, disti_deadline_ms(timeout_ms));
+    return work_wait_any(work, disti_deadline_ms(timeout_ms));
 }
 
 dist_status dist_test(dist_work *work, bool *done_p)
@@ -347,6 +362,8 @@ dist_status dist_test(dist_work *work, bool *done_p)
 
     if (!work || !done_p)
         return disti_fail(DIST_ERR_INVALID_ARGUMENT, "%s is NULL", work ? "done_p" : "work");
+    if (work->posted)
+        work = work->posted;
     group = work->group;
     /* Whoever has the lock moves things along as well as this thread would. */
     if (!work_has_ended(work) && pthread_mutex_trylock(&group->lock) == 0) {

@@ -96,8 +96,9 @@ struct dist_work {
     struct dist_call call; /* the backend reads it, messages quote it */
     enum disti_work_kind kind;
     dist_manner manner;
-    bool waits;   /* as in struct disti_start */
-    bool running; /* persistent: started and not yet waited for */
+    bool waits;               /* as in struct disti_start */
+    bool running;             /* persistent: started and not yet waited for */
+    struct dist_work *posted; /* persistent, on a stream, and running: what runs */
     void *owned;
     void (*release)(void *owned);
     dist_status (*begin)(void *owned);

@@ -225,12 +225,20 @@ static void a_persistent_call_is_put_on_the_stream(void **state)
     struct fake *fake = *state;
     struct dist_group *group = fake_open(fake);
     dist_work *work = NULL;
+    bool done = true;
 
     assert_int_equal(dist_all_reduce_init(group, &value, &value, 1, DIST_FLOAT32, DIST_SUM, &work),
                      DIST_OK);
     for (int i = 0; i < 3; i++) {
         assert_int_equal(dist_start(work), DIST_OK);
         assert_int_equal(dist_start(work), DIST_ERR_INVALID_ARGUMENT); /* not waited for */
+        assert_int_equal(dist_test(work, &done), DIST_OK);
+        assert_false(done);
+        if (i == 1) { /* has it ended on the device? */
+            fake_release(fake, i);
+            assert_int_equal(dist_test(work, &done), DIST_OK);
+            assert_true(done);
+        }
         assert_int_equal(dist_wait(work), DIST_OK);
         fake_release(fake, i);
     }
