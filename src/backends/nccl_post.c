@@ -5,10 +5,11 @@
 #include <stdlib.h>
 
 /*
- * Sends and receives that are posted one by one wait so long for the next: in a group NCCL does
- * them side by side, one after the other each would wait for its peer's.
+ * Sends and receives that are posted one by one wait so long for the next, unless the program waits
+ * for one: in a group NCCL does them side by side, one after the other each would wait for its
+ * peer's.
  */
-#define POST_QUIET_NS (200 * 1000)
+#define POST_QUIET_NS (2000 * 1000)
 
 void disti_nccl_queue_add(struct disti_nccl_queue *queue, struct disti_nccl_call *c)
 {
