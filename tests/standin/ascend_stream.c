@@ -24,6 +24,9 @@ struct stream {
 
 static struct stream *stream_default;
 
+/* What was to happen to an event will not. */
+static void event_skip(const struct task *task);
+
 static void *stream_main(void *arg)
 {
     struct stream *s = arg;
@@ -40,6 +43,8 @@ static void *stream_main(void *arg)
         if (!s->first)
             s->last = &s->first;
         s->busy = true;
+        if (s->error)
+            event_skip(task);
         pthread_mutex_unlock(&stream_lock);
         int error = s->error ? 0 : task->run(task->arg);
 
@@ -233,6 +238,12 @@ static int event_waited(void *arg)
     event_drop(mark->event);
     pthread_mutex_unlock(&stream_lock);
     return 0;
+}
+
+static void event_skip(const struct task *task)
+{
+    if (task->run == event_recorded || task->run == event_waited)
+        event_drop(((struct mark *)task->arg)->event);
 }
 
 CALL(aclrtStreamWaitEvent, void *stream, void *event)
