@@ -2,6 +2,7 @@
 # Groups, works and the public entry points.
 libdist_core_sources += \
 	src/core/agree.c \
+	src/core/await.c \
 	src/core/batch.c \
 	src/core/calls.c \
 	src/core/calls.h \

@@ -117,6 +117,10 @@ dist_status disti_work_launch(struct dist_work *work);
 /* Fills a work; nothing is started. */
 void disti_work_fill(struct dist_group *group, const struct disti_start *start,
                      enum disti_work_kind kind, struct dist_work *work);
+/* How an ended work ended; dist_last_error has the cause. */
+dist_status disti_work_result(const struct dist_work *work);
+/* The refusal of a call that waits, in a function given to dist_on_complete. */
+dist_status disti_work_no_waiting(const char *what);
 /* Frees a work and what it owns, and lets go of its group. */
 void disti_work_drop(struct dist_work *work);
 
