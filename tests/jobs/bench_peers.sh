@@ -4,6 +4,8 @@
 # process behind.
 . "$srcdir/tests/support/job.sh"
 
+[ -z "${CHECK_SHORT-}" ] || { job_skip "peers" "the other suite measures"; exit; }
+
 peers=$builddir/bench/peers
 moves="broadcast reduce all_gather reduce_scatter all_to_all"
 point="-t 0.01 -r 1 --format csv"

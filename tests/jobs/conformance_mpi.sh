@@ -16,7 +16,8 @@ table=$job_folder/support.csv
     mpi openmpi 2 --complete --table "$table"
 
 # Where many ranks share few CPUs, each way has its manners, and all of them together have all.
-ranks_list="1 2 3 4 5 7 8" mpich_list="1 2 3"
+ranks_list="1 2 3 5 8" mpich_list="1 2 3"
+[ -z "${CHECK_LONG-}" ] || ranks_list="1 2 3 4 5 7 8"
 [ -z "${CHECK_SHORT-}" ] || ranks_list="1 3" mpich_list=2
 for ranks in $ranks_list; do
     modes=(all all all)

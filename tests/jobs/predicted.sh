@@ -3,6 +3,8 @@
 # What dist_sim predicts is what dist_bench measures, on hosts whose lines are slow enough to decide.
 . "$srcdir/tests/support/job.sh"
 
+[ -z "${CHECK_SHORT-}" ] || { job_skip "predictions" "the other suite measures"; exit; }
+
 cluster=$srcdir/bench/netns-cluster
 [[ $cluster == /* ]] || cluster=$PWD/$cluster
 export DIST_TIMEOUT=60
