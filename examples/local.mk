@@ -18,8 +18,6 @@ dist_plugin_minimal_DATA = \
 	examples/plugin-minimal/Makefile \
 	examples/plugin-minimal/README.md \
 	examples/plugin-minimal/minimal.c \
-	examples/plugin-minimal/minimal.h \
-	examples/plugin-minimal/minimal_peers.c \
 	examples/plugin-minimal/relay.c
 
 plugin_hccldir = $(examplesdir)/plugin-hccl

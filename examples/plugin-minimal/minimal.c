@@ -1,220 +1,267 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* dist_minimal.so: a transport over Unix sockets; how messages move, and what the library sees. */
-#include "minimal.h"
-
-#include <errno.h>
+/* dist_minimal.so: a whole transport, over Unix sockets between processes of one machine. */
+#include <dist/backend.h>
+#include <fcntl.h>
 #include <stdlib.h>
-#include <sys/epoll.h>
+#include <string.h>
+#include <sys/random.h>
 #include <sys/socket.h>
+#include <sys/uio.h>
+#include <sys/un.h>
+#include <time.h>
 #include <unistd.h>
 
 /*
- * A pair of ranks has one connection. A message goes as packets, whose borders the socket keeps:
+ * A rank reads one socket, and has one to write to each peer. A message goes as datagrams, which
+ * come whole, once and in order:
  *
- *     | envelope |   | 64 KiB of data |   | 64 KiB |   | the rest |
+ *     | head | 64 KiB of data |   | head | 64 KiB |   | head | the rest |
  *
  * It is received in memory of ours, behind a request of ours, and given to its sink as a whole.
  */
-#define MINIMAL_HEAD sizeof(struct dist_envelope)
 #define MINIMAL_PIECE ((size_t)64 << 10)
+#define MINIMAL_KNOCK_NS 250000000 /* so often it asks who has gone */
+enum { MINIMAL_ANYBODY = -1, MINIMAL_NOBODY = -2 };
 
-/* ---- lists ---- */
+/* Ranks whose addresses are the same up to the name reach each other. */
+struct minimal_address {
+    uint64_t located;           /* 1: the next two are known; nobody reaches a rank without */
+    char boot[40], network[40]; /* the machine, and the namespace of its sockets' names */
+    struct sockaddr_un name;    /* what to write to */
+    uint64_t key;               /* to be shown there: strangers may see the name only */
+};
 
-/* Where the oldest of a peer (-1: any) with that tag (NULL: any) hangs, or else the list's end. */
+struct minimal_head {
+    uint64_t key, from; /* the receiver's, the sender's rank */
+    struct dist_envelope envelope;
+};
+
+struct minimal_peer {
+    struct minimal_address address;
+    int fd;                        /* to write to it; -1: not connected, or gone */
+    struct dist_request *arriving; /* the message of which there is a part */
+};
+
+/* The state of one instance. Lists have the requests, and messages, of all peers. */
+struct minimal {
+    const struct dist_host *host;
+    int rank, ranks, fd, knocked; /* what to read; when, in units of MINIMAL_KNOCK_NS */
+    struct minimal_address address;
+    struct minimal_peer *peers;
+    struct dist_request *sends, *receives, *early; /* early: messages without a receive */
+    char piece[MINIMAL_PIECE];
+};
+
+/* The zero in front of the name keeps it out of the file system: it ends with the socket. */
+static dist_status minimal_open(void *state, const struct dist_transport_config *config)
+{
+    struct minimal *m = state;
+    struct minimal_address *mine = &m->address;
+    int boot = open("/proc/sys/kernel/random/boot_id", O_RDONLY | O_CLOEXEC);
+
+    mine->located = read(boot, mine->boot, 40) > 0 && getrandom(&mine->key, 8, 0) == 8 &&
+                    readlink("/proc/self/ns/net", mine->network, 40) > 0;
+    close(boot);
+    m->host = config->host;
+    m->rank = config->rank;
+    m->fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+    m->peers = calloc((size_t)config->world_size, sizeof(*m->peers));
+    while (m->peers && m->ranks < config->world_size)
+        m->peers[m->ranks++].fd = -1;
+    mine->name.sun_family = AF_UNIX;
+    if (m->fd < 0 || !m->peers || getrandom(mine->name.sun_path + 1, 32, 0) != 32 ||
+        bind(m->fd, (struct sockaddr *)&mine->name, sizeof(mine->name)) != 0)
+        return m->host->fail(DIST_ERR_SYSTEM, "minimal: rank %d has no socket: %m", m->rank);
+    return DIST_OK;
+}
+
+static dist_status minimal_address(void *state, void *blob, size_t *size_p)
+{
+    const struct minimal *m = state;
+
+    memcpy(blob, &m->address, sizeof(m->address));
+    *size_p = sizeof(m->address);
+    return DIST_OK;
+}
+
+static dist_status minimal_reach(void *state, const void *blob, size_t size,
+                                 struct dist_reach *reach_p)
+{
+    const struct minimal_address *mine = &((struct minimal *)state)->address;
+
+    if (!mine->located || size != sizeof(*mine) ||
+        memcmp(blob, mine, offsetof(struct minimal_address, name)) != 0)
+        return DIST_ERR_UNSUPPORTED;
+    *reach_p = (struct dist_reach){.latency_ns = 5000, .bytes_per_second = 3e9};
+    return DIST_OK;
+}
+
+static dist_status minimal_connect(void *state, int rank, const void *blob, size_t size)
+{
+    struct minimal *m = state;
+
+    memcpy(&m->peers[rank].address, blob, size);
+    m->peers[rank].fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+    m->knocked = -1; /* progress shall do so */
+    if (m->peers[rank].fd < 0)
+        return m->host->fail(DIST_ERR_SYSTEM, "minimal: rank %d has no socket: %m", m->rank);
+    return DIST_OK;
+}
+
+/* Where the oldest of a peer with that tag (NULL: any) hangs, or else the list's end. */
 static struct dist_request **minimal_find(struct dist_request **list, int peer, const uint64_t *tag)
 {
-    while (*list &&
-           ((peer >= 0 && (*list)->peer != peer) || (tag && (*list)->envelope.tag != *tag)))
+    while (*list && ((peer != MINIMAL_ANYBODY && (*list)->peer != peer) ||
+                     (tag && (*list)->envelope.tag != *tag)))
         list = &(*list)->next;
     return list;
 }
 
-static void minimal_append(struct dist_request **list, struct dist_request *request)
-{
-    while (*list)
-        list = &(*list)->next;
-    request->next = NULL;
-    *list = request;
-}
-
-static struct dist_request *minimal_take(struct dist_request **link)
-{
-    struct dist_request *request = *link;
-
-    *link = request->next;
-    return request;
-}
-
-/* ---- moving ---- */
-
-/* Ends what needs a peer that has gone; what came early stays. The status comes last: from then on
- * a request is the engine's again. */
+/* Ends what needs a peer that has gone. The status comes last: from then on a request is the
+ * engine's again. */
 static void minimal_lose(struct minimal *m, int rank)
 {
-    struct dist_request **lists[] = {&m->sends, &m->receives}, **link;
-    dist_status status = DIST_OK;
+    struct dist_request **link, *request;
 
-    for (int i = 0; i < 2; i++) {
-        while (*(link = minimal_find(lists[i], rank, NULL))) {
-            if (status == DIST_OK)
-                status =
-                    m->host->fail(DIST_ERR_PEER_LOST,
-                                  "minimal: rank %d lost rank %d: see its output", m->rank, rank);
-            minimal_take(link)->status = status;
-        }
+    while ((request = *(link = minimal_find(&m->sends, rank, NULL))) ||
+           (request = *(link = minimal_find(&m->receives, rank, NULL)))) {
+        *link = request->next;
+        request->status = m->host->fail(
+            DIST_ERR_PEER_LOST, "minimal: rank %d lost rank %d: see its output", m->rank, rank);
     }
-    free(m->peers[rank].arriving);
-    m->peers[rank].arriving = NULL;
-    if (m->peers[rank].fd >= 0)
-        close(m->peers[rank].fd);
-    m->peers[rank].fd = MINIMAL_GONE;
 }
 
-/* Sends what the socket takes. One that breaks is left to be read to its end. */
+/* Sends what the peer's queue has room for. */
 static int minimal_push(struct minimal *m, int rank)
 {
+    const struct minimal_peer *peer = &m->peers[rank];
     struct dist_request **link, *request;
     int moved = 0;
 
-    while ((request = *(link = minimal_find(&m->sends, rank, NULL)))) {
-        size_t at = request->moved, end = MINIMAL_HEAD + request->envelope.bytes;
-        size_t piece = end - at < MINIMAL_PIECE ? end - at : MINIMAL_PIECE;
-        ssize_t sent =
-            at ? send(m->peers[rank].fd, (const char *)request->data + (at - MINIMAL_HEAD), piece,
-                      MSG_NOSIGNAL)
-               : send(m->peers[rank].fd, &request->envelope, MINIMAL_HEAD, MSG_NOSIGNAL);
+    while (peer->fd >= 0 && (request = *(link = minimal_find(&m->sends, rank, NULL)))) {
+        struct minimal_head head = {peer->address.key, (uint64_t)m->rank, request->envelope};
+        size_t left = request->envelope.bytes - request->moved;
+        size_t bytes = left < MINIMAL_PIECE ? left : MINIMAL_PIECE;
+        char *data = (char *)(uintptr_t)request->data + request->moved;
 
-        if (sent < 0) {
-            if (errno != EAGAIN)
-                shutdown(m->peers[rank].fd, SHUT_RDWR);
+        if (writev(peer->fd, (struct iovec[]){{&head, sizeof(head)}, {data, bytes}}, 2) < 0)
             break;
-        }
         moved++;
-        request->moved += (size_t)sent;
-        if (request->moved == end)
-            minimal_take(link)->status = DIST_OK;
+        request->moved += bytes;
+        if (bytes == left) {
+            *link = request->next;
+            request->status = DIST_OK;
+        }
     }
+    if (peer->fd < 0)
+        minimal_lose(m, rank);
     return moved;
 }
 
 static void minimal_send(void *state, struct dist_request *request)
 {
     struct minimal *m = state;
-    int rank = request->peer;
 
-    request->moved = 0;
-    minimal_append(&m->sends, request);
-    if (m->peers[rank].fd >= 0)
-        minimal_push(m, rank);
-    else if (m->peers[rank].fd == MINIMAL_GONE)
-        minimal_lose(m, rank);
+    *minimal_find(&m->sends, MINIMAL_NOBODY, NULL) = request;
+    minimal_push(m, request->peer);
 }
 
-/* A message has come to its receive, which ends: well, if both mean the same call. */
-static void minimal_deliver(struct minimal *m, struct dist_request *request,
-                            struct dist_request *message)
+/* The oldest message of a peer and tag goes to the oldest receive, if there are both. */
+static void minimal_match(struct minimal *m, int peer, uint64_t tag)
 {
-    if (request->envelope.fingerprint == message->envelope.fingerprint &&
-        request->envelope.bytes == message->envelope.bytes) {
+    struct dist_request **to = minimal_find(&m->receives, peer, &tag), *request = *to;
+    struct dist_request **from = minimal_find(&m->early, peer, &tag), *message = *from;
+    bool same;
+
+    if (!request || !message)
+        return;
+    *to = request->next;
+    *from = message->next;
+    same = memcmp(&request->envelope, &message->envelope, sizeof(message->envelope)) == 0;
+    if (same)
         m->host->sink_apply(&request->sink, 0, message + 1, message->moved);
-        request->status = DIST_OK;
-    } else {
-        request->arrived = message->envelope;
-        request->status = DIST_ERR_MISMATCH;
-    }
+    request->arrived = message->envelope;
+    request->status = same ? DIST_OK : DIST_ERR_MISMATCH;
     free(message);
 }
 
 static void minimal_recv(void *state, struct dist_request *request)
 {
     struct minimal *m = state;
-    struct dist_request **early = minimal_find(&m->early, request->peer, &request->envelope.tag);
+    int peer = request->peer;
 
-    if (*early) {
-        minimal_deliver(m, request, minimal_take(early));
-        return;
-    }
-    minimal_append(&m->receives, request);
-    if (m->peers[request->peer].fd == MINIMAL_GONE)
-        minimal_lose(m, request->peer);
+    *minimal_find(&m->receives, MINIMAL_NOBODY, NULL) = request;
+    minimal_match(m, peer, request->envelope.tag);
+    minimal_push(m, peer); /* it may have gone */
 }
 
-/* The whole of a message is there. */
-static void minimal_arrived(struct minimal *m, struct dist_request *message)
+/* Reads a piece. Returns 1, 0 or a status. */
+static int minimal_pull(struct minimal *m)
 {
-    struct dist_request **link = minimal_find(&m->receives, message->peer, &message->envelope.tag);
+    struct minimal_head head;
+    struct iovec parts[] = {{&head, sizeof(head)}, {m->piece, sizeof(m->piece)}};
+    ssize_t got = readv(m->fd, parts, 2), bytes = got - (ssize_t)sizeof(head);
+    struct dist_request *message;
 
-    m->peers[message->peer].arriving = NULL;
-    if (*link)
-        minimal_deliver(m, minimal_take(link), message);
-    else
-        minimal_append(&m->early, message);
-}
-
-/* Reads a packet. Returns 1, 0 or a status. */
-static int minimal_pull(struct minimal *m, int rank)
-{
-    struct minimal_peer *peer = &m->peers[rank];
-    struct dist_request *message = peer->arriving;
-    struct dist_envelope head = {0};
-    ssize_t got = message ? recv(peer->fd, (char *)(message + 1) + message->moved,
-                                 message->envelope.bytes - message->moved, 0)
-                          : recv(peer->fd, &head, MINIMAL_HEAD, 0);
-
-    if (got < 0 && (errno == EAGAIN || errno == ECONNRESET))
-        return errno == ECONNRESET; /* told once, before the last words */
-    if (got <= 0 || (!message && got < (ssize_t)MINIMAL_HEAD)) {
-        minimal_lose(m, rank);
-        return 1;
+    if (bytes < 0 || head.key != m->address.key || head.from >= (uint64_t)m->ranks)
+        return got >= 0; /* nothing, or a stranger's */
+    message = m->peers[head.from].arriving;
+    message = message ? message : calloc(1, sizeof(*message) + head.envelope.bytes);
+    if (!message)
+        return m->host->fail(DIST_ERR_NO_MEMORY, "minimal: rank %d has no memory", m->rank);
+    message->peer = (int)head.from;
+    message->envelope = head.envelope;
+    memcpy((char *)(message + 1) + message->moved, m->piece, (size_t)bytes);
+    message->moved += (size_t)bytes;
+    m->peers[head.from].arriving = message->moved < head.envelope.bytes ? message : NULL;
+    if (message->moved == head.envelope.bytes) {
+        *minimal_find(&m->early, MINIMAL_NOBODY, NULL) = message;
+        minimal_match(m, (int)head.from, head.envelope.tag);
     }
-    if (message) {
-        message->moved += (size_t)got;
-    } else {
-        message = peer->arriving = calloc(head.bytes / sizeof(*message) + 2, sizeof(*message));
-        if (!message)
-            return m->host->fail(DIST_ERR_NO_MEMORY, "minimal: no memory for %llu bytes of rank %d",
-                                 (unsigned long long)head.bytes, rank);
-        message->peer = rank;
-        message->envelope = head;
-    }
-    if (message->moved == message->envelope.bytes)
-        minimal_arrived(m, message);
     return 1;
 }
 
+/* Connects, again and again: one that has gone has no name any more. */
+static void minimal_knock(struct minimal_peer *peer)
+{
+    const struct sockaddr *name = (const struct sockaddr *)&peer->address.name;
+
+    if (peer->fd >= 0 && connect(peer->fd, name, sizeof(peer->address.name)) != 0) {
+        close(peer->fd);
+        peer->fd = -1;
+    }
+}
+
+/* What a peer that has gone sent before is read before it is lost. */
 static int minimal_progress(void *state)
 {
     struct minimal *m = state;
-    struct epoll_event events[16];
-    int count = epoll_wait(m->epoll, events, 16, 0), moved = 0;
+    struct timespec now;
+    int moved = 0, got, last = m->knocked;
 
-    for (int i = 0; i < count; i++) {
-        int rank = (int)events[i].data.u32, got = 1;
-
-        moved += minimal_push(m, rank);
-        while (got > 0 && m->peers[rank].fd >= 0) {
-            got = rank == m->rank ? minimal_accept(m) : minimal_pull(m, rank);
-            moved += got > 0;
-        }
-        if (got < 0)
-            return got;
-    }
-    return moved;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    m->knocked = (int)(now.tv_nsec / MINIMAL_KNOCK_NS);
+    for (int i = 0; i < m->ranks && last != m->knocked; i++)
+        minimal_knock(&m->peers[i]);
+    while ((got = minimal_pull(m)) > 0)
+        moved++;
+    for (int i = 0; i < m->ranks; i++)
+        moved += minimal_push(m, i);
+    return got < 0 ? got : moved;
 }
-
-/* ---- looking, sleeping, leaving ---- */
 
 static int minimal_probe_tag(void *state, uint64_t tag)
 {
-    const struct dist_request *early = *minimal_find(&((struct minimal *)state)->early, -1, &tag);
+    const struct dist_request *early =
+        *minimal_find(&((struct minimal *)state)->early, MINIMAL_ANYBODY, &tag);
 
     return early ? early->peer : -1;
 }
 
-/* What progress asks: readable while there is an edge that it has not seen. */
+/* Nothing tells that there is room in a peer's queue: who sends does not sleep. */
 static int minimal_arm(void *state)
 {
-    return ((const struct minimal *)state)->epoll;
+    return ((struct minimal *)state)->sends ? -1 : ((struct minimal *)state)->fd;
 }
 
 static void minimal_disarm(void *state)
@@ -226,14 +273,16 @@ static void minimal_close(void *state)
 {
     struct minimal *m = state;
 
-    m->sends = m->receives = NULL; /* dropped */
-    while (m->early)
-        free(minimal_take(&m->early));
-    while (m->ranks > 0)
-        minimal_lose(m, --m->ranks);
+    for (struct dist_request *next; m->early; m->early = next) {
+        next = m->early->next;
+        free(m->early);
+    }
+    while (m->ranks-- > 0) {
+        free(m->peers[m->ranks].arriving);
+        close(m->peers[m->ranks].fd);
+    }
     free(m->peers);
-    if (m->epoll >= 0)
-        close(m->epoll);
+    close(m->fd);
 }
 
 static const struct dist_transport minimal_transport = {
@@ -242,7 +291,6 @@ static const struct dist_transport minimal_transport = {
     .name = "minimal",
     .summary = "Unix sockets between processes of one machine",
     .state_size = sizeof(struct minimal),
-    .probe = minimal_probe,
     .open = minimal_open,
     .address = minimal_address,
     .reach = minimal_reach,
@@ -253,8 +301,7 @@ static const struct dist_transport minimal_transport = {
     .probe_tag = minimal_probe_tag,
     .arm = minimal_arm,
     .disarm = minimal_disarm,
-    .close = minimal_close,
-};
+    .close = minimal_close};
 
 /* The one symbol that the library looks for. */
 DIST_API const struct dist_module dist_module_entry = {

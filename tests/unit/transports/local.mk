@@ -45,16 +45,12 @@ TESTS += tests/unit/transports/test_shm
 tests_unit_transports_test_shm_SOURCES = tests/unit/transports/test_shm.c $(transport_battery)
 tests_unit_transports_test_shm_LDADD = $(unit_test_libs)
 
-plugin_minimal = \
-	examples/plugin-minimal/minimal.c \
-	examples/plugin-minimal/minimal.h \
-	examples/plugin-minimal/minimal_peers.c
-
 # The example of a plug-in is no part of the library: it is built into its test.
 check_PROGRAMS += tests/unit/transports/test_minimal
 TESTS += tests/unit/transports/test_minimal
 tests_unit_transports_test_minimal_SOURCES = \
-	tests/unit/transports/test_minimal.c $(plugin_minimal) $(transport_battery)
+	tests/unit/transports/test_minimal.c examples/plugin-minimal/minimal.c \
+	$(transport_battery)
 tests_unit_transports_test_minimal_LDADD = $(unit_test_libs)
 
 check_PROGRAMS += tests/unit/transports/test_tcp
