@@ -10,7 +10,7 @@ libbench_la_SOURCES = \
 	bench/compare.c bench/compare.h \
 	bench/contest.c bench/contest.h \
 	bench/digest.c bench/digest.h \
-	bench/gpu.c bench/gpu.h \
+	tools/gpu.c tools/gpu.h \
 	bench/job.c bench/job.h \
 	bench/job_talk.c \
 	bench/json.c bench/json.h \

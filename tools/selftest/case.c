@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* A case: its memory, and whether the right things came into it and nothing else changed. */
+#include "../gpu.h"
 #include "battery.h"
-#include "device.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -35,7 +35,7 @@ static enum battery_memory case_kind(const struct test_case *c, const struct buf
 
     if (c->b->memory != MEMORY_ANY)
         return c->b->memory;
-    if (device_stream() && turn % 3 == 0)
+    if (gpu_stream() && turn % 3 == 0)
         return MEMORY_DEVICE;
     return turn / 2 % 2 ? MEMORY_SHARED : MEMORY_ORDINARY;
 }
@@ -48,7 +48,7 @@ static void *case_memory(struct test_case *c, struct buffer *buffer, size_t byte
     if (buffer->from == MEMORY_ORDINARY)
         return battery_alloc(bytes, 1);
     if (buffer->from == MEMORY_DEVICE)
-        memory = device_alloc(bytes);
+        memory = gpu_alloc(bytes);
     else
         battery_ok(c->b, dist_alloc(c->b->group, bytes, &memory), "alloc");
     if (!memory) {
@@ -65,7 +65,7 @@ static void case_buffer(struct test_case *c, struct buffer *buffer, size_t count
 
     buffer->bytes = count * case_element(c);
     buffer->memory = case_memory(c, buffer, bytes);
-    buffer->image = device_owns(buffer->memory) ? battery_alloc(bytes, 1) : buffer->memory;
+    buffer->image = gpu_owns(buffer->memory) ? battery_alloc(bytes, 1) : buffer->memory;
     memset(buffer->image, GUARD, bytes);
     buffer->data = buffer->memory + GUARD_BYTES + case_element(c);
 }
@@ -78,8 +78,8 @@ static void case_copy(struct test_case *c, const struct buffer *buffer, bool out
     if (buffer->image == buffer->memory)
         return;
     c->b->checks++;
-    if (!(out ? device_get(buffer->image, buffer->memory, bytes)
-              : device_put(buffer->memory, buffer->image, bytes)))
+    if (!(out ? gpu_get(buffer->image, buffer->memory, bytes)
+              : gpu_put(buffer->memory, buffer->image, bytes)))
         battery_fault(c->b, "%s: the driver does not copy its memory", case_name(c));
 }
 
@@ -199,7 +199,7 @@ static void case_free_buffer(struct test_case *c, struct buffer *buffer)
     if (buffer->from == MEMORY_SHARED)
         battery_ok(c->b, dist_free(c->b->group, buffer->memory), "free");
     else if (buffer->from == MEMORY_DEVICE)
-        device_free(buffer->memory);
+        gpu_free(buffer->memory);
     else
         free(buffer->memory);
     free(buffer->before);

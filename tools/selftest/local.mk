@@ -12,7 +12,7 @@ libselftest_la_SOURCES = \
 	tools/selftest/cases_works.c \
 	tools/selftest/command.c \
 	tools/selftest/data.c tools/selftest/data.h \
-	tools/selftest/device.c tools/selftest/device.h \
+	tools/gpu.c tools/gpu.h \
 	tools/selftest/expect.c \
 	tools/selftest/rank.c \
 	tools/selftest/run.c \

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* One rank's run of the battery: joining, all its parts one after the other, and leaving. */
+#include "../gpu.h"
 #include "battery.h"
-#include "device.h"
 #include "selftest.h"
 
 #include <signal.h>
@@ -57,8 +57,8 @@ static void rank_in_group(struct battery *b, const struct selftest *selftest)
 {
     b->rank = dist_get_rank(b->group);
     b->ranks = dist_get_world_size(b->group);
-    if (device_stream())
-        battery_ok(b, dist_set_stream(b->group, device_stream()), "set_stream");
+    if (gpu_stream())
+        battery_ok(b, dist_set_stream(b->group, gpu_stream()), "set_stream");
     battery_ok(b, dist_backend_lacks(b->backend, &b->lacks), "backend_lacks");
     rank_make_ops(b);
     rank_cases(b, selftest);
@@ -86,15 +86,13 @@ static void rank_reversed(struct battery *b, const struct selftest *selftest)
 /* A device, if data may be there; what dist_alloc gives may be a device's too. */
 static bool rank_find_device(struct battery *b)
 {
-    char *refused = b->count->refused;
+    const char *wrong =
+        b->memory == MEMORY_ORDINARY ? NULL : gpu_open(dist_get_local_rank(b->group));
 
-    if (b->memory == MEMORY_ORDINARY ||
-        device_open(dist_get_local_rank(b->group), refused, sizeof(b->count->refused)))
-        return true;
-    if (b->memory == MEMORY_DEVICE)
-        return false;
-    refused[0] = '\0'; /* it goes without */
-    return true;
+    if (!wrong || b->memory != MEMORY_DEVICE)
+        return true; /* it goes without */
+    snprintf(b->count->refused, sizeof(b->count->refused), "%s", wrong);
+    return false;
 }
 
 static bool rank_join(const struct selftest *selftest, int rank, struct battery *b)

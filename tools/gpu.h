@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Memory of a GPU, by the driver that is found at run time: CUDA's or HIP's. */
-#ifndef BENCH_GPU_H
-#define BENCH_GPU_H
+/* Memory of a GPU, by the driver that is found at run time: CUDA's or HIP's. For programs that
+ * look into it: dist_bench, and the battery. */
+#ifndef TOOLS_GPU_H
+#define TOOLS_GPU_H
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -12,11 +13,15 @@
  */
 const char *gpu_open(int local_rank);
 
+/* The stream that all copies go on; NULL before gpu_open. */
 void *gpu_stream(void);
 
 /* NULL: there is not so much. */
 void *gpu_alloc(size_t bytes);
 void gpu_free(void *memory);
+
+/* Is it memory of a device? False before gpu_open. */
+bool gpu_owns(const void *memory);
 
 /* Copies behind what is on the stream, and waits for that; gpu_settle only waits. */
 bool gpu_put(void *to, const void *from, size_t bytes);

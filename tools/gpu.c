@@ -17,6 +17,8 @@
     X(push, "cuCtxPushCurrent_v2", "hipCtxPushCurrent", (void *context))                           \
     X(create, "cuStreamCreate", "hipStreamCreateWithFlags", (void **stream, unsigned flags))       \
     X(synchronize, "cuStreamSynchronize", "hipStreamSynchronize", (void *stream))                  \
+    X(attribute, "cuPointerGetAttribute", "hipPointerGetAttribute",                                \
+      (void *data, int attribute, uintptr_t pointer))                                              \
     X(alloc, "cuMemAlloc_v2", "hipMalloc", (uintptr_t * memory, size_t bytes))                     \
     X(free, "cuMemFree_v2", "hipFree", (uintptr_t memory))                                         \
     X(put, "cuMemcpyHtoDAsync_v2", "hipMemcpyHtoDAsync",                                           \
@@ -24,7 +26,7 @@
     X(get, "cuMemcpyDtoHAsync_v2", "hipMemcpyDtoHAsync",                                           \
       (void *to, uintptr_t from, size_t bytes, void *stream))
 
-enum { GPU_NON_BLOCKING = 1 };
+enum { GPU_NON_BLOCKING = 1, GPU_MEMORY_TYPE = 2, GPU_TYPE_DEVICE = 2 };
 
 static struct {
 #define GPU_MEMBER(member, cuda, hip, parameters) int(*member) parameters;
@@ -95,7 +97,7 @@ const char *gpu_open(int local_rank)
         return NULL;
     if (!handle || missing) {
         snprintf(gpu.wrong, sizeof(gpu.wrong),
-                 "there is no GPU driver (%s): install NVIDIA's or AMD's, or give --mem malloc",
+                 "there is no GPU driver (%s): install NVIDIA's or AMD's, or use host memory",
                  missing                     ? missing
                  : getenv("DIST_GPU_DRIVER") ? dlerror()
                                              : "libcuda.so.1 or libamdhip64.so");
@@ -106,7 +108,7 @@ const char *gpu_open(int local_rank)
         return NULL;
     gpu.stream = NULL;
     snprintf(gpu.wrong, sizeof(gpu.wrong),
-             error < 0 ? "the GPU driver sees no GPU: give --mem malloc"
+             error < 0 ? "the GPU driver sees no GPU: use host memory"
                        : "the GPU driver does not start: error %d",
              error);
     return gpu.wrong;
@@ -127,6 +129,14 @@ void *gpu_alloc(size_t bytes)
 void gpu_free(void *memory)
 {
     gpu.free((uintptr_t)memory);
+}
+
+bool gpu_owns(const void *memory)
+{
+    unsigned type = 0;
+
+    return gpu.stream && gpu.attribute(&type, GPU_MEMORY_TYPE, (uintptr_t)memory) == 0 &&
+           type == GPU_TYPE_DEVICE;
 }
 
 bool gpu_settle(void)
