@@ -20,7 +20,7 @@
  * It is received in memory of ours, behind a request of ours, and given to its sink as a whole.
  */
 #define MINIMAL_PIECE ((size_t)64 << 10)
-#define MINIMAL_KNOCK_NS 250000000 /* so often it asks who has gone */
+#define MINIMAL_KNOCK_NS 250000000 /* a quarter of a second: so often it asks who has gone */
 enum { MINIMAL_ANYBODY = -1, MINIMAL_NOBODY = -2 };
 
 /* Ranks whose addresses are the same up to the name reach each other. */
@@ -203,18 +203,18 @@ static int minimal_pull(struct minimal *m)
     ssize_t got = readv(m->fd, parts, 2), bytes = got - (ssize_t)sizeof(head);
     struct dist_request *message;
 
-    if (bytes < 0 || head.key != m->address.key || head.from >= (uint64_t)m->ranks)
+    if (bytes < 0 || head.key != m->address.key || head.from >= (uint64_t)m->ranks ||
+        head.envelope.bytes > SIZE_MAX / 2)
         return got >= 0; /* nothing, or a stranger's */
     message = m->peers[head.from].arriving;
-    message = message ? message : calloc(1, sizeof(*message) + head.envelope.bytes);
-    if (!message)
-        return m->host->fail(DIST_ERR_NO_MEMORY, "minimal: rank %d has no memory", m->rank);
-    message->peer = (int)head.from;
-    message->envelope = head.envelope;
+    if (!message && (message = calloc(1, sizeof(*message) + head.envelope.bytes)))
+        *message = (struct dist_request){.peer = (int)head.from, .envelope = head.envelope};
+    if (!message || (size_t)bytes > message->envelope.bytes - message->moved)
+        return m->host->fail(DIST_ERR_NO_MEMORY, "minimal: rank %d has no room", m->rank);
     memcpy((char *)(message + 1) + message->moved, m->piece, (size_t)bytes);
     message->moved += (size_t)bytes;
-    m->peers[head.from].arriving = message->moved < head.envelope.bytes ? message : NULL;
-    if (message->moved == head.envelope.bytes) {
+    m->peers[head.from].arriving = message->moved < message->envelope.bytes ? message : NULL;
+    if (!m->peers[head.from].arriving) {
         *minimal_find(&m->early, MINIMAL_NOBODY, NULL) = message;
         minimal_match(m, (int)head.from, head.envelope.tag);
     }
@@ -240,7 +240,7 @@ static int minimal_progress(void *state)
     int moved = 0, got, last = m->knocked;
 
     clock_gettime(CLOCK_MONOTONIC, &now);
-    m->knocked = (int)(now.tv_nsec / MINIMAL_KNOCK_NS);
+    m->knocked = (int)(now.tv_sec * 4 + now.tv_nsec / MINIMAL_KNOCK_NS);
     for (int i = 0; i < m->ranks && last != m->knocked; i++)
         minimal_knock(&m->peers[i]);
     while ((got = minimal_pull(m)) > 0)
