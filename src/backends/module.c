@@ -15,13 +15,19 @@
 static pthread_mutex_t module_lock = PTHREAD_MUTEX_INITIALIZER;
 static struct disti_module *module_loaded;
 
-/* What builds those modules of this project that are only built where something else is there. */
+#define MODULE_NEEDS(what, packages)                                                               \
+    "configure found no " what " (apt-get install " packages                                       \
+    ", then configure and build libdist again)"
+
+/* Why modules of this project may not have been built, and what builds them. */
 static const struct {
-    const char *name, *lacks, *needs;
+    const char *name, *why;
 } module_makers[] = {
-    {"mpi_openmpi", "Open MPI", "libopenmpi-dev openmpi-bin"},
-    {"mpi_mpich", "MPICH", "libmpich-dev mpich"},
-    {"ucx", "UCX", "libucx-dev"},
+    {"mpi_openmpi", MODULE_NEEDS("Open MPI", "libopenmpi-dev openmpi-bin")},
+    {"mpi_mpich", MODULE_NEEDS("MPICH", "libmpich-dev mpich")},
+    {"nccl", "it was left out (configure --with-nccl=no): configure, build and install libdist "
+             "without that"},
+    {"ucx", MODULE_NEEDS("UCX", "libucx-dev")},
 };
 
 static void module_missing(const char *name, char *reason, size_t size)
@@ -31,10 +37,7 @@ static void module_missing(const char *name, char *reason, size_t size)
     for (size_t i = 0; i < sizeof(module_makers) / sizeof(module_makers[0]); i++) {
         if (strcmp(module_makers[i].name, name) != 0)
             continue;
-        snprintf(reason, size,
-                 "there is no module dist_%s.so: configure found no %s (apt-get install %s, then "
-                 "configure and build libdist again)",
-                 name, module_makers[i].lacks, module_makers[i].needs);
+        snprintf(reason, size, "there is no module dist_%s.so: %s", name, module_makers[i].why);
         return;
     }
     disti_module_similar(name, similar, sizeof(similar));
