@@ -143,9 +143,10 @@ static void faulty_no_offsets(struct faulty_state *faulty, struct dist_call *wro
 /* The core is to refuse what the backend lacks. */
 static bool faulty_must_not_come(const struct dist_call *call)
 {
-    return (call->tag && (FAULTY_LACKS & DIST_LACKS_TAGS)) ||
-           (call->collective == DIST_COLL_RECV && call->root == DIST_ANY_SOURCE &&
-            (FAULTY_LACKS & DIST_LACKS_ANY_SOURCE));
+    bool any = call->collective == DIST_COLL_RECV && call->root == DIST_ANY_SOURCE;
+
+    return (FAULTY_LACKS & (call->tag ? DIST_LACKS_TAGS : 0u)) ||
+           (FAULTY_LACKS & (any ? DIST_LACKS_ANY_SOURCE : 0u));
 }
 
 static dist_status faulty_post(void *state, const struct dist_call *call,
