@@ -47,7 +47,7 @@ build() { make -C "$job_folder/$1" -j2 "${@:2}" >"$job_output" 2>&1; }
 # Each "no" says what is missing and what to install.
 refused_with_advice()
 {
-    says "  mpi    no   there is no module" &&
+    grep -qE '^  mpi +no +there is no module' "$job_output" &&
         ! grep -E '^  [a-z]+ +no ' "$job_output" | grep -v install
 }
 
