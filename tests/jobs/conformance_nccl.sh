@@ -3,6 +3,8 @@
 # The battery against backend nccl on the stand-in for GPUs: data on the device, on the host, both.
 . "$srcdir/tests/support/job.sh"
 
+[ -e "$builddir/.libs/dist_nccl.so" ] || { job_skip "backend nccl" "there is no module nccl"; exit; }
+
 battery=tests/conformance/conformance
 brief=--brief
 [ -n "${CHECK_LONG-}" ] && brief= JOB_LIMIT=600

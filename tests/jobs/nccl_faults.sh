@@ -3,6 +3,8 @@
 # Each fault of NCCL and the driver ends in time with an error that says which, and leaves nothing.
 . "$srcdir/tests/support/job.sh"
 
+[ -e "$builddir/.libs/dist_nccl.so" ] || { job_skip "NCCL's faults" "there is no module nccl"; exit; }
+
 export DIST_GPU_DRIVER=$builddir/.libs/standin_cuda.so DIST_NCCL_LIBRARY=$builddir/.libs/standin_cuda.so
 export DIST_TIMEOUT=2
 job_environment=$(env | grep '^DIST_' | sort)
