@@ -81,6 +81,8 @@ static dist_status await_wait_any(dist_work *work, int64_t until)
 
     if (!work || !work->posted)
         return await_wait(work, until);
+    if (disti_work_is_calling() && !await_has_ended(work->posted))
+        return disti_work_no_waiting("dist_wait"); /* it is there for a later wait */
     status = await_wait(work->posted, until);
     if (status != DIST_IN_PROGRESS) {
         work->posted = NULL;
