@@ -15,6 +15,8 @@ libdist_core_sources += \
 	src/backends/registry.h
 
 mpi_module_sources += \
+	src/base/env.c \
+	src/base/env.h \
 	src/backends/mpi.c \
 	src/backends/mpi_device.c \
 	src/backends/mpi_native.c \
@@ -41,7 +43,9 @@ nccl_module_sources = \
 	src/backends/nccl_stage.c \
 	src/backends/nccl_stage.h \
 	src/backends/nccl_survey.c \
+	src/base/env.c \
+	src/base/env.h \
 	src/device/driver.c \
 	src/device/driver.h
 
-ucx_module_sources += src/backends/ucx.c
+ucx_module_sources += src/backends/ucx.c src/base/env.c src/base/env.h

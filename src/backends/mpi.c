@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Backend mpi: ranks and links from MPI, algorithms ours or MPI's. A module. */
 #include "backends/mpi_native.h"
+#include "base/env.h"
 
 #include <limits.h>
 #include <stdio.h>
@@ -79,9 +80,9 @@ static dist_status mpi_identify(struct dist_identity *identity)
 
 static dist_status mpi_choose_mode(struct mpi_state *mpi)
 {
-    const char *mode = getenv("DIST_MPI_COLL");
+    const char *mode = disti_env("DIST_MPI_COLL");
 
-    if (!mode || !*mode || strcmp(mode, "auto") == 0 || strcmp(mode, "plan") == 0)
+    if (!mode || strcmp(mode, "auto") == 0 || strcmp(mode, "plan") == 0)
         mpi->use_native = false;
     else if (strcmp(mode, "native") == 0)
         mpi->use_native = true;

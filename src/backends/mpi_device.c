@@ -2,6 +2,7 @@
 /* Memory of GPUs, where the MPI takes it: for its own collectives only. */
 #include "backends/mpi_native.h"
 
+#include "base/env.h"
 #include "device/driver.h"
 
 #include <stdlib.h>
@@ -12,9 +13,9 @@ extern int MPIX_Query_cuda_support(void) __attribute__((weak));
 
 bool disti_mpi_takes_devices(void)
 {
-    const char *setting = getenv("DIST_MPI_CUDA");
+    const char *setting = disti_env("DIST_MPI_CUDA");
 
-    if (setting && *setting)
+    if (setting)
         return strcmp(setting, "0") != 0;
     return MPIX_Query_cuda_support && MPIX_Query_cuda_support() == 1;
 }

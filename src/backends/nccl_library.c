@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Finding NCCL or RCCL at run time. */
 #include "backends/nccl.h"
+#include "base/env.h"
 
 #include <dlfcn.h>
 #include <pthread.h>
@@ -78,14 +79,14 @@ static bool library_check(void *handle, const char *file, char *reason, size_t r
 static void *library_open(const struct disti_driver *driver, const char **file_p, char *reason,
                           size_t reason_size)
 {
-    const char *given = getenv("DIST_NCCL_LIBRARY");
+    const char *given = disti_env("DIST_NCCL_LIBRARY");
     const bool hip = strcmp(driver->name, "HIP") == 0;
     const char *const *files = hip ? library_hip : library_cuda;
     void *handle;
 
-    *file_p = given && *given ? given : files[0];
+    *file_p = given ? given : files[0];
     handle = dlopen(*file_p, RTLD_NOW | RTLD_LOCAL);
-    if (!handle && given && *given)
+    if (!handle && given)
         snprintf(reason, reason_size, "DIST_NCCL_LIBRARY: %s", dlerror());
     else if (!handle)
         snprintf(reason, reason_size,

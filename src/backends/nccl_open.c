@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Backend nccl: which device is whose, and the making of a communicator. */
 #include "backends/nccl_stage.h"
+#include "base/env.h"
 
 #include <stdarg.h>
 #include <stdio.h>
@@ -107,9 +108,9 @@ static void open_resources(struct disti_nccl_state *nccl, struct open_card *card
 static void open_card_fill(struct disti_nccl_state *nccl, const struct dist_backend_config *config,
                            struct open_card *card)
 {
-    const char *host = getenv("NCCL_HOSTID");
+    const char *host = disti_env("NCCL_HOSTID");
 
-    if (host && *host)
+    if (host)
         snprintf(card->node, sizeof(card->node), "%s", host);
     else
         snprintf(card->node, sizeof(card->node), "node %d", config->places[config->rank].node);

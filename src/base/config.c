@@ -9,13 +9,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-const char *disti_env(const char *name)
-{
-    const char *value = getenv(name);
-
-    return value && value[0] ? value : NULL;
-}
-
 static bool config_is_digit(char c)
 {
     return c >= '0' && c <= '9';
@@ -93,7 +86,7 @@ dist_status disti_parse_bytes(const char *what, const char *text, size_t *value_
 
 dist_status disti_env_int(const char *name, int min, int max, int fallback, int *value_p)
 {
-    const char *text = getenv(name);
+    const char *text = disti_env_raw(name);
 
     if (text)
         return disti_parse_int(name, text, min, max, value_p);
@@ -103,7 +96,7 @@ dist_status disti_env_int(const char *name, int min, int max, int fallback, int 
 
 dist_status disti_env_bytes(const char *name, size_t fallback, size_t *value_p)
 {
-    const char *text = getenv(name);
+    const char *text = disti_env_raw(name);
 
     if (text)
         return disti_parse_bytes(name, text, value_p);

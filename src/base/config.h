@@ -3,10 +3,9 @@
 #ifndef DISTI_BASE_CONFIG_H
 #define DISTI_BASE_CONFIG_H
 
-#include <dist/dist.h>
+#include "base/env.h"
 
-/* The variable's value, or NULL if it is unset or empty. */
-const char *disti_env(const char *name);
+#include <dist/dist.h>
 
 /*
  * Whole decimal numbers only: no sign but '-', no blanks, nothing behind it, within

@@ -6,6 +6,7 @@ libdist_core_sources += \
 	src/base/config.c src/base/config.h \
 	src/base/descriptor.c src/base/descriptor.h \
 	src/base/dtype.c src/base/dtype.h \
+	src/base/env.c src/base/env.h \
 	src/base/kernels.h \
 	src/base/kernels_f16c.c \
 	src/base/kernels_float.c \

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Finding the driver of GPUs, and asking it about memory. */
 #include "device/driver.h"
+#include "base/env.h"
 
 #include <dlfcn.h>
 #include <link.h>
@@ -35,9 +36,7 @@ static _Thread_local int driver_mode;
 
 static const char *driver_given(void)
 {
-    const char *file = getenv("DIST_GPU_DRIVER");
-
-    return file && *file ? file : NULL;
+    return disti_env("DIST_GPU_DRIVER");
 }
 
 /* Its functions, by the names of the API that it has. NULL: all are there; else what is not. */

@@ -49,7 +49,7 @@ static unsigned init_kind(const char *name, size_t length)
 /* What DIST_MPI_SERVE asks for. */
 static unsigned init_serves(void)
 {
-    const char *list = getenv("DIST_MPI_SERVE");
+    const char *list = secure_getenv("DIST_MPI_SERVE");
     unsigned serves = 0;
 
     if (!list || !*list || strcmp(list, "1") == 0)
@@ -68,7 +68,7 @@ static unsigned init_serves(void)
 /* The group's deadline is the program's to say: MPI has none. */
 static int init_timeout_ms(void)
 {
-    const char *seconds = getenv("DIST_TIMEOUT");
+    const char *seconds = secure_getenv("DIST_TIMEOUT");
 
     return seconds && *seconds ? 0 : INT_MAX;
 }
@@ -121,7 +121,7 @@ static int init_all_gather(void *arg, const void *in, void *out, size_t bytes)
  */
 static const char *init_backend(void)
 {
-    const char *wanted = getenv("DIST_BACKEND"), *best = init_one_machine() ? "gloo" : "mpi";
+    const char *wanted = secure_getenv("DIST_BACKEND"), *best = init_one_machine() ? "gloo" : "mpi";
 
     return wanted && *wanted && strcmp(wanted, "auto") != 0 ? wanted : best;
 }
@@ -143,7 +143,7 @@ static dist_status init_join(const char *backend)
  */
 static bool init_background(void)
 {
-    const char *thread = getenv("DIST_PROGRESS_THREAD");
+    const char *thread = secure_getenv("DIST_PROGRESS_THREAD");
     const char *backend = dist_get_backend(disti_preload.world);
     int level = MPI_THREAD_SINGLE;
 

@@ -70,7 +70,7 @@ static void report_table(long long counts[DISTI_KINDS][DISTI_FORMS][DISTI_WHY_CO
 
 void disti_report_print(void)
 {
-    const char *asked = getenv("DIST_MPI_REPORT");
+    const char *asked = secure_getenv("DIST_MPI_REPORT");
     long long own[DISTI_KINDS][DISTI_FORMS][DISTI_WHY_COUNT];
     long long all[DISTI_KINDS][DISTI_FORMS][DISTI_WHY_COUNT] = {0};
     int wanted = asked && *asked && strcmp(asked, "0") != 0;

@@ -35,6 +35,7 @@ rule "each floor includes only earlier ones" rule_floors
 rule "programs use the public headers alone" rule_public
 rule "every file begins with its licence and purpose" rule_heads
 rule "the library never exits" rule_exit
+rule "the environment is read in one place" rule_getenv
 rule "files stay under 400 lines, or say why" rule_length
 rule "no loose ends" rule_loose_ends
 rule "every source is in the build" rule_listed

@@ -123,6 +123,10 @@ c_file src/base/log.c 'void f(void)' '{' '    if (x)' '        exit(1);' '}'
 found "the library never exits"
 
 sow
+c_file src/base/log.c 'const char *f(void)' '{' '    return getenv("DIST_PORT");' '}'
+found "the environment is read in one place"
+
+sow
 for ((i = 0; i < 400; i++)); do echo 'extern int a;'; done >>"$tree/src/base/log.c"
 found "files stay under 400 lines, or say why"
 

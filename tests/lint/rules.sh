@@ -116,6 +116,22 @@ rule_exit()
     done
 }
 
+# A setuid program must not load modules and open files that its caller names. libdist_mpi.so has no
+# part of the library.
+rule_getenv()
+{
+    local file
+    for file in $(lint_sources src); do
+        case $file in
+        src/base/env.c | src/preload/*) ;;
+        *) lint_code "$file" | grep -nE 'secure_getenv[ \t]*\(' |
+            sed "s|^\([0-9]*\):.*|$file:\1: secure_getenv: call disti_env|" ;;
+        esac
+        lint_code "$file" | grep -nE '(^|[^A-Za-z0-9_])getenv[ \t]*\(' |
+            sed "s|^\([0-9]*\):.*|$file:\1: getenv: call disti_env|"
+    done
+}
+
 rule_length()
 {
     local file lines

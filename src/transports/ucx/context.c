@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Transport ucx: UCX's context, which knows the devices; one a process. */
+#include "base/env.h"
 #include "transports/ucx/state.h"
 
 #include <dirent.h>
@@ -65,7 +66,7 @@ static ucs_status_t context_wish(ucp_config_t *config)
     bool rdma = context_rdma();
 
     for (size_t i = 0; i < sizeof(context_wishes) / sizeof(context_wishes[0]); i++) {
-        if (status == UCS_OK && !getenv(context_wishes[i].variable) &&
+        if (status == UCS_OK && !disti_env_raw(context_wishes[i].variable) &&
             !(rdma && context_wishes[i].without_rdma))
             status = ucp_config_modify(config, context_wishes[i].name, context_wishes[i].value);
     }

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Transport ucx: opening, addresses, progress, sleeping and closing. */
+#include "base/env.h"
 #include "transports/ucx/state.h"
 
 #include <stdio.h>
@@ -34,7 +35,7 @@ static uint64_t link_sum(const unsigned char *address, size_t bytes)
 
 static dist_status link_probe(char *reason, size_t reason_size)
 {
-    const char *tls = getenv("UCX_TLS"), *devices = getenv("UCX_NET_DEVICES");
+    const char *tls = disti_env_raw("UCX_TLS"), *devices = disti_env_raw("UCX_NET_DEVICES");
     ucp_context_h context;
     ucs_status_t status = disti_ucx_context_take(2, 1, &context);
 

@@ -5,9 +5,14 @@
 
 #include "unit.h"
 
+#include <fcntl.h>
 #include <limits.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/auxv.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 static void config_refuse_int(const char *text, int min, int max)
 {
@@ -165,14 +170,73 @@ static void test_checked(void **state)
     assert_false(disti_inside(SIZE_MAX, 2, 8) || disti_inside(2, SIZE_MAX, 8));
 }
 
-int main(void)
+/* This program as another user's, with the setuid bit: what does it see? */
+#define CONFIG_SECURE "DIST_TEST_SECURE"
+#define CONFIG_NOBODY 65534
+enum { CONFIG_SEES = 3, CONFIG_BLIND, CONFIG_NOT_SECURE };
+
+static int config_look(void)
+{
+    if (!getauxval(AT_SECURE))
+        return CONFIG_NOT_SECURE;
+    return disti_env(CONFIG_SECURE) || disti_env_raw(CONFIG_SECURE) ? CONFIG_SEES : CONFIG_BLIND;
+}
+
+static void config_copy(const char *path)
+{
+    int from = open("/proc/self/exe", O_RDONLY | O_CLOEXEC);
+    int to = open(path, O_WRONLY | O_CLOEXEC);
+    char bytes[4096];
+    ssize_t got;
+
+    assert_true(from >= 0 && to >= 0);
+    while ((got = read(from, bytes, sizeof(bytes))) > 0)
+        assert_int_equal(write(to, bytes, (size_t)got), got);
+    assert_int_equal(fchown(to, CONFIG_NOBODY, CONFIG_NOBODY), 0);
+    assert_int_equal(fchmod(to, 04755), 0);
+    close(from);
+    close(to);
+}
+
+static void test_a_setuid_program_sees_nothing(void **state)
+{
+    char path[] = "/tmp/dist-setuid.XXXXXX";
+    int status = 0, fd;
+    pid_t child;
+
+    (void)state;
+    if (geteuid() != 0)
+        skip();
+    fd = mkstemp(path);
+    assert_true(fd >= 0);
+    close(fd);
+    config_copy(path);
+    setenv(CONFIG_SECURE, "1", 1);
+    child = fork();
+    if (child == 0) {
+        execl(path, path, CONFIG_SECURE, NULL);
+        _exit(CONFIG_NOT_SECURE);
+    }
+    assert_int_equal(waitpid(child, &status, 0), child);
+    unlink(path);
+    unsetenv(CONFIG_SECURE);
+    assert_true(WIFEXITED(status));
+    if (WEXITSTATUS(status) == CONFIG_NOT_SECURE)
+        skip(); /* setuid bits do not count there */
+    assert_int_equal(WEXITSTATUS(status), CONFIG_BLIND);
+}
+
+int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_parse_int),   cmocka_unit_test(test_parse_int_refuses),
         cmocka_unit_test(test_parse_bytes), cmocka_unit_test(test_parse_bytes_refuses),
         cmocka_unit_test(test_environment), cmocka_unit_test(test_list_item),
-        cmocka_unit_test(test_checked),
+        cmocka_unit_test(test_checked),     cmocka_unit_test(test_a_setuid_program_sees_nothing),
     };
+
+    if (argc > 1 && strcmp(argv[1], CONFIG_SECURE) == 0)
+        _exit(config_look()); /* a setuid program may not be searched for leaks */
 
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

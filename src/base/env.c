@@ -1,0 +1,17 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* The one place where the environment is read. */
+#include "base/env.h"
+
+#include <stdlib.h>
+
+const char *disti_env_raw(const char *name)
+{
+    return secure_getenv(name);
+}
+
+const char *disti_env(const char *name)
+{
+    const char *value = disti_env_raw(name);
+
+    return value && value[0] ? value : NULL;
+}
