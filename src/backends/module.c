@@ -4,6 +4,7 @@
 
 #include "backends/registry.h"
 #include "base/log.h"
+#include "base/process_lock.h"
 
 #include <dlfcn.h>
 #include <pthread.h>
@@ -12,7 +13,7 @@
 #include <string.h>
 
 /* What is loaded; grows only. */
-static pthread_mutex_t module_lock = PTHREAD_MUTEX_INITIALIZER;
+DISTI_PROCESS_LOCK(module_lock);
 static struct disti_module *module_loaded;
 
 #define MODULE_NEEDS(what, packages)                                                               \

@@ -4,6 +4,7 @@ libdist_core_sources += \
 	src/base/checked.h \
 	src/base/clock.c src/base/clock.h \
 	src/base/config.c src/base/config.h \
+	src/base/process_lock.h \
 	src/base/descriptor.c src/base/descriptor.h \
 	src/base/dtype.c src/base/dtype.h \
 	src/base/env.c src/base/env.h \

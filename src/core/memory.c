@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Memory that the backend moves fastest: its own, or segments, which peers of the machine map. */
+#include "base/process_lock.h"
 #include "core/group.h"
 #include "core/work.h"
 #include "node/segment.h"
@@ -13,7 +14,7 @@ struct memory_loan {
     void *memory;
 };
 
-static pthread_mutex_t memory_lock = PTHREAD_MUTEX_INITIALIZER;
+DISTI_PROCESS_LOCK(memory_lock);
 static struct memory_loan *memory_loans;
 
 static void memory_note(struct memory_loan *loan)

@@ -4,6 +4,7 @@
 
 #include "base/dtype.h"
 #include "base/log.h"
+#include "base/process_lock.h"
 
 #include <pthread.h>
 #include <stdlib.h>
@@ -26,7 +27,7 @@ struct op_slot {
 };
 
 /* Slots are allocated one by one, so that a reduction's address stays. */
-static pthread_mutex_t op_lock = PTHREAD_MUTEX_INITIALIZER;
+DISTI_PROCESS_LOCK(op_lock);
 static struct op_slot **op_slots;
 static unsigned op_count;
 static unsigned op_full; /* the slots before this one are in use */

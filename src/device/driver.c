@@ -3,6 +3,8 @@
 #include "device/driver.h"
 #include "base/env.h"
 
+#include "base/process_lock.h"
+
 #include <dlfcn.h>
 #include <link.h>
 #include <pthread.h>
@@ -27,7 +29,7 @@ static const char *const driver_files[] = {"libcuda.so.1", "libamdhip64.so.7", "
 static const char *const driver_nodes[] = {"/dev/nvidiactl", "/dev/nvmap", "/dev/dxg", "/dev/kfd",
                                            NULL};
 
-static pthread_mutex_t driver_lock = PTHREAD_MUTEX_INITIALIZER;
+DISTI_PROCESS_LOCK(driver_lock);
 static struct disti_driver driver_table;
 static const struct disti_driver *_Atomic driver_found;
 

@@ -2,6 +2,8 @@
 /* Moving bytes between a device and the host. */
 #include "device/memory.h"
 
+#include "base/process_lock.h"
+
 #include <pthread.h>
 #include <stdlib.h>
 
@@ -16,7 +18,7 @@ struct pinned_piece {
     size_t bytes;
 };
 
-static pthread_mutex_t pinned_lock = PTHREAD_MUTEX_INITIALIZER;
+DISTI_PROCESS_LOCK(pinned_lock);
 static struct pinned_piece *pinned_free;
 static size_t pinned_kept;
 

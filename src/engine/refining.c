@@ -4,6 +4,7 @@
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "base/process_lock.h"
 #include "engine/state.h"
 
 #include <pthread.h>
@@ -99,7 +100,7 @@ void disti_refining_start(struct engine_task *task)
 
 /* ---- what came out ---- */
 
-static pthread_mutex_t refined_lock = PTHREAD_MUTEX_INITIALIZER;
+DISTI_PROCESS_LOCK(refined_lock);
 static struct disti_refined refined_kept[REFINED_KEPT];
 static unsigned refined_count;
 

@@ -5,6 +5,7 @@
 #include "base/clock.h"
 #include "base/config.h"
 #include "base/log.h"
+#include "base/process_lock.h"
 #include "engine/state.h"
 #include "topology/discover.h"
 
@@ -14,7 +15,7 @@
 #include <string.h>
 
 /* What the process's last world has, for its other groups. */
-static pthread_mutex_t tune_lock = PTHREAD_MUTEX_INITIALIZER;
+DISTI_PROCESS_LOCK(tune_lock);
 static char tune_job[256];
 static struct disti_tuning tune_known;
 /* And the CPUs of its last group. */
