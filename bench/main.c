@@ -5,11 +5,14 @@
 #include "run.h"
 #include "worker_main.h"
 
+#include <signal.h>
+
 int main(int argc, char **argv)
 {
     struct options options;
     const char *failure;
 
+    signal(SIGXFSZ, SIG_IGN); /* a write beyond the limit on files fails, and is reported */
     if (options_parse(argc, argv, &options, &failure) != 0) {
         fprintf(stderr, "dist_bench: %s\nTry dist_bench --help.\n", failure);
         return RUN_USAGE;

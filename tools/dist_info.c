@@ -7,6 +7,7 @@
 
 #include <dist/backend.h>
 #include <getopt.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -312,6 +313,7 @@ int main(int argc, char **argv)
     bool backends;
     int code;
 
+    signal(SIGXFSZ, SIG_IGN); /* a write beyond the limit on files fails, and is reported */
     for (size_t i = 0; argc > 1 && i < sizeof(commands) / sizeof(commands[0]); i++) {
         if (strcmp(argv[1], commands[i].name) == 0)
             return commands[i].run(argc - 1, argv + 1);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* train_mnist: trains a digit classifier with as many processes as were started. */
 #include <sched.h>
+#include <signal.h>
 #include <stdio.h>
 
 #include "device.h"
@@ -118,6 +119,7 @@ int main(int argc, char *argv[])
     struct options options;
     int code;
 
+    signal(SIGXFSZ, SIG_IGN); /* a write beyond the limit on files fails, and is reported */
     if (options_parse(argc, argv, &options) < 0) {
         main_complain(-1);
         fputs("Try 'train_mnist --help'.\n", stderr);

@@ -3,6 +3,7 @@
 #include "base/log.h"
 
 #include "base/config.h"
+#include "base/file.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -121,7 +122,7 @@ static void log_write(const struct disti_log *log, char *line, size_t length)
     int file = log_open(log);
 
     line[length] = '\n';
-    if (write(file >= 0 ? file : STDERR_FILENO, line, length + 1) < 0)
+    if (disti_file_write(file >= 0 ? file : STDERR_FILENO, line, length + 1) < 0)
         errno = 0; /* nowhere to report it */
     if (file >= 0)
         close(file);

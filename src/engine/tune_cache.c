@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Costs that were measured before: a file for each machine and way to use it. */
 #include "base/config.h"
+#include "base/file.h"
 #include "base/log.h"
 #include "engine/tune.h"
 
@@ -141,7 +142,7 @@ static bool tune_save(const char *path, const char *text, size_t length)
     fd = mkostemp(temporary, O_CLOEXEC);
     if (fd < 0)
         return false;
-    saved = write(fd, text, length) == (ssize_t)length;
+    saved = disti_file_write(fd, text, length) == (ssize_t)length;
     saved = close(fd) == 0 && saved;
     saved = saved && rename(temporary, path) == 0;
     if (!saved)

@@ -3,6 +3,7 @@
 #include "rendezvous/meet.h"
 
 #include "base/clock.h"
+#include "base/file.h"
 #include "base/log.h"
 #include "rendezvous/socket.h"
 #include "rendezvous/store_client.h"
@@ -47,7 +48,8 @@ static dist_status file_write(const char *path, const char *text, struct file_pu
 
     if (fd < 0)
         return disti_fail_errno(DIST_ERR_RENDEZVOUS, "rank 0 cannot create %s", path);
-    written = write(fd, text, length) == (ssize_t)length && fsync(fd) == 0 && fstat(fd, &now) == 0;
+    written = disti_file_write(fd, text, length) == (ssize_t)length && fsync(fd) == 0 &&
+              fstat(fd, &now) == 0;
     if (written) {
         file->device = now.st_dev;
         file->inode = now.st_ino;

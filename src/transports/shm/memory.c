@@ -2,6 +2,7 @@
 /* The memory that two ranks share: memfds, sealed and filled before they are used. */
 #include "transports/shm/memory.h"
 
+#include "base/file.h"
 #include "base/log.h"
 
 #include <errno.h>
@@ -116,11 +117,12 @@ dist_status disti_shm_memory_make(size_t fifo_bytes, int *fd_p, struct shm_pair 
 
     if (fd < 0)
         return disti_fail_errno(DIST_ERR_SYSTEM, "shm: memfd_create failed");
-    if (fallocate(fd, 0, 0, (off_t)bytes) < 0) {
-        status = disti_fail_errno(DIST_ERR_NO_MEMORY,
-                                  "shm: no room for %zu KiB of shared memory; free memory, raise "
-                                  "the container's limit, or set DIST_TRANSPORT=tcp",
-                                  bytes >> 10);
+    if (disti_file_reserve(fd, 0, bytes) < 0) {
+        status = disti_fail_errno(
+            DIST_ERR_NO_MEMORY,
+            "shm: no room for %zu KiB of shared memory; free memory, raise "
+            "the container's limit or that on files (ulimit -f), or set DIST_TRANSPORT=tcp",
+            bytes >> 10);
         goto out;
     }
     if (fcntl(fd, F_ADD_SEALS, MEMORY_SEALS) < 0) {

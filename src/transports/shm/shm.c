@@ -3,6 +3,7 @@
 #include "transports/shm/shm.h"
 
 #include "base/config.h"
+#include "base/file.h"
 #include "base/log.h"
 #include "transports/shm/state.h"
 
@@ -20,7 +21,14 @@
 static dist_status shm_probe(char *reason, size_t reason_size)
 {
     struct shm_address address;
+    uint64_t most;
 
+    if (!disti_file_may_have(disti_shm_pair_bytes(SHM_FIFO_MAX), &most)) {
+        snprintf(reason, reason_size,
+                 "files may have %llu KiB here, and so shared memory: raise the limit (ulimit -f)",
+                 (unsigned long long)most >> 10);
+        return DIST_ERR_UNSUPPORTED;
+    }
     return disti_shm_machine_self(&address, reason, reason_size);
 }
 

@@ -1,0 +1,23 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Files that grow, where the limit on file sizes (RLIMIT_FSIZE, ulimit -f) may be below that. */
+#ifndef DISTI_BASE_FILE_H
+#define DISTI_BASE_FILE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+/*
+ * As write(2), ftruncate(2), and fallocate(2), but beyond the limit they fail
+ * with EFBIG, and no SIGXFSZ ends the process. The limit holds for memfds too. None blocks longer
+ * than the system's call.
+ */
+ssize_t disti_file_write(int fd, const void *data, size_t bytes);
+int disti_file_truncate(int fd, uint64_t bytes);
+int disti_file_reserve(int fd, uint64_t offset, uint64_t bytes);
+
+/* May files have so many bytes? Else *most_p, unless it is NULL, becomes the limit. */
+bool disti_file_may_have(uint64_t bytes, uint64_t *most_p);
+
+#endif
