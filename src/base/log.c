@@ -19,10 +19,23 @@ static const char *const log_names[] = {"ERROR", "WARN", "INFO", "TRACE"};
 
 static _Thread_local char log_last_error[LOG_TEXT_MAX];
 static _Thread_local const struct disti_log *log_used;
+static _Thread_local bool log_tries;
+static _Thread_local unsigned log_failures;
 
 const char *dist_last_error(void)
 {
     return log_last_error;
+}
+
+unsigned disti_failures(void)
+{
+    return log_failures;
+}
+
+void disti_fail_again(const char *text)
+{
+    snprintf(log_last_error, sizeof(log_last_error), "%s", text);
+    log_failures++;
 }
 
 void disti_log_use(const struct disti_log *log)
@@ -160,15 +173,45 @@ static bool log_wanted(dist_log_level level)
     return log_used && !log_used->silent && level <= log_used->level;
 }
 
-/* Formats into text[LOG_TEXT_MAX]; says so at its end if it did not fit. */
-static void log_format(char *text, const char *format, va_list args)
+/* Behind the last word that leaves room for the dots; a text of one long word is cut anywhere. */
+static size_t log_cut(char *text, size_t size)
 {
-    int length = vsnprintf(text, LOG_TEXT_MAX, format, args);
+    static const char dots[] = "...";
+    size_t most = size > sizeof(dots) ? size - sizeof(dots) : 0, at = most;
+
+    while (at > most / 2 && text[at - 1] != ' ')
+        at--;
+    if (at && text[at - 1] != ' ')
+        at = most;
+    return at + (size_t)snprintf(text + at, size - at, "%s", dots);
+}
+
+static size_t log_format(char *text, size_t size, const char *format, va_list args)
+{
+    int length = vsnprintf(text, size, format, args);
 
     if (length < 0)
-        snprintf(text, LOG_TEXT_MAX, "%s", format);
-    else if (length >= LOG_TEXT_MAX)
-        strcpy(text + LOG_TEXT_MAX - 4, "...");
+        length = snprintf(text, size, "%s", format);
+    return (size_t)length < size ? (size_t)length : log_cut(text, size);
+}
+
+size_t disti_text(char *text, size_t size, const char *format, ...)
+{
+    size_t length;
+    va_list args;
+
+    va_start(args, format);
+    length = log_format(text, size, format, args);
+    va_end(args);
+    return length;
+}
+
+bool disti_log_trying(bool trying)
+{
+    bool before = log_tries;
+
+    log_tries = trying;
+    return before;
 }
 
 void disti_log_line(dist_log_level level, const char *format, ...)
@@ -180,7 +223,7 @@ void disti_log_line(dist_log_level level, const char *format, ...)
     if (!log_wanted(level))
         return;
     va_start(args, format);
-    log_format(text, format, args);
+    log_format(text, sizeof(text), format, args);
     va_end(args);
     log_emit(level, text);
     errno = saved;
@@ -189,9 +232,12 @@ void disti_log_line(dist_log_level level, const char *format, ...)
 /* `text` may quote the last error itself, so it is made elsewhere and then copied. */
 static dist_status log_keep(dist_status status, const char *text)
 {
+    dist_log_level level = log_tries ? DIST_LOG_INFO : DIST_LOG_ERROR;
+
     strcpy(log_last_error, text);
-    if (log_wanted(DIST_LOG_ERROR))
-        log_emit(DIST_LOG_ERROR, text);
+    log_failures++;
+    if (log_wanted(level))
+        log_emit(level, text);
     return status;
 }
 
@@ -202,7 +248,7 @@ dist_status disti_fail(dist_status status, const char *format, ...)
     va_list args;
 
     va_start(args, format);
-    log_format(text, format, args);
+    log_format(text, sizeof(text), format, args);
     va_end(args);
     log_keep(status, text);
     errno = saved;
@@ -212,15 +258,16 @@ dist_status disti_fail(dist_status status, const char *format, ...)
 dist_status disti_fail_errno(dist_status status, const char *format, ...)
 {
     int saved = errno;
-    char text[LOG_TEXT_MAX], cause[128];
-    size_t used;
+    char text[LOG_TEXT_MAX], memory[128];
+    const char *cause = strerror_r(saved, memory, sizeof(memory));
+    size_t end = strlen(cause) + strlen(": ");
     va_list args;
 
+    /* The cause stays whole, whatever is before it. */
     va_start(args, format);
-    log_format(text, format, args);
+    log_format(text, sizeof(text) - end, format, args);
     va_end(args);
-    used = strlen(text);
-    snprintf(text + used, sizeof(text) - used, ": %s", strerror_r(saved, cause, sizeof(cause)));
+    sprintf(text + strlen(text), ": %s", cause);
     log_keep(status, text);
     errno = saved;
     return status;

@@ -30,6 +30,13 @@ const struct disti_log *disti_log_current(void);
 void disti_log_line(dist_log_level level, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 
+/*
+ * Formats into text[size]: for what quotes another's text. What does not fit is cut behind a word,
+ * with "..." for the rest. Never fails; returns the length.
+ */
+size_t disti_text(char *text, size_t size, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+
 #define disti_warn(...) disti_log_line(DIST_LOG_WARN, __VA_ARGS__)
 #define disti_info(...) disti_log_line(DIST_LOG_INFO, __VA_ARGS__)
 #define disti_trace(...) disti_log_line(DIST_LOG_TRACE, __VA_ARGS__)
@@ -42,8 +49,21 @@ void disti_log_line(dist_log_level level, const char *format, ...)
 dist_status disti_fail(dist_status status, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 
+/*
+ * While a thread only tries what it can do without, its failures are no errors: on a `true` they
+ * are written at level INFO, until the `false`. Returns what held before, for the caller to
+ * restore.
+ */
+bool disti_log_trying(bool trying);
+
 /* The same, with ": strerror(errno)" appended. */
 dist_status disti_fail_errno(dist_status status, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
+
+/* How many failures this thread has reported: another number, and there was one meanwhile. */
+unsigned disti_failures(void);
+
+/* What another thread has reported concerns this one: dist_last_error says it, no log. */
+void disti_fail_again(const char *text);
 
 #endif

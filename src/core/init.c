@@ -157,7 +157,7 @@ static dist_status init_confess(struct disti_world *world, const struct dist_opt
 {
     char text[GROUP_TEXT];
 
-    snprintf(text, sizeof(text), "%s", dist_last_error());
+    disti_text(text, sizeof(text), "%s", dist_last_error());
     disti_log_use(NULL); /* it has been logged where it was found */
     if (!init_wants_mpi_url(options) && !disti_rendezvous_needs_mpi(options))
         init_meet(world, options,

@@ -47,11 +47,11 @@ static dist_status route_open_link(struct dist_engine *engine,
 {
     const struct dist_backend_config *config = engine->config;
     struct engine_link *link = &engine->links[engine->link_count];
-    char why[256] = "";
+    char why[512] = "";
     size_t used = strlen(reasons);
 
     if (transport->probe && transport->probe(why, sizeof(why)) != DIST_OK) {
-        snprintf(reasons + used, reasons_size - used, "; %s: %s", transport->name, why);
+        disti_text(reasons + used, reasons_size - used, "; %s: %s", transport->name, why);
         disti_info("transport %s is not used: %s", transport->name, why);
         return DIST_OK;
     }
@@ -319,7 +319,7 @@ dist_status disti_route_open(struct dist_engine *engine,
     int ranks = engine->config->world_size;
     struct route_list list = {0};
     struct route_cards cards = {.list = &list};
-    char reasons[512] = "";
+    char reasons[1024] = "";
     dist_status status = DIST_OK;
 
     engine->route = calloc((size_t)ranks, 1);

@@ -248,6 +248,48 @@ static void test_stderr(void **state)
     assert_non_null(strstr(text, "dist INFO as well\n"));
 }
 
+/* What is quoted is cut behind a word, and a text that fits is not. */
+static void test_cut(void **state)
+{
+    char text[16], letters[40];
+
+    (void)state;
+    assert_int_equal(disti_text(text, sizeof(text), "%s", "rank 3 is gone"), 14);
+    assert_string_equal(text, "rank 3 is gone");
+    assert_int_equal(disti_text(text, sizeof(text), "%s", "rank 3 is gone!"), 15);
+    assert_string_equal(text, "rank 3 is gone!");
+    assert_int_equal(disti_text(text, sizeof(text), "rank %d has gone away", 3), 14);
+    assert_string_equal(text, "rank 3 has ...");
+    memset(letters, 'y', sizeof(letters));
+    letters[sizeof(letters) - 1] = '\0';
+    assert_int_equal(disti_text(text, sizeof(text), "%s", letters), 15);
+    assert_string_equal(text, "yyyyyyyyyyyy...");
+    assert_int_equal(disti_text(text, 4, "%s", letters), 3);
+    assert_string_equal(text, "...");
+}
+
+/* What is only tried fails without an error; the text is kept. */
+static void test_trying(void **state)
+{
+    struct log_capture capture = {0};
+    struct disti_log log;
+    bool before;
+
+    (void)state;
+    setenv("DIST_DEBUG", "info", 1);
+    assert_int_equal(disti_log_init(&log, log_capture, &capture), DIST_OK);
+    disti_log_use(&log);
+    before = disti_log_trying(true);
+    assert_false(before);
+    assert_int_equal(disti_fail(DIST_ERR_SYSTEM, "not here"), DIST_ERR_SYSTEM);
+    assert_int_equal(capture.level, DIST_LOG_INFO);
+    assert_string_equal(dist_last_error(), "not here");
+    assert_true(disti_log_trying(before));
+    disti_fail(DIST_ERR_SYSTEM, "here");
+    assert_int_equal(capture.level, DIST_LOG_ERROR);
+    disti_log_use(NULL);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -256,6 +298,8 @@ int main(void)
         cmocka_unit_test_setup(test_silent_unless_asked, log_reset),
         cmocka_unit_test_setup(test_bad_settings, log_reset),
         cmocka_unit_test_setup(test_fail, log_reset),
+        cmocka_unit_test_setup(test_cut, log_reset),
+        cmocka_unit_test_setup(test_trying, log_reset),
         cmocka_unit_test_setup(test_hostile_text, log_reset),
         cmocka_unit_test_setup(test_threads_have_their_own, log_reset),
         cmocka_unit_test_setup(test_file, log_reset),
