@@ -35,7 +35,7 @@ void disti_sink_apply(const struct dist_sink *sink, size_t offset, const void *d
     size_t count;
     char *dst;
 
-    if (bytes == 0)
+    if (bytes == 0 || !sink->dst)
         return;
     dst = (char *)sink->dst + offset;
     if (!src) {
