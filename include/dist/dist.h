@@ -51,7 +51,8 @@ typedef enum dist_status {
 
 /*
  * Element types. X(name, text, bytes an element)
- * A bool is a byte: 0 is false, anything else true; what an operation gives is 0 or 1.
+ * The numbers are a part of the ABI: from FLOAT32, 0, to BOOL, 10, in this order. New ones come
+ * last. A bool is a byte: 0 is false, anything else true; what an operation gives is 0 or 1.
  */
 #define DIST_DTYPE_MAP(X)                                                                          \
     X(FLOAT32, "float32", 4)                                                                       \
@@ -75,6 +76,7 @@ typedef enum dist_dtype {
 
 /*
  * Reduction operations. X(name, text)
+ * The numbers are a part of the ABI: from SUM, 0, to USER, 9, in this order. New ones come last.
  *
  *                          float32 to bfloat16    int8 to uint64    bool
  *     SUM, MAX             yes                    yes               logical or

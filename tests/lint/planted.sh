@@ -33,7 +33,8 @@ sow()
     c_file train/main.h 'int a;'
     printf '# %s\nsources = %s\n' "$licence" "$(cd "$tree" && find src train -name '*.[ch]' | tr '\n' ' ')" \
         >"$tree/src/local.mk"
-    printf '# %s\ninclude src/local.mk\nman = man/dist.7 man/dist-env.7 man/dist_one.3 man/train_mnist.1\n' "$licence" >"$tree/Makefile.am"
+    printf '# %s\ninclude src/local.mk\nman = man/dist.7 man/dist-env.7 man/dist_one.3 man/libdist.3 man/train_mnist.1\n' "$licence" >"$tree/Makefile.am"
+    man_page libdist 3 'All.'
     man_page dist 7 $'.Bl -tag -width Ds\n.It Cm gloo\nTCP.\n.El'
     man_page dist-env 7 $'.Bl -tag -width Ds\n.It Ev DIST_PORT\nA port.\n.El'
     function_page "int dist_one void" '"const char *" dist_two "int a"'
@@ -158,6 +159,10 @@ found "every algorithm is in dist(7)"
 sow
 c_file src/transports/tcp.c 'const char *a = "DIST_PORTS";'
 found "every environment variable is in dist-env(7)"
+
+sow
+man_page libdist 3 $'.Bl -column "DIST_ONE" "number" "bytes"\n.It DIST_ONE Ta 1 Ta 4\n.El'
+found "the numbers of types and operations are in libdist(3)"
 
 sow
 echo '.Qqq' >>"$tree/man/dist.7"

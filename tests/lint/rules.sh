@@ -285,6 +285,19 @@ rule_prototypes()
         sed -n 's/^< \(.*\)/\1: in no man page/p; s/^> \(.*\)/\1: in a man page, in no header/p'
 }
 
+# The numbers of types and operations, which the header's tables count and libdist(3) writes out.
+rule_numbers()
+{
+    [ -f man/libdist.3 ] || { echo "skip: no man/libdist.3"; return; }
+    diff <(awk '/^#define DIST_(DTYPE|OP)_MAP/ { number = 0; on = 1; next }
+                on && match($0, /X\([A-Z0-9_]+/) {
+                    print "DIST_" substr($0, RSTART + 2, RLENGTH - 2), number++
+                }
+                on && !/\\$/ { on = 0 }' include/dist/dist.h) \
+        <(sed -n 's/^\.It \(DIST_[A-Z0-9_]*\) Ta \([0-9]*\) Ta .*/\1 \2/p' man/libdist.3) |
+        sed -n 's/^< \(.*\)/\1: not so in man\/libdist.3/p; s/^> \(.*\)/\1: only in man\/libdist.3/p'
+}
+
 rule_modules()
 {
     local module

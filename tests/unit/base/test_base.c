@@ -176,16 +176,30 @@ static void test_sink_calls_the_program(void **state)
     assert_int_equal(mine[3], 3);
 }
 
+/* What programs and modules were built with stays so. */
+static void test_numbers(void **state)
+{
+    static const dist_dtype types[] = {DIST_FLOAT32, DIST_FLOAT64, DIST_FLOAT16, DIST_BFLOAT16,
+                                       DIST_INT8,    DIST_UINT8,   DIST_INT32,   DIST_UINT32,
+                                       DIST_INT64,   DIST_UINT64,  DIST_BOOL};
+    static const dist_op ops[] = {DIST_SUM,  DIST_AVG, DIST_PROD, DIST_MIN,        DIST_MAX,
+                                  DIST_BAND, DIST_BOR, DIST_BXOR, DIST_PREMUL_SUM, DIST_USER};
+
+    (void)state;
+    for (unsigned i = 0; i < sizeof(types) / sizeof(types[0]); i++)
+        assert_int_equal(types[i], i);
+    for (unsigned i = 0; i < sizeof(ops) / sizeof(ops[0]); i++)
+        assert_int_equal(ops[i], i);
+    assert_int_equal(DIST_OP_DYNAMIC, 1073741824);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_names),
-        cmocka_unit_test(test_dtype_sizes),
-        cmocka_unit_test(test_deadlines),
-        cmocka_unit_test(test_sleep),
-        cmocka_unit_test(test_sink_copies),
-        cmocka_unit_test(test_sink_reduces),
-        cmocka_unit_test(test_sink_calls_the_program),
+        cmocka_unit_test(test_names),        cmocka_unit_test(test_numbers),
+        cmocka_unit_test(test_dtype_sizes),  cmocka_unit_test(test_deadlines),
+        cmocka_unit_test(test_sleep),        cmocka_unit_test(test_sink_copies),
+        cmocka_unit_test(test_sink_reduces), cmocka_unit_test(test_sink_calls_the_program),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
