@@ -11,6 +11,8 @@
  *       / \     /                    \     / \
  *      0   2   4                      1   3   5        (positions, 6 ranks)
  *
+ * The trees are built over the machines and inside each again (topology/trees.c), so n - 1 edges of
+ * each lie between n machines.
  * A rank that is inner in one tree is a leaf in the other, so both together use each rank's link
  * fully in both directions. Each tree carries `segments` chunks that follow each other.
  * Steps: 2 log2 n + 2 segments in sequence. Bytes sent by a rank: 2 vectors at most.

@@ -9,56 +9,51 @@
  *
  * A rank adds what its children send to its own and hands it up; what passes is in a few slots of
  * scratch a tree.
- * Steps: log2 n + 2 segments in sequence. Bytes sent by a rank: one vector.
+ * Steps: log2 n + 2 segments in sequence. Bytes sent by a rank: one vector; n - 1 edges of a tree
+ * lie between n machines.
  */
 #include "collectives/algorithms.h"
-#include "collectives/chain.h"
 #include "collectives/window.h"
+#include "topology/topology.h"
 
-/* Label l of the trees is place l + 1 of the chain. */
-static int tree_rank(const struct disti_shape *shape, int label)
+static void tree_end(const struct disti_shape *shape, struct disti_builder *b, int which,
+                     const struct disti_tree_place *place)
 {
-    return disti_chain_rank(shape->topology, shape->root, label + 1);
-}
-
-static void tree_end(const struct disti_shape *shape, struct disti_builder *b, int which)
-{
-    int child = tree_rank(shape, disti_tree_double_label_root(shape->ranks - 1, which));
     uint16_t lane = disti_build_lane(b, (uint16_t)which);
-    for (uint32_t c = (uint32_t)which; c < 2 * shape->segments; c += 2)
-        disti_build_recv_reduce(b, lane, DISTI_NOW, child, disti_out(c), disti_in(c), c, 1, true);
+    for (uint32_t c = (uint32_t)which; c < 2 * shape->segments; c += 2) {
+        for (int i = 0; i < place->children; i++)
+            disti_build_recv_reduce(b, lane, DISTI_NOW, place->child[i], disti_out(c),
+                                    i ? disti_out(c) : disti_in(c), c, 1, i == place->children - 1);
+    }
 }
 
 static void tree_hand_up(const struct disti_shape *shape, struct disti_builder *b, int which,
-                         int label)
+                         const struct disti_tree_place *place)
 {
-    struct disti_tree_place place;
-    disti_tree_double_label(shape->ranks - 1, which, label, &place);
     uint16_t recv = disti_build_lane(b, (uint16_t)which),
              send = disti_build_lane(b, (uint16_t)which);
-    int parent = place.parent < 0 ? shape->root : tree_rank(shape, place.parent);
     struct disti_window window = disti_window(b, (uint32_t)which * DISTI_WINDOW);
     for (uint32_t s = 0; s < shape->segments; s++) {
         uint32_t c = 2 * s + (uint32_t)which;
         struct disti_at value = disti_in(c), sum = disti_window_slot(&window, s);
         struct disti_mark has = DISTI_NOW, *sent = &window.sent[s % DISTI_WINDOW];
-        for (int i = 0; i < place.children; i++) {
-            has = disti_build_recv_reduce(b, recv, *sent, tree_rank(shape, place.child[i]), sum,
-                                          value, c, 1, false);
+        for (int i = 0; i < place->children; i++) {
+            has = disti_build_recv_reduce(b, recv, *sent, place->child[i], sum, value, c, 1, false);
             value = sum;
         }
-        *sent = disti_build_send(b, send, has, parent, value, c, 1);
+        *sent = disti_build_send(b, send, has, place->parent, value, c, 1);
     }
 }
 
 void disti_reduce_tree(const struct disti_shape *shape, struct disti_builder *b)
 {
-    int at = disti_chain_place(shape->topology, shape->root, shape->rank);
     disti_build_chunks(b, 2 * shape->segments);
     for (int which = 0; which < 2; which++) {
-        if (at == 0)
-            tree_end(shape, b, which);
+        struct disti_tree_place place;
+        disti_tree_double_rooted(shape->topology, which, shape->root, shape->rank, &place);
+        if (place.parent < 0)
+            tree_end(shape, b, which, &place);
         else
-            tree_hand_up(shape, b, which, at - 1);
+            tree_hand_up(shape, b, which, &place);
     }
 }

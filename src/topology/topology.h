@@ -66,12 +66,16 @@ void disti_tree_binomial(const struct disti_topology *topology, int root, int ra
 
 /*
  * The two trees of Sanders, Speck, Traeff, "Two-tree algorithms for full bandwidth broadcast,
- * reduction and scan", 2009: binary, over positions; a rank that is inner in one is a leaf in the
- * other. which is 0 or 1. Each is rooted at its own root, the rank disti_tree_double_root.
+ * reduction and scan", 2009: binary; a rank that is inner in one is a leaf in the other. They are
+ * built over the nodes, and inside each node again, so that a rank has up to two children in other
+ * nodes and two in its own, and nodes - 1 edges of a tree lie between nodes. which is 0 or 1. Each
+ * is rooted at its own root, the rank disti_tree_double_root; or, rooted, both hang below `root`.
  */
 void disti_tree_double(const struct disti_topology *topology, int which, int rank,
                        struct disti_tree_place *place_p);
 int disti_tree_double_root(const struct disti_topology *topology, int which);
+void disti_tree_double_rooted(const struct disti_topology *topology, int which, int root, int rank,
+                              struct disti_tree_place *place_p);
 
 /* The same over labels 0 .. count - 1 instead of ranks: parent and children are labels. */
 void disti_tree_double_label(int count, int which, int label, struct disti_tree_place *place_p);

@@ -178,17 +178,109 @@ void disti_tree_double_label(int count, int which, int label, struct disti_tree_
         place_p->child[place_p->children++] = double_label(count, which, right);
 }
 
+/*
+ * By nodes: the tree over the nodes joins one rank of each, the root of the tree inside its node.
+ * So a tree has one edge less between nodes than there are nodes. Of a node with several ranks
+ * another one is the root in each of the two trees, which is a leaf in the other.
+ *
+ *     node 0    node 1    node 2
+ *    [0 1 2]   [3 4 5]   [6 7 8]          4          between the nodes
+ *                                        / \
+ *     tree 0: 1, 4 and 7 are joined     1   7
+ *                                      / \ / \       and inside of each; 4 has 3 and 5, too
+ *                                     0  2 6  8
+ */
+
+/* The rank of a node that is joined with other nodes. */
+static int double_delegate(const struct disti_topology *topology, int which, int node)
+{
+    int size = disti_node_size(topology, node);
+    return disti_node_member(topology, node, disti_tree_double_label_root(size, which));
+}
+
+/* The nodes without `home` (-1: all of them), numbered from the one behind it on. */
+static int double_node(const struct disti_topology *topology, int home, int label)
+{
+    return (home + 1 + label) % topology->nodes;
+}
+
+/* The delegate's neighbours in other nodes. top: the parent of the first node's. */
+static void double_across(const struct disti_topology *topology, int which, int home, int node,
+                          int top, struct disti_tree_place *place)
+{
+    int nodes = topology->nodes;
+    struct disti_tree_place over;
+    disti_tree_double_label(home < 0 ? nodes : nodes - 1, which, (node - home - 1 + nodes) % nodes,
+                            &over);
+    place->parent = top;
+    if (over.parent >= 0)
+        place->parent = double_delegate(topology, which, double_node(topology, home, over.parent));
+    for (int i = 0; i < over.children; i++)
+        place->child[place->children++] =
+            double_delegate(topology, which, double_node(topology, home, over.child[i]));
+}
+
+/* The members of a node without the one at `skip` (-1: all of them), from the one behind it on. */
+static int double_member(const struct disti_topology *topology, int node, int skip, int label)
+{
+    return disti_node_member(topology, node, (skip + 1 + label) % disti_node_size(topology, node));
+}
+
+/* A rank's neighbours in its node. */
+static void double_inside(const struct disti_topology *topology, int which, int rank, int skip,
+                          struct disti_tree_place *place)
+{
+    int node = disti_node_of(topology, rank), size = disti_node_size(topology, node);
+    int at = topology->position[rank] - topology->node_first[node];
+    struct disti_tree_place in;
+    disti_tree_double_label(skip < 0 ? size : size - 1, which, (at - skip - 1 + size) % size, &in);
+    if (in.parent >= 0)
+        place->parent = double_member(topology, node, skip, in.parent);
+    for (int i = 0; i < in.children; i++)
+        place->child[place->children++] = double_member(topology, node, skip, in.child[i]);
+}
+
+/* Far children first: what they get has the longest way. */
+static void double_place(const struct disti_topology *topology, int which, int home, int rank,
+                         int top, struct disti_tree_place *place_p)
+{
+    int node = disti_node_of(topology, rank);
+    *place_p = (struct disti_tree_place){.parent = top};
+    if (double_delegate(topology, which, node) == rank)
+        double_across(topology, which, home, node, top, place_p);
+    double_inside(topology, which, rank, -1, place_p);
+}
+
 void disti_tree_double(const struct disti_topology *topology, int which, int rank,
                        struct disti_tree_place *place_p)
 {
-    disti_tree_double_label(topology->ranks, which, topology->position[rank], place_p);
-    if (place_p->parent >= 0)
-        place_p->parent = topology->order[place_p->parent];
-    for (int i = 0; i < place_p->children; i++)
-        place_p->child[i] = topology->order[place_p->child[i]];
+    double_place(topology, which, -1, rank, -1, place_p);
 }
 
 int disti_tree_double_root(const struct disti_topology *topology, int which)
 {
-    return topology->order[disti_tree_double_label_root(topology->ranks, which)];
+    return double_delegate(topology, which, disti_tree_double_label_root(topology->nodes, which));
+}
+
+void disti_tree_double_rooted(const struct disti_topology *topology, int which, int root, int rank,
+                              struct disti_tree_place *place_p)
+{
+    int home = disti_node_of(topology, root), size = disti_node_size(topology, home);
+    int skip = topology->position[root] - topology->node_first[home];
+    if (disti_node_of(topology, rank) != home) {
+        double_place(topology, which, home, rank, root, place_p);
+        return;
+    }
+    *place_p = (struct disti_tree_place){.parent = rank == root ? -1 : root};
+    if (rank != root) {
+        double_inside(topology, which, rank, skip, place_p);
+        return;
+    }
+    if (topology->nodes > 1)
+        place_p->child[place_p->children++] = double_delegate(
+            topology, which,
+            double_node(topology, home, disti_tree_double_label_root(topology->nodes - 1, which)));
+    if (size > 1)
+        place_p->child[place_p->children++] =
+            double_member(topology, home, skip, disti_tree_double_label_root(size - 1, which));
 }

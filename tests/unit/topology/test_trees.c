@@ -47,49 +47,80 @@ static void places_spread(struct dist_place *places, int ranks, int kind)
     }
 }
 
-static void test_double(void **state)
+/* Edges between nodes: as many as there are nodes but one. */
+static void assert_crossings(const struct disti_topology *topology,
+                             const struct disti_tree_place *places)
 {
-    static struct disti_tree_place trees[2][RANKS_MAX];
+    int crossings = 0;
 
-    (void)state;
-    for (int ranks = 1; ranks <= RANKS_MAX; ranks++) {
-        struct dist_place spread[RANKS_MAX];
-        struct disti_topology *topology = NULL;
-
-        places_spread(spread, ranks, 2);
-        assert_int_equal(disti_topology_create(spread, ranks, &topology), DIST_OK);
-        for (int which = 0; which < 2; which++) {
-            for (int rank = 0; rank < ranks; rank++) {
-                disti_tree_double(topology, which, rank, &trees[which][rank]);
-                assert_true(trees[which][rank].children <= 2);
-            }
-            int depth = tree_check(trees[which], ranks, disti_tree_double_root(topology, which));
-            assert_true(depth <= log2_up(ranks + 1));
-        }
-        for (int rank = 0; rank < ranks; rank++)
-            assert_true(trees[0][rank].children == 0 || trees[1][rank].children == 0);
-        disti_topology_free(topology);
-    }
-}
-
-/* Messages between nodes: as many as there are nodes but one. */
-static void binomial_check(const struct disti_topology *topology, int root)
-{
-    static struct disti_tree_place places[RANKS_MAX];
-    int crossings = 0, largest = 0;
-
-    for (int rank = 0; rank < topology->ranks; rank++)
-        disti_tree_binomial(topology, root, rank, &places[rank]);
-    for (int node = 0; node < topology->nodes; node++)
-        if (disti_node_size(topology, node) > largest)
-            largest = disti_node_size(topology, node);
-    assert_true(tree_check(places, topology->ranks, root) <=
-                log2_up(topology->nodes) + log2_up(largest));
     for (int rank = 0; rank < topology->ranks; rank++)
         if (places[rank].parent >= 0)
             crossings +=
                 disti_node_of(topology, rank) != disti_node_of(topology, places[rank].parent);
     assert_int_equal(crossings, topology->nodes - 1);
+}
+
+static int largest_node(const struct disti_topology *topology)
+{
+    int largest = 0;
+
+    for (int node = 0; node < topology->nodes; node++)
+        if (disti_node_size(topology, node) > largest)
+            largest = disti_node_size(topology, node);
+    return largest;
+}
+
+/* root -1: each tree has its own. */
+static void double_check(const struct disti_topology *topology, int root)
+{
+    static struct disti_tree_place trees[2][RANKS_MAX];
+    int limit = log2_up(topology->nodes + 1) + log2_up(largest_node(topology) + 1);
+
+    for (int which = 0; which < 2; which++) {
+        for (int rank = 0; rank < topology->ranks; rank++) {
+            struct disti_tree_place *place = &trees[which][rank];
+
+            if (root < 0)
+                disti_tree_double(topology, which, rank, place);
+            else
+                disti_tree_double_rooted(topology, which, root, rank, place);
+            assert_true(place->children <= 4);
+        }
+        int top = root < 0 ? disti_tree_double_root(topology, which) : root;
+        int depth = tree_check(trees[which], topology->ranks, top);
+        assert_true(depth <= limit + (root >= 0));
+        assert_crossings(topology, trees[which]);
+    }
+    for (int rank = 0; rank < topology->ranks; rank++)
+        assert_true(rank == root || trees[0][rank].children == 0 || trees[1][rank].children == 0);
+}
+
+static void test_double(void **state)
+{
+    (void)state;
+    for (int ranks = 1; ranks <= RANKS_MAX; ranks += ranks < 40 ? 1 : 7) {
+        for (int kind = 0; kind < 3; kind++) {
+            struct dist_place spread[RANKS_MAX];
+            struct disti_topology *topology = NULL;
+
+            places_spread(spread, ranks, kind);
+            assert_int_equal(disti_topology_create(spread, ranks, &topology), DIST_OK);
+            for (int root = -1; root < ranks; root += root < 5 ? 1 : 11)
+                double_check(topology, root);
+            disti_topology_free(topology);
+        }
+    }
+}
+
+static void binomial_check(const struct disti_topology *topology, int root)
+{
+    static struct disti_tree_place places[RANKS_MAX];
+
+    for (int rank = 0; rank < topology->ranks; rank++)
+        disti_tree_binomial(topology, root, rank, &places[rank]);
+    assert_true(tree_check(places, topology->ranks, root) <=
+                log2_up(topology->nodes) + log2_up(largest_node(topology)));
+    assert_crossings(topology, places);
 }
 
 /* Ranks below this one, itself counted. */
