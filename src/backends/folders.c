@@ -4,6 +4,7 @@
 #include "backends/registry.h"
 #include "base/config.h"
 
+#include <ctype.h>
 #include <dirent.h>
 #include <dlfcn.h>
 #include <errno.h>
@@ -153,6 +154,42 @@ void disti_module_names(struct disti_module_names *names_p)
         if (dir)
             closedir(dir);
     }
+}
+
+/* "hccl" of DIST_HCCL and DIST_HCCL_LIBRARY; signs that no variable can have stand for _. */
+static bool folders_names(const char *variable, const char *module)
+{
+    size_t at = strlen("DIST_");
+
+    for (; *module; module++, at++) {
+        char sign = (char)(isalnum((unsigned char)*module) ? toupper((unsigned char)*module) : '_');
+
+        if (variable[at] != sign)
+            return false;
+    }
+    return variable[at] == '\0' || variable[at] == '_';
+}
+
+/* This project's modules: their variables are known one by one. */
+static bool folders_is_own(const char *module)
+{
+    for (int i = 0; disti_own_module(i); i++) {
+        if (strcmp(disti_own_module(i), module) == 0)
+            return true;
+    }
+    return false;
+}
+
+bool disti_module_has_variable(const char *variable)
+{
+    struct disti_module_names names;
+    bool found = false;
+
+    disti_module_names(&names);
+    for (int i = 0; i < names.count && !found; i++)
+        found = !folders_is_own(names.names[i]) && folders_names(variable, names.names[i]);
+    free(names.names);
+    return found;
 }
 
 /* ---- what is like it ---- */

@@ -66,6 +66,12 @@ dist_status disti_transport_check(const struct dist_transport *transport, const 
 size_t disti_list_choices(char *text, size_t size);
 
 /*
+ * Is it the variable of a module of somebody else's that is there: DIST_NAME or DIST_NAME_... of
+ * dist_name.so? Reads the folders.
+ */
+bool disti_module_has_variable(const char *variable);
+
+/*
  * mpi_flavour.c: the module names to try for backend mpi, best first: the MPI that is
  * loaded in this process, else the one whose launcher started it, else all.
  */

@@ -16,6 +16,7 @@ libdist_core_sources += \
 	src/base/kernels_int.c \
 	src/base/log.c src/base/log.h \
 	src/base/sink.c src/base/sink.h \
-	src/base/status.c
+	src/base/status.c \
+	src/base/variables.c src/base/variables.h
 
 # The kernels ask for -O3 and for clones by CPU themselves (kernels.h): no flags here.

@@ -2,7 +2,9 @@
 /* The world: the ranks tell each other where they are and what they want. */
 #include "core/world.h"
 
+#include "backends/registry.h"
 #include "base/config.h"
+#include "base/variables.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -10,6 +12,9 @@
 
 /* Of the settings that must be the same everywhere, in errors. */
 #define WORLD_CHOICE 192
+
+/* Of the names of unknown variables, in a warning. */
+#define WORLD_UNKNOWN 1024
 
 dist_status disti_world_new(struct disti_world **world_p)
 {
@@ -85,6 +90,20 @@ static dist_status world_choices_differ(const struct disti_world *world, int oth
     return status;
 }
 
+/* One rank tells what others have too: the lowest that has just these. */
+static void world_warn_of_unknown(const struct disti_world *world, const char *names)
+{
+    uint64_t unknown = world->peers[world->rank].unknown;
+    int first = 0;
+
+    while (world->peers[first].unknown != unknown)
+        first++;
+    if (unknown && first == world->rank)
+        disti_warn("the environment of rank %d has variables that libdist does not know: %s. See "
+                   "dist-env(7)",
+                   world->rank, names);
+}
+
 /* Every rank must have asked for the same backend and the same algorithms. */
 static dist_status world_check_peers(const struct disti_world *world)
 {
@@ -139,7 +158,7 @@ static dist_status world_exchange(struct disti_world *world, const struct world_
 dist_status disti_world_meet(struct disti_world *world, const char *backend_name)
 {
     int ranks = world->size, local = world->bootstrap.local_rank;
-    char choice[WORLD_CHOICE];
+    char choice[WORLD_CHOICE], unknown[WORLD_UNKNOWN];
     struct world_peer mine;
     dist_status status;
 
@@ -150,9 +169,12 @@ dist_status disti_world_meet(struct disti_world *world, const char *backend_name
     memset(&mine, 0, sizeof(mine));
     snprintf(mine.backend, sizeof(mine.backend), "%s", backend_name);
     mine.choice = world_choice(world, choice);
+    mine.unknown = disti_variables_unknown(disti_module_has_variable, unknown, sizeof(unknown));
     status = disti_discover(local < 0 ? world->rank : local, ranks, &mine.locality);
     if (status == DIST_OK)
         status = world_exchange(world, &mine);
+    if (status == DIST_OK)
+        world_warn_of_unknown(world, unknown);
     if (status == DIST_OK)
         status = world_check_peers(world);
     return status == DIST_OK ? world_number_nodes(world) : status;

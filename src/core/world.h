@@ -15,7 +15,8 @@
 struct world_peer {
     struct disti_locality locality;
     char backend[32];
-    uint64_t choice; /* hash of the settings that must be the same everywhere */
+    uint64_t choice;  /* hash of the settings that must be the same everywhere */
+    uint64_t unknown; /* hash of the DIST_ variables that nobody knows; 0: there are none */
 };
 
 /* A rank that is gone; kept for groups that are made later. */

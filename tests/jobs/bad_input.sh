@@ -69,5 +69,18 @@ export -f different
 job_fails "give all ranks the same DIST_ALGO" shell 2 "$BASH" -c 'different "$@"' different \
     "$builddir/train_mnist" --dist-backend gloo "${quick[@]}"
 
+# A variable that nobody reads: one warning a job, with the name that is meant.
+hello=examples/hello_all_reduce
+told() { [ "$(grep -c "WARN.*DIST_BACKND (did you mean DIST_BACKEND, " "$job_output")" = "$1" ]; }
+DIST_DEBUG=warn DIST_BACKND=mpi DIST_TIMOUT=3 job shell 3 $hello
+job_check "an unknown variable is told of once" told 1
+only_last() { [ "$RANK" != 2 ] || export DIST_BACKND=mpi; exec "$@"; }
+export -f only_last
+DIST_DEBUG=warn job shell 3 "$BASH" -c 'only_last "$@"' only_last "$builddir/$hello"
+job_check "even if the last rank alone has it" told 1
+touch "$job_folder/dist_theirs.so"
+DIST_DEBUG=warn DIST_PLUGIN_PATH=$job_folder DIST_THEIRS_LIBRARY=x DIST_BENCH_PEERS=x job shell 2 $hello
+job_check "a module's own is none" [ "$(grep -c 'does not know' "$job_output")" = 0 ]
+
 # Nothing of ours has a name in shared memory.
 job_check "nothing is left in /dev/shm" test -z "$(ls /dev/shm 2>/dev/null | grep -i dist)"

@@ -42,7 +42,7 @@ rule "every source is in the build" rule_listed
 rule "every backend has its row and its man entry" rule_backends
 rule "every algorithm is in dist(7)" rule_algorithms
 rule "the numbers of types and operations are in libdist(3)" rule_numbers
-rule "every environment variable is in dist-env(7)" rule_environment
+rule "source, table and dist-env(7) have the same variables" rule_environment
 rule "man pages are well-formed" rule_man
 rule "the layout is clang-format's" rule_layout
 rule "the library exports the public functions and nothing else" rule_exports

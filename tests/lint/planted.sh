@@ -26,6 +26,7 @@ sow()
     c_file src/base/log.h '#include <dist/dist.h>'
     c_file src/collectives/plan.c '#include "base/log.h"'
     c_file src/transports/tcp.c '#include "base/log.h"' 'const char *a = "DIST_PORT";'
+    variables PORT
     c_file src/backends/gloo.c 'const struct dist_backend disti_backend_gloo = {' \
         '    .name = "gloo",' '};'
     c_file src/backends/registry.c 'int *a[] = {&disti_backend_gloo};'
@@ -46,6 +47,14 @@ sow()
     cp "$here/../../.clang-format" "$tree/"
     library 'int dist_one(void) { return 1; }' 'int dist_two(void) { return 2; }'
     module 'int dist_module_entry;'
+}
+
+# variables NAME...: the table of them, without DIST_.
+variables()
+{
+    c_file src/base/variables.c 'const char *const rows[][2] = {' \
+        "${@/#/    {\"DIST_}" '    {"LAST", ""},' '};'
+    sed -i 's/^\(    {"DIST_[A-Z]*\)$/\1", "a thing"},/' "$tree/src/base/variables.c"
 }
 
 man_page()
@@ -157,8 +166,26 @@ sed -i 's|src/base/log.c|& src/collectives/algorithms.c|' "$tree/src/local.mk"
 found "every algorithm is in dist(7)"
 
 sow
-c_file src/transports/tcp.c 'const char *a = "DIST_PORTS";'
-found "every environment variable is in dist-env(7)"
+c_file src/transports/tcp.c 'const char *a = "DIST_PORT", *b = "DIST_PORTS";'
+found "source, table and dist-env(7) have the same variables"
+
+sow
+variables PORT PORTS
+c_file src/transports/tcp.c 'const char *a = "DIST_PORT", *b = "DIST_PORTS";'
+found "source, table and dist-env(7) have the same variables"
+
+sow
+variables
+found "source, table and dist-env(7) have the same variables"
+
+sow
+variables PORT PORTS
+man_page dist-env 7 $'.Bl -tag -width Ds\n.It Ev DIST_PORT\nA port.\n.It Ev DIST_PORTS\nMore.\n.El'
+found "source, table and dist-env(7) have the same variables"
+
+sow
+man_page dist-env 7 $'.Bl -tag -width Ds\n.It Ev DIST_PORT\nA port.\n.It Ev DIST_PORT\nAgain.\n.El'
+found "source, table and dist-env(7) have the same variables"
 
 sow
 man_page libdist 3 $'.Bl -column "DIST_ONE" "number" "bytes"\n.It DIST_ONE Ta 1 Ta 4\n.El'

@@ -199,13 +199,24 @@ lint_backends()
 rule_environment()
 {
     local file name
-    [ -f man/dist-env.7 ] || { echo "skip: no man/dist-env.7"; return; }
-    for file in $(lint_sources src); do
+    [ -f src/base/variables.c ] || { echo "skip: no src/base/variables.c"; return; }
+    for file in $(lint_sources src | grep -v src/base/variables.c); do
         for name in $(grep -oE '"DIST_[A-Z0-9_]+"' "$file" | tr -d '"' | sort -u); do
-            grep -qE "(^|[^A-Z0-9_])$name([^A-Z0-9_]|\$)" man/dist-env.7 || echo "$file: $name is not in man/dist-env.7"
+            lint_variables | grep -qx "$name" || echo "$file: $name is not in src/base/variables.c"
         done
     done
+    diff <(lint_variables) <(sed -n 's/^\.It Ev \(DIST_[A-Z0-9_]*\)$/\1/p' man/dist-env.7) |
+        sed -n 's/^< \(.*\)/\1: not in man\/dist-env.7, or not in the order of the alphabet/p
+                s/^> \(.*\)/\1: in man\/dist-env.7, but not in src\/base\/variables.c, or twice/p'
+    for name in $(lint_variables); do
+        # shellcheck disable=SC2046
+        grep -q "\"$name\"" $(lint_sources src | grep -v src/base/variables.c) ||
+            echo "$name: in src/base/variables.c, but nothing reads it"
+    done
 }
+
+# The names in the table of variables.
+lint_variables() { sed -n 's/^    {"\(DIST_[A-Z0-9_]*\)".*/\1/p' src/base/variables.c; }
 
 rule_man()
 {

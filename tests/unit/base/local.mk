@@ -6,7 +6,8 @@ check_PROGRAMS += \
 	tests/unit/base/test_dtype \
 	tests/unit/base/test_file \
 	tests/unit/base/test_half \
-	tests/unit/base/test_log
+	tests/unit/base/test_log \
+	tests/unit/base/test_variables
 TESTS += \
 	tests/unit/base/test_base \
 	tests/unit/base/test_config \
@@ -14,7 +15,8 @@ TESTS += \
 	tests/unit/base/test_dtype \
 	tests/unit/base/test_file \
 	tests/unit/base/test_half \
-	tests/unit/base/test_log
+	tests/unit/base/test_log \
+	tests/unit/base/test_variables
 
 tests_unit_base_test_base_SOURCES = tests/unit/base/test_base.c tests/unit/base/unit.h
 tests_unit_base_test_base_LDADD = $(unit_test_libs)
@@ -34,3 +36,5 @@ tests_unit_base_test_half_SOURCES = \
 tests_unit_base_test_half_LDADD = $(unit_test_libs) -lm
 tests_unit_base_test_log_SOURCES = tests/unit/base/test_log.c tests/unit/base/unit.h
 tests_unit_base_test_log_LDADD = $(unit_test_libs)
+tests_unit_base_test_variables_SOURCES = tests/unit/base/test_variables.c tests/unit/base/unit.h
+tests_unit_base_test_variables_LDADD = $(unit_test_libs)
