@@ -46,6 +46,7 @@ static bool baseline_same(const struct json *saved, const struct result_point *p
                0 &&
            json_number_of(json_get(saved, "size"), -1) == (double)point->bytes &&
            json_number_of(json_get(saved, "root"), -2) == point->root &&
+           json_number_of(json_get(saved, "buffers"), point->buffers) == point->buffers &&
            (place && place->type == JSON_TRUE) == point->in_place;
 }
 

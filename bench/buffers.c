@@ -27,6 +27,17 @@ bool buffers_in_place(const struct order *order)
            (order->in_place && order->kind->place == KIND_ASKED);
 }
 
+static int buffers_count(const struct order *order, size_t stride)
+{
+    size_t sets = BENCH_SETS_BYTES / stride;
+
+    if (order->buffers)
+        return order->buffers;
+    return sets > BENCH_SETS_MAX   ? BENCH_SETS_MAX
+           : sets < BENCH_SETS_MIN ? BENCH_SETS_MIN
+                                   : (int)sets;
+}
+
 /*
  *   apart    | in      | out             |     each rounded up
  *   in place | out, the whole, in its block of it |, or the other way round
@@ -51,16 +62,22 @@ static void buffers_lay(struct buffers *b, const struct order *order, int rank, 
     }
     if (b->stride == 0)
         b->stride = 64;
-    b->sets = BENCH_SETS_BYTES / b->stride > BENCH_SETS_MAX   ? BENCH_SETS_MAX
-              : BENCH_SETS_BYTES / b->stride < BENCH_SETS_MIN ? BENCH_SETS_MIN
-                                                              : (int)(BENCH_SETS_BYTES / b->stride);
+    b->sets = buffers_count(order, b->stride);
+}
+
+int buffers_sets(const struct order *order, int ranks)
+{
+    struct buffers b;
+
+    buffers_lay(&b, order, 0, ranks);
+    return b.sets;
 }
 
 size_t buffers_need(const struct order *order, int ranks)
 {
     struct buffers b;
 
-    if (order->bytes > SIZE_MAX / (4 * BENCH_SETS_MIN))
+    if (order->bytes > SIZE_MAX / (4 * ((size_t)order->buffers + BENCH_SETS_MIN)))
         return SIZE_MAX;
     buffers_lay(&b, order, 0, ranks);
     return b.stride * (size_t)b.sets;
@@ -70,45 +87,56 @@ size_t buffers_need(const struct order *order, int ranks)
 static dist_status buffers_touch(const struct buffers *b, struct subject *subject)
 {
     dist_status status = DIST_OK;
-    char *zeroes;
+    char *zeroes = subject->put ? calloc(1, b->stride) : NULL;
 
-    if (!subject->put) {
-        memset(b->memory, 0, b->bytes);
-        return DIST_OK;
-    }
-    zeroes = calloc(1, b->stride);
-    if (!zeroes)
+    if (subject->put && !zeroes)
         return DIST_ERR_NO_MEMORY;
-    for (int set = 0; set < b->sets && status == DIST_OK; set++)
-        status =
-            subject->put(subject, (char *)b->memory + (size_t)set * b->stride, zeroes, b->stride);
+    for (int set = 0; set < b->sets && status == DIST_OK; set++) {
+        if (subject->put)
+            status = subject->put(subject, buffers_set(b, set), zeroes, b->stride);
+        else
+            memset(buffers_set(b, set), 0, b->stride);
+    }
     free(zeroes);
     return status;
+}
+
+static dist_status buffers_take(struct buffers *b, struct subject *subject)
+{
+    dist_status status = DIST_OK;
+
+    for (int i = 0; i < b->piece_count && status == DIST_OK; i++)
+        status = subject->take(subject, b->bytes, &b->pieces[i]);
+    return status == DIST_OK ? buffers_touch(b, subject) : status;
 }
 
 dist_status buffers_fit(struct buffers *buffers, struct subject *subject, const struct order *order)
 {
     struct buffers fresh = {0};
-    dist_status status;
 
     buffers_lay(&fresh, order, subject->rank, subject->ranks);
-    fresh.bytes = fresh.stride * (size_t)fresh.sets;
-    if (buffers->memory && buffers->bytes == fresh.bytes) {
-        fresh.memory = buffers->memory;
+    fresh.piece_count = order->buffers && !subject->one_piece ? fresh.sets : 1;
+    fresh.bytes = fresh.stride * (size_t)(fresh.sets / fresh.piece_count);
+    if (buffers->pieces && buffers->bytes == fresh.bytes &&
+        buffers->piece_count == fresh.piece_count) {
+        fresh.pieces = buffers->pieces;
         *buffers = fresh;
         return DIST_OK;
     }
     buffers_free(buffers, subject);
-    status = subject->take(subject, fresh.bytes, &fresh.memory);
-    if (status != DIST_OK)
-        return status;
+    fresh.pieces = calloc((size_t)fresh.piece_count, sizeof(*fresh.pieces));
+    if (!fresh.pieces)
+        return DIST_ERR_NO_MEMORY;
     *buffers = fresh;
-    return buffers_touch(buffers, subject);
+    return buffers_take(buffers, subject);
 }
 
 void buffers_free(struct buffers *buffers, struct subject *subject)
 {
-    if (buffers->memory)
-        subject->give(subject, buffers->memory, buffers->bytes);
+    for (int i = 0; i < buffers->piece_count; i++) {
+        if (buffers->pieces[i])
+            subject->give(subject, buffers->pieces[i], buffers->bytes);
+    }
+    free(buffers->pieces);
     *buffers = (struct buffers){0};
 }

@@ -6,10 +6,12 @@
 #include "subject.h"
 
 struct buffers {
-    void *memory; /* NULL: none */
-    size_t bytes, stride, in_at, out_at;
+    void **pieces; /* NULL: none */
+    int piece_count;
+    size_t bytes; /* of a piece */
+    size_t stride, in_at, out_at;
     size_t in_bytes, out_bytes;
-    int sets;
+    int sets; /* all in the one piece, or each in its own */
 };
 
 /* Makes them fit the order, touched. Those that fit already are kept. All ranks call it. */
@@ -17,18 +19,27 @@ dist_status buffers_fit(struct buffers *buffers, struct subject *subject,
                         const struct order *order);
 void buffers_free(struct buffers *buffers, struct subject *subject);
 
+static inline char *buffers_set(const struct buffers *buffers, int set)
+{
+    return buffers->piece_count > 1 ? buffers->pieces[set]
+                                    : (char *)buffers->pieces[0] + (size_t)set * buffers->stride;
+}
+
 static inline void *buffers_in(const struct buffers *buffers, int set)
 {
-    return (char *)buffers->memory + (size_t)set * buffers->stride + buffers->in_at;
+    return buffers_set(buffers, set) + buffers->in_at;
 }
 
 static inline void *buffers_out(const struct buffers *buffers, int set)
 {
-    return (char *)buffers->memory + (size_t)set * buffers->stride + buffers->out_at;
+    return buffers_set(buffers, set) + buffers->out_at;
 }
 
 /* Are in and out of an order the same memory? */
 bool buffers_in_place(const struct order *order);
+
+/* How many sets an order has. */
+int buffers_sets(const struct order *order, int ranks);
 
 /* What all sets of an order take on one rank at most, in bytes. SIZE_MAX: too much to count. */
 size_t buffers_need(const struct order *order, int ranks);

@@ -230,6 +230,7 @@ dist_status limit_new(struct limit_map *map, int rank, struct subject **subject_
     limit->outs = calloc((size_t)map->ranks, sizeof(*limit->outs));
     limit->subject = (struct subject){.rank = rank,
                                       .ranks = map->ranks,
+                                      .one_piece = true,
                                       .barrier = limit_barrier,
                                       .call = limit_call,
                                       .take = limit_take,

@@ -43,7 +43,7 @@ static struct pattern measure_pattern(const struct measure *m, unsigned seed)
 
 static char *measure_set(const struct measure *m, int set)
 {
-    return (char *)m->buffers->memory + (size_t)set * m->buffers->stride;
+    return buffers_set(m->buffers, set);
 }
 
 static void *measure_in(const struct measure *m, int set)
@@ -213,14 +213,27 @@ static int measure_sample(struct measure *m, double *time_p)
     return 0;
 }
 
-/* Everything but the buffers. */
+/* On one set; on every one, if their number was asked for. */
+static int measure_check(struct measure *m, unsigned seed)
+{
+    int sets = m->order->buffers ? m->buffers->sets : 1;
+
+    for (int i = 0; m->order->check && i < sets; i++) {
+        if (measure_checked(m, seed + (unsigned)i) != 0)
+            return -1;
+    }
+    return 0;
+}
+
+/* Everything but the buffers. No set that was asked for is used for the first time in a sample. */
 static void measure_all(struct measure *m, double *times)
 {
     const struct order *order = m->order;
+    long warmup = order->warmup > order->buffers ? order->warmup : order->buffers;
 
-    if (order->check && measure_checked(m, (unsigned)order->samples) != 0)
+    if (measure_check(m, (unsigned)order->samples) != 0)
         return;
-    for (long i = 0; i < order->warmup; i++) {
+    for (long i = 0; i < warmup; i++) {
         if (measure_call(m) != 0)
             return;
     }
@@ -228,8 +241,7 @@ static void measure_all(struct measure *m, double *times)
         if (measure_sample(m, &times[s]) != 0)
             return;
     }
-    if (order->check)
-        measure_checked(m, (unsigned)order->samples + 1);
+    measure_check(m, (unsigned)order->samples + 1);
 }
 
 enum outcome measure_run(struct subject *subject, struct buffers *buffers,

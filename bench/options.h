@@ -21,6 +21,7 @@ struct options {
     double time;                /* seconds for a point and contestant */
     int64_t rounds;
     int64_t window;
+    int64_t buffers; /* sets, each allocated by itself; 0: as many as the default says, in one */
     int64_t memory_limit;
     bool full, check, no_check, in_place;
     const char *dtype_name, *op_name;

@@ -73,6 +73,8 @@ const struct options_row options_table[] = {
     TEXT("mem", 0, CHOICE, memory, "malloc|dist|cuda",
          "whose memory the buffers are: dist is that of dist_alloc (default: malloc)"),
     TEXT("accelerator", 'd', CHOICE, device, "cuda", "the same as --mem=cuda"),
+    NUMBER("buffers", 0, INT, buffers, 1, ORDER_BUFFERS_MAX, "N",
+           "sets of buffers used in turn, each allocated by itself (default: 64 MiB of one piece)"),
     NUMBER("mem-limit", 'M', BYTES, memory_limit, 1, 1e15, "BYTES",
            "buffers of a rank at most; sizes beyond are left out (default: 8G)"),
 

@@ -16,9 +16,11 @@ void order_write(const struct order *order, char *line)
                           dist_op_string(order->op), order->root, order->in_place, order->warmup,
                           order->samples, order->batch, order->check);
 
-    /* Only ranks of our own are told of another window. */
-    if (order->window != BENCH_WINDOW)
+    /* Others are told of what was asked for only. */
+    if (order->window != BENCH_WINDOW || order->buffers)
         length += snprintf(line + length, ORDER_LINE - (size_t)length, " %d", order->window);
+    if (order->buffers)
+        length += snprintf(line + length, ORDER_LINE - (size_t)length, " %d", order->buffers);
     snprintf(line + length, ORDER_LINE - (size_t)length, "\n");
 }
 
@@ -29,7 +31,8 @@ static bool order_is_good(const struct order *order, int ranks)
     return order->kind && order->bytes % (element * (size_t)kind_blocks(order->kind, ranks)) == 0 &&
            order->root >= 0 && order->root < ranks && order->warmup >= 0 && order->samples >= 1 &&
            order->samples <= ORDER_SAMPLES_MAX && order->batch >= 1 && order->window >= 1 &&
-           order->window <= ORDER_WINDOW_MAX;
+           order->window <= ORDER_WINDOW_MAX && order->buffers >= 0 &&
+           order->buffers <= ORDER_BUFFERS_MAX;
 }
 
 int order_read(const char *line, int ranks, struct order *order_p)
@@ -38,9 +41,9 @@ int order_read(const char *line, int ranks, struct order *order_p)
     int in_place, check, type, operation, fields;
     struct order order = {.window = BENCH_WINDOW};
 
-    fields = sscanf(line, "run %63s %zu %31s %31s %d %d %ld %ld %ld %d %d", kind, &order.bytes,
+    fields = sscanf(line, "run %63s %zu %31s %31s %d %d %ld %ld %ld %d %d %d", kind, &order.bytes,
                     dtype, op, &order.root, &in_place, &order.warmup, &order.samples, &order.batch,
-                    &check, &order.window);
+                    &check, &order.window, &order.buffers);
     if (fields < 10)
         return -1;
     order.kind = kind_find(kind);

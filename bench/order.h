@@ -14,12 +14,14 @@ struct order {
     bool in_place;
     long warmup, samples, batch;
     bool check;
-    int window; /* messages in a call of bw and bibw */
+    int window;  /* messages in a call of bw and bibw */
+    int buffers; /* sets, each allocated by itself; 0: as worker.h says, all in one piece */
 };
 
 #define ORDER_LINE 256
 #define ORDER_SAMPLES_MAX 10000000
 #define ORDER_WINDOW_MAX 1024
+#define ORDER_BUFFERS_MAX 100000
 
 /* "run ...\n" into line, ORDER_LINE bytes. */
 void order_write(const struct order *order, char *line);

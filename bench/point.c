@@ -225,6 +225,7 @@ static struct result_point point_head(const struct order *order, int ranks)
         .bytes = order->bytes,
         .block = order_block(order, ranks),
         .element = dist_dtype_size(order->dtype),
+        .buffers = buffers_sets(order, ranks),
         .window = kind->id == KIND_bw || kind->id == KIND_bibw ? order->window : 1};
 }
 
@@ -312,7 +313,8 @@ int point_each(const struct options *options, int ranks,
                               .op = options->op,
                               .root = (int)options->root,
                               .in_place = options->in_place,
-                              .window = (int)options->window};
+                              .window = (int)options->window,
+                              .buffers = (int)options->buffers};
 
         if (options->kinds[k])
             ended = point_sizes(options, ranks, &order, each, arg);

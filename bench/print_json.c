@@ -62,10 +62,12 @@ static void json_point(FILE *to, const struct result *result, const struct resul
 {
     fprintf(to,
             "    {\"collective\": \"%s\", \"size\": %zu, \"block\": %zu, \"count\": %zu, "
-            "\"type\": \"%s\", \"redop\": \"%s\", \"root\": %d, \"in_place\": %s, \"times\": [",
+            "\"type\": \"%s\", \"redop\": \"%s\", \"root\": %d, \"in_place\": %s, \"buffers\": %d, "
+            "\"times\": [",
             point->collective, point->bytes, point->block,
             point->element ? point->block / point->element : 0, point->dtype,
-            point->op ? point->op : "none", point->root, point->in_place ? "true" : "false");
+            point->op ? point->op : "none", point->root, point->in_place ? "true" : "false",
+            point->buffers);
     for (int c = 0; c < result->contestant_count; c++) {
         const struct result_time *time = &point->times[c];
 

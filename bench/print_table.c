@@ -80,7 +80,7 @@ static void csv_begin(const struct options *options, const struct result *result
 {
     (void)options, (void)result;
     printf("collective,size,block,dtype,op,root,in_place,ranks,contestant,time_us,min_us,avg_us,"
-           "max_us,p50_us,p99_us,algbw,busbw,iterations,status\n");
+           "max_us,p50_us,p99_us,algbw,busbw,iterations,buffers,status\n");
 }
 
 static const char *csv_status(const struct options *options, const struct result_time *time)
@@ -108,7 +108,7 @@ static void csv_row(const struct options *options, const struct result *result,
                time->samples * time->batch);
     else
         printf(",,,,,,,,");
-    printf(",%s\n", csv_status(options, time));
+    printf(",%d,%s\n", point->buffers, csv_status(options, time));
 }
 
 static void csv_point(const struct options *options, const struct result *result,

@@ -33,6 +33,7 @@ struct result_point {
     size_t bytes;              /* what busbw formulas call the size; 0 for a barrier */
     size_t block;              /* bytes of a block: what OSU calls the size */
     size_t element;            /* bytes of an element of dtype */
+    int buffers;               /* sets that are used in turn */
     int window;                /* messages in a call of bw and bibw, else 1 */
     struct result_time *times; /* one a contestant */
 };

@@ -7,6 +7,7 @@
 
 struct subject {
     int rank, ranks;
+    bool one_piece; /* it has memory for one piece only */
     /* Each returns OK, or a status that error() has the text of. */
     dist_status (*barrier)(struct subject *subject);
     dist_status (*call)(struct subject *subject, const struct order *order, const void *in,

@@ -14,7 +14,7 @@
  *
  * From then on each line that it gets has one answer:
  *
- *     run COLLECTIVE BYTES DTYPE OP ROOT IN_PLACE WARMUP SAMPLES BATCH CHECK\n
+ *     run COLLECTIVE BYTES DTYPE OP ROOT IN_PLACE WARMUP SAMPLES BATCH CHECK [WINDOW [BUFFERS]]\n
  *         -> took NS NS ... NS\n                  SAMPLES numbers
  *         -> unsupported REASON\n
  *         -> wrong REASON\n                       the result is not what it should be
@@ -40,7 +40,8 @@
  * bibw, BENCH_WINDOW messages both ways at once. dist_bench halves and divides.
  *
  * The buffers of the calls in a batch are several sets in turn, so that caches don't flatter:
- * BENCH_SETS_BYTES together, but three sets at least and BENCH_SETS_MAX at most. A process keeps
+ * BENCH_SETS_BYTES together, but three sets at least and BENCH_SETS_MAX at most; or BUFFERS sets,
+ * if that is there, each allocated by itself and, with CHECK, each checked. A process keeps
  * the buffers of its last run only, so a run of barrier makes it give its memory back.
  */
 #ifndef BENCH_WORKER_H

@@ -127,11 +127,14 @@ static const char *sets_make(struct peer_session *session, struct peer_run *run)
     int rank = session->peer->rank, ranks = session->peer->ranks;
     size_t bytes = peer_in_bytes(run, ranks) + peer_out_bytes(run, ranks);
     size_t sets = BENCH_SETS_BYTES / (bytes ? bytes : BENCH_SETS_BYTES);
+    size_t asked = (size_t)run->buffers;
 
     if (sets > BENCH_SETS_MAX)
         sets = BENCH_SETS_MAX;
     if (sets < BENCH_SETS_MIN)
         sets = BENCH_SETS_MIN;
+    if (asked > 0)
+        sets = asked;
     run->sets = calloc(sets, sizeof(*run->sets));
     if (run->sets == NULL)
         return "no memory";
@@ -151,10 +154,10 @@ static const char *run_parse(struct peer_session *session, const char *line, str
     size_t block;
     int c, d, o;
 
-    if (sscanf(line, "run %31s %zu %31s %31s %d %d %d %d %d %d", collective, &run->bytes, dtype,
-               operation, &run->root, &run->in_place, &run->warmup, &run->samples, &run->batch,
-               &run->check) != 10 ||
-        run->samples < 1 || run->batch < 1)
+    if (sscanf(line, "run %31s %zu %31s %31s %d %d %d %d %d %d %*d %d", collective, &run->bytes,
+               dtype, operation, &run->root, &run->in_place, &run->warmup, &run->samples,
+               &run->batch, &run->check, &run->buffers) < 10 ||
+        run->buffers < 0 || run->samples < 1 || run->batch < 1)
         return "the line is not understood";
     c = find(collective_names, PEER_COLLECTIVES, collective);
     d = find(dtype_names, PEER_DTYPES, dtype);
@@ -180,7 +183,7 @@ static int same_memory(const struct peer_run *a, const struct peer_run *b)
 {
     return a->sets != NULL && a->collective == b->collective && a->bytes == b->bytes &&
            a->dtype == b->dtype && a->operation == b->operation && a->root == b->root &&
-           a->in_place == b->in_place;
+           a->in_place == b->in_place && a->buffers == b->buffers;
 }
 
 static const char *run_forget(struct peer_session *session)

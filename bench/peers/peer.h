@@ -58,7 +58,7 @@ struct peer_run {
     size_t bytes;   /* as bench/worker.h has it */
     size_t element; /* bytes */
     size_t count;   /* elements of a block: of what a rank sends to one, or of the whole buffer */
-    int root, in_place, warmup, samples, batch, check;
+    int root, in_place, warmup, samples, batch, check, buffers;
     struct peer_set *sets;
     size_t set_count;
 };

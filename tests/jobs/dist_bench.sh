@@ -22,6 +22,16 @@ for ranks in 2 3; do
         --mem dist --format csv all
     job_check "$ranks ranks: in place, from root 1, in memory of dist_alloc" rows right "$kinds"
 done
+# Many buffers, each allocated by itself, each checked.
+# shellcheck disable=SC2086
+for mem in malloc dist; do
+    job self 3 dist_bench -n 3 --backend gloo $point -m 30000:30000 -c --mem $mem --buffers 100 \
+        --format csv all_reduce all_gather
+    job_check "100 buffers of $mem: every one is right" rows 100,right 2
+done
+# shellcheck disable=SC2086
+job self 2 dist_bench -n 2 --backend gloo $point -m 1000:1000 --buffers 7 --format json all_reduce
+job_check "how many there are stands in the JSON" says '"buffers": 7,'
 # shellcheck disable=SC2086
 for op in avg prod min max premul_sum; do
     job self 3 dist_bench -n 3 --backend gloo $point -m 999:999 -c -T bfloat16 -o $op --format csv \

@@ -64,6 +64,7 @@ static void test_bad_options(void **state)
                                         "-W 100000 bw",
                                         "-n 2 -k 2 reduce",
                                         "--mem heap all",
+                                        "--buffers 0 all",
                                         "--nothing",
                                         "all_reduce x",
                                         "-m",
@@ -103,6 +104,12 @@ static void test_orders(void **state)
     assert_int_equal(order_count(&back, 3), 800);
     assert_int_equal(order_read(line, 2, &back), -1); /* no rank 2 */
     assert_int_equal(order_read(line, 7, &back), -1); /* no whole blocks */
+    order.buffers = 32;
+    order_write(&order, line);
+    assert_string_equal(line, "run all_to_all 4800 bfloat16 max 2 1 3 4 5 1 64 32\n");
+    assert_int_equal(order_read(line, 3, &back), 0);
+    assert_true(back.window == 64 && back.buffers == 32);
+    assert_int_equal(order_read("run all_reduce 8 float32 sum 0 0 1 1 1 1 64 -1\n", 2, &back), -1);
     assert_int_equal(order_read("run all_reduce 8 float32 sum 0 0 1 0 1 1\n", 2, &back), -1);
     assert_int_equal(order_read("run all_reduce 8 float32 sum 0 0 1 1\n", 2, &back), -1);
     assert_int_equal(order_read("run nothing 8 float32 sum 0 0 1 1 1 1\n", 2, &back), -1);
