@@ -5,6 +5,7 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 /* Of more ranks only the results are proved, and of thousands only some. */
 #define RUN_COMPLETE 64
@@ -40,6 +41,17 @@ static void run_why(struct job_row *row)
 const char *job_why(const struct job_row *row)
 {
     return row->verdict.text[0] ? row->verdict.text : row->why;
+}
+
+/* Thousands of ranks take minutes: a person at a terminal sees what is under way. NULL: nothing. */
+static void run_tell(const struct job_row *row, const char *what)
+{
+    if (!isatty(STDERR_FILENO))
+        return;
+    if (row)
+        fprintf(stderr, "\r\033[K%s: %s", row->algorithm->name, what);
+    else
+        fprintf(stderr, "\r\033[K");
 }
 
 static void run_verify(const struct job *job, struct job_row *row)
@@ -79,12 +91,15 @@ static void run_row(const struct job *job, struct job_row *row)
     struct disti_simulation *simulation = NULL;
     for (int i = 0; i < job->size_count; i++) {
         struct job_cell *cell = &row->cells[i];
+        char size[24];
         struct disti_shape shape = {.collective = job->collective,
                                     .ranks = job->topology->ranks,
                                     .root = job->root,
                                     .segments = run_segments(job, row->algorithm, job->sizes[i]),
                                     .topology = job->topology};
         cell->segments = shape.segments;
+        job_size_text(job->sizes[i], size);
+        run_tell(row, size);
         if (i == 0 || cell->segments != cell[-1].segments) {
             disti_simulation_close(simulation);
             simulation = NULL;
@@ -123,9 +138,12 @@ void job_run(const struct job *job, struct job_result *result)
         struct job_row *row = &result->rows[result->count++];
         row->algorithm = a;
         run_row(job, row);
-        if (job->verify)
+        if (job->verify) {
+            run_tell(row, "verifying");
             run_verify(job, row);
+        }
     }
+    run_tell(NULL, NULL);
     for (int i = 0; i < job->size_count; i++)
         result->best[i] = run_best(result, i);
 }
