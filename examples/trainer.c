@@ -1,17 +1,18 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The same trainer as trainer_single.c, data-parallel: docs/embedding.md shows the difference. */
+/* Logistic regression by gradient descent on made-up data; docs/embedding.md shows both forms. */
 #include <dist/dist.h>
 #include <math.h>
 #include <stdio.h>
 
 #define FEATURES 32
 #define SAMPLES 8192
+#define CHECKED 1024 /* more samples: not learnt from, the loss is theirs */
 #define BATCH 512
 #define EPOCHS 5
 #define RATE 0.5f
 
-static float data[SAMPLES][FEATURES], label[SAMPLES];
-static float weight[FEATURES + 1], gradient[FEATURES + 2]; /* the last two: bias, loss */
+static float data[SAMPLES + CHECKED][FEATURES], label[SAMPLES + CHECKED];
+static float weight[FEATURES + 1], gradient[FEATURES + 1]; /* the last: bias */
 
 static unsigned state = 1;
 static float uniform(void)
@@ -22,48 +23,63 @@ static float uniform(void)
 
 static void make_data(void)
 {
-    for (int i = 0; i < SAMPLES; i++) {
+    for (int i = 0; i < SAMPLES + CHECKED; i++) {
         float sum = 0.1f * uniform();
         for (int f = 0; f < FEATURES; f++)
             sum += (data[i][f] = uniform()) * (f % 2 ? 1.0f : -0.5f);
         label[i] = sum > 0 ? 1.0f : 0.0f;
     }
+    for (int f = 0; f < FEATURES + 1; f++)
+        weight[f] = 0.1f * uniform();
 }
 
-/* Adds sample i's part of the gradient and of the loss. */
-static void learn(int i, float share)
+static float predict(int i)
 {
     float z = weight[FEATURES];
     for (int f = 0; f < FEATURES; f++)
         z += weight[f] * data[i][f];
-    float p = 1.0f / (1.0f + expf(-z)), error = (p - label[i]) * share;
+    return 1.0f / (1.0f + expf(-z));
+}
+
+/* Adds sample i's part of the gradient. */
+static void learn(int i, float share)
+{
+    float error = (predict(i) - label[i]) * share;
     for (int f = 0; f < FEATURES; f++)
         gradient[f] += error * data[i][f];
     gradient[FEATURES] += error;
-    gradient[FEATURES + 1] -= share * logf(label[i] > 0 ? p + 1e-7f : 1 - p + 1e-7f);
+}
+
+static float loss_of(int i)
+{
+    float p = predict(i);
+    return -logf(label[i] > 0 ? p + 1e-7f : 1 - p + 1e-7f);
 }
 
 int main(void)
 {
     dist_group *group = NULL;
-    if (dist_init_process_group(NULL, &group) != DIST_OK)
+    make_data();
+    if (dist_init_process_group(NULL, &group) != DIST_OK ||
+        dist_broadcast(group, weight, FEATURES + 1, DIST_FLOAT32, 0) != DIST_OK)
         return fprintf(stderr, "%s\n", dist_last_error()), 1;
     int rank = dist_get_rank(group), ranks = dist_get_world_size(group);
-    make_data();
     for (int epoch = 0; epoch < EPOCHS; epoch++) {
-        float loss = 0;
         for (int start = 0; start < SAMPLES; start += BATCH) {
-            for (int f = 0; f < FEATURES + 2; f++)
+            for (int f = 0; f < FEATURES + 1; f++)
                 gradient[f] = 0;
             for (int i = start + rank; i < start + BATCH; i += ranks)
                 learn(i, 1.0f / BATCH);
-            if (dist_all_reduce(group, gradient, gradient, FEATURES + 2, DIST_FLOAT32, DIST_SUM) !=
-                DIST_OK)
+            if (dist_all_reduce(group, gradient, gradient, FEATURES + 1, DIST_FLOAT32, DIST_SUM))
                 return fprintf(stderr, "%s\n", dist_last_error()), 1;
             for (int f = 0; f < FEATURES + 1; f++)
                 weight[f] -= RATE * gradient[f];
-            loss += gradient[FEATURES + 1] * BATCH / SAMPLES;
         }
+        float loss = 0;
+        for (int i = SAMPLES + rank; i < SAMPLES + CHECKED; i += ranks)
+            loss += loss_of(i) / CHECKED;
+        if (dist_all_reduce(group, &loss, &loss, 1, DIST_FLOAT32, DIST_SUM) != DIST_OK)
+            return fprintf(stderr, "%s\n", dist_last_error()), 1;
         if (rank == 0)
             printf("epoch %d: loss %.5f\n", epoch + 1, (double)loss);
     }

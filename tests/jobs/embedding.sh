@@ -73,6 +73,15 @@ same_losses()
         END { exit bad || NR != 5 }'
 }
 job_check "four ranks learn what one does" same_losses
+# Whatever the other ranks begin with, rank 0's parameters count.
+sed -e 's/^#include <math.h>/&\n#include <stdlib.h>/' \
+    -e 's/^    make_data();/&\n    weight[0] += (float)atoi(getenv("RANK"));/' \
+    "$examples/trainer.c" >"$job_folder/spoilt.c"
+# shellcheck disable=SC2046,SC2086
+gcc -std=gnu11 -O1 $sanitize $(pc --cflags) "$job_folder/spoilt.c" -o "$job_folder/spoilt" \
+    $(pc --libs) -lm -pthread >"$job_output" 2>&1 || job_fail "a trainer that is spoilt" "see above"
+job shell 4 "$job_folder/spoilt"
+job_check "all ranks begin with rank 0's parameters" same_losses
 
 # What docs/embedding.md shows is the difference between the two, and it is short.
 shown_diff()
