@@ -61,6 +61,24 @@ for compiler in "g++ c++ c++11" "clang c gnu11" "clang++ c++ c++17"; do
     fi
 done
 
+# Without LD_LIBRARY_PATH: the library's folder stands in the program, or the library itself does.
+found_at_start()
+{
+    # shellcheck disable=SC2046,SC2086
+    gcc $sanitize $(pc --cflags) "$examples/hello_all_reduce.c" -o "$job_folder/found" "${@}" \
+        >"$job_output" 2>&1 && job_saved=$LD_LIBRARY_PATH && unset LD_LIBRARY_PATH ||
+        { job_fail "hello_all_reduce with $*" "see above"; return; }
+    job shell 2 "$job_folder/found"
+    job_check "two ranks add up" says "rank 1 of 2: sum 1"
+    export LD_LIBRARY_PATH=$job_saved
+}
+# shellcheck disable=SC2046
+found_at_start $(pc --libs) "-Wl,-rpath,$libdir"
+# shellcheck disable=SC2046
+[ -e "$libdir/libdist.a" ] &&
+    found_at_start $(pc --libs | sed s/-ldist/-l:libdist.a/) $(pkg-config --libs hwloc) \
+        -ldl -lpthread -lm
+
 # The trainer: one rank and four learn the same.
 job self 1 "$job_folder/trainer_single"
 cp "$job_output" "$job_folder/single"
