@@ -34,7 +34,7 @@ static void fault_end(struct dist_group *group, dist_status status, const char *
     if (group->failed)
         return;
     group->failed = status;
-    snprintf(group->cause, GROUP_TEXT, "%s", text);
+    disti_text(group->cause, GROUP_TEXT, "%s", text);
     if (tell)
         fault_tell(group, text);
     disti_drive_rouse(group); /* the driver may sleep with the backend armed */
@@ -75,7 +75,7 @@ static const char *fault_describe(const struct dist_work *work, char *text, size
 
 static void fault_timeout(struct dist_group *group, const struct dist_work *work)
 {
-    char name[GROUP_NAME], what[128], missing[128] = "";
+    char name[GROUP_NAME], what[128], missing[512] = "";
     dist_status status;
 
     fault_describe(work, what, sizeof(what));
@@ -111,7 +111,7 @@ static bool fault_read_news(struct dist_group *group)
         return false;
     group->lost_rank = notice.rank < 0 ? 0 : notice.rank;
     group->lost_until_ns = disti_now_ns() + FAULT_GRACE_NS;
-    snprintf(group->lost_text, GROUP_TEXT, "%s", notice.text);
+    disti_text(group->lost_text, GROUP_TEXT, "%s", notice.text);
     return true;
 }
 
@@ -130,7 +130,7 @@ void disti_group_fail(struct dist_group *group, const struct dist_work *work, di
 
     if (group->failed)
         return;
-    snprintf(own, sizeof(own), "%s", dist_last_error());
+    disti_text(own, sizeof(own), "%s", dist_last_error());
     while (status == DIST_ERR_PEER_LOST && group->world->bootstrap.store &&
            !fault_read_news(group) && !disti_expired(until))
         fault_await_news(group);

@@ -7,7 +7,8 @@
 #include "core/world.h"
 
 #define GROUP_TIMEOUT_MS (5 * 60 * 1000)
-#define GROUP_TEXT 1024
+/* News, and what they end. An error that quotes it is longer still: see base/log.c. */
+#define GROUP_TEXT (DISTI_NEWS_MAX + 300)
 
 /*
  * Some ranks of a world, with their own connections and their own order of operations. `lock`

@@ -15,9 +15,6 @@
 /* For requests that wait for nobody. Long, because the server's machine may be overloaded. */
 #define STORE_REPLY_MS 60000
 
-/* Of a report, which others repeat in their errors. */
-#define STORE_REPORT_MAX 200
-
 static dist_status store_no_answer(struct disti_store *store, dist_status status, const char *key)
 {
     if (status == DIST_IN_PROGRESS)
@@ -253,9 +250,10 @@ dist_status disti_store_arrive(struct disti_store *store, const struct disti_par
 
 void disti_store_report(struct disti_store *store, const struct disti_party *party, const char *why)
 {
-    struct client_request request = {
-        .op = DISTI_WIRE_REPORT, .value = why, .bytes = strnlen(why, STORE_REPORT_MAX)};
+    char text[DISTI_REASON_MAX];
+    struct client_request request = {.op = DISTI_WIRE_REPORT, .value = text};
 
+    request.bytes = disti_text(text, sizeof(text), "%s", why);
     if (store_pack_party(party, &request) != DIST_OK)
         return;
     /* So few bytes always fit, unless the server has been stuck for long. */

@@ -98,7 +98,9 @@ dist_status disti_store_all_gather(struct disti_store *store, const char *key, c
 dist_status disti_store_arrive(struct disti_store *store, const struct disti_party *party,
                                const char *key, int timeout_ms);
 
-#define DISTI_NEWS_MAX 512
+/* The reason that a rank gave, whole, and who it is. */
+#define DISTI_REASON_MAX 1200
+#define DISTI_NEWS_MAX (DISTI_REASON_MAX + 200)
 
 /* News about another rank. */
 struct disti_notice {

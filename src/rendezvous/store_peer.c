@@ -175,7 +175,7 @@ void store_peer_reply(struct disti_store_server *server, struct store_peer *peer
 void store_peer_refuse(struct disti_store_server *server, struct store_peer *peer, uint32_t id,
                        dist_status status, const char *format, ...)
 {
-    char text[1024];
+    char text[DISTI_NEWS_MAX + 2 * DISTI_KEY_MAX];
     va_list args;
 
     va_start(args, format);

@@ -2,6 +2,7 @@
 /* Who is there: hellos, refusals, goodbyes, losses, and the notices about them. */
 #include "rendezvous/store_server.h"
 
+#include "base/log.h"
 #include "rendezvous/socket.h"
 
 #include <stdarg.h>
@@ -58,8 +59,8 @@ void store_ranks_push(struct disti_store_server *server, const struct disti_noti
 
 static void ranks_tell(const struct store_rank *slot, struct disti_notice *notice, const char *why)
 {
-    snprintf(notice->text, sizeof(notice->text), "rank %d (host %s, pid %u) %s", notice->rank,
-             slot->host, slot->pid, why);
+    disti_text(notice->text, sizeof(notice->text), "rank %d (host %s, pid %u) %s", notice->rank,
+               slot->host, slot->pid, why);
 }
 
 /* Keeps why the rank is gone, tells the others, ends what cannot end well any more. */
@@ -109,7 +110,7 @@ void store_ranks_lost(struct disti_store_server *server, struct store_peer *peer
 
 void store_ranks_report(struct disti_store_server *server, struct store_peer *peer)
 {
-    char why[DISTI_NEWS_MAX - 128] = "failed: ";
+    char why[DISTI_REASON_MAX + 16] = "failed: ";
     size_t at = strlen(why), bytes = (size_t)peer->in.head.value_bytes;
     const unsigned char *text = disti_wire_value(&peer->in);
     struct disti_wire_party party;
