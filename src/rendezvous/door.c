@@ -77,6 +77,8 @@ void store_door_answer(struct disti_store_server *server)
             (void)!send(fd, answer, sizeof(answer), MSG_NOSIGNAL | MSG_DONTWAIT);
         close(fd);
     }
+    if (errno != EAGAIN && errno != EINTR && errno != ECONNABORTED)
+        store_server_pause(server);
 }
 
 /* Reads the whole answer, for a second at most. */

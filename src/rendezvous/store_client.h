@@ -21,7 +21,7 @@ struct disti_store_target {
 struct disti_store_tries {
     char text[400];        /* "127.0.0.1: Connection refused", of the last round */
     int64_t unresolved_by; /* give up on a name that nobody knows; 0: not tried yet */
-    int64_t hung_up_by;    /* give up on someone who hangs up on our hello; 0: not met yet */
+    bool stranger;         /* somebody accepts, and says no word of ours */
 };
 
 /*

@@ -15,8 +15,7 @@
 
 #define CONNECT_MS 5000    /* for one address: a machine that does not answer */
 #define DOUBTFUL_MS 1000   /* the same, where another place may be announced meanwhile */
-#define WELCOME_MS 10000   /* someone who accepts, but does not answer the hello */
-#define HUNG_UP_MS 5000    /* someone who hangs up on the hello, again and again */
+#define WELCOME_MS 30000   /* the same, for an answer to the hello */
 #define UNRESOLVED_MS 5000 /* a name that nobody knows */
 
 static int64_t connect_sooner(int64_t a, int64_t b)
@@ -143,29 +142,27 @@ static dist_status connect_answer(struct disti_store *store,
     return status;
 }
 
-/* No answer, or none of ours. Strangers are an error, unless that was to be expected. */
+/* A store may be slow, and one that is just ending hangs up: only who says nonsense is none. */
 static dist_status connect_no_answer(struct disti_store *store, dist_status status,
                                      const struct disti_store_target *target,
                                      struct disti_store_tries *tries)
 {
-    const char *what = status == DIST_ERR_RENDEZVOUS  ? "answers in another protocol"
-                       : status == DIST_ERR_PEER_LOST ? "hangs up"
-                                                      : "accepts, but does not answer";
+    const struct client_request withdraw = {.op = DISTI_WIRE_GOODBYE, .arg = DISTI_WIRE_WITHDRAW};
 
-    connect_tried(tries, "%s: %s", store->where, what);
-    if (target->doubtful)
+    if (status == DIST_IN_PROGRESS) /* it may read our hello yet, and we may come again */
+        store_client_send(store, &withdraw, 0);
+    connect_tried(tries, "%s: %s", store->where,
+                  status == DIST_ERR_RENDEZVOUS  ? "answers in another protocol"
+                  : status == DIST_ERR_PEER_LOST ? "hangs up"
+                                                 : "accepts, but does not answer");
+    tries->stranger = true;
+    if (target->doubtful || status != DIST_ERR_RENDEZVOUS)
         return DIST_IN_PROGRESS;
-    if (status == DIST_ERR_PEER_LOST) {
-        /* A server that is just ending does so too: the next one may be ours. */
-        if (!tries->hung_up_by)
-            tries->hung_up_by = disti_deadline_ms(HUNG_UP_MS);
-        if (!disti_expired(tries->hung_up_by))
-            return DIST_IN_PROGRESS;
-    }
     return disti_fail(DIST_ERR_RENDEZVOUS,
-                      "rank %d: whoever listens on %s is no store of libdist (it %s): another "
-                      "program has that port, choose another one (MASTER_PORT)",
-                      target->rank, store->where, what);
+                      "rank %d: whoever listens on %s is no store of libdist (it answers in "
+                      "another protocol): another program has that port, choose another one "
+                      "(MASTER_PORT)",
+                      target->rank, store->where);
 }
 
 static dist_status connect_address(const struct addrinfo *address,
@@ -177,6 +174,7 @@ static dist_status connect_address(const struct addrinfo *address,
     char host[DISTI_HOST_SIZE];
     dist_status status;
     int64_t connect_by = disti_deadline_ms(target->doubtful ? DOUBTFUL_MS : CONNECT_MS);
+    int64_t welcome_by = disti_deadline_ms(WELCOME_MS);
     int fd = connect_socket(address, connect_sooner(deadline, connect_by));
 
     disti_address_text(address->ai_addr, host);
@@ -193,8 +191,8 @@ static dist_status connect_address(const struct addrinfo *address,
     if (!store)
         return disti_fail_errno(DIST_ERR_SYSTEM, "rank %d cannot set up its end of the store",
                                 target->rank);
-    status = connect_hello(store, target, connect_sooner(deadline, disti_deadline_ms(WELCOME_MS)),
-                           &reply);
+    status = connect_hello(
+        store, target, target->doubtful ? connect_sooner(deadline, welcome_by) : deadline, &reply);
     if (status == DIST_OK)
         status = connect_answer(store, target, &reply, tries);
     else
@@ -210,6 +208,8 @@ static dist_status connect_unresolved(const struct disti_store_target *target, i
                                       struct disti_store_tries *tries)
 {
     connect_tried(tries, "%s: %s", target->host, gai_strerror(code));
+    if (code == EAI_AGAIN) /* the name server does not answer yet */
+        return DIST_IN_PROGRESS;
     if (!tries->unresolved_by)
         tries->unresolved_by = disti_deadline_ms(UNRESOLVED_MS);
     if (!disti_expired(tries->unresolved_by))
@@ -226,6 +226,7 @@ dist_status disti_store_try(const struct disti_store_target *target, int64_t dea
     int code = disti_resolve(target->host, target->port, &addresses);
 
     tries->text[0] = 0;
+    tries->stranger = false;
     if (code)
         return connect_unresolved(target, code, tries);
     for (a = addresses; a && status == DIST_IN_PROGRESS; a = a->ai_next)
@@ -254,10 +255,13 @@ dist_status disti_store_reach(const struct disti_store_target *target, int timeo
         if (status != DIST_IN_PROGRESS)
             return status;
         if (disti_expired(deadline))
-            return disti_fail(DIST_ERR_RENDEZVOUS,
-                              "rank %d found no store at %s port %d within %d ms (%s): is rank 0 "
-                              "running, and is MASTER_ADDR the same for all ranks?",
-                              target->rank, target->host, target->port, timeout_ms, tries.text);
+            return disti_fail(
+                DIST_ERR_RENDEZVOUS, "rank %d found no store at %s port %d within %d ms (%s): %s",
+                target->rank, target->host, target->port, timeout_ms, tries.text,
+                tries.stranger ? "does another program have that port? Then choose another one "
+                                 "(MASTER_PORT)"
+                               : "is rank 0 running, and is MASTER_ADDR the same for all ranks? "
+                                 "Start it, or raise the timeout (DIST_TIMEOUT, seconds)");
         disti_store_back_off(&pause_ms, 200, deadline);
     }
 }

@@ -37,19 +37,6 @@ static void peer_watch(struct disti_store_server *server, struct store_peer *pee
     peer->events = event.events;
 }
 
-/* Strangers may fill the waiting room, but not keep others out of it. */
-static void peer_drop_oldest_stranger(struct disti_store_server *server)
-{
-    struct store_peer *oldest = NULL;
-
-    for (struct store_peer *peer = server->peers; peer; peer = peer->next) {
-        if (peer->rank < 0 && !peer->dead)
-            oldest = peer;
-    }
-    if (oldest)
-        peer_die(server, oldest);
-}
-
 static struct store_peer *peer_new(struct disti_store_server *server, int fd)
 {
     struct epoll_event event = {.events = EPOLLIN};
@@ -74,27 +61,6 @@ static struct store_peer *peer_new(struct disti_store_server *server, int fd)
     server->peers = peer;
     server->strangers++;
     return peer;
-}
-
-void store_peer_accept(struct disti_store_server *server)
-{
-    int fd;
-
-    while ((fd = disti_descriptor_own(
-                accept4(server->listen_fd, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC))) >= 0) {
-        disti_socket_tune(fd);
-        if (!peer_new(server, fd))
-            disti_descriptor_close(fd);
-        if (server->strangers > STORE_STRANGERS)
-            peer_drop_oldest_stranger(server);
-        if (server->reap)
-            return;
-    }
-    /* Out of descriptors or memory: the queue stays, so look away for a moment. */
-    if (errno != EAGAIN && errno != EINTR && errno != ECONNABORTED) {
-        epoll_ctl(server->epoll_fd, EPOLL_CTL_DEL, server->listen_fd, NULL);
-        server->accept_at = disti_deadline_ms(100);
-    }
 }
 
 static void peer_out_pop(struct store_peer *peer)
@@ -207,6 +173,49 @@ static void peer_read(struct disti_store_server *server, struct store_peer *peer
         else if (event != DISTI_WIRE_MORE)
             peer_die(server, peer);
     }
+}
+
+void store_peer_dismiss(struct disti_store_server *server, struct store_peer *peer)
+{
+    /* A machine with much else to do may have left its hello unread. */
+    peer_read(server, peer);
+    if (peer->rank < 0)
+        peer_die(server, peer);
+}
+
+/*
+ * Strangers may fill the waiting room, but not keep others out of it. There is a place for every
+ * rank, so that all can come at once.
+ */
+static void peer_make_room(struct disti_store_server *server)
+{
+    struct store_peer *oldest = NULL;
+
+    if (server->strangers <= STORE_STRANGERS + server->world_size)
+        return;
+    for (struct store_peer *peer = server->peers; peer; peer = peer->next) {
+        if (peer->rank < 0 && !peer->dead)
+            oldest = peer;
+    }
+    if (oldest)
+        store_peer_dismiss(server, oldest);
+}
+
+void store_peer_accept(struct disti_store_server *server)
+{
+    int fd;
+
+    while ((fd = disti_descriptor_own(
+                accept4(server->listen_fd, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC))) >= 0) {
+        disti_socket_tune(fd);
+        if (!peer_new(server, fd))
+            disti_descriptor_close(fd);
+        peer_make_room(server);
+        if (server->reap)
+            return;
+    }
+    if (errno != EAGAIN && errno != EINTR && errno != ECONNABORTED)
+        store_server_pause(server);
 }
 
 void store_peer_event(struct disti_store_server *server, struct store_peer *peer, uint32_t events)

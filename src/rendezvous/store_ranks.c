@@ -157,6 +157,10 @@ void store_ranks_goodbye(struct disti_store_server *server, struct store_peer *p
         slot->place = STORE_LOST;
         return;
     }
+    if (peer->in.head.arg == DISTI_WIRE_WITHDRAW) {
+        slot->place = STORE_ABSENT;
+        return;
+    }
     server->left++;
     ranks_gone(server, peer->rank, STORE_LEFT, "has left the job");
     /* A rank's own server ends with its group instead, and the next group has another. */

@@ -154,6 +154,28 @@ static void server_reap(struct disti_store_server *server)
     }
 }
 
+void store_server_pause(struct disti_store_server *server)
+{
+    if (!server->short_told)
+        disti_warn("the store can let nobody in, and tries again: %s%s", strerror(errno),
+                   errno == EMFILE ? ". Raise the limit of open files (ulimit -n) of the process "
+                                     "that holds it"
+                                   : "");
+    server->short_told = true;
+    epoll_ctl(server->epoll_fd, EPOLL_CTL_DEL, server->listen_fd, NULL);
+    if (server->door_fd >= 0)
+        epoll_ctl(server->epoll_fd, EPOLL_CTL_DEL, server->door_fd, NULL);
+    server->accept_at = disti_deadline_ms(STORE_PAUSE_MS);
+}
+
+static void server_resume(struct disti_store_server *server)
+{
+    server->accept_at = 0;
+    server_watch(server, &server->listen_fd);
+    if (server->door_fd >= 0)
+        server_watch(server, &server->door_fd);
+}
+
 static void server_sooner(int64_t *deadline, int64_t candidate)
 {
     if (candidate < *deadline)
@@ -168,22 +190,18 @@ static int server_tick(struct disti_store_server *server)
 
     if (stopping)
         server_sooner(&next, atomic_load(&server->stop_by));
-    if (server->accept_at) {
-        if (disti_expired(server->accept_at)) {
-            server->accept_at = 0;
-            server_watch(server, &server->listen_fd);
-        } else {
-            server_sooner(&next, server->accept_at);
-        }
-    }
+    if (server->accept_at && disti_expired(server->accept_at))
+        server_resume(server);
+    if (server->accept_at)
+        server_sooner(&next, server->accept_at);
     for (struct store_peer *peer = server->peers; peer; peer = peer->next) {
         if (peer->rank < 0) {
             if (disti_expired(peer->hello_by))
-                peer->dead = server->reap = true;
+                store_peer_dismiss(server, peer);
             server_sooner(&next, peer->hello_by);
-        } else {
-            server_sooner(&next, store_wait_tick(server, peer));
         }
+        if (peer->rank >= 0)
+            server_sooner(&next, store_wait_tick(server, peer));
     }
     server_reap(server);
     return next == INT64_MAX ? -1 : disti_left_ms(next);
@@ -243,6 +261,7 @@ static void *server_main(void *arg)
     struct disti_store_server *server = arg;
     struct epoll_event events[64];
 
+    disti_log_use(server->log);
     while (!server_done(server)) {
         int wait_ms = server_tick(server);
         int count = epoll_wait(server->epoll_fd, events, 64, wait_ms);
@@ -263,6 +282,7 @@ dist_status disti_store_server_run(struct disti_store_server *server)
     sigset_t all, old;
     int error;
 
+    server->log = disti_log_current();
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &old);
     error = pthread_create(&server->thread, NULL, server_main, server);

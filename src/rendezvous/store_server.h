@@ -9,8 +9,9 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
-#define STORE_HELLO_MS 10000     /* a connection that says nothing is dropped after this */
-#define STORE_STRANGERS 256      /* connections without a hello; one more drops the oldest */
+#define STORE_HELLO_MS 60000     /* a connection that says nothing is dropped after this */
+#define STORE_STRANGERS 256      /* connections without a hello, besides one for each rank */
+#define STORE_PAUSE_MS 100       /* out of descriptors: until the next look at who wants in */
 #define STORE_OUT_MAX (1u << 20) /* a client that does not read is not listened to either */
 #define STORE_WAITS_MAX 1024     /* of one client: a thread has one */
 #define STORE_FAILURES_MAX 4096  /* older ones are forgotten: all have heard of them long ago */
@@ -97,7 +98,9 @@ struct disti_store_server {
     struct store_peer *peers; /* newest first */
     int strangers;
     bool reap;
-    int64_t accept_at; /* no new connections before this time: out of descriptors */
+    int64_t accept_at; /* no new connections before this time: out of descriptors; 0: any time */
+    bool short_told;   /* that it is out of descriptors */
+    const struct disti_log *log; /* of whoever started it; may be NULL */
     struct disti_store_table table;
     struct store_gather *gathers;
     struct store_failure *failures; /* newest first, STORE_FAILURES_MAX at most */
@@ -130,8 +133,13 @@ void disti_store_server_set_door(struct disti_store_server *server, int fd);
 /* In a child after fork: closes the copies of the descriptors and frees; the parent's go on. */
 void disti_store_server_forget(struct disti_store_server *server);
 
+/* Nobody can be let in now, by errno: listens again in a moment. Who waits, waits in the queue. */
+void store_server_pause(struct disti_store_server *server);
+
 /* store_peer.c */
 void store_peer_accept(struct disti_store_server *server);
+/* One without a hello has used up its time or its place: if there is none yet, it has to go. */
+void store_peer_dismiss(struct disti_store_server *server, struct store_peer *peer);
 void store_peer_event(struct disti_store_server *server, struct store_peer *peer, uint32_t events);
 /* Queues a frame; takes the reference to body (may be NULL). A failure marks the peer dead. */
 void store_peer_send(struct disti_store_server *server, struct store_peer *peer,

@@ -12,7 +12,7 @@
  * numbers are little-endian; nothing is aligned beyond what the offsets say.
  *
  *     0  u32  magic "DIST"
- *     4  u8   version (2)
+ *     4  u8   version (3)
  *     5  u8   op
  *     6  u16  flags (0)
  *     8  u32  id: a request's number, repeated in its reply; 0 in a notice
@@ -50,7 +50,8 @@
  * authentication and TLS, which are to be agreed on before anything else is believed.
  */
 #define DISTI_WIRE_MAGIC 0x54534944u
-#define DISTI_WIRE_VERSION 2
+#define DISTI_WIRE_VERSION 3
+#define DISTI_WIRE_WITHDRAW 1 /* arg of a GOODBYE: the hello counts for nothing */
 #define DISTI_WIRE_HEAD 32
 #define DISTI_WIRE_HELLO_LIMIT 4096u                           /* before the hello is accepted */
 #define DISTI_WIRE_REQUEST_LIMIT (2 * DISTI_VALUE_MAX + 1024u) /* a CAS carries two values */

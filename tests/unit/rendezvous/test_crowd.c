@@ -1,0 +1,286 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* The store's door when more come at once than it has read, or has descriptors for. */
+#include "base/clock.h"
+#include "base/log.h"
+#include "ranks.h"
+
+#include "rendezvous/door.h"
+#include "rendezvous/store_server.h"
+
+#include <arpa/inet.h>
+#include <netinet/in.h>
+#include <poll.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+
+#define WAIT_MS 20000
+#define SLOW_RANKS 600
+
+/* Both ends of all connections are here. */
+static void raise_limit(void)
+{
+    struct rlimit files;
+
+    assert_int_equal(getrlimit(RLIMIT_NOFILE, &files), 0);
+    files.rlim_cur = files.rlim_max;
+    setrlimit(RLIMIT_NOFILE, &files);
+    if (files.rlim_cur < 2000)
+        skip();
+}
+
+/* Who comes, and says nothing. */
+static int stranger(const struct disti_store_server *server)
+{
+    struct sockaddr_in address = {.sin_family = AF_INET,
+                                  .sin_port = htons((uint16_t)disti_store_server_port(server)),
+                                  .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+
+    assert_true(fd >= 0);
+    assert_int_equal(connect(fd, (struct sockaddr *)&address, sizeof(address)), 0);
+    return fd;
+}
+
+/* A crowd that says nothing cannot keep others out: the oldest have to go. */
+static void test_silent_crowd(void **state)
+{
+    const int64_t deadline = disti_deadline_ms(10000);
+    struct pollfd crowd[400];
+    struct disti_store_server *server;
+    struct disti_store *store;
+    int hung_up = 0;
+
+    (void)state;
+    assert_int_equal(disti_store_server_start("127.0.0.1", 0, 1, &server), DIST_OK);
+    for (int i = 0; i < 400; i++)
+        crowd[i] = (struct pollfd){.fd = stranger(server), .events = POLLIN};
+    assert_int_equal(
+        disti_store_connect("127.0.0.1", disti_store_server_port(server), 0, 1, WAIT_MS, &store),
+        DIST_OK);
+    while (hung_up < 100 && !disti_expired(deadline)) { /* the server takes its time under load */
+        hung_up = poll(crowd, 400, 10);
+        disti_sleep_ns(10 * 1000 * 1000);
+    }
+    for (int i = 0; i < 400; i++)
+        close(crowd[i].fd);
+    disti_store_close(store);
+    disti_store_server_stop(server, 1000);
+    assert_in_range(hung_up, 100, 200);
+}
+
+/* ---- slow ones ---- */
+
+static void say_hello(int fd, int rank)
+{
+    struct disti_wire_id id = {.rank = rank, .world_size = SLOW_RANKS, .host = "h"};
+    struct disti_wire_head head = {.op = DISTI_WIRE_HELLO, .id = 1, .value_bytes = DISTI_WIRE_ID};
+    unsigned char frame[DISTI_WIRE_HEAD + DISTI_WIRE_ID];
+
+    disti_wire_put_head(frame, &head);
+    disti_wire_put_id(frame + DISTI_WIRE_HEAD, &id);
+    assert_int_equal(send(fd, frame, sizeof(frame), MSG_NOSIGNAL), sizeof(frame));
+}
+
+/* All ranks are there before the first of them has got round to its hello: nobody has to go. */
+static void test_slow_hellos(void **state)
+{
+    unsigned char answer[DISTI_WIRE_HEAD];
+    struct disti_wire_head head;
+    struct disti_store_server *server;
+    int fds[SLOW_RANKS];
+
+    (void)state;
+    raise_limit();
+    assert_int_equal(disti_store_server_start("127.0.0.1", 0, SLOW_RANKS, &server), DIST_OK);
+    for (int r = 0; r < SLOW_RANKS; r++)
+        fds[r] = stranger(server);
+    for (int r = 0; r < SLOW_RANKS; r++)
+        say_hello(fds[r], r);
+    for (int r = 0; r < SLOW_RANKS; r++) {
+        assert_int_equal(recv(fds[r], answer, sizeof(answer), MSG_WAITALL), sizeof(answer));
+        assert_true(disti_wire_get_head(answer, &head));
+        assert_int_equal(head.arg, DIST_OK);
+    }
+    disti_store_server_stop(server, 0);
+    for (int r = 0; r < SLOW_RANKS; r++)
+        close(fds[r]);
+}
+
+/* ---- many at once ---- */
+
+#define CROWD_FORKS 4
+
+struct crowd {
+    struct disti_store_server *server;
+    int ranks, silent; /* who connect and say nothing, before the ranks */
+    atomic_int *connected;
+};
+
+struct member {
+    pthread_t thread;
+    const struct crowd *crowd;
+    int rank;
+};
+
+static void *member_joins(void *arg)
+{
+    const struct member *member = arg;
+    const struct crowd *crowd = member->crowd;
+    struct disti_store *store;
+
+    atomic_fetch_add(crowd->connected, 1);
+    CHECK(disti_store_connect("127.0.0.1", disti_store_server_port(crowd->server), member->rank,
+                              crowd->ranks, RANKS_LIMIT_MS, &store) == DIST_OK);
+    CHECK(disti_store_all_gather(store, "all", NULL, NULL, 0, RANKS_LIMIT_MS) == DIST_OK);
+    disti_store_close(store);
+    return NULL;
+}
+
+/* A part of the ranks, as threads: processes for all of them would take long. */
+static void members_join(int part, void *arg)
+{
+    const struct crowd *crowd = arg;
+    int count = crowd->ranks / CROWD_FORKS;
+    struct member *members = calloc((size_t)count, sizeof(*members));
+    pthread_attr_t small;
+
+    pthread_attr_init(&small);
+    pthread_attr_setstacksize(&small, 128 * 1024);
+    for (int i = 0; i < count; i++) {
+        members[i].crowd = crowd;
+        members[i].rank = part * count + i;
+        CHECK(pthread_create(&members[i].thread, &small, member_joins, &members[i]) == 0);
+    }
+    for (int i = 0; i < count; i++)
+        pthread_join(members[i].thread, NULL);
+    free(members);
+}
+
+/* All of them stand before the door when it opens. */
+static void crowd_comes(int ranks, int silent)
+{
+    struct crowd crowd = {.ranks = ranks, .silent = silent};
+    int *strangers = calloc((size_t)silent, sizeof(*strangers));
+    int64_t until = disti_deadline_ms(20000);
+    struct ranks parts;
+
+    crowd.connected = mmap(NULL, sizeof(*crowd.connected), PROT_READ | PROT_WRITE,
+                           MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    assert_true(crowd.connected != MAP_FAILED);
+    assert_int_equal(disti_store_server_listen("127.0.0.1", 0, ranks, &crowd.server), DIST_OK);
+    for (int i = 0; i < silent; i++)
+        strangers[i] = stranger(crowd.server);
+    ranks_start(&parts, CROWD_FORKS, members_join, &crowd);
+    while (atomic_load(crowd.connected) < ranks && !disti_expired(until))
+        disti_sleep_ns(10 * 1000 * 1000);
+    disti_sleep_ns(200 * 1000 * 1000);
+    assert_int_equal(disti_store_server_run(crowd.server), DIST_OK);
+    ranks_finish(&parts);
+    for (int i = 0; i < CROWD_FORKS; i++)
+        assert_int_equal(parts.codes[i], 0);
+    for (int i = 0; i < silent; i++)
+        close(strangers[i]);
+    disti_store_server_stop(crowd.server, 1000);
+    munmap(crowd.connected, sizeof(*crowd.connected));
+    free(strangers);
+}
+
+/* Nobody is hung up on, though all come before the first has been read. */
+static void test_all_ranks_at_once(void **state)
+{
+    (void)state;
+    raise_limit();
+    crowd_comes(600, 0);
+    crowd_comes(400, 700);
+    if (getenv("CHECK_LONG"))
+        crowd_comes(1000, 700);
+}
+
+/* ---- out of descriptors ---- */
+
+static int64_t cpu_ms(void)
+{
+    struct timespec used;
+
+    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &used);
+    return (int64_t)used.tv_sec * 1000 + used.tv_nsec / 1000000;
+}
+
+static atomic_int warnings;
+
+static void count_warnings(void *arg, dist_log_level level, const char *line)
+{
+    (void)arg;
+    if (level == DIST_LOG_WARN && strstr(line, "ulimit -n"))
+        atomic_fetch_add(&warnings, 1);
+}
+
+/* With not one descriptor left: who knocks waits, in either queue, and nobody burns a CPU. */
+static void knock_at_a_full_house(void)
+{
+    struct disti_log log = {.fn = count_warnings, .level = DIST_LOG_WARN};
+    struct disti_store_server *full;
+    struct disti_store *store = NULL;
+    struct rlimit files, none;
+    char job[32], secret[128];
+    int door, port = 0;
+    int64_t used;
+    pid_t guest;
+
+    disti_log_use(&log);
+    snprintf(job, sizeof(job), "full.%d", (int)getpid());
+    CHECK(disti_store_server_listen("127.0.0.1", 0, 1, &full) == DIST_OK);
+    CHECK(disti_door_open(job, &door) == DIST_OK);
+    disti_store_server_set_door(full, door);
+    port = disti_store_server_port(full);
+    guest = fork();
+    CHECK(guest >= 0);
+    if (guest == 0) { /* asks at the door until it is answered, then comes in */
+        int64_t until = disti_deadline_ms(WAIT_MS);
+
+        while (disti_door_ask(job, &port, secret) != DIST_OK)
+            CHECK(!disti_expired(until));
+        CHECK(disti_store_connect("127.0.0.1", port, 0, 1, WAIT_MS, &store) == DIST_OK);
+        disti_store_close(store);
+        _exit(0);
+    }
+    CHECK(getrlimit(RLIMIT_NOFILE, &files) == 0);
+    none = (struct rlimit){.rlim_cur = 3, .rlim_max = files.rlim_max};
+    CHECK(setrlimit(RLIMIT_NOFILE, &none) == 0);
+    CHECK(disti_store_server_run(full) == DIST_OK);
+    disti_sleep_ns(200 * 1000 * 1000); /* the guest has come */
+    used = cpu_ms();
+    disti_sleep_ns(1000 * 1000 * 1000);
+    CHECK(cpu_ms() - used < 50);
+    CHECK(atomic_load(&warnings) == 1);
+    CHECK(setrlimit(RLIMIT_NOFILE, &files) == 0);
+    CHECK(waitpid(guest, &port, 0) == guest && port == 0);
+    disti_store_server_stop(full, 1000);
+}
+
+static void full_house(int rank, void *arg)
+{
+    (void)rank;
+    (void)arg;
+    knock_at_a_full_house();
+}
+
+static void test_no_descriptors(void **state)
+{
+    (void)state;
+    ranks_run(1, full_house, NULL);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_silent_crowd),
+        cmocka_unit_test(test_slow_hellos),
+        cmocka_unit_test(test_all_ranks_at_once),
+        cmocka_unit_test(test_no_descriptors),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
