@@ -142,8 +142,10 @@ static dist_status agree_exchange(struct dist_group *parent, const struct disti_
                                   uint64_t hash, const struct agree_offer *mine,
                                   struct agree_offer *offers)
 {
-    const struct disti_party party = {
-        .group = DISTI_NO_GROUP, .ranks = spec->members, .count = spec->size};
+    const struct disti_party party = {.group = DISTI_NO_GROUP,
+                                      .ranks = spec->members,
+                                      .count = spec->size,
+                                      .what = "for the ranks of the new group"};
     uint32_t turn = 0;
     char key[96];
     dist_status status;

@@ -118,11 +118,19 @@ struct disti_party disti_group_party(const struct dist_group *group)
                                 .count = group->world_size};
 }
 
+static struct disti_party group_opening(const struct dist_group *group)
+{
+    struct disti_party party = disti_group_party(group);
+
+    party.what = "for the others to open the group";
+    return party;
+}
+
 /* The all-gather that backends get: through the store, a fresh key each time. */
 static dist_status group_all_gather(void *arg, const void *in, void *out, size_t bytes)
 {
     struct dist_group *group = arg;
-    const struct disti_party party = disti_group_party(group);
+    const struct disti_party party = group_opening(group);
     int timeout_ms = group->open_by_ns ? disti_left_ms(group->open_by_ns) : group->timeout_ms;
     char key[64];
 

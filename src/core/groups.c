@@ -243,6 +243,7 @@ static dist_status split_exchange(struct dist_group *parent, const struct split_
         return DIST_OK;
     }
     party.group = DISTI_NO_GROUP;
+    party.what = "for the group's ranks to split it";
     pthread_mutex_lock(&parent->world->lock);
     turn = parent->splits++;
     pthread_mutex_unlock(&parent->world->lock);

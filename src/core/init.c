@@ -228,6 +228,8 @@ dist_status dist_init_process_group(const struct dist_options *given, dist_group
         goto out;
     disti_log_use(&world->log);
     world->timeout_ms = options.timeout_ms;
+    world->since_ns = disti_now_ns();
+    world->join_by_ns = disti_deadline_ms(world->timeout_ms);
     world->reproducible = options.reproducible;
     world->device = options.device;
     world->stream = options.stream;
@@ -238,7 +240,8 @@ out:
         return DIST_OK;
     if (world && world->bootstrap.store) {
         disti_store_report(world->bootstrap.store, NULL, dist_last_error());
-        disti_store_server_await(world->bootstrap.server);
+        if (status != DIST_ERR_TIMEOUT) /* whoever is not here by now has been waited for */
+            disti_store_server_await(world->bootstrap.server);
     }
     disti_world_close(world, INIT_LINGER_MS);
     return status;

@@ -11,13 +11,14 @@
 /* All ranks have come: nobody's last messages are cut off, no goodbye looks like a death. */
 static dist_status leave_together(struct dist_group *group, int64_t until)
 {
-    const struct disti_party party = disti_group_party(group);
+    struct disti_party party = disti_group_party(group);
     struct disti_store *store = group->world->bootstrap.store;
     char key[64];
     dist_status status;
 
     if (group->failed || group->world_size == 1)
         return DIST_OK;
+    party.what = "for the others to leave the group";
     snprintf(key, sizeof(key), "dist/leave/%u", group->number);
     status = disti_store_gather(store, &party, key, NULL, NULL, 0, disti_left_ms(until));
     if (status == DIST_ERR_TIMEOUT) /* it is over here: who comes later need not wait */

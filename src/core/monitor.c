@@ -20,9 +20,10 @@ static dist_status monitor_begin(struct dist_group *group, uint32_t *number_p)
 
 static dist_status monitor_arrive(struct dist_group *group, uint32_t number, int timeout_ms)
 {
-    const struct disti_party party = disti_group_party(group);
+    struct disti_party party = disti_group_party(group);
     char key[64];
 
+    party.what = "in monitored_barrier";
     snprintf(key, sizeof(key), "dist/barrier/%u/%u", group->number, number);
     return disti_store_arrive(group->world->bootstrap.store, &party, key, timeout_ms);
 }

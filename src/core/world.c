@@ -3,6 +3,7 @@
 #include "core/world.h"
 
 #include "backends/registry.h"
+#include "base/clock.h"
 #include "base/config.h"
 #include "base/variables.h"
 
@@ -147,12 +148,15 @@ static dist_status world_number_nodes(struct disti_world *world)
 
 static dist_status world_exchange(struct disti_world *world, const struct world_peer *mine)
 {
+    const struct disti_party all = {
+        .group = DISTI_NO_GROUP, .what = "for all ranks to join", .since_ns = world->since_ns};
+
     if (world->size == 1) {
         world->peers[0] = *mine;
         return DIST_OK;
     }
-    return disti_store_all_gather(world->bootstrap.store, "dist/meet", mine, world->peers,
-                                  sizeof(*mine), world->timeout_ms);
+    return disti_store_gather(world->bootstrap.store, &all, "dist/meet", mine, world->peers,
+                              sizeof(*mine), disti_left_ms(world->join_by_ns));
 }
 
 dist_status disti_world_meet(struct disti_world *world, const char *backend_name)

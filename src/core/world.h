@@ -33,6 +33,7 @@ struct disti_world {
     struct disti_log log;
     int rank, size;
     int timeout_ms;
+    int64_t since_ns, join_by_ns; /* when this rank began to join, and until when it may */
     bool reproducible;
     int device;   /* as in struct dist_options; -1: by local rank */
     void *stream; /* of new groups */

@@ -31,6 +31,28 @@ static dist_status store_status(int32_t arg)
     return arg < 0 && arg >= DIST_ERR_INTERNAL ? (dist_status)arg : DIST_ERR_INTERNAL;
 }
 
+/* The store's reason, and for one that waited in vain for how long, and what to do. */
+static dist_status store_refused(const struct disti_store *store,
+                                 const struct client_request *request, int64_t since_ns,
+                                 const struct disti_wire_reader *reply)
+{
+    dist_status status = store_status(reply->head.arg);
+    const char *text = (const char *)disti_wire_value(reply);
+    const struct disti_party *party = request->party;
+    int length = (int)reply->head.value_bytes;
+
+    if (status != DIST_ERR_TIMEOUT || !party)
+        return disti_fail(status, "rank %d: %.*s", store->rank, length, text);
+    if (party->since_ns)
+        since_ns = party->since_ns;
+    return disti_fail(
+        status,
+        "rank %d waited %lld ms %s: %.*s. See whether they run and where they are, or "
+        "raise the timeout (DIST_TIMEOUT, seconds)",
+        store->rank, (long long)(disti_now_ns() - since_ns) / 1000000,
+        party->what ? party->what : "for the others", length, text);
+}
+
 /*
  * Sends the request, waits for the reply. OK: the reply's value is in *reply_p, to be given to
  * disti_wire_next. A failure has been reported.
@@ -38,8 +60,8 @@ static dist_status store_status(int32_t arg)
 static dist_status store_call(struct disti_store *store, const struct client_request *request,
                               int64_t wait_ms, struct disti_wire_reader *reply_p)
 {
-    const struct disti_wire_head *head = &reply_p->head;
     size_t length = strlen(request->key);
+    int64_t start = disti_now_ns();
     dist_status status;
 
     if (length == 0 || length > DISTI_KEY_MAX)
@@ -48,10 +70,9 @@ static dist_status store_call(struct disti_store *store, const struct client_req
     status = store_client_call(store, request, disti_deadline_ms(wait_ms), reply_p);
     if (status != DIST_OK)
         return store_no_answer(store, status, request->key);
-    if (head->arg == DIST_OK)
+    if (reply_p->head.arg == DIST_OK)
         return DIST_OK;
-    status = disti_fail(store_status(head->arg), "rank %d: %.*s", store->rank,
-                        (int)head->value_bytes, (const char *)disti_wire_value(reply_p));
+    status = store_refused(store, request, start, reply_p);
     disti_wire_next(reply_p);
     return status;
 }
@@ -187,6 +208,7 @@ static dist_status store_pack_party(const struct disti_party *party, struct clie
     if (!packed)
         return disti_fail(DIST_ERR_NO_MEMORY, "no memory for %zu bytes to the store", bytes);
     disti_wire_put_party(packed, party);
+    request->party = party;
     request->before = packed;
     request->before_bytes = bytes;
     return DIST_OK;

@@ -74,6 +74,10 @@ struct disti_party {
     int32_t group;    /* its number; what is reported for it ends it */
     const int *ranks; /* by rank of the group, each once; NULL: all ranks of the job */
     int count;        /* how many they are, with ranks NULL: not looked at */
+    /* For the error if not all come: what they are waited for ("for all ranks to join"), and since
+     * when. NULL, 0: to come; since the request. */
+    const char *what;
+    int64_t since_ns;
 };
 
 /*

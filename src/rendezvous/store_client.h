@@ -91,6 +91,7 @@ struct client_request {
     size_t before_bytes;
     const void *value;
     size_t bytes;
+    const struct disti_party *party; /* NULL: nobody's in particular */
 };
 
 /* Sends a request that has no reply. Statuses as below. */
