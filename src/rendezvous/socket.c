@@ -6,10 +6,12 @@
 #include "base/log.h"
 
 #include <arpa/inet.h>
+#include <dirent.h>
 #include <errno.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/random.h>
 #include <unistd.h>
@@ -74,8 +76,38 @@ static int socket_listen_at(const struct addrinfo *address, int *fd_p, int *port
     return 0;
 }
 
+/* Does this process itself listen there? */
+static bool socket_is_own_port(int port)
+{
+    DIR *folder = opendir("/proc/self/fd");
+    const struct dirent *entry;
+    bool own = false;
+
+    while (folder && !own && (entry = readdir(folder))) {
+        struct sockaddr_storage at;
+        socklen_t size = sizeof(at), flag_size = sizeof(int);
+        int fd = atoi(entry->d_name), listens = 0;
+
+        own = getsockopt(fd, SOL_SOCKET, SO_ACCEPTCONN, &listens, &flag_size) == 0 && listens &&
+              getsockname(fd, (struct sockaddr *)&at, &size) == 0 &&
+              (at.ss_family == AF_INET || at.ss_family == AF_INET6) &&
+              disti_address_port((struct sockaddr *)&at) == port;
+    }
+    if (folder)
+        closedir(folder);
+    return own;
+}
+
 static dist_status socket_listen_failed(const char *host, int port, const char *numeric, int error)
 {
+    if (error == EADDRINUSE && socket_is_own_port(port))
+        return disti_fail(
+            DIST_ERR_ADDRESS_IN_USE,
+            "%s port %d is already in use, by this very process: if it has joined a job there "
+            "already, make more groups with dist_new_group, or destroy the first "
+            "before joining again; else choose another port (MASTER_PORT, "
+            "tcp://%s:PORT)",
+            numeric, port, host);
     if (error == EADDRINUSE)
         return disti_fail(DIST_ERR_ADDRESS_IN_USE,
                           "%s port %d is already in use on this machine: end the program that "

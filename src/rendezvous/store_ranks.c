@@ -206,10 +206,17 @@ static bool ranks_check_place(struct disti_store_server *server, struct store_pe
         return false;
     }
     if (slot->place != STORE_ABSENT) {
-        ranks_refuse(server, peer,
-                     "rank %d is taken by host %s, pid %u, so host %s, pid %u cannot have it too: "
-                     "give every process its own rank, and every job its own port",
-                     id->rank, slot->host, slot->pid, id->host, id->pid);
+        if (slot->pid == id->pid && strcmp(slot->host, id->host) == 0)
+            ranks_refuse(server, peer,
+                         "rank %d (host %s, pid %u) has joined that job already: make more groups "
+                         "with dist_new_group, destroy the first before joining again, or give the "
+                         "second job another port (MASTER_PORT)",
+                         id->rank, id->host, id->pid);
+        else
+            ranks_refuse(server, peer,
+                         "rank %d is taken by host %s, pid %u, so host %s, pid %u cannot have it "
+                         "too: give every process its own rank, and every job its own port",
+                         id->rank, slot->host, slot->pid, id->host, id->pid);
         return false;
     }
     return true;

@@ -94,7 +94,7 @@ struct disti_store_server {
     struct store_rank *ranks;
     int here, left;   /* how many are HERE or FAILED, LEFT */
     bool formed;      /* all have come */
-    char broken[320]; /* a client came that cannot belong here, before all had come; or "" */
+    char broken[512]; /* a client came that cannot belong here, before all had come; or "" */
     struct store_peer *peers; /* newest first */
     int strangers;
     bool reap;

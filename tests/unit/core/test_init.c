@@ -2,6 +2,8 @@
 /* A rank that cannot join says so to the others, whoever comes first. */
 #include "job.h"
 
+#include "rendezvous/socket.h"
+
 #define RANKS 4
 #define EVERYBODY RANKS
 #define NOBODY -1
@@ -41,7 +43,7 @@ static void join_in_vain(int rank, void *arg)
     } else {
         snprintf(name, sizeof(name), "rank %d ", start->wrong);
         CHECK(try_to_join(start, rank) == DIST_ERR_PEER_LOST);
-        CHECK_SAYS(name, "backend 'glue'");
+        CHECK_SAYS(name, "backend 'glue'", "  ucx "); /* all of the text */
     }
     CHECK(!disti_expired(soon));
 }
@@ -83,9 +85,89 @@ static void who_is_alone_does_not_wait_long(void **state)
     assert_false(disti_expired(soon));
 }
 
+/* ---- a rank does not come ---- */
+
+#define MISSING_MS 1500
+
+static void wait_for_the_missing(int rank, void *arg)
+{
+    struct start *start = arg;
+    struct dist_options options = DIST_OPTIONS_INIT;
+    int64_t began = disti_now_ns();
+    dist_group *group;
+
+    if (rank == 2)
+        return;
+    options.backend = "gloo";
+    options.init_method = start->url;
+    options.rank = rank;
+    options.world_size = RANKS;
+    options.timeout_ms = MISSING_MS;
+    CHECK(dist_init_process_group(&options, &group) == DIST_ERR_TIMEOUT);
+    CHECK(disti_now_ns() - began < (MISSING_MS + 2000) * INT64_C(1000000));
+    CHECK_SAYS("waited ", " ms for all ranks to join", "rank 2 did not come", "raise the timeout");
+}
+
+static void the_missing_is_named_in_time(void **state)
+{
+    struct start start = {0};
+    char place[] = "/tmp/dist-init.XXXXXX";
+    int fd = mkstemp(place);
+
+    (void)state;
+    assert_true(fd >= 0);
+    close(fd);
+    unlink(place);
+    snprintf(start.url, sizeof(start.url), "file://%s", place);
+    ranks_run(RANKS, wait_for_the_missing, &start);
+}
+
+/* ---- twice ---- */
+
+static void join_twice(int rank, void *arg)
+{
+    struct start *start = arg;
+    struct dist_options options = DIST_OPTIONS_INIT;
+    dist_group *group, *second = NULL;
+
+    options.backend = "gloo";
+    options.init_method = start->url;
+    options.rank = rank;
+    options.world_size = 2;
+    options.timeout_ms = TIMEOUT_MS;
+    for (int i = 0; i < 2; i++) { /* when the first has ended, the place is free again */
+        CHECK(dist_init_process_group(&options, &group) == DIST_OK);
+        CHECK(dist_init_process_group(&options, &second) ==
+              (rank ? DIST_ERR_RENDEZVOUS : DIST_ERR_ADDRESS_IN_USE));
+        CHECK_SAYS(rank ? "has joined that job already" : "by this very process", "dist_new_group",
+                   "MASTER_PORT");
+        CHECK(!second);
+        CHECK(dist_barrier(group) == DIST_OK);
+        CHECK(dist_destroy_process_group(group) == DIST_OK);
+    }
+}
+
+static void who_joins_twice_is_told_so(void **state)
+{
+    struct start start = {0};
+    struct ranks ranks;
+    int fd, port;
+
+    (void)state;
+    assert_int_equal(disti_listen("127.0.0.1", 0, &fd, &port), DIST_OK);
+    close(fd);
+    snprintf(start.url, sizeof(start.url), "tcp://127.0.0.1:%d", port);
+    ranks_start(&ranks, 2, join_twice, &start);
+    ranks_finish(&ranks);
+    assert_int_equal(ranks.codes[0], 0);
+    assert_int_equal(ranks.codes[1], 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(the_missing_is_named_in_time),
+        cmocka_unit_test(who_joins_twice_is_told_so),
         cmocka_unit_test(everybody_hears_of_it),
         cmocka_unit_test(who_is_alone_does_not_wait_long),
     };
