@@ -191,7 +191,7 @@ struct dist_backend_config {
     bool reproducible;  /* as in struct dist_options */
     /*
      * Rank 0 gives bytes bytes, all others get them: for what one rank decides. With
-     * all_gather_arg. Blocks until rank 0 has come, at most the timeout. NULL: there is none.
+     * all_gather_arg. Blocks until all have come, at most the timeout. NULL: there is none.
      */
     dist_status (*broadcast)(void *all_gather_arg, void *data, size_t bytes);
     int device;   /* the GPU that the program asks for, see dist_options; -1: by world_local_rank */

@@ -144,32 +144,20 @@ static dist_status group_all_gather(void *arg, const void *in, void *out, size_t
                               timeout_ms);
 }
 
-/* What rank 0 gives stands in the store under a fresh key. */
+/* What rank 0 gives, to all: by a request of the group, since a key that is awaited by anybody
+ * would fail with the loss of any rank of the world. */
 static dist_status group_broadcast(void *arg, void *data, size_t bytes)
 {
     struct dist_group *group = arg;
-    struct disti_store *store = group->world->bootstrap.store;
+    const struct disti_party party = group_opening(group);
     int timeout_ms = group->open_by_ns ? disti_left_ms(group->open_by_ns) : group->timeout_ms;
-    size_t got = 0;
-    void *value;
     char key[64];
-    dist_status status;
 
     if (group->world_size == 1)
         return DIST_OK;
     snprintf(key, sizeof(key), "dist/tell/%u/%u", group->number, group->gathers++);
-    if (group->rank == 0)
-        return disti_store_set(store, key, data, bytes);
-    status = disti_store_get(store, key, timeout_ms, &value, &got);
-    if (status != DIST_OK)
-        return status;
-    if (got == bytes)
-        memcpy(data, value, bytes);
-    else
-        status = disti_fail(DIST_ERR_INTERNAL, "rank %d gets %zu bytes from rank 0, not %zu",
-                            group->rank, got, bytes);
-    free(value);
-    return status;
+    return disti_store_broadcast(group->world->bootstrap.store, &party, key, data, bytes,
+                                 timeout_ms);
 }
 
 /* This process's place among all ranks of the world on its machine. */

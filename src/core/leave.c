@@ -20,7 +20,7 @@ static dist_status leave_together(struct dist_group *group, int64_t until)
         return DIST_OK;
     party.what = "for the others to leave the group";
     snprintf(key, sizeof(key), "dist/leave/%u", group->number);
-    status = disti_store_gather(store, &party, key, NULL, NULL, 0, disti_left_ms(until));
+    status = disti_store_leave(store, &party, key, disti_left_ms(until));
     if (status == DIST_ERR_TIMEOUT) /* it is over here: who comes later need not wait */
         disti_store_report(store, &party, dist_last_error());
     return status;

@@ -262,6 +262,29 @@ dist_status disti_store_all_gather(struct disti_store *store, const char *key, c
     return disti_store_gather(store, &all, key, in, out, bytes, timeout_ms);
 }
 
+dist_status disti_store_broadcast(struct disti_store *store, const struct disti_party *party,
+                                  const char *key, void *data, size_t bytes, int timeout_ms)
+{
+    struct client_request request = {.op = DISTI_WIRE_BROADCAST, .arg = timeout_ms, .key = key};
+    dist_status status = store_check_value(key, bytes);
+
+    if (status != DIST_OK)
+        return status;
+    if (store->rank == (party->ranks ? party->ranks[0] : 0)) {
+        request.value = data;
+        request.bytes = bytes;
+    }
+    return store_call_party(store, party, &request, data, bytes);
+}
+
+dist_status disti_store_leave(struct disti_store *store, const struct disti_party *party,
+                              const char *key, int timeout_ms)
+{
+    struct client_request request = {.op = DISTI_WIRE_LEAVE, .arg = timeout_ms, .key = key};
+
+    return store_call_party(store, party, &request, NULL, 0);
+}
+
 dist_status disti_store_arrive(struct disti_store *store, const struct disti_party *party,
                                const char *key, int timeout_ms)
 {

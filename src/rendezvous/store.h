@@ -96,11 +96,25 @@ dist_status disti_store_all_gather(struct disti_store *store, const char *key, c
                                    void *out, size_t bytes, int timeout_ms);
 
 /*
+ * The party's first rank gives bytes at `data`, the others get them there. Waits for all, with the
+ * failures of a gather.
+ */
+dist_status disti_store_broadcast(struct disti_store *store, const struct disti_party *party,
+                                  const char *key, void *data, size_t bytes, int timeout_ms);
+
+/*
  * A barrier of the party in which a rank that has come stays counted even if it gave up waiting: so
  * one that comes late finds the others there. The key must not be used twice.
  */
 dist_status disti_store_arrive(struct disti_store *store, const struct disti_party *party,
                                const char *key, int timeout_ms);
+
+/*
+ * The last barrier of a party. Once all have come the store keeps nothing of its group, not even
+ * barriers that some have arrived at and others never will.
+ */
+dist_status disti_store_leave(struct disti_store *store, const struct disti_party *party,
+                              const char *key, int timeout_ms);
 
 /* The reason that a rank gave, whole, and who it is. */
 #define DISTI_REASON_MAX 1200

@@ -73,25 +73,28 @@ static struct store_gather *gather_new(struct disti_store_server *server,
                                        int first)
 {
     int size = party->count ? (int)party->count : server->world_size;
+    bool one = request->op == DISTI_WIRE_BROADCAST;
     struct store_gather *gather;
     size_t total;
 
+    if (one)
+        bytes = 0;
     if (!disti_mul(bytes, (size_t)size, &total) || total > DISTI_WIRE_GATHER_MAX)
         return NULL;
     gather = calloc(1, sizeof(*gather));
     if (!gather)
         return NULL;
     gather->key = request->key;
-    gather->stays = request->op == DISTI_WIRE_ARRIVE;
+    gather->op = request->op;
     gather->group = party->group;
     gather->size = size;
     gather->bytes = bytes;
     gather->first = first;
     gather->here = calloc((size_t)size, sizeof(*gather->here));
-    gather->all = disti_blob_new(total);
+    gather->all = one ? NULL : disti_blob_new(total);
     gather->next = server->gathers;
     server->gathers = gather;
-    if (gather->here && gather->all && gather_copy_ranks(gather, party))
+    if (gather->here && (one || gather->all) && gather_copy_ranks(gather, party))
         return gather;
     gather_free(server, gather);
     return NULL;
@@ -107,11 +110,17 @@ static struct store_wait *gather_wait(const struct store_peer *peer,
     return wait;
 }
 
+static const char *gather_op(uint8_t op)
+{
+    return op == DISTI_WIRE_ALL_GATHER  ? "all_gather"
+           : op == DISTI_WIRE_BROADCAST ? "broadcast"
+                                        : "barrier";
+}
+
 static void gather_refuse(struct disti_store_server *server, struct store_peer *peer,
                           const struct store_wait *wait, dist_status status, const char *text)
 {
-    store_peer_refuse(server, peer, wait->id, status, "%s (%s \"%.*s\")", text,
-                      wait->op == DISTI_WIRE_ARRIVE ? "barrier" : "all_gather",
+    store_peer_refuse(server, peer, wait->id, status, "%s (%s \"%.*s\")", text, gather_op(wait->op),
                       (int)wait->key.length, wait->key.bytes);
 }
 
@@ -174,7 +183,7 @@ void store_gather_expired(struct disti_store_server *server, struct store_peer *
     char text[768];
 
     gather_missing(server, gather, text, sizeof(text));
-    if (!gather->stays) {
+    if (gather->op != DISTI_WIRE_ARRIVE) {
         gather_end(server, gather, DIST_ERR_TIMEOUT, text);
         return;
     }
@@ -247,15 +256,14 @@ static bool gather_agrees(struct disti_store_server *server, struct store_peer *
                           const struct store_wait *request, const struct store_gather *gather,
                           const struct disti_wire_party *party, size_t bytes)
 {
-    bool same =
-        gather->group == party->group && gather->stays == (request->op == DISTI_WIRE_ARRIVE);
+    bool same = gather->group == party->group && gather->op == request->op;
     int size = party->count ? (int)party->count : server->world_size;
     char text[160];
 
     same = same && size == gather->size;
     for (int i = 0; same && i < size; i++)
         same = disti_wire_party_rank(party, (uint32_t)i) == gather_rank(gather, i);
-    if (same && gather->bytes == bytes)
+    if (same && (gather->bytes == bytes || gather->op == DISTI_WIRE_BROADCAST))
         return true;
     if (same)
         snprintf(text, sizeof(text), "rank %d gives %zu bytes, rank %d gave %zu", peer->rank, bytes,
@@ -267,18 +275,57 @@ static bool gather_agrees(struct disti_store_server *server, struct store_peer *
     return false;
 }
 
-/* Puts the rank's bytes into their place; with the last of them it is over. */
+/* Of a group that has left: what nobody waits for. */
+static void gather_sweep(struct disti_store_server *server, int32_t group)
+{
+    struct store_gather *gather = server->gathers, *next;
+
+    for (; gather; gather = next) {
+        bool awaited = gather->group != group;
+
+        next = gather->next;
+        for (int i = 0; i < gather->size && !awaited; i++)
+            awaited = gather_wait(server->ranks[gather_rank(gather, i)].peer, gather);
+        if (!awaited)
+            gather_free(server, gather);
+    }
+}
+
+/* Puts the rank's bytes into their place. False: no memory. */
+static bool gather_put(struct store_gather *gather, int place, const unsigned char *data,
+                       size_t bytes)
+{
+    if (gather->op != DISTI_WIRE_BROADCAST) {
+        if (bytes)
+            memcpy(gather->all->data + (size_t)place * bytes, data, bytes);
+        return true;
+    }
+    if (place != 0)
+        return true;
+    disti_blob_drop(gather->all);
+    gather->all = disti_blob_copy(data, bytes);
+    return gather->all != NULL;
+}
+
+/* The rank has come, with its bytes; with the last rank it is over. */
 static void gather_enter(struct disti_store_server *server, struct store_peer *peer,
-                         struct store_gather *gather, const unsigned char *data)
+                         struct store_gather *gather, const unsigned char *data, size_t bytes)
 {
     int place = gather_place(gather, peer->rank);
+    int32_t group = gather->group;
+    bool leave = gather->op == DISTI_WIRE_LEAVE;
 
-    if (gather->bytes)
-        memcpy(gather->all->data + (size_t)place * gather->bytes, data, gather->bytes);
+    if (!gather_put(gather, place, data, bytes)) {
+        gather_end(server, gather, DIST_ERR_NO_MEMORY, "the store has no memory for it");
+        return;
+    }
     gather->count += !gather->here[place];
     gather->here[place] = true;
-    if (gather->count == gather->size)
-        gather_end(server, gather, DIST_OK, "");
+    if (gather->count < gather->size)
+        return;
+    gather_end(server, gather, DIST_OK, "");
+    if (leave)
+        gather_sweep(server, group);
 }
 
 /* The request is fine: it waits, in a new all-gather or in one that others have begun. */
@@ -304,7 +351,7 @@ static void gather_join(struct disti_store_server *server, struct store_peer *pe
         return;
     }
     wait->gather = gather;
-    gather_enter(server, peer, gather, disti_wire_value(&peer->in) + before);
+    gather_enter(server, peer, gather, disti_wire_value(&peer->in) + before, bytes);
 }
 
 static bool gather_includes(const struct disti_wire_party *party, int rank)

@@ -166,6 +166,8 @@ static void serve_request(struct disti_store_server *server, struct store_peer *
         break;
     case DISTI_WIRE_ALL_GATHER:
     case DISTI_WIRE_ARRIVE:
+    case DISTI_WIRE_BROADCAST:
+    case DISTI_WIRE_LEAVE:
         store_gather_join(server, peer, &request);
         break;
     default:

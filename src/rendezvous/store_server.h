@@ -39,14 +39,14 @@ struct store_wait {
 struct store_gather {
     struct store_gather *next;
     struct disti_key key;
-    bool stays;    /* an ARRIVE: who gives up waiting stays counted */
+    uint8_t op;
     int32_t group; /* whose it is; DISTI_NO_GROUP */
     int *ranks;    /* the party; NULL: all ranks */
     int size;      /* of the party */
-    size_t bytes;  /* each rank's */
+    size_t bytes;  /* each rank's; of a BROADCAST: 0 */
     int first, count;
     bool *here;
-    struct disti_blob *all; /* size * bytes */
+    struct disti_blob *all; /* size * bytes; of a BROADCAST: what the first gave, NULL before */
 };
 
 /* A group that one of its ranks has reported as failed. */

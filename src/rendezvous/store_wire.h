@@ -37,9 +37,15 @@
  *                       (n = 2^64 - 1: not there)
  *     ALL_GATHER  name  a party, this rank's bytes       all ranks' bytes, in the party's order
  *     ARRIVE      name  a party
- *     REPORT            a party, text: why it failed     no reply
- *     GOODBYE                                            no reply: the server closes
- *     NOTICE            (to a client) i32 group, u8 graceful, text; arg: the rank it is about
+ *     BROADCAST   name  a party, its first rank's bytes  these bytes
+ *     LEAVE       name  a party                          (as ALL_GATHER; with the reply all that
+ *                                                        the group has left here is gone)
+ *     REPORT            a party, text: why it failed     no reply; arg: DIST_ERR_ABORTED, then
+ *                                                        without a text: the program aborted it
+ *     GOODBYE                                            no reply: the server closes. arg 1: the
+ *                                                        client has given up on its hello, and may
+ *                                                        come again
+ *     NOTICE            (to a client) i32 group, u8 manner, text; arg: the rank it is about
  *
  * A party is i32 group (-1: none), u32 n, n * u32 rank. n = 0: all ranks of the job.
  *
@@ -68,6 +74,8 @@ enum disti_wire_op {
     DISTI_WIRE_ARRIVE,
     DISTI_WIRE_REPORT,
     DISTI_WIRE_GOODBYE,
+    DISTI_WIRE_BROADCAST,
+    DISTI_WIRE_LEAVE,
     DISTI_WIRE_REPLY = 64,
     DISTI_WIRE_NOTICE
 };

@@ -48,6 +48,37 @@ static void test_killed_rank(void **state)
     unsetenv("DIST_TRANSPORT");
 }
 
+/* With so many ranks a group is opened by other means: it must be made without the lost one too. */
+#define MANY 48
+#define MANY_SET ((INT64_C(1) << MANY) - 1)
+
+static void rank_of_many_loses_another(int rank, void *arg)
+{
+    dist_group *world = world_join(arg, rank), *rest;
+    int ranks[MANY - 1];
+
+    for (int i = 0; i < MANY - 1; i++)
+        ranks[i] = i + 1 < MANY - 1 ? i : MANY - 1;
+    CHECK(world_meet(world, rank, MANY_SET) == DIST_OK);
+    if (rank == MANY - 2)
+        kill(getpid(), SIGKILL);
+    CHECK(world_meet(world, rank, 0) == DIST_ERR_PEER_LOST);
+    for (int i = 0; i < 4; i++) { /* whoever gets ahead of whom */
+        rest = make(world, ranks, MANY - 1);
+        CHECK(world_meet(rest, rank, MANY_SET - (INT64_C(1) << (MANY - 2))) == DIST_OK);
+        CHECK(dist_destroy_process_group(rest) == DIST_OK);
+    }
+    CHECK(dist_destroy_process_group(world) == DIST_OK);
+}
+
+static void test_many_survivors(void **state)
+{
+    int codes[MANY] = {[MANY - 2] = 128 + SIGKILL};
+
+    (void)state;
+    world_run_codes(MANY, rank_of_many_loses_another, codes);
+}
+
 /* Rank 0 holds the store, and is killed: those who do not need it go on. */
 static void rank_loses_the_store(int rank, void *arg)
 {
@@ -278,10 +309,11 @@ static void test_monitored_barrier(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_killed_rank), cmocka_unit_test(test_killed_store),
-        cmocka_unit_test(test_mismatch),    cmocka_unit_test(test_timeout),
-        cmocka_unit_test(test_gone),        cmocka_unit_test(test_world_first),
-        cmocka_unit_test(test_one_leaves),  cmocka_unit_test(test_monitored_barrier),
+        cmocka_unit_test(test_killed_rank),    cmocka_unit_test(test_killed_store),
+        cmocka_unit_test(test_mismatch),       cmocka_unit_test(test_timeout),
+        cmocka_unit_test(test_gone),           cmocka_unit_test(test_world_first),
+        cmocka_unit_test(test_one_leaves),     cmocka_unit_test(test_monitored_barrier),
+        cmocka_unit_test(test_many_survivors),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

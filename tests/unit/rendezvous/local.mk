@@ -4,6 +4,7 @@ rendezvous_tests = \
 	tests/unit/rendezvous/test_launch \
 	tests/unit/rendezvous/test_meet \
 	tests/unit/rendezvous/test_store \
+	tests/unit/rendezvous/test_store_memory \
 	tests/unit/rendezvous/test_store_parties \
 	tests/unit/rendezvous/test_strangers \
 	tests/unit/rendezvous/test_url
@@ -22,6 +23,9 @@ tests_unit_rendezvous_test_meet_LDADD = $(unit_test_libs)
 tests_unit_rendezvous_test_store_SOURCES = tests/unit/rendezvous/test_store.c \
 	tests/unit/rendezvous/ranks.h
 tests_unit_rendezvous_test_store_LDADD = $(unit_test_libs)
+tests_unit_rendezvous_test_store_memory_SOURCES = \
+	tests/unit/rendezvous/test_store_memory.c tests/unit/rendezvous/ranks.h
+tests_unit_rendezvous_test_store_memory_LDADD = $(unit_test_libs)
 tests_unit_rendezvous_test_store_parties_SOURCES = \
 	tests/unit/rendezvous/test_store_parties.c tests/unit/rendezvous/ranks.h
 tests_unit_rendezvous_test_store_parties_LDADD = $(unit_test_libs)

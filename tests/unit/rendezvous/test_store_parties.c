@@ -15,7 +15,7 @@ struct job {
     int ranks, port;
 };
 
-static void job_all(int count, ranks_fn fn)
+static void job_codes(int count, ranks_fn fn, const int *codes)
 {
     struct job job = {.ranks = count};
     struct ranks ranks;
@@ -27,7 +27,12 @@ static void job_all(int count, ranks_fn fn)
     ranks_finish(&ranks);
     disti_store_server_stop(job.server, 1000);
     for (int r = 0; r < count; r++)
-        assert_int_equal(ranks.codes[r], 0);
+        assert_int_equal(ranks.codes[r], codes ? codes[r] : 0);
+}
+
+static void job_all(int count, ranks_fn fn)
+{
+    job_codes(count, fn, NULL);
 }
 
 static struct disti_store *join(const struct job *job, int rank)
@@ -270,6 +275,41 @@ static void test_rank_of_one_party_leaves(void **state)
     job_all(4, rank_leaves_one_party);
 }
 
+/* Rank 0 is killed: the party without it goes on telling, rank 3, its first, gives. */
+static void rank_is_told(int rank, void *arg)
+{
+    struct disti_party b = party_of(2, right, 3);
+    struct disti_store *store = join(arg, rank);
+    char big[5000], key[16];
+
+    barrier(store, "all here");
+    if (rank == 0)
+        kill(getpid(), SIGKILL);
+    for (int i = 0; i < 20; i++) {
+        size_t bytes = (size_t)i * 263;
+
+        memset(big, rank == 3 ? 'a' + i : 0, sizeof(big));
+        snprintf(key, sizeof(key), "tell %d", i % 2);
+        CHECK(disti_store_broadcast(store, &b, key, big, bytes, WAIT_MS) == DIST_OK);
+        for (size_t byte = 0; byte < bytes; byte++)
+            CHECK(big[byte] == 'a' + i);
+    }
+    if (rank == 2) {
+        CHECK(disti_store_broadcast(store, &b, "t", big, 1, 200) == DIST_ERR_TIMEOUT);
+        CHECK_SAYS(" 0 (world rank 3, host ", "did not come", "broadcast \"t\"");
+    }
+    CHECK(disti_store_leave(store, &b, "end", WAIT_MS) == DIST_OK);
+    disti_store_close(store);
+}
+
+static void test_broadcast_without_the_lost(void **state)
+{
+    static const int codes[] = {128 + SIGKILL, 0, 0, 0};
+
+    (void)state;
+    job_codes(4, rank_is_told, codes);
+}
+
 /* Rank 1 gives up, rank 2 waits, rank 3 is late: it and rank 2 find all there. */
 static void rank_arrives(int rank, void *arg)
 {
@@ -303,7 +343,7 @@ int main(void)
         cmocka_unit_test(test_threads),       cmocka_unit_test(test_news_beside_a_wait),
         cmocka_unit_test(test_parties),       cmocka_unit_test(test_missing_from_a_party),
         cmocka_unit_test(test_failed_group),  cmocka_unit_test(test_rank_of_one_party_leaves),
-        cmocka_unit_test(test_arrivals_stay),
+        cmocka_unit_test(test_arrivals_stay), cmocka_unit_test(test_broadcast_without_the_lost),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

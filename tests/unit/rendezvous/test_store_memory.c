@@ -1,0 +1,70 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* What groups leave in the store when they end: nothing. */
+#include "ranks.h"
+
+#include "rendezvous/store_server.h"
+
+#define WAIT_MS 20000
+
+/* One of three threads, each a rank of a store in this very process. */
+struct user {
+    pthread_t thread;
+    struct disti_store *store;
+    int rank;
+};
+
+static void *user_makes_groups(void *arg)
+{
+    struct user *user = arg;
+    char value[64] = "";
+
+    for (int32_t group = 1; group <= 50; group++) {
+        const struct disti_party party = {.group = group};
+        char key[32], all[3 * sizeof(value)];
+
+        snprintf(key, sizeof(key), "tell/%d", group);
+        CHECK(disti_store_broadcast(user->store, &party, key, value, 64, WAIT_MS) == DIST_OK);
+        snprintf(key, sizeof(key), "gather/%d", group);
+        CHECK(disti_store_gather(user->store, &party, key, value, all, 64, WAIT_MS) == DIST_OK);
+        snprintf(key, sizeof(key), "barrier/%d", group);
+        if (user->rank == 1)
+            CHECK(disti_store_arrive(user->store, &party, key, 0) == DIST_ERR_TIMEOUT);
+        snprintf(key, sizeof(key), "leave/%d", group);
+        CHECK(disti_store_leave(user->store, &party, key, WAIT_MS) == DIST_OK);
+    }
+    CHECK(disti_store_set(user->store, "seen", "x", 1) == DIST_OK); /* and all before it is done */
+    return NULL;
+}
+
+static void test_groups_leave_nothing(void **state)
+{
+    struct disti_store_server *server;
+    struct user users[3];
+
+    (void)state;
+    assert_int_equal(disti_store_server_start("127.0.0.1", 0, 3, &server), DIST_OK);
+    for (int r = 0; r < 3; r++) {
+        users[r].rank = r;
+        assert_int_equal(disti_store_connect("127.0.0.1", disti_store_server_port(server), r, 3,
+                                             WAIT_MS, &users[r].store),
+                         DIST_OK);
+    }
+    for (int r = 0; r < 3; r++)
+        pthread_create(&users[r].thread, NULL, user_makes_groups, &users[r]);
+    for (int r = 0; r < 3; r++)
+        pthread_join(users[r].thread, NULL);
+    assert_null(server->gathers);
+    assert_in_range(server->table.bytes, 1, 512); /* "seen" */
+    for (int r = 0; r < 3; r++)
+        disti_store_close(users[r].store);
+    disti_store_server_stop(server, 1000);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_groups_leave_nothing),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
