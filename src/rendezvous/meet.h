@@ -10,6 +10,8 @@ struct disti_meeting {
     int rank, world_size;
     int timeout_ms;
     int64_t deadline;
+    bool hidden; /* the host where to meet has here a name of the loopback alone, others know better
+                  */
 };
 
 /*

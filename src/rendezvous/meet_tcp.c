@@ -3,7 +3,9 @@
 #include "rendezvous/meet.h"
 
 #include "base/clock.h"
+#include "base/config.h"
 #include "base/log.h"
+#include "rendezvous/socket.h"
 #include "rendezvous/store_client.h"
 #include "rendezvous/store_server.h"
 
@@ -57,6 +59,30 @@ dist_status disti_meet_serve(const struct disti_meeting *meeting, const char *ho
     return status;
 }
 
+/*
+ * Where the name says nothing of use: at every address, or at that of the interface that was asked
+ * for. Ranks of this machine come by the loopback, where the name leads them.
+ */
+static dist_status tcp_listen_hidden(const struct disti_meeting *meeting, const char *host,
+                                     int port, struct disti_store_server **server_p)
+{
+    char only[DISTI_HOST_SIZE] = "";
+    dist_status status = DIST_OK;
+
+    if (disti_env("DIST_SOCKET_IFNAME"))
+        status = disti_primary_address(only);
+    if (status == DIST_OK)
+        status = disti_store_server_listen(NULL, port, meeting->world_size, server_p);
+    if (status != DIST_OK)
+        return status;
+    disti_store_server_set_only(*server_p, only);
+    disti_info("\"%s\" is the loopback address on this machine (/etc/hosts): the store listens on "
+               "%s port %d as well, where other machines come. MASTER_ADDR can name an address "
+               "instead",
+               host, only[0] ? only : "every address,", port);
+    return DIST_OK;
+}
+
 dist_status disti_meet_tcp(const struct disti_meeting *meeting, const char *host, int port,
                            bool served, struct disti_bootstrap *bootstrap)
 {
@@ -65,7 +91,8 @@ dist_status disti_meet_tcp(const struct disti_meeting *meeting, const char *host
 
     if (meeting->rank != 0 || served)
         return disti_meet_connect(meeting, host, port, "", bootstrap);
-    status = disti_store_server_listen(host, port, meeting->world_size, &server);
+    status = meeting->hidden ? tcp_listen_hidden(meeting, host, port, &server)
+                             : disti_store_server_listen(host, port, meeting->world_size, &server);
     if (status != DIST_OK)
         return status;
     disti_store_server_set_holder(server, 0);

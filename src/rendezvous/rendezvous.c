@@ -10,6 +10,7 @@
 #include "rendezvous/store_client.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 /* A number and where it comes from, for the errors. */
@@ -169,11 +170,26 @@ static dist_status rendezvous_meet(const struct rendezvous_facts *facts,
     return rendezvous_no_way(facts, meeting->rank);
 }
 
-/* The address for this rank's listeners: of the interface asked for, else the one that reaches
- * the store. */
-static dist_status rendezvous_bind_host(struct disti_bootstrap *bootstrap)
+/* Is this the machine of the store, and known to others by an address that its name hides here? */
+static bool rendezvous_is_hidden(const struct rendezvous_facts *facts)
 {
-    if (disti_env("DIST_SOCKET_IFNAME"))
+    const struct disti_launch *launch = &facts->launch;
+    bool by_url = facts->url.kind == DISTI_URL_TCP;
+
+    if (facts->options->oob_all_gather || facts->url.kind == DISTI_URL_FILE ||
+        facts->url.kind == DISTI_URL_MPI || facts->world_size.value == 1 ||
+        (launch->world_size > 0 && launch->local_world_size == launch->world_size))
+        return false;
+    return disti_host_is_hidden(by_url ? facts->url.host : launch->host);
+}
+
+/* The address for this rank's listeners: of the interface asked for, else the one that reaches
+ * the store; that may be the loopback's where the store is, which its name hides. */
+static dist_status rendezvous_bind_host(const struct disti_meeting *meeting,
+                                        struct disti_bootstrap *bootstrap)
+{
+    bootstrap->hidden = meeting->hidden && !disti_env("DIST_SOCKET_IFNAME");
+    if (disti_env("DIST_SOCKET_IFNAME") || bootstrap->hidden)
         return disti_primary_address(bootstrap->bind_host);
     snprintf(bootstrap->bind_host, sizeof(bootstrap->bind_host), "%s",
              bootstrap->store ? disti_store_local_host(bootstrap->store) : "127.0.0.1");
@@ -194,6 +210,7 @@ dist_status disti_rendezvous(const struct dist_options *options, int timeout_ms,
         status = rendezvous_settle(&facts);
     if (status != DIST_OK)
         return status;
+    meeting.hidden = rendezvous_is_hidden(&facts);
     bootstrap.rank = meeting.rank = facts.rank.value;
     bootstrap.world_size = meeting.world_size = facts.world_size.value;
     bootstrap.local_rank = facts.local_rank;
@@ -203,7 +220,7 @@ dist_status disti_rendezvous(const struct dist_options *options, int timeout_ms,
     else
         status = rendezvous_meet(&facts, &meeting, &bootstrap);
     if (status == DIST_OK)
-        status = rendezvous_bind_host(&bootstrap);
+        status = rendezvous_bind_host(&meeting, &bootstrap);
     if (status != DIST_OK) {
         disti_bootstrap_close(&bootstrap, 0);
         return status;
@@ -231,6 +248,27 @@ bool disti_rendezvous_needs_mpi(const struct dist_options *options)
         return false;
     return (strcmp(launch.launcher, "Open MPI") == 0 || strcmp(launch.launcher, "MPICH") == 0) &&
            launch.world_size > 1 && !launch.host[0] && !rendezvous_is_local(&launch);
+}
+
+dist_status disti_bootstrap_settle(struct disti_bootstrap *bootstrap)
+{
+    size_t bytes;
+    void *seen;
+    dist_status status;
+
+    if (!bootstrap->hidden)
+        return DIST_OK;
+    status = disti_store_get(bootstrap->store, DISTI_STORE_SEEN, 0, &seen, &bytes);
+    if (status != DIST_OK)
+        return status;
+    if (bytes && bytes < sizeof(bootstrap->bind_host)) {
+        memcpy(bootstrap->bind_host, seen, bytes);
+        bootstrap->bind_host[bytes] = 0;
+        disti_info("rank %d listens on %s, where other machines have come to the store",
+                   bootstrap->rank, bootstrap->bind_host);
+    }
+    free(seen);
+    return DIST_OK;
 }
 
 void disti_bootstrap_close(struct disti_bootstrap *bootstrap, int linger_ms)

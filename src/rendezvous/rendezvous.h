@@ -34,10 +34,11 @@ dist_status disti_launch_detect(struct disti_launch *launch_p);
 
 /* The outcome: who we are, and a store. */
 struct disti_bootstrap {
-    int rank, world_size, local_rank;  /* local_rank -1: the launcher did not say */
-    const char *launcher;              /* static */
-    char job[128];                     /* the same on every rank */
-    char bind_host[64];                /* numeric; what this rank's listeners bind */
+    int rank, world_size, local_rank; /* local_rank -1: the launcher did not say */
+    const char *launcher;             /* static */
+    char job[128];                    /* the same on every rank */
+    char bind_host[64];               /* numeric; what this rank's listeners bind */
+    bool hidden; /* that is a guess, as the name of the store's machine says nothing there */
     struct disti_store *store;         /* NULL in a world of one */
     struct disti_store_server *server; /* the rank that serves; else NULL */
 };
@@ -58,6 +59,12 @@ dist_status disti_rendezvous(const struct dist_options *options, int timeout_ms,
  * launcher's own MPI? The core then asks the mpi module to introduce the ranks.
  */
 bool disti_rendezvous_needs_mpi(const struct dist_options *options);
+
+/*
+ * To be called once all ranks are known to have come: corrects a guess of bind_host by the address
+ * at which other machines have come to the store. One round trip, if it was a guess.
+ */
+dist_status disti_bootstrap_settle(struct disti_bootstrap *bootstrap);
 
 /* Closes the store and stops the server (waits at most linger_ms for the others to go). */
 void disti_bootstrap_close(struct disti_bootstrap *bootstrap, int linger_ms);

@@ -50,19 +50,27 @@ static bool socket_is_loopback(const struct sockaddr *address)
     return ntohl(((const struct sockaddr_in *)(const void *)address)->sin_addr.s_addr) >> 24 == 127;
 }
 
+/* Of IPv6: that stands for all of IPv4 too. */
+static bool socket_is_any(const struct sockaddr *address)
+{
+    return address->sa_family == AF_INET6 &&
+           IN6_IS_ADDR_UNSPECIFIED(
+               &((const struct sockaddr_in6 *)(const void *)address)->sin6_addr);
+}
+
 /* 0 and *fd_p, or errno. */
 static int socket_listen_at(const struct addrinfo *address, int *fd_p, int *port_p)
 {
     struct sockaddr_storage bound;
     socklen_t length = sizeof(bound);
-    int on = 1, error;
+    int on = 1, only_v6 = !socket_is_any(address->ai_addr), error;
     int fd = disti_descriptor_own(
         socket(address->ai_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
 
     if (fd < 0)
         return errno;
     if (address->ai_family == AF_INET6)
-        setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &on, sizeof(on));
+        setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &only_v6, sizeof(only_v6));
     /* A port that the last job used a moment ago is free again, one in use is not. */
     setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));
     if (bind(fd, address->ai_addr, address->ai_addrlen) || listen(fd, SOMAXCONN) ||
@@ -74,6 +82,36 @@ static int socket_listen_at(const struct addrinfo *address, int *fd_p, int *port
     *fd_p = fd;
     *port_p = disti_address_port((struct sockaddr *)&bound);
     return 0;
+}
+
+/* localhost, localhost.localdomain, ip6-localhost, me.localhost: nobody else can be meant. */
+static bool socket_names_loopback(const char *host)
+{
+    const char *at = strcasestr(host, "localhost");
+
+    return strcasecmp(host, "ip6-loopback") == 0 || (at && (at == host || at[-1] == '.')) ||
+           strcasecmp(host, "ip6-localhost") == 0;
+}
+
+static bool socket_is_numeric(const char *host)
+{
+    unsigned char bytes[sizeof(struct in6_addr)];
+
+    return inet_pton(AF_INET, host, bytes) == 1 || inet_pton(AF_INET6, host, bytes) == 1;
+}
+
+bool disti_host_is_hidden(const char *host)
+{
+    struct addrinfo *addresses;
+    bool hidden = true;
+
+    if (!host[0] || socket_is_numeric(host) || socket_names_loopback(host) ||
+        disti_resolve(host, 0, &addresses))
+        return false;
+    for (const struct addrinfo *a = addresses; a && hidden; a = a->ai_next)
+        hidden = socket_is_loopback(a->ai_addr);
+    freeaddrinfo(addresses);
+    return hidden;
 }
 
 /* Does this process itself listen there? */
@@ -158,6 +196,24 @@ dist_status disti_listen(const char *host, int port, int *fd_p, int *port_p)
     error = socket_listen_any(addresses, numeric, fd_p, port_p);
     freeaddrinfo(addresses);
     return error ? socket_listen_failed(host, port, numeric, error) : DIST_OK;
+}
+
+dist_status disti_listen_everywhere(int port, int *fd_p, int *port_p)
+{
+    static const char *const all[] = {"::", "0.0.0.0"};
+    int error = EAFNOSUPPORT;
+
+    for (int i = 0; i < 2; i++) {
+        struct addrinfo *addresses;
+
+        if (disti_resolve(all[i], port, &addresses))
+            continue;
+        error = socket_listen_at(addresses, fd_p, port_p);
+        freeaddrinfo(addresses);
+        if (error != EAFNOSUPPORT && error != EADDRNOTAVAIL)
+            break;
+    }
+    return error ? socket_listen_failed("HOST", port, "any address,", error) : DIST_OK;
 }
 
 void disti_socket_tune(int fd)

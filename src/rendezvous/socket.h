@@ -24,6 +24,18 @@ int disti_address_port(const struct sockaddr *address);
  */
 dist_status disti_listen(const char *host, int port, int *fd_p, int *port_p);
 
+/*
+ * Listens on all addresses of this machine. For a name by which others find this machine, while
+ * here it stands for the loopback address: which address they use is not known.
+ */
+dist_status disti_listen_everywhere(int port, int *fd_p, int *port_p);
+
+/*
+ * Does the name stand for loopback addresses alone here, though it is no name of the loopback? So
+ * Debian has it in /etc/hosts for a machine's own name (127.0.1.1); other machines know it better.
+ */
+bool disti_host_is_hidden(const char *host);
+
 /* No delays for small messages; a peer that has vanished is noticed. Errors are ignored. */
 void disti_socket_tune(int fd);
 

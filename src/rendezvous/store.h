@@ -18,12 +18,18 @@ struct disti_store;
 #define DISTI_VALUE_MAX (16u << 20)
 
 /*
- * Listens on host (numeric or a name; that one address and no other) and port (0: any
- * free one), then serves world_size ranks. Does not block. ERR_ADDRESS_IN_USE names address and
+ * Listens on host (numeric or a name; that one address and no other; NULL: every one) and port (0:
+ * any free one), then serves world_size ranks. Does not block. ERR_ADDRESS_IN_USE names address and
  * port.
  */
 dist_status disti_store_server_start(const char *host, int port, int world_size,
                                      struct disti_store_server **server_p);
+
+/*
+ * A key of a server that listens everywhere: its address at which the first rank of another machine
+ * came; empty before.
+ */
+#define DISTI_STORE_SEEN "store/seen"
 
 /*
  * The same in two halves, for a launcher that forks in between: the thread starts in `run`. Once

@@ -201,6 +201,34 @@ static void peer_make_room(struct disti_store_server *server)
         store_peer_dismiss(server, oldest);
 }
 
+/* The address at this end, numeric; false: it is the loopback's. */
+static bool peer_address(int fd, char text[DISTI_HOST_SIZE])
+{
+    static const char mapped[] = "::ffff:"; /* IPv4, at a socket for both */
+    struct sockaddr_storage own;
+    socklen_t size = sizeof(own);
+
+    if (getsockname(fd, (struct sockaddr *)&own, &size))
+        return false;
+    disti_address_text((struct sockaddr *)&own, text);
+    if (strncmp(text, mapped, strlen(mapped)) == 0)
+        memmove(text, text + strlen(mapped), strlen(text + strlen(mapped)) + 1);
+    return strncmp(text, "127.", 4) != 0 && strcmp(text, "::1") != 0;
+}
+
+bool store_peer_came_by(const struct store_peer *peer, char text[DISTI_HOST_SIZE])
+{
+    return peer_address(peer->fd, text);
+}
+
+/* Has it come to an address that may be used? */
+static bool peer_is_let_in(const struct disti_store_server *server, int fd)
+{
+    char text[DISTI_HOST_SIZE];
+
+    return !server->only[0] || !peer_address(fd, text) || strcmp(text, server->only) == 0;
+}
+
 void store_peer_accept(struct disti_store_server *server)
 {
     int fd;
@@ -208,7 +236,7 @@ void store_peer_accept(struct disti_store_server *server)
     while ((fd = disti_descriptor_own(
                 accept4(server->listen_fd, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC))) >= 0) {
         disti_socket_tune(fd);
-        if (!peer_new(server, fd))
+        if (!peer_is_let_in(server, fd) || !peer_new(server, fd))
             disti_descriptor_close(fd);
         peer_make_room(server);
         if (server->reap)

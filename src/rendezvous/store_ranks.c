@@ -267,6 +267,7 @@ void store_ranks_hello(struct disti_store_server *server, struct store_peer *pee
     const struct disti_wire_head *head = &peer->in.head;
     struct disti_wire_id id;
     struct store_rank *slot;
+    char host[DISTI_HOST_SIZE];
 
     if (head->version != DISTI_WIRE_VERSION) {
         peer->closing = true;
@@ -293,5 +294,9 @@ void store_ranks_hello(struct disti_store_server *server, struct store_peer *pee
     server->strangers--;
     server->here++;
     server->formed = server->formed || server->here == server->world_size;
+    if (server->everywhere && store_peer_came_by(peer, host)) {
+        server->everywhere = false; /* one is enough */
+        store_serve_note(server, DISTI_STORE_SEEN, host);
+    }
     ranks_welcome(server, peer);
 }

@@ -63,6 +63,16 @@ static void serve_store(struct disti_store_server *server, struct store_peer *pe
     serve_wake(server, key, value);
 }
 
+void store_serve_note(struct disti_store_server *server, const char *name, const char *value)
+{
+    struct disti_blob *blob = disti_blob_copy(value, strlen(value));
+    struct disti_key key = {.length = strlen(name)};
+
+    memcpy(key.bytes, name, key.length);
+    if (!blob || !disti_table_set(&server->table, &key, blob))
+        disti_blob_drop(blob);
+}
+
 static void serve_get(struct disti_store_server *server, struct store_peer *peer,
                       const struct store_wait *request)
 {

@@ -76,9 +76,13 @@ dist_status disti_store_server_listen(const char *host, int port, int world_size
     server = server_new(world_size);
     if (!server)
         return disti_fail(DIST_ERR_NO_MEMORY, "no memory for a store of %d ranks", world_size);
+    server->everywhere = !host;
+    if (!host)
+        store_serve_note(server, DISTI_STORE_SEEN, "");
     status = disti_random_id(job);
     if (status == DIST_OK)
-        status = disti_listen(host, port, &server->listen_fd, &server->port);
+        status = host ? disti_listen(host, port, &server->listen_fd, &server->port)
+                      : disti_listen_everywhere(port, &server->listen_fd, &server->port);
     if (status != DIST_OK)
         goto out;
     disti_store_server_set_job(server, job, false);
@@ -104,6 +108,11 @@ int disti_store_server_port(const struct disti_store_server *server)
 void disti_store_server_set_holder(struct disti_store_server *server, int rank)
 {
     server->holder = rank;
+}
+
+void disti_store_server_set_only(struct disti_store_server *server, const char *host)
+{
+    snprintf(server->only, sizeof(server->only), "%s", host);
 }
 
 void disti_store_server_set_job(struct disti_store_server *server, const char *job, bool required)

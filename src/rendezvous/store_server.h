@@ -88,7 +88,9 @@ struct disti_store_server {
     int epoll_fd, listen_fd, wake_fd;
     int door_fd; /* -1, or a Unix socket that tells port and job, see door.c */
     int port, world_size;
-    int holder; /* the rank whose process this is; -1: a launcher */
+    bool everywhere; /* it listens at every address */
+    char only[64];   /* but for the loopback, the one address at which it lets in; "": any */
+    int holder;      /* the rank whose process this is; -1: a launcher */
     char job[128];
     bool job_required; /* a hello must know the job */
     struct store_rank *ranks;
@@ -118,6 +120,10 @@ struct disti_store_server {
 
 /* The rank whose process this is; -1 (a launcher) is what it is after listen. */
 void disti_store_server_set_holder(struct disti_store_server *server, int rank);
+
+/* Of one that listens everywhere: lets in at this address alone, and at the loopback. "": at any.
+ */
+void disti_store_server_set_only(struct disti_store_server *server, const char *host);
 
 /* The job's name, which clients must know if `required`. Default: random, not required. */
 void disti_store_server_set_job(struct disti_store_server *server, const char *job, bool required);
@@ -164,6 +170,8 @@ int64_t store_wait_tick(struct disti_store_server *server, struct store_peer *pe
 
 /* store_serve.c: a complete frame of a peer. */
 void store_serve_frame(struct disti_store_server *server, struct store_peer *peer);
+/* The server's own value; without memory it stays as it was. */
+void store_serve_note(struct disti_store_server *server, const char *name, const char *value);
 /* Everyone who waits for a key ends with an error. */
 void store_serve_fail_keys(struct disti_store_server *server, dist_status status, const char *text);
 
@@ -180,6 +188,9 @@ void store_ranks_push(struct disti_store_server *server, const struct disti_noti
 bool store_ranks_is_gone(const struct disti_store_server *server, int rank, bool left);
 /* The first rank that is FAILED or LOST; -1: none. */
 int store_ranks_gone(const struct disti_store_server *server);
+
+/* How a peer came: the address at this end, numeric; false: by the loopback. */
+bool store_peer_came_by(const struct store_peer *peer, char text[64]);
 
 /* store_gather.c */
 void store_gather_join(struct disti_store_server *server, struct store_peer *peer,
