@@ -4,7 +4,6 @@
 #include "core/group.h"
 
 #include <stdlib.h>
-#include <unistd.h>
 
 /* Beyond the timeout, so that a work that does not end meets its own deadline, which says more. */
 #define CLOSE_SLACK_MS 500
@@ -21,7 +20,6 @@ dist_status disti_group_open_works(struct dist_group *group)
     pthread_cond_init(&group->drive.changed, &attributes);
     pthread_condattr_destroy(&attributes);
     pthread_mutex_init(&group->lock, NULL);
-    group->drive.caller_fd = -1;
     group->drive.wake_fd = -1;
     atomic_store(&group->drive.references, 1);
     return disti_progress_check();
@@ -38,8 +36,6 @@ void disti_group_let_go(struct dist_group *group)
         return;
     pthread_mutex_destroy(&group->lock);
     pthread_cond_destroy(&group->drive.changed);
-    if (group->drive.caller_fd >= 0)
-        close(group->drive.caller_fd);
     free(group->cause);
     free(group->lost_text);
     if (!group->kept)

@@ -1,10 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Sleeping until there is news for a group, without its lock. */
+#include "base/bell.h"
 #include "base/clock.h"
 #include "core/group.h"
-
-#include <sys/eventfd.h>
-#include <unistd.h>
 
 /* A sleep that nothing could end early, since there is no eventfd left for it. */
 #define SLEEP_DEAF_NS (1000 * 1000)
@@ -23,13 +21,10 @@ void disti_drive_disarm(struct dist_group *group)
 
 void disti_drive_rouse(struct dist_group *group)
 {
-    uint64_t one = 1;
-
     if (!group->drive.asleep)
         return;
     disti_drive_disarm(group);
-    if (group->drive.wake_fd >= 0)
-        (void)!write(group->drive.wake_fd, &one, sizeof(one));
+    disti_bell_ring(group->drive.wake_fd);
 }
 
 void disti_drive_poll_fds(struct pollfd *polls, int count, int64_t ns)
@@ -104,18 +99,14 @@ static void sleep_alone(struct dist_group *group, int64_t nap_ns, int64_t until)
     struct pollfd polls[SLEEP_DESCRIPTORS + 2];
     int64_t ns = until == INT64_MAX ? INT64_MAX : until - disti_now_ns();
     int count = 1; /* the first is what wakes us */
-    uint64_t times;
 
-    if (group->drive.caller_fd < 0)
-        group->drive.caller_fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
-    polls[0] = (struct pollfd){.fd = group->drive.caller_fd, .events = POLLIN};
+    polls[0] = (struct pollfd){.fd = disti_bell(), .events = POLLIN};
     if (ns <= 0 ||
         !disti_drive_arm(group, polls[0].fd, polls, SLEEP_DESCRIPTORS + 2, nap_ns, &count, &ns))
         return;
     disti_group_unlock(group);
     disti_drive_poll_fds(polls, count, ns);
-    if (polls[0].revents)
-        (void)!read(polls[0].fd, &times, sizeof(times));
+    disti_bell_hear();
     disti_group_lock(group);
     disti_drive_disarm(group);
 }

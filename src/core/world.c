@@ -3,6 +3,7 @@
 #include "core/world.h"
 
 #include "backends/registry.h"
+#include "base/bell.h"
 #include "base/clock.h"
 #include "base/config.h"
 #include "base/variables.h"
@@ -33,6 +34,7 @@ void disti_world_close(struct disti_world *world, int linger_ms)
 {
     if (!world)
         return;
+    disti_bell_leave();
     disti_bootstrap_close(&world->bootstrap, linger_ms);
     while (world->gone) {
         struct world_gone *gone = world->gone;

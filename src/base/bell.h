@@ -1,0 +1,22 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* What wakes a thread that sleeps on descriptors: an eventfd, one a thread. */
+#ifndef DISTI_BASE_BELL_H
+#define DISTI_BASE_BELL_H
+
+/*
+ * The calling thread's bell, made when it is first asked for; it becomes readable when somebody
+ * rings it. It is the thread's until its end, whatever it sleeps for. -1: no descriptor is left.
+ */
+int disti_bell(void);
+
+/* Closes the calling thread's bell, which is made again when it is needed. */
+void disti_bell_leave(void);
+
+/* Silences the calling thread's bell; after each sleep, and before the look at what has happened.
+ */
+void disti_bell_hear(void);
+
+/* Rings another thread's bell. The caller knows that this thread is still there. -1: nothing. */
+void disti_bell_ring(int bell);
+
+#endif
