@@ -295,7 +295,8 @@ DIST_API dist_status dist_op_free(dist_op op);
 /*
  * Common to all. Every rank of the group calls the same collectives in the same order with the same
  * count, dtype, op and root. Counts are elements of dtype. Buffers may be NULL if the count is 0.
- * in and out must not overlap except in place, as each says. The plain form blocks, at most the
+ * in and out must not overlap except in place, as each says; of blocks with offsets it is the
+ * blocks that must not, which may lie in each other's gaps. The plain form blocks, at most the
  * timeout. The _async form starts the operation and does not block on a peer: on success *work_p
  * must be given to dist_wait once, and until it has ended the buffers belong to the library; arrays
  * of counts and offsets are copied. Operations of one group start in the order of the calls.

@@ -5,6 +5,7 @@
 #include "base/checked.h"
 #include "base/dtype.h"
 #include "collectives/plan.h"
+#include "core/blocks.h"
 #include "core/op.h"
 
 #include <stdlib.h>
@@ -238,21 +239,23 @@ static size_t calls_own_count(const struct calls_check *check)
     return call->count;
 }
 
-static bool calls_overlap(const struct calls_check *check)
-{
-    uintptr_t a = (uintptr_t)check->call->in, b = (uintptr_t)check->call->out;
-
-    return check->in.bytes && check->out.bytes && a < b + check->out.bytes &&
-           b < a + check->in.bytes;
-}
-
 /* Where the one of in and out that is smaller lies in the other when that is in place. */
 static dist_status calls_check_overlap(const struct calls_check *check)
 {
-    const char *in = check->call->in, *out = check->call->out;
+    const struct dist_call *call = check->call;
+    const char *in = call->in, *out = call->out;
+    int ranks = check->group->world_size;
+    const struct disti_blocks a = {
+        in, call->in_counts, call->in_offsets, check->in.bytes, check->element, ranks};
+    const struct disti_blocks b = {
+        out, call->out_counts, call->out_offsets, check->out.bytes, check->element, ranks};
+    bool overlap = false;
+    dist_status status = DIST_OK;
 
-    if (check->call->collective == DIST_COLL_BROADCAST || !calls_overlap(check))
-        return DIST_OK;
+    if (call->collective != DIST_COLL_BROADCAST)
+        status = disti_blocks_overlap(&a, &b, &overlap);
+    if (!overlap)
+        return status;
     if (check->in.blocks == ALL && check->out.blocks == ALL)
         return calls_bad(check, "in and out overlap: it has no form in place");
     if (in + (check->in.blocks == ALL ? check->in.own_offset : 0) ==

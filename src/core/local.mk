@@ -4,6 +4,8 @@ libdist_core_sources += \
 	src/core/agree.c \
 	src/core/await.c \
 	src/core/batch.c \
+	src/core/blocks.c \
+	src/core/blocks.h \
 	src/core/calls.c \
 	src/core/calls.h \
 	src/core/calls_again.c \

@@ -174,6 +174,74 @@ static void bad_overlaps(void)
     BAD("in lies within out", dist_gather(group, out + rank * COUNT + 1, out, COUNT, F, rank));
     BAD("in lies within out",
         dist_all_gather_v(group, out + rank * COUNT + 1, out, counts, offsets, F));
+    BAD("in lies within out",
+        dist_gather_v(group, out + rank * COUNT + 1, COUNT, out, counts, NULL, F, rank));
+    BAD("out lies within in",
+        dist_scatter_v(group, in, counts, NULL, in + rank * COUNT + 1, COUNT, F, rank));
+    BAD("out lies within in",
+        dist_reduce_scatter_v(group, in, in + rank * COUNT + 1, counts, F, S));
+}
+
+/* One element of each, in turn: what is given stands in the gaps of what is got. */
+static float *gaps_fill(float *at)
+{
+    for (int i = 0; i < 4 * RANKS_MAX; i++)
+        at[i] = -1;
+    return at;
+}
+
+static void gaps_expect(const char *what, const float *at, int i, float wanted)
+{
+    checks++;
+    if (at[i] != wanted)
+        fault("%s in gaps: element %d is %g, not %g", what, i, (double)at[i], (double)wanted);
+}
+
+static void good_gaps_gathered(const size_t *ones, const size_t *gaps)
+{
+    float at[4 * RANKS_MAX];
+
+    gaps_fill(at)[1] = (float)rank;
+    FINE(dist_gather_v(group, at + 1, 1, at, ones, gaps, F, ranks - 1));
+    for (int r = 0; rank == ranks - 1 && r < ranks; r++)
+        gaps_expect("gather_v", at, 2 * r, (float)r);
+    gaps_expect("gather_v", at, 1, (float)rank);
+    gaps_fill(at)[1] = (float)rank;
+    FINE(dist_all_gather_v(group, at + 1, at, ones, gaps, F));
+    for (int r = 0; r < ranks; r++)
+        gaps_expect("all_gather_v", at, 2 * r, (float)r);
+    gaps_expect("all_gather_v", at, 1, (float)rank);
+}
+
+static void good_gaps_scattered(const size_t *ones, const size_t *gaps)
+{
+    float at[4 * RANKS_MAX];
+
+    gaps_fill(at);
+    for (int r = 0; r < ranks; r++)
+        at[2 * r] = (float)(100 * rank + r);
+    FINE(dist_scatter_v(group, at, ones, gaps, at + 1, 1, F, 0));
+    gaps_expect("scatter_v", at, 1, (float)rank);
+    gaps_fill(at);
+    for (int r = 0; r < ranks; r++)
+        at[2 * r] = (float)(100 * rank + r);
+    FINE(dist_all_to_all_v(group, at, ones, gaps, at + 1, ones, gaps, F));
+    for (int r = 0; r < ranks; r++) {
+        gaps_expect("all_to_all_v", at, 2 * r, (float)(100 * rank + r));
+        gaps_expect("all_to_all_v", at, 2 * r + 1, (float)(100 * r + rank));
+    }
+}
+
+static void good_gaps(void)
+{
+    size_t ones[RANKS_MAX], gaps[RANKS_MAX];
+
+    for (size_t r = 0; r < RANKS_MAX; r++) {
+        ones[r] = 1;
+        gaps[r] = 2 * r;
+    }
+    good_gaps_gathered(ones, gaps);
+    good_gaps_scattered(ones, gaps);
 }
 
 static void bad_counts(void)
@@ -281,9 +349,9 @@ static void sound(dist_group *on, const char *when)
 
 static void bad_all(void)
 {
-    static void (*const parts[])(void) = {bad_groups,  bad_types,     bad_works, bad_ops,
-                                          bad_buffers, bad_counts,    bad_roots, bad_overlaps,
-                                          good_empty,  bad_new_groups};
+    static void (*const parts[])(void) = {bad_groups,  bad_types,  bad_works,     bad_ops,
+                                          bad_buffers, bad_counts, bad_roots,     bad_overlaps,
+                                          good_empty,  good_gaps,  bad_new_groups};
     static int32_t early[5000];
     dist_group *other = NULL;
     dist_work *pending = NULL;
