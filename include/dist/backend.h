@@ -81,6 +81,7 @@ struct dist_call {
     bool waits;     /* the caller does nothing else until it has ended: post may take its time */
     dist_memory memory; /* STAGED: of the copies, that is HOST */
     void *stream;       /* the program's: what is on it now comes before the call */
+    uint32_t list;      /* of a list of buffers (coalesced): a hash of its counts; else 0 */
 };
 
 /*

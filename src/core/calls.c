@@ -341,11 +341,11 @@ static dist_status calls_detach_source(const dist_group *group, struct disti_sta
 dist_status disti_call_check(dist_group *group, const struct dist_call *call,
                              struct calls_form form, struct disti_start *start_p)
 {
-    struct disti_start start = {.call = *call};
+    struct disti_start start = {.call = *call, .name = form.name};
     struct calls_check check = {.group = group,
                                 .call = &start.call,
                                 .traits = &calls_traits[call->collective],
-                                .name = dist_collective_string(call->collective)};
+                                .name = form.name ?: dist_collective_string(call->collective)};
     dist_status status = disti_group_check(group, check.name);
 
     if (status == DIST_OK && form.async && !form.work_p)

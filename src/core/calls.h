@@ -13,13 +13,14 @@
 struct calls_form {
     bool async;
     dist_work **work_p;
+    const char *name; /* of the function, for errors; NULL: as the collective */
 };
 
-static const struct calls_form calls_blocking = {false, NULL};
+static const struct calls_form calls_blocking = {.async = false};
 
 static inline struct calls_form calls_async(dist_work **work_p)
 {
-    return (struct calls_form){true, work_p};
+    return (struct calls_form){.async = true, .work_p = work_p};
 }
 
 /*

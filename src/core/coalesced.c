@@ -5,6 +5,7 @@
  */
 #include "base/checked.h"
 #include "base/dtype.h"
+#include "base/hash.h"
 #include "core/calls.h"
 
 #include <stdlib.h>
@@ -12,6 +13,9 @@
 
 /* Below this the fixed cost of an operation outweighs that of copying twice. */
 #define COALESCED_SMALL_BYTES ((size_t)64 * 1024)
+
+/* What errors call it, and each of its parts. */
+static const char coalesced_name[] = "all_reduce_coalesced";
 
 /* The packed buffers: where each goes back to, and the memory in between. */
 struct coalesced {
@@ -82,14 +86,30 @@ static dist_status coalesced_new(const struct dist_group *group, void *const *bu
 }
 
 /* A call of the list, before and after it was checked. */
-static struct dist_call coalesced_call(void *buffer, size_t count, dist_dtype dtype, dist_op op)
+static struct dist_call coalesced_call(void *buffer, size_t count, dist_dtype dtype, dist_op op,
+                                       uint32_t list)
 {
     return (struct dist_call){.collective = DIST_COLL_ALL_REDUCE,
                               .in = buffer,
                               .out = buffer,
                               .count = count,
                               .dtype = dtype,
-                              .op = op};
+                              .op = op,
+                              .list = list};
+}
+
+/* The same list on every rank? All its calls say which it is. */
+static uint32_t coalesced_hash(const size_t *counts, int buffer_count)
+{
+    return disti_hash_counts(counts, buffer_count) | 1;
+}
+
+static struct calls_form coalesced_form(dist_work **work_p)
+{
+    struct calls_form form = work_p ? calls_async(work_p) : calls_blocking;
+
+    form.name = coalesced_name;
+    return form;
 }
 
 /*
@@ -100,17 +120,17 @@ static dist_status coalesced_check(dist_group *group, void *const *buffers, cons
                                    int buffer_count, dist_dtype dtype, dist_op op,
                                    struct calls_form form, size_t *elements_p, unsigned *places_p)
 {
-    static const char name[] = "all_reduce_coalesced";
-    struct dist_call call = coalesced_call(NULL, 0, dtype, op);
+    struct dist_call call = coalesced_call(NULL, 0, dtype, op, 0);
     struct disti_start start;
     dist_status status = disti_call_check(group, &call, form, &start);
 
     if (status == DIST_OK && buffer_count < 0)
-        return disti_call_bad(group, name, "buffer_count is negative");
+        return disti_call_bad(group, coalesced_name, "buffer_count is negative");
     if (status == DIST_OK && buffer_count && (!buffers || !counts))
-        return disti_call_bad(group, name, buffers ? "counts is NULL" : "buffers is NULL");
+        return disti_call_bad(group, coalesced_name,
+                              buffers ? "counts is NULL" : "buffers is NULL");
     for (int i = 0; i < buffer_count && status == DIST_OK; i++) {
-        call = coalesced_call(buffers[i], counts[i], dtype, op);
+        call = coalesced_call(buffers[i], counts[i], dtype, op, 0);
         status = disti_call_check(group, &call, form, &start);
         if (status == DIST_OK && counts[i])
             *places_p |= 1u << start.call.memory;
@@ -124,13 +144,11 @@ static dist_status coalesced_check(dist_group *group, void *const *buffers, cons
  * Starts one of the buffers; work_p NULL: nobody waits for it. hosted: who waits, waits on the host
  * even if a stream orders it.
  */
-static dist_status coalesced_start_one(dist_group *group, void *buffer, size_t count,
-                                       dist_dtype dtype, dist_op op, bool hosted,
+static dist_status coalesced_start_one(dist_group *group, struct dist_call call, bool hosted,
                                        dist_work **work_p)
 {
-    const struct dist_call call = coalesced_call(buffer, count, dtype, op);
     struct disti_start start;
-    dist_status status = disti_call_check(group, &call, calls_blocking, &start);
+    dist_status status = disti_call_check(group, &call, coalesced_form(NULL), &start);
 
     if (status != DIST_OK)
         return status;
@@ -150,11 +168,13 @@ static dist_status coalesced_start_large(dist_group *group, void *const *buffers
                                          const size_t *counts, int buffer_count, dist_dtype dtype,
                                          dist_op op)
 {
+    uint32_t hash = coalesced_hash(counts, buffer_count);
     dist_status status = DIST_OK;
 
     for (int i = 0; i < buffer_count && status == DIST_OK; i++) {
         if (!coalesced_is_small(counts[i], dist_dtype_size(dtype)))
-            status = coalesced_start_one(group, buffers[i], counts[i], dtype, op, false, NULL);
+            status = coalesced_start_one(
+                group, coalesced_call(buffers[i], counts[i], dtype, op, hash), false, NULL);
     }
     return status;
 }
@@ -169,13 +189,14 @@ static dist_status coalesced_start_each(dist_group *group, void *const *buffers,
                                         dist_op op, bool hosted, dist_work **work_p)
 {
     dist_status status = disti_group_batch(group, true), ended;
+    uint32_t hash = coalesced_hash(counts, buffer_count);
     dist_work *last = NULL;
 
     while (buffer_count > 1 && !counts[buffer_count - 1])
         buffer_count--;
     for (int i = 0; i < buffer_count && status == DIST_OK; i++)
-        status = coalesced_start_one(group, buffers[i], counts[i], dtype, op, hosted,
-                                     i + 1 < buffer_count ? NULL : &last);
+        status = coalesced_start_one(group, coalesced_call(buffers[i], counts[i], dtype, op, hash),
+                                     hosted, i + 1 < buffer_count ? NULL : &last);
     ended = disti_group_batch(group, false);
     if (status == DIST_OK && ended != DIST_OK && last)
         status = dist_wait(last);
@@ -206,7 +227,7 @@ static dist_status coalesced_start(dist_group *group, void *const *buffers, cons
                            &list);
     if (status != DIST_OK)
         return status;
-    call = coalesced_call(list->packed, elements, dtype, op);
+    call = coalesced_call(list->packed, elements, dtype, op, coalesced_hash(counts, buffer_count));
     status = coalesced_start_large(group, buffers, counts, buffer_count, dtype, op);
     if (status == DIST_OK)
         status = disti_call_check(group, &call, form, &start);
@@ -223,7 +244,10 @@ dist_status dist_all_reduce_coalesced_async(dist_group *group, void *const *buff
                                             const size_t *counts, int buffer_count,
                                             dist_dtype dtype, dist_op op, dist_work **work_p)
 {
-    return coalesced_start(group, buffers, counts, buffer_count, dtype, op, calls_async(work_p));
+    struct calls_form form = calls_async(work_p);
+
+    form.name = coalesced_name;
+    return coalesced_start(group, buffers, counts, buffer_count, dtype, op, form);
 }
 
 dist_status dist_all_reduce_coalesced(dist_group *group, void *const *buffers, const size_t *counts,
@@ -233,11 +257,12 @@ dist_status dist_all_reduce_coalesced(dist_group *group, void *const *buffers, c
     dist_status status;
 
     if (disti_work_is_calling())
-        return disti_call_bad(group, "all_reduce_coalesced",
+        return disti_call_bad(group, coalesced_name,
                               "a function given to dist_on_complete must not wait");
     if (disti_batch_is_open())
         disti_batch_start();
-    status = coalesced_start(group, buffers, counts, buffer_count, dtype, op, calls_async(&work));
+    status =
+        coalesced_start(group, buffers, counts, buffer_count, dtype, op, coalesced_form(&work));
     if (status != DIST_OK || disti_batch_note_work(work, &status))
         return status;
     return dist_wait(work);

@@ -64,8 +64,7 @@ dist_status disti_group_refuse(const struct dist_group *group, const char *what)
 static const char *fault_describe(const struct dist_work *work, char *text, size_t size)
 {
     if (work)
-        snprintf(text, size, "%s (operation %llu, %zu x %s)",
-                 dist_collective_string(work->call.collective),
+        snprintf(text, size, "%s (operation %llu, %zu x %s)", disti_work_name(work),
                  (unsigned long long)work->call.sequence, work->call.count,
                  dist_dtype_string(work->call.dtype));
     else

@@ -13,6 +13,7 @@ static void work_fill(struct dist_group *group, const struct dist_call *call,
     work->group = group;
     work->ticket = (struct dist_ticket){.status = DIST_IN_PROGRESS};
     work->call = *call;
+    work->name = NULL;
     work->kind = kind;
     work->manner = DIST_MANNER_HOST;
     work->waits = kind == DISTI_WORK_BLOCKING;
@@ -35,6 +36,7 @@ void disti_work_fill(struct dist_group *group, const struct disti_start *start,
                      enum disti_work_kind kind, struct dist_work *work)
 {
     work_fill(group, &start->call, kind, work);
+    work->name = start->name;
     work->manner = start->manner;
     work->waits = work->waits || start->waits;
     work->owned = start->owned;
@@ -68,7 +70,7 @@ void disti_work_drop(struct dist_work *work)
 /* With the lock held. */
 static dist_status work_admit(const struct dist_group *group, const struct dist_work *work)
 {
-    const char *what = dist_collective_string(work->call.collective);
+    const char *what = disti_work_name(work);
 
     if (atomic_load_explicit(&group->drive.role, memory_order_relaxed) == DISTI_ROLE_CLOSED)
         return disti_fail(DIST_ERR_INVALID_ARGUMENT, "rank %d cannot start %s: the group is gone",

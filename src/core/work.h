@@ -11,6 +11,7 @@
 /* What is to be started: a checked call, and what belongs to it. */
 struct disti_start {
     struct dist_call call; /* all but the sequence, which the work gets */
+    const char *name;      /* of the function that the program called; NULL: as the collective */
     dist_manner manner;
     size_t in_bytes, out_bytes;   /* from the first to the last element, for stage.c */
     void *owned;                  /* lives as long as the work; may be NULL */
@@ -94,6 +95,7 @@ struct dist_work {
     struct dist_group *group;
     struct dist_ticket ticket;
     struct dist_call call; /* the backend reads it, messages quote it */
+    const char *name;      /* as in struct disti_start */
     enum disti_work_kind kind;
     dist_manner manner;
     bool waits;               /* as in struct disti_start */
@@ -111,6 +113,12 @@ struct dist_work {
     dist_status status;     /* how it ended */
     atomic_bool ended;
 };
+
+/* What messages call it. */
+static inline const char *disti_work_name(const struct dist_work *work)
+{
+    return work->name ? work->name : dist_collective_string(work->call.collective);
+}
 
 /* work.c: posts a filled work and puts it into the queue. Call with the lock held. */
 dist_status disti_work_launch(struct dist_work *work);

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* What stands on every message: which one it is, and what its call was. */
+#include "base/hash.h"
 #include "base/log.h"
 #include "engine/state.h"
 
@@ -21,26 +22,15 @@ uint64_t disti_tag_p2p(uint32_t group, unsigned line, int tag)
            ((unsigned)tag & DIST_TAG_MAX);
 }
 
-/* Ranks that were given other counts must not take each other's blocks for their own. */
-static uint32_t envelope_hash(const size_t *counts, int ranks)
-{
-    uint64_t hash = 0xcbf29ce484222325; /* FNV-1a, a count at a time */
-
-    for (int r = 0; r < ranks; r++) {
-        hash = (hash ^ counts[r]) * 0x100000001b3;
-        hash ^= hash >> 32; /* else the high bits of a count would stay where they are */
-    }
-    return (uint32_t)hash;
-}
-
-/* All that every rank knows of the counts. */
+/* All that every rank knows of the counts: ranks that were given others must not take each other's
+ * blocks for their own. */
 static uint32_t envelope_count(const struct dist_call *call, int ranks)
 {
     switch (call->collective) {
     case DIST_COLL_ALL_GATHER_V:
-        return envelope_hash(call->out_counts, ranks);
+        return disti_hash_counts(call->out_counts, ranks);
     case DIST_COLL_REDUCE_SCATTER_V:
-        return envelope_hash(call->in_counts, ranks);
+        return disti_hash_counts(call->in_counts, ranks);
     default:
         if (disti_collective_uneven(call->collective) || disti_collective_pair(call->collective))
             return 0; /* the message's length tells */
@@ -52,7 +42,8 @@ static uint32_t envelope_count(const struct dist_call *call, int ranks)
  *   63        59 58     54 53  50 49      32 31            0
  *  | collective | dtype   | op   | root     | count mod 2^32 |
  *
- * What does not matter to the collective is 0. SEND and RECV meet each other: both are SEND.
+ * What does not matter to the collective is 0. SEND and RECV meet each other: both are SEND. A call
+ * that is part of a list of buffers has no root, but the list's hash.
  */
 uint64_t disti_fingerprint(const struct dist_call *call, int ranks)
 {
@@ -62,6 +53,8 @@ uint64_t disti_fingerprint(const struct dist_call *call, int ranks)
     uint64_t op = disti_algorithm_reduces(call->collective) ? call->op : 0;
     uint64_t root = disti_collective_rooted(call->collective) ? (unsigned)call->root : 0;
 
+    if (call->list)
+        root = call->list | 1; /* a part of a list: which is told apart from none */
     return collective << 59 | dtype << 54 | op << 50 | (root & 0x3ffff) << 32 |
            envelope_count(call, ranks);
 }
@@ -77,6 +70,12 @@ uint64_t disti_announce(uint64_t fingerprint, size_t count)
 static dist_dtype envelope_dtype(uint64_t fingerprint)
 {
     return (dist_dtype)(fingerprint >> 54 & 0x1f);
+}
+
+/* Is the call part of a list of buffers? */
+static bool envelope_is_list(uint64_t fingerprint)
+{
+    return fingerprint >> 59 == DIST_COLL_ALL_REDUCE && (fingerprint >> 32 & 0x3ffff);
 }
 
 void disti_fingerprint_text(uint64_t fingerprint, char *text, size_t size)
@@ -97,13 +96,16 @@ void disti_fingerprint_text(uint64_t fingerprint, char *text, size_t size)
     if (collective == DIST_COLL_BARRIER)
         snprintf(text, size, "%s", dist_collective_string(collective));
     else
-        snprintf(text, size, "%s(%s%s%s%s)", dist_collective_string(collective), count,
+        snprintf(text, size, "%s%s(%s%s%s%s)", dist_collective_string(collective),
+                 envelope_is_list(fingerprint) ? "_coalesced" : "", count,
                  dist_dtype_string(envelope_dtype(fingerprint)), op, root);
 }
 
 /* The same call as far as its words go: then what differs is the counts. */
 static bool envelope_same_words(uint64_t a, uint64_t b)
 {
+    if (envelope_is_list(a) && envelope_is_list(b))
+        return a >> 50 == b >> 50 && (uint32_t)a == (uint32_t)b;
     return a >> 32 == b >> 32 && disti_collective_uneven((dist_collective)(a >> 59));
 }
 

@@ -158,7 +158,7 @@ static void bad_buffers(void)
     BAD("is NULL", dist_recv(group, NULL, COUNT, F, 0, 0, NULL));
     BAD("buffers is NULL", dist_all_reduce_coalesced(group, NULL, counts, 2, F, S));
     BAD("counts is NULL", dist_all_reduce_coalesced(group, (void *[]){in, out}, NULL, 2, F, S));
-    BAD("is NULL", dist_all_reduce_coalesced(group, (void *[]){in, NULL}, counts, 2, F, S));
+    BAD("coalesced", dist_all_reduce_coalesced(group, (void *[]){in, NULL}, counts, 2, F, S));
     BAD("buffer_count", dist_all_reduce_coalesced(group, (void *[]){in}, counts, -1, F, S));
 }
 
