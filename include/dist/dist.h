@@ -472,6 +472,10 @@ DIST_API dist_status dist_group_end(void);
  * Collectives of one group end in the order in which they were started; sends, receives, and works
  * of different groups end in any order. A thread of the library moves works along while the program
  * computes (DIST_PROGRESS_THREAD=0: only calls of the library for the same group do).
+ *
+ * A work that was freed is refused with ERR_INVALID_ARGUMENT by all of these, and so is a thread
+ * that waits for a work for which another one waits. A dist_work is no address: it cannot be looked
+ * into, and no two works of a process are the same one.
  */
 
 /* Blocks until the work has ended (at most the group's timeout) and frees it, always. */

@@ -2,14 +2,15 @@
 /* Waiting for works, and asking after them. */
 #include "base/clock.h"
 #include "core/group.h"
+#include "core/handle.h"
 
-static bool await_has_ended(const struct dist_work *work)
+static bool await_has_ended(const struct disti_work *work)
 {
     return atomic_load_explicit(&work->ended, memory_order_acquire);
 }
 
 /* Blocks until it has ended or the time has come. */
-static void await_end(struct dist_work *work, int64_t until)
+static void await_end(struct disti_work *work, int64_t until)
 {
     struct dist_group *group = work->group;
 
@@ -22,7 +23,7 @@ static void await_end(struct dist_work *work, int64_t until)
  * A work on a stream: what the program puts on its stream from now on comes after it, and the
  * library sees to its end. False: it has ended, or is about to.
  */
-static bool await_join(struct dist_work *work)
+static bool await_join(struct disti_work *work)
 {
     struct dist_group *group = work->group;
     dist_status status;
@@ -49,79 +50,128 @@ static bool await_join(struct dist_work *work)
     return joined;
 }
 
-static dist_status await_wait(dist_work *work, int64_t until)
+/*
+ * A work that was claimed, *pins_p: how many pins it has that are the caller's to give back, 0: the
+ * work is as it was.
+ */
+static dist_status await_result(struct disti_work *work, int64_t until, int *pins_p)
 {
-    dist_status status;
-
-    if (!work)
-        return disti_fail(DIST_ERR_INVALID_ARGUMENT, "work is NULL");
     if (!await_has_ended(work)) {
+        *pins_p = 1;
         if (await_join(work))
             return DIST_OK;
+        *pins_p = 0;
         if (disti_work_is_calling())
             return disti_work_no_waiting("dist_wait");
         await_end(work, until);
         if (!await_has_ended(work))
             return DIST_IN_PROGRESS;
     }
-    if (work->kind == DISTI_WORK_PERSISTENT) {
-        status = work->running ? disti_work_result(work) : DIST_OK;
-        work->running = false;
-    } else {
-        status = disti_work_result(work);
-        disti_work_drop(work);
-    }
+    *pins_p = 2;
+    return disti_work_result(work);
+}
+
+static dist_status await_persistent(struct disti_work *work, int64_t until)
+{
+    dist_status status;
+    int pins;
+
+    if (!work->running)
+        return DIST_OK;
+    status = await_result(work, until, &pins);
+    work->running = !pins;
     return status;
 }
 
-/* The same, of what runs for a persistent work on a stream. */
-static dist_status await_wait_any(dist_work *work, int64_t until)
-{
-    dist_status status;
+static dist_status await_wait(dist_work *handle, int64_t until, bool *over_p);
 
-    if (!work || !work->posted)
-        return await_wait(work, until);
-    if (disti_work_is_calling() && !await_has_ended(work->posted))
-        return disti_work_no_waiting("dist_wait"); /* it is there for a later wait */
-    status = await_wait(work->posted, until);
-    if (status != DIST_IN_PROGRESS) {
+/* What runs for a persistent work on a stream. */
+static dist_status await_posted(struct disti_work *work, int64_t until)
+{
+    bool over;
+    dist_status status = await_wait(work->posted, until, &over);
+
+    if (over) {
         work->posted = NULL;
         work->running = false;
     }
     return status;
 }
 
+/* *over_p: the handle is good for nothing any more. */
+static dist_status await_wait(dist_work *handle, int64_t until, bool *over_p)
+{
+    struct disti_work *work;
+    dist_status status = disti_handle_claim(handle, "dist_wait", &work);
+    int pins = 0;
+
+    *over_p = status != DIST_OK;
+    if (status != DIST_OK)
+        return status;
+    if (work->posted)
+        status = await_posted(work, until);
+    else if (work->kind == DISTI_WORK_PERSISTENT)
+        status = await_persistent(work, until);
+    else
+        status = await_result(work, until, &pins);
+    if (pins)
+        disti_work_retire(work, pins);
+    else
+        disti_handle_unclaim(work);
+    *over_p = pins > 0;
+    return status;
+}
+
 dist_status dist_wait(dist_work *work)
 {
-    return await_wait_any(work, INT64_MAX);
+    bool over;
+
+    return await_wait(work, INT64_MAX, &over);
 }
 
 dist_status dist_wait_for(dist_work *work, int timeout_ms)
 {
-    return await_wait_any(work, disti_deadline_ms(timeout_ms));
+    bool over;
+
+    return await_wait(work, disti_deadline_ms(timeout_ms), &over);
 }
 
-dist_status dist_test(dist_work *work, bool *done_p)
+static bool await_test(struct disti_work *work)
 {
-    struct dist_group *group;
+    struct dist_group *group = work->group;
 
-    if (!work || !done_p)
-        return disti_fail(DIST_ERR_INVALID_ARGUMENT, "%s is NULL", work ? "done_p" : "work");
-    if (work->posted)
-        work = work->posted;
-    group = work->group;
     /* Whoever has the lock moves things along as well as this thread would. */
     if (!await_has_ended(work) && pthread_mutex_trylock(&group->lock) == 0) {
         disti_log_use(group->log);
         disti_drive_once(group);
         disti_group_exit(group);
     }
-    *done_p = await_has_ended(work);
+    return await_has_ended(work);
+}
+
+dist_status dist_test(dist_work *handle, bool *done_p)
+{
+    struct disti_work *work;
+    dist_work *posted;
+    dist_status status;
+
+    if (!done_p)
+        return disti_fail(DIST_ERR_INVALID_ARGUMENT, "dist_test: done_p is NULL");
+    status = disti_handle_pin(handle, "dist_test", &work);
+    if (status != DIST_OK)
+        return status;
+    posted = work->posted;
+    if (posted) {
+        disti_work_unpin(work);
+        return dist_test(posted, done_p);
+    }
+    *done_p = await_test(work);
+    disti_work_unpin(work);
     return DIST_OK;
 }
 
 /* True: the work has ended, and the caller is to call the function. */
-static dist_status await_note(dist_work *work, dist_work_fn fn, void *arg, bool *ended_p)
+static dist_status await_note(struct disti_work *work, dist_work_fn fn, void *arg, bool *ended_p)
 {
     struct dist_group *group = work->group;
     dist_status status = DIST_OK;
@@ -139,18 +189,24 @@ static dist_status await_note(dist_work *work, dist_work_fn fn, void *arg, bool 
     return status;
 }
 
-dist_status dist_on_complete(dist_work *work, dist_work_fn fn, void *arg)
+dist_status dist_on_complete(dist_work *handle, dist_work_fn fn, void *arg)
 {
+    struct disti_work *work;
     bool ended = false;
     dist_status status;
 
-    if (!work || !fn)
-        return disti_fail(DIST_ERR_INVALID_ARGUMENT, "%s is NULL", work ? "fn" : "work");
+    if (handle && !fn)
+        return disti_fail(DIST_ERR_INVALID_ARGUMENT, "dist_on_complete: fn is NULL");
+    status = disti_handle_pin(handle, "dist_on_complete", &work);
+    if (status != DIST_OK)
+        return status;
     if (work->kind == DISTI_WORK_PERSISTENT)
-        return disti_fail(DIST_ERR_INVALID_ARGUMENT,
-                          "dist_on_complete is not for persistent works");
-    status = await_note(work, fn, arg, &ended);
+        status =
+            disti_fail(DIST_ERR_INVALID_ARGUMENT, "dist_on_complete is not for persistent works");
+    else
+        status = await_note(work, fn, arg, &ended);
     if (ended)
         disti_settle_call(work, fn, arg);
+    disti_work_unpin(work);
     return status;
 }

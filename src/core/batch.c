@@ -8,9 +8,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* A call that was noted, or, with its group NULL, a work that runs already. */
+/* A call that was noted, or a work that runs already. */
 struct batch_item {
     dist_group *group;
+    bool runs;
     struct disti_start start;
     dist_work *work;
 };
@@ -68,7 +69,7 @@ bool disti_batch_note(dist_group *group, const struct disti_start *start, dist_s
     return true;
 }
 
-bool disti_batch_note_work(dist_work *work, dist_status *status_p)
+bool disti_batch_note_work(dist_group *group, dist_work *work, dist_status *status_p)
 {
     struct batch_item *item;
 
@@ -76,7 +77,7 @@ bool disti_batch_note_work(dist_work *work, dist_status *status_p)
         return false;
     item = batch_add(status_p);
     if (item)
-        *item = (struct batch_item){.work = work};
+        *item = (struct batch_item){.group = group, .runs = true, .work = work};
     else
         dist_wait(work);
     return true;
@@ -110,7 +111,7 @@ static dist_status batch_post(struct batch_item *item)
 {
     dist_status status;
 
-    if (!item->group)
+    if (item->runs)
         return DIST_OK;
     status = disti_group_check(item->group, dist_collective_string(item->start.call.collective));
     if (status == DIST_OK)
@@ -131,10 +132,10 @@ static void batch_frame(size_t from, bool begin)
 {
     for (size_t i = from; i < batch.count; i++) {
         dist_group *group = batch.items[i].group;
-        bool seen = !group || atomic_load(&group->destroyed) || !group->backend->batch;
+        bool seen = batch.items[i].runs || atomic_load(&group->destroyed) || !group->backend->batch;
 
         for (size_t j = from; j < i && !seen; j++)
-            seen = batch.items[j].group == group;
+            seen = batch.items[j].group == group && !batch.items[j].runs;
         if (!seen)
             batch_keep(disti_group_batch(group, begin));
     }
@@ -153,14 +154,14 @@ void disti_batch_start(void)
 /* Do the works belong to several groups? */
 static bool batch_is_mixed(void)
 {
-    const dist_work *one = NULL;
+    const struct batch_item *one = NULL;
 
     for (size_t i = 0; i < batch.count; i++) {
-        const dist_work *work = batch.items[i].work;
+        const struct batch_item *item = &batch.items[i];
 
-        if (work && one && work->group != one->group)
+        if (item->work && one && item->group != one->group)
             return true;
-        one = work ? work : one;
+        one = item->work ? item : one;
     }
     return false;
 }
@@ -180,8 +181,8 @@ static size_t batch_wait_once(bool mixed)
 
         if (!work)
             continue;
-        if (work->group != stuck) {
-            stuck = work->group;
+        if (batch.items[i].group != stuck) {
+            stuck = batch.items[i].group;
             status = mixed ? dist_wait_for(work, BATCH_TURN_MS) : dist_wait(work);
         }
         if (status == DIST_IN_PROGRESS) {

@@ -72,7 +72,7 @@ dist_status disti_call_bad(const dist_group *group, const char *name, const char
  * it is not. *status_p: could it be noted? */
 bool disti_batch_note(dist_group *group, const struct disti_start *start, dist_status *status_p);
 /* The same for a work that has been started: dist_group_end will wait for it. */
-bool disti_batch_note_work(dist_work *work, dist_status *status_p);
+bool disti_batch_note_work(dist_group *group, dist_work *work, dist_status *status_p);
 bool disti_batch_is_open(void);
 /* Starts what is noted, so that what the caller starts next comes after it. */
 void disti_batch_start(void);

@@ -263,7 +263,7 @@ dist_status dist_all_reduce_coalesced(dist_group *group, void *const *buffers, c
         disti_batch_start();
     status =
         coalesced_start(group, buffers, counts, buffer_count, dtype, op, coalesced_form(&work));
-    if (status != DIST_OK || disti_batch_note_work(work, &status))
+    if (status != DIST_OK || disti_batch_note_work(group, work, &status))
         return status;
     return dist_wait(work);
 }

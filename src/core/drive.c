@@ -105,16 +105,16 @@ static void drive_forgive(struct dist_group *group, bool again)
     now = disti_now_ns();
     if (now - group->drive.left_ns < DRIVE_GAP_NS)
         return;
-    for (struct dist_work *work = group->works; work; work = work->next) {
+    for (struct disti_work *work = group->works; work; work = work->next) {
         if (again || !work->forgiven)
             work->deadline_ns = now + group->timeout_ms * INT64_C(1000000);
         work->forgiven = true;
     }
 }
 
-static const struct dist_work *drive_failed(const struct dist_group *group)
+static const struct disti_work *drive_failed(const struct dist_group *group)
 {
-    const struct dist_work *work = group->works;
+    const struct disti_work *work = group->works;
 
     while (work && work->ticket.status >= 0)
         work = work->next;
@@ -123,7 +123,7 @@ static const struct dist_work *drive_failed(const struct dist_group *group)
 
 void disti_drive_check(struct dist_group *group)
 {
-    const struct dist_work *work = group->failed ? NULL : drive_failed(group);
+    const struct disti_work *work = group->failed ? NULL : drive_failed(group);
 
     if (work)
         disti_group_fail(group, work, work->ticket.status);
@@ -149,7 +149,7 @@ void disti_drive_watch(struct dist_group *group)
         disti_group_watch(group, group->works);
 }
 
-static bool drive_is_done(const struct dist_group *group, const struct dist_work *work)
+static bool drive_is_done(const struct dist_group *group, const struct disti_work *work)
 {
     return work ? atomic_load_explicit(&work->ended, memory_order_relaxed) : !group->works;
 }
@@ -159,7 +159,7 @@ static bool drive_is_late(int64_t until)
     return until != INT64_MAX && disti_expired(until);
 }
 
-static void drive_along(struct dist_group *group, const struct dist_work *work, int64_t until)
+static void drive_along(struct dist_group *group, const struct disti_work *work, int64_t until)
 {
     struct disti_wait wait = {0};
     uint32_t rounds = 0;
@@ -196,7 +196,7 @@ static void drive_wait_turn(struct dist_group *group, int64_t until)
         disti_progress_notice(group);
 }
 
-void disti_drive_until(struct dist_group *group, const struct dist_work *work, int64_t until)
+void disti_drive_until(struct dist_group *group, const struct disti_work *work, int64_t until)
 {
     if (until != INT64_MAX)
         group->drive.test_ns = disti_now_ns();

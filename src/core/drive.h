@@ -56,7 +56,7 @@ void disti_group_exit(struct dist_group *group);
 
 /* Drives, or waits while another thread does, until `work` has ended (NULL: all have), or the point
  * in time `until` (INT64_MAX: without end; the works have deadlines). */
-void disti_drive_until(struct dist_group *group, const struct dist_work *work, int64_t until);
+void disti_drive_until(struct dist_group *group, const struct disti_work *work, int64_t until);
 /* Drives once, unless another caller does; never blocks. */
 void disti_drive_once(struct dist_group *group);
 /* After a change by a thread that may not be the driver: settles what has ended, and sees to it

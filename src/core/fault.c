@@ -41,7 +41,7 @@ static void fault_end(struct dist_group *group, dist_status status, const char *
     group->drive.unsettled = true;
     if (group->state)
         group->backend->abort(group->state);
-    for (struct dist_work *work = group->works; work; work = work->next) {
+    for (struct disti_work *work = group->works; work; work = work->next) {
         if (work->ticket.status == DIST_IN_PROGRESS)
             work->ticket.status = status;
     }
@@ -61,7 +61,7 @@ dist_status disti_group_refuse(const struct dist_group *group, const char *what)
                       disti_group_name(group, name), what, group->cause);
 }
 
-static const char *fault_describe(const struct dist_work *work, char *text, size_t size)
+static const char *fault_describe(const struct disti_work *work, char *text, size_t size)
 {
     if (work)
         snprintf(text, size, "%s (operation %llu, %zu x %s)", disti_work_name(work),
@@ -72,7 +72,7 @@ static const char *fault_describe(const struct dist_work *work, char *text, size
     return text;
 }
 
-static void fault_timeout(struct dist_group *group, const struct dist_work *work)
+static void fault_timeout(struct dist_group *group, const struct disti_work *work)
 {
     char name[GROUP_NAME], what[128], missing[512] = "";
     dist_status status;
@@ -88,7 +88,7 @@ static void fault_timeout(struct dist_group *group, const struct dist_work *work
     fault_end(group, status, dist_last_error(), true);
 }
 
-static void fault_lost(struct dist_group *group, const struct dist_work *work)
+static void fault_lost(struct dist_group *group, const struct disti_work *work)
 {
     char name[GROUP_NAME], what[128];
     dist_status status;
@@ -122,7 +122,7 @@ static void fault_await_news(struct dist_group *group)
     poll(&news, 1, FAULT_LOOK_MS);
 }
 
-void disti_group_fail(struct dist_group *group, const struct dist_work *work, dist_status status)
+void disti_group_fail(struct dist_group *group, const struct disti_work *work, dist_status status)
 {
     int64_t until = disti_deadline_ms(FAULT_NEWS_MS);
     char own[GROUP_TEXT];
@@ -139,7 +139,7 @@ void disti_group_fail(struct dist_group *group, const struct dist_work *work, di
         fault_end(group, status, own, true);
 }
 
-void disti_group_watch(struct dist_group *group, const struct dist_work *work)
+void disti_group_watch(struct dist_group *group, const struct disti_work *work)
 {
     if (group->failed)
         return;

@@ -49,8 +49,8 @@ struct dist_group {
     pthread_mutex_t lock;
     struct disti_drive drive;
     uint64_t sequence, message_sequence;
-    struct dist_work *works, *last_work; /* started and not ended, in order */
-    uint32_t barriers;                   /* monitored ones, begun */
+    struct disti_work *works, *last_work; /* started and not ended, in order */
+    uint32_t barriers;                    /* monitored ones, begun */
     dist_status failed;
     int lost_rank; /* a rank that is gone, -1: none; works get a grace to end */
     int64_t lost_until_ns;
@@ -136,13 +136,13 @@ void disti_group_break(struct dist_group *group, dist_status status, const char 
  * A call of the backend failed with dist_last_error as its cause. For a lost peer the store's news
  * are waited for briefly, since they name the rank that failed first. work may be NULL.
  */
-void disti_group_fail(struct dist_group *group, const struct dist_work *work, dist_status status);
+void disti_group_fail(struct dist_group *group, const struct disti_work *work, dist_status status);
 
 /*
  * Looks for news of lost ranks and for the deadline of `work`; breaks the group when a rank that is
  * gone did not leave enough behind for the works to end.
  */
-void disti_group_watch(struct dist_group *group, const struct dist_work *work);
+void disti_group_watch(struct dist_group *group, const struct disti_work *work);
 
 /* ERR_ABORTED with the first cause, for calls on a broken group. */
 dist_status disti_group_refuse(const struct dist_group *group, const char *what);

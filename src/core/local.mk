@@ -21,6 +21,8 @@ libdist_core_sources += \
 	src/core/group.c \
 	src/core/group.h \
 	src/core/groups.c \
+	src/core/handle.c \
+	src/core/handle.h \
 	src/core/identity.c \
 	src/core/init.c \
 	src/core/leave.c \

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Persistent works: made once, started again and again. */
 #include "core/group.h"
-
-#include <stdlib.h>
+#include "core/handle.h"
 
 static bool persistent_is_closed(const struct dist_group *group)
 {
@@ -10,7 +9,7 @@ static bool persistent_is_closed(const struct dist_group *group)
 }
 
 /* With the lock held. */
-static dist_status persistent_admit(struct dist_group *group, struct dist_work *work)
+static dist_status persistent_admit(struct dist_group *group, struct disti_work *work)
 {
     const char *what = dist_collective_string(work->call.collective);
 
@@ -26,9 +25,9 @@ static dist_status persistent_admit(struct dist_group *group, struct dist_work *
 }
 
 dist_status disti_work_prepare(struct dist_group *group, const struct disti_start *start,
-                               struct dist_work **work_p)
+                               dist_work **work_p)
 {
-    struct dist_work *work = malloc(sizeof(*work));
+    struct disti_work *work = disti_handle_take();
     dist_status status;
 
     if (!work)
@@ -42,17 +41,15 @@ dist_status disti_work_prepare(struct dist_group *group, const struct disti_star
         disti_group_hold(group);
     disti_group_exit(group);
     if (status == DIST_OK)
-        *work_p = work;
+        *work_p = disti_handle_of(work);
     else
-        free(work);
+        disti_work_undo(work);
     return status;
 }
 
 /* A persistent work that is at rest? */
-static dist_status persistent_check(const struct dist_work *work, const char *name)
+static dist_status persistent_check(const struct disti_work *work, const char *name)
 {
-    if (!work)
-        return disti_fail(DIST_ERR_INVALID_ARGUMENT, "%s: work is NULL", name);
     if (work->kind != DISTI_WORK_PERSISTENT)
         return disti_fail(DIST_ERR_INVALID_ARGUMENT,
                           "%s: the work is not persistent: dist_all_reduce_init makes one", name);
@@ -63,7 +60,7 @@ static dist_status persistent_check(const struct dist_work *work, const char *na
 }
 
 /* Each time it is another work, which may go on when it has been waited for. */
-static dist_status persistent_stream(struct dist_work *work)
+static dist_status persistent_stream(struct disti_work *work)
 {
     struct disti_start start = {.call = work->call, .manner = work->manner, .waits = true};
     dist_status status;
@@ -74,7 +71,7 @@ static dist_status persistent_stream(struct dist_work *work)
     return status;
 }
 
-dist_status dist_start(dist_work *work)
+static dist_status persistent_start(struct disti_work *work)
 {
     dist_status status = persistent_check(work, "dist_start");
     struct dist_group *group;
@@ -101,8 +98,20 @@ dist_status dist_start(dist_work *work)
     return status;
 }
 
+dist_status dist_start(dist_work *handle)
+{
+    struct disti_work *work;
+    dist_status status = disti_handle_claim(handle, "dist_start", &work);
+
+    if (status != DIST_OK)
+        return status;
+    status = persistent_start(work);
+    disti_handle_unclaim(work);
+    return status;
+}
+
 /* The backend has freed all that was prepared if it was closed or aborted. */
-static void persistent_release(struct dist_group *group, struct dist_work *work)
+static void persistent_release(struct dist_group *group, struct disti_work *work)
 {
     if (persistent_is_closed(group) || group->failed || !group->backend->release ||
         work->manner == DIST_MANNER_STREAM)
@@ -111,17 +120,26 @@ static void persistent_release(struct dist_group *group, struct dist_work *work)
     group->backend->release(group->state, work->call.prepared);
 }
 
-dist_status dist_work_free(dist_work *work)
+dist_status dist_work_free(dist_work *handle)
 {
-    dist_status status = work ? persistent_check(work, "dist_work_free") : DIST_OK;
+    struct disti_work *work;
     struct dist_group *group;
+    dist_status status;
 
-    if (!work || status != DIST_OK)
+    if (!handle)
+        return DIST_OK;
+    status = disti_handle_claim(handle, "dist_work_free", &work);
+    if (status != DIST_OK)
         return status;
+    status = persistent_check(work, "dist_work_free");
+    if (status != DIST_OK) {
+        disti_handle_unclaim(work);
+        return status;
+    }
     group = work->group;
     disti_group_enter(group);
     persistent_release(group, work);
     disti_group_exit(group);
-    disti_work_drop(work);
+    disti_work_retire(work, 2);
     return DIST_OK;
 }

@@ -11,9 +11,9 @@ bool disti_work_is_calling(void)
 }
 
 /* Takes the work behind `before` (NULL: the first) out of the queue. */
-static struct dist_work *settle_unlink(struct dist_group *group, struct dist_work *before)
+static struct disti_work *settle_unlink(struct dist_group *group, struct disti_work *before)
 {
-    struct dist_work *work = before ? before->next : group->works;
+    struct disti_work *work = before ? before->next : group->works;
 
     if (before)
         before->next = work->next;
@@ -30,12 +30,12 @@ static struct dist_work *settle_unlink(struct dist_group *group, struct dist_wor
  * The next work whose turn it is to end, out of the queue; NULL: none. A collective waits for those
  * before it; sends and receives wait for nobody.
  */
-static struct dist_work *settle_next(struct dist_group *group)
+static struct disti_work *settle_next(struct dist_group *group)
 {
-    struct dist_work *before = NULL;
+    struct disti_work *before = NULL;
     bool held = false;
 
-    for (struct dist_work *work = group->works; work; before = work, work = work->next) {
+    for (struct disti_work *work = group->works; work; before = work, work = work->next) {
         bool message = disti_collective_pair(work->call.collective);
 
         if (work->ticket.status != DIST_IN_PROGRESS && (message || !held))
@@ -47,7 +47,7 @@ static struct dist_work *settle_next(struct dist_group *group)
     return NULL;
 }
 
-void disti_settle_call(const struct dist_work *work, dist_work_fn fn, void *arg)
+void disti_settle_call(const struct disti_work *work, dist_work_fn fn, void *arg)
 {
     const struct disti_log *log = disti_log_current();
 
@@ -60,7 +60,7 @@ void disti_settle_call(const struct dist_work *work, dist_work_fn fn, void *arg)
     disti_log_use(log);
 }
 
-static void settle_finish(struct dist_group *group, struct dist_work *work)
+static void settle_finish(struct dist_group *group, struct disti_work *work)
 {
     dist_status status;
 
@@ -75,7 +75,7 @@ static void settle_finish(struct dist_group *group, struct dist_work *work)
     disti_group_fail(group, work, status);
 }
 
-static void settle_notify(struct dist_group *group, struct dist_work *work)
+static void settle_notify(struct dist_group *group, struct disti_work *work)
 {
     group->drive.calling = true;
     disti_group_unlock(group);
@@ -84,7 +84,7 @@ static void settle_notify(struct dist_group *group, struct dist_work *work)
     group->drive.calling = false;
 }
 
-static void settle_end(struct dist_group *group, struct dist_work *work)
+static void settle_end(struct dist_group *group, struct disti_work *work)
 {
     bool detached = work->kind == DISTI_WORK_DETACHED;
 
@@ -97,14 +97,14 @@ static void settle_end(struct dist_group *group, struct dist_work *work)
         settle_notify(group, work);
     atomic_store_explicit(&work->ended, true, memory_order_release);
     if (detached) /* else it is its waiter's from here on */
-        disti_work_drop(work);
+        disti_work_unpin(work);
     if (group->drive.waiters)
         pthread_cond_broadcast(&group->drive.changed);
 }
 
 void disti_settle(struct dist_group *group)
 {
-    struct dist_work *work;
+    struct disti_work *work;
 
     while ((work = settle_next(group)))
         settle_end(group, work);

@@ -3,12 +3,13 @@
 #include "base/clock.h"
 #include "collectives/plan.h"
 #include "core/group.h"
+#include "core/handle.h"
 
 #include <stdlib.h>
 
 /* Field by field: clearing the whole first would take longer than all else here. */
 static void work_fill(struct dist_group *group, const struct dist_call *call,
-                      enum disti_work_kind kind, struct dist_work *work)
+                      enum disti_work_kind kind, struct disti_work *work)
 {
     work->group = group;
     work->ticket = (struct dist_ticket){.status = DIST_IN_PROGRESS};
@@ -33,7 +34,7 @@ static void work_fill(struct dist_group *group, const struct dist_call *call,
 }
 
 void disti_work_fill(struct dist_group *group, const struct disti_start *start,
-                     enum disti_work_kind kind, struct dist_work *work)
+                     enum disti_work_kind kind, struct disti_work *work)
 {
     work_fill(group, &start->call, kind, work);
     work->name = start->name;
@@ -59,16 +60,28 @@ void disti_start_release(struct disti_start *start)
     start->owned = NULL;
 }
 
-void disti_work_drop(struct dist_work *work)
+static void work_free(struct disti_work *work)
 {
     if (work->kind != DISTI_WORK_DETACHED)
         disti_group_let_go(work->group);
     work_release(work->owned, work->release);
-    free(work);
+    disti_handle_give(work);
+}
+
+void disti_work_unpin(struct disti_work *work)
+{
+    if (disti_handle_unpin(work))
+        work_free(work);
+}
+
+void disti_work_retire(struct disti_work *work, int pins)
+{
+    if (disti_handle_retire(work, pins))
+        work_free(work);
 }
 
 /* With the lock held. */
-static dist_status work_admit(const struct dist_group *group, const struct dist_work *work)
+static dist_status work_admit(const struct dist_group *group, const struct disti_work *work)
 {
     const char *what = disti_work_name(work);
 
@@ -78,7 +91,7 @@ static dist_status work_admit(const struct dist_group *group, const struct dist_
     return group->failed ? disti_group_refuse(group, what) : DIST_OK;
 }
 
-static void work_append(struct dist_group *group, struct dist_work *work)
+static void work_append(struct dist_group *group, struct disti_work *work)
 {
     if (group->works)
         group->last_work->next = work;
@@ -93,7 +106,7 @@ static void work_append(struct dist_group *group, struct dist_work *work)
  * The backend does not take the call. Where it refuses what it cannot do, it is as if the call had
  * not been made; otherwise the other ranks have gone on, and this one cannot.
  */
-static void work_refused(struct dist_group *group, struct dist_work *work, dist_status status)
+static void work_refused(struct dist_group *group, struct disti_work *work, dist_status status)
 {
     if (status != DIST_ERR_UNSUPPORTED && status != DIST_ERR_INVALID_ARGUMENT)
         disti_group_break(group, status, dist_last_error());
@@ -108,7 +121,7 @@ static void work_refused(struct dist_group *group, struct dist_work *work, dist_
  * Short calls mostly end as they are posted. If nobody's turn is before it and nothing is to be
  * told to anybody, it is over without having been in the queue.
  */
-static bool work_has_ended_alone(struct dist_work *work)
+static bool work_has_ended_alone(struct disti_work *work)
 {
     if (work->kind != DISTI_WORK_BLOCKING || work->ticket.status != DIST_OK || work->group->works ||
         work->group->drive.calling || work->finish)
@@ -118,7 +131,7 @@ static bool work_has_ended_alone(struct dist_work *work)
     return true;
 }
 
-static void work_set_deadline(struct dist_work *work)
+static void work_set_deadline(struct disti_work *work)
 {
     int64_t now = disti_now_ns();
 
@@ -128,7 +141,7 @@ static void work_set_deadline(struct dist_work *work)
         work->group->drive.left_ns = now;
 }
 
-dist_status disti_work_launch(struct dist_work *work)
+dist_status disti_work_launch(struct disti_work *work)
 {
     struct dist_group *group = work->group;
     dist_status status = work_admit(group, work);
@@ -153,7 +166,7 @@ dist_status disti_work_launch(struct dist_work *work)
     return DIST_OK;
 }
 
-dist_status disti_work_result(const struct dist_work *work)
+dist_status disti_work_result(const struct disti_work *work)
 {
     if (work->status < 0)
         disti_fail(work->status, "%s", work->group->cause);
@@ -169,7 +182,7 @@ dist_status disti_work_no_waiting(const char *what)
 }
 
 /* Starts a filled work and waits until it has ended. */
-static dist_status work_run(struct dist_work *work)
+static dist_status work_run(struct disti_work *work)
 {
     struct dist_group *group = work->group;
     dist_status status;
@@ -191,7 +204,7 @@ static dist_status work_run(struct dist_work *work)
 
 dist_status disti_work_run(struct dist_group *group, struct disti_start *start)
 {
-    struct dist_work work;
+    struct disti_work work;
     dist_status status;
 
     disti_work_fill(group, start, DISTI_WORK_BLOCKING, &work);
@@ -203,7 +216,7 @@ dist_status disti_work_run(struct dist_group *group, struct disti_start *start)
 
 dist_status disti_work_run_call(struct dist_group *group, const struct dist_call *call)
 {
-    struct dist_work work;
+    struct disti_work work;
 
     work_fill(group, call, DISTI_WORK_BLOCKING, &work);
     return work_run(&work);
@@ -231,11 +244,17 @@ static bool work_is_long(const struct disti_start *start)
            start->call.count >= WORK_LONG / dist_dtype_size(start->call.dtype);
 }
 
+void disti_work_undo(struct disti_work *work)
+{
+    if (disti_handle_unpin(work))
+        disti_handle_give(work);
+}
+
 dist_status disti_work_post(struct dist_group *group, const struct disti_start *start,
-                            struct dist_work **work_p)
+                            dist_work **work_p)
 {
     enum disti_work_kind kind = start->detached ? DISTI_WORK_DETACHED : DISTI_WORK_ASYNC;
-    struct dist_work *work = malloc(sizeof(*work));
+    struct disti_work *work = disti_handle_take();
     bool hurry;
     dist_status status;
 
@@ -246,7 +265,7 @@ dist_status disti_work_post(struct dist_group *group, const struct disti_start *
     status = disti_work_launch(work);
     if (status == DIST_OK && !start->detached) {
         disti_group_hold(group);
-        *work_p = work;
+        *work_p = disti_handle_of(work);
     }
     hurry = status == DIST_OK && work->ticket.status == DIST_IN_PROGRESS && work_is_long(start) &&
             group->drive.service == DISTI_SERVICE_YES;
@@ -257,6 +276,6 @@ dist_status disti_work_post(struct dist_group *group, const struct disti_start *
     if (hurry)
         disti_progress_hurry();
     if (status != DIST_OK)
-        free(work);
+        disti_work_undo(work);
     return status;
 }

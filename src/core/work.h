@@ -44,11 +44,11 @@ dist_status disti_work_run_call(struct dist_group *group, const struct dist_call
  * dist_wait (detached: work_p may be NULL and is not set). Any failure: `owned` is the caller's.
  */
 dist_status disti_work_post(struct dist_group *group, const struct disti_start *start,
-                            struct dist_work **work_p);
+                            dist_work **work_p);
 
 /* Makes a persistent work, which dist_start starts. `owned` as with disti_work_post. */
 dist_status disti_work_prepare(struct dist_group *group, const struct disti_start *start,
-                               struct dist_work **work_p);
+                               dist_work **work_p);
 
 /* ---- for those who make and end groups ---- */
 
@@ -89,18 +89,18 @@ enum disti_work_kind {
  *                                              without the lock
  *
  * `ended` is set last, with the lock held, and can be read without. A persistent work is ended
- * while it is not started.
+ * while it is not started. The program holds a handle (handle.h), never the address.
  */
-struct dist_work {
+struct disti_work {
     struct dist_group *group;
     struct dist_ticket ticket;
     struct dist_call call; /* the backend reads it, messages quote it */
     const char *name;      /* as in struct disti_start */
     enum disti_work_kind kind;
     dist_manner manner;
-    bool waits;               /* as in struct disti_start */
-    bool running;             /* persistent: started and not yet waited for */
-    struct dist_work *posted; /* persistent, on a stream, and running: what runs */
+    bool waits;        /* as in struct disti_start */
+    bool running;      /* persistent: started and not yet waited for */
+    dist_work *posted; /* persistent, on a stream, and running: what runs */
     void *owned;
     void (*release)(void *owned);
     dist_status (*begin)(void *owned);
@@ -108,35 +108,41 @@ struct dist_work {
     dist_work_fn fn;
     void *fn_arg;
     int64_t deadline_ns;
-    bool forgiven;          /* the deadline was put off, since nobody drove */
-    struct dist_work *next; /* in the queue */
-    dist_status status;     /* how it ended */
+    bool forgiven;           /* the deadline was put off, since nobody drove */
+    struct disti_work *next; /* in the queue */
+    dist_status status;      /* how it ended */
     atomic_bool ended;
 };
 
 /* What messages call it. */
-static inline const char *disti_work_name(const struct dist_work *work)
+static inline const char *disti_work_name(const struct disti_work *work)
 {
     return work->name ? work->name : dist_collective_string(work->call.collective);
 }
 
 /* work.c: posts a filled work and puts it into the queue. Call with the lock held. */
-dist_status disti_work_launch(struct dist_work *work);
+dist_status disti_work_launch(struct disti_work *work);
 /* Fills a work; nothing is started. */
 void disti_work_fill(struct dist_group *group, const struct disti_start *start,
-                     enum disti_work_kind kind, struct dist_work *work);
+                     enum disti_work_kind kind, struct disti_work *work);
 /* How an ended work ended; dist_last_error has the cause. */
-dist_status disti_work_result(const struct dist_work *work);
+dist_status disti_work_result(const struct disti_work *work);
 /* The refusal of a call that waits, in a function given to dist_on_complete. */
 dist_status disti_work_no_waiting(const char *what);
-/* Frees a work and what it owns, and lets go of its group. */
-void disti_work_drop(struct dist_work *work);
+/* Gives back the only pin of a work that has not been started: what it owns is the caller's. */
+void disti_work_undo(struct disti_work *work);
+/* Gives back a pin of the work (handle.h). The last frees what it owns, and lets go of its group.
+ */
+void disti_work_unpin(struct disti_work *work);
+/* The same for one that was claimed, whose handle is good for nothing from now on: the claim's pin,
+ * and with pins 2 the library's own too. */
+void disti_work_retire(struct disti_work *work, int pins);
 
 /* settle.c: ends every work whose turn has come. The driver calls it, with the lock held; it lets
  * go of the lock while it calls functions of the program. */
 void disti_settle(struct dist_group *group);
 /* Calls the program's function, without locks; dist_last_error has the cause of a failure. */
-void disti_settle_call(const struct dist_work *work, dist_work_fn fn, void *arg);
+void disti_settle_call(const struct disti_work *work, dist_work_fn fn, void *arg);
 
 /* close.c */
 void disti_group_hold(struct dist_group *group);

@@ -37,6 +37,7 @@ tests_unit_core_test_support_LDADD = $(unit_test_libs)
 # Works, against a backend that ends a call when the test says so.
 works_tests = \
 	tests/unit/core/test_drive \
+	tests/unit/core/test_handles \
 	tests/unit/core/test_memory \
 	tests/unit/core/test_progress \
 	tests/unit/core/test_stream \
@@ -46,6 +47,8 @@ TESTS += $(works_tests)
 works_fake = tests/unit/core/fake.c tests/unit/core/fake.h
 tests_unit_core_test_drive_SOURCES = tests/unit/core/test_drive.c $(works_fake)
 tests_unit_core_test_drive_LDADD = $(unit_test_libs)
+tests_unit_core_test_handles_SOURCES = tests/unit/core/test_handles.c $(works_fake)
+tests_unit_core_test_handles_LDADD = $(unit_test_libs)
 tests_unit_core_test_memory_SOURCES = tests/unit/core/test_memory.c $(works_fake) \
 	tests/unit/core/worlds.h tests/unit/rendezvous/ranks.h
 tests_unit_core_test_memory_LDADD = $(unit_test_libs)
