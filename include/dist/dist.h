@@ -147,7 +147,12 @@ typedef void (*dist_log_fn)(void *arg, dist_log_level level, const char *line);
  */
 typedef int (*dist_oob_all_gather_fn)(void *arg, const void *in, void *out, size_t bytes);
 
-/* A process group: a fixed set of ranks that call collectives together. */
+/*
+ * A process group: a fixed set of ranks that call collectives together. It is the process's that
+ * made it: in a child that this forks every call refuses the group and its works with
+ * ERR_INVALID_ARGUMENT, but for those that say who and where this rank is, which answer for the
+ * parent. The child has none of its connections, and may join jobs of its own.
+ */
 typedef struct dist_group dist_group;
 
 /* A started operation. */

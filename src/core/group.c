@@ -10,10 +10,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Every group that the program has seen: so they stay reachable. */
-static struct dist_group *group_all;
-static pthread_mutex_t group_all_lock = PTHREAD_MUTEX_INITIALIZER;
-
 /* Copies the members' places; nodes are numbered from 0 again, in the order of the ranks. */
 static dist_status group_place(struct dist_group *group)
 {
@@ -224,15 +220,6 @@ dist_status disti_group_open(struct dist_group *group, const struct dist_backend
     return status;
 }
 
-void disti_group_keep(struct dist_group *group)
-{
-    pthread_mutex_lock(&group_all_lock);
-    group->older = group_all;
-    group_all = group;
-    group->kept = true;
-    pthread_mutex_unlock(&group_all_lock);
-}
-
 void disti_group_free(struct dist_group *group)
 {
     if (!group)
@@ -249,15 +236,6 @@ void disti_group_free(struct dist_group *group)
     free(group->news);
     disti_turns_free(group);
     disti_group_orphan(group);
-}
-
-dist_status disti_group_check(const struct dist_group *group, const char *what)
-{
-    if (!group)
-        return disti_fail(DIST_ERR_INVALID_ARGUMENT, "%s: group is NULL", what);
-    if (atomic_load(&group->destroyed))
-        return disti_fail(DIST_ERR_INVALID_ARGUMENT, "%s: the group was destroyed", what);
-    return DIST_OK;
 }
 
 const char *disti_group_name(const struct dist_group *group, char text[GROUP_NAME])

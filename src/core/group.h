@@ -22,7 +22,9 @@
 struct dist_group {
     struct dist_group *older; /* all groups that the program has seen */
     bool kept;                /* it is among them */
-    atomic_bool destroyed;
+    atomic_bool destroyed;    /* or not this process's: its handle is good for nothing */
+    bool inherited;           /* this process was forked from the one that has the group */
+    atomic_bool abandoned;    /* the others know that this rank takes part in nothing any more */
     struct disti_world *world;
     struct dist_group *next; /* of this world, by number; guarded by the world's lock */
     const struct disti_log *log;
@@ -78,13 +80,21 @@ dist_status disti_group_new(struct disti_world *world, const struct disti_group_
 /* Opens the backend. Blocks until all ranks have done so, at most until until_ns. */
 dist_status disti_group_open(struct dist_group *group, const struct dist_backend *backend);
 
+/* Closes the backend, and frees all but what is kept. NULL is accepted. */
+void disti_group_free(struct dist_group *group);
+
+/* kept.c */
+
 /* The program sees it from now on. */
 void disti_group_keep(struct dist_group *group);
 
 /* Closes the backend, and frees all but what is kept. NULL is accepted. */
 void disti_group_free(struct dist_group *group);
 
-/* ERR_INVALID_ARGUMENT for NULL and for a group that is gone. `what`: the call, for the message. */
+/*
+ * ERR_INVALID_ARGUMENT for NULL, for a group that is gone, and in a forked child. `what`: the call,
+ * for the message.
+ */
 dist_status disti_group_check(const struct dist_group *group, const char *what);
 
 /* Its ranks, as the store wants them. Valid as long as the group. */
@@ -118,6 +128,8 @@ void disti_turns_free(struct dist_group *group);
 /* memory.c: what the backend has allocated for the program and the program has left, before close.
  */
 void disti_memory_reclaim(struct dist_group *group);
+/* In a forked child: what was allocated is the parent's. */
+void disti_memory_forked(void);
 
 /* stream.c */
 

@@ -2,9 +2,10 @@
 /* What a group tells about itself and its ranks. */
 #include "core/group.h"
 
+/* A child may ask where its parent was: only memory is read. */
 static bool identity_is_known(const struct dist_group *group)
 {
-    return group && !atomic_load(&group->destroyed);
+    return group && (!atomic_load(&group->destroyed) || group->inherited);
 }
 
 int dist_get_rank(const dist_group *group)

@@ -23,6 +23,7 @@ libdist_core_sources += \
 	src/core/groups.c \
 	src/core/handle.c \
 	src/core/handle.h \
+	src/core/kept.c \
 	src/core/identity.c \
 	src/core/init.c \
 	src/core/leave.c \

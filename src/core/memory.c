@@ -91,6 +91,11 @@ static void memory_give_back(struct memory_loan *loan)
     free(loan);
 }
 
+void disti_memory_forked(void)
+{
+    memory_loans = NULL;
+}
+
 void disti_memory_reclaim(struct dist_group *group)
 {
     struct memory_loan *loan;
@@ -135,11 +140,20 @@ dist_status dist_alloc(dist_group *group, size_t bytes, void **memory_p)
     return status;
 }
 
+/* The group may be NULL or destroyed, but not a parent's. */
+static dist_status memory_check(const struct dist_group *group, const char *what)
+{
+    return group && group->inherited ? disti_group_check(group, what) : DIST_OK;
+}
+
 dist_status dist_free(dist_group *group, void *memory)
 {
-    struct memory_loan *loan = memory ? memory_take(NULL, memory) : NULL;
-    dist_status status;
+    dist_status status = memory_check(group, "dist_free");
+    struct memory_loan *loan;
 
+    if (status != DIST_OK)
+        return status;
+    loan = memory ? memory_take(NULL, memory) : NULL;
     if (loan) {
         memory_give_back(loan);
         return DIST_OK;
@@ -166,8 +180,10 @@ dist_status dist_register(dist_group *group, void *memory, size_t bytes)
 
 dist_status dist_unregister(dist_group *group, void *memory)
 {
-    dist_status status;
+    dist_status status = memory_check(group, "dist_unregister");
 
+    if (status != DIST_OK)
+        return status;
     memory_log(group);
     status = disti_segment_unregister(memory);
     disti_log_use(NULL);

@@ -10,6 +10,11 @@ bool disti_work_is_calling(void)
     return settle_depth > 0;
 }
 
+void disti_settle_forked(void)
+{
+    settle_depth = 0;
+}
+
 /* Takes the work behind `before` (NULL: the first) out of the queue. */
 static struct disti_work *settle_unlink(struct dist_group *group, struct disti_work *before)
 {

@@ -50,8 +50,8 @@ struct disti_store *store_client_new(int fd)
     store->holder.rank = -1;
     store->in.limit = DISTI_WIRE_HELLO_LIMIT;
     store->news_end = &store->news;
-    store->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
-    store->news_fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
+    store->epoll_fd = disti_descriptor_own(epoll_create1(EPOLL_CLOEXEC));
+    store->news_fd = disti_descriptor_own(eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC));
     if (store->epoll_fd >= 0 && store->news_fd >= 0 && client_watch(store, fd) &&
         client_watch(store, store->news_fd))
         return store;
@@ -69,10 +69,8 @@ void store_client_free(struct disti_store *store)
     }
     disti_wire_next(&store->in);
     disti_descriptor_close(store->fd);
-    if (store->epoll_fd >= 0)
-        close(store->epoll_fd);
-    if (store->news_fd >= 0)
-        close(store->news_fd);
+    disti_descriptor_close(store->epoll_fd);
+    disti_descriptor_close(store->news_fd);
     pthread_cond_destroy(&store->turn);
     pthread_mutex_destroy(&store->lock);
     free(store);

@@ -7,6 +7,10 @@ tests_jobs_mishap_SOURCES = tests/jobs/mishap.c
 tests_jobs_mishap_LDADD = libdist.la
 tests_jobs_mishap_LDFLAGS = $(job_ldflags)
 
+check_PROGRAMS += tests/jobs/forked
+tests_jobs_forked_SOURCES = tests/jobs/forked.c
+tests_jobs_forked_LDADD = libdist.la
+tests_jobs_forked_LDFLAGS = $(job_ldflags)
 check_PROGRAMS += tests/jobs/two_groups
 tests_jobs_two_groups_SOURCES = tests/jobs/two_groups.c
 tests_jobs_two_groups_LDADD = libdist.la
@@ -104,6 +108,7 @@ job_scripts = \
 	tests/jobs/plugin_hccl.sh \
 	tests/jobs/bad_calls.sh \
 	tests/jobs/embedding.sh \
+	tests/jobs/forked.sh \
 	tests/jobs/dist_info.sh \
 	tests/jobs/dist_sim.sh \
 	tests/jobs/predicted.sh \
