@@ -6,6 +6,7 @@ dist_man_MANS += \
 	man/dist-tuning.7 \
 	man/dist-ucx.7 \
 	man/dist.7 \
+	man/dist_abort.3 \
 	man/dist_all_gather.3 \
 	man/dist_all_reduce.3 \
 	man/dist_alloc.3 \

@@ -207,6 +207,21 @@ DIST_API dist_status dist_init_process_group(const struct dist_options *options,
  */
 DIST_API dist_status dist_destroy_process_group(dist_group *group);
 
+/*
+ * Ends the group at once, on all ranks: what is pending and what blocks (collectives, dist_wait,
+ * dist_recv, dist_monitored_barrier, dist_new_group of this parent) returns ERR_ABORTED there, and
+ * dist_last_error says which rank aborted it. Later calls are refused; it can be no parent. It must
+ * still be given to dist_destroy_process_group, which waits for nobody then. Other groups go on.
+ *
+ * Any thread may call it, beside calls with the group, and so may a signal handler: it is
+ * async-signal-safe, returns at once, and does not set dist_last_error. Only
+ * dist_destroy_process_group must not have returned. While nothing of this process is in the
+ * library, and works pending are moved by calls alone (DIST_PROGRESS_THREAD=0), they end here with
+ * the next call; the others are told all the same. Again: nothing happens. ERR_INVALID_ARGUMENT:
+ * NULL, a group that is gone or a parent's.
+ */
+DIST_API dist_status dist_abort(dist_group *group);
+
 /* This process's place. */
 DIST_API int dist_get_rank(const dist_group *group);
 DIST_API int dist_get_world_size(const dist_group *group);

@@ -42,7 +42,8 @@ static void fault_end(struct dist_group *group, dist_status status, const char *
     if (group->state)
         group->backend->abort(group->state);
     for (struct disti_work *work = group->works; work; work = work->next) {
-        if (work->ticket.status == DIST_IN_PROGRESS)
+        /* A link that broke since others aborted the group is no cause. */
+        if (work->ticket.status == DIST_IN_PROGRESS || (group->aborted && work->ticket.status < 0))
             work->ticket.status = status;
     }
 }
@@ -94,8 +95,9 @@ static void fault_lost(struct dist_group *group, const struct disti_work *work)
     dist_status status;
 
     fault_describe(work, what, sizeof(what));
-    status = disti_fail(DIST_ERR_PEER_LOST, "%s cannot finish %s: %s",
-                        disti_group_name(group, name), what, group->lost_text);
+    status = disti_fail(group->aborted ? DIST_ERR_ABORTED : DIST_ERR_PEER_LOST,
+                        "%s cannot finish %s: %s", disti_group_name(group, name), what,
+                        group->lost_text);
     fault_end(group, status, dist_last_error(), false);
 }
 
@@ -109,7 +111,8 @@ static bool fault_read_news(struct dist_group *group)
     if (!disti_news_read(group, &notice))
         return false;
     group->lost_rank = notice.rank < 0 ? 0 : notice.rank;
-    group->lost_until_ns = disti_now_ns() + FAULT_GRACE_NS;
+    group->aborted = notice.aborted;
+    group->lost_until_ns = disti_now_ns() + (notice.aborted ? 0 : FAULT_GRACE_NS);
     disti_text(group->lost_text, GROUP_TEXT, "%s", notice.text);
     return true;
 }
@@ -129,6 +132,10 @@ void disti_group_fail(struct dist_group *group, const struct disti_work *work, d
 
     if (group->failed)
         return;
+    if (atomic_load(&group->abort_asked)) { /* which may be why others are gone */
+        disti_group_abort(group);
+        return;
+    }
     disti_text(own, sizeof(own), "%s", dist_last_error());
     while (status == DIST_ERR_PEER_LOST && group->world->bootstrap.store &&
            !fault_read_news(group) && !disti_expired(until))
@@ -139,11 +146,23 @@ void disti_group_fail(struct dist_group *group, const struct disti_work *work, d
         fault_end(group, status, own, true);
 }
 
+void disti_group_heed(struct dist_group *group)
+{
+    if (group->failed)
+        return;
+    if (atomic_load(&group->abort_asked))
+        disti_group_abort(group);
+    else if (group->world->bootstrap.store && fault_read_news(group) && group->aborted)
+        fault_lost(group, NULL);
+}
+
 void disti_group_watch(struct dist_group *group, const struct disti_work *work)
 {
     if (group->failed)
         return;
-    if (fault_read_news(group) && disti_expired(group->lost_until_ns))
+    if (atomic_load_explicit(&group->abort_asked, memory_order_relaxed))
+        disti_group_abort(group);
+    else if (fault_read_news(group) && disti_expired(group->lost_until_ns))
         fault_lost(group, work);
     else if (disti_expired(work->deadline_ns))
         fault_timeout(group, work);

@@ -54,7 +54,11 @@ struct dist_group {
     struct disti_work *works, *last_work; /* started and not ended, in order */
     uint32_t barriers;                    /* monitored ones, begun */
     dist_status failed;
-    int lost_rank; /* a rank that is gone, -1: none; works get a grace to end */
+    bool aborted;                    /* by dist_abort, here or by another rank */
+    atomic_bool abort_asked;         /* dist_abort was called here; not guarded by the lock */
+    atomic_bool abort_possible;      /* the same: between open and close */
+    struct disti_store_alarm *alarm; /* tells the others; NULL: nobody to tell */
+    int lost_rank;                   /* a rank that is gone, -1: none; works get a grace to end */
     int64_t lost_until_ns;
     char *cause;     /* GROUP_TEXT bytes */
     char *lost_text; /* GROUP_TEXT bytes */
@@ -88,8 +92,9 @@ void disti_group_free(struct dist_group *group);
 /* The program sees it from now on. */
 void disti_group_keep(struct dist_group *group);
 
-/* Closes the backend, and frees all but what is kept. NULL is accepted. */
-void disti_group_free(struct dist_group *group);
+/* abort.c: from now on it may be aborted; and it may not any more. */
+void disti_abort_ready(struct dist_group *group);
+void disti_abort_end(struct dist_group *group);
 
 /*
  * ERR_INVALID_ARGUMENT for NULL, for a group that is gone, and in a forked child. `what`: the call,
@@ -155,6 +160,15 @@ void disti_group_fail(struct dist_group *group, const struct disti_work *work, d
  * gone did not leave enough behind for the works to end.
  */
 void disti_group_watch(struct dist_group *group, const struct disti_work *work);
+
+/*
+ * Has the program aborted it, here or elsewhere? Then the group ends now. For calls that do not
+ * drive it; a driver sees it by itself.
+ */
+void disti_group_heed(struct dist_group *group);
+
+/* abort.c: dist_abort was called here, and the group has not failed: ends it. */
+void disti_group_abort(struct dist_group *group);
 
 /* ERR_ABORTED with the first cause, for calls on a broken group. */
 dist_status disti_group_refuse(const struct dist_group *group, const char *what);

@@ -36,13 +36,41 @@ static dist_status groups_bad(const struct dist_group *parent, const char *what,
                       text);
 }
 
+/* A failed group may be a parent, so that the ranks that are left go on; an aborted one not. */
+static dist_status groups_check_parent(struct dist_group *parent, const char *what)
+{
+    dist_status status = disti_group_check(parent, what);
+
+    if (status != DIST_OK)
+        return status;
+    disti_group_enter(parent);
+    disti_group_heed(parent);
+    if (parent->aborted)
+        status = disti_group_refuse(parent, what);
+    disti_group_exit(parent);
+    return status;
+}
+
+/* Who waits for the others from here on gives up when the parent is aborted. */
+static void groups_begin(const struct dist_group *parent)
+{
+    disti_log_use(parent->log);
+    disti_store_heed((int32_t)parent->number);
+}
+
+static void groups_end(void)
+{
+    disti_store_heed(DISTI_NO_GROUP);
+    disti_log_use(NULL);
+}
+
 /* Checks what all ways have in common; a copy of the options with every default filled in. */
 static dist_status groups_check(struct dist_group *parent, const char *what,
                                 const struct dist_group_options *given, dist_group **group_p,
                                 struct dist_group_options *options)
 {
     static const struct dist_group_options fresh = DIST_GROUP_OPTIONS_INIT;
-    dist_status status = disti_group_check(parent, what);
+    dist_status status = groups_check_parent(parent, what);
 
     if (status != DIST_OK)
         return status;
@@ -189,10 +217,10 @@ dist_status dist_new_group(dist_group *parent, const int *ranks, int count,
     if (!copy)
         return disti_fail(DIST_ERR_NO_MEMORY, "no memory for %d ranks", count);
     memcpy(copy, ranks, (size_t)count * sizeof(*copy));
-    disti_log_use(parent->log);
+    groups_begin(parent);
     status =
         groups_make(parent, copy, count, &options, disti_deadline_ms(options.timeout_ms), group_p);
-    disti_log_use(NULL);
+    groups_end();
     free(copy);
     return status;
 }
@@ -211,10 +239,10 @@ dist_status dist_dup_group(dist_group *parent, const struct dist_group_options *
         return disti_fail(DIST_ERR_NO_MEMORY, "no memory for %d ranks", parent->world_size);
     for (int r = 0; r < parent->world_size; r++)
         ranks[r] = r;
-    disti_log_use(parent->log);
+    groups_begin(parent);
     status = groups_make(parent, ranks, parent->world_size, &options,
                          disti_deadline_ms(options.timeout_ms), group_p);
-    disti_log_use(NULL);
+    groups_end();
     free(ranks);
     return status;
 }
@@ -316,8 +344,8 @@ dist_status dist_split_group(dist_group *parent, int color, int key,
     if (color < 0 && color != DIST_NO_COLOR)
         return groups_bad(parent, "dist_split_group",
                           "color is %d: give 0 or more, or DIST_NO_COLOR", color);
-    disti_log_use(parent->log);
+    groups_begin(parent);
     status = split_make(parent, &mine, &options, group_p);
-    disti_log_use(NULL);
+    groups_end();
     return status;
 }

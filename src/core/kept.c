@@ -16,6 +16,7 @@ static void kept_forked(void)
     for (struct dist_group *group = atomic_load(&kept_newest); group; group = group->older) {
         if (!atomic_exchange(&group->destroyed, true))
             group->inherited = true;
+        atomic_store(&group->abort_possible, false);
     }
     disti_memory_forked();
     disti_settle_forked();
@@ -36,6 +37,7 @@ void disti_group_keep(struct dist_group *group)
     group->kept = true;
     atomic_store(&kept_newest, group);
     pthread_mutex_unlock(&kept_lock);
+    disti_abort_ready(group);
 }
 
 dist_status disti_group_check(const struct dist_group *group, const char *what)

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # Groups, works and the public entry points.
 libdist_core_sources += \
+	src/core/abort.c \
 	src/core/agree.c \
 	src/core/await.c \
 	src/core/batch.c \

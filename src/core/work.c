@@ -81,13 +81,15 @@ void disti_work_retire(struct disti_work *work, int pins)
 }
 
 /* With the lock held. */
-static dist_status work_admit(const struct dist_group *group, const struct disti_work *work)
+static dist_status work_admit(struct dist_group *group, const struct disti_work *work)
 {
     const char *what = disti_work_name(work);
 
     if (atomic_load_explicit(&group->drive.role, memory_order_relaxed) == DISTI_ROLE_CLOSED)
         return disti_fail(DIST_ERR_INVALID_ARGUMENT, "rank %d cannot start %s: the group is gone",
                           group->rank, what);
+    if (atomic_load_explicit(&group->abort_asked, memory_order_relaxed))
+        disti_group_abort(group);
     return group->failed ? disti_group_refuse(group, what) : DIST_OK;
 }
 

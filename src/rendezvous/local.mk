@@ -12,6 +12,7 @@ libdist_core_sources += \
 	src/rendezvous/slurm.c src/rendezvous/slurm.h \
 	src/rendezvous/socket.c src/rendezvous/socket.h \
 	src/rendezvous/store.c src/rendezvous/store.h \
+	src/rendezvous/store_alarm.c \
 	src/rendezvous/store_client.c src/rendezvous/store_client.h \
 	src/rendezvous/store_connect.c \
 	src/rendezvous/store_failures.c \

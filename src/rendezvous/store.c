@@ -15,12 +15,26 @@
 /* For requests that wait for nobody. Long, because the server's machine may be overloaded. */
 #define STORE_REPLY_MS 60000
 
+/* What it waited for will not come: others have been told to give up too. */
+static dist_status store_aborted(struct disti_store *store)
+{
+    int rank;
+
+    pthread_mutex_lock(&store->lock);
+    rank = store_client_aborted(store)->rank;
+    pthread_mutex_unlock(&store->lock);
+    return disti_fail(DIST_ERR_ABORTED, "rank %d: rank %d aborted the group meanwhile", store->rank,
+                      rank);
+}
+
 static dist_status store_no_answer(struct disti_store *store, dist_status status, const char *key)
 {
     if (status == DIST_IN_PROGRESS)
         return disti_fail(DIST_ERR_TIMEOUT,
                           "rank %d: the store at %s (host %s, pid %u) does not answer (\"%s\")",
                           store->rank, store->where, store->holder.host, store->holder.pid, key);
+    if (status == DIST_ERR_ABORTED)
+        return store_aborted(store);
     return disti_fail(DIST_ERR_PEER_LOST, "rank %d: %s (\"%s\")", store->rank, store->lost_text,
                       key);
 }

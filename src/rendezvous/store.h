@@ -131,6 +131,7 @@ struct disti_notice {
     int rank;
     int32_t group;             /* a failure of this group; DISTI_NO_GROUP: of the rank itself */
     bool graceful;             /* it said goodbye; else it was lost */
+    bool aborted;              /* of a group: its program has aborted it */
     char text[DISTI_NEWS_MAX]; /* "rank 3 (host node1, pid 4242) closed its connection without a
                                   goodbye" */
 };
@@ -149,6 +150,24 @@ bool disti_store_notice(struct disti_store *store, struct disti_notice *notice_p
  */
 void disti_store_report(struct disti_store *store, const struct disti_party *party,
                         const char *why);
+
+/*
+ * Tells that this rank's program has aborted the group: the others get it as a notice, this rank
+ * too, and all-gathers of the group end with ERR_ABORTED. Readied with `new` (NULL: no memory, and
+ * the store lives at least as long), then rung by any thread or signal handler. The store may have
+ * been closed for us; then nothing happens. NULL is accepted by `free`.
+ */
+struct disti_store_alarm;
+struct disti_store_alarm *disti_store_alarm_new(struct disti_store *store,
+                                                const struct disti_party *party);
+void disti_store_alarm_ring(struct disti_store_alarm *alarm);
+void disti_store_alarm_free(struct disti_store_alarm *alarm);
+
+/*
+ * From now on what this thread waits for in a store ends with ERR_ABORTED if this group is aborted,
+ * or was, whatever party it is for. DISTI_NO_GROUP: not any more.
+ */
+void disti_store_heed(int32_t group);
 
 /* Says goodbye and closes. NULL is accepted. */
 void disti_store_close(struct disti_store *store);

@@ -67,6 +67,12 @@ void store_client_free(struct disti_store *store)
         store->news = news->next;
         free(news);
     }
+    while (store->aborts) {
+        struct client_abort *abort = store->aborts;
+
+        store->aborts = abort->next;
+        free(abort);
+    }
     disti_wire_next(&store->in);
     disti_descriptor_close(store->fd);
     disti_descriptor_close(store->epoll_fd);
@@ -102,9 +108,8 @@ static dist_status client_lost(const struct disti_store *store)
     return store->strange ? DIST_ERR_RENDEZVOUS : DIST_ERR_PEER_LOST;
 }
 
-/* Sends one frame, with the lock held. */
-static dist_status client_send(struct disti_store *store, const struct client_request *request,
-                               int64_t deadline)
+static dist_status client_send_frame(struct disti_store *store,
+                                     const struct client_request *request, int64_t deadline)
 {
     size_t key_bytes = request->key ? strlen(request->key) : 0;
     size_t value_bytes = request->before_bytes + request->bytes;
@@ -146,6 +151,18 @@ static dist_status client_send(struct disti_store *store, const struct client_re
     return store->lost ? client_lost(store) : DIST_OK;
 }
 
+/* Sends one frame, with the lock held. */
+static dist_status client_send(struct disti_store *store, const struct client_request *request,
+                               int64_t deadline)
+{
+    dist_status status;
+
+    store_client_take_line(store);
+    status = client_send_frame(store, request, deadline);
+    store_client_leave_line(store);
+    return status;
+}
+
 dist_status store_client_send(struct disti_store *store, const struct client_request *request,
                               int64_t deadline)
 {
@@ -179,6 +196,8 @@ static dist_status client_await(struct disti_store *store, const struct client_c
 
     store_client_pump(store);
     while (!call->done && !store->lost) {
+        if (store_client_aborted(store))
+            return DIST_ERR_ABORTED;
         if (disti_expired(deadline))
             return DIST_IN_PROGRESS;
         if (store->reading)

@@ -7,6 +7,7 @@
 #include "rendezvous/store_wire.h"
 
 #include <pthread.h>
+#include <stdatomic.h>
 
 /* Where to go, and as whom. */
 struct disti_store_target {
@@ -54,6 +55,13 @@ struct client_call {
     struct disti_wire_reader reply;
 };
 
+/* A group that was aborted, and by which rank of the world. */
+struct client_abort {
+    struct client_abort *next;
+    int32_t group;
+    int rank;
+};
+
 /*
  * Any thread may ask, and wait for its reply beside the others. One of those that wait reads for
  * all; when it has its reply, another takes its `turn`. `lock` guards everything from last_id on,
@@ -73,10 +81,15 @@ struct disti_store {
     struct client_call *calls; /* under way */
     struct disti_wire_reader in;
     struct client_news *news, **news_end;
+    struct client_abort *aborts;
     bool lost;        /* the connection is of no use any more */
     bool strange;     /* because the other end speaks another protocol */
     bool holder_left; /* it said goodbye, so its end is no surprise */
     char lost_text[DISTI_NEWS_MAX];
+
+    /* Without the lock: store_alarm.c. */
+    atomic_bool sending; /* somebody puts a frame on the connection */
+    struct disti_store_alarm *_Atomic alarms;
 };
 
 /* A connected socket becomes a store without a hello; takes the fd. NULL: no memory. */
@@ -100,12 +113,20 @@ dist_status store_client_send(struct disti_store *store, const struct client_req
 
 /*
  * Sends a request and waits for its reply. OK: *reply_p is to be given to disti_wire_next.
- * IN_PROGRESS: the deadline has passed. ERR_PEER_LOST: the connection is gone. ERR_RENDEZVOUS: the
- * other end speaks another protocol. None of them is reported yet.
+ * IN_PROGRESS: the deadline has passed. ERR_ABORTED: the group that this thread heeds.
+ * ERR_PEER_LOST: the connection is gone. ERR_RENDEZVOUS: the other end speaks another protocol.
+ * None of them is reported yet.
  */
 dist_status store_client_call(struct disti_store *store, const struct client_request *request,
                               int64_t deadline, struct disti_wire_reader *reply_p);
 void store_client_free(struct disti_store *store);
+
+/* Has the group that this thread heeds been aborted? NULL: no. With the lock held. */
+const struct client_abort *store_client_aborted(const struct disti_store *store);
+
+/* store_alarm.c: the right to put a frame on the connection, which alarms need too. */
+void store_client_take_line(struct disti_store *store);
+void store_client_leave_line(struct disti_store *store);
 
 /* store_inbox.c: with the lock held, without waiting. */
 

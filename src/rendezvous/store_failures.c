@@ -34,6 +34,7 @@ void store_failures_add(struct disti_store_server *server, const struct disti_no
         return;
     failure->group = notice->group;
     failure->rank = notice->rank;
+    failure->aborted = notice->aborted;
     memcpy(failure->news, notice->text, sizeof(failure->news));
     failure->next = server->failures;
     server->failures = failure;

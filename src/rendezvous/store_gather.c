@@ -208,14 +208,15 @@ void store_gather_fail_rank(struct disti_store_server *server, int rank, const c
     }
 }
 
-void store_gather_fail_group(struct disti_store_server *server, int32_t group, const char *text)
+void store_gather_fail_group(struct disti_store_server *server, const struct disti_notice *notice)
 {
     struct store_gather *gather = server->gathers, *next;
 
     for (; gather; gather = next) {
         next = gather->next;
-        if (gather->group == group)
-            gather_end(server, gather, DIST_ERR_PEER_LOST, text);
+        if (gather->group == notice->group)
+            gather_end(server, gather, notice->aborted ? DIST_ERR_ABORTED : DIST_ERR_PEER_LOST,
+                       notice->text);
     }
 }
 
@@ -238,6 +239,8 @@ static const char *gather_hopeless(const struct disti_store_server *server,
         return server->broken;
     if (party->group != DISTI_NO_GROUP)
         failure = store_failures_find(server, party->group);
+    if (failure && failure->aborted)
+        *status_p = DIST_ERR_ABORTED;
     if (failure)
         return failure->news;
     for (int left = 0; left < 2; left++) { /* who failed says more than who left after it */

@@ -8,7 +8,7 @@
 #include <sys/epoll.h>
 #include <unistd.h>
 
-static void inbox_add_news(struct disti_store *store, int rank, int32_t group, bool graceful,
+static void inbox_add_news(struct disti_store *store, int rank, int32_t group, int manner,
                            const char *text, size_t length)
 {
     struct client_news *news = calloc(1, sizeof(*news));
@@ -20,7 +20,8 @@ static void inbox_add_news(struct disti_store *store, int rank, int32_t group, b
         length = sizeof(news->notice.text) - 1;
     news->notice.rank = rank;
     news->notice.group = group;
-    news->notice.graceful = graceful;
+    news->notice.graceful = manner & DISTI_WIRE_GRACEFUL;
+    news->notice.aborted = manner & DISTI_WIRE_ABORTED;
     memcpy(news->notice.text, text, length);
     *store->news_end = news;
     store->news_end = &news->next;
@@ -47,8 +48,22 @@ void store_client_lose(struct disti_store *store, const char *why)
                  "rank %d (host %s, pid %u), which holds the store, %s", holder->rank, holder->host,
                  holder->pid, why);
     if (!store->holder_left && holder->rank != store->rank)
-        inbox_add_news(store, holder->rank, DISTI_NO_GROUP, false, store->lost_text,
+        inbox_add_news(store, holder->rank, DISTI_NO_GROUP, 0, store->lost_text,
                        strlen(store->lost_text));
+}
+
+/* Those that heed the group wait no longer. */
+static void inbox_note_abort(struct disti_store *store, int32_t group, int rank)
+{
+    struct client_abort *abort = calloc(1, sizeof(*abort));
+
+    if (!abort)
+        return;
+    abort->group = group;
+    abort->rank = rank;
+    abort->next = store->aborts;
+    store->aborts = abort;
+    pthread_cond_broadcast(&store->turn);
 }
 
 static void inbox_take_notice(struct disti_store *store)
@@ -57,8 +72,11 @@ static void inbox_take_notice(struct disti_store *store)
     const struct disti_wire_head *head = &store->in.head;
 
     if (head->value_bytes >= DISTI_WIRE_NEWS) {
-        store->holder_left = store->holder_left || (value[4] && head->arg == store->holder.rank);
-        inbox_add_news(store, head->arg, (int32_t)disti_wire_get32(value), value[4] != 0,
+        store->holder_left = store->holder_left ||
+                             ((value[4] & DISTI_WIRE_GRACEFUL) && head->arg == store->holder.rank);
+        if (value[4] & DISTI_WIRE_ABORTED)
+            inbox_note_abort(store, (int32_t)disti_wire_get32(value), head->arg);
+        inbox_add_news(store, head->arg, (int32_t)disti_wire_get32(value), value[4],
                        (const char *)value + DISTI_WIRE_NEWS,
                        (size_t)head->value_bytes - DISTI_WIRE_NEWS);
     }

@@ -34,7 +34,8 @@ static struct disti_blob *ranks_pack_notice(const struct disti_notice *notice)
     if (!body)
         return NULL;
     disti_wire_put32(body->data, (uint32_t)notice->group);
-    body->data[4] = notice->graceful;
+    body->data[4] =
+        (notice->graceful ? DISTI_WIRE_GRACEFUL : 0) | (notice->aborted ? DISTI_WIRE_ABORTED : 0);
     memcpy(body->data + DISTI_WIRE_NEWS, notice->text, length);
     return body;
 }
@@ -51,7 +52,8 @@ void store_ranks_push(struct disti_store_server *server, const struct disti_noti
         struct disti_wire_head head = {
             .op = DISTI_WIRE_NOTICE, .arg = notice->rank, .value_bytes = body->bytes};
 
-        if (peer && rank != notice->rank && !peer->closing)
+        /* Who aborts a group wakes its own threads by it. */
+        if (peer && (rank != notice->rank || notice->aborted) && !peer->closing)
             store_peer_send(server, peer, &head, disti_blob_hold(body));
     }
     disti_blob_drop(body);
@@ -82,16 +84,16 @@ static void ranks_gone(struct disti_store_server *server, int rank, enum store_p
 
 /* One of its ranks has failed in the group; the first that says so is heard. */
 static void ranks_group_failed(struct disti_store_server *server, int rank,
-                               const struct disti_wire_party *party, const char *why)
+                               const struct disti_wire_party *party, bool aborted, const char *why)
 {
-    struct disti_notice notice = {.rank = rank, .group = party->group};
+    struct disti_notice notice = {.rank = rank, .group = party->group, .aborted = aborted};
 
     if (store_failures_find(server, party->group))
         return;
     ranks_tell(&server->ranks[rank], &notice, why);
     store_failures_add(server, &notice);
     store_ranks_push(server, &notice, party);
-    store_gather_fail_group(server, party->group, notice.text);
+    store_gather_fail_group(server, &notice);
 }
 
 void store_ranks_lost(struct disti_store_server *server, struct store_peer *peer)
@@ -110,6 +112,7 @@ void store_ranks_lost(struct disti_store_server *server, struct store_peer *peer
 
 void store_ranks_report(struct disti_store_server *server, struct store_peer *peer)
 {
+    bool aborted = peer->in.head.arg == DIST_ERR_ABORTED;
     char why[DISTI_REASON_MAX + 16] = "failed: ";
     size_t at = strlen(why), bytes = (size_t)peer->in.head.value_bytes;
     const unsigned char *text = disti_wire_value(&peer->in);
@@ -123,7 +126,8 @@ void store_ranks_report(struct disti_store_server *server, struct store_peer *pe
         why[at++] = text[i] >= ' ' && text[i] <= '~' ? (char)text[i] : ' ';
     why[at] = 0;
     if (party.group != DISTI_NO_GROUP)
-        ranks_group_failed(server, peer->rank, &party, why);
+        ranks_group_failed(server, peer->rank, &party, aborted,
+                           aborted ? "aborted the group" : why);
     else if (server->ranks[peer->rank].place == STORE_HERE)
         ranks_gone(server, peer->rank, STORE_FAILED, why);
 }

@@ -54,6 +54,7 @@ struct store_failure {
     struct store_failure *next;
     int32_t group;
     int rank;
+    bool aborted;
     char news[DISTI_NEWS_MAX];
 };
 
@@ -200,7 +201,7 @@ void store_gather_expired(struct disti_store_server *server, struct store_peer *
                           struct store_wait *wait);
 /* Ends those that the rank takes part in; those of the group; all. */
 void store_gather_fail_rank(struct disti_store_server *server, int rank, const char *text);
-void store_gather_fail_group(struct disti_store_server *server, int32_t group, const char *text);
+void store_gather_fail_group(struct disti_store_server *server, const struct disti_notice *notice);
 void store_gather_fail_all(struct disti_store_server *server, dist_status status, const char *text);
 /* The rank no longer waits: its part is taken out. */
 void store_gather_withdraw(struct disti_store_server *server, struct store_gather *gather,

@@ -119,6 +119,10 @@ bool disti_wire_get_id(const unsigned char *bytes, struct disti_wire_id *id_p);
 
 #define DISTI_WIRE_NEWS 5 /* bytes of a notice's value before its text */
 
+/* A notice's manner, bits. */
+#define DISTI_WIRE_GRACEFUL 1
+#define DISTI_WIRE_ABORTED 2
+
 /* A party as it came: its ranks still packed. */
 #define DISTI_WIRE_PARTY 8 /* bytes, without the ranks */
 struct disti_wire_party {

@@ -7,6 +7,10 @@ tests_jobs_mishap_SOURCES = tests/jobs/mishap.c
 tests_jobs_mishap_LDADD = libdist.la
 tests_jobs_mishap_LDFLAGS = $(job_ldflags)
 
+check_PROGRAMS += tests/jobs/aborts
+tests_jobs_aborts_SOURCES = tests/jobs/aborts.c
+tests_jobs_aborts_LDADD = libdist.la
+tests_jobs_aborts_LDFLAGS = $(job_ldflags)
 check_PROGRAMS += tests/jobs/forked
 tests_jobs_forked_SOURCES = tests/jobs/forked.c
 tests_jobs_forked_LDADD = libdist.la
@@ -106,6 +110,7 @@ job_scripts = \
 	tests/jobs/bad_modules.sh \
 	tests/jobs/configure.sh \
 	tests/jobs/plugin_hccl.sh \
+	tests/jobs/aborts.sh \
 	tests/jobs/bad_calls.sh \
 	tests/jobs/embedding.sh \
 	tests/jobs/forked.sh \

@@ -1,0 +1,126 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Aborted groups: how the store is told by a signal handler, and who heeds it here. */
+#include "rendezvous/store_client.h"
+
+#include <errno.h>
+#include <sched.h>
+#include <stdlib.h>
+#include <sys/socket.h>
+
+/*
+ * A handler may have interrupted anything, so it takes no lock and no memory. The frame is there
+ * already. Where somebody is putting a frame on the connection, perhaps the thread that was
+ * interrupted, that one sends the alarm when it leaves the line.
+ *
+ *     handler:  alarm into the list;  line free? take it, send, leave it
+ *     sender:   take the line, send, leave it;  alarms in the list? once more
+ */
+struct disti_store_alarm {
+    struct disti_store_alarm *next;
+    struct disti_store *store;
+    atomic_bool rung;   /* it is, or was, in the list */
+    atomic_bool passed; /* and is not any more */
+    size_t bytes;
+    unsigned char frame[];
+};
+
+static _Thread_local int32_t alarm_heeded = DISTI_NO_GROUP;
+
+void disti_store_heed(int32_t group)
+{
+    alarm_heeded = group;
+}
+
+const struct client_abort *store_client_aborted(const struct disti_store *store)
+{
+    const struct client_abort *abort = alarm_heeded == DISTI_NO_GROUP ? NULL : store->aborts;
+
+    while (abort && abort->group != alarm_heeded)
+        abort = abort->next;
+    return abort;
+}
+
+/* So few bytes go at once, or not at all; a part of them would make nonsense of all that follows.
+ */
+static void alarm_send(struct disti_store *store, struct disti_store_alarm *alarm)
+{
+    ssize_t sent;
+
+    do
+        sent = send(store->fd, alarm->frame, alarm->bytes, MSG_NOSIGNAL | MSG_DONTWAIT);
+    while (sent < 0 && errno == EINTR);
+    if (sent > 0 && (size_t)sent < alarm->bytes)
+        shutdown(store->fd, SHUT_RDWR);
+    atomic_store(&alarm->passed, true);
+}
+
+static void alarm_send_all(struct disti_store *store)
+{
+    struct disti_store_alarm *alarm = atomic_exchange(&store->alarms, NULL), *next;
+
+    for (; alarm; alarm = next) {
+        next = alarm->next; /* it may be freed as soon as it has passed */
+        alarm_send(store, alarm);
+    }
+}
+
+static void alarm_flush(struct disti_store *store)
+{
+    while (atomic_load(&store->alarms) && !atomic_exchange(&store->sending, true)) {
+        alarm_send_all(store);
+        atomic_store(&store->sending, false);
+    }
+}
+
+void store_client_take_line(struct disti_store *store)
+{
+    while (atomic_exchange(&store->sending, true))
+        sched_yield();
+}
+
+void store_client_leave_line(struct disti_store *store)
+{
+    atomic_store(&store->sending, false);
+    alarm_flush(store);
+}
+
+struct disti_store_alarm *disti_store_alarm_new(struct disti_store *store,
+                                                const struct disti_party *party)
+{
+    size_t bytes = disti_wire_party_bytes(party->ranks ? (size_t)party->count : 0);
+    const struct disti_wire_head head = {
+        .op = DISTI_WIRE_REPORT, .arg = DIST_ERR_ABORTED, .value_bytes = bytes};
+    struct disti_store_alarm *alarm = calloc(1, sizeof(*alarm) + DISTI_WIRE_HEAD + bytes);
+
+    if (!alarm)
+        return NULL;
+    alarm->store = store;
+    alarm->bytes = DISTI_WIRE_HEAD + bytes;
+    disti_wire_put_head(alarm->frame, &head);
+    disti_wire_put_party(alarm->frame + DISTI_WIRE_HEAD, party);
+    return alarm;
+}
+
+void disti_store_alarm_ring(struct disti_store_alarm *alarm)
+{
+    struct disti_store *store = alarm->store;
+    struct disti_store_alarm *first = atomic_load(&store->alarms);
+    int error = errno;
+
+    if (atomic_exchange(&alarm->rung, true))
+        return;
+    do
+        alarm->next = first;
+    while (!atomic_compare_exchange_weak(&store->alarms, &first, alarm));
+    alarm_flush(store);
+    errno = error;
+}
+
+void disti_store_alarm_free(struct disti_store_alarm *alarm)
+{
+    if (!alarm)
+        return;
+    while (atomic_load(&alarm->rung) && !atomic_load(&alarm->passed))
+        sched_yield(); /* somebody has the line, and sends it soon */
+    free(alarm);
+}

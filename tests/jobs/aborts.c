@@ -1,0 +1,157 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * aborts BACKEND: one rank of three aborts a group in which the others wait, in several ways, each
+ * time another group. Exit 0: all ended with ERR_ABORTED, knew who it was, and other groups went
+ * on. What is not ended by the abort meets the timeout, which is an error.
+ */
+#include <dist/dist.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/time.h>
+#include <time.h>
+#include <unistd.h>
+
+#define TIMEOUT_MS 30000
+#define PAUSE_MS 200
+#define COUNT (1 << 18)
+#define VICTIM 1 /* aborts */
+
+static int problems;
+
+#define EXPECT(condition)                                                                          \
+    do {                                                                                           \
+        if (!(condition)) {                                                                        \
+            printf("line %d: %s does not hold: %s\n", __LINE__, #condition, dist_last_error());    \
+            problems++;                                                                            \
+        }                                                                                          \
+    } while (0)
+
+static dist_group *victim_group; /* for the handler */
+
+static void on_alarm(int signal_number)
+{
+    (void)signal_number;
+    dist_abort(victim_group);
+}
+
+static void *abort_soon(void *group)
+{
+    const struct timespec soon = {0, PAUSE_MS * 1000000};
+
+    nanosleep(&soon, NULL);
+    EXPECT(dist_abort(group) == DIST_OK);
+    return NULL;
+}
+
+static void alarm_soon(dist_group *group)
+{
+    const struct itimerval soon = {.it_value = {0, PAUSE_MS * 1000}};
+
+    victim_group = group;
+    signal(SIGALRM, on_alarm);
+    setitimer(ITIMER_REAL, &soon, NULL);
+}
+
+static void was_aborted(dist_status status)
+{
+    EXPECT(status == DIST_ERR_ABORTED);
+    EXPECT(strstr(dist_last_error(), "rank 1"));
+    EXPECT(strstr(dist_last_error(), "aborted the group"));
+}
+
+/* The group is dead from now on, which does not keep it from being destroyed. */
+static void is_over(dist_group *group)
+{
+    dist_group *other;
+
+    EXPECT(dist_abort(group) == DIST_OK); /* again */
+    EXPECT(dist_barrier(group) == DIST_ERR_ABORTED);
+    EXPECT(dist_monitored_barrier(group, 100) == DIST_ERR_ABORTED);
+    EXPECT(dist_dup_group(group, NULL, &other) == DIST_ERR_ABORTED);
+    EXPECT(dist_destroy_process_group(group) == DIST_OK);
+    EXPECT(dist_abort(group) == DIST_ERR_INVALID_ARGUMENT);
+}
+
+static dist_group *second(dist_group *world)
+{
+    dist_group *group = NULL;
+
+    EXPECT(dist_dup_group(world, NULL, &group) == DIST_OK);
+    return group;
+}
+
+/* The one that aborts is not in the library. */
+static void while_computing(dist_group *world)
+{
+    static float data[COUNT];
+    dist_group *group = second(world);
+
+    if (dist_get_rank(world) == VICTIM)
+        abort_soon(group);
+    else
+        was_aborted(dist_all_reduce(group, data, data, COUNT, DIST_FLOAT32, DIST_SUM));
+    is_over(group);
+}
+
+/* It waits itself; a handler or a thread of it aborts. */
+static void while_receiving(dist_group *world, bool by_signal)
+{
+    dist_group *group = second(world);
+    int rank = dist_get_rank(world), word;
+    dist_work *work;
+    pthread_t thread;
+
+    EXPECT(dist_irecv(group, &word, 1, DIST_INT32, (rank + 1) % 3, 1, NULL, &work) == DIST_OK);
+    if (rank == VICTIM && by_signal)
+        alarm_soon(group);
+    else if (rank == VICTIM)
+        EXPECT(pthread_create(&thread, NULL, abort_soon, group) == 0);
+    was_aborted(dist_recv(group, &word, 1, DIST_INT32, (rank + 1) % 3, 2, NULL));
+    if (rank == VICTIM && !by_signal)
+        pthread_join(thread, NULL);
+    was_aborted(dist_wait(work));
+    is_over(group);
+}
+
+static void in_the_store(dist_group *world)
+{
+    dist_group *group = second(world), *other;
+
+    if (dist_get_rank(world) == VICTIM)
+        abort_soon(group);
+    else
+        was_aborted(dist_monitored_barrier(group, 0));
+    is_over(group);
+    group = second(world);
+    if (dist_get_rank(world) == VICTIM)
+        abort_soon(group);
+    else
+        was_aborted(dist_dup_group(group, NULL, &other));
+    is_over(group);
+}
+
+int main(int argc, char **argv)
+{
+    struct dist_options options = DIST_OPTIONS_INIT;
+    int64_t sum = 1;
+    dist_group *world;
+
+    if (argc != 2)
+        return 2;
+    setvbuf(stdout, NULL, _IOLBF, 0);
+    options.backend = argv[1];
+    options.timeout_ms = TIMEOUT_MS;
+    EXPECT(dist_init_process_group(&options, &world) == DIST_OK);
+    if (problems)
+        return 1;
+    EXPECT(dist_abort(NULL) == DIST_ERR_INVALID_ARGUMENT);
+    while_computing(world);
+    while_receiving(world, true);
+    while_receiving(world, false);
+    in_the_store(world);
+    EXPECT(dist_all_reduce(world, &sum, &sum, 1, DIST_INT64, DIST_SUM) == DIST_OK && sum == 3);
+    EXPECT(dist_destroy_process_group(world) == DIST_OK);
+    return problems != 0;
+}
