@@ -200,6 +200,12 @@ struct dist_backend_config {
     int shared_cpus; /* of all ranks together, if several machines are containers of one kernel */
     int world_local_rank; /* as local_rank, but among the ranks of the world: the same in all groups
                              of a process, for what it has one of, such as a device */
+    /*
+     * Tells the other ranks, with all_gather_arg, that this one takes part in nothing of the group
+     * any more, since it `what` ("has ended MPI"): their calls end. For a backend that learns that
+     * its process ends. Any thread, between open and close; does not wait. NULL: there is none.
+     */
+    void (*leave)(void *all_gather_arg, const char *what);
 };
 
 /* How a backend that brings its own launcher (mpi) says who this process is. */

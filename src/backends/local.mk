@@ -19,6 +19,8 @@ mpi_module_sources += \
 	src/base/env.h \
 	src/backends/mpi.c \
 	src/backends/mpi_device.c \
+	src/backends/mpi_end.c \
+	src/backends/mpi_end.h \
 	src/backends/mpi_native.c \
 	src/backends/mpi_native.h \
 	src/backends/mpi_native_start.c \

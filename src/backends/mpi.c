@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Backend mpi: ranks and links from MPI, algorithms ours or MPI's. A module. */
+#include "backends/mpi_end.h"
 #include "backends/mpi_native.h"
 #include "base/env.h"
 
@@ -14,6 +15,7 @@ struct mpi_state {
     struct dist_engine *engine; /* plan mode, and what native mode cannot do */
     struct disti_native native;
     bool use_native;
+    struct mpi_end end;
 };
 
 static dist_status mpi_probe(char *reason, size_t reason_size)
@@ -116,11 +118,15 @@ static dist_status mpi_open(void *state, const struct dist_backend_config *confi
                                         .reproducible = config->reproducible};
     transports[0] = config->host->transport_find("shm");
     transports[transports[0] ? 1 : 0] = &disti_transport_mpi;
-    return config->host->engine_open(config, &engine, &mpi->engine);
+    status = config->host->engine_open(config, &engine, &mpi->engine);
+    if (status == DIST_OK)
+        disti_mpi_end_watch(&mpi->end, config);
+    return status;
 }
 
 static void mpi_drop(struct mpi_state *mpi)
 {
+    disti_mpi_end_forget(&mpi->end);
     disti_native_drop(&mpi->native);
     if (mpi->engine)
         mpi->host->engine_close(mpi->engine);

@@ -207,6 +207,7 @@ dist_status disti_group_open(struct dist_group *group, const struct dist_backend
         .crowded = group->policy.crowded,
         .shared_cpus = group_shared_cpus(group),
         .world_local_rank = group_world_local_rank(group),
+        .leave = disti_group_abandon,
     };
     if (!state)
         return disti_fail(DIST_ERR_NO_MEMORY, "no memory for backend %s", backend->name);

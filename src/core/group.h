@@ -105,6 +105,9 @@ dist_status disti_group_check(const struct dist_group *group, const char *what);
 /* Its ranks, as the store wants them. Valid as long as the group. */
 struct disti_party disti_group_party(const struct dist_group *group);
 
+/* For dist_backend_config.leave; arg: the group. Any thread. */
+void disti_group_abandon(void *arg, const char *what);
+
 /* "rank 3", or "rank 1 of group 5 (world rank 3)"; for messages. Returns text. */
 #define GROUP_NAME 64
 const char *disti_group_name(const struct dist_group *group, char text[GROUP_NAME]);

@@ -8,6 +8,18 @@
 /* How long the others may take to go away once all have come to the end. */
 #define LEAVE_LINGER_MS 2000
 
+void disti_group_abandon(void *arg, const char *what)
+{
+    struct dist_group *group = arg;
+    const struct disti_party party = disti_group_party(group);
+    char name[GROUP_NAME], text[GROUP_TEXT];
+
+    if (group->world_size == 1 || atomic_exchange(&group->abandoned, true))
+        return;
+    snprintf(text, sizeof(text), "%s %s", disti_group_name(group, name), what);
+    disti_store_report(group->world->bootstrap.store, &party, text);
+}
+
 /* All ranks have come: nobody's last messages are cut off, no goodbye looks like a death. */
 static dist_status leave_together(struct dist_group *group, int64_t until)
 {
@@ -16,7 +28,7 @@ static dist_status leave_together(struct dist_group *group, int64_t until)
     char key[64];
     dist_status status;
 
-    if (group->failed || group->world_size == 1)
+    if (group->failed || group->world_size == 1 || atomic_load(&group->abandoned))
         return DIST_OK;
     party.what = "for the others to leave the group";
     snprintf(key, sizeof(key), "dist/leave/%u", group->number);

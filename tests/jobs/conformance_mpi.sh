@@ -34,3 +34,21 @@ for ranks in $mpich_list; do
 done
 mpi openmpi 4 --reversed --mode async
 DIST_TRANSPORT=mpi mpi openmpi 3 --reversed --mode group
+
+# MPI's launcher lets the others live, if it is asked to: they make a group without the lost one.
+# One that exits waits for the others in MPI_Finalize, so it has told them before.
+export OMPI_MCA_orte_enable_recovery=1
+kinds="kill exit-atexit"
+[ -z "${CHECK_LONG-}" ] || kinds="kill exit exit-atexit exit-thread exit-function"
+for kind in $kinds; do
+    job openmpi 3 tests/jobs/mishap mpi $kind 1
+done
+# MPICH's may end the job as soon as one rank has left without MPI_Finalize: what counts is that the
+# other one has been told.
+mpich_tells()
+{
+    timeout 60 "$MPICH_RUN" -launcher fork -np 2 "$builddir/tests/jobs/mishap" mpi exit-atexit 1 \
+        >"$job_output" 2>&1
+    grep -q "a rank was lost after" "$job_output"
+}
+[ -z "${MPICH_RUN-}" ] || job_check "mpich tells of a rank that exits" mpich_tells

@@ -1,18 +1,21 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * mishap BACKEND KIND VICTIM: one rank comes to grief in a loop of all-reduces; exit 0 if every
- * other rank gets the right error in time, naming the victim.
+ * other rank gets the right error in time, naming the victim, and they make a group without it.
  *
  *   kill      the victim is killed (SIGKILL) between two operations
  *   kill-in   it is killed while an operation is under way
  *   kill-fork it is killed, and a child that it has forked lives on
  *   exit      it leaves without a goodbye, with exit code 0
+ *   exit-atexit, exit-thread, exit-function: it calls exit(), in a thread of its own, or in a
+ *             function of dist_on_complete
  *   silent    it stays alive and does not come: the timeout ends it
  *   count     it calls with another count
  *   dtype     it calls with another dtype
  *   op        it calls another collective
  */
 #include <dist/dist.h>
+#include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -35,10 +38,38 @@ static double now(void)
     return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
 }
 
+static void *exit_thread(void *arg)
+{
+    (void)arg;
+    exit(0);
+}
+
+static void exit_function(void *arg, dist_status status)
+{
+    (void)arg;
+    (void)status;
+    exit(0);
+}
+
+/* In a function that is called when a message to itself has come. */
+static void exit_in_function(dist_group *group)
+{
+    int me = dist_get_rank(group);
+    dist_work *recv, *send;
+    float sent = 1, got;
+
+    dist_irecv(group, &got, 1, DIST_FLOAT32, me, 0, NULL, &recv);
+    dist_on_complete(recv, exit_function, NULL);
+    dist_isend(group, &sent, 1, DIST_FLOAT32, me, 0, &send);
+    dist_wait(send);
+    dist_wait(recv);
+}
+
 /* What the victim does instead of its all-reduce. */
 static dist_status come_to_grief(dist_group *group, const char *kind)
 {
     dist_work *work;
+    pthread_t thread;
 
     if (strcmp(kind, "kill-in") == 0) {
         bool done;
@@ -54,6 +85,12 @@ static dist_status come_to_grief(dist_group *group, const char *kind)
         kill(getpid(), SIGKILL);
     if (strcmp(kind, "exit") == 0)
         _exit(0);
+    if (strcmp(kind, "exit-atexit") == 0)
+        exit(0);
+    if (strcmp(kind, "exit-thread") == 0 && pthread_create(&thread, NULL, exit_thread, NULL) == 0)
+        pthread_join(thread, NULL);
+    if (strcmp(kind, "exit-function") == 0)
+        exit_in_function(group);
     if (strcmp(kind, "silent") == 0)
         sleep(2 * TIMEOUT_MS / 1000);
     if (strcmp(kind, "count") == 0)
@@ -65,13 +102,41 @@ static dist_status come_to_grief(dist_group *group, const char *kind)
     return dist_all_reduce(group, data, data, COUNT, DIST_FLOAT32, DIST_SUM);
 }
 
+static bool is_gone(const char *kind)
+{
+    return strncmp(kind, "kill", 4) == 0 || strncmp(kind, "exit", 4) == 0;
+}
+
 static bool status_fits(const char *kind, dist_status status)
 {
-    if (strncmp(kind, "kill", 4) == 0 || strcmp(kind, "exit") == 0)
+    if (is_gone(kind))
         return status == DIST_ERR_PEER_LOST;
     if (strcmp(kind, "silent") == 0)
         return status == DIST_ERR_TIMEOUT || status == DIST_ERR_PEER_LOST;
     return status == DIST_ERR_MISMATCH || status == DIST_ERR_PEER_LOST;
+}
+
+/* Those who are left make a group, from the one that broke, which adds up what they give. */
+static int go_on(dist_group *broken, int victim)
+{
+    struct dist_group_options options = DIST_GROUP_OPTIONS_INIT;
+    int size = dist_get_world_size(broken), left[64], count = 0;
+    dist_group *group = NULL;
+    float sum = 1;
+
+    for (int r = 0; r < size && count < 64; r++) {
+        if (r != victim)
+            left[count++] = r;
+    }
+    options.timeout_ms = 10 * TIMEOUT_MS;
+    if (dist_new_group(broken, left, count, &options, &group) != DIST_OK ||
+        dist_all_reduce(group, &sum, &sum, 1, DIST_FLOAT32, DIST_SUM) != DIST_OK ||
+        dist_destroy_process_group(group) != DIST_OK) {
+        printf("rank %d: no group of those who are left: %s\n", dist_get_rank(broken),
+               dist_last_error());
+        return 1;
+    }
+    return sum == (float)count ? 0 : 1;
 }
 
 /* A survivor: the error must come, be the right one, in time, and name the victim. */
@@ -97,7 +162,7 @@ static int survive(dist_group *group, const char *kind, int victim)
                dist_status_string(status));
         return 1;
     }
-    return 0;
+    return is_gone(kind) && victim != 0 ? go_on(group, victim) : 0; /* rank 0 has the store */
 }
 
 static int be_a_rank(const char *backend, const char *kind, int victim)

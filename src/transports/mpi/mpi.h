@@ -22,6 +22,13 @@ void disti_mpi_unlock(void);
 /* MPI_Init, if need be. That waits for all ranks that mpirun has started, as long as MPI likes. */
 dist_status disti_mpi_start(const struct dist_host *host);
 
+/*
+ * Has this called when MPI ends in this process, before it waits for other ranks; perhaps twice. It
+ * returns for how many ms other ranks may still come to their end too; 0: there is nobody to wait
+ * for but MPI itself. Once is enough.
+ */
+void disti_mpi_at_end(int (*call)(void));
+
 /* May threads of the library call MPI beside those of the program? */
 bool disti_mpi_threads(void);
 

@@ -10,10 +10,13 @@
 
 #define MPI_Cancel PMPI_Cancel
 #define MPI_Comm_create_group PMPI_Comm_create_group
+#define MPI_Comm_create_keyval PMPI_Comm_create_keyval
 #define MPI_Comm_free PMPI_Comm_free
+#define MPI_Comm_free_keyval PMPI_Comm_free_keyval
 #define MPI_Comm_group PMPI_Comm_group
 #define MPI_Comm_idup PMPI_Comm_idup
 #define MPI_Comm_rank PMPI_Comm_rank
+#define MPI_Comm_set_attr PMPI_Comm_set_attr
 #define MPI_Comm_set_errhandler PMPI_Comm_set_errhandler
 #define MPI_Comm_size PMPI_Comm_size
 #define MPI_Error_string PMPI_Error_string

@@ -4,13 +4,21 @@
 
 #include <pthread.h>
 #include <stdlib.h>
+#include <sys/types.h>
 #include <time.h>
+#include <unistd.h>
 
 static pthread_mutex_t runtime_lock = PTHREAD_MUTEX_INITIALIZER;
 /* Under the lock. */
 static MPI_Comm runtime_world = MPI_COMM_NULL;
 static bool runtime_is_started, runtime_is_broken, runtime_is_ours;
 static int runtime_level = MPI_THREAD_SINGLE;
+static pid_t runtime_process; /* that has started MPI */
+static int (*runtime_at_end)(void);
+
+/* How long an exit waits for a thread that is in MPI. */
+#define RUNTIME_NAP_NS (10 * 1000 * 1000)
+#define RUNTIME_LOOKS 100
 
 bool disti_mpi_lock(void)
 {
@@ -28,12 +36,31 @@ void disti_mpi_unlock(void)
     pthread_mutex_unlock(&runtime_lock);
 }
 
-static void runtime_end(void)
+/* The first thing that MPI_Finalize does, the program's or ours, is to free MPI_COMM_SELF. */
+static int runtime_ending(MPI_Comm self, int key, void *value, void *state)
 {
+    (void)self;
+    (void)key;
+    (void)value;
+    (void)state;
+    if (getpid() == runtime_process && runtime_at_end)
+        runtime_at_end();
+    return MPI_SUCCESS;
+}
+
+void disti_mpi_at_end(int (*call)(void))
+{
+    int key;
+
     if (!disti_mpi_lock())
         return;
-    if (!runtime_is_broken)
-        MPI_Finalize();
+    if (!runtime_at_end &&
+        MPI_Comm_create_keyval(MPI_COMM_NULL_COPY_FN, runtime_ending, &key, NULL) == MPI_SUCCESS) {
+        runtime_process = getpid();
+        runtime_at_end = call;
+        MPI_Comm_set_attr(MPI_COMM_SELF, key, NULL);
+        MPI_Comm_free_keyval(&key);
+    }
     disti_mpi_unlock();
 }
 
@@ -98,6 +125,52 @@ bool disti_mpi_wait(MPI_Request *request, int timeout_ms)
     return false;
 }
 
+/* Takes the lock, unless a thread keeps it: perhaps this very one, which exits in a call of MPI's.
+ */
+static bool runtime_lock_soon(void)
+{
+    const struct timespec nap = {0, RUNTIME_NAP_NS};
+
+    for (int looks = 0; looks < RUNTIME_LOOKS; looks++) {
+        if (pthread_mutex_trylock(&runtime_lock) == 0)
+            return true;
+        nanosleep(&nap, NULL);
+    }
+    return false;
+}
+
+/* Do all ranks come to their end within that time? With the lock held, but for naps. */
+static bool runtime_all_end(int timeout_ms)
+{
+    MPI_Comm base = runtime_world != MPI_COMM_NULL ? runtime_world : MPI_COMM_WORLD;
+    MPI_Request request;
+    bool come = MPI_Ibarrier(base, &request) == MPI_SUCCESS;
+
+    pthread_mutex_unlock(&runtime_lock);
+    come = come && disti_mpi_wait(&request, timeout_ms);
+    pthread_mutex_lock(&runtime_lock);
+    return come;
+}
+
+/*
+ * At exit, in whatever thread. Where groups are left open the others are told, and MPI_Finalize is
+ * left out if they do not end as well: then it might wait for ever. A forked child has no MPI.
+ */
+static void runtime_end(void)
+{
+    int finalized = 0, wait_ms;
+
+    if (getpid() != runtime_process || !runtime_lock_soon())
+        return;
+    MPI_Finalized(&finalized);
+    if (!finalized && !runtime_is_broken) {
+        wait_ms = runtime_at_end ? runtime_at_end() : 0;
+        if (wait_ms == 0 || runtime_all_end(wait_ms))
+            MPI_Finalize();
+    }
+    pthread_mutex_unlock(&runtime_lock);
+}
+
 /* MPI_Init unless the program has called it. With the lock held. */
 static dist_status runtime_init(const struct dist_host *host)
 {
@@ -115,6 +188,7 @@ static dist_status runtime_init(const struct dist_host *host)
     if (runtime_level < MPI_THREAD_SERIALIZED)
         host->log(DIST_LOG_WARN, "this MPI is not thread-safe (level %d): use one thread",
                   runtime_level);
+    runtime_process = getpid();
     atexit(runtime_end);
     return DIST_OK;
 }
