@@ -4,6 +4,8 @@ libdist_core_sources += \
 	src/node/aside.c \
 	src/node/bell.c \
 	src/node/board.c \
+	src/node/buddy.c \
+	src/node/buddy.h \
 	src/node/copy.c \
 	src/node/move.c \
 	src/node/node.h \

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 node_unit_tests = \
 	tests/unit/node/test_aside \
+	tests/unit/node/test_buddy \
 	tests/unit/node/test_litmus \
 	tests/unit/node/test_move \
 	tests/unit/node/test_segment \
@@ -12,6 +13,9 @@ TESTS += $(node_unit_tests)
 
 tests_unit_node_test_aside_SOURCES = tests/unit/node/test_aside.c
 tests_unit_node_test_aside_LDADD = $(unit_test_libs)
+
+tests_unit_node_test_buddy_SOURCES = tests/unit/node/test_buddy.c tests/unit/node/unit.h
+tests_unit_node_test_buddy_LDADD = $(unit_test_libs)
 
 tests_unit_node_test_litmus_SOURCES = tests/unit/node/test_litmus.c tests/unit/node/unit.h
 tests_unit_node_test_litmus_LDADD = $(unit_test_libs)

@@ -1,0 +1,157 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Tests of the buddy system, against a map of which block each unit is in. */
+#include "unit.h"
+
+#include "node/buddy.h"
+
+#include <stdlib.h>
+
+enum { LEVELS = 8, UNITS = 1 << LEVELS };
+
+struct model {
+    struct buddy buddy;
+    int block[UNITS]; /* of each unit: its first unit + 1; 0: free */
+};
+
+static void model_open(struct model *model)
+{
+    memset(model, 0, sizeof(*model));
+    assert_true(disti_buddy_open(&model->buddy, LEVELS));
+}
+
+static bool model_has_room(const struct model *model, unsigned order)
+{
+    for (size_t at = 0; at < UNITS; at += (size_t)1 << order) {
+        size_t free_units = 0;
+
+        while (free_units < (size_t)1 << order && !model->block[at + free_units])
+            free_units++;
+        if (free_units == (size_t)1 << order)
+            return true;
+    }
+    return false;
+}
+
+static void model_take(struct model *model, unsigned order)
+{
+    size_t unit = UNITS;
+
+    if (!disti_buddy_take(&model->buddy, order, &unit)) {
+        assert_false(model_has_room(model, order));
+        return;
+    }
+    assert_int_equal(unit % ((size_t)1 << order), 0);
+    for (size_t i = 0; i < (size_t)1 << order; i++) {
+        assert_true(unit + i < UNITS && !model->block[unit + i]);
+        model->block[unit + i] = (int)unit + 1;
+    }
+}
+
+static void model_give(struct model *model, size_t unit)
+{
+    size_t first = UNITS;
+    unsigned order = 0;
+
+    if (!model->block[unit])
+        return;
+    assert_true(disti_buddy_find(&model->buddy, unit, &first, &order));
+    disti_buddy_give(&model->buddy, first, order);
+    for (size_t i = 0; i < (size_t)1 << order; i++) {
+        assert_int_equal(model->block[first + i], first + 1);
+        model->block[first + i] = 0;
+    }
+}
+
+static void stretch(void *arg, size_t unit, size_t units)
+{
+    unsigned char *seen = arg;
+
+    assert_true(units > 0 && unit + units <= UNITS);
+    assert_true(unit == 0 || !seen[unit - 1]); /* else it belongs to the one before */
+    memset(seen + unit, 1, units);
+}
+
+/* Every unit is known to be what it is. */
+static void model_compare(const struct model *model)
+{
+    unsigned char seen[UNITS] = {0};
+
+    disti_buddy_each(&model->buddy, stretch, seen);
+    for (size_t unit = 0; unit < UNITS; unit++) {
+        size_t first = UNITS;
+        unsigned order;
+        bool taken = disti_buddy_find(&model->buddy, unit, &first, &order);
+
+        assert_int_equal(taken, model->block[unit] > 0);
+        assert_int_equal(seen[unit], taken);
+        assert_true(!taken || (int)first + 1 == model->block[unit]);
+    }
+}
+
+static void test_random(void **state)
+{
+    static struct model model;
+
+    (void)state;
+    srand(7);
+    for (int round = 0; round < 20; round++) {
+        model_open(&model);
+        for (int i = 0; i < 300; i++) {
+            if (rand() % 3)
+                model_take(&model, (unsigned)(rand() % (i % 2 ? 3 : LEVELS + 1)));
+            else
+                model_give(&model, (size_t)rand() % UNITS);
+            if (i % 10 == 0)
+                model_compare(&model);
+        }
+        for (size_t unit = 0; unit < UNITS; unit++)
+            model_give(&model, unit);
+        model_take(&model, LEVELS); /* all is one block again */
+        model_compare(&model);
+        assert_int_equal(model.block[UNITS - 1], 1);
+        disti_buddy_close(&model.buddy);
+    }
+}
+
+/* A small block goes where the least is lost. */
+static void test_leaves_large_ones_whole(void **state)
+{
+    static struct model model;
+    size_t unit;
+
+    (void)state;
+    model_open(&model);
+    assert_true(disti_buddy_take(&model.buddy, LEVELS - 1, &unit));
+    disti_buddy_give(&model.buddy, unit, LEVELS - 1);
+    for (int i = 0; i < 5; i++)
+        assert_true(disti_buddy_take(&model.buddy, 0, &unit) && unit == (size_t)i);
+    assert_true(disti_buddy_take(&model.buddy, LEVELS - 1, &unit));
+    assert_int_equal(unit, UNITS / 2);
+    assert_false(disti_buddy_take(&model.buddy, LEVELS - 1, &unit));
+    assert_false(disti_buddy_take(&model.buddy, LEVELS, &unit));
+    assert_false(disti_buddy_take(&model.buddy, LEVELS + 1, &unit));
+    disti_buddy_close(&model.buddy);
+}
+
+static void test_orders(void **state)
+{
+    (void)state;
+    assert_int_equal(disti_buddy_order(0), 0);
+    assert_int_equal(disti_buddy_order(1), 0);
+    assert_int_equal(disti_buddy_order(2), 1);
+    assert_int_equal(disti_buddy_order(3), 2);
+    assert_int_equal(disti_buddy_order((size_t)1 << 33), 33);
+    assert_int_equal(disti_buddy_order(((size_t)1 << 33) + 1), 34);
+    assert_int_equal(disti_buddy_order(SIZE_MAX), BUDDY_LEVELS_MAX + 1);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_random),
+        cmocka_unit_test(test_leaves_large_ones_whole),
+        cmocka_unit_test(test_orders),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
