@@ -83,7 +83,7 @@ static dist_status node_mismatch(const struct dist_engine *engine, const struct 
     struct dist_request request = {
         .peer = op->peer, .envelope.fingerprint = op->mine, .arrived.fingerprint = op->theirs};
 
-    return disti_mismatch(&request, engine->config->rank, task->call.sequence - (uint64_t)op->lag);
+    return disti_mismatch(&request, engine->config->rank, op->sequence);
 }
 
 dist_status disti_on_node_advance(struct dist_engine *engine, struct engine_task *task, int *moved)

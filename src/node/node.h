@@ -39,7 +39,7 @@ struct disti_node_op {
     bool entered, is_short, direct, swaps, drained, past; /* past: OUT is written past the caches */
     int peer;              /* on ERR_MISMATCH: who called something else, */
     uint64_t mine, theirs; /* both fingerprints, */
-    int lag;               /* and how many calls before this one that was */
+    uint64_t sequence;     /* and the number of that call of mine */
 };
 
 /*
@@ -82,6 +82,13 @@ void disti_node_start(struct disti_node *node, const struct dist_call *call, uin
  * given up; or another failure. *moved is raised if anything was done.
  */
 dist_status disti_node_advance(struct disti_node *node, struct disti_node_op *op, int *moved);
+
+/* ERR_MISMATCH: a rank that `op` does not even wait for is in it with another call, as advance
+ * says. For a call that has waited for a while. */
+dist_status disti_node_compare(const struct disti_node *node, struct disti_node_op *op);
+
+/* Does it wait for that rank? */
+bool disti_node_awaits(const struct disti_node *node, const struct disti_node_op *op, int rank);
 
 /* The ranks that it waits for: "rank 2, rank 5". */
 void disti_node_describe(const struct disti_node *node, const struct disti_node_op *op, char *text,

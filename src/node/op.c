@@ -112,13 +112,14 @@ static bool op_awaits(const struct disti_node *node, const struct disti_node_op 
            (node_is(pattern->takers, op, node->rank) && node_is(pattern->givers, op, rank));
 }
 
-static dist_status op_mismatch(struct disti_node_op *op, int peer, uint64_t mine, uint64_t theirs,
-                               int lag)
+/* In the node's call of that number. */
+static dist_status op_mismatch(const struct disti_node *node, struct disti_node_op *op,
+                               uint64_t number, int peer, uint64_t theirs)
 {
     op->peer = peer;
-    op->mine = mine;
+    op->mine = node->board->slots[number % NODE_SLOTS].fingerprint;
     op->theirs = theirs;
-    op->lag = lag;
+    op->sequence = node->sequences[number % NODE_SLOTS];
     return DIST_ERR_MISMATCH;
 }
 
@@ -136,7 +137,7 @@ static dist_status op_hear(struct disti_node *node, struct disti_node_op *op)
         if (atomic_load_explicit(&slot->stage, memory_order_acquire) < want)
             return DIST_IN_PROGRESS;
         if (slot->fingerprint != op->fingerprint)
-            return op_mismatch(op, op->seen, op->fingerprint, slot->fingerprint, 0);
+            return op_mismatch(node, op, op->number, op->seen, slot->fingerprint);
     }
     return DIST_OK;
 }
@@ -147,33 +148,47 @@ static uint64_t op_before(const struct disti_node_op *op)
     return op->number < NODE_SLOTS ? 0 : op->number - (NODE_SLOTS - 1);
 }
 
-/* Of a call that the peer may have left behind: whether its slot still holds that call, another one
- * than mine. */
-static bool op_was_other(const struct node_slot *slot, uint64_t number, uint64_t mine,
-                         uint64_t *theirs_p)
+/*
+ * What that rank's call of the number was: IN_PROGRESS, it has not begun it; ERR_MISMATCH, another
+ * one. It may have left the call behind: then its slot holds a later one, or half of it, and the
+ * stage says so.
+ */
+static dist_status op_look_back(const struct disti_node *node, struct disti_node_op *op,
+                                uint64_t number, int rank)
 {
-    uint64_t theirs = atomic_load_explicit(&slot->fingerprint, memory_order_acquire);
+    struct node_slot *slot = &node->peers[rank].board->slots[number % NODE_SLOTS];
+    uint64_t theirs;
 
-    *theirs_p = theirs;
-    return theirs != mine && atomic_load_explicit(&slot->stage, memory_order_relaxed) <
-                                 node_writing(number + NODE_SLOTS);
+    if (atomic_load_explicit(&slot->stage, memory_order_acquire) < node_stage(number, 0))
+        return DIST_IN_PROGRESS;
+    theirs = atomic_load_explicit(&slot->fingerprint, memory_order_acquire);
+    if (theirs == node->board->slots[number % NODE_SLOTS].fingerprint ||
+        atomic_load_explicit(&slot->stage, memory_order_relaxed) >=
+            node_writing(number + NODE_SLOTS))
+        return DIST_OK;
+    return op_mismatch(node, op, number, rank, theirs);
 }
 
-/* Is the slot free? */
+/*
+ * Is the slot free? And was the last call the same to all that have begun it? Most calls are seen
+ * to be the same as they run, but a root alone need not look at anybody.
+ */
 static dist_status op_admit(struct disti_node *node, struct disti_node_op *op)
 {
-    uint64_t begun = op_before(op), theirs;
-    const struct node_slot *mine = &node->board->slots[begun % NODE_SLOTS];
+    uint64_t begun = op_before(op), last = op->number - 1;
 
-    for (; begun > node->confirmed && op->seen < node->ranks; op->seen++) {
-        struct node_slot *slot = &node->peers[op->seen].board->slots[begun % NODE_SLOTS];
+    for (; last > node->confirmed && op->seen < node->ranks; op->seen++) {
+        dist_status status = op_look_back(node, op, last, op->seen);
 
-        if (atomic_load_explicit(&slot->stage, memory_order_acquire) < node_stage(begun, 0))
-            return DIST_IN_PROGRESS;
-        if (op_was_other(slot, begun, mine->fingerprint, &theirs))
-            return op_mismatch(op, op->seen, mine->fingerprint, theirs, NODE_SLOTS - 1);
+        if (status == DIST_IN_PROGRESS && begun > node->confirmed)
+            status = op_look_back(node, op, begun, op->seen);
+        else if (status == DIST_IN_PROGRESS)
+            status = DIST_OK;
+        if (status != DIST_OK)
+            return status;
     }
-    node->confirmed = begun > node->confirmed ? begun : node->confirmed;
+    if (begun > node->confirmed)
+        node->confirmed = begun;
     op->seen = 0;
     return DIST_OK;
 }
@@ -188,6 +203,7 @@ static dist_status op_enter(struct disti_node *node, struct disti_node_op *op)
 
     if (status != DIST_OK)
         return status;
+    node->sequences[op->number % NODE_SLOTS] = op->call.sequence;
     atomic_store_explicit(&slot->stage, node_writing(op->number), memory_order_relaxed);
     atomic_store_explicit(&slot->fingerprint, op->fingerprint, memory_order_release);
     if (op->is_short && node_is(pattern->givers, op, node->rank) && op->call.count)
@@ -310,33 +326,41 @@ dist_status disti_node_advance(struct disti_node *node, struct disti_node_op *op
     return DIST_OK;
 }
 
-void disti_node_describe(const struct disti_node *node, const struct disti_node_op *op, char *text,
-                         size_t size)
+dist_status disti_node_compare(const struct disti_node *node, struct disti_node_op *op)
+{
+    dist_status status = DIST_OK;
+
+    for (int r = 0; op->entered && r < node->ranks && status != DIST_ERR_MISMATCH; r++)
+        status = op_look_back(node, op, op->number, r);
+    return status == DIST_ERR_MISMATCH ? status : DIST_OK;
+}
+
+bool disti_node_awaits(const struct disti_node *node, const struct disti_node_op *op, int rank)
 {
     uint64_t number = op->entered ? op->number : op_before(op);
     uint64_t want = node_stage(number, op->entered ? op->stage : 0);
+    struct node_slot *slot = &node->peers[rank].board->slots[number % NODE_SLOTS];
+
+    return (!op->entered || op_awaits(node, op, rank)) &&
+           atomic_load_explicit(&slot->stage, memory_order_seq_cst) < want;
+}
+
+void disti_node_describe(const struct disti_node *node, const struct disti_node_op *op, char *text,
+                         size_t size)
+{
     size_t used = 0;
 
     text[0] = '\0';
     for (int r = 0; r < node->ranks && used + 16 < size; r++) {
-        struct node_slot *slot = &node->peers[r].board->slots[number % NODE_SLOTS];
-
-        if ((!op->entered || op_awaits(node, op, r)) &&
-            atomic_load_explicit(&slot->stage, memory_order_relaxed) < want)
+        if (disti_node_awaits(node, op, r))
             used += (size_t)snprintf(text + used, size - used, "%srank %d", used ? ", " : "", r);
     }
 }
 
 bool disti_node_ready(const struct disti_node *node, const struct disti_node_op *op)
 {
-    uint64_t number = op->entered ? op->number : op_before(op);
-    uint64_t want = node_stage(number, op->entered ? op->stage : 0);
-
     for (int r = op->seen; r < node->ranks; r++) {
-        struct node_slot *slot = &node->peers[r].board->slots[number % NODE_SLOTS];
-
-        if ((!op->entered || op_awaits(node, op, r)) &&
-            atomic_load_explicit(&slot->stage, memory_order_seq_cst) < want)
+        if (disti_node_awaits(node, op, r))
             return false;
     }
     return true;

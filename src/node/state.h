@@ -115,7 +115,8 @@ struct disti_node {
     int cpus;           /* for this rank and the others, no more than ranks */
     size_t cache_bytes; /* this rank's, of the second level */
     uint64_t calls;     /* numbered so far */
-    uint64_t confirmed; /* the last that every rank is known to have begun */
+    uint64_t confirmed; /* the last that every rank is known to have begun, and was the same to */
+    uint64_t sequences[NODE_SLOTS]; /* of the calls in this rank's slots, as its group counts */
     uint64_t rounds;    /* of windows, so far */
     int gone;           /* a rank that has given up, -1: none is known, */
     uint64_t gone_from; /* and from which call on */
