@@ -8,6 +8,8 @@
 
 /* What is shorter comes as fast as it can be asked for. */
 #define REDUCE_ASKS_FROM (8 * NODE_TILE)
+/* What is asked for at once, before the first tile. */
+#define REDUCE_FIRST (4 * NODE_TILE)
 
 /* One reduction of the same tile of all ranks. */
 struct node_sum {
@@ -72,6 +74,22 @@ static void ask_for_all(struct disti_node *node, size_t bytes, size_t at, int ta
         disti_node_ask(node->sources[r], bytes, at);
 }
 
+/*
+ * The beginning of each, which nothing has asked for yet: line by line of all of them, so that the
+ * pages of many ranks are looked up side by side.
+ */
+static void ask_for_first(struct disti_node *node, size_t bytes, int targets)
+{
+    size_t end = bytes < REDUCE_FIRST ? bytes : REDUCE_FIRST;
+
+    for (size_t at = 0; at < end; at += NODE_LINE) {
+        for (int i = 0; i < targets; i++)
+            node_fetch(node->targets[i] + at, NODE_LINE);
+        for (int r = 0; r < node->ranks; r++)
+            __builtin_prefetch(node->sources[r] + at);
+    }
+}
+
 /* Two ranks need no tree. */
 static void sum_pair(const struct dist_call *call, size_t element_bytes, void *dst, const void *a,
                      const void *b, size_t bytes)
@@ -106,6 +124,8 @@ static void reduce_all(struct disti_node *node, const struct disti_node_op *op, 
     bool past = asks && op->past && op->direct; /* lines of windows are in the caches, and stay */
     char *first = node->tiles + (NODE_TILES - 1) * NODE_TILE; /* the tree is not so deep */
 
+    if (op->direct && node->ranks > 2)
+        ask_for_first(node, bytes, past ? 0 : targets);
     for (sum.at = 0; sum.at < bytes; sum.at += NODE_TILE) {
         if (asks)
             ask_for_all(node, bytes, sum.at, past ? 0 : targets);
