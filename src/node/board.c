@@ -7,7 +7,6 @@
 #include <sched.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 static bool board_one_machine(const struct dist_backend_config *config)
 {
@@ -91,8 +90,6 @@ static void board_forget(struct disti_node *node, int rank)
 {
     struct node_peer *peer = &node->peers[rank];
 
-    if (peer->bell >= 0)
-        close(peer->bell);
     if (rank == node->rank || !peer->board)
         return;
     disti_segment_unmap(peer->in_view.key);
@@ -155,8 +152,6 @@ static dist_status board_reserve(struct disti_node *node)
     node->tiles = aligned_alloc(NODE_APART, NODE_TILES * NODE_TILE);
     if (!node->peers || !node->hellos || !node->sources || !node->targets || !node->tiles)
         return disti_fail(DIST_ERR_NO_MEMORY, "no memory for the boards of %d ranks", node->ranks);
-    for (int r = 0; r < node->ranks; r++)
-        node->peers[r].bell = -1;
     return DIST_OK;
 }
 
@@ -195,7 +190,7 @@ dist_status disti_node_open(const struct dist_backend_config *config, struct dis
     node->gone = -1;
     for (node->places = 1; 2 * node->places <= node->ranks;)
         node->places *= 2;
-    node->bell[0] = node->bell[1] = -1;
+    node->sleeper = -1;
     status = disti_node_aside_open(node);
     if (status == DIST_OK)
         status = board_reserve(node);
@@ -217,10 +212,7 @@ void disti_node_close(struct disti_node *node)
         return;
     for (int r = 0; node->peers && node->hellos && r < node->ranks; r++)
         board_forget(node, r);
-    for (int i = 0; i < 2; i++) {
-        if (node->bell[i] >= 0)
-            close(node->bell[i]);
-    }
+    disti_node_bell_close(node);
     board_leave(node->board);
     free(node->peers);
     free(node->hellos);

@@ -87,7 +87,7 @@ struct node_view {
 
 struct node_peer {
     struct node_board *board;
-    int bell; /* -1: not opened yet */
+    struct node_far_bell *bell; /* NULL: not opened yet */
     struct node_view in_view, out_view;
     const char *in; /* of the call under way; NULL: in the window */
     char *out;
@@ -99,7 +99,8 @@ struct node_peer {
 struct node_hello {
     struct disti_segment_name board;
     uint64_t bell_inode;
-    int32_t bell_fd;        /* the end to write to */
+    int32_t bell_fd; /* the end to write to */
+    uint32_t bell_number;
     int16_t usable, fences; /* fences: it cannot have the kernel fence the others */
 };
 
@@ -125,7 +126,9 @@ struct disti_node {
     int64_t aside_ns;   /* when it last stepped aside */
     uint32_t looks;     /* in vain, so far */
     bool fences;        /* a stage is stored with a fence */
-    int bell[2];        /* a pipe: to read, to write */
+    bool has_bell;      /* with this number among those of the process: */
+    uint32_t bell_number;
+    int sleeper; /* the bell of the thread that sleeps, -1: none; guarded by bell.c's lock */
     bool armed;
     int places;           /* of the tree of additions: the largest power of two in ranks */
     const char **sources; /* ranks of them, to work with */
@@ -249,8 +252,10 @@ dist_status disti_node_aside_open(struct disti_node *node);
 
 /* ---- bell.c ---- */
 
-/* Makes this rank's bell, and writes how it is reached. */
+/* Readies the process's bell for this rank, and writes how it is reached. */
 dist_status disti_node_bell_open(struct disti_node *node, struct node_hello *hello);
+/* The process's, if this was its last node, and its hold of its peers'. */
+void disti_node_bell_close(struct disti_node *node);
 
 /* Wakes those that sleep, and sees who is gone; after a stage has been stored. */
 void disti_node_ring(struct disti_node *node);
