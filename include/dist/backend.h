@@ -206,6 +206,8 @@ struct dist_backend_config {
      * its process ends. Any thread, between open and close; does not wait. NULL: there is none.
      */
     void (*leave)(void *all_gather_arg, const char *what);
+    bool left; /* set before close: all ranks have come to the end of the group, none uses memory
+                  of another any more */
 };
 
 /* How a backend that brings its own launcher (mpi) says who this process is. */

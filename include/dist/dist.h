@@ -571,8 +571,11 @@ DIST_API dist_status dist_set_stream(dist_group *group, void *stream);
  * zeroed and aligned to a page, from 2 MiB on to 2 MiB, with huge pages where the kernel gives
  * them. Any part of it may be used wherever memory may, in calls of every group of the process.
  *
+ * group may be NULL: memory of the host that groups which this process joins later share too.
+ *
  * Local: ranks need not allocate alike, nor at all. Any thread, never blocks on a peer. Each
- * allocation takes whole pages and a file descriptor: few large ones are better than many small.
+ * allocation takes whole pages; a process needs few descriptors for all of them. Where no memory
+ * can be shared, as no descriptor is left or memfd_create is not allowed, it is ordinary memory.
  * bytes 0: *memory_p becomes NULL. On success *memory_p is to be given to dist_free.
  *
  * Pages are made when they are first touched; if there is none left then, that ends as with malloc.
@@ -586,7 +589,7 @@ DIST_API dist_status dist_alloc(dist_group *group, size_t bytes, void **memory_p
 
 /*
  * Frees what dist_alloc gave, at once. No operation may be using it, of this rank or of another
- * that waits for this one: complete them first. `group` is the one of dist_alloc or NULL; it may
+ * that waits for this one: complete them first. `group` is the one of dist_alloc, or NULL; it may
  * have been destroyed: but memory of the backend's own goes with its group, and is refused
  * afterwards. memory may be NULL. What is never freed is freed when the process ends.
  *
@@ -601,6 +604,7 @@ DIST_API dist_status dist_free(dist_group *group, void *memory);
  * the call no other thread may write there and no operation may use it. It is copied once, so it
  * takes twice the room meanwhile. Whether it was locked (mlock) or pinned for a device is lost.
  * bytes 0: nothing happens. Before the memory is given up it must be given to dist_unregister.
+ * Where no memory can be shared the call succeeds, and the memory stays ordinary.
  *
  * ERR_INVALID_ARGUMENT says what is wrong with it; ERR_NO_MEMORY, ERR_SYSTEM: it is as before.
  */

@@ -45,6 +45,7 @@ static dist_status leave_group(struct dist_group *group, int64_t until)
     atomic_store(&group->destroyed, true);
     left = leave_together(group, until);
     disti_abort_end(group);
+    group->config.left = left == DIST_OK && !group->failed;
     disti_group_free(group);
     return status == DIST_OK ? left : status;
 }

@@ -122,7 +122,7 @@ static void memory_log(const struct dist_group *group)
 
 dist_status dist_alloc(dist_group *group, size_t bytes, void **memory_p)
 {
-    dist_status status = disti_group_check(group, "dist_alloc");
+    dist_status status = group ? disti_group_check(group, "dist_alloc") : DIST_OK;
 
     if (status != DIST_OK)
         return status;
@@ -132,7 +132,7 @@ dist_status dist_alloc(dist_group *group, size_t bytes, void **memory_p)
         *memory_p = NULL;
         return DIST_OK;
     }
-    if (memory_is_lent(group))
+    if (group && memory_is_lent(group))
         return memory_borrow(group, bytes, memory_p);
     memory_log(group);
     status = disti_segment_alloc(bytes, memory_p);

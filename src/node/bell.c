@@ -157,7 +157,7 @@ static int bell_reach(const struct node_hello *hello)
     struct stat info;
     char path[64];
 
-    snprintf(path, sizeof(path), "/proc/%d/fd/%d", (int)hello->board.pid, (int)hello->bell_fd);
+    snprintf(path, sizeof(path), "/proc/%d/fd/%d", (int)hello->board.name.pid, (int)hello->bell_fd);
     if (stat(path, &info) < 0 || !S_ISFIFO(info.st_mode) ||
         (uint64_t)info.st_ino != hello->bell_inode)
         return -1;
@@ -169,13 +169,13 @@ static struct node_far_bell *bell_take_far(const struct node_hello *hello)
 {
     struct node_far_bell *far = bell_far;
 
-    while (far && (far->pid != hello->board.pid || far->inode != hello->bell_inode))
+    while (far && (far->pid != hello->board.name.pid || far->inode != hello->bell_inode))
         far = far->next;
     if (!far) {
         far = calloc(1, sizeof(*far));
         if (!far)
             return NULL;
-        far->pid = hello->board.pid;
+        far->pid = hello->board.name.pid;
         far->inode = hello->bell_inode;
         far->fd = bell_reach(hello);
         if (far->fd < 0) {
@@ -316,6 +316,8 @@ void disti_node_abandon(struct disti_node *node, const struct disti_node_op *op)
     node->board->gave_up = op->number;
     atomic_store_explicit(&node->board->mood, NODE_GONE, memory_order_seq_cst);
     disti_node_ring(node);
+    node->abandoned = true;
+    disti_segment_retire(); /* a peer may still be at a piece of what the program now frees */
 }
 
 void disti_node_miss(struct disti_node *node)

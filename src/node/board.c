@@ -20,23 +20,22 @@ static bool board_one_machine(const struct dist_backend_config *config)
 /* This rank's half. Where it cannot, the others are told, and no board is used. */
 static dist_status board_make(struct disti_node *node, struct node_hello *hello)
 {
-    struct disti_segment_at at;
     void *memory;
     int wanted;
+    bool tried;
     dist_status status = disti_env_int("DIST_NODE_MEMORY", 0, 1, 1, &wanted);
 
     if (status != DIST_OK || !wanted)
         return status;
-    if (disti_segment_alloc(sizeof(*node->board), &memory) != DIST_OK)
+    tried = disti_log_trying(true);
+    status = disti_segment_piece(sizeof(*node->board), &memory, &hello->board);
+    disti_log_trying(tried);
+    if (status != DIST_OK)
         return DIST_OK;
     node->board = memory;
-    atomic_init(&node->board->users, 1);
     atomic_init(&node->board->cpu, -1);
     node->cpu = -1;
-    if (disti_node_bell_open(node, hello) != DIST_OK || !disti_segment_find(memory, 1, &at))
-        return DIST_OK;
-    hello->board = at.name;
-    hello->usable = 1;
+    hello->usable = disti_node_bell_open(node, hello) == DIST_OK;
     return DIST_OK;
 }
 
@@ -44,46 +43,40 @@ static dist_status board_make(struct disti_node *node, struct node_hello *hello)
 static int board_who_cannot(struct disti_node *node)
 {
     for (int r = 0; r < node->ranks; r++) {
-        if (!node->hellos[r].usable || node->hellos[r].board.bytes < sizeof(*node->board))
+        const struct disti_segment_at *board = &node->hellos[r].board;
+
+        if (!node->hellos[r].usable || board->offset > board->name.bytes ||
+            board->name.bytes - board->offset < sizeof(*node->board))
             return r;
         node->fences |= node->hellos[r].fences;
     }
     return -1;
 }
 
-/* Is the rank a thread of this process? Then they share one mapping. */
-static bool board_is_here(const struct disti_node *node, int rank)
-{
-    return node->hellos[rank].board.pid == node->hellos[node->rank].board.pid;
-}
-
 /* Maps all boards; false: one cannot be mapped. */
-static bool board_map(struct disti_node *node)
+static bool board_map_all(struct disti_node *node)
 {
+    node->peers[node->rank].board = node->board;
     for (int r = 0; r < node->ranks; r++) {
-        const struct disti_segment_name *name = &node->hellos[r].board;
-        bool here = board_is_here(node, r);
-        void *memory = node->board;
-        dist_status status = DIST_OK;
+        const struct disti_segment_at *at = &node->hellos[r].board;
+        void *memory;
 
-        if (r != node->rank)
-            status = here ? disti_segment_map(name, &memory) : disti_segment_attach(name, &memory);
-        if (status != DIST_OK)
+        if (r == node->rank)
+            continue;
+        if (disti_segment_map(&at->name, &memory) != DIST_OK)
             return false;
-        node->peers[r].board = memory;
-        if (here && r != node->rank)
-            atomic_fetch_add(&node->peers[r].board->users, 1);
+        node->peers[r].board = (void *)((char *)memory + at->offset);
     }
     return true;
 }
 
-/* The last in this process takes the board and its window away. */
-static void board_leave(struct node_board *board)
+/* Where one cannot be mapped messages are used: that is no error. */
+static bool board_map(struct disti_node *node)
 {
-    if (!board || atomic_fetch_sub(&board->users, 1) != 1)
-        return;
-    disti_segment_leave(board->window);
-    disti_segment_leave(board);
+    bool tried = disti_log_trying(true), mapped = board_map_all(node);
+
+    disti_log_trying(tried);
+    return mapped;
 }
 
 static void board_forget(struct disti_node *node, int rank)
@@ -92,14 +85,9 @@ static void board_forget(struct disti_node *node, int rank)
 
     if (rank == node->rank || !peer->board)
         return;
-    disti_segment_unmap(peer->in_view.key);
-    disti_segment_unmap(peer->out_view.key);
-    if (board_is_here(node, rank)) {
-        board_leave(peer->board);
-    } else {
-        disti_segment_detach(&node->hellos[rank].board, peer->board);
-        disti_segment_detach(&peer->window_name, peer->window);
-    }
+    disti_node_unview(peer);
+    disti_segment_unmap(node->hellos[rank].board.name.key);
+    disti_segment_unmap(peer->window_key);
 }
 
 /* The ranks agree whether all of them have mapped all. */
@@ -200,6 +188,8 @@ out:
     if (!usable || status != DIST_OK) {
         disti_node_close(node);
         node = NULL;
+    } else {
+        node->used = true;
     }
     if (status == DIST_OK)
         *node_p = node;
@@ -208,12 +198,18 @@ out:
 
 void disti_node_close(struct disti_node *node)
 {
+    bool at_once;
+
     if (!node)
         return;
+    at_once = node->config->left || !node->used;
     for (int r = 0; node->peers && node->hellos && r < node->ranks; r++)
         board_forget(node, r);
     disti_node_bell_close(node);
-    board_leave(node->board);
+    disti_node_give(node->board, at_once, node->config->timeout_ms);
+    disti_node_give(node->window, at_once, node->config->timeout_ms);
+    if (node->abandoned)
+        disti_segment_trim(0); /* the memory of ranks that were killed is kept by no other */
     free(node->peers);
     free(node->hellos);
     free(node->sources);

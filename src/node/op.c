@@ -287,6 +287,7 @@ static dist_status op_step(struct disti_node *node, struct disti_node_op *op)
     if (op_is_lost(node, op))
         return DIST_IN_PROGRESS;
     if (op->stage == op->rounds) {
+        disti_node_prove(node, op);
         node->rounds += op->direct ? 0 : op->rounds;
         return DIST_OK;
     }

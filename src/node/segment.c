@@ -1,186 +1,14 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Segments of this process: allocated, found by address, freed, and hidden from a forked child. */
+/* Shared memory of this process: allocated, found by address, freed. */
 #include "node/segment.h"
 
 #include "base/checked.h"
 #include "base/log.h"
+#include "node/segment_arena.h"
 #include "node/segment_file.h"
 #include "node/segment_table.h"
 
-#include <stdatomic.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/mman.h>
-#include <unistd.h>
-
-static pthread_mutex_t table_lock = PTHREAD_MUTEX_INITIALIZER;
-static struct segment *table; /* by address */
-static size_t table_room;
-static atomic_size_t table_count;
-static int32_t segment_pid; /* set once, and in a forked child */
-
-static size_t table_length(void)
-{
-    return atomic_load_explicit(&table_count, memory_order_relaxed);
-}
-
-static void table_set_length(size_t length)
-{
-    atomic_store_explicit(&table_count, length, memory_order_relaxed);
-}
-
-/* How many segments begin at or before an address. */
-static size_t table_upto(const void *memory)
-{
-    size_t low = 0, high = table_length();
-
-    while (low < high) {
-        size_t middle = low + (high - low) / 2;
-
-        if ((uintptr_t)table[middle].memory <= (uintptr_t)memory)
-            low = middle + 1;
-        else
-            high = middle;
-    }
-    return low;
-}
-
-void disti_segment_lock(void)
-{
-    pthread_mutex_lock(&table_lock);
-}
-
-void disti_segment_unlock(void)
-{
-    pthread_mutex_unlock(&table_lock);
-}
-
-dist_status disti_segment_table_room(void)
-{
-    size_t room = table_room ? 2 * table_room : 16;
-    struct segment *larger;
-
-    if (table_length() < table_room)
-        return DIST_OK;
-    larger = realloc(table, room * sizeof(*table));
-    if (!larger)
-        return disti_fail(DIST_ERR_NO_MEMORY, "no memory for a table of %zu segments", room);
-    table = larger;
-    table_room = room;
-    return DIST_OK;
-}
-
-void disti_segment_table_add(const struct segment *segment)
-{
-    size_t at = table_upto(segment->memory), length = table_length();
-
-    memmove(&table[at + 1], &table[at], (length - at) * sizeof(*table));
-    table[at] = *segment;
-    table_set_length(length + 1);
-}
-
-static dist_status table_not_there(const void *memory, bool registered)
-{
-    return disti_fail(DIST_ERR_INVALID_ARGUMENT,
-                      "%p is not the beginning of %s memory of this process: it was %s already, "
-                      "or never, or by the process that forked this one",
-                      memory, registered ? "registered" : "allocated",
-                      registered ? "unregistered" : "freed");
-}
-
-static dist_status table_other_way(const void *memory, bool registered)
-{
-    return disti_fail(DIST_ERR_INVALID_ARGUMENT, "%p was %s: give it to %s", memory,
-                      registered ? "allocated by dist_alloc" : "registered by dist_register",
-                      registered ? "dist_free" : "dist_unregister");
-}
-
-dist_status disti_segment_table_get(const void *memory, bool registered, struct segment *segment_p)
-{
-    size_t after = table_upto(memory);
-    const struct segment *segment = after ? &table[after - 1] : NULL;
-
-    if (!segment || segment->memory != memory)
-        return table_not_there(memory, registered);
-    if (segment->registered != registered)
-        return table_other_way(memory, registered);
-    *segment_p = *segment;
-    return DIST_OK;
-}
-
-dist_status disti_segment_table_take(const void *memory, bool registered, struct segment *segment_p)
-{
-    size_t after = table_upto(memory), length = table_length();
-    dist_status status = disti_segment_table_get(memory, registered, segment_p);
-
-    if (status != DIST_OK)
-        return status;
-    memmove(&table[after - 1], &table[after], (length - after) * sizeof(*table));
-    table_set_length(length - 1);
-    return DIST_OK;
-}
-
-void *disti_segment_table_find_key(uint64_t key)
-{
-    void *memory = NULL;
-
-    disti_segment_lock();
-    for (size_t i = 0; !memory && i < table_length(); i++) {
-        if (table[i].name.key == key)
-            memory = table[i].memory;
-    }
-    disti_segment_unlock();
-    return memory;
-}
-
-/* ---- a forked child ---- */
-
-/*
- * The child gets a view of its own: its writes are its own, as with memory that is not shared; what
- * the parent writes it sees until it writes to that page itself. It owns no segment.
- */
-static void segment_forked(void)
-{
-    for (size_t i = 0; i < table_length(); i++) {
-        const struct segment *segment = &table[i];
-
-        mmap(segment->memory, segment->name.bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_FIXED,
-             segment->name.fd, 0);
-        close(segment->name.fd);
-    }
-    table_set_length(0);
-    segment_pid = (int32_t)getpid();
-    disti_segment_peers_forked();
-    disti_segment_unlock();
-}
-
-static void segment_before_fork(void)
-{
-    disti_segment_lock();
-    disti_segment_peers_lock();
-}
-
-static void segment_after_fork(void)
-{
-    disti_segment_peers_unlock();
-    disti_segment_unlock();
-}
-
-static void segment_begin_once(void)
-{
-    segment_pid = (int32_t)getpid();
-    pthread_atfork(segment_before_fork, segment_after_fork, segment_forked);
-}
-
-int32_t disti_segment_begin(void)
-{
-    static pthread_once_t once = PTHREAD_ONCE_INIT;
-
-    pthread_once(&once, segment_begin_once);
-    return segment_pid;
-}
-
-/* ---- what others call ---- */
 
 /* Whole pages, at least one. */
 static dist_status segment_round(size_t bytes, size_t *bytes_p)
@@ -206,30 +34,111 @@ static dist_status segment_add(const struct segment *segment)
     return status;
 }
 
+static dist_status segment_make_whole(struct segment *segment)
+{
+    void *memory = NULL;
+    dist_status status = disti_segment_file_reserve(&segment->name, 0, segment->bytes);
+
+    if (status == DIST_OK)
+        status = disti_segment_file_map(segment->name.fd, 0, segment->bytes, &memory);
+    segment->memory = memory;
+    if (status == DIST_OK)
+        status = segment_add(segment);
+    if (status != DIST_OK && memory)
+        munmap(memory, segment->bytes);
+    return status;
+}
+
+dist_status disti_segment_make(size_t bytes, void **memory_p)
+{
+    struct segment segment = {.kind = SEGMENT_WHOLE};
+    dist_status status;
+
+    disti_segment_begin();
+    status = segment_round(bytes, &segment.bytes);
+    if (status == DIST_OK)
+        status = disti_segment_file_judge(segment.bytes);
+    if (status == DIST_OK)
+        status = disti_segment_file_make(segment.bytes, &segment.name);
+    if (status != DIST_OK)
+        return status;
+    status = segment_make_whole(&segment);
+    if (status == DIST_OK)
+        *memory_p = segment.memory;
+    else
+        disti_segment_file_drop(&segment.name);
+    return status;
+}
+
+/* ---- blocks of arenas ---- */
+
+static dist_status segment_alloc_plain(size_t bytes, void **memory_p)
+{
+    struct segment segment = {.kind = SEGMENT_PLAIN, .bytes = bytes};
+    void *memory = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    dist_status status;
+
+    if (memory == MAP_FAILED)
+        return disti_fail(DIST_ERR_NO_MEMORY, "no room for %zu KiB of memory: free some",
+                          bytes >> 10);
+    disti_segment_say_plain(bytes);
+    segment.memory = memory;
+    status = segment_add(&segment);
+    if (status == DIST_OK)
+        *memory_p = memory;
+    else
+        munmap(memory, bytes);
+    return status;
+}
+
 dist_status disti_segment_alloc(size_t bytes, void **memory_p)
 {
-    struct segment segment = {0};
-    void *memory = NULL;
+    struct arena_block block;
+    bool shared;
     dist_status status;
 
     disti_segment_begin();
     status = segment_round(bytes, &bytes);
     if (status == DIST_OK)
-        status = disti_segment_file_make(bytes, &segment.name);
+        status = disti_arena_take(ARENA_PROGRAM, bytes, &block, &shared);
     if (status != DIST_OK)
         return status;
-    status = disti_segment_file_map(segment.name.fd, bytes, &memory);
-    segment.memory = memory;
+    if (!shared)
+        return segment_alloc_plain(bytes, memory_p);
+    *memory_p = disti_arena_memory(&block);
+    return DIST_OK;
+}
+
+dist_status disti_segment_piece(size_t bytes, void **memory_p, struct disti_segment_at *at_p)
+{
+    struct arena_block block;
+    bool shared;
+    dist_status status;
+
+    disti_segment_begin();
+    status = segment_round(bytes, &bytes);
     if (status == DIST_OK)
-        status = segment_add(&segment);
-    if (status == DIST_OK) {
-        *memory_p = memory;
-        return DIST_OK;
+        status = disti_arena_take(ARENA_LIBRARY, bytes, &block, &shared);
+    if (status != DIST_OK)
+        return status;
+    if (!shared)
+        return disti_fail(DIST_ERR_NO_MEMORY, "no shared memory can be made: raise `ulimit -n`, "
+                                              "or allow memfd_create in the sandbox");
+    *at_p = (struct disti_segment_at){.name = *disti_arena_name(&block), .offset = block.offset};
+    *memory_p = disti_arena_memory(&block);
+    return DIST_OK;
+}
+
+/* It is in the table no more, but for an arena, whose block it was. */
+static void segment_end(const struct segment *segment)
+{
+    if (segment->kind == SEGMENT_ARENA) {
+        disti_arena_give(&(struct arena_block){.arena = segment->arena, .offset = segment->offset});
+        return;
     }
-    if (memory)
-        munmap(memory, bytes);
-    disti_segment_file_drop(&segment.name);
-    return status;
+    munmap(segment->memory, segment->bytes);
+    if (segment->kind == SEGMENT_WHOLE)
+        disti_segment_file_drop(&segment->name);
 }
 
 dist_status disti_segment_free(void *memory)
@@ -242,24 +151,32 @@ dist_status disti_segment_free(void *memory)
     disti_segment_lock();
     status = disti_segment_table_take(memory, false, &segment);
     disti_segment_unlock();
-    if (status != DIST_OK)
-        return status;
-    munmap(segment.memory, segment.name.bytes);
-    disti_segment_file_drop(&segment.name);
-    return DIST_OK;
+    if (status == DIST_OK)
+        segment_end(&segment);
+    return status;
 }
+
+/* ---- what lies where ---- */
 
 /* With the lock held. */
 static bool segment_holds(const void *memory, size_t bytes, struct disti_segment_at *at_p)
 {
-    size_t after = table_upto(memory);
-    const struct segment *segment = after ? &table[after - 1] : NULL;
-    size_t offset = segment ? (size_t)((uintptr_t)memory - (uintptr_t)segment->memory) : 0;
+    const struct segment *segment = disti_segment_table_at(memory);
+    struct arena_block block = {.offset = 0};
+    size_t offset, end;
 
-    if (!segment || offset >= segment->name.bytes ||
-        !disti_inside(offset, bytes, segment->name.bytes))
+    if (!segment || segment->name.key == 0)
         return false;
-    *at_p = (struct disti_segment_at){.name = segment->name, .offset = offset};
+    offset = (size_t)((uintptr_t)memory - (uintptr_t)segment->memory);
+    end = segment->bytes;
+    if (segment->kind == SEGMENT_ARENA) {
+        if (!disti_arena_find(segment->arena, memory, &block, &end))
+            return false;
+        end += block.offset;
+    }
+    if (!disti_inside(offset, bytes, end))
+        return false;
+    *at_p = (struct disti_segment_at){.name = segment->name, .offset = segment->offset + offset};
     return true;
 }
 
@@ -267,7 +184,7 @@ bool disti_segment_find(const void *memory, size_t bytes, struct disti_segment_a
 {
     bool found;
 
-    if (table_length() == 0)
+    if (disti_segment_table_length() == 0)
         return false;
     disti_segment_lock();
     found = segment_holds(memory, bytes, at_p);

@@ -11,7 +11,10 @@
  *
  *     owner                                  peer
  *     |--- segment 7 (fd 12) ---|            disti_segment_map(pid, {fd 12, key}, ...)
- *     |      ^ memory           |  ------->  |--- its own mapping -----|
+ *     |   block  block    block |  ------->  |--- its own mapping -----|
+ *
+ * Memory comes as blocks of few large segments, the arenas, so that the number of descriptors and
+ * mappings does not grow with the number of blocks (segment_arena.h); or as a segment of its own.
  *
  * Pages are made at first touch. Without memory that ends as with malloc: the kernel kills; but
  * where it is set to grant no more than there is (vm.overcommit_memory=2) they are made by alloc.
@@ -39,28 +42,46 @@ struct disti_segment_at {
 };
 
 /*
- * Allocates a segment of at least `bytes` bytes: zeroed, aligned to a page (from 2 MiB on to 2 MiB,
- * with huge pages where the machine gives them), its pages made at first touch. ERR_NO_MEMORY.
+ * For the program: at least `bytes` bytes, zeroed, aligned to a page (from 2 MiB on to 2 MiB, with
+ * huge pages where the machine gives them), pages made at first touch. Where no shared memory can
+ * be made it is ordinary memory, which disti_segment_find does not find. ERR_NO_MEMORY.
  */
 dist_status disti_segment_alloc(size_t bytes, void **memory_p);
 
 /*
- * Gives the memory back at once. Peers may keep their mappings of it: these read zeros and never
- * fault. ERR_INVALID_ARGUMENT: it is not from disti_segment_alloc. NULL: nothing.
+ * For the library: the same, but shared for certain, out of arenas of its own; and where it lies. A
+ * peer maps at_p->name once for all pieces in it. ERR_NO_MEMORY.
+ */
+dist_status disti_segment_piece(size_t bytes, void **memory_p, struct disti_segment_at *at_p);
+
+/* A segment of its own. ERR_NO_MEMORY. */
+dist_status disti_segment_make(size_t bytes, void **memory_p);
+
+/*
+ * Gives back what alloc, piece or make gave, at once. Peers may keep their mappings of it: these
+ * read zeros and never fault, but may show what comes there next. ERR_INVALID_ARGUMENT: it is from
+ * none of them. NULL: nothing.
  */
 dist_status disti_segment_free(void *memory);
 
 /*
- * Makes a segment out of memory that the caller owns, in place: the address and the contents stay,
- * the pages become shared ones. memory and bytes must be whole pages of private anonymous memory,
- * and no other thread may write there during the call. What the pages were besides is lost: locked
- * in memory, advised, pinned for a device. ERR_INVALID_ARGUMENT says what is wrong; ERR_NO_MEMORY.
- * Unregister, to be called before the memory is unmapped, makes it private again, contents kept.
+ * Nothing is allocated any more where memory is now: for when a peer has failed that may still be
+ * writing to memory which the program now frees.
+ */
+void disti_segment_retire(void);
+
+/*
+ * Makes memory that the caller owns like that of disti_segment_alloc, in place: the address and the
+ * contents stay, the pages become shared ones; or stay, where no shared memory can be made. memory
+ * and bytes must be whole pages of private anonymous memory, and no other thread may write there
+ * during the call. What the pages were besides is lost: locked in memory, advised, pinned for a
+ * device. ERR_INVALID_ARGUMENT says what is wrong; ERR_NO_MEMORY. Unregister, to be called before
+ * the memory is unmapped, makes it private again, contents kept.
  */
 dist_status disti_segment_register(void *memory, size_t bytes);
 dist_status disti_segment_unregister(void *memory);
 
-/* Does [memory, memory + bytes) lie in one segment? Costs some ten nanoseconds. */
+/* Does [memory, memory + bytes) lie in one block or segment? Costs some ten nanoseconds. */
 bool disti_segment_find(const void *memory, size_t bytes, struct disti_segment_at *at_p);
 
 /* So many mappings that nobody holds are kept, those that were let go of last. */
@@ -80,7 +101,7 @@ void disti_segment_unmap(uint64_t key);
 /*
  * Memory of the library itself, whose owner may go while others still read what it left: a mapping
  * of another process's segment that lasts until it is detached; and the owner's way to go: as
- * disti_segment_free, but the contents stay for those that have attached.
+ * disti_segment_free, but the contents stay for those that have attached. For segments of make.
  */
 dist_status disti_segment_attach(const struct disti_segment_name *name, void **memory_p);
 void disti_segment_detach(const struct disti_segment_name *name, void *memory);

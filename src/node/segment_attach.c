@@ -17,7 +17,7 @@ dist_status disti_segment_attach(const struct disti_segment_name *name, void **m
     status = disti_segment_file_open(name, &fd);
     if (status != DIST_OK)
         return status;
-    status = disti_segment_file_map(fd, name->bytes, memory_p);
+    status = disti_segment_file_map(fd, 0, name->bytes, memory_p);
     if (status == DIST_OK)
         madvise(*memory_p, name->bytes, MADV_DONTFORK);
     close(fd);
@@ -42,6 +42,6 @@ void disti_segment_leave(void *memory)
     disti_segment_unlock();
     if (status != DIST_OK)
         return;
-    munmap(segment.memory, segment.name.bytes);
+    munmap(segment.memory, segment.bytes);
     close(segment.name.fd);
 }

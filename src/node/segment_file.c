@@ -3,6 +3,7 @@
 #include "node/segment_file.h"
 
 #include "base/checked.h"
+#include "base/file.h"
 #include "base/log.h"
 
 #include <errno.h>
@@ -46,6 +47,13 @@ static dist_status file_create_failed(void)
 
 static dist_status file_no_memory(size_t bytes)
 {
+    uint64_t most;
+
+    if (!disti_file_may_have(bytes, &most))
+        return disti_fail(DIST_ERR_NO_MEMORY,
+                          "%zu KiB of shared memory are more than a file may have here, %llu KiB: "
+                          "raise the limit on the size of files (ulimit -f)",
+                          bytes >> 10, (unsigned long long)most >> 10);
     return disti_fail(DIST_ERR_NO_MEMORY,
                       "no room for %zu KiB of shared memory: free memory, or "
                       "raise the container's limit",
@@ -84,11 +92,26 @@ static bool file_must_reserve(void)
     return text == '2';
 }
 
-static bool file_size(int fd, size_t bytes)
+static bool file_reserve_pages(int fd, size_t offset, size_t bytes)
 {
-    if (ftruncate(fd, (off_t)bytes) < 0)
-        return false;
-    return !file_must_reserve() || fallocate(fd, 0, 0, (off_t)bytes) == 0;
+    return !file_must_reserve() || disti_file_reserve(fd, offset, bytes) == 0;
+}
+
+dist_status disti_segment_file_reserve(const struct disti_segment_name *name, size_t offset,
+                                       size_t bytes)
+{
+    return file_reserve_pages(name->fd, offset, bytes) ? DIST_OK : file_no_memory(bytes);
+}
+
+static bool file_size(int fd, size_t bytes, size_t seal_bytes)
+{
+    return disti_file_truncate(fd, bytes + seal_bytes) == 0 &&
+           file_reserve_pages(fd, bytes, seal_bytes);
+}
+
+dist_status disti_segment_file_judge(size_t bytes)
+{
+    return file_too_large(bytes) ? file_no_memory(bytes) : DIST_OK;
 }
 
 /* A key that is not 0. */
@@ -123,13 +146,11 @@ dist_status disti_segment_file_make(size_t bytes, struct disti_segment_name *nam
     struct disti_segment_name name = {.bytes = bytes, .pid = (int32_t)getpid()};
     dist_status status = DIST_OK;
 
-    if (file_too_large(bytes))
-        return file_no_memory(bytes);
     name.fd = file_create();
     if (name.fd < 0)
         return file_create_failed();
-    if (!file_size(name.fd, bytes + page))
-        status = file_no_memory(bytes);
+    if (!file_size(name.fd, bytes, page))
+        status = file_no_memory(bytes + page);
     else if (fcntl(name.fd, F_ADD_SEALS, FILE_SEALS) < 0 || !file_make_key(&name.key) ||
              !file_write_key(name.fd, bytes, name.key))
         status =
@@ -141,10 +162,15 @@ dist_status disti_segment_file_make(size_t bytes, struct disti_segment_name *nam
     return status;
 }
 
+void disti_segment_file_punch(const struct disti_segment_name *name, size_t offset, size_t bytes)
+{
+    (void)!fallocate(name->fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, (off_t)offset,
+                     (off_t)bytes);
+}
+
 void disti_segment_file_drop(const struct disti_segment_name *name)
 {
-    (void)!fallocate(name->fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 0,
-                     (off_t)(name->bytes + disti_segment_page()));
+    disti_segment_file_punch(name, 0, name->bytes + disti_segment_page());
     close(name->fd);
 }
 
@@ -227,7 +253,7 @@ dist_status disti_segment_file_open(const struct disti_segment_name *name, int *
 }
 
 /* Address space for `bytes` bytes that begins at a multiple of `align`; MAP_FAILED. */
-static void *file_reserve(size_t bytes, size_t align)
+static void *file_space(size_t bytes, size_t align)
 {
     char *space =
         mmap(NULL, bytes + align, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
@@ -243,13 +269,13 @@ static void *file_reserve(size_t bytes, size_t align)
     return space + before;
 }
 
-static void *file_map_huge(int fd, size_t bytes)
+static void *file_map_huge(int fd, size_t offset, size_t bytes)
 {
-    void *space = file_reserve(bytes, SEGMENT_HUGE), *memory;
+    void *space = file_space(bytes, SEGMENT_HUGE), *memory;
 
     if (space == MAP_FAILED)
         return space;
-    memory = mmap(space, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, fd, 0);
+    memory = mmap(space, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, fd, (off_t)offset);
     if (memory == MAP_FAILED)
         munmap(space, bytes);
     else
@@ -257,11 +283,11 @@ static void *file_map_huge(int fd, size_t bytes)
     return memory;
 }
 
-dist_status disti_segment_file_map(int fd, size_t bytes, void **memory_p)
+dist_status disti_segment_file_map(int fd, size_t offset, size_t bytes, void **memory_p)
 {
     void *memory = bytes >= SEGMENT_HUGE
-                       ? file_map_huge(fd, bytes)
-                       : mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+                       ? file_map_huge(fd, offset, bytes)
+                       : mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, (off_t)offset);
 
     if (memory == MAP_FAILED)
         return disti_fail_errno(DIST_ERR_NO_MEMORY,

@@ -21,18 +21,32 @@
 size_t disti_segment_page(void);
 
 /*
- * A new file with room for `bytes` bytes, whole pages, and its name; the caller closes name_p->fd
- * by disti_segment_file_drop. ERR_NO_MEMORY.
+ * A new file of `bytes` bytes, whole pages, none of which is there before it is touched or
+ * reserved, and its name; the caller closes name_p->fd by disti_segment_file_drop. ERR_NO_MEMORY.
  */
 dist_status disti_segment_file_make(size_t bytes, struct disti_segment_name *name_p);
 
-/* Frees the pages, whoever has them mapped, and closes the owner's descriptor. */
+/* ERR_NO_MEMORY: so many bytes are more than the machine has. */
+dist_status disti_segment_file_judge(size_t bytes);
+
+/*
+ * Where the kernel grants no more memory than there is: makes those pages, so that no touch of them
+ * fails. ERR_NO_MEMORY.
+ */
+dist_status disti_segment_file_reserve(const struct disti_segment_name *name, size_t offset,
+                                       size_t bytes);
+
+/* Frees those pages, whoever has them mapped; whoever reads there next reads zeros. */
+void disti_segment_file_punch(const struct disti_segment_name *name, size_t offset, size_t bytes);
+
+/* Frees all pages, and closes the owner's descriptor. */
 void disti_segment_file_drop(const struct disti_segment_name *name);
 
 /* Opens another process's file by its name, and sees that it is that. The caller closes *fd_p. */
 dist_status disti_segment_file_open(const struct disti_segment_name *name, int *fd_p);
 
-/* Maps the memory, not the seal page. Aligned as disti_segment_alloc says. ERR_NO_MEMORY. */
-dist_status disti_segment_file_map(int fd, size_t bytes, void **memory_p);
+/* Maps a part of the memory, from 2 MiB on aligned to 2 MiB, with huge pages if there are any.
+ * ERR_NO_MEMORY. */
+dist_status disti_segment_file_map(int fd, size_t offset, size_t bytes, void **memory_p);
 
 #endif

@@ -63,7 +63,8 @@ static void peer_drop(struct peer *peer)
     free(peer);
 }
 
-/* A forked child has no part in them: there they do not exist. */
+/* A forked child has no part in them: there they do not exist. Nor has a core dump, which would
+ * make pages of all that the owner has not touched. */
 static dist_status peer_map(const struct disti_segment_name *name, struct peer *peer)
 {
     dist_status status;
@@ -74,9 +75,11 @@ static dist_status peer_map(const struct disti_segment_name *name, struct peer *
         return status;
     peer->key = name->key;
     peer->bytes = name->bytes;
-    status = disti_segment_file_map(fd, peer->bytes, &peer->memory);
-    if (status == DIST_OK)
+    status = disti_segment_file_map(fd, 0, peer->bytes, &peer->memory);
+    if (status == DIST_OK) {
         madvise(peer->memory, peer->bytes, MADV_DONTFORK);
+        madvise(peer->memory, peer->bytes, MADV_DONTDUMP);
+    }
     close(fd);
     return status;
 }
@@ -137,7 +140,10 @@ dist_status disti_segment_map(const struct disti_segment_name *name, void **memo
         return peer_find(name, memory_p);
     memory = disti_segment_table_find_key(name->key);
     if (!memory)
-        return disti_fail(DIST_ERR_SYSTEM, "memory of this process was freed before it was used");
+        return disti_fail(DIST_ERR_SYSTEM,
+                          "the memory of process %d is not in this process, which has that number "
+                          "too: it has been freed, or its owner is in another PID namespace",
+                          pid);
     *memory_p = memory;
     return DIST_OK;
 }

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Memory of the program that becomes a segment in place, and private again. */
 #include "base/log.h"
+#include "node/segment_arena.h"
 #include "node/segment_file.h"
 #include "node/segment_table.h"
 
@@ -74,7 +75,8 @@ static const char *register_walk(FILE *maps, uintptr_t begin, uintptr_t end)
     return !wrong && begin < end ? "it is not mapped" : wrong;
 }
 
-static dist_status register_check(const void *memory, size_t bytes)
+/* *judged_p: false if there was no descriptor left to look at it by; then it must stay as it is. */
+static dist_status register_check(const void *memory, size_t bytes, bool *judged_p)
 {
     uintptr_t begin = (uintptr_t)memory, here = (uintptr_t)__builtin_frame_address(0), end;
     size_t page = disti_segment_page();
@@ -88,7 +90,12 @@ static dist_status register_check(const void *memory, size_t bytes)
         return register_bad(memory, bytes, "it wraps round");
     if (here >= begin && here < end)
         return register_bad(memory, bytes, "it is the stack");
+    if (disti_segment_table_overlaps(memory, bytes))
+        return register_bad(memory, bytes, "it is shared memory already");
     maps = fopen("/proc/self/maps", "re");
+    *judged_p = maps || (errno != EMFILE && errno != ENFILE);
+    if (!*judged_p)
+        return DIST_OK;
     if (!maps)
         return disti_fail_errno(DIST_ERR_SYSTEM, "cannot read /proc/self/maps");
     wrong = register_walk(maps, begin, end);
@@ -125,46 +132,80 @@ static dist_status register_add(const struct segment *segment, void *copy)
 {
     dist_status status = disti_segment_table_room();
 
+    if (status == DIST_OK && !copy) {
+        disti_segment_table_add(segment);
+        return DIST_OK;
+    }
     if (status != DIST_OK) {
-        munmap(copy, segment->name.bytes);
+        if (copy)
+            munmap(copy, segment->bytes);
         return status;
     }
-    status = register_move(copy, segment->memory, segment->name.bytes);
+    status = register_move(copy, segment->memory, segment->bytes);
     if (status == DIST_OK)
         disti_segment_table_add(segment);
     return status;
 }
 
-static dist_status register_swap(const struct segment *segment)
+/* copy: what comes in its place; NULL: nothing, it stays ordinary memory. */
+static dist_status register_add_locked(const struct segment *segment, void *copy)
 {
     dist_status status;
-    void *copy;
 
-    status = disti_segment_file_map(segment->name.fd, segment->name.bytes, &copy);
-    if (status != DIST_OK)
-        return status;
-    memcpy(copy, segment->memory, segment->name.bytes);
     disti_segment_lock();
     status = register_add(segment, copy);
     disti_segment_unlock();
     return status;
 }
 
+static dist_status register_plain(struct segment *segment)
+{
+    disti_segment_say_plain(segment->bytes);
+    segment->name.key = 0;
+    segment->arena = NULL;
+    return register_add_locked(segment, NULL);
+}
+
+/* The block is mapped a second time, where the program's memory is. */
+static dist_status register_swap(struct segment *segment, const struct arena_block *block)
+{
+    const struct disti_log *log = disti_log_current();
+    dist_status status;
+    void *copy;
+
+    segment->arena = block->arena;
+    segment->offset = block->offset;
+    segment->name = *disti_arena_name(block);
+    disti_log_use(NULL); /* it is no error: it is used as ordinary memory is */
+    status = disti_segment_file_map(segment->name.fd, segment->offset, segment->bytes, &copy);
+    if (status == DIST_OK) {
+        memcpy(copy, segment->memory, segment->bytes);
+        status = register_add_locked(segment, copy);
+    }
+    disti_log_use(log);
+    return status;
+}
+
 dist_status disti_segment_register(void *memory, size_t bytes)
 {
-    struct segment segment = {.memory = memory, .registered = true};
+    struct segment segment = {.memory = memory, .bytes = bytes, .kind = SEGMENT_REGISTERED};
+    struct arena_block block;
+    bool shared = false, judged = true;
     dist_status status;
 
     disti_segment_begin();
-    status = register_check(memory, bytes);
-    if (status == DIST_OK)
-        status = disti_segment_file_make(bytes, &segment.name);
+    status = register_check(memory, bytes, &judged);
+    if (status == DIST_OK && judged)
+        status = disti_arena_take(ARENA_PROGRAM, bytes, &block, &shared);
     if (status != DIST_OK)
         return status;
-    status = register_swap(&segment);
-    if (status != DIST_OK)
-        disti_segment_file_drop(&segment.name);
-    return status;
+    if (!shared)
+        return register_plain(&segment);
+    status = register_swap(&segment, &block);
+    if (status == DIST_OK)
+        return DIST_OK;
+    disti_arena_give(&block);
+    return register_plain(&segment);
 }
 
 /* With the lock held; the table has room to take it back. */
@@ -174,7 +215,7 @@ static dist_status register_remove(void *memory, void *copy, struct segment *seg
 
     if (status != DIST_OK)
         return status;
-    status = register_move(copy, memory, segment_p->name.bytes);
+    status = register_move(copy, memory, segment_p->bytes);
     if (status != DIST_OK)
         disti_segment_table_add(segment_p);
     return status;
@@ -182,7 +223,7 @@ static dist_status register_remove(void *memory, void *copy, struct segment *seg
 
 static dist_status register_swap_back(struct segment *segment)
 {
-    size_t bytes = segment->name.bytes;
+    size_t bytes = segment->bytes;
     void *copy = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     dist_status status;
 
@@ -193,6 +234,8 @@ static dist_status register_swap_back(struct segment *segment)
     disti_segment_lock();
     status = register_remove(segment->memory, copy, segment);
     disti_segment_unlock();
+    if (status == DIST_OK)
+        disti_arena_give(&(struct arena_block){.arena = segment->arena, .offset = segment->offset});
     return status;
 }
 
@@ -205,10 +248,8 @@ dist_status disti_segment_unregister(void *memory)
         return DIST_OK;
     disti_segment_lock();
     status = disti_segment_table_get(memory, true, &segment);
+    if (status == DIST_OK && !segment.arena)
+        disti_segment_table_remove(memory);
     disti_segment_unlock();
-    if (status == DIST_OK)
-        status = register_swap_back(&segment);
-    if (status == DIST_OK)
-        disti_segment_file_drop(&segment.name);
-    return status;
+    return status == DIST_OK && segment.arena ? register_swap_back(&segment) : status;
 }

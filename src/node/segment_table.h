@@ -7,10 +7,20 @@
 
 #include <pthread.h>
 
+/*
+ * WHOLE, by make: a file of its own. ARENA: one too, which is divided into blocks. REGISTERED: a
+ * block of an arena, mapped where the program had its memory. PLAIN, by alloc: ordinary memory, as
+ * no arena could be made; so is what was registered then. It has no name.
+ */
+enum segment_kind { SEGMENT_WHOLE, SEGMENT_ARENA, SEGMENT_REGISTERED, SEGMENT_PLAIN };
+
 struct segment {
     char *memory;
-    struct disti_segment_name name;
-    bool registered; /* by disti_segment_register */
+    size_t bytes;
+    enum segment_kind kind;
+    struct disti_segment_name name; /* of the file; key 0: there is none */
+    size_t offset;                  /* of memory in it */
+    struct arena *arena;            /* that it is, or REGISTERED: that its block is of */
 };
 
 /*
@@ -23,20 +33,34 @@ int32_t disti_segment_begin(void);
 void disti_segment_lock(void);
 void disti_segment_unlock(void);
 
+/* So many entries; without the lock a guess. */
+size_t disti_segment_table_length(void);
+
 /* With the lock held. Room for one more: ERR_NO_MEMORY; and that one. */
 dist_status disti_segment_table_room(void);
 void disti_segment_table_add(const struct segment *segment);
 
+/* Is a part of that in the table? Takes the lock itself. */
+bool disti_segment_table_overlaps(const void *memory, size_t bytes);
+
+/* With the lock held. The entry that an address lies in; NULL: none. */
+const struct segment *disti_segment_table_at(const void *memory);
+
 /*
- * With the lock held. The segment that begins at memory, made by register if `registered`, else by
- * alloc; take takes it out of the table. ERR_INVALID_ARGUMENT: there is none.
+ * With the lock held. Takes the entry out that begins at memory, of register if `registered`, else
+ * of another; but no arena. ERR_INVALID_ARGUMENT: there is none. get only looks.
  */
 dist_status disti_segment_table_get(const void *memory, bool registered, struct segment *segment_p);
 dist_status disti_segment_table_take(const void *memory, bool registered,
                                      struct segment *segment_p);
+/* With the lock held. The entry that begins there, whatever it is: it must be there. */
+void disti_segment_table_remove(const void *memory);
 
 /* Own memory by its key; NULL: it was freed. Takes the lock itself. */
 void *disti_segment_table_find_key(uint64_t key);
+
+/* Says in the log that so many bytes are not shared, and why: the last error. */
+void disti_segment_say_plain(size_t bytes);
 
 /* segment_peer.c: around a fork; the child has none of the parent's mappings of its peers. */
 void disti_segment_peers_lock(void);

@@ -34,12 +34,17 @@
 /*
  * Where a rank's data are. Names of which all is zero: in its window. Most calls need the first two
  * only, which share the line of the stage.
+ *
+ * A segment that not all are known to have mapped is offered: the data are in the window too, the
+ * others try whether they can map it, and each says on its own board if it could not. So a rank
+ * without descriptors or mappings makes calls slower, and none fail.
  */
 struct node_places {
     struct disti_segment_at in;
     bool in_place; /* OUT is the same, and `out` not written */
+    bool in_offered, out_offered;
     struct disti_segment_at out;
-    struct disti_segment_name window;
+    struct disti_segment_at window;
 };
 
 /*
@@ -57,6 +62,7 @@ struct node_places {
 struct node_slot {
     alignas(NODE_APART) _Atomic uint64_t stage;
     _Atomic uint64_t fingerprint;
+    bool refuses; /* from stage 1 on: one of the segments that were offered in this call */
     union {
         struct node_places places;
         unsigned char data[NODE_SHORT_MAX];
@@ -74,30 +80,34 @@ struct node_board {
     alignas(NODE_APART) _Atomic uint32_t mood;
     _Atomic int32_t cpu; /* that it was on when it last began a call */
     uint64_t gave_up;    /* GONE: from this call on */
-    /* For ranks that are threads of one process: the last of them to close frees both. */
-    alignas(NODE_APART) _Atomic uint32_t users;
-    void *window; /* at the owner's address */
 };
 
-/* Something of a peer's that was mapped last. */
+/* A segment of a peer's that is mapped, and stays so while it is one of the last few used. */
 struct node_view {
     uint64_t key;
     char *memory;
 };
+#define NODE_VIEWS 8
+
+/* A segment of this rank's that all have mapped, or else that one could not. */
+struct node_proof {
+    uint64_t key;
+    bool mapped;
+};
 
 struct node_peer {
     struct node_board *board;
-    struct node_far_bell *bell; /* NULL: not opened yet */
-    struct node_view in_view, out_view;
-    const char *in; /* of the call under way; NULL: in the window */
+    struct node_far_bell *bell;         /* NULL: not opened yet */
+    struct node_view views[NODE_VIEWS]; /* the first was used last */
+    const char *in;                     /* of the call under way; NULL: in the window */
     char *out;
     char *window; /* NULL: not mapped yet */
-    struct disti_segment_name window_name;
+    uint64_t window_key;
 };
 
 /* What ranks tell each other when the boards are made. */
 struct node_hello {
-    struct disti_segment_name board;
+    struct disti_segment_at board;
     uint64_t bell_inode;
     int32_t bell_fd; /* the end to write to */
     uint32_t bell_number;
@@ -110,26 +120,30 @@ struct disti_node {
     struct node_board *board; /* this rank's */
     struct node_peer *peers;  /* by rank; [rank]: itself */
     struct node_hello *hellos;
-    char *window; /* this rank's, NULL: not needed yet; the board frees it */
-    struct disti_segment_name window_name;
+    char *window; /* this rank's, NULL: not needed yet */
+    struct disti_segment_at window_at;
     size_t round_bytes;
     int cpus;           /* for this rank and the others, no more than ranks */
     size_t cache_bytes; /* this rank's, of the second level */
     uint64_t calls;     /* numbered so far */
     uint64_t confirmed; /* the last that every rank is known to have begun, and was the same to */
     uint64_t sequences[NODE_SLOTS]; /* of the calls in this rank's slots, as its group counts */
-    uint64_t rounds;    /* of windows, so far */
-    int gone;           /* a rank that has given up, -1: none is known, */
-    uint64_t gone_from; /* and from which call on */
-    bool stays;         /* on its CPU, even if that is the awaited rank's too */
-    int cpu;            /* what the board says */
-    int64_t aside_ns;   /* when it last stepped aside */
-    uint32_t looks;     /* in vain, so far */
-    bool fences;        /* a stage is stored with a fence */
-    bool has_bell;      /* with this number among those of the process: */
+    uint64_t rounds;                /* of windows, so far */
+    struct node_proof proofs[NODE_VIEWS];
+    unsigned proof_next; /* that is written next */
+    int gone;            /* a rank that has given up, -1: none is known, */
+    uint64_t gone_from;  /* and from which call on */
+    bool stays;          /* on its CPU, even if that is the awaited rank's too */
+    int cpu;             /* what the board says */
+    int64_t aside_ns;    /* when it last stepped aside */
+    uint32_t looks;      /* in vain, so far */
+    bool fences;         /* a stage is stored with a fence */
+    bool used;           /* its ranks have agreed to use it */
+    bool has_bell;       /* with this number among those of the process: */
     uint32_t bell_number;
     int sleeper; /* the bell of the thread that sleeps, -1: none; guarded by bell.c's lock */
     bool armed;
+    bool abandoned;
     int places;           /* of the tree of additions: the largest power of two in ranks */
     const char **sources; /* ranks of them, to work with */
     char **targets;
@@ -212,6 +226,10 @@ char *disti_node_window(const struct disti_node *node, int rank, uint64_t round)
 dist_status disti_node_show(struct disti_node *node, struct disti_node_op *op);
 /* Learns where the others' are, and what follows for the call. All have shown theirs. */
 dist_status disti_node_look(struct disti_node *node, struct disti_node_op *op);
+/* Learns who could map what this rank has offered. All have reached a later stage. */
+void disti_node_prove(struct disti_node *node, const struct disti_node_op *op);
+/* Lets go of what is mapped of a peer. */
+void disti_node_unview(struct node_peer *peer);
 
 /* ---- move.c: moving long data ---- */
 
@@ -249,6 +267,14 @@ bool disti_node_ready(const struct disti_node *node, const struct disti_node_op 
 
 /* Reads DIST_STEP_ASIDE. */
 dist_status disti_node_aside_open(struct disti_node *node);
+
+/* ---- given.c: memory that peers read ---- */
+
+/*
+ * Gives a piece back: at once, or when every call of the group's ranks has met its deadline, since
+ * a peer that has not heard of the group's end may be reading it.
+ */
+void disti_node_give(void *memory, bool at_once, int timeout_ms);
 
 /* ---- bell.c ---- */
 

@@ -14,3 +14,16 @@ for transport in shm tcp; do
     job shell 3 tests/jobs/mishap gloo kill-fork 0
     job shell 3 tests/jobs/mishap gloo silent 1
 done
+
+# Ranks in PID namespaces of their own, where each has the same number, go by messages, with no error.
+alone() { exec unshare --pid --fork --mount-proc "$@"; }
+export -f alone
+unset DIST_TRANSPORT
+if unshare --pid --fork --mount-proc true 2>/dev/null; then
+    DIST_DEBUG=error job shell 3 "$BASH" -c 'alone "$@"' alone "$builddir/examples/hello_all_reduce"
+    job_check "no error is told" [ "$(grep -c ' ERROR ' "$job_output")" = 0 ]
+    DIST_DEBUG=info job shell 2 "$BASH" -c 'alone "$@"' alone "$builddir/examples/hello_all_reduce"
+    job_check "but the reason" grep -q 'its owner is in another PID namespace' "$job_output"
+else
+    job_skip "ranks in PID namespaces" "none can be made here"
+fi

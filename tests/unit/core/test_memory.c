@@ -11,6 +11,8 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
+#include <unistd.h>
 
 #include <cmocka.h>
 
@@ -67,6 +69,27 @@ static void segments_outlive_the_group(void **state)
     refused(dist_register(group, memory[0], 4096), "destroyed");
 }
 
+/* Before there is a group, and when there is none any more. */
+static void no_group_is_needed(void **state)
+{
+    struct disti_segment_at at;
+    dist_group *group;
+    void *memory[2];
+
+    (void)state;
+    for (int i = 0; i < 2; i++)
+        assert_int_equal(dist_alloc(NULL, 5000, &memory[i]), DIST_OK);
+    assert_true(disti_segment_find(memory[0], 5000, &at));
+    refused(dist_alloc(NULL, 1, NULL), "NULL");
+    group = alone();
+    assert_int_equal(dist_all_reduce(group, memory[0], memory[1], 100, DIST_INT32, DIST_SUM),
+                     DIST_OK);
+    assert_int_equal(dist_free(group, memory[0]), DIST_OK);
+    assert_int_equal(dist_destroy_process_group(group), DIST_OK);
+    assert_int_equal(dist_free(NULL, memory[1]), DIST_OK);
+    refused(dist_free(NULL, memory[1]), "allocated");
+}
+
 static void nothing_is_allocated(void **state)
 {
     dist_group *group = alone();
@@ -79,7 +102,6 @@ static void nothing_is_allocated(void **state)
     assert_int_equal(dist_free(group, NULL), DIST_OK);
     assert_int_equal(dist_register(group, NULL, 0), DIST_OK);
     assert_int_equal(dist_unregister(group, NULL), DIST_OK);
-    refused(dist_alloc(NULL, 1, &memory), "group is NULL");
     refused(dist_alloc(group, 1, NULL), "NULL");
     refused(dist_register(NULL, &local, 4096), "group is NULL");
     refused(dist_register(group, NULL, 4096), "NULL");
@@ -276,11 +298,94 @@ static void memory_comes_and_goes(void **state)
     world_run(RANKS, changes);
 }
 
+/* ---- few descriptors ---- */
+
+static void *ordinary(size_t bytes)
+{
+    return mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+}
+
+static void leave_descriptors(rlim_t more)
+{
+    struct rlimit limit;
+    int next = dup(0);
+
+    getrlimit(RLIMIT_NOFILE, &limit);
+    limit.rlim_cur = (rlim_t)next + more;
+    close(next);
+    CHECK(setrlimit(RLIMIT_NOFILE, &limit) == 0);
+}
+
+static void reduce_and_check(dist_group *group, int32_t *memory, size_t count, int rank)
+{
+    for (size_t i = 0; i < count; i++)
+        memory[i] = (int32_t)i + rank;
+    CHECK(dist_all_reduce(group, memory, memory, count, DIST_INT32, DIST_SUM) == DIST_OK);
+    for (size_t i = 0; i < count; i++)
+        CHECK(memory[i] == (int32_t)i * RANKS + RANKS * (RANKS - 1) / 2);
+}
+
+enum { MANY = 1000 };
+
+/* Twice each, so that the second time all are used where they lie. */
+static void has_many(int rank, void *arg)
+{
+    dist_group *group = world_join(arg, rank);
+    void *memory[MANY];
+
+    reduce_and_check(group, ordinary(4 * COUNT), COUNT, rank); /* what a group opens late */
+    leave_descriptors(16);
+    for (int i = 0; i < MANY; i++)
+        CHECK(dist_alloc(group, 4 * (1 + (size_t)i * i % 40000), &memory[i]) == DIST_OK);
+    for (int i = 0; i < 2 * MANY; i++)
+        reduce_and_check(group, memory[i % MANY], 1 + (size_t)(i % MANY) * (i % MANY) % 40000,
+                         rank);
+    for (int i = 0; i < MANY; i++)
+        CHECK(dist_free(i % 2 ? NULL : group, memory[i]) == DIST_OK);
+    CHECK(dist_destroy_process_group(group) == DIST_OK);
+}
+
+/* One rank can map nothing, and share nothing; before the others have shared anything, or after. */
+static void has_none_left(int rank, void *arg)
+{
+    dist_group *group = world_join(arg, rank);
+    size_t bytes = (4 * (size_t)COUNT + 65535) / 65536 * 65536;
+    void *memory[2] = {NULL, NULL}, *registered = NULL;
+
+    reduce_and_check(group, ordinary(4 * COUNT), COUNT, rank);
+    if (rank == 1)
+        leave_descriptors(0);
+    for (int i = 0; i < 2; i++)
+        CHECK(dist_alloc(group, bytes, &memory[i]) == DIST_OK);
+    CHECK(posix_memalign(&registered, 65536, bytes) == 0);
+    CHECK(dist_register(group, registered, bytes) == DIST_OK);
+    for (int round = 0; round < 3; round++) {
+        for (int i = 0; i < 2; i++)
+            reduce_and_check(group, memory[i], COUNT, rank);
+        reduce_and_check(group, registered, COUNT, rank);
+        CHECK(dist_broadcast(group, memory[0], COUNT, DIST_INT32, round) == DIST_OK);
+        CHECK(dist_all_gather(group, registered, memory[1], COUNT / RANKS, DIST_INT32) == DIST_OK);
+    }
+    CHECK(dist_unregister(group, registered) == DIST_OK);
+    CHECK(dist_destroy_process_group(group) == DIST_OK);
+    for (int i = 0; i < 2; i++)
+        CHECK(dist_free(NULL, memory[i]) == DIST_OK);
+    free(registered);
+}
+
+static void descriptors_are_few(void **state)
+{
+    (void)state;
+    world_run(RANKS, has_many);
+    world_run(RANKS, has_none_left);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(segments_serve_backends_without_memory),
         cmocka_unit_test(segments_outlive_the_group),
+        cmocka_unit_test(no_group_is_needed),
         cmocka_unit_test(nothing_is_allocated),
         cmocka_unit_test(memory_is_registered),
         cmocka_unit_test_setup_teardown(the_backend_lends, fake_alone, fake_finish),
@@ -288,6 +393,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(the_backend_is_called_alone, fake_served, fake_finish),
         cmocka_unit_test(collectives_take_it),
         cmocka_unit_test(memory_comes_and_goes),
+        cmocka_unit_test(descriptors_are_few),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

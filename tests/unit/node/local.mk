@@ -5,6 +5,7 @@ node_unit_tests = \
 	tests/unit/node/test_litmus \
 	tests/unit/node/test_move \
 	tests/unit/node/test_segment \
+	tests/unit/node/test_segment_arena \
 	tests/unit/node/test_segment_peer \
 	tests/unit/node/test_segment_register
 
@@ -25,6 +26,10 @@ tests_unit_node_test_move_LDADD = $(unit_test_libs)
 
 tests_unit_node_test_segment_SOURCES = tests/unit/node/test_segment.c tests/unit/node/unit.h
 tests_unit_node_test_segment_LDADD = $(unit_test_libs)
+
+tests_unit_node_test_segment_arena_SOURCES = \
+	tests/unit/node/test_segment_arena.c tests/unit/node/unit.h
+tests_unit_node_test_segment_arena_LDADD = $(unit_test_libs)
 
 tests_unit_node_test_segment_peer_SOURCES = \
 	tests/unit/node/test_segment_peer.c tests/unit/node/unit.h

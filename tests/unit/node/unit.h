@@ -99,11 +99,12 @@ static inline struct disti_segment_name unit_name(const void *memory)
     return at.name;
 }
 
+/* A segment of its own. */
 static inline void *unit_alloc(size_t bytes)
 {
     void *memory = NULL;
 
-    assert_int_equal(disti_segment_alloc(bytes, &memory), DIST_OK);
+    assert_int_equal(disti_segment_make(bytes, &memory), DIST_OK);
     return memory;
 }
 
@@ -156,6 +157,9 @@ static inline int unit_shared_mappings(void)
 {
     return unit_mappings("memfd:libdist", "rw-s");
 }
+
+/* Those of an arena: what is used of it, and what is not yet. */
+#define UNIT_ARENA_MAPPINGS 2
 
 /* Valgrind and sanitizers need mappings for themselves, and may give odd ones to the program. */
 static inline bool unit_is_watched(void)
