@@ -2,6 +2,7 @@
 /* Preload: a call of MPI made ready for libdist, and started. */
 #include "preload/serve.h"
 
+#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -15,43 +16,71 @@ static int call_no_memory(const struct disti_call *call)
     return MPI_ERR_NO_MEM;
 }
 
-/* MPI reduces in place to the beginning of the buffer, libdist to this rank's block of it. */
-static int call_spare(struct disti_call *call, size_t elements)
+/*
+ * Do in and out share memory? Only in place may they, by MPI and libdist alike, but a program that
+ * breaks the rule is served as well: its rank would be alone with a refusal.
+ */
+static bool call_shares(const void *in, size_t in_bytes, const void *out, size_t out_bytes)
 {
-    call->spare_bytes = elements * dist_dtype_size(call->reduction.dtype);
+    return in_bytes && out_bytes && (uintptr_t)in < (uintptr_t)out + out_bytes &&
+           (uintptr_t)out < (uintptr_t)in + in_bytes;
+}
+
+/* The result goes elsewhere first. */
+static int call_spare(struct disti_call *call, size_t bytes)
+{
+    call->spare_bytes = bytes;
     call->spare_goes = call->out;
-    call->spare = malloc(call->spare_bytes ? call->spare_bytes : 1);
+    call->spare = malloc(bytes ? bytes : 1);
     call->out = call->spare;
     return call->spare ? MPI_SUCCESS : call_no_memory(call);
 }
 
-static int call_open_reduce_scatter(struct disti_call *call, const struct disti_args *args)
+/* Elements that the ranks get together, and this one. */
+static int call_open_counts(struct disti_call *call, const struct disti_args *args, size_t *all_p,
+                            size_t *own_p)
 {
-    size_t mine = call->count;
+    int ranks = call->comm->ranks;
 
-    if (args->kind == DISTI_REDUCE_SCATTER) {
-        call->counts = calloc((size_t)call->comm->ranks, sizeof(*call->counts));
-        if (!call->counts)
-            return call_no_memory(call);
-        for (int r = 0; r < call->comm->ranks; r++)
-            call->counts[r] = (size_t)disti_number(args->recvcounts, r) * call->reduction.parts;
-        mine = call->counts[call->comm->rank];
+    *all_p = call->count * (size_t)ranks;
+    *own_p = call->count;
+    if (args->kind == DISTI_REDUCE_SCATTER_BLOCK)
+        return MPI_SUCCESS;
+    call->counts = calloc((size_t)ranks, sizeof(*call->counts));
+    if (!call->counts)
+        return call_no_memory(call);
+    *all_p = 0;
+    for (int r = 0; r < ranks; r++) {
+        call->counts[r] = (size_t)disti_number(args->recvcounts, r) * call->reduction.parts;
+        *all_p += call->counts[r];
     }
-    return args->send == MPI_IN_PLACE ? call_spare(call, mine) : MPI_SUCCESS;
+    *own_p = call->counts[call->comm->rank];
+    return MPI_SUCCESS;
 }
 
+/*
+ * MPI's reduce-scatter in place brings the result to the beginning of the buffer, libdist's to this
+ * rank's block of it.
+ */
 static int call_open_reduction(struct disti_call *call, const struct disti_args *args)
 {
+    bool scatters = args->kind == DISTI_REDUCE_SCATTER || args->kind == DISTI_REDUCE_SCATTER_BLOCK;
+    size_t element, in, out;
+    int code = MPI_SUCCESS;
+
     if (disti_reduction_find(args->recvtype, args->op, &call->reduction) != DIST_OK)
         return disti_comm_fail(args->comm);
+    element = dist_dtype_size(call->reduction.dtype);
     call->in = args->send == MPI_IN_PLACE ? args->recv : args->send;
     call->out = args->recv;
-    call->count = (size_t)args->recvcount * call->reduction.parts;
-    if (args->kind == DISTI_REDUCE_SCATTER || args->kind == DISTI_REDUCE_SCATTER_BLOCK)
-        return call_open_reduce_scatter(call, args);
-    if (args->kind == DISTI_REDUCE && call->comm->rank != args->root)
-        call->out = NULL;
-    return MPI_SUCCESS;
+    call->count = in = (size_t)args->recvcount * call->reduction.parts;
+    out = call->out ? in : 0;
+    if (scatters)
+        code = call_open_counts(call, args, &in, &out);
+    if (code == MPI_SUCCESS && (scatters || call->in != call->out) &&
+        call_shares(call->in, in * element, call->out, out * element))
+        code = call_spare(call, out * element);
+    return code;
 }
 
 /* ---- movers of data ---- */
@@ -79,6 +108,15 @@ static int call_blocks(const struct disti_call *call, int at_root, int other)
     return blocks == ALL ? call->comm->ranks : blocks;
 }
 
+/* May what arrives be put where data to be sent stand? Not if one side is a copy. */
+static bool call_sides_share(const struct disti_call *call)
+{
+    const struct disti_side *send = &call->send, *recv = &call->recv;
+
+    return send->blocks && recv->blocks && send->plain && recv->plain &&
+           call_shares(send->bytes, disti_side_span(send), recv->bytes, disti_side_span(recv));
+}
+
 static int call_open_sides(struct disti_call *call, const struct disti_args *args)
 {
     const struct call_shape *shape = &call_shapes[args->kind];
@@ -98,6 +136,10 @@ static int call_open_sides(struct disti_call *call, const struct disti_args *arg
         code = disti_side_open(&call->send, &send, send_blocks, false);
     if (recv_blocks && !recv_in_place && code == MPI_SUCCESS)
         code = disti_side_open(&call->recv, &recv, recv_blocks, false);
+    if (code == MPI_SUCCESS && call_sides_share(call)) {
+        disti_side_close(&call->send);
+        code = disti_side_open(&call->send, &send, send_blocks, true);
+    }
     if (code != MPI_SUCCESS)
         PMPI_Comm_call_errhandler(args->comm, code);
     return code;
@@ -135,13 +177,8 @@ static int call_open_mover(struct disti_call *call, const struct disti_args *arg
 
 /* ---- open, start, finish ---- */
 
-int disti_call_open(struct disti_call *call, const struct disti_args *args, struct disti_comm *comm)
+static int call_open(struct disti_call *call, const struct disti_args *args)
 {
-    *call = (struct disti_call){.kind = args->kind,
-                                .comm = comm,
-                                .root = args->root,
-                                .send = {.type = MPI_DATATYPE_NULL, .plain = true},
-                                .recv = {.type = MPI_DATATYPE_NULL, .plain = true}};
     switch (args->kind) {
     case DISTI_BARRIER:
         return MPI_SUCCESS;
@@ -153,6 +190,24 @@ int disti_call_open(struct disti_call *call, const struct disti_args *args, stru
     default:
         return call_open_mover(call, args);
     }
+}
+
+int disti_call_open(struct disti_call *call, const struct disti_args *given,
+                    struct disti_comm *comm)
+{
+    const struct disti_args args = disti_args_heeded(given, comm->rank);
+    int code = disti_args_check(&args, comm);
+
+    *call = (struct disti_call){.kind = args.kind,
+                                .comm = comm,
+                                .root = args.root,
+                                .send = {.type = MPI_DATATYPE_NULL, .plain = true},
+                                .recv = {.type = MPI_DATATYPE_NULL, .plain = true}};
+    if (code == MPI_SUCCESS)
+        code = call_open(call, &args);
+    else
+        PMPI_Comm_call_errhandler(args.comm, code);
+    return code;
 }
 
 void disti_call_close(struct disti_call *call)

@@ -2,7 +2,31 @@
 /* Preload: is a call served, or handed on to MPI? */
 #include "preload/serve.h"
 
-/* Is there a negative count? Only where the counts are this rank's to give. */
+/* ---- what MPI says of the arguments ---- */
+
+struct disti_args disti_args_heeded(const struct disti_args *given, int rank)
+{
+    struct disti_args args = *given;
+
+    if (rank == args.root)
+        return args;
+    if (args.kind == DISTI_SCATTER || args.kind == DISTI_SCATTERV) {
+        args.send = NULL;
+        args.sendcount = 0;
+        args.sendcounts = args.senddispls = (struct disti_numbers){NULL, 0};
+        args.sendtype = MPI_DATATYPE_NULL;
+    }
+    if (args.kind == DISTI_GATHER || args.kind == DISTI_GATHERV) {
+        args.recv = NULL;
+        args.recvcount = 0;
+        args.recvcounts = args.recvdispls = (struct disti_numbers){NULL, 0};
+        args.recvtype = MPI_DATATYPE_NULL;
+    }
+    if (args.kind == DISTI_REDUCE)
+        args.recv = NULL;
+    return args;
+}
+
 static bool judge_counts_bad(long long count, struct disti_numbers counts, int ranks)
 {
     for (int r = 0; counts.at && r < ranks; r++) {
@@ -12,36 +36,48 @@ static bool judge_counts_bad(long long count, struct disti_numbers counts, int r
     return !counts.at && count < 0;
 }
 
-static bool judge_side_bad(MPI_Datatype type, long long count, struct disti_numbers counts,
-                           int ranks)
+static int judge_side(MPI_Datatype type, long long count, struct disti_numbers counts, int ranks)
 {
-    return type == MPI_DATATYPE_NULL || judge_counts_bad(count, counts, ranks);
+    if (type == MPI_DATATYPE_NULL)
+        return MPI_ERR_TYPE;
+    return judge_counts_bad(count, counts, ranks) ? MPI_ERR_COUNT : MPI_SUCCESS;
 }
 
-/* What MPI refuses at once. Only arguments that matter on this rank are looked at. */
-static bool judge_bad(const struct disti_args *args, const struct disti_comm *comm)
+/* A side that is not heeded, or in place, has nothing that could be wrong. */
+static int judge_movers_sides(const struct disti_args *args, const struct disti_comm *comm)
 {
+    bool at_root = comm->rank == args->root;
     bool scatters = args->kind == DISTI_SCATTER || args->kind == DISTI_SCATTERV;
     bool gathers = args->kind == DISTI_GATHER || args->kind == DISTI_GATHERV;
-    bool at_root = comm->rank == args->root;
-    bool sends = scatters ? at_root : true, receives = gathers ? at_root : true;
+    bool sends = (at_root || !scatters) && args->send != MPI_IN_PLACE;
+    bool receives = (at_root || !gathers) && args->recv != MPI_IN_PLACE;
+    int code = MPI_SUCCESS;
 
+    if (sends)
+        code = judge_side(args->sendtype, args->sendcount, args->sendcounts, comm->ranks);
+    if (receives && code == MPI_SUCCESS)
+        code = judge_side(args->recvtype, args->recvcount, args->recvcounts, comm->ranks);
+    return code;
+}
+
+int disti_args_check(const struct disti_args *args, const struct disti_comm *comm)
+{
     if (args->root < 0 || args->root >= comm->ranks)
-        return true;
+        return MPI_ERR_ROOT;
     switch (args->kind) {
     case DISTI_BARRIER:
-        return false;
-    case DISTI_BCAST:
+        return MPI_SUCCESS;
     case DISTI_ALLREDUCE:
     case DISTI_REDUCE:
     case DISTI_REDUCE_SCATTER:
     case DISTI_REDUCE_SCATTER_BLOCK:
-        return judge_side_bad(args->recvtype, args->recvcount, args->recvcounts, comm->ranks);
+        if (args->op == MPI_OP_NULL)
+            return MPI_ERR_OP;
+        /* fallthrough */
+    case DISTI_BCAST:
+        return judge_side(args->recvtype, args->recvcount, args->recvcounts, comm->ranks);
     default:
-        return (sends && args->send != MPI_IN_PLACE &&
-                judge_side_bad(args->sendtype, args->sendcount, args->sendcounts, comm->ranks)) ||
-               (receives && args->recv != MPI_IN_PLACE &&
-                judge_side_bad(args->recvtype, args->recvcount, args->recvcounts, comm->ranks));
+        return judge_movers_sides(args, comm);
     }
 }
 
@@ -52,12 +88,10 @@ static enum disti_reason judge_reason(const struct disti_args *args, struct dist
     if (!disti_preload.active)
         return DISTI_WHY_NO_GROUP;
     if (args->comm == MPI_COMM_NULL)
-        return DISTI_WHY_ARGUMENT;
+        return DISTI_WHY_NO_COMMUNICATOR;
     *comm_p = disti_comm_find(args->comm);
     if (!*comm_p)
         return DISTI_WHY_COMMUNICATOR;
-    if (judge_bad(args, *comm_p))
-        return DISTI_WHY_ARGUMENT;
     switch (args->kind) {
     case DISTI_ALLREDUCE:
     case DISTI_REDUCE:

@@ -43,7 +43,7 @@ enum disti_form { DISTI_BLOCKING, DISTI_NONBLOCKING, DISTI_PERSISTENT, DISTI_FOR
     X(COMMUNICATOR, "a communicator that is not served")                                           \
     X(OPERATION, "an operation of the program's own")                                              \
     X(TYPE, "a type that is not reduced here")                                                     \
-    X(ARGUMENT, "arguments for MPI to refuse")
+    X(NO_COMMUNICATOR, "no communicator")
 
 enum disti_reason {
 #define DISTI_REASON(name, text) DISTI_WHY_##name,

@@ -61,12 +61,32 @@ void disti_side_close(struct disti_side *side);
 size_t disti_side_size(const struct disti_side *side, int block);
 size_t disti_side_offset(const struct disti_side *side, int block);
 
+/* From `bytes` to the end of the last block. */
+size_t disti_side_span(const struct disti_side *side);
+
 /* Copy blocks [first, first + blocks) between memory and bytes; nothing to do if plain. */
 int disti_side_load(const struct disti_side *side, int first, int blocks);
 int disti_side_store(const struct disti_side *side, int first, int blocks);
 
 /* Does MPI_Pack write nothing but the data? Else types that are not plain cannot be served. */
 bool disti_pack_is_plain(void);
+
+/* ---- judge.c ---- */
+
+/*
+ * Whether all ranks serve this call, or hand it on; counts it. NULL: hand it on.
+ * It looks at nothing but what is the same on all of them.
+ */
+struct disti_comm *disti_call_judge(const struct disti_args *args, enum disti_form form);
+
+/* The call without the arguments that mean nothing on this rank, which may be anything. */
+struct disti_args disti_args_heeded(const struct disti_args *given, int rank);
+
+/*
+ * Is there something in the heeded arguments that MPI refuses? MPI_SUCCESS, or its error code. A
+ * rank may be alone with that: it must not hand on a call that the others serve.
+ */
+int disti_args_check(const struct disti_args *args, const struct disti_comm *comm);
 
 /* ---- call.c ---- */
 
@@ -87,12 +107,6 @@ struct disti_call {
     bool loads_own;  /* in place: this rank gives its block of recv */
     bool loads_recv; /* a broadcast's root gives what recv is, and gets nothing */
 };
-
-/*
- * Whether all ranks serve this call or hand it on; counts it. NULL: hand it on. Only program errors
- * are looked for besides (negative counts, a root that is none), which MPI refuses without waiting.
- */
-struct disti_comm *disti_call_judge(const struct disti_args *args, enum disti_form form);
 
 /* MPI_SUCCESS, or an error code after the error handler was called. Always to be closed. */
 int disti_call_open(struct disti_call *call, const struct disti_args *args,

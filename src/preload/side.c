@@ -156,6 +156,20 @@ size_t disti_side_offset(const struct disti_side *side, int block)
     return side->sizes ? side->offsets[block] : side->block * (size_t)block;
 }
 
+size_t disti_side_span(const struct disti_side *side)
+{
+    size_t span = 0;
+
+    if (!side->sizes)
+        return side->block * (size_t)side->blocks;
+    for (int b = 0; b < side->blocks; b++) {
+        size_t end = side->offsets[b] + side->sizes[b];
+
+        span = side->sizes[b] && end > span ? end : span;
+    }
+    return span;
+}
+
 /* The least displacement, so that offsets from there are not negative. */
 static long long side_least(const struct disti_side *side, const struct disti_buffer *buffer)
 {
