@@ -6,25 +6,13 @@
 #define COLLECTIVES_ARGS(KIND, fields)                                                             \
     const struct disti_args args = {.kind = DISTI_##KIND, .comm = comm, COLLECTIVES_WORDS fields}
 
-/*
- * A call that is handed on: where no thread moves our operations while MPI waits, every rank begins
- * it and waits in MPI_Wait, which does. Blocking and nonblocking calls do not meet each other, so
- * all ranks must do so or none.
- */
-#define COLLECTIVES_BLOCKING(KIND, name, begin, suffix, parameters, arguments, fields)             \
+#define COLLECTIVES_BLOCKING(KIND, name, suffix, parameters, arguments, fields)                    \
     int MPI_##name##suffix(COLLECTIVES_WORDS parameters)                                           \
     {                                                                                              \
         COLLECTIVES_ARGS(KIND, fields);                                                            \
         struct disti_comm *served = disti_call_judge(&args, DISTI_BLOCKING);                       \
-        MPI_Request request;                                                                       \
-        int code;                                                                                  \
                                                                                                    \
-        if (served)                                                                                \
-            return disti_serve(&args, served);                                                     \
-        if (!disti_comm_needs_us(comm))                                                            \
-            return PMPI_##name##suffix arguments;                                                  \
-        code = PMPI_##begin##suffix(COLLECTIVES_WORDS arguments, &request);                        \
-        return code == MPI_SUCCESS ? MPI_Wait(&request, MPI_STATUS_IGNORE) : code;                 \
+        return served ? disti_serve(&args, served) : PMPI_##name##suffix arguments;                \
     }
 
 #define COLLECTIVES_NONBLOCKING(KIND, begin, suffix, parameters, arguments, fields)                \
@@ -48,7 +36,7 @@
     }
 
 #define COLLECTIVES_BOTH(KIND, name, begin, parameters, arguments, fields)                         \
-    COLLECTIVES_BLOCKING(KIND, name, begin, , parameters, arguments, fields)                       \
+    COLLECTIVES_BLOCKING(KIND, name, , parameters, arguments, fields)                              \
     COLLECTIVES_NONBLOCKING(KIND, begin, , parameters, arguments, fields)
 DISTI_CALLS(COLLECTIVES_BOTH, int, int)
 
@@ -61,7 +49,7 @@ DISTI_CALLS(COLLECTIVES_INIT, int, int)
 
 #if MPI_VERSION >= 4
 #define COLLECTIVES_LARGE(KIND, name, begin, parameters, arguments, fields)                        \
-    COLLECTIVES_BLOCKING(KIND, name, begin, _c, parameters, arguments, fields)                     \
+    COLLECTIVES_BLOCKING(KIND, name, _c, parameters, arguments, fields)                            \
     COLLECTIVES_NONBLOCKING(KIND, begin, _c, parameters, arguments, fields)                        \
     COLLECTIVES_PERSISTENT(KIND, MPI_, name, _init_c, parameters, arguments, fields)
 DISTI_CALLS_COUNTED(COLLECTIVES_LARGE, MPI_Count, MPI_Aint)

@@ -235,22 +235,36 @@ static void init_close(void)
 
 /* ---- what the program calls ---- */
 
-int MPI_Init(int *argc, char ***argv)
+/*
+ * Who chooses backend mpi wants nonblocking calls served by it too, for which a thread has to call
+ * MPI, whatever the program asks for. (Where backend mpi is only what fits, the program's choice
+ * holds: MPIs may be slower with threads.)
+ */
+static int init_level(int required)
 {
-    int code = init_is_our_mpi() ? PMPI_Init(argc, argv) : MPI_ERR_OTHER;
+    const char *wanted = secure_getenv("DIST_BACKEND"),
+               *thread = secure_getenv("DIST_PROGRESS_THREAD");
+    bool threads = wanted && strcmp(wanted, "mpi") == 0 && !(thread && strcmp(thread, "0") == 0);
 
+    return threads && init_serves() ? MPI_THREAD_MULTIPLE : required;
+}
+
+int MPI_Init_thread(int *argc, char ***argv, int required, int *provided)
+{
+    int code = MPI_ERR_OTHER;
+
+    if (init_is_our_mpi())
+        code = PMPI_Init_thread(argc, argv, init_level(required), provided);
     if (code == MPI_SUCCESS)
         init_open();
     return code;
 }
 
-int MPI_Init_thread(int *argc, char ***argv, int required, int *provided)
+int MPI_Init(int *argc, char ***argv)
 {
-    int code = init_is_our_mpi() ? PMPI_Init_thread(argc, argv, required, provided) : MPI_ERR_OTHER;
+    int provided;
 
-    if (code == MPI_SUCCESS)
-        init_open();
-    return code;
+    return MPI_Init_thread(argc, argv, MPI_THREAD_SINGLE, &provided);
 }
 
 int MPI_Finalize(void)

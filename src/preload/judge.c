@@ -81,17 +81,17 @@ int disti_args_check(const struct disti_args *args, const struct disti_comm *com
     }
 }
 
-static enum disti_reason judge_reason(const struct disti_args *args, struct disti_comm **comm_p)
+/* ---- served or handed on ---- */
+
+/*
+ * Whatever the communicator's state, and the same on all its ranks. What does not block must move
+ * while the program computes, or waits in whatever call of MPI for a peer that needs it: so by a
+ * thread, or by MPI.
+ */
+static enum disti_reason judge_call(const struct disti_args *args, enum disti_form form)
 {
-    if (!(disti_preload.serves & 1u << args->kind))
-        return DISTI_WHY_SWITCHED_OFF;
-    if (!disti_preload.active)
-        return DISTI_WHY_NO_GROUP;
-    if (args->comm == MPI_COMM_NULL)
-        return DISTI_WHY_NO_COMMUNICATOR;
-    *comm_p = disti_comm_find(args->comm);
-    if (!*comm_p)
-        return DISTI_WHY_COMMUNICATOR;
+    if (form != DISTI_BLOCKING && !disti_preload.background)
+        return DISTI_WHY_NO_THREAD;
     switch (args->kind) {
     case DISTI_ALLREDUCE:
     case DISTI_REDUCE:
@@ -103,10 +103,25 @@ static enum disti_reason judge_reason(const struct disti_args *args, struct dist
     }
 }
 
+static enum disti_reason judge_reason(const struct disti_args *args, enum disti_form form,
+                                      struct disti_comm **comm_p)
+{
+    struct disti_comm *comm;
+
+    if (!(disti_preload.serves & 1u << args->kind))
+        return DISTI_WHY_SWITCHED_OFF;
+    if (!disti_preload.active)
+        return DISTI_WHY_NO_GROUP;
+    if (args->comm == MPI_COMM_NULL)
+        return DISTI_WHY_NO_COMMUNICATOR;
+    *comm_p = comm = disti_comm_find(args->comm);
+    return comm ? judge_call(args, form) : DISTI_WHY_COMMUNICATOR;
+}
+
 struct disti_comm *disti_call_judge(const struct disti_args *args, enum disti_form form)
 {
     struct disti_comm *comm = NULL;
-    enum disti_reason reason = judge_reason(args, &comm);
+    enum disti_reason reason = judge_reason(args, form, &comm);
 
     disti_report_count(args->kind, form, reason);
     return reason == DISTI_WHY_SERVED ? comm : NULL;

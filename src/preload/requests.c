@@ -204,30 +204,12 @@ int disti_serve_nonblocking(const struct disti_args *args, struct disti_comm *co
 
 /* ---- blocking ---- */
 
-/* While others of our operations are under way they must move too. */
-static dist_status requests_wait_beside(dist_work *work)
-{
-    struct disti_pause pause = {0};
-    bool done = false;
-
-    while (disti_move()) {
-        if (dist_test(work, &done) != DIST_OK || done)
-            return dist_wait(work);
-        disti_poll_mpi();
-        disti_pause(&pause);
-    }
-    return DIST_IN_PROGRESS;
-}
-
 static dist_status requests_wait(dist_work *work)
 {
-    dist_status status = requests_wait_beside(work);
+    dist_status status;
 
-    while (status == DIST_IN_PROGRESS) {
-        status = dist_wait_for(work, REQUESTS_WAIT_MS);
-        if (status == DIST_IN_PROGRESS)
-            disti_poll_mpi();
-    }
+    while ((status = dist_wait_for(work, REQUESTS_WAIT_MS)) == DIST_IN_PROGRESS)
+        disti_poll_mpi();
     return status;
 }
 
