@@ -6,6 +6,7 @@ preload_sources = \
 	src/preload/collectives.c \
 	src/preload/comms.c \
 	src/preload/creators.c \
+	src/preload/fortran.c \
 	src/preload/init.c \
 	src/preload/judge.c \
 	src/preload/pause.c \
