@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
+#include <sys/resource.h>
 
 #ifdef OPEN_MPI
 #define INIT_MPI "Open MPI"
@@ -74,6 +75,27 @@ static int init_timeout_ms(void)
 }
 
 /* ---- opening ---- */
+
+/* Enough for all groups; programs that close all they could have open are slow with more. */
+#define INIT_FILES 65536
+
+/*
+ * The program does not know that its communicators need descriptors here. (libdist itself leaves
+ * limits to the program that calls it.)
+ */
+static void init_raise_files(void)
+{
+    struct rlimit limit;
+    rlim_t most;
+
+    if (getrlimit(RLIMIT_NOFILE, &limit) != 0)
+        return;
+    most = limit.rlim_max < INIT_FILES ? limit.rlim_max : INIT_FILES;
+    if (limit.rlim_cur >= most)
+        return;
+    limit.rlim_cur = most;
+    (void)setrlimit(RLIMIT_NOFILE, &limit);
+}
 
 /* Every MPI has handles of its own: with another than ours nothing can even be handed on. */
 static bool init_is_our_mpi(void)
@@ -206,6 +228,7 @@ static void init_open(void)
     disti_preload.serves = init_agree();
     if (!disti_preload.serves || !disti_comm_least(MPI_COMM_WORLD, init_own()))
         return;
+    init_raise_files();
     backend = init_backend();
     if (!init_all(dist_backend_query(backend, DIST_COLL_BARRIER, DIST_UINT8, DIST_SUM) ==
                   DIST_OK) ||
