@@ -200,6 +200,7 @@ int disti_call_open(struct disti_call *call, const struct disti_args *given,
 
     *call = (struct disti_call){.kind = args.kind,
                                 .comm = comm,
+                                .channel = args.channel,
                                 .root = args.root,
                                 .send = {.type = MPI_DATATYPE_NULL, .plain = true},
                                 .recv = {.type = MPI_DATATYPE_NULL, .plain = true}};
@@ -207,6 +208,8 @@ int disti_call_open(struct disti_call *call, const struct disti_args *given,
         code = call_open(call, &args);
     else
         PMPI_Comm_call_errhandler(args.comm, code);
+    if (code != MPI_SUCCESS)
+        call->channel->broken = true; /* the others begin it without this rank */
     return code;
 }
 
@@ -232,7 +235,7 @@ static int call_load(const struct disti_call *call)
 
 static dist_status call_reduce(struct disti_call *call, dist_work **work_p)
 {
-    dist_group *group = call->comm->group;
+    dist_group *group = call->channel->group;
     const struct disti_reduction *how = &call->reduction;
 
     switch (call->kind) {
@@ -254,7 +257,7 @@ static dist_status call_reduce(struct disti_call *call, dist_work **work_p)
 static dist_status call_move(struct disti_call *call, dist_work **work_p)
 {
     const struct disti_side *send = &call->send, *recv = &call->recv;
-    dist_group *group = call->comm->group;
+    dist_group *group = call->channel->group;
     const dist_dtype byte = DIST_UINT8;
 
     switch (call->kind) {
@@ -288,15 +291,22 @@ static dist_status call_move(struct disti_call *call, dist_work **work_p)
     }
 }
 
+int disti_call_fail(const struct disti_call *call)
+{
+    call->channel->broken = true;
+    return disti_comm_fail(call->comm->comm);
+}
+
 int disti_call_start(struct disti_call *call, dist_work **work_p)
 {
     int code = call_load(call);
 
     if (code != MPI_SUCCESS) {
+        call->channel->broken = true; /* the others begin it */
         PMPI_Comm_call_errhandler(call->comm->comm, code);
         return code;
     }
-    return call_move(call, work_p) == DIST_OK ? MPI_SUCCESS : disti_comm_fail(call->comm->comm);
+    return call_move(call, work_p) == DIST_OK ? MPI_SUCCESS : disti_call_fail(call);
 }
 
 int disti_call_finish(const struct disti_call *call)

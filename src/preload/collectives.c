@@ -4,7 +4,7 @@
 
 #define COLLECTIVES_WORDS(...) __VA_ARGS__
 #define COLLECTIVES_ARGS(KIND, fields)                                                             \
-    const struct disti_args args = {.kind = DISTI_##KIND, .comm = comm, COLLECTIVES_WORDS fields}
+    struct disti_args args = {.kind = DISTI_##KIND, .comm = comm, COLLECTIVES_WORDS fields}
 
 #define COLLECTIVES_BLOCKING(KIND, name, suffix, parameters, arguments, fields)                    \
     int MPI_##name##suffix(COLLECTIVES_WORDS parameters)                                           \

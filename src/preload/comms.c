@@ -1,33 +1,29 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Preload: the communicators that are served, each with a group of its own. */
+/* Preload: communicators, and which of their calls are served. */
 #include "preload/serve.h"
 
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 
-/* The group is an attribute of its communicator; a duplicate does not inherit it. */
+/*
+ * To make a group is dear: a communicator gets one at its first served call, not when it is made,
+ * and programs that make communicators in a loop get none for most. How many are served from their
+ * first call on is settled by a credit that MPI_COMM_WORLD begins with. A communicator passes a
+ * share of what it has on to each that is made of it, so all ranks of the new one know its share
+ * without asking. All others are served once they have seen some calls.
+ */
+#define COMMS_CREDIT 16
+#define COMMS_CALLS 32
+
+/* Our record is an attribute of its communicator; a duplicate does not inherit it. */
 static int comms_key = MPI_KEYVAL_INVALID;
-static struct disti_comm *comms_made;
 static pthread_mutex_t comms_lock = PTHREAD_MUTEX_INITIALIZER;
-
-/* One group at a time is made by a leader: see comms_make. */
-static pthread_mutex_t comms_leading = PTHREAD_MUTEX_INITIALIZER;
-
-struct disti_comm *disti_comm_find(MPI_Comm comm)
-{
-    struct disti_comm *found = NULL;
-    int there = 0;
-
-    if (comms_key == MPI_KEYVAL_INVALID ||
-        PMPI_Comm_get_attr(comm, comms_key, &found, &there) != MPI_SUCCESS)
-        return NULL;
-    return there ? found : NULL;
-}
+static struct disti_comm *comms_made;
 
 /* ---- agreement ---- */
 
-static void comms_wait(MPI_Request *request)
+void disti_comm_wait(MPI_Request *request)
 {
     struct disti_pause pause = {0};
     int done = 0;
@@ -44,176 +40,207 @@ int disti_comm_least(MPI_Comm comm, int value)
     int least = value;
 
     if (PMPI_Iallreduce(&value, &least, 1, MPI_INT, MPI_MIN, comm, &request) == MPI_SUCCESS)
-        comms_wait(&request);
+        disti_comm_wait(&request);
     return least;
 }
 
-bool disti_comm_needs_us(MPI_Comm comm)
+/* ---- the records ---- */
+
+/* Intercommunicators, and processes that were spawned or joined, are none of ours. */
+static bool comms_is_foreign(MPI_Comm comm)
 {
-    return disti_preload.active && !disti_preload.background && comm != MPI_COMM_NULL &&
-           disti_comm_find(comm);
-}
+    MPI_Group group, world, others;
+    int is_inter = 1;
+    bool foreign = true;
 
-void disti_comm_meet(MPI_Comm comm)
-{
-    MPI_Request request;
-
-    if (disti_comm_needs_us(comm) && PMPI_Ibarrier(comm, &request) == MPI_SUCCESS)
-        comms_wait(&request);
-}
-
-/* ---- making groups ---- */
-
-/* The group's ranks in MPI_COMM_WORLD; NULL: no memory. */
-static int *comms_members(MPI_Group group, MPI_Group world, int size)
-{
-    int *own = malloc((size_t)size * sizeof(*own)), *members = malloc((size_t)size * sizeof(int));
-    bool good = own && members;
-
-    for (int r = 0; good && r < size; r++)
-        own[r] = r;
-    good = good && PMPI_Group_translate_ranks(group, size, own, world, members) == MPI_SUCCESS;
-    free(own);
-    if (good)
-        return members;
-    free(members);
-    return NULL;
-}
-
-static void comms_add(struct disti_comm *made)
-{
-    made->rank = dist_get_rank(made->group);
-    made->ranks = dist_get_world_size(made->group);
-    pthread_mutex_lock(&comms_lock);
-    made->next_made = comms_made;
-    comms_made = made;
-    pthread_mutex_unlock(&comms_lock);
-}
-
-/* The group and its attribute: on all ranks or on none. */
-static void comms_make(MPI_Comm comm, const int *members, int size)
-{
-    struct disti_comm *made = calloc(1, sizeof(*made));
-    struct dist_group_options options = DIST_GROUP_OPTIONS_INIT;
-    bool good;
-
-    options.timeout_ms = disti_preload.timeout_ms;
-    good = made &&
-           dist_new_group(disti_preload.world, members, size, &options, &made->group) == DIST_OK;
-    if (good)
-        made->comm = comm;
-    else
-        fprintf(stderr, "libdist: a communicator of %d ranks is left to MPI: %s\n", size,
-                made ? dist_last_error() : "no memory");
-    good = good && PMPI_Comm_set_attr(comm, comms_key, made) == MPI_SUCCESS;
-    if (disti_comm_least(comm, good)) {
-        comms_add(made);
-        return;
-    }
-    if (good) /* but not elsewhere: the group is left to the end */
-        PMPI_Comm_delete_attr(comm, comms_key);
-    free(made);
-}
-
-/*
- * libdist tells groups of the same ranks apart by the order in which they are made, and threads may
- * make communicators at the same time, in another order on each rank. So the member that is first
- * in MPI_COMM_WORLD leads: it makes one at a time, and the others begin when it says so. Only
- * leaders hold the lock, and what they wait for needs no lock.
- */
-static void comms_make_in_turn(MPI_Comm comm, const int *members, int size)
-{
-    int leader = 0, rank, go = 1;
-    MPI_Request request;
-
-    PMPI_Comm_rank(comm, &rank);
-    for (int r = 1; r < size; r++)
-        leader = members[r] < members[leader] ? r : leader;
-    if (rank == leader)
-        pthread_mutex_lock(&comms_leading);
-    if (PMPI_Ibcast(&go, 1, MPI_INT, leader, comm, &request) == MPI_SUCCESS)
-        comms_wait(&request);
-    comms_make(comm, members, size);
-    if (rank == leader)
-        pthread_mutex_unlock(&comms_leading);
-}
-
-/* Processes that were spawned, or joined from another job, are not in our world. */
-static bool comms_is_ours(MPI_Group group, MPI_Group world)
-{
-    MPI_Group others;
-    bool ours;
-
-    if (PMPI_Group_difference(group, world, &others) != MPI_SUCCESS)
-        return false;
-    ours = others == MPI_GROUP_EMPTY;
-    if (!ours)
-        PMPI_Group_free(&others);
-    return ours;
-}
-
-void disti_comm_adopt(MPI_Comm comm)
-{
-    MPI_Group group, world;
-    int is_inter = 1, size, *members;
-
-    if (!disti_preload.active || comm == MPI_COMM_NULL ||
-        PMPI_Comm_test_inter(comm, &is_inter) != MPI_SUCCESS || is_inter)
-        return;
-    PMPI_Comm_size(comm, &size);
+    if (PMPI_Comm_test_inter(comm, &is_inter) != MPI_SUCCESS || is_inter)
+        return true;
     PMPI_Comm_group(comm, &group);
     PMPI_Comm_group(MPI_COMM_WORLD, &world);
-    if (comms_is_ours(group, world)) {
-        members = comms_members(group, world, size);
-        if (disti_comm_least(comm, members != NULL))
-            comms_make_in_turn(comm, members, size);
-        free(members);
+    if (PMPI_Group_difference(group, world, &others) == MPI_SUCCESS) {
+        foreign = others != MPI_GROUP_EMPTY;
+        if (foreign)
+            PMPI_Group_free(&others);
     }
     PMPI_Group_free(&group);
     PMPI_Group_free(&world);
+    return foreign;
 }
 
-/* ---- ending them ---- */
-
-static void comms_unlink(struct disti_comm *comm)
+static void comms_link(struct disti_comm *comm)
 {
-    struct disti_comm **at = &comms_made;
-
     pthread_mutex_lock(&comms_lock);
-    while (*at && *at != comm)
-        at = &(*at)->next_made;
-    if (*at)
-        *at = comm->next_made;
+    comm->next_made = comms_made;
+    comm->link = &comms_made;
+    if (comms_made)
+        comms_made->link = &comm->next_made;
+    comms_made = comm;
     pthread_mutex_unlock(&comms_lock);
 }
 
-void disti_comm_release(MPI_Comm comm)
+static void comms_unlink(struct disti_comm *comm)
 {
-    struct disti_comm *found =
-        disti_preload.active && comm != MPI_COMM_NULL ? disti_comm_find(comm) : NULL;
+    pthread_mutex_lock(&comms_lock);
+    *comm->link = comm->next_made;
+    if (comm->next_made)
+        comm->next_made->link = comm->link;
+    pthread_mutex_unlock(&comms_lock);
+}
+
+/* NULL: no memory. */
+static struct disti_comm *comms_attach(MPI_Comm comm, bool foreign, int share)
+{
+    struct disti_comm *made = calloc(1, sizeof(*made));
+
+    if (made) {
+        made->comm = comm;
+        made->foreign = foreign;
+        made->early = share > 0;
+        made->credit = share > 0 ? share - 1 : 0;
+        atomic_store(&made->users, 1);
+        PMPI_Comm_rank(comm, &made->rank);
+        PMPI_Comm_size(comm, &made->ranks);
+    }
+    if (!made || PMPI_Comm_set_attr(comm, comms_key, made) != MPI_SUCCESS) {
+        fprintf(stderr, "libdist: rank %d: no memory for a communicator\n", disti_preload.rank);
+        free(made);
+        return NULL;
+    }
+    comms_link(made);
+    return made;
+}
+
+struct disti_comm *disti_comm_find(MPI_Comm comm)
+{
+    struct disti_comm *found = NULL;
+    int there = 0;
+
+    if (comms_key == MPI_KEYVAL_INVALID ||
+        PMPI_Comm_get_attr(comm, comms_key, &found, &there) != MPI_SUCCESS)
+        return NULL;
+    return there ? found : comms_attach(comm, comms_is_foreign(comm), 0);
+}
+
+void disti_comm_adopt(MPI_Comm parent, MPI_Comm comm)
+{
+    struct disti_comm *from = disti_preload.active ? disti_comm_find(parent) : NULL;
+    int share = 0;
+
+    if (!from || from->foreign)
+        return;
+    if (from->credit > 0) {
+        share = 1 + (from->credit - 1) / 4;
+        from->credit -= share;
+    }
+    if (comm != MPI_COMM_NULL)
+        comms_attach(comm, false, share);
+}
+
+/* The ranks spent different amounts before: the least that one has left decides. */
+void disti_comm_adopt_apart(MPI_Comm comm)
+{
+    static atomic_int credit = COMMS_CREDIT;
+    int share;
+
+    if (!disti_preload.active || comm == MPI_COMM_NULL || comms_is_foreign(comm))
+        return;
+    share = disti_comm_least(comm, atomic_load(&credit) > 0);
+    if (share)
+        atomic_fetch_sub(&credit, 1);
+    comms_attach(comm, false, share);
+}
+
+void disti_comm_hold(struct disti_comm *comm)
+{
+    atomic_fetch_add(&comm->users, 1);
+}
+
+void disti_comm_let_go(struct disti_comm *comm)
+{
+    if (atomic_fetch_sub(&comm->users, 1) > 1)
+        return;
+    comms_unlink(comm);
+    if (comm->channel)
+        disti_channel_give(comm->channel);
+    free(comm);
+}
+
+/* Of a communicator that may be freed; NULL: there is none. */
+static struct disti_comm *comms_record(MPI_Comm comm)
+{
+    struct disti_comm *found = NULL;
+    int there = 0;
+
+    if (!disti_preload.active || comm == MPI_COMM_NULL || comm == MPI_COMM_WORLD ||
+        comm == MPI_COMM_SELF ||
+        PMPI_Comm_get_attr(comm, comms_key, &found, &there) != MPI_SUCCESS || !there)
+        return NULL;
+    return found;
+}
+
+void disti_comm_finish(MPI_Comm comm)
+{
+    const struct disti_comm *found = comms_record(comm);
     struct disti_pause pause = {0};
 
-    if (!found)
-        return;
-    while (disti_pending_any(found)) {
+    while (found && found->channel && disti_pending_any(found->channel)) {
         disti_move();
         disti_poll_mpi();
         disti_pause(&pause);
     }
-    PMPI_Comm_delete_attr(comm, comms_key);
-    if (disti_comm_least(comm, found->persistents == 0)) {
-        dist_destroy_process_group(found->group);
-        comms_unlink(found);
-        free(found);
-    } else {
-        found->comm = MPI_COMM_WORLD; /* persistent operations outlive it: the group ends last */
-    }
 }
+
+void disti_comm_release(MPI_Comm comm)
+{
+    struct disti_comm *found = comms_record(comm);
+
+    if (!found)
+        return;
+    PMPI_Comm_delete_attr(comm, comms_key);
+    found->comm = MPI_COMM_WORLD; /* operations may outlive the program's handle */
+    disti_comm_let_go(found);
+}
+
+/* ---- which calls are served ---- */
+
+/* The ranks of a communicator begin its collectives in one order, so they count alike. */
+static bool comms_is_due(const struct disti_comm *comm)
+{
+    return comm->early || comm->calls > COMMS_CALLS;
+}
+
+/*
+ * Making a group waits for the other ranks, which a nonblocking call must not: then MPI does it,
+ * as long as the communicator has no group.
+ */
+struct disti_channel *disti_comm_channel(struct disti_comm *comm, enum disti_form form)
+{
+    if (form == DISTI_PERSISTENT)
+        return comms_is_due(comm) ? disti_channel_take(comm) : NULL;
+    if (comm->channel || comm->left)
+        return comm->channel;
+    if (!comms_is_due(comm) || (form == DISTI_NONBLOCKING && comm->ranks > 1))
+        return NULL;
+    comm->channel = disti_channel_take(comm);
+    comm->left = !comm->channel;
+    return comm->channel;
+}
+
+/* ---- the beginning and the end ---- */
 
 bool disti_comms_open(void)
 {
     return PMPI_Comm_create_keyval(MPI_COMM_NULL_COPY_FN, MPI_COMM_NULL_DELETE_FN, &comms_key,
                                    NULL) == MPI_SUCCESS;
+}
+
+void disti_comms_start(void)
+{
+    struct disti_comm *world = comms_attach(MPI_COMM_WORLD, false, 1 + COMMS_CREDIT);
+
+    comms_attach(MPI_COMM_SELF, false, 1 + COMMS_CREDIT);
+    if (world)
+        disti_comm_channel(world, DISTI_BLOCKING);
 }
 
 void disti_comms_close(void)

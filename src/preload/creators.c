@@ -12,7 +12,6 @@
     X(Comm_split_type, (MPI_Comm comm, int type, int key, MPI_Info info, MPI_Comm *newcomm),       \
       (comm, type, key, info, newcomm))                                                            \
     X(Comm_create, (MPI_Comm comm, MPI_Group group, MPI_Comm * newcomm), (comm, group, newcomm))   \
-    X(Intercomm_merge, (MPI_Comm comm, int high, MPI_Comm *newcomm), (comm, high, newcomm))        \
     X(Cart_create,                                                                                 \
       (MPI_Comm comm, int dimensions, const int sizes[], const int periods[], int reorder,         \
        MPI_Comm *newcomm),                                                                         \
@@ -38,23 +37,30 @@
 #define CREATORS_DEFINE(name, parameters, arguments)                                               \
     int MPI_##name(CREATORS_WORDS parameters)                                                      \
     {                                                                                              \
-        int code;                                                                                  \
+        int code = PMPI_##name arguments;                                                          \
                                                                                                    \
-        disti_comm_meet(comm);                                                                     \
-        code = PMPI_##name arguments;                                                              \
         if (code == MPI_SUCCESS)                                                                   \
-            disti_comm_adopt(*newcomm);                                                            \
+            disti_comm_adopt(comm, *newcomm);                                                      \
         return code;                                                                               \
     }
 CREATORS(CREATORS_DEFINE)
 
-/* Collective over the group only, so comm cannot meet. */
+/* Collective over the group only. */
 int MPI_Comm_create_group(MPI_Comm comm, MPI_Group group, int tag, MPI_Comm *newcomm)
 {
     int code = PMPI_Comm_create_group(comm, group, tag, newcomm);
 
     if (code == MPI_SUCCESS)
-        disti_comm_adopt(*newcomm);
+        disti_comm_adopt_apart(*newcomm);
+    return code;
+}
+
+int MPI_Intercomm_merge(MPI_Comm comm, int high, MPI_Comm *newcomm)
+{
+    int code = PMPI_Intercomm_merge(comm, high, newcomm);
+
+    if (code == MPI_SUCCESS)
+        disti_comm_adopt_apart(*newcomm);
     return code;
 }
 
@@ -64,8 +70,10 @@ int MPI_Comm_free(MPI_Comm *comm)
     return PMPI_Comm_free(comm);
 }
 
+/* Other than MPI_Comm_free it waits, for operations and for the other ranks. */
 int MPI_Comm_disconnect(MPI_Comm *comm)
 {
+    disti_comm_finish(*comm);
     disti_comm_release(*comm);
     return PMPI_Comm_disconnect(comm);
 }

@@ -221,6 +221,7 @@ static bool init_all(bool good)
 
 static void init_open(void)
 {
+    int level = MPI_THREAD_SINGLE;
     const char *backend;
 
     PMPI_Comm_rank(MPI_COMM_WORLD, &disti_preload.rank);
@@ -234,11 +235,12 @@ static void init_open(void)
                   DIST_OK) ||
         !init_all(init_join(backend) == DIST_OK))
         return;
+    PMPI_Query_thread(&level);
+    disti_preload.turns = !disti_comm_least(MPI_COMM_WORLD, level != MPI_THREAD_MULTIPLE);
     disti_preload.background = disti_comm_least(MPI_COMM_WORLD, init_background());
     disti_preload.timeout_ms = init_timeout_ms();
     disti_preload.active = true;
-    disti_comm_adopt(MPI_COMM_WORLD);
-    disti_comm_adopt(MPI_COMM_SELF);
+    disti_comms_start();
 }
 
 static void init_close(void)
@@ -252,6 +254,7 @@ static void init_close(void)
     disti_preload.active = false;
     dist_destroy_process_group(disti_preload.world);
     disti_comms_close();
+    disti_channels_close();
     PMPI_Comm_free(&disti_preload.self);
     PMPI_Comm_free(&disti_preload.silent);
 }

@@ -103,10 +103,11 @@ static enum disti_reason judge_call(const struct disti_args *args, enum disti_fo
     }
 }
 
-static enum disti_reason judge_reason(const struct disti_args *args, enum disti_form form,
+static enum disti_reason judge_reason(struct disti_args *args, enum disti_form form,
                                       struct disti_comm **comm_p)
 {
     struct disti_comm *comm;
+    enum disti_reason reason;
 
     if (!(disti_preload.serves & 1u << args->kind))
         return DISTI_WHY_SWITCHED_OFF;
@@ -115,10 +116,17 @@ static enum disti_reason judge_reason(const struct disti_args *args, enum disti_
     if (args->comm == MPI_COMM_NULL)
         return DISTI_WHY_NO_COMMUNICATOR;
     *comm_p = comm = disti_comm_find(args->comm);
-    return comm ? judge_call(args, form) : DISTI_WHY_COMMUNICATOR;
+    if (!comm || comm->foreign)
+        return DISTI_WHY_COMMUNICATOR;
+    comm->calls++;
+    reason = judge_call(args, form);
+    if (reason != DISTI_WHY_SERVED)
+        return reason;
+    args->channel = disti_comm_channel(comm, form);
+    return args->channel ? DISTI_WHY_SERVED : DISTI_WHY_COMMUNICATOR;
 }
 
-struct disti_comm *disti_call_judge(const struct disti_args *args, enum disti_form form)
+struct disti_comm *disti_call_judge(struct disti_args *args, enum disti_form form)
 {
     struct disti_comm *comm = NULL;
     enum disti_reason reason = judge_reason(args, form, &comm);

@@ -3,6 +3,7 @@
 preload_sources = \
 	src/preload/call.c \
 	src/preload/calls.h \
+	src/preload/channels.c \
 	src/preload/collectives.c \
 	src/preload/comms.c \
 	src/preload/creators.c \

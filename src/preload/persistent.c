@@ -6,19 +6,41 @@
 #include <stdlib.h>
 
 /*
- * The request is a persistent receive of nothing from this process, which MPI starts, waits for and
- * frees as any other; when the operation has ended, requests.c sends the message.
+ * Ranks may start persistent operations in another order than they made them, so each has a channel
+ * of its own. The request is a persistent receive of nothing from this process, which MPI starts,
+ * waits for and frees as any other; when the operation has ended, requests.c sends the message.
  */
+
+/* Every MPI has tags up to this. */
+#define PERSISTENT_TAGS 32767
+
 static pthread_mutex_t persistent_lock = PTHREAD_MUTEX_INITIALIZER;
 static struct disti_pending *persistent_made;
 static int persistent_tag;
 
+static bool persistent_has_tag(int tag)
+{
+    const struct disti_pending *pending = persistent_made;
+
+    while (pending && pending->tag != tag)
+        pending = pending->next_made;
+    return pending;
+}
+
+/* One that no other request has. MPI says the greatest on MPI_COMM_WORLD alone. Lock held. */
 static int persistent_next_tag(void)
 {
+    static bool again;
     int *most = NULL, there = 0;
 
-    PMPI_Comm_get_attr(disti_preload.self, MPI_TAG_UB, &most, &there);
-    persistent_tag = there && persistent_tag < *most ? persistent_tag + 1 : 1;
+    PMPI_Comm_get_attr(MPI_COMM_WORLD, MPI_TAG_UB, &most, &there);
+    do {
+        if (persistent_tag == (there ? *most : PERSISTENT_TAGS)) {
+            persistent_tag = 0;
+            again = true;
+        }
+        persistent_tag++;
+    } while (again && persistent_has_tag(persistent_tag));
     return persistent_tag;
 }
 
@@ -27,6 +49,7 @@ static void persistent_free(struct disti_pending *pending)
     if (pending->kept)
         dist_work_free(pending->work);
     disti_call_close(&pending->call);
+    disti_channel_give(pending->call.channel);
     free(pending);
 }
 
@@ -37,9 +60,9 @@ static int persistent_keep(struct disti_pending *pending)
 
     if (call->kind != DISTI_ALLREDUCE)
         return MPI_SUCCESS;
-    if (dist_all_reduce_init(call->comm->group, call->in, call->out, call->count,
+    if (dist_all_reduce_init(call->channel->group, call->in, call->out, call->count,
                              call->reduction.dtype, call->reduction.op, &pending->work) != DIST_OK)
-        return disti_comm_fail(call->comm->comm);
+        return disti_call_fail(call);
     pending->kept = true;
     return MPI_SUCCESS;
 }
@@ -59,7 +82,7 @@ static int persistent_open(struct disti_pending *pending, const struct disti_arg
     code =
         PMPI_Recv_init(NULL, 0, MPI_BYTE, 0, pending->tag, disti_preload.self, &pending->request);
     if (code == MPI_SUCCESS) {
-        comm->persistents++;
+        disti_comm_hold(comm);
         pending->next_made = persistent_made;
         persistent_made = pending;
     }
@@ -74,14 +97,18 @@ int disti_serve_persistent(const struct disti_args *args, struct disti_comm *com
     int code;
 
     if (!pending) {
+        args->channel->broken = true;
+        disti_channel_give(args->channel);
         PMPI_Comm_call_errhandler(args->comm, MPI_ERR_NO_MEM);
         return MPI_ERR_NO_MEM;
     }
     code = persistent_open(pending, args, comm);
-    if (code == MPI_SUCCESS)
+    if (code == MPI_SUCCESS) {
         *request_p = pending->request;
-    else
-        persistent_free(pending);
+        return code;
+    }
+    args->channel->broken = true;
+    persistent_free(pending);
     return code;
 }
 
@@ -115,7 +142,7 @@ static int persistent_start(struct disti_pending *pending, MPI_Request *request)
     if (!pending->kept)
         code = disti_call_start(&pending->call, &pending->work);
     else if (dist_start(pending->work) != DIST_OK)
-        code = disti_comm_fail(pending->call.comm->comm);
+        code = disti_call_fail(&pending->call);
     if (code != MPI_SUCCESS) { /* the request is not to be waited for in vain */
         disti_persistent_complete(pending, code);
         return code;
@@ -134,8 +161,8 @@ void disti_persistent_drop(struct disti_pending *pending)
         at = &(*at)->next_made;
     if (*at)
         *at = pending->next_made;
-    pending->call.comm->persistents--;
     pthread_mutex_unlock(&persistent_lock);
+    disti_comm_let_go(pending->call.comm);
     persistent_free(pending);
 }
 

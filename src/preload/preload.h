@@ -17,6 +17,7 @@
 #include "preload/calls.h"
 
 #include <dist/dist.h>
+#include <stdatomic.h>
 
 /* What MPI declares, and we define, is for the program to see. */
 #pragma GCC visibility push(default)
@@ -75,12 +76,14 @@ struct disti_args {
     MPI_Datatype sendtype, recvtype;
     MPI_Op op;
     int root;
+    struct disti_channel *channel; /* if it is served: by this one */
 };
 
 /* What all of these files share; written in MPI_Init and MPI_Finalize only. */
 struct disti_preload {
     bool active;       /* groups are open, between MPI_Init and MPI_Finalize */
-    bool background;   /* libdist moves its operations by a thread of its own, on every rank */
+    bool background;   /* a thread of libdist moves operations, on every rank */
+    bool turns;        /* several threads may call MPI, on some rank */
     unsigned serves;   /* a bit for each kind, the same on every rank */
     dist_group *world; /* groups are made from it; carries no call itself */
     MPI_Comm self;     /* our own, of this process alone: completes persistent requests */
@@ -99,49 +102,84 @@ void disti_report_print(void);
 
 /* ---- comms.c ---- */
 
-/* A communicator whose collectives are served. The list of operations is requests.c's. */
+/* What is known of a communicator. It lives until that is freed and its operations have ended. */
 struct disti_comm {
-    dist_group *group;
-    MPI_Comm comm; /* the program's handle; MPI_COMM_WORLD once it has freed that */
+    struct disti_channel *channel; /* serves it; NULL: not yet, or never */
+    MPI_Comm comm;                 /* the program's handle; MPI_COMM_WORLD once it has freed that */
     int rank, ranks;
-    int persistents;                     /* persistent operations made on it and not freed */
-    struct disti_pending *first, **last; /* under way */
-    struct disti_comm *next;             /* of those with operations under way */
-    struct disti_comm *next_made;        /* of all */
+    long long calls;  /* collectives begun, the same on all its ranks */
+    bool foreign;     /* not of this world alone, or an intercommunicator */
+    bool left;        /* to MPI for good */
+    bool early;       /* to be served from its first call on */
+    int credit;       /* to make communicators that are early, the same on all its ranks */
+    atomic_int users; /* the program's handle, and operations */
+    struct disti_comm *next_made, **link; /* of all */
 };
 
-/* NULL: it is not served. comm is not MPI_COMM_NULL. */
+/* Its record, made anew if need be. NULL: no memory. comm is not MPI_COMM_NULL. */
 struct disti_comm *disti_comm_find(MPI_Comm comm);
 
 /*
- * Makes a group for a communicator that was just made, with all its ranks or with none. Collective
- * over comm, which may be MPI_COMM_NULL; blocks.
+ * The channel that serves a call of this form, the same on every rank; of a persistent
+ * call one of its own, which the caller gives back. NULL: MPI does it. Collective over comm; blocks
+ * if it has to make one, but not in nonblocking calls.
  */
-void disti_comm_adopt(MPI_Comm comm);
+struct disti_channel *disti_comm_channel(struct disti_comm *comm, enum disti_form form);
 
-/* Ends the group of a communicator that is about to be freed. Collective over comm; blocks. */
+/* A communicator was made of the parent, by a call of all the parent's ranks. May be NULL. */
+void disti_comm_adopt(MPI_Comm parent, MPI_Comm comm);
+
+/* One was made by other means. Collective over comm, which may be NULL; blocks. */
+void disti_comm_adopt_apart(MPI_Comm comm);
+
+/* Waits for the operations that were begun on it. */
+void disti_comm_finish(MPI_Comm comm);
+
+/* The program is about to free it. Local; waits for nobody. */
 void disti_comm_release(MPI_Comm comm);
 
+/* An operation needs the record, or no longer does. */
+void disti_comm_hold(struct disti_comm *comm);
+void disti_comm_let_go(struct disti_comm *comm);
+
 bool disti_comms_open(void);
+void disti_comms_start(void); /* collective over MPI_COMM_WORLD; blocks */
 void disti_comms_close(void); /* after the groups */
-
-/*
- * While MPI waits in a call that is collective over comm, must we move our operations? If no thread
- * does, and comm is served. The same on every rank of it. comm may be MPI_COMM_NULL.
- */
-bool disti_comm_needs_us(MPI_Comm comm);
-
-/* Before such a call that MPI has no nonblocking form of: all ranks come here first. */
-void disti_comm_meet(MPI_Comm comm);
 
 /* The smallest value of all ranks of comm, each giving its own. Collective; blocks; moves our
  * operations meanwhile. */
 int disti_comm_least(MPI_Comm comm, int value);
+
+/* Waits for a request of MPI; moves our operations meanwhile. */
+void disti_comm_wait(MPI_Request *request);
 
 /*
  * A call of libdist has failed: prints its error and calls the communicator's error handler, which
  * may end the program. Returns MPI_ERR_OTHER.
  */
 int disti_comm_fail(MPI_Comm comm);
+
+/* ---- channels.c ---- */
+
+/* A group, in which calls of one communicator or of one persistent request run. */
+struct disti_channel {
+    dist_group *group;
+    struct disti_pending *first, **last; /* under way; requests.c's */
+    struct disti_channel *next;          /* of those with operations under way */
+    struct channels_list *list;
+    int slot;
+    bool broken; /* a call has failed: it serves nobody else */
+};
+
+/*
+ * A channel for the ranks of comm, on all of them or, NULL, on none. Collective over comm; blocks
+ * until all ranks have come.
+ */
+struct disti_channel *disti_channel_take(struct disti_comm *comm);
+
+/* Gives it back. Local. */
+void disti_channel_give(struct disti_channel *channel);
+
+void disti_channels_close(void); /* after the groups */
 
 #endif

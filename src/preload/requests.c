@@ -17,7 +17,7 @@
 
 /* Guards the lists. Held by whoever moves operations along, never while waiting for anybody. */
 static pthread_mutex_t requests_lock = PTHREAD_MUTEX_INITIALIZER;
-static struct disti_comm *requests_comms;
+static struct disti_channel *requests_channels;
 static atomic_int requests_pending;
 
 /* ---- the end of an operation ---- */
@@ -27,12 +27,15 @@ static void requests_end(struct disti_pending *pending)
     pending->running = false;
     if (!pending->kept)
         pending->work = NULL;
-    if (pending->persistent)
+    if (pending->persistent) {
         disti_persistent_complete(pending, pending->code);
-    if (pending->orphan)
-        disti_persistent_drop(pending);
-    else if (!pending->persistent) /* from here on it is MPI's, to be freed by requests_free */
-        PMPI_Grequest_complete(pending->request);
+        if (pending->orphan)
+            disti_persistent_drop(pending);
+        return;
+    }
+    disti_call_close(&pending->call);
+    disti_comm_let_go(pending->call.comm);
+    PMPI_Grequest_complete(pending->request); /* from here on it is MPI's: see requests_free */
 }
 
 /* True: it has ended; *failed_p is set if that was a failure. */
@@ -45,22 +48,24 @@ static bool requests_poll(struct disti_pending *pending, MPI_Comm *failed_p)
         return false;
     status = dist_wait(pending->work);
     pending->code = status == DIST_OK ? disti_call_finish(&pending->call) : MPI_ERR_OTHER;
+    if (status != DIST_OK)
+        pending->call.channel->broken = true;
     if (pending->code != MPI_SUCCESS)
         *failed_p = pending->call.comm->comm;
     return true;
 }
 
 /* Operations of one group end in the order in which they began. Returns how many ended. */
-static int requests_move_comm(struct disti_comm *comm, MPI_Comm *failed_p)
+static int requests_move_channel(struct disti_channel *channel, MPI_Comm *failed_p)
 {
     int ended = 0;
 
-    while (comm->first && requests_poll(comm->first, failed_p)) {
-        struct disti_pending *pending = comm->first;
+    while (channel->first && requests_poll(channel->first, failed_p)) {
+        struct disti_pending *pending = channel->first;
 
-        comm->first = pending->next;
-        if (!comm->first)
-            comm->last = &comm->first;
+        channel->first = pending->next;
+        if (!channel->first)
+            channel->last = &channel->first;
         requests_end(pending);
         ended++;
     }
@@ -75,14 +80,14 @@ bool disti_move(void)
         return false;
     if (pthread_mutex_trylock(&requests_lock) != 0)
         return true; /* another thread is at it */
-    for (struct disti_comm **at = &requests_comms; *at;) {
-        struct disti_comm *comm = *at;
+    for (struct disti_channel **at = &requests_channels; *at;) {
+        struct disti_channel *channel = *at;
 
-        atomic_fetch_sub(&requests_pending, requests_move_comm(comm, &failed));
-        if (comm->first)
-            at = &comm->next;
+        atomic_fetch_sub(&requests_pending, requests_move_channel(channel, &failed));
+        if (channel->first)
+            at = &channel->next;
         else
-            *at = comm->next;
+            *at = channel->next;
     }
     pthread_mutex_unlock(&requests_lock);
     if (failed != MPI_COMM_NULL)
@@ -92,28 +97,28 @@ bool disti_move(void)
 
 void disti_pending_add(struct disti_pending *pending)
 {
-    struct disti_comm *comm = pending->call.comm;
+    struct disti_channel *channel = pending->call.channel;
 
     pthread_mutex_lock(&requests_lock);
-    if (!comm->first) {
-        comm->last = &comm->first;
-        comm->next = requests_comms;
-        requests_comms = comm;
+    if (!channel->first) {
+        channel->last = &channel->first;
+        channel->next = requests_channels;
+        requests_channels = channel;
     }
     pending->running = true;
     pending->next = NULL;
-    *comm->last = pending;
-    comm->last = &pending->next;
+    *channel->last = pending;
+    channel->last = &pending->next;
     atomic_fetch_add(&requests_pending, 1);
     pthread_mutex_unlock(&requests_lock);
 }
 
-bool disti_pending_any(const struct disti_comm *comm)
+bool disti_pending_any(const struct disti_channel *channel)
 {
     bool any;
 
     pthread_mutex_lock(&requests_lock);
-    any = comm->first != NULL;
+    any = channel->first != NULL;
     pthread_mutex_unlock(&requests_lock);
     return any;
 }
@@ -142,12 +147,10 @@ static int requests_query(void *extra, MPI_Status *status)
     return pending->code;
 }
 
+/* MPI calls it with locks held: it may call nothing of MPI. */
 static int requests_free(void *extra)
 {
-    struct disti_pending *pending = extra;
-
-    disti_call_close(&pending->call);
-    free(pending);
+    free(extra);
     return MPI_SUCCESS;
 }
 
@@ -173,10 +176,13 @@ static int requests_new(const struct disti_args *args, struct disti_comm *comm,
     if (code == MPI_SUCCESS)
         code = PMPI_Grequest_start(requests_query, requests_free, requests_cancel, pending,
                                    &pending->request);
-    if (code == MPI_SUCCESS)
-        *pending_p = pending;
-    else
-        requests_free(pending);
+    if (code != MPI_SUCCESS) {
+        disti_call_close(&pending->call);
+        free(pending);
+        return code;
+    }
+    disti_comm_hold(comm);
+    *pending_p = pending;
     return code;
 }
 
@@ -192,6 +198,8 @@ int disti_serve_nonblocking(const struct disti_args *args, struct disti_comm *co
     request = pending->request;
     code = disti_call_start(&pending->call, &pending->work);
     if (code != MPI_SUCCESS) {
+        disti_call_close(&pending->call);
+        disti_comm_let_go(comm);
         PMPI_Grequest_complete(request);
         PMPI_Request_free(&request); /* which frees what it stands for */
         return code;
@@ -222,7 +230,7 @@ int disti_serve(const struct disti_args *args, struct disti_comm *comm)
     if (code == MPI_SUCCESS)
         code = disti_call_start(&call, &work);
     if (code == MPI_SUCCESS && requests_wait(work) != DIST_OK)
-        code = disti_comm_fail(args->comm);
+        code = disti_call_fail(&call);
     else if (code == MPI_SUCCESS)
         code = disti_call_finish(&call);
     disti_call_close(&call);

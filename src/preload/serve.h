@@ -74,10 +74,10 @@ bool disti_pack_is_plain(void);
 /* ---- judge.c ---- */
 
 /*
- * Whether all ranks serve this call, or hand it on; counts it. NULL: hand it on.
+ * Whether all ranks serve this call, in args->channel, or hand it on; counts it. NULL: hand it on.
  * It looks at nothing but what is the same on all of them.
  */
-struct disti_comm *disti_call_judge(const struct disti_args *args, enum disti_form form);
+struct disti_comm *disti_call_judge(struct disti_args *args, enum disti_form form);
 
 /* The call without the arguments that mean nothing on this rank, which may be anything. */
 struct disti_args disti_args_heeded(const struct disti_args *given, int rank);
@@ -94,6 +94,7 @@ int disti_args_check(const struct disti_args *args, const struct disti_comm *com
 struct disti_call {
     enum disti_kind kind;
     struct disti_comm *comm;
+    struct disti_channel *channel;
     int root;
     struct disti_side send, recv;
     struct disti_reduction reduction;
@@ -107,6 +108,9 @@ struct disti_call {
     bool loads_own;  /* in place: this rank gives its block of recv */
     bool loads_recv; /* a broadcast's root gives what recv is, and gets nothing */
 };
+
+/* Ends the channel's use and calls the error handler. Returns an error code. */
+int disti_call_fail(const struct disti_call *call);
 
 /* MPI_SUCCESS, or an error code after the error handler was called. Always to be closed. */
 int disti_call_open(struct disti_call *call, const struct disti_args *args,
@@ -132,7 +136,7 @@ struct disti_pending {
     int code; /* how it ended */
     bool persistent, kept, running, orphan;
     int tag;                         /* persistent: of the message that completes it */
-    struct disti_pending *next;      /* of those under way on its communicator */
+    struct disti_pending *next;      /* of those under way in its channel */
     struct disti_pending *next_made; /* of the persistent ones */
 };
 
@@ -143,11 +147,11 @@ int disti_serve(const struct disti_args *args, struct disti_comm *comm);
 int disti_serve_nonblocking(const struct disti_args *args, struct disti_comm *comm,
                             MPI_Request *request_p);
 
-/* Puts a started operation behind the others of its communicator. */
+/* Puts a started operation behind the others of its channel. */
 void disti_pending_add(struct disti_pending *pending);
 
-/* Are operations of this communicator under way? */
-bool disti_pending_any(const struct disti_comm *comm);
+/* Are operations under way in this channel? */
+bool disti_pending_any(const struct disti_channel *channel);
 
 /*
  * The program has freed a persistent request. True: the operation is not under way, and the
@@ -156,7 +160,7 @@ bool disti_pending_any(const struct disti_comm *comm);
 bool disti_pending_release(struct disti_pending *pending);
 
 /*
- * Moves the operations of all communicators along, and tells MPI of those that have ended. True:
+ * Moves the operations of all channels along, and tells MPI of those that have ended. True:
  * some are still under way.
  */
 bool disti_move(void);
