@@ -66,6 +66,9 @@ tests_jobs_nccl_streams_LDFLAGS = $(job_ldflags)
 
 # An MPI program without libdist, for each MPI.
 preload_program_sources = \
+	tests/jobs/preload_blocked.c \
+	tests/jobs/preload_buffers.c \
+	tests/jobs/preload_comms.c \
 	tests/jobs/preload_movers.c \
 	tests/jobs/preload_others.c \
 	tests/jobs/preload_program.c \
@@ -74,7 +77,7 @@ preload_program_sources = \
 
 tests_jobs_preload_openmpi_SOURCES = $(preload_program_sources)
 tests_jobs_preload_openmpi_CPPFLAGS = $(AM_CPPFLAGS) $(OPENMPI_CFLAGS)
-tests_jobs_preload_openmpi_LDADD = $(OPENMPI_LIBS)
+tests_jobs_preload_openmpi_LDADD = $(OPENMPI_LIBS) -ldl
 if HAVE_OPENMPI
 check_PROGRAMS += tests/jobs/preload_openmpi
 endif
@@ -83,7 +86,7 @@ endif
 tests_jobs_preload_mpich_SOURCES = $(preload_program_sources)
 tests_jobs_preload_mpich_CPPFLAGS = $(AM_CPPFLAGS) $(MPICH_CFLAGS)
 tests_jobs_preload_mpich_CFLAGS = $(AM_CFLAGS) $(STATUSES_CFLAGS)
-tests_jobs_preload_mpich_LDADD = $(MPICH_LIBS)
+tests_jobs_preload_mpich_LDADD = $(MPICH_LIBS) -ldl
 if HAVE_MPICH
 check_PROGRAMS += tests/jobs/preload_mpich
 endif

@@ -10,12 +10,14 @@ kinds="Barrier Allreduce Bcast Reduce Allgather Allgatherv Reduce_scatter Reduce
 
 library() { echo "$builddir/src/preload/$1/.libs/libdist_mpi.so"; }
 
-# with MPI: a script that runs a program with the library for that MPI preloaded.
+# with MPI [LIMITS]: a script that runs a program with the library for that MPI preloaded, under
+# limits, which are arguments of ulimit.
 with()
 {
-    local script=$job_folder/with_$1
+    local script=$job_folder/with_$1${2// /}
     cat >"$script" <<END
 #!$BASH
+${2:+ulimit $2}
 export ASAN_OPTIONS="\$ASAN_OPTIONS:verify_asan_link_order=0"
 LD_PRELOAD='$(library "$1")' exec "\$@"
 END
@@ -23,10 +25,13 @@ END
     echo "$script"
 }
 
-# preload MPI RANKS PART: as job.
+# preload MPI RANKS PART...: as job. limits: as in `with`.
+limits=
 preload()
 {
-    DIST_MPI_REPORT=1 job "$1" "$2" "$(with "$1")" "tests/jobs/preload_$1" "$3"
+    local mpi=$1 ranks=$2
+    shift 2
+    DIST_MPI_REPORT=1 job "$mpi" "$ranks" "$(with "$mpi" "$limits")" "tests/jobs/preload_$mpi" "$@"
 }
 
 hash() { sed -n 's/^hash \([0-9a-f]*\),.*/\1/p' "$job_output"; }
@@ -87,12 +92,30 @@ for mpi in openmpi mpich; do
     preload $mpi 4 handed-on
     [ "$job_status" = 0 ] && job_check "$mpi: and nothing else" right_handed_on 4
     preload $mpi 3 threads
+
+    # Communicators one after another, and more side by side than there are descriptors for.
+    rounds=${CHECK_LONG:+400}
+    spinning=3
+    [ $mpi = openmpi ] || spinning=2
+    preload $mpi $spinning comms "${rounds:-20}" bold
+    limits="-n 256" preload $mpi $spinning many 60
+    limits="-S -n 256" preload $mpi $spinning many 20 bold
+    [ -z "${CHECK_LONG-}" ] || limits="-n 1024" preload $mpi $spinning many 1000
+    preload $mpi $spinning persistent
     preload $mpi 3 errors
     job_check "$mpi: the error says what the ranks called" grep -q 'called all_reduce(count 2, int32, sum)' "$job_output"
+    preload $mpi 3 overlaps
     for backend in gloo mpi; do
         DIST_BACKEND=$backend preload $mpi 3 progress
         DIST_BACKEND=$backend DIST_PROGRESS_THREAD=0 preload $mpi 2 progress
     done
+    JOB_LIMIT=30
+    preload $mpi 2 blocked
+    DIST_BACKEND=mpi DIST_TRANSPORT=mpi preload $mpi 2 blocked
+    job_check "$mpi: a thread moves them" test "$(row Iallreduce | cut -d' ' -f2)" = 0
+    DIST_BACKEND=mpi DIST_PROGRESS_THREAD=0 preload $mpi 3 blocked
+    job_check "$mpi: MPI moves what no thread may" test "$(row Iallreduce | cut -d' ' -f1)" = 0
+    JOB_LIMIT=120
     DIST_BACKEND=mpi DIST_TRANSPORT=mpi preload $mpi 2 bold
     DIST_BACKEND=mpi DIST_TRANSPORT=mpi DIST_PROGRESS_THREAD=0 preload $mpi 2 progress
     # MPI's collectives below ours are not the program's: they are not served again.

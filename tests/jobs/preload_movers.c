@@ -127,6 +127,14 @@ static void movers_end(const struct place *place, const char *what, const struct
     }
 }
 
+/* ---- arguments that mean something at the root only ---- */
+
+/* Elsewhere they are what must not be looked at. */
+static void *movers_wild(const struct place *place)
+{
+    return place->form == NONBLOCKING ? MPI_IN_PLACE : (void *)16;
+}
+
 /* ---- blocks of equal size ---- */
 
 static void movers_broadcast(const struct place *place, int pairs, int root)
@@ -167,7 +175,8 @@ static void movers_gather(const struct place *place, int pairs, int root, bool i
                      movers_type(&in), out.data, garbage, movers_type(&out), place->comm);
     else
         PROGRAM_CALL(place, FILL, Gather, Igather, from, movers_count(&in, pairs), movers_type(&in),
-                     gets ? out.data : NULL, garbage, movers_type(&out), root, place->comm);
+                     gets ? out.data : movers_wild(place), garbage,
+                     gets ? movers_type(&out) : MPI_DATATYPE_NULL, root, place->comm);
 #undef FILL
     for (int r = 0; gets && r < place->ranks; r++)
         movers_take(place, what, &out, r * pairs, pairs, r, 0);
@@ -189,9 +198,10 @@ static void movers_scatter(const struct place *place, int pairs, int root, bool 
             for (int r = 0; gives && r < place->ranks; r++)
                 movers_put(&in, r * pairs, pairs, root, r);
         },
-        Scatter, Iscatter, gives ? in.data : NULL, gives ? movers_count(&in, pairs) : -5,
-        movers_type(&in), own ? MPI_IN_PLACE : out.data, movers_count(&out, pairs),
-        movers_type(&out), root, place->comm);
+        Scatter, Iscatter, gives ? in.data : movers_wild(place),
+        gives ? movers_count(&in, pairs) : -5, gives ? movers_type(&in) : MPI_DATATYPE_NULL,
+        own ? MPI_IN_PLACE : out.data, movers_count(&out, pairs), movers_type(&out), root,
+        place->comm);
     movers_take(place, "scatter", own ? &in : &out, own ? root * pairs : 0, pairs, root,
                 place->rank);
     movers_end(place, "scatter", &out);
@@ -282,9 +292,10 @@ static void movers_gather_v(const struct place *place, int pairs, int root, bool
                      movers_type(&out), place->comm);
     else
         PROGRAM_CALL(place, FILL, Gatherv, Igatherv, from, movers_count(&in, mine),
-                     movers_type(&in), gets ? movers_base(&out, &spread) : NULL,
-                     gets ? spread.counts : NULL, gets ? spread.displs : NULL, movers_type(&out),
-                     root, place->comm);
+                     movers_type(&in), gets ? movers_base(&out, &spread) : movers_wild(place),
+                     gets ? spread.counts : movers_wild(place),
+                     gets ? spread.displs : movers_wild(place),
+                     gets ? movers_type(&out) : MPI_DATATYPE_NULL, root, place->comm);
 #undef FILL
     for (int r = 0; gets && r < place->ranks; r++)
         movers_take(place, what, &out, spread.at[r], sizes[r], r, 0);
@@ -312,8 +323,9 @@ static void movers_scatter_v(const struct place *place, int pairs, int root, boo
             for (int r = 0; gives && r < place->ranks; r++)
                 movers_put(&in, spread.at[r], sizes[r], root, r);
         },
-        Scatterv, Iscatterv, gives ? movers_base(&in, &spread) : NULL, gives ? spread.counts : NULL,
-        gives ? spread.displs : NULL, movers_type(&in), own ? MPI_IN_PLACE : out.data,
+        Scatterv, Iscatterv, gives ? movers_base(&in, &spread) : movers_wild(place),
+        gives ? spread.counts : movers_wild(place), gives ? spread.displs : movers_wild(place),
+        gives ? movers_type(&in) : MPI_DATATYPE_NULL, own ? MPI_IN_PLACE : out.data,
         movers_count(&out, mine), movers_type(&out), root, place->comm);
     movers_take(place, "scatterv", own ? &in : &out, own ? spread.at[root] : 0, mine, root,
                 place->rank);
@@ -373,6 +385,7 @@ void program_movers(const struct place *place, int pairs)
     for (int root = 0; root < place->ranks; root++) {
         bool in_place = root % 2;
 
+        program_gaps(place, root);
         movers_broadcast(place, pairs, root);
         movers_gather(place, pairs, root, in_place);
         movers_gather_v(place, pairs, root, !in_place);

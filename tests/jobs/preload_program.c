@@ -3,7 +3,8 @@
  * An MPI program that knows nothing of libdist: collectives of every kind, whose results it checks.
  * Rank 0 prints a hash of them.
  *
- *    preload_program tame|bold|handed-on|errors|progress|threads
+ *    preload_program tame|bold|handed-on|errors|overlaps|blocked|progress|threads|persistent
+ *    preload_program comms|many NUMBER [bold]
  */
 #include "preload_program.h"
 
@@ -233,6 +234,7 @@ static int program_result(void)
 int main(int argc, char **argv)
 {
     const char *part = argc > 1 ? argv[1] : "tame";
+    int number = argc > 2 ? atoi(argv[2]) : 0;
     bool threads = strcmp(part, "threads") == 0;
     int level = MPI_THREAD_SINGLE, faults;
 
@@ -240,15 +242,25 @@ int main(int argc, char **argv)
         MPI_Init_thread(&argc, &argv, MPI_THREAD_MULTIPLE, &level);
     else
         MPI_Init(&argc, &argv);
-    program_bold = strcmp(part, "bold") == 0;
-    if (program_bold || strcmp(part, "tame") == 0)
+    program_bold = strcmp(part, "bold") == 0 || (number && argc > 3);
+    if (strcmp(part, "bold") == 0 || strcmp(part, "tame") == 0)
         program_served();
     else if (strcmp(part, "handed-on") == 0)
         program_handed_on();
     else if (strcmp(part, "errors") == 0)
         program_errors();
+    else if (strcmp(part, "overlaps") == 0)
+        program_overlaps();
+    else if (strcmp(part, "blocked") == 0)
+        program_blocked();
     else if (strcmp(part, "progress") == 0)
         program_progress();
+    else if (strcmp(part, "comms") == 0)
+        program_comms(number);
+    else if (strcmp(part, "many") == 0)
+        program_many(number);
+    else if (strcmp(part, "persistent") == 0)
+        program_persistent();
     else if (threads && level == MPI_THREAD_MULTIPLE)
         program_threads();
     faults = program_result();

@@ -99,6 +99,18 @@ void program_movers(const struct place *place, int pairs);
 /* preload_reductions.c: types that libdist takes, by all operations. */
 void program_reductions(const struct place *place, int count);
 
+/* preload_buffers.c; up to 64 ranks */
+void program_gaps(const struct place *place, int root);
+void program_overlaps(void); /* not MPI, but each rank must be served, or none */
+
+/* preload_blocked.c: collectives go on while MPI waits in any call, and Fortran for them */
+void program_blocked(void);
+
+/* preload_comms.c */
+void program_comms(int rounds); /* one after another, freed without the others, begun crossed */
+void program_many(int many);    /* side by side */
+void program_persistent(void);  /* made in one order, started in another */
+
 /* preload_others.c */
 void program_large(const struct place *place); /* MPI-4's large counts */
 void program_handed_on(void);                  /* what must be right though libdist has it not */

@@ -139,7 +139,8 @@ static void reductions_root(const struct place *place, const struct type *type, 
     void *out = gets ? malloc((size_t)count * type->size + 1) : NULL;
 
     PROGRAM_CALL(place, reductions_fill(place, type, op, own ? out : in, count), Reduce, Ireduce,
-                 own ? MPI_IN_PLACE : in, out, count, type->type, op, root, place->comm);
+                 own ? MPI_IN_PLACE : in, gets ? out : (void *)16, count, type->type, op, root,
+                 place->comm);
     if (gets)
         reductions_check(place, "reduce", type, op, out, 0, count);
     free(in);

@@ -1,0 +1,86 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* An MPI program: what is sent and what is received lie in one array. */
+#include "preload_program.h"
+
+/* ---- what is given stands in the gaps of what is got, or is the same memory ---- */
+
+/* What rank `from` has for rank `to`. */
+static int gaps_value(int from, int to)
+{
+    return 1000 * from + to + 5;
+}
+
+/* Integers: rank r's place is 2r, the gaps are between them. */
+static void gaps_fill(const struct place *place, int *at)
+{
+    for (int r = 0; r < place->ranks; r++) {
+        at[2 * r] = gaps_value(place->rank, r);
+        at[2 * r + 1] = -1;
+    }
+}
+
+void program_gaps(const struct place *place, int root)
+{
+    int ones[64], evens[64], at[128] = {0};
+    bool gets = place->rank == root;
+
+    for (int r = 0; r < 64; r++) {
+        ones[r] = 1;
+        evens[r] = 2 * r;
+    }
+    PROGRAM_CALL(place, gaps_fill(place, at), Alltoallv, Ialltoallv, at, ones, evens, MPI_INT,
+                 at + 1, ones, evens, MPI_INT, place->comm);
+    for (int r = 0; r < place->ranks; r++) {
+        if (at[2 * r] != gaps_value(place->rank, r) || at[2 * r + 1] != gaps_value(r, place->rank))
+            program_wrong(place, "alltoallv in gaps: %d, %d", at[2 * r], at[2 * r + 1]);
+    }
+    PROGRAM_CALL(place, gaps_fill(place, at), Gatherv, Igatherv, at, 1, MPI_INT, at + 1, ones,
+                 evens, MPI_INT, root, place->comm);
+    for (int r = 0; gets && r < place->ranks; r++) {
+        if (at[2 * r + 1] != gaps_value(r, 0))
+            program_wrong(place, "gatherv in gaps: %d", at[2 * r + 1]);
+    }
+    PROGRAM_CALL(place, gaps_fill(place, at), Scatterv, Iscatterv, at, ones, evens, MPI_INT, at + 1,
+                 1, MPI_INT, root, place->comm);
+    if (at[1] != gaps_value(root, place->rank))
+        program_wrong(place, "scatterv in gaps: %d", at[1]);
+}
+
+/* ---- what MPI forbids, and not every rank does ---- */
+
+static void overlaps_expect(const struct place *place, const char *what, int value, int wanted)
+{
+    if (value != wanted)
+        program_wrong(place, "%s, where in and out overlap: %d, not %d", what, value, wanted);
+}
+
+/* The odd ranks' buffers overlap, without MPI_IN_PLACE: no rank may be refused alone. */
+void program_overlaps(void)
+{
+    struct place place = {.name = "overlaps", .comm = MPI_COMM_WORLD};
+    int ranks, sum, at[200] = {0}, *in = at, *out;
+
+    MPI_Comm_rank(place.comm, &place.rank);
+    MPI_Comm_size(place.comm, &place.ranks);
+    ranks = place.ranks;
+    sum = ranks * (ranks - 1) / 2;
+    out = at + (place.rank % 2 ? 1 : 130);
+    for (int form = BLOCKING; form < FORMS; form++) {
+        place.form = (enum form)form;
+#define FILL                                                                                       \
+    for (int i = 0; i < 130; i++)                                                                  \
+    at[i] = place.rank + i
+        PROGRAM_CALL(&place, FILL, Allreduce, Iallreduce, in, out, 3, MPI_INT, MPI_SUM, place.comm);
+        overlaps_expect(&place, "allreduce", out[2], sum + 2 * ranks);
+        PROGRAM_CALL(&place, FILL, Reduce_scatter_block, Ireduce_scatter_block, in, out, 2, MPI_INT,
+                     MPI_SUM, place.comm);
+        overlaps_expect(&place, "reduce_scatter_block", out[1], sum + (2 * place.rank + 1) * ranks);
+        PROGRAM_CALL(&place, FILL, Alltoall, Ialltoall, in, 1, MPI_INT, out, 1, MPI_INT,
+                     place.comm);
+        overlaps_expect(&place, "alltoall", out[ranks - 1], ranks - 1 + place.rank);
+        PROGRAM_CALL(&place, FILL, Allgather, Iallgather, in, 2, MPI_INT, out, 2, MPI_INT,
+                     place.comm);
+        overlaps_expect(&place, "allgather", out[2 * ranks - 1], ranks);
+#undef FILL
+    }
+}
