@@ -14,7 +14,7 @@ extern "C" {
  * states the one that it was built for; the library takes no other, nor a table that is smaller
  * than its own (ERR_ABI, before anything in it is called).
  */
-#define DIST_ABI 5
+#define DIST_ABI 6
 
 /* A transport's address has 1 to this many bytes. */
 #define DIST_ADDRESS_MAX 2048
@@ -84,6 +84,9 @@ struct dist_request {
     uintptr_t own[4];             /* anything at first */
 };
 
+/* Looks at a message that came before its receive, see `unexpected`. True: drop it. */
+typedef bool (*dist_unexpected_fn)(void *arg, int peer, const struct dist_envelope *envelope);
+
 /* How well a peer can be reached: the engine takes the transport that takes the least time for a
  * message of 64 KiB, of several the one that the backend names first. */
 struct dist_reach {
@@ -101,7 +104,8 @@ struct dist_transport_config {
     const char *bind_host; /* numeric address of the interface that reaches the other ranks */
     int local_ranks;       /* ranks on this machine, at least 1 */
     const struct dist_host *host; /* the library's services (backend.h) */
-    void *context;         /* the backend's for its own (an MPI communicator, say), or NULL */
+    void *context;                /* the backend's for its own (an MPI communicator, say), or NULL;
+                                     always NULL for an instance that groups share, see cancel */
     const uint8_t *secret; /* the job's secret, secret_bytes long; NULL while a job has none */
     size_t secret_bytes;
 };
@@ -109,13 +113,13 @@ struct dist_transport_config {
 /*
  * A transport. Constant, one for all; the state of one instance is state_size zeroed
  * bytes that the engine allocates, aligned for any type, and frees after close. A group has an
- * instance of its own.
+ * instance of its own, or all groups of a world share one; see cancel.
  *
  *   probe --> open --> address --> reach, of all peers --> connect, to those that it is chosen for
  *     |         |                                              |
  *     |         |              .-------------------------------'
  *     |         |              v
- *     |         |     send, recv, progress, probe_tag, probe_stray <----.
+ *     |         |     send, recv, progress, probe_tag, unexpected <-----.
  *     |         |              |                                        |
  *     |         |              '--> arm --> (sleep without it) --> disarm
  *     v         v
@@ -123,8 +127,8 @@ struct dist_transport_config {
  *
  * Threads: calls on one instance never overlap, but come from any thread that moves the group
  * along: the program's, or one of the library's. Other instances may be called meanwhile, so what
- * they share is the transport's to guard. The group's lock is held: no slot may call the library
- * but through config.host.
+ * they share is the transport's to guard. A lock is held: no slot may call the library but through
+ * config.host.
  *
  * No slot may block; each returns within microseconds, or the time that it takes to copy what it
  * moves. Only open and close may take some milliseconds. A message to a peer that makes no calls at
@@ -206,8 +210,7 @@ struct dist_transport {
      * longest, at least none that goes hungry. Does not move anything and changes nothing, so
      * progress is to be called between two looks. The engine then posts a receive from that peer
      * with that tag. A message may be stuck behind others of its peer that wait for their receives
-     * too, where the transport keeps only so much (tcp: DIST_TCP_EARLY_LIMIT); it is not found
-     * until those are received.
+     * too, where the transport keeps only so much; it is not found until those are received.
      */
     int (*probe_tag)(void *state, uint64_t tag);
 
@@ -234,6 +237,28 @@ struct dist_transport {
     /* Optional (may be NULL): one line about this peer for the log and for reports, to
      * text[size], always terminated. Changes nothing. */
     void (*describe)(void *state, int peer, char *text, size_t size);
+
+    /*
+     * Optional (may be NULL): shows the messages that no receive has taken yet and whose tag is
+     * `tag` in the bits of `mask`, peer by peer, of each the oldest first; of each peer it looks at
+     * the oldest `most` messages only. `see` returns true for one that is to be dropped, which has
+     * no bytes. It calls no slot. NULL: ranks whose calls do not match and of which no two messages
+     * meet find out at their deadline only.
+     */
+    void (*unexpected)(void *state, uint64_t tag, uint64_t mask, int most, dist_unexpected_fn see,
+                       void *arg);
+
+    /*
+     * Optional: forgets all messages whose tag is this one in the bits of mask, in both directions.
+     * Requests that have not ended are dropped and never touched again, nor is their memory; what
+     * nobody has received is thrown away, and so is what a peer is still sending. All else goes on,
+     * with the same peers too. Bounded as close.
+     *
+     * A transport that has it is opened once for all groups of a world: the ranks of config, of
+     * requests and of peers are those of the world then, and the tags tell the groups apart; there
+     * is no context, which is one group's own. NULL: each group opens an instance of its own.
+     */
+    void (*cancel)(void *state, uint64_t tag, uint64_t mask);
 
     /*
      * Optional: the peer of a message that nobody has received, whose tag is this one but for the

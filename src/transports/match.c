@@ -18,7 +18,7 @@ static void match_append_posted(struct disti_match *match, struct dist_request *
     match->posted_tail = request;
 }
 
-static void match_remove_posted(struct disti_match *match, struct dist_request *request)
+void disti_match_unpost(struct disti_match *match, struct dist_request *request)
 {
     if (request->prev)
         request->prev->next = request->next;
@@ -52,7 +52,7 @@ struct dist_request *disti_match_arrival(struct disti_match *match,
         request = request->next;
     if (!request)
         return NULL;
-    match_remove_posted(match, request);
+    disti_match_unpost(match, request);
     *mismatch_p = !match_agree(request, envelope);
     return request;
 }
@@ -84,6 +84,8 @@ struct disti_early *disti_match_hold(struct disti_match *match,
         match->early_head = early;
     match->early_tail = early;
     match->held_bytes += payload;
+    if (match->early_count)
+        ++*match->early_count;
     return early;
 }
 
@@ -110,6 +112,20 @@ struct disti_early *disti_match_stray(const struct disti_match *match, uint64_t 
                      early->envelope.fingerprint == fingerprint))
         early = early->next;
     return early;
+}
+
+void disti_match_show(struct disti_match *match, int peer, const struct disti_look *look)
+{
+    struct disti_early *early = match->early_head;
+
+    for (int i = 0; early && i < look->most; i++) {
+        struct disti_early *next = early->next;
+
+        if ((early->envelope.tag & look->mask) == look->tag && !early->claimed && !early->refused &&
+            look->see(look->arg, peer, &early->envelope) && early->envelope.bytes == 0)
+            disti_match_release(match, early);
+        early = next;
+    }
 }
 
 struct disti_early *disti_match_post(struct disti_match *match, struct dist_request *request)
@@ -146,6 +162,8 @@ void disti_match_release(struct disti_match *match, struct disti_early *early)
         match->early_tail = before;
     if (!early->descriptor)
         match->held_bytes -= (size_t)early->envelope.bytes;
+    if (match->early_count)
+        --*match->early_count;
     free(early);
 }
 
@@ -154,7 +172,7 @@ void disti_match_fail(struct disti_match *match, dist_status status)
     while (match->posted_head) {
         struct dist_request *request = match->posted_head;
 
-        match_remove_posted(match, request);
+        disti_match_unpost(match, request);
         request->status = status;
     }
     for (struct disti_early *early = match->early_head; early; early = early->next)
@@ -169,7 +187,9 @@ void disti_match_clear(struct disti_match *match)
         struct disti_early *early = match->early_head;
 
         match->early_head = early->next;
+        if (match->early_count)
+            --*match->early_count;
         free(early);
     }
-    *match = (struct disti_match){0};
+    *match = (struct disti_match){.early_count = match->early_count};
 }

@@ -19,6 +19,15 @@ struct disti_match {
     struct dist_request *posted_head, *posted_tail;
     struct disti_early *early_head, *early_tail;
     size_t held_bytes; /* payload kept in `early` */
+    long *early_count; /* of all peers of the transport; NULL: nobody counts */
+};
+
+/* What is looked for among early messages: as in the transport's slot `unexpected`. */
+struct disti_look {
+    uint64_t tag, mask;
+    int most;
+    dist_unexpected_fn see;
+    void *arg;
 };
 
 /* A message that came before its receive. Payload is held here, or described by note. */
@@ -66,8 +75,14 @@ struct disti_early *disti_match_waiting(const struct disti_match *match, uint64_
 struct disti_early *disti_match_stray(const struct disti_match *match, uint64_t tag,
                                       uint64_t fingerprint);
 
+/* Shows this peer's early messages, and drops those that are not wanted. */
+void disti_match_show(struct disti_match *match, int peer, const struct disti_look *look);
+
 /* A number greater than all that were given before: which of two things came first. */
 uint64_t disti_match_order(void);
+
+/* Takes a posted receive off the list; it is the caller's. */
+void disti_match_unpost(struct disti_match *match, struct dist_request *request);
 
 /* Takes an early message off the list and frees it. */
 void disti_match_release(struct disti_match *match, struct disti_early *early);
