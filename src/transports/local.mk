@@ -5,4 +5,6 @@ libdist_core_sources += \
 	src/transports/announced.h \
 	src/transports/credit.h \
 	src/transports/match.c \
-	src/transports/match.h
+	src/transports/match.h \
+	src/transports/standin.c \
+	src/transports/standin.h
