@@ -10,6 +10,7 @@ libdist_core_sources += \
 	src/transports/tcp/tcp_rails.c \
 	src/transports/tcp/tcp_receive.c \
 	src/transports/tcp/tcp_send.c \
+	src/transports/tcp/tcp_silence.c \
 	src/transports/tcp/tcp_socket.c \
 	src/transports/tcp/tcp_state.h \
 	src/transports/tcp/tcp_stripe_receive.c \

@@ -228,8 +228,7 @@ static int tcp_event(struct tcp_state *state, const struct epoll_event *event)
     case TCP_EVENT_LISTENER:
         state->accepting = true;
         return 0;
-    case TCP_EVENT_TIMER:
-        tcp_tick(state);
+    case TCP_EVENT_TIMER: /* what has come in time is looked at first */
         return 0;
     case TCP_EVENT_PENDING:
         return disti_tcp_pending_event(state, index);
@@ -246,12 +245,18 @@ static int tcp_poll(struct tcp_state *state)
 {
     struct epoll_event events[TCP_EVENTS];
     int count = epoll_wait(state->epoll, events, TCP_EVENTS, 0);
+    bool tick = false;
 
     state->calls = 0;
     if (count < 0)
         return errno == EINTR ? 0 : disti_fail_errno(DIST_ERR_SYSTEM, "tcp: epoll failed");
-    for (int i = 0; i < count; i++)
+    for (int i = 0; i < count; i++) {
+        tick |= events[i].data.u64 >> 32 == TCP_EVENT_TIMER;
         tcp_event(state, &events[i]);
+    }
+    if (tick)
+        tcp_tick(state);
+    disti_tcp_silence(state);
     return count;
 }
 

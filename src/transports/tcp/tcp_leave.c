@@ -55,6 +55,7 @@ static void leave_close(struct tcp_state *state, struct tcp_peer *peer, int *fd,
     while (phase == TCP_PHASE_UP && !disti_expired(deadline) &&
            (!leave_drained(state, *fd) || leave_pending(state, peer, *fd, zerocopy)))
         disti_sleep_ns(100 * 1000);
+    disti_tcp_silence_leave(*fd);
     shutdown(*fd, SHUT_WR);
     disti_tcp_close(*fd, zerocopy);
     *fd = -1;

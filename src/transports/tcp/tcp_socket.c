@@ -178,23 +178,12 @@ dist_status disti_tcp_listen(struct tcp_state *state, const char *host)
     return DIST_OK;
 }
 
-/* A peer that is gone without a word is found out within the group's timeout. */
 void disti_tcp_tune(const struct tcp_state *state, int fd)
 {
-    unsigned timeout = (unsigned)state->timeout_ms;
     int one = 1;
-    int idle = state->timeout_ms / 3000 > 0 ? state->timeout_ms / 3000 : 1;
-    int interval = state->timeout_ms / 6000 > 0 ? state->timeout_ms / 6000 : 1;
 
-    if (idle > 32767)
-        idle = 32767;
-    if (interval > 32767)
-        interval = 32767;
     setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof(one));
-    setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &one, sizeof(one));
-    setsockopt(fd, IPPROTO_TCP, TCP_KEEPIDLE, &idle, sizeof(idle));
-    setsockopt(fd, IPPROTO_TCP, TCP_KEEPINTVL, &interval, sizeof(interval));
-    setsockopt(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, &timeout, sizeof(timeout));
+    disti_tcp_silence_tune(state, fd);
     socket_buffers(state, fd);
 }
 

@@ -103,7 +103,8 @@ struct tcp_rail {
     bool readable, writable;
     bool waiting; /* not read until the stripe's message is announced; then resume */
     bool resume;
-    int64_t deadline; /* of CALLING */
+    int64_t deadline;  /* of CALLING */
+    int64_t silent_ns; /* as the peer's */
     struct tcp_incoming in;
     struct tcp_outgoing out;
     unsigned char hello[DISTI_TCP_HELLO_BYTES];
@@ -147,6 +148,7 @@ struct tcp_peer {
     const char *reason;      /* instead of errno's text; static */
     int ticks;               /* waited while IDLE */
     int64_t deadline;        /* of CALLING and GREETING; 0: none set yet */
+    int64_t silent_ns;       /* since when its machine has not answered; 0: it has */
     struct disti_tcp_endpoint endpoint;
     struct tcp_rails *rails; /* NULL: the pair has one socket */
     struct tcp_peer *next, *prev;
@@ -189,6 +191,7 @@ struct tcp_state {
     int blocked; /* peers that wait for room to write */
     int pinned;  /* calls that the kernel has not done with */
     enum tcp_zerocopy_setting zerocopy;
+    int64_t silence_ns; /* the next look for peers that do not answer */
     int listed;     /* peers on the list */
     unsigned calls; /* of progress that did not ask epoll */
     int pending_count;
@@ -244,6 +247,17 @@ dist_status disti_tcp_congestion_open(struct tcp_state *state);
 void disti_tcp_congestion(const struct tcp_state *state, int fd);
 /* Of a connection that is made: now it shows how far the peer is. */
 void disti_tcp_congestion_settle(const struct tcp_state *state, int fd);
+
+/* tcp_silence.c: machines that answer no more. */
+/* Has the kernel ask an idle connection's peer now and then. */
+void disti_tcp_silence_tune(const struct tcp_state *state, int fd);
+/*
+ * Before a close: what is sent still goes to a peer that computes. The kernel gives a closed
+ * connection up when its probes are as far apart as they may be, so let that be the most there is.
+ */
+void disti_tcp_silence_leave(int fd);
+/* Looks at the peers that are waited for, if it is time; loses those that have been silent. */
+void disti_tcp_silence(struct tcp_state *state);
 
 /* tcp_accept.c: callers. */
 int disti_tcp_accept(struct tcp_state *state);

@@ -12,6 +12,12 @@ TESTS += tests/unit/transports/test_tcp_flow
 tests_unit_transports_test_tcp_flow_SOURCES = tests/unit/transports/test_tcp_flow.c $(tcp_fixture)
 tests_unit_transports_test_tcp_flow_LDADD = $(unit_test_libs)
 
+check_PROGRAMS += tests/unit/transports/test_tcp_silence
+TESTS += tests/unit/transports/test_tcp_silence
+tests_unit_transports_test_tcp_silence_SOURCES = \
+	tests/unit/transports/test_tcp_silence.c $(tcp_fixture)
+tests_unit_transports_test_tcp_silence_LDADD = $(unit_test_libs)
+
 check_PROGRAMS += tests/unit/transports/test_tcp_congestion
 TESTS += tests/unit/transports/test_tcp_congestion
 tests_unit_transports_test_tcp_congestion_SOURCES = \

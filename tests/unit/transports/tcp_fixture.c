@@ -20,6 +20,8 @@
 
 static const struct dist_transport *const tcp = &disti_transport_tcp;
 
+int tcp_timeout_ms = FIXTURE_LIMIT_MS;
+
 void tcp_rank_open(struct tcp_rank *rank, int number, int world, const char *host)
 {
     memset(rank, 0, sizeof(*rank));
@@ -27,7 +29,7 @@ void tcp_rank_open(struct tcp_rank *rank, int number, int world, const char *hos
         .size = sizeof(rank->config),
         .rank = number,
         .world_size = world,
-        .timeout_ms = FIXTURE_LIMIT_MS,
+        .timeout_ms = tcp_timeout_ms,
         .job = TCP_TEST_JOB,
         .bind_host = host,
         .local_ranks = world,

@@ -16,6 +16,9 @@ struct tcp_rank {
     size_t blob_bytes;
 };
 
+/* Of ranks that are opened from now on; 10 s at first. */
+extern int tcp_timeout_ms;
+
 /* Opens rank `rank` of `world` on `host`; fails the test if that fails. */
 void tcp_rank_open(struct tcp_rank *rank, int number, int world, const char *host);
 void tcp_rank_close(struct tcp_rank *rank);

@@ -1,0 +1,111 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Finding a machine that answers no more, and leaving one alone whose program computes. */
+#include "base/clock.h"
+#include "transports/tcp/tcp_state.h"
+
+#include <errno.h>
+#include <linux/tcp.h>
+
+/*
+ * What a connection shows, by the kernel of the peer:
+ *
+ *      all is acknowledged               keepalive asks now and then
+ *      data are under way                acknowledged, or sent again and again
+ *      the peer's window is zero         acknowledges each probe: its program takes its time
+ *
+ * TCP_USER_TIMEOUT would end the third too, and with it messages whose sends have ended well;
+ * without it the second goes on for a quarter of an hour. So the second is watched here: what has
+ * been sent again, or probed, and is not answered for the group's timeout.
+ */
+
+/* Looks in the time that ends a connection, and the bounds of the time between two. */
+#define SILENCE_LOOKS 16
+#define SILENCE_LEAST_MS 50
+#define SILENCE_MOST_MS 1000
+/* Linux 6.15: the longest time between two probes or repetitions, at least 1 s. */
+#ifndef TCP_RTO_MAX_MS
+#define TCP_RTO_MAX_MS 44
+#endif
+
+static int silence_between(int value, int least, int most)
+{
+    return value < least ? least : value > most ? most : value;
+}
+
+void disti_tcp_silence_tune(const struct tcp_state *state, int fd)
+{
+    int one = 1, probes = 4;
+    int idle = silence_between(state->timeout_ms / 3000, 1, 32767);
+    int interval = silence_between(state->timeout_ms / 6000, 1, 32767);
+    int apart = silence_between(state->timeout_ms / 4, 1000, 120000);
+
+    setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &one, sizeof(one));
+    setsockopt(fd, IPPROTO_TCP, TCP_KEEPIDLE, &idle, sizeof(idle));
+    setsockopt(fd, IPPROTO_TCP, TCP_KEEPINTVL, &interval, sizeof(interval));
+    setsockopt(fd, IPPROTO_TCP, TCP_KEEPCNT, &probes, sizeof(probes));
+    (void)setsockopt(fd, IPPROTO_TCP, TCP_RTO_MAX_MS, &apart, sizeof(apart));
+}
+
+void disti_tcp_silence_leave(int fd)
+{
+    int apart = 120000;
+
+    (void)setsockopt(fd, IPPROTO_TCP, TCP_RTO_MAX_MS, &apart, sizeof(apart));
+}
+
+/* Has the peer's machine left this connection unanswered for so long? *since_ns: from when on. */
+static bool silence_too_long(const struct tcp_state *state, int fd, int64_t now, int64_t *since_ns)
+{
+    struct tcp_info info = {0};
+    socklen_t size = sizeof(info);
+    int64_t heard;
+
+    if (getsockopt(fd, IPPROTO_TCP, TCP_INFO, &info, &size) ||
+        (info.tcpi_retransmits == 0 && info.tcpi_probes == 0)) {
+        *since_ns = 0;
+        return false;
+    }
+    heard = now - (int64_t)info.tcpi_last_ack_recv * 1000000;
+    if (!*since_ns)
+        *since_ns = now;
+    else if (heard > *since_ns)
+        *since_ns = heard;
+    return now - *since_ns > (int64_t)state->timeout_ms * 1000000;
+}
+
+static void silence_peer(struct tcp_state *state, struct tcp_peer *peer, int64_t now)
+{
+    static const char reason[] = "its machine answers no more";
+
+    if (peer->phase != TCP_PHASE_UP ||
+        (!disti_tcp_has_sends(peer) && !disti_tcp_has_receives(peer)))
+        return;
+    if (silence_too_long(state, peer->fd, now, &peer->silent_ns)) {
+        disti_tcp_lose(state, peer, ETIMEDOUT, reason);
+        return;
+    }
+    for (int number = 1; peer->rails && number < DISTI_TCP_SOCKETS; number++) {
+        struct tcp_rail *rail = &peer->rails->rail[number];
+
+        if (rail->phase == TCP_PHASE_UP &&
+            silence_too_long(state, rail->fd, now, &rail->silent_ns)) {
+            disti_tcp_lose(state, peer, ETIMEDOUT, reason);
+            return;
+        }
+    }
+}
+
+void disti_tcp_silence(struct tcp_state *state)
+{
+    int64_t now = disti_now_ns();
+    struct tcp_peer *next;
+
+    if (now < state->silence_ns)
+        return;
+    state->silence_ns = now + 1000000LL * silence_between(state->timeout_ms / SILENCE_LOOKS,
+                                                          SILENCE_LEAST_MS, SILENCE_MOST_MS);
+    for (struct tcp_peer *peer = state->list; peer; peer = next) {
+        next = peer->next;
+        silence_peer(state, peer, now);
+    }
+}
