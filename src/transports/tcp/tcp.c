@@ -81,8 +81,6 @@ static dist_status tcp_open(void *instance, const struct dist_transport_config *
     state->job = disti_tcp_hash(config->job, strlen(config->job), 0);
     state->accepting = true;
     state->epoll = state->timer = -1;
-    for (int i = 0; i < TCP_PENDING_MAX; i++)
-        state->pending[i].fd = -1;
     status = tcp_settings(state);
     if (status == DIST_OK)
         status = tcp_memory(state);
@@ -90,6 +88,8 @@ static dist_status tcp_open(void *instance, const struct dist_transport_config *
         status = disti_tcp_listen(state, config->bind_host);
     if (status == DIST_OK)
         disti_tcp_interfaces(state);
+    if (status == DIST_OK)
+        status = disti_tcp_pending_open(state);
     if (status == DIST_OK)
         status = disti_tcp_congestion_open(state);
     if (status != DIST_OK)

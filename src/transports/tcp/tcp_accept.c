@@ -6,11 +6,31 @@
 #include "transports/tcp/tcp_state.h"
 
 #include <errno.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
 /* New callers in one call of progress. */
 #define ACCEPT_TURN 16
+/*
+ * Callers that are kept though they have not said who they are: all ranks that may call, which can
+ * be slow to greet, and so many strangers. The oldest is hung up when there are more; a rank calls
+ * again.
+ */
+#define ACCEPT_STRANGERS 64
+
+dist_status disti_tcp_pending_open(struct tcp_state *state)
+{
+    int sockets = state->sockets ? state->sockets : state->interfaces;
+
+    state->pending_max = (state->world_size - 1) * sockets + ACCEPT_STRANGERS;
+    state->pending = calloc((size_t)state->pending_max, sizeof(*state->pending));
+    if (!state->pending)
+        return disti_fail(DIST_ERR_NO_MEMORY, "tcp: no memory for %d callers", state->pending_max);
+    for (int i = 0; i < state->pending_max; i++)
+        state->pending[i].fd = -1;
+    return DIST_OK;
+}
 
 static void pending_drop(struct tcp_state *state, struct tcp_pending *pending)
 {
@@ -24,7 +44,7 @@ static int pending_slot(struct tcp_state *state)
 {
     int oldest = 0;
 
-    for (int i = 0; i < TCP_PENDING_MAX; i++) {
+    for (int i = 0; i < state->pending_max; i++) {
         if (state->pending[i].fd < 0)
             return i;
         if (state->pending[i].deadline < state->pending[oldest].deadline)
@@ -85,7 +105,7 @@ static void accept_one(struct tcp_state *state, int fd)
     }
     pending->fd = fd;
     pending->bytes = 0;
-    pending->deadline = disti_deadline_ms(TCP_PENDING_MS);
+    pending->deadline = disti_deadline_ms(state->timeout_ms);
     state->pending_count++;
     disti_tcp_pending_event(state, slot);
     if (state->pending_count)
@@ -138,7 +158,7 @@ void disti_tcp_pending_tick(struct tcp_state *state)
         state->no_accept = false;
         state->accepting = true;
     }
-    for (int i = 0; i < TCP_PENDING_MAX; i++) {
+    for (int i = 0; i < state->pending_max; i++) {
         if (state->pending[i].fd >= 0 && disti_expired(state->pending[i].deadline))
             pending_drop(state, &state->pending[i]);
     }
@@ -146,8 +166,10 @@ void disti_tcp_pending_tick(struct tcp_state *state)
 
 void disti_tcp_pending_close(struct tcp_state *state)
 {
-    for (int i = 0; i < TCP_PENDING_MAX; i++) {
+    for (int i = 0; state->pending && i < state->pending_max; i++) {
         if (state->pending[i].fd >= 0)
             pending_drop(state, &state->pending[i]);
     }
+    free(state->pending);
+    state->pending = NULL;
 }

@@ -118,11 +118,21 @@ static void peer_up(struct tcp_state *state, struct tcp_peer *peer)
     disti_tcp_list(state, peer);
 }
 
-/* The call has failed. The higher rank of a pair was perhaps refused because it is being called. */
+/* Has the peer ended a connection before it answered? It knew nobody, or was being called itself.
+ */
+static bool peer_hung_up(int cause)
+{
+    return cause == 0 || cause == ECONNRESET || cause == EPIPE;
+}
+
+/*
+ * The call has failed. If the peer is there and has only hung up it is called again, until the time
+ * is over: it may have had too many callers, or have waited for a hello for too long.
+ */
 static void peer_call_failed(struct tcp_state *state, struct tcp_peer *peer, int cause,
                              const char *reason)
 {
-    if (peer->rank > state->rank || peer->phase != TCP_PHASE_GREETING) {
+    if (!peer_hung_up(cause) || disti_expired(peer->deadline)) {
         disti_tcp_lose(state, peer, cause, reason);
         return;
     }
@@ -171,11 +181,14 @@ static void peer_called(struct tcp_state *state, struct tcp_peer *peer)
     if (!failed && !disti_tcp_greet(state, peer->fd, peer->rank, 0))
         failed = errno ? errno : EIO;
     if (failed) {
-        disti_tcp_lose(state, peer, failed, NULL);
+        peer_call_failed(state, peer, failed, NULL);
         return;
     }
     peer->phase = TCP_PHASE_GREETING;
     peer->hello_bytes = 0;
+    /* The peer was there in time, only this rank has not looked. */
+    if (disti_expired(peer->deadline))
+        peer->deadline = disti_deadline_ms(state->timeout_ms);
     peer_read_hello(state, peer);
 }
 

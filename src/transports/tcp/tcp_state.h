@@ -19,9 +19,6 @@
 #define TCP_TURN_BYTES ((size_t)1 << 20)
 /* Messages in one sendmsg. */
 #define TCP_BATCH 64
-/* Callers that have not yet said who they are. */
-#define TCP_PENDING_MAX 64
-#define TCP_PENDING_MS 5000
 /* Time between two looks at the deadlines, while there are any. */
 #define TCP_TICK_MS 100
 /* Up to so many peers are read without asking epoll first, which then is asked now and then. */
@@ -36,7 +33,8 @@
  * that has died. If both call, the lower rank's call is the one that stays.
  *
  *      IDLE --call--> CALLING --connected, hello sent--> GREETING --hello read--> UP
- *        \------------ hello of the peer read, hello sent ------------------------^
+ *       | ^------------ hung up: to be called again --------'                     ^
+ *       '------------- hello of the peer read, hello sent ------------------------'
  *      any -----------------------------------------------------------------> LOST
  */
 enum tcp_phase {
@@ -163,7 +161,8 @@ struct tcp_peer {
     uint64_t sent_bytes, received_bytes;
 };
 
-/* Someone has called and has not yet said who he is; fd -1: a free slot. */
+/* Someone has called and has not yet said who he is, perhaps since he computes; fd -1: a free slot.
+ */
 struct tcp_pending {
     int fd;
     int64_t deadline;
@@ -194,7 +193,7 @@ struct tcp_state {
     int64_t silence_ns; /* the next look for peers that do not answer */
     int listed;     /* peers on the list */
     unsigned calls; /* of progress that did not ask epoll */
-    int pending_count;
+    int pending_count, pending_max; /* callers that have not yet said who they are */
     size_t early_limit, socket_bytes;
     char congestion[32]; /* what connections begin with; empty: the system's */
     char paced[32];      /* what those with far peers go on with; empty: the same */
@@ -202,7 +201,7 @@ struct tcp_state {
     unsigned char *buffer;
     struct tcp_peer **peers; /* by rank; NULL until needed */
     struct tcp_peer *list;
-    struct tcp_pending pending[TCP_PENDING_MAX];
+    struct tcp_pending *pending; /* pending_max of them */
 };
 
 /*
@@ -260,6 +259,7 @@ void disti_tcp_silence_leave(int fd);
 void disti_tcp_silence(struct tcp_state *state);
 
 /* tcp_accept.c: callers. */
+dist_status disti_tcp_pending_open(struct tcp_state *state);
 int disti_tcp_accept(struct tcp_state *state);
 int disti_tcp_pending_event(struct tcp_state *state, int slot);
 void disti_tcp_pending_tick(struct tcp_state *state);
