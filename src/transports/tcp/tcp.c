@@ -15,7 +15,6 @@
 #include <sys/timerfd.h>
 #include <unistd.h>
 
-#define TCP_EARLY_LIMIT ((size_t)64 << 20)
 #define TCP_BUFFER_MAX ((size_t)1 << 30)
 #define TCP_EVENTS 64
 
@@ -35,8 +34,7 @@ static dist_status tcp_probe(char *reason, size_t reason_size)
 
 static dist_status tcp_settings(struct tcp_state *state)
 {
-    dist_status status =
-        disti_env_bytes("DIST_TCP_EARLY_LIMIT", TCP_EARLY_LIMIT, &state->early_limit);
+    dist_status status = disti_tcp_credit_setting(state);
 
     if (status == DIST_OK)
         status = disti_env_bytes("DIST_TCP_BUFFER", 0, &state->socket_bytes);
@@ -264,8 +262,9 @@ static bool tcp_can_move(const struct tcp_peer *peer)
 {
     if (peer->phase != TCP_PHASE_UP)
         return false;
-    return disti_tcp_can_flush(peer) || peer->resume || (peer->readable && !peer->stopped) ||
-           (peer->rails && (disti_tcp_rails_can_send(peer) || disti_tcp_rails_can_receive(peer)));
+    return disti_tcp_can_flush(peer) || disti_tcp_can_control(peer) ||
+           disti_tcp_stripes_can_send(peer) || peer->resume || peer->readable ||
+           (peer->rails && disti_tcp_rails_can_receive(peer));
 }
 
 /* Nothing is to be done for this peer before there is news of it, and no deadline runs. */
@@ -280,8 +279,7 @@ static int tcp_turn(struct tcp_state *state, struct tcp_peer *peer, bool guess)
 {
     int moved = disti_tcp_send_turn(state, peer);
 
-    if (peer->phase == TCP_PHASE_UP &&
-        (peer->resume || (!peer->stopped && (peer->readable || guess))))
+    if (peer->phase == TCP_PHASE_UP && (peer->resume || peer->readable || guess))
         moved += disti_tcp_receive(state, peer);
     if (peer->rails && peer->phase == TCP_PHASE_UP)
         moved += disti_tcp_rails_receive(state, peer, guess);
@@ -340,6 +338,8 @@ static void tcp_disarm(void *instance)
 
 static void tcp_free(struct tcp_peer *peer)
 {
+    disti_tcp_assemblies_clear(peer);
+    disti_tcp_control_clear(peer);
     disti_tcp_incoming_clear(&peer->in);
     disti_match_clear(&peer->match);
     if (peer->rails)
@@ -387,7 +387,7 @@ const struct dist_transport disti_transport_tcp = {
     .recv = tcp_recv,
     .progress = tcp_progress,
     .probe_tag = disti_tcp_probe_tag,
-    .probe_stray = disti_tcp_probe_stray,
+    .unexpected = disti_tcp_unexpected,
     .arm = tcp_arm,
     .disarm = tcp_disarm,
     .close = tcp_close,

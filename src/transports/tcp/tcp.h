@@ -14,8 +14,9 @@
  * DIST_TCP_BUFFER (bytes of each socket buffer; unset: the kernel tunes them),
  * DIST_TCP_CONGESTION (the congestion control; unset: the system's, but none that paces for a peer
  * on the same network; "system": the system's in any case) and
- * DIST_TCP_EARLY_LIMIT (bytes of messages kept a peer before their receives are posted,
- * 64M; past it the peer's connection is not read until receives are posted).
+ * DIST_TCP_EARLY_LIMIT (bytes of messages kept a peer before their receives are posted, 16M, and no
+ * more than 256M for all peers together unless that is less than 1M each; past it messages wait at
+ * their sender, who offers them in about 100 bytes each).
  */
 extern const struct dist_transport disti_transport_tcp;
 

@@ -57,15 +57,15 @@ static int pending_slot(struct tcp_state *state)
 /* The whole hello is there: the caller is a rank of this job, or is shown out. */
 static void pending_judge(struct tcp_state *state, struct tcp_pending *pending)
 {
-    int from, number = disti_tcp_hello_valid(state, pending->hello, &from);
+    struct disti_tcp_hello hello;
 
-    if (number < 0) {
+    if (!disti_tcp_hello_valid(state, pending->hello, &hello)) {
         disti_info("rank %d has turned away a caller that is no rank of this job", state->rank);
         pending_drop(state, pending);
         return;
     }
     state->pending_count--;
-    disti_tcp_adopt(state, pending->fd, from, number);
+    disti_tcp_adopt(state, pending->fd, &hello);
     pending->fd = -1;
 }
 

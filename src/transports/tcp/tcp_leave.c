@@ -20,7 +20,8 @@ static void leave_say_goodbye(struct tcp_state *state, struct tcp_peer *peer)
         return;
     disti_tcp_send_turn(state, peer);
     if (peer->phase != TCP_PHASE_UP || peer->send_status != DIST_OK ||
-        (peer->send_head && peer->send_head->moved) || (peer->rails && peer->rails->sending))
+        disti_tcp_first_begun(peer) || peer->control.begin != peer->control.end ||
+        peer->stripes.sending)
         return;
     disti_tcp_frame_encode(DISTI_TCP_GOODBYE, &(struct dist_envelope){0, 0, 0}, bytes);
     (void)!send(peer->fd, bytes, sizeof(bytes), MSG_NOSIGNAL);

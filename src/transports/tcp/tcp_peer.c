@@ -26,6 +26,7 @@ struct tcp_peer *disti_tcp_peer(struct tcp_state *state, int rank)
         if (!peer)
             return NULL;
         peer->rank = rank;
+        peer->match.early_count = &state->early_count;
         peer->fd = -1;
         peer->in.stash = peer->in.small;
         state->peers[rank] = peer;
@@ -109,12 +110,14 @@ void disti_tcp_lose(struct tcp_state *state, struct tcp_peer *peer, int cause, c
     disti_tcp_unlist(state, peer);
 }
 
-static void peer_up(struct tcp_state *state, struct tcp_peer *peer)
+static void peer_up(struct tcp_state *state, struct tcp_peer *peer, uint64_t credit)
 {
     peer->phase = TCP_PHASE_UP;
     peer->readable = peer->writable = true;
     disti_tcp_congestion_settle(state, peer->fd);
     peer->zerocopy = disti_tcp_zerocopy_open(state, peer->fd);
+    peer->stripes.out.zerocopy = peer->zerocopy;
+    disti_tcp_credit_open(state, peer, credit);
     disti_tcp_list(state, peer);
 }
 
@@ -144,7 +147,7 @@ static void peer_call_failed(struct tcp_state *state, struct tcp_peer *peer, int
 
 static void peer_read_hello(struct tcp_state *state, struct tcp_peer *peer)
 {
-    int from = -1;
+    struct disti_tcp_hello hello;
 
     while (peer->hello_bytes < sizeof(peer->hello)) {
         ssize_t got = recv(peer->fd, peer->hello + peer->hello_bytes,
@@ -161,11 +164,12 @@ static void peer_read_hello(struct tcp_state *state, struct tcp_peer *peer)
         }
         peer->hello_bytes += (size_t)got;
     }
-    if (disti_tcp_hello_valid(state, peer->hello, &from) != 0 || from != peer->rank) {
+    if (!disti_tcp_hello_valid(state, peer->hello, &hello) || hello.socket != 0 ||
+        hello.from != (uint32_t)peer->rank) {
         disti_tcp_lose(state, peer, 0, "another program answers at its address");
         return;
     }
-    peer_up(state, peer);
+    peer_up(state, peer, hello.credit);
     if (peer->rails)
         disti_tcp_rails_call(state, peer);
 }
@@ -221,13 +225,14 @@ void disti_tcp_call(struct tcp_state *state, struct tcp_peer *peer)
         peer_called(state, peer);
 }
 
-void disti_tcp_adopt(struct tcp_state *state, int fd, int rank, int number)
+void disti_tcp_adopt(struct tcp_state *state, int fd, const struct disti_tcp_hello *hello)
 {
+    int rank = (int)hello->from;
     struct tcp_peer *peer = disti_tcp_peer(state, rank);
     bool calling = peer && (peer->phase == TCP_PHASE_CALLING || peer->phase == TCP_PHASE_GREETING);
 
-    if (number) {
-        disti_tcp_rails_adopt(state, fd, rank, number);
+    if (hello->socket) {
+        disti_tcp_rails_adopt(state, fd, rank, hello->socket);
         return;
     }
     if (!peer || peer->phase == TCP_PHASE_UP || peer->phase == TCP_PHASE_LOST ||
@@ -242,7 +247,7 @@ void disti_tcp_adopt(struct tcp_state *state, int fd, int rank, int number)
     disti_tcp_tune(state, fd);
     if (disti_tcp_watch(state, fd, TCP_EVENT_PEER, rank, true) &&
         disti_tcp_greet(state, fd, rank, 0))
-        peer_up(state, peer);
+        peer_up(state, peer, hello->credit);
     else
         disti_tcp_lose(state, peer, errno, NULL);
 }
@@ -267,10 +272,8 @@ int disti_tcp_peer_event(struct tcp_state *state, struct tcp_peer *peer, uint32_
             events &= ~(uint32_t)EPOLLERR;
         if (events & (EPOLLIN | EPOLLRDHUP | EPOLLERR | EPOLLHUP))
             peer->readable = true;
-        if (events & (EPOLLRDHUP | EPOLLHUP)) {
+        if (events & (EPOLLRDHUP | EPOLLHUP))
             peer->hung_up = true;
-            disti_tcp_resume(peer);
-        }
         if (events & (EPOLLOUT | EPOLLERR | EPOLLHUP))
             disti_tcp_set_writable(state, peer, true);
         disti_tcp_list(state, peer);

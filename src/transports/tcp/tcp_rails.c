@@ -103,7 +103,6 @@ static void rail_up(struct tcp_state *state, struct tcp_peer *peer, struct tcp_r
     disti_tcp_congestion_settle(state, rail->fd);
     setsockopt(rail->fd, IPPROTO_TCP, TCP_NOTSENT_LOWAT, &unsent, sizeof(unsent));
     rail->out.zerocopy = disti_tcp_zerocopy_open(state, rail->fd);
-    peer->rails->rail[0].out.zerocopy = peer->zerocopy;
     if (peer->rails->up++ == 0)
         setsockopt(peer->fd, IPPROTO_TCP, TCP_NOTSENT_LOWAT, &unsent, sizeof(unsent));
     disti_tcp_list(state, peer);
@@ -112,7 +111,7 @@ static void rail_up(struct tcp_state *state, struct tcp_peer *peer, struct tcp_r
 static void rail_read_hello(struct tcp_state *state, struct tcp_peer *peer, int number)
 {
     struct tcp_rail *rail = &peer->rails->rail[number];
-    int from = -1;
+    struct disti_tcp_hello hello;
 
     while (rail->hello_bytes < sizeof(rail->hello)) {
         ssize_t got = recv(rail->fd, rail->hello + rail->hello_bytes,
@@ -128,7 +127,8 @@ static void rail_read_hello(struct tcp_state *state, struct tcp_peer *peer, int 
         }
         rail->hello_bytes += (size_t)got;
     }
-    if (disti_tcp_hello_valid(state, rail->hello, &from) == number && from == peer->rank)
+    if (disti_tcp_hello_valid(state, rail->hello, &hello) && hello.socket == number &&
+        hello.from == (uint32_t)peer->rank)
         rail_up(state, peer, rail);
     else
         rail_leave_out(state, peer, rail, EPROTO);
@@ -319,12 +319,6 @@ void disti_tcp_rails_free(struct tcp_rails *rails)
     for (int number = 1; number < DISTI_TCP_SOCKETS; number++) {
         disti_tcp_incoming_clear(&rails->rail[number].in);
         free(rails->rail[number].out.zerocopy);
-    }
-    while (rails->assemblies) {
-        struct tcp_assembly *assembly = rails->assemblies;
-
-        rails->assemblies = assembly->next;
-        free(assembly);
     }
     free(rails);
 }

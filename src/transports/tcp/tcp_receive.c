@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Receiving: header, match, payload; every message goes to its sink by the shortest way. */
+#include "base/log.h"
 #include "base/sink.h"
 #include "transports/tcp/tcp_state.h"
 
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/ioctl.h>
 #include <sys/uio.h>
 
 /* A read of so many bytes was of a message that its sender may not have copied. */
@@ -21,8 +21,7 @@
 
 bool disti_tcp_has_receives(const struct tcp_peer *peer)
 {
-    return peer->match.posted_head || peer->in.request ||
-           (peer->rails && disti_tcp_rails_receiving(peer));
+    return peer->match.posted_head || peer->in.request || disti_tcp_assembles(peer);
 }
 
 static void incoming_stash_free(struct tcp_incoming *in)
@@ -62,8 +61,23 @@ static bool incoming_keep(struct tcp_incoming *in, const unsigned char *data, si
 
 void disti_tcp_early_release(struct tcp_peer *peer, struct disti_early *early)
 {
+    if (!early->descriptor)
+        disti_tcp_give_back(&peer->credit, early->envelope.bytes);
     disti_match_release(&peer->match, early);
-    peer->early_count--;
+}
+
+/* Offers of a peer that is lost: nobody can ask for them any more. */
+static void receive_drop_offers(struct tcp_peer *peer)
+{
+    struct disti_early *early = peer->match.early_head;
+
+    while (early) {
+        struct disti_early *next = early->next;
+
+        if (early->descriptor)
+            disti_match_release(&peer->match, early);
+        early = next;
+    }
 }
 
 bool disti_tcp_fail_receives(struct tcp_peer *peer, dist_status status)
@@ -85,98 +99,9 @@ bool disti_tcp_fail_receives(struct tcp_peer *peer, dist_status status)
             peer->in.request->status = status;
     }
     disti_tcp_incoming_clear(&peer->in);
-    if (peer->rails)
-        disti_tcp_rails_fail_receives(peer, status);
+    disti_tcp_assemblies_fail(peer, status);
+    receive_drop_offers(peer);
     return any;
-}
-
-/* May this message be held until its receive is posted? The header's size is not believed. */
-static bool receive_may_hold(const struct tcp_state *state, const struct tcp_peer *peer,
-                             const struct dist_envelope *envelope)
-{
-    size_t held = peer->match.held_bytes + peer->early_count * sizeof(struct disti_early);
-
-    return held < state->early_limit && envelope->bytes <= state->early_limit - held;
-}
-
-/*
- * The stream has ended and what is left of it lies in the kernel, which has bounded it.
- * Waiting for receives would only hide the end, so all is held, unless it was cut off.
- */
-static bool receive_is_cut_off(const struct tcp_peer *peer, const struct dist_envelope *envelope,
-                               size_t here)
-{
-    int waiting = 0;
-
-    if (ioctl(peer->fd, FIONREAD, &waiting))
-        waiting = 0;
-    return envelope->bytes > here + (size_t)waiting;
-}
-
-/*
- * No receive waits for this message: keep it, or stop reading. Where a message has just been
- * received, its receiver may be about to post the next receive: it has until the next turn, which
- * spares the copy. What was only announced is on other sockets, which may not have ended.
- */
-static bool receive_early(struct tcp_state *state, struct tcp_peer *peer,
-                          const struct dist_envelope *envelope, bool whole, size_t here)
-{
-    bool ended = peer->hung_up && whole;
-
-    if (peer->finished && !peer->hung_up) {
-        peer->resume = true;
-        return false;
-    }
-    if (ended && receive_is_cut_off(peer, envelope, here)) {
-        disti_tcp_lose(state, peer, 0, NULL);
-        return false;
-    }
-    if (ended || receive_may_hold(state, peer, envelope))
-        peer->in.early = disti_match_hold(&peer->match, envelope, false);
-    if (!peer->in.early) {
-        peer->stopped = true;
-        if (!peer->stopped_order)
-            peer->stopped_order = disti_match_order();
-        return false;
-    }
-    peer->early_count++;
-    return true;
-}
-
-/* An announced message's stripes will find it: this socket goes on without it. */
-static bool receive_announced(struct tcp_state *state, struct tcp_peer *peer,
-                              const struct dist_envelope *envelope)
-{
-    struct tcp_incoming *in = &peer->in;
-    bool kept = disti_tcp_assemble(peer, envelope, in->request, in->early);
-
-    if (!kept && in->early)
-        disti_tcp_early_release(peer, in->early);
-    in->active = false;
-    in->request = NULL;
-    in->early = NULL;
-    if (!kept)
-        disti_tcp_lose(state, peer, ENOMEM, NULL);
-    return kept;
-}
-
-/* A message begins, as a whole or as an announcement. False: it cannot be taken now. */
-static bool receive_message(struct tcp_state *state, struct tcp_peer *peer,
-                            const struct dist_envelope *envelope, bool whole, size_t here)
-{
-    struct tcp_incoming *in = &peer->in;
-    bool mismatch = false;
-
-    in->request = disti_match_arrival(&peer->match, envelope, &mismatch);
-    if (mismatch)
-        in->request = NULL;
-    else if (!in->request && !receive_early(state, peer, envelope, whole, here))
-        return false;
-    peer->stopped_order = 0;
-    in->active = true;
-    in->left = envelope->bytes;
-    in->at = 0;
-    return whole || receive_announced(state, peer, envelope);
 }
 
 static bool receive_bad(struct tcp_state *state, struct tcp_peer *peer)
@@ -185,24 +110,138 @@ static bool receive_bad(struct tcp_state *state, struct tcp_peer *peer)
     return false;
 }
 
+/*
+ * No receive waits for this message: it is kept. Where a message has just been received, its
+ * receiver may be about to post the next receive: it has until the next turn, which spares the
+ * copy.
+ */
+static bool receive_early(struct tcp_state *state, struct tcp_peer *peer,
+                          const struct dist_envelope *envelope)
+{
+    if (peer->finished && !peer->hung_up) {
+        peer->resume = true;
+        return false;
+    }
+    peer->in.early = disti_match_hold(&peer->match, envelope, false);
+    if (!peer->in.early)
+        disti_tcp_lose(state, peer, ENOMEM, NULL);
+    return peer->in.early;
+}
+
+/* An announced message's stripes will find it: this socket goes on without it. */
+static bool receive_announced(struct tcp_state *state, struct tcp_peer *peer,
+                              const struct dist_envelope *envelope)
+{
+    struct tcp_incoming *in = &peer->in;
+    uint64_t number = peer->stripes.arrived++;
+
+    if (!disti_tcp_assemble(peer, number, envelope->bytes, in->request, in->early)) {
+        disti_tcp_lose(state, peer, ENOMEM, NULL);
+        return false;
+    }
+    in->active = false;
+    in->request = NULL;
+    in->early = NULL;
+    return true;
+}
+
+/* A message begins, as a whole or as an announcement. False: it cannot be taken now. */
+static bool receive_message(struct tcp_state *state, struct tcp_peer *peer,
+                            const struct dist_envelope *envelope, bool whole)
+{
+    struct tcp_incoming *in = &peer->in;
+    bool mismatch = false;
+
+    if (!disti_tcp_affords(peer->credit.unused, envelope))
+        return receive_bad(state, peer);
+    in->request = disti_match_arrival(&peer->match, envelope, &mismatch);
+    if (!in->request && !receive_early(state, peer, envelope))
+        return false;
+    if (mismatch)
+        in->request = NULL;
+    peer->credit.unused -= envelope->bytes + DISTI_TCP_MESSAGE_COST;
+    if (!in->early && (whole || !mismatch))
+        disti_tcp_give_back(&peer->credit, envelope->bytes);
+    in->active = true;
+    in->left = envelope->bytes;
+    in->at = 0;
+    return whole || receive_announced(state, peer, envelope);
+}
+
+/* Asks for an offered message that has met its receive. */
+static dist_status receive_ask(struct tcp_peer *peer, uint64_t number, uint64_t bytes,
+                               struct dist_request *request)
+{
+    if (bytes && !disti_tcp_assemble(peer, number, bytes, request, NULL))
+        return DIST_ERR_NO_MEMORY;
+    if (!bytes)
+        request->status = DIST_OK;
+    return disti_tcp_ask(peer, number, false);
+}
+
+/* An offer takes its place in the order of messages, or is answered at once. */
+static bool receive_offer(struct tcp_state *state, struct tcp_peer *peer,
+                          const struct dist_envelope *envelope)
+{
+    uint64_t number = peer->stripes.arrived++;
+    struct disti_early *early = NULL;
+    dist_status status = DIST_OK;
+    bool mismatch = false;
+    struct dist_request *request = disti_match_arrival(&peer->match, envelope, &mismatch);
+
+    if (mismatch)
+        status = disti_tcp_ask(peer, number, true);
+    else if (request)
+        status = receive_ask(peer, number, envelope->bytes, request);
+    else
+        early = disti_match_hold(&peer->match, envelope, true);
+    if (early)
+        early->note[0] = number;
+    if (status == DIST_OK && (early || request))
+        return true;
+    if (request && request->status == DIST_IN_PROGRESS)
+        request->status = DIST_ERR_NO_MEMORY;
+    disti_tcp_lose(state, peer, ENOMEM, NULL);
+    return false;
+}
+
 /* A stripe begins. On a further socket it may have to wait for its announcement on the first. */
 static bool receive_stripe(struct tcp_state *state, struct tcp_peer *peer, struct tcp_incoming *in,
                            const struct dist_envelope *frame)
 {
-    enum tcp_stripe_answer answer =
-        peer->rails ? disti_tcp_stripe_begin(peer, in, frame) : TCP_STRIPE_BAD;
+    enum tcp_stripe_answer answer = disti_tcp_stripe_begin(peer, in, frame);
 
     if (answer == TCP_STRIPE_BAD || (answer == TCP_STRIPE_WAIT && in == &peer->in))
         return receive_bad(state, peer);
     return answer == TCP_STRIPE_OK;
 }
 
-/*
- * A header is there, and `here` bytes behind it. False: the message cannot be taken now,
- * or the peer is lost.
- */
+/* Any frame of the first socket but a stripe's. */
+static bool receive_frame(struct tcp_state *state, struct tcp_peer *peer, enum disti_tcp_kind kind,
+                          const struct dist_envelope *frame)
+{
+    switch (kind) {
+    case DISTI_TCP_MESSAGE:
+        return receive_message(state, peer, frame, true);
+    case DISTI_TCP_ANNOUNCED:
+        if (!peer->rails || frame->bytes < DISTI_TCP_STRIPED_LEAST)
+            return receive_bad(state, peer);
+        return receive_message(state, peer, frame, false);
+    case DISTI_TCP_OFFERED:
+        return receive_offer(state, peer, frame);
+    case DISTI_TCP_CREDIT:
+        return disti_tcp_credit_came(peer, frame->tag) || receive_bad(state, peer);
+    case DISTI_TCP_ASK:
+        return disti_tcp_asked(peer, frame->tag, frame->fingerprint) || receive_bad(state, peer);
+    default:
+        peer->leaving = true;
+        return true;
+    }
+}
+
+/* A header is there. False: the message cannot be taken now, or the peer is lost. */
 static bool receive_header(struct tcp_state *state, struct tcp_peer *peer, struct tcp_incoming *in,
-                           const unsigned char *bytes, size_t here)
+                           const unsigned char *bytes)
 {
     struct dist_envelope envelope;
     enum disti_tcp_kind kind;
@@ -211,14 +250,9 @@ static bool receive_header(struct tcp_state *state, struct tcp_peer *peer, struc
         return receive_bad(state, peer);
     if (kind == DISTI_TCP_STRIPE)
         return receive_stripe(state, peer, in, &envelope);
-    if (peer->leaving || in != &peer->in ||
-        (kind == DISTI_TCP_ANNOUNCED && (!peer->rails || envelope.bytes < DISTI_TCP_STRIPED_LEAST)))
+    if (peer->leaving || in != &peer->in)
         return receive_bad(state, peer);
-    if (kind == DISTI_TCP_GOODBYE) {
-        peer->leaving = true;
-        return true;
-    }
-    return receive_message(state, peer, &envelope, kind == DISTI_TCP_MESSAGE, here);
+    return receive_frame(state, peer, kind, &envelope);
 }
 
 /* Counts payload that has come to its place. */
@@ -273,8 +307,7 @@ static size_t receive_use(struct tcp_state *state, struct tcp_peer *peer, struct
 
     for (;;) {
         if (!in->active) {
-            if (bytes - used < header ||
-                !receive_header(state, peer, in, data + used, bytes - used - header))
+            if (bytes - used < header || !receive_header(state, peer, in, data + used))
                 return used;
             used += header;
             if (!in->active)
@@ -320,8 +353,8 @@ static size_t receive_window(const struct tcp_peer *peer, uint64_t left)
     const struct dist_request *next = peer->match.posted_head;
     uint64_t window = left + TCP_PEEK_BYTES;
 
-    if (peer->rails && peer->rails->assemblies)
-        next = peer->rails->assemblies->request;
+    if (peer->stripes.assemblies)
+        next = peer->stripes.assemblies->request;
     if (left <= TCP_BUFFER_BYTES / 8) {
         if (!next || next->envelope.bytes <= TCP_BUFFER_BYTES / 8)
             return TCP_BUFFER_BYTES;
@@ -372,14 +405,6 @@ ssize_t disti_tcp_read(struct tcp_state *state, struct tcp_peer *peer, int fd,
     return got;
 }
 
-void disti_tcp_resume(struct tcp_peer *peer)
-{
-    if (peer->stopped) {
-        peer->stopped = false;
-        peer->resume = true;
-    }
-}
-
 int disti_tcp_receive(struct tcp_state *state, struct tcp_peer *peer)
 {
     size_t moved = 0;
@@ -390,8 +415,7 @@ int disti_tcp_receive(struct tcp_state *state, struct tcp_peer *peer)
         disti_tcp_use_stash(state, peer, &peer->in);
         moved++;
     }
-    while (peer->phase == TCP_PHASE_UP && !peer->stopped && !peer->resume &&
-           moved < TCP_TURN_BYTES) {
+    while (peer->phase == TCP_PHASE_UP && !peer->resume && moved < TCP_TURN_BYTES) {
         bool full = false;
         ssize_t got = disti_tcp_read(state, peer, peer->fd, &peer->in, &full);
 
@@ -426,9 +450,6 @@ static void receive_claim(struct tcp_peer *peer, struct disti_early *early,
     bool whole = early != in->early;
     size_t rest = 0;
 
-    /* What comes in stripes is taken when all are there. */
-    if (peer->rails && disti_tcp_rails_assembling(peer, early))
-        return;
     if (!whole && sink->src)
         rest = early->arrived % dist_dtype_size(sink->dtype);
     request->moved = early->arrived - rest;
@@ -446,38 +467,70 @@ static void receive_claim(struct tcp_peer *peer, struct disti_early *early,
         request->status = DIST_OK;
 }
 
-/* A message that had come early is not the one that the receive meant: it goes. */
-static void receive_refused(struct tcp_peer *peer)
+/* The receive takes a message that was only offered. */
+static void receive_claim_offer(struct tcp_state *state, struct tcp_peer *peer,
+                                struct disti_early *early, struct dist_request *request)
+{
+    dist_status status = receive_ask(peer, early->note[0], early->envelope.bytes, request);
+
+    disti_tcp_early_release(peer, early);
+    if (status != DIST_OK) {
+        request->status =
+            disti_fail(status, "tcp: rank %d has no memory to ask rank %d for a message",
+                       state->rank, peer->rank);
+        return;
+    }
+    disti_tcp_list(state, peer);
+    disti_tcp_control(state, peer);
+}
+
+/*
+ * A message that had come early is not the one that the receive meant: it goes. `offer` is its
+ * number, if it was offered.
+ */
+static void receive_refused(struct tcp_state *state, struct tcp_peer *peer, const uint64_t *offer,
+                            uint64_t bytes)
 {
     struct tcp_incoming *in = &peer->in;
 
-    struct disti_early *early = peer->rails ? disti_tcp_rails_refused(peer) : NULL;
-
-    if (early) {
-        disti_tcp_early_release(peer, early);
+    if (offer) {
+        if (disti_tcp_ask(peer, *offer, true) != DIST_OK)
+            disti_tcp_lose(state, peer, ENOMEM, NULL);
+        else
+            disti_tcp_list(state, peer);
     } else if (in->early && in->early->refused) {
         disti_tcp_early_release(peer, in->early);
         in->early = NULL;
-    } else {
-        peer->early_count--;
+    } else if (!disti_tcp_assembly_refused(peer)) {
+        disti_tcp_give_back(&peer->credit, bytes);
     }
+}
+
+static void receive_post(struct tcp_state *state, struct tcp_peer *peer,
+                         struct dist_request *request)
+{
+    const struct disti_early *waiting = disti_match_waiting(&peer->match, request->envelope.tag);
+    uint64_t number = waiting ? waiting->note[0] : 0;
+    bool offered = waiting && waiting->descriptor;
+    struct disti_early *early = disti_match_post(&peer->match, request);
+
+    if (request->status == DIST_ERR_MISMATCH)
+        receive_refused(state, peer, offered ? &number : NULL, request->arrived.bytes);
+    else if (offered)
+        receive_claim_offer(state, peer, early, request);
+    /* What comes in stripes is taken when all are there. */
+    else if (early && !disti_tcp_assembling(peer, early))
+        receive_claim(peer, early, request);
 }
 
 void disti_tcp_recv(struct tcp_state *state, struct tcp_peer *peer, struct dist_request *request)
 {
-    struct disti_early *early;
-
     request->moved = 0;
-    early = disti_match_post(&peer->match, request);
-    if (early)
-        receive_claim(peer, early, request);
-    else if (request->status == DIST_ERR_MISMATCH)
-        receive_refused(peer);
-    disti_tcp_resume(peer);
+    receive_post(state, peer, request);
     if (peer->phase == TCP_PHASE_LOST && peer->match.posted_head) {
         disti_tcp_report(state, peer);
         disti_tcp_fail_receives(peer, DIST_ERR_PEER_LOST);
-    } else if (request->status == DIST_IN_PROGRESS || peer->resume) {
+    } else if (request->status == DIST_IN_PROGRESS || peer->resume || disti_tcp_can_control(peer)) {
         disti_tcp_list(state, peer);
     }
 }

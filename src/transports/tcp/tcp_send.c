@@ -23,11 +23,54 @@ static void send_part(struct send_batch *batch, const void *data, size_t bytes)
     batch->bytes += bytes;
 }
 
-/* Does it go by itself, its payload not copied? */
+/*
+ * How a message goes is settled when its header is about to be sent, and stands in request->own[0]:
+ * in one piece, or as a header alone, which announces or offers it.
+ */
+enum send_manner { SEND_WHOLE, SEND_ANNOUNCED, SEND_OFFERED };
+
+/* *credit is what would be left if all before it had been sent. */
+static enum send_manner send_settle(const struct tcp_peer *peer, struct dist_request *request,
+                                    uint64_t *credit)
+{
+    bool striped =
+        peer->rails && peer->rails->up > 0 && request->envelope.bytes >= DISTI_TCP_STRIPED_LEAST;
+
+    if (request->moved)
+        return (enum send_manner)request->own[0];
+    if (disti_tcp_affords(*credit, &request->envelope)) {
+        *credit -= request->envelope.bytes + DISTI_TCP_MESSAGE_COST;
+        request->own[0] = striped ? SEND_ANNOUNCED : SEND_WHOLE;
+    } else {
+        request->own[0] = SEND_OFFERED;
+    }
+    return (enum send_manner)request->own[0];
+}
+
+/* Must it wait behind its offers, of which there may be only so many? */
+static bool send_waits(const struct tcp_peer *peer, const struct dist_request *request)
+{
+    return request->moved == 0 && peer->stripes.offered >= TCP_OFFERS_MAX &&
+           !disti_tcp_affords(peer->credit.left, &request->envelope);
+}
+
+/* Does the message at the head go by itself, its payload not copied? */
 static bool send_uncopied(const struct tcp_peer *peer, struct dist_request *request)
 {
+    uint64_t credit = peer->credit.left;
+
     return disti_tcp_zerocopy_takes(peer->zerocopy, request->envelope.bytes) &&
-           !(peer->rails && disti_tcp_striped(peer, request));
+           send_settle(peer, request, &credit) == SEND_WHOLE;
+}
+
+static const enum disti_tcp_kind send_kinds[] = {[SEND_WHOLE] = DISTI_TCP_MESSAGE,
+                                                 [SEND_ANNOUNCED] = DISTI_TCP_ANNOUNCED,
+                                                 [SEND_OFFERED] = DISTI_TCP_OFFERED};
+
+/* Something else is to be sent behind what is begun. */
+static bool send_only_begun(const struct tcp_peer *peer)
+{
+    return peer->send_head->moved && (peer->stripes.head || disti_tcp_control_waits(peer));
 }
 
 /*
@@ -38,60 +81,75 @@ static bool send_uncopied(const struct tcp_peer *peer, struct dist_request *requ
 static void send_gather(const struct tcp_peer *peer, struct send_batch *batch)
 {
     struct dist_request *request = peer->send_head;
+    uint64_t credit = peer->credit.left;
+    int most = send_only_begun(peer) ? 1 : TCP_BATCH;
 
     batch->count = 0;
     batch->bytes = 0;
-    for (int i = 0; i < TCP_BATCH && request && batch->bytes < TCP_TURN_BYTES; i++) {
+    for (int i = 0; i < most && request && batch->bytes < TCP_TURN_BYTES; i++) {
         size_t moved = request->moved, header = DISTI_TCP_FRAME_BYTES, payload = 0, room;
-        bool striped = peer->rails && disti_tcp_striped(peer, request);
+        enum send_manner manner = send_settle(peer, request, &credit);
 
         if (i > 0 && peer->zerocopy && send_uncopied(peer, request))
             break;
+        if (manner == SEND_OFFERED && peer->stripes.offered + i >= TCP_OFFERS_MAX)
+            break;
         if (moved < header) {
-            disti_tcp_frame_encode(striped ? DISTI_TCP_ANNOUNCED : DISTI_TCP_MESSAGE,
-                                   &request->envelope, batch->headers[i]);
+            disti_tcp_frame_encode(send_kinds[manner], &request->envelope, batch->headers[i]);
             send_part(batch, batch->headers[i] + moved, header - moved);
         } else {
             payload = moved - header;
         }
-        room = striped ? 0 : request->envelope.bytes - payload;
+        room = manner == SEND_WHOLE ? request->envelope.bytes - payload : 0;
         if (room > TCP_TURN_BYTES)
             room = TCP_TURN_BYTES;
         send_part(batch, (const char *)request->data + payload, room);
-        if (striped)
+        if (manner == SEND_ANNOUNCED)
             break;
         request = request->next;
     }
 }
 
-static void send_advance(struct tcp_peer *peer, size_t bytes)
+/* The message at the head has gone as far as it goes from the queue. */
+static void send_done(struct tcp_peer *peer)
 {
-    while (peer->send_head) {
-        struct dist_request *request = peer->send_head;
-        bool striped = peer->rails && disti_tcp_striped(peer, request);
-        size_t body = striped ? 0 : request->envelope.bytes;
-        size_t left = body + DISTI_TCP_FRAME_BYTES - request->moved;
+    struct dist_request *request = peer->send_head;
+    enum send_manner manner = (enum send_manner)request->own[0];
 
-        if (bytes < left) {
-            request->moved += bytes;
-            return;
-        }
-        bytes -= left;
-        peer->send_head = request->next;
-        if (!peer->send_head)
-            peer->send_tail = NULL;
-        if (striped) {
-            disti_tcp_announced(peer, request);
-            continue;
-        }
+    peer->send_head = request->next;
+    if (!peer->send_head)
+        peer->send_tail = NULL;
+    if (manner == SEND_ANNOUNCED) {
+        disti_tcp_announced(peer, request);
+    } else if (manner == SEND_OFFERED) {
+        disti_tcp_offered(peer, request);
+    } else {
         request->moved = request->envelope.bytes;
         disti_tcp_sent(request);
     }
 }
 
+static void send_advance(struct tcp_peer *peer, size_t bytes)
+{
+    while (peer->send_head && bytes) {
+        struct dist_request *request = peer->send_head;
+        size_t body = request->own[0] == SEND_WHOLE ? request->envelope.bytes : 0;
+        size_t left = body + DISTI_TCP_FRAME_BYTES - request->moved;
+
+        if (request->moved == 0 && request->own[0] != SEND_OFFERED)
+            peer->credit.left -= request->envelope.bytes + DISTI_TCP_MESSAGE_COST;
+        if (bytes < left) {
+            request->moved += bytes;
+            return;
+        }
+        bytes -= left;
+        send_done(peer);
+    }
+}
+
 bool disti_tcp_has_sends(const struct tcp_peer *peer)
 {
-    return peer->send_head || peer->pinned || (peer->rails && peer->rails->sending);
+    return peer->send_head || peer->pinned || peer->stripes.sending || peer->stripes.offered;
 }
 
 bool disti_tcp_fail_sends(struct tcp_state *state, struct tcp_peer *peer, dist_status status)
@@ -106,8 +164,8 @@ bool disti_tcp_fail_sends(struct tcp_state *state, struct tcp_peer *peer, dist_s
         request->status = status;
     }
     peer->send_tail = NULL;
-    if (peer->rails)
-        disti_tcp_rails_fail_sends(state, peer, status);
+    disti_tcp_stripes_fail(state, peer, status);
+    disti_tcp_control_clear(peer);
     return any;
 }
 
@@ -116,7 +174,6 @@ void disti_tcp_send_broken(struct tcp_state *state, struct tcp_peer *peer, int c
     peer->send_status = DIST_ERR_PEER_LOST;
     peer->cause = cause;
     peer->readable = peer->hung_up = true;
-    disti_tcp_resume(peer);
     disti_tcp_list(state, peer);
     if (peer->zerocopy)
         disti_tcp_zerocopy_reap(state, peer, peer->fd, peer->zerocopy);
@@ -186,8 +243,6 @@ static int send_flush(struct tcp_state *state, struct tcp_peer *peer)
     if (sent <= 0)
         return 0;
     peer->sent_bytes += (size_t)sent;
-    if (peer->rails)
-        peer->rails->latest = NULL;
     send_advance(peer, (size_t)sent);
     return 1;
 }
@@ -195,7 +250,9 @@ static int send_flush(struct tcp_state *state, struct tcp_peer *peer)
 bool disti_tcp_can_flush(const struct tcp_peer *peer)
 {
     return peer->phase == TCP_PHASE_UP && peer->send_head && peer->writable &&
-           !(peer->rails && disti_tcp_stripes_first(peer));
+           peer->control.begin == peer->control.end &&
+           !(peer->stripes.out.request && peer->stripes.out.moved) &&
+           !send_waits(peer, peer->send_head);
 }
 
 int disti_tcp_send_turn(struct tcp_state *state, struct tcp_peer *peer)
@@ -204,13 +261,14 @@ int disti_tcp_send_turn(struct tcp_state *state, struct tcp_peer *peer)
     int moved = 0, now;
 
     do {
-        now = 0;
+        now = disti_tcp_control(state, peer);
         if (disti_tcp_can_flush(peer))
             now += send_flush(state, peer);
-        if (peer->phase == TCP_PHASE_UP && peer->rails)
-            now += disti_tcp_rails_flush(state, peer);
+        if (peer->phase == TCP_PHASE_UP && peer->stripes.sending)
+            now += disti_tcp_stripes_flush(state, peer);
         moved += now;
-    } while (now && peer->rails && peer->send_head && peer->sent_bytes - before < TCP_TURN_BYTES);
+    } while (now && peer->stripes.sending && peer->send_head &&
+             peer->sent_bytes - before < TCP_TURN_BYTES);
     return moved;
 }
 

@@ -204,22 +204,20 @@ bool disti_tcp_greet(const struct tcp_state *state, int fd, int to, int number)
                                     .from = (uint32_t)state->rank,
                                     .to = (uint32_t)to,
                                     .job = state->job,
+                                    .credit = state->early_limit,
                                     .socket = number};
 
     disti_tcp_hello_encode(&hello, bytes);
     return send(fd, bytes, sizeof(bytes), MSG_NOSIGNAL) == (ssize_t)sizeof(bytes);
 }
 
-int disti_tcp_hello_valid(const struct tcp_state *state, const unsigned char *bytes, int *from_p)
+bool disti_tcp_hello_valid(const struct tcp_state *state, const unsigned char *bytes,
+                           struct disti_tcp_hello *hello_p)
 {
-    struct disti_tcp_hello hello;
-
-    if (!disti_tcp_hello_decode(bytes, &hello) || hello.job != state->job ||
-        hello.world_size != (uint32_t)state->world_size || hello.to != (uint32_t)state->rank ||
-        hello.from >= hello.world_size || hello.from == hello.to)
-        return -1;
-    *from_p = (int)hello.from;
-    return hello.socket;
+    return disti_tcp_hello_decode(bytes, hello_p) && hello_p->job == state->job &&
+           hello_p->world_size == (uint32_t)state->world_size &&
+           hello_p->to == (uint32_t)state->rank && hello_p->from < hello_p->world_size &&
+           hello_p->from != hello_p->to;
 }
 
 void disti_tcp_tick_on(struct tcp_state *state, bool on)

@@ -4,8 +4,8 @@
 #define DISTI_TRANSPORTS_TCP_STATE_H
 
 #include "transports/match.h"
-#include "transports/tcp/tcp_ways.h"
-#include "transports/tcp/tcp_wire.h"
+#include "transports/tcp/tcp_credit.h"
+#include "transports/tcp/tcp_stripes.h"
 
 #include <netinet/in.h>
 #include <sys/socket.h>
@@ -17,6 +17,8 @@
 #define TCP_PEEK_BYTES ((size_t)4 << 10)
 /* What one peer may move in each direction in one call of progress. */
 #define TCP_TURN_BYTES ((size_t)1 << 20)
+/* Offers under way to one peer: what one costs it, about 100 bytes, it keeps beyond the credit. */
+#define TCP_OFFERS_MAX (1 << 20)
 /* Messages in one sendmsg. */
 #define TCP_BATCH 64
 /* Time between two looks at the deadlines, while there are any. */
@@ -50,7 +52,7 @@ enum tcp_phase {
  * payload are still to come, which begin at byte `at` of the message; they go to the request's
  * sink, or to the early message, or nowhere if both are NULL.
  * stash keeps what was read and could not be used yet: a piece of a header, a piece of an
- * element, or, if the peer is stopped, all that had been read.
+ * element, or all behind a message that waits a turn for its receive.
  */
 struct tcp_incoming {
     bool active;
@@ -62,36 +64,6 @@ struct tcp_incoming {
     unsigned char *stash; /* small, or allocated */
     size_t stash_bytes;
     unsigned char small[DISTI_TCP_FRAME_BYTES];
-};
-
-/*
- * A pair with several sockets. The first is the peer's own, and has all messages in their order;
- * long ones it only announces. Their payload is cut into stripes, which a socket takes whenever it
- * has room. On the first none lies behind what came later, which may stop the receiver's reading:
- *
- *      first socket   [message][announce 0][stripe of 0][announce 1][stripe of 1][message] ...
- *      second         [stripe of 0][stripe of 0][stripe of 0][stripe of 1] ...
- *
- * The rank that has called for the first socket calls for the others, when that one is up.
- */
-
-/* An announced message of which stripes are still to come. */
-struct tcp_assembly {
-    struct tcp_assembly *next;
-    uint64_t number;
-    uint64_t bytes;
-    uint64_t unseen, left; /* bytes of stripes that have not begun; that are not in place */
-    struct dist_request *request;
-    struct disti_early *early; /* both NULL: it is thrown away */
-};
-
-/* The stripe that a socket is sending; request NULL: none. moved counts its header too. */
-struct tcp_outgoing {
-    struct dist_request *request;
-    const char *data;
-    uint64_t bytes, moved;
-    struct tcp_zerocopy *zerocopy; /* of the socket */
-    unsigned char header[DISTI_TCP_FRAME_BYTES];
 };
 
 /* A further socket. LOST: left out, or ended. */
@@ -109,20 +81,14 @@ struct tcp_rail {
     size_t hello_bytes;
 };
 
+/* Of a pair with several sockets: the rank that has called for the first calls for the others. */
 struct tcp_rails {
     struct disti_tcp_address address; /* the peer's */
     struct disti_tcp_way ways[DISTI_TCP_INTERFACES];
     int way_count;
     int wanted; /* sockets, the first among them; 1: only those that the peer calls for */
     int up;     /* further sockets that carry stripes */
-    struct tcp_rail rail[DISTI_TCP_SOCKETS]; /* by number; of the first only `out` is used */
-    /* Announced messages whose stripes are not all handed out; the last, if nothing follows it. */
-    struct dist_request *head, *tail, *latest;
-    uint64_t rest;      /* bytes of those stripes */
-    uint64_t announced; /* messages */
-    int sending;        /* announced messages that are not all sent */
-    uint64_t arrived;   /* announcements that have come */
-    struct tcp_assembly *assemblies;
+    struct tcp_rail rail[DISTI_TCP_SOCKETS]; /* by number; the first is not among them */
     int64_t deadline; /* a socket has ended: the others have so long to end too; 0: none has */
     int cause;
 };
@@ -136,10 +102,8 @@ struct tcp_peer {
     bool readable;           /* there may be something to read */
     bool writable;           /* the last write was taken whole */
     bool hung_up;            /* the kernel said that the stream has an end */
-    bool stopped;            /* not read until a receive is posted: too much came early */
-    bool resume;             /* what is stashed may go on: a receive has been, or may be, posted */
+    bool resume;             /* what is stashed may go on: its receive may be posted by now */
     bool finished;           /* a receive has ended in this turn */
-    uint64_t stopped_order;  /* disti_match_order() when it was stopped; 0: has been read since */
     bool leaving;            /* its goodbye was read */
     dist_status send_status; /* not OK: sends fail, though reading goes on */
     int cause;               /* errno of the loss, 0 for the end of the stream */
@@ -150,8 +114,10 @@ struct tcp_peer {
     struct disti_tcp_endpoint endpoint;
     struct tcp_rails *rails; /* NULL: the pair has one socket */
     struct tcp_peer *next, *prev;
+    struct tcp_credit credit;
+    struct tcp_control control;
+    struct tcp_stripes stripes;
     struct disti_match match;
-    size_t early_count;
     struct dist_request *send_head, *send_tail;
     struct tcp_incoming in;
     unsigned char hello[DISTI_TCP_HELLO_BYTES];
@@ -183,18 +149,19 @@ struct tcp_state {
     int listeners[DISTI_TCP_INTERFACES];
     unsigned left_out; /* bits by interface: the log has said that a peer cannot be reached by it */
     int epoll, timer;
-    bool ticking;   /* the timer runs */
-    bool accepting; /* there may be callers in a listener's queue */
-    bool no_accept; /* until the next tick: no file descriptor is left */
-    bool warned;
-    int blocked; /* peers that wait for room to write */
-    int pinned;  /* calls that the kernel has not done with */
+    bool ticking;           /* the timer runs */
+    bool accepting;         /* there may be callers in a listener's queue */
+    bool warned, no_accept; /* no_accept: no descriptor is left; until the next tick */
+    int blocked;            /* peers that wait for room to write */
+    int pinned;             /* calls that the kernel has not done with */
     enum tcp_zerocopy_setting zerocopy;
-    int64_t silence_ns; /* the next look for peers that do not answer */
-    int listed;     /* peers on the list */
-    unsigned calls; /* of progress that did not ask epoll */
+    int listed;                     /* peers on the list */
+    unsigned calls;                 /* of progress that did not ask epoll */
+    int64_t silence_ns;             /* the next look for peers that do not answer */
     int pending_count, pending_max; /* callers that have not yet said who they are */
-    size_t early_limit, socket_bytes;
+    size_t early_limit;             /* of messages kept a peer before their receives are posted */
+    size_t socket_bytes;
+    long early_count;    /* messages that wait for their receives */
     char congestion[32]; /* what connections begin with; empty: the system's */
     char paced[32];      /* what those with far peers go on with; empty: the same */
     uint32_t scope;      /* of a link-local address */
@@ -232,8 +199,9 @@ void disti_tcp_tune(const struct tcp_state *state, int fd);
 bool disti_tcp_watch(struct tcp_state *state, int fd, int event, int index, bool again);
 /* Sends a hello; false if the connection did not take it whole. */
 bool disti_tcp_greet(const struct tcp_state *state, int fd, int to, int number);
-/* Is it the hello of a rank of this job, for this rank? Else -1. Which socket of the pair it is. */
-int disti_tcp_hello_valid(const struct tcp_state *state, const unsigned char *bytes, int *from_p);
+/* Is it the hello of a rank of this job, for this rank? */
+bool disti_tcp_hello_valid(const struct tcp_state *state, const unsigned char *bytes,
+                           struct disti_tcp_hello *hello_p);
 /* Runs the timer that looks at the deadlines. */
 void disti_tcp_tick_on(struct tcp_state *state, bool on);
 
@@ -271,7 +239,7 @@ void disti_tcp_list(struct tcp_state *state, struct tcp_peer *peer);
 void disti_tcp_unlist(struct tcp_state *state, struct tcp_peer *peer);
 void disti_tcp_call(struct tcp_state *state, struct tcp_peer *peer);
 /* A caller has shown a valid hello of this peer: the descriptor becomes ours, or is closed. */
-void disti_tcp_adopt(struct tcp_state *state, int fd, int rank, int number);
+void disti_tcp_adopt(struct tcp_state *state, int fd, const struct disti_tcp_hello *hello);
 int disti_tcp_peer_event(struct tcp_state *state, struct tcp_peer *peer, uint32_t events);
 /* Once a tick for a listed peer: deadlines and waiting. True: it goes on needing the timer. */
 bool disti_tcp_peer_tick(struct tcp_state *state, struct tcp_peer *peer);
@@ -336,41 +304,6 @@ void disti_tcp_rails_close(struct tcp_state *state, struct tcp_peer *peer);
 /* Frees all; the sockets are closed. */
 void disti_tcp_rails_free(struct tcp_rails *rails);
 
-/* tcp_stripe_send.c, likewise. */
-/* May this message, which has not been begun, go in stripes? Settles it. */
-bool disti_tcp_striped(const struct tcp_peer *peer, struct dist_request *request);
-/* Its announcement has been sent: its stripes may go. */
-void disti_tcp_announced(struct tcp_peer *peer, struct dist_request *request);
-/* The first socket does not go on with the messages that wait: stripes are to be handed out. */
-bool disti_tcp_stripes_first(const struct tcp_peer *peer);
-/* Sends stripes on all sockets that have room. */
-int disti_tcp_rails_flush(struct tcp_state *state, struct tcp_peer *peer);
-bool disti_tcp_rails_can_send(const struct tcp_peer *peer);
-void disti_tcp_rails_fail_sends(struct tcp_state *state, struct tcp_peer *peer, dist_status status);
-
-/* tcp_stripe_receive.c, likewise. */
-/* A message is announced; the caller has settled where it goes. False: no memory. */
-bool disti_tcp_assemble(struct tcp_peer *peer, const struct dist_envelope *envelope,
-                        struct dist_request *request, struct disti_early *early);
-/* A stripe's frame: points `in` at its place. WAIT: its message is not announced yet. */
-enum tcp_stripe_answer { TCP_STRIPE_OK, TCP_STRIPE_WAIT, TCP_STRIPE_BAD };
-enum tcp_stripe_answer disti_tcp_stripe_begin(struct tcp_peer *peer, struct tcp_incoming *in,
-                                              const struct dist_envelope *frame);
-/* The stripe is in its place; perhaps its message is whole. */
-void disti_tcp_stripe_end(struct tcp_peer *peer, struct tcp_incoming *in);
-int disti_tcp_rails_receive(struct tcp_state *state, struct tcp_peer *peer, bool guess);
-bool disti_tcp_rails_can_receive(const struct tcp_peer *peer);
-/* Messages that a receive waits for are being put together. */
-bool disti_tcp_rails_receiving(const struct tcp_peer *peer);
-/* Is this early message being put together? A refused one's payload is thrown away from now on. */
-bool disti_tcp_rails_assembling(const struct tcp_peer *peer, const struct disti_early *early);
-struct disti_early *disti_tcp_rails_refused(struct tcp_peer *peer);
-/* What a socket that cannot be written to may still have to be read. */
-void disti_tcp_rail_drain(struct tcp_state *state, struct tcp_peer *peer, struct tcp_rail *rail);
-/* The first socket has ended. True: the others may still complete messages. */
-bool disti_tcp_rails_drain(struct tcp_state *state, struct tcp_peer *peer, int cause);
-void disti_tcp_rails_fail_receives(struct tcp_peer *peer, dist_status status);
-
 /* tcp_send.c */
 /*
  * Nothing can be written any more on the first socket. What the peer had sent may still wait to be
@@ -379,18 +312,24 @@ void disti_tcp_rails_fail_receives(struct tcp_peer *peer, dist_status status);
  */
 void disti_tcp_send_broken(struct tcp_state *state, struct tcp_peer *peer, int cause);
 bool disti_tcp_has_sends(const struct tcp_peer *peer);
+/* A message or a stripe is begun on the first socket: nothing else may go there. */
+static inline bool disti_tcp_first_begun(const struct tcp_peer *peer)
+{
+    return (peer->send_head && peer->send_head->moved) ||
+           (peer->stripes.out.request && peer->stripes.out.moved);
+}
 void disti_tcp_send(struct tcp_state *state, struct tcp_peer *peer, struct dist_request *request);
-/* A message waits and the first socket has room for it and no stripes to send before. */
+/* A message waits, and the first socket has room for it and nothing to send before. */
 bool disti_tcp_can_flush(const struct tcp_peer *peer);
-/* Sends what there is room for: messages, announcements, and their stripes on all sockets. */
+/* Sends what there is room for: control, messages, announcements, stripes on all sockets. */
 int disti_tcp_send_turn(struct tcp_state *state, struct tcp_peer *peer);
 bool disti_tcp_fail_sends(struct tcp_state *state, struct tcp_peer *peer, dist_status status);
 
 /* tcp_probe.c: the slots of these names (transport.h). */
 void disti_tcp_describe(void *instance, int rank, char *text, size_t size);
 int disti_tcp_probe_tag(void *instance, uint64_t tag);
-int disti_tcp_probe_stray(void *instance, uint64_t tag, uint64_t fingerprint,
-                          struct dist_envelope *envelope_p);
+void disti_tcp_unexpected(void *instance, uint64_t tag, uint64_t mask, int most,
+                          dist_unexpected_fn see, void *arg);
 
 /* tcp_receive.c */
 /*
@@ -401,10 +340,9 @@ ssize_t disti_tcp_read(struct tcp_state *state, struct tcp_peer *peer, int fd,
                        struct tcp_incoming *in, bool *full_p);
 /* Goes on with what is stashed. */
 void disti_tcp_use_stash(struct tcp_state *state, struct tcp_peer *peer, struct tcp_incoming *in);
+/* Gives its credit back, if it had cost any. */
 void disti_tcp_early_release(struct tcp_peer *peer, struct disti_early *early);
 void disti_tcp_recv(struct tcp_state *state, struct tcp_peer *peer, struct dist_request *request);
-/* What had stopped the reading may be gone: a receive was posted, or the stream has ended. */
-void disti_tcp_resume(struct tcp_peer *peer);
 int disti_tcp_receive(struct tcp_state *state, struct tcp_peer *peer);
 bool disti_tcp_has_receives(const struct tcp_peer *peer);
 /* Ends the receives that nothing more will come for. True if there were any. */

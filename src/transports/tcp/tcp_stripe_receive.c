@@ -6,36 +6,27 @@
 #include <errno.h>
 #include <stdlib.h>
 
-/* Thrown away as it comes; counted with the early messages, of which there may be only so many. */
-static bool assembly_dropped(const struct tcp_assembly *assembly)
-{
-    return !assembly->request && !assembly->early;
-}
-
-bool disti_tcp_assemble(struct tcp_peer *peer, const struct dist_envelope *envelope,
+bool disti_tcp_assemble(struct tcp_peer *peer, uint64_t number, uint64_t bytes,
                         struct dist_request *request, struct disti_early *early)
 {
     struct tcp_rails *rails = peer->rails;
-    struct tcp_assembly **end = &rails->assemblies;
+    struct tcp_assembly **end = &peer->stripes.assemblies;
     struct tcp_assembly *assembly = malloc(sizeof(*assembly));
 
-    if (!assembly) {
-        if (request)
-            request->status = DIST_ERR_NO_MEMORY;
+    if (!assembly)
         return false;
-    }
-    *assembly = (struct tcp_assembly){.number = rails->arrived++,
-                                      .bytes = envelope->bytes,
-                                      .unseen = envelope->bytes,
-                                      .left = envelope->bytes,
+    *assembly = (struct tcp_assembly){.number = number,
+                                      .bytes = bytes,
+                                      .unseen = bytes,
+                                      .left = bytes,
+                                      .costs = !request && !early,
                                       .request = request,
                                       .early = early};
     while (*end)
         end = &(*end)->next;
     *end = assembly;
-    peer->early_count += assembly_dropped(assembly);
-    for (int number = 1; number < DISTI_TCP_SOCKETS; number++) {
-        struct tcp_rail *rail = &rails->rail[number];
+    for (int i = 1; rails && i < DISTI_TCP_SOCKETS; i++) {
+        struct tcp_rail *rail = &rails->rail[i];
 
         rail->resume = rail->resume || rail->waiting;
         rail->waiting = false;
@@ -46,9 +37,9 @@ bool disti_tcp_assemble(struct tcp_peer *peer, const struct dist_envelope *envel
 enum tcp_stripe_answer disti_tcp_stripe_begin(struct tcp_peer *peer, struct tcp_incoming *in,
                                               const struct dist_envelope *frame)
 {
-    struct tcp_assembly *assembly = peer->rails->assemblies;
+    struct tcp_assembly *assembly = peer->stripes.assemblies;
 
-    if (frame->tag >= peer->rails->arrived)
+    if (frame->tag >= peer->stripes.arrived)
         return TCP_STRIPE_WAIT;
     while (assembly && assembly->number != frame->tag)
         assembly = assembly->next;
@@ -71,10 +62,8 @@ static void assembly_whole(struct tcp_peer *peer, struct tcp_assembly *assembly)
     struct disti_early *early = assembly->early;
     struct dist_request *request = early ? early->claimed : assembly->request;
 
-    if (assembly_dropped(assembly)) {
-        peer->early_count--;
-        disti_tcp_resume(peer);
-    }
+    if (assembly->costs)
+        disti_tcp_give_back(&peer->credit, assembly->bytes);
     if (early && request) {
         disti_sink_apply(&request->sink, 0, early->payload, (size_t)assembly->bytes);
         disti_tcp_early_release(peer, early);
@@ -87,7 +76,7 @@ static void assembly_whole(struct tcp_peer *peer, struct tcp_assembly *assembly)
 
 void disti_tcp_stripe_end(struct tcp_peer *peer, struct tcp_incoming *in)
 {
-    struct tcp_assembly **at = &peer->rails->assemblies, *assembly = in->assembly;
+    struct tcp_assembly **at = &peer->stripes.assemblies, *assembly = in->assembly;
 
     assembly->left -= in->stripe;
     in->active = false;
@@ -150,7 +139,7 @@ int disti_tcp_rails_receive(struct tcp_state *state, struct tcp_peer *peer, bool
     struct tcp_rails *rails = peer->rails;
     size_t moved = 0;
 
-    guess = guess && rails->assemblies;
+    guess = guess && peer->stripes.assemblies;
     for (int number = 1; number < DISTI_TCP_SOCKETS && peer->phase == TCP_PHASE_UP; number++) {
         struct tcp_rail *rail = &rails->rail[number];
 
@@ -175,18 +164,18 @@ bool disti_tcp_rails_can_receive(const struct tcp_peer *peer)
     return false;
 }
 
-bool disti_tcp_rails_receiving(const struct tcp_peer *peer)
+bool disti_tcp_assembles(const struct tcp_peer *peer)
 {
-    const struct tcp_assembly *assembly = peer->rails->assemblies;
+    const struct tcp_assembly *assembly = peer->stripes.assemblies;
 
     while (assembly && !assembly->request && !(assembly->early && assembly->early->claimed))
         assembly = assembly->next;
     return assembly;
 }
 
-bool disti_tcp_rails_assembling(const struct tcp_peer *peer, const struct disti_early *early)
+bool disti_tcp_assembling(const struct tcp_peer *peer, const struct disti_early *early)
 {
-    const struct tcp_assembly *assembly = peer->rails->assemblies;
+    const struct tcp_assembly *assembly = peer->stripes.assemblies;
 
     while (assembly && assembly->early != early)
         assembly = assembly->next;
@@ -199,22 +188,23 @@ static void incoming_forget(struct tcp_incoming *in, const struct disti_early *e
         in->early = NULL;
 }
 
-struct disti_early *disti_tcp_rails_refused(struct tcp_peer *peer)
+bool disti_tcp_assembly_refused(struct tcp_peer *peer)
 {
-    struct tcp_assembly *assembly = peer->rails->assemblies;
+    struct tcp_assembly *assembly = peer->stripes.assemblies;
     struct disti_early *early;
 
     while (assembly && !(assembly->early && assembly->early->refused))
         assembly = assembly->next;
     if (!assembly)
-        return NULL;
+        return false;
     early = assembly->early;
     assembly->early = NULL;
-    peer->early_count++;
+    assembly->costs = true;
     incoming_forget(&peer->in, early);
-    for (int number = 1; number < DISTI_TCP_SOCKETS; number++)
+    for (int number = 1; peer->rails && number < DISTI_TCP_SOCKETS; number++)
         incoming_forget(&peer->rails->rail[number].in, early);
-    return early;
+    disti_match_release(&peer->match, early);
+    return true;
 }
 
 void disti_tcp_rail_drain(struct tcp_state *state, struct tcp_peer *peer, struct tcp_rail *rail)
@@ -228,32 +218,41 @@ bool disti_tcp_rails_drain(struct tcp_state *state, struct tcp_peer *peer, int c
 {
     struct tcp_rails *rails = peer->rails;
 
-    for (int number = 1; number < DISTI_TCP_SOCKETS && rails->assemblies; number++)
+    for (int number = 1; number < DISTI_TCP_SOCKETS && peer->stripes.assemblies; number++)
         disti_tcp_rail_drain(state, peer, &rails->rail[number]);
-    if (!rails->assemblies || !rails->up || peer->phase != TCP_PHASE_UP)
+    if (!peer->stripes.assemblies || !rails->up || peer->phase != TCP_PHASE_UP)
         return peer->phase != TCP_PHASE_UP;
     disti_tcp_rails_end(state, peer, cause);
     peer->readable = peer->hung_up = false;
     return true;
 }
 
-void disti_tcp_rails_fail_receives(struct tcp_peer *peer, dist_status status)
+void disti_tcp_assemblies_clear(struct tcp_peer *peer)
 {
-    struct tcp_rails *rails = peer->rails;
+    while (peer->stripes.assemblies) {
+        struct tcp_assembly *assembly = peer->stripes.assemblies;
 
-    while (rails->assemblies) {
-        struct tcp_assembly *assembly = rails->assemblies;
+        peer->stripes.assemblies = assembly->next;
+        free(assembly);
+    }
+}
+
+void disti_tcp_assemblies_fail(struct tcp_peer *peer, dist_status status)
+{
+    struct tcp_stripes *stripes = &peer->stripes;
+
+    while (stripes->assemblies) {
+        struct tcp_assembly *assembly = stripes->assemblies;
         struct disti_early *early = assembly->early;
         struct dist_request *request = early ? early->claimed : assembly->request;
 
-        rails->assemblies = assembly->next;
-        peer->early_count -= assembly_dropped(assembly);
+        stripes->assemblies = assembly->next;
         free(assembly);
         if (early)
             disti_tcp_early_release(peer, early);
         if (request)
             request->status = status;
     }
-    for (int number = 1; number < DISTI_TCP_SOCKETS; number++)
-        disti_tcp_incoming_clear(&rails->rail[number].in);
+    for (int number = 1; peer->rails && number < DISTI_TCP_SOCKETS; number++)
+        disti_tcp_incoming_clear(&peer->rails->rail[number].in);
 }

@@ -111,6 +111,7 @@ void disti_tcp_hello_encode(const struct disti_tcp_hello *hello, unsigned char *
     wire_put32(bytes + 16, hello->from);
     wire_put32(bytes + 20, hello->to);
     wire_put64(bytes + 24, hello->job);
+    wire_put64(bytes + 32, hello->credit);
 }
 
 bool disti_tcp_hello_decode(const unsigned char *bytes, struct disti_tcp_hello *hello_p)
@@ -124,6 +125,7 @@ bool disti_tcp_hello_decode(const unsigned char *bytes, struct disti_tcp_hello *
     hello_p->from = wire_get32(bytes + 16);
     hello_p->to = wire_get32(bytes + 20);
     hello_p->job = wire_get64(bytes + 24);
+    hello_p->credit = wire_get64(bytes + 32);
     return true;
 }
 
@@ -138,22 +140,34 @@ void disti_tcp_frame_encode(enum disti_tcp_kind kind, const struct dist_envelope
     wire_put64(bytes + 24, envelope->bytes);
 }
 
+/* What each kind leaves unused is zero. */
+static bool wire_frame_sane(enum disti_tcp_kind kind, const struct dist_envelope *envelope)
+{
+    switch (kind) {
+    case DISTI_TCP_GOODBYE:
+        return !envelope->tag && !envelope->fingerprint && !envelope->bytes;
+    case DISTI_TCP_CREDIT:
+        return envelope->tag && !envelope->fingerprint && !envelope->bytes;
+    case DISTI_TCP_ASK:
+        return envelope->fingerprint <= 1 && !envelope->bytes;
+    default:
+        return true;
+    }
+}
+
 bool disti_tcp_frame_decode(const unsigned char *bytes, enum disti_tcp_kind *kind_p,
                             struct dist_envelope *envelope_p)
 {
     uint16_t kind = wire_get16(bytes + 4);
 
     if (memcmp(bytes, wire_frame_magic, sizeof(wire_frame_magic)) != 0 ||
-        wire_get16(bytes + 6) != 0 || kind < DISTI_TCP_MESSAGE || kind > DISTI_TCP_STRIPE)
+        wire_get16(bytes + 6) != 0 || kind < DISTI_TCP_MESSAGE || kind > DISTI_TCP_ASK)
         return false;
     envelope_p->tag = wire_get64(bytes + 8);
     envelope_p->fingerprint = wire_get64(bytes + 16);
     envelope_p->bytes = wire_get64(bytes + 24);
-    if (kind == DISTI_TCP_GOODBYE &&
-        (envelope_p->tag || envelope_p->fingerprint || envelope_p->bytes))
-        return false;
     *kind_p = (enum disti_tcp_kind)kind;
-    return true;
+    return wire_frame_sane(*kind_p, envelope_p);
 }
 
 uint64_t disti_tcp_hash(const void *data, size_t bytes, uint64_t seed)

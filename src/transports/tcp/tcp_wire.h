@@ -41,26 +41,29 @@ bool disti_tcp_address_decode(const unsigned char *blob, size_t size,
                               struct disti_tcp_address *address_p);
 
 /*
- * Hello, 96 bytes, from the caller first, then from the one who was called; nothing else
+ * Hello, 104 bytes, from the caller first, then from the one who was called; nothing else
  * travels before both have been accepted:
  *
- *      0  u8[8] magic "dist-tcp"       16  u32  sender's rank      32  u8[32]  nonce, zero
- *      8  u16   version                20  u32  receiver's rank    64  u8[32]  mac, zero
- *     10  u8    flags, zero            24  u64  hash of the job
+ *      0  u8[8] magic "dist-tcp"       16  u32  sender's rank      32  u64     credit
+ *      8  u16   version                20  u32  receiver's rank    40  u8[32]  nonce, zero
+ *     10  u8    flags, zero            24  u64  hash of the job    72  u8[32]  mac, zero
  *     11  u8    which socket of the pair, from 0
  *     12  u32   world size
+ *
+ * credit: what the receiver of this hello may send before its receives are posted (see frames).
  *
  * flags, nonce and mac are kept for authentication and TLS: a flag that the receiver does
  * not know is a refusal, and with authentication the caller's proof follows as a third hello.
  */
-#define DISTI_TCP_HELLO_BYTES 96
-#define DISTI_TCP_VERSION 2
+#define DISTI_TCP_HELLO_BYTES 104
+#define DISTI_TCP_VERSION 3
 
 struct disti_tcp_hello {
     uint32_t world_size;
     uint32_t from;
     uint32_t to;
     uint64_t job;
+    uint64_t credit;
     int socket; /* below DISTI_TCP_SOCKETS */
 };
 
@@ -78,12 +81,21 @@ bool disti_tcp_hello_decode(const unsigned char *bytes, struct disti_tcp_hello *
  *
  * A goodbye has no payload, its other fields are zero, and no frame follows it.
  *
- * A pair with several sockets has all this on the first. There a message of 64 KiB or more may also
- * be only announced: its frame then has no payload, which comes in stripes, on any socket of the
- * pair and in any order. A stripe's frame says in place of the tag which announced message it is
- * of, counted from 0 in each direction, and in place of the fingerprint where its bytes begin:
- * a multiple of 64, and so are its bytes, but for a message's last stripe. So no element is cut.
- * Further sockets carry stripes and nothing else.
+ * A message may also be only announced, or offered: its frame then has no payload, which comes in
+ * stripes, on any socket of the pair and in any order; of one that is offered only when the
+ * receiver has asked for it. A stripe's frame says in place of the tag which message it is of, and
+ * in place of the fingerprint where its bytes begin: a multiple of 64, and so are its bytes, but
+ * for a message's last stripe. So no element is cut. Announced and offered messages are counted
+ * together, from 0 in each direction. Only pairs with several sockets announce, and only messages
+ * of 64 KiB and more. Further sockets carry stripes and nothing else, the first has all the rest.
+ *
+ * A message that comes whole or is announced may have to be kept until its receive is posted, so it
+ * costs credit: its bytes, and 128 more. When it is matched the receiver gives that back, many
+ * messages' at once. A message for which no credit is left is offered.
+ *
+ *                 tag                        fingerprint                   bytes
+ *      credit     bytes that are given back  0                             0
+ *      ask        number of the message      0: send it; 1: throw it away  0
  */
 #define DISTI_TCP_FRAME_BYTES 32
 
@@ -91,8 +103,14 @@ enum disti_tcp_kind {
     DISTI_TCP_MESSAGE = 1,
     DISTI_TCP_GOODBYE = 2,
     DISTI_TCP_ANNOUNCED = 3,
-    DISTI_TCP_STRIPE = 4
+    DISTI_TCP_STRIPE = 4,
+    DISTI_TCP_OFFERED = 5,
+    DISTI_TCP_CREDIT = 6,
+    DISTI_TCP_ASK = 7
 };
+
+/* What a message costs beside its bytes: about what its place among the early ones takes. */
+#define DISTI_TCP_MESSAGE_COST 128
 
 void disti_tcp_frame_encode(enum disti_tcp_kind kind, const struct dist_envelope *envelope,
                             unsigned char *bytes);

@@ -212,6 +212,7 @@ size_t raw_hello(unsigned char *bytes, int from, int to, int world)
     struct disti_tcp_hello hello = {.world_size = (uint32_t)world,
                                     .from = (uint32_t)from,
                                     .to = (uint32_t)to,
+                                    .credit = RAW_CREDIT,
                                     .job = disti_tcp_hash(TCP_TEST_JOB, strlen(TCP_TEST_JOB), 0)};
 
     disti_tcp_hello_encode(&hello, bytes);

@@ -51,7 +51,8 @@ int raw_connect(const struct tcp_rank *rank);
 int raw_listen(struct tcp_rank *rank, int as);
 /* Writes all; false if the other end has closed. */
 bool raw_write(int fd, const void *data, size_t bytes);
-/* A hello of a rank of the test's job. */
+/* A hello of a rank of the test's job, which grants so much credit. */
+#define RAW_CREDIT ((uint64_t)64 << 20)
 size_t raw_hello(unsigned char *bytes, int from, int to, int world);
 /* A message with fingerprint 1: header and payload. Returns their bytes. */
 size_t raw_message(unsigned char *bytes, uint64_t tag, const void *data, size_t size);

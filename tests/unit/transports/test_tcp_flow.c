@@ -104,72 +104,187 @@ static void test_leaving(void **unused)
     tcp_rank_close(&pair[1]);
 }
 
-/* More comes early than may be kept: the rest waits at the sender's, nobody spins, all arrives. */
-static void test_early_limit(void **unused)
+/* Drives until a message with this tag waits for its receive. */
+static void await_waiting(struct tcp_rank pair[2], uint64_t tag)
 {
-    enum { MESSAGES = 200, BYTES = 40000 };
-    static struct dist_request sends[MESSAGES], recv;
-    static unsigned char out[BYTES], in[BYTES];
+    int64_t deadline = disti_deadline_ms(10000);
+
+    while (tcp->probe_tag(pair[1].state, tag) != 0 && !disti_expired(deadline))
+        tcp_drive(pair, 2);
+    assert_int_equal(tcp->probe_tag(pair[1].state, tag), 0);
+}
+
+#define AHEAD_MESSAGES 200
+#define AHEAD_BYTES 40000
+#define AHEAD_TAG 100
+
+/* Rank 0 sends far more than rank 1 may keep: message i is of AHEAD_BYTES - i bytes. */
+struct ahead {
     struct tcp_rank pair[2];
+    struct dist_request sends[AHEAD_MESSAGES];
+    unsigned char out[AHEAD_BYTES];
+};
+
+static void ahead_open(struct ahead *ahead, const char *limit)
+{
+    for (int i = 0; i < AHEAD_BYTES; i++)
+        ahead->out[i] = (unsigned char)(i * 7 + i / 251);
+    setenv("DIST_TCP_EARLY_LIMIT", limit, 1);
+    setenv("DIST_TCP_BUFFER", "64K", 1);
+    tcp_pair_open(ahead->pair, "127.0.0.1");
+    unsetenv("DIST_TCP_EARLY_LIMIT");
+    unsetenv("DIST_TCP_BUFFER");
+    for (int i = 0; i < AHEAD_MESSAGES; i++)
+        tcp_send(&ahead->pair[0], &ahead->sends[i], 1, AHEAD_TAG + (uint64_t)i, ahead->out,
+                 (size_t)(AHEAD_BYTES - i));
+    await_waiting(ahead->pair, AHEAD_TAG + AHEAD_MESSAGES - 1);
+}
+
+static void ahead_receive(struct ahead *ahead, int i)
+{
+    unsigned char in[AHEAD_BYTES];
+    struct dist_request recv;
+
+    memset(in, 1, sizeof(in));
+    tcp_recv(&ahead->pair[1], &recv, 0, AHEAD_TAG + (uint64_t)i, in, (size_t)(AHEAD_BYTES - i));
+    assert_int_equal(tcp_finish(ahead->pair, 2, &recv), DIST_OK);
+    assert_memory_equal(in, ahead->out, (size_t)(AHEAD_BYTES - i));
+    assert_int_equal(tcp_finish(ahead->pair, 2, &ahead->sends[i]), DIST_OK);
+}
+
+static size_t held_early(struct tcp_rank *rank)
+{
     char text[200];
     size_t held = 0;
+
+    tcp->describe(rank->state, 0, text, sizeof(text));
+    assert_int_equal(sscanf(strstr(text, "received, "), "received, %zu", &held), 1);
+    return held;
+}
+
+/* The rest waits at the sender's, but all are found; nobody spins; the last may come first. */
+static void test_early_limit(void **unused)
+{
+    static struct ahead ahead;
+    struct tcp_rank *late = &ahead.pair[1];
     int fd;
 
     (void)unused;
-    setenv("DIST_TCP_EARLY_LIMIT", "1M", 1);
-    setenv("DIST_TCP_BUFFER", "64K", 1);
-    tcp_pair_open(pair, "127.0.0.1");
-    for (int i = 0; i < MESSAGES; i++)
-        tcp_send(&pair[0], &sends[i], 1, 100 + (uint64_t)i, out, sizeof(out));
-    tcp_drive_ms(pair, 2, 300);
-    assert_int_equal(sends[MESSAGES - 1].status, DIST_IN_PROGRESS);
-    tcp->describe(pair[1].state, 0, text, sizeof(text));
-    assert_non_null(strstr(text, "not read"));
-    assert_int_equal(sscanf(strstr(text, "received, "), "received, %zu", &held), 1);
-    assert_in_range(held, BYTES, 1 << 20);
-    assert_int_equal(tcp->probe_tag(pair[1].state, 100), 0);
-    assert_int_equal(tcp->probe_tag(pair[1].state, 100 + MESSAGES - 1), -1);
-    while ((fd = tcp->arm(pair[1].state)) == -2)
-        tcp_drive(&pair[1], 1);
+    ahead_open(&ahead, "1M");
+    assert_int_equal(ahead.sends[0].status, DIST_OK);
+    assert_int_equal(ahead.sends[AHEAD_MESSAGES - 1].status, DIST_IN_PROGRESS);
+    assert_in_range(held_early(late), AHEAD_BYTES, 1 << 20);
+    for (uint64_t i = 0; i < AHEAD_MESSAGES; i++)
+        assert_int_equal(tcp->probe_tag(late->state, AHEAD_TAG + i), 0);
+    while ((fd = tcp->arm(late->state)) == -2)
+        tcp_drive(late, 1);
     assert_int_equal(poll(&(struct pollfd){.fd = fd, .events = POLLIN}, 1, 200), 0);
-    tcp->disarm(pair[1].state);
-    for (int i = 0; i < MESSAGES; i++) {
-        memset(in, 1, sizeof(in));
-        tcp_recv(&pair[1], &recv, 0, 100 + (uint64_t)i, in, sizeof(in));
-        assert_int_equal(tcp_finish(pair, 2, &recv), DIST_OK);
-        assert_memory_equal(in, out, sizeof(in));
-    }
-    assert_int_equal(tcp_finish(pair, 2, &sends[MESSAGES - 1]), DIST_OK);
-    tcp_pair_close(pair);
-    unsetenv("DIST_TCP_EARLY_LIMIT");
-    unsetenv("DIST_TCP_BUFFER");
+    tcp->disarm(late->state);
+    for (int i = AHEAD_MESSAGES - 1; i >= 0; i--)
+        ahead_receive(&ahead, i);
+    assert_int_equal(held_early(late), 0);
+    tcp_exchange(ahead.pair, 70000);
+    tcp_pair_close(ahead.pair);
 }
 
-/* A message above the limit is not kept at all, but is found, and comes to its receive. */
-static void test_large_waits_for_its_receive(void **unused)
+/* What is received gives its credit back: later messages are not held up by earlier ones. */
+static void test_credit_comes_back(void **unused)
 {
-    enum { BYTES = 300000 };
-    static unsigned char out[BYTES], in[BYTES];
+    static const char *const limits[] = {"0", "40K", "100K", "1M"};
+    static struct ahead ahead;
+
+    (void)unused;
+    for (int l = 0; l < 4; l++) {
+        struct dist_request send;
+
+        ahead_open(&ahead, limits[l]);
+        for (int i = 0; i < AHEAD_MESSAGES; i++)
+            ahead_receive(&ahead, i);
+        tcp_send(&ahead.pair[0], &send, 1, 7, ahead.out, 10000);
+        await_waiting(ahead.pair, 7);
+        assert_int_equal(send.status, l == 0 ? DIST_IN_PROGRESS : DIST_OK);
+        tcp_pair_close(ahead.pair);
+    }
+}
+
+/* Messages without bytes take memory too where they wait, and so does their sender. */
+static void test_empty_messages_wait(void **unused)
+{
+    enum { MESSAGES = 100 };
+    struct dist_request sends[MESSAGES], last, recv;
+    struct tcp_rank pair[2];
+    int ended = 0;
+
+    (void)unused;
+    setenv("DIST_TCP_EARLY_LIMIT", "4K", 1);
+    tcp_pair_open(pair, "127.0.0.1");
+    unsetenv("DIST_TCP_EARLY_LIMIT");
+    for (int i = 0; i < MESSAGES; i++)
+        tcp_send(&pair[0], &sends[i], 1, 5, NULL, 0);
+    tcp_send(&pair[0], &last, 1, 6, NULL, 0);
+    await_waiting(pair, 6);
+    for (int i = 0; i < MESSAGES; i++)
+        ended += sends[i].status == DIST_OK;
+    assert_int_equal(ended, 4096 / 128);
+    for (int i = 0; i < MESSAGES; i++) {
+        tcp_recv(&pair[1], &recv, 0, 5, NULL, 0);
+        assert_int_equal(tcp_finish(pair, 2, &recv), DIST_OK);
+        assert_int_equal(tcp_finish(pair, 2, &sends[i]), DIST_OK);
+    }
+    tcp_pair_close(pair);
+}
+
+/* An offer whose receive means another message: the send ends, the pair goes on. */
+static void test_offer_is_refused(void **unused)
+{
+    static unsigned char out[300000];
     struct dist_request send, recv;
     struct tcp_rank pair[2];
 
     (void)unused;
     setenv("DIST_TCP_EARLY_LIMIT", "64K", 1);
     tcp_pair_open(pair, "127.0.0.1");
-    memset(out, 9, sizeof(out));
-    tcp_send(&pair[0], &send, 1, 3, out, sizeof(out));
-    for (int i = 0; i < 100 && tcp->probe_tag(pair[1].state, 3) < 0; i++)
-        tcp_drive_ms(pair, 2, 50);
-    assert_int_equal(tcp->probe_tag(pair[1].state, 4), -1);
-    assert_int_equal(tcp->probe_tag(pair[1].state, 3), 0);
-    tcp_recv(&pair[1], &recv, 0, 3, in, sizeof(in));
-    tcp_drive(&pair[1], 1);
-    assert_int_equal(tcp->probe_tag(pair[1].state, 3), -1);
-    assert_int_equal(tcp_finish(pair, 2, &recv), DIST_OK);
-    assert_memory_equal(in, out, sizeof(in));
-    tcp_exchange(pair, 70000);
-    tcp_pair_close(pair);
     unsetenv("DIST_TCP_EARLY_LIMIT");
+    for (int late = 0; late < 2; late++) {
+        if (!late)
+            tcp_recv(&pair[1], &recv, 0, 3, out, 10);
+        tcp_send(&pair[0], &send, 1, 3, out, sizeof(out));
+        if (late)
+            await_waiting(pair, 3);
+        if (late)
+            tcp_recv(&pair[1], &recv, 0, 3, out, 10);
+        assert_int_equal(tcp_finish(pair, 2, &recv), DIST_ERR_MISMATCH);
+        assert_true(recv.arrived.bytes == sizeof(out));
+        assert_int_equal(tcp_finish(pair, 2, &send), DIST_OK);
+        tcp_exchange(pair, 300000);
+    }
+    tcp_pair_close(pair);
+}
+
+/* Whoever has offered a message and is gone takes it along. */
+static void test_offer_of_the_lost(void **unused)
+{
+    static unsigned char out[300000], in[300000];
+    struct dist_request send, recv;
+    struct tcp_rank pair[2];
+
+    (void)unused;
+    for (int gone = 0; gone < 2; gone++) {
+        setenv("DIST_TCP_EARLY_LIMIT", "64K", 1);
+        tcp_pair_open(pair, "127.0.0.1");
+        unsetenv("DIST_TCP_EARLY_LIMIT");
+        tcp_send(&pair[0], &send, 1, 3, out, sizeof(out));
+        await_waiting(pair, 3);
+        tcp_rank_close(&pair[gone]);
+        if (gone == 0) {
+            tcp_recv(&pair[1], &recv, 0, 3, in, sizeof(in));
+            assert_int_equal(tcp_finish(&pair[1], 1, &recv), DIST_ERR_PEER_LOST);
+            assert_int_equal(tcp->probe_tag(pair[1].state, 3), -1);
+        } else {
+            assert_int_equal(tcp_finish(&pair[0], 1, &send), DIST_ERR_PEER_LOST);
+        }
+        tcp_rank_close(&pair[1 - gone]);
+    }
 }
 
 /* The receive is posted while its message is half here, at every kind of place. */
@@ -237,13 +352,11 @@ static void test_sleep_is_sleep(void **unused)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_crossing_calls),
-        cmocka_unit_test(test_higher_rank_calls),
-        cmocka_unit_test(test_dead_before_connected),
-        cmocka_unit_test(test_leaving),
-        cmocka_unit_test(test_early_limit),
-        cmocka_unit_test(test_large_waits_for_its_receive),
-        cmocka_unit_test(test_claimed_while_arriving),
+        cmocka_unit_test(test_crossing_calls),        cmocka_unit_test(test_higher_rank_calls),
+        cmocka_unit_test(test_dead_before_connected), cmocka_unit_test(test_leaving),
+        cmocka_unit_test(test_early_limit),           cmocka_unit_test(test_credit_comes_back),
+        cmocka_unit_test(test_empty_messages_wait),   cmocka_unit_test(test_offer_is_refused),
+        cmocka_unit_test(test_offer_of_the_lost),     cmocka_unit_test(test_claimed_while_arriving),
         cmocka_unit_test(test_sleep_is_sleep),
     };
 

@@ -171,11 +171,41 @@ static void test_wrong_answers(void **unused)
         if (kind < 3)
             assert_true(raw_write(fd, bytes, sizeof(bytes)));
         else
-            close(fd);
+            assert_int_equal(close(fd) | close(listener), 0);
         assert_int_equal(tcp_finish(&rank, 1, &request), DIST_ERR_PEER_LOST);
         assert_non_null(strstr(dist_last_error(), "rank 0 lost rank 1 (127.0.0.1:"));
         if (kind < 3)
+            assert_int_equal(close(fd) | close(listener), 0);
+        tcp_rank_close(&rank);
+    }
+}
+
+/* Whoever hangs up without an answer is called again, before and after the hello. */
+static void test_hung_up(void **unused)
+{
+    (void)unused;
+    for (int greeted = 0; greeted < 2; greeted++) {
+        unsigned char bytes[DISTI_TCP_HELLO_BYTES];
+        struct dist_request request;
+        struct tcp_rank rank;
+        int listener, fd, value = 5;
+
+        tcp_rank_open(&rank, 0, 2, "127.0.0.1");
+        listener = raw_listen(&rank, 1);
+        tcp_send(&rank, &request, 1, 4, &value, sizeof(value));
+        for (int i = 0; i < 3; i++) {
+            if (greeted || i)
+                tcp_drive_ms(&rank, 1, 20);
+            fd = accept(listener, NULL, NULL);
             close(fd);
+            tcp_drive_ms(&rank, 1, 400);
+            assert_int_equal(request.status, DIST_IN_PROGRESS);
+        }
+        fd = accept(listener, NULL, NULL);
+        raw_hello(bytes, 1, 0, 2);
+        assert_true(raw_write(fd, bytes, sizeof(bytes)));
+        assert_int_equal(tcp_finish(&rank, 1, &request), DIST_OK);
+        close(fd);
         close(listener);
         tcp_rank_close(&rank);
     }
@@ -223,9 +253,10 @@ static void test_huge_length(void **unused)
                                      UINT64_C(1) << 40};
 
     (void)unused;
-    for (int i = 0; i < 8; i++) {
+    for (int i = 0; i < 16; i++) {
         unsigned char bytes[DISTI_TCP_FRAME_BYTES];
         struct dist_envelope envelope = {5, 1, sizes[i % 4]};
+        bool posted = i % 8 < 4, offered = i < 8;
         struct dist_request request;
         struct tcp_rank rank;
         char place[100], text[200];
@@ -233,18 +264,19 @@ static void test_huge_length(void **unused)
 
         tcp_rank_open(&rank, 1, 2, "127.0.0.1");
         fd = raw_join(&rank, 0);
-        disti_tcp_frame_encode(DISTI_TCP_MESSAGE, &envelope, bytes);
-        if (i < 4)
+        disti_tcp_frame_encode(offered ? DISTI_TCP_OFFERED : DISTI_TCP_MESSAGE, &envelope, bytes);
+        if (posted)
             tcp_recv(&rank, &request, 0, 5, place, sizeof(place));
         assert_true(raw_write(fd, bytes, sizeof(bytes)));
-        assert_true(raw_write(fd, place, sizeof(place)));
         tcp_drive_ms(&rank, 1, 20);
         tcp->describe(rank.state, 0, text, sizeof(text));
         assert_non_null(strstr(text, " 0 held early"));
-        if (i >= 4)
+        if (!posted)
             tcp_recv(&rank, &request, 0, 5, place, sizeof(place));
-        assert_int_equal(tcp_finish(&rank, 1, &request), DIST_ERR_MISMATCH);
-        assert_true(request.arrived.bytes == sizes[i % 4]);
+        assert_int_equal(tcp_finish(&rank, 1, &request),
+                         offered ? DIST_ERR_MISMATCH : DIST_ERR_PEER_LOST);
+        if (offered)
+            assert_true(request.arrived.bytes == sizes[i % 4]);
         close(fd);
         tcp_rank_close(&rank);
     }
@@ -282,12 +314,53 @@ static void test_bad_frames(void **unused)
     }
 }
 
+/* Nobody asks for what was not offered, or gives more back than was used. */
+static void test_bad_control(void **unused)
+{
+    static const struct {
+        enum disti_tcp_kind kind;
+        struct dist_envelope frame;
+    } cases[] = {
+        {DISTI_TCP_ASK, {0, 0, 0}},     {DISTI_TCP_ASK, {1, 1, 0}},
+        {DISTI_TCP_ASK, {0, 2, 0}},     {DISTI_TCP_ASK, {0, 0, 1}},
+        {DISTI_TCP_CREDIT, {0, 0, 0}},  {DISTI_TCP_CREDIT, {DISTI_TCP_MESSAGE_COST + 5, 0, 0}},
+        {DISTI_TCP_CREDIT, {1, 1, 0}},  {DISTI_TCP_CREDIT, {UINT64_MAX, 0, 0}},
+        {DISTI_TCP_STRIPE, {0, 0, 64}},
+    };
+
+    (void)unused;
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        unsigned char bytes[DISTI_TCP_FRAME_BYTES];
+        struct dist_request request, send;
+        struct tcp_rank rank;
+        int fd, value = 0;
+
+        tcp_rank_open(&rank, 1, 2, "127.0.0.1");
+        fd = raw_join(&rank, 0);
+        tcp_send(&rank, &send, 0, 5, &value, sizeof(value));
+        tcp_recv(&rank, &request, 0, 5, &value, sizeof(value));
+        disti_tcp_frame_encode(DISTI_TCP_CREDIT,
+                               &(struct dist_envelope){DISTI_TCP_MESSAGE_COST + 4, 0, 0}, bytes);
+        if (i % 2)
+            assert_true(raw_write(fd, bytes, sizeof(bytes)));
+        tcp_drive_ms(&rank, 1, 10);
+        assert_int_equal(request.status, DIST_IN_PROGRESS);
+        disti_tcp_frame_encode(cases[i].kind, &cases[i].frame, bytes);
+        assert_true(raw_write(fd, bytes, sizeof(bytes)));
+        assert_int_equal(tcp_finish(&rank, 1, &request), DIST_ERR_PEER_LOST);
+        assert_non_null(strstr(dist_last_error(), "no message of libdist"));
+        close(fd);
+        tcp_rank_close(&rank);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_split_everywhere),    cmocka_unit_test(test_byte_by_byte),
         cmocka_unit_test(test_answer_byte_by_byte), cmocka_unit_test(test_wrong_answers),
         cmocka_unit_test(test_truncated),           cmocka_unit_test(test_huge_length),
+        cmocka_unit_test(test_bad_control),         cmocka_unit_test(test_hung_up),
         cmocka_unit_test(test_bad_frames),
     };
 

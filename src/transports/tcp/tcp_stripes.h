@@ -1,0 +1,100 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Messages whose payload goes in stripes: announced ones, and those that were offered. */
+#ifndef DISTI_TRANSPORTS_TCP_STRIPES_H
+#define DISTI_TRANSPORTS_TCP_STRIPES_H
+
+#include "transports/match.h"
+#include "transports/tcp/tcp_ways.h"
+
+struct tcp_incoming;
+struct tcp_peer;
+struct tcp_rail;
+struct tcp_state;
+
+/*
+ * The first socket is the peer's own, and has all messages in their order; some it only announces
+ * or offers. Their payload is cut into stripes, which a socket takes whenever it has room:
+ *
+ *      first socket   [message][announce 0][stripe of 0][announce 1][stripe of 1][message] ...
+ *      second         [stripe of 0][stripe of 0][stripe of 0][stripe of 1] ...
+ */
+
+/* A message of which stripes are still to come. */
+struct tcp_assembly {
+    struct tcp_assembly *next;
+    uint64_t number;
+    uint64_t bytes;
+    uint64_t unseen, left; /* bytes of stripes that have not begun; that are not in place */
+    bool costs;            /* its credit is given back at its end */
+    struct dist_request *request;
+    struct disti_early *early; /* both NULL: it is thrown away */
+};
+
+/* The stripe that a socket is sending; request NULL: none. moved counts its header too. */
+struct tcp_outgoing {
+    struct dist_request *request;
+    const char *data;
+    uint64_t bytes, moved;
+    struct tcp_zerocopy *zerocopy; /* of the socket */
+    unsigned char header[DISTI_TCP_FRAME_BYTES];
+};
+
+/*
+ *      send queue --announcement sent--------------> ready --its last stripe taken--> sent
+ *               \---offer sent--> offered ---asked-----^
+ */
+struct tcp_stripes {
+    struct dist_request *head, *tail; /* ready */
+    struct dist_request *offered_head, *offered_tail;
+    int offered;
+    uint64_t numbered;       /* messages announced or offered */
+    int sending;             /* announced or asked for, and not all sent */
+    struct tcp_outgoing out; /* of the first socket */
+    uint64_t arrived;        /* announcements and offers that have come */
+    struct tcp_assembly *assemblies;
+};
+
+/* tcp_stripe_send.c */
+/* Its announcement has been sent: its stripes may go. */
+void disti_tcp_announced(struct tcp_peer *peer, struct dist_request *request);
+/* Its offer has been sent. */
+void disti_tcp_offered(struct tcp_peer *peer, struct dist_request *request);
+/* The peer has asked for an offered message, or refused it. False: there is none. */
+bool disti_tcp_asked(struct tcp_peer *peer, uint64_t number, bool refused);
+/* Sends stripes on all sockets that have room. */
+int disti_tcp_stripes_flush(struct tcp_state *state, struct tcp_peer *peer);
+bool disti_tcp_stripes_can_send(const struct tcp_peer *peer);
+void disti_tcp_stripes_fail(struct tcp_state *state, struct tcp_peer *peer, dist_status status);
+
+/* tcp_stripe_receive.c */
+/*
+ * A message is announced or asked for, and the caller has settled where it goes: to the request, to
+ * the early message, or nowhere. False: no memory.
+ */
+bool disti_tcp_assemble(struct tcp_peer *peer, uint64_t number, uint64_t bytes,
+                        struct dist_request *request, struct disti_early *early);
+/* A stripe's frame: points `in` at its place. WAIT: its message is not announced yet. */
+enum tcp_stripe_answer { TCP_STRIPE_OK, TCP_STRIPE_WAIT, TCP_STRIPE_BAD };
+enum tcp_stripe_answer disti_tcp_stripe_begin(struct tcp_peer *peer, struct tcp_incoming *in,
+                                              const struct dist_envelope *frame);
+/* The stripe is in its place; perhaps its message is whole. */
+void disti_tcp_stripe_end(struct tcp_peer *peer, struct tcp_incoming *in);
+/* Messages that a receive waits for are being put together. */
+bool disti_tcp_assembles(const struct tcp_peer *peer);
+/* Is this early message being put together? */
+bool disti_tcp_assembling(const struct tcp_peer *peer, const struct disti_early *early);
+/* Frees an early message that was refused while it came; the rest is thrown away. False: none. */
+bool disti_tcp_assembly_refused(struct tcp_peer *peer);
+void disti_tcp_assemblies_fail(struct tcp_peer *peer, dist_status status);
+/* Frees them, without touching a request. */
+void disti_tcp_assemblies_clear(struct tcp_peer *peer);
+
+/* The further sockets; the peer has rails. */
+int disti_tcp_rails_receive(struct tcp_state *state, struct tcp_peer *peer, bool guess);
+bool disti_tcp_rails_can_receive(const struct tcp_peer *peer);
+/* What a socket that cannot be written to may still have to be read. */
+void disti_tcp_rail_drain(struct tcp_state *state, struct tcp_peer *peer, struct tcp_rail *rail);
+/* The first socket has ended. True: the others may still complete messages. */
+bool disti_tcp_rails_drain(struct tcp_state *state, struct tcp_peer *peer, int cause);
+
+#endif
