@@ -2,6 +2,7 @@
 libdist_core_sources += \
 	src/transports/tcp/tcp.c src/transports/tcp/tcp.h \
 	src/transports/tcp/tcp_accept.c \
+	src/transports/tcp/tcp_cancel.c \
 	src/transports/tcp/tcp_congestion.c \
 	src/transports/tcp/tcp_credit.c src/transports/tcp/tcp_credit.h \
 	src/transports/tcp/tcp_interfaces.c \

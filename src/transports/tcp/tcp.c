@@ -367,6 +367,7 @@ static void tcp_close(void *instance)
         close(state->timer);
     if (state->epoll >= 0)
         close(state->epoll);
+    disti_standins_free(&state->standins);
     free(state->peers);
     free(state->buffer);
     state->open = false;
@@ -392,4 +393,5 @@ const struct dist_transport disti_transport_tcp = {
     .disarm = tcp_disarm,
     .close = tcp_close,
     .describe = disti_tcp_describe,
+    .cancel = disti_tcp_cancel,
 };

@@ -4,6 +4,7 @@
 #define DISTI_TRANSPORTS_TCP_STATE_H
 
 #include "transports/match.h"
+#include "transports/standin.h"
 #include "transports/tcp/tcp_credit.h"
 #include "transports/tcp/tcp_stripes.h"
 
@@ -168,6 +169,7 @@ struct tcp_state {
     unsigned char *buffer;
     struct tcp_peer **peers; /* by rank; NULL until needed */
     struct tcp_peer *list;
+    struct disti_standins standins;
     struct tcp_pending *pending; /* pending_max of them */
 };
 
@@ -274,6 +276,8 @@ bool disti_tcp_zerocopy_reap(struct tcp_state *state, struct tcp_peer *peer, int
                              struct tcp_zerocopy *zerocopy);
 /* The kernel has not done with all calls. */
 bool disti_tcp_zerocopy_pending(const struct tcp_zerocopy *zerocopy);
+/* Not with one of a message with such a tag. */
+bool disti_tcp_zerocopy_holds(const struct tcp_zerocopy *zerocopy, uint64_t tag, uint64_t mask);
 /* Closes a socket, or -1. With such calls the connection is reset, so that no more is sent. */
 void disti_tcp_close(int fd, const struct tcp_zerocopy *zerocopy);
 /* Has the kernel acknowledge now what has been read; else it may do so 40 ms later, with data. */
@@ -324,6 +328,9 @@ bool disti_tcp_can_flush(const struct tcp_peer *peer);
 /* Sends what there is room for: control, messages, announcements, stripes on all sockets. */
 int disti_tcp_send_turn(struct tcp_state *state, struct tcp_peer *peer);
 bool disti_tcp_fail_sends(struct tcp_state *state, struct tcp_peer *peer, dist_status status);
+
+/* tcp_cancel.c: the slot of that name. */
+void disti_tcp_cancel(void *instance, uint64_t tag, uint64_t mask);
 
 /* tcp_probe.c: the slots of these names (transport.h). */
 void disti_tcp_describe(void *instance, int rank, char *text, size_t size);

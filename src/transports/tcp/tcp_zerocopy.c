@@ -176,6 +176,17 @@ bool disti_tcp_zerocopy_pending(const struct tcp_zerocopy *zerocopy)
     return zerocopy && zerocopy->ended != zerocopy->sent;
 }
 
+bool disti_tcp_zerocopy_holds(const struct tcp_zerocopy *zerocopy, uint64_t tag, uint64_t mask)
+{
+    for (int call = 0; zerocopy && call < ZEROCOPY_CALLS; call++) {
+        const struct dist_request *request = zerocopy->request[call];
+
+        if (request && disti_standin_is_for(request, tag, mask))
+            return true;
+    }
+    return false;
+}
+
 void disti_tcp_close(int fd, const struct tcp_zerocopy *zerocopy)
 {
     struct linger reset = {.l_onoff = 1, .l_linger = 0};

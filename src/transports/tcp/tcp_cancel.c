@@ -1,0 +1,231 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Forgetting the messages of a group that has ended, while others go on. */
+#include "base/clock.h"
+#include "base/log.h"
+#include "transports/standin.h"
+#include "transports/tcp/tcp_state.h"
+
+#include <errno.h>
+
+/* How long the kernel may take to have done with memory that it has not copied. */
+#define CANCEL_PINNED_MS 100
+
+/*
+ * What has not begun is taken out. What is halfway through a socket goes on with a stand-in, which
+ * has a copy of the rest, or throws away what comes.
+ */
+struct cancel {
+    struct tcp_state *state;
+    struct tcp_peer *peer;
+    uint64_t tag, mask;
+    bool failed; /* no memory for a stand-in */
+};
+
+static bool cancel_means(const struct cancel *cancel, const struct dist_request *request)
+{
+    return request && disti_standin_is_for(request, cancel->tag, cancel->mask) &&
+           !disti_standins_have(&cancel->state->standins, request);
+}
+
+/* ---- sends ---- */
+
+static struct tcp_outgoing *cancel_out(struct tcp_peer *peer, int number)
+{
+    if (number == 0)
+        return &peer->stripes.out;
+    return peer->rails ? &peer->rails->rail[number].out : NULL;
+}
+
+/* A stand-in for the send; sockets that are sending stripes of it go on with that. */
+static struct dist_request *cancel_send(struct cancel *cancel, const struct dist_request *request)
+{
+    struct dist_request *standin = disti_standin_send(&cancel->state->standins, request, 0);
+
+    cancel->failed = cancel->failed || !standin;
+    for (int number = 0; number < DISTI_TCP_SOCKETS; number++) {
+        struct tcp_outgoing *out = cancel_out(cancel->peer, number);
+
+        if (!out || out->request != request)
+            continue;
+        out->request = standin;
+        if (standin)
+            out->data = (const char *)standin->data + (out->data - (const char *)request->data);
+    }
+    return standin;
+}
+
+/* A list through `next`, and `prev` if it has. What has not begun goes, the rest is replaced. */
+static void cancel_list(struct cancel *cancel, struct dist_request **head,
+                        struct dist_request **tail, bool begun)
+{
+    struct dist_request **at = head, *last = NULL;
+
+    while (*at) {
+        struct dist_request *request = *at, *standin = NULL;
+
+        if (cancel_means(cancel, request)) {
+            if (begun || request->moved)
+                standin = cancel_send(cancel, request);
+            *at = standin ? standin : request->next;
+            if (!standin)
+                continue;
+            standin->next = request->next;
+        }
+        (*at)->prev = last;
+        last = *at;
+        at = &last->next;
+    }
+    *tail = last;
+}
+
+static void cancel_sends(struct cancel *cancel)
+{
+    struct tcp_peer *peer = cancel->peer;
+    struct tcp_stripes *stripes = &peer->stripes;
+
+    cancel_list(cancel, &peer->send_head, &peer->send_tail, false);
+    cancel_list(cancel, &stripes->head, &stripes->tail, true);
+    cancel_list(cancel, &stripes->offered_head, &stripes->offered_tail, true);
+    for (int number = 0; number < DISTI_TCP_SOCKETS; number++) {
+        struct tcp_outgoing *out = cancel_out(peer, number);
+
+        if (out && cancel_means(cancel, out->request))
+            cancel_send(cancel, out->request);
+    }
+}
+
+/* ---- receives ---- */
+
+static void cancel_incoming(const struct cancel *cancel, struct tcp_incoming *in)
+{
+    if (cancel_means(cancel, in->request))
+        in->request = NULL;
+}
+
+static void cancel_assemblies(struct cancel *cancel)
+{
+    struct tcp_assembly *assembly = cancel->peer->stripes.assemblies;
+
+    for (; assembly; assembly = assembly->next) {
+        if (cancel_means(cancel, assembly->request))
+            assembly->request = NULL;
+    }
+}
+
+/* Nothing writes to the message any more. */
+static void cancel_fill(struct tcp_peer *peer, const struct disti_early *early)
+{
+    struct tcp_assembly *assembly = peer->stripes.assemblies;
+
+    for (; assembly; assembly = assembly->next) {
+        if (assembly->early == early)
+            assembly->early = NULL;
+    }
+    if (peer->in.early == early)
+        peer->in.early = NULL;
+    for (int number = 1; peer->rails && number < DISTI_TCP_SOCKETS; number++) {
+        if (peer->rails->rail[number].in.early == early)
+            peer->rails->rail[number].in.early = NULL;
+    }
+}
+
+/* Messages that nobody has received. What was offered is refused, if anybody is there to hear. */
+static void cancel_early(struct cancel *cancel)
+{
+    struct tcp_peer *peer = cancel->peer;
+
+    for (struct disti_early *early = peer->match.early_head, *next; early; early = next) {
+        next = early->next;
+        if ((early->envelope.tag & cancel->mask) != cancel->tag)
+            continue;
+        if (early->descriptor && peer->phase == TCP_PHASE_UP &&
+            disti_tcp_ask(peer, early->note[0], true) != DIST_OK)
+            cancel->failed = true;
+        cancel_fill(peer, early);
+        disti_tcp_early_release(peer, early);
+    }
+}
+
+static void cancel_receives(struct cancel *cancel)
+{
+    struct tcp_peer *peer = cancel->peer;
+
+    disti_standin_unpost(&peer->match, cancel->tag, cancel->mask);
+    cancel_incoming(cancel, &peer->in);
+    for (int number = 1; peer->rails && number < DISTI_TCP_SOCKETS; number++)
+        cancel_incoming(cancel, &peer->rails->rail[number].in);
+    cancel_assemblies(cancel);
+    cancel_early(cancel);
+}
+
+/* ---- what the kernel reads ---- */
+
+static bool cancel_pinned_at(struct cancel *cancel, int fd, struct tcp_zerocopy *zerocopy)
+{
+    if (!disti_tcp_zerocopy_holds(zerocopy, cancel->tag, cancel->mask))
+        return false;
+    disti_tcp_zerocopy_reap(cancel->state, cancel->peer, fd, zerocopy);
+    return disti_tcp_zerocopy_holds(zerocopy, cancel->tag, cancel->mask);
+}
+
+static bool cancel_is_pinned(struct cancel *cancel)
+{
+    struct tcp_peer *peer = cancel->peer;
+    bool pinned = cancel_pinned_at(cancel, peer->fd, peer->zerocopy);
+
+    for (int number = 1; peer->rails && number < DISTI_TCP_SOCKETS; number++) {
+        struct tcp_rail *rail = &peer->rails->rail[number];
+
+        pinned |= cancel_pinned_at(cancel, rail->fd, rail->out.zerocopy);
+    }
+    return pinned;
+}
+
+/*
+ * The program may use its memory again at once, so the kernel must have done with it. A peer that
+ * does not read holds it, and is given up with all its groups: nothing else takes it back.
+ */
+static bool cancel_unpin(struct cancel *cancel)
+{
+    int64_t deadline = disti_deadline_ms(CANCEL_PINNED_MS);
+
+    while (cancel->peer->pinned && cancel_is_pinned(cancel)) {
+        if (disti_expired(deadline))
+            return false;
+        disti_sleep_ns(100 * 1000);
+    }
+    return true;
+}
+
+/* ---- the slot ---- */
+
+static void cancel_peer(struct cancel *cancel)
+{
+    struct tcp_peer *peer = cancel->peer;
+
+    if (!cancel_unpin(cancel)) {
+        disti_tcp_lose(cancel->state, peer, 0,
+                       "it did not read the last message of a group that has ended");
+        return;
+    }
+    cancel_receives(cancel);
+    cancel_sends(cancel);
+    if (cancel->failed)
+        disti_tcp_lose(cancel->state, peer, ENOMEM, NULL);
+    else if (disti_tcp_can_control(peer))
+        disti_tcp_list(cancel->state, peer);
+}
+
+void disti_tcp_cancel(void *instance, uint64_t tag, uint64_t mask)
+{
+    struct tcp_state *state = instance;
+
+    for (int rank = 0; rank < state->world_size; rank++) {
+        struct cancel cancel = {
+            .state = state, .peer = state->peers[rank], .tag = tag, .mask = mask};
+
+        if (cancel.peer)
+            cancel_peer(&cancel);
+    }
+    disti_standins_sweep(&state->standins);
+}
