@@ -3,15 +3,32 @@
 #include "transports/shm/link.h"
 
 #include "base/clock.h"
+#include "base/descriptor.h"
 #include "base/log.h"
 
 #include <errno.h>
 #include <fcntl.h>
 
 #define CALL_HIGHER_WAITS_NS (5 * 1000 * 1000) /* for the lower rank's call */
-#define CALL_AGAIN_NS (50 * 1000 * 1000)       /* after DEFER */
+#define CALL_AGAIN_NS (50 * 1000 * 1000)       /* after DEFER, or a call in vain */
 
-/* The caller's half, once the socket is connected. */
+/* The call was in vain, for reasons that pass. */
+static void call_again(struct shm_state *state, struct shm_peer *peer)
+{
+    disti_shm_link_hang_up(state, peer);
+    peer->called = true;
+    peer->call_at_ns = disti_now_ns() + CALL_AGAIN_NS;
+}
+
+static bool call_lacks_descriptors(struct shm_state *state)
+{
+    if (errno != EMFILE && errno != ENFILE)
+        return false;
+    disti_shm_said_descriptors(state);
+    return true;
+}
+
+/* The caller's half, once the socket is connected. IN_PROGRESS: it has to call again. */
 static dist_status call_speak(struct shm_state *state, struct shm_peer *peer)
 {
     struct shm_hello hello;
@@ -24,6 +41,8 @@ static dist_status call_speak(struct shm_state *state, struct shm_peer *peer)
                           peer->rank);
     peer->fifo_bytes = state->fifo_bytes;
     status = disti_shm_memory_make(peer->fifo_bytes, &peer->memory, &peer->pair);
+    if (status == DIST_IN_PROGRESS)
+        disti_shm_said_descriptors(state);
     if (status != DIST_OK)
         return status;
     if (!disti_shm_machine_random(&peer->key, sizeof(peer->key)))
@@ -34,38 +53,42 @@ static dist_status call_speak(struct shm_state *state, struct shm_peer *peer)
     hello.fifo_bytes = peer->fifo_bytes;
     fds[0] = peer->memory;
     fds[1] = state->bell;
-    if (!disti_shm_hello_send(peer->socket, &hello, fds, 2) ||
-        !disti_shm_watch(state, peer->socket, SHM_ON_SOCKET, peer->rank, 0))
+    if (!disti_shm_hello_send(peer->socket, &hello, fds, 2))
+        return disti_shm_machine_runs(peer->pid) ? DIST_IN_PROGRESS : disti_shm_lost(peer);
+    if (!disti_shm_watch(state, peer->socket, SHM_ON_SOCKET, peer->rank, 0))
         return disti_fail_errno(DIST_ERR_PEER_LOST, "shm: cannot speak to rank %d (pid %d)",
                                 peer->rank, peer->pid);
     peer->phase = SHM_CALLING;
     return DIST_OK;
 }
 
-/* False: the peer's backlog is full, try again later. A failure loses the peer. */
+/* False: it has to be tried again later. A failure loses the peer. */
 static bool call_peer(struct shm_state *state, struct shm_peer *peer)
 {
     struct sockaddr_un name;
     socklen_t size = disti_shm_machine_socket(&peer->address, &name);
     dist_status status;
 
-    peer->socket = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-    if (peer->socket < 0) {
-        status = disti_fail_errno(DIST_ERR_SYSTEM, "shm: no socket for rank %d (see ulimit -n)",
-                                  peer->rank);
+    peer->socket =
+        disti_descriptor_own(socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+    if (peer->socket < 0 && call_lacks_descriptors(state)) {
+        status = DIST_IN_PROGRESS;
+    } else if (peer->socket < 0) {
+        status = disti_fail_errno(DIST_ERR_SYSTEM, "shm: no socket for rank %d", peer->rank);
     } else if (connect(peer->socket, (struct sockaddr *)&name, size) == 0) {
         status = call_speak(state, peer);
     } else if (errno == EAGAIN || errno == EINTR) {
-        disti_shm_link_hang_up(peer);
-        return false;
+        status = DIST_IN_PROGRESS;
     } else {
         status = disti_fail_errno(DIST_ERR_PEER_LOST,
                                   "shm: rank %d (pid %u on this machine) listens no more",
                                   peer->rank, peer->address.pid);
     }
-    if (status != DIST_OK)
+    if (status == DIST_IN_PROGRESS)
+        call_again(state, peer);
+    else if (status != DIST_OK)
         disti_shm_link_lose(state, peer, status);
-    return true;
+    return status != DIST_IN_PROGRESS;
 }
 
 void disti_shm_call_want(struct shm_state *state, struct shm_peer *peer)
@@ -83,12 +106,17 @@ void disti_shm_call_want(struct shm_state *state, struct shm_peer *peer)
 
 bool disti_shm_call_all(struct shm_state *state)
 {
+    int64_t now = disti_now_ns();
     bool all = true;
 
     for (int rank = 0; rank < state->config.world_size && state->wanting; rank++) {
         struct shm_peer *peer = state->peers[rank];
 
-        if (peer && peer->wanted && peer->phase == SHM_IDLE && peer->known)
+        if (!peer || !peer->wanted || peer->phase != SHM_IDLE || !peer->known)
+            continue;
+        if (peer->called && peer->call_at_ns > now)
+            all = false;
+        else
             all = call_peer(state, peer) && all;
     }
     return all;
@@ -115,8 +143,14 @@ void disti_shm_call_answered(struct shm_state *state, struct shm_peer *peer)
     int fds[SHM_HELLO_FDS];
     int result = disti_shm_hello_receive(peer->socket, &hello, fds);
 
+    if (result == 0 && errno != EAGAIN)
+        disti_shm_pause(state, peer->socket, SHM_ON_SOCKET, peer->rank);
     if (result == 0)
         return;
+    if (result < 0 && disti_shm_machine_runs(peer->pid)) { /* it let others in first, or closes */
+        call_again(state, peer);
+        return;
+    }
     if (result < 0) {
         disti_shm_link_ended(state, peer);
         return;
@@ -132,7 +166,7 @@ void disti_shm_call_answered(struct shm_state *state, struct shm_peer *peer)
         fcntl(peer->bell, F_SETFL, O_NONBLOCK);
         disti_shm_link_connected(state, peer, 0, &hello);
     } else if (hello.word == SHM_DEFER) {
-        disti_shm_link_hang_up(peer);
+        disti_shm_link_hang_up(state, peer);
         peer->call_at_ns = disti_now_ns() + CALL_AGAIN_NS;
     } else {
         disti_fail(DIST_ERR_PEER_LOST, "shm: rank %d (pid %d) refused to share memory: %s",

@@ -1,16 +1,22 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Being called: who is let in. A stranger costs a socket for some seconds, no more. */
+/* Being called: who is let in. A caller may take its time, as it may be a rank. */
 #include "transports/shm/link.h"
 
 #include "base/clock.h"
+#include "base/descriptor.h"
 #include "base/log.h"
 
+#include <errno.h>
 #include <fcntl.h>
+#include <stdlib.h>
 #include <sys/epoll.h>
 #include <unistd.h>
 
-#define DOOR_ACCEPTS 32       /* in one look */
-#define DOOR_STRANGER_MS 5000 /* to introduce itself */
+#define DOOR_ACCEPTS 32 /* in one look */
+#define DOOR_ROOM 32    /* callers that have not spoken yet, at first */
+/* Of more than all other ranks and so many, the one that has been silent longest must call again.
+ */
+#define DOOR_STRANGERS 256
 
 /* Answers a call with a no; the caller knows what to do with each. */
 static void door_decline(struct shm_state *state, struct shm_peer *peer, int socket,
@@ -21,7 +27,7 @@ static void door_decline(struct shm_state *state, struct shm_peer *peer, int soc
     disti_shm_link_hello(state, peer, word, &hello);
     hello.status = status;
     disti_shm_hello_send(socket, &hello, NULL, 0);
-    close(socket);
+    disti_descriptor_close(socket);
 }
 
 /* The called side's half: takes over the caller's memory, bell and socket. */
@@ -34,7 +40,7 @@ static dist_status door_adopt(struct shm_state *state, struct shm_peer *peer, in
     if (!disti_shm_fifo_bytes_valid(hello->fifo_bytes) || fds[0] < 0 || fds[1] < 0 ||
         fcntl(fds[1], F_SETFL, O_NONBLOCK) < 0)
         return disti_fail(DIST_ERR_SYSTEM, "shm: rank %d made an odd call", peer->rank);
-    disti_shm_link_hang_up(peer); /* our own call, if there was one */
+    disti_shm_link_hang_up(state, peer); /* our own call, if there was one */
     peer->fifo_bytes = (size_t)hello->fifo_bytes;
     status = disti_shm_memory_map(fds[0], peer->fifo_bytes, &peer->pair);
     if (status != DIST_OK)
@@ -63,7 +69,7 @@ static void door_called(struct shm_state *state, int socket, int pid, const stru
         peer = disti_shm_link_peer(state, hello->from);
     if (!peer) {
         disti_info("shm: turned away process %d, which is no rank of this job", pid);
-        close(socket);
+        disti_descriptor_close(socket);
     } else if (peer->phase == SHM_CALLING && state->config.rank < peer->rank) {
         door_decline(state, peer, socket, SHM_DEFER, DIST_OK);
     } else if (peer->phase == SHM_CONNECTED || peer->phase == SHM_LOST) {
@@ -81,25 +87,58 @@ static void door_called(struct shm_state *state, int socket, int pid, const stru
     disti_shm_close_fds(fds, SHM_HELLO_FDS);
 }
 
-/* Keeps a caller that has not spoken yet; the one that has been silent longest makes room. */
-static void door_park(struct shm_state *state, int socket, int pid)
+/* A place for a caller that has not spoken yet; -1: there are as many as there may be. */
+static int door_place(struct shm_state *state)
+{
+    int most = state->config.world_size + DOOR_STRANGERS;
+    int room = state->pending_room ? state->pending_room * 2 : DOOR_ROOM;
+    int room_was;
+    struct shm_pending *pending;
+
+    for (int i = 0; i < state->pending_room; i++) {
+        if (state->pending[i].socket < 0)
+            return i;
+    }
+    if (state->pending_room >= most)
+        return -1;
+    pending = realloc(state->pending, (size_t)room * sizeof(*pending));
+    if (!pending)
+        return -1;
+    for (int i = state->pending_room; i < room; i++)
+        pending[i].socket = -1;
+    state->pending = pending;
+    room_was = state->pending_room;
+    state->pending_room = room;
+    return room_was;
+}
+
+/* The one that has been silent longest makes room. If it is a rank, it calls again. */
+static int door_evict(struct shm_state *state)
 {
     int slot = 0;
 
-    for (int i = 0; i < SHM_PENDING_MAX; i++) {
-        struct shm_pending *pending = &state->pending[i];
-
-        if (pending->socket < 0) {
-            slot = i;
-            break;
-        }
-        if (pending->deadline_ns < state->pending[slot].deadline_ns)
+    for (int i = 1; i < state->pending_room; i++) {
+        if (state->pending[i].deadline_ns < state->pending[slot].deadline_ns)
             slot = i;
     }
-    disti_shm_close_fd(&state->pending[slot].socket);
+    if (state->pending_room)
+        disti_shm_close_fd(&state->pending[slot].socket);
+    return state->pending_room ? slot : -1;
+}
+
+/* Keeps a caller that has not spoken yet, as long as a call of the program may wait for it. */
+static void door_park(struct shm_state *state, int socket, int pid)
+{
+    int slot = door_place(state);
+
+    if (slot < 0)
+        slot = door_evict(state);
+    if (slot < 0 || !disti_shm_watch(state, socket, SHM_ON_PENDING, slot, 0)) {
+        disti_descriptor_close(socket); /* without memory: it calls again */
+        return;
+    }
     state->pending[slot] = (struct shm_pending){
-        .socket = socket, .pid = pid, .deadline_ns = disti_deadline_ms(DOOR_STRANGER_MS)};
-    disti_shm_watch(state, socket, SHM_ON_PENDING, slot, 0);
+        .socket = socket, .pid = pid, .deadline_ns = disti_deadline_ms(state->config.timeout_ms)};
 }
 
 /* True: something was there to read, and the socket is dealt with. */
@@ -112,7 +151,7 @@ static bool door_hear(struct shm_state *state, int socket, int pid)
     if (result == 0)
         return false;
     if (result < 0)
-        close(socket);
+        disti_descriptor_close(socket);
     else
         door_called(state, socket, pid, &hello, fds);
     return true;
@@ -121,15 +160,21 @@ static bool door_hear(struct shm_state *state, int socket, int pid)
 void disti_shm_door_accept(struct shm_state *state)
 {
     for (int i = 0; i < DOOR_ACCEPTS; i++) {
-        int socket = accept4(state->listener, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
+        int socket = disti_descriptor_own(
+            accept4(state->listener, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK));
         uint32_t uid;
         int pid;
 
+        if (socket < 0 &&
+            (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM))
+            disti_shm_pause(state, state->listener, SHM_ON_LISTENER, 0);
+        if (socket < 0 && (errno == ECONNABORTED || errno == EINTR))
+            continue;
         if (socket < 0)
             return;
         if (!disti_shm_hello_peer(socket, &uid, &pid) || uid != state->address.uid) {
             disti_info("shm: turned away a process of another user");
-            close(socket);
+            disti_descriptor_close(socket);
         } else if (!door_hear(state, socket, pid)) {
             door_park(state, socket, pid);
         }
@@ -140,18 +185,24 @@ void disti_shm_door_pending(struct shm_state *state, int slot)
 {
     struct shm_pending *pending = &state->pending[slot];
     int socket = pending->socket;
+    bool silent;
 
-    if (socket >= 0 && epoll_ctl(state->poll, EPOLL_CTL_DEL, socket, NULL) == 0) {
-        pending->socket = -1;
-        if (!door_hear(state, socket, pending->pid))
-            door_park(state, socket, pending->pid);
+    if (socket < 0 || epoll_ctl(state->poll, EPOLL_CTL_DEL, socket, NULL) < 0)
+        return;
+    if (door_hear(state, socket, pending->pid)) { /* it has taken the socket over */
+        state->pending[slot].socket = -1;
+        return;
     }
+    silent = errno == EAGAIN;
+    disti_shm_watch(state, socket, SHM_ON_PENDING, slot, 0);
+    if (!silent)
+        disti_shm_pause(state, socket, SHM_ON_PENDING, slot);
 }
 
 /* Strangers who say nothing for long go. */
 void disti_shm_door_expire(struct shm_state *state)
 {
-    for (int i = 0; i < SHM_PENDING_MAX; i++) {
+    for (int i = 0; i < state->pending_room; i++) {
         struct shm_pending *pending = &state->pending[i];
 
         if (pending->socket >= 0 && disti_expired(pending->deadline_ns))

@@ -2,13 +2,17 @@
 /* What two ranks say to each other before they share memory. */
 #include "transports/shm/hello.h"
 
+#include "base/descriptor.h"
+#include "transports/shm/link.h"
+
 #include <errno.h>
+#include <fcntl.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
 #define HELLO_MAGIC 0x6c6c6568a7736d68ull
-#define HELLO_VERSION 1u
+#define HELLO_VERSION 3u
 
 /* Room for the descriptors of one packet, aligned as a header. */
 union hello_control {
@@ -76,6 +80,20 @@ static void hello_take_fds(struct msghdr *message, int fds[SHM_HELLO_FDS])
     memcpy(fds, CMSG_DATA(header), (count < SHM_HELLO_FDS ? count : SHM_HELLO_FDS) * sizeof(int));
 }
 
+/* The kernel throws away descriptors for which there is no room: is there some? Else errno. */
+static bool hello_has_room(int socket)
+{
+    int spare[SHM_HELLO_FDS], count = 0, error;
+
+    while (count < SHM_HELLO_FDS && (spare[count] = fcntl(socket, F_DUPFD_CLOEXEC, 0)) >= 0)
+        count++;
+    error = errno;
+    for (int i = 0; i < count; i++)
+        close(spare[i]);
+    errno = error;
+    return count == SHM_HELLO_FDS;
+}
+
 int disti_shm_hello_receive(int socket, struct shm_hello *hello, int fds[SHM_HELLO_FDS])
 {
     struct iovec part = {.iov_base = hello, .iov_len = sizeof(*hello)};
@@ -88,17 +106,19 @@ int disti_shm_hello_receive(int socket, struct shm_hello *hello, int fds[SHM_HEL
 
     for (int i = 0; i < SHM_HELLO_FDS; i++)
         fds[i] = -1;
+    if (!hello_has_room(socket))
+        return 0;
     got = recvmsg(socket, &message, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
+    if (got < 0 && (errno == EAGAIN || errno == EINTR))
+        errno = EAGAIN;
     if (got < 0)
-        return errno == EAGAIN || errno == EINTR ? 0 : -1;
+        return errno == EAGAIN ? 0 : -1;
     hello_take_fds(&message, fds);
+    for (int i = 0; i < SHM_HELLO_FDS; i++)
+        disti_descriptor_own(fds[i]);
     if (got == (ssize_t)sizeof(*hello) && !(message.msg_flags & (MSG_TRUNC | MSG_CTRUNC)))
         return 1;
-    for (int i = 0; i < SHM_HELLO_FDS; i++) {
-        if (fds[i] >= 0)
-            close(fds[i]);
-        fds[i] = -1;
-    }
+    disti_shm_close_fds(fds, SHM_HELLO_FDS);
     return -1;
 }
 

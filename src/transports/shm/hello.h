@@ -48,7 +48,8 @@ bool disti_shm_hello_send(int socket, const struct shm_hello *hello, const int *
 
 /*
  * Never blocks. 1: *hello and fds (-1 where there is none; the caller's to close) are
- * filled; 0: nothing there yet; -1: the peer has gone, or what it sent is no hello.
+ * filled; 0: nothing there yet, or, with errno EMFILE or ENFILE, no descriptors for what is there;
+ * -1: the peer has gone, or what it sent is no hello.
  */
 int disti_shm_hello_receive(int socket, struct shm_hello *hello, int fds[SHM_HELLO_FDS]);
 

@@ -2,6 +2,8 @@
 /* Links to peers: what they are made of, and what happens when one ends. */
 #include "transports/shm/link.h"
 
+#include "base/clock.h"
+#include "base/descriptor.h"
 #include "base/log.h"
 
 #include <errno.h>
@@ -14,6 +16,7 @@
 
 #define LINK_BACKLOG 4096
 #define LINK_EVENTS 32
+#define LINK_PAUSE_NS (50 * 1000 * 1000) /* without a descriptor */
 
 bool disti_shm_watch(struct shm_state *state, int fd, enum shm_event event, int index,
                      uint32_t flags)
@@ -24,10 +27,52 @@ bool disti_shm_watch(struct shm_state *state, int fd, enum shm_event event, int 
     return epoll_ctl(state->poll, EPOLL_CTL_ADD, fd, &watched) == 0;
 }
 
+void disti_shm_said_descriptors(struct shm_state *state)
+{
+    if (!state->said_descriptors)
+        disti_warn("shm: rank %d has no file descriptor left for a link to a rank; it tries again "
+                   "until there is one (see ulimit -n)",
+                   state->config.rank);
+    state->said_descriptors = true;
+}
+
+void disti_shm_pause(struct shm_state *state, int fd, enum shm_event event, int index)
+{
+    struct epoll_event watched = {.data.u64 = (uint64_t)event << 32 | (uint32_t)index};
+
+    disti_shm_said_descriptors(state);
+    epoll_ctl(state->poll, EPOLL_CTL_MOD, fd, &watched);
+    state->resume_at_ns = disti_now_ns() + LINK_PAUSE_NS;
+}
+
+static void link_resume_one(struct shm_state *state, int fd, enum shm_event event, int index)
+{
+    struct epoll_event watched = {.events = EPOLLIN,
+                                  .data.u64 = (uint64_t)event << 32 | (uint32_t)index};
+
+    if (fd >= 0)
+        epoll_ctl(state->poll, EPOLL_CTL_MOD, fd, &watched);
+}
+
+/* Whatever was paused is listened to again, when it is time. */
+static void link_resume(struct shm_state *state)
+{
+    if (!state->resume_at_ns || disti_now_ns() < state->resume_at_ns)
+        return;
+    state->resume_at_ns = 0;
+    link_resume_one(state, state->listener, SHM_ON_LISTENER, 0);
+    for (int i = 0; i < state->pending_room; i++)
+        link_resume_one(state, state->pending[i].socket, SHM_ON_PENDING, i);
+    for (int rank = 0; rank < state->config.world_size; rank++) {
+        if (state->peers[rank] && state->peers[rank]->phase == SHM_CALLING)
+            link_resume_one(state, state->peers[rank]->socket, SHM_ON_SOCKET, rank);
+    }
+}
+
 void disti_shm_close_fd(int *fd_p)
 {
     if (*fd_p >= 0)
-        close(*fd_p);
+        disti_descriptor_close(*fd_p);
     *fd_p = -1;
 }
 
@@ -42,9 +87,10 @@ dist_status disti_shm_link_open(struct shm_state *state)
     struct sockaddr_un name;
     socklen_t size = disti_shm_machine_socket(&state->address, &name);
 
-    state->poll = epoll_create1(EPOLL_CLOEXEC);
-    state->bell = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-    state->listener = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    state->poll = disti_descriptor_own(epoll_create1(EPOLL_CLOEXEC));
+    state->bell = disti_descriptor_own(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+    state->listener =
+        disti_descriptor_own(socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
     if (state->poll < 0 || state->bell < 0 || state->listener < 0)
         return disti_fail_errno(DIST_ERR_SYSTEM, "shm: no file descriptors (see ulimit -n)");
     if (bind(state->listener, (struct sockaddr *)&name, size) < 0 ||
@@ -75,12 +121,20 @@ struct shm_peer *disti_shm_link_peer(struct shm_state *state, int rank)
     return peer;
 }
 
-void disti_shm_link_hang_up(struct shm_peer *peer)
+/* A copy that another process has would go on waking us. */
+static void link_unwatch(const struct shm_state *state, int *fd_p)
+{
+    if (*fd_p >= 0)
+        epoll_ctl(state->poll, EPOLL_CTL_DEL, *fd_p, NULL);
+    disti_shm_close_fd(fd_p);
+}
+
+void disti_shm_link_hang_up(const struct shm_state *state, struct shm_peer *peer)
 {
     disti_shm_close_fd(&peer->memory);
-    disti_shm_close_fd(&peer->socket);
+    link_unwatch(state, &peer->socket);
     disti_shm_close_fd(&peer->bell);
-    disti_shm_close_fd(&peer->process);
+    link_unwatch(state, &peer->process);
     disti_shm_memory_unmap(peer->pair, peer->fifo_bytes);
     peer->pair = NULL;
     peer->mine = peer->theirs = NULL;
@@ -118,7 +172,7 @@ void disti_shm_link_lose(struct shm_state *state, struct shm_peer *peer, dist_st
             state->active[i--] = state->active[--state->active_count];
     }
     link_want_no_more(state, peer);
-    disti_shm_link_hang_up(peer);
+    disti_shm_link_hang_up(state, peer);
     peer->phase = SHM_LOST;
     peer->status = status;
     disti_shm_send_fail(peer, status);
@@ -192,7 +246,7 @@ void disti_shm_link_connected(struct shm_state *state, struct shm_peer *peer, in
      * process is watched as well, where it can be.
      */
     if (peer->pid > 0)
-        peer->process = (int)syscall(SYS_pidfd_open, peer->pid, 0);
+        peer->process = disti_descriptor_own((int)syscall(SYS_pidfd_open, peer->pid, 0));
     if (peer->process >= 0)
         disti_shm_watch(state, peer->process, SHM_ON_PROCESS, peer->rank, 0);
     atomic_store_explicit(&peer->mine->verdict, link_judge(state, peer, hello),
@@ -257,9 +311,10 @@ static void link_handle(struct shm_state *state, uint64_t data)
 int disti_shm_link_look(struct shm_state *state)
 {
     struct epoll_event events[LINK_EVENTS];
-    int count = epoll_wait(state->poll, events, LINK_EVENTS, 0);
-    int handled = 0;
+    int count, handled = 0;
 
+    link_resume(state);
+    count = epoll_wait(state->poll, events, LINK_EVENTS, 0);
     state->calls = 0;
     state->look = count == LINK_EVENTS;
     for (int i = 0; i < count; i++) {
@@ -281,12 +336,13 @@ void disti_shm_link_close(struct shm_state *state)
             continue;
         if (peer->mine)
             atomic_store_explicit(&peer->mine->left, 1, memory_order_seq_cst);
-        disti_shm_link_hang_up(peer);
+        disti_shm_link_hang_up(state, peer);
         disti_match_clear(&peer->match);
         free(peer);
     }
-    for (int i = 0; i < SHM_PENDING_MAX; i++)
+    for (int i = 0; i < state->pending_room; i++)
         disti_shm_close_fd(&state->pending[i].socket);
+    free(state->pending);
     disti_shm_close_fd(&state->listener);
     disti_shm_close_fd(&state->bell);
     disti_shm_close_fd(&state->poll);

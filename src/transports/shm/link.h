@@ -11,6 +11,12 @@ enum shm_event { SHM_ON_LISTENER, SHM_ON_BELL, SHM_ON_PENDING, SHM_ON_SOCKET, SH
 bool disti_shm_watch(struct shm_state *state, int fd, enum shm_event event, int index,
                      uint32_t flags);
 
+/* Says once that there are no descriptors. */
+void disti_shm_said_descriptors(struct shm_state *state);
+
+/* There is no descriptor for what came on this socket: it is listened to again in a while. */
+void disti_shm_pause(struct shm_state *state, int fd, enum shm_event event, int index);
+
 /* Closes what is not -1 and makes it -1. */
 void disti_shm_close_fd(int *fd_p);
 void disti_shm_close_fds(int *fds, int count);
@@ -20,7 +26,7 @@ void disti_shm_link_hello(const struct shm_state *state, const struct shm_peer *
                           enum shm_word word, struct shm_hello *hello);
 
 /* Back to where nobody has called; requests stay. */
-void disti_shm_link_hang_up(struct shm_peer *peer);
+void disti_shm_link_hang_up(const struct shm_state *state, struct shm_peer *peer);
 
 /* Both have agreed, and this is what the peer said last: messages may flow. `side` is ours. */
 void disti_shm_link_connected(struct shm_state *state, struct shm_peer *peer, int side,

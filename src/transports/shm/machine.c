@@ -4,11 +4,13 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <poll.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/random.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/uio.h>
 #include <unistd.h>
 
@@ -82,6 +84,19 @@ int disti_shm_machine_read(int pid, void *data, uint64_t address, size_t bytes)
     if (got < 0)
         return errno;
     return (size_t)got == bytes ? 0 : EFAULT;
+}
+
+bool disti_shm_machine_runs(int pid)
+{
+    int process = pid > 0 ? (int)syscall(SYS_pidfd_open, pid, 0) : -1;
+    struct pollfd ended = {.fd = process, .events = POLLIN};
+    bool runs;
+
+    if (process < 0)
+        return pid <= 0 || errno != ESRCH;
+    runs = poll(&ended, 1, 0) == 0; /* one that has ended and is not waited for has a number too */
+    close(process);
+    return runs;
 }
 
 bool disti_shm_machine_random(void *data, size_t bytes)

@@ -40,6 +40,9 @@ socklen_t disti_shm_machine_socket(const struct shm_address *address, struct soc
  */
 int disti_shm_machine_read(int pid, void *data, uint64_t address, size_t bytes);
 
+/* Does the process still run, as far as this one can see? A pid of 0 cannot be seen. */
+bool disti_shm_machine_runs(int pid);
+
 bool disti_shm_machine_random(void *data, size_t bytes);
 
 #endif

@@ -2,6 +2,7 @@
 /* The memory that two ranks share: memfds, sealed and filled before they are used. */
 #include "transports/shm/memory.h"
 
+#include "base/descriptor.h"
 #include "base/file.h"
 #include "base/log.h"
 
@@ -115,6 +116,8 @@ dist_status disti_shm_memory_make(size_t fifo_bytes, int *fd_p, struct shm_pair 
     dist_status status;
     int fd = memory_create_fd();
 
+    if (fd < 0 && (errno == EMFILE || errno == ENFILE))
+        return DIST_IN_PROGRESS;
     if (fd < 0)
         return disti_fail_errno(DIST_ERR_SYSTEM, "shm: memfd_create failed");
     if (disti_file_reserve(fd, 0, bytes) < 0) {
@@ -131,7 +134,7 @@ dist_status disti_shm_memory_make(size_t fifo_bytes, int *fd_p, struct shm_pair 
     }
     status = disti_shm_memory_map(fd, fifo_bytes, pair_p);
     if (status == DIST_OK) {
-        *fd_p = fd;
+        *fd_p = disti_descriptor_own(fd);
         fd = -1;
     }
 out:

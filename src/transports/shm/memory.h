@@ -50,7 +50,8 @@ bool disti_shm_fifo_bytes_valid(uint64_t fifo_bytes);
 
 /*
  * Makes a pair's memory: *fd_p and *pair_p are the caller's. ERR_NO_MEMORY if the
- * machine has not that much, ERR_SYSTEM.
+ * machine has not that much, ERR_SYSTEM; IN_PROGRESS, and nothing is reported, if there is no file
+ * descriptor now.
  */
 dist_status disti_shm_memory_make(size_t fifo_bytes, int *fd_p, struct shm_pair **pair_p);
 

@@ -52,8 +52,6 @@ static dist_status shm_open(void *opaque, const struct dist_transport_config *co
 
     state->opened = true;
     state->listener = state->bell = state->poll = -1;
-    for (int i = 0; i < SHM_PENDING_MAX; i++)
-        state->pending[i].socket = -1;
     state->config = *config;
     status = disti_env_int("DIST_SHM_CMA", 0, 1, 1, &cma);
     if (status != DIST_OK)

@@ -15,7 +15,6 @@
 /* One call of progress moves about this much for each peer. */
 #define SHM_TURN_BYTES ((size_t)256 << 10)
 #define SHM_TURN_FRAMES 64
-#define SHM_PENDING_MAX 32
 
 /*
  * A link's life. The lower rank calls the higher as soon as either has a request for the
@@ -62,6 +61,7 @@ struct shm_peer {
     int pid;
     uint64_t key;
     int64_t call_at_ns;
+    bool called; /* in vain: not before call_at_ns again */
     struct shm_address address;
 };
 
@@ -86,7 +86,10 @@ struct shm_state {
     uint64_t job, probe;
     struct dist_transport_config config;
     struct shm_address address;
-    struct shm_pending pending[SHM_PENDING_MAX];
+    struct shm_pending *pending;
+    int pending_room;
+    int64_t resume_at_ns;  /* sockets are not listened to until then; 0: they are */
+    bool said_descriptors; /* that there are none */
 };
 
 /* Wakes the peer if it sleeps. After every seq_cst store that it may be waiting for. */

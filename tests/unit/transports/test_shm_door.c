@@ -1,0 +1,302 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Tests of transport shm: callers that are slow or many, and a process without descriptors. */
+#include "base/clock.h"
+#include "base/log.h"
+#include "transports/shm/hello.h"
+#include "transports/shm/machine.h"
+#include "transports/shm/memory.h"
+#include "transports/shm/shm.h"
+
+#include <dist/backend.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <unistd.h>
+#include <cmocka.h>
+
+#define JOB "door"
+#define STRANGERS 100
+#define LIMIT_MS 20000
+
+static const struct dist_transport *const shm = &disti_transport_shm;
+
+static dist_status door_fail(dist_status status, const char *format, ...)
+{
+    (void)format;
+    return status;
+}
+
+static const struct dist_host host = {.fail = door_fail};
+
+struct door_rank {
+    void *state;
+    struct shm_address address;
+};
+
+static void rank_open(struct door_rank *rank, int number)
+{
+    const struct dist_transport_config config = {.size = sizeof(config),
+                                                 .rank = number,
+                                                 .world_size = 2,
+                                                 .timeout_ms = 60000,
+                                                 .job = JOB,
+                                                 .local_ranks = 2,
+                                                 .host = &host};
+    size_t bytes;
+
+    rank->state = calloc(1, shm->state_size);
+    assert_non_null(rank->state);
+    assert_int_equal(shm->open(rank->state, &config), DIST_OK);
+    assert_int_equal(shm->address(rank->state, &rank->address, &bytes), DIST_OK);
+    assert_int_equal(bytes, sizeof(rank->address));
+}
+
+static void rank_close(struct door_rank *rank)
+{
+    shm->close(rank->state);
+    free(rank->state);
+}
+
+/* One round of a rank that sleeps between its looks. */
+static void rank_drive(struct door_rank *rank)
+{
+    shm->arm(rank->state);
+    shm->disarm(rank->state);
+    assert_true(shm->progress(rank->state) >= 0);
+}
+
+static int call(const struct shm_address *address)
+{
+    struct sockaddr_un name;
+    socklen_t size = disti_shm_machine_socket(address, &name);
+    int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+
+    assert_true(fd >= 0);
+    assert_int_equal(connect(fd, (struct sockaddr *)&name, size), 0);
+    return fd;
+}
+
+/* Says what rank 0 would say. */
+static void speak(int fd)
+{
+    const size_t fifo_bytes = SHM_FIFO_MIN;
+    struct shm_hello hello;
+    struct shm_pair *pair;
+    int fds[2];
+
+    disti_shm_hello_init(&hello, SHM_CALL, 0, 1, disti_shm_hello_job(JOB));
+    hello.key = 1;
+    hello.fifo_bytes = fifo_bytes;
+    assert_int_equal(disti_shm_memory_make(fifo_bytes, &fds[0], &pair), DIST_OK);
+    fds[1] = eventfd(0, EFD_CLOEXEC);
+    assert_true(disti_shm_hello_send(fd, &hello, fds, 2));
+    disti_shm_memory_unmap(pair, fifo_bytes);
+    close(fds[0]);
+    close(fds[1]);
+}
+
+/* What the called rank says in the end; 0: it hung up. */
+static uint32_t answer(struct door_rank *rank, int fd)
+{
+    int64_t deadline = disti_deadline_ms(LIMIT_MS);
+    struct shm_hello hello = {0};
+    int fds[SHM_HELLO_FDS], result;
+
+    while ((result = disti_shm_hello_receive(fd, &hello, fds)) == 0 && !disti_expired(deadline))
+        rank_drive(rank);
+    for (int i = 0; i < SHM_HELLO_FDS; i++) {
+        if (result == 1 && fds[i] >= 0)
+            close(fds[i]);
+    }
+    return result == 1 ? hello.word : 0;
+}
+
+static void test_a_slow_caller_among_strangers(void **state)
+{
+    struct door_rank rank;
+    int strangers[STRANGERS], slow;
+
+    (void)state;
+    rank_open(&rank, 1);
+    slow = call(&rank.address);
+    for (int i = 0; i < 4; i++)
+        rank_drive(&rank);
+    for (int i = 0; i < STRANGERS; i++) {
+        strangers[i] = call(&rank.address);
+        rank_drive(&rank);
+    }
+    speak(slow);
+    assert_int_equal(answer(&rank, slow), SHM_ACCEPT);
+    close(slow);
+    for (int i = 0; i < STRANGERS; i++)
+        close(strangers[i]);
+    rank_close(&rank);
+}
+
+/* Takes the next call, while the rank that makes it is driven. */
+static int take_call(struct door_rank *caller, int listener)
+{
+    int64_t deadline = disti_deadline_ms(LIMIT_MS);
+    int fd;
+
+    while ((fd = accept4(listener, NULL, NULL, SOCK_CLOEXEC)) < 0 && !disti_expired(deadline))
+        rank_drive(caller);
+    assert_true(fd >= 0);
+    return fd;
+}
+
+static void test_a_caller_that_is_hung_up_on_calls_again(void **state)
+{
+    int listener = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    struct dist_request send = {
+        .status = DIST_IN_PROGRESS, .peer = 1, .envelope = {.tag = 1, .bytes = 1}, .data = "x"};
+    struct door_rank rank;
+    struct shm_address address;
+    struct sockaddr_un name;
+    socklen_t size;
+
+    (void)state;
+    rank_open(&rank, 0);
+    address = rank.address;
+    assert_true(disti_shm_machine_random(address.name, sizeof(address.name)));
+    size = disti_shm_machine_socket(&address, &name);
+    assert_int_equal(bind(listener, (struct sockaddr *)&name, size), 0);
+    assert_int_equal(listen(listener, 8), 0);
+    assert_int_equal(shm->connect(rank.state, 1, &address, sizeof(address)), DIST_OK);
+    shm->send(rank.state, &send);
+    for (int i = 0; i < 3; i++) {
+        close(take_call(&rank, listener));
+        assert_int_equal(send.status, DIST_IN_PROGRESS);
+    }
+    close(listener); /* now it is really gone */
+    for (int64_t deadline = disti_deadline_ms(LIMIT_MS);
+         send.status == DIST_IN_PROGRESS && !disti_expired(deadline);)
+        rank_drive(&rank);
+    assert_int_equal(send.status, DIST_ERR_PEER_LOST);
+    rank_close(&rank);
+}
+
+/* No descriptor can be opened; returns what the limit was. */
+static rlim_t take_descriptors(void)
+{
+    int lowest = fcntl(STDIN_FILENO, F_DUPFD_CLOEXEC, 0);
+    struct rlimit limit;
+    rlim_t was;
+
+    assert_true(lowest >= 0);
+    close(lowest);
+    assert_int_equal(getrlimit(RLIMIT_NOFILE, &limit), 0);
+    was = limit.rlim_cur;
+    limit.rlim_cur = (rlim_t)lowest;
+    assert_int_equal(setrlimit(RLIMIT_NOFILE, &limit), 0);
+    return was;
+}
+
+static void give_descriptors(rlim_t was)
+{
+    struct rlimit limit;
+
+    assert_int_equal(getrlimit(RLIMIT_NOFILE, &limit), 0);
+    limit.rlim_cur = was;
+    assert_int_equal(setrlimit(RLIMIT_NOFILE, &limit), 0);
+}
+
+/* Of `looks` looks, how many does the descriptor that is slept on say are worth it? */
+static int busy_looks(struct door_rank *rank, int looks)
+{
+    int busy = 0;
+
+    for (int i = 0; i < looks; i++) {
+        struct pollfd news = {.fd = shm->arm(rank->state), .events = POLLIN};
+
+        busy += news.fd < 0 || poll(&news, 1, 0) > 0;
+        shm->disarm(rank->state);
+        assert_true(shm->progress(rank->state) >= 0);
+    }
+    return busy;
+}
+
+/* Whether the caller has not been let in yet, or has and only its hello lacks descriptors. */
+static void descriptors_run_out(bool let_in)
+{
+    struct door_rank rank;
+    rlim_t was;
+    int caller, busy;
+
+    rank_open(&rank, 1);
+    caller = call(&rank.address);
+    if (let_in)
+        rank_drive(&rank);
+    speak(caller);
+    was = take_descriptors();
+    busy = busy_looks(&rank, 1000);
+    give_descriptors(was);
+    assert_in_range(busy, 0, 500);
+    assert_int_equal(answer(&rank, caller), SHM_ACCEPT);
+    close(caller);
+    rank_close(&rank);
+}
+
+static void test_the_door_rests_without_descriptors(void **state)
+{
+    (void)state;
+    descriptors_run_out(false);
+}
+
+static void test_a_hello_waits_for_descriptors(void **state)
+{
+    (void)state;
+    descriptors_run_out(true);
+}
+
+/* The caller has none: it calls when there are some. */
+static void test_a_call_waits_for_descriptors(void **state)
+{
+    struct dist_request send = {
+        .status = DIST_IN_PROGRESS, .peer = 1, .envelope = {.tag = 1, .bytes = 1}, .data = "x"};
+    struct door_rank rank[2];
+    rlim_t was;
+
+    (void)state;
+    rank_open(&rank[0], 0);
+    rank_open(&rank[1], 1);
+    assert_int_equal(shm->connect(rank[0].state, 1, &rank[1].address, sizeof(rank[1].address)),
+                     DIST_OK);
+    was = take_descriptors();
+    shm->send(rank[0].state, &send);
+    for (int i = 0; i < 100; i++)
+        rank_drive(&rank[0]);
+    give_descriptors(was);
+    assert_int_equal(send.status, DIST_IN_PROGRESS);
+    for (int64_t deadline = disti_deadline_ms(LIMIT_MS);
+         send.status == DIST_IN_PROGRESS && !disti_expired(deadline);) {
+        rank_drive(&rank[0]);
+        rank_drive(&rank[1]);
+    }
+    assert_int_equal(send.status, DIST_OK);
+    rank_close(&rank[0]);
+    rank_close(&rank[1]);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_a_slow_caller_among_strangers),
+        cmocka_unit_test(test_a_caller_that_is_hung_up_on_calls_again),
+        cmocka_unit_test(test_the_door_rests_without_descriptors),
+        cmocka_unit_test(test_a_hello_waits_for_descriptors),
+        cmocka_unit_test(test_a_call_waits_for_descriptors),
+    };
+
+    setenv("DIST_SHM_CMA", "0", 1);
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
