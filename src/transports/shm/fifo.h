@@ -29,7 +29,17 @@
  * as is the load of its `asleep`; who falls asleep stores `asleep` and then looks for work
  * with seq_cst loads. So at least one of the two sees the other's store: no wake-up is lost.
  */
-enum shm_kind { SHM_WHOLE = 1, SHM_FIRST, SHM_MORE, SHM_LENT, SHM_PAD };
+enum shm_kind {
+    SHM_WHOLE = 1,
+    SHM_FIRST,
+    SHM_MORE,
+    SHM_LENT,
+    SHM_ANNOUNCED, /* payload: a name, 4 bytes, by which the message is asked for */
+    SHM_WANTED,    /* send it; payload: the name */
+    SHM_UNWANTED,  /* forget it; payload: the name */
+    SHM_ASKED,     /* the first frame of a message that was asked for; envelope.tag: the name */
+    SHM_PAD
+};
 
 #define SHM_FRAME_INLINE 24
 

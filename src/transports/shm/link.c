@@ -115,6 +115,7 @@ struct shm_peer *disti_shm_link_peer(struct shm_state *state, int rank)
         return NULL;
     }
     peer->rank = rank;
+    peer->match.early_count = &state->early_count;
     peer->memory = peer->socket = peer->bell = peer->process = -1;
     peer->lent_free = ~UINT64_C(0);
     state->peers[rank] = peer;
@@ -160,7 +161,8 @@ static void link_drain(struct shm_peer *peer)
 static bool link_has_requests(const struct shm_peer *peer)
 {
     return peer->send_head || ~peer->lent_free || peer->pull_head || peer->match.posted_head ||
-           peer->arrival.request || (peer->arrival.early && peer->arrival.early->claimed);
+           peer->asked_head || peer->announced.count || peer->arrival.request ||
+           (peer->arrival.early && peer->arrival.early->claimed);
 }
 
 void disti_shm_link_lose(struct shm_state *state, struct shm_peer *peer, dist_status status)
@@ -235,6 +237,7 @@ void disti_shm_link_connected(struct shm_state *state, struct shm_peer *peer, in
                                .size = peer->fifo_bytes,
                                .key = peer->key,
                                .consumed = &peer->mine->consumed};
+    peer->credit.limit = peer->debit.limit = SHM_CREDIT_FIFOS * (uint64_t)peer->fifo_bytes;
     peer->whole_max = most < SHM_COPY_MAX ? most : SHM_COPY_MAX;
     peer->lend = state->cma ? SHM_CMA_UNKNOWN : SHM_CMA_REFUSED;
     disti_shm_close_fd(&peer->memory);
@@ -338,6 +341,7 @@ void disti_shm_link_close(struct shm_state *state)
             atomic_store_explicit(&peer->mine->left, 1, memory_order_seq_cst);
         disti_shm_link_hang_up(state, peer);
         disti_match_clear(&peer->match);
+        disti_shm_announce_free(peer);
         free(peer);
     }
     for (int i = 0; i < state->pending_room; i++)

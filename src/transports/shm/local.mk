@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # Transport shm: ranks of one machine.
 libdist_core_sources += \
+	src/transports/shm/announce.c \
 	src/transports/shm/call.c \
 	src/transports/shm/door.c \
 	src/transports/shm/fifo.c \
@@ -9,6 +10,7 @@ libdist_core_sources += \
 	src/transports/shm/hello.h \
 	src/transports/shm/link.c \
 	src/transports/shm/link.h \
+	src/transports/shm/loan.c \
 	src/transports/shm/machine.c \
 	src/transports/shm/machine.h \
 	src/transports/shm/memory.c \

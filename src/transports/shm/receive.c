@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Incoming messages: frames from the ring into sinks, and loans read where they lie. */
+/* Incoming messages: frames from the ring into sinks. */
 #include "base/log.h"
 #include "base/sink.h"
 #include "transports/shm/state.h"
@@ -7,27 +7,7 @@
 #include <errno.h>
 #include <string.h>
 
-/* The lender may use its memory again. Its ids are few enough for the ring to have room. */
-static void receive_acknowledge(struct shm_peer *peer, uint64_t id)
-{
-    uint64_t lap = peer->acks_given / SHM_LENT_MAX + 1;
-
-    atomic_store_explicit(&peer->mine->acks[peer->acks_given % SHM_LENT_MAX], lap << 8 | id,
-                          memory_order_seq_cst);
-    peer->acks_given++;
-    disti_shm_ring(peer);
-}
-
-static void receive_queue_pull(struct shm_peer *peer, struct dist_request *request,
-                               const struct shm_loan *loan)
-{
-    request->moved = 0;
-    request->own[0] = (uintptr_t)loan->address;
-    request->own[1] = (uintptr_t)loan->id;
-    disti_shm_append(&peer->pull_head, &peer->pull_tail, request);
-}
-
-static int receive_corrupt(struct shm_peer *peer, const char *what)
+int disti_shm_corrupt(struct shm_peer *peer, const char *what)
 {
     peer->corrupt = true;
     return disti_fail(DIST_ERR_PEER_LOST,
@@ -36,33 +16,73 @@ static int receive_corrupt(struct shm_peer *peer, const char *what)
                       peer->rank, peer->pid, what);
 }
 
-/* A message that lies in the sender's memory. */
-static int receive_loan(struct shm_peer *peer, const struct dist_envelope *envelope,
-                        const unsigned char *payload, size_t bytes)
+/* A receive takes an announced message: it is asked for. */
+static dist_status receive_ask(struct shm_peer *peer, struct dist_request *request, uint32_t name)
 {
-    struct shm_loan loan;
+    dist_status status = disti_shm_answer(peer, name, true);
+
+    request->own[1] = name;
+    if (status == DIST_OK)
+        disti_shm_append(&peer->asked_head, &peer->asked_tail, request);
+    else
+        disti_shm_end(request, status);
+    return status;
+}
+
+/* The name in the payload of a frame about an announced message. */
+static bool receive_name(const unsigned char *payload, size_t bytes, uint32_t *name_p)
+{
+    if (bytes != sizeof(*name_p))
+        return false;
+    memcpy(name_p, payload, sizeof(*name_p));
+    return true;
+}
+
+static int receive_announced(struct shm_peer *peer, const struct dist_envelope *envelope,
+                             const unsigned char *payload, size_t bytes)
+{
     struct dist_request *request;
     struct disti_early *early;
     bool mismatch = false;
+    uint32_t name;
 
-    if (bytes != sizeof(loan))
-        return receive_corrupt(peer, "loan");
-    memcpy(&loan, payload, sizeof(loan));
-    if (loan.id >= SHM_LENT_MAX)
-        return receive_corrupt(peer, "loan id");
+    if (!receive_name(payload, bytes, &name))
+        return disti_shm_corrupt(peer, "announcement");
     request = disti_match_arrival(&peer->match, envelope, &mismatch);
-    if (mismatch) {
-        receive_acknowledge(peer, loan.id);
-    } else if (request) {
-        receive_queue_pull(peer, request, &loan);
-    } else {
-        early = disti_match_hold(&peer->match, envelope, true);
-        if (!early)
-            return disti_fail(DIST_ERR_NO_MEMORY, "shm: no memory for a note about a message");
-        early->note[0] = loan.address;
-        early->note[1] = loan.id;
-    }
+    if (mismatch)
+        return disti_shm_answer(peer, name, false);
+    if (request)
+        return receive_ask(peer, request, name);
+    early = disti_match_hold(&peer->match, envelope, true);
+    if (!early)
+        return disti_fail(DIST_ERR_NO_MEMORY, "shm: no memory for a note about a message");
+    early->note[0] = SHM_NOTE_ANNOUNCED;
+    early->note[1] = name;
     return 0;
+}
+
+/* What the receiver of an announced message says. */
+static int receive_answer(struct shm_peer *peer, const unsigned char *payload, size_t bytes,
+                          bool wanted)
+{
+    uint32_t name;
+
+    if (!receive_name(payload, bytes, &name) || !disti_shm_announce_answered(peer, name, wanted))
+        return disti_shm_corrupt(peer, "answer to an announcement");
+    return 0;
+}
+
+/* A message that was sent unasked is kept no more. */
+static void receive_return(struct shm_peer *peer, uint64_t bytes)
+{
+    if (disti_credit_return(&peer->debit, bytes) && peer->mine)
+        atomic_store_explicit(&peer->mine->returned, peer->debit.told, memory_order_release);
+}
+
+static void receive_release(struct shm_peer *peer, struct disti_early *early)
+{
+    receive_return(peer, early->envelope.bytes);
+    disti_match_release(&peer->match, early);
 }
 
 /* All of the message that arrives in pieces is there. */
@@ -75,11 +95,11 @@ static void receive_finish(struct shm_peer *peer)
     if (arrival.request) {
         disti_shm_end(arrival.request, DIST_OK);
     } else if (arrival.early && arrival.early->refused) {
-        disti_match_release(&peer->match, arrival.early);
+        receive_release(peer, arrival.early);
     } else if (arrival.early && arrival.early->claimed) {
         claimed = arrival.early->claimed;
         disti_sink_apply(&claimed->sink, 0, arrival.early->payload, arrival.bytes);
-        disti_match_release(&peer->match, arrival.early);
+        receive_release(peer, arrival.early);
         disti_shm_end(claimed, DIST_OK);
     }
 }
@@ -109,8 +129,12 @@ static int receive_first(struct shm_peer *peer, const struct dist_envelope *enve
     struct disti_early *early = NULL;
 
     if (peer->arrival.active || (whole ? bytes != envelope->bytes : bytes >= envelope->bytes))
-        return receive_corrupt(peer, "first frame");
+        return disti_shm_corrupt(peer, "first frame");
+    if (!disti_credit_came(&peer->debit, envelope->bytes))
+        return disti_shm_corrupt(peer, "message without credit");
     request = disti_match_arrival(&peer->match, envelope, &mismatch);
+    if (request)
+        receive_return(peer, envelope->bytes);
     if (whole && request && !mismatch) {
         disti_sink_apply(&request->sink, 0, payload, bytes);
         disti_shm_end(request, DIST_OK);
@@ -136,7 +160,23 @@ static int receive_more(struct shm_peer *peer, const unsigned char *payload, siz
     if (!peer->arrival.active || bytes == 0 ||
         bytes > peer->arrival.bytes - peer->arrival.arrived ||
         (bytes % SHM_LINE && bytes != peer->arrival.bytes - peer->arrival.arrived))
-        return receive_corrupt(peer, "further frame");
+        return disti_shm_corrupt(peer, "further frame");
+    receive_piece(peer, payload, bytes);
+    return 0;
+}
+
+/* The first or only frame of a message that was asked for. */
+static int receive_asked(struct shm_peer *peer, const struct dist_envelope *envelope,
+                         const unsigned char *payload, size_t bytes)
+{
+    struct dist_request *request = peer->asked_head;
+
+    if (peer->arrival.active || !request || request->own[1] != envelope->tag ||
+        bytes > request->envelope.bytes || (!bytes && request->envelope.bytes))
+        return disti_shm_corrupt(peer, "message that was asked for");
+    disti_shm_pop(&peer->asked_head);
+    peer->arrival = (struct shm_arrival){
+        .active = true, .request = request, .bytes = (size_t)request->envelope.bytes};
     receive_piece(peer, payload, bytes);
     return 0;
 }
@@ -151,10 +191,10 @@ static int receive_frame(struct shm_peer *peer, struct shm_frame *frame, size_t 
 
     if (kind == SHM_PAD) {
         *taken_p = to_end;
-        return bytes == to_end ? 0 : receive_corrupt(peer, "padding");
+        return bytes == to_end ? 0 : disti_shm_corrupt(peer, "padding");
     }
     if (bytes > disti_shm_frame_max(peer->in.size) || disti_shm_frame_bytes(bytes) > to_end)
-        return receive_corrupt(peer, "frame length");
+        return disti_shm_corrupt(peer, "frame length");
     *taken_p = disti_shm_frame_bytes(bytes);
     envelope = frame->envelope;
     payload = disti_shm_frame_payload(frame, bytes);
@@ -165,9 +205,16 @@ static int receive_frame(struct shm_peer *peer, struct shm_frame *frame, size_t 
     case SHM_MORE:
         return receive_more(peer, payload, bytes);
     case SHM_LENT:
-        return receive_loan(peer, &envelope, payload, bytes);
+        return disti_shm_loan_came(peer, &envelope, payload, bytes);
+    case SHM_ANNOUNCED:
+        return receive_announced(peer, &envelope, payload, bytes);
+    case SHM_WANTED:
+    case SHM_UNWANTED:
+        return receive_answer(peer, payload, bytes, kind == SHM_WANTED);
+    case SHM_ASKED:
+        return receive_asked(peer, &envelope, payload, bytes);
     default:
-        return receive_corrupt(peer, "frame kind");
+        return disti_shm_corrupt(peer, "frame kind");
     }
 }
 
@@ -194,92 +241,63 @@ int disti_shm_receive_turn(struct shm_peer *peer)
     return frames;
 }
 
-/* The next piece of a loan: in place, or through the bounce buffer if it is reduced. */
-static int receive_pull_piece(struct shm_state *state, struct shm_peer *peer,
-                              struct dist_request *request, size_t *done_p)
-{
-    size_t left = (size_t)request->envelope.bytes - request->moved;
-    void *direct = disti_sink_direct(&request->sink, request->moved);
-    size_t most = direct ? SHM_TURN_BYTES : SHM_PULL_PIECE;
-    size_t piece = left < most ? left : most;
-    int error = disti_shm_machine_read(peer->pid, direct ? direct : state->bounce,
-                                       request->own[0] + request->moved, piece);
-
-    if (error) {
-        errno = error;
-        return disti_fail_errno(DIST_ERR_PEER_LOST,
-                                "shm: cannot read a message from the memory of rank %d (pid %d); "
-                                "has it ended? DIST_SHM_CMA=0 does without such reads",
-                                peer->rank, peer->pid);
-    }
-    if (!direct)
-        disti_sink_apply(&request->sink, request->moved, state->bounce, piece);
-    request->moved += piece;
-    *done_p += piece;
-    return 0;
-}
-
-int disti_shm_receive_pull(struct shm_state *state, struct shm_peer *peer)
-{
-    size_t done = 0;
-    int moved = 0;
-
-    while (peer->pull_head && done < SHM_TURN_BYTES) {
-        struct dist_request *request = peer->pull_head;
-
-        if (request->moved < request->envelope.bytes) {
-            int result = receive_pull_piece(state, peer, request, &done);
-
-            if (result < 0)
-                return result;
-            moved++;
-        }
-        if (request->moved < request->envelope.bytes)
-            continue;
-        /* A peer that closed while we read may have used its memory again. */
-        if (atomic_load_explicit(&peer->theirs->left, memory_order_acquire))
-            return disti_fail(DIST_ERR_PEER_LOST, "shm: rank %d left while it was sending to us",
-                              peer->rank);
-        disti_shm_pop(&peer->pull_head);
-        receive_acknowledge(peer, request->own[1]);
-        disti_shm_end(request, DIST_OK);
-        moved++;
-    }
-    return moved;
-}
-
 /* A message that came first is wanted now. */
 static void receive_early(struct shm_peer *peer, struct dist_request *request,
                           struct disti_early *early)
 {
-    if (early->descriptor) {
-        struct shm_loan loan = {.address = early->note[0], .id = early->note[1]};
+    if (early->descriptor && early->note[0] == SHM_NOTE_ANNOUNCED) {
+        receive_ask(peer, request, (uint32_t)early->note[1]); /* a failure shows in the request */
+        disti_match_release(&peer->match, early);
+    } else if (early->descriptor) {
+        struct shm_loan loan = {.address = early->note[2], .id = early->note[1]};
 
         disti_match_release(&peer->match, early);
-        receive_queue_pull(peer, request, &loan);
+        disti_shm_loan_take(peer, request, &loan);
     } else if (early->arrived == early->envelope.bytes) {
         disti_sink_apply(&request->sink, 0, early->payload, early->arrived);
-        disti_match_release(&peer->match, early);
+        receive_release(peer, early);
         disti_shm_end(request, DIST_OK);
     }
+}
+
+/* A message that came first met a receive that wanted another one; `early` is a copy of it. */
+static void receive_refused(struct shm_peer *peer, const struct disti_early *early)
+{
+    if (early->descriptor && early->note[0] == SHM_NOTE_ANNOUNCED)
+        disti_shm_answer(peer, (uint32_t)early->note[1],
+                         false); /* without memory the sender waits on */
+    else if (early->descriptor)
+        disti_shm_loan_return(peer, early->note[1]);
+    else if (early->arrived == early->envelope.bytes) /* else when the rest has come */
+        receive_return(peer, early->envelope.bytes);
+}
+
+void disti_shm_receive_drop(struct shm_peer *peer, struct disti_early *early)
+{
+    bool whole = early->descriptor || early->arrived == early->envelope.bytes;
+
+    early->refused = true;
+    early->claimed = NULL;
+    receive_refused(peer, early);
+    if (whole)
+        disti_match_release(&peer->match, early);
 }
 
 void disti_shm_receive_start(struct shm_peer *peer, struct dist_request *request)
 {
     const struct disti_early *found = disti_match_waiting(&peer->match, request->envelope.tag);
-    bool lent = found && found->descriptor;
-    uint64_t id = lent ? found->note[1] : 0;
+    const struct disti_early copy = found ? *found : (struct disti_early){0};
     struct disti_early *early;
 
-    if (peer->phase == SHM_LOST && (!found || lent)) {
+    if (peer->phase == SHM_LOST && (!found || found->descriptor)) {
         disti_shm_end(request, disti_shm_lost(peer));
         return;
     }
     early = disti_match_post(&peer->match, request);
     if (early)
         receive_early(peer, request, early);
-    else if (lent) /* refused, and dropped */
-        receive_acknowledge(peer, id);
+    else if (found)
+        receive_refused(peer, &copy);
 }
 
 /* Frees the loans that nobody can read any more. */
@@ -314,6 +332,8 @@ void disti_shm_receive_fail(struct shm_peer *peer, dist_status status)
     }
     if (arrival.request)
         disti_shm_end(arrival.request, status);
+    while (peer->asked_head)
+        disti_shm_end(disti_shm_pop(&peer->asked_head), status);
     while (peer->pull_head)
         disti_shm_end(disti_shm_pop(&peer->pull_head), status);
     receive_drop_loans(peer);

@@ -4,9 +4,8 @@
 
 #include <string.h>
 
-/* Puts one frame into the ring. False: no room for now. */
-static bool send_frame(struct shm_peer *peer, enum shm_kind kind,
-                       const struct dist_envelope *envelope, const void *payload, size_t bytes)
+bool disti_shm_send_frame(struct shm_peer *peer, enum shm_kind kind,
+                          const struct dist_envelope *envelope, const void *payload, size_t bytes)
 {
     struct shm_frame *frame = disti_shm_fifo_reserve(&peer->out, bytes);
 
@@ -33,7 +32,7 @@ static enum shm_verdict send_verdict(struct shm_peer *peer)
     return peer->lend;
 }
 
-/* With all ids lent, messages are copied instead: the receiver may want the last one first. */
+/* With all ids lent, messages are announced: the receiver may want the last one first. */
 static bool send_may_lend(struct shm_peer *peer, size_t bytes)
 {
     return bytes > peer->whole_max && peer->lend == SHM_CMA_WORKS && peer->lent_free;
@@ -44,10 +43,39 @@ static bool send_lend(struct shm_peer *peer, struct dist_request *request)
     uint64_t id = (uint64_t)__builtin_ctzll(peer->lent_free);
     struct shm_loan loan = {.address = (uint64_t)(uintptr_t)request->data, .id = id};
 
-    if (!send_frame(peer, SHM_LENT, &request->envelope, &loan, sizeof(loan)))
+    if (!disti_shm_send_frame(peer, SHM_LENT, &request->envelope, &loan, sizeof(loan)))
         return false;
     peer->lent_free &= peer->lent_free - 1;
     peer->lent[id] = request;
+    return true;
+}
+
+/* May the message be sent unasked? */
+static bool send_has_credit(struct shm_peer *peer, uint64_t bytes)
+{
+    uint64_t returned;
+
+    if (disti_credit_covers(&peer->credit, bytes))
+        return true;
+    returned = atomic_load_explicit(&peer->theirs->returned, memory_order_relaxed);
+    if (!disti_credit_heard(&peer->credit, returned))
+        peer->out.corrupt = true;
+    return disti_credit_covers(&peer->credit, bytes);
+}
+
+/* The first frame of a copied message. */
+static bool send_first(struct shm_peer *peer, const struct dist_request *request, size_t piece)
+{
+    struct dist_envelope envelope = request->envelope;
+    bool asked = request->own[0];
+    enum shm_kind kind = asked ? SHM_ASKED : piece == envelope.bytes ? SHM_WHOLE : SHM_FIRST;
+
+    if (asked)
+        envelope.tag = request->own[1];
+    if (!disti_shm_send_frame(peer, kind, &envelope, request->data, piece))
+        return false;
+    if (!asked)
+        disti_credit_spend(&peer->credit, envelope.bytes);
     return true;
 }
 
@@ -63,10 +91,11 @@ static bool send_copy(struct shm_peer *peer, struct dist_request *request, size_
     do {
         size_t left = total - request->moved;
         size_t piece = left < most ? left : most;
-        enum shm_kind kind = request->moved ? SHM_MORE : piece == total ? SHM_WHOLE : SHM_FIRST;
         const char *data = request->data;
 
-        if (!send_frame(peer, kind, &request->envelope, data ? data + request->moved : data, piece))
+        if (!request->moved ? !send_first(peer, request, piece)
+                            : !disti_shm_send_frame(peer, SHM_MORE, &request->envelope,
+                                                    data + request->moved, piece))
             return false;
         request->moved += piece;
         *copied_p += piece;
@@ -79,8 +108,8 @@ int disti_shm_send_turn(struct shm_peer *peer)
     size_t copied = 0;
     int moved = 0;
 
-    peer->send_blocked = false;
-    while (peer->send_head && copied < SHM_TURN_BYTES) {
+    peer->send_blocked = !disti_shm_answers_flush(peer);
+    while (!peer->send_blocked && peer->send_head && copied < SHM_TURN_BYTES) {
         struct dist_request *request = peer->send_head;
         size_t bytes = (size_t)request->envelope.bytes, before = copied;
 
@@ -88,11 +117,15 @@ int disti_shm_send_turn(struct shm_peer *peer)
             peer->send_blocked = true;
             break;
         }
-        if (!request->moved && send_may_lend(peer, bytes)) {
+        if (!request->moved && !request->own[0] && send_may_lend(peer, bytes)) {
             peer->send_blocked = !send_lend(peer, request);
             if (peer->send_blocked)
                 break;
             disti_shm_pop(&peer->send_head);
+        } else if (!request->moved && !request->own[0] && !send_has_credit(peer, bytes)) {
+            peer->send_blocked = !disti_shm_announce(peer, request);
+            if (peer->send_blocked)
+                break;
         } else if (send_copy(peer, request, &copied)) {
             disti_shm_pop(&peer->send_head);
             disti_shm_end(request, DIST_OK);
@@ -111,8 +144,9 @@ void disti_shm_send_start(struct shm_peer *peer, struct dist_request *request)
     size_t bytes = (size_t)request->envelope.bytes;
 
     request->moved = 0;
+    request->own[0] = false;
     if (peer->phase == SHM_CONNECTED && !peer->send_head && bytes <= peer->whole_max &&
-        send_frame(peer, SHM_WHOLE, &request->envelope, request->data, bytes)) {
+        send_has_credit(peer, bytes) && send_first(peer, request, bytes)) {
         disti_shm_end(request, DIST_OK);
         return;
     }
@@ -123,7 +157,7 @@ void disti_shm_send_start(struct shm_peer *peer, struct dist_request *request)
 
 bool disti_shm_send_ready(struct shm_peer *peer)
 {
-    if (!peer->send_head)
+    if (!peer->send_head && !peer->answers.count)
         return false;
     return !peer->send_blocked || peer->out.corrupt ||
            atomic_load_explicit(peer->out.consumed_now, memory_order_seq_cst) !=
@@ -165,6 +199,8 @@ int disti_shm_send_acks(struct shm_peer *peer)
         peer->lent[id] = NULL;
         peer->lent_free |= UINT64_C(1) << id;
         peer->acks_seen++;
+        if (atomic_load_explicit(&peer->mine->taken_back, memory_order_relaxed))
+            atomic_fetch_and(&peer->mine->taken_back, ~(UINT64_C(1) << id));
         disti_shm_end(request, DIST_OK);
         moved++;
     }
@@ -175,6 +211,7 @@ void disti_shm_send_fail(struct shm_peer *peer, dist_status status)
 {
     while (peer->send_head)
         disti_shm_end(disti_shm_pop(&peer->send_head), status);
+    disti_shm_announce_fail(peer, status);
     for (int id = 0; id < SHM_LENT_MAX; id++) {
         if (peer->lent[id])
             disti_shm_end(peer->lent[id], status);

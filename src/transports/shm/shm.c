@@ -140,7 +140,7 @@ static int shm_turn(struct shm_state *state, struct shm_peer *peer)
     int moved = disti_shm_receive_turn(peer);
 
     if (moved >= 0 && peer->pull_head) {
-        int pulled = disti_shm_receive_pull(state, peer);
+        int pulled = disti_shm_loan_pull(state, peer);
 
         moved = pulled < 0 ? pulled : moved + pulled;
     }
@@ -148,7 +148,7 @@ static int shm_turn(struct shm_state *state, struct shm_peer *peer)
         return moved;
     if (~peer->lent_free)
         moved += disti_shm_send_acks(peer);
-    if (peer->send_head)
+    if (peer->send_head || peer->answers.count)
         moved += disti_shm_send_turn(peer);
     peer->corrupt = peer->out.corrupt;
     if (peer->corrupt)
@@ -196,22 +196,16 @@ static int shm_probe_tag(void *opaque, uint64_t tag)
     return found;
 }
 
-static int shm_probe_stray(void *opaque, uint64_t tag, uint64_t fingerprint,
-                           struct dist_envelope *envelope_p)
+static void shm_unexpected(void *opaque, uint64_t tag, uint64_t mask, int most,
+                           dist_unexpected_fn see, void *arg)
 {
     const struct shm_state *state = opaque;
+    const struct disti_look look = {tag, mask, most, see, arg};
 
-    for (int rank = 0; rank < state->config.world_size; rank++) {
-        const struct shm_peer *peer = state->peers[rank];
-        const struct disti_early *early =
-            peer ? disti_match_stray(&peer->match, tag, fingerprint) : NULL;
-
-        if (early) {
-            *envelope_p = early->envelope;
-            return rank;
-        }
+    for (int rank = 0; state->early_count && rank < state->config.world_size; rank++) {
+        if (state->peers[rank])
+            disti_match_show(&state->peers[rank]->match, rank, &look);
     }
-    return -1;
 }
 
 static bool shm_ready(struct shm_peer *peer)
@@ -288,7 +282,7 @@ const struct dist_transport disti_transport_shm = {
     .recv = shm_recv,
     .progress = shm_progress,
     .probe_tag = shm_probe_tag,
-    .probe_stray = shm_probe_stray,
+    .unexpected = shm_unexpected,
     .arm = shm_arm,
     .disarm = shm_disarm,
     .close = shm_close,

@@ -3,6 +3,8 @@
 #ifndef DISTI_TRANSPORTS_SHM_STATE_H
 #define DISTI_TRANSPORTS_SHM_STATE_H
 
+#include "transports/announced.h"
+#include "transports/credit.h"
 #include "transports/match.h"
 #include "transports/shm/fifo.h"
 #include "transports/shm/hello.h"
@@ -15,6 +17,8 @@
 /* One call of progress moves about this much for each peer. */
 #define SHM_TURN_BYTES ((size_t)256 << 10)
 #define SHM_TURN_FRAMES 64
+/* What a rank keeps of messages that a peer sends before their receives: so many rings full. */
+#define SHM_CREDIT_FIFOS 4
 
 /*
  * A link's life. The lower rank calls the higher as soon as either has a request for the
@@ -31,6 +35,17 @@ struct shm_arrival {
     struct dist_request *request; /* or */
     struct disti_early *early;    /* or neither: it is thrown away */
     size_t bytes, arrived;
+};
+
+/* What was answered to announcements, while the ring had no room for it. */
+struct shm_answer {
+    uint32_t name;
+    bool wanted;
+};
+
+struct shm_answers {
+    struct shm_answer *at;
+    size_t room, count, sent;
 };
 
 struct shm_peer {
@@ -54,6 +69,11 @@ struct shm_peer {
     uint64_t acks_seen, acks_given;
     enum shm_verdict lend; /* can the peer read our memory? */
     struct dist_request *lent[SHM_LENT_MAX];
+    struct disti_credit_out credit;
+    struct disti_credit_in debit;
+    struct disti_announced announced;
+    struct shm_answers answers;
+    struct dist_request *asked_head, *asked_tail; /* receives of announced messages, in order */
 
     struct shm_pair *pair;
     size_t fifo_bytes;
@@ -76,6 +96,7 @@ struct shm_state {
     bool opened, armed, look; /* look: something outside the rings may have happened */
     bool cma;                 /* unless DIST_SHM_CMA=0 */
     int wanting;              /* peers with `wanted` */
+    long early_count;         /* messages that wait for their receives */
     unsigned calls;           /* of progress since sockets were last looked at */
     struct shm_peer **active; /* the connected peers */
     int active_count;
@@ -148,7 +169,41 @@ void disti_shm_call_want(struct shm_state *state, struct shm_peer *peer);
 /* Calls all that are wanted and not called, now. False: some could not be called yet. */
 bool disti_shm_call_all(struct shm_state *state);
 
+/* announce.c: messages for which there is no credit. */
+
+/* The head of the send queue: announces it. False: the ring is full. */
+bool disti_shm_announce(struct shm_peer *peer, struct dist_request *request);
+/* The receiver wants the message with that name, or never will. False: there is none. */
+bool disti_shm_announce_answered(struct shm_peer *peer, uint32_t name, bool wanted);
+void disti_shm_announce_fail(struct shm_peer *peer, dist_status status);
+/* Asks for an announced message, or refuses it: now, or when the ring has room. */
+dist_status disti_shm_answer(struct shm_peer *peer, uint32_t name, bool wanted);
+/* Sends the answers that wait. False: some still do. */
+bool disti_shm_answers_flush(struct shm_peer *peer);
+/* Frees what announcing took, without touching a request. */
+void disti_shm_announce_free(struct shm_peer *peer);
+
+/* loan.c: messages that lie in the sender's memory. */
+
+/* What the note says of a message that came before its receive. [1]: its name. */
+enum shm_note { SHM_NOTE_LENT, SHM_NOTE_ANNOUNCED };
+
+/* A loan was offered; its note[2] is the address. Negative: the peer breaks the rules. */
+int disti_shm_loan_came(struct shm_peer *peer, const struct dist_envelope *envelope,
+                        const unsigned char *payload, size_t bytes);
+/* A receive takes a loan: it will be read. */
+void disti_shm_loan_take(struct shm_peer *peer, struct dist_request *request,
+                         const struct shm_loan *loan);
+/* The lender may use its memory again. */
+void disti_shm_loan_return(struct shm_peer *peer, uint64_t id);
+/* Reads from what the peer lent, at most one turn's worth. Negative: it cannot be read. */
+int disti_shm_loan_pull(struct shm_state *state, struct shm_peer *peer);
+
 /* send.c: outgoing messages. */
+
+/* Puts one frame into the ring. False: no room for now. */
+bool disti_shm_send_frame(struct shm_peer *peer, enum shm_kind kind,
+                          const struct dist_envelope *envelope, const void *payload, size_t bytes);
 void disti_shm_send_start(struct shm_peer *peer, struct dist_request *request);
 /* Fills the ring from the queue. Returns how much happened. */
 int disti_shm_send_turn(struct shm_peer *peer);
@@ -163,8 +218,10 @@ void disti_shm_send_fail(struct shm_peer *peer, dist_status status);
 void disti_shm_receive_start(struct shm_peer *peer, struct dist_request *request);
 /* Handles frames, at most about one turn's worth. Negative: the peer breaks the rules. */
 int disti_shm_receive_turn(struct shm_peer *peer);
-/* Reads from what the peer lent, at most one turn's worth. Negative: it cannot be read. */
-int disti_shm_receive_pull(struct shm_state *state, struct shm_peer *peer);
+/* The peer breaks the rules: says so. Negative. */
+int disti_shm_corrupt(struct shm_peer *peer, const char *what);
+/* Nobody will receive this message, which has come or is coming. */
+void disti_shm_receive_drop(struct shm_peer *peer, struct disti_early *early);
 /* Everything that has come completely stays; what waits ends in `status`. */
 void disti_shm_receive_fail(struct shm_peer *peer, dist_status status);
 
