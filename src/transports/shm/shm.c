@@ -247,6 +247,7 @@ static void shm_close(void *opaque)
         return;
     if (state->peers)
         disti_shm_link_close(state);
+    disti_standins_free(&state->standins);
     free(state->peers);
     free(state->active);
     free(state->bounce);
@@ -287,4 +288,5 @@ const struct dist_transport disti_transport_shm = {
     .disarm = shm_disarm,
     .close = shm_close,
     .describe = shm_describe,
+    .cancel = disti_shm_cancel,
 };

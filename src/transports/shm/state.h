@@ -9,6 +9,7 @@
 #include "transports/shm/fifo.h"
 #include "transports/shm/hello.h"
 #include "transports/shm/machine.h"
+#include "transports/standin.h"
 
 /* Messages of more bytes are lent to a peer that can read our memory (see whole_max). */
 #define SHM_COPY_MAX ((size_t)8 << 10)
@@ -107,6 +108,7 @@ struct shm_state {
     uint64_t job, probe;
     struct dist_transport_config config;
     struct shm_address address;
+    struct disti_standins standins;
     struct shm_pending *pending;
     int pending_room;
     int64_t resume_at_ns;  /* sockets are not listened to until then; 0: they are */
@@ -146,6 +148,9 @@ static inline struct dist_request *disti_shm_pop(struct dist_request **head)
     *head = request->next;
     return request;
 }
+
+/* cancel.c: the slot of this name. */
+void disti_shm_cancel(void *opaque, uint64_t tag, uint64_t mask);
 
 /* link.c: making and ending links. None of these blocks. */
 
