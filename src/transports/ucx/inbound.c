@@ -3,7 +3,6 @@
 #include "transports/ucx/state.h"
 
 #include <stdlib.h>
-#include <string.h>
 
 /* Is it thrown away instead of fetched? */
 static bool inbound_dropped(const struct ucx_inbound *inbound)
@@ -47,28 +46,27 @@ static void inbound_settle(struct ucx_inbound *inbound)
     inbound_free(inbound);
 }
 
-struct ucx_inbound *disti_ucx_inbound(struct ucx_peer *peer, uint32_t serial, uint64_t bytes)
+struct ucx_inbound *disti_ucx_inbound_new(struct ucx_peer *peer, uint32_t serial, uint64_t bytes)
 {
-    struct ucx_inbound *inbound = peer->inbounds;
+    struct ucx_inbound *inbound = malloc(sizeof(*inbound));
 
-    while (inbound && inbound->serial != serial)
-        inbound = inbound->next;
-    if (!inbound)
-        inbound = calloc(1, sizeof(*inbound));
-    else if (bytes == UINT64_MAX)
-        return inbound;
     if (!inbound) {
         peer->link->broken = peer->link->host->fail(
             DIST_ERR_NO_MEMORY, "no memory for a message of rank %d", peer->rank);
         return NULL;
     }
-    if (!inbound->peer) {
-        inbound->peer = peer;
-        inbound->serial = serial;
-        inbound->next = peer->inbounds;
-        peer->inbounds = inbound;
-    }
-    inbound->left = bytes;
+    *inbound =
+        (struct ucx_inbound){.next = peer->inbounds, .peer = peer, .serial = serial, .left = bytes};
+    peer->inbounds = inbound;
+    return inbound;
+}
+
+struct ucx_inbound *disti_ucx_inbound_find(struct ucx_peer *peer, uint32_t serial)
+{
+    struct ucx_inbound *inbound = peer->inbounds;
+
+    while (inbound && (inbound->serial != serial || !inbound->request))
+        inbound = inbound->next;
     return inbound;
 }
 
@@ -91,11 +89,10 @@ static unsigned char *pull_scratch(struct ucx_link *link)
 static void pull_end(struct ucx_link *link, struct ucx_pull *pull, dist_status status)
 {
     struct ucx_inbound *inbound = pull->inbound;
-    const unsigned char *data = pull->descriptor ? pull->scratch : pull->payload;
 
-    if (status == DIST_OK && data && inbound->request &&
+    if (status == DIST_OK && pull->scratch && inbound->request &&
         inbound_holds(inbound, pull->offset, pull->bytes))
-        link->host->sink_apply(&inbound->request->sink, pull->offset, data, pull->bytes);
+        link->host->sink_apply(&inbound->request->sink, pull->offset, pull->scratch, pull->bytes);
     if (pull->scratch)
         link->scratch_free[link->scratches_free++] = pull->scratch;
     if (inbound->status == DIST_OK)
@@ -149,23 +146,10 @@ static void pull_start(struct ucx_link *link, struct ucx_pull *pull)
         pull_end(link, pull, pull_status(inbound->peer, UCS_PTR_STATUS(got)));
 }
 
-/* Gives UCX back what is not going to be fetched. */
-static void pull_release(struct ucx_link *link, const struct ucx_pull *pull)
-{
-    if (pull->descriptor)
-        ucp_am_data_release(link->worker, pull->descriptor);
-}
-
 static void pull_drop(struct ucx_link *link, struct ucx_pull *pull)
 {
-    pull_release(link, pull);
+    ucp_am_data_release(link->worker, pull->descriptor);
     pull_end(link, pull, pull->inbound->refused ? DIST_OK : DIST_ERR_PEER_LOST);
-}
-
-/* It is here already. */
-static void pull_deliver(struct ucx_link *link, struct ucx_pull *pull)
-{
-    pull_end(link, pull, DIST_OK);
 }
 
 void disti_ucx_pulls_start(struct ucx_link *link)
@@ -177,7 +161,7 @@ void disti_ucx_pulls_start(struct ucx_link *link)
         bool dropped = inbound_dropped(pull->inbound) ||
                        !inbound_holds(pull->inbound, pull->offset, pull->bytes);
 
-        if (!dropped && pull->descriptor && pull->inbound->request->sink.src) {
+        if (!dropped && pull->inbound->request->sink.src) {
             pull->scratch = pull_scratch(link);
             if (!pull->scratch) {
                 at = &pull->next; /* others may need none */
@@ -185,7 +169,7 @@ void disti_ucx_pulls_start(struct ucx_link *link)
             }
         }
         *at = pull->next;
-        (dropped ? pull_drop : pull->descriptor ? pull_start : pull_deliver)(link, pull);
+        (dropped ? pull_drop : pull_start)(link, pull);
     }
 }
 
@@ -212,49 +196,32 @@ static void inbound_add(struct ucx_inbound *inbound, struct ucx_pull *pull)
     }
 }
 
-static struct ucx_pull *inbound_pull(struct ucx_inbound *inbound, size_t offset, size_t bytes,
-                                     size_t payload_bytes)
-{
-    struct ucx_link *link = inbound->peer->link;
-    struct ucx_pull *pull = malloc(sizeof(*pull) + payload_bytes);
-
-    if (pull)
-        *pull =
-            (struct ucx_pull){.link = link, .inbound = inbound, .offset = offset, .bytes = bytes};
-    else
-        link->broken = link->host->fail(DIST_ERR_NO_MEMORY, "no memory for a message of rank %d",
-                                        inbound->peer->rank);
-    return pull;
-}
-
 void disti_ucx_inbound_piece(struct ucx_inbound *inbound, void *descriptor, size_t offset,
                              size_t bytes)
 {
-    struct ucx_pull *pull = inbound_pull(inbound, offset, bytes, 0);
+    struct ucx_link *link = inbound->peer->link;
+    struct ucx_pull *pull = malloc(sizeof(*pull));
 
-    if (!pull)
+    if (!pull) {
+        link->broken = link->host->fail(DIST_ERR_NO_MEMORY, "no memory for a message of rank %d",
+                                        inbound->peer->rank);
         return;
-    pull->descriptor = descriptor;
+    }
+    *pull = (struct ucx_pull){.link = link,
+                              .inbound = inbound,
+                              .descriptor = descriptor,
+                              .offset = offset,
+                              .bytes = bytes};
     inbound_add(inbound, pull);
 }
 
 void disti_ucx_inbound_bytes(struct ucx_inbound *inbound, const void *data, size_t offset,
                              size_t bytes)
 {
-    struct ucx_pull *pull;
-
-    if (inbound->request || inbound->refused) {
-        if (inbound->request && inbound->status == DIST_OK && inbound_holds(inbound, offset, bytes))
-            inbound->peer->link->host->sink_apply(&inbound->request->sink, offset, data, bytes);
-        inbound->left -= bytes;
-        inbound_settle(inbound);
-        return;
-    }
-    pull = inbound_pull(inbound, offset, bytes, bytes);
-    if (!pull)
-        return;
-    memcpy(pull->payload, data, bytes);
-    inbound_add(inbound, pull);
+    if (inbound->status == DIST_OK && inbound_holds(inbound, offset, bytes))
+        inbound->peer->link->host->sink_apply(&inbound->request->sink, offset, data, bytes);
+    inbound->left -= bytes;
+    inbound_settle(inbound);
 }
 
 static void inbound_go(struct ucx_inbound *inbound)
@@ -301,7 +268,7 @@ void disti_ucx_pulls_drop(struct ucx_link *link)
         struct ucx_pull *pull = link->ready;
 
         link->ready = pull->next;
-        pull_release(link, pull);
+        ucp_am_data_release(link->worker, pull->descriptor);
         free(pull);
     }
 }
@@ -316,7 +283,7 @@ void disti_ucx_inbounds_drop(struct ucx_peer *peer)
             struct ucx_pull *pull = inbound->waiting;
 
             inbound->waiting = pull->next;
-            pull_release(peer->link, pull);
+            ucp_am_data_release(peer->link->worker, pull->descriptor);
             free(pull);
         }
         free(inbound);

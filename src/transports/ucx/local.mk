@@ -1,6 +1,9 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # Transport ucx, part of the ucx module.
 ucx_module_sources += \
+	src/transports/announced.c \
+	src/transports/announced.h \
+	src/transports/credit.h \
 	src/transports/match.c \
 	src/transports/match.h \
 	src/transports/ucx/context.c \
@@ -9,5 +12,6 @@ ucx_module_sources += \
 	src/transports/ucx/receive.c \
 	src/transports/ucx/send.c \
 	src/transports/ucx/state.h \
+	src/transports/ucx/take.c \
 	src/transports/ucx/ucx.c \
 	src/transports/ucx/ucx.h

@@ -1,93 +1,24 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Transport ucx: receiving. UCX calls us for each message; a pair's are taken in order. */
+/* Transport ucx: UCX calls us for each message; a pair's are taken in order. */
 #include "transports/ucx/state.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-static void receive_broken(struct ucx_link *link, dist_status status, const char *text)
-{
-    link->broken = link->host->fail(status, "rank %d, transport ucx: %s", link->rank, text);
-}
-
-static const char receive_full[] = "no memory for a message that came early";
-
-/* ---- taking a message ---- */
-
-/* The payload is here. */
-static void receive_here(struct ucx_peer *peer, const struct ucx_head *head, const void *payload)
-{
-    const struct dist_host *host = peer->link->host;
-    struct disti_early *early;
-    bool mismatch;
-    struct dist_request *request = disti_match_arrival(&peer->match, &head->envelope, &mismatch);
-    size_t bytes = (size_t)head->envelope.bytes;
-
-    if (request) {
-        if (mismatch)
-            return;
-        host->sink_apply(&request->sink, 0, payload, bytes);
-        request->status = DIST_OK;
-        return;
-    }
-    early = disti_match_hold(&peer->match, &head->envelope, false);
-    if (!early) {
-        receive_broken(peer->link, DIST_ERR_NO_MEMORY, receive_full);
-        return;
-    }
-    if (bytes)
-        memcpy(early->payload, payload, bytes);
-    early->arrived = bytes;
-}
-
-/* The payload is to be fetched: as a whole, if there is a descriptor, else in pieces. */
-static void receive_far(struct ucx_peer *peer, const struct ucx_head *head, void *descriptor)
-{
-    struct ucx_inbound *inbound = disti_ucx_inbound(peer, head->serial, head->envelope.bytes);
-    struct dist_request *request;
-    struct disti_early *early;
-    bool mismatch;
-
-    if (!inbound)
-        return;
-    if (descriptor)
-        disti_ucx_inbound_piece(inbound, descriptor, 0, (size_t)head->envelope.bytes);
-    request = disti_match_arrival(&peer->match, &head->envelope, &mismatch);
-    if (mismatch) {
-        disti_ucx_inbound_refuse(inbound);
-    } else if (request) {
-        disti_ucx_inbound_claim(inbound, request);
-    } else {
-        early = disti_match_hold(&peer->match, &head->envelope, true);
-        if (early)
-            early->note[0] = (uint64_t)(uintptr_t)inbound;
-        else
-            receive_broken(peer->link, DIST_ERR_NO_MEMORY, receive_full);
-    }
-}
-
-static void receive_take(struct ucx_peer *peer, const struct ucx_head *head, const void *payload,
-                         void *descriptor)
-{
-    peer->expected++;
-    if (descriptor || head->envelope.bytes > UCX_PIECE_BYTES)
-        receive_far(peer, head, descriptor);
-    else
-        receive_here(peer, head, payload);
-}
-
 /* ---- the order ---- */
 
-static void receive_park(struct ucx_peer *peer, const struct ucx_head *head, const void *payload,
-                         size_t bytes, void *descriptor)
+static void receive_park(struct ucx_peer *peer, const struct ucx_announcement *what, bool announced,
+                         const void *payload, void *descriptor)
 {
+    size_t bytes = descriptor || announced ? 0 : (size_t)what->head.envelope.bytes;
     struct ucx_parked *parked = malloc(sizeof(*parked) + bytes);
 
     if (!parked) {
-        receive_broken(peer->link, DIST_ERR_NO_MEMORY, receive_full);
+        disti_ucx_broken(peer->link, DIST_ERR_NO_MEMORY, "no memory for a message that came early");
         return;
     }
-    *parked = (struct ucx_parked){.next = peer->parked, .head = *head, .descriptor = descriptor};
+    *parked = (struct ucx_parked){
+        .next = peer->parked, .what = *what, .announced = announced, .descriptor = descriptor};
     if (bytes)
         memcpy(parked->payload, payload, bytes);
     peer->parked = parked;
@@ -97,7 +28,7 @@ static struct ucx_parked *receive_unpark(struct ucx_peer *peer)
 {
     struct ucx_parked **at = &peer->parked, *found;
 
-    while (*at && (*at)->head.serial != peer->expected)
+    while (*at && (*at)->what.head.serial != peer->expected)
         at = &(*at)->next;
     found = *at;
     if (found)
@@ -111,7 +42,7 @@ static void receive_catch_up(struct ucx_peer *peer)
     struct ucx_parked *parked;
 
     while (peer->parked && (parked = receive_unpark(peer))) {
-        receive_take(peer, &parked->head, parked->payload, parked->descriptor);
+        disti_ucx_take(peer, &parked->what, parked->announced, parked->payload, parked->descriptor);
         free(parked);
     }
     if (peer->leaving && peer->expected == peer->last)
@@ -134,15 +65,22 @@ static struct ucx_peer *receive_from(struct ucx_link *link, const void *header, 
         if (rank < (uint32_t)link->ranks && rank != (uint32_t)link->rank)
             return &link->peers[rank];
     }
-    receive_broken(link, DIST_ERR_INTERNAL,
-                   "a message came that is none of libdist's: do all ranks run the same version?");
+    disti_ucx_broken(
+        link, DIST_ERR_INTERNAL,
+        "a message came that is none of libdist's: do all ranks run the same version?");
     return NULL;
 }
 
-/* Does as much payload come as the envelope says, here or to be fetched? */
-static bool receive_fits(const struct ucx_head *head, size_t length)
+/* A message or an announcement, now or when those before it have come. */
+static void receive_in_order(struct ucx_peer *peer, const struct ucx_announcement *what,
+                             bool announced, const void *payload, void *descriptor)
 {
-    return length == (head->envelope.bytes > UCX_PIECE_BYTES ? 0 : head->envelope.bytes);
+    peer->link->happened++;
+    if (what->head.serial == peer->expected)
+        disti_ucx_take(peer, what, announced, payload, descriptor);
+    else
+        receive_park(peer, what, announced, payload, descriptor);
+    receive_catch_up(peer);
 }
 
 static ucs_status_t receive_message(void *arg, const void *header, size_t header_bytes, void *data,
@@ -150,22 +88,32 @@ static ucs_status_t receive_message(void *arg, const void *header, size_t header
 {
     struct ucx_link *link = arg;
     bool far = param->recv_attr & UCP_AM_RECV_ATTR_FLAG_RNDV;
-    struct ucx_head head;
-    struct ucx_peer *peer = receive_from(link, header, header_bytes, sizeof(head), &head);
+    struct ucx_announcement what = {0};
+    struct ucx_peer *peer = receive_from(link, header, header_bytes, sizeof(what.head), &what.head);
 
     if (!peer)
         return UCS_OK;
-    if (!receive_fits(&head, length)) {
-        receive_broken(link, DIST_ERR_INTERNAL, "a message is not as long as it says");
+    if (length != what.head.envelope.bytes || !disti_credit_came(&peer->debit, length)) {
+        disti_ucx_broken(link, DIST_ERR_INTERNAL, "a message is not as long as it may be");
         return UCS_OK;
     }
-    link->happened++;
-    if (head.serial == peer->expected)
-        receive_take(peer, &head, data, far ? data : NULL);
-    else
-        receive_park(peer, &head, data, far ? 0 : length, far ? data : NULL);
-    receive_catch_up(peer);
+    receive_in_order(peer, &what, false, data, far ? data : NULL);
     return far ? UCS_INPROGRESS : UCS_OK;
+}
+
+static ucs_status_t receive_announcement(void *arg, const void *header, size_t header_bytes,
+                                         void *data, size_t length,
+                                         const ucp_am_recv_param_t *param)
+{
+    struct ucx_announcement what;
+    struct ucx_peer *peer = receive_from(arg, header, header_bytes, sizeof(what), &what);
+
+    (void)data;
+    (void)length;
+    (void)param;
+    if (peer)
+        receive_in_order(peer, &what, true, NULL, NULL);
+    return UCS_OK;
 }
 
 static ucs_status_t receive_piece(void *arg, const void *header, size_t header_bytes, void *data,
@@ -177,21 +125,52 @@ static ucs_status_t receive_piece(void *arg, const void *header, size_t header_b
     struct ucx_inbound *inbound;
     bool far = param->recv_attr & UCP_AM_RECV_ATTR_FLAG_RNDV;
 
-    if (!peer)
+    if (!peer || peer->lost)
         return UCS_OK;
-    if (length > UCX_PIECE_BYTES) {
-        receive_broken(link, DIST_ERR_INTERNAL, "a piece of a message is not as it should be");
+    inbound = disti_ucx_inbound_find(peer, head.serial);
+    if (length > UCX_PIECE_BYTES || !inbound) {
+        disti_ucx_broken(link, DIST_ERR_INTERNAL, "a piece of a message is not as it should be");
         return UCS_OK;
     }
     link->happened++;
-    inbound = disti_ucx_inbound(peer, head.serial, UINT64_MAX);
-    if (!inbound)
-        return UCS_OK;
     if (far)
         disti_ucx_inbound_piece(inbound, data, (size_t)head.offset, length);
     else
         disti_ucx_inbound_bytes(inbound, data, (size_t)head.offset, length);
     return far ? UCS_INPROGRESS : UCS_OK;
+}
+
+static ucs_status_t receive_answer(void *arg, const void *header, size_t header_bytes, void *data,
+                                   size_t length, const ucp_am_recv_param_t *param)
+{
+    struct ucx_answer answer;
+    struct ucx_peer *peer = receive_from(arg, header, header_bytes, sizeof(answer), &answer);
+
+    (void)data;
+    (void)length;
+    (void)param;
+    if (!peer || peer->lost)
+        return UCS_OK;
+    peer->link->happened++;
+    if (!disti_ucx_send_answered(peer, answer.name, answer.wanted != 0))
+        disti_ucx_broken(arg, DIST_ERR_INTERNAL, "a message was asked for that is none");
+    return UCS_OK;
+}
+
+static ucs_status_t receive_returned(void *arg, const void *header, size_t header_bytes, void *data,
+                                     size_t length, const ucp_am_recv_param_t *param)
+{
+    struct ucx_returned returned;
+    struct ucx_peer *peer = receive_from(arg, header, header_bytes, sizeof(returned), &returned);
+
+    (void)data;
+    (void)length;
+    (void)param;
+    /* Notes may overtake each other: an old one says nothing new. */
+    if (peer && (int64_t)(returned.returned - peer->credit.returned) > 0 &&
+        !disti_credit_heard(&peer->credit, returned.returned))
+        disti_ucx_broken(arg, DIST_ERR_INTERNAL, "more came back than was sent");
+    return UCS_OK;
 }
 
 static ucs_status_t receive_note(void *arg, const void *header, size_t header_bytes, void *data,
@@ -233,6 +212,9 @@ ucs_status_t disti_ucx_listen(struct ucx_link *link)
         {UCX_AM_PIECE, receive_piece},
         {UCX_AM_HELLO, receive_note},
         {UCX_AM_GOODBYE, receive_goodbye},
+        {UCX_AM_ANNOUNCE, receive_announcement},
+        {UCX_AM_ANSWER, receive_answer},
+        {UCX_AM_CREDIT, receive_returned},
     };
     ucs_status_t status = UCS_OK;
 
@@ -249,47 +231,6 @@ ucs_status_t disti_ucx_listen(struct ucx_link *link)
         status = ucp_worker_set_am_recv_handler(link->worker, &param);
     }
     return status;
-}
-
-/* ---- receives ---- */
-
-void disti_ucx_recv(void *state, struct dist_request *request)
-{
-    struct ucx_link *link = state;
-    struct ucx_peer *peer = &link->peers[request->peer];
-    struct disti_early *early = disti_match_waiting(&peer->match, request->envelope.tag);
-    struct ucx_inbound *inbound = NULL;
-
-    if (!early && peer->lost) {
-        request->status = disti_ucx_peer_gone(peer);
-        return;
-    }
-    if (early && early->descriptor)
-        inbound = (struct ucx_inbound *)(uintptr_t)early->note[0];
-    early = disti_match_post(&peer->match, request);
-    if (early && !inbound) {
-        link->host->sink_apply(&request->sink, 0, early->payload, (size_t)early->envelope.bytes);
-        request->status = DIST_OK;
-    }
-    if (early)
-        disti_match_release(&peer->match, early);
-    if (inbound && early)
-        disti_ucx_inbound_claim(inbound, request);
-    else if (inbound)
-        disti_ucx_inbound_refuse(inbound);
-    else if (request->status == DIST_IN_PROGRESS)
-        disti_ucx_peer_greet(peer);
-    disti_ucx_pulls_start(link);
-}
-
-void disti_ucx_receive_fail(struct ucx_peer *peer)
-{
-    struct disti_match waiting = {.posted_head = peer->match.posted_head,
-                                  .posted_tail = peer->match.posted_tail};
-
-    peer->match.posted_head = peer->match.posted_tail = NULL;
-    disti_match_fail(&waiting, DIST_ERR_PEER_LOST);
-    disti_ucx_inbounds_fail(peer);
 }
 
 void disti_ucx_receive_drop(struct ucx_peer *peer)

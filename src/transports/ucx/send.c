@@ -53,12 +53,17 @@ struct send_piece {
     bool busy;
 };
 
-/* Place 0 is the message's head, the others are for pieces. */
+/*
+ * Place 0 is the announcement's, the others are for pieces. It stands in the peer's table until it
+ * is asked for, and ends when it has been, and nothing is flying.
+ */
 struct send_pieces {
+    struct ucx_announcement announcement;
     struct dist_request *request;
     struct ucx_peer *peer;
     size_t begun;
     unsigned flying;
+    bool answered;
     dist_status status;
     struct send_piece places[1 + UCX_WINDOW];
 };
@@ -76,9 +81,9 @@ static void send_start(struct send_piece *piece, const void *data)
         .user_data = piece,
         .memory_type = UCS_MEMORY_TYPE_HOST,
     };
-    const void *head = data ? (const void *)&piece->head : all->request->own;
-    size_t head_bytes = data ? sizeof(piece->head) : sizeof(struct ucx_head);
-    void *sent = ucp_am_send_nbx(all->peer->endpoint, data ? UCX_AM_PIECE : UCX_AM_MESSAGE, head,
+    const void *head = data ? (const void *)&piece->head : &all->announcement;
+    size_t head_bytes = data ? sizeof(piece->head) : sizeof(all->announcement);
+    void *sent = ucp_am_send_nbx(all->peer->endpoint, data ? UCX_AM_PIECE : UCX_AM_ANNOUNCE, head,
                                  head_bytes, data, piece->bytes, &param);
 
     piece->busy = UCS_PTR_IS_PTR(sent);
@@ -109,7 +114,7 @@ static void send_fill(struct send_pieces *all)
 /* Has all of it left, or can no more leave? */
 static void send_settle(struct send_pieces *all)
 {
-    if (all->flying)
+    if (all->flying || !all->answered)
         return;
     if (all->status == DIST_OK && all->begun < all->request->envelope.bytes)
         all->status = DIST_ERR_PEER_LOST;
@@ -135,29 +140,80 @@ static void send_piece_ended(void *ucx_request, ucs_status_t status, void *arg)
     ended = disti_ucx_ended(all->peer, status);
     if (ended != DIST_OK)
         all->status = ended;
-    send_fill(all);
+    if (all->answered)
+        send_fill(all);
     send_settle(all);
 }
 
-static void send_in_pieces(struct ucx_peer *peer, struct dist_request *request, uint32_t serial)
+/* Nobody will ask for it any more. */
+static void send_give_up(struct send_pieces *all, dist_status status)
+{
+    all->answered = true;
+    all->begun = (size_t)all->request->envelope.bytes;
+    if (all->status == DIST_OK)
+        all->status = status;
+    send_settle(all);
+}
+
+static void send_announce(struct ucx_peer *peer, struct dist_request *request,
+                          const struct ucx_head *head)
 {
     struct send_pieces *all = calloc(1, sizeof(*all));
 
-    if (!all) {
+    if (!all || !disti_announced_add(&peer->announced, all, &all->announcement.name)) {
+        free(all);
         request->status = peer->link->host->fail(DIST_ERR_NO_MEMORY,
                                                  "no memory for a message to rank %d", peer->rank);
         return;
     }
     all->request = request;
     all->peer = peer;
+    all->announcement.head = *head;
     for (int i = 0; i <= UCX_WINDOW; i++) {
         all->places[i].all = all;
-        all->places[i].head =
-            (struct ucx_piece_head){.rank = (uint32_t)peer->link->rank, .serial = serial};
+        all->places[i].head = (struct ucx_piece_head){.rank = head->rank, .serial = head->serial};
     }
+    all->flying++; /* it must outlive a loss of the peer that shows at once */
     send_start(&all->places[0], NULL);
+    all->flying--;
+    send_settle(all);
+}
+
+bool disti_ucx_send_answered(struct ucx_peer *peer, uint32_t name, bool wanted)
+{
+    struct send_pieces *all = disti_announced_take(&peer->announced, name);
+
+    if (!all)
+        return false;
+    if (!wanted) {
+        send_give_up(all, DIST_OK);
+        return true;
+    }
+    all->answered = true;
     send_fill(all);
     send_settle(all);
+    return true;
+}
+
+void disti_ucx_send_fail(struct ucx_peer *peer)
+{
+    struct send_pieces *all;
+    uint32_t at = 0;
+
+    while ((all = disti_announced_take_next(&peer->announced, &at)))
+        send_give_up(all, DIST_ERR_PEER_LOST);
+}
+
+void disti_ucx_send_drop(struct ucx_peer *peer)
+{
+    struct send_pieces *all;
+    uint32_t at = 0;
+
+    while ((all = disti_announced_take_next(&peer->announced, &at))) {
+        if (!all->flying) /* else the end of its sends frees it */
+            free(all);
+    }
+    disti_announced_clear(&peer->announced);
 }
 
 /* ---- */
@@ -175,24 +231,65 @@ void disti_ucx_send(void *state, struct dist_request *request)
     head.serial = peer->sent++;
     memcpy(request->own, &head, sizeof(head));
     request->moved = (size_t)(uintptr_t)peer;
-    if (request->envelope.bytes > UCX_PIECE_BYTES)
-        send_in_pieces(peer, request, head.serial);
-    else
+    if (request->envelope.bytes > UCX_PIECE_BYTES ||
+        !disti_credit_covers(&peer->credit, request->envelope.bytes)) {
+        send_announce(peer, request, &head);
+    } else {
+        disti_credit_spend(&peer->credit, request->envelope.bytes);
         send_whole(peer, request);
+    }
 }
+
+/* ---- notes ---- */
 
 static void send_note_ended(void *ucx_request, ucs_status_t status, void *arg)
 {
     (void)status; /* the error handler hears of it */
-    (void)arg;
+    free(arg);
     ucp_request_free(ucx_request);
+}
+
+/* Sends a copy of the head, without payload. */
+static void send_head(struct ucx_peer *peer, enum ucx_am id, const void *head, size_t bytes)
+{
+    void *copy = malloc(bytes), *sent;
+    const ucp_request_param_t param = {.op_attr_mask =
+                                           UCP_OP_ATTR_FIELD_CALLBACK | UCP_OP_ATTR_FIELD_USER_DATA,
+                                       .cb.send = send_note_ended,
+                                       .user_data = copy};
+
+    if (!copy) {
+        peer->link->broken = peer->link->host->fail(DIST_ERR_NO_MEMORY,
+                                                    "no memory for a note to rank %d", peer->rank);
+        return;
+    }
+    memcpy(copy, head, bytes);
+    sent = ucp_am_send_nbx(peer->endpoint, id, copy, bytes, NULL, 0, &param);
+    if (!UCS_PTR_IS_PTR(sent))
+        free(copy);
 }
 
 void disti_ucx_send_note(struct ucx_peer *peer, enum ucx_am id)
 {
-    const ucp_request_param_t param = {.op_attr_mask = UCP_OP_ATTR_FIELD_CALLBACK,
-                                       .cb.send = send_note_ended};
+    const struct ucx_note note = {.rank = (uint32_t)peer->link->rank, .serial = peer->sent};
 
-    peer->note = (struct ucx_note){.rank = (uint32_t)peer->link->rank, .serial = peer->sent};
-    (void)ucp_am_send_nbx(peer->endpoint, id, &peer->note, sizeof(peer->note), NULL, 0, &param);
+    send_head(peer, id, &note, sizeof(note));
+}
+
+void disti_ucx_send_answer(struct ucx_peer *peer, uint32_t name, bool wanted)
+{
+    const struct ucx_answer answer = {
+        .rank = (uint32_t)peer->link->rank, .name = name, .wanted = wanted};
+
+    if (!peer->lost && disti_ucx_peer_open(peer))
+        send_head(peer, UCX_AM_ANSWER, &answer, sizeof(answer));
+}
+
+void disti_ucx_send_returned(struct ucx_peer *peer)
+{
+    const struct ucx_returned returned = {.rank = (uint32_t)peer->link->rank,
+                                          .returned = peer->debit.told};
+
+    if (!peer->lost && disti_ucx_peer_open(peer))
+        send_head(peer, UCX_AM_CREDIT, &returned, sizeof(returned));
 }

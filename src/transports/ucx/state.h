@@ -3,6 +3,8 @@
 #ifndef DISTI_TRANSPORTS_UCX_STATE_H
 #define DISTI_TRANSPORTS_UCX_STATE_H
 
+#include "transports/announced.h"
+#include "transports/credit.h"
 #include "transports/match.h"
 #include "transports/ucx/ucx.h"
 
@@ -10,26 +12,55 @@
 #include <ucp/api/ucp.h>
 
 /*
- * A message is one active message with its head in front. A long one is a head alone, and pieces,
- * so that a reduction needs no memory as large as the message. Whether UCX sends payload along or
- * lets the receiver fetch it is UCX's choice:
+ * A message is one active message with its head in front. A long one, and one for which there is no
+ * credit (credit.h), is announced, and comes in pieces once it is asked for; so a reduction needs
+ * no memory as large as the message. Whether UCX sends payload along or lets the receiver fetch it
+ * is UCX's choice:
  *
- *   MESSAGE  [rank, serial 5, envelope] payload
- *   MESSAGE  [rank, serial 6, envelope]
- *   PIECE        [rank, serial 6, offset 0] 1 MiB   [rank, serial 6, offset 1 MiB] 1 MiB   ...
+ *   MESSAGE   [rank, serial 5, envelope] payload
+ *   ANNOUNCE  [rank, serial 6, envelope, name 0]
+ *   ANSWER                                        <-- [rank, name 0, wanted]
+ *   PIECE     [rank, serial 6, offset 0] 1 MiB   [rank, serial 6, offset 1 MiB] 1 MiB   ...
  *
  * Active messages may overtake each other, so a pair's messages are numbered and taken in order.
  */
 #define UCX_PIECE_BYTES ((size_t)1 << 20)
-#define UCX_WINDOW 4     /* pieces under way a message */
+#define UCX_CREDIT_BYTES ((uint64_t)4 << 20) /* kept for each peer before its receives, at most */
+#define UCX_WINDOW 4                         /* pieces under way a message */
 #define UCX_SCRATCHES 16 /* pieces that are fetched to be reduced, of all messages */
 
-enum ucx_am { UCX_AM_MESSAGE = 1, UCX_AM_PIECE, UCX_AM_HELLO, UCX_AM_GOODBYE };
+enum ucx_am {
+    UCX_AM_MESSAGE = 1,
+    UCX_AM_PIECE,
+    UCX_AM_HELLO,
+    UCX_AM_GOODBYE,
+    UCX_AM_ANNOUNCE,
+    UCX_AM_ANSWER,
+    UCX_AM_CREDIT
+};
 
 struct ucx_head {
     uint32_t rank; /* the sender's */
     uint32_t serial;
     struct dist_envelope envelope;
+};
+
+struct ucx_announcement {
+    struct ucx_head head;
+    uint32_t name; /* by which it is asked for */
+    uint32_t pad;
+};
+
+struct ucx_answer {
+    uint32_t rank;
+    uint32_t name;
+    uint32_t wanted; /* 0: nobody will receive it */
+};
+
+struct ucx_returned {
+    uint32_t rank;
+    uint32_t pad;
+    uint64_t returned; /* of the receiver's credit, in all */
 };
 
 struct ucx_piece_head {
@@ -44,15 +75,14 @@ struct ucx_note {
     uint32_t serial;
 };
 
-/* A piece that has been announced, or has come. It is fetched to where it belongs or to scratch. */
+/* A payload, or a piece of one, that is fetched: to where it belongs, or to scratch. */
 struct ucx_pull {
     struct ucx_pull *next;
     struct ucx_link *link;
     struct ucx_inbound *inbound; /* gone once the link is closing */
-    void *descriptor; /* UCX's, until the fetching starts; NULL: `payload` is all of it */
+    void *descriptor;            /* UCX's, until the fetching starts */
     size_t offset, bytes;
     unsigned char *scratch;
-    unsigned char payload[];
 };
 
 /* A message whose payload is to be fetched. Ends when it is `over` and nothing is pulled. */
@@ -65,13 +95,14 @@ struct ucx_inbound {
     uint64_t left;                /* bytes not fetched */
     unsigned pulling;             /* pieces in link->ready, or being fetched */
     dist_status status;
-    struct ucx_pull *waiting; /* pieces, while there is no receive */
+    struct ucx_pull *waiting; /* the payload, while there is no receive */
 };
 
 /* A message that came before the ones sent before it. */
 struct ucx_parked {
     struct ucx_parked *next;
-    struct ucx_head head;
+    struct ucx_announcement what; /* or a head alone */
+    bool announced;
     void *descriptor;
     unsigned char payload[];
 };
@@ -87,7 +118,9 @@ struct ucx_peer {
     bool leaving;      /* it has said that `last` messages were all */
     uint32_t last;
     uint32_t sent, expected; /* the next message's serial, outwards and inwards */
-    struct ucx_note note;    /* hello or goodbye, read by UCX */
+    struct disti_credit_out credit;
+    struct disti_credit_in debit;
+    struct disti_announced announced; /* sends, as struct send_pieces */
     struct disti_match match;
     struct ucx_inbound *inbounds;
     struct ucx_parked *parked;
@@ -101,6 +134,7 @@ struct ucx_link {
     int fd; /* to sleep on; -1: none */
     int rank, ranks;
     struct ucx_peer *peers; /* by rank */
+    long early_count;       /* messages that wait for their receives */
     struct ucx_pull *ready; /* pieces to be fetched, oldest first */
     unsigned char *scratch_free[UCX_SCRATCHES];
     unsigned scratches_free, scratches; /* of `scratches` that were allocated */
@@ -145,32 +179,59 @@ dist_status disti_ucx_ended(struct ucx_peer *peer, ucs_status_t status);
 
 void disti_ucx_send(void *state, struct dist_request *request);
 
-/* Sends head or note, without payload and without an answer. */
+/* Sends a hello or a goodbye. The endpoint is there. */
 void disti_ucx_send_note(struct ucx_peer *peer, enum ucx_am id);
+
+/* Asks for an announced message, or says that nobody will receive it. */
+void disti_ucx_send_answer(struct ucx_peer *peer, uint32_t name, bool wanted);
+
+/* Tells how much of the peer's credit has been given back. */
+void disti_ucx_send_returned(struct ucx_peer *peer);
+
+/* The receiver's answer to an announcement. False: there is none of that name. */
+bool disti_ucx_send_answered(struct ucx_peer *peer, uint32_t name, bool wanted);
+
+/* Ends what is announced. */
+void disti_ucx_send_fail(struct ucx_peer *peer);
+
+/* Forgets what is announced, without touching a request. */
+void disti_ucx_send_drop(struct ucx_peer *peer);
 
 /* ---- receive.c ---- */
 
 /* Has UCX call us for each kind of message. */
 ucs_status_t disti_ucx_listen(struct ucx_link *link);
 
+/* Frees all that waits in a peer, without touching a request. */
+void disti_ucx_receive_drop(struct ucx_peer *peer);
+
+/* ---- take.c: messages and their receives ---- */
+
+/* The next message of a peer: an announcement, one that UCX fetches, or one with its payload. */
+void disti_ucx_take(struct ucx_peer *peer, const struct ucx_announcement *what, bool announced,
+                    const void *payload, void *descriptor);
+
 void disti_ucx_recv(void *state, struct dist_request *request);
 
 /* Ends receives that wait for this peer; messages that have come whole can still be received. */
 void disti_ucx_receive_fail(struct ucx_peer *peer);
 
-/* Frees all that waits in a peer, without touching a request. */
-void disti_ucx_receive_drop(struct ucx_peer *peer);
+/* The whole transport is broken from now on: reports why. */
+void disti_ucx_broken(struct ucx_link *link, dist_status status, const char *text);
 
 /* ---- inbound.c: messages whose payload is fetched ---- */
 
-/* That of a message, made if need be. NULL: out of memory; the link is broken then. */
-struct ucx_inbound *disti_ucx_inbound(struct ucx_peer *peer, uint32_t serial, uint64_t bytes);
+/* Makes one, for a message of so many bytes. NULL: out of memory; the link is broken then. */
+struct ucx_inbound *disti_ucx_inbound_new(struct ucx_peer *peer, uint32_t serial, uint64_t bytes);
 
-/* A piece of it was announced. Takes the descriptor. */
+/* That of a message which a receive has taken; NULL: there is none. */
+struct ucx_inbound *disti_ucx_inbound_find(struct ucx_peer *peer, uint32_t serial);
+
+/* A piece of it can be fetched. Takes the descriptor. */
 void disti_ucx_inbound_piece(struct ucx_inbound *inbound, void *descriptor, size_t offset,
                              size_t bytes);
 
-/* A piece of it has come, before its receive or after it. */
+/* A piece of it has come. */
 void disti_ucx_inbound_bytes(struct ucx_inbound *inbound, const void *data, size_t offset,
                              size_t bytes);
 

@@ -20,7 +20,7 @@ struct link_blob {
     uint64_t sum;
 };
 
-static const char link_magic[4] = {'u', 'c', 'x', '1'};
+static const char link_magic[4] = {'u', 'c', 'x', '2'};
 
 static uint64_t link_sum(const unsigned char *address, size_t bytes)
 {
@@ -99,6 +99,8 @@ static dist_status link_open(void *state, const struct dist_transport_config *co
     for (int r = 0; r < link->ranks; r++) {
         link->peers[r].link = link;
         link->peers[r].rank = r;
+        link->peers[r].credit.limit = link->peers[r].debit.limit = UCX_CREDIT_BYTES;
+        link->peers[r].match.early_count = &link->early_count;
     }
     status = disti_ucx_context_take(config->world_size, config->local_ranks, &link->context);
     if (status == UCS_OK)
@@ -222,21 +224,14 @@ static int link_probe_tag(void *state, uint64_t tag)
     return found;
 }
 
-static int link_probe_stray(void *state, uint64_t tag, uint64_t fingerprint,
-                            struct dist_envelope *envelope_p)
+static void link_unexpected(void *state, uint64_t tag, uint64_t mask, int most,
+                            dist_unexpected_fn see, void *arg)
 {
     const struct ucx_link *link = state;
+    const struct disti_look look = {tag, mask, most, see, arg};
 
-    for (int r = 0; r < link->ranks; r++) {
-        const struct disti_early *early =
-            disti_match_stray(&link->peers[r].match, tag, fingerprint);
-
-        if (early) {
-            *envelope_p = early->envelope;
-            return r;
-        }
-    }
-    return -1;
+    for (int r = 0; link->early_count && r < link->ranks; r++)
+        disti_match_show(&link->peers[r].match, r, &look);
 }
 
 /*
@@ -281,8 +276,10 @@ static void link_close_worker(struct ucx_link *link)
 {
     link->closing = true;
     disti_ucx_pulls_drop(link);
-    for (int r = 0; r < link->ranks; r++)
+    for (int r = 0; r < link->ranks; r++) {
         disti_ucx_receive_drop(&link->peers[r]);
+        disti_ucx_send_drop(&link->peers[r]);
+    }
     disti_ucx_peers_leave(link);
     ucp_worker_destroy(link->worker);
 }
@@ -327,5 +324,5 @@ const struct dist_transport disti_transport_ucx = {
     .disarm = link_disarm,
     .close = link_close,
     .describe = link_describe,
-    .probe_stray = link_probe_stray,
+    .unexpected = link_unexpected,
 };

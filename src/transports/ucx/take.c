@@ -1,0 +1,192 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Transport ucx: messages meet their receives, and what comes early is kept. */
+#include "transports/ucx/state.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+void disti_ucx_broken(struct ucx_link *link, dist_status status, const char *text)
+{
+    link->broken = link->host->fail(status, "rank %d, transport ucx: %s", link->rank, text);
+}
+
+/* ---- messages that come ---- */
+
+/* A message that was sent unasked is kept no more. */
+static void receive_return(struct ucx_peer *peer, uint64_t bytes)
+{
+    if (disti_credit_return(&peer->debit, bytes))
+        disti_ucx_send_returned(peer);
+}
+
+/* Keeps a message for its receive, or a note about it. NULL: there is no memory, and it was said.
+ */
+static struct disti_early *receive_hold(struct ucx_peer *peer, const struct ucx_head *head,
+                                        bool descriptor)
+{
+    struct disti_early *early = disti_match_hold(&peer->match, &head->envelope, descriptor);
+
+    if (!early)
+        disti_ucx_broken(peer->link, DIST_ERR_NO_MEMORY, "no memory for a message that came early");
+    return early;
+}
+
+/* The payload is here. */
+static void receive_here(struct ucx_peer *peer, const struct ucx_head *head, const void *payload)
+{
+    struct disti_early *early;
+    bool mismatch;
+    struct dist_request *request = disti_match_arrival(&peer->match, &head->envelope, &mismatch);
+    size_t bytes = (size_t)head->envelope.bytes;
+
+    if (request) {
+        receive_return(peer, bytes);
+        if (mismatch)
+            return;
+        peer->link->host->sink_apply(&request->sink, 0, payload, bytes);
+        request->status = DIST_OK;
+        return;
+    }
+    early = receive_hold(peer, head, false);
+    if (!early)
+        return;
+    if (bytes)
+        memcpy(early->payload, payload, bytes);
+    early->arrived = bytes;
+}
+
+/* UCX has the payload fetched. */
+static void receive_far(struct ucx_peer *peer, const struct ucx_head *head, void *descriptor)
+{
+    struct ucx_inbound *inbound = disti_ucx_inbound_new(peer, head->serial, head->envelope.bytes);
+    struct dist_request *request;
+    struct disti_early *early;
+    bool mismatch;
+
+    if (!inbound)
+        return;
+    disti_ucx_inbound_piece(inbound, descriptor, 0, (size_t)head->envelope.bytes);
+    request = disti_match_arrival(&peer->match, &head->envelope, &mismatch);
+    if (request)
+        receive_return(peer, head->envelope.bytes);
+    if (mismatch) {
+        disti_ucx_inbound_refuse(inbound);
+    } else if (request) {
+        disti_ucx_inbound_claim(inbound, request);
+    } else {
+        early = receive_hold(peer, head, true);
+        if (early)
+            early->note[0] = (uint64_t)(uintptr_t)inbound;
+    }
+}
+
+/* A receive takes an announced message: it is asked for. */
+static void receive_ask(struct ucx_peer *peer, struct dist_request *request, uint32_t serial,
+                        uint32_t name)
+{
+    struct ucx_inbound *inbound = disti_ucx_inbound_new(peer, serial, request->envelope.bytes);
+
+    if (!inbound) {
+        request->status = DIST_ERR_NO_MEMORY;
+        return;
+    }
+    disti_ucx_send_answer(peer, name, true);
+    disti_ucx_inbound_claim(inbound, request);
+}
+
+static void receive_announced(struct ucx_peer *peer, const struct ucx_announcement *what)
+{
+    struct dist_request *request;
+    struct disti_early *early;
+    bool mismatch;
+
+    request = disti_match_arrival(&peer->match, &what->head.envelope, &mismatch);
+    if (mismatch) {
+        disti_ucx_send_answer(peer, what->name, false);
+    } else if (request) {
+        receive_ask(peer, request, what->head.serial, what->name);
+    } else {
+        early = receive_hold(peer, &what->head, true);
+        if (early)
+            early->note[1] = (uint64_t)what->head.serial << 32 | what->name;
+    }
+}
+
+void disti_ucx_take(struct ucx_peer *peer, const struct ucx_announcement *what, bool announced,
+                    const void *payload, void *descriptor)
+{
+    peer->expected++;
+    if (announced)
+        receive_announced(peer, what);
+    else if (descriptor)
+        receive_far(peer, &what->head, descriptor);
+    else
+        receive_here(peer, &what->head, payload);
+}
+
+/* ---- receives ---- */
+
+/* A message that came first is received; `early` is a copy of what was kept of it. */
+static void receive_early(struct ucx_peer *peer, struct dist_request *request,
+                          const struct disti_early *early)
+{
+    struct ucx_inbound *inbound = (struct ucx_inbound *)(uintptr_t)early->note[0];
+
+    if (!early->descriptor || inbound)
+        receive_return(peer, early->envelope.bytes);
+    if (inbound)
+        disti_ucx_inbound_claim(inbound, request);
+    else if (early->descriptor)
+        receive_ask(peer, request, (uint32_t)(early->note[1] >> 32), (uint32_t)early->note[1]);
+    else
+        request->status = DIST_OK;
+}
+
+/* A message that came first met a receive that wanted another one. */
+static void receive_refused(struct ucx_peer *peer, const struct disti_early *early)
+{
+    struct ucx_inbound *inbound = (struct ucx_inbound *)(uintptr_t)early->note[0];
+
+    if (!early->descriptor || inbound)
+        receive_return(peer, early->envelope.bytes);
+    else
+        disti_ucx_send_answer(peer, (uint32_t)early->note[1], false);
+    if (inbound)
+        disti_ucx_inbound_refuse(inbound);
+}
+
+void disti_ucx_recv(void *state, struct dist_request *request)
+{
+    struct ucx_link *link = state;
+    struct ucx_peer *peer = &link->peers[request->peer];
+    const struct disti_early *found = disti_match_waiting(&peer->match, request->envelope.tag);
+    const struct disti_early copy = found ? *found : (struct disti_early){0};
+    struct disti_early *early;
+
+    if (peer->lost && (!found || (found->descriptor && !found->note[0]))) {
+        request->status = disti_ucx_peer_gone(peer);
+        return;
+    }
+    early = disti_match_post(&peer->match, request);
+    if (early && !early->descriptor)
+        link->host->sink_apply(&request->sink, 0, early->payload, (size_t)early->envelope.bytes);
+    if (early) {
+        disti_match_release(&peer->match, early);
+        receive_early(peer, request, &copy);
+    } else if (found) {
+        receive_refused(peer, &copy);
+    } else {
+        disti_ucx_peer_greet(peer);
+    }
+    disti_ucx_pulls_start(link);
+}
+
+void disti_ucx_receive_fail(struct ucx_peer *peer)
+{
+    struct disti_match waiting = {.posted_head = peer->match.posted_head,
+                                  .posted_tail = peer->match.posted_tail};
+
+    peer->match.posted_head = peer->match.posted_tail = NULL;
+    disti_match_fail(&waiting, DIST_ERR_PEER_LOST);
+    disti_ucx_inbounds_fail(peer);
+}
