@@ -9,7 +9,7 @@
 
 static int mpi_listen(struct mpi_link *link, unsigned slot)
 {
-    return MPI_Irecv(&link->arriving[slot], (int)sizeof(struct mpi_control), MPI_BYTE,
+    return MPI_Irecv(&link->arriving[slot], (int)sizeof(struct mpi_arrival), MPI_BYTE,
                      MPI_ANY_SOURCE, MPI_CONTROL_TAG, link->comm, &link->arrivals[slot]);
 }
 
@@ -32,10 +32,14 @@ static dist_status mpi_link_open(void *state, const struct dist_transport_config
     link->ranks = config->world_size;
     for (int i = 0; i < MPI_CONTROL_RECVS; i++)
         link->arrivals[i] = MPI_REQUEST_NULL;
-    link->matches = calloc((size_t)link->ranks, sizeof(*link->matches));
+    link->peers = calloc((size_t)link->ranks, sizeof(*link->peers));
     link->arriving = calloc(MPI_CONTROL_RECVS, sizeof(*link->arriving));
-    if (!link->matches || !link->arriving)
+    if (!link->peers || !link->arriving)
         return link->host->fail(DIST_ERR_NO_MEMORY, "no memory for transport mpi");
+    for (int peer = 0; peer < link->ranks; peer++) {
+        link->peers[peer].credit.limit = link->peers[peer].debit.limit = MPI_CREDIT_BYTES;
+        link->peers[peer].match.early_count = &link->early_count;
+    }
     if (!disti_mpi_lock())
         return disti_mpi_ended(link->host);
     status = mpi_listen_all(link);
@@ -73,32 +77,6 @@ static dist_status mpi_link_connect(void *state, int peer, const void *blob, siz
 
 /* ---- sending ---- */
 
-static void mpi_send(struct mpi_link *link, struct dist_request *request)
-{
-    struct mpi_transfer *t = disti_mpi_transfer_new(link, request, true);
-    bool small = request->envelope.bytes <= MPI_INLINE_BYTES;
-    size_t bytes = MPI_CONTROL_HEAD + (small ? request->envelope.bytes : 0);
-    int code;
-
-    if (!t)
-        return;
-    t->control.envelope = request->envelope;
-    t->control.serial = link->serial++ % MPI_PIECE_TAGS;
-    t->tag = 1 + (int)t->control.serial;
-    if (small && request->envelope.bytes)
-        memcpy(t->control.payload, request->data, request->envelope.bytes);
-    code = MPI_Isend(&t->control, (int)bytes, MPI_BYTE, request->peer, MPI_CONTROL_TAG, link->comm,
-                     &t->control_request);
-    if (small)
-        t->request = NULL;
-    else if (code == MPI_SUCCESS)
-        code = disti_mpi_transfer_fill(link, t);
-    if (code != MPI_SUCCESS)
-        request->status = disti_mpi_fail(link->host, "MPI_Isend", code);
-    else if (small)
-        request->status = DIST_OK;
-}
-
 static void mpi_link_send(void *state, struct dist_request *request)
 {
     struct mpi_link *link = state;
@@ -107,92 +85,35 @@ static void mpi_link_send(void *state, struct dist_request *request)
         request->status = disti_mpi_ended(link->host);
         return;
     }
-    mpi_send(link, request);
+    disti_mpi_send(link, request);
     disti_mpi_unlock();
 }
 
 /* ---- receiving ---- */
 
-static void mpi_pull(struct mpi_link *link, struct dist_request *request, uint32_t serial)
-{
-    struct mpi_transfer *t = disti_mpi_transfer_new(link, request, false);
-    int code;
-
-    if (!t)
-        return;
-    t->tag = 1 + (int)serial;
-    if (request->sink.src)
-        t->bounce = malloc((size_t)MPI_WINDOW * MPI_PIECE_BYTES);
-    if (request->sink.src && !t->bounce) {
-        t->request = NULL; /* nothing was begun: the list forgets it */
-        request->status = link->host->fail(DIST_ERR_NO_MEMORY, "no memory to receive from rank %d",
-                                           request->peer);
-        return;
-    }
-    code = disti_mpi_transfer_fill(link, t);
-    if (code != MPI_SUCCESS)
-        request->status = disti_mpi_fail(link->host, "MPI_Irecv", code);
-}
-
 static void mpi_link_recv(void *state, struct dist_request *request)
 {
     struct mpi_link *link = state;
-    struct disti_match *match = &link->matches[request->peer];
+    struct disti_match *match = &link->peers[request->peer].match;
+    const struct disti_early *found = disti_match_waiting(match, request->envelope.tag);
+    const struct disti_early copy = found ? *found : (struct disti_early){0};
     struct disti_early *early = disti_match_post(match, request);
+    dist_status status;
 
-    if (!early)
+    if (!found)
         return;
-    if (!early->descriptor) {
-        link->host->sink_apply(&request->sink, 0, early->payload, early->envelope.bytes);
-        request->status = DIST_OK;
-    } else if (disti_mpi_lock()) {
-        mpi_pull(link, request, (uint32_t)early->note[0]);
-        disti_mpi_unlock();
-    } else {
+    if (early && !early->descriptor)
+        link->host->sink_apply(&request->sink, 0, early->payload, (size_t)early->envelope.bytes);
+    if (early)
+        disti_match_release(match, early);
+    if (!disti_mpi_lock()) {
         request->status = disti_mpi_ended(link->host);
+        return;
     }
-    disti_match_release(match, early);
-}
-
-/* A control message has come that no receive waits for. */
-static int mpi_keep(struct mpi_link *link, struct disti_match *match,
-                    const struct mpi_control *control, bool small)
-{
-    struct disti_early *early = disti_match_hold(match, &control->envelope, !small);
-
-    if (!early)
-        return link->host->fail(DIST_ERR_NO_MEMORY, "no memory for a message that came early");
-    early->note[0] = control->serial;
-    if (small) {
-        memcpy(early->payload, control->payload, control->envelope.bytes);
-        early->arrived = control->envelope.bytes;
-    }
-    return 1;
-}
-
-static int mpi_arrived(struct mpi_link *link, int peer, const struct mpi_control *control,
-                       int bytes)
-{
-    bool small = control->envelope.bytes <= MPI_INLINE_BYTES, mismatch = false;
-    struct disti_match *match = &link->matches[peer];
-    struct dist_request *request;
-
-    if (bytes < (int)MPI_CONTROL_HEAD ||
-        (size_t)bytes != MPI_CONTROL_HEAD + (small ? control->envelope.bytes : 0))
-        return link->host->fail(DIST_ERR_INTERNAL, "rank %d sent a control message of %d bytes",
-                                peer, bytes);
-    request = disti_match_arrival(match, &control->envelope, &mismatch);
-    if (mismatch)
-        return 1;
-    if (!request)
-        return mpi_keep(link, match, control, small);
-    if (!small) {
-        mpi_pull(link, request, control->serial);
-        return 1;
-    }
-    link->host->sink_apply(&request->sink, 0, control->payload, control->envelope.bytes);
-    request->status = DIST_OK;
-    return 1;
+    status = disti_mpi_recv_early(link, request, &copy);
+    disti_mpi_unlock();
+    if (request->status == DIST_IN_PROGRESS && status != DIST_IN_PROGRESS)
+        request->status = status;
 }
 
 /* Takes the control messages that have come, in order. */
@@ -211,7 +132,7 @@ static int mpi_listen_step(struct mpi_link *link)
         if (!done)
             return moved;
         MPI_Get_count(&status, MPI_BYTE, &bytes);
-        got = mpi_arrived(link, status.MPI_SOURCE, &link->arriving[slot], bytes);
+        got = disti_mpi_arrived(link, status.MPI_SOURCE, &link->arriving[slot], (size_t)bytes);
         if (got < 0)
             return got;
         code = mpi_listen(link, slot);
@@ -223,6 +144,21 @@ static int mpi_listen_step(struct mpi_link *link)
 }
 
 /* ---- progress and end ---- */
+
+static void mpi_transfer_end(struct mpi_link *link, struct mpi_transfer *t)
+{
+    struct dist_request *request = t->request;
+
+    if (request && !t->sends) {
+        struct mpi_peer *peer = &link->peers[request->peer];
+
+        peer->pulls &= ~(UINT32_C(1) << (t->tag - 1));
+        disti_mpi_pull_waiting(link, peer);
+    }
+    disti_mpi_transfer_free(t);
+    if (request)
+        request->status = DIST_OK;
+}
 
 static int mpi_move(struct mpi_link *link)
 {
@@ -237,10 +173,8 @@ static int mpi_move(struct mpi_link *link)
             at = &t->next;
             continue;
         }
-        if (t->request)
-            t->request->status = DIST_OK;
         *at = t->next;
-        disti_mpi_transfer_free(t);
+        mpi_transfer_end(link, t);
         moved++;
     }
     return moved;
@@ -265,7 +199,7 @@ static int mpi_link_probe_tag(void *state, uint64_t tag)
     int found = -1;
 
     for (int peer = 0; peer < link->ranks; peer++) {
-        const struct disti_early *early = disti_match_waiting(&link->matches[peer], tag);
+        const struct disti_early *early = disti_match_waiting(&link->peers[peer].match, tag);
 
         if (early && early->order < oldest) {
             oldest = early->order;
@@ -273,6 +207,16 @@ static int mpi_link_probe_tag(void *state, uint64_t tag)
         }
     }
     return found;
+}
+
+static void mpi_link_unexpected(void *state, uint64_t tag, uint64_t mask, int most,
+                                dist_unexpected_fn see, void *arg)
+{
+    struct mpi_link *link = state;
+    const struct disti_look look = {tag, mask, most, see, arg};
+
+    for (int peer = 0; link->early_count && peer < link->ranks; peer++)
+        disti_match_show(&link->peers[peer].match, peer, &look);
 }
 
 static int mpi_link_arm(void *state)
@@ -304,9 +248,11 @@ static void mpi_link_close(void *state)
         disti_mpi_cancel(&link->arrivals[i]);
     if (alive)
         disti_mpi_unlock();
-    for (int peer = 0; link->matches && peer < link->ranks; peer++)
-        disti_match_clear(&link->matches[peer]);
-    free(link->matches);
+    for (int peer = 0; link->peers && peer < link->ranks; peer++) {
+        disti_match_clear(&link->peers[peer].match);
+        disti_announced_clear(&link->peers[peer].announced);
+    }
+    free(link->peers);
     free(link->arriving);
     *link = (struct mpi_link){0};
 }
@@ -328,4 +274,5 @@ const struct dist_transport disti_transport_mpi = {
     .arm = mpi_link_arm,
     .disarm = mpi_link_disarm,
     .close = mpi_link_close,
+    .unexpected = mpi_link_unexpected,
 };

@@ -3,31 +3,51 @@
 #ifndef DISTI_TRANSPORTS_MPI_STATE_H
 #define DISTI_TRANSPORTS_MPI_STATE_H
 
+#include "transports/announced.h"
+#include "transports/credit.h"
 #include "transports/match.h"
 #include "transports/mpi/mpi.h"
 
 /*
- * A message begins with a control message on tag 0: its envelope and, if it is small, its
- * payload. A larger payload follows in pieces on a tag of its own, so that several
- * messages of a pair cannot be mixed up, whatever order their receives are posted in:
+ * Control messages go on tag 0. A short message is one; it is sent unasked as far as the credit
+ * reaches (credit.h). Any other is announced, and comes in pieces, on a tag that the receiver
+ * chooses, when its receive is posted: then MPI has nowhere to keep anything.
  *
- *   tag 0:       [envelope, serial 5, payload]  [envelope, serial 6]
- *   tag 1 + 6:                                          [piece] [piece] [piece]
+ *   sender, tag 0:     MESSAGE [envelope, payload]   ANNOUNCE [envelope, name 7]
+ *   receiver, tag 0:                                     WANTED [name 7, tag 3]
+ *   sender, tag 3:                                           [piece] [piece] [piece]
  */
 #define MPI_CONTROL_TAG 0
-#define MPI_PIECE_TAGS 16384 /* 1 .. 16384; MPI promises tags up to 32767 */
-#define MPI_INLINE_BYTES 4096
+#define MPI_INLINE_BYTES (16 * 1024)
 #define MPI_PIECE_BYTES (256 * 1024)
 #define MPI_WINDOW 4 /* pieces under way a message */
 #define MPI_CONTROL_RECVS 16
+#define MPI_PULLS                                                                                  \
+    16 /* messages in pieces of one peer that are received at a time: tags 1 .. 16                 \
+        */
+#define MPI_CREDIT_BYTES ((uint64_t)1 << 20) /* kept for each peer before its receives, at most */
+
+enum mpi_kind {
+    MPI_KIND_MESSAGE = 1,
+    MPI_KIND_ANNOUNCE,
+    MPI_KIND_WANTED,
+    MPI_KIND_UNWANTED,
+    MPI_KIND_CREDIT
+};
 
 struct mpi_control {
-    struct dist_envelope envelope;
-    uint32_t serial;
+    struct dist_envelope envelope; /* CREDIT: bytes is what was returned, in all */
+    uint32_t kind;
+    uint32_t name; /* ANNOUNCE and the answers */
+    uint32_t tag;  /* WANTED */
     uint32_t pad;
+};
+
+/* One that arrives: a message brings its payload. */
+struct mpi_arrival {
+    struct mpi_control control;
     unsigned char payload[MPI_INLINE_BYTES];
 };
-#define MPI_CONTROL_HEAD offsetof(struct mpi_control, payload)
 
 /* A message whose pieces are under way. Bytes before `ended` are through, before `begun` begun. */
 struct mpi_transfer {
@@ -39,26 +59,61 @@ struct mpi_transfer {
     MPI_Request window[MPI_WINDOW]; /* a ring; the piece at `ended` is the oldest */
     unsigned char *bounce;          /* reducing receives: MPI_WINDOW pieces */
     MPI_Request control_request;
-    struct mpi_control control; /* sends */
+    struct mpi_control control; /* of a control message */
+    unsigned char payload[];    /* right behind it */
+};
+
+struct mpi_peer {
+    struct disti_match match;
+    struct disti_credit_out credit;
+    struct disti_credit_in debit;
+    struct disti_announced announced;                 /* sends, as requests */
+    uint32_t pulls;                                   /* bit i: tag 1 + i is in use */
+    struct dist_request *waiting_head, *waiting_tail; /* receives that wait for a tag */
 };
 
 struct mpi_link {
     const struct dist_host *host;
     MPI_Comm comm;
     int ranks;
-    uint32_t serial;
-    struct disti_match *matches; /* by peer */
+    struct mpi_peer *peers;
+    long early_count; /* messages that wait for their receives */
     struct mpi_transfer *transfers;
-    struct mpi_control *arriving; /* MPI_CONTROL_RECVS of them, a ring */
+    struct mpi_arrival *arriving; /* MPI_CONTROL_RECVS of them, a ring */
     MPI_Request arrivals[MPI_CONTROL_RECVS];
     unsigned oldest;
 };
 
+/* ---- message.c; all with the lock held ---- */
+
+/* Sends it, or announces it. */
+void disti_mpi_send(struct mpi_link *link, struct dist_request *request);
+
+/*
+ * A message that came first met this receive; `early` is a copy of what was kept of it, which has
+ * been released. What the receive ends with, or IN_PROGRESS.
+ */
+dist_status disti_mpi_recv_early(struct mpi_link *link, struct dist_request *request,
+                                 const struct disti_early *early);
+
+/* Starts receives of announced messages that wait for a tag, as far as there are tags. */
+void disti_mpi_pull_waiting(struct mpi_link *link, struct mpi_peer *peer);
+
+/* A control message has come. Negative: it breaks the rules, or there is no memory. */
+int disti_mpi_arrived(struct mpi_link *link, int peer, const struct mpi_arrival *arrival,
+                      size_t bytes);
+
 /* ---- transfer.c ---- */
 
-/* A new transfer in the link's list. NULL: out of memory, and the request has ended so. */
+/* A new transfer of pieces in the link's list. NULL: out of memory, and the request has ended so.
+ */
 struct mpi_transfer *disti_mpi_transfer_new(struct mpi_link *link, struct dist_request *request,
                                             bool sends);
+
+/* Sends a control message with a copy of so much payload. ERR_NO_MEMORY, or what MPI says. */
+dist_status disti_mpi_control_send(struct mpi_link *link, int peer,
+                                   const struct mpi_control *control, const void *payload,
+                                   size_t bytes);
 
 /* Begins pieces until the window is full. Returns MPI's code. */
 int disti_mpi_transfer_fill(struct mpi_link *link, struct mpi_transfer *t);

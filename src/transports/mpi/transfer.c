@@ -3,7 +3,12 @@
 #include "transports/mpi/state.h"
 
 #include <stdlib.h>
+#include <string.h>
 #include <time.h>
+
+_Static_assert(offsetof(struct mpi_transfer, payload) ==
+                   offsetof(struct mpi_transfer, control) + sizeof(struct mpi_control),
+               "the payload stands right behind the control message");
 
 struct mpi_transfer *disti_mpi_transfer_new(struct mpi_link *link, struct dist_request *request,
                                             bool sends)
@@ -21,6 +26,26 @@ struct mpi_transfer *disti_mpi_transfer_new(struct mpi_link *link, struct dist_r
     t->next = link->transfers;
     link->transfers = t;
     return t;
+}
+
+dist_status disti_mpi_control_send(struct mpi_link *link, int peer,
+                                   const struct mpi_control *control, const void *payload,
+                                   size_t bytes)
+{
+    struct mpi_transfer *t = calloc(1, sizeof(*t) + bytes);
+    int code;
+
+    if (!t)
+        return link->host->fail(DIST_ERR_NO_MEMORY, "no memory for a message to rank %d", peer);
+    t->sends = true;
+    t->control = *control;
+    if (bytes)
+        memcpy(t->payload, payload, bytes);
+    t->next = link->transfers;
+    link->transfers = t;
+    code = MPI_Isend(&t->control, (int)(sizeof(t->control) + bytes), MPI_BYTE, peer,
+                     MPI_CONTROL_TAG, link->comm, &t->control_request);
+    return code == MPI_SUCCESS ? DIST_OK : disti_mpi_fail(link->host, "MPI_Isend", code);
 }
 
 static size_t mpi_piece_bytes(const struct mpi_transfer *t, size_t offset)
