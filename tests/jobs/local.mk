@@ -28,6 +28,11 @@ tests_jobs_bad_matches_SOURCES = tests/jobs/bad_matches.c
 tests_jobs_bad_matches_LDADD = libdist.la
 tests_jobs_bad_matches_LDFLAGS = $(job_ldflags)
 
+check_PROGRAMS += tests/jobs/ahead
+tests_jobs_ahead_SOURCES = tests/jobs/ahead.c
+tests_jobs_ahead_LDADD = libdist.la
+tests_jobs_ahead_LDFLAGS = $(job_ldflags)
+
 check_PROGRAMS += tests/jobs/idle
 tests_jobs_idle_SOURCES = tests/jobs/idle.c
 tests_jobs_idle_LDADD = libdist.la
@@ -101,6 +106,7 @@ job_scripts = \
 	tests/jobs/conformance_faulty.sh \
 	tests/jobs/launchers.sh \
 	tests/jobs/mishaps.sh \
+	tests/jobs/ahead.sh \
 	tests/jobs/nccl_streams.sh \
 	tests/jobs/idle.sh \
 	tests/jobs/nccl_faults.sh \

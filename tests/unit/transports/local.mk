@@ -39,6 +39,7 @@ tests_unit_transports_test_tcp_hostile_LDADD = $(unit_test_libs)
 transport_battery = \
 	tests/unit/transports/transport_battery.c \
 	tests/unit/transports/transport_battery.h \
+	tests/unit/transports/transport_battery_ahead.c \
 	tests/unit/transports/transport_battery_data.c \
 	tests/unit/transports/transport_battery_fault.c \
 	tests/unit/transports/transport_battery_probe.c \

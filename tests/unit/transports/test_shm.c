@@ -18,6 +18,8 @@ static const size_t boundaries[] = {24,    64,    4032,   8192,   16320,   16384
 static int run(const char *cma, struct transport_battery_options options)
 {
     options.boundaries = boundaries;
+    options.kept = (size_t)8 << 20; /* 1 MiB of messages, and notes */
+    options.only = getenv("DIST_TEST_ONLY");
     setenv("DIST_SHM_CMA", cma, 1);
     return transport_battery_run(&disti_transport_shm, &options);
 }

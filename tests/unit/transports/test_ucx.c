@@ -24,6 +24,7 @@ static int run(const char *tls, struct transport_battery_options options)
     /* UCX 1.13 aborts ("pending_count == 0") where a peer dies while they are being connected. */
     options.acquainted = true;
     options.only = getenv("DIST_TEST_ONLY");
+    options.kept = (size_t)24 << 20; /* 4 MiB of messages, notes, and memory of UCX */
     setenv("UCX_TLS", tls, 1);
     return transport_battery_run(ucx, &options);
 }

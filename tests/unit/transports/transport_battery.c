@@ -180,6 +180,7 @@ int transport_battery_run(const struct dist_transport *transport,
                           const struct transport_battery_options *options)
 {
     return battery_run_cases(transport, options, battery_data_cases) +
+           battery_run_cases(transport, options, battery_ahead_cases) +
            battery_run_cases(transport, options, battery_reduce_cases) +
            battery_run_cases(transport, options, battery_probe_cases) +
            battery_run_cases(transport, options, battery_fault_cases);

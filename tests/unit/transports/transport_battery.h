@@ -18,6 +18,7 @@ struct transport_battery_options {
     const char *bind_host;    /* "127.0.0.1" */
     const uint8_t *secret;    /* the job's secret; none */
     size_t secret_bytes;
+    size_t kept;      /* bytes that a rank keeps for one that is ahead; 96 MiB */
     void *context;    /* handed on as config.context; NULL */
     const char *only; /* run the case of this name alone; all of them */
     int loss_ms;      /* survivors of a killed rank know it within; 1000 */
@@ -31,7 +32,8 @@ struct transport_battery_options {
  *
  * The cases: reach, ping_pong, all_pairs, reversed (many tags and channels, received in
  * reversed order), ordered (one tag), zero_bytes, sizes, early, storm, reduce, any_source and
- * any_source_fair (messages found by probe_tag), mismatch, killed
+ * any_source_fair (messages found by probe_tag), ahead and
+ * ahead_both (senders far ahead; what is kept for them stays below `kept`),  mismatch, killed
  * (a rank is SIGKILLed in a transfer; processes only), leave (half-open close, last words
  * of a rank that left), sleep (arm, poll, woken), reopen (no file descriptor is lost).
  */
