@@ -112,7 +112,7 @@ struct dist_engine;
 struct dist_engine_config {
     size_t size;
     const struct dist_transport *const *transports;
-    void *transport_context; /* handed to transports' open as config.context */
+    void *transport_context; /* handed as config.context to transports that no groups share */
 };
 
 struct dist_backend_config;
@@ -206,6 +206,12 @@ struct dist_backend_config {
      * its process ends. Any thread, between open and close; does not wait. NULL: there is none.
      */
     void (*leave)(void *all_gather_arg, const char *what);
+    /*
+     * The world that the group is of, for what its groups share: its name and figures, as above.
+     * world_ranks 0: nothing is shared.
+     */
+    const char *world_job;
+    int world_rank, world_ranks, world_local_ranks, world_timeout_ms;
     bool left; /* set before close: all ranks have come to the end of the group, none uses memory
                   of another any more */
 };

@@ -259,15 +259,6 @@ struct dist_transport {
      * is no context, which is one group's own. NULL: each group opens an instance of its own.
      */
     void (*cancel)(void *state, uint64_t tag, uint64_t mask);
-
-    /*
-     * Optional: the peer of a message that nobody has received, whose tag is this one but for the
-     * low 16 bits, and whose fingerprint is another; -1: there is none. So is found what no receive
-     * would ever meet. *envelope_p becomes the message's. Changes nothing. NULL: ranks whose calls
-     * do not match and of which no two messages meet find out at their deadline only.
-     */
-    int (*probe_stray)(void *state, uint64_t tag, uint64_t fingerprint,
-                       struct dist_envelope *envelope_p);
 };
 
 #ifdef __cplusplus

@@ -2,6 +2,7 @@
 /* Before a group is made: its ranks meet in the store, and agree on a number. */
 #include "base/clock.h"
 #include "core/group.h"
+#include "engine/endpoint.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -98,11 +99,24 @@ static int agree_first(const struct disti_group_spec *spec)
     return first;
 }
 
+bool disti_group_number_clashes(struct disti_world *world, uint32_t number)
+{
+    const struct dist_group *group;
+
+    pthread_mutex_lock(&world->lock);
+    group = world->groups;
+    while (group &&
+           (group->number == number || disti_tag_group(group->number) != disti_tag_group(number)))
+        group = group->next;
+    pthread_mutex_unlock(&world->lock);
+    return group;
+}
+
 /* A number that no other group of this world has, nor had. */
 static dist_status agree_new_number(struct disti_world *world, uint32_t *number_p)
 {
+    dist_status status = DIST_OK;
     int64_t number;
-    dist_status status;
 
     if (!world->bootstrap.store) {
         pthread_mutex_lock(&world->lock);
@@ -110,7 +124,9 @@ static dist_status agree_new_number(struct disti_world *world, uint32_t *number_
         pthread_mutex_unlock(&world->lock);
         return DIST_OK;
     }
-    status = disti_store_add(world->bootstrap.store, "dist/groups", 1, &number);
+    do {
+        status = disti_store_add(world->bootstrap.store, "dist/groups", 1, &number);
+    } while (status == DIST_OK && disti_group_number_clashes(world, (uint32_t)number));
     if (status != DIST_OK)
         return status;
     if (number < 1 || number > INT32_MAX)

@@ -2,6 +2,7 @@
 /* Who moves a group's works along: one thread at a time, which lets others in. */
 #include "base/clock.h"
 #include "core/group.h"
+#include "engine/endpoint.h"
 
 #include <sched.h>
 
@@ -83,6 +84,7 @@ static void drive_let_go(struct dist_group *group)
         pthread_cond_broadcast(&group->drive.changed);
     if (group->works)
         disti_progress_notice(group);
+    disti_endpoints_leave();
 }
 
 void disti_drive_leave(struct dist_group *group)

@@ -156,15 +156,15 @@ static dist_status group_broadcast(void *arg, void *data, size_t bytes)
                                  timeout_ms);
 }
 
-/* This process's place among all ranks of the world on its machine. */
-static int group_world_local_rank(const struct dist_group *group)
+/* How many ranks of the world below `below` are on this process's machine. */
+static int group_world_local(const struct dist_group *group, int below)
 {
     const struct disti_world *world = group->world;
-    int before = 0;
+    int count = 0;
 
-    for (int r = 0; r < world->rank; r++)
-        before += world->places[r].node == world->places[world->rank].node;
-    return before;
+    for (int r = 0; r < below; r++)
+        count += world->places[r].node == world->places[world->rank].node;
+    return count;
 }
 
 /* As disti_shared_cpus says of the members; 0 without memory, which makes predictions worse only.
@@ -206,7 +206,12 @@ dist_status disti_group_open(struct dist_group *group, const struct dist_backend
         .device = group->world->device,
         .crowded = group->policy.crowded,
         .shared_cpus = group_shared_cpus(group),
-        .world_local_rank = group_world_local_rank(group),
+        .world_local_rank = group_world_local(group, group->world->rank),
+        .world_job = group->world->bootstrap.job,
+        .world_rank = group->world->rank,
+        .world_ranks = group->world->size,
+        .world_local_ranks = group_world_local(group, group->world->size),
+        .world_timeout_ms = group->world->timeout_ms,
         .leave = disti_group_abandon,
     };
     if (!state)

@@ -132,6 +132,8 @@ bool disti_news_read(struct dist_group *group, struct disti_notice *notice_p);
 dist_status disti_group_agree(struct dist_group *parent, const struct disti_group_spec *spec,
                               const char *backend, uint32_t *number_p);
 void disti_turns_free(struct dist_group *group);
+/* Would messages of a group with that number be those of one that lives? Numbers are cut off. */
+bool disti_group_number_clashes(struct disti_world *world, uint32_t number);
 
 /* memory.c: what the backend has allocated for the program and the program has left, before close.
  */

@@ -118,7 +118,13 @@ static dist_status groups_try_open(struct disti_world *world, const struct disti
 
     if (status != DIST_OK)
         return status;
-    status = disti_backend_find(backend_name, &backend);
+    if (disti_group_number_clashes(world, spec->number))
+        status = disti_fail(DIST_ERR_UNSUPPORTED,
+                            "rank %d has a group that has lived while a million were made, and "
+                            "the new one would get its messages: make it once more",
+                            world->rank);
+    if (status == DIST_OK)
+        status = disti_backend_find(backend_name, &backend);
     if (status == DIST_OK)
         status = disti_group_open(group, backend);
     if (status != DIST_OK) {

@@ -2,6 +2,7 @@
 /* Persistent works: made once, started again and again. */
 #include "core/group.h"
 #include "core/handle.h"
+#include "engine/endpoint.h"
 
 static bool persistent_is_closed(const struct dist_group *group)
 {
@@ -95,6 +96,7 @@ static dist_status persistent_start(struct disti_work *work)
     work->running = status == DIST_OK;
     disti_drive_kick(group);
     disti_group_exit(group);
+    disti_endpoints_leave();
     return status;
 }
 

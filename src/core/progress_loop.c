@@ -2,7 +2,9 @@
 /* What the progress thread does: drives what nobody drives, sleeps on all of it at once. */
 #include "core/progress.h"
 
+#include "base/bell.h"
 #include "base/clock.h"
+#include "engine/endpoint.h"
 
 #include <sched.h>
 #include <unistd.h>
@@ -225,13 +227,17 @@ static void loop_rest(struct loop *self, struct pollfd *polls, int count, int64_
 /* Sleeps on the descriptors of all groups at once. */
 static void loop_sleep(struct loop *self)
 {
-    struct pollfd polls[LOOP_DESCRIPTORS] = {{.fd = disti_progress.wake_fd, .events = POLLIN}};
+    struct pollfd polls[LOOP_DESCRIPTORS] = {{.fd = disti_progress.wake_fd, .events = POLLIN},
+                                             {.fd = disti_bell(), .events = POLLIN}};
     int64_t ns = INT64_MAX;
-    int count = 1;
+    int count = 2;
 
-    if (loop_arm(self, polls, &count, &ns))
+    if (loop_arm(self, polls, &count, &ns)) {
+        disti_endpoints_leave();
         loop_rest(self, polls, count, ns);
+    }
     loop_hear(&polls[0]);
+    disti_bell_hear();
     loop_disarm(self);
 }
 
@@ -240,6 +246,7 @@ static void loop_idle(struct loop *self)
 {
     struct pollfd wake = {.fd = disti_progress.wake_fd, .events = POLLIN};
 
+    disti_endpoints_leave();
     if (self->ticks < LOOP_TICKS) {
         atomic_store(&disti_progress.dozing, true);
         disti_drive_poll_fds(&wake, 1, LOOP_TICK_NS);

@@ -3,6 +3,7 @@
 #include "base/bell.h"
 #include "base/clock.h"
 #include "core/group.h"
+#include "engine/endpoint.h"
 
 /* A sleep that nothing could end early, since there is no eventfd left for it. */
 #define SLEEP_DEAF_NS (1000 * 1000)
@@ -24,6 +25,7 @@ void disti_drive_rouse(struct dist_group *group)
     if (!group->drive.asleep)
         return;
     disti_drive_disarm(group);
+    disti_endpoints_leave(); /* the driver may have watched for others */
     disti_bell_ring(group->drive.wake_fd);
 }
 
@@ -32,6 +34,16 @@ void disti_drive_poll_fds(struct pollfd *polls, int count, int64_t ns)
     const struct timespec time = {.tv_sec = ns / 1000000000, .tv_nsec = ns % 1000000000};
 
     ppoll(polls, (nfds_t)count, ns == INT64_MAX ? NULL : &time, NULL);
+}
+
+/* Groups share descriptors: each is slept on once. */
+static void sleep_add(struct pollfd *polls, int *count_p, int fd)
+{
+    for (int i = 0; i < *count_p; i++) {
+        if (polls[i].fd == fd)
+            return;
+    }
+    polls[(*count_p)++] = (struct pollfd){.fd = fd, .events = POLLIN};
 }
 
 /* The descriptors of the backend; false: do not sleep. */
@@ -43,7 +55,7 @@ static bool sleep_arm_backend(struct dist_group *group, struct pollfd *polls, in
                                     : DIST_ARM_BLIND;
 
     for (int i = 0; i < count; i++)
-        polls[(*count_p)++] = (struct pollfd){.fd = fds[i], .events = POLLIN};
+        sleep_add(polls, count_p, fds[i]);
     group->drive.armed = group->backend->arm && count >= 0;
     if (group->backend->arm && count < 0)
         group->backend->disarm(group->state);
@@ -58,7 +70,7 @@ static void sleep_arm_news(struct dist_group *group, struct pollfd *polls, int *
     int fd = group->lost_rank < 0 ? disti_group_news_fd(group) : -1;
 
     if (fd >= 0)
-        polls[(*count_p)++] = (struct pollfd){.fd = fd, .events = POLLIN};
+        sleep_add(polls, count_p, fd);
 }
 
 static int64_t sleep_ns(const struct dist_group *group)

@@ -7,6 +7,7 @@
 #include "base/clock.h"
 #include "base/config.h"
 #include "base/variables.h"
+#include "engine/endpoint.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -34,6 +35,7 @@ void disti_world_close(struct disti_world *world, int linger_ms)
 {
     if (!world)
         return;
+    disti_endpoints_close(world->bootstrap.job, world->rank);
     disti_bell_leave();
     disti_bootstrap_close(&world->bootstrap, linger_ms);
     while (world->gone) {

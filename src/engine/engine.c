@@ -8,8 +8,8 @@
 
 #include <stdlib.h>
 
-/* Beside what arm returns: no peer is reached through the link. */
-#define LINK_UNUSED (-3)
+/* No peer is reached through the link: its bell, which does not ring, is enough. */
+#define LINK_UNUSED DISTI_LINK_BELL
 
 dist_status disti_engine_open(const struct dist_backend_config *config,
                               const struct dist_engine_config *engine_config,
@@ -234,7 +234,7 @@ int disti_engine_progress(struct dist_engine *engine)
 
     for (int i = 0; i < engine->link_count; i++) {
         struct engine_link *link = &engine->links[i];
-        int got = link->peers ? link->transport->progress(link->state) : 0;
+        int got = link->peers ? disti_link_progress(link) : 0;
 
         if (got < 0)
             return got;
@@ -252,6 +252,7 @@ int disti_engine_progress(struct dist_engine *engine)
 
 int disti_engine_arm(struct dist_engine *engine, int *fds, int room)
 {
+    bool from_any = disti_p2p_awaits_any(engine);
     struct engine_task *task;
     int count = 0;
 
@@ -268,11 +269,11 @@ int disti_engine_arm(struct dist_engine *engine, int *fds, int room)
     }
     while (engine->armed < engine->link_count) {
         struct engine_link *link = &engine->links[engine->armed++];
-        int fd = link->peers ? link->transport->arm(link->state) : LINK_UNUSED;
+        int fd = link->peers ? disti_link_arm(link, from_any) : LINK_UNUSED;
 
         if (fd == DIST_ARM_READY)
             return DIST_ARM_READY;
-        if (fd == LINK_UNUSED)
+        if (fd == DISTI_LINK_BELL)
             continue;
         if (fd < 0 || count == room)
             return DIST_ARM_BLIND;
@@ -290,7 +291,7 @@ void disti_engine_disarm(struct dist_engine *engine)
         struct engine_link *link = &engine->links[--engine->armed];
 
         if (link->peers)
-            link->transport->disarm(link->state);
+            disti_link_disarm(link);
     }
 }
 

@@ -96,15 +96,15 @@ static void p2p_meet(struct dist_engine *engine, struct engine_p2p *a, struct en
 {
     struct engine_p2p *send = a->call.collective == DIST_COLL_SEND ? a : b;
     struct engine_p2p *recv = send == a ? b : a;
-    const struct dist_envelope *sent = &send->requests[0].envelope;
-    struct dist_request *wanted = &recv->requests[0];
+    const struct dist_envelope *sent = &send->requests[0].request.envelope;
+    struct dist_request *wanted = &recv->requests[0].request;
     int rank = engine->config->rank;
 
     if (sent->fingerprint != wanted->envelope.fingerprint ||
         sent->bytes != wanted->envelope.bytes) {
         wanted->peer = rank;
         wanted->arrived = *sent;
-        wanted->status = DIST_ERR_MISMATCH; /* as a transport would end it */
+        recv->requests[0].status = DIST_ERR_MISMATCH; /* as a transport would end it */
         recv->state = P2P_OUT;
         return;
     }
@@ -118,9 +118,9 @@ static void p2p_meet(struct dist_engine *engine, struct engine_p2p *a, struct en
 static void p2p_look(struct dist_engine *engine, struct engine_p2p *p)
 {
     for (int i = 0; i < engine->link_count; i++) {
-        const struct engine_link *link = &engine->links[i];
+        struct engine_link *link = &engine->links[i];
         int peer =
-            link->peers ? link->transport->probe_tag(link->state, p->requests[0].envelope.tag) : -1;
+            link->peers ? disti_link_probe_tag(link, p->requests[0].request.envelope.tag) : -1;
 
         if (peer >= 0) {
             p2p_hand_over(engine, p, peer);
@@ -257,6 +257,15 @@ int disti_p2p_run(struct dist_engine *engine)
 
     p2p_sweep(engine);
     return status == DIST_OK ? moved : (int)status;
+}
+
+bool disti_p2p_awaits_any(const struct dist_engine *engine)
+{
+    for (const struct engine_p2p *p = engine->p2p_head; p; p = p->next) {
+        if (p->state == P2P_OPEN && p2p_from_any(p))
+            return true;
+    }
+    return false;
 }
 
 void disti_p2p_describe(const struct engine_p2p *p, char *text, size_t size)

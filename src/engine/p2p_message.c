@@ -25,7 +25,7 @@ bool disti_message_waits(const struct engine_p2p *p)
 
 void disti_message_init(const struct dist_engine *engine, struct engine_p2p *p)
 {
-    struct dist_envelope *envelope = &p->requests[0].envelope;
+    struct dist_envelope *envelope = &p->requests[0].request.envelope;
 
     p->bytes = p->call.count * dist_dtype_size(p->call.dtype);
     p->fingerprint = disti_fingerprint(&p->call, engine->config->world_size);
@@ -40,27 +40,24 @@ void disti_message_init(const struct dist_engine *engine, struct engine_p2p *p)
 
 /* Gives a request whose envelope is filled to the transport. */
 static void message_post(struct dist_engine *engine, struct engine_p2p *p,
-                         struct dist_request *request, bool send)
+                         struct engine_request *request, bool send)
 {
     struct engine_link *link = &engine->links[engine->route[p->peer]];
+    struct dist_request *inner = &request->request;
 
-    request->status = DIST_IN_PROGRESS;
-    request->peer = p->peer;
-    request->data = p->call.in;
-    request->sink = (struct dist_sink){
-        .dst = p->call.out, .bytes = (size_t)request->envelope.bytes, .dtype = p->call.dtype};
-    request->next = request->prev = NULL;
-    request->moved = 0;
+    inner->data = p->call.in;
+    inner->sink = (struct dist_sink){
+        .dst = p->call.out, .bytes = (size_t)inner->envelope.bytes, .dtype = p->call.dtype};
     if (send)
-        link->transport->send(link->state, request);
+        disti_link_send(link, p->peer, request);
     else
-        link->transport->recv(link->state, request);
+        disti_link_recv(link, p->peer, request);
 }
 
 static void message_post_on(struct dist_engine *engine, struct engine_p2p *p,
-                            struct dist_request *request, enum message_line line, bool send)
+                            struct engine_request *request, enum message_line line, bool send)
 {
-    request->envelope =
+    request->request.envelope =
         (struct dist_envelope){.tag = disti_tag_p2p(engine->config->group, line, p->call.tag),
                                .fingerprint = p->fingerprint,
                                .bytes = line == LINE_DATA ? p->bytes : 0};
@@ -96,10 +93,10 @@ static dist_status message_status(const struct dist_engine *engine, const struct
     dist_status status = DIST_OK;
 
     for (int i = 0; i < 2; i++) {
-        const struct dist_request *request = &p->requests[i];
+        const struct engine_request *request = &p->requests[i];
 
         if (request->status == DIST_ERR_MISMATCH)
-            return disti_mismatch(request, engine->config->rank, 0);
+            return disti_mismatch(&request->request, engine->config->rank, 0);
         if (request->status < 0)
             return request->status;
         if (request->status == DIST_IN_PROGRESS)

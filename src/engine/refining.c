@@ -20,7 +20,7 @@
  *
  * Its number is the deciding call's, far from those of calls that are under way.
  */
-#define REFINING_SEQUENCE (UINT64_C(1) << 30)
+#define REFINING_SEQUENCE (UINT64_C(1) << 20)
 /* Choices that are remembered for those who ask. */
 #define REFINED_KEPT 64
 

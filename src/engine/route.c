@@ -55,25 +55,8 @@ static dist_status route_open_link(struct dist_engine *engine,
         disti_info("transport %s is not used: %s", transport->name, why);
         return DIST_OK;
     }
-    link->state = calloc(1, transport->state_size);
-    if (!link->state)
-        return disti_fail(DIST_ERR_NO_MEMORY, "no memory for transport %s", transport->name);
-    link->transport = transport;
-    link->config = (struct dist_transport_config){
-        .size = sizeof(link->config),
-        .rank = config->rank,
-        .world_size = config->world_size,
-        .timeout_ms = config->timeout_ms,
-        .job = config->job,
-        .bind_host = config->bind_host,
-        .local_ranks = config->local_ranks,
-        .host = config->host,
-        .context = context,
-        .secret = config->secret,
-        .secret_bytes = config->secret_bytes,
-    };
     engine->link_count++;
-    return transport->open(link->state, &link->config);
+    return disti_link_open(link, transport, config, context);
 }
 
 static dist_status route_open_links(struct dist_engine *engine, const struct route_list *list,
@@ -113,14 +96,9 @@ static dist_status route_write_slot(struct dist_engine *engine,
     for (int i = 0; i < engine->link_count; i++) {
         if (engine->links[i].transport != transport)
             continue;
-        status = transport->address(engine->links[i].state, blob, &bytes);
+        status = disti_link_address(&engine->links[i], blob, &bytes);
         if (status != DIST_OK)
             return status;
-        if (bytes < 1 || bytes > DIST_ADDRESS_MAX)
-            return disti_fail(DIST_ERR_INTERNAL,
-                              "rank %d: transport %s gives an address of %zu bytes: it must have 1 "
-                              "to %d",
-                              engine->config->rank, transport->name, bytes, DIST_ADDRESS_MAX);
         *bytes_p = bytes;
     }
     return DIST_OK;
@@ -287,8 +265,7 @@ static dist_status route_settle(struct dist_engine *engine, int peer,
         struct dist_reach reach = {0};
 
         address = route_address(cards, peer, route_slot(cards->list, transport), &bytes);
-        if (!address ||
-            transport->reach(engine->links[i].state, address, bytes, &reach) != DIST_OK ||
+        if (!address || disti_link_reach(&engine->links[i], address, bytes, &reach) != DIST_OK ||
             route_cost(&reach) >= best)
             continue;
         best = route_cost(&reach);
@@ -309,7 +286,7 @@ static dist_status route_settle(struct dist_engine *engine, int peer,
     link->peers++;
     engine->route[peer] = (uint8_t)chosen;
     disti_info("rank %d is reached via %s", peer, link->transport->name);
-    return link->transport->connect(link->state, peer, best_address, best_bytes);
+    return disti_link_connect(link, peer, best_address, best_bytes);
 }
 
 dist_status disti_route_open(struct dist_engine *engine,
@@ -346,10 +323,8 @@ out:
 
 void disti_route_close(struct dist_engine *engine)
 {
-    for (int i = 0; i < engine->link_count; i++) {
-        engine->links[i].transport->close(engine->links[i].state);
-        free(engine->links[i].state);
-    }
+    for (int i = 0; i < engine->link_count; i++)
+        disti_link_close(&engine->links[i]);
     engine->link_count = 0;
     free(engine->route);
     engine->route = NULL;

@@ -7,6 +7,7 @@
 #include "collectives/plan.h"
 #include "collectives/refine.h"
 #include "collectives/select.h"
+#include "engine/endpoint.h"
 #include "engine/engine.h"
 #include "engine/tune.h"
 #include "node/node.h"
@@ -15,14 +16,6 @@
 #define ENGINE_TRANSPORTS_MAX 8
 #define ENGINE_CACHE_BUCKETS 64
 #define ENGINE_RUNNING_MAX 16
-
-/* An opened transport. */
-struct engine_link {
-    const struct dist_transport *transport;
-    void *state;
-    int peers; /* ranks that are reached through it */
-    struct dist_transport_config config;
-};
 
 /* A plan that was written once; found again by its key. */
 struct engine_cached {
@@ -43,7 +36,7 @@ struct engine_span {
 struct engine_lane {
     uint32_t next;
     bool busy;
-    struct dist_request request;
+    struct engine_request request;
 };
 
 /*
@@ -99,9 +92,9 @@ struct engine_p2p {
     struct engine_span spans[2];
     size_t bytes;
     uint64_t fingerprint;
-    int peer;                        /* OUT: the rank at the other end */
-    bool last;                       /* OUT: when the requests have ended, so has the message */
-    struct dist_request requests[2]; /* [0] is the message or its announcement, then the data */
+    int peer;                          /* OUT: the rank at the other end */
+    bool last;                         /* OUT: when the requests have ended, so has the message */
+    struct engine_request requests[2]; /* [0] is the message or its announcement, then the data */
 };
 
 struct dist_engine {
@@ -229,6 +222,8 @@ dist_status disti_p2p_post(struct dist_engine *engine, const struct dist_call *c
                            struct dist_ticket *ticket);
 /* Moves them along. Returns how much happened, or the failure of one, as its ticket has it. */
 int disti_p2p_run(struct dist_engine *engine);
+/* Is there a receive from any source that has not found its message? */
+bool disti_p2p_awaits_any(const struct dist_engine *engine);
 /* Must the task wait for a send or receive that was posted before it? */
 bool disti_p2p_clash(const struct dist_engine *engine, const struct engine_task *task);
 /* p2p_message.c: the messages of one send or receive. */

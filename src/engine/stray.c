@@ -6,17 +6,30 @@
  */
 #include "engine/state.h"
 
+#include <limits.h>
+
+/* What is looked for: the first message of the call with another fingerprint. */
+static bool stray_see(void *arg, int peer, const struct dist_envelope *envelope)
+{
+    struct dist_request *found = arg;
+
+    if (found->peer < 0 && envelope->fingerprint != found->envelope.fingerprint) {
+        found->peer = peer;
+        found->arrived = *envelope;
+    }
+    return false;
+}
+
 static bool stray_find(struct dist_engine *engine, struct engine_task *task)
 {
     uint64_t tag = disti_tag_collective(engine->config->group, task->call.sequence, 0);
     struct dist_request found = {.envelope.fingerprint = task->fingerprint, .peer = -1};
 
     for (int i = 0; i < engine->link_count && found.peer < 0; i++) {
-        const struct engine_link *link = &engine->links[i];
+        struct engine_link *link = &engine->links[i];
 
-        if (link->peers && link->transport->probe_stray)
-            found.peer =
-                link->transport->probe_stray(link->state, tag, task->fingerprint, &found.arrived);
+        if (link->peers && link->transport->unexpected)
+            disti_link_unexpected(link, tag, ~UINT64_C(0xffff), INT_MAX, stray_see, &found);
     }
     if (found.peer < 0)
         return false;

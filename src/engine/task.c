@@ -19,12 +19,12 @@ static char *task_address(const struct engine_task *task, struct disti_at place)
 /* ---- steps ---- */
 
 static void task_send(struct dist_engine *engine, struct engine_task *task,
-                      const struct disti_step *step, struct dist_request *request)
+                      const struct disti_step *step, struct engine_request *request)
 {
     struct engine_link *link = &engine->links[engine->route[step->peer]];
 
-    request->data = task_address(task, step->src);
-    link->transport->send(link->state, request);
+    request->request.data = task_address(task, step->src);
+    disti_link_send(link, (int)step->peer, request);
 }
 
 static struct dist_sink task_sink(const struct engine_task *task, const struct disti_step *step,
@@ -39,14 +39,15 @@ static struct dist_sink task_sink(const struct engine_task *task, const struct d
 }
 
 static void task_recv(struct dist_engine *engine, struct engine_task *task,
-                      const struct disti_step *step, struct dist_request *request)
+                      const struct disti_step *step, struct engine_request *request)
 {
     struct engine_link *link = &engine->links[engine->route[step->peer]];
+    struct dist_request *inner = &request->request;
 
-    request->sink = task_sink(task, step, (size_t)request->envelope.bytes);
+    inner->sink = task_sink(task, step, (size_t)inner->envelope.bytes);
     if (step->kind == DISTI_RECV_REDUCE)
-        request->sink.src = task_address(task, step->src);
-    link->transport->recv(link->state, request);
+        inner->sink.src = task_address(task, step->src);
+    disti_link_recv(link, (int)step->peer, request);
 }
 
 static void task_local(const struct engine_task *task, const struct disti_step *step, size_t bytes)
@@ -67,7 +68,7 @@ static bool task_begin(struct dist_engine *engine, struct engine_task *task,
 {
     size_t elements = disti_step_elements(task->plan, task->layouts, step);
     size_t bytes = elements * task->element_bytes;
-    struct dist_request *request = &at->request;
+    struct dist_envelope *envelope = &at->request.request.envelope;
 
     if (!elements && task->skips)
         return true;
@@ -75,18 +76,13 @@ static bool task_begin(struct dist_engine *engine, struct engine_task *task,
         task_local(task, step, bytes);
         return true;
     }
-    request->status = DIST_IN_PROGRESS;
-    request->peer = step->peer;
-    request->envelope.tag =
-        disti_tag_collective(engine->config->group, task->call.sequence, lane->channel);
-    request->envelope.fingerprint = task->fingerprint;
-    request->envelope.bytes = bytes;
-    request->next = request->prev = NULL;
-    request->moved = 0;
+    envelope->tag = disti_tag_collective(engine->config->group, task->call.sequence, lane->channel);
+    envelope->fingerprint = task->fingerprint;
+    envelope->bytes = bytes;
     if (step->kind == DISTI_SEND)
-        task_send(engine, task, step, request);
+        task_send(engine, task, step, &at->request);
     else
-        task_recv(engine, task, step, request);
+        task_recv(engine, task, step, &at->request);
     at->busy = true;
     return false;
 }
@@ -110,7 +106,8 @@ static dist_status task_lane(struct dist_engine *engine, struct engine_task *tas
             if (at->request.status == DIST_IN_PROGRESS)
                 return DIST_IN_PROGRESS;
             if (at->request.status == DIST_ERR_MISMATCH)
-                return disti_mismatch(&at->request, engine->config->rank, task->call.sequence);
+                return disti_mismatch(&at->request.request, engine->config->rank,
+                                      task->call.sequence);
             if (at->request.status != DIST_OK)
                 return at->request.status;
             at->busy = false;

@@ -20,9 +20,9 @@
  *     | ...                                      |
  *     | ---- order: 0 times ------------------>  |   the end
  *
- * On a channel and a number of call that collectives reach after 2^31 calls at the earliest.
+ * On a channel and a number of call that collectives reach after 2^21 calls at the earliest.
  */
-#define LINKS_SEQUENCE 0x7fffffff
+#define LINKS_SEQUENCE 0x7ffffff
 #define LINKS_CHANNEL 0xffff
 #define LINKS_SHORT 8
 #define LINKS_MIDDLE DISTI_LINK_MIDDLE
@@ -46,7 +46,7 @@ struct engine_links {
     struct dist_engine *engine;
     int peer;
     int64_t until_ns;
-    struct dist_request requests[LINKS_BURST + 1];
+    struct engine_request requests[LINKS_BURST + 1];
     struct links_order order;
     int64_t busy_ns; /* that this end's CPU was, since it was zeroed: not waiting, but at work */
     char out[LINKS_LONG], in[LINKS_LONG];
@@ -65,38 +65,36 @@ static struct engine_link *links_link(const struct engine_links *links)
     return &links->engine->links[links->engine->route[links->peer]];
 }
 
-static struct dist_request *links_request(struct engine_links *links, int number, size_t bytes)
+static struct engine_request *links_request(struct engine_links *links, int number, size_t bytes)
 {
-    struct dist_request *request = &links->requests[number];
+    struct engine_request *request = &links->requests[number];
 
     memset(request, 0, sizeof(*request));
-    request->status = DIST_IN_PROGRESS;
-    request->peer = links->peer;
-    request->envelope.tag =
+    request->request.envelope.tag =
         disti_tag_collective(links->engine->config->group, LINKS_SEQUENCE, LINKS_CHANNEL);
-    request->envelope.bytes = bytes;
+    request->request.envelope.bytes = bytes;
     return request;
 }
 
 static void links_send(struct engine_links *links, int number, const void *data, size_t bytes)
 {
-    struct dist_request *request = links_request(links, number, bytes);
+    struct engine_request *request = links_request(links, number, bytes);
     struct engine_link *link = links_link(links);
 
     int64_t begin = disti_now_ns();
 
-    request->data = data;
-    link->transport->send(link->state, request);
+    request->request.data = data;
+    disti_link_send(link, links->peer, request);
     links->busy_ns += disti_now_ns() - begin;
 }
 
 static void links_recv(struct engine_links *links, int number, void *data, size_t bytes)
 {
-    struct dist_request *request = links_request(links, number, bytes);
+    struct engine_request *request = links_request(links, number, bytes);
     struct engine_link *link = links_link(links);
 
-    request->sink = (struct dist_sink){.dst = data, .bytes = bytes, .dtype = DIST_UINT8};
-    link->transport->recv(link->state, request);
+    request->request.sink = (struct dist_sink){.dst = data, .bytes = bytes, .dtype = DIST_UINT8};
+    disti_link_recv(link, links->peer, request);
 }
 
 static dist_status links_fail(const struct engine_links *links, dist_status status)
@@ -113,7 +111,7 @@ static int links_progress(struct engine_links *links)
 {
     struct engine_link *link = links_link(links);
     int64_t begin = disti_now_ns();
-    int moved = link->transport->progress(link->state);
+    int moved = disti_link_progress(link);
 
     if (moved > 0)
         links->busy_ns += disti_now_ns() - begin;

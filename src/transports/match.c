@@ -103,17 +103,6 @@ struct disti_early *disti_match_waiting(const struct disti_match *match, uint64_
     return early;
 }
 
-struct disti_early *disti_match_stray(const struct disti_match *match, uint64_t tag,
-                                      uint64_t fingerprint)
-{
-    struct disti_early *early = match->early_head;
-
-    while (early && (early->envelope.tag >> 16 != tag >> 16 || early->claimed || early->refused ||
-                     early->envelope.fingerprint == fingerprint))
-        early = early->next;
-    return early;
-}
-
 void disti_match_show(struct disti_match *match, int peer, const struct disti_look *look)
 {
     struct disti_early *early = match->early_head;

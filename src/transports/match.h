@@ -71,10 +71,6 @@ struct disti_early *disti_match_post(struct disti_match *match, struct dist_requ
 /* The oldest message with this tag that waits for its receive; NULL: none. Changes nothing. */
 struct disti_early *disti_match_waiting(const struct disti_match *match, uint64_t tag);
 
-/* A message that waits, of the tag's call (all but the low 16 bits), with another fingerprint. */
-struct disti_early *disti_match_stray(const struct disti_match *match, uint64_t tag,
-                                      uint64_t fingerprint);
-
 /* Shows this peer's early messages, and drops those that are not wanted. */
 void disti_match_show(struct disti_match *match, int peer, const struct disti_look *look);
 

@@ -38,6 +38,11 @@ tests_jobs_idle_SOURCES = tests/jobs/idle.c
 tests_jobs_idle_LDADD = libdist.la
 tests_jobs_idle_LDFLAGS = $(job_ldflags)
 
+check_PROGRAMS += tests/jobs/many_groups
+tests_jobs_many_groups_SOURCES = tests/jobs/many_groups.c
+tests_jobs_many_groups_LDADD = libdist.la
+tests_jobs_many_groups_LDFLAGS = $(job_ldflags)
+
 check_PROGRAMS += tests/jobs/refined
 tests_jobs_refined_SOURCES = tests/jobs/refined.c
 tests_jobs_refined_LDADD = libdist.la
@@ -111,6 +116,7 @@ job_scripts = \
 	tests/jobs/idle.sh \
 	tests/jobs/nccl_faults.sh \
 	tests/jobs/netns_cluster.sh \
+	tests/jobs/many_groups.sh \
 	tests/jobs/two_groups.sh \
 	tests/jobs/refined.sh \
 	tests/jobs/reproducible.sh \

@@ -132,22 +132,22 @@ static void nonsense_reads_back_without_harm(void **state)
 
 static void tags_hold_group_sequence_and_channel(void **state)
 {
-    uint64_t tag = disti_tag_collective(0xabcd, 0x7fffffff, 0xffff);
+    uint64_t tag = disti_tag_collective(0xabcde, 0x7ffffff, 0xffff);
 
     (void)state;
-    assert_true(tag == 0xabcd7fffffffffff);
+    assert_true(tag == 0xabcde7ffffffffff);
     assert_true(disti_tag_collective(0, 1, 0) != disti_tag_collective(0, 0, 1));
     assert_true(disti_tag_collective(1, 0, 0) != disti_tag_collective(0, 1, 0));
 }
 
 static void messages_from_point_to_point_have_tags_of_their_own(void **state)
 {
-    uint64_t tag = disti_tag_p2p(0xabcd, 0, DIST_TAG_MAX);
+    uint64_t tag = disti_tag_p2p(0xabcde, 0, DIST_TAG_MAX);
 
     (void)state;
-    assert_true(tag == 0xabcd80007fffffff);
-    assert_true(disti_tag_p2p(0, 1, 0) == ((uint64_t)1 << 47 | (uint64_t)1 << 31));
-    assert_true(disti_tag_collective(0xabcd, UINT64_MAX, UINT16_MAX) < tag);
+    assert_true(tag == 0xabcde8007fffffff);
+    assert_true(disti_tag_p2p(0, 1, 0) == ((uint64_t)1 << 43 | (uint64_t)1 << 31));
+    assert_true(disti_tag_collective(0xabcde, UINT64_MAX, UINT16_MAX) < tag);
 }
 
 /* What rank 1 says after `mine` met `theirs`, from rank 2, with so many bytes. */

@@ -1,0 +1,265 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Endpoints: opened, found again by the world's other groups, closed with the world. */
+#include "engine/endpoint.h"
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "base/process_lock.h"
+#include "engine/endpoint_state.h"
+#include "engine/state.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+DISTI_PROCESS_LOCK(endpoint_list_lock);
+static struct disti_endpoint *endpoint_list;
+
+/* ---- one endpoint ---- */
+
+static void endpoint_shut(struct disti_endpoint *endpoint)
+{
+    if (endpoint->state)
+        endpoint->transport->close(endpoint->state);
+    free(endpoint->state);
+    endpoint->state = NULL;
+}
+
+void disti_endpoint_let_go(struct disti_endpoint *endpoint)
+{
+    if (atomic_fetch_sub(&endpoint->references, 1) > 1)
+        return;
+    endpoint_shut(endpoint);
+    pthread_mutex_destroy(&endpoint->lock);
+    free(endpoint->job);
+    free(endpoint->bind_host);
+    free(endpoint->connected);
+    free(endpoint->broken_text);
+    free(endpoint);
+}
+
+/* What one for all groups of the world is told. The strings outlive the group that is first. */
+static void endpoint_config_world(struct disti_endpoint *endpoint,
+                                  const struct dist_backend_config *config)
+{
+    endpoint->config.rank = config->world_rank;
+    endpoint->config.world_size = config->world_ranks;
+    endpoint->config.timeout_ms = config->world_timeout_ms;
+    endpoint->config.local_ranks = config->world_local_ranks;
+    endpoint->config.job = endpoint->job;
+    endpoint->config.bind_host = endpoint->bind_host;
+}
+
+static dist_status endpoint_fill(struct disti_endpoint *endpoint,
+                                 const struct dist_backend_config *config, void *context)
+{
+    const struct dist_transport *transport = endpoint->transport;
+
+    endpoint->config = (struct dist_transport_config){
+        .size = sizeof(endpoint->config),
+        .rank = config->rank,
+        .world_size = config->world_size,
+        .timeout_ms = config->timeout_ms,
+        .job = config->job,
+        .bind_host = config->bind_host,
+        .local_ranks = config->local_ranks,
+        .host = config->host,
+        .context = context,
+        .secret = config->secret,
+        .secret_bytes = config->secret_bytes,
+    };
+    if (endpoint->shared) {
+        endpoint->job = strdup(config->world_job);
+        endpoint->bind_host = config->bind_host ? strdup(config->bind_host) : NULL;
+        endpoint_config_world(endpoint, config);
+    }
+    endpoint->connected = calloc((size_t)endpoint->config.world_size, sizeof(bool));
+    endpoint->state = calloc(1, transport->state_size);
+    if (!endpoint->state || !endpoint->connected ||
+        (endpoint->shared && (!endpoint->job || (config->bind_host && !endpoint->bind_host))))
+        return disti_fail(DIST_ERR_NO_MEMORY, "no memory for transport %s", transport->name);
+    return DIST_OK;
+}
+
+static dist_status endpoint_open(const struct dist_transport *transport,
+                                 const struct dist_backend_config *config, void *context,
+                                 bool shared, struct disti_endpoint **endpoint_p)
+{
+    struct disti_endpoint *endpoint = calloc(1, sizeof(*endpoint));
+    dist_status status;
+
+    if (!endpoint)
+        return disti_fail(DIST_ERR_NO_MEMORY, "no memory for transport %s", transport->name);
+    endpoint->transport = transport;
+    endpoint->shared = shared;
+    atomic_init(&endpoint->references, 1);
+    pthread_mutex_init(&endpoint->lock, NULL);
+    status = endpoint_fill(endpoint, config, context);
+    if (status != DIST_OK) {
+        free(endpoint->state); /* it has not been opened */
+        endpoint->state = NULL;
+    } else {
+        status = transport->open(endpoint->state, &endpoint->config);
+    }
+    if (status == DIST_OK)
+        *endpoint_p = endpoint;
+    else
+        disti_endpoint_let_go(endpoint);
+    return status;
+}
+
+/* ---- those that are shared ---- */
+
+/*
+ * Another process's after a fork, or another world's: the job's name tells. A backend's context is
+ * one group's own, so that it goes to none of these.
+ */
+static bool endpoint_is(const struct disti_endpoint *endpoint,
+                        const struct dist_transport *transport,
+                        const struct dist_backend_config *config)
+{
+    return endpoint->transport == transport && endpoint->config.rank == config->world_rank &&
+           endpoint->config.world_size == config->world_ranks &&
+           strcmp(endpoint->job, config->world_job) == 0;
+}
+
+static dist_status endpoint_share(const struct dist_transport *transport,
+                                  const struct dist_backend_config *config,
+                                  struct disti_endpoint **endpoint_p)
+{
+    struct disti_endpoint *endpoint;
+    dist_status status = DIST_OK;
+
+    pthread_mutex_lock(&endpoint_list_lock);
+    endpoint = endpoint_list;
+    while (endpoint && !endpoint_is(endpoint, transport, config))
+        endpoint = endpoint->next;
+    if (!endpoint) {
+        status = endpoint_open(transport, config, NULL, true, &endpoint);
+        if (status == DIST_OK) {
+            endpoint->next = endpoint_list;
+            endpoint_list = endpoint;
+        }
+    }
+    if (status == DIST_OK) {
+        atomic_fetch_add(&endpoint->references, 1);
+        *endpoint_p = endpoint;
+    }
+    pthread_mutex_unlock(&endpoint_list_lock);
+    return status;
+}
+
+void disti_endpoints_close(const char *job, int rank)
+{
+    struct disti_endpoint **at = &endpoint_list;
+
+    pthread_mutex_lock(&endpoint_list_lock);
+    while (*at) {
+        struct disti_endpoint *endpoint = *at;
+
+        if (endpoint->config.rank != rank || strcmp(endpoint->job, job) != 0) {
+            at = &endpoint->next;
+            continue;
+        }
+        *at = endpoint->next;
+        endpoint_lock(endpoint);
+        endpoint_shut(endpoint);
+        endpoint_unlock(endpoint);
+        disti_endpoint_let_go(endpoint);
+    }
+    pthread_mutex_unlock(&endpoint_list_lock);
+}
+
+/* ---- links ---- */
+
+dist_status disti_link_open(struct engine_link *link, const struct dist_transport *transport,
+                            const struct dist_backend_config *config, void *context)
+{
+    bool shared = transport->cancel && config->world_ranks > 0 && config->world_job;
+    struct disti_endpoint *endpoint;
+    dist_status status;
+
+    *link = (struct engine_link){.transport = transport,
+                                 .rank = config->rank,
+                                 .ranks = config->world_size,
+                                 .members = shared ? config->members : NULL,
+                                 .group = config->group,
+                                 .bell = -1,
+                                 .fd = -1};
+    status = shared ? endpoint_share(transport, config, &endpoint)
+                    : endpoint_open(transport, config, context, false, &endpoint);
+    if (status != DIST_OK)
+        return status;
+    link->endpoint = endpoint;
+    endpoint_lock(endpoint);
+    link->next = endpoint->links;
+    if (link->next)
+        link->next->prev = link;
+    endpoint->links = link;
+    endpoint_unlock(endpoint);
+    return DIST_OK;
+}
+
+/* ---- closing ---- */
+
+/* A peer hears of a group's end from the store, or meets its own deadline. */
+#define ENDPOINT_ENDED_MS (60 * 1000)
+
+/*
+ * A peer that has not heard of a group's end may still send messages of it, which nobody will ever
+ * receive: they are looked for now and then.
+ */
+void disti_endpoint_sweep(struct disti_endpoint *endpoint)
+{
+    endpoint->sweeps = 0;
+    for (int i = 0; i < ENDPOINT_ENDED && endpoint->broken == DIST_OK; i++) {
+        struct endpoint_ended *ended = &endpoint->ended[i];
+
+        if (!ended->until_ns)
+            continue;
+        endpoint->transport->cancel(endpoint->state, disti_tag_group(ended->group),
+                                    DISTI_TAG_GROUP_MASK);
+        if (disti_expired(ended->until_ns))
+            ended->until_ns = 0;
+    }
+}
+
+static void endpoint_forget(struct disti_endpoint *endpoint, uint32_t group)
+{
+    endpoint->ended[endpoint->ended_next++ % ENDPOINT_ENDED] =
+        (struct endpoint_ended){.group = group, .until_ns = disti_deadline_ms(ENDPOINT_ENDED_MS)};
+    disti_endpoint_sweep(endpoint);
+}
+
+static void link_unlink(struct disti_endpoint *endpoint, struct engine_link *link)
+{
+    if (link->prev)
+        link->prev->next = link->next;
+    else
+        endpoint->links = link->next;
+    if (link->next)
+        link->next->prev = link->prev;
+}
+
+void disti_link_close(struct engine_link *link)
+{
+    struct disti_endpoint *endpoint = link->endpoint;
+
+    if (!endpoint)
+        return;
+    endpoint_lock(endpoint);
+    disti_endpoint_rouse(endpoint, link);
+    if (endpoint->shared && endpoint->state) {
+        endpoint_forget(endpoint, link->group);
+        endpoint->happened++;
+        disti_endpoint_wake(endpoint);
+    }
+    link_unlink(endpoint, link);
+    if (!endpoint->movers)
+        disti_endpoint_give_watch(endpoint);
+    endpoint_unlock(endpoint);
+    free(link->why);
+    link->why = NULL;
+    link->endpoint = NULL;
+    link->out = NULL;
+    disti_endpoint_let_go(endpoint);
+}

@@ -1,0 +1,110 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Opened transports: shared by the groups of a world, and an engine's link to one. */
+#ifndef DISTI_ENGINE_ENDPOINT_H
+#define DISTI_ENGINE_ENDPOINT_H
+
+#include <dist/backend.h>
+
+/*
+ * A transport that can forget one group's messages (its slot cancel) is opened once a world, with
+ * the world's ranks. The groups' engines have links to that endpoint, and their tags tell them
+ * apart; so a group costs no listener and no connection. Other transports are opened for each
+ * group, and their endpoint has that one link.
+ *
+ *     group 0   engine --- link ---.
+ *     group 1   engine --- link ----+--- endpoint --- transport --- connections
+ *     group 2   engine --- link ---'        lock
+ *
+ * An endpoint has a lock, below those of the groups. Whoever drives a group moves the whole
+ * endpoint, and so ends other groups' requests as well. An engine does not look at what a transport
+ * may be writing: it learns what its requests have come to in a call of its own link.
+ *
+ * Of the threads that sleep one watches: it has the transport armed and sleeps on its descriptor.
+ * The others sleep on their bells, and whoever ends a request of theirs rings. A thread that moves
+ * the endpoint takes the watch from the sleeper, and gives it to one when it has done:
+ *
+ *     thread 1   sleeps, watches  ............. rung: watches again
+ *     thread 2                   moves the endpoint, ends, leaves
+ */
+struct disti_endpoint;
+
+/* A request of an engine: the transport has `request` while status is IN_PROGRESS. */
+struct engine_request {
+    struct dist_request request;        /* the engine fills envelope and data or sink */
+    dist_status status;                 /* as of the last call of the link */
+    int peer;                           /* in the group; so is request.peer once it has ended */
+    struct engine_request *next, *prev; /* the link's */
+};
+
+/* An engine's part of an endpoint. */
+struct engine_link {
+    const struct dist_transport *transport;
+    struct disti_endpoint *endpoint;
+    int peers; /* ranks that are reached through it */
+    int rank, ranks;
+    const int *members; /* rank in the transport by rank in the group; NULL: they are the same */
+    uint32_t group;
+    /* Guarded by the endpoint's lock. */
+    struct engine_link *next, *prev; /* of the endpoint */
+    struct engine_request *out;      /* that have not ended */
+    uint64_t seen;                   /* the endpoint's `happened` at the last look at them */
+    bool asleep, from_any;
+    struct engine_link *next_asleep;
+    int bell, fd; /* the sleeper's; the transport's, -1: it sleeps on the bell alone */
+    char *why;    /* what was reported of requests that failed; or NULL */
+};
+
+/* What disti_link_arm returns besides what a transport does: the bell will ring. */
+#define DISTI_LINK_BELL (-4)
+
+/* envelope.c: what all tags of a group have in these bits, and no other group's that lives. */
+#define DISTI_TAG_GROUP_SHIFT 44
+#define DISTI_TAG_GROUP_MASK (~UINT64_C(0) << DISTI_TAG_GROUP_SHIFT)
+uint64_t disti_tag_group(uint32_t group);
+
+/*
+ * Opens the transport, or finds it open. The link must stay where it is until it is closed, which
+ * must be done even if this fails. config and members live as long.
+ */
+dist_status disti_link_open(struct engine_link *link, const struct dist_transport *transport,
+                            const struct dist_backend_config *config, void *context);
+
+/* The slots of these names; peers are ranks of the group. */
+dist_status disti_link_address(struct engine_link *link, void *blob, size_t *size_p);
+dist_status disti_link_reach(struct engine_link *link, const void *blob, size_t size,
+                             struct dist_reach *reach_p);
+dist_status disti_link_connect(struct engine_link *link, int peer, const void *blob, size_t size);
+int disti_link_probe_tag(struct engine_link *link, uint64_t tag);
+void disti_link_unexpected(struct engine_link *link, uint64_t tag, uint64_t mask, int most,
+                           dist_unexpected_fn see, void *arg);
+
+/* Start one, which may end at once. */
+void disti_link_send(struct engine_link *link, int peer, struct engine_request *request);
+void disti_link_recv(struct engine_link *link, int peer, struct engine_request *request);
+
+/*
+ * Moves the endpoint, unless another thread is just doing that, and takes what has ended. Returns
+ * how much happened; negative: the transport is broken.
+ */
+int disti_link_progress(struct engine_link *link);
+
+/*
+ * As the slot arm, or DISTI_LINK_BELL. The calling thread is the one to sleep, on its bell besides.
+ * from_any: a message with a tag that no request is for would wake it too.
+ */
+int disti_link_arm(struct engine_link *link, bool from_any);
+void disti_link_disarm(struct engine_link *link);
+
+/* From here on no transport touches a request of the link. A link that is all zero is accepted. */
+void disti_link_close(struct engine_link *link);
+
+/*
+ * The calling thread goes on to something else than moving endpoints: one that sleeps shall watch
+ * those that it has moved.
+ */
+void disti_endpoints_leave(void);
+
+/* The world of that name ends, in which this process is that rank: closes what it has open. */
+void disti_endpoints_close(const char *job, int rank);
+
+#endif

@@ -1,0 +1,84 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* What an endpoint is made of; private to endpoint*.c. */
+#ifndef DISTI_ENGINE_ENDPOINT_STATE_H
+#define DISTI_ENGINE_ENDPOINT_STATE_H
+
+#include "engine/endpoint.h"
+
+#include <pthread.h>
+#include <stdatomic.h>
+
+/* Groups that have ended of late, whose peers may not have heard of it. */
+#define ENDPOINT_ENDED 16
+
+struct endpoint_ended {
+    uint32_t group;
+    int64_t until_ns; /* 0: nothing */
+};
+
+struct disti_endpoint {
+    struct disti_endpoint *next; /* of all that are shared */
+    const struct dist_transport *transport;
+    void *state; /* the transport's; NULL: closed */
+    bool shared;
+    atomic_int references; /* of its links, of the list, and of threads that owe it a watch */
+    struct dist_transport_config config;
+    char *job, *bind_host;
+    bool *connected; /* by rank of the world */
+    unsigned char address[DIST_ADDRESS_MAX];
+    size_t address_bytes; /* 0: not asked for yet */
+
+    pthread_mutex_t lock; /* of all that follows, and of the calls of the transport */
+    struct engine_link *links;
+    struct engine_link *asleep,
+        *watcher; /* by next_asleep; one of these, if the transport is armed */
+    int movers;   /* threads that have to see to the watch */
+    uint64_t happened;
+    dist_status broken; /* what progress said, with */
+    char *broken_text;
+    struct endpoint_ended ended[ENDPOINT_ENDED]; /* a ring */
+    unsigned ended_next, sweeps;
+};
+
+static inline void endpoint_lock(struct disti_endpoint *endpoint)
+{
+    if (endpoint->shared)
+        pthread_mutex_lock(&endpoint->lock);
+}
+
+static inline bool endpoint_try_lock(struct disti_endpoint *endpoint)
+{
+    return !endpoint->shared || pthread_mutex_trylock(&endpoint->lock) == 0;
+}
+
+static inline void endpoint_unlock(struct disti_endpoint *endpoint)
+{
+    if (endpoint->shared)
+        pthread_mutex_unlock(&endpoint->lock);
+}
+
+/* ---- endpoint_watch.c; with the lock held ---- */
+
+/* Something has happened: rings those that sleep and have something of it. */
+void disti_endpoint_wake(struct disti_endpoint *endpoint);
+
+/* The calling thread is about to move the endpoint: nobody watches meanwhile. */
+void disti_endpoint_take_watch(struct disti_endpoint *endpoint);
+
+/* The link sleeps no more. */
+void disti_endpoint_rouse(struct disti_endpoint *endpoint, struct engine_link *link);
+
+/* The watcher, if there was one, is gone, or the calling thread leaves: a sleeper shall watch. */
+void disti_endpoint_give_watch(struct disti_endpoint *endpoint);
+
+/* ---- endpoint.c ---- */
+
+void disti_endpoint_let_go(struct disti_endpoint *endpoint);
+
+/* Throws away what has come for groups that have ended of late. With the lock held. */
+void disti_endpoint_sweep(struct disti_endpoint *endpoint);
+
+/* The link's requests that have ended become the engine's again. Returns how many. */
+int disti_link_collect(struct engine_link *link);
+
+#endif

@@ -1,0 +1,184 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Who of the sleeping threads watches an endpoint, and who is woken. */
+#include "base/bell.h"
+#include "engine/endpoint.h"
+#include "engine/endpoint_state.h"
+
+/* Endpoints that one thread moves in one call of the library: a few transports of a group. */
+#define WATCH_OWED 8
+
+/* Those that this thread has moved while others slept: it has to see to the watch when it leaves.
+ */
+static _Thread_local struct disti_endpoint *watch_owed[WATCH_OWED];
+static _Thread_local int watch_owed_count;
+
+static bool watch_is_owed(const struct disti_endpoint *endpoint)
+{
+    for (int i = 0; i < watch_owed_count; i++) {
+        if (watch_owed[i] == endpoint)
+            return true;
+    }
+    return false;
+}
+
+static void watch_owe(struct disti_endpoint *endpoint)
+{
+    if (watch_is_owed(endpoint) || watch_owed_count == WATCH_OWED)
+        return;
+    watch_owed[watch_owed_count++] = endpoint;
+    atomic_fetch_add(&endpoint->references, 1);
+    endpoint->movers++;
+}
+
+/* The thread goes to sleep on the endpoint itself. It holds a link to it, so it stays. */
+static void watch_settle(struct disti_endpoint *endpoint)
+{
+    for (int i = 0; i < watch_owed_count; i++) {
+        if (watch_owed[i] != endpoint)
+            continue;
+        watch_owed[i] = watch_owed[--watch_owed_count];
+        endpoint->movers--;
+        disti_endpoint_let_go(endpoint);
+        return;
+    }
+}
+
+static void watch_disarm(struct disti_endpoint *endpoint)
+{
+    if (endpoint->watcher)
+        endpoint->transport->disarm(endpoint->state);
+    endpoint->watcher = NULL;
+}
+
+void disti_endpoint_take_watch(struct disti_endpoint *endpoint)
+{
+    watch_disarm(endpoint);
+    if (endpoint->asleep)
+        watch_owe(endpoint);
+}
+
+/* Preferably one that sleeps on the descriptor already: it need not be woken for that. */
+void disti_endpoint_give_watch(struct disti_endpoint *endpoint)
+{
+    struct engine_link *link = endpoint->asleep;
+
+    if (!link || endpoint->watcher || !endpoint->state || endpoint->broken < 0)
+        return;
+    while (link && link->fd < 0)
+        link = link->next_asleep;
+    if (link && endpoint->transport->arm(endpoint->state) == link->fd) {
+        endpoint->watcher = link;
+        return;
+    }
+    if (link)
+        endpoint->transport->disarm(endpoint->state);
+    disti_bell_ring(link ? link->bell : endpoint->asleep->bell);
+}
+
+static bool watch_has_ended(const struct engine_link *link)
+{
+    for (const struct engine_request *request = link->out; request; request = request->next) {
+        if (request->request.status != DIST_IN_PROGRESS)
+            return true;
+    }
+    return false;
+}
+
+void disti_endpoint_wake(struct disti_endpoint *endpoint)
+{
+    for (struct engine_link *link = endpoint->asleep; link; link = link->next_asleep) {
+        if (link->from_any || endpoint->broken < 0 || watch_has_ended(link))
+            disti_bell_ring(link->bell);
+    }
+}
+
+void disti_endpoint_rouse(struct disti_endpoint *endpoint, struct engine_link *link)
+{
+    struct engine_link **at = &endpoint->asleep;
+
+    if (!link->asleep)
+        return;
+    while (*at != link)
+        at = &(*at)->next_asleep;
+    *at = link->next_asleep;
+    link->asleep = false;
+    link->fd = -1;
+    if (endpoint->watcher != link)
+        return;
+    watch_disarm(endpoint);
+    if (endpoint->asleep)
+        watch_owe(endpoint);
+}
+
+static void watch_sleep(struct disti_endpoint *endpoint, struct engine_link *link, bool from_any,
+                        int fd)
+{
+    link->asleep = true;
+    link->from_any = from_any;
+    link->fd = fd;
+    link->next_asleep = endpoint->asleep;
+    endpoint->asleep = link;
+    watch_settle(endpoint);
+}
+
+/* One that moves the endpoint sees to the watch when it has done. */
+static int watch_arm(struct disti_endpoint *endpoint, struct engine_link *link, bool from_any)
+{
+    bool moved = endpoint->movers - watch_is_owed(endpoint) > 0;
+    int fd = -1;
+
+    if (!moved && !endpoint->watcher) {
+        disti_endpoint_sweep(endpoint);
+        fd = endpoint->transport->arm(endpoint->state);
+        if (fd < 0) {
+            endpoint->transport->disarm(endpoint->state);
+            return fd;
+        }
+        endpoint->watcher = link;
+    }
+    watch_sleep(endpoint, link, from_any, fd);
+    return fd >= 0 ? fd : DISTI_LINK_BELL;
+}
+
+int disti_link_arm(struct engine_link *link, bool from_any)
+{
+    struct disti_endpoint *endpoint = link->endpoint;
+    int fd;
+
+    if (!endpoint->shared)
+        return link->transport->arm(endpoint->state);
+    link->bell = disti_bell();
+    if (link->bell < 0)
+        return -1;
+    pthread_mutex_lock(&endpoint->lock);
+    fd = endpoint->broken < 0 || watch_has_ended(link) ? DIST_ARM_READY
+                                                       : watch_arm(endpoint, link, from_any);
+    pthread_mutex_unlock(&endpoint->lock);
+    return fd;
+}
+
+void disti_link_disarm(struct engine_link *link)
+{
+    struct disti_endpoint *endpoint = link->endpoint;
+
+    if (!endpoint->shared) {
+        link->transport->disarm(endpoint->state);
+        return;
+    }
+    pthread_mutex_lock(&endpoint->lock);
+    disti_endpoint_rouse(endpoint, link);
+    pthread_mutex_unlock(&endpoint->lock);
+}
+
+void disti_endpoints_leave(void)
+{
+    while (watch_owed_count) {
+        struct disti_endpoint *endpoint = watch_owed[--watch_owed_count];
+
+        pthread_mutex_lock(&endpoint->lock);
+        if (--endpoint->movers == 0)
+            disti_endpoint_give_watch(endpoint);
+        pthread_mutex_unlock(&endpoint->lock);
+        disti_endpoint_let_go(endpoint);
+    }
+}
