@@ -22,6 +22,7 @@ dist_status disti_engine_open(const struct dist_backend_config *config,
     if (!engine)
         return disti_fail(DIST_ERR_NO_MEMORY, "no memory for the engine of rank %d", config->rank);
     engine->config = config;
+    disti_mismatch_open(engine);
     status = disti_choice_parse(disti_env("DIST_ALGO"), config->reproducible, &engine->choice);
     if (status != DIST_OK)
         goto out;
@@ -102,7 +103,7 @@ static dist_status engine_step(struct dist_engine *engine, struct engine_task *t
         status = disti_task_start(engine, task);
     if (status != DIST_OK)
         return status;
-    if ((!task->running && task->stray.peer < 0) || (task->on_node && node_busy))
+    if (!task->running || (task->on_node && node_busy))
         return DIST_IN_PROGRESS;
     return disti_task_advance(engine, task, moved);
 }
@@ -118,6 +119,8 @@ static int engine_run(struct dist_engine *engine)
         struct engine_task *next = task->next;
         dist_status status = engine_step(engine, task, node_busy, &moved);
 
+        if (status == DIST_OK && disti_mismatch_look(engine, DISTI_MISMATCH_FEW))
+            status = disti_mismatch_report(engine);
         node_busy |= task->on_node && status == DIST_IN_PROGRESS;
         if (status == DIST_IN_PROGRESS) {
             before = task;
@@ -160,19 +163,36 @@ static dist_status engine_refine(struct dist_engine *engine, const struct dist_c
     return status;
 }
 
+/*
+ * Calls that end at once would never poll: each second one does, before it begins, so that what
+ * other ranks called instead is seen by the next call.
+ */
+static dist_status engine_catch_up(struct dist_engine *engine)
+{
+    int moved = engine->calls.unpolled ? disti_engine_progress(engine) : 0;
+
+    return moved < 0 ? (dist_status)moved : DIST_OK;
+}
+
 dist_status disti_engine_post(struct dist_engine *engine, const struct dist_call *call,
                               struct dist_ticket *ticket)
 {
     struct disti_refine_turn turn = {.refine = NULL};
     struct disti_node_op op;
     struct engine_task *task;
+    uint64_t fingerprint;
     dist_status status;
     bool tried;
 
     if (disti_collective_pair(call->collective))
         return disti_p2p_post(engine, call, ticket);
-    tried = disti_on_node_try(engine, call, &op, &status);
+    status = engine_catch_up(engine);
+    if (status != DIST_OK)
+        return status;
+    fingerprint = disti_fingerprint(call, engine->config->world_size);
+    tried = disti_on_node_try(engine, call, fingerprint, &op, &status);
     if (tried && status == DIST_OK) {
+        disti_mismatch_called(engine, call->sequence, fingerprint);
         ticket->status = DIST_OK;
         return DIST_OK;
     }
@@ -185,6 +205,8 @@ dist_status disti_engine_post(struct dist_engine *engine, const struct dist_call
         task->node_op = op;
     else if (task->on_node)
         disti_on_node_post(engine, task);
+    engine->calls.unpolled = true;
+    disti_mismatch_called(engine, call->sequence, fingerprint);
     engine_enqueue(engine, task);
     ticket->status = DIST_IN_PROGRESS;
     engine_run(engine); /* a failure shows in a ticket */
@@ -210,6 +232,8 @@ void disti_engine_release(struct dist_engine *engine, void *prepared)
         disti_task_release(engine, prepared);
 }
 
+/* Polls that find nothing between two looks at what other ranks may have called instead. */
+#define ENGINE_IDLE_POLLS 1024
 /* Polls of the boards between two polls of the links, which cost more, if nobody needs those. */
 #define ENGINE_NODE_POLLS 64
 
@@ -229,9 +253,11 @@ int disti_engine_progress(struct dist_engine *engine)
 {
     int moved = 0, ran;
 
+    if (engine->calls.found.peer >= 0)
+        return disti_mismatch_report(engine);
     if (engine_polled_node(engine, &ran))
         return ran;
-
+    engine->calls.unpolled = false;
     for (int i = 0; i < engine->link_count; i++) {
         struct engine_link *link = &engine->links[i];
         int got = link->peers ? disti_link_progress(link) : 0;
@@ -245,9 +271,12 @@ int disti_engine_progress(struct dist_engine *engine)
         return ran;
     moved += ran;
     ran = disti_p2p_run(engine);
-    if (moved + ran == 0)
-        disti_node_step_aside(engine->node);
-    return ran < 0 ? ran : moved + ran;
+    if (moved + ran != 0)
+        return ran < 0 ? ran : moved + ran;
+    disti_node_step_aside(engine->node);
+    if (++engine->calls.idle % ENGINE_IDLE_POLLS == 0 && disti_mismatch_rest(engine))
+        return disti_mismatch_report(engine);
+    return 0;
 }
 
 int disti_engine_arm(struct dist_engine *engine, int *fds, int room)
@@ -256,7 +285,7 @@ int disti_engine_arm(struct dist_engine *engine, int *fds, int room)
     struct engine_task *task;
     int count = 0;
 
-    if (disti_stray_look(engine))
+    if (disti_mismatch_rest(engine))
         return DIST_ARM_READY;
     task = disti_on_node_first(engine);
     if (task) {
@@ -312,6 +341,7 @@ void disti_engine_close(struct dist_engine *engine)
     if (!engine)
         return;
     disti_route_close(engine); /* first: from here on no transport touches a task */
+    disti_mismatch_close(engine);
     disti_tune_links_free(engine);
     if (engine->node_tasks)
         disti_on_node_abandon(engine);

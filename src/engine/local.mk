@@ -11,6 +11,8 @@ libdist_core_sources += \
 	src/engine/engine.h \
 	src/engine/envelope.c \
 	src/engine/link.c \
+	src/engine/mismatch.c \
+	src/engine/mismatch.h \
 	src/engine/on_node.c \
 	src/engine/p2p.c \
 	src/engine/p2p_message.c \
@@ -20,7 +22,6 @@ libdist_core_sources += \
 	src/engine/route.h \
 	src/engine/route_list.c \
 	src/engine/state.h \
-	src/engine/stray.c \
 	src/engine/task.c \
 	src/engine/task_life.c \
 	src/engine/tune.c \

@@ -56,7 +56,7 @@ void disti_on_node_post(struct dist_engine *engine, struct engine_task *task)
 }
 
 bool disti_on_node_try(struct dist_engine *engine, const struct dist_call *call,
-                       struct disti_node_op *op, dist_status *status_p)
+                       uint64_t fingerprint, struct disti_node_op *op, dist_status *status_p)
 {
     size_t bytes = call->count * dist_dtype_size(call->dtype);
     bool crowded;
@@ -65,7 +65,7 @@ bool disti_on_node_try(struct dist_engine *engine, const struct dist_call *call,
     if (engine->head || engine->p2p_head || call->op == DIST_PREMUL_SUM ||
         !disti_on_node(engine, call))
         return false;
-    disti_node_start(engine->node, call, disti_fingerprint(call, engine->config->world_size), op);
+    disti_node_start(engine->node, call, fingerprint, op);
     crowded = call->waits && disti_node_is_crowded(engine->node);
     for (int i = crowded ? NODE_TURNS : call->waits ? NODE_LOOKS : NODE_LOOKS_ASYNC; i > 0; i--) {
         *status_p = disti_node_advance(engine->node, op, &moved);

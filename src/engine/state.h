@@ -9,6 +9,7 @@
 #include "collectives/select.h"
 #include "engine/endpoint.h"
 #include "engine/engine.h"
+#include "engine/mismatch.h"
 #include "engine/tune.h"
 #include "node/node.h"
 #include "topology/topology.h"
@@ -61,8 +62,8 @@ struct engine_task {
     bool posted, running;
     bool skips; /* a step without data sends no message */
     uint64_t fingerprint;
+    uint32_t number; /* on its messages */
     size_t element_bytes, slot_bytes;
-    struct dist_request stray; /* peer >= 0: it sent this, and that fits no call but another */
     struct disti_layout layouts[2];
     struct engine_span spans[2];
     char *base[2]; /* where IN and OUT begin */
@@ -122,6 +123,7 @@ struct dist_engine {
     struct engine_p2p *p2p_head, *p2p_tail, *p2p_idle;
     int p2p_ended;   /* so many in the list have ended */
     uint64_t posted; /* calls so far */
+    struct engine_calls calls;
 };
 
 /*
@@ -184,7 +186,7 @@ dist_status disti_on_node_open(struct dist_engine *engine);
 void disti_on_node_post(struct dist_engine *engine, struct engine_task *task);
 /* A call that may end at once: true, it has been started in `op`; *status_p as advance gives it. */
 bool disti_on_node_try(struct dist_engine *engine, const struct dist_call *call,
-                       struct disti_node_op *op, dist_status *status_p);
+                       uint64_t fingerprint, struct disti_node_op *op, dist_status *status_p);
 dist_status disti_on_node_advance(struct dist_engine *engine, struct engine_task *task, int *moved);
 /* The one that is under way; NULL: none. */
 struct engine_task *disti_on_node_first(const struct dist_engine *engine);
@@ -205,14 +207,12 @@ bool disti_refining_may_start(const struct engine_task *task);
 void disti_refining_start(struct engine_task *task);
 void disti_refining_ended(const struct dist_engine *engine, const struct engine_task *task);
 
-/* stray.c: looks for messages that show that a call under way was another on their sender; true:
- * there is one, and its task will end with ERR_MISMATCH when it is advanced. */
-bool disti_stray_look(struct dist_engine *engine);
-
 /* task.c: one call's steps. */
 
 /* Runs every step that can run. IN_PROGRESS, OK at the end, or the failure. */
 dist_status disti_task_advance(struct dist_engine *engine, struct engine_task *task, int *moved);
+/* Does it wait for something of this peer's? */
+bool disti_task_awaits(const struct dist_engine *engine, const struct engine_task *task, int peer);
 /* The peers whose messages have not come or gone, each once: "rank 2, rank 5". */
 void disti_task_describe(const struct dist_engine *engine, const struct engine_task *task,
                          char *text, size_t size);
@@ -240,8 +240,9 @@ void disti_p2p_clear(struct dist_engine *engine);
 
 /* envelope.c: what stands on the messages. */
 
-/* A collective's messages. Those of calls under way side by side cannot mix. */
-uint64_t disti_tag_collective(uint32_t group, uint64_t sequence, uint16_t channel);
+/* A collective's messages, by the call's number of 27 bits (disti_mismatch_number). Those of calls
+ * under way side by side cannot mix. */
+uint64_t disti_tag_collective(uint32_t group, uint64_t number, uint16_t channel);
 /* Messages from point to point with that tag of the program's, in one of four lines. */
 uint64_t disti_tag_p2p(uint32_t group, unsigned line, int tag);
 /* The fingerprint of an announcement, which tells the count. */

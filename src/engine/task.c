@@ -76,7 +76,7 @@ static bool task_begin(struct dist_engine *engine, struct engine_task *task,
         task_local(task, step, bytes);
         return true;
     }
-    envelope->tag = disti_tag_collective(engine->config->group, task->call.sequence, lane->channel);
+    envelope->tag = disti_tag_collective(engine->config->group, task->number, lane->channel);
     envelope->fingerprint = task->fingerprint;
     envelope->bytes = bytes;
     if (step->kind == DISTI_SEND)
@@ -130,8 +130,6 @@ dist_status disti_task_advance(struct dist_engine *engine, struct engine_task *t
 
     if (task->on_node)
         return disti_on_node_advance(engine, task, moved);
-    if (task->stray.peer >= 0)
-        return disti_mismatch(&task->stray, engine->config->rank, task->call.sequence);
     do {
         before = *moved;
         for (uint32_t i = 0; i < task->active_count;) {
@@ -162,6 +160,12 @@ static bool task_waits_for(const struct engine_task *task, int peer, bool sends)
             return true;
     }
     return false;
+}
+
+bool disti_task_awaits(const struct dist_engine *engine, const struct engine_task *task, int peer)
+{
+    return task->on_node ? disti_node_awaits(engine->node, &task->node_op, peer)
+                         : task_waits_for(task, peer, false);
 }
 
 void disti_task_describe(const struct dist_engine *engine, const struct engine_task *task,

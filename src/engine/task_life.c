@@ -191,14 +191,15 @@ static dist_status task_take(struct dist_engine *engine, const struct dist_call 
     return status;
 }
 
-static void task_post(struct engine_task *task, uint64_t sequence, struct dist_ticket *ticket)
+static void task_post(const struct dist_engine *engine, struct engine_task *task, uint64_t sequence,
+                      struct dist_ticket *ticket)
 {
     task->next = NULL;
     task->call.sequence = sequence;
+    task->number = disti_mismatch_number(engine, sequence);
     task->ticket = ticket;
     task->posted = true;
     task->running = false;
-    task->stray.peer = -1;
 }
 
 dist_status disti_task_create(struct dist_engine *engine, const struct dist_call *call,
@@ -211,7 +212,7 @@ dist_status disti_task_create(struct dist_engine *engine, const struct dist_call
     if (status != DIST_OK)
         return status;
     task->turn = *turn;
-    task_post(task, call->sequence, ticket);
+    task_post(engine, task, call->sequence, ticket);
     *task_p = task;
     return DIST_OK;
 }
@@ -225,7 +226,7 @@ dist_status disti_task_agreement(struct dist_engine *engine, const struct dist_c
 
     if (status != DIST_OK)
         return status;
-    task_post(task, call.sequence, NULL);
+    task_post(engine, task, call.sequence, NULL);
     *task_p = task;
     return DIST_OK;
 }

@@ -27,6 +27,10 @@ check_PROGRAMS += tests/jobs/bad_matches
 tests_jobs_bad_matches_SOURCES = tests/jobs/bad_matches.c
 tests_jobs_bad_matches_LDADD = libdist.la
 tests_jobs_bad_matches_LDFLAGS = $(job_ldflags)
+check_PROGRAMS += tests/jobs/different
+tests_jobs_different_SOURCES = tests/jobs/different.c
+tests_jobs_different_LDADD = libdist.la
+tests_jobs_different_LDFLAGS = $(job_ldflags)
 
 check_PROGRAMS += tests/jobs/ahead
 tests_jobs_ahead_SOURCES = tests/jobs/ahead.c
@@ -127,6 +131,7 @@ job_scripts = \
 	tests/jobs/plugin_hccl.sh \
 	tests/jobs/aborts.sh \
 	tests/jobs/bad_calls.sh \
+	tests/jobs/different.sh \
 	tests/jobs/embedding.sh \
 	tests/jobs/forked.sh \
 	tests/jobs/dist_info.sh \

@@ -1,0 +1,271 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Finds ranks that called different things, also where no two of their messages meet. */
+#include "engine/mismatch.h"
+
+#include "base/clock.h"
+#include "engine/state.h"
+
+#include <stdlib.h>
+
+/*
+ * Where a message meets a receive their fingerprints are compared. Ranks that were called with
+ * other roots may follow plans of which no message meets any. Then, as the plans of a call join all
+ * its ranks, between two ranks of different calls one of two things is so:
+ *
+ *   one sends to the other       a message that nobody receives: of a call that was another one
+ *                                here, or that has ended here without it
+ *   one waits for the other      after a while it asks, with a query: a message of no bytes that
+ *                                carries its call's number and fingerprint
+ *
+ * Both are looked for among the unexpected messages: a few of them in each call, all of them while
+ * the rank has nothing else to do. A query is kept by its receiver until it gets to that call, and
+ * dropped if the calls are the same.
+ *
+ *     rank 0  gather(root 0) waits for rank 1 --query--> .
+ *     rank 1  gather(root 1) waits for rank 0            '--> unexpected, another root: MISMATCH
+ *
+ * Lest a rank that has seen nothing of it goes on, the number of a call on its messages holds a
+ * hash of the calls before it. Messages of ranks with another history meet no receive; who sees one
+ * asks its sender about the last calls.
+ *
+ *     26         21 20        0
+ *    | history     | sequence  |      number
+ */
+
+/* A channel that no lane of a plan has. */
+#define MISMATCH_QUERY 0xffff
+/* So long a call waits before it asks: much longer than ranks that agree are apart, mostly. */
+#define MISMATCH_QUERY_NS (100LL * 1000 * 1000)
+/* So many calls a rank with another history is asked about. */
+#define MISMATCH_ASKED 8
+/* Instead of a rank with another history. */
+enum { MISMATCH_NOBODY = -1, MISMATCH_ASKED_ALREADY = -2 };
+/* Of a collective's tag what is the same for all of a group's. */
+#define MISMATCH_MASK (DISTI_TAG_GROUP_MASK | UINT64_C(1) << 43)
+#define MISMATCH_HISTORY 0x3f
+#define MISMATCH_SEQUENCE_BITS 21
+#define MISMATCH_NUMBER ((1u << 27) - 1)
+#define MISMATCH_SEQUENCE ((UINT64_C(1) << MISMATCH_SEQUENCE_BITS) - 1)
+/* What a call was that is not remembered: no collective. */
+#define MISMATCH_FORGOTTEN UINT64_MAX
+
+/* NULL: it is not remembered. */
+static struct engine_called *mismatch_remembered(struct engine_calls *calls, uint64_t sequence)
+{
+    struct engine_called *called = &calls->called[sequence % ENGINE_CALLS_KEPT];
+
+    return calls->next - sequence <= ENGINE_CALLS_KEPT && called->fingerprint != MISMATCH_FORGOTTEN
+               ? called
+               : NULL;
+}
+
+uint32_t disti_mismatch_number(const struct dist_engine *engine, uint64_t sequence)
+{
+    uint64_t history = engine->calls.history >> 32 & MISMATCH_HISTORY;
+
+    return (uint32_t)(history << MISMATCH_SEQUENCE_BITS | (sequence & MISMATCH_SEQUENCE));
+}
+
+void disti_mismatch_called(struct dist_engine *engine, uint64_t sequence, uint64_t fingerprint)
+{
+    struct engine_calls *calls = &engine->calls;
+
+    /* Sequences that are left out are calls that no plan served. */
+    while (calls->next < sequence && sequence - calls->next < ENGINE_CALLS_KEPT)
+        calls->called[calls->next++ % ENGINE_CALLS_KEPT].fingerprint = MISMATCH_FORGOTTEN;
+    calls->called[sequence % ENGINE_CALLS_KEPT] = (struct engine_called){
+        .fingerprint = fingerprint, .number = disti_mismatch_number(engine, sequence)};
+    calls->next = sequence + 1;
+    calls->history = (calls->history ^ fingerprint) * 0x9e3779b97f4a7c15;
+    calls->history ^= calls->history >> 29;
+}
+
+/* The sequence in full: the tag has its low bits, and it is near the newest. */
+static uint64_t mismatch_sequence(const struct engine_calls *calls, uint64_t tag)
+{
+    uint64_t ahead = ((tag >> 16) - calls->next) & MISMATCH_SEQUENCE;
+    bool past = ahead > MISMATCH_SEQUENCE / 4 * 3;
+
+    return calls->next + ahead - (past ? MISMATCH_SEQUENCE + 1 : 0);
+}
+
+static bool mismatch_is_pending(const struct dist_engine *engine, uint64_t sequence)
+{
+    const struct engine_task *task = engine->head;
+
+    while (task && (task->agrees || task->call.sequence != sequence))
+        task = task->next;
+    return task;
+}
+
+static void mismatch_find(struct engine_calls *calls, int peer, uint64_t sequence, uint64_t mine,
+                          const struct dist_envelope *theirs)
+{
+    calls->found.peer = peer;
+    calls->found.envelope.fingerprint = mine;
+    calls->found.arrived = *theirs;
+    calls->found_sequence = sequence;
+}
+
+/* One unexpected message. True: a query that has been answered. */
+static bool mismatch_see(void *arg, int peer, const struct dist_envelope *envelope)
+{
+    struct dist_engine *engine = arg;
+    struct engine_calls *calls = &engine->calls;
+    uint64_t sequence = mismatch_sequence(calls, envelope->tag);
+    uint32_t number = (uint32_t)(envelope->tag >> 16) & MISMATCH_NUMBER;
+    bool query = (envelope->tag & 0xffff) == MISMATCH_QUERY;
+    const struct engine_called *mine;
+
+    if (calls->found.peer >= 0 || sequence >= calls->next)
+        return false;
+    mine = mismatch_remembered(calls, sequence);
+    if (!mine && query)
+        return true;
+    if (!mine || mine->fingerprint != envelope->fingerprint) {
+        mismatch_find(calls, peer, sequence, mine ? mine->fingerprint : MISMATCH_FORGOTTEN,
+                      envelope);
+    } else if (mine->number != number) {
+        if (calls->suspect == MISMATCH_NOBODY) {
+            calls->suspect = peer;
+            calls->suspect_sequence = sequence;
+        }
+    } else if (!query && !mismatch_is_pending(engine, sequence)) {
+        mismatch_find(calls, peer, sequence, mine->fingerprint, envelope);
+    }
+    return query && calls->found.peer < 0;
+}
+
+/* The boards of this machine, on which every rank writes its calls. */
+static void mismatch_look_at_node(struct dist_engine *engine)
+{
+    struct engine_task *task = disti_on_node_first(engine);
+    struct engine_calls *calls = &engine->calls;
+
+    if (!task || calls->found.peer >= 0 ||
+        disti_node_compare(engine->node, &task->node_op) != DIST_ERR_MISMATCH)
+        return;
+    mismatch_find(calls, task->node_op.peer, task->node_op.sequence, task->node_op.mine,
+                  &(struct dist_envelope){.fingerprint = task->node_op.theirs});
+}
+
+/* ---- asking ---- */
+
+/* Those that have left are freed, all of them at the end. */
+static void mismatch_sweep(struct dist_engine *engine, bool all)
+{
+    struct engine_query **at = &engine->calls.queries;
+
+    while (*at) {
+        struct engine_query *query = *at;
+
+        if (all || query->request.status != DIST_IN_PROGRESS) {
+            *at = query->next;
+            free(query);
+        } else {
+            at = &query->next;
+        }
+    }
+}
+
+/* Without memory nobody is asked: then the deadline ends the call. */
+static void mismatch_query(struct dist_engine *engine, int peer, uint32_t number,
+                           uint64_t fingerprint)
+{
+    struct engine_link *link = &engine->links[engine->route[peer]];
+    struct engine_query *query = calloc(1, sizeof(*query));
+
+    if (!query)
+        return;
+    query->request.request.envelope = (struct dist_envelope){
+        .tag = disti_tag_collective(engine->config->group, number, MISMATCH_QUERY),
+        .fingerprint = fingerprint};
+    query->next = engine->calls.queries;
+    engine->calls.queries = query;
+    disti_link_send(link, peer, &query->request);
+}
+
+/* A rank's history is another: it is to compare the last calls with its own. */
+static void mismatch_ask_suspect(struct dist_engine *engine)
+{
+    struct engine_calls *calls = &engine->calls;
+    uint64_t sequence = calls->suspect_sequence;
+
+    for (int i = 0; i < MISMATCH_ASKED && sequence > 0; i++) {
+        const struct engine_called *called = mismatch_remembered(calls, --sequence);
+
+        if (called)
+            mismatch_query(engine, calls->suspect, called->number, called->fingerprint);
+    }
+    calls->suspect = MISMATCH_ASKED_ALREADY;
+}
+
+static void mismatch_ask(struct dist_engine *engine)
+{
+    struct engine_calls *calls = &engine->calls;
+    const struct engine_task *task = engine->head;
+    int64_t now = disti_now_ns();
+
+    while (task && task->agrees)
+        task = task->next;
+    if (!task || !task->running || !engine->link_count)
+        return;
+    if (calls->waiting != task->call.sequence + 1) {
+        calls->waiting = task->call.sequence + 1;
+        calls->ask_ns = now + MISMATCH_QUERY_NS;
+    }
+    if (now < calls->ask_ns)
+        return;
+    calls->ask_ns = INT64_MAX; /* once a call */
+    mismatch_sweep(engine, false);
+    for (int peer = 0; peer < engine->config->world_size; peer++) {
+        if (peer != engine->config->rank && disti_task_awaits(engine, task, peer))
+            mismatch_query(engine, peer, task->number, task->fingerprint);
+    }
+}
+
+/* ---- looking ---- */
+
+bool disti_mismatch_look(struct dist_engine *engine, int most)
+{
+    uint64_t tag = disti_tag_collective(engine->config->group, 0, 0);
+
+    for (int i = 0; i < engine->link_count; i++) {
+        struct engine_link *link = &engine->links[i];
+
+        if (link->peers)
+            disti_link_unexpected(link, tag, MISMATCH_MASK, most, mismatch_see, engine);
+    }
+    if (most == DISTI_MISMATCH_ALL)
+        mismatch_look_at_node(engine);
+    if (engine->calls.suspect >= 0)
+        mismatch_ask_suspect(engine);
+    return engine->calls.found.peer >= 0;
+}
+
+dist_status disti_mismatch_report(const struct dist_engine *engine)
+{
+    const struct engine_calls *calls = &engine->calls;
+
+    return disti_mismatch(&calls->found, engine->config->rank, calls->found_sequence);
+}
+
+bool disti_mismatch_rest(struct dist_engine *engine)
+{
+    bool found = disti_mismatch_look(engine, DISTI_MISMATCH_ALL);
+
+    if (!found)
+        mismatch_ask(engine);
+    return found;
+}
+
+void disti_mismatch_open(struct dist_engine *engine)
+{
+    engine->calls.found.peer = -1;
+    engine->calls.suspect = MISMATCH_NOBODY;
+}
+
+void disti_mismatch_close(struct dist_engine *engine)
+{
+    mismatch_sweep(engine, true);
+}
