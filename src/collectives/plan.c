@@ -22,51 +22,27 @@ enum plan_blocks {
 struct plan_geometry {
     uint8_t blocks[2]; /* IN's, OUT's: enum plan_blocks */
     int8_t root_only;  /* the space that is there at root only; -1: none */
-    bool rooted, reduces, uneven;
 };
 
 #define PLAN_EVERYWHERE (-1)
 
 /* Sends and receives have no plans. */
 static const struct plan_geometry plan_geometries[DIST_COLL_COUNT] = {
-    [DIST_COLL_ALL_REDUCE] = {{PLAN_ONE, PLAN_ONE}, PLAN_EVERYWHERE, .reduces = true},
-    [DIST_COLL_BROADCAST] = {{PLAN_ONE, PLAN_ONE}, PLAN_EVERYWHERE, .rooted = true},
-    [DIST_COLL_BARRIER] = {{PLAN_ONE, PLAN_ONE}, PLAN_EVERYWHERE, .rooted = false},
-    [DIST_COLL_ALL_GATHER] = {{PLAN_OWN, PLAN_EACH}, PLAN_EVERYWHERE, .rooted = false},
-    [DIST_COLL_REDUCE] = {{PLAN_ONE, PLAN_ONE}, DISTI_OUT, .rooted = true, .reduces = true},
-    [DIST_COLL_REDUCE_SCATTER] = {{PLAN_EACH, PLAN_OWN}, PLAN_EVERYWHERE, .reduces = true},
-    [DIST_COLL_GATHER] = {{PLAN_OWN, PLAN_EACH}, DISTI_OUT, .rooted = true},
-    [DIST_COLL_SCATTER] = {{PLAN_EACH, PLAN_OWN}, DISTI_IN, .rooted = true},
-    [DIST_COLL_ALL_TO_ALL] = {{PLAN_ROW, PLAN_COLUMN}, PLAN_EVERYWHERE, .rooted = false},
-    [DIST_COLL_ALL_GATHER_V] = {{PLAN_OWN, PLAN_EACH}, PLAN_EVERYWHERE, .uneven = true},
-    [DIST_COLL_REDUCE_SCATTER_V] = {{PLAN_EACH, PLAN_OWN},
-                                    PLAN_EVERYWHERE,
-                                    .reduces = true,
-                                    .uneven = true},
-    [DIST_COLL_GATHER_V] = {{PLAN_OWN, PLAN_EACH}, DISTI_OUT, .rooted = true, .uneven = true},
-    [DIST_COLL_SCATTER_V] = {{PLAN_EACH, PLAN_OWN}, DISTI_IN, .rooted = true, .uneven = true},
-    [DIST_COLL_ALL_TO_ALL_V] = {{PLAN_ROW, PLAN_COLUMN}, PLAN_EVERYWHERE, .uneven = true},
+    [DIST_COLL_ALL_REDUCE] = {{PLAN_ONE, PLAN_ONE}, PLAN_EVERYWHERE},
+    [DIST_COLL_BROADCAST] = {{PLAN_ONE, PLAN_ONE}, PLAN_EVERYWHERE},
+    [DIST_COLL_BARRIER] = {{PLAN_ONE, PLAN_ONE}, PLAN_EVERYWHERE},
+    [DIST_COLL_ALL_GATHER] = {{PLAN_OWN, PLAN_EACH}, PLAN_EVERYWHERE},
+    [DIST_COLL_REDUCE] = {{PLAN_ONE, PLAN_ONE}, DISTI_OUT},
+    [DIST_COLL_REDUCE_SCATTER] = {{PLAN_EACH, PLAN_OWN}, PLAN_EVERYWHERE},
+    [DIST_COLL_GATHER] = {{PLAN_OWN, PLAN_EACH}, DISTI_OUT},
+    [DIST_COLL_SCATTER] = {{PLAN_EACH, PLAN_OWN}, DISTI_IN},
+    [DIST_COLL_ALL_TO_ALL] = {{PLAN_ROW, PLAN_COLUMN}, PLAN_EVERYWHERE},
+    [DIST_COLL_ALL_GATHER_V] = {{PLAN_OWN, PLAN_EACH}, PLAN_EVERYWHERE},
+    [DIST_COLL_REDUCE_SCATTER_V] = {{PLAN_EACH, PLAN_OWN}, PLAN_EVERYWHERE},
+    [DIST_COLL_GATHER_V] = {{PLAN_OWN, PLAN_EACH}, DISTI_OUT},
+    [DIST_COLL_SCATTER_V] = {{PLAN_EACH, PLAN_OWN}, DISTI_IN},
+    [DIST_COLL_ALL_TO_ALL_V] = {{PLAN_ROW, PLAN_COLUMN}, PLAN_EVERYWHERE},
 };
-
-bool disti_algorithm_reduces(dist_collective collective)
-{
-    return plan_geometries[collective].reduces;
-}
-
-bool disti_collective_rooted(dist_collective collective)
-{
-    return plan_geometries[collective].rooted;
-}
-
-bool disti_collective_uneven(dist_collective collective)
-{
-    return plan_geometries[collective].uneven;
-}
-
-bool disti_collective_pair(dist_collective collective)
-{
-    return collective == DIST_COLL_SEND || collective == DIST_COLL_RECV;
-}
 
 /* ---- blocks ---- */
 
