@@ -174,6 +174,18 @@ static dist_status engine_catch_up(struct dist_engine *engine)
     return moved < 0 ? (dist_status)moved : DIST_OK;
 }
 
+/* The same as begin. What is to be noted is noted while the other ranks' data are on their way. */
+static bool engine_begin(struct dist_engine *engine, const struct dist_call *call,
+                         uint64_t fingerprint, struct disti_node_op *op, dist_status *status_p)
+{
+    if (!disti_on_node_begin(engine, call, fingerprint, op, status_p))
+        return false;
+    disti_mismatch_called(engine, call->sequence, fingerprint);
+    if (*status_p == DIST_IN_PROGRESS)
+        *status_p = disti_on_node_look(engine, call, op);
+    return true;
+}
+
 dist_status disti_engine_post(struct dist_engine *engine, const struct dist_call *call,
                               struct dist_ticket *ticket)
 {
@@ -182,7 +194,7 @@ dist_status disti_engine_post(struct dist_engine *engine, const struct dist_call
     struct engine_task *task;
     uint64_t fingerprint;
     dist_status status;
-    bool tried;
+    bool begun;
 
     if (disti_collective_pair(call->collective))
         return disti_p2p_post(engine, call, ticket);
@@ -190,9 +202,8 @@ dist_status disti_engine_post(struct dist_engine *engine, const struct dist_call
     if (status != DIST_OK)
         return status;
     fingerprint = disti_fingerprint(call, engine->config->world_size);
-    tried = disti_on_node_try(engine, call, fingerprint, &op, &status);
-    if (tried && status == DIST_OK) {
-        disti_mismatch_called(engine, call->sequence, fingerprint);
+    begun = engine_begin(engine, call, fingerprint, &op, &status);
+    if (begun && status == DIST_OK) {
         ticket->status = DIST_OK;
         return DIST_OK;
     }
@@ -201,12 +212,13 @@ dist_status disti_engine_post(struct dist_engine *engine, const struct dist_call
         status = disti_task_create(engine, call, &turn, ticket, &task);
     if (status != DIST_OK)
         return status;
-    if (tried)
+    if (begun)
         task->node_op = op;
     else if (task->on_node)
         disti_on_node_post(engine, task);
     engine->calls.unpolled = true;
-    disti_mismatch_called(engine, call->sequence, fingerprint);
+    if (!begun)
+        disti_mismatch_called(engine, call->sequence, fingerprint);
     engine_enqueue(engine, task);
     ticket->status = DIST_IN_PROGRESS;
     engine_run(engine); /* a failure shows in a ticket */

@@ -55,26 +55,34 @@ void disti_on_node_post(struct dist_engine *engine, struct engine_task *task)
     disti_node_start(engine->node, &call, task->fingerprint, &task->node_op);
 }
 
-bool disti_on_node_try(struct dist_engine *engine, const struct dist_call *call,
-                       uint64_t fingerprint, struct disti_node_op *op, dist_status *status_p)
+bool disti_on_node_begin(struct dist_engine *engine, const struct dist_call *call,
+                         uint64_t fingerprint, struct disti_node_op *op, dist_status *status_p)
 {
-    size_t bytes = call->count * dist_dtype_size(call->dtype);
-    bool crowded;
     int moved = 0;
 
     if (engine->head || engine->p2p_head || call->op == DIST_PREMUL_SUM ||
         !disti_on_node(engine, call))
         return false;
     disti_node_start(engine->node, call, fingerprint, op);
-    crowded = call->waits && disti_node_is_crowded(engine->node);
-    for (int i = crowded ? NODE_TURNS : call->waits ? NODE_LOOKS : NODE_LOOKS_ASYNC; i > 0; i--) {
-        *status_p = disti_node_advance(engine->node, op, &moved);
-        if (*status_p != DIST_IN_PROGRESS || bytes > NODE_TRY_MAX)
-            break;
+    *status_p = disti_node_advance(engine->node, op, &moved);
+    return true;
+}
+
+dist_status disti_on_node_look(struct dist_engine *engine, const struct dist_call *call,
+                               struct disti_node_op *op)
+{
+    bool crowded = call->waits && disti_node_is_crowded(engine->node);
+    bool is_long = call->count * dist_dtype_size(call->dtype) > NODE_TRY_MAX;
+    int looks = crowded ? NODE_TURNS : call->waits ? NODE_LOOKS : NODE_LOOKS_ASYNC;
+    dist_status status = DIST_IN_PROGRESS;
+    int moved = 0;
+
+    for (int i = is_long ? 0 : looks; i > 0 && status == DIST_IN_PROGRESS; i--) {
         if (crowded)
             sched_yield();
+        status = disti_node_advance(engine->node, op, &moved);
     }
-    return true;
+    return status;
 }
 
 static dist_status node_mismatch(const struct dist_engine *engine, const struct engine_task *task)

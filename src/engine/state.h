@@ -185,8 +185,11 @@ dist_status disti_on_node_open(struct dist_engine *engine);
 /* Numbers the task's call. Every rank must do so in the order of its calls. */
 void disti_on_node_post(struct dist_engine *engine, struct engine_task *task);
 /* A call that may end at once: true, it has been started in `op`; *status_p as advance gives it. */
-bool disti_on_node_try(struct dist_engine *engine, const struct dist_call *call,
-                       uint64_t fingerprint, struct disti_node_op *op, dist_status *status_p);
+bool disti_on_node_begin(struct dist_engine *engine, const struct dist_call *call,
+                         uint64_t fingerprint, struct disti_node_op *op, dist_status *status_p);
+/* Looks a few times more for the end of what has begun, if it is short. */
+dist_status disti_on_node_look(struct dist_engine *engine, const struct dist_call *call,
+                               struct disti_node_op *op);
 dist_status disti_on_node_advance(struct dist_engine *engine, struct engine_task *task, int *moved);
 /* The one that is under way; NULL: none. */
 struct engine_task *disti_on_node_first(const struct dist_engine *engine);
