@@ -43,6 +43,7 @@ struct node_places {
     struct disti_segment_at in;
     bool in_place; /* OUT is the same, and `out` not written */
     bool in_offered, out_offered;
+    bool refuses; /* from stage 1 on: one of the segments that were offered in this call */
     struct disti_segment_at out;
     struct disti_segment_at window;
 };
@@ -62,7 +63,6 @@ struct node_places {
 struct node_slot {
     alignas(NODE_APART) _Atomic uint64_t stage;
     _Atomic uint64_t fingerprint;
-    bool refuses; /* from stage 1 on: one of the segments that were offered in this call */
     union {
         struct node_places places;
         unsigned char data[NODE_SHORT_MAX];

@@ -130,8 +130,7 @@ dist_status disti_node_show(struct disti_node *node, struct disti_node_op *op)
 
     self->in = self->out = NULL;
     places->in.name.key = places->out.name.key = 0;
-    places->in_offered = places->out_offered = false;
-    node_slot(node->board, op)->refuses = false;
+    places->in_offered = places->out_offered = places->refuses = false;
     if (gives &&
         window_find(node, op->call.in, window_in_bytes(node, op), &places->in, &places->in_offered))
         self->in = op->call.in;
@@ -151,7 +150,7 @@ dist_status disti_node_show(struct disti_node *node, struct disti_node_op *op)
 static bool window_is_mapped(const struct disti_node *node, const struct disti_node_op *op)
 {
     for (int r = 0; r < node->ranks; r++) {
-        if (r != node->rank && node_slot(node->peers[r].board, op)->refuses)
+        if (r != node->rank && node_slot(node->peers[r].board, op)->places.refuses)
             return false;
     }
     return true;
@@ -248,7 +247,7 @@ static void window_try(struct disti_node *node, const struct disti_node_op *op,
 
     disti_log_use(NULL);
     if (window_view(peer, &at->name, &memory) != DIST_OK)
-        node_slot(node->board, op)->refuses = true;
+        node_slot(node->board, op)->places.refuses = true;
     disti_log_use(log);
 }
 
