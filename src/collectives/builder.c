@@ -81,7 +81,7 @@ void disti_build_scratch(struct disti_builder *b, uint32_t slots)
 
 uint16_t disti_build_lane(struct disti_builder *b, uint16_t channel)
 {
-    if (b->lane_count >= DISTI_NO_LANE)
+    if (b->lane_count >= DISTI_NO_LANE || channel >= DISTI_CHANNELS)
         builder_fail(b, DIST_ERR_UNSUPPORTED);
     if (b->status != DIST_OK ||
         !builder_grow(b, (void **)&b->lanes, b->lane_count, 1, &b->lane_room, sizeof(*b->lanes)))

@@ -69,6 +69,8 @@ struct disti_at {
 };
 
 #define DISTI_NO_LANE UINT16_MAX
+/* More than any plan has: a message's tag has so much room for its channel. */
+#define DISTI_CHANNELS 63
 
 struct disti_step {
     uint8_t kind;
@@ -84,7 +86,7 @@ struct disti_step {
 
 struct disti_lane {
     uint32_t first, count; /* steps[first .. first + count) */
-    uint16_t channel;
+    uint16_t channel;      /* less than DISTI_CHANNELS */
 };
 
 /* Flat and immutable: one allocation, freed with disti_plan_free (NULL is accepted). */

@@ -59,6 +59,7 @@ struct engine_link {
 
 /* envelope.c: what all tags of a group have in these bits, and no other group's that lives. */
 #define DISTI_TAG_GROUP_SHIFT 44
+#define DISTI_TAG_CHANNEL_BITS 6 /* DISTI_CHANNELS and one more */
 #define DISTI_TAG_GROUP_MASK (~UINT64_C(0) << DISTI_TAG_GROUP_SHIFT)
 uint64_t disti_tag_group(uint32_t group);
 

@@ -7,16 +7,16 @@
 #include <stdio.h>
 
 /*
- *   63      44  43  42         16 15       0
- *  | group    | 0 | number       | channel  |     collectives; number: see mismatch.c
- *  | group    | 1 | 0 | line | tag (31 bits) |    point to point; line: 2 bits
+ *   63      44  43  42             6 5       0
+ *  | group    | 0 | number          | channel  |     collectives; number: see mismatch.c
+ *  | group    | 1 | 0 | line | tag (31 bits)  |     point to point; line: 2 bits
  *
  * All groups of a world share connections. A number of 20 bits comes again after a million groups;
  * a group that has then lived since the last time is told from the new one by nothing, so the core
  * gives no such number (core/agree.c). Messages of one tag stay in order, so that a call two
  * million calls later, with the same number, is no danger.
  */
-#define ENVELOPE_NUMBER ((UINT64_C(1) << 27) - 1)
+#define ENVELOPE_NUMBER ((UINT64_C(1) << 37) - 1)
 
 uint64_t disti_tag_group(uint32_t group)
 {
@@ -25,7 +25,7 @@ uint64_t disti_tag_group(uint32_t group)
 
 uint64_t disti_tag_collective(uint32_t group, uint64_t number, uint16_t channel)
 {
-    return disti_tag_group(group) | (number & ENVELOPE_NUMBER) << 16 | channel;
+    return disti_tag_group(group) | (number & ENVELOPE_NUMBER) << DISTI_TAG_CHANNEL_BITS | channel;
 }
 
 uint64_t disti_tag_p2p(uint32_t group, unsigned line, int tag)

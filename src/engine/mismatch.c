@@ -28,12 +28,12 @@
  * hash of the calls before it. Messages of ranks with another history meet no receive; who sees one
  * asks its sender about the last calls.
  *
- *     26         21 20        0
+ *     36         21 20        0
  *    | history     | sequence  |      number
  */
 
 /* A channel that no lane of a plan has. */
-#define MISMATCH_QUERY 0xffff
+#define MISMATCH_QUERY DISTI_CHANNELS
 /* So long a call waits before it asks: much longer than ranks that agree are apart, mostly. */
 #define MISMATCH_QUERY_NS (100LL * 1000 * 1000)
 /* So many calls a rank with another history is asked about. */
@@ -42,9 +42,9 @@
 enum { MISMATCH_NOBODY = -1, MISMATCH_ASKED_ALREADY = -2 };
 /* Of a collective's tag what is the same for all of a group's. */
 #define MISMATCH_MASK (DISTI_TAG_GROUP_MASK | UINT64_C(1) << 43)
-#define MISMATCH_HISTORY 0x3f
+#define MISMATCH_HISTORY 0xffff
 #define MISMATCH_SEQUENCE_BITS 21
-#define MISMATCH_NUMBER ((1u << 27) - 1)
+#define MISMATCH_NUMBER ((UINT64_C(1) << 37) - 1)
 #define MISMATCH_SEQUENCE ((UINT64_C(1) << MISMATCH_SEQUENCE_BITS) - 1)
 /* What a call was that is not remembered: no collective. */
 #define MISMATCH_FORGOTTEN UINT64_MAX
@@ -59,11 +59,11 @@ static struct engine_called *mismatch_remembered(struct engine_calls *calls, uin
                : NULL;
 }
 
-uint32_t disti_mismatch_number(const struct dist_engine *engine, uint64_t sequence)
+uint64_t disti_mismatch_number(const struct dist_engine *engine, uint64_t sequence)
 {
     uint64_t history = engine->calls.history >> 32 & MISMATCH_HISTORY;
 
-    return (uint32_t)(history << MISMATCH_SEQUENCE_BITS | (sequence & MISMATCH_SEQUENCE));
+    return history << MISMATCH_SEQUENCE_BITS | (sequence & MISMATCH_SEQUENCE);
 }
 
 void disti_mismatch_called(struct dist_engine *engine, uint64_t sequence, uint64_t fingerprint)
@@ -83,7 +83,7 @@ void disti_mismatch_called(struct dist_engine *engine, uint64_t sequence, uint64
 /* The sequence in full: the tag has its low bits, and it is near the newest. */
 static uint64_t mismatch_sequence(const struct engine_calls *calls, uint64_t tag)
 {
-    uint64_t ahead = ((tag >> 16) - calls->next) & MISMATCH_SEQUENCE;
+    uint64_t ahead = ((tag >> DISTI_TAG_CHANNEL_BITS) - calls->next) & MISMATCH_SEQUENCE;
     bool past = ahead > MISMATCH_SEQUENCE / 4 * 3;
 
     return calls->next + ahead - (past ? MISMATCH_SEQUENCE + 1 : 0);
@@ -113,8 +113,8 @@ static bool mismatch_see(void *arg, int peer, const struct dist_envelope *envelo
     struct dist_engine *engine = arg;
     struct engine_calls *calls = &engine->calls;
     uint64_t sequence = mismatch_sequence(calls, envelope->tag);
-    uint32_t number = (uint32_t)(envelope->tag >> 16) & MISMATCH_NUMBER;
-    bool query = (envelope->tag & 0xffff) == MISMATCH_QUERY;
+    uint64_t number = envelope->tag >> DISTI_TAG_CHANNEL_BITS & MISMATCH_NUMBER;
+    bool query = (envelope->tag & DISTI_CHANNELS) == MISMATCH_QUERY;
     const struct engine_called *mine;
 
     if (calls->found.peer >= 0 || sequence >= calls->next)
@@ -169,7 +169,7 @@ static void mismatch_sweep(struct dist_engine *engine, bool all)
 }
 
 /* Without memory nobody is asked: then the deadline ends the call. */
-static void mismatch_query(struct dist_engine *engine, int peer, uint32_t number,
+static void mismatch_query(struct dist_engine *engine, int peer, uint64_t number,
                            uint64_t fingerprint)
 {
     struct engine_link *link = &engine->links[engine->route[peer]];

@@ -26,8 +26,7 @@ struct dist_engine;
 /* What this rank called, to be compared with what the others did. */
 struct engine_calls {
     struct engine_called {
-        uint64_t fingerprint;
-        uint32_t number;
+        uint64_t fingerprint, number;
     } called[ENGINE_CALLS_KEPT]; /* by sequence */
     uint64_t next;               /* the sequence after the newest call's */
     uint64_t history;            /* hash of the fingerprints so far */
@@ -47,7 +46,7 @@ void disti_mismatch_open(struct dist_engine *engine);
 void disti_mismatch_close(struct dist_engine *engine);
 
 /* What stands for the next call on its messages. */
-uint32_t disti_mismatch_number(const struct dist_engine *engine, uint64_t sequence);
+uint64_t disti_mismatch_number(const struct dist_engine *engine, uint64_t sequence);
 
 /* A collective is posted, in the order of all ranks. */
 void disti_mismatch_called(struct dist_engine *engine, uint64_t sequence, uint64_t fingerprint);

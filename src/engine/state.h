@@ -62,7 +62,7 @@ struct engine_task {
     bool posted, running;
     bool skips; /* a step without data sends no message */
     uint64_t fingerprint;
-    uint32_t number; /* on its messages */
+    uint64_t number; /* on its messages */
     size_t element_bytes, slot_bytes;
     struct disti_layout layouts[2];
     struct engine_span spans[2];
@@ -243,7 +243,7 @@ void disti_p2p_clear(struct dist_engine *engine);
 
 /* envelope.c: what stands on the messages. */
 
-/* A collective's messages, by the call's number of 27 bits (disti_mismatch_number). Those of calls
+/* A collective's messages, by the call's number of 37 bits (disti_mismatch_number). Those of calls
  * under way side by side cannot mix. */
 uint64_t disti_tag_collective(uint32_t group, uint64_t number, uint16_t channel);
 /* Messages from point to point with that tag of the program's, in one of four lines. */

@@ -22,8 +22,8 @@
  *
  * On a channel and a number of call that collectives reach after 2^21 calls at the earliest.
  */
-#define LINKS_SEQUENCE 0x7ffffff
-#define LINKS_CHANNEL 0xffff
+#define LINKS_SEQUENCE UINT64_MAX
+#define LINKS_CHANNEL DISTI_CHANNELS
 #define LINKS_SHORT 8
 #define LINKS_MIDDLE DISTI_LINK_MIDDLE
 #define LINKS_LONG ((size_t)1 << 20)
