@@ -4,6 +4,7 @@ engine_unit_tests = \
 	tests/unit/engine/test_bind \
 	tests/unit/engine/test_calls \
 	tests/unit/engine/test_collectives \
+	tests/unit/engine/test_endpoint \
 	tests/unit/engine/test_envelope \
 	tests/unit/engine/test_p2p \
 	tests/unit/engine/test_refining \
@@ -32,6 +33,9 @@ tests_unit_engine_test_calls_LDADD = $(unit_test_libs)
 
 tests_unit_engine_test_collectives_SOURCES = tests/unit/engine/test_collectives.c $(engine_ranks)
 tests_unit_engine_test_collectives_LDADD = $(unit_test_libs)
+
+tests_unit_engine_test_endpoint_SOURCES = tests/unit/engine/test_endpoint.c
+tests_unit_engine_test_endpoint_LDADD = $(unit_test_libs)
 
 tests_unit_engine_test_envelope_SOURCES = tests/unit/engine/test_envelope.c
 tests_unit_engine_test_envelope_LDADD = $(unit_test_libs)

@@ -1,0 +1,185 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Which groups share an opened transport, and which have their own. */
+#include "engine/endpoint.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+static int opened, closed;
+
+struct fake_state {
+    struct dist_transport_config config;
+};
+
+static dist_status fake_open(void *opaque, const struct dist_transport_config *config)
+{
+    struct fake_state *state = opaque;
+
+    state->config = *config;
+    opened++;
+    return DIST_OK;
+}
+
+/* What it was opened with, to be looked at. */
+static dist_status fake_address(void *opaque, void *blob, size_t *size_p)
+{
+    const struct fake_state *state = opaque;
+
+    memcpy(blob, &state->config, sizeof(state->config));
+    *size_p = sizeof(state->config);
+    return DIST_OK;
+}
+
+static void fake_cancel(void *opaque, uint64_t tag, uint64_t mask)
+{
+    (void)opaque;
+    (void)tag;
+    (void)mask;
+}
+
+static void fake_close(void *opaque)
+{
+    (void)opaque;
+    closed++;
+}
+
+static const struct dist_transport fake_shared = {.name = "shared",
+                                                  .state_size = sizeof(struct fake_state),
+                                                  .open = fake_open,
+                                                  .address = fake_address,
+                                                  .cancel = fake_cancel,
+                                                  .close = fake_close};
+static const struct dist_transport fake_own = {.name = "own",
+                                               .state_size = sizeof(struct fake_state),
+                                               .open = fake_open,
+                                               .address = fake_address,
+                                               .close = fake_close};
+
+/* Rank 2 of a world of 4, in a group of its ranks 0 and 2. */
+static const int fake_members[] = {0, 2};
+static const struct dist_backend_config fake_group = {.size = sizeof(fake_group),
+                                                      .rank = 1,
+                                                      .world_size = 2,
+                                                      .local_ranks = 2,
+                                                      .timeout_ms = 1000,
+                                                      .job = "world/group",
+                                                      .members = fake_members,
+                                                      .world_job = "world",
+                                                      .world_rank = 2,
+                                                      .world_ranks = 4,
+                                                      .world_local_ranks = 4,
+                                                      .world_timeout_ms = 2000};
+
+static int start(void **unused)
+{
+    (void)unused;
+    opened = closed = 0;
+    return 0;
+}
+
+static struct dist_transport_config opened_with(struct engine_link *link)
+{
+    struct dist_transport_config config;
+    unsigned char blob[DIST_ADDRESS_MAX];
+    size_t size;
+
+    assert_int_equal(disti_link_address(link, blob, &size), DIST_OK);
+    assert_int_equal(size, sizeof(config));
+    memcpy(&config, blob, sizeof(config));
+    return config;
+}
+
+/* Contexts are at other addresses on each rank, and at the same again when a group has gone. */
+static void groups_of_a_world_share_whatever_their_contexts(void **unused)
+{
+    struct dist_backend_config other = fake_group;
+    struct engine_link a, b, c;
+    int contexts[3];
+
+    (void)unused;
+    other.group = 7;
+    assert_int_equal(disti_link_open(&a, &fake_shared, &fake_group, &contexts[0]), DIST_OK);
+    assert_int_equal(disti_link_open(&b, &fake_shared, &other, &contexts[1]), DIST_OK);
+    assert_ptr_equal(a.endpoint, b.endpoint);
+    disti_link_close(&b);
+    assert_int_equal(disti_link_open(&c, &fake_shared, &other, &contexts[2]), DIST_OK);
+    assert_int_equal(opened, 1);
+    disti_link_close(&c);
+    disti_link_close(&a);
+    assert_int_equal(closed, 0);
+    disti_endpoints_close("world", 2);
+    assert_int_equal(closed, 1);
+}
+
+static void a_shared_one_is_the_worlds_and_has_no_context(void **unused)
+{
+    struct dist_transport_config config;
+    struct engine_link link;
+    int context;
+
+    (void)unused;
+    assert_int_equal(disti_link_open(&link, &fake_shared, &fake_group, &context), DIST_OK);
+    config = opened_with(&link);
+    assert_null(config.context);
+    assert_int_equal(config.rank, 2);
+    assert_int_equal(config.world_size, 4);
+    assert_int_equal(config.timeout_ms, 2000);
+    disti_link_close(&link);
+    disti_endpoints_close("world", 2);
+}
+
+/* Ranks that are threads of one process, and worlds one after the other. */
+static void other_ranks_and_worlds_share_nothing(void **unused)
+{
+    struct dist_backend_config rank = fake_group, world = fake_group;
+    struct engine_link a, b, c;
+
+    (void)unused;
+    rank.world_rank = 0;
+    world.world_job = "next world";
+    assert_int_equal(disti_link_open(&a, &fake_shared, &fake_group, NULL), DIST_OK);
+    assert_int_equal(disti_link_open(&b, &fake_shared, &rank, NULL), DIST_OK);
+    assert_int_equal(disti_link_open(&c, &fake_shared, &world, NULL), DIST_OK);
+    assert_int_equal(opened, 3);
+    disti_link_close(&a);
+    disti_link_close(&b);
+    disti_link_close(&c);
+    disti_endpoints_close("world", 2);
+    disti_endpoints_close("world", 0);
+    disti_endpoints_close("next world", 2);
+    assert_int_equal(closed, 3);
+}
+
+static void without_cancel_a_group_has_its_own(void **unused)
+{
+    struct dist_transport_config config;
+    struct engine_link a, b;
+    int contexts[2];
+
+    (void)unused;
+    assert_int_equal(disti_link_open(&a, &fake_own, &fake_group, &contexts[0]), DIST_OK);
+    assert_int_equal(disti_link_open(&b, &fake_own, &fake_group, &contexts[1]), DIST_OK);
+    assert_int_equal(opened, 2);
+    config = opened_with(&b);
+    assert_ptr_equal(config.context, &contexts[1]);
+    assert_int_equal(config.rank, 1);
+    assert_int_equal(config.world_size, 2);
+    disti_link_close(&a);
+    disti_link_close(&b);
+    assert_int_equal(closed, 2);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup(groups_of_a_world_share_whatever_their_contexts, start),
+        cmocka_unit_test_setup(a_shared_one_is_the_worlds_and_has_no_context, start),
+        cmocka_unit_test_setup(other_ranks_and_worlds_share_nothing, start),
+        cmocka_unit_test_setup(without_cancel_a_group_has_its_own, start),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
