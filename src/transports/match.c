@@ -64,6 +64,33 @@ uint64_t disti_match_order(void)
     return atomic_fetch_add_explicit(&last, 1, memory_order_relaxed) + 1;
 }
 
+static unsigned match_chain(uint64_t tag)
+{
+    return (unsigned)(tag * UINT64_C(0x9e3779b97f4a7c15) >> 32) % DISTI_MATCH_CHAINS;
+}
+
+static void match_link(struct disti_match *match, struct disti_early *early)
+{
+    unsigned chain = match_chain(early->envelope.tag);
+
+    early->prev = match->early_tail;
+    early->chain_prev = match->chain_tail[chain];
+    *(early->prev ? &early->prev->next : &match->early_head) = early;
+    *(early->chain_prev ? &early->chain_prev->chain_next : &match->chain_head[chain]) = early;
+    match->early_tail = match->chain_tail[chain] = early;
+}
+
+static void match_unlink(struct disti_match *match, struct disti_early *early)
+{
+    struct disti_early *next = early->next, *chain_next = early->chain_next;
+    unsigned chain = match_chain(early->envelope.tag);
+
+    *(early->prev ? &early->prev->next : &match->early_head) = next;
+    *(next ? &next->prev : &match->early_tail) = early->prev;
+    *(early->chain_prev ? &early->chain_prev->chain_next : &match->chain_head[chain]) = chain_next;
+    *(chain_next ? &chain_next->chain_prev : &match->chain_tail[chain]) = early->chain_prev;
+}
+
 struct disti_early *disti_match_hold(struct disti_match *match,
                                      const struct dist_envelope *envelope, bool descriptor)
 {
@@ -78,11 +105,7 @@ struct disti_early *disti_match_hold(struct disti_match *match,
         return NULL;
     *early = (struct disti_early){
         .envelope = *envelope, .order = disti_match_order(), .descriptor = descriptor};
-    if (match->early_tail)
-        match->early_tail->next = early;
-    else
-        match->early_head = early;
-    match->early_tail = early;
+    match_link(match, early);
     match->held_bytes += payload;
     if (match->early_count)
         ++*match->early_count;
@@ -96,10 +119,13 @@ static bool match_complete(const struct disti_early *early)
 
 struct disti_early *disti_match_waiting(const struct disti_match *match, uint64_t tag)
 {
-    struct disti_early *early = match->early_head;
+    struct disti_early *early;
 
+    if (!match->early_head)
+        return NULL;
+    early = match->chain_head[match_chain(tag)];
     while (early && (early->envelope.tag != tag || early->claimed || early->refused))
-        early = early->next;
+        early = early->chain_next;
     return early;
 }
 
@@ -139,16 +165,7 @@ struct disti_early *disti_match_post(struct disti_match *match, struct dist_requ
 
 void disti_match_release(struct disti_match *match, struct disti_early *early)
 {
-    struct disti_early *before = NULL;
-
-    for (struct disti_early *at = match->early_head; at != early; at = at->next)
-        before = at;
-    if (before)
-        before->next = early->next;
-    else
-        match->early_head = early->next;
-    if (match->early_tail == early)
-        match->early_tail = before;
+    match_unlink(match, early);
     if (!early->descriptor)
         match->held_bytes -= (size_t)early->envelope.bytes;
     if (match->early_count)

@@ -12,12 +12,18 @@
  *      recv ------> posted:  [tag 7] [tag 9]
  *                                ^ matched by tag, oldest first
  *      arrival ---> early:   [tag 8, 4 KiB held] [tag 8, a descriptor]
+ *
+ * There may be very many early ones, and they are received in any order: each is in the chain of
+ * its tag's hash too, in order of arrival.
  */
 struct disti_early;
+
+#define DISTI_MATCH_CHAINS 64
 
 struct disti_match {
     struct dist_request *posted_head, *posted_tail;
     struct disti_early *early_head, *early_tail;
+    struct disti_early *chain_head[DISTI_MATCH_CHAINS], *chain_tail[DISTI_MATCH_CHAINS];
     size_t held_bytes; /* payload kept in `early` */
     long *early_count; /* of all peers of the transport; NULL: nobody counts */
 };
@@ -32,7 +38,8 @@ struct disti_look {
 
 /* A message that came before its receive. Payload is held here, or described by note. */
 struct disti_early {
-    struct disti_early *next;
+    struct disti_early *next, *prev;
+    struct disti_early *chain_next, *chain_prev;
     struct dist_envelope envelope;
     uint64_t order;               /* disti_match_order() when it came */
     size_t arrived;               /* payload bytes held so far */

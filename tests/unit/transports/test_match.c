@@ -245,6 +245,29 @@ static void test_impossible_size(void **state)
     match_assert_empty(&match);
 }
 
+/* More tags than chains, taken from the last arrival's end and from the middle. */
+static void test_many_early(void **state)
+{
+    enum { TAGS = 5 * DISTI_MATCH_CHAINS, EACH = 3, STEP = 77 };
+    struct disti_early *early[EACH][TAGS];
+    struct disti_match match = {0};
+
+    (void)state;
+    for (int i = 0; i < EACH * TAGS; i++) {
+        early[i / TAGS][i % TAGS] = match_hold(&match, (uint64_t)(i % TAGS), 1);
+        early[i / TAGS][i % TAGS]->arrived = 1;
+    }
+    for (int i = 0; i < EACH * TAGS; i++) {
+        uint64_t tag = (uint64_t)(TAGS - 1 - i * STEP % TAGS);
+        struct dist_request request = match_receive(tag, 1);
+        struct disti_early *got = disti_match_post(&match, &request);
+
+        assert_ptr_equal(got, early[i / TAGS][tag]);
+        disti_match_release(&match, got);
+    }
+    match_assert_empty(&match);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -257,6 +280,7 @@ int main(void)
         cmocka_unit_test(test_waiting),
         cmocka_unit_test(test_clear_touches_no_request),
         cmocka_unit_test(test_impossible_size),
+        cmocka_unit_test(test_many_early),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
