@@ -90,8 +90,9 @@ static void send_gather(const struct tcp_peer *peer, struct send_batch *batch)
         size_t moved = request->moved, header = DISTI_TCP_FRAME_BYTES, payload = 0, room;
         enum send_manner manner = send_settle(peer, request, &credit);
 
-        if (i > 0 && peer->zerocopy && send_uncopied(peer, request))
-            break;
+        if (i > 0 && manner == SEND_WHOLE &&
+            disti_tcp_zerocopy_takes(peer->zerocopy, request->envelope.bytes))
+            break; /* it goes by itself */
         if (manner == SEND_OFFERED && peer->stripes.offered + i >= TCP_OFFERS_MAX)
             break;
         if (moved < header) {
