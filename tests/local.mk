@@ -32,6 +32,7 @@ EXTRA_DIST += \
 	tests/support/job.sh \
 	tests/support/lsan.supp \
 	tests/support/no_cmocka.sh \
+	tests/support/nodes.sh \
 	tests/support/planted.sh
 CLEANFILES += tests/jobs.lock check.log
 

@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * A rank runs ahead of the others, which make the same calls later, blocking. Backend gloo, over
- * the transports that DIST_TRANSPORT names. Exit 0 if all data are right.
+ * A rank runs ahead of the others, which make the same calls later, blocking. Over the transports
+ * that DIST_TRANSPORT names. Exit 0 if all data are right.
  *
- *   ahead reduces CALLS BYTES GROWTH        rank 0 has posted all of that many all-reduces
- *   ahead tags SENDS BYTES GROWTH           it has sent so many messages of one tag before the one
- *                                           that the others receive first
- *   ahead mixed CALLS BYTES GROWTH SENDS    collectives of 1 to BYTES bytes, and as many messages
- * as SENDS to each other rank; the others receive in random order, between the collectives ahead
- * all CALLS BYTES GROWTH SENDS      the same of every rank
+ *   ahead BACKEND reduces CALLS BYTES GROWTH     rank 0 has posted all of that many all-reduces
+ *   ahead BACKEND tags SENDS BYTES GROWTH        it has sent so many messages of one tag before the
+ *                                                one that the others receive first
+ *   ahead BACKEND mixed CALLS BYTES GROWTH SENDS collectives of 1 to BYTES bytes, and so many
+ *                                                messages to each other rank; the others receive in
+ *                                                random order, between the collectives
+ *   ahead BACKEND all CALLS BYTES GROWTH SENDS   the same of every rank
  *
  * GROWTH: MiB by which the resident size of a late rank may grow at most, 0 for any.
  */
@@ -35,6 +36,7 @@ static int calls, sends;
 static size_t largest;
 static unsigned char *pattern; /* byte i is i * 7 % PERIOD; largest + PERIOD bytes */
 static unsigned char *place;   /* for one result */
+static unsigned char **places; /* for those of all calls, where every rank is ahead */
 static uint64_t seed;
 
 static void check(dist_status status, const char *what)
@@ -266,7 +268,7 @@ static struct call *post_all(bool mixed)
         unsigned char *out;
 
         posted[i] = call_of(i, mixed);
-        out = malloc(posted[i].out_bytes);
+        out = places ? places[i] : malloc(posted[i].out_bytes);
         if (!out)
             exit(1);
         call_post(&posted[i], i, out);
@@ -364,16 +366,10 @@ static void run_mixed(void)
     free(works);
 }
 
-static void run_all(void)
-{
-    everyone = true;
-    run_mixed();
-}
-
 static const struct {
     const char *name;
     void (*run)(void);
-} cases[] = {{"reduces", run_reduces}, {"tags", run_tags}, {"mixed", run_mixed}, {"all", run_all}};
+} cases[] = {{"reduces", run_reduces}, {"tags", run_tags}, {"mixed", run_mixed}, {"all", run_mixed}};
 
 static void (*case_of(const char *name))(void)
 {
@@ -397,20 +393,29 @@ static void open_memory(void)
     for (size_t i = 0; i < bytes; i++)
         pattern[i] = (unsigned char)(i * 7 % PERIOD);
     memset(place, 0xff, bytes);
+    places = everyone ? calloc((size_t)calls + 1, sizeof(*places)) : NULL;
+    for (int i = 0; places && i < calls; i++) {
+        bytes = call_of(i, true).out_bytes;
+        places[i] = malloc(bytes);
+        if (!places[i])
+            exit(1);
+        memset(places[i], 0xff, bytes);
+    }
 }
 
 int main(int argc, char **argv)
 {
     struct dist_options options = DIST_OPTIONS_INIT;
-    void (*run)(void) = argc >= 5 ? case_of(argv[1]) : NULL;
+    void (*run)(void) = argc >= 6 ? case_of(argv[2]) : NULL;
     long before, grown;
 
     if (!run)
         return 2;
-    calls = atoi(argv[2]);
-    largest = (size_t)atoll(argv[3]);
-    sends = argc > 5 ? atoi(argv[5]) : 0;
-    options.backend = "gloo";
+    calls = atoi(argv[3]);
+    largest = (size_t)atoll(argv[4]);
+    sends = argc > 6 ? atoi(argv[6]) : 0;
+    everyone = strcmp(argv[2], "all") == 0;
+    options.backend = argv[1];
     check(dist_init_process_group(&options, &group), "init");
     rank = dist_get_rank(group);
     ranks = dist_get_world_size(group);
@@ -425,12 +430,13 @@ int main(int argc, char **argv)
     run();
     grown = resident_peak() - before;
     printf("rank %d grew by %ld MiB\n", rank, grown);
-    if (rank && atol(argv[4]) && grown > atol(argv[4])) {
-        fprintf(stderr, "rank %d grew by %ld MiB, more than %s\n", rank, grown, argv[4]);
+    if (rank && atol(argv[5]) && grown > atol(argv[5])) {
+        fprintf(stderr, "rank %d grew by %ld MiB, more than %s\n", rank, grown, argv[5]);
         failures++;
     }
     check(dist_destroy_process_group(group), "destroy");
     free(pattern);
     free(place);
+    free(places);
     return failures ? 1 : 0;
 }

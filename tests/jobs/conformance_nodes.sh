@@ -3,47 +3,11 @@
 # The battery over two machines, shared memory inside each and TCP between them: the second is a
 # network namespace of this one, which the library takes for a machine of its own.
 . "$srcdir/tests/support/job.sh"
+. "$srcdir/tests/support/nodes.sh"
 
 battery=$builddir/tests/conformance/conformance
 program=$builddir/tests/jobs/reproducible
-export DIST_TIMEOUT=30 node_cpus node_name=dist-$$
-export node_here=198.18.$(($$ % 250)).1 node_there=198.18.$(($$ % 250)).2
-
-# The CPUs that may be used: "0-3,8".
-node_cpus=$(taskset -cp $$ 2>/dev/null) node_cpus=${node_cpus##*: }
-
-node_make()
-{
-    ip netns add "$node_name" &&
-        ip link add "dA$$" type veth peer name "dB$$" &&
-        ip link set "dB$$" netns "$node_name" &&
-        ip addr add "$node_here/30" dev "dA$$" &&
-        ip link set "dA$$" up &&
-        ip netns exec "$node_name" ip addr add "$node_there/30" dev "dB$$" &&
-        ip netns exec "$node_name" ip link set "dB$$" up &&
-        ip netns exec "$node_name" ip link set lo up
-}
-node_end()
-{
-    local status=$?
-    ip link del "dA$$"
-    ip netns del "$node_name"
-    return $status
-} 2>/dev/null
-trap 'node_end; job_end' EXIT
-
-# The ranks of $node_ranks run on the other machine. They all meet at that of rank 0. Each machine
-# has a CPU of its own, so that it knows how many ranks share it.
-on_nodes()
-{
-    export MASTER_ADDR=$node_here
-    [[ " $node_ranks " == *" 0 "* ]] && MASTER_ADDR=$node_there
-    case " $node_ranks " in
-    *" $RANK "*) exec taskset -c "${node_cpus##*[-,]}" ip netns exec "$node_name" "$@" ;;
-    *) exec taskset -c "${node_cpus%%[-,]*}" "$@" ;;
-    esac
-}
-export -f on_nodes
+export DIST_TIMEOUT=30
 
 # The same; where to meet is the name of this machine, which it has in Debian's way as another name of
 # the loopback: the other machine knows its address.
@@ -58,13 +22,6 @@ on_named_nodes()
     exec unshare --mount "$BASH" -c 'mount --bind "$0" /etc/hosts && exec "$@"' "$hosts" "$@"
 }
 export -f on_named_nodes
-
-# nodes RANKS "THOSE OF THE OTHER MACHINE" PROGRAM [ARGUMENT]...
-nodes()
-{
-    export node_ranks=$2
-    job shell "$1" "$BASH" -c 'on_nodes "$@"' on_nodes "${@:3}"
-}
 
 if ! node_make 2>"$job_folder/why"; then
     job_skip "two machines" "no network namespaces here: $(tail -n 1 "$job_folder/why")"

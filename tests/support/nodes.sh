@@ -1,0 +1,53 @@
+# SPDX-License-Identifier: BSD-3-Clause
+# Two machines: the second is a network namespace of this one, which the library takes for a machine
+# of its own. Sourced behind job.sh.
+#
+#   node_make                                  false where that cannot be, and says why
+#   nodes RANKS "THOSE OF THE OTHER MACHINE" PROGRAM [ARGUMENT]...
+
+export node_cpus node_name=dist-$$
+export node_here=198.18.$(($$ % 250)).1 node_there=198.18.$(($$ % 250)).2
+
+# The CPUs that may be used: "0-3,8".
+node_cpus=$(taskset -cp $$ 2>/dev/null) node_cpus=${node_cpus##*: }
+
+node_make()
+{
+    ip netns add "$node_name" &&
+        ip link add "dA$$" type veth peer name "dB$$" &&
+        ip link set "dB$$" netns "$node_name" &&
+        ip addr add "$node_here/30" dev "dA$$" &&
+        ip link set "dA$$" up &&
+        ip netns exec "$node_name" ip addr add "$node_there/30" dev "dB$$" &&
+        ip netns exec "$node_name" ip link set "dB$$" up &&
+        ip netns exec "$node_name" ip link set lo up
+}
+node_end()
+{
+    local status=$?
+    ip link del "dA$$"
+    ip netns del "$node_name"
+    return $status
+} 2>/dev/null
+trap 'node_end; job_end' EXIT
+
+# The ranks of $node_ranks run on the other machine. They all meet at that of rank 0. Each machine
+# has a CPU of its own, so that it knows how many ranks share it.
+on_nodes()
+{
+    export MASTER_ADDR=$node_here
+    [[ " $node_ranks " == *" 0 "* ]] && MASTER_ADDR=$node_there
+    case " $node_ranks " in
+    *" $RANK "*) exec taskset -c "${node_cpus##*[-,]}" ip netns exec "$node_name" "$@" ;;
+    *) exec taskset -c "${node_cpus%%[-,]*}" "$@" ;;
+    esac
+}
+export -f on_nodes
+
+# nodes RANKS "THOSE OF THE OTHER MACHINE" PROGRAM [ARGUMENT]...
+nodes()
+{
+    export node_ranks=$2
+    job shell "$1" "$BASH" -c 'on_nodes "$@"' on_nodes "${@:3}"
+}
+
