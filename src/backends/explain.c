@@ -308,8 +308,10 @@ dist_status dist_explain(const struct dist_question *question, struct dist_candi
         goto out;
     /* A call is chosen for by its size class. */
     bytes = disti_size_class_most(disti_size_class(question->bytes));
-    disti_choose(&explain.choice, &explain.tuning, explain.topology, question->collective, bytes,
-                 &chosen);
+    status = disti_choose(&explain.choice, &explain.tuning, explain.topology, question->collective,
+                          bytes, &chosen);
+    if (status != DIST_OK)
+        goto out;
     explain_refined(&explain, question->collective, bytes, &chosen);
     count = explain_rows(&explain, question->collective, bytes, &chosen, rows);
     explain_answer(&explain, &chosen, count, explanation_p);

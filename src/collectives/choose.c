@@ -25,8 +25,17 @@ struct choose {
     dist_collective collective;
     size_t bytes;
     uint64_t steps;
-    double best; /* seconds */
+    double best;        /* seconds */
+    dist_status status; /* ERR_NO_MEMORY: other ranks, which have it, may choose otherwise */
 };
+
+/* Is it known? A plan that there is not is no failure. */
+static bool choose_knows(struct choose *choose, dist_status status)
+{
+    if (status == DIST_ERR_NO_MEMORY)
+        choose->status = status;
+    return status == DIST_OK;
+}
 
 const char *disti_reason_string(enum disti_reason reason)
 {
@@ -71,7 +80,7 @@ static bool choose_worth(struct choose *choose, const struct disti_shape *shape,
     struct disti_plan *plan;
     uint64_t steps;
 
-    if (disti_plan_write(algorithm, shape, &plan) != DIST_OK)
+    if (!choose_knows(choose, disti_plan_write(algorithm, shape, &plan)))
         return false;
     steps = (uint64_t)plan->step_count * (uint64_t)choose->topology->ranks;
     *least_p = choose_least(choose, plan);
@@ -93,8 +102,8 @@ static bool choose_predict(struct choose *choose, struct disti_candidate *candid
 
     candidate->seconds = candidate->least = -1;
     if (!choose_worth(choose, &shape, candidate->algorithm, &candidate->least) ||
-        disti_simulate(candidate->algorithm, &shape, choose->bytes, &choose->tuning->cost,
-                       &seconds) != DIST_OK ||
+        !choose_knows(choose, disti_simulate(candidate->algorithm, &shape, choose->bytes,
+                                             &choose->tuning->cost, &seconds)) ||
         !(seconds >= 0))
         return false;
     candidate->seconds = seconds;
@@ -240,9 +249,9 @@ static void choose_said(const struct choose *choose, struct disti_chosen *chosen
         .seconds = -1};
 }
 
-void disti_choose(const struct disti_choice *choice, const struct disti_tuning *tuning,
-                  const struct disti_topology *topology, dist_collective collective, size_t bytes,
-                  struct disti_chosen *chosen_p)
+dist_status disti_choose(const struct disti_choice *choice, const struct disti_tuning *tuning,
+                         const struct disti_topology *topology, dist_collective collective,
+                         size_t bytes, struct disti_chosen *chosen_p)
 {
     struct choose choose = {.choice = choice,
                             .tuning = tuning,
@@ -264,6 +273,7 @@ void disti_choose(const struct disti_choice *choice, const struct disti_tuning *
         choose_best(chosen_p);
     }
     choose_said(&choose, chosen_p);
+    return choose.status;
 }
 
 /* ---- remembered ---- */
@@ -280,27 +290,36 @@ size_t disti_size_class_most(int size_class)
     return size_class > 64 ? SIZE_MAX : (size_t)1 << (size_class - 1);
 }
 
-void disti_chooser_learn(struct disti_chooser *chooser, dist_collective collective, int size_class,
-                         struct disti_chosen *chosen_p)
+dist_status disti_chooser_learn(struct disti_chooser *chooser, dist_collective collective,
+                                int size_class, struct disti_chosen *chosen_p)
 {
     size_t most = disti_size_class_most(size_class);
+    dist_status status = disti_choose(chooser->choice, chooser->tuning, chooser->topology,
+                                      collective, most, chosen_p);
 
-    disti_choose(chooser->choice, chooser->tuning, chooser->topology, collective, most, chosen_p);
+    if (status != DIST_OK)
+        return status;
     chooser->known[collective][size_class].algorithm = chosen_p->best.algorithm;
     chooser->known[collective][size_class].segments = chosen_p->best.segments;
     disti_info("%s of up to %zu bytes a block: %s, %u segments, since %s",
                dist_collective_string(collective), most, chosen_p->best.algorithm->name,
                chosen_p->best.segments, disti_reason_string(chosen_p->reason));
+    return DIST_OK;
 }
 
-void disti_chooser_pick(struct disti_chooser *chooser, dist_collective collective, size_t bytes,
-                        const struct disti_algorithm **algorithm_p, uint32_t *segments_p)
+dist_status disti_chooser_pick(struct disti_chooser *chooser, dist_collective collective,
+                               size_t bytes, const struct disti_algorithm **algorithm_p,
+                               uint32_t *segments_p)
 {
     int size_class = disti_size_class(bytes);
     struct disti_chosen chosen;
+    dist_status status = DIST_OK;
 
     if (!chooser->known[collective][size_class].algorithm)
-        disti_chooser_learn(chooser, collective, size_class, &chosen);
+        status = disti_chooser_learn(chooser, collective, size_class, &chosen);
+    if (status != DIST_OK)
+        return status;
     *algorithm_p = chooser->known[collective][size_class].algorithm;
     *segments_p = chooser->known[collective][size_class].segments;
+    return DIST_OK;
 }

@@ -52,11 +52,12 @@ struct disti_chosen {
  * costs may be looked at, each algorithm is simulated with several numbers of segments, and the
  * shortest wins if it gains a tenth on the rules' choice. Bounded: at most some ten thousand steps
  * are simulated, whatever is asked. A pure function of its arguments, so that ranks with the same
- * ones choose alike. Never fails: what cannot be simulated the rules choose.
+ * ones choose alike: what cannot be simulated the rules choose. ERR_NO_MEMORY, and *chosen_p is of
+ * no use: a rank with memory might have chosen otherwise.
  */
-void disti_choose(const struct disti_choice *choice, const struct disti_tuning *tuning,
-                  const struct disti_topology *topology, dist_collective collective, size_t bytes,
-                  struct disti_chosen *chosen_p);
+dist_status disti_choose(const struct disti_choice *choice, const struct disti_tuning *tuning,
+                         const struct disti_topology *topology, dist_collective collective,
+                         size_t bytes, struct disti_chosen *chosen_p);
 
 /* Sizes are put into classes by powers of two, (2^(k - 1), 2^k], and 0. */
 #define DISTI_SIZE_CLASSES 66
@@ -74,12 +75,13 @@ struct disti_chooser {
     } known[DIST_COLL_COUNT][DISTI_SIZE_CLASSES];
 };
 
-/* disti_choose for the most bytes of the class, which is then remembered. */
-void disti_chooser_learn(struct disti_chooser *chooser, dist_collective collective, int size_class,
-                         struct disti_chosen *chosen_p);
+/* disti_choose for the most bytes of the class, which is then remembered. ERR_NO_MEMORY. */
+dist_status disti_chooser_learn(struct disti_chooser *chooser, dist_collective collective,
+                                int size_class, struct disti_chosen *chosen_p);
 
-/* What is remembered; the first time it is learned. */
-void disti_chooser_pick(struct disti_chooser *chooser, dist_collective collective, size_t bytes,
-                        const struct disti_algorithm **algorithm_p, uint32_t *segments_p);
+/* What is remembered; the first time it is learned. ERR_NO_MEMORY. */
+dist_status disti_chooser_pick(struct disti_chooser *chooser, dist_collective collective,
+                               size_t bytes, const struct disti_algorithm **algorithm_p,
+                               uint32_t *segments_p);
 
 #endif

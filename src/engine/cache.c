@@ -49,21 +49,20 @@ static dist_status cache_add(struct dist_engine *engine, struct engine_cached **
 }
 
 /* Which algorithm, and how many segments. */
-static void cache_choose(struct dist_engine *engine, const struct dist_call *call,
-                         const struct disti_refine_turn *turn,
-                         const struct disti_algorithm **algorithm_p, uint32_t *segments_p)
+static dist_status cache_choose(struct dist_engine *engine, const struct dist_call *call,
+                                const struct disti_refine_turn *turn,
+                                const struct disti_algorithm **algorithm_p, uint32_t *segments_p)
 {
     const struct disti_candidate *candidate;
 
-    if (!turn->refine) {
-        disti_chooser_pick(&engine->chooser, call->collective,
-                           disti_bind_bytes(call, engine->config->world_size), algorithm_p,
-                           segments_p);
-        return;
-    }
+    if (!turn->refine)
+        return disti_chooser_pick(&engine->chooser, call->collective,
+                                  disti_bind_bytes(call, engine->config->world_size), algorithm_p,
+                                  segments_p);
     candidate = &turn->refine->candidates[disti_refine_candidate(turn)];
     *algorithm_p = candidate->algorithm;
     *segments_p = candidate->segments;
+    return DIST_OK;
 }
 
 dist_status disti_cache_plan(struct dist_engine *engine, const struct dist_call *call,
@@ -73,8 +72,10 @@ dist_status disti_cache_plan(struct dist_engine *engine, const struct dist_call 
     const struct disti_algorithm *algorithm;
     struct engine_cached **bucket;
     uint32_t segments;
+    dist_status status = cache_choose(engine, call, turn, &algorithm, &segments);
 
-    cache_choose(engine, call, turn, &algorithm, &segments);
+    if (status != DIST_OK)
+        return status;
     bucket = cache_bucket(engine, algorithm, root, segments);
     for (struct engine_cached *e = *bucket; e; e = e->next) {
         if (e->algorithm == algorithm && e->root == root && e->segments == segments) {

@@ -46,11 +46,16 @@ static dist_status refining_new(struct dist_engine *engine, dist_collective coll
 {
     struct disti_refine *refine = malloc(sizeof(*refine));
     struct disti_chosen chosen;
+    dist_status status;
 
     if (!refine)
         return disti_fail(DIST_ERR_NO_MEMORY, "no memory to refine the choice for %s",
                           dist_collective_string(collective));
-    disti_chooser_learn(&engine->chooser, collective, size_class, &chosen);
+    status = disti_chooser_learn(&engine->chooser, collective, size_class, &chosen);
+    if (status != DIST_OK) {
+        free(refine);
+        return status;
+    }
     disti_refine_init(&chosen, refine);
     *refine_p = refine;
     return DIST_OK;
