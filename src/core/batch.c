@@ -79,7 +79,7 @@ bool disti_batch_note_work(dist_group *group, dist_work *work, dist_status *stat
     if (item)
         *item = (struct batch_item){.group = group, .runs = true, .work = work};
     else
-        dist_wait(work);
+        *status_p = dist_wait(work);
     return true;
 }
 
@@ -119,9 +119,10 @@ static dist_status batch_post(struct batch_item *item)
     item->start.detached = item->start.waits = item->start.manner == DIST_MANNER_STREAM;
     if (status == DIST_OK)
         status = disti_work_post(item->group, &item->start, &item->work);
-    if (status != DIST_OK)
-        disti_start_release(&item->start);
-    return status;
+    if (status == DIST_OK)
+        return status;
+    disti_start_release(&item->start);
+    return disti_group_unstarted(item->group, status);
 }
 
 /*

@@ -378,6 +378,17 @@ static dist_status calls_run(dist_group *group, struct disti_start *start)
     return disti_work_post(group, start, NULL);
 }
 
+static dist_status calls_start(dist_group *group, struct disti_start *start, struct calls_form form)
+{
+    dist_status status = disti_stage(group, start);
+
+    if (status == DIST_OK)
+        status = form.async ? disti_work_post(group, start, form.work_p) : calls_run(group, start);
+    if (status != DIST_OK)
+        disti_start_release(start);
+    return status;
+}
+
 dist_status disti_call(dist_group *group, const struct dist_call *call, struct calls_form form)
 {
     struct disti_start start;
@@ -386,15 +397,7 @@ dist_status disti_call(dist_group *group, const struct dist_call *call, struct c
     if (!form.async && disti_call_again(group, call) && !disti_batch_is_open())
         return disti_work_run_call(group, call);
     status = disti_call_check(group, call, form, &start);
-    if (status != DIST_OK)
-        return status;
-    if (!form.async && disti_batch_note(group, &start, &status))
-        return status;
-    status = disti_stage(group, &start);
-    if (status == DIST_OK)
-        status =
-            form.async ? disti_work_post(group, &start, form.work_p) : calls_run(group, &start);
-    if (status != DIST_OK)
-        disti_start_release(&start);
-    return status;
+    if (status == DIST_OK && (form.async || !disti_batch_note(group, &start, &status)))
+        status = calls_start(group, &start, form);
+    return status == DIST_OK ? status : disti_group_unstarted(group, status);
 }

@@ -205,9 +205,9 @@ static dist_status coalesced_start_each(dist_group *group, void *const *buffers,
     return status == DIST_OK ? ended : status;
 }
 
-static dist_status coalesced_start(dist_group *group, void *const *buffers, const size_t *counts,
-                                   int buffer_count, dist_dtype dtype, dist_op op,
-                                   struct calls_form form)
+static dist_status coalesced_try(dist_group *group, void *const *buffers, const size_t *counts,
+                                 int buffer_count, dist_dtype dtype, dist_op op,
+                                 struct calls_form form)
 {
     struct disti_start start;
     struct coalesced *list = NULL;
@@ -238,6 +238,16 @@ static dist_status coalesced_start(dist_group *group, void *const *buffers, cons
     if (status != DIST_OK)
         free(list);
     return status;
+}
+
+/* What was started before something failed stays started, here and elsewhere. */
+static dist_status coalesced_start(dist_group *group, void *const *buffers, const size_t *counts,
+                                   int buffer_count, dist_dtype dtype, dist_op op,
+                                   struct calls_form form)
+{
+    dist_status status = coalesced_try(group, buffers, counts, buffer_count, dtype, op, form);
+
+    return status == DIST_OK ? status : disti_group_unstarted(group, status);
 }
 
 dist_status dist_all_reduce_coalesced_async(dist_group *group, void *const *buffers,

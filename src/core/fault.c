@@ -53,6 +53,18 @@ void disti_group_break(struct dist_group *group, dist_status status, const char 
     fault_end(group, status, text, true);
 }
 
+dist_status disti_group_unstarted(struct dist_group *group, dist_status status)
+{
+    if (status != DIST_ERR_NO_MEMORY && status != DIST_ERR_SYSTEM)
+        return status;
+    disti_group_enter(group);
+    if (atomic_load_explicit(&group->drive.role, memory_order_relaxed) != DISTI_ROLE_CLOSED)
+        disti_group_break(group, status, dist_last_error());
+    disti_drive_kick(group);
+    disti_group_exit(group);
+    return status;
+}
+
 dist_status disti_group_refuse(const struct dist_group *group, const char *what)
 {
     char name[GROUP_NAME];

@@ -155,6 +155,13 @@ dist_status disti_group_batch(struct dist_group *group, bool begin);
 void disti_group_break(struct dist_group *group, dist_status status, const char *text);
 
 /*
+ * A call could not be started here, with dist_last_error as its cause, and the lock is not held. The
+ * others go on with theirs: the group ends, unless the program was to blame or it had ended before.
+ * Returns the status.
+ */
+dist_status disti_group_unstarted(struct dist_group *group, dist_status status);
+
+/*
  * A call of the backend failed with dist_last_error as its cause. For a lost peer the store's news
  * are waited for briefly, since they name the rank that failed first. work may be NULL.
  */

@@ -86,7 +86,7 @@ static dist_status persistent_start(struct disti_work *work)
     if (status == DIST_OK && work->begin)
         status = work->begin(work->owned);
     if (status != DIST_OK)
-        return status;
+        return disti_group_unstarted(work->group, status);
     group = work->group;
     disti_group_enter(group);
     atomic_store_explicit(&work->ended, false, memory_order_relaxed);
