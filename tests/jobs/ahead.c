@@ -369,7 +369,8 @@ static void run_mixed(void)
 static const struct {
     const char *name;
     void (*run)(void);
-} cases[] = {{"reduces", run_reduces}, {"tags", run_tags}, {"mixed", run_mixed}, {"all", run_mixed}};
+} cases[] = {
+    {"reduces", run_reduces}, {"tags", run_tags}, {"mixed", run_mixed}, {"all", run_mixed}};
 
 static void (*case_of(const char *name))(void)
 {

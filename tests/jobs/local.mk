@@ -37,6 +37,11 @@ tests_jobs_ahead_SOURCES = tests/jobs/ahead.c
 tests_jobs_ahead_LDADD = libdist.la
 tests_jobs_ahead_LDFLAGS = $(job_ldflags)
 
+check_PROGRAMS += tests/jobs/short_memory
+tests_jobs_short_memory_SOURCES = tests/jobs/short_memory.c
+tests_jobs_short_memory_LDADD = libdist.la
+tests_jobs_short_memory_LDFLAGS = $(job_ldflags)
+
 check_PROGRAMS += tests/jobs/idle
 tests_jobs_idle_SOURCES = tests/jobs/idle.c
 tests_jobs_idle_LDADD = libdist.la
@@ -116,6 +121,7 @@ job_scripts = \
 	tests/jobs/launchers.sh \
 	tests/jobs/mishaps.sh \
 	tests/jobs/ahead.sh \
+	tests/jobs/short_memory.sh \
 	tests/jobs/nccl_streams.sh \
 	tests/jobs/idle.sh \
 	tests/jobs/nccl_faults.sh \
