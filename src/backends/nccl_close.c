@@ -2,7 +2,8 @@
 /* Backend nccl: leaving, in bounded time. */
 #include "backends/nccl.h"
 
-#include <pthread.h>
+#include "base/thread.h"
+
 #include <sched.h>
 #include <stdlib.h>
 #include <time.h>
@@ -138,7 +139,7 @@ static bool close_run(struct disti_nccl_state *nccl, bool abort, bool release)
         return false;
     job->abort = abort;
     job->release = release;
-    if (pthread_create(&thread, NULL, close_main, job) != 0) {
+    if (disti_thread_create(&thread, close_main, job) != 0) {
         close_free_job(job);
         return false;
     }

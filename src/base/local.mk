@@ -11,6 +11,7 @@ libdist_core_sources += \
 	src/base/env.c src/base/env.h \
 	src/base/file.c src/base/file.h \
 	src/base/hash.h \
+	src/base/thread.h \
 	src/base/kernels.h \
 	src/base/kernels_f16c.c \
 	src/base/kernels_float.c \

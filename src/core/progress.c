@@ -3,8 +3,8 @@
 #include "core/progress.h"
 
 #include "base/config.h"
+#include "base/thread.h"
 
-#include <signal.h>
 #include <sys/eventfd.h>
 #include <unistd.h>
 
@@ -47,19 +47,6 @@ static void progress_forked(void)
     disti_progress.running = false;
 }
 
-/* Signals are the program's: its threads shall get them. */
-static bool progress_create(void)
-{
-    sigset_t all, old;
-    bool made;
-
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &old);
-    made = pthread_create(&disti_progress.thread, NULL, disti_progress_main, NULL) == 0;
-    pthread_sigmask(SIG_SETMASK, &old, NULL);
-    return made;
-}
-
 /* With `life`. Without the thread works go on, but only while the program calls the library. */
 static bool progress_start(void)
 {
@@ -72,7 +59,8 @@ static bool progress_start(void)
     atomic_store(&disti_progress.asleep, false);
     atomic_store(&disti_progress.dozing, false);
     disti_progress.wake_fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
-    if (disti_progress.wake_fd >= 0 && progress_create()) {
+    if (disti_progress.wake_fd >= 0 &&
+        disti_thread_create(&disti_progress.thread, disti_progress_main, NULL) == 0) {
         disti_progress.running = true;
         pthread_setname_np(disti_progress.thread, "dist-progress");
         return true;

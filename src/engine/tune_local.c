@@ -2,11 +2,10 @@
 /* What one process can find out by itself: how fast it copies, reduces, gives its CPU away. */
 #include "base/clock.h"
 #include "base/dtype.h"
+#include "base/thread.h"
 #include "engine/tune.h"
 
-#include <pthread.h>
 #include <sched.h>
-#include <signal.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
@@ -133,18 +132,14 @@ static double local_switch(void)
 {
     struct local_switch both = {.cpu = sched_getcpu()};
     struct local_switcher switchers[2] = {{&both, 0}, {&both, 1}};
-    sigset_t all, old;
     pthread_t threads[2];
     int started = 0;
 
     if (both.cpu < 0 || both.cpu >= CPU_SETSIZE)
         return -1;
-    sigfillset(&all); /* the program's signals are for its own threads */
-    pthread_sigmask(SIG_SETMASK, &all, &old);
     while (started < 2 &&
-           pthread_create(&threads[started], NULL, local_yield, &switchers[started]) == 0)
+           disti_thread_create(&threads[started], local_yield, &switchers[started]) == 0)
         started++;
-    pthread_sigmask(SIG_SETMASK, &old, NULL);
     if (started < 2)
         atomic_store(&both.failed, true);
     for (int i = 0; i < started; i++)

@@ -5,10 +5,10 @@
 #include "base/clock.h"
 #include "base/descriptor.h"
 #include "base/log.h"
+#include "base/thread.h"
 #include "rendezvous/socket.h"
 
 #include <errno.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -288,14 +288,10 @@ static void *server_main(void *arg)
 
 dist_status disti_store_server_run(struct disti_store_server *server)
 {
-    sigset_t all, old;
     int error;
 
     server->log = disti_log_current();
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &old);
-    error = pthread_create(&server->thread, NULL, server_main, server);
-    pthread_sigmask(SIG_SETMASK, &old, NULL);
+    error = disti_thread_create(&server->thread, server_main, server);
     if (error) {
         errno = error;
         return disti_fail_errno(DIST_ERR_SYSTEM, "cannot start the store's thread");
