@@ -122,6 +122,23 @@ static bool endpoint_is(const struct disti_endpoint *endpoint,
            strcmp(endpoint->job, config->world_job) == 0;
 }
 
+/* With the list's lock held. NULL: there is none. */
+static struct disti_endpoint *endpoint_find(const struct dist_transport *transport,
+                                            const struct dist_backend_config *config)
+{
+    struct disti_endpoint *endpoint = endpoint_list;
+
+    while (endpoint && !endpoint_is(endpoint, transport, config))
+        endpoint = endpoint->next;
+    return endpoint;
+}
+
+static bool endpoint_may_share(const struct dist_transport *transport,
+                               const struct dist_backend_config *config)
+{
+    return transport->cancel && config->world_ranks > 0 && config->world_job;
+}
+
 static dist_status endpoint_share(const struct dist_transport *transport,
                                   const struct dist_backend_config *config,
                                   struct disti_endpoint **endpoint_p)
@@ -130,9 +147,7 @@ static dist_status endpoint_share(const struct dist_transport *transport,
     dist_status status = DIST_OK;
 
     pthread_mutex_lock(&endpoint_list_lock);
-    endpoint = endpoint_list;
-    while (endpoint && !endpoint_is(endpoint, transport, config))
-        endpoint = endpoint->next;
+    endpoint = endpoint_find(transport, config);
     if (!endpoint) {
         status = endpoint_open(transport, config, NULL, true, &endpoint);
         if (status == DIST_OK) {
@@ -171,10 +186,23 @@ void disti_endpoints_close(const char *job, int rank)
 
 /* ---- links ---- */
 
+bool disti_link_is_open(const struct dist_transport *transport,
+                        const struct dist_backend_config *config)
+{
+    bool open;
+
+    if (!endpoint_may_share(transport, config))
+        return false;
+    pthread_mutex_lock(&endpoint_list_lock);
+    open = endpoint_find(transport, config);
+    pthread_mutex_unlock(&endpoint_list_lock);
+    return open;
+}
+
 dist_status disti_link_open(struct engine_link *link, const struct dist_transport *transport,
                             const struct dist_backend_config *config, void *context)
 {
-    bool shared = transport->cancel && config->world_ranks > 0 && config->world_job;
+    bool shared = endpoint_may_share(transport, config);
     struct disti_endpoint *endpoint;
     dist_status status;
 

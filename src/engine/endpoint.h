@@ -70,6 +70,10 @@ uint64_t disti_tag_group(uint32_t group);
 dist_status disti_link_open(struct engine_link *link, const struct dist_transport *transport,
                             const struct dist_backend_config *config, void *context);
 
+/* Has another group of the world opened it? Then it can run here. */
+bool disti_link_is_open(const struct dist_transport *transport,
+                        const struct dist_backend_config *config);
+
 /* The slots of these names; peers are ranks of the group. */
 dist_status disti_link_address(struct engine_link *link, void *blob, size_t *size_p);
 dist_status disti_link_reach(struct engine_link *link, const void *blob, size_t size,

@@ -50,7 +50,8 @@ static dist_status route_open_link(struct dist_engine *engine,
     char why[512] = "";
     size_t used = strlen(reasons);
 
-    if (transport->probe && transport->probe(why, sizeof(why)) != DIST_OK) {
+    if (transport->probe && !disti_link_is_open(transport, config) &&
+        transport->probe(why, sizeof(why)) != DIST_OK) {
         disti_text(reasons + used, reasons_size - used, "; %s: %s", transport->name, why);
         disti_info("transport %s is not used: %s", transport->name, why);
         return DIST_OK;
