@@ -289,8 +289,8 @@ struct dist_backend {
 
     /*
      * Joins: collective, may block until all ranks have come (config->timeout_ms). After it the
-     * core waits for all ranks once more, so that nobody posts before all are open. On failure
-     * leaves a state that close accepts.
+     * core waits for all ranks once more, so that nobody posts before all are open; unless this is
+     * a backend that meets. On failure leaves a state that close accepts.
      */
     dist_status (*open)(void *state, const struct dist_backend_config *config);
 
@@ -375,6 +375,10 @@ struct dist_backend {
 
     /* Bits of DIST_LACKS_...; 0: it does everything. */
     uint32_t lacks;
+
+    /* open ends with engine_open, and can fail no more after it: the core need not wait for the
+     * other ranks once more, since engine_open has just done so. */
+    bool meets;
 
     /*
      * Optional: how is this call to be done? call->memory and call->stream are set. Asked before

@@ -14,7 +14,7 @@ extern "C" {
  * states the one that it was built for; the library takes no other, nor a table that is smaller
  * than its own (ERR_ABI, before anything in it is called).
  */
-#define DIST_ABI 6
+#define DIST_ABI 7
 
 /* A transport's address has 1 to this many bytes. */
 #define DIST_ADDRESS_MAX 2048

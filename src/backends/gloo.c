@@ -119,7 +119,7 @@ static void gloo_describe(const void *state, char *text, size_t size)
     .abi = DIST_ABI, .size = sizeof(struct dist_backend), .state_size = sizeof(struct gloo_state), \
     .probe = gloo_probe, .query = gloo_query, .close = gloo_close, .post = gloo_post,              \
     .progress = gloo_progress, .abort = gloo_close, .arm = gloo_arm, .disarm = gloo_disarm,        \
-    .describe = gloo_describe, .prepare = gloo_prepare, .release = gloo_release
+    .describe = gloo_describe, .prepare = gloo_prepare, .release = gloo_release, .meets = true
 
 const struct dist_backend disti_backend_gloo = {
     GLOO_SLOTS,

@@ -253,6 +253,7 @@ static const struct dist_backend mpi_backend = {
     .describe = mpi_describe,
     .prepare = mpi_prepare,
     .release = mpi_release,
+    .meets = true,
     .identify = mpi_identify,
     .threads = mpi_threads,
     .manner = mpi_manner,

@@ -116,6 +116,7 @@ static const struct dist_backend ucx_backend = {
     .describe = ucx_describe,
     .prepare = ucx_prepare,
     .release = ucx_release,
+    .meets = true,
 };
 
 static const struct dist_transport *const ucx_transports[] = {&disti_transport_ucx, NULL};

@@ -220,7 +220,7 @@ dist_status disti_group_open(struct dist_group *group, const struct dist_backend
     group->state = state;
     group->plain = !backend->join && !disti_driver_possible();
     status = backend->open(state, &group->config);
-    if (status == DIST_OK) /* nobody begins before all are open */
+    if (status == DIST_OK && !backend->meets) /* nobody begins before all are open */
         status = group_all_gather(group, NULL, NULL, 0);
     group->open_by_ns = 0;
     return status;

@@ -16,6 +16,7 @@ dist_status disti_engine_open(const struct dist_backend_config *config,
                               struct dist_engine **engine_p)
 {
     struct dist_engine *engine = calloc(1, sizeof(*engine));
+    struct disti_node *node = NULL;
     struct disti_tune_offer offer;
     dist_status status = DIST_OK;
 
@@ -33,13 +34,15 @@ dist_status disti_engine_open(const struct dist_backend_config *config,
         goto out;
     status = disti_tune_offer(config, engine_config->transports, &offer);
     if (status == DIST_OK)
-        status = disti_route_open(engine, engine_config, &offer);
+        status = disti_route_open(engine, engine_config, &offer, &node);
     if (status == DIST_OK)
         status = disti_tune_settle(engine, engine_config->transports, &offer);
     if (status == DIST_OK)
-        status = disti_on_node_open(engine);
-    if (status == DIST_OK)
         status = disti_refining_open(engine);
+    if (status != DIST_OK)
+        goto out;
+    status = disti_on_node_open(engine, node);
+    node = NULL;
     if (status != DIST_OK)
         goto out;
     engine->chooser.choice = &engine->choice;
@@ -48,6 +51,7 @@ dist_status disti_engine_open(const struct dist_backend_config *config,
     *engine_p = engine;
     engine = NULL;
 out:
+    disti_node_close(node);
     disti_engine_close(engine);
     return status;
 }

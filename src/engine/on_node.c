@@ -5,6 +5,8 @@
 #include "engine/state.h"
 
 #include <sched.h>
+#include <stdlib.h>
+#include <string.h>
 
 /*
  * Looks at the boards in a row before the call becomes a task: with a CPU for each rank the others
@@ -20,11 +22,23 @@
  */
 #define NODE_TRY_MAX ((size_t)32 << 10)
 
-dist_status disti_on_node_open(struct dist_engine *engine)
+dist_status disti_on_node_open(struct dist_engine *engine, struct disti_node *node)
 {
-    if (!engine->shared) /* the user may have left out the transport that goes by it */
-        return DIST_OK;
-    return disti_node_open(engine->config, &engine->node);
+    const struct dist_backend_config *config = engine->config;
+    size_t ranks = (size_t)config->world_size;
+    unsigned char mine = node && disti_node_map(node), *all = calloc(ranks, 1);
+    dist_status status;
+
+    if (all)
+        status = config->all_gather(config->all_gather_arg, &mine, all, 1);
+    else
+        status = disti_fail(DIST_ERR_NO_MEMORY, "no memory for a group of %zu ranks", ranks);
+    if (status == DIST_OK && !memchr(all, 0, ranks))
+        engine->node = node;
+    else
+        disti_node_close(node);
+    free(all);
+    return status;
 }
 
 bool disti_on_node(const struct dist_engine *engine, const struct dist_call *call)

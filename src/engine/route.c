@@ -11,17 +11,22 @@
 #include <string.h>
 
 /*
- * What a rank lays before the others: an offer, unless that is told by rank 0 alone; what the
- * transports are called that only DIST_TRANSPORT names; then for each transport of the list the
- * bytes of its address, 0 if it is not open there, and the address, each on a place of its own.
+ * What a rank lays before the others: an offer, unless that is told by rank 0 alone; a head; then
+ * for each transport of the list the bytes of its address, 0 if it is not open there, and the
+ * address, each on a place of its own.
  *
- *      | offer | names | 88 | ... | 32 | ... | zeros to the width that all have |
+ *      | offer | head | 88 | ... | 32 | ... | zeros to the width that all have |
  */
+struct route_head {
+    uint64_t names; /* what the transports are called that only DIST_TRANSPORT names */
+    struct disti_node_hello hello;
+};
+
 #define ROUTE_LENGTH sizeof(uint64_t)
 #define ROUTE_OFFER route_round(sizeof(struct disti_tune_offer))
 
 #define ROUTE_CARD_MAX                                                                             \
-    (sizeof(struct disti_tune_offer) + 2 * ROUTE_LENGTH +                                          \
+    (sizeof(struct disti_tune_offer) + ROUTE_LENGTH + sizeof(struct route_head) +                  \
      (ENGINE_TRANSPORTS_MAX + 1) * (ROUTE_LENGTH + DIST_ADDRESS_MAX))
 
 /* From so many ranks on, they first tell how long their cards are: all get all of them. */
@@ -38,6 +43,7 @@ struct route_cards {
     size_t width;       /* of one */
     size_t offer;       /* bytes of the offer in it */
     const struct route_list *list;
+    struct route_head head; /* this rank's */
 };
 
 /* Opens one; a transport that cannot run here is left out, with its reason in `reasons`. */
@@ -106,16 +112,17 @@ static dist_status route_write_slot(struct dist_engine *engine,
 }
 
 /* Writes this rank's card, returns its length in *bytes_p. */
-static dist_status route_write(struct dist_engine *engine, const struct route_list *list,
-                               const struct disti_tune_offer *offer, size_t offer_bytes,
-                               unsigned char *card, size_t *bytes_p)
+static dist_status route_write(struct dist_engine *engine, const struct route_cards *cards,
+                               const struct disti_tune_offer *offer, unsigned char *card,
+                               size_t *bytes_p)
 {
-    size_t used = offer_bytes + sizeof(list->names);
+    const struct route_list *list = cards->list;
+    size_t used = cards->offer + sizeof(cards->head);
     dist_status status;
 
-    if (offer_bytes)
+    if (cards->offer)
         memcpy(card, offer, sizeof(*offer));
-    memcpy(card + offer_bytes, &list->names, sizeof(list->names));
+    memcpy(card + cards->offer, &cards->head, sizeof(cards->head));
     for (int slot = 0; slot < list->count; slot++) {
         size_t bytes = 0;
         uint64_t length;
@@ -132,13 +139,18 @@ static dist_status route_write(struct dist_engine *engine, const struct route_li
     return DIST_OK;
 }
 
+static struct route_head route_head(const struct route_cards *cards, int rank)
+{
+    struct route_head head;
+
+    memcpy(&head, cards->all + (size_t)rank * cards->width + cards->offer, sizeof(head));
+    return head;
+}
+
 /* Does that rank's DIST_TRANSPORT name the same besides the backend's own transports? */
 static bool route_same_names(const struct route_cards *cards, int rank)
 {
-    uint64_t names;
-
-    memcpy(&names, cards->all + (size_t)rank * cards->width + cards->offer, sizeof(names));
-    return names == cards->list->names;
+    return route_head(cards, rank).names == cards->head.names;
 }
 
 /* The address in that slot of a card; NULL: there is none, or the card is nonsense. */
@@ -146,7 +158,7 @@ static const unsigned char *route_address(const struct route_cards *cards, int r
                                           size_t *bytes_p)
 {
     const unsigned char *card = cards->all + (size_t)rank * cards->width;
-    size_t at = cards->offer + sizeof(cards->list->names);
+    size_t at = cards->offer + sizeof(cards->head);
     uint64_t length = 0;
 
     if (slot >= cards->list->own && !route_same_names(cards, rank))
@@ -213,9 +225,9 @@ static dist_status route_exchange(struct dist_engine *engine, struct disti_tune_
 
     memset(mine, 0, sizeof(mine));
     cards->offer = many ? 0 : ROUTE_OFFER;
-    cards->width = cards->offer + sizeof(cards->list->names) +
+    cards->width = cards->offer + sizeof(cards->head) +
                    (size_t)slots * (ROUTE_LENGTH + DIST_ADDRESS_MAX);
-    status = route_write(engine, cards->list, offer, cards->offer, mine, &bytes);
+    status = route_write(engine, cards, offer, mine, &bytes);
     if (status == DIST_OK && many)
         status = route_save(config, bytes, offer, cards);
     if (status != DIST_OK)
@@ -230,20 +242,53 @@ static dist_status route_exchange(struct dist_engine *engine, struct disti_tune_
     return status;
 }
 
-/* Has every rank opened transport shm? All come to the same answer. */
-static bool route_shared(const struct route_cards *cards, int ranks)
+/* The slot of the backend's transport shm; list->own: it has none. */
+static int route_shm(const struct route_list *list)
 {
-    const struct route_list *list = cards->list;
-    size_t bytes;
     int slot = 0;
 
     while (slot < list->own && strcmp(list->transports[slot]->name, "shm") != 0)
         slot++;
-    for (int r = 0; r < ranks && slot < list->own; r++) {
+    return slot;
+}
+
+/* This rank's board, unless the user has left out the transport that goes by shared memory. */
+static dist_status route_open_node(const struct dist_engine *engine, struct route_cards *cards,
+                                   struct disti_node **node_p)
+{
+    int slot = route_shm(cards->list);
+
+    for (int i = 0; slot < cards->list->own && i < engine->link_count; i++) {
+        if (engine->links[i].transport == cards->list->transports[slot])
+            return disti_node_open(engine->config, &cards->head.hello, node_p);
+    }
+    return DIST_OK;
+}
+
+/* Has every rank opened transport shm? All come to the same answer. */
+static bool route_shared(const struct route_cards *cards, int ranks)
+{
+    int slot = route_shm(cards->list);
+    size_t bytes;
+
+    for (int r = 0; r < ranks && slot < cards->list->own; r++) {
         if (!route_address(cards, r, slot, &bytes))
             return false;
     }
-    return slot < list->own;
+    return slot < cards->list->own;
+}
+
+static void route_meet(const struct route_cards *cards, int ranks, struct disti_node **node_p)
+{
+    if (!route_shared(cards, ranks)) {
+        disti_node_close(*node_p);
+        *node_p = NULL;
+    }
+    for (int r = 0; r < ranks; r++) {
+        struct route_head head = route_head(cards, r);
+
+        disti_node_meet(*node_p, r, &head.hello);
+    }
 }
 
 /* Seconds for a message of 64 KiB: between the latency and the bandwidth of a link. */
@@ -290,34 +335,46 @@ static dist_status route_settle(struct dist_engine *engine, int peer,
     return disti_link_connect(link, peer, best_address, best_bytes);
 }
 
-dist_status disti_route_open(struct dist_engine *engine,
-                             const struct dist_engine_config *engine_config,
-                             struct disti_tune_offer *offer)
+static dist_status route_open_all(struct dist_engine *engine,
+                                  const struct dist_engine_config *engine_config,
+                                  struct disti_tune_offer *offer, struct route_cards *cards,
+                                  struct disti_node **node_p)
 {
     int ranks = engine->config->world_size;
     struct route_list list = {0};
-    struct route_cards cards = {.list = &list};
     char reasons[1024] = "";
+    dist_status status = disti_route_list(engine->config, engine_config, &list);
+
+    cards->list = &list;
+    cards->head.names = list.names;
+    if (status == DIST_OK)
+        status = route_open_links(engine, &list, reasons, sizeof(reasons));
+    if (status == DIST_OK)
+        status = route_open_node(engine, cards, node_p);
+    if (status == DIST_OK)
+        status = route_exchange(engine, offer, cards);
+    if (status == DIST_OK)
+        route_meet(cards, ranks, node_p);
+    for (int peer = 0; peer < ranks && status == DIST_OK; peer++) {
+        if (peer != engine->config->rank)
+            status = route_settle(engine, peer, cards, reasons);
+    }
+    return status;
+}
+
+dist_status disti_route_open(struct dist_engine *engine,
+                             const struct dist_engine_config *engine_config,
+                             struct disti_tune_offer *offer, struct disti_node **node_p)
+{
+    int ranks = engine->config->world_size;
+    struct route_cards cards = {.all = NULL};
     dist_status status = DIST_OK;
 
     engine->route = calloc((size_t)ranks, 1);
-    if (!engine->route) {
-        status = disti_fail(DIST_ERR_NO_MEMORY, "no memory for the routes to %d ranks", ranks);
-        goto out;
-    }
+    if (!engine->route)
+        return disti_fail(DIST_ERR_NO_MEMORY, "no memory for the routes to %d ranks", ranks);
     if (ranks > 1)
-        status = disti_route_list(engine->config, engine_config, &list);
-    if (status == DIST_OK && ranks > 1)
-        status = route_open_links(engine, &list, reasons, sizeof(reasons));
-    if (status == DIST_OK && ranks > 1)
-        status = route_exchange(engine, offer, &cards);
-    if (status == DIST_OK && ranks > 1)
-        engine->shared = route_shared(&cards, ranks);
-    for (int peer = 0; peer < ranks && status == DIST_OK; peer++) {
-        if (peer != engine->config->rank)
-            status = route_settle(engine, peer, &cards, reasons);
-    }
-out:
+        status = route_open_all(engine, engine_config, offer, &cards, node_p);
     free(cards.all);
     return status;
 }

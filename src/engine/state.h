@@ -109,7 +109,6 @@ struct dist_engine {
     struct engine_links *measuring; /* tune_links.c's */
     struct engine_link links[ENGINE_TRANSPORTS_MAX];
     int link_count;
-    bool shared;             /* every rank has transport shm */
     struct disti_node *node; /* NULL: the ranks are on several machines, or cannot share memory */
     bool node_armed;
     int tasks, node_tasks; /* in the queue, and those of them on the boards */
@@ -128,11 +127,12 @@ struct dist_engine {
 
 /*
  * route.c: opens the links and fills `route`; closes them. With the addresses each rank's offer is
- * exchanged; *offer becomes rank 0's.
+ * exchanged, *offer becomes rank 0's; and where its board is: *node_p has met all ranks, NULL: they
+ * do not all have transport shm. It is the caller's, whatever the status.
  */
 dist_status disti_route_open(struct dist_engine *engine,
                              const struct dist_engine_config *engine_config,
-                             struct disti_tune_offer *offer);
+                             struct disti_tune_offer *offer, struct disti_node **node_p);
 void disti_route_close(struct dist_engine *engine);
 
 /* tune_links.c: what is left of a measurement that failed; after disti_route_close. */
@@ -180,8 +180,11 @@ void disti_task_clear(struct dist_engine *engine);
 bool disti_on_node(const struct dist_engine *engine, const struct dist_call *call);
 /* The plan without steps. */
 void disti_on_node_bind(struct dist_engine *engine, struct engine_task *task);
-/* Opens the boards, if a transport in shared memory is wanted. */
-dist_status disti_on_node_open(struct dist_engine *engine);
+/*
+ * The last that is done together: the node becomes the engine's if all ranks can use it, else it is
+ * closed. NULL: there is none. No rank goes on before all have come.
+ */
+dist_status disti_on_node_open(struct dist_engine *engine, struct disti_node *node);
 /* Numbers the task's call. Every rank must do so in the order of its calls. */
 void disti_on_node_post(struct dist_engine *engine, struct engine_task *task);
 /* A call that may end at once: true, it has been started in `op`; *status_p as advance gives it. */

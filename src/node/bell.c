@@ -126,7 +126,7 @@ static void bell_end(void)
     bell_room = 0;
 }
 
-dist_status disti_node_bell_open(struct disti_node *node, struct node_hello *hello)
+dist_status disti_node_bell_open(struct disti_node *node, struct disti_node_hello *hello)
 {
     dist_status status;
 
@@ -152,7 +152,7 @@ dist_status disti_node_bell_open(struct disti_node *node, struct node_hello *hel
 
 /* Opens the peer's bell; -1: it is gone. To read too: to write to a pipe without readers is a
  * signal that kills. */
-static int bell_reach(const struct node_hello *hello)
+static int bell_reach(const struct disti_node_hello *hello)
 {
     struct stat info;
     char path[64];
@@ -165,7 +165,7 @@ static int bell_reach(const struct node_hello *hello)
 }
 
 /* With the lock held. NULL: it is gone, or there is no memory. */
-static struct node_far_bell *bell_take_far(const struct node_hello *hello)
+static struct node_far_bell *bell_take_far(const struct disti_node_hello *hello)
 {
     struct node_far_bell *far = bell_far;
 

@@ -17,8 +17,8 @@ static bool board_one_machine(const struct dist_backend_config *config)
     return config->world_size > 1 && config->world_size <= NODE_RANKS_MAX;
 }
 
-/* This rank's half. Where it cannot, the others are told, and no board is used. */
-static dist_status board_make(struct disti_node *node, struct node_hello *hello)
+/* Where this rank cannot, the others are told, and no board is used. */
+static dist_status board_make(struct disti_node *node, struct disti_node_hello *hello)
 {
     void *memory;
     int wanted;
@@ -90,43 +90,23 @@ static void board_forget(struct disti_node *node, int rank)
     disti_segment_unmap(peer->window_key);
 }
 
-/* The ranks agree whether all of them have mapped all. */
-static dist_status board_agree(struct disti_node *node, bool mapped, bool *agreed_p)
+void disti_node_meet(struct disti_node *node, int rank, const struct disti_node_hello *hello)
 {
-    const struct dist_backend_config *config = node->config;
-    unsigned char *all = calloc((size_t)node->ranks, 1);
-    unsigned char mine = mapped;
-    dist_status status;
-
-    if (!all)
-        return disti_fail(DIST_ERR_NO_MEMORY, "no memory for the boards of %d ranks", node->ranks);
-    status = config->all_gather(config->all_gather_arg, &mine, all, 1);
-    *agreed_p = !memchr(all, 0, (size_t)node->ranks);
-    free(all);
-    return status;
+    if (node)
+        node->hellos[rank] = *hello;
 }
 
-static dist_status board_meet(struct disti_node *node, bool *usable_p)
+bool disti_node_map(struct disti_node *node)
 {
-    const struct dist_backend_config *config = node->config;
-    struct node_hello hello = {0};
-    dist_status status = board_make(node, &hello);
-    int cannot;
+    int cannot = board_who_cannot(node);
 
-    if (status != DIST_OK)
-        return status;
-    status = config->all_gather(config->all_gather_arg, &hello, node->hellos, sizeof(hello));
-    if (status != DIST_OK)
-        return status;
-    cannot = board_who_cannot(node);
-    if (cannot < 0)
-        status = board_agree(node, board_map(node), usable_p);
-    if (status == DIST_OK && !*usable_p)
+    node->used = cannot < 0 && board_map(node);
+    if (!node->used)
         disti_info("no collectives in shared memory: %s",
                    cannot == node->rank ? "DIST_NODE_MEMORY=0, or no memory for it"
                    : cannot >= 0        ? "another rank does not use it"
                                         : "a rank cannot map another's memory");
-    return status;
+    return node->used;
 }
 
 static dist_status board_reserve(struct disti_node *node)
@@ -158,18 +138,11 @@ bool disti_node_is_crowded(const struct disti_node *node)
     return node->config->crowded;
 }
 
-dist_status disti_node_open(const struct dist_backend_config *config, struct disti_node **node_p)
+static dist_status board_open(struct disti_node *node, struct disti_node_hello *hello)
 {
-    struct disti_node *node = NULL;
-    bool usable = false;
-    dist_status status = DIST_OK;
+    const struct dist_backend_config *config = node->config;
+    dist_status status;
 
-    if (!board_one_machine(config))
-        goto out;
-    node = calloc(1, sizeof(*node));
-    if (!node)
-        return disti_fail(DIST_ERR_NO_MEMORY, "no memory for the ranks of this machine");
-    node->config = config;
     node->rank = config->rank;
     node->ranks = config->world_size;
     node->round_bytes = NODE_ROUND_BYTES;
@@ -182,17 +155,27 @@ dist_status disti_node_open(const struct dist_backend_config *config, struct dis
     status = disti_node_aside_open(node);
     if (status == DIST_OK)
         status = board_reserve(node);
-    if (status == DIST_OK)
-        status = board_meet(node, &usable);
-out:
-    if (!usable || status != DIST_OK) {
-        disti_node_close(node);
-        node = NULL;
-    } else {
-        node->used = true;
-    }
+    return status == DIST_OK ? board_make(node, hello) : status;
+}
+
+dist_status disti_node_open(const struct dist_backend_config *config,
+                            struct disti_node_hello *hello, struct disti_node **node_p)
+{
+    struct disti_node *node;
+    dist_status status;
+
+    memset(hello, 0, sizeof(*hello));
+    if (!board_one_machine(config))
+        return DIST_OK;
+    node = calloc(1, sizeof(*node));
+    if (!node)
+        return disti_fail(DIST_ERR_NO_MEMORY, "no memory for the ranks of this machine");
+    node->config = config;
+    status = board_open(node, hello);
     if (status == DIST_OK)
         *node_p = node;
+    else
+        disti_node_close(node);
     return status;
 }
 

@@ -3,6 +3,8 @@
 #ifndef DISTI_NODE_NODE_H
 #define DISTI_NODE_NODE_H
 
+#include "node/segment.h"
+
 #include <dist/backend.h>
 
 /*
@@ -42,12 +44,33 @@ struct disti_node_op {
     uint64_t sequence;     /* and the number of that call of mine */
 };
 
+/* What each rank lays before the others. Exchanged as bytes; all zero: it has no board. */
+struct disti_node_hello {
+    struct disti_segment_at board;
+    uint64_t bell_inode;
+    int32_t bell_fd; /* the end to write to */
+    uint32_t bell_number;
+    int16_t usable, fences; /* fences: it cannot have the kernel fence the others */
+    int32_t none;
+};
+
 /*
- * Makes the boards. Collective over config's ranks; *node_p is NULL where they are not all on one
- * machine, cannot map each other's memory, or DIST_NODE_MEMORY=0 says so to one of them, who says
- * why in the log. ERR_NO_MEMORY, ERR_SYSTEM; what all_gather returns. config must outlive it.
+ * Makes this rank's board, and fills its hello, if all ranks of config are on one machine;
+ * *node_p is NULL if they are not. Where the board cannot be made, or DIST_NODE_MEMORY=0, the hello
+ * says so. ERR_NO_MEMORY, ERR_INVALID_ARGUMENT. config must outlive it. Meets nobody.
  */
-dist_status disti_node_open(const struct dist_backend_config *config, struct disti_node **node_p);
+dist_status disti_node_open(const struct dist_backend_config *config,
+                            struct disti_node_hello *hello, struct disti_node **node_p);
+
+/* What another rank, or this one, has laid before the others. node may be NULL. */
+void disti_node_meet(struct disti_node *node, int rank, const struct disti_node_hello *hello);
+
+/*
+ * Maps the boards of all ranks, who have been met. False: that cannot be, and the log says why. The
+ * node is used only if it is true on all ranks.
+ */
+bool disti_node_map(struct disti_node *node);
+
 void disti_node_close(struct disti_node *node);
 
 /* Shows the others which CPU this rank is on, when it begins something. node may be NULL. */

@@ -105,21 +105,12 @@ struct node_peer {
     uint64_t window_key;
 };
 
-/* What ranks tell each other when the boards are made. */
-struct node_hello {
-    struct disti_segment_at board;
-    uint64_t bell_inode;
-    int32_t bell_fd; /* the end to write to */
-    uint32_t bell_number;
-    int16_t usable, fences; /* fences: it cannot have the kernel fence the others */
-};
-
 struct disti_node {
     const struct dist_backend_config *config;
     int rank, ranks;
     struct node_board *board; /* this rank's */
     struct node_peer *peers;  /* by rank; [rank]: itself */
-    struct node_hello *hellos;
+    struct disti_node_hello *hellos;
     char *window; /* this rank's, NULL: not needed yet */
     struct disti_segment_at window_at;
     size_t round_bytes;
@@ -279,7 +270,7 @@ void disti_node_give(void *memory, bool at_once, int timeout_ms);
 /* ---- bell.c ---- */
 
 /* Readies the process's bell for this rank, and writes how it is reached. */
-dist_status disti_node_bell_open(struct disti_node *node, struct node_hello *hello);
+dist_status disti_node_bell_open(struct disti_node *node, struct disti_node_hello *hello);
 /* The process's, if this was its last node, and its hold of its peers'. */
 void disti_node_bell_close(struct disti_node *node);
 
