@@ -112,11 +112,48 @@ bool disti_group_number_clashes(struct disti_world *world, uint32_t number)
     return group;
 }
 
+/* Numbers that a rank takes from the store at once: it asks for the next few groups too. */
+#define AGREE_NUMBERS 16
+
+/* The next of those that this rank has. False: it has none. */
+static bool agree_own_number(struct disti_world *world, int64_t *number_p)
+{
+    bool own;
+
+    pthread_mutex_lock(&world->lock);
+    own = world->numbers_left > 0;
+    if (own) {
+        *number_p = world->next_number++;
+        world->numbers_left--;
+    }
+    pthread_mutex_unlock(&world->lock);
+    return own;
+}
+
+/* More of them; what another thread has just fetched is lost. */
+static dist_status agree_fetch_numbers(struct disti_world *world)
+{
+    int64_t last;
+    dist_status status =
+        disti_store_add(world->bootstrap.store, "dist/groups", AGREE_NUMBERS, &last);
+
+    if (status != DIST_OK)
+        return status;
+    if (last < AGREE_NUMBERS || last > INT32_MAX)
+        return disti_fail(DIST_ERR_UNSUPPORTED, "rank %d: this job has made %lld groups already",
+                          world->rank, (long long)last);
+    pthread_mutex_lock(&world->lock);
+    world->next_number = last - AGREE_NUMBERS + 1;
+    world->numbers_left = AGREE_NUMBERS;
+    pthread_mutex_unlock(&world->lock);
+    return DIST_OK;
+}
+
 /* A number that no other group of this world has, nor had. */
 static dist_status agree_new_number(struct disti_world *world, uint32_t *number_p)
 {
     dist_status status = DIST_OK;
-    int64_t number;
+    int64_t number = 0;
 
     if (!world->bootstrap.store) {
         pthread_mutex_lock(&world->lock);
@@ -125,15 +162,11 @@ static dist_status agree_new_number(struct disti_world *world, uint32_t *number_
         return DIST_OK;
     }
     do {
-        status = disti_store_add(world->bootstrap.store, "dist/groups", 1, &number);
+        while (status == DIST_OK && !agree_own_number(world, &number))
+            status = agree_fetch_numbers(world);
     } while (status == DIST_OK && disti_group_number_clashes(world, (uint32_t)number));
-    if (status != DIST_OK)
-        return status;
-    if (number < 1 || number > INT32_MAX)
-        return disti_fail(DIST_ERR_UNSUPPORTED, "rank %d: this job has made %lld groups already",
-                          world->rank, (long long)number);
     *number_p = (uint32_t)number;
-    return DIST_OK;
+    return status;
 }
 
 /* Everyone sees the same offers, and comes to the same answer. */

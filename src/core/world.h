@@ -46,6 +46,8 @@ struct disti_world {
     struct dist_group *groups; /* that are not gone, by number */
     struct world_gone *gone;   /* newest first */
     uint32_t last_number;      /* in a world of one: of its newest group */
+    int64_t next_number;       /* else: of those for new groups that this rank has from the store */
+    int numbers_left;
 };
 
 /* An empty world, with rank -1. The caller gives it to disti_world_close. */
