@@ -3,6 +3,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "transports/standin.h"
+#include "transports/tcp/tcp.h"
 #include "transports/tcp/tcp_state.h"
 
 #include <errno.h>
@@ -160,19 +161,22 @@ static void cancel_receives(struct cancel *cancel)
 
 /* ---- what the kernel reads ---- */
 
-static bool cancel_pinned_at(struct cancel *cancel, int fd, struct tcp_zerocopy *zerocopy)
+static bool cancel_pinned_at(const struct cancel *cancel, int fd, struct tcp_zerocopy *zerocopy)
 {
-    if (!disti_tcp_zerocopy_holds(zerocopy, cancel->tag, cancel->mask))
+    if (!disti_tcp_zerocopy_holds(cancel->state, zerocopy, cancel->tag, cancel->mask))
         return false;
     disti_tcp_zerocopy_reap(cancel->state, cancel->peer, fd, zerocopy);
-    return disti_tcp_zerocopy_holds(zerocopy, cancel->tag, cancel->mask);
+    return disti_tcp_zerocopy_holds(cancel->state, zerocopy, cancel->tag, cancel->mask);
 }
 
-static bool cancel_is_pinned(struct cancel *cancel)
+static bool cancel_is_pinned(const struct cancel *cancel)
 {
     struct tcp_peer *peer = cancel->peer;
-    bool pinned = cancel_pinned_at(cancel, peer->fd, peer->zerocopy);
+    bool pinned;
 
+    if (!peer || !peer->pinned)
+        return false;
+    pinned = cancel_pinned_at(cancel, peer->fd, peer->zerocopy);
     for (int number = 1; peer->rails && number < DISTI_TCP_SOCKETS; number++) {
         struct tcp_rail *rail = &peer->rails->rail[number];
 
@@ -181,20 +185,38 @@ static bool cancel_is_pinned(struct cancel *cancel)
     return pinned;
 }
 
+static bool cancel_any_is_pinned(struct tcp_state *state, uint64_t tag, uint64_t mask)
+{
+    bool pinned = false;
+
+    for (int rank = 0; state->pinned && rank < state->world_size; rank++) {
+        const struct cancel cancel = {
+            .state = state, .peer = state->peers[rank], .tag = tag, .mask = mask};
+
+        pinned |= cancel_is_pinned(&cancel);
+    }
+    return pinned;
+}
+
 /*
- * The program may use its memory again at once, so the kernel must have done with it. A peer that
- * does not read holds it, and is given up with all its groups: nothing else takes it back.
+ * The program may use its memory again at once, so the kernel must have done with it, which takes a
+ * peer that reads. That may just be doing the same as this rank, so both go on moving messages; the
+ * group's are copied from here on. A peer that does not read is given up with all its groups:
+ * nothing else takes the memory back.
  */
-static bool cancel_unpin(struct cancel *cancel)
+static void cancel_unpin(struct tcp_state *state, uint64_t tag, uint64_t mask)
 {
     int64_t deadline = disti_deadline_ms(CANCEL_PINNED_MS);
+    int moved = 0;
 
-    while (cancel->peer->pinned && cancel_is_pinned(cancel)) {
-        if (disti_expired(deadline))
-            return false;
-        disti_sleep_ns(100 * 1000);
+    state->ending_tag = tag;
+    state->ending_mask = mask;
+    while (moved >= 0 && cancel_any_is_pinned(state, tag, mask) && !disti_expired(deadline)) {
+        moved = disti_transport_tcp.progress(state);
+        if (moved == 0)
+            disti_sleep_ns(100 * 1000);
     }
-    return true;
+    state->ending_mask = 0;
 }
 
 /* ---- the slot ---- */
@@ -203,7 +225,7 @@ static void cancel_peer(struct cancel *cancel)
 {
     struct tcp_peer *peer = cancel->peer;
 
-    if (!cancel_unpin(cancel)) {
+    if (cancel_is_pinned(cancel)) {
         disti_tcp_lose(cancel->state, peer, 0,
                        "it did not read the last message of a group that has ended");
         return;
@@ -220,6 +242,7 @@ void disti_tcp_cancel(void *instance, uint64_t tag, uint64_t mask)
 {
     struct tcp_state *state = instance;
 
+    cancel_unpin(state, tag, mask);
     for (int rank = 0; rank < state->world_size; rank++) {
         struct cancel cancel = {
             .state = state, .peer = state->peers[rank], .tag = tag, .mask = mask};

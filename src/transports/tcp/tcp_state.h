@@ -156,6 +156,7 @@ struct tcp_state {
     int blocked;            /* peers that wait for room to write */
     int pinned;             /* calls that the kernel has not done with */
     enum tcp_zerocopy_setting zerocopy;
+    uint64_t ending_tag, ending_mask; /* of a group whose memory the kernel is to let go of */
     int listed;                     /* peers on the list */
     unsigned calls;                 /* of progress that did not ask epoll */
     int64_t silence_ns;             /* the next look for peers that do not answer */
@@ -276,8 +277,9 @@ bool disti_tcp_zerocopy_reap(struct tcp_state *state, struct tcp_peer *peer, int
                              struct tcp_zerocopy *zerocopy);
 /* The kernel has not done with all calls. */
 bool disti_tcp_zerocopy_pending(const struct tcp_zerocopy *zerocopy);
-/* Not with one of a message with such a tag. */
-bool disti_tcp_zerocopy_holds(const struct tcp_zerocopy *zerocopy, uint64_t tag, uint64_t mask);
+/* Not with one of a message with such a tag, stand-ins aside: their memory is ours. */
+bool disti_tcp_zerocopy_holds(const struct tcp_state *state, const struct tcp_zerocopy *zerocopy,
+                              uint64_t tag, uint64_t mask);
 /* Closes a socket, or -1. With such calls the connection is reset, so that no more is sent. */
 void disti_tcp_close(int fd, const struct tcp_zerocopy *zerocopy);
 /* Has the kernel acknowledge now what has been read; else it may do so 40 ms later, with data. */

@@ -83,6 +83,8 @@ ssize_t disti_tcp_zerocopy_write(struct tcp_state *state, struct tcp_peer *peer,
                                  struct tcp_zerocopy *zerocopy, struct dist_request *request,
                                  struct iovec parts[2])
 {
+    bool pins = !state->ending_mask ||
+                !disti_standin_is_for(request, state->ending_tag, state->ending_mask);
     ssize_t first = 0, body;
 
     if (parts[0].iov_len) {
@@ -90,8 +92,8 @@ ssize_t disti_tcp_zerocopy_write(struct tcp_state *state, struct tcp_peer *peer,
         if (first < (ssize_t)parts[0].iov_len)
             return first;
     }
-    body = zerocopy_call(fd, parts[1].iov_base, parts[1].iov_len, MSG_ZEROCOPY);
-    if (body > 0) {
+    body = zerocopy_call(fd, parts[1].iov_base, parts[1].iov_len, pins ? MSG_ZEROCOPY : 0);
+    if (body > 0 && pins) {
         zerocopy->request[zerocopy->sent++ % ZEROCOPY_CALLS] = request;
         request->own[1]++;
         peer->pinned++;
@@ -176,12 +178,14 @@ bool disti_tcp_zerocopy_pending(const struct tcp_zerocopy *zerocopy)
     return zerocopy && zerocopy->ended != zerocopy->sent;
 }
 
-bool disti_tcp_zerocopy_holds(const struct tcp_zerocopy *zerocopy, uint64_t tag, uint64_t mask)
+bool disti_tcp_zerocopy_holds(const struct tcp_state *state, const struct tcp_zerocopy *zerocopy,
+                              uint64_t tag, uint64_t mask)
 {
     for (int call = 0; zerocopy && call < ZEROCOPY_CALLS; call++) {
         const struct dist_request *request = zerocopy->request[call];
 
-        if (request && disti_standin_is_for(request, tag, mask))
+        if (request && disti_standin_is_for(request, tag, mask) &&
+            !disti_standins_have(&state->standins, request))
             return true;
     }
     return false;

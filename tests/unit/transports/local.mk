@@ -40,6 +40,7 @@ transport_battery = \
 	tests/unit/transports/transport_battery.c \
 	tests/unit/transports/transport_battery.h \
 	tests/unit/transports/transport_battery_ahead.c \
+	tests/unit/transports/transport_battery_cancel.c \
 	tests/unit/transports/transport_battery_data.c \
 	tests/unit/transports/transport_battery_fault.c \
 	tests/unit/transports/transport_battery_probe.c \

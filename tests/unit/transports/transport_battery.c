@@ -183,5 +183,6 @@ int transport_battery_run(const struct dist_transport *transport,
            battery_run_cases(transport, options, battery_ahead_cases) +
            battery_run_cases(transport, options, battery_reduce_cases) +
            battery_run_cases(transport, options, battery_probe_cases) +
+           battery_run_cases(transport, options, battery_cancel_cases) +
            battery_run_cases(transport, options, battery_fault_cases);
 }

@@ -1,0 +1,211 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* The battery's cases about cancel: one group's messages are forgotten, the others' go on. */
+#include "transport_battery_rank.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* As the engine cuts its tags: the group is in the upper bits. */
+#define CANCEL_MASK (~UINT64_C(0) << 44)
+#define CANCEL_ENDS (UINT64_C(5) << 44)
+#define CANCEL_LIVES (UINT64_C(6) << 44)
+
+#define CANCEL_POISON 0xa5
+#define CANCEL_LATE_MS 20
+
+/* Which halves of the messages are there when they are forgotten. */
+enum cancel_halves { CANCEL_SENDS = 1, CANCEL_RECEIVES = 2, CANCEL_BOTH = 3 };
+
+/* To the next rank, and from the one before. */
+struct cancel_ring {
+    unsigned char *out, *in;
+    struct dist_request send, receive;
+};
+
+static int cancel_next(const struct battery_rank *rank)
+{
+    return (rank->rank + 1) % rank->ranks;
+}
+
+static int cancel_before(const struct battery_rank *rank)
+{
+    return (rank->rank + rank->ranks - 1) % rank->ranks;
+}
+
+static void ring_make(struct cancel_ring *ring, size_t bytes)
+{
+    memset(ring, 0, sizeof(*ring));
+    ring->out = battery_alloc(bytes);
+    ring->in = battery_alloc(bytes);
+}
+
+static void ring_free(struct cancel_ring *ring)
+{
+    free(ring->out);
+    free(ring->in);
+}
+
+static void ring_start(struct battery_rank *rank, struct cancel_ring *ring, uint64_t tag,
+                       size_t bytes, enum cancel_halves halves)
+{
+    battery_fill(ring->out, bytes, rank->rank, cancel_next(rank), tag);
+    if (halves & CANCEL_RECEIVES)
+        battery_recv(rank, &ring->receive, cancel_before(rank), tag, ring->in, bytes);
+    if (halves & CANCEL_SENDS)
+        battery_send(rank, &ring->send, cancel_next(rank), tag, ring->out, bytes);
+}
+
+static bool ring_end(struct battery_rank *rank, struct cancel_ring *ring, uint64_t tag,
+                     size_t bytes)
+{
+    return battery_wait_ok(rank, &ring->receive, 1) && battery_wait_ok(rank, &ring->send, 1) &&
+           battery_check(rank, ring->in, bytes, cancel_before(rank), rank->rank, tag);
+}
+
+/* Forgets the ring's messages and gives its memory to somebody else, who fills it. */
+static bool ring_forget(struct battery_rank *rank, struct cancel_ring *ring, uint64_t tag,
+                        size_t bytes)
+{
+    bool whole = true;
+
+    rank->transport->cancel(rank->state, CANCEL_ENDS, CANCEL_MASK);
+    if (ring->receive.envelope.tag && ring->receive.status == DIST_OK)
+        whole = battery_check(rank, ring->in, bytes, cancel_before(rank), rank->rank, tag);
+    memset(&ring->send, CANCEL_POISON, sizeof(ring->send));
+    memset(&ring->receive, CANCEL_POISON, sizeof(ring->receive));
+    memset(ring->out, CANCEL_POISON, bytes);
+    memset(ring->in, CANCEL_POISON, bytes);
+    return whole;
+}
+
+static bool is_poison(const void *memory, size_t bytes)
+{
+    const unsigned char *at = memory;
+
+    for (size_t i = 0; i < bytes; i++) {
+        if (at[i] != CANCEL_POISON)
+            return false;
+    }
+    return true;
+}
+
+static bool ring_untouched(struct battery_rank *rank, const struct cancel_ring *ring, size_t bytes)
+{
+    return battery_expect(rank,
+                          is_poison(&ring->send, sizeof(ring->send)) &&
+                              is_poison(&ring->receive, sizeof(ring->receive)),
+                          "a request is touched after cancel, %zu bytes", bytes) &&
+           battery_expect(rank, is_poison(ring->out, bytes) && is_poison(ring->in, bytes),
+                          "memory is touched after cancel, %zu bytes", bytes);
+}
+
+/* Both ends have cancelled. What was on its way then has come: it goes as well. */
+static bool ring_sweep(struct battery_rank *rank)
+{
+    bool ok = battery_meet(rank);
+
+    battery_linger(rank, CANCEL_LATE_MS);
+    rank->transport->cancel(rank->state, CANCEL_ENDS, CANCEL_MASK);
+    return ok && battery_meet(rank);
+}
+
+static void cancel_move(struct battery_rank *rank, int steps)
+{
+    for (int i = 0; i < steps; i++)
+        rank->transport->progress(rank->state);
+    if (rank->rank % 2)
+        battery_linger(rank, CANCEL_LATE_MS);
+}
+
+/* One group ends after so many steps, one lives; then the tags of the first are used again. */
+static bool cancel_round(struct battery_rank *rank, size_t bytes, enum cancel_halves halves,
+                         int steps)
+{
+    struct cancel_ring ends, lives, again;
+    bool ok;
+
+    ring_make(&ends, bytes);
+    ring_make(&lives, bytes);
+    ring_make(&again, bytes);
+    ring_start(rank, &ends, CANCEL_ENDS + 1, bytes, halves);
+    ring_start(rank, &lives, CANCEL_LIVES + 1, bytes, CANCEL_BOTH);
+    cancel_move(rank, steps);
+    ok = ring_forget(rank, &ends, CANCEL_ENDS + 1, bytes) &&
+         ring_end(rank, &lives, CANCEL_LIVES + 1, bytes) && ring_sweep(rank);
+    if (ok)
+        ring_start(rank, &again, CANCEL_ENDS + 1, bytes, CANCEL_BOTH);
+    ok = ok && ring_end(rank, &again, CANCEL_ENDS + 1, bytes) && battery_meet(rank) &&
+         ring_untouched(rank, &ends, bytes);
+    if (ok) { /* else a request may be under way */
+        ring_free(&ends);
+        ring_free(&lives);
+        ring_free(&again);
+    }
+    return ok;
+}
+
+static bool cancel_sizes(struct battery_rank *rank, enum cancel_halves halves)
+{
+    static const size_t sizes[] = {0, 8, 4000, 70000, (size_t)1 << 20, (size_t)5 << 20};
+    static const int steps[] = {0, 3, 40};
+    bool ok = true;
+
+    if (!rank->transport->cancel)
+        return true;
+    for (size_t s = 0; ok && s < sizeof(sizes) / sizeof(sizes[0]); s++) {
+        for (size_t i = 0; ok && i < sizeof(steps) / sizeof(steps[0]); i++)
+            ok = cancel_round(rank, sizes[s], halves, steps[i]);
+    }
+    return ok;
+}
+
+static bool cancel_sends(struct battery_rank *rank)
+{
+    return cancel_sizes(rank, CANCEL_SENDS);
+}
+
+static bool cancel_receives(struct battery_rank *rank)
+{
+    return cancel_sizes(rank, CANCEL_RECEIVES);
+}
+
+static bool cancel_halfway(struct battery_rank *rank)
+{
+    return cancel_sizes(rank, CANCEL_BOTH);
+}
+
+/* A rank forgets; the other does not: what it gets of it is whole, and in time others pass. */
+static bool cancel_one_side(struct battery_rank *rank)
+{
+    size_t bytes = (size_t)5 << 20;
+    struct cancel_ring ends, lives;
+    bool ok = true;
+
+    if (!rank->transport->cancel)
+        return true;
+    ring_make(&ends, bytes);
+    ring_make(&lives, bytes);
+    ring_start(rank, &ends, CANCEL_ENDS + 1, bytes, CANCEL_BOTH);
+    cancel_move(rank, 3);
+    if (rank->rank == 0)
+        ok = ring_forget(rank, &ends, CANCEL_ENDS + 1, bytes);
+    ring_start(rank, &lives, CANCEL_LIVES + 1, bytes, CANCEL_BOTH);
+    ok = ok && ring_end(rank, &lives, CANCEL_LIVES + 1, bytes) && battery_meet(rank);
+    ok = ok && (rank->rank == 0 ? ring_untouched(rank, &ends, bytes)
+                                : ring_forget(rank, &ends, CANCEL_ENDS + 1, bytes));
+    ok = ok && ring_sweep(rank) && ring_untouched(rank, &ends, bytes);
+    if (ok) {
+        ring_free(&ends);
+        ring_free(&lives);
+    }
+    return ok;
+}
+
+const struct battery_case battery_cancel_cases[] = {
+    {.name = "cancel_sends", .run = cancel_sends, .opened = true},
+    {.name = "cancel_receives", .run = cancel_receives, .opened = true},
+    {.name = "cancel_halfway", .run = cancel_halfway, .opened = true},
+    {.name = "cancel_one_side", .run = cancel_one_side, .opened = true},
+    {.name = NULL},
+};
