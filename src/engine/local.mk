@@ -20,6 +20,7 @@ libdist_core_sources += \
 	src/engine/refining.h \
 	src/engine/route.c \
 	src/engine/route.h \
+	src/engine/route_cards.c \
 	src/engine/route_list.c \
 	src/engine/state.h \
 	src/engine/task.c \
