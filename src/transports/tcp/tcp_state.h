@@ -157,11 +157,11 @@ struct tcp_state {
     int pinned;             /* calls that the kernel has not done with */
     enum tcp_zerocopy_setting zerocopy;
     uint64_t ending_tag, ending_mask; /* of a group whose memory the kernel is to let go of */
-    int listed;                     /* peers on the list */
-    unsigned calls;                 /* of progress that did not ask epoll */
-    int64_t silence_ns;             /* the next look for peers that do not answer */
-    int pending_count, pending_max; /* callers that have not yet said who they are */
-    size_t early_limit;             /* of messages kept a peer before their receives are posted */
+    int listed;                       /* peers on the list */
+    unsigned calls;                   /* of progress that did not ask epoll */
+    int64_t silence_ns;               /* the next look for peers that do not answer */
+    int pending_count, pending_max;   /* callers that have not yet said who they are */
+    size_t early_limit;               /* of messages kept a peer before their receives are posted */
     size_t socket_bytes;
     long early_count;    /* messages that wait for their receives */
     char congestion[32]; /* what connections begin with; empty: the system's */

@@ -42,8 +42,7 @@ struct battery_case {
 
 /* All cases, ended by one without a name. */
 extern const struct battery_case battery_data_cases[], battery_ahead_cases[],
-    battery_reduce_cases[], battery_probe_cases[], battery_cancel_cases[],
-    battery_fault_cases[];
+    battery_reduce_cases[], battery_probe_cases[], battery_cancel_cases[], battery_fault_cases[];
 
 /* False, after saying so, if ok is false. */
 bool battery_expect(struct battery_rank *rank, bool ok, const char *format, ...)
