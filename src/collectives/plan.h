@@ -296,6 +296,7 @@ struct disti_algorithm {
     disti_algorithm_fn write;
     int pieces;   /* a segment is one of so many a vector; DISTI_RANKS: as ranks; 0: no segments */
     bool ordered; /* on a flat topology it adds in the one order of reproducible results */
+    bool turns;   /* where nodes are alike a rank does what the one a node before it does */
     const char *summary;
 };
 #define DISTI_RANKS (-1)

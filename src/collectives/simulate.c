@@ -31,13 +31,15 @@ const struct disti_cost disti_cost_usual = {.links = {[DISTI_SAME_NUMA] = {0.5e-
                                             .node_cpus = 0};
 
 static void simulate_lines(const struct sim *sim, const struct sim_line *lines, uint32_t count,
-                           struct disti_traffic *traffic)
+                           uint64_t stands, struct disti_traffic *traffic)
 {
+    double waited = 0; /* of whole picoseconds: exact up to some hours */
     for (uint32_t i = 0; i < count; i++) {
         double busy = (double)lines[i].busy / (sim->now ? (double)sim->now : 1);
         traffic->busiest = busy > traffic->busiest ? busy : traffic->busiest;
-        traffic->waited_s += (double)lines[i].waited / SIM_SECOND;
+        waited += (double)lines[i].waited;
     }
+    traffic->waited_s += waited * (double)stands / SIM_SECOND;
 }
 
 /* Each simulated rank stands for `stands` ranks. */
@@ -45,12 +47,11 @@ static void simulate_report(const struct sim *sim, struct disti_forecast *foreca
 {
     uint64_t stands = sim->programs->ranks / sim->count, busy = 0;
     struct disti_traffic *links = forecast->links;
-    simulate_lines(sim, sim->node_lines, 2 * sim->node_count, &links[DISTI_OTHER_NODE]);
-    simulate_lines(sim, sim->rack_lines, 2 * sim->rack_count, &links[DISTI_OTHER_RACK]);
+    simulate_lines(sim, sim->node_lines, 2 * sim->node_count, stands, &links[DISTI_OTHER_NODE]);
+    simulate_lines(sim, sim->rack_lines, 2 * sim->rack_count, stands, &links[DISTI_OTHER_RACK]);
     for (int d = 0; d < DISTI_DISTANCES; d++) {
         links[d].messages *= stands;
-        links[d].bytes *= (double)stands;
-        links[d].waited_s *= (double)stands;
+        links[d].bytes = (double)(sim->chunks[d] * stands) * sim->chunk_bytes;
     }
     for (uint32_t i = 0; i < sim->count; i++)
         busy = sim->ranks[i].busy > busy ? sim->ranks[i].busy : busy;
@@ -100,8 +101,8 @@ void disti_simulation_close(struct disti_simulation *simulation)
     free(simulation);
 }
 
-dist_status disti_simulation_run(const struct disti_simulation *simulation, size_t bytes,
-                                 const struct disti_cost *cost, struct disti_forecast *forecast_p)
+static dist_status simulate_run(const struct disti_simulation *simulation, size_t bytes, bool whole,
+                                const struct disti_cost *cost, struct disti_forecast *forecast_p)
 {
     struct disti_forecast forecast = {0};
     struct sim sim = {.programs = &simulation->programs,
@@ -110,7 +111,7 @@ dist_status disti_simulation_run(const struct disti_simulation *simulation, size
                       .forecast = &forecast};
     if (simulation->collective == DIST_COLL_BARRIER) /* moves no data */
         bytes = 0;
-    dist_status status = sim_machine_open(&sim, bytes, cost);
+    dist_status status = sim_machine_open(&sim, bytes, cost, whole);
     if (status != DIST_OK)
         goto out;
     status = sim_run(&sim);
@@ -128,6 +129,18 @@ dist_status disti_simulation_run(const struct disti_simulation *simulation, size
 out:
     sim_machine_close(&sim);
     return status;
+}
+
+dist_status disti_simulation_run(const struct disti_simulation *simulation, size_t bytes,
+                                 const struct disti_cost *cost, struct disti_forecast *forecast_p)
+{
+    return simulate_run(simulation, bytes, false, cost, forecast_p);
+}
+
+dist_status sim_whole_run(const struct disti_simulation *simulation, size_t bytes,
+                          const struct disti_cost *cost, struct disti_forecast *forecast_p)
+{
+    return simulate_run(simulation, bytes, true, cost, forecast_p);
 }
 
 dist_status disti_forecast(const struct disti_algorithm *algorithm, const struct disti_shape *shape,

@@ -10,12 +10,11 @@
 #define SIM_NONE UINT32_MAX
 
 /*
- * More than this is refused, lest it take minutes: steps that are written in all, that are kept (16
- * bytes each), and that are simulated.
+ * More than this is refused, lest it take minutes: steps that are kept (16 bytes each), and that
+ * are simulated.
  */
-#define SIM_WRITTEN_MAX (UINT64_C(1) << 28)
 #define SIM_KEPT_MAX (UINT32_C(1) << 24)
-#define SIM_STEPS_MAX (UINT32_C(1) << 24)
+#define SIM_STEPS_MAX (UINT32_C(50) << 20)
 
 /* ---- programs ---- */
 
@@ -42,7 +41,7 @@ struct sim_end {
  * neighbours have the same program, and it is kept once.
  */
 struct sim_program {
-    struct sim_program *next; /* kept programs */
+    struct sim_program *next; /* in its bucket */
     uint64_t hash;
     uint32_t lane_count, step_count, send_count, recv_count;
     const struct sim_span *lanes;
@@ -50,17 +49,17 @@ struct sim_program {
     const struct sim_end *sends, *recvs; /* sorted */
 };
 
-/* The programs of all ranks, by position. */
+/* The programs of all ranks, by position: those of the first `period` stand for all. */
 struct sim_programs {
-    uint32_t ranks;
+    uint32_t ranks, period;
     uint32_t chunks; /* a block */
-    struct sim_program **at;
-    struct sim_program *kept;
-    uint64_t kept_steps;
-    uint32_t longest; /* steps */
+    struct sim_program **at, **buckets;
+    uint32_t bucket_count; /* a power of two */
+    uint64_t steps, kept_steps;
+    uint32_t shortest; /* steps */
 };
 
-/* Writes every rank's plan and keeps its program. ERR_NO_MEMORY, ERR_UNSUPPORTED. */
+/* Writes the plans of the ranks that stand for all. ERR_NO_MEMORY, ERR_UNSUPPORTED. */
 dist_status sim_programs_write(const struct disti_algorithm *algorithm,
                                const struct disti_shape *shape, struct sim_programs *programs);
 void sim_programs_free(struct sim_programs *programs);
@@ -105,6 +104,7 @@ struct sim_lane {
     uint32_t next;                 /* step */
     uint64_t since;                /* its receive was posted then */
     uint32_t waiters, next_waiter; /* lanes that wait for a step of this one: a list */
+    uint32_t awaited;              /* the first of these steps */
 };
 
 /* The way of the messages of one pair of ranks on one channel, at the receiver. */
@@ -127,10 +127,14 @@ struct sim_message {
     uint64_t sent;       /* the sender's CPU is done with it */
 };
 
-/* At `time` the lane's step has ended, or the message is at the next stage of its way. */
+/*
+ * At `time` the lane's step has ended, or the message is at the next stage of its way. Of two at
+ * the same time that is first which was caused first. Each unit counts what it causes for itself:
+ * so what happens in one does not hang on where it stands among others that do the same.
+ */
 struct sim_event {
     uint64_t time;
-    uint32_t order;   /* of two at the same time */
+    uint32_t order;
     uint32_t subject; /* SIM_MESSAGE | message, or lane */
 };
 #define SIM_MESSAGE (UINT32_C(1) << 31)
@@ -138,7 +142,8 @@ struct sim_event {
 struct sim {
     const struct sim_programs *programs;
     const struct disti_topology *topology;
-    uint32_t count; /* ranks that are simulated */
+    uint32_t count;  /* ranks that are simulated */
+    uint32_t period; /* the ranks of a unit: those that could stand for all, else all */
     double chunk_bytes;
     double reduce_per_byte, copy_per_byte, memory_per_byte, network_per_byte;
     uint64_t step, change; /* step_s, switch_s */
@@ -158,10 +163,13 @@ struct sim {
     struct sim_message *messages;
     uint32_t message_count, message_room, unused; /* unused: a list */
     struct sim_event *heap;
-    uint32_t events, event_room, order;
+    uint32_t events;
+    uint32_t *orders; /* by unit: events that it has caused */
+    uint32_t unit;    /* of what is going on */
 
     uint64_t now;
     uint64_t steps_done;
+    uint64_t chunks[DISTI_DISTANCES]; /* that were sent */
     struct disti_forecast *forecast;
 };
 
@@ -175,8 +183,12 @@ static inline uint64_t sim_bytes(double bytes, double per_byte)
     return time < SIM_TIME_MAX ? (uint64_t)time : (uint64_t)SIM_TIME_MAX;
 }
 
-/* Lays the machine out, and the wires. ERR_NO_MEMORY, ERR_UNSUPPORTED, ERR_INTERNAL. */
-dist_status sim_machine_open(struct sim *sim, size_t bytes, const struct disti_cost *cost);
+/*
+ * Lays the machine out, and the wires; whole: of all ranks, even where some could stand for all.
+ * ERR_NO_MEMORY, ERR_UNSUPPORTED, ERR_INTERNAL.
+ */
+dist_status sim_machine_open(struct sim *sim, size_t bytes, const struct disti_cost *cost,
+                             bool whole);
 void sim_machine_close(struct sim *sim);
 
 /*
@@ -185,6 +197,10 @@ void sim_machine_close(struct sim *sim);
  */
 uint64_t sim_work(struct sim *sim, uint32_t rank, uint64_t from, uint64_t work, uint64_t memory,
                   uint64_t *start_p);
+
+/* As disti_simulation_run, but no rank stands for others: for tests. */
+dist_status sim_whole_run(const struct disti_simulation *simulation, size_t bytes,
+                          const struct disti_cost *cost, struct disti_forecast *forecast_p);
 
 /* Runs all programs to their end. ERR_NO_MEMORY; ERR_INTERNAL if they do not come to an end. */
 dist_status sim_run(struct sim *sim);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The machine that is simulated: ranks, nodes, lines, wires; which ranks can stand for all. */
+/* The machine that is simulated: ranks, nodes, lines, wires. */
 #include "base/log.h"
 #include "collectives/simulate_internal.h"
 
@@ -13,40 +13,6 @@ uint64_t sim_time(double seconds)
 static double machine_per_byte(double bytes_per_second)
 {
     return bytes_per_second > 0 ? SIM_SECOND / bytes_per_second : 0;
-}
-
-/* ---- ranks that can stand for all ---- */
-
-/* Do the ranks at two positions have the same program, and the same place in their nodes? */
-static bool machine_alike(const struct sim *sim, uint32_t one, uint32_t other)
-{
-    const struct disti_topology *t = sim->topology;
-    const struct dist_place *a = &t->places[t->order[one]], *b = &t->places[t->order[other]];
-    return sim->programs->at[one] == sim->programs->at[other] && a->package == b->package &&
-           a->numa == b->numa;
-}
-
-/*
- * Where all nodes are alike and every rank does the same as the one a node further, the ranks of
- * one node stand for all: what they send to the next node comes from the node before.
- *
- *   0 1 2 3 | 4 5 6 7 | 8 9 10 11          0 1 2 3
- *         3 -> 4    7 -> 8    11 -> 0            3 -> 0    over the line, not inside the node
- *
- * If there are racks, the ranks of one rack do. Nodes that share their CPUs do not.
- */
-static uint32_t machine_period(const struct sim *sim)
-{
-    const struct disti_topology *t = sim->topology;
-    uint32_t ranks = sim->programs->ranks, period = (uint32_t)disti_node_size(t, 0);
-    if (t->rack_nodes)
-        period *= (uint32_t)t->rack_nodes;
-    if (!t->uniform || ranks % period || sim->all_cpus)
-        return ranks;
-    for (uint32_t i = period; i < ranks; i++)
-        if (!machine_alike(sim, i, i - period))
-            return ranks;
-    return period;
 }
 
 /* ---- ranks and nodes ---- */
@@ -72,19 +38,17 @@ static void machine_costs(struct sim *sim, size_t bytes, const struct disti_cost
 
 static dist_status machine_count(struct sim *sim)
 {
-    uint64_t steps = 0, lanes = 0, sends = 0, wires = 0;
+    uint64_t lanes = 0, sends = 0, wires = 0;
     for (uint32_t i = 0; i < sim->count; i++) {
         const struct sim_program *program = sim->programs->at[i];
-        steps += program->step_count;
         lanes += program->lane_count;
         sends += program->send_count;
         wires += program->recv_count;
     }
-    if (steps > SIM_STEPS_MAX || lanes > SIM_STEPS_MAX)
+    if (lanes > SIM_STEPS_MAX)
         return disti_fail(DIST_ERR_UNSUPPORTED,
-                          "%u ranks have %llu steps to simulate, more than %u: take fewer "
-                          "segments, or fewer ranks",
-                          sim->count, (unsigned long long)steps, SIM_STEPS_MAX);
+                          "%u ranks have %llu lanes to simulate, more than %u: take fewer ranks",
+                          sim->count, (unsigned long long)lanes, SIM_STEPS_MAX);
     sim->node_count =
         (uint32_t)disti_node_of(sim->topology, sim->topology->order[sim->count - 1]) + 1;
     if (sim->topology->rack_nodes)
@@ -108,8 +72,9 @@ static bool machine_allocate(struct sim *sim)
     sim->routes = calloc(sim->send_count + 1, sizeof(*sim->routes));
     sim->wires = calloc(sim->wire_count + 1, sizeof(*sim->wires));
     sim->cpus = calloc(cpus + 1, sizeof(*sim->cpus));
+    sim->orders = calloc(sim->count / sim->period, sizeof(*sim->orders));
     return sim->ranks && sim->nodes && sim->node_lines && sim->rack_lines && sim->lanes &&
-           sim->routes && sim->wires && sim->cpus;
+           sim->routes && sim->wires && sim->cpus && sim->orders;
 }
 
 /* Ranks share CPUs only where there are more of them. */
@@ -179,10 +144,12 @@ static dist_status machine_routes(struct sim *sim, uint32_t rank)
     return DIST_OK;
 }
 
-dist_status sim_machine_open(struct sim *sim, size_t bytes, const struct disti_cost *cost)
+dist_status sim_machine_open(struct sim *sim, size_t bytes, const struct disti_cost *cost,
+                             bool whole)
 {
     machine_costs(sim, bytes, cost);
-    sim->count = machine_period(sim);
+    sim->period = sim->all_cpus ? sim->programs->ranks : sim->programs->period;
+    sim->count = whole ? sim->programs->ranks : sim->period;
     dist_status status = machine_count(sim);
     if (status != DIST_OK)
         return status;
@@ -205,6 +172,7 @@ void sim_machine_close(struct sim *sim)
     free(sim->routes);
     free(sim->wires);
     free(sim->cpus);
+    free(sim->orders);
     free(sim->messages);
     free(sim->heap);
 }

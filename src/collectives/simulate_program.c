@@ -184,31 +184,34 @@ static struct sim_program *program_copy(const struct sim_program *draft)
     return program;
 }
 
-/* Too long to be simulated? All plans are about as long as the longest so far. */
-static bool programs_long(struct sim_programs *programs, const struct sim_program *draft)
+/* Too many steps, by those so far, or if the others have as many as the least of these? */
+#define PROGRAMS_SEEN 16
+static bool programs_long(struct sim_programs *programs, uint32_t seen, uint32_t steps)
 {
-    if (draft->step_count > programs->longest)
-        programs->longest = draft->step_count;
-    return (uint64_t)programs->longest * programs->ranks > SIM_WRITTEN_MAX;
+    programs->steps += steps;
+    if (seen == 1 || steps < programs->shortest)
+        programs->shortest = steps;
+    uint64_t all = (uint64_t)programs->shortest * programs->period;
+    return programs->steps > SIM_STEPS_MAX || (seen >= PROGRAMS_SEEN && all > SIM_STEPS_MAX);
 }
 
-/* Neighbours on the ring are most often alike, so the list is short or hit at its beginning. */
 static dist_status programs_keep(struct sim_programs *programs, uint32_t position,
                                  const struct sim_program *draft)
 {
-    for (struct sim_program *kept = programs->kept; kept; kept = kept->next)
+    struct sim_program **bucket = &programs->buckets[draft->hash % programs->bucket_count];
+    for (struct sim_program *kept = *bucket; kept; kept = kept->next)
         if (program_same(kept, draft)) {
             programs->at[position] = kept;
             return DIST_OK;
         }
     programs->kept_steps += draft->step_count;
-    if (programs_long(programs, draft) || programs->kept_steps > SIM_KEPT_MAX)
+    if (programs->kept_steps > SIM_KEPT_MAX)
         return DIST_ERR_UNSUPPORTED;
     struct sim_program *program = program_copy(draft);
     if (!program)
         return DIST_ERR_NO_MEMORY;
-    program->next = programs->kept;
-    programs->at[position] = programs->kept = program;
+    program->next = *bucket;
+    programs->at[position] = *bucket = program;
     return DIST_OK;
 }
 
@@ -234,6 +237,8 @@ static dist_status programs_rank(struct sim_programs *programs, struct draft *dr
         draft_ends(draft);
         draft_steps(draft);
         status = programs_keep(programs, position, &draft->program);
+        if (status == DIST_OK && programs_long(programs, position + 1, plan->step_count))
+            status = DIST_ERR_UNSUPPORTED;
     } else {
         status = DIST_ERR_NO_MEMORY;
     }
@@ -248,17 +253,68 @@ static dist_status programs_rank(struct sim_programs *programs, struct draft *dr
     return status;
 }
 
+/* Do the ranks at two positions have the same place in their nodes? */
+static bool programs_alike(const struct disti_topology *t, int one, int other)
+{
+    const struct dist_place *a = &t->places[t->order[one]], *b = &t->places[t->order[other]];
+    return a->package == b->package && a->numa == b->numa;
+}
+
+/*
+ * Where all nodes are alike and every rank does the same as the one a node further, the ranks of
+ * one node stand for all: what they send to the next node comes from the node before.
+ *
+ *   0 1 2 3 | 4 5 6 7 | 8 9 10 11          0 1 2 3
+ *         3 -> 4    7 -> 8    11 -> 0            3 -> 0    over the line, not inside the node
+ *
+ * If there are racks, the ranks of one rack do.
+ */
+static uint32_t programs_period(const struct disti_topology *t)
+{
+    int period = disti_node_size(t, 0) * (t->rack_nodes ? t->rack_nodes : 1);
+    if (!t->uniform || t->ranks % period)
+        period = t->ranks;
+    for (int i = period; i < t->ranks; i++)
+        if (!programs_alike(t, i, i - period))
+            return (uint32_t)t->ranks;
+    return (uint32_t)period;
+}
+
+/* Some algorithms turn with some numbers of ranks only. */
+static bool programs_turn(const struct sim_programs *programs, uint32_t period)
+{
+    for (uint32_t i = period; i < programs->ranks; i++)
+        if (programs->at[i] != programs->at[i - period])
+            return false;
+    return true;
+}
+
+static bool programs_allocate(struct sim_programs *programs)
+{
+    programs->bucket_count = 64;
+    while (programs->bucket_count < programs->period)
+        programs->bucket_count *= 2;
+    programs->at = calloc(programs->ranks, sizeof(*programs->at));
+    programs->buckets = calloc(programs->bucket_count, sizeof(*programs->buckets));
+    return programs->at && programs->buckets;
+}
+
 dist_status sim_programs_write(const struct disti_algorithm *algorithm,
                                const struct disti_shape *shape, struct sim_programs *programs)
 {
     struct draft draft = {.topology = shape->topology};
     dist_status status = DIST_OK;
     programs->ranks = (uint32_t)shape->ranks;
-    programs->at = calloc(programs->ranks, sizeof(*programs->at));
-    if (!programs->at)
+    uint32_t period = programs_period(shape->topology);
+    programs->period = algorithm->turns ? period : programs->ranks;
+    if (!programs_allocate(programs))
         return disti_fail(DIST_ERR_NO_MEMORY, "no memory to simulate %d ranks", shape->ranks);
-    for (uint32_t i = 0; i < programs->ranks && status == DIST_OK; i++)
+    for (uint32_t i = 0; i < programs->period && status == DIST_OK; i++)
         status = programs_rank(programs, &draft, algorithm, shape, i);
+    for (uint32_t i = programs->period; i < programs->ranks; i++)
+        programs->at[i] = programs->at[i - programs->period];
+    if (status == DIST_OK && programs_turn(programs, period))
+        programs->period = period;
     free(draft.lanes);
     free(draft.steps);
     free(draft.sends);
@@ -268,10 +324,12 @@ dist_status sim_programs_write(const struct disti_algorithm *algorithm,
 
 void sim_programs_free(struct sim_programs *programs)
 {
-    while (programs->kept) {
-        struct sim_program *next = programs->kept->next;
-        free(programs->kept);
-        programs->kept = next;
-    }
+    for (uint32_t b = 0; programs->buckets && b < programs->bucket_count; b++)
+        while (programs->buckets[b]) {
+            struct sim_program *next = programs->buckets[b]->next;
+            free(programs->buckets[b]);
+            programs->buckets[b] = next;
+        }
+    free(programs->buckets);
     free(programs->at);
 }

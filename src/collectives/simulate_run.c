@@ -15,7 +15,7 @@ static inline bool event_before(const struct sim_event *a, const struct sim_even
 /* There is room for every lane and every message (run_room). */
 static void event_put(struct sim *sim, uint64_t time, uint32_t subject)
 {
-    struct sim_event event = {time, sim->order++, subject};
+    struct sim_event event = {time, sim->orders[sim->unit]++, subject};
     uint32_t at = sim->events++;
     while (at > 0 && event_before(&event, &sim->heap[(at - 1) / 4])) {
         sim->heap[at] = sim->heap[(at - 1) / 4];
@@ -240,7 +240,7 @@ static dist_status run_send(struct sim *sim, uint32_t lane, const struct sim_ste
                                                  .tail = inside ? begin : start + sim->step + put,
                                                  .sent = end};
     sim->forecast->links[distance].messages++;
-    sim->forecast->links[distance].bytes += bytes;
+    sim->chunks[distance] += step->chunks;
     event_put(sim, begin, SIM_MESSAGE | number);
     if (inside && !sim->messages[number].blocks)
         event_put(sim, end, lane);
@@ -269,6 +269,8 @@ static bool run_waits(struct sim *sim, uint32_t lane, const struct sim_step *ste
     struct sim_lane *other = &sim->lanes[sim->ranks[l->rank].first_lane + step->wait_lane];
     if (other->next > step->wait_step)
         return false;
+    if (other->waiters == SIM_NONE || step->wait_step < other->awaited)
+        other->awaited = step->wait_step;
     l->next_waiter = other->waiters;
     other->waiters = lane;
     return true;
@@ -293,12 +295,15 @@ static dist_status run_begin(struct sim *sim, uint32_t lane)
     return DIST_OK;
 }
 
-/* The lane's step has ended: whoever waits for the lane looks again. */
+/* The lane's step has ended: if it was waited for, whoever waits for the lane looks again. */
 static dist_status run_advance(struct sim *sim, uint32_t lane)
 {
     struct sim_lane *l = &sim->lanes[lane];
-    uint32_t waiter = l->waiters;
-    l->waiters = SIM_NONE;
+    uint32_t waiter = SIM_NONE;
+    if (l->waiters != SIM_NONE && l->next == l->awaited) {
+        waiter = l->waiters;
+        l->waiters = SIM_NONE;
+    }
     l->next++;
     sim->steps_done++;
     dist_status status = run_begin(sim, lane);
@@ -310,14 +315,34 @@ static dist_status run_advance(struct sim *sim, uint32_t lane)
     return status;
 }
 
+/* Whose lines or ranks the message is about to keep busy. */
+static uint32_t message_rank(const struct sim *sim, const struct sim_message *message)
+{
+    const struct sim_wire *wire = &sim->wires[message->wire];
+    int sender_stages = wire->distance == DISTI_OTHER_RACK ? 2 : 1;
+    return message->stage < sender_stages ? sim->lanes[message->lane].rank : wire->rank;
+}
+
+static uint32_t event_rank(const struct sim *sim, const struct sim_event *event)
+{
+    if (event->subject & SIM_MESSAGE)
+        return message_rank(sim, &sim->messages[event->subject & ~SIM_MESSAGE]);
+    return sim->lanes[event->subject].rank;
+}
+
 dist_status sim_run(struct sim *sim)
 {
     dist_status status = message_room(sim) ? DIST_OK : DIST_ERR_NO_MEMORY;
-    for (uint32_t lane = 0; lane < sim->lane_count && status == DIST_OK; lane++)
+    bool units = sim->count > sim->period;
+    for (uint32_t lane = 0; lane < sim->lane_count && status == DIST_OK; lane++) {
+        sim->unit = sim->lanes[lane].rank / sim->period;
         status = run_begin(sim, lane);
+    }
     while (sim->events > 0 && status == DIST_OK) {
         struct sim_event event = event_take(sim);
         sim->now = event.time;
+        if (units)
+            sim->unit = event_rank(sim, &event) / sim->period;
         if (event.subject & SIM_MESSAGE)
             run_message(sim, event.subject & ~SIM_MESSAGE);
         else
