@@ -11,6 +11,7 @@
 
 #define JOB_SIZES_MAX 32
 #define JOB_ALGORITHMS_MAX 16
+#define JOB_WHY_MAX 512
 
 enum job_format { JOB_TEXT, JOB_CSV, JOB_JSON };
 
@@ -34,6 +35,7 @@ struct job_cell {
     uint32_t segments;
     dist_status status;
     struct disti_forecast forecast; /* if that is DIST_OK */
+    char why[JOB_WHY_MAX];          /* if it is not */
 };
 
 /* One algorithm. */
@@ -42,7 +44,7 @@ struct job_row {
     bool verified;
     dist_status status; /* of the verification */
     struct disti_verdict verdict;
-    char why[512]; /* the first thing that could not be verified or simulated, and why */
+    char why[JOB_WHY_MAX]; /* it could not be verified */
     struct job_cell cells[JOB_SIZES_MAX];
 };
 
@@ -68,7 +70,7 @@ dist_status job_links(const char *text, struct disti_cost *cost);
 void job_run(const struct job *job, struct job_result *result);
 
 /* What is wrong with the row: of its plans, or what could not be done; "": nothing. */
-const char *job_why(const struct job_row *row);
+const char *job_why(const struct job *job, const struct job_row *row);
 
 void job_print(const struct job *job, const struct job_result *result, FILE *to);
 

@@ -8,5 +8,6 @@ dist_sim_SOURCES = \
 	src/sim/main.c \
 	src/sim/options.c \
 	src/sim/print.c \
-	src/sim/run.c
+	src/sim/run.c \
+	tools/progress.c tools/progress.h
 dist_sim_LDADD = libdist_core.la

@@ -130,8 +130,8 @@ static void text_detail(const struct job *job, const struct job_row *row, FILE *
         }
         fprintf(to, "\n");
     }
-    if (job_why(row)[0])
-        fprintf(to, "  %s\n", job_why(row));
+    if (job_why(job, row)[0])
+        fprintf(to, "  %s\n", job_why(job, row));
 }
 
 static void print_text(const struct job *job, const struct job_result *result, FILE *to)
@@ -225,7 +225,7 @@ static void print_json(const struct job *job, const struct job_result *result, F
         fprintf(to,
                 "%s\n    {\"algorithm\": \"%s\", \"verified\": \"%s\", \"why_not\": ", r ? "," : "",
                 row->algorithm->name, print_verified(row));
-        json_text(job_why(row), to);
+        json_text(job_why(job, row), to);
         fprintf(to, ", \"sizes\": [");
         for (int i = 0; i < job->size_count; i++)
             json_cell(job, result, r, i, to);
