@@ -73,6 +73,7 @@ struct reader {
     const struct disti_plan *plan;
     uint32_t *kept;   /* by step: its number if it is kept */
     uint32_t *before; /* by step: the last kept step up to it in its lane, by step of the plan */
+    uint32_t *waits; /* by step: it or the first one behind it in its lane that waits; or the end */
     uint32_t *covered, *stamp; /* by lane: so many of its steps are known to come before */
     struct disti_mark *stack;
     uint32_t *counters; /* by direction, channel, peer */
@@ -137,6 +138,17 @@ static void reader_step(struct sample *s, struct reader *r, const struct disti_l
         reader_message(s, r, lane, step, r->kept[at]);
 }
 
+/* Most steps wait for nothing, and are passed over. */
+static void reader_waits(struct reader *r, const struct disti_lane *lane)
+{
+    uint32_t next = lane->first + lane->count;
+    for (uint32_t at = next; at-- > lane->first;) {
+        if (r->plan->steps[at].wait_lane != DISTI_NO_LANE)
+            next = at;
+        r->waits[at] = next;
+    }
+}
+
 /* Notes the kept steps that end before `mark` has ended, but for those known for this lane. */
 static void reader_cover(struct sample *s, struct reader *r, uint32_t lane, struct disti_mark mark)
 {
@@ -158,10 +170,10 @@ static void reader_cover(struct sample *s, struct reader *r, uint32_t lane, stru
                 *pred = r->kept[before];
             from = before - other->first + 1;
         }
-        for (; from <= mark.step; from++) {
-            const struct disti_step *step = &r->plan->steps[other->first + from];
-            if (step->wait_lane != DISTI_NO_LANE)
-                r->stack[depth++] = (struct disti_mark){step->wait_lane, step->wait_step};
+        uint32_t end = other->first + mark.step + 1;
+        for (uint32_t at = other->first + from; at < end && (at = r->waits[at]) < end; at++) {
+            const struct disti_step *step = &r->plan->steps[at];
+            r->stack[depth++] = (struct disti_mark){step->wait_lane, step->wait_step};
         }
     }
 }
@@ -192,17 +204,19 @@ static bool reader_allocate(struct reader *r, uint32_t ranks)
             r->channels = plan->lanes[l].channel + 1u;
     r->kept = malloc((plan->step_count + 1) * sizeof(*r->kept));
     r->before = malloc((plan->step_count + 1) * sizeof(*r->before));
+    r->waits = malloc((plan->step_count + 1) * sizeof(*r->waits));
     r->stack = malloc((plan->step_count + 2) * sizeof(*r->stack));
     r->covered = calloc(plan->lane_count + 1, sizeof(*r->covered));
     r->stamp = calloc(plan->lane_count + 1, sizeof(*r->stamp));
     r->counters = calloc((size_t)2 * r->channels * ranks, sizeof(*r->counters));
-    return r->kept && r->before && r->stack && r->covered && r->stamp && r->counters;
+    return r->kept && r->before && r->waits && r->stack && r->covered && r->stamp && r->counters;
 }
 
 static void reader_free(struct reader *r)
 {
     free(r->kept);
     free(r->before);
+    free(r->waits);
     free(r->stack);
     free(r->covered);
     free(r->stamp);
@@ -224,6 +238,8 @@ static void sample_plan(struct sample *s, const struct disti_plan *plan)
             *own = (struct sample_lane){
                 .first = first, .count = (uint32_t)s->steps.count - first, .waiters = SAMPLE_NONE};
     }
+    for (uint32_t l = 0; l < plan->lane_count && !s->lost; l++)
+        reader_waits(&r, &plan->lanes[l]);
     for (uint32_t l = 0; l < plan->lane_count && !s->lost; l++)
         reader_lane_preds(s, &r, l);
     reader_free(&r);
