@@ -132,35 +132,63 @@ static bool check_step(const struct check *check, const struct disti_step *step)
            check_wait(check, step);
 }
 
-/*
- * Messages to one peer on one channel come from one lane, and from one peer go to one: owner[]
- * remembers which, by channel, peer and direction.
- */
-static bool check_talk(const struct check *check, const struct disti_step *step, uint16_t *owner)
+/* A lane has messages to or from a peer on its channel. */
+struct check_end {
+    uint64_t key; /* channel, peer, direction */
+    uint32_t lane, step;
+};
+
+static int check_compare(const void *left, const void *right)
 {
-    const struct disti_plan *plan = check->plan;
-    if (!disti_step_talks(step))
-        return true;
-    size_t channel = plan->lanes[check->lane].channel;
-    bool sends = step->kind == DISTI_SEND;
-    uint16_t *seen = &owner[(channel * (size_t)plan->ranks + (size_t)step->peer) * 2 + sends];
-    if (*seen != DISTI_NO_LANE && *seen != check->lane)
-        return check_fault(check, "lane %u too has messages %s rank %d on channel %zu", *seen,
-                           sends ? "to" : "from", step->peer, channel);
-    *seen = (uint16_t)check->lane;
-    return true;
+    const struct check_end *a = left, *b = right;
+    if (a->key != b->key)
+        return a->key < b->key ? -1 : 1;
+    return a->lane != b->lane ? (a->lane < b->lane ? -1 : 1)
+                              : (a->step > b->step) - (a->step < b->step);
 }
 
-static bool check_lanes(struct check *check, uint16_t *owner)
+/* Most lanes talk to few peers in turn: what was noted just now is not noted again. */
+static void check_note(const struct check *check, const struct disti_step *step,
+                       struct check_end *ends, uint32_t *count)
+{
+    uint64_t channel = check->plan->lanes[check->lane].channel, sends = step->kind == DISTI_SEND;
+    struct check_end end = {(channel << 32 | (uint32_t)step->peer) << 1 | sends, check->lane,
+                            check->step};
+    for (uint32_t back = 1; back <= 4 && back <= *count; back++)
+        if (ends[*count - back].key == end.key && ends[*count - back].lane == end.lane)
+            return;
+    ends[(*count)++] = end;
+}
+
+static bool check_lanes(struct check *check, struct check_end *ends, uint32_t *count)
 {
     const struct disti_plan *plan = check->plan;
     for (check->lane = 0; check->lane < plan->lane_count; check->lane++) {
         const struct disti_lane *lane = &plan->lanes[check->lane];
         for (check->step = 0; check->step < lane->count; check->step++) {
             const struct disti_step *step = &plan->steps[lane->first + check->step];
-            if (!check_step(check, step) || !check_talk(check, step, owner))
+            if (!check_step(check, step))
                 return false;
+            if (disti_step_talks(step))
+                check_note(check, step, ends, count);
         }
+    }
+    return true;
+}
+
+/* Messages to one peer on one channel come from one lane, and from one peer go to one. */
+static bool check_ends(struct check *check, struct check_end *ends, uint32_t count)
+{
+    if (count > 0)
+        qsort(ends, count, sizeof(*ends), check_compare);
+    for (uint32_t i = 1; i < count; i++) {
+        if (ends[i].key != ends[i - 1].key || ends[i].lane == ends[i - 1].lane)
+            continue;
+        check->lane = ends[i].lane;
+        check->step = ends[i].step;
+        return check_fault(check, "lane %u too has messages %s rank %u on channel %u",
+                           ends[i - 1].lane, ends[i].key & 1 ? "to" : "from",
+                           (uint32_t)(ends[i].key >> 1), (uint32_t)(ends[i].key >> 33));
     }
     return true;
 }
@@ -187,16 +215,11 @@ dist_status disti_plan_check(const struct disti_plan *plan, char *text, size_t s
     struct check check = {.plan = plan, .text = text, .size = size};
     if (!check_layout(&check))
         return DIST_ERR_INTERNAL;
-    size_t channels = 1;
-    for (uint32_t l = 0; l < plan->lane_count; l++)
-        channels = plan->lanes[l].channel >= channels ? plan->lanes[l].channel + 1u : channels;
-    size_t owners = channels * (size_t)plan->ranks * 2;
-    uint16_t *owner = malloc(owners * sizeof(*owner));
-    if (!owner)
+    uint32_t count = 0;
+    struct check_end *ends = malloc(((size_t)plan->step_count + 1) * sizeof(*ends));
+    if (!ends)
         return DIST_ERR_NO_MEMORY;
-    for (size_t i = 0; i < owners; i++)
-        owner[i] = DISTI_NO_LANE;
-    bool sound = check_lanes(&check, owner);
-    free(owner);
+    bool sound = check_lanes(&check, ends, &count) && check_ends(&check, ends, count);
+    free(ends);
     return sound ? DIST_OK : DIST_ERR_INTERNAL;
 }

@@ -66,6 +66,41 @@ static uint32_t sample_from(const struct sample *s, uint32_t chunk)
     return low;
 }
 
+/* ---- messages' numbers ---- */
+
+/* Those of one plan at a time; all 0 between two plans. */
+static bool sample_counters(struct sample *s, const struct disti_plan *plan)
+{
+    uint32_t channels = 1;
+    for (uint32_t l = 0; l < plan->lane_count; l++)
+        if (plan->lanes[l].channel >= channels)
+            channels = plan->lanes[l].channel + 1u;
+    if (channels <= s->channels)
+        return true;
+    free(s->counters);
+    s->counters = calloc((size_t)2 * channels * s->ranks, sizeof(*s->counters));
+    s->channels = s->counters ? channels : 0;
+    return s->counters != NULL;
+}
+
+static uint32_t *sample_counter(const struct sample *s, const struct disti_lane *lane,
+                                const struct disti_step *step)
+{
+    uint32_t direction = step->kind == DISTI_SEND ? 0 : s->channels;
+    return &s->counters[(size_t)(direction + lane->channel) * s->ranks + (uint32_t)step->peer];
+}
+
+/* What was counted, one by one: of many ranks a plan talks to few. */
+static void sample_counters_clear(const struct sample *s, const struct disti_plan *plan)
+{
+    for (uint32_t l = 0; l < plan->lane_count; l++)
+        for (uint32_t i = 0; i < plan->lanes[l].count; i++) {
+            const struct disti_step *step = &plan->steps[plan->lanes[l].first + i];
+            if (disti_step_talks(step))
+                *sample_counter(s, &plan->lanes[l], step) = 0;
+        }
+}
+
 /* ---- one plan ---- */
 
 /* What is known of the plan that is being read. */
@@ -76,8 +111,6 @@ struct reader {
     uint32_t *waits; /* by step: it or the first one behind it in its lane that waits; or the end */
     uint32_t *covered, *stamp; /* by lane: so many of its steps are known to come before */
     struct disti_mark *stack;
-    uint32_t *counters; /* by direction, channel, peer */
-    uint32_t channels;
 };
 
 static uint32_t reader_items(struct sample *s, const struct disti_plan *plan,
@@ -105,8 +138,8 @@ static void reader_message(struct sample *s, struct reader *r, const struct dist
                            const struct disti_step *step, uint32_t number)
 {
     bool sends = step->kind == DISTI_SEND;
-    uint32_t ranks = s->ranks, own = (uint32_t)r->plan->rank, peer = (uint32_t)step->peer;
-    uint32_t *counter = &r->counters[((sends ? 0 : r->channels) + lane->channel) * ranks + peer];
+    uint32_t own = (uint32_t)r->plan->rank, peer = (uint32_t)step->peer;
+    uint32_t *counter = sample_counter(s, lane, step);
     struct sample_message *message =
         number == SAMPLE_NONE ? NULL : list_add(s, sends ? &s->sends : &s->recvs);
     if (message)
@@ -195,21 +228,16 @@ static void reader_lane_preds(struct sample *s, struct reader *r, uint32_t l)
     }
 }
 
-static bool reader_allocate(struct reader *r, uint32_t ranks)
+static bool reader_allocate(struct reader *r)
 {
     const struct disti_plan *plan = r->plan;
-    r->channels = 1;
-    for (uint32_t l = 0; l < plan->lane_count; l++)
-        if (plan->lanes[l].channel >= r->channels)
-            r->channels = plan->lanes[l].channel + 1u;
     r->kept = malloc((plan->step_count + 1) * sizeof(*r->kept));
     r->before = malloc((plan->step_count + 1) * sizeof(*r->before));
     r->waits = malloc((plan->step_count + 1) * sizeof(*r->waits));
     r->stack = malloc((plan->step_count + 2) * sizeof(*r->stack));
     r->covered = calloc(plan->lane_count + 1, sizeof(*r->covered));
     r->stamp = calloc(plan->lane_count + 1, sizeof(*r->stamp));
-    r->counters = calloc((size_t)2 * r->channels * ranks, sizeof(*r->counters));
-    return r->kept && r->before && r->waits && r->stack && r->covered && r->stamp && r->counters;
+    return r->kept && r->before && r->waits && r->stack && r->covered && r->stamp;
 }
 
 static void reader_free(struct reader *r)
@@ -220,13 +248,12 @@ static void reader_free(struct reader *r)
     free(r->stack);
     free(r->covered);
     free(r->stamp);
-    free(r->counters);
 }
 
 static void sample_plan(struct sample *s, const struct disti_plan *plan)
 {
     struct reader r = {.plan = plan};
-    if (!reader_allocate(&r, s->ranks))
+    if (!reader_allocate(&r) || !sample_counters(s, plan))
         s->lost = true;
     for (uint32_t l = 0; l < plan->lane_count && !s->lost; l++) {
         const struct disti_lane *lane = &plan->lanes[l];
@@ -243,6 +270,8 @@ static void sample_plan(struct sample *s, const struct disti_plan *plan)
     for (uint32_t l = 0; l < plan->lane_count && !s->lost; l++)
         reader_lane_preds(s, &r, l);
     reader_free(&r);
+    if (!s->lost)
+        sample_counters_clear(s, plan);
     s->first_slot[plan->rank + 1] = s->first_slot[plan->rank] + plan->scratch_chunks;
 }
 
@@ -294,6 +323,7 @@ static bool sample_memory(struct sample *s)
 static void sample_free(struct sample *s)
 {
     free(s->list);
+    free(s->counters);
     free(s->steps.items);
     free(s->items.items);
     free(s->preds.items);

@@ -48,6 +48,7 @@ struct sample {
     uint32_t data_chunks, chunks; /* there are; a block has */
     uint32_t count, *list;        /* the sample: data chunks, ascending */
     bool lost;                    /* no memory */
+    uint32_t *counters, channels; /* of messages: by direction, channel, peer */
     struct sample_list steps, items, preds, lanes, sends, recvs;
     uint64_t *cells;      /* [rank][IN, OUT][count]: what is there; 0: nothing */
     uint64_t *scratch;    /* the slots of all ranks: the same */
