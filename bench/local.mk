@@ -39,6 +39,7 @@ libbench_la_SOURCES = \
 	bench/spec.c bench/spec.h \
 	bench/subject.h \
 	bench/worker.c bench/worker.h bench/worker_main.h
+libbench_la_LIBADD = libprogress.la
 libbench_la_CPPFLAGS = $(AM_CPPFLAGS) \
 	-DBENCH_LIBEXECDIR='"$(libexecdir)"' \
 	-DBENCH_OPENMPI_RUN='"$(OPENMPI_RUN)"' -DBENCH_MPICH_RUN='"$(MPICH_RUN)"'

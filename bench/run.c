@@ -6,6 +6,7 @@
 #include "html.h"
 #include "point.h"
 #include "print.h"
+#include "tools/progress.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -93,7 +94,9 @@ static int run_point(struct run_state *state, struct order *order, struct result
     size_t ranks = (size_t)state->run->result->ranks, count = (size_t)state->plan.count;
 
     state->plan.frugal = buffers_need(order, (int)ranks) > run_available() / 2 / ranks / count;
+    progress_show("%s of %zu bytes", order->kind->name, order->bytes);
     point = point_measure(&state->plan, order, state->run->result);
+    progress_clear();
     if (!point) {
         fprintf(stderr, "dist_bench: no memory for the results\n");
         return -1;

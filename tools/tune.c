@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* dist_info tune: measures with care what messages cost, and leaves it in the cache. */
 #include "explain.h"
+#include "progress.h"
 
 #include <getopt.h>
 #include <stdio.h>
@@ -14,6 +15,7 @@ static void tune_log(void *arg, dist_log_level level, const char *line)
 
     (void)level;
     (void)arg;
+    progress_clear();
     if (text)
         printf("%s\n", text + strlen("tuning: "));
 }
@@ -26,10 +28,12 @@ static int tune_rank(int rank, void *arg)
     dist_status status;
     int ranks = 0;
 
-    (void)rank;
     (void)arg;
     options.log = tune_log;
+    if (rank == 0)
+        progress_show("measuring what messages cost, which takes some seconds");
     status = dist_init_process_group(&options, &group);
+    progress_clear();
     if (status == DIST_OK) {
         ranks = dist_get_world_size(group);
         status = dist_destroy_process_group(group);

@@ -8,6 +8,5 @@ dist_sim_SOURCES = \
 	src/sim/main.c \
 	src/sim/options.c \
 	src/sim/print.c \
-	src/sim/run.c \
-	tools/progress.c tools/progress.h
-dist_sim_LDADD = libdist_core.la
+	src/sim/run.c
+dist_sim_LDADD = libprogress.la libdist_core.la

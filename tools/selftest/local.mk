@@ -18,3 +18,4 @@ libselftest_la_SOURCES = \
 	tools/selftest/run.c \
 	tools/selftest/selftest.h \
 	tools/selftest/sweep.c
+libselftest_la_LIBADD = libprogress.la

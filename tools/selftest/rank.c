@@ -3,6 +3,7 @@
 #include "../gpu.h"
 #include "battery.h"
 #include "selftest.h"
+#include "tools/progress.h"
 
 #include <signal.h>
 #include <stdio.h>
@@ -163,6 +164,7 @@ int selftest_rank(const struct selftest *selftest, int rank, struct selftest_cou
     battery_begin(&b, "leaving");
     battery_ok(&b, dist_destroy_process_group(b.group), "destroy");
     battery_begin(&b, "");
+    progress_clear();
     alarm(0);
     return b.faults || !b.checks ? 1 : 0;
 }

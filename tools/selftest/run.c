@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Running cases: one after the other, or many in flight; and comparing bits between ranks. */
 #include "battery.h"
+#include "tools/progress.h"
 
 #include <stdarg.h>
 #include <stdio.h>
@@ -22,6 +23,9 @@ void battery_begin(struct battery *b, const char *what)
     count->checks = b->checks;
     count->faults = b->faults;
     snprintf(count->now, sizeof(count->now), "%s", what);
+    if (b->rank == 0 && b->ranks > 0)
+        progress_show("%d rank%s, %ld cases: %s", b->ranks, b->ranks == 1 ? "" : "s", b->cases,
+                      what);
     if (b->stuck_s)
         alarm((unsigned)b->stuck_s);
 }
@@ -34,6 +38,7 @@ void battery_fault(struct battery *b, const char *format, ...)
     va_start(args, format);
     vsnprintf(text, sizeof(text), format, args);
     va_end(args);
+    progress_clear();
     if (b->faults++ < RUN_FAULTS_SHOWN)
         fprintf(stderr, "rank %d: FAULT %s\n", b->rank, text);
 }
