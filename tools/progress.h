@@ -5,7 +5,7 @@
 
 /*
  * Shows the text in one line of stderr, in place of what was shown last, cut to 78 columns; nothing
- * where stderr is no terminal, or something was shown a twentieth of a second ago. From any thread.
+ * where stderr is no terminal. From any thread.
  */
 void progress_show(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
