@@ -30,6 +30,19 @@ job self - dist_sim all_reduce --topology 'rack:2 node:2 core:2' --bytes 1M
 job_check "all algorithms are shown" [ "$(grep -cE '^(ring|tree|recursive_doubling|halving_doubling|direct|direct_ordered|hierarchical): verified' "$job_output")" = 7 ]
 job_check "each size has a winner" [ "$(grep -o '\*' "$job_output" | wc -l)" = 3 ]
 job_check "racks are among the links" grep -q '^other_rack .*GB/s' "$job_output"
+# Between nodes: two trees of nodes - 1 edges, up and down, 64 segments each.
+job self - dist_sim all_reduce --topology 'node:512 core:8' --bytes 1M,64M --algorithm tree \
+    --format csv
+job_check "a tree crosses each edge between nodes twice" \
+    [ "$(awk -F, 'NR == 3 { print $20 }' "$job_output")" = $((2 * 511 * 2 * 64)) ]
+job_check "a tree of 4096 ranks is verified" [ "$(column verified)" != no ]
+
+# One rank stands for all, so that it takes no time; but the proof needs all plans.
+job self - dist_sim all_reduce --topology node:8192 --bytes 8K,8M --algorithm ring --segments 1 \
+    --links "$free" --links other_node=100us/1gbit/0
+job_check "nodes that are alike are simulated once" grep -q '134201344 messages' "$job_output"
+job_check "what is too long is not proved, and said" grep -q 'too long to be proved' "$job_output"
+
 job self - dist_sim barrier --ranks 5 --format json
 job_check "json" grep -q '"algorithm": "dissemination", "verified": "yes"' "$job_output"
 job self - dist_sim all_reduce --ranks 1

@@ -142,6 +142,7 @@ job_scripts = \
 	tests/jobs/forked.sh \
 	tests/jobs/dist_info.sh \
 	tests/jobs/dist_sim.sh \
+	tests/jobs/progress.sh \
 	tests/jobs/predicted.sh \
 	tests/jobs/bench_peers.sh \
 	tests/jobs/dist_bench.sh \
