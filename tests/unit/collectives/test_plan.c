@@ -44,7 +44,8 @@ static void test_extents(void **state)
 
 static dist_status plan_write(disti_algorithm_fn write, int ranks, struct disti_plan **plan_p)
 {
-    const struct disti_algorithm algorithm = {DIST_COLL_ALL_REDUCE, "test", write, 0, false, false, ""};
+    const struct disti_algorithm algorithm = {
+        DIST_COLL_ALL_REDUCE, "test", write, 0, false, false, ""};
     struct disti_topology *topology = NULL;
     dist_status status;
 
