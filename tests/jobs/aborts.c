@@ -19,6 +19,7 @@
 #define VICTIM 1 /* aborts */
 
 static int problems;
+static int tags[2] = {1, 2}; /* no messages have them */
 
 #define EXPECT(condition)                                                                          \
     do {                                                                                           \
@@ -103,12 +104,13 @@ static void while_receiving(dist_group *world, bool by_signal)
     dist_work *work;
     pthread_t thread;
 
-    EXPECT(dist_irecv(group, &word, 1, DIST_INT32, (rank + 1) % 3, 1, NULL, &work) == DIST_OK);
+    EXPECT(dist_irecv(group, &word, 1, DIST_INT32, (rank + 1) % 3, tags[0], NULL, &work) ==
+           DIST_OK);
     if (rank == VICTIM && by_signal)
         alarm_soon(group);
     else if (rank == VICTIM)
         EXPECT(pthread_create(&thread, NULL, abort_soon, group) == 0);
-    was_aborted(dist_recv(group, &word, 1, DIST_INT32, (rank + 1) % 3, 2, NULL));
+    was_aborted(dist_recv(group, &word, 1, DIST_INT32, (rank + 1) % 3, tags[1], NULL));
     if (rank == VICTIM && !by_signal)
         pthread_join(thread, NULL);
     was_aborted(dist_wait(work));
@@ -132,6 +134,28 @@ static void in_the_store(dist_group *world)
     is_over(group);
 }
 
+/* It waits for a rank that does not come to a new group; a handler or a thread of it aborts. */
+static void while_joining(dist_group *world, bool by_signal)
+{
+    dist_group *group = second(world), *other;
+    int rank = dist_get_rank(world);
+    pthread_t thread;
+
+    if (rank == VICTIM && by_signal)
+        alarm_soon(group);
+    else if (rank == VICTIM)
+        EXPECT(pthread_create(&thread, NULL, abort_soon, group) == 0);
+    if (rank == 0)
+        was_aborted(dist_monitored_barrier(group, 0));
+    else if (by_signal)
+        was_aborted(dist_dup_group(group, NULL, &other));
+    else
+        was_aborted(dist_split_group(group, 0, 0, NULL, &other));
+    if (rank == VICTIM && !by_signal)
+        pthread_join(thread, NULL);
+    is_over(group);
+}
+
 int main(int argc, char **argv)
 {
     struct dist_options options = DIST_OPTIONS_INIT;
@@ -142,6 +166,8 @@ int main(int argc, char **argv)
         return 2;
     setvbuf(stdout, NULL, _IOLBF, 0);
     options.backend = argv[1];
+    if (strcmp(argv[1], "nccl") == 0) /* it has no tags */
+        tags[0] = tags[1] = 0;
     options.timeout_ms = TIMEOUT_MS;
     EXPECT(dist_init_process_group(&options, &world) == DIST_OK);
     if (problems)
@@ -151,6 +177,8 @@ int main(int argc, char **argv)
     while_receiving(world, true);
     while_receiving(world, false);
     in_the_store(world);
+    while_joining(world, true);
+    while_joining(world, false);
     EXPECT(dist_all_reduce(world, &sum, &sum, 1, DIST_INT64, DIST_SUM) == DIST_OK && sum == 3);
     EXPECT(dist_destroy_process_group(world) == DIST_OK);
     return problems != 0;

@@ -6,13 +6,17 @@
 JOB_LIMIT=40
 for transport in shm tcp; do
     export DIST_TRANSPORT=$transport
-    for kind in kill kill-in exit count dtype op; do
+    for kind in kill kill-in exit exit-atexit count dtype op; do
         job shell 4 tests/jobs/mishap gloo $kind 2
     done
     job shell 4 tests/jobs/mishap gloo kill 0
     job shell 3 tests/jobs/mishap gloo kill-fork 1
     job shell 3 tests/jobs/mishap gloo kill-fork 0
     job shell 3 tests/jobs/mishap gloo silent 1
+done
+unset DIST_TRANSPORT
+for kind in exit-atexit exit-thread exit-function; do
+    job shell 3 tests/jobs/mishap gloo $kind 1
 done
 
 # Ranks in PID namespaces of their own, where each has the same number, go by messages, with no error.
