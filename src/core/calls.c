@@ -352,14 +352,12 @@ dist_status disti_call_check(dist_group *group, const struct dist_call *call,
         status = calls_bad(&check, "work_p is NULL");
     if (status == DIST_OK)
         status = calls_check_all(&check, &start.owned);
-    if (status != DIST_OK) {
-        free(start.owned);
-        return status;
+    if (status == DIST_OK) {
+        start.in_bytes = check.in.bytes;
+        start.out_bytes = check.out.bytes;
+        disti_call_place(group, &start);
+        status = calls_detach_source(group, &start);
     }
-    start.in_bytes = check.in.bytes;
-    start.out_bytes = check.out.bytes;
-    disti_call_place(group, &start);
-    status = calls_detach_source(group, &start);
     if (status != DIST_OK) {
         free(start.owned);
         return status;
@@ -370,23 +368,14 @@ dist_status disti_call_check(dist_group *group, const struct dist_call *call,
     return DIST_OK;
 }
 
-static dist_status calls_run(dist_group *group, struct disti_start *start)
+static dist_status calls_run(dist_group *group, struct disti_start *start, struct calls_form form)
 {
+    if (form.async)
+        return disti_work_post(group, start, form.work_p);
     if (start->manner != DIST_MANNER_STREAM)
         return disti_work_run(group, start);
     start->detached = start->waits = true;
     return disti_work_post(group, start, NULL);
-}
-
-static dist_status calls_start(dist_group *group, struct disti_start *start, struct calls_form form)
-{
-    dist_status status = disti_stage(group, start);
-
-    if (status == DIST_OK)
-        status = form.async ? disti_work_post(group, start, form.work_p) : calls_run(group, start);
-    if (status != DIST_OK)
-        disti_start_release(start);
-    return status;
 }
 
 dist_status disti_call(dist_group *group, const struct dist_call *call, struct calls_form form)
@@ -397,7 +386,12 @@ dist_status disti_call(dist_group *group, const struct dist_call *call, struct c
     if (!form.async && disti_call_again(group, call) && !disti_batch_is_open())
         return disti_work_run_call(group, call);
     status = disti_call_check(group, call, form, &start);
-    if (status == DIST_OK && (form.async || !disti_batch_note(group, &start, &status)))
-        status = calls_start(group, &start, form);
+    if (status == DIST_OK && (form.async || !disti_batch_note(group, &start, &status))) {
+        status = disti_stage(group, &start);
+        if (status == DIST_OK)
+            status = calls_run(group, &start, form);
+        if (status != DIST_OK)
+            disti_start_release(&start);
+    }
     return status == DIST_OK ? status : disti_group_unstarted(group, status);
 }

@@ -155,9 +155,9 @@ dist_status disti_group_batch(struct dist_group *group, bool begin);
 void disti_group_break(struct dist_group *group, dist_status status, const char *text);
 
 /*
- * A call could not be started here, with dist_last_error as its cause, and the lock is not held. The
- * others go on with theirs: the group ends, unless the program was to blame or it had ended before.
- * Returns the status.
+ * A call could not be started here, with dist_last_error as its cause, and the lock is not held.
+ * The others go on with theirs: the group ends, unless the program was to blame or it had ended
+ * before. Returns the status.
  */
 dist_status disti_group_unstarted(struct dist_group *group, dist_status status);
 
