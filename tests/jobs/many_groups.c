@@ -2,7 +2,8 @@
 /*
  * many_groups BACKEND GROUPS WHAT: GROUPS groups of all ranks, alive at once, each used in
  * collectives, v-forms, sends and receives; then used again and destroyed in an order that differs
- * from that of making. A further group must cost no more than two descriptors. WHAT: "all", or
+ * from that of making. A further group must cost no more than two descriptors; how long it takes to
+ * make one is printed. WHAT: "all", or
  * "fails": in the middle one of them ends in an error, which must be the others' no matter; or
  * "threads": two threads use two groups at once. Exit 0 if all is right.
  */
@@ -13,6 +14,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #define RANKS_MAX 16
 #define LONG (40 * 1024) /* elements: more than a window's round of two ranks */
@@ -30,6 +32,21 @@ static void check(dist_status status, const char *what, int number)
 {
     if (status != DIST_OK)
         fail(what, number);
+}
+
+static double now_ms(void)
+{
+    struct timespec now;
+
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (double)now.tv_sec * 1e3 + (double)now.tv_nsec * 1e-6;
+}
+
+static int compare(const void *a, const void *b)
+{
+    const double *x = a, *y = b;
+
+    return (*x > *y) - (*x < *y);
 }
 
 static int descriptors(void)
@@ -186,15 +203,19 @@ int main(int argc, char **argv)
     bool fails = argc > 3 && strcmp(argv[3], "fails") == 0;
     bool threads = argc > 3 && strcmp(argv[3], "threads") == 0;
     dist_group *world, *broken = NULL, **groups = calloc((size_t)count + 1, sizeof(dist_group *));
+    double *took = calloc((size_t)count + 1, sizeof(*took));
 
-    if (count < 2 || !groups)
+    if (count < 2 || !groups || !took)
         return 2;
     options.backend = argv[1];
     check(dist_init_process_group(&options, &world), "init", -1);
     rank = dist_get_rank(world);
     ranks = dist_get_world_size(world);
     for (int i = 0; i < count; i++) {
+        check(dist_barrier(world), "barrier", -1);
+        took[i] = now_ms();
         groups[i] = make(world, i, 0);
+        took[i] = now_ms() - took[i];
         use(groups[i], i);
         if (i == 1)
             before = descriptors();
@@ -202,8 +223,11 @@ int main(int argc, char **argv)
     after = descriptors();
     if (after - before > 2 * (count - 2))
         fail("a group costs more than two descriptors", after - before);
+    qsort(took, (size_t)count, sizeof(*took), compare);
     if (rank == 0)
-        printf("%d descriptors with 2 groups, %d with %d\n", before, after, count);
+        printf("%d descriptors with 2 groups, %d with %d; one is made in %.3f ms (median)\n",
+               before, after, count, took[count / 2]);
+    free(took);
     if (fails) {
         broken = make(world, -1, 1500);
         break_one(broken);
