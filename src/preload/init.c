@@ -80,8 +80,8 @@ static int init_timeout_ms(void)
 #define INIT_FILES 65536
 
 /*
- * The program does not know that its communicators need descriptors here. (libdist itself leaves
- * limits to the program that calls it.)
+ * The program does not know that its communicators need descriptors here. The room for them is
+ * shared out before the first group is made, which would raise the limit too.
  */
 static void init_raise_files(void)
 {
