@@ -6,7 +6,7 @@
 #include "html.h"
 #include "point.h"
 #include "print.h"
-#include "tools/progress.h"
+#include "tools/common/progress.h"
 
 #include <errno.h>
 #include <stdlib.h>

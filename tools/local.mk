@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # A line on a terminal that says what long work is at.
 noinst_LTLIBRARIES += libprogress.la
-libprogress_la_SOURCES = tools/progress.c tools/progress.h
+libprogress_la_SOURCES = tools/common/progress.c tools/common/progress.h
 
 # Programs for people who use the library; they know its public headers only.
 bin_PROGRAMS += dist_info

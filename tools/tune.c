@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* dist_info tune: measures with care what messages cost, and leaves it in the cache. */
+#include "common/progress.h"
 #include "explain.h"
-#include "progress.h"
 
 #include <getopt.h>
 #include <stdio.h>

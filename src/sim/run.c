@@ -2,7 +2,7 @@
 /* Every algorithm with every size: verified once, simulated each. */
 #include "collectives/select.h"
 #include "sim/job.h"
-#include "tools/progress.h"
+#include "tools/common/progress.h"
 
 #include <pthread.h>
 #include <stdatomic.h>

@@ -54,6 +54,7 @@ rule_floors()
         while read -r line target; do
             case $target in
             config.h) [ "$floor" = base ] || echo "$file:$line: say <config.h>"; continue ;;
+            tools/common/*) [ "$floor" = sim ] && continue; target=tools ;;
             */*) target=${target%%/*} ;;
             *) continue ;;
             esac
@@ -73,7 +74,7 @@ rule_public()
             [ -e "$(dirname "$file")/$target" ] && continue
             case $target in
             config.h) echo "$file:$line: say <config.h>"; continue ;;
-            train/* | bench/* | examples/*) [ -e "$target" ] && continue ;;
+            train/* | bench/* | examples/* | tools/common/*) [ -e "$target" ] && continue ;;
             esac
             echo "$file:$line: $target is neither a public header nor a neighbour"
         done < <(lint_includes "$file")

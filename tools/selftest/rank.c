@@ -3,7 +3,7 @@
 #include "../gpu.h"
 #include "battery.h"
 #include "selftest.h"
-#include "tools/progress.h"
+#include "tools/common/progress.h"
 
 #include <signal.h>
 #include <stdio.h>

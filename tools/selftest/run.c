@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Running cases: one after the other, or many in flight; and comparing bits between ranks. */
 #include "battery.h"
-#include "tools/progress.h"
+#include "tools/common/progress.h"
 
 #include <stdarg.h>
 #include <stdio.h>

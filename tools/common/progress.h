@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* What a long piece of work is at, for a person at a terminal. */
-#ifndef TOOLS_PROGRESS_H
-#define TOOLS_PROGRESS_H
+#ifndef TOOLS_COMMON_PROGRESS_H
+#define TOOLS_COMMON_PROGRESS_H
 
 /*
  * Shows the text in one line of stderr, in place of what was shown last, cut to 78 columns; nothing

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
+/* One line of stderr, written again and again. */
 #include "progress.h"
 
 #include <stdarg.h>
