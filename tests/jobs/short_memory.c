@@ -26,6 +26,7 @@ void *__libc_realloc(void *memory, size_t bytes);
 
 static atomic_int countdown; /* the allocation at 1 fails; 0 and below: none does */
 
+#ifndef __SANITIZE_ADDRESS__
 static bool memory_is_short(void)
 {
     if (atomic_load(&countdown) <= 0 || atomic_fetch_sub(&countdown, 1) != 1)
@@ -34,7 +35,6 @@ static bool memory_is_short(void)
     return true;
 }
 
-#ifndef __SANITIZE_ADDRESS__
 #pragma GCC visibility push(default)
 void *malloc(size_t bytes)
 {
