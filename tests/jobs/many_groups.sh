@@ -15,6 +15,12 @@ exec "$@"
 END
 chmod +x "$job_folder/with_descriptors"
 
+# Each group over UCX takes some: they run out, and that is an error, no end of the process.
+if [ -e "$builddir/.libs/dist_ucx.so" ]; then
+    DIST_TRANSPORT=ucx job_fails "file descriptors, and fewer are left" shell 2 \
+        "$job_folder/with_descriptors" 256 "$builddir/$program" ucx 100 all
+fi
+
 for transports in shm tcp shm,tcp; do
     for memory in 0 1; do
         export DIST_TRANSPORT=$transports DIST_NODE_MEMORY=$memory

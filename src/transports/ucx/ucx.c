@@ -69,6 +69,21 @@ static void link_open_wakeup(struct ucx_link *link)
     }
 }
 
+/* A worker takes ten or so, and each connection one or two. */
+#define LINK_DESCRIPTORS 64
+
+/* UCX ends the process where it has no descriptor for what it has begun: it shall not begin. */
+static bool link_has_descriptors(void)
+{
+    int spare[LINK_DESCRIPTORS], count = 0;
+
+    while (count < LINK_DESCRIPTORS && (spare[count] = epoll_create1(EPOLL_CLOEXEC)) >= 0)
+        count++;
+    for (int i = 0; i < count; i++)
+        close(spare[i]);
+    return count == LINK_DESCRIPTORS;
+}
+
 static ucs_status_t link_open_worker(struct ucx_link *link)
 {
     const ucp_worker_params_t params = {.field_mask = UCP_WORKER_PARAM_FIELD_THREAD_MODE,
@@ -102,6 +117,12 @@ static dist_status link_open(void *state, const struct dist_transport_config *co
         link->peers[r].credit.limit = link->peers[r].debit.limit = UCX_CREDIT_BYTES;
         link->peers[r].match.early_count = &link->early_count;
     }
+    if (!link_has_descriptors())
+        return link->host->fail(DIST_ERR_SYSTEM,
+                                "rank %d: a group over ucx takes up to %d file descriptors, and "
+                                "fewer are left: destroy groups that are used no more, or raise "
+                                "the limit (ulimit -n)",
+                                link->rank, LINK_DESCRIPTORS);
     status = disti_ucx_context_take(config->world_size, config->local_ranks, &link->context);
     if (status == UCS_OK)
         status = link_open_worker(link);
