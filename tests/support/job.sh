@@ -36,6 +36,8 @@ export HYDRA_IFACE=lo UCX_NET_DEVICES=lo
 # Leaks of MPI are told from ours by the frames on the stack, which the fast unwinder does not
 # see through libraries without frame pointers.
 job_mpi=(env "ASAN_OPTIONS=${ASAN_OPTIONS-}:fast_unwind_on_malloc=0")
+# A script's own options for MPICH's mpirun.
+job_mpich=()
 
 # A case is named by its words, and the DIST_ variables that the script has set for it.
 job_environment=$(env | grep '^DIST_' | sort)
@@ -107,7 +109,8 @@ job_launch()
     shift 3
     case $launcher in
     openmpi) command=("${job_mpi[@]}" "$OPENMPI_RUN" -np "$ranks" "$program" "$@") ;;
-    mpich) command=("${job_mpi[@]}" "$MPICH_RUN" -launcher fork -np "$ranks" "$program" "$@") ;;
+    mpich) command=("${job_mpi[@]}" "$MPICH_RUN" -launcher fork ${job_mpich[@]+"${job_mpich[@]}"}
+                    -np "$ranks" "$program" "$@") ;;
     shell) command=("$BASH" -c 'job_shell "$@"' job_shell "$ranks" "$program" "$@") ;;
     self) command=("$program" "$@") ;;
     *) echo "job.sh: no launcher $launcher" >&2; exit 99 ;;
