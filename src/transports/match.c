@@ -187,6 +187,19 @@ void disti_match_fail(struct disti_match *match, dist_status status)
     disti_match_clear(match);
 }
 
+void disti_match_release_descriptors(struct disti_match *match)
+{
+    struct disti_early *early = match->early_head;
+
+    while (early) {
+        struct disti_early *next = early->next;
+
+        if (early->descriptor)
+            disti_match_release(match, early);
+        early = next;
+    }
+}
+
 void disti_match_clear(struct disti_match *match)
 {
     while (match->early_head) {

@@ -90,6 +90,9 @@ void disti_match_unpost(struct disti_match *match, struct dist_request *request)
 /* Takes an early message off the list and frees it. */
 void disti_match_release(struct disti_match *match, struct disti_early *early);
 
+/* The same for all whose payload is still with the sender, which is lost: it will never come. */
+void disti_match_release_descriptors(struct disti_match *match);
+
 /* Ends every posted or claimed receive with `status` and frees what is held. */
 void disti_match_fail(struct disti_match *match, dist_status status);
 

@@ -300,20 +300,6 @@ void disti_shm_receive_start(struct shm_peer *peer, struct dist_request *request
         receive_refused(peer, &copy);
 }
 
-/* Frees the loans that nobody can read any more. */
-static void receive_drop_loans(struct shm_peer *peer)
-{
-    struct disti_early *early = peer->match.early_head;
-
-    while (early) {
-        struct disti_early *next = early->next;
-
-        if (early->descriptor)
-            disti_match_release(&peer->match, early);
-        early = next;
-    }
-}
-
 void disti_shm_receive_fail(struct shm_peer *peer, dist_status status)
 {
     struct shm_arrival arrival = peer->arrival;
@@ -336,5 +322,5 @@ void disti_shm_receive_fail(struct shm_peer *peer, dist_status status)
         disti_shm_end(disti_shm_pop(&peer->asked_head), status);
     while (peer->pull_head)
         disti_shm_end(disti_shm_pop(&peer->pull_head), status);
-    receive_drop_loans(peer);
+    disti_match_release_descriptors(&peer->match);
 }

@@ -66,20 +66,6 @@ void disti_tcp_early_release(struct tcp_peer *peer, struct disti_early *early)
     disti_match_release(&peer->match, early);
 }
 
-/* Offers of a peer that is lost: nobody can ask for them any more. */
-static void receive_drop_offers(struct tcp_peer *peer)
-{
-    struct disti_early *early = peer->match.early_head;
-
-    while (early) {
-        struct disti_early *next = early->next;
-
-        if (early->descriptor)
-            disti_match_release(&peer->match, early);
-        early = next;
-    }
-}
-
 bool disti_tcp_fail_receives(struct tcp_peer *peer, dist_status status)
 {
     bool any = disti_tcp_has_receives(peer);
@@ -100,7 +86,7 @@ bool disti_tcp_fail_receives(struct tcp_peer *peer, dist_status status)
     }
     disti_tcp_incoming_clear(&peer->in);
     disti_tcp_assemblies_fail(peer, status);
-    receive_drop_offers(peer);
+    disti_match_release_descriptors(&peer->match);
     return any;
 }
 
