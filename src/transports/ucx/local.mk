@@ -9,6 +9,8 @@ ucx_module_sources += \
 	src/transports/ucx/context.c \
 	src/transports/ucx/inbound.c \
 	src/transports/ucx/peer.c \
+	src/transports/ucx/pieces.c \
+	src/transports/ucx/pull.c \
 	src/transports/ucx/receive.c \
 	src/transports/ucx/send.c \
 	src/transports/ucx/state.h \

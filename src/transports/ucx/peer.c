@@ -41,7 +41,7 @@ void disti_ucx_peer_lose(struct ucx_peer *peer, const char *why)
     if (peer->match.posted_head || peer->inbounds || peer->announced.count || !peer->leaving)
         peer_report(peer, why);
     disti_ucx_receive_fail(peer);
-    disti_ucx_send_fail(peer);
+    disti_ucx_pieces_fail(peer);
 }
 
 dist_status disti_ucx_ended(struct ucx_peer *peer, ucs_status_t status)

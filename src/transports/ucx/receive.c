@@ -152,7 +152,7 @@ static ucs_status_t receive_answer(void *arg, const void *header, size_t header_
     if (!peer || peer->lost)
         return UCS_OK;
     peer->link->happened++;
-    if (!disti_ucx_send_answered(peer, answer.name, answer.wanted != 0))
+    if (!disti_ucx_pieces_answered(peer, answer.name, answer.wanted != 0))
         disti_ucx_broken(arg, DIST_ERR_INTERNAL, "a message was asked for that is none");
     return UCS_OK;
 }

@@ -120,7 +120,7 @@ struct ucx_peer {
     uint32_t sent, expected; /* the next message's serial, outwards and inwards */
     struct disti_credit_out credit;
     struct disti_credit_in debit;
-    struct disti_announced announced; /* sends, as struct send_pieces */
+    struct disti_announced announced; /* sends, as struct ucx_send_pieces */
     struct disti_match match;
     struct ucx_inbound *inbounds;
     struct ucx_parked *parked;
@@ -188,14 +188,19 @@ void disti_ucx_send_answer(struct ucx_peer *peer, uint32_t name, bool wanted);
 /* Tells how much of the peer's credit has been given back. */
 void disti_ucx_send_returned(struct ucx_peer *peer);
 
+/* ---- pieces.c: messages that are announced, and sent in pieces ---- */
+
+void disti_ucx_announce(struct ucx_peer *peer, struct dist_request *request,
+                        const struct ucx_head *head);
+
 /* The receiver's answer to an announcement. False: there is none of that name. */
-bool disti_ucx_send_answered(struct ucx_peer *peer, uint32_t name, bool wanted);
+bool disti_ucx_pieces_answered(struct ucx_peer *peer, uint32_t name, bool wanted);
 
 /* Ends what is announced. */
-void disti_ucx_send_fail(struct ucx_peer *peer);
+void disti_ucx_pieces_fail(struct ucx_peer *peer);
 
 /* Forgets what is announced, without touching a request. */
-void disti_ucx_send_drop(struct ucx_peer *peer);
+void disti_ucx_pieces_drop(struct ucx_peer *peer);
 
 /* ---- receive.c ---- */
 
@@ -244,12 +249,25 @@ void disti_ucx_inbound_refuse(struct ucx_inbound *inbound);
 /* Ends those that have been taken and of which nothing is being fetched, others when it is. */
 void disti_ucx_inbounds_fail(struct ucx_peer *peer);
 
+/* Does the message have these bytes? What a peer says is not believed. */
+bool disti_ucx_inbound_holds(struct ucx_inbound *inbound, uint64_t offset, uint64_t bytes);
+
+/* Ends it if there is nothing left to do, or nothing that can be done. */
+void disti_ucx_inbound_settle(struct ucx_inbound *inbound);
+
+/* Frees everything, without touching a request. */
+void disti_ucx_inbounds_drop(struct ucx_peer *peer);
+
+/* ---- pull.c: payload that UCX is told to fetch ---- */
+
+/* Its message has a receive, or is thrown away: it is fetched when its turn comes. */
+void disti_ucx_pull_ready(struct ucx_link *link, struct ucx_pull *pull);
+
 /* Fetches what is ready, as far as there is scratch, or throws it away. Not from UCX's callbacks.
  */
 void disti_ucx_pulls_start(struct ucx_link *link);
 
-/* Frees everything, without touching a request. */
-void disti_ucx_inbounds_drop(struct ucx_peer *peer);
+/* Frees what is ready. */
 void disti_ucx_pulls_drop(struct ucx_link *link);
 
 #endif

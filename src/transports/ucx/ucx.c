@@ -299,7 +299,7 @@ static void link_close_worker(struct ucx_link *link)
     disti_ucx_pulls_drop(link);
     for (int r = 0; r < link->ranks; r++) {
         disti_ucx_receive_drop(&link->peers[r]);
-        disti_ucx_send_drop(&link->peers[r]);
+        disti_ucx_pieces_drop(&link->peers[r]);
     }
     disti_ucx_peers_leave(link);
     ucp_worker_destroy(link->worker);

@@ -1,0 +1,175 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Transport ucx: sending what is announced first, and in pieces once it is asked for. */
+#include "transports/ucx/state.h"
+
+#include <stdlib.h>
+
+struct ucx_send_piece {
+    struct ucx_piece_head head;
+    struct ucx_send_pieces *all;
+    size_t bytes;
+    bool busy;
+};
+
+/*
+ * Place 0 is the announcement's, the others are for pieces. It stands in the peer's table until it
+ * is asked for, and ends when it has been, and nothing is flying.
+ */
+struct ucx_send_pieces {
+    struct ucx_announcement announcement;
+    struct dist_request *request;
+    struct ucx_peer *peer;
+    size_t begun;
+    unsigned flying;
+    bool answered;
+    dist_status status;
+    struct ucx_send_piece places[1 + UCX_WINDOW];
+};
+
+static void piece_ended(void *ucx_request, ucs_status_t status, void *arg);
+
+/* Starts what is in this place. */
+static void piece_start(struct ucx_send_piece *piece, const void *data)
+{
+    struct ucx_send_pieces *all = piece->all;
+    const ucp_request_param_t param = {
+        .op_attr_mask = UCP_OP_ATTR_FIELD_CALLBACK | UCP_OP_ATTR_FIELD_USER_DATA |
+                        UCP_OP_ATTR_FIELD_MEMORY_TYPE,
+        .cb.send = piece_ended,
+        .user_data = piece,
+        .memory_type = UCS_MEMORY_TYPE_HOST,
+    };
+    const void *head = data ? (const void *)&piece->head : &all->announcement;
+    size_t head_bytes = data ? sizeof(piece->head) : sizeof(all->announcement);
+    void *sent = ucp_am_send_nbx(all->peer->endpoint, data ? UCX_AM_PIECE : UCX_AM_ANNOUNCE, head,
+                                 head_bytes, data, piece->bytes, &param);
+
+    piece->busy = UCS_PTR_IS_PTR(sent);
+    all->flying += piece->busy;
+    if (UCS_PTR_IS_ERR(sent))
+        all->status = disti_ucx_ended(all->peer, UCS_PTR_STATUS(sent));
+}
+
+static void pieces_fill(struct ucx_send_pieces *all)
+{
+    size_t bytes = (size_t)all->request->envelope.bytes;
+
+    for (int i = 1; i <= UCX_WINDOW && all->status == DIST_OK && !all->peer->lost; i++) {
+        struct ucx_send_piece *piece = &all->places[i];
+        size_t left = bytes - all->begun;
+
+        if (piece->busy || !left)
+            continue;
+        piece->head.offset = all->begun;
+        piece->bytes = left < UCX_PIECE_BYTES ? left : UCX_PIECE_BYTES;
+        all->begun += piece->bytes;
+        piece_start(piece, (const char *)all->request->data + piece->head.offset);
+        if (!piece->busy)
+            i--; /* it has gone already: the place is free */
+    }
+}
+
+/* Has all of it left, or can no more leave? */
+static void pieces_settle(struct ucx_send_pieces *all)
+{
+    if (all->flying || !all->answered)
+        return;
+    if (all->status == DIST_OK && all->begun < all->request->envelope.bytes)
+        all->status = DIST_ERR_PEER_LOST;
+    all->request->status = all->status;
+    free(all);
+}
+
+static void piece_ended(void *ucx_request, ucs_status_t status, void *arg)
+{
+    struct ucx_send_piece *piece = arg;
+    struct ucx_send_pieces *all = piece->all;
+    dist_status ended;
+
+    ucp_request_free(ucx_request);
+    piece->busy = false;
+    all->flying--;
+    if (all->peer->link->closing) {
+        if (!all->flying)
+            free(all);
+        return;
+    }
+    all->peer->link->happened++;
+    ended = disti_ucx_ended(all->peer, status);
+    if (ended != DIST_OK)
+        all->status = ended;
+    if (all->answered)
+        pieces_fill(all);
+    pieces_settle(all);
+}
+
+/* Nobody will ask for it any more. */
+static void pieces_give_up(struct ucx_send_pieces *all, dist_status status)
+{
+    all->answered = true;
+    all->begun = (size_t)all->request->envelope.bytes;
+    if (all->status == DIST_OK)
+        all->status = status;
+    pieces_settle(all);
+}
+
+void disti_ucx_announce(struct ucx_peer *peer, struct dist_request *request,
+                        const struct ucx_head *head)
+{
+    struct ucx_send_pieces *all = calloc(1, sizeof(*all));
+
+    if (!all || !disti_announced_add(&peer->announced, all, &all->announcement.name)) {
+        free(all);
+        request->status = peer->link->host->fail(DIST_ERR_NO_MEMORY,
+                                                 "no memory for a message to rank %d", peer->rank);
+        return;
+    }
+    all->request = request;
+    all->peer = peer;
+    all->announcement.head = *head;
+    for (int i = 0; i <= UCX_WINDOW; i++) {
+        all->places[i].all = all;
+        all->places[i].head = (struct ucx_piece_head){.rank = head->rank, .serial = head->serial};
+    }
+    all->flying++; /* it must outlive a loss of the peer that shows at once */
+    piece_start(&all->places[0], NULL);
+    all->flying--;
+    pieces_settle(all);
+}
+
+bool disti_ucx_pieces_answered(struct ucx_peer *peer, uint32_t name, bool wanted)
+{
+    struct ucx_send_pieces *all = disti_announced_take(&peer->announced, name);
+
+    if (!all)
+        return false;
+    if (!wanted) {
+        pieces_give_up(all, DIST_OK);
+        return true;
+    }
+    all->answered = true;
+    pieces_fill(all);
+    pieces_settle(all);
+    return true;
+}
+
+void disti_ucx_pieces_fail(struct ucx_peer *peer)
+{
+    struct ucx_send_pieces *all;
+    uint32_t at = 0;
+
+    while ((all = disti_announced_take_next(&peer->announced, &at)))
+        pieces_give_up(all, DIST_ERR_PEER_LOST);
+}
+
+void disti_ucx_pieces_drop(struct ucx_peer *peer)
+{
+    struct ucx_send_pieces *all;
+    uint32_t at = 0;
+
+    while ((all = disti_announced_take_next(&peer->announced, &at))) {
+        if (!all->flying) /* else the end of its sends frees it */
+            free(all);
+    }
+    disti_announced_clear(&peer->announced);
+}
