@@ -34,8 +34,9 @@ struct transport_battery_options {
  * reversed order), ordered (one tag), zero_bytes, sizes, early, storm, reduce, any_source and
  * any_source_fair (messages found by probe_tag), ahead and
  * ahead_both (senders far ahead; what is kept for them stays below `kept`),  mismatch,
- * cancel_sends, cancel_receives, cancel_halfway and cancel_one_side (of a transport that has
- * cancel: one group is forgotten, its memory is used for something else, another goes on), killed
+ * cancel_sends, cancel_receives, cancel_halfway, cancel_one_side and cancel_silent (of a transport
+ * that has cancel: one group is forgotten, its memory is used for something else, another goes on,
+ * or a peer makes no calls), killed
  * (a rank is SIGKILLed in a transfer; processes only), leave (half-open close, last words
  * of a rank that left), sleep (arm, poll, woken), reopen (no file descriptor is lost).
  */

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* The battery's cases about cancel: one group's messages are forgotten, the others' go on. */
+#include "base/clock.h"
 #include "transport_battery_rank.h"
 
 #include <stdio.h>
@@ -13,6 +14,8 @@
 
 #define CANCEL_POISON 0xa5
 #define CANCEL_LATE_MS 20
+#define CANCEL_SILENT_MS 600
+#define CANCEL_BURST 12
 
 /* Which halves of the messages are there when they are forgotten. */
 enum cancel_halves { CANCEL_SENDS = 1, CANCEL_RECEIVES = 2, CANCEL_BOTH = 3 };
@@ -202,10 +205,45 @@ static bool cancel_one_side(struct battery_rank *rank)
     return ok;
 }
 
+/*
+ * The last rank makes no calls while the others forget what they send to it. Memory is theirs again
+ * all the same; whether the silent one is given up for that is the transport's.
+ */
+static bool cancel_silent_sizes(struct battery_rank *rank, size_t bytes)
+{
+    struct cancel_ring rings[CANCEL_BURST];
+    bool ok = battery_meet(rank);
+
+    for (int i = 0; i < CANCEL_BURST; i++) {
+        ring_make(&rings[i], bytes);
+        if (rank->rank < rank->ranks - 1)
+            ring_start(rank, &rings[i], CANCEL_ENDS + 1, bytes, CANCEL_BOTH);
+    }
+    if (rank->rank == rank->ranks - 1)
+        disti_sleep_ns(CANCEL_SILENT_MS * INT64_C(1000000));
+    else
+        cancel_move(rank, 10);
+    for (int i = 0; ok && i < CANCEL_BURST; i++)
+        ok = ring_forget(rank, &rings[i], CANCEL_ENDS + 1, bytes);
+    ok = ring_sweep(rank) && ok;
+    for (int i = 0; ok && i < CANCEL_BURST; i++) {
+        ok = ring_untouched(rank, &rings[i], bytes);
+        ring_free(&rings[i]);
+    }
+    return ok;
+}
+
+static bool cancel_silent(struct battery_rank *rank)
+{
+    return !rank->transport->cancel || (cancel_silent_sizes(rank, (size_t)900 * 1024) &&
+                                        cancel_silent_sizes(rank, (size_t)5 << 20));
+}
+
 const struct battery_case battery_cancel_cases[] = {
     {.name = "cancel_sends", .run = cancel_sends, .opened = true},
     {.name = "cancel_receives", .run = cancel_receives, .opened = true},
     {.name = "cancel_halfway", .run = cancel_halfway, .opened = true},
     {.name = "cancel_one_side", .run = cancel_one_side, .opened = true},
+    {.name = "cancel_silent", .run = cancel_silent, .opened = true},
     {.name = NULL},
 };
