@@ -50,4 +50,7 @@ nccl_module_sources = \
 	src/device/driver.c \
 	src/device/driver.h
 
-ucx_module_sources += src/backends/ucx.c src/base/env.c src/base/env.h
+ucx_module_sources += \
+	src/backends/ucx.c \
+	src/base/clock.c src/base/clock.h \
+	src/base/env.c src/base/env.h

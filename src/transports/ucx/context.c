@@ -48,7 +48,7 @@ static void context_watch_forks(void)
     pthread_atfork(NULL, NULL, context_forked);
 }
 
-static bool context_rdma(void)
+bool disti_ucx_context_rdma(void)
 {
     DIR *devices = opendir(CONTEXT_RDMA_DEVICES);
     struct dirent *entry = NULL;
@@ -63,7 +63,7 @@ static bool context_rdma(void)
 static ucs_status_t context_wish(ucp_config_t *config)
 {
     ucs_status_t status = UCS_OK;
-    bool rdma = context_rdma();
+    bool rdma = disti_ucx_context_rdma();
 
     for (size_t i = 0; i < sizeof(context_wishes) / sizeof(context_wishes[0]); i++) {
         if (status == UCS_OK && !disti_env_raw(context_wishes[i].variable) &&

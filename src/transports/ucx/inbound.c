@@ -33,43 +33,34 @@ void disti_ucx_inbound_settle(struct ucx_inbound *inbound)
         return;
     if (inbound->request)
         inbound->request->status = inbound->status;
-    else if (!inbound->refused)
-        return;
     inbound_free(inbound);
 }
 
-struct ucx_inbound *disti_ucx_inbound_new(struct ucx_peer *peer, uint32_t serial, uint64_t bytes)
+bool disti_ucx_inbound_new(struct ucx_peer *peer, uint32_t serial, struct dist_request *request)
 {
     struct ucx_inbound *inbound = malloc(sizeof(*inbound));
 
     if (!inbound) {
-        peer->link->broken = peer->link->host->fail(
-            DIST_ERR_NO_MEMORY, "no memory for a message of rank %d", peer->rank);
-        return NULL;
+        request->status = peer->link->host->fail(DIST_ERR_NO_MEMORY,
+                                                 "no memory for a message of rank %d", peer->rank);
+        return false;
     }
-    *inbound =
-        (struct ucx_inbound){.next = peer->inbounds, .peer = peer, .serial = serial, .left = bytes};
+    *inbound = (struct ucx_inbound){.next = peer->inbounds,
+                                    .peer = peer,
+                                    .serial = serial,
+                                    .request = request,
+                                    .left = request->envelope.bytes};
     peer->inbounds = inbound;
-    return inbound;
+    return true;
 }
 
 struct ucx_inbound *disti_ucx_inbound_find(struct ucx_peer *peer, uint32_t serial)
 {
     struct ucx_inbound *inbound = peer->inbounds;
 
-    while (inbound && (inbound->serial != serial || !inbound->request))
+    while (inbound && inbound->serial != serial)
         inbound = inbound->next;
     return inbound;
-}
-
-static void inbound_add(struct ucx_inbound *inbound, struct ucx_pull *pull)
-{
-    if (inbound->request || inbound->refused) {
-        disti_ucx_pull_ready(inbound->peer->link, pull);
-    } else {
-        pull->next = inbound->waiting;
-        inbound->waiting = pull;
-    }
 }
 
 void disti_ucx_inbound_piece(struct ucx_inbound *inbound, void *descriptor, size_t offset,
@@ -88,41 +79,17 @@ void disti_ucx_inbound_piece(struct ucx_inbound *inbound, void *descriptor, size
                               .descriptor = descriptor,
                               .offset = offset,
                               .bytes = bytes};
-    inbound_add(inbound, pull);
+    disti_ucx_pull_ready(link, pull);
 }
 
 void disti_ucx_inbound_bytes(struct ucx_inbound *inbound, const void *data, size_t offset,
                              size_t bytes)
 {
-    if (inbound->status == DIST_OK && disti_ucx_inbound_holds(inbound, offset, bytes))
+    if (inbound->request && inbound->status == DIST_OK &&
+        disti_ucx_inbound_holds(inbound, offset, bytes))
         inbound->peer->link->host->sink_apply(&inbound->request->sink, offset, data, bytes);
     inbound->left -= bytes;
     disti_ucx_inbound_settle(inbound);
-}
-
-static void inbound_go(struct ucx_inbound *inbound)
-{
-    while (inbound->waiting) {
-        struct ucx_pull *pull = inbound->waiting;
-
-        inbound->waiting = pull->next;
-        disti_ucx_pull_ready(inbound->peer->link, pull);
-    }
-    disti_ucx_inbound_settle(inbound);
-}
-
-void disti_ucx_inbound_claim(struct ucx_inbound *inbound, struct dist_request *request)
-{
-    inbound->request = request;
-    if (inbound->peer->lost)
-        inbound->status = disti_ucx_peer_gone(inbound->peer);
-    inbound_go(inbound);
-}
-
-void disti_ucx_inbound_refuse(struct ucx_inbound *inbound)
-{
-    inbound->refused = true;
-    inbound_go(inbound);
 }
 
 void disti_ucx_inbounds_fail(struct ucx_peer *peer)
@@ -131,8 +98,6 @@ void disti_ucx_inbounds_fail(struct ucx_peer *peer)
 
     for (struct ucx_inbound *inbound = peer->inbounds; inbound; inbound = next) {
         next = inbound->next;
-        if (!inbound->request && !inbound->refused)
-            continue; /* its receive will hear of it */
         inbound->status = DIST_ERR_PEER_LOST;
         disti_ucx_inbound_settle(inbound);
     }
@@ -140,17 +105,25 @@ void disti_ucx_inbounds_fail(struct ucx_peer *peer)
 
 void disti_ucx_inbounds_drop(struct ucx_peer *peer)
 {
-    while (peer->inbounds) {
-        struct ucx_inbound *inbound = peer->inbounds;
+    while (peer->inbounds)
+        inbound_free(peer->inbounds);
+}
 
-        peer->inbounds = inbound->next;
-        while (inbound->waiting) {
-            struct ucx_pull *pull = inbound->waiting;
+/* ---- forgetting ---- */
 
-            inbound->waiting = pull->next;
-            ucp_am_data_release(peer->link->worker, pull->descriptor);
-            free(pull);
-        }
-        free(inbound);
+void disti_ucx_inbounds_forget(struct ucx_peer *peer, uint64_t tag, uint64_t mask)
+{
+    for (struct ucx_inbound *inbound = peer->inbounds; inbound; inbound = inbound->next) {
+        if (inbound->request && disti_standin_is_for(inbound->request, tag, mask))
+            inbound->request = NULL;
     }
+}
+
+bool disti_ucx_inbounds_pinned(const struct ucx_peer *peer)
+{
+    const struct ucx_inbound *inbound = peer->inbounds;
+
+    while (inbound && !(!inbound->request && inbound->in_place))
+        inbound = inbound->next;
+    return inbound;
 }

@@ -6,6 +6,9 @@ ucx_module_sources += \
 	src/transports/credit.h \
 	src/transports/match.c \
 	src/transports/match.h \
+	src/transports/standin.c \
+	src/transports/standin.h \
+	src/transports/ucx/cancel.c \
 	src/transports/ucx/context.c \
 	src/transports/ucx/inbound.c \
 	src/transports/ucx/peer.c \

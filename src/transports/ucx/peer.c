@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Transport ucx: endpoints, one a peer, made when they are needed; losing them, and leaving. */
+#include "base/clock.h"
 #include "transports/ucx/state.h"
-
-#include <time.h>
 
 /* How long a close may take: for what has yet to leave, and again for the endpoints. */
 #define PEER_LEAVE_MS 200
@@ -124,43 +123,43 @@ void disti_ucx_peers_reap(struct ucx_link *link)
     }
 }
 
-/* ---- leaving ---- */
-
-static int64_t peer_now_ms(void)
-{
-    struct timespec now;
-
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
-}
+/* ---- waiting for UCX ---- */
 
 /* Until UCX is done with the request, or the time is over. Frees it. */
-static void peer_await(struct ucx_link *link, void *request, int64_t deadline_ms)
+static void peer_await(struct ucx_link *link, void *request, int64_t deadline)
 {
-    const struct timespec nap = {0, 20 * 1000};
-
     if (!UCS_PTR_IS_PTR(request))
         return;
-    while (ucp_request_check_status(request) == UCS_INPROGRESS && peer_now_ms() < deadline_ms) {
+    while (ucp_request_check_status(request) == UCS_INPROGRESS && !disti_expired(deadline)) {
         if (ucp_worker_progress(link->worker) == 0)
-            nanosleep(&nap, NULL);
+            disti_sleep_ns(20 * 1000);
     }
     ucp_request_free(request);
 }
 
+void disti_ucx_peers_await_closed(struct ucx_link *link)
+{
+    int64_t deadline = disti_deadline_ms(PEER_LEAVE_MS);
+
+    for (int r = 0; r < link->ranks; r++) {
+        peer_await(link, link->peers[r].closing, deadline);
+        link->peers[r].closing = NULL;
+    }
+}
+
+/* ---- leaving ---- */
+
 void disti_ucx_peers_leave(struct ucx_link *link)
 {
     const ucp_request_param_t param = {0};
-    int64_t deadline_ms = peer_now_ms() + PEER_LEAVE_MS;
+    int64_t deadline = disti_deadline_ms(PEER_LEAVE_MS);
 
     for (int r = 0; r < link->ranks; r++) {
         if (link->peers[r].endpoint && !link->peers[r].lost)
             disti_ucx_send_note(&link->peers[r], UCX_AM_GOODBYE);
     }
-    peer_await(link, ucp_worker_flush_nbx(link->worker, &param), deadline_ms);
+    peer_await(link, ucp_worker_flush_nbx(link->worker, &param), deadline);
     for (int r = 0; r < link->ranks; r++)
         peer_close(&link->peers[r]);
-    deadline_ms = peer_now_ms() + PEER_LEAVE_MS;
-    for (int r = 0; r < link->ranks; r++)
-        peer_await(link, link->peers[r].closing, deadline_ms);
+    disti_ucx_peers_await_closed(link);
 }

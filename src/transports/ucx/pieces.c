@@ -9,6 +9,7 @@ struct ucx_send_piece {
     struct ucx_send_pieces *all;
     size_t bytes;
     bool busy;
+    bool pinned; /* UCX reads memory of a send that has been forgotten */
 };
 
 /*
@@ -16,10 +17,11 @@ struct ucx_send_piece {
  * is asked for, and ends when it has been, and nothing is flying.
  */
 struct ucx_send_pieces {
+    struct ucx_send_pieces *next, *prev; /* the peer's */
     struct ucx_announcement announcement;
-    struct dist_request *request;
+    struct dist_request *request; /* NULL: it has been forgotten, and nothing more can be sent */
     struct ucx_peer *peer;
-    size_t begun;
+    size_t bytes, begun;
     unsigned flying;
     bool answered;
     dist_status status;
@@ -52,11 +54,9 @@ static void piece_start(struct ucx_send_piece *piece, const void *data)
 
 static void pieces_fill(struct ucx_send_pieces *all)
 {
-    size_t bytes = (size_t)all->request->envelope.bytes;
-
     for (int i = 1; i <= UCX_WINDOW && all->status == DIST_OK && !all->peer->lost; i++) {
         struct ucx_send_piece *piece = &all->places[i];
-        size_t left = bytes - all->begun;
+        size_t left = all->bytes - all->begun;
 
         if (piece->busy || !left)
             continue;
@@ -69,15 +69,37 @@ static void pieces_fill(struct ucx_send_pieces *all)
     }
 }
 
+static void pieces_list(struct ucx_send_pieces *all)
+{
+    struct ucx_peer *peer = all->peer;
+
+    all->next = peer->pieces;
+    if (all->next)
+        all->next->prev = all;
+    peer->pieces = all;
+}
+
+static void pieces_free(struct ucx_send_pieces *all)
+{
+    if (all->prev)
+        all->prev->next = all->next;
+    else
+        all->peer->pieces = all->next;
+    if (all->next)
+        all->next->prev = all->prev;
+    free(all);
+}
+
 /* Has all of it left, or can no more leave? */
 static void pieces_settle(struct ucx_send_pieces *all)
 {
     if (all->flying || !all->answered)
         return;
-    if (all->status == DIST_OK && all->begun < all->request->envelope.bytes)
+    if (all->status == DIST_OK && all->begun < all->bytes)
         all->status = DIST_ERR_PEER_LOST;
-    all->request->status = all->status;
-    free(all);
+    if (all->request)
+        all->request->status = all->status;
+    pieces_free(all);
 }
 
 static void piece_ended(void *ucx_request, ucs_status_t status, void *arg)
@@ -87,13 +109,10 @@ static void piece_ended(void *ucx_request, ucs_status_t status, void *arg)
     dist_status ended;
 
     ucp_request_free(ucx_request);
-    piece->busy = false;
+    piece->busy = piece->pinned = false;
     all->flying--;
-    if (all->peer->link->closing) {
-        if (!all->flying)
-            free(all);
+    if (all->peer->link->closing)
         return;
-    }
     all->peer->link->happened++;
     ended = disti_ucx_ended(all->peer, status);
     if (ended != DIST_OK)
@@ -107,7 +126,7 @@ static void piece_ended(void *ucx_request, ucs_status_t status, void *arg)
 static void pieces_give_up(struct ucx_send_pieces *all, dist_status status)
 {
     all->answered = true;
-    all->begun = (size_t)all->request->envelope.bytes;
+    all->begun = all->bytes;
     if (all->status == DIST_OK)
         all->status = status;
     pieces_settle(all);
@@ -125,7 +144,9 @@ void disti_ucx_announce(struct ucx_peer *peer, struct dist_request *request,
         return;
     }
     all->request = request;
+    all->bytes = (size_t)request->envelope.bytes;
     all->peer = peer;
+    pieces_list(all);
     all->announcement.head = *head;
     for (int i = 0; i <= UCX_WINDOW; i++) {
         all->places[i].all = all;
@@ -162,14 +183,48 @@ void disti_ucx_pieces_fail(struct ucx_peer *peer)
         pieces_give_up(all, DIST_ERR_PEER_LOST);
 }
 
-void disti_ucx_pieces_drop(struct ucx_peer *peer)
+void disti_ucx_pieces_free(struct ucx_peer *peer)
 {
-    struct ucx_send_pieces *all;
-    uint32_t at = 0;
-
-    while ((all = disti_announced_take_next(&peer->announced, &at))) {
-        if (!all->flying) /* else the end of its sends frees it */
-            free(all);
-    }
+    while (peer->pieces)
+        pieces_free(peer->pieces);
     disti_announced_clear(&peer->announced);
+}
+
+/* ---- forgetting ---- */
+
+/* What has not been sent goes on from a copy. */
+static bool pieces_replace(struct ucx_send_pieces *all)
+{
+    struct disti_standins *standins = &all->peer->link->standins;
+
+    all->request = disti_standin_send(standins, all->request, all->begun);
+    for (int i = 1; i <= UCX_WINDOW; i++)
+        all->places[i].pinned = all->places[i].busy;
+    if (!all->request)
+        all->begun = all->bytes;
+    return all->request;
+}
+
+bool disti_ucx_pieces_forget(struct ucx_peer *peer, uint64_t tag, uint64_t mask)
+{
+    const struct disti_standins *standins = &peer->link->standins;
+    bool enough = true;
+
+    for (struct ucx_send_pieces *all = peer->pieces; all; all = all->next) {
+        if (all->request && disti_standin_is_for(all->request, tag, mask) &&
+            !disti_standins_have(standins, all->request))
+            enough = pieces_replace(all) && enough;
+    }
+    return enough;
+}
+
+bool disti_ucx_pieces_pinned(const struct ucx_peer *peer)
+{
+    for (const struct ucx_send_pieces *all = peer->pieces; all; all = all->next) {
+        for (int i = 1; i <= UCX_WINDOW; i++) {
+            if (all->places[i].pinned)
+                return true;
+        }
+    }
+    return false;
 }

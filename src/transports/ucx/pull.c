@@ -7,7 +7,7 @@
 /* Is it thrown away instead of fetched? */
 static bool pull_is_dropped(const struct ucx_inbound *inbound)
 {
-    return inbound->refused || inbound->peer->lost;
+    return !inbound->request || inbound->peer->lost;
 }
 
 static unsigned char *pull_scratch(struct ucx_link *link)
@@ -37,6 +37,7 @@ static void pull_end(struct ucx_link *link, struct ucx_pull *pull, dist_status s
         inbound->status = status;
     inbound->left -= pull->bytes;
     inbound->pulling--;
+    inbound->in_place -= pull->in_place;
     link->happened++;
     free(pull);
     disti_ucx_inbound_settle(inbound);
@@ -80,6 +81,8 @@ static void pull_start(struct ucx_link *link, struct ucx_pull *pull)
         pull->scratch ? pull->scratch : (unsigned char *)inbound->request->sink.dst + pull->offset;
     void *got = ucp_am_recv_data_nbx(link->worker, pull->descriptor, target, pull->bytes, &param);
 
+    pull->in_place = !pull->scratch;
+    inbound->in_place += pull->in_place;
     if (!UCS_PTR_IS_PTR(got))
         pull_end(link, pull, pull_status(inbound->peer, UCS_PTR_STATUS(got)));
 }
@@ -87,7 +90,7 @@ static void pull_start(struct ucx_link *link, struct ucx_pull *pull)
 static void pull_drop(struct ucx_link *link, struct ucx_pull *pull)
 {
     ucp_am_data_release(link->worker, pull->descriptor);
-    pull_end(link, pull, pull->inbound->refused ? DIST_OK : DIST_ERR_PEER_LOST);
+    pull_end(link, pull, pull->inbound->request ? DIST_ERR_PEER_LOST : DIST_OK);
 }
 
 void disti_ucx_pulls_start(struct ucx_link *link)

@@ -8,17 +8,16 @@
 /* ---- the order ---- */
 
 static void receive_park(struct ucx_peer *peer, const struct ucx_announcement *what, bool announced,
-                         const void *payload, void *descriptor)
+                         const void *payload)
 {
-    size_t bytes = descriptor || announced ? 0 : (size_t)what->head.envelope.bytes;
+    size_t bytes = announced ? 0 : (size_t)what->head.envelope.bytes;
     struct ucx_parked *parked = malloc(sizeof(*parked) + bytes);
 
     if (!parked) {
         disti_ucx_broken(peer->link, DIST_ERR_NO_MEMORY, "no memory for a message that came early");
         return;
     }
-    *parked = (struct ucx_parked){
-        .next = peer->parked, .what = *what, .announced = announced, .descriptor = descriptor};
+    *parked = (struct ucx_parked){.next = peer->parked, .what = *what, .announced = announced};
     if (bytes)
         memcpy(parked->payload, payload, bytes);
     peer->parked = parked;
@@ -42,7 +41,7 @@ static void receive_catch_up(struct ucx_peer *peer)
     struct ucx_parked *parked;
 
     while (peer->parked && (parked = receive_unpark(peer))) {
-        disti_ucx_take(peer, &parked->what, parked->announced, parked->payload, parked->descriptor);
+        disti_ucx_take(peer, &parked->what, parked->announced, parked->payload);
         free(parked);
     }
     if (peer->leaving && peer->expected == peer->last)
@@ -73,13 +72,13 @@ static struct ucx_peer *receive_from(struct ucx_link *link, const void *header, 
 
 /* A message or an announcement, now or when those before it have come. */
 static void receive_in_order(struct ucx_peer *peer, const struct ucx_announcement *what,
-                             bool announced, const void *payload, void *descriptor)
+                             bool announced, const void *payload)
 {
     peer->link->happened++;
     if (what->head.serial == peer->expected)
-        disti_ucx_take(peer, what, announced, payload, descriptor);
+        disti_ucx_take(peer, what, announced, payload);
     else
-        receive_park(peer, what, announced, payload, descriptor);
+        receive_park(peer, what, announced, payload);
     receive_catch_up(peer);
 }
 
@@ -87,18 +86,18 @@ static ucs_status_t receive_message(void *arg, const void *header, size_t header
                                     size_t length, const ucp_am_recv_param_t *param)
 {
     struct ucx_link *link = arg;
-    bool far = param->recv_attr & UCP_AM_RECV_ATTR_FLAG_RNDV;
     struct ucx_announcement what = {0};
     struct ucx_peer *peer = receive_from(link, header, header_bytes, sizeof(what.head), &what.head);
 
     if (!peer)
         return UCS_OK;
-    if (length != what.head.envelope.bytes || !disti_credit_came(&peer->debit, length)) {
+    if (param->recv_attr & UCP_AM_RECV_ATTR_FLAG_RNDV || length != what.head.envelope.bytes ||
+        !disti_credit_came(&peer->debit, length)) {
         disti_ucx_broken(link, DIST_ERR_INTERNAL, "a message is not as long as it may be");
         return UCS_OK;
     }
-    receive_in_order(peer, &what, false, data, far ? data : NULL);
-    return far ? UCS_INPROGRESS : UCS_OK;
+    receive_in_order(peer, &what, false, data);
+    return UCS_OK;
 }
 
 static ucs_status_t receive_announcement(void *arg, const void *header, size_t header_bytes,
@@ -112,7 +111,7 @@ static ucs_status_t receive_announcement(void *arg, const void *header, size_t h
     (void)length;
     (void)param;
     if (peer)
-        receive_in_order(peer, &what, true, NULL, NULL);
+        receive_in_order(peer, &what, true, NULL);
     return UCS_OK;
 }
 
@@ -240,8 +239,6 @@ void disti_ucx_receive_drop(struct ucx_peer *peer)
         struct ucx_parked *parked = peer->parked;
 
         peer->parked = parked->next;
-        if (parked->descriptor)
-            ucp_am_data_release(peer->link->worker, parked->descriptor);
         free(parked);
     }
     disti_match_clear(&peer->match);

@@ -5,66 +5,130 @@
 #include <stdlib.h>
 #include <string.h>
 
-_Static_assert(sizeof(struct ucx_head) <= sizeof(((struct dist_request *)0)->own),
-               "a head lies in its request");
+/* A message that UCX is sending: it reads the head and the program's memory until it has ended. */
+struct ucx_flight {
+    struct ucx_flight *next, *prev; /* the peer's */
+    struct ucx_peer *peer;
+    struct dist_request *request; /* NULL: it has been forgotten */
+    struct ucx_head head;
+};
 
 /* ---- messages ---- */
 
-static struct ucx_peer *send_peer(const struct dist_request *request)
+static void send_list(struct ucx_flight *flight)
 {
-    return (struct ucx_peer *)(uintptr_t)request->moved;
+    struct ucx_peer *peer = flight->peer;
+
+    flight->next = peer->flights;
+    if (flight->next)
+        flight->next->prev = flight;
+    peer->flights = flight;
+}
+
+static void send_unlist(struct ucx_flight *flight)
+{
+    if (flight->prev)
+        flight->prev->next = flight->next;
+    else
+        flight->peer->flights = flight->next;
+    if (flight->next)
+        flight->next->prev = flight->prev;
 }
 
 static void send_ended(void *ucx_request, ucs_status_t status, void *arg)
 {
-    struct dist_request *request = arg;
-    struct ucx_peer *peer = send_peer(request);
+    struct ucx_flight *flight = arg;
+    struct ucx_link *link = flight->peer->link;
 
     ucp_request_free(ucx_request);
-    if (peer->link->closing)
-        return;
-    peer->link->happened++;
-    request->status = disti_ucx_ended(peer, status);
+    if (!link->closing) {
+        dist_status ended = disti_ucx_ended(flight->peer, status);
+
+        link->happened++;
+        if (flight->request)
+            flight->request->status = ended;
+    }
+    send_unlist(flight);
+    free(flight);
 }
 
-static void send_whole(struct ucx_peer *peer, struct dist_request *request)
+static void send_whole(struct ucx_flight *flight)
 {
     const ucp_request_param_t param = {
         .op_attr_mask = UCP_OP_ATTR_FIELD_CALLBACK | UCP_OP_ATTR_FIELD_USER_DATA |
-                        UCP_OP_ATTR_FIELD_MEMORY_TYPE,
+                        UCP_OP_ATTR_FIELD_MEMORY_TYPE | UCP_OP_ATTR_FIELD_FLAGS,
+        .flags = UCP_AM_SEND_FLAG_EAGER,
         .cb.send = send_ended,
-        .user_data = request,
+        .user_data = flight,
         .memory_type = UCS_MEMORY_TYPE_HOST,
     };
+    const struct dist_request *request = flight->request;
     void *sent =
-        ucp_am_send_nbx(peer->endpoint, UCX_AM_MESSAGE, request->own, sizeof(struct ucx_head),
+        ucp_am_send_nbx(flight->peer->endpoint, UCX_AM_MESSAGE, &flight->head, sizeof(flight->head),
                         request->data, (size_t)request->envelope.bytes, &param);
 
-    if (!UCS_PTR_IS_PTR(sent))
-        request->status = disti_ucx_ended(peer, UCS_PTR_STATUS(sent));
+    if (UCS_PTR_IS_PTR(sent)) {
+        send_list(flight);
+        return;
+    }
+    flight->request->status = disti_ucx_ended(flight->peer, UCS_PTR_STATUS(sent));
+    free(flight);
 }
-
-/* ---- */
 
 void disti_ucx_send(void *state, struct dist_request *request)
 {
     struct ucx_link *link = state;
     struct ucx_peer *peer = &link->peers[request->peer];
     struct ucx_head head = {.rank = (uint32_t)link->rank, .envelope = request->envelope};
+    struct ucx_flight *flight;
 
     if (!disti_ucx_peer_open(peer)) {
         request->status = DIST_ERR_PEER_LOST;
         return;
     }
     head.serial = peer->sent++;
-    memcpy(request->own, &head, sizeof(head));
-    request->moved = (size_t)(uintptr_t)peer;
-    if (request->envelope.bytes > UCX_PIECE_BYTES ||
+    if (request->envelope.bytes > link->whole_bytes ||
         !disti_credit_covers(&peer->credit, request->envelope.bytes)) {
         disti_ucx_announce(peer, request, &head);
-    } else {
-        disti_credit_spend(&peer->credit, request->envelope.bytes);
-        send_whole(peer, request);
+        return;
+    }
+    flight = malloc(sizeof(*flight));
+    if (!flight) {
+        request->status =
+            link->host->fail(DIST_ERR_NO_MEMORY, "no memory for a message to rank %d", peer->rank);
+        return;
+    }
+    disti_credit_spend(&peer->credit, request->envelope.bytes);
+    *flight = (struct ucx_flight){.peer = peer, .request = request, .head = head};
+    send_whole(flight);
+}
+
+/* ---- forgetting ---- */
+
+bool disti_ucx_sends_pinned(const struct ucx_peer *peer, uint64_t tag, uint64_t mask)
+{
+    const struct ucx_flight *flight = peer->flights;
+
+    while (flight && !(flight->request && disti_standin_is_for(flight->request, tag, mask)))
+        flight = flight->next;
+    return flight;
+}
+
+void disti_ucx_sends_forget(struct ucx_peer *peer, uint64_t tag, uint64_t mask)
+{
+    for (struct ucx_flight *flight = peer->flights; flight; flight = flight->next) {
+        if (flight->request && disti_standin_is_for(flight->request, tag, mask))
+            flight->request = NULL;
+    }
+}
+
+void disti_ucx_sends_free(struct ucx_peer *peer)
+{
+    while (peer->flights) {
+        struct ucx_flight *flight = peer->flights;
+
+        peer->flights = flight->next;
+        free(flight);
     }
 }
 

@@ -6,6 +6,7 @@
 #include "transports/announced.h"
 #include "transports/credit.h"
 #include "transports/match.h"
+#include "transports/standin.h"
 #include "transports/ucx/ucx.h"
 
 #include <sys/types.h>
@@ -14,8 +15,9 @@
 /*
  * A message is one active message with its head in front. A long one, and one for which there is no
  * credit (credit.h), is announced, and comes in pieces once it is asked for; so a reduction needs
- * no memory as large as the message. Whether UCX sends payload along or lets the receiver fetch it
- * is UCX's choice:
+ * no memory as large as the message. Whether UCX sends a piece along or lets the receiver fetch it
+ * is UCX's choice; a message that nobody asked for it sends along, so that the sender's memory is
+ * its own again whatever the receiver does:
  *
  *   MESSAGE   [rank, serial 5, envelope] payload
  *   ANNOUNCE  [rank, serial 6, envelope, name 0]
@@ -25,6 +27,8 @@
  * Active messages may overtake each other, so a pair's messages are numbered and taken in order.
  */
 #define UCX_PIECE_BYTES ((size_t)1 << 20)
+#define UCX_WHOLE_BYTES ((size_t)1 << 20) /* in one message at most; a copy for the receiver */
+#define UCX_WHOLE_BYTES_RDMA ((size_t)32 << 10) /* the same where the network can do without */
 #define UCX_CREDIT_BYTES ((uint64_t)4 << 20) /* kept for each peer before its receives, at most */
 #define UCX_WINDOW 4                         /* pieces under way a message */
 #define UCX_SCRATCHES 16 /* pieces that are fetched to be reduced, of all messages */
@@ -75,7 +79,7 @@ struct ucx_note {
     uint32_t serial;
 };
 
-/* A payload, or a piece of one, that is fetched: to where it belongs, or to scratch. */
+/* A piece of a message that is fetched: to where it belongs, or to scratch. */
 struct ucx_pull {
     struct ucx_pull *next;
     struct ucx_link *link;
@@ -83,19 +87,22 @@ struct ucx_pull {
     void *descriptor;            /* UCX's, until the fetching starts */
     size_t offset, bytes;
     unsigned char *scratch;
+    bool in_place; /* UCX writes to the program's memory */
 };
 
-/* A message whose payload is to be fetched. Ends when it is `over` and nothing is pulled. */
+/*
+ * An announced message that was asked for. Ends when all of it has come, or nothing more will, and
+ * nothing is pulled.
+ */
 struct ucx_inbound {
     struct ucx_inbound *next;
     struct ucx_peer *peer;
     uint32_t serial;
-    bool refused;                 /* by a receive that wanted another one: fetch nothing */
-    struct dist_request *request; /* NULL: no receive has taken it yet */
-    uint64_t left;                /* bytes not fetched */
+    struct dist_request *request; /* NULL: it has been forgotten: what comes is thrown away */
+    uint64_t left;                /* bytes that have not come */
     unsigned pulling;             /* pieces in link->ready, or being fetched */
+    unsigned in_place;            /* of these, that UCX writes to the program's memory */
     dist_status status;
-    struct ucx_pull *waiting; /* the payload, while there is no receive */
 };
 
 /* A message that came before the ones sent before it. */
@@ -103,7 +110,6 @@ struct ucx_parked {
     struct ucx_parked *next;
     struct ucx_announcement what; /* or a head alone */
     bool announced;
-    void *descriptor;
     unsigned char payload[];
 };
 
@@ -120,7 +126,9 @@ struct ucx_peer {
     uint32_t sent, expected; /* the next message's serial, outwards and inwards */
     struct disti_credit_out credit;
     struct disti_credit_in debit;
-    struct disti_announced announced; /* sends, as struct ucx_send_pieces */
+    struct ucx_flight *flights;       /* sends in one message that have not ended */
+    struct ucx_send_pieces *pieces;   /* sends in pieces that have not ended */
+    struct disti_announced announced; /* those of them that wait to be asked for */
     struct disti_match match;
     struct ucx_inbound *inbounds;
     struct ucx_parked *parked;
@@ -133,8 +141,10 @@ struct ucx_link {
     pid_t process;
     int fd; /* to sleep on; -1: none */
     int rank, ranks;
+    size_t whole_bytes;     /* longer messages are announced */
     struct ucx_peer *peers; /* by rank */
     long early_count;       /* messages that wait for their receives */
+    struct disti_standins standins;
     struct ucx_pull *ready; /* pieces to be fetched, oldest first */
     unsigned char *scratch_free[UCX_SCRATCHES];
     unsigned scratches_free, scratches; /* of `scratches` that were allocated */
@@ -151,6 +161,9 @@ struct ucx_link {
 /* Ranks are a hint of how many endpoints there will be. A forked child has a context of its own. */
 ucs_status_t disti_ucx_context_take(int ranks, int local_ranks, ucp_context_h *context_p);
 void disti_ucx_context_give(void);
+
+/* Is there RDMA? */
+bool disti_ucx_context_rdma(void);
 
 /* ---- peer.c ---- */
 
@@ -172,12 +185,24 @@ void disti_ucx_peers_reap(struct ucx_link *link);
 /* Says goodbye to all, sees to it that what was sent leaves, closes all endpoints. Bounded. */
 void disti_ucx_peers_leave(struct ucx_link *link);
 
+/* Waits, a bounded time, until the endpoints of lost peers are closed. */
+void disti_ucx_peers_await_closed(struct ucx_link *link);
+
 /* What a status of UCX means for a message with this peer. */
 dist_status disti_ucx_ended(struct ucx_peer *peer, ucs_status_t status);
 
 /* ---- send.c ---- */
 
 void disti_ucx_send(void *state, struct dist_request *request);
+
+/* Does UCX still read memory of sends with such a tag? */
+bool disti_ucx_sends_pinned(const struct ucx_peer *peer, uint64_t tag, uint64_t mask);
+
+/* Leaves them to end by themselves, without touching a request. */
+void disti_ucx_sends_forget(struct ucx_peer *peer, uint64_t tag, uint64_t mask);
+
+/* Frees what is left once there is no worker any more. */
+void disti_ucx_sends_free(struct ucx_peer *peer);
 
 /* Sends a hello or a goodbye. The endpoint is there. */
 void disti_ucx_send_note(struct ucx_peer *peer, enum ucx_am id);
@@ -199,8 +224,17 @@ bool disti_ucx_pieces_answered(struct ucx_peer *peer, uint32_t name, bool wanted
 /* Ends what is announced. */
 void disti_ucx_pieces_fail(struct ucx_peer *peer);
 
-/* Forgets what is announced, without touching a request. */
-void disti_ucx_pieces_drop(struct ucx_peer *peer);
+/*
+ * Replaces sends with such a tag by stand-ins. False: for lack of memory what is left of some
+ * cannot be sent.
+ */
+bool disti_ucx_pieces_forget(struct ucx_peer *peer, uint64_t tag, uint64_t mask);
+
+/* Does UCX still read memory of sends that were replaced? */
+bool disti_ucx_pieces_pinned(const struct ucx_peer *peer);
+
+/* Frees what is left once there is no worker any more. */
+void disti_ucx_pieces_free(struct ucx_peer *peer);
 
 /* ---- receive.c ---- */
 
@@ -212,11 +246,14 @@ void disti_ucx_receive_drop(struct ucx_peer *peer);
 
 /* ---- take.c: messages and their receives ---- */
 
-/* The next message of a peer: an announcement, one that UCX fetches, or one with its payload. */
+/* The next message of a peer: an announcement, or one with its payload. */
 void disti_ucx_take(struct ucx_peer *peer, const struct ucx_announcement *what, bool announced,
-                    const void *payload, void *descriptor);
+                    const void *payload);
 
 void disti_ucx_recv(void *state, struct dist_request *request);
+
+/* Nobody will receive this message, which came early. */
+void disti_ucx_refuse(struct ucx_peer *peer, const struct disti_early *early);
 
 /* Ends receives that wait for this peer; messages that have come whole can still be received. */
 void disti_ucx_receive_fail(struct ucx_peer *peer);
@@ -224,12 +261,12 @@ void disti_ucx_receive_fail(struct ucx_peer *peer);
 /* The whole transport is broken from now on: reports why. */
 void disti_ucx_broken(struct ucx_link *link, dist_status status, const char *text);
 
-/* ---- inbound.c: messages whose payload is fetched ---- */
+/* ---- inbound.c: announced messages that were asked for ---- */
 
-/* Makes one, for a message of so many bytes. NULL: out of memory; the link is broken then. */
-struct ucx_inbound *disti_ucx_inbound_new(struct ucx_peer *peer, uint32_t serial, uint64_t bytes);
+/* This receive takes it. False: out of memory; the receive has ended then. */
+bool disti_ucx_inbound_new(struct ucx_peer *peer, uint32_t serial, struct dist_request *request);
 
-/* That of a message which a receive has taken; NULL: there is none. */
+/* NULL: there is none. */
 struct ucx_inbound *disti_ucx_inbound_find(struct ucx_peer *peer, uint32_t serial);
 
 /* A piece of it can be fetched. Takes the descriptor. */
@@ -240,23 +277,27 @@ void disti_ucx_inbound_piece(struct ucx_inbound *inbound, void *descriptor, size
 void disti_ucx_inbound_bytes(struct ucx_inbound *inbound, const void *data, size_t offset,
                              size_t bytes);
 
-/* A receive takes it. May end at once. */
-void disti_ucx_inbound_claim(struct ucx_inbound *inbound, struct dist_request *request);
-
-/* Nobody wants it: all of it is thrown away as it comes. */
-void disti_ucx_inbound_refuse(struct ucx_inbound *inbound);
-
-/* Ends those that have been taken and of which nothing is being fetched, others when it is. */
+/* Ends those of which nothing is being fetched, others when it is. */
 void disti_ucx_inbounds_fail(struct ucx_peer *peer);
 
-/* Does the message have these bytes? What a peer says is not believed. */
+/* Does the message have these bytes? What a peer says is not believed. It has a receive. */
 bool disti_ucx_inbound_holds(struct ucx_inbound *inbound, uint64_t offset, uint64_t bytes);
 
 /* Ends it if there is nothing left to do, or nothing that can be done. */
 void disti_ucx_inbound_settle(struct ucx_inbound *inbound);
 
+/* Throws away what comes for receives with such a tag. */
+void disti_ucx_inbounds_forget(struct ucx_peer *peer, uint64_t tag, uint64_t mask);
+
+/* Does UCX still write to memory of receives that were forgotten? */
+bool disti_ucx_inbounds_pinned(const struct ucx_peer *peer);
+
 /* Frees everything, without touching a request. */
 void disti_ucx_inbounds_drop(struct ucx_peer *peer);
+
+/* ---- cancel.c: the slot of this name ---- */
+
+void disti_ucx_cancel(void *state, uint64_t tag, uint64_t mask);
 
 /* ---- pull.c: payload that UCX is told to fetch ---- */
 

@@ -55,43 +55,18 @@ static void receive_here(struct ucx_peer *peer, const struct ucx_head *head, con
     early->arrived = bytes;
 }
 
-/* UCX has the payload fetched. */
-static void receive_far(struct ucx_peer *peer, const struct ucx_head *head, void *descriptor)
-{
-    struct ucx_inbound *inbound = disti_ucx_inbound_new(peer, head->serial, head->envelope.bytes);
-    struct dist_request *request;
-    struct disti_early *early;
-    bool mismatch;
-
-    if (!inbound)
-        return;
-    disti_ucx_inbound_piece(inbound, descriptor, 0, (size_t)head->envelope.bytes);
-    request = disti_match_arrival(&peer->match, &head->envelope, &mismatch);
-    if (request)
-        receive_return(peer, head->envelope.bytes);
-    if (mismatch) {
-        disti_ucx_inbound_refuse(inbound);
-    } else if (request) {
-        disti_ucx_inbound_claim(inbound, request);
-    } else {
-        early = receive_hold(peer, head, true);
-        if (early)
-            early->note[0] = (uint64_t)(uintptr_t)inbound;
-    }
-}
-
 /* A receive takes an announced message: it is asked for. */
 static void receive_ask(struct ucx_peer *peer, struct dist_request *request, uint32_t serial,
                         uint32_t name)
 {
-    struct ucx_inbound *inbound = disti_ucx_inbound_new(peer, serial, request->envelope.bytes);
-
-    if (!inbound) {
-        request->status = DIST_ERR_NO_MEMORY;
-        return;
+    if (peer->lost) {
+        request->status = disti_ucx_peer_gone(peer);
+    } else if (request->envelope.bytes == 0) {
+        disti_ucx_send_answer(peer, name, false);
+        request->status = DIST_OK;
+    } else if (disti_ucx_inbound_new(peer, serial, request)) {
+        disti_ucx_send_answer(peer, name, true);
     }
-    disti_ucx_send_answer(peer, name, true);
-    disti_ucx_inbound_claim(inbound, request);
 }
 
 static void receive_announced(struct ucx_peer *peer, const struct ucx_announcement *what)
@@ -108,18 +83,16 @@ static void receive_announced(struct ucx_peer *peer, const struct ucx_announceme
     } else {
         early = receive_hold(peer, &what->head, true);
         if (early)
-            early->note[1] = (uint64_t)what->head.serial << 32 | what->name;
+            early->note[0] = (uint64_t)what->head.serial << 32 | what->name;
     }
 }
 
 void disti_ucx_take(struct ucx_peer *peer, const struct ucx_announcement *what, bool announced,
-                    const void *payload, void *descriptor)
+                    const void *payload)
 {
     peer->expected++;
     if (announced)
         receive_announced(peer, what);
-    else if (descriptor)
-        receive_far(peer, &what->head, descriptor);
     else
         receive_here(peer, &what->head, payload);
 }
@@ -130,29 +103,20 @@ void disti_ucx_take(struct ucx_peer *peer, const struct ucx_announcement *what, 
 static void receive_early(struct ucx_peer *peer, struct dist_request *request,
                           const struct disti_early *early)
 {
-    struct ucx_inbound *inbound = (struct ucx_inbound *)(uintptr_t)early->note[0];
-
-    if (!early->descriptor || inbound)
-        receive_return(peer, early->envelope.bytes);
-    if (inbound)
-        disti_ucx_inbound_claim(inbound, request);
-    else if (early->descriptor)
-        receive_ask(peer, request, (uint32_t)(early->note[1] >> 32), (uint32_t)early->note[1]);
-    else
-        request->status = DIST_OK;
+    if (early->descriptor) {
+        receive_ask(peer, request, (uint32_t)(early->note[0] >> 32), (uint32_t)early->note[0]);
+        return;
+    }
+    receive_return(peer, early->envelope.bytes);
+    request->status = DIST_OK;
 }
 
-/* A message that came first met a receive that wanted another one. */
-static void receive_refused(struct ucx_peer *peer, const struct disti_early *early)
+void disti_ucx_refuse(struct ucx_peer *peer, const struct disti_early *early)
 {
-    struct ucx_inbound *inbound = (struct ucx_inbound *)(uintptr_t)early->note[0];
-
-    if (!early->descriptor || inbound)
-        receive_return(peer, early->envelope.bytes);
+    if (early->descriptor)
+        disti_ucx_send_answer(peer, (uint32_t)early->note[0], false);
     else
-        disti_ucx_send_answer(peer, (uint32_t)early->note[1], false);
-    if (inbound)
-        disti_ucx_inbound_refuse(inbound);
+        receive_return(peer, early->envelope.bytes);
 }
 
 void disti_ucx_recv(void *state, struct dist_request *request)
@@ -163,7 +127,7 @@ void disti_ucx_recv(void *state, struct dist_request *request)
     const struct disti_early copy = found ? *found : (struct disti_early){0};
     struct disti_early *early;
 
-    if (peer->lost && (!found || (found->descriptor && !found->note[0]))) {
+    if (peer->lost && (!found || found->descriptor)) {
         request->status = disti_ucx_peer_gone(peer);
         return;
     }
@@ -174,7 +138,7 @@ void disti_ucx_recv(void *state, struct dist_request *request)
         disti_match_release(&peer->match, early);
         receive_early(peer, request, &copy);
     } else if (found) {
-        receive_refused(peer, &copy);
+        disti_ucx_refuse(peer, &copy);
     } else {
         disti_ucx_peer_greet(peer);
     }

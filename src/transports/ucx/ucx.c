@@ -107,6 +107,7 @@ static dist_status link_open(void *state, const struct dist_transport_config *co
     link->rank = config->rank;
     link->ranks = config->world_size;
     link->process = getpid();
+    link->whole_bytes = disti_ucx_context_rdma() ? UCX_WHOLE_BYTES_RDMA : UCX_WHOLE_BYTES;
     link->fd = -1;
     link->peers = calloc((size_t)link->ranks, sizeof(*link->peers));
     if (!link->peers)
@@ -119,9 +120,8 @@ static dist_status link_open(void *state, const struct dist_transport_config *co
     }
     if (!link_has_descriptors())
         return link->host->fail(DIST_ERR_SYSTEM,
-                                "rank %d: a group over ucx takes up to %d file descriptors, and "
-                                "fewer are left: destroy groups that are used no more, or raise "
-                                "the limit (ulimit -n)",
+                                "rank %d: UCX takes up to %d file descriptors, and fewer are "
+                                "left: raise the limit (ulimit -n), or close some",
                                 link->rank, LINK_DESCRIPTORS);
     status = disti_ucx_context_take(config->world_size, config->local_ranks, &link->context);
     if (status == UCS_OK)
@@ -297,12 +297,15 @@ static void link_close_worker(struct ucx_link *link)
 {
     link->closing = true;
     disti_ucx_pulls_drop(link);
-    for (int r = 0; r < link->ranks; r++) {
+    for (int r = 0; r < link->ranks; r++)
         disti_ucx_receive_drop(&link->peers[r]);
-        disti_ucx_pieces_drop(&link->peers[r]);
-    }
     disti_ucx_peers_leave(link);
     ucp_worker_destroy(link->worker);
+    for (int r = 0; r < link->ranks; r++) {
+        disti_ucx_sends_free(&link->peers[r]);
+        disti_ucx_pieces_free(&link->peers[r]);
+    }
+    disti_standins_free(&link->standins);
 }
 
 static void link_close(void *state)
@@ -346,4 +349,5 @@ const struct dist_transport disti_transport_ucx = {
     .close = link_close,
     .describe = link_describe,
     .unexpected = link_unexpected,
+    .cancel = disti_ucx_cancel,
 };

@@ -23,7 +23,8 @@ static int run(const char *tls, struct transport_battery_options options)
     options.boundaries = boundaries;
     /* UCX 1.13 aborts ("pending_count == 0") where a peer dies while they are being connected. */
     options.acquainted = true;
-    options.only = getenv("DIST_TEST_ONLY");
+    if (!options.only)
+        options.only = getenv("DIST_TEST_ONLY");
     options.kept = (size_t)24 << 20; /* 4 MiB of messages, notes, and memory of UCX */
     setenv("UCX_TLS", tls, 1);
     return transport_battery_run(ucx, &options);
@@ -39,6 +40,21 @@ static void test_processes_shared(void **state)
 {
     (void)state;
     assert_int_equal(run("tcp,sm,self", (struct transport_battery_options){.ranks = 4}), 0);
+}
+
+/* Cancel, where UCX fetches what it is told to, and writes it to its place. */
+static void test_fetched(void **state)
+{
+    static const char *const cases[] = {"cancel_sends", "cancel_receives", "cancel_halfway",
+                                        "cancel_one_side"};
+
+    (void)state;
+    setenv("UCX_RNDV_THRESH", "0", 1);
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++)
+        assert_int_equal(
+            run("tcp,sm,self", (struct transport_battery_options){.ranks = 3, .only = cases[i]}),
+            0);
+    unsetenv("UCX_RNDV_THRESH");
 }
 
 static void test_threads(void **state)
@@ -63,6 +79,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_processes_tcp),
         cmocka_unit_test(test_processes_shared),
+        cmocka_unit_test(test_fetched),
         cmocka_unit_test(test_threads),
         cmocka_unit_test(test_probe_says_what_is_missing),
     };
