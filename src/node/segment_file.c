@@ -8,6 +8,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <sys/mman.h>
 #include <sys/random.h>
@@ -79,7 +80,7 @@ static bool file_too_large(size_t bytes)
  * be had is a SIGBUS at first touch; so there pages are made at once. Everywhere else a machine or
  * a container without memory is found at first touch, as with malloc.
  */
-static bool file_must_reserve(void)
+static bool file_reads_reserve(void)
 {
     char text = '0';
     int fd = open("/proc/sys/vm/overcommit_memory", O_RDONLY | O_CLOEXEC);
@@ -90,6 +91,18 @@ static bool file_must_reserve(void)
         text = '0';
     close(fd);
     return text == '2';
+}
+
+static bool file_must_reserve(void)
+{
+    static atomic_int known = -1;
+    int must = atomic_load(&known);
+
+    if (must < 0) {
+        must = file_reads_reserve();
+        atomic_store(&known, must);
+    }
+    return must;
 }
 
 static bool file_reserve_pages(int fd, size_t offset, size_t bytes)

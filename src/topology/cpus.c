@@ -6,6 +6,7 @@
 
 #include <limits.h>
 #include <sched.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -153,7 +154,20 @@ int disti_usable_within(int quota)
     return cpus > 0 ? cpus : 1;
 }
 
+/* The quota of this process, which is asked for with every group: its many files are read once. */
+static int cpus_own_quota(void)
+{
+    static atomic_int known = -1;
+    int cpus = atomic_load(&known);
+
+    if (cpus < 0) {
+        cpus = disti_quota_cpus("/proc/self/cgroup", "/sys/fs/cgroup");
+        atomic_store(&known, cpus);
+    }
+    return cpus;
+}
+
 int disti_usable_cpus(void)
 {
-    return disti_usable_within(disti_quota_cpus("/proc/self/cgroup", "/sys/fs/cgroup"));
+    return disti_usable_within(cpus_own_quota());
 }
