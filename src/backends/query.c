@@ -4,7 +4,7 @@
 
 #include "base/dtype.h"
 #include "base/log.h"
-#include "collectives/plan.h"
+#include "plan/plan.h"
 
 bool dist_collective_reduces(dist_collective collective)
 {

@@ -3,7 +3,7 @@
 #ifndef DISTI_COLLECTIVES_ALGORITHMS_H
 #define DISTI_COLLECTIVES_ALGORITHMS_H
 
-#include "collectives/plan.h"
+#include "plan/plan.h"
 
 void disti_all_reduce_ring(const struct disti_shape *shape, struct disti_builder *b);
 void disti_all_reduce_tree(const struct disti_shape *shape, struct disti_builder *b);

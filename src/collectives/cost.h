@@ -3,7 +3,7 @@
 #ifndef DISTI_COLLECTIVES_COST_H
 #define DISTI_COLLECTIVES_COST_H
 
-#include "collectives/plan.h"
+#include "plan/plan.h"
 
 /* How far two ranks are from each other. */
 enum disti_distance {

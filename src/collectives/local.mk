@@ -23,7 +23,6 @@ libdist_core_sources += \
 	src/collectives/broadcast_chain.c \
 	src/collectives/broadcast_scatter_all_gather.c \
 	src/collectives/broadcast_tree.c \
-	src/collectives/builder.c \
 	src/collectives/chain.h \
 	src/collectives/choose.c \
 	src/collectives/choose.h \
@@ -35,10 +34,6 @@ libdist_core_sources += \
 	src/collectives/phase_ordered.c \
 	src/collectives/phase_ring.c \
 	src/collectives/phases.h \
-	src/collectives/plan.c \
-	src/collectives/plan.h \
-	src/collectives/plan_check.c \
-	src/collectives/plan_check.h \
 	src/collectives/reduce_binomial.c \
 	src/collectives/reduce_binomial_ordered.c \
 	src/collectives/reduce_chain.c \

@@ -3,7 +3,7 @@
 #ifndef DISTI_COLLECTIVES_PHASES_H
 #define DISTI_COLLECTIVES_PHASES_H
 
-#include "collectives/plan.h"
+#include "plan/plan.h"
 
 /*
  * An all-reduce around a ring of `size` ranks, of chunks [first, first + size * segments), which

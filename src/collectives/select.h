@@ -3,7 +3,7 @@
 #ifndef DISTI_COLLECTIVES_SELECT_H
 #define DISTI_COLLECTIVES_SELECT_H
 
-#include "collectives/plan.h"
+#include "plan/plan.h"
 
 /* What is forced, DIST_ALGO="all_reduce:ring,broadcast:chain" and DIST_SEGMENTS; 0: nothing. */
 struct disti_choice {

@@ -4,7 +4,7 @@
 #define DISTI_COLLECTIVES_SIMULATE_INTERNAL_H
 
 #include "collectives/cost.h"
-#include "collectives/plan_check.h"
+#include "plan/check.h"
 #include "topology/topology.h"
 
 #define SIM_NONE UINT32_MAX

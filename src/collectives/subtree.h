@@ -3,7 +3,7 @@
 #ifndef DISTI_COLLECTIVES_SUBTREE_H
 #define DISTI_COLLECTIVES_SUBTREE_H
 
-#include "collectives/plan.h"
+#include "plan/plan.h"
 #include "topology/topology.h"
 
 /*

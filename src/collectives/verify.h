@@ -3,7 +3,7 @@
 #ifndef DISTI_COLLECTIVES_VERIFY_H
 #define DISTI_COLLECTIVES_VERIFY_H
 
-#include "collectives/plan.h"
+#include "plan/plan.h"
 
 /* What is wrong with the plans, for a person. */
 struct disti_verdict {

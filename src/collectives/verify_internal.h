@@ -3,8 +3,8 @@
 #ifndef DISTI_COLLECTIVES_VERIFY_INTERNAL_H
 #define DISTI_COLLECTIVES_VERIFY_INTERNAL_H
 
-#include "collectives/plan_check.h"
 #include "collectives/verify.h"
+#include "plan/check.h"
 
 #define VERIFY_NONE UINT32_MAX
 #define VERIFY_RANKS_MAX 64

@@ -3,8 +3,8 @@
 #ifndef DISTI_COLLECTIVES_VERIFY_SAMPLE_H
 #define DISTI_COLLECTIVES_VERIFY_SAMPLE_H
 
-#include "collectives/plan_check.h"
 #include "collectives/verify.h"
+#include "plan/check.h"
 
 #define SAMPLE_NONE UINT32_MAX
 

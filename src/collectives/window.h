@@ -3,7 +3,7 @@
 #ifndef DISTI_COLLECTIVES_WINDOW_H
 #define DISTI_COLLECTIVES_WINDOW_H
 
-#include "collectives/plan.h"
+#include "plan/plan.h"
 
 /*
  * Item i is written to slot first + i % slots once item i - slots has been sent:

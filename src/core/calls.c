@@ -4,9 +4,9 @@
 
 #include "base/checked.h"
 #include "base/dtype.h"
-#include "collectives/plan.h"
 #include "core/blocks.h"
 #include "core/op.h"
+#include "plan/plan.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -3,7 +3,7 @@
  * the call. */
 #include "core/calls.h"
 
-#include "collectives/plan.h"
+#include "plan/plan.h"
 
 /* The last good call of this thread, but for its buffers. */
 static _Thread_local struct {

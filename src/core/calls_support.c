@@ -4,7 +4,7 @@
 
 #include "base/dtype.h"
 #include "base/log.h"
-#include "collectives/plan.h"
+#include "plan/plan.h"
 
 static dist_status calls_support_lacks(const dist_group *group, const struct dist_call *call)
 {

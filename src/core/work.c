@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Works: started operations, from the call to the end. */
 #include "base/clock.h"
-#include "collectives/plan.h"
 #include "core/group.h"
 #include "core/handle.h"
 #include "engine/endpoint.h"
+#include "plan/plan.h"
 
 #include <stdlib.h>
 

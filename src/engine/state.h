@@ -4,7 +4,6 @@
 #define DISTI_ENGINE_STATE_H
 
 #include "collectives/choose.h"
-#include "collectives/plan.h"
 #include "collectives/refine.h"
 #include "collectives/select.h"
 #include "engine/endpoint.h"
@@ -12,6 +11,7 @@
 #include "engine/mismatch.h"
 #include "engine/tune.h"
 #include "node/node.h"
+#include "plan/plan.h"
 #include "topology/topology.h"
 
 #define ENGINE_TRANSPORTS_MAX 8

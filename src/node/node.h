@@ -21,7 +21,7 @@
  * Long data that lie in segments (dist_alloc) are read and written where they are. Other memory
  * goes in pieces through the rank's window, a segment too.
  *
- * Reductions add in the order of reproducible results (collectives/plan.h), always.
+ * Reductions add in the order of reproducible results (plan/plan.h), always.
  */
 struct disti_node;
 

@@ -24,7 +24,7 @@ sow()
     c_file include/dist/dist.h 'DIST_API int dist_one(void);' 'DIST_API const char *dist_two(int a);'
     c_file src/base/log.c '#include "base/log.h"' '/* exit() is not for us. */'
     c_file src/base/log.h '#include <dist/dist.h>'
-    c_file src/collectives/plan.c '#include "base/log.h"'
+    c_file src/plan/plan.c '#include "base/log.h"'
     c_file src/transports/tcp.c '#include "base/log.h"' 'const char *a = "DIST_PORT";'
     variables PORT
     c_file src/backends/gloo.c 'const struct dist_backend disti_backend_gloo = {' \
@@ -113,7 +113,7 @@ output=$(lint)
 ! grep -q '^FAIL: ' <<<"$output"
 verdict $? "a sound tree keeps every rule"
 
-c_file src/collectives/plan.c '#include "transports/tcp.h"'
+c_file src/plan/plan.c '#include "transports/tcp.h"'
 found "each floor includes only earlier ones"
 
 sow

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Where the blocks of each collective lie, in chunks and in elements. */
-#include "collectives/plan.h"
 #include "collectives/verify.h"
+#include "plan/plan.h"
 #include "topology/topology.h"
 
 #include "../base/unit.h"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Plans: chunks tile memory, the builder lays steps out and refuses what is malformed. */
-#include "collectives/plan.h"
+#include "plan/plan.h"
 #include "topology/topology.h"
 
 #include "../base/unit.h"

@@ -2,7 +2,7 @@
 /* Every algorithm of every collective, over engines of several ranks: blocks, counts, roots. */
 #include "engine_rank.h"
 
-#include "collectives/plan.h"
+#include "plan/plan.h"
 
 #define UNTOUCHED INT64_C(-0x7777777777777777)
 #define SUM (-1)       /* from all ranks */

@@ -3,7 +3,7 @@
  */
 #include "engine_rank.h"
 
-#include "collectives/plan.h"
+#include "plan/plan.h"
 
 #include <math.h>
 #include <sys/mman.h>

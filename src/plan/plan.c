@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Plans: which data lies where, in chunks and in elements. */
-#include "collectives/plan.h"
+#include "plan/plan.h"
 
 #include <stdlib.h>
 

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* What builder and verifier share: is one plan, taken alone, well formed? */
-#ifndef DISTI_COLLECTIVES_PLAN_CHECK_H
-#define DISTI_COLLECTIVES_PLAN_CHECK_H
+#ifndef DISTI_PLAN_CHECK_H
+#define DISTI_PLAN_CHECK_H
 
-#include "collectives/plan.h"
+#include "plan/plan.h"
 
 /* Chunks of IN or OUT. */
 static inline uint32_t disti_plan_chunks(const struct disti_plan *plan, uint8_t space)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Is a plan well formed? */
-#include "collectives/plan_check.h"
+#include "plan/check.h"
 
 #include <stdarg.h>
 #include <stdio.h>

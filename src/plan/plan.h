@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Plans: a collective algorithm written down as data, for one rank. */
-#ifndef DISTI_COLLECTIVES_PLAN_H
-#define DISTI_COLLECTIVES_PLAN_H
+#ifndef DISTI_PLAN_PLAN_H
+#define DISTI_PLAN_PLAN_H
 
 #include <dist/backend.h>
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* The builder: collects an algorithm's steps and lays them out as a plan. */
 #include "base/log.h"
-#include "collectives/plan_check.h"
+#include "plan/check.h"
 
 #include <stdlib.h>
 #include <string.h>
