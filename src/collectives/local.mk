@@ -3,53 +3,53 @@
 libdist_core_sources += \
 	src/collectives/algorithms.c \
 	src/collectives/algorithms.h \
-	src/collectives/all_gather_bruck.c \
-	src/collectives/all_gather_direct.c \
-	src/collectives/all_gather_hierarchical.c \
-	src/collectives/all_gather_ring.c \
-	src/collectives/all_reduce_direct.c \
-	src/collectives/all_reduce_direct_ordered.c \
-	src/collectives/all_reduce_halving_doubling.c \
-	src/collectives/all_reduce_hierarchical.c \
-	src/collectives/all_reduce_recursive_doubling.c \
-	src/collectives/all_reduce_ring.c \
-	src/collectives/all_reduce_tree.c \
-	src/collectives/all_to_all_bruck.c \
-	src/collectives/all_to_all_direct.c \
-	src/collectives/all_to_all_pairwise.c \
-	src/collectives/barrier_dissemination.c \
-	src/collectives/barrier_tree.c \
-	src/collectives/broadcast_binomial.c \
-	src/collectives/broadcast_chain.c \
-	src/collectives/broadcast_scatter_all_gather.c \
-	src/collectives/broadcast_tree.c \
-	src/collectives/chain.h \
+	src/collectives/all_gather/bruck.c \
+	src/collectives/all_gather/direct.c \
+	src/collectives/all_gather/hierarchical.c \
+	src/collectives/all_gather/ring.c \
+	src/collectives/all_reduce/direct.c \
+	src/collectives/all_reduce/direct_ordered.c \
+	src/collectives/all_reduce/halving_doubling.c \
+	src/collectives/all_reduce/hierarchical.c \
+	src/collectives/all_reduce/recursive_doubling.c \
+	src/collectives/all_reduce/ring.c \
+	src/collectives/all_reduce/tree.c \
+	src/collectives/all_to_all/bruck.c \
+	src/collectives/all_to_all/direct.c \
+	src/collectives/all_to_all/pairwise.c \
+	src/collectives/barrier/dissemination.c \
+	src/collectives/barrier/tree.c \
+	src/collectives/broadcast/binomial.c \
+	src/collectives/broadcast/chain.c \
+	src/collectives/broadcast/scatter_all_gather.c \
+	src/collectives/broadcast/tree.c \
+	src/collectives/common/chain.h \
 	src/collectives/choose.c \
 	src/collectives/choose.h \
 	src/collectives/cost.h \
-	src/collectives/fold.h \
-	src/collectives/gather_binomial.c \
-	src/collectives/gather_direct.c \
-	src/collectives/phase_direct.c \
-	src/collectives/phase_ordered.c \
-	src/collectives/phase_ring.c \
-	src/collectives/phases.h \
-	src/collectives/reduce_binomial.c \
-	src/collectives/reduce_binomial_ordered.c \
-	src/collectives/reduce_chain.c \
-	src/collectives/reduce_direct.c \
-	src/collectives/reduce_direct_ordered.c \
-	src/collectives/reduce_scatter_direct.c \
-	src/collectives/reduce_scatter_direct_ordered.c \
-	src/collectives/reduce_scatter_gather.c \
-	src/collectives/reduce_scatter_hierarchical.c \
-	src/collectives/reduce_scatter_recursive_halving.c \
-	src/collectives/reduce_scatter_ring.c \
-	src/collectives/reduce_tree.c \
+	src/collectives/common/fold.h \
+	src/collectives/gather/binomial.c \
+	src/collectives/gather/direct.c \
+	src/collectives/common/phase_direct.c \
+	src/collectives/common/phase_ordered.c \
+	src/collectives/common/phase_ring.c \
+	src/collectives/common/phases.h \
+	src/collectives/reduce/binomial.c \
+	src/collectives/reduce/binomial_ordered.c \
+	src/collectives/reduce/chain.c \
+	src/collectives/reduce/direct.c \
+	src/collectives/reduce/direct_ordered.c \
+	src/collectives/reduce_scatter/direct.c \
+	src/collectives/reduce_scatter/direct_ordered.c \
+	src/collectives/reduce_scatter/gather.c \
+	src/collectives/reduce_scatter/hierarchical.c \
+	src/collectives/reduce_scatter/recursive_halving.c \
+	src/collectives/reduce_scatter/ring.c \
+	src/collectives/reduce/tree.c \
 	src/collectives/refine.c \
 	src/collectives/refine.h \
-	src/collectives/scatter_binomial.c \
-	src/collectives/scatter_direct.c \
+	src/collectives/scatter/binomial.c \
+	src/collectives/scatter/direct.c \
 	src/collectives/select.c \
 	src/collectives/select.h \
 	src/collectives/simulate.c \
@@ -57,8 +57,8 @@ libdist_core_sources += \
 	src/collectives/simulate_machine.c \
 	src/collectives/simulate_program.c \
 	src/collectives/simulate_run.c \
-	src/collectives/subtree.c \
-	src/collectives/subtree.h \
+	src/collectives/common/subtree.c \
+	src/collectives/common/subtree.h \
 	src/collectives/tuning.c \
 	src/collectives/tuning.h \
 	src/collectives/tuning_terms.h \
@@ -72,4 +72,4 @@ libdist_core_sources += \
 	src/collectives/verify_sample.c \
 	src/collectives/verify_sample.h \
 	src/collectives/verify_sample_run.c \
-	src/collectives/window.h
+	src/collectives/common/window.h

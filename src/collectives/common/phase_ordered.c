@@ -1,0 +1,98 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* A sum at one rank, in the order of reproducible results. */
+#include "collectives/common/fold.h"
+#include "collectives/common/phases.h"
+
+/*
+ * The tree of additions is gone through from this rank's place P: the m-th place that is taken is P
+ * xor m, so that at any time each rank is taken from by one. Sums that wait for their other half
+ * are on a stack, the lowest in OUT, the others in scratch:
+ *
+ *   m     0    1      2       3          4 ...
+ *   OUT   P    P+1    P+1     P+1+2+3    P+1+2+3
+ *   0                 2       (2+3)      4
+ */
+struct ordered {
+    struct disti_builder *b;
+    uint16_t lane;
+    int ranks, rank, place;
+    uint32_t chunk;
+    uint32_t depth; /* of the stack */
+    bool fresh;     /* the lowest is still in IN */
+};
+
+static struct disti_at ordered_slot(const struct ordered *o, uint32_t depth)
+{
+    return depth == 0 ? disti_build_out(o->b, o->chunk) : disti_scratch(depth - 1);
+}
+
+static struct disti_at ordered_value(const struct ordered *o, uint32_t depth)
+{
+    return depth == 0 && o->fresh ? disti_build_in(o->b, o->chunk) : ordered_slot(o, depth);
+}
+
+/* Adds what `from` sends to the top. */
+static void ordered_add(struct ordered *o, int from, bool finish)
+{
+    uint32_t top = o->depth - 1;
+    disti_build_recv_reduce(o->b, o->lane, DISTI_NOW, from, ordered_slot(o, top),
+                            ordered_value(o, top), o->chunk, 1, finish);
+    o->fresh = o->fresh && top > 0;
+}
+
+/* Puts a place's value on the stack: one rank's, or two ranks' that are folded together. */
+static void ordered_push(struct ordered *o, int first, bool two)
+{
+    bool own = first == o->rank || (two && first + 1 == o->rank);
+    o->depth++;
+    if (own)
+        o->fresh = true;
+    else
+        disti_build_recv(o->b, o->lane, DISTI_NOW, first, ordered_slot(o, o->depth - 1), o->chunk,
+                         1);
+    if (two)
+        ordered_add(o, own ? o->rank ^ 1 : first + 1, false);
+}
+
+/* Adds the top to the one below. */
+static void ordered_merge(struct ordered *o, bool finish)
+{
+    o->depth--;
+    uint32_t below = o->depth - 1;
+    struct disti_at sum = ordered_slot(o, below);
+    if (below == 0 && o->fresh)
+        disti_build_copy(o->b, o->lane, DISTI_NOW, sum, ordered_value(o, below), o->chunk, 1);
+    o->fresh = o->fresh && below > 0;
+    disti_build_reduce(o->b, o->lane, DISTI_NOW, sum, ordered_slot(o, o->depth), o->chunk, 1,
+                       finish);
+}
+
+/* The place's value, and the additions for which it was waited. */
+static void ordered_take(struct ordered *o, const struct disti_fold *fold, int m)
+{
+    int place = o->place ^ m, first = disti_fold_position(fold, place);
+    bool two = place < fold->surplus, last = m == (1 << fold->rounds) - 1;
+    int merges = __builtin_ctz(~(unsigned)m); /* the ones at m's end */
+    if (merges > 0 && !two) {                 /* comes and is added in one */
+        merges--;
+        ordered_add(o, first, last && merges == 0);
+    } else {
+        ordered_push(o, first, two);
+    }
+    for (; merges > 0; merges--)
+        ordered_merge(o, last && merges == 1);
+}
+
+void disti_ordered_sum(struct disti_builder *b, uint16_t lane, int ranks, int rank, uint32_t chunk)
+{
+    struct disti_fold fold = disti_fold(ranks, rank);
+    struct ordered o = {.b = b,
+                        .lane = lane,
+                        .ranks = ranks,
+                        .rank = rank,
+                        .place = fold.place < 0 ? rank / 2 : fold.place,
+                        .chunk = chunk};
+    disti_build_scratch(b, (uint32_t)fold.rounds);
+    for (int m = 0; m < 1 << fold.rounds; m++)
+        ordered_take(&o, &fold, m);
+}

@@ -1,0 +1,83 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Gather over a binomial tree, built inside the nodes first (disti_tree_binomial): Thakur,
+ * Rabenseifner, Gropp, "Optimization of collective communication operations in MPICH", 2005.
+ *
+ *          0
+ *       /  |  \          a rank hands up its own block and those of the ranks below it,
+ *      4   2   1         packed in scratch, as one message: 4 sends 4 5 6 7
+ *     /|   |
+ *    6 5   3             at the root they go straight to OUT if they follow each other there
+ *    |
+ *    7
+ *
+ * Steps: log2 n in sequence. Bytes sent by a rank: the blocks of its subtree.
+ */
+#include "collectives/algorithms.h"
+#include "collectives/common/subtree.h"
+
+/* At the root: what came packed goes to its places. */
+static void gather_unpack(struct disti_builder *b, uint16_t lane, const uint32_t *list,
+                          uint32_t slot, uint32_t count)
+{
+    for (uint32_t i = 0; i < count; i++)
+        disti_build_copy(b, lane, DISTI_NOW, disti_out(list[i]), disti_scratch(slot + i), list[i],
+                         1);
+}
+
+static void gather_end(const struct disti_shape *shape, struct disti_builder *b,
+                       const struct disti_tree_place *place, uint32_t *list)
+{
+    uint32_t own = (uint32_t)shape->rank, slot = 0;
+    disti_build_copy(b, disti_build_lane(b, 0), DISTI_NOW, disti_out(own), disti_in(0), own, 1);
+    for (int i = place->children - 1; i >= 0; i--) {
+        int child = place->child[i];
+        uint32_t count = disti_subtree(shape->topology, shape->root, child, list);
+        uint16_t lane = disti_build_lane(b, 0);
+        if (disti_subtree_run(list, count)) {
+            disti_build_recv(b, lane, DISTI_NOW, child, disti_out(list[0]), list[0], count);
+            continue;
+        }
+        disti_build_scratch(b, slot + count);
+        disti_build_recv_list(b, lane, DISTI_NOW, child, disti_scratch(slot), list, count);
+        gather_unpack(b, lane, list, slot, count);
+        slot += count;
+    }
+}
+
+/* One lane, since all must have come before anything is handed up. */
+static void gather_hand_up(const struct disti_shape *shape, struct disti_builder *b,
+                           const struct disti_tree_place *place, uint32_t *list)
+{
+    uint32_t own = (uint32_t)shape->rank;
+    uint32_t count = disti_subtree(shape->topology, shape->root, shape->rank, list);
+    uint16_t lane = disti_build_lane(b, 0);
+    if (count == 1) {
+        disti_build_send(b, lane, DISTI_NOW, place->parent, disti_in(0), own, 1);
+        return;
+    }
+    disti_build_scratch(b, count);
+    disti_build_copy(b, lane, DISTI_NOW, disti_scratch(0), disti_in(0), own, 1);
+    uint32_t *below = disti_build_array(b, count);
+    for (uint32_t slot = 1, i = (uint32_t)place->children; below && i > 0; i--) {
+        int child = place->child[i - 1];
+        uint32_t many = disti_subtree(shape->topology, shape->root, child, below);
+        disti_build_recv_list(b, lane, DISTI_NOW, child, disti_scratch(slot), below, many);
+        slot += many;
+    }
+    disti_build_send_list(b, lane, DISTI_NOW, place->parent, disti_scratch(0), list, count);
+}
+
+void disti_gather_binomial(const struct disti_shape *shape, struct disti_builder *b)
+{
+    struct disti_tree_place place;
+    disti_tree_binomial(shape->topology, shape->root, shape->rank, &place);
+    disti_build_chunks(b, 1);
+    uint32_t *list = disti_build_array(b, (size_t)shape->ranks);
+    if (!list)
+        return;
+    if (place.parent < 0)
+        gather_end(shape, b, &place, list);
+    else
+        gather_hand_up(shape, b, &place, list);
+}

@@ -1,0 +1,24 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Gather of everybody to the root: each rank sends its block, straight into its place.
+ *
+ * A lane a peer at the root, so that it waits for no slow one before taking from the rest. Blocks
+ * may differ in size. Steps: 1. Messages: n - 1.
+ */
+#include "collectives/algorithms.h"
+#include "collectives/common/chain.h"
+
+void disti_gather_direct(const struct disti_shape *shape, struct disti_builder *b)
+{
+    uint32_t own = (uint32_t)shape->rank;
+    disti_build_chunks(b, 1);
+    if (shape->rank != shape->root) {
+        disti_build_send(b, disti_build_lane(b, 0), DISTI_NOW, shape->root, disti_in(0), own, 1);
+        return;
+    }
+    for (int i = 1; i < shape->ranks; i++) {
+        uint32_t from = (uint32_t)disti_chain_rank(shape->topology, shape->root, i);
+        disti_build_recv(b, disti_build_lane(b, 0), DISTI_NOW, (int)from, disti_out(from), from, 1);
+    }
+    disti_build_copy(b, disti_build_lane(b, 0), DISTI_NOW, disti_out(own), disti_in(0), own, 1);
+}

@@ -1,0 +1,86 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Scatter over a binomial tree, built inside the nodes first (disti_tree_binomial): Thakur,
+ * Rabenseifner, Gropp, "Optimization of collective communication operations in MPICH", 2005. The
+ * binomial gather, downwards:
+ *
+ *          0
+ *       /  |  \          a rank hands down to each child that child's block and those of the ranks
+ *      4   2   1         below it, packed in scratch, as one message: 4 gets 4 5 6 7
+ *     /|   |
+ *    6 5   3             the root sends straight from IN what follows each other there
+ *    |
+ *    7
+ *
+ * Steps: log2 n in sequence. Bytes sent by a rank: the blocks below it, each child's its subtree.
+ */
+#include "collectives/algorithms.h"
+#include "collectives/common/subtree.h"
+
+/* At the root: brings the blocks together that are to travel together. */
+static struct disti_mark scatter_pack(struct disti_builder *b, uint16_t lane, const uint32_t *list,
+                                      uint32_t slot, uint32_t count)
+{
+    struct disti_mark packed = DISTI_NOW;
+    disti_build_scratch(b, slot + count);
+    for (uint32_t i = 0; i < count; i++)
+        packed = disti_build_copy(b, lane, DISTI_NOW, disti_scratch(slot + i), disti_in(list[i]),
+                                  list[i], 1);
+    return packed;
+}
+
+/* The largest subtree first: it has the longest way. */
+static void scatter_begin(const struct disti_shape *shape, struct disti_builder *b,
+                          const struct disti_tree_place *place, uint32_t *list)
+{
+    uint32_t own = (uint32_t)shape->rank, slot = 0;
+    for (int i = 0; i < place->children; i++) {
+        int child = place->child[i];
+        uint32_t count = disti_subtree(shape->topology, shape->root, child, list);
+        uint16_t lane = disti_build_lane(b, 0);
+        if (disti_subtree_run(list, count)) {
+            disti_build_send(b, lane, DISTI_NOW, child, disti_in(list[0]), list[0], count);
+            continue;
+        }
+        struct disti_mark packed = scatter_pack(b, lane, list, slot, count);
+        disti_build_send_list(b, lane, packed, child, disti_scratch(slot), list, count);
+        slot += count;
+    }
+    disti_build_copy(b, disti_build_lane(b, 0), DISTI_NOW, disti_out(0), disti_in(own), own, 1);
+}
+
+static void scatter_hand_down(const struct disti_shape *shape, struct disti_builder *b,
+                              const struct disti_tree_place *place, uint32_t *list)
+{
+    uint32_t own = (uint32_t)shape->rank;
+    uint32_t count = disti_subtree(shape->topology, shape->root, shape->rank, list), slot = count;
+    uint16_t lane = disti_build_lane(b, 0);
+    if (count == 1) {
+        disti_build_recv(b, lane, DISTI_NOW, place->parent, disti_out(0), own, 1);
+        return;
+    }
+    disti_build_scratch(b, count);
+    struct disti_mark came =
+        disti_build_recv_list(b, lane, DISTI_NOW, place->parent, disti_scratch(0), list, count);
+    for (int i = 0; i < place->children; i++) { /* the largest is the last in the list */
+        uint32_t many = disti_subtree(shape->topology, shape->root, place->child[i], list);
+        slot -= many;
+        disti_build_send_list(b, disti_build_lane(b, 0), came, place->child[i], disti_scratch(slot),
+                              list, many);
+    }
+    disti_build_copy(b, lane, DISTI_NOW, disti_out(0), disti_scratch(0), own, 1);
+}
+
+void disti_scatter_binomial(const struct disti_shape *shape, struct disti_builder *b)
+{
+    struct disti_tree_place place;
+    disti_tree_binomial(shape->topology, shape->root, shape->rank, &place);
+    disti_build_chunks(b, 1);
+    uint32_t *list = disti_build_array(b, (size_t)shape->ranks);
+    if (!list)
+        return;
+    if (place.parent < 0)
+        scatter_begin(shape, b, &place, list);
+    else
+        scatter_hand_down(shape, b, &place, list);
+}
