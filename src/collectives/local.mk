@@ -63,13 +63,4 @@ libdist_core_sources += \
 	src/collectives/tuning.h \
 	src/collectives/tuning_terms.h \
 	src/collectives/tuning_text.c \
-	src/collectives/verify.c \
-	src/collectives/verify.h \
-	src/collectives/verify_internal.h \
-	src/collectives/verify_match.c \
-	src/collectives/verify_race.c \
-	src/collectives/verify_run.c \
-	src/collectives/verify_sample.c \
-	src/collectives/verify_sample.h \
-	src/collectives/verify_sample_run.c \
 	src/collectives/common/window.h

@@ -4,8 +4,8 @@
 #define DISTI_SIM_JOB_H
 
 #include "collectives/cost.h"
-#include "collectives/verify.h"
 #include "topology/topology.h"
+#include "verify/verify.h"
 
 #include <stdio.h>
 

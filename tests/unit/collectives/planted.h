@@ -3,7 +3,7 @@
 #ifndef DISTI_TESTS_COLLECTIVES_PLANTED_H
 #define DISTI_TESTS_COLLECTIVES_PLANTED_H
 
-#include "collectives/verify.h"
+#include "verify/verify.h"
 
 #define PLANTED_RANKS_MAX 16
 

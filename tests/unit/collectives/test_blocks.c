@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Where the blocks of each collective lie, in chunks and in elements. */
-#include "collectives/verify.h"
 #include "plan/plan.h"
 #include "topology/topology.h"
+#include "verify/verify.h"
 
 #include "../base/unit.h"
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Every algorithm is right: for every number of ranks, root, topology, in place or not. */
-#include "collectives/verify.h"
 #include "topology/topology.h"
+#include "verify/verify.h"
 
 #include "../base/unit.h"
 

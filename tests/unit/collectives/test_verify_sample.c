@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* The verifier for many ranks: right plans are right, and planted faults are found. */
-#include "collectives/verify.h"
 #include "topology/topology.h"
+#include "verify/verify.h"
 
 #include "../base/unit.h"
 

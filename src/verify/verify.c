@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* The verifier: lists all ranks' steps, matches their messages, and judges what the run left. */
-#include "collectives/verify_internal.h"
+#include "verify/internal.h"
 
 #include "base/log.h"
 

@@ -7,7 +7,7 @@
  *                  |                   from c, through e, which is not kept, to f.
  *   lane 1    f    e
  */
-#include "collectives/verify_sample.h"
+#include "verify/sample.h"
 
 #include "base/log.h"
 #include "topology/topology.h"

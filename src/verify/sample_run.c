@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* The sampling verifier's run: messages are matched, steps run as far as they go, results judged.
  */
-#include "collectives/verify_internal.h"
-#include "collectives/verify_sample.h"
+#include "verify/internal.h"
+#include "verify/sample.h"
 
 #include <stdlib.h>
 #include <string.h>

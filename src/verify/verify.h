@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* The proof that a set of plans, one a rank, does what the collective promises. */
-#ifndef DISTI_COLLECTIVES_VERIFY_H
-#define DISTI_COLLECTIVES_VERIFY_H
+#ifndef DISTI_VERIFY_VERIFY_H
+#define DISTI_VERIFY_VERIFY_H
 
 #include "plan/plan.h"
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Which SEND meets which RECV: messages of two ranks on one channel stay in order. */
-#include "collectives/verify_internal.h"
+#include "verify/internal.h"
 
 #include <stdlib.h>
 #include <string.h>

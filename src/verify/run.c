@@ -4,7 +4,7 @@
  * of their lanes and wait for nothing: the strictest that a transport may be. What can happen
  * can happen in any order with the same outcome, so one order is as good as all.
  */
-#include "collectives/verify_internal.h"
+#include "verify/internal.h"
 
 #include <stdlib.h>
 

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* The verifier's parts: matching of messages, the symbolic run, the search for races. */
-#ifndef DISTI_COLLECTIVES_VERIFY_INTERNAL_H
-#define DISTI_COLLECTIVES_VERIFY_INTERNAL_H
+#ifndef DISTI_VERIFY_INTERNAL_H
+#define DISTI_VERIFY_INTERNAL_H
 
-#include "collectives/verify.h"
 #include "plan/check.h"
+#include "verify/verify.h"
 
 #define VERIFY_NONE UINT32_MAX
 #define VERIFY_RANKS_MAX 64

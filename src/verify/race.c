@@ -12,7 +12,7 @@
  * the set of those that are over before each. That finds nearly all orders, since data carry
  * them; what is left is searched for through all steps (race_search).
  */
-#include "collectives/verify_internal.h"
+#include "verify/internal.h"
 
 #include <stdlib.h>
 #include <string.h>

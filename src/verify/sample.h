@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* What the two halves of the sampling verifier share. */
-#ifndef DISTI_COLLECTIVES_VERIFY_SAMPLE_H
-#define DISTI_COLLECTIVES_VERIFY_SAMPLE_H
+#ifndef DISTI_VERIFY_SAMPLE_H
+#define DISTI_VERIFY_SAMPLE_H
 
-#include "collectives/verify.h"
 #include "plan/check.h"
+#include "verify/verify.h"
 
 #define SAMPLE_NONE UINT32_MAX
 
