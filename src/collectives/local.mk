@@ -52,11 +52,6 @@ libdist_core_sources += \
 	src/collectives/scatter/direct.c \
 	src/collectives/select.c \
 	src/collectives/select.h \
-	src/collectives/simulate.c \
-	src/collectives/simulate_internal.h \
-	src/collectives/simulate_machine.c \
-	src/collectives/simulate_program.c \
-	src/collectives/simulate_run.c \
 	src/collectives/common/subtree.c \
 	src/collectives/common/subtree.h \
 	src/collectives/tuning.c \

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* The simulator against times that were worked out by hand. */
-#include "collectives/simulate_internal.h"
+#include "simulate/internal.h"
 
 #include "../base/unit.h"
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* The run: events in the order of time. */
 #include "base/log.h"
-#include "collectives/simulate_internal.h"
+#include "simulate/internal.h"
 
 #include <stdlib.h>
 

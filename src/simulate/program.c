@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Programs: plans as the simulator needs them, those that are alike kept once. */
 #include "base/log.h"
-#include "collectives/simulate_internal.h"
+#include "simulate/internal.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* The simulator: what all ranks' plans take together. */
 #include "base/log.h"
-#include "collectives/simulate_internal.h"
+#include "simulate/internal.h"
 
 #include <stdlib.h>
 

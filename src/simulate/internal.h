@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* The simulator's parts: programs, machines, the run. */
-#ifndef DISTI_COLLECTIVES_SIMULATE_INTERNAL_H
-#define DISTI_COLLECTIVES_SIMULATE_INTERNAL_H
+#ifndef DISTI_SIMULATE_INTERNAL_H
+#define DISTI_SIMULATE_INTERNAL_H
 
 #include "collectives/cost.h"
 #include "plan/check.h"

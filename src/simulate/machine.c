@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* The machine that is simulated: ranks, nodes, lines, wires. */
 #include "base/log.h"
-#include "collectives/simulate_internal.h"
+#include "simulate/internal.h"
 
 #include <stdlib.h>
 
