@@ -2,12 +2,12 @@
 /* Which algorithm would be chosen, and why, for those who ask from outside. */
 #include "base/config.h"
 #include "base/log.h"
-#include "collectives/choose.h"
 #include "engine/refining.h"
 #include "engine/tune.h"
 #include "node/node.h"
 #include "topology/discover.h"
 #include "topology/topology.h"
+#include "tuning/choose.h"
 
 #include <dist/backend.h>
 #include <stdio.h>

@@ -24,9 +24,6 @@ libdist_core_sources += \
 	src/collectives/broadcast/scatter_all_gather.c \
 	src/collectives/broadcast/tree.c \
 	src/collectives/common/chain.h \
-	src/collectives/choose.c \
-	src/collectives/choose.h \
-	src/collectives/cost.h \
 	src/collectives/common/fold.h \
 	src/collectives/gather/binomial.c \
 	src/collectives/gather/direct.c \
@@ -46,16 +43,8 @@ libdist_core_sources += \
 	src/collectives/reduce_scatter/recursive_halving.c \
 	src/collectives/reduce_scatter/ring.c \
 	src/collectives/reduce/tree.c \
-	src/collectives/refine.c \
-	src/collectives/refine.h \
 	src/collectives/scatter/binomial.c \
 	src/collectives/scatter/direct.c \
-	src/collectives/select.c \
-	src/collectives/select.h \
 	src/collectives/common/subtree.c \
 	src/collectives/common/subtree.h \
-	src/collectives/tuning.c \
-	src/collectives/tuning.h \
-	src/collectives/tuning_terms.h \
-	src/collectives/tuning_text.c \
 	src/collectives/common/window.h

@@ -3,7 +3,7 @@
 #ifndef DISTI_ENGINE_REFINING_H
 #define DISTI_ENGINE_REFINING_H
 
-#include "collectives/refine.h"
+#include "tuning/refine.h"
 
 /* A choice that all ranks of a group agreed on. */
 struct disti_refined {

@@ -3,9 +3,6 @@
 #ifndef DISTI_ENGINE_STATE_H
 #define DISTI_ENGINE_STATE_H
 
-#include "collectives/choose.h"
-#include "collectives/refine.h"
-#include "collectives/select.h"
 #include "engine/endpoint.h"
 #include "engine/engine.h"
 #include "engine/mismatch.h"
@@ -13,6 +10,9 @@
 #include "node/node.h"
 #include "plan/plan.h"
 #include "topology/topology.h"
+#include "tuning/choose.h"
+#include "tuning/refine.h"
+#include "tuning/select.h"
 
 #define ENGINE_TRANSPORTS_MAX 8
 #define ENGINE_CACHE_BUCKETS 64

@@ -3,7 +3,7 @@
 #ifndef DISTI_ENGINE_TUNE_H
 #define DISTI_ENGINE_TUNE_H
 
-#include "collectives/tuning.h"
+#include "tuning/tuning.h"
 
 #include <dist/backend.h>
 

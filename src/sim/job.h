@@ -3,8 +3,8 @@
 #ifndef DISTI_SIM_JOB_H
 #define DISTI_SIM_JOB_H
 
-#include "collectives/cost.h"
 #include "topology/topology.h"
+#include "tuning/cost.h"
 #include "verify/verify.h"
 
 #include <stdio.h>

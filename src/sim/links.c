@@ -2,8 +2,8 @@
 /* What things cost, as dist_sim's --links says it. */
 #include "base/config.h"
 #include "base/log.h"
-#include "collectives/tuning.h"
 #include "sim/job.h"
+#include "tuning/tuning.h"
 
 #include <errno.h>
 

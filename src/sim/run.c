@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Every algorithm with every size: verified once, simulated each. */
-#include "collectives/select.h"
 #include "sim/job.h"
 #include "tools/common/progress.h"
+#include "tuning/select.h"
 
 #include <pthread.h>
 #include <stdatomic.h>

@@ -3,9 +3,9 @@
 #ifndef DISTI_SIMULATE_INTERNAL_H
 #define DISTI_SIMULATE_INTERNAL_H
 
-#include "collectives/cost.h"
 #include "plan/check.h"
 #include "topology/topology.h"
+#include "tuning/cost.h"
 
 #define SIM_NONE UINT32_MAX
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* dist_explain: its answer is what an engine would choose, and wrong questions are refused. */
-#include "collectives/choose.h"
 #include "topology/topology.h"
+#include "tuning/choose.h"
 
 #include <dist/backend.h>
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Choices by predicted time: held against a search of everything, and against the rules. */
 #include "base/clock.h"
-#include "collectives/choose.h"
 #include "topology/topology.h"
+#include "tuning/choose.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Refined choices: ranks that post, start and end calls in any order switch at the same call. */
-#include "collectives/refine.h"
+#include "tuning/refine.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

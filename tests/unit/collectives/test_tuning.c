@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Tuning files: what is written is read again; what is strange is refused with its line. */
-#include "collectives/tuning.h"
+#include "tuning/tuning.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

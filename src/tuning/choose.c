@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* The choice of an algorithm and its segments by predicted time. */
-#include "collectives/choose.h"
+#include "tuning/choose.h"
 
 #include "base/log.h"
 #include "topology/topology.h"

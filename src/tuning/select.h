@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Which algorithm, and how many segments, for a call, as rules say that look at no costs. */
-#ifndef DISTI_COLLECTIVES_SELECT_H
-#define DISTI_COLLECTIVES_SELECT_H
+#ifndef DISTI_TUNING_SELECT_H
+#define DISTI_TUNING_SELECT_H
 
 #include "plan/plan.h"
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Tuning files: text that is written and read. */
 #include "base/config.h"
-#include "collectives/tuning.h"
-#include "collectives/tuning_terms.h"
+#include "tuning/terms.h"
+#include "tuning/tuning.h"
 
 #include <errno.h>
 #include <stdarg.h>

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* The choice of an algorithm and its segments by predicted time. */
-#ifndef DISTI_COLLECTIVES_CHOOSE_H
-#define DISTI_COLLECTIVES_CHOOSE_H
+#ifndef DISTI_TUNING_CHOOSE_H
+#define DISTI_TUNING_CHOOSE_H
 
-#include "collectives/select.h"
-#include "collectives/tuning.h"
+#include "tuning/select.h"
+#include "tuning/tuning.h"
 
 /* More ranks are not simulated: the rules choose. */
 #define DISTI_CHOOSE_RANKS 64

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* What things cost on a machine and its network: what predictions are made from. */
-#ifndef DISTI_COLLECTIVES_COST_H
-#define DISTI_COLLECTIVES_COST_H
+#ifndef DISTI_TUNING_COST_H
+#define DISTI_TUNING_COST_H
 
 #include "plan/plan.h"
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Selection: from what the user forces, else from bytes, ranks and nodes. */
-#include "collectives/select.h"
+#include "tuning/select.h"
 
 #include "base/config.h"
 #include "base/log.h"

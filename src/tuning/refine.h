@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* A choice that is refined while the program runs: who tries what, and when all know the best. */
-#ifndef DISTI_COLLECTIVES_REFINE_H
-#define DISTI_COLLECTIVES_REFINE_H
+#ifndef DISTI_TUNING_REFINE_H
+#define DISTI_TUNING_REFINE_H
 
-#include "collectives/choose.h"
+#include "tuning/choose.h"
 
 /*
  * The first calls of a collective in a size class try the best few candidates, in runs:

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* A choice that is refined while the program runs: who tries what, and when all know the best. */
-#include "collectives/refine.h"
+#include "tuning/refine.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* The words of a tuning file's costs; private to tuning*.c. */
-#ifndef DISTI_COLLECTIVES_TUNING_TERMS_H
-#define DISTI_COLLECTIVES_TUNING_TERMS_H
+#ifndef DISTI_TUNING_TERMS_H
+#define DISTI_TUNING_TERMS_H
 
-#include "collectives/cost.h"
+#include "tuning/cost.h"
 
 #define DISTI_SEGMENTS_MOST 1024
 

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* What a choice of algorithms is made from: costs, and choices that somebody fixed. As text too. */
-#ifndef DISTI_COLLECTIVES_TUNING_H
-#define DISTI_COLLECTIVES_TUNING_H
+#ifndef DISTI_TUNING_TUNING_H
+#define DISTI_TUNING_TUNING_H
 
-#include "collectives/cost.h"
+#include "tuning/cost.h"
 
 #define DISTI_FIXED_MAX 32
 #define DISTI_TUNING_TEXT                                                                          \

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Costs and fixed choices: their ranges, and which one fits. */
-#include "collectives/tuning.h"
+#include "tuning/tuning.h"
 
-#include "collectives/tuning_terms.h"
+#include "tuning/terms.h"
 
 #include <string.h>
 
