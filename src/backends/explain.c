@@ -2,8 +2,8 @@
 /* Which algorithm would be chosen, and why, for those who ask from outside. */
 #include "base/config.h"
 #include "base/log.h"
-#include "engine/refining.h"
-#include "engine/tune.h"
+#include "engine/measure/refining.h"
+#include "engine/measure/tune.h"
 #include "node/node.h"
 #include "topology/discover.h"
 #include "topology/topology.h"

@@ -16,8 +16,8 @@ libdist_core_sources += \
 	src/engine/on_node.c \
 	src/engine/p2p.c \
 	src/engine/p2p_message.c \
-	src/engine/refining.c \
-	src/engine/refining.h \
+	src/engine/measure/refining.c \
+	src/engine/measure/refining.h \
 	src/engine/route.c \
 	src/engine/route.h \
 	src/engine/route_cards.c \
@@ -25,11 +25,11 @@ libdist_core_sources += \
 	src/engine/state.h \
 	src/engine/task.c \
 	src/engine/task_life.c \
-	src/engine/tune.c \
-	src/engine/tune.h \
-	src/engine/tune_cache.c \
-	src/engine/tune_fit.c \
-	src/engine/tune_links.c \
-	src/engine/tune_local.c \
+	src/engine/measure/tune.c \
+	src/engine/measure/tune.h \
+	src/engine/measure/cache.c \
+	src/engine/measure/fit.c \
+	src/engine/measure/links.c \
+	src/engine/measure/local.c \
 	src/engine/wait.c \
 	src/engine/wait.h

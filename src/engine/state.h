@@ -5,8 +5,8 @@
 
 #include "engine/endpoint.h"
 #include "engine/engine.h"
+#include "engine/measure/tune.h"
 #include "engine/mismatch.h"
-#include "engine/tune.h"
 #include "node/node.h"
 #include "plan/plan.h"
 #include "topology/topology.h"

@@ -2,7 +2,7 @@
 /* Engines whose ranks refine their choices: they agree, and results are right meanwhile. */
 #include "engine_rank.h"
 
-#include "engine/refining.h"
+#include "engine/measure/refining.h"
 #include "engine/state.h"
 
 #include <fcntl.h>

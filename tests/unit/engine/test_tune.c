@@ -2,8 +2,8 @@
 /* Costs: measured between ranks, agreed on, kept in files that may be damaged. */
 #include "engine_rank.h"
 
+#include "engine/measure/tune.h"
 #include "engine/state.h"
-#include "engine/tune.h"
 
 #include <fcntl.h>
 #include <sys/stat.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* The costs that a group chooses by: found, measured, agreed on. */
-#ifndef DISTI_ENGINE_TUNE_H
-#define DISTI_ENGINE_TUNE_H
+#ifndef DISTI_ENGINE_MEASURE_TUNE_H
+#define DISTI_ENGINE_MEASURE_TUNE_H
 
 #include "tuning/tuning.h"
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* From the times of messages to what they cost: as the simulator would have them take as long. */
-#include "engine/tune.h"
+#include "engine/measure/tune.h"
 
 /* No limit shows. */
 #define FIT_UNLIMITED 1e14

@@ -3,7 +3,7 @@
 #include "base/clock.h"
 #include "base/dtype.h"
 #include "base/thread.h"
-#include "engine/tune.h"
+#include "engine/measure/tune.h"
 
 #include <sched.h>
 #include <stdatomic.h>

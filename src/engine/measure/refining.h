@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* What choices that were refined in this process came to, for those who ask. */
-#ifndef DISTI_ENGINE_REFINING_H
-#define DISTI_ENGINE_REFINING_H
+#ifndef DISTI_ENGINE_MEASURE_REFINING_H
+#define DISTI_ENGINE_MEASURE_REFINING_H
 
 #include "tuning/refine.h"
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* The costs that a group chooses by: found, measured, agreed on. */
-#include "engine/tune.h"
+#include "engine/measure/tune.h"
 
 #include "base/clock.h"
 #include "base/config.h"

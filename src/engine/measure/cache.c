@@ -3,7 +3,7 @@
 #include "base/config.h"
 #include "base/file.h"
 #include "base/log.h"
-#include "engine/tune.h"
+#include "engine/measure/tune.h"
 
 #include <errno.h>
 #include <fcntl.h>

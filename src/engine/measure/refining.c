@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Choices that are refined while the program runs: which call tries what, and the agreement. */
-#include "engine/refining.h"
+#include "engine/measure/refining.h"
 
 #include "base/clock.h"
 #include "base/log.h"
