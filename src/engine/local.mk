@@ -18,10 +18,10 @@ libdist_core_sources += \
 	src/engine/p2p_message.c \
 	src/engine/measure/refining.c \
 	src/engine/measure/refining.h \
-	src/engine/route.c \
-	src/engine/route.h \
-	src/engine/route_cards.c \
-	src/engine/route_list.c \
+	src/engine/routes/route.c \
+	src/engine/routes/route.h \
+	src/engine/routes/cards.c \
+	src/engine/routes/list.c \
 	src/engine/state.h \
 	src/engine/task.c \
 	src/engine/task_life.c \

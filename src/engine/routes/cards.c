@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* What ranks lay before each other: their addresses, and what goes along with them. */
 #include "base/log.h"
-#include "engine/route.h"
+#include "engine/routes/route.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Which transports there are for an engine: the backend's, and what DIST_TRANSPORT names besides.
  */
-#include "engine/route.h"
+#include "engine/routes/route.h"
 
 #include "base/config.h"
 #include "base/log.h"

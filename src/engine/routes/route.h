@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Which transports an engine has to choose from; private to this floor. */
-#ifndef DISTI_ENGINE_ROUTE_H
-#define DISTI_ENGINE_ROUTE_H
+#ifndef DISTI_ENGINE_ROUTES_ROUTE_H
+#define DISTI_ENGINE_ROUTES_ROUTE_H
 
 #include "engine/state.h"
 

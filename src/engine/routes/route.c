@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Which transport reaches which peer. */
-#include "engine/route.h"
+#include "engine/routes/route.h"
 #include "base/config.h"
 #include "base/log.h"
 #include "engine/state.h"
