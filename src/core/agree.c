@@ -2,7 +2,7 @@
 /* Before a group is made: its ranks meet in the store, and agree on a number. */
 #include "base/clock.h"
 #include "core/group.h"
-#include "engine/endpoint.h"
+#include "endpoint/endpoint.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -2,7 +2,7 @@
 /* Who moves a group's works along: one thread at a time, which lets others in. */
 #include "base/clock.h"
 #include "core/group.h"
-#include "engine/endpoint.h"
+#include "endpoint/endpoint.h"
 
 #include <sched.h>
 

@@ -2,7 +2,7 @@
 /* Persistent works: made once, started again and again. */
 #include "core/group.h"
 #include "core/handle.h"
-#include "engine/endpoint.h"
+#include "endpoint/endpoint.h"
 
 static bool persistent_is_closed(const struct dist_group *group)
 {

@@ -4,7 +4,7 @@
 
 #include "base/bell.h"
 #include "base/clock.h"
-#include "engine/endpoint.h"
+#include "endpoint/endpoint.h"
 
 #include <sched.h>
 #include <unistd.h>

@@ -3,7 +3,7 @@
 #include "base/bell.h"
 #include "base/clock.h"
 #include "core/group.h"
-#include "engine/endpoint.h"
+#include "endpoint/endpoint.h"
 
 /* A sleep that nothing could end early, since there is no eventfd left for it. */
 #define SLEEP_DEAF_NS (1000 * 1000)

@@ -3,7 +3,7 @@
 #include "base/clock.h"
 #include "core/group.h"
 #include "core/handle.h"
-#include "engine/endpoint.h"
+#include "endpoint/endpoint.h"
 #include "plan/plan.h"
 
 #include <stdlib.h>

@@ -7,7 +7,7 @@
 #include "base/clock.h"
 #include "base/config.h"
 #include "base/variables.h"
-#include "engine/endpoint.h"
+#include "endpoint/endpoint.h"
 
 #include <stdio.h>
 #include <stdlib.h>

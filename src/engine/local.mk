@@ -3,14 +3,9 @@
 libdist_core_sources += \
 	src/engine/bind.c \
 	src/engine/cache.c \
-	src/engine/endpoint.c \
-	src/engine/endpoint.h \
-	src/engine/endpoint_state.h \
-	src/engine/endpoint_watch.c \
 	src/engine/engine.c \
 	src/engine/engine.h \
 	src/engine/envelope.c \
-	src/engine/link.c \
 	src/engine/mismatch.c \
 	src/engine/mismatch.h \
 	src/engine/on_node.c \

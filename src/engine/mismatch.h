@@ -3,7 +3,7 @@
 #ifndef DISTI_ENGINE_MISMATCH_H
 #define DISTI_ENGINE_MISMATCH_H
 
-#include "engine/endpoint.h"
+#include "endpoint/endpoint.h"
 
 #include <dist/transport.h>
 #include <limits.h>

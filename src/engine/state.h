@@ -3,7 +3,7 @@
 #ifndef DISTI_ENGINE_STATE_H
 #define DISTI_ENGINE_STATE_H
 
-#include "engine/endpoint.h"
+#include "endpoint/endpoint.h"
 #include "engine/engine.h"
 #include "engine/measure/tune.h"
 #include "engine/mismatch.h"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Which groups share an opened transport, and which have their own. */
-#include "engine/endpoint.h"
+#include "endpoint/endpoint.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

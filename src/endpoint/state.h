@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* What an endpoint is made of; private to endpoint*.c. */
-#ifndef DISTI_ENGINE_ENDPOINT_STATE_H
-#define DISTI_ENGINE_ENDPOINT_STATE_H
+#ifndef DISTI_ENDPOINT_STATE_H
+#define DISTI_ENDPOINT_STATE_H
 
-#include "engine/endpoint.h"
+#include "endpoint/endpoint.h"
 
 #include <pthread.h>
 #include <stdatomic.h>

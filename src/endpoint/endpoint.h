@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Opened transports: shared by the groups of a world, and an engine's link to one. */
-#ifndef DISTI_ENGINE_ENDPOINT_H
-#define DISTI_ENGINE_ENDPOINT_H
+#ifndef DISTI_ENDPOINT_ENDPOINT_H
+#define DISTI_ENDPOINT_ENDPOINT_H
 
 #include <dist/backend.h>
 

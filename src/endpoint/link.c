@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* An engine's link to an endpoint: messages, in the ranks of the engine's group. */
 #include "base/log.h"
-#include "engine/endpoint.h"
-#include "engine/endpoint_state.h"
+#include "endpoint/endpoint.h"
+#include "endpoint/state.h"
 
 #include <stdlib.h>
 #include <string.h>

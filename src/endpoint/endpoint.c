@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Endpoints: opened, found again by the world's other groups, closed with the world. */
-#include "engine/endpoint.h"
+#include "endpoint/endpoint.h"
 
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/process_lock.h"
-#include "engine/endpoint_state.h"
+#include "endpoint/state.h"
 #include "engine/state.h"
 
 #include <stdlib.h>

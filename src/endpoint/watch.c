@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Who of the sleeping threads watches an endpoint, and who is woken. */
 #include "base/bell.h"
-#include "engine/endpoint.h"
-#include "engine/endpoint_state.h"
+#include "endpoint/endpoint.h"
+#include "endpoint/state.h"
 
 /* Endpoints that one thread moves in one call of the library: a few transports of a group. */
 #define WATCH_OWED 8

@@ -1,0 +1,8 @@
+# SPDX-License-Identifier: BSD-3-Clause
+# Opened transports, which the groups of a world share.
+libdist_core_sources += \
+	src/endpoint/endpoint.c \
+	src/endpoint/endpoint.h \
+	src/endpoint/link.c \
+	src/endpoint/state.h \
+	src/endpoint/watch.c
