@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Which algorithm would be chosen, and why, for those who ask from outside. */
-#include "base/config.h"
 #include "base/log.h"
+#include "base/settings/config.h"
 #include "engine/measure/refining.h"
 #include "engine/measure/tune.h"
 #include "node/node.h"

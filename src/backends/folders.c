@@ -2,7 +2,7 @@
 /* The folders where modules are looked for, and the modules in them. */
 #include "backends/module.h"
 #include "backends/registry.h"
-#include "base/config.h"
+#include "base/settings/config.h"
 
 #include <ctype.h>
 #include <dirent.h>

@@ -15,8 +15,8 @@ libdist_core_sources += \
 	src/backends/registry.h
 
 mpi_module_sources += \
-	src/base/env.c \
-	src/base/env.h \
+	src/base/settings/env.c \
+	src/base/settings/env.h \
 	src/backends/mpi.c \
 	src/backends/mpi_device.c \
 	src/backends/mpi_end.c \
@@ -45,12 +45,12 @@ nccl_module_sources = \
 	src/backends/nccl_stage.c \
 	src/backends/nccl_stage.h \
 	src/backends/nccl_survey.c \
-	src/base/env.c \
-	src/base/env.h \
+	src/base/settings/env.c \
+	src/base/settings/env.h \
 	src/device/driver.c \
 	src/device/driver.h
 
 ucx_module_sources += \
 	src/backends/ucx.c \
 	src/base/clock.c src/base/clock.h \
-	src/base/env.c src/base/env.h
+	src/base/settings/env.c src/base/settings/env.h

@@ -2,7 +2,7 @@
 /* Backend mpi: ranks and links from MPI, algorithms ours or MPI's. A module. */
 #include "backends/mpi_end.h"
 #include "backends/mpi_native.h"
-#include "base/env.h"
+#include "base/settings/env.h"
 
 #include <limits.h>
 #include <stdio.h>

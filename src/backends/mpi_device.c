@@ -2,7 +2,7 @@
 /* Memory of GPUs, where the MPI takes it: for its own collectives only. */
 #include "backends/mpi_native.h"
 
-#include "base/env.h"
+#include "base/settings/env.h"
 #include "device/driver.h"
 
 #include <stdlib.h>

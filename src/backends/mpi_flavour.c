@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Which MPI runs here: each has an ABI of its own, so each has a module of its own. */
 #include "backends/registry.h"
-#include "base/config.h"
+#include "base/settings/config.h"
 
 #include <dlfcn.h>
 #include <string.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Finding NCCL or RCCL at run time. */
 #include "backends/nccl.h"
-#include "base/env.h"
+#include "base/settings/env.h"
 
 #include <dlfcn.h>
 #include <pthread.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Backend nccl: which device is whose, and the making of a communicator. */
 #include "backends/nccl_stage.h"
-#include "base/env.h"
+#include "base/settings/env.h"
 
 #include <stdarg.h>
 #include <stdio.h>

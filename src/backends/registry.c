@@ -4,8 +4,8 @@
 
 #include "backends/module.h"
 #include "base/dtype.h"
+#include "base/kernels/sink.h"
 #include "base/log.h"
-#include "base/sink.h"
 #include "engine/engine.h"
 #include "transports/shm/shm.h"
 #include "transports/tcp/tcp.h"

@@ -2,7 +2,7 @@
 /* From dtype and op to the kernel. */
 #include "base/dtype.h"
 
-#include "base/kernels.h"
+#include "base/kernels/kernels.h"
 
 static const struct disti_kernels *const dtype_kernels[] = {
 #define DTYPE_ROW(name, text, bytes) [DIST_##name] = &disti_##name,

@@ -4,22 +4,22 @@ libdist_core_sources += \
 	src/base/bell.c src/base/bell.h \
 	src/base/checked.h \
 	src/base/clock.c src/base/clock.h \
-	src/base/config.c src/base/config.h \
+	src/base/settings/config.c src/base/settings/config.h \
 	src/base/process_lock.h \
 	src/base/descriptor.c src/base/descriptor.h \
 	src/base/dtype.c src/base/dtype.h \
-	src/base/env.c src/base/env.h \
+	src/base/settings/env.c src/base/settings/env.h \
 	src/base/file.c src/base/file.h \
 	src/base/hash.h \
 	src/base/thread.h \
-	src/base/kernels.h \
-	src/base/kernels_f16c.c \
-	src/base/kernels_float.c \
-	src/base/kernels_half.c \
-	src/base/kernels_int.c \
+	src/base/kernels/kernels.h \
+	src/base/kernels/f16c.c \
+	src/base/kernels/float.c \
+	src/base/kernels/half.c \
+	src/base/kernels/int.c \
 	src/base/log.c src/base/log.h \
-	src/base/sink.c src/base/sink.h \
+	src/base/kernels/sink.c src/base/kernels/sink.h \
 	src/base/status.c \
-	src/base/variables.c src/base/variables.h
+	src/base/settings/variables.c src/base/settings/variables.h
 
 # The kernels ask for -O3 and for clones by CPU themselves (kernels.h): no flags here.

@@ -2,8 +2,8 @@
 /* Reporting: one line a fact, and the error that the caller can ask for. */
 #include "base/log.h"
 
-#include "base/config.h"
 #include "base/file.h"
+#include "base/settings/config.h"
 
 #include <errno.h>
 #include <fcntl.h>

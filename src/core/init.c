@@ -2,7 +2,7 @@
 /* Joining: from options to an open group. */
 #include "backends/registry.h"
 #include "base/clock.h"
-#include "base/config.h"
+#include "base/settings/config.h"
 #include "core/group.h"
 
 #include <limits.h>

@@ -2,7 +2,7 @@
 /* The progress thread, which moves works along while the program computes: its life. */
 #include "core/progress.h"
 
-#include "base/config.h"
+#include "base/settings/config.h"
 #include "base/thread.h"
 
 #include <sys/eventfd.h>

@@ -5,8 +5,8 @@
 #include "backends/registry.h"
 #include "base/bell.h"
 #include "base/clock.h"
-#include "base/config.h"
-#include "base/variables.h"
+#include "base/settings/config.h"
+#include "base/settings/variables.h"
 #include "endpoint/endpoint.h"
 
 #include <stdio.h>

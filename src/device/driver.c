@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Finding the driver of GPUs, and asking it about memory. */
 #include "device/driver.h"
-#include "base/env.h"
+#include "base/settings/env.h"
 
 #include "base/process_lock.h"
 

@@ -2,8 +2,8 @@
 /* The engine: a queue of calls, run side by side over the links. */
 #include "engine/engine.h"
 
-#include "base/config.h"
 #include "base/log.h"
+#include "base/settings/config.h"
 #include "engine/state.h"
 
 #include <stdlib.h>

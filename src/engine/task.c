@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* The executor: runs the steps of a call's plan. */
-#include "base/sink.h"
+#include "base/kernels/sink.h"
 #include "engine/state.h"
 
 #include <stdio.h>

@@ -5,7 +5,7 @@
  * So a rank that waits, and shares its CPU with another rank, goes to a free one.
  */
 #include "base/clock.h"
-#include "base/config.h"
+#include "base/settings/config.h"
 #include "node/state.h"
 
 #include <sched.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Making the boards of a group's ranks, and mapping the others'. */
-#include "base/config.h"
 #include "base/log.h"
+#include "base/settings/config.h"
 #include "node/state.h"
 
 #include <sched.h>

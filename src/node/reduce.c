@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Reductions: all ranks' data at once, tile by tile, in the order of reproducible results. */
 #include "base/dtype.h"
-#include "base/sink.h"
+#include "base/kernels/sink.h"
 #include "node/state.h"
 
 #include <string.h>

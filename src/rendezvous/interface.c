@@ -2,8 +2,8 @@
 /* Which of this machine's addresses the others should use. */
 #include "rendezvous/socket.h"
 
-#include "base/config.h"
 #include "base/log.h"
+#include "base/settings/config.h"
 
 #include <arpa/inet.h>
 #include <ifaddrs.h>

@@ -2,8 +2,8 @@
 /* What launched this process: read from the variables that each launcher sets. */
 #include "rendezvous/rendezvous.h"
 
-#include "base/config.h"
 #include "base/log.h"
+#include "base/settings/config.h"
 #include "rendezvous/slurm.h"
 
 #include <limits.h>

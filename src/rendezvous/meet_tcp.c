@@ -3,8 +3,8 @@
 #include "rendezvous/meet.h"
 
 #include "base/clock.h"
-#include "base/config.h"
 #include "base/log.h"
+#include "base/settings/config.h"
 #include "rendezvous/socket.h"
 #include "rendezvous/store_client.h"
 #include "rendezvous/store_server.h"

@@ -3,8 +3,8 @@
 #include "rendezvous/rendezvous.h"
 
 #include "base/clock.h"
-#include "base/config.h"
 #include "base/log.h"
+#include "base/settings/config.h"
 #include "rendezvous/meet.h"
 #include "rendezvous/socket.h"
 #include "rendezvous/store_client.h"

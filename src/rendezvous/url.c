@@ -2,8 +2,8 @@
 /* Init methods: env://, tcp://host:port, file:///path, mpi://, each with ?rank=..&world_size=.. */
 #include "rendezvous/rendezvous.h"
 
-#include "base/config.h"
 #include "base/log.h"
+#include "base/settings/config.h"
 
 #include <limits.h>
 #include <stdio.h>

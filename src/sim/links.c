@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* What things cost, as dist_sim's --links says it. */
-#include "base/config.h"
 #include "base/log.h"
+#include "base/settings/config.h"
 #include "sim/job.h"
 #include "tuning/tuning.h"
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* dist_sim's command line. */
-#include "base/config.h"
 #include "base/log.h"
+#include "base/settings/config.h"
 #include "sim/job.h"
 
 #include <getopt.h>

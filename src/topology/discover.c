@@ -2,8 +2,8 @@
 /* Where this process runs: its machine, its CPUs, its place among them. */
 #include "topology/discover.h"
 
-#include "base/config.h"
 #include "base/log.h"
+#include "base/settings/config.h"
 #include "topology/cpus.h"
 #include "topology/sysfs.h"
 

@@ -2,8 +2,8 @@
 /* Selection: from what the user forces, else from bytes, ranks and nodes. */
 #include "tuning/select.h"
 
-#include "base/config.h"
 #include "base/log.h"
+#include "base/settings/config.h"
 #include "topology/topology.h"
 
 #include <stdio.h>

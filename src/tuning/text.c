@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Tuning files: text that is written and read. */
-#include "base/config.h"
+#include "base/settings/config.h"
 #include "tuning/terms.h"
 #include "tuning/tuning.h"
 

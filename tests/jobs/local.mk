@@ -73,7 +73,7 @@ tests_jobs_bench_fake_SOURCES = tests/jobs/bench_fake.c
 # Needs the stand-in for GPUs.
 check_PROGRAMS += tests/jobs/nccl_streams
 tests_jobs_nccl_streams_SOURCES = \
-	src/base/env.c \
+	src/base/settings/env.c \
 	src/device/driver.c \
 	src/device/driver.h \
 	tests/jobs/nccl_streams.c \

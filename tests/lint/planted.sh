@@ -52,9 +52,9 @@ sow()
 # variables NAME...: the table of them, without DIST_.
 variables()
 {
-    c_file src/base/variables.c 'const char *const rows[][2] = {' \
+    c_file src/base/settings/variables.c 'const char *const rows[][2] = {' \
         "${@/#/    {\"DIST_}" '    {"LAST", ""},' '};'
-    sed -i 's/^\(    {"DIST_[A-Z]*\)$/\1", "a thing"},/' "$tree/src/base/variables.c"
+    sed -i 's/^\(    {"DIST_[A-Z]*\)$/\1", "a thing"},/' "$tree/src/base/settings/variables.c"
 }
 
 man_page()

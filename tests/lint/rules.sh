@@ -124,7 +124,7 @@ rule_getenv()
     local file
     for file in $(lint_sources src); do
         case $file in
-        src/base/env.c | src/preload/*) ;;
+        src/base/settings/env.c | src/preload/*) ;;
         *) lint_code "$file" | grep -nE 'secure_getenv[ \t]*\(' |
             sed "s|^\([0-9]*\):.*|$file:\1: secure_getenv: call disti_env|" ;;
         esac
@@ -200,10 +200,10 @@ lint_backends()
 rule_environment()
 {
     local file name
-    [ -f src/base/variables.c ] || { echo "skip: no src/base/variables.c"; return; }
-    for file in $(lint_sources src | grep -v src/base/variables.c); do
+    [ -f src/base/settings/variables.c ] || { echo "skip: no src/base/settings/variables.c"; return; }
+    for file in $(lint_sources src | grep -v src/base/settings/variables.c); do
         for name in $(grep -oE '"DIST_[A-Z0-9_]+"' "$file" | tr -d '"' | sort -u); do
-            lint_variables | grep -qx "$name" || echo "$file: $name is not in src/base/variables.c"
+            lint_variables | grep -qx "$name" || echo "$file: $name is not in src/base/settings/variables.c"
         done
     done
     diff <(lint_variables) <(sed -n 's/^\.It Ev \(DIST_[A-Z0-9_]*\)$/\1/p' man/dist-env.7) |
@@ -211,13 +211,13 @@ rule_environment()
                 s/^> \(.*\)/\1: in man\/dist-env.7, but not in src\/base\/variables.c, or twice/p'
     for name in $(lint_variables); do
         # shellcheck disable=SC2046
-        grep -q "\"$name\"" $(lint_sources src | grep -v src/base/variables.c) ||
-            echo "$name: in src/base/variables.c, but nothing reads it"
+        grep -q "\"$name\"" $(lint_sources src | grep -v src/base/settings/variables.c) ||
+            echo "$name: in src/base/settings/variables.c, but nothing reads it"
     done
 }
 
 # The names in the table of variables.
-lint_variables() { sed -n 's/^    {"\(DIST_[A-Z0-9_]*\)".*/\1/p' src/base/variables.c; }
+lint_variables() { sed -n 's/^    {"\(DIST_[A-Z0-9_]*\)".*/\1/p' src/base/settings/variables.c; }
 
 rule_man()
 {

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Costs that were measured before: a file for each machine and way to use it. */
-#include "base/config.h"
 #include "base/file.h"
 #include "base/log.h"
+#include "base/settings/config.h"
 #include "engine/measure/tune.h"
 
 #include <errno.h>

@@ -3,9 +3,9 @@
 #include "engine/measure/tune.h"
 
 #include "base/clock.h"
-#include "base/config.h"
 #include "base/log.h"
 #include "base/process_lock.h"
+#include "base/settings/config.h"
 #include "engine/state.h"
 #include "topology/discover.h"
 

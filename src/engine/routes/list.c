@@ -3,8 +3,8 @@
  */
 #include "engine/routes/route.h"
 
-#include "base/config.h"
 #include "base/log.h"
+#include "base/settings/config.h"
 
 #include <stdio.h>
 #include <string.h>

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Which transport reaches which peer. */
 #include "engine/routes/route.h"
-#include "base/config.h"
 #include "base/log.h"
+#include "base/settings/config.h"
 #include "engine/state.h"
 
 #include <float.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Messages that the sender lends: they are read where they lie. */
+#include "base/kernels/sink.h"
 #include "base/log.h"
-#include "base/sink.h"
 #include "transports/shm/state.h"
 
 #include <errno.h>

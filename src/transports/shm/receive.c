@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Incoming messages: frames from the ring into sinks. */
+#include "base/kernels/sink.h"
 #include "base/log.h"
-#include "base/sink.h"
 #include "transports/shm/state.h"
 
 #include <errno.h>

@@ -2,9 +2,9 @@
 /* The shm transport: its slots, and the order in which its parts run. */
 #include "transports/shm/shm.h"
 
-#include "base/config.h"
 #include "base/file.h"
 #include "base/log.h"
+#include "base/settings/config.h"
 #include "transports/shm/state.h"
 
 #include <stdio.h>

@@ -2,9 +2,9 @@
 /* The tcp transport: its slots, and the turns that its peers take. */
 #include "transports/tcp/tcp.h"
 
-#include "base/config.h"
 #include "base/descriptor.h"
 #include "base/log.h"
+#include "base/settings/config.h"
 #include "transports/tcp/tcp_state.h"
 
 #include <errno.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Which congestion control a connection uses. */
-#include "base/config.h"
 #include "base/log.h"
+#include "base/settings/config.h"
 #include "transports/tcp/tcp_state.h"
 
 #include <linux/tcp.h>

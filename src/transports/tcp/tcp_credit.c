@@ -2,7 +2,7 @@
 /* Credit for messages that come before their receives, and asking for those that have none. */
 #include "transports/tcp/tcp_credit.h"
 
-#include "base/config.h"
+#include "base/settings/config.h"
 #include "transports/tcp/tcp_state.h"
 
 #include <errno.h>

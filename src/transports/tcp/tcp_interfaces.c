@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Which further interfaces of this machine carry, beside the one that the listener has. */
-#include "base/config.h"
 #include "base/descriptor.h"
 #include "base/log.h"
+#include "base/settings/config.h"
 #include "transports/tcp/tcp_state.h"
 
 #include <errno.h>

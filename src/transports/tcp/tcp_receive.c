@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Receiving: header, match, payload; every message goes to its sink by the shortest way. */
+#include "base/kernels/sink.h"
 #include "base/log.h"
-#include "base/sink.h"
 #include "transports/tcp/tcp_state.h"
 
 #include <errno.h>

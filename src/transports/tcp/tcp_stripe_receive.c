@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Receiving in stripes: messages that are put together from several sockets. */
-#include "base/sink.h"
+#include "base/kernels/sink.h"
 #include "transports/tcp/tcp_state.h"
 
 #include <errno.h>

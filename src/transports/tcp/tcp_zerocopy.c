@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Sending without a copy: the kernel reads the program's memory until it says that it has done. */
-#include "base/config.h"
 #include "base/descriptor.h"
 #include "base/log.h"
+#include "base/settings/config.h"
 #include "transports/tcp/tcp_state.h"
 
 #include <errno.h>

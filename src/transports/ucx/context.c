@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Transport ucx: UCX's context, which knows the devices; one a process. */
-#include "base/env.h"
+#include "base/settings/env.h"
 #include "transports/ucx/state.h"
 
 #include <dirent.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Transport ucx: opening, addresses, progress, sleeping and closing. */
-#include "base/env.h"
+#include "base/settings/env.h"
 #include "transports/ucx/state.h"
 
 #include <stdio.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Names, clock and sinks. */
 #include "base/clock.h"
-#include "base/sink.h"
+#include "base/kernels/sink.h"
 
 #include <dist/backend.h>
 

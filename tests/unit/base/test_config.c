@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Settings are taken whole or refused by name. */
 #include "base/checked.h"
-#include "base/config.h"
+#include "base/settings/config.h"
 
 #include "unit.h"
 

@@ -2,7 +2,7 @@
 /* Variables that nobody reads, and what may be meant. */
 #include "unit.h"
 
-#include "base/variables.h"
+#include "base/settings/variables.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -7,7 +7,7 @@
 
 #include <cmocka.h>
 
-#include "base/config.h"
+#include "base/settings/config.h"
 #include "rendezvous/rendezvous.h"
 #include "rendezvous/slurm.h"
 #include "rendezvous/socket.h"

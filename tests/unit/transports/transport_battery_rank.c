@@ -3,8 +3,8 @@
 #include "transport_battery_rank.h"
 
 #include "base/clock.h"
+#include "base/kernels/sink.h"
 #include "base/log.h"
-#include "base/sink.h"
 
 #include <dist/backend.h>
 #include <poll.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Reductions of float16 and bfloat16: widened to float32, reduced, rounded back. */
-#include "base/kernels.h"
+#include "base/kernels/kernels.h"
 
 /*
  * float32 has more than twice the digits of either type and two more, so a sum or a product

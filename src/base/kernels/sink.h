@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Feeding a sink: received bytes are copied or reduced where they belong. */
-#ifndef DISTI_BASE_SINK_H
-#define DISTI_BASE_SINK_H
+#ifndef DISTI_BASE_KERNELS_SINK_H
+#define DISTI_BASE_KERNELS_SINK_H
 
 #include <dist/transport.h>
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Reductions of integers. Sums and products wrap, so an int8 average of large values does. */
-#include "base/kernels.h"
+#include "base/kernels/kernels.h"
 
 /* unsigned long long: narrow types would become int before the arithmetic, which may overflow. */
 #define INT_SUM(a, b) ((a) + 0ULL + (b))

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Settings: environment variables and the parsing of numbers, strict. */
-#ifndef DISTI_BASE_CONFIG_H
-#define DISTI_BASE_CONFIG_H
+#ifndef DISTI_BASE_SETTINGS_CONFIG_H
+#define DISTI_BASE_SETTINGS_CONFIG_H
 
-#include "base/env.h"
+#include "base/settings/env.h"
 
 #include <dist/dist.h>
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* The environment variables that the library reads, and names that look like them. */
-#ifndef DISTI_BASE_VARIABLES_H
-#define DISTI_BASE_VARIABLES_H
+#ifndef DISTI_BASE_SETTINGS_VARIABLES_H
+#define DISTI_BASE_SETTINGS_VARIABLES_H
 
 #include <stdbool.h>
 #include <stddef.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* The one place where the environment is read; part of the modules too. */
-#ifndef DISTI_BASE_ENV_H
-#define DISTI_BASE_ENV_H
+#ifndef DISTI_BASE_SETTINGS_ENV_H
+#define DISTI_BASE_SETTINGS_ENV_H
 
 /*
  * The variable's value, which may be empty; NULL if it is unset. In a program that has more rights

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Settings: environment variables and the parsing of numbers, strict. */
-#include "base/config.h"
+#include "base/settings/config.h"
 
 #include "base/checked.h"
 #include "base/log.h"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* The one place where the environment is read. */
-#include "base/env.h"
+#include "base/settings/env.h"
 
 #include <stdlib.h>
 

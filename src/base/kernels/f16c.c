@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* float16 on x86-64 CPUs that convert it themselves: eight elements at a time. */
-#include "base/kernels.h"
+#include "base/kernels/kernels.h"
 
 #if defined(__x86_64__)
 #include <cpuid.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Feeding a sink: received bytes are copied or reduced where they belong. */
-#include "base/sink.h"
+#include "base/kernels/sink.h"
 
 #include "base/dtype.h"
 

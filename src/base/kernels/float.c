@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Reductions of float32 and float64. */
-#include "base/kernels.h"
+#include "base/kernels/kernels.h"
 
 /*
  * Defines float_type_min and float_type_max. A NaN wins on either side, and -0 is less than

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* The environment variables that the library reads, and names that look like them. */
-#include "base/variables.h"
+#include "base/settings/variables.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* The pattern of a reduction kernel, and the tables that the families of kernels fill. */
-#ifndef DISTI_BASE_KERNELS_H
-#define DISTI_BASE_KERNELS_H
+#ifndef DISTI_BASE_KERNELS_KERNELS_H
+#define DISTI_BASE_KERNELS_KERNELS_H
 
 #include "base/dtype.h"
 
