@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 libdist_core_sources += \
 	src/rendezvous/door.c src/rendezvous/door.h \
-	src/rendezvous/interface.c \
+	src/base/net/interface.c \
 	src/rendezvous/launch.c \
 	src/rendezvous/meet.h \
 	src/rendezvous/meet_file.c \
@@ -10,7 +10,7 @@ libdist_core_sources += \
 	src/rendezvous/meet_tcp.c \
 	src/rendezvous/rendezvous.c src/rendezvous/rendezvous.h \
 	src/rendezvous/slurm.c src/rendezvous/slurm.h \
-	src/rendezvous/socket.c src/rendezvous/socket.h \
+	src/base/net/socket.c src/base/net/socket.h \
 	src/rendezvous/store.c src/rendezvous/store.h \
 	src/rendezvous/store_alarm.c \
 	src/rendezvous/store_client.c src/rendezvous/store_client.h \

@@ -5,7 +5,7 @@
 #include "base/clock.h"
 #include "base/file.h"
 #include "base/log.h"
-#include "rendezvous/socket.h"
+#include "base/net/socket.h"
 #include "rendezvous/store_client.h"
 #include "rendezvous/store_server.h"
 

@@ -4,7 +4,7 @@
 
 #include "base/checked.h"
 #include "base/log.h"
-#include "rendezvous/socket.h"
+#include "base/net/socket.h"
 #include "rendezvous/store_server.h"
 
 #include <stdio.h>

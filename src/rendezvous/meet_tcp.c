@@ -4,8 +4,8 @@
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "base/net/socket.h"
 #include "base/settings/config.h"
-#include "rendezvous/socket.h"
 #include "rendezvous/store_client.h"
 #include "rendezvous/store_server.h"
 

@@ -4,9 +4,9 @@
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "base/net/socket.h"
 #include "base/settings/config.h"
 #include "rendezvous/meet.h"
-#include "rendezvous/socket.h"
 #include "rendezvous/store_client.h"
 
 #include <stdio.h>

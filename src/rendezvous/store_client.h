@@ -3,7 +3,7 @@
 #ifndef DISTI_RENDEZVOUS_STORE_CLIENT_H
 #define DISTI_RENDEZVOUS_STORE_CLIENT_H
 
-#include "rendezvous/socket.h"
+#include "base/net/socket.h"
 #include "rendezvous/store_wire.h"
 
 #include <pthread.h>

@@ -4,7 +4,7 @@
 
 #include "base/clock.h"
 #include "base/descriptor.h"
-#include "rendezvous/socket.h"
+#include "base/net/socket.h"
 
 #include <errno.h>
 #include <stdarg.h>

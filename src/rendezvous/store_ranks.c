@@ -3,7 +3,7 @@
 #include "rendezvous/store_server.h"
 
 #include "base/log.h"
-#include "rendezvous/socket.h"
+#include "base/net/socket.h"
 
 #include <stdarg.h>
 #include <stdio.h>

@@ -5,8 +5,8 @@
 #include "base/clock.h"
 #include "base/descriptor.h"
 #include "base/log.h"
+#include "base/net/socket.h"
 #include "base/thread.h"
-#include "rendezvous/socket.h"
 
 #include <errno.h>
 #include <stdio.h>

@@ -2,7 +2,7 @@
 /* A rank that cannot join says so to the others, whoever comes first. */
 #include "job.h"
 
-#include "rendezvous/socket.h"
+#include "base/net/socket.h"
 
 #define RANKS 4
 #define EVERYBODY RANKS

@@ -3,9 +3,9 @@
 #include "ranks.h"
 
 #include "base/descriptor.h"
+#include "base/net/socket.h"
 #include "launchers.h"
 #include "rendezvous/rendezvous.h"
-#include "rendezvous/socket.h"
 
 #include <fcntl.h>
 #include <sys/stat.h>

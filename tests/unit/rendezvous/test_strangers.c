@@ -4,7 +4,7 @@
 #include "base/descriptor.h"
 #include "ranks.h"
 
-#include "rendezvous/socket.h"
+#include "base/net/socket.h"
 #include "rendezvous/store.h"
 #include "rendezvous/store_wire.h"
 

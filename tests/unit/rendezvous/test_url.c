@@ -7,10 +7,10 @@
 
 #include <cmocka.h>
 
+#include "base/net/socket.h"
 #include "base/settings/config.h"
 #include "rendezvous/rendezvous.h"
 #include "rendezvous/slurm.h"
-#include "rendezvous/socket.h"
 
 static struct disti_url parse(const char *text)
 {

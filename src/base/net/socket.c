@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Listening, resolving, naming. */
-#include "rendezvous/socket.h"
+#include "base/net/socket.h"
 
 #include "base/descriptor.h"
 #include "base/log.h"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Which of this machine's addresses the others should use. */
-#include "rendezvous/socket.h"
+#include "base/net/socket.h"
 
 #include "base/log.h"
 #include "base/settings/config.h"

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Sockets and addresses, as the rendezvous needs them. */
-#ifndef DISTI_RENDEZVOUS_SOCKET_H
-#define DISTI_RENDEZVOUS_SOCKET_H
+#ifndef DISTI_BASE_NET_SOCKET_H
+#define DISTI_BASE_NET_SOCKET_H
 
 #include <dist/dist.h>
 
