@@ -4,8 +4,8 @@
 
 #include "base/clock.h"
 #include "base/log.h"
-#include "rendezvous/store.h"
-#include "rendezvous/store_server.h"
+#include "store/server.h"
+#include "store/store.h"
 
 #include <errno.h>
 #include <signal.h>

@@ -6,8 +6,8 @@
 #include "base/file.h"
 #include "base/log.h"
 #include "base/net/socket.h"
-#include "rendezvous/store_client.h"
-#include "rendezvous/store_server.h"
+#include "store/client.h"
+#include "store/server.h"
 
 #include <errno.h>
 #include <fcntl.h>

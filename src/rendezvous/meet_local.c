@@ -5,8 +5,8 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "rendezvous/door.h"
-#include "rendezvous/store_client.h"
-#include "rendezvous/store_server.h"
+#include "store/client.h"
+#include "store/server.h"
 
 #define LOCAL_TAKEN_MS 5000 /* for an earlier group of this job to end */
 

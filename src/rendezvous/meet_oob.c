@@ -5,7 +5,7 @@
 #include "base/checked.h"
 #include "base/log.h"
 #include "base/net/socket.h"
-#include "rendezvous/store_server.h"
+#include "store/server.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -6,8 +6,8 @@
 #include "base/log.h"
 #include "base/net/socket.h"
 #include "base/settings/config.h"
-#include "rendezvous/store_client.h"
-#include "rendezvous/store_server.h"
+#include "store/client.h"
+#include "store/server.h"
 
 #include <stdio.h>
 #include <string.h>

@@ -7,7 +7,7 @@
 #include "base/net/socket.h"
 #include "base/settings/config.h"
 #include "rendezvous/meet.h"
-#include "rendezvous/store_client.h"
+#include "store/client.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -3,7 +3,7 @@
 #ifndef DISTI_RENDEZVOUS_RENDEZVOUS_H
 #define DISTI_RENDEZVOUS_RENDEZVOUS_H
 
-#include "rendezvous/store.h"
+#include "store/store.h"
 
 #define DISTI_PORT_DEFAULT 29500
 

@@ -5,7 +5,7 @@
 #include "ranks.h"
 
 #include "rendezvous/door.h"
-#include "rendezvous/store_server.h"
+#include "store/server.h"
 
 #include <arpa/inet.h>
 #include <netinet/in.h>

@@ -2,7 +2,7 @@
 /* The store with several ranks: requests, waits, all-gathers, deaths. */
 #include "ranks.h"
 
-#include "rendezvous/store.h"
+#include "store/store.h"
 
 #include <poll.h>
 

@@ -2,7 +2,7 @@
 /* What groups leave in the store when they end: nothing. */
 #include "ranks.h"
 
-#include "rendezvous/store_server.h"
+#include "store/server.h"
 
 #define WAIT_MS 20000
 

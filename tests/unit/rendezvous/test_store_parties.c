@@ -2,7 +2,7 @@
 /* The store shared by threads and by parties: some ranks of the job, for one group of them. */
 #include "ranks.h"
 
-#include "rendezvous/store.h"
+#include "store/store.h"
 
 #include <poll.h>
 #include <pthread.h>

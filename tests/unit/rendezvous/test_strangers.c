@@ -5,8 +5,8 @@
 #include "ranks.h"
 
 #include "base/net/socket.h"
-#include "rendezvous/store.h"
-#include "rendezvous/store_wire.h"
+#include "store/store.h"
+#include "store/wire.h"
 
 #include <arpa/inet.h>
 #include <errno.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* The store's requests, as the ranks make them. */
-#include "rendezvous/store_client.h"
+#include "store/client.h"
 
 #include "base/checked.h"
 #include "base/clock.h"

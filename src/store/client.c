@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* The store's client: requests out, and the waiting for their replies. */
-#include "rendezvous/store_client.h"
+#include "store/client.h"
 
 #include "base/clock.h"
 #include "base/descriptor.h"

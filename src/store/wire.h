@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* The store's frames: what goes over the wire between a rank and the store's server. */
-#ifndef DISTI_RENDEZVOUS_STORE_WIRE_H
-#define DISTI_RENDEZVOUS_STORE_WIRE_H
+#ifndef DISTI_STORE_WIRE_H
+#define DISTI_STORE_WIRE_H
 
 #include <dist/dist.h>
 
-#include "rendezvous/store.h"
+#include "store/store.h"
 
 /*
  * A frame is a head of 32 bytes, then key_bytes of key, then value_bytes of value. All

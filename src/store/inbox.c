@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* What comes to the store's client: replies for those who wait, news for whoever looks. */
-#include "rendezvous/store_client.h"
+#include "store/client.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* A hash table with chains, and counted references to values. */
-#include "rendezvous/store_keys.h"
+#include "store/keys.h"
 
 #include "base/checked.h"
 

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* The store's server from inside: connections, ranks, waits. One thread owns all of it. */
-#ifndef DISTI_RENDEZVOUS_STORE_SERVER_H
-#define DISTI_RENDEZVOUS_STORE_SERVER_H
+#ifndef DISTI_STORE_SERVER_H
+#define DISTI_STORE_SERVER_H
 
-#include "rendezvous/store_keys.h"
-#include "rendezvous/store_wire.h"
+#include "store/keys.h"
+#include "store/wire.h"
 
 #include <pthread.h>
 #include <stdatomic.h>

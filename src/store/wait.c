@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* What the clients of the store wait for: each thread of a rank for one thing. */
-#include "rendezvous/store_server.h"
+#include "store/server.h"
 
 #include "base/clock.h"
 

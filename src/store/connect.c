@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Coming to the store: every address, again and again, until the deadline. */
-#include "rendezvous/store_client.h"
+#include "store/client.h"
 
 #include "base/clock.h"
 #include "base/descriptor.h"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* All-gathers at the store's server: collect every rank's bytes, answer everyone at once. */
-#include "rendezvous/store_server.h"
+#include "store/server.h"
 
 #include "base/checked.h"
 

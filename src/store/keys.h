@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* The server's memory: shared values, and a table of them by key. */
-#ifndef DISTI_RENDEZVOUS_STORE_KEYS_H
-#define DISTI_RENDEZVOUS_STORE_KEYS_H
+#ifndef DISTI_STORE_KEYS_H
+#define DISTI_STORE_KEYS_H
 
 #include <dist/dist.h>
 
-#include "rendezvous/store.h"
+#include "store/store.h"
 
 /* All values together; more is refused. */
 #define DISTI_STORE_TOTAL_MAX ((size_t)512 << 20)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Aborted groups: how the store is told by a signal handler, and who heeds it here. */
-#include "rendezvous/store_client.h"
+#include "store/client.h"
 
 #include <errno.h>
 #include <sched.h>

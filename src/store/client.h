@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* The store's client from inside: how it connects, and what it keeps. */
-#ifndef DISTI_RENDEZVOUS_STORE_CLIENT_H
-#define DISTI_RENDEZVOUS_STORE_CLIENT_H
+#ifndef DISTI_STORE_CLIENT_H
+#define DISTI_STORE_CLIENT_H
 
 #include "base/net/socket.h"
-#include "rendezvous/store_wire.h"
+#include "store/wire.h"
 
 #include <pthread.h>
 #include <stdatomic.h>

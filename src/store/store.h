@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* The store: a small key-value service that every rank of a job talks to. */
-#ifndef DISTI_RENDEZVOUS_STORE_H
-#define DISTI_RENDEZVOUS_STORE_H
+#ifndef DISTI_STORE_STORE_H
+#define DISTI_STORE_STORE_H
 
 #include <dist/dist.h>
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Packing and collecting the store's frames. */
-#include "rendezvous/store_wire.h"
+#include "store/wire.h"
 
 #include "base/checked.h"
 

@@ -1,0 +1,22 @@
+# SPDX-License-Identifier: BSD-3-Clause
+# The key-value store: its server, its clients, its wire format.
+libdist_core_sources += \
+	src/store/alarm.c \
+	src/store/client.c \
+	src/store/client.h \
+	src/store/connect.c \
+	src/store/failures.c \
+	src/store/gather.c \
+	src/store/inbox.c \
+	src/store/keys.c \
+	src/store/keys.h \
+	src/store/peer.c \
+	src/store/ranks.c \
+	src/store/serve.c \
+	src/store/server.c \
+	src/store/server.h \
+	src/store/store.c \
+	src/store/store.h \
+	src/store/wait.c \
+	src/store/wire.c \
+	src/store/wire.h
