@@ -3,7 +3,7 @@
 #include "base/process_lock.h"
 #include "core/group.h"
 #include "core/work.h"
-#include "node/segment.h"
+#include "node/segment/segment.h"
 
 #include <stdlib.h>
 

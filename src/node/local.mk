@@ -13,16 +13,16 @@ libdist_core_sources += \
 	src/node/op.c \
 	src/node/pattern.c \
 	src/node/reduce.c \
-	src/node/segment.c \
-	src/node/segment.h \
-	src/node/segment_arena.c \
-	src/node/segment_arena.h \
-	src/node/segment_attach.c \
-	src/node/segment_file.c \
-	src/node/segment_file.h \
-	src/node/segment_peer.c \
-	src/node/segment_register.c \
-	src/node/segment_table.c \
-	src/node/segment_table.h \
+	src/node/segment/segment.c \
+	src/node/segment/segment.h \
+	src/node/segment/arena.c \
+	src/node/segment/arena.h \
+	src/node/segment/attach.c \
+	src/node/segment/file.c \
+	src/node/segment/file.h \
+	src/node/segment/peer.c \
+	src/node/segment/register.c \
+	src/node/segment/table.c \
+	src/node/segment/table.h \
 	src/node/state.h \
 	src/node/window.c

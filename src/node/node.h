@@ -3,7 +3,7 @@
 #ifndef DISTI_NODE_NODE_H
 #define DISTI_NODE_NODE_H
 
-#include "node/segment.h"
+#include "node/segment/segment.h"
 
 #include <dist/backend.h>
 

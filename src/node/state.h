@@ -4,7 +4,7 @@
 #define DISTI_NODE_STATE_H
 
 #include "node/node.h"
-#include "node/segment.h"
+#include "node/segment/segment.h"
 
 #include <stdalign.h>
 #include <stdatomic.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Memory of dist_alloc and dist_register: the backend's, and that of segments. */
 #include "fake.h"
-#include "node/segment.h"
+#include "node/segment/segment.h"
 #include "worlds.h"
 
 #include <pthread.h>

@@ -11,7 +11,7 @@
 #include <cmocka.h>
 /* clang-format on */
 
-#include "node/segment.h"
+#include "node/segment/segment.h"
 
 #include <poll.h>
 #include <signal.h>

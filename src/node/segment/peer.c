@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* This process's mappings of other processes' segments, held or kept for the next time. */
-#include "node/segment.h"
+#include "node/segment/segment.h"
 
 #include "base/log.h"
-#include "node/segment_file.h"
-#include "node/segment_table.h"
+#include "node/segment/file.h"
+#include "node/segment/table.h"
 
 #include <stdlib.h>
 #include <sys/mman.h>

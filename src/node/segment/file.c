@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* The files that segments are made of: made, sealed, named, and opened by other processes. */
-#include "node/segment_file.h"
+#include "node/segment/file.h"
 
 #include "base/checked.h"
 #include "base/file.h"

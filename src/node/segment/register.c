@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Memory of the program that becomes a segment in place, and private again. */
 #include "base/log.h"
-#include "node/segment_arena.h"
-#include "node/segment_file.h"
-#include "node/segment_table.h"
+#include "node/segment/arena.h"
+#include "node/segment/file.h"
+#include "node/segment/table.h"
 
 #include <errno.h>
 #include <inttypes.h>

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Arenas: segments that are divided into blocks. */
-#include "node/segment_arena.h"
+#include "node/segment/arena.h"
 
 #include "base/log.h"
 #include "node/buddy.h"
-#include "node/segment_file.h"
+#include "node/segment/file.h"
 
 #include <stdlib.h>
 #include <sys/mman.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Memory of this process that other processes of the machine can map. */
-#ifndef DISTI_NODE_SEGMENT_H
-#define DISTI_NODE_SEGMENT_H
+#ifndef DISTI_NODE_SEGMENT_SEGMENT_H
+#define DISTI_NODE_SEGMENT_SEGMENT_H
 
 #include <dist/dist.h>
 

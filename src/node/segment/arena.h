@@ -3,7 +3,7 @@
 #ifndef DISTI_NODE_SEGMENT_ARENA_H
 #define DISTI_NODE_SEGMENT_ARENA_H
 
-#include "node/segment_table.h"
+#include "node/segment/table.h"
 
 /*
  * An arena is a segment that is divided into blocks. Its file is sparse: what no block has touched

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* The table of what this process shares, by address; and its end in a forked child. */
-#include "node/segment_table.h"
+#include "node/segment/table.h"
 
 #include "base/log.h"
-#include "node/segment_arena.h"
+#include "node/segment/arena.h"
 
 #include <stdatomic.h>
 #include <stdlib.h>

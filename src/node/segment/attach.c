@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Segments of the library itself, which outlive their owner for those that have attached. */
-#include "node/segment.h"
+#include "node/segment/segment.h"
 
-#include "node/segment_file.h"
-#include "node/segment_table.h"
+#include "node/segment/file.h"
+#include "node/segment/table.h"
 
 #include <sys/mman.h>
 #include <unistd.h>

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Shared memory of this process: allocated, found by address, freed. */
-#include "node/segment.h"
+#include "node/segment/segment.h"
 
 #include "base/checked.h"
 #include "base/log.h"
-#include "node/segment_arena.h"
-#include "node/segment_file.h"
-#include "node/segment_table.h"
+#include "node/segment/arena.h"
+#include "node/segment/file.h"
+#include "node/segment/table.h"
 
 #include <sys/mman.h>
 

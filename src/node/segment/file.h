@@ -3,7 +3,7 @@
 #ifndef DISTI_NODE_SEGMENT_FILE_H
 #define DISTI_NODE_SEGMENT_FILE_H
 
-#include "node/segment.h"
+#include "node/segment/segment.h"
 
 /*
  * The file of a segment, a memfd that can neither shrink nor grow:

@@ -3,7 +3,7 @@
 #ifndef DISTI_NODE_SEGMENT_TABLE_H
 #define DISTI_NODE_SEGMENT_TABLE_H
 
-#include "node/segment.h"
+#include "node/segment/segment.h"
 
 #include <pthread.h>
 
