@@ -9,7 +9,7 @@ libdist_core_sources += \
 	src/backends/module.c \
 	src/backends/module.h \
 	src/backends/module_file.c \
-	src/backends/mpi_flavour.c \
+	src/backends/mpi/flavour.c \
 	src/backends/query.c \
 	src/backends/registry.c \
 	src/backends/registry.h
@@ -17,15 +17,15 @@ libdist_core_sources += \
 mpi_module_sources += \
 	src/base/settings/env.c \
 	src/base/settings/env.h \
-	src/backends/mpi.c \
-	src/backends/mpi_device.c \
-	src/backends/mpi_end.c \
-	src/backends/mpi_end.h \
-	src/backends/mpi_native.c \
-	src/backends/mpi_native.h \
-	src/backends/mpi_native_start.c \
-	src/backends/mpi_native_takes.c \
-	src/backends/mpi_native_v.c
+	src/backends/mpi/mpi.c \
+	src/backends/mpi/device.c \
+	src/backends/mpi/end.c \
+	src/backends/mpi/end.h \
+	src/backends/mpi/native.c \
+	src/backends/mpi/native.h \
+	src/backends/mpi/native_start.c \
+	src/backends/mpi/native_takes.c \
+	src/backends/mpi/native_v.c
 
 # NCCL's ABI is declared here, and its library loaded at run time.
 nccl_module_sources = \

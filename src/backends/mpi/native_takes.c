@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Which calls are MPI's, and what its types and operations are called. */
-#include "backends/mpi_native.h"
+#include "backends/mpi/native.h"
 
 #include <limits.h>
 

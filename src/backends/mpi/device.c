@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Memory of GPUs, where the MPI takes it: for its own collectives only. */
-#include "backends/mpi_native.h"
+#include "backends/mpi/native.h"
 
 #include "base/settings/env.h"
 #include "device/driver.h"

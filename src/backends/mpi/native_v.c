@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* How the v-forms are put to MPI, whose counts and offsets are ints. */
-#include "backends/mpi_native.h"
+#include "backends/mpi/native.h"
 
 #include <limits.h>
 

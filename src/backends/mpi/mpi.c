@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Backend mpi: ranks and links from MPI, algorithms ours or MPI's. A module. */
-#include "backends/mpi_end.h"
-#include "backends/mpi_native.h"
+#include "backends/mpi/end.h"
+#include "backends/mpi/native.h"
 #include "base/settings/env.h"
 
 #include <limits.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Backend mpi: the end of MPI while groups are open, by MPI_Finalize or exit: others are told. */
-#include "backends/mpi_end.h"
+#include "backends/mpi/end.h"
 
 #include "transports/mpi/mpi.h"
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* How a call is put to MPI: memory, types, and what is in place. */
-#include "backends/mpi_native.h"
+#include "backends/mpi/native.h"
 
 #include <limits.h>
 #include <stdlib.h>

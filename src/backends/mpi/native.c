@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Calls that MPI's own collectives work on: from the post to the end. */
-#include "backends/mpi_native.h"
+#include "backends/mpi/native.h"
 
 #include <stdlib.h>
 
