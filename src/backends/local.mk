@@ -29,22 +29,22 @@ mpi_module_sources += \
 
 # NCCL's ABI is declared here, and its library loaded at run time.
 nccl_module_sources = \
-	src/backends/nccl.c \
-	src/backends/nccl.h \
-	src/backends/nccl_abi.h \
-	src/backends/nccl_close.c \
-	src/backends/nccl_compose.c \
-	src/backends/nccl_device.c \
-	src/backends/nccl_issue.c \
-	src/backends/nccl_library.c \
-	src/backends/nccl_memory.c \
-	src/backends/nccl_open.c \
-	src/backends/nccl_post.c \
-	src/backends/nccl_progress.c \
-	src/backends/nccl_self.c \
-	src/backends/nccl_stage.c \
-	src/backends/nccl_stage.h \
-	src/backends/nccl_survey.c \
+	src/backends/nccl/nccl.c \
+	src/backends/nccl/nccl.h \
+	src/backends/nccl/abi.h \
+	src/backends/nccl/close.c \
+	src/backends/nccl/compose.c \
+	src/backends/nccl/device.c \
+	src/backends/nccl/issue.c \
+	src/backends/nccl/library.c \
+	src/backends/nccl/memory.c \
+	src/backends/nccl/open.c \
+	src/backends/nccl/post.c \
+	src/backends/nccl/progress.c \
+	src/backends/nccl/self.c \
+	src/backends/nccl/stage.c \
+	src/backends/nccl/stage.h \
+	src/backends/nccl/survey.c \
 	src/base/settings/env.c \
 	src/base/settings/env.h \
 	src/device/driver.c \

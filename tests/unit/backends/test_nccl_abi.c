@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* What the nccl module takes for NCCL's ABI is what nccl.h says. */
-#include "backends/nccl_abi.h"
+#include "backends/nccl/abi.h"
 
 #include <dlfcn.h>
 #include <nccl.h>

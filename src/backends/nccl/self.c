@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Backend nccl: what a rank sends to itself. NCCL would want both ends at the same moment. */
-#include "backends/nccl.h"
+#include "backends/nccl/nccl.h"
 
 #include <stdlib.h>
 

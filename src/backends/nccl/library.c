@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Finding NCCL or RCCL at run time. */
-#include "backends/nccl.h"
+#include "backends/nccl/nccl.h"
 #include "base/settings/env.h"
 
 #include <dlfcn.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Backend nccl: leaving, in bounded time. */
-#include "backends/nccl.h"
+#include "backends/nccl/nccl.h"
 
 #include "base/thread.h"
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Backend nccl: collectives of NCCL or RCCL on memory of GPUs. A module. */
-#include "backends/nccl.h"
+#include "backends/nccl/nccl.h"
 
 #include <stdio.h>
 

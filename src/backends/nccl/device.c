@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Backend nccl: the group's device, streams and events. */
-#include "backends/nccl.h"
+#include "backends/nccl/nccl.h"
 
 #include <time.h>
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Backend nccl: calls handed to NCCL, several as one group. */
-#include "backends/nccl.h"
+#include "backends/nccl/nccl.h"
 
 #include <sched.h>
 #include <stdio.h>

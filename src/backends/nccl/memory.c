@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Backend nccl: memory of the device. */
-#include "backends/nccl_stage.h"
+#include "backends/nccl/stage.h"
 
 #include <stdlib.h>
 

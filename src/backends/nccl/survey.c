@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Backend nccl: which parts of host memory a call reads and writes. */
-#include "backends/nccl_stage.h"
+#include "backends/nccl/stage.h"
 
 #include <stdlib.h>
 

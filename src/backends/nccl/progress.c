@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Backend nccl: finding out what has ended, and what has failed. */
-#include "backends/nccl.h"
+#include "backends/nccl/nccl.h"
 
 #include <stdio.h>
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Backend nccl: collectives that NCCL has not, of those that it has, in one of its groups. */
-#include "backends/nccl.h"
+#include "backends/nccl/nccl.h"
 
 /* A block of a call, of `count` elements. */
 struct compose_block {

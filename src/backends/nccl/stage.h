@@ -3,7 +3,7 @@
 #ifndef DISTI_BACKENDS_NCCL_STAGE_H
 #define DISTI_BACKENDS_NCCL_STAGE_H
 
-#include "backends/nccl.h"
+#include "backends/nccl/nccl.h"
 
 /* Memory of the device, used by one call at a time. */
 struct disti_nccl_region {

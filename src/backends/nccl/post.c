@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Backend nccl: from a posted call to its place on a stream. */
-#include "backends/nccl.h"
+#include "backends/nccl/nccl.h"
 
 #include <stdlib.h>
 

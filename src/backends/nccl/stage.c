@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Backend nccl: host memory, which goes through pinned memory to the device and back. */
-#include "backends/nccl_stage.h"
+#include "backends/nccl/stage.h"
 
 #include <sched.h>
 #include <stdatomic.h>

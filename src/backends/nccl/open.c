@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Backend nccl: which device is whose, and the making of a communicator. */
-#include "backends/nccl_stage.h"
+#include "backends/nccl/stage.h"
 #include "base/settings/env.h"
 
 #include <stdarg.h>

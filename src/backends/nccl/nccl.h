@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Backend nccl, inside: its state, its calls, and what its files give each other. */
-#ifndef DISTI_BACKENDS_NCCL_H
-#define DISTI_BACKENDS_NCCL_H
+#ifndef DISTI_BACKENDS_NCCL_NCCL_H
+#define DISTI_BACKENDS_NCCL_NCCL_H
 
-#include "backends/nccl_abi.h"
+#include "backends/nccl/abi.h"
 #include "device/driver.h"
 
 #include <dist/backend.h>
