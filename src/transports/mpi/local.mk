@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # Transport mpi, part of the mpi module, which is built once for each MPI.
 mpi_module_sources += \
-	src/transports/announced.c \
-	src/transports/announced.h \
-	src/transports/credit.h \
-	src/transports/match.c \
-	src/transports/match.h \
+	src/transports/match/announced.c \
+	src/transports/match/announced.h \
+	src/transports/match/credit.h \
+	src/transports/match/match.c \
+	src/transports/match/match.h \
 	src/transports/mpi/communicator.c \
 	src/transports/mpi/message.c \
 	src/transports/mpi/mpi.c \

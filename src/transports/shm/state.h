@@ -3,13 +3,13 @@
 #ifndef DISTI_TRANSPORTS_SHM_STATE_H
 #define DISTI_TRANSPORTS_SHM_STATE_H
 
-#include "transports/announced.h"
-#include "transports/credit.h"
-#include "transports/match.h"
+#include "transports/match/announced.h"
+#include "transports/match/credit.h"
+#include "transports/match/match.h"
+#include "transports/match/standin.h"
 #include "transports/shm/fifo.h"
 #include "transports/shm/hello.h"
 #include "transports/shm/machine.h"
-#include "transports/standin.h"
 
 /* Messages of more bytes are lent to a peer that can read our memory (see whole_max). */
 #define SHM_COPY_MAX ((size_t)8 << 10)

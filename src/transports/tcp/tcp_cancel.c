@@ -2,7 +2,7 @@
 /* Forgetting the messages of a group that has ended, while others go on. */
 #include "base/clock.h"
 #include "base/log.h"
-#include "transports/standin.h"
+#include "transports/match/standin.h"
 #include "transports/tcp/tcp.h"
 #include "transports/tcp/tcp_state.h"
 

@@ -3,8 +3,8 @@
 #ifndef DISTI_TRANSPORTS_TCP_STATE_H
 #define DISTI_TRANSPORTS_TCP_STATE_H
 
-#include "transports/match.h"
-#include "transports/standin.h"
+#include "transports/match/match.h"
+#include "transports/match/standin.h"
 #include "transports/tcp/tcp_credit.h"
 #include "transports/tcp/tcp_stripes.h"
 

@@ -3,7 +3,7 @@
 #ifndef DISTI_TRANSPORTS_TCP_STRIPES_H
 #define DISTI_TRANSPORTS_TCP_STRIPES_H
 
-#include "transports/match.h"
+#include "transports/match/match.h"
 #include "transports/tcp/tcp_ways.h"
 
 struct tcp_incoming;

@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # Transport ucx, part of the ucx module.
 ucx_module_sources += \
-	src/transports/announced.c \
-	src/transports/announced.h \
-	src/transports/credit.h \
-	src/transports/match.c \
-	src/transports/match.h \
-	src/transports/standin.c \
-	src/transports/standin.h \
+	src/transports/match/announced.c \
+	src/transports/match/announced.h \
+	src/transports/match/credit.h \
+	src/transports/match/match.c \
+	src/transports/match/match.h \
+	src/transports/match/standin.c \
+	src/transports/match/standin.h \
 	src/transports/ucx/cancel.c \
 	src/transports/ucx/context.c \
 	src/transports/ucx/inbound.c \

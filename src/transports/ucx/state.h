@@ -3,10 +3,10 @@
 #ifndef DISTI_TRANSPORTS_UCX_STATE_H
 #define DISTI_TRANSPORTS_UCX_STATE_H
 
-#include "transports/announced.h"
-#include "transports/credit.h"
-#include "transports/match.h"
-#include "transports/standin.h"
+#include "transports/match/announced.h"
+#include "transports/match/credit.h"
+#include "transports/match/match.h"
+#include "transports/match/standin.h"
 #include "transports/ucx/ucx.h"
 
 #include <sys/types.h>

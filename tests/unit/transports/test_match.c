@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Arrivals and receives find each other by tag, in order, whichever comes first. */
-#include "transports/match.h"
+#include "transports/match/match.h"
 
 /* clang-format off */
 #include <setjmp.h>

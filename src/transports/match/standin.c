@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Requests that take the place of forgotten ones, shared by the transports. */
-#include "transports/standin.h"
+#include "transports/match/standin.h"
 
 #include "base/checked.h"
 

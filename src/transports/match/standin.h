@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Requests that take the place of forgotten ones, shared by the transports. */
-#ifndef DISTI_TRANSPORTS_STANDIN_H
-#define DISTI_TRANSPORTS_STANDIN_H
+#ifndef DISTI_TRANSPORTS_MATCH_STANDIN_H
+#define DISTI_TRANSPORTS_MATCH_STANDIN_H
 
-#include "transports/match.h"
+#include "transports/match/match.h"
 
 /*
  * A group that ends takes its memory with it, but the message that is halfway through a stream has

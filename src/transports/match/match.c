@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Matching of arriving messages with posted receives, shared by the transports. */
-#include "transports/match.h"
+#include "transports/match/match.h"
 
 #include "base/checked.h"
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* How much a sender may send before it is received, shared by the transports. */
-#ifndef DISTI_TRANSPORTS_CREDIT_H
-#define DISTI_TRANSPORTS_CREDIT_H
+#ifndef DISTI_TRANSPORTS_MATCH_CREDIT_H
+#define DISTI_TRANSPORTS_MATCH_CREDIT_H
 
 #include <dist/transport.h>
 

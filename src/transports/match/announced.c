@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Sends that are announced and not yet asked for, shared by the transports. */
-#include "transports/announced.h"
+#include "transports/match/announced.h"
 
 #include <stdlib.h>
 

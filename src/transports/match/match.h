@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Matching of arriving messages with posted receives, shared by the transports. */
-#ifndef DISTI_TRANSPORTS_MATCH_H
-#define DISTI_TRANSPORTS_MATCH_H
+#ifndef DISTI_TRANSPORTS_MATCH_MATCH_H
+#define DISTI_TRANSPORTS_MATCH_MATCH_H
 
 #include <dist/transport.h>
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Sends that are announced and not yet asked for, shared by the transports. */
-#ifndef DISTI_TRANSPORTS_ANNOUNCED_H
-#define DISTI_TRANSPORTS_ANNOUNCED_H
+#ifndef DISTI_TRANSPORTS_MATCH_ANNOUNCED_H
+#define DISTI_TRANSPORTS_MATCH_ANNOUNCED_H
 
 #include <stdbool.h>
 #include <stddef.h>
