@@ -4,7 +4,7 @@
 #define TESTS_TCP_FIXTURE_H
 
 #include "transports/tcp/tcp.h"
-#include "transports/tcp/tcp_wire.h"
+#include "transports/tcp/wire.h"
 
 #define TCP_TEST_JOB "tcp-test"
 

@@ -2,7 +2,7 @@
 /* The tcp transport with several sockets a pair: how many, stripes in any order, ends. */
 #include "base/clock.h"
 #include "tcp_fixture.h"
-#include "transports/tcp/tcp_ways.h"
+#include "transports/tcp/paths/ways.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

@@ -2,7 +2,7 @@
 /* Receiving: header, match, payload; every message goes to its sink by the shortest way. */
 #include "base/kernels/sink.h"
 #include "base/log.h"
-#include "transports/tcp/tcp_state.h"
+#include "transports/tcp/state.h"
 
 #include <errno.h>
 #include <stdlib.h>

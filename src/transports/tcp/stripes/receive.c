@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Receiving in stripes: messages that are put together from several sockets. */
 #include "base/kernels/sink.h"
-#include "transports/tcp/tcp_state.h"
+#include "transports/tcp/state.h"
 
 #include <errno.h>
 #include <stdlib.h>

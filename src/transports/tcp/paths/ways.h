@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Which interfaces a pair's sockets join, and how a message is cut for them. Pure. */
-#ifndef DISTI_TRANSPORTS_TCP_WAYS_H
-#define DISTI_TRANSPORTS_TCP_WAYS_H
+#ifndef DISTI_TRANSPORTS_TCP_PATHS_WAYS_H
+#define DISTI_TRANSPORTS_TCP_PATHS_WAYS_H
 
-#include "transports/tcp/tcp_wire.h"
+#include "transports/tcp/wire.h"
 
 /*
  * From so many bytes on a message goes in stripes where a pair has several sockets. Pipelined

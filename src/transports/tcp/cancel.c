@@ -3,8 +3,8 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "transports/match/standin.h"
+#include "transports/tcp/state.h"
 #include "transports/tcp/tcp.h"
-#include "transports/tcp/tcp_state.h"
 
 #include <errno.h>
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Looks at peers that change nothing: whose message waits for its receive, what can be said. */
-#include "transports/tcp/tcp_state.h"
+#include "transports/tcp/state.h"
 
 #include <stdio.h>
 

@@ -3,7 +3,7 @@
 #ifndef DISTI_TRANSPORTS_TCP_CREDIT_H
 #define DISTI_TRANSPORTS_TCP_CREDIT_H
 
-#include "transports/tcp/tcp_wire.h"
+#include "transports/tcp/wire.h"
 
 struct tcp_peer;
 struct tcp_state;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Leaving: a goodbye to every peer, and a close that loses none of what was sent. */
 #include "base/clock.h"
-#include "transports/tcp/tcp_state.h"
+#include "transports/tcp/state.h"
 
 #include <errno.h>
 #include <linux/sockios.h>

@@ -2,7 +2,7 @@
 /* Which congestion control a connection uses. */
 #include "base/log.h"
 #include "base/settings/config.h"
-#include "transports/tcp/tcp_state.h"
+#include "transports/tcp/state.h"
 
 #include <linux/tcp.h>
 #include <stdio.h>

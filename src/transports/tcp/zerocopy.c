@@ -3,7 +3,7 @@
 #include "base/descriptor.h"
 #include "base/log.h"
 #include "base/settings/config.h"
-#include "transports/tcp/tcp_state.h"
+#include "transports/tcp/state.h"
 
 #include <errno.h>
 #include <linux/errqueue.h>

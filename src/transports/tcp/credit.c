@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Credit for messages that come before their receives, and asking for those that have none. */
-#include "transports/tcp/tcp_credit.h"
+#include "transports/tcp/credit.h"
 
 #include "base/settings/config.h"
-#include "transports/tcp/tcp_state.h"
+#include "transports/tcp/state.h"
 
 #include <errno.h>
 #include <stdlib.h>

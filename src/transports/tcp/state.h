@@ -5,8 +5,8 @@
 
 #include "transports/match/match.h"
 #include "transports/match/standin.h"
-#include "transports/tcp/tcp_credit.h"
-#include "transports/tcp/tcp_stripes.h"
+#include "transports/tcp/credit.h"
+#include "transports/tcp/stripes/stripes.h"
 
 #include <netinet/in.h>
 #include <sys/socket.h>

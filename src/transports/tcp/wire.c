@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Encoding and decoding of addresses, hellos and frames. */
-#include "transports/tcp/tcp_wire.h"
+#include "transports/tcp/wire.h"
 
 #include <endian.h>
 #include <string.h>

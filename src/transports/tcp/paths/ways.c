@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Which interfaces a pair's sockets join, and how a message is cut for them. */
-#include "transports/tcp/tcp_ways.h"
+#include "transports/tcp/paths/ways.h"
 
 /*
  * Stripes a socket should get of what is left, so that the faster ones can take more. The last are

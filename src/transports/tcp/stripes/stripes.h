@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Messages whose payload goes in stripes: announced ones, and those that were offered. */
-#ifndef DISTI_TRANSPORTS_TCP_STRIPES_H
-#define DISTI_TRANSPORTS_TCP_STRIPES_H
+#ifndef DISTI_TRANSPORTS_TCP_STRIPES_STRIPES_H
+#define DISTI_TRANSPORTS_TCP_STRIPES_STRIPES_H
 
 #include "transports/match/match.h"
-#include "transports/tcp/tcp_ways.h"
+#include "transports/tcp/paths/ways.h"
 
 struct tcp_incoming;
 struct tcp_peer;

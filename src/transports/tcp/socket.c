@@ -2,7 +2,7 @@
 /* Sockets and addresses of the tcp transport. */
 #include "base/descriptor.h"
 #include "base/log.h"
-#include "transports/tcp/tcp_state.h"
+#include "transports/tcp/state.h"
 
 #include <arpa/inet.h>
 #include <errno.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Finding a machine that answers no more, and leaving one alone whose program computes. */
 #include "base/clock.h"
-#include "transports/tcp/tcp_state.h"
+#include "transports/tcp/state.h"
 
 #include <errno.h>
 #include <linux/tcp.h>
