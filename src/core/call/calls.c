@@ -1,0 +1,397 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Arguments are checked here, once, for every collective and every backend. */
+#include "core/call/calls.h"
+
+#include "base/checked.h"
+#include "base/dtype.h"
+#include "core/call/blocks.h"
+#include "core/call/op.h"
+#include "plan/plan.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* How many blocks a buffer has: none, one, or one a rank; with AT_ROOT none elsewhere. */
+enum { NONE, ONE, ALL, BLOCKS = 3, AT_ROOT = 4 };
+
+struct calls_traits {
+    uint8_t in, out;
+};
+
+static const struct calls_traits calls_traits[DIST_COLL_COUNT] = {
+    [DIST_COLL_ALL_REDUCE] = {ONE, ONE},
+    [DIST_COLL_REDUCE] = {ONE, ONE | AT_ROOT},
+    [DIST_COLL_BROADCAST] = {ONE, ONE},
+    [DIST_COLL_BARRIER] = {NONE, NONE},
+    [DIST_COLL_ALL_GATHER] = {ONE, ALL},
+    [DIST_COLL_ALL_GATHER_V] = {ONE, ALL},
+    [DIST_COLL_REDUCE_SCATTER] = {ALL, ONE},
+    [DIST_COLL_REDUCE_SCATTER_V] = {ALL, ONE},
+    [DIST_COLL_GATHER] = {ONE, ALL | AT_ROOT},
+    [DIST_COLL_GATHER_V] = {ONE, ALL | AT_ROOT},
+    [DIST_COLL_SCATTER] = {ALL | AT_ROOT, ONE},
+    [DIST_COLL_SCATTER_V] = {ALL | AT_ROOT, ONE},
+    [DIST_COLL_ALL_TO_ALL] = {ALL, ALL},
+    [DIST_COLL_ALL_TO_ALL_V] = {ALL, ALL},
+    [DIST_COLL_SEND] = {ONE, NONE},
+    [DIST_COLL_RECV] = {NONE, ONE},
+};
+
+/* A buffer of a call, in bytes: all of it, and this rank's block in it. */
+struct calls_extent {
+    int blocks; /* NONE, ONE or ALL */
+    size_t bytes;
+    size_t own_offset, own_bytes;
+};
+
+/* A call on its way through the checks. */
+struct calls_check {
+    dist_group *group;
+    struct dist_call *call;
+    const struct calls_traits *traits;
+    const char *name;
+    size_t element;
+    struct calls_extent in, out;
+};
+
+dist_status disti_call_bad(const dist_group *group, const char *name, const char *what)
+{
+    return disti_fail(DIST_ERR_INVALID_ARGUMENT, "rank %d, %s: %s", dist_get_rank(group), name,
+                      what);
+}
+
+static dist_status calls_bad(const struct calls_check *check, const char *what)
+{
+    return disti_call_bad(check->group, check->name, what);
+}
+
+/* ---- what is no buffer ---- */
+
+static dist_status calls_check_root(const struct calls_check *check)
+{
+    int root = check->call->root, last = check->group->world_size - 1;
+
+    if (!disti_collective_rooted(check->call->collective) || (root >= 0 && root <= last))
+        return DIST_OK;
+    return disti_fail(DIST_ERR_INVALID_ARGUMENT,
+                      "rank %d, %s: root %d is not a rank of this group (0 to %d)",
+                      check->group->rank, check->name, root, last);
+}
+
+static dist_status calls_check_peer(const struct calls_check *check)
+{
+    int peer = check->call->root, last = check->group->world_size - 1;
+    bool any = peer == DIST_ANY_SOURCE && check->call->collective == DIST_COLL_RECV;
+
+    if (!disti_collective_pair(check->call->collective))
+        return DIST_OK;
+    if (check->call->tag < 0)
+        return calls_bad(check, "tag is negative: give 0 to DIST_TAG_MAX");
+    if (any || (peer >= 0 && peer <= last))
+        return DIST_OK;
+    return disti_fail(DIST_ERR_INVALID_ARGUMENT,
+                      "rank %d, %s: peer %d is not a rank of this group (0 to %d)",
+                      check->group->rank, check->name, peer, last);
+}
+
+static dist_status calls_check_op(struct calls_check *check)
+{
+    struct dist_call *call = check->call;
+
+    if (!disti_dtype_valid(call->dtype))
+        return calls_bad(check, "dtype is none of dist_dtype");
+    check->element = dist_dtype_size(call->dtype);
+    return disti_algorithm_reduces(check->call->collective)
+               ? disti_op_resolve(call->op, &call->op, &call->reduction)
+               : DIST_OK;
+}
+
+/* ---- buffers ---- */
+
+/* Which arrays of counts a v-form has on this rank. */
+static bool calls_has_in_counts(const struct calls_check *check)
+{
+    return disti_collective_uneven(check->call->collective) && check->in.blocks == ALL;
+}
+
+static bool calls_has_out_counts(const struct calls_check *check)
+{
+    return disti_collective_uneven(check->call->collective) && check->out.blocks == ALL;
+}
+
+static int calls_blocks(const struct calls_check *check, int trait)
+{
+    bool elsewhere = (trait & AT_ROOT) && check->call->root != check->group->rank;
+
+    return elsewhere ? NONE : trait & BLOCKS;
+}
+
+/* RECV: a place for the sender's rank that nobody asked for. */
+static dist_status calls_own_source(const struct calls_check *check, void **owned_p)
+{
+    if (check->call->collective != DIST_COLL_RECV || check->call->source)
+        return DIST_OK;
+    *owned_p = check->call->source = malloc(sizeof(int));
+    return *owned_p ? DIST_OK : disti_fail(DIST_ERR_NO_MEMORY, "no memory to receive");
+}
+
+/*
+ * A v-form's copies of its arrays, with the offsets filled in, in one malloc:
+ *
+ *   [in_counts][in_offsets][out_counts][out_offsets]
+ */
+static dist_status calls_own_counts(const struct calls_check *check, void **owned_p)
+{
+    size_t ranks = (size_t)check->group->world_size;
+    const struct dist_call *call = check->call;
+
+    if (calls_has_in_counts(check) && !call->in_counts)
+        return calls_bad(check, check->out.blocks == ALL ? "in_counts is NULL" : "counts is NULL");
+    if (calls_has_out_counts(check) && !call->out_counts)
+        return calls_bad(check, check->in.blocks == ALL ? "out_counts is NULL" : "counts is NULL");
+    *owned_p = malloc(4 * ranks * sizeof(size_t));
+    if (!*owned_p)
+        return disti_fail(DIST_ERR_NO_MEMORY, "rank %d, %s: no memory for the counts",
+                          check->group->rank, check->name);
+    return DIST_OK;
+}
+
+/* Copies counts and offsets to `at`; offsets NULL: one after the other. False: an overflow. */
+static bool calls_copy_layout(const size_t **counts, const size_t **offsets, size_t ranks,
+                              size_t *at)
+{
+    size_t next = 0;
+
+    memcpy(at, *counts, ranks * sizeof(*at));
+    for (size_t r = 0; r < ranks; r++) {
+        at[ranks + r] = *offsets ? (*offsets)[r] : next;
+        if (__builtin_add_overflow(at[ranks + r], at[r], &next))
+            return false;
+    }
+    *counts = at;
+    *offsets = at + ranks;
+    return true;
+}
+
+static dist_status calls_copy_layouts(const struct calls_check *check, size_t *at)
+{
+    size_t ranks = (size_t)check->group->world_size;
+    struct dist_call *call = check->call;
+    bool good = true;
+
+    if (calls_has_in_counts(check))
+        good = calls_copy_layout(&call->in_counts, &call->in_offsets, ranks, at);
+    else
+        call->in_counts = call->in_offsets = NULL;
+    if (calls_has_out_counts(check))
+        good =
+            good && calls_copy_layout(&call->out_counts, &call->out_offsets, ranks, at + 2 * ranks);
+    else
+        call->out_counts = call->out_offsets = NULL;
+    return good ? DIST_OK : calls_bad(check, "a count and its offset are larger than memory");
+}
+
+/* The extent of blocks with counts of their own. */
+static bool calls_measure_v(const struct calls_check *check, const size_t *counts,
+                            const size_t *offsets, struct calls_extent *extent)
+{
+    int own = check->group->rank;
+
+    extent->bytes = 0;
+    for (int r = 0; r < check->group->world_size; r++) {
+        size_t end;
+
+        if (!disti_mul(offsets[r] + counts[r], check->element, &end))
+            return false;
+        if (counts[r] && end > extent->bytes)
+            extent->bytes = end;
+    }
+    extent->own_offset = offsets[own] * check->element;
+    extent->own_bytes = counts[own] * check->element;
+    return true;
+}
+
+static bool calls_measure(const struct calls_check *check, size_t count, const size_t *counts,
+                          const size_t *offsets, struct calls_extent *extent)
+{
+    if (extent->blocks == NONE)
+        return true;
+    if (counts)
+        return calls_measure_v(check, counts, offsets, extent);
+    if (!disti_mul(count, check->element, &extent->own_bytes))
+        return false;
+    extent->bytes = extent->own_bytes;
+    if (extent->blocks == ONE)
+        return true;
+    extent->own_offset = (size_t)check->group->rank * extent->own_bytes;
+    return disti_mul(extent->own_bytes, (size_t)check->group->world_size, &extent->bytes);
+}
+
+/* What this rank gives or gets as one block, where arrays say it. */
+static size_t calls_own_count(const struct calls_check *check)
+{
+    const struct dist_call *call = check->call;
+
+    if (call->collective == DIST_COLL_ALL_GATHER_V)
+        return call->out_counts[check->group->rank];
+    if (call->collective == DIST_COLL_REDUCE_SCATTER_V)
+        return call->in_counts[check->group->rank];
+    return call->count;
+}
+
+/* Where the one of in and out that is smaller lies in the other when that is in place. */
+static dist_status calls_check_overlap(const struct calls_check *check)
+{
+    const struct dist_call *call = check->call;
+    const char *in = call->in, *out = call->out;
+    int ranks = check->group->world_size;
+    const struct disti_blocks a = {
+        in, call->in_counts, call->in_offsets, check->in.bytes, check->element, ranks};
+    const struct disti_blocks b = {
+        out, call->out_counts, call->out_offsets, check->out.bytes, check->element, ranks};
+    bool overlap = false;
+    dist_status status = DIST_OK;
+
+    if (call->collective != DIST_COLL_BROADCAST)
+        status = disti_blocks_overlap(&a, &b, &overlap);
+    if (!overlap)
+        return status;
+    if (check->in.blocks == ALL && check->out.blocks == ALL)
+        return calls_bad(check, "in and out overlap: it has no form in place");
+    if (in + (check->in.blocks == ALL ? check->in.own_offset : 0) ==
+        out + (check->out.blocks == ALL ? check->out.own_offset : 0))
+        return DIST_OK;
+    if (check->in.blocks == check->out.blocks)
+        return calls_bad(check, "in and out overlap but are not the same: pass the same pointer "
+                                "for in place");
+    return calls_bad(check, check->in.blocks == ALL
+                                ? "out lies within in but not at this rank's block"
+                                : "in lies within out but not at this rank's block");
+}
+
+static dist_status calls_check_buffers(struct calls_check *check)
+{
+    struct dist_call *call = check->call;
+    size_t count = calls_own_count(check);
+
+    if (!calls_measure(check, count, call->in_counts, call->in_offsets, &check->in) ||
+        !calls_measure(check, count, call->out_counts, call->out_offsets, &check->out))
+        return calls_bad(check, "count is larger than memory");
+    if (check->in.bytes && !call->in)
+        return calls_bad(check, "in is NULL");
+    if (check->out.bytes && !call->out)
+        return calls_bad(check, "out is NULL");
+    if (disti_collective_uneven(call->collective) &&
+        disti_collective_rooted(check->call->collective) && call->root == check->group->rank) {
+        size_t own = call->in_counts ? call->in_counts[call->root] : call->out_counts[call->root];
+
+        if (own != call->count)
+            return calls_bad(check, "count is not what counts says for this rank");
+    }
+    return calls_check_overlap(check);
+}
+
+/* ---- the whole ---- */
+
+static dist_status calls_check_all(struct calls_check *check, void **owned_p)
+{
+    struct dist_call *call = check->call;
+    dist_status status = calls_check_op(check);
+
+    if (status == DIST_OK)
+        status = calls_check_root(check);
+    if (status == DIST_OK)
+        status = calls_check_peer(check);
+    if (status != DIST_OK)
+        return status;
+    check->in.blocks = calls_blocks(check, check->traits->in);
+    check->out.blocks = calls_blocks(check, check->traits->out);
+    if (disti_collective_uneven(call->collective)) {
+        status = calls_own_counts(check, owned_p);
+        if (status == DIST_OK)
+            status = calls_copy_layouts(check, *owned_p);
+    } else {
+        status = calls_own_source(check, owned_p);
+    }
+    if (status == DIST_OK)
+        status = calls_check_buffers(check);
+    return status == DIST_OK ? disti_call_support(check->group, call) : status;
+}
+
+/*
+ * RECV on a stream: the program goes on before it has ended, so the sender is said at once, and the
+ * backend gets a place of the library's.
+ */
+static dist_status calls_detach_source(const dist_group *group, struct disti_start *start)
+{
+    if (start->call.collective != DIST_COLL_RECV || start->manner != DIST_MANNER_STREAM)
+        return DIST_OK;
+    if (start->call.root == DIST_ANY_SOURCE)
+        return disti_fail(DIST_ERR_UNSUPPORTED,
+                          "rank %d, recv: memory of a device cannot be received from any source "
+                          "with backend %s: name the peer",
+                          group->rank, group->backend->name);
+    *start->call.source = start->call.root;
+    if (start->owned)
+        return DIST_OK;
+    start->owned = start->call.source = malloc(sizeof(int));
+    return start->owned ? DIST_OK : disti_fail(DIST_ERR_NO_MEMORY, "no memory to receive");
+}
+
+dist_status disti_call_check(dist_group *group, const struct dist_call *call,
+                             struct calls_form form, struct disti_start *start_p)
+{
+    struct disti_start start = {.call = *call, .name = form.name};
+    struct calls_check check = {.group = group,
+                                .call = &start.call,
+                                .traits = &calls_traits[call->collective],
+                                .name = form.name ?: dist_collective_string(call->collective)};
+    dist_status status = disti_group_check(group, check.name);
+
+    if (status == DIST_OK && form.async && !form.work_p)
+        status = calls_bad(&check, "work_p is NULL");
+    if (status == DIST_OK)
+        status = calls_check_all(&check, &start.owned);
+    if (status == DIST_OK) {
+        start.in_bytes = check.in.bytes;
+        start.out_bytes = check.out.bytes;
+        disti_call_place(group, &start);
+        status = calls_detach_source(group, &start);
+    }
+    if (status != DIST_OK) {
+        free(start.owned);
+        return status;
+    }
+    if (start.call.memory == DIST_MEMORY_HOST)
+        disti_call_remember(group, &start.call, check.in.bytes, check.out.bytes);
+    *start_p = start;
+    return DIST_OK;
+}
+
+static dist_status calls_run(dist_group *group, struct disti_start *start, struct calls_form form)
+{
+    if (form.async)
+        return disti_work_post(group, start, form.work_p);
+    if (start->manner != DIST_MANNER_STREAM)
+        return disti_work_run(group, start);
+    start->detached = start->waits = true;
+    return disti_work_post(group, start, NULL);
+}
+
+dist_status disti_call(dist_group *group, const struct dist_call *call, struct calls_form form)
+{
+    struct disti_start start;
+    dist_status status;
+
+    if (!form.async && disti_call_again(group, call) && !disti_batch_is_open())
+        return disti_work_run_call(group, call);
+    status = disti_call_check(group, call, form, &start);
+    if (status == DIST_OK && (form.async || !disti_batch_note(group, &start, &status))) {
+        status = disti_stage(group, &start);
+        if (status == DIST_OK)
+            status = calls_run(group, &start, form);
+        if (status != DIST_OK)
+            disti_start_release(&start);
+    }
+    return status == DIST_OK ? status : disti_group_unstarted(group, status);
+}

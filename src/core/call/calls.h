@@ -1,0 +1,80 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* The way of every public call: checked once, for every backend, then run, handed out or noted. */
+#ifndef DISTI_CORE_CALL_CALLS_H
+#define DISTI_CORE_CALL_CALLS_H
+
+#include "core/group/group.h"
+#include "core/work/work.h"
+
+/*
+ * How the caller wants it: work_p is what it passed as such, and means something only with async.
+ * The plain form blocks, or is noted while dist_group_start is open in this thread.
+ */
+struct calls_form {
+    bool async;
+    dist_work **work_p;
+    const char *name; /* of the function, for errors; NULL: as the collective */
+};
+
+static const struct calls_form calls_blocking = {.async = false};
+
+static inline struct calls_form calls_async(dist_work **work_p)
+{
+    return (struct calls_form){.async = true, .work_p = work_p};
+}
+
+/*
+ * Checks a call as the program made it, `op` as the program gave it, offsets NULL for blocks one
+ * after the other; then starts it in the wanted form. Arrays are copied.
+ */
+dist_status disti_call(dist_group *group, const struct dist_call *call, struct calls_form form);
+
+/*
+ * The first half of it. On success *start_p is what is to be started, and the memory that it refers
+ * to is to be freed when the call has ended.
+ */
+dist_status disti_call_check(dist_group *group, const struct dist_call *call,
+                             struct calls_form form, struct disti_start *start_p);
+
+/*
+ * stage.c: where are the buffers of this checked call, and how is it to be done? Sets memory and
+ * stream of the call, and manner.
+ */
+void disti_call_place(struct dist_group *group, struct disti_start *start);
+/*
+ * Before the start of a call that is to be STAGED (else nothing): copies its data to host memory,
+ * and from then on the call is about the copies, and owns them. Blocks until the device has got
+ * there.
+ */
+dist_status disti_stage(const struct dist_group *group, struct disti_start *start);
+/* Copies bytes, of which one side may be memory of a device; after what is on the group's stream.
+ */
+dist_status disti_stage_copy(const struct dist_group *group, void *to, const void *from,
+                             size_t bytes);
+/* As disti_stage, without data: they are copied each time a persistent call starts. */
+dist_status disti_stage_empty(const struct dist_group *group, struct disti_start *start);
+
+/*
+ * calls_again.c: remembers a checked call with the bytes of IN and OUT; is this one, as the program
+ * made it, as good as that? False: it has to be checked.
+ */
+void disti_call_remember(const dist_group *group, const struct dist_call *call, size_t in_bytes,
+                         size_t out_bytes);
+bool disti_call_again(const dist_group *group, const struct dist_call *call);
+
+/* calls_support.c: does the group's backend do this, checked but for that? Else UNSUPPORTED. */
+dist_status disti_call_support(const dist_group *group, const struct dist_call *call);
+
+/* ERR_INVALID_ARGUMENT: "rank 1, reduce: WHAT". */
+dist_status disti_call_bad(const dist_group *group, const char *name, const char *what);
+
+/* batch.c: notes a checked call if dist_group_start is open, and takes what belongs to it. False:
+ * it is not. *status_p: could it be noted? */
+bool disti_batch_note(dist_group *group, const struct disti_start *start, dist_status *status_p);
+/* The same for a work that has been started: dist_group_end will wait for it. */
+bool disti_batch_note_work(dist_group *group, dist_work *work, dist_status *status_p);
+bool disti_batch_is_open(void);
+/* Starts what is noted, so that what the caller starts next comes after it. */
+void disti_batch_start(void);
+
+#endif

@@ -1,0 +1,240 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* The public calls that move blocks: broadcast, gathers, scatters, all-to-all. */
+#include "core/call/calls.h"
+
+static dist_status calls_broadcast(dist_group *group, void *buffer, size_t count, dist_dtype dtype,
+                                   int root, struct calls_form form)
+{
+    const struct dist_call call = {.collective = DIST_COLL_BROADCAST,
+                                   .in = buffer,
+                                   .out = buffer,
+                                   .count = count,
+                                   .dtype = dtype,
+                                   .root = root};
+
+    return disti_call(group, &call, form);
+}
+
+static dist_status calls_all_gather(dist_group *group, const void *in, void *out, size_t count,
+                                    dist_dtype dtype, struct calls_form form)
+{
+    const struct dist_call call = {
+        .collective = DIST_COLL_ALL_GATHER, .in = in, .out = out, .count = count, .dtype = dtype};
+
+    return disti_call(group, &call, form);
+}
+
+static dist_status calls_all_gather_v(dist_group *group, const void *in, void *out,
+                                      const size_t *counts, const size_t *offsets, dist_dtype dtype,
+                                      struct calls_form form)
+{
+    const struct dist_call call = {.collective = DIST_COLL_ALL_GATHER_V,
+                                   .in = in,
+                                   .out = out,
+                                   .out_counts = counts,
+                                   .out_offsets = offsets,
+                                   .dtype = dtype};
+
+    return disti_call(group, &call, form);
+}
+
+static dist_status calls_gather(dist_group *group, const void *in, void *out, size_t count,
+                                dist_dtype dtype, int root, struct calls_form form)
+{
+    const struct dist_call call = {.collective = DIST_COLL_GATHER,
+                                   .in = in,
+                                   .out = out,
+                                   .count = count,
+                                   .dtype = dtype,
+                                   .root = root};
+
+    return disti_call(group, &call, form);
+}
+
+static dist_status calls_gather_v(dist_group *group, const void *in, size_t count, void *out,
+                                  const size_t *counts, const size_t *offsets, dist_dtype dtype,
+                                  int root, struct calls_form form)
+{
+    const struct dist_call call = {.collective = DIST_COLL_GATHER_V,
+                                   .in = in,
+                                   .out = out,
+                                   .count = count,
+                                   .out_counts = counts,
+                                   .out_offsets = offsets,
+                                   .dtype = dtype,
+                                   .root = root};
+
+    return disti_call(group, &call, form);
+}
+
+static dist_status calls_scatter(dist_group *group, const void *in, void *out, size_t count,
+                                 dist_dtype dtype, int root, struct calls_form form)
+{
+    const struct dist_call call = {.collective = DIST_COLL_SCATTER,
+                                   .in = in,
+                                   .out = out,
+                                   .count = count,
+                                   .dtype = dtype,
+                                   .root = root};
+
+    return disti_call(group, &call, form);
+}
+
+static dist_status calls_scatter_v(dist_group *group, const void *in, const size_t *counts,
+                                   const size_t *offsets, void *out, size_t count, dist_dtype dtype,
+                                   int root, struct calls_form form)
+{
+    const struct dist_call call = {.collective = DIST_COLL_SCATTER_V,
+                                   .in = in,
+                                   .out = out,
+                                   .count = count,
+                                   .in_counts = counts,
+                                   .in_offsets = offsets,
+                                   .dtype = dtype,
+                                   .root = root};
+
+    return disti_call(group, &call, form);
+}
+
+static dist_status calls_all_to_all(dist_group *group, const void *in, void *out, size_t count,
+                                    dist_dtype dtype, struct calls_form form)
+{
+    const struct dist_call call = {
+        .collective = DIST_COLL_ALL_TO_ALL, .in = in, .out = out, .count = count, .dtype = dtype};
+
+    return disti_call(group, &call, form);
+}
+
+static dist_status calls_all_to_all_v(dist_group *group, const void *in, const size_t *in_counts,
+                                      const size_t *in_offsets, void *out, const size_t *out_counts,
+                                      const size_t *out_offsets, dist_dtype dtype,
+                                      struct calls_form form)
+{
+    const struct dist_call call = {.collective = DIST_COLL_ALL_TO_ALL_V,
+                                   .in = in,
+                                   .out = out,
+                                   .in_counts = in_counts,
+                                   .in_offsets = in_offsets,
+                                   .out_counts = out_counts,
+                                   .out_offsets = out_offsets,
+                                   .dtype = dtype};
+
+    return disti_call(group, &call, form);
+}
+
+dist_status dist_broadcast(dist_group *group, void *buffer, size_t count, dist_dtype dtype,
+                           int root)
+{
+    return calls_broadcast(group, buffer, count, dtype, root, calls_blocking);
+}
+
+dist_status dist_broadcast_async(dist_group *group, void *buffer, size_t count, dist_dtype dtype,
+                                 int root, dist_work **work_p)
+{
+    return calls_broadcast(group, buffer, count, dtype, root, calls_async(work_p));
+}
+
+dist_status dist_all_gather(dist_group *group, const void *in, void *out, size_t count,
+                            dist_dtype dtype)
+{
+    return calls_all_gather(group, in, out, count, dtype, calls_blocking);
+}
+
+dist_status dist_all_gather_async(dist_group *group, const void *in, void *out, size_t count,
+                                  dist_dtype dtype, dist_work **work_p)
+{
+    return calls_all_gather(group, in, out, count, dtype, calls_async(work_p));
+}
+
+dist_status dist_all_gather_v(dist_group *group, const void *in, void *out, const size_t *counts,
+                              const size_t *offsets, dist_dtype dtype)
+{
+    return calls_all_gather_v(group, in, out, counts, offsets, dtype, calls_blocking);
+}
+
+dist_status dist_all_gather_v_async(dist_group *group, const void *in, void *out,
+                                    const size_t *counts, const size_t *offsets, dist_dtype dtype,
+                                    dist_work **work_p)
+{
+    return calls_all_gather_v(group, in, out, counts, offsets, dtype, calls_async(work_p));
+}
+
+dist_status dist_gather(dist_group *group, const void *in, void *out, size_t count,
+                        dist_dtype dtype, int root)
+{
+    return calls_gather(group, in, out, count, dtype, root, calls_blocking);
+}
+
+dist_status dist_gather_async(dist_group *group, const void *in, void *out, size_t count,
+                              dist_dtype dtype, int root, dist_work **work_p)
+{
+    return calls_gather(group, in, out, count, dtype, root, calls_async(work_p));
+}
+
+dist_status dist_gather_v(dist_group *group, const void *in, size_t count, void *out,
+                          const size_t *counts, const size_t *offsets, dist_dtype dtype, int root)
+{
+    return calls_gather_v(group, in, count, out, counts, offsets, dtype, root, calls_blocking);
+}
+
+dist_status dist_gather_v_async(dist_group *group, const void *in, size_t count, void *out,
+                                const size_t *counts, const size_t *offsets, dist_dtype dtype,
+                                int root, dist_work **work_p)
+{
+    return calls_gather_v(group, in, count, out, counts, offsets, dtype, root, calls_async(work_p));
+}
+
+dist_status dist_scatter(dist_group *group, const void *in, void *out, size_t count,
+                         dist_dtype dtype, int root)
+{
+    return calls_scatter(group, in, out, count, dtype, root, calls_blocking);
+}
+
+dist_status dist_scatter_async(dist_group *group, const void *in, void *out, size_t count,
+                               dist_dtype dtype, int root, dist_work **work_p)
+{
+    return calls_scatter(group, in, out, count, dtype, root, calls_async(work_p));
+}
+
+dist_status dist_scatter_v(dist_group *group, const void *in, const size_t *counts,
+                           const size_t *offsets, void *out, size_t count, dist_dtype dtype,
+                           int root)
+{
+    return calls_scatter_v(group, in, counts, offsets, out, count, dtype, root, calls_blocking);
+}
+
+dist_status dist_scatter_v_async(dist_group *group, const void *in, const size_t *counts,
+                                 const size_t *offsets, void *out, size_t count, dist_dtype dtype,
+                                 int root, dist_work **work_p)
+{
+    return calls_scatter_v(group, in, counts, offsets, out, count, dtype, root,
+                           calls_async(work_p));
+}
+
+dist_status dist_all_to_all(dist_group *group, const void *in, void *out, size_t count,
+                            dist_dtype dtype)
+{
+    return calls_all_to_all(group, in, out, count, dtype, calls_blocking);
+}
+
+dist_status dist_all_to_all_async(dist_group *group, const void *in, void *out, size_t count,
+                                  dist_dtype dtype, dist_work **work_p)
+{
+    return calls_all_to_all(group, in, out, count, dtype, calls_async(work_p));
+}
+
+dist_status dist_all_to_all_v(dist_group *group, const void *in, const size_t *in_counts,
+                              const size_t *in_offsets, void *out, const size_t *out_counts,
+                              const size_t *out_offsets, dist_dtype dtype)
+{
+    return calls_all_to_all_v(group, in, in_counts, in_offsets, out, out_counts, out_offsets, dtype,
+                              calls_blocking);
+}
+
+dist_status dist_all_to_all_v_async(dist_group *group, const void *in, const size_t *in_counts,
+                                    const size_t *in_offsets, void *out, const size_t *out_counts,
+                                    const size_t *out_offsets, dist_dtype dtype, dist_work **work_p)
+{
+    return calls_all_to_all_v(group, in, in_counts, in_offsets, out, out_counts, out_offsets, dtype,
+                              calls_async(work_p));
+}

@@ -1,0 +1,239 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Before a group is made: its ranks meet in the store, and agree on a number. */
+#include "base/clock.h"
+#include "core/group/group.h"
+#include "endpoint/endpoint.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* How often a list of ranks was taken to make a group of them. */
+struct group_turn {
+    struct group_turn *next;
+    uint64_t hash;
+    uint32_t taken;
+};
+
+/* What each rank lays before the others. Fixed size: it is exchanged as bytes. */
+struct agree_offer {
+    uint32_t number; /* of the first rank in the world; else 0 */
+    char backend[60];
+};
+
+/* FNV-1a: tells lists of ranks apart. */
+static uint64_t agree_hash(const int *ranks, int count)
+{
+    uint64_t hash = 0xcbf29ce484222325ull;
+
+    for (int i = 0; i < count; i++) {
+        for (int shift = 0; shift < 32; shift += 8)
+            hash = (hash ^ ((unsigned)ranks[i] >> shift & 0xff)) * 0x100000001b3ull;
+    }
+    return hash;
+}
+
+static struct group_turn *agree_find_turn(struct dist_group *parent, uint64_t hash)
+{
+    struct group_turn *turn = parent->turns;
+
+    while (turn && turn->hash != hash)
+        turn = turn->next;
+    if (turn)
+        return turn;
+    turn = calloc(1, sizeof(*turn));
+    if (!turn)
+        return NULL;
+    turn->hash = hash;
+    turn->next = parent->turns;
+    parent->turns = turn;
+    return turn;
+}
+
+/*
+ * Which time this list is used: what the ranks meet under. Threads may make groups of one list at
+ * once, if all ranks begin in the same order.
+ */
+static dist_status agree_take_turn(struct dist_group *parent, uint64_t hash, uint32_t *turn_p)
+{
+    struct group_turn *turn;
+
+    pthread_mutex_lock(&parent->world->lock);
+    turn = agree_find_turn(parent, hash);
+    if (turn)
+        *turn_p = turn->taken++;
+    pthread_mutex_unlock(&parent->world->lock);
+    return turn ? DIST_OK : disti_fail(DIST_ERR_NO_MEMORY, "no memory for a process group");
+}
+
+/* The ranks did not meet: a next try, which some begin late, shall meet them. */
+static void agree_give_back(struct dist_group *parent, uint64_t hash, uint32_t taken)
+{
+    struct group_turn *turn;
+
+    pthread_mutex_lock(&parent->world->lock);
+    turn = agree_find_turn(parent, hash);
+    if (turn && turn->taken == taken + 1)
+        turn->taken = taken;
+    pthread_mutex_unlock(&parent->world->lock);
+}
+
+void disti_turns_free(struct dist_group *group)
+{
+    while (group->turns) {
+        struct group_turn *turn = group->turns;
+
+        group->turns = turn->next;
+        free(turn);
+    }
+}
+
+static int agree_first(const struct disti_group_spec *spec)
+{
+    int first = 0;
+
+    for (int i = 1; i < spec->size; i++) {
+        if (spec->members[i] < spec->members[first])
+            first = i;
+    }
+    return first;
+}
+
+bool disti_group_number_clashes(struct disti_world *world, uint32_t number)
+{
+    const struct dist_group *group;
+
+    pthread_mutex_lock(&world->lock);
+    group = world->groups;
+    while (group &&
+           (group->number == number || disti_tag_group(group->number) != disti_tag_group(number)))
+        group = group->next;
+    pthread_mutex_unlock(&world->lock);
+    return group;
+}
+
+/* Numbers that a rank takes from the store at once: it asks for the next few groups too. */
+#define AGREE_NUMBERS 16
+
+/* The next of those that this rank has. False: it has none. */
+static bool agree_own_number(struct disti_world *world, int64_t *number_p)
+{
+    bool own;
+
+    pthread_mutex_lock(&world->lock);
+    own = world->numbers_left > 0;
+    if (own) {
+        *number_p = world->next_number++;
+        world->numbers_left--;
+    }
+    pthread_mutex_unlock(&world->lock);
+    return own;
+}
+
+/* More of them; what another thread has just fetched is lost. */
+static dist_status agree_fetch_numbers(struct disti_world *world)
+{
+    int64_t last;
+    dist_status status =
+        disti_store_add(world->bootstrap.store, "dist/groups", AGREE_NUMBERS, &last);
+
+    if (status != DIST_OK)
+        return status;
+    if (last < AGREE_NUMBERS || last > INT32_MAX)
+        return disti_fail(DIST_ERR_UNSUPPORTED, "rank %d: this job has made %lld groups already",
+                          world->rank, (long long)last);
+    pthread_mutex_lock(&world->lock);
+    world->next_number = last - AGREE_NUMBERS + 1;
+    world->numbers_left = AGREE_NUMBERS;
+    pthread_mutex_unlock(&world->lock);
+    return DIST_OK;
+}
+
+/* A number that no other group of this world has, nor had. */
+static dist_status agree_new_number(struct disti_world *world, uint32_t *number_p)
+{
+    dist_status status = DIST_OK;
+    int64_t number = 0;
+
+    if (!world->bootstrap.store) {
+        pthread_mutex_lock(&world->lock);
+        *number_p = ++world->last_number;
+        pthread_mutex_unlock(&world->lock);
+        return DIST_OK;
+    }
+    do {
+        while (status == DIST_OK && !agree_own_number(world, &number))
+            status = agree_fetch_numbers(world);
+    } while (status == DIST_OK && disti_group_number_clashes(world, (uint32_t)number));
+    *number_p = (uint32_t)number;
+    return status;
+}
+
+/* Everyone sees the same offers, and comes to the same answer. */
+static dist_status agree_compare(const struct disti_world *world,
+                                 const struct disti_group_spec *spec,
+                                 const struct agree_offer *offers)
+{
+    for (int i = 1; i < spec->size; i++) {
+        if (strncmp(offers[i].backend, offers[0].backend, sizeof(offers[0].backend)) != 0)
+            return disti_fail(DIST_ERR_MISMATCH,
+                              "new group: rank %d (world rank %d, host %s) wants backend %.59s, "
+                              "but rank 0 (world rank %d, host %s) wants %.59s: give all its ranks "
+                              "the same",
+                              i, spec->members[i], world->peers[spec->members[i]].locality.host,
+                              offers[i].backend, spec->members[0],
+                              world->peers[spec->members[0]].locality.host, offers[0].backend);
+    }
+    return DIST_OK;
+}
+
+static dist_status agree_exchange(struct dist_group *parent, const struct disti_group_spec *spec,
+                                  uint64_t hash, const struct agree_offer *mine,
+                                  struct agree_offer *offers)
+{
+    const struct disti_party party = {.group = DISTI_NO_GROUP,
+                                      .ranks = spec->members,
+                                      .count = spec->size,
+                                      .what = "for the ranks of the new group"};
+    uint32_t turn = 0;
+    char key[96];
+    dist_status status;
+
+    if (spec->size == 1) {
+        offers[0] = *mine;
+        return DIST_OK;
+    }
+    status = agree_take_turn(parent, hash, &turn);
+    if (status != DIST_OK)
+        return status;
+    snprintf(key, sizeof(key), "dist/group/%u/%d/%016llx/%u", parent->number, spec->size,
+             (unsigned long long)hash, turn);
+    status = disti_store_gather(parent->world->bootstrap.store, &party, key, mine, offers,
+                                sizeof(*mine), disti_left_ms(spec->until_ns));
+    if (status != DIST_OK)
+        agree_give_back(parent, hash, turn);
+    return status;
+}
+
+dist_status disti_group_agree(struct dist_group *parent, const struct disti_group_spec *spec,
+                              const char *backend, uint32_t *number_p)
+{
+    struct agree_offer *offers = calloc((size_t)spec->size, sizeof(*offers)), mine;
+    int first = agree_first(spec);
+    dist_status status = DIST_OK;
+
+    if (!offers)
+        return disti_fail(DIST_ERR_NO_MEMORY, "no memory for a group of %d ranks", spec->size);
+    memset(&mine, 0, sizeof(mine));
+    snprintf(mine.backend, sizeof(mine.backend), "%s", backend);
+    if (spec->members[first] == parent->world->rank)
+        status = agree_new_number(parent->world, &mine.number);
+    if (status == DIST_OK)
+        status = agree_exchange(parent, spec, agree_hash(spec->members, spec->size), &mine, offers);
+    if (status == DIST_OK)
+        status = agree_compare(parent->world, spec, offers);
+    if (status == DIST_OK)
+        *number_p = offers[first].number;
+    free(offers);
+    return status;
+}

@@ -1,0 +1,181 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* What ends a group: a lost rank, a deadline, a broken backend. */
+#include "base/clock.h"
+#include "core/group/group.h"
+
+#include <poll.h>
+#include <stdio.h>
+
+/*
+ * A rank that ended normally may have left its last messages on their way, and one
+ * that died may have: what can still end, ends within the grace.
+ */
+#define FAULT_GRACE_NS (200LL * 1000 * 1000)
+
+/*
+ * When a link breaks the peer at its other end may be a victim itself, which left because of a
+ * third rank. The store hears of the first failure first and tells all: wait so long for its news.
+ */
+#define FAULT_NEWS_MS 500
+#define FAULT_LOOK_MS 20
+
+/* It is this group that failed: this process's others go on. */
+static void fault_tell(const struct dist_group *group, const char *text)
+{
+    const struct disti_party party = disti_group_party(group);
+
+    if (group->world_size > 1 && group->world->bootstrap.store)
+        disti_store_report(group->world->bootstrap.store, &party, text);
+}
+
+/* Ends the group here; `tell`: the other ranks do not know the cause yet. */
+static void fault_end(struct dist_group *group, dist_status status, const char *text, bool tell)
+{
+    if (group->failed)
+        return;
+    group->failed = status;
+    disti_text(group->cause, GROUP_TEXT, "%s", text);
+    if (tell)
+        fault_tell(group, text);
+    disti_drive_rouse(group); /* the driver may sleep with the backend armed */
+    group->drive.unsettled = true;
+    if (group->state)
+        group->backend->abort(group->state);
+    for (struct disti_work *work = group->works; work; work = work->next) {
+        /* A link that broke since others aborted the group is no cause. */
+        if (work->ticket.status == DIST_IN_PROGRESS || (group->aborted && work->ticket.status < 0))
+            work->ticket.status = status;
+    }
+}
+
+void disti_group_break(struct dist_group *group, dist_status status, const char *text)
+{
+    fault_end(group, status, text, true);
+}
+
+dist_status disti_group_unstarted(struct dist_group *group, dist_status status)
+{
+    if (status != DIST_ERR_NO_MEMORY && status != DIST_ERR_SYSTEM)
+        return status;
+    disti_group_enter(group);
+    if (atomic_load_explicit(&group->drive.role, memory_order_relaxed) != DISTI_ROLE_CLOSED)
+        disti_group_break(group, status, dist_last_error());
+    disti_drive_kick(group);
+    disti_group_exit(group);
+    return status;
+}
+
+dist_status disti_group_refuse(const struct dist_group *group, const char *what)
+{
+    char name[GROUP_NAME];
+
+    return disti_fail(DIST_ERR_ABORTED,
+                      "%s cannot start %s: the group ended with an earlier error: %s",
+                      disti_group_name(group, name), what, group->cause);
+}
+
+static const char *fault_describe(const struct disti_work *work, char *text, size_t size)
+{
+    if (work)
+        snprintf(text, size, "%s (operation %llu, %zu x %s)", disti_work_name(work),
+                 (unsigned long long)work->call.sequence, work->call.count,
+                 dist_dtype_string(work->call.dtype));
+    else
+        snprintf(text, size, "its operations");
+    return text;
+}
+
+static void fault_timeout(struct dist_group *group, const struct disti_work *work)
+{
+    char name[GROUP_NAME], what[128], missing[512] = "";
+    dist_status status;
+
+    fault_describe(work, what, sizeof(what));
+    if (group->backend->describe)
+        group->backend->describe(group->state, missing, sizeof(missing));
+    status = disti_fail(DIST_ERR_TIMEOUT,
+                        "%s waited %d ms in %s for %s: see where the other ranks are, or raise "
+                        "the timeout (DIST_TIMEOUT, seconds)",
+                        disti_group_name(group, name), group->timeout_ms, what,
+                        *missing ? missing : "another rank");
+    fault_end(group, status, dist_last_error(), true);
+}
+
+static void fault_lost(struct dist_group *group, const struct disti_work *work)
+{
+    char name[GROUP_NAME], what[128];
+    dist_status status;
+
+    fault_describe(work, what, sizeof(what));
+    status = disti_fail(group->aborted ? DIST_ERR_ABORTED : DIST_ERR_PEER_LOST,
+                        "%s cannot finish %s: %s", disti_group_name(group, name), what,
+                        group->lost_text);
+    fault_end(group, status, dist_last_error(), false);
+}
+
+/* Looks for news; the first that there is says who began it. */
+static bool fault_read_news(struct dist_group *group)
+{
+    struct disti_notice notice;
+
+    if (group->lost_rank >= 0)
+        return true;
+    if (!disti_news_read(group, &notice))
+        return false;
+    group->lost_rank = notice.rank < 0 ? 0 : notice.rank;
+    group->aborted = notice.aborted;
+    group->lost_until_ns = disti_now_ns() + (notice.aborted ? 0 : FAULT_GRACE_NS);
+    disti_text(group->lost_text, GROUP_TEXT, "%s", notice.text);
+    return true;
+}
+
+/* Sleeps until there may be news; another group's thread may read them for us. */
+static void fault_await_news(struct dist_group *group)
+{
+    struct pollfd news = {.fd = disti_group_news_fd(group), .events = POLLIN};
+
+    poll(&news, 1, FAULT_LOOK_MS);
+}
+
+void disti_group_fail(struct dist_group *group, const struct disti_work *work, dist_status status)
+{
+    int64_t until = disti_deadline_ms(FAULT_NEWS_MS);
+    char own[GROUP_TEXT];
+
+    if (group->failed)
+        return;
+    if (atomic_load(&group->abort_asked)) { /* which may be why others are gone */
+        disti_group_abort(group);
+        return;
+    }
+    disti_text(own, sizeof(own), "%s", dist_last_error());
+    while (status == DIST_ERR_PEER_LOST && group->world->bootstrap.store &&
+           !fault_read_news(group) && !disti_expired(until))
+        fault_await_news(group);
+    if (status == DIST_ERR_PEER_LOST && group->lost_rank >= 0)
+        fault_lost(group, work);
+    else
+        fault_end(group, status, own, true);
+}
+
+void disti_group_heed(struct dist_group *group)
+{
+    if (group->failed)
+        return;
+    if (atomic_load(&group->abort_asked))
+        disti_group_abort(group);
+    else if (group->world->bootstrap.store && fault_read_news(group) && group->aborted)
+        fault_lost(group, NULL);
+}
+
+void disti_group_watch(struct dist_group *group, const struct disti_work *work)
+{
+    if (group->failed)
+        return;
+    if (atomic_load_explicit(&group->abort_asked, memory_order_relaxed))
+        disti_group_abort(group);
+    else if (fault_read_news(group) && disti_expired(group->lost_until_ns))
+        fault_lost(group, work);
+    else if (disti_expired(work->deadline_ns))
+        fault_timeout(group, work);
+}

@@ -1,0 +1,262 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* A group: made from some ranks of a world, opened with a backend, closed and freed. */
+#include "core/group/group.h"
+
+#include "backends/registry.h"
+#include "base/clock.h"
+#include "device/driver.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Copies the members' places; nodes are numbered from 0 again, in the order of the ranks. */
+static dist_status group_place(struct dist_group *group)
+{
+    const struct dist_place *places = group->world->places;
+    int *renumbered = malloc((size_t)group->world->size * sizeof(*renumbered));
+    int nodes = 0;
+
+    if (!renumbered)
+        return disti_fail(DIST_ERR_NO_MEMORY, "no memory for %d ranks", group->world->size);
+    for (int r = 0; r < group->world->size; r++)
+        renumbered[r] = -1;
+    for (int r = 0; r < group->world_size; r++) {
+        int node = places[group->members[r]].node;
+
+        if (renumbered[node] < 0)
+            renumbered[node] = nodes++;
+        group->places[r] = places[group->members[r]];
+        group->places[r].node = renumbered[node];
+    }
+    free(renumbered);
+    return DIST_OK;
+}
+
+/* This rank's number in the group, and its place among those of its machine. */
+static void group_count(struct dist_group *group)
+{
+    group->whole = group->world_size == group->world->size;
+    for (int r = 0; r < group->world_size; r++) {
+        if (group->members[r] == group->world->rank)
+            group->rank = r;
+        group->whole = group->whole && group->members[r] == r;
+    }
+    for (int r = 0; r < group->world_size; r++) {
+        if (group->places[r].node != group->places[group->rank].node)
+            continue;
+        if (r < group->rank)
+            group->local_rank++;
+        group->local_ranks++;
+    }
+}
+
+static dist_status group_alloc(struct dist_group *group)
+{
+    const char *job = group->world->bootstrap.job;
+    size_t ranks = (size_t)group->world_size, job_bytes = strlen(job) + 16;
+
+    group->members = calloc(ranks, sizeof(*group->members));
+    group->places = calloc(ranks, sizeof(*group->places));
+    group->news = calloc(1, sizeof(*group->news));
+    group->job = calloc(1, job_bytes);
+    group->cause = calloc(1, GROUP_TEXT);
+    group->lost_text = calloc(1, GROUP_TEXT);
+    if (!group->members || !group->places || !group->news || !group->job || !group->cause ||
+        !group->lost_text)
+        return disti_fail(DIST_ERR_NO_MEMORY, "no memory for a group of %d ranks",
+                          group->world_size);
+    snprintf(group->job, job_bytes, group->number ? "%s/%u" : "%s", job, group->number);
+    return DIST_OK;
+}
+
+dist_status disti_group_new(struct disti_world *world, const struct disti_group_spec *spec,
+                            struct dist_group **group_p)
+{
+    struct dist_group *group = calloc(1, sizeof(*group));
+    dist_status status;
+
+    if (!group)
+        return disti_fail(DIST_ERR_NO_MEMORY, "no memory for a process group");
+    group->world = world;
+    group->log = &world->log;
+    group->number = spec->number;
+    group->world_size = spec->size;
+    group->timeout_ms = spec->timeout_ms;
+    group->stream = spec->stream;
+    group->open_by_ns = spec->until_ns;
+    group->policy = world->policy;
+    group->lost_rank = -1;
+    status = disti_group_open_works(group);
+    if (status != DIST_OK) {
+        free(group);
+        return status;
+    }
+    status = group_alloc(group);
+    for (int r = 0; status == DIST_OK && r < spec->size; r++)
+        group->members[r] = spec->members ? spec->members[r] : r;
+    if (status == DIST_OK)
+        status = group_place(group);
+    if (status != DIST_OK) {
+        disti_group_free(group);
+        return status;
+    }
+    group_count(group);
+    disti_news_subscribe(group);
+    *group_p = group;
+    return DIST_OK;
+}
+
+struct disti_party disti_group_party(const struct dist_group *group)
+{
+    return (struct disti_party){.group = (int32_t)group->number,
+                                .ranks = group->whole ? NULL : group->members,
+                                .count = group->world_size};
+}
+
+static struct disti_party group_opening(const struct dist_group *group)
+{
+    struct disti_party party = disti_group_party(group);
+
+    party.what = "for the others to open the group";
+    return party;
+}
+
+/* The all-gather that backends get: through the store, a fresh key each time. */
+static dist_status group_all_gather(void *arg, const void *in, void *out, size_t bytes)
+{
+    struct dist_group *group = arg;
+    const struct disti_party party = group_opening(group);
+    int timeout_ms = group->open_by_ns ? disti_left_ms(group->open_by_ns) : group->timeout_ms;
+    char key[64];
+
+    if (group->world_size == 1) {
+        if (bytes)
+            memcpy(out, in, bytes);
+        return DIST_OK;
+    }
+    snprintf(key, sizeof(key), "dist/gather/%u/%u", group->number, group->gathers++);
+    return disti_store_gather(group->world->bootstrap.store, &party, key, in, out, bytes,
+                              timeout_ms);
+}
+
+/* What rank 0 gives, to all: by a request of the group, since a key that is awaited by anybody
+ * would fail with the loss of any rank of the world. */
+static dist_status group_broadcast(void *arg, void *data, size_t bytes)
+{
+    struct dist_group *group = arg;
+    const struct disti_party party = group_opening(group);
+    int timeout_ms = group->open_by_ns ? disti_left_ms(group->open_by_ns) : group->timeout_ms;
+    char key[64];
+
+    if (group->world_size == 1)
+        return DIST_OK;
+    snprintf(key, sizeof(key), "dist/tell/%u/%u", group->number, group->gathers++);
+    return disti_store_broadcast(group->world->bootstrap.store, &party, key, data, bytes,
+                                 timeout_ms);
+}
+
+/* How many ranks of the world below `below` are on this process's machine. */
+static int group_world_local(const struct dist_group *group, int below)
+{
+    const struct disti_world *world = group->world;
+    int count = 0;
+
+    for (int r = 0; r < below; r++)
+        count += world->places[r].node == world->places[world->rank].node;
+    return count;
+}
+
+/* As disti_shared_cpus says of the members; 0 without memory, which makes predictions worse only.
+ */
+static int group_shared_cpus(const struct dist_group *group)
+{
+    struct disti_locality *members = calloc((size_t)group->world_size, sizeof(*members));
+    int cpus;
+
+    for (int r = 0; members && r < group->world_size; r++)
+        members[r] = group->world->peers[group->members[r]].locality;
+    cpus = members ? disti_shared_cpus(members, group->world_size) : 0;
+    free(members);
+    return cpus;
+}
+
+dist_status disti_group_open(struct dist_group *group, const struct dist_backend *backend)
+{
+    void *state = calloc(1, backend->state_size ? backend->state_size : 1);
+    dist_status status;
+
+    group->config = (struct dist_backend_config){
+        .size = sizeof(group->config),
+        .host = &disti_host,
+        .rank = group->rank,
+        .world_size = group->world_size,
+        .local_rank = group->local_rank,
+        .local_ranks = group->local_ranks,
+        .timeout_ms = group->timeout_ms,
+        .group = group->number,
+        .job = group->job,
+        .bind_host = group->world->bootstrap.bind_host,
+        .places = group->places,
+        .all_gather = group_all_gather,
+        .all_gather_arg = group,
+        .members = group->number ? group->members : NULL,
+        .reproducible = group->world->reproducible,
+        .broadcast = group_broadcast,
+        .device = group->world->device,
+        .crowded = group->policy.crowded,
+        .shared_cpus = group_shared_cpus(group),
+        .world_local_rank = group_world_local(group, group->world->rank),
+        .world_job = group->world->bootstrap.job,
+        .world_rank = group->world->rank,
+        .world_ranks = group->world->size,
+        .world_local_ranks = group_world_local(group, group->world->size),
+        .world_timeout_ms = group->world->timeout_ms,
+        .leave = disti_group_abandon,
+    };
+    if (!state)
+        return disti_fail(DIST_ERR_NO_MEMORY, "no memory for backend %s", backend->name);
+    group->backend = backend;
+    group->state = state;
+    group->plain = !backend->join && !disti_driver_possible();
+    status = backend->open(state, &group->config);
+    if (status == DIST_OK && !backend->meets) /* nobody begins before all are open */
+        status = group_all_gather(group, NULL, NULL, 0);
+    group->open_by_ns = 0;
+    return status;
+}
+
+void disti_group_free(struct dist_group *group)
+{
+    if (!group)
+        return;
+    disti_news_unsubscribe(group);
+    if (group->state) {
+        disti_memory_reclaim(group);
+        group->backend->close(group->state);
+        free(group->state);
+    }
+    free(group->members);
+    free(group->places);
+    free(group->job);
+    free(group->news);
+    disti_turns_free(group);
+    disti_group_orphan(group);
+}
+
+const char *disti_group_name(const struct dist_group *group, char text[GROUP_NAME])
+{
+    if (group->number == 0)
+        snprintf(text, GROUP_NAME, "rank %d", group->rank);
+    else
+        snprintf(text, GROUP_NAME, "rank %d of group %u (world rank %d)", group->rank,
+                 group->number, group->world->rank);
+    return text;
+}
+
+int disti_group_news_fd(const struct dist_group *group)
+{
+    const struct disti_store *store = group->world->bootstrap.store;
+
+    return store ? disti_store_fd(store) : -1;
+}

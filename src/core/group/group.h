@@ -1,0 +1,188 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* A process group and its works; private to the core. */
+#ifndef DISTI_CORE_GROUP_GROUP_H
+#define DISTI_CORE_GROUP_GROUP_H
+
+#include "core/group/world.h"
+#include "core/work/drive.h"
+
+#define GROUP_TIMEOUT_MS (5 * 60 * 1000)
+/* News, and what they end. An error that quotes it is longer still: see base/log.c. */
+#define GROUP_TEXT (DISTI_NEWS_MAX + 300)
+
+/*
+ * Some ranks of a world, with their own connections and their own order of operations. `lock`
+ * guards everything behind it, and the calls into the backend. After the first error `failed` holds
+ * it, `cause` its text, and the backend has been aborted. The works keep `lock` and what is behind
+ * it until the last of them is freed, even if the group is gone.
+ *
+ * The structure itself, some hundred bytes, stays for the life of the process once the program has
+ * seen it: so a handle of a group that is gone is known as such, and never is another group's.
+ */
+struct dist_group {
+    struct dist_group *older; /* all groups that the program has seen */
+    bool kept;                /* it is among them */
+    atomic_bool destroyed;    /* or not this process's: its handle is good for nothing */
+    bool inherited;           /* this process was forked from the one that has the group */
+    atomic_bool abandoned;    /* the others know that this rank takes part in nothing any more */
+    struct disti_world *world;
+    struct dist_group *next; /* of this world, by number; guarded by the world's lock */
+    const struct disti_log *log;
+    uint32_t number; /* the same on all its ranks, no other group's of this world; 0: the world */
+    int rank, world_size, local_rank, local_ranks;
+    int timeout_ms;
+    void *stream;              /* dist_set_stream; guarded by lock */
+    int *members;              /* by rank: the rank in the world */
+    bool whole;                /* members[r] == r, for every rank of the world */
+    struct dist_place *places; /* by rank */
+    char *job;                 /* the world's job and the number */
+    struct dist_backend_config config;
+    const struct dist_backend *backend;
+    void *state; /* the backend's; NULL until it is opened */
+    bool plain;  /* all memory is the host's, as far as anybody knows */
+    struct disti_wait_policy policy;
+    uint32_t gathers;          /* how many all-gathers through the store: their keys */
+    int64_t open_by_ns;        /* while it is opened: the deadline; else 0 */
+    struct disti_notice *news; /* the first that concerns it; guarded by the world's lock */
+    bool has_news;             /* the same */
+    struct group_turn *turns;  /* lists that groups were made of, guarded by the world's lock */
+    uint32_t splits;           /* the same */
+
+    pthread_mutex_t lock;
+    struct disti_drive drive;
+    uint64_t sequence, message_sequence;
+    struct disti_work *works, *last_work; /* started and not ended, in order */
+    uint32_t barriers;                    /* monitored ones, begun */
+    dist_status failed;
+    bool aborted;                    /* by dist_abort, here or by another rank */
+    atomic_bool abort_asked;         /* dist_abort was called here; not guarded by the lock */
+    atomic_bool abort_possible;      /* the same: between open and close */
+    struct disti_store_alarm *alarm; /* tells the others; NULL: nobody to tell */
+    int lost_rank;                   /* a rank that is gone, -1: none; works get a grace to end */
+    int64_t lost_until_ns;
+    char *cause;     /* GROUP_TEXT bytes */
+    char *lost_text; /* GROUP_TEXT bytes */
+};
+
+/* group.c: making and ending one. */
+
+/* What a group is to be. */
+struct disti_group_spec {
+    uint32_t number;
+    const int *members; /* rank in the world by rank of the group, this process's among them;
+                           NULL: the whole world */
+    int size;
+    int timeout_ms;
+    void *stream;
+    int64_t until_ns; /* when it has to be open */
+};
+
+/* A group, not open yet. The caller gives it to disti_group_free. */
+dist_status disti_group_new(struct disti_world *world, const struct disti_group_spec *spec,
+                            struct dist_group **group_p);
+
+/* Opens the backend. Blocks until all ranks have done so, at most until until_ns. */
+dist_status disti_group_open(struct dist_group *group, const struct dist_backend *backend);
+
+/* Closes the backend, and frees all but what is kept. NULL is accepted. */
+void disti_group_free(struct dist_group *group);
+
+/* kept.c */
+
+/* The program sees it from now on. */
+void disti_group_keep(struct dist_group *group);
+
+/* abort.c: from now on it may be aborted; and it may not any more. */
+void disti_abort_ready(struct dist_group *group);
+void disti_abort_end(struct dist_group *group);
+
+/*
+ * ERR_INVALID_ARGUMENT for NULL, for a group that is gone, and in a forked child. `what`: the call,
+ * for the message.
+ */
+dist_status disti_group_check(const struct dist_group *group, const char *what);
+
+/* Its ranks, as the store wants them. Valid as long as the group. */
+struct disti_party disti_group_party(const struct dist_group *group);
+
+/* For dist_backend_config.leave; arg: the group. Any thread. */
+void disti_group_abandon(void *arg, const char *what);
+
+/* "rank 3", or "rank 1 of group 5 (world rank 3)"; for messages. Returns text. */
+#define GROUP_NAME 64
+const char *disti_group_name(const struct dist_group *group, char text[GROUP_NAME]);
+
+/* Readable when there is news of lost ranks; -1: there is nothing to wait for. */
+int disti_group_news_fd(const struct dist_group *group);
+
+/* news.c */
+
+/* From now on news that concern the group are kept for it; and what is known already. */
+void disti_news_subscribe(struct dist_group *group);
+void disti_news_unsubscribe(struct dist_group *group);
+/* The first news that concern the group, without waiting; false: there are none yet. */
+bool disti_news_read(struct dist_group *group, struct disti_notice *notice_p);
+
+/* agree.c */
+
+/*
+ * The ranks of a group to be agree on its number, and that they want the same backend. Blocks until
+ * all have come, at most until until_ns: ERR_TIMEOUT names who did not.
+ */
+dist_status disti_group_agree(struct dist_group *parent, const struct disti_group_spec *spec,
+                              const char *backend, uint32_t *number_p);
+void disti_turns_free(struct dist_group *group);
+/* Would messages of a group with that number be those of one that lives? Numbers are cut off. */
+bool disti_group_number_clashes(struct disti_world *world, uint32_t number);
+
+/* memory.c: what the backend has allocated for the program and the program has left, before close.
+ */
+void disti_memory_reclaim(struct dist_group *group);
+/* In a forked child: what was allocated is the parent's. */
+void disti_memory_forked(void);
+
+/* stream.c */
+
+/* ERR_INVALID_ARGUMENT for one that is not the same in every thread. */
+dist_status disti_stream_check(const void *stream);
+
+/* Tells the backend that several posts follow, or that this was all; see its slot batch. */
+dist_status disti_group_batch(struct dist_group *group, bool begin);
+
+/* fault.c: what ends a group. Call with the lock held. */
+
+/* The first error: keeps it, aborts the backend, ends every work, tells the other ranks. */
+void disti_group_break(struct dist_group *group, dist_status status, const char *text);
+
+/*
+ * A call could not be started here, with dist_last_error as its cause, and the lock is not held.
+ * The others go on with theirs: the group ends, unless the program was to blame or it had ended
+ * before. Returns the status.
+ */
+dist_status disti_group_unstarted(struct dist_group *group, dist_status status);
+
+/*
+ * A call of the backend failed with dist_last_error as its cause. For a lost peer the store's news
+ * are waited for briefly, since they name the rank that failed first. work may be NULL.
+ */
+void disti_group_fail(struct dist_group *group, const struct disti_work *work, dist_status status);
+
+/*
+ * Looks for news of lost ranks and for the deadline of `work`; breaks the group when a rank that is
+ * gone did not leave enough behind for the works to end.
+ */
+void disti_group_watch(struct dist_group *group, const struct disti_work *work);
+
+/*
+ * Has the program aborted it, here or elsewhere? Then the group ends now. For calls that do not
+ * drive it; a driver sees it by itself.
+ */
+void disti_group_heed(struct dist_group *group);
+
+/* abort.c: dist_abort was called here, and the group has not failed: ends it. */
+void disti_group_abort(struct dist_group *group);
+
+/* ERR_ABORTED with the first cause, for calls on a broken group. */
+dist_status disti_group_refuse(const struct dist_group *group, const char *what);
+
+#endif

@@ -1,0 +1,357 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* New groups of some ranks of another: by a list, by colour, of all. */
+#include "core/group/group.h"
+
+#include "backends/registry.h"
+#include "base/clock.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* What dist_split_group exchanges. */
+struct split_choice {
+    int32_t color, key;
+};
+
+/* A rank that has this rank's colour. */
+struct split_member {
+    int32_t key;
+    int rank; /* in the parent */
+};
+
+static dist_status groups_bad(const struct dist_group *parent, const char *what, const char *format,
+                              ...) __attribute__((format(printf, 3, 4)));
+static dist_status groups_bad(const struct dist_group *parent, const char *what, const char *format,
+                              ...)
+{
+    char name[GROUP_NAME], text[256];
+    va_list args;
+
+    va_start(args, format);
+    vsnprintf(text, sizeof(text), format, args);
+    va_end(args);
+    return disti_fail(DIST_ERR_INVALID_ARGUMENT, "%s, %s: %s", disti_group_name(parent, name), what,
+                      text);
+}
+
+/* A failed group may be a parent, so that the ranks that are left go on; an aborted one not. */
+static dist_status groups_check_parent(struct dist_group *parent, const char *what)
+{
+    dist_status status = disti_group_check(parent, what);
+
+    if (status != DIST_OK)
+        return status;
+    disti_group_enter(parent);
+    disti_group_heed(parent);
+    if (parent->aborted)
+        status = disti_group_refuse(parent, what);
+    disti_group_exit(parent);
+    return status;
+}
+
+/* Who waits for the others from here on gives up when the parent is aborted. */
+static void groups_begin(const struct dist_group *parent)
+{
+    disti_log_use(parent->log);
+    disti_store_heed((int32_t)parent->number);
+}
+
+static void groups_end(void)
+{
+    disti_store_heed(DISTI_NO_GROUP);
+    disti_log_use(NULL);
+}
+
+/* Checks what all ways have in common; a copy of the options with every default filled in. */
+static dist_status groups_check(struct dist_group *parent, const char *what,
+                                const struct dist_group_options *given, dist_group **group_p,
+                                struct dist_group_options *options)
+{
+    static const struct dist_group_options fresh = DIST_GROUP_OPTIONS_INIT;
+    dist_status status = groups_check_parent(parent, what);
+
+    if (status != DIST_OK)
+        return status;
+    if (!group_p)
+        return groups_bad(parent, what, "group_p is NULL");
+    if (disti_work_is_calling())
+        return groups_bad(parent, what, "a function given to dist_on_complete must not wait");
+    *options = fresh;
+    if (given &&
+        (given->size <= offsetof(struct dist_group_options, backend) || given->size > 65536))
+        return groups_bad(parent, what,
+                          "options->size is %zu: initialise it with DIST_GROUP_OPTIONS_INIT",
+                          given->size);
+    if (given)
+        memcpy(options, given, given->size < sizeof(*options) ? given->size : sizeof(*options));
+    if (options->timeout_ms < 0)
+        return groups_bad(parent, what,
+                          "timeout_ms is %d: give milliseconds, or 0 for the parent's",
+                          options->timeout_ms);
+    if (options->timeout_ms == 0)
+        options->timeout_ms = parent->timeout_ms;
+    if (!options->stream)
+        options->stream = parent->stream;
+    return disti_stream_check(options->stream);
+}
+
+/* Whoever is alone needs nobody; otherwise what was asked for, as at the beginning. */
+static const char *groups_backend_name(const struct dist_group *parent, const char *asked, int size)
+{
+    bool open = !asked || !*asked || strcmp(asked, "auto") == 0;
+
+    if (open && size == 1)
+        return "self";
+    if (!asked || !*asked)
+        return parent->backend->name;
+    return open ? "gloo" : asked;
+}
+
+static dist_status groups_try_open(struct disti_world *world, const struct disti_group_spec *spec,
+                                   const char *backend_name, struct dist_group **group_p)
+{
+    const struct dist_backend *backend;
+    struct dist_group *group;
+    dist_status status = disti_group_new(world, spec, &group);
+
+    if (status != DIST_OK)
+        return status;
+    if (disti_group_number_clashes(world, spec->number))
+        status = disti_fail(DIST_ERR_UNSUPPORTED,
+                            "rank %d has a group that has lived while a million were made, and "
+                            "the new one would get its messages: make it once more",
+                            world->rank);
+    if (status == DIST_OK)
+        status = disti_backend_find(backend_name, &backend);
+    if (status == DIST_OK)
+        status = disti_group_open(group, backend);
+    if (status != DIST_OK) {
+        disti_group_free(group);
+        return status;
+    }
+    disti_group_keep(group);
+    *group_p = group;
+    return DIST_OK;
+}
+
+/* The ranks have agreed: the group is made and opened, or all are told why not. */
+static dist_status groups_open(struct disti_world *world, const struct disti_group_spec *spec,
+                               const char *backend_name, struct dist_group **group_p)
+{
+    const struct disti_party party = {
+        .group = (int32_t)spec->number, .ranks = spec->members, .count = spec->size};
+    dist_status status = groups_try_open(world, spec, backend_name, group_p);
+
+    if (status != DIST_OK && world->bootstrap.store)
+        disti_store_report(world->bootstrap.store, &party, dist_last_error());
+    return status;
+}
+
+/* A group of ranks[count] of the parent, which are turned into ranks of the world. */
+static dist_status groups_make(struct dist_group *parent, int *ranks, int count,
+                               const struct dist_group_options *options, int64_t until,
+                               dist_group **group_p)
+{
+    const char *backend = groups_backend_name(parent, options->backend, count);
+    struct disti_group_spec spec = {.members = ranks,
+                                    .size = count,
+                                    .timeout_ms = options->timeout_ms,
+                                    .stream = options->stream,
+                                    .until_ns = until};
+    dist_status status;
+
+    for (int i = 0; i < count; i++)
+        ranks[i] = parent->members[ranks[i]];
+    status = disti_group_agree(parent, &spec, backend, &spec.number);
+    if (status == DIST_OK)
+        status = groups_open(parent->world, &spec, backend, group_p);
+    if (status == DIST_OK)
+        disti_info("rank %d is rank %d of %d in group %u: backend %s", parent->world->rank,
+                   (*group_p)->rank, count, spec.number, (*group_p)->backend->name);
+    return status;
+}
+
+/* Each a rank of the parent, and once. *mine_p: is this rank among them? */
+static dist_status groups_check_list(const struct dist_group *parent, const int *ranks, int count,
+                                     bool *mine_p)
+{
+    static const char what[] = "dist_new_group";
+    int *seen = calloc((size_t)parent->world_size, sizeof(*seen)); /* where + 1 */
+    dist_status status = DIST_OK;
+
+    if (!seen)
+        return disti_fail(DIST_ERR_NO_MEMORY, "no memory for %d ranks", parent->world_size);
+    for (int i = 0; status == DIST_OK && i < count; i++) {
+        if (ranks[i] < 0 || ranks[i] >= parent->world_size)
+            status = groups_bad(parent, what, "ranks[%d] is %d: the parent has the ranks 0 to %d",
+                                i, ranks[i], parent->world_size - 1);
+        else if (seen[ranks[i]])
+            status = groups_bad(parent, what, "ranks[%d] and ranks[%d] are both %d: name each once",
+                                seen[ranks[i]] - 1, i, ranks[i]);
+        else
+            seen[ranks[i]] = i + 1;
+    }
+    *mine_p = seen[parent->rank] != 0;
+    free(seen);
+    return status;
+}
+
+dist_status dist_new_group(dist_group *parent, const int *ranks, int count,
+                           const struct dist_group_options *given, dist_group **group_p)
+{
+    struct dist_group_options options;
+    bool mine = false;
+    int *copy;
+    dist_status status = groups_check(parent, "dist_new_group", given, group_p, &options);
+
+    if (status != DIST_OK)
+        return status;
+    if (!ranks)
+        return groups_bad(parent, "dist_new_group", "ranks is NULL");
+    if (count < 1)
+        return groups_bad(parent, "dist_new_group", "count is %d: name one rank or more", count);
+    status = groups_check_list(parent, ranks, count, &mine);
+    if (status != DIST_OK)
+        return status;
+    if (!mine) {
+        *group_p = NULL;
+        return DIST_OK;
+    }
+    copy = malloc((size_t)count * sizeof(*copy));
+    if (!copy)
+        return disti_fail(DIST_ERR_NO_MEMORY, "no memory for %d ranks", count);
+    memcpy(copy, ranks, (size_t)count * sizeof(*copy));
+    groups_begin(parent);
+    status =
+        groups_make(parent, copy, count, &options, disti_deadline_ms(options.timeout_ms), group_p);
+    groups_end();
+    free(copy);
+    return status;
+}
+
+dist_status dist_dup_group(dist_group *parent, const struct dist_group_options *given,
+                           dist_group **group_p)
+{
+    struct dist_group_options options;
+    int *ranks;
+    dist_status status = groups_check(parent, "dist_dup_group", given, group_p, &options);
+
+    if (status != DIST_OK)
+        return status;
+    ranks = malloc((size_t)parent->world_size * sizeof(*ranks));
+    if (!ranks)
+        return disti_fail(DIST_ERR_NO_MEMORY, "no memory for %d ranks", parent->world_size);
+    for (int r = 0; r < parent->world_size; r++)
+        ranks[r] = r;
+    groups_begin(parent);
+    status = groups_make(parent, ranks, parent->world_size, &options,
+                         disti_deadline_ms(options.timeout_ms), group_p);
+    groups_end();
+    free(ranks);
+    return status;
+}
+
+/* By key, then by rank. */
+static int split_order(const void *a, const void *b)
+{
+    const struct split_member *x = a, *y = b;
+
+    if (x->key != y->key)
+        return x->key < y->key ? -1 : 1;
+    return (x->rank > y->rank) - (x->rank < y->rank);
+}
+
+/* Every rank's choice. The parent's operations and failures are not touched: this is the store. */
+static dist_status split_exchange(struct dist_group *parent, const struct split_choice *mine,
+                                  int64_t until, struct split_choice *all)
+{
+    struct disti_party party = disti_group_party(parent);
+    uint32_t turn;
+    char key[64];
+    dist_status status;
+
+    if (parent->world_size == 1) {
+        all[0] = *mine;
+        return DIST_OK;
+    }
+    party.group = DISTI_NO_GROUP;
+    party.what = "for the group's ranks to split it";
+    pthread_mutex_lock(&parent->world->lock);
+    turn = parent->splits++;
+    pthread_mutex_unlock(&parent->world->lock);
+    snprintf(key, sizeof(key), "dist/split/%u/%u", parent->number, turn);
+    status = disti_store_gather(parent->world->bootstrap.store, &party, key, mine, all,
+                                sizeof(*mine), disti_left_ms(until));
+    if (status == DIST_OK)
+        return DIST_OK;
+    pthread_mutex_lock(&parent->world->lock);
+    if (parent->splits == turn + 1) /* the next try shall meet those that were late */
+        parent->splits = turn;
+    pthread_mutex_unlock(&parent->world->lock);
+    return status;
+}
+
+/* The parent's ranks of one colour, in the new order. Returns how many. */
+static int split_pick(const struct split_choice *all, int count, int color,
+                      struct split_member *members, int *ranks)
+{
+    int picked = 0;
+
+    for (int r = 0; r < count; r++) {
+        if (all[r].color == color)
+            members[picked++] = (struct split_member){.key = all[r].key, .rank = r};
+    }
+    qsort(members, (size_t)picked, sizeof(*members), split_order);
+    for (int i = 0; i < picked; i++)
+        ranks[i] = members[i].rank;
+    return picked;
+}
+
+static dist_status split_make(struct dist_group *parent, const struct split_choice *mine,
+                              const struct dist_group_options *options, dist_group **group_p)
+{
+    int64_t until = disti_deadline_ms(options->timeout_ms);
+    size_t count = (size_t)parent->world_size;
+    struct split_choice *all = calloc(count, sizeof(*all));
+    struct split_member *members = calloc(count, sizeof(*members));
+    int *ranks = calloc(count, sizeof(*ranks)), size;
+    dist_status status = DIST_ERR_NO_MEMORY;
+
+    if (!all || !members || !ranks) {
+        disti_fail(status, "no memory for %zu ranks", count);
+        goto out;
+    }
+    status = split_exchange(parent, mine, until, all);
+    if (status != DIST_OK)
+        goto out;
+    size = split_pick(all, parent->world_size, mine->color, members, ranks);
+    if (mine->color == DIST_NO_COLOR)
+        *group_p = NULL;
+    else
+        status = groups_make(parent, ranks, size, options, until, group_p);
+out:
+    free(all);
+    free(members);
+    free(ranks);
+    return status;
+}
+
+dist_status dist_split_group(dist_group *parent, int color, int key,
+                             const struct dist_group_options *given, dist_group **group_p)
+{
+    const struct split_choice mine = {.color = color, .key = key};
+    struct dist_group_options options;
+    dist_status status = groups_check(parent, "dist_split_group", given, group_p, &options);
+
+    if (status != DIST_OK)
+        return status;
+    if (color < 0 && color != DIST_NO_COLOR)
+        return groups_bad(parent, "dist_split_group",
+                          "color is %d: give 0 or more, or DIST_NO_COLOR", color);
+    groups_begin(parent);
+    status = split_make(parent, &mine, &options, group_p);
+    groups_end();
+    return status;
+}

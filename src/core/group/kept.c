@@ -1,0 +1,56 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Every group that the program has seen, and what becomes of them in a child that it forks. */
+#include "base/process_lock.h"
+#include "core/group/group.h"
+
+/* Newest first. The handles stay reachable, and so does what is to be refused in a child. */
+static struct dist_group *_Atomic kept_newest;
+DISTI_PROCESS_LOCK(kept_lock);
+
+/*
+ * The parent's groups, with their connections, memory and threads, are the parent's: whatever the
+ * child did with them would be done in the parent's name. Their memory is left as it is.
+ */
+static void kept_forked(void)
+{
+    for (struct dist_group *group = atomic_load(&kept_newest); group; group = group->older) {
+        if (!atomic_exchange(&group->destroyed, true))
+            group->inherited = true;
+        atomic_store(&group->abort_possible, false);
+    }
+    disti_memory_forked();
+    disti_settle_forked();
+}
+
+static void kept_watch_forks(void)
+{
+    pthread_atfork(NULL, NULL, kept_forked);
+}
+
+void disti_group_keep(struct dist_group *group)
+{
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+
+    pthread_once(&once, kept_watch_forks);
+    pthread_mutex_lock(&kept_lock);
+    group->older = atomic_load(&kept_newest);
+    group->kept = true;
+    atomic_store(&kept_newest, group);
+    pthread_mutex_unlock(&kept_lock);
+    disti_abort_ready(group);
+}
+
+dist_status disti_group_check(const struct dist_group *group, const char *what)
+{
+    if (!group)
+        return disti_fail(DIST_ERR_INVALID_ARGUMENT, "%s: group is NULL", what);
+    if (!atomic_load(&group->destroyed))
+        return DIST_OK;
+    if (!group->inherited)
+        return disti_fail(DIST_ERR_INVALID_ARGUMENT, "%s: the group was destroyed", what);
+    return disti_fail(DIST_ERR_INVALID_ARGUMENT,
+                      "%s: the group is of rank %d's process, and this process was forked from it: "
+                      "a child cannot use it, but may join a job of its own "
+                      "(dist_init_process_group)",
+                      what, group->rank);
+}

@@ -1,0 +1,95 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Leaving: the end of a group, together with its other ranks. */
+#include "base/clock.h"
+#include "core/group/group.h"
+
+#include <stdio.h>
+
+/* How long the others may take to go away once all have come to the end. */
+#define LEAVE_LINGER_MS 2000
+
+void disti_group_abandon(void *arg, const char *what)
+{
+    struct dist_group *group = arg;
+    const struct disti_party party = disti_group_party(group);
+    char name[GROUP_NAME], text[GROUP_TEXT];
+
+    if (group->world_size == 1 || atomic_exchange(&group->abandoned, true))
+        return;
+    snprintf(text, sizeof(text), "%s %s", disti_group_name(group, name), what);
+    disti_store_report(group->world->bootstrap.store, &party, text);
+}
+
+/* All ranks have come: nobody's last messages are cut off, no goodbye looks like a death. */
+static dist_status leave_together(struct dist_group *group, int64_t until)
+{
+    struct disti_party party = disti_group_party(group);
+    struct disti_store *store = group->world->bootstrap.store;
+    char key[64];
+    dist_status status;
+
+    if (group->failed || group->world_size == 1 || atomic_load(&group->abandoned))
+        return DIST_OK;
+    party.what = "for the others to leave the group";
+    snprintf(key, sizeof(key), "dist/leave/%u", group->number);
+    status = disti_store_leave(store, &party, key, disti_left_ms(until));
+    if (status == DIST_ERR_TIMEOUT) /* it is over here: who comes later need not wait */
+        disti_store_report(store, &party, dist_last_error());
+    return status;
+}
+
+static dist_status leave_group(struct dist_group *group, int64_t until)
+{
+    dist_status status = disti_group_drain(group), left;
+
+    atomic_store(&group->destroyed, true);
+    left = leave_together(group, until);
+    disti_abort_end(group);
+    group->config.left = left == DIST_OK && !group->failed;
+    disti_group_free(group);
+    return status == DIST_OK ? left : status;
+}
+
+/* The world's groups, in order of their numbers: so all ranks wait for each other in one order. */
+static dist_status leave_others(struct disti_world *world, int64_t until)
+{
+    dist_status first = DIST_OK;
+    struct dist_group *group = world->groups;
+
+    while (group) {
+        struct dist_group *next = group->next;
+        dist_status status = group->number ? leave_group(group, until) : DIST_OK;
+
+        if (first == DIST_OK)
+            first = status;
+        group = next;
+    }
+    return first;
+}
+
+dist_status dist_destroy_process_group(dist_group *group)
+{
+    struct disti_world *world;
+    dist_status status = group ? disti_group_check(group, "dist_destroy_process_group") : DIST_OK;
+    dist_status others = DIST_OK;
+    int64_t until;
+
+    if (!group || status != DIST_OK)
+        return status;
+    if (disti_work_is_calling())
+        return disti_fail(DIST_ERR_INVALID_ARGUMENT,
+                          "a function given to dist_on_complete cannot destroy a group");
+    world = group->world;
+    until = disti_deadline_ms(group->timeout_ms);
+    disti_log_use(group->log);
+    if (group->number) {
+        status = leave_group(group, until);
+        disti_log_use(NULL);
+        return status;
+    }
+    others = leave_others(world, until);
+    status = leave_group(group, until);
+    disti_log_use(NULL);
+    disti_world_close(world, LEAVE_LINGER_MS);
+    return others == DIST_OK ? status : others;
+}

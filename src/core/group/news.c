@@ -1,0 +1,97 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* News from the store: one connection, several groups. Each gets what concerns it. */
+#include "core/group/group.h"
+
+#include <stdlib.h>
+
+static bool news_is_member(const struct dist_group *group, int world_rank)
+{
+    return dist_get_group_rank(group, world_rank) >= 0;
+}
+
+/* A failure of this group, or a rank of it that is gone. Without its launcher no job goes on. */
+static bool news_concerns(const struct dist_group *group, const struct disti_notice *notice)
+{
+    if (notice->group != DISTI_NO_GROUP)
+        return notice->group == (int32_t)group->number;
+    return notice->rank < 0 || news_is_member(group, notice->rank);
+}
+
+static void news_give(struct dist_group *group, const struct disti_notice *notice)
+{
+    if (group->has_news || !news_concerns(group, notice))
+        return;
+    *group->news = *notice;
+    group->has_news = true;
+}
+
+static void news_remember(struct disti_world *world, const struct disti_notice *notice)
+{
+    struct world_gone *gone = malloc(sizeof(*gone));
+
+    if (!gone)
+        return;
+    gone->notice = *notice;
+    gone->next = world->gone;
+    world->gone = gone;
+}
+
+/* Reads all that there is, with the world's lock held. */
+static void news_distribute(struct disti_world *world)
+{
+    struct disti_notice notice;
+
+    while (world->bootstrap.store && disti_store_notice(world->bootstrap.store, &notice)) {
+        if (notice.rank == world->rank)
+            continue;
+        disti_warn("%s", notice.text);
+        for (struct dist_group *group = world->groups; group; group = group->next)
+            news_give(group, &notice);
+        if (notice.group == DISTI_NO_GROUP)
+            news_remember(world, &notice);
+    }
+}
+
+void disti_news_subscribe(struct dist_group *group)
+{
+    struct disti_world *world = group->world;
+    struct dist_group **at = &world->groups;
+    const struct world_gone *gone;
+
+    pthread_mutex_lock(&world->lock);
+    while (*at && (*at)->number < group->number)
+        at = &(*at)->next;
+    group->next = *at;
+    *at = group;
+    for (gone = world->gone; gone; gone = gone->next)
+        news_give(group, &gone->notice);
+    pthread_mutex_unlock(&world->lock);
+}
+
+void disti_news_unsubscribe(struct dist_group *group)
+{
+    struct disti_world *world = group->world;
+    struct dist_group **at = &world->groups;
+
+    pthread_mutex_lock(&world->lock);
+    while (*at && *at != group)
+        at = &(*at)->next;
+    if (*at)
+        *at = group->next;
+    pthread_mutex_unlock(&world->lock);
+}
+
+bool disti_news_read(struct dist_group *group, struct disti_notice *notice_p)
+{
+    struct disti_world *world = group->world;
+    bool has_news;
+
+    pthread_mutex_lock(&world->lock);
+    if (!group->has_news)
+        news_distribute(world);
+    has_news = group->has_news;
+    if (has_news)
+        *notice_p = *group->news;
+    pthread_mutex_unlock(&world->lock);
+    return has_news;
+}

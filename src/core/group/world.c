@@ -1,0 +1,191 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* The world: the ranks tell each other where they are and what they want. */
+#include "core/group/world.h"
+
+#include "backends/registry.h"
+#include "base/bell.h"
+#include "base/clock.h"
+#include "base/settings/config.h"
+#include "base/settings/variables.h"
+#include "endpoint/endpoint.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Of the settings that must be the same everywhere, in errors. */
+#define WORLD_CHOICE 192
+
+/* Of the names of unknown variables, in a warning. */
+#define WORLD_UNKNOWN 1024
+
+dist_status disti_world_new(struct disti_world **world_p)
+{
+    struct disti_world *world = calloc(1, sizeof(*world));
+
+    if (!world)
+        return disti_fail(DIST_ERR_NO_MEMORY, "no memory for a process group");
+    pthread_mutex_init(&world->lock, NULL);
+    world->rank = world->log.rank = -1;
+    *world_p = world;
+    return DIST_OK;
+}
+
+void disti_world_close(struct disti_world *world, int linger_ms)
+{
+    if (!world)
+        return;
+    disti_endpoints_close(world->bootstrap.job, world->rank);
+    disti_bell_leave();
+    disti_bootstrap_close(&world->bootstrap, linger_ms);
+    while (world->gone) {
+        struct world_gone *gone = world->gone;
+
+        world->gone = gone->next;
+        free(gone);
+    }
+    pthread_mutex_destroy(&world->lock);
+    free(world->peers);
+    free(world->places);
+    free(world);
+}
+
+/* FNV-1a. */
+static uint64_t world_hash(uint64_t hash, const char *text)
+{
+    for (; *text; text++)
+        hash = (hash ^ (unsigned char)*text) * 0x100000001b3ull;
+    return hash;
+}
+
+/*
+ * Ranks with different algorithms would send each other messages that never meet. Writes the
+ * settings, as far as there is room, returns the hash of all of them.
+ */
+static uint64_t world_choice(const struct disti_world *world, char text[WORLD_CHOICE])
+{
+    const char *algo = disti_env("DIST_ALGO"), *segments = disti_env("DIST_SEGMENTS");
+    const char *mpi = disti_env("DIST_MPI_COLL");
+
+    memset(text, 0, WORLD_CHOICE);
+    snprintf(text, WORLD_CHOICE,
+             "DIST_REPRODUCIBLE=%d DIST_SEGMENTS=%.32s DIST_MPI_COLL=%.32s DIST_ALGO=%s",
+             world->reproducible, segments ? segments : "", mpi ? mpi : "", algo ? algo : "");
+    return world_hash(world_hash(0xcbf29ce484222325ull, text), algo ? algo : "");
+}
+
+/* Rank `other` has other settings than this one. All ranks see that some differ, and tell them. */
+static dist_status world_choices_differ(const struct disti_world *world, int other)
+{
+    char mine[WORLD_CHOICE], *all = calloc((size_t)world->size, WORLD_CHOICE);
+    dist_status status = DIST_OK;
+
+    world_choice(world, mine);
+    if (all)
+        status = disti_store_all_gather(world->bootstrap.store, "dist/choice", mine, all,
+                                        WORLD_CHOICE, world->timeout_ms);
+    if (status == DIST_OK)
+        status = disti_fail(DIST_ERR_MISMATCH,
+                            "rank %d has the settings \"%s\", but rank %d (host %.63s) has "
+                            "\"%.191s\": give all ranks the same DIST_ALGO, DIST_SEGMENTS, "
+                            "DIST_MPI_COLL and DIST_REPRODUCIBLE",
+                            world->rank, mine, other, world->peers[other].locality.host,
+                            all ? all + (size_t)other * WORLD_CHOICE : "others");
+    free(all);
+    return status;
+}
+
+/* One rank tells what others have too: the lowest that has just these. */
+static void world_warn_of_unknown(const struct disti_world *world, const char *names)
+{
+    uint64_t unknown = world->peers[world->rank].unknown;
+    int first = 0;
+
+    while (world->peers[first].unknown != unknown)
+        first++;
+    if (unknown && first == world->rank)
+        disti_warn("the environment of rank %d has variables that libdist does not know: %s. See "
+                   "dist-env(7)",
+                   world->rank, names);
+}
+
+/* Every rank must have asked for the same backend and the same algorithms. */
+static dist_status world_check_peers(const struct disti_world *world)
+{
+    const struct world_peer *mine = &world->peers[world->rank];
+    int other = -1;
+
+    for (int r = 0; r < world->size; r++) {
+        const struct world_peer *peer = &world->peers[r];
+
+        if (strncmp(peer->backend, mine->backend, sizeof(mine->backend)) != 0)
+            return disti_fail(
+                DIST_ERR_MISMATCH,
+                "rank %d wants backend %s, but rank %d (host %.63s) wants %.31s: give "
+                "all ranks the same",
+                world->rank, mine->backend, r, peer->locality.host, peer->backend);
+        if (peer->choice != mine->choice && other < 0)
+            other = r;
+    }
+    return other < 0 ? DIST_OK : world_choices_differ(world, other);
+}
+
+static dist_status world_number_nodes(struct disti_world *world)
+{
+    int ranks = world->size;
+    struct disti_locality *all = calloc((unsigned)ranks, sizeof(*all));
+
+    if (!all)
+        return disti_fail(DIST_ERR_NO_MEMORY, "no memory for %d ranks", ranks);
+    for (int r = 0; r < ranks; r++) {
+        struct disti_locality *locality = &world->peers[r].locality;
+
+        locality->host[sizeof(locality->host) - 1] = '\0'; /* it came from another process */
+        all[r] = *locality;
+        world->places[r] = locality->place;
+    }
+    disti_number_nodes(all, ranks, world->places);
+    disti_wait_policy_init(&world->policy, disti_crowded(all, ranks, world->rank));
+    free(all);
+    return DIST_OK;
+}
+
+static dist_status world_exchange(struct disti_world *world, const struct world_peer *mine)
+{
+    const struct disti_party all = {
+        .group = DISTI_NO_GROUP, .what = "for all ranks to join", .since_ns = world->since_ns};
+
+    if (world->size == 1) {
+        world->peers[0] = *mine;
+        return DIST_OK;
+    }
+    return disti_store_gather(world->bootstrap.store, &all, "dist/meet", mine, world->peers,
+                              sizeof(*mine), disti_left_ms(world->join_by_ns));
+}
+
+dist_status disti_world_meet(struct disti_world *world, const char *backend_name)
+{
+    int ranks = world->size, local = world->bootstrap.local_rank;
+    char choice[WORLD_CHOICE], unknown[WORLD_UNKNOWN];
+    struct world_peer mine;
+    dist_status status;
+
+    world->peers = calloc((size_t)ranks, sizeof(*world->peers));
+    world->places = calloc((size_t)ranks, sizeof(*world->places));
+    if (!world->peers || !world->places)
+        return disti_fail(DIST_ERR_NO_MEMORY, "no memory for %d ranks", ranks);
+    memset(&mine, 0, sizeof(mine));
+    snprintf(mine.backend, sizeof(mine.backend), "%s", backend_name);
+    mine.choice = world_choice(world, choice);
+    mine.unknown = disti_variables_unknown(disti_module_has_variable, unknown, sizeof(unknown));
+    status = disti_discover(local < 0 ? world->rank : local, ranks, &mine.locality);
+    if (status == DIST_OK)
+        status = world_exchange(world, &mine);
+    if (status == DIST_OK)
+        world_warn_of_unknown(world, unknown);
+    if (status == DIST_OK)
+        status = disti_bootstrap_settle(&world->bootstrap);
+    if (status == DIST_OK)
+        status = world_check_peers(world);
+    return status == DIST_OK ? world_number_nodes(world) : status;
+}

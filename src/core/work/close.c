@@ -1,0 +1,86 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* The works of a group that ends: they end too, and outlive it until they are waited for. */
+#include "base/clock.h"
+#include "core/group/group.h"
+
+#include <stdlib.h>
+
+/* Beyond the timeout, so that a work that does not end meets its own deadline, which says more. */
+#define CLOSE_SLACK_MS 500
+
+/* Between two looks whether the last threads have left. */
+#define CLOSE_LOOK_NS (10 * 1000 * 1000)
+
+dist_status disti_group_open_works(struct dist_group *group)
+{
+    pthread_condattr_t attributes;
+
+    pthread_condattr_init(&attributes);
+    pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
+    pthread_cond_init(&group->drive.changed, &attributes);
+    pthread_condattr_destroy(&attributes);
+    pthread_mutex_init(&group->lock, NULL);
+    group->drive.wake_fd = -1;
+    atomic_store(&group->drive.references, 1);
+    return disti_progress_check();
+}
+
+void disti_group_hold(struct dist_group *group)
+{
+    atomic_fetch_add_explicit(&group->drive.references, 1, memory_order_relaxed);
+}
+
+void disti_group_let_go(struct dist_group *group)
+{
+    if (atomic_fetch_sub_explicit(&group->drive.references, 1, memory_order_acq_rel) > 1)
+        return;
+    pthread_mutex_destroy(&group->lock);
+    pthread_cond_destroy(&group->drive.changed);
+    free(group->cause);
+    free(group->lost_text);
+    if (!group->kept)
+        free(group);
+}
+
+/* Waits for one look; every thread that is in the group is on its way out. */
+static void close_look(struct dist_group *group)
+{
+    int64_t ns = disti_now_ns() + CLOSE_LOOK_NS;
+    const struct timespec time = {.tv_sec = ns / 1000000000, .tv_nsec = ns % 1000000000};
+
+    pthread_cond_timedwait(&group->drive.changed, &group->lock, &time);
+}
+
+/* The driver's role for ever, once nobody else needs it. With the lock held. */
+static void close_take(struct dist_group *group)
+{
+    while (group->drive.waiters || !disti_drive_take(group))
+        close_look(group);
+    atomic_store(&group->drive.role, DISTI_ROLE_CLOSED);
+}
+
+dist_status disti_group_drain(struct dist_group *group)
+{
+    dist_status status = DIST_OK;
+    bool pending;
+
+    disti_group_lock(group);
+    pending = group->works;
+    disti_group_heed(group);
+    disti_drive_until(group, NULL, disti_deadline_ms((int64_t)group->timeout_ms + CLOSE_SLACK_MS));
+    if (group->works) /* functions of the program went on starting new ones */
+        disti_group_break(group, DIST_ERR_ABORTED,
+                          "the group was destroyed while operations were pending");
+    disti_drive_until(group, NULL, INT64_MAX);
+    if (pending && group->failed)
+        status = disti_fail(group->failed, "%s", group->cause);
+    close_take(group);
+    disti_group_unlock(group);
+    disti_progress_forget(group);
+    return status;
+}
+
+void disti_group_orphan(struct dist_group *group)
+{
+    disti_group_let_go(group);
+}

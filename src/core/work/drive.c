@@ -1,0 +1,248 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Who moves a group's works along: one thread at a time, which lets others in. */
+#include "base/clock.h"
+#include "core/group/group.h"
+#include "endpoint/endpoint.h"
+
+#include <sched.h>
+
+/* Polls between two looks at the clock and at the news. */
+#define DRIVE_WATCH_POLLS 1024
+
+/* Between two looks by dist_test, which may be called in a tight loop. */
+#define DRIVE_WATCH_NS (1000 * 1000)
+
+/* Yields of a driver to threads that want the lock: about a wake-up. */
+#define DRIVE_YIELDS 64
+
+/* A thread that waits for its work looks up so often, even if nobody tells it anything. */
+#define DRIVE_TURN_NS (1000LL * 1000 * 1000)
+
+/* A gap between two drivers from which on it does not count against the works' deadlines. */
+#define DRIVE_GAP_NS (100LL * 1000 * 1000)
+
+static enum disti_role drive_role(const struct dist_group *group)
+{
+    return atomic_load_explicit(&group->drive.role, memory_order_relaxed);
+}
+
+void disti_group_lock(struct dist_group *group)
+{
+    if (pthread_mutex_trylock(&group->lock) == 0)
+        return;
+    atomic_fetch_add(&group->drive.wanted, 1);
+    pthread_mutex_lock(&group->lock);
+    atomic_fetch_sub(&group->drive.wanted, 1);
+}
+
+void disti_group_unlock(struct dist_group *group)
+{
+    pthread_mutex_unlock(&group->lock);
+}
+
+void disti_group_enter(struct dist_group *group)
+{
+    disti_group_lock(group);
+    /* The program's function for the log of a closed group may be gone. */
+    disti_log_use(drive_role(group) == DISTI_ROLE_CLOSED ? NULL : group->log);
+}
+
+void disti_group_exit(struct dist_group *group)
+{
+    disti_log_use(NULL);
+    disti_group_unlock(group);
+}
+
+/* A mutex is not fair: whoever unlocks and locks again at once would get it nearly always. */
+void disti_drive_let_in(struct dist_group *group)
+{
+    if (!atomic_load_explicit(&group->drive.wanted, memory_order_relaxed))
+        return;
+    disti_group_unlock(group);
+    for (int i = 0; i < DRIVE_YIELDS && atomic_load(&group->drive.wanted); i++)
+        sched_yield();
+    disti_group_lock(group);
+}
+
+bool disti_drive_take(struct dist_group *group)
+{
+    enum disti_role role = drive_role(group);
+
+    if (role == DISTI_ROLE_THREAD && !group->drive.calling)
+        disti_drive_disarm(group); /* it will see that the role is gone */
+    else if (role != DISTI_ROLE_NOBODY)
+        return false;
+    atomic_store_explicit(&group->drive.role, DISTI_ROLE_CALLER, memory_order_relaxed);
+    return true;
+}
+
+/* Nobody drives any more. */
+static void drive_let_go(struct dist_group *group)
+{
+    atomic_store_explicit(&group->drive.role, DISTI_ROLE_NOBODY, memory_order_release);
+    if (group->drive.waiters)
+        pthread_cond_broadcast(&group->drive.changed);
+    if (group->works)
+        disti_progress_notice(group);
+    disti_endpoints_leave();
+}
+
+void disti_drive_leave(struct dist_group *group)
+{
+    if (group->works)
+        group->drive.left_ns = disti_now_ns();
+    drive_let_go(group);
+}
+
+/*
+ * While nobody drove, nothing could end: that does not count as the ranks' delay. `again`: however
+ * often it happens; else once a work, lest it goes on for ever.
+ */
+static void drive_forgive(struct dist_group *group, bool again)
+{
+    int64_t now;
+
+    if (group->drive.service == DISTI_SERVICE_YES)
+        return;
+    now = disti_now_ns();
+    if (now - group->drive.left_ns < DRIVE_GAP_NS)
+        return;
+    for (struct disti_work *work = group->works; work; work = work->next) {
+        if (again || !work->forgiven)
+            work->deadline_ns = now + group->timeout_ms * INT64_C(1000000);
+        work->forgiven = true;
+    }
+}
+
+static const struct disti_work *drive_failed(const struct dist_group *group)
+{
+    const struct disti_work *work = group->works;
+
+    while (work && work->ticket.status >= 0)
+        work = work->next;
+    return work;
+}
+
+void disti_drive_check(struct dist_group *group)
+{
+    const struct disti_work *work = group->failed ? NULL : drive_failed(group);
+
+    if (work)
+        disti_group_fail(group, work, work->ticket.status);
+}
+
+int disti_drive_poll(struct dist_group *group)
+{
+    int moved = group->failed ? 0 : group->backend->progress(group->state);
+
+    if (moved < 0) {
+        disti_group_fail(group, drive_failed(group), (dist_status)moved);
+        moved = 0;
+    }
+    if (moved || group->drive.unsettled ||
+        (group->works && group->works->ticket.status != DIST_IN_PROGRESS))
+        disti_settle(group);
+    return moved;
+}
+
+void disti_drive_watch(struct dist_group *group)
+{
+    if (group->works) /* the first has the earliest deadline */
+        disti_group_watch(group, group->works);
+}
+
+static bool drive_is_done(const struct dist_group *group, const struct disti_work *work)
+{
+    return work ? atomic_load_explicit(&work->ended, memory_order_relaxed) : !group->works;
+}
+
+static bool drive_is_late(int64_t until)
+{
+    return until != INT64_MAX && disti_expired(until);
+}
+
+static void drive_along(struct dist_group *group, const struct disti_work *work, int64_t until)
+{
+    struct disti_wait wait = {0};
+    uint32_t rounds = 0;
+
+    if (group->drive.unsettled)
+        disti_settle(group);
+    while (!drive_is_done(group, work)) {
+        int moved = disti_drive_poll(group);
+
+        if (drive_is_done(group, work) || drive_is_late(until))
+            break;
+        if (++rounds % DRIVE_WATCH_POLLS == 0)
+            disti_drive_watch(group);
+        if (moved > 0)
+            wait = (struct disti_wait){0};
+        else
+            disti_drive_rest(group, &wait, until);
+        disti_drive_let_in(group);
+    }
+}
+
+/* Another thread drives: waits until it has ended something, or leaves. */
+static void drive_wait_turn(struct dist_group *group, int64_t until)
+{
+    int64_t soon = disti_now_ns() + DRIVE_TURN_NS;
+    int64_t ns = until < soon ? until : soon;
+    const struct timespec time = {.tv_sec = ns / 1000000000, .tv_nsec = ns % 1000000000};
+
+    group->drive.waiters++;
+    pthread_cond_timedwait(&group->drive.changed, &group->lock, &time);
+    group->drive.waiters--;
+    /* The progress thread left the rest to the waiters; this one may be done. */
+    if (group->works && !group->drive.waiters && drive_role(group) == DISTI_ROLE_NOBODY)
+        disti_progress_notice(group);
+}
+
+void disti_drive_until(struct dist_group *group, const struct disti_work *work, int64_t until)
+{
+    if (until != INT64_MAX)
+        group->drive.test_ns = disti_now_ns();
+    while (!drive_is_done(group, work)) {
+        if (disti_drive_take(group)) {
+            if (group->works != work || work->next) /* else it has just been started, or ended */
+                drive_forgive(group, until == INT64_MAX);
+            drive_along(group, work, until);
+            disti_drive_leave(group);
+        } else {
+            drive_wait_turn(group, until);
+        }
+        if (drive_is_late(until))
+            break;
+    }
+}
+
+void disti_drive_once(struct dist_group *group)
+{
+    int64_t now;
+
+    if (!disti_drive_take(group))
+        return;
+    drive_forgive(group, false);
+    disti_drive_poll(group);
+    now = disti_now_ns();
+    group->drive.test_ns = now;
+    if (now - group->drive.watch_ns > DRIVE_WATCH_NS) {
+        group->drive.watch_ns = now;
+        disti_drive_watch(group);
+        disti_settle(group);
+    }
+    disti_drive_leave(group);
+}
+
+void disti_drive_kick(struct dist_group *group)
+{
+    if (group->drive.unsettled && drive_role(group) == DISTI_ROLE_NOBODY &&
+        disti_drive_take(group)) {
+        disti_settle(group);
+        drive_let_go(group); /* it has not driven */
+    } else if (group->works && drive_role(group) == DISTI_ROLE_NOBODY) {
+        disti_progress_notice(group);
+    } else if (group->drive.unsettled) {
+        disti_drive_rouse(group);
+    }
+}

@@ -1,0 +1,105 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Who moves a group's works along: one thread at a time; private to the core. */
+#ifndef DISTI_CORE_WORK_DRIVE_H
+#define DISTI_CORE_WORK_DRIVE_H
+
+#include "core/work/work.h"
+#include "engine/wait.h"
+
+#include <poll.h>
+#include <pthread.h>
+
+/* Who drives a group, that is: calls progress, ends works, and sleeps until there is news. */
+enum disti_role {
+    DISTI_ROLE_NOBODY,
+    DISTI_ROLE_CALLER, /* a thread in a call of the library */
+    DISTI_ROLE_THREAD, /* the progress thread; a caller may take the role from it */
+    DISTI_ROLE_CLOSED  /* nobody ever again */
+};
+
+/* Does the progress thread serve this group? */
+enum disti_service { DISTI_SERVICE_UNKNOWN, DISTI_SERVICE_NO, DISTI_SERVICE_YES };
+
+/*
+ * The part of a group that works need. Guarded by the group's lock, but `wanted` and `references`.
+ * `role` is written under the lock and may be read without.
+ */
+struct disti_drive {
+    _Atomic enum disti_role role;
+    bool calling;      /* the driver runs a function of the program, without the lock */
+    bool armed;        /* the backend is armed: disarm before anything else */
+    bool asleep;       /* the driver sleeps, without the lock; wake_fd wakes it */
+    bool unsettled;    /* tickets may have ended since works were settled last */
+    int wake_fd;       /* the sleeper's bell */
+    int waiters;       /* threads that wait for `changed` */
+    int messages;      /* sends and receives in the queue */
+    int64_t left_ns;   /* when the last driver left works behind */
+    int64_t watch_ns;  /* when dist_test looked at deadlines last */
+    int64_t test_ns;   /* when a caller looked last that does not wait: it may look again soon */
+    atomic_int wanted; /* threads that wait for the lock */
+    atomic_int references;
+    pthread_cond_t changed; /* a work has ended, or the driver has left */
+    enum disti_service service;
+    struct dist_group *next_served; /* guarded by the list's lock */
+    struct dist_group *next_held;   /* the progress thread's own, and so is `held` */
+    bool held;
+};
+
+/* The group's lock. A thread that drives the group lets others in. */
+void disti_group_lock(struct dist_group *group);
+void disti_group_unlock(struct dist_group *group);
+/* The same for a call of the library: this thread's log is the group's meanwhile. */
+void disti_group_enter(struct dist_group *group);
+void disti_group_exit(struct dist_group *group);
+
+/* drive.c; with the lock held. */
+
+/* Drives, or waits while another thread does, until `work` has ended (NULL: all have), or the point
+ * in time `until` (INT64_MAX: without end; the works have deadlines). */
+void disti_drive_until(struct dist_group *group, const struct disti_work *work, int64_t until);
+/* Drives once, unless another caller does; never blocks. */
+void disti_drive_once(struct dist_group *group);
+/* After a change by a thread that may not be the driver: settles what has ended, and sees to it
+ * that somebody drives the rest. */
+void disti_drive_kick(struct dist_group *group);
+/* Takes the role of driver if it can be had. */
+bool disti_drive_take(struct dist_group *group);
+void disti_drive_leave(struct dist_group *group);
+/* Unlocks for a moment if other threads want the lock. Between two looks, not while armed. */
+void disti_drive_let_in(struct dist_group *group);
+/* One look at the backend; ends works. Returns how much happened. */
+int disti_drive_poll(struct dist_group *group);
+void disti_drive_watch(struct dist_group *group);
+/* A ticket may have failed in a call of the backend: ends the group. */
+void disti_drive_check(struct dist_group *group);
+
+/* sleep.c; with the lock held. */
+
+/* Nothing has moved: spins, yields or sleeps, as the group's policy says; not beyond `until`. */
+void disti_drive_rest(struct dist_group *group, struct disti_wait *wait, int64_t until);
+/* Before a call of the backend: the driver may sleep with the backend armed. */
+void disti_drive_rouse(struct dist_group *group);
+/* Readies the group for a sleep without the lock: adds what to sleep on to polls[0 .. *count_p),
+ * lowers *ns_p to what the group allows, to nap_ns if nothing would end the sleep. False: do not
+ * sleep. `wake_fd` is what rouses the driver.
+ */
+bool disti_drive_arm(struct dist_group *group, int wake_fd, struct pollfd *polls, int room,
+                     int64_t nap_ns, int *count_p, int64_t *ns_p);
+/* After the sleep. */
+void disti_drive_disarm(struct dist_group *group);
+/* Sleeps until a descriptor is readable, at most ns. */
+void disti_drive_poll_fds(struct pollfd *polls, int count, int64_t ns);
+
+/* progress.c: the thread of the process. */
+
+/* Does DIST_PROGRESS_THREAD hold something sensible? */
+dist_status disti_progress_check(void);
+/* Works are pending and nobody drives: the thread shall. Call with the lock held. */
+void disti_progress_notice(struct dist_group *group);
+/* And it is long work: the thread is to come now, not at its next tick. Call without the lock,
+ * which the thread wants as soon as it is awake. */
+void disti_progress_hurry(void);
+/* The group is closed. Ends the thread if it was the last. Call without the lock. */
+void disti_progress_forget(struct dist_group *group);
+
+#endif

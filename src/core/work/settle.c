@@ -1,0 +1,117 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* How works end: collectives in order, functions of the program first. */
+#include "core/group/group.h"
+#include "plan/plan.h"
+
+static _Thread_local int settle_depth;
+
+bool disti_work_is_calling(void)
+{
+    return settle_depth > 0;
+}
+
+void disti_settle_forked(void)
+{
+    settle_depth = 0;
+}
+
+/* Takes the work behind `before` (NULL: the first) out of the queue. */
+static struct disti_work *settle_unlink(struct dist_group *group, struct disti_work *before)
+{
+    struct disti_work *work = before ? before->next : group->works;
+
+    if (before)
+        before->next = work->next;
+    else
+        group->works = work->next;
+    if (group->last_work == work)
+        group->last_work = before;
+    work->next = NULL;
+    group->drive.messages -= disti_collective_pair(work->call.collective);
+    return work;
+}
+
+/*
+ * The next work whose turn it is to end, out of the queue; NULL: none. A collective waits for those
+ * before it; sends and receives wait for nobody.
+ */
+static struct disti_work *settle_next(struct dist_group *group)
+{
+    struct disti_work *before = NULL;
+    bool held = false;
+
+    for (struct disti_work *work = group->works; work; before = work, work = work->next) {
+        bool message = disti_collective_pair(work->call.collective);
+
+        if (work->ticket.status != DIST_IN_PROGRESS && (message || !held))
+            return settle_unlink(group, before);
+        held = held || !message;
+        if (held && !group->drive.messages)
+            return NULL;
+    }
+    return NULL;
+}
+
+void disti_settle_call(const struct disti_work *work, dist_work_fn fn, void *arg)
+{
+    const struct disti_log *log = disti_log_current();
+
+    disti_log_use(NULL); /* the failure has been logged where it was found */
+    if (work->status < 0)
+        disti_fail(work->status, "%s", work->group->cause);
+    settle_depth++;
+    fn(arg, work->status);
+    settle_depth--;
+    disti_log_use(log);
+}
+
+static void settle_finish(struct dist_group *group, struct disti_work *work)
+{
+    dist_status status;
+
+    group->drive.calling = true;
+    disti_group_unlock(group);
+    status = work->finish(work->owned);
+    disti_group_lock(group);
+    group->drive.calling = false;
+    if (status == DIST_OK)
+        return;
+    work->status = status;
+    disti_group_fail(group, work, status);
+}
+
+static void settle_notify(struct dist_group *group, struct disti_work *work)
+{
+    group->drive.calling = true;
+    disti_group_unlock(group);
+    disti_settle_call(work, work->fn, work->fn_arg);
+    disti_group_lock(group);
+    group->drive.calling = false;
+}
+
+static void settle_end(struct dist_group *group, struct disti_work *work)
+{
+    bool detached = work->kind == DISTI_WORK_DETACHED;
+
+    work->status = work->ticket.status;
+    if (work->status < 0)
+        disti_group_fail(group, work, work->status); /* if nobody has noticed yet */
+    else if (work->finish)
+        settle_finish(group, work);
+    if (work->fn)
+        settle_notify(group, work);
+    atomic_store_explicit(&work->ended, true, memory_order_release);
+    if (detached) /* else it is its waiter's from here on */
+        disti_work_unpin(work);
+    if (group->drive.waiters)
+        pthread_cond_broadcast(&group->drive.changed);
+}
+
+void disti_settle(struct dist_group *group)
+{
+    struct disti_work *work;
+
+    while ((work = settle_next(group)))
+        settle_end(group, work);
+    group->drive.unsettled = false;
+}

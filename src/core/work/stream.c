@@ -1,0 +1,46 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Calls on memory of devices: the stream that orders them. */
+#include "core/group/group.h"
+
+/* cudaStreamPerThread and hipStreamPerThread, which NCCL's and our threads take for their own. */
+#define STREAM_PER_THREAD ((uintptr_t)2)
+
+dist_status disti_stream_check(const void *stream)
+{
+    if ((uintptr_t)stream != STREAM_PER_THREAD)
+        return DIST_OK;
+    return disti_fail(
+        DIST_ERR_INVALID_ARGUMENT,
+        "the stream is cudaStreamPerThread, which is another one in each thread: give "
+        "one that was made, or NULL for the default stream");
+}
+
+dist_status dist_set_stream(dist_group *group, void *stream)
+{
+    dist_status status = disti_group_check(group, "dist_set_stream");
+
+    if (status == DIST_OK)
+        status = disti_stream_check(stream);
+    if (status != DIST_OK)
+        return status;
+    disti_group_lock(group);
+    group->stream = stream;
+    disti_group_unlock(group);
+    return DIST_OK;
+}
+
+dist_status disti_group_batch(struct dist_group *group, bool begin)
+{
+    dist_status status = DIST_OK;
+
+    disti_group_enter(group);
+    if (!group->failed) {
+        disti_drive_rouse(group);
+        status = group->backend->batch(group->state, begin);
+        if (status != DIST_OK)
+            disti_group_break(group, status, dist_last_error());
+        disti_drive_kick(group);
+    }
+    disti_group_exit(group);
+    return status;
+}

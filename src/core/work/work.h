@@ -1,0 +1,153 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Works, and who moves them along; private to the core. */
+#ifndef DISTI_CORE_WORK_WORK_H
+#define DISTI_CORE_WORK_WORK_H
+
+#include <dist/backend.h>
+#include <stdatomic.h>
+
+/* ---- for those who start operations ---- */
+
+/* What is to be started: a checked call, and what belongs to it. */
+struct disti_start {
+    struct dist_call call; /* all but the sequence, which the work gets */
+    const char *name;      /* of the function that the program called; NULL: as the collective */
+    dist_manner manner;
+    size_t in_bytes, out_bytes;   /* from the first to the last element, for stage.c */
+    void *owned;                  /* lives as long as the work; may be NULL */
+    void (*release)(void *owned); /* frees it; NULL: free */
+    /*
+     * Called with `owned` each time the operation is about to start (a persistent one), and when it
+     * has ended well: by any thread, without locks, before anybody can see that it has ended. May
+     * be NULL. Failures end the group.
+     */
+    dist_status (*begin)(void *owned);
+    dist_status (*finish)(void *owned);
+    bool detached; /* nobody will wait: the library frees the work when it has ended */
+    bool waits;    /* detached, on a stream: the program goes on behind it, as if it had waited */
+};
+
+/* Frees what belongs to it. */
+void disti_start_release(struct disti_start *start);
+
+/*
+ * Starts and waits, at most the group's timeout. OK: `owned` has been freed. Any failure: it is
+ * still the caller's, and nothing uses it.
+ */
+dist_status disti_work_run(struct dist_group *group, struct disti_start *start);
+
+/* The same for a checked call on host memory that nothing belongs to. */
+dist_status disti_work_run_call(struct dist_group *group, const struct dist_call *call);
+
+/*
+ * Starts, does not block on a peer. OK: `owned` is the library's, and *work_p is to be given to
+ * dist_wait (detached: work_p may be NULL and is not set). Any failure: `owned` is the caller's.
+ */
+dist_status disti_work_post(struct dist_group *group, const struct disti_start *start,
+                            dist_work **work_p);
+
+/* Makes a persistent work, which dist_start starts. `owned` as with disti_work_post. */
+dist_status disti_work_prepare(struct dist_group *group, const struct disti_start *start,
+                               dist_work **work_p);
+
+/* ---- for those who make and end groups ---- */
+
+/* Readies a zeroed group for works. ERR_INVALID_ARGUMENT: a setting is wrong. */
+dist_status disti_group_open_works(struct dist_group *group);
+
+/*
+ * Ends all works: waits for those that are pending, at most the group's timeout; after that, or
+ * after an error, they end with it. Then the group takes no calls any more, and nobody but the
+ * caller touches its backend. Returns the failure that pending works met.
+ */
+dist_status disti_group_drain(struct dist_group *group);
+
+/*
+ * Instead of free(group), when all else in it has been freed. Works that the program has not given
+ * to dist_wait yet keep the bare structure, which tells how they ended; the last one frees it.
+ */
+void disti_group_orphan(struct dist_group *group);
+
+/* Is this thread in a function that the program gave to dist_on_complete? It must not block. */
+bool disti_work_is_calling(void);
+
+/* ---- within ---- */
+
+enum disti_work_kind {
+    DISTI_WORK_BLOCKING, /* on the stack of the caller, who waits */
+    DISTI_WORK_ASYNC,
+    DISTI_WORK_DETACHED,
+    DISTI_WORK_PERSISTENT
+};
+
+/*
+ * A started operation.
+ *
+ *     launch            ticket ends            settled, in order             waited for
+ *    -------> in queue ------------> in queue -------------------> ended ---------------> freed
+ *                                              finish and fn,
+ *                                              without the lock
+ *
+ * `ended` is set last, with the lock held, and can be read without. A persistent work is ended
+ * while it is not started. The program holds a handle (handle.h), never the address.
+ */
+struct disti_work {
+    struct dist_group *group;
+    struct dist_ticket ticket;
+    struct dist_call call; /* the backend reads it, messages quote it */
+    const char *name;      /* as in struct disti_start */
+    enum disti_work_kind kind;
+    dist_manner manner;
+    bool waits;        /* as in struct disti_start */
+    bool running;      /* persistent: started and not yet waited for */
+    dist_work *posted; /* persistent, on a stream, and running: what runs */
+    void *owned;
+    void (*release)(void *owned);
+    dist_status (*begin)(void *owned);
+    dist_status (*finish)(void *owned);
+    dist_work_fn fn;
+    void *fn_arg;
+    int64_t deadline_ns;
+    bool forgiven;           /* the deadline was put off, since nobody drove */
+    struct disti_work *next; /* in the queue */
+    dist_status status;      /* how it ended */
+    atomic_bool ended;
+};
+
+/* What messages call it. */
+static inline const char *disti_work_name(const struct disti_work *work)
+{
+    return work->name ? work->name : dist_collective_string(work->call.collective);
+}
+
+/* work.c: posts a filled work and puts it into the queue. Call with the lock held. */
+dist_status disti_work_launch(struct disti_work *work);
+/* Fills a work; nothing is started. */
+void disti_work_fill(struct dist_group *group, const struct disti_start *start,
+                     enum disti_work_kind kind, struct disti_work *work);
+/* How an ended work ended; dist_last_error has the cause. */
+dist_status disti_work_result(const struct disti_work *work);
+/* The refusal of a call that waits, in a function given to dist_on_complete. */
+dist_status disti_work_no_waiting(const char *what);
+/* Gives back the only pin of a work that has not been started: what it owns is the caller's. */
+void disti_work_undo(struct disti_work *work);
+/* Gives back a pin of the work (handle.h). The last frees what it owns, and lets go of its group.
+ */
+void disti_work_unpin(struct disti_work *work);
+/* The same for one that was claimed, whose handle is good for nothing from now on: the claim's pin,
+ * and with pins 2 the library's own too. */
+void disti_work_retire(struct disti_work *work, int pins);
+
+/* settle.c: ends every work whose turn has come. The driver calls it, with the lock held; it lets
+ * go of the lock while it calls functions of the program. */
+void disti_settle(struct dist_group *group);
+/* In a forked child: its thread is in no function of the program any more. */
+void disti_settle_forked(void);
+/* Calls the program's function, without locks; dist_last_error has the cause of a failure. */
+void disti_settle_call(const struct disti_work *work, dist_work_fn fn, void *arg);
+
+/* close.c */
+void disti_group_hold(struct dist_group *group);
+void disti_group_let_go(struct dist_group *group);
+
+#endif
