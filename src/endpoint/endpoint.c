@@ -6,7 +6,6 @@
 #include "base/log.h"
 #include "base/process_lock.h"
 #include "endpoint/state.h"
-#include "engine/state.h"
 
 #include <stdlib.h>
 #include <string.h>
