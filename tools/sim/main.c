@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* dist_sim: verifies and simulates algorithms on machines that need not be there. */
-#include "sim/job.h"
+#include "tools/sim/job.h"
 
 #include <signal.h>
 #include <stdlib.h>

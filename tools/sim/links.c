@@ -2,7 +2,7 @@
 /* What things cost, as dist_sim's --links says it. */
 #include "base/log.h"
 #include "base/settings/config.h"
-#include "sim/job.h"
+#include "tools/sim/job.h"
 #include "tuning/tuning.h"
 
 #include <errno.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* What dist_sim found out, as text, csv and json. */
-#include "sim/job.h"
+#include "tools/sim/job.h"
 
 #include <string.h>
 

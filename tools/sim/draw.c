@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Pictures: the ring, and the trees that follow from a topology, as SVG. */
 #include "base/log.h"
-#include "sim/job.h"
+#include "tools/sim/job.h"
 
 #include <errno.h>
 #include <math.h>

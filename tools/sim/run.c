@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Every algorithm with every size: verified once, simulated each. */
-#include "sim/job.h"
 #include "tools/common/progress.h"
+#include "tools/sim/job.h"
 #include "tuning/select.h"
 
 #include <pthread.h>

@@ -2,7 +2,7 @@
 /* dist_sim's command line. */
 #include "base/log.h"
 #include "base/settings/config.h"
-#include "sim/job.h"
+#include "tools/sim/job.h"
 
 #include <getopt.h>
 #include <string.h>
