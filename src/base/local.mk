@@ -4,6 +4,7 @@ libdist_core_sources += \
 	src/base/bell.c src/base/bell.h \
 	src/base/checked.h \
 	src/base/clock.c src/base/clock.h \
+	src/base/collective.h \
 	src/base/settings/config.c src/base/settings/config.h \
 	src/base/process_lock.h \
 	src/base/descriptor.c src/base/descriptor.h \

@@ -5,6 +5,8 @@
 
 #include <dist/backend.h>
 
+#include "base/collective.h"
+
 /*
  * A plan is lanes of steps. Lanes run side by side; the steps of a lane run in order, each
  * ending before the next begins; a step may besides wait for one step of another lane.
@@ -110,45 +112,6 @@ static inline uint32_t disti_step_data(const struct disti_plan *plan, const stru
                                        uint32_t i)
 {
     return step->list == DISTI_NO_LIST ? step->first + i : plan->data[step->list + i];
-}
-
-/* ---- what collectives are ---- */
-
-#define DISTI_ONE_OF(collective) (UINT32_C(1) << (collective))
-#define DISTI_REDUCING                                                                             \
-    (DISTI_ONE_OF(DIST_COLL_ALL_REDUCE) | DISTI_ONE_OF(DIST_COLL_REDUCE) |                         \
-     DISTI_ONE_OF(DIST_COLL_REDUCE_SCATTER) | DISTI_ONE_OF(DIST_COLL_REDUCE_SCATTER_V))
-#define DISTI_ROOTED                                                                               \
-    (DISTI_ONE_OF(DIST_COLL_BROADCAST) | DISTI_ONE_OF(DIST_COLL_REDUCE) |                          \
-     DISTI_ONE_OF(DIST_COLL_GATHER) | DISTI_ONE_OF(DIST_COLL_SCATTER) |                            \
-     DISTI_ONE_OF(DIST_COLL_GATHER_V) | DISTI_ONE_OF(DIST_COLL_SCATTER_V))
-#define DISTI_UNEVEN                                                                               \
-    (DISTI_ONE_OF(DIST_COLL_ALL_GATHER_V) | DISTI_ONE_OF(DIST_COLL_REDUCE_SCATTER_V) |             \
-     DISTI_ONE_OF(DIST_COLL_GATHER_V) | DISTI_ONE_OF(DIST_COLL_SCATTER_V) |                        \
-     DISTI_ONE_OF(DIST_COLL_ALL_TO_ALL_V))
-
-/* Does it compute? */
-static inline bool disti_algorithm_reduces(dist_collective collective)
-{
-    return DISTI_REDUCING >> collective & 1;
-}
-
-/* Is its root of any matter? */
-static inline bool disti_collective_rooted(dist_collective collective)
-{
-    return DISTI_ROOTED >> collective & 1;
-}
-
-/* Is it a _V form? */
-static inline bool disti_collective_uneven(dist_collective collective)
-{
-    return DISTI_UNEVEN >> collective & 1;
-}
-
-/* Is it SEND or RECV, of which there are no plans? */
-static inline bool disti_collective_pair(dist_collective collective)
-{
-    return collective == DIST_COLL_SEND || collective == DIST_COLL_RECV;
 }
 
 /* ---- what lies where ---- */

@@ -3,7 +3,7 @@
  * the call. */
 #include "core/call/calls.h"
 
-#include "plan/plan.h"
+#include "base/collective.h"
 
 /* The last good call of this thread, but for its buffers. */
 static _Thread_local struct {

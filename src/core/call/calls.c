@@ -3,10 +3,10 @@
 #include "core/call/calls.h"
 
 #include "base/checked.h"
+#include "base/collective.h"
 #include "base/dtype.h"
 #include "core/call/blocks.h"
 #include "core/call/op.h"
-#include "plan/plan.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -2,9 +2,9 @@
 /* What a group's backend does not do is refused here, before anything is started. */
 #include "core/call/calls.h"
 
+#include "base/collective.h"
 #include "base/dtype.h"
 #include "base/log.h"
-#include "plan/plan.h"
 
 static dist_status calls_support_lacks(const dist_group *group, const struct dist_call *call)
 {

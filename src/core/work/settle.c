@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* How works end: collectives in order, functions of the program first. */
+#include "base/collective.h"
 #include "core/group/group.h"
-#include "plan/plan.h"
 
 static _Thread_local int settle_depth;
 

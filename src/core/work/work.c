@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Works: started operations, from the call to the end. */
 #include "base/clock.h"
+#include "base/collective.h"
 #include "core/group/group.h"
 #include "core/work/handle.h"
 #include "endpoint/endpoint.h"
-#include "plan/plan.h"
 
 #include <stdlib.h>
 
