@@ -37,6 +37,8 @@ rule "every file begins with its licence and purpose" rule_heads
 rule "the library never exits" rule_exit
 rule "the environment is read in one place" rule_getenv
 rule "files stay under 400 lines, or say why" rule_length
+rule "every folder is a room of 20 files at most, with a README" rule_rooms
+rule "what a room's README names is there" rule_readmes
 rule "no loose ends" rule_loose_ends
 rule "every source is in the build" rule_listed
 rule "every backend has its row and its man entry" rule_backends

@@ -35,6 +35,7 @@ sow()
     printf '# %s\nsources = %s\n' "$licence" "$(cd "$tree" && find src train -name '*.[ch]' | tr '\n' ' ')" \
         >"$tree/src/local.mk"
     printf '# %s\ninclude src/local.mk\nman = man/dist.7 man/dist-env.7 man/dist_one.3 man/libdist.3 man/train_mnist.1\n' "$licence" >"$tree/Makefile.am"
+    room_pages
     man_page libdist 3 'All.'
     man_page dist 7 $'.Bl -tag -width Ds\n.It Cm gloo\nTCP.\n.El'
     man_page dist-env 7 $'.Bl -tag -width Ds\n.It Ev DIST_PORT\nA port.\n.El'
@@ -47,6 +48,15 @@ sow()
     cp "$here/../../.clang-format" "$tree/"
     library 'int dist_one(void) { return 1; }' 'int dist_two(void) { return 2; }'
     module 'int dist_module_entry;'
+}
+
+# room_pages: each folder's README.
+room_pages()
+{
+    local folder
+    find "$tree/src" -name '*.[ch]' -exec dirname {} + | sort -u | while read -r folder; do
+        printf '# room\n\nText.\n\nIncludes: nothing.\nBegin with: its files.\n' >"$folder/README.md"
+    done
 }
 
 # variables NAME...: the table of them, without DIST_.
@@ -117,7 +127,7 @@ c_file src/plan/plan.c '#include "transports/tcp.h"'
 found "each floor includes only earlier ones"
 
 sow
-c_file src/transports/tcp.c '#include "collectives/plan.h"' 'const char *a = "DIST_PORT";'
+c_file src/transports/tcp.c '#include "plan/plan.h"' 'const char *a = "DIST_PORT";'
 found "each floor includes only earlier ones"
 
 sow
@@ -141,6 +151,25 @@ for ((i = 0; i < 400; i++)); do echo 'extern int a;'; done >>"$tree/src/base/log
 found "files stay under 400 lines, or say why"
 
 sow
+rm "$tree/src/base/README.md"
+found "every folder is a room of 20 files at most, with a README"
+
+sow
+sed -i '/^Includes/d' "$tree/src/base/README.md"
+found "every folder is a room of 20 files at most, with a README"
+
+sow
+for ((i = 0; i < 20; i++)); do
+    c_file src/base/a$i.c 'extern int a;'
+    sed -i "s|src/base/log.c|& src/base/a$i.c|" "$tree/src/local.mk"
+done
+found "every folder is a room of 20 files at most, with a README"
+
+sow
+echo 'Begin with: `gone.c`.' >>"$tree/src/base/README.md"
+found "what a room's README names is there"
+
+sow
 printf '/* TO''DO */\n' >>"$tree/src/base/log.c"
 found "no loose ends"
 
@@ -161,6 +190,7 @@ man_page dist 7 'Text.'
 found "every backend has its row and its man entry"
 
 sow
+mkdir -p "$tree/src/collectives" && cp "$tree/src/base/README.md" "$tree/src/collectives/"
 c_file src/collectives/algorithms.c 'int *a[] = {' '    {DIST_COLL_BARRIER, "tree"},' '};'
 sed -i 's|src/base/log.c|& src/collectives/algorithms.c|' "$tree/src/local.mk"
 found "every algorithm is in dist(7)"

@@ -141,6 +141,33 @@ rule_length()
     done
 }
 
+# A folder is a room that one can see whole, and says what lives there.
+rule_rooms()
+{
+    local folder count
+    for folder in $(lint_sources src | xargs -r -n 1 dirname | sort -u); do
+        count=$(find "$folder" -maxdepth 1 -name '*.[ch]' | wc -l)
+        [ "$count" -le 20 ] || echo "$folder: $count files, more than 20: make a folder of some"
+        if [ ! -f "$folder/README.md" ]; then
+            echo "$folder: no README.md: what lives here, what may it include, where does one begin?"
+        elif ! grep -q '^Includes: ' "$folder/README.md" || ! grep -q '^Begin with: ' "$folder/README.md"; then
+            echo "$folder/README.md: wants the lines 'Includes: ...' and 'Begin with: ...'"
+        fi
+    done
+}
+
+# What a room's README names in backquotes is there: in the room, in src/, or in the tree.
+rule_readmes()
+{
+    local readme name
+    for readme in $(find src -name README.md 2>/dev/null | sort); do
+        for name in $(grep -oE '`[a-z0-9_./-]+\.([ch]|md)`' "$readme" | tr -d '`' | sort -u); do
+            [ -e "$(dirname "$readme")/$name" ] || [ -e "src/$name" ] || [ -e "$name" ] ||
+                echo "$readme: there is no $name"
+        done
+    done
+}
+
 rule_loose_ends()
 {
     # shellcheck disable=SC2046
