@@ -72,7 +72,7 @@ size_t disti_list_choices(char *text, size_t size);
 bool disti_module_has_variable(const char *variable);
 
 /*
- * mpi_flavour.c: the module names to try for backend mpi, best first: the MPI that is
+ * mpi/flavour.c: the module names to try for backend mpi, best first: the MPI that is
  * loaded in this process, else the one whose launcher started it, else all.
  */
 #define DISTI_MPI_FLAVOURS 2

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* What an endpoint is made of; private to endpoint*.c. */
+/* What an endpoint is made of; private to this folder. */
 #ifndef DISTI_ENDPOINT_STATE_H
 #define DISTI_ENDPOINT_STATE_H
 
@@ -57,7 +57,7 @@ static inline void endpoint_unlock(struct disti_endpoint *endpoint)
         pthread_mutex_unlock(&endpoint->lock);
 }
 
-/* ---- endpoint_watch.c; with the lock held ---- */
+/* ---- watch.c; with the lock held ---- */
 
 /* Something has happened: rings those that sleep and have something of it. */
 void disti_endpoint_wake(struct disti_endpoint *endpoint);

@@ -106,7 +106,7 @@ struct dist_engine {
     struct disti_tuning tuning;
     struct disti_chooser chooser;
     struct disti_refine **refining; /* by collective and size class; NULL: choices stay */
-    struct engine_links *measuring; /* tune_links.c's */
+    struct engine_links *measuring; /* measure/links.c's */
     struct engine_link links[ENGINE_TRANSPORTS_MAX];
     int link_count;
     struct disti_node *node; /* NULL: the ranks are on several machines, or cannot share memory */
@@ -135,7 +135,7 @@ dist_status disti_route_open(struct dist_engine *engine,
                              struct disti_tune_offer *offer, struct disti_node **node_p);
 void disti_route_close(struct dist_engine *engine);
 
-/* tune_links.c: what is left of a measurement that failed; after disti_route_close. */
+/* measure/links.c: what is left of a measurement that failed; after disti_route_close. */
 void disti_tune_links_free(struct dist_engine *engine);
 
 /* cache.c: the plan for a call that has this turn; the engine's, valid until it closes. */

@@ -87,7 +87,7 @@ struct disti_store {
     bool holder_left; /* it said goodbye, so its end is no surprise */
     char lost_text[DISTI_NEWS_MAX];
 
-    /* Without the lock: store_alarm.c. */
+    /* Without the lock: alarm.c. */
     atomic_bool sending; /* somebody puts a frame on the connection */
     struct disti_store_alarm *_Atomic alarms;
 };
@@ -124,11 +124,11 @@ void store_client_free(struct disti_store *store);
 /* Has the group that this thread heeds been aborted? NULL: no. With the lock held. */
 const struct client_abort *store_client_aborted(const struct disti_store *store);
 
-/* store_alarm.c: the right to put a frame on the connection, which alarms need too. */
+/* alarm.c: the right to put a frame on the connection, which alarms need too. */
 void store_client_take_line(struct disti_store *store);
 void store_client_leave_line(struct disti_store *store);
 
-/* store_inbox.c: with the lock held, without waiting. */
+/* inbox.c: with the lock held, without waiting. */
 
 /* Reads what is there, and gives it to who waits for it. */
 void store_client_pump(struct disti_store *store);

@@ -143,7 +143,7 @@ void disti_store_server_forget(struct disti_store_server *server);
 /* Nobody can be let in now, by errno: listens again in a moment. Who waits, waits in the queue. */
 void store_server_pause(struct disti_store_server *server);
 
-/* store_peer.c */
+/* peer.c */
 void store_peer_accept(struct disti_store_server *server);
 /* One without a hello has used up its time or its place: if there is none yet, it has to go. */
 void store_peer_dismiss(struct disti_store_server *server, struct store_peer *peer);
@@ -158,7 +158,7 @@ void store_peer_refuse(struct disti_store_server *server, struct store_peer *pee
     __attribute__((format(printf, 5, 6)));
 void store_peer_free(struct disti_store_server *server, struct store_peer *peer);
 
-/* store_wait.c: what a peer waits for. */
+/* wait.c: what a peer waits for. */
 
 /* Keeps a copy of *wait; refuses the request if there is no room. NULL: it was refused. */
 struct store_wait *store_wait_add(struct disti_store_server *server, struct store_peer *peer,
@@ -169,14 +169,14 @@ void store_wait_clear(struct disti_store_server *server, struct store_peer *peer
 /* Ends what is due. Returns when the next one is; INT64_MAX: none. */
 int64_t store_wait_tick(struct disti_store_server *server, struct store_peer *peer);
 
-/* store_serve.c: a complete frame of a peer. */
+/* serve.c: a complete frame of a peer. */
 void store_serve_frame(struct disti_store_server *server, struct store_peer *peer);
 /* The server's own value; without memory it stays as it was. */
 void store_serve_note(struct disti_store_server *server, const char *name, const char *value);
 /* Everyone who waits for a key ends with an error. */
 void store_serve_fail_keys(struct disti_store_server *server, dist_status status, const char *text);
 
-/* store_ranks.c */
+/* ranks.c */
 void store_ranks_hello(struct disti_store_server *server, struct store_peer *peer);
 void store_ranks_report(struct disti_store_server *server, struct store_peer *peer);
 void store_ranks_goodbye(struct disti_store_server *server, struct store_peer *peer);
@@ -193,7 +193,7 @@ int store_ranks_gone(const struct disti_store_server *server);
 /* How a peer came: the address at this end, numeric; false: by the loopback. */
 bool store_peer_came_by(const struct store_peer *peer, char text[64]);
 
-/* store_gather.c */
+/* gather.c */
 void store_gather_join(struct disti_store_server *server, struct store_peer *peer,
                        const struct store_wait *request);
 /* The peer's wait has come to its deadline. */
@@ -208,7 +208,7 @@ void store_gather_withdraw(struct disti_store_server *server, struct store_gathe
                            int rank);
 void store_gather_clear(struct disti_store_server *server);
 
-/* store_failures.c: what is known of groups that failed. */
+/* failures.c: what is known of groups that failed. */
 const struct store_failure *store_failures_find(const struct disti_store_server *server,
                                                 int32_t group);
 void store_failures_add(struct disti_store_server *server, const struct disti_notice *notice);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The words of a tuning file's costs; private to tuning*.c. */
+/* The words of a tuning file's costs; private to this folder. */
 #ifndef DISTI_TUNING_TERMS_H
 #define DISTI_TUNING_TERMS_H
 

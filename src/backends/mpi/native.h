@@ -44,13 +44,13 @@ int disti_native_progress(struct disti_native *native);
 /* Forgets what has not ended. */
 void disti_native_drop(struct disti_native *native);
 
-/* ---- mpi_native_takes.c ---- */
+/* ---- native_takes.c ---- */
 
 /* MPI's name; MPI_DATATYPE_NULL, MPI_OP_NULL: it has none, or one with other rules. */
 MPI_Datatype disti_native_type(dist_dtype dtype);
 MPI_Op disti_native_op(dist_op op, dist_dtype dtype);
 
-/* ---- mpi_native_start.c ---- */
+/* ---- native_start.c ---- */
 
 size_t disti_native_bytes(const struct disti_native *native, const struct dist_call *call,
                           size_t count);
@@ -72,7 +72,7 @@ int disti_native_start(const struct disti_native *native, struct disti_native_ca
 /* Brings what MPI has left in the stage to where the program wants it. */
 void disti_native_unstage(const struct disti_native *native, const struct disti_native_call *c);
 
-/* ---- mpi_device.c ---- */
+/* ---- device.c ---- */
 
 /* Does the MPI say that it takes memory of a GPU? DIST_MPI_CUDA=0|1 says it instead. */
 bool disti_mpi_takes_devices(void);
@@ -84,7 +84,7 @@ bool disti_native_takes_devices(const struct disti_native *native, const struct 
 dist_status disti_native_await_stream(const struct disti_native *native,
                                       const struct dist_call *call);
 
-/* ---- mpi_native_v.c ---- */
+/* ---- native_v.c ---- */
 
 /* Starts a v-form. With the lock held. Returns MPI's code. */
 int disti_native_start_v(const struct disti_native *native, struct disti_native_call *c);

@@ -80,7 +80,7 @@ struct disti_nccl_state {
     bool lost; /* NCCL did not come back from an abort: what it may use is left to it */
 };
 
-/* ---- nccl_library.c ---- */
+/* ---- library.c ---- */
 
 /*
  * NCCL, or RCCL with HIP's driver, loaded once a process: DIST_NCCL_LIBRARY (a file), else by name.
@@ -92,7 +92,7 @@ const struct disti_nccl_api *disti_nccl_load(const struct disti_driver *driver, 
 /* "2.28.9" */
 const char *disti_nccl_version_text(int version, char text[32]);
 
-/* ---- nccl_device.c: contexts, streams, events ---- */
+/* ---- device.c: contexts, streams, events ---- */
 
 /* This thread works on the group's device, and disturbs no capture, until leave. */
 struct disti_nccl_visit {
@@ -116,17 +116,17 @@ bool disti_nccl_capturing(const struct disti_nccl_state *nccl, void *stream);
 
 int64_t disti_nccl_now_ns(void);
 
-/* ---- nccl_open.c ---- */
+/* ---- open.c ---- */
 
 dist_status disti_nccl_open(void *state, const struct dist_backend_config *config);
 
-/* ---- nccl_close.c ---- */
+/* ---- close.c ---- */
 
 /* Both bounded, whatever NCCL does. After abort the memory that alloc gave is still there. */
 void disti_nccl_close(void *state);
 void disti_nccl_abort(void *state);
 
-/* ---- nccl_issue.c: calls of NCCL ---- */
+/* ---- issue.c: calls of NCCL ---- */
 
 /* Fails with NCCL's texts. `what`: the call, or what was tried. */
 dist_status disti_nccl_fail(const struct disti_nccl_state *nccl, int result, const char *what);
@@ -147,12 +147,12 @@ dist_status disti_nccl_issue(struct disti_nccl_state *nccl, const struct disti_n
 const char *disti_nccl_describe_call(const struct disti_nccl_state *nccl,
                                      const struct dist_call *call, char *text, size_t size);
 
-/* ---- nccl_compose.c: collectives of sends and receives, within a group. NCCL's result ---- */
+/* ---- compose.c: collectives of sends and receives, within a group. NCCL's result ---- */
 
 int disti_nccl_compose(const struct disti_nccl_state *nccl, const struct dist_call *call, int op,
                        void *stream);
 
-/* ---- nccl_post.c ---- */
+/* ---- post.c ---- */
 
 dist_status disti_nccl_post(void *state, const struct dist_call *call, struct dist_ticket *ticket);
 dist_status disti_nccl_join(void *state, struct dist_ticket *ticket, void *stream);
@@ -168,17 +168,17 @@ void disti_nccl_queue_add(struct disti_nccl_queue *queue, struct disti_nccl_call
  */
 dist_status disti_nccl_mark(struct disti_nccl_state *nccl, struct disti_nccl_call *c);
 
-/* ---- nccl_self.c ---- */
+/* ---- self.c ---- */
 
 /* A send or receive whose peer is this rank. Owns c. */
 dist_status disti_nccl_self(struct disti_nccl_state *nccl, struct disti_nccl_call *c);
 
-/* ---- nccl_progress.c ---- */
+/* ---- progress.c ---- */
 
 int disti_nccl_progress(void *state);
 void disti_nccl_describe(const void *state, char *text, size_t size);
 
-/* ---- nccl_stage.c: host memory ---- */
+/* ---- stage.c: host memory ---- */
 
 /* Does it read or write memory that is not the device's? */
 bool disti_nccl_stage_needed(const struct disti_nccl_state *nccl, const struct dist_call *call);
@@ -201,7 +201,7 @@ void disti_nccl_stage_free(struct disti_nccl_state *nccl, struct disti_nccl_stag
 /* Everything that is kept for staging. */
 void disti_nccl_stage_close(struct disti_nccl_state *nccl);
 
-/* ---- nccl_memory.c ---- */
+/* ---- memory.c ---- */
 
 void *disti_nccl_alloc(void *state, size_t bytes);
 void disti_nccl_free(void *state, void *memory);

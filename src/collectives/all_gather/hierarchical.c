@@ -10,7 +10,7 @@
  *
  * A segment goes on inside the node as soon as it has come. So a block enters each node once, and
  * the ring has as many hops as there are nodes. Where nodes differ in their number of ranks, there
- * are no i-th ranks: one ring of all then (all_gather_ring.c). Blocks may differ in size.
+ * are no i-th ranks: one ring of all then (ring.c). Blocks may differ in size.
  *
  * With m ranks on each of N nodes: steps: N in sequence. Bytes sent over the network by a rank:
  * N - 1 blocks; inside the node (m - 1) N.

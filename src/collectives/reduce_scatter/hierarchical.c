@@ -11,7 +11,7 @@
  * Blocks are dealt with in the order in which the ring wants them, the own one last. A segment goes
  * on its ring as soon as its node has added it. So a block leaves each node once, and the ring has
  * as many hops as there are nodes. Where nodes differ in their number of ranks, there are no i-th
- * ranks: one ring of all then (reduce_scatter_ring.c). Blocks may differ in size.
+ * ranks: one ring of all then (ring.c). Blocks may differ in size.
  *
  * With m ranks on each of N nodes: steps: N in sequence. Bytes sent over the network by a rank:
  * N - 1 blocks; inside the node (m - 1) N.

@@ -61,7 +61,7 @@ int disti_tune_node_cpus(const struct disti_topology *topology, int usable_cpus)
  */
 bool disti_tune_recall_cpus(const struct disti_topology *topology, struct disti_cost *cost);
 
-/* ---- tune_cache.c ---- */
+/* ---- cache.c ---- */
 
 #define TUNE_KEY 256
 #define TUNE_PATH 512
@@ -89,20 +89,20 @@ bool disti_tune_write(const struct disti_tuning *tuning, const char *key);
  */
 dist_status disti_tune_find(const char *key, struct disti_tuning *tuning_p, int32_t *effort_p);
 
-/* ---- tune_local.c ---- */
+/* ---- local.c ---- */
 
 /* How fast this process copies and reduces and goes from thread to thread. Some ms, or 0.1 s. */
 void disti_tune_local(enum tune_effort effort, struct disti_cost *cost);
 /* Bytes that it copies a second, for about that time. */
 double disti_tune_copy(int64_t ns);
 
-/* ---- tune_links.c ---- */
+/* ---- links.c ---- */
 
 /* Rank 0 and one rank at each distance measure what is between them; the others do nothing. */
 dist_status disti_tune_links(struct dist_engine *engine, enum tune_effort effort,
                              struct disti_cost *cost);
 
-/* ---- tune_fit.c: from what was measured to costs ---- */
+/* ---- fit.c: from what was measured to costs ---- */
 
 #define DISTI_LINK_MIDDLE ((size_t)64 << 10)
 #define DISTI_LINK_BURST 16

@@ -45,7 +45,7 @@ struct route_cards {
 /* Is the transport among those that DIST_TRANSPORT allows (all, if it is not set)? */
 bool disti_route_allowed(const char *name);
 
-/* ---- route_cards.c ---- */
+/* ---- cards.c ---- */
 
 /*
  * The slot of a transport on the cards is its place in the list, so that a transport that is

@@ -14,7 +14,7 @@
  *     |   block  block    block |  ------->  |--- its own mapping -----|
  *
  * Memory comes as blocks of few large segments, the arenas, so that the number of descriptors and
- * mappings does not grow with the number of blocks (segment_arena.h); or as a segment of its own.
+ * mappings does not grow with the number of blocks (arena.h); or as a segment of its own.
  *
  * Pages are made at first touch. Without memory that ends as with malloc: the kernel kills; but
  * where it is set to grant no more than there is (vm.overcommit_memory=2) they are made by alloc.

@@ -62,7 +62,7 @@ void *disti_segment_table_find_key(uint64_t key);
 /* Says in the log that so many bytes are not shared, and why: the last error. */
 void disti_segment_say_plain(size_t bytes);
 
-/* segment_peer.c: around a fork; the child has none of the parent's mappings of its peers. */
+/* peer.c: around a fork; the child has none of the parent's mappings of its peers. */
 void disti_segment_peers_lock(void);
 void disti_segment_peers_unlock(void);
 void disti_segment_peers_forked(void);

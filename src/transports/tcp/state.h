@@ -186,7 +186,7 @@ enum tcp_event {
     TCP_EVENT_RAIL
 };
 
-/* tcp_socket.c: sockets and addresses. */
+/* socket.c: sockets and addresses. */
 dist_status disti_tcp_listen(struct tcp_state *state, const char *host);
 /* A further listener, at an address whose port becomes the one it got. False: see errno. */
 bool disti_tcp_listen_at(const struct tcp_state *state, struct disti_tcp_endpoint *endpoint,
@@ -208,17 +208,18 @@ bool disti_tcp_hello_valid(const struct tcp_state *state, const unsigned char *b
 /* Runs the timer that looks at the deadlines. */
 void disti_tcp_tick_on(struct tcp_state *state, bool on);
 
-/* tcp_interfaces.c: adds further interfaces that carry, each with a listener. */
+/* paths/interfaces.c: adds further interfaces that carry, each with a listener. */
 void disti_tcp_interfaces(struct tcp_state *state);
 
-/* tcp_congestion.c: congestion control. Reads the setting; the listener hands it on to callers. */
+/* paths/congestion.c: congestion control. Reads the setting; the listener hands it on to callers.
+ */
 dist_status disti_tcp_congestion_open(struct tcp_state *state);
 /* Of a socket that is to call. */
 void disti_tcp_congestion(const struct tcp_state *state, int fd);
 /* Of a connection that is made: now it shows how far the peer is. */
 void disti_tcp_congestion_settle(const struct tcp_state *state, int fd);
 
-/* tcp_silence.c: machines that answer no more. */
+/* silence.c: machines that answer no more. */
 /* Has the kernel ask an idle connection's peer now and then. */
 void disti_tcp_silence_tune(const struct tcp_state *state, int fd);
 /*
@@ -229,14 +230,14 @@ void disti_tcp_silence_leave(int fd);
 /* Looks at the peers that are waited for, if it is time; loses those that have been silent. */
 void disti_tcp_silence(struct tcp_state *state);
 
-/* tcp_accept.c: callers. */
+/* accept.c: callers. */
 dist_status disti_tcp_pending_open(struct tcp_state *state);
 int disti_tcp_accept(struct tcp_state *state);
 int disti_tcp_pending_event(struct tcp_state *state, int slot);
 void disti_tcp_pending_tick(struct tcp_state *state);
 void disti_tcp_pending_close(struct tcp_state *state);
 
-/* tcp_peer.c: the life of a connection. */
+/* peer.c: the life of a connection. */
 struct tcp_peer *disti_tcp_peer(struct tcp_state *state, int rank); /* made if need be; or NULL */
 void disti_tcp_list(struct tcp_state *state, struct tcp_peer *peer);
 void disti_tcp_unlist(struct tcp_state *state, struct tcp_peer *peer);
@@ -252,10 +253,10 @@ void disti_tcp_lose(struct tcp_state *state, struct tcp_peer *peer, int cause, c
 /* Reports why the peer is lost (disti_fail). */
 dist_status disti_tcp_report(const struct tcp_state *state, const struct tcp_peer *peer);
 
-/* tcp_leave.c: says goodbye and closes all connections; takes at most 0.1 s. */
+/* leave.c: says goodbye and closes all connections; takes at most 0.1 s. */
 void disti_tcp_leave(struct tcp_state *state);
 
-/* tcp_zerocopy.c: sends that copy nothing. Reads the setting. */
+/* zerocopy.c: sends that copy nothing. Reads the setting. */
 dist_status disti_tcp_zerocopy_setting(struct tcp_state *state);
 /* For a socket that is up; NULL: it copies. To be freed when no more is sent. */
 struct tcp_zerocopy *disti_tcp_zerocopy_open(const struct tcp_state *state, int fd);
@@ -288,7 +289,8 @@ void disti_tcp_acknowledge(int fd);
 void disti_tcp_zerocopy_fail(struct tcp_state *state, struct tcp_peer *peer,
                              struct tcp_zerocopy *zerocopy, dist_status status);
 
-/* tcp_rails.c: the life of a peer's further sockets. The peer has rails, but where it says so. */
+/* stripes/rails.c: the life of a peer's further sockets. The peer has rails, but where it says so.
+ */
 /* Settles by the peer's address how many sockets there are; peer->rails stays NULL if one. */
 dist_status disti_tcp_rails_open(struct tcp_state *state, struct tcp_peer *peer,
                                  const struct disti_tcp_address *address);
@@ -310,7 +312,7 @@ void disti_tcp_rails_close(struct tcp_state *state, struct tcp_peer *peer);
 /* Frees all; the sockets are closed. */
 void disti_tcp_rails_free(struct tcp_rails *rails);
 
-/* tcp_send.c */
+/* send.c */
 /*
  * Nothing can be written any more on the first socket. What the peer had sent may still wait to be
  * read: its last messages, or the goodbye that tells leaving from being lost. With calls that the
@@ -331,16 +333,16 @@ bool disti_tcp_can_flush(const struct tcp_peer *peer);
 int disti_tcp_send_turn(struct tcp_state *state, struct tcp_peer *peer);
 bool disti_tcp_fail_sends(struct tcp_state *state, struct tcp_peer *peer, dist_status status);
 
-/* tcp_cancel.c: the slot of that name. */
+/* cancel.c: the slot of that name. */
 void disti_tcp_cancel(void *instance, uint64_t tag, uint64_t mask);
 
-/* tcp_probe.c: the slots of these names (transport.h). */
+/* probe.c: the slots of these names (transport.h). */
 void disti_tcp_describe(void *instance, int rank, char *text, size_t size);
 int disti_tcp_probe_tag(void *instance, uint64_t tag);
 void disti_tcp_unexpected(void *instance, uint64_t tag, uint64_t mask, int most,
                           dist_unexpected_fn see, void *arg);
 
-/* tcp_receive.c */
+/* receive.c */
 /*
  * One read from a socket, and use of what it gave; *full_p: it gave all that was asked for. Returns
  * what read did.

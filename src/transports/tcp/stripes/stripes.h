@@ -54,7 +54,7 @@ struct tcp_stripes {
     struct tcp_assembly *assemblies;
 };
 
-/* tcp_stripe_send.c */
+/* send.c */
 /* Its announcement has been sent: its stripes may go. */
 void disti_tcp_announced(struct tcp_peer *peer, struct dist_request *request);
 /* Its offer has been sent. */
@@ -66,7 +66,7 @@ int disti_tcp_stripes_flush(struct tcp_state *state, struct tcp_peer *peer);
 bool disti_tcp_stripes_can_send(const struct tcp_peer *peer);
 void disti_tcp_stripes_fail(struct tcp_state *state, struct tcp_peer *peer, dist_status status);
 
-/* tcp_stripe_receive.c */
+/* receive.c */
 /*
  * A message is announced or asked for, and the caller has settled where it goes: to the request, to
  * the early message, or nowhere. False: no memory.
