@@ -2,75 +2,54 @@
 /* Compares a run with an earlier one. */
 #include "baseline.h"
 
-#include "json.h"
+#include "config.h"
 
-#include <errno.h>
 #include <stdio.h>
-#include <stdlib.h>
+
+#ifdef HAVE_JANSSON
+
+#include <jansson.h>
 #include <string.h>
 
-#define BASELINE_BYTES_MAX ((size_t)256 << 20)
-
-static char *baseline_read(const char *file, size_t *length_p)
+static bool baseline_same(json_t *saved, const struct result_point *point)
 {
-    FILE *from = fopen(file, "re");
-    char *text = NULL, *more;
-    size_t length = 0, room = 0;
+    int root, in_place = 0, buffers = point->buffers;
+    const char *collective, *dtype, *op;
+    json_int_t bytes;
 
-    while (from && length == room && room < BASELINE_BYTES_MAX) {
-        room = room ? 2 * room : 65536;
-        more = realloc(text, room);
-        if (!more)
-            break;
-        text = more;
-        length += fread(text + length, 1, room - length, from);
-    }
-    if (!from || ferror(from) || length == room) {
-        fprintf(stderr, "dist_bench: --baseline %s: %s\n", file, strerror(from ? EFBIG : errno));
-        free(text);
-        text = NULL;
-    }
-    if (from)
-        fclose(from);
-    *length_p = length;
-    return text;
-}
-
-static bool baseline_same(const struct json *saved, const struct result_point *point)
-{
-    const struct json *place = json_get(saved, "in_place");
-
-    return strcmp(json_text_of(json_get(saved, "collective"), ""), point->collective) == 0 &&
-           strcmp(json_text_of(json_get(saved, "type"), ""), point->dtype) == 0 &&
-           strcmp(json_text_of(json_get(saved, "redop"), ""), point->op ? point->op : "none") ==
-               0 &&
-           json_number_of(json_get(saved, "size"), -1) == (double)point->bytes &&
-           json_number_of(json_get(saved, "root"), -2) == point->root &&
-           json_number_of(json_get(saved, "buffers"), point->buffers) == point->buffers &&
-           (place && place->type == JSON_TRUE) == point->in_place;
+    return json_unpack(saved, "{s:s, s:s, s:s, s:I, s:i, s?i, s?b}", "collective", &collective,
+                       "type", &dtype, "redop", &op, "size", &bytes, "root", &root, "buffers",
+                       &buffers, "in_place", &in_place) == 0 &&
+           strcmp(collective, point->collective) == 0 && strcmp(dtype, point->dtype) == 0 &&
+           strcmp(op, point->op ? point->op : "none") == 0 && bytes == (json_int_t)point->bytes &&
+           root == point->root && buffers == point->buffers && (bool)in_place == point->in_place;
 }
 
 /* The saved time of that contestant at that point, in ns; -1: there is none. */
-static double baseline_time(const struct json *saved, const struct result_point *point,
+static double baseline_time(const json_t *saved, const struct result_point *point,
                             const char *contestant)
 {
-    const struct json *results = json_get(saved, "results");
+    json_t *same, *time;
+    const char *name;
+    double us;
+    size_t p, t;
 
-    for (const struct json *p = results ? results->child : NULL; p; p = p->next) {
-        const struct json *times = json_get(p, "times");
-
-        if (!baseline_same(p, point))
+    json_array_foreach(json_object_get(saved, "results"), p, same)
+    {
+        if (!baseline_same(same, point))
             continue;
-        for (const struct json *t = times ? times->child : NULL; t; t = t->next) {
-            if (strcmp(json_text_of(json_get(t, "contestant"), ""), contestant) == 0)
-                return json_number_of(json_get(t, "time"), -1e-3) * 1e3;
+        json_array_foreach(json_object_get(same, "times"), t, time)
+        {
+            if (json_unpack(time, "{s:s, s:F}", "contestant", &name, "time", &us) == 0 &&
+                strcmp(name, contestant) == 0)
+                return us * 1e3;
         }
     }
     return -1;
 }
 
 /* One line; 1 if it is too slow now, 0 if not, -1 if there is nothing to compare. */
-static int baseline_line(FILE *to, const struct json *saved, const struct result_point *point,
+static int baseline_line(FILE *to, const json_t *saved, const struct result_point *point,
                          const char *contestant, double now, double tolerance)
 {
     double before = baseline_time(saved, point, contestant);
@@ -83,14 +62,14 @@ static int baseline_line(FILE *to, const struct json *saved, const struct result
     return slower;
 }
 
-static int baseline_lines(FILE *to, const struct result *result, const struct json *saved,
+static int baseline_lines(FILE *to, const struct result *result, const json_t *saved,
                           double tolerance)
 {
+    const char *date = json_string_value(json_object_get(saved, "date"));
     int compared = 0, slower = 0;
 
     fprintf(to, "\n# against the baseline of %s, times in us\n#%-19s %12s %-16s %12s %12s %7s\n",
-            json_text_of(json_get(saved, "date"), "?"), "collective", "bytes", "contestant",
-            "baseline", "now", "ratio");
+            date ? date : "?", "collective", "bytes", "contestant", "baseline", "now", "ratio");
     for (int p = 0; p < result->point_count; p++) {
         for (int c = 0; c < result->contestant_count; c++) {
             const struct result_time *time = &result->points[p].times[c];
@@ -109,23 +88,36 @@ static int baseline_lines(FILE *to, const struct result *result, const struct js
 int baseline_compare(const struct result *result, const char *file, double tolerance,
                      bool quiet_stdout)
 {
-    size_t length, at;
-    char *text = baseline_read(file, &length);
-    struct json *saved;
-    int slower = -1;
+    json_error_t error;
+    json_t *saved = json_load_file(file, 0, &error);
+    int format, ranks, slower = -1;
 
-    if (!text)
-        return -1;
-    saved = json_parse(text, length, &at);
-    if (!saved || json_number_of(json_get(saved, "dist_bench"), 0) != 1)
-        fprintf(stderr, "dist_bench: --baseline %s: not what --save writes (byte %zu)\n", file, at);
-    else if (json_number_of(json_get(saved, "ranks"), 0) != result->ranks)
-        fprintf(stderr, "dist_bench: --baseline %s: it was saved with %.0f ranks, these are %d\n",
-                file, json_number_of(json_get(saved, "ranks"), 0), result->ranks);
+    if (!saved && error.line < 1)
+        fprintf(stderr, "dist_bench: --baseline: %s\n", error.text); /* which names the file */
+    else if (!saved)
+        fprintf(stderr, "dist_bench: --baseline %s: line %d: %s\n", file, error.line, error.text);
+    else if (json_unpack_ex(saved, &error, 0, "{s:i, s:i}", "dist_bench", &format, "ranks",
+                            &ranks) != 0 ||
+             format != 1)
+        fprintf(stderr, "dist_bench: --baseline %s: not what --save writes\n", file);
+    else if (ranks != result->ranks)
+        fprintf(stderr, "dist_bench: --baseline %s: it was saved with %d ranks, these are %d\n",
+                file, ranks, result->ranks);
     else if ((slower = baseline_lines(quiet_stdout ? stderr : stdout, result, saved, tolerance)) <
              0)
         fprintf(stderr, "dist_bench: --baseline %s: it has none of these points\n", file);
-    json_free(saved);
-    free(text);
+    json_decref(saved);
     return slower;
 }
+
+#else
+
+int baseline_compare(const struct result *result, const char *file, double tolerance,
+                     bool quiet_stdout)
+{
+    (void)result, (void)tolerance, (void)quiet_stdout;
+    fprintf(stderr, "dist_bench: --baseline %s: this program was built without jansson\n", file);
+    return -1;
+}
+
+#endif

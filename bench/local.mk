@@ -13,7 +13,6 @@ libbench_la_SOURCES = \
 	tools/gpu.c tools/gpu.h \
 	bench/job.c bench/job.h \
 	bench/job_talk.c \
-	bench/json.c bench/json.h \
 	bench/kind.c bench/kind.h \
 	bench/limit.c \
 	bench/limit_map.c bench/limit_map.h \
@@ -39,11 +38,11 @@ libbench_la_SOURCES = \
 	bench/spec.c bench/spec.h \
 	bench/subject.h \
 	bench/worker.c bench/worker.h bench/worker_main.h
-libbench_la_LIBADD = libprogress.la
+libbench_la_LIBADD = libprogress.la $(JANSSON_LIBS)
 libbench_la_CPPFLAGS = $(AM_CPPFLAGS) \
 	-DBENCH_LIBEXECDIR='"$(libexecdir)"' \
 	-DBENCH_OPENMPI_RUN='"$(OPENMPI_RUN)"' -DBENCH_MPICH_RUN='"$(MPICH_RUN)"'
-libbench_la_CFLAGS = $(AM_CFLAGS) $(KERNEL_CFLAGS)
+libbench_la_CFLAGS = $(AM_CFLAGS) $(KERNEL_CFLAGS) $(JANSSON_CFLAGS)
 
 bin_PROGRAMS += dist_bench
 dist_bench_SOURCES = bench/main.c

@@ -17,6 +17,7 @@ libc6-dev                the C library'\''s headers
 libhwloc-dev             the topology of the machine
 libssl-dev               looked for by ./configure
 zlib1g-dev               reads .gz files
+libjansson-dev           reads JSON: saved measurements, saved models
 libopenblas-serial-dev   matrix products, one thread a rank
 libopenmpi-dev           the mpi module for Open MPI
 openmpi-bin              mpirun

@@ -44,9 +44,10 @@ libtrain_la_SOURCES = \
 	train/trainer_step.c
 
 # The loops over arrays are marked for vectors; that needs no errno from sqrtf and no traps.
-train_cflags = $(AM_CFLAGS) $(CBLAS_CFLAGS) $(ZLIB_CFLAGS) \
+train_cflags = $(AM_CFLAGS) $(CBLAS_CFLAGS) $(JANSSON_CFLAGS) $(ZLIB_CFLAGS) \
 	-fopenmp-simd -fno-math-errno -fno-trapping-math
 libtrain_la_CFLAGS = $(train_cflags)
+libtrain_la_LIBADD = $(JANSSON_LIBS)
 
 bin_PROGRAMS += train_mnist
 train_mnist_SOURCES = train/main.c

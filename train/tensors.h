@@ -41,7 +41,7 @@ int tensors_write(const struct tensors *tensors, char *text, size_t size);
 /*
  * Reads the JSON. Checks that every tensor is float32 and that its place is as long as its
  * shape says, and that the places follow each other without gap or overlap and fill
- * data_size bytes exactly. path is for the text of an error, which also names the byte.
+ * data_size bytes exactly. path is for the text of an error, which also names byte or tensor.
  */
 int tensors_read(const char *path, const char *text, size_t length, uint64_t data_size,
                  struct tensors *tensors);

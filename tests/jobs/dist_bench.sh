@@ -157,7 +157,10 @@ job_fails "there is no driver of a library 'nobody'" self 2 dist_bench -n 2 --pe
 
 saved=$job_folder/saved.json
 # shellcheck disable=SC2086
-{
+if ! grep -q '^#define HAVE_JANSSON' "$builddir/config.h"; then
+    job self 2 $compare fake-1000 --save "$saved" all_reduce
+    job_fails "built without jansson" self 2 $compare fake-1000 --baseline "$saved" all_reduce
+else
     job self 2 $compare fake-1000 --save "$saved" all_reduce
     peer fake-1000 "$fake" 1050
     job self 2 $compare fake-1000 --baseline "$saved" all_reduce
@@ -167,10 +170,12 @@ saved=$job_folder/saved.json
     job_fails "it has none of these points" self 2 $compare fake-1000 --baseline "$saved" reduce
     job_fails "it was saved with 2 ranks" self 3 dist_bench -n 3 $point --compare gloo \
         --baseline "$saved" -m 64:64 all_reduce
-    echo '{"dist_bench": 1, "results": [' >"$saved"
+    echo '{"dist_bench": 2, "ranks": 2}' >"$saved"
     job_fails "not what --save writes" self 2 $compare fake-1000 --baseline "$saved" all_reduce
+    printf '{"dist_bench": 1,\n "results": [}' >"$saved"
+    job_fails "saved.json: line 2: " self 2 $compare fake-1000 --baseline "$saved" all_reduce
     job_fails "No such file" self 2 $compare fake-1000 --baseline "$saved.not" all_reduce
-}
+fi
 
 # ---- wrong use ----
 

@@ -63,8 +63,14 @@ short=(--arch mlp --batch-size 16 --max-steps $few --device cuda)
 train alone 1 "${short[@]}" --dist-backend gloo --save-model
 alone=$(hash_of)
 job_check "a hash is printed" test -n "$alone"
-job self 1 train_mnist --arch mlp --test-samples 40 --evaluate --resume mnist_mlp.safetensors
-job_check "the CPU reads what was saved" test "$(hash_of)" = "$alone"
+jansson=
+grep -q '^#define HAVE_JANSSON' "$builddir/config.h" && jansson=yes
+if [ -n "$jansson" ]; then
+    job self 1 train_mnist --arch mlp --test-samples 40 --evaluate --resume mnist_mlp.safetensors
+    job_check "the CPU reads what was saved" test "$(hash_of)" = "$alone"
+else
+    job_skip "reading what was saved" "no jansson here"
+fi
 backends=(gloo)
 if "$builddir/dist_info" 2>/dev/null | grep -qE '^  nccl +yes'; then
     backends+=(nccl)
@@ -85,6 +91,8 @@ if [ "${#backends[@]}" = 2 ]; then
     STANDIN_FAULT=hang@1:9 job_fails "waited 2000 ms in all_reduce" shell 2 train_mnist \
         "${short[@]}" --max-steps 20 --timeout 2 --dist-backend nccl
 fi
-job self 1 train_mnist "${short[@]}" --train-samples 400 --test-samples 40 --evaluate \
-    --resume mnist_mlp.safetensors --dist-backend gloo
-job_check "the GPU reads what was saved" test "$(hash_of)" = "$alone"
+if [ -n "$jansson" ]; then
+    job self 1 train_mnist "${short[@]}" --train-samples 400 --test-samples 40 --evaluate \
+        --resume mnist_mlp.safetensors --dist-backend gloo
+    job_check "the GPU reads what was saved" test "$(hash_of)" = "$alone"
+fi

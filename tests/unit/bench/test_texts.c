@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* What is read: command lines, orders, contestants, JSON. */
-#include "bench/json.h"
+/* What is read: command lines, orders, contestants. */
 #include "bench/options.h"
 #include "bench/order.h"
 #include "bench/spec.h"
@@ -141,51 +140,13 @@ static void test_specs(void **state)
     assert_int_equal(spec_read("/malloc", &spec, &failure), -1);
 }
 
-/* ---- JSON ---- */
-
-static void test_json(void **state)
-{
-    static const char text[] = " {\"a\": [1, -2.5e3, true, null], \"b\": \"x\\n\\u00e9\\\"\" } ";
-    size_t at;
-    struct json *json = json_parse(text, strlen(text), &at);
-    const struct json *a = json_get(json, "a");
-
-    (void)state;
-    assert_non_null(json);
-    assert_true(a && a->type == JSON_ARRAY && json_number_of(a->child, 0) == 1);
-    assert_true(json_number_of(a->child->next, 0) == -2500);
-    assert_int_equal(a->child->next->next->type, JSON_TRUE);
-    assert_int_equal(a->child->next->next->next->type, JSON_NULL);
-    assert_string_equal(json_text_of(json_get(json, "b"), ""), "x\n\xc3\xa9\"");
-    assert_null(json_get(json, "c"));
-    json_free(json);
-}
-
-/* No beginning of a text is one. */
-static void test_bad_json(void **state)
-{
-    static const char text[] = "{\"a\": [1, {\"b\": \"c\\u0041\"}, false]}";
-    static const char *const others[] = {"[1,]", "{1: 2}",  "[1 2]", "nul",
-                                         "1x",   "\"\\q\"", "[--1]"};
-    char deep[201];
-    size_t at;
-
-    (void)state;
-    for (size_t length = 0; length < strlen(text); length++)
-        assert_null(json_parse(text, length, &at));
-    for (size_t i = 0; i < sizeof(others) / sizeof(others[0]); i++)
-        assert_null(json_parse(others[i], strlen(others[i]), &at));
-    memset(deep, '[', 100);
-    memset(deep + 100, ']', 100);
-    assert_null(json_parse(deep, 200, &at));
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_options), cmocka_unit_test(test_bad_options),
-        cmocka_unit_test(test_orders),  cmocka_unit_test(test_specs),
-        cmocka_unit_test(test_json),    cmocka_unit_test(test_bad_json),
+        cmocka_unit_test(test_options),
+        cmocka_unit_test(test_bad_options),
+        cmocka_unit_test(test_orders),
+        cmocka_unit_test(test_specs),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
