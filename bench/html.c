@@ -2,19 +2,9 @@
 /* The page: a head, then for each collective its curves and its table. */
 #include "html.h"
 
-#include "html_plot.h"
+#include "curves.h"
 
 #include <errno.h>
-#include <stdlib.h>
-#include <string.h>
-
-/* The points of one collective that differ in their size only. */
-struct page_group {
-    const struct result *result;
-    const struct result_point **points; /* sizes rise */
-    int count;
-    double *x, *y; /* what is plotted: y has a row of points for each contestant */
-};
 
 static const char page_rules[] =
     ":root{color-scheme:light dark;--text:#1d2530;--faint:#5b6675;--grid:#d9dee5;--ground:#fff;"
@@ -32,6 +22,8 @@ static const char page_rules[] =
     "gap:1em}\n"
     ".wide{overflow-x:auto}table{border-collapse:collapse;margin:1em 0;"
     "font-variant-numeric:tabular-nums}\n"
+    "svg{display:block;width:100%;height:auto}.key{display:inline-block;width:34px;height:14px;"
+    "vertical-align:-2px}\n"
     "th,td{padding:.22em .8em;text-align:right;white-space:nowrap;"
     "border-bottom:1px solid var(--grid)}th{font-weight:600}td.best{background:var(--best)}\n";
 
@@ -79,9 +71,9 @@ static void page_legend(const struct result *result, FILE *to)
         const struct result_contestant *one = &result->contestants[c];
         struct plot_series series = {.name = one->name, .style = c, .dashed = one->limit};
 
-        fprintf(to, "<li>");
-        plot_legend(&series, to);
-        fprintf(to, " ");
+        fprintf(to, "<li><svg class=\"key\" viewBox=\"0 0 34 14\">");
+        plot_key(&series, to);
+        fprintf(to, "</svg> ");
         plot_text(one->name, to);
         fprintf(to, " <span class=\"faint\">");
         plot_text(one->release, to);
@@ -97,56 +89,23 @@ static void page_legend(const struct result *result, FILE *to)
 
 /* ---- curves ---- */
 
-static double group_value(const struct page_group *group, enum plot_kind kind, int c, int p)
+static void page_plot(struct curves *curves, enum plot_kind kind, FILE *to)
 {
-    const struct result_point *point = group->points[p];
-    const struct result_time *time = &point->times[c], *first = &point->times[0];
+    struct plot plot = curves_plot(curves, kind);
 
-    if (!time->measured || point->bytes == 0)
-        return 0;
-    if (kind == PLOT_TIME)
-        return time->median;
-    if (kind == PLOT_BANDWIDTH)
-        return result_bus_bandwidth(point, group->result->ranks, time->median);
-    return first->measured && first->median > 0 ? time->median / first->median : 0;
+    fprintf(to, "<svg viewBox=\"0 0 %d %d\" role=\"img\">\n", PLOT_WIDTH, PLOT_HEIGHT);
+    plot_draw(&plot, to);
+    fprintf(to, "</svg>\n");
 }
 
-static void group_plot(struct page_group *group, enum plot_kind kind, struct plot_series *series,
-                       FILE *to)
+static void page_plots(struct curves *curves, FILE *to)
 {
-    static const char *const titles[] = {
-        "Time", "Bus bandwidth", "Time relative to the first (above 1: the first is ahead)"};
-    int contestants = group->result->contestant_count;
-    struct plot plot = {.kind = kind, .title = titles[kind], .series = series};
-
-    for (int c = 0; c < contestants; c++) {
-        const struct result_contestant *one = &group->result->contestants[c];
-        double *y = group->y + (size_t)c * (size_t)group->count;
-
-        for (int p = 0; p < group->count; p++)
-            y[p] = group_value(group, kind, c, p);
-        series[c] = (struct plot_series){one->name, c, one->limit, group->x, y, group->count};
-    }
-    plot.series_count = contestants;
-    plot_write(&plot, to);
-}
-
-static void group_plots(struct page_group *group, FILE *to)
-{
-    struct plot_series *series =
-        calloc((size_t)group->result->contestant_count + 1, sizeof(*series));
-
-    for (int p = 0; p < group->count; p++)
-        group->x[p] = (double)group->points[p]->bytes;
     fprintf(to, "<div class=\"plots\">\n");
-    if (series) {
-        group_plot(group, PLOT_TIME, series, to);
-        group_plot(group, PLOT_BANDWIDTH, series, to);
-        if (group->result->contestant_count > 1)
-            group_plot(group, PLOT_RATIO, series, to);
-    }
+    page_plot(curves, PLOT_TIME, to);
+    page_plot(curves, PLOT_BANDWIDTH, to);
+    if (curves->result->contestant_count > 1)
+        page_plot(curves, PLOT_RATIO, to);
     fprintf(to, "</div>\n");
-    free(series);
 }
 
 /* ---- table ---- */
@@ -164,7 +123,7 @@ static int point_best(const struct result *result, const struct result_point *po
     return best;
 }
 
-static void page_cell(const struct page_group *group, const struct result_point *point, int c,
+static void page_cell(const struct curves *curves, const struct result_point *point, int c,
                       FILE *to)
 {
     const struct result_time *time = &point->times[c], *first = &point->times[0];
@@ -177,8 +136,8 @@ static void page_cell(const struct page_group *group, const struct result_point 
         return;
     }
     fprintf(to, "<td%s title=\"bus bandwidth %.3g GB/s, rounds:",
-            point_best(group->result, point) == c ? " class=\"best\"" : "",
-            result_bus_bandwidth(point, group->result->ranks, time->median));
+            point_best(curves->result, point) == c ? " class=\"best\"" : "",
+            result_bus_bandwidth(point, curves->result->ranks, time->median));
     for (int r = 0; r < time->round_count; r++)
         fprintf(to, " %s%s", plot_time(time->rounds[r], text),
                 r + 1 < time->round_count ? "," : "");
@@ -188,9 +147,9 @@ static void page_cell(const struct page_group *group, const struct result_point 
     fprintf(to, "</td>");
 }
 
-static void group_table(const struct page_group *group, FILE *to)
+static void page_table(const struct curves *curves, FILE *to)
 {
-    const struct result *result = group->result;
+    const struct result *result = curves->result;
     char text[24];
 
     fprintf(to, "<div class=\"wide\"><table><thead><tr><th>size</th>");
@@ -200,10 +159,10 @@ static void group_table(const struct page_group *group, FILE *to)
         fprintf(to, "</th>");
     }
     fprintf(to, "</tr></thead><tbody>\n");
-    for (int p = 0; p < group->count; p++) {
-        fprintf(to, "<tr><td>%s</td>", plot_bytes((double)group->points[p]->bytes, text));
+    for (int p = 0; p < curves->count; p++) {
+        fprintf(to, "<tr><td>%s</td>", plot_bytes((double)curves->points[p]->bytes, text));
         for (int c = 0; c < result->contestant_count; c++)
-            page_cell(group, group->points[p], c, to);
+            page_cell(curves, curves->points[p], c, to);
         fprintf(to, "</tr>\n");
     }
     fprintf(to,
@@ -213,75 +172,33 @@ static void group_table(const struct page_group *group, FILE *to)
             "of the rounds.</p>\n");
 }
 
-/* ---- groups ---- */
+/* ---- all ---- */
 
-static int same_group(const struct result_point *a, const struct result_point *b)
+static void page_collective(struct curves *curves, FILE *to)
 {
-    return strcmp(a->collective, b->collective) == 0 && strcmp(a->dtype, b->dtype) == 0 &&
-           strcmp(a->op ? a->op : "", b->op ? b->op : "") == 0 && a->root == b->root &&
-           a->in_place == b->in_place;
-}
+    char what[128];
 
-static int by_size(const void *a, const void *b)
-{
-    const struct result_point *x = *(const struct result_point *const *)a;
-    const struct result_point *y = *(const struct result_point *const *)b;
-
-    return x->bytes < y->bytes ? -1 : x->bytes > y->bytes;
-}
-
-/* All points like the one at `first`, if that is the first of them. */
-static int group_gather(const struct result *result, int first, struct page_group *group)
-{
-    const struct result_point *like = &result->points[first];
-
-    group->count = 0;
-    for (int p = 0; p < first; p++)
-        if (same_group(&result->points[p], like))
-            return 0;
-    for (int p = first; p < result->point_count; p++)
-        if (same_group(&result->points[p], like))
-            group->points[group->count++] = &result->points[p];
-    qsort(group->points, (size_t)group->count, sizeof(group->points[0]), by_size);
-    return group->count;
-}
-
-static void group_write(struct page_group *group, FILE *to)
-{
-    const struct result_point *point = group->points[0];
-
-    fprintf(to, "<h2>%s <span class=\"faint\">%s", point->collective, point->dtype);
-    if (point->op)
-        fprintf(to, " %s", point->op);
-    if (point->root >= 0)
-        fprintf(to, ", root %d", point->root);
-    fprintf(to, "%s</span></h2>\n", point->in_place ? ", in place" : "");
-    page_legend(group->result, to);
-    group_plots(group, to);
-    group_table(group, to);
+    fprintf(to, "<h2>%s <span class=\"faint\">%s</span></h2>\n", curves->points[0]->collective,
+            curves_what(curves, what));
+    page_legend(curves->result, to);
+    page_plots(curves, to);
+    page_table(curves, to);
 }
 
 int html_write(const struct result *result, FILE *to)
 {
-    size_t points = (size_t)result->point_count + 1;
-    struct page_group group = {.result = result};
+    struct curves curves;
     int status = -1;
 
-    group.points = calloc(points, sizeof(*group.points));
-    group.x = calloc(points, sizeof(double));
-    group.y = calloc(points * ((size_t)result->contestant_count + 1), sizeof(double));
-    if (group.points && group.x && group.y) {
+    if (curves_open(result, &curves) == 0) {
         page_head(result, to);
-        for (int p = 0; p < result->point_count; p++)
-            if (group_gather(result, p, &group) > 0)
-                group_write(&group, to);
+        while (curves_next(&curves))
+            page_collective(&curves, to);
         fprintf(to, "</body></html>\n");
         status = fflush(to) == 0 && !ferror(to) ? 0 : -1;
     } else {
         errno = ENOMEM;
     }
-    free(group.points);
-    free(group.x);
-    free(group.y);
+    curves_close(&curves);
     return status;
 }

@@ -116,7 +116,7 @@ NR == FNR {
 }
 
 # part,collective,size,block,dtype,op,root,in_place,ranks,contestant,time_us,...
-$11 != "" && $20 != "wrong" {
+$11 != "" && $NF != "wrong" {
     point = $1 SUBSEP $2 SUBSEP $3
     if (!(point in sizes)) {
         order[++point_count] = point
@@ -156,9 +156,9 @@ END {
     print_machine()
     print "\n## Targets\n\n| target | met |\n|---|---|\n" summary
     if (page_count) {
-        print "Curves and all contestants' times, one page a part:\n"
+        print "Curves of all contestants, and their times:\n"
         for (p = 1; p <= page_count; p++)
-            print "- [" pages[p] "](" pages[p] ".html)"
+            print "- [" pages[p] "](" pages[p] ".svg), [CSV](" pages[p] ".csv)"
     }
     printf "\n## All points\n%s", details
 }

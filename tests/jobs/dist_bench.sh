@@ -93,6 +93,11 @@ else
     job_skip "it is JSON" "no python3 here"
 fi
 
+# shellcheck disable=SC2086
+job self 2 dist_bench -n 2 --limit $point -m 64:1K --format csv all_reduce
+grep ',' "$job_output" >"$job_folder/curves.csv"
+job_check "curves of the csv" eval '"$builddir/bench/draw" "$job_folder/curves.csv" |
+    grep -q "<title>limit, 1 KiB: "'
 page=$job_folder/page.html
 # shellcheck disable=SC2086
 job self 2 dist_bench -n 2 --limit $point -m 64:1K --html "$page" all_reduce

@@ -1,14 +1,16 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The page of curves: what must be on it, and where on the plots. */
+/* The page and the picture of curves: what must be on them, and where on the plots. */
+#include "bench/csv.h"
 #include "bench/html.h"
-
-#include "bench/html_plot.h"
+#include "bench/plot.h"
+#include "bench/svg.h"
 
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include <cmocka.h>
 
@@ -35,7 +37,7 @@ static int occurrences(const char *text, const char *word)
 
 static void write_plot(const void *plot, FILE *to)
 {
-    plot_write(plot, to);
+    plot_draw(plot, to);
 }
 
 static void test_curves(void **state)
@@ -137,12 +139,83 @@ static void test_page(void **state)
     result_free(result);
 }
 
+static void write_picture(const void *result, FILE *to)
+{
+    assert_int_equal(svg_write(result, to), 0);
+}
+
+/* What csv_read makes of this text; failure_p is as there. */
+static struct result *read_text(const char *text, const char **failure_p)
+{
+    char name[] = "/tmp/test_html.XXXXXX";
+    int file = mkstemp(name);
+    struct result *result;
+
+    assert_true(file >= 0);
+    assert_int_equal(write(file, text, strlen(text)), strlen(text));
+    close(file);
+    result = csv_read(name, failure_p);
+    unlink(name);
+    return result;
+}
+
+#define CSV_HEAD "collective,size,dtype,op,root,in_place,ranks,more,contestant,time_us,status\n"
+
+static void test_picture(void **state)
+{
+    const char *failure;
+    struct result *result = read_text(CSV_HEAD "all_reduce,8,float32,sum,-1,1,2,,a<b,1.5,right\n"
+                                               "all_reduce,8,float32,sum,-1,1,2,,limit,,missing\n"
+                                               "all_reduce,16,float32,sum,-1,1,2,,a<b,2.5,right\n"
+                                               "all_reduce,16,float32,sum,-1,1,2,,limit,5,right\n"
+                                               "broadcast,8,int8,-,1,0,2,,a<b,3,right\n",
+                                      &failure);
+    char *text;
+
+    (void)state;
+    assert_non_null(result);
+    assert_int_equal(result->contestant_count, 2);
+    assert_int_equal(result->point_count, 3);
+    assert_true(result->contestants[1].limit && !result->contestants[0].limit);
+    assert_true(result->points[0].times[0].median == 1500 && !result->points[0].times[1].measured);
+    assert_true(result->points[2].times[0].measured && !result->points[2].times[1].measured);
+    text = text_of(write_picture, result);
+    assert_int_equal(strncmp(text, "<svg xmlns=\"http://www.w3.org/2000/svg\"", 39), 0);
+    assert_int_equal(occurrences(text, "<svg"), 1);
+    assert_non_null(strstr(text, ">all_reduce, float32 sum, in place, 2 ranks<"));
+    assert_non_null(strstr(text, ">broadcast, int8, root 1, 2 ranks<"));
+    assert_non_null(strstr(text, "<title>limit, 16 B: 5 µs</title>"));
+    assert_int_equal(occurrences(text, "class=\"frame\""), 4);
+    assert_null(strstr(text, "a<b"));
+    free(text);
+    result_free(result);
+}
+
+static void test_bad_csv(void **state)
+{
+    const char *failure;
+
+    (void)state;
+    assert_null(read_text("", &failure));
+    assert_non_null(strstr(failure, ":1: the file is empty"));
+    assert_null(read_text("collective,size\n", &failure));
+    assert_non_null(strstr(failure, ":1: there is no column dtype"));
+    assert_null(read_text(CSV_HEAD "all_reduce,8\n", &failure));
+    assert_non_null(strstr(failure, ":2: there is no field dtype"));
+    assert_null(read_text(CSV_HEAD "all_reduce,8,float32,sum,-1,1,0,,a,1,right\n", &failure));
+    assert_non_null(strstr(failure, ":2: '0' is no number of ranks"));
+    assert_null(read_text(CSV_HEAD "all_reduce,x,float32,sum,-1,1,2,,a,1,right\n", &failure));
+    assert_non_null(strstr(failure, ":2: 'all_reduce', 'x', 'float32' are no"));
+    assert_null(csv_read("/nowhere", &failure));
+    assert_non_null(strstr(failure, "/nowhere: No such file"));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_curves),
-        cmocka_unit_test(test_nothing_to_draw),
-        cmocka_unit_test(test_page),
+        cmocka_unit_test(test_curves),  cmocka_unit_test(test_nothing_to_draw),
+        cmocka_unit_test(test_page),    cmocka_unit_test(test_picture),
+        cmocka_unit_test(test_bad_csv),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,9 +1,14 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* A plot as inline SVG: sizes in bytes from left to right, logarithmic. */
-#ifndef BENCH_HTML_PLOT_H
-#define BENCH_HTML_PLOT_H
+/* A plot as SVG: sizes in bytes from left to right, logarithmic. */
+#ifndef BENCH_PLOT_H
+#define BENCH_PLOT_H
 
+#include <stdbool.h>
 #include <stdio.h>
+
+/* What a plot takes, in the units of the SVG. */
+#define PLOT_WIDTH 720
+#define PLOT_HEIGHT 400
 
 enum plot_kind { PLOT_TIME, PLOT_BANDWIDTH, PLOT_RATIO };
 
@@ -22,20 +27,21 @@ struct plot {
     int series_count;
 };
 
-/* Writes the figure; nothing if there are not two different sizes or no y at all. */
-void plot_write(const struct plot *plot, FILE *to);
+/* Draws within an <svg>; false, and nothing, if there is no size above 0 that has a y.
+ */
+bool plot_draw(const struct plot *plot, FILE *to);
 
-/* A line with its marker, for a legend. */
-void plot_legend(const struct plot_series *series, FILE *to);
+/* A line with its marker, 34 wide and 14 high, for a legend. */
+void plot_key(const struct plot_series *series, FILE *to);
 
-/* The rules that figures need, inside of <style>. */
+/* The rules that these need, inside of <style>. */
 void plot_style(FILE *to);
 
 /* Text for people: "64 KiB", "1.23 ms". Both return text. */
 char *plot_bytes(double bytes, char text[24]);
 char *plot_time(double ns, char text[24]);
 
-/* Text with what HTML has for its own replaced. */
+/* Text with what HTML has for its own replaced; XML has the same. */
 void plot_text(const char *text, FILE *to);
 
 #endif

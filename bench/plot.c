@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* A plot as inline SVG. */
-#include "html_plot.h"
+/* A plot as SVG. */
+#include "plot.h"
 
 #include <math.h>
 #include <stdbool.h>
 #include <string.h>
 
 /* In the SVG's own units. */
-#define WIDTH 720
-#define HEIGHT 400
+#define WIDTH PLOT_WIDTH
+#define HEIGHT PLOT_HEIGHT
 #define LEFT 78
 #define RIGHT 20
 #define TOP 34
@@ -119,6 +119,10 @@ static bool find_ranges(const struct plot *plot, struct scale *x, struct scale *
             y->least = fmin(y->least, series->y[i]);
             y->most = fmax(y->most, series->y[i]);
         }
+    }
+    if (x->least == x->most) { /* a single size stands in the middle */
+        x->least /= 2;
+        x->most *= 2;
     }
     return x->least > 0 && x->least < x->most;
 }
@@ -265,14 +269,14 @@ static void draw_series(struct canvas *canvas, const struct plot_series *series)
     }
 }
 
-void plot_write(const struct plot *plot, FILE *to)
+bool plot_draw(const struct plot *plot, FILE *to)
 {
     struct canvas canvas = {.to = to, .plot = plot};
     double ticks[TICKS_MAX + 2];
     int count;
 
     if (!find_ranges(plot, &canvas.x, &canvas.y))
-        return;
+        return false;
     canvas.x.logarithmic = true;
     canvas.x.from = LEFT + 8;
     canvas.x.to = WIDTH - RIGHT - 8;
@@ -280,9 +284,7 @@ void plot_write(const struct plot *plot, FILE *to)
     canvas.y.from = HEIGHT - BOTTOM;
     canvas.y.to = TOP;
     count = choose_ticks(plot->kind, &canvas.y, ticks);
-    fprintf(to,
-            "<svg viewBox=\"0 0 %d %d\" role=\"img\">\n<text class=\"title\" x=\"%d\" y=\"18\">",
-            WIDTH, HEIGHT, LEFT);
+    fprintf(to, "<text class=\"title\" x=\"%d\" y=\"18\">", LEFT);
     plot_text(plot->title, to);
     fprintf(to, "</text>\n");
     draw_x(&canvas);
@@ -291,16 +293,15 @@ void plot_write(const struct plot *plot, FILE *to)
             WIDTH - RIGHT);
     for (int s = plot->series_count; s-- > 0;) /* the first on top */
         draw_series(&canvas, &plot->series[s]);
-    fprintf(to, "</svg>\n");
+    return true;
 }
 
-void plot_legend(const struct plot_series *series, FILE *to)
+void plot_key(const struct plot_series *series, FILE *to)
 {
-    fprintf(to,
-            "<svg class=\"key\" viewBox=\"0 0 34 14\"><path class=\"line s%d%s\" d=\"M1 7H33\"/>",
-            series->style % STYLES, series->dashed ? " bound" : "");
+    fprintf(to, "<path class=\"line s%d%s\" d=\"M1 7H33\"/>", series->style % STYLES,
+            series->dashed ? " bound" : "");
     draw_marker(to, series->style, 17, 7);
-    fprintf(to, "</path></svg>");
+    fprintf(to, "</path>");
 }
 
 static void style_colours(const char *const *colours, FILE *to)
@@ -309,17 +310,25 @@ static void style_colours(const char *const *colours, FILE *to)
         fprintf(to, ".s%d{stroke:%s}.f%d{fill:%s}\n", s, colours[s], s, colours[s]);
 }
 
+static void style_ground(const char *text, const char *faint, const char *grid, const char *ground,
+                         FILE *to)
+{
+    fprintf(to,
+            "svg text{fill:%s}svg .name{fill:%s}.grid,.minor{stroke:%s}.one{stroke:%s}"
+            ".frame{stroke:%s}.ground{fill:%s}\n",
+            text, faint, grid, text, faint, ground);
+}
+
 void plot_style(FILE *to)
 {
-    fprintf(to, "svg{display:block;width:100%%;height:auto}\n"
-                "svg text{fill:var(--text);font:12.5px system-ui,sans-serif}\n"
-                "svg .title{font-size:15px;font-weight:600}svg .name{fill:var(--faint)}\n"
-                ".key{display:inline-block;width:34px;height:14px;vertical-align:-2px}\n"
-                "path{fill:none}.grid{stroke:var(--grid)}.minor{stroke:var(--grid);opacity:.45}\n"
-                ".one{stroke:var(--text);stroke-width:1.4}.frame{stroke:var(--faint)}\n"
+    fprintf(to, "svg text{font:12.5px system-ui,sans-serif}"
+                "svg .title{font-size:15px;font-weight:600}\n"
+                "path{fill:none}.minor{opacity:.45}.one{stroke-width:1.4}\n"
                 ".line{stroke-width:2;stroke-linejoin:round}.bound{stroke-dasharray:6 4}\n");
+    style_ground("#1d2530", "#5b6675", "#d9dee5", "#fff", to);
     style_colours(style_light, to);
     fprintf(to, "@media(prefers-color-scheme:dark){\n");
+    style_ground("#e4e8ee", "#a3adba", "#343c47", "#14181e", to);
     style_colours(style_dark, to);
     fprintf(to, "}\n");
 }
