@@ -2,7 +2,7 @@
 /* Compares a run with an earlier one. */
 #include "baseline.h"
 
-#include "config.h"
+#include <config.h>
 
 #include <stdio.h>
 

@@ -10,7 +10,6 @@ libbench_la_SOURCES = \
 	bench/csv.c bench/csv.h \
 	bench/curves.c bench/curves.h \
 	bench/digest.c bench/digest.h \
-	tools/gpu.c tools/gpu.h \
 	bench/html.c bench/html.h \
 	bench/job.c bench/job.h \
 	bench/job_talk.c \
@@ -22,8 +21,7 @@ libbench_la_SOURCES = \
 	bench/measure.c bench/measure.h \
 	bench/number.c bench/number.h \
 	bench/options.c bench/options.h \
-	bench/options_help.c \
-	bench/options_table.c bench/options_table.h \
+	bench/options_table.c \
 	bench/order.c bench/order.h \
 	bench/ours.c \
 	bench/pattern.c bench/pattern.h \
@@ -41,7 +39,7 @@ libbench_la_SOURCES = \
 	bench/subject.h \
 	bench/svg.c bench/svg.h \
 	bench/worker.c bench/worker.h bench/worker_main.h
-libbench_la_LIBADD = libprogress.la $(JANSSON_LIBS)
+libbench_la_LIBADD = libcommon.la $(JANSSON_LIBS)
 libbench_la_CPPFLAGS = $(AM_CPPFLAGS) \
 	-DBENCH_LIBEXECDIR='"$(libexecdir)"' \
 	-DBENCH_OPENMPI_RUN='"$(OPENMPI_RUN)"' -DBENCH_MPICH_RUN='"$(MPICH_RUN)"'

@@ -4,6 +4,7 @@
 #define BENCH_OPTIONS_H
 
 #include "kind.h"
+#include "tools/common/args.h"
 
 #include <stdint.h>
 #include <stdio.h>
@@ -36,12 +37,16 @@ struct options {
     double tolerance; /* in percent */
     int64_t timeout;  /* seconds */
     const char *worker;
-    enum options_action action;
+    int action; /* of enum options_action */
 };
 
 /* Texts point into argv. -1: *failure_p says what is wrong (static storage); exit with 2. */
 int options_parse(int argc, char **argv, struct options *options_p, const char **failure_p);
 void options_help(FILE *to);
+
+/* options_table.c: the options, and what holds where none is given. */
+extern const struct args options_args;
+extern const struct options options_defaults;
 
 /* Is this a run of several contestants? */
 bool options_compares(const struct options *options);

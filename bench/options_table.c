@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* The one table of options: OSU's letters, and the long names of both OSU and NCCL's tests. */
-#include "options_table.h"
+#include "options.h"
 
 #include "order.h"
 #include "worker.h"
@@ -30,26 +30,26 @@ const struct options options_defaults = {
 #define AT(member) offsetof(struct options, member)
 #define GROUP(name)                                                                                \
     {                                                                                              \
-        "", 0, OPTIONS_FLAG, 0, 0, 0, NULL, name                                                   \
+        name, 0, ARGS_GROUP, 0, 0, 0, NULL, NULL                                                   \
     }
 #define FLAG(names, letter, member, help)                                                          \
     {                                                                                              \
-        names, letter, OPTIONS_FLAG, AT(member), 0, 0, NULL, help                                  \
+        names, letter, ARGS_FLAG, AT(member), 0, 0, NULL, help                                     \
     }
 #define NUMBER(names, letter, kind, member, least, most, argument, help)                           \
     {                                                                                              \
-        names, letter, OPTIONS_##kind, AT(member), least, most, argument, help                     \
+        names, letter, ARGS_##kind, AT(member), least, most, argument, help                        \
     }
 #define TEXT(names, letter, kind, member, argument, help)                                          \
     {                                                                                              \
-        names, letter, OPTIONS_##kind, AT(member), 0, 0, argument, help                            \
+        names, letter, ARGS_##kind, AT(member), 0, 0, argument, help                               \
     }
-#define ACTION(names, letter, action, help)                                                        \
+#define ACTION(names, letter, value, help)                                                         \
     {                                                                                              \
-        names, letter, OPTIONS_ACTION, action, 0, 0, NULL, help                                    \
+        names, letter, ARGS_ACTION, AT(action), value, 0, NULL, help                               \
     }
 
-const struct options_row options_table[] = {
+static const struct args_row options_rows[] = {
     GROUP("What is measured"),
     NUMBER("ranks", 'n', INT, ranks, 1, 65536, "N",
            "start N processes here (default: those that the launcher started)"),
@@ -83,11 +83,11 @@ const struct options_row options_table[] = {
            "for each size and contestant (default: 0.4)"),
     NUMBER("iterations,iters", 'i', INT, iterations, 1, ORDER_SAMPLES_MAX, "N",
            "instead N calls, each timed by itself"),
-    NUMBER("warmup,warmup_iters", 'x', INT, warmup, 0, 1 << 30, "N",
+    NUMBER("warmup,warmup-iters", 'x', INT, warmup, 0, 1 << 30, "N",
            "calls before, not timed (default: some)"),
     NUMBER("rounds", 'r', INT, rounds, 1, 10000, "N", "turns of each contestant (default: 5)"),
     FLAG("no-check", 0, no_check, "compare no results (they are, with several contestants)"),
-    NUMBER("check,validation", 'c', FLAG_01, check, 0, 1, NULL, "compare the results"),
+    NUMBER("check,validation", 'c', SWITCH, check, 0, 1, NULL, "compare the results"),
     FLAG("validate", 'u', check, "the same"),
 
     GROUP("Several contestants, in turns"),
@@ -116,4 +116,4 @@ const struct options_row options_table[] = {
     TEXT("worker", 0, TEXT, worker, "SPEC", NULL),
 };
 
-const int options_count = (int)(sizeof(options_table) / sizeof(options_table[0]));
+const struct args options_args = {options_rows, sizeof(options_rows) / sizeof(options_rows[0])};

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* libdist as a subject: one function a kind. */
-#include "../tools/gpu.h"
+#include "../tools/common/gpu.h"
 #include "pattern.h"
 #include "subject.h"
 #include "worker.h"

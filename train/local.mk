@@ -31,8 +31,7 @@ libtrain_la_SOURCES = \
 	train/model.c train/model.h \
 	train/optimizer.c train/optimizer.h \
 	train/options.c train/options.h \
-	train/options_help.c \
-	train/options_table.c train/options_table.h \
+	train/options_table.c \
 	train/report.c train/report.h \
 	train/rng.h \
 	train/sampler.c train/sampler.h \
@@ -47,7 +46,7 @@ libtrain_la_SOURCES = \
 train_cflags = $(AM_CFLAGS) $(CBLAS_CFLAGS) $(JANSSON_CFLAGS) $(ZLIB_CFLAGS) \
 	-fopenmp-simd -fno-math-errno -fno-trapping-math
 libtrain_la_CFLAGS = $(train_cflags)
-libtrain_la_LIBADD = $(JANSSON_LIBS)
+libtrain_la_LIBADD = libcommon.la $(JANSSON_LIBS)
 
 bin_PROGRAMS += train_mnist
 train_mnist_SOURCES = train/main.c

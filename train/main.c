@@ -126,6 +126,5 @@ int main(int argc, char *argv[])
         return MAIN_USAGE;
     }
     code = main_run(&options);
-    options_free(&options);
     return code;
 }

@@ -7,6 +7,8 @@
 #include <stdint.h>
 #include <stdio.h>
 
+#include "tools/common/args.h"
+
 enum options_action { OPTIONS_RUN, OPTIONS_HELP, OPTIONS_VERSION };
 
 /* Numbers that were not given are -1 where the comment says so; texts are NULL. */
@@ -39,22 +41,18 @@ struct options {
     int64_t threads; /* 0: not given */
     bool no_accel;   /* accepted, changes nothing */
     int64_t workers; /* accepted, changes nothing */
-    enum options_action action;
-    char **arguments; /* what the texts point into; owned */
+    int action;      /* of enum options_action */
 };
 
 /*
- * Reads the command line. Underscores and dashes in long names are the same. -1: the
- * text (failure_text) names the option; the caller exits with 2. On success the
- * caller frees with options_free.
+ * Reads the command line; texts point into argv. -1: the text (failure_text) names the option; the
+ * caller exits with 2.
  */
 int options_parse(int argc, char *const argv[], struct options *options);
-void options_free(struct options *options); /* a zeroed one is accepted */
-
-/* The help text, made from the same table that the parser reads. */
 void options_help(FILE *to);
 
-/* The i-th long name in the table, second names included; NULL past the last. For tests. */
-const char *options_name(int i);
+/* options_table.c: the options, and what holds where none is given. */
+extern const struct args options_args;
+extern const struct options options_defaults;
 
 #endif

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* The one table of options. */
-#include "options_table.h"
+#include "options.h"
 
 #include <limits.h>
+#include <stddef.h>
 
 const struct options options_defaults = {
     .train_samples = 60000,
@@ -30,98 +31,100 @@ const struct options options_defaults = {
 #define AT(member) offsetof(struct options, member)
 #define GROUP(name)                                                                                \
     {                                                                                              \
-        name, NULL, 0, OPTIONS_FLAG, 0, 0, 0, NULL, NULL                                           \
+        name, 0, ARGS_GROUP, 0, 0, 0, NULL, NULL                                                   \
     }
-#define FLAG(name, second, letter, member, help)                                                   \
+#define FLAG(names, letter, member, help)                                                          \
     {                                                                                              \
-        name, second, letter, OPTIONS_FLAG, AT(member), 0, 0, NULL, help                           \
+        names, letter, ARGS_FLAG, AT(member), 0, 0, NULL, help                                     \
     }
-#define INT(name, second, letter, member, least, most, argument, help)                             \
+#define INT(names, letter, member, least, most, argument, help)                                    \
     {                                                                                              \
-        name, second, letter, OPTIONS_INT, AT(member), least, most, argument, help                 \
+        names, letter, ARGS_INT, AT(member), least, most, argument, help                           \
     }
-#define REAL(name, second, letter, member, least, most, help)                                      \
+#define REAL(names, letter, member, least, most, help)                                             \
     {                                                                                              \
-        name, second, letter, OPTIONS_REAL, AT(member), least, most, "X", help                     \
+        names, letter, ARGS_REAL, AT(member), least, most, "X", help                               \
     }
-#define TEXT(name, second, letter, member, argument, help)                                         \
+#define TEXT(names, letter, member, argument, help)                                                \
     {                                                                                              \
-        name, second, letter, OPTIONS_TEXT, AT(member), 0, 0, argument, help                       \
+        names, letter, ARGS_TEXT, AT(member), 0, 0, argument, help                                 \
     }
-#define ACTION(name, letter, action, help)                                                         \
+#define CHOICE(names, letter, member, argument, help)                                              \
     {                                                                                              \
-        name, NULL, letter, OPTIONS_ACTION, action, 0, 0, NULL, help                               \
+        names, letter, ARGS_CHOICE, AT(member), 0, 0, argument, help                               \
+    }
+#define ACTION(names, letter, value, help)                                                         \
+    {                                                                                              \
+        names, letter, ARGS_ACTION, AT(action), value, 0, NULL, help                               \
     }
 
-const struct options_row options_table[] = {
+static const struct args_row options_rows[] = {
     GROUP("Data"),
-    TEXT("data", NULL, 0, data, "DIR",
+    TEXT("data", 0, data, "DIR",
          "folder with the IDX files of MNIST, plain or .gz; without it the digits are drawn"),
-    FLAG("dummy", NULL, 0, dummy, "draw the digits (what happens without --data)"),
-    INT("train-samples", NULL, 0, train_samples, 1, UINT_MAX, "N",
+    FLAG("dummy", 0, dummy, "draw the digits (what happens without --data)"),
+    INT("train-samples", 0, train_samples, 1, UINT_MAX, "N",
         "digits drawn for training (default: 60000)"),
-    INT("test-samples", NULL, 0, test_samples, 1, UINT_MAX, "N",
+    INT("test-samples", 0, test_samples, 1, UINT_MAX, "N",
         "digits drawn for the test (default: 10000)"),
-    FLAG("augment", NULL, 0, augment, "turn, scale and shift the training images at random"),
+    FLAG("augment", 0, augment, "turn, scale and shift the training images at random"),
 
     GROUP("Training"),
-    TEXT("arch", NULL, 'a', arch, "cnn|mlp", "the model (default: cnn)"),
-    INT("epochs", NULL, 0, epochs, 0, 1000000, "N", "passes over the training set (default: 2)"),
-    INT("start-epoch", NULL, 0, start_epoch, 0, 1000000, "N",
+    CHOICE("arch", 'a', arch, "cnn|mlp", "the model (default: cnn)"),
+    INT("epochs", 0, epochs, 0, 1000000, "N", "passes over the training set (default: 2)"),
+    INT("start-epoch", 0, start_epoch, 0, 1000000, "N",
         "epochs taken as done already (default: the checkpoint's, else 0)"),
-    INT("batch-size", NULL, 'b', batch_size, 1, 1 << 24, "N",
+    INT("batch-size", 'b', batch_size, 1, 1 << 24, "N",
         "global batch, divided among the ranks (default: 64)"),
-    INT("test-batch-size", NULL, 0, test_batch_size, 1, 1 << 24, "N",
+    INT("test-batch-size", 0, test_batch_size, 1, 1 << 24, "N",
         "global batch of the test (default: 1000)"),
-    TEXT("optimizer", NULL, 0, optimizer, "adadelta|sgd", "(default: adadelta)"),
-    REAL("lr", "learning-rate", 0, lr, 0, 1e6,
+    CHOICE("optimizer", 0, optimizer, "adadelta|sgd", "(default: adadelta)"),
+    REAL("lr,learning-rate", 0, lr, 0, 1e6,
          "learning rate (default: 1.0 for adadelta, 0.01 for sgd)"),
-    REAL("gamma", NULL, 0, gamma, 0, 1e6,
-         "factor on the learning rate after each epoch (default: 0.7)"),
-    REAL("momentum", NULL, 0, momentum, 0, 1, "of sgd (default: 0.9)"),
-    REAL("weight-decay", "wd", 0, weight_decay, 0, 1e6, "(default: 0)"),
-    INT("seed", NULL, 0, seed, 0, 9007199254740992, "N",
-        "all random numbers come from it (default: 1)"),
-    INT("max-steps", NULL, 0, max_steps, 0, 9007199254740992, "N", "stop training after N steps"),
-    FLAG("dry-run", NULL, 0, dry_run, "one step and a test, to see that all is well"),
-    FLAG("evaluate", NULL, 'e', evaluate, "test only, no training"),
+    REAL("gamma", 0, gamma, 0, 1e6, "factor on the learning rate after each epoch (default: 0.7)"),
+    REAL("momentum", 0, momentum, 0, 1, "of sgd (default: 0.9)"),
+    REAL("weight-decay,wd", 0, weight_decay, 0, 1e6, "(default: 0)"),
+    INT("seed", 0, seed, 0, 9007199254740992, "N", "all random numbers come from it (default: 1)"),
+    INT("max-steps", 0, max_steps, 0, 9007199254740992, "N", "stop training after N steps"),
+    FLAG("dry-run", 0, dry_run, "one step and a test, to see that all is well"),
+    FLAG("evaluate", 'e', evaluate, "test only, no training"),
 
     GROUP("Files"),
-    TEXT("resume", NULL, 0, resume, "PATH",
+    TEXT("resume", 0, resume, "PATH",
          "start from the parameters in this safetensors file; the optimizer starts afresh"),
-    FLAG("save-model", NULL, 0, save_model,
+    FLAG("save-model", 0, save_model,
          "write mnist_cnn.safetensors (mnist_mlp.safetensors) at the end"),
-    INT("log-interval", "print-freq", 'p', log_interval, 1, 1 << 30, "N",
+    INT("log-interval,print-freq", 'p', log_interval, 1, 1 << 30, "N",
         "steps between lines of output (default: 10)"),
-    TEXT("loss-log", NULL, 0, loss_log, "FILE", "write step and loss, a line a step"),
+    TEXT("loss-log", 0, loss_log, "FILE", "write step and loss, a line a step"),
 
     GROUP("Processes (world size and rank count processes, not nodes)"),
-    TEXT("dist-backend", NULL, 0, dist_backend, "NAME",
+    TEXT("dist-backend", 0, dist_backend, "NAME",
          "gloo, mpi, ... (default: $DIST_BACKEND, else the best there is)"),
-    TEXT("dist-url", NULL, 0, dist_url, "URL",
+    TEXT("dist-url", 0, dist_url, "URL",
          "env://, tcp://HOST:PORT, file:///PATH or mpi:// (default: ask the launcher)"),
-    INT("world-size", NULL, 0, world_size, 1, INT_MAX, "N",
+    INT("world-size", 0, world_size, 1, INT_MAX, "N",
         "number of processes (default: ask the launcher)"),
-    INT("rank", NULL, 0, rank, 0, INT_MAX, "N",
+    INT("rank", 0, rank, 0, INT_MAX, "N",
         "number of this process, from 0 (default: ask the launcher)"),
-    INT("local-rank", NULL, 0, local_rank, 0, INT_MAX, "N",
+    INT("local-rank", 0, local_rank, 0, INT_MAX, "N",
         "its number on this machine (default: ask the launcher)"),
-    TEXT("addr", NULL, 0, addr, "HOST", "with --port: short for --dist-url tcp://HOST:PORT"),
-    INT("port", NULL, 0, port, 1, 65535, "N", "(default with --addr: 29500)"),
-    FLAG("multiprocessing-distributed", NULL, 0, spawn,
+    TEXT("addr", 0, addr, "HOST", "with --port: short for --dist-url tcp://HOST:PORT"),
+    INT("port", 0, port, 1, 65535, "N", "(default with --addr: 29500)"),
+    FLAG("multiprocessing-distributed", 0, spawn,
          "start --world-size processes here, without a launcher (default: one a usable CPU)"),
-    INT("timeout", NULL, 0, timeout, 1, INT_MAX / 1000, "SECONDS",
+    INT("timeout", 0, timeout, 1, INT_MAX / 1000, "SECONDS",
         "longest wait for the other processes (default: $DIST_TIMEOUT, else 300)"),
 
     GROUP("Machine"),
-    TEXT("device", NULL, 0, device, "NAME",
+    TEXT("device", 0, device, "NAME",
          "where to compute: cpu (the default), cuda, or cuda:N for GPU number N"),
-    INT("threads", NULL, 0, threads, 1, 4096, "N",
+    INT("threads", 0, threads, 1, 4096, "N",
         "threads of a rank's matrix products (default: $OMP_NUM_THREADS, else 1)"),
-    FLAG("no-accel", NULL, 0, no_accel, "accepted; there is nothing to turn off"),
-    INT("workers", NULL, 'j', workers, 0, 1 << 20, "N", "accepted; loading needs no workers"),
+    FLAG("no-accel", 0, no_accel, "accepted; there is nothing to turn off"),
+    INT("workers", 'j', workers, 0, 1 << 20, "N", "accepted; loading needs no workers"),
     ACTION("help", 'h', OPTIONS_HELP, "print this and exit"),
     ACTION("version", 0, OPTIONS_VERSION, "print the version and exit"),
 };
 
-const int options_count = (int)(sizeof(options_table) / sizeof(options_table[0]));
+const struct args options_args = {options_rows, sizeof(options_rows) / sizeof(options_rows[0])};

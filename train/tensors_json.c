@@ -2,7 +2,7 @@
 /* The JSON of a safetensors header. */
 #include "tensors_json.h"
 
-#include "config.h"
+#include <config.h>
 
 #include "failure.h"
 

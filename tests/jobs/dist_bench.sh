@@ -185,18 +185,18 @@ fi
 # ---- wrong use ----
 
 job self 1 dist_bench --help
-job_check "help has the table" says '--baseline FILE'
+job_check "help has the table" says '--baseline=FILE'
 job_check "help does not have what is not for people" silent_about --worker
 job self 1 dist_bench --version
 job_fails "say what to measure" self 1 dist_bench -n 2
 job_fails "'all_redcue' is nothing to measure" self 1 dist_bench -n 2 all_redcue
 job_fails "say how many with -n" self 1 dist_bench --compare gloo all_reduce
-job_fails "give a whole number from 1" self 1 dist_bench -n two all_reduce
+job_fails "--ranks: 'two' is not a whole number" self 1 dist_bench -n two all_reduce
 job_fails "give [MIN:]MAX" self 1 dist_bench -n 2 -m 1:x all_reduce
 job_fails "the smallest size is above the largest" self 1 dist_bench -n 2 -m 8:4 all_reduce
 job_fails "give one such as float32" self 1 dist_bench -n 2 -T float31 all_reduce
 job_fails "there are ranks 0 to 1" self 1 dist_bench -n 2 -k 2 reduce
-job_fails "there is no option --frobnicate" self 1 dist_bench --frobnicate all_reduce
+job_fails "--frobnicate: there is no such option" self 1 dist_bench --frobnicate all_reduce
 job_fails "after a + comes VARIABLE=VALUE" self 1 dist_bench -n 2 --compare gloo+x all_reduce
 DIST_GPU_DRIVER=/none/libcuda.so job_fails "there is no GPU driver" self 1 dist_bench -n 2 --backend gloo --mem cuda all_reduce
 job_fails "leave -n out" shell 1 dist_bench -n 2 all_reduce

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* A case: its memory, and whether the right things came into it and nothing else changed. */
-#include "../gpu.h"
+#include "../common/gpu.h"
 #include "battery.h"
 
 #include <stdio.h>

@@ -12,10 +12,9 @@ libselftest_la_SOURCES = \
 	tools/selftest/cases_works.c \
 	tools/selftest/command.c \
 	tools/selftest/data.c tools/selftest/data.h \
-	tools/gpu.c tools/gpu.h \
 	tools/selftest/expect.c \
 	tools/selftest/rank.c \
 	tools/selftest/run.c \
 	tools/selftest/selftest.h \
 	tools/selftest/sweep.c
-libselftest_la_LIBADD = libprogress.la
+libselftest_la_LIBADD = libcommon.la

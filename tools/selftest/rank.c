@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* One rank's run of the battery: joining, all its parts one after the other, and leaving. */
-#include "../gpu.h"
+#include "../common/gpu.h"
 #include "battery.h"
 #include "selftest.h"
 #include "tools/common/progress.h"

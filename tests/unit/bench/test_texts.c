@@ -44,6 +44,8 @@ static void test_options(void **state)
     assert_true(options.op == DIST_MAX && options.dtype == DIST_FLOAT16 && !options.check);
     assert_true(options.limit && options_compares(&options) && options.kinds[KIND_scatter_v]);
     assert_string_equal(options.format, "table");
+    assert_int_equal(parse(&options, "--warmup_iters 3 --in_place --mem-lim 1.5K all"), 0);
+    assert_true(options.warmup == 3 && options.in_place && options.memory_limit == 1536);
 }
 
 static void test_bad_options(void **state)
@@ -63,6 +65,9 @@ static void test_bad_options(void **state)
                                         "-W 100000 bw",
                                         "-n 2 -k 2 reduce",
                                         "--mem heap all",
+                                        "--min 1.5 all",
+                                        "--minbytes 8KB all",
+                                        "--save= all",
                                         "--buffers 0 all",
                                         "--nothing",
                                         "all_reduce x",

@@ -65,7 +65,6 @@ static uint64_t train(const char *arch, int world, double losses[STEPS])
         trainer_close(&trainers[rank]);
     }
     free(trainers);
-    options_free(&options);
     return hash;
 }
 

@@ -1,0 +1,58 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* The command line of a program: one table, which the parser and the help read. */
+#ifndef TOOLS_ARGS_H
+#define TOOLS_ARGS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+
+/* What an option has behind it, and the type of its member. */
+enum args_kind {
+    ARGS_GROUP,  /* no option: the name of those that follow */
+    ARGS_FLAG,   /* nothing; bool */
+    ARGS_SWITCH, /* nothing, =0 or =1; bool */
+    ARGS_INT,    /* int64_t */
+    ARGS_BYTES,  /* the same; K, M, G and T are powers of 1024 */
+    ARGS_REAL,   /* double */
+    ARGS_TEXT,   /* const char *, into argv; not empty */
+    ARGS_CHOICE, /* the same; one of argument, "a|b|c" */
+    ARGS_ACTION  /* nothing; int, set to `least`: what to do instead. Nothing behind it is read */
+};
+
+struct args_row {
+    const char *names; /* long ones with dashes, separated by commas; of a group: its name */
+    int letter;        /* 0: none */
+    enum args_kind kind;
+    size_t offset;        /* of the member */
+    double least, most;   /* of a number */
+    const char *argument; /* its name in the help */
+    const char *help;     /* NULL: not shown */
+};
+
+struct args {
+    const struct args_row *rows;
+    int count;
+};
+
+#define ARGS_FAILURE 256
+
+/*
+ * Sets the members of *values that the words name; the others stay. argv is put in order: what is
+ * no option comes last, from *rest_p on. Long names may be shortened, and written with underscores.
+ * -1: failure says what is wrong, with the option's name.
+ */
+int args_read(const struct args *args, int argc, char *const argv[], void *values, int *rest_p,
+              char failure[ARGS_FAILURE]);
+
+/* A number, with K, M, G or T behind it if it is one of bytes; false: it is none. */
+bool args_number(const char *text, bool bytes, double *value_p);
+
+/* Prints the groups and options, a line or more each, within 80 columns. */
+void args_help(const struct args *args, FILE *to);
+
+/* Prints text from the help's column on, broken between words; at is where the cursor stands. */
+void args_help_text(const char *text, int at, FILE *to);
+
+#endif
