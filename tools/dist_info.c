@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* dist_info: the version, the backends there are, and what each of them supports. */
+#include "common/args.h"
 #include "explain.h"
 #include "memory.h"
 #include "modules.h"
 #include "selftest/selftest.h"
 
 #include <dist/backend.h>
-#include <getopt.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -15,7 +15,9 @@
 /* What the command line asks for. */
 struct info {
     const char *backend; /* NULL: every one that can run here */
+    const char *format;
     bool csv;
+    int action;
 };
 
 static int info_usage(FILE *to, int code)
@@ -266,38 +268,42 @@ static int info_backends(const struct info *info)
     return code;
 }
 
-static bool info_format(const char *name, struct info *info)
-{
-    info->csv = strcmp(name, "csv") == 0;
-    if (info->csv || strcmp(name, "table") == 0)
-        return true;
-    fprintf(stderr, "dist_info: --format: '%s' is neither table nor csv\n", name);
-    return false;
-}
+enum { INFO_HELP = 1, INFO_VERSION };
 
-/* Fills *info; -1: go on, else the exit code. getopt says what is wrong with an option. */
-static int info_options(int argc, char **argv, struct info *info)
-{
-    static const struct option options[] = {{"backend", required_argument, NULL, 'b'},
-                                            {"format", required_argument, NULL, 'f'},
-                                            {"help", no_argument, NULL, 'h'},
-                                            {"version", no_argument, NULL, 'v'},
-                                            {NULL, 0, NULL, 0}};
-    int option;
+static const struct args_row info_rows[] = {
+    {.names = "backend", .kind = ARGS_TEXT, .offset = offsetof(struct info, backend)},
+    {.names = "format",
+     .kind = ARGS_CHOICE,
+     .offset = offsetof(struct info, format),
+     .argument = "table|csv"},
+    {.names = "help",
+     .letter = 'h',
+     .kind = ARGS_ACTION,
+     .offset = offsetof(struct info, action),
+     .least = INFO_HELP},
+    {.names = "version",
+     .kind = ARGS_ACTION,
+     .offset = offsetof(struct info, action),
+     .least = INFO_VERSION},
+};
 
-    while ((option = getopt_long(argc, argv, "h", options, NULL)) != -1) {
-        if (option == 'h')
-            return info_usage(stdout, 0);
-        if (option == 'v') {
-            printf("dist_info (libdist) %s\n", dist_version());
-            return 0;
-        }
-        if (option == 'b')
-            info->backend = optarg;
-        if (option == '?' || (option == 'f' && !info_format(optarg, info)))
-            return info_usage(stderr, 2);
+/* Fills *info; -1: go on from *rest_p, else the exit code. */
+static int info_options(int argc, char **argv, struct info *info, int *rest_p)
+{
+    static const struct args args = {info_rows, sizeof(info_rows) / sizeof(info_rows[0])};
+    char failure[ARGS_FAILURE];
+
+    if (args_read(&args, argc, argv, info, rest_p, failure) != 0) {
+        fprintf(stderr, "dist_info: %s\n", failure);
+        return info_usage(stderr, 2);
     }
-    return -1;
+    if (info->action == INFO_HELP)
+        return info_usage(stdout, 0);
+    info->csv = info->format && strcmp(info->format, "csv") == 0;
+    if (info->action != INFO_VERSION)
+        return -1;
+    printf("dist_info (libdist) %s\n", dist_version());
+    return 0;
 }
 
 int main(int argc, char **argv)
@@ -311,19 +317,19 @@ int main(int argc, char **argv)
                     {"tune", tune_main}};
     struct info info = {0};
     bool backends;
-    int code;
+    int code, rest;
 
     signal(SIGXFSZ, SIG_IGN); /* a write beyond the limit on files fails, and is reported */
     for (size_t i = 0; argc > 1 && i < sizeof(commands) / sizeof(commands[0]); i++) {
         if (strcmp(argv[1], commands[i].name) == 0)
             return commands[i].run(argc - 1, argv + 1);
     }
-    code = info_options(argc, argv, &info);
+    code = info_options(argc, argv, &info, &rest);
     if (code >= 0)
         return code;
-    backends = optind < argc && strcmp(argv[optind], "backends") == 0;
-    if (optind + (backends ? 1 : 0) < argc) {
-        fprintf(stderr, "dist_info: '%s' is not understood\n", argv[optind + (backends ? 1 : 0)]);
+    backends = rest < argc && strcmp(argv[rest], "backends") == 0;
+    if (rest + (backends ? 1 : 0) < argc) {
+        fprintf(stderr, "dist_info: '%s' is not understood\n", argv[rest + (backends ? 1 : 0)]);
         return info_usage(stderr, 2);
     }
     if (!backends && argc > 1) {

@@ -2,10 +2,9 @@
 /* dist_info explain: reads what is asked, asks the library, has it printed. */
 #include "explain.h"
 
-#include <errno.h>
-#include <getopt.h>
+#include "common/args.h"
+
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -15,34 +14,6 @@ static int explain_usage(void)
             "usage: dist_info explain COLLECTIVE [--bytes SIZE] [--ranks N] [--topology TEXT]\n"
             "                         [--dtype NAME] [--run] [--format table|csv|json]\n");
     return 2;
-}
-
-int explain_ranks(const char *text)
-{
-    char *end;
-    long ranks = strtol(text, &end, 10);
-
-    return *text && !*end && ranks >= 1 && ranks <= 65536 ? (int)ranks : 0;
-}
-
-/* "4096", "64K", "1M", "2G". */
-static bool explain_bytes(const char *text, size_t *bytes_p)
-{
-    static const char units[] = "KMG";
-    unsigned long long bytes;
-    const char *unit;
-    unsigned shift;
-    char *end;
-
-    errno = 0;
-    bytes = strtoull(text, &end, 10);
-    unit = *end ? strchr(units, *end & ~0x20) : NULL;
-    shift = unit ? 10 * (unsigned)(unit - units + 1) : 0;
-    if (errno || text[0] < '0' || text[0] > '9' || (*end && (!unit || end[1])) ||
-        bytes > SIZE_MAX >> shift)
-        return false;
-    *bytes_p = (size_t)bytes << shift;
-    return true;
 }
 
 static bool explain_collective(const char *text, dist_collective *collective_p)
@@ -71,70 +42,69 @@ static bool explain_dtype(const char *text, dist_dtype *dtype_p)
     return false;
 }
 
-static bool explain_format(const char *text, enum explain_format *format_p)
+/* What the options say. */
+struct explain_words {
+    int64_t bytes, ranks; /* 0 ranks: not given */
+    const char *topology, *dtype, *format;
+    bool run;
+};
+
+static const struct args_row explain_rows[] = {
+    {.names = "bytes",
+     .kind = ARGS_BYTES,
+     .offset = offsetof(struct explain_words, bytes),
+     .most = 1e15},
+    {.names = "ranks",
+     .kind = ARGS_INT,
+     .offset = offsetof(struct explain_words, ranks),
+     .least = 1,
+     .most = EXPLAIN_RANKS_MAX},
+    {.names = "topology", .kind = ARGS_TEXT, .offset = offsetof(struct explain_words, topology)},
+    {.names = "dtype", .kind = ARGS_TEXT, .offset = offsetof(struct explain_words, dtype)},
+    {.names = "run", .kind = ARGS_FLAG, .offset = offsetof(struct explain_words, run)},
+    {.names = "format",
+     .kind = ARGS_CHOICE,
+     .offset = offsetof(struct explain_words, format),
+     .argument = "table|csv|json"},
+};
+
+static bool explain_words(const struct explain_words *words, struct explain_report *report)
 {
-    static const char *const names[] = {"table", "csv", "json"};
-
-    for (int f = 0; f < 3; f++) {
-        if (strcmp(text, names[f]) == 0) {
-            *format_p = (enum explain_format)f;
-            return true;
-        }
-    }
-    return false;
-}
-
-/* One option; false: what stands behind it is not understood. */
-static bool explain_option(int option, const char *text, struct explain_report *report)
-{
-    switch (option) {
-    case 'b':
-        return explain_bytes(text, &report->question.bytes);
-    case 'r':
-        return (report->question.ranks = explain_ranks(text)) != 0;
-    case 't':
-        report->question.topology = text;
-        return true;
-    case 'd':
-        return explain_dtype(text, &report->dtype);
-    case 'f':
-        return explain_format(text, &report->format);
-    default:
-        report->run = true;
-        return true;
-    }
-}
-
-static bool explain_options(int argc, char **argv, struct explain_report *report)
-{
-    static const struct option options[] = {{"bytes", required_argument, NULL, 'b'},
-                                            {"ranks", required_argument, NULL, 'r'},
-                                            {"topology", required_argument, NULL, 't'},
-                                            {"dtype", required_argument, NULL, 'd'},
-                                            {"run", no_argument, NULL, 'x'},
-                                            {"format", required_argument, NULL, 'f'},
-                                            {NULL, 0, NULL, 0}};
-    int option, index = 0;
-
-    while ((option = getopt_long(argc, argv, "", options, &index)) != -1) {
-        if (option == '?')
-            return false;
-        if (!explain_option(option, optarg, report)) {
-            fprintf(stderr, "dist_info: --%s: '%s' is not understood\n", options[index].name,
-                    optarg);
-            return false;
-        }
-    }
-    if (optind + 1 != argc) {
-        fprintf(stderr, "dist_info: explain wants one collective, such as all_reduce\n");
-        return false;
-    }
-    if (report->run && report->question.topology) {
+    report->question.bytes = (size_t)words->bytes;
+    report->question.ranks = (int)words->ranks;
+    report->question.topology = words->topology;
+    report->run = words->run;
+    report->format = strcmp(words->format, "csv") == 0    ? EXPLAIN_CSV
+                     : strcmp(words->format, "json") == 0 ? EXPLAIN_JSON
+                                                          : EXPLAIN_TABLE;
+    if (words->run && words->topology) {
         fprintf(stderr, "dist_info: --run measures ranks that there are: give --ranks, or start it "
                         "as you start your job, with no --topology\n");
         return false;
     }
-    return explain_collective(argv[optind], &report->question.collective);
+    if (explain_dtype(words->dtype, &report->dtype))
+        return true;
+    fprintf(stderr, "dist_info: --dtype: '%s' is not understood\n", words->dtype);
+    return false;
+}
+
+static bool explain_options(int argc, char **argv, struct explain_report *report)
+{
+    static const struct args args = {explain_rows, sizeof(explain_rows) / sizeof(explain_rows[0])};
+    struct explain_words words = {.bytes = 1 << 20, .dtype = "float32", .format = "table"};
+    char failure[ARGS_FAILURE];
+    int rest;
+
+    if (args_read(&args, argc, argv, &words, &rest, failure) != 0) {
+        fprintf(stderr, "dist_info: %s\n", failure);
+        return false;
+    }
+    if (rest + 1 != argc) {
+        fprintf(stderr, "dist_info: explain wants one collective, such as all_reduce\n");
+        return false;
+    }
+    return explain_words(&words, report) &&
+           explain_collective(argv[rest], &report->question.collective);
 }
 
 /* As many ranks as CPUs, if nothing is said, but two at least. */
@@ -161,11 +131,9 @@ dist_status explain_ask(struct explain_report *report)
 
 int explain_main(int argc, char **argv)
 {
-    struct explain_report report = {
-        .question = {.size = sizeof(report.question), .bytes = (size_t)1 << 20},
-        .dtype = DIST_FLOAT32,
-        .explanation = {.size = sizeof(report.explanation)},
-        .free = -1};
+    struct explain_report report = {.question = {.size = sizeof(report.question)},
+                                    .explanation = {.size = sizeof(report.explanation)},
+                                    .free = -1};
 
     if (!explain_options(argc, argv, &report))
         return explain_usage();

@@ -6,6 +6,7 @@
 #include <dist/backend.h>
 
 #define EXPLAIN_ROOM 80
+#define EXPLAIN_RANKS_MAX 65536
 
 enum explain_format { EXPLAIN_TABLE, EXPLAIN_CSV, EXPLAIN_JSON };
 
@@ -39,8 +40,5 @@ dist_status explain_ask(struct explain_report *report);
  */
 dist_status explain_run_here(struct explain_report *report);
 int explain_run_job(struct explain_report *report);
-
-/* A number of ranks, 1 to 65536; 0: it is none. */
-int explain_ranks(const char *text);
 
 #endif

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* dist_info tune: measures with care what messages cost, and leaves it in the cache. */
+#include "common/args.h"
 #include "common/progress.h"
 #include "explain.h"
 
-#include <getopt.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -48,24 +48,24 @@ static int tune_rank(int rank, void *arg)
 
 int tune_main(int argc, char **argv)
 {
-    static const struct option options[] = {{"ranks", required_argument, NULL, 'r'},
-                                            {NULL, 0, NULL, 0}};
-    int option, ranks = 0, code = 0;
+    static const struct args_row rows[] = {
+        {.names = "ranks", .kind = ARGS_INT, .least = 1, .most = EXPLAIN_RANKS_MAX}};
+    static const struct args args = {rows, 1};
+    char failure[ARGS_FAILURE];
+    int64_t ranks = 0;
+    int rest, code = 0;
 
-    while ((option = getopt_long(argc, argv, "", options, NULL)) != -1) {
-        ranks = option == 'r' ? explain_ranks(optarg) : 0;
-        if (!ranks)
-            break;
-    }
-    if (option != -1 || optind < argc) {
-        fprintf(stderr, "usage: dist_info tune [--ranks N]\n");
+    if (args_read(&args, argc, argv, &ranks, &rest, failure) != 0 || rest < argc) {
+        if (rest < argc)
+            snprintf(failure, sizeof(failure), "'%s' is not understood", argv[rest]);
+        fprintf(stderr, "dist_info: %s\nusage: dist_info tune [--ranks N]\n", failure);
         return 2;
     }
     setenv("DIST_TUNING", "measure", 1);
     unsetenv("DIST_DEBUG");
     if (!ranks)
         return tune_rank(0, NULL);
-    if (dist_spawn(ranks, tune_rank, NULL, &code) != DIST_OK) {
+    if (dist_spawn((int)ranks, tune_rank, NULL, &code) != DIST_OK) {
         fprintf(stderr, "dist_info: %s\n", dist_last_error());
         return 1;
     }

@@ -73,8 +73,8 @@ job_check "it measures in a job" grep -qE '^broadcast,1024,3,1,binomial,1,[0-9.]
 job_fails "in a job of one rank" self 1 dist_info explain reduce --run
 job_fails "there is no collective 'send'" self 1 dist_info explain send
 job_fails "wants one collective" self 1 dist_info explain
-job_fails "'1T' is not understood" self 1 dist_info explain reduce --bytes 1T
-job_fails "--ranks: '0' is not understood" self 1 dist_info explain reduce --ranks 0
+job_fails "--bytes: '1X' is not a number of bytes" self 1 dist_info explain reduce --bytes 1X
+job_fails "--ranks: 0 is out of range" self 1 dist_info explain reduce --ranks 0
 job_fails "no --topology" self 1 dist_info explain reduce --topology node:2 --run
 job_fails "has 2 ranks, not 3" self 1 dist_info explain reduce --topology node:2 --ranks 3
 
@@ -114,7 +114,7 @@ job_fails "there is no module dist_glue.so" self 1 dist_info selftest --backend 
 job_fails "self is for a world of one rank" self 1 dist_info selftest --backend self --ranks 2
 job_fails "name a backend or a transport" self 1 dist_info selftest --brief
 job_check "wrong usage is exit 2" test "$job_status" = 2
-job_fails "--ranks: 'x' is not understood" self 1 dist_info selftest --backend self --ranks x
+job_fails "--ranks: 'x' is not a whole number" self 1 dist_info selftest --backend self --ranks x
 job_fails "--only: 'sned' is not understood" self 1 dist_info selftest --backend self --only sned
 job self 1 dist_info selftest --help
 
@@ -124,7 +124,7 @@ job self 1 dist_info --version
 job_fails "there is no module dist_glue.so" self 1 dist_info backends --backend glue
 job_fails "'tables' is not understood" self 1 dist_info tables
 job_fails "'more' is not understood" self 1 dist_info backends more
-job_fails "neither table nor csv" self 1 dist_info backends --format xml
-job_fails "unrecognized option '--all'" self 1 dist_info --all
+job_fails "--format: 'xml' is none of table|csv" self 1 dist_info backends --format xml
+job_fails "--all: there is no such option" self 1 dist_info --all
 job_fails "go with backends" self 1 dist_info --backend gloo
 job_check "wrong usage is exit 2" test "$job_status" = 2

@@ -211,6 +211,7 @@ int args_read(const struct args *args, int argc, char *const argv[], void *value
     struct args_getopt made;
     int value, result = 0;
 
+    *rest_p = argc;
     args_make_getopt(args, &made);
     optind = 0; /* start over: a program may read several command lines */
     opterr = 0;
@@ -227,6 +228,7 @@ int args_read(const struct args *args, int argc, char *const argv[], void *value
         if (reading.row->kind == ARGS_ACTION)
             break;
     }
-    *rest_p = optind;
+    if (result == 0)
+        *rest_p = optind;
     return result;
 }

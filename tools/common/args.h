@@ -40,8 +40,8 @@ struct args {
 
 /*
  * Sets the members of *values that the words name; the others stay. argv is put in order: what is
- * no option comes last, from *rest_p on. Long names may be shortened, and written with underscores.
- * -1: failure says what is wrong, with the option's name.
+ * no option comes last, from *rest_p on; after a failure that is argc. Long names may be shortened,
+ * and written with underscores. -1: failure says what is wrong, with the option's name.
  */
 int args_read(const struct args *args, int argc, char *const argv[], void *values, int *rest_p,
               char failure[ARGS_FAILURE]);

@@ -2,8 +2,9 @@
 /* dist_info selftest: the battery in worlds of some sizes, told to a human. */
 #include "selftest.h"
 
+#include "../common/args.h"
+
 #include <dist/dist.h>
-#include <getopt.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -197,85 +198,78 @@ static int command_worlds(struct command *command)
 
 /* ---- options ---- */
 
-static bool command_number(const char *text, int most, int *number_p)
-{
-    char *end;
-    long number = strtol(text, &end, 10);
+/* What the options say. */
+struct command_words {
+    const char *backend, *transport, *mode, *memory, *only;
+    int64_t ranks, timeout; /* 0: not given */
+    bool brief;
+    int help;
+};
 
-    if (!*text || *end || number < 1 || number > most)
-        return false;
-    *number_p = (int)number;
-    return true;
-}
+#define AT(member) offsetof(struct command_words, member)
+static const struct args_row command_rows[] = {
+    {.names = "backend", .kind = ARGS_TEXT, .offset = AT(backend)},
+    {.names = "transport", .kind = ARGS_TEXT, .offset = AT(transport)},
+    {.names = "ranks", .kind = ARGS_INT, .offset = AT(ranks), .least = 1, .most = 65536},
+    {.names = "mode", .kind = ARGS_TEXT, .offset = AT(mode)},
+    {.names = "memory", .kind = ARGS_TEXT, .offset = AT(memory)},
+    {.names = "only", .kind = ARGS_TEXT, .offset = AT(only)},
+    {.names = "timeout", .kind = ARGS_INT, .offset = AT(timeout), .least = 1, .most = 86400},
+    {.names = "brief", .kind = ARGS_FLAG, .offset = AT(brief)},
+    {.names = "help", .letter = 'h', .kind = ARGS_ACTION, .offset = AT(help), .least = 1},
+};
 
-static bool command_option(struct command *command, int option, const char *text)
+/* Takes over what is said; -1: failure says what cannot be. */
+static int command_take(const struct command_words *words, struct command *command,
+                        char failure[ARGS_FAILURE])
 {
     struct selftest *selftest = &command->selftest;
-    int seconds;
+    const char *option = NULL, *word = NULL;
 
-    switch (option) {
-    case 'b':
-        selftest->backend = text;
-        return true;
-    case 't':
-        command->transport = text;
-        return true;
-    case 'r':
-        return command_number(text, 65536, &command->ranks);
-    case 'm':
-        return selftest_mode(text, &selftest->mode);
-    case 'k':
-        return selftest_memory(text, &selftest->memory);
-    case 'o':
-        return selftest_case(selftest->only = text);
-    case 's':
-        if (!command_number(text, 86400, &seconds))
-            return false;
-        selftest->timeout_ms = seconds * 1000;
-        return true;
-    default:
-        return selftest->brief = true;
-    }
+    selftest->backend = words->backend;
+    selftest->only = words->only;
+    selftest->brief = words->brief;
+    command->transport = words->transport;
+    command->ranks = (int)words->ranks;
+    selftest->timeout_ms = (int)words->timeout * 1000;
+    if (!selftest_mode(words->mode, &selftest->mode))
+        option = "mode", word = words->mode;
+    else if (words->memory && !selftest_memory(words->memory, &selftest->memory))
+        option = "memory", word = words->memory;
+    else if (words->only && !selftest_case(words->only))
+        option = "only", word = words->only;
+    if (option)
+        snprintf(failure, ARGS_FAILURE, "--%s: '%s' is not understood", option, word);
+    else if (!selftest->backend && !command->transport)
+        snprintf(failure, ARGS_FAILURE, "name a backend or a transport");
+    else
+        return 0;
+    return -1;
 }
 
-/* -1: go on, else the exit code. getopt says what is wrong with an option. */
+/* -1: go on, else the exit code. */
 static int command_options(int argc, char **argv, struct command *command)
 {
-    static const struct option options[] = {
-        {"backend", required_argument, NULL, 'b'}, {"transport", required_argument, NULL, 't'},
-        {"ranks", required_argument, NULL, 'r'},   {"mode", required_argument, NULL, 'm'},
-        {"memory", required_argument, NULL, 'k'},  {"only", required_argument, NULL, 'o'},
-        {"timeout", required_argument, NULL, 's'}, {"brief", no_argument, NULL, 'B'},
-        {"help", no_argument, NULL, 'h'},          {NULL, 0, NULL, 0}};
-    int option, index = 0;
+    static const struct args args = {command_rows, sizeof(command_rows) / sizeof(command_rows[0])};
+    struct command_words words = {.mode = "all", .timeout = COMMAND_TIMEOUT_S};
+    char failure[ARGS_FAILURE];
+    int rest, result = args_read(&args, argc, argv, &words, &rest, failure);
 
-    while ((option = getopt_long(argc, argv, "h", options, &index)) != -1) {
-        if (option == 'h')
-            return command_usage(stdout, 0);
-        if (option == '?')
-            return command_usage(stderr, 2);
-        if (!command_option(command, option, optarg)) {
-            fprintf(stderr, "dist_info: selftest: --%s: '%s' is not understood\n",
-                    options[index].name, optarg);
-            return command_usage(stderr, 2);
-        }
-    }
-    if (optind < argc)
-        fprintf(stderr, "dist_info: selftest: '%s' is not understood\n", argv[optind]);
-    else if (!command->selftest.backend && !command->transport)
-        fprintf(stderr, "dist_info: selftest: name a backend or a transport\n");
-    else
+    if (result == 0 && words.help)
+        return command_usage(stdout, 0);
+    if (result == 0 && rest < argc)
+        snprintf(failure, sizeof(failure), "'%s' is not understood", argv[rest]);
+    else if (result == 0 && command_take(&words, command, failure) == 0)
         return -1;
+    fprintf(stderr, "dist_info: selftest: %s\n", failure);
     return command_usage(stderr, 2);
 }
 
 int selftest_main(int argc, char **argv)
 {
-    struct command command = {.selftest.timeout_ms = COMMAND_TIMEOUT_S * 1000};
-    int code;
+    struct command command = {0};
+    int code = command_options(argc, argv, &command);
 
-    selftest_mode("all", &command.selftest.mode);
-    code = command_options(argc, argv, &command);
     if (code >= 0)
         return code;
     command.selftest.stuck_s = command.selftest.timeout_ms / 1000 * 3 / 2 + 2;
