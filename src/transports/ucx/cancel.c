@@ -4,14 +4,13 @@
 #include "transports/ucx/state.h"
 
 /*
- * What UCX reads or writes it does not give back before it has ended, and it ends soon: data leave
- * only when there is credit for them, or once they were asked for. A peer for which they do not is
- * given up with all its groups, which closes its endpoint.
+ * What UCX reads or writes it does not give back before it has ended. That is soon, as pieces leave
+ * only when a peer has just asked for them; what leaves unasked is a copy. A peer that stops in the
+ * middle is given up with all its groups, which closes its endpoint.
  */
 #define CANCEL_PINNED_MS 100
 
 struct cancel {
-    struct ucx_link *link;
     uint64_t tag, mask;
 };
 
@@ -39,47 +38,42 @@ static void cancel_peer(const struct cancel *cancel, struct ucx_peer *peer)
 
 /* ---- what UCX has ---- */
 
-static bool cancel_is_pinned(const struct cancel *cancel, const struct ucx_peer *peer)
+static bool cancel_is_pinned(const struct ucx_peer *peer)
 {
-    return disti_ucx_sends_pinned(peer, cancel->tag, cancel->mask) ||
-           disti_ucx_pieces_pinned(peer) || disti_ucx_inbounds_pinned(peer);
+    return disti_ucx_pieces_pinned(peer) || disti_ucx_inbounds_pinned(peer);
 }
 
-static bool cancel_any_is_pinned(const struct cancel *cancel)
+static bool cancel_any_is_pinned(const struct ucx_link *link)
 {
     int rank = 0;
 
-    while (rank < cancel->link->ranks && !cancel_is_pinned(cancel, &cancel->link->peers[rank]))
+    while (rank < link->ranks && !cancel_is_pinned(&link->peers[rank]))
         rank++;
-    return rank < cancel->link->ranks;
+    return rank < link->ranks;
 }
 
 /* The peer may be doing the same: both go on moving messages. */
-static void cancel_unpin(const struct cancel *cancel)
+static void cancel_unpin(struct ucx_link *link)
 {
     int64_t deadline = disti_deadline_ms(CANCEL_PINNED_MS);
     int moved = 0;
 
-    while (moved >= 0 && cancel_any_is_pinned(cancel) && !disti_expired(deadline)) {
-        moved = disti_transport_ucx.progress(cancel->link);
+    while (moved >= 0 && cancel_any_is_pinned(link) && !disti_expired(deadline)) {
+        moved = disti_transport_ucx.progress(link);
         if (moved == 0)
             disti_sleep_ns(100 * 1000);
     }
 }
 
-static void cancel_give_up(const struct cancel *cancel)
+static void cancel_give_up(struct ucx_link *link)
 {
-    struct ucx_link *link = cancel->link;
-
     for (int rank = 0; rank < link->ranks; rank++) {
-        if (cancel_is_pinned(cancel, &link->peers[rank]))
+        if (cancel_is_pinned(&link->peers[rank]))
             disti_ucx_peer_lose(&link->peers[rank],
                                 "it did not take the last message of a group that has ended");
     }
     disti_ucx_peers_reap(link);
     disti_ucx_peers_await_closed(link);
-    for (int rank = 0; rank < link->ranks; rank++)
-        disti_ucx_sends_forget(&link->peers[rank], cancel->tag, cancel->mask);
 }
 
 /* ---- the slot ---- */
@@ -87,15 +81,13 @@ static void cancel_give_up(const struct cancel *cancel)
 void disti_ucx_cancel(void *state, uint64_t tag, uint64_t mask)
 {
     struct ucx_link *link = state;
-    const struct cancel cancel = {.link = link, .tag = tag, .mask = mask};
+    const struct cancel cancel = {.tag = tag, .mask = mask};
 
     for (int rank = 0; rank < link->ranks; rank++)
         cancel_peer(&cancel, &link->peers[rank]);
     disti_ucx_pulls_start(link);
-    if (cancel_any_is_pinned(&cancel)) {
-        cancel_unpin(&cancel);
-        if (cancel_any_is_pinned(&cancel))
-            cancel_give_up(&cancel);
-    }
+    cancel_unpin(link);
+    if (cancel_any_is_pinned(link))
+        cancel_give_up(link);
     disti_standins_sweep(&link->standins);
 }

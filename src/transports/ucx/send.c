@@ -5,12 +5,15 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* A message that UCX is sending: it reads the head and the program's memory until it has ended. */
+/*
+ * A message that UCX is sending. It is a copy, as UCX reads what it sends until the peer takes it,
+ * which may compute for long; the program's memory is its own again at once. Credit bounds them.
+ */
 struct ucx_flight {
     struct ucx_flight *next, *prev; /* the peer's */
     struct ucx_peer *peer;
-    struct dist_request *request; /* NULL: it has been forgotten */
     struct ucx_head head;
+    unsigned char payload[];
 };
 
 /* ---- messages ---- */
@@ -42,17 +45,15 @@ static void send_ended(void *ucx_request, ucs_status_t status, void *arg)
 
     ucp_request_free(ucx_request);
     if (!link->closing) {
-        dist_status ended = disti_ucx_ended(flight->peer, status);
-
         link->happened++;
-        if (flight->request)
-            flight->request->status = ended;
+        disti_ucx_ended(flight->peer, status);
     }
     send_unlist(flight);
     free(flight);
 }
 
-static void send_whole(struct ucx_flight *flight)
+/* The flight frees itself when it has ended. */
+static dist_status send_whole(struct ucx_flight *flight)
 {
     const ucp_request_param_t param = {
         .op_attr_mask = UCP_OP_ATTR_FIELD_CALLBACK | UCP_OP_ATTR_FIELD_USER_DATA |
@@ -62,17 +63,32 @@ static void send_whole(struct ucx_flight *flight)
         .user_data = flight,
         .memory_type = UCS_MEMORY_TYPE_HOST,
     };
-    const struct dist_request *request = flight->request;
+    dist_status status;
     void *sent =
         ucp_am_send_nbx(flight->peer->endpoint, UCX_AM_MESSAGE, &flight->head, sizeof(flight->head),
-                        request->data, (size_t)request->envelope.bytes, &param);
+                        flight->payload, (size_t)flight->head.envelope.bytes, &param);
 
     if (UCS_PTR_IS_PTR(sent)) {
         send_list(flight);
-        return;
+        return DIST_OK;
     }
-    flight->request->status = disti_ucx_ended(flight->peer, UCS_PTR_STATUS(sent));
+    status = disti_ucx_ended(flight->peer, UCS_PTR_STATUS(sent));
     free(flight);
+    return status;
+}
+
+static struct ucx_flight *send_copy(struct ucx_peer *peer, const struct dist_request *request,
+                                    const struct ucx_head *head)
+{
+    size_t bytes = (size_t)request->envelope.bytes;
+    struct ucx_flight *flight = malloc(sizeof(*flight) + bytes);
+
+    if (!flight)
+        return NULL;
+    *flight = (struct ucx_flight){.peer = peer, .head = *head};
+    if (bytes)
+        memcpy(flight->payload, request->data, bytes);
+    return flight;
 }
 
 void disti_ucx_send(void *state, struct dist_request *request)
@@ -92,34 +108,14 @@ void disti_ucx_send(void *state, struct dist_request *request)
         disti_ucx_announce(peer, request, &head);
         return;
     }
-    flight = malloc(sizeof(*flight));
+    flight = send_copy(peer, request, &head);
     if (!flight) {
         request->status =
             link->host->fail(DIST_ERR_NO_MEMORY, "no memory for a message to rank %d", peer->rank);
         return;
     }
     disti_credit_spend(&peer->credit, request->envelope.bytes);
-    *flight = (struct ucx_flight){.peer = peer, .request = request, .head = head};
-    send_whole(flight);
-}
-
-/* ---- forgetting ---- */
-
-bool disti_ucx_sends_pinned(const struct ucx_peer *peer, uint64_t tag, uint64_t mask)
-{
-    const struct ucx_flight *flight = peer->flights;
-
-    while (flight && !(flight->request && disti_standin_is_for(flight->request, tag, mask)))
-        flight = flight->next;
-    return flight;
-}
-
-void disti_ucx_sends_forget(struct ucx_peer *peer, uint64_t tag, uint64_t mask)
-{
-    for (struct ucx_flight *flight = peer->flights; flight; flight = flight->next) {
-        if (flight->request && disti_standin_is_for(flight->request, tag, mask))
-            flight->request = NULL;
-    }
+    request->status = send_whole(flight);
 }
 
 void disti_ucx_sends_free(struct ucx_peer *peer)

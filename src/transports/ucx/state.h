@@ -16,8 +16,7 @@
  * A message is one active message with its head in front. A long one, and one for which there is no
  * credit (credit.h), is announced, and comes in pieces once it is asked for; so a reduction needs
  * no memory as large as the message. Whether UCX sends a piece along or lets the receiver fetch it
- * is UCX's choice; a message that nobody asked for it sends along, so that the sender's memory is
- * its own again whatever the receiver does:
+ * is UCX's choice; a message that nobody asked for is a copy of its own:
  *
  *   MESSAGE   [rank, serial 5, envelope] payload
  *   ANNOUNCE  [rank, serial 6, envelope, name 0]
@@ -27,7 +26,7 @@
  * Active messages may overtake each other, so a pair's messages are numbered and taken in order.
  */
 #define UCX_PIECE_BYTES ((size_t)1 << 20)
-#define UCX_WHOLE_BYTES ((size_t)1 << 20) /* in one message at most; a copy for the receiver */
+#define UCX_WHOLE_BYTES ((size_t)128 << 10)     /* in one message at most, which is copied */
 #define UCX_WHOLE_BYTES_RDMA ((size_t)32 << 10) /* the same where the network can do without */
 #define UCX_CREDIT_BYTES ((uint64_t)4 << 20) /* kept for each peer before its receives, at most */
 #define UCX_WINDOW 4                         /* pieces under way a message */
@@ -194,12 +193,6 @@ dist_status disti_ucx_ended(struct ucx_peer *peer, ucs_status_t status);
 /* ---- send.c ---- */
 
 void disti_ucx_send(void *state, struct dist_request *request);
-
-/* Does UCX still read memory of sends with such a tag? */
-bool disti_ucx_sends_pinned(const struct ucx_peer *peer, uint64_t tag, uint64_t mask);
-
-/* Leaves them to end by themselves, without touching a request. */
-void disti_ucx_sends_forget(struct ucx_peer *peer, uint64_t tag, uint64_t mask);
 
 /* Frees what is left once there is no worker any more. */
 void disti_ucx_sends_free(struct ucx_peer *peer);
