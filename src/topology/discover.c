@@ -2,6 +2,7 @@
 /* Where this process runs: its machine, its CPUs, its place among them. */
 #include "topology/discover.h"
 
+#include "base/hash.h"
 #include "base/log.h"
 #include "base/settings/config.h"
 #include "topology/cpus.h"
@@ -19,26 +20,18 @@
 #include <hwloc.h>
 #endif
 
-/* FNV-1a, 64 bits: Fowler, Noll, Vo. */
-static uint64_t discover_hash(uint64_t hash, const void *data, size_t bytes)
-{
-    for (const unsigned char *byte = data; bytes > 0; bytes--, byte++)
-        hash = (hash ^ *byte) * UINT64_C(0x100000001b3);
-    return hash;
-}
-
 /* The kernel's boot: stands for the CPUs and the memory. */
 static uint64_t discover_kernel(const char *host)
 {
-    uint64_t hash = UINT64_C(0xcbf29ce484222325);
+    uint64_t hash = DISTI_HASH_START;
     char boot[64];
     int fd = open("/proc/sys/kernel/random/boot_id", O_RDONLY | O_CLOEXEC);
     ssize_t length = fd < 0 ? -1 : read(fd, boot, sizeof(boot));
     if (fd >= 0)
         close(fd);
     if (length > 0)
-        return discover_hash(hash, boot, (size_t)length);
-    return discover_hash(hash, host, strlen(host));
+        return disti_hash_bytes(hash, boot, (size_t)length);
+    return disti_hash_text(hash, host);
 }
 
 /*
@@ -50,8 +43,8 @@ static uint64_t discover_machine(uint64_t kernel)
     uint64_t hash = kernel;
     struct stat network;
     if (stat("/proc/self/ns/net", &network) == 0) {
-        hash = discover_hash(hash, &network.st_dev, sizeof(network.st_dev));
-        hash = discover_hash(hash, &network.st_ino, sizeof(network.st_ino));
+        hash = disti_hash_bytes(hash, &network.st_dev, sizeof(network.st_dev));
+        hash = disti_hash_bytes(hash, &network.st_ino, sizeof(network.st_ino));
     }
     return hash;
 }

@@ -2,6 +2,8 @@
 /* The environment variables that the library reads, and names that look like them. */
 #include "base/settings/variables.h"
 
+#include "base/hash.h"
+
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -125,16 +127,6 @@ static void variables_name(const char *name, char *text, size_t size)
         text[used] = '\0';
 }
 
-/* FNV-1a of one name; these are added, as the environment has no order. */
-static uint64_t variables_hash(const char *name)
-{
-    uint64_t hash = 0xcbf29ce484222325ull;
-
-    for (; *name; name++)
-        hash = (hash ^ (unsigned char)*name) * 0x100000001b3ull;
-    return hash;
-}
-
 uint64_t disti_variables_unknown(bool (*owned)(const char *name), char *text, size_t size)
 {
     uint64_t hash = 0;
@@ -151,7 +143,8 @@ uint64_t disti_variables_unknown(bool (*owned)(const char *name), char *text, si
         name[length] = '\0';
         if (variables_is_known(name, owned))
             continue;
-        hash += variables_hash(name);
+        /* A sum, as the environment has no order. */
+        hash += disti_hash_text(DISTI_HASH_START, name);
         variables_name(name, text, size);
     }
     return text[0] && !hash ? 1 : hash;

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Before a group is made: its ranks meet in the store, and agree on a number. */
 #include "base/clock.h"
+#include "base/hash.h"
 #include "core/group/group.h"
 #include "endpoint/endpoint.h"
 
@@ -20,18 +21,6 @@ struct agree_offer {
     uint32_t number; /* of the first rank in the world; else 0 */
     char backend[60];
 };
-
-/* FNV-1a: tells lists of ranks apart. */
-static uint64_t agree_hash(const int *ranks, int count)
-{
-    uint64_t hash = 0xcbf29ce484222325ull;
-
-    for (int i = 0; i < count; i++) {
-        for (int shift = 0; shift < 32; shift += 8)
-            hash = (hash ^ ((unsigned)ranks[i] >> shift & 0xff)) * 0x100000001b3ull;
-    }
-    return hash;
-}
 
 static struct group_turn *agree_find_turn(struct dist_group *parent, uint64_t hash)
 {
@@ -219,6 +208,8 @@ dist_status disti_group_agree(struct dist_group *parent, const struct disti_grou
                               const char *backend, uint32_t *number_p)
 {
     struct agree_offer *offers = calloc((size_t)spec->size, sizeof(*offers)), mine;
+    uint64_t hash = disti_hash_bytes(DISTI_HASH_START, spec->members,
+                                     (size_t)spec->size * sizeof(*spec->members));
     int first = agree_first(spec);
     dist_status status = DIST_OK;
 
@@ -229,7 +220,7 @@ dist_status disti_group_agree(struct dist_group *parent, const struct disti_grou
     if (spec->members[first] == parent->world->rank)
         status = agree_new_number(parent->world, &mine.number);
     if (status == DIST_OK)
-        status = agree_exchange(parent, spec, agree_hash(spec->members, spec->size), &mine, offers);
+        status = agree_exchange(parent, spec, hash, &mine, offers);
     if (status == DIST_OK)
         status = agree_compare(parent->world, spec, offers);
     if (status == DIST_OK)

@@ -5,6 +5,7 @@
 #include "backends/registry.h"
 #include "base/bell.h"
 #include "base/clock.h"
+#include "base/hash.h"
 #include "base/settings/config.h"
 #include "base/settings/variables.h"
 #include "endpoint/endpoint.h"
@@ -50,14 +51,6 @@ void disti_world_close(struct disti_world *world, int linger_ms)
     free(world);
 }
 
-/* FNV-1a. */
-static uint64_t world_hash(uint64_t hash, const char *text)
-{
-    for (; *text; text++)
-        hash = (hash ^ (unsigned char)*text) * 0x100000001b3ull;
-    return hash;
-}
-
 /*
  * Ranks with different algorithms would send each other messages that never meet. Writes the
  * settings, as far as there is room, returns the hash of all of them.
@@ -71,7 +64,7 @@ static uint64_t world_choice(const struct disti_world *world, char text[WORLD_CH
     snprintf(text, WORLD_CHOICE,
              "DIST_REPRODUCIBLE=%d DIST_SEGMENTS=%.32s DIST_MPI_COLL=%.32s DIST_ALGO=%s",
              world->reproducible, segments ? segments : "", mpi ? mpi : "", algo ? algo : "");
-    return world_hash(world_hash(0xcbf29ce484222325ull, text), algo ? algo : "");
+    return disti_hash_text(disti_hash_text(DISTI_HASH_START, text), algo ? algo : "");
 }
 
 /* Rank `other` has other settings than this one. All ranks see that some differ, and tell them. */

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Costs that were measured before: a file for each machine and way to use it. */
 #include "base/file.h"
+#include "base/hash.h"
 #include "base/log.h"
 #include "base/settings/config.h"
 #include "engine/measure/tune.h"
@@ -58,16 +59,6 @@ void disti_tune_key(int nodes, int local_ranks, const char *transports, char key
              interfaces ? interfaces : "");
 }
 
-/* FNV-1a. */
-static uint64_t tune_hash(const char *text)
-{
-    uint64_t hash = 0xcbf29ce484222325ull;
-
-    for (; *text; text++)
-        hash = (hash ^ (unsigned char)*text) * 0x100000001b3ull;
-    return hash;
-}
-
 /* The folder of caches; what is no absolute path does not count. */
 static bool tune_home(char *folder, size_t size)
 {
@@ -84,7 +75,7 @@ bool disti_tune_path(const char *key, char path[TUNE_PATH])
 
     return tune_home(folder, sizeof(folder)) &&
            snprintf(path, TUNE_PATH, "%s/libdist/tuning-%016llx", folder,
-                    (unsigned long long)tune_hash(key)) < TUNE_PATH;
+                    (unsigned long long)disti_hash_text(DISTI_HASH_START, key)) < TUNE_PATH;
 }
 
 /* The whole file, terminated. Returns its length; below 0: errno says why not. */

@@ -3,6 +3,7 @@
  */
 #include "engine/routes/route.h"
 
+#include "base/hash.h"
 #include "base/log.h"
 #include "base/settings/config.h"
 
@@ -71,9 +72,8 @@ static dist_status list_add_other(const struct dist_host *host, const char *name
             name, own, why);
     }
     status = list_add(list, transport);
-    for (const char *c = name; status == DIST_OK && *c; c++)
-        list->names = (list->names ^ (unsigned char)*c) * 0x100000001b3u;
-    list->names = (list->names ^ ',') * 0x100000001b3u;
+    if (status == DIST_OK)
+        list->names = disti_hash_text(disti_hash_text(list->names, name), ",");
     return status;
 }
 

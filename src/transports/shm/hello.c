@@ -38,16 +38,6 @@ bool disti_shm_hello_valid(const struct shm_hello *hello, int to, int world_size
            hello->from >= 0 && hello->from < world_size && hello->from != to && hello->job == job;
 }
 
-/* FNV-1a: tells jobs apart, keeps nobody out. */
-uint64_t disti_shm_hello_job(const char *job)
-{
-    uint64_t hash = 0xcbf29ce484222325ull;
-
-    for (; job && *job; job++)
-        hash = (hash ^ (unsigned char)*job) * 0x100000001b3ull;
-    return hash;
-}
-
 bool disti_shm_hello_send(int socket, const struct shm_hello *hello, const int *fds, int count)
 {
     struct iovec part = {.iov_base = (void *)hello, .iov_len = sizeof(*hello)};

@@ -40,9 +40,6 @@ void disti_shm_hello_init(struct shm_hello *hello, enum shm_word word, int from,
 /* Is it one of ours, for this rank, this job, from a rank of this world? */
 bool disti_shm_hello_valid(const struct shm_hello *hello, int to, int world_size, uint64_t job);
 
-/* A job's name as a number. */
-uint64_t disti_shm_hello_job(const char *job);
-
 /* Never blocks. False: it could not be sent (errno). */
 bool disti_shm_hello_send(int socket, const struct shm_hello *hello, const int *fds, int count);
 

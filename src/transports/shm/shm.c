@@ -3,6 +3,7 @@
 #include "transports/shm/shm.h"
 
 #include "base/file.h"
+#include "base/hash.h"
 #include "base/log.h"
 #include "base/settings/config.h"
 #include "transports/shm/state.h"
@@ -57,7 +58,7 @@ static dist_status shm_open(void *opaque, const struct dist_transport_config *co
     if (status != DIST_OK)
         return status;
     state->cma = cma;
-    state->job = disti_shm_hello_job(config->job);
+    state->job = disti_hash_text(DISTI_HASH_START, config->job);
     state->fifo_bytes = shm_fifo_bytes(config->local_ranks);
     state->peers = calloc(ranks, sizeof(*state->peers));
     state->active = calloc(ranks, sizeof(*state->active));

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Sockets and addresses of the tcp transport. */
 #include "base/descriptor.h"
+#include "base/hash.h"
 #include "base/log.h"
 #include "transports/tcp/state.h"
 
@@ -92,7 +93,7 @@ uint64_t disti_tcp_machine(void)
     if (file)
         fclose(file);
     (void)stat("/proc/self/ns/net", &space);
-    return disti_tcp_hash(boot, strlen(boot), (uint64_t)space.st_ino);
+    return disti_hash_text(DISTI_HASH_START ^ (uint64_t)space.st_ino, boot);
 }
 
 static dist_status socket_resolve(struct tcp_state *state, const char *host)

@@ -3,6 +3,7 @@
 #include "transports/tcp/tcp.h"
 
 #include "base/descriptor.h"
+#include "base/hash.h"
 #include "base/log.h"
 #include "base/settings/config.h"
 #include "transports/tcp/state.h"
@@ -76,7 +77,7 @@ static dist_status tcp_open(void *instance, const struct dist_transport_config *
     state->rank = config->rank;
     state->world_size = config->world_size;
     state->timeout_ms = config->timeout_ms;
-    state->job = disti_tcp_hash(config->job, strlen(config->job), 0);
+    state->job = disti_hash_text(DISTI_HASH_START, config->job);
     state->accepting = true;
     state->epoll = state->timer = -1;
     status = tcp_settings(state);

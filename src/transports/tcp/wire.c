@@ -169,13 +169,3 @@ bool disti_tcp_frame_decode(const unsigned char *bytes, enum disti_tcp_kind *kin
     *kind_p = (enum disti_tcp_kind)kind;
     return wire_frame_sane(*kind_p, envelope_p);
 }
-
-uint64_t disti_tcp_hash(const void *data, size_t bytes, uint64_t seed)
-{
-    const unsigned char *at = data;
-    uint64_t hash = UINT64_C(14695981039346656037) ^ seed;
-
-    for (size_t i = 0; i < bytes; i++)
-        hash = (hash ^ at[i]) * UINT64_C(1099511628211);
-    return hash;
-}

@@ -117,7 +117,4 @@ void disti_tcp_frame_encode(enum disti_tcp_kind kind, const struct dist_envelope
 bool disti_tcp_frame_decode(const unsigned char *bytes, enum disti_tcp_kind *kind_p,
                             struct dist_envelope *envelope_p);
 
-/* FNV-1a, 64 bits: tells jobs and machines apart, keeps no secret. */
-uint64_t disti_tcp_hash(const void *data, size_t bytes, uint64_t seed);
-
 #endif

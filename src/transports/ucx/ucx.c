@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Transport ucx: opening, addresses, progress, sleeping and closing. */
+#include "base/hash.h"
 #include "base/settings/env.h"
 #include "transports/ucx/state.h"
 
@@ -21,15 +22,6 @@ struct link_blob {
 };
 
 static const char link_magic[4] = {'u', 'c', 'x', '2'};
-
-static uint64_t link_sum(const unsigned char *address, size_t bytes)
-{
-    uint64_t sum = 0xcbf29ce484222325u; /* FNV-1a */
-
-    for (size_t i = 0; i < bytes; i++)
-        sum = (sum ^ address[i]) * 0x100000001b3u;
-    return sum;
-}
 
 /* ---- opening ---- */
 
@@ -174,7 +166,7 @@ static dist_status link_address(void *state, void *blob, size_t *size_p)
                                 link->rank, bytes, room);
     memcpy(head.magic, link_magic, sizeof(link_magic));
     head.bytes = (uint32_t)bytes;
-    head.sum = link_sum(address, bytes);
+    head.sum = disti_hash_bytes(DISTI_HASH_START, address, bytes);
     memcpy(blob, &head, sizeof(head));
     *size_p = sizeof(head) + bytes;
     return DIST_OK;
@@ -191,7 +183,8 @@ static dist_status link_reach(void *state, const void *blob, size_t size,
     memcpy(&head, blob, sizeof(head));
     if (memcmp(head.magic, link_magic, sizeof(link_magic)) != 0 ||
         head.bytes != size - sizeof(head) ||
-        head.sum != link_sum((const unsigned char *)blob + sizeof(head), head.bytes))
+        head.sum !=
+            disti_hash_bytes(DISTI_HASH_START, (const char *)blob + sizeof(head), head.bytes))
         return DIST_ERR_UNSUPPORTED;
     *reach_p =
         (struct dist_reach){.latency_ns = LINK_LATENCY_NS, .bytes_per_second = LINK_BANDWIDTH};

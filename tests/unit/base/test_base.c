@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Names, clock and sinks. */
+/* Names, hashes, clock and sinks. */
 #include "base/clock.h"
+#include "base/hash.h"
 #include "base/kernels/sink.h"
 
 #include <dist/backend.h>
@@ -193,6 +194,21 @@ static void test_numbers(void **state)
     assert_int_equal(DIST_OP_DYNAMIC, 1073741824);
 }
 
+/* The published vectors of FNV-1a: a cache's name and what ranks compare must stay as they are. */
+static void test_hashes(void **state)
+{
+    const unsigned char bytes[] = {'f', 0, 0xff};
+    uint64_t hash = disti_hash_text(DISTI_HASH_START, "foo");
+
+    (void)state;
+    assert_int_equal(disti_hash_text(DISTI_HASH_START, ""), UINT64_C(0xcbf29ce484222325));
+    assert_int_equal(disti_hash_text(DISTI_HASH_START, "a"), UINT64_C(0xaf63dc4c8601ec8c));
+    assert_int_equal(disti_hash_text(hash, "bar"), UINT64_C(0x85944171f73967e8));
+    assert_int_equal(disti_hash_bytes(DISTI_HASH_START, bytes, 0), DISTI_HASH_START);
+    assert_true(disti_hash_bytes(DISTI_HASH_START, bytes, 3) !=
+                disti_hash_bytes(DISTI_HASH_START, bytes, 2));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -200,6 +216,7 @@ int main(void)
         cmocka_unit_test(test_dtype_sizes),  cmocka_unit_test(test_deadlines),
         cmocka_unit_test(test_sleep),        cmocka_unit_test(test_sink_copies),
         cmocka_unit_test(test_sink_reduces), cmocka_unit_test(test_sink_calls_the_program),
+        cmocka_unit_test(test_hashes),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

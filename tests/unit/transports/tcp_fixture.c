@@ -3,6 +3,7 @@
 #include "tcp_fixture.h"
 
 #include "base/clock.h"
+#include "base/hash.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -213,7 +214,7 @@ size_t raw_hello(unsigned char *bytes, int from, int to, int world)
                                     .from = (uint32_t)from,
                                     .to = (uint32_t)to,
                                     .credit = RAW_CREDIT,
-                                    .job = disti_tcp_hash(TCP_TEST_JOB, strlen(TCP_TEST_JOB), 0)};
+                                    .job = disti_hash_text(DISTI_HASH_START, TCP_TEST_JOB)};
 
     disti_tcp_hello_encode(&hello, bytes);
     return DISTI_TCP_HELLO_BYTES;

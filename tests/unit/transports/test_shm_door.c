@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Tests of transport shm: callers that are slow or many, and a process without descriptors. */
 #include "base/clock.h"
+#include "base/hash.h"
 #include "base/log.h"
 #include "transports/shm/hello.h"
 #include "transports/shm/machine.h"
@@ -93,7 +94,7 @@ static void speak(int fd)
     struct shm_pair *pair;
     int fds[2];
 
-    disti_shm_hello_init(&hello, SHM_CALL, 0, 1, disti_shm_hello_job(JOB));
+    disti_shm_hello_init(&hello, SHM_CALL, 0, 1, disti_hash_text(DISTI_HASH_START, JOB));
     hello.key = 1;
     hello.fifo_bytes = fifo_bytes;
     assert_int_equal(disti_shm_memory_make(fifo_bytes, &fds[0], &pair), DIST_OK);
