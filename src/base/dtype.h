@@ -32,10 +32,4 @@ void disti_finish(void *data, size_t count, dist_dtype dtype, dist_op op, int ra
  */
 void disti_scale(void *dst, const void *src, size_t count, dist_dtype dtype, double factor);
 
-/* Conversions of one value, round to nearest even; a NaN stays one, made quiet. */
-float disti_float16_to_float(uint16_t half);
-uint16_t disti_float16_from_float(float value);
-float disti_bfloat16_to_float(uint16_t half);
-uint16_t disti_bfloat16_from_float(float value);
-
 #endif

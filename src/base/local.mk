@@ -17,6 +17,7 @@ libdist_core_sources += \
 	src/base/kernels/f16c.c \
 	src/base/kernels/float.c \
 	src/base/kernels/half.c \
+	src/base/kernels/half.h \
 	src/base/kernels/int.c \
 	src/base/log.c src/base/log.h \
 	src/base/kernels/sink.c src/base/kernels/sink.h \

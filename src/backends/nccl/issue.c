@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Backend nccl: calls handed to NCCL, several as one group. */
 #include "backends/nccl/nccl.h"
+#include "base/kernels/half.h"
 
 #include <sched.h>
 #include <stdio.h>
@@ -85,39 +86,6 @@ dist_status disti_nccl_settle(struct disti_nccl_state *nccl, const char *what)
 
 /* ---- operations ---- */
 
-/* A float as float16 or bfloat16, to the nearest, ties to even. */
-static uint16_t issue_short_float(float value, int exponent_bits)
-{
-    const int mantissa_bits = 15 - exponent_bits, drop = 23 - mantissa_bits;
-    const int bias = 127 - ((1 << (exponent_bits - 1)) - 1);
-    uint32_t bits, sign, half;
-    uint64_t wide;
-    int exponent, shift = drop;
-
-    memcpy(&bits, &value, sizeof(bits));
-    sign = bits >> 31 << 15;
-    bits &= 0x7fffffff;
-    if (bits > 0x7f800000) /* NaN stays one */
-        return (uint16_t)(sign | 0x7fff);
-    exponent = (int)(bits >> 23) - bias;
-    wide = bits & 0x7fffff;
-    if (exponent <= 0 && bias) { /* too small for a normal number */
-        wide |= bits >> 23 ? 0x800000 : 0;
-        shift += 1 - exponent;
-        exponent = 0;
-    }
-    if (shift > 40)
-        return (uint16_t)sign;
-    wide |= (uint64_t)(uint32_t)exponent << 23 << (shift - drop);
-    half = (uint32_t)(wide >> shift);
-    wide &= (UINT64_C(1) << shift) - 1;
-    if (wide > UINT64_C(1) << (shift - 1) || (wide == UINT64_C(1) << (shift - 1) && (half & 1)))
-        half++;
-    if (half >> mantissa_bits >= (1u << exponent_bits) - 1)
-        half = ((1u << exponent_bits) - 1) << mantissa_bits;
-    return (uint16_t)(sign | half);
-}
-
 union issue_scalar {
     double f64;
     float f32;
@@ -131,9 +99,9 @@ static union issue_scalar issue_scalar(double factor, dist_dtype dtype)
     if (dtype == DIST_FLOAT32)
         scalar.f32 = (float)factor;
     else if (dtype == DIST_FLOAT16)
-        scalar.f16 = issue_short_float((float)factor, 5);
+        scalar.f16 = disti_float16_from_float((float)factor);
     else if (dtype == DIST_BFLOAT16)
-        scalar.f16 = issue_short_float((float)factor, 8);
+        scalar.f16 = disti_bfloat16_from_float((float)factor);
     return scalar;
 }
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* float16 and bfloat16: every value, every boundary between two values. */
 #include "base/dtype.h"
+#include "base/kernels/half.h"
 
 #include "reference.h"
 #include "unit.h"

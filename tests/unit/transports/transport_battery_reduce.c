@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* The battery's case about sinks that reduce what arrives. */
 #include "base/dtype.h"
+#include "base/kernels/half.h"
 #include "transport_battery_rank.h"
 
 #include <stdlib.h>
