@@ -15,6 +15,7 @@ libdist_core_sources += \
 	src/backends/registry.h
 
 mpi_module_sources += \
+	src/base/clock.c src/base/clock.h \
 	src/base/settings/env.c \
 	src/base/settings/env.h \
 	src/backends/mpi/mpi.c \
@@ -45,6 +46,7 @@ nccl_module_sources = \
 	src/backends/nccl/stage.c \
 	src/backends/nccl/stage.h \
 	src/backends/nccl/survey.c \
+	src/base/clock.c src/base/clock.h \
 	src/base/settings/env.c \
 	src/base/settings/env.h \
 	src/device/driver.c \

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # The ground floor: statuses, log, settings, time, types and their arithmetic.
 libdist_core_sources += \
+	src/base/backoff.h \
 	src/base/bell.c src/base/bell.h \
 	src/base/checked.h \
 	src/base/clock.c src/base/clock.h \

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Preload: communicators, and which of their calls are served. */
+#include "base/backoff.h"
 #include "preload/serve.h"
 
 #include <pthread.h>
@@ -25,12 +26,12 @@ static struct disti_comm *comms_made;
 
 void disti_comm_wait(MPI_Request *request)
 {
-    struct disti_pause pause = {0};
+    struct disti_backoff backoff = {0};
     int done = 0;
 
     while (PMPI_Test(request, &done, MPI_STATUS_IGNORE) == MPI_SUCCESS && !done) {
         disti_move();
-        disti_pause(&pause);
+        disti_backoff(&backoff);
     }
 }
 
@@ -181,12 +182,12 @@ static struct disti_comm *comms_record(MPI_Comm comm)
 void disti_comm_finish(MPI_Comm comm)
 {
     const struct disti_comm *found = comms_record(comm);
-    struct disti_pause pause = {0};
+    struct disti_backoff backoff = {0};
 
     while (found && found->channel && disti_pending_any(found->channel)) {
         disti_move();
         disti_poll_mpi();
-        disti_pause(&pause);
+        disti_backoff(&backoff);
     }
 }
 

@@ -5,6 +5,7 @@
  *
  * Each of these has an original of the same name behind it, which does all but move our operations.
  */
+#include "base/backoff.h"
 #include "preload/serve.h"
 
 #ifdef OPEN_MPI
@@ -90,14 +91,14 @@ FORTRAN_DEFINE(REQUEST_GET_STATUS, Request_get_status, request_get_status,
 /* As waits.c. `test` takes &code and sets `done`, LOGICAL or a number. */
 #define FORTRAN_POLL(test, done)                                                                   \
     ({                                                                                             \
-        struct disti_pause pause = {0};                                                            \
+        struct disti_backoff backoff = {0};                                                        \
         bool over = false;                                                                         \
                                                                                                    \
         while (!over && disti_move()) {                                                            \
             test;                                                                                  \
             over = code != MPI_SUCCESS || (done) != 0;                                             \
             if (!over)                                                                             \
-                disti_pause(&pause);                                                               \
+                disti_backoff(&backoff);                                                           \
         }                                                                                          \
         over;                                                                                      \
     })

@@ -10,7 +10,6 @@ preload_sources = \
 	src/preload/fortran.c \
 	src/preload/init.c \
 	src/preload/judge.c \
-	src/preload/pause.c \
 	src/preload/persistent.c \
 	src/preload/preload.h \
 	src/preload/reduce.c \

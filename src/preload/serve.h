@@ -165,6 +165,9 @@ bool disti_pending_release(struct disti_pending *pending);
  */
 bool disti_move(void);
 
+/* Lets MPI move its own messages. */
+void disti_poll_mpi(void);
+
 /* ---- persistent.c ---- */
 
 int disti_serve_persistent(const struct disti_args *args, struct disti_comm *comm,
@@ -175,18 +178,5 @@ void disti_persistent_complete(const struct disti_pending *pending, int code);
 
 /* Frees an operation that is not under way any more, of which the program has freed the request. */
 void disti_persistent_drop(struct disti_pending *pending);
-
-/* ---- pause.c ---- */
-
-/* One waiting; zeroed at the beginning. */
-struct disti_pause {
-    unsigned rounds;
-};
-
-/* A poll found nothing: spins, then yields, then naps. */
-void disti_pause(struct disti_pause *pause);
-
-/* Lets MPI move its own messages. */
-void disti_poll_mpi(void);
 
 #endif

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Preload: waits and tests for requests of any kind, ours and MPI's. */
+#include "base/backoff.h"
 #include "preload/serve.h"
 
 /*
@@ -8,14 +9,14 @@
  */
 #define WAITS_POLL(test, done)                                                                     \
     do {                                                                                           \
-        struct disti_pause pause = {0};                                                            \
+        struct disti_backoff backoff = {0};                                                        \
                                                                                                    \
         while (disti_move()) {                                                                     \
             int code = (test);                                                                     \
                                                                                                    \
             if (code != MPI_SUCCESS || (done))                                                     \
                 return code;                                                                       \
-            disti_pause(&pause);                                                                   \
+            disti_backoff(&backoff);                                                               \
         }                                                                                          \
     } while (0)
 

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Aborted groups: how the store is told by a signal handler, and who heeds it here. */
+#include "base/backoff.h"
 #include "store/client.h"
 
 #include <errno.h>
-#include <sched.h>
 #include <stdlib.h>
 #include <sys/socket.h>
 
@@ -74,8 +74,10 @@ static void alarm_flush(struct disti_store *store)
 
 void store_client_take_line(struct disti_store *store)
 {
+    struct disti_backoff backoff = {0};
+
     while (atomic_exchange(&store->sending, true))
-        sched_yield();
+        disti_backoff(&backoff);
 }
 
 void store_client_leave_line(struct disti_store *store)
@@ -118,9 +120,11 @@ void disti_store_alarm_ring(struct disti_store_alarm *alarm)
 
 void disti_store_alarm_free(struct disti_store_alarm *alarm)
 {
+    struct disti_backoff backoff = {0};
+
     if (!alarm)
         return;
     while (atomic_load(&alarm->rung) && !atomic_load(&alarm->passed))
-        sched_yield(); /* somebody has the line, and sends it soon */
+        disti_backoff(&backoff); /* somebody has the line, and sends it soon */
     free(alarm);
 }

@@ -30,7 +30,7 @@ lint_floor()
     backends) echo base topology plan tuning node device transports engine backends ;;
     rendezvous | launch) echo base store "$1" ;;
     core) echo base topology node device endpoint engine backends store rendezvous core ;;
-    preload) echo preload ;;
+    preload) echo preload base/backoff.h ;; # it links nothing of base
     *) return 1 ;;
     esac
 }
@@ -51,12 +51,12 @@ rule_floors()
         while read -r line target; do
             case $target in
             config.h) [ "$floor" = base ] || echo "$file:$line: say <config.h>"; continue ;;
-            */*) target=${target%%/*} ;;
+            */*) ;;
             *) continue ;;
             esac
             case " $allowed " in
-            *" $target "*) ;;
-            *) echo "$file:$line: $floor must not include $target" ;;
+            *" $target "* | *" ${target%%/*} "*) ;;
+            *) echo "$file:$line: $floor must not include ${target%%/*}" ;;
             esac
         done < <(lint_includes "$file")
     done

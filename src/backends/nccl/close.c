@@ -2,9 +2,10 @@
 /* Backend nccl: leaving, in bounded time. */
 #include "backends/nccl/nccl.h"
 
+#include "base/backoff.h"
+#include "base/clock.h"
 #include "base/thread.h"
 
-#include <sched.h>
 #include <stdlib.h>
 #include <time.h>
 #include <unistd.h>
@@ -14,7 +15,6 @@
  * the device, and what NCCL may still use is left to it.
  */
 #define CLOSE_LIMIT_NS (10LL * 1000 * 1000 * 1000)
-#define CLOSE_NAP_US 200
 
 /* What a thread of its own does, as NCCL and the driver may wait in it without a limit. */
 struct close_job {
@@ -37,13 +37,14 @@ static void close_free_job(struct close_job *job)
 
 static void close_finalize(const struct disti_nccl_state *nccl)
 {
-    int64_t until = disti_nccl_now_ns() + CLOSE_LIMIT_NS;
+    int64_t until = disti_now_ns() + CLOSE_LIMIT_NS;
+    struct disti_backoff backoff = {0};
     int error = DISTI_NCCL_SUCCESS, result = nccl->api->comm_finalize(nccl->comm);
 
     if (result == DISTI_NCCL_IN_PROGRESS || result == DISTI_NCCL_SUCCESS) {
         while (nccl->api->comm_error(nccl->comm, &error) == DISTI_NCCL_SUCCESS &&
-               error == DISTI_NCCL_IN_PROGRESS && disti_nccl_now_ns() < until)
-            usleep(CLOSE_NAP_US);
+               error == DISTI_NCCL_IN_PROGRESS && disti_now_ns() < until)
+            disti_backoff(&backoff);
     }
     if (error == DISTI_NCCL_SUCCESS)
         nccl->api->comm_destroy(nccl->comm);
@@ -99,7 +100,7 @@ static void *close_main(void *arg)
 /* False: it is not done in time, and goes on alone. */
 static bool close_await(struct close_job *job)
 {
-    int64_t until = disti_nccl_now_ns() + CLOSE_LIMIT_NS;
+    int64_t until = disti_now_ns() + CLOSE_LIMIT_NS;
     const struct timespec time = {.tv_sec = until / 1000000000, .tv_nsec = until % 1000000000};
     int error = 0;
     bool done;

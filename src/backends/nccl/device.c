@@ -2,18 +2,8 @@
 /* Backend nccl: the group's device, streams and events. */
 #include "backends/nccl/nccl.h"
 
-#include <time.h>
-
 /* stream_capturing: it is. */
 enum { DEVICE_CAPTURE_ACTIVE = 1 };
-
-int64_t disti_nccl_now_ns(void)
-{
-    struct timespec now;
-
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return now.tv_sec * INT64_C(1000000000) + now.tv_nsec;
-}
 
 /*
  * While some thread captures a graph, calls like cuMemAlloc or cuEventQuery would spoil it, even

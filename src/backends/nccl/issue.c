@@ -1,17 +1,15 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Backend nccl: calls handed to NCCL, several as one group. */
 #include "backends/nccl/nccl.h"
+#include "base/backoff.h"
+#include "base/clock.h"
 #include "base/kernels/half.h"
 
-#include <sched.h>
 #include <stdio.h>
 #include <string.h>
-#include <unistd.h>
 
 /* A launch takes microseconds, the first of two ranks connects them: so long it is worth to spin.
  */
-#define ISSUE_SPIN_NS (500 * 1000)
-#define ISSUE_NAP_US 100
 
 static const int issue_dtypes[DIST_DTYPE_COUNT] = {
     [DIST_FLOAT32] = DISTI_NCCL_FLOAT32, [DIST_FLOAT64] = DISTI_NCCL_FLOAT64,
@@ -60,24 +58,21 @@ dist_status disti_nccl_fail(const struct disti_nccl_state *nccl, int result, con
 
 dist_status disti_nccl_settle(struct disti_nccl_state *nccl, const char *what)
 {
-    int64_t start = disti_nccl_now_ns(), spent = 0;
+    int64_t deadline = disti_deadline_ms(nccl->timeout_ms);
+    struct disti_backoff backoff = {0};
     int error = DISTI_NCCL_IN_PROGRESS, result;
 
     for (;;) {
         result = nccl->api->comm_error(nccl->comm, &error);
         if (result != DISTI_NCCL_SUCCESS || error != DISTI_NCCL_IN_PROGRESS)
             break;
-        spent = disti_nccl_now_ns() - start;
-        if (spent > nccl->timeout_ms * INT64_C(1000000))
+        if (disti_expired(deadline))
             return nccl->host->fail(DIST_ERR_TIMEOUT,
                                     "rank %d: %s: NCCL has not reached the other ranks within %d "
                                     "ms: see where they are, run with NCCL_DEBUG=INFO, or raise "
                                     "the timeout (DIST_TIMEOUT, seconds)",
                                     nccl->rank, what, nccl->timeout_ms);
-        if (spent < ISSUE_SPIN_NS)
-            sched_yield();
-        else
-            usleep(ISSUE_NAP_US);
+        disti_backoff(&backoff);
     }
     if (result == DISTI_NCCL_SUCCESS)
         result = error;

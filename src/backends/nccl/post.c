@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Backend nccl: from a posted call to its place on a stream. */
 #include "backends/nccl/nccl.h"
+#include "base/clock.h"
 
 #include <stdlib.h>
 
@@ -149,7 +150,7 @@ static dist_status post_enqueue(struct disti_nccl_state *nccl, struct disti_nccl
         return status;
     }
     disti_nccl_queue_add(&nccl->held, c);
-    nccl->quiet_ns = disti_nccl_now_ns() + POST_QUIET_NS;
+    nccl->quiet_ns = disti_now_ns() + POST_QUIET_NS;
     return post_can_wait(nccl, c) ? DIST_OK : disti_nccl_flush(nccl);
 }
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Backend nccl: finding out what has ended, and what has failed. */
 #include "backends/nccl/nccl.h"
+#include "base/clock.h"
 
 #include <stdio.h>
 
@@ -78,7 +79,7 @@ static int progress_issued(struct disti_nccl_state *nccl)
 
 static dist_status progress_look(struct disti_nccl_state *nccl)
 {
-    int64_t now = disti_nccl_now_ns();
+    int64_t now = disti_now_ns();
     int error = DISTI_NCCL_SUCCESS, result;
     char what[128] = "a call";
 
@@ -97,7 +98,7 @@ static dist_status progress_look(struct disti_nccl_state *nccl)
 
 static dist_status progress_held(struct disti_nccl_state *nccl)
 {
-    if (!nccl->held.first || nccl->batch || disti_nccl_now_ns() < nccl->quiet_ns)
+    if (!nccl->held.first || nccl->batch || disti_now_ns() < nccl->quiet_ns)
         return DIST_OK;
     return disti_nccl_flush(nccl);
 }

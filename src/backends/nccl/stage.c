@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Backend nccl: host memory, which goes through pinned memory to the device and back. */
 #include "backends/nccl/stage.h"
+#include "base/backoff.h"
+#include "base/clock.h"
 
-#include <sched.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
@@ -38,17 +39,18 @@ static dist_status stage_pin(struct disti_nccl_state *nccl)
 /* Until the copy from or to this slot is done: that waits for no other rank. */
 static dist_status stage_await(struct disti_nccl_state *nccl, unsigned slot)
 {
-    int64_t until = disti_nccl_now_ns() + nccl->timeout_ms * INT64_C(1000000);
+    int64_t deadline = disti_deadline_ms(nccl->timeout_ms);
+    struct disti_backoff backoff = {0};
     int error;
 
     while ((error = nccl->driver->event_query(nccl->pinned.events[slot])) ==
            DISTI_DRIVER_NOT_READY) {
-        if (disti_nccl_now_ns() > until)
+        if (disti_expired(deadline))
             return nccl->host->fail(DIST_ERR_TIMEOUT,
                                     "rank %d: device %d has not copied 1 MiB within %d ms: see "
                                     "what it is doing (nvidia-smi)",
                                     nccl->rank, nccl->device, nccl->timeout_ms);
-        sched_yield();
+        disti_backoff(&backoff);
     }
     return error ? disti_nccl_driver_fail(nccl, error, "copy from or to the host") : DIST_OK;
 }

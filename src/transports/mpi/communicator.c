@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* The communicator of a group: a copy of the world's, or one of some of its ranks. */
+#include "base/clock.h"
 #include "transports/mpi/mpi.h"
 
 #include <pthread.h>
 #include <stdlib.h>
-#include <time.h>
 
 #define COMM_NAP_MS 1
 #define COMM_TAGS 32768 /* MPI promises tags up to 32767 */
@@ -117,20 +117,20 @@ static dist_status comm_vote_round(const struct dist_backend_config *config, boo
 /* Returns once all members hold comm_creating. Groups nap differently, so that one gets ahead. */
 static dist_status comm_agree(const struct dist_backend_config *config, MPI_Comm *base_p)
 {
-    const struct timespec nap = {0, (long)(1 + config->group % 7) * COMM_NAP_MS * 1000 * 1000};
+    int64_t nap_ns = (1 + config->group % 7) * INT64_C(1000000) * COMM_NAP_MS;
     uint8_t *votes = malloc((size_t)config->world_size);
-    int64_t start = disti_mpi_now_ms();
+    int64_t deadline = disti_deadline_ms(config->timeout_ms);
     dist_status status = DIST_OK;
     bool agreed = false;
 
     if (!votes)
         return config->host->fail(DIST_ERR_NO_MEMORY, "no memory for a communicator");
     while (status == DIST_OK && !agreed) {
-        bool late = disti_mpi_now_ms() - start > config->timeout_ms;
+        bool late = disti_expired(deadline);
 
         status = comm_vote_round(config, late, votes, base_p, &agreed);
         if (status == DIST_OK && !agreed)
-            nanosleep(&nap, NULL);
+            disti_sleep_ns(nap_ns);
     }
     free(votes);
     return status;

@@ -48,8 +48,6 @@ dist_status disti_mpi_dup(const struct dist_host *host, MPI_Comm from, int timeo
 /* Waits for a request, at most timeout_ms. False: it failed or did not end. */
 bool disti_mpi_wait(MPI_Request *request, int timeout_ms);
 
-int64_t disti_mpi_now_ms(void); /* some clock that only goes forward */
-
 /* A group ended in an error: MPI_Finalize could wait for ever, so leave it to the launcher. */
 void disti_mpi_broken(void);
 

@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* The MPI runtime of this process: begun when it is needed, ended when the process exits. */
+#include "base/backoff.h"
+#include "base/clock.h"
 #include "transports/mpi/mpi.h"
 
 #include <pthread.h>
 #include <stdlib.h>
 #include <sys/types.h>
-#include <time.h>
 #include <unistd.h>
 
 static pthread_mutex_t runtime_lock = PTHREAD_MUTEX_INITIALIZER;
@@ -98,18 +99,10 @@ dist_status disti_mpi_ended(const struct dist_host *host)
                       "twice: open groups before, and destroy them before");
 }
 
-int64_t disti_mpi_now_ms(void)
-{
-    struct timespec now;
-
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
-}
-
 bool disti_mpi_wait(MPI_Request *request, int timeout_ms)
 {
-    const struct timespec nap = {0, 100 * 1000};
-    int64_t start = disti_mpi_now_ms();
+    int64_t deadline = disti_deadline_ms(timeout_ms);
+    struct disti_backoff backoff = {0};
     int done = 0;
 
     while (disti_mpi_lock()) {
@@ -118,9 +111,9 @@ bool disti_mpi_wait(MPI_Request *request, int timeout_ms)
         disti_mpi_unlock();
         if (code != MPI_SUCCESS || done)
             return code == MPI_SUCCESS;
-        if (disti_mpi_now_ms() - start > timeout_ms)
+        if (disti_expired(deadline))
             return false;
-        nanosleep(&nap, NULL);
+        disti_backoff(&backoff);
     }
     return false;
 }
@@ -129,12 +122,10 @@ bool disti_mpi_wait(MPI_Request *request, int timeout_ms)
  */
 static bool runtime_lock_soon(void)
 {
-    const struct timespec nap = {0, RUNTIME_NAP_NS};
-
     for (int looks = 0; looks < RUNTIME_LOOKS; looks++) {
         if (pthread_mutex_trylock(&runtime_lock) == 0)
             return true;
-        nanosleep(&nap, NULL);
+        disti_sleep_ns(RUNTIME_NAP_NS);
     }
     return false;
 }

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Transport mpi: messages whose pieces are under way. */
+#include "base/backoff.h"
+#include "base/clock.h"
 #include "transports/mpi/state.h"
 
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 _Static_assert(offsetof(struct mpi_transfer, payload) ==
                    offsetof(struct mpi_transfer, control) + sizeof(struct mpi_control),
@@ -130,14 +131,14 @@ void disti_mpi_transfer_free(struct mpi_transfer *t)
 /* Waits, for a short time, with the lock held. */
 static bool mpi_transfer_wait(MPI_Request *request, int timeout_ms)
 {
-    const struct timespec nap = {0, 100 * 1000};
-    int64_t start = disti_mpi_now_ms();
+    int64_t deadline = disti_deadline_ms(timeout_ms);
+    struct disti_backoff backoff = {0};
     int done = 0;
 
     while (MPI_Test(request, &done, MPI_STATUS_IGNORE) == MPI_SUCCESS && !done) {
-        if (disti_mpi_now_ms() - start > timeout_ms)
+        if (disti_expired(deadline))
             return false;
-        nanosleep(&nap, NULL);
+        disti_backoff(&backoff);
     }
     return done;
 }

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Names, hashes, clock and sinks. */
+/* Names, hashes, clock, waiting and sinks. */
+#include "base/backoff.h"
 #include "base/clock.h"
 #include "base/hash.h"
 #include "base/kernels/sink.h"
@@ -85,6 +86,22 @@ static void test_sleep(void **state)
     assert_in_range(disti_now_ns() - before, 30000000, INT64_C(20000000000));
     disti_sleep_ns(0);
     disti_sleep_ns(-1);
+}
+
+/* Many looks cost little at first, and each a nap in the end. */
+static void test_backoff(void **state)
+{
+    struct disti_backoff backoff = {0};
+    int64_t began;
+
+    (void)state;
+    while (backoff.looks < DISTI_BACKOFF_SPINS + DISTI_BACKOFF_YIELDS)
+        disti_backoff(&backoff);
+    began = disti_now_ns();
+    for (int i = 0; i < 4; i++)
+        disti_backoff(&backoff);
+    assert_true(disti_now_ns() - began >= 4 * DISTI_BACKOFF_NAP_NS);
+    assert_int_equal(backoff.looks, DISTI_BACKOFF_SPINS + DISTI_BACKOFF_YIELDS);
 }
 
 static void test_sink_copies(void **state)
@@ -216,7 +233,7 @@ int main(void)
         cmocka_unit_test(test_dtype_sizes),  cmocka_unit_test(test_deadlines),
         cmocka_unit_test(test_sleep),        cmocka_unit_test(test_sink_copies),
         cmocka_unit_test(test_sink_reduces), cmocka_unit_test(test_sink_calls_the_program),
-        cmocka_unit_test(test_hashes),
+        cmocka_unit_test(test_hashes),       cmocka_unit_test(test_backoff),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
