@@ -88,7 +88,7 @@ int disti_args_check(const struct disti_args *args, const struct disti_comm *com
  * while the program computes, or waits in whatever call of MPI for a peer that needs it: so by a
  * thread, or by MPI.
  */
-static enum disti_reason judge_call(const struct disti_args *args, enum disti_form form)
+static enum disti_why judge_call(const struct disti_args *args, enum disti_form form)
 {
     if (form != DISTI_BLOCKING && !disti_preload.background)
         return DISTI_WHY_NO_THREAD;
@@ -103,11 +103,11 @@ static enum disti_reason judge_call(const struct disti_args *args, enum disti_fo
     }
 }
 
-static enum disti_reason judge_reason(struct disti_args *args, enum disti_form form,
-                                      struct disti_comm **comm_p)
+static enum disti_why judge_reason(struct disti_args *args, enum disti_form form,
+                                   struct disti_comm **comm_p)
 {
     struct disti_comm *comm;
-    enum disti_reason reason;
+    enum disti_why reason;
 
     if (!(disti_preload.serves & 1u << args->kind))
         return DISTI_WHY_SWITCHED_OFF;
@@ -129,7 +129,7 @@ static enum disti_reason judge_reason(struct disti_args *args, enum disti_form f
 struct disti_comm *disti_call_judge(struct disti_args *args, enum disti_form form)
 {
     struct disti_comm *comm = NULL;
-    enum disti_reason reason = judge_reason(args, form, &comm);
+    enum disti_why reason = judge_reason(args, form, &comm);
 
     disti_report_count(args->kind, form, reason);
     return reason == DISTI_WHY_SERVED ? comm : NULL;

@@ -47,7 +47,7 @@ enum disti_form { DISTI_BLOCKING, DISTI_NONBLOCKING, DISTI_PERSISTENT, DISTI_FOR
     X(TYPE, "a type that is not reduced here")                                                     \
     X(NO_COMMUNICATOR, "no communicator")
 
-enum disti_reason {
+enum disti_why {
 #define DISTI_REASON(name, text) DISTI_WHY_##name,
     DISTI_REASONS(DISTI_REASON)
 #undef DISTI_REASON
@@ -95,7 +95,7 @@ extern struct disti_preload disti_preload;
 
 /* ---- report.c ---- */
 
-void disti_report_count(enum disti_kind kind, enum disti_form form, enum disti_reason reason);
+void disti_report_count(enum disti_kind kind, enum disti_form form, enum disti_why reason);
 
 /* Prints the table on rank 0 if DIST_MPI_REPORT asks for it. Collective over MPI_COMM_WORLD. */
 void disti_report_print(void);

@@ -27,7 +27,7 @@ static const char *const report_reasons[DISTI_WHY_COUNT] = {
 
 static atomic_llong report_counts[DISTI_KINDS][DISTI_FORMS][DISTI_WHY_COUNT];
 
-void disti_report_count(enum disti_kind kind, enum disti_form form, enum disti_reason reason)
+void disti_report_count(enum disti_kind kind, enum disti_form form, enum disti_why reason)
 {
     atomic_fetch_add_explicit(&report_counts[kind][form][reason], 1, memory_order_relaxed);
 }

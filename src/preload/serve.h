@@ -18,7 +18,7 @@ struct disti_reduction {
  * Can this type be reduced by this operation here? Depends on nothing but the two. With WHY_SERVED
  * the caller may ask for it.
  */
-enum disti_reason disti_reduction_judge(MPI_Datatype type, MPI_Op op);
+enum disti_why disti_reduction_judge(MPI_Datatype type, MPI_Op op);
 
 /* May fail only for lack of memory, with dist_last_error. */
 dist_status disti_reduction_find(MPI_Datatype type, MPI_Op op, struct disti_reduction *reduction_p);
