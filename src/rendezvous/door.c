@@ -63,7 +63,7 @@ dist_status disti_door_open(const char *job, int *fd_p)
     return status;
 }
 
-void store_door_answer(struct disti_store_server *server)
+void disti_store_door_answer(struct disti_store_server *server)
 {
     unsigned char answer[DOOR_ANSWER] = {0};
     int fd;
@@ -78,7 +78,7 @@ void store_door_answer(struct disti_store_server *server)
         close(fd);
     }
     if (errno != EAGAIN && errno != EINTR && errno != ECONNABORTED)
-        store_server_pause(server);
+        disti_store_server_pause(server);
 }
 
 /* Reads the whole answer, for a second at most. */

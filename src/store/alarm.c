@@ -31,7 +31,7 @@ void disti_store_heed(int32_t group)
     alarm_heeded = group;
 }
 
-const struct client_abort *store_client_aborted(const struct disti_store *store)
+const struct client_abort *disti_store_client_aborted(const struct disti_store *store)
 {
     const struct client_abort *abort = alarm_heeded == DISTI_NO_GROUP ? NULL : store->aborts;
 
@@ -72,7 +72,7 @@ static void alarm_flush(struct disti_store *store)
     }
 }
 
-void store_client_take_line(struct disti_store *store)
+void disti_store_client_take_line(struct disti_store *store)
 {
     struct disti_backoff backoff = {0};
 
@@ -80,7 +80,7 @@ void store_client_take_line(struct disti_store *store)
         disti_backoff(&backoff);
 }
 
-void store_client_leave_line(struct disti_store *store)
+void disti_store_client_leave_line(struct disti_store *store)
 {
     atomic_store(&store->sending, false);
     alarm_flush(store);

@@ -37,7 +37,7 @@ static void client_init_lock(struct disti_store *store)
     pthread_condattr_destroy(&clock);
 }
 
-struct disti_store *store_client_new(int fd)
+struct disti_store *disti_store_client_new(int fd)
 {
     struct disti_store *store = calloc(1, sizeof(*store));
 
@@ -55,11 +55,11 @@ struct disti_store *store_client_new(int fd)
     if (store->epoll_fd >= 0 && store->news_fd >= 0 && client_watch(store, fd) &&
         client_watch(store, store->news_fd))
         return store;
-    store_client_free(store);
+    disti_store_client_free(store);
     return NULL;
 }
 
-void store_client_free(struct disti_store *store)
+void disti_store_client_free(struct disti_store *store)
 {
     while (store->news) {
         struct client_news *news = store->news;
@@ -137,15 +137,15 @@ static dist_status client_send_frame(struct disti_store *store,
             left -= (size_t)n;
             client_advance(parts, 4, (size_t)n);
         } else if (errno == EAGAIN) {
-            store_client_pump(store); /* the server may be waiting for us to read */
+            disti_store_client_pump(store); /* the server may be waiting for us to read */
             if (store->lost || client_poll(store, POLLIN | POLLOUT, deadline))
                 continue;
             if (begun) /* half a frame makes the connection useless */
-                store_client_lose(store, "does not answer");
+                disti_store_client_lose(store, "does not answer");
             return DIST_IN_PROGRESS;
         } else if (errno != EINTR) {
-            store_client_pump(store); /* what it said last may explain it */
-            store_client_lose(store, "closed its connection without a goodbye");
+            disti_store_client_pump(store); /* what it said last may explain it */
+            disti_store_client_lose(store, "closed its connection without a goodbye");
         }
     }
     return store->lost ? client_lost(store) : DIST_OK;
@@ -157,14 +157,14 @@ static dist_status client_send(struct disti_store *store, const struct client_re
 {
     dist_status status;
 
-    store_client_take_line(store);
+    disti_store_client_take_line(store);
     status = client_send_frame(store, request, deadline);
-    store_client_leave_line(store);
+    disti_store_client_leave_line(store);
     return status;
 }
 
-dist_status store_client_send(struct disti_store *store, const struct client_request *request,
-                              int64_t deadline)
+dist_status disti_store_client_send(struct disti_store *store, const struct client_request *request,
+                                    int64_t deadline)
 {
     dist_status status;
 
@@ -184,7 +184,7 @@ static void client_read_for_all(struct disti_store *store, int64_t deadline)
     client_poll(store, POLLIN, look < deadline ? look : deadline);
     pthread_mutex_lock(&store->lock);
     store->reading = false;
-    store_client_pump(store);
+    disti_store_client_pump(store);
     pthread_cond_broadcast(&store->turn);
 }
 
@@ -194,9 +194,9 @@ static dist_status client_await(struct disti_store *store, const struct client_c
 {
     struct timespec until = {.tv_sec = deadline / 1000000000, .tv_nsec = deadline % 1000000000};
 
-    store_client_pump(store);
+    disti_store_client_pump(store);
     while (!call->done && !store->lost) {
-        if (store_client_aborted(store))
+        if (disti_store_client_aborted(store))
             return DIST_ERR_ABORTED;
         if (disti_expired(deadline))
             return DIST_IN_PROGRESS;
@@ -208,8 +208,8 @@ static dist_status client_await(struct disti_store *store, const struct client_c
     return call->done ? DIST_OK : client_lost(store);
 }
 
-dist_status store_client_call(struct disti_store *store, const struct client_request *request,
-                              int64_t deadline, struct disti_wire_reader *reply_p)
+dist_status disti_store_client_call(struct disti_store *store, const struct client_request *request,
+                                    int64_t deadline, struct disti_wire_reader *reply_p)
 {
     struct client_call call = {0}, **link = &store->calls;
     dist_status status;
@@ -238,7 +238,7 @@ static void client_drain(struct disti_store *store)
 
     pthread_mutex_lock(&store->lock);
     while (!store->lost && client_poll(store, POLLIN, deadline))
-        store_client_pump(store);
+        disti_store_client_pump(store);
     pthread_mutex_unlock(&store->lock);
 }
 
@@ -248,9 +248,9 @@ void disti_store_close(struct disti_store *store)
 
     if (!store)
         return;
-    if (store_client_send(store, &request, disti_deadline_ms(200)) == DIST_OK)
+    if (disti_store_client_send(store, &request, disti_deadline_ms(200)) == DIST_OK)
         client_drain(store);
-    store_client_free(store);
+    disti_store_client_free(store);
 }
 
 const char *disti_store_local_host(const struct disti_store *store)

@@ -93,7 +93,7 @@ struct disti_store {
 };
 
 /* A connected socket becomes a store without a hello; takes the fd. NULL: no memory. */
-struct disti_store *store_client_new(int fd);
+struct disti_store *disti_store_client_new(int fd);
 
 /* What goes out: the value is `before` and `value`, one after the other. */
 struct client_request {
@@ -108,8 +108,8 @@ struct client_request {
 };
 
 /* Sends a request that has no reply. Statuses as below. */
-dist_status store_client_send(struct disti_store *store, const struct client_request *request,
-                              int64_t deadline);
+dist_status disti_store_client_send(struct disti_store *store, const struct client_request *request,
+                                    int64_t deadline);
 
 /*
  * Sends a request and waits for its reply. OK: *reply_p is to be given to disti_wire_next.
@@ -117,22 +117,22 @@ dist_status store_client_send(struct disti_store *store, const struct client_req
  * ERR_PEER_LOST: the connection is gone. ERR_RENDEZVOUS: the other end speaks another protocol.
  * None of them is reported yet.
  */
-dist_status store_client_call(struct disti_store *store, const struct client_request *request,
-                              int64_t deadline, struct disti_wire_reader *reply_p);
-void store_client_free(struct disti_store *store);
+dist_status disti_store_client_call(struct disti_store *store, const struct client_request *request,
+                                    int64_t deadline, struct disti_wire_reader *reply_p);
+void disti_store_client_free(struct disti_store *store);
 
 /* Has the group that this thread heeds been aborted? NULL: no. With the lock held. */
-const struct client_abort *store_client_aborted(const struct disti_store *store);
+const struct client_abort *disti_store_client_aborted(const struct disti_store *store);
 
-/* alarm.c: the right to put a frame on the connection, which alarms need too. */
-void store_client_take_line(struct disti_store *store);
-void store_client_leave_line(struct disti_store *store);
+/* store_alarm.c: the right to put a frame on the connection, which alarms need too. */
+void disti_store_client_take_line(struct disti_store *store);
+void disti_store_client_leave_line(struct disti_store *store);
 
 /* inbox.c: with the lock held, without waiting. */
 
 /* Reads what is there, and gives it to who waits for it. */
-void store_client_pump(struct disti_store *store);
+void disti_store_client_pump(struct disti_store *store);
 /* The connection ended. That is news about whoever holds the store, unless it is known. */
-void store_client_lose(struct disti_store *store, const char *why);
+void disti_store_client_lose(struct disti_store *store, const char *why);
 
 #endif

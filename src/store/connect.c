@@ -85,7 +85,7 @@ static bool connect_met_itself(int fd)
 
 static struct disti_store *connect_store(int fd, const struct addrinfo *address)
 {
-    struct disti_store *store = store_client_new(fd);
+    struct disti_store *store = disti_store_client_new(fd);
     struct sockaddr_storage own;
     socklen_t size = sizeof(own);
     char host[DISTI_HOST_SIZE];
@@ -115,7 +115,7 @@ static dist_status connect_hello(struct disti_store *store, const struct disti_s
     disti_wire_put_id(bytes, &id);
     store->rank = target->rank;
     store->world_size = target->world_size;
-    return store_client_call(store, &hello, deadline, reply_p);
+    return disti_store_client_call(store, &hello, deadline, reply_p);
 }
 
 /* The server answered: a welcome, or a refusal. */
@@ -150,7 +150,7 @@ static dist_status connect_no_answer(struct disti_store *store, dist_status stat
     const struct client_request withdraw = {.op = DISTI_WIRE_GOODBYE, .arg = DISTI_WIRE_WITHDRAW};
 
     if (status == DIST_IN_PROGRESS) /* it may read our hello yet, and we may come again */
-        store_client_send(store, &withdraw, 0);
+        disti_store_client_send(store, &withdraw, 0);
     connect_tried(tries, "%s: %s", store->where,
                   status == DIST_ERR_RENDEZVOUS  ? "answers in another protocol"
                   : status == DIST_ERR_PEER_LOST ? "hangs up"
@@ -200,7 +200,7 @@ static dist_status connect_address(const struct addrinfo *address,
     if (status == DIST_OK)
         *store_p = store;
     else
-        store_client_free(store);
+        disti_store_client_free(store);
     return status;
 }
 

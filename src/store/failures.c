@@ -5,8 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-const struct store_failure *store_failures_find(const struct disti_store_server *server,
-                                                int32_t group)
+const struct store_failure *disti_store_failures_find(const struct disti_store_server *server,
+                                                      int32_t group)
 {
     const struct store_failure *failure = server->failures;
 
@@ -26,7 +26,7 @@ static void failures_drop_oldest(struct disti_store_server *server)
     server->failure_count--;
 }
 
-void store_failures_add(struct disti_store_server *server, const struct disti_notice *notice)
+void disti_store_failures_add(struct disti_store_server *server, const struct disti_notice *notice)
 {
     struct store_failure *failure = calloc(1, sizeof(*failure));
 
@@ -42,7 +42,7 @@ void store_failures_add(struct disti_store_server *server, const struct disti_no
         failures_drop_oldest(server);
 }
 
-void store_failures_clear(struct disti_store_server *server)
+void disti_store_failures_clear(struct disti_store_server *server)
 {
     while (server->failures) {
         struct store_failure *failure = server->failures;

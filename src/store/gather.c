@@ -24,7 +24,7 @@ static void gather_free(struct disti_store_server *server, struct store_gather *
     free(gather);
 }
 
-void store_gather_clear(struct disti_store_server *server)
+void disti_store_gather_clear(struct disti_store_server *server)
 {
     while (server->gathers)
         gather_free(server, server->gathers);
@@ -120,8 +120,8 @@ static const char *gather_op(uint8_t op)
 static void gather_refuse(struct disti_store_server *server, struct store_peer *peer,
                           const struct store_wait *wait, dist_status status, const char *text)
 {
-    store_peer_refuse(server, peer, wait->id, status, "%s (%s \"%.*s\")", text, gather_op(wait->op),
-                      (int)wait->key.length, wait->key.bytes);
+    disti_store_peer_refuse(server, peer, wait->id, status, "%s (%s \"%.*s\")", text,
+                            gather_op(wait->op), (int)wait->key.length, wait->key.bytes);
 }
 
 /* Answers all who wait for it, with the bytes or with a text, and frees it. */
@@ -135,10 +135,10 @@ static void gather_end(struct disti_store_server *server, struct store_gather *g
         if (!wait)
             continue;
         if (status == DIST_OK)
-            store_peer_reply(server, peer, wait->id, status, disti_blob_hold(gather->all));
+            disti_store_peer_reply(server, peer, wait->id, status, disti_blob_hold(gather->all));
         else
             gather_refuse(server, peer, wait, status, text);
-        store_wait_remove(peer, wait);
+        disti_store_wait_remove(peer, wait);
     }
     gather_free(server, gather);
 }
@@ -176,8 +176,8 @@ static void gather_missing(const struct disti_store_server *server,
     snprintf(text + at, size - at, " did not come");
 }
 
-void store_gather_expired(struct disti_store_server *server, struct store_peer *peer,
-                          struct store_wait *wait)
+void disti_store_gather_expired(struct disti_store_server *server, struct store_peer *peer,
+                                struct store_wait *wait)
 {
     struct store_gather *gather = wait->gather;
     char text[768];
@@ -188,16 +188,17 @@ void store_gather_expired(struct disti_store_server *server, struct store_peer *
         return;
     }
     gather_refuse(server, peer, wait, DIST_ERR_TIMEOUT, text);
-    store_wait_remove(peer, wait);
+    disti_store_wait_remove(peer, wait);
 }
 
-void store_gather_fail_all(struct disti_store_server *server, dist_status status, const char *text)
+void disti_store_gather_fail_all(struct disti_store_server *server, dist_status status,
+                                 const char *text)
 {
     while (server->gathers)
         gather_end(server, server->gathers, status, text);
 }
 
-void store_gather_fail_rank(struct disti_store_server *server, int rank, const char *text)
+void disti_store_gather_fail_rank(struct disti_store_server *server, int rank, const char *text)
 {
     struct store_gather *gather = server->gathers, *next;
 
@@ -208,7 +209,8 @@ void store_gather_fail_rank(struct disti_store_server *server, int rank, const c
     }
 }
 
-void store_gather_fail_group(struct disti_store_server *server, const struct disti_notice *notice)
+void disti_store_gather_fail_group(struct disti_store_server *server,
+                                   const struct disti_notice *notice)
 {
     struct store_gather *gather = server->gathers, *next;
 
@@ -220,7 +222,8 @@ void store_gather_fail_group(struct disti_store_server *server, const struct dis
     }
 }
 
-void store_gather_withdraw(struct disti_store_server *server, struct store_gather *gather, int rank)
+void disti_store_gather_withdraw(struct disti_store_server *server, struct store_gather *gather,
+                                 int rank)
 {
     gather->here[gather_place(gather, rank)] = false;
     if (--gather->count == 0)
@@ -238,7 +241,7 @@ static const char *gather_hopeless(const struct disti_store_server *server,
     if (server->broken[0])
         return server->broken;
     if (party->group != DISTI_NO_GROUP)
-        failure = store_failures_find(server, party->group);
+        failure = disti_store_failures_find(server, party->group);
     if (failure && failure->aborted)
         *status_p = DIST_ERR_ABORTED;
     if (failure)
@@ -247,7 +250,7 @@ static const char *gather_hopeless(const struct disti_store_server *server,
         for (uint32_t i = 0; i < count; i++) {
             int rank = disti_wire_party_rank(party, i);
 
-            if (store_ranks_is_gone(server, rank, left))
+            if (disti_store_ranks_is_gone(server, rank, left))
                 return server->ranks[rank].news;
         }
     }
@@ -339,18 +342,18 @@ static void gather_join(struct disti_store_server *server, struct store_peer *pe
     size_t before = disti_wire_party_bytes(party->count);
     size_t bytes = (size_t)peer->in.head.value_bytes - before;
     struct store_wait *old = gather ? gather_wait(peer, gather) : NULL;
-    struct store_wait *wait = store_wait_add(server, peer, request);
+    struct store_wait *wait = disti_store_wait_add(server, peer, request);
 
     if (!wait)
         return;
     if (old) /* its client has given it up, and asks again */
-        store_wait_remove(peer, old);
+        disti_store_wait_remove(peer, old);
     if (!gather)
         gather = gather_new(server, request, party, bytes, peer->rank);
     if (!gather) {
-        store_wait_remove(peer, wait);
-        store_peer_refuse(server, peer, request->id, DIST_ERR_NO_MEMORY,
-                          "no room for an all-gather of %zu bytes from each rank", bytes);
+        disti_store_wait_remove(peer, wait);
+        disti_store_peer_refuse(server, peer, request->id, DIST_ERR_NO_MEMORY,
+                                "no room for an all-gather of %zu bytes from each rank", bytes);
         return;
     }
     wait->gather = gather;
@@ -366,8 +369,8 @@ static bool gather_includes(const struct disti_wire_party *party, int rank)
     return party->count == 0;
 }
 
-void store_gather_join(struct disti_store_server *server, struct store_peer *peer,
-                       const struct store_wait *request)
+void disti_store_gather_join(struct disti_store_server *server, struct store_peer *peer,
+                             const struct store_wait *request)
 {
     size_t value_bytes = (size_t)peer->in.head.value_bytes;
     struct store_gather *gather = gather_find(server, &request->key);

@@ -28,7 +28,7 @@ static void inbox_add_news(struct disti_store *store, int rank, int32_t group, i
     (void)!write(store->news_fd, &one, sizeof(one));
 }
 
-void store_client_lose(struct disti_store *store, const char *why)
+void disti_store_client_lose(struct disti_store *store, const char *why)
 {
     const struct disti_wire_id *holder = &store->holder;
 
@@ -99,7 +99,7 @@ static void inbox_take_reply(struct disti_store *store)
     disti_wire_next(&store->in);
 }
 
-void store_client_pump(struct disti_store *store)
+void disti_store_client_pump(struct disti_store *store)
 {
     while (!store->lost) {
         switch (disti_wire_read(&store->in, store->fd)) {
@@ -114,11 +114,11 @@ void store_client_pump(struct disti_store *store)
         case DISTI_WIRE_MORE:
             return;
         case DISTI_WIRE_CLOSED:
-            store_client_lose(store, "closed its connection without a goodbye");
+            disti_store_client_lose(store, "closed its connection without a goodbye");
             break;
         default:
             store->strange = true;
-            store_client_lose(store, "sent what is not the store's protocol");
+            disti_store_client_lose(store, "sent what is not the store's protocol");
         }
     }
 }
@@ -135,7 +135,7 @@ bool disti_store_notice(struct disti_store *store, struct disti_notice *notice_p
 
     pthread_mutex_lock(&store->lock);
     if (!store->news && !store->reading) /* who reads for all takes notices too */
-        store_client_pump(store);
+        disti_store_client_pump(store);
     news = store->news;
     if (news) {
         store->news = news->next;

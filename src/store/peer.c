@@ -111,8 +111,8 @@ static void peer_flush(struct disti_store_server *server, struct store_peer *pee
         peer_watch(server, peer);
 }
 
-void store_peer_send(struct disti_store_server *server, struct store_peer *peer,
-                     const struct disti_wire_head *head, struct disti_blob *body)
+void disti_store_peer_send(struct disti_store_server *server, struct store_peer *peer,
+                           const struct disti_wire_head *head, struct disti_blob *body)
 {
     struct store_out *out = peer->dead ? NULL : calloc(1, sizeof(*out));
 
@@ -129,17 +129,17 @@ void store_peer_send(struct disti_store_server *server, struct store_peer *peer,
     peer_flush(server, peer);
 }
 
-void store_peer_reply(struct disti_store_server *server, struct store_peer *peer, uint32_t id,
-                      dist_status status, struct disti_blob *body)
+void disti_store_peer_reply(struct disti_store_server *server, struct store_peer *peer, uint32_t id,
+                            dist_status status, struct disti_blob *body)
 {
     struct disti_wire_head head = {
         .op = DISTI_WIRE_REPLY, .id = id, .arg = status, .value_bytes = body ? body->bytes : 0};
 
-    store_peer_send(server, peer, &head, body);
+    disti_store_peer_send(server, peer, &head, body);
 }
 
-void store_peer_refuse(struct disti_store_server *server, struct store_peer *peer, uint32_t id,
-                       dist_status status, const char *format, ...)
+void disti_store_peer_refuse(struct disti_store_server *server, struct store_peer *peer,
+                             uint32_t id, dist_status status, const char *format, ...)
 {
     char text[DISTI_NEWS_MAX + 2 * DISTI_KEY_MAX];
     va_list args;
@@ -147,15 +147,15 @@ void store_peer_refuse(struct disti_store_server *server, struct store_peer *pee
     va_start(args, format);
     vsnprintf(text, sizeof(text), format, args);
     va_end(args);
-    store_peer_reply(server, peer, id, status, disti_blob_copy(text, strlen(text)));
+    disti_store_peer_reply(server, peer, id, status, disti_blob_copy(text, strlen(text)));
 }
 
 static void peer_frame(struct disti_store_server *server, struct store_peer *peer)
 {
     if (peer->rank >= 0)
-        store_serve_frame(server, peer);
+        disti_store_serve_frame(server, peer);
     else
-        store_ranks_hello(server, peer);
+        disti_store_ranks_hello(server, peer);
     disti_wire_next(&peer->in);
 }
 
@@ -175,7 +175,7 @@ static void peer_read(struct disti_store_server *server, struct store_peer *peer
     }
 }
 
-void store_peer_dismiss(struct disti_store_server *server, struct store_peer *peer)
+void disti_store_peer_dismiss(struct disti_store_server *server, struct store_peer *peer)
 {
     /* A machine with much else to do may have left its hello unread. */
     peer_read(server, peer);
@@ -198,7 +198,7 @@ static void peer_make_room(struct disti_store_server *server)
             oldest = peer;
     }
     if (oldest)
-        store_peer_dismiss(server, oldest);
+        disti_store_peer_dismiss(server, oldest);
 }
 
 /* The address at this end, numeric; false: it is the loopback's. */
@@ -216,7 +216,7 @@ static bool peer_address(int fd, char text[DISTI_HOST_SIZE])
     return strncmp(text, "127.", 4) != 0 && strcmp(text, "::1") != 0;
 }
 
-bool store_peer_came_by(const struct store_peer *peer, char text[DISTI_HOST_SIZE])
+bool disti_store_peer_came_by(const struct store_peer *peer, char text[DISTI_HOST_SIZE])
 {
     return peer_address(peer->fd, text);
 }
@@ -229,7 +229,7 @@ static bool peer_is_let_in(const struct disti_store_server *server, int fd)
     return !server->only[0] || !peer_address(fd, text) || strcmp(text, server->only) == 0;
 }
 
-void store_peer_accept(struct disti_store_server *server)
+void disti_store_peer_accept(struct disti_store_server *server)
 {
     int fd;
 
@@ -243,10 +243,11 @@ void store_peer_accept(struct disti_store_server *server)
             return;
     }
     if (errno != EAGAIN && errno != EINTR && errno != ECONNABORTED)
-        store_server_pause(server);
+        disti_store_server_pause(server);
 }
 
-void store_peer_event(struct disti_store_server *server, struct store_peer *peer, uint32_t events)
+void disti_store_peer_event(struct disti_store_server *server, struct store_peer *peer,
+                            uint32_t events)
 {
     if (peer->dead)
         return;
@@ -258,7 +259,7 @@ void store_peer_event(struct disti_store_server *server, struct store_peer *peer
         peer_die(server, peer);
 }
 
-void store_peer_free(struct disti_store_server *server, struct store_peer *peer)
+void disti_store_peer_free(struct disti_store_server *server, struct store_peer *peer)
 {
     if (peer->prev)
         peer->prev->next = peer->next;
@@ -271,7 +272,7 @@ void store_peer_free(struct disti_store_server *server, struct store_peer *peer)
     while (peer->out)
         peer_out_pop(peer);
     while (peer->waits)
-        store_wait_remove(peer, peer->waits);
+        disti_store_wait_remove(peer, peer->waits);
     disti_wire_next(&peer->in);
     disti_descriptor_close(peer->fd);
     free(peer);

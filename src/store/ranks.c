@@ -10,17 +10,17 @@
 #include <string.h>
 #include <unistd.h>
 
-bool store_ranks_is_gone(const struct disti_store_server *server, int rank, bool left)
+bool disti_store_ranks_is_gone(const struct disti_store_server *server, int rank, bool left)
 {
     enum store_place place = server->ranks[rank].place;
 
     return place == STORE_LOST || place == STORE_FAILED || (left && place == STORE_LEFT);
 }
 
-int store_ranks_gone(const struct disti_store_server *server)
+int disti_store_ranks_gone(const struct disti_store_server *server)
 {
     for (int r = 0; r < server->world_size; r++) {
-        if (store_ranks_is_gone(server, r, false))
+        if (disti_store_ranks_is_gone(server, r, false))
             return r;
     }
     return -1;
@@ -40,8 +40,8 @@ static struct disti_blob *ranks_pack_notice(const struct disti_notice *notice)
     return body;
 }
 
-void store_ranks_push(struct disti_store_server *server, const struct disti_notice *notice,
-                      const struct disti_wire_party *party)
+void disti_store_ranks_push(struct disti_store_server *server, const struct disti_notice *notice,
+                            const struct disti_wire_party *party)
 {
     struct disti_blob *body = ranks_pack_notice(notice);
     uint32_t count = party && party->count ? party->count : (uint32_t)server->world_size;
@@ -54,7 +54,7 @@ void store_ranks_push(struct disti_store_server *server, const struct disti_noti
 
         /* Who aborts a group wakes its own threads by it. */
         if (peer && (rank != notice->rank || notice->aborted) && !peer->closing)
-            store_peer_send(server, peer, &head, disti_blob_hold(body));
+            disti_store_peer_send(server, peer, &head, disti_blob_hold(body));
     }
     disti_blob_drop(body);
 }
@@ -76,10 +76,10 @@ static void ranks_gone(struct disti_store_server *server, int rank, enum store_p
     slot->place = place;
     ranks_tell(slot, &notice, why);
     memcpy(slot->news, notice.text, sizeof(slot->news));
-    store_ranks_push(server, &notice, NULL);
-    store_gather_fail_rank(server, rank, slot->news);
+    disti_store_ranks_push(server, &notice, NULL);
+    disti_store_gather_fail_rank(server, rank, slot->news);
     if (place != STORE_LEFT)
-        store_serve_fail_keys(server, DIST_ERR_PEER_LOST, slot->news);
+        disti_store_serve_fail_keys(server, DIST_ERR_PEER_LOST, slot->news);
 }
 
 /* One of its ranks has failed in the group; the first that says so is heard. */
@@ -88,19 +88,19 @@ static void ranks_group_failed(struct disti_store_server *server, int rank,
 {
     struct disti_notice notice = {.rank = rank, .group = party->group, .aborted = aborted};
 
-    if (store_failures_find(server, party->group))
+    if (disti_store_failures_find(server, party->group))
         return;
     ranks_tell(&server->ranks[rank], &notice, why);
-    store_failures_add(server, &notice);
-    store_ranks_push(server, &notice, party);
-    store_gather_fail_group(server, &notice);
+    disti_store_failures_add(server, &notice);
+    disti_store_ranks_push(server, &notice, party);
+    disti_store_gather_fail_group(server, &notice);
 }
 
-void store_ranks_lost(struct disti_store_server *server, struct store_peer *peer)
+void disti_store_ranks_lost(struct disti_store_server *server, struct store_peer *peer)
 {
     struct store_rank *slot = &server->ranks[peer->rank];
 
-    store_wait_clear(server, peer);
+    disti_store_wait_clear(server, peer);
     slot->peer = NULL;
     server->here--;
     /* Who has reported a failure is news already. */
@@ -110,7 +110,7 @@ void store_ranks_lost(struct disti_store_server *server, struct store_peer *peer
         slot->place = STORE_LOST;
 }
 
-void store_ranks_report(struct disti_store_server *server, struct store_peer *peer)
+void disti_store_ranks_report(struct disti_store_server *server, struct store_peer *peer)
 {
     bool aborted = peer->in.head.arg == DIST_ERR_ABORTED;
     char why[DISTI_REASON_MAX + 16] = "failed: ";
@@ -142,18 +142,18 @@ static void ranks_begin_again(struct disti_store_server *server)
     server->left = 0;
     server->formed = false;
     server->broken[0] = 0;
-    store_gather_clear(server);
-    store_failures_clear(server);
+    disti_store_gather_clear(server);
+    disti_store_failures_clear(server);
     disti_table_clear(&server->table);
     if (!server->job_required && disti_random_id(job) == DIST_OK)
         disti_store_server_set_job(server, job, false);
 }
 
-void store_ranks_goodbye(struct disti_store_server *server, struct store_peer *peer)
+void disti_store_ranks_goodbye(struct disti_store_server *server, struct store_peer *peer)
 {
     struct store_rank *slot = &server->ranks[peer->rank];
 
-    store_wait_clear(server, peer);
+    disti_store_wait_clear(server, peer);
     slot->peer = NULL;
     server->here--;
     peer->dead = server->reap = true;
@@ -185,12 +185,12 @@ static void ranks_refuse(struct disti_store_server *server, struct store_peer *p
     vsnprintf(text, sizeof(text), format, args);
     va_end(args);
     peer->closing = true;
-    store_peer_refuse(server, peer, peer->in.head.id, DIST_ERR_RENDEZVOUS, "%s", text);
+    disti_store_peer_refuse(server, peer, peer->in.head.id, DIST_ERR_RENDEZVOUS, "%s", text);
     if (server->formed)
         return;
     memcpy(server->broken, text, sizeof(text));
-    store_gather_fail_all(server, DIST_ERR_RENDEZVOUS, text);
-    store_serve_fail_keys(server, DIST_ERR_RENDEZVOUS, text);
+    disti_store_gather_fail_all(server, DIST_ERR_RENDEZVOUS, text);
+    disti_store_serve_fail_keys(server, DIST_ERR_RENDEZVOUS, text);
 }
 
 /* Is the place of that rank free? Answers the hello if not. */
@@ -201,8 +201,8 @@ static bool ranks_check_place(struct disti_store_server *server, struct store_pe
 
     if (slot->place == STORE_LEFT) {
         peer->closing = true;
-        store_peer_refuse(server, peer, peer->in.head.id, DIST_IN_PROGRESS,
-                          "the last group of this job has not ended yet");
+        disti_store_peer_refuse(server, peer, peer->in.head.id, DIST_IN_PROGRESS,
+                                "the last group of this job has not ended yet");
         return false;
     }
     if (slot->place == STORE_LOST) {
@@ -233,8 +233,8 @@ static bool ranks_check(struct disti_store_server *server, struct store_peer *pe
     if (server->job_required ? strcmp(id->job, server->job) != 0
                              : id->job[0] && strcmp(id->job, server->job) != 0) {
         peer->closing = true;
-        store_peer_refuse(server, peer, peer->in.head.id, DIST_ERR_MISMATCH,
-                          "the store there belongs to another job");
+        disti_store_peer_refuse(server, peer, peer->in.head.id, DIST_ERR_MISMATCH,
+                                "the store there belongs to another job");
         return false;
     }
     if (id->world_size != (uint32_t)server->world_size) {
@@ -263,10 +263,11 @@ static void ranks_welcome(struct disti_store_server *server, struct store_peer *
     memcpy(id.job, server->job, sizeof(id.job));
     if (body)
         disti_wire_put_id(body->data, &id);
-    store_peer_reply(server, peer, peer->in.head.id, body ? DIST_OK : DIST_ERR_NO_MEMORY, body);
+    disti_store_peer_reply(server, peer, peer->in.head.id, body ? DIST_OK : DIST_ERR_NO_MEMORY,
+                           body);
 }
 
-void store_ranks_hello(struct disti_store_server *server, struct store_peer *peer)
+void disti_store_ranks_hello(struct disti_store_server *server, struct store_peer *peer)
 {
     const struct disti_wire_head *head = &peer->in.head;
     struct disti_wire_id id;
@@ -275,9 +276,10 @@ void store_ranks_hello(struct disti_store_server *server, struct store_peer *pee
 
     if (head->version != DISTI_WIRE_VERSION) {
         peer->closing = true;
-        store_peer_refuse(server, peer, head->id, DIST_ERR_RENDEZVOUS,
-                          "the store speaks protocol %d, this rank %d: use one version of libdist",
-                          DISTI_WIRE_VERSION, head->version);
+        disti_store_peer_refuse(
+            server, peer, head->id, DIST_ERR_RENDEZVOUS,
+            "the store speaks protocol %d, this rank %d: use one version of libdist",
+            DISTI_WIRE_VERSION, head->version);
         return;
     }
     if (head->op != DISTI_WIRE_HELLO || head->key_bytes != 0 ||
@@ -298,9 +300,9 @@ void store_ranks_hello(struct disti_store_server *server, struct store_peer *pee
     server->strangers--;
     server->here++;
     server->formed = server->formed || server->here == server->world_size;
-    if (server->everywhere && store_peer_came_by(peer, host)) {
+    if (server->everywhere && disti_store_peer_came_by(peer, host)) {
         server->everywhere = false; /* one is enough */
-        store_serve_note(server, DISTI_STORE_SEEN, host);
+        disti_store_serve_note(server, DISTI_STORE_SEEN, host);
     }
     ranks_welcome(server, peer);
 }

@@ -23,14 +23,15 @@ static void serve_wake(struct disti_store_server *server, const struct disti_key
             next = wait->next;
             if (!serve_waits_for_key(wait) || !disti_key_equal(&wait->key, key))
                 continue;
-            store_peer_reply(server, peer, wait->id, DIST_OK,
-                             wait->op == DISTI_WIRE_GET ? disti_blob_hold(value) : NULL);
-            store_wait_remove(peer, wait);
+            disti_store_peer_reply(server, peer, wait->id, DIST_OK,
+                                   wait->op == DISTI_WIRE_GET ? disti_blob_hold(value) : NULL);
+            disti_store_wait_remove(peer, wait);
         }
     }
 }
 
-void store_serve_fail_keys(struct disti_store_server *server, dist_status status, const char *text)
+void disti_store_serve_fail_keys(struct disti_store_server *server, dist_status status,
+                                 const char *text)
 {
     for (int r = 0; r < server->world_size; r++) {
         struct store_peer *peer = server->ranks[r].peer;
@@ -40,9 +41,9 @@ void store_serve_fail_keys(struct disti_store_server *server, dist_status status
             next = wait->next;
             if (!serve_waits_for_key(wait))
                 continue;
-            store_peer_refuse(server, peer, wait->id, status, "%s (waiting for \"%.*s\")", text,
-                              (int)wait->key.length, wait->key.bytes);
-            store_wait_remove(peer, wait);
+            disti_store_peer_refuse(server, peer, wait->id, status, "%s (waiting for \"%.*s\")",
+                                    text, (int)wait->key.length, wait->key.bytes);
+            disti_store_wait_remove(peer, wait);
         }
     }
 }
@@ -55,15 +56,15 @@ static void serve_store(struct disti_store_server *server, struct store_peer *pe
     if (!value || !disti_table_set(&server->table, key, value)) {
         disti_blob_drop(value);
         disti_blob_drop(answer);
-        store_peer_refuse(server, peer, peer->in.head.id, DIST_ERR_NO_MEMORY,
-                          "the store has no room for \"%.*s\"", (int)key->length, key->bytes);
+        disti_store_peer_refuse(server, peer, peer->in.head.id, DIST_ERR_NO_MEMORY,
+                                "the store has no room for \"%.*s\"", (int)key->length, key->bytes);
         return;
     }
-    store_peer_reply(server, peer, peer->in.head.id, DIST_OK, answer);
+    disti_store_peer_reply(server, peer, peer->in.head.id, DIST_OK, answer);
     serve_wake(server, key, value);
 }
 
-void store_serve_note(struct disti_store_server *server, const char *name, const char *value)
+void disti_store_serve_note(struct disti_store_server *server, const char *name, const char *value)
 {
     struct disti_blob *blob = disti_blob_copy(value, strlen(value));
     struct disti_key key = {.length = strlen(name)};
@@ -78,19 +79,20 @@ static void serve_get(struct disti_store_server *server, struct store_peer *peer
 {
     const struct disti_key *key = &request->key;
     struct disti_blob *value = disti_table_get(&server->table, key);
-    int gone = store_ranks_gone(server);
+    int gone = disti_store_ranks_gone(server);
 
     if (value)
-        store_peer_reply(server, peer, request->id, DIST_OK,
-                         request->op == DISTI_WIRE_GET ? disti_blob_hold(value) : NULL);
+        disti_store_peer_reply(server, peer, request->id, DIST_OK,
+                               request->op == DISTI_WIRE_GET ? disti_blob_hold(value) : NULL);
     else if (server->broken[0])
-        store_peer_refuse(server, peer, request->id, DIST_ERR_RENDEZVOUS, "%s", server->broken);
+        disti_store_peer_refuse(server, peer, request->id, DIST_ERR_RENDEZVOUS, "%s",
+                                server->broken);
     else if (gone >= 0)
-        store_peer_refuse(server, peer, request->id, DIST_ERR_PEER_LOST,
-                          "%s (waiting for \"%.*s\")", server->ranks[gone].news, (int)key->length,
-                          key->bytes);
+        disti_store_peer_refuse(server, peer, request->id, DIST_ERR_PEER_LOST,
+                                "%s (waiting for \"%.*s\")", server->ranks[gone].news,
+                                (int)key->length, key->bytes);
     else
-        store_wait_add(server, peer, request);
+        disti_store_wait_add(server, peer, request);
 }
 
 static void serve_add(struct disti_store_server *server, struct store_peer *peer,
@@ -102,14 +104,15 @@ static void serve_add(struct disti_store_server *server, struct store_peer *peer
     int64_t sum;
 
     if (head->value_bytes != 8 || (old && old->bytes != 8)) {
-        store_peer_refuse(server, peer, head->id, DIST_ERR_INVALID_ARGUMENT,
-                          "\"%.*s\" holds no counter", (int)key->length, key->bytes);
+        disti_store_peer_refuse(server, peer, head->id, DIST_ERR_INVALID_ARGUMENT,
+                                "\"%.*s\" holds no counter", (int)key->length, key->bytes);
         return;
     }
     sum = (int64_t)disti_wire_get64(disti_wire_value(&peer->in));
     if (old && __builtin_add_overflow(sum, (int64_t)disti_wire_get64(old->data), &sum)) {
-        store_peer_refuse(server, peer, head->id, DIST_ERR_INVALID_ARGUMENT,
-                          "the counter \"%.*s\" would overflow", (int)key->length, key->bytes);
+        disti_store_peer_refuse(server, peer, head->id, DIST_ERR_INVALID_ARGUMENT,
+                                "the counter \"%.*s\" would overflow", (int)key->length,
+                                key->bytes);
         return;
     }
     disti_wire_put64(bytes, (uint64_t)sum);
@@ -143,7 +146,7 @@ static void serve_compare_set(struct disti_store_server *server, struct store_pe
         serve_store(server, peer, key, disti_blob_copy(value + expected, (size_t)(rest - expected)),
                     disti_blob_copy(&swap, 1));
     else
-        store_peer_reply(server, peer, head->id, DIST_OK, disti_blob_copy(&swap, 1));
+        disti_store_peer_reply(server, peer, head->id, DIST_OK, disti_blob_copy(&swap, 1));
     return;
 malformed:
     peer->dead = server->reap = true;
@@ -178,23 +181,23 @@ static void serve_request(struct disti_store_server *server, struct store_peer *
     case DISTI_WIRE_ARRIVE:
     case DISTI_WIRE_BROADCAST:
     case DISTI_WIRE_LEAVE:
-        store_gather_join(server, peer, &request);
+        disti_store_gather_join(server, peer, &request);
         break;
     default:
         peer->dead = server->reap = true;
     }
 }
 
-void store_serve_frame(struct disti_store_server *server, struct store_peer *peer)
+void disti_store_serve_frame(struct disti_store_server *server, struct store_peer *peer)
 {
     const struct disti_wire_head *head = &peer->in.head;
 
     if (head->version != DISTI_WIRE_VERSION)
         peer->dead = server->reap = true;
     else if (head->op == DISTI_WIRE_REPORT)
-        store_ranks_report(server, peer);
+        disti_store_ranks_report(server, peer);
     else if (head->op == DISTI_WIRE_GOODBYE)
-        store_ranks_goodbye(server, peer);
+        disti_store_ranks_goodbye(server, peer);
     else
         serve_request(server, peer);
 }

@@ -26,9 +26,9 @@ static void server_close(int *fd)
 static void server_free(struct disti_store_server *server)
 {
     while (server->peers)
-        store_peer_free(server, server->peers);
-    store_gather_clear(server);
-    store_failures_clear(server);
+        disti_store_peer_free(server, server->peers);
+    disti_store_gather_clear(server);
+    disti_store_failures_clear(server);
     disti_table_clear(&server->table);
     server_close(&server->epoll_fd);
     server_close(&server->listen_fd);
@@ -78,7 +78,7 @@ dist_status disti_store_server_listen(const char *host, int port, int world_size
         return disti_fail(DIST_ERR_NO_MEMORY, "no memory for a store of %d ranks", world_size);
     server->everywhere = !host;
     if (!host)
-        store_serve_note(server, DISTI_STORE_SEEN, "");
+        disti_store_serve_note(server, DISTI_STORE_SEEN, "");
     status = disti_random_id(job);
     if (status == DIST_OK)
         status = host ? disti_listen(host, port, &server->listen_fd, &server->port)
@@ -157,13 +157,13 @@ static void server_reap(struct disti_store_server *server)
             if (!peer->dead)
                 continue;
             if (peer->rank >= 0 && server->ranks[peer->rank].peer == peer)
-                store_ranks_lost(server, peer);
-            store_peer_free(server, peer);
+                disti_store_ranks_lost(server, peer);
+            disti_store_peer_free(server, peer);
         }
     }
 }
 
-void store_server_pause(struct disti_store_server *server)
+void disti_store_server_pause(struct disti_store_server *server)
 {
     if (!server->short_told)
         disti_warn("the store can let nobody in, and tries again: %s%s", strerror(errno),
@@ -206,11 +206,11 @@ static int server_tick(struct disti_store_server *server)
     for (struct store_peer *peer = server->peers; peer; peer = peer->next) {
         if (peer->rank < 0) {
             if (disti_expired(peer->hello_by))
-                store_peer_dismiss(server, peer);
+                disti_store_peer_dismiss(server, peer);
             server_sooner(&next, peer->hello_by);
         }
         if (peer->rank >= 0)
-            server_sooner(&next, store_wait_tick(server, peer));
+            server_sooner(&next, disti_store_wait_tick(server, peer));
     }
     server_reap(server);
     return next == INT64_MAX ? -1 : disti_left_ms(next);
@@ -229,13 +229,13 @@ static void server_dispatch(struct disti_store_server *server, const struct epol
     uint64_t count;
 
     if (event->data.ptr == &server->listen_fd)
-        store_peer_accept(server);
+        disti_store_peer_accept(server);
     else if (event->data.ptr == &server->door_fd)
-        store_door_answer(server);
+        disti_store_door_answer(server);
     else if (event->data.ptr == &server->wake_fd)
         (void)!read(server->wake_fd, &count, sizeof(count));
     else
-        store_peer_event(server, event->data.ptr, event->events);
+        disti_store_peer_event(server, event->data.ptr, event->events);
 }
 
 /* Nobody is here, nor still to come, who would look for the store in vain. */
@@ -262,7 +262,7 @@ static void server_say_goodbye(struct disti_store_server *server)
                                         .text = "the store was closed"};
 
     if (server->here > 0)
-        store_ranks_push(server, &notice, NULL);
+        disti_store_ranks_push(server, &notice, NULL);
 }
 
 static void *server_main(void *arg)

@@ -141,80 +141,84 @@ void disti_store_server_set_door(struct disti_store_server *server, int fd);
 void disti_store_server_forget(struct disti_store_server *server);
 
 /* Nobody can be let in now, by errno: listens again in a moment. Who waits, waits in the queue. */
-void store_server_pause(struct disti_store_server *server);
+void disti_store_server_pause(struct disti_store_server *server);
 
-/* peer.c */
-void store_peer_accept(struct disti_store_server *server);
+/* store_peer.c */
+void disti_store_peer_accept(struct disti_store_server *server);
 /* One without a hello has used up its time or its place: if there is none yet, it has to go. */
-void store_peer_dismiss(struct disti_store_server *server, struct store_peer *peer);
-void store_peer_event(struct disti_store_server *server, struct store_peer *peer, uint32_t events);
+void disti_store_peer_dismiss(struct disti_store_server *server, struct store_peer *peer);
+void disti_store_peer_event(struct disti_store_server *server, struct store_peer *peer,
+                            uint32_t events);
 /* Queues a frame; takes the reference to body (may be NULL). A failure marks the peer dead. */
-void store_peer_send(struct disti_store_server *server, struct store_peer *peer,
-                     const struct disti_wire_head *head, struct disti_blob *body);
-void store_peer_reply(struct disti_store_server *server, struct store_peer *peer, uint32_t id,
-                      dist_status status, struct disti_blob *body);
-void store_peer_refuse(struct disti_store_server *server, struct store_peer *peer, uint32_t id,
-                       dist_status status, const char *format, ...)
+void disti_store_peer_send(struct disti_store_server *server, struct store_peer *peer,
+                           const struct disti_wire_head *head, struct disti_blob *body);
+void disti_store_peer_reply(struct disti_store_server *server, struct store_peer *peer, uint32_t id,
+                            dist_status status, struct disti_blob *body);
+void disti_store_peer_refuse(struct disti_store_server *server, struct store_peer *peer,
+                             uint32_t id, dist_status status, const char *format, ...)
     __attribute__((format(printf, 5, 6)));
-void store_peer_free(struct disti_store_server *server, struct store_peer *peer);
+void disti_store_peer_free(struct disti_store_server *server, struct store_peer *peer);
 
 /* wait.c: what a peer waits for. */
 
 /* Keeps a copy of *wait; refuses the request if there is no room. NULL: it was refused. */
-struct store_wait *store_wait_add(struct disti_store_server *server, struct store_peer *peer,
-                                  const struct store_wait *wait);
-void store_wait_remove(struct store_peer *peer, struct store_wait *wait);
+struct store_wait *disti_store_wait_add(struct disti_store_server *server, struct store_peer *peer,
+                                        const struct store_wait *wait);
+void disti_store_wait_remove(struct store_peer *peer, struct store_wait *wait);
 /* The peer waits no longer, for anything: its parts of all-gathers are taken out. */
-void store_wait_clear(struct disti_store_server *server, struct store_peer *peer);
+void disti_store_wait_clear(struct disti_store_server *server, struct store_peer *peer);
 /* Ends what is due. Returns when the next one is; INT64_MAX: none. */
-int64_t store_wait_tick(struct disti_store_server *server, struct store_peer *peer);
+int64_t disti_store_wait_tick(struct disti_store_server *server, struct store_peer *peer);
 
-/* serve.c: a complete frame of a peer. */
-void store_serve_frame(struct disti_store_server *server, struct store_peer *peer);
+/* store_serve.c: a complete frame of a peer. */
+void disti_store_serve_frame(struct disti_store_server *server, struct store_peer *peer);
 /* The server's own value; without memory it stays as it was. */
-void store_serve_note(struct disti_store_server *server, const char *name, const char *value);
+void disti_store_serve_note(struct disti_store_server *server, const char *name, const char *value);
 /* Everyone who waits for a key ends with an error. */
-void store_serve_fail_keys(struct disti_store_server *server, dist_status status, const char *text);
+void disti_store_serve_fail_keys(struct disti_store_server *server, dist_status status,
+                                 const char *text);
 
-/* ranks.c */
-void store_ranks_hello(struct disti_store_server *server, struct store_peer *peer);
-void store_ranks_report(struct disti_store_server *server, struct store_peer *peer);
-void store_ranks_goodbye(struct disti_store_server *server, struct store_peer *peer);
+/* store_ranks.c */
+void disti_store_ranks_hello(struct disti_store_server *server, struct store_peer *peer);
+void disti_store_ranks_report(struct disti_store_server *server, struct store_peer *peer);
+void disti_store_ranks_goodbye(struct disti_store_server *server, struct store_peer *peer);
 /* The connection of a rank ended without a goodbye. */
-void store_ranks_lost(struct disti_store_server *server, struct store_peer *peer);
+void disti_store_ranks_lost(struct disti_store_server *server, struct store_peer *peer);
 /* Tells the ranks of the party (NULL: all), except the rank that it is about. */
-void store_ranks_push(struct disti_store_server *server, const struct disti_notice *notice,
-                      const struct disti_wire_party *party);
+void disti_store_ranks_push(struct disti_store_server *server, const struct disti_notice *notice,
+                            const struct disti_wire_party *party);
 /* Is the rank FAILED or LOST (and with `left`: or LEFT)? */
-bool store_ranks_is_gone(const struct disti_store_server *server, int rank, bool left);
+bool disti_store_ranks_is_gone(const struct disti_store_server *server, int rank, bool left);
 /* The first rank that is FAILED or LOST; -1: none. */
-int store_ranks_gone(const struct disti_store_server *server);
+int disti_store_ranks_gone(const struct disti_store_server *server);
 
 /* How a peer came: the address at this end, numeric; false: by the loopback. */
-bool store_peer_came_by(const struct store_peer *peer, char text[64]);
+bool disti_store_peer_came_by(const struct store_peer *peer, char text[64]);
 
-/* gather.c */
-void store_gather_join(struct disti_store_server *server, struct store_peer *peer,
-                       const struct store_wait *request);
+/* store_gather.c */
+void disti_store_gather_join(struct disti_store_server *server, struct store_peer *peer,
+                             const struct store_wait *request);
 /* The peer's wait has come to its deadline. */
-void store_gather_expired(struct disti_store_server *server, struct store_peer *peer,
-                          struct store_wait *wait);
+void disti_store_gather_expired(struct disti_store_server *server, struct store_peer *peer,
+                                struct store_wait *wait);
 /* Ends those that the rank takes part in; those of the group; all. */
-void store_gather_fail_rank(struct disti_store_server *server, int rank, const char *text);
-void store_gather_fail_group(struct disti_store_server *server, const struct disti_notice *notice);
-void store_gather_fail_all(struct disti_store_server *server, dist_status status, const char *text);
+void disti_store_gather_fail_rank(struct disti_store_server *server, int rank, const char *text);
+void disti_store_gather_fail_group(struct disti_store_server *server,
+                                   const struct disti_notice *notice);
+void disti_store_gather_fail_all(struct disti_store_server *server, dist_status status,
+                                 const char *text);
 /* The rank no longer waits: its part is taken out. */
-void store_gather_withdraw(struct disti_store_server *server, struct store_gather *gather,
-                           int rank);
-void store_gather_clear(struct disti_store_server *server);
+void disti_store_gather_withdraw(struct disti_store_server *server, struct store_gather *gather,
+                                 int rank);
+void disti_store_gather_clear(struct disti_store_server *server);
 
-/* failures.c: what is known of groups that failed. */
-const struct store_failure *store_failures_find(const struct disti_store_server *server,
-                                                int32_t group);
-void store_failures_add(struct disti_store_server *server, const struct disti_notice *notice);
-void store_failures_clear(struct disti_store_server *server);
+/* store_failures.c: what is known of groups that failed. */
+const struct store_failure *disti_store_failures_find(const struct disti_store_server *server,
+                                                      int32_t group);
+void disti_store_failures_add(struct disti_store_server *server, const struct disti_notice *notice);
+void disti_store_failures_clear(struct disti_store_server *server);
 
 /* door.c */
-void store_door_answer(struct disti_store_server *server);
+void disti_store_door_answer(struct disti_store_server *server);
 
 #endif

@@ -21,7 +21,7 @@ static dist_status store_aborted(struct disti_store *store)
     int rank;
 
     pthread_mutex_lock(&store->lock);
-    rank = store_client_aborted(store)->rank;
+    rank = disti_store_client_aborted(store)->rank;
     pthread_mutex_unlock(&store->lock);
     return disti_fail(DIST_ERR_ABORTED, "rank %d: rank %d aborted the group meanwhile", store->rank,
                       rank);
@@ -81,7 +81,7 @@ static dist_status store_call(struct disti_store *store, const struct client_req
     if (length == 0 || length > DISTI_KEY_MAX)
         return disti_fail(DIST_ERR_INVALID_ARGUMENT, "a key has 1 to %d bytes, not %zu",
                           DISTI_KEY_MAX, length);
-    status = store_client_call(store, request, disti_deadline_ms(wait_ms), reply_p);
+    status = disti_store_client_call(store, request, disti_deadline_ms(wait_ms), reply_p);
     if (status != DIST_OK)
         return store_no_answer(store, status, request->key);
     if (reply_p->head.arg == DIST_OK)
@@ -316,6 +316,6 @@ void disti_store_report(struct disti_store *store, const struct disti_party *par
     if (store_pack_party(party, &request) != DIST_OK)
         return;
     /* So few bytes always fit, unless the server has been stuck for long. */
-    store_client_send(store, &request, disti_deadline_ms(100));
+    disti_store_client_send(store, &request, disti_deadline_ms(100));
     free((void *)(uintptr_t)request.before);
 }

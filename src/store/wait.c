@@ -6,16 +6,17 @@
 
 #include <stdlib.h>
 
-struct store_wait *store_wait_add(struct disti_store_server *server, struct store_peer *peer,
-                                  const struct store_wait *wait)
+struct store_wait *disti_store_wait_add(struct disti_store_server *server, struct store_peer *peer,
+                                        const struct store_wait *wait)
 {
     struct store_wait *kept = peer->wait_count < STORE_WAITS_MAX ? malloc(sizeof(*kept)) : NULL;
 
     if (!kept) {
-        store_peer_refuse(server, peer, wait->id, DIST_ERR_NO_MEMORY,
-                          "the store has no room for another request of rank %d, which waits for "
-                          "%d already",
-                          peer->rank, peer->wait_count);
+        disti_store_peer_refuse(
+            server, peer, wait->id, DIST_ERR_NO_MEMORY,
+            "the store has no room for another request of rank %d, which waits for "
+            "%d already",
+            peer->rank, peer->wait_count);
         return NULL;
     }
     *kept = *wait;
@@ -25,7 +26,7 @@ struct store_wait *store_wait_add(struct disti_store_server *server, struct stor
     return kept;
 }
 
-void store_wait_remove(struct store_peer *peer, struct store_wait *wait)
+void disti_store_wait_remove(struct store_peer *peer, struct store_wait *wait)
 {
     struct store_wait **link = &peer->waits;
 
@@ -36,12 +37,12 @@ void store_wait_remove(struct store_peer *peer, struct store_wait *wait)
     free(wait);
 }
 
-void store_wait_clear(struct disti_store_server *server, struct store_peer *peer)
+void disti_store_wait_clear(struct disti_store_server *server, struct store_peer *peer)
 {
     while (peer->waits) {
         if (peer->waits->gather)
-            store_gather_withdraw(server, peer->waits->gather, peer->rank);
-        store_wait_remove(peer, peer->waits);
+            disti_store_gather_withdraw(server, peer->waits->gather, peer->rank);
+        disti_store_wait_remove(peer, peer->waits);
     }
 }
 
@@ -49,15 +50,15 @@ static void wait_expired(struct disti_store_server *server, struct store_peer *p
                          struct store_wait *wait)
 {
     if (wait->gather) {
-        store_gather_expired(server, peer, wait);
+        disti_store_gather_expired(server, peer, wait);
         return;
     }
-    store_peer_refuse(server, peer, wait->id, DIST_ERR_TIMEOUT, "nobody has set \"%.*s\"",
-                      (int)wait->key.length, wait->key.bytes);
-    store_wait_remove(peer, wait);
+    disti_store_peer_refuse(server, peer, wait->id, DIST_ERR_TIMEOUT, "nobody has set \"%.*s\"",
+                            (int)wait->key.length, wait->key.bytes);
+    disti_store_wait_remove(peer, wait);
 }
 
-int64_t store_wait_tick(struct disti_store_server *server, struct store_peer *peer)
+int64_t disti_store_wait_tick(struct disti_store_server *server, struct store_peer *peer)
 {
     int64_t soonest = INT64_MAX;
     struct store_wait *wait = peer->waits, *next;
