@@ -60,12 +60,13 @@ struct sim_programs {
 };
 
 /* Writes the plans of the ranks that stand for all. ERR_NO_MEMORY, ERR_UNSUPPORTED. */
-dist_status sim_programs_write(const struct disti_algorithm *algorithm,
-                               const struct disti_shape *shape, struct sim_programs *programs);
-void sim_programs_free(struct sim_programs *programs);
+dist_status disti_sim_programs_write(const struct disti_algorithm *algorithm,
+                                     const struct disti_shape *shape,
+                                     struct sim_programs *programs);
+void disti_sim_programs_free(struct sim_programs *programs);
 
 /* The number of the end among count sorted ones, or SIM_NONE. */
-uint32_t sim_end_find(const struct sim_end *ends, uint32_t count, struct sim_end end);
+uint32_t disti_sim_end_find(const struct sim_end *ends, uint32_t count, struct sim_end end);
 
 /* ---- the machine ---- */
 
@@ -176,7 +177,7 @@ struct sim {
 /* A duration: picoseconds of so many seconds; of so many bytes. At most about a week. */
 #define SIM_TIME_MAX 6e17
 #define SIM_SECOND 1e12
-uint64_t sim_time(double seconds);
+uint64_t disti_sim_time(double seconds);
 static inline uint64_t sim_bytes(double bytes, double per_byte)
 {
     double time = bytes * per_byte;
@@ -187,22 +188,22 @@ static inline uint64_t sim_bytes(double bytes, double per_byte)
  * Lays the machine out, and the wires; whole: of all ranks, even where some could stand for all.
  * ERR_NO_MEMORY, ERR_UNSUPPORTED, ERR_INTERNAL.
  */
-dist_status sim_machine_open(struct sim *sim, size_t bytes, const struct disti_cost *cost,
-                             bool whole);
-void sim_machine_close(struct sim *sim);
+dist_status disti_sim_machine_open(struct sim *sim, size_t bytes, const struct disti_cost *cost,
+                                   bool whole);
+void disti_sim_machine_close(struct sim *sim);
 
 /*
  * The rank works for `work`, from `from` on at the earliest, and moves `memory` through its node's
  * memory meanwhile (as a time: what the memory needs for it). Returns the end.
  */
-uint64_t sim_work(struct sim *sim, uint32_t rank, uint64_t from, uint64_t work, uint64_t memory,
-                  uint64_t *start_p);
+uint64_t disti_sim_work(struct sim *sim, uint32_t rank, uint64_t from, uint64_t work,
+                        uint64_t memory, uint64_t *start_p);
 
 /* As disti_simulation_run, but no rank stands for others: for tests. */
-dist_status sim_whole_run(const struct disti_simulation *simulation, size_t bytes,
-                          const struct disti_cost *cost, struct disti_forecast *forecast_p);
+dist_status disti_sim_whole_run(const struct disti_simulation *simulation, size_t bytes,
+                                const struct disti_cost *cost, struct disti_forecast *forecast_p);
 
 /* Runs all programs to their end. ERR_NO_MEMORY; ERR_INTERNAL if they do not come to an end. */
-dist_status sim_run(struct sim *sim);
+dist_status disti_sim_run(struct sim *sim);
 
 #endif

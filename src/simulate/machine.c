@@ -5,7 +5,7 @@
 
 #include <stdlib.h>
 
-uint64_t sim_time(double seconds)
+uint64_t disti_sim_time(double seconds)
 {
     return seconds > 0 ? sim_bytes(seconds, SIM_SECOND) : 0;
 }
@@ -24,15 +24,15 @@ static void machine_costs(struct sim *sim, size_t bytes, const struct disti_cost
     sim->copy_per_byte = machine_per_byte(cost->copy_bytes_per_second);
     sim->memory_per_byte = machine_per_byte(cost->node_bytes_per_second);
     sim->network_per_byte = machine_per_byte(cost->network_bytes_per_second);
-    sim->step = sim_time(cost->step_s);
-    sim->change = sim_time(cost->switch_s);
+    sim->step = disti_sim_time(cost->step_s);
+    sim->change = disti_sim_time(cost->switch_s);
     sim->eager = cost->eager_bytes;
     sim->node_cpus = cost->node_cpus;
     sim->all_cpus = sim->topology->ranks > cost->all_cpus ? cost->all_cpus : 0;
     for (int d = 0; d < DISTI_DISTANCES; d++)
         sim->links[d] =
-            (struct sim_link){.latency = sim_time(cost->links[d].latency_s),
-                              .overhead = sim_time(cost->links[d].overhead_s),
+            (struct sim_link){.latency = disti_sim_time(cost->links[d].latency_s),
+                              .overhead = disti_sim_time(cost->links[d].overhead_s),
                               .per_byte = machine_per_byte(cost->links[d].bytes_per_second)};
 }
 
@@ -133,7 +133,7 @@ static dist_status machine_routes(struct sim *sim, uint32_t rank)
         uint32_t to = (rank + end.offset) % sim->programs->ranks, stands = to % sim->count;
         const struct sim_program *other = sim->programs->at[stands];
         struct sim_end back = {sim->programs->ranks - end.offset, end.channel};
-        uint32_t wire = sim_end_find(other->recvs, other->recv_count, back);
+        uint32_t wire = disti_sim_end_find(other->recvs, other->recv_count, back);
         if (wire == SIM_NONE)
             return disti_fail(DIST_ERR_INTERNAL, "nobody receives what position %u sends to %u",
                               rank, to);
@@ -144,8 +144,8 @@ static dist_status machine_routes(struct sim *sim, uint32_t rank)
     return DIST_OK;
 }
 
-dist_status sim_machine_open(struct sim *sim, size_t bytes, const struct disti_cost *cost,
-                             bool whole)
+dist_status disti_sim_machine_open(struct sim *sim, size_t bytes, const struct disti_cost *cost,
+                                   bool whole)
 {
     machine_costs(sim, bytes, cost);
     sim->period = sim->all_cpus ? sim->programs->ranks : sim->programs->period;
@@ -162,7 +162,7 @@ dist_status sim_machine_open(struct sim *sim, size_t bytes, const struct disti_c
     return status;
 }
 
-void sim_machine_close(struct sim *sim)
+void disti_sim_machine_close(struct sim *sim)
 {
     free(sim->ranks);
     free(sim->nodes);
@@ -204,8 +204,8 @@ static struct sim_cpu *work_cpu(const struct sim *sim, const struct sim_node *no
  * The memory is claimed as from now, even if the rank comes to it later only: else what a busy rank
  * has claimed for later would keep others from what is free before.
  */
-uint64_t sim_work(struct sim *sim, uint32_t rank, uint64_t from, uint64_t work, uint64_t memory,
-                  uint64_t *start_p)
+uint64_t disti_sim_work(struct sim *sim, uint32_t rank, uint64_t from, uint64_t work,
+                        uint64_t memory, uint64_t *start_p)
 {
     struct sim_rank *r = &sim->ranks[rank];
     struct sim_node *node = &sim->nodes[r->node];

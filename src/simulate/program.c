@@ -16,7 +16,7 @@ static int end_compare(const void *left, const void *right)
     return a->offset < b->offset ? -1 : a->offset > b->offset;
 }
 
-uint32_t sim_end_find(const struct sim_end *ends, uint32_t count, struct sim_end end)
+uint32_t disti_sim_end_find(const struct sim_end *ends, uint32_t count, struct sim_end end)
 {
     uint32_t low = 0;
     while (count > 0) {
@@ -131,9 +131,11 @@ static void draft_step(struct draft *draft, const struct disti_lane *lane, uint3
                            .kind = step->kind};
     struct sim_program *program = &draft->program;
     if (step->kind == DISTI_SEND)
-        own.end = sim_end_find(draft->sends, program->send_count, draft_end(draft, lane, step));
+        own.end =
+            disti_sim_end_find(draft->sends, program->send_count, draft_end(draft, lane, step));
     else if (disti_step_talks(step))
-        own.end = sim_end_find(draft->recvs, program->recv_count, draft_end(draft, lane, step));
+        own.end =
+            disti_sim_end_find(draft->recvs, program->recv_count, draft_end(draft, lane, step));
     draft->steps[number] = own;
     program->hash = draft_mix(program->hash, (uint64_t)own.end << 32 | own.chunks);
     program->hash = draft_mix(program->hash, (uint64_t)own.wait_step << 32 |
@@ -299,8 +301,8 @@ static bool programs_allocate(struct sim_programs *programs)
     return programs->at && programs->buckets;
 }
 
-dist_status sim_programs_write(const struct disti_algorithm *algorithm,
-                               const struct disti_shape *shape, struct sim_programs *programs)
+dist_status disti_sim_programs_write(const struct disti_algorithm *algorithm,
+                                     const struct disti_shape *shape, struct sim_programs *programs)
 {
     struct draft draft = {.topology = shape->topology};
     dist_status status = DIST_OK;
@@ -322,7 +324,7 @@ dist_status sim_programs_write(const struct disti_algorithm *algorithm,
     return status;
 }
 
-void sim_programs_free(struct sim_programs *programs)
+void disti_sim_programs_free(struct sim_programs *programs)
 {
     for (uint32_t b = 0; programs->buckets && b < programs->bucket_count; b++)
         while (programs->buckets[b]) {

@@ -129,7 +129,8 @@ static void run_receive(struct sim *sim, uint32_t lane, struct sim_wire *wire, u
         work -= run_piece(sim, bytes);
     }
     uint64_t posted = sim->lanes[lane].since;
-    uint64_t end = sim_work(sim, wire->rank, later(posted, head), work + engine, memory, &start);
+    uint64_t end =
+        disti_sim_work(sim, wire->rank, later(posted, head), work + engine, memory, &start);
     if (end < tail + engine)
         end = sim->ranks[wire->rank].free = tail + engine;
     event_put(sim, end, lane);
@@ -230,7 +231,7 @@ static dist_status run_send(struct sim *sim, uint32_t lane, const struct sim_ste
     bool inside = distance < DISTI_OTHER_NODE;
     uint64_t put = inside ? 0 : sim_bytes(bytes, sim->network_per_byte);
     uint64_t start;
-    uint64_t end = sim_work(sim, rank, sim->now, sim->step + link->overhead + put, 0, &start);
+    uint64_t end = disti_sim_work(sim, rank, sim->now, sim->step + link->overhead + put, 0, &start);
     uint64_t begin = start + sim->step + (inside ? link->latency : run_piece(sim, bytes));
     sim->messages[number] = (struct sim_message){.lane = lane,
                                                  .wire = wire,
@@ -255,8 +256,8 @@ static void run_local(struct sim *sim, uint32_t lane, const struct sim_step *ste
     double bytes = step->chunks * sim->chunk_bytes;
     uint64_t start, work = run_vector(bytes, reduces ? sim->reduce_per_byte : sim->copy_per_byte);
     event_put(sim,
-              sim_work(sim, sim->lanes[lane].rank, sim->now, sim->step + work,
-                       sim_bytes(bytes, sim->memory_per_byte), &start),
+              disti_sim_work(sim, sim->lanes[lane].rank, sim->now, sim->step + work,
+                             sim_bytes(bytes, sim->memory_per_byte), &start),
               lane);
 }
 
@@ -330,7 +331,7 @@ static uint32_t event_rank(const struct sim *sim, const struct sim_event *event)
     return sim->lanes[event->subject].rank;
 }
 
-dist_status sim_run(struct sim *sim)
+dist_status disti_sim_run(struct sim *sim)
 {
     dist_status status = message_room(sim) ? DIST_OK : DIST_ERR_NO_MEMORY;
     bool units = sim->count > sim->period;

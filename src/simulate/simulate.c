@@ -84,7 +84,7 @@ dist_status disti_simulation_open(const struct disti_algorithm *algorithm,
         return disti_fail(DIST_ERR_NO_MEMORY, "no memory to simulate %d ranks", shape->ranks);
     simulation->collective = shape->collective;
     simulation->topology = shape->topology;
-    dist_status status = sim_programs_write(algorithm, shape, &simulation->programs);
+    dist_status status = disti_sim_programs_write(algorithm, shape, &simulation->programs);
     if (status == DIST_OK) {
         *simulation_p = simulation;
         simulation = NULL;
@@ -97,7 +97,7 @@ void disti_simulation_close(struct disti_simulation *simulation)
 {
     if (!simulation)
         return;
-    sim_programs_free(&simulation->programs);
+    disti_sim_programs_free(&simulation->programs);
     free(simulation);
 }
 
@@ -111,10 +111,10 @@ static dist_status simulate_run(const struct disti_simulation *simulation, size_
                       .forecast = &forecast};
     if (simulation->collective == DIST_COLL_BARRIER) /* moves no data */
         bytes = 0;
-    dist_status status = sim_machine_open(&sim, bytes, cost, whole);
+    dist_status status = disti_sim_machine_open(&sim, bytes, cost, whole);
     if (status != DIST_OK)
         goto out;
-    status = sim_run(&sim);
+    status = disti_sim_run(&sim);
     if (status != DIST_OK) {
         disti_fail(status, "no memory to simulate %d ranks", sim.topology->ranks);
         goto out;
@@ -127,7 +127,7 @@ static dist_status simulate_run(const struct disti_simulation *simulation, size_
     simulate_report(&sim, &forecast);
     *forecast_p = forecast;
 out:
-    sim_machine_close(&sim);
+    disti_sim_machine_close(&sim);
     return status;
 }
 
@@ -137,8 +137,8 @@ dist_status disti_simulation_run(const struct disti_simulation *simulation, size
     return simulate_run(simulation, bytes, false, cost, forecast_p);
 }
 
-dist_status sim_whole_run(const struct disti_simulation *simulation, size_t bytes,
-                          const struct disti_cost *cost, struct disti_forecast *forecast_p)
+dist_status disti_sim_whole_run(const struct disti_simulation *simulation, size_t bytes,
+                                const struct disti_cost *cost, struct disti_forecast *forecast_p)
 {
     return simulate_run(simulation, bytes, true, cost, forecast_p);
 }

@@ -303,7 +303,7 @@ static void stands_for_others(const struct disti_algorithm *algorithm,
     struct disti_simulation *simulation;
     assert_int_equal(disti_simulation_open(algorithm, shape, &simulation), DIST_OK);
     assert_int_equal(disti_simulation_run(simulation, bytes, cost, &few), DIST_OK);
-    assert_int_equal(sim_whole_run(simulation, bytes, cost, &all), DIST_OK);
+    assert_int_equal(disti_sim_whole_run(simulation, bytes, cost, &all), DIST_OK);
     disti_simulation_close(simulation);
     assert_int_equal(all.simulated, shape->ranks);
     assert_true(few.simulated < shape->ranks || !algorithm->turns);
@@ -327,12 +327,12 @@ static void test_algorithms_turn(void **state)
             struct disti_algorithm each = *a;
             struct sim_programs few = {0}, all = {0};
             each.turns = false;
-            assert_int_equal(sim_programs_write(a, &shape, &few), DIST_OK);
-            assert_int_equal(sim_programs_write(&each, &shape, &all), DIST_OK);
+            assert_int_equal(disti_sim_programs_write(a, &shape, &few), DIST_OK);
+            assert_int_equal(disti_sim_programs_write(&each, &shape, &all), DIST_OK);
             if (all.period != few.period || all.period == all.ranks)
                 fail_msg("%s does not turn: %d ranks", a->name, shape.ranks);
-            sim_programs_free(&few);
-            sim_programs_free(&all);
+            disti_sim_programs_free(&few);
+            disti_sim_programs_free(&all);
             disti_topology_free(topology);
         }
 }
