@@ -56,38 +56,38 @@ struct verify {
 };
 
 /* Notes the first fault, at a step, or in general if step is VERIFY_NONE. Returns false. */
-bool verify_fault(struct verify *v, uint32_t step, const char *format, ...)
+bool disti_verify_fault(struct verify *v, uint32_t step, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 
 /* "rank 3, lane 1, step 4 (SEND to rank 2, chunk 5)" */
-void verify_describe(const struct verify *v, uint32_t step, char *text, size_t size);
+void disti_verify_describe(const struct verify *v, uint32_t step, char *text, size_t size);
 
 /* The cell of a place on a rank. */
-struct verify_cell *verify_cell_at(const struct verify *v, int rank, struct disti_at place);
+struct verify_cell *disti_verify_cell_at(const struct verify *v, int rank, struct disti_at place);
 
 /* The step's i-th chunk of data. */
-uint32_t verify_data(const struct verify *v, uint32_t step, uint32_t i);
+uint32_t disti_verify_data(const struct verify *v, uint32_t step, uint32_t i);
 
 /* The step that this one waits for, or VERIFY_NONE. */
-uint32_t verify_waited(const struct verify *v, uint32_t step);
+uint32_t disti_verify_waited(const struct verify *v, uint32_t step);
 
 /* The hashes of one rank's contribution, and of two expressions added, in either order. */
-uint64_t verify_leaf(int rank);
-uint64_t verify_added(uint64_t one, uint64_t other);
+uint64_t disti_verify_leaf(int rank);
+uint64_t disti_verify_added(uint64_t one, uint64_t other);
 
 /* Zeroed; at least one byte, so that NULL always means no memory. */
-void *verify_array(size_t count, size_t size);
+void *disti_verify_array(size_t count, size_t size);
 
 /* Looks for chunks that a list has twice. False: a fault was noted, or no memory (*status_p). */
-bool verify_lists(struct verify *v, dist_status *status_p);
+bool disti_verify_lists(struct verify *v, dist_status *status_p);
 
 /* Fills match[] before anything runs. The same. */
-bool verify_match(struct verify *v, dist_status *status_p);
+bool disti_verify_match(struct verify *v, dist_status *status_p);
 
 /* Runs the plans as far as they go. The same. */
-bool verify_run(struct verify *v, dist_status *status_p);
+bool disti_verify_run(struct verify *v, dist_status *status_p);
 
 /* After the run. The same. */
-bool verify_races(struct verify *v, dist_status *status_p);
+bool disti_verify_races(struct verify *v, dist_status *status_p);
 
 #endif

@@ -6,9 +6,9 @@
 #include <string.h>
 
 /* A message is about each chunk once. */
-bool verify_lists(struct verify *v, dist_status *status_p)
+bool disti_verify_lists(struct verify *v, dist_status *status_p)
 {
-    uint32_t *seen = verify_array(v->data_chunks, sizeof(*seen));
+    uint32_t *seen = disti_verify_array(v->data_chunks, sizeof(*seen));
     if (!seen) {
         *status_p = DIST_ERR_NO_MEMORY;
         return false;
@@ -16,10 +16,10 @@ bool verify_lists(struct verify *v, dist_status *status_p)
     bool good = true;
     for (uint32_t step = 0; step < v->step_count && good; step++) {
         for (uint32_t i = 0; i < v->steps[step]->chunks && good; i++) {
-            uint32_t *last = &seen[verify_data(v, step, i)];
+            uint32_t *last = &seen[disti_verify_data(v, step, i)];
             if (*last == step + 1)
-                good =
-                    verify_fault(v, step, "its data has chunk %u twice", verify_data(v, step, i));
+                good = disti_verify_fault(v, step, "its data has chunk %u twice",
+                                          disti_verify_data(v, step, i));
             *last = step + 1;
         }
     }
@@ -54,7 +54,7 @@ static bool match_same_data(const struct verify *v, uint32_t one, uint32_t other
     uint32_t chunks = v->steps[one]->chunks;
     bool same = v->steps[other]->chunks == chunks;
     for (uint32_t i = 0; i < chunks && same; i++)
-        same = verify_data(v, one, i) == verify_data(v, other, i);
+        same = disti_verify_data(v, one, i) == disti_verify_data(v, other, i);
     return same;
 }
 
@@ -67,12 +67,12 @@ static bool match_receives(struct verify *v, size_t channels, uint32_t *next, co
             continue;
         uint32_t *turn = &next[match_wire(v, step, channels)], send = *turn;
         if (send == VERIFY_NONE)
-            return verify_fault(v, step, "no message is sent to it");
+            return disti_verify_fault(v, step, "no message is sent to it");
         if (!match_same_data(v, step, send)) {
             char text[128];
-            verify_describe(v, send, text, sizeof(text));
-            return verify_fault(v, step, "expects %u chunks, but meets %u of %s", s->chunks,
-                                v->steps[send]->chunks, text);
+            disti_verify_describe(v, send, text, sizeof(text));
+            return disti_verify_fault(v, step, "expects %u chunks, but meets %u of %s", s->chunks,
+                                      v->steps[send]->chunks, text);
         }
         v->match[step] = send;
         v->match[send] = step;
@@ -82,12 +82,12 @@ static bool match_receives(struct verify *v, size_t channels, uint32_t *next, co
 }
 
 /* Messages of one wire stay in order, so who meets whom is known before anything runs. */
-bool verify_match(struct verify *v, dist_status *status_p)
+bool disti_verify_match(struct verify *v, dist_status *status_p)
 {
     size_t channels = match_channels(v);
     size_t wires = (size_t)v->ranks * (size_t)v->ranks * channels;
     uint32_t *head = malloc(wires * sizeof(*head)), *tail = malloc(wires * sizeof(*tail));
-    uint32_t *after = verify_array(v->step_count, sizeof(*after));
+    uint32_t *after = disti_verify_array(v->step_count, sizeof(*after));
     bool good = head && tail && after;
     if (!good) {
         *status_p = DIST_ERR_NO_MEMORY;
@@ -107,7 +107,7 @@ bool verify_match(struct verify *v, dist_status *status_p)
     good = match_receives(v, channels, head, after);
     for (uint32_t step = 0; step < v->step_count && good; step++)
         if (v->steps[step]->kind == DISTI_SEND && v->match[step] == VERIFY_NONE)
-            good = verify_fault(v, step, "nobody receives it");
+            good = disti_verify_fault(v, step, "nobody receives it");
 out:
     free(head);
     free(tail);

@@ -86,7 +86,7 @@ static bool race_search(struct race *race, uint32_t early, uint32_t late, uint32
     while (depth > 0) {
         uint32_t step = race->stack[--depth];
         bool head = step == v->lanes[v->lane_of[step]].first;
-        uint32_t ended[] = {head ? VERIFY_NONE : step - 1, verify_waited(v, step)};
+        uint32_t ended[] = {head ? VERIFY_NONE : step - 1, disti_verify_waited(v, step)};
         for (int i = 0; i < 2; i++) {
             uint32_t end = ended[i];
             if (end == VERIFY_NONE || v->when[end] < v->when[early])
@@ -104,8 +104,8 @@ static bool race_search(struct race *race, uint32_t early, uint32_t late, uint32
 static bool race_fault(struct race *race, uint32_t early, uint32_t late, const char *what)
 {
     char text[128];
-    verify_describe(race->v, early, text, sizeof(text));
-    return verify_fault(race->v, late, "race: %s, unordered with %s", what, text);
+    disti_verify_describe(race->v, early, text, sizeof(text));
+    return disti_verify_fault(race->v, late, "race: %s, unordered with %s", what, text);
 }
 
 static uint64_t *race_row(const struct race *race, uint32_t event)
@@ -142,7 +142,7 @@ static uint32_t race_waited(const struct race *race, const uint32_t *steps, uint
 static void race_order(struct race *race, const uint32_t *steps, uint32_t event)
 {
     const struct verify *v = race->v;
-    uint32_t step = steps[event], waited = verify_waited(v, step);
+    uint32_t step = steps[event], waited = disti_verify_waited(v, step);
     uint32_t *latest = &race->latest[v->lane_of[step]];
     memset(race_row(race, event), 0, race->words * sizeof(uint64_t));
     race->previous[event] = *latest;
@@ -284,7 +284,7 @@ static void race_deal(struct race *race)
     for (uint32_t i = 0; i < v->step_count; i++) {
         const struct disti_step *s = v->steps[v->order[i]];
         for (uint32_t c = 0; c < s->chunks; c++)
-            race->steps[race->first[verify_data(v, v->order[i], c)]++] = v->order[i];
+            race->steps[race->first[disti_verify_data(v, v->order[i], c)]++] = v->order[i];
     }
     /* first[c] is where chunk c ends now, which is where c + 1 begins */
     memmove(race->first + 1, race->first, v->data_chunks * sizeof(*race->first));
@@ -298,7 +298,7 @@ static size_t race_count(struct race *race)
     size_t events = 0;
     for (uint32_t step = 0; step < v->step_count; step++)
         for (uint32_t c = 0; c < v->steps[step]->chunks; c++)
-            race->first[verify_data(v, step, c)]++;
+            race->first[disti_verify_data(v, step, c)]++;
     for (uint32_t c = 0; c < v->data_chunks; c++) {
         uint32_t count = race->first[c];
         race->most = count > race->most ? count : race->most;
@@ -327,7 +327,7 @@ static bool race_allocate(struct race *race)
            race->seen && race->stack;
 }
 
-bool verify_races(struct verify *v, dist_status *status_p)
+bool disti_verify_races(struct verify *v, dist_status *status_p)
 {
     struct race race = {.v = v};
     bool good = race_allocate(&race);

@@ -31,7 +31,7 @@ static uint32_t run_head(const struct verify *v, uint32_t lane)
 
 static bool run_waits(const struct verify *v, uint32_t step)
 {
-    uint32_t waited = verify_waited(v, step);
+    uint32_t waited = disti_verify_waited(v, step);
     if (waited == VERIFY_NONE)
         return false;
     const struct verify_lane *lane = &v->lanes[v->lane_of[waited]];
@@ -74,13 +74,13 @@ static bool run_read(struct verify *v, uint32_t step, struct disti_at place, uin
                      struct verify_cell *value_p)
 {
     struct disti_at at = {place.at + i, place.space};
-    const struct verify_cell *cell = verify_cell_at(v, v->lanes[v->lane_of[step]].rank, at);
+    const struct verify_cell *cell = disti_verify_cell_at(v, v->lanes[v->lane_of[step]].rank, at);
     if (!cell->written)
-        return verify_fault(v, step, "reads chunk %u of %s, which is not written yet", at.at,
-                            at.space == DISTI_SCRATCH ? "scratch" : "its memory");
-    uint32_t data = verify_data(v, step, i);
+        return disti_verify_fault(v, step, "reads chunk %u of %s, which is not written yet", at.at,
+                                  at.space == DISTI_SCRATCH ? "scratch" : "its memory");
+    uint32_t data = disti_verify_data(v, step, i);
     if (cell->chunk != data)
-        return verify_fault(v, step, "takes chunk %u for chunk %u", cell->chunk, data);
+        return disti_verify_fault(v, step, "takes chunk %u for chunk %u", cell->chunk, data);
     *value_p = *cell;
     return true;
 }
@@ -89,7 +89,7 @@ static void run_write(struct verify *v, uint32_t step, uint32_t i, struct verify
 {
     const struct disti_step *s = v->steps[step];
     struct disti_at at = {s->dst.at + i, s->dst.space};
-    *verify_cell_at(v, v->lanes[v->lane_of[step]].rank, at) = value;
+    *disti_verify_cell_at(v, v->lanes[v->lane_of[step]].rank, at) = value;
 }
 
 /* Adds `other` to *value_p; both must be parts of one unfinished sum. */
@@ -98,15 +98,16 @@ static bool run_sum(struct verify *v, uint32_t step, struct verify_cell *value_p
 {
     uint64_t all = UINT64_MAX >> (64 - v->ranks);
     if (value_p->mask & other->mask)
-        return verify_fault(v, step, "adds the contributions of ranks %#llx a second time",
-                            (unsigned long long)(value_p->mask & other->mask));
+        return disti_verify_fault(v, step, "adds the contributions of ranks %#llx a second time",
+                                  (unsigned long long)(value_p->mask & other->mask));
     if (value_p->finished || other->finished)
-        return verify_fault(v, step, "adds to what is finished");
+        return disti_verify_fault(v, step, "adds to what is finished");
     value_p->mask |= other->mask;
-    value_p->sum = verify_added(value_p->sum, other->sum);
+    value_p->sum = disti_verify_added(value_p->sum, other->sum);
     if (v->steps[step]->finish && value_p->mask != all)
-        return verify_fault(v, step, "finishes what has only the contributions of ranks %#llx",
-                            (unsigned long long)value_p->mask);
+        return disti_verify_fault(v, step,
+                                  "finishes what has only the contributions of ranks %#llx",
+                                  (unsigned long long)value_p->mask);
     value_p->finished = v->steps[step]->finish;
     return true;
 }
@@ -144,7 +145,7 @@ static bool run_message(struct verify *v, uint32_t send, uint32_t recv)
 /* What the lane knows once the step has begun: also what the step knew that it waited for. */
 static void run_learn(struct verify *v, uint32_t step)
 {
-    uint32_t waited = verify_waited(v, step);
+    uint32_t waited = disti_verify_waited(v, step);
     if (waited != VERIFY_NONE)
         v->lanes[v->lane_of[step]].knows |= v->knows[waited];
 }
@@ -171,7 +172,7 @@ static bool run_lane(struct run *run, uint32_t lane)
     if (step == VERIFY_NONE)
         return true;
     if (run_waits(v, step)) {
-        run_park(run, lane, verify_waited(v, step));
+        run_park(run, lane, disti_verify_waited(v, step));
         return true;
     }
     if (disti_step_talks(v->steps[step])) {
@@ -195,15 +196,15 @@ static bool run_deadlock(struct verify *v)
         uint32_t step = run_head(v, lane);
         if (step == VERIFY_NONE)
             continue;
-        uint32_t cause = run_waits(v, step) ? verify_waited(v, step) : v->match[step];
+        uint32_t cause = run_waits(v, step) ? disti_verify_waited(v, step) : v->match[step];
         char text[128];
-        verify_describe(v, cause, text, sizeof(text));
-        return verify_fault(v, step, "deadlock, it waits for %s", text);
+        disti_verify_describe(v, cause, text, sizeof(text));
+        return disti_verify_fault(v, step, "deadlock, it waits for %s", text);
     }
     return true;
 }
 
-bool verify_run(struct verify *v, dist_status *status_p)
+bool disti_verify_run(struct verify *v, dist_status *status_p)
 {
     struct run run = {.v = v, .queue = malloc((v->lane_count + 1) * sizeof(*run.queue))};
     if (!run.queue) {

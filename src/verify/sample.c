@@ -22,7 +22,7 @@
 /* Steps that are kept at most, about: 250 MB. */
 #define SAMPLE_STEPS (UINT32_C(1) << 22)
 
-bool sample_fault(struct sample *s, const char *format, ...)
+bool disti_sample_fault(struct sample *s, const char *format, ...)
 {
     va_list arguments;
     if (!s->verdict->ok)
@@ -357,7 +357,7 @@ dist_status disti_verify_sample(const struct disti_algorithm *algorithm,
     if (status == DIST_OK) {
         s.lost = s.lost || !s.first_slot || !sample_memory(&s);
         if (!s.lost)
-            sample_run(&s);
+            disti_sample_run(&s);
         if (s.lost)
             status = disti_fail(DIST_ERR_NO_MEMORY, "no memory to verify the plans of %d ranks",
                                 shape->ranks);

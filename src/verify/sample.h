@@ -63,9 +63,10 @@ static inline struct sample_step *sample_step(const struct sample *s, uint32_t n
 }
 
 /* Notes the first fault. Returns false. */
-bool sample_fault(struct sample *s, const char *format, ...) __attribute__((format(printf, 2, 3)));
+bool disti_sample_fault(struct sample *s, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
 
 /* Runs what was collected, and judges it. */
-void sample_run(struct sample *s);
+void disti_sample_run(struct sample *s);
 
 #endif

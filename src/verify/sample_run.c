@@ -36,8 +36,8 @@ static bool message_same(const struct sample *s, uint32_t one, uint32_t other)
 /* One end of the message is missing, or the two are about different data. */
 static bool match_fault(struct sample *s, const struct sample_message *message, const char *what)
 {
-    return sample_fault(s, "message %u from rank %u to rank %u on channel %u %s", message->number,
-                        message->from, message->to, message->channel, what);
+    return disti_sample_fault(s, "message %u from rank %u to rank %u on channel %u %s",
+                              message->number, message->from, message->to, message->channel, what);
 }
 
 /* Sorted alike, the k-th of the sends must be the k-th of the receives. */
@@ -76,8 +76,8 @@ static bool cell_read(struct sample *s, const struct sample_step *step, struct d
     bool scratch = place.space == DISTI_SCRATCH;
     *value_p = scratch ? s->scratch[slot] : *cell_at(s, step->rank, place.space, item->chunk);
     if (*value_p == 0 || (scratch && s->slot_chunk[slot] != item->chunk))
-        return sample_fault(s, "rank %u reads chunk %u where it is not written yet", step->rank,
-                            s->list[item->chunk]);
+        return disti_sample_fault(s, "rank %u reads chunk %u where it is not written yet",
+                                  step->rank, s->list[item->chunk]);
     return true;
 }
 
@@ -108,9 +108,9 @@ static uint64_t cell_due(const struct sample *s, uint32_t data)
 {
     uint64_t sum = s->ranks > 1 ? SAMPLE_FINISHED : 0;
     if (!disti_algorithm_reduces(s->collective))
-        return verify_leaf((int)cell_giver(s, data));
+        return disti_verify_leaf((int)cell_giver(s, data));
     for (uint32_t rank = 0; rank < s->ranks; rank++)
-        sum += verify_leaf((int)rank);
+        sum += disti_verify_leaf((int)rank);
     return sum;
 }
 
@@ -133,9 +133,9 @@ static void cells_fill(struct sample *s)
             bool has = s->collective != DIST_COLL_BROADCAST || rank == s->root;
             if (!has || !disti_plan_place(&plan, DISTI_IN, s->list[c], &place))
                 continue;
-            *cell_at(s, rank, DISTI_IN, c) = verify_leaf((int)rank);
+            *cell_at(s, rank, DISTI_IN, c) = disti_verify_leaf((int)rank);
             if (s->collective == DIST_COLL_BROADCAST) /* the same memory */
-                *cell_at(s, rank, DISTI_OUT, c) = verify_leaf((int)rank);
+                *cell_at(s, rank, DISTI_OUT, c) = disti_verify_leaf((int)rank);
         }
     }
 }
@@ -149,8 +149,8 @@ static bool cells_judge(struct sample *s)
             struct disti_at place;
             if (disti_plan_place(&plan, DISTI_OUT, s->list[c], &place) &&
                 *cell_at(s, rank, DISTI_OUT, c) != due)
-                return sample_fault(s, "rank %u: output chunk %u does not hold what it must", rank,
-                                    place.at);
+                return disti_sample_fault(s, "rank %u: output chunk %u does not hold what it must",
+                                          rank, place.at);
         }
     }
     return true;
@@ -309,7 +309,8 @@ static bool run_met(const struct run *run)
         if (i + 1 < steps && sample_step(s, i + 1)->rank == step->rank)
             continue;
         if ((knows & all) != all)
-            return sample_fault(s, "rank %u leaves the barrier before all have come", step->rank);
+            return disti_sample_fault(s, "rank %u leaves the barrier before all have come",
+                                      step->rank);
         knows = 0;
     }
     return true;
@@ -334,12 +335,12 @@ static bool run_all(struct run *run)
     }
     for (uint32_t l = 0; l < count; l++)
         if (run->lanes[l].done < run->lanes[l].count)
-            return sample_fault(s, "deadlock: rank %u waits for what never comes",
-                                sample_step(s, run->lanes[l].first)->rank);
+            return disti_sample_fault(s, "deadlock: rank %u waits for what never comes",
+                                      sample_step(s, run->lanes[l].first)->rank);
     return true;
 }
 
-void sample_run(struct sample *s)
+void disti_sample_run(struct sample *s)
 {
     struct run run = {.s = s, .lanes = s->lanes.items};
     bool good = match_all(s);

@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-void verify_describe(const struct verify *v, uint32_t step, char *text, size_t size)
+void disti_verify_describe(const struct verify *v, uint32_t step, char *text, size_t size)
 {
     static const char *const names[] = {"SEND to", "RECV from", "RECV_REDUCE from", "REDUCE",
                                         "COPY"};
@@ -23,14 +23,14 @@ void verify_describe(const struct verify *v, uint32_t step, char *text, size_t s
              peer, s->first);
 }
 
-bool verify_fault(struct verify *v, uint32_t step, const char *format, ...)
+bool disti_verify_fault(struct verify *v, uint32_t step, const char *format, ...)
 {
     struct disti_verdict *verdict = v->verdict;
     if (!verdict->ok)
         return false;
     char where[128] = "", what[320];
     if (step != VERIFY_NONE)
-        verify_describe(v, step, where, sizeof(where));
+        disti_verify_describe(v, step, where, sizeof(where));
     va_list arguments;
     va_start(arguments, format);
     vsnprintf(what, sizeof(what), format, arguments);
@@ -41,7 +41,7 @@ bool verify_fault(struct verify *v, uint32_t step, const char *format, ...)
 }
 
 /* A rank's cells are those of OUT, IN and scratch. In place IN's are OUT's where OUT has them. */
-struct verify_cell *verify_cell_at(const struct verify *v, int rank, struct disti_at place)
+struct verify_cell *disti_verify_cell_at(const struct verify *v, int rank, struct disti_at place)
 {
     const struct disti_plan *plan = v->plans[rank];
     if (place.space == DISTI_IN && v->aliased)
@@ -54,12 +54,12 @@ struct verify_cell *verify_cell_at(const struct verify *v, int rank, struct dist
     return &v->cells[v->rank[rank].first_cell + cell];
 }
 
-uint32_t verify_data(const struct verify *v, uint32_t step, uint32_t i)
+uint32_t disti_verify_data(const struct verify *v, uint32_t step, uint32_t i)
 {
     return disti_step_data(v->plans[v->lanes[v->lane_of[step]].rank], v->steps[step], i);
 }
 
-uint32_t verify_waited(const struct verify *v, uint32_t step)
+uint32_t disti_verify_waited(const struct verify *v, uint32_t step)
 {
     const struct disti_step *s = v->steps[step];
     if (s->wait_lane == DISTI_NO_LANE)
@@ -76,12 +76,12 @@ static uint64_t verify_mix(uint64_t z)
     return z ^ z >> 31;
 }
 
-uint64_t verify_leaf(int rank)
+uint64_t disti_verify_leaf(int rank)
 {
     return verify_mix((uint64_t)rank + 1);
 }
 
-uint64_t verify_added(uint64_t one, uint64_t other)
+uint64_t disti_verify_added(uint64_t one, uint64_t other)
 {
     return verify_mix(verify_mix(one) + verify_mix(other) + 1);
 }
@@ -94,12 +94,12 @@ static bool verify_plans(struct verify *v, dist_status *status_p)
         const struct disti_plan *plan = v->plans[rank];
         if (plan->collective != one->collective || plan->chunks != one->chunks ||
             plan->root != one->root || plan->ranks != v->ranks || plan->rank != rank)
-            return verify_fault(v, VERIFY_NONE, "rank %d's plan is not one of these %d", rank,
-                                v->ranks);
+            return disti_verify_fault(v, VERIFY_NONE, "rank %d's plan is not one of these %d", rank,
+                                      v->ranks);
         char text[256];
         dist_status status = disti_plan_check(plan, text, sizeof(text));
         if (status == DIST_ERR_INTERNAL)
-            return verify_fault(v, VERIFY_NONE, "%s", text);
+            return disti_verify_fault(v, VERIFY_NONE, "%s", text);
         if (status != DIST_OK) {
             *status_p = status;
             return false;
@@ -122,21 +122,21 @@ static void verify_measure(struct verify *v)
     }
 }
 
-void *verify_array(size_t count, size_t size)
+void *disti_verify_array(size_t count, size_t size)
 {
     return calloc(count + 1, size);
 }
 
 static bool verify_allocate(struct verify *v)
 {
-    v->lanes = verify_array(v->lane_count, sizeof(*v->lanes));
-    v->cells = verify_array(v->cell_count, sizeof(*v->cells));
-    v->steps = verify_array(v->step_count, sizeof(*v->steps));
-    v->lane_of = verify_array(v->step_count, sizeof(*v->lane_of));
-    v->match = verify_array(v->step_count, sizeof(*v->match));
-    v->knows = verify_array(v->step_count, sizeof(*v->knows));
-    v->order = verify_array(v->step_count, sizeof(*v->order));
-    v->when = verify_array(v->step_count, sizeof(*v->when));
+    v->lanes = disti_verify_array(v->lane_count, sizeof(*v->lanes));
+    v->cells = disti_verify_array(v->cell_count, sizeof(*v->cells));
+    v->steps = disti_verify_array(v->step_count, sizeof(*v->steps));
+    v->lane_of = disti_verify_array(v->step_count, sizeof(*v->lane_of));
+    v->match = disti_verify_array(v->step_count, sizeof(*v->match));
+    v->knows = disti_verify_array(v->step_count, sizeof(*v->knows));
+    v->order = disti_verify_array(v->step_count, sizeof(*v->order));
+    v->when = disti_verify_array(v->step_count, sizeof(*v->when));
     return v->lanes && v->cells && v->steps && v->lane_of && v->match && v->knows && v->order &&
            v->when;
 }
@@ -180,9 +180,9 @@ static void verify_fill(struct verify *v)
         const struct disti_plan *plan = v->plans[rank];
         bool has = plan->collective != DIST_COLL_BROADCAST || rank == plan->root;
         for (uint32_t c = 0; c < disti_plan_chunks(plan, DISTI_IN) && has; c++)
-            *verify_cell_at(v, rank, disti_in(c)) =
+            *disti_verify_cell_at(v, rank, disti_in(c)) =
                 (struct verify_cell){.mask = UINT64_C(1) << rank,
-                                     .sum = verify_leaf(rank),
+                                     .sum = disti_verify_leaf(rank),
                                      .chunk = disti_plan_data(plan, disti_in(c)),
                                      .written = true};
     }
@@ -201,7 +201,7 @@ static int verify_giver(const struct disti_plan *plan, uint32_t data)
 static bool verify_output(struct verify *v, int rank, uint32_t chunk)
 {
     const struct disti_plan *plan = v->plans[rank];
-    const struct verify_cell *cell = verify_cell_at(v, rank, disti_out(chunk));
+    const struct verify_cell *cell = disti_verify_cell_at(v, rank, disti_out(chunk));
     uint32_t data = disti_plan_data(plan, disti_out(chunk));
     bool reduces = disti_algorithm_reduces(plan->collective);
     uint64_t mask = UINT64_MAX >> (64 - v->ranks);
@@ -209,19 +209,20 @@ static bool verify_output(struct verify *v, int rank, uint32_t chunk)
     if (!reduces)
         mask = UINT64_C(1) << verify_giver(plan, data);
     if (!cell->written)
-        return verify_fault(v, VERIFY_NONE, "rank %d: output chunk %u is never written", rank,
-                            chunk);
+        return disti_verify_fault(v, VERIFY_NONE, "rank %d: output chunk %u is never written", rank,
+                                  chunk);
     if (cell->chunk != data)
-        return verify_fault(v, VERIFY_NONE, "rank %d: output chunk %u holds chunk %u, not %u", rank,
-                            chunk, cell->chunk, data);
+        return disti_verify_fault(v, VERIFY_NONE, "rank %d: output chunk %u holds chunk %u, not %u",
+                                  rank, chunk, cell->chunk, data);
     if (cell->mask != mask)
-        return verify_fault(v, VERIFY_NONE,
-                            "rank %d: output chunk %u holds the contributions of ranks %#llx, "
-                            "not %#llx",
-                            rank, chunk, (unsigned long long)cell->mask, (unsigned long long)mask);
+        return disti_verify_fault(
+            v, VERIFY_NONE,
+            "rank %d: output chunk %u holds the contributions of ranks %#llx, "
+            "not %#llx",
+            rank, chunk, (unsigned long long)cell->mask, (unsigned long long)mask);
     if (cell->finished != finished)
-        return verify_fault(v, VERIFY_NONE, "rank %d: output chunk %u was finished %u times", rank,
-                            chunk, cell->finished);
+        return disti_verify_fault(v, VERIFY_NONE, "rank %d: output chunk %u was finished %u times",
+                                  rank, chunk, cell->finished);
     return true;
 }
 
@@ -232,9 +233,9 @@ static bool verify_met(struct verify *v, int rank)
     for (uint32_t l = 0; l < v->plans[rank]->lane_count; l++)
         knows |= v->lanes[v->rank[rank].first_lane + l].knows;
     if (knows != all)
-        return verify_fault(v, VERIFY_NONE,
-                            "rank %d leaves the barrier though it has heard only of ranks %#llx",
-                            rank, (unsigned long long)knows);
+        return disti_verify_fault(
+            v, VERIFY_NONE, "rank %d leaves the barrier though it has heard only of ranks %#llx",
+            rank, (unsigned long long)knows);
     return true;
 }
 
@@ -246,14 +247,14 @@ static uint64_t verify_order(int ranks)
     while (2 * places <= ranks)
         places *= 2;
     for (int rank = 0; rank < ranks; rank++) {
-        sums[count] = verify_leaf(rank);
+        sums[count] = disti_verify_leaf(rank);
         if (rank < 2 * (ranks - places))
-            sums[count] = verify_added(sums[count], verify_leaf(++rank));
+            sums[count] = disti_verify_added(sums[count], disti_verify_leaf(++rank));
         count++;
     }
     for (; count > 1; count /= 2)
         for (int i = 0; i < count / 2; i++)
-            sums[i] = verify_added(sums[2 * i], sums[2 * i + 1]);
+            sums[i] = disti_verify_added(sums[2 * i], sums[2 * i + 1]);
     return sums[0];
 }
 
@@ -262,7 +263,7 @@ static bool verify_ordered(const struct verify *v)
     uint64_t order = verify_order(v->ranks);
     for (int rank = 0; rank < v->ranks; rank++)
         for (uint32_t c = 0; c < disti_plan_chunks(v->plans[rank], DISTI_OUT); c++)
-            if (verify_cell_at(v, rank, disti_out(c))->sum != order)
+            if (disti_verify_cell_at(v, rank, disti_out(c))->sum != order)
                 return false;
     return disti_algorithm_reduces(v->plans[0]->collective);
 }
@@ -295,9 +296,9 @@ static void verify_all(struct verify *v, dist_status *status_p)
     }
     verify_list(v);
     verify_fill(v);
-    if (verify_lists(v, status_p) && verify_match(v, status_p) && verify_run(v, status_p) &&
-        verify_result(v))
-        verify_races(v, status_p);
+    if (disti_verify_lists(v, status_p) && disti_verify_match(v, status_p) &&
+        disti_verify_run(v, status_p) && verify_result(v))
+        disti_verify_races(v, status_p);
 }
 
 /* Can plans of so many ranks be verified at all? */
