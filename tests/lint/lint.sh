@@ -36,6 +36,7 @@ rule "programs use the public headers alone" rule_public
 rule "every file begins with its licence and purpose" rule_heads
 rule "the library never exits" rule_exit
 rule "the environment is read in one place" rule_getenv
+rule "what files share begins with disti_" rule_names
 rule "files stay under 400 lines, or say why" rule_length
 rule "every folder is a room of 20 files at most, with a README" rule_rooms
 rule "what a room's README names is there" rule_readmes

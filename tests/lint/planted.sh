@@ -147,6 +147,10 @@ c_file src/base/log.c 'const char *f(void)' '{' '    return getenv("DIST_PORT");
 found "the environment is read in one place"
 
 sow
+c_file src/base/log.h '#include <dist/dist.h>' 'const char *log_text(int level,' '                     int rank);'
+found "what files share begins with disti_"
+
+sow
 for ((i = 0; i < 400; i++)); do echo 'extern int a;'; done >>"$tree/src/base/log.c"
 found "files stay under 400 lines, or say why"
 

@@ -131,6 +131,20 @@ rule_getenv()
     done
 }
 
+# What files share is ours by its name: a static library has no other namespace. A prototype begins
+# a line; what is static is its header's own.
+rule_names()
+{
+    local file
+    for file in $(lint_sources src); do
+        [[ $file == *.h ]] || continue
+        lint_code "$file" | sed -E 's/^__attribute__\(\([^()]*(\([^()]*\))?\)\) *//' |
+            grep -nE '^[a-z][A-Za-z0-9_ ]*[ *][A-Za-z_][A-Za-z0-9_]*\(' |
+            grep -vE '^[0-9]+:(static|typedef) |^[0-9]+:[^(]*[ *]disti?_[a-z0-9_]*\(' |
+            sed -E "s|^([0-9]+):[^(]*[ *]([A-Za-z0-9_]+)\(.*|$file:\1: \2: begin it with disti_|"
+    done
+}
+
 rule_length()
 {
     local file lines
