@@ -147,7 +147,7 @@ c_file src/base/log.c 'const char *f(void)' '{' '    return getenv("DIST_PORT");
 found "the environment is read in one place"
 
 sow
-c_file src/base/log.h '#include <dist/dist.h>' 'const char *log_text(int level,' '                     int rank);'
+c_file src/base/log.h '#include <dist/dist.h>' 'const char *log_text(int level);'
 found "what files share begins with disti_"
 
 sow
