@@ -143,135 +143,65 @@ struct disti_mark disti_build_written(const struct disti_builder *b, uint32_t da
 
 struct disti_at disti_build_value(struct disti_builder *b, uint32_t data)
 {
-    bool fresh = disti_build_written(b, data).lane == DISTI_NO_LANE;
+    bool fresh = disti_build_written(b, data).steps == 0;
     return fresh ? disti_build_in(b, data) : disti_build_out(b, data);
 }
 
-/* Appends the step; writes: it changes dst. */
-static struct disti_mark builder_append(struct disti_builder *b, uint16_t lane,
-                                        struct disti_mark after, struct disti_step step,
-                                        bool writes)
+/* Keeps a list behind those before; returns where it begins. */
+static uint32_t builder_list(struct disti_builder *b, const uint32_t *list, uint32_t chunks)
 {
-    if (!b->written || lane >= b->lane_count)
-        builder_fail(b, DIST_ERR_INTERNAL);
-    if (b->status != DIST_OK ||
-        !builder_grow(b, (void **)&b->records, b->count, 1, &b->room, sizeof(*b->records)))
-        return DISTI_NOW;
-    bool waits = after.lane != lane; /* else the lane's order is enough */
-    step.wait_lane = waits ? after.lane : DISTI_NO_LANE;
-    step.wait_step = waits ? after.step : 0;
-    b->records[b->count++] = (struct builder_record){step, lane};
-    struct disti_mark mark = {lane, b->lanes[lane].count++};
-    uint32_t out = disti_plan_chunks(&b->plan, DISTI_OUT);
-    for (uint32_t i = 0; writes && step.dst.space == DISTI_OUT && i < step.chunks; i++)
-        if (step.dst.at + i < out) /* else the check says so */
-            b->written[step.dst.at + i] = mark;
-    return mark;
-}
-
-/* A step whose data are a range. */
-static struct disti_step builder_range(enum disti_step_kind kind, int peer, uint32_t first,
-                                       uint32_t chunks)
-{
-    return (struct disti_step){.kind = (uint8_t)kind,
-                               .peer = peer,
-                               .first = first,
-                               .chunks = chunks,
-                               .list = DISTI_NO_LIST};
-}
-
-/* A step whose data are listed: keeps the list behind those before. */
-static struct disti_step builder_listed(struct disti_builder *b, enum disti_step_kind kind,
-                                        int peer, const uint32_t *list, uint32_t chunks)
-{
-    struct disti_step step = builder_range(kind, peer, chunks ? list[0] : 0, chunks);
     if (b->data_count + chunks >= DISTI_NO_LIST)
         builder_fail(b, DIST_ERR_UNSUPPORTED);
     if (b->status != DIST_OK ||
         !builder_grow(b, (void **)&b->data, b->data_count, chunks, &b->data_room, sizeof(*list)))
-        return step;
+        return DISTI_NO_LIST;
     memcpy(b->data + b->data_count, list, chunks * sizeof(*list));
-    step.list = (uint32_t)b->data_count;
     b->data_count += chunks;
+    return (uint32_t)b->data_count - chunks;
+}
+
+/* The draft as the plan has it: what the kind has no use for is always the same. */
+static struct disti_step builder_step(struct disti_builder *b, enum disti_step_kind kind,
+                                      const struct disti_draft *draft)
+{
+    bool alone = kind == DISTI_REDUCE || kind == DISTI_COPY;
+    bool waits = draft->after.steps && draft->after.lane != draft->lane; /* else order is enough */
+    struct disti_step step = {.kind = (uint8_t)kind,
+                              .finish = draft->finish,
+                              .wait_lane = waits ? draft->after.lane : DISTI_NO_LANE,
+                              .wait_step = waits ? draft->after.steps - 1 : 0,
+                              .peer = alone ? -1 : draft->peer,
+                              .first = draft->data,
+                              .chunks = draft->chunks,
+                              .list = DISTI_NO_LIST,
+                              .dst = draft->dst,
+                              .src = draft->src};
+    if (draft->list) {
+        step.first = draft->chunks ? draft->list[0] : 0;
+        step.list = builder_list(b, draft->list, draft->chunks);
+    } else if (step.chunks == 0) {
+        step.chunks = 1;
+    }
     return step;
 }
 
-struct disti_mark disti_build_send(struct disti_builder *b, uint16_t lane, struct disti_mark after,
-                                   int peer, struct disti_at src, uint32_t first, uint32_t chunks)
+struct disti_mark disti_build_step(struct disti_builder *b, enum disti_step_kind kind,
+                                   const struct disti_draft *draft)
 {
-    struct disti_step step = builder_range(DISTI_SEND, peer, first, chunks);
-    step.src = src;
-    return builder_append(b, lane, after, step, false);
-}
-
-struct disti_mark disti_build_send_list(struct disti_builder *b, uint16_t lane,
-                                        struct disti_mark after, int peer, struct disti_at src,
-                                        const uint32_t *list, uint32_t chunks)
-{
-    struct disti_step step = builder_listed(b, DISTI_SEND, peer, list, chunks);
-    step.src = src;
-    return builder_append(b, lane, after, step, false);
-}
-
-struct disti_mark disti_build_recv(struct disti_builder *b, uint16_t lane, struct disti_mark after,
-                                   int peer, struct disti_at dst, uint32_t first, uint32_t chunks)
-{
-    struct disti_step step = builder_range(DISTI_RECV, peer, first, chunks);
-    step.dst = dst;
-    return builder_append(b, lane, after, step, true);
-}
-
-struct disti_mark disti_build_recv_list(struct disti_builder *b, uint16_t lane,
-                                        struct disti_mark after, int peer, struct disti_at dst,
-                                        const uint32_t *list, uint32_t chunks)
-{
-    struct disti_step step = builder_listed(b, DISTI_RECV, peer, list, chunks);
-    step.dst = dst;
-    return builder_append(b, lane, after, step, true);
-}
-
-struct disti_mark disti_build_recv_reduce(struct disti_builder *b, uint16_t lane,
-                                          struct disti_mark after, int peer, struct disti_at dst,
-                                          struct disti_at src, uint32_t first, uint32_t chunks,
-                                          bool finish)
-{
-    struct disti_step step = builder_range(DISTI_RECV_REDUCE, peer, first, chunks);
-    step.finish = finish;
-    step.dst = dst;
-    step.src = src;
-    return builder_append(b, lane, after, step, true);
-}
-
-struct disti_mark disti_build_reduce(struct disti_builder *b, uint16_t lane,
-                                     struct disti_mark after, struct disti_at dst,
-                                     struct disti_at src, uint32_t first, uint32_t chunks,
-                                     bool finish)
-{
-    struct disti_step step = builder_range(DISTI_REDUCE, -1, first, chunks);
-    step.finish = finish;
-    step.dst = dst;
-    step.src = src;
-    return builder_append(b, lane, after, step, true);
-}
-
-struct disti_mark disti_build_copy(struct disti_builder *b, uint16_t lane, struct disti_mark after,
-                                   struct disti_at dst, struct disti_at src, uint32_t first,
-                                   uint32_t chunks)
-{
-    struct disti_step step = builder_range(DISTI_COPY, -1, first, chunks);
-    step.dst = dst;
-    step.src = src;
-    return builder_append(b, lane, after, step, true);
-}
-
-struct disti_mark disti_build_copy_list(struct disti_builder *b, uint16_t lane,
-                                        struct disti_mark after, struct disti_at dst,
-                                        struct disti_at src, const uint32_t *list, uint32_t chunks)
-{
-    struct disti_step step = builder_listed(b, DISTI_COPY, -1, list, chunks);
-    step.dst = dst;
-    step.src = src;
-    return builder_append(b, lane, after, step, true);
+    struct disti_step step = builder_step(b, kind, draft);
+    if (!b->written || draft->lane >= b->lane_count)
+        builder_fail(b, DIST_ERR_INTERNAL);
+    if (b->status != DIST_OK ||
+        !builder_grow(b, (void **)&b->records, b->count, 1, &b->room, sizeof(*b->records)))
+        return DISTI_NOW;
+    b->records[b->count++] = (struct builder_record){step, draft->lane};
+    struct disti_mark mark = {draft->lane, ++b->lanes[draft->lane].count};
+    bool writes = kind != DISTI_SEND && step.dst.space == DISTI_OUT;
+    uint32_t out = disti_plan_chunks(&b->plan, DISTI_OUT);
+    for (uint32_t i = 0; writes && i < step.chunks; i++)
+        if (step.dst.at + i < out) /* else the check says so */
+            b->written[step.dst.at + i] = mark;
+    return mark;
 }
 
 /* One rank alone: its result is what it has. */
@@ -280,7 +210,7 @@ static void builder_alone(const struct disti_shape *shape, struct disti_builder 
     disti_build_chunks(b, 1);
     if (shape->collective == DIST_COLL_BROADCAST || shape->collective == DIST_COLL_BARRIER)
         return;
-    disti_build_copy(b, disti_build_lane(b, 0), DISTI_NOW, disti_out(0), disti_in(0), 0, 1);
+    disti_build_copy(b, .lane = disti_build_lane(b, 0), .dst = disti_out(0), .src = disti_in(0));
 }
 
 /* [plan][lanes][steps][lists] in one allocation; NULL: no memory. */

@@ -163,12 +163,12 @@ struct disti_shape {
 /* The builder: an algorithm's only means. Errors stick and come out at the end. */
 struct disti_builder;
 
-/* A step that was written: what another can wait for. */
+/* What a step can wait for: that so many steps of a lane have ended. None: nothing. */
 struct disti_mark {
     uint16_t lane;
-    uint32_t step;
+    uint32_t steps;
 };
-#define DISTI_NOW ((struct disti_mark){DISTI_NO_LANE, 0})
+#define DISTI_NOW ((struct disti_mark){0, 0})
 
 static inline struct disti_at disti_in(uint32_t chunk)
 {
@@ -210,34 +210,35 @@ struct disti_mark disti_build_written(const struct disti_builder *b, uint32_t da
 struct disti_at disti_build_value(struct disti_builder *b, uint32_t data);
 
 /*
- * Appends a step to the lane. `after`: the step to wait for (one in the same lane needs no waiting,
- * and none is written). The data: chunks [first, first + chunks), or those listed (copied).
+ * A step as an algorithm writes it: members by name, and those left out are 0. So it waits for
+ * nothing, and its data are one chunk, the first.
  */
-struct disti_mark disti_build_send(struct disti_builder *b, uint16_t lane, struct disti_mark after,
-                                   int peer, struct disti_at src, uint32_t first, uint32_t chunks);
-struct disti_mark disti_build_send_list(struct disti_builder *b, uint16_t lane,
-                                        struct disti_mark after, int peer, struct disti_at src,
-                                        const uint32_t *list, uint32_t chunks);
-struct disti_mark disti_build_recv_list(struct disti_builder *b, uint16_t lane,
-                                        struct disti_mark after, int peer, struct disti_at dst,
-                                        const uint32_t *list, uint32_t chunks);
-struct disti_mark disti_build_recv(struct disti_builder *b, uint16_t lane, struct disti_mark after,
-                                   int peer, struct disti_at dst, uint32_t first, uint32_t chunks);
-struct disti_mark disti_build_recv_reduce(struct disti_builder *b, uint16_t lane,
-                                          struct disti_mark after, int peer, struct disti_at dst,
-                                          struct disti_at src, uint32_t first, uint32_t chunks,
-                                          bool finish);
-struct disti_mark disti_build_reduce(struct disti_builder *b, uint16_t lane,
-                                     struct disti_mark after, struct disti_at dst,
-                                     struct disti_at src, uint32_t first, uint32_t chunks,
-                                     bool finish);
-struct disti_mark disti_build_copy(struct disti_builder *b, uint16_t lane, struct disti_mark after,
-                                   struct disti_at dst, struct disti_at src, uint32_t first,
-                                   uint32_t chunks);
+struct disti_draft {
+    uint16_t lane;           /* it is appended there */
+    struct disti_mark after; /* what to wait for; steps of its own lane need no waiting */
+    int peer;
+    struct disti_at dst, src;
+    uint32_t data, chunks; /* the data: chunks [data, data + chunks); 0 chunks: one */
+    const uint32_t *list;  /* or list[0 .. chunks), copied */
+    bool finish;
+};
 
-struct disti_mark disti_build_copy_list(struct disti_builder *b, uint16_t lane,
-                                        struct disti_mark after, struct disti_at dst,
-                                        struct disti_at src, const uint32_t *list, uint32_t chunks);
+/* Appends the step; the mark says when it has ended. */
+struct disti_mark disti_build_step(struct disti_builder *b, enum disti_step_kind kind,
+                                   const struct disti_draft *draft);
+
+/*
+ * The same, said as
+ *
+ *   disti_build_send(b, .lane = send, .after = came, .peer = next, .src = disti_out(c), .data = c);
+ */
+#define disti_build_send(b, ...) disti_build_kind(b, DISTI_SEND, __VA_ARGS__)
+#define disti_build_recv(b, ...) disti_build_kind(b, DISTI_RECV, __VA_ARGS__)
+#define disti_build_recv_reduce(b, ...) disti_build_kind(b, DISTI_RECV_REDUCE, __VA_ARGS__)
+#define disti_build_reduce(b, ...) disti_build_kind(b, DISTI_REDUCE, __VA_ARGS__)
+#define disti_build_copy(b, ...) disti_build_kind(b, DISTI_COPY, __VA_ARGS__)
+#define disti_build_kind(b, kind, ...)                                                             \
+    disti_build_step(b, kind, &(const struct disti_draft){__VA_ARGS__})
 
 /* Writes the plan of shape->rank, of two ranks or more. Pure: the same shape, the same plan. */
 typedef void (*disti_algorithm_fn)(const struct disti_shape *shape, struct disti_builder *b);

@@ -103,6 +103,12 @@ static void sample_counters_clear(const struct sample *s, const struct disti_pla
 
 /* ---- one plan ---- */
 
+/* A step that is waited for. */
+struct reader_wait {
+    uint16_t lane;
+    uint32_t step;
+};
+
 /* What is known of the plan that is being read. */
 struct reader {
     const struct disti_plan *plan;
@@ -110,7 +116,7 @@ struct reader {
     uint32_t *before; /* by step: the last kept step up to it in its lane, by step of the plan */
     uint32_t *waits; /* by step: it or the first one behind it in its lane that waits; or the end */
     uint32_t *covered, *stamp; /* by lane: so many of its steps are known to come before */
-    struct disti_mark *stack;
+    struct reader_wait *stack;
 };
 
 static uint32_t reader_items(struct sample *s, const struct disti_plan *plan,
@@ -183,7 +189,7 @@ static void reader_waits(struct reader *r, const struct disti_lane *lane)
 }
 
 /* Notes the kept steps that end before `mark` has ended, but for those known for this lane. */
-static void reader_cover(struct sample *s, struct reader *r, uint32_t lane, struct disti_mark mark)
+static void reader_cover(struct sample *s, struct reader *r, uint32_t lane, struct reader_wait mark)
 {
     uint32_t depth = 0;
     r->stack[depth++] = mark;
@@ -206,7 +212,7 @@ static void reader_cover(struct sample *s, struct reader *r, uint32_t lane, stru
         uint32_t end = other->first + mark.step + 1;
         for (uint32_t at = other->first + from; at < end && (at = r->waits[at]) < end; at++) {
             const struct disti_step *step = &r->plan->steps[at];
-            r->stack[depth++] = (struct disti_mark){step->wait_lane, step->wait_step};
+            r->stack[depth++] = (struct reader_wait){step->wait_lane, step->wait_step};
         }
     }
 }
@@ -219,7 +225,7 @@ static void reader_lane_preds(struct sample *s, struct reader *r, uint32_t l)
         const struct disti_step *step = &r->plan->steps[lane->first + i];
         uint32_t kept = r->kept[lane->first + i];
         if (step->wait_lane != DISTI_NO_LANE)
-            reader_cover(s, r, l, (struct disti_mark){step->wait_lane, step->wait_step});
+            reader_cover(s, r, l, (struct reader_wait){step->wait_lane, step->wait_step});
         if (kept == SAMPLE_NONE || s->lost)
             continue;
         sample_step(s, kept)->first_pred = first;

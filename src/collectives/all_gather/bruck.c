@@ -29,7 +29,7 @@ void disti_all_gather_bruck(const struct disti_shape *shape, struct disti_builde
     disti_build_chunks(b, 1);
     uint16_t send = disti_build_lane(b, 0), recv = disti_build_lane(b, 0);
     struct disti_mark has =
-        disti_build_copy(b, recv, DISTI_NOW, disti_out(own), disti_in(0), own, 1);
+        disti_build_copy(b, .lane = recv, .dst = disti_out(own), .src = disti_in(0), .data = own);
     for (uint32_t distance = 1; distance < ranks; distance *= 2) {
         uint32_t count = distance < ranks - distance ? distance : ranks - distance;
         uint32_t to = (own + ranks - distance) % ranks, from = (own + distance) % ranks, run;
@@ -37,12 +37,14 @@ void disti_all_gather_bruck(const struct disti_shape *shape, struct disti_builde
         for (uint32_t i = 0; i < count; i += run) {
             uint32_t block = (own + i) % ranks;
             run = bruck_run(shape, block, count - i);
-            disti_build_send(b, send, before, (int)to, disti_out(block), block, run);
+            disti_build_send(b, .lane = send, .after = before, .peer = (int)to,
+                             .src = disti_out(block), .data = block, .chunks = run);
         }
         for (uint32_t i = 0; i < count; i += run) {
             uint32_t block = (from + i) % ranks;
             run = bruck_run(shape, block, count - i);
-            has = disti_build_recv(b, recv, DISTI_NOW, (int)from, disti_out(block), block, run);
+            has = disti_build_recv(b, .lane = recv, .peer = (int)from, .dst = disti_out(block),
+                                   .data = block, .chunks = run);
         }
     }
 }

@@ -17,9 +17,11 @@ void disti_all_gather_direct(const struct disti_shape *shape, struct disti_build
     for (int i = 1; i < ranks; i++) {
         int to = topology->order[(position + i) % ranks];
         int from = topology->order[(position + ranks - i) % ranks];
-        disti_build_send(b, disti_build_lane(b, 0), DISTI_NOW, to, disti_in(0), own, 1);
-        disti_build_recv(b, disti_build_lane(b, 0), DISTI_NOW, from, disti_out((uint32_t)from),
-                         (uint32_t)from, 1);
+        disti_build_send(b, .lane = disti_build_lane(b, 0), .peer = to, .src = disti_in(0),
+                         .data = own);
+        disti_build_recv(b, .lane = disti_build_lane(b, 0), .peer = from,
+                         .dst = disti_out((uint32_t)from), .data = (uint32_t)from);
     }
-    disti_build_copy(b, disti_build_lane(b, 0), DISTI_NOW, disti_out(own), disti_in(0), own, 1);
+    disti_build_copy(b, .lane = disti_build_lane(b, 0), .dst = disti_out(own), .src = disti_in(0),
+                     .data = own);
 }

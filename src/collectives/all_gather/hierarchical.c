@@ -51,8 +51,10 @@ static void gather_ring(const struct gather *g)
             uint32_t out = gather_chunk(g, g->index, hop, s);
             uint32_t in = gather_chunk(g, g->index, hop + 1, s);
             struct disti_mark has = hop == 0 ? DISTI_NOW : disti_build_written(g->b, out);
-            disti_build_send(g->b, send, has, next, gather_value(g, hop, out), out, 1);
-            disti_build_recv(g->b, recv, DISTI_NOW, previous, disti_out(in), in, 1);
+            disti_build_send(g->b, .lane = send, .after = has, .peer = next,
+                             .src = gather_value(g, hop, out), .data = out);
+            disti_build_recv(g->b, .lane = recv, .peer = previous, .dst = disti_out(in),
+                             .data = in);
         }
     }
 }
@@ -69,10 +71,11 @@ static void gather_mates(const struct gather *g, int i)
             uint32_t out = gather_chunk(g, g->index, hop, s);
             uint32_t in = gather_chunk(g, from, hop, s);
             struct disti_mark has = hop == 0 ? DISTI_NOW : disti_build_written(g->b, out);
-            disti_build_send(g->b, send, has, disti_node_member(topology, g->node, to),
-                             gather_value(g, hop, out), out, 1);
-            disti_build_recv(g->b, recv, DISTI_NOW, disti_node_member(topology, g->node, from),
-                             disti_out(in), in, 1);
+            disti_build_send(g->b, .lane = send, .after = has,
+                             .peer = disti_node_member(topology, g->node, to),
+                             .src = gather_value(g, hop, out), .data = out);
+            disti_build_recv(g->b, .lane = recv, .peer = disti_node_member(topology, g->node, from),
+                             .dst = disti_out(in), .data = in);
         }
     }
 }
@@ -96,6 +99,6 @@ void disti_all_gather_hierarchical(const struct disti_shape *shape, struct disti
     gather_ring(&g);
     for (int i = 1; i < g.size; i++)
         gather_mates(&g, i);
-    disti_build_copy(b, disti_build_lane(b, 0), DISTI_NOW, disti_out(own), disti_in(0), own,
-                     shape->segments);
+    disti_build_copy(b, .lane = disti_build_lane(b, 0), .dst = disti_out(own), .src = disti_in(0),
+                     .data = own, .chunks = shape->segments);
 }

@@ -20,15 +20,17 @@ void disti_all_gather_ring(const struct disti_shape *shape, struct disti_builder
     uint16_t copy = disti_build_lane(b, 0), send = disti_build_lane(b, 0);
     uint16_t recv = disti_build_lane(b, 0);
     for (uint32_t s = 0; s < segments; s++)
-        disti_build_send(b, send, DISTI_NOW, next, disti_in(s), own + s, 1);
-    disti_build_copy(b, copy, DISTI_NOW, disti_out(own), disti_in(0), own, segments);
+        disti_build_send(b, .lane = send, .peer = next, .src = disti_in(s), .data = own + s);
+    disti_build_copy(b, .lane = copy, .dst = disti_out(own), .src = disti_in(0), .data = own,
+                     .chunks = segments);
     for (int hop = 1, from = previous; hop < shape->ranks; hop++) {
         for (uint32_t s = 0; s < segments; s++) {
             uint32_t chunk = (uint32_t)from * segments + s;
-            struct disti_mark came =
-                disti_build_recv(b, recv, DISTI_NOW, previous, disti_out(chunk), chunk, 1);
+            struct disti_mark came = disti_build_recv(b, .lane = recv, .peer = previous,
+                                                      .dst = disti_out(chunk), .data = chunk);
             if (hop < shape->ranks - 1)
-                disti_build_send(b, send, came, next, disti_out(chunk), chunk, 1);
+                disti_build_send(b, .lane = send, .after = came, .peer = next,
+                                 .src = disti_out(chunk), .data = chunk);
         }
         from = disti_ring_previous(topology, from);
     }

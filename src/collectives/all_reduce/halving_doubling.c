@@ -39,9 +39,11 @@ static void halving_round(struct halving *h, int round)
     uint32_t keep = h->first + (upper ? half : 0), give = h->first + (upper ? 0 : half);
     int peer = halving_peer(h, round);
     struct disti_at from = disti_build_value(h->b, give), mine = disti_build_value(h->b, keep);
-    disti_build_send(h->b, h->send, h->has, peer, from, give, half);
-    h->has = disti_build_recv_reduce(h->b, h->recv, DISTI_NOW, peer, disti_out(keep), mine, keep,
-                                     half, round == h->fold.rounds - 1);
+    disti_build_send(h->b, .lane = h->send, .after = h->has, .peer = peer, .src = from,
+                     .data = give, .chunks = half);
+    h->has = disti_build_recv_reduce(h->b, .lane = h->recv, .peer = peer, .dst = disti_out(keep),
+                                     .src = mine, .data = keep, .chunks = half,
+                                     .finish = round == h->fold.rounds - 1);
     h->first = keep;
     h->chunks = half;
 }
@@ -52,8 +54,10 @@ static void doubling_round(struct halving *h, int round)
     bool upper = h->fold.place >> round & 1;
     uint32_t other = upper ? h->first - h->chunks : h->first + h->chunks;
     int peer = halving_peer(h, round);
-    disti_build_send(h->b, h->send, h->has, peer, disti_out(h->first), h->first, h->chunks);
-    h->has = disti_build_recv(h->b, h->recv, DISTI_NOW, peer, disti_out(other), other, h->chunks);
+    disti_build_send(h->b, .lane = h->send, .after = h->has, .peer = peer,
+                     .src = disti_out(h->first), .data = h->first, .chunks = h->chunks);
+    h->has = disti_build_recv(h->b, .lane = h->recv, .peer = peer, .dst = disti_out(other),
+                              .data = other, .chunks = h->chunks);
     h->first = upper ? other : h->first;
     h->chunks *= 2;
 }
@@ -61,8 +65,8 @@ static void doubling_round(struct halving *h, int round)
 static void halving_surplus(struct disti_builder *b, int peer, uint32_t chunks)
 {
     uint16_t lane = disti_build_lane(b, 0);
-    disti_build_send(b, lane, DISTI_NOW, peer, disti_in(0), 0, chunks);
-    disti_build_recv(b, lane, DISTI_NOW, peer, disti_out(0), 0, chunks);
+    disti_build_send(b, .lane = lane, .peer = peer, .src = disti_in(0), .chunks = chunks);
+    disti_build_recv(b, .lane = lane, .peer = peer, .dst = disti_out(0), .chunks = chunks);
 }
 
 void disti_all_reduce_halving_doubling(const struct disti_shape *shape, struct disti_builder *b)
@@ -83,12 +87,13 @@ void disti_all_reduce_halving_doubling(const struct disti_shape *shape, struct d
                         .chunks = chunks,
                         .has = DISTI_NOW};
     if (fold.partner >= 0)
-        h.has = disti_build_recv_reduce(b, h.recv, DISTI_NOW, order[fold.partner], disti_out(0),
-                                        disti_in(0), 0, chunks, false);
+        h.has = disti_build_recv_reduce(b, .lane = h.recv, .peer = order[fold.partner],
+                                        .dst = disti_out(0), .src = disti_in(0), .chunks = chunks);
     for (int round = 0; round < fold.rounds; round++)
         halving_round(&h, round);
     for (int round = fold.rounds - 1; round >= 0; round--)
         doubling_round(&h, round);
     if (fold.partner >= 0)
-        disti_build_send(b, h.send, h.has, order[fold.partner], disti_out(0), 0, chunks);
+        disti_build_send(b, .lane = h.send, .after = h.has, .peer = order[fold.partner],
+                         .src = disti_out(0), .chunks = chunks);
 }

@@ -46,14 +46,16 @@ static void doubling_take(struct doubling *d, int peer, bool sending)
 {
     struct disti_at place = doubling_place(d, sending);
     bool last = d->done == d->receptions - 1;
-    d->has = disti_build_recv_reduce(d->b, d->recv, d->sent, peer, place, d->value, 0, 1, last);
+    d->has = disti_build_recv_reduce(d->b, .lane = d->recv, .after = d->sent, .peer = peer,
+                                     .dst = place, .src = d->value, .finish = last);
     d->value = place;
     d->done++;
 }
 
 static void doubling_exchange(struct doubling *d, int peer)
 {
-    struct disti_mark sent = disti_build_send(d->b, d->send, d->has, peer, d->value, 0, 1);
+    struct disti_mark sent =
+        disti_build_send(d->b, .lane = d->send, .after = d->has, .peer = peer, .src = d->value);
     doubling_take(d, peer, true);
     d->sent = sent;
 }
@@ -62,8 +64,8 @@ static void doubling_exchange(struct doubling *d, int peer)
 static void doubling_surplus(struct disti_builder *b, int peer)
 {
     uint16_t lane = disti_build_lane(b, 0);
-    disti_build_send(b, lane, DISTI_NOW, peer, disti_in(0), 0, 1);
-    disti_build_recv(b, lane, DISTI_NOW, peer, disti_out(0), 0, 1);
+    disti_build_send(b, .lane = lane, .peer = peer, .src = disti_in(0));
+    disti_build_recv(b, .lane = lane, .peer = peer, .dst = disti_out(0));
 }
 
 /* Two ranks: the only reception was beside the only sending; now that it has ended, OUT is free. */
@@ -71,7 +73,8 @@ static void doubling_settle(struct doubling *d)
 {
     if (d->value.space == DISTI_OUT)
         return;
-    d->has = disti_build_copy(d->b, d->recv, d->sent, disti_out(0), d->value, 0, 1);
+    d->has = disti_build_copy(d->b, .lane = d->recv, .after = d->sent, .dst = disti_out(0),
+                              .src = d->value);
     d->value = disti_out(0);
 }
 
@@ -100,5 +103,6 @@ void disti_all_reduce_recursive_doubling(const struct disti_shape *shape, struct
         doubling_exchange(&d, order[disti_fold_position(&fold, fold.place ^ (1 << round))]);
     doubling_settle(&d);
     if (folds)
-        disti_build_send(b, d.send, d.has, order[fold.partner], disti_out(0), 0, 1);
+        disti_build_send(b, .lane = d.send, .after = d.has, .peer = order[fold.partner],
+                         .src = disti_out(0));
 }

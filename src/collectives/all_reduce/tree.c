@@ -36,9 +36,10 @@ static void tree_reduce(const struct tree *t)
     uint16_t lane = disti_build_lane(t->b, t->channel);
     for (uint32_t c = t->first; c < t->end; c += 2)
         for (int i = 0; i < t->place.children; i++)
-            disti_build_recv_reduce(t->b, lane, DISTI_NOW, t->place.child[i], disti_out(c),
-                                    disti_build_value(t->b, c), c, 1,
-                                    t->place.parent < 0 && i == t->place.children - 1);
+            disti_build_recv_reduce(t->b, .lane = lane, .peer = t->place.child[i],
+                                    .dst = disti_out(c), .src = disti_build_value(t->b, c),
+                                    .data = c,
+                                    .finish = t->place.parent < 0 && i == t->place.children - 1);
 }
 
 static void tree_parent(const struct tree *t)
@@ -48,9 +49,10 @@ static void tree_parent(const struct tree *t)
     uint16_t up = disti_build_lane(t->b, t->channel);
     uint16_t down = disti_build_lane(t->b, t->channel);
     for (uint32_t c = t->first; c < t->end; c += 2) {
-        disti_build_send(t->b, up, disti_build_written(t->b, c), t->place.parent,
-                         disti_build_value(t->b, c), c, 1);
-        disti_build_recv(t->b, down, DISTI_NOW, t->place.parent, disti_out(c), c, 1);
+        disti_build_send(t->b, .lane = up, .after = disti_build_written(t->b, c),
+                         .peer = t->place.parent, .src = disti_build_value(t->b, c), .data = c);
+        disti_build_recv(t->b, .lane = down, .peer = t->place.parent, .dst = disti_out(c),
+                         .data = c);
     }
 }
 
@@ -59,8 +61,8 @@ static void tree_hand_on(const struct tree *t)
     for (int i = 0; i < t->place.children; i++) {
         uint16_t lane = disti_build_lane(t->b, t->channel);
         for (uint32_t c = t->first; c < t->end; c += 2)
-            disti_build_send(t->b, lane, disti_build_written(t->b, c), t->place.child[i],
-                             disti_out(c), c, 1);
+            disti_build_send(t->b, .lane = lane, .after = disti_build_written(t->b, c),
+                             .peer = t->place.child[i], .src = disti_out(c), .data = c);
     }
 }
 

@@ -64,13 +64,13 @@ static struct disti_mark bruck_pack(const struct bruck *k, uint32_t bit, uint32_
         if (count > begin && at.space == source.space && at.at == source.at + count - begin)
             continue;
         if (count > begin)
-            disti_build_copy_list(k->b, k->recv, DISTI_NOW, disti_scratch(slot + begin), source,
-                                  k->list + begin, count - begin);
+            disti_build_copy(k->b, .lane = k->recv, .dst = disti_scratch(slot + begin),
+                             .src = source, .list = k->list + begin, .chunks = count - begin);
         begin = count;
         source = at;
     }
-    return disti_build_copy_list(k->b, k->recv, DISTI_NOW, disti_scratch(slot + begin), source,
-                                 k->list + begin, count - begin);
+    return disti_build_copy(k->b, .lane = k->recv, .dst = disti_scratch(slot + begin),
+                            .src = source, .list = k->list + begin, .chunks = count - begin);
 }
 
 /* Those that have arrived, from the lowest place in OUT on, round its end. */
@@ -80,8 +80,9 @@ static void bruck_deliver(const struct bruck *k, uint32_t bit, uint32_t high, ui
     for (uint32_t i = 0; i < count; i += run) {
         uint32_t out = (k->own + k->ranks - high + i) % k->ranks, left = k->ranks - out;
         run = count - i < left ? count - i : left;
-        disti_build_copy_list(k->b, k->recv, DISTI_NOW, disti_out(out), disti_scratch(slot + i),
-                              k->list + (slot - k->slots) + i, run);
+        disti_build_copy(k->b, .lane = k->recv, .dst = disti_out(out),
+                         .src = disti_scratch(slot + i), .list = k->list + (slot - k->slots) + i,
+                         .chunks = run);
     }
 }
 
@@ -93,15 +94,16 @@ static void bruck_round(struct bruck *k, uint32_t bit)
         k->list[count++] = bruck_data(k, k->own, j, bit);
     disti_build_scratch(k->b, k->slots + 2 * count);
     struct disti_mark packed = bruck_pack(k, bit, k->slots);
-    disti_build_send_list(k->b, k->send, packed, (int)to, disti_scratch(k->slots), k->list, count);
+    disti_build_send(k->b, .lane = k->send, .after = packed, .peer = (int)to,
+                     .src = disti_scratch(k->slots), .list = k->list, .chunks = count);
     k->slots += count;
     uint32_t i = 0;
     for (uint32_t j = bruck_first(k, bit); j > 0; j = bruck_next(j, bit)) {
         k->place[j] = k->slots + i;
         k->list[i++] = bruck_data(k, from, j, bit);
     }
-    disti_build_recv_list(k->b, k->recv, DISTI_NOW, (int)from, disti_scratch(k->slots), k->list,
-                          count);
+    disti_build_recv(k->b, .lane = k->recv, .peer = (int)from, .dst = disti_scratch(k->slots),
+                     .list = k->list, .chunks = count);
     bruck_deliver(k, bit, high, k->slots + count - (high - bit + 1));
     k->slots += count;
 }
@@ -121,8 +123,8 @@ void disti_all_to_all_bruck(const struct disti_shape *shape, struct disti_builde
         return;
     for (uint32_t j = 0; j < ranks; j++)
         k.place[j] = BRUCK_IN;
-    disti_build_copy(b, disti_build_lane(b, 0), DISTI_NOW, disti_out(own), disti_in(own),
-                     own * ranks + own, 1);
+    disti_build_copy(b, .lane = disti_build_lane(b, 0), .dst = disti_out(own), .src = disti_in(own),
+                     .data = own * ranks + own);
     for (uint32_t bit = 1; bit < ranks; bit *= 2)
         bruck_round(&k, bit);
 }

@@ -18,11 +18,11 @@ void disti_all_to_all_direct(const struct disti_shape *shape, struct disti_build
     for (int i = 1; i < shape->ranks; i++) {
         uint32_t to = (uint32_t)topology->order[(position + i) % shape->ranks];
         uint32_t from = (uint32_t)topology->order[(position + shape->ranks - i) % shape->ranks];
-        disti_build_send(b, disti_build_lane(b, 0), DISTI_NOW, (int)to, disti_in(to),
-                         own * ranks + to, 1);
-        disti_build_recv(b, disti_build_lane(b, 0), DISTI_NOW, (int)from, disti_out(from),
-                         from * ranks + own, 1);
+        disti_build_send(b, .lane = disti_build_lane(b, 0), .peer = (int)to, .src = disti_in(to),
+                         .data = own * ranks + to);
+        disti_build_recv(b, .lane = disti_build_lane(b, 0), .peer = (int)from,
+                         .dst = disti_out(from), .data = from * ranks + own);
     }
-    disti_build_copy(b, disti_build_lane(b, 0), DISTI_NOW, disti_out(own), disti_in(own),
-                     own * ranks + own, 1);
+    disti_build_copy(b, .lane = disti_build_lane(b, 0), .dst = disti_out(own), .src = disti_in(own),
+                     .data = own * ranks + own);
 }

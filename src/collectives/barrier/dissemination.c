@@ -22,7 +22,7 @@ void disti_barrier_dissemination(const struct disti_shape *shape, struct disti_b
     for (int64_t distance = 1; distance < ranks; distance *= 2) {
         int to = topology->order[(position + distance) % ranks];
         int from = topology->order[(position + ranks - distance) % ranks];
-        disti_build_send(b, send, heard, to, disti_out(0), 0, 1);
-        heard = disti_build_recv(b, recv, DISTI_NOW, from, disti_out(0), 0, 1);
+        disti_build_send(b, .lane = send, .after = heard, .peer = to, .src = disti_out(0));
+        heard = disti_build_recv(b, .lane = recv, .peer = from, .dst = disti_out(0));
     }
 }

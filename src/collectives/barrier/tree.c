@@ -20,11 +20,13 @@ void disti_barrier_tree(const struct disti_shape *shape, struct disti_builder *b
     disti_build_chunks(b, 1);
     uint16_t lane = disti_build_lane(b, 0);
     for (int i = place.children - 1; i >= 0; i--) /* the smallest subtree is ready first */
-        heard = disti_build_recv(b, lane, DISTI_NOW, place.child[i], disti_out(0), 0, 1);
+        heard = disti_build_recv(b, .lane = lane, .peer = place.child[i], .dst = disti_out(0));
     if (place.parent >= 0) {
-        disti_build_send(b, lane, heard, place.parent, disti_out(0), 0, 1);
-        heard = disti_build_recv(b, lane, DISTI_NOW, place.parent, disti_out(0), 0, 1);
+        disti_build_send(b, .lane = lane, .after = heard, .peer = place.parent,
+                         .src = disti_out(0));
+        heard = disti_build_recv(b, .lane = lane, .peer = place.parent, .dst = disti_out(0));
     }
     for (int i = 0; i < place.children; i++)
-        disti_build_send(b, disti_build_lane(b, 0), heard, place.child[i], disti_out(0), 0, 1);
+        disti_build_send(b, .lane = disti_build_lane(b, 0), .after = heard, .peer = place.child[i],
+                         .src = disti_out(0));
 }

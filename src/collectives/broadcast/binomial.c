@@ -22,8 +22,9 @@ void disti_broadcast_binomial(const struct disti_shape *shape, struct disti_buil
     disti_tree_binomial(shape->topology, shape->root, shape->rank, &place);
     disti_build_chunks(b, 1);
     if (place.parent >= 0)
-        disti_build_recv(b, disti_build_lane(b, 0), DISTI_NOW, place.parent, disti_out(0), 0, 1);
+        disti_build_recv(b, .lane = disti_build_lane(b, 0), .peer = place.parent,
+                         .dst = disti_out(0));
     for (int i = 0; i < place.children; i++)
-        disti_build_send(b, disti_build_lane(b, 0), disti_build_written(b, 0), place.child[i],
-                         disti_out(0), 0, 1);
+        disti_build_send(b, .lane = disti_build_lane(b, 0), .after = disti_build_written(b, 0),
+                         .peer = place.child[i], .src = disti_out(0));
 }

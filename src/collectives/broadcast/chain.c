@@ -19,12 +19,13 @@ void disti_broadcast_chain(const struct disti_shape *shape, struct disti_builder
         uint16_t lane = disti_build_lane(b, 0);
         int previous = disti_chain_rank(shape->topology, shape->root, at - 1);
         for (uint32_t c = 0; c < shape->segments; c++)
-            disti_build_recv(b, lane, DISTI_NOW, previous, disti_out(c), c, 1);
+            disti_build_recv(b, .lane = lane, .peer = previous, .dst = disti_out(c), .data = c);
     }
     if (at < shape->ranks - 1) {
         uint16_t lane = disti_build_lane(b, 0);
         int next = disti_chain_rank(shape->topology, shape->root, at + 1);
         for (uint32_t c = 0; c < shape->segments; c++)
-            disti_build_send(b, lane, disti_build_written(b, c), next, disti_out(c), c, 1);
+            disti_build_send(b, .lane = lane, .after = disti_build_written(b, c), .peer = next,
+                             .src = disti_out(c), .data = c);
     }
 }

@@ -41,9 +41,9 @@ static void spread_scatter(const struct spread *s)
     int at = s->at, ranks = s->shape->ranks, end = spread_end(at, ranks);
     uint32_t segments = s->shape->segments, first = (uint32_t)at * segments;
     if (at > 0)
-        disti_build_recv(s->b, disti_build_lane(s->b, CHANNEL_SCATTER), DISTI_NOW,
-                         spread_rank(s, at & (at - 1)), disti_out(first), first,
-                         (uint32_t)(end - at) * segments);
+        disti_build_recv(s->b, .lane = disti_build_lane(s->b, CHANNEL_SCATTER),
+                         .peer = spread_rank(s, at & (at - 1)), .dst = disti_out(first),
+                         .data = first, .chunks = (uint32_t)(end - at) * segments);
     struct disti_mark has = disti_build_written(s->b, first);
     int64_t bit = 1;
     while (at + 2 * bit < end)
@@ -51,9 +51,9 @@ static void spread_scatter(const struct spread *s)
     for (; bit > 0 && at + bit < end; bit /= 2) {
         int child = (int)(at + bit);
         uint32_t chunk = (uint32_t)child * segments;
-        disti_build_send(s->b, disti_build_lane(s->b, CHANNEL_SCATTER), has, spread_rank(s, child),
-                         disti_out(chunk), chunk,
-                         (uint32_t)(spread_end(child, ranks) - child) * segments);
+        disti_build_send(s->b, .lane = disti_build_lane(s->b, CHANNEL_SCATTER), .after = has,
+                         .peer = spread_rank(s, child), .src = disti_out(chunk), .data = chunk,
+                         .chunks = (uint32_t)(spread_end(child, ranks) - child) * segments);
     }
 }
 
@@ -66,11 +66,11 @@ static void spread_hand_on(const struct spread *s, int hop, uint16_t send, uint1
     for (uint32_t i = 0; i < segments; i++) {
         uint32_t chunk = (uint32_t)out * segments + i, comes = (uint32_t)in * segments + i;
         if (out < next || out >= spread_end(next, ranks))
-            disti_build_send(s->b, send, disti_build_written(s->b, chunk), spread_rank(s, next),
-                             disti_out(chunk), chunk, 1);
+            disti_build_send(s->b, .lane = send, .after = disti_build_written(s->b, chunk),
+                             .peer = spread_rank(s, next), .src = disti_out(chunk), .data = chunk);
         if (in < s->at || in >= spread_end(s->at, ranks))
-            disti_build_recv(s->b, recv, DISTI_NOW, spread_rank(s, previous), disti_out(comes),
-                             comes, 1);
+            disti_build_recv(s->b, .lane = recv, .peer = spread_rank(s, previous),
+                             .dst = disti_out(comes), .data = comes);
     }
 }
 

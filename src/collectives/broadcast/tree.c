@@ -20,7 +20,8 @@ static void tree_send(const struct disti_shape *shape, struct disti_builder *b, 
 {
     uint16_t lane = disti_build_lane(b, (uint16_t)which);
     for (uint32_t c = (uint32_t)which; c < 2 * shape->segments; c += 2)
-        disti_build_send(b, lane, disti_build_written(b, c), child, disti_out(c), c, 1);
+        disti_build_send(b, .lane = lane, .after = disti_build_written(b, c), .peer = child,
+                         .src = disti_out(c), .data = c);
 }
 
 static void tree_recv(const struct disti_shape *shape, struct disti_builder *b, int which,
@@ -28,7 +29,7 @@ static void tree_recv(const struct disti_shape *shape, struct disti_builder *b, 
 {
     uint16_t lane = disti_build_lane(b, (uint16_t)which);
     for (uint32_t c = (uint32_t)which; c < 2 * shape->segments; c += 2)
-        disti_build_recv(b, lane, DISTI_NOW, parent, disti_out(c), c, 1);
+        disti_build_recv(b, .lane = lane, .peer = parent, .dst = disti_out(c), .data = c);
 }
 
 void disti_broadcast_tree(const struct disti_shape *shape, struct disti_builder *b)

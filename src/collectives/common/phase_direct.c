@@ -37,8 +37,8 @@ void disti_crew_give(struct disti_builder *b, const struct disti_crew *crew, uin
         uint16_t lane = disti_build_lane(b, channel);
         for (uint32_t n = 0; n < crew->turns * crew->segments; n++) {
             uint32_t chunk = crew_chunk(crew, owner, start, n);
-            disti_build_send(b, lane, DISTI_NOW, disti_crew_rank(crew, owner),
-                             disti_build_in(b, chunk), chunk, 1);
+            disti_build_send(b, .lane = lane, .peer = disti_crew_rank(crew, owner),
+                             .src = disti_build_in(b, chunk), .data = chunk);
         }
     }
 }
@@ -55,9 +55,10 @@ void disti_crew_reduce(struct disti_builder *b, const struct disti_crew *crew, u
     for (uint32_t n = 0; n < crew->turns * crew->segments; n++) {
         uint32_t chunk = crew_chunk(crew, crew->index, start, n);
         for (int i = 1; i < crew->size; i++)
-            disti_build_recv_reduce(b, lane, DISTI_NOW, disti_crew_after(crew, i),
-                                    disti_build_out(b, chunk), disti_build_value(b, chunk), chunk,
-                                    1, finish && i == crew->size - 1);
+            disti_build_recv_reduce(b, .lane = lane, .peer = disti_crew_after(crew, i),
+                                    .dst = disti_build_out(b, chunk),
+                                    .src = disti_build_value(b, chunk), .data = chunk,
+                                    .finish = finish && i == crew->size - 1);
     }
 }
 
@@ -69,8 +70,9 @@ void disti_crew_gather(struct disti_builder *b, const struct disti_crew *crew, u
         uint16_t lane = disti_build_lane(b, channel);
         for (uint32_t n = 0; n < chunks; n++) {
             uint32_t chunk = crew_chunk(crew, crew->index, start, n);
-            disti_build_send(b, lane, disti_build_written(b, chunk), disti_crew_after(crew, i),
-                             disti_out(chunk), chunk, 1);
+            disti_build_send(b, .lane = lane, .after = disti_build_written(b, chunk),
+                             .peer = disti_crew_after(crew, i), .src = disti_out(chunk),
+                             .data = chunk);
         }
     }
     for (int i = 1; i < crew->size; i++) {
@@ -80,8 +82,8 @@ void disti_crew_gather(struct disti_builder *b, const struct disti_crew *crew, u
         uint16_t lane = disti_build_lane(b, channel);
         for (uint32_t n = 0; n < chunks; n++) {
             uint32_t chunk = crew_chunk(crew, owner, start, n);
-            disti_build_recv(b, lane, DISTI_NOW, disti_crew_rank(crew, owner), disti_out(chunk),
-                             chunk, 1);
+            disti_build_recv(b, .lane = lane, .peer = disti_crew_rank(crew, owner),
+                             .dst = disti_out(chunk), .data = chunk);
         }
     }
 }

@@ -35,8 +35,8 @@ static struct disti_at ordered_value(const struct ordered *o, uint32_t depth)
 static void ordered_add(struct ordered *o, int from, bool finish)
 {
     uint32_t top = o->depth - 1;
-    disti_build_recv_reduce(o->b, o->lane, DISTI_NOW, from, ordered_slot(o, top),
-                            ordered_value(o, top), o->chunk, 1, finish);
+    disti_build_recv_reduce(o->b, .lane = o->lane, .peer = from, .dst = ordered_slot(o, top),
+                            .src = ordered_value(o, top), .data = o->chunk, .finish = finish);
     o->fresh = o->fresh && top > 0;
 }
 
@@ -48,8 +48,8 @@ static void ordered_push(struct ordered *o, int first, bool two)
     if (own)
         o->fresh = true;
     else
-        disti_build_recv(o->b, o->lane, DISTI_NOW, first, ordered_slot(o, o->depth - 1), o->chunk,
-                         1);
+        disti_build_recv(o->b, .lane = o->lane, .peer = first, .dst = ordered_slot(o, o->depth - 1),
+                         .data = o->chunk);
     if (two)
         ordered_add(o, own ? o->rank ^ 1 : first + 1, false);
 }
@@ -61,10 +61,11 @@ static void ordered_merge(struct ordered *o, bool finish)
     uint32_t below = o->depth - 1;
     struct disti_at sum = ordered_slot(o, below);
     if (below == 0 && o->fresh)
-        disti_build_copy(o->b, o->lane, DISTI_NOW, sum, ordered_value(o, below), o->chunk, 1);
+        disti_build_copy(o->b, .lane = o->lane, .dst = sum, .src = ordered_value(o, below),
+                         .data = o->chunk);
     o->fresh = o->fresh && below > 0;
-    disti_build_reduce(o->b, o->lane, DISTI_NOW, sum, ordered_slot(o, o->depth), o->chunk, 1,
-                       finish);
+    disti_build_reduce(o->b, .lane = o->lane, .dst = sum, .src = ordered_slot(o, o->depth),
+                       .data = o->chunk, .finish = finish);
 }
 
 /* The place's value, and the additions for which it was waited. */

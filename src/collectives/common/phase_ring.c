@@ -18,10 +18,11 @@ static void ring_reduce_hop(struct disti_builder *b, const struct disti_ring *ri
     for (uint32_t s = channel; s < ring->segments; s += ring->channels) {
         uint32_t out = ring_chunk(ring, ring->index - hop, s);
         uint32_t in = ring_chunk(ring, ring->index - hop - 1, s);
-        disti_build_send(b, send, disti_build_written(b, out), ring->next,
-                         disti_build_value(b, out), out, 1);
-        disti_build_recv_reduce(b, recv, disti_build_written(b, in), ring->previous, disti_out(in),
-                                disti_build_value(b, in), in, 1, last);
+        disti_build_send(b, .lane = send, .after = disti_build_written(b, out), .peer = ring->next,
+                         .src = disti_build_value(b, out), .data = out);
+        disti_build_recv_reduce(b, .lane = recv, .after = disti_build_written(b, in),
+                                .peer = ring->previous, .dst = disti_out(in),
+                                .src = disti_build_value(b, in), .data = in, .finish = last);
     }
 }
 
@@ -31,8 +32,9 @@ static void ring_gather_hop(struct disti_builder *b, const struct disti_ring *ri
     for (uint32_t s = channel; s < ring->segments; s += ring->channels) {
         uint32_t out = ring_chunk(ring, ring->index + 1 - hop, s);
         uint32_t in = ring_chunk(ring, ring->index - hop, s);
-        disti_build_send(b, send, disti_build_written(b, out), ring->next, disti_out(out), out, 1);
-        disti_build_recv(b, recv, DISTI_NOW, ring->previous, disti_out(in), in, 1);
+        disti_build_send(b, .lane = send, .after = disti_build_written(b, out), .peer = ring->next,
+                         .src = disti_out(out), .data = out);
+        disti_build_recv(b, .lane = recv, .peer = ring->previous, .dst = disti_out(in), .data = in);
     }
 }
 

@@ -21,25 +21,28 @@ static void gather_unpack(struct disti_builder *b, uint16_t lane, const uint32_t
                           uint32_t slot, uint32_t count)
 {
     for (uint32_t i = 0; i < count; i++)
-        disti_build_copy(b, lane, DISTI_NOW, disti_out(list[i]), disti_scratch(slot + i), list[i],
-                         1);
+        disti_build_copy(b, .lane = lane, .dst = disti_out(list[i]), .src = disti_scratch(slot + i),
+                         .data = list[i]);
 }
 
 static void gather_end(const struct disti_shape *shape, struct disti_builder *b,
                        const struct disti_tree_place *place, uint32_t *list)
 {
     uint32_t own = (uint32_t)shape->rank, slot = 0;
-    disti_build_copy(b, disti_build_lane(b, 0), DISTI_NOW, disti_out(own), disti_in(0), own, 1);
+    disti_build_copy(b, .lane = disti_build_lane(b, 0), .dst = disti_out(own), .src = disti_in(0),
+                     .data = own);
     for (int i = place->children - 1; i >= 0; i--) {
         int child = place->child[i];
         uint32_t count = disti_subtree(shape->topology, shape->root, child, list);
         uint16_t lane = disti_build_lane(b, 0);
         if (disti_subtree_run(list, count)) {
-            disti_build_recv(b, lane, DISTI_NOW, child, disti_out(list[0]), list[0], count);
+            disti_build_recv(b, .lane = lane, .peer = child, .dst = disti_out(list[0]),
+                             .data = list[0], .chunks = count);
             continue;
         }
         disti_build_scratch(b, slot + count);
-        disti_build_recv_list(b, lane, DISTI_NOW, child, disti_scratch(slot), list, count);
+        disti_build_recv(b, .lane = lane, .peer = child, .dst = disti_scratch(slot), .list = list,
+                         .chunks = count);
         gather_unpack(b, lane, list, slot, count);
         slot += count;
     }
@@ -53,19 +56,21 @@ static void gather_hand_up(const struct disti_shape *shape, struct disti_builder
     uint32_t count = disti_subtree(shape->topology, shape->root, shape->rank, list);
     uint16_t lane = disti_build_lane(b, 0);
     if (count == 1) {
-        disti_build_send(b, lane, DISTI_NOW, place->parent, disti_in(0), own, 1);
+        disti_build_send(b, .lane = lane, .peer = place->parent, .src = disti_in(0), .data = own);
         return;
     }
     disti_build_scratch(b, count);
-    disti_build_copy(b, lane, DISTI_NOW, disti_scratch(0), disti_in(0), own, 1);
+    disti_build_copy(b, .lane = lane, .dst = disti_scratch(0), .src = disti_in(0), .data = own);
     uint32_t *below = disti_build_array(b, count);
     for (uint32_t slot = 1, i = (uint32_t)place->children; below && i > 0; i--) {
         int child = place->child[i - 1];
         uint32_t many = disti_subtree(shape->topology, shape->root, child, below);
-        disti_build_recv_list(b, lane, DISTI_NOW, child, disti_scratch(slot), below, many);
+        disti_build_recv(b, .lane = lane, .peer = child, .dst = disti_scratch(slot), .list = below,
+                         .chunks = many);
         slot += many;
     }
-    disti_build_send_list(b, lane, DISTI_NOW, place->parent, disti_scratch(0), list, count);
+    disti_build_send(b, .lane = lane, .peer = place->parent, .src = disti_scratch(0), .list = list,
+                     .chunks = count);
 }
 
 void disti_gather_binomial(const struct disti_shape *shape, struct disti_builder *b)

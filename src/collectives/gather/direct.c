@@ -13,12 +13,15 @@ void disti_gather_direct(const struct disti_shape *shape, struct disti_builder *
     uint32_t own = (uint32_t)shape->rank;
     disti_build_chunks(b, 1);
     if (shape->rank != shape->root) {
-        disti_build_send(b, disti_build_lane(b, 0), DISTI_NOW, shape->root, disti_in(0), own, 1);
+        disti_build_send(b, .lane = disti_build_lane(b, 0), .peer = shape->root, .src = disti_in(0),
+                         .data = own);
         return;
     }
     for (int i = 1; i < shape->ranks; i++) {
         uint32_t from = (uint32_t)disti_chain_rank(shape->topology, shape->root, i);
-        disti_build_recv(b, disti_build_lane(b, 0), DISTI_NOW, (int)from, disti_out(from), from, 1);
+        disti_build_recv(b, .lane = disti_build_lane(b, 0), .peer = (int)from,
+                         .dst = disti_out(from), .data = from);
     }
-    disti_build_copy(b, disti_build_lane(b, 0), DISTI_NOW, disti_out(own), disti_in(0), own, 1);
+    disti_build_copy(b, .lane = disti_build_lane(b, 0), .dst = disti_out(own), .src = disti_in(0),
+                     .data = own);
 }

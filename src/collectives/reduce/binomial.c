@@ -26,10 +26,10 @@ void disti_reduce_binomial(const struct disti_shape *shape, struct disti_builder
     uint16_t lane = disti_build_lane(b, 0);
     struct disti_at value = disti_in(0), sum = place.parent < 0 ? disti_out(0) : disti_scratch(0);
     for (int i = place.children - 1; i >= 0; i--) {
-        disti_build_recv_reduce(b, lane, DISTI_NOW, place.child[i], sum, value, 0, 1,
-                                place.parent < 0 && i == 0);
+        disti_build_recv_reduce(b, .lane = lane, .peer = place.child[i], .dst = sum, .src = value,
+                                .finish = place.parent < 0 && i == 0);
         value = sum;
     }
     if (place.parent >= 0)
-        disti_build_send(b, lane, DISTI_NOW, place.parent, value, 0, 1);
+        disti_build_send(b, .lane = lane, .peer = place.parent, .src = value);
 }

@@ -57,12 +57,14 @@ static void cube_chunk(const struct cube *c, struct disti_window *window, uint16
         int from = round < 0 ? c->fold.partner : cube_rank(c, c->place ^ (1 << round));
         if (from < 0)
             continue; /* nobody is folded in here */
-        has = disti_build_recv_reduce(c->b, recv, *sent, from, sum, value, chunk, 1,
-                                      root && round == rounds - 1);
+        has = disti_build_recv_reduce(c->b, .lane = recv, .after = *sent, .peer = from, .dst = sum,
+                                      .src = value, .data = chunk,
+                                      .finish = root && round == rounds - 1);
         value = sum;
     }
     if (!root)
-        *sent = disti_build_send(c->b, send, has, to, value, chunk, 1);
+        *sent = disti_build_send(c->b, .lane = send, .after = has, .peer = to, .src = value,
+                                 .data = chunk);
 }
 
 void disti_reduce_binomial_ordered(const struct disti_shape *shape, struct disti_builder *b)
@@ -80,6 +82,7 @@ void disti_reduce_binomial_ordered(const struct disti_shape *shape, struct disti
         if (goes_on == shape->rank)
             cube_chunk(&c, &window, recv, send, chunk);
         else
-            disti_build_send(b, send, DISTI_NOW, goes_on, disti_in(chunk), chunk, 1);
+            disti_build_send(b, .lane = send, .peer = goes_on, .src = disti_in(chunk),
+                             .data = chunk);
     }
 }

@@ -19,7 +19,8 @@ static void chain_end(const struct disti_shape *shape, struct disti_builder *b)
     uint16_t lane = disti_build_lane(b, 0);
     int next = disti_chain_rank(shape->topology, shape->root, 1);
     for (uint32_t c = 0; c < shape->segments; c++)
-        disti_build_recv_reduce(b, lane, DISTI_NOW, next, disti_out(c), disti_in(c), c, 1, true);
+        disti_build_recv_reduce(b, .lane = lane, .peer = next, .dst = disti_out(c),
+                                .src = disti_in(c), .data = c, .finish = true);
 }
 
 void disti_reduce_chain(const struct disti_shape *shape, struct disti_builder *b)
@@ -39,8 +40,10 @@ void disti_reduce_chain(const struct disti_shape *shape, struct disti_builder *b
         if (at < shape->ranks - 1) {
             int next = disti_chain_rank(shape->topology, shape->root, at + 1);
             value = disti_window_slot(&window, c);
-            has = disti_build_recv_reduce(b, recv, *sent, next, value, disti_in(c), c, 1, false);
+            has = disti_build_recv_reduce(b, .lane = recv, .after = *sent, .peer = next,
+                                          .dst = value, .src = disti_in(c), .data = c);
         }
-        *sent = disti_build_send(b, send, has, previous, value, c, 1);
+        *sent = disti_build_send(b, .lane = send, .after = has, .peer = previous, .src = value,
+                                 .data = c);
     }
 }

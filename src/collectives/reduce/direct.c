@@ -16,10 +16,11 @@ void disti_reduce_direct(const struct disti_shape *shape, struct disti_builder *
     disti_build_chunks(b, shape->segments);
     for (uint32_t c = 0; c < shape->segments; c++) {
         if (shape->rank != shape->root)
-            disti_build_send(b, lane, DISTI_NOW, shape->root, disti_in(c), c, 1);
+            disti_build_send(b, .lane = lane, .peer = shape->root, .src = disti_in(c), .data = c);
         for (int i = 1; i < shape->ranks && shape->rank == shape->root; i++)
-            disti_build_recv_reduce(b, lane, DISTI_NOW,
-                                    disti_chain_rank(shape->topology, shape->root, i), disti_out(c),
-                                    disti_build_value(b, c), c, 1, i == shape->ranks - 1);
+            disti_build_recv_reduce(b, .lane = lane,
+                                    .peer = disti_chain_rank(shape->topology, shape->root, i),
+                                    .dst = disti_out(c), .src = disti_build_value(b, c), .data = c,
+                                    .finish = i == shape->ranks - 1);
     }
 }

@@ -19,6 +19,6 @@ void disti_reduce_direct_ordered(const struct disti_shape *shape, struct disti_b
         if (shape->rank == shape->root)
             disti_ordered_sum(b, lane, shape->ranks, shape->rank, c);
         else
-            disti_build_send(b, lane, DISTI_NOW, shape->root, disti_in(c), c, 1);
+            disti_build_send(b, .lane = lane, .peer = shape->root, .src = disti_in(c), .data = c);
     }
 }

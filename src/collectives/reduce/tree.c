@@ -23,8 +23,9 @@ static void tree_end(const struct disti_shape *shape, struct disti_builder *b, i
     uint16_t lane = disti_build_lane(b, (uint16_t)which);
     for (uint32_t c = (uint32_t)which; c < 2 * shape->segments; c += 2) {
         for (int i = 0; i < place->children; i++)
-            disti_build_recv_reduce(b, lane, DISTI_NOW, place->child[i], disti_out(c),
-                                    i ? disti_out(c) : disti_in(c), c, 1, i == place->children - 1);
+            disti_build_recv_reduce(b, .lane = lane, .peer = place->child[i], .dst = disti_out(c),
+                                    .src = i ? disti_out(c) : disti_in(c), .data = c,
+                                    .finish = i == place->children - 1);
     }
 }
 
@@ -39,10 +40,12 @@ static void tree_hand_up(const struct disti_shape *shape, struct disti_builder *
         struct disti_at value = disti_in(c), sum = disti_window_slot(&window, s);
         struct disti_mark has = DISTI_NOW, *sent = &window.sent[s % DISTI_WINDOW];
         for (int i = 0; i < place->children; i++) {
-            has = disti_build_recv_reduce(b, recv, *sent, place->child[i], sum, value, c, 1, false);
+            has = disti_build_recv_reduce(b, .lane = recv, .after = *sent, .peer = place->child[i],
+                                          .dst = sum, .src = value, .data = c);
             value = sum;
         }
-        *sent = disti_build_send(b, send, has, place->parent, value, c, 1);
+        *sent = disti_build_send(b, .lane = send, .after = has, .peer = place->parent, .src = value,
+                                 .data = c);
     }
 }
 

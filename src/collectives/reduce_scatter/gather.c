@@ -31,12 +31,14 @@ static void slice_reduce(const struct disti_shape *shape, struct disti_builder *
         struct disti_at value = disti_in(chunk), sum = root ? disti_out(chunk) : disti_scratch(s);
         struct disti_mark has = DISTI_NOW;
         for (int i = 1; i < crew->size; i++) {
-            has = disti_build_recv_reduce(b, lane, DISTI_NOW, disti_crew_after(crew, i), sum, value,
-                                          chunk, 1, i == crew->size - 1);
+            has = disti_build_recv_reduce(b, .lane = lane, .peer = disti_crew_after(crew, i),
+                                          .dst = sum, .src = value, .data = chunk,
+                                          .finish = i == crew->size - 1);
             value = sum;
         }
         if (!root)
-            disti_build_send(b, send, has, shape->root, sum, chunk, 1);
+            disti_build_send(b, .lane = send, .after = has, .peer = shape->root, .src = sum,
+                             .data = chunk);
     }
 }
 
@@ -55,6 +57,7 @@ void disti_reduce_scatter_gather(const struct disti_shape *shape, struct disti_b
         uint16_t lane = disti_build_lane(b, CHANNEL_GATHER);
         uint32_t first = (uint32_t)i * crew.segments;
         for (uint32_t c = first; c < first + crew.segments && i != crew.index; c++)
-            disti_build_recv(b, lane, DISTI_NOW, disti_crew_rank(&crew, i), disti_out(c), c, 1);
+            disti_build_recv(b, .lane = lane, .peer = disti_crew_rank(&crew, i),
+                             .dst = disti_out(c), .data = c);
     }
 }

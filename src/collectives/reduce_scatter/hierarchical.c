@@ -56,7 +56,7 @@ static struct disti_mark scatter_added(const struct scatter *c, int turn, uint32
     uint32_t before = (uint32_t)turn * c->shape->segments + s;
     if (c->size == 1)
         return DISTI_NOW;
-    return (struct disti_mark){c->reduce, (before + 1) * (uint32_t)(c->size - 1) - 1};
+    return (struct disti_mark){c->reduce, (before + 1) * (uint32_t)(c->size - 1)};
 }
 
 /* Gives the i-th rank after this one in the node its blocks. */
@@ -67,9 +67,9 @@ static void scatter_give(const struct scatter *c, int i)
     for (int turn = 0; turn < c->nodes; turn++) {
         for (uint32_t s = 0; s < c->shape->segments; s++) {
             uint32_t chunk = scatter_chunk(c, to, turn, s);
-            disti_build_send(c->b, lane, DISTI_NOW,
-                             disti_node_member(c->shape->topology, c->node, to), disti_in(chunk),
-                             chunk, 1);
+            disti_build_send(c->b, .lane = lane,
+                             .peer = disti_node_member(c->shape->topology, c->node, to),
+                             .src = disti_in(chunk), .data = chunk);
         }
     }
 }
@@ -80,8 +80,8 @@ static void scatter_reduce(const struct scatter *c, int turn, uint32_t s)
     struct disti_at value = disti_in(chunk), sum = scatter_sum(c, turn, s);
     for (int i = 1; i < c->size; i++) {
         int from = disti_node_member(c->shape->topology, c->node, (c->index + i) % c->size);
-        disti_build_recv_reduce(c->b, c->reduce, DISTI_NOW, from, sum, value, chunk, 1,
-                                c->nodes == 1 && i == c->size - 1);
+        disti_build_recv_reduce(c->b, .lane = c->reduce, .peer = from, .dst = sum, .src = value,
+                                .data = chunk, .finish = c->nodes == 1 && i == c->size - 1);
         value = sum;
     }
 }
@@ -94,12 +94,14 @@ static void scatter_hop(const struct scatter *c, int turn, uint32_t s)
     int previous = disti_node_member(topology, (c->node + c->nodes - 1) % c->nodes, c->index);
     uint32_t out = scatter_chunk(c, c->index, turn, s);
     uint32_t in = scatter_chunk(c, c->index, turn + 1, s);
-    struct disti_mark came = {c->recv, (uint32_t)(turn - 1) * c->shape->segments + s};
+    struct disti_mark came = {c->recv, (uint32_t)(turn - 1) * c->shape->segments + s + 1};
     struct disti_at from = turn ? scatter_sum(c, turn, s) : scatter_value(c, turn, s);
-    disti_build_send(c->b, c->send, turn ? came : scatter_added(c, turn, s), next, from, out, 1);
-    disti_build_recv_reduce(c->b, c->recv, scatter_added(c, turn + 1, s), previous,
-                            scatter_sum(c, turn + 1, s), scatter_value(c, turn + 1, s), in, 1,
-                            turn == c->nodes - 2);
+    disti_build_send(c->b, .lane = c->send, .after = turn ? came : scatter_added(c, turn, s),
+                     .peer = next, .src = from, .data = out);
+    disti_build_recv_reduce(c->b, .lane = c->recv, .after = scatter_added(c, turn + 1, s),
+                            .peer = previous, .dst = scatter_sum(c, turn + 1, s),
+                            .src = scatter_value(c, turn + 1, s), .data = in,
+                            .finish = turn == c->nodes - 2);
 }
 
 void disti_reduce_scatter_hierarchical(const struct disti_shape *shape, struct disti_builder *b)

@@ -52,30 +52,34 @@ static void halving_round(struct halving *h, int round)
     uint32_t keep = halving_block(h, h->low), count = halving_block(h, h->high) - keep;
     bool last = round == h->fold.rounds - 1;
     struct disti_at mine = halving_value(h, keep);
-    disti_build_send(h->b, h->send, h->has, peer, halving_value(h, give), give, give_end - give);
+    disti_build_send(h->b, .lane = h->send, .after = h->has, .peer = peer,
+                     .src = halving_value(h, give), .data = give, .chunks = give_end - give);
     if (h->fresh) {
         disti_build_scratch(h->b, count);
         h->base = keep;
         h->fresh = false;
     }
     struct disti_at sum = last && count == 1 ? disti_out(0) : halving_value(h, keep);
-    h->has = disti_build_recv_reduce(h->b, h->recv, DISTI_NOW, peer, sum, mine, keep, count, last);
+    h->has = disti_build_recv_reduce(h->b, .lane = h->recv, .peer = peer, .dst = sum, .src = mine,
+                                     .data = keep, .chunks = count, .finish = last);
 }
 
 /* Its partner's block was reduced along with its own. */
 static void halving_give_back(struct halving *h)
 {
     uint32_t own = (uint32_t)h->shape->rank;
-    disti_build_copy(h->b, h->recv, DISTI_NOW, disti_out(0), halving_value(h, own), own, 1);
-    disti_build_send(h->b, h->send, h->has, h->fold.partner, halving_value(h, own + 1), own + 1, 1);
+    disti_build_copy(h->b, .lane = h->recv, .dst = disti_out(0), .src = halving_value(h, own),
+                     .data = own);
+    disti_build_send(h->b, .lane = h->send, .after = h->has, .peer = h->fold.partner,
+                     .src = halving_value(h, own + 1), .data = own + 1);
 }
 
 static void halving_surplus(const struct disti_shape *shape, struct disti_builder *b, int peer)
 {
     uint32_t own = (uint32_t)shape->rank, ranks = (uint32_t)shape->ranks;
     uint16_t lane = disti_build_lane(b, 0);
-    disti_build_send(b, lane, DISTI_NOW, peer, disti_in(0), 0, ranks);
-    disti_build_recv(b, lane, DISTI_NOW, peer, disti_out(0), own, 1);
+    disti_build_send(b, .lane = lane, .peer = peer, .src = disti_in(0), .chunks = ranks);
+    disti_build_recv(b, .lane = lane, .peer = peer, .dst = disti_out(0), .data = own);
 }
 
 void disti_reduce_scatter_recursive_halving(const struct disti_shape *shape,
@@ -98,8 +102,9 @@ void disti_reduce_scatter_recursive_halving(const struct disti_shape *shape,
                         .has = DISTI_NOW};
     if (!h.fresh) {
         disti_build_scratch(b, ranks);
-        h.has = disti_build_recv_reduce(b, h.recv, DISTI_NOW, fold.partner, disti_scratch(0),
-                                        disti_in(0), 0, ranks, false);
+        h.has =
+            disti_build_recv_reduce(b, .lane = h.recv, .peer = fold.partner,
+                                    .dst = disti_scratch(0), .src = disti_in(0), .chunks = ranks);
     }
     for (int round = 0; round < fold.rounds; round++)
         halving_round(&h, round);

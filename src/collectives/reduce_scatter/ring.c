@@ -33,10 +33,10 @@ static struct disti_at ring_slot(const struct ring *r, int hop, uint32_t s)
     return disti_scratch((uint32_t)(hop % 2) * r->shape->segments + s);
 }
 
-/* A lane's step for the segment in a hop: each hop has one a segment. */
+/* The lane has ended its step for the segment in a hop: each hop has one a segment. */
 static struct disti_mark ring_mark(const struct ring *r, uint16_t lane, int hop, uint32_t s)
 {
-    return (struct disti_mark){lane, (uint32_t)hop * r->shape->segments + s};
+    return (struct disti_mark){lane, (uint32_t)hop * r->shape->segments + s + 1};
 }
 
 static void ring_hop(const struct ring *r, int hop, uint32_t s)
@@ -51,8 +51,9 @@ static void ring_hop(const struct ring *r, int hop, uint32_t s)
     struct disti_mark has = hop == 0 ? DISTI_NOW : ring_mark(r, r->recv, hop - 1, s);
     /* what was in the slot two hops ago left in the hop before */
     struct disti_mark gone = hop < 2 || last ? DISTI_NOW : ring_mark(r, r->send, hop - 1, s);
-    disti_build_send(r->b, r->send, has, next, from, out, 1);
-    disti_build_recv_reduce(r->b, r->recv, gone, previous, to, disti_in(in), in, 1, last);
+    disti_build_send(r->b, .lane = r->send, .after = has, .peer = next, .src = from, .data = out);
+    disti_build_recv_reduce(r->b, .lane = r->recv, .after = gone, .peer = previous, .dst = to,
+                            .src = disti_in(in), .data = in, .finish = last);
 }
 
 void disti_reduce_scatter_ring(const struct disti_shape *shape, struct disti_builder *b)

@@ -24,8 +24,8 @@ static struct disti_mark scatter_pack(struct disti_builder *b, uint16_t lane, co
     struct disti_mark packed = DISTI_NOW;
     disti_build_scratch(b, slot + count);
     for (uint32_t i = 0; i < count; i++)
-        packed = disti_build_copy(b, lane, DISTI_NOW, disti_scratch(slot + i), disti_in(list[i]),
-                                  list[i], 1);
+        packed = disti_build_copy(b, .lane = lane, .dst = disti_scratch(slot + i),
+                                  .src = disti_in(list[i]), .data = list[i]);
     return packed;
 }
 
@@ -39,14 +39,17 @@ static void scatter_begin(const struct disti_shape *shape, struct disti_builder 
         uint32_t count = disti_subtree(shape->topology, shape->root, child, list);
         uint16_t lane = disti_build_lane(b, 0);
         if (disti_subtree_run(list, count)) {
-            disti_build_send(b, lane, DISTI_NOW, child, disti_in(list[0]), list[0], count);
+            disti_build_send(b, .lane = lane, .peer = child, .src = disti_in(list[0]),
+                             .data = list[0], .chunks = count);
             continue;
         }
         struct disti_mark packed = scatter_pack(b, lane, list, slot, count);
-        disti_build_send_list(b, lane, packed, child, disti_scratch(slot), list, count);
+        disti_build_send(b, .lane = lane, .after = packed, .peer = child,
+                         .src = disti_scratch(slot), .list = list, .chunks = count);
         slot += count;
     }
-    disti_build_copy(b, disti_build_lane(b, 0), DISTI_NOW, disti_out(0), disti_in(own), own, 1);
+    disti_build_copy(b, .lane = disti_build_lane(b, 0), .dst = disti_out(0), .src = disti_in(own),
+                     .data = own);
 }
 
 static void scatter_hand_down(const struct disti_shape *shape, struct disti_builder *b,
@@ -56,19 +59,20 @@ static void scatter_hand_down(const struct disti_shape *shape, struct disti_buil
     uint32_t count = disti_subtree(shape->topology, shape->root, shape->rank, list), slot = count;
     uint16_t lane = disti_build_lane(b, 0);
     if (count == 1) {
-        disti_build_recv(b, lane, DISTI_NOW, place->parent, disti_out(0), own, 1);
+        disti_build_recv(b, .lane = lane, .peer = place->parent, .dst = disti_out(0), .data = own);
         return;
     }
     disti_build_scratch(b, count);
     struct disti_mark came =
-        disti_build_recv_list(b, lane, DISTI_NOW, place->parent, disti_scratch(0), list, count);
+        disti_build_recv(b, .lane = lane, .peer = place->parent, .dst = disti_scratch(0),
+                         .list = list, .chunks = count);
     for (int i = 0; i < place->children; i++) { /* the largest is the last in the list */
         uint32_t many = disti_subtree(shape->topology, shape->root, place->child[i], list);
         slot -= many;
-        disti_build_send_list(b, disti_build_lane(b, 0), came, place->child[i], disti_scratch(slot),
-                              list, many);
+        disti_build_send(b, .lane = disti_build_lane(b, 0), .after = came, .peer = place->child[i],
+                         .src = disti_scratch(slot), .list = list, .chunks = many);
     }
-    disti_build_copy(b, lane, DISTI_NOW, disti_out(0), disti_scratch(0), own, 1);
+    disti_build_copy(b, .lane = lane, .dst = disti_out(0), .src = disti_scratch(0), .data = own);
 }
 
 void disti_scatter_binomial(const struct disti_shape *shape, struct disti_builder *b)

@@ -25,9 +25,9 @@ static void hand_round(const struct disti_shape *shape, struct disti_builder *b)
     disti_build_chunks(b, 1);
     uint16_t send = disti_build_lane(b, 0), recv = disti_build_lane(b, 0);
     disti_build_scratch(b, 1);
-    disti_build_send(b, send, DISTI_NOW, (int)other, disti_in(own), own, 1);
-    disti_build_recv(b, recv, DISTI_NOW, (int)other, disti_scratch(0), other, 1);
-    disti_build_copy(b, recv, DISTI_NOW, disti_out(0), disti_in(own), own, 1);
+    disti_build_send(b, .lane = send, .peer = (int)other, .src = disti_in(own), .data = own);
+    disti_build_recv(b, .lane = recv, .peer = (int)other, .dst = disti_scratch(0), .data = other);
+    disti_build_copy(b, .lane = recv, .dst = disti_out(0), .src = disti_in(own), .data = own);
 }
 
 static void test_not_summed(void **state)
@@ -156,7 +156,7 @@ static void pass_through(const struct disti_shape *shape, struct disti_builder *
     uint16_t lane = disti_build_lane(b, 0);
     disti_build_scratch(b, 1);
     if (shape->rank == 1)
-        disti_build_recv(b, lane, DISTI_NOW, 0, disti_scratch(0), 2, 1);
+        disti_build_recv(b, .lane = lane, .peer = 0, .dst = disti_scratch(0), .data = 2);
 }
 
 static void test_unknown_size(void **state)

@@ -89,8 +89,9 @@ static void face_to_face(const struct disti_shape *shape, struct disti_builder *
     disti_build_chunks(b, 1);
     disti_build_scratch(b, 1);
     uint16_t lane = disti_build_lane(b, 0);
-    disti_build_send(b, lane, DISTI_NOW, peer, disti_in(0), 0, 1);
-    disti_build_recv_reduce(b, lane, DISTI_NOW, peer, disti_out(0), disti_in(0), 0, 1, true);
+    disti_build_send(b, .lane = lane, .peer = peer, .src = disti_in(0));
+    disti_build_recv_reduce(b, .lane = lane, .peer = peer, .dst = disti_out(0), .src = disti_in(0),
+                            .finish = true);
 }
 
 static void test_deadlock_face_to_face(void **state)
@@ -193,11 +194,13 @@ static void add_twice(const struct disti_shape *shape, struct disti_builder *b)
     disti_build_chunks(b, 1);
     disti_build_scratch(b, 1);
     uint16_t send = disti_build_lane(b, 0), recv = disti_build_lane(b, 0);
-    disti_build_send(b, send, DISTI_NOW, peer, disti_in(0), 0, 1);
-    disti_build_recv(b, recv, DISTI_NOW, peer, disti_scratch(0), 0, 1);
-    disti_build_copy(b, recv, (struct disti_mark){send, 0}, disti_out(0), disti_in(0), 0, 1);
-    disti_build_reduce(b, recv, DISTI_NOW, disti_out(0), disti_scratch(0), 0, 1, true);
-    disti_build_reduce(b, recv, DISTI_NOW, disti_out(0), disti_scratch(0), 0, 1, false);
+    disti_build_send(b, .lane = send, .peer = peer, .src = disti_in(0));
+    disti_build_recv(b, .lane = recv, .peer = peer, .dst = disti_scratch(0));
+    disti_build_copy(b, .lane = recv, .after = (struct disti_mark){send, 1}, .dst = disti_out(0),
+                     .src = disti_in(0));
+    disti_build_reduce(b, .lane = recv, .dst = disti_out(0), .src = disti_scratch(0),
+                       .finish = true);
+    disti_build_reduce(b, .lane = recv, .dst = disti_out(0), .src = disti_scratch(0));
 }
 
 static void test_contribution_twice(void **state)
@@ -220,10 +223,12 @@ static void add_late(const struct disti_shape *shape, struct disti_builder *b)
     disti_build_chunks(b, 1);
     uint16_t lane = disti_build_lane(b, 0);
     if (shape->rank == 0) {
-        disti_build_recv_reduce(b, lane, DISTI_NOW, 1, disti_out(0), disti_in(0), 0, 1, true);
-        disti_build_recv_reduce(b, lane, DISTI_NOW, 2, disti_out(0), disti_out(0), 0, 1, true);
+        disti_build_recv_reduce(b, .lane = lane, .peer = 1, .dst = disti_out(0), .src = disti_in(0),
+                                .finish = true);
+        disti_build_recv_reduce(b, .lane = lane, .peer = 2, .dst = disti_out(0),
+                                .src = disti_out(0), .finish = true);
     } else {
-        disti_build_send(b, lane, DISTI_NOW, 0, disti_in(0), 0, 1);
+        disti_build_send(b, .lane = lane, .peer = 0, .src = disti_in(0));
     }
 }
 

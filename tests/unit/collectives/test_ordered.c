@@ -21,10 +21,11 @@ static void add_in_turn(const struct disti_shape *shape, struct disti_builder *b
         int from = a[0] - '0', to = a[1] - '0';
 
         if (shape->rank == from)
-            disti_build_send(b, lane, DISTI_NOW, to, value, 0, 1);
+            disti_build_send(b, .lane = lane, .peer = to, .src = value);
         if (shape->rank != to)
             continue;
-        disti_build_recv_reduce(b, lane, DISTI_NOW, from, sum, value, 0, 1, a[2] == '\0');
+        disti_build_recv_reduce(b, .lane = lane, .peer = from, .dst = sum, .src = value,
+                                .finish = a[2] == '\0');
         value = sum;
     }
 }

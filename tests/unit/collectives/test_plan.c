@@ -62,14 +62,16 @@ static void good_write(const struct disti_shape *shape, struct disti_builder *b)
     disti_build_chunks(b, 3);
     assert_int_equal(disti_build_value(b, 1).space, DISTI_IN);
     uint16_t a = disti_build_lane(b, 0), c = disti_build_lane(b, 7);
-    struct disti_mark first = disti_build_copy(b, c, DISTI_NOW, disti_out(1), disti_in(1), 1, 2);
+    struct disti_mark first = disti_build_copy(b, .lane = c, .dst = disti_out(1),
+                                               .src = disti_in(1), .data = 1, .chunks = 2);
     assert_int_equal(disti_build_value(b, 0).space, DISTI_IN);
     assert_int_equal(disti_build_value(b, 2).space, DISTI_OUT);
     assert_int_equal(disti_build_written(b, 2).lane, c);
     disti_build_scratch(b, 4);
     disti_build_scratch(b, 2);
-    disti_build_send(b, a, first, 1, disti_out(2), 2, 1);
-    disti_build_send(b, c, first, 1, disti_out(1), 1, 1); /* same lane: no wait is written */
+    disti_build_send(b, .lane = a, .after = first, .peer = 1, .src = disti_out(2), .data = 2);
+    disti_build_send(b, .lane = c, .after = first, .peer = 1, .src = disti_out(1),
+                     .data = 1); /* same lane: no wait is written */
 }
 
 static void test_layout(void **state)
@@ -88,7 +90,11 @@ static void test_layout(void **state)
     assert_int_equal(plan->steps[0].wait_lane, 1);
     assert_int_equal(plan->steps[0].wait_step, 0);
     assert_int_equal(plan->steps[1].kind, DISTI_COPY);
+    assert_int_equal(plan->steps[1].wait_lane, DISTI_NO_LANE); /* nothing was said */
+    assert_int_equal(plan->steps[1].chunks, 2);
     assert_int_equal(plan->steps[2].wait_lane, DISTI_NO_LANE);
+    assert_int_equal(plan->steps[2].chunks, 1); /* neither */
+    assert_int_equal(plan->steps[2].list, DISTI_NO_LIST);
     assert_string_equal(plan->algorithm, "test");
     disti_plan_free(plan);
 }
@@ -117,40 +123,43 @@ static void bad_lane(const struct disti_shape *shape, struct disti_builder *b)
 {
     (void)shape;
     disti_build_chunks(b, 1);
-    disti_build_send(b, 0, DISTI_NOW, 1, disti_in(0), 0, 1);
+    disti_build_send(b, .lane = 0, .peer = 1, .src = disti_in(0));
 }
 
 static void bad_peer(const struct disti_shape *shape, struct disti_builder *b)
 {
     disti_build_chunks(b, 1);
-    disti_build_send(b, disti_build_lane(b, 0), DISTI_NOW, shape->ranks, disti_in(0), 0, 1);
+    disti_build_send(b, .lane = disti_build_lane(b, 0), .peer = shape->ranks, .src = disti_in(0));
 }
 
 static void bad_peer_self(const struct disti_shape *shape, struct disti_builder *b)
 {
     disti_build_chunks(b, 1);
-    disti_build_recv(b, disti_build_lane(b, 0), DISTI_NOW, shape->rank, disti_out(0), 0, 1);
+    disti_build_recv(b, .lane = disti_build_lane(b, 0), .peer = shape->rank, .dst = disti_out(0));
 }
 
 static void bad_range(const struct disti_shape *shape, struct disti_builder *b)
 {
     (void)shape;
     disti_build_chunks(b, 2);
-    disti_build_send(b, disti_build_lane(b, 0), DISTI_NOW, 1, disti_in(1), 1, 2);
+    disti_build_send(b, .lane = disti_build_lane(b, 0), .peer = 1, .src = disti_in(1), .data = 1,
+                     .chunks = 2);
 }
 
 static void bad_range_empty(const struct disti_shape *shape, struct disti_builder *b)
 {
     (void)shape;
     disti_build_chunks(b, 2);
-    disti_build_send(b, disti_build_lane(b, 0), DISTI_NOW, 1, disti_in(1), 1, 0);
+    const uint32_t list[1] = {1};
+    disti_build_send(b, .lane = disti_build_lane(b, 0), .peer = 1, .src = disti_in(1), .list = list,
+                     .chunks = 0);
 }
 
 static void bad_place(const struct disti_shape *shape, struct disti_builder *b)
 {
     (void)shape;
     disti_build_chunks(b, 2);
-    disti_build_send(b, disti_build_lane(b, 0), DISTI_NOW, 1, disti_in(0), 1, 1);
+    disti_build_send(b, .lane = disti_build_lane(b, 0), .peer = 1, .src = disti_in(0), .data = 1);
 }
 
 static void bad_scratch(const struct disti_shape *shape, struct disti_builder *b)
@@ -158,7 +167,8 @@ static void bad_scratch(const struct disti_shape *shape, struct disti_builder *b
     (void)shape;
     disti_build_chunks(b, 2);
     disti_build_scratch(b, 1);
-    disti_build_recv(b, disti_build_lane(b, 0), DISTI_NOW, 1, disti_scratch(0), 0, 2);
+    disti_build_recv(b, .lane = disti_build_lane(b, 0), .peer = 1, .dst = disti_scratch(0),
+                     .chunks = 2);
 }
 
 /* The two chunks may differ by an element, so that the second is not where its slot begins. */
@@ -167,21 +177,23 @@ static void bad_scratch_range(const struct disti_shape *shape, struct disti_buil
     (void)shape;
     disti_build_chunks(b, 2);
     disti_build_scratch(b, 2);
-    disti_build_recv(b, disti_build_lane(b, 0), DISTI_NOW, 1, disti_scratch(0), 0, 2);
+    disti_build_recv(b, .lane = disti_build_lane(b, 0), .peer = 1, .dst = disti_scratch(0),
+                     .chunks = 2);
 }
 
 static void bad_input(const struct disti_shape *shape, struct disti_builder *b)
 {
     (void)shape;
     disti_build_chunks(b, 1);
-    disti_build_recv(b, disti_build_lane(b, 0), DISTI_NOW, 1, disti_in(0), 0, 1);
+    disti_build_recv(b, .lane = disti_build_lane(b, 0), .peer = 1, .dst = disti_in(0));
 }
 
 static void bad_wait(const struct disti_shape *shape, struct disti_builder *b)
 {
     (void)shape;
     disti_build_chunks(b, 1);
-    disti_build_send(b, disti_build_lane(b, 0), (struct disti_mark){1, 0}, 1, disti_in(0), 0, 1);
+    disti_build_send(b, .lane = disti_build_lane(b, 0), .after = (struct disti_mark){1, 1},
+                     .peer = 1, .src = disti_in(0));
     disti_build_lane(b, 0);
 }
 
@@ -189,8 +201,8 @@ static void bad_two_lanes(const struct disti_shape *shape, struct disti_builder 
 {
     (void)shape;
     disti_build_chunks(b, 1);
-    disti_build_send(b, disti_build_lane(b, 3), DISTI_NOW, 1, disti_in(0), 0, 1);
-    disti_build_send(b, disti_build_lane(b, 3), DISTI_NOW, 1, disti_in(0), 0, 1);
+    disti_build_send(b, .lane = disti_build_lane(b, 3), .peer = 1, .src = disti_in(0));
+    disti_build_send(b, .lane = disti_build_lane(b, 3), .peer = 1, .src = disti_in(0));
 }
 
 static void too_many_lanes(const struct disti_shape *shape, struct disti_builder *b)

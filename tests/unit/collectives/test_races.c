@@ -91,9 +91,10 @@ static void copy_early(const struct disti_shape *shape, struct disti_builder *b)
     disti_build_chunks(b, 1);
     disti_build_scratch(b, 1);
     uint16_t send = disti_build_lane(b, 0), recv = disti_build_lane(b, 0);
-    disti_build_send(b, send, DISTI_NOW, peer, disti_in(0), 0, 1);
-    disti_build_recv_reduce(b, recv, DISTI_NOW, peer, disti_scratch(0), disti_in(0), 0, 1, true);
-    disti_build_copy(b, recv, DISTI_NOW, disti_out(0), disti_scratch(0), 0, 1);
+    disti_build_send(b, .lane = send, .peer = peer, .src = disti_in(0));
+    disti_build_recv_reduce(b, .lane = recv, .peer = peer, .dst = disti_scratch(0),
+                            .src = disti_in(0), .finish = true);
+    disti_build_copy(b, .lane = recv, .dst = disti_out(0), .src = disti_scratch(0));
 }
 
 static void test_copy_early(void **state)
@@ -111,11 +112,11 @@ static void two_writers(const struct disti_shape *shape, struct disti_builder *b
 {
     disti_build_chunks(b, 1);
     if (shape->rank == 0) {
-        disti_build_send(b, disti_build_lane(b, 0), DISTI_NOW, 1, disti_out(0), 0, 1);
-        disti_build_send(b, disti_build_lane(b, 1), DISTI_NOW, 1, disti_out(0), 0, 1);
+        disti_build_send(b, .lane = disti_build_lane(b, 0), .peer = 1, .src = disti_out(0));
+        disti_build_send(b, .lane = disti_build_lane(b, 1), .peer = 1, .src = disti_out(0));
     } else {
-        disti_build_recv(b, disti_build_lane(b, 0), DISTI_NOW, 0, disti_out(0), 0, 1);
-        disti_build_recv(b, disti_build_lane(b, 1), DISTI_NOW, 0, disti_out(0), 0, 1);
+        disti_build_recv(b, .lane = disti_build_lane(b, 0), .peer = 0, .dst = disti_out(0));
+        disti_build_recv(b, .lane = disti_build_lane(b, 1), .peer = 0, .dst = disti_out(0));
     }
 }
 
@@ -136,14 +137,14 @@ static void read_early(const struct disti_shape *shape, struct disti_builder *b)
 {
     disti_build_chunks(b, 1);
     if (shape->rank == 0) {
-        disti_build_send(b, disti_build_lane(b, 0), DISTI_NOW, 1, disti_out(0), 0, 1);
+        disti_build_send(b, .lane = disti_build_lane(b, 0), .peer = 1, .src = disti_out(0));
     } else if (shape->rank == 1) {
-        disti_build_recv(b, disti_build_lane(b, 0), DISTI_NOW, 0, disti_out(0), 0, 1);
-        disti_build_send(b, disti_build_lane(b, 0), DISTI_NOW, 2, disti_out(0), 0, 1);
+        disti_build_recv(b, .lane = disti_build_lane(b, 0), .peer = 0, .dst = disti_out(0));
+        disti_build_send(b, .lane = disti_build_lane(b, 0), .peer = 2, .src = disti_out(0));
     } else {
         uint16_t lane = disti_build_lane(b, 0);
 
-        disti_build_recv(b, lane, DISTI_NOW, 1, disti_out(0), 0, 1);
+        disti_build_recv(b, .lane = lane, .peer = 1, .dst = disti_out(0));
     }
 }
 
@@ -176,16 +177,21 @@ static void hearsay(const struct disti_shape *shape, struct disti_builder *b, ui
     disti_build_scratch(b, 1);
     uint16_t a = disti_build_lane(b, 0), c = disti_build_lane(b, 1), d = disti_build_lane(b, 2);
     if (shape->rank == 0) {
-        disti_build_send(b, a, DISTI_NOW, 1, disti_in(first), first, 1);
-        struct disti_mark heard = disti_build_recv_reduce(b, c, DISTI_NOW, 1, disti_out(other),
-                                                          disti_in(other), other, 1, true);
-        disti_build_recv_reduce(b, d, heard, 1, disti_out(first), disti_in(first), first, 1, true);
-        disti_build_send(b, d, DISTI_NOW, 1, disti_out(0), 0, 2);
+        disti_build_send(b, .lane = a, .peer = 1, .src = disti_in(first), .data = first);
+        struct disti_mark heard =
+            disti_build_recv_reduce(b, .lane = c, .peer = 1, .dst = disti_out(other),
+                                    .src = disti_in(other), .data = other, .finish = true);
+        disti_build_recv_reduce(b, .lane = d, .after = heard, .peer = 1, .dst = disti_out(first),
+                                .src = disti_in(first), .data = first, .finish = true);
+        disti_build_send(b, .lane = d, .peer = 1, .src = disti_out(0), .chunks = 2);
     } else {
-        struct disti_mark taken = disti_build_recv(b, a, DISTI_NOW, 0, disti_scratch(0), first, 1);
-        disti_build_send(b, c, taken, 0, disti_in(other), other, 1);
-        disti_build_send(b, d, DISTI_NOW, 0, disti_in(first), first, 1);
-        disti_build_recv(b, disti_build_lane(b, 2), DISTI_NOW, 0, disti_out(0), 0, 2);
+        struct disti_mark taken =
+            disti_build_recv(b, .lane = a, .peer = 0, .dst = disti_scratch(0), .data = first);
+        disti_build_send(b, .lane = c, .after = taken, .peer = 0, .src = disti_in(other),
+                         .data = other);
+        disti_build_send(b, .lane = d, .peer = 0, .src = disti_in(first), .data = first);
+        disti_build_recv(b, .lane = disti_build_lane(b, 2), .peer = 0, .dst = disti_out(0),
+                         .chunks = 2);
     }
 }
 

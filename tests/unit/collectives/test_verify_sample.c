@@ -66,25 +66,28 @@ static void spoilt_chain(const struct disti_shape *shape, struct disti_builder *
     uint16_t lane = disti_build_lane(b, 0), down = disti_build_lane(b, 1);
     struct disti_mark mark = DISTI_NOW;
     if (spoil == SPOIL_DEADLOCK) {
-        mark = disti_build_recv(b, down, DISTI_NOW, rank - 1, disti_out(0), 0, 1);
-        disti_build_recv_reduce(b, lane, mark, rank + 1, disti_out(0), disti_in(0), 0, 1, false);
-        disti_build_send(b, lane, DISTI_NOW, rank - 1, disti_out(0), 0, 1);
-        disti_build_send(b, down, DISTI_NOW, rank + 1, disti_out(0), 0, 1);
+        mark = disti_build_recv(b, .lane = down, .peer = rank - 1, .dst = disti_out(0));
+        disti_build_recv_reduce(b, .lane = lane, .after = mark, .peer = rank + 1,
+                                .dst = disti_out(0), .src = disti_in(0));
+        disti_build_send(b, .lane = lane, .peer = rank - 1, .src = disti_out(0));
+        disti_build_send(b, .lane = down, .peer = rank + 1, .src = disti_out(0));
         return;
     }
     if (rank < last)
-        mark = disti_build_recv_reduce(b, lane, DISTI_NOW, rank + 1, disti_out(0), disti_in(0), 0,
-                                       1, rank == 0 && chain_spoilt != SPOIL_UNFINISHED);
+        mark = disti_build_recv_reduce(b, .lane = lane, .peer = rank + 1, .dst = disti_out(0),
+                                       .src = disti_in(0),
+                                       .finish = rank == 0 && chain_spoilt != SPOIL_UNFINISHED);
     if (spoil == SPOIL_TWICE)
-        mark = disti_build_reduce(b, lane, DISTI_NOW, disti_out(0), disti_in(0), 0, 1, false);
+        mark = disti_build_reduce(b, .lane = lane, .dst = disti_out(0), .src = disti_in(0));
     if (rank > 0 && spoil != SPOIL_UNSENT)
-        mark =
-            disti_build_send(b, lane, DISTI_NOW, rank - 1,
-                             rank == last || spoil == SPOIL_OWN ? disti_in(0) : disti_out(0), 0, 1);
+        mark = disti_build_send(b, .lane = lane, .peer = rank - 1,
+                                .src = rank == last || spoil == SPOIL_OWN ? disti_in(0)
+                                                                          : disti_out(0));
     if (rank > 0)
-        mark = disti_build_recv(b, down, mark, rank - 1, disti_out(0), 0, 1);
+        mark =
+            disti_build_recv(b, .lane = down, .after = mark, .peer = rank - 1, .dst = disti_out(0));
     if (rank < last)
-        disti_build_send(b, down, mark, rank + 1, disti_out(0), 0, 1);
+        disti_build_send(b, .lane = down, .after = mark, .peer = rank + 1, .src = disti_out(0));
 }
 
 static void spoilt_is(int spoil, const char *what)
@@ -119,14 +122,14 @@ static void deaf_barrier(const struct disti_shape *shape, struct disti_builder *
     if (rank == 0) {
         for (int other = 1; other <= last; other++)
             if (other != 66)
-                disti_build_recv(b, lane, DISTI_NOW, other, disti_out(0), 0, 1);
+                disti_build_recv(b, .lane = lane, .peer = other, .dst = disti_out(0));
         for (int other = 1; other <= last; other++)
-            disti_build_send(b, lane, DISTI_NOW, other, disti_out(0), 0, 1);
+            disti_build_send(b, .lane = lane, .peer = other, .src = disti_out(0));
         return;
     }
     if (rank != 66)
-        disti_build_send(b, lane, DISTI_NOW, 0, disti_in(0), 0, 1);
-    disti_build_recv(b, lane, DISTI_NOW, 0, disti_out(0), 0, 1);
+        disti_build_send(b, .lane = lane, .peer = 0, .src = disti_in(0));
+    disti_build_recv(b, .lane = lane, .peer = 0, .dst = disti_out(0));
 }
 
 static void test_barrier_that_does_not_wait(void **state)
