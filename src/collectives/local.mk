@@ -29,7 +29,6 @@ libdist_core_sources += \
 	src/collectives/gather/direct.c \
 	src/collectives/common/phase_direct.c \
 	src/collectives/common/phase_ordered.c \
-	src/collectives/common/phase_ring.c \
 	src/collectives/common/phases.h \
 	src/collectives/reduce/binomial.c \
 	src/collectives/reduce/binomial_ordered.c \

@@ -4,13 +4,12 @@
  *
  *   node 0: ranks 0 1 2        node 1: ranks 3 4 5        node 2: ranks 6 7 8
  *
- *     1. the i-th ranks of all nodes gather their blocks: 0 3 6, 1 4 7, 2 5 8   (rings side by
- * side)
+ *     1. the i-th ranks of all nodes gather their blocks: 0 3 6, 1 4 7, 2 5 8   (a ring each)
  *     2. in each node each rank hands on what it has to the others              (direct)
  *
  * A segment goes on inside the node as soon as it has come. So a block enters each node once, and
  * the ring has as many hops as there are nodes. Where nodes differ in their number of ranks, there
- * are no i-th ranks: one ring of all then (ring.c). Blocks may differ in size.
+ * are no i-th ranks: one ring of all then (all_gather/ring.c). Blocks may differ in size.
  *
  * With m ranks on each of N nodes: steps: N in sequence. Bytes sent over the network by a rank:
  * N - 1 blocks; inside the node (m - 1) N.

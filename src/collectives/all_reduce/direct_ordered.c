@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * All-reduce of everybody with everybody (direct.c), which adds in the order of
+ * All-reduce of everybody with everybody (all_reduce/direct.c), which adds in the order of
  * reproducible results (plan.h).
  *
  *   the vector is cut into n slices, slice i is rank i's own:

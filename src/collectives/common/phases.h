@@ -9,7 +9,7 @@
  * An all-reduce around a ring of `size` ranks, of chunks [first, first + size * segments), which
  * are cut into `size` slices of `segments` chunks. It starts from each chunk's value so far (see
  * disti_build_value) and finishes it. The segments travel on `channels` channels from
- * `channel` on, in turn.
+ * `channel` on, in turn. It is written down in all_reduce/ring.c.
  */
 struct disti_ring {
     int size, index; /* of this rank on the ring */

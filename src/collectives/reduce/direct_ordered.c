@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Reduce at the root alone (direct.c), which adds in the order of reproducible results
+ * Reduce at the root alone (reduce/direct.c), which adds in the order of reproducible results
  * (plan.h).
  *
  *   all ranks --IN--> root        which goes through the tree of additions, segment by segment

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Reduce over two binary trees: Sanders, Speck, Traeff, "Two-tree algorithms for full bandwidth
- * broadcast, reduction and scan", 2009; pipelined. The broadcast's (collectives/broadcast/tree.c),
- * upwards:
+ * broadcast, reduction and scan", 2009; pipelined. The broadcast's (broadcast/tree.c), upwards:
  *
  *              root
  *        even /    \ odd chunks          both trees span all the other ranks;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Reduce-scatter of everybody with everybody (direct.c), which adds in the order of
+ * Reduce-scatter of everybody with everybody (reduce_scatter/direct.c), which adds in the order of
  * reproducible results (plan.h).
  *
  *   all ranks --block i of IN--> rank i     which goes through the tree of additions by itself

@@ -5,13 +5,12 @@
  *   node 0: ranks 0 1 2        node 1: ranks 3 4 5        node 2: ranks 6 7 8
  *
  *     1. in each node the i-th rank reduces the blocks of the i-th ranks of all nodes   (direct)
- *     2. the i-th ranks of all nodes reduce-scatter these sums: 0 3 6, 1 4 7, 2 5 8     (a ring
- * each)
+ *     2. the i-th ranks of all nodes reduce-scatter these sums: 0 3 6, 1 4 7, 2 5 8  (a ring each)
  *
  * Blocks are dealt with in the order in which the ring wants them, the own one last. A segment goes
  * on its ring as soon as its node has added it. So a block leaves each node once, and the ring has
  * as many hops as there are nodes. Where nodes differ in their number of ranks, there are no i-th
- * ranks: one ring of all then (ring.c). Blocks may differ in size.
+ * ranks: one ring of all then (reduce_scatter/ring.c). Blocks may differ in size.
  *
  * With m ranks on each of N nodes: steps: N in sequence. Bytes sent over the network by a rank:
  * N - 1 blocks; inside the node (m - 1) N.
