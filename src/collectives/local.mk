@@ -2,7 +2,19 @@
 # The floor of collective algorithms.
 libdist_core_sources += \
 	src/collectives/algorithms.c \
+	src/collectives/algorithms.def \
 	src/collectives/algorithms.h \
+	src/collectives/common/chain.h \
+	src/collectives/common/fold.h \
+	src/collectives/common/phase_direct.c \
+	src/collectives/common/phase_ordered.c \
+	src/collectives/common/phases.h \
+	src/collectives/common/subtree.c \
+	src/collectives/common/subtree.h \
+	src/collectives/common/window.h
+
+# Rows: from algorithms.def, by scripts/algorithms.
+libdist_core_sources += \
 	src/collectives/all_gather/bruck.c \
 	src/collectives/all_gather/direct.c \
 	src/collectives/all_gather/hierarchical.c \
@@ -23,27 +35,20 @@ libdist_core_sources += \
 	src/collectives/broadcast/chain.c \
 	src/collectives/broadcast/scatter_all_gather.c \
 	src/collectives/broadcast/tree.c \
-	src/collectives/common/chain.h \
-	src/collectives/common/fold.h \
 	src/collectives/gather/binomial.c \
 	src/collectives/gather/direct.c \
-	src/collectives/common/phase_direct.c \
-	src/collectives/common/phase_ordered.c \
-	src/collectives/common/phases.h \
 	src/collectives/reduce/binomial.c \
 	src/collectives/reduce/binomial_ordered.c \
 	src/collectives/reduce/chain.c \
 	src/collectives/reduce/direct.c \
 	src/collectives/reduce/direct_ordered.c \
+	src/collectives/reduce/scatter_gather.c \
+	src/collectives/reduce/tree.c \
 	src/collectives/reduce_scatter/direct.c \
 	src/collectives/reduce_scatter/direct_ordered.c \
-	src/collectives/reduce_scatter/gather.c \
 	src/collectives/reduce_scatter/hierarchical.c \
 	src/collectives/reduce_scatter/recursive_halving.c \
 	src/collectives/reduce_scatter/ring.c \
-	src/collectives/reduce/tree.c \
 	src/collectives/scatter/binomial.c \
-	src/collectives/scatter/direct.c \
-	src/collectives/common/subtree.c \
-	src/collectives/common/subtree.h \
-	src/collectives/common/window.h
+	src/collectives/scatter/direct.c
+# Rows end.

@@ -244,6 +244,18 @@ struct disti_mark disti_build_step(struct disti_builder *b, enum disti_step_kind
 typedef void (*disti_algorithm_fn)(const struct disti_shape *shape, struct disti_builder *b);
 
 /*
+ * What an algorithm's description promises, over all n = 2^k ranks, as so many times n - 1,
+ * n (n - 1), and n k / 2. Messages: the first three, times the segments if there are any, and so
+ * many times n - 1 and k besides. Bytes in blocks: the last three; all 0: not of this form.
+ */
+struct disti_promise {
+    int each, pairs, rounds;
+    bool segmented;
+    int besides_each, besides_rounds;
+    int blocks_each, blocks_pairs, blocks_rounds;
+};
+
+/*
  * A row of the table of algorithms.
  *
  * The order of reproducible results, for each element: ranks 2 i and 2 i + 1 of the first 2 surplus
@@ -262,6 +274,7 @@ struct disti_algorithm {
     bool ordered; /* on a flat topology it adds in the one order of reproducible results */
     bool turns;   /* where nodes are alike a rank does what the one a node before it does */
     const char *summary;
+    struct disti_promise promise; /* the tests hold it to that */
 };
 #define DISTI_RANKS (-1)
 

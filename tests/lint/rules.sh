@@ -216,16 +216,13 @@ rule_backends()
     done
 }
 
-# Each row of the table of algorithms, as DIST_ALGO names it.
+# Each row of the table of algorithms is in the build and in dist(7).
 rule_algorithms()
 {
-    local name
-    [ -f src/collectives/algorithms.c ] || { echo "skip: no src/collectives/algorithms.c"; return; }
-    grep -oE '\{DIST_COLL_[A-Z_]+, "[a-z_]+"' src/collectives/algorithms.c |
-        sed -E 's/.*DIST_COLL_([A-Z_]+), "(.*)"/\L\1:\2/' |
-        while read -r name; do
-            grep -qE "^\.Li $name( |$)|^\.It Li $name( |$)" man/dist.7 || echo "$name is not in man/dist.7"
-        done
+    local wrong
+    [ -f src/collectives/algorithms.def ] || { echo "skip: no src/collectives/algorithms.def"; return; }
+    wrong=$("$lint_home/../../scripts/algorithms" --check 2>&1)
+    [ -z "$wrong" ] || printf 'run scripts/algorithms; what it changes:\n%s\n' "$wrong"
 }
 
 # The names in a file's backend tables, "line:.name = ...". A transport's table is none.

@@ -39,7 +39,8 @@ struct planted planted_write(dist_collective collective, const char *name, int r
 
 struct planted planted_own(dist_collective collective, disti_algorithm_fn write, int ranks)
 {
-    const struct disti_algorithm algorithm = {collective, "test", write, 0, false, false, ""};
+    const struct disti_algorithm algorithm = {
+        .collective = collective, .name = "test", .write = write};
 
     return planted_make(&algorithm, ranks, 0, 1);
 }

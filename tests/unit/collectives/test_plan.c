@@ -45,7 +45,7 @@ static void test_extents(void **state)
 static dist_status plan_write(disti_algorithm_fn write, int ranks, struct disti_plan **plan_p)
 {
     const struct disti_algorithm algorithm = {
-        DIST_COLL_ALL_REDUCE, "test", write, 0, false, false, ""};
+        .collective = DIST_COLL_ALL_REDUCE, .name = "test", .write = write};
     struct disti_topology *topology = NULL;
     dist_status status;
 
@@ -243,7 +243,7 @@ static void test_too_many(void **state)
     assert_int_equal(plan_write(too_many_lanes, 2, &plan), DIST_ERR_UNSUPPORTED);
     assert_non_null(strstr(dist_last_error(), "2 ranks are too many for algorithm test"));
     const struct disti_algorithm algorithm = {
-        DIST_COLL_ALL_TO_ALL, "test", too_many_chunks, 0, false, false, ""};
+        .collective = DIST_COLL_ALL_TO_ALL, .name = "test", .write = too_many_chunks};
     const struct disti_shape shape = {DIST_COLL_ALL_TO_ALL, 2, 0, 0, 1, NULL};
     assert_int_equal(disti_plan_write(&algorithm, &shape, &plan), DIST_ERR_UNSUPPORTED);
     assert_null(plan);

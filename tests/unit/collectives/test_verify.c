@@ -153,81 +153,6 @@ static void test_all_to_all(void **state)
     verify_collective(DIST_COLL_ALL_TO_ALL, DIST_COLL_ALL_TO_ALL_V);
 }
 
-/*
- * What the algorithms' descriptions promise, over all n = 2^k ranks, as so many times n - 1,
- * n (n - 1), and n k / 2. Messages: the first three, times the segments if there are any, and so
- * many times n - 1 and k besides. Bytes in blocks: the last three; all 0: not of this form.
- */
-struct cost {
-    dist_collective collective;
-    const char *name;
-    int each, pairs, rounds;
-    bool segmented;
-    int besides_each, besides_rounds;
-    int blocks_each, blocks_pairs, blocks_rounds;
-};
-
-static const struct cost costs[] = {
-    {DIST_COLL_ALL_REDUCE, "ring", 0, 2, 0, true, 0, 0, 2, 0, 0},
-    {DIST_COLL_ALL_REDUCE, "tree", 4, 0, 0, true, 0, 0, 2, 0, 0},
-    {DIST_COLL_ALL_REDUCE, "recursive_doubling", 0, 0, 2, false, 0, 0, 0, 0, 2},
-    {DIST_COLL_ALL_REDUCE, "halving_doubling", 0, 0, 4, false, 0, 0, 2, 0, 0},
-    {DIST_COLL_ALL_REDUCE, "direct", 0, 2, 0, true, 0, 0, 2, 0, 0},
-    {DIST_COLL_ALL_REDUCE, "direct_ordered", 0, 2, 0, true, 0, 0, 2, 0, 0},
-    {DIST_COLL_ALL_REDUCE, "hierarchical", 0, 2, 0, true, 0, 0, 2, 0, 0},
-    {DIST_COLL_BROADCAST, "binomial", 1, 0, 0, false, 0, 0, 1, 0, 0},
-    {DIST_COLL_BROADCAST, "chain", 1, 0, 0, true, 0, 0, 1, 0, 0},
-    {DIST_COLL_BROADCAST, "tree", 2, 0, 0, true, 0, 0, 1, 0, 0},
-    {DIST_COLL_BROADCAST, "scatter_all_gather", 0, 1, -1, true, 1, 0, 1, 0, 0},
-    {DIST_COLL_BARRIER, "dissemination", 0, 0, 2, false, 0, 0, 0, 0, 2},
-    {DIST_COLL_BARRIER, "tree", 2, 0, 0, false, 0, 0, 2, 0, 0},
-    {DIST_COLL_ALL_GATHER, "ring", 0, 1, 0, true, 0, 0, 0, 1, 0},
-    {DIST_COLL_ALL_GATHER, "direct", 0, 1, 0, false, 0, 0, 0, 1, 0},
-    {DIST_COLL_ALL_GATHER, "bruck", 0, 0, 2, false, 1, -1, 0, 1, 0}, /* some in two pieces */
-    {DIST_COLL_ALL_GATHER, "hierarchical", 0, 1, 0, true, 0, 0, 0, 1, 0},
-    {DIST_COLL_REDUCE, "binomial", 1, 0, 0, false, 0, 0, 1, 0, 0},
-    {DIST_COLL_REDUCE, "chain", 1, 0, 0, true, 0, 0, 1, 0, 0},
-    {DIST_COLL_REDUCE, "tree", 2, 0, 0, true, 0, 0, 1, 0, 0},
-    {DIST_COLL_REDUCE, "direct", 1, 0, 0, true, 0, 0, 1, 0, 0},
-    {DIST_COLL_REDUCE, "scatter_gather", 1, 1, 0, true, 0, 0, 0, 0, 0},
-    {DIST_COLL_REDUCE, "binomial_ordered", 1, 0, 0, true, 0, 0, 1, 0, 0},
-    {DIST_COLL_REDUCE, "direct_ordered", 1, 0, 0, true, 0, 0, 1, 0, 0},
-    {DIST_COLL_REDUCE_SCATTER, "ring", 0, 1, 0, true, 0, 0, 0, 1, 0},
-    {DIST_COLL_REDUCE_SCATTER, "recursive_halving", 0, 0, 2, false, 0, 0, 0, 1, 0},
-    {DIST_COLL_REDUCE_SCATTER, "direct", 0, 1, 0, true, 0, 0, 0, 1, 0},
-    {DIST_COLL_REDUCE_SCATTER, "direct_ordered", 0, 1, 0, true, 0, 0, 0, 1, 0},
-    {DIST_COLL_REDUCE_SCATTER, "hierarchical", 0, 1, 0, true, 0, 0, 0, 1, 0},
-    {DIST_COLL_GATHER, "direct", 1, 0, 0, false, 0, 0, 1, 0, 0},
-    {DIST_COLL_GATHER, "binomial", 1, 0, 0, false, 0, 0, 0, 0, 1},
-    {DIST_COLL_SCATTER, "direct", 1, 0, 0, false, 0, 0, 1, 0, 0},
-    {DIST_COLL_SCATTER, "binomial", 1, 0, 0, false, 0, 0, 0, 0, 1},
-    {DIST_COLL_ALL_TO_ALL, "direct", 0, 1, 0, false, 0, 0, 0, 1, 0},
-    {DIST_COLL_ALL_TO_ALL, "pairwise", 0, 1, 0, false, 0, 0, 0, 1, 0},
-    {DIST_COLL_ALL_TO_ALL, "bruck", 0, 0, 2, false, 0, 0, 0, 0, 0},
-    {DIST_COLL_ALL_GATHER_V, "ring", 0, 1, 0, true, 0, 0, 0, 1, 0},
-    {DIST_COLL_ALL_GATHER_V, "direct", 0, 1, 0, false, 0, 0, 0, 1, 0},
-    {DIST_COLL_ALL_GATHER_V, "bruck", 0, 1, 0, false, 0, 0, 0, 1, 0},
-    {DIST_COLL_ALL_GATHER_V, "hierarchical", 0, 1, 0, true, 0, 0, 0, 1, 0},
-    {DIST_COLL_REDUCE_SCATTER_V, "ring", 0, 1, 0, true, 0, 0, 0, 1, 0},
-    {DIST_COLL_REDUCE_SCATTER_V, "direct", 0, 1, 0, true, 0, 0, 0, 1, 0},
-    {DIST_COLL_REDUCE_SCATTER_V, "direct_ordered", 0, 1, 0, true, 0, 0, 0, 1, 0},
-    {DIST_COLL_REDUCE_SCATTER_V, "hierarchical", 0, 1, 0, true, 0, 0, 0, 1, 0},
-    {DIST_COLL_GATHER_V, "direct", 1, 0, 0, false, 0, 0, 1, 0, 0},
-    {DIST_COLL_SCATTER_V, "direct", 1, 0, 0, false, 0, 0, 1, 0, 0},
-    {DIST_COLL_ALL_TO_ALL_V, "direct", 0, 1, 0, false, 0, 0, 0, 1, 0},
-    {DIST_COLL_ALL_TO_ALL_V, "pairwise", 0, 1, 0, false, 0, 0, 0, 1, 0},
-};
-
-static const struct cost *cost_of(const struct disti_algorithm *a)
-{
-    for (size_t i = 0; i < sizeof(costs) / sizeof(costs[0]); i++)
-        if (costs[i].collective == a->collective && strcmp(costs[i].name, a->name) == 0)
-            return &costs[i];
-    fail_msg("nothing is known of the costs of %s:%s", dist_collective_string(a->collective),
-             a->name);
-    return NULL;
-}
-
 static uint32_t chunks_of(const struct disti_algorithm *a, const struct disti_shape *shape)
 {
     struct disti_plan *plan = NULL;
@@ -238,19 +163,22 @@ static uint32_t chunks_of(const struct disti_algorithm *a, const struct disti_sh
     return chunks;
 }
 
+/* Does the algorithm do what its row promises? */
 static void cost_check(const struct disti_algorithm *a, int log)
 {
-    const struct cost *cost = cost_of(a);
+    const struct disti_promise *promise = &a->promise;
     struct disti_topology *topology = layout_topology(FLAT, 1 << log);
     const struct disti_shape shape = {a->collective, 1 << log, 0, 0, 3, topology};
     int n = 1 << log, halves = n * log / 2;
-    int messages = cost->each * (n - 1) + cost->pairs * n * (n - 1) + cost->rounds * halves;
-    int blocks = cost->blocks_each * (n - 1) + cost->blocks_pairs * n * (n - 1) +
-                 cost->blocks_rounds * halves;
+    int messages =
+        promise->each * (n - 1) + promise->pairs * n * (n - 1) + promise->rounds * halves;
+    int blocks = promise->blocks_each * (n - 1) + promise->blocks_pairs * n * (n - 1) +
+                 promise->blocks_rounds * halves;
     struct disti_verdict verdict;
 
-    messages *= cost->segmented ? 3 : 1;
-    messages += cost->besides_each * (n - 1) + cost->besides_rounds * log;
+    assert_true(messages > 0); /* else nothing is promised */
+    messages *= promise->segmented ? 3 : 1;
+    messages += promise->besides_each * (n - 1) + promise->besides_rounds * log;
     assert_int_equal(disti_verify_algorithm(a, &shape, false, &verdict), DIST_OK);
     assert_int_equal(verdict.messages, messages);
     if (blocks)
