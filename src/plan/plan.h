@@ -245,11 +245,11 @@ typedef void (*disti_algorithm_fn)(const struct disti_shape *shape, struct disti
 
 /*
  * What an algorithm's description promises, over all n = 2^k ranks, as so many times n - 1,
- * n (n - 1), and n k / 2. Messages: the first three, times the segments if there are any, and so
- * many times n - 1 and k besides. Bytes in blocks: the last three; all 0: not of this form.
+ * n (n - 1), n k / 2 and n n / 2. Messages: the first four, times the segments if there are any,
+ * and so many times n - 1 and k besides. Bytes in blocks: the last three; all 0: not of this form.
  */
 struct disti_promise {
-    int each, pairs, rounds;
+    int each, pairs, rounds, halves;
     bool segmented;
     int besides_each, besides_rounds;
     int blocks_each, blocks_pairs, blocks_rounds;

@@ -170,8 +170,8 @@ static void cost_check(const struct disti_algorithm *a, int log)
     struct disti_topology *topology = layout_topology(FLAT, 1 << log);
     const struct disti_shape shape = {a->collective, 1 << log, 0, 0, 3, topology};
     int n = 1 << log, halves = n * log / 2;
-    int messages =
-        promise->each * (n - 1) + promise->pairs * n * (n - 1) + promise->rounds * halves;
+    int messages = promise->each * (n - 1) + promise->pairs * n * (n - 1) +
+                   promise->rounds * halves + promise->halves * n * n / 2;
     int blocks = promise->blocks_each * (n - 1) + promise->blocks_pairs * n * (n - 1) +
                  promise->blocks_rounds * halves;
     struct disti_verdict verdict;
