@@ -18,6 +18,7 @@ libdist_core_sources += \
 	src/collectives/all_gather/bruck.c \
 	src/collectives/all_gather/direct.c \
 	src/collectives/all_gather/hierarchical.c \
+	src/collectives/all_gather/neighbour_exchange.c \
 	src/collectives/all_gather/ring.c \
 	src/collectives/all_reduce/direct.c \
 	src/collectives/all_reduce/direct_ordered.c \

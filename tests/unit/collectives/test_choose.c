@@ -132,6 +132,21 @@ static void test_costs_decide(void **state)
                 few.best.segments != many.best.segments);
 }
 
+/* It has no rule: only what is predicted speaks for it. */
+static void test_neighbour_exchange_is_predicted(void **state)
+{
+    (void)state;
+    struct disti_tuning dear = usual; /* a message costs its ranks more than its way */
+    dear.cost.links[DISTI_OTHER_NODE].latency_s = 1e-6;
+    dear.cost.links[DISTI_OTHER_NODE].overhead_s = 10e-6;
+    struct disti_chosen chosen = choose("node:6", &nothing, &dear, DIST_COLL_ALL_GATHER, 16 * KIB);
+    assert_string_equal(chosen.best.algorithm->name, "neighbour_exchange");
+    assert_int_equal(chosen.reason, DISTI_REASON_PREDICTED);
+    assert_true(chosen.best.seconds < 0.9 * chosen.rule.seconds);
+    chosen = choose("node:6", &nothing, &usual, DIST_COLL_ALL_GATHER, 16 * KIB);
+    assert_string_not_equal(chosen.best.algorithm->name, "neighbour_exchange");
+}
+
 static void test_off(void **state)
 {
     struct disti_tuning off = usual;
@@ -258,10 +273,15 @@ static void test_remembers(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_near_the_best), cmocka_unit_test(test_rules_stay),
-        cmocka_unit_test(test_costs_decide),  cmocka_unit_test(test_off),
-        cmocka_unit_test(test_said),          cmocka_unit_test(test_reproducible),
-        cmocka_unit_test(test_hindrances),    cmocka_unit_test(test_classes),
+        cmocka_unit_test(test_near_the_best),
+        cmocka_unit_test(test_rules_stay),
+        cmocka_unit_test(test_costs_decide),
+        cmocka_unit_test(test_off),
+        cmocka_unit_test(test_neighbour_exchange_is_predicted),
+        cmocka_unit_test(test_said),
+        cmocka_unit_test(test_reproducible),
+        cmocka_unit_test(test_hindrances),
+        cmocka_unit_test(test_classes),
         cmocka_unit_test(test_remembers),
     };
 
