@@ -37,6 +37,7 @@ struct disti_node_op {
     size_t done;                                          /* of this round's work */
     int others;                                           /* that a root has done with */
     uint32_t stage;                                       /* that the others are awaited at */
+    int admitted;                                         /* ranks below this let it begin */
     int seen;                                             /* ranks below this have reached it */
     bool entered, is_short, direct, swaps, drained, past; /* past: OUT is written past the caches */
     int peer;              /* on ERR_MISMATCH: who called something else, */

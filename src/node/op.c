@@ -74,7 +74,7 @@ void disti_node_start(struct disti_node *node, const struct dist_call *call, uin
     bytes = call->count * op->element_bytes;
     op->is_short = bytes <= op_short_max(node, pattern) / blocks;
     op->stage = 0;
-    op->seen = 0;
+    op->admitted = op->seen = 0;
     op->entered = op->direct = op->swaps = op->drained = op->past = false;
     op->round = 0;
     op->done = 0;
@@ -177,11 +177,11 @@ static dist_status op_admit(struct disti_node *node, struct disti_node_op *op)
 {
     uint64_t begun = op_before(op), last = op->number - 1;
 
-    for (; last > node->confirmed && op->seen < node->ranks; op->seen++) {
-        dist_status status = op_look_back(node, op, last, op->seen);
+    for (; last > node->confirmed && op->admitted < node->ranks; op->admitted++) {
+        dist_status status = op_look_back(node, op, last, op->admitted);
 
         if (status == DIST_IN_PROGRESS && begun > node->confirmed)
-            status = op_look_back(node, op, begun, op->seen);
+            status = op_look_back(node, op, begun, op->admitted);
         else if (status == DIST_IN_PROGRESS)
             status = DIST_OK;
         if (status != DIST_OK)
@@ -189,7 +189,6 @@ static dist_status op_admit(struct disti_node *node, struct disti_node_op *op)
     }
     if (begun > node->confirmed)
         node->confirmed = begun;
-    op->seen = 0;
     return DIST_OK;
 }
 
@@ -360,7 +359,7 @@ void disti_node_describe(const struct disti_node *node, const struct disti_node_
 
 bool disti_node_ready(const struct disti_node *node, const struct disti_node_op *op)
 {
-    for (int r = op->seen; r < node->ranks; r++) {
+    for (int r = 0; r < node->ranks; r++) {
         if (disti_node_awaits(node, op, r))
             return false;
     }
