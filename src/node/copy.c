@@ -148,8 +148,9 @@ static bool copy_rooted(struct disti_node *node, struct disti_node_op *op)
 
 bool disti_node_copy_some(struct disti_node *node, struct disti_node_op *op)
 {
-    return op->direct && disti_node_pattern(op->call.collective)->rooted ? copy_rooted(node, op)
-                                                                         : copy_own(node, op);
+    return op->way == NODE_WAY_DIRECT && disti_node_pattern(op->call.collective)->rooted
+               ? copy_rooted(node, op)
+               : copy_own(node, op);
 }
 
 /* Of a vector that is reduced in slices the others do not need this rank's slice. */

@@ -26,6 +26,33 @@
 struct disti_node;
 
 /*
+ * Where a call stands:
+ *
+ *                  its slot is free,      all have come     the last stage:
+ *                  what it has is shown   to `stage`        no work is left
+ *   start ----> POSTED ----------> AWAITS ----------> WORKS ----------> ENDED
+ *                                  |    ^               |                 ^
+ *                                  |    '---------------'                 |
+ *                                  |    done, and so said: stage + 1      |
+ *                                  '--------------------------------------'
+ *                                    short: what is needed has come, and is taken
+ *
+ * One that fails stays where it is.
+ */
+enum disti_node_op_state { NODE_OP_POSTED, NODE_OP_AWAITS, NODE_OP_WORKS, NODE_OP_ENDED };
+
+/*
+ * Where its data are. BOARD and WINDOWS are told apart by start; what begins as WINDOWS turns out
+ * to be SWAPPED or DIRECT when all ranks have shown theirs: at stage 0, before any work.
+ */
+enum disti_node_way {
+    NODE_WAY_BOARD,   /* short: on the boards */
+    NODE_WAY_WINDOWS, /* they go through windows; */
+    NODE_WAY_SWAPPED, /* of two ranks, each of which writes into the other's */
+    NODE_WAY_DIRECT   /* all see them where they lie */
+};
+
+/*
  * A call under way; in memory of the caller, who fills nothing in it. After start it must be
  * advanced until it has ended, or the node be closed.
  */
@@ -33,13 +60,15 @@ struct disti_node_op {
     struct dist_call call;
     uint64_t fingerprint, number;
     size_t element_bytes, piece; /* elements of a block that go in one round */
+    bool past;                   /* OUT is written past the caches */
+    enum disti_node_op_state state;
+    enum disti_node_way way;
     uint64_t rounds, round;
-    size_t done;                                          /* of this round's work */
-    int others;                                           /* that a root has done with */
-    uint32_t stage;                                       /* that the others are awaited at */
-    int admitted;                                         /* ranks below this let it begin */
-    int seen;                                             /* ranks below this have reached it */
-    bool entered, is_short, direct, swaps, drained, past; /* past: OUT is written past the caches */
+    size_t done;           /* of this round's work */
+    int others;            /* that a root has done with */
+    uint32_t stage;        /* that the others are awaited at */
+    int admitted;          /* POSTED: ranks below this let it begin */
+    int seen;              /* AWAITS: ranks below this have come to its stage */
     int peer;              /* on ERR_MISMATCH: who called something else, */
     uint64_t mine, theirs; /* both fingerprints, */
     uint64_t sequence;     /* and the number of that call of mine */

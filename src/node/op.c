@@ -20,6 +20,30 @@
  * three rounds of a window. What is direct has neither fill nor drain.
  */
 
+/* The arrows of the drawing in node.h, by where they begin. */
+static const uint8_t op_arrows[] = {
+    [NODE_OP_POSTED] = 1 << NODE_OP_AWAITS,
+    [NODE_OP_AWAITS] = 1 << NODE_OP_WORKS | 1 << NODE_OP_ENDED,
+    [NODE_OP_WORKS] = 1 << NODE_OP_AWAITS | 1 << NODE_OP_ENDED,
+    [NODE_OP_ENDED] = 0,
+};
+
+/* Apart and cold, so that the check is one branch that is not taken. */
+__attribute__((cold, noinline)) static dist_status op_refuse(const struct disti_node_op *op,
+                                                             enum disti_node_op_state to)
+{
+    return disti_fail(DIST_ERR_INTERNAL, "a call in shared memory cannot go from state %d to %d",
+                      (int)op->state, (int)to);
+}
+
+dist_status disti_node_op_go(struct disti_node_op *op, enum disti_node_op_state to)
+{
+    if (!(op_arrows[op->state] & 1 << to))
+        return op_refuse(op, to);
+    op->state = to;
+    return DIST_OK;
+}
+
 static size_t op_blocks(const struct disti_node *node, const struct node_pattern *pattern)
 {
     return pattern->in_blocks ? (size_t)node->ranks : 1;
@@ -72,14 +96,15 @@ void disti_node_start(struct disti_node *node, const struct dist_call *call, uin
     op->number = ++node->calls;
     op->element_bytes = call->collective == DIST_COLL_BARRIER ? 1 : dist_dtype_size(call->dtype);
     bytes = call->count * op->element_bytes;
-    op->is_short = bytes <= op_short_max(node, pattern) / blocks;
+    op->way = bytes <= op_short_max(node, pattern) / blocks ? NODE_WAY_BOARD : NODE_WAY_WINDOWS;
+    op->state = NODE_OP_POSTED;
+    op->past = false;
     op->stage = 0;
     op->admitted = op->seen = 0;
-    op->entered = op->direct = op->swaps = op->drained = op->past = false;
     op->round = 0;
     op->done = 0;
     op->others = 0;
-    if (op->is_short)
+    if (op->way == NODE_WAY_BOARD)
         return;
     op->past = op_goes_past(node, op, pattern);
     op->piece = op_piece(node, op, blocks);
@@ -108,7 +133,7 @@ static bool op_awaits(const struct disti_node *node, const struct disti_node_op 
 
     if (rank == node->rank)
         return false;
-    return !op->is_short ||
+    return op->way != NODE_WAY_BOARD ||
            (node_is(pattern->takers, op, node->rank) && node_is(pattern->givers, op, rank));
 }
 
@@ -205,16 +230,18 @@ static dist_status op_enter(struct disti_node *node, struct disti_node_op *op)
     node->sequences[op->number % NODE_SLOTS] = op->call.sequence;
     atomic_store_explicit(&slot->stage, node_writing(op->number), memory_order_relaxed);
     atomic_store_explicit(&slot->fingerprint, op->fingerprint, memory_order_release);
-    if (op->is_short && node_is(pattern->givers, op, node->rank) && op->call.count)
+    if (op->way == NODE_WAY_BOARD && node_is(pattern->givers, op, node->rank) && op->call.count)
         memcpy(slot->data, op->call.in,
                op->call.count * op->element_bytes * op_blocks(node, pattern));
-    if (!op->is_short) {
+    if (op->way != NODE_WAY_BOARD) {
         status = disti_node_show(node, op);
         if (status != DIST_OK)
             return status;
         disti_node_fill(node, op, 0);
     }
-    op->entered = true;
+    status = disti_node_op_go(op, NODE_OP_AWAITS);
+    if (status != DIST_OK)
+        return status;
     disti_node_appear(node);
     op_say(node, op, 0);
     return DIST_OK;
@@ -231,20 +258,24 @@ static void op_fetch_next(struct disti_node *node, const struct disti_node_op *o
                    bytes + offsetof(struct node_slot, data));
 }
 
-static void op_finish_short(struct disti_node *node, struct disti_node_op *op)
+static dist_status op_finish_short(struct disti_node *node, struct disti_node_op *op)
 {
     const struct node_pattern *pattern = disti_node_pattern(op->call.collective);
+    dist_status status = disti_node_op_go(op, NODE_OP_ENDED);
 
+    if (status != DIST_OK)
+        return status;
     if (pattern->givers == NODE_ALL && node_is(pattern->takers, op, node->rank))
         node->confirmed = op->number;
     if (node_is(pattern->givers, op, node->rank))
         op_fetch_next(node, op, op->call.count * op->element_bytes * op_blocks(node, pattern));
     if (!op->call.count || !node_is(pattern->takers, op, node->rank))
-        return;
+        return DIST_OK;
     if (pattern->reduces)
         disti_node_reduce_short(node, op);
     else
         disti_node_copy_short(node, op);
+    return DIST_OK;
 }
 
 /* Has a rank given up this call? */
@@ -253,7 +284,7 @@ static bool op_is_lost(const struct disti_node *node, const struct disti_node_op
     return node->gone >= 0 && op->number >= node->gone_from;
 }
 
-/* What a stage of a long call begins with, once: all are there. */
+/* What the work of a stage of a long call begins with, once: all are there. */
 static dist_status op_turn(struct disti_node *node, struct disti_node_op *op)
 {
     dist_status status = DIST_OK;
@@ -261,12 +292,11 @@ static dist_status op_turn(struct disti_node *node, struct disti_node_op *op)
     node->confirmed = op->number;
     if (op->stage == 0)
         status = disti_node_look(node, op);
-    if (status == DIST_OK && !op->direct && op->stage > 0)
+    if (status == DIST_OK && op->way != NODE_WAY_DIRECT && op->stage > 0)
         disti_node_drain(node, op, op->stage - 1);
     if (op->past) /* before anybody is told that the call has ended */
         disti_node_order();
-    op->drained = status == DIST_OK;
-    return status;
+    return status == DIST_OK ? disti_node_op_go(op, NODE_OP_WORKS) : status;
 }
 
 static bool op_work(struct disti_node *node, struct disti_node_op *op)
@@ -275,39 +305,55 @@ static bool op_work(struct disti_node *node, struct disti_node_op *op)
                                                             : disti_node_copy_some(node, op);
 }
 
+/* The last stage of a long call: nobody needs this rank's part any more. */
+static dist_status op_finish_long(struct disti_node *node, struct disti_node_op *op)
+{
+    dist_status status = disti_node_op_go(op, NODE_OP_ENDED);
+
+    if (status != DIST_OK)
+        return status;
+    disti_node_prove(node, op);
+    node->rounds += op->way == NODE_WAY_DIRECT ? 0 : op->rounds;
+    return DIST_OK;
+}
+
+/* The round is done: says so, and has the next one filled. */
+static dist_status op_next_stage(struct disti_node *node, struct disti_node_op *op)
+{
+    dist_status status = disti_node_op_go(op, NODE_OP_AWAITS);
+
+    if (status != DIST_OK)
+        return status;
+    if (op->past)
+        disti_node_order();
+    op->done = 0;
+    op->round++;
+    if (op->way != NODE_WAY_DIRECT && op->round < op->rounds)
+        disti_node_fill(node, op, op->round);
+    op->stage++;
+    op->seen = 0;
+    op_say(node, op, op->stage);
+    return DIST_IN_PROGRESS;
+}
+
 /* One bite of a stage of a long call that all have reached. OK: the call has ended. */
 static dist_status op_step(struct disti_node *node, struct disti_node_op *op)
 {
-    dist_status status = op->drained ? DIST_OK : op_turn(node, op);
+    dist_status status = op->state == NODE_OP_AWAITS ? op_turn(node, op) : DIST_OK;
 
     if (status != DIST_OK)
         return status;
     disti_node_miss(node); /* its memory may be the program's again: not a bite more */
     if (op_is_lost(node, op))
         return DIST_IN_PROGRESS;
-    if (op->stage == op->rounds) {
-        disti_node_prove(node, op);
-        node->rounds += op->direct ? 0 : op->rounds;
-        return DIST_OK;
-    }
-    if (!op_work(node, op))
-        return DIST_IN_PROGRESS;
-    if (op->past)
-        disti_node_order();
-    op->done = 0;
-    op->round++;
-    if (!op->direct && op->round < op->rounds)
-        disti_node_fill(node, op, op->round);
-    op->stage++;
-    op->seen = 0;
-    op->drained = false;
-    op_say(node, op, op->stage);
-    return DIST_IN_PROGRESS;
+    if (op->stage == op->rounds)
+        return op_finish_long(node, op);
+    return op_work(node, op) ? op_next_stage(node, op) : DIST_IN_PROGRESS;
 }
 
 dist_status disti_node_advance(struct disti_node *node, struct disti_node_op *op, int *moved)
 {
-    dist_status status = op->entered ? DIST_OK : op_enter(node, op);
+    dist_status status = op->state == NODE_OP_POSTED ? op_enter(node, op) : DIST_OK;
 
     if (status == DIST_OK && op_is_lost(node, op))
         status =
@@ -320,28 +366,27 @@ dist_status disti_node_advance(struct disti_node *node, struct disti_node_op *op
     if (status != DIST_OK)
         return status;
     ++*moved;
-    if (!op->is_short)
-        return op_step(node, op);
-    op_finish_short(node, op);
-    return DIST_OK;
+    return op->way == NODE_WAY_BOARD ? op_finish_short(node, op) : op_step(node, op);
 }
 
 dist_status disti_node_compare(const struct disti_node *node, struct disti_node_op *op)
 {
     dist_status status = DIST_OK;
 
-    for (int r = 0; op->entered && r < node->ranks && status != DIST_ERR_MISMATCH; r++)
+    for (int r = 0; op->state != NODE_OP_POSTED && r < node->ranks && status != DIST_ERR_MISMATCH;
+         r++)
         status = op_look_back(node, op, op->number, r);
     return status == DIST_ERR_MISMATCH ? status : DIST_OK;
 }
 
 bool disti_node_awaits(const struct disti_node *node, const struct disti_node_op *op, int rank)
 {
-    uint64_t number = op->entered ? op->number : op_before(op);
-    uint64_t want = node_stage(number, op->entered ? op->stage : 0);
+    bool posted = op->state == NODE_OP_POSTED;
+    uint64_t number = posted ? op_before(op) : op->number;
+    uint64_t want = node_stage(number, posted ? 0 : op->stage);
     struct node_slot *slot = &node->peers[rank].board->slots[number % NODE_SLOTS];
 
-    return (!op->entered || op_awaits(node, op, rank)) &&
+    return (posted || op_awaits(node, op, rank)) &&
            atomic_load_explicit(&slot->stage, memory_order_seq_cst) < want;
 }
 

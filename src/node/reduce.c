@@ -121,10 +121,11 @@ static void reduce_all(struct disti_node *node, const struct disti_node_op *op, 
         .node = node,
         .sink = {.dtype = op->call.dtype, .op = op->call.op, .reduction = op->call.reduction}};
     bool asks = bytes >= REDUCE_ASKS_FROM;
-    bool past = asks && op->past && op->direct; /* lines of windows are in the caches, and stay */
+    bool direct = op->way == NODE_WAY_DIRECT;
+    bool past = asks && op->past && direct; /* lines of windows are in the caches, and stay */
     char *first = node->tiles + (NODE_TILES - 1) * NODE_TILE; /* the tree is not so deep */
 
-    if (op->direct && node->ranks > 2)
+    if (direct && node->ranks > 2)
         ask_for_first(node, bytes, past ? 0 : targets);
     for (sum.at = 0; sum.at < bytes; sum.at += NODE_TILE) {
         if (asks)
@@ -163,7 +164,7 @@ static int reduce_targets(struct disti_node *node, const struct disti_node_op *o
     const struct node_pattern *pattern = disti_node_pattern(op->call.collective);
     size_t in_out = (first + at) * op->element_bytes, in_round = at * op->element_bytes;
     int targets = 0;
-    bool hidden = false;
+    bool hidden = false, swapped = op->way == NODE_WAY_SWAPPED;
 
     if (!pattern->slices) {
         node->targets[0] = (char *)op->call.out + in_out;
@@ -181,7 +182,7 @@ static int reduce_targets(struct disti_node *node, const struct disti_node_op *o
     }
     if (hidden)
         node->targets[targets++] =
-            disti_node_window(node, op->swaps ? 1 - node->rank : node->rank, op->round) + in_round;
+            disti_node_window(node, swapped ? 1 - node->rank : node->rank, op->round) + in_round;
     return targets;
 }
 
@@ -209,6 +210,7 @@ void disti_node_drain(struct disti_node *node, struct disti_node_op *op, uint64_
     const struct node_pattern *pattern = disti_node_pattern(op->call.collective);
     size_t first, from, to;
     size_t elements = disti_node_round(op, round, &first);
+    bool swapped = op->way == NODE_WAY_SWAPPED;
 
     if (!pattern->slices || node->peers[node->rank].out ||
         !node_is(pattern->takers, op, node->rank))
@@ -218,7 +220,7 @@ void disti_node_drain(struct disti_node *node, struct disti_node_op *op, uint64_
 
         disti_node_slice(node, op, elements, s, &from, &to);
         disti_node_move((char *)op->call.out + (first + from) * op->element_bytes,
-                        disti_node_window(node, op->swaps ? node->rank : s, round) +
+                        disti_node_window(node, swapped ? node->rank : s, round) +
                             from * op->element_bytes,
                         (to - from) * op->element_bytes, op->past);
     }

@@ -251,6 +251,9 @@ void disti_node_drain(struct disti_node *node, struct disti_node_op *op, uint64_
 
 /* ---- op.c ---- */
 
+/* The only way to another state. ERR_INTERNAL: the drawing has no such arrow; it stays. */
+dist_status disti_node_op_go(struct disti_node_op *op, enum disti_node_op_state to);
+
 /* Could advance do something? */
 bool disti_node_ready(const struct disti_node *node, const struct disti_node_op *op);
 

@@ -352,11 +352,11 @@ dist_status disti_node_look(struct disti_node *node, struct disti_node_op *op)
     }
     if (status != DIST_OK)
         return status;
-    op->direct = window_all_seen(node, op);
-    if (!op->direct) {
-        op->swaps = window_swaps(node, op);
+    if (!window_all_seen(node, op)) {
+        op->way = window_swaps(node, op) ? NODE_WAY_SWAPPED : NODE_WAY_WINDOWS;
         return window_attach_all(node, op);
     }
+    op->way = NODE_WAY_DIRECT;
     op->piece = op->call.count;
     op->rounds = 1;
     return DIST_OK;

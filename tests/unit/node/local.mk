@@ -4,6 +4,7 @@ node_unit_tests = \
 	tests/unit/node/test_buddy \
 	tests/unit/node/test_litmus \
 	tests/unit/node/test_move \
+	tests/unit/node/test_op \
 	tests/unit/node/test_segment \
 	tests/unit/node/test_segment_arena \
 	tests/unit/node/test_segment_peer \
@@ -23,6 +24,9 @@ tests_unit_node_test_litmus_LDADD = $(unit_test_libs)
 
 tests_unit_node_test_move_SOURCES = tests/unit/node/test_move.c
 tests_unit_node_test_move_LDADD = $(unit_test_libs)
+
+tests_unit_node_test_op_SOURCES = tests/unit/node/test_op.c
+tests_unit_node_test_op_LDADD = $(unit_test_libs)
 
 tests_unit_node_test_segment_SOURCES = tests/unit/node/test_segment.c tests/unit/node/unit.h
 tests_unit_node_test_segment_LDADD = $(unit_test_libs)
