@@ -64,7 +64,7 @@ static void engine_append(struct dist_engine *engine, struct engine_task *task)
         engine->head = task;
     engine->tail = task;
     engine->tasks++;
-    engine->node_tasks += task->on_node;
+    engine->node_tasks += task->kind == TASK_ON_NODE;
 }
 
 /* Takes the task behind `before` (NULL: the first) out of the queue. */
@@ -79,7 +79,7 @@ static void engine_retire(struct dist_engine *engine, struct engine_task *before
     if (engine->tail == task)
         engine->tail = before;
     engine->tasks--;
-    engine->node_tasks -= task->on_node;
+    engine->node_tasks -= task->kind == TASK_ON_NODE;
     disti_task_retire(engine, task);
 }
 
@@ -103,11 +103,11 @@ static dist_status engine_step(struct dist_engine *engine, struct engine_task *t
 {
     dist_status status = DIST_OK;
 
-    if (!task->running && engine_may_start(engine, task))
+    if (task->state == TASK_POSTED && engine_may_start(engine, task))
         status = disti_task_start(engine, task);
     if (status != DIST_OK)
         return status;
-    if (!task->running || (task->on_node && node_busy))
+    if (task->state != TASK_RUNS || (task->kind == TASK_ON_NODE && node_busy))
         return DIST_IN_PROGRESS;
     return disti_task_advance(engine, task, moved);
 }
@@ -125,7 +125,7 @@ static int engine_run(struct dist_engine *engine)
 
         if (status == DIST_OK && disti_mismatch_look(engine, DISTI_MISMATCH_FEW))
             status = disti_mismatch_report(engine);
-        node_busy |= task->on_node && status == DIST_IN_PROGRESS;
+        node_busy |= task->kind == TASK_ON_NODE && status == DIST_IN_PROGRESS;
         if (status == DIST_IN_PROGRESS) {
             before = task;
         } else if (status == DIST_OK) {
@@ -218,7 +218,7 @@ dist_status disti_engine_post(struct dist_engine *engine, const struct dist_call
         return status;
     if (begun)
         task->node_op = op;
-    else if (task->on_node)
+    else if (task->kind == TASK_ON_NODE)
         disti_on_node_post(engine, task);
     engine->calls.unpolled = true;
     if (!begun)
@@ -258,7 +258,7 @@ static bool engine_polled_node(struct dist_engine *engine, int *ran_p)
 {
     const struct engine_task *task = engine->head;
 
-    if (!task || !task->on_node)
+    if (!task || task->kind != TASK_ON_NODE)
         return false;
     *ran_p = engine_run(engine);
     return *ran_p != 0 || (engine->node_tasks == engine->tasks && !engine->p2p_head &&
@@ -348,7 +348,7 @@ void disti_engine_describe(const struct dist_engine *engine, char *text, size_t 
     text[0] = '\0';
     if (p2p && (!task || p2p->order < task->order))
         disti_p2p_describe(p2p, text, size);
-    else if (task && task->running)
+    else if (task && task->state == TASK_RUNS)
         disti_task_describe(engine, task, text, size);
 }
 

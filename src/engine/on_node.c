@@ -119,7 +119,7 @@ static struct engine_task *node_first(const struct dist_engine *engine)
 {
     struct engine_task *task = engine->node_tasks ? engine->head : NULL;
 
-    while (task && !task->on_node)
+    while (task && task->kind != TASK_ON_NODE)
         task = task->next;
     return task;
 }
@@ -128,7 +128,7 @@ struct engine_task *disti_on_node_first(const struct dist_engine *engine)
 {
     struct engine_task *task = node_first(engine);
 
-    return task && task->running ? task : NULL;
+    return task && task->state == TASK_RUNS ? task : NULL;
 }
 
 void disti_on_node_abandon(struct dist_engine *engine)

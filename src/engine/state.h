@@ -41,6 +41,26 @@ struct engine_lane {
 };
 
 /*
+ * Where a task stands:
+ *
+ *                 posted             may run beside those before it
+ *   IDLE ----------------> POSTED ----------------> RUNS
+ *    ^                                                |
+ *    '------------------------------------------------'
+ *      all steps have ended, and it has left the queue
+ *
+ * One that fails stays where it is, in the queue: its requests may be with a transport.
+ */
+enum engine_task_state { TASK_IDLE, TASK_POSTED, TASK_RUNS };
+
+/* What it is from when it is taken until it is idle again. */
+enum engine_task_kind {
+    TASK_PLAN,     /* a call, by the steps of a plan */
+    TASK_ON_NODE,  /* a call on the boards of the machine */
+    TASK_AGREEMENT /* no call: the ranks agree on a choice, by the steps of a plan */
+};
+
+/*
  * One call under way. A task is used again for a later call with its lanes and scratch.
  * `active` holds the numbers of the lanes that are not at their end.
  */
@@ -48,19 +68,18 @@ struct engine_task {
     struct engine_task *next;
     struct engine_task *next_prepared;
     bool prepared; /* kept for one call */
+    enum engine_task_kind kind;
+    enum engine_task_state state;
     struct dist_call call;
     struct dist_ticket *ticket; /* NULL: it has ended */
     uint64_t order;             /* of posting, over collectives, sends and receives */
     const struct disti_plan *plan;
-    bool on_node;                  /* done on the boards of the machine: */
-    struct disti_plan no_plan;     /* its plan has no steps, */
+    struct disti_plan no_plan;     /* ON_NODE: without steps, */
     struct disti_node_op node_op;  /* and this is done instead */
     struct disti_refine_turn turn; /* in the refinement of its choice */
     int bound;                     /* it has the plan of that candidate */
-    bool agrees;                   /* it is no call, but the ranks' agreement on a choice */
     int64_t began_ns;              /* when it was started, if its choice is refined */
-    bool posted, running;
-    bool skips; /* a step without data sends no message */
+    bool skips;                    /* a step without data sends no message */
     uint64_t fingerprint;
     uint64_t number; /* on its messages */
     size_t element_bytes, slot_bytes;
@@ -157,6 +176,8 @@ bool disti_spans_clash(const struct engine_span a[2], const struct engine_span b
 size_t disti_bind_bytes(const struct dist_call *call, int ranks);
 
 /* task_life.c: making, starting and ending a task. */
+/* The only way to another state. ERR_INTERNAL: the drawing has no such arrow; it stays. */
+dist_status disti_task_go(struct engine_task *task, enum engine_task_state to);
 dist_status disti_task_create(struct dist_engine *engine, const struct dist_call *call,
                               const struct disti_refine_turn *turn, struct dist_ticket *ticket,
                               struct engine_task **task_p);

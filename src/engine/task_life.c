@@ -7,6 +7,22 @@
 
 #include <stdlib.h>
 
+/* The arrows of the drawing in state.h, by where they begin. */
+static const uint8_t task_arrows[] = {
+    [TASK_IDLE] = 1 << TASK_POSTED,
+    [TASK_POSTED] = 1 << TASK_RUNS,
+    [TASK_RUNS] = 1 << TASK_IDLE,
+};
+
+dist_status disti_task_go(struct engine_task *task, enum engine_task_state to)
+{
+    if (!(task_arrows[task->state] & 1 << to))
+        return disti_fail(DIST_ERR_INTERNAL, "a task cannot go from state %d to %d",
+                          (int)task->state, (int)to);
+    task->state = to;
+    return DIST_OK;
+}
+
 /* ---- memory ---- */
 
 static dist_status task_reserve_lanes(struct engine_task *task, uint32_t count)
@@ -121,7 +137,7 @@ static dist_status task_plan(struct dist_engine *engine, const struct dist_call 
                              struct engine_task *task)
 {
     static const struct disti_refine_turn none;
-    bool refined = task->turn.refine && !task->agrees;
+    bool refined = task->turn.refine && task->kind == TASK_PLAN;
 
     task->bound = refined ? disti_refine_candidate(&task->turn) : 0;
     return disti_cache_plan(engine, call, refined ? &task->turn : &none, &task->plan);
@@ -133,14 +149,13 @@ static dist_status task_bind(struct dist_engine *engine, struct engine_task *tas
 {
     dist_status status = DIST_OK;
 
-    task->on_node = !task->agrees && disti_on_node(engine, call);
-    if (!task->on_node)
+    if (task->kind != TASK_ON_NODE)
         status = task_plan(engine, call, task);
     if (status != DIST_OK)
         return status;
     if (call != &task->call)
         task->call = *call;
-    if (task->on_node)
+    if (task->kind == TASK_ON_NODE)
         disti_on_node_bind(engine, task);
     task->element_bytes = dist_dtype_size(call->dtype);
     task->skips = call->count != 0 && !disti_collective_uneven(call->collective);
@@ -167,9 +182,16 @@ static dist_status task_new(struct engine_task **task_p)
     return DIST_OK;
 }
 
+/* For another call. */
+static void task_keep(struct dist_engine *engine, struct engine_task *task)
+{
+    task->next = engine->idle;
+    engine->idle = task;
+}
+
 /* One with the call's plan and memory: an idle one, or a new one. */
 static dist_status task_take(struct dist_engine *engine, const struct dist_call *call,
-                             const struct disti_refine_turn *turn, bool agrees,
+                             const struct disti_refine_turn *turn, enum engine_task_kind kind,
                              struct engine_task **task_p)
 {
     struct engine_task *task = engine->idle;
@@ -182,24 +204,33 @@ static dist_status task_take(struct dist_engine *engine, const struct dist_call 
     if (status != DIST_OK)
         return status;
     task->turn = *turn;
-    task->agrees = agrees;
+    task->kind = kind;
     status = task_bind(engine, task, call);
     if (status == DIST_OK)
         *task_p = task;
     else
-        disti_task_retire(engine, task);
+        task_keep(engine, task);
     return status;
 }
 
-static void task_post(const struct dist_engine *engine, struct engine_task *task, uint64_t sequence,
-                      struct dist_ticket *ticket)
+static enum engine_task_kind task_kind(const struct dist_engine *engine,
+                                       const struct dist_call *call)
 {
+    return disti_on_node(engine, call) ? TASK_ON_NODE : TASK_PLAN;
+}
+
+static dist_status task_post(const struct dist_engine *engine, struct engine_task *task,
+                             uint64_t sequence, struct dist_ticket *ticket)
+{
+    dist_status status = disti_task_go(task, TASK_POSTED);
+
+    if (status != DIST_OK)
+        return status;
     task->next = NULL;
     task->call.sequence = sequence;
     task->number = disti_mismatch_number(engine, sequence);
     task->ticket = ticket;
-    task->posted = true;
-    task->running = false;
+    return DIST_OK;
 }
 
 dist_status disti_task_create(struct dist_engine *engine, const struct dist_call *call,
@@ -207,12 +238,15 @@ dist_status disti_task_create(struct dist_engine *engine, const struct dist_call
                               struct engine_task **task_p)
 {
     struct engine_task *task = call->prepared;
-    dist_status status = task ? DIST_OK : task_take(engine, call, turn, false, &task);
+    dist_status status = DIST_OK;
 
+    if (!task)
+        status = task_take(engine, call, turn, task_kind(engine, call), &task);
+    if (status == DIST_OK)
+        status = task_post(engine, task, call->sequence, ticket);
     if (status != DIST_OK)
         return status;
     task->turn = *turn;
-    task_post(engine, task, call->sequence, ticket);
     *task_p = task;
     return DIST_OK;
 }
@@ -222,11 +256,12 @@ dist_status disti_task_agreement(struct dist_engine *engine, const struct dist_c
 {
     struct dist_call call = disti_refining_agreement(decides, turn->refine);
     struct engine_task *task;
-    dist_status status = task_take(engine, &call, turn, true, &task);
+    dist_status status = task_take(engine, &call, turn, TASK_AGREEMENT, &task);
 
+    if (status == DIST_OK)
+        status = task_post(engine, task, call.sequence, NULL);
     if (status != DIST_OK)
         return status;
-    task_post(engine, task, call.sequence, NULL);
     *task_p = task;
     return DIST_OK;
 }
@@ -234,7 +269,7 @@ dist_status disti_task_agreement(struct dist_engine *engine, const struct dist_c
 /* It has waited for the best choice, or was prepared before. */
 static bool task_rebinds(const struct engine_task *task)
 {
-    return task->turn.refine && !task->agrees && !task->on_node &&
+    return task->turn.refine && task->kind == TASK_PLAN &&
            task->bound != disti_refine_candidate(&task->turn);
 }
 
@@ -242,6 +277,8 @@ dist_status disti_task_start(struct dist_engine *engine, struct engine_task *tas
 {
     dist_status status = task_rebinds(task) ? task_bind(engine, task, &task->call) : DIST_OK;
 
+    if (status == DIST_OK)
+        status = disti_task_go(task, TASK_RUNS);
     if (status != DIST_OK)
         return status;
     if (task->turn.refine)
@@ -252,7 +289,6 @@ dist_status disti_task_start(struct dist_engine *engine, struct engine_task *tas
         task->active[i] = i;
     }
     task->active_count = task->plan->lane_count;
-    task->running = true;
     if (task_scales(task))
         task_scale(task);
     return DIST_OK;
@@ -260,11 +296,8 @@ dist_status disti_task_start(struct dist_engine *engine, struct engine_task *tas
 
 void disti_task_retire(struct dist_engine *engine, struct engine_task *task)
 {
-    task->posted = false;
-    if (task->prepared)
-        return;
-    task->next = engine->idle;
-    engine->idle = task;
+    if (disti_task_go(task, TASK_IDLE) == DIST_OK && !task->prepared)
+        task_keep(engine, task);
 }
 
 dist_status disti_task_prepare(struct dist_engine *engine, const struct dist_call *call,
@@ -272,7 +305,7 @@ dist_status disti_task_prepare(struct dist_engine *engine, const struct dist_cal
 {
     static const struct disti_refine_turn none;
     struct engine_task *task;
-    dist_status status = task_take(engine, call, &none, false, &task);
+    dist_status status = task_take(engine, call, &none, task_kind(engine, call), &task);
 
     if (status != DIST_OK)
         return status;
@@ -296,7 +329,7 @@ void disti_task_release(struct dist_engine *engine, struct engine_task *task)
 {
     struct engine_task **at = &engine->prepared;
 
-    if (task->posted) /* its requests may be with a transport */
+    if (task->state != TASK_IDLE) /* its requests may be with a transport */
         return;
     while (*at && *at != task)
         at = &(*at)->next_prepared;

@@ -92,12 +92,13 @@ bool disti_refining_may_start(const struct engine_task *task)
 {
     const struct disti_refine_turn *turn = &task->turn;
 
-    return task->agrees ? disti_refine_ready(turn->refine) : disti_refine_knows(turn);
+    return task->kind == TASK_AGREEMENT ? disti_refine_ready(turn->refine)
+                                        : disti_refine_knows(turn);
 }
 
 void disti_refining_start(struct engine_task *task)
 {
-    if (task->agrees)
+    if (task->kind == TASK_AGREEMENT)
         disti_refine_sum(task->turn.refine);
     else
         task->began_ns = disti_now_ns();
@@ -182,7 +183,7 @@ static void refining_agree(const struct dist_engine *engine, struct disti_refine
 
 void disti_refining_ended(const struct dist_engine *engine, const struct engine_task *task)
 {
-    if (task->agrees)
+    if (task->kind == TASK_AGREEMENT)
         refining_agree(engine, task->turn.refine);
     else
         disti_refine_ended(&task->turn, (double)(disti_now_ns() - task->began_ns) * 1e-9);

@@ -9,6 +9,7 @@ engine_unit_tests = \
 	tests/unit/engine/test_p2p \
 	tests/unit/engine/test_refining \
 	tests/unit/engine/test_reproducible \
+	tests/unit/engine/test_task \
 	tests/unit/engine/test_tune \
 	tests/unit/engine/test_tune_fit \
 	tests/unit/engine/test_wait
@@ -49,6 +50,9 @@ tests_unit_engine_test_refining_LDADD = $(unit_test_libs)
 tests_unit_engine_test_reproducible_SOURCES = \
 	tests/unit/engine/test_reproducible.c $(engine_ranks)
 tests_unit_engine_test_reproducible_LDADD = $(unit_test_libs) -lm
+
+tests_unit_engine_test_task_SOURCES = tests/unit/engine/test_task.c
+tests_unit_engine_test_task_LDADD = $(unit_test_libs)
 
 tests_unit_engine_test_tune_SOURCES = tests/unit/engine/test_tune.c $(engine_ranks)
 tests_unit_engine_test_tune_LDADD = $(unit_test_libs)
