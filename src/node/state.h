@@ -184,6 +184,12 @@ static inline bool node_is(uint8_t who, const struct disti_node_op *op, int rank
     return who == NODE_ALL || rank == op->call.root;
 }
 
+/* Blocks of an IN. */
+static inline size_t node_blocks(const struct disti_node *node, const struct node_pattern *pattern)
+{
+    return pattern->in_blocks ? (size_t)node->ranks : 1;
+}
+
 /* Elements that are about so many bytes, on whole lines. */
 static inline size_t node_bite(const struct disti_node_op *op, size_t bytes)
 {
