@@ -34,7 +34,7 @@ EXTRA_DIST += \
 	tests/support/no_cmocka.sh \
 	tests/support/nodes.sh \
 	tests/support/planted.sh
-CLEANFILES += tests/jobs.lock check.log
+CLEANFILES += tests/jobs.lock tests/jobs.port tests/jobs.port.lock check.log
 
 TEST_EXTENSIONS = .sh
 SH_LOG_COMPILER = $(BASH)

@@ -1,6 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: BSD-3-Clause
 # A rank that waits for another leaves the CPU alone: over what it can sleep on, and over MPI.
+JOB_ALONE=yes
 . "$srcdir/tests/support/job.sh"
 
 [ -z "${CHECK_SHORT-}" ] || { job_skip "idle ranks" "the other suite measures"; exit; }

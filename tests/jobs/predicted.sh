@@ -1,6 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: BSD-3-Clause
 # What dist_sim predicts is what dist_bench measures, on hosts whose lines are slow enough to decide.
+JOB_ALONE=yes
 . "$srcdir/tests/support/job.sh"
 
 [ -z "${CHECK_SHORT-}" ] || { job_skip "predictions" "the other suite measures"; exit; }

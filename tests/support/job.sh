@@ -13,6 +13,9 @@
 # by itself with 0, 1 or 77; `job_check NAME COMMAND...` adds a case that is no job, and
 # `job_skip NAME REASON` one that cannot run here. CHECK_LONG is set in make check-long,
 # CHECK_SHORT where the suite runs again under sanitizers: fewer ranks then.
+#
+# Scripts run side by side under make -j. JOB_ALONE=yes, set before this file is sourced, is for
+# one that measures: no other script runs then. Unit tests may.
 
 : "${srcdir:?run it through make check}" "${builddir:?run it through make check}"
 : "${JOB_LIMIT:=120}"
@@ -21,9 +24,9 @@ job_passed=0 job_failed=0 job_skipped=0 job_number=0
 job_folder=$(mktemp -d "${TMPDIR:-/tmp}/dist-job.XXXXXX") || exit 99
 job_output=$job_folder/output
 
-# Jobs of other scripts would take the CPUs that the time limits count on: one at a time.
+# A script that measures has the machine for itself: the others share this lock.
 exec 9>"$builddir/tests/jobs.lock"
-flock 9
+if [ -n "${JOB_ALONE-}" ]; then flock -x 9; else flock -s 9; fi
 job_start=$SECONDS job_from=$SECONDS
 
 # Fewer cores than ranks, root, no network but loopback.
@@ -69,15 +72,20 @@ job_check()
     if "$@"; then job_pass "$name"; else job_fail "$name" "$* is false"; fi
 }
 
-# A port that nobody listens on, below the range that the kernel hands out.
+# A port that nobody listens on, below the range that the kernel hands out. No two scripts get the
+# same one: each takes the next.
 job_port()
 {
-    local port
-    while :; do
-        port=$((20000 + RANDOM % 10000))
-        (exec 3<>"/dev/tcp/127.0.0.1/$port") 2>/dev/null || break
-    done
-    echo "$port"
+    local file=$builddir/tests/jobs.port port
+    {
+        flock 8
+        { read -r port <"$file"; } 2>/dev/null || port=$((20000 + RANDOM % 10000))
+        while :; do
+            port=$((port < 29999 ? port + 1 : 20000))
+            (exec 3<>"/dev/tcp/127.0.0.1/$port") 2>/dev/null || break
+        done
+        echo "$port" | tee "$file"
+    } 8>"$file.lock"
 }
 
 # The shell loop: starts the ranks, returns the first failure.

@@ -6,7 +6,9 @@
 #   nodes RANKS "THOSE OF THE OTHER MACHINE" PROGRAM [ARGUMENT]...
 
 export node_cpus node_name=dist-$$
-export node_here=198.18.$(($$ % 250)).1 node_there=198.18.$(($$ % 250)).2
+# A network of four addresses, which no script beside this one has.
+export node_network=198.18.$(($$ / 64 % 256)).
+export node_here=$node_network$(($$ % 64 * 4 + 1)) node_there=$node_network$(($$ % 64 * 4 + 2))
 
 # The CPUs that may be used: "0-3,8".
 node_cpus=$(taskset -cp $$ 2>/dev/null) node_cpus=${node_cpus##*: }
