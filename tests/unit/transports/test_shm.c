@@ -39,13 +39,17 @@ static void test_processes_copy(void **state)
 static void test_threads_cma(void **state)
 {
     (void)state;
-    assert_int_equal(run("1", (struct transport_battery_options){.ranks = 3, .threads = true}), 0);
+    assert_int_equal(
+        run("1", (struct transport_battery_options){.ranks = 3, .threads = true, .brief = true}),
+        0);
 }
 
 static void test_threads_copy(void **state)
 {
     (void)state;
-    assert_int_equal(run("0", (struct transport_battery_options){.ranks = 3, .threads = true}), 0);
+    assert_int_equal(
+        run("0", (struct transport_battery_options){.ranks = 3, .threads = true, .brief = true}),
+        0);
 }
 
 int main(void)

@@ -32,7 +32,8 @@ static void test_battery_ipv4(void **unused)
 
 static void test_battery_ipv6(void **unused)
 {
-    struct transport_battery_options options = {.bind_host = "::1", .largest = 4 << 20};
+    struct transport_battery_options options = {
+        .bind_host = "::1", .largest = 4 << 20, .brief = true};
 
     (void)unused;
     if (!tcp_host_usable("::1"))
@@ -43,7 +44,7 @@ static void test_battery_ipv6(void **unused)
 /* With small socket buffers everything is cut into pieces. */
 static void test_battery_small_buffers(void **unused)
 {
-    struct transport_battery_options options = {.largest = 1 << 20};
+    struct transport_battery_options options = {.largest = 1 << 20, .brief = true};
 
     (void)unused;
     setenv("DIST_TCP_BUFFER", "4K", 1);
@@ -56,7 +57,7 @@ static const size_t stripe_boundaries[] = {65536, 131072, 524288, 1048576, 41943
 
 static void test_battery_sockets(void **unused)
 {
-    struct transport_battery_options options = {.boundaries = stripe_boundaries};
+    struct transport_battery_options options = {.boundaries = stripe_boundaries, .brief = true};
 
     (void)unused;
     setenv("DIST_TCP_SOCKETS", "3", 1);
@@ -66,7 +67,7 @@ static void test_battery_sockets(void **unused)
 
 static void test_battery_sockets_small_buffers(void **unused)
 {
-    struct transport_battery_options options = {.largest = 4 << 20};
+    struct transport_battery_options options = {.largest = 4 << 20, .brief = true};
 
     (void)unused;
     setenv("DIST_TCP_SOCKETS", "16", 1);
@@ -80,7 +81,7 @@ static void test_battery_sockets_small_buffers(void **unused)
 static void test_battery_zerocopy(void **unused)
 {
     static const char *const sockets[] = {"1", "3"};
-    struct transport_battery_options options = {.boundaries = stripe_boundaries};
+    struct transport_battery_options options = {.boundaries = stripe_boundaries, .brief = true};
 
     (void)unused;
     setenv("DIST_TCP_ZEROCOPY", "on", 1);

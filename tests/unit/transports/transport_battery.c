@@ -16,6 +16,7 @@
 
 #define BATTERY_CASE_MS 120000
 #define BATTERY_RANKS 4
+#define BATTERY_BRIEF_RANKS 3
 
 /* One running case. */
 struct battery_run {
@@ -126,6 +127,26 @@ static bool battery_run_processes(struct battery_run *run)
     return battery_wait_processes(run);
 }
 
+static bool is_brief(const struct transport_battery_options *options)
+{
+    return options->brief && !getenv("CHECK_LONG");
+}
+
+bool battery_brief(const struct battery_rank *rank)
+{
+    return is_brief(rank->options);
+}
+
+static int ranks_of(const struct battery_case *the_case,
+                    const struct transport_battery_options *options)
+{
+    if (the_case->ranks)
+        return the_case->ranks;
+    if (options->ranks)
+        return options->ranks;
+    return is_brief(options) ? BATTERY_BRIEF_RANKS : BATTERY_RANKS;
+}
+
 static bool battery_run_case(const struct dist_transport *transport,
                              const struct transport_battery_options *options,
                              const struct battery_case *the_case)
@@ -137,7 +158,7 @@ static bool battery_run_case(const struct dist_transport *transport,
 
     if (shared == MAP_FAILED)
         abort();
-    run.count = the_case->ranks ? the_case->ranks : options->ranks ? options->ranks : BATTERY_RANKS;
+    run.count = ranks_of(the_case, options);
     for (int i = 0; i < run.count; i++)
         run.ranks[i] = (struct battery_rank){.transport = transport,
                                              .options = options,

@@ -23,6 +23,9 @@ struct transport_battery_options {
     const char *only; /* run the case of this name alone; all of them */
     int loss_ms;      /* survivors of a killed rank know it within; 1000 */
     bool acquainted;  /* the rank that is killed has talked to all others before */
+    bool brief;       /* 3 ranks, and less where a case has much of one thing: for a way of a
+                         transport that differs little from one that has had all; not in the
+                         long form */
 };
 
 /*

@@ -75,7 +75,10 @@ static bool ahead_receiver(struct battery_rank *rank, unsigned char *data, size_
     return ok;
 }
 
-/* Far more than anybody would keep is sent, before its receives and in another order. */
+/*
+ * Far more than anybody would keep is sent, before its receives and in another order. Brief:
+ * without the longest.
+ */
 static bool ahead_sizes(struct battery_rank *rank)
 {
     static const struct {
@@ -84,7 +87,7 @@ static bool ahead_sizes(struct battery_rank *rank)
     } sizes[] = {{(size_t)8 << 20, 16}, {(size_t)1 << 20, 32}, {70000, 512}, {4000, 8192}};
     bool ok = true;
 
-    for (size_t i = 0; i < sizeof(sizes) / sizeof(sizes[0]) && ok; i++) {
+    for (size_t i = battery_brief(rank) ? 1 : 0; i < sizeof(sizes) / sizeof(sizes[0]) && ok; i++) {
         unsigned char *data = battery_alloc(sizes[i].bytes);
 
         battery_fill(data, sizes[i].bytes, 0, 1, 1);

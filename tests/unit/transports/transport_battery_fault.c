@@ -286,10 +286,11 @@ static bool fault_sleep_both(struct battery_rank *rank, size_t bytes, int rounds
 static bool fault_sleep(struct battery_rank *rank)
 {
     bool ok = fault_sleep_once(rank, 8, 1) && fault_sleep_once(rank, 5000000, 2);
+    int part = battery_brief(rank) ? 5 : 1;
 
     rank->sleeps = true;
-    ok = ok && fault_sleep_both(rank, 8, 300) && fault_sleep_both(rank, 100000, 200) &&
-         fault_sleep_both(rank, 2000000, 50);
+    ok = ok && fault_sleep_both(rank, 8, 300 / part) &&
+         fault_sleep_both(rank, 100000, 200 / part) && fault_sleep_both(rank, 2000000, 50 / part);
     rank->sleeps = false;
     return ok;
 }

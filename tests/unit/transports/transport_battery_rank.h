@@ -56,6 +56,8 @@ void battery_close(struct battery_rank *rank);
 bool battery_meet(struct battery_rank *rank);
 /* Moves messages for so long. */
 void battery_linger(struct battery_rank *rank, int ms);
+/* Is less enough where there is much of one thing? */
+bool battery_brief(const struct battery_rank *rank);
 
 /* Fill a request and start it. The fingerprint is made from the tag. */
 void battery_send(struct battery_rank *rank, struct dist_request *request, int peer, uint64_t tag,
