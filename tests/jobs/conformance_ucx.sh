@@ -36,8 +36,9 @@ export DIST_TRANSPORT=ucx
 for kind in kill kill-in exit count dtype op; do
     job shell 4 tests/jobs/mishap ucx $kind 2
 done
-job shell 3 tests/jobs/mishap ucx kill-fork 0
-job shell 3 tests/jobs/mishap ucx silent 1
+job_aside job shell 3 tests/jobs/mishap ucx kill-fork 0
+job_aside job shell 3 tests/jobs/mishap ucx silent 1
+job_collect
 unset DIST_TRANSPORT
 
 # The training harness: the parameters that it ends with are those of gloo, however it is started.

@@ -10,10 +10,12 @@ for transport in shm tcp; do
         job shell 4 tests/jobs/mishap gloo $kind 2
     done
     job shell 4 tests/jobs/mishap gloo kill 0
-    job shell 3 tests/jobs/mishap gloo kill-fork 1
-    job shell 3 tests/jobs/mishap gloo kill-fork 0
-    job shell 3 tests/jobs/mishap gloo silent 1
+    # These sleep.
+    job_aside job shell 3 tests/jobs/mishap gloo kill-fork 1
+    job_aside job shell 3 tests/jobs/mishap gloo kill-fork 0
+    job_aside job shell 3 tests/jobs/mishap gloo silent 1
 done
+job_collect
 unset DIST_TRANSPORT
 for kind in exit-atexit exit-thread exit-function; do
     job shell 3 tests/jobs/mishap gloo $kind 1

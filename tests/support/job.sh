@@ -3,6 +3,8 @@
 #
 #   job       LAUNCHER RANKS PROGRAM ARGS...      must exit 0
 #   job_fails TEXT LAUNCHER RANKS PROGRAM ARGS... must exit non-zero by itself and print TEXT
+#   job_aside COMMAND...                          one of the above, beside what comes after it
+#   job_collect                                   waits for those and says what came of them
 #
 # LAUNCHER is openmpi or mpich (their mpirun), shell (a loop that sets RANK, WORLD_SIZE,
 # LOCAL_RANK, MASTER_ADDR and MASTER_PORT) or self (PROGRAM once, which starts its ranks
@@ -20,7 +22,7 @@
 : "${srcdir:?run it through make check}" "${builddir:?run it through make check}"
 : "${JOB_LIMIT:=120}"
 
-job_passed=0 job_failed=0 job_skipped=0 job_number=0
+job_passed=0 job_failed=0 job_skipped=0 job_number=0 job_asides=0 job_aside_pids=()
 job_folder=$(mktemp -d "${TMPDIR:-/tmp}/dist-job.XXXXXX") || exit 99
 job_output=$job_folder/output
 
@@ -198,6 +200,32 @@ job_fails()
     else
         job_pass "$name"
     fi
+}
+
+# For cases that sleep: what they print, and the output of their jobs, has files of its own.
+job_aside()
+{
+    job_asides=$((job_asides + 1))
+    (
+        trap - EXIT
+        job_output=$job_folder/aside.output.$job_asides job_number=$((1000 * job_asides))
+        "$@"
+    ) >"$job_folder/aside.$job_asides" 2>&1 &
+    job_aside_pids+=($!)
+}
+job_collect()
+{
+    local number said
+    wait "${job_aside_pids[@]}"
+    for ((number = 1; number <= job_asides; number++)); do
+        said=$job_folder/aside.$number
+        cat "$said"
+        grep -qE '^(PASS|FAIL|SKIP): ' "$said" || job_fail "a case aside" "it says nothing"
+        job_passed=$((job_passed + $(grep -c '^PASS: ' "$said")))
+        job_failed=$((job_failed + $(grep -c '^FAIL: ' "$said")))
+        job_skipped=$((job_skipped + $(grep -c '^SKIP: ' "$said")))
+    done
+    job_asides=0 job_aside_pids=()
 }
 
 job_end()
