@@ -14,11 +14,20 @@ mapfile -t runs < <(awk -F '[(,] *' '
     "$srcdir/src/collectives/algorithms.def")
 job_check "the table has algorithms" [ "${#runs[@]}" -gt 1 ]
 
+# All manners on three ranks; on others those of one run after another.
+manners=(blocking async group flood) turn=0
+battery()
+{
+    local mode=all
+    [ $1 = 3 ] || [ -n "${CHECK_LONG-}" ] || mode=${manners[turn++ % 4]}
+    job self $1 tests/conformance/conformance gloo --spawn $1 --brief --mode $mode
+}
+
 for ranks in $ranks_list; do
     for run in "${runs[@]}"; do
-        DIST_ALGO=$run job self $ranks tests/conformance/conformance gloo --spawn $ranks --brief
+        algorithms=$(echo $run | tr ' ' ,)
+        DIST_ALGO=$algorithms battery $ranks
     done
-    DIST_REPRODUCIBLE=1 DIST_SEGMENTS=3 \
-        job self $ranks tests/conformance/conformance gloo --spawn $ranks --brief
-    DIST_SEGMENTS=7 job self $ranks tests/conformance/conformance gloo --spawn $ranks --brief
+    DIST_REPRODUCIBLE=1 DIST_SEGMENTS=3 battery $ranks
+    DIST_SEGMENTS=7 battery $ranks
 done

@@ -15,22 +15,28 @@ table=$job_folder/support.csv
 "$builddir/dist_info" backends --backend mpi --format csv >"$table" 2>/dev/null &&
     mpi openmpi 2 --complete --table "$table"
 
-# Where many ranks share few CPUs, each way has its manners, and all of them together have all.
+# Each way has all its manners with three ranks; with others all ways together have them.
 ranks_list="1 2 3 5 8" mpich_list="1 2 3"
 [ -z "${CHECK_LONG-}" ] || ranks_list="1 2 3 4 5 7 8"
 [ -z "${CHECK_SHORT-}" ] || ranks_list="1 3" mpich_list=2
 for ranks in $ranks_list; do
     modes=(all all all)
+    [ $ranks -ne 2 ] || modes=(flood blocking async)
     [ $ranks -lt 5 ] || modes=(group async flood)
     [ -z "${CHECK_LONG-}" ] || modes=(all all all)
     mpi openmpi $ranks --mode ${modes[0]}
+    [ $ranks -gt 1 ] || [ -n "${CHECK_LONG-}" ] || continue
     DIST_TRANSPORT=mpi mpi openmpi $ranks --mode ${modes[1]}
     DIST_MPI_COLL=native mpi openmpi $ranks --native --mode ${modes[2]}
 done
 for ranks in $mpich_list; do
-    mpi mpich $ranks
-    DIST_TRANSPORT=mpi mpi mpich $ranks
-    DIST_MPI_COLL=native mpi mpich $ranks --native
+    modes=(all all all)
+    [ $ranks -lt 3 ] || modes=(async flood group)
+    [ -z "${CHECK_LONG-}" ] || modes=(all all all)
+    mpi mpich $ranks --mode ${modes[0]}
+    [ $ranks -gt 1 ] || [ -n "${CHECK_LONG-}" ] || continue
+    DIST_TRANSPORT=mpi mpi mpich $ranks --mode ${modes[1]}
+    DIST_MPI_COLL=native mpi mpich $ranks --native --mode ${modes[2]}
 done
 mpi openmpi 4 --reversed --mode async
 DIST_TRANSPORT=mpi mpi openmpi 3 --reversed --mode group

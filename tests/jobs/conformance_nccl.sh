@@ -15,7 +15,7 @@ job_environment=$(env | grep '^DIST_' | sort)
 # nccl RANKS [OPTION]...
 nccl() { job self 1 $battery nccl --spawn "$@" $brief; }
 
-nccl 1 --memory any
+nccl 1 --memory any ${brief:+--mode group}
 nccl 3 --memory any --mode blocking
 nccl 2 --memory device
 nccl 2 --memory ordinary --mode flood
