@@ -5,6 +5,8 @@
 job_ldflags = $(AM_LDFLAGS) -no-install
 unit_test_libs = libdist_core.la $(CMOCKA_LIBS)
 
+# The longest first, those that measure last: they wait for the other scripts.
+include tests/jobs/local.mk
 if HAVE_CMOCKA
 include tests/unit/base/local.mk
 include tests/unit/topology/local.mk
@@ -23,9 +25,8 @@ TESTS += tests/support/no_cmocka.sh
 endif
 include tests/standin/local.mk
 include tests/standin/kernels/local.mk
-include tests/jobs/local.mk
 include tests/lint/local.mk
-TESTS += tests/support/planted.sh
+TESTS += tests/support/planted.sh $(measuring_job_scripts)
 
 EXTRA_DIST += \
 	tests/support/count.sh \

@@ -73,15 +73,22 @@ job_check "the rest has reasons" advised
 job_fails_to_configure --with-mpi=/nonexistent
 [ -z "${CHECK_SHORT-}" ] || exit 0
 
+# Two at a time, so that each is left out of one configuration and in the other.
+for names in "cuda mpi" "nccl ucx"; do
+    [ -z "${CHECK_LONG-}" ] || break
+    # shellcheck disable=SC2086
+    job_check "configure without $names" configures "${names/ /-}" --no-create \
+        $(printf -- '--with-%s=no ' $names)
+    # shellcheck disable=SC2086
+    job_check "the summary says so" left_out $names
+    job_check "the rest has reasons" advised
+done
 for name in $optional; do
-    if [ -n "${CHECK_LONG-}" ]; then
-        job_check "configure without $name" configures "$name" --with-"$name"=no
-    else
-        job_check "configure without $name" configures "$name" --no-create --with-"$name"=no
-    fi
+    [ -n "${CHECK_LONG-}" ] || break
+    job_check "configure without $name" configures "$name" --with-"$name"=no
     job_check "the summary says so" left_out "$name"
     job_check "the rest has reasons" advised
-    [ -z "${CHECK_LONG-}" ] || job_check "it builds without $name" build "$name" all
+    job_check "it builds without $name" build "$name" all
 done
 
 job_check "it builds without all of them" build none libdist.la dist_info examples/hello_all_reduce

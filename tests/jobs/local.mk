@@ -111,6 +111,8 @@ check_PROGRAMS += tests/jobs/preload_mpich
 endif
 
 job_scripts = \
+	tests/jobs/two_groups.sh \
+	tests/jobs/configure.sh \
 	tests/jobs/conformance_gloo.sh \
 	tests/jobs/conformance_algorithms.sh \
 	tests/jobs/conformance_mpi.sh \
@@ -123,17 +125,14 @@ job_scripts = \
 	tests/jobs/ahead.sh \
 	tests/jobs/short_memory.sh \
 	tests/jobs/nccl_streams.sh \
-	tests/jobs/idle.sh \
 	tests/jobs/nccl_faults.sh \
 	tests/jobs/netns_cluster.sh \
 	tests/jobs/many_groups.sh \
-	tests/jobs/two_groups.sh \
 	tests/jobs/refined.sh \
 	tests/jobs/reproducible.sh \
 	tests/jobs/preload.sh \
 	tests/jobs/bad_input.sh \
 	tests/jobs/bad_modules.sh \
-	tests/jobs/configure.sh \
 	tests/jobs/plugin_hccl.sh \
 	tests/jobs/aborts.sh \
 	tests/jobs/bad_calls.sh \
@@ -143,12 +142,13 @@ job_scripts = \
 	tests/jobs/dist_info.sh \
 	tests/jobs/dist_sim.sh \
 	tests/jobs/progress.sh \
-	tests/jobs/predicted.sh \
 	tests/jobs/bench_peers.sh \
 	tests/jobs/dist_bench.sh \
 	tests/jobs/train.sh \
 	tests/jobs/train_accuracy.sh \
 	tests/jobs/train_cuda.sh
 
+measuring_job_scripts = tests/jobs/idle.sh tests/jobs/predicted.sh
+
 TESTS += $(job_scripts)
-EXTRA_DIST += $(job_scripts) tests/jobs/bad_module.c tests/jobs/losses.awk
+EXTRA_DIST += $(job_scripts) $(measuring_job_scripts) tests/jobs/bad_module.c tests/jobs/losses.awk

@@ -74,12 +74,15 @@ reference() { job "$1" "$2" tests/jobs/preload_"$1" tame; }
 model=openmpi
 [ -n "$OPENMPI_RUN" ] || model=mpich
 
-ranks_list="1 2 3 4"
+# MPICH spins when it waits, so that four ranks of it on few CPUs take long.
+ranks_list="1 2 3 4" mpich_list="1 2 3"
+[ -z "${CHECK_LONG-}" ] || mpich_list=$ranks_list
 [ -z "${CHECK_SHORT-}" ] || ranks_list="3"
 for ranks in $ranks_list; do
     reference $model $ranks
     wanted=$(hash)
     for mpi in openmpi mpich; do
+        [ $mpi = openmpi ] || [[ " $mpich_list " == *" $ranks "* ]] || continue
         preload $mpi $ranks bold
         [ "$job_status" = 0 ] || continue
         job_check "$mpi, $ranks ranks: the same results" same_hash "$wanted"

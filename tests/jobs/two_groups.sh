@@ -15,13 +15,13 @@ build_with_tsan()
         $compiler -fsanitize=thread try.c -o try && ./try; } 2>/dev/null; then
         echo "$compiler builds nothing that runs with ThreadSanitizer"
     else
-        "$srcdir/configure" -q --disable-shared CC="$compiler" \
-            CFLAGS='-fsanitize=thread -O1 -g' >log 2>&1 &&
+        "$srcdir/configure" -q --disable-shared --with-mpi=no --with-ucx=no --with-nccl=no \
+            --with-cuda=no CC="$compiler" CFLAGS='-fsanitize=thread -O1' >log 2>&1 &&
             make -s -j2 $program >>log 2>&1
     fi
 }
 
-# It takes about a minute: before job.sh, which keeps other scripts waiting.
+# Before job.sh, which has others wait that measure.
 rm -rf "${builddir:?}/$tsan"
 mkdir "$builddir/$tsan" || exit 99
 reason=

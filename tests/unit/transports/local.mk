@@ -72,6 +72,12 @@ tests_unit_transports_test_tcp_SOURCES = \
 	tests/unit/transports/test_tcp.c $(tcp_fixture) $(transport_battery)
 tests_unit_transports_test_tcp_LDADD = $(unit_test_libs)
 
+check_PROGRAMS += tests/unit/transports/test_tcp_striped
+TESTS += tests/unit/transports/test_tcp_striped
+tests_unit_transports_test_tcp_striped_SOURCES = \
+	tests/unit/transports/test_tcp_striped.c $(tcp_fixture) $(transport_battery)
+tests_unit_transports_test_tcp_striped_LDADD = $(unit_test_libs)
+
 # It loads the module, if that was built.
 check_PROGRAMS += tests/unit/transports/test_ucx
 TESTS += tests/unit/transports/test_ucx

@@ -52,47 +52,6 @@ static void test_battery_small_buffers(void **unused)
     unsetenv("DIST_TCP_BUFFER");
 }
 
-/* Several sockets a pair: stripes begin at 64 KiB and are 64 KiB to 512 KiB long. */
-static const size_t stripe_boundaries[] = {65536, 131072, 524288, 1048576, 4194304, 0};
-
-static void test_battery_sockets(void **unused)
-{
-    struct transport_battery_options options = {.boundaries = stripe_boundaries, .brief = true};
-
-    (void)unused;
-    setenv("DIST_TCP_SOCKETS", "3", 1);
-    assert_int_equal(transport_battery_run(tcp, &options), 0);
-    unsetenv("DIST_TCP_SOCKETS");
-}
-
-static void test_battery_sockets_small_buffers(void **unused)
-{
-    struct transport_battery_options options = {.largest = 4 << 20, .brief = true};
-
-    (void)unused;
-    setenv("DIST_TCP_SOCKETS", "16", 1);
-    setenv("DIST_TCP_BUFFER", "4K", 1);
-    assert_int_equal(transport_battery_run(tcp, &options), 0);
-    unsetenv("DIST_TCP_BUFFER");
-    unsetenv("DIST_TCP_SOCKETS");
-}
-
-/* Sends that end only when the kernel has done with the memory, whole and in stripes. */
-static void test_battery_zerocopy(void **unused)
-{
-    static const char *const sockets[] = {"1", "3"};
-    struct transport_battery_options options = {.boundaries = stripe_boundaries, .brief = true};
-
-    (void)unused;
-    setenv("DIST_TCP_ZEROCOPY", "on", 1);
-    for (int i = 0; i < 2; i++) {
-        setenv("DIST_TCP_SOCKETS", sockets[i], 1);
-        assert_int_equal(transport_battery_run(tcp, &options), 0);
-    }
-    unsetenv("DIST_TCP_SOCKETS");
-    unsetenv("DIST_TCP_ZEROCOPY");
-}
-
 /* Is there a listener on `port`, and does it listen on every address? */
 static void find_listener(const char *path, unsigned port, bool *found_p, bool *wildcard_p)
 {
@@ -253,18 +212,11 @@ static void test_no_file_left(void **unused)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_listens_on_one_address),
-        cmocka_unit_test(test_refuses_addresses),
-        cmocka_unit_test(test_close_unopened),
-        cmocka_unit_test(test_reach),
-        cmocka_unit_test(test_no_file_is_lost),
-        cmocka_unit_test(test_no_file_left),
-        cmocka_unit_test(test_battery_ipv4),
-        cmocka_unit_test(test_battery_ipv6),
+        cmocka_unit_test(test_listens_on_one_address), cmocka_unit_test(test_refuses_addresses),
+        cmocka_unit_test(test_close_unopened),         cmocka_unit_test(test_reach),
+        cmocka_unit_test(test_no_file_is_lost),        cmocka_unit_test(test_no_file_left),
+        cmocka_unit_test(test_battery_ipv4),           cmocka_unit_test(test_battery_ipv6),
         cmocka_unit_test(test_battery_small_buffers),
-        cmocka_unit_test(test_battery_sockets),
-        cmocka_unit_test(test_battery_sockets_small_buffers),
-        cmocka_unit_test(test_battery_zerocopy),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

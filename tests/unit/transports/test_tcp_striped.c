@@ -1,0 +1,64 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* The common battery over several sockets a pair, and over sends without copies. */
+#include "tcp_fixture.h"
+#include "transport_battery.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdlib.h>
+
+#include <cmocka.h>
+
+static const struct dist_transport *const tcp = &disti_transport_tcp;
+
+/* Several sockets a pair: stripes begin at 64 KiB and are 64 KiB to 512 KiB long. */
+static const size_t stripe_boundaries[] = {65536, 131072, 524288, 1048576, 4194304, 0};
+
+static void test_battery_sockets(void **unused)
+{
+    struct transport_battery_options options = {.boundaries = stripe_boundaries, .brief = true};
+
+    (void)unused;
+    setenv("DIST_TCP_SOCKETS", "3", 1);
+    assert_int_equal(transport_battery_run(tcp, &options), 0);
+    unsetenv("DIST_TCP_SOCKETS");
+}
+
+static void test_battery_sockets_small_buffers(void **unused)
+{
+    struct transport_battery_options options = {.largest = 4 << 20, .brief = true};
+
+    (void)unused;
+    setenv("DIST_TCP_SOCKETS", "16", 1);
+    setenv("DIST_TCP_BUFFER", "4K", 1);
+    assert_int_equal(transport_battery_run(tcp, &options), 0);
+    unsetenv("DIST_TCP_BUFFER");
+    unsetenv("DIST_TCP_SOCKETS");
+}
+
+/* Sends that end only when the kernel has done with the memory, whole and in stripes. */
+static void test_battery_zerocopy(void **unused)
+{
+    static const char *const sockets[] = {"1", "3"};
+    struct transport_battery_options options = {.boundaries = stripe_boundaries, .brief = true};
+
+    (void)unused;
+    setenv("DIST_TCP_ZEROCOPY", "on", 1);
+    for (int i = 0; i < 2; i++) {
+        setenv("DIST_TCP_SOCKETS", sockets[i], 1);
+        assert_int_equal(transport_battery_run(tcp, &options), 0);
+    }
+    unsetenv("DIST_TCP_SOCKETS");
+    unsetenv("DIST_TCP_ZEROCOPY");
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_battery_sockets),
+        cmocka_unit_test(test_battery_sockets_small_buffers),
+        cmocka_unit_test(test_battery_zerocopy),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
