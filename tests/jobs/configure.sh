@@ -4,6 +4,8 @@
 # long form each of them is left out of a build of its own.
 . "$srcdir/tests/support/job.sh"
 
+[ -z "${CHECK_SHORT-}" ] || { job_skip "configure" "the other suite tries scripts"; exit; }
+
 [ ! -e "$srcdir/config.status" ] ||
     { job_skip "configure" "$srcdir is configured itself"; exit 0; }
 optional="cuda nccl ucx mpi"
@@ -71,7 +73,6 @@ job_check "configure without all of them" configures none $everything
 job_check "the summary says so" left_out $optional
 job_check "the rest has reasons" advised
 job_fails_to_configure --with-mpi=/nonexistent
-[ -z "${CHECK_SHORT-}" ] || exit 0
 
 # Two at a time, so that each is left out of one configuration and in the other.
 for names in "cuda mpi" "nccl ucx"; do

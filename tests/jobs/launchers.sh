@@ -3,6 +3,8 @@
 # The three ways to start a job: a launcher (no MASTER_ADDR needed), spawning, a shell loop.
 . "$srcdir/tests/support/job.sh"
 
+[ -z "${CHECK_SHORT-}" ] || { job_skip "launchers" "the other suite has them"; exit; }
+
 battery=tests/conformance/conformance
 
 job openmpi 3 $battery gloo --brief

@@ -3,6 +3,8 @@
 # bench/netns-cluster: the hosts it makes, what its ranks are told, how it ends, what it leaves.
 . "$srcdir/tests/support/job.sh"
 
+[ -z "${CHECK_SHORT-}" ] || { job_skip "netns-cluster" "the other suite tries scripts"; exit; }
+
 cluster=$srcdir/bench/netns-cluster
 [[ $cluster == /* ]] || cluster=$PWD/$cluster
 

@@ -6,8 +6,9 @@
 data=()
 [ -r "$DIST_TEST_MNIST/train-images-idx3-ubyte.gz" ] && data=(--data "$DIST_TEST_MNIST")
 # Sanitizers look at each line, not at a hundred rounds of them.
-steps=100 few=30 ranks=8
-[ -z "${CHECK_SHORT-}" ] || steps=20 few=10 ranks=4
+steps=40 few=15 ranks=4
+[ -z "${CHECK_SHORT-}" ] || steps=20 few=10
+[ -z "${CHECK_LONG-}" ] || steps=100 few=30 ranks=8
 logs=$job_folder
 
 # train NAME LAUNCHER RANKS ARGS...: $steps steps of the cnn, global batch 64.

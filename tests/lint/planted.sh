@@ -2,6 +2,10 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # Plants one fault a rule in a small tree that keeps them all, and wants lint.sh to find it.
 set -u
+if [ -n "${CHECK_SHORT-}" ]; then
+    echo "SKIP: planted faults (the other suite finds them)"
+    exit 77
+fi
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 tree=$(mktemp -d "${TMPDIR:-/tmp}/dist-lint.XXXXXX") || exit 99
 trap 'rm -rf "$tree"' EXIT
