@@ -3,8 +3,12 @@
 # The training harness over every way to start it: the same losses, whatever carries the gradients.
 . "$srcdir/tests/support/job.sh"
 
-data=()
-[ -r "$DIST_TEST_MNIST/train-images-idx3-ubyte.gz" ] && data=(--data "$DIST_TEST_MNIST")
+# Drawn digits; real ones in the long form, and in train_accuracy.sh.
+data=(--train-samples 4000) tested=200
+if [ -n "${CHECK_LONG-}" ]; then
+    data=() tested=1000
+    [ -r "$DIST_TEST_MNIST/train-images-idx3-ubyte.gz" ] && data=(--data "$DIST_TEST_MNIST")
+fi
 # Sanitizers look at each line, not at a hundred rounds of them.
 steps=40 few=15 ranks=4
 [ -z "${CHECK_SHORT-}" ] || steps=20 few=10
@@ -17,7 +21,7 @@ train()
     local name=$1 launcher=$2 ranks=$3
     shift 3
     job "$launcher" "$ranks" train_mnist "${data[@]}" --seed 3 --max-steps $steps \
-        --test-samples 1000 --loss-log "$logs/$name" "$@"
+        --test-samples $tested --loss-log "$logs/$name" "$@"
 }
 
 # agree LIMIT NAME NAME: the losses of two runs, step by step.

@@ -267,11 +267,11 @@ rule_man()
 
 rule_layout()
 {
-    local file
     command -v clang-format >/dev/null || { echo "skip: no clang-format"; return; }
-    for file in $(lint_sources include src train bench examples tools tests); do
-        clang-format --style=file "$file" | cmp -s - "$file" || echo "$file: run clang-format -i"
-    done
+    # shellcheck disable=SC2046
+    clang-format --style=file --dry-run \
+        $(lint_sources include src train bench examples tools tests) 2>&1 |
+        sed -n 's/^\([^:]*\):.*clang-format-violations.*/\1: run clang-format -i/p' | sort -u
 }
 
 rule_exports()
