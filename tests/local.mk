@@ -35,7 +35,8 @@ EXTRA_DIST += \
 	tests/support/no_cmocka.sh \
 	tests/support/nodes.sh \
 	tests/support/planted.sh
-CLEANFILES += tests/jobs.lock tests/jobs.port tests/jobs.port.lock check.log
+CLEANFILES += tests/jobs.lock tests/jobs.port tests/jobs.port.lock \
+	tests/install.lock check.log
 
 TEST_EXTENSIONS = .sh
 SH_LOG_COMPILER = $(BASH)
@@ -44,7 +45,8 @@ SH_LOG_COMPILER = $(BASH)
 AM_TESTS_ENVIRONMENT = \
 	srcdir='$(abs_top_srcdir)'; export srcdir; \
 	builddir='$(abs_top_builddir)'; export builddir; \
-	DIST_PLUGIN_PATH='$(abs_top_builddir)/.libs'; export DIST_PLUGIN_PATH; \
+	DIST_PLUGIN_PATH='$(abs_top_builddir)/.libs:$(abs_top_builddir)/tests/conformance/.libs'; \
+	export DIST_PLUGIN_PATH; \
 	XDG_CACHE_HOME='$(abs_top_builddir)/tests/cache'; export XDG_CACHE_HOME; \
 	DIST_TEST_MNIST="$${DIST_TEST_MNIST-$(abs_top_srcdir)/../shared/mnist}"; \
 	export DIST_TEST_MNIST; \

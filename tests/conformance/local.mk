@@ -6,12 +6,13 @@ tests_conformance_conformance_CPPFLAGS = $(AM_CPPFLAGS) -I$(top_srcdir)/tools
 tests_conformance_conformance_LDADD = libselftest.la libdist.la -lm
 tests_conformance_conformance_LDFLAGS = $(job_ldflags)
 
-# -rpath makes libtool build a shared object although it is not installed.
-check_LTLIBRARIES += dist_faulty.la dist_plain.la
-dist_faulty_la_SOURCES = tests/conformance/faulty.c
-dist_faulty_la_LDFLAGS = $(module_ldflags) -rpath $(abs_builddir)
+# -rpath makes libtool build a shared object although it is not installed. They are apart from the
+# modules that are for users, which dist_info lists.
+check_LTLIBRARIES += tests/conformance/dist_faulty.la tests/conformance/dist_plain.la
+tests_conformance_dist_faulty_la_SOURCES = tests/conformance/faulty.c
+tests_conformance_dist_faulty_la_LDFLAGS = $(module_ldflags) -rpath $(abs_builddir)
 
 # The same without tags and receives from any source; its MIN and MAX may lose a NaN.
-dist_plain_la_SOURCES = tests/conformance/faulty.c
-dist_plain_la_CPPFLAGS = $(AM_CPPFLAGS) -DFAULTY_NAME='"plain"' -DFAULTY_LACKS=7u
-dist_plain_la_LDFLAGS = $(module_ldflags) -rpath $(abs_builddir)
+tests_conformance_dist_plain_la_SOURCES = tests/conformance/faulty.c
+tests_conformance_dist_plain_la_CPPFLAGS = $(AM_CPPFLAGS) -DFAULTY_NAME='"plain"' -DFAULTY_LACKS=7u
+tests_conformance_dist_plain_la_LDFLAGS = $(module_ldflags) -rpath $(abs_builddir)

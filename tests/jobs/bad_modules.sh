@@ -100,8 +100,8 @@ job_check "gloo is there all the same" grep -qE "^  gloo +yes " "$job_output"
 rm -rf "$modules"/*
 
 # Of two the first counts.
-cp "$builddir/.libs/dist_faulty.so" "$modules"
-cp "$builddir/.libs/dist_faulty.so" "$job_folder/second"
+cp "$builddir/tests/conformance/.libs/dist_faulty.so" "$modules"
+cp "$builddir/tests/conformance/.libs/dist_faulty.so" "$job_folder/second"
 export DIST_PLUGIN_PATH=$modules:$job_folder/second
 DIST_DEBUG=info DIST_BACKEND=faulty job self 1 examples/hello_all_reduce
 job_check "the first is loaded" says "module $modules/dist_faulty.so loaded"

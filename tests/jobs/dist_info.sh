@@ -16,6 +16,8 @@ job self 1 dist_info
 job_check "it says the version" says "libdist 0."
 job_check "it says where modules are looked for" says "${DIST_PLUGIN_PATH%%:*}"
 job_check "it lists the backends" grep -qE '^ *gloo +yes ' "$job_output"
+DIST_PLUGIN_PATH=$builddir/.libs job self 1 dist_info
+job_check "no module of the tests is among those for users" eval '! says faulty'
 
 # memory: three lines, yes or no, and advice after each no but one.
 advised() { awk '/^  [a-z].* no  /{if (no) exit 1; no = !/DIST_SHM_CMA|CONFIG_TRANS/} /^      [A-Za-z]/{no = 0}
