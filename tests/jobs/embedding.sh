@@ -4,8 +4,12 @@
 . "$srcdir/tests/support/job.sh"
 
 examples=$srcdir/examples
-make -C "$builddir" install DESTDIR="$job_folder/stage" >"$job_output" 2>&1 ||
+# libtool links libdist_mpi.so anew in its place: nobody may use it meanwhile (preload.sh does).
+exec 7>"$builddir/tests/install.lock"
+flock 7
+make -C "$builddir" install DESTDIR="$job_folder/stage" >"$job_output" 2>&1 7>&- 9>&- ||
     { job_fail "make install" "see above"; exit 1; }
+exec 7>&-
 # Wherever it was to be installed, it is here now.
 lib=$(find "$job_folder/stage" -name libdist.so)
 [ -n "$lib" ] || { job_fail "make install" "no libdist.so was installed"; exit 1; }

@@ -5,6 +5,10 @@
 . "$srcdir/tests/support/job.sh"
 cd "$builddir" || exit 99
 
+# embedding.sh has libdist_mpi.so linked anew.
+exec 7>"$builddir/tests/install.lock"
+flock 7
+
 kinds="Barrier Allreduce Bcast Reduce Allgather Allgatherv Reduce_scatter Reduce_scatter_block
     Alltoall Alltoallv Gather Gatherv Scatter Scatterv"
 

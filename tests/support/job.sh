@@ -128,7 +128,7 @@ job_launch()
     job_number=$((job_number + 1))
     job_id=$$.$job_number
     TEST_JOB=$job_id timeout -k 10 "$JOB_LIMIT" "${command[@]}" \
-        >"$job_output" 2>&1 </dev/null 9>&-
+        >"$job_output" 2>&1 </dev/null 7>&- 9>&-
     job_status=$?
 }
 
