@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Every algorithm is right: for numbers of ranks to 64, root, topology, in place or not. */
-#include "collectives/verify.h"
 #include "topology/topology.h"
 #include "verify/verify.h"
 
