@@ -69,108 +69,112 @@ static unsigned match_chain(uint64_t tag)
     return (unsigned)(tag * UINT64_C(0x9e3779b97f4a7c15) >> 32) % DISTI_MATCH_CHAINS;
 }
 
-static void match_link(struct disti_match *match, struct disti_early *early)
+static void match_link(struct disti_match *match, struct disti_unexpected *unexpected)
 {
-    unsigned chain = match_chain(early->envelope.tag);
+    unsigned chain = match_chain(unexpected->envelope.tag);
 
-    early->prev = match->early_tail;
-    early->chain_prev = match->chain_tail[chain];
-    *(early->prev ? &early->prev->next : &match->early_head) = early;
-    *(early->chain_prev ? &early->chain_prev->chain_next : &match->chain_head[chain]) = early;
-    match->early_tail = match->chain_tail[chain] = early;
+    unexpected->prev = match->unexpected_tail;
+    unexpected->chain_prev = match->chain_tail[chain];
+    *(unexpected->prev ? &unexpected->prev->next : &match->unexpected_head) = unexpected;
+    *(unexpected->chain_prev ? &unexpected->chain_prev->chain_next : &match->chain_head[chain]) =
+        unexpected;
+    match->unexpected_tail = match->chain_tail[chain] = unexpected;
 }
 
-static void match_unlink(struct disti_match *match, struct disti_early *early)
+static void match_unlink(struct disti_match *match, struct disti_unexpected *unexpected)
 {
-    struct disti_early *next = early->next, *chain_next = early->chain_next;
-    unsigned chain = match_chain(early->envelope.tag);
+    struct disti_unexpected *next = unexpected->next, *chain_next = unexpected->chain_next;
+    unsigned chain = match_chain(unexpected->envelope.tag);
 
-    *(early->prev ? &early->prev->next : &match->early_head) = next;
-    *(next ? &next->prev : &match->early_tail) = early->prev;
-    *(early->chain_prev ? &early->chain_prev->chain_next : &match->chain_head[chain]) = chain_next;
-    *(chain_next ? &chain_next->chain_prev : &match->chain_tail[chain]) = early->chain_prev;
+    *(unexpected->prev ? &unexpected->prev->next : &match->unexpected_head) = next;
+    *(next ? &next->prev : &match->unexpected_tail) = unexpected->prev;
+    *(unexpected->chain_prev ? &unexpected->chain_prev->chain_next : &match->chain_head[chain]) =
+        chain_next;
+    *(chain_next ? &chain_next->chain_prev : &match->chain_tail[chain]) = unexpected->chain_prev;
 }
 
-struct disti_early *disti_match_hold(struct disti_match *match,
-                                     const struct dist_envelope *envelope, bool descriptor)
+struct disti_unexpected *disti_match_hold(struct disti_match *match,
+                                          const struct dist_envelope *envelope, bool descriptor)
 {
     size_t payload = descriptor ? 0 : (size_t)envelope->bytes;
-    struct disti_early *early;
+    struct disti_unexpected *unexpected;
     size_t bytes;
 
-    if (envelope->bytes > SIZE_MAX || !disti_add(sizeof(*early), payload, &bytes))
+    if (envelope->bytes > SIZE_MAX || !disti_add(sizeof(*unexpected), payload, &bytes))
         return NULL;
-    early = malloc(bytes);
-    if (!early)
+    unexpected = malloc(bytes);
+    if (!unexpected)
         return NULL;
-    *early = (struct disti_early){
+    *unexpected = (struct disti_unexpected){
         .envelope = *envelope, .order = disti_match_order(), .descriptor = descriptor};
-    match_link(match, early);
+    match_link(match, unexpected);
     match->held_bytes += payload;
-    if (match->early_count)
-        ++*match->early_count;
-    return early;
+    if (match->unexpected_count)
+        ++*match->unexpected_count;
+    return unexpected;
 }
 
-static bool match_complete(const struct disti_early *early)
+static bool match_complete(const struct disti_unexpected *unexpected)
 {
-    return early->descriptor || early->arrived == early->envelope.bytes;
+    return unexpected->descriptor || unexpected->arrived == unexpected->envelope.bytes;
 }
 
-struct disti_early *disti_match_waiting(const struct disti_match *match, uint64_t tag)
+struct disti_unexpected *disti_match_waiting(const struct disti_match *match, uint64_t tag)
 {
-    struct disti_early *early;
+    struct disti_unexpected *unexpected;
 
-    if (!match->early_head)
+    if (!match->unexpected_head)
         return NULL;
-    early = match->chain_head[match_chain(tag)];
-    while (early && (early->envelope.tag != tag || early->claimed || early->refused))
-        early = early->chain_next;
-    return early;
+    unexpected = match->chain_head[match_chain(tag)];
+    while (unexpected &&
+           (unexpected->envelope.tag != tag || unexpected->claimed || unexpected->refused))
+        unexpected = unexpected->chain_next;
+    return unexpected;
 }
 
 void disti_match_show(struct disti_match *match, int peer, const struct disti_look *look)
 {
-    struct disti_early *early = match->early_head;
+    struct disti_unexpected *unexpected = match->unexpected_head;
 
-    for (int i = 0; early && i < look->most; i++) {
-        struct disti_early *next = early->next;
+    for (int i = 0; unexpected && i < look->most; i++) {
+        struct disti_unexpected *next = unexpected->next;
 
-        if ((early->envelope.tag & look->mask) == look->tag && !early->claimed && !early->refused &&
-            look->see(look->arg, peer, &early->envelope) && early->envelope.bytes == 0)
-            disti_match_release(match, early);
-        early = next;
+        if ((unexpected->envelope.tag & look->mask) == look->tag && !unexpected->claimed &&
+            !unexpected->refused && look->see(look->arg, peer, &unexpected->envelope) &&
+            unexpected->envelope.bytes == 0)
+            disti_match_release(match, unexpected);
+        unexpected = next;
     }
 }
 
-struct disti_early *disti_match_post(struct disti_match *match, struct dist_request *request)
+struct disti_unexpected *disti_match_post(struct disti_match *match, struct dist_request *request)
 {
-    struct disti_early *early = disti_match_waiting(match, request->envelope.tag);
+    struct disti_unexpected *unexpected = disti_match_waiting(match, request->envelope.tag);
 
-    if (!early) {
+    if (!unexpected) {
         match_append_posted(match, request);
         return NULL;
     }
     request->next = request->prev = NULL;
-    if (match_agree(request, &early->envelope)) {
-        early->claimed = request;
-        return early;
+    if (match_agree(request, &unexpected->envelope)) {
+        unexpected->claimed = request;
+        return unexpected;
     }
-    early->refused = true;
+    unexpected->refused = true;
     /* While it is still arriving the transport writes into it: then it stays until the end. */
-    if (match_complete(early))
-        disti_match_release(match, early);
+    if (match_complete(unexpected))
+        disti_match_release(match, unexpected);
     return NULL;
 }
 
-void disti_match_release(struct disti_match *match, struct disti_early *early)
+void disti_match_release(struct disti_match *match, struct disti_unexpected *unexpected)
 {
-    match_unlink(match, early);
-    if (!early->descriptor)
-        match->held_bytes -= (size_t)early->envelope.bytes;
-    if (match->early_count)
-        --*match->early_count;
-    free(early);
+    match_unlink(match, unexpected);
+    if (!unexpected->descriptor)
+        match->held_bytes -= (size_t)unexpected->envelope.bytes;
+    if (match->unexpected_count)
+        --*match->unexpected_count;
+    free(unexpected);
 }
 
 void disti_match_fail(struct disti_match *match, dist_status status)
@@ -181,34 +185,35 @@ void disti_match_fail(struct disti_match *match, dist_status status)
         disti_match_unpost(match, request);
         request->status = status;
     }
-    for (struct disti_early *early = match->early_head; early; early = early->next)
-        if (early->claimed)
-            early->claimed->status = status;
+    for (struct disti_unexpected *unexpected = match->unexpected_head; unexpected;
+         unexpected = unexpected->next)
+        if (unexpected->claimed)
+            unexpected->claimed->status = status;
     disti_match_clear(match);
 }
 
 void disti_match_release_descriptors(struct disti_match *match)
 {
-    struct disti_early *early = match->early_head;
+    struct disti_unexpected *unexpected = match->unexpected_head;
 
-    while (early) {
-        struct disti_early *next = early->next;
+    while (unexpected) {
+        struct disti_unexpected *next = unexpected->next;
 
-        if (early->descriptor)
-            disti_match_release(match, early);
-        early = next;
+        if (unexpected->descriptor)
+            disti_match_release(match, unexpected);
+        unexpected = next;
     }
 }
 
 void disti_match_clear(struct disti_match *match)
 {
-    while (match->early_head) {
-        struct disti_early *early = match->early_head;
+    while (match->unexpected_head) {
+        struct disti_unexpected *unexpected = match->unexpected_head;
 
-        match->early_head = early->next;
-        if (match->early_count)
-            --*match->early_count;
-        free(early);
+        match->unexpected_head = unexpected->next;
+        if (match->unexpected_count)
+            --*match->unexpected_count;
+        free(unexpected);
     }
-    *match = (struct disti_match){.early_count = match->early_count};
+    *match = (struct disti_match){.unexpected_count = match->unexpected_count};
 }

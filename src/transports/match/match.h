@@ -7,28 +7,28 @@
 
 /*
  * One a peer. Posted receives wait in `posted`; messages that came first wait in
- * `early`, in order of arrival:
+ * `unexpected`, in order of arrival:
  *
  *      recv ------> posted:  [tag 7] [tag 9]
  *                                ^ matched by tag, oldest first
- *      arrival ---> early:   [tag 8, 4 KiB held] [tag 8, a descriptor]
+ *      arrival ---> unexpected:   [tag 8, 4 KiB held] [tag 8, a descriptor]
  *
- * There may be very many early ones, and they are received in any order: each is in the chain of
- * its tag's hash too, in order of arrival.
+ * There may be very many unexpected ones, and they are received in any order: each is in the chain
+ * of its tag's hash too, in order of arrival.
  */
-struct disti_early;
+struct disti_unexpected;
 
 #define DISTI_MATCH_CHAINS 64
 
 struct disti_match {
     struct dist_request *posted_head, *posted_tail;
-    struct disti_early *early_head, *early_tail;
-    struct disti_early *chain_head[DISTI_MATCH_CHAINS], *chain_tail[DISTI_MATCH_CHAINS];
-    size_t held_bytes; /* payload kept in `early` */
-    long *early_count; /* of all peers of the transport; NULL: nobody counts */
+    struct disti_unexpected *unexpected_head, *unexpected_tail;
+    struct disti_unexpected *chain_head[DISTI_MATCH_CHAINS], *chain_tail[DISTI_MATCH_CHAINS];
+    size_t held_bytes;      /* payload kept in `unexpected` */
+    long *unexpected_count; /* of all peers of the transport; NULL: nobody counts */
 };
 
-/* What is looked for among early messages: as in the transport's slot `unexpected`. */
+/* What is looked for among unexpected messages: as in the transport's slot `unexpected`. */
 struct disti_look {
     uint64_t tag, mask;
     int most;
@@ -37,9 +37,9 @@ struct disti_look {
 };
 
 /* A message that came before its receive. Payload is held here, or described by note. */
-struct disti_early {
-    struct disti_early *next, *prev;
-    struct disti_early *chain_next, *chain_prev;
+struct disti_unexpected {
+    struct disti_unexpected *next, *prev;
+    struct disti_unexpected *chain_next, *chain_prev;
     struct dist_envelope envelope;
     uint64_t order;               /* disti_match_order() when it came */
     size_t arrived;               /* payload bytes held so far */
@@ -63,22 +63,22 @@ struct dist_request *disti_match_arrival(struct disti_match *match,
  * Keep a message that no receive waits for. payload_bytes is 0 for a descriptor, else
  * envelope->bytes. NULL: out of memory. The caller fills payload and counts `arrived`.
  */
-struct disti_early *disti_match_hold(struct disti_match *match,
-                                     const struct dist_envelope *envelope, bool descriptor);
+struct disti_unexpected *disti_match_hold(struct disti_match *match,
+                                          const struct dist_envelope *envelope, bool descriptor);
 
 /*
- * A receive is posted: if an early message has its tag that one is returned with
+ * A receive is posted: if an unexpected message has its tag that one is returned with
  * `claimed` set. When its payload is complete (arrived == envelope.bytes) the caller gives it to
  * the sink, else when it has become complete; then calls disti_match_release. NULL: the receive now
  * waits in `posted`, or has ended with ERR_MISMATCH; then the message is dropped, but if its
  * payload is still arriving it stays held, unclaimed, so that the caller can fill it.
  */
-struct disti_early *disti_match_post(struct disti_match *match, struct dist_request *request);
+struct disti_unexpected *disti_match_post(struct disti_match *match, struct dist_request *request);
 
 /* The oldest message with this tag that waits for its receive; NULL: none. Changes nothing. */
-struct disti_early *disti_match_waiting(const struct disti_match *match, uint64_t tag);
+struct disti_unexpected *disti_match_waiting(const struct disti_match *match, uint64_t tag);
 
-/* Shows this peer's early messages, and drops those that are not wanted. */
+/* Shows this peer's unexpected messages, and drops those that are not wanted. */
 void disti_match_show(struct disti_match *match, int peer, const struct disti_look *look);
 
 /* A number greater than all that were given before: which of two things came first. */
@@ -87,8 +87,8 @@ uint64_t disti_match_order(void);
 /* Takes a posted receive off the list; it is the caller's. */
 void disti_match_unpost(struct disti_match *match, struct dist_request *request);
 
-/* Takes an early message off the list and frees it. */
-void disti_match_release(struct disti_match *match, struct disti_early *early);
+/* Takes an unexpected message off the list and frees it. */
+void disti_match_release(struct disti_match *match, struct disti_unexpected *unexpected);
 
 /* The same for all whose payload is still with the sender, which is lost: it will never come. */
 void disti_match_release_descriptors(struct disti_match *match);

@@ -145,17 +145,17 @@ static void mpi_pull(struct mpi_link *link, struct dist_request *request, uint32
     disti_mpi_pull_waiting(link, peer);
 }
 
-/* A message that came first is received; `early` is a copy of what was kept of it. */
-dist_status disti_mpi_recv_early(struct mpi_link *link, struct dist_request *request,
-                                 const struct disti_early *early)
+/* A message that came first is received; `unexpected` is a copy of what was kept of it. */
+dist_status disti_mpi_recv_unexpected(struct mpi_link *link, struct dist_request *request,
+                                      const struct disti_unexpected *unexpected)
 {
     bool refused = request->status == DIST_ERR_MISMATCH;
 
-    if (!early->descriptor)
-        return mpi_return(link, request->peer, early->envelope.bytes);
+    if (!unexpected->descriptor)
+        return mpi_return(link, request->peer, unexpected->envelope.bytes);
     if (refused)
-        return mpi_note(link, request->peer, MPI_KIND_UNWANTED, (uint32_t)early->note[0], 0);
-    mpi_pull(link, request, (uint32_t)early->note[0]);
+        return mpi_note(link, request->peer, MPI_KIND_UNWANTED, (uint32_t)unexpected->note[0], 0);
+    mpi_pull(link, request, (uint32_t)unexpected->note[0]);
     return DIST_IN_PROGRESS;
 }
 
@@ -163,14 +163,15 @@ dist_status disti_mpi_recv_early(struct mpi_link *link, struct dist_request *req
 static int mpi_keep(struct mpi_link *link, struct disti_match *match,
                     const struct mpi_arrival *arrival, bool announced)
 {
-    struct disti_early *early = disti_match_hold(match, &arrival->control.envelope, announced);
+    struct disti_unexpected *unexpected =
+        disti_match_hold(match, &arrival->control.envelope, announced);
 
-    if (!early)
+    if (!unexpected)
         return link->host->fail(DIST_ERR_NO_MEMORY, "no memory for a message that came early");
-    early->note[0] = arrival->control.name;
+    unexpected->note[0] = arrival->control.name;
     if (!announced) {
-        memcpy(early->payload, arrival->payload, (size_t)early->envelope.bytes);
-        early->arrived = (size_t)early->envelope.bytes;
+        memcpy(unexpected->payload, arrival->payload, (size_t)unexpected->envelope.bytes);
+        unexpected->arrived = (size_t)unexpected->envelope.bytes;
     }
     return 1;
 }

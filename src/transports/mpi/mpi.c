@@ -38,7 +38,7 @@ static dist_status mpi_link_open(void *state, const struct dist_transport_config
         return link->host->fail(DIST_ERR_NO_MEMORY, "no memory for transport mpi");
     for (int peer = 0; peer < link->ranks; peer++) {
         link->peers[peer].credit.limit = link->peers[peer].debit.limit = MPI_CREDIT_BYTES;
-        link->peers[peer].match.early_count = &link->early_count;
+        link->peers[peer].match.unexpected_count = &link->unexpected_count;
     }
     if (!disti_mpi_lock())
         return disti_mpi_ended(link->host);
@@ -95,22 +95,23 @@ static void mpi_link_recv(void *state, struct dist_request *request)
 {
     struct mpi_link *link = state;
     struct disti_match *match = &link->peers[request->peer].match;
-    const struct disti_early *found = disti_match_waiting(match, request->envelope.tag);
-    const struct disti_early copy = found ? *found : (struct disti_early){0};
-    struct disti_early *early = disti_match_post(match, request);
+    const struct disti_unexpected *found = disti_match_waiting(match, request->envelope.tag);
+    const struct disti_unexpected copy = found ? *found : (struct disti_unexpected){0};
+    struct disti_unexpected *unexpected = disti_match_post(match, request);
     dist_status status;
 
     if (!found)
         return;
-    if (early && !early->descriptor)
-        link->host->sink_apply(&request->sink, 0, early->payload, (size_t)early->envelope.bytes);
-    if (early)
-        disti_match_release(match, early);
+    if (unexpected && !unexpected->descriptor)
+        link->host->sink_apply(&request->sink, 0, unexpected->payload,
+                               (size_t)unexpected->envelope.bytes);
+    if (unexpected)
+        disti_match_release(match, unexpected);
     if (!disti_mpi_lock()) {
         request->status = disti_mpi_ended(link->host);
         return;
     }
-    status = disti_mpi_recv_early(link, request, &copy);
+    status = disti_mpi_recv_unexpected(link, request, &copy);
     disti_mpi_unlock();
     if (request->status == DIST_IN_PROGRESS && status != DIST_IN_PROGRESS)
         request->status = status;
@@ -199,10 +200,11 @@ static int mpi_link_probe_tag(void *state, uint64_t tag)
     int found = -1;
 
     for (int peer = 0; peer < link->ranks; peer++) {
-        const struct disti_early *early = disti_match_waiting(&link->peers[peer].match, tag);
+        const struct disti_unexpected *unexpected =
+            disti_match_waiting(&link->peers[peer].match, tag);
 
-        if (early && early->order < oldest) {
-            oldest = early->order;
+        if (unexpected && unexpected->order < oldest) {
+            oldest = unexpected->order;
             found = peer;
         }
     }
@@ -215,7 +217,7 @@ static void mpi_link_unexpected(void *state, uint64_t tag, uint64_t mask, int mo
     struct mpi_link *link = state;
     const struct disti_look look = {tag, mask, most, see, arg};
 
-    for (int peer = 0; link->early_count && peer < link->ranks; peer++)
+    for (int peer = 0; link->unexpected_count && peer < link->ranks; peer++)
         disti_match_show(&link->peers[peer].match, peer, &look);
 }
 

@@ -93,14 +93,15 @@ static void cancel_arrival(struct cancel *cancel)
 }
 
 /* Messages that nobody has received. */
-static void cancel_early(struct cancel *cancel)
+static void cancel_unexpected(struct cancel *cancel)
 {
     struct shm_peer *peer = cancel->peer;
 
-    for (struct disti_early *early = peer->match.early_head, *next; early; early = next) {
-        next = early->next;
-        if ((early->envelope.tag & cancel->mask) == cancel->tag)
-            disti_shm_receive_drop(peer, early);
+    for (struct disti_unexpected *unexpected = peer->match.unexpected_head, *next; unexpected;
+         unexpected = next) {
+        next = unexpected->next;
+        if ((unexpected->envelope.tag & cancel->mask) == cancel->tag)
+            disti_shm_receive_drop(peer, unexpected);
     }
 }
 
@@ -110,7 +111,7 @@ static void cancel_peer(struct cancel *cancel)
 
     disti_standin_unpost(&peer->match, cancel->tag, cancel->mask);
     cancel_arrival(cancel);
-    cancel_early(cancel);
+    cancel_unexpected(cancel);
     cancel_list(cancel, &peer->send_head, &peer->send_tail, true);
     cancel_list(cancel, &peer->asked_head, &peer->asked_tail, false);
     cancel_list(cancel, &peer->pull_head, &peer->pull_tail, false);

@@ -115,7 +115,7 @@ struct shm_peer *disti_shm_link_peer(struct shm_state *state, int rank)
         return NULL;
     }
     peer->rank = rank;
-    peer->match.early_count = &state->early_count;
+    peer->match.unexpected_count = &state->unexpected_count;
     peer->memory = peer->socket = peer->bell = peer->process = -1;
     peer->lent_free = ~UINT64_C(0);
     state->peers[rank] = peer;
@@ -162,7 +162,7 @@ static bool link_has_requests(const struct shm_peer *peer)
 {
     return peer->send_head || ~peer->lent_free || peer->pull_head || peer->match.posted_head ||
            peer->asked_head || peer->announced.count || peer->arrival.request ||
-           (peer->arrival.early && peer->arrival.early->claimed);
+           (peer->arrival.unexpected && peer->arrival.unexpected->claimed);
 }
 
 void disti_shm_link_lose(struct shm_state *state, struct shm_peer *peer, dist_status status)

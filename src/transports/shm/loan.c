@@ -33,7 +33,7 @@ int disti_shm_loan_came(struct shm_peer *peer, const struct dist_envelope *envel
 {
     struct shm_loan loan;
     struct dist_request *request;
-    struct disti_early *early;
+    struct disti_unexpected *unexpected;
     bool mismatch = false;
 
     if (bytes != sizeof(loan))
@@ -47,12 +47,12 @@ int disti_shm_loan_came(struct shm_peer *peer, const struct dist_envelope *envel
     } else if (request) {
         disti_shm_loan_take(peer, request, &loan);
     } else {
-        early = disti_match_hold(&peer->match, envelope, true);
-        if (!early)
+        unexpected = disti_match_hold(&peer->match, envelope, true);
+        if (!unexpected)
             return disti_fail(DIST_ERR_NO_MEMORY, "shm: no memory for a note about a message");
-        early->note[0] = SHM_NOTE_LENT;
-        early->note[1] = loan.id;
-        early->note[2] = loan.address;
+        unexpected->note[0] = SHM_NOTE_LENT;
+        unexpected->note[1] = loan.id;
+        unexpected->note[2] = loan.address;
     }
     return 0;
 }

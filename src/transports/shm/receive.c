@@ -42,7 +42,7 @@ static int receive_announced(struct shm_peer *peer, const struct dist_envelope *
                              const unsigned char *payload, size_t bytes)
 {
     struct dist_request *request;
-    struct disti_early *early;
+    struct disti_unexpected *unexpected;
     bool mismatch = false;
     uint32_t name;
 
@@ -53,11 +53,11 @@ static int receive_announced(struct shm_peer *peer, const struct dist_envelope *
         return disti_shm_answer(peer, name, false);
     if (request)
         return receive_ask(peer, request, name);
-    early = disti_match_hold(&peer->match, envelope, true);
-    if (!early)
+    unexpected = disti_match_hold(&peer->match, envelope, true);
+    if (!unexpected)
         return disti_fail(DIST_ERR_NO_MEMORY, "shm: no memory for a note about a message");
-    early->note[0] = SHM_NOTE_ANNOUNCED;
-    early->note[1] = name;
+    unexpected->note[0] = SHM_NOTE_ANNOUNCED;
+    unexpected->note[1] = name;
     return 0;
 }
 
@@ -79,10 +79,10 @@ static void receive_return(struct shm_peer *peer, uint64_t bytes)
         atomic_store_explicit(&peer->mine->returned, peer->debit.told, memory_order_release);
 }
 
-static void receive_release(struct shm_peer *peer, struct disti_early *early)
+static void receive_release(struct shm_peer *peer, struct disti_unexpected *unexpected)
 {
-    receive_return(peer, early->envelope.bytes);
-    disti_match_release(&peer->match, early);
+    receive_return(peer, unexpected->envelope.bytes);
+    disti_match_release(&peer->match, unexpected);
 }
 
 /* All of the message that arrives in pieces is there. */
@@ -94,12 +94,12 @@ static void receive_finish(struct shm_peer *peer)
     memset(&peer->arrival, 0, sizeof(peer->arrival));
     if (arrival.request) {
         disti_shm_end(arrival.request, DIST_OK);
-    } else if (arrival.early && arrival.early->refused) {
-        receive_release(peer, arrival.early);
-    } else if (arrival.early && arrival.early->claimed) {
-        claimed = arrival.early->claimed;
-        disti_sink_apply(&claimed->sink, 0, arrival.early->payload, arrival.bytes);
-        receive_release(peer, arrival.early);
+    } else if (arrival.unexpected && arrival.unexpected->refused) {
+        receive_release(peer, arrival.unexpected);
+    } else if (arrival.unexpected && arrival.unexpected->claimed) {
+        claimed = arrival.unexpected->claimed;
+        disti_sink_apply(&claimed->sink, 0, arrival.unexpected->payload, arrival.bytes);
+        receive_release(peer, arrival.unexpected);
         disti_shm_end(claimed, DIST_OK);
     }
 }
@@ -111,9 +111,9 @@ static void receive_piece(struct shm_peer *peer, const unsigned char *src, size_
 
     if (arrival->request) {
         disti_sink_apply(&arrival->request->sink, arrival->arrived, src, bytes);
-    } else if (arrival->early) {
-        memcpy(arrival->early->payload + arrival->arrived, src, bytes);
-        arrival->early->arrived += bytes;
+    } else if (arrival->unexpected) {
+        memcpy(arrival->unexpected->payload + arrival->arrived, src, bytes);
+        arrival->unexpected->arrived += bytes;
     }
     arrival->arrived += bytes;
     if (arrival->arrived == arrival->bytes)
@@ -126,7 +126,7 @@ static int receive_first(struct shm_peer *peer, const struct dist_envelope *enve
 {
     bool mismatch = false;
     struct dist_request *request;
-    struct disti_early *early = NULL;
+    struct disti_unexpected *unexpected = NULL;
 
     if (peer->arrival.active || (whole ? bytes != envelope->bytes : bytes >= envelope->bytes))
         return disti_shm_corrupt(peer, "first frame");
@@ -143,14 +143,16 @@ static int receive_first(struct shm_peer *peer, const struct dist_envelope *enve
     if (mismatch) {
         request = NULL;
     } else if (!request) {
-        early = disti_match_hold(&peer->match, envelope, false);
-        if (!early)
+        unexpected = disti_match_hold(&peer->match, envelope, false);
+        if (!unexpected)
             return disti_fail(DIST_ERR_NO_MEMORY,
                               "shm: no memory to keep %llu bytes that rank %d sent early",
                               (unsigned long long)envelope->bytes, peer->rank);
     }
-    peer->arrival = (struct shm_arrival){
-        .active = true, .request = request, .early = early, .bytes = (size_t)envelope->bytes};
+    peer->arrival = (struct shm_arrival){.active = true,
+                                         .request = request,
+                                         .unexpected = unexpected,
+                                         .bytes = (size_t)envelope->bytes};
     receive_piece(peer, payload, bytes);
     return 0;
 }
@@ -242,60 +244,61 @@ int disti_shm_receive_turn(struct shm_peer *peer)
 }
 
 /* A message that came first is wanted now. */
-static void receive_early(struct shm_peer *peer, struct dist_request *request,
-                          struct disti_early *early)
+static void receive_unexpected(struct shm_peer *peer, struct dist_request *request,
+                               struct disti_unexpected *unexpected)
 {
-    if (early->descriptor && early->note[0] == SHM_NOTE_ANNOUNCED) {
-        receive_ask(peer, request, (uint32_t)early->note[1]); /* a failure shows in the request */
-        disti_match_release(&peer->match, early);
-    } else if (early->descriptor) {
-        struct shm_loan loan = {.address = early->note[2], .id = early->note[1]};
+    if (unexpected->descriptor && unexpected->note[0] == SHM_NOTE_ANNOUNCED) {
+        receive_ask(peer, request,
+                    (uint32_t)unexpected->note[1]); /* a failure shows in the request */
+        disti_match_release(&peer->match, unexpected);
+    } else if (unexpected->descriptor) {
+        struct shm_loan loan = {.address = unexpected->note[2], .id = unexpected->note[1]};
 
-        disti_match_release(&peer->match, early);
+        disti_match_release(&peer->match, unexpected);
         disti_shm_loan_take(peer, request, &loan);
-    } else if (early->arrived == early->envelope.bytes) {
-        disti_sink_apply(&request->sink, 0, early->payload, early->arrived);
-        receive_release(peer, early);
+    } else if (unexpected->arrived == unexpected->envelope.bytes) {
+        disti_sink_apply(&request->sink, 0, unexpected->payload, unexpected->arrived);
+        receive_release(peer, unexpected);
         disti_shm_end(request, DIST_OK);
     }
 }
 
-/* A message that came first met a receive that wanted another one; `early` is a copy of it. */
-static void receive_refused(struct shm_peer *peer, const struct disti_early *early)
+/* A message that came first met a receive that wanted another one; `unexpected` is a copy of it. */
+static void receive_refused(struct shm_peer *peer, const struct disti_unexpected *unexpected)
 {
-    if (early->descriptor && early->note[0] == SHM_NOTE_ANNOUNCED)
-        disti_shm_answer(peer, (uint32_t)early->note[1],
+    if (unexpected->descriptor && unexpected->note[0] == SHM_NOTE_ANNOUNCED)
+        disti_shm_answer(peer, (uint32_t)unexpected->note[1],
                          false); /* without memory the sender waits on */
-    else if (early->descriptor)
-        disti_shm_loan_return(peer, early->note[1]);
-    else if (early->arrived == early->envelope.bytes) /* else when the rest has come */
-        receive_return(peer, early->envelope.bytes);
+    else if (unexpected->descriptor)
+        disti_shm_loan_return(peer, unexpected->note[1]);
+    else if (unexpected->arrived == unexpected->envelope.bytes) /* else when the rest has come */
+        receive_return(peer, unexpected->envelope.bytes);
 }
 
-void disti_shm_receive_drop(struct shm_peer *peer, struct disti_early *early)
+void disti_shm_receive_drop(struct shm_peer *peer, struct disti_unexpected *unexpected)
 {
-    bool whole = early->descriptor || early->arrived == early->envelope.bytes;
+    bool whole = unexpected->descriptor || unexpected->arrived == unexpected->envelope.bytes;
 
-    early->refused = true;
-    early->claimed = NULL;
-    receive_refused(peer, early);
+    unexpected->refused = true;
+    unexpected->claimed = NULL;
+    receive_refused(peer, unexpected);
     if (whole)
-        disti_match_release(&peer->match, early);
+        disti_match_release(&peer->match, unexpected);
 }
 
 void disti_shm_receive_start(struct shm_peer *peer, struct dist_request *request)
 {
-    const struct disti_early *found = disti_match_waiting(&peer->match, request->envelope.tag);
-    const struct disti_early copy = found ? *found : (struct disti_early){0};
-    struct disti_early *early;
+    const struct disti_unexpected *found = disti_match_waiting(&peer->match, request->envelope.tag);
+    const struct disti_unexpected copy = found ? *found : (struct disti_unexpected){0};
+    struct disti_unexpected *unexpected;
 
     if (peer->phase == SHM_LOST && (!found || found->descriptor)) {
         disti_shm_end(request, disti_shm_lost(peer));
         return;
     }
-    early = disti_match_post(&peer->match, request);
-    if (early)
-        receive_early(peer, request, early);
+    unexpected = disti_match_post(&peer->match, request);
+    if (unexpected)
+        receive_unexpected(peer, request, unexpected);
     else if (found)
         receive_refused(peer, &copy);
 }
@@ -309,10 +312,10 @@ void disti_shm_receive_fail(struct shm_peer *peer, dist_status status)
     memset(&peer->arrival, 0, sizeof(peer->arrival));
     peer->match.posted_head = peer->match.posted_tail = NULL;
     disti_match_fail(&waiting, status);
-    if (arrival.early) {
-        struct dist_request *claimed = arrival.early->claimed;
+    if (arrival.unexpected) {
+        struct dist_request *claimed = arrival.unexpected->claimed;
 
-        disti_match_release(&peer->match, arrival.early);
+        disti_match_release(&peer->match, arrival.unexpected);
         if (claimed)
             disti_shm_end(claimed, status);
     }

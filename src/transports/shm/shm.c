@@ -187,10 +187,11 @@ static int shm_probe_tag(void *opaque, uint64_t tag)
 
     for (int rank = 0; rank < state->config.world_size; rank++) {
         const struct shm_peer *peer = state->peers[rank];
-        const struct disti_early *early = peer ? disti_match_waiting(&peer->match, tag) : NULL;
+        const struct disti_unexpected *unexpected =
+            peer ? disti_match_waiting(&peer->match, tag) : NULL;
 
-        if (early && early->order < oldest) {
-            oldest = early->order;
+        if (unexpected && unexpected->order < oldest) {
+            oldest = unexpected->order;
             found = rank;
         }
     }
@@ -203,7 +204,7 @@ static void shm_unexpected(void *opaque, uint64_t tag, uint64_t mask, int most,
     const struct shm_state *state = opaque;
     const struct disti_look look = {tag, mask, most, see, arg};
 
-    for (int rank = 0; state->early_count && rank < state->config.world_size; rank++) {
+    for (int rank = 0; state->unexpected_count && rank < state->config.world_size; rank++) {
         if (state->peers[rank])
             disti_match_show(&state->peers[rank]->match, rank, &look);
     }

@@ -33,8 +33,8 @@ enum shm_phase { SHM_IDLE, SHM_CALLING, SHM_CONNECTED, SHM_LOST };
 /* What of the message that is arriving in pieces has come, and where it goes. */
 struct shm_arrival {
     bool active;
-    struct dist_request *request; /* or */
-    struct disti_early *early;    /* or neither: it is thrown away */
+    struct dist_request *request;        /* or */
+    struct disti_unexpected *unexpected; /* or neither: it is thrown away */
     size_t bytes, arrived;
 };
 
@@ -97,7 +97,7 @@ struct shm_state {
     bool opened, armed, look; /* look: something outside the rings may have happened */
     bool cma;                 /* unless DIST_SHM_CMA=0 */
     int wanting;              /* peers with `wanted` */
-    long early_count;         /* messages that wait for their receives */
+    long unexpected_count;    /* messages that wait for their receives */
     unsigned calls;           /* of progress since sockets were last looked at */
     struct shm_peer **active; /* the connected peers */
     int active_count;
@@ -226,7 +226,7 @@ int disti_shm_receive_turn(struct shm_peer *peer);
 /* The peer breaks the rules: says so. Negative. */
 int disti_shm_corrupt(struct shm_peer *peer, const char *what);
 /* Nobody will receive this message, which has come or is coming. */
-void disti_shm_receive_drop(struct shm_peer *peer, struct disti_early *early);
+void disti_shm_receive_drop(struct shm_peer *peer, struct disti_unexpected *unexpected);
 /* Everything that has come completely stays; what waits ends in `status`. */
 void disti_shm_receive_fail(struct shm_peer *peer, dist_status status);
 

@@ -114,36 +114,37 @@ static void cancel_assemblies(struct cancel *cancel)
 }
 
 /* Nothing writes to the message any more. */
-static void cancel_fill(struct tcp_peer *peer, const struct disti_early *early)
+static void cancel_fill(struct tcp_peer *peer, const struct disti_unexpected *unexpected)
 {
     struct tcp_assembly *assembly = peer->stripes.assemblies;
 
     for (; assembly; assembly = assembly->next) {
-        if (assembly->early == early)
-            assembly->early = NULL;
+        if (assembly->unexpected == unexpected)
+            assembly->unexpected = NULL;
     }
-    if (peer->in.early == early)
-        peer->in.early = NULL;
+    if (peer->in.unexpected == unexpected)
+        peer->in.unexpected = NULL;
     for (int number = 1; peer->rails && number < DISTI_TCP_SOCKETS; number++) {
-        if (peer->rails->rail[number].in.early == early)
-            peer->rails->rail[number].in.early = NULL;
+        if (peer->rails->rail[number].in.unexpected == unexpected)
+            peer->rails->rail[number].in.unexpected = NULL;
     }
 }
 
 /* Messages that nobody has received. What was offered is refused, if anybody is there to hear. */
-static void cancel_early(struct cancel *cancel)
+static void cancel_unexpected(struct cancel *cancel)
 {
     struct tcp_peer *peer = cancel->peer;
 
-    for (struct disti_early *early = peer->match.early_head, *next; early; early = next) {
-        next = early->next;
-        if ((early->envelope.tag & cancel->mask) != cancel->tag)
+    for (struct disti_unexpected *unexpected = peer->match.unexpected_head, *next; unexpected;
+         unexpected = next) {
+        next = unexpected->next;
+        if ((unexpected->envelope.tag & cancel->mask) != cancel->tag)
             continue;
-        if (early->descriptor && peer->phase == TCP_PHASE_UP &&
-            disti_tcp_ask(peer, early->note[0], true) != DIST_OK)
+        if (unexpected->descriptor && peer->phase == TCP_PHASE_UP &&
+            disti_tcp_ask(peer, unexpected->note[0], true) != DIST_OK)
             cancel->failed = true;
-        cancel_fill(peer, early);
-        disti_tcp_early_release(peer, early);
+        cancel_fill(peer, unexpected);
+        disti_tcp_unexpected_release(peer, unexpected);
     }
 }
 
@@ -156,7 +157,7 @@ static void cancel_receives(struct cancel *cancel)
     for (int number = 1; peer->rails && number < DISTI_TCP_SOCKETS; number++)
         cancel_incoming(cancel, &peer->rails->rail[number].in);
     cancel_assemblies(cancel);
-    cancel_early(cancel);
+    cancel_unexpected(cancel);
 }
 
 /* ---- what the kernel reads ---- */

@@ -23,15 +23,15 @@ dist_status disti_tcp_credit_setting(struct tcp_state *state)
     if (state->world_size > 1 && CREDIT_ALL / (size_t)(state->world_size - 1) < each)
         each = CREDIT_ALL / (size_t)(state->world_size - 1);
     return disti_env_bytes("DIST_TCP_EARLY_LIMIT", each < CREDIT_LEAST ? CREDIT_LEAST : each,
-                           &state->early_limit);
+                           &state->unexpected_limit);
 }
 
 void disti_tcp_credit_open(const struct tcp_state *state, struct tcp_peer *peer, uint64_t granted)
 {
     peer->credit = (struct tcp_credit){.granted = granted,
                                        .left = granted,
-                                       .limit = state->early_limit,
-                                       .unused = state->early_limit};
+                                       .limit = state->unexpected_limit,
+                                       .unused = state->unexpected_limit};
 }
 
 bool disti_tcp_credit_came(struct tcp_peer *peer, uint64_t bytes)

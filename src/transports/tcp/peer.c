@@ -26,7 +26,7 @@ struct tcp_peer *disti_tcp_peer(struct tcp_state *state, int rank)
         if (!peer)
             return NULL;
         peer->rank = rank;
-        peer->match.early_count = &state->early_count;
+        peer->match.unexpected_count = &state->unexpected_count;
         peer->fd = -1;
         peer->in.stash = peer->in.small;
         state->peers[rank] = peer;

@@ -7,9 +7,9 @@
 /* When the oldest waiting message with this tag came (disti_match_order); 0: there is none. */
 static uint64_t probe_peer(const struct tcp_peer *peer, uint64_t tag)
 {
-    const struct disti_early *early = disti_match_waiting(&peer->match, tag);
+    const struct disti_unexpected *unexpected = disti_match_waiting(&peer->match, tag);
 
-    return early ? early->order : 0;
+    return unexpected ? unexpected->order : 0;
 }
 
 int disti_tcp_probe_tag(void *instance, uint64_t tag)
@@ -35,7 +35,7 @@ void disti_tcp_unexpected(void *instance, uint64_t tag, uint64_t mask, int most,
     const struct tcp_state *state = instance;
     const struct disti_look look = {tag, mask, most, see, arg};
 
-    for (int rank = 0; state->early_count && rank < state->world_size; rank++) {
+    for (int rank = 0; state->unexpected_count && rank < state->world_size; rank++) {
         if (state->peers[rank])
             disti_match_show(&state->peers[rank]->match, rank, &look);
     }

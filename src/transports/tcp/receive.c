@@ -38,7 +38,7 @@ void disti_tcp_incoming_clear(struct tcp_incoming *in)
     in->active = false;
     in->assembly = NULL;
     in->request = NULL;
-    in->early = NULL;
+    in->unexpected = NULL;
 }
 
 /* Keeps what could not be used; `data` may lie in the stash itself. */
@@ -59,11 +59,11 @@ static bool incoming_keep(struct tcp_incoming *in, const unsigned char *data, si
     return true;
 }
 
-void disti_tcp_early_release(struct tcp_peer *peer, struct disti_early *early)
+void disti_tcp_unexpected_release(struct tcp_peer *peer, struct disti_unexpected *unexpected)
 {
-    if (!early->descriptor)
-        disti_tcp_give_back(&peer->credit, early->envelope.bytes);
-    disti_match_release(&peer->match, early);
+    if (!unexpected->descriptor)
+        disti_tcp_give_back(&peer->credit, unexpected->envelope.bytes);
+    disti_match_release(&peer->match, unexpected);
 }
 
 bool disti_tcp_fail_receives(struct tcp_peer *peer, dist_status status)
@@ -79,8 +79,8 @@ bool disti_tcp_fail_receives(struct tcp_peer *peer, dist_status status)
         request = next;
     }
     if (!peer->in.assembly) {
-        if (peer->in.early)
-            disti_tcp_early_release(peer, peer->in.early);
+        if (peer->in.unexpected)
+            disti_tcp_unexpected_release(peer, peer->in.unexpected);
         if (peer->in.request)
             peer->in.request->status = status;
     }
@@ -101,17 +101,17 @@ static bool receive_bad(struct tcp_state *state, struct tcp_peer *peer)
  * receiver may be about to post the next receive: it has until the next turn, which spares the
  * copy.
  */
-static bool receive_early(struct tcp_state *state, struct tcp_peer *peer,
-                          const struct dist_envelope *envelope)
+static bool receive_unexpected(struct tcp_state *state, struct tcp_peer *peer,
+                               const struct dist_envelope *envelope)
 {
     if (peer->finished && !peer->hung_up) {
         peer->resume = true;
         return false;
     }
-    peer->in.early = disti_match_hold(&peer->match, envelope, false);
-    if (!peer->in.early)
+    peer->in.unexpected = disti_match_hold(&peer->match, envelope, false);
+    if (!peer->in.unexpected)
         disti_tcp_lose(state, peer, ENOMEM, NULL);
-    return peer->in.early;
+    return peer->in.unexpected;
 }
 
 /* An announced message's stripes will find it: this socket goes on without it. */
@@ -121,13 +121,13 @@ static bool receive_announced(struct tcp_state *state, struct tcp_peer *peer,
     struct tcp_incoming *in = &peer->in;
     uint64_t number = peer->stripes.arrived++;
 
-    if (!disti_tcp_assemble(peer, number, envelope->bytes, in->request, in->early)) {
+    if (!disti_tcp_assemble(peer, number, envelope->bytes, in->request, in->unexpected)) {
         disti_tcp_lose(state, peer, ENOMEM, NULL);
         return false;
     }
     in->active = false;
     in->request = NULL;
-    in->early = NULL;
+    in->unexpected = NULL;
     return true;
 }
 
@@ -141,12 +141,12 @@ static bool receive_message(struct tcp_state *state, struct tcp_peer *peer,
     if (!disti_tcp_affords(peer->credit.unused, envelope))
         return receive_bad(state, peer);
     in->request = disti_match_arrival(&peer->match, envelope, &mismatch);
-    if (!in->request && !receive_early(state, peer, envelope))
+    if (!in->request && !receive_unexpected(state, peer, envelope))
         return false;
     if (mismatch)
         in->request = NULL;
     peer->credit.unused -= envelope->bytes + DISTI_TCP_MESSAGE_COST;
-    if (!in->early && (whole || !mismatch))
+    if (!in->unexpected && (whole || !mismatch))
         disti_tcp_give_back(&peer->credit, envelope->bytes);
     in->active = true;
     in->left = envelope->bytes;
@@ -170,7 +170,7 @@ static bool receive_offer(struct tcp_state *state, struct tcp_peer *peer,
                           const struct dist_envelope *envelope)
 {
     uint64_t number = peer->stripes.arrived++;
-    struct disti_early *early = NULL;
+    struct disti_unexpected *unexpected = NULL;
     dist_status status = DIST_OK;
     bool mismatch = false;
     struct dist_request *request = disti_match_arrival(&peer->match, envelope, &mismatch);
@@ -180,10 +180,10 @@ static bool receive_offer(struct tcp_state *state, struct tcp_peer *peer,
     else if (request)
         status = receive_ask(peer, number, envelope->bytes, request);
     else
-        early = disti_match_hold(&peer->match, envelope, true);
-    if (early)
-        early->note[0] = number;
-    if (status == DIST_OK && (early || request))
+        unexpected = disti_match_hold(&peer->match, envelope, true);
+    if (unexpected)
+        unexpected->note[0] = number;
+    if (status == DIST_OK && (unexpected || request))
         return true;
     if (request && request->status == DIST_IN_PROGRESS)
         request->status = DIST_ERR_NO_MEMORY;
@@ -246,8 +246,8 @@ static void receive_count(struct tcp_incoming *in, size_t bytes)
 {
     in->left -= bytes;
     in->at += bytes;
-    if (in->early)
-        in->early->arrived += bytes;
+    if (in->unexpected)
+        in->unexpected->arrived += bytes;
 }
 
 /* Takes payload from the buffer; returns how much. A piece of an element is left there. */
@@ -261,8 +261,8 @@ static size_t receive_payload(struct tcp_incoming *in, const unsigned char *data
         if (sink->src)
             take -= take % dist_dtype_size(sink->dtype);
         disti_sink_apply(sink, in->at, data, take);
-    } else if (in->early) {
-        memcpy(in->early->payload + in->at, data, take);
+    } else if (in->unexpected) {
+        memcpy(in->unexpected->payload + in->at, data, take);
     }
     receive_count(in, take);
     return take;
@@ -278,7 +278,7 @@ static void receive_finish(struct tcp_peer *peer, struct tcp_incoming *in)
     }
     in->active = false;
     in->request = NULL;
-    in->early = NULL;
+    in->unexpected = NULL;
     if (!request)
         return;
     request->status = DIST_OK;
@@ -327,7 +327,7 @@ static void *receive_direct(const struct tcp_incoming *in)
         return NULL;
     if (in->request)
         return disti_sink_direct(&in->request->sink, in->at);
-    return in->early ? in->early->payload + in->at : NULL;
+    return in->unexpected ? in->unexpected->payload + in->at : NULL;
 }
 
 /*
@@ -428,38 +428,39 @@ int disti_tcp_receive(struct tcp_state *state, struct tcp_peer *peer)
 }
 
 /* The receive takes a message that came before it, whole or as far as it has come. */
-static void receive_claim(struct tcp_peer *peer, struct disti_early *early,
+static void receive_claim(struct tcp_peer *peer, struct disti_unexpected *unexpected,
                           struct dist_request *request)
 {
     const struct dist_sink *sink = &request->sink;
     struct tcp_incoming *in = &peer->in;
-    bool whole = early != in->early;
+    bool whole = unexpected != in->unexpected;
     size_t rest = 0;
 
     if (!whole && sink->src)
-        rest = early->arrived % dist_dtype_size(sink->dtype);
-    request->moved = early->arrived - rest;
-    disti_sink_apply(sink, 0, early->payload, request->moved);
+        rest = unexpected->arrived % dist_dtype_size(sink->dtype);
+    request->moved = unexpected->arrived - rest;
+    disti_sink_apply(sink, 0, unexpected->payload, request->moved);
     if (!whole) {
-        memcpy(in->small, early->payload + request->moved, rest);
+        memcpy(in->small, unexpected->payload + request->moved, rest);
         in->stash_bytes = rest;
         in->left += rest;
         in->at = request->moved;
-        in->early = NULL;
+        in->unexpected = NULL;
         in->request = request;
     }
-    disti_tcp_early_release(peer, early);
+    disti_tcp_unexpected_release(peer, unexpected);
     if (whole)
         request->status = DIST_OK;
 }
 
 /* The receive takes a message that was only offered. */
 static void receive_claim_offer(struct tcp_state *state, struct tcp_peer *peer,
-                                struct disti_early *early, struct dist_request *request)
+                                struct disti_unexpected *unexpected, struct dist_request *request)
 {
-    dist_status status = receive_ask(peer, early->note[0], early->envelope.bytes, request);
+    dist_status status =
+        receive_ask(peer, unexpected->note[0], unexpected->envelope.bytes, request);
 
-    disti_tcp_early_release(peer, early);
+    disti_tcp_unexpected_release(peer, unexpected);
     if (status != DIST_OK) {
         request->status =
             disti_fail(status, "tcp: rank %d has no memory to ask rank %d for a message",
@@ -484,9 +485,9 @@ static void receive_refused(struct tcp_state *state, struct tcp_peer *peer, cons
             disti_tcp_lose(state, peer, ENOMEM, NULL);
         else
             disti_tcp_list(state, peer);
-    } else if (in->early && in->early->refused) {
-        disti_tcp_early_release(peer, in->early);
-        in->early = NULL;
+    } else if (in->unexpected && in->unexpected->refused) {
+        disti_tcp_unexpected_release(peer, in->unexpected);
+        in->unexpected = NULL;
     } else if (!disti_tcp_assembly_refused(peer)) {
         disti_tcp_give_back(&peer->credit, bytes);
     }
@@ -495,18 +496,19 @@ static void receive_refused(struct tcp_state *state, struct tcp_peer *peer, cons
 static void receive_post(struct tcp_state *state, struct tcp_peer *peer,
                          struct dist_request *request)
 {
-    const struct disti_early *waiting = disti_match_waiting(&peer->match, request->envelope.tag);
+    const struct disti_unexpected *waiting =
+        disti_match_waiting(&peer->match, request->envelope.tag);
     uint64_t number = waiting ? waiting->note[0] : 0;
     bool offered = waiting && waiting->descriptor;
-    struct disti_early *early = disti_match_post(&peer->match, request);
+    struct disti_unexpected *unexpected = disti_match_post(&peer->match, request);
 
     if (request->status == DIST_ERR_MISMATCH)
         receive_refused(state, peer, offered ? &number : NULL, request->arrived.bytes);
     else if (offered)
-        receive_claim_offer(state, peer, early, request);
+        receive_claim_offer(state, peer, unexpected, request);
     /* What comes in stripes is taken when all are there. */
-    else if (early && !disti_tcp_assembling(peer, early))
-        receive_claim(peer, early, request);
+    else if (unexpected && !disti_tcp_assembling(peer, unexpected))
+        receive_claim(peer, unexpected, request);
 }
 
 void disti_tcp_recv(struct tcp_state *state, struct tcp_peer *peer, struct dist_request *request)

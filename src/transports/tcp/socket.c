@@ -205,7 +205,7 @@ bool disti_tcp_greet(const struct tcp_state *state, int fd, int to, int number)
                                     .from = (uint32_t)state->rank,
                                     .to = (uint32_t)to,
                                     .job = state->job,
-                                    .credit = state->early_limit,
+                                    .credit = state->unexpected_limit,
                                     .socket = number};
 
     disti_tcp_hello_encode(&hello, bytes);

@@ -51,7 +51,7 @@ enum tcp_phase {
 /*
  * The message, or the stripe of one, that is arriving on a socket. With `active`, `left` bytes of
  * payload are still to come, which begin at byte `at` of the message; they go to the request's
- * sink, or to the early message, or nowhere if both are NULL.
+ * sink, or to the unexpected message, or nowhere if both are NULL.
  * stash keeps what was read and could not be used yet: a piece of a header, a piece of an
  * element, or all behind a message that waits a turn for its receive.
  */
@@ -61,7 +61,7 @@ struct tcp_incoming {
     struct tcp_assembly *assembly; /* the message that a stripe is of; NULL: no stripe */
     uint64_t stripe;               /* bytes of it */
     struct dist_request *request;
-    struct disti_early *early;
+    struct disti_unexpected *unexpected;
     unsigned char *stash; /* small, or allocated */
     size_t stash_bytes;
     unsigned char small[DISTI_TCP_FRAME_BYTES];
@@ -161,12 +161,12 @@ struct tcp_state {
     unsigned calls;                   /* of progress that did not ask epoll */
     int64_t silence_ns;               /* the next look for peers that do not answer */
     int pending_count, pending_max;   /* callers that have not yet said who they are */
-    size_t early_limit;               /* of messages kept a peer before their receives are posted */
+    size_t unexpected_limit;          /* of messages kept a peer before their receives are posted */
     size_t socket_bytes;
-    long early_count;    /* messages that wait for their receives */
-    char congestion[32]; /* what connections begin with; empty: the system's */
-    char paced[32];      /* what those with far peers go on with; empty: the same */
-    uint32_t scope;      /* of a link-local address */
+    long unexpected_count; /* messages that wait for their receives */
+    char congestion[32];   /* what connections begin with; empty: the system's */
+    char paced[32];        /* what those with far peers go on with; empty: the same */
+    uint32_t scope;        /* of a link-local address */
     unsigned char *buffer;
     struct tcp_peer **peers; /* by rank; NULL until needed */
     struct tcp_peer *list;
@@ -352,7 +352,7 @@ ssize_t disti_tcp_read(struct tcp_state *state, struct tcp_peer *peer, int fd,
 /* Goes on with what is stashed. */
 void disti_tcp_use_stash(struct tcp_state *state, struct tcp_peer *peer, struct tcp_incoming *in);
 /* Gives its credit back, if it had cost any. */
-void disti_tcp_early_release(struct tcp_peer *peer, struct disti_early *early);
+void disti_tcp_unexpected_release(struct tcp_peer *peer, struct disti_unexpected *unexpected);
 void disti_tcp_recv(struct tcp_state *state, struct tcp_peer *peer, struct dist_request *request);
 int disti_tcp_receive(struct tcp_state *state, struct tcp_peer *peer);
 bool disti_tcp_has_receives(const struct tcp_peer *peer);

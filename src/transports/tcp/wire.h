@@ -109,7 +109,7 @@ enum disti_tcp_kind {
     DISTI_TCP_ASK = 7
 };
 
-/* What a message costs beside its bytes: about what its place among the early ones takes. */
+/* What a message costs beside its bytes: about what its place among the unexpected ones takes. */
 #define DISTI_TCP_MESSAGE_COST 128
 
 void disti_tcp_frame_encode(enum disti_tcp_kind kind, const struct dist_envelope *envelope,

@@ -16,21 +16,22 @@ struct cancel {
 
 /* ---- what is taken back at once ---- */
 
-static void cancel_early(const struct cancel *cancel, struct ucx_peer *peer)
+static void cancel_unexpected(const struct cancel *cancel, struct ucx_peer *peer)
 {
-    for (struct disti_early *early = peer->match.early_head, *next; early; early = next) {
-        next = early->next;
-        if ((early->envelope.tag & cancel->mask) != cancel->tag)
+    for (struct disti_unexpected *unexpected = peer->match.unexpected_head, *next; unexpected;
+         unexpected = next) {
+        next = unexpected->next;
+        if ((unexpected->envelope.tag & cancel->mask) != cancel->tag)
             continue;
-        disti_ucx_refuse(peer, early);
-        disti_match_release(&peer->match, early);
+        disti_ucx_refuse(peer, unexpected);
+        disti_match_release(&peer->match, unexpected);
     }
 }
 
 static void cancel_peer(const struct cancel *cancel, struct ucx_peer *peer)
 {
     disti_standin_unpost(&peer->match, cancel->tag, cancel->mask);
-    cancel_early(cancel, peer);
+    cancel_unexpected(cancel, peer);
     disti_ucx_inbounds_forget(peer, cancel->tag, cancel->mask);
     if (!disti_ucx_pieces_forget(peer, cancel->tag, cancel->mask))
         disti_ucx_peer_lose(peer, "no memory to forget messages");

@@ -142,7 +142,7 @@ struct ucx_link {
     int rank, ranks;
     size_t whole_bytes;     /* longer messages are announced */
     struct ucx_peer *peers; /* by rank */
-    long early_count;       /* messages that wait for their receives */
+    long unexpected_count;  /* messages that wait for their receives */
     struct disti_standins standins;
     struct ucx_pull *ready; /* pieces to be fetched, oldest first */
     unsigned char *scratch_free[UCX_SCRATCHES];
@@ -246,7 +246,7 @@ void disti_ucx_take(struct ucx_peer *peer, const struct ucx_announcement *what, 
 void disti_ucx_recv(void *state, struct dist_request *request);
 
 /* Nobody will receive this message, which came early. */
-void disti_ucx_refuse(struct ucx_peer *peer, const struct disti_early *early);
+void disti_ucx_refuse(struct ucx_peer *peer, const struct disti_unexpected *unexpected);
 
 /* Ends receives that wait for this peer; messages that have come whole can still be received. */
 void disti_ucx_receive_fail(struct ucx_peer *peer);

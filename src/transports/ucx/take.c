@@ -21,20 +21,21 @@ static void receive_return(struct ucx_peer *peer, uint64_t bytes)
 
 /* Keeps a message for its receive, or a note about it. NULL: there is no memory, and it was said.
  */
-static struct disti_early *receive_hold(struct ucx_peer *peer, const struct ucx_head *head,
-                                        bool descriptor)
+static struct disti_unexpected *receive_hold(struct ucx_peer *peer, const struct ucx_head *head,
+                                             bool descriptor)
 {
-    struct disti_early *early = disti_match_hold(&peer->match, &head->envelope, descriptor);
+    struct disti_unexpected *unexpected =
+        disti_match_hold(&peer->match, &head->envelope, descriptor);
 
-    if (!early)
+    if (!unexpected)
         disti_ucx_broken(peer->link, DIST_ERR_NO_MEMORY, "no memory for a message that came early");
-    return early;
+    return unexpected;
 }
 
 /* The payload is here. */
 static void receive_here(struct ucx_peer *peer, const struct ucx_head *head, const void *payload)
 {
-    struct disti_early *early;
+    struct disti_unexpected *unexpected;
     bool mismatch;
     struct dist_request *request = disti_match_arrival(&peer->match, &head->envelope, &mismatch);
     size_t bytes = (size_t)head->envelope.bytes;
@@ -47,12 +48,12 @@ static void receive_here(struct ucx_peer *peer, const struct ucx_head *head, con
         request->status = DIST_OK;
         return;
     }
-    early = receive_hold(peer, head, false);
-    if (!early)
+    unexpected = receive_hold(peer, head, false);
+    if (!unexpected)
         return;
     if (bytes)
-        memcpy(early->payload, payload, bytes);
-    early->arrived = bytes;
+        memcpy(unexpected->payload, payload, bytes);
+    unexpected->arrived = bytes;
 }
 
 /* A receive takes an announced message: it is asked for. */
@@ -72,7 +73,7 @@ static void receive_ask(struct ucx_peer *peer, struct dist_request *request, uin
 static void receive_announced(struct ucx_peer *peer, const struct ucx_announcement *what)
 {
     struct dist_request *request;
-    struct disti_early *early;
+    struct disti_unexpected *unexpected;
     bool mismatch;
 
     request = disti_match_arrival(&peer->match, &what->head.envelope, &mismatch);
@@ -81,9 +82,9 @@ static void receive_announced(struct ucx_peer *peer, const struct ucx_announceme
     } else if (request) {
         receive_ask(peer, request, what->head.serial, what->name);
     } else {
-        early = receive_hold(peer, &what->head, true);
-        if (early)
-            early->note[0] = (uint64_t)what->head.serial << 32 | what->name;
+        unexpected = receive_hold(peer, &what->head, true);
+        if (unexpected)
+            unexpected->note[0] = (uint64_t)what->head.serial << 32 | what->name;
     }
 }
 
@@ -99,44 +100,46 @@ void disti_ucx_take(struct ucx_peer *peer, const struct ucx_announcement *what, 
 
 /* ---- receives ---- */
 
-/* A message that came first is received; `early` is a copy of what was kept of it. */
-static void receive_early(struct ucx_peer *peer, struct dist_request *request,
-                          const struct disti_early *early)
+/* A message that came first is received; `unexpected` is a copy of what was kept of it. */
+static void receive_unexpected(struct ucx_peer *peer, struct dist_request *request,
+                               const struct disti_unexpected *unexpected)
 {
-    if (early->descriptor) {
-        receive_ask(peer, request, (uint32_t)(early->note[0] >> 32), (uint32_t)early->note[0]);
+    if (unexpected->descriptor) {
+        receive_ask(peer, request, (uint32_t)(unexpected->note[0] >> 32),
+                    (uint32_t)unexpected->note[0]);
         return;
     }
-    receive_return(peer, early->envelope.bytes);
+    receive_return(peer, unexpected->envelope.bytes);
     request->status = DIST_OK;
 }
 
-void disti_ucx_refuse(struct ucx_peer *peer, const struct disti_early *early)
+void disti_ucx_refuse(struct ucx_peer *peer, const struct disti_unexpected *unexpected)
 {
-    if (early->descriptor)
-        disti_ucx_send_answer(peer, (uint32_t)early->note[0], false);
+    if (unexpected->descriptor)
+        disti_ucx_send_answer(peer, (uint32_t)unexpected->note[0], false);
     else
-        receive_return(peer, early->envelope.bytes);
+        receive_return(peer, unexpected->envelope.bytes);
 }
 
 void disti_ucx_recv(void *state, struct dist_request *request)
 {
     struct ucx_link *link = state;
     struct ucx_peer *peer = &link->peers[request->peer];
-    const struct disti_early *found = disti_match_waiting(&peer->match, request->envelope.tag);
-    const struct disti_early copy = found ? *found : (struct disti_early){0};
-    struct disti_early *early;
+    const struct disti_unexpected *found = disti_match_waiting(&peer->match, request->envelope.tag);
+    const struct disti_unexpected copy = found ? *found : (struct disti_unexpected){0};
+    struct disti_unexpected *unexpected;
 
     if (peer->lost && (!found || found->descriptor)) {
         request->status = disti_ucx_peer_gone(peer);
         return;
     }
-    early = disti_match_post(&peer->match, request);
-    if (early && !early->descriptor)
-        link->host->sink_apply(&request->sink, 0, early->payload, (size_t)early->envelope.bytes);
-    if (early) {
-        disti_match_release(&peer->match, early);
-        receive_early(peer, request, &copy);
+    unexpected = disti_match_post(&peer->match, request);
+    if (unexpected && !unexpected->descriptor)
+        link->host->sink_apply(&request->sink, 0, unexpected->payload,
+                               (size_t)unexpected->envelope.bytes);
+    if (unexpected) {
+        disti_match_release(&peer->match, unexpected);
+        receive_unexpected(peer, request, &copy);
     } else if (found) {
         disti_ucx_refuse(peer, &copy);
     } else {

@@ -108,7 +108,7 @@ static dist_status link_open(void *state, const struct dist_transport_config *co
         link->peers[r].link = link;
         link->peers[r].rank = r;
         link->peers[r].credit.limit = link->peers[r].debit.limit = UCX_CREDIT_BYTES;
-        link->peers[r].match.early_count = &link->early_count;
+        link->peers[r].match.unexpected_count = &link->unexpected_count;
     }
     if (!link_has_descriptors())
         return link->host->fail(DIST_ERR_SYSTEM,
@@ -228,10 +228,10 @@ static int link_probe_tag(void *state, uint64_t tag)
     int found = -1;
 
     for (int r = 0; r < link->ranks; r++) {
-        const struct disti_early *early = disti_match_waiting(&link->peers[r].match, tag);
+        const struct disti_unexpected *unexpected = disti_match_waiting(&link->peers[r].match, tag);
 
-        if (early && early->order < oldest) {
-            oldest = early->order;
+        if (unexpected && unexpected->order < oldest) {
+            oldest = unexpected->order;
             found = r;
         }
     }
@@ -244,7 +244,7 @@ static void link_unexpected(void *state, uint64_t tag, uint64_t mask, int most,
     const struct ucx_link *link = state;
     const struct disti_look look = {tag, mask, most, see, arg};
 
-    for (int r = 0; link->early_count && r < link->ranks; r++)
+    for (int r = 0; link->unexpected_count && r < link->ranks; r++)
         disti_match_show(&link->peers[r].match, r, &look);
 }
 

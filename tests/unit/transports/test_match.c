@@ -33,13 +33,13 @@ static struct dist_request *match_arrive(struct disti_match *match, uint64_t tag
     return request;
 }
 
-static struct disti_early *match_hold(struct disti_match *match, uint64_t tag, uint64_t bytes)
+static struct disti_unexpected *match_hold(struct disti_match *match, uint64_t tag, uint64_t bytes)
 {
     struct dist_envelope envelope = match_envelope(tag, bytes);
-    struct disti_early *early = disti_match_hold(match, &envelope, false);
+    struct disti_unexpected *unexpected = disti_match_hold(match, &envelope, false);
 
-    assert_non_null(early);
-    return early;
+    assert_non_null(unexpected);
+    return unexpected;
 }
 
 static void match_assert_empty(const struct disti_match *match)
@@ -77,8 +77,8 @@ static void test_early_first(void **state)
     struct dist_request r[] = {match_receive(7, 4), match_receive(8, 4), match_receive(7, 4),
                                match_receive(7, 4)};
     struct disti_match match = {0};
-    struct disti_early *first = match_hold(&match, 7, 4), *other = match_hold(&match, 8, 4),
-                       *second = match_hold(&match, 7, 4);
+    struct disti_unexpected *first = match_hold(&match, 7, 4), *other = match_hold(&match, 8, 4),
+                            *second = match_hold(&match, 7, 4);
 
     (void)state;
     memcpy(first->payload, "1st", 4);
@@ -94,14 +94,14 @@ static void test_early_first(void **state)
     disti_match_release(&match, second);
     assert_int_equal(match.held_bytes, 8);
     disti_match_release(&match, first);
-    assert_ptr_equal(match.early_head, other);
-    assert_ptr_equal(match.early_tail, other);
+    assert_ptr_equal(match.unexpected_head, other);
+    assert_ptr_equal(match.unexpected_tail, other);
     assert_ptr_equal(disti_match_post(&match, &r[1]), other);
     disti_match_release(&match, other);
     assert_int_equal(match.held_bytes, 0);
     first = match_hold(&match, 6, 0);
-    assert_ptr_equal(match.early_head, first);
-    assert_ptr_equal(match.early_tail, first);
+    assert_ptr_equal(match.unexpected_head, first);
+    assert_ptr_equal(match.unexpected_tail, first);
     assert_ptr_equal(match.posted_head, &r[3]);
     disti_match_clear(&match);
 }
@@ -111,15 +111,15 @@ static void test_descriptor(void **state)
     struct dist_envelope envelope = match_envelope(7, UINT64_C(1) << 40);
     struct dist_request request = match_receive(7, UINT64_C(1) << 40);
     struct disti_match match = {0};
-    struct disti_early *early = disti_match_hold(&match, &envelope, true);
+    struct disti_unexpected *unexpected = disti_match_hold(&match, &envelope, true);
 
     (void)state;
-    assert_non_null(early);
+    assert_non_null(unexpected);
     assert_int_equal(match.held_bytes, 0);
-    early->note[3] = 77;
-    assert_ptr_equal(disti_match_post(&match, &request), early);
-    assert_true(early->descriptor && early->note[3] == 77 && early->arrived == 0);
-    disti_match_release(&match, early);
+    unexpected->note[3] = 77;
+    assert_ptr_equal(disti_match_post(&match, &request), unexpected);
+    assert_true(unexpected->descriptor && unexpected->note[3] == 77 && unexpected->arrived == 0);
+    disti_match_release(&match, unexpected);
     match_assert_empty(&match);
 }
 
@@ -147,11 +147,12 @@ static void test_mismatch_on_arrival(void **state)
     match_assert_empty(&match);
 }
 
-static void test_mismatch_with_early(void **state)
+static void test_mismatch_with_unexpected(void **state)
 {
     struct dist_request r[] = {match_receive(7, 8), match_receive(7, 8), match_receive(7, 8)};
     struct disti_match match = {0};
-    struct disti_early *complete = match_hold(&match, 7, 4), *arriving = match_hold(&match, 7, 16);
+    struct disti_unexpected *complete = match_hold(&match, 7, 4),
+                            *arriving = match_hold(&match, 7, 16);
 
     (void)state;
     complete->arrived = 4;
@@ -199,8 +200,9 @@ static void test_waiting(void **state)
 {
     struct dist_request taken = match_receive(7, 4), refused = match_receive(8, 5);
     struct disti_match match = {0}, other = {0};
-    struct disti_early *first = match_hold(&match, 7, 4), *eight = match_hold(&match, 8, 4),
-                       *elsewhere = match_hold(&other, 7, 0), *second = match_hold(&match, 7, 4);
+    struct disti_unexpected *first = match_hold(&match, 7, 4), *eight = match_hold(&match, 8, 4),
+                            *elsewhere = match_hold(&other, 7, 0),
+                            *second = match_hold(&match, 7, 4);
 
     (void)state;
     assert_null(disti_match_waiting(&match, 9));
@@ -246,23 +248,23 @@ static void test_impossible_size(void **state)
 }
 
 /* More tags than chains, taken from the last arrival's end and from the middle. */
-static void test_many_early(void **state)
+static void test_many_unexpected(void **state)
 {
     enum { TAGS = 5 * DISTI_MATCH_CHAINS, EACH = 3, STEP = 77 };
-    struct disti_early *early[EACH][TAGS];
+    struct disti_unexpected *unexpected[EACH][TAGS];
     struct disti_match match = {0};
 
     (void)state;
     for (int i = 0; i < EACH * TAGS; i++) {
-        early[i / TAGS][i % TAGS] = match_hold(&match, (uint64_t)(i % TAGS), 1);
-        early[i / TAGS][i % TAGS]->arrived = 1;
+        unexpected[i / TAGS][i % TAGS] = match_hold(&match, (uint64_t)(i % TAGS), 1);
+        unexpected[i / TAGS][i % TAGS]->arrived = 1;
     }
     for (int i = 0; i < EACH * TAGS; i++) {
         uint64_t tag = (uint64_t)(TAGS - 1 - i * STEP % TAGS);
         struct dist_request request = match_receive(tag, 1);
-        struct disti_early *got = disti_match_post(&match, &request);
+        struct disti_unexpected *got = disti_match_post(&match, &request);
 
-        assert_ptr_equal(got, early[i / TAGS][tag]);
+        assert_ptr_equal(got, unexpected[i / TAGS][tag]);
         disti_match_release(&match, got);
     }
     match_assert_empty(&match);
@@ -275,12 +277,12 @@ int main(void)
         cmocka_unit_test(test_early_first),
         cmocka_unit_test(test_descriptor),
         cmocka_unit_test(test_mismatch_on_arrival),
-        cmocka_unit_test(test_mismatch_with_early),
+        cmocka_unit_test(test_mismatch_with_unexpected),
         cmocka_unit_test(test_fail),
         cmocka_unit_test(test_waiting),
         cmocka_unit_test(test_clear_touches_no_request),
         cmocka_unit_test(test_impossible_size),
-        cmocka_unit_test(test_many_early),
+        cmocka_unit_test(test_many_unexpected),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

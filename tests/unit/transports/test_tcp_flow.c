@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The tcp transport: who calls whom, leaving, early messages, sleeping. */
+/* The tcp transport: who calls whom, leaving, unexpected messages, sleeping. */
 #include "base/clock.h"
 #include "tcp_fixture.h"
 
@@ -20,16 +20,16 @@ static const struct dist_transport *const tcp = &disti_transport_tcp;
 static void test_crossing_calls(void **unused)
 {
     struct tcp_rank pair[2];
-    struct dist_request early;
+    struct dist_request unexpected;
     int value = 0, sent = 42;
     struct dist_request send;
 
     (void)unused;
     tcp_pair_open(pair, "127.0.0.1");
-    tcp_recv(&pair[1], &early, 0, 8, &value, sizeof(value));
+    tcp_recv(&pair[1], &unexpected, 0, 8, &value, sizeof(value));
     tcp_drive_ms(&pair[1], 1, 400);
     tcp_send(&pair[0], &send, 1, 8, &sent, sizeof(sent));
-    assert_int_equal(tcp_finish(pair, 2, &early), DIST_OK);
+    assert_int_equal(tcp_finish(pair, 2, &unexpected), DIST_OK);
     assert_int_equal(tcp_finish(pair, 2, &send), DIST_OK);
     assert_int_equal(value, sent);
     tcp_exchange(pair, 100000);
@@ -152,7 +152,7 @@ static void ahead_receive(struct ahead *ahead, int i)
     assert_int_equal(tcp_finish(ahead->pair, 2, &ahead->sends[i]), DIST_OK);
 }
 
-static size_t held_early(struct tcp_rank *rank)
+static size_t held_unexpected(struct tcp_rank *rank)
 {
     char text[200];
     size_t held = 0;
@@ -173,7 +173,7 @@ static void test_early_limit(void **unused)
     ahead_open(&ahead, "1M");
     assert_int_equal(ahead.sends[0].status, DIST_OK);
     assert_int_equal(ahead.sends[AHEAD_MESSAGES - 1].status, DIST_IN_PROGRESS);
-    assert_in_range(held_early(late), AHEAD_BYTES, 1 << 20);
+    assert_in_range(held_unexpected(late), AHEAD_BYTES, 1 << 20);
     for (uint64_t i = 0; i < AHEAD_MESSAGES; i++)
         assert_int_equal(tcp->probe_tag(late->state, AHEAD_TAG + i), 0);
     while ((fd = tcp->arm(late->state)) == -2)
@@ -182,7 +182,7 @@ static void test_early_limit(void **unused)
     tcp->disarm(late->state);
     for (int i = AHEAD_MESSAGES - 1; i >= 0; i--)
         ahead_receive(&ahead, i);
-    assert_int_equal(held_early(late), 0);
+    assert_int_equal(held_unexpected(late), 0);
     tcp_exchange(ahead.pair, 70000);
     tcp_pair_close(ahead.pair);
 }

@@ -266,7 +266,8 @@ static void test_storm(void **unused)
     }
 }
 
-/* Random bytes of the stream are wrong, or it ends early: every receive ends, nothing breaks. */
+/* Random bytes of the stream are wrong, or it ends unexpected: every receive ends, nothing breaks.
+ */
 static void test_corrupted_storm(void **unused)
 {
     static struct storm storm;

@@ -535,9 +535,9 @@ static void test_last_words(void **unused)
     int value;
 
     (void)unused;
-    for (int early = 0; early < 2; early++) {
+    for (int unexpected = 0; unexpected < 2; unexpected++) {
         hand_open(&hand);
-        if (!early)
+        if (!unexpected)
             hand_recv(&hand, 40, true);
         hand_announce(&hand, 40, BYTES);
         disti_tcp_frame_encode(DISTI_TCP_GOODBYE, &(struct dist_envelope){0, 0, 0}, frame);
@@ -547,7 +547,7 @@ static void test_last_words(void **unused)
         tcp_drive_ms(&hand.rank, 1, 20);
         hand_stripe(&hand, 1, 0, 0, BYTES);
         tcp_drive_ms(&hand.rank, 1, 20);
-        if (early)
+        if (unexpected)
             hand_recv(&hand, 40, true);
         hand_check(&hand, true);
         tcp_recv(&hand.rank, &late, 0, 50, &value, sizeof(value));

@@ -23,8 +23,8 @@ static const struct dist_transport *const tcp = &disti_transport_tcp;
 struct talk {
     unsigned char bytes[TALK_BYTES];
     size_t size;
-    struct dist_request copy, reduce, empty, early, mismatch, last;
-    char copied[11], came_early[6], mismatched[4], last_one[3];
+    struct dist_request copy, reduce, empty, unexpected, mismatch, last;
+    char copied[11], came_unexpected[6], mismatched[4], last_one[3];
     double sums[TALK_DOUBLES];
 };
 
@@ -71,9 +71,9 @@ static void talk_check(struct talk *talk, struct tcp_rank *rank)
     assert_int_equal(talk->empty.status, DIST_OK);
     assert_int_equal(talk->mismatch.status, DIST_ERR_MISMATCH);
     assert_int_equal(talk->mismatch.arrived.bytes, 8);
-    tcp_recv(rank, &talk->early, 0, 13, talk->came_early, sizeof(talk->came_early));
-    assert_int_equal(talk->early.status, DIST_OK);
-    assert_memory_equal(talk->came_early, "early!", 6);
+    tcp_recv(rank, &talk->unexpected, 0, 13, talk->came_unexpected, sizeof(talk->came_unexpected));
+    assert_int_equal(talk->unexpected.status, DIST_OK);
+    assert_memory_equal(talk->came_unexpected, "early!", 6);
 }
 
 static void test_split_everywhere(void **unused)

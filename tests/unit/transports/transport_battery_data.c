@@ -186,7 +186,7 @@ static bool data_sizes(struct battery_rank *rank)
 }
 
 /* Messages that are all there before anybody wants them, their senders still in progress. */
-static bool data_early(struct battery_rank *rank)
+static bool data_unexpected(struct battery_rank *rank)
 {
     static const size_t sizes[] = {0, 8, 5000, 70000, 3000000};
     enum { COUNT = sizeof(sizes) / sizeof(sizes[0]) };
@@ -285,7 +285,7 @@ const struct battery_case battery_data_cases[] = {
     {.name = "reversed", .run = data_reversed, .ranks = 2, .opened = true},
     {.name = "ordered", .run = data_ordered, .ranks = 2, .opened = true},
     {.name = "sizes", .run = data_sizes, .ranks = 2, .opened = true},
-    {.name = "early", .run = data_early, .ranks = 2, .opened = true},
+    {.name = "early", .run = data_unexpected, .ranks = 2, .opened = true},
     {.name = "storm", .run = data_storm, .opened = true},
     {.name = NULL},
 };

@@ -7,7 +7,7 @@
 #include <stdlib.h>
 
 bool disti_tcp_assemble(struct tcp_peer *peer, uint64_t number, uint64_t bytes,
-                        struct dist_request *request, struct disti_early *early)
+                        struct dist_request *request, struct disti_unexpected *unexpected)
 {
     struct tcp_rails *rails = peer->rails;
     struct tcp_assembly **end = &peer->stripes.assemblies;
@@ -19,9 +19,9 @@ bool disti_tcp_assemble(struct tcp_peer *peer, uint64_t number, uint64_t bytes,
                                       .bytes = bytes,
                                       .unseen = bytes,
                                       .left = bytes,
-                                      .costs = !request && !early,
+                                      .costs = !request && !unexpected,
                                       .request = request,
-                                      .early = early};
+                                      .unexpected = unexpected};
     while (*end)
         end = &(*end)->next;
     *end = assembly;
@@ -52,21 +52,21 @@ enum tcp_stripe_answer disti_tcp_stripe_begin(struct tcp_peer *peer, struct tcp_
     in->at = frame->fingerprint;
     in->left = in->stripe = frame->bytes;
     in->request = assembly->request;
-    in->early = assembly->early;
+    in->unexpected = assembly->unexpected;
     return TCP_STRIPE_OK;
 }
 
 /* All of it is here: it ends its receive, if there is one yet. */
 static void assembly_whole(struct tcp_peer *peer, struct tcp_assembly *assembly)
 {
-    struct disti_early *early = assembly->early;
-    struct dist_request *request = early ? early->claimed : assembly->request;
+    struct disti_unexpected *unexpected = assembly->unexpected;
+    struct dist_request *request = unexpected ? unexpected->claimed : assembly->request;
 
     if (assembly->costs)
         disti_tcp_give_back(&peer->credit, assembly->bytes);
-    if (early && request) {
-        disti_sink_apply(&request->sink, 0, early->payload, (size_t)assembly->bytes);
-        disti_tcp_early_release(peer, early);
+    if (unexpected && request) {
+        disti_sink_apply(&request->sink, 0, unexpected->payload, (size_t)assembly->bytes);
+        disti_tcp_unexpected_release(peer, unexpected);
     }
     if (request) {
         request->status = DIST_OK;
@@ -82,7 +82,7 @@ void disti_tcp_stripe_end(struct tcp_peer *peer, struct tcp_incoming *in)
     in->active = false;
     in->assembly = NULL;
     in->request = NULL;
-    in->early = NULL;
+    in->unexpected = NULL;
     if (assembly->left)
         return;
     while (*at != assembly)
@@ -168,42 +168,43 @@ bool disti_tcp_assembles(const struct tcp_peer *peer)
 {
     const struct tcp_assembly *assembly = peer->stripes.assemblies;
 
-    while (assembly && !assembly->request && !(assembly->early && assembly->early->claimed))
+    while (assembly && !assembly->request &&
+           !(assembly->unexpected && assembly->unexpected->claimed))
         assembly = assembly->next;
     return assembly;
 }
 
-bool disti_tcp_assembling(const struct tcp_peer *peer, const struct disti_early *early)
+bool disti_tcp_assembling(const struct tcp_peer *peer, const struct disti_unexpected *unexpected)
 {
     const struct tcp_assembly *assembly = peer->stripes.assemblies;
 
-    while (assembly && assembly->early != early)
+    while (assembly && assembly->unexpected != unexpected)
         assembly = assembly->next;
     return assembly;
 }
 
-static void incoming_forget(struct tcp_incoming *in, const struct disti_early *early)
+static void incoming_forget(struct tcp_incoming *in, const struct disti_unexpected *unexpected)
 {
-    if (in->early == early)
-        in->early = NULL;
+    if (in->unexpected == unexpected)
+        in->unexpected = NULL;
 }
 
 bool disti_tcp_assembly_refused(struct tcp_peer *peer)
 {
     struct tcp_assembly *assembly = peer->stripes.assemblies;
-    struct disti_early *early;
+    struct disti_unexpected *unexpected;
 
-    while (assembly && !(assembly->early && assembly->early->refused))
+    while (assembly && !(assembly->unexpected && assembly->unexpected->refused))
         assembly = assembly->next;
     if (!assembly)
         return false;
-    early = assembly->early;
-    assembly->early = NULL;
+    unexpected = assembly->unexpected;
+    assembly->unexpected = NULL;
     assembly->costs = true;
-    incoming_forget(&peer->in, early);
+    incoming_forget(&peer->in, unexpected);
     for (int number = 1; peer->rails && number < DISTI_TCP_SOCKETS; number++)
-        incoming_forget(&peer->rails->rail[number].in, early);
-    disti_match_release(&peer->match, early);
+        incoming_forget(&peer->rails->rail[number].in, unexpected);
+    disti_match_release(&peer->match, unexpected);
     return true;
 }
 
@@ -243,13 +244,13 @@ void disti_tcp_assemblies_fail(struct tcp_peer *peer, dist_status status)
 
     while (stripes->assemblies) {
         struct tcp_assembly *assembly = stripes->assemblies;
-        struct disti_early *early = assembly->early;
-        struct dist_request *request = early ? early->claimed : assembly->request;
+        struct disti_unexpected *unexpected = assembly->unexpected;
+        struct dist_request *request = unexpected ? unexpected->claimed : assembly->request;
 
         stripes->assemblies = assembly->next;
         free(assembly);
-        if (early)
-            disti_tcp_early_release(peer, early);
+        if (unexpected)
+            disti_tcp_unexpected_release(peer, unexpected);
         if (request)
             request->status = status;
     }

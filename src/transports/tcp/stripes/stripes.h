@@ -27,7 +27,7 @@ struct tcp_assembly {
     uint64_t unseen, left; /* bytes of stripes that have not begun; that are not in place */
     bool costs;            /* its credit is given back at its end */
     struct dist_request *request;
-    struct disti_early *early; /* both NULL: it is thrown away */
+    struct disti_unexpected *unexpected; /* both NULL: it is thrown away */
 };
 
 /* The stripe that a socket is sending; request NULL: none. moved counts its header too. */
@@ -69,10 +69,10 @@ void disti_tcp_stripes_fail(struct tcp_state *state, struct tcp_peer *peer, dist
 /* receive.c */
 /*
  * A message is announced or asked for, and the caller has settled where it goes: to the request, to
- * the early message, or nowhere. False: no memory.
+ * the unexpected message, or nowhere. False: no memory.
  */
 bool disti_tcp_assemble(struct tcp_peer *peer, uint64_t number, uint64_t bytes,
-                        struct dist_request *request, struct disti_early *early);
+                        struct dist_request *request, struct disti_unexpected *unexpected);
 /* A stripe's frame: points `in` at its place. WAIT: its message is not announced yet. */
 enum tcp_stripe_answer { TCP_STRIPE_OK, TCP_STRIPE_WAIT, TCP_STRIPE_BAD };
 enum tcp_stripe_answer disti_tcp_stripe_begin(struct tcp_peer *peer, struct tcp_incoming *in,
@@ -81,9 +81,10 @@ enum tcp_stripe_answer disti_tcp_stripe_begin(struct tcp_peer *peer, struct tcp_
 void disti_tcp_stripe_end(struct tcp_peer *peer, struct tcp_incoming *in);
 /* Messages that a receive waits for are being put together. */
 bool disti_tcp_assembles(const struct tcp_peer *peer);
-/* Is this early message being put together? */
-bool disti_tcp_assembling(const struct tcp_peer *peer, const struct disti_early *early);
-/* Frees an early message that was refused while it came; the rest is thrown away. False: none. */
+/* Is this unexpected message being put together? */
+bool disti_tcp_assembling(const struct tcp_peer *peer, const struct disti_unexpected *unexpected);
+/* Frees an unexpected message that was refused while it came; the rest is thrown away. False: none.
+ */
 bool disti_tcp_assembly_refused(struct tcp_peer *peer);
 void disti_tcp_assemblies_fail(struct tcp_peer *peer, dist_status status);
 /* Frees them, without touching a request. */
