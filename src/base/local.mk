@@ -2,7 +2,7 @@
 # The ground floor: statuses, log, settings, time, types and their arithmetic.
 libdist_core_sources += \
 	src/base/backoff.h \
-	src/base/bell.c src/base/bell.h \
+	src/base/doorbell.c src/base/doorbell.h \
 	src/base/checked.h \
 	src/base/clock.c src/base/clock.h \
 	src/base/collective.h \

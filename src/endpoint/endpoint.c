@@ -210,7 +210,7 @@ dist_status disti_link_open(struct engine_link *link, const struct dist_transpor
                                  .ranks = config->world_size,
                                  .members = shared ? config->members : NULL,
                                  .group = config->group,
-                                 .bell = -1,
+                                 .doorbell = -1,
                                  .fd = -1};
     status = shared ? endpoint_share(transport, config, &endpoint)
                     : endpoint_open(transport, config, context, false, &endpoint);

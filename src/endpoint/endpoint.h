@@ -20,8 +20,8 @@
  * may be writing: it learns what its requests have come to in a call of its own link.
  *
  * Of the threads that sleep one watches: it has the transport armed and sleeps on its descriptor.
- * The others sleep on their bells, and whoever ends a request of theirs rings. A thread that moves
- * the endpoint takes the watch from the sleeper, and gives it to one when it has done:
+ * The others sleep on their doorbells, and whoever ends a request of theirs rings. A thread that
+ * moves the endpoint takes the watch from the sleeper, and gives it to one when it has done:
  *
  *     thread 1   sleeps, watches  ............. rung: watches again
  *     thread 2                   moves the endpoint, ends, leaves
@@ -50,12 +50,12 @@ struct engine_link {
     uint64_t seen;                   /* the endpoint's `happened` at the last look at them */
     bool asleep, from_any;
     struct engine_link *next_asleep;
-    int bell, fd; /* the sleeper's; the transport's, -1: it sleeps on the bell alone */
-    char *why;    /* what was reported of requests that failed; or NULL */
+    int doorbell, fd; /* the sleeper's; the transport's, -1: it sleeps on the doorbell alone */
+    char *why;        /* what was reported of requests that failed; or NULL */
 };
 
-/* What disti_link_arm returns besides what a transport does: the bell will ring. */
-#define DISTI_LINK_BELL (-4)
+/* What disti_link_arm returns besides what a transport does: the doorbell will ring. */
+#define DISTI_LINK_DOORBELL (-4)
 
 /* envelope.c: what all tags of a group have in these bits, and no other group's that lives. */
 #define DISTI_TAG_GROUP_SHIFT 44
@@ -94,8 +94,8 @@ void disti_link_recv(struct engine_link *link, int peer, struct engine_request *
 int disti_link_progress(struct engine_link *link);
 
 /*
- * As the slot arm, or DISTI_LINK_BELL. The calling thread is the one to sleep, on its bell besides.
- * from_any: a message with a tag that no request is for would wake it too.
+ * As the slot arm, or DISTI_LINK_DOORBELL. The calling thread is the one to sleep, on its doorbell
+ * besides. from_any: a message with a tag that no request is for would wake it too.
  */
 int disti_link_arm(struct engine_link *link, bool from_any);
 void disti_link_disarm(struct engine_link *link);

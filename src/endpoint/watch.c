@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Who of the sleeping threads watches an endpoint, and who is woken. */
-#include "base/bell.h"
+#include "base/doorbell.h"
 #include "endpoint/endpoint.h"
 #include "endpoint/state.h"
 
@@ -72,7 +72,7 @@ void disti_endpoint_give_watch(struct disti_endpoint *endpoint)
     }
     if (link)
         endpoint->transport->disarm(endpoint->state);
-    disti_bell_ring(link ? link->bell : endpoint->asleep->bell);
+    disti_doorbell_ring(link ? link->doorbell : endpoint->asleep->doorbell);
 }
 
 static bool watch_has_ended(const struct engine_link *link)
@@ -88,7 +88,7 @@ void disti_endpoint_wake(struct disti_endpoint *endpoint)
 {
     for (struct engine_link *link = endpoint->asleep; link; link = link->next_asleep) {
         if (link->from_any || endpoint->broken < 0 || watch_has_ended(link))
-            disti_bell_ring(link->bell);
+            disti_doorbell_ring(link->doorbell);
     }
 }
 
@@ -137,7 +137,7 @@ static int watch_arm(struct disti_endpoint *endpoint, struct engine_link *link, 
         endpoint->watcher = link;
     }
     watch_sleep(endpoint, link, from_any, fd);
-    return fd >= 0 ? fd : DISTI_LINK_BELL;
+    return fd >= 0 ? fd : DISTI_LINK_DOORBELL;
 }
 
 int disti_link_arm(struct engine_link *link, bool from_any)
@@ -147,8 +147,8 @@ int disti_link_arm(struct engine_link *link, bool from_any)
 
     if (!endpoint->shared)
         return link->transport->arm(endpoint->state);
-    link->bell = disti_bell();
-    if (link->bell < 0)
+    link->doorbell = disti_doorbell();
+    if (link->doorbell < 0)
         return -1;
     pthread_mutex_lock(&endpoint->lock);
     fd = endpoint->broken < 0 || watch_has_ended(link) ? DIST_ARM_READY

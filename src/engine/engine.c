@@ -8,8 +8,8 @@
 
 #include <stdlib.h>
 
-/* No peer is reached through the link: its bell, which does not ring, is enough. */
-#define LINK_UNUSED DISTI_LINK_BELL
+/* No peer is reached through the link: its doorbell, which does not ring, is enough. */
+#define LINK_UNUSED DISTI_LINK_DOORBELL
 
 dist_status disti_engine_open(const struct dist_backend_config *config,
                               const struct dist_engine_config *engine_config,
@@ -318,7 +318,7 @@ int disti_engine_arm(struct dist_engine *engine, int *fds, int room)
 
         if (fd == DIST_ARM_READY)
             return DIST_ARM_READY;
-        if (fd == DISTI_LINK_BELL)
+        if (fd == DISTI_LINK_DOORBELL)
             continue;
         if (fd < 0 || count == room)
             return DIST_ARM_BLIND;

@@ -35,7 +35,7 @@ static dist_status board_make(struct disti_node *node, struct disti_node_hello *
     node->board = memory;
     atomic_init(&node->board->cpu, -1);
     node->cpu = -1;
-    hello->usable = disti_node_bell_open(node, hello) == DIST_OK;
+    hello->usable = disti_node_doorbell_open(node, hello) == DIST_OK;
     return DIST_OK;
 }
 
@@ -188,7 +188,7 @@ void disti_node_close(struct disti_node *node)
     at_once = node->config->left || !node->used;
     for (int r = 0; node->peers && node->hellos && r < node->ranks; r++)
         board_forget(node, r);
-    disti_node_bell_close(node);
+    disti_node_doorbell_close(node);
     disti_node_give(node->board, at_once, node->config->timeout_ms);
     disti_node_give(node->window, at_once, node->config->timeout_ms);
     if (node->abandoned)

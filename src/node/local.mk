@@ -2,7 +2,7 @@
 # The floor of what the ranks of one machine do in memory that all of them see.
 libdist_core_sources += \
 	src/node/aside.c \
-	src/node/bell.c \
+	src/node/doorbell.c \
 	src/node/board.c \
 	src/node/buddy.c \
 	src/node/buddy.h \

@@ -77,9 +77,9 @@ struct disti_node_op {
 /* What each rank lays before the others. Exchanged as bytes; all zero: it has no board. */
 struct disti_node_hello {
     struct disti_segment_at board;
-    uint64_t bell_inode;
-    int32_t bell_fd; /* the end to write to */
-    uint32_t bell_number;
+    uint64_t doorbell_inode;
+    int32_t doorbell_fd; /* the end to write to */
+    uint32_t doorbell_number;
     int16_t usable, fences; /* fences: it cannot have the kernel fence the others */
     int32_t none;
 };

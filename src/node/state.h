@@ -70,7 +70,7 @@ struct node_slot {
 };
 
 /*
- * ASLEEP: it sleeps, or is about to: its bell wakes it; set before the last look at stages.
+ * ASLEEP: it sleeps, or is about to: its doorbell wakes it; set before the last look at stages.
  * GONE: it has given up calls that it had begun: what it has not done it will not do.
  */
 enum node_mood { NODE_AWAKE, NODE_ASLEEP, NODE_GONE };
@@ -97,7 +97,7 @@ struct node_proof {
 
 struct node_peer {
     struct node_board *board;
-    struct node_far_bell *bell;         /* NULL: not opened yet */
+    struct node_far_doorbell *doorbell; /* NULL: not opened yet */
     struct node_view views[NODE_VIEWS]; /* the first was used last */
     const char *in;                     /* of the call under way; NULL: in the window */
     char *out;
@@ -130,9 +130,10 @@ struct disti_node {
     uint32_t looks;      /* in vain, so far */
     bool fences;         /* a stage is stored with a fence */
     bool used;           /* its ranks have agreed to use it */
-    bool has_bell;       /* with this number among those of the process: */
-    uint32_t bell_number;
-    int sleeper; /* the bell of the thread that sleeps, -1: none; guarded by bell.c's lock */
+    bool has_doorbell;   /* with this number among those of the process: */
+    uint32_t doorbell_number;
+    int sleeper; /* the doorbell of the thread that sleeps, -1: none; guarded by doorbell.c's lock
+                  */
     bool armed;
     bool abandoned;
     int places;           /* of the tree of additions: the largest power of two in ranks */
@@ -276,12 +277,12 @@ dist_status disti_node_aside_open(struct disti_node *node);
  */
 void disti_node_give(void *memory, bool at_once, int timeout_ms);
 
-/* ---- bell.c ---- */
+/* ---- doorbell.c ---- */
 
-/* Readies the process's bell for this rank, and writes how it is reached. */
-dist_status disti_node_bell_open(struct disti_node *node, struct disti_node_hello *hello);
+/* Readies the process's doorbell for this rank, and writes how it is reached. */
+dist_status disti_node_doorbell_open(struct disti_node *node, struct disti_node_hello *hello);
 /* The process's, if this was its last node, and its hold of its peers'. */
-void disti_node_bell_close(struct disti_node *node);
+void disti_node_doorbell_close(struct disti_node *node);
 
 /* Wakes those that sleep, and sees who is gone; after a stage has been stored. */
 void disti_node_ring(struct disti_node *node);

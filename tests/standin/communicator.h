@@ -43,7 +43,7 @@ struct ncclComm {
     unsigned char id[16];
     uint64_t splits;
     int *to, *from; /* sockets by rank; -1: this rank */
-    int bell;       /* readable when it is aborted */
+    int doorbell;   /* readable when it is aborted */
     atomic_bool aborted;
     atomic_int state; /* the asynchronous error */
     /* With the lock: */

@@ -113,7 +113,7 @@ static void comm_free(struct ncclComm *comm)
 
     nccl_sockets_close(comm->to, comm->ranks);
     nccl_sockets_close(comm->from, comm->ranks);
-    nccl_sockets_close(&comm->bell, 1);
+    nccl_sockets_close(&comm->doorbell, 1);
     for (struct nccl_operator *op = comm->operators; op; op = next) {
         next = op->next;
         free(op);
@@ -151,8 +151,8 @@ struct ncclComm *nccl_comm_new(int rank, int ranks, bool blocking)
     comm->operator_count = OP_NumOps;
     comm->to = nccl_sockets_none(ranks);
     comm->from = nccl_sockets_none(ranks);
-    comm->bell = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-    if (comm->to && comm->from && comm->bell >= 0)
+    comm->doorbell = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    if (comm->to && comm->from && comm->doorbell >= 0)
         return comm;
     comm_free(comm);
     return NULL;
@@ -300,7 +300,7 @@ int ncclCommAbort(struct ncclComm *comm)
         standin_sleep_us(ms * 1000);
     standin_lock();
     comm->aborted = true;
-    if (write(comm->bell, &one, sizeof(one)) != sizeof(one))
+    if (write(comm->doorbell, &one, sizeof(one)) != sizeof(one))
         abort();
     standin_changed();
     while (comm->running)

@@ -107,7 +107,7 @@ static void exchange_sleep(struct ncclComm *comm, const struct nccl_move *moves,
 {
     nfds_t n = 1;
 
-    fds[0] = (struct pollfd){.fd = comm->bell, .events = POLLIN};
+    fds[0] = (struct pollfd){.fd = comm->doorbell, .events = POLLIN};
     for (int i = 0; i < count; i++) {
         if (exchange_is_due(moves, i))
             fds[n++] = (struct pollfd){.fd = exchange_fd(comm, &moves[i]),

@@ -46,7 +46,7 @@ static int mesh_socket(void)
 /* Until the socket is ready; false: aborted. */
 static bool mesh_poll(struct ncclComm *comm, int fd, short events)
 {
-    struct pollfd fds[] = {{.fd = fd, .events = events}, {.fd = comm->bell, .events = POLLIN}};
+    struct pollfd fds[] = {{.fd = fd, .events = events}, {.fd = comm->doorbell, .events = POLLIN}};
 
     while (poll(fds, 2, -1) < 0 && errno == EINTR)
         ;

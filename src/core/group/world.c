@@ -3,8 +3,8 @@
 #include "core/group/world.h"
 
 #include "backends/registry.h"
-#include "base/bell.h"
 #include "base/clock.h"
+#include "base/doorbell.h"
 #include "base/hash.h"
 #include "base/settings/config.h"
 #include "base/settings/variables.h"
@@ -37,7 +37,7 @@ void disti_world_close(struct disti_world *world, int linger_ms)
     if (!world)
         return;
     disti_endpoints_close(world->bootstrap.job, world->rank);
-    disti_bell_leave();
+    disti_doorbell_leave();
     disti_bootstrap_close(&world->bootstrap, linger_ms);
     while (world->gone) {
         struct world_gone *gone = world->gone;

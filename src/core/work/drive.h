@@ -30,7 +30,7 @@ struct disti_drive {
     bool armed;        /* the backend is armed: disarm before anything else */
     bool asleep;       /* the driver sleeps, without the lock; wake_fd wakes it */
     bool unsettled;    /* tickets may have ended since works were settled last */
-    int wake_fd;       /* the sleeper's bell */
+    int wake_fd;       /* the sleeper's doorbell */
     int waiters;       /* threads that wait for `changed` */
     int messages;      /* sends and receives in the queue */
     int64_t left_ns;   /* when the last driver left works behind */

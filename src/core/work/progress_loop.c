@@ -2,8 +2,8 @@
 /* What the progress thread does: drives what nobody drives, sleeps on all of it at once. */
 #include "core/work/progress.h"
 
-#include "base/bell.h"
 #include "base/clock.h"
+#include "base/doorbell.h"
 #include "endpoint/endpoint.h"
 
 #include <sched.h>
@@ -228,7 +228,7 @@ static void loop_rest(struct loop *self, struct pollfd *polls, int count, int64_
 static void loop_sleep(struct loop *self)
 {
     struct pollfd polls[LOOP_DESCRIPTORS] = {{.fd = disti_progress.wake_fd, .events = POLLIN},
-                                             {.fd = disti_bell(), .events = POLLIN}};
+                                             {.fd = disti_doorbell(), .events = POLLIN}};
     int64_t ns = INT64_MAX;
     int count = 2;
 
@@ -237,7 +237,7 @@ static void loop_sleep(struct loop *self)
         loop_rest(self, polls, count, ns);
     }
     loop_hear(&polls[0]);
-    disti_bell_hear();
+    disti_doorbell_hear();
     loop_disarm(self);
 }
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Sleeping until there is news for a group, without its lock. */
-#include "base/bell.h"
 #include "base/clock.h"
+#include "base/doorbell.h"
 #include "core/group/group.h"
 #include "endpoint/endpoint.h"
 
@@ -26,7 +26,7 @@ void disti_drive_rouse(struct dist_group *group)
         return;
     disti_drive_disarm(group);
     disti_endpoints_leave(); /* the driver may have watched for others */
-    disti_bell_ring(group->drive.wake_fd);
+    disti_doorbell_ring(group->drive.wake_fd);
 }
 
 void disti_drive_poll_fds(struct pollfd *polls, int count, int64_t ns)
@@ -112,13 +112,13 @@ static void sleep_alone(struct dist_group *group, int64_t nap_ns, int64_t until)
     int64_t ns = until == INT64_MAX ? INT64_MAX : until - disti_now_ns();
     int count = 1; /* the first is what wakes us */
 
-    polls[0] = (struct pollfd){.fd = disti_bell(), .events = POLLIN};
+    polls[0] = (struct pollfd){.fd = disti_doorbell(), .events = POLLIN};
     if (ns <= 0 ||
         !disti_drive_arm(group, polls[0].fd, polls, SLEEP_DESCRIPTORS + 2, nap_ns, &count, &ns))
         return;
     disti_group_unlock(group);
     disti_drive_poll_fds(polls, count, ns);
-    disti_bell_hear();
+    disti_doorbell_hear();
     disti_group_lock(group);
     disti_drive_disarm(group);
 }

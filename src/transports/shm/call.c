@@ -52,7 +52,7 @@ static dist_status call_speak(struct shm_state *state, struct shm_peer *peer)
     hello.key = peer->key;
     hello.fifo_bytes = peer->fifo_bytes;
     fds[0] = peer->memory;
-    fds[1] = state->bell;
+    fds[1] = state->doorbell;
     if (!disti_shm_hello_send(peer->socket, &hello, fds, 2))
         return disti_shm_machine_runs(peer->pid) ? DIST_IN_PROGRESS : disti_shm_lost(peer);
     if (!disti_shm_watch(state, peer->socket, SHM_ON_SOCKET, peer->rank, 0))
@@ -161,9 +161,9 @@ void disti_shm_call_answered(struct shm_state *state, struct shm_peer *peer)
         hello.status = DIST_ERR_PEER_LOST;
     }
     if (hello.word == SHM_ACCEPT) {
-        peer->bell = fds[0];
+        peer->doorbell = fds[0];
         fds[0] = -1;
-        fcntl(peer->bell, F_SETFL, O_NONBLOCK);
+        fcntl(peer->doorbell, F_SETFL, O_NONBLOCK);
         disti_shm_link_connected(state, peer, 0, &hello);
     } else if (hello.word == SHM_DEFER) {
         disti_shm_link_hang_up(state, peer);

@@ -30,7 +30,7 @@ static void door_decline(struct shm_state *state, struct shm_peer *peer, int soc
     disti_descriptor_close(socket);
 }
 
-/* The called side's half: takes over the caller's memory, bell and socket. */
+/* The called side's half: takes over the caller's memory, doorbell and socket. */
 static dist_status door_adopt(struct shm_state *state, struct shm_peer *peer, int socket,
                               const struct shm_hello *hello, int fds[SHM_HELLO_FDS])
 {
@@ -47,11 +47,11 @@ static dist_status door_adopt(struct shm_state *state, struct shm_peer *peer, in
         return status;
     disti_shm_link_hello(state, peer, SHM_ACCEPT, &answer);
     if (!disti_shm_watch(state, socket, SHM_ON_SOCKET, peer->rank, 0) ||
-        !disti_shm_hello_send(socket, &answer, &state->bell, 1))
+        !disti_shm_hello_send(socket, &answer, &state->doorbell, 1))
         return disti_fail_errno(DIST_ERR_PEER_LOST, "shm: cannot answer rank %d (pid %d)",
                                 peer->rank, peer->pid);
     peer->socket = socket;
-    peer->bell = fds[1];
+    peer->doorbell = fds[1];
     peer->key = hello->key;
     fds[1] = -1;
     return DIST_OK;

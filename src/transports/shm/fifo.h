@@ -99,7 +99,7 @@ static inline size_t disti_shm_frame_max(size_t ring_size)
 /* A place for a frame with `payload` bytes; NULL: the ring is full for now (or corrupt). */
 struct shm_frame *disti_shm_fifo_reserve(struct shm_out *out, size_t payload);
 
-/* The frame that reserve gave is complete. The caller rings the bell if need be. */
+/* The frame that reserve gave is complete. The caller rings the doorbell if need be. */
 static inline void disti_shm_fifo_publish(struct shm_out *out, struct shm_frame *frame,
                                           size_t payload)
 {
@@ -123,7 +123,7 @@ static inline size_t disti_shm_fifo_to_end(const struct shm_in *in)
     return in->size - (size_t)(in->taken & (in->size - 1));
 }
 
-/* Gives `bytes` bytes back. True: the producer was told, so ring its bell if it sleeps. */
+/* Gives `bytes` bytes back. True: the producer was told, so ring its doorbell if it sleeps. */
 static inline bool disti_shm_fifo_take(struct shm_in *in, size_t bytes)
 {
     in->taken += bytes;

@@ -10,8 +10,8 @@
  * is the peer's.
  *
  *      caller                          called
- *        CALL, memory and bell  ------>
- *                               <------ ACCEPT, bell
+ *        CALL, memory and doorbell  ------>
+ *                               <------ ACCEPT, doorbell
  *                                    or DEFER: both call at once, the lower rank's call counts
  *                                    or REFUSE, with a status
  */

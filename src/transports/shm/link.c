@@ -88,17 +88,17 @@ dist_status disti_shm_link_open(struct shm_state *state)
     socklen_t size = disti_shm_machine_socket(&state->address, &name);
 
     state->poll = disti_descriptor_own(epoll_create1(EPOLL_CLOEXEC));
-    state->bell = disti_descriptor_own(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+    state->doorbell = disti_descriptor_own(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
     state->listener =
         disti_descriptor_own(socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
-    if (state->poll < 0 || state->bell < 0 || state->listener < 0)
+    if (state->poll < 0 || state->doorbell < 0 || state->listener < 0)
         return disti_fail_errno(DIST_ERR_SYSTEM, "shm: no file descriptors (see ulimit -n)");
     if (bind(state->listener, (struct sockaddr *)&name, size) < 0 ||
         listen(state->listener, LINK_BACKLOG) < 0)
         return disti_fail_errno(DIST_ERR_SYSTEM, "shm: cannot listen on a Unix socket");
-    /* The bell is edge-triggered: it is never read, and counts up to 2^64 rings. */
+    /* The doorbell is edge-triggered: it is never read, and counts up to 2^64 rings. */
     if (!disti_shm_watch(state, state->listener, SHM_ON_LISTENER, 0, 0) ||
-        !disti_shm_watch(state, state->bell, SHM_ON_BELL, 0, EPOLLET))
+        !disti_shm_watch(state, state->doorbell, SHM_ON_DOORBELL, 0, EPOLLET))
         return disti_fail_errno(DIST_ERR_SYSTEM, "shm: epoll_ctl failed");
     return DIST_OK;
 }
@@ -116,7 +116,7 @@ struct shm_peer *disti_shm_link_peer(struct shm_state *state, int rank)
     }
     peer->rank = rank;
     peer->match.unexpected_count = &state->unexpected_count;
-    peer->memory = peer->socket = peer->bell = peer->process = -1;
+    peer->memory = peer->socket = peer->doorbell = peer->process = -1;
     peer->lent_free = ~UINT64_C(0);
     state->peers[rank] = peer;
     return peer;
@@ -134,7 +134,7 @@ void disti_shm_link_hang_up(const struct shm_state *state, struct shm_peer *peer
 {
     disti_shm_close_fd(&peer->memory);
     link_unwatch(state, &peer->socket);
-    disti_shm_close_fd(&peer->bell);
+    disti_shm_close_fd(&peer->doorbell);
     link_unwatch(state, &peer->process);
     disti_shm_memory_unmap(peer->pair, peer->fifo_bytes);
     peer->pair = NULL;
@@ -262,7 +262,7 @@ void disti_shm_ring_slow(struct shm_peer *peer)
     const uint64_t one = 1;
 
     if (atomic_exchange_explicit(&peer->theirs->asleep, 0, memory_order_seq_cst)) {
-        ssize_t ignored = write(peer->bell, &one, sizeof(one)); /* fails if it rings already */
+        ssize_t ignored = write(peer->doorbell, &one, sizeof(one)); /* fails if it rings already */
 
         (void)ignored;
     }
@@ -306,7 +306,7 @@ static void link_handle(struct shm_state *state, uint64_t data)
         if (state->peers[index]->phase == SHM_CONNECTED)
             disti_shm_link_ended(state, state->peers[index]);
         break;
-    case SHM_ON_BELL:
+    case SHM_ON_DOORBELL:
         break;
     }
 }
@@ -322,7 +322,7 @@ int disti_shm_link_look(struct shm_state *state)
     state->look = count == LINK_EVENTS;
     for (int i = 0; i < count; i++) {
         link_handle(state, events[i].data.u64);
-        handled += events[i].data.u64 >> 32 != SHM_ON_BELL;
+        handled += events[i].data.u64 >> 32 != SHM_ON_DOORBELL;
     }
     disti_shm_door_expire(state);
     if (state->wanting)
@@ -348,6 +348,6 @@ void disti_shm_link_close(struct shm_state *state)
         disti_shm_close_fd(&state->pending[i].socket);
     free(state->pending);
     disti_shm_close_fd(&state->listener);
-    disti_shm_close_fd(&state->bell);
+    disti_shm_close_fd(&state->doorbell);
     disti_shm_close_fd(&state->poll);
 }

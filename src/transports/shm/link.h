@@ -6,7 +6,7 @@
 #include "transports/shm/state.h"
 
 /* What an event of the epoll is about; its data is event << 32 | rank or index. */
-enum shm_event { SHM_ON_LISTENER, SHM_ON_BELL, SHM_ON_PENDING, SHM_ON_SOCKET, SHM_ON_PROCESS };
+enum shm_event { SHM_ON_LISTENER, SHM_ON_DOORBELL, SHM_ON_PENDING, SHM_ON_SOCKET, SHM_ON_PROCESS };
 
 bool disti_shm_watch(struct shm_state *state, int fd, enum shm_event event, int index,
                      uint32_t flags);

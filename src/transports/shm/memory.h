@@ -28,7 +28,7 @@ enum shm_verdict { SHM_CMA_UNKNOWN, SHM_CMA_WORKS, SHM_CMA_REFUSED };
 /* What one side writes and the other reads (asleep: both write). */
 struct shm_side {
     alignas(SHM_APART) _Atomic uint64_t consumed; /* bytes given back of the other's FIFO */
-    alignas(SHM_APART) _Atomic uint32_t asleep;   /* sleeps, or is about to: ring its bell */
+    alignas(SHM_APART) _Atomic uint32_t asleep;   /* sleeps, or is about to: ring its doorbell */
     _Atomic uint32_t verdict;                     /* can this side read the other's memory? */
     _Atomic uint32_t left;                        /* this side has closed: what it lent is gone */
     _Atomic uint64_t taken_back; /* bit i: what this side has lent as i is not to be used */

@@ -52,7 +52,7 @@ static dist_status shm_open(void *opaque, const struct dist_transport_config *co
     dist_status status;
 
     state->opened = true;
-    state->listener = state->bell = state->poll = -1;
+    state->listener = state->doorbell = state->poll = -1;
     state->config = *config;
     status = disti_env_int("DIST_SHM_CMA", 0, 1, 1, &cma);
     if (status != DIST_OK)

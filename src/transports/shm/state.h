@@ -78,7 +78,7 @@ struct shm_peer {
 
     struct shm_pair *pair;
     size_t fifo_bytes;
-    int memory, socket, bell, process; /* file descriptors, -1: none */
+    int memory, socket, doorbell, process; /* file descriptors, -1: none */
     int pid;
     uint64_t key;
     int64_t call_at_ns;
@@ -104,7 +104,7 @@ struct shm_state {
     struct shm_peer **peers; /* by rank; NULL: never heard of */
     unsigned char *bounce;   /* SHM_PULL_PIECE bytes */
     size_t fifo_bytes;
-    int listener, bell, poll; /* poll: epoll over everything below */
+    int listener, doorbell, poll; /* poll: epoll over everything below */
     uint64_t job, probe;
     struct dist_transport_config config;
     struct shm_address address;
@@ -154,7 +154,7 @@ void disti_shm_cancel(void *opaque, uint64_t tag, uint64_t mask);
 
 /* link.c: making and ending links. None of these blocks. */
 
-/* Makes the listener, the bell and the epoll. */
+/* Makes the listener, the doorbell and the epoll. */
 dist_status disti_shm_link_open(struct shm_state *state);
 void disti_shm_link_close(struct shm_state *state);
 /* The peer with that rank, made if need be; NULL: no memory. */

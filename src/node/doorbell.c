@@ -1,0 +1,331 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Sleeping until a peer has reached a stage, and waking those that sleep. */
+#include "base/doorbell.h"
+#include "base/descriptor.h"
+#include "node/state.h"
+
+#include <fcntl.h>
+#include <linux/membarrier.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+/*
+ * Who stores a stage and then looks who sleeps, and who says that it sleeps and then looks at the
+ * stages, must not both look before the other's store is seen:
+ *
+ *     stage = 7                      mood = ASLEEP
+ *     ------------ a fence on both sides, or one on all CPUs ------------
+ *     mood == ASLEEP? ring           stage == 7? do not sleep
+ *
+ * A stage is stored in every call and drains the store buffer if it is fenced; a rank goes to sleep
+ * rarely. So the one that sleeps has the kernel fence the CPUs of all processes that have
+ * registered for it (membarrier(2)), and the other needs none. Where a rank cannot, all of them
+ * fence.
+ */
+static bool doorbell_barrier(int command)
+{
+    return syscall(SYS_membarrier, command, 0, 0) == 0;
+}
+
+/*
+ * The doorbell is a pipe, one for all groups of the process: a process of the same user can open it
+ * through the owner's descriptor. Who rings writes the number that the node has there. All threads
+ * that sleep for a node look at the pipe; the one that reads it passes on what is not for itself,
+ * to the doorbells that the threads have.
+ */
+struct node_far_doorbell {
+    struct node_far_doorbell *next;
+    int32_t pid;
+    uint64_t inode;
+    int fd;
+    unsigned holders;
+};
+
+static pthread_mutex_t doorbell_lock = PTHREAD_MUTEX_INITIALIZER;
+static int doorbell_pipe[2] = {-1, -1}; /* to read, to write; while there are nodes */
+static uint64_t doorbell_inode;
+static struct disti_node **doorbell_nodes; /* by number, NULL: free */
+static uint32_t doorbell_room, doorbell_count;
+static struct node_far_doorbell *doorbell_far; /* other processes' */
+
+/* What comes in one read; a pipe that holds more than so much may have been full. */
+#define DOORBELL_NUMBERS 1024
+#define DOORBELL_MANY (8 * 1024)
+
+/* The descriptors of a forked child are the parent's, and closed there. */
+static void doorbell_forked(void)
+{
+    pthread_mutex_init(&doorbell_lock, NULL);
+    doorbell_pipe[0] = doorbell_pipe[1] = -1;
+    doorbell_nodes = NULL;
+    doorbell_room = doorbell_count = 0;
+    doorbell_far = NULL;
+}
+
+static void doorbell_watch_forks(void)
+{
+    (void)pthread_atfork(NULL, NULL, doorbell_forked);
+}
+
+static dist_status doorbell_make(void)
+{
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    struct stat info;
+
+    pthread_once(&once, doorbell_watch_forks);
+    if (doorbell_pipe[0] >= 0)
+        return DIST_OK;
+    if (pipe2(doorbell_pipe, O_CLOEXEC | O_NONBLOCK) < 0) {
+        doorbell_pipe[0] = doorbell_pipe[1] = -1;
+        return DIST_ERR_SYSTEM;
+    }
+    disti_descriptor_own(doorbell_pipe[0]);
+    disti_descriptor_own(doorbell_pipe[1]);
+    if (fstat(doorbell_pipe[1], &info) < 0)
+        return DIST_ERR_SYSTEM;
+    doorbell_inode = info.st_ino;
+    return DIST_OK;
+}
+
+/* A free number. */
+static bool doorbell_number(uint32_t *number_p)
+{
+    uint32_t number = 0, room = doorbell_room ? 2 * doorbell_room : 16;
+    struct disti_node **larger;
+
+    while (number < doorbell_room && doorbell_nodes[number])
+        number++;
+    if (number == doorbell_room) {
+        larger = realloc(doorbell_nodes, room * sizeof(struct disti_node *));
+        if (!larger)
+            return false;
+        memset(larger + doorbell_room, 0, (room - doorbell_room) * sizeof(struct disti_node *));
+        doorbell_nodes = larger;
+        doorbell_room = room;
+    }
+    *number_p = number;
+    return true;
+}
+
+/* The last node takes the pipe with it. */
+static void doorbell_end(void)
+{
+    if (doorbell_count)
+        return;
+    for (int i = 0; i < 2; i++) {
+        disti_descriptor_close(doorbell_pipe[i]);
+        doorbell_pipe[i] = -1;
+    }
+    free(doorbell_nodes);
+    doorbell_nodes = NULL;
+    doorbell_room = 0;
+}
+
+dist_status disti_node_doorbell_open(struct disti_node *node, struct disti_node_hello *hello)
+{
+    dist_status status;
+
+    pthread_mutex_lock(&doorbell_lock);
+    status = doorbell_make();
+    if (status == DIST_OK && !doorbell_number(&node->doorbell_number))
+        status = DIST_ERR_NO_MEMORY;
+    if (status == DIST_OK) {
+        doorbell_nodes[node->doorbell_number] = node;
+        doorbell_count++;
+        node->has_doorbell = true;
+        hello->doorbell_fd = doorbell_pipe[1];
+        hello->doorbell_inode = doorbell_inode;
+        hello->doorbell_number = node->doorbell_number;
+    }
+    doorbell_end();
+    pthread_mutex_unlock(&doorbell_lock);
+    hello->fences = !doorbell_barrier(MEMBARRIER_CMD_REGISTER_GLOBAL_EXPEDITED);
+    return status;
+}
+
+/* ---- other processes' doorbells ---- */
+
+/* Opens the peer's doorbell; -1: it is gone. To read too: to write to a pipe without readers is a
+ * signal that kills. */
+static int doorbell_reach(const struct disti_node_hello *hello)
+{
+    struct stat info;
+    char path[64];
+
+    snprintf(path, sizeof(path), "/proc/%d/fd/%d", (int)hello->board.name.pid,
+             (int)hello->doorbell_fd);
+    if (stat(path, &info) < 0 || !S_ISFIFO(info.st_mode) ||
+        (uint64_t)info.st_ino != hello->doorbell_inode)
+        return -1;
+    return disti_descriptor_own(open(path, O_RDWR | O_NONBLOCK | O_CLOEXEC));
+}
+
+/* With the lock held. NULL: it is gone, or there is no memory. */
+static struct node_far_doorbell *doorbell_take_far(const struct disti_node_hello *hello)
+{
+    struct node_far_doorbell *far = doorbell_far;
+
+    while (far && (far->pid != hello->board.name.pid || far->inode != hello->doorbell_inode))
+        far = far->next;
+    if (!far) {
+        far = calloc(1, sizeof(*far));
+        if (!far)
+            return NULL;
+        far->pid = hello->board.name.pid;
+        far->inode = hello->doorbell_inode;
+        far->fd = doorbell_reach(hello);
+        if (far->fd < 0) {
+            free(far);
+            return NULL;
+        }
+        far->next = doorbell_far;
+        doorbell_far = far;
+    }
+    far->holders++;
+    return far;
+}
+
+static void doorbell_give_far(struct node_far_doorbell *far)
+{
+    struct node_far_doorbell **at = &doorbell_far;
+
+    if (!far || --far->holders)
+        return;
+    while (*at != far)
+        at = &(*at)->next;
+    *at = far->next;
+    disti_descriptor_close(far->fd);
+    free(far);
+}
+
+void disti_node_doorbell_close(struct disti_node *node)
+{
+    pthread_mutex_lock(&doorbell_lock);
+    for (int r = 0; node->peers && r < node->ranks; r++)
+        doorbell_give_far(node->peers[r].doorbell);
+    if (node->has_doorbell && node->doorbell_number < doorbell_room &&
+        doorbell_nodes[node->doorbell_number] == node) {
+        doorbell_nodes[node->doorbell_number] = NULL;
+        doorbell_count--;
+        doorbell_end();
+    }
+    pthread_mutex_unlock(&doorbell_lock);
+}
+
+/* A full pipe has woken its owner already; one that sleeps deaf looks up by itself soon. */
+static void doorbell_ring(struct disti_node *node, int rank)
+{
+    struct node_peer *peer = &node->peers[rank];
+    uint32_t number = node->hellos[rank].doorbell_number;
+
+    if (!peer->doorbell) {
+        pthread_mutex_lock(&doorbell_lock);
+        peer->doorbell = doorbell_take_far(&node->hellos[rank]);
+        pthread_mutex_unlock(&doorbell_lock);
+    }
+    if (peer->doorbell)
+        (void)!write(peer->doorbell->fd, &number, sizeof(number));
+}
+
+/* With the lock held. */
+static void doorbell_pass_on(const struct disti_node *self, uint32_t number)
+{
+    const struct disti_node *node = number < doorbell_room ? doorbell_nodes[number] : NULL;
+
+    if (node && node != self)
+        disti_doorbell_ring(node->sleeper);
+}
+
+/* Reads all, for whomever it is. With the lock held. */
+static void doorbell_hear(const struct disti_node *self)
+{
+    uint32_t numbers[DOORBELL_NUMBERS];
+    size_t heard = 0;
+    ssize_t got;
+
+    do {
+        got = read(doorbell_pipe[0], numbers, sizeof(numbers));
+        for (size_t i = 0; got > 0 && i < (size_t)got / sizeof(numbers[0]); i++)
+            doorbell_pass_on(self, numbers[i]);
+        heard += got > 0 ? (size_t)got / sizeof(numbers[0]) : 0;
+    } while (got == (ssize_t)sizeof(numbers));
+    for (uint32_t number = 0; heard >= DOORBELL_MANY && number < doorbell_room; number++)
+        doorbell_pass_on(self, number);
+}
+
+/* What it has ended before, the others may end too. */
+static void doorbell_miss(struct disti_node *node, int rank)
+{
+    uint64_t from = node->peers[rank].board->gave_up;
+
+    if (node->gone >= 0 && node->gone_from <= from)
+        return;
+    node->gone = rank;
+    node->gone_from = from;
+}
+
+/* Of several that see it asleep one rings. */
+static void doorbell_rouse(struct disti_node *node, int rank)
+{
+    uint32_t mood = NODE_ASLEEP;
+
+    if (atomic_compare_exchange_strong(&node->peers[rank].board->mood, &mood, NODE_AWAKE))
+        doorbell_ring(node, rank);
+    else if (mood == NODE_GONE)
+        doorbell_miss(node, rank);
+}
+
+void disti_node_ring(struct disti_node *node)
+{
+    for (int r = 0; r < node->ranks; r++) {
+        if (atomic_load_explicit(&node->peers[r].board->mood, memory_order_seq_cst) != NODE_AWAKE)
+            doorbell_rouse(node, r);
+    }
+}
+
+/* The calling thread is the one that is to sleep. */
+int disti_node_arm(struct disti_node *node, struct disti_node_op *op)
+{
+    pthread_mutex_lock(&doorbell_lock);
+    node->sleeper = disti_doorbell();
+    pthread_mutex_unlock(&doorbell_lock);
+    node->armed = true;
+    atomic_store_explicit(&node->board->mood, NODE_ASLEEP, memory_order_seq_cst);
+    if (!node->fences && !doorbell_barrier(MEMBARRIER_CMD_GLOBAL_EXPEDITED))
+        return DIST_ARM_READY; /* it has worked when it was tried: without memory now, perhaps */
+    return disti_node_ready(node, op) ? DIST_ARM_READY : doorbell_pipe[0];
+}
+
+void disti_node_disarm(struct disti_node *node)
+{
+    if (!node->armed)
+        return;
+    node->armed = false;
+    atomic_store_explicit(&node->board->mood, NODE_AWAKE, memory_order_relaxed);
+    pthread_mutex_lock(&doorbell_lock);
+    node->sleeper = -1;
+    doorbell_hear(node);
+    pthread_mutex_unlock(&doorbell_lock);
+}
+
+void disti_node_abandon(struct disti_node *node, const struct disti_node_op *op)
+{
+    node->board->gave_up = op->number;
+    atomic_store_explicit(&node->board->mood, NODE_GONE, memory_order_seq_cst);
+    disti_node_ring(node);
+    node->abandoned = true;
+    disti_segment_retire(); /* a peer may still be at a piece of what the program now frees */
+}
+
+void disti_node_miss(struct disti_node *node)
+{
+    for (int r = 0; r < node->ranks; r++) {
+        if (atomic_load_explicit(&node->peers[r].board->mood, memory_order_acquire) == NODE_GONE)
+            doorbell_miss(node, r);
+    }
+}
