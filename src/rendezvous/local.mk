@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
 libdist_core_sources += \
-	src/rendezvous/door.c src/rendezvous/door.h \
+	src/rendezvous/discovery.c src/rendezvous/discovery.h \
 	src/base/net/interface.c \
 	src/rendezvous/launch.c \
 	src/rendezvous/meet.h \

@@ -28,7 +28,7 @@ dist_status disti_meet_tcp(const struct disti_meeting *meeting, const char *host
 dist_status disti_meet_file(const struct disti_meeting *meeting, const char *path,
                             struct disti_bootstrap *bootstrap);
 
-/* On one machine, by the name of the job: through the door (door.h). */
+/* On one machine, by the name of the job: through the discovery (discovery.h). */
 dist_status disti_meet_local(const struct disti_meeting *meeting, const char *job,
                              struct disti_bootstrap *bootstrap);
 

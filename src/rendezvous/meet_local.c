@@ -4,7 +4,7 @@
 
 #include "base/clock.h"
 #include "base/log.h"
-#include "rendezvous/door.h"
+#include "rendezvous/discovery.h"
 #include "store/client.h"
 #include "store/server.h"
 
@@ -17,7 +17,7 @@ static dist_status local_open(const struct disti_meeting *meeting, const char *j
     dist_status status;
 
     for (;;) {
-        status = disti_door_open(job, fd_p);
+        status = disti_discovery_open(job, fd_p);
         if (status != DIST_IN_PROGRESS)
             return status;
         if (disti_expired(taken_by) || disti_expired(meeting->deadline))
@@ -33,17 +33,17 @@ static dist_status local_serve(const struct disti_meeting *meeting, const char *
                                struct disti_bootstrap *bootstrap)
 {
     struct disti_store_server *server;
-    int door;
+    int discovery;
     dist_status status = disti_meet_listen(meeting, "127.0.0.1", &server);
 
     if (status != DIST_OK)
         return status;
-    status = local_open(meeting, job, &door);
+    status = local_open(meeting, job, &discovery);
     if (status != DIST_OK) {
         disti_store_server_stop(server, 0);
         return status;
     }
-    disti_store_server_set_door(server, door);
+    disti_store_server_set_discovery(server, discovery);
     return disti_meet_serve(meeting, "127.0.0.1", server, bootstrap);
 }
 
@@ -63,8 +63,8 @@ dist_status disti_meet_local(const struct disti_meeting *meeting, const char *jo
     if (meeting->rank == 0)
         return local_serve(meeting, job, bootstrap);
     for (;;) {
-        /* Asked anew each time: behind the door may still be the last group's store. */
-        status = disti_door_ask(job, &target.port, secret);
+        /* Asked anew each time: behind the discovery may still be the last group's store. */
+        status = disti_discovery_ask(job, &target.port, secret);
         if (status == DIST_OK)
             status = disti_store_try(&target, meeting->deadline, &tries, &bootstrap->store);
         if (status != DIST_IN_PROGRESS)

@@ -33,7 +33,7 @@ static void server_free(struct disti_store_server *server)
     server_close(&server->epoll_fd);
     server_close(&server->listen_fd);
     server_close(&server->wake_fd);
-    server_close(&server->door_fd);
+    server_close(&server->discovery_fd);
     free(server->ranks);
     free(server);
 }
@@ -52,7 +52,7 @@ static struct disti_store_server *server_new(int world_size)
 
     if (!server)
         return NULL;
-    server->epoll_fd = server->listen_fd = server->wake_fd = server->door_fd = -1;
+    server->epoll_fd = server->listen_fd = server->wake_fd = server->discovery_fd = -1;
     server->world_size = world_size;
     server->holder = -1;
     server->ranks = calloc((size_t)world_size, sizeof(*server->ranks));
@@ -133,10 +133,10 @@ void disti_store_server_on_formed(struct disti_store_server *server, void (*fn)(
     server->formed_arg = arg;
 }
 
-void disti_store_server_set_door(struct disti_store_server *server, int fd)
+void disti_store_server_set_discovery(struct disti_store_server *server, int fd)
 {
-    server->door_fd = fd;
-    server_watch(server, &server->door_fd);
+    server->discovery_fd = fd;
+    server_watch(server, &server->discovery_fd);
 }
 
 void disti_store_server_forget(struct disti_store_server *server)
@@ -172,8 +172,8 @@ void disti_store_server_pause(struct disti_store_server *server)
                                    : "");
     server->short_told = true;
     epoll_ctl(server->epoll_fd, EPOLL_CTL_DEL, server->listen_fd, NULL);
-    if (server->door_fd >= 0)
-        epoll_ctl(server->epoll_fd, EPOLL_CTL_DEL, server->door_fd, NULL);
+    if (server->discovery_fd >= 0)
+        epoll_ctl(server->epoll_fd, EPOLL_CTL_DEL, server->discovery_fd, NULL);
     server->accept_at = disti_deadline_ms(STORE_PAUSE_MS);
 }
 
@@ -181,8 +181,8 @@ static void server_resume(struct disti_store_server *server)
 {
     server->accept_at = 0;
     server_watch(server, &server->listen_fd);
-    if (server->door_fd >= 0)
-        server_watch(server, &server->door_fd);
+    if (server->discovery_fd >= 0)
+        server_watch(server, &server->discovery_fd);
 }
 
 static void server_sooner(int64_t *deadline, int64_t candidate)
@@ -218,7 +218,7 @@ static int server_tick(struct disti_store_server *server)
 
 static void server_formed(struct disti_store_server *server)
 {
-    server_close(&server->door_fd);
+    server_close(&server->discovery_fd);
     if (server->formed_fn)
         server->formed_fn(server->formed_arg);
     server->formed_fn = NULL;
@@ -230,8 +230,8 @@ static void server_dispatch(struct disti_store_server *server, const struct epol
 
     if (event->data.ptr == &server->listen_fd)
         disti_store_peer_accept(server);
-    else if (event->data.ptr == &server->door_fd)
-        disti_store_door_answer(server);
+    else if (event->data.ptr == &server->discovery_fd)
+        disti_store_discovery_answer(server);
     else if (event->data.ptr == &server->wake_fd)
         (void)!read(server->wake_fd, &count, sizeof(count));
     else
@@ -279,7 +279,7 @@ static void *server_main(void *arg)
         for (int i = 0; i < count; i++)
             server_dispatch(server, &events[i]);
         server_reap(server);
-        if (server->formed && (server->formed_fn || server->door_fd >= 0))
+        if (server->formed && (server->formed_fn || server->discovery_fd >= 0))
             server_formed(server);
     }
     server_say_goodbye(server);

@@ -87,7 +87,7 @@ struct store_rank {
 
 struct disti_store_server {
     int epoll_fd, listen_fd, wake_fd;
-    int door_fd; /* -1, or a Unix socket that tells port and job, see door.c */
+    int discovery_fd; /* -1, or a Unix socket that tells port and job, see discovery.c */
     int port, world_size;
     bool everywhere; /* it listens at every address */
     char only[64];   /* but for the loopback, the one address at which it lets in; "": any */
@@ -135,7 +135,7 @@ void disti_store_server_on_formed(struct disti_store_server *server, void (*fn)(
                                   void *arg);
 
 /* Answers on a listening Unix socket with port and job until all have come. Takes the socket. */
-void disti_store_server_set_door(struct disti_store_server *server, int fd);
+void disti_store_server_set_discovery(struct disti_store_server *server, int fd);
 
 /* In a child after fork: closes the copies of the descriptors and frees; the parent's go on. */
 void disti_store_server_forget(struct disti_store_server *server);
@@ -218,7 +218,7 @@ const struct store_failure *disti_store_failures_find(const struct disti_store_s
 void disti_store_failures_add(struct disti_store_server *server, const struct disti_notice *notice);
 void disti_store_failures_clear(struct disti_store_server *server);
 
-/* door.c */
-void disti_store_door_answer(struct disti_store_server *server);
+/* discovery.c */
+void disti_store_discovery_answer(struct disti_store_server *server);
 
 #endif

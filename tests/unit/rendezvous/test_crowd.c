@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The store's door when more come at once than it has read, or has descriptors for. */
+/* The store's discovery when more come at once than it has read, or has descriptors for. */
 #include "base/clock.h"
 #include "base/log.h"
 #include "ranks.h"
 
-#include "rendezvous/door.h"
+#include "rendezvous/discovery.h"
 #include "store/server.h"
 
 #include <arpa/inet.h>
@@ -158,7 +158,7 @@ static void members_join(int part, void *arg)
     free(members);
 }
 
-/* All of them stand before the door when it opens. */
+/* All of them stand before the discovery when it opens. */
 static void crowd_comes(int ranks, int silent)
 {
     struct crowd crowd = {.ranks = ranks, .silent = silent};
@@ -225,22 +225,22 @@ static void knock_at_a_full_house(void)
     struct disti_store *store = NULL;
     struct rlimit files, none;
     char job[32], secret[128];
-    int door, port = 0;
+    int discovery, port = 0;
     int64_t used;
     pid_t guest;
 
     disti_log_use(&log);
     snprintf(job, sizeof(job), "full.%d", (int)getpid());
     CHECK(disti_store_server_listen("127.0.0.1", 0, 1, &full) == DIST_OK);
-    CHECK(disti_door_open(job, &door) == DIST_OK);
-    disti_store_server_set_door(full, door);
+    CHECK(disti_discovery_open(job, &discovery) == DIST_OK);
+    disti_store_server_set_discovery(full, discovery);
     port = disti_store_server_port(full);
     guest = fork();
     CHECK(guest >= 0);
-    if (guest == 0) { /* asks at the door until it is answered, then comes in */
+    if (guest == 0) { /* asks at the discovery until it is answered, then comes in */
         int64_t until = disti_deadline_ms(WAIT_MS);
 
-        while (disti_door_ask(job, &port, secret) != DIST_OK)
+        while (disti_discovery_ask(job, &port, secret) != DIST_OK)
             CHECK(!disti_expired(until));
         CHECK(disti_store_connect("127.0.0.1", port, 0, 1, WAIT_MS, &store) == DIST_OK);
         disti_store_close(store);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The door: port and job, handed to processes of the same user. */
-#include "rendezvous/door.h"
+/* The discovery: port and job, handed to processes of the same user. */
+#include "rendezvous/discovery.h"
 
 #include "base/clock.h"
 #include "base/descriptor.h"
@@ -17,9 +17,9 @@
 #include <unistd.h>
 
 /* The answer: u32 magic, u32 port, the job filled up with zero bytes. */
-#define DOOR_ANSWER (8 + 128)
+#define DISCOVERY_ANSWER (8 + 128)
 
-static socklen_t door_address(const char *job, struct sockaddr_un *address)
+static socklen_t discovery_address(const char *job, struct sockaddr_un *address)
 {
     int length;
 
@@ -33,7 +33,7 @@ static socklen_t door_address(const char *job, struct sockaddr_un *address)
     return (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + (size_t)length);
 }
 
-static bool door_same_user(int fd)
+static bool discovery_same_user(int fd)
 {
     struct ucred other;
     socklen_t size = sizeof(other);
@@ -41,10 +41,10 @@ static bool door_same_user(int fd)
     return getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &other, &size) == 0 && other.uid == geteuid();
 }
 
-dist_status disti_door_open(const char *job, int *fd_p)
+dist_status disti_discovery_open(const char *job, int *fd_p)
 {
     struct sockaddr_un address;
-    socklen_t length = door_address(job, &address);
+    socklen_t length = discovery_address(job, &address);
     int fd = disti_descriptor_own(socket(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
     dist_status status = DIST_IN_PROGRESS;
 
@@ -63,17 +63,17 @@ dist_status disti_door_open(const char *job, int *fd_p)
     return status;
 }
 
-void disti_store_door_answer(struct disti_store_server *server)
+void disti_store_discovery_answer(struct disti_store_server *server)
 {
-    unsigned char answer[DOOR_ANSWER] = {0};
+    unsigned char answer[DISCOVERY_ANSWER] = {0};
     int fd;
 
     disti_wire_put32(answer, DISTI_WIRE_MAGIC);
     disti_wire_put32(answer + 4, (uint32_t)server->port);
     memcpy(answer + 8, server->job, strnlen(server->job, 127));
-    while ((fd = accept4(server->door_fd, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC)) >= 0) {
+    while ((fd = accept4(server->discovery_fd, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC)) >= 0) {
         /* A fresh socket has room for so little. */
-        if (door_same_user(fd))
+        if (discovery_same_user(fd))
             (void)!send(fd, answer, sizeof(answer), MSG_NOSIGNAL | MSG_DONTWAIT);
         close(fd);
     }
@@ -82,14 +82,14 @@ void disti_store_door_answer(struct disti_store_server *server)
 }
 
 /* Reads the whole answer, for a second at most. */
-static bool door_read(int fd, unsigned char *answer)
+static bool discovery_read(int fd, unsigned char *answer)
 {
     int64_t deadline = disti_deadline_ms(1000);
     struct pollfd readable = {.fd = fd, .events = POLLIN};
     size_t got = 0;
 
-    while (got < DOOR_ANSWER) {
-        ssize_t n = recv(fd, answer + got, DOOR_ANSWER - got, MSG_DONTWAIT);
+    while (got < DISCOVERY_ANSWER) {
+        ssize_t n = recv(fd, answer + got, DISCOVERY_ANSWER - got, MSG_DONTWAIT);
 
         if (n > 0)
             got += (size_t)n;
@@ -101,24 +101,24 @@ static bool door_read(int fd, unsigned char *answer)
     return true;
 }
 
-dist_status disti_door_ask(const char *job, int *port_p, char secret_job[128])
+dist_status disti_discovery_ask(const char *job, int *port_p, char secret_job[128])
 {
-    unsigned char answer[DOOR_ANSWER];
+    unsigned char answer[DISCOVERY_ANSWER];
     struct sockaddr_un address;
-    socklen_t length = door_address(job, &address);
+    socklen_t length = discovery_address(job, &address);
     int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
     dist_status status = DIST_IN_PROGRESS;
 
     if (fd < 0)
         return disti_fail_errno(DIST_ERR_SYSTEM, "cannot make a Unix socket");
     if (connect(fd, (struct sockaddr *)&address, length) == 0) {
-        if (!door_same_user(fd))
+        if (!discovery_same_user(fd))
             status = disti_fail(DIST_ERR_RENDEZVOUS,
                                 "the Unix socket \"@%s\" belongs to another user: set MASTER_ADDR "
                                 "and MASTER_PORT instead",
                                 address.sun_path + 1);
-        else if (door_read(fd, answer) && disti_wire_get32(answer) == DISTI_WIRE_MAGIC &&
-                 answer[DOOR_ANSWER - 1] == 0) {
+        else if (discovery_read(fd, answer) && disti_wire_get32(answer) == DISTI_WIRE_MAGIC &&
+                 answer[DISCOVERY_ANSWER - 1] == 0) {
             *port_p = (int)(disti_wire_get32(answer + 4) & 0xffff);
             memcpy(secret_job, answer + 8, 128);
             status = DIST_OK;
