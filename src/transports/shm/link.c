@@ -294,10 +294,10 @@ static void link_handle(struct shm_state *state, uint64_t data)
 
     switch ((enum shm_event)(data >> 32)) {
     case SHM_ON_LISTENER:
-        disti_shm_door_accept(state);
+        disti_shm_accept_callers(state);
         break;
     case SHM_ON_PENDING:
-        disti_shm_door_pending(state, index);
+        disti_shm_accept_pending(state, index);
         break;
     case SHM_ON_SOCKET:
         link_socket(state, state->peers[index]);
@@ -324,7 +324,7 @@ int disti_shm_link_look(struct shm_state *state)
         link_handle(state, events[i].data.u64);
         handled += events[i].data.u64 >> 32 != SHM_ON_DOORBELL;
     }
-    disti_shm_door_expire(state);
+    disti_shm_accept_expire(state);
     if (state->wanting)
         disti_shm_call_due(state);
     return handled;

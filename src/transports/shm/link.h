@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Links to peers: making and ending them; private to link.c, call.c, door.c. */
+/* Links to peers: making and ending them; private to link.c, call.c, accept.c. */
 #ifndef DISTI_TRANSPORTS_SHM_LINK_H
 #define DISTI_TRANSPORTS_SHM_LINK_H
 
@@ -41,8 +41,8 @@ void disti_shm_call_due(struct shm_state *state);
 void disti_shm_call_answered(struct shm_state *state, struct shm_peer *peer);
 
 /* The listener, a caller that had not spoken yet, and the time limit for such. */
-void disti_shm_door_accept(struct shm_state *state);
-void disti_shm_door_pending(struct shm_state *state, int slot);
-void disti_shm_door_expire(struct shm_state *state);
+void disti_shm_accept_callers(struct shm_state *state);
+void disti_shm_accept_pending(struct shm_state *state, int slot);
+void disti_shm_accept_expire(struct shm_state *state);
 
 #endif

@@ -4,7 +4,7 @@ libdist_core_sources += \
 	src/transports/shm/announce.c \
 	src/transports/shm/call.c \
 	src/transports/shm/cancel.c \
-	src/transports/shm/door.c \
+	src/transports/shm/accept.c \
 	src/transports/shm/fifo.c \
 	src/transports/shm/fifo.h \
 	src/transports/shm/hello.c \

@@ -53,10 +53,10 @@ TESTS += tests/unit/transports/test_shm
 tests_unit_transports_test_shm_SOURCES = tests/unit/transports/test_shm.c $(transport_battery)
 tests_unit_transports_test_shm_LDADD = $(unit_test_libs)
 
-check_PROGRAMS += tests/unit/transports/test_shm_door
-TESTS += tests/unit/transports/test_shm_door
-tests_unit_transports_test_shm_door_SOURCES = tests/unit/transports/test_shm_door.c
-tests_unit_transports_test_shm_door_LDADD = $(unit_test_libs)
+check_PROGRAMS += tests/unit/transports/test_shm_accept
+TESTS += tests/unit/transports/test_shm_accept
+tests_unit_transports_test_shm_accept_SOURCES = tests/unit/transports/test_shm_accept.c
+tests_unit_transports_test_shm_accept_LDADD = $(unit_test_libs)
 
 # The example of a plug-in is no part of the library: it is built into its test.
 check_PROGRAMS += tests/unit/transports/test_minimal

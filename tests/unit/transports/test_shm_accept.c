@@ -30,20 +30,20 @@
 
 static const struct dist_transport *const shm = &disti_transport_shm;
 
-static dist_status door_fail(dist_status status, const char *format, ...)
+static dist_status accept_fail(dist_status status, const char *format, ...)
 {
     (void)format;
     return status;
 }
 
-static const struct dist_host host = {.fail = door_fail};
+static const struct dist_host host = {.fail = accept_fail};
 
-struct door_rank {
+struct accept_rank {
     void *state;
     struct shm_address address;
 };
 
-static void rank_open(struct door_rank *rank, int number)
+static void rank_open(struct accept_rank *rank, int number)
 {
     const struct dist_transport_config config = {.size = sizeof(config),
                                                  .rank = number,
@@ -61,14 +61,14 @@ static void rank_open(struct door_rank *rank, int number)
     assert_int_equal(bytes, sizeof(rank->address));
 }
 
-static void rank_close(struct door_rank *rank)
+static void rank_close(struct accept_rank *rank)
 {
     shm->close(rank->state);
     free(rank->state);
 }
 
 /* One round of a rank that sleeps between its looks. */
-static void rank_drive(struct door_rank *rank)
+static void rank_drive(struct accept_rank *rank)
 {
     shm->arm(rank->state);
     shm->disarm(rank->state);
@@ -106,7 +106,7 @@ static void speak(int fd)
 }
 
 /* What the called rank says in the end; 0: it hung up. */
-static uint32_t answer(struct door_rank *rank, int fd)
+static uint32_t answer(struct accept_rank *rank, int fd)
 {
     int64_t deadline = disti_deadline_ms(LIMIT_MS);
     struct shm_hello hello = {0};
@@ -123,7 +123,7 @@ static uint32_t answer(struct door_rank *rank, int fd)
 
 static void test_a_slow_caller_among_strangers(void **state)
 {
-    struct door_rank rank;
+    struct accept_rank rank;
     int strangers[STRANGERS], slow;
 
     (void)state;
@@ -144,7 +144,7 @@ static void test_a_slow_caller_among_strangers(void **state)
 }
 
 /* Takes the next call, while the rank that makes it is driven. */
-static int take_call(struct door_rank *caller, int listener)
+static int take_call(struct accept_rank *caller, int listener)
 {
     int64_t deadline = disti_deadline_ms(LIMIT_MS);
     int fd;
@@ -160,7 +160,7 @@ static void test_a_caller_that_is_hung_up_on_calls_again(void **state)
     int listener = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     struct dist_request send = {
         .status = DIST_IN_PROGRESS, .peer = 1, .envelope = {.tag = 1, .bytes = 1}, .data = "x"};
-    struct door_rank rank;
+    struct accept_rank rank;
     struct shm_address address;
     struct sockaddr_un name;
     socklen_t size;
@@ -212,7 +212,7 @@ static void give_descriptors(rlim_t was)
 }
 
 /* Of `looks` looks, how many does the descriptor that is slept on say are worth it? */
-static int busy_looks(struct door_rank *rank, int looks)
+static int busy_looks(struct accept_rank *rank, int looks)
 {
     int busy = 0;
 
@@ -229,7 +229,7 @@ static int busy_looks(struct door_rank *rank, int looks)
 /* Whether the caller has not been let in yet, or has and only its hello lacks descriptors. */
 static void descriptors_run_out(bool let_in)
 {
-    struct door_rank rank;
+    struct accept_rank rank;
     rlim_t was;
     int caller, busy;
 
@@ -247,7 +247,7 @@ static void descriptors_run_out(bool let_in)
     rank_close(&rank);
 }
 
-static void test_the_door_rests_without_descriptors(void **state)
+static void test_the_accept_rests_without_descriptors(void **state)
 {
     (void)state;
     descriptors_run_out(false);
@@ -264,7 +264,7 @@ static void test_a_call_waits_for_descriptors(void **state)
 {
     struct dist_request send = {
         .status = DIST_IN_PROGRESS, .peer = 1, .envelope = {.tag = 1, .bytes = 1}, .data = "x"};
-    struct door_rank rank[2];
+    struct accept_rank rank[2];
     rlim_t was;
 
     (void)state;
@@ -293,7 +293,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_a_slow_caller_among_strangers),
         cmocka_unit_test(test_a_caller_that_is_hung_up_on_calls_again),
-        cmocka_unit_test(test_the_door_rests_without_descriptors),
+        cmocka_unit_test(test_the_accept_rests_without_descriptors),
         cmocka_unit_test(test_a_hello_waits_for_descriptors),
         cmocka_unit_test(test_a_call_waits_for_descriptors),
     };

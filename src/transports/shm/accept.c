@@ -12,15 +12,15 @@
 #include <sys/epoll.h>
 #include <unistd.h>
 
-#define DOOR_ACCEPTS 32 /* in one look */
-#define DOOR_ROOM 32    /* callers that have not spoken yet, at first */
+#define ACCEPT_ACCEPTS 32 /* in one look */
+#define ACCEPT_ROOM 32    /* callers that have not spoken yet, at first */
 /* Of more than all other ranks and so many, the one that has been silent longest must call again.
  */
-#define DOOR_STRANGERS 256
+#define ACCEPT_STRANGERS 256
 
 /* Answers a call with a no; the caller knows what to do with each. */
-static void door_decline(struct shm_state *state, struct shm_peer *peer, int socket,
-                         enum shm_word word, dist_status status)
+static void accept_decline(struct shm_state *state, struct shm_peer *peer, int socket,
+                           enum shm_word word, dist_status status)
 {
     struct shm_hello hello;
 
@@ -31,8 +31,8 @@ static void door_decline(struct shm_state *state, struct shm_peer *peer, int soc
 }
 
 /* The called side's half: takes over the caller's memory, doorbell and socket. */
-static dist_status door_adopt(struct shm_state *state, struct shm_peer *peer, int socket,
-                              const struct shm_hello *hello, int fds[SHM_HELLO_FDS])
+static dist_status accept_adopt(struct shm_state *state, struct shm_peer *peer, int socket,
+                                const struct shm_hello *hello, int fds[SHM_HELLO_FDS])
 {
     struct shm_hello answer;
     dist_status status;
@@ -58,8 +58,8 @@ static dist_status door_adopt(struct shm_state *state, struct shm_peer *peer, in
 }
 
 /* Somebody of our user called, and said this. Takes the socket and the descriptors over. */
-static void door_called(struct shm_state *state, int socket, int pid, const struct shm_hello *hello,
-                        int fds[SHM_HELLO_FDS])
+static void accept_called(struct shm_state *state, int socket, int pid,
+                          const struct shm_hello *hello, int fds[SHM_HELLO_FDS])
 {
     struct shm_peer *peer = NULL;
     dist_status status;
@@ -71,16 +71,16 @@ static void door_called(struct shm_state *state, int socket, int pid, const stru
         disti_info("shm: turned away process %d, which is no rank of this job", pid);
         disti_descriptor_close(socket);
     } else if (peer->phase == SHM_CALLING && state->config.rank < peer->rank) {
-        door_decline(state, peer, socket, SHM_DEFER, DIST_OK);
+        accept_decline(state, peer, socket, SHM_DEFER, DIST_OK);
     } else if (peer->phase == SHM_CONNECTED || peer->phase == SHM_LOST) {
-        door_decline(state, peer, socket, SHM_REFUSE, DIST_ERR_PEER_LOST);
+        accept_decline(state, peer, socket, SHM_REFUSE, DIST_ERR_PEER_LOST);
     } else {
         peer->pid = pid;
-        status = door_adopt(state, peer, socket, hello, fds);
+        status = accept_adopt(state, peer, socket, hello, fds);
         if (status == DIST_OK) {
             disti_shm_link_connected(state, peer, 1, hello);
         } else {
-            door_decline(state, peer, socket, SHM_REFUSE, status);
+            accept_decline(state, peer, socket, SHM_REFUSE, status);
             disti_shm_link_lose(state, peer, status);
         }
     }
@@ -88,10 +88,10 @@ static void door_called(struct shm_state *state, int socket, int pid, const stru
 }
 
 /* A place for a caller that has not spoken yet; -1: there are as many as there may be. */
-static int door_place(struct shm_state *state)
+static int accept_place(struct shm_state *state)
 {
-    int most = state->config.world_size + DOOR_STRANGERS;
-    int room = state->pending_room ? state->pending_room * 2 : DOOR_ROOM;
+    int most = state->config.world_size + ACCEPT_STRANGERS;
+    int room = state->pending_room ? state->pending_room * 2 : ACCEPT_ROOM;
     int room_was;
     struct shm_pending *pending;
 
@@ -113,7 +113,7 @@ static int door_place(struct shm_state *state)
 }
 
 /* The one that has been silent longest makes room. If it is a rank, it calls again. */
-static int door_evict(struct shm_state *state)
+static int accept_evict(struct shm_state *state)
 {
     int slot = 0;
 
@@ -127,12 +127,12 @@ static int door_evict(struct shm_state *state)
 }
 
 /* Keeps a caller that has not spoken yet, as long as a call of the program may wait for it. */
-static void door_park(struct shm_state *state, int socket, int pid)
+static void accept_park(struct shm_state *state, int socket, int pid)
 {
-    int slot = door_place(state);
+    int slot = accept_place(state);
 
     if (slot < 0)
-        slot = door_evict(state);
+        slot = accept_evict(state);
     if (slot < 0 || !disti_shm_watch(state, socket, SHM_ON_PENDING, slot, 0)) {
         disti_descriptor_close(socket); /* without memory: it calls again */
         return;
@@ -142,7 +142,7 @@ static void door_park(struct shm_state *state, int socket, int pid)
 }
 
 /* True: something was there to read, and the socket is dealt with. */
-static bool door_hear(struct shm_state *state, int socket, int pid)
+static bool accept_hear(struct shm_state *state, int socket, int pid)
 {
     struct shm_hello hello;
     int fds[SHM_HELLO_FDS];
@@ -153,13 +153,13 @@ static bool door_hear(struct shm_state *state, int socket, int pid)
     if (result < 0)
         disti_descriptor_close(socket);
     else
-        door_called(state, socket, pid, &hello, fds);
+        accept_called(state, socket, pid, &hello, fds);
     return true;
 }
 
-void disti_shm_door_accept(struct shm_state *state)
+void disti_shm_accept_callers(struct shm_state *state)
 {
-    for (int i = 0; i < DOOR_ACCEPTS; i++) {
+    for (int i = 0; i < ACCEPT_ACCEPTS; i++) {
         int socket = disti_descriptor_own(
             accept4(state->listener, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK));
         uint32_t uid;
@@ -175,13 +175,13 @@ void disti_shm_door_accept(struct shm_state *state)
         if (!disti_shm_hello_peer(socket, &uid, &pid) || uid != state->address.uid) {
             disti_info("shm: turned away a process of another user");
             disti_descriptor_close(socket);
-        } else if (!door_hear(state, socket, pid)) {
-            door_park(state, socket, pid);
+        } else if (!accept_hear(state, socket, pid)) {
+            accept_park(state, socket, pid);
         }
     }
 }
 
-void disti_shm_door_pending(struct shm_state *state, int slot)
+void disti_shm_accept_pending(struct shm_state *state, int slot)
 {
     struct shm_pending *pending = &state->pending[slot];
     int socket = pending->socket;
@@ -189,7 +189,7 @@ void disti_shm_door_pending(struct shm_state *state, int slot)
 
     if (socket < 0 || epoll_ctl(state->poll, EPOLL_CTL_DEL, socket, NULL) < 0)
         return;
-    if (door_hear(state, socket, pending->pid)) { /* it has taken the socket over */
+    if (accept_hear(state, socket, pending->pid)) { /* it has taken the socket over */
         state->pending[slot].socket = -1;
         return;
     }
@@ -200,7 +200,7 @@ void disti_shm_door_pending(struct shm_state *state, int slot)
 }
 
 /* Strangers who say nothing for long go. */
-void disti_shm_door_expire(struct shm_state *state)
+void disti_shm_accept_expire(struct shm_state *state)
 {
     for (int i = 0; i < state->pending_room; i++) {
         struct shm_pending *pending = &state->pending[i];
