@@ -289,7 +289,7 @@ int disti_engine_progress(struct dist_engine *engine)
     ran = disti_p2p_run(engine);
     if (moved + ran != 0)
         return ran < 0 ? ran : moved + ran;
-    disti_node_step_aside(engine->node);
+    disti_node_migrate_cpu(engine->node);
     if (++engine->calls.idle % ENGINE_IDLE_POLLS == 0 && disti_mismatch_rest(engine))
         return disti_mismatch_report(engine);
     return 0;

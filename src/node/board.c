@@ -152,7 +152,7 @@ static dist_status board_open(struct disti_node *node, struct disti_node_hello *
     for (node->places = 1; 2 * node->places <= node->ranks;)
         node->places *= 2;
     node->sleeper = -1;
-    status = disti_node_aside_open(node);
+    status = disti_node_migrate_open(node);
     if (status == DIST_OK)
         status = board_reserve(node);
     return status == DIST_OK ? board_make(node, hello) : status;

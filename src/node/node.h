@@ -107,7 +107,7 @@ void disti_node_close(struct disti_node *node);
 void disti_node_appear(struct disti_node *node);
 /* Called for each look at what others do that has found nothing: goes to another CPU now and then,
  * if there is a free one and another rank was last seen on this one. node may be NULL. */
-void disti_node_step_aside(struct disti_node *node);
+void disti_node_migrate_cpu(struct disti_node *node);
 
 /* Before a close with calls that have not ended, `op` the first: the others need not wait for this
  * rank in that and later ones. */

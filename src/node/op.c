@@ -295,7 +295,7 @@ dist_status disti_node_advance(struct disti_node *node, struct disti_node_op *op
         return status;
     status = op_hear(node, op);
     if (status == DIST_IN_PROGRESS)
-        disti_node_step_aside(node);
+        disti_node_migrate_cpu(node);
     if (status != DIST_OK)
         return status;
     ++*moved;

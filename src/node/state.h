@@ -126,7 +126,7 @@ struct disti_node {
     uint64_t gone_from;  /* and from which call on */
     bool stays;          /* on its CPU, even if that is the awaited rank's too */
     int cpu;             /* what the board says */
-    int64_t aside_ns;    /* when it last stepped aside */
+    int64_t migrate_ns;  /* when it last stepped aside */
     uint32_t looks;      /* in vain, so far */
     bool fences;         /* a stage is stored with a fence */
     bool used;           /* its ranks have agreed to use it */
@@ -264,10 +264,10 @@ dist_status disti_node_op_go(struct disti_node_op *op, enum disti_node_op_state 
 /* Could advance do something? */
 bool disti_node_ready(const struct disti_node *node, const struct disti_node_op *op);
 
-/* ---- aside.c ---- */
+/* ---- migrate.c ---- */
 
 /* Reads DIST_STEP_ASIDE. */
-dist_status disti_node_aside_open(struct disti_node *node);
+dist_status disti_node_migrate_open(struct disti_node *node);
 
 /* ---- given.c: memory that peers read ---- */
 

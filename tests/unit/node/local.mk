@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
 node_unit_tests = \
-	tests/unit/node/test_aside \
+	tests/unit/node/test_migrate \
 	tests/unit/node/test_buddy \
 	tests/unit/node/test_litmus \
 	tests/unit/node/test_move \
@@ -13,8 +13,8 @@ node_unit_tests = \
 check_PROGRAMS += $(node_unit_tests)
 TESTS += $(node_unit_tests)
 
-tests_unit_node_test_aside_SOURCES = tests/unit/node/test_aside.c
-tests_unit_node_test_aside_LDADD = $(unit_test_libs)
+tests_unit_node_test_migrate_SOURCES = tests/unit/node/test_migrate.c
+tests_unit_node_test_migrate_LDADD = $(unit_test_libs)
 
 tests_unit_node_test_buddy_SOURCES = tests/unit/node/test_buddy.c tests/unit/node/unit.h
 tests_unit_node_test_buddy_LDADD = $(unit_test_libs)

@@ -56,17 +56,17 @@ static int put_on_some_cpu(void)
 }
 
 /* Whether a step was taken, as the clock of the last one says. */
-static bool steps_aside(struct disti_node *node)
+static bool steps_migrate(struct disti_node *node)
 {
     cpu_set_t after;
 
-    node->aside_ns = 0;
+    node->migrate_ns = 0;
     disti_node_appear(node);
     for (int i = 0; i < 1000; i++)
-        disti_node_step_aside(node);
+        disti_node_migrate_cpu(node);
     assert_int_equal(sched_getaffinity(0, sizeof(after), &after), 0);
     assert_true(CPU_EQUAL(&after, &usable));
-    return node->aside_ns != 0;
+    return node->migrate_ns != 0;
 }
 
 static void it_leaves_another_ranks_cpu(void **state)
@@ -81,7 +81,8 @@ static void it_leaves_another_ranks_cpu(void **state)
         int cpu = put_on_some_cpu();
         struct disti_node *node = pair_of_ranks(cpu);
 
-        left = steps_aside(node) && node->cpu != cpu && atomic_load(&node->board->cpu) == node->cpu;
+        left =
+            steps_migrate(node) && node->cpu != cpu && atomic_load(&node->board->cpu) == node->cpu;
         free_ranks(node);
     }
     assert_true(left);
@@ -92,11 +93,11 @@ static void it_stays_if_the_other_is_elsewhere_or_it_shall(void **state)
     struct disti_node *elsewhere = pair_of_ranks(CPU_SETSIZE + 7), *here = pair_of_ranks(0);
 
     (void)state;
-    assert_false(steps_aside(elsewhere));
+    assert_false(steps_migrate(elsewhere));
     here->stays = true;
     for (int cpu = 0; cpu < CPU_SETSIZE; cpu++) {
         atomic_store(&here->peers[1].board->cpu, cpu);
-        assert_false(steps_aside(here));
+        assert_false(steps_migrate(here));
     }
     free_ranks(elsewhere);
     free_ranks(here);

@@ -12,11 +12,11 @@
 #include <string.h>
 
 /* Looks in vain, a microsecond or two, until it is asked why the other does not come. */
-#define ASIDE_LOOKS 64
+#define MIGRATE_LOOKS 64
 /* Not more often than the kernel itself would. */
-#define ASIDE_EVERY_NS (1000 * 1000)
+#define MIGRATE_EVERY_NS (1000 * 1000)
 
-dist_status disti_node_aside_open(struct disti_node *node)
+dist_status disti_node_migrate_open(struct disti_node *node)
 {
     int wanted;
     dist_status status = disti_env_int("DIST_STEP_ASIDE", 0, 1, 1, &wanted);
@@ -36,27 +36,27 @@ void disti_node_appear(struct disti_node *node)
     atomic_store_explicit(&node->board->cpu, cpu, memory_order_relaxed);
 }
 
-static int aside_cpu_of(const struct disti_node *node, int rank)
+static int migrate_cpu_of(const struct disti_node *node, int rank)
 {
     return atomic_load_explicit(&node->peers[rank].board->cpu, memory_order_relaxed);
 }
 
-static bool aside_is_shared(const struct disti_node *node)
+static bool migrate_is_shared(const struct disti_node *node)
 {
     for (int r = 0; r < node->ranks; r++) {
-        if (r != node->rank && aside_cpu_of(node, r) == node->cpu)
+        if (r != node->rank && migrate_cpu_of(node, r) == node->cpu)
             return true;
     }
     return false;
 }
 
 /* The next CPU that this thread may use and no rank was last seen on; -1: none. */
-static int aside_free_cpu(const struct disti_node *node, const cpu_set_t *usable, int cpu)
+static int migrate_free_cpu(const struct disti_node *node, const cpu_set_t *usable, int cpu)
 {
     cpu_set_t free_cpus = *usable;
 
     for (int r = 0; r < node->ranks; r++) {
-        int theirs = aside_cpu_of(node, r);
+        int theirs = migrate_cpu_of(node, r);
 
         if (theirs >= 0 && theirs < CPU_SETSIZE)
             CPU_CLR((size_t)theirs, &free_cpus);
@@ -69,7 +69,7 @@ static int aside_free_cpu(const struct disti_node *node, const cpu_set_t *usable
 }
 
 /* The kernel moves a thread at once when its CPU is no longer among those that it may use. */
-static void aside_go(const cpu_set_t *usable, int cpu)
+static void migrate_go(const cpu_set_t *usable, int cpu)
 {
     cpu_set_t only;
 
@@ -82,24 +82,25 @@ static void aside_go(const cpu_set_t *usable, int cpu)
     (void)sched_setaffinity(0, sizeof(only), &only);
 }
 
-void disti_node_step_aside(struct disti_node *node)
+void disti_node_migrate_cpu(struct disti_node *node)
 {
     cpu_set_t usable;
     int64_t now;
     int cpu;
 
-    if (!node || node->stays || ++node->looks % ASIDE_LOOKS != 0)
+    if (!node || node->stays || ++node->looks % MIGRATE_LOOKS != 0)
         return;
     disti_node_appear(node);
-    if (!aside_is_shared(node))
+    if (!migrate_is_shared(node))
         return;
     now = disti_now_ns();
-    if (now - node->aside_ns < ASIDE_EVERY_NS || sched_getaffinity(0, sizeof(usable), &usable) < 0)
+    if (now - node->migrate_ns < MIGRATE_EVERY_NS ||
+        sched_getaffinity(0, sizeof(usable), &usable) < 0)
         return;
-    cpu = aside_free_cpu(node, &usable, node->cpu);
+    cpu = migrate_free_cpu(node, &usable, node->cpu);
     if (cpu < 0)
         return;
-    node->aside_ns = now;
-    aside_go(&usable, cpu);
+    node->migrate_ns = now;
+    migrate_go(&usable, cpu);
     disti_node_appear(node);
 }
