@@ -10,7 +10,7 @@
     int MPI_##name##suffix(COLLECTIVES_WORDS parameters)                                           \
     {                                                                                              \
         COLLECTIVES_ARGS(KIND, fields);                                                            \
-        struct disti_comm *served = disti_call_judge(&args, DISTI_BLOCKING);                       \
+        struct disti_comm *served = disti_call_is_eligible(&args, DISTI_BLOCKING);                 \
                                                                                                    \
         return served ? disti_serve(&args, served) : PMPI_##name##suffix arguments;                \
     }
@@ -19,7 +19,7 @@
     int MPI_##begin##suffix(COLLECTIVES_WORDS parameters, MPI_Request *request)                    \
     {                                                                                              \
         COLLECTIVES_ARGS(KIND, fields);                                                            \
-        struct disti_comm *served = disti_call_judge(&args, DISTI_NONBLOCKING);                    \
+        struct disti_comm *served = disti_call_is_eligible(&args, DISTI_NONBLOCKING);              \
                                                                                                    \
         return served ? disti_serve_nonblocking(&args, served, request)                            \
                       : PMPI_##begin##suffix(COLLECTIVES_WORDS arguments, request);                \
@@ -29,7 +29,7 @@
     int prefix##name##suffix(COLLECTIVES_WORDS parameters, MPI_Info info, MPI_Request *request)    \
     {                                                                                              \
         COLLECTIVES_ARGS(KIND, fields);                                                            \
-        struct disti_comm *served = disti_call_judge(&args, DISTI_PERSISTENT);                     \
+        struct disti_comm *served = disti_call_is_eligible(&args, DISTI_PERSISTENT);               \
                                                                                                    \
         return served ? disti_serve_persistent(&args, served, request)                             \
                       : P##prefix##name##suffix(COLLECTIVES_WORDS arguments, info, request);       \

@@ -9,7 +9,7 @@ preload_sources = \
 	src/preload/creators.c \
 	src/preload/fortran.c \
 	src/preload/init.c \
-	src/preload/judge.c \
+	src/preload/eligible.c \
 	src/preload/persistent.c \
 	src/preload/preload.h \
 	src/preload/reduce.c \

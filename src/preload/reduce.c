@@ -228,7 +228,7 @@ static dist_status reduce_make(const struct reduce_type *type, const struct redu
 
 /* ---- both ---- */
 
-enum disti_why disti_reduction_judge(MPI_Datatype type, MPI_Op op)
+enum disti_why disti_reduction_is_eligible(MPI_Datatype type, MPI_Op op)
 {
     const struct reduce_type *our_type = reduce_type_find(type);
     const struct reduce_op *our_op = reduce_op_find(op);

@@ -18,7 +18,7 @@ struct disti_reduction {
  * Can this type be reduced by this operation here? Depends on nothing but the two. With WHY_SERVED
  * the caller may ask for it.
  */
-enum disti_why disti_reduction_judge(MPI_Datatype type, MPI_Op op);
+enum disti_why disti_reduction_is_eligible(MPI_Datatype type, MPI_Op op);
 
 /* May fail only for lack of memory, with dist_last_error. */
 dist_status disti_reduction_find(MPI_Datatype type, MPI_Op op, struct disti_reduction *reduction_p);
@@ -71,13 +71,13 @@ int disti_side_store(const struct disti_side *side, int first, int blocks);
 /* Does MPI_Pack write nothing but the data? Else types that are not plain cannot be served. */
 bool disti_pack_is_plain(void);
 
-/* ---- judge.c ---- */
+/* ---- eligible.c ---- */
 
 /*
  * Whether all ranks serve this call, in args->channel, or hand it on; counts it. NULL: hand it on.
  * It looks at nothing but what is the same on all of them.
  */
-struct disti_comm *disti_call_judge(struct disti_args *args, enum disti_form form);
+struct disti_comm *disti_call_is_eligible(struct disti_args *args, enum disti_form form);
 
 /* The call without the arguments that mean nothing on this rank, which may be anything. */
 struct disti_args disti_args_heeded(const struct disti_args *given, int rank);

@@ -27,7 +27,7 @@ struct disti_args disti_args_heeded(const struct disti_args *given, int rank)
     return args;
 }
 
-static bool judge_counts_bad(long long count, struct disti_numbers counts, int ranks)
+static bool eligible_counts_bad(long long count, struct disti_numbers counts, int ranks)
 {
     for (int r = 0; counts.at && r < ranks; r++) {
         if (disti_number(counts, r) < 0)
@@ -36,15 +36,15 @@ static bool judge_counts_bad(long long count, struct disti_numbers counts, int r
     return !counts.at && count < 0;
 }
 
-static int judge_side(MPI_Datatype type, long long count, struct disti_numbers counts, int ranks)
+static int eligible_side(MPI_Datatype type, long long count, struct disti_numbers counts, int ranks)
 {
     if (type == MPI_DATATYPE_NULL)
         return MPI_ERR_TYPE;
-    return judge_counts_bad(count, counts, ranks) ? MPI_ERR_COUNT : MPI_SUCCESS;
+    return eligible_counts_bad(count, counts, ranks) ? MPI_ERR_COUNT : MPI_SUCCESS;
 }
 
 /* A side that is not heeded, or in place, has nothing that could be wrong. */
-static int judge_movers_sides(const struct disti_args *args, const struct disti_comm *comm)
+static int eligible_movers_sides(const struct disti_args *args, const struct disti_comm *comm)
 {
     bool at_root = comm->rank == args->root;
     bool scatters = args->kind == DISTI_SCATTER || args->kind == DISTI_SCATTERV;
@@ -54,9 +54,9 @@ static int judge_movers_sides(const struct disti_args *args, const struct disti_
     int code = MPI_SUCCESS;
 
     if (sends)
-        code = judge_side(args->sendtype, args->sendcount, args->sendcounts, comm->ranks);
+        code = eligible_side(args->sendtype, args->sendcount, args->sendcounts, comm->ranks);
     if (receives && code == MPI_SUCCESS)
-        code = judge_side(args->recvtype, args->recvcount, args->recvcounts, comm->ranks);
+        code = eligible_side(args->recvtype, args->recvcount, args->recvcounts, comm->ranks);
     return code;
 }
 
@@ -75,9 +75,9 @@ int disti_args_check(const struct disti_args *args, const struct disti_comm *com
             return MPI_ERR_OP;
         /* fallthrough */
     case DISTI_BCAST:
-        return judge_side(args->recvtype, args->recvcount, args->recvcounts, comm->ranks);
+        return eligible_side(args->recvtype, args->recvcount, args->recvcounts, comm->ranks);
     default:
-        return judge_movers_sides(args, comm);
+        return eligible_movers_sides(args, comm);
     }
 }
 
@@ -88,7 +88,7 @@ int disti_args_check(const struct disti_args *args, const struct disti_comm *com
  * while the program computes, or waits in whatever call of MPI for a peer that needs it: so by a
  * thread, or by MPI.
  */
-static enum disti_why judge_call(const struct disti_args *args, enum disti_form form)
+static enum disti_why eligible_call(const struct disti_args *args, enum disti_form form)
 {
     if (form != DISTI_BLOCKING && !disti_preload.background)
         return DISTI_WHY_NO_THREAD;
@@ -97,14 +97,14 @@ static enum disti_why judge_call(const struct disti_args *args, enum disti_form 
     case DISTI_REDUCE:
     case DISTI_REDUCE_SCATTER:
     case DISTI_REDUCE_SCATTER_BLOCK:
-        return disti_reduction_judge(args->recvtype, args->op);
+        return disti_reduction_is_eligible(args->recvtype, args->op);
     default:
         return DISTI_WHY_SERVED;
     }
 }
 
-static enum disti_why judge_reason(struct disti_args *args, enum disti_form form,
-                                   struct disti_comm **comm_p)
+static enum disti_why eligible_reason(struct disti_args *args, enum disti_form form,
+                                      struct disti_comm **comm_p)
 {
     struct disti_comm *comm;
     enum disti_why reason;
@@ -119,17 +119,17 @@ static enum disti_why judge_reason(struct disti_args *args, enum disti_form form
     if (!comm || comm->foreign)
         return DISTI_WHY_COMMUNICATOR;
     comm->calls++;
-    reason = judge_call(args, form);
+    reason = eligible_call(args, form);
     if (reason != DISTI_WHY_SERVED)
         return reason;
     args->channel = disti_comm_channel(comm, form);
     return args->channel ? DISTI_WHY_SERVED : DISTI_WHY_COMMUNICATOR;
 }
 
-struct disti_comm *disti_call_judge(struct disti_args *args, enum disti_form form)
+struct disti_comm *disti_call_is_eligible(struct disti_args *args, enum disti_form form)
 {
     struct disti_comm *comm = NULL;
-    enum disti_why reason = judge_reason(args, form, &comm);
+    enum disti_why reason = eligible_reason(args, form, &comm);
 
     disti_report_count(args->kind, form, reason);
     return reason == DISTI_WHY_SERVED ? comm : NULL;
