@@ -109,15 +109,15 @@ static int call_blocks(const struct disti_call *call, int at_root, int other)
 }
 
 /* May what arrives be put where data to be sent stand? Not if one side is a copy. */
-static bool call_sides_share(const struct disti_call *call)
+static bool call_layouts_share(const struct disti_call *call)
 {
-    const struct disti_side *send = &call->send, *recv = &call->recv;
+    const struct disti_layout *send = &call->send, *recv = &call->recv;
 
     return send->blocks && recv->blocks && send->plain && recv->plain &&
-           call_shares(send->bytes, disti_side_span(send), recv->bytes, disti_side_span(recv));
+           call_shares(send->bytes, disti_layout_span(send), recv->bytes, disti_layout_span(recv));
 }
 
-static int call_open_sides(struct disti_call *call, const struct disti_args *args)
+static int call_open_layouts(struct disti_call *call, const struct disti_args *args)
 {
     const struct call_shape *shape = &call_shapes[args->kind];
     const struct disti_buffer recv = {args->recv, args->recvtype, args->recvcount, args->recvcounts,
@@ -131,14 +131,14 @@ static int call_open_sides(struct disti_call *call, const struct disti_args *arg
     int code = MPI_SUCCESS;
 
     if (send_blocks && exchange && send_in_place) /* it all goes: from a copy */
-        code = disti_side_open(&call->send, &recv, send_blocks, true);
+        code = disti_layout_open(&call->send, &recv, send_blocks, true);
     else if (send_blocks && !send_in_place)
-        code = disti_side_open(&call->send, &send, send_blocks, false);
+        code = disti_layout_open(&call->send, &send, send_blocks, false);
     if (recv_blocks && !recv_in_place && code == MPI_SUCCESS)
-        code = disti_side_open(&call->recv, &recv, recv_blocks, false);
-    if (code == MPI_SUCCESS && call_sides_share(call)) {
-        disti_side_close(&call->send);
-        code = disti_side_open(&call->send, &send, send_blocks, true);
+        code = disti_layout_open(&call->recv, &recv, recv_blocks, false);
+    if (code == MPI_SUCCESS && call_layouts_share(call)) {
+        disti_layout_close(&call->send);
+        code = disti_layout_open(&call->send, &send, send_blocks, true);
     }
     if (code != MPI_SUCCESS)
         PMPI_Comm_call_errhandler(args->comm, code);
@@ -146,29 +146,29 @@ static int call_open_sides(struct disti_call *call, const struct disti_args *arg
 }
 
 /* Bytes of what this rank gives or gets: the one block of a side, or its own of many. */
-static size_t call_block(const struct disti_side *send, const struct disti_side *recv, int rank)
+static size_t call_block(const struct disti_layout *send, const struct disti_layout *recv, int rank)
 {
     if (send->blocks == 1 || recv->blocks == 1)
-        return disti_side_size(send->blocks == 1 ? send : recv, 0);
-    return disti_side_size(send->blocks ? send : recv, rank);
+        return disti_layout_size(send->blocks == 1 ? send : recv, 0);
+    return disti_layout_size(send->blocks ? send : recv, rank);
 }
 
 /* What libdist is told. A side that is not there is in place, in this rank's block of the other. */
 static int call_open_mover(struct disti_call *call, const struct disti_args *args)
 {
-    struct disti_side *send = &call->send, *recv = &call->recv;
-    int rank = call->comm->rank, code = call_open_sides(call, args);
+    struct disti_layout *send = &call->send, *recv = &call->recv;
+    int rank = call->comm->rank, code = call_open_layouts(call, args);
 
     if (code != MPI_SUCCESS)
         return code;
     if (send->blocks)
         call->in = send->bytes;
     else if (args->send == MPI_IN_PLACE)
-        call->in = recv->bytes + disti_side_offset(recv, rank);
+        call->in = recv->bytes + disti_layout_offset(recv, rank);
     if (recv->blocks)
         call->out = recv->bytes;
     else if (args->recv == MPI_IN_PLACE)
-        call->out = send->bytes + disti_side_offset(send, rank);
+        call->out = send->bytes + disti_layout_offset(send, rank);
     call->count = call_block(send, recv, rank);
     call->loads_own = !send->blocks && args->send == MPI_IN_PLACE;
     call->loads_recv = args->kind == DISTI_BCAST && rank == args->root;
@@ -215,8 +215,8 @@ int disti_call_open(struct disti_call *call, const struct disti_args *given,
 
 void disti_call_close(struct disti_call *call)
 {
-    disti_side_close(&call->send);
-    disti_side_close(&call->recv);
+    disti_layout_close(&call->send);
+    disti_layout_close(&call->recv);
     free(call->counts);
     free(call->spare);
     call->counts = NULL;
@@ -226,10 +226,10 @@ void disti_call_close(struct disti_call *call)
 /* The program's data, as bytes. */
 static int call_load(const struct disti_call *call)
 {
-    int code = disti_side_load(&call->send, 0, call->send.blocks);
+    int code = disti_layout_load(&call->send, 0, call->send.blocks);
 
     if (code == MPI_SUCCESS && (call->loads_own || call->loads_recv))
-        code = disti_side_load(&call->recv, call->loads_own ? call->comm->rank : 0, 1);
+        code = disti_layout_load(&call->recv, call->loads_own ? call->comm->rank : 0, 1);
     return code;
 }
 
@@ -256,7 +256,7 @@ static dist_status call_reduce(struct disti_call *call, dist_work **work_p)
 
 static dist_status call_move(struct disti_call *call, dist_work **work_p)
 {
-    const struct disti_side *send = &call->send, *recv = &call->recv;
+    const struct disti_layout *send = &call->send, *recv = &call->recv;
     dist_group *group = call->channel->group;
     const dist_dtype byte = DIST_UINT8;
 
@@ -313,5 +313,5 @@ int disti_call_finish(const struct disti_call *call)
 {
     if (call->spare && call->spare_bytes)
         memcpy(call->spare_goes, call->spare, call->spare_bytes);
-    return call->loads_recv ? MPI_SUCCESS : disti_side_store(&call->recv, 0, call->recv.blocks);
+    return call->loads_recv ? MPI_SUCCESS : disti_layout_store(&call->recv, 0, call->recv.blocks);
 }

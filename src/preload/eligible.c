@@ -36,7 +36,8 @@ static bool eligible_counts_bad(long long count, struct disti_numbers counts, in
     return !counts.at && count < 0;
 }
 
-static int eligible_side(MPI_Datatype type, long long count, struct disti_numbers counts, int ranks)
+static int eligible_layout(MPI_Datatype type, long long count, struct disti_numbers counts,
+                           int ranks)
 {
     if (type == MPI_DATATYPE_NULL)
         return MPI_ERR_TYPE;
@@ -44,7 +45,7 @@ static int eligible_side(MPI_Datatype type, long long count, struct disti_number
 }
 
 /* A side that is not heeded, or in place, has nothing that could be wrong. */
-static int eligible_movers_sides(const struct disti_args *args, const struct disti_comm *comm)
+static int eligible_movers_layouts(const struct disti_args *args, const struct disti_comm *comm)
 {
     bool at_root = comm->rank == args->root;
     bool scatters = args->kind == DISTI_SCATTER || args->kind == DISTI_SCATTERV;
@@ -54,9 +55,9 @@ static int eligible_movers_sides(const struct disti_args *args, const struct dis
     int code = MPI_SUCCESS;
 
     if (sends)
-        code = eligible_side(args->sendtype, args->sendcount, args->sendcounts, comm->ranks);
+        code = eligible_layout(args->sendtype, args->sendcount, args->sendcounts, comm->ranks);
     if (receives && code == MPI_SUCCESS)
-        code = eligible_side(args->recvtype, args->recvcount, args->recvcounts, comm->ranks);
+        code = eligible_layout(args->recvtype, args->recvcount, args->recvcounts, comm->ranks);
     return code;
 }
 
@@ -75,9 +76,9 @@ int disti_args_check(const struct disti_args *args, const struct disti_comm *com
             return MPI_ERR_OP;
         /* fallthrough */
     case DISTI_BCAST:
-        return eligible_side(args->recvtype, args->recvcount, args->recvcounts, comm->ranks);
+        return eligible_layout(args->recvtype, args->recvcount, args->recvcounts, comm->ranks);
     default:
-        return eligible_movers_sides(args, comm);
+        return eligible_movers_layouts(args, comm);
     }
 }
 

@@ -16,7 +16,7 @@ preload_sources = \
 	src/preload/report.c \
 	src/preload/requests.c \
 	src/preload/serve.h \
-	src/preload/side.c \
+	src/preload/layout.c \
 	src/preload/waits.c
 
 # An installation that was moved finds libdist from where it is itself.

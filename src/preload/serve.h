@@ -23,14 +23,14 @@ enum disti_why disti_reduction_is_eligible(MPI_Datatype type, MPI_Op op);
 /* May fail only for lack of memory, with dist_last_error. */
 dist_status disti_reduction_find(MPI_Datatype type, MPI_Op op, struct disti_reduction *reduction_p);
 
-/* ---- side.c ---- */
+/* ---- layout.c ---- */
 
 /*
  * What a call reads from, or writes to: blocks of elements in the program's memory. libdist sees
  * bytes: the memory itself where elements of the type lie without gaps and in order (plain), else a
  * copy that is packed before and unpacked after.
  */
-struct disti_side {
+struct disti_layout {
     char *memory;
     MPI_Datatype type; /* of a copy: a duplicate of our own */
     size_t size;       /* bytes of an element's data */
@@ -53,20 +53,20 @@ struct disti_buffer {
 };
 
 /* copy: even if plain. 0, or an error code of MPI. Always to be closed. */
-int disti_side_open(struct disti_side *side, const struct disti_buffer *buffer, int blocks,
-                    bool copy);
-void disti_side_close(struct disti_side *side);
+int disti_layout_open(struct disti_layout *layout, const struct disti_buffer *buffer, int blocks,
+                      bool copy);
+void disti_layout_close(struct disti_layout *layout);
 
 /* Block's bytes, and where they are from `bytes`. */
-size_t disti_side_size(const struct disti_side *side, int block);
-size_t disti_side_offset(const struct disti_side *side, int block);
+size_t disti_layout_size(const struct disti_layout *layout, int block);
+size_t disti_layout_offset(const struct disti_layout *layout, int block);
 
 /* From `bytes` to the end of the last block. */
-size_t disti_side_span(const struct disti_side *side);
+size_t disti_layout_span(const struct disti_layout *layout);
 
 /* Copy blocks [first, first + blocks) between memory and bytes; nothing to do if plain. */
-int disti_side_load(const struct disti_side *side, int first, int blocks);
-int disti_side_store(const struct disti_side *side, int first, int blocks);
+int disti_layout_load(const struct disti_layout *layout, int first, int blocks);
+int disti_layout_store(const struct disti_layout *layout, int first, int blocks);
 
 /* Does MPI_Pack write nothing but the data? Else types that are not plain cannot be served. */
 bool disti_pack_is_plain(void);
@@ -96,7 +96,7 @@ struct disti_call {
     struct disti_comm *comm;
     struct disti_channel *channel;
     int root;
-    struct disti_side send, recv;
+    struct disti_layout send, recv;
     struct disti_reduction reduction;
     const void *in; /* as libdist's call wants them */
     void *out;

@@ -1,0 +1,255 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Preload: the memory of a call, as bytes. */
+#include "preload/serve.h"
+
+#include <limits.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* MPI_Pack counts its bytes in an int: so many at a time. */
+#define LAYOUT_PACK_BYTES (1 << 30)
+
+long long disti_number(struct disti_numbers numbers, int i)
+{
+    return numbers.bytes == sizeof(int) ? ((const int *)numbers.at)[i]
+                                        : ((const long long *)numbers.at)[i];
+}
+
+/* ---- types ---- */
+
+static bool layout_type_is_dense(MPI_Datatype type);
+
+/* Copies (MPI_Type_dup) and rows (MPI_Type_contiguous) are what they are made of. */
+static bool layout_inner_is_dense(MPI_Datatype type, int combiner)
+{
+    int integers[1], ignored;
+    MPI_Aint addresses[1];
+    MPI_Datatype inner;
+    bool dense;
+
+    if (PMPI_Type_get_contents(type, combiner == MPI_COMBINER_CONTIGUOUS, 0, 1, integers, addresses,
+                               &inner) != MPI_SUCCESS)
+        return false;
+    dense = layout_type_is_dense(inner);
+    if (PMPI_Type_get_envelope(inner, &ignored, &ignored, &ignored, &combiner) == MPI_SUCCESS &&
+        combiner != MPI_COMBINER_NAMED)
+        PMPI_Type_free(&inner);
+    return dense;
+}
+
+/* Do elements lie without gaps, in the order in which they are packed? If in doubt: no. */
+static bool layout_type_is_dense(MPI_Datatype type)
+{
+    int integers, addresses, types, combiner;
+    MPI_Aint lower, extent;
+    MPI_Count size;
+
+    if (PMPI_Type_get_envelope(type, &integers, &addresses, &types, &combiner) != MPI_SUCCESS ||
+        PMPI_Type_size_x(type, &size) != MPI_SUCCESS ||
+        PMPI_Type_get_extent(type, &lower, &extent) != MPI_SUCCESS || lower != 0 || size != extent)
+        return false;
+    if (combiner == MPI_COMBINER_NAMED)
+        return true;
+    return (combiner == MPI_COMBINER_DUP || combiner == MPI_COMBINER_CONTIGUOUS) &&
+           layout_inner_is_dense(type, combiner);
+}
+
+static int layout_type(struct disti_layout *layout, MPI_Datatype type, bool copy)
+{
+    MPI_Aint lower;
+    MPI_Count size;
+    int code = PMPI_Type_size_x(type, &size);
+
+    if (code == MPI_SUCCESS)
+        code = PMPI_Type_get_extent(type, &lower, &layout->extent);
+    if (code != MPI_SUCCESS)
+        return code;
+    layout->size = (size_t)size;
+    layout->plain = !copy && layout_type_is_dense(type);
+    if (layout->plain)
+        return MPI_SUCCESS;
+    return PMPI_Type_dup(type, &layout->type); /* the program may free its own before we are done */
+}
+
+/* ---- packing ---- */
+
+/* Memory at a displacement that may be negative, from a base that may be MPI_BOTTOM. */
+static char *layout_at(char *base, MPI_Aint displacement)
+{
+    return (char *)((uintptr_t)base + (uintptr_t)displacement);
+}
+
+static int layout_copy(const struct disti_layout *layout, char *memory, char *bytes, size_t count,
+                       bool packs)
+{
+    size_t most = layout->size < LAYOUT_PACK_BYTES ? LAYOUT_PACK_BYTES / layout->size : 1;
+    int code = MPI_SUCCESS;
+
+    if (layout->size > INT_MAX)
+        return MPI_ERR_COUNT; /* MPI_Pack cannot say so many */
+    while (count && code == MPI_SUCCESS) {
+        int n = (int)(count < most ? count : most), at = 0, size = n * (int)layout->size;
+
+        code = packs ? PMPI_Pack(memory, n, layout->type, bytes, size, &at, MPI_COMM_SELF)
+                     : PMPI_Unpack(bytes, size, &at, memory, n, layout->type, MPI_COMM_SELF);
+        memory = layout_at(memory, n * layout->extent);
+        bytes += size;
+        count -= (size_t)n;
+    }
+    return code;
+}
+
+static int layout_copy_blocks(const struct disti_layout *layout, int first, int blocks, bool packs)
+{
+    int code = MPI_SUCCESS;
+
+    if (layout->plain || !layout->size)
+        return MPI_SUCCESS;
+    for (int b = first; b < first + blocks && code == MPI_SUCCESS; b++) {
+        size_t elements = disti_layout_size(layout, b) / layout->size;
+        MPI_Aint place =
+            layout->places ? layout->places[b] : (MPI_Aint)elements * (MPI_Aint)b * layout->extent;
+
+        code = layout_copy(layout, layout_at(layout->memory, place),
+                           layout->bytes + disti_layout_offset(layout, b), elements, packs);
+    }
+    return code;
+}
+
+int disti_layout_load(const struct disti_layout *layout, int first, int blocks)
+{
+    return layout_copy_blocks(layout, first, blocks, true);
+}
+
+int disti_layout_store(const struct disti_layout *layout, int first, int blocks)
+{
+    return layout_copy_blocks(layout, first, blocks, false);
+}
+
+bool disti_pack_is_plain(void)
+{
+    static const int given[3] = {0x01020304, 0, 0x05060708};
+    static const int wanted[2] = {0x01020304, 0x05060708};
+    char packed[sizeof(wanted)] = "";
+    MPI_Datatype type;
+    int at = 0;
+    bool plain = PMPI_Type_vector(2, 1, 2, MPI_INT, &type) == MPI_SUCCESS;
+
+    if (!plain)
+        return false;
+    plain = PMPI_Type_commit(&type) == MPI_SUCCESS &&
+            PMPI_Pack(given, 1, type, packed, sizeof(packed), &at, MPI_COMM_SELF) == MPI_SUCCESS &&
+            at == (int)sizeof(wanted) && memcmp(packed, wanted, sizeof(wanted)) == 0;
+    PMPI_Type_free(&type);
+    return plain;
+}
+
+/* ---- blocks ---- */
+
+size_t disti_layout_size(const struct disti_layout *layout, int block)
+{
+    return layout->sizes ? layout->sizes[block] : layout->block;
+}
+
+size_t disti_layout_offset(const struct disti_layout *layout, int block)
+{
+    return layout->sizes ? layout->offsets[block] : layout->block * (size_t)block;
+}
+
+size_t disti_layout_span(const struct disti_layout *layout)
+{
+    size_t span = 0;
+
+    if (!layout->sizes)
+        return layout->block * (size_t)layout->blocks;
+    for (int b = 0; b < layout->blocks; b++) {
+        size_t end = layout->offsets[b] + layout->sizes[b];
+
+        span = layout->sizes[b] && end > span ? end : span;
+    }
+    return span;
+}
+
+/* The least displacement, so that offsets from there are not negative. */
+static long long layout_least(const struct disti_layout *layout, const struct disti_buffer *buffer)
+{
+    long long least = 0;
+    bool any = false;
+
+    for (int b = 0; b < layout->blocks; b++) {
+        long long displ = disti_number(buffer->displs, b);
+
+        if (layout->sizes[b] && (!any || displ < least)) {
+            least = displ;
+            any = true;
+        }
+    }
+    return least;
+}
+
+static int layout_spread(struct disti_layout *layout, const struct disti_buffer *buffer)
+{
+    size_t blocks = (size_t)layout->blocks, packed = 0;
+    long long least;
+
+    layout->sizes = calloc(blocks, sizeof(*layout->sizes));
+    layout->offsets = calloc(blocks, sizeof(*layout->offsets));
+    layout->places = calloc(blocks, sizeof(*layout->places));
+    if (!layout->sizes || !layout->offsets || !layout->places)
+        return MPI_ERR_NO_MEM;
+    for (size_t b = 0; b < blocks; b++)
+        layout->sizes[b] = (size_t)disti_number(buffer->counts, (int)b) * layout->size;
+    least = layout_least(layout, buffer);
+    if (layout->plain)
+        layout->bytes = layout_at(layout->memory, (MPI_Aint)least * layout->extent);
+    for (size_t b = 0; b < blocks; b++) {
+        long long displ = disti_number(buffer->displs, (int)b);
+
+        layout->places[b] = (MPI_Aint)displ * layout->extent;
+        if (!layout->plain)
+            layout->offsets[b] = packed;
+        else if (layout->sizes[b])
+            layout->offsets[b] = (size_t)(displ - least) * layout->size;
+        packed += layout->sizes[b];
+    }
+    layout->block = packed;
+    return MPI_SUCCESS;
+}
+
+int disti_layout_open(struct disti_layout *layout, const struct disti_buffer *buffer, int blocks,
+                      bool copy)
+{
+    size_t bytes;
+    int code;
+
+    *layout = (struct disti_layout){.memory = (char *)(uintptr_t)buffer->memory,
+                                    .bytes = (char *)(uintptr_t)buffer->memory,
+                                    .type = MPI_DATATYPE_NULL,
+                                    .plain = true,
+                                    .blocks = blocks};
+    code = layout_type(layout, buffer->type, copy);
+    if (code != MPI_SUCCESS)
+        return code;
+    layout->block = (size_t)buffer->count * layout->size;
+    bytes = layout->block * (size_t)blocks;
+    if (buffer->counts.at) {
+        code = layout_spread(layout, buffer);
+        bytes = layout->block;
+    }
+    if (code != MPI_SUCCESS || layout->plain)
+        return code;
+    layout->bytes = malloc(bytes ? bytes : 1);
+    return layout->bytes ? MPI_SUCCESS : MPI_ERR_NO_MEM;
+}
+
+void disti_layout_close(struct disti_layout *layout)
+{
+    if (!layout->plain)
+        free(layout->bytes);
+    free(layout->sizes);
+    free(layout->offsets);
+    free(layout->places);
+    if (layout->type != MPI_DATATYPE_NULL)
+        PMPI_Type_free(&layout->type);
+    *layout = (struct disti_layout){.type = MPI_DATATYPE_NULL, .plain = true};
+}
