@@ -383,7 +383,7 @@ dist_status disti_call(dist_group *group, const struct dist_call *call, struct c
     struct disti_start start;
     dist_status status;
 
-    if (!form.async && disti_call_again(group, call) && !disti_batch_is_open())
+    if (!form.async && disti_call_repeat(group, call) && !disti_batch_is_open())
         return disti_work_run_call(group, call);
     status = disti_call_check(group, call, form, &start);
     if (status == DIST_OK && (form.async || !disti_batch_note(group, &start, &status))) {

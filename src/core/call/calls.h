@@ -55,12 +55,12 @@ dist_status disti_stage_copy(const struct dist_group *group, void *to, const voi
 dist_status disti_stage_empty(const struct dist_group *group, struct disti_start *start);
 
 /*
- * again.c: remembers a checked call with the bytes of IN and OUT; is this one, as the program
+ * repeat.c: remembers a checked call with the bytes of IN and OUT; is this one, as the program
  * made it, as good as that? False: it has to be checked.
  */
 void disti_call_remember(const dist_group *group, const struct dist_call *call, size_t in_bytes,
                          size_t out_bytes);
-bool disti_call_again(const dist_group *group, const struct dist_call *call);
+bool disti_call_repeat(const dist_group *group, const struct dist_call *call);
 
 /* support.c: does the group's backend do this, checked but for that? Else UNSUPPORTED. */
 dist_status disti_call_support(const dist_group *group, const struct dist_call *call);

@@ -98,7 +98,7 @@ void disti_drive_leave(struct dist_group *group)
  * While nobody drove, nothing could end: that does not count as the ranks' delay. `again`: however
  * often it happens; else once a work, lest it goes on for ever.
  */
-static void drive_forgive(struct dist_group *group, bool again)
+static void drive_forgive(struct dist_group *group, bool repeat)
 {
     int64_t now;
 
@@ -108,7 +108,7 @@ static void drive_forgive(struct dist_group *group, bool again)
     if (now - group->drive.left_ns < DRIVE_GAP_NS)
         return;
     for (struct disti_work *work = group->works; work; work = work->next) {
-        if (again || !work->forgiven)
+        if (repeat || !work->forgiven)
             work->deadline_ns = now + group->timeout_ms * INT64_C(1000000);
         work->forgiven = true;
     }

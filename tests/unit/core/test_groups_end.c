@@ -107,7 +107,7 @@ static void test_killed_store(void **state)
 static void rank_mismatches(int rank, void *arg)
 {
     static const int pair[] = {1, 0}, others[] = {2, 1};
-    dist_group *world = world_join(arg, rank), *a = make(world, pair, 2), *b, *again;
+    dist_group *world = world_join(arg, rank), *a = make(world, pair, 2), *b, *repeat;
     int32_t in[8] = {0}, out[8];
     dist_status status;
 
@@ -121,9 +121,9 @@ static void rank_mismatches(int rank, void *arg)
     if (rank > 0)
         CHECK(world_meet(b, rank, 6) == DIST_OK);
     CHECK(world_meet(world, rank, 7) == DIST_OK);
-    again = make(world, pair, 2);
+    repeat = make(world, pair, 2);
     if (rank < 2)
-        CHECK(world_meet(again, rank, 3) == DIST_OK);
+        CHECK(world_meet(repeat, rank, 3) == DIST_OK);
     CHECK(dist_destroy_process_group(a) == DIST_OK); /* NULL on rank 2 */
     CHECK(world_meet(world, rank, 7) == DIST_OK);
     CHECK(dist_destroy_process_group(world) == DIST_OK);

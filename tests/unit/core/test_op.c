@@ -95,18 +95,18 @@ static void the_refusal_says_how_to_create_it(void **state)
 
 static void a_freed_one_is_known_though_its_slot_is_used(void **state)
 {
-    dist_op old = op_of(1), again;
+    dist_op old = op_of(1), repeat;
 
     (void)state;
     assert_int_equal(dist_op_free(old), DIST_OK);
     op_refused(old, "freed");
     for (int i = 0; i < 1000; i++) {
-        again = op_of(i);
-        assert_int_not_equal(again, old);
+        repeat = op_of(i);
+        assert_int_not_equal(repeat, old);
         op_refused(old, "freed");
         assert_int_equal(dist_op_free(old), DIST_ERR_INVALID_ARGUMENT);
-        assert_true(op_factor(again) == i);
-        assert_int_equal(dist_op_free(again), DIST_OK);
+        assert_true(op_factor(repeat) == i);
+        assert_int_equal(dist_op_free(repeat), DIST_OK);
     }
 }
 

@@ -14,37 +14,37 @@ static _Thread_local struct {
     int root;
     size_t count, in_bytes, out_bytes;
     bool same; /* in and out may be the same */
-} again;
+} repeat;
 
 void disti_call_remember(const dist_group *group, const struct dist_call *call, size_t in_bytes,
                          size_t out_bytes)
 {
-    again.group = NULL;
+    repeat.group = NULL;
     if (disti_collective_uneven(call->collective) || disti_collective_pair(call->collective) ||
         call->reduction || !in_bytes || !out_bytes)
         return;
-    again.collective = call->collective;
-    again.dtype = call->dtype;
-    again.op = call->op;
-    again.root = call->root;
-    again.count = call->count;
-    again.in_bytes = in_bytes;
-    again.out_bytes = out_bytes;
-    again.same = call->in == call->out;
-    again.group = group;
+    repeat.collective = call->collective;
+    repeat.dtype = call->dtype;
+    repeat.op = call->op;
+    repeat.root = call->root;
+    repeat.count = call->count;
+    repeat.in_bytes = in_bytes;
+    repeat.out_bytes = out_bytes;
+    repeat.same = call->in == call->out;
+    repeat.group = group;
 }
 
-static bool again_apart(const char *in, const char *out)
+static bool repeat_apart(const char *in, const char *out)
 {
-    return (uintptr_t)in + again.in_bytes <= (uintptr_t)out ||
-           (uintptr_t)out + again.out_bytes <= (uintptr_t)in;
+    return (uintptr_t)in + repeat.in_bytes <= (uintptr_t)out ||
+           (uintptr_t)out + repeat.out_bytes <= (uintptr_t)in;
 }
 
-bool disti_call_again(const dist_group *group, const struct dist_call *call)
+bool disti_call_repeat(const dist_group *group, const struct dist_call *call)
 {
-    return again.group == group && group && group->plain && again.count == call->count &&
-           again.collective == call->collective && again.dtype == call->dtype &&
-           again.op == call->op && again.root == call->root && call->in && call->out &&
-           (call->in == call->out ? again.same : again_apart(call->in, call->out)) &&
+    return repeat.group == group && group && group->plain && repeat.count == call->count &&
+           repeat.collective == call->collective && repeat.dtype == call->dtype &&
+           repeat.op == call->op && repeat.root == call->root && call->in && call->out &&
+           (call->in == call->out ? repeat.same : repeat_apart(call->in, call->out)) &&
            !atomic_load_explicit(&group->destroyed, memory_order_acquire);
 }
