@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Being called: who is let in. A caller may take its time, as it may be a rank. */
-#include "transports/shm/link.h"
+#include "transports/shm/connection.h"
 
 #include "base/clock.h"
 #include "base/descriptor.h"
@@ -24,7 +24,7 @@ static void accept_decline(struct shm_state *state, struct shm_peer *peer, int s
 {
     struct shm_hello hello;
 
-    disti_shm_link_hello(state, peer, word, &hello);
+    disti_shm_connection_hello(state, peer, word, &hello);
     hello.status = status;
     disti_shm_hello_send(socket, &hello, NULL, 0);
     disti_descriptor_close(socket);
@@ -40,12 +40,12 @@ static dist_status accept_adopt(struct shm_state *state, struct shm_peer *peer, 
     if (!disti_shm_fifo_bytes_valid(hello->fifo_bytes) || fds[0] < 0 || fds[1] < 0 ||
         fcntl(fds[1], F_SETFL, O_NONBLOCK) < 0)
         return disti_fail(DIST_ERR_SYSTEM, "shm: rank %d made an odd call", peer->rank);
-    disti_shm_link_hang_up(state, peer); /* our own call, if there was one */
+    disti_shm_connection_hang_up(state, peer); /* our own call, if there was one */
     peer->fifo_bytes = (size_t)hello->fifo_bytes;
     status = disti_shm_memory_map(fds[0], peer->fifo_bytes, &peer->pair);
     if (status != DIST_OK)
         return status;
-    disti_shm_link_hello(state, peer, SHM_ACCEPT, &answer);
+    disti_shm_connection_hello(state, peer, SHM_ACCEPT, &answer);
     if (!disti_shm_watch(state, socket, SHM_ON_SOCKET, peer->rank, 0) ||
         !disti_shm_hello_send(socket, &answer, &state->doorbell, 1))
         return disti_fail_errno(DIST_ERR_PEER_LOST, "shm: cannot answer rank %d (pid %d)",
@@ -66,7 +66,7 @@ static void accept_called(struct shm_state *state, int socket, int pid,
 
     if (disti_shm_hello_valid(hello, state->config.rank, state->config.world_size, state->job) &&
         hello->word == SHM_CALL)
-        peer = disti_shm_link_peer(state, hello->from);
+        peer = disti_shm_connection_peer(state, hello->from);
     if (!peer) {
         disti_info("shm: turned away process %d, which is no rank of this job", pid);
         disti_descriptor_close(socket);
@@ -78,10 +78,10 @@ static void accept_called(struct shm_state *state, int socket, int pid,
         peer->pid = pid;
         status = accept_adopt(state, peer, socket, hello, fds);
         if (status == DIST_OK) {
-            disti_shm_link_connected(state, peer, 1, hello);
+            disti_shm_connection_connected(state, peer, 1, hello);
         } else {
             accept_decline(state, peer, socket, SHM_REFUSE, status);
-            disti_shm_link_lose(state, peer, status);
+            disti_shm_connection_lose(state, peer, status);
         }
     }
     disti_shm_close_fds(fds, SHM_HELLO_FDS);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Calling a peer: when, how, and what its answer means. */
-#include "transports/shm/link.h"
+#include "transports/shm/connection.h"
 
 #include "base/clock.h"
 #include "base/descriptor.h"
@@ -15,7 +15,7 @@
 /* The call was in vain, for reasons that pass. */
 static void call_again(struct shm_state *state, struct shm_peer *peer)
 {
-    disti_shm_link_hang_up(state, peer);
+    disti_shm_connection_hang_up(state, peer);
     peer->called = true;
     peer->call_at_ns = disti_now_ns() + CALL_AGAIN_NS;
 }
@@ -48,7 +48,7 @@ static dist_status call_speak(struct shm_state *state, struct shm_peer *peer)
     if (!disti_shm_machine_random(&peer->key, sizeof(peer->key)))
         return disti_fail_errno(DIST_ERR_SYSTEM, "shm: no random numbers");
     peer->key |= 1; /* no stamp is 0, which new memory is full of */
-    disti_shm_link_hello(state, peer, SHM_CALL, &hello);
+    disti_shm_connection_hello(state, peer, SHM_CALL, &hello);
     hello.key = peer->key;
     hello.fifo_bytes = peer->fifo_bytes;
     fds[0] = peer->memory;
@@ -87,7 +87,7 @@ static bool call_peer(struct shm_state *state, struct shm_peer *peer)
     if (status == DIST_IN_PROGRESS)
         call_again(state, peer);
     else if (status != DIST_OK)
-        disti_shm_link_lose(state, peer, status);
+        disti_shm_connection_lose(state, peer, status);
     return status != DIST_IN_PROGRESS;
 }
 
@@ -101,7 +101,7 @@ void disti_shm_call_want(struct shm_state *state, struct shm_peer *peer)
     state->wanting++;
     peer->call_at_ns = disti_now_ns() + (lower ? 0 : CALL_HIGHER_WAITS_NS);
     if (lower)
-        disti_shm_link_look(state); /* it may have called us; else this calls it */
+        disti_shm_connection_look(state); /* it may have called us; else this calls it */
 }
 
 bool disti_shm_call_all(struct shm_state *state)
@@ -152,7 +152,7 @@ void disti_shm_call_answered(struct shm_state *state, struct shm_peer *peer)
         return;
     }
     if (result < 0) {
-        disti_shm_link_ended(state, peer);
+        disti_shm_connection_ended(state, peer);
         return;
     }
     if (!disti_shm_hello_valid(&hello, state->config.rank, state->config.world_size, state->job) ||
@@ -164,14 +164,15 @@ void disti_shm_call_answered(struct shm_state *state, struct shm_peer *peer)
         peer->doorbell = fds[0];
         fds[0] = -1;
         fcntl(peer->doorbell, F_SETFL, O_NONBLOCK);
-        disti_shm_link_connected(state, peer, 0, &hello);
+        disti_shm_connection_connected(state, peer, 0, &hello);
     } else if (hello.word == SHM_DEFER) {
-        disti_shm_link_hang_up(state, peer);
+        disti_shm_connection_hang_up(state, peer);
         peer->call_at_ns = disti_now_ns() + CALL_AGAIN_NS;
     } else {
         disti_fail(DIST_ERR_PEER_LOST, "shm: rank %d (pid %d) refused to share memory: %s",
                    peer->rank, peer->pid, dist_status_string(hello.status));
-        disti_shm_link_lose(state, peer, hello.status < 0 ? hello.status : DIST_ERR_PEER_LOST);
+        disti_shm_connection_lose(state, peer,
+                                  hello.status < 0 ? hello.status : DIST_ERR_PEER_LOST);
     }
     disti_shm_close_fds(fds, SHM_HELLO_FDS);
 }

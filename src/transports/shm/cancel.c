@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Forgetting the messages of a group that has ended, while others go on. */
 #include "base/log.h"
-#include "transports/shm/link.h"
+#include "transports/shm/connection.h"
 
 #include <errno.h>
 
@@ -123,7 +123,7 @@ static void cancel_peer(struct cancel *cancel)
     errno = ENOMEM;
     disti_fail_errno(DIST_ERR_NO_MEMORY, "shm: rank %d cannot forget messages with rank %d",
                      cancel->state->config.rank, peer->rank);
-    disti_shm_link_lose(cancel->state, peer, DIST_ERR_NO_MEMORY);
+    disti_shm_connection_lose(cancel->state, peer, DIST_ERR_NO_MEMORY);
 }
 
 void disti_shm_cancel(void *opaque, uint64_t tag, uint64_t mask)

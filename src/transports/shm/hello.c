@@ -3,7 +3,7 @@
 #include "transports/shm/hello.h"
 
 #include "base/descriptor.h"
-#include "transports/shm/link.h"
+#include "transports/shm/connection.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -9,8 +9,8 @@ libdist_core_sources += \
 	src/transports/shm/fifo.h \
 	src/transports/shm/hello.c \
 	src/transports/shm/hello.h \
-	src/transports/shm/link.c \
-	src/transports/shm/link.h \
+	src/transports/shm/connection.c \
+	src/transports/shm/connection.h \
 	src/transports/shm/loan.c \
 	src/transports/shm/machine.c \
 	src/transports/shm/machine.h \

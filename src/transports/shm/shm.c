@@ -68,7 +68,7 @@ static dist_status shm_open(void *opaque, const struct dist_transport_config *co
     if (disti_shm_machine_self(&state->address, reason, sizeof(reason)) != DIST_OK)
         return disti_fail(DIST_ERR_UNSUPPORTED, "shm: %s", reason);
     disti_shm_machine_random(&state->probe, sizeof(state->probe));
-    return disti_shm_link_open(state);
+    return disti_shm_connection_open(state);
 }
 
 static dist_status shm_address(void *opaque, void *blob, size_t *size_p)
@@ -103,7 +103,7 @@ static dist_status shm_connect(void *opaque, int rank, const void *blob, size_t 
     if (rank < 0 || rank >= state->config.world_size || rank == state->config.rank ||
         size != sizeof(peer->address))
         return disti_fail(DIST_ERR_INVALID_ARGUMENT, "shm: no address of rank %d", rank);
-    peer = disti_shm_link_peer(state, rank);
+    peer = disti_shm_connection_peer(state, rank);
     if (!peer)
         return DIST_ERR_NO_MEMORY;
     memcpy(&peer->address, blob, sizeof(peer->address));
@@ -168,13 +168,13 @@ static int shm_progress(void *opaque)
         int result = shm_turn(state, peer);
 
         if (result < 0)
-            disti_shm_link_lose(state, peer, result);
+            disti_shm_connection_lose(state, peer, result);
         moved += result < 0 ? 1 : result;
     }
     state->calls++;
     if (state->look ||
         state->calls >= (state->wanting ? SHM_CALLS_A_LOOK_WANTING : SHM_CALLS_A_LOOK))
-        moved += disti_shm_link_look(state);
+        moved += disti_shm_connection_look(state);
     return moved;
 }
 
@@ -248,7 +248,7 @@ static void shm_close(void *opaque)
     if (!state->opened)
         return;
     if (state->peers)
-        disti_shm_link_close(state);
+        disti_shm_connection_close(state);
     disti_standins_free(&state->standins);
     free(state->peers);
     free(state->active);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The state of one shm transport and of its links to peers; private to this folder. */
+/* The state of one shm transport and of its connections to peers; private to this folder. */
 #ifndef DISTI_TRANSPORTS_SHM_STATE_H
 #define DISTI_TRANSPORTS_SHM_STATE_H
 
@@ -152,17 +152,17 @@ static inline struct dist_request *disti_shm_pop(struct dist_request **head)
 /* cancel.c: the slot of this name. */
 void disti_shm_cancel(void *opaque, uint64_t tag, uint64_t mask);
 
-/* link.c: making and ending links. None of these blocks. */
+/* connection.c: making and ending links. None of these blocks. */
 
 /* Makes the listener, the doorbell and the epoll. */
-dist_status disti_shm_link_open(struct shm_state *state);
-void disti_shm_link_close(struct shm_state *state);
+dist_status disti_shm_connection_open(struct shm_state *state);
+void disti_shm_connection_close(struct shm_state *state);
 /* The peer with that rank, made if need be; NULL: no memory. */
-struct shm_peer *disti_shm_link_peer(struct shm_state *state, int rank);
+struct shm_peer *disti_shm_connection_peer(struct shm_state *state, int rank);
 /* Looks at the sockets. Returns how much happened. */
-int disti_shm_link_look(struct shm_state *state);
+int disti_shm_connection_look(struct shm_state *state);
 /* The peer cannot be reached (any more): its requests end in `status`. */
-void disti_shm_link_lose(struct shm_state *state, struct shm_peer *peer, dist_status status);
+void disti_shm_connection_lose(struct shm_state *state, struct shm_peer *peer, dist_status status);
 
 /* A request came for a peer that is lost: reports that, returns what it ends with. */
 dist_status disti_shm_lost(const struct shm_peer *peer);

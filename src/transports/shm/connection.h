@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Links to peers: making and ending them; private to link.c, call.c, accept.c. */
-#ifndef DISTI_TRANSPORTS_SHM_LINK_H
-#define DISTI_TRANSPORTS_SHM_LINK_H
+/* Connections to peers: making and ending them; private to connection.c, call.c, accept.c. */
+#ifndef DISTI_TRANSPORTS_SHM_CONNECTION_H
+#define DISTI_TRANSPORTS_SHM_CONNECTION_H
 
 #include "transports/shm/state.h"
 
@@ -22,18 +22,18 @@ void disti_shm_close_fd(int *fd_p);
 void disti_shm_close_fds(int *fds, int count);
 
 /* Fills a hello to this peer. */
-void disti_shm_link_hello(const struct shm_state *state, const struct shm_peer *peer,
-                          enum shm_word word, struct shm_hello *hello);
+void disti_shm_connection_hello(const struct shm_state *state, const struct shm_peer *peer,
+                                enum shm_word word, struct shm_hello *hello);
 
 /* Back to where nobody has called; requests stay. */
-void disti_shm_link_hang_up(const struct shm_state *state, struct shm_peer *peer);
+void disti_shm_connection_hang_up(const struct shm_state *state, struct shm_peer *peer);
 
 /* Both have agreed, and this is what the peer said last: messages may flow. `side` is ours. */
-void disti_shm_link_connected(struct shm_state *state, struct shm_peer *peer, int side,
-                              const struct shm_hello *hello);
+void disti_shm_connection_connected(struct shm_state *state, struct shm_peer *peer, int side,
+                                    const struct shm_hello *hello);
 
 /* The peer's end was seen: what it had sent completely still counts. */
-void disti_shm_link_ended(struct shm_state *state, struct shm_peer *peer);
+void disti_shm_connection_ended(struct shm_state *state, struct shm_peer *peer);
 
 /* Calls those whose time has come. */
 void disti_shm_call_due(struct shm_state *state);

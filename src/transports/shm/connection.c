@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Links to peers: what they are made of, and what happens when one ends. */
-#include "transports/shm/link.h"
+/* Connections to peers: what they are made of, and what happens when one ends. */
+#include "transports/shm/connection.h"
 
 #include "base/clock.h"
 #include "base/descriptor.h"
@@ -14,9 +14,9 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#define LINK_BACKLOG 4096
-#define LINK_EVENTS 32
-#define LINK_PAUSE_NS (50 * 1000 * 1000) /* without a descriptor */
+#define CONNECTION_BACKLOG 4096
+#define CONNECTION_EVENTS 32
+#define CONNECTION_PAUSE_NS (50 * 1000 * 1000) /* without a descriptor */
 
 bool disti_shm_watch(struct shm_state *state, int fd, enum shm_event event, int index,
                      uint32_t flags)
@@ -42,10 +42,10 @@ void disti_shm_pause(struct shm_state *state, int fd, enum shm_event event, int 
 
     disti_shm_said_descriptors(state);
     epoll_ctl(state->poll, EPOLL_CTL_MOD, fd, &watched);
-    state->resume_at_ns = disti_now_ns() + LINK_PAUSE_NS;
+    state->resume_at_ns = disti_now_ns() + CONNECTION_PAUSE_NS;
 }
 
-static void link_resume_one(struct shm_state *state, int fd, enum shm_event event, int index)
+static void connection_resume_one(struct shm_state *state, int fd, enum shm_event event, int index)
 {
     struct epoll_event watched = {.events = EPOLLIN,
                                   .data.u64 = (uint64_t)event << 32 | (uint32_t)index};
@@ -55,17 +55,17 @@ static void link_resume_one(struct shm_state *state, int fd, enum shm_event even
 }
 
 /* Whatever was paused is listened to again, when it is time. */
-static void link_resume(struct shm_state *state)
+static void connection_resume(struct shm_state *state)
 {
     if (!state->resume_at_ns || disti_now_ns() < state->resume_at_ns)
         return;
     state->resume_at_ns = 0;
-    link_resume_one(state, state->listener, SHM_ON_LISTENER, 0);
+    connection_resume_one(state, state->listener, SHM_ON_LISTENER, 0);
     for (int i = 0; i < state->pending_room; i++)
-        link_resume_one(state, state->pending[i].socket, SHM_ON_PENDING, i);
+        connection_resume_one(state, state->pending[i].socket, SHM_ON_PENDING, i);
     for (int rank = 0; rank < state->config.world_size; rank++) {
         if (state->peers[rank] && state->peers[rank]->phase == SHM_CALLING)
-            link_resume_one(state, state->peers[rank]->socket, SHM_ON_SOCKET, rank);
+            connection_resume_one(state, state->peers[rank]->socket, SHM_ON_SOCKET, rank);
     }
 }
 
@@ -82,7 +82,7 @@ void disti_shm_close_fds(int *fds, int count)
         disti_shm_close_fd(&fds[i]);
 }
 
-dist_status disti_shm_link_open(struct shm_state *state)
+dist_status disti_shm_connection_open(struct shm_state *state)
 {
     struct sockaddr_un name;
     socklen_t size = disti_shm_machine_socket(&state->address, &name);
@@ -94,7 +94,7 @@ dist_status disti_shm_link_open(struct shm_state *state)
     if (state->poll < 0 || state->doorbell < 0 || state->listener < 0)
         return disti_fail_errno(DIST_ERR_SYSTEM, "shm: no file descriptors (see ulimit -n)");
     if (bind(state->listener, (struct sockaddr *)&name, size) < 0 ||
-        listen(state->listener, LINK_BACKLOG) < 0)
+        listen(state->listener, CONNECTION_BACKLOG) < 0)
         return disti_fail_errno(DIST_ERR_SYSTEM, "shm: cannot listen on a Unix socket");
     /* The doorbell is edge-triggered: it is never read, and counts up to 2^64 rings. */
     if (!disti_shm_watch(state, state->listener, SHM_ON_LISTENER, 0, 0) ||
@@ -103,7 +103,7 @@ dist_status disti_shm_link_open(struct shm_state *state)
     return DIST_OK;
 }
 
-struct shm_peer *disti_shm_link_peer(struct shm_state *state, int rank)
+struct shm_peer *disti_shm_connection_peer(struct shm_state *state, int rank)
 {
     struct shm_peer *peer = state->peers[rank];
 
@@ -123,33 +123,33 @@ struct shm_peer *disti_shm_link_peer(struct shm_state *state, int rank)
 }
 
 /* A copy that another process has would go on waking us. */
-static void link_unwatch(const struct shm_state *state, int *fd_p)
+static void connection_unwatch(const struct shm_state *state, int *fd_p)
 {
     if (*fd_p >= 0)
         epoll_ctl(state->poll, EPOLL_CTL_DEL, *fd_p, NULL);
     disti_shm_close_fd(fd_p);
 }
 
-void disti_shm_link_hang_up(const struct shm_state *state, struct shm_peer *peer)
+void disti_shm_connection_hang_up(const struct shm_state *state, struct shm_peer *peer)
 {
     disti_shm_close_fd(&peer->memory);
-    link_unwatch(state, &peer->socket);
+    connection_unwatch(state, &peer->socket);
     disti_shm_close_fd(&peer->doorbell);
-    link_unwatch(state, &peer->process);
+    connection_unwatch(state, &peer->process);
     disti_shm_memory_unmap(peer->pair, peer->fifo_bytes);
     peer->pair = NULL;
     peer->mine = peer->theirs = NULL;
     peer->phase = SHM_IDLE;
 }
 
-static void link_want_no_more(struct shm_state *state, struct shm_peer *peer)
+static void connection_want_no_more(struct shm_state *state, struct shm_peer *peer)
 {
     state->wanting -= peer->wanted;
     peer->wanted = false;
 }
 
 /* What the peer had sent completely before it ended still counts. */
-static void link_drain(struct shm_peer *peer)
+static void connection_drain(struct shm_peer *peer)
 {
     int turns = (int)(peer->fifo_bytes / SHM_LINE / SHM_TURN_FRAMES) + 1;
 
@@ -158,40 +158,41 @@ static void link_drain(struct shm_peer *peer)
     disti_shm_send_acks(peer);
 }
 
-static bool link_has_requests(const struct shm_peer *peer)
+static bool connection_has_requests(const struct shm_peer *peer)
 {
     return peer->send_head || ~peer->lent_free || peer->pull_head || peer->match.posted_head ||
            peer->asked_head || peer->announced.count || peer->arrival.request ||
            (peer->arrival.unexpected && peer->arrival.unexpected->claimed);
 }
 
-void disti_shm_link_lose(struct shm_state *state, struct shm_peer *peer, dist_status status)
+void disti_shm_connection_lose(struct shm_state *state, struct shm_peer *peer, dist_status status)
 {
     if (peer->phase == SHM_CONNECTED && !peer->corrupt)
-        link_drain(peer);
+        connection_drain(peer);
     for (int i = 0; i < state->active_count; i++) {
         if (state->active[i] == peer)
             state->active[i--] = state->active[--state->active_count];
     }
-    link_want_no_more(state, peer);
-    disti_shm_link_hang_up(state, peer);
+    connection_want_no_more(state, peer);
+    disti_shm_connection_hang_up(state, peer);
     peer->phase = SHM_LOST;
     peer->status = status;
     disti_shm_send_fail(peer, status);
     disti_shm_receive_fail(peer, status);
 }
 
-void disti_shm_link_ended(struct shm_state *state, struct shm_peer *peer)
+void disti_shm_connection_ended(struct shm_state *state, struct shm_peer *peer)
 {
     if (peer->phase == SHM_CONNECTED)
-        link_drain(peer);
-    if (link_has_requests(peer)) /* else it is nothing bad: groups end one rank after the other */
+        connection_drain(peer);
+    if (connection_has_requests(
+            peer)) /* else it is nothing bad: groups end one rank after the other */
         disti_fail(
             DIST_ERR_PEER_LOST,
             "shm: rank %d lost rank %d (pid %d on this machine): it ended or left the group; "
             "its own output says why",
             state->config.rank, peer->rank, peer->pid);
-    disti_shm_link_lose(state, peer, DIST_ERR_PEER_LOST);
+    disti_shm_connection_lose(state, peer, DIST_ERR_PEER_LOST);
 }
 
 dist_status disti_shm_lost(const struct shm_peer *peer)
@@ -201,8 +202,8 @@ dist_status disti_shm_lost(const struct shm_peer *peer)
 }
 
 /* Can we read the peer's memory? It is asked to show us one word of it. */
-static enum shm_verdict link_judge(const struct shm_state *state, const struct shm_peer *peer,
-                                   const struct shm_hello *hello)
+static enum shm_verdict connection_judge(const struct shm_state *state, const struct shm_peer *peer,
+                                         const struct shm_hello *hello)
 {
     uint64_t word = 0;
     int error;
@@ -221,8 +222,8 @@ static enum shm_verdict link_judge(const struct shm_state *state, const struct s
     return SHM_CMA_REFUSED;
 }
 
-void disti_shm_link_connected(struct shm_state *state, struct shm_peer *peer, int side,
-                              const struct shm_hello *hello)
+void disti_shm_connection_connected(struct shm_state *state, struct shm_peer *peer, int side,
+                                    const struct shm_hello *hello)
 {
     unsigned char *fifos[2] = {peer->pair->fifos, peer->pair->fifos + peer->fifo_bytes};
     size_t most = disti_shm_frame_max(peer->fifo_bytes);
@@ -241,7 +242,7 @@ void disti_shm_link_connected(struct shm_state *state, struct shm_peer *peer, in
     peer->whole_max = most < SHM_COPY_MAX ? most : SHM_COPY_MAX;
     peer->lend = state->cma ? SHM_CMA_UNKNOWN : SHM_CMA_REFUSED;
     disti_shm_close_fd(&peer->memory);
-    link_want_no_more(state, peer);
+    connection_want_no_more(state, peer);
     peer->phase = SHM_CONNECTED;
     state->active[state->active_count++] = peer;
     /*
@@ -252,7 +253,7 @@ void disti_shm_link_connected(struct shm_state *state, struct shm_peer *peer, in
         peer->process = disti_descriptor_own((int)syscall(SYS_pidfd_open, peer->pid, 0));
     if (peer->process >= 0)
         disti_shm_watch(state, peer->process, SHM_ON_PROCESS, peer->rank, 0);
-    atomic_store_explicit(&peer->mine->verdict, link_judge(state, peer, hello),
+    atomic_store_explicit(&peer->mine->verdict, connection_judge(state, peer, hello),
                           memory_order_seq_cst);
     disti_shm_ring(peer);
 }
@@ -268,8 +269,8 @@ void disti_shm_ring_slow(struct shm_peer *peer)
     }
 }
 
-void disti_shm_link_hello(const struct shm_state *state, const struct shm_peer *peer,
-                          enum shm_word word, struct shm_hello *hello)
+void disti_shm_connection_hello(const struct shm_state *state, const struct shm_peer *peer,
+                                enum shm_word word, struct shm_hello *hello)
 {
     disti_shm_hello_init(hello, word, state->config.rank, peer->rank, state->job);
     hello->probe_address = (uint64_t)(uintptr_t)&state->probe;
@@ -277,7 +278,7 @@ void disti_shm_link_hello(const struct shm_state *state, const struct shm_peer *
 }
 
 /* A connected peer says nothing more on its socket: it becomes readable when it ends. */
-static void link_socket(struct shm_state *state, struct shm_peer *peer)
+static void connection_socket(struct shm_state *state, struct shm_peer *peer)
 {
     char byte;
 
@@ -285,10 +286,10 @@ static void link_socket(struct shm_state *state, struct shm_peer *peer)
         disti_shm_call_answered(state, peer);
     else if (peer->phase == SHM_CONNECTED &&
              (recv(peer->socket, &byte, 1, MSG_DONTWAIT) >= 0 || errno != EAGAIN))
-        disti_shm_link_ended(state, peer);
+        disti_shm_connection_ended(state, peer);
 }
 
-static void link_handle(struct shm_state *state, uint64_t data)
+static void connection_handle(struct shm_state *state, uint64_t data)
 {
     int index = (int)(uint32_t)data;
 
@@ -300,28 +301,28 @@ static void link_handle(struct shm_state *state, uint64_t data)
         disti_shm_accept_pending(state, index);
         break;
     case SHM_ON_SOCKET:
-        link_socket(state, state->peers[index]);
+        connection_socket(state, state->peers[index]);
         break;
     case SHM_ON_PROCESS:
         if (state->peers[index]->phase == SHM_CONNECTED)
-            disti_shm_link_ended(state, state->peers[index]);
+            disti_shm_connection_ended(state, state->peers[index]);
         break;
     case SHM_ON_DOORBELL:
         break;
     }
 }
 
-int disti_shm_link_look(struct shm_state *state)
+int disti_shm_connection_look(struct shm_state *state)
 {
-    struct epoll_event events[LINK_EVENTS];
+    struct epoll_event events[CONNECTION_EVENTS];
     int count, handled = 0;
 
-    link_resume(state);
-    count = epoll_wait(state->poll, events, LINK_EVENTS, 0);
+    connection_resume(state);
+    count = epoll_wait(state->poll, events, CONNECTION_EVENTS, 0);
     state->calls = 0;
-    state->look = count == LINK_EVENTS;
+    state->look = count == CONNECTION_EVENTS;
     for (int i = 0; i < count; i++) {
-        link_handle(state, events[i].data.u64);
+        connection_handle(state, events[i].data.u64);
         handled += events[i].data.u64 >> 32 != SHM_ON_DOORBELL;
     }
     disti_shm_accept_expire(state);
@@ -330,7 +331,7 @@ int disti_shm_link_look(struct shm_state *state)
     return handled;
 }
 
-void disti_shm_link_close(struct shm_state *state)
+void disti_shm_connection_close(struct shm_state *state)
 {
     for (int rank = 0; rank < state->config.world_size; rank++) {
         struct shm_peer *peer = state->peers[rank];
@@ -339,7 +340,7 @@ void disti_shm_link_close(struct shm_state *state)
             continue;
         if (peer->mine)
             atomic_store_explicit(&peer->mine->left, 1, memory_order_seq_cst);
-        disti_shm_link_hang_up(state, peer);
+        disti_shm_connection_hang_up(state, peer);
         disti_match_clear(&peer->match);
         disti_shm_announce_free(peer);
         free(peer);
