@@ -44,51 +44,51 @@ static bool cancel_is_pinned(const struct ucx_peer *peer)
     return disti_ucx_pieces_pinned(peer) || disti_ucx_inbounds_pinned(peer);
 }
 
-static bool cancel_any_is_pinned(const struct ucx_link *link)
+static bool cancel_any_is_pinned(const struct ucx_state *ucx)
 {
     int rank = 0;
 
-    while (rank < link->ranks && !cancel_is_pinned(&link->peers[rank]))
+    while (rank < ucx->ranks && !cancel_is_pinned(&ucx->peers[rank]))
         rank++;
-    return rank < link->ranks;
+    return rank < ucx->ranks;
 }
 
 /* The peer may be doing the same: both go on moving messages. */
-static void cancel_unpin(struct ucx_link *link)
+static void cancel_unpin(struct ucx_state *ucx)
 {
     int64_t deadline = disti_deadline_ms(CANCEL_PINNED_MS);
     int moved = 0;
 
-    while (moved >= 0 && cancel_any_is_pinned(link) && !disti_expired(deadline)) {
-        moved = disti_transport_ucx.progress(link);
+    while (moved >= 0 && cancel_any_is_pinned(ucx) && !disti_expired(deadline)) {
+        moved = disti_transport_ucx.progress(ucx);
         if (moved == 0)
             disti_sleep_ns(100 * 1000);
     }
 }
 
-static void cancel_give_up(struct ucx_link *link)
+static void cancel_give_up(struct ucx_state *ucx)
 {
-    for (int rank = 0; rank < link->ranks; rank++) {
-        if (cancel_is_pinned(&link->peers[rank]))
-            disti_ucx_peer_lose(&link->peers[rank],
+    for (int rank = 0; rank < ucx->ranks; rank++) {
+        if (cancel_is_pinned(&ucx->peers[rank]))
+            disti_ucx_peer_lose(&ucx->peers[rank],
                                 "it did not take the last message of a group that has ended");
     }
-    disti_ucx_peers_reap(link);
-    disti_ucx_peers_await_closed(link);
+    disti_ucx_peers_reap(ucx);
+    disti_ucx_peers_await_closed(ucx);
 }
 
 /* ---- the slot ---- */
 
 void disti_ucx_cancel(void *state, uint64_t tag, uint64_t mask)
 {
-    struct ucx_link *link = state;
+    struct ucx_state *ucx = state;
     const struct cancel cancel = {.tag = tag, .mask = mask};
 
-    for (int rank = 0; rank < link->ranks; rank++)
-        cancel_peer(&cancel, &link->peers[rank]);
-    disti_ucx_pulls_start(link);
-    cancel_unpin(link);
-    if (cancel_any_is_pinned(link))
-        cancel_give_up(link);
-    disti_standins_sweep(&link->standins);
+    for (int rank = 0; rank < ucx->ranks; rank++)
+        cancel_peer(&cancel, &ucx->peers[rank]);
+    disti_ucx_pulls_start(ucx);
+    cancel_unpin(ucx);
+    if (cancel_any_is_pinned(ucx))
+        cancel_give_up(ucx);
+    disti_standins_sweep(&ucx->standins);
 }

@@ -10,7 +10,7 @@ bool disti_ucx_inbound_holds(struct ucx_inbound *inbound, uint64_t offset, uint6
 
     if (offset <= total && bytes <= total - offset)
         return true;
-    inbound->peer->link->broken = inbound->peer->link->host->fail(
+    inbound->peer->ucx->broken = inbound->peer->ucx->host->fail(
         DIST_ERR_INTERNAL, "rank %d sent %llu bytes for place %llu of a message of %llu",
         inbound->peer->rank, (unsigned long long)bytes, (unsigned long long)offset,
         (unsigned long long)total);
@@ -41,8 +41,8 @@ bool disti_ucx_inbound_new(struct ucx_peer *peer, uint32_t serial, struct dist_r
     struct ucx_inbound *inbound = malloc(sizeof(*inbound));
 
     if (!inbound) {
-        request->status = peer->link->host->fail(DIST_ERR_NO_MEMORY,
-                                                 "no memory for a message of rank %d", peer->rank);
+        request->status = peer->ucx->host->fail(DIST_ERR_NO_MEMORY,
+                                                "no memory for a message of rank %d", peer->rank);
         return false;
     }
     *inbound = (struct ucx_inbound){.next = peer->inbounds,
@@ -66,20 +66,17 @@ struct ucx_inbound *disti_ucx_inbound_find(struct ucx_peer *peer, uint32_t seria
 void disti_ucx_inbound_piece(struct ucx_inbound *inbound, void *descriptor, size_t offset,
                              size_t bytes)
 {
-    struct ucx_link *link = inbound->peer->link;
+    struct ucx_state *ucx = inbound->peer->ucx;
     struct ucx_pull *pull = malloc(sizeof(*pull));
 
     if (!pull) {
-        link->broken = link->host->fail(DIST_ERR_NO_MEMORY, "no memory for a message of rank %d",
-                                        inbound->peer->rank);
+        ucx->broken = ucx->host->fail(DIST_ERR_NO_MEMORY, "no memory for a message of rank %d",
+                                      inbound->peer->rank);
         return;
     }
-    *pull = (struct ucx_pull){.link = link,
-                              .inbound = inbound,
-                              .descriptor = descriptor,
-                              .offset = offset,
-                              .bytes = bytes};
-    disti_ucx_pull_ready(link, pull);
+    *pull = (struct ucx_pull){
+        .ucx = ucx, .inbound = inbound, .descriptor = descriptor, .offset = offset, .bytes = bytes};
+    disti_ucx_pull_ready(ucx, pull);
 }
 
 void disti_ucx_inbound_bytes(struct ucx_inbound *inbound, const void *data, size_t offset,
@@ -87,7 +84,7 @@ void disti_ucx_inbound_bytes(struct ucx_inbound *inbound, const void *data, size
 {
     if (inbound->request && inbound->status == DIST_OK &&
         disti_ucx_inbound_holds(inbound, offset, bytes))
-        inbound->peer->link->host->sink_apply(&inbound->request->sink, offset, data, bytes);
+        inbound->peer->ucx->host->sink_apply(&inbound->request->sink, offset, data, bytes);
     inbound->left -= bytes;
     disti_ucx_inbound_settle(inbound);
 }

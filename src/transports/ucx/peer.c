@@ -10,16 +10,16 @@
 
 static dist_status peer_report(struct ucx_peer *peer, const char *why)
 {
-    const struct ucx_link *link = peer->link;
+    const struct ucx_state *ucx = peer->ucx;
 
     if (peer->leaving)
-        return link->host->fail(DIST_ERR_PEER_LOST,
-                                "rank %d waits for rank %d, which has left the group; do all "
-                                "ranks make the same calls?",
-                                link->rank, peer->rank);
-    return link->host->fail(DIST_ERR_PEER_LOST,
-                            "rank %d lost rank %d (UCX: %s); see that rank's output", link->rank,
-                            peer->rank, why);
+        return ucx->host->fail(DIST_ERR_PEER_LOST,
+                               "rank %d waits for rank %d, which has left the group; do all "
+                               "ranks make the same calls?",
+                               ucx->rank, peer->rank);
+    return ucx->host->fail(DIST_ERR_PEER_LOST,
+                           "rank %d lost rank %d (UCX: %s); see that rank's output", ucx->rank,
+                           peer->rank, why);
 }
 
 dist_status disti_ucx_peer_gone(struct ucx_peer *peer)
@@ -29,14 +29,14 @@ dist_status disti_ucx_peer_gone(struct ucx_peer *peer)
 
 void disti_ucx_peer_lose(struct ucx_peer *peer, const char *why)
 {
-    struct ucx_link *link = peer->link;
+    struct ucx_state *ucx = peer->ucx;
 
-    if (peer->lost || link->closing)
+    if (peer->lost || ucx->closing)
         return;
     peer->lost = true;
     peer->failed = true;
-    link->failures = true;
-    link->happened++;
+    ucx->failures = true;
+    ucx->happened++;
     if (peer->match.posted_head || peer->inbounds || peer->announced.count || !peer->leaving)
         peer_report(peer, why);
     disti_ucx_receive_fail(peer);
@@ -49,8 +49,8 @@ dist_status disti_ucx_ended(struct ucx_peer *peer, ucs_status_t status)
     if (status == UCS_OK || (status == UCS_ERR_CANCELED && !peer->lost))
         return DIST_OK;
     if (status == UCS_ERR_NO_MEMORY)
-        return peer->link->host->fail(DIST_ERR_NO_MEMORY, "no memory for a message with rank %d",
-                                      peer->rank);
+        return peer->ucx->host->fail(DIST_ERR_NO_MEMORY, "no memory for a message with rank %d",
+                                     peer->rank);
     disti_ucx_peer_lose(peer, ucs_status_string(status));
     return DIST_ERR_PEER_LOST;
 }
@@ -81,14 +81,14 @@ bool disti_ucx_peer_open(struct ucx_peer *peer)
         disti_ucx_peer_gone(peer);
         return false;
     }
-    status = ucp_ep_create(peer->link->worker, &params, &peer->endpoint);
+    status = ucp_ep_create(peer->ucx->worker, &params, &peer->endpoint);
     if (status == UCS_OK)
         return true;
     peer->endpoint = NULL;
-    peer->link->host->log(DIST_LOG_WARN,
-                          "UCX cannot reach rank %d (%s): do UCX_TLS and UCX_NET_DEVICES, if they "
-                          "are set, name something that both ranks have?",
-                          peer->rank, ucs_status_string(status));
+    peer->ucx->host->log(DIST_LOG_WARN,
+                         "UCX cannot reach rank %d (%s): do UCX_TLS and UCX_NET_DEVICES, if they "
+                         "are set, name something that both ranks have?",
+                         peer->rank, ucs_status_string(status));
     disti_ucx_peer_lose(peer, ucs_status_string(status));
     return false;
 }
@@ -113,53 +113,53 @@ static void peer_close(struct ucx_peer *peer)
         peer->closing = closing;
 }
 
-void disti_ucx_peers_reap(struct ucx_link *link)
+void disti_ucx_peers_reap(struct ucx_state *ucx)
 {
-    link->failures = false;
-    for (int r = 0; r < link->ranks; r++) {
-        if (link->peers[r].failed)
-            peer_close(&link->peers[r]);
-        link->peers[r].failed = false;
+    ucx->failures = false;
+    for (int r = 0; r < ucx->ranks; r++) {
+        if (ucx->peers[r].failed)
+            peer_close(&ucx->peers[r]);
+        ucx->peers[r].failed = false;
     }
 }
 
 /* ---- waiting for UCX ---- */
 
 /* Until UCX is done with the request, or the time is over. Frees it. */
-static void peer_await(struct ucx_link *link, void *request, int64_t deadline)
+static void peer_await(struct ucx_state *ucx, void *request, int64_t deadline)
 {
     if (!UCS_PTR_IS_PTR(request))
         return;
     while (ucp_request_check_status(request) == UCS_INPROGRESS && !disti_expired(deadline)) {
-        if (ucp_worker_progress(link->worker) == 0)
+        if (ucp_worker_progress(ucx->worker) == 0)
             disti_sleep_ns(20 * 1000);
     }
     ucp_request_free(request);
 }
 
-void disti_ucx_peers_await_closed(struct ucx_link *link)
+void disti_ucx_peers_await_closed(struct ucx_state *ucx)
 {
     int64_t deadline = disti_deadline_ms(PEER_LEAVE_MS);
 
-    for (int r = 0; r < link->ranks; r++) {
-        peer_await(link, link->peers[r].closing, deadline);
-        link->peers[r].closing = NULL;
+    for (int r = 0; r < ucx->ranks; r++) {
+        peer_await(ucx, ucx->peers[r].closing, deadline);
+        ucx->peers[r].closing = NULL;
     }
 }
 
 /* ---- leaving ---- */
 
-void disti_ucx_peers_leave(struct ucx_link *link)
+void disti_ucx_peers_leave(struct ucx_state *ucx)
 {
     const ucp_request_param_t param = {0};
     int64_t deadline = disti_deadline_ms(PEER_LEAVE_MS);
 
-    for (int r = 0; r < link->ranks; r++) {
-        if (link->peers[r].endpoint && !link->peers[r].lost)
-            disti_ucx_send_note(&link->peers[r], UCX_AM_GOODBYE);
+    for (int r = 0; r < ucx->ranks; r++) {
+        if (ucx->peers[r].endpoint && !ucx->peers[r].lost)
+            disti_ucx_send_note(&ucx->peers[r], UCX_AM_GOODBYE);
     }
-    peer_await(link, ucp_worker_flush_nbx(link->worker, &param), deadline);
-    for (int r = 0; r < link->ranks; r++)
-        peer_close(&link->peers[r]);
-    disti_ucx_peers_await_closed(link);
+    peer_await(ucx, ucp_worker_flush_nbx(ucx->worker, &param), deadline);
+    for (int r = 0; r < ucx->ranks; r++)
+        peer_close(&ucx->peers[r]);
+    disti_ucx_peers_await_closed(ucx);
 }

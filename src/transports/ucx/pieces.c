@@ -111,9 +111,9 @@ static void piece_ended(void *ucx_request, ucs_status_t status, void *arg)
     ucp_request_free(ucx_request);
     piece->busy = piece->pinned = false;
     all->flying--;
-    if (all->peer->link->closing)
+    if (all->peer->ucx->closing)
         return;
-    all->peer->link->happened++;
+    all->peer->ucx->happened++;
     ended = disti_ucx_ended(all->peer, status);
     if (ended != DIST_OK)
         all->status = ended;
@@ -139,8 +139,8 @@ void disti_ucx_announce(struct ucx_peer *peer, struct dist_request *request,
 
     if (!all || !disti_announced_add(&peer->announced, all, &all->announcement.name)) {
         free(all);
-        request->status = peer->link->host->fail(DIST_ERR_NO_MEMORY,
-                                                 "no memory for a message to rank %d", peer->rank);
+        request->status = peer->ucx->host->fail(DIST_ERR_NO_MEMORY,
+                                                "no memory for a message to rank %d", peer->rank);
         return;
     }
     all->request = request;
@@ -195,7 +195,7 @@ void disti_ucx_pieces_free(struct ucx_peer *peer)
 /* What has not been sent goes on from a copy. */
 static bool pieces_replace(struct ucx_send_pieces *all)
 {
-    struct disti_standins *standins = &all->peer->link->standins;
+    struct disti_standins *standins = &all->peer->ucx->standins;
 
     all->request = disti_standin_send(standins, all->request, all->begun);
     for (int i = 1; i <= UCX_WINDOW; i++)
@@ -207,7 +207,7 @@ static bool pieces_replace(struct ucx_send_pieces *all)
 
 bool disti_ucx_pieces_forget(struct ucx_peer *peer, uint64_t tag, uint64_t mask)
 {
-    const struct disti_standins *standins = &peer->link->standins;
+    const struct disti_standins *standins = &peer->ucx->standins;
     bool enough = true;
 
     for (struct ucx_send_pieces *all = peer->pieces; all; all = all->next) {

@@ -10,35 +10,35 @@ static bool pull_is_dropped(const struct ucx_inbound *inbound)
     return !inbound->request || inbound->peer->lost;
 }
 
-static unsigned char *pull_scratch(struct ucx_link *link)
+static unsigned char *pull_scratch(struct ucx_state *ucx)
 {
     unsigned char *scratch;
 
-    if (link->scratches_free)
-        return link->scratch_free[--link->scratches_free];
-    if (link->scratches == UCX_SCRATCHES)
+    if (ucx->scratches_free)
+        return ucx->scratch_free[--ucx->scratches_free];
+    if (ucx->scratches == UCX_SCRATCHES)
         return NULL;
     scratch = malloc(UCX_PIECE_BYTES);
-    link->scratches += scratch != NULL;
+    ucx->scratches += scratch != NULL;
     return scratch;
 }
 
 /* Ends a pull that was started, or could not be, or need not be. */
-static void pull_end(struct ucx_link *link, struct ucx_pull *pull, dist_status status)
+static void pull_end(struct ucx_state *ucx, struct ucx_pull *pull, dist_status status)
 {
     struct ucx_inbound *inbound = pull->inbound;
 
     if (status == DIST_OK && pull->scratch && inbound->request &&
         disti_ucx_inbound_holds(inbound, pull->offset, pull->bytes))
-        link->host->sink_apply(&inbound->request->sink, pull->offset, pull->scratch, pull->bytes);
+        ucx->host->sink_apply(&inbound->request->sink, pull->offset, pull->scratch, pull->bytes);
     if (pull->scratch)
-        link->scratch_free[link->scratches_free++] = pull->scratch;
+        ucx->scratch_free[ucx->scratches_free++] = pull->scratch;
     if (inbound->status == DIST_OK)
         inbound->status = status;
     inbound->left -= pull->bytes;
     inbound->pulling--;
     inbound->in_place -= pull->in_place;
-    link->happened++;
+    ucx->happened++;
     free(pull);
     disti_ucx_inbound_settle(inbound);
 }
@@ -54,20 +54,20 @@ static dist_status pull_status(struct ucx_peer *peer, ucs_status_t status)
 static void pull_ended(void *ucx_request, ucs_status_t status, size_t length, void *arg)
 {
     struct ucx_pull *pull = arg;
-    struct ucx_link *link = pull->link;
+    struct ucx_state *ucx = pull->ucx;
 
     (void)length;
     ucp_request_free(ucx_request);
-    if (!link->closing) {
-        pull_end(link, pull, pull_status(pull->inbound->peer, status));
+    if (!ucx->closing) {
+        pull_end(ucx, pull, pull_status(pull->inbound->peer, status));
         return;
     }
     if (pull->scratch)
-        link->scratch_free[link->scratches_free++] = pull->scratch;
+        ucx->scratch_free[ucx->scratches_free++] = pull->scratch;
     free(pull);
 }
 
-static void pull_start(struct ucx_link *link, struct ucx_pull *pull)
+static void pull_start(struct ucx_state *ucx, struct ucx_pull *pull)
 {
     const ucp_request_param_t param = {
         .op_attr_mask = UCP_OP_ATTR_FIELD_CALLBACK | UCP_OP_ATTR_FIELD_USER_DATA |
@@ -79,23 +79,23 @@ static void pull_start(struct ucx_link *link, struct ucx_pull *pull)
     struct ucx_inbound *inbound = pull->inbound;
     void *target =
         pull->scratch ? pull->scratch : (unsigned char *)inbound->request->sink.dst + pull->offset;
-    void *got = ucp_am_recv_data_nbx(link->worker, pull->descriptor, target, pull->bytes, &param);
+    void *got = ucp_am_recv_data_nbx(ucx->worker, pull->descriptor, target, pull->bytes, &param);
 
     pull->in_place = !pull->scratch;
     inbound->in_place += pull->in_place;
     if (!UCS_PTR_IS_PTR(got))
-        pull_end(link, pull, pull_status(inbound->peer, UCS_PTR_STATUS(got)));
+        pull_end(ucx, pull, pull_status(inbound->peer, UCS_PTR_STATUS(got)));
 }
 
-static void pull_drop(struct ucx_link *link, struct ucx_pull *pull)
+static void pull_drop(struct ucx_state *ucx, struct ucx_pull *pull)
 {
-    ucp_am_data_release(link->worker, pull->descriptor);
-    pull_end(link, pull, pull->inbound->request ? DIST_ERR_PEER_LOST : DIST_OK);
+    ucp_am_data_release(ucx->worker, pull->descriptor);
+    pull_end(ucx, pull, pull->inbound->request ? DIST_ERR_PEER_LOST : DIST_OK);
 }
 
-void disti_ucx_pulls_start(struct ucx_link *link)
+void disti_ucx_pulls_start(struct ucx_state *ucx)
 {
-    struct ucx_pull **at = &link->ready;
+    struct ucx_pull **at = &ucx->ready;
 
     while (*at) {
         struct ucx_pull *pull = *at;
@@ -103,20 +103,20 @@ void disti_ucx_pulls_start(struct ucx_link *link)
                        !disti_ucx_inbound_holds(pull->inbound, pull->offset, pull->bytes);
 
         if (!dropped && pull->inbound->request->sink.src) {
-            pull->scratch = pull_scratch(link);
+            pull->scratch = pull_scratch(ucx);
             if (!pull->scratch) {
                 at = &pull->next; /* others may need none */
                 continue;
             }
         }
         *at = pull->next;
-        (dropped ? pull_drop : pull_start)(link, pull);
+        (dropped ? pull_drop : pull_start)(ucx, pull);
     }
 }
 
-void disti_ucx_pull_ready(struct ucx_link *link, struct ucx_pull *pull)
+void disti_ucx_pull_ready(struct ucx_state *ucx, struct ucx_pull *pull)
 {
-    struct ucx_pull **at = &link->ready;
+    struct ucx_pull **at = &ucx->ready;
 
     while (*at)
         at = &(*at)->next;
@@ -125,13 +125,13 @@ void disti_ucx_pull_ready(struct ucx_link *link, struct ucx_pull *pull)
     *at = pull;
 }
 
-void disti_ucx_pulls_drop(struct ucx_link *link)
+void disti_ucx_pulls_drop(struct ucx_state *ucx)
 {
-    while (link->ready) {
-        struct ucx_pull *pull = link->ready;
+    while (ucx->ready) {
+        struct ucx_pull *pull = ucx->ready;
 
-        link->ready = pull->next;
-        ucp_am_data_release(link->worker, pull->descriptor);
+        ucx->ready = pull->next;
+        ucp_am_data_release(ucx->worker, pull->descriptor);
         free(pull);
     }
 }

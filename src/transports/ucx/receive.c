@@ -14,7 +14,7 @@ static void receive_park(struct ucx_peer *peer, const struct ucx_announcement *w
     struct ucx_parked *parked = malloc(sizeof(*parked) + bytes);
 
     if (!parked) {
-        disti_ucx_broken(peer->link, DIST_ERR_NO_MEMORY, "no memory for a message that came early");
+        disti_ucx_broken(peer->ucx, DIST_ERR_NO_MEMORY, "no memory for a message that came early");
         return;
     }
     *parked = (struct ucx_parked){.next = peer->parked, .what = *what, .announced = announced};
@@ -51,21 +51,21 @@ static void receive_catch_up(struct ucx_peer *peer)
 /* ---- UCX's callbacks ---- */
 
 /* The peer that a head names; NULL: it is nonsense. */
-static struct ucx_peer *receive_from(struct ucx_link *link, const void *header, size_t bytes,
+static struct ucx_peer *receive_from(struct ucx_state *ucx, const void *header, size_t bytes,
                                      size_t expected, void *head)
 {
     uint32_t rank;
 
-    if (link->closing)
+    if (ucx->closing)
         return NULL;
     if (bytes == expected) {
         memcpy(head, header, bytes);
         memcpy(&rank, head, sizeof(rank));
-        if (rank < (uint32_t)link->ranks && rank != (uint32_t)link->rank)
-            return &link->peers[rank];
+        if (rank < (uint32_t)ucx->ranks && rank != (uint32_t)ucx->rank)
+            return &ucx->peers[rank];
     }
     disti_ucx_broken(
-        link, DIST_ERR_INTERNAL,
+        ucx, DIST_ERR_INTERNAL,
         "a message came that is none of libdist's: do all ranks run the same version?");
     return NULL;
 }
@@ -74,7 +74,7 @@ static struct ucx_peer *receive_from(struct ucx_link *link, const void *header, 
 static void receive_in_order(struct ucx_peer *peer, const struct ucx_announcement *what,
                              bool announced, const void *payload)
 {
-    peer->link->happened++;
+    peer->ucx->happened++;
     if (what->head.serial == peer->expected)
         disti_ucx_take(peer, what, announced, payload);
     else
@@ -85,15 +85,15 @@ static void receive_in_order(struct ucx_peer *peer, const struct ucx_announcemen
 static ucs_status_t receive_message(void *arg, const void *header, size_t header_bytes, void *data,
                                     size_t length, const ucp_am_recv_param_t *param)
 {
-    struct ucx_link *link = arg;
+    struct ucx_state *ucx = arg;
     struct ucx_announcement what = {0};
-    struct ucx_peer *peer = receive_from(link, header, header_bytes, sizeof(what.head), &what.head);
+    struct ucx_peer *peer = receive_from(ucx, header, header_bytes, sizeof(what.head), &what.head);
 
     if (!peer)
         return UCS_OK;
     if (param->recv_attr & UCP_AM_RECV_ATTR_FLAG_RNDV || length != what.head.envelope.bytes ||
         !disti_credit_came(&peer->debit, length)) {
-        disti_ucx_broken(link, DIST_ERR_INTERNAL, "a message is not as long as it may be");
+        disti_ucx_broken(ucx, DIST_ERR_INTERNAL, "a message is not as long as it may be");
         return UCS_OK;
     }
     receive_in_order(peer, &what, false, data);
@@ -118,9 +118,9 @@ static ucs_status_t receive_announcement(void *arg, const void *header, size_t h
 static ucs_status_t receive_piece(void *arg, const void *header, size_t header_bytes, void *data,
                                   size_t length, const ucp_am_recv_param_t *param)
 {
-    struct ucx_link *link = arg;
+    struct ucx_state *ucx = arg;
     struct ucx_piece_head head;
-    struct ucx_peer *peer = receive_from(link, header, header_bytes, sizeof(head), &head);
+    struct ucx_peer *peer = receive_from(ucx, header, header_bytes, sizeof(head), &head);
     struct ucx_inbound *inbound;
     bool far = param->recv_attr & UCP_AM_RECV_ATTR_FLAG_RNDV;
 
@@ -128,10 +128,10 @@ static ucs_status_t receive_piece(void *arg, const void *header, size_t header_b
         return UCS_OK;
     inbound = disti_ucx_inbound_find(peer, head.serial);
     if (length > UCX_PIECE_BYTES || !inbound) {
-        disti_ucx_broken(link, DIST_ERR_INTERNAL, "a piece of a message is not as it should be");
+        disti_ucx_broken(ucx, DIST_ERR_INTERNAL, "a piece of a message is not as it should be");
         return UCS_OK;
     }
-    link->happened++;
+    ucx->happened++;
     if (far)
         disti_ucx_inbound_piece(inbound, data, (size_t)head.offset, length);
     else
@@ -150,7 +150,7 @@ static ucs_status_t receive_answer(void *arg, const void *header, size_t header_
     (void)param;
     if (!peer || peer->lost)
         return UCS_OK;
-    peer->link->happened++;
+    peer->ucx->happened++;
     if (!disti_ucx_pieces_answered(peer, answer.name, answer.wanted != 0))
         disti_ucx_broken(arg, DIST_ERR_INTERNAL, "a message was asked for that is none");
     return UCS_OK;
@@ -201,7 +201,7 @@ static ucs_status_t receive_goodbye(void *arg, const void *header, size_t header
     return UCS_OK;
 }
 
-ucs_status_t disti_ucx_listen(struct ucx_link *link)
+ucs_status_t disti_ucx_listen(struct ucx_state *ucx)
 {
     static const struct {
         enum ucx_am id;
@@ -224,10 +224,10 @@ ucs_status_t disti_ucx_listen(struct ucx_link *link)
             .id = kinds[i].id,
             .flags = UCP_AM_FLAG_WHOLE_MSG,
             .cb = kinds[i].call,
-            .arg = link,
+            .arg = ucx,
         };
 
-        status = ucp_worker_set_am_recv_handler(link->worker, &param);
+        status = ucp_worker_set_am_recv_handler(ucx->worker, &param);
     }
     return status;
 }

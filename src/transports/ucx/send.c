@@ -41,11 +41,11 @@ static void send_unlist(struct ucx_flight *flight)
 static void send_ended(void *ucx_request, ucs_status_t status, void *arg)
 {
     struct ucx_flight *flight = arg;
-    struct ucx_link *link = flight->peer->link;
+    struct ucx_state *ucx = flight->peer->ucx;
 
     ucp_request_free(ucx_request);
-    if (!link->closing) {
-        link->happened++;
+    if (!ucx->closing) {
+        ucx->happened++;
         disti_ucx_ended(flight->peer, status);
     }
     send_unlist(flight);
@@ -93,9 +93,9 @@ static struct ucx_flight *send_copy(struct ucx_peer *peer, const struct dist_req
 
 void disti_ucx_send(void *state, struct dist_request *request)
 {
-    struct ucx_link *link = state;
-    struct ucx_peer *peer = &link->peers[request->peer];
-    struct ucx_head head = {.rank = (uint32_t)link->rank, .envelope = request->envelope};
+    struct ucx_state *ucx = state;
+    struct ucx_peer *peer = &ucx->peers[request->peer];
+    struct ucx_head head = {.rank = (uint32_t)ucx->rank, .envelope = request->envelope};
     struct ucx_flight *flight;
 
     if (!disti_ucx_peer_open(peer)) {
@@ -103,7 +103,7 @@ void disti_ucx_send(void *state, struct dist_request *request)
         return;
     }
     head.serial = peer->sent++;
-    if (request->envelope.bytes > link->whole_bytes ||
+    if (request->envelope.bytes > ucx->whole_bytes ||
         !disti_credit_covers(&peer->credit, request->envelope.bytes)) {
         disti_ucx_announce(peer, request, &head);
         return;
@@ -111,7 +111,7 @@ void disti_ucx_send(void *state, struct dist_request *request)
     flight = send_copy(peer, request, &head);
     if (!flight) {
         request->status =
-            link->host->fail(DIST_ERR_NO_MEMORY, "no memory for a message to rank %d", peer->rank);
+            ucx->host->fail(DIST_ERR_NO_MEMORY, "no memory for a message to rank %d", peer->rank);
         return;
     }
     disti_credit_spend(&peer->credit, request->envelope.bytes);
@@ -147,8 +147,8 @@ static void send_head(struct ucx_peer *peer, enum ucx_am id, const void *head, s
                                        .user_data = copy};
 
     if (!copy) {
-        peer->link->broken = peer->link->host->fail(DIST_ERR_NO_MEMORY,
-                                                    "no memory for a note to rank %d", peer->rank);
+        peer->ucx->broken = peer->ucx->host->fail(DIST_ERR_NO_MEMORY,
+                                                  "no memory for a note to rank %d", peer->rank);
         return;
     }
     memcpy(copy, head, bytes);
@@ -159,7 +159,7 @@ static void send_head(struct ucx_peer *peer, enum ucx_am id, const void *head, s
 
 void disti_ucx_send_note(struct ucx_peer *peer, enum ucx_am id)
 {
-    const struct ucx_note note = {.rank = (uint32_t)peer->link->rank, .serial = peer->sent};
+    const struct ucx_note note = {.rank = (uint32_t)peer->ucx->rank, .serial = peer->sent};
 
     send_head(peer, id, &note, sizeof(note));
 }
@@ -167,7 +167,7 @@ void disti_ucx_send_note(struct ucx_peer *peer, enum ucx_am id)
 void disti_ucx_send_answer(struct ucx_peer *peer, uint32_t name, bool wanted)
 {
     const struct ucx_answer answer = {
-        .rank = (uint32_t)peer->link->rank, .name = name, .wanted = wanted};
+        .rank = (uint32_t)peer->ucx->rank, .name = name, .wanted = wanted};
 
     if (!peer->lost && disti_ucx_peer_open(peer))
         send_head(peer, UCX_AM_ANSWER, &answer, sizeof(answer));
@@ -175,7 +175,7 @@ void disti_ucx_send_answer(struct ucx_peer *peer, uint32_t name, bool wanted)
 
 void disti_ucx_send_returned(struct ucx_peer *peer)
 {
-    const struct ucx_returned returned = {.rank = (uint32_t)peer->link->rank,
+    const struct ucx_returned returned = {.rank = (uint32_t)peer->ucx->rank,
                                           .returned = peer->debit.told};
 
     if (!peer->lost && disti_ucx_peer_open(peer))

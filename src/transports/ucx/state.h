@@ -81,8 +81,8 @@ struct ucx_note {
 /* A piece of a message that is fetched: to where it belongs, or to scratch. */
 struct ucx_pull {
     struct ucx_pull *next;
-    struct ucx_link *link;
-    struct ucx_inbound *inbound; /* gone once the link is closing */
+    struct ucx_state *ucx;
+    struct ucx_inbound *inbound; /* gone once the instance is closing */
     void *descriptor;            /* UCX's, until the fetching starts */
     size_t offset, bytes;
     unsigned char *scratch;
@@ -113,7 +113,7 @@ struct ucx_parked {
 };
 
 struct ucx_peer {
-    struct ucx_link *link;
+    struct ucx_state *ucx;
     int rank;
     void *address;
     ucp_ep_h endpoint; /* NULL: not yet, or no longer */
@@ -133,7 +133,7 @@ struct ucx_peer {
     struct ucx_parked *parked;
 };
 
-struct ucx_link {
+struct ucx_state {
     const struct dist_host *host;
     ucp_context_h context;
     ucp_worker_h worker;
@@ -154,7 +154,8 @@ struct ucx_link {
     dist_status broken;                 /* what progress says from now on, if it is not OK */
 };
 
-/* ---- context.c: UCX's context, one a process, made by the first link and freed by the last ----
+/* ---- context.c: UCX's context, one a process, made by the first instance and freed by the last
+ * ----
  */
 
 /* Ranks are a hint of how many endpoints there will be. A forked child has a context of its own. */
@@ -179,13 +180,13 @@ void disti_ucx_peer_lose(struct ucx_peer *peer, const char *why);
 dist_status disti_ucx_peer_gone(struct ucx_peer *peer);
 
 /* Closes the endpoints of lost peers: UCX then ends what is under way with them. */
-void disti_ucx_peers_reap(struct ucx_link *link);
+void disti_ucx_peers_reap(struct ucx_state *ucx);
 
 /* Says goodbye to all, sees to it that what was sent leaves, closes all endpoints. Bounded. */
-void disti_ucx_peers_leave(struct ucx_link *link);
+void disti_ucx_peers_leave(struct ucx_state *ucx);
 
 /* Waits, a bounded time, until the endpoints of lost peers are closed. */
-void disti_ucx_peers_await_closed(struct ucx_link *link);
+void disti_ucx_peers_await_closed(struct ucx_state *ucx);
 
 /* What a status of UCX means for a message with this peer. */
 dist_status disti_ucx_ended(struct ucx_peer *peer, ucs_status_t status);
@@ -232,7 +233,7 @@ void disti_ucx_pieces_free(struct ucx_peer *peer);
 /* ---- receive.c ---- */
 
 /* Has UCX call us for each kind of message. */
-ucs_status_t disti_ucx_listen(struct ucx_link *link);
+ucs_status_t disti_ucx_listen(struct ucx_state *ucx);
 
 /* Frees all that waits in a peer, without touching a request. */
 void disti_ucx_receive_drop(struct ucx_peer *peer);
@@ -252,7 +253,7 @@ void disti_ucx_refuse(struct ucx_peer *peer, const struct disti_unexpected *unex
 void disti_ucx_receive_fail(struct ucx_peer *peer);
 
 /* The whole transport is broken from now on: reports why. */
-void disti_ucx_broken(struct ucx_link *link, dist_status status, const char *text);
+void disti_ucx_broken(struct ucx_state *ucx, dist_status status, const char *text);
 
 /* ---- inbound.c: announced messages that were asked for ---- */
 
@@ -295,13 +296,13 @@ void disti_ucx_cancel(void *state, uint64_t tag, uint64_t mask);
 /* ---- pull.c: payload that UCX is told to fetch ---- */
 
 /* Its message has a receive, or is thrown away: it is fetched when its turn comes. */
-void disti_ucx_pull_ready(struct ucx_link *link, struct ucx_pull *pull);
+void disti_ucx_pull_ready(struct ucx_state *ucx, struct ucx_pull *pull);
 
 /* Fetches what is ready, as far as there is scratch, or throws it away. Not from UCX's callbacks.
  */
-void disti_ucx_pulls_start(struct ucx_link *link);
+void disti_ucx_pulls_start(struct ucx_state *ucx);
 
 /* Frees what is ready. */
-void disti_ucx_pulls_drop(struct ucx_link *link);
+void disti_ucx_pulls_drop(struct ucx_state *ucx);
 
 #endif

@@ -5,9 +5,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-void disti_ucx_broken(struct ucx_link *link, dist_status status, const char *text)
+void disti_ucx_broken(struct ucx_state *ucx, dist_status status, const char *text)
 {
-    link->broken = link->host->fail(status, "rank %d, transport ucx: %s", link->rank, text);
+    ucx->broken = ucx->host->fail(status, "rank %d, transport ucx: %s", ucx->rank, text);
 }
 
 /* ---- messages that come ---- */
@@ -28,7 +28,7 @@ static struct disti_unexpected *receive_hold(struct ucx_peer *peer, const struct
         disti_match_hold(&peer->match, &head->envelope, descriptor);
 
     if (!unexpected)
-        disti_ucx_broken(peer->link, DIST_ERR_NO_MEMORY, "no memory for a message that came early");
+        disti_ucx_broken(peer->ucx, DIST_ERR_NO_MEMORY, "no memory for a message that came early");
     return unexpected;
 }
 
@@ -44,7 +44,7 @@ static void receive_here(struct ucx_peer *peer, const struct ucx_head *head, con
         receive_return(peer, bytes);
         if (mismatch)
             return;
-        peer->link->host->sink_apply(&request->sink, 0, payload, bytes);
+        peer->ucx->host->sink_apply(&request->sink, 0, payload, bytes);
         request->status = DIST_OK;
         return;
     }
@@ -123,8 +123,8 @@ void disti_ucx_refuse(struct ucx_peer *peer, const struct disti_unexpected *unex
 
 void disti_ucx_recv(void *state, struct dist_request *request)
 {
-    struct ucx_link *link = state;
-    struct ucx_peer *peer = &link->peers[request->peer];
+    struct ucx_state *ucx = state;
+    struct ucx_peer *peer = &ucx->peers[request->peer];
     const struct disti_unexpected *found = disti_match_waiting(&peer->match, request->envelope.tag);
     const struct disti_unexpected copy = found ? *found : (struct disti_unexpected){0};
     struct disti_unexpected *unexpected;
@@ -135,8 +135,8 @@ void disti_ucx_recv(void *state, struct dist_request *request)
     }
     unexpected = disti_match_post(&peer->match, request);
     if (unexpected && !unexpected->descriptor)
-        link->host->sink_apply(&request->sink, 0, unexpected->payload,
-                               (size_t)unexpected->envelope.bytes);
+        ucx->host->sink_apply(&request->sink, 0, unexpected->payload,
+                              (size_t)unexpected->envelope.bytes);
     if (unexpected) {
         disti_match_release(&peer->match, unexpected);
         receive_unexpected(peer, request, &copy);
@@ -145,7 +145,7 @@ void disti_ucx_recv(void *state, struct dist_request *request)
     } else {
         disti_ucx_peer_greet(peer);
     }
-    disti_ucx_pulls_start(link);
+    disti_ucx_pulls_start(ucx);
 }
 
 void disti_ucx_receive_fail(struct ucx_peer *peer)

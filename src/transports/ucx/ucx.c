@@ -11,21 +11,21 @@
 #include <unistd.h>
 
 /* What UCX chooses is known once it has connected; so much any network that is worth it gives. */
-#define LINK_LATENCY_NS 3000
-#define LINK_BANDWIDTH 5e9
+#define UCX_LATENCY_NS 3000
+#define UCX_BANDWIDTH 5e9
 
 /* In front of a worker's address; the sum finds what is no address, or not all of it. */
-struct link_blob {
+struct ucx_blob {
     char magic[4];
     uint32_t bytes;
     uint64_t sum;
 };
 
-static const char link_magic[4] = {'u', 'c', 'x', '2'};
+static const char ucx_magic[4] = {'u', 'c', 'x', '2'};
 
 /* ---- opening ---- */
 
-static dist_status link_probe(char *reason, size_t reason_size)
+static dist_status ucx_probe(char *reason, size_t reason_size)
 {
     const char *tls = disti_env_raw("UCX_TLS"), *devices = disti_env_raw("UCX_NET_DEVICES");
     ucp_context_h context;
@@ -47,124 +47,124 @@ static dist_status link_probe(char *reason, size_t reason_size)
  * While a connection waits for its peer, UCX's descriptor stays readable with nothing to do. What
  * is slept on tells of news alone: each time that something happens to UCX's. Without one: poll.
  */
-static void link_open_wakeup(struct ucx_link *link)
+static void ucx_open_wakeup(struct ucx_state *ucx)
 {
     struct epoll_event news = {.events = EPOLLIN | EPOLLET};
     int fd;
 
-    if (ucp_worker_get_efd(link->worker, &fd) != UCS_OK)
+    if (ucp_worker_get_efd(ucx->worker, &fd) != UCS_OK)
         return;
-    link->fd = epoll_create1(EPOLL_CLOEXEC);
-    if (link->fd >= 0 && epoll_ctl(link->fd, EPOLL_CTL_ADD, fd, &news) != 0) {
-        close(link->fd);
-        link->fd = -1;
+    ucx->fd = epoll_create1(EPOLL_CLOEXEC);
+    if (ucx->fd >= 0 && epoll_ctl(ucx->fd, EPOLL_CTL_ADD, fd, &news) != 0) {
+        close(ucx->fd);
+        ucx->fd = -1;
     }
 }
 
 /* A worker takes ten or so, and each connection one or two. */
-#define LINK_DESCRIPTORS 64
+#define UCX_DESCRIPTORS 64
 
 /* UCX ends the process where it has no descriptor for what it has begun: it shall not begin. */
-static bool link_has_descriptors(void)
+static bool ucx_has_descriptors(void)
 {
-    int spare[LINK_DESCRIPTORS], count = 0;
+    int spare[UCX_DESCRIPTORS], count = 0;
 
-    while (count < LINK_DESCRIPTORS && (spare[count] = epoll_create1(EPOLL_CLOEXEC)) >= 0)
+    while (count < UCX_DESCRIPTORS && (spare[count] = epoll_create1(EPOLL_CLOEXEC)) >= 0)
         count++;
     for (int i = 0; i < count; i++)
         close(spare[i]);
-    return count == LINK_DESCRIPTORS;
+    return count == UCX_DESCRIPTORS;
 }
 
-static ucs_status_t link_open_worker(struct ucx_link *link)
+static ucs_status_t ucx_open_worker(struct ucx_state *ucx)
 {
     const ucp_worker_params_t params = {.field_mask = UCP_WORKER_PARAM_FIELD_THREAD_MODE,
                                         .thread_mode = UCS_THREAD_MODE_SERIALIZED};
-    ucs_status_t status = ucp_worker_create(link->context, &params, &link->worker);
+    ucs_status_t status = ucp_worker_create(ucx->context, &params, &ucx->worker);
 
     if (status != UCS_OK) {
-        link->worker = NULL;
+        ucx->worker = NULL;
         return status;
     }
-    link_open_wakeup(link);
-    return disti_ucx_listen(link);
+    ucx_open_wakeup(ucx);
+    return disti_ucx_listen(ucx);
 }
 
-static dist_status link_open(void *state, const struct dist_transport_config *config)
+static dist_status ucx_open(void *state, const struct dist_transport_config *config)
 {
-    struct ucx_link *link = state;
+    struct ucx_state *ucx = state;
     ucs_status_t status;
 
-    link->host = config->host;
-    link->rank = config->rank;
-    link->ranks = config->world_size;
-    link->process = getpid();
-    link->whole_bytes = disti_ucx_context_rdma() ? UCX_WHOLE_BYTES_RDMA : UCX_WHOLE_BYTES;
-    link->fd = -1;
-    link->peers = calloc((size_t)link->ranks, sizeof(*link->peers));
-    if (!link->peers)
-        return link->host->fail(DIST_ERR_NO_MEMORY, "no memory for transport ucx");
-    for (int r = 0; r < link->ranks; r++) {
-        link->peers[r].link = link;
-        link->peers[r].rank = r;
-        link->peers[r].credit.limit = link->peers[r].debit.limit = UCX_CREDIT_BYTES;
-        link->peers[r].match.unexpected_count = &link->unexpected_count;
+    ucx->host = config->host;
+    ucx->rank = config->rank;
+    ucx->ranks = config->world_size;
+    ucx->process = getpid();
+    ucx->whole_bytes = disti_ucx_context_rdma() ? UCX_WHOLE_BYTES_RDMA : UCX_WHOLE_BYTES;
+    ucx->fd = -1;
+    ucx->peers = calloc((size_t)ucx->ranks, sizeof(*ucx->peers));
+    if (!ucx->peers)
+        return ucx->host->fail(DIST_ERR_NO_MEMORY, "no memory for transport ucx");
+    for (int r = 0; r < ucx->ranks; r++) {
+        ucx->peers[r].ucx = ucx;
+        ucx->peers[r].rank = r;
+        ucx->peers[r].credit.limit = ucx->peers[r].debit.limit = UCX_CREDIT_BYTES;
+        ucx->peers[r].match.unexpected_count = &ucx->unexpected_count;
     }
-    if (!link_has_descriptors())
-        return link->host->fail(DIST_ERR_SYSTEM,
-                                "rank %d: UCX takes up to %d file descriptors, and fewer are "
-                                "left: raise the limit (ulimit -n), or close some",
-                                link->rank, LINK_DESCRIPTORS);
-    status = disti_ucx_context_take(config->world_size, config->local_ranks, &link->context);
+    if (!ucx_has_descriptors())
+        return ucx->host->fail(DIST_ERR_SYSTEM,
+                               "rank %d: UCX takes up to %d file descriptors, and fewer are "
+                               "left: raise the limit (ulimit -n), or close some",
+                               ucx->rank, UCX_DESCRIPTORS);
+    status = disti_ucx_context_take(config->world_size, config->local_ranks, &ucx->context);
     if (status == UCS_OK)
-        status = link_open_worker(link);
+        status = ucx_open_worker(ucx);
     else
-        link->context = NULL;
+        ucx->context = NULL;
     if (status == UCS_OK)
         return DIST_OK;
-    return link->host->fail(DIST_ERR_UNSUPPORTED,
-                            "rank %d: UCX does not start: %s; UCX_LOG_LEVEL=info says more",
-                            link->rank, ucs_status_string(status));
+    return ucx->host->fail(DIST_ERR_UNSUPPORTED,
+                           "rank %d: UCX does not start: %s; UCX_LOG_LEVEL=info says more",
+                           ucx->rank, ucs_status_string(status));
 }
 
-static dist_status link_copy_address(struct ucx_link *link, uint32_t flags, size_t room,
-                                     unsigned char *address, size_t *bytes_p)
+static dist_status ucx_copy_address(struct ucx_state *ucx, uint32_t flags, size_t room,
+                                    unsigned char *address, size_t *bytes_p)
 {
     ucp_worker_attr_t attributes = {.field_mask = UCP_WORKER_ATTR_FIELD_ADDRESS |
                                                   UCP_WORKER_ATTR_FIELD_ADDRESS_FLAGS,
                                     .address_flags = flags};
-    ucs_status_t status = ucp_worker_query(link->worker, &attributes);
+    ucs_status_t status = ucp_worker_query(ucx->worker, &attributes);
 
     if (status != UCS_OK)
-        return link->host->fail(DIST_ERR_INTERNAL, "ucp_worker_query: %s",
-                                ucs_status_string(status));
+        return ucx->host->fail(DIST_ERR_INTERNAL, "ucp_worker_query: %s",
+                               ucs_status_string(status));
     *bytes_p = attributes.address_length;
     if (attributes.address_length <= room)
         memcpy(address, attributes.address, attributes.address_length);
-    ucp_worker_release_address(link->worker, attributes.address);
+    ucp_worker_release_address(ucx->worker, attributes.address);
     return DIST_OK;
 }
 
 /* Where the whole address is too long, shared memory is left out. */
-static dist_status link_address(void *state, void *blob, size_t *size_p)
+static dist_status ucx_address(void *state, void *blob, size_t *size_p)
 {
-    struct ucx_link *link = state;
-    struct link_blob head = {.bytes = 0};
+    struct ucx_state *ucx = state;
+    struct ucx_blob head = {.bytes = 0};
     unsigned char *address = (unsigned char *)blob + sizeof(head);
     size_t room = DIST_ADDRESS_MAX - sizeof(head), bytes = 0;
-    dist_status status = link_copy_address(link, 0, room, address, &bytes);
+    dist_status status = ucx_copy_address(ucx, 0, room, address, &bytes);
 
     if (status == DIST_OK && bytes > room)
-        status = link_copy_address(link, UCP_WORKER_ADDRESS_FLAG_NET_ONLY, room, address, &bytes);
+        status = ucx_copy_address(ucx, UCP_WORKER_ADDRESS_FLAG_NET_ONLY, room, address, &bytes);
     if (status != DIST_OK)
         return status;
     if (bytes > room)
-        return link->host->fail(DIST_ERR_UNSUPPORTED,
-                                "rank %d: UCX's address has %zu bytes, of which %zu can be told: "
-                                "name fewer devices in UCX_NET_DEVICES, or fewer transports in "
-                                "UCX_TLS",
-                                link->rank, bytes, room);
-    memcpy(head.magic, link_magic, sizeof(link_magic));
+        return ucx->host->fail(DIST_ERR_UNSUPPORTED,
+                               "rank %d: UCX's address has %zu bytes, of which %zu can be told: "
+                               "name fewer devices in UCX_NET_DEVICES, or fewer transports in "
+                               "UCX_TLS",
+                               ucx->rank, bytes, room);
+    memcpy(head.magic, ucx_magic, sizeof(ucx_magic));
     head.bytes = (uint32_t)bytes;
     head.sum = disti_hash_bytes(DISTI_HASH_START, address, bytes);
     memcpy(blob, &head, sizeof(head));
@@ -172,63 +172,61 @@ static dist_status link_address(void *state, void *blob, size_t *size_p)
     return DIST_OK;
 }
 
-static dist_status link_reach(void *state, const void *blob, size_t size,
-                              struct dist_reach *reach_p)
+static dist_status ucx_reach(void *state, const void *blob, size_t size, struct dist_reach *reach_p)
 {
-    struct link_blob head;
+    struct ucx_blob head;
 
     (void)state;
     if (size < sizeof(head))
         return DIST_ERR_UNSUPPORTED;
     memcpy(&head, blob, sizeof(head));
-    if (memcmp(head.magic, link_magic, sizeof(link_magic)) != 0 ||
+    if (memcmp(head.magic, ucx_magic, sizeof(ucx_magic)) != 0 ||
         head.bytes != size - sizeof(head) ||
         head.sum !=
             disti_hash_bytes(DISTI_HASH_START, (const char *)blob + sizeof(head), head.bytes))
         return DIST_ERR_UNSUPPORTED;
-    *reach_p =
-        (struct dist_reach){.latency_ns = LINK_LATENCY_NS, .bytes_per_second = LINK_BANDWIDTH};
+    *reach_p = (struct dist_reach){.latency_ns = UCX_LATENCY_NS, .bytes_per_second = UCX_BANDWIDTH};
     return DIST_OK;
 }
 
-static dist_status link_connect(void *state, int rank, const void *blob, size_t size)
+static dist_status ucx_connect(void *state, int rank, const void *blob, size_t size)
 {
-    struct ucx_link *link = state;
-    struct ucx_peer *peer = &link->peers[rank];
-    size_t bytes = size - sizeof(struct link_blob);
+    struct ucx_state *ucx = state;
+    struct ucx_peer *peer = &ucx->peers[rank];
+    size_t bytes = size - sizeof(struct ucx_blob);
 
     peer->address = malloc(bytes);
     if (!peer->address)
-        return link->host->fail(DIST_ERR_NO_MEMORY, "no memory for the address of rank %d", rank);
-    memcpy(peer->address, (const unsigned char *)blob + sizeof(struct link_blob), bytes);
+        return ucx->host->fail(DIST_ERR_NO_MEMORY, "no memory for the address of rank %d", rank);
+    memcpy(peer->address, (const unsigned char *)blob + sizeof(struct ucx_blob), bytes);
     return DIST_OK;
 }
 
 /* ---- moving ---- */
 
-static int link_progress(void *state)
+static int ucx_progress(void *state)
 {
-    struct ucx_link *link = state;
-    int moved = (int)ucp_worker_progress(link->worker);
+    struct ucx_state *ucx = state;
+    int moved = (int)ucp_worker_progress(ucx->worker);
 
-    if (link->failures)
-        disti_ucx_peers_reap(link);
-    if (link->ready)
-        disti_ucx_pulls_start(link);
-    moved += link->happened;
-    link->happened = 0;
-    link->still = moved == 0;
-    return link->broken < 0 ? link->broken : moved;
+    if (ucx->failures)
+        disti_ucx_peers_reap(ucx);
+    if (ucx->ready)
+        disti_ucx_pulls_start(ucx);
+    moved += ucx->happened;
+    ucx->happened = 0;
+    ucx->still = moved == 0;
+    return ucx->broken < 0 ? ucx->broken : moved;
 }
 
-static int link_probe_tag(void *state, uint64_t tag)
+static int ucx_probe_tag(void *state, uint64_t tag)
 {
-    const struct ucx_link *link = state;
+    const struct ucx_state *ucx = state;
     uint64_t oldest = UINT64_MAX;
     int found = -1;
 
-    for (int r = 0; r < link->ranks; r++) {
-        const struct disti_unexpected *unexpected = disti_match_waiting(&link->peers[r].match, tag);
+    for (int r = 0; r < ucx->ranks; r++) {
+        const struct disti_unexpected *unexpected = disti_match_waiting(&ucx->peers[r].match, tag);
 
         if (unexpected && unexpected->order < oldest) {
             oldest = unexpected->order;
@@ -238,14 +236,14 @@ static int link_probe_tag(void *state, uint64_t tag)
     return found;
 }
 
-static void link_unexpected(void *state, uint64_t tag, uint64_t mask, int most,
-                            dist_unexpected_fn see, void *arg)
+static void ucx_unexpected(void *state, uint64_t tag, uint64_t mask, int most,
+                           dist_unexpected_fn see, void *arg)
 {
-    const struct ucx_link *link = state;
+    const struct ucx_state *ucx = state;
     const struct disti_look look = {tag, mask, most, see, arg};
 
-    for (int r = 0; link->unexpected_count && r < link->ranks; r++)
-        disti_match_show(&link->peers[r].match, r, &look);
+    for (int r = 0; ucx->unexpected_count && r < ucx->ranks; r++)
+        disti_match_show(&ucx->peers[r].match, r, &look);
 }
 
 /*
@@ -253,73 +251,73 @@ static void link_unexpected(void *state, uint64_t tag, uint64_t mask, int most,
  * news; old news are looked into here. A piece that lacks scratch waits for another to end, of
  * which UCX tells.
  */
-static int link_arm(void *state)
+static int ucx_arm(void *state)
 {
-    struct ucx_link *link = state;
+    struct ucx_state *ucx = state;
     struct epoll_event news;
     ucs_status_t status;
 
-    if (link->fd < 0)
+    if (ucx->fd < 0)
         return -1;
-    if (epoll_wait(link->fd, &news, 1, 0) != 0 && link_progress(state) != 0)
+    if (epoll_wait(ucx->fd, &news, 1, 0) != 0 && ucx_progress(state) != 0)
         return -2;
-    if (!link->still || link->happened || link->failures)
+    if (!ucx->still || ucx->happened || ucx->failures)
         return -2;
-    status = ucp_worker_arm(link->worker);
-    return status == UCS_OK ? link->fd : status == UCS_ERR_BUSY ? -2 : -1;
+    status = ucp_worker_arm(ucx->worker);
+    return status == UCS_OK ? ucx->fd : status == UCS_ERR_BUSY ? -2 : -1;
 }
 
-static void link_disarm(void *state)
+static void ucx_disarm(void *state)
 {
     (void)state; /* progress does it */
 }
 
-static void link_describe(void *state, int peer, char *text, size_t size)
+static void ucx_describe(void *state, int peer, char *text, size_t size)
 {
-    const struct ucx_link *link = state;
+    const struct ucx_state *ucx = state;
 
     snprintf(text, size, "UCX %s, %s", ucp_get_version_string(),
-             link->peers[peer].lost       ? "lost"
-             : link->peers[peer].endpoint ? "in use"
-                                          : "not used yet");
+             ucx->peers[peer].lost       ? "lost"
+             : ucx->peers[peer].endpoint ? "in use"
+                                         : "not used yet");
 }
 
 /* ---- closing ---- */
 
-static void link_close_worker(struct ucx_link *link)
+static void ucx_close_worker(struct ucx_state *ucx)
 {
-    link->closing = true;
-    disti_ucx_pulls_drop(link);
-    for (int r = 0; r < link->ranks; r++)
-        disti_ucx_receive_drop(&link->peers[r]);
-    disti_ucx_peers_leave(link);
-    ucp_worker_destroy(link->worker);
-    for (int r = 0; r < link->ranks; r++) {
-        disti_ucx_sends_free(&link->peers[r]);
-        disti_ucx_pieces_free(&link->peers[r]);
+    ucx->closing = true;
+    disti_ucx_pulls_drop(ucx);
+    for (int r = 0; r < ucx->ranks; r++)
+        disti_ucx_receive_drop(&ucx->peers[r]);
+    disti_ucx_peers_leave(ucx);
+    ucp_worker_destroy(ucx->worker);
+    for (int r = 0; r < ucx->ranks; r++) {
+        disti_ucx_sends_free(&ucx->peers[r]);
+        disti_ucx_pieces_free(&ucx->peers[r]);
     }
-    disti_standins_free(&link->standins);
+    disti_standins_free(&ucx->standins);
 }
 
-static void link_close(void *state)
+static void ucx_close(void *state)
 {
-    struct ucx_link *link = state;
+    struct ucx_state *ucx = state;
 
     /* What a fork has copied is the parent's: not a byte may go from here. */
-    if (link->process == getpid()) {
-        if (link->worker)
-            link_close_worker(link);
-        if (link->context)
+    if (ucx->process == getpid()) {
+        if (ucx->worker)
+            ucx_close_worker(ucx);
+        if (ucx->context)
             disti_ucx_context_give();
     }
-    if (link->fd >= 0 && link->peers)
-        close(link->fd);
-    for (int r = 0; link->peers && r < link->ranks; r++)
-        free(link->peers[r].address);
-    free(link->peers);
-    while (link->scratches_free)
-        free(link->scratch_free[--link->scratches_free]);
-    memset(link, 0, sizeof(*link));
+    if (ucx->fd >= 0 && ucx->peers)
+        close(ucx->fd);
+    for (int r = 0; ucx->peers && r < ucx->ranks; r++)
+        free(ucx->peers[r].address);
+    free(ucx->peers);
+    while (ucx->scratches_free)
+        free(ucx->scratch_free[--ucx->scratches_free]);
+    memset(ucx, 0, sizeof(*ucx));
 }
 
 const struct dist_transport disti_transport_ucx = {
@@ -327,20 +325,20 @@ const struct dist_transport disti_transport_ucx = {
     .size = sizeof(struct dist_transport),
     .name = "ucx",
     .summary = "UCX active messages, over the network that UCX chooses",
-    .state_size = sizeof(struct ucx_link),
-    .probe = link_probe,
-    .open = link_open,
-    .address = link_address,
-    .reach = link_reach,
-    .connect = link_connect,
+    .state_size = sizeof(struct ucx_state),
+    .probe = ucx_probe,
+    .open = ucx_open,
+    .address = ucx_address,
+    .reach = ucx_reach,
+    .connect = ucx_connect,
     .send = disti_ucx_send,
     .recv = disti_ucx_recv,
-    .progress = link_progress,
-    .probe_tag = link_probe_tag,
-    .arm = link_arm,
-    .disarm = link_disarm,
-    .close = link_close,
-    .describe = link_describe,
-    .unexpected = link_unexpected,
+    .progress = ucx_progress,
+    .probe_tag = ucx_probe_tag,
+    .arm = ucx_arm,
+    .disarm = ucx_disarm,
+    .close = ucx_close,
+    .describe = ucx_describe,
+    .unexpected = ucx_unexpected,
     .cancel = disti_ucx_cancel,
 };
