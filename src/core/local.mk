@@ -37,7 +37,7 @@ libdist_core_sources += \
 	src/core/work/progress.c \
 	src/core/work/progress.h \
 	src/core/work/progress_loop.c \
-	src/core/work/settle.c \
+	src/core/work/completion.c \
 	src/core/work/sleep.c \
 	src/core/work/stage.c \
 	src/core/work/stream.c \

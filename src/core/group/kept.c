@@ -19,7 +19,7 @@ static void kept_forked(void)
         atomic_store(&group->abort_possible, false);
     }
     disti_memory_forked();
-    disti_settle_forked();
+    disti_complete_forked();
 }
 
 static void kept_watch_forks(void)

@@ -206,7 +206,7 @@ dist_status dist_on_complete(dist_work *handle, dist_work_fn fn, void *arg)
     else
         status = await_note(work, fn, arg, &ended);
     if (ended)
-        disti_settle_call(work, fn, arg);
+        disti_complete_call(work, fn, arg);
     disti_work_unpin(work);
     return status;
 }

@@ -141,7 +141,7 @@ int disti_drive_poll(struct dist_group *group)
     }
     if (moved || group->drive.unsettled ||
         (group->works && group->works->ticket.status != DIST_IN_PROGRESS))
-        disti_settle(group);
+        disti_complete(group);
     return moved;
 }
 
@@ -167,7 +167,7 @@ static void drive_along(struct dist_group *group, const struct disti_work *work,
     uint32_t rounds = 0;
 
     if (group->drive.unsettled)
-        disti_settle(group);
+        disti_complete(group);
     while (!drive_is_done(group, work)) {
         int moved = disti_drive_poll(group);
 
@@ -229,7 +229,7 @@ void disti_drive_once(struct dist_group *group)
     if (now - group->drive.watch_ns > DRIVE_WATCH_NS) {
         group->drive.watch_ns = now;
         disti_drive_watch(group);
-        disti_settle(group);
+        disti_complete(group);
     }
     disti_drive_leave(group);
 }
@@ -238,7 +238,7 @@ void disti_drive_kick(struct dist_group *group)
 {
     if (group->drive.unsettled && drive_role(group) == DISTI_ROLE_NOBODY &&
         disti_drive_take(group)) {
-        disti_settle(group);
+        disti_complete(group);
         drive_let_go(group); /* it has not driven */
     } else if (group->works && drive_role(group) == DISTI_ROLE_NOBODY) {
         disti_progress_notice(group);

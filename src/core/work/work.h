@@ -138,13 +138,13 @@ void disti_work_unpin(struct disti_work *work);
  * and with pins 2 the library's own too. */
 void disti_work_retire(struct disti_work *work, int pins);
 
-/* settle.c: ends every work whose turn has come. The driver calls it, with the lock held; it lets
- * go of the lock while it calls functions of the program. */
-void disti_settle(struct dist_group *group);
+/* completion.c: ends every work whose turn has come. The driver calls it, with the lock held; it
+ * lets go of the lock while it calls functions of the program. */
+void disti_complete(struct dist_group *group);
 /* In a forked child: its thread is in no function of the program any more. */
-void disti_settle_forked(void);
+void disti_complete_forked(void);
 /* Calls the program's function, without locks; dist_last_error has the cause of a failure. */
-void disti_settle_call(const struct disti_work *work, dist_work_fn fn, void *arg);
+void disti_complete_call(const struct disti_work *work, dist_work_fn fn, void *arg);
 
 /* close.c */
 void disti_group_hold(struct dist_group *group);

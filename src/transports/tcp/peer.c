@@ -114,7 +114,7 @@ static void peer_up(struct tcp_state *state, struct tcp_peer *peer, uint64_t cre
 {
     peer->phase = TCP_PHASE_UP;
     peer->readable = peer->writable = true;
-    disti_tcp_congestion_settle(state, peer->fd);
+    disti_tcp_congestion_choose(state, peer->fd);
     peer->zerocopy = disti_tcp_zerocopy_open(state, peer->fd);
     peer->stripes.out.zerocopy = peer->zerocopy;
     disti_tcp_credit_open(state, peer, credit);

@@ -217,7 +217,7 @@ dist_status disti_tcp_congestion_open(struct tcp_state *state);
 /* Of a socket that is to call. */
 void disti_tcp_congestion(const struct tcp_state *state, int fd);
 /* Of a connection that is made: now it shows how far the peer is. */
-void disti_tcp_congestion_settle(const struct tcp_state *state, int fd);
+void disti_tcp_congestion_choose(const struct tcp_state *state, int fd);
 
 /* silence.c: machines that answer no more. */
 /* Has the kernel ask an idle connection's peer now and then. */

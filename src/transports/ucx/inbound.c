@@ -27,7 +27,7 @@ static void inbound_free(struct ucx_inbound *inbound)
     free(inbound);
 }
 
-void disti_ucx_inbound_settle(struct ucx_inbound *inbound)
+void disti_ucx_inbound_finish(struct ucx_inbound *inbound)
 {
     if (inbound->pulling || (inbound->left && inbound->status == DIST_OK))
         return;
@@ -86,7 +86,7 @@ void disti_ucx_inbound_bytes(struct ucx_inbound *inbound, const void *data, size
         disti_ucx_inbound_holds(inbound, offset, bytes))
         inbound->peer->ucx->host->sink_apply(&inbound->request->sink, offset, data, bytes);
     inbound->left -= bytes;
-    disti_ucx_inbound_settle(inbound);
+    disti_ucx_inbound_finish(inbound);
 }
 
 void disti_ucx_inbounds_fail(struct ucx_peer *peer)
@@ -96,7 +96,7 @@ void disti_ucx_inbounds_fail(struct ucx_peer *peer)
     for (struct ucx_inbound *inbound = peer->inbounds; inbound; inbound = next) {
         next = inbound->next;
         inbound->status = DIST_ERR_PEER_LOST;
-        disti_ucx_inbound_settle(inbound);
+        disti_ucx_inbound_finish(inbound);
     }
 }
 

@@ -91,7 +91,7 @@ static void pieces_free(struct ucx_send_pieces *all)
 }
 
 /* Has all of it left, or can no more leave? */
-static void pieces_settle(struct ucx_send_pieces *all)
+static void pieces_finish(struct ucx_send_pieces *all)
 {
     if (all->flying || !all->answered)
         return;
@@ -119,7 +119,7 @@ static void piece_ended(void *ucx_request, ucs_status_t status, void *arg)
         all->status = ended;
     if (all->answered)
         pieces_fill(all);
-    pieces_settle(all);
+    pieces_finish(all);
 }
 
 /* Nobody will ask for it any more. */
@@ -129,7 +129,7 @@ static void pieces_give_up(struct ucx_send_pieces *all, dist_status status)
     all->begun = all->bytes;
     if (all->status == DIST_OK)
         all->status = status;
-    pieces_settle(all);
+    pieces_finish(all);
 }
 
 void disti_ucx_announce(struct ucx_peer *peer, struct dist_request *request,
@@ -155,7 +155,7 @@ void disti_ucx_announce(struct ucx_peer *peer, struct dist_request *request,
     all->flying++; /* it must outlive a loss of the peer that shows at once */
     piece_start(&all->places[0], NULL);
     all->flying--;
-    pieces_settle(all);
+    pieces_finish(all);
 }
 
 bool disti_ucx_pieces_answered(struct ucx_peer *peer, uint32_t name, bool wanted)
@@ -170,7 +170,7 @@ bool disti_ucx_pieces_answered(struct ucx_peer *peer, uint32_t name, bool wanted
     }
     all->answered = true;
     pieces_fill(all);
-    pieces_settle(all);
+    pieces_finish(all);
     return true;
 }
 

@@ -40,7 +40,7 @@ static void pull_end(struct ucx_state *ucx, struct ucx_pull *pull, dist_status s
     inbound->in_place -= pull->in_place;
     ucx->happened++;
     free(pull);
-    disti_ucx_inbound_settle(inbound);
+    disti_ucx_inbound_finish(inbound);
 }
 
 /* A pull that UCX refuses because the peer is gone is not its receiver's choice: never OK. */

@@ -278,7 +278,7 @@ void disti_ucx_inbounds_fail(struct ucx_peer *peer);
 bool disti_ucx_inbound_holds(struct ucx_inbound *inbound, uint64_t offset, uint64_t bytes);
 
 /* Ends it if there is nothing left to do, or nothing that can be done. */
-void disti_ucx_inbound_settle(struct ucx_inbound *inbound);
+void disti_ucx_inbound_finish(struct ucx_inbound *inbound);
 
 /* Throws away what comes for receives with such a tag. */
 void disti_ucx_inbounds_forget(struct ucx_peer *peer, uint64_t tag, uint64_t mask);

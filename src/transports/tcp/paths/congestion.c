@@ -78,7 +78,7 @@ void disti_tcp_congestion(const struct tcp_state *state, int fd)
         (void)congestion_set(fd, state->congestion);
 }
 
-void disti_tcp_congestion_settle(const struct tcp_state *state, int fd)
+void disti_tcp_congestion_choose(const struct tcp_state *state, int fd)
 {
     if (state->paced[0] && !congestion_near(fd))
         (void)congestion_set(fd, state->paced);

@@ -100,7 +100,7 @@ static void rail_up(struct tcp_state *state, struct tcp_peer *peer, struct tcp_r
 
     rail->phase = TCP_PHASE_UP;
     rail->readable = rail->writable = true;
-    disti_tcp_congestion_settle(state, rail->fd);
+    disti_tcp_congestion_choose(state, rail->fd);
     setsockopt(rail->fd, IPPROTO_TCP, TCP_NOTSENT_LOWAT, &unsent, sizeof(unsent));
     rail->out.zerocopy = disti_tcp_zerocopy_open(state, rail->fd);
     if (peer->rails->up++ == 0)

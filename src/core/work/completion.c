@@ -3,20 +3,20 @@
 #include "base/collective.h"
 #include "core/group/group.h"
 
-static _Thread_local int settle_depth;
+static _Thread_local int completion_depth;
 
 bool disti_work_is_calling(void)
 {
-    return settle_depth > 0;
+    return completion_depth > 0;
 }
 
-void disti_settle_forked(void)
+void disti_complete_forked(void)
 {
-    settle_depth = 0;
+    completion_depth = 0;
 }
 
 /* Takes the work behind `before` (NULL: the first) out of the queue. */
-static struct disti_work *settle_unlink(struct dist_group *group, struct disti_work *before)
+static struct disti_work *completion_unlink(struct dist_group *group, struct disti_work *before)
 {
     struct disti_work *work = before ? before->next : group->works;
 
@@ -35,7 +35,7 @@ static struct disti_work *settle_unlink(struct dist_group *group, struct disti_w
  * The next work whose turn it is to end, out of the queue; NULL: none. A collective waits for those
  * before it; sends and receives wait for nobody.
  */
-static struct disti_work *settle_next(struct dist_group *group)
+static struct disti_work *completion_next(struct dist_group *group)
 {
     struct disti_work *before = NULL;
     bool held = false;
@@ -44,7 +44,7 @@ static struct disti_work *settle_next(struct dist_group *group)
         bool message = disti_collective_pair(work->call.collective);
 
         if (work->ticket.status != DIST_IN_PROGRESS && (message || !held))
-            return settle_unlink(group, before);
+            return completion_unlink(group, before);
         held = held || !message;
         if (held && !group->drive.messages)
             return NULL;
@@ -52,20 +52,20 @@ static struct disti_work *settle_next(struct dist_group *group)
     return NULL;
 }
 
-void disti_settle_call(const struct disti_work *work, dist_work_fn fn, void *arg)
+void disti_complete_call(const struct disti_work *work, dist_work_fn fn, void *arg)
 {
     const struct disti_log *log = disti_log_current();
 
     disti_log_use(NULL); /* the failure has been logged where it was found */
     if (work->status < 0)
         disti_fail(work->status, "%s", work->group->cause);
-    settle_depth++;
+    completion_depth++;
     fn(arg, work->status);
-    settle_depth--;
+    completion_depth--;
     disti_log_use(log);
 }
 
-static void settle_finish(struct dist_group *group, struct disti_work *work)
+static void completion_finish(struct dist_group *group, struct disti_work *work)
 {
     dist_status status;
 
@@ -80,16 +80,16 @@ static void settle_finish(struct dist_group *group, struct disti_work *work)
     disti_group_fail(group, work, status);
 }
 
-static void settle_notify(struct dist_group *group, struct disti_work *work)
+static void completion_notify(struct dist_group *group, struct disti_work *work)
 {
     group->drive.calling = true;
     disti_group_unlock(group);
-    disti_settle_call(work, work->fn, work->fn_arg);
+    disti_complete_call(work, work->fn, work->fn_arg);
     disti_group_lock(group);
     group->drive.calling = false;
 }
 
-static void settle_end(struct dist_group *group, struct disti_work *work)
+static void completion_end(struct dist_group *group, struct disti_work *work)
 {
     bool detached = work->kind == DISTI_WORK_DETACHED;
 
@@ -97,9 +97,9 @@ static void settle_end(struct dist_group *group, struct disti_work *work)
     if (work->status < 0)
         disti_group_fail(group, work, work->status); /* if nobody has noticed yet */
     else if (work->finish)
-        settle_finish(group, work);
+        completion_finish(group, work);
     if (work->fn)
-        settle_notify(group, work);
+        completion_notify(group, work);
     atomic_store_explicit(&work->ended, true, memory_order_release);
     if (detached) /* else it is its waiter's from here on */
         disti_work_unpin(work);
@@ -107,11 +107,11 @@ static void settle_end(struct dist_group *group, struct disti_work *work)
         pthread_cond_broadcast(&group->drive.changed);
 }
 
-void disti_settle(struct dist_group *group)
+void disti_complete(struct dist_group *group)
 {
     struct disti_work *work;
 
-    while ((work = settle_next(group)))
-        settle_end(group, work);
+    while ((work = completion_next(group)))
+        completion_end(group, work);
     group->drive.unsettled = false;
 }
