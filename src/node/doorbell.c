@@ -18,9 +18,9 @@
  * Who stores a stage and then looks who sleeps, and who says that it sleeps and then looks at the
  * stages, must not both look before the other's store is seen:
  *
- *     stage = 7                      mood = ASLEEP
+ *     stage = 7                      presence = ASLEEP
  *     ------------ a fence on both sides, or one on all CPUs ------------
- *     mood == ASLEEP? ring           stage == 7? do not sleep
+ *     presence == ASLEEP? ring           stage == 7? do not sleep
  *
  * A stage is stored in every call and drains the store buffer if it is fenced; a rank goes to sleep
  * rarely. So the one that sleeps has the kernel fence the CPUs of all processes that have
@@ -272,18 +272,19 @@ static void doorbell_miss(struct disti_node *node, int rank)
 /* Of several that see it asleep one rings. */
 static void doorbell_rouse(struct disti_node *node, int rank)
 {
-    uint32_t mood = NODE_ASLEEP;
+    uint32_t presence = NODE_ASLEEP;
 
-    if (atomic_compare_exchange_strong(&node->peers[rank].board->mood, &mood, NODE_AWAKE))
+    if (atomic_compare_exchange_strong(&node->peers[rank].board->presence, &presence, NODE_AWAKE))
         doorbell_ring(node, rank);
-    else if (mood == NODE_GONE)
+    else if (presence == NODE_GONE)
         doorbell_miss(node, rank);
 }
 
 void disti_node_ring(struct disti_node *node)
 {
     for (int r = 0; r < node->ranks; r++) {
-        if (atomic_load_explicit(&node->peers[r].board->mood, memory_order_seq_cst) != NODE_AWAKE)
+        if (atomic_load_explicit(&node->peers[r].board->presence, memory_order_seq_cst) !=
+            NODE_AWAKE)
             doorbell_rouse(node, r);
     }
 }
@@ -295,7 +296,7 @@ int disti_node_arm(struct disti_node *node, struct disti_node_op *op)
     node->sleeper = disti_doorbell();
     pthread_mutex_unlock(&doorbell_lock);
     node->armed = true;
-    atomic_store_explicit(&node->board->mood, NODE_ASLEEP, memory_order_seq_cst);
+    atomic_store_explicit(&node->board->presence, NODE_ASLEEP, memory_order_seq_cst);
     if (!node->fences && !doorbell_barrier(MEMBARRIER_CMD_GLOBAL_EXPEDITED))
         return DIST_ARM_READY; /* it has worked when it was tried: without memory now, perhaps */
     return disti_node_ready(node, op) ? DIST_ARM_READY : doorbell_pipe[0];
@@ -306,7 +307,7 @@ void disti_node_disarm(struct disti_node *node)
     if (!node->armed)
         return;
     node->armed = false;
-    atomic_store_explicit(&node->board->mood, NODE_AWAKE, memory_order_relaxed);
+    atomic_store_explicit(&node->board->presence, NODE_AWAKE, memory_order_relaxed);
     pthread_mutex_lock(&doorbell_lock);
     node->sleeper = -1;
     doorbell_hear(node);
@@ -316,7 +317,7 @@ void disti_node_disarm(struct disti_node *node)
 void disti_node_abandon(struct disti_node *node, const struct disti_node_op *op)
 {
     node->board->gave_up = op->number;
-    atomic_store_explicit(&node->board->mood, NODE_GONE, memory_order_seq_cst);
+    atomic_store_explicit(&node->board->presence, NODE_GONE, memory_order_seq_cst);
     disti_node_ring(node);
     node->abandoned = true;
     disti_segment_retire(); /* a peer may still be at a piece of what the program now frees */
@@ -325,7 +326,8 @@ void disti_node_abandon(struct disti_node *node, const struct disti_node_op *op)
 void disti_node_miss(struct disti_node *node)
 {
     for (int r = 0; r < node->ranks; r++) {
-        if (atomic_load_explicit(&node->peers[r].board->mood, memory_order_acquire) == NODE_GONE)
+        if (atomic_load_explicit(&node->peers[r].board->presence, memory_order_acquire) ==
+            NODE_GONE)
             doorbell_miss(node, r);
     }
 }

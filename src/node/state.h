@@ -73,11 +73,11 @@ struct node_slot {
  * ASLEEP: it sleeps, or is about to: its doorbell wakes it; set before the last look at stages.
  * GONE: it has given up calls that it had begun: what it has not done it will not do.
  */
-enum node_mood { NODE_AWAKE, NODE_ASLEEP, NODE_GONE };
+enum node_presence { NODE_AWAKE, NODE_ASLEEP, NODE_GONE };
 
 struct node_board {
     struct node_slot slots[NODE_SLOTS];
-    alignas(NODE_APART) _Atomic uint32_t mood;
+    alignas(NODE_APART) _Atomic uint32_t presence;
     _Atomic int32_t cpu; /* that it was on when it last began a call */
     uint64_t gave_up;    /* GONE: from this call on */
 };
