@@ -120,7 +120,7 @@ bool disti_wait_yielded(struct disti_wait_policy *policy, int64_t now_ns, int64_
     return ++policy->yields > DISTI_WAIT_WINDOW;
 }
 
-void disti_wait_judge(struct disti_wait_policy *policy, long switches)
+void disti_wait_adapt(struct disti_wait_policy *policy, long switches)
 {
     wait_behave(policy, switches > DISTI_WAIT_WINDOW / 2 ? DISTI_WAIT_CROWDED : DISTI_WAIT_ALONE);
 }
@@ -155,7 +155,7 @@ void disti_wait_learn(struct disti_wait_policy *policy, const struct disti_wait 
         return;
     switches = wait_switches();
     if (policy->yields > 1)
-        disti_wait_judge(policy, switches - policy->switches);
+        disti_wait_adapt(policy, switches - policy->switches);
     policy->switches = switches;
     policy->thread = pthread_self();
 }

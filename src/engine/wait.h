@@ -74,11 +74,11 @@ void disti_wait_learn(struct disti_wait_policy *policy, const struct disti_wait 
 /* Yields until the next verdict about them. */
 #define DISTI_WAIT_WINDOW 32
 
-/* A yield that ended at now_ns and took so long. True: disti_wait_judge is due. */
+/* A yield that ended at now_ns and took so long. True: disti_wait_adapt is due. */
 bool disti_wait_yielded(struct disti_wait_policy *policy, int64_t now_ns, int64_t took_ns);
 
 /* So many of the window's yields let somebody else run. */
-void disti_wait_judge(struct disti_wait_policy *policy, long switches);
+void disti_wait_adapt(struct disti_wait_policy *policy, long switches);
 
 /* About to sleep, at now_ns. */
 void disti_wait_tire(struct disti_wait_policy *policy, int64_t now_ns);

@@ -140,7 +140,7 @@ static void cells_fill(struct sample *s)
     }
 }
 
-static bool cells_judge(struct sample *s)
+static bool cells_check(struct sample *s)
 {
     for (uint32_t c = 0; c < s->count; c++) {
         uint64_t due = cell_due(s, s->list[c]);
@@ -353,7 +353,7 @@ void disti_sample_run(struct sample *s)
     } else if (good && !s->lost) {
         cells_fill(s);
         if (run_all(&run))
-            cells_judge(s);
+            cells_check(s);
     }
     free(run.queue);
     free(run.knows);

@@ -166,7 +166,7 @@ static bool unanimous(const struct dist_candidate *chosen)
     return true;
 }
 
-static int judge(bool tried)
+static int check(bool tried)
 {
     struct dist_candidate rows[ROOM];
     struct dist_explanation said;
@@ -204,7 +204,7 @@ int main(int argc, char **argv)
     ranks = dist_get_world_size(world);
     code = ranks > RANKS_MAX ? 2 : run();
     if (code == 0)
-        code = judge(strcmp(argv[1], "yes") == 0);
+        code = check(strcmp(argv[1], "yes") == 0);
     if (dist_destroy_process_group(world) != DIST_OK && code == 0)
         code = fail("it cannot leave");
     return code;

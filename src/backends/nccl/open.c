@@ -124,7 +124,7 @@ static void open_card_fill(struct disti_nccl_state *nccl, const struct dist_back
 }
 
 /* Every rank looks at all cards, and so all come to the same end. */
-static dist_status open_judge(const struct disti_nccl_state *nccl, const struct open_card *cards)
+static dist_status open_check(const struct disti_nccl_state *nccl, const struct open_card *cards)
 {
     for (int r = 0; r < nccl->ranks; r++) {
         if (cards[r].status != DIST_OK)
@@ -159,7 +159,7 @@ static dist_status open_introduce(struct disti_nccl_state *nccl,
     open_card_fill(nccl, config, &card);
     status = config->all_gather(config->all_gather_arg, &card, cards, sizeof(card));
     if (status == DIST_OK)
-        status = open_judge(nccl, cards);
+        status = open_check(nccl, cards);
     free(cards);
     return status;
 }

@@ -209,7 +209,7 @@ dist_status disti_arena_take(enum arena_pool pool, size_t bytes, struct arena_bl
     size_t page = disti_segment_page();
     unsigned order = disti_buddy_order(bytes / page + (bytes % page > 0));
     struct arena_block block;
-    dist_status status = disti_segment_file_judge(bytes);
+    dist_status status = disti_segment_file_check(bytes);
 
     if (status != DIST_OK)
         return status;

@@ -122,7 +122,7 @@ static bool file_size(int fd, size_t bytes, size_t seal_bytes)
            file_reserve_pages(fd, bytes, seal_bytes);
 }
 
-dist_status disti_segment_file_judge(size_t bytes)
+dist_status disti_segment_file_check(size_t bytes)
 {
     return file_too_large(bytes) ? file_no_memory(bytes) : DIST_OK;
 }

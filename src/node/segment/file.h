@@ -27,7 +27,7 @@ size_t disti_segment_page(void);
 dist_status disti_segment_file_make(size_t bytes, struct disti_segment_name *name_p);
 
 /* ERR_NO_MEMORY: so many bytes are more than the machine has. */
-dist_status disti_segment_file_judge(size_t bytes);
+dist_status disti_segment_file_check(size_t bytes);
 
 /*
  * Where the kernel grants no more memory than there is: makes those pages, so that no touch of them

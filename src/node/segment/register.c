@@ -41,7 +41,7 @@ static bool register_parse(const char *line, struct register_range *range_p)
 }
 
 /* What is wrong with that range; NULL: nothing. */
-static const char *register_judge(const struct register_range *range)
+static const char *register_validate(const struct register_range *range)
 {
     if (range->rights[3] != 'p')
         return "it is shared memory already";
@@ -68,7 +68,7 @@ static const char *register_walk(FILE *maps, uintptr_t begin, uintptr_t end)
     while (!wrong && begin < end && getline(&line, &room, maps) > 0) {
         if (!register_parse(line, &range) || range.end <= begin)
             continue;
-        wrong = range.begin > begin ? "it is not mapped" : register_judge(&range);
+        wrong = range.begin > begin ? "it is not mapped" : register_validate(&range);
         begin = range.end;
     }
     free(line);

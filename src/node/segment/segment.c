@@ -57,7 +57,7 @@ dist_status disti_segment_make(size_t bytes, void **memory_p)
     disti_segment_begin();
     status = segment_round(bytes, &segment.bytes);
     if (status == DIST_OK)
-        status = disti_segment_file_judge(segment.bytes);
+        status = disti_segment_file_check(segment.bytes);
     if (status == DIST_OK)
         status = disti_segment_file_make(segment.bytes, &segment.name);
     if (status != DIST_OK)

@@ -202,7 +202,7 @@ dist_status disti_shm_lost(const struct shm_peer *peer)
 }
 
 /* Can we read the peer's memory? It is asked to show us one word of it. */
-static enum shm_verdict connection_judge(const struct shm_state *state, const struct shm_peer *peer,
+static enum shm_verdict connection_check(const struct shm_state *state, const struct shm_peer *peer,
                                          const struct shm_hello *hello)
 {
     uint64_t word = 0;
@@ -253,7 +253,7 @@ void disti_shm_connection_connected(struct shm_state *state, struct shm_peer *pe
         peer->process = disti_descriptor_own((int)syscall(SYS_pidfd_open, peer->pid, 0));
     if (peer->process >= 0)
         disti_shm_watch(state, peer->process, SHM_ON_PROCESS, peer->rank, 0);
-    atomic_store_explicit(&peer->mine->verdict, connection_judge(state, peer, hello),
+    atomic_store_explicit(&peer->mine->verdict, connection_check(state, peer, hello),
                           memory_order_seq_cst);
     disti_shm_ring(peer);
 }

@@ -55,7 +55,7 @@ static int pending_slot(struct tcp_state *state)
 }
 
 /* The whole hello is there: the caller is a rank of this job, or is shown out. */
-static void pending_judge(struct tcp_state *state, struct tcp_pending *pending)
+static void pending_check(struct tcp_state *state, struct tcp_pending *pending)
 {
     struct disti_tcp_hello hello;
 
@@ -87,7 +87,7 @@ int disti_tcp_pending_event(struct tcp_state *state, int slot)
         }
         pending->bytes += (size_t)got;
         if (pending->bytes == sizeof(pending->hello)) {
-            pending_judge(state, pending);
+            pending_check(state, pending);
             break;
         }
     }

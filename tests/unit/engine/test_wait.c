@@ -111,7 +111,7 @@ static void strangers_are_asked_again_after_a_while(void **state)
     assert_int_equal(policy.manner, DISTI_WAIT_BESIDE);
     disti_wait_tire(&policy, now += 1000 * MS);
     assert_true(yields(&policy, DISTI_WAIT_WINDOW + 1, &now, QUICK_NS));
-    disti_wait_judge(&policy, 0); /* gone */
+    disti_wait_adapt(&policy, 0); /* gone */
     assert_int_equal(policy.manner, DISTI_WAIT_ALONE);
     assert_true(policy.spins > 0);
 }
@@ -125,11 +125,11 @@ static void whoever_lets_others_run_is_crowded(void **state)
     disti_wait_policy_init(&policy, false);
     assert_false(yields(&policy, DISTI_WAIT_WINDOW, &now, QUICK_NS));
     assert_true(yields(&policy, 1, &now, QUICK_NS));
-    disti_wait_judge(&policy, DISTI_WAIT_WINDOW);
+    disti_wait_adapt(&policy, DISTI_WAIT_WINDOW);
     assert_int_equal(policy.manner, DISTI_WAIT_CROWDED);
     assert_int_equal(policy.spins, 0);
     assert_true(yields(&policy, DISTI_WAIT_WINDOW + 1, &now, QUICK_NS));
-    disti_wait_judge(&policy, 1);
+    disti_wait_adapt(&policy, 1);
     assert_int_equal(policy.manner, DISTI_WAIT_ALONE);
 }
 

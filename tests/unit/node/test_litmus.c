@@ -33,7 +33,7 @@ struct litmus {
 typedef unsigned (*litmus_fn)(int process, struct cell *cell, unsigned batch);
 
 /* How many rounds of a batch ended as they must not. */
-typedef long (*litmus_judge)(struct litmus *litmus, unsigned batch);
+typedef long (*litmus_check)(struct litmus *litmus, unsigned batch);
 
 static int64_t now_s(void)
 {
@@ -85,7 +85,7 @@ static void pin(int process)
 }
 
 /* All batches of one process; process 0 judges. -1: the other does not come. */
-static long litmus_process(struct litmus *litmus, int process, litmus_fn fn, litmus_judge judge)
+static long litmus_process(struct litmus *litmus, int process, litmus_fn fn, litmus_check check)
 {
     unsigned meeting = 0;
     long wrong = 0;
@@ -98,7 +98,7 @@ static long litmus_process(struct litmus *litmus, int process, litmus_fn fn, lit
         if (!meet(litmus, ++meeting))
             return -1;
         if (process == 0)
-            wrong += judge(litmus, batch);
+            wrong += check(litmus, batch);
     }
     return wrong;
 }
@@ -122,7 +122,7 @@ static int litmus_other(void *arg, int line)
 }
 
 /* How many rounds ended as they must not. */
-static long litmus_run(litmus_fn fn, litmus_judge judge)
+static long litmus_run(litmus_fn fn, litmus_check check)
 {
     struct litmus *litmus = unit_alloc(sizeof(*litmus));
     struct litmus_peer peer = {.name = unit_name(litmus), .fn = fn};
@@ -132,7 +132,7 @@ static long litmus_run(litmus_fn fn, litmus_judge judge)
 
     sched_getaffinity(0, sizeof(before), &before);
     pin(0);
-    wrong = litmus_process(litmus, 0, fn, judge);
+    wrong = litmus_process(litmus, 0, fn, check);
     sched_setaffinity(0, sizeof(before), &before);
     unit_join(&other);
     assert_int_equal(disti_segment_free(litmus), DIST_OK);
@@ -140,7 +140,7 @@ static long litmus_run(litmus_fn fn, litmus_judge judge)
     return wrong;
 }
 
-static long judge_seen(struct litmus *litmus, unsigned batch)
+static long check_seen(struct litmus *litmus, unsigned batch)
 {
     long wrong = 0;
 
@@ -178,7 +178,7 @@ static unsigned message(int process, struct cell *cell, unsigned batch)
 static void test_message_passing(void **state)
 {
     (void)state;
-    assert_int_equal(litmus_run(message, judge_seen), 0);
+    assert_int_equal(litmus_run(message, check_seen), 0);
 }
 
 /* ---- store buffering: one of two that tell each other sees it ---- */
@@ -208,7 +208,7 @@ static unsigned buffering_weak(int process, struct cell *cell, unsigned batch)
 }
 
 /* Both saw the batch before. */
-static long judge_buffering(struct litmus *litmus, unsigned batch)
+static long check_buffering(struct litmus *litmus, unsigned batch)
 {
     long wrong = 0;
 
@@ -220,8 +220,8 @@ static long judge_buffering(struct litmus *litmus, unsigned batch)
 static void test_store_buffering(void **state)
 {
     (void)state;
-    assert_int_equal(litmus_run(buffering_ordered, judge_buffering), 0);
-    assert_int_equal(litmus_run(buffering_exchanged, judge_buffering), 0);
+    assert_int_equal(litmus_run(buffering_ordered, check_buffering), 0);
+    assert_int_equal(litmus_run(buffering_exchanged, check_buffering), 0);
 }
 
 /* Release and acquire allow it, and processors do it: what the test above can see. */
@@ -230,7 +230,7 @@ static void test_store_buffering_happens(void **state)
     long weak;
 
     (void)state;
-    weak = litmus_run(buffering_weak, judge_buffering);
+    weak = litmus_run(buffering_weak, check_buffering);
     print_message("without seq_cst: %ld of %ld rounds\n", weak, (long)batches() * ROUNDS);
     if (weak == 0)
         skip();
@@ -255,7 +255,7 @@ static unsigned coherence(int process, struct cell *cell, unsigned batch)
 static void test_coherence(void **state)
 {
     (void)state;
-    assert_int_equal(litmus_run(coherence, judge_seen), 0);
+    assert_int_equal(litmus_run(coherence, check_seen), 0);
 }
 
 /* ---- counting: none is lost, and the last that comes sees what the first wrote ---- */
@@ -269,9 +269,9 @@ static unsigned counting(int process, struct cell *cell, unsigned batch)
     return before == 2 * batch - 1 && cell->payload[!process] != batch;
 }
 
-static long judge_counting(struct litmus *litmus, unsigned batch)
+static long check_counting(struct litmus *litmus, unsigned batch)
 {
-    long wrong = judge_seen(litmus, batch);
+    long wrong = check_seen(litmus, batch);
 
     for (int i = 0; i < ROUNDS; i++)
         wrong += atomic_load_explicit(&litmus->cells[i].y, memory_order_relaxed) != 2 * batch;
@@ -281,7 +281,7 @@ static long judge_counting(struct litmus *litmus, unsigned batch)
 static void test_counting(void **state)
 {
     (void)state;
-    assert_int_equal(litmus_run(counting, judge_counting), 0);
+    assert_int_equal(litmus_run(counting, check_counting), 0);
 }
 
 int main(void)
