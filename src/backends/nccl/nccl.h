@@ -191,8 +191,8 @@ dist_status disti_nccl_stage_in(struct disti_nccl_state *nccl, struct disti_nccl
 int disti_nccl_stage_out(struct disti_nccl_state *nccl, struct disti_nccl_call *c);
 
 /* Copies what the call sends to memory that it gets for that, on its stream. */
-dist_status disti_nccl_stage_aside(struct disti_nccl_state *nccl, size_t bytes,
-                                   struct disti_nccl_call *c);
+dist_status disti_nccl_stage_copy(struct disti_nccl_state *nccl, size_t bytes,
+                                  struct disti_nccl_call *c);
 
 void disti_nccl_stage_free(struct disti_nccl_state *nccl, struct disti_nccl_stage *stage);
 

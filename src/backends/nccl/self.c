@@ -31,7 +31,7 @@ static size_t self_bytes(const struct disti_nccl_state *nccl, const struct disti
  * Nobody receives it yet: it is copied aside, and its sender goes on. *parcel_p, which is what is
  * received later, has no ticket.
  */
-static dist_status self_put_aside(struct disti_nccl_state *nccl, struct disti_nccl_call *c)
+static dist_status self_keep_copy(struct disti_nccl_state *nccl, struct disti_nccl_call *c)
 {
     struct disti_nccl_call *parcel = calloc(1, sizeof(*parcel));
     dist_status status = DIST_OK;
@@ -45,7 +45,7 @@ static dist_status self_put_aside(struct disti_nccl_state *nccl, struct disti_nc
         parcel->stage = c->stage;
         c->stage = NULL;
     } else {
-        status = disti_nccl_stage_aside(nccl, self_bytes(nccl, c), parcel);
+        status = disti_nccl_stage_copy(nccl, self_bytes(nccl, c), parcel);
     }
     if (status == DIST_OK)
         status = disti_nccl_event_take(nccl, &parcel->end);
@@ -140,7 +140,7 @@ dist_status disti_nccl_self(struct disti_nccl_state *nccl, struct disti_nccl_cal
     if (other)
         return sends ? self_send(nccl, c, other) : self_receive(nccl, c, other);
     if (sends) {
-        status = self_put_aside(nccl, c);
+        status = self_keep_copy(nccl, c);
         if (status == DIST_OK)
             return disti_nccl_mark(nccl, c);
         disti_nccl_call_free(nccl, c);

@@ -294,8 +294,8 @@ dist_status disti_nccl_stage_in(struct disti_nccl_state *nccl, struct disti_nccl
     return status == DIST_OK ? stage_fill(nccl, c) : status;
 }
 
-dist_status disti_nccl_stage_aside(struct disti_nccl_state *nccl, size_t bytes,
-                                   struct disti_nccl_call *c)
+dist_status disti_nccl_stage_copy(struct disti_nccl_state *nccl, size_t bytes,
+                                  struct disti_nccl_call *c)
 {
     dist_status status;
     int error;
