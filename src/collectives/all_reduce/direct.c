@@ -19,12 +19,12 @@
 void disti_all_reduce_direct(const struct disti_shape *shape, struct disti_builder *b)
 {
     disti_build_chunks(b, (uint32_t)shape->ranks * shape->segments);
-    struct disti_crew crew = {.ranks = shape->topology->order,
+    struct disti_team team = {.ranks = shape->topology->order,
                               .size = shape->ranks,
                               .index = shape->topology->position[shape->rank],
                               .owners = shape->ranks,
                               .turns = 1,
                               .segments = shape->segments};
-    disti_crew_reduce(b, &crew, 0, 0, true);
-    disti_crew_gather(b, &crew, 0, 1);
+    disti_team_reduce(b, &team, 0, 0, true);
+    disti_team_gather(b, &team, 0, 1);
 }

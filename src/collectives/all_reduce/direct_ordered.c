@@ -19,15 +19,15 @@ enum { CHANNEL_REDUCE, CHANNEL_GATHER };
 void disti_all_reduce_direct_ordered(const struct disti_shape *shape, struct disti_builder *b)
 {
     disti_build_chunks(b, (uint32_t)shape->ranks * shape->segments);
-    struct disti_crew crew = {.size = shape->ranks,
+    struct disti_team team = {.size = shape->ranks,
                               .index = shape->rank,
                               .owners = shape->ranks,
                               .turns = 1,
                               .segments = shape->segments};
-    disti_crew_give(b, &crew, 0, CHANNEL_REDUCE);
+    disti_team_give(b, &team, 0, CHANNEL_REDUCE);
     uint16_t lane = disti_build_lane(b, CHANNEL_REDUCE);
     for (uint32_t s = 0; s < shape->segments; s++)
         disti_ordered_sum(b, lane, shape->ranks, shape->rank,
                           (uint32_t)shape->rank * shape->segments + s);
-    disti_crew_gather(b, &crew, 0, CHANNEL_GATHER);
+    disti_team_gather(b, &team, 0, CHANNEL_GATHER);
 }

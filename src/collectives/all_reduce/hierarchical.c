@@ -26,26 +26,26 @@ void disti_all_reduce_hierarchical(const struct disti_shape *shape, struct disti
     const struct disti_topology *topology = shape->topology;
     int node = disti_node_of(topology, shape->rank), nodes = topology->nodes;
     int size = disti_node_size(topology, node);
-    struct disti_crew crew = {.ranks = &topology->order[topology->node_first[node]],
+    struct disti_team team = {.ranks = &topology->order[topology->node_first[node]],
                               .size = size,
                               .index = topology->position[shape->rank] - topology->node_first[node],
                               .owners = topology->uniform ? size : 1,
                               .turns = (uint32_t)nodes,
                               .segments = shape->segments};
-    uint32_t slice = crew.turns * crew.segments;
-    disti_build_chunks(b, (uint32_t)crew.owners * slice);
-    disti_crew_reduce(b, &crew, (uint32_t)node, CHANNEL_REDUCE, nodes == 1);
-    if (crew.index < crew.owners) {
+    uint32_t slice = team.turns * team.segments;
+    disti_build_chunks(b, (uint32_t)team.owners * slice);
+    disti_team_reduce(b, &team, (uint32_t)node, CHANNEL_REDUCE, nodes == 1);
+    if (team.index < team.owners) {
         int next = (node + 1) % nodes, previous = (node + nodes - 1) % nodes;
         struct disti_ring ring = {.size = nodes,
                                   .index = node,
-                                  .next = disti_node_member(topology, next, crew.index),
-                                  .previous = disti_node_member(topology, previous, crew.index),
-                                  .first = (uint32_t)crew.index * slice,
+                                  .next = disti_node_member(topology, next, team.index),
+                                  .previous = disti_node_member(topology, previous, team.index),
+                                  .first = (uint32_t)team.index * slice,
                                   .segments = shape->segments,
                                   .channel = CHANNEL_RING,
                                   .channels = 1};
         disti_ring_all_reduce(b, &ring);
     }
-    disti_crew_gather(b, &crew, (uint32_t)(node + 1) % crew.turns, CHANNEL_GATHER);
+    disti_team_gather(b, &team, (uint32_t)(node + 1) % team.turns, CHANNEL_GATHER);
 }

@@ -28,7 +28,7 @@ void disti_ring_all_reduce(struct disti_builder *b, const struct disti_ring *rin
  *
  *   turns 3, segments 2, start 1:   2 3 | 0 1 | 4 5
  */
-struct disti_crew {
+struct disti_team {
     const int *ranks;
     int size, index, owners;
     uint32_t turns, segments;
@@ -36,22 +36,22 @@ struct disti_crew {
 
 /* The rank of a member, and of the one `distance` places after it (the last is before the first).
  */
-int disti_crew_rank(const struct disti_crew *crew, int index);
-int disti_crew_after(const struct disti_crew *crew, int distance);
+int disti_team_rank(const struct disti_team *team, int index);
+int disti_team_after(const struct disti_team *team, int distance);
 
 /* Each rank gives each owner that owner's slice of its IN. */
-void disti_crew_give(struct disti_builder *b, const struct disti_crew *crew, uint32_t start,
+void disti_team_give(struct disti_builder *b, const struct disti_team *team, uint32_t start,
                      uint16_t channel);
 
 /*
- * Each owner's slice is reduced at the owner into OUT, over the crew, from the ranks' IN; finish:
+ * Each owner's slice is reduced at the owner into OUT, over the team, from the ranks' IN; finish:
  * that is all of it.
  */
-void disti_crew_reduce(struct disti_builder *b, const struct disti_crew *crew, uint32_t start,
+void disti_team_reduce(struct disti_builder *b, const struct disti_team *team, uint32_t start,
                        uint16_t channel, bool finish);
 
-/* Each owner hands its slice, each chunk once it is written, to all the crew. */
-void disti_crew_gather(struct disti_builder *b, const struct disti_crew *crew, uint32_t start,
+/* Each owner hands its slice, each chunk once it is written, to all the team. */
+void disti_team_gather(struct disti_builder *b, const struct disti_team *team, uint32_t start,
                        uint16_t channel);
 
 /*

@@ -19,21 +19,21 @@ enum { CHANNEL_REDUCE, CHANNEL_GATHER };
 
 /* This rank's slice, from all ranks, and on to the root. */
 static void slice_reduce(const struct disti_shape *shape, struct disti_builder *b,
-                         const struct disti_crew *crew)
+                         const struct disti_team *team)
 {
     bool root = shape->rank == shape->root;
-    uint32_t first = (uint32_t)crew->index * crew->segments;
+    uint32_t first = (uint32_t)team->index * team->segments;
     uint16_t lane = disti_build_lane(b, CHANNEL_REDUCE);
     uint16_t send = root ? lane : disti_build_lane(b, CHANNEL_GATHER);
-    disti_build_scratch(b, root ? 0 : crew->segments);
-    for (uint32_t s = 0; s < crew->segments; s++) {
+    disti_build_scratch(b, root ? 0 : team->segments);
+    for (uint32_t s = 0; s < team->segments; s++) {
         uint32_t chunk = first + s;
         struct disti_at value = disti_in(chunk), sum = root ? disti_out(chunk) : disti_scratch(s);
         struct disti_mark has = DISTI_NOW;
-        for (int i = 1; i < crew->size; i++) {
-            has = disti_build_recv_reduce(b, .lane = lane, .peer = disti_crew_after(crew, i),
+        for (int i = 1; i < team->size; i++) {
+            has = disti_build_recv_reduce(b, .lane = lane, .peer = disti_team_after(team, i),
                                           .dst = sum, .src = value, .data = chunk,
-                                          .finish = i == crew->size - 1);
+                                          .finish = i == team->size - 1);
             value = sum;
         }
         if (!root)
@@ -45,19 +45,19 @@ static void slice_reduce(const struct disti_shape *shape, struct disti_builder *
 void disti_reduce_scatter_gather(const struct disti_shape *shape, struct disti_builder *b)
 {
     disti_build_chunks(b, (uint32_t)shape->ranks * shape->segments);
-    struct disti_crew crew = {.ranks = shape->topology->order,
+    struct disti_team team = {.ranks = shape->topology->order,
                               .size = shape->ranks,
                               .index = shape->topology->position[shape->rank],
                               .owners = shape->ranks,
                               .turns = 1,
                               .segments = shape->segments};
-    disti_crew_give(b, &crew, 0, CHANNEL_REDUCE);
-    slice_reduce(shape, b, &crew);
-    for (int i = 0; i < crew.size && shape->rank == shape->root; i++) {
+    disti_team_give(b, &team, 0, CHANNEL_REDUCE);
+    slice_reduce(shape, b, &team);
+    for (int i = 0; i < team.size && shape->rank == shape->root; i++) {
         uint16_t lane = disti_build_lane(b, CHANNEL_GATHER);
-        uint32_t first = (uint32_t)i * crew.segments;
-        for (uint32_t c = first; c < first + crew.segments && i != crew.index; c++)
-            disti_build_recv(b, .lane = lane, .peer = disti_crew_rank(&crew, i),
+        uint32_t first = (uint32_t)i * team.segments;
+        for (uint32_t c = first; c < first + team.segments && i != team.index; c++)
+            disti_build_recv(b, .lane = lane, .peer = disti_team_rank(&team, i),
                              .dst = disti_out(c), .data = c);
     }
 }

@@ -13,10 +13,10 @@
 void disti_reduce_scatter_direct(const struct disti_shape *shape, struct disti_builder *b)
 {
     disti_build_chunks(b, shape->segments);
-    struct disti_crew crew = {.size = shape->ranks,
+    struct disti_team team = {.size = shape->ranks,
                               .index = shape->rank,
                               .owners = shape->ranks,
                               .turns = 1,
                               .segments = shape->segments};
-    disti_crew_reduce(b, &crew, 0, 0, true);
+    disti_team_reduce(b, &team, 0, 0, true);
 }

@@ -15,12 +15,12 @@
 void disti_reduce_scatter_direct_ordered(const struct disti_shape *shape, struct disti_builder *b)
 {
     disti_build_chunks(b, shape->segments);
-    struct disti_crew crew = {.size = shape->ranks,
+    struct disti_team team = {.size = shape->ranks,
                               .index = shape->rank,
                               .owners = shape->ranks,
                               .turns = 1,
                               .segments = shape->segments};
-    disti_crew_give(b, &crew, 0, 0);
+    disti_team_give(b, &team, 0, 0);
     uint16_t lane = disti_build_lane(b, 0);
     for (uint32_t s = 0; s < shape->segments; s++)
         disti_ordered_sum(b, lane, shape->ranks, shape->rank,
