@@ -20,7 +20,7 @@ struct builder_array {
 struct disti_builder {
     struct disti_plan plan; /* what is known of it */
     dist_status status;
-    struct disti_mark *written; /* by OUT's chunk */
+    struct disti_step_ref *written; /* by OUT's chunk */
     struct builder_record *records;
     size_t count, room;
     struct disti_lane *lanes; /* first: not set before the end */
@@ -133,7 +133,7 @@ struct disti_at disti_build_out(struct disti_builder *b, uint32_t data)
     return builder_place(b, DISTI_OUT, data);
 }
 
-struct disti_mark disti_build_written(const struct disti_builder *b, uint32_t data)
+struct disti_step_ref disti_build_written(const struct disti_builder *b, uint32_t data)
 {
     struct disti_at place;
     if (b->status != DIST_OK || !b->written || !disti_plan_place(&b->plan, DISTI_OUT, data, &place))
@@ -185,8 +185,8 @@ static struct disti_step builder_step(struct disti_builder *b, enum disti_step_k
     return step;
 }
 
-struct disti_mark disti_build_step(struct disti_builder *b, enum disti_step_kind kind,
-                                   const struct disti_draft *draft)
+struct disti_step_ref disti_build_step(struct disti_builder *b, enum disti_step_kind kind,
+                                       const struct disti_draft *draft)
 {
     struct disti_step step = builder_step(b, kind, draft);
     if (!b->written || draft->lane >= b->lane_count)
@@ -195,7 +195,7 @@ struct disti_mark disti_build_step(struct disti_builder *b, enum disti_step_kind
         !builder_grow(b, (void **)&b->records, b->count, 1, &b->room, sizeof(*b->records)))
         return DISTI_NOW;
     b->records[b->count++] = (struct builder_record){step, draft->lane};
-    struct disti_mark mark = {draft->lane, ++b->lanes[draft->lane].count};
+    struct disti_step_ref mark = {draft->lane, ++b->lanes[draft->lane].count};
     bool writes = kind != DISTI_SEND && step.dst.space == DISTI_OUT;
     uint32_t out = disti_plan_chunks(&b->plan, DISTI_OUT);
     for (uint32_t i = 0; writes && i < step.chunks; i++)

@@ -164,11 +164,11 @@ struct disti_shape {
 struct disti_builder;
 
 /* What a step can wait for: that so many steps of a lane have ended. None: nothing. */
-struct disti_mark {
+struct disti_step_ref {
     uint16_t lane;
     uint32_t steps;
 };
-#define DISTI_NOW ((struct disti_mark){0, 0})
+#define DISTI_NOW ((struct disti_step_ref){0, 0})
 
 static inline struct disti_at disti_in(uint32_t chunk)
 {
@@ -206,7 +206,7 @@ struct disti_at disti_build_out(struct disti_builder *b, uint32_t data);
  * The step that wrote the data chunk in OUT last, so far: DISTI_NOW if none has. And where this
  * rank's value of it is therefore found: in OUT, or still in IN.
  */
-struct disti_mark disti_build_written(const struct disti_builder *b, uint32_t data);
+struct disti_step_ref disti_build_written(const struct disti_builder *b, uint32_t data);
 struct disti_at disti_build_value(struct disti_builder *b, uint32_t data);
 
 /*
@@ -214,8 +214,8 @@ struct disti_at disti_build_value(struct disti_builder *b, uint32_t data);
  * nothing, and its data are one chunk, the first.
  */
 struct disti_draft {
-    uint16_t lane;           /* it is appended there */
-    struct disti_mark after; /* what to wait for; steps of its own lane need no waiting */
+    uint16_t lane;               /* it is appended there */
+    struct disti_step_ref after; /* what to wait for; steps of its own lane need no waiting */
     int peer;
     struct disti_at dst, src;
     uint32_t data, chunks; /* the data: chunks [data, data + chunks); 0 chunks: one */
@@ -224,8 +224,8 @@ struct disti_draft {
 };
 
 /* Appends the step; the mark says when it has ended. */
-struct disti_mark disti_build_step(struct disti_builder *b, enum disti_step_kind kind,
-                                   const struct disti_draft *draft);
+struct disti_step_ref disti_build_step(struct disti_builder *b, enum disti_step_kind kind,
+                                       const struct disti_draft *draft);
 
 /*
  * The same, said as

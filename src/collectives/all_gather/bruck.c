@@ -28,12 +28,12 @@ void disti_all_gather_bruck(const struct disti_shape *shape, struct disti_builde
     uint32_t ranks = (uint32_t)shape->ranks, own = (uint32_t)shape->rank;
     disti_build_chunks(b, 1);
     uint16_t send = disti_build_lane(b, 0), recv = disti_build_lane(b, 0);
-    struct disti_mark has =
+    struct disti_step_ref has =
         disti_build_copy(b, .lane = recv, .dst = disti_out(own), .src = disti_in(0), .data = own);
     for (uint32_t distance = 1; distance < ranks; distance *= 2) {
         uint32_t count = distance < ranks - distance ? distance : ranks - distance;
         uint32_t to = (own + ranks - distance) % ranks, from = (own + distance) % ranks, run;
-        struct disti_mark before = has;
+        struct disti_step_ref before = has;
         for (uint32_t i = 0; i < count; i += run) {
             uint32_t block = (own + i) % ranks;
             run = bruck_run(shape, block, count - i);

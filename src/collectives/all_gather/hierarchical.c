@@ -49,7 +49,7 @@ static void gather_ring(const struct gather *g)
         for (uint32_t s = 0; s < g->shape->segments; s++) {
             uint32_t out = gather_chunk(g, g->index, hop, s);
             uint32_t in = gather_chunk(g, g->index, hop + 1, s);
-            struct disti_mark has = hop == 0 ? DISTI_NOW : disti_build_written(g->b, out);
+            struct disti_step_ref has = hop == 0 ? DISTI_NOW : disti_build_written(g->b, out);
             disti_build_send(g->b, .lane = send, .after = has, .peer = next,
                              .src = gather_value(g, hop, out), .data = out);
             disti_build_recv(g->b, .lane = recv, .peer = previous, .dst = disti_out(in),
@@ -69,7 +69,7 @@ static void gather_mates(const struct gather *g, int i)
         for (uint32_t s = 0; s < g->shape->segments; s++) {
             uint32_t out = gather_chunk(g, g->index, hop, s);
             uint32_t in = gather_chunk(g, from, hop, s);
-            struct disti_mark has = hop == 0 ? DISTI_NOW : disti_build_written(g->b, out);
+            struct disti_step_ref has = hop == 0 ? DISTI_NOW : disti_build_written(g->b, out);
             disti_build_send(g->b, .lane = send, .after = has,
                              .peer = disti_node_member(topology, g->node, to),
                              .src = gather_value(g, hop, out), .data = out);

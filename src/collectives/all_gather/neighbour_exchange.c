@@ -20,7 +20,7 @@ struct exchange {
     const struct disti_shape *shape;
     struct disti_builder *b;
     uint16_t send, recv;
-    struct disti_mark has; /* what came last is here */
+    struct disti_step_ref has; /* what came last is here */
 };
 
 /* The block of a position; positions count round the ring, backwards too. */

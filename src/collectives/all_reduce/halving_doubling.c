@@ -22,8 +22,8 @@ struct halving {
     const int *order;
     struct disti_fold fold;
     uint16_t send, recv;
-    uint32_t first, chunks; /* the part of the vector that is still mine */
-    struct disti_mark has;  /* it is up to date */
+    uint32_t first, chunks;    /* the part of the vector that is still mine */
+    struct disti_step_ref has; /* it is up to date */
 };
 
 static int halving_peer(const struct halving *h, int round)

@@ -28,8 +28,8 @@ struct doubling {
     const struct disti_topology *topology;
     struct disti_builder *b;
     uint16_t send, recv;
-    struct disti_at value;       /* where the sum so far is */
-    struct disti_mark has, sent; /* value is there; the value before has been sent */
+    struct disti_at value;           /* where the sum so far is */
+    struct disti_step_ref has, sent; /* value is there; the value before has been sent */
     int receptions, done;
 };
 
@@ -54,7 +54,7 @@ static void doubling_take(struct doubling *d, int peer, bool sending)
 
 static void doubling_exchange(struct doubling *d, int peer)
 {
-    struct disti_mark sent =
+    struct disti_step_ref sent =
         disti_build_send(d->b, .lane = d->send, .after = d->has, .peer = peer, .src = d->value);
     doubling_take(d, peer, true);
     d->sent = sent;

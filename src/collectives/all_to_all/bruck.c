@@ -55,7 +55,7 @@ static uint32_t bruck_first(const struct bruck *k, uint32_t bit)
 }
 
 /* Copies what is to be sent to scratch from `slot` on, in as few pieces as it lies in. */
-static struct disti_mark bruck_pack(const struct bruck *k, uint32_t bit, uint32_t slot)
+static struct disti_step_ref bruck_pack(const struct bruck *k, uint32_t bit, uint32_t slot)
 {
     uint32_t begin = 0, count = 0;
     struct disti_at source = {0, DISTI_IN};
@@ -93,7 +93,7 @@ static void bruck_round(struct bruck *k, uint32_t bit)
     for (uint32_t j = bruck_first(k, bit); j > 0; j = bruck_next(j, bit))
         k->list[count++] = bruck_data(k, k->own, j, bit);
     disti_build_scratch(k->b, k->slots + 2 * count);
-    struct disti_mark packed = bruck_pack(k, bit, k->slots);
+    struct disti_step_ref packed = bruck_pack(k, bit, k->slots);
     disti_build_send(k->b, .lane = k->send, .after = packed, .peer = (int)to,
                      .src = disti_scratch(k->slots), .list = k->list, .chunks = count);
     k->slots += count;

@@ -16,7 +16,7 @@ void disti_barrier_dissemination(const struct disti_shape *shape, struct disti_b
 {
     const struct disti_topology *topology = shape->topology;
     int64_t position = topology->position[shape->rank], ranks = shape->ranks;
-    struct disti_mark heard = DISTI_NOW;
+    struct disti_step_ref heard = DISTI_NOW;
     disti_build_chunks(b, 1);
     uint16_t send = disti_build_lane(b, 0), recv = disti_build_lane(b, 0);
     for (int64_t distance = 1; distance < ranks; distance *= 2) {

@@ -16,7 +16,7 @@ void disti_barrier_tree(const struct disti_shape *shape, struct disti_builder *b
 {
     struct disti_tree_place place;
     disti_tree_binomial(shape->topology, shape->topology->order[0], shape->rank, &place);
-    struct disti_mark heard = DISTI_NOW;
+    struct disti_step_ref heard = DISTI_NOW;
     disti_build_chunks(b, 1);
     uint16_t lane = disti_build_lane(b, 0);
     for (int i = place.children - 1; i >= 0; i--) /* the smallest subtree is ready first */

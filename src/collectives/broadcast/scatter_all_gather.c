@@ -44,7 +44,7 @@ static void spread_scatter(const struct spread *s)
         disti_build_recv(s->b, .lane = disti_build_lane(s->b, CHANNEL_SCATTER),
                          .peer = spread_rank(s, at & (at - 1)), .dst = disti_out(first),
                          .data = first, .chunks = (uint32_t)(end - at) * segments);
-    struct disti_mark has = disti_build_written(s->b, first);
+    struct disti_step_ref has = disti_build_written(s->b, first);
     int64_t bit = 1;
     while (at + 2 * bit < end)
         bit *= 2;

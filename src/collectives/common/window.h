@@ -14,7 +14,7 @@
 #define DISTI_WINDOW 4
 struct disti_window {
     uint32_t first;
-    struct disti_mark sent[DISTI_WINDOW]; /* by slot: what was there last has left by then */
+    struct disti_step_ref sent[DISTI_WINDOW]; /* by slot: what was there last has left by then */
 };
 
 static inline struct disti_window disti_window(struct disti_builder *b, uint32_t first)

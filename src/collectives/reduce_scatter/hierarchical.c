@@ -50,12 +50,12 @@ static struct disti_at scatter_value(const struct scatter *c, int turn, uint32_t
 }
 
 /* The node's last addition to a turn's segment: each has size - 1. */
-static struct disti_mark scatter_added(const struct scatter *c, int turn, uint32_t s)
+static struct disti_step_ref scatter_added(const struct scatter *c, int turn, uint32_t s)
 {
     uint32_t before = (uint32_t)turn * c->shape->segments + s;
     if (c->size == 1)
         return DISTI_NOW;
-    return (struct disti_mark){c->reduce, (before + 1) * (uint32_t)(c->size - 1)};
+    return (struct disti_step_ref){c->reduce, (before + 1) * (uint32_t)(c->size - 1)};
 }
 
 /* Gives the i-th rank after this one in the node its blocks. */
@@ -93,7 +93,7 @@ static void scatter_hop(const struct scatter *c, int turn, uint32_t s)
     int previous = disti_node_member(topology, (c->node + c->nodes - 1) % c->nodes, c->index);
     uint32_t out = scatter_chunk(c, c->index, turn, s);
     uint32_t in = scatter_chunk(c, c->index, turn + 1, s);
-    struct disti_mark came = {c->recv, (uint32_t)(turn - 1) * c->shape->segments + s + 1};
+    struct disti_step_ref came = {c->recv, (uint32_t)(turn - 1) * c->shape->segments + s + 1};
     struct disti_at from = turn ? scatter_sum(c, turn, s) : scatter_value(c, turn, s);
     disti_build_send(c->b, .lane = c->send, .after = turn ? came : scatter_added(c, turn, s),
                      .peer = next, .src = from, .data = out);

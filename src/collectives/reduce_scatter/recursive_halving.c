@@ -21,10 +21,10 @@ struct halving {
     struct disti_builder *b;
     struct disti_fold fold;
     uint16_t send, recv;
-    int low, high;         /* the places whose blocks are still mine: [low, high) */
-    bool fresh;            /* their values are still in IN */
-    uint32_t base;         /* the block whose sum is in slot 0 */
-    struct disti_mark has; /* the values are up to date */
+    int low, high;             /* the places whose blocks are still mine: [low, high) */
+    bool fresh;                /* their values are still in IN */
+    uint32_t base;             /* the block whose sum is in slot 0 */
+    struct disti_step_ref has; /* the values are up to date */
 };
 
 /* The first block of a place. */

@@ -34,9 +34,9 @@ static struct disti_at ring_slot(const struct ring *r, int hop, uint32_t s)
 }
 
 /* The lane has ended its step for the segment in a hop: each hop has one a segment. */
-static struct disti_mark ring_mark(const struct ring *r, uint16_t lane, int hop, uint32_t s)
+static struct disti_step_ref ring_step_ref(const struct ring *r, uint16_t lane, int hop, uint32_t s)
 {
-    return (struct disti_mark){lane, (uint32_t)hop * r->shape->segments + s + 1};
+    return (struct disti_step_ref){lane, (uint32_t)hop * r->shape->segments + s + 1};
 }
 
 static void ring_hop(const struct ring *r, int hop, uint32_t s)
@@ -48,9 +48,10 @@ static void ring_hop(const struct ring *r, int hop, uint32_t s)
     bool last = hop == shape->ranks - 2;
     struct disti_at from = hop == 0 ? disti_in(out) : ring_slot(r, hop - 1, s);
     struct disti_at to = last ? disti_build_out(r->b, in) : ring_slot(r, hop, s);
-    struct disti_mark has = hop == 0 ? DISTI_NOW : ring_mark(r, r->recv, hop - 1, s);
+    struct disti_step_ref has = hop == 0 ? DISTI_NOW : ring_step_ref(r, r->recv, hop - 1, s);
     /* what was in the slot two hops ago left in the hop before */
-    struct disti_mark gone = hop < 2 || last ? DISTI_NOW : ring_mark(r, r->send, hop - 1, s);
+    struct disti_step_ref gone =
+        hop < 2 || last ? DISTI_NOW : ring_step_ref(r, r->send, hop - 1, s);
     disti_build_send(r->b, .lane = r->send, .after = has, .peer = next, .src = from, .data = out);
     disti_build_recv_reduce(r->b, .lane = r->recv, .after = gone, .peer = previous, .dst = to,
                             .src = disti_in(in), .data = in, .finish = last);

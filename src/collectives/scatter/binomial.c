@@ -18,10 +18,10 @@
 #include "collectives/common/subtree.h"
 
 /* At the root: brings the blocks together that are to travel together. */
-static struct disti_mark scatter_pack(struct disti_builder *b, uint16_t lane, const uint32_t *list,
-                                      uint32_t slot, uint32_t count)
+static struct disti_step_ref scatter_pack(struct disti_builder *b, uint16_t lane,
+                                          const uint32_t *list, uint32_t slot, uint32_t count)
 {
-    struct disti_mark packed = DISTI_NOW;
+    struct disti_step_ref packed = DISTI_NOW;
     disti_build_scratch(b, slot + count);
     for (uint32_t i = 0; i < count; i++)
         packed = disti_build_copy(b, .lane = lane, .dst = disti_scratch(slot + i),
@@ -43,7 +43,7 @@ static void scatter_begin(const struct disti_shape *shape, struct disti_builder 
                              .data = list[0], .chunks = count);
             continue;
         }
-        struct disti_mark packed = scatter_pack(b, lane, list, slot, count);
+        struct disti_step_ref packed = scatter_pack(b, lane, list, slot, count);
         disti_build_send(b, .lane = lane, .after = packed, .peer = child,
                          .src = disti_scratch(slot), .list = list, .chunks = count);
         slot += count;
@@ -63,7 +63,7 @@ static void scatter_hand_down(const struct disti_shape *shape, struct disti_buil
         return;
     }
     disti_build_scratch(b, count);
-    struct disti_mark came =
+    struct disti_step_ref came =
         disti_build_recv(b, .lane = lane, .peer = place->parent, .dst = disti_scratch(0),
                          .list = list, .chunks = count);
     for (int i = 0; i < place->children; i++) { /* the largest is the last in the list */

@@ -196,8 +196,8 @@ static void add_twice(const struct disti_shape *shape, struct disti_builder *b)
     uint16_t send = disti_build_lane(b, 0), recv = disti_build_lane(b, 0);
     disti_build_send(b, .lane = send, .peer = peer, .src = disti_in(0));
     disti_build_recv(b, .lane = recv, .peer = peer, .dst = disti_scratch(0));
-    disti_build_copy(b, .lane = recv, .after = (struct disti_mark){send, 1}, .dst = disti_out(0),
-                     .src = disti_in(0));
+    disti_build_copy(b, .lane = recv, .after = (struct disti_step_ref){send, 1},
+                     .dst = disti_out(0), .src = disti_in(0));
     disti_build_reduce(b, .lane = recv, .dst = disti_out(0), .src = disti_scratch(0),
                        .finish = true);
     disti_build_reduce(b, .lane = recv, .dst = disti_out(0), .src = disti_scratch(0));

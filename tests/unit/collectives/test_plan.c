@@ -62,8 +62,8 @@ static void good_write(const struct disti_shape *shape, struct disti_builder *b)
     disti_build_chunks(b, 3);
     assert_int_equal(disti_build_value(b, 1).space, DISTI_IN);
     uint16_t a = disti_build_lane(b, 0), c = disti_build_lane(b, 7);
-    struct disti_mark first = disti_build_copy(b, .lane = c, .dst = disti_out(1),
-                                               .src = disti_in(1), .data = 1, .chunks = 2);
+    struct disti_step_ref first = disti_build_copy(b, .lane = c, .dst = disti_out(1),
+                                                   .src = disti_in(1), .data = 1, .chunks = 2);
     assert_int_equal(disti_build_value(b, 0).space, DISTI_IN);
     assert_int_equal(disti_build_value(b, 2).space, DISTI_OUT);
     assert_int_equal(disti_build_written(b, 2).lane, c);
@@ -192,7 +192,7 @@ static void bad_wait(const struct disti_shape *shape, struct disti_builder *b)
 {
     (void)shape;
     disti_build_chunks(b, 1);
-    disti_build_send(b, .lane = disti_build_lane(b, 0), .after = (struct disti_mark){1, 1},
+    disti_build_send(b, .lane = disti_build_lane(b, 0), .after = (struct disti_step_ref){1, 1},
                      .peer = 1, .src = disti_in(0));
     disti_build_lane(b, 0);
 }

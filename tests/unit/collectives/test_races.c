@@ -178,14 +178,14 @@ static void hearsay(const struct disti_shape *shape, struct disti_builder *b, ui
     uint16_t a = disti_build_lane(b, 0), c = disti_build_lane(b, 1), d = disti_build_lane(b, 2);
     if (shape->rank == 0) {
         disti_build_send(b, .lane = a, .peer = 1, .src = disti_in(first), .data = first);
-        struct disti_mark heard =
+        struct disti_step_ref heard =
             disti_build_recv_reduce(b, .lane = c, .peer = 1, .dst = disti_out(other),
                                     .src = disti_in(other), .data = other, .finish = true);
         disti_build_recv_reduce(b, .lane = d, .after = heard, .peer = 1, .dst = disti_out(first),
                                 .src = disti_in(first), .data = first, .finish = true);
         disti_build_send(b, .lane = d, .peer = 1, .src = disti_out(0), .chunks = 2);
     } else {
-        struct disti_mark taken =
+        struct disti_step_ref taken =
             disti_build_recv(b, .lane = a, .peer = 0, .dst = disti_scratch(0), .data = first);
         disti_build_send(b, .lane = c, .after = taken, .peer = 0, .src = disti_in(other),
                          .data = other);

@@ -64,7 +64,7 @@ static void spoilt_chain(const struct disti_shape *shape, struct disti_builder *
     int spoil = rank == 5 ? chain_spoilt : SPOIL_NOTHING;
     disti_build_chunks(b, 1);
     uint16_t lane = disti_build_lane(b, 0), down = disti_build_lane(b, 1);
-    struct disti_mark mark = DISTI_NOW;
+    struct disti_step_ref mark = DISTI_NOW;
     if (spoil == SPOIL_DEADLOCK) {
         mark = disti_build_recv(b, .lane = down, .peer = rank - 1, .dst = disti_out(0));
         disti_build_recv_reduce(b, .lane = lane, .after = mark, .peer = rank + 1,
