@@ -6,7 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
-static char *task_address(const struct engine_task *task, struct disti_at place)
+static char *task_address(const struct engine_task *task, struct disti_chunk_ref place)
 {
     size_t offset;
 

@@ -115,33 +115,33 @@ static void builder_free(struct disti_builder *b)
     free(b->data);
 }
 
-static struct disti_at builder_place(struct disti_builder *b, uint8_t space, uint32_t data)
+static struct disti_chunk_ref builder_place(struct disti_builder *b, uint8_t space, uint32_t data)
 {
-    struct disti_at place = {0, space};
+    struct disti_chunk_ref place = {0, space};
     if (b->status == DIST_OK && (!b->written || !disti_plan_place(&b->plan, space, data, &place)))
         builder_fail(b, DIST_ERR_INTERNAL);
     return place;
 }
 
-struct disti_at disti_build_in(struct disti_builder *b, uint32_t data)
+struct disti_chunk_ref disti_build_in(struct disti_builder *b, uint32_t data)
 {
     return builder_place(b, DISTI_IN, data);
 }
 
-struct disti_at disti_build_out(struct disti_builder *b, uint32_t data)
+struct disti_chunk_ref disti_build_out(struct disti_builder *b, uint32_t data)
 {
     return builder_place(b, DISTI_OUT, data);
 }
 
 struct disti_step_ref disti_build_written(const struct disti_builder *b, uint32_t data)
 {
-    struct disti_at place;
+    struct disti_chunk_ref place;
     if (b->status != DIST_OK || !b->written || !disti_plan_place(&b->plan, DISTI_OUT, data, &place))
         return DISTI_NOW;
     return b->written[place.at];
 }
 
-struct disti_at disti_build_value(struct disti_builder *b, uint32_t data)
+struct disti_chunk_ref disti_build_value(struct disti_builder *b, uint32_t data)
 {
     bool fresh = disti_build_written(b, data).steps == 0;
     return fresh ? disti_build_in(b, data) : disti_build_out(b, data);

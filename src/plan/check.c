@@ -46,11 +46,11 @@ static uint32_t check_stride(const struct disti_plan *plan, const struct disti_s
 
 /* Does chunk i of the step's range lie at the place's i-th chunk? */
 static bool check_data(const struct check *check, const struct disti_step *step,
-                       struct disti_at place, const char *name)
+                       struct disti_chunk_ref place, const char *name)
 {
     uint32_t stride = check_stride(check->plan, step);
     for (uint32_t i = 0; i < step->chunks; i += stride) {
-        struct disti_at at = {place.at + i, place.space};
+        struct disti_chunk_ref at = {place.at + i, place.space};
         uint32_t holds = disti_plan_data(check->plan, at);
         uint32_t data = disti_step_data(check->plan, step, i);
         if (holds != data)
@@ -62,7 +62,7 @@ static bool check_data(const struct check *check, const struct disti_step *step,
 
 /* Is [at, at + chunks) inside the space, without a gap, and the place of the step's data? */
 static bool check_place(const struct check *check, const struct disti_step *step,
-                        struct disti_at place, const char *name)
+                        struct disti_chunk_ref place, const char *name)
 {
     const struct disti_plan *plan = check->plan;
     if (place.space > DISTI_SCRATCH)
@@ -114,7 +114,7 @@ static bool check_wait(const struct check *check, const struct disti_step *step)
 static bool check_known(const struct check *check, const struct disti_step *step)
 {
     const struct disti_plan *plan = check->plan;
-    struct disti_at place;
+    struct disti_chunk_ref place;
     return !disti_collective_uneven(plan->collective) ||
            disti_plan_place(plan, DISTI_IN, step->first, &place) ||
            disti_plan_place(plan, DISTI_OUT, step->first, &place) ||

@@ -108,20 +108,20 @@ static uint32_t plan_block_place(const struct disti_plan *plan, uint8_t space, u
     }
 }
 
-uint32_t disti_plan_data(const struct disti_plan *plan, struct disti_at place)
+uint32_t disti_plan_data(const struct disti_plan *plan, struct disti_chunk_ref place)
 {
     uint32_t block = plan_block_data(plan, place.space, place.at / plan->chunks);
     return block * plan->chunks + place.at % plan->chunks;
 }
 
 bool disti_plan_place(const struct disti_plan *plan, uint8_t space, uint32_t data,
-                      struct disti_at *place_p)
+                      struct disti_chunk_ref *place_p)
 {
     uint32_t block = plan_block_place(plan, space, data / plan->chunks);
     if (block >= disti_plan_blocks(plan, space) ||
         plan_block_data(plan, space, block) != data / plan->chunks)
         return false;
-    *place_p = (struct disti_at){block * plan->chunks + data % plan->chunks, space};
+    *place_p = (struct disti_chunk_ref){block * plan->chunks + data % plan->chunks, space};
     return true;
 }
 
@@ -162,7 +162,8 @@ size_t disti_place_extent(const struct disti_plan *plan, const struct disti_layo
 size_t disti_step_elements(const struct disti_plan *plan, const struct disti_layout layouts[2],
                            const struct disti_step *step)
 {
-    struct disti_at place = {step->first, DISTI_IN}; /* of blocks that are all alike, one as good */
+    struct disti_chunk_ref place = {step->first,
+                                    DISTI_IN}; /* of blocks that are all alike, one as good */
     if (!disti_collective_uneven(plan->collective))
         return disti_place_extent(plan, &layouts[place.space], place.at, step->chunks, NULL);
     if (step->kind != DISTI_SEND && step->dst.space != DISTI_SCRATCH)

@@ -64,8 +64,8 @@ enum disti_step_kind {
 
 enum disti_space { DISTI_IN, DISTI_OUT, DISTI_SCRATCH };
 
-/* A place: chunk `at` of a space. */
-struct disti_at {
+/* Where a chunk lies: chunk `at` of a space. */
+struct disti_chunk_ref {
     uint32_t at;
     uint8_t space;
 };
@@ -82,7 +82,7 @@ struct disti_step {
     int32_t peer;
     uint32_t first, chunks; /* the data: chunks [first, first + chunks) */
     uint32_t list;          /* or the plan's data[list .. list + chunks); else DISTI_NO_LIST */
-    struct disti_at dst, src;
+    struct disti_chunk_ref dst, src;
 };
 #define DISTI_NO_LIST UINT32_MAX
 
@@ -124,9 +124,9 @@ uint32_t disti_plan_blocks(const struct disti_plan *plan, uint8_t space);
 uint64_t disti_plan_data_blocks(const struct disti_plan *plan);
 
 /* The data chunk at a place in IN or OUT; and where in that space it lies, false: nowhere. */
-uint32_t disti_plan_data(const struct disti_plan *plan, struct disti_at place);
+uint32_t disti_plan_data(const struct disti_plan *plan, struct disti_chunk_ref place);
 bool disti_plan_place(const struct disti_plan *plan, uint8_t space, uint32_t data,
-                      struct disti_at *place_p);
+                      struct disti_chunk_ref *place_p);
 
 /*
  * How IN's or OUT's blocks lie in a call's memory, in elements: block i is [offsets[i], offsets[i]
@@ -170,19 +170,19 @@ struct disti_step_ref {
 };
 #define DISTI_NOW ((struct disti_step_ref){0, 0})
 
-static inline struct disti_at disti_in(uint32_t chunk)
+static inline struct disti_chunk_ref disti_in(uint32_t chunk)
 {
-    return (struct disti_at){chunk, DISTI_IN};
+    return (struct disti_chunk_ref){chunk, DISTI_IN};
 }
 
-static inline struct disti_at disti_out(uint32_t chunk)
+static inline struct disti_chunk_ref disti_out(uint32_t chunk)
 {
-    return (struct disti_at){chunk, DISTI_OUT};
+    return (struct disti_chunk_ref){chunk, DISTI_OUT};
 }
 
-static inline struct disti_at disti_scratch(uint32_t slot)
+static inline struct disti_chunk_ref disti_scratch(uint32_t slot)
 {
-    return (struct disti_at){slot, DISTI_SCRATCH};
+    return (struct disti_chunk_ref){slot, DISTI_SCRATCH};
 }
 
 /* Chunks a block, before anything else; slots of scratch, at any time (the most counts). */
@@ -199,15 +199,15 @@ uint16_t disti_build_lane(struct disti_builder *b, uint16_t channel);
 uint32_t *disti_build_array(struct disti_builder *b, size_t count);
 
 /* Where the data chunk lies in IN, in OUT; the plan is malformed if it is not there. */
-struct disti_at disti_build_in(struct disti_builder *b, uint32_t data);
-struct disti_at disti_build_out(struct disti_builder *b, uint32_t data);
+struct disti_chunk_ref disti_build_in(struct disti_builder *b, uint32_t data);
+struct disti_chunk_ref disti_build_out(struct disti_builder *b, uint32_t data);
 
 /*
  * The step that wrote the data chunk in OUT last, so far: DISTI_NOW if none has. And where this
  * rank's value of it is therefore found: in OUT, or still in IN.
  */
 struct disti_step_ref disti_build_written(const struct disti_builder *b, uint32_t data);
-struct disti_at disti_build_value(struct disti_builder *b, uint32_t data);
+struct disti_chunk_ref disti_build_value(struct disti_builder *b, uint32_t data);
 
 /*
  * A step as an algorithm writes it: members by name, and those left out are 0. So it waits for
@@ -217,7 +217,7 @@ struct disti_draft {
     uint16_t lane;               /* it is appended there */
     struct disti_step_ref after; /* what to wait for; steps of its own lane need no waiting */
     int peer;
-    struct disti_at dst, src;
+    struct disti_chunk_ref dst, src;
     uint32_t data, chunks; /* the data: chunks [data, data + chunks); 0 chunks: one */
     const uint32_t *list;  /* or list[0 .. chunks), copied */
     bool finish;

@@ -63,7 +63,8 @@ bool disti_verify_fault(struct verify *v, uint32_t step, const char *format, ...
 void disti_verify_describe(const struct verify *v, uint32_t step, char *text, size_t size);
 
 /* The cell of a place on a rank. */
-struct verify_cell *disti_verify_cell_at(const struct verify *v, int rank, struct disti_at place);
+struct verify_cell *disti_verify_cell_at(const struct verify *v, int rank,
+                                         struct disti_chunk_ref place);
 
 /* The step's i-th chunk of data. */
 uint32_t disti_verify_data(const struct verify *v, uint32_t step, uint32_t i);

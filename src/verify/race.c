@@ -157,7 +157,7 @@ static void race_order(struct race *race, const uint32_t *steps, uint32_t event)
 }
 
 /* Is the place the chunk's own in OUT, be it under IN's name? (IN is not written otherwise.) */
-static bool race_touches(const struct race *race, struct disti_at place)
+static bool race_touches(const struct race *race, struct disti_chunk_ref place)
 {
     return place.space == DISTI_OUT || (place.space == DISTI_IN && race->v->aliased);
 }
@@ -226,7 +226,7 @@ static bool race_chunk(struct race *race, uint32_t chunk)
 static bool race_uses_slot(const struct disti_step *step, uint32_t slot, bool write)
 {
     bool uses = write ? step->kind != DISTI_SEND : step->kind != DISTI_RECV;
-    struct disti_at at = write ? step->dst : step->src;
+    struct disti_chunk_ref at = write ? step->dst : step->src;
     if (!write && step->kind == DISTI_REDUCE && race_uses_slot(step, slot, true))
         return true;
     return uses && at.space == DISTI_SCRATCH && slot >= at.at && slot - at.at < step->chunks;

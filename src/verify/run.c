@@ -70,10 +70,10 @@ static void run_advance(struct run *run, uint32_t lane)
 }
 
 /* Reads chunk i of the step's range at place. */
-static bool run_read(struct verify *v, uint32_t step, struct disti_at place, uint32_t i,
+static bool run_read(struct verify *v, uint32_t step, struct disti_chunk_ref place, uint32_t i,
                      struct verify_cell *value_p)
 {
-    struct disti_at at = {place.at + i, place.space};
+    struct disti_chunk_ref at = {place.at + i, place.space};
     const struct verify_cell *cell = disti_verify_cell_at(v, v->lanes[v->lane_of[step]].rank, at);
     if (!cell->written)
         return disti_verify_fault(v, step, "reads chunk %u of %s, which is not written yet", at.at,
@@ -88,7 +88,7 @@ static bool run_read(struct verify *v, uint32_t step, struct disti_at place, uin
 static void run_write(struct verify *v, uint32_t step, uint32_t i, struct verify_cell value)
 {
     const struct disti_step *s = v->steps[step];
-    struct disti_at at = {s->dst.at + i, s->dst.space};
+    struct disti_chunk_ref at = {s->dst.at + i, s->dst.space};
     *disti_verify_cell_at(v, v->lanes[v->lane_of[step]].rank, at) = value;
 }
 

@@ -14,7 +14,7 @@ struct sample_step {
     uint32_t first_item, items;
     uint32_t first_pred, preds; /* steps that come before it, besides that before it in its lane */
     uint32_t match;             /* the step at the peer that it meets */
-    struct disti_at dst, src;
+    struct disti_chunk_ref dst, src;
     uint8_t kind;
     bool finish;
 };

@@ -69,8 +69,9 @@ static uint64_t *cell_at(const struct sample *s, uint32_t rank, uint8_t space, u
     return &s->cells[((size_t)rank * 2 + space) * s->count + chunk];
 }
 
-static bool cell_read(struct sample *s, const struct sample_step *step, struct disti_at place,
-                      const struct sample_item *item, uint64_t *value_p)
+static bool cell_read(struct sample *s, const struct sample_step *step,
+                      struct disti_chunk_ref place, const struct sample_item *item,
+                      uint64_t *value_p)
 {
     size_t slot = s->first_slot[step->rank] + place.at + item->at;
     bool scratch = place.space == DISTI_SCRATCH;
@@ -128,7 +129,7 @@ static void cells_fill(struct sample *s)
 {
     for (uint32_t rank = 0; rank < s->ranks; rank++) {
         struct disti_plan plan = cell_plan(s, rank);
-        struct disti_at place;
+        struct disti_chunk_ref place;
         for (uint32_t c = 0; c < s->count; c++) {
             bool has = s->collective != DIST_COLL_BROADCAST || rank == s->root;
             if (!has || !disti_plan_place(&plan, DISTI_IN, s->list[c], &place))
@@ -146,7 +147,7 @@ static bool cells_check(struct sample *s)
         uint64_t due = cell_due(s, s->list[c]);
         for (uint32_t rank = 0; rank < s->ranks; rank++) {
             struct disti_plan plan = cell_plan(s, rank);
-            struct disti_at place;
+            struct disti_chunk_ref place;
             if (disti_plan_place(&plan, DISTI_OUT, s->list[c], &place) &&
                 *cell_at(s, rank, DISTI_OUT, c) != due)
                 return disti_sample_fault(s, "rank %u: output chunk %u does not hold what it must",
@@ -164,7 +165,7 @@ static bool run_data(struct sample *s, const struct sample_step *from,
 {
     const struct sample_item *items = s->items.items;
     bool reduces = step->kind == DISTI_RECV_REDUCE || step->kind == DISTI_REDUCE;
-    struct disti_at other = step->kind == DISTI_REDUCE ? step->dst : step->src;
+    struct disti_chunk_ref other = step->kind == DISTI_REDUCE ? step->dst : step->src;
     for (uint32_t i = 0; i < step->items; i++) {
         const struct sample_item *item = &items[step->first_item + i];
         uint64_t value, more = 0;

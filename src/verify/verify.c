@@ -41,7 +41,8 @@ bool disti_verify_fault(struct verify *v, uint32_t step, const char *format, ...
 }
 
 /* A rank's cells are those of OUT, IN and scratch. In place IN's are OUT's where OUT has them. */
-struct verify_cell *disti_verify_cell_at(const struct verify *v, int rank, struct disti_at place)
+struct verify_cell *disti_verify_cell_at(const struct verify *v, int rank,
+                                         struct disti_chunk_ref place)
 {
     const struct disti_plan *plan = v->plans[rank];
     if (place.space == DISTI_IN && v->aliased)

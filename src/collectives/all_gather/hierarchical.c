@@ -33,7 +33,7 @@ static uint32_t gather_chunk(const struct gather *g, int index, int hop, uint32_
     return owner * g->shape->segments + s;
 }
 
-static struct disti_at gather_value(const struct gather *g, int hop, uint32_t chunk)
+static struct disti_chunk_ref gather_value(const struct gather *g, int hop, uint32_t chunk)
 {
     return hop == 0 ? disti_build_in(g->b, chunk) : disti_out(chunk);
 }

@@ -38,7 +38,8 @@ static void halving_round(struct halving *h, int round)
     bool upper = h->fold.place >> round & 1;
     uint32_t keep = h->first + (upper ? half : 0), give = h->first + (upper ? 0 : half);
     int peer = halving_peer(h, round);
-    struct disti_at from = disti_build_value(h->b, give), mine = disti_build_value(h->b, keep);
+    struct disti_chunk_ref from = disti_build_value(h->b, give),
+                           mine = disti_build_value(h->b, keep);
     disti_build_send(h->b, .lane = h->send, .after = h->has, .peer = peer, .src = from,
                      .data = give, .chunks = half);
     h->has = disti_build_recv_reduce(h->b, .lane = h->recv, .peer = peer, .dst = disti_out(keep),

@@ -28,13 +28,13 @@ struct doubling {
     const struct disti_topology *topology;
     struct disti_builder *b;
     uint16_t send, recv;
-    struct disti_at value;           /* where the sum so far is */
+    struct disti_chunk_ref value;    /* where the sum so far is */
     struct disti_step_ref has, sent; /* value is there; the value before has been sent */
     int receptions, done;
 };
 
 /* In place, IN is OUT: the first place must be another while IN is being sent. */
-static struct disti_at doubling_place(const struct doubling *d, bool sending)
+static struct disti_chunk_ref doubling_place(const struct doubling *d, bool sending)
 {
     bool out = (d->receptions - 1 - d->done) % 2 == 0;
     if (out && sending && d->done == 0)
@@ -44,7 +44,7 @@ static struct disti_at doubling_place(const struct doubling *d, bool sending)
 
 static void doubling_take(struct doubling *d, int peer, bool sending)
 {
-    struct disti_at place = doubling_place(d, sending);
+    struct disti_chunk_ref place = doubling_place(d, sending);
     bool last = d->done == d->receptions - 1;
     d->has = disti_build_recv_reduce(d->b, .lane = d->recv, .after = d->sent, .peer = peer,
                                      .dst = place, .src = d->value, .finish = last);

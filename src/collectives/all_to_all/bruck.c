@@ -35,7 +35,7 @@ static uint32_t bruck_data(const struct bruck *k, uint32_t rank, uint32_t j, uin
     return from * k->ranks + (from + j) % k->ranks;
 }
 
-static struct disti_at bruck_place(const struct bruck *k, uint32_t j)
+static struct disti_chunk_ref bruck_place(const struct bruck *k, uint32_t j)
 {
     return k->place[j] == BRUCK_IN ? disti_in((k->own + j) % k->ranks) : disti_scratch(k->place[j]);
 }
@@ -58,9 +58,9 @@ static uint32_t bruck_first(const struct bruck *k, uint32_t bit)
 static struct disti_step_ref bruck_pack(const struct bruck *k, uint32_t bit, uint32_t slot)
 {
     uint32_t begin = 0, count = 0;
-    struct disti_at source = {0, DISTI_IN};
+    struct disti_chunk_ref source = {0, DISTI_IN};
     for (uint32_t j = bruck_first(k, bit); j > 0; j = bruck_next(j, bit), count++) {
-        struct disti_at at = bruck_place(k, j);
+        struct disti_chunk_ref at = bruck_place(k, j);
         if (count > begin && at.space == source.space && at.at == source.at + count - begin)
             continue;
         if (count > begin)

@@ -21,12 +21,12 @@ struct ordered {
     bool fresh;     /* the lowest is still in IN */
 };
 
-static struct disti_at ordered_slot(const struct ordered *o, uint32_t depth)
+static struct disti_chunk_ref ordered_slot(const struct ordered *o, uint32_t depth)
 {
     return depth == 0 ? disti_build_out(o->b, o->chunk) : disti_scratch(depth - 1);
 }
 
-static struct disti_at ordered_value(const struct ordered *o, uint32_t depth)
+static struct disti_chunk_ref ordered_value(const struct ordered *o, uint32_t depth)
 {
     return depth == 0 && o->fresh ? disti_build_in(o->b, o->chunk) : ordered_slot(o, depth);
 }
@@ -59,7 +59,7 @@ static void ordered_merge(struct ordered *o, bool finish)
 {
     o->depth--;
     uint32_t below = o->depth - 1;
-    struct disti_at sum = ordered_slot(o, below);
+    struct disti_chunk_ref sum = ordered_slot(o, below);
     if (below == 0 && o->fresh)
         disti_build_copy(o->b, .lane = o->lane, .dst = sum, .src = ordered_value(o, below),
                          .data = o->chunk);

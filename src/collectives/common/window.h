@@ -26,7 +26,8 @@ static inline struct disti_window disti_window(struct disti_builder *b, uint32_t
     return window;
 }
 
-static inline struct disti_at disti_window_slot(const struct disti_window *window, uint32_t item)
+static inline struct disti_chunk_ref disti_window_slot(const struct disti_window *window,
+                                                       uint32_t item)
 {
     return disti_scratch(window->first + item % DISTI_WINDOW);
 }

@@ -50,8 +50,8 @@ static void cube_chunk(const struct cube *c, struct disti_window *window, uint16
 {
     bool root = c->shape->rank == c->shape->root;
     int rounds = cube_rounds(c), to = root ? -1 : cube_rank(c, c->place ^ (1 << rounds));
-    struct disti_at value = disti_in(chunk);
-    struct disti_at sum = root ? disti_out(chunk) : disti_window_slot(window, chunk);
+    struct disti_chunk_ref value = disti_in(chunk);
+    struct disti_chunk_ref sum = root ? disti_out(chunk) : disti_window_slot(window, chunk);
     struct disti_step_ref has = DISTI_NOW, *sent = &window->sent[chunk % DISTI_WINDOW];
     for (int round = -1; round < rounds; round++) {
         int from = round < 0 ? c->fold.partner : cube_rank(c, c->place ^ (1 << round));

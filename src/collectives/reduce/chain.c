@@ -35,7 +35,7 @@ void disti_reduce_chain(const struct disti_shape *shape, struct disti_builder *b
     int previous = disti_chain_rank(shape->topology, shape->root, at - 1);
     struct disti_window window = disti_window(b, 0);
     for (uint32_t c = 0; c < shape->segments; c++) {
-        struct disti_at value = disti_in(c);
+        struct disti_chunk_ref value = disti_in(c);
         struct disti_step_ref has = DISTI_NOW, *sent = &window.sent[c % DISTI_WINDOW];
         if (at < shape->ranks - 1) {
             int next = disti_chain_rank(shape->topology, shape->root, at + 1);

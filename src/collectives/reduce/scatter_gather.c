@@ -28,7 +28,8 @@ static void slice_reduce(const struct disti_shape *shape, struct disti_builder *
     disti_build_scratch(b, root ? 0 : team->segments);
     for (uint32_t s = 0; s < team->segments; s++) {
         uint32_t chunk = first + s;
-        struct disti_at value = disti_in(chunk), sum = root ? disti_out(chunk) : disti_scratch(s);
+        struct disti_chunk_ref value = disti_in(chunk),
+                               sum = root ? disti_out(chunk) : disti_scratch(s);
         struct disti_step_ref has = DISTI_NOW;
         for (int i = 1; i < team->size; i++) {
             has = disti_build_recv_reduce(b, .lane = lane, .peer = disti_team_after(team, i),

@@ -36,7 +36,7 @@ static void tree_hand_up(const struct disti_shape *shape, struct disti_builder *
     struct disti_window window = disti_window(b, (uint32_t)which * DISTI_WINDOW);
     for (uint32_t s = 0; s < shape->segments; s++) {
         uint32_t c = 2 * s + (uint32_t)which;
-        struct disti_at value = disti_in(c), sum = disti_window_slot(&window, s);
+        struct disti_chunk_ref value = disti_in(c), sum = disti_window_slot(&window, s);
         struct disti_step_ref has = DISTI_NOW, *sent = &window.sent[s % DISTI_WINDOW];
         for (int i = 0; i < place->children; i++) {
             has = disti_build_recv_reduce(b, .lane = recv, .after = *sent, .peer = place->child[i],

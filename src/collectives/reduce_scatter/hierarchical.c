@@ -36,7 +36,7 @@ static uint32_t scatter_chunk(const struct scatter *c, int index, int turn, uint
 }
 
 /* Where the turn's sum is: the own block's in OUT. */
-static struct disti_at scatter_sum(const struct scatter *c, int turn, uint32_t s)
+static struct disti_chunk_ref scatter_sum(const struct scatter *c, int turn, uint32_t s)
 {
     if (turn == c->nodes - 1)
         return disti_out(s);
@@ -44,7 +44,7 @@ static struct disti_at scatter_sum(const struct scatter *c, int turn, uint32_t s
 }
 
 /* A rank alone on its node has nothing to add to what is in IN. */
-static struct disti_at scatter_value(const struct scatter *c, int turn, uint32_t s)
+static struct disti_chunk_ref scatter_value(const struct scatter *c, int turn, uint32_t s)
 {
     return c->size > 1 ? scatter_sum(c, turn, s) : disti_in(scatter_chunk(c, c->index, turn, s));
 }
@@ -76,7 +76,7 @@ static void scatter_give(const struct scatter *c, int i)
 static void scatter_reduce(const struct scatter *c, int turn, uint32_t s)
 {
     uint32_t chunk = scatter_chunk(c, c->index, turn, s);
-    struct disti_at value = disti_in(chunk), sum = scatter_sum(c, turn, s);
+    struct disti_chunk_ref value = disti_in(chunk), sum = scatter_sum(c, turn, s);
     for (int i = 1; i < c->size; i++) {
         int from = disti_node_member(c->shape->topology, c->node, (c->index + i) % c->size);
         disti_build_recv_reduce(c->b, .lane = c->reduce, .peer = from, .dst = sum, .src = value,
@@ -94,7 +94,7 @@ static void scatter_hop(const struct scatter *c, int turn, uint32_t s)
     uint32_t out = scatter_chunk(c, c->index, turn, s);
     uint32_t in = scatter_chunk(c, c->index, turn + 1, s);
     struct disti_step_ref came = {c->recv, (uint32_t)(turn - 1) * c->shape->segments + s + 1};
-    struct disti_at from = turn ? scatter_sum(c, turn, s) : scatter_value(c, turn, s);
+    struct disti_chunk_ref from = turn ? scatter_sum(c, turn, s) : scatter_value(c, turn, s);
     disti_build_send(c->b, .lane = c->send, .after = turn ? came : scatter_added(c, turn, s),
                      .peer = next, .src = from, .data = out);
     disti_build_recv_reduce(c->b, .lane = c->recv, .after = scatter_added(c, turn + 1, s),

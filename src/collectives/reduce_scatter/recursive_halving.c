@@ -34,7 +34,7 @@ static uint32_t halving_block(const struct halving *h, int place)
     return (uint32_t)(place == places ? h->shape->ranks : disti_fold_position(&h->fold, place));
 }
 
-static struct disti_at halving_value(const struct halving *h, uint32_t block)
+static struct disti_chunk_ref halving_value(const struct halving *h, uint32_t block)
 {
     return h->fresh ? disti_in(block) : disti_scratch(block - h->base);
 }
@@ -51,7 +51,7 @@ static void halving_round(struct halving *h, int round)
     h->high = upper ? h->high : middle;
     uint32_t keep = halving_block(h, h->low), count = halving_block(h, h->high) - keep;
     bool last = round == h->fold.rounds - 1;
-    struct disti_at mine = halving_value(h, keep);
+    struct disti_chunk_ref mine = halving_value(h, keep);
     disti_build_send(h->b, .lane = h->send, .after = h->has, .peer = peer,
                      .src = halving_value(h, give), .data = give, .chunks = give_end - give);
     if (h->fresh) {
@@ -59,7 +59,7 @@ static void halving_round(struct halving *h, int round)
         h->base = keep;
         h->fresh = false;
     }
-    struct disti_at sum = last && count == 1 ? disti_out(0) : halving_value(h, keep);
+    struct disti_chunk_ref sum = last && count == 1 ? disti_out(0) : halving_value(h, keep);
     h->has = disti_build_recv_reduce(h->b, .lane = h->recv, .peer = peer, .dst = sum, .src = mine,
                                      .data = keep, .chunks = count, .finish = last);
 }

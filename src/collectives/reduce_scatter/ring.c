@@ -28,7 +28,7 @@ static uint32_t ring_chunk(const struct ring *r, int hop, uint32_t s)
     return (uint32_t)owner * r->shape->segments + s;
 }
 
-static struct disti_at ring_slot(const struct ring *r, int hop, uint32_t s)
+static struct disti_chunk_ref ring_slot(const struct ring *r, int hop, uint32_t s)
 {
     return disti_scratch((uint32_t)(hop % 2) * r->shape->segments + s);
 }
@@ -46,8 +46,8 @@ static void ring_hop(const struct ring *r, int hop, uint32_t s)
     int previous = disti_ring_previous(shape->topology, shape->rank);
     uint32_t out = ring_chunk(r, hop, s), in = ring_chunk(r, hop + 1, s);
     bool last = hop == shape->ranks - 2;
-    struct disti_at from = hop == 0 ? disti_in(out) : ring_slot(r, hop - 1, s);
-    struct disti_at to = last ? disti_build_out(r->b, in) : ring_slot(r, hop, s);
+    struct disti_chunk_ref from = hop == 0 ? disti_in(out) : ring_slot(r, hop - 1, s);
+    struct disti_chunk_ref to = last ? disti_build_out(r->b, in) : ring_slot(r, hop, s);
     struct disti_step_ref has = hop == 0 ? DISTI_NOW : ring_step_ref(r, r->recv, hop - 1, s);
     /* what was in the slot two hops ago left in the hop before */
     struct disti_step_ref gone =

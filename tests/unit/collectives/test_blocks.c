@@ -46,7 +46,7 @@ static void space_holds(const struct disti_plan *plan, uint8_t space, const char
     assert_int_equal(disti_plan_blocks(plan, space), count);
     for (uint32_t c = 0; c < count * CHUNKS; c++) {
         uint32_t data = (uint32_t)(blocks[c / CHUNKS] - '0') * CHUNKS + c % CHUNKS;
-        struct disti_at place = {c, space}, back = {99, DISTI_SCRATCH};
+        struct disti_chunk_ref place = {c, space}, back = {99, DISTI_SCRATCH};
 
         assert_int_equal(disti_plan_data(plan, place), data);
         assert_true(disti_plan_place(plan, space, data, &back));
@@ -55,7 +55,7 @@ static void space_holds(const struct disti_plan *plan, uint8_t space, const char
         held[data] = true;
     }
     for (uint32_t data = 0; data < all; data++) {
-        struct disti_at back;
+        struct disti_chunk_ref back;
 
         assert_int_equal(disti_plan_place(plan, space, data, &back), held[data]);
     }

@@ -11,8 +11,8 @@ static const char *additions;
 
 static void add_in_turn(const struct disti_shape *shape, struct disti_builder *b)
 {
-    struct disti_at value = disti_in(0);
-    struct disti_at sum = shape->rank == shape->root ? disti_out(0) : disti_scratch(0);
+    struct disti_chunk_ref value = disti_in(0);
+    struct disti_chunk_ref sum = shape->rank == shape->root ? disti_out(0) : disti_scratch(0);
 
     disti_build_chunks(b, 1);
     disti_build_scratch(b, 1);
