@@ -7,4 +7,5 @@ EXTRA_DIST += \
 	tests/lint/long_files \
 	tests/lint/planted.sh \
 	tests/lint/rules.sh \
-	tests/lint/symbols
+	tests/lint/symbols \
+	tests/lint/words

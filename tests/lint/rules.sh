@@ -182,6 +182,20 @@ rule_readmes()
     done
 }
 
+# A part of a name that tests/lint/words gives up, in code and in files' names.
+rule_words()
+{
+    local words file
+    words=$(sed -nE 's/^([a-z]+) .*/\1/p' "$lint_home/words" | paste -sd '|')
+    for file in $(lint_sources include src); do
+        lint_code "$file" |
+            grep -noE "(^|[^A-Za-z0-9_])([A-Za-z0-9]+_)*($words)s?(_[A-Za-z0-9]+)*([^A-Za-z0-9_]|\$)" |
+            sed -E "s|^([0-9]*):[^A-Za-z0-9_]?([A-Za-z0-9_]*).*|$file:\1: \2: see tests/lint/words|"
+        [[ ${file##*/} =~ (^|_)($words)(_|\.) ]] && echo "$file: its name: see tests/lint/words"
+    done
+    true
+}
+
 rule_loose_ends()
 {
     # shellcheck disable=SC2046
