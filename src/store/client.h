@@ -124,7 +124,7 @@ void disti_store_client_free(struct disti_store *store);
 /* Has the group that this thread heeds been aborted? NULL: no. With the lock held. */
 const struct client_abort *disti_store_client_aborted(const struct disti_store *store);
 
-/* store_alarm.c: the right to put a frame on the connection, which alarms need too. */
+/* alarm.c: the right to put a frame on the connection, which alarms need too. */
 void disti_store_client_take_line(struct disti_store *store);
 void disti_store_client_leave_line(struct disti_store *store);
 

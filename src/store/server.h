@@ -143,7 +143,7 @@ void disti_store_server_forget(struct disti_store_server *server);
 /* Nobody can be let in now, by errno: listens again in a moment. Who waits, waits in the queue. */
 void disti_store_server_pause(struct disti_store_server *server);
 
-/* store_peer.c */
+/* peer.c */
 void disti_store_peer_accept(struct disti_store_server *server);
 /* One without a hello has used up its time or its place: if there is none yet, it has to go. */
 void disti_store_peer_dismiss(struct disti_store_server *server, struct store_peer *peer);
@@ -170,7 +170,7 @@ void disti_store_wait_clear(struct disti_store_server *server, struct store_peer
 /* Ends what is due. Returns when the next one is; INT64_MAX: none. */
 int64_t disti_store_wait_tick(struct disti_store_server *server, struct store_peer *peer);
 
-/* store_serve.c: a complete frame of a peer. */
+/* serve.c: a complete frame of a peer. */
 void disti_store_serve_frame(struct disti_store_server *server, struct store_peer *peer);
 /* The server's own value; without memory it stays as it was. */
 void disti_store_serve_note(struct disti_store_server *server, const char *name, const char *value);
@@ -178,7 +178,7 @@ void disti_store_serve_note(struct disti_store_server *server, const char *name,
 void disti_store_serve_fail_keys(struct disti_store_server *server, dist_status status,
                                  const char *text);
 
-/* store_ranks.c */
+/* ranks.c */
 void disti_store_ranks_hello(struct disti_store_server *server, struct store_peer *peer);
 void disti_store_ranks_report(struct disti_store_server *server, struct store_peer *peer);
 void disti_store_ranks_goodbye(struct disti_store_server *server, struct store_peer *peer);
@@ -195,7 +195,7 @@ int disti_store_ranks_gone(const struct disti_store_server *server);
 /* How a peer came: the address at this end, numeric; false: by the loopback. */
 bool disti_store_peer_came_by(const struct store_peer *peer, char text[64]);
 
-/* store_gather.c */
+/* gather.c */
 void disti_store_gather_join(struct disti_store_server *server, struct store_peer *peer,
                              const struct store_wait *request);
 /* The peer's wait has come to its deadline. */
@@ -212,7 +212,7 @@ void disti_store_gather_withdraw(struct disti_store_server *server, struct store
                                  int rank);
 void disti_store_gather_clear(struct disti_store_server *server);
 
-/* store_failures.c: what is known of groups that failed. */
+/* failures.c: what is known of groups that failed. */
 const struct store_failure *disti_store_failures_find(const struct disti_store_server *server,
                                                       int32_t group);
 void disti_store_failures_add(struct disti_store_server *server, const struct disti_notice *notice);

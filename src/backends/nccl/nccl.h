@@ -114,7 +114,7 @@ dist_status disti_nccl_follow(struct disti_nccl_state *nccl, void *later, void *
 
 bool disti_nccl_capturing(const struct disti_nccl_state *nccl, void *stream);
 
-/* ---- nccl_open.c ---- */
+/* ---- open.c ---- */
 
 dist_status disti_nccl_open(void *state, const struct dist_backend_config *config);
 
