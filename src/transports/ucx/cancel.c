@@ -8,7 +8,7 @@
  * only when a peer has just asked for them; what leaves unasked is a copy. A peer that stops in the
  * middle is given up with all its groups, which closes its endpoint.
  */
-#define CANCEL_PINNED_MS 100
+#define CANCEL_PINNED_MS 500
 
 struct cancel {
     uint64_t tag, mask;
@@ -33,6 +33,7 @@ static void cancel_peer(const struct cancel *cancel, struct ucx_peer *peer)
     disti_standin_unpost(&peer->match, cancel->tag, cancel->mask);
     cancel_unexpected(cancel, peer);
     disti_ucx_inbounds_forget(peer, cancel->tag, cancel->mask);
+    disti_ucx_sends_forget(peer, cancel->tag, cancel->mask);
     if (!disti_ucx_pieces_forget(peer, cancel->tag, cancel->mask))
         disti_ucx_peer_lose(peer, "no memory to forget messages");
 }

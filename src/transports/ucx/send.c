@@ -7,11 +7,12 @@
 
 /*
  * A message that UCX is sending. It is a copy, as UCX reads what it sends until the peer takes it,
- * which may compute for long; the program's memory is its own again at once. Credit bounds them.
+ * which may compute for long: so the request can be forgotten at any time. Credit bounds them.
  */
 struct ucx_flight {
     struct ucx_flight *next, *prev; /* the peer's */
     struct ucx_peer *peer;
+    struct dist_request *request; /* NULL: it has been forgotten */
     struct ucx_head head;
     unsigned char payload[];
 };
@@ -45,15 +46,18 @@ static void send_ended(void *ucx_request, ucs_status_t status, void *arg)
 
     ucp_request_free(ucx_request);
     if (!ucx->closing) {
+        dist_status ended = disti_ucx_ended(flight->peer, status);
+
         ucx->happened++;
-        disti_ucx_ended(flight->peer, status);
+        if (flight->request)
+            flight->request->status = ended;
     }
     send_unlist(flight);
     free(flight);
 }
 
 /* The flight frees itself when it has ended. */
-static dist_status send_whole(struct ucx_flight *flight)
+static void send_whole(struct ucx_flight *flight)
 {
     const ucp_request_param_t param = {
         .op_attr_mask = UCP_OP_ATTR_FIELD_CALLBACK | UCP_OP_ATTR_FIELD_USER_DATA |
@@ -63,21 +67,19 @@ static dist_status send_whole(struct ucx_flight *flight)
         .user_data = flight,
         .memory_type = UCS_MEMORY_TYPE_HOST,
     };
-    dist_status status;
     void *sent =
         ucp_am_send_nbx(flight->peer->endpoint, UCX_AM_MESSAGE, &flight->head, sizeof(flight->head),
                         flight->payload, (size_t)flight->head.envelope.bytes, &param);
 
     if (UCS_PTR_IS_PTR(sent)) {
         send_list(flight);
-        return DIST_OK;
+        return;
     }
-    status = disti_ucx_ended(flight->peer, UCS_PTR_STATUS(sent));
+    flight->request->status = disti_ucx_ended(flight->peer, UCS_PTR_STATUS(sent));
     free(flight);
-    return status;
 }
 
-static struct ucx_flight *send_copy(struct ucx_peer *peer, const struct dist_request *request,
+static struct ucx_flight *send_copy(struct ucx_peer *peer, struct dist_request *request,
                                     const struct ucx_head *head)
 {
     size_t bytes = (size_t)request->envelope.bytes;
@@ -85,7 +87,7 @@ static struct ucx_flight *send_copy(struct ucx_peer *peer, const struct dist_req
 
     if (!flight)
         return NULL;
-    *flight = (struct ucx_flight){.peer = peer, .head = *head};
+    *flight = (struct ucx_flight){.peer = peer, .request = request, .head = *head};
     if (bytes)
         memcpy(flight->payload, request->data, bytes);
     return flight;
@@ -115,7 +117,15 @@ void disti_ucx_send(void *state, struct dist_request *request)
         return;
     }
     disti_credit_spend(&peer->credit, request->envelope.bytes);
-    request->status = send_whole(flight);
+    send_whole(flight);
+}
+
+void disti_ucx_sends_forget(struct ucx_peer *peer, uint64_t tag, uint64_t mask)
+{
+    for (struct ucx_flight *flight = peer->flights; flight; flight = flight->next) {
+        if (flight->request && disti_standin_is_for(flight->request, tag, mask))
+            flight->request = NULL;
+    }
 }
 
 void disti_ucx_sends_free(struct ucx_peer *peer)

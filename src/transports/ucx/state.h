@@ -195,6 +195,9 @@ dist_status disti_ucx_ended(struct ucx_peer *peer, ucs_status_t status);
 
 void disti_ucx_send(void *state, struct dist_request *request);
 
+/* Leaves sends with such a tag to end by themselves, without touching a request. */
+void disti_ucx_sends_forget(struct ucx_peer *peer, uint64_t tag, uint64_t mask);
+
 /* Frees what is left once there is no worker any more. */
 void disti_ucx_sends_free(struct ucx_peer *peer);
 
