@@ -9,7 +9,7 @@
 #include <errno.h>
 
 /* How long the kernel may take to have done with memory that it has not copied. */
-#define CANCEL_PINNED_MS 100
+#define CANCEL_PINNED_MS 500
 
 /*
  * What has not begun is taken out. What is halfway through a socket goes on with a stand-in, which
