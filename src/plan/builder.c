@@ -155,7 +155,8 @@ static uint32_t builder_list(struct disti_builder *b, const uint32_t *list, uint
     if (b->status != DIST_OK ||
         !builder_grow(b, (void **)&b->data, b->data_count, chunks, &b->data_room, sizeof(*list)))
         return DISTI_NO_LIST;
-    memcpy(b->data + b->data_count, list, chunks * sizeof(*list));
+    if (chunks) /* none: the check of the plan says that */
+        memcpy(b->data + b->data_count, list, chunks * sizeof(*list));
     b->data_count += chunks;
     return (uint32_t)b->data_count - chunks;
 }
