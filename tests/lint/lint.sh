@@ -43,7 +43,7 @@ rule "the environment is read in one place" rule_getenv
 rule "what files share begins with disti_" rule_names
 rule "files stay under 400 lines, or say why" rule_length
 rule "every folder is a room of 20 files at most, with a README" rule_rooms
-rule "what a room's README names is there" rule_readmes
+rule "what READMEs and docs name is there" rule_readmes
 rule "names use the words of docs/GLOSSARY.md" rule_words
 rule "no loose ends" rule_loose_ends
 rule "every source is in the build" rule_listed

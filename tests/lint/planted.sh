@@ -184,7 +184,7 @@ found "names use the words of docs/GLOSSARY.md"
 
 sow
 echo 'Begin with: `gone.c`.' >>"$tree/src/base/README.md"
-found "what a room's README names is there"
+found "what READMEs and docs name is there"
 
 sow
 printf '/* TO''DO */\n' >>"$tree/src/base/log.c"

@@ -170,14 +170,17 @@ rule_rooms()
     done
 }
 
-# What a room's README names in backquotes is there: in the room, in src/, or in the tree.
+# Files that a room's README or a page of docs/ names in backquotes are there: beside it, in src/, in
+# the tree, or, where a page gives the name alone, somewhere.
 rule_readmes()
 {
     local readme name
-    for readme in $(find src -name README.md 2>/dev/null | sort); do
-        for name in $(grep -oE '`[a-z0-9_./-]+\.([ch]|md)`' "$readme" | tr -d '`' | sort -u); do
-            [ -e "$(dirname "$readme")/$name" ] || [ -e "src/$name" ] || [ -e "$name" ] ||
-                echo "$readme: there is no $name"
+    for readme in $(find src docs -name '*.md' 2>/dev/null | sort); do
+        for name in $(grep -oE '`[A-Za-z0-9_./-]+\.([ch]|md|sh|def)`' "$readme" | tr -d '`' | sort -u); do
+            [ -e "$(dirname "$readme")/$name" ] || [ -e "src/$name" ] || [ -e "include/$name" ] || [ -e "$name" ] && continue
+            [[ $readme == docs/* && $name != */* ]] &&
+                [ -n "$(find src include bench tools train tests examples -name "$name" -print -quit)" ] && continue
+            echo "$readme: there is no $name"
         done
     done
 }
