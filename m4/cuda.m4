@@ -27,7 +27,7 @@ AS_IF([test -n "$disti_latest"],
         [" -gencode arch=compute_$disti_latest,code=compute_$disti_latest"])])])
 
 AC_DEFUN([DISTI_CHECK_CUDA],
-[DISTI_WITH([cuda], [compile train_mnist's kernels for GPUs])
+[DISTI_WITH_MODULE([cuda], [compile train_mnist's kernels for GPUs])
 NVCC=
 AC_ARG_VAR([NVCCFLAGS], [flags for nvcc])
 AS_IF([test "$with_cuda" != no],

@@ -41,7 +41,7 @@ AC_SUBST([$2_RUN])
 AM_CONDITIONAL([HAVE_$2], [test "$mpi_$1" != no])])
 
 AC_DEFUN([DISTI_CHECK_MPI],
-[DISTI_WITH([mpi], [build the mpi module, for Open MPI and for MPICH])
+[DISTI_WITH_MODULE([mpi], [build the mpi module, for Open MPI and for MPICH])
 disti_mpiccs= disti_mpirun=mpirun
 AS_IF([test "$with_mpi" = no], [],
     [test -n "$mpi_prefix"], [disti_mpiccs=$mpi_prefix/bin/mpicc],

@@ -17,7 +17,7 @@ AC_DEFUN([DISTI_NCCL_HEADER],
         [NCCL_CFLAGS=])])])
 
 AC_DEFUN([DISTI_CHECK_NCCL],
-[DISTI_WITH([nccl], [module nccl; PREFIX is where a test finds nccl.h])
+[DISTI_WITH_MODULE([nccl], [module nccl; PREFIX is where a test finds nccl.h])
 NCCL_CFLAGS=
 AS_IF([test "$with_nccl" != no],
     [AC_MSG_CHECKING([for nccl.h])

@@ -21,7 +21,7 @@ for disti_lib in lib lib64; do
 done])
 
 AC_DEFUN([DISTI_CHECK_UCX],
-[DISTI_WITH([ucx], [build the ucx module])
+[DISTI_WITH_MODULE([ucx], [build the ucx module])
 AS_IF([test "$with_ucx" != no],
     [AC_MSG_CHECKING([for UCX])
     AS_IF([test -n "$ucx_prefix"], [DISTI_TRY_UCX([$ucx_prefix])],

@@ -16,6 +16,16 @@ $1_found=no
 $1_status=
 AS_IF([test "$with_$1" = no], [$1_status="no (--with-$1=no)"])])
 
+# DISTI_WITH_MODULE(NAME, WHAT): DISTI_WITH for what is built as a module, which is a shared object.
+AC_DEFUN([DISTI_WITH_MODULE],
+[DISTI_WITH([$1], [$2])
+AS_IF([test "$enable_shared" = no],
+    [AS_IF([test "$with_$1" = yes],
+        [AC_MSG_ERROR([--with-$1 needs modules, which are shared objects: leave out --disable-shared])])
+    AS_IF([test "$with_$1" = auto],
+        [with_$1=no
+        $1_status="no (--disable-shared: modules are shared objects)"])])])
+
 # DISTI_FOUND(NAME, TEXT): the dependency is there; TEXT stands behind the 'yes'.
 AC_DEFUN([DISTI_FOUND], [$1_found=yes; $1_status="$2"])
 

@@ -6,6 +6,7 @@
 #include "base/log.h"
 #include "base/process_lock.h"
 
+#include <config.h>
 #include <dlfcn.h>
 #include <pthread.h>
 #include <stdio.h>
@@ -38,7 +39,10 @@ static void module_missing(const char *name, char *reason, size_t size)
     for (size_t i = 0; i < sizeof(module_makers) / sizeof(module_makers[0]); i++) {
         if (strcmp(module_makers[i].name, name) != 0)
             continue;
-        snprintf(reason, size, "there is no module dist_%s.so: %s", name, module_makers[i].why);
+        snprintf(reason, size, "there is no module dist_%s.so: %s", name,
+                 DISTI_SHARED ? module_makers[i].why
+                              : "libdist was configured with --disable-shared: configure, build "
+                                "and install it without that");
         return;
     }
     disti_module_similar(name, similar, sizeof(similar));

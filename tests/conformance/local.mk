@@ -8,7 +8,9 @@ tests_conformance_conformance_LDFLAGS = $(job_ldflags)
 
 # -rpath makes libtool build a shared object although it is not installed. They are apart from the
 # modules that are for users, which dist_info lists.
+if HAVE_SHARED
 check_LTLIBRARIES += tests/conformance/dist_faulty.la tests/conformance/dist_plain.la
+endif
 tests_conformance_dist_faulty_la_SOURCES = tests/conformance/faulty.c
 tests_conformance_dist_faulty_la_LDFLAGS = $(module_ldflags) -rpath $(abs_builddir)
 

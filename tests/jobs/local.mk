@@ -113,27 +113,21 @@ endif
 job_scripts = \
 	tests/jobs/two_groups.sh \
 	tests/jobs/configure.sh \
+	tests/jobs/static_build.sh \
 	tests/jobs/conformance_gloo.sh \
 	tests/jobs/conformance_algorithms.sh \
 	tests/jobs/conformance_mpi.sh \
-	tests/jobs/conformance_nccl.sh \
 	tests/jobs/conformance_ucx.sh \
 	tests/jobs/conformance_nodes.sh \
-	tests/jobs/conformance_faulty.sh \
 	tests/jobs/launchers.sh \
 	tests/jobs/mishaps.sh \
 	tests/jobs/ahead.sh \
 	tests/jobs/short_memory.sh \
-	tests/jobs/nccl_streams.sh \
-	tests/jobs/nccl_faults.sh \
 	tests/jobs/netns_cluster.sh \
 	tests/jobs/many_groups.sh \
 	tests/jobs/refined.sh \
 	tests/jobs/reproducible.sh \
-	tests/jobs/preload.sh \
 	tests/jobs/bad_input.sh \
-	tests/jobs/bad_modules.sh \
-	tests/jobs/plugin_hccl.sh \
 	tests/jobs/aborts.sh \
 	tests/jobs/bad_calls.sh \
 	tests/jobs/different.sh \
@@ -145,10 +139,23 @@ job_scripts = \
 	tests/jobs/bench_peers.sh \
 	tests/jobs/dist_bench.sh \
 	tests/jobs/train.sh \
-	tests/jobs/train_accuracy.sh \
+	tests/jobs/train_accuracy.sh
+
+# Those that load modules, or stand-ins of them.
+shared_job_scripts = \
+	tests/jobs/conformance_nccl.sh \
+	tests/jobs/conformance_faulty.sh \
+	tests/jobs/nccl_streams.sh \
+	tests/jobs/nccl_faults.sh \
+	tests/jobs/preload.sh \
+	tests/jobs/bad_modules.sh \
+	tests/jobs/plugin_hccl.sh \
 	tests/jobs/train_cuda.sh
 
 measuring_job_scripts = tests/jobs/idle.sh tests/jobs/predicted.sh
 
+if HAVE_SHARED
+TESTS += $(shared_job_scripts)
+endif
 TESTS += $(job_scripts)
-EXTRA_DIST += $(job_scripts) $(measuring_job_scripts) tests/jobs/bad_module.c tests/jobs/losses.awk
+EXTRA_DIST += $(job_scripts) $(shared_job_scripts) $(measuring_job_scripts) tests/jobs/bad_module.c tests/jobs/losses.awk

@@ -25,7 +25,9 @@ standin_sources = \
 # Its threads outlive what loads it. -rpath makes libtool build a shared object.
 standin_ldflags = $(module_ldflags) -Wl,-z,nodelete -rpath $(abs_builddir)
 
+if HAVE_SHARED
 check_LTLIBRARIES += standin_cuda.la standin_hip.la
+endif
 standin_cuda_la_SOURCES = $(standin_sources) tests/standin/runtime.c
 standin_cuda_la_CPPFLAGS = $(AM_CPPFLAGS)
 standin_cuda_la_LDFLAGS = $(standin_ldflags)
@@ -35,7 +37,9 @@ standin_hip_la_CPPFLAGS = $(AM_CPPFLAGS) -DSTANDIN_HIP
 standin_hip_la_LDFLAGS = $(standin_ldflags)
 standin_hip_la_LIBADD = -lm
 
+if HAVE_SHARED
 check_LTLIBRARIES += standin_partial.la
+endif
 standin_partial_la_SOURCES = tests/standin/partial.c tests/standin/nccl_abi.h
 standin_partial_la_LDFLAGS = $(module_ldflags) -rpath $(abs_builddir)
 
@@ -46,7 +50,9 @@ standin_tests = \
 	tests/standin/test_driver \
 	tests/standin/test_nccl
 check_PROGRAMS += $(standin_tests)
+if HAVE_SHARED
 TESTS += $(standin_tests)
+endif
 
 standin_trial_sources = tests/standin/trial.c tests/standin/trial.h
 standin_rank_sources = \
@@ -62,7 +68,9 @@ tests_standin_test_nccl_LDADD = $(unit_test_libs)
 endif
 
 # Stands for Ascend devices: see ascend.h.
+if HAVE_SHARED
 check_LTLIBRARIES += standin_ascend.la
+endif
 standin_ascend_la_SOURCES = \
 	tests/standin/ascend.h \
 	tests/standin/ascend_comm.c \

@@ -1,8 +1,10 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # train_mnist's kernels compiled for the CPU: a module that takes the place of the real one, over
 # the stand-in's driver.
+if HAVE_SHARED
 if HAVE_CXX17
 check_LTLIBRARIES += tests/standin/kernels/train_mnist_cuda.la
+endif
 endif
 tests_standin_kernels_train_mnist_cuda_la_SOURCES = \
 	tests/standin/kernels/cublas.cc \
