@@ -5,6 +5,7 @@ libtrain_la_SOURCES = \
 	train/anywhere.h \
 	train/augment.c train/augment.h \
 	train/batch.c train/batch.h \
+	train/blas.c train/blas.h \
 	train/buffer.c train/buffer.h \
 	train/checkpoint.c train/checkpoint.h \
 	train/comm.c train/comm.h \

@@ -4,6 +4,7 @@
 #include <signal.h>
 #include <stdio.h>
 
+#include "blas.h"
 #include "device.h"
 #include "failure.h"
 #include "gemm.h"
@@ -119,6 +120,7 @@ int main(int argc, char *argv[])
     struct options options;
     int code;
 
+    blas_choose(argv);
     signal(SIGXFSZ, SIG_IGN); /* a write beyond the limit on files fails, and is reported */
     if (options_parse(argc, argv, &options) < 0) {
         main_complain(-1);

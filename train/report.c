@@ -127,6 +127,12 @@ void report_test(const struct report *report, const struct report_result *result
            100.0 * (double)result->correct / (double)result->count);
 }
 
+void report_products(const struct report *report, const char *name)
+{
+    if (report->active)
+        printf("Matrix products: %s\n", name);
+}
+
 void report_hash(const struct report *report, uint64_t hash, int world)
 {
     if (report->active)

@@ -41,6 +41,8 @@ void report_epoch_end(struct report *report, const struct report_result *result,
                       int64_t steps);
 
 void report_test(const struct report *report, const struct report_result *result);
+/* Which library multiplies matrices, and how. */
+void report_products(const struct report *report, const char *name);
 void report_hash(const struct report *report, uint64_t hash, int world);
 void report_end(const struct report *report, const struct report_result *result,
                 const char *backend, int world);

@@ -4,6 +4,7 @@
 #include <inttypes.h>
 #include <string.h>
 
+#include "blas.h"
 #include "checkpoint.h"
 #include "failure.h"
 #include "trainer.h"
@@ -68,6 +69,8 @@ static int trainer_open_device(struct trainer *trainer, int capacity)
     if (device_open(options->device, &setup, &trainer->device) < 0)
         return -1;
     comm_order(trainer->comm, trainer->device->streamed, trainer->device->stream);
+    if (host)
+        report_products(&trainer->report, blas_name());
     return 0;
 }
 

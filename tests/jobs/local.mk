@@ -139,7 +139,8 @@ job_scripts = \
 	tests/jobs/bench_peers.sh \
 	tests/jobs/dist_bench.sh \
 	tests/jobs/train.sh \
-	tests/jobs/train_accuracy.sh
+	tests/jobs/train_accuracy.sh \
+	tests/jobs/train_blas.sh
 
 # Those that load modules, or stand-ins of them.
 shared_job_scripts = \

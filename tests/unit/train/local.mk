@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # Units of train_mnist: all of it but main, in one process.
 train_tests = \
+	tests/unit/train/test_blas \
 	tests/unit/train/test_buffer \
 	tests/unit/train/test_checkpoint \
 	tests/unit/train/test_device \
@@ -17,6 +18,9 @@ TESTS += $(train_tests)
 train_test_cppflags = $(AM_CPPFLAGS) -I$(top_srcdir) $(CMOCKA_CFLAGS) $(ZLIB_CFLAGS)
 train_test_libs = libtrain.la $(unit_test_libs) $(CBLAS_LIBS) $(ZLIB_LIBS) -lm
 
+tests_unit_train_test_blas_SOURCES = tests/unit/train/test_blas.c
+tests_unit_train_test_blas_CPPFLAGS = $(train_test_cppflags)
+tests_unit_train_test_blas_LDADD = $(train_test_libs)
 tests_unit_train_test_buffer_SOURCES = tests/unit/train/test_buffer.c tests/unit/train/unit.h
 tests_unit_train_test_buffer_CPPFLAGS = $(train_test_cppflags)
 tests_unit_train_test_buffer_LDADD = $(train_test_libs)
