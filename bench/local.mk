@@ -3,14 +3,10 @@
 noinst_LTLIBRARIES += libbench.la
 libbench_la_SOURCES = \
 	bench/alone.c bench/alone.h \
-	bench/baseline.c bench/baseline.h \
 	bench/buffers.c bench/buffers.h \
 	bench/compare.c bench/compare.h \
 	bench/contest.c bench/contest.h \
-	bench/csv.c bench/csv.h \
-	bench/curves.c bench/curves.h \
 	bench/digest.c bench/digest.h \
-	bench/html.c bench/html.h \
 	bench/job.c bench/job.h \
 	bench/job_talk.c \
 	bench/kind.c bench/kind.h \
@@ -27,17 +23,11 @@ libbench_la_SOURCES = \
 	bench/pattern.c bench/pattern.h \
 	bench/peer.c bench/peer.h \
 	bench/plain.c bench/plain.h \
-	bench/plot.c bench/plot.h \
 	bench/point.c bench/point.h \
-	bench/print.c bench/print.h \
-	bench/print_json.c \
-	bench/print_table.c \
-	bench/result.c bench/result.h \
 	bench/run.c bench/run.h \
 	bench/runner.h \
 	bench/spec.c bench/spec.h \
 	bench/subject.h \
-	bench/svg.c bench/svg.h \
 	bench/worker.c bench/worker.h bench/worker_main.h
 libbench_la_LIBADD = libcommon.la $(JANSSON_LIBS)
 libbench_la_CPPFLAGS = $(AM_CPPFLAGS) \
@@ -48,11 +38,6 @@ libbench_la_CFLAGS = $(AM_CFLAGS) $(KERNEL_CFLAGS) $(JANSSON_CFLAGS)
 bin_PROGRAMS += dist_bench
 dist_bench_SOURCES = bench/main.c
 dist_bench_LDADD = libbench.la libdist.la -ldl -lm
-
-# Curves of what it has measured, as SVG.
-noinst_PROGRAMS += bench/draw
-bench_draw_SOURCES = bench/draw.c
-bench_draw_LDADD = libbench.la libdist.la -lm
 
 # The progress thread beside calls that block.
 noinst_PROGRAMS += bench/overlap

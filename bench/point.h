@@ -3,8 +3,8 @@
 #ifndef BENCH_POINT_H
 #define BENCH_POINT_H
 
+#include "bench/report/result.h"
 #include "options.h"
-#include "result.h"
 #include "runner.h"
 
 struct point_plan {

@@ -2,10 +2,10 @@
 /* A whole run. */
 #include "run.h"
 
-#include "baseline.h"
-#include "html.h"
+#include "bench/report/baseline.h"
+#include "bench/report/html.h"
+#include "bench/report/print.h"
 #include "point.h"
-#include "print.h"
 #include "tools/common/progress.h"
 
 #include <errno.h>

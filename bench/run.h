@@ -3,8 +3,8 @@
 #ifndef BENCH_RUN_H
 #define BENCH_RUN_H
 
+#include "bench/report/result.h"
 #include "options.h"
-#include "result.h"
 #include "runner.h"
 
 /* Exit codes. */

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* The page and the picture of curves: what must be on them, and where on the plots. */
-#include "bench/csv.h"
-#include "bench/html.h"
-#include "bench/plot.h"
-#include "bench/svg.h"
+#include "bench/report/csv.h"
+#include "bench/report/html.h"
+#include "bench/report/plot.h"
+#include "bench/report/svg.h"
 
 #include <math.h>
 #include <setjmp.h>

@@ -3,7 +3,7 @@
 #ifndef BENCH_PRINT_H
 #define BENCH_PRINT_H
 
-#include "options.h"
+#include "bench/options.h"
 #include "result.h"
 
 /* One way of printing. Any function may be NULL. */
