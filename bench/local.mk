@@ -10,10 +10,6 @@ libbench_la_SOURCES = \
 	bench/job.c bench/job.h \
 	bench/job_talk.c \
 	bench/kind.c bench/kind.h \
-	bench/limit.c \
-	bench/limit_map.c bench/limit_map.h \
-	bench/limit_short.c \
-	bench/limit_sum.c bench/limit_sum.h \
 	bench/measure.c bench/measure.h \
 	bench/number.c bench/number.h \
 	bench/options.c bench/options.h \

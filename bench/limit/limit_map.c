@@ -2,8 +2,8 @@
 /* The memory of the bare loop, and how its ranks meet. */
 #include "limit_map.h"
 
-#include "measure.h"
-#include "worker.h"
+#include "bench/measure.h"
+#include "bench/worker.h"
 
 #include <errno.h>
 #include <sched.h>

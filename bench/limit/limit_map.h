@@ -13,7 +13,7 @@
 #ifndef BENCH_LIMIT_MAP_H
 #define BENCH_LIMIT_MAP_H
 
-#include "subject.h"
+#include "bench/subject.h"
 
 #include <stdatomic.h>
 
