@@ -3,8 +3,8 @@
 #ifndef BENCH_DIGEST_H
 #define BENCH_DIGEST_H
 
+#include "bench/measure/order.h"
 #include "bench/report/result.h"
-#include "order.h"
 
 struct digest {
     int ranks; /* that count: of messages two */

@@ -3,27 +3,19 @@
 noinst_LTLIBRARIES += libbench.la
 libbench_la_SOURCES = \
 	bench/alone.c bench/alone.h \
-	bench/buffers.c bench/buffers.h \
 	bench/compare.c bench/compare.h \
 	bench/contest.c bench/contest.h \
 	bench/digest.c bench/digest.h \
 	bench/job.c bench/job.h \
 	bench/job_talk.c \
-	bench/kind.c bench/kind.h \
-	bench/measure.c bench/measure.h \
-	bench/number.c bench/number.h \
 	bench/options.c bench/options.h \
 	bench/options_table.c \
-	bench/order.c bench/order.h \
-	bench/ours.c \
-	bench/pattern.c bench/pattern.h \
 	bench/peer.c bench/peer.h \
 	bench/plain.c bench/plain.h \
 	bench/point.c bench/point.h \
 	bench/run.c bench/run.h \
 	bench/runner.h \
 	bench/spec.c bench/spec.h \
-	bench/subject.h \
 	bench/worker.c bench/worker.h bench/worker_main.h
 libbench_la_LIBADD = libcommon.la $(JANSSON_LIBS)
 libbench_la_CPPFLAGS = $(AM_CPPFLAGS) \

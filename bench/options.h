@@ -3,7 +3,7 @@
 #ifndef BENCH_OPTIONS_H
 #define BENCH_OPTIONS_H
 
-#include "kind.h"
+#include "bench/measure/kind.h"
 #include "tools/common/args.h"
 
 #include <stdint.h>

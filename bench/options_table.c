@@ -2,7 +2,7 @@
 /* The one table of options: OSU's letters, and the long names of both OSU and NCCL's tests. */
 #include "options.h"
 
-#include "order.h"
+#include "bench/measure/order.h"
 #include "worker.h"
 
 #include <limits.h>

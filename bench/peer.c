@@ -2,7 +2,7 @@
 /* Drivers of other libraries: where they are, and whether they can be used here. */
 #include "peer.h"
 
-#include "measure.h"
+#include "bench/measure/measure.h"
 
 #include <dirent.h>
 #include <errno.h>

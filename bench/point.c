@@ -2,7 +2,7 @@
 /* One point: how long is a call, then rounds of turns. */
 #include "point.h"
 
-#include "buffers.h"
+#include "bench/measure/buffers.h"
 #include "digest.h"
 
 #include <stdlib.h>

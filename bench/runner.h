@@ -3,7 +3,7 @@
 #ifndef BENCH_RUNNER_H
 #define BENCH_RUNNER_H
 
-#include "measure.h"
+#include "bench/measure/measure.h"
 
 struct runner {
     int ranks;

@@ -2,7 +2,7 @@
 /* A contestant of ours, as the command line has it. */
 #include "spec.h"
 
-#include "subject.h"
+#include "bench/measure/subject.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -2,7 +2,7 @@
 /* Our side of the conversation: dist_bench --worker SPEC, as a job of processes. */
 #include "worker_main.h"
 
-#include "measure.h"
+#include "bench/measure/measure.h"
 #include "spec.h"
 #include "worker.h"
 

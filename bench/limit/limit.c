@@ -3,7 +3,7 @@
  * The bound of this machine: what a collective costs if all memory is everybody's. Between two
  * barriers nothing is done but the copies and sums that cannot be avoided, each rank its share.
  */
-#include "bench/buffers.h"
+#include "bench/measure/buffers.h"
 #include "limit_map.h"
 #include "limit_sum.h"
 

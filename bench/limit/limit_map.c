@@ -2,7 +2,7 @@
 /* The memory of the bare loop, and how its ranks meet. */
 #include "limit_map.h"
 
-#include "bench/measure.h"
+#include "bench/measure/measure.h"
 #include "bench/worker.h"
 
 #include <errno.h>

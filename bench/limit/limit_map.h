@@ -13,7 +13,7 @@
 #ifndef BENCH_LIMIT_MAP_H
 #define BENCH_LIMIT_MAP_H
 
-#include "bench/subject.h"
+#include "bench/measure/subject.h"
 
 #include <stdatomic.h>
 

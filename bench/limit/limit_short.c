@@ -4,7 +4,7 @@
  * takes it from there. So the ranks meet once and not twice, and a root that only gives does not
  * wait at all.
  */
-#include "bench/buffers.h"
+#include "bench/measure/buffers.h"
 #include "limit_map.h"
 #include "limit_sum.h"
 

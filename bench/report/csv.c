@@ -2,7 +2,7 @@
 /* Reads what --format csv writes, twice: contestants come before the first point. */
 #include "csv.h"
 
-#include "bench/kind.h"
+#include "bench/measure/kind.h"
 
 #include <errno.h>
 #include <stdarg.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* What is read: command lines, orders, contestants. */
+#include "bench/measure/order.h"
 #include "bench/options.h"
-#include "bench/order.h"
 #include "bench/spec.h"
 
 #include <setjmp.h>

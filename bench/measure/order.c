@@ -2,7 +2,7 @@
 /* Orders as lines. */
 #include "order.h"
 
-#include "worker.h"
+#include "bench/worker.h"
 
 #include <stdio.h>
 #include <string.h>

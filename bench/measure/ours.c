@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* libdist as a subject: one function a kind. */
-#include "../tools/common/gpu.h"
+#include "bench/worker.h"
 #include "pattern.h"
 #include "subject.h"
-#include "worker.h"
+#include "tools/common/gpu.h"
 
 #include <stdlib.h>
 #include <string.h>

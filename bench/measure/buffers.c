@@ -2,7 +2,7 @@
 /* The buffers of a run. */
 #include "buffers.h"
 
-#include "worker.h"
+#include "bench/worker.h"
 
 #include <stdint.h>
 #include <stdlib.h>
