@@ -2,7 +2,7 @@
 /* Measuring libdist alone. */
 #include "alone.h"
 
-#include "plain.h"
+#include "bench/jobs/plain.h"
 #include "run.h"
 
 #include <stdlib.h>

@@ -3,8 +3,8 @@
 #include "compare.h"
 
 #include "alone.h"
-#include "contest.h"
-#include "job.h"
+#include "bench/jobs/contest.h"
+#include "bench/jobs/job.h"
 #include "point.h"
 #include "run.h"
 

@@ -4,18 +4,11 @@ noinst_LTLIBRARIES += libbench.la
 libbench_la_SOURCES = \
 	bench/alone.c bench/alone.h \
 	bench/compare.c bench/compare.h \
-	bench/contest.c bench/contest.h \
 	bench/digest.c bench/digest.h \
-	bench/job.c bench/job.h \
-	bench/job_talk.c \
 	bench/options.c bench/options.h \
 	bench/options_table.c \
-	bench/peer.c bench/peer.h \
-	bench/plain.c bench/plain.h \
 	bench/point.c bench/point.h \
 	bench/run.c bench/run.h \
-	bench/runner.h \
-	bench/spec.c bench/spec.h \
 	bench/worker.c bench/worker.h bench/worker_main.h
 libbench_la_LIBADD = libcommon.la $(JANSSON_LIBS)
 libbench_la_CPPFLAGS = $(AM_CPPFLAGS) \

@@ -3,9 +3,9 @@
 #ifndef BENCH_POINT_H
 #define BENCH_POINT_H
 
+#include "bench/jobs/runner.h"
 #include "bench/report/result.h"
 #include "options.h"
-#include "runner.h"
 
 struct point_plan {
     const struct options *options;

@@ -3,9 +3,9 @@
 #ifndef BENCH_RUN_H
 #define BENCH_RUN_H
 
+#include "bench/jobs/runner.h"
 #include "bench/report/result.h"
 #include "options.h"
-#include "runner.h"
 
 /* Exit codes. */
 enum { RUN_OK = 0, RUN_FAILED = 1, RUN_USAGE = 2, RUN_SLOWER = 3 };

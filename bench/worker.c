@@ -2,8 +2,8 @@
 /* Our side of the conversation: dist_bench --worker SPEC, as a job of processes. */
 #include "worker_main.h"
 
+#include "bench/jobs/spec.h"
 #include "bench/measure/measure.h"
-#include "spec.h"
 #include "worker.h"
 
 #include <errno.h>

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* What is read: command lines, orders, contestants. */
+#include "bench/jobs/spec.h"
 #include "bench/measure/order.h"
 #include "bench/options.h"
-#include "bench/spec.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

@@ -3,7 +3,7 @@
 #ifndef BENCH_CONTEST_H
 #define BENCH_CONTEST_H
 
-#include "options.h"
+#include "bench/options.h"
 
 #define CONTEST_WORDS_MAX 64
 

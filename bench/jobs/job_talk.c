@@ -2,7 +2,7 @@
 /* Contestants as processes: what is said. What they say is checked, not believed. */
 #include "job.h"
 
-#include "worker.h"
+#include "bench/worker.h"
 
 #include <errno.h>
 #include <math.h>

@@ -2,7 +2,7 @@
 /* Contestants as processes: starting, meeting, ending. */
 #include "job.h"
 
-#include "worker.h"
+#include "bench/worker.h"
 
 #include <ctype.h>
 #include <errno.h>

@@ -1,0 +1,10 @@
+# SPDX-License-Identifier: BSD-3-Clause
+# Who is measured: jobs of processes, and the ranks of this one.
+libbench_la_SOURCES += \
+	bench/jobs/contest.c bench/jobs/contest.h \
+	bench/jobs/job.c bench/jobs/job.h \
+	bench/jobs/job_talk.c \
+	bench/jobs/peer.c bench/jobs/peer.h \
+	bench/jobs/plain.c bench/jobs/plain.h \
+	bench/jobs/runner.h \
+	bench/jobs/spec.c bench/jobs/spec.h
