@@ -3,7 +3,7 @@
 #include "alone.h"
 
 #include "bench/jobs/plain.h"
-#include "run.h"
+#include "bench/rounds/run.h"
 
 #include <stdlib.h>
 #include <string.h>

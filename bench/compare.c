@@ -5,8 +5,8 @@
 #include "alone.h"
 #include "bench/jobs/contest.h"
 #include "bench/jobs/job.h"
-#include "point.h"
-#include "run.h"
+#include "bench/rounds/point.h"
+#include "bench/rounds/run.h"
 
 #include <errno.h>
 #include <signal.h>

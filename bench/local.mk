@@ -4,11 +4,8 @@ noinst_LTLIBRARIES += libbench.la
 libbench_la_SOURCES = \
 	bench/alone.c bench/alone.h \
 	bench/compare.c bench/compare.h \
-	bench/digest.c bench/digest.h \
 	bench/options.c bench/options.h \
 	bench/options_table.c \
-	bench/point.c bench/point.h \
-	bench/run.c bench/run.h \
 	bench/worker.c bench/worker.h bench/worker_main.h
 libbench_la_LIBADD = libcommon.la $(JANSSON_LIBS)
 libbench_la_CPPFLAGS = $(AM_CPPFLAGS) \

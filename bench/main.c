@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* dist_bench: measures collective communication, libdist's and others', in turns. */
 #include "alone.h"
+#include "bench/rounds/run.h"
 #include "compare.h"
-#include "run.h"
 #include "worker_main.h"
 
 #include <signal.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* From samples to times, and from times to bandwidths. */
-#include "bench/digest.h"
 #include "bench/report/result.h"
+#include "bench/rounds/digest.h"
 
 #include <math.h>
 #include <setjmp.h>

@@ -4,8 +4,8 @@
 #define BENCH_RUN_H
 
 #include "bench/jobs/runner.h"
+#include "bench/options.h"
 #include "bench/report/result.h"
-#include "options.h"
 
 /* Exit codes. */
 enum { RUN_OK = 0, RUN_FAILED = 1, RUN_USAGE = 2, RUN_SLOWER = 3 };

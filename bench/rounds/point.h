@@ -4,8 +4,8 @@
 #define BENCH_POINT_H
 
 #include "bench/jobs/runner.h"
+#include "bench/options.h"
 #include "bench/report/result.h"
-#include "options.h"
 
 struct point_plan {
     const struct options *options;
