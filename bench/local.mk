@@ -24,26 +24,3 @@ bench_overlap_LDADD = libdist.la
 
 # A cluster out of network namespaces, to measure on.
 EXTRA_DIST += bench/netns-cluster
-
-# What it costs to be there: start, memory, descriptors; bench/footprint.sh makes tables of it.
-startup_sources = bench/startup.c bench/startup.h
-
-noinst_PROGRAMS += bench/startup_dist
-bench_startup_dist_SOURCES = $(startup_sources) bench/startup_dist.c
-bench_startup_dist_LDADD = libdist.la
-bench_startup_dist_LDFLAGS = $(job_ldflags)
-
-if HAVE_OPENMPI
-noinst_PROGRAMS += bench/startup_openmpi
-endif
-bench_startup_openmpi_SOURCES = $(startup_sources) bench/startup_mpi.c
-bench_startup_openmpi_CPPFLAGS = $(AM_CPPFLAGS) $(OPENMPI_CFLAGS)
-bench_startup_openmpi_LDADD = $(OPENMPI_LIBS)
-
-if HAVE_MPICH
-noinst_PROGRAMS += bench/startup_mpich
-endif
-bench_startup_mpich_SOURCES = $(startup_sources) bench/startup_mpi.c
-bench_startup_mpich_CPPFLAGS = $(AM_CPPFLAGS) $(MPICH_CFLAGS)
-bench_startup_mpich_LDADD = $(MPICH_LIBS)
-EXTRA_DIST += bench/footprint.sh

@@ -1,6 +1,6 @@
 #!/bin/bash
 # SPDX-License-Identifier: BSD-3-Clause
-# bench/footprint.sh [RANKS [ROUNDS]], in the build tree: start, memory and descriptors of each library.
+# footprint.sh [RANKS [ROUNDS]], run in the build tree: what it costs each library to be there.
 #
 # Each round starts every contestant once, in turn. A time is from the call to its return on the
 # slowest rank, median of the rounds; join is counted from the first rank's call, so it holds what

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* What bench/startup.c does with each library: the same few calls of libdist or of an MPI. */
+/* What startup.c does with each library: the same few calls of libdist or of an MPI. */
 #ifndef BENCH_STARTUP_H
 #define BENCH_STARTUP_H
 

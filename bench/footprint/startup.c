@@ -8,7 +8,7 @@
  *     PHASE RANK BEGAN_US ENDED_US CPU_US PRIVATE_KIB PSS_KIB DESCRIPTORS
  *
  * with points in time of the monotonic clock, the CPU time of the process in that phase, and what
- * it holds afterwards. bench/footprint.sh makes tables of them.
+ * it holds afterwards. footprint.sh makes tables of them.
  */
 #include "startup.h"
 
