@@ -9,10 +9,10 @@
 
 #include <dist/dist.h>
 
-#include "batch.h"
 #include "layer.h"
 #include "loss.h"
 #include "model.h"
+#include "train/data/batch.h"
 
 /*
  *     trainer.c            batches, epochs, what is printed

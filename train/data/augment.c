@@ -5,8 +5,8 @@
 #include <math.h>
 #include <string.h>
 
-#include "model.h"
-#include "rng.h"
+#include "train/model.h"
+#include "train/rng.h"
 
 static float augment_pixel(const uint8_t *image, int x, int y)
 {

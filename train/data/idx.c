@@ -4,8 +4,8 @@
 
 #include <stdlib.h>
 
-#include "failure.h"
 #include "source.h"
+#include "train/failure.h"
 
 enum { IDX_UNSIGNED_BYTE = 8 };
 

@@ -4,8 +4,8 @@
 
 #include <stdlib.h>
 
-#include "failure.h"
-#include "rng.h"
+#include "train/failure.h"
+#include "train/rng.h"
 
 int sampler_create(size_t count, int rank, int world, struct sampler *sampler)
 {

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 
 #include "augment.h"
-#include "failure.h"
+#include "train/failure.h"
 
 static const float batch_mean = 0.1307F, batch_deviation = 0.3081F;
 

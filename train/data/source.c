@@ -18,7 +18,7 @@
 #include <zlib.h>
 #endif
 
-#include "failure.h"
+#include "train/failure.h"
 
 enum { SOURCE_DEFLATE_RATIO = 1032 }; /* deflate never shrinks by more */
 

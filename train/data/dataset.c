@@ -10,8 +10,8 @@
 #include <unistd.h>
 
 #include "digits.h"
-#include "failure.h"
 #include "idx.h"
+#include "train/failure.h"
 
 /* The first spelling that exists, in path (size bytes). */
 static int dataset_find(const char *folder, const char *what, int dimensions, char *path,
