@@ -5,7 +5,7 @@
 
 #include <stdint.h>
 
-#include "model.h"
+#include "train/model/model.h"
 
 /*
  * The names (conv1.weight, conv1.bias, ...) and the order of the elements are those of

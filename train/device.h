@@ -9,10 +9,10 @@
 
 #include <dist/dist.h>
 
-#include "layer.h"
-#include "loss.h"
-#include "model.h"
 #include "train/data/batch.h"
+#include "train/model/layer.h"
+#include "train/model/loss.h"
+#include "train/model/model.h"
 
 /*
  *     trainer.c            batches, epochs, what is printed

@@ -5,8 +5,8 @@
 #include "buffer.h"
 #include "device.h"
 #include "failure.h"
-#include "grid.h"
-#include "optimizer.h"
+#include "train/model/grid.h"
+#include "train/model/optimizer.h"
 
 struct device_of_cpu {
     struct device device;

@@ -2,7 +2,6 @@
 # train_mnist. All but main is a library of its own, so that the unit tests can have it.
 noinst_LTLIBRARIES += libtrain.la
 libtrain_la_SOURCES = \
-	train/anywhere.h \
 	train/buffer.c train/buffer.h \
 	train/checkpoint.c train/checkpoint.h \
 	train/comm.c train/comm.h \
@@ -11,23 +10,10 @@ libtrain_la_SOURCES = \
 	train/device_cuda.c train/device_cuda.h \
 	train/failure.c train/failure.h \
 	train/file.c train/file.h \
-	train/gemm.c train/gemm.h \
-	train/grid.c train/grid.h \
 	train/hash.c train/hash.h \
-	train/kernel.h \
-	train/layer.h \
-	train/layer_bias.c \
-	train/layer_conv.c \
-	train/layer_dense.c \
-	train/layer_dropout.c \
-	train/layer_pool.c \
-	train/loss.c train/loss.h \
-	train/model.c train/model.h \
-	train/optimizer.c train/optimizer.h \
 	train/options.c train/options.h \
 	train/options_table.c \
 	train/report.c train/report.h \
-	train/rng.h \
 	train/tensors.c train/tensors.h \
 	train/tensors_json.c train/tensors_json.h \
 	train/trainer.c train/trainer.h \

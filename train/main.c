@@ -6,8 +6,8 @@
 
 #include "device.h"
 #include "failure.h"
-#include "gemm.h"
 #include "options.h"
+#include "train/model/gemm.h"
 #include "trainer.h"
 
 enum { MAIN_OK, MAIN_FAILURE, MAIN_USAGE };

@@ -7,13 +7,13 @@
 
 #include "comm.h"
 #include "device.h"
-#include "grid.h"
-#include "model.h"
 #include "options.h"
 #include "report.h"
 #include "train/data/batch.h"
 #include "train/data/dataset.h"
 #include "train/data/sampler.h"
+#include "train/model/grid.h"
+#include "train/model/model.h"
 
 /*
  * Micro-batches of all ranks together, in one step. Micro-batch m has the positions m, m + 8,

@@ -10,7 +10,7 @@
 
 #include "../device.h"
 #include "../device_cuda.h"
-#include "../grid.h"
+#include "train/model/grid.h"
 
 /*
  * Everything is put on one stream, in the order in which the CPU would do it. Memory:

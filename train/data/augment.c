@@ -5,8 +5,8 @@
 #include <math.h>
 #include <string.h>
 
-#include "train/model.h"
-#include "train/rng.h"
+#include "train/model/model.h"
+#include "train/model/rng.h"
 
 static float augment_pixel(const uint8_t *image, int x, int y)
 {

@@ -7,7 +7,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "train/model.h"
+#include "train/model/model.h"
 
 struct dataset {
     size_t count;    /* samples, at least 1 */

@@ -6,8 +6,8 @@
 #include <string.h>
 
 #include "glyphs.h"
-#include "train/model.h"
-#include "train/rng.h"
+#include "train/model/model.h"
+#include "train/model/rng.h"
 
 /*
  * A glyph's control points are shaken, curves are cut into short lines, every point is

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 
 #include "train/failure.h"
-#include "train/rng.h"
+#include "train/model/rng.h"
 
 int sampler_create(size_t count, int rank, int world, struct sampler *sampler)
 {

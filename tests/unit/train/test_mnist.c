@@ -4,8 +4,8 @@
 
 #include "train/data/batch.h"
 #include "train/data/sampler.h"
-#include "train/loss.h"
-#include "train/optimizer.h"
+#include "train/model/loss.h"
+#include "train/model/optimizer.h"
 
 enum { BATCH = 64, SKIPPED = 77 };
 

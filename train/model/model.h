@@ -6,8 +6,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "buffer.h"
 #include "layer.h"
+#include "train/buffer.h"
 
 enum {
     MODEL_SIDE = 28, /* images are 28 x 28, one channel */

@@ -6,8 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "failure.h"
 #include "rng.h"
+#include "train/failure.h"
 
 /* Only what is chosen; model_plan works out the rest. */
 static const struct layer model_cnn[] = {
