@@ -3,19 +3,12 @@
 noinst_LTLIBRARIES += libtrain.la
 libtrain_la_SOURCES = \
 	train/buffer.c train/buffer.h \
-	train/checkpoint.c train/checkpoint.h \
 	train/comm.c train/comm.h \
-	train/device.c train/device.h \
-	train/device_cpu.c \
-	train/device_cuda.c train/device_cuda.h \
 	train/failure.c train/failure.h \
-	train/file.c train/file.h \
 	train/hash.c train/hash.h \
 	train/options.c train/options.h \
 	train/options_table.c \
 	train/report.c train/report.h \
-	train/tensors.c train/tensors.h \
-	train/tensors_json.c train/tensors_json.h \
 	train/trainer.c train/trainer.h \
 	train/trainer_setup.c \
 	train/trainer_step.c

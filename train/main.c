@@ -4,9 +4,9 @@
 #include <signal.h>
 #include <stdio.h>
 
-#include "device.h"
 #include "failure.h"
 #include "options.h"
+#include "train/device/device.h"
 #include "train/model/gemm.h"
 #include "trainer.h"
 

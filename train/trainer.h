@@ -6,12 +6,12 @@
 #include <stdio.h>
 
 #include "comm.h"
-#include "device.h"
 #include "options.h"
 #include "report.h"
 #include "train/data/batch.h"
 #include "train/data/dataset.h"
 #include "train/data/sampler.h"
+#include "train/device/device.h"
 #include "train/model/grid.h"
 #include "train/model/model.h"
 

@@ -4,8 +4,8 @@
 #include <inttypes.h>
 #include <string.h>
 
-#include "checkpoint.h"
 #include "failure.h"
+#include "train/files/checkpoint.h"
 #include "trainer.h"
 
 enum { TRAINER_TEST_MOST = 64 }; /* samples of a test pass: more only need memory */

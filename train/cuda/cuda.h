@@ -8,8 +8,8 @@
 #include <cuda_runtime.h>
 #endif
 
-#include "../device.h"
-#include "../device_cuda.h"
+#include "train/device/device.h"
+#include "train/device/device_cuda.h"
 #include "train/model/grid.h"
 
 /*

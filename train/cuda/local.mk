@@ -12,7 +12,7 @@ cuda_module_headers = \
 EXTRA_DIST += $(cuda_module_sources) $(cuda_module_headers)
 
 # What the module shares with the program.
-cuda_module_shared = train/model/anywhere.h train/data/batch.h train/device.h train/device_cuda.h \
+cuda_module_shared = train/model/anywhere.h train/data/batch.h train/device/device.h train/device/device_cuda.h \
 	train/model/grid.h train/model/layer.h train/model/loss.h train/model/model.h train/model/optimizer.h train/model/rng.h
 
 # No contraction of a * b + c, and no fast divisions or roots: the CPU's bits.

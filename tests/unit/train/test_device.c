@@ -6,7 +6,7 @@
 #include <unistd.h>
 
 #include "train/data/batch.h"
-#include "train/device.h"
+#include "train/device/device.h"
 
 enum { CAPACITY = 70 }; /* more than the windows of one product */
 

@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "device_cuda.h"
-#include "failure.h"
+#include "train/failure.h"
 
 enum { DEVICE_MOST = 1 << 16 }; /* GPUs of one machine: more is a slip of the hand */
 

@@ -7,9 +7,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "failure.h"
 #include "file.h"
 #include "tensors.h"
+#include "train/failure.h"
 
 #if __BYTE_ORDER__ != __ORDER_LITTLE_ENDIAN__
 #error "the data of a safetensors file is little-endian, and is copied as it lies in memory"

@@ -4,7 +4,7 @@
 
 #include <config.h>
 
-#include "failure.h"
+#include "train/failure.h"
 
 #ifdef HAVE_JANSSON
 

@@ -10,7 +10,7 @@
 
 #include <dist/backend.h>
 
-#include "failure.h"
+#include "train/failure.h"
 
 static const struct device_services device_cuda_services = {
     .failure = failure,

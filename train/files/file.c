@@ -10,7 +10,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "failure.h"
+#include "train/failure.h"
 
 static int file_read_all(const char *path, int fd, uint8_t *bytes, size_t size)
 {

@@ -2,9 +2,9 @@
 /* The CPU as a device: the model's own memory, its layers, the grid and the optimizer. */
 #include <stdlib.h>
 
-#include "buffer.h"
 #include "device.h"
-#include "failure.h"
+#include "train/buffer.h"
+#include "train/failure.h"
 #include "train/model/grid.h"
 #include "train/model/optimizer.h"
 

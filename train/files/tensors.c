@@ -7,8 +7,8 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "failure.h"
 #include "tensors_json.h"
+#include "train/failure.h"
 
 const struct tensor *tensors_find(const struct tensors *tensors, const char *name)
 {
