@@ -2,7 +2,7 @@
 /* Reads the command line by the table. */
 #include "options.h"
 
-#include "bench/measure/subject.h"
+#include "bench/measure/driver.h"
 
 #include <stdarg.h>
 #include <string.h>

@@ -17,7 +17,7 @@ struct worker {
     const struct options *options;
     struct spec spec;
     struct limit_map *map; /* of a limit, made before the ranks */
-    struct subject *subject;
+    struct driver *driver;
     struct buffers buffers;
     FILE *in, *out;
 };
@@ -52,8 +52,8 @@ static int worker_connect(struct worker *worker)
 
 static void worker_hello(struct worker *worker)
 {
-    fprintf(worker->out, "hello %s %d %d ", worker->options->worker, worker->subject->rank,
-            worker->subject->ranks);
+    fprintf(worker->out, "hello %s %d %d ", worker->options->worker, worker->driver->rank,
+            worker->driver->ranks);
     if (worker->map)
         fprintf(worker->out, "a bare loop over shared memory\n");
     else
@@ -77,12 +77,12 @@ static int worker_answer(struct worker *worker, const char *line)
     struct order order;
     double *times;
 
-    if (order_read(line, worker->subject->ranks, &order) != 0)
+    if (order_read(line, worker->driver->ranks, &order) != 0)
         return -1;
     times = calloc((size_t)order.samples, sizeof(double));
     if (!times)
         return worker_fail("no memory for times: give fewer iterations with -i");
-    outcome = measure_run(worker->subject, &worker->buffers, &order, times, reason);
+    outcome = measure_run(worker->driver, &worker->buffers, &order, times, reason);
     if (outcome != OUTCOME_TOOK)
         worker_reason(worker, outcome, reason);
     for (long s = 0; outcome == OUTCOME_TOOK && s < order.samples; s++)
@@ -99,7 +99,7 @@ static void worker_talk(struct worker *worker)
     worker_hello(worker);
     while (fgets(line, sizeof(line), worker->in) && worker_answer(worker, line) == 0)
         ;
-    buffers_free(&worker->buffers, worker->subject);
+    buffers_free(&worker->buffers, worker->driver);
 }
 
 static void worker_close(struct worker *worker)
@@ -114,12 +114,12 @@ static void worker_close(struct worker *worker)
 
 static int worker_limit(struct worker *worker, int rank)
 {
-    if (limit_new(worker->map, rank, &worker->subject) != DIST_OK)
+    if (limit_new(worker->map, rank, &worker->driver) != DIST_OK)
         return worker_fail("no memory");
     if (worker_connect(worker) != 0)
         return -1;
     worker_talk(worker);
-    limit_free(worker->subject);
+    limit_free(worker->driver);
     return 0;
 }
 
@@ -132,13 +132,13 @@ static int worker_dist(struct worker *worker)
     init.backend = worker->spec.backend;
     if (dist_init_process_group(&init, &group) != DIST_OK)
         return worker_fail(dist_last_error());
-    if (ours_new(group, worker->spec.memory, &worker->subject) != DIST_OK)
+    if (ours_new(group, worker->spec.memory, &worker->driver) != DIST_OK)
         worker_fail(dist_last_error());
     else
         status = worker_connect(worker);
     if (status == 0)
         worker_talk(worker);
-    ours_free(worker->subject);
+    ours_free(worker->driver);
     /* The others may have been ended already: then this is no news. */
     dist_destroy_process_group(group);
     return status;

@@ -109,7 +109,7 @@ static int job(void)
     } phases[] = {{"join", join},
                   {"all_reduce", startup_all_reduce},
                   {"all_to_all", all_to_all},
-                  {"settle", startup_barrier},
+                  {"barrier", startup_barrier},
                   {"idle", idle},
                   {"leave", startup_leave}};
 

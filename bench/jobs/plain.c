@@ -9,16 +9,16 @@
 struct plain {
     struct runner runner; /* first */
     dist_group *group;
-    struct subject *subject;
+    struct driver *driver;
     struct buffers buffers;
     double *times; /* of this rank */
 };
 
 static void plain_close(struct plain *plain)
 {
-    if (plain->subject)
-        buffers_free(&plain->buffers, plain->subject);
-    ours_free(plain->subject);
+    if (plain->driver)
+        buffers_free(&plain->buffers, plain->driver);
+    ours_free(plain->driver);
     free(plain->times);
     free(plain);
 }
@@ -32,7 +32,7 @@ static dist_status plain_open(dist_group *group, const char *memory, struct plai
         return DIST_ERR_NO_MEMORY;
     plain->group = group;
     plain->runner.ranks = dist_get_world_size(group);
-    status = ours_new(group, memory, &plain->subject);
+    status = ours_new(group, memory, &plain->driver);
     if (status != DIST_OK)
         plain_close(plain);
     else
@@ -44,7 +44,7 @@ static dist_status plain_open(dist_group *group, const char *memory, struct plai
 static dist_status plain_agree(struct plain *plain, enum outcome *outcome_p, char *reason)
 {
     int32_t mine = (int32_t)*outcome_p, worst = 0;
-    int32_t lowest = plain->runner.ranks, rank = plain->subject->rank;
+    int32_t lowest = plain->runner.ranks, rank = plain->driver->rank;
     dist_status status;
 
     status = dist_all_reduce(plain->group, &mine, &worst, 1, DIST_INT32, DIST_MAX);
@@ -69,7 +69,7 @@ static enum outcome plain_run(struct plain *plain, const struct order *order, do
 
     if (more) {
         plain->times = more;
-        outcome = measure_run(plain->subject, &plain->buffers, order, more, reason);
+        outcome = measure_run(plain->driver, &plain->buffers, order, more, reason);
         if (outcome == OUTCOME_FAILED)
             return outcome; /* the group has ended */
         status = plain_agree(plain, &outcome, reason);

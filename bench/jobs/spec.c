@@ -2,7 +2,7 @@
 /* A contestant of ours, as the command line has it. */
 #include "spec.h"
 
-#include "bench/measure/subject.h"
+#include "bench/measure/driver.h"
 
 #include <stdio.h>
 #include <stdlib.h>

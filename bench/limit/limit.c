@@ -13,10 +13,10 @@
 /* What is read and written together is longer than this: it is written past the caches. */
 #define LIMIT_STREAM ((size_t)2 << 20)
 
-static dist_status limit_barrier(struct subject *subject)
+static dist_status limit_barrier(struct driver *driver)
 {
-    limit_come((struct limit *)subject);
-    return limit_await_all((struct limit *)subject);
+    limit_come((struct limit *)driver);
+    return limit_await_all((struct limit *)driver);
 }
 
 static void limit_step(struct limit *limit)
@@ -35,8 +35,8 @@ static dist_status limit_steps(struct limit *limit, unsigned steps)
 /* This rank's part of a vector, in whole cache lines. */
 static void limit_slice(const struct limit *limit, size_t bytes, size_t *from_p, size_t *length_p)
 {
-    size_t lines = (bytes + 63) / 64, ranks = (size_t)limit->subject.ranks;
-    size_t rank = (size_t)limit->subject.rank;
+    size_t lines = (bytes + 63) / 64, ranks = (size_t)limit->driver.ranks;
+    size_t rank = (size_t)limit->driver.rank;
     size_t from = lines * rank / ranks * 64, to = lines * (rank + 1) / ranks * 64;
 
     *from_p = from < bytes ? from : bytes;
@@ -47,7 +47,7 @@ static void limit_slice(const struct limit *limit, size_t bytes, size_t *from_p,
 static void limit_reduce(const struct limit *limit, const struct order *order, const void *in,
                          void *out)
 {
-    int ranks = limit->subject.ranks;
+    int ranks = limit->driver.ranks;
     bool all = order->kind->id != KIND_reduce, place = buffers_in_place(order);
     size_t from, length, outs = all ? (size_t)ranks : 1;
 
@@ -64,15 +64,15 @@ static void limit_reduce(const struct limit *limit, const struct order *order, c
 static void limit_reduce_scatter(const struct limit *limit, const struct order *order,
                                  const void *in, void *out)
 {
-    size_t block = order_block(order, limit->subject.ranks);
-    size_t at = (size_t)limit->subject.rank * block;
+    size_t block = order_block(order, limit->driver.ranks);
+    size_t at = (size_t)limit->driver.rank * block;
     bool place = buffers_in_place(order);
     const char *whole = place ? (const char *)out - at : in;
 
-    for (int r = 0; r < limit->subject.ranks; r++)
+    for (int r = 0; r < limit->driver.ranks; r++)
         limit->ins[r] = limit_theirs(limit, whole, r) + at;
     limit->outs[0] = out;
-    limit_sum(order->dtype, limit->ins, limit->subject.ranks, limit->outs, 1, 0, block,
+    limit_sum(order->dtype, limit->ins, limit->driver.ranks, limit->outs, 1, 0, block,
               !place && order->bytes > LIMIT_STREAM);
 }
 
@@ -80,7 +80,7 @@ static void limit_reduce_scatter(const struct limit *limit, const struct order *
 static void limit_gather(const struct limit *limit, const struct order *order, const void *in,
                          void *out)
 {
-    int ranks = limit->subject.ranks, rank = limit->subject.rank;
+    int ranks = limit->driver.ranks, rank = limit->driver.rank;
     size_t block = order_block(order, ranks);
     bool place = buffers_in_place(order);
     const char *mine = place ? (const char *)in - (size_t)rank * block : in;
@@ -99,11 +99,11 @@ static void limit_gather(const struct limit *limit, const struct order *order, c
 static void limit_between(const struct limit *limit, const struct order *order, const void *in,
                           void *out, int other)
 {
-    size_t block = order_block(order, limit->subject.ranks), at = (size_t)other * block;
-    bool is_root = limit->subject.rank == order->root,
+    size_t block = order_block(order, limit->driver.ranks), at = (size_t)other * block;
+    bool is_root = limit->driver.rank == order->root,
          broadcasts = order->kind->id == KIND_broadcast;
     size_t bytes = broadcasts ? order->bytes : block;
-    size_t split = bytes / (size_t)limit->subject.ranks / 64 * 64;
+    size_t split = bytes / (size_t)limit->driver.ranks / 64 * 64;
     size_t first = is_root ? 0 : split, last = is_root ? split : bytes;
     bool place = buffers_in_place(order);
     char *to;
@@ -126,11 +126,11 @@ static void limit_between(const struct limit *limit, const struct order *order, 
 static void limit_with_root(const struct limit *limit, const struct order *order, const void *in,
                             void *out)
 {
-    int root = order->root, rank = limit->subject.rank;
-    size_t block = order_block(order, limit->subject.ranks), at = (size_t)root * block;
+    int root = order->root, rank = limit->driver.rank;
+    size_t block = order_block(order, limit->driver.ranks), at = (size_t)root * block;
     bool gathers = order->kind->out == KIND_WHOLE;
 
-    for (int r = 0; r < limit->subject.ranks; r++) {
+    for (int r = 0; r < limit->driver.ranks; r++) {
         if (r != root && (rank == root || rank == r))
             limit_between(limit, order, in, out, r);
     }
@@ -159,7 +159,7 @@ static void limit_push(struct limit *limit, const struct order *order, const voi
     int messages = order->kind->id == KIND_latency ? 1 : order->window;
 
     for (int i = 0; i < messages; i++)
-        memcpy(limit_theirs(limit, out, 1 - limit->subject.rank), in, order->bytes);
+        memcpy(limit_theirs(limit, out, 1 - limit->driver.rank), in, order->bytes);
     limit_step(limit);
 }
 
@@ -167,7 +167,7 @@ static void limit_push(struct limit *limit, const struct order *order, const voi
 static dist_status limit_messages(struct limit *limit, const struct order *order, const void *in,
                                   void *out)
 {
-    int rank = limit->subject.rank, both = order->kind->id == KIND_bibw;
+    int rank = limit->driver.rank, both = order->kind->id == KIND_bibw;
     dist_status status = DIST_OK;
 
     if (rank > 1)
@@ -184,7 +184,7 @@ static dist_status limit_messages(struct limit *limit, const struct order *order
     return status;
 }
 
-/* ---- as a subject ---- */
+/* ---- as a driver ---- */
 
 static bool limit_can(struct limit *limit, const struct order *order)
 {
@@ -194,10 +194,10 @@ static bool limit_can(struct limit *limit, const struct order *order)
     return false;
 }
 
-static dist_status limit_call(struct subject *subject, const struct order *order, const void *in,
+static dist_status limit_call(struct driver *driver, const struct order *order, const void *in,
                               void *out)
 {
-    struct limit *limit = (struct limit *)subject;
+    struct limit *limit = (struct limit *)driver;
     dist_status status;
 
     if (!limit_can(limit, order))
@@ -206,19 +206,19 @@ static dist_status limit_call(struct subject *subject, const struct order *order
         return limit_messages(limit, order, in, out);
     if (limit_is_short(limit, order))
         return limit_short(limit, order, in, out);
-    status = limit_barrier(subject);
+    status = limit_barrier(driver);
     if (status != DIST_OK || order->kind->layout == KIND_NOTHING)
         return status;
     limit_move(limit, order, in, out);
-    return limit_barrier(subject);
+    return limit_barrier(driver);
 }
 
-static const char *limit_error(struct subject *subject)
+static const char *limit_error(struct driver *driver)
 {
-    return ((struct limit *)subject)->error;
+    return ((struct limit *)driver)->error;
 }
 
-dist_status limit_new(struct limit_map *map, int rank, struct subject **subject_p)
+dist_status limit_new(struct limit_map *map, int rank, struct driver **subject_p)
 {
     struct limit *limit = calloc(1, sizeof(*limit));
 
@@ -228,25 +228,25 @@ dist_status limit_new(struct limit_map *map, int rank, struct subject **subject_
     limit->error = "";
     limit->ins = calloc((size_t)map->ranks, sizeof(*limit->ins));
     limit->outs = calloc((size_t)map->ranks, sizeof(*limit->outs));
-    limit->subject = (struct subject){.rank = rank,
-                                      .ranks = map->ranks,
-                                      .one_piece = true,
-                                      .barrier = limit_barrier,
-                                      .call = limit_call,
-                                      .take = limit_take,
-                                      .give = limit_give,
-                                      .error = limit_error};
+    limit->driver = (struct driver){.rank = rank,
+                                    .ranks = map->ranks,
+                                    .one_piece = true,
+                                    .barrier = limit_barrier,
+                                    .call = limit_call,
+                                    .take = limit_take,
+                                    .give = limit_give,
+                                    .error = limit_error};
     if (limit->ins && limit->outs) {
-        *subject_p = &limit->subject;
+        *subject_p = &limit->driver;
         return DIST_OK;
     }
-    limit_free(&limit->subject);
+    limit_free(&limit->driver);
     return DIST_ERR_NO_MEMORY;
 }
 
-void limit_free(struct subject *subject)
+void limit_free(struct driver *driver)
 {
-    struct limit *limit = (struct limit *)subject;
+    struct limit *limit = (struct limit *)driver;
 
     if (!limit)
         return;

@@ -60,26 +60,25 @@ static char *limit_arena(const struct limit *limit, int rank)
 
 char *limit_theirs(const struct limit *limit, const void *mine, int rank)
 {
-    return limit_arena(limit, rank) +
-           ((const char *)mine - limit_arena(limit, limit->subject.rank));
+    return limit_arena(limit, rank) + ((const char *)mine - limit_arena(limit, limit->driver.rank));
 }
 
-dist_status limit_take(struct subject *subject, size_t bytes, void **memory_p)
+dist_status limit_take(struct driver *driver, size_t bytes, void **memory_p)
 {
-    struct limit *limit = (struct limit *)subject;
+    struct limit *limit = (struct limit *)driver;
 
     if (bytes > limit->map->arena) {
         limit->error = "the size is beyond that which the run began with";
         return DIST_ERR_INVALID_ARGUMENT;
     }
-    *memory_p = limit_arena(limit, subject->rank);
+    *memory_p = limit_arena(limit, driver->rank);
     return DIST_OK;
 }
 
 /* The others may still be in the last call that read here. */
-void limit_give(struct subject *subject, void *memory, size_t bytes)
+void limit_give(struct driver *driver, void *memory, size_t bytes)
 {
-    if (subject->barrier(subject) == DIST_OK)
+    if (driver->barrier(driver) == DIST_OK)
         madvise(memory, (bytes + 4095) / 4096 * 4096, MADV_REMOVE);
 }
 
@@ -116,7 +115,7 @@ dist_status limit_wait(struct limit *limit, atomic_ullong *counter, unsigned lon
 
 void limit_come(struct limit *limit)
 {
-    atomic_store_explicit(&limit->map->shown[limit->subject.rank].flag, ++limit->events,
+    atomic_store_explicit(&limit->map->shown[limit->driver.rank].flag, ++limit->events,
                           memory_order_release);
 }
 
@@ -127,7 +126,7 @@ dist_status limit_await(struct limit *limit, int rank)
 
 dist_status limit_await_all(struct limit *limit)
 {
-    int rank = limit->subject.rank, ranks = limit->subject.ranks;
+    int rank = limit->driver.rank, ranks = limit->driver.ranks;
     dist_status status = DIST_OK;
 
     for (int i = 1; i < ranks && status == DIST_OK; i++)

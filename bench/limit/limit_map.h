@@ -13,7 +13,7 @@
 #ifndef BENCH_LIMIT_MAP_H
 #define BENCH_LIMIT_MAP_H
 
-#include "bench/measure/subject.h"
+#include "bench/measure/driver.h"
 
 #include <stdatomic.h>
 
@@ -36,7 +36,7 @@ struct limit_map {
 };
 
 struct limit {
-    struct subject subject; /* first */
+    struct driver driver; /* first */
     struct limit_map *map;
     const char *error;
     const char **ins; /* by rank */
@@ -58,9 +58,9 @@ void limit_come(struct limit *limit);
 dist_status limit_await(struct limit *limit, int rank);
 dist_status limit_await_all(struct limit *limit);
 
-/* Memory for a subject's take and give. */
-dist_status limit_take(struct subject *subject, size_t bytes, void **memory_p);
-void limit_give(struct subject *subject, void *memory, size_t bytes);
+/* Memory for a driver's take and give. */
+dist_status limit_take(struct driver *driver, size_t bytes, void **memory_p);
+void limit_give(struct driver *driver, void *memory, size_t bytes);
 
 /* Is a call so short that it goes through slots? And that call. */
 bool limit_is_short(const struct limit *limit, const struct order *order);

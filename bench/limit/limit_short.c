@@ -26,14 +26,14 @@ static bool short_only_root_gets(const struct kind *kind)
 /* What a rank gives is at in, or if there is none at out. */
 static size_t short_given(const struct limit *limit, const struct order *order)
 {
-    return order->kind->in == KIND_BLOCK ? order_block(order, limit->subject.ranks) : order->bytes;
+    return order->kind->in == KIND_BLOCK ? order_block(order, limit->driver.ranks) : order->bytes;
 }
 
 bool limit_is_short(const struct limit *limit, const struct order *order)
 {
     return order->kind->layout != KIND_NOTHING && order->kind->layout != KIND_MESSAGES &&
            short_given(limit, order) <= LIMIT_SLOT_BYTES &&
-           (!order->kind->reduces || order->bytes * (size_t)limit->subject.ranks <= SHORT_SUM_MAX);
+           (!order->kind->reduces || order->bytes * (size_t)limit->driver.ranks <= SHORT_SUM_MAX);
 }
 
 /* The slot of this call; all must have come past its last use before it is written. */
@@ -44,8 +44,8 @@ static dist_status short_slot(struct limit *limit, bool writes, int *slot_p)
     dist_status status = DIST_OK;
 
     limit->used[slot] = limit->events + 1;
-    for (int r = 0; writes && last && r < limit->subject.ranks && status == DIST_OK; r++) {
-        if (r != limit->subject.rank)
+    for (int r = 0; writes && last && r < limit->driver.ranks && status == DIST_OK; r++) {
+        if (r != limit->driver.rank)
             status = limit_wait(limit, &limit->map->shown[r].flag, last + 1);
     }
     *slot_p = slot;
@@ -55,8 +55,8 @@ static dist_status short_slot(struct limit *limit, bool writes, int *slot_p)
 static void short_get(const struct limit *limit, const struct order *order, int slot, void *out)
 {
     const struct kind *kind = order->kind;
-    int ranks = limit->subject.ranks;
-    size_t block = order_block(order, ranks), mine = (size_t)limit->subject.rank * block;
+    int ranks = limit->driver.ranks;
+    size_t block = order_block(order, ranks), mine = (size_t)limit->driver.rank * block;
     const struct limit_shown *shown = limit->map->shown;
 
     for (int r = 0; r < ranks; r++)
@@ -77,18 +77,18 @@ static void short_get(const struct limit *limit, const struct order *order, int 
 static void short_get_block(const struct limit *limit, const struct order *order, int slot,
                             void *out)
 {
-    size_t block = order_block(order, limit->subject.ranks);
+    size_t block = order_block(order, limit->driver.ranks);
 
-    for (int r = 0; r < limit->subject.ranks; r++)
-        limit->ins[r] = limit->map->shown[r].slots[slot] + (size_t)limit->subject.rank * block;
+    for (int r = 0; r < limit->driver.ranks; r++)
+        limit->ins[r] = limit->map->shown[r].slots[slot] + (size_t)limit->driver.rank * block;
     limit->outs[0] = out;
-    limit_sum(order->dtype, limit->ins, limit->subject.ranks, limit->outs, 1, 0, block, false);
+    limit_sum(order->dtype, limit->ins, limit->driver.ranks, limit->outs, 1, 0, block, false);
 }
 
 dist_status limit_short(struct limit *limit, const struct order *order, const void *in, void *out)
 {
     const struct kind *kind = order->kind;
-    int rank = limit->subject.rank, slot;
+    int rank = limit->driver.rank, slot;
     bool root = rank == order->root;
     bool gives = root || !short_only_root_gives(kind), gets = root || !short_only_root_gets(kind);
     dist_status status = short_slot(limit, gives, &slot);

@@ -84,16 +84,16 @@ size_t buffers_need(const struct order *order, int ranks)
 }
 
 /* Zeroes all of it. What only a device can touch is written set by set. */
-static dist_status buffers_touch(const struct buffers *b, struct subject *subject)
+static dist_status buffers_touch(const struct buffers *b, struct driver *driver)
 {
     dist_status status = DIST_OK;
-    char *zeroes = subject->put ? calloc(1, b->stride) : NULL;
+    char *zeroes = driver->put ? calloc(1, b->stride) : NULL;
 
-    if (subject->put && !zeroes)
+    if (driver->put && !zeroes)
         return DIST_ERR_NO_MEMORY;
     for (int set = 0; set < b->sets && status == DIST_OK; set++) {
-        if (subject->put)
-            status = subject->put(subject, buffers_set(b, set), zeroes, b->stride);
+        if (driver->put)
+            status = driver->put(driver, buffers_set(b, set), zeroes, b->stride);
         else
             memset(buffers_set(b, set), 0, b->stride);
     }
@@ -101,21 +101,21 @@ static dist_status buffers_touch(const struct buffers *b, struct subject *subjec
     return status;
 }
 
-static dist_status buffers_take(struct buffers *b, struct subject *subject)
+static dist_status buffers_take(struct buffers *b, struct driver *driver)
 {
     dist_status status = DIST_OK;
 
     for (int i = 0; i < b->piece_count && status == DIST_OK; i++)
-        status = subject->take(subject, b->bytes, &b->pieces[i]);
-    return status == DIST_OK ? buffers_touch(b, subject) : status;
+        status = driver->take(driver, b->bytes, &b->pieces[i]);
+    return status == DIST_OK ? buffers_touch(b, driver) : status;
 }
 
-dist_status buffers_fit(struct buffers *buffers, struct subject *subject, const struct order *order)
+dist_status buffers_fit(struct buffers *buffers, struct driver *driver, const struct order *order)
 {
     struct buffers fresh = {0};
 
-    buffers_lay(&fresh, order, subject->rank, subject->ranks);
-    fresh.piece_count = order->buffers && !subject->one_piece ? fresh.sets : 1;
+    buffers_lay(&fresh, order, driver->rank, driver->ranks);
+    fresh.piece_count = order->buffers && !driver->one_piece ? fresh.sets : 1;
     fresh.bytes = fresh.stride * (size_t)(fresh.sets / fresh.piece_count);
     if (buffers->pieces && buffers->bytes == fresh.bytes &&
         buffers->piece_count == fresh.piece_count) {
@@ -123,19 +123,19 @@ dist_status buffers_fit(struct buffers *buffers, struct subject *subject, const 
         *buffers = fresh;
         return DIST_OK;
     }
-    buffers_free(buffers, subject);
+    buffers_free(buffers, driver);
     fresh.pieces = calloc((size_t)fresh.piece_count, sizeof(*fresh.pieces));
     if (!fresh.pieces)
         return DIST_ERR_NO_MEMORY;
     *buffers = fresh;
-    return buffers_take(buffers, subject);
+    return buffers_take(buffers, driver);
 }
 
-void buffers_free(struct buffers *buffers, struct subject *subject)
+void buffers_free(struct buffers *buffers, struct driver *driver)
 {
     for (int i = 0; i < buffers->piece_count; i++) {
         if (buffers->pieces[i])
-            subject->give(subject, buffers->pieces[i], buffers->bytes);
+            driver->give(driver, buffers->pieces[i], buffers->bytes);
     }
     free(buffers->pieces);
     *buffers = (struct buffers){0};

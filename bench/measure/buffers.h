@@ -3,7 +3,7 @@
 #ifndef BENCH_BUFFERS_H
 #define BENCH_BUFFERS_H
 
-#include "subject.h"
+#include "driver.h"
 
 struct buffers {
     void **pieces; /* NULL: none */
@@ -15,9 +15,8 @@ struct buffers {
 };
 
 /* Makes them fit the order, touched. Those that fit already are kept. All ranks call it. */
-dist_status buffers_fit(struct buffers *buffers, struct subject *subject,
-                        const struct order *order);
-void buffers_free(struct buffers *buffers, struct subject *subject);
+dist_status buffers_fit(struct buffers *buffers, struct driver *driver, const struct order *order);
+void buffers_free(struct buffers *buffers, struct driver *driver);
 
 static inline char *buffers_set(const struct buffers *buffers, int set)
 {

@@ -8,4 +8,4 @@ libbench_la_SOURCES += \
 	bench/measure/order.c bench/measure/order.h \
 	bench/measure/ours.c \
 	bench/measure/pattern.c bench/measure/pattern.h \
-	bench/measure/subject.h
+	bench/measure/driver.h

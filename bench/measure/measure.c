@@ -13,7 +13,7 @@
 #define MEASURE_POISON 0xa5
 
 struct measure {
-    struct subject *subject;
+    struct driver *driver;
     struct buffers *buffers;
     const struct order *order;
     int next;     /* set */
@@ -35,7 +35,7 @@ static struct pattern measure_pattern(const struct measure *m, unsigned seed)
     return (struct pattern){.dtype = m->order->dtype,
                             .op = m->order->op,
                             .reduces = m->order->kind->reduces,
-                            .ranks = m->subject->ranks,
+                            .ranks = m->driver->ranks,
                             .seed = seed};
 }
 
@@ -58,16 +58,14 @@ static void *measure_out(const struct measure *m, int set)
 
 static dist_status measure_show(const struct measure *m, int set)
 {
-    return m->mirror
-               ? m->subject->put(m->subject, measure_set(m, set), m->mirror, m->buffers->stride)
-               : DIST_OK;
+    return m->mirror ? m->driver->put(m->driver, measure_set(m, set), m->mirror, m->buffers->stride)
+                     : DIST_OK;
 }
 
 static dist_status measure_look(const struct measure *m, int set)
 {
-    return m->mirror
-               ? m->subject->get(m->subject, m->mirror, measure_set(m, set), m->buffers->stride)
-               : DIST_OK;
+    return m->mirror ? m->driver->get(m->driver, m->mirror, measure_set(m, set), m->buffers->stride)
+                     : DIST_OK;
 }
 
 /* ---- fresh data ---- */
@@ -77,7 +75,7 @@ static void measure_fill(const struct measure *m, const struct pattern *pattern,
 {
     const struct order *order = m->order;
     struct buffers *b = m->buffers;
-    int rank = m->subject->rank;
+    int rank = m->driver->rank;
     bool gives = true;
     size_t size = dist_dtype_size(order->dtype);
     void *in = measure_in(m, set), *out = measure_out(m, set);
@@ -96,10 +94,10 @@ static void measure_fill(const struct measure *m, const struct pattern *pattern,
 static bool measure_blocks(const struct measure *m, const struct pattern *pattern, size_t first,
                            const char *out, size_t *bad_p)
 {
-    size_t count = order_count(m->order, m->subject->ranks);
-    size_t block = order_block(m->order, m->subject->ranks);
+    size_t count = order_count(m->order, m->driver->ranks);
+    size_t block = order_block(m->order, m->driver->ranks);
 
-    for (int s = 0; s < m->subject->ranks; s++) {
+    for (int s = 0; s < m->driver->ranks; s++) {
         if (!pattern_is(pattern, s, first, out + (size_t)s * block, count, bad_p)) {
             *bad_p += (size_t)s * count;
             return false;
@@ -112,7 +110,7 @@ static bool measure_blocks(const struct measure *m, const struct pattern *patter
 static bool measure_messages(const struct measure *m, const struct pattern *pattern,
                              const void *out, size_t *bad_p)
 {
-    int rank = m->subject->rank;
+    int rank = m->driver->rank;
 
     if (rank > 1 || (rank == 0 && m->order->kind->id == KIND_bw))
         return true;
@@ -125,10 +123,10 @@ static bool measure_is_right(const struct measure *m, const struct pattern *patt
 {
     const struct order *order = m->order;
     const struct kind *kind = order->kind;
-    int rank = m->subject->rank;
+    int rank = m->driver->rank;
     const void *out = measure_out(m, set);
     size_t count = m->buffers->out_bytes / dist_dtype_size(order->dtype);
-    size_t mine = (size_t)rank * order_count(order, m->subject->ranks);
+    size_t mine = (size_t)rank * order_count(order, m->driver->ranks);
 
     if (kind->layout == KIND_MESSAGES)
         return measure_messages(m, pattern, out, bad_p);
@@ -151,7 +149,7 @@ static int measure_end(struct measure *m, dist_status status)
     if (status == DIST_OK)
         return 0;
     m->outcome = status == DIST_ERR_UNSUPPORTED ? OUTCOME_UNSUPPORTED : OUTCOME_FAILED;
-    snprintf(m->reason, MEASURE_REASON, "%s", m->subject->error(m->subject));
+    snprintf(m->reason, MEASURE_REASON, "%s", m->driver->error(m->driver));
     return -1;
 }
 
@@ -160,8 +158,8 @@ static int measure_call(struct measure *m)
     int set = m->next;
 
     m->next = set + 1 == m->buffers->sets ? 0 : set + 1;
-    return measure_end(m, m->subject->call(m->subject, m->order, buffers_in(m->buffers, set),
-                                           buffers_out(m->buffers, set)));
+    return measure_end(m, m->driver->call(m->driver, m->order, buffers_in(m->buffers, set),
+                                          buffers_out(m->buffers, set)));
 }
 
 /* A checked call on the next set; -1: the run has ended. */
@@ -176,13 +174,13 @@ static int measure_checked(struct measure *m, unsigned seed)
     measure_fill(m, &pattern, set);
     /* Another may write here as soon as it is in the call. */
     if (measure_end(m, measure_show(m, set)) != 0 ||
-        measure_end(m, m->subject->barrier(m->subject)) != 0 || measure_call(m) != 0 ||
+        measure_end(m, m->driver->barrier(m->driver)) != 0 || measure_call(m) != 0 ||
         measure_end(m, measure_look(m, set)) != 0)
         return -1;
     if (m->outcome == OUTCOME_TOOK && !measure_is_right(m, &pattern, set, &bad)) {
         m->outcome = OUTCOME_WRONG;
         snprintf(m->reason, MEASURE_REASON, "rank %d: element %zu of the result is wrong",
-                 m->subject->rank, bad);
+                 m->driver->rank, bad);
     }
     /* In place, sums of sums grow without end; zeros stay. */
     memset(measure_out(m, set), 0, m->buffers->out_bytes);
@@ -191,23 +189,23 @@ static int measure_checked(struct measure *m, unsigned seed)
 }
 
 /* Calls that a stream orders have ended only then. */
-static int measure_settle(struct measure *m)
+static int measure_synchronize(struct measure *m)
 {
-    return m->subject->settle ? measure_end(m, m->subject->settle(m->subject)) : 0;
+    return m->driver->synchronize ? measure_end(m, m->driver->synchronize(m->driver)) : 0;
 }
 
 static int measure_sample(struct measure *m, double *time_p)
 {
     double start;
 
-    if (measure_settle(m) != 0 || measure_end(m, m->subject->barrier(m->subject)) != 0)
+    if (measure_synchronize(m) != 0 || measure_end(m, m->driver->barrier(m->driver)) != 0)
         return -1;
     start = measure_now();
     for (long i = 0; i < m->order->batch; i++) {
         if (measure_call(m) != 0)
             return -1;
     }
-    if (measure_settle(m) != 0)
+    if (measure_synchronize(m) != 0)
         return -1;
     *time_p = (measure_now() - start) / (double)m->order->batch;
     return 0;
@@ -244,21 +242,21 @@ static void measure_all(struct measure *m, double *times)
     measure_check(m, (unsigned)order->samples + 1);
 }
 
-enum outcome measure_run(struct subject *subject, struct buffers *buffers,
-                         const struct order *order, double *times, char *reason)
+enum outcome measure_run(struct driver *driver, struct buffers *buffers, const struct order *order,
+                         double *times, char *reason)
 {
-    struct measure m = {.subject = subject, .buffers = buffers, .order = order, .reason = reason};
+    struct measure m = {.driver = driver, .buffers = buffers, .order = order, .reason = reason};
 
     m.outcome = OUTCOME_TOOK;
-    if (order->kind->layout == KIND_MESSAGES && subject->ranks < 2) {
+    if (order->kind->layout == KIND_MESSAGES && driver->ranks < 2) {
         snprintf(reason, MEASURE_REASON, "messages between two ranks need two: give -n 2");
         return OUTCOME_UNSUPPORTED;
     }
-    if (measure_end(&m, buffers_fit(buffers, subject, order)) != 0)
+    if (measure_end(&m, buffers_fit(buffers, driver, order)) != 0)
         return m.outcome;
-    m.mirror = subject->put ? calloc(1, buffers->stride) : NULL;
-    if (subject->put && !m.mirror) {
-        snprintf(reason, MEASURE_REASON, "rank %d has no memory to check with", subject->rank);
+    m.mirror = driver->put ? calloc(1, buffers->stride) : NULL;
+    if (driver->put && !m.mirror) {
+        snprintf(reason, MEASURE_REASON, "rank %d has no memory to check with", driver->rank);
         return OUTCOME_FAILED;
     }
     measure_all(&m, times);

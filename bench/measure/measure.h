@@ -10,10 +10,10 @@
 /*
  * All ranks call it with the same order. times: order->samples of them, in ns a call. A result that
  * is wrong does not end the run, so the ranks stay in step. reason, MEASURE_REASON bytes, is set
- * unless it TOOK. After FAILED the subject is of no more use.
+ * unless it TOOK. After FAILED the driver is of no more use.
  */
-enum outcome measure_run(struct subject *subject, struct buffers *buffers,
-                         const struct order *order, double *times, char *reason);
+enum outcome measure_run(struct driver *driver, struct buffers *buffers, const struct order *order,
+                         double *times, char *reason);
 
 /* The clock, in ns. */
 double measure_now(void);

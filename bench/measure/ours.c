@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* libdist as a subject: one function a kind. */
+/* libdist as a driver: one function a kind. */
 #include "bench/worker.h"
+#include "driver.h"
 #include "pattern.h"
-#include "subject.h"
 #include "tools/common/gpu.h"
 
 #include <stdlib.h>
@@ -15,7 +15,7 @@ enum { OURS_TAG = 0 };
 static const char *const ours_memories[OURS_MEMORIES] = {"malloc", "dist", "cuda"};
 
 struct ours {
-    struct subject subject; /* first */
+    struct driver driver; /* first */
     dist_group *group;
     enum ours_memory memory;
     const char *error; /* of ours, not of the library; else NULL */
@@ -29,7 +29,7 @@ typedef dist_status (*ours_fn)(struct ours *ours, const struct order *order, con
 
 static size_t ours_count(const struct ours *ours, const struct order *order)
 {
-    return order_count(order, ours->subject.ranks);
+    return order_count(order, ours->driver.ranks);
 }
 
 static dist_op ours_op(const struct ours *ours, const struct order *order)
@@ -42,8 +42,8 @@ static const size_t *ours_counts(struct ours *ours, const struct order *order)
 {
     size_t count = ours_count(ours, order);
 
-    for (int r = 0; ours->counts[0] != count && r < ours->subject.ranks; r++)
-        ours->counts[ours->subject.ranks - 1 - r] = count;
+    for (int r = 0; ours->counts[0] != count && r < ours->driver.ranks; r++)
+        ours->counts[ours->driver.ranks - 1 - r] = count;
     return ours->counts;
 }
 
@@ -173,7 +173,7 @@ static dist_status ours_latency(struct ours *ours, const struct order *order, co
                                 void *out)
 {
     size_t count = ours_count(ours, order);
-    int rank = ours->subject.rank;
+    int rank = ours->driver.rank;
     dist_status status = DIST_OK;
 
     if (rank == 0)
@@ -202,7 +202,7 @@ static dist_status ours_window(struct ours *ours, const struct order *order, con
                                void *out, bool send, bool receive)
 {
     size_t count = ours_count(ours, order);
-    int works = 0, peer = 1 - ours->subject.rank, window = order->window;
+    int works = 0, peer = 1 - ours->driver.rank, window = order->window;
     dist_status status = DIST_OK;
 
     for (int i = 0; receive && status == DIST_OK && i < window; i++) {
@@ -220,7 +220,7 @@ static dist_status ours_window(struct ours *ours, const struct order *order, con
 
 static dist_status ours_bw(struct ours *ours, const struct order *order, const void *in, void *out)
 {
-    int rank = ours->subject.rank;
+    int rank = ours->driver.rank;
     unsigned char back = 0;
     dist_status status;
 
@@ -237,7 +237,7 @@ static dist_status ours_bw(struct ours *ours, const struct order *order, const v
 static dist_status ours_bibw(struct ours *ours, const struct order *order, const void *in,
                              void *out)
 {
-    return ours->subject.rank > 1 ? DIST_OK : ours_window(ours, order, in, out, true, true);
+    return ours->driver.rank > 1 ? DIST_OK : ours_window(ours, order, in, out, true, true);
 }
 
 static const ours_fn ours_calls[KIND_COUNT] = {
@@ -246,25 +246,25 @@ static const ours_fn ours_calls[KIND_COUNT] = {
 #undef OURS_CALL
 };
 
-/* ---- as a subject ---- */
+/* ---- as a driver ---- */
 
-static dist_status ours_call(struct subject *subject, const struct order *order, const void *in,
+static dist_status ours_call(struct driver *driver, const struct order *order, const void *in,
                              void *out)
 {
-    struct ours *ours = (struct ours *)subject;
+    struct ours *ours = (struct ours *)driver;
 
     ours->error = NULL;
     return ours_calls[order->kind->id](ours, order, in, out);
 }
 
-static dist_status ours_meet(struct subject *subject)
+static dist_status ours_meet(struct driver *driver)
 {
-    return dist_barrier(((struct ours *)subject)->group);
+    return dist_barrier(((struct ours *)driver)->group);
 }
 
-static const char *ours_error(struct subject *subject)
+static const char *ours_error(struct driver *driver)
 {
-    return ((struct ours *)subject)->error ? ((struct ours *)subject)->error : dist_last_error();
+    return ((struct ours *)driver)->error ? ((struct ours *)driver)->error : dist_last_error();
 }
 
 static dist_status ours_wrong(struct ours *ours, bool good, const char *error)
@@ -294,25 +294,25 @@ static dist_status ours_take_gpu(struct ours *ours, size_t bytes, void **memory_
     return ours_wrong(ours, *memory_p, "no memory of the GPU: give smaller sizes with -m");
 }
 
-static dist_status ours_put(struct subject *subject, void *to, const void *from, size_t bytes)
+static dist_status ours_put(struct driver *driver, void *to, const void *from, size_t bytes)
 {
-    return ours_wrong((struct ours *)subject, gpu_put(to, from, bytes), "a copy to the GPU failed");
+    return ours_wrong((struct ours *)driver, gpu_put(to, from, bytes), "a copy to the GPU failed");
 }
 
-static dist_status ours_get(struct subject *subject, void *to, const void *from, size_t bytes)
+static dist_status ours_get(struct driver *driver, void *to, const void *from, size_t bytes)
 {
-    return ours_wrong((struct ours *)subject, gpu_get(to, from, bytes),
+    return ours_wrong((struct ours *)driver, gpu_get(to, from, bytes),
                       "a copy from the GPU failed");
 }
 
-static dist_status ours_settle(struct subject *subject)
+static dist_status ours_synchronize(struct driver *driver)
 {
-    return ours_wrong((struct ours *)subject, gpu_settle(), "the GPU's stream failed");
+    return ours_wrong((struct ours *)driver, gpu_synchronize(), "the GPU's stream failed");
 }
 
-static dist_status ours_take(struct subject *subject, size_t bytes, void **memory_p)
+static dist_status ours_take(struct driver *driver, size_t bytes, void **memory_p)
 {
-    struct ours *ours = (struct ours *)subject;
+    struct ours *ours = (struct ours *)driver;
 
     ours->error = NULL;
     if (ours_is_gpu(ours))
@@ -325,9 +325,9 @@ static dist_status ours_take(struct subject *subject, size_t bytes, void **memor
     return DIST_ERR_NO_MEMORY;
 }
 
-static void ours_give(struct subject *subject, void *memory, size_t bytes)
+static void ours_give(struct driver *driver, void *memory, size_t bytes)
 {
-    struct ours *ours = (struct ours *)subject;
+    struct ours *ours = (struct ours *)driver;
 
     (void)bytes;
     if (ours->memory == OURS_CUDA)
@@ -352,7 +352,7 @@ bool ours_has_memory(const char *name)
     return ours_memory_find(name) >= 0;
 }
 
-dist_status ours_new(dist_group *group, const char *memory, struct subject **subject_p)
+dist_status ours_new(dist_group *group, const char *memory, struct driver **subject_p)
 {
     struct ours *ours = calloc(1, sizeof(*ours));
     dist_status status = DIST_ERR_NO_MEMORY;
@@ -361,33 +361,33 @@ dist_status ours_new(dist_group *group, const char *memory, struct subject **sub
         return status;
     ours->group = group;
     ours->memory = (enum ours_memory)ours_memory_find(memory);
-    ours->subject = (struct subject){.rank = dist_get_rank(group),
-                                     .ranks = dist_get_world_size(group),
-                                     .barrier = ours_meet,
-                                     .call = ours_call,
-                                     .take = ours_take,
-                                     .give = ours_give,
-                                     .error = ours_error};
+    ours->driver = (struct driver){.rank = dist_get_rank(group),
+                                   .ranks = dist_get_world_size(group),
+                                   .barrier = ours_meet,
+                                   .call = ours_call,
+                                   .take = ours_take,
+                                   .give = ours_give,
+                                   .error = ours_error};
     if (ours_is_gpu(ours)) {
-        ours->subject.put = ours_put;
-        ours->subject.get = ours_get;
-        ours->subject.settle = ours_settle;
+        ours->driver.put = ours_put;
+        ours->driver.get = ours_get;
+        ours->driver.synchronize = ours_synchronize;
     }
     ours->premul = DIST_OP_COUNT;
-    ours->counts = calloc((size_t)ours->subject.ranks, sizeof(size_t));
+    ours->counts = calloc((size_t)ours->driver.ranks, sizeof(size_t));
     if (ours->counts)
         status = dist_op_create_premul_sum(PATTERN_FACTOR, &ours->premul);
     if (status != DIST_OK) {
-        ours_free(&ours->subject);
+        ours_free(&ours->driver);
         return status;
     }
-    *subject_p = &ours->subject;
+    *subject_p = &ours->driver;
     return DIST_OK;
 }
 
-void ours_free(struct subject *subject)
+void ours_free(struct driver *driver)
 {
-    struct ours *ours = (struct ours *)subject;
+    struct ours *ours = (struct ours *)driver;
 
     if (!ours)
         return;

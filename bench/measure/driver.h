@@ -1,36 +1,36 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* What is measured: something that can run an order's calls, seen from one rank. */
-#ifndef BENCH_SUBJECT_H
-#define BENCH_SUBJECT_H
+#ifndef BENCH_DRIVER_H
+#define BENCH_DRIVER_H
 
 #include "order.h"
 
-struct subject {
+struct driver {
     int rank, ranks;
     bool one_piece; /* it has memory for one piece only */
     /* Each returns OK, or a status that error() has the text of. */
-    dist_status (*barrier)(struct subject *subject);
-    dist_status (*call)(struct subject *subject, const struct order *order, const void *in,
+    dist_status (*barrier)(struct driver *driver);
+    dist_status (*call)(struct driver *driver, const struct order *order, const void *in,
                         void *out);
     /* Memory for buffers, called by all ranks with the same number of bytes. */
-    dist_status (*take)(struct subject *subject, size_t bytes, void **memory_p);
-    void (*give)(struct subject *subject, void *memory, size_t bytes);
-    const char *(*error)(struct subject *subject);
+    dist_status (*take)(struct driver *driver, size_t bytes, void **memory_p);
+    void (*give)(struct driver *driver, void *memory, size_t bytes);
+    const char *(*error)(struct driver *driver);
     /*
      * Of memory that the host cannot touch; else NULL, all three. put and get copy to it and from
-     * it; they and settle wait until the calls have ended.
+     * it; they and synchronize wait until the calls have ended.
      */
-    dist_status (*put)(struct subject *subject, void *to, const void *from, size_t bytes);
-    dist_status (*get)(struct subject *subject, void *to, const void *from, size_t bytes);
-    dist_status (*settle)(struct subject *subject);
+    dist_status (*put)(struct driver *driver, void *to, const void *from, size_t bytes);
+    dist_status (*get)(struct driver *driver, void *to, const void *from, size_t bytes);
+    dist_status (*synchronize)(struct driver *driver);
 };
 
 /*
  * libdist itself. memory: "malloc", "dist" or "cuda". The group stays the caller's. On success
  * *subject_p is to be given to ours_free, before the group is destroyed. NULL is accepted there.
  */
-dist_status ours_new(dist_group *group, const char *memory, struct subject **subject_p);
-void ours_free(struct subject *subject);
+dist_status ours_new(dist_group *group, const char *memory, struct driver **subject_p);
+void ours_free(struct driver *driver);
 
 /* The words after a backend's slash and of --mem. */
 bool ours_has_memory(const char *name);
@@ -42,7 +42,7 @@ bool ours_has_memory(const char *name);
 struct limit_map;
 struct limit_map *limit_map_new(int ranks, size_t largest); /* NULL: errno says why */
 void limit_map_free(struct limit_map *map);
-dist_status limit_new(struct limit_map *map, int rank, struct subject **subject_p);
-void limit_free(struct subject *subject);
+dist_status limit_new(struct limit_map *map, int rank, struct driver **subject_p);
+void limit_free(struct driver *driver);
 
 #endif
