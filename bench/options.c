@@ -78,7 +78,7 @@ static int options_names(struct options *options)
     options->op = (dist_op)op;
     if (options->device)
         options->memory = options->device;
-    if (!ours_has_memory(options->memory))
+    if (!libdist_has_memory(options->memory))
         return options_wrong("--mem %s: this build has none of it; give malloc", options->memory);
     return 0;
 }

@@ -132,13 +132,13 @@ static int worker_dist(struct worker *worker)
     init.backend = worker->spec.backend;
     if (dist_init_process_group(&init, &group) != DIST_OK)
         return worker_fail(dist_last_error());
-    if (ours_new(group, worker->spec.memory, &worker->driver) != DIST_OK)
+    if (libdist_new(group, worker->spec.memory, &worker->driver) != DIST_OK)
         worker_fail(dist_last_error());
     else
         status = worker_connect(worker);
     if (status == 0)
         worker_talk(worker);
-    ours_free(worker->driver);
+    libdist_free(worker->driver);
     /* The others may have been ended already: then this is no news. */
     dist_destroy_process_group(group);
     return status;

@@ -18,7 +18,7 @@ static void plain_close(struct plain *plain)
 {
     if (plain->driver)
         buffers_free(&plain->buffers, plain->driver);
-    ours_free(plain->driver);
+    libdist_free(plain->driver);
     free(plain->times);
     free(plain);
 }
@@ -32,7 +32,7 @@ static dist_status plain_open(dist_group *group, const char *memory, struct plai
         return DIST_ERR_NO_MEMORY;
     plain->group = group;
     plain->runner.ranks = dist_get_world_size(group);
-    status = ours_new(group, memory, &plain->driver);
+    status = libdist_new(group, memory, &plain->driver);
     if (status != DIST_OK)
         plain_close(plain);
     else

@@ -44,7 +44,7 @@ static int spec_cut(struct spec *spec, char *text)
     }
     spec->launched = strcmp(spec->backend, "mpi") == 0;
     spec->limit = strcmp(text, "limit") == 0;
-    if (*text && ours_has_memory(spec->memory))
+    if (*text && libdist_has_memory(spec->memory))
         return 0;
     snprintf(spec_failure, sizeof(spec_failure),
              "a contestant is BACKEND[/malloc|/dist][+VARIABLE=VALUE], '%s/%s' is not", text,

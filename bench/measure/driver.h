@@ -27,13 +27,13 @@ struct driver {
 
 /*
  * libdist itself. memory: "malloc", "dist" or "cuda". The group stays the caller's. On success
- * *subject_p is to be given to ours_free, before the group is destroyed. NULL is accepted there.
+ * *driver_p is to be given to libdist_free, before the group is destroyed. NULL is accepted there.
  */
-dist_status ours_new(dist_group *group, const char *memory, struct driver **subject_p);
-void ours_free(struct driver *driver);
+dist_status libdist_new(dist_group *group, const char *memory, struct driver **driver_p);
+void libdist_free(struct driver *driver);
 
 /* The words after a backend's slash and of --mem. */
-bool ours_has_memory(const char *name);
+bool libdist_has_memory(const char *name);
 
 /*
  * The bound of this machine: a bare loop over memory that all ranks have mapped. limit_map makes
@@ -42,7 +42,7 @@ bool ours_has_memory(const char *name);
 struct limit_map;
 struct limit_map *limit_map_new(int ranks, size_t largest); /* NULL: errno says why */
 void limit_map_free(struct limit_map *map);
-dist_status limit_new(struct limit_map *map, int rank, struct driver **subject_p);
+dist_status limit_new(struct limit_map *map, int rank, struct driver **driver_p);
 void limit_free(struct driver *driver);
 
 #endif

@@ -6,6 +6,6 @@ libbench_la_SOURCES += \
 	bench/measure/measure.c bench/measure/measure.h \
 	bench/measure/number.c bench/measure/number.h \
 	bench/measure/order.c bench/measure/order.h \
-	bench/measure/ours.c \
+	bench/measure/driver_libdist.c \
 	bench/measure/pattern.c bench/measure/pattern.h \
 	bench/measure/driver.h
