@@ -2,7 +2,7 @@
 /* Measuring libdist alone. */
 #include "alone.h"
 
-#include "bench/jobs/plain.h"
+#include "bench/jobs/group_runner.h"
 #include "bench/rounds/run.h"
 
 #include <stdlib.h>
@@ -54,14 +54,14 @@ static int alone_lead(const struct alone *alone, dist_group *group)
     run.result = result;
     if (result && options->root < result->ranks &&
         alone_name(result, group, options->memory) == 0 &&
-        plain_new(group, options->memory, &runner) == DIST_OK)
+        group_runner_new(group, options->memory, &runner) == DIST_OK)
         code = run_all(&run);
     else if (result && options->root >= result->ranks)
         fprintf(stderr, "dist_bench: --root %d: there are ranks 0 to %d\n", (int)options->root,
                 result->ranks - 1);
     else
         fprintf(stderr, "dist_bench: %s\n", dist_last_error());
-    plain_free(runner);
+    group_runner_free(runner);
     result_free(result);
     return code;
 }
@@ -83,7 +83,7 @@ static int alone_rank(int rank, void *arg)
         code = RUN_FAILED; /* rank 0 says it */
     else if (dist_get_rank(group) == 0)
         code = alone_lead(alone, group);
-    else if (plain_serve(group, alone->options->memory) != DIST_OK)
+    else if (group_runner_serve(group, alone->options->memory) != DIST_OK)
         code = RUN_FAILED;
     if (dist_destroy_process_group(group) != DIST_OK && code == RUN_OK) {
         fprintf(stderr, "dist_bench: %s\n", dist_last_error());

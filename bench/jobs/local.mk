@@ -5,6 +5,6 @@ libbench_la_SOURCES += \
 	bench/jobs/job.c bench/jobs/job.h \
 	bench/jobs/job_talk.c \
 	bench/jobs/peer.c bench/jobs/peer.h \
-	bench/jobs/plain.c bench/jobs/plain.h \
+	bench/jobs/group_runner.c bench/jobs/group_runner.h \
 	bench/jobs/runner.h \
 	bench/jobs/spec.c bench/jobs/spec.h
