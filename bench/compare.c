@@ -2,11 +2,11 @@
 /* Measuring several contestants in one run. */
 #include "compare.h"
 
-#include "alone.h"
 #include "bench/jobs/contest.h"
 #include "bench/jobs/job.h"
 #include "bench/rounds/point.h"
 #include "bench/rounds/run.h"
+#include "single.h"
 
 #include <errno.h>
 #include <signal.h>
@@ -189,11 +189,11 @@ int compare_main(const struct options *options, int argc, char **argv)
     size_t largest = 0;
 
     own.check = !own.no_check;
-    if (alone_launcher()) {
+    if (single_launcher()) {
         fprintf(stderr,
                 "dist_bench: %s is set, so a launcher has started this process: run it once, "
                 "without the launcher, with -n RANKS\n",
-                alone_launcher());
+                single_launcher());
         return RUN_USAGE;
     }
     point_each(&own, (int)own.ranks, compare_largest, &largest);

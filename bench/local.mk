@@ -2,7 +2,7 @@
 # Measuring. dist_bench: all but main is a library of its own, so that unit tests can have it.
 noinst_LTLIBRARIES += libbench.la
 libbench_la_SOURCES = \
-	bench/alone.c bench/alone.h \
+	bench/single.c bench/single.h \
 	bench/compare.c bench/compare.h \
 	bench/options.c bench/options.h \
 	bench/options_table.c \

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Measuring libdist alone. */
-#include "alone.h"
+/* Measuring libdist by itself. */
+#include "single.h"
 
 #include "bench/jobs/group_runner.h"
 #include "bench/rounds/run.h"
@@ -8,13 +8,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-struct alone {
+struct single {
     const struct options *options;
     int argc;
     char **argv;
 };
 
-const char *alone_launcher(void)
+const char *single_launcher(void)
 {
     static const char *const variables[] = {"OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "SLURM_STEP_ID",
                                             "TORCHELASTIC_RUN_ID", "WORLD_SIZE"};
@@ -27,7 +27,7 @@ const char *alone_launcher(void)
 }
 
 /* "gloo", "gloo/dist": as --compare would have it. */
-static int alone_name(struct result *result, dist_group *group, const char *memory)
+static int single_name(struct result *result, dist_group *group, const char *memory)
 {
     char name[64], *library = NULL;
     int length = snprintf(name, sizeof(name), "%s", dist_get_backend(group));
@@ -43,17 +43,17 @@ static int alone_name(struct result *result, dist_group *group, const char *memo
 }
 
 /* Rank 0. */
-static int alone_lead(const struct alone *alone, dist_group *group)
+static int single_lead(const struct single *single, dist_group *group)
 {
-    const struct options *options = alone->options;
-    struct result *result = result_new(dist_get_world_size(group), alone->argc, alone->argv);
+    const struct options *options = single->options;
+    struct result *result = result_new(dist_get_world_size(group), single->argc, single->argv);
     struct runner *runner = NULL;
     struct run run = {.options = options, .runners = &runner};
     int code = RUN_FAILED;
 
     run.result = result;
     if (result && options->root < result->ranks &&
-        alone_name(result, group, options->memory) == 0 &&
+        single_name(result, group, options->memory) == 0 &&
         group_runner_new(group, options->memory, &runner) == DIST_OK)
         code = run_all(&run);
     else if (result && options->root >= result->ranks)
@@ -66,24 +66,24 @@ static int alone_lead(const struct alone *alone, dist_group *group)
     return code;
 }
 
-static int alone_rank(int rank, void *arg)
+static int single_rank(int rank, void *arg)
 {
-    const struct alone *alone = arg;
+    const struct single *single = arg;
     struct dist_options init = DIST_OPTIONS_INIT;
     dist_group *group;
     int code = RUN_OK;
 
     (void)rank;
-    init.backend = alone->options->backend;
+    init.backend = single->options->backend;
     if (dist_init_process_group(&init, &group) != DIST_OK) {
         fprintf(stderr, "dist_bench: %s\n", dist_last_error());
         return RUN_FAILED;
     }
-    if (alone->options->root >= dist_get_world_size(group) && dist_get_rank(group) != 0)
+    if (single->options->root >= dist_get_world_size(group) && dist_get_rank(group) != 0)
         code = RUN_FAILED; /* rank 0 says it */
     else if (dist_get_rank(group) == 0)
-        code = alone_lead(alone, group);
-    else if (group_runner_serve(group, alone->options->memory) != DIST_OK)
+        code = single_lead(single, group);
+    else if (group_runner_serve(group, single->options->memory) != DIST_OK)
         code = RUN_FAILED;
     if (dist_destroy_process_group(group) != DIST_OK && code == RUN_OK) {
         fprintf(stderr, "dist_bench: %s\n", dist_last_error());
@@ -93,23 +93,23 @@ static int alone_rank(int rank, void *arg)
 }
 
 /* With -i every call is a sample, in one round, as OSU has it. */
-int alone_main(const struct options *options, int argc, char **argv)
+int single_main(const struct options *options, int argc, char **argv)
 {
     struct options own = *options;
-    struct alone alone = {.options = &own, .argc = argc, .argv = argv};
+    struct single single = {.options = &own, .argc = argc, .argv = argv};
     int code = RUN_FAILED;
 
     if (own.iterations > 0)
         own.rounds = 1;
     if (own.ranks < 0)
-        return alone_rank(-1, &alone);
-    if (alone_launcher()) {
+        return single_rank(-1, &single);
+    if (single_launcher()) {
         fprintf(stderr,
                 "dist_bench: %s is set, so a launcher has started this process: leave -n out\n",
-                alone_launcher());
+                single_launcher());
         return RUN_USAGE;
     }
-    if (dist_spawn((int)own.ranks, alone_rank, &alone, &code) != DIST_OK && code == 0) {
+    if (dist_spawn((int)own.ranks, single_rank, &single, &code) != DIST_OK && code == 0) {
         fprintf(stderr, "dist_bench: %s\n", dist_last_error());
         return RUN_FAILED;
     }
