@@ -142,7 +142,7 @@ static enum outcome talk_answer(struct job *job, int rank, const struct order *o
 {
     const char *line = job->members[rank].line, *rest = "";
     int outcome = outcome_read(line, &rest);
-    bool counts = order->kind->layout != KIND_MESSAGES || rank < 2;
+    bool counts = order->operation->layout != LAYOUT_MESSAGES || rank < 2;
 
     if (outcome < 0 || (outcome == OUTCOME_TOOK &&
                         talk_times(rest, order->samples, counts,

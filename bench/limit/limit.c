@@ -48,11 +48,11 @@ static void limit_reduce(const struct limit *limit, const struct order *order, c
                          void *out)
 {
     int ranks = limit->driver.ranks;
-    bool all = order->kind->id != KIND_reduce, place = buffers_in_place(order);
+    bool all = order->operation->id != OPERATION_reduce, place = buffers_in_place(order);
     size_t from, length, outs = all ? (size_t)ranks : 1;
 
     for (int r = 0; r < ranks; r++) {
-        limit->ins[r] = limit_theirs(limit, order->kind->in == KIND_NONE ? out : in, r);
+        limit->ins[r] = limit_theirs(limit, order->operation->in == PART_NONE ? out : in, r);
         limit->outs[r] = limit_theirs(limit, out, all ? r : order->root);
     }
     limit_slice(limit, order->bytes, &from, &length);
@@ -87,7 +87,9 @@ static void limit_gather(const struct limit *limit, const struct order *order, c
 
     for (int i = 0; i < ranks; i++) {
         size_t s = (size_t)((rank + i) % ranks);
-        size_t at = order->kind->in == KIND_WHOLE ? (size_t)rank * block : place ? s * block : 0;
+        size_t at = order->operation->in == PART_WHOLE ? (size_t)rank * block
+                    : place                            ? s * block
+                                                       : 0;
 
         if (!place || s != (size_t)rank)
             limit_copy((char *)out + s * block, limit_theirs(limit, mine, (int)s) + at, block,
@@ -101,7 +103,7 @@ static void limit_between(const struct limit *limit, const struct order *order, 
 {
     size_t block = order_block(order, limit->driver.ranks), at = (size_t)other * block;
     bool is_root = limit->driver.rank == order->root,
-         broadcasts = order->kind->id == KIND_broadcast;
+         broadcasts = order->operation->id == OPERATION_broadcast;
     size_t bytes = broadcasts ? order->bytes : block;
     size_t split = bytes / (size_t)limit->driver.ranks / 64 * 64;
     size_t first = is_root ? 0 : split, last = is_root ? split : bytes;
@@ -112,7 +114,7 @@ static void limit_between(const struct limit *limit, const struct order *order, 
     if (broadcasts) {
         to = limit_theirs(limit, out, other);
         from = limit_theirs(limit, out, order->root);
-    } else if (order->kind->out == KIND_WHOLE) {
+    } else if (order->operation->out == PART_WHOLE) {
         to = limit_theirs(limit, out, order->root) + at;
         from = place ? limit_theirs(limit, out, other) + at : limit_theirs(limit, in, other);
     } else {
@@ -128,24 +130,25 @@ static void limit_with_root(const struct limit *limit, const struct order *order
 {
     int root = order->root, rank = limit->driver.rank;
     size_t block = order_block(order, limit->driver.ranks), at = (size_t)root * block;
-    bool gathers = order->kind->out == KIND_WHOLE;
+    bool gathers = order->operation->out == PART_WHOLE;
 
     for (int r = 0; r < limit->driver.ranks; r++) {
         if (r != root && (rank == root || rank == r))
             limit_between(limit, order, in, out, r);
     }
-    if (rank == root && order->kind->id != KIND_broadcast && !buffers_in_place(order))
+    if (rank == root && order->operation->id != OPERATION_broadcast && !buffers_in_place(order))
         memcpy((char *)out + (gathers ? at : 0), (const char *)in + (gathers ? 0 : at), block);
 }
 
 static void limit_move(const struct limit *limit, const struct order *order, const void *in,
                        void *out)
 {
-    if (order->kind->id == KIND_reduce_scatter || order->kind->id == KIND_reduce_scatter_v)
+    if (order->operation->id == OPERATION_reduce_scatter ||
+        order->operation->id == OPERATION_reduce_scatter_v)
         limit_reduce_scatter(limit, order, in, out);
-    else if (order->kind->reduces)
+    else if (order->operation->reduces)
         limit_reduce(limit, order, in, out);
-    else if (order->kind->rooted)
+    else if (order->operation->rooted)
         limit_with_root(limit, order, in, out);
     else
         limit_gather(limit, order, in, out);
@@ -156,7 +159,7 @@ static void limit_move(const struct limit *limit, const struct order *order, con
 /* Into the other's out, so that it is there when the other looks. */
 static void limit_push(struct limit *limit, const struct order *order, const void *in, void *out)
 {
-    int messages = order->kind->id == KIND_latency ? 1 : order->window;
+    int messages = order->operation->id == OPERATION_latency ? 1 : order->window;
 
     for (int i = 0; i < messages; i++)
         memcpy(limit_theirs(limit, out, 1 - limit->driver.rank), in, order->bytes);
@@ -167,14 +170,14 @@ static void limit_push(struct limit *limit, const struct order *order, const voi
 static dist_status limit_messages(struct limit *limit, const struct order *order, const void *in,
                                   void *out)
 {
-    int rank = limit->driver.rank, both = order->kind->id == KIND_bibw;
+    int rank = limit->driver.rank, both = order->operation->id == OPERATION_bibw;
     dist_status status = DIST_OK;
 
     if (rank > 1)
         return DIST_OK;
     if (rank == 1 && !both)
         status = limit_steps(limit, 1);
-    if (rank == 1 && order->kind->id == KIND_bw)
+    if (rank == 1 && order->operation->id == OPERATION_bw)
         limit_step(limit);
     else if (status == DIST_OK)
         limit_push(limit, order, in, out);
@@ -188,7 +191,7 @@ static dist_status limit_messages(struct limit *limit, const struct order *order
 
 static bool limit_can(struct limit *limit, const struct order *order)
 {
-    if (!order->kind->reduces || (order->op == DIST_SUM && limit_can_sum(order->dtype)))
+    if (!order->operation->reduces || (order->op == DIST_SUM && limit_can_sum(order->dtype)))
         return true;
     limit->error = "the bare loop has sums of integers, float32 and float64 only";
     return false;
@@ -202,12 +205,12 @@ static dist_status limit_call(struct driver *driver, const struct order *order, 
 
     if (!limit_can(limit, order))
         return DIST_ERR_UNSUPPORTED;
-    if (order->kind->layout == KIND_MESSAGES)
+    if (order->operation->layout == LAYOUT_MESSAGES)
         return limit_messages(limit, order, in, out);
     if (limit_is_short(limit, order))
         return limit_short(limit, order, in, out);
     status = limit_barrier(driver);
-    if (status != DIST_OK || order->kind->layout == KIND_NOTHING)
+    if (status != DIST_OK || order->operation->layout == LAYOUT_NOTHING)
         return status;
     limit_move(limit, order, in, out);
     return limit_barrier(driver);

@@ -13,27 +13,32 @@
 /* All ranks add all vectors: that pays as long as they are short together. */
 #define SHORT_SUM_MAX ((size_t)16384)
 
-static bool short_only_root_gives(const struct kind *kind)
+static bool short_only_root_gives(const struct operation *operation)
 {
-    return kind->rooted && (kind->id == KIND_broadcast || kind->in == KIND_WHOLE) && !kind->reduces;
+    return operation->rooted &&
+           (operation->id == OPERATION_broadcast || operation->in == PART_WHOLE) &&
+           !operation->reduces;
 }
 
-static bool short_only_root_gets(const struct kind *kind)
+static bool short_only_root_gets(const struct operation *operation)
 {
-    return kind->rooted && !short_only_root_gives(kind);
+    return operation->rooted && !short_only_root_gives(operation);
 }
 
 /* What a rank gives is at in, or if there is none at out. */
 static size_t short_given(const struct limit *limit, const struct order *order)
 {
-    return order->kind->in == KIND_BLOCK ? order_block(order, limit->driver.ranks) : order->bytes;
+    return order->operation->in == PART_BLOCK ? order_block(order, limit->driver.ranks)
+                                              : order->bytes;
 }
 
 bool limit_is_short(const struct limit *limit, const struct order *order)
 {
-    return order->kind->layout != KIND_NOTHING && order->kind->layout != KIND_MESSAGES &&
+    return order->operation->layout != LAYOUT_NOTHING &&
+           order->operation->layout != LAYOUT_MESSAGES &&
            short_given(limit, order) <= LIMIT_SLOT_BYTES &&
-           (!order->kind->reduces || order->bytes * (size_t)limit->driver.ranks <= SHORT_SUM_MAX);
+           (!order->operation->reduces ||
+            order->bytes * (size_t)limit->driver.ranks <= SHORT_SUM_MAX);
 }
 
 /* The slot of this call; all must have come past its last use before it is written. */
@@ -54,7 +59,7 @@ static dist_status short_slot(struct limit *limit, bool writes, int *slot_p)
 
 static void short_get(const struct limit *limit, const struct order *order, int slot, void *out)
 {
-    const struct kind *kind = order->kind;
+    const struct operation *operation = order->operation;
     int ranks = limit->driver.ranks;
     size_t block = order_block(order, ranks), mine = (size_t)limit->driver.rank * block;
     const struct limit_shown *shown = limit->map->shown;
@@ -62,15 +67,16 @@ static void short_get(const struct limit *limit, const struct order *order, int 
     for (int r = 0; r < ranks; r++)
         limit->ins[r] = shown[r].slots[slot];
     limit->outs[0] = out;
-    if (kind->reduces)
+    if (operation->reduces)
         limit_sum(order->dtype, limit->ins, ranks, limit->outs, 1, 0, order->bytes, false);
-    else if (kind->id == KIND_broadcast)
+    else if (operation->id == OPERATION_broadcast)
         memcpy(out, limit->ins[order->root], order->bytes);
-    else if (kind->out == KIND_BLOCK)
+    else if (operation->out == PART_BLOCK)
         memcpy(out, limit->ins[order->root] + mine, block);
-    for (int r = 0; r < ranks && kind->layout == KIND_BLOCKS && kind->out == KIND_WHOLE; r++)
-        memcpy((char *)out + (size_t)r * block, limit->ins[r] + (kind->in == KIND_WHOLE ? mine : 0),
-               block);
+    for (int r = 0; r < ranks && operation->layout == LAYOUT_BLOCKS && operation->out == PART_WHOLE;
+         r++)
+        memcpy((char *)out + (size_t)r * block,
+               limit->ins[r] + (operation->in == PART_WHOLE ? mine : 0), block);
 }
 
 /* Of reduce_scatter a rank adds its block alone. */
@@ -87,24 +93,26 @@ static void short_get_block(const struct limit *limit, const struct order *order
 
 dist_status limit_short(struct limit *limit, const struct order *order, const void *in, void *out)
 {
-    const struct kind *kind = order->kind;
+    const struct operation *operation = order->operation;
     int rank = limit->driver.rank, slot;
     bool root = rank == order->root;
-    bool gives = root || !short_only_root_gives(kind), gets = root || !short_only_root_gets(kind);
+    bool gives = root || !short_only_root_gives(operation),
+         gets = root || !short_only_root_gets(operation);
     dist_status status = short_slot(limit, gives, &slot);
 
     if (status != DIST_OK)
         return status;
     if (gives)
-        memcpy(limit->map->shown[rank].slots[slot], kind->in == KIND_NONE ? out : in,
+        memcpy(limit->map->shown[rank].slots[slot], operation->in == PART_NONE ? out : in,
                short_given(limit, order));
     limit_come(limit);
-    if (!gets || (root && kind->id == KIND_broadcast))
+    if (!gets || (root && operation->id == OPERATION_broadcast))
         return DIST_OK;
-    status = short_only_root_gives(kind) ? limit_await(limit, order->root) : limit_await_all(limit);
+    status =
+        short_only_root_gives(operation) ? limit_await(limit, order->root) : limit_await_all(limit);
     if (status != DIST_OK)
         return status;
-    if (kind->reduces && kind->out == KIND_BLOCK)
+    if (operation->reduces && operation->out == PART_BLOCK)
         short_get_block(limit, order, slot, out);
     else
         short_get(limit, order, slot, out);

@@ -16,15 +16,15 @@ static size_t buffers_round(size_t bytes)
     return (bytes + step - 1) / step * step;
 }
 
-static size_t buffers_part(enum kind_part part, const struct order *order, int ranks)
+static size_t buffers_part(enum operation_part part, const struct order *order, int ranks)
 {
-    return part == KIND_WHOLE ? order->bytes : part == KIND_BLOCK ? order_block(order, ranks) : 0;
+    return part == PART_WHOLE ? order->bytes : part == PART_BLOCK ? order_block(order, ranks) : 0;
 }
 
 bool buffers_in_place(const struct order *order)
 {
-    return order->kind->place == KIND_ALWAYS ||
-           (order->in_place && order->kind->place == KIND_ASKED);
+    return order->operation->in_place == IN_PLACE_ALWAYS ||
+           (order->in_place && order->operation->in_place == IN_PLACE_ASKED);
 }
 
 static int buffers_count(const struct order *order, size_t stride)
@@ -44,20 +44,20 @@ static int buffers_count(const struct order *order, size_t stride)
  */
 static void buffers_lay(struct buffers *b, const struct order *order, int rank, int ranks)
 {
-    const struct kind *kind = order->kind;
+    const struct operation *operation = order->operation;
     size_t block = (size_t)rank * order_block(order, ranks);
 
-    b->in_bytes = buffers_part(kind->in, order, ranks);
-    b->out_bytes = buffers_part(kind->out, order, ranks);
+    b->in_bytes = buffers_part(operation->in, order, ranks);
+    b->out_bytes = buffers_part(operation->out, order, ranks);
     b->in_at = b->out_at = 0;
     if (!buffers_in_place(order)) {
         b->out_at = buffers_round(b->in_bytes);
         b->stride = b->out_at + buffers_round(b->out_bytes);
     } else {
         b->stride = buffers_round(order->bytes);
-        if (kind->in == KIND_BLOCK)
+        if (operation->in == PART_BLOCK)
             b->in_at = block;
-        if (kind->out == KIND_BLOCK)
+        if (operation->out == PART_BLOCK)
             b->out_at = block;
     }
     if (b->stride == 0)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* libdist as a driver: one function a kind. */
+/* libdist as a driver: one function an operation. */
 #include "bench/worker.h"
 #include "driver.h"
 #include "pattern.h"
@@ -245,9 +245,9 @@ static dist_status libdist_bibw(struct libdist *libdist, const struct order *ord
     return libdist->driver.rank > 1 ? DIST_OK : libdist_window(libdist, order, in, out, true, true);
 }
 
-static const libdist_fn libdist_calls[KIND_COUNT] = {
+static const libdist_fn libdist_calls[OPERATION_COUNT] = {
 #define LIBDIST_CALL(name, ...) libdist_##name,
-    KIND_MAP(LIBDIST_CALL)
+    OPERATION_MAP(LIBDIST_CALL)
 #undef LIBDIST_CALL
 };
 
@@ -259,7 +259,7 @@ static dist_status libdist_call(struct driver *driver, const struct order *order
     struct libdist *libdist = (struct libdist *)driver;
 
     libdist->error = NULL;
-    return libdist_calls[order->kind->id](libdist, order, in, out);
+    return libdist_calls[order->operation->id](libdist, order, in, out);
 }
 
 static dist_status libdist_meet(struct driver *driver)

@@ -2,7 +2,7 @@
 # What one rank does: its buffers, its calls, its times, its checks.
 libbench_la_SOURCES += \
 	bench/measure/buffers.c bench/measure/buffers.h \
-	bench/measure/kind.c bench/measure/kind.h \
+	bench/measure/operation.c bench/measure/operation.h \
 	bench/measure/measure.c bench/measure/measure.h \
 	bench/measure/number.c bench/measure/number.h \
 	bench/measure/order.c bench/measure/order.h \

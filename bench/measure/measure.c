@@ -34,7 +34,7 @@ static struct pattern measure_pattern(const struct measure *m, unsigned seed)
 {
     return (struct pattern){.dtype = m->order->dtype,
                             .op = m->order->op,
-                            .reduces = m->order->kind->reduces,
+                            .reduces = m->order->operation->reduces,
                             .ranks = m->driver->ranks,
                             .seed = seed};
 }
@@ -79,13 +79,13 @@ static void measure_fill(const struct measure *m, const struct pattern *pattern,
     bool gives = true;
     size_t size = dist_dtype_size(order->dtype);
     void *in = measure_in(m, set), *out = measure_out(m, set);
-    size_t bytes = order->kind->in == KIND_NONE ? b->out_bytes : b->in_bytes;
+    size_t bytes = order->operation->in == PART_NONE ? b->out_bytes : b->in_bytes;
 
     memset(out, MEASURE_POISON, b->out_bytes);
-    if (order->kind->id == KIND_broadcast || order->kind->in == KIND_WHOLE)
-        gives = !order->kind->rooted || order->kind->reduces || rank == order->root;
+    if (order->operation->id == OPERATION_broadcast || order->operation->in == PART_WHOLE)
+        gives = !order->operation->rooted || order->operation->reduces || rank == order->root;
     if (gives)
-        pattern_fill(pattern, rank, 0, order->kind->in == KIND_NONE ? out : in, bytes / size);
+        pattern_fill(pattern, rank, 0, order->operation->in == PART_NONE ? out : in, bytes / size);
 }
 
 /* ---- what should be there ---- */
@@ -112,7 +112,7 @@ static bool measure_messages(const struct measure *m, const struct pattern *patt
 {
     int rank = m->driver->rank;
 
-    if (rank > 1 || (rank == 0 && m->order->kind->id == KIND_bw))
+    if (rank > 1 || (rank == 0 && m->order->operation->id == OPERATION_bw))
         return true;
     return pattern_is(pattern, 1 - rank, 0, out,
                       m->buffers->out_bytes / dist_dtype_size(m->order->dtype), bad_p);
@@ -122,24 +122,25 @@ static bool measure_is_right(const struct measure *m, const struct pattern *patt
                              size_t *bad_p)
 {
     const struct order *order = m->order;
-    const struct kind *kind = order->kind;
+    const struct operation *operation = order->operation;
     int rank = m->driver->rank;
     const void *out = measure_out(m, set);
     size_t count = m->buffers->out_bytes / dist_dtype_size(order->dtype);
     size_t mine = (size_t)rank * order_count(order, m->driver->ranks);
 
-    if (kind->layout == KIND_MESSAGES)
+    if (operation->layout == LAYOUT_MESSAGES)
         return measure_messages(m, pattern, out, bad_p);
-    if (kind->rooted && kind->out == KIND_WHOLE && kind->id != KIND_broadcast &&
+    if (operation->rooted && operation->out == PART_WHOLE && operation->id != OPERATION_broadcast &&
         rank != order->root)
         return true;
-    if (kind->reduces)
-        return pattern_is_reduced(pattern, kind->out == KIND_BLOCK ? mine : 0, out, count, bad_p);
-    if (kind->id == KIND_broadcast)
+    if (operation->reduces)
+        return pattern_is_reduced(pattern, operation->out == PART_BLOCK ? mine : 0, out, count,
+                                  bad_p);
+    if (operation->id == OPERATION_broadcast)
         return pattern_is(pattern, order->root, 0, out, count, bad_p);
-    if (kind->out == KIND_BLOCK) /* scatter */
+    if (operation->out == PART_BLOCK) /* scatter */
         return pattern_is(pattern, order->root, mine, out, count, bad_p);
-    return measure_blocks(m, pattern, kind->in == KIND_WHOLE ? mine : 0, out, bad_p);
+    return measure_blocks(m, pattern, operation->in == PART_WHOLE ? mine : 0, out, bad_p);
 }
 
 /* ---- running ---- */
@@ -169,7 +170,7 @@ static int measure_checked(struct measure *m, unsigned seed)
     size_t bad = 0;
     int set = m->next;
 
-    if (m->order->kind->layout == KIND_NOTHING)
+    if (m->order->operation->layout == LAYOUT_NOTHING)
         return measure_call(m);
     measure_fill(m, &pattern, set);
     /* Another may write here as soon as it is in the call. */
@@ -248,7 +249,7 @@ enum outcome measure_run(struct driver *driver, struct buffers *buffers, const s
     struct measure m = {.driver = driver, .buffers = buffers, .order = order, .reason = reason};
 
     m.outcome = OUTCOME_TOOK;
-    if (order->kind->layout == KIND_MESSAGES && driver->ranks < 2) {
+    if (order->operation->layout == LAYOUT_MESSAGES && driver->ranks < 2) {
         snprintf(reason, MEASURE_REASON, "messages between two ranks need two: give -n 2");
         return OUTCOME_UNSUPPORTED;
     }

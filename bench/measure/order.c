@@ -12,7 +12,7 @@ const char *const outcome_words[OUTCOME_COUNT] = {"took", "unsupported", "wrong"
 void order_write(const struct order *order, char *line)
 {
     int length = snprintf(line, ORDER_LINE, "run %s %zu %s %s %d %d %ld %ld %ld %d",
-                          order->kind->name, order->bytes, dist_dtype_string(order->dtype),
+                          order->operation->name, order->bytes, dist_dtype_string(order->dtype),
                           dist_op_string(order->op), order->root, order->in_place, order->warmup,
                           order->samples, order->batch, order->check);
 
@@ -28,7 +28,8 @@ static bool order_is_good(const struct order *order, int ranks)
 {
     size_t element = dist_dtype_size(order->dtype);
 
-    return order->kind && order->bytes % (element * (size_t)kind_blocks(order->kind, ranks)) == 0 &&
+    return order->operation &&
+           order->bytes % (element * (size_t)operation_blocks(order->operation, ranks)) == 0 &&
            order->root >= 0 && order->root < ranks && order->warmup >= 0 && order->samples >= 1 &&
            order->samples <= ORDER_SAMPLES_MAX && order->batch >= 1 && order->window >= 1 &&
            order->window <= ORDER_WINDOW_MAX && order->buffers >= 0 &&
@@ -37,22 +38,22 @@ static bool order_is_good(const struct order *order, int ranks)
 
 int order_read(const char *line, int ranks, struct order *order_p)
 {
-    char kind[64], dtype[32], op[32];
-    int in_place, check, type, operation, fields;
+    char name[64], dtype[32], op[32];
+    int in_place, check, type, reduction, fields;
     struct order order = {.window = BENCH_WINDOW};
 
-    fields = sscanf(line, "run %63s %zu %31s %31s %d %d %ld %ld %ld %d %d %d", kind, &order.bytes,
+    fields = sscanf(line, "run %63s %zu %31s %31s %d %d %ld %ld %ld %d %d %d", name, &order.bytes,
                     dtype, op, &order.root, &in_place, &order.warmup, &order.samples, &order.batch,
                     &check, &order.window, &order.buffers);
     if (fields < 10)
         return -1;
-    order.kind = kind_find(kind);
-    type = kind_dtype(dtype);
-    operation = kind_op(op);
-    if (type < 0 || operation < 0)
+    order.operation = operation_find(name);
+    type = operation_dtype(dtype);
+    reduction = operation_op(op);
+    if (type < 0 || reduction < 0)
         return -1;
     order.dtype = (dist_dtype)type;
-    order.op = (dist_op)operation;
+    order.op = (dist_op)reduction;
     order.in_place = in_place != 0;
     order.check = check != 0;
     if (!order_is_good(&order, ranks))
@@ -63,7 +64,7 @@ int order_read(const char *line, int ranks, struct order *order_p)
 
 size_t order_block(const struct order *order, int ranks)
 {
-    return order->bytes / (size_t)kind_blocks(order->kind, ranks);
+    return order->bytes / (size_t)operation_blocks(order->operation, ranks);
 }
 
 size_t order_count(const struct order *order, int ranks)

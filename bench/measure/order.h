@@ -3,10 +3,10 @@
 #ifndef BENCH_ORDER_H
 #define BENCH_ORDER_H
 
-#include "kind.h"
+#include "operation.h"
 
 struct order {
-    const struct kind *kind;
+    const struct operation *operation;
     size_t bytes; /* a whole number of blocks */
     dist_dtype dtype;
     dist_op op;

@@ -2,7 +2,7 @@
 /* Reads what --format csv writes, twice: contestants come before the first point. */
 #include "csv.h"
 
-#include "bench/measure/kind.h"
+#include "bench/measure/operation.h"
 
 #include <errno.h>
 #include <stdarg.h>
@@ -120,18 +120,18 @@ static int csv_add_contestant(const struct csv *csv, struct result *result)
 
 static int csv_point(const struct csv *csv, struct result_point *point_p)
 {
-    const struct kind *kind = kind_find(csv->fields[COLLECTIVE]);
-    int dtype = kind_dtype(csv->fields[DTYPE]), op = kind_op(csv->fields[OP]);
+    const struct operation *operation = operation_find(csv->fields[COLLECTIVE]);
+    int dtype = operation_dtype(csv->fields[DTYPE]), op = operation_op(csv->fields[OP]);
     char *end;
 
     *point_p = (struct result_point){.root = atoi(csv->fields[ROOT]),
                                      .in_place = csv->fields[IN_PLACE][0] == '1',
                                      .bytes = strtoul(csv->fields[SIZE], &end, 10),
                                      .window = 1};
-    if (!kind || dtype < 0 || end == csv->fields[SIZE] || *end)
+    if (!operation || dtype < 0 || end == csv->fields[SIZE] || *end)
         return csv_wrong(csv, "'%s', '%s', '%s' are no collective, size and dtype",
                          csv->fields[COLLECTIVE], csv->fields[SIZE], csv->fields[DTYPE]);
-    point_p->collective = kind->name;
+    point_p->collective = operation->name;
     point_p->dtype = dist_dtype_string((dist_dtype)dtype);
     point_p->op = op < 0 ? NULL : dist_op_string((dist_op)op);
     return 0;

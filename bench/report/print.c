@@ -27,15 +27,15 @@ static bool osu_is_bandwidth(const struct result_point *point)
 static void osu_head(const struct options *options, const struct result *result,
                      const struct result_point *point)
 {
-    const struct kind *kind = kind_find(point->collective);
-    bool messages = kind->layout == KIND_MESSAGES;
+    const struct operation *operation = operation_find(point->collective);
+    bool messages = operation->layout == LAYOUT_MESSAGES;
 
-    printf("\n# libdist %s Test v%s\n", kind->title, result->version);
-    if (kind->layout != KIND_NOTHING)
+    printf("\n# libdist %s Test v%s\n", operation->title, result->version);
+    if (operation->layout != LAYOUT_NOTHING)
         printf("# Datatype: %s.\n%-10s", point->dtype, "# Size");
     else
         printf("# ");
-    printf("%*s", kind->layout == KIND_NOTHING ? 18 : 20,
+    printf("%*s", operation->layout == LAYOUT_NOTHING ? 18 : 20,
            osu_is_bandwidth(point) ? "Bandwidth (MB/s)"
            : messages              ? "Latency (us)"
                                    : "Avg Latency(us)");
@@ -55,13 +55,13 @@ static void osu_point(const struct options *options, const struct result *result
 {
     const struct result_point *point = a ? a : b;
     const struct result_time *time = &point->times[0];
-    bool messages = kind_find(point->collective)->layout == KIND_MESSAGES;
+    bool messages = operation_find(point->collective)->layout == LAYOUT_MESSAGES;
     bool checks = options->check && !options->no_check;
 
     (void)result;
     if (!time->measured && !time->wrong)
         return;
-    if (kind_find(point->collective)->layout != KIND_NOTHING)
+    if (operation_find(point->collective)->layout != LAYOUT_NOTHING)
         printf("%-10zu", point->block);
     if (osu_is_bandwidth(point))
         printf("%20.2f", result_algorithm_bandwidth(point, time->mean) * 1e3);

@@ -8,9 +8,9 @@
 int digest_begin(struct digest *digest, const struct order *order, int ranks, int rounds)
 {
     *digest = (struct digest){.ranks = ranks, .scale = 1};
-    if (order->kind->layout == KIND_MESSAGES)
+    if (order->operation->layout == LAYOUT_MESSAGES)
         digest->ranks = ranks < 2 ? ranks : 2;
-    if (order->kind->id == KIND_latency) /* there and back */
+    if (order->operation->id == OPERATION_latency) /* there and back */
         digest->scale = 0.5;
     digest->rounds = calloc((size_t)rounds, sizeof(double));
     digest->sums = calloc((size_t)ranks, sizeof(double));

@@ -54,7 +54,7 @@ static void point_leave(struct point *point, int c, enum outcome outcome, const 
 /* A run of a barrier makes the others' memory free. */
 static void point_rest(struct runner *runner)
 {
-    struct order rest = {.kind = &kind_table[KIND_barrier],
+    struct order rest = {.operation = &operation_table[OPERATION_barrier],
                          .dtype = DIST_UINT8,
                          .op = DIST_SUM,
                          .samples = 1,
@@ -214,19 +214,20 @@ static void point_run(struct point *point)
 
 static struct result_point point_head(const struct order *order, int ranks)
 {
-    const struct kind *kind = order->kind;
+    const struct operation *operation = order->operation;
 
     return (struct result_point){
-        .collective = kind->name,
+        .collective = operation->name,
         .dtype = dist_dtype_string(order->dtype),
-        .op = kind->reduces ? dist_op_string(order->op) : NULL,
-        .root = kind->rooted ? order->root : -1,
+        .op = operation->reduces ? dist_op_string(order->op) : NULL,
+        .root = operation->rooted ? order->root : -1,
         .in_place = buffers_in_place(order),
         .bytes = order->bytes,
         .block = order_block(order, ranks),
         .element = dist_dtype_size(order->dtype),
         .buffers = buffers_sets(order, ranks),
-        .window = kind->id == KIND_bw || kind->id == KIND_bibw ? order->window : 1};
+        .window =
+            operation->id == OPERATION_bw || operation->id == OPERATION_bibw ? order->window : 1};
 }
 
 struct result_point *point_measure(const struct point_plan *plan, struct order *order,
@@ -263,10 +264,11 @@ out:
 /* ---- which points ---- */
 
 /* OSU's sizes are those of a block, NCCL's and ours of all blocks. */
-static size_t point_bytes(const struct options *options, const struct kind *kind, int ranks,
-                          int64_t size)
+static size_t point_bytes(const struct options *options, const struct operation *operation,
+                          int ranks, int64_t size)
 {
-    size_t element = dist_dtype_size(options->dtype), blocks = (size_t)kind_blocks(kind, ranks);
+    size_t element = dist_dtype_size(options->dtype),
+           blocks = (size_t)operation_blocks(operation, ranks);
     size_t total = (size_t)size * (strcmp(options->format, "osu") == 0 ? blocks : 1);
 
     total -= total % (element * blocks);
@@ -276,21 +278,21 @@ static size_t point_bytes(const struct options *options, const struct kind *kind
 static int point_sizes(const struct options *options, int ranks, struct order *order,
                        int (*each)(void *arg, struct order *order, bool first), void *arg)
 {
-    const struct kind *kind = order->kind;
-    int64_t standard = kind->layout == KIND_MESSAGES ? POINT_MESSAGES_MOST : POINT_MOST;
+    const struct operation *operation = order->operation;
+    int64_t standard = operation->layout == LAYOUT_MESSAGES ? POINT_MESSAGES_MOST : POINT_MOST;
     int64_t most = options->most >= 0 ? options->most : standard;
     int64_t least = options->least >= 0 ? options->least : most < 4 ? most : 4;
     bool first = true;
     int ended = 0;
 
-    if (kind->layout == KIND_NOTHING) {
+    if (operation->layout == LAYOUT_NOTHING) {
         order->bytes = 0;
         return each(arg, order, true);
     }
     if (most < least)
         most = least;
     for (int64_t size = least; size <= most && !ended;) {
-        size_t bytes = point_bytes(options, kind, ranks, size);
+        size_t bytes = point_bytes(options, operation, ranks, size);
 
         if (first || bytes != order->bytes) {
             order->bytes = bytes;
@@ -307,8 +309,8 @@ int point_each(const struct options *options, int ranks,
 {
     int ended = 0;
 
-    for (int k = 0; k < KIND_COUNT && !ended; k++) {
-        struct order order = {.kind = &kind_table[k],
+    for (int k = 0; k < OPERATION_COUNT && !ended; k++) {
+        struct order order = {.operation = &operation_table[k],
                               .dtype = options->dtype,
                               .op = options->op,
                               .root = (int)options->root,
@@ -316,7 +318,7 @@ int point_each(const struct options *options, int ranks,
                               .window = (int)options->window,
                               .buffers = (int)options->buffers};
 
-        if (options->kinds[k])
+        if (options->operations[k])
             ended = point_sizes(options, ranks, &order, each, arg);
     }
     return ended;

@@ -18,15 +18,15 @@ struct point_plan {
 /*
  * First each is asked how long a call takes. From that follow the calls in a sample, which are the
  * same for all, and the samples in a turn; then the rounds, each beginning with another contestant.
- * order: its kind, bytes, dtype, op, root, in_place and window are set. Appends a point to the
+ * order: its operation, bytes, dtype, op, root, in_place and window are set. Appends a point to the
  * result, whose times say who could not and why. NULL: no memory.
  */
 struct result_point *point_measure(const struct point_plan *plan, struct order *order,
                                    struct result *result);
 
 /*
- * Calls each for every point of the options, in order: kind by kind, size by size. At each kind's
- * first, *first is true. Stops at the first that returns other than 0, and returns that.
+ * Calls each for every point of the options, in order: operation by operation, size by size. At
+ * each one's first, *first is true. Stops at the first that returns other than 0, and returns that.
  */
 int point_each(const struct options *options, int ranks,
                int (*each)(void *arg, struct order *order, bool first), void *arg);

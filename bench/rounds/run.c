@@ -52,7 +52,7 @@ static bool run_fits(const struct run_state *state, const struct order *order)
     fprintf(stderr,
             "dist_bench: %s of %zu bytes is left out: its buffers take more than --mem-limit "
             "(%lld bytes) of each rank\n",
-            order->kind->name, order->bytes, (long long)state->run->options->memory_limit);
+            order->operation->name, order->bytes, (long long)state->run->options->memory_limit);
     return false;
 }
 
@@ -94,7 +94,7 @@ static int run_point(struct run_state *state, struct order *order, struct result
     size_t ranks = (size_t)state->run->result->ranks, count = (size_t)state->plan.count;
 
     state->plan.frugal = buffers_need(order, (int)ranks) > run_available() / 2 / ranks / count;
-    progress_show("%s of %zu bytes", order->kind->name, order->bytes);
+    progress_show("%s of %zu bytes", order->operation->name, order->bytes);
     point = point_measure(&state->plan, order, state->run->result);
     progress_clear();
     if (!point) {
@@ -122,9 +122,9 @@ static int run_each(void *arg, struct order *order, bool first)
 {
     struct run_state *state = arg;
     struct run *run = state->run;
-    enum kind_place place = order->kind->place;
+    enum operation_in_place place = order->operation->in_place;
     bool pairs = state->format->pairs && !run->options->in_place;
-    bool apart = pairs ? place != KIND_ALWAYS : !run->options->in_place;
+    bool apart = pairs ? place != IN_PLACE_ALWAYS : !run->options->in_place;
     struct result_point points[2];
 
     if (!run_fits(state, order))
@@ -133,14 +133,14 @@ static int run_each(void *arg, struct order *order, bool first)
     if (apart && run_point(state, order, &points[0]) != 0)
         return -1;
     order->in_place = true;
-    if ((!apart || (pairs && place != KIND_NEVER && !run_over(state))) &&
+    if ((!apart || (pairs && place != IN_PLACE_NEVER && !run_over(state))) &&
         run_point(state, order, &points[1]) != 0)
         return -1;
     if (first && state->format->head)
         state->format->head(run->options, run->result, &points[apart ? 0 : 1]);
     if (state->format->point)
         state->format->point(run->options, run->result, apart ? &points[0] : NULL,
-                             !apart || (pairs && place != KIND_NEVER) ? &points[1] : NULL);
+                             !apart || (pairs && place != IN_PLACE_NEVER) ? &points[1] : NULL);
     state->failed = state->failed || run_over(state);
     return run_over(state) ? 1 : 0;
 }

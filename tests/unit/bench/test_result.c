@@ -32,7 +32,7 @@ static void test_quantiles(void **state)
 static void test_digest(void **state)
 {
     static const double first[] = {4, 2, 6, 1, 5, 3}, second[] = {10, 1, 1, 2, 1, 7};
-    struct order order = {.kind = kind_find("all_reduce"), .dtype = DIST_FLOAT32};
+    struct order order = {.operation = operation_find("all_reduce"), .dtype = DIST_FLOAT32};
     struct result_time time = {0};
     struct digest digest;
 
@@ -56,7 +56,7 @@ static void test_digest(void **state)
 static void test_latency(void **state)
 {
     static const double times[] = {8, 6, 0};
-    struct order order = {.kind = kind_find("latency"), .dtype = DIST_FLOAT32};
+    struct order order = {.operation = operation_find("latency"), .dtype = DIST_FLOAT32};
     struct result_time time = {0};
     struct digest digest;
 

@@ -1,19 +1,19 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* What can be measured: the collectives of dist.h, and messages between two ranks. */
-#ifndef BENCH_KIND_H
-#define BENCH_KIND_H
+#ifndef BENCH_OPERATION_H
+#define BENCH_OPERATION_H
 
 #include <dist/dist.h>
 
 /* How much of the size a rank's buffer holds. */
-enum kind_part { KIND_NONE, KIND_BLOCK, KIND_WHOLE };
+enum operation_part { PART_NONE, PART_BLOCK, PART_WHOLE };
 
 /*
  * X(name, title, in, out, reduces, rooted, in place, layout)
  * title: as OSU's programs print it. in place: never, if asked for, or always. layout: whether the
  * size is one vector, a block for each rank, a message between two ranks, or nothing.
  */
-#define KIND_MAP(X)                                                                                \
+#define OPERATION_MAP(X)                                                                           \
     X(all_reduce, "Allreduce Latency", WHOLE, WHOLE, true, false, ASKED, VECTOR)                   \
     X(all_reduce_coalesced, "Coalesced Allreduce Latency", NONE, WHOLE, true, false, ALWAYS,       \
       VECTOR)                                                                                      \
@@ -37,35 +37,35 @@ enum kind_part { KIND_NONE, KIND_BLOCK, KIND_WHOLE };
     X(bw, "Bandwidth", WHOLE, WHOLE, false, false, NEVER, MESSAGES)                                \
     X(bibw, "Bi-Directional Bandwidth", WHOLE, WHOLE, false, false, NEVER, MESSAGES)
 
-enum kind_id {
-#define KIND_ENUM(name, ...) KIND_##name,
-    KIND_MAP(KIND_ENUM)
-#undef KIND_ENUM
-        KIND_COUNT
+enum operation_id {
+#define OPERATION_ENUM(name, ...) OPERATION_##name,
+    OPERATION_MAP(OPERATION_ENUM)
+#undef OPERATION_ENUM
+        OPERATION_COUNT
 };
 
-enum kind_place { KIND_NEVER, KIND_ASKED, KIND_ALWAYS };
-enum kind_layout { KIND_VECTOR, KIND_BLOCKS, KIND_MESSAGES, KIND_NOTHING };
+enum operation_in_place { IN_PLACE_NEVER, IN_PLACE_ASKED, IN_PLACE_ALWAYS };
+enum operation_layout { LAYOUT_VECTOR, LAYOUT_BLOCKS, LAYOUT_MESSAGES, LAYOUT_NOTHING };
 
-struct kind {
-    enum kind_id id;
+struct operation {
+    enum operation_id id;
     const char *name, *title;
-    enum kind_part in, out;
+    enum operation_part in, out;
     bool reduces, rooted;
-    enum kind_place place;
-    enum kind_layout layout;
+    enum operation_in_place in_place;
+    enum operation_layout layout;
 };
 
-extern const struct kind kind_table[KIND_COUNT];
+extern const struct operation operation_table[OPERATION_COUNT];
 
-/* The kind of that name; NULL: there is none. */
-const struct kind *kind_find(const char *name);
+/* The operation of that name; NULL: there is none. */
+const struct operation *operation_find(const char *name);
 
 /* Number of blocks that the size is made of. */
-int kind_blocks(const struct kind *kind, int ranks);
+int operation_blocks(const struct operation *operation, int ranks);
 
 /* The dtype or op of that name, OSU's mpi_float and the like included; -1: there is none. */
-int kind_dtype(const char *name);
-int kind_op(const char *name);
+int operation_dtype(const char *name);
+int operation_op(const char *name);
 
 #endif
