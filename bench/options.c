@@ -96,11 +96,11 @@ static int options_fit(struct options *options)
     if (!options->format)
         options->format = compares ? "table" : "osu";
     if (compares && options->ranks < 0 && !options->worker)
-        return options_wrong("several contestants start their own ranks: say how many with -n");
+        return options_wrong("several libraries start their own ranks: say how many with -n");
     if (compares && options->window != options_defaults.window)
-        return options_wrong("-W goes without other contestants: all of them have a window of 64");
+        return options_wrong("-W goes without other libraries: all of them have a window of 64");
     if (compares && options->backend)
-        return options_wrong("--backend goes without other contestants: name it in --compare");
+        return options_wrong("--backend goes without other libraries: name it in --compare");
     if (options->ranks > 0 && options->root >= options->ranks)
         return options_wrong("--root %ld: there are ranks 0 to %ld", (long)options->root,
                              (long)options->ranks - 1);

@@ -34,11 +34,11 @@ static int single_name(struct result *result, dist_group *group, const char *mem
 
     if (strcmp(memory, "malloc") != 0)
         snprintf(name + length, sizeof(name) - (size_t)length, "/%s", memory);
-    if (result_add_contestant(result, name, false) != 0 ||
+    if (result_add_library(result, name, false) != 0 ||
         asprintf(&library, "libdist %s", dist_version()) < 0)
         return -1;
-    free(result->contestants[0].release);
-    result->contestants[0].release = library;
+    free(result->libraries[0].release);
+    result->libraries[0].release = library;
     return 0;
 }
 

@@ -2,15 +2,15 @@
 /*
  * The conversation between dist_bench and the processes that it measures.
  *
- * A contestant is one library with its settings (gloo on memory of dist_alloc, Open MPI, ...): a
- * job of as many processes as there are ranks. All contestants are started at once; then dist_bench
+ * A library is one library with its settings (gloo on memory of dist_alloc, Open MPI, ...): a
+ * job of as many processes as there are ranks. All libraries are started at once; then dist_bench
  * has them run in turns, many short turns each, so that whatever else the machine does falls on all
  * alike. A process that has no turn blocks in read() and costs nothing: an MPI's own waiting would
  * spin.
  *
  * A process connects to the Unix stream socket that DIST_BENCH_SOCKET names and says
  *
- *     hello CONTESTANT RANK RANKS TEXT\n          TEXT: the library and its version
+ *     hello LIBRARY RANK RANKS TEXT\n          TEXT: the library and its version
  *
  * From then on each line that it gets has one answer:
  *

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # footprint.sh [RANKS [ROUNDS]], run in the build tree: what it costs each library to be there.
 #
-# Each round starts every contestant once, in turn. A time is from the call to its return on the
+# Each round starts every library once, in turn. A time is from the call to its return on the
 # slowest rank, median of the rounds; join is counted from the first rank's call, so it holds what
 # the launcher needed to start the others meanwhile. Memory and descriptors are a rank's, mean of
 # the ranks, after the phase: private is what ends with the process, pss counts shared pages by
@@ -12,7 +12,7 @@ ranks=${1:-8} rounds=${2:-5}
 export DIST_PLUGIN_PATH=${DIST_PLUGIN_PATH-$PWD/.libs}
 export OMPI_MCA_rmaps_base_oversubscribe=1 OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
 
-contest()
+measure()
 {
     local name=$1 output
     shift
@@ -23,16 +23,16 @@ contest()
 rounds()
 {
     for ((round = 1; round <= rounds; round++)); do
-        contest "gloo, shm" env DIST_BACKEND=gloo bench/startup_dist --spawn "$ranks"
-        contest "gloo, tcp" env DIST_BACKEND=gloo DIST_TRANSPORT=tcp bench/startup_dist --spawn "$ranks"
+        measure "gloo, shm" env DIST_BACKEND=gloo bench/startup_dist --spawn "$ranks"
+        measure "gloo, tcp" env DIST_BACKEND=gloo DIST_TRANSPORT=tcp bench/startup_dist --spawn "$ranks"
         for mpi in openmpi mpich; do
             run=$OPENMPI_RUN
             [ $mpi = mpich ] && run=$MPICH_RUN
-            contest "gloo, mpirun.$mpi" env DIST_BACKEND=gloo "$run" -np "$ranks" bench/startup_dist
-            contest "mpi, shm, $mpi" env DIST_BACKEND=mpi "$run" -np "$ranks" bench/startup_dist
-            contest "mpi, mpi, $mpi" env DIST_BACKEND=mpi DIST_TRANSPORT=mpi \
+            measure "gloo, mpirun.$mpi" env DIST_BACKEND=gloo "$run" -np "$ranks" bench/startup_dist
+            measure "mpi, shm, $mpi" env DIST_BACKEND=mpi "$run" -np "$ranks" bench/startup_dist
+            measure "mpi, mpi, $mpi" env DIST_BACKEND=mpi DIST_TRANSPORT=mpi \
                 "$run" -np "$ranks" bench/startup_dist
-            contest "$mpi itself" "$run" -np "$ranks" "bench/startup_$mpi"
+            measure "$mpi itself" "$run" -np "$ranks" "bench/startup_$mpi"
         done
     done
 }

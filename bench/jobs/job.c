@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Contestants as processes: starting, meeting, ending. */
+/* Libraries as processes: starting, meeting, ending. */
 #include "job.h"
 
 #include "bench/worker.h"

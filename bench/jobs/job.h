@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* A contestant: a job of processes that speak the conversation of worker.h, as a runner. */
+/* A library: a job of processes that speak the conversation of worker.h, as a runner. */
 #ifndef BENCH_JOB_H
 #define BENCH_JOB_H
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Contestants as processes: what is said. What they say is checked, not believed. */
+/* Libraries as processes: what is said. What they say is checked, not believed. */
 #include "job.h"
 
 #include "bench/worker.h"

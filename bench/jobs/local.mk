@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # Who is measured: jobs of processes, and the ranks of this one.
 libbench_la_SOURCES += \
-	bench/jobs/contest.c bench/jobs/contest.h \
+	bench/jobs/libraries.c bench/jobs/libraries.h \
 	bench/jobs/job.c bench/jobs/job.h \
 	bench/jobs/job_talk.c \
 	bench/jobs/peer.c bench/jobs/peer.h \

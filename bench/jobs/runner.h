@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Something that runs orders on all ranks: this job itself, or a contestant's processes. */
+/* Something that runs orders on all ranks: this job itself, or a library's processes. */
 #ifndef BENCH_RUNNER_H
 #define BENCH_RUNNER_H
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* A contestant of ours, as the command line has it. */
+/* A library of ours, as the command line has it. */
 #include "spec.h"
 
 #include "bench/measure/driver.h"
@@ -47,8 +47,7 @@ static int spec_cut(struct spec *spec, char *text)
     if (*text && libdist_has_memory(spec->memory))
         return 0;
     snprintf(spec_failure, sizeof(spec_failure),
-             "a contestant is BACKEND[/malloc|/dist][+VARIABLE=VALUE], '%s/%s' is not", text,
-             spec->memory);
+             "write BACKEND[/malloc|/dist][+VARIABLE=VALUE], not '%s/%s'", text, spec->memory);
     return -1;
 }
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * A contestant of ours, as the command line has it:
+ * A library of ours, as the command line has it:
  *
  *     limit
  *     BACKEND[/MEMORY][+VARIABLE=VALUE]...       gloo/dist+DIST_TRANSPORT=tcp

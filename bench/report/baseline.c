@@ -25,9 +25,9 @@ static bool baseline_same(json_t *saved, const struct result_point *point)
            root == point->root && buffers == point->buffers && (bool)in_place == point->in_place;
 }
 
-/* The saved time of that contestant at that point, in ns; -1: there is none. */
+/* The saved time of that library at that point, in ns; -1: there is none. */
 static double baseline_time(const json_t *saved, const struct result_point *point,
-                            const char *contestant)
+                            const char *library)
 {
     json_t *same, *time;
     const char *name;
@@ -41,7 +41,7 @@ static double baseline_time(const json_t *saved, const struct result_point *poin
         json_array_foreach(json_object_get(same, "times"), t, time)
         {
             if (json_unpack(time, "{s:s, s:F}", "contestant", &name, "time", &us) == 0 &&
-                strcmp(name, contestant) == 0)
+                strcmp(name, library) == 0)
                 return us * 1e3;
         }
     }
@@ -50,15 +50,15 @@ static double baseline_time(const json_t *saved, const struct result_point *poin
 
 /* One line; 1 if it is too slow now, 0 if not, -1 if there is nothing to compare. */
 static int baseline_line(FILE *to, const json_t *saved, const struct result_point *point,
-                         const char *contestant, double now, double tolerance)
+                         const char *library, double now, double tolerance)
 {
-    double before = baseline_time(saved, point, contestant);
+    double before = baseline_time(saved, point, library);
     bool slower = before > 0 && now > before * (1 + tolerance / 100);
 
     if (before <= 0)
         return -1;
     fprintf(to, "%-20s %12zu %-16s %12.2f %12.2f %7.2f%s\n", point->collective, point->bytes,
-            contestant, before / 1e3, now / 1e3, now / before, slower ? "  SLOWER" : "");
+            library, before / 1e3, now / 1e3, now / before, slower ? "  SLOWER" : "");
     return slower;
 }
 
@@ -71,12 +71,12 @@ static int baseline_lines(FILE *to, const struct result *result, const json_t *s
     fprintf(to, "\n# against the baseline of %s, times in us\n#%-19s %12s %-16s %12s %12s %7s\n",
             date ? date : "?", "collective", "bytes", "contestant", "baseline", "now", "ratio");
     for (int p = 0; p < result->point_count; p++) {
-        for (int c = 0; c < result->contestant_count; c++) {
+        for (int c = 0; c < result->library_count; c++) {
             const struct result_time *time = &result->points[p].times[c];
             int line = !time->measured
                            ? -1
-                           : baseline_line(to, saved, &result->points[p],
-                                           result->contestants[c].name, time->median, tolerance);
+                           : baseline_line(to, saved, &result->points[p], result->libraries[c].name,
+                                           time->median, tolerance);
 
             compared += line >= 0;
             slower += line > 0;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Reads what --format csv writes, twice: contestants come before the first point. */
+/* Reads what --format csv writes, twice: libraries come before the first point. */
 #include "csv.h"
 
 #include "bench/measure/operation.h"
@@ -95,25 +95,25 @@ static int csv_next(struct csv *csv)
     return 1;
 }
 
-static int csv_contestant(const struct result *result, const char *name)
+static int csv_library(const struct result *result, const char *name)
 {
     int c = 0;
 
-    while (c < result->contestant_count && strcmp(result->contestants[c].name, name) != 0)
+    while (c < result->library_count && strcmp(result->libraries[c].name, name) != 0)
         c++;
     return c;
 }
 
 /* One line of the first reading. */
-static int csv_add_contestant(const struct csv *csv, struct result *result)
+static int csv_add_library(const struct csv *csv, struct result *result)
 {
     const char *name = csv->fields[CONTESTANT];
 
     result->ranks = atoi(csv->fields[RANKS]);
     if (result->ranks < 1)
         return csv_wrong(csv, "'%s' is no number of ranks", csv->fields[RANKS]);
-    if (csv_contestant(result, name) == result->contestant_count &&
-        result_add_contestant(result, name, strcmp(name, "limit") == 0) != 0)
+    if (csv_library(result, name) == result->library_count &&
+        result_add_library(result, name, strcmp(name, "limit") == 0) != 0)
         return csv_wrong(csv, "out of memory");
     return 0;
 }
@@ -142,7 +142,7 @@ static int csv_add_time(const struct csv *csv, struct result *result)
 {
     struct result_point read,
         *point = result->point_count ? &result->points[result->point_count - 1] : NULL;
-    int c = csv_contestant(result, csv->fields[CONTESTANT]);
+    int c = csv_library(result, csv->fields[CONTESTANT]);
 
     if (csv_point(csv, &read) != 0)
         return -1;
@@ -180,7 +180,7 @@ struct result *csv_read(const char *file, const char **failure_p)
     *failure_p = csv_failure;
     if (!csv.file || !result)
         csv_wrong(&csv, "%s", strerror(csv.file ? ENOMEM : errno));
-    if (!csv.file || !result || csv_lines(&csv, result, csv_add_contestant) != 0 ||
+    if (!csv.file || !result || csv_lines(&csv, result, csv_add_library) != 0 ||
         csv_lines(&csv, result, csv_add_time) != 0) {
         result_free(result);
         result = NULL;

@@ -9,13 +9,13 @@
 int curves_open(const struct result *result, struct curves *curves)
 {
     const size_t points = (size_t)result->point_count + 1,
-                 contestants = (size_t)result->contestant_count + 1;
+                 libraries = (size_t)result->library_count + 1;
 
     *curves = (struct curves){.result = result,
                               .points = calloc(points, sizeof(*curves->points)),
                               .x = calloc(points, sizeof(double)),
-                              .y = calloc(points * contestants, sizeof(double)),
-                              .series = calloc(contestants, sizeof(*curves->series))};
+                              .y = calloc(points * libraries, sizeof(double)),
+                              .series = calloc(libraries, sizeof(*curves->series))};
     return curves->points && curves->x && curves->y && curves->series ? 0 : -1;
 }
 
@@ -100,10 +100,10 @@ struct plot curves_plot(struct curves *curves, enum plot_kind kind)
 {
     static const char *const titles[] = {
         "Time", "Bus bandwidth", "Time relative to the first (above 1: the first is ahead)"};
-    int contestants = curves->result->contestant_count;
+    int libraries = curves->result->library_count;
 
-    for (int c = 0; c < contestants; c++) {
-        const struct result_contestant *one = &curves->result->contestants[c];
+    for (int c = 0; c < libraries; c++) {
+        const struct result_library *one = &curves->result->libraries[c];
         double *y = curves->y + (size_t)c * (size_t)curves->count;
 
         for (int p = 0; p < curves->count; p++)
@@ -111,5 +111,5 @@ struct plot curves_plot(struct curves *curves, enum plot_kind kind)
         curves->series[c] =
             (struct plot_series){one->name, c, one->limit, curves->x, y, curves->count};
     }
-    return (struct plot){kind, titles[kind], curves->series, contestants};
+    return (struct plot){kind, titles[kind], curves->series, libraries};
 }

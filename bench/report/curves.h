@@ -11,7 +11,7 @@ struct curves {
     const struct result *result;
     const struct result_point **points; /* sizes rise */
     int count, next;
-    double *x, *y; /* y has a row of points for each contestant */
+    double *x, *y; /* y has a row of points for each library */
     struct plot_series *series;
 };
 

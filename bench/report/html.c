@@ -63,12 +63,12 @@ static void page_head(const struct result *result, FILE *to)
     fprintf(to, "</dl>\n");
 }
 
-/* Each contestant with its line in the plots, its library, and why it went. */
+/* Each library with its line in the plots, its library, and why it went. */
 static void page_legend(const struct result *result, FILE *to)
 {
     fprintf(to, "<ul class=\"keys\">\n");
-    for (int c = 0; c < result->contestant_count; c++) {
-        const struct result_contestant *one = &result->contestants[c];
+    for (int c = 0; c < result->library_count; c++) {
+        const struct result_library *one = &result->libraries[c];
         struct plot_series series = {.name = one->name, .style = c, .dashed = one->limit};
 
         fprintf(to, "<li><svg class=\"key\" viewBox=\"0 0 34 14\">");
@@ -103,7 +103,7 @@ static void page_plots(struct curves *curves, FILE *to)
     fprintf(to, "<div class=\"plots\">\n");
     page_plot(curves, PLOT_TIME, to);
     page_plot(curves, PLOT_BANDWIDTH, to);
-    if (curves->result->contestant_count > 1)
+    if (curves->result->library_count > 1)
         page_plot(curves, PLOT_RATIO, to);
     fprintf(to, "</div>\n");
 }
@@ -115,8 +115,8 @@ static int point_best(const struct result *result, const struct result_point *po
 {
     int best = -1;
 
-    for (int c = 0; c < result->contestant_count; c++) {
-        if (point->times[c].measured && !result->contestants[c].limit &&
+    for (int c = 0; c < result->library_count; c++) {
+        if (point->times[c].measured && !result->libraries[c].limit &&
             (best < 0 || point->times[c].median < point->times[best].median))
             best = c;
     }
@@ -153,21 +153,21 @@ static void page_table(const struct curves *curves, FILE *to)
     char text[24];
 
     fprintf(to, "<div class=\"wide\"><table><thead><tr><th>size</th>");
-    for (int c = 0; c < result->contestant_count; c++) {
+    for (int c = 0; c < result->library_count; c++) {
         fprintf(to, "<th>");
-        plot_text(result->contestants[c].name, to);
+        plot_text(result->libraries[c].name, to);
         fprintf(to, "</th>");
     }
     fprintf(to, "</tr></thead><tbody>\n");
     for (int p = 0; p < curves->count; p++) {
         fprintf(to, "<tr><td>%s</td>", plot_bytes((double)curves->points[p]->bytes, text));
-        for (int c = 0; c < result->contestant_count; c++)
+        for (int c = 0; c < result->library_count; c++)
             page_cell(curves, curves->points[p], c, to);
         fprintf(to, "</tr>\n");
     }
     fprintf(to,
             "</tbody></table></div>\n"
-            "<p class=\"faint\">Time of a call, and that relative to the first contestant's "
+            "<p class=\"faint\">Time of a call, and that relative to the first library's "
             "(&times;). The fastest is marked. Point at a time for bus bandwidth and the medians "
             "of the rounds.</p>\n");
 }

@@ -9,7 +9,7 @@
 
 /*
  * Writes the page: for each collective the curves of time, bus bandwidth and of the times relative
- * to the first contestant's, a table, and what was measured where. -1: it could not be written,
+ * to the first library's, a table, and what was measured where. -1: it could not be written,
  * errno says why.
  */
 int html_write(const struct result *result, FILE *to);

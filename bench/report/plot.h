@@ -15,7 +15,7 @@ enum plot_kind { PLOT_TIME, PLOT_BANDWIDTH, PLOT_RATIO };
 struct plot_series {
     const char *name;
     int style;           /* chooses colour and marker */
-    int dashed;          /* a bound, no contestant */
+    int dashed;          /* a bound, no library */
     const double *x, *y; /* bytes above 0, rising; a y of 0 or less is a gap */
     int count;
 };

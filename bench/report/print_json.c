@@ -27,17 +27,16 @@ static void json_member(FILE *to, const char *name, const char *text)
     fprintf(to, ",\n");
 }
 
-static void json_contestants(FILE *to, const struct result *result)
+static void json_libraries(FILE *to, const struct result *result)
 {
     fprintf(to, "  \"contestants\": [");
-    for (int c = 0; c < result->contestant_count; c++) {
+    for (int c = 0; c < result->library_count; c++) {
         fprintf(to, "%s\n    {\"name\": ", c ? "," : "");
-        json_text(to, result->contestants[c].name);
+        json_text(to, result->libraries[c].name);
         fprintf(to, ", \"library\": ");
-        json_text(to, result->contestants[c].release);
-        fprintf(to,
-                ", \"limit\": %s, \"reason\": ", result->contestants[c].limit ? "true" : "false");
-        json_text(to, result->contestants[c].reason);
+        json_text(to, result->libraries[c].release);
+        fprintf(to, ", \"limit\": %s, \"reason\": ", result->libraries[c].limit ? "true" : "false");
+        json_text(to, result->libraries[c].reason);
         fprintf(to, "}");
     }
     fprintf(to, "\n  ],\n");
@@ -68,11 +67,11 @@ static void json_point(FILE *to, const struct result *result, const struct resul
             point->element ? point->block / point->element : 0, point->dtype,
             point->op ? point->op : "none", point->root, point->in_place ? "true" : "false",
             point->buffers);
-    for (int c = 0; c < result->contestant_count; c++) {
+    for (int c = 0; c < result->library_count; c++) {
         const struct result_time *time = &point->times[c];
 
         fprintf(to, "%s\n      {\"contestant\": ", c ? "," : "");
-        json_text(to, result->contestants[c].name);
+        json_text(to, result->libraries[c].name);
         fprintf(to, ", ");
         if (time->measured) {
             json_times(to, result, point, time);
@@ -96,7 +95,7 @@ int print_json_file(const struct result *result, FILE *to)
     json_member(to, "cpu", result->cpu);
     fprintf(to, "  \"cpus\": %d,\n  \"ranks\": %d,\n  \"rounds\": %d,\n", result->cpus,
             result->ranks, result->rounds);
-    json_contestants(to, result);
+    json_libraries(to, result);
     fprintf(to, "  \"results\": [");
     for (int p = 0; p < result->point_count; p++) {
         fprintf(to, "%s\n", p ? "," : "");

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Prints several contestants side by side, and as CSV. */
+/* Prints several libraries side by side, and as CSV. */
 #include "print.h"
 
 #include <string.h>
@@ -8,7 +8,7 @@
 
 static int table_width(const struct result *result, int c)
 {
-    int width = (int)strlen(result->contestants[c].name) + 2;
+    int width = (int)strlen(result->libraries[c].name) + 2;
 
     return width < 12 ? 12 : width;
 }
@@ -19,11 +19,11 @@ static void table_head(const struct options *options, const struct result *resul
     printf("\n# %s %s%s%s%s, %d ranks. Median time in us", point->collective, point->dtype,
            point->op ? " " : "", point->op ? point->op : "", point->in_place ? ", in place" : "",
            result->ranks);
-    if (result->contestant_count > 1)
-        printf("; ratio: that time over %s's", result->contestants[0].name);
+    if (result->library_count > 1)
+        printf("; ratio: that time over %s's", result->libraries[0].name);
     printf("\n#%11s", "bytes");
-    for (int c = 0; c < result->contestant_count; c++) {
-        printf(" %*s", table_width(result, c), result->contestants[c].name);
+    for (int c = 0; c < result->library_count; c++) {
+        printf(" %*s", table_width(result, c), result->libraries[c].name);
         if (options->full)
             printf(" %10s", "min");
         if (c > 0)
@@ -39,7 +39,7 @@ static void table_point(const struct options *options, const struct result *resu
     const struct result_time *first = &point->times[0];
 
     printf("%12zu", point->bytes);
-    for (int c = 0; c < result->contestant_count; c++) {
+    for (int c = 0; c < result->library_count; c++) {
         const struct result_time *time = &point->times[c];
         int width = table_width(result, c);
 
@@ -62,8 +62,8 @@ static void table_end(const struct options *options, const struct result *result
 {
     (void)options;
     printf("\n");
-    for (int c = 0; c < result->contestant_count; c++) {
-        const struct result_contestant *one = &result->contestants[c];
+    for (int c = 0; c < result->library_count; c++) {
+        const struct result_library *one = &result->libraries[c];
 
         printf("# %s: %s%s%s%s\n", one->name, one->release,
                one->reason && *one->release ? ". " : "", one->reason ? "LEFT OUT: " : "",
@@ -99,7 +99,7 @@ static void csv_row(const struct options *options, const struct result *result,
 
     printf("%s,%zu,%zu,%s,%s,%d,%d,%d,%s,", point->collective, point->bytes, point->block,
            point->dtype, point->op ? point->op : "-", point->root, point->in_place, result->ranks,
-           result->contestants[c].name);
+           result->libraries[c].name);
     if (time->measured)
         printf("%.3f,%.3f,%.3f,%.3f,%.3f,%.3f,%.4f,%.4f,%ld", time->median / 1e3, time->min / 1e3,
                time->mean / 1e3, time->max / 1e3, time->p50 / 1e3, time->p99 / 1e3,
@@ -116,7 +116,7 @@ static void csv_point(const struct options *options, const struct result *result
 {
     const struct result_point *point = a ? a : b;
 
-    for (int c = 0; c < result->contestant_count; c++)
+    for (int c = 0; c < result->library_count; c++)
         csv_row(options, result, point, c);
     fflush(stdout);
 }

@@ -97,19 +97,19 @@ void result_free(struct result *result)
     if (!result)
         return;
     for (int p = 0; p < result->point_count; p++) {
-        for (int c = 0; c < result->contestant_count; c++) {
+        for (int c = 0; c < result->library_count; c++) {
             free(result->points[p].times[c].reason);
             free(result->points[p].times[c].rounds);
         }
         free(result->points[p].times);
     }
-    for (int c = 0; c < result->contestant_count; c++) {
-        free(result->contestants[c].name);
-        free(result->contestants[c].release);
-        free(result->contestants[c].reason);
+    for (int c = 0; c < result->library_count; c++) {
+        free(result->libraries[c].name);
+        free(result->libraries[c].release);
+        free(result->libraries[c].reason);
     }
     free(result->points);
-    free(result->contestants);
+    free(result->libraries);
     free(result->command);
     free(result->version);
     free(result->date);
@@ -119,15 +119,15 @@ void result_free(struct result *result)
     free(result);
 }
 
-int result_add_contestant(struct result *result, const char *name, bool limit)
+int result_add_library(struct result *result, const char *name, bool limit)
 {
-    struct result_contestant *more =
-        realloc(result->contestants, ((size_t)result->contestant_count + 1) * sizeof(*more));
-    struct result_contestant one = {.limit = limit};
+    struct result_library *more =
+        realloc(result->libraries, ((size_t)result->library_count + 1) * sizeof(*more));
+    struct result_library one = {.limit = limit};
 
     if (!more)
         return -1;
-    result->contestants = more;
+    result->libraries = more;
     one.name = strdup(name);
     one.release = strdup("");
     if (!one.name || !one.release) {
@@ -135,7 +135,7 @@ int result_add_contestant(struct result *result, const char *name, bool limit)
         free(one.release);
         return -1;
     }
-    more[result->contestant_count++] = one;
+    more[result->library_count++] = one;
     return 0;
 }
 
@@ -143,7 +143,7 @@ struct result_point *result_add_point(struct result *result, const struct result
 {
     struct result_point *more =
         realloc(result->points, ((size_t)result->point_count + 1) * sizeof(*more));
-    struct result_time *times = calloc((size_t)result->contestant_count, sizeof(*times));
+    struct result_time *times = calloc((size_t)result->library_count, sizeof(*times));
 
     if (more)
         result->points = more;

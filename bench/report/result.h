@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The results of a whole run: contestants x points. Everything that prints, saves, draws or
+ * The results of a whole run: libraries x points. Everything that prints, saves, draws or
  * compares reads this. Times are in nanoseconds; the time of a sample is its slowest rank's.
  * Texts and arrays are owned by the result, but those that are marked static.
  */
@@ -10,7 +10,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-/* One contestant at one point. */
+/* One library at one point. */
 struct result_time {
     bool measured;
     char *reason;  /* why not, if it was not; else NULL */
@@ -35,11 +35,11 @@ struct result_point {
     size_t element;            /* bytes of an element of dtype */
     int buffers;               /* sets that are used in turn */
     int window;                /* messages in a call of bw and bibw, else 1 */
-    struct result_time *times; /* one a contestant */
+    struct result_time *times; /* one a library */
 };
 
 /* What was measured. */
-struct result_contestant {
+struct result_library {
     char *name;    /* as the command line has it: "gloo/dist", "openmpi", "limit", ... */
     char *release; /* and its version, as it says itself; "" while unknown */
     char *reason;  /* why it was left out from some point on; NULL: it was not */
@@ -54,8 +54,8 @@ struct result {
     char *date;                /* ISO 8601 */
     char *host, *system, *cpu; /* name of the machine; kernel; model of its CPUs */
     int cpus;                  /* that this process may use */
-    struct result_contestant *contestants;
-    int contestant_count;
+    struct result_library *libraries;
+    int library_count;
     struct result_point *points; /* in the order in which they were measured */
     int point_count;
 };
@@ -64,8 +64,8 @@ struct result {
 struct result *result_new(int ranks, int argc, char *const argv[]);
 void result_free(struct result *result); /* NULL is accepted */
 
-/* Appends; the texts are copied. -1: no memory. Contestants come before the first point. */
-int result_add_contestant(struct result *result, const char *name, bool limit);
+/* Appends; the texts are copied. -1: no memory. Libraries come before the first point. */
+int result_add_library(struct result *result, const char *name, bool limit);
 struct result_point *result_add_point(struct result *result, const struct result_point *like);
 
 /*

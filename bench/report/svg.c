@@ -14,13 +14,13 @@
 
 static int svg_legend_height(const struct result *result)
 {
-    return 12 + (result->contestant_count + KEYS_A_LINE - 1) / KEYS_A_LINE * KEY_HEIGHT;
+    return 12 + (result->library_count + KEYS_A_LINE - 1) / KEYS_A_LINE * KEY_HEIGHT;
 }
 
 static void svg_legend(const struct result *result, FILE *to)
 {
-    for (int c = 0; c < result->contestant_count; c++) {
-        const struct result_contestant *one = &result->contestants[c];
+    for (int c = 0; c < result->library_count; c++) {
+        const struct result_library *one = &result->libraries[c];
         struct plot_series series = {.name = one->name, .style = c, .dashed = one->limit};
 
         fprintf(to, "<g transform=\"translate(%d %d)\">", 20 + c % KEYS_A_LINE * KEY_WIDTH,
@@ -49,7 +49,7 @@ static void svg_row(struct curves *curves, int y, FILE *to)
             curves->points[0]->collective, curves_what(curves, what), curves->result->ranks,
             curves->result->ranks == 1 ? "" : "s");
     svg_plot(curves, PLOT_TIME, 0, y + ROW_HEAD, to);
-    svg_plot(curves, curves->result->contestant_count > 1 ? PLOT_RATIO : PLOT_BANDWIDTH, PLOT_WIDTH,
+    svg_plot(curves, curves->result->library_count > 1 ? PLOT_RATIO : PLOT_BANDWIDTH, PLOT_WIDTH,
              y + ROW_HEAD, to);
 }
 

@@ -7,7 +7,7 @@
 
 #include <stdio.h>
 
-/* For each collective the times, and beside them those relative to the first contestant's. -1: it
+/* For each collective the times, and beside them those relative to the first library's. -1: it
  * could not be written, errno says why. */
 int svg_write(const struct result *result, FILE *to);
 

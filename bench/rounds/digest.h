@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Collects the samples of a contestant's turns at one point, and makes its times of them. */
+/* Collects the samples of a library's turns at one point, and makes its times of them. */
 #ifndef BENCH_DIGEST_H
 #define BENCH_DIGEST_H
 

@@ -24,7 +24,7 @@ struct point {
     struct order *order;
     struct result_point *result;
     struct digest *digests;
-    double *calls;   /* ns of a call, by contestant; 0: it does not take part */
+    double *calls;   /* ns of a call, by library; 0: it does not take part */
     double *fastest; /* of the trial */
     double *most;    /* samples of the next turn at most */
     double *times;   /* of a turn */
@@ -40,7 +40,7 @@ static double *point_room(struct point *point, const struct runner *runner, long
     return more;
 }
 
-/* The contestant takes no part in this point any more. */
+/* The library takes no part in this point any more. */
 static void point_leave(struct point *point, int c, enum outcome outcome, const char *reason)
 {
     struct result_time *time = &point->result->times[c];

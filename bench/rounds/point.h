@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Measures one collective at one size with all contestants, in turns. */
+/* Measures one collective at one size with all libraries, in turns. */
 #ifndef BENCH_POINT_H
 #define BENCH_POINT_H
 
@@ -9,7 +9,7 @@
 
 struct point_plan {
     const struct options *options;
-    struct runner **runners; /* one a contestant, in the result's order */
+    struct runner **runners; /* one a library, in the result's order */
     int count;
     bool frugal; /* give memory back between turns */
     bool (*stopped)(void);
@@ -17,7 +17,7 @@ struct point_plan {
 
 /*
  * First each is asked how long a call takes. From that follow the calls in a sample, which are the
- * same for all, and the samples in a turn; then the rounds, each beginning with another contestant.
+ * same for all, and the samples in a turn; then the rounds, each beginning with another library.
  * order: its operation, bytes, dtype, op, root, in_place and window are set. Appends a point to the
  * result, whose times say who could not and why. NULL: no memory.
  */

@@ -74,14 +74,14 @@ static void run_note(struct run_state *state, const struct result_point *point)
 {
     const struct result *result = state->run->result;
 
-    for (int c = 0; c < result->contestant_count; c++) {
+    for (int c = 0; c < result->library_count; c++) {
         const struct result_time *time = &point->times[c];
 
         state->measured += time->measured;
         state->wrong += time->wrong;
-        if (!time->measured && time->reason && !result->contestants[c].reason &&
+        if (!time->measured && time->reason && !result->libraries[c].reason &&
             !run_is_said(result, c))
-            fprintf(stderr, "dist_bench: %s: %s of %zu bytes: %s%s\n", result->contestants[c].name,
+            fprintf(stderr, "dist_bench: %s: %s of %zu bytes: %s%s\n", result->libraries[c].name,
                     point->collective, point->bytes, time->wrong ? "WRONG RESULT: " : "",
                     time->reason);
     }
@@ -190,7 +190,7 @@ int run_all(struct run *run)
 
     state.plan = (struct point_plan){.options = run->options,
                                      .runners = run->runners,
-                                     .count = run->result->contestant_count,
+                                     .count = run->result->library_count,
                                      .stopped = run->stopped ? run->stopped : run_never};
     run->result->rounds = (int)run->options->rounds;
     if (state.format->begin)

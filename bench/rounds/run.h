@@ -12,10 +12,10 @@ enum { RUN_OK = 0, RUN_FAILED = 1, RUN_USAGE = 2, RUN_SLOWER = 3 };
 
 struct run {
     const struct options *options;
-    struct result *result;   /* its contestants are there, its points are added */
-    struct runner **runners; /* one a contestant */
+    struct result *result;   /* its libraries are there, its points are added */
+    struct runner **runners; /* one a library */
     bool (*stopped)(void);   /* asked between turns; NULL: never */
-    void (*look)(void *arg); /* called after each point, so that contestants can say why they went;
+    void (*look)(void *arg); /* called after each point, so that libraries can say why they went;
                                 NULL: nothing */
     void *arg;
 };

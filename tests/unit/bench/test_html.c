@@ -92,15 +92,15 @@ static void write_page(const void *result, FILE *to)
     assert_int_equal(html_write(result, to), 0);
 }
 
-/* Two contestants, two sizes, one time missing. */
+/* Two libraries, two sizes, one time missing. */
 static struct result *small_result(void)
 {
     char *words[] = {"dist_bench", "<all_reduce>"};
     struct result *result = result_new(2, 2, words);
 
     assert_non_null(result);
-    assert_int_equal(result_add_contestant(result, "gloo", false), 0);
-    assert_int_equal(result_add_contestant(result, "limit", true), 0);
+    assert_int_equal(result_add_library(result, "gloo", false), 0);
+    assert_int_equal(result_add_library(result, "limit", true), 0);
     for (size_t bytes = 2048; bytes >= 1024; bytes /= 2) {
         struct result_point like = {.collective = "all_reduce",
                                     .dtype = "float32",
@@ -174,9 +174,9 @@ static void test_picture(void **state)
 
     (void)state;
     assert_non_null(result);
-    assert_int_equal(result->contestant_count, 2);
+    assert_int_equal(result->library_count, 2);
     assert_int_equal(result->point_count, 3);
-    assert_true(result->contestants[1].limit && !result->contestants[0].limit);
+    assert_true(result->libraries[1].limit && !result->libraries[0].limit);
     assert_true(result->points[0].times[0].median == 1500 && !result->points[0].times[1].measured);
     assert_true(result->points[2].times[0].measured && !result->points[2].times[1].measured);
     text = text_of(write_picture, result);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* What is read: command lines, orders, contestants. */
+/* What is read: command lines, orders, libraries. */
 #include "bench/jobs/spec.h"
 #include "bench/measure/order.h"
 #include "bench/options.h"
@@ -122,7 +122,7 @@ static void test_orders(void **state)
     assert_int_equal(order_read("quit\n", 2, &back), -1);
 }
 
-/* ---- contestants ---- */
+/* ---- libraries ---- */
 
 static void test_specs(void **state)
 {
