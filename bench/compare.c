@@ -101,7 +101,7 @@ static void compare_start(struct compare *compare)
     }
     for (int c = 0; c < libraries->count; c++) {
         if (compare->jobs[c])
-            job_meet(compare->jobs[c], compare_stopped);
+            job_wait_for_ranks(compare->jobs[c], compare_stopped);
         compare_know(compare, c);
     }
 }

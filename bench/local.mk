@@ -6,7 +6,7 @@ libbench_la_SOURCES = \
 	bench/compare.c bench/compare.h \
 	bench/options.c bench/options.h \
 	bench/options_table.c \
-	bench/worker.c bench/worker.h bench/worker_main.h
+	bench/worker.c bench/protocol.h bench/worker_main.h
 libbench_la_LIBADD = libcommon.la $(JANSSON_LIBS)
 libbench_la_CPPFLAGS = $(AM_CPPFLAGS) \
 	-DBENCH_LIBEXECDIR='"$(libexecdir)"' \

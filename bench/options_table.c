@@ -3,7 +3,7 @@
 #include "options.h"
 
 #include "bench/measure/order.h"
-#include "worker.h"
+#include "protocol.h"
 
 #include <limits.h>
 #include <stddef.h>

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Our side of the conversation: dist_bench --worker SPEC, as a job of processes. */
+/* Our side of the protocol: dist_bench --worker SPEC, as a job of processes. */
 #include "worker_main.h"
 
 #include "bench/jobs/spec.h"
 #include "bench/measure/measure.h"
-#include "worker.h"
+#include "protocol.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -92,7 +92,7 @@ static int worker_answer(struct worker *worker, const char *line)
     return fflush(worker->out) == 0 && outcome != OUTCOME_FAILED ? 0 : -1;
 }
 
-static void worker_talk(struct worker *worker)
+static void worker_serve(struct worker *worker)
 {
     char line[ORDER_LINE];
 
@@ -118,7 +118,7 @@ static int worker_limit(struct worker *worker, int rank)
         return worker_fail("no memory");
     if (worker_connect(worker) != 0)
         return -1;
-    worker_talk(worker);
+    worker_serve(worker);
     limit_free(worker->driver);
     return 0;
 }
@@ -137,7 +137,7 @@ static int worker_dist(struct worker *worker)
     else
         status = worker_connect(worker);
     if (status == 0)
-        worker_talk(worker);
+        worker_serve(worker);
     libdist_free(worker->driver);
     /* The others may have been ended already: then this is no news. */
     dist_destroy_process_group(group);

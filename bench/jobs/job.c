@@ -2,7 +2,7 @@
 /* Libraries as processes: starting, meeting, ending. */
 #include "job.h"
 
-#include "bench/worker.h"
+#include "bench/protocol.h"
 
 #include <ctype.h>
 #include <errno.h>
@@ -27,7 +27,7 @@
 /* ---- what it printed ---- */
 
 /* The last line with a letter in it: rules and blank lines say nothing. "" if there is none. */
-static void job_last_words(const struct job *job, char *text, size_t size)
+static void job_last_line(const struct job *job, char *text, size_t size)
 {
     char tail[JOB_TAIL + 1];
     off_t end = lseek(job->output, 0, SEEK_END);
@@ -84,7 +84,7 @@ void job_fail(struct job *job, const char *format, ...)
     va_start(arguments, format);
     length = vsnprintf(job->reason, sizeof(job->reason), format, arguments);
     va_end(arguments);
-    job_last_words(job, last, sizeof(last));
+    job_last_line(job, last, sizeof(last));
     if (*last && length >= 0 && (size_t)length < sizeof(job->reason))
         snprintf(job->reason + length, sizeof(job->reason) - (size_t)length, "; it said: %s", last);
     job_kill_ranks(job);
@@ -254,13 +254,13 @@ struct job *job_start(const char *folder, const char *name, int ranks, char *con
     return NULL;
 }
 
-void job_meet(struct job *job, bool (*stopped)(void))
+void job_wait_for_ranks(struct job *job, bool (*stopped)(void))
 {
     double until = measure_now() + job->timeout;
     struct pollfd waiting = {.fd = job->listener, .events = POLLIN};
     char text[64];
 
-    while (!job->runner.gone && job->come < job->runner.ranks && !stopped()) {
+    while (!job->runner.gone && job->joined < job->runner.ranks && !stopped()) {
         /* Ended is looked for first: what it has sent before is seen then. */
         bool ended = job_has_ended(job, text);
 
@@ -269,7 +269,7 @@ void job_meet(struct job *job, bool (*stopped)(void))
         else if (ended)
             job_fail(job, "it %s before its ranks had come", text);
         else if (measure_now() > until)
-            job_fail(job, "only %d of its %d ranks have come within %.0f s", job->come,
+            job_fail(job, "only %d of its %d ranks have come within %.0f s", job->joined,
                      job->runner.ranks, job->timeout / 1e9);
     }
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* A library: a job of processes that speak the conversation of worker.h, as a runner. */
+/* A library: a job of processes that speak the protocol of protocol.h, as a runner. */
 #ifndef BENCH_JOB_H
 #define BENCH_JOB_H
 
@@ -25,21 +25,21 @@ struct job {
     pid_t pid;  /* of what was started, the leader of its process group; 0: it was reaped */
     int output; /* a file with no name: what it has printed */
     struct job_rank *members; /* by rank */
-    int come;
+    int joined;
     double timeout; /* ns */
 };
 
 /*
  * Starts argv (execvp) with DIST_BENCH_SOCKET set to a socket in folder. Its processes are not
- * waited for: job_meet does. On success *job_p is to be given to job_end. NULL: no memory, or the
- * system refused; it has been said.
+ * waited for: job_wait_for_ranks does. On success *job_p is to be given to job_end. NULL: no
+ * memory, or the system refused; it has been said.
  */
 struct job *job_start(const char *folder, const char *name, int ranks, char *const argv[],
                       double timeout);
 
 /* Waits until all its processes have come; those that have not in time, or have ended, make it
  * gone. Stopped early if stopped() says so. */
-void job_meet(struct job *job, bool (*stopped)(void));
+void job_wait_for_ranks(struct job *job, bool (*stopped)(void));
 
 /* Sends its processes home, ends what has not gone within some seconds, and frees. NULL is
  * accepted. Two steps for many jobs: job_quit sends home and does not wait. */

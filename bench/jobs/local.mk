@@ -3,7 +3,7 @@
 libbench_la_SOURCES += \
 	bench/jobs/libraries.c bench/jobs/libraries.h \
 	bench/jobs/job.c bench/jobs/job.h \
-	bench/jobs/job_talk.c \
+	bench/jobs/job_protocol.c \
 	bench/jobs/peer.c bench/jobs/peer.h \
 	bench/jobs/group_runner.c bench/jobs/group_runner.h \
 	bench/jobs/runner.h \

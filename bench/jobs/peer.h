@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Drivers of other libraries: executable files that speak the conversation of worker.h.
+ * Drivers of other libraries: executable files that speak the protocol of protocol.h.
  * They are looked for in the folder that DIST_BENCH_PEERS names, then in bench/peers of the build
  * tree that dist_bench lies in, then in the folder where they are installed.
  */

@@ -3,7 +3,7 @@
 #include "limit_map.h"
 
 #include "bench/measure/measure.h"
-#include "bench/worker.h"
+#include "bench/protocol.h"
 
 #include <errno.h>
 #include <sched.h>

@@ -2,7 +2,7 @@
 /* The buffers of a run. */
 #include "buffers.h"
 
-#include "bench/worker.h"
+#include "bench/protocol.h"
 
 #include <stdint.h>
 #include <stdlib.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* libdist as a driver: one function an operation. */
-#include "bench/worker.h"
+#include "bench/protocol.h"
 #include "driver.h"
 #include "pattern.h"
 #include "tools/common/gpu.h"

@@ -2,7 +2,7 @@
 /* Orders as lines. */
 #include "order.h"
 
-#include "bench/worker.h"
+#include "bench/protocol.h"
 
 #include <stdio.h>
 #include <string.h>

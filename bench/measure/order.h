@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* An order: what to run, and how often. worker.h says how it is written. */
+/* An order: what to run, and how often. protocol.h says how it is written. */
 #ifndef BENCH_ORDER_H
 #define BENCH_ORDER_H
 
@@ -15,7 +15,7 @@ struct order {
     long warmup, samples, batch;
     bool check;
     int window;  /* messages in a call of bw and bibw */
-    int buffers; /* sets, each allocated by itself; 0: as worker.h says, all in one piece */
+    int buffers; /* sets, each allocated by itself; 0: as protocol.h says, all in one piece */
 };
 
 #define ORDER_LINE 256

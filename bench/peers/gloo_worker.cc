@@ -11,7 +11,7 @@
  */
 #include "peer.h"
 
-#include "../worker.h"
+#include "../protocol.h"
 
 #include <algorithm>
 #include <chrono>

@@ -8,7 +8,7 @@ peers_workers_PROGRAMS =
 peers_source = \
 	bench/peers/data.c \
 	bench/peers/peer.c bench/peers/peer.h \
-	bench/worker.h
+	bench/protocol.h
 # Another library is measured without our sanitizers.
 peers_cflags = -std=gnu11 -O2 -Wall -Wextra -Wshadow -Wstrict-prototypes
 peers_write = $(AM_V_GEN)$(MKDIR_P) bench/peers && $(BASH) $(srcdir)/bench/peers/write-peer $@
@@ -73,7 +73,7 @@ EXTRA_DIST += bench/performance bench/performance.awk
 
 # What setup builds workers of further MPIs from.
 dist_peers_SCRIPTS = bench/peers/setup
-dist_peers_DATA = bench/peers/README.md bench/worker.h
+dist_peers_DATA = bench/peers/README.md bench/protocol.h
 dist_peers_workers_SCRIPTS = bench/peers/write-peer
 dist_peers_workers_DATA = \
 	bench/peers/data.c \

@@ -5,7 +5,7 @@
  */
 #include "peer.h"
 
-#include "../worker.h"
+#include "../protocol.h"
 
 #include <limits.h>
 #include <mpi.h>

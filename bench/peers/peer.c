@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* A worker's side of the conversation with dist_bench, and its loop of samples. */
+/* A worker's side of the protocol with dist_bench, and its loop of samples. */
 #include "peer.h"
 
-#include "../worker.h"
+#include "../protocol.h"
 
 #include <errno.h>
 #include <signal.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * What the workers of other libraries share: bench/worker.h's conversation, the data, the clock.
+ * What the workers of other libraries share: bench/protocol.h's conversation, the data, the clock.
  *
  * A worker fills in a struct peer_library, whose functions are the library's calls, and hands it to
  * peer_serve. It is built against one library each; nothing of libdist is linked.
@@ -55,7 +55,7 @@ struct peer_run {
     enum peer_collective collective;
     enum peer_dtype dtype;
     enum peer_operation operation;
-    size_t bytes;   /* as bench/worker.h has it */
+    size_t bytes;   /* as bench/protocol.h has it */
     size_t element; /* bytes */
     size_t count;   /* elements of a block: of what a rank sends to one, or of the whole buffer */
     int root, in_place, warmup, samples, batch, check, buffers;

@@ -2,7 +2,7 @@
 /* Libraries as processes: what is said. What they say is checked, not believed. */
 #include "job.h"
 
-#include "bench/worker.h"
+#include "bench/protocol.h"
 
 #include <errno.h>
 #include <math.h>
@@ -14,26 +14,26 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#define TALK_HELLO_NS 5e9 /* from connecting to the hello */
-#define TALK_PIECE ((size_t)65536)
-#define TALK_LINE_MAX ((size_t)1 << 30)
-#define TALK_LEAST_NS 0.1 /* no call is faster; a clock that stands still is a lie */
+#define PROTOCOL_HELLO_NS 5e9 /* from connecting to the hello */
+#define PROTOCOL_PIECE ((size_t)65536)
+#define PROTOCOL_LINE_MAX ((size_t)1 << 30)
+#define PROTOCOL_LEAST_NS 0.1 /* no call is faster; a clock that stands still is a lie */
 
 /* ---- lines ---- */
 
-static int talk_room(struct job_rank *rank)
+static int protocol_reserve(struct job_rank *rank)
 {
     char *more;
 
-    if (rank->room - rank->length > TALK_PIECE)
+    if (rank->room - rank->length > PROTOCOL_PIECE)
         return 0;
-    if (rank->room > TALK_LINE_MAX)
+    if (rank->room > PROTOCOL_LINE_MAX)
         return -1;
-    more = realloc(rank->line, 2 * rank->room + 2 * TALK_PIECE);
+    more = realloc(rank->line, 2 * rank->room + 2 * PROTOCOL_PIECE);
     if (!more)
         return -1;
     rank->line = more;
-    rank->room = 2 * rank->room + 2 * TALK_PIECE;
+    rank->room = 2 * rank->room + 2 * PROTOCOL_PIECE;
     return 0;
 }
 
@@ -42,9 +42,9 @@ int job_read(struct job_rank *rank)
     char *end;
     ssize_t got;
 
-    if (talk_room(rank) != 0)
+    if (protocol_reserve(rank) != 0)
         return -1;
-    got = recv(rank->fd, rank->line + rank->length, TALK_PIECE, MSG_DONTWAIT);
+    got = recv(rank->fd, rank->line + rank->length, PROTOCOL_PIECE, MSG_DONTWAIT);
     if (got < 0)
         return errno == EAGAIN || errno == EINTR ? 0 : -1;
     if (got == 0)
@@ -66,9 +66,9 @@ void job_line_done(struct job_rank *rank)
 
 /* ---- hello ---- */
 
-static int talk_hello_line(struct job_rank *rank, double deadline)
+static int protocol_read_hello(struct job_rank *rank, double deadline)
 {
-    double until = measure_now() + TALK_HELLO_NS;
+    double until = measure_now() + PROTOCOL_HELLO_NS;
     struct pollfd waiting = {.fd = rank->fd, .events = POLLIN};
     int come = 0;
 
@@ -81,7 +81,7 @@ static int talk_hello_line(struct job_rank *rank, double deadline)
 }
 
 /* -1: this is no hello of this job. */
-static int talk_hello(struct job *job, const char *line, int *rank_p)
+static int protocol_hello(struct job *job, const char *line, int *rank_p)
 {
     int rank, ranks, text = 0;
 
@@ -106,10 +106,10 @@ void job_accept(struct job *job, double deadline)
         return;
     if (getsockopt(rank.fd, SOL_SOCKET, SO_PEERCRED, &who, &length) == 0)
         rank.pid = who.pid;
-    if (talk_hello_line(&rank, deadline) == 0 && talk_hello(job, rank.line, &number) == 0) {
+    if (protocol_read_hello(&rank, deadline) == 0 && protocol_hello(job, rank.line, &number) == 0) {
         job_line_done(&rank);
         job->members[number] = rank;
-        job->come++;
+        job->joined++;
         return;
     }
     job_fail(job, "one of its processes said '%.80s' instead of a hello of one of %d ranks",
@@ -123,13 +123,13 @@ void job_accept(struct job *job, double deadline)
 /* ---- a turn ---- */
 
 /* -1: these are not so many times. */
-static int talk_times(const char *text, long samples, bool counts, double *times)
+static int protocol_times(const char *text, long samples, bool counts, double *times)
 {
     char *end;
 
     for (long s = 0; s < samples; s++) {
         times[s] = strtod(text, &end);
-        if (end == text || !isfinite(times[s]) || times[s] < (counts ? TALK_LEAST_NS : 0))
+        if (end == text || !isfinite(times[s]) || times[s] < (counts ? PROTOCOL_LEAST_NS : 0))
             return -1;
         text = end;
     }
@@ -137,16 +137,16 @@ static int talk_times(const char *text, long samples, bool counts, double *times
 }
 
 /* What one rank answered. A lie is a failure. */
-static enum outcome talk_answer(struct job *job, int rank, const struct order *order, double *times,
-                                char *reason)
+static enum outcome protocol_answer(struct job *job, int rank, const struct order *order,
+                                    double *times, char *reason)
 {
     const char *line = job->members[rank].line, *rest = "";
     int outcome = outcome_read(line, &rest);
     bool counts = order->operation->layout != LAYOUT_MESSAGES || rank < 2;
 
     if (outcome < 0 || (outcome == OUTCOME_TOOK &&
-                        talk_times(rest, order->samples, counts,
-                                   times + (size_t)rank * (size_t)order->samples) != 0)) {
+                        protocol_times(rest, order->samples, counts,
+                                       times + (size_t)rank * (size_t)order->samples) != 0)) {
         job_fail(job, "rank %d answered '%.60s', which is not %ld times", rank, line,
                  order->samples);
         snprintf(reason, MEASURE_REASON, "%s", job->reason);
@@ -159,7 +159,7 @@ static enum outcome talk_answer(struct job *job, int rank, const struct order *o
     return (enum outcome)outcome;
 }
 
-static int talk_order(struct job *job, const struct order *order)
+static int protocol_order(struct job *job, const struct order *order)
 {
     char line[ORDER_LINE];
 
@@ -177,14 +177,14 @@ static int talk_order(struct job *job, const struct order *order)
 }
 
 /* Answers that are still missing. Those that have come are looked into. */
-struct talk_round {
+struct protocol_round {
     struct pollfd *waiting; /* by rank; fd -1: it has answered */
     int missing;
     enum outcome worst;
 };
 
-static void talk_look(struct job *job, struct talk_round *round, const struct order *order,
-                      double *times, char *reason)
+static void protocol_read_answers(struct job *job, struct protocol_round *round,
+                                  const struct order *order, double *times, char *reason)
 {
     for (int r = 0; r < job->runner.ranks && !job->runner.gone; r++) {
         char text[MEASURE_REASON];
@@ -195,7 +195,7 @@ static void talk_look(struct job *job, struct talk_round *round, const struct or
             job_fail(job, "rank %d has ended, or says more than it was asked", r);
         if (come <= 0)
             continue;
-        outcome = talk_answer(job, r, order, times, text);
+        outcome = protocol_answer(job, r, order, times, text);
         job_line_done(&job->members[r]);
         if (outcome > round->worst)
             snprintf(reason, MEASURE_REASON, "%s", text);
@@ -206,8 +206,8 @@ static void talk_look(struct job *job, struct talk_round *round, const struct or
     }
 }
 
-static void talk_wait(struct job *job, struct talk_round *round, const struct order *order,
-                      double *times, char *reason)
+static void protocol_wait(struct job *job, struct protocol_round *round, const struct order *order,
+                          double *times, char *reason)
 {
     double until = measure_now() + job->timeout;
 
@@ -215,7 +215,7 @@ static void talk_wait(struct job *job, struct talk_round *round, const struct or
         int come = poll(round->waiting, (nfds_t)job->runner.ranks, 100);
 
         if (come > 0)
-            talk_look(job, round, order, times, reason);
+            protocol_read_answers(job, round, order, times, reason);
         else if (come == 0 && measure_now() > until)
             job_fail(job, "%d of its ranks have not answered within %.0f s", round->missing,
                      job->timeout / 1e9);
@@ -227,15 +227,15 @@ static void talk_wait(struct job *job, struct talk_round *round, const struct or
 enum outcome job_turn(struct runner *runner, const struct order *order, double *times, char *reason)
 {
     struct job *job = (struct job *)runner;
-    struct talk_round round = {.missing = runner->ranks, .worst = OUTCOME_TOOK};
+    struct protocol_round round = {.missing = runner->ranks, .worst = OUTCOME_TOOK};
 
     round.waiting = calloc((size_t)runner->ranks, sizeof(*round.waiting));
     if (!round.waiting)
         job_fail(job, "dist_bench has no memory");
-    else if (talk_order(job, order) == 0) {
+    else if (protocol_order(job, order) == 0) {
         for (int r = 0; r < runner->ranks; r++)
             round.waiting[r] = (struct pollfd){.fd = job->members[r].fd, .events = POLLIN};
-        talk_wait(job, &round, order, times, reason);
+        protocol_wait(job, &round, order, times, reason);
     }
     free(round.waiting);
     if (!runner->gone)

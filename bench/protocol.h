@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The conversation between dist_bench and the processes that it measures.
+ * The protocol between dist_bench and the processes that it measures.
  *
  * A library is one library with its settings (gloo on memory of dist_alloc, Open MPI, ...): a
  * job of as many processes as there are ranks. All libraries are started at once; then dist_bench
@@ -44,8 +44,8 @@
  * if that is there, each allocated by itself and, with CHECK, each checked. A process keeps
  * the buffers of its last run only, so a run of barrier makes it give its memory back.
  */
-#ifndef BENCH_WORKER_H
-#define BENCH_WORKER_H
+#ifndef BENCH_PROTOCOL_H
+#define BENCH_PROTOCOL_H
 
 #define BENCH_SOCKET "DIST_BENCH_SOCKET"
 
