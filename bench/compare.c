@@ -4,7 +4,7 @@
 
 #include "bench/jobs/job.h"
 #include "bench/jobs/libraries.h"
-#include "bench/rounds/point.h"
+#include "bench/rounds/measurement.h"
 #include "bench/rounds/run.h"
 #include "single.h"
 
@@ -196,7 +196,7 @@ int compare_main(const struct options *options, int argc, char **argv)
                 single_launcher());
         return RUN_USAGE;
     }
-    point_each(&own, (int)own.ranks, compare_largest, &largest);
+    measurement_each(&own, (int)own.ranks, compare_largest, &largest);
     if (libraries_make(&own, largest, &compare.libraries, &failure) != 0) {
         fprintf(stderr, "dist_bench: %s\n", failure);
         return RUN_USAGE;

@@ -14,7 +14,7 @@
 #define SPEC_VARIABLES_MAX 16
 
 struct spec {
-    char *text; /* what the others point into */
+    char *text; /* what the others measurement into */
     const char *backend, *memory;
     bool limit;
     bool launched;                             /* an MPI's mpirun starts it */

@@ -11,22 +11,24 @@
 #include <jansson.h>
 #include <string.h>
 
-static bool baseline_same(json_t *saved, const struct result_point *point)
+static bool baseline_same(json_t *saved, const struct result_measurement *measurement)
 {
-    int root, in_place = 0, buffers = point->buffers;
+    int root, in_place = 0, buffers = measurement->buffers;
     const char *collective, *dtype, *op;
     json_int_t bytes;
 
     return json_unpack(saved, "{s:s, s:s, s:s, s:I, s:i, s?i, s?b}", "collective", &collective,
                        "type", &dtype, "redop", &op, "size", &bytes, "root", &root, "buffers",
                        &buffers, "in_place", &in_place) == 0 &&
-           strcmp(collective, point->collective) == 0 && strcmp(dtype, point->dtype) == 0 &&
-           strcmp(op, point->op ? point->op : "none") == 0 && bytes == (json_int_t)point->bytes &&
-           root == point->root && buffers == point->buffers && (bool)in_place == point->in_place;
+           strcmp(collective, measurement->collective) == 0 &&
+           strcmp(dtype, measurement->dtype) == 0 &&
+           strcmp(op, measurement->op ? measurement->op : "none") == 0 &&
+           bytes == (json_int_t)measurement->bytes && root == measurement->root &&
+           buffers == measurement->buffers && (bool)in_place == measurement->in_place;
 }
 
-/* The saved time of that library at that point, in ns; -1: there is none. */
-static double baseline_time(const json_t *saved, const struct result_point *point,
+/* The saved time of that library at that measurement, in ns; -1: there is none. */
+static double baseline_time(const json_t *saved, const struct result_measurement *measurement,
                             const char *library)
 {
     json_t *same, *time;
@@ -36,7 +38,7 @@ static double baseline_time(const json_t *saved, const struct result_point *poin
 
     json_array_foreach(json_object_get(saved, "results"), p, same)
     {
-        if (!baseline_same(same, point))
+        if (!baseline_same(same, measurement))
             continue;
         json_array_foreach(json_object_get(same, "times"), t, time)
         {
@@ -49,16 +51,18 @@ static double baseline_time(const json_t *saved, const struct result_point *poin
 }
 
 /* One line; 1 if it is too slow now, 0 if not, -1 if there is nothing to compare. */
-static int baseline_line(FILE *to, const json_t *saved, const struct result_point *point,
-                         const char *library, double now, double tolerance)
+static int baseline_line(FILE *to, const json_t *saved,
+                         const struct result_measurement *measurement, const char *library,
+                         double now, double tolerance)
 {
-    double before = baseline_time(saved, point, library);
+    double before = baseline_time(saved, measurement, library);
     bool slower = before > 0 && now > before * (1 + tolerance / 100);
 
     if (before <= 0)
         return -1;
-    fprintf(to, "%-20s %12zu %-16s %12.2f %12.2f %7.2f%s\n", point->collective, point->bytes,
-            library, before / 1e3, now / 1e3, now / before, slower ? "  SLOWER" : "");
+    fprintf(to, "%-20s %12zu %-16s %12.2f %12.2f %7.2f%s\n", measurement->collective,
+            measurement->bytes, library, before / 1e3, now / 1e3, now / before,
+            slower ? "  SLOWER" : "");
     return slower;
 }
 
@@ -70,13 +74,13 @@ static int baseline_lines(FILE *to, const struct result *result, const json_t *s
 
     fprintf(to, "\n# against the baseline of %s, times in us\n#%-19s %12s %-16s %12s %12s %7s\n",
             date ? date : "?", "collective", "bytes", "contestant", "baseline", "now", "ratio");
-    for (int p = 0; p < result->point_count; p++) {
+    for (int p = 0; p < result->measurement_count; p++) {
         for (int c = 0; c < result->library_count; c++) {
-            const struct result_time *time = &result->points[p].times[c];
+            const struct result_time *time = &result->measurements[p].times[c];
             int line = !time->measured
                            ? -1
-                           : baseline_line(to, saved, &result->points[p], result->libraries[c].name,
-                                           time->median, tolerance);
+                           : baseline_line(to, saved, &result->measurements[p],
+                                           result->libraries[c].name, time->median, tolerance);
 
             compared += line >= 0;
             slower += line > 0;

@@ -6,9 +6,9 @@
 #include "result.h"
 
 /*
- * Prints each point that both have, to stderr if quiet_stdout. Returns the number of those that are
- * slower by more than tolerance percent; -1: the file cannot be read, or has no point in common;
- * it has been said why.
+ * Prints each measurement that both have, to stderr if quiet_stdout. Returns the number of those
+ * that are slower by more than tolerance percent; -1: the file cannot be read, or has no
+ * measurement in common; it has been said why.
  */
 int baseline_compare(const struct result *result, const char *file, double tolerance,
                      bool quiet_stdout);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Reads what --format csv writes, twice: libraries come before the first point. */
+/* Reads what --format csv writes, twice: libraries come before the first measurement. */
 #include "csv.h"
 
 #include "bench/measure/operation.h"
@@ -118,42 +118,44 @@ static int csv_add_library(const struct csv *csv, struct result *result)
     return 0;
 }
 
-static int csv_point(const struct csv *csv, struct result_point *point_p)
+static int csv_point(const struct csv *csv, struct result_measurement *measurement_p)
 {
     const struct operation *operation = operation_find(csv->fields[COLLECTIVE]);
     int dtype = operation_dtype(csv->fields[DTYPE]), op = operation_op(csv->fields[OP]);
     char *end;
 
-    *point_p = (struct result_point){.root = atoi(csv->fields[ROOT]),
-                                     .in_place = csv->fields[IN_PLACE][0] == '1',
-                                     .bytes = strtoul(csv->fields[SIZE], &end, 10),
-                                     .window = 1};
+    *measurement_p = (struct result_measurement){.root = atoi(csv->fields[ROOT]),
+                                                 .in_place = csv->fields[IN_PLACE][0] == '1',
+                                                 .bytes = strtoul(csv->fields[SIZE], &end, 10),
+                                                 .window = 1};
     if (!operation || dtype < 0 || end == csv->fields[SIZE] || *end)
         return csv_wrong(csv, "'%s', '%s', '%s' are no collective, size and dtype",
                          csv->fields[COLLECTIVE], csv->fields[SIZE], csv->fields[DTYPE]);
-    point_p->collective = operation->name;
-    point_p->dtype = dist_dtype_string((dist_dtype)dtype);
-    point_p->op = op < 0 ? NULL : dist_op_string((dist_op)op);
+    measurement_p->collective = operation->name;
+    measurement_p->dtype = dist_dtype_string((dist_dtype)dtype);
+    measurement_p->op = op < 0 ? NULL : dist_op_string((dist_op)op);
     return 0;
 }
 
-/* One line of the second reading. The lines of a point stand together. */
+/* One line of the second reading. The lines of a measurement stand together. */
 static int csv_add_time(const struct csv *csv, struct result *result)
 {
-    struct result_point read,
-        *point = result->point_count ? &result->points[result->point_count - 1] : NULL;
+    struct result_measurement read,
+        *measurement =
+            result->measurement_count ? &result->measurements[result->measurement_count - 1] : NULL;
     int c = csv_library(result, csv->fields[CONTESTANT]);
 
     if (csv_point(csv, &read) != 0)
         return -1;
-    if (!point || point->collective != read.collective || point->bytes != read.bytes ||
-        point->dtype != read.dtype || point->op != read.op || point->root != read.root ||
-        point->in_place != read.in_place)
-        point = result_add_point(result, &read);
-    if (!point)
+    if (!measurement || measurement->collective != read.collective ||
+        measurement->bytes != read.bytes || measurement->dtype != read.dtype ||
+        measurement->op != read.op || measurement->root != read.root ||
+        measurement->in_place != read.in_place)
+        measurement = result_add_measurement(result, &read);
+    if (!measurement)
         return csv_wrong(csv, "out of memory");
-    point->times[c].median = strtod(csv->fields[TIME], NULL) * 1e3;
-    point->times[c].measured = point->times[c].median > 0;
+    measurement->times[c].median = strtod(csv->fields[TIME], NULL) * 1e3;
+    measurement->times[c].measured = measurement->times[c].median > 0;
     return 0;
 }
 

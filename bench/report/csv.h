@@ -6,7 +6,7 @@
 #include "result.h"
 
 /*
- * The results in a file: its libraries, its points, and the medians, which is what curves are
+ * The results in a file: its libraries, its measurements, and the medians, which is what curves are
  * made of; the machine is this one. NULL: *failure_p (static storage) names file, line and what is
  * wrong. Free with result_free.
  */

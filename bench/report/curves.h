@@ -6,12 +6,12 @@
 #include "plot.h"
 #include "result.h"
 
-/* The points of one collective, and what is plotted of them. */
+/* The measurements of one collective, and what is plotted of them. */
 struct curves {
     const struct result *result;
-    const struct result_point **points; /* sizes rise */
+    const struct result_measurement **measurements; /* sizes rise */
     int count, next;
-    double *x, *y; /* y has a row of points for each library */
+    double *x, *y; /* y has a row of measurements for each library */
     struct plot_series *series;
 };
 
@@ -22,7 +22,7 @@ void curves_close(struct curves *curves);
 /* Goes to the next collective, in the order of measuring; false: there is none. */
 bool curves_next(struct curves *curves);
 
-/* What all its points share: "float32 sum, root 0, in place". Returns text. */
+/* What all its measurements share: "float32 sum, root 0, in place". Returns text. */
 char *curves_what(const struct curves *curves, char text[128]);
 
 /* The plot of that kind, until the next call of these functions. */

@@ -111,22 +111,22 @@ static void page_plots(struct curves *curves, FILE *to)
 /* ---- table ---- */
 
 /* The fastest, bounds aside; -1: none was measured. */
-static int point_best(const struct result *result, const struct result_point *point)
+static int best_library(const struct result *result, const struct result_measurement *measurement)
 {
     int best = -1;
 
     for (int c = 0; c < result->library_count; c++) {
-        if (point->times[c].measured && !result->libraries[c].limit &&
-            (best < 0 || point->times[c].median < point->times[best].median))
+        if (measurement->times[c].measured && !result->libraries[c].limit &&
+            (best < 0 || measurement->times[c].median < measurement->times[best].median))
             best = c;
     }
     return best;
 }
 
-static void page_cell(const struct curves *curves, const struct result_point *point, int c,
-                      FILE *to)
+static void page_cell(const struct curves *curves, const struct result_measurement *measurement,
+                      int c, FILE *to)
 {
-    const struct result_time *time = &point->times[c], *first = &point->times[0];
+    const struct result_time *time = &measurement->times[c], *first = &measurement->times[0];
     char text[24];
 
     if (!time->measured) {
@@ -136,8 +136,8 @@ static void page_cell(const struct curves *curves, const struct result_point *po
         return;
     }
     fprintf(to, "<td%s title=\"bus bandwidth %.3g GB/s, rounds:",
-            point_best(curves->result, point) == c ? " class=\"best\"" : "",
-            result_bus_bandwidth(point, curves->result->ranks, time->median));
+            best_library(curves->result, measurement) == c ? " class=\"best\"" : "",
+            result_bus_bandwidth(measurement, curves->result->ranks, time->median));
     for (int r = 0; r < time->round_count; r++)
         fprintf(to, " %s%s", plot_time(time->rounds[r], text),
                 r + 1 < time->round_count ? "," : "");
@@ -160,9 +160,9 @@ static void page_table(const struct curves *curves, FILE *to)
     }
     fprintf(to, "</tr></thead><tbody>\n");
     for (int p = 0; p < curves->count; p++) {
-        fprintf(to, "<tr><td>%s</td>", plot_bytes((double)curves->points[p]->bytes, text));
+        fprintf(to, "<tr><td>%s</td>", plot_bytes((double)curves->measurements[p]->bytes, text));
         for (int c = 0; c < result->library_count; c++)
-            page_cell(curves, curves->points[p], c, to);
+            page_cell(curves, curves->measurements[p], c, to);
         fprintf(to, "</tr>\n");
     }
     fprintf(to,
@@ -178,8 +178,8 @@ static void page_collective(struct curves *curves, FILE *to)
 {
     char what[128];
 
-    fprintf(to, "<h2>%s <span class=\"faint\">%s</span></h2>\n", curves->points[0]->collective,
-            curves_what(curves, what));
+    fprintf(to, "<h2>%s <span class=\"faint\">%s</span></h2>\n",
+            curves->measurements[0]->collective, curves_what(curves, what));
     page_legend(curves->result, to);
     page_plots(curves, to);
     page_table(curves, to);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Prints results, point by point as they come. */
+/* Prints results, measurement by measurement as they come. */
 #ifndef BENCH_PRINT_H
 #define BENCH_PRINT_H
 
@@ -12,10 +12,11 @@ struct print_format {
     bool pairs; /* wants each size out of place and in place */
     void (*begin)(const struct options *options, const struct result *result);
     void (*head)(const struct options *options, const struct result *result,
-                 const struct result_point *point); /* before the first point of a collective */
+                 const struct result_measurement
+                     *measurement); /* before the first measurement of a collective */
     /* a: out of place, or the only one; b: in place. Either may be NULL. */
-    void (*point)(const struct options *options, const struct result *result,
-                  const struct result_point *a, const struct result_point *b);
+    void (*measurement)(const struct options *options, const struct result *result,
+                        const struct result_measurement *a, const struct result_measurement *b);
     void (*end)(const struct options *options, const struct result *result);
 };
 

@@ -42,39 +42,41 @@ static void json_libraries(FILE *to, const struct result *result)
     fprintf(to, "\n  ],\n");
 }
 
-static void json_times(FILE *to, const struct result *result, const struct result_point *point,
-                       const struct result_time *time)
+static void json_times(FILE *to, const struct result *result,
+                       const struct result_measurement *measurement, const struct result_time *time)
 {
     fprintf(to,
             "\"time\": %.4f, \"min_us\": %.4f, \"avg_us\": %.4f, \"max_us\": %.4f, "
             "\"p50_us\": %.4f, \"p99_us\": %.4f, \"alg_bw\": %.5f, \"bus_bw\": %.5f, "
             "\"nwrong\": 0, \"samples\": %ld, \"batch\": %ld, \"rounds_us\": [",
             time->median / 1e3, time->min / 1e3, time->mean / 1e3, time->max / 1e3, time->p50 / 1e3,
-            time->p99 / 1e3, result_algorithm_bandwidth(point, time->median),
-            result_bus_bandwidth(point, result->ranks, time->median), time->samples, time->batch);
+            time->p99 / 1e3, result_algorithm_bandwidth(measurement, time->median),
+            result_bus_bandwidth(measurement, result->ranks, time->median), time->samples,
+            time->batch);
     for (int r = 0; r < time->round_count; r++)
         fprintf(to, "%s%.4f", r ? ", " : "", time->rounds[r] / 1e3);
     fprintf(to, "]");
 }
 
-static void json_point(FILE *to, const struct result *result, const struct result_point *point)
+static void json_point(FILE *to, const struct result *result,
+                       const struct result_measurement *measurement)
 {
     fprintf(to,
             "    {\"collective\": \"%s\", \"size\": %zu, \"block\": %zu, \"count\": %zu, "
             "\"type\": \"%s\", \"redop\": \"%s\", \"root\": %d, \"in_place\": %s, \"buffers\": %d, "
             "\"times\": [",
-            point->collective, point->bytes, point->block,
-            point->element ? point->block / point->element : 0, point->dtype,
-            point->op ? point->op : "none", point->root, point->in_place ? "true" : "false",
-            point->buffers);
+            measurement->collective, measurement->bytes, measurement->block,
+            measurement->element ? measurement->block / measurement->element : 0,
+            measurement->dtype, measurement->op ? measurement->op : "none", measurement->root,
+            measurement->in_place ? "true" : "false", measurement->buffers);
     for (int c = 0; c < result->library_count; c++) {
-        const struct result_time *time = &point->times[c];
+        const struct result_time *time = &measurement->times[c];
 
         fprintf(to, "%s\n      {\"contestant\": ", c ? "," : "");
         json_text(to, result->libraries[c].name);
         fprintf(to, ", ");
         if (time->measured) {
-            json_times(to, result, point, time);
+            json_times(to, result, measurement, time);
         } else {
             fprintf(to, "\"nwrong\": %d, \"reason\": ", time->wrong);
             json_text(to, time->reason);
@@ -97,9 +99,9 @@ int print_json_file(const struct result *result, FILE *to)
             result->ranks, result->rounds);
     json_libraries(to, result);
     fprintf(to, "  \"results\": [");
-    for (int p = 0; p < result->point_count; p++) {
+    for (int p = 0; p < result->measurement_count; p++) {
         fprintf(to, "%s\n", p ? "," : "");
-        json_point(to, result, &result->points[p]);
+        json_point(to, result, &result->measurements[p]);
     }
     fprintf(to, "\n  ]\n}\n");
     return fflush(to) == 0 && !ferror(to) ? 0 : -1;

@@ -14,11 +14,11 @@ static int table_width(const struct result *result, int c)
 }
 
 static void table_head(const struct options *options, const struct result *result,
-                       const struct result_point *point)
+                       const struct result_measurement *measurement)
 {
-    printf("\n# %s %s%s%s%s, %d ranks. Median time in us", point->collective, point->dtype,
-           point->op ? " " : "", point->op ? point->op : "", point->in_place ? ", in place" : "",
-           result->ranks);
+    printf("\n# %s %s%s%s%s, %d ranks. Median time in us", measurement->collective,
+           measurement->dtype, measurement->op ? " " : "", measurement->op ? measurement->op : "",
+           measurement->in_place ? ", in place" : "", result->ranks);
     if (result->library_count > 1)
         printf("; ratio: that time over %s's", result->libraries[0].name);
     printf("\n#%11s", "bytes");
@@ -33,14 +33,14 @@ static void table_head(const struct options *options, const struct result *resul
 }
 
 static void table_point(const struct options *options, const struct result *result,
-                        const struct result_point *a, const struct result_point *b)
+                        const struct result_measurement *a, const struct result_measurement *b)
 {
-    const struct result_point *point = a ? a : b;
-    const struct result_time *first = &point->times[0];
+    const struct result_measurement *measurement = a ? a : b;
+    const struct result_time *first = &measurement->times[0];
 
-    printf("%12zu", point->bytes);
+    printf("%12zu", measurement->bytes);
     for (int c = 0; c < result->library_count; c++) {
-        const struct result_time *time = &point->times[c];
+        const struct result_time *time = &measurement->times[c];
         int width = table_width(result, c);
 
         if (time->measured)
@@ -72,7 +72,7 @@ static void table_end(const struct options *options, const struct result *result
 }
 
 const struct print_format print_table = {
-    .name = "table", .head = table_head, .point = table_point, .end = table_end};
+    .name = "table", .head = table_head, .measurement = table_point, .end = table_end};
 
 /* ---- CSV ---- */
 
@@ -93,32 +93,32 @@ static const char *csv_status(const struct options *options, const struct result
 }
 
 static void csv_row(const struct options *options, const struct result *result,
-                    const struct result_point *point, int c)
+                    const struct result_measurement *measurement, int c)
 {
-    const struct result_time *time = &point->times[c];
+    const struct result_time *time = &measurement->times[c];
 
-    printf("%s,%zu,%zu,%s,%s,%d,%d,%d,%s,", point->collective, point->bytes, point->block,
-           point->dtype, point->op ? point->op : "-", point->root, point->in_place, result->ranks,
-           result->libraries[c].name);
+    printf("%s,%zu,%zu,%s,%s,%d,%d,%d,%s,", measurement->collective, measurement->bytes,
+           measurement->block, measurement->dtype, measurement->op ? measurement->op : "-",
+           measurement->root, measurement->in_place, result->ranks, result->libraries[c].name);
     if (time->measured)
         printf("%.3f,%.3f,%.3f,%.3f,%.3f,%.3f,%.4f,%.4f,%ld", time->median / 1e3, time->min / 1e3,
                time->mean / 1e3, time->max / 1e3, time->p50 / 1e3, time->p99 / 1e3,
-               result_algorithm_bandwidth(point, time->median),
-               result_bus_bandwidth(point, result->ranks, time->median),
+               result_algorithm_bandwidth(measurement, time->median),
+               result_bus_bandwidth(measurement, result->ranks, time->median),
                time->samples * time->batch);
     else
         printf(",,,,,,,,");
-    printf(",%d,%s\n", point->buffers, csv_status(options, time));
+    printf(",%d,%s\n", measurement->buffers, csv_status(options, time));
 }
 
 static void csv_point(const struct options *options, const struct result *result,
-                      const struct result_point *a, const struct result_point *b)
+                      const struct result_measurement *a, const struct result_measurement *b)
 {
-    const struct result_point *point = a ? a : b;
+    const struct result_measurement *measurement = a ? a : b;
 
     for (int c = 0; c < result->library_count; c++)
-        csv_row(options, result, point, c);
+        csv_row(options, result, measurement, c);
     fflush(stdout);
 }
 
-const struct print_format print_csv = {.name = "csv", .begin = csv_begin, .point = csv_point};
+const struct print_format print_csv = {.name = "csv", .begin = csv_begin, .measurement = csv_point};

@@ -96,19 +96,19 @@ void result_free(struct result *result)
 {
     if (!result)
         return;
-    for (int p = 0; p < result->point_count; p++) {
+    for (int p = 0; p < result->measurement_count; p++) {
         for (int c = 0; c < result->library_count; c++) {
-            free(result->points[p].times[c].reason);
-            free(result->points[p].times[c].rounds);
+            free(result->measurements[p].times[c].reason);
+            free(result->measurements[p].times[c].rounds);
         }
-        free(result->points[p].times);
+        free(result->measurements[p].times);
     }
     for (int c = 0; c < result->library_count; c++) {
         free(result->libraries[c].name);
         free(result->libraries[c].release);
         free(result->libraries[c].reason);
     }
-    free(result->points);
+    free(result->measurements);
     free(result->libraries);
     free(result->command);
     free(result->version);
@@ -139,42 +139,44 @@ int result_add_library(struct result *result, const char *name, bool limit)
     return 0;
 }
 
-struct result_point *result_add_point(struct result *result, const struct result_point *like)
+struct result_measurement *result_add_measurement(struct result *result,
+                                                  const struct result_measurement *like)
 {
-    struct result_point *more =
-        realloc(result->points, ((size_t)result->point_count + 1) * sizeof(*more));
+    struct result_measurement *more =
+        realloc(result->measurements, ((size_t)result->measurement_count + 1) * sizeof(*more));
     struct result_time *times = calloc((size_t)result->library_count, sizeof(*times));
 
     if (more)
-        result->points = more;
+        result->measurements = more;
     if (!more || !times) {
         free(times);
         return NULL;
     }
-    more += result->point_count++;
+    more += result->measurement_count++;
     *more = *like;
     more->times = times;
     return more;
 }
 
-double result_algorithm_bandwidth(const struct result_point *point, double time)
+double result_algorithm_bandwidth(const struct result_measurement *measurement, double time)
 {
-    double messages = point->window * (strcmp(point->collective, "bibw") == 0 ? 2.0 : 1.0);
+    double messages =
+        measurement->window * (strcmp(measurement->collective, "bibw") == 0 ? 2.0 : 1.0);
 
-    return time > 0 ? (double)point->bytes * messages / time : 0;
+    return time > 0 ? (double)measurement->bytes * messages / time : 0;
 }
 
 /* What nccl-tests multiplies with: (n - 1) / n where a rank keeps one of n blocks. */
-double result_bus_bandwidth(const struct result_point *point, int ranks, double time)
+double result_bus_bandwidth(const struct result_measurement *measurement, int ranks, double time)
 {
     static const char *const blocks[] = {"all_gather", "reduce_scatter", "gather", "scatter",
                                          "all_to_all"};
-    double algorithm = result_algorithm_bandwidth(point, time);
+    double algorithm = result_algorithm_bandwidth(measurement, time);
 
-    if (strncmp(point->collective, "all_reduce", 10) == 0)
+    if (strncmp(measurement->collective, "all_reduce", 10) == 0)
         return algorithm * 2 * (ranks - 1) / ranks;
     for (size_t i = 0; i < sizeof(blocks) / sizeof(blocks[0]); i++) {
-        if (strncmp(point->collective, blocks[i], strlen(blocks[i])) == 0)
+        if (strncmp(measurement->collective, blocks[i], strlen(blocks[i])) == 0)
             return algorithm * (ranks - 1) / ranks;
     }
     return algorithm;

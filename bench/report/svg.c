@@ -46,7 +46,7 @@ static void svg_row(struct curves *curves, int y, FILE *to)
     char what[128];
 
     fprintf(to, "<text class=\"title\" x=\"20\" y=\"%d\">%s, %s, %d rank%s</text>\n", y + 24,
-            curves->points[0]->collective, curves_what(curves, what), curves->result->ranks,
+            curves->measurements[0]->collective, curves_what(curves, what), curves->result->ranks,
             curves->result->ranks == 1 ? "" : "s");
     svg_plot(curves, PLOT_TIME, 0, y + ROW_HEAD, to);
     svg_plot(curves, curves->result->library_count > 1 ? PLOT_RATIO : PLOT_BANDWIDTH, PLOT_WIDTH,

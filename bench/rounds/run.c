@@ -5,7 +5,7 @@
 #include "bench/report/baseline.h"
 #include "bench/report/html.h"
 #include "bench/report/print.h"
-#include "point.h"
+#include "measurement.h"
 #include "tools/common/progress.h"
 
 #include <errno.h>
@@ -14,7 +14,7 @@
 
 struct run_state {
     struct run *run;
-    struct point_plan plan;
+    struct schedule schedule;
     const struct print_format *format;
     int measured, wrong;
     bool failed;
@@ -56,53 +56,56 @@ static bool run_fits(const struct run_state *state, const struct order *order)
     return false;
 }
 
-/* ---- points ---- */
+/* ---- measurements ---- */
 
-/* Said for the point before, of the same collective? */
+/* Said for the measurement before, of the same collective? */
 static bool run_is_said(const struct result *result, int c)
 {
-    const struct result_point *point = &result->points[result->point_count - 1];
-    const char *reason = point->times[c].reason, *before;
+    const struct result_measurement *measurement =
+        &result->measurements[result->measurement_count - 1];
+    const char *reason = measurement->times[c].reason, *before;
 
-    if (result->point_count < 2 || strcmp(point[-1].collective, point->collective) != 0)
+    if (result->measurement_count < 2 ||
+        strcmp(measurement[-1].collective, measurement->collective) != 0)
         return false;
-    before = point[-1].times[c].reason;
+    before = measurement[-1].times[c].reason;
     return reason && before && strcmp(reason, before) == 0;
 }
 
-static void run_note(struct run_state *state, const struct result_point *point)
+static void run_note(struct run_state *state, const struct result_measurement *measurement)
 {
     const struct result *result = state->run->result;
 
     for (int c = 0; c < result->library_count; c++) {
-        const struct result_time *time = &point->times[c];
+        const struct result_time *time = &measurement->times[c];
 
         state->measured += time->measured;
         state->wrong += time->wrong;
         if (!time->measured && time->reason && !result->libraries[c].reason &&
             !run_is_said(result, c))
             fprintf(stderr, "dist_bench: %s: %s of %zu bytes: %s%s\n", result->libraries[c].name,
-                    point->collective, point->bytes, time->wrong ? "WRONG RESULT: " : "",
-                    time->reason);
+                    measurement->collective, measurement->bytes,
+                    time->wrong ? "WRONG RESULT: " : "", time->reason);
     }
 }
 
-/* Copies the point, since the next one may move it: its times stay where they are. */
-static int run_point(struct run_state *state, struct order *order, struct result_point *point_p)
+/* Copies the measurement, since the next one may move it: its times stay where they are. */
+static int run_point(struct run_state *state, struct order *order,
+                     struct result_measurement *measurement_p)
 {
-    struct result_point *point;
-    size_t ranks = (size_t)state->run->result->ranks, count = (size_t)state->plan.count;
+    struct result_measurement *measurement;
+    size_t ranks = (size_t)state->run->result->ranks, count = (size_t)state->schedule.count;
 
-    state->plan.frugal = buffers_need(order, (int)ranks) > run_available() / 2 / ranks / count;
+    state->schedule.frugal = buffers_need(order, (int)ranks) > run_available() / 2 / ranks / count;
     progress_show("%s of %zu bytes", order->operation->name, order->bytes);
-    point = point_measure(&state->plan, order, state->run->result);
+    measurement = measurement_take(&state->schedule, order, state->run->result);
     progress_clear();
-    if (!point) {
+    if (!measurement) {
         fprintf(stderr, "dist_bench: no memory for the results\n");
         return -1;
     }
-    *point_p = *point;
-    run_note(state, point);
+    *measurement_p = *measurement;
+    run_note(state, measurement);
     if (state->run->look)
         state->run->look(state->run->arg);
     return 0;
@@ -112,9 +115,9 @@ static bool run_over(const struct run_state *state)
 {
     bool gone = true;
 
-    for (int c = 0; c < state->plan.count; c++)
-        gone = gone && state->plan.runners[c]->gone;
-    return gone || state->plan.stopped();
+    for (int c = 0; c < state->schedule.count; c++)
+        gone = gone && state->schedule.runners[c]->gone;
+    return gone || state->schedule.stopped();
 }
 
 /* One size: as asked, or for a format of pairs out of place and in place. */
@@ -125,22 +128,23 @@ static int run_each(void *arg, struct order *order, bool first)
     enum operation_in_place place = order->operation->in_place;
     bool pairs = state->format->pairs && !run->options->in_place;
     bool apart = pairs ? place != IN_PLACE_ALWAYS : !run->options->in_place;
-    struct result_point points[2];
+    struct result_measurement measurements[2];
 
     if (!run_fits(state, order))
         return 0;
     order->in_place = false;
-    if (apart && run_point(state, order, &points[0]) != 0)
+    if (apart && run_point(state, order, &measurements[0]) != 0)
         return -1;
     order->in_place = true;
     if ((!apart || (pairs && place != IN_PLACE_NEVER && !run_over(state))) &&
-        run_point(state, order, &points[1]) != 0)
+        run_point(state, order, &measurements[1]) != 0)
         return -1;
     if (first && state->format->head)
-        state->format->head(run->options, run->result, &points[apart ? 0 : 1]);
-    if (state->format->point)
-        state->format->point(run->options, run->result, apart ? &points[0] : NULL,
-                             !apart || (pairs && place != IN_PLACE_NEVER) ? &points[1] : NULL);
+        state->format->head(run->options, run->result, &measurements[apart ? 0 : 1]);
+    if (state->format->measurement)
+        state->format->measurement(run->options, run->result, apart ? &measurements[0] : NULL,
+                                   !apart || (pairs && place != IN_PLACE_NEVER) ? &measurements[1]
+                                                                                : NULL);
     state->failed = state->failed || run_over(state);
     return run_over(state) ? 1 : 0;
 }
@@ -188,14 +192,14 @@ int run_all(struct run *run)
 {
     struct run_state state = {.run = run, .format = print_find(run->options->format)};
 
-    state.plan = (struct point_plan){.options = run->options,
-                                     .runners = run->runners,
-                                     .count = run->result->library_count,
-                                     .stopped = run->stopped ? run->stopped : run_never};
+    state.schedule = (struct schedule){.options = run->options,
+                                       .runners = run->runners,
+                                       .count = run->result->library_count,
+                                       .stopped = run->stopped ? run->stopped : run_never};
     run->result->rounds = (int)run->options->rounds;
     if (state.format->begin)
         state.format->begin(run->options, run->result);
-    if (point_each(run->options, run->result->ranks, run_each, &state) < 0)
+    if (measurement_each(run->options, run->result->ranks, run_each, &state) < 0)
         return RUN_FAILED;
     return run_after(&state);
 }

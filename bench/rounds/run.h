@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* A whole run: all points, printed, saved and compared. */
+/* A whole run: all measurements, printed, saved and compared. */
 #ifndef BENCH_RUN_H
 #define BENCH_RUN_H
 
@@ -12,11 +12,11 @@ enum { RUN_OK = 0, RUN_FAILED = 1, RUN_USAGE = 2, RUN_SLOWER = 3 };
 
 struct run {
     const struct options *options;
-    struct result *result;   /* its libraries are there, its points are added */
+    struct result *result;   /* its libraries are there, its measurements are added */
     struct runner **runners; /* one a library */
     bool (*stopped)(void);   /* asked between turns; NULL: never */
-    void (*look)(void *arg); /* called after each point, so that libraries can say why they went;
-                                NULL: nothing */
+    void (*look)(void *arg); /* called after each measurement, so that libraries can say why they
+                                went; NULL: nothing */
     void *arg;
 };
 
