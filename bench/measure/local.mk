@@ -8,4 +8,5 @@ libbench_la_SOURCES += \
 	bench/measure/order.c bench/measure/order.h \
 	bench/measure/driver_libdist.c \
 	bench/measure/pattern.c bench/measure/pattern.h \
-	bench/measure/driver.h
+	bench/measure/driver.h \
+	bench/measure/serve.c bench/measure/serve.h
