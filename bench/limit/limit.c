@@ -236,8 +236,8 @@ dist_status limit_new(struct limit_map *map, int rank, struct driver **subject_p
                                     .one_piece = true,
                                     .barrier = limit_barrier,
                                     .call = limit_call,
-                                    .take = limit_take,
-                                    .give = limit_give,
+                                    .alloc = limit_alloc,
+                                    .free = limit_release,
                                     .error = limit_error};
     if (limit->ins && limit->outs) {
         *subject_p = &limit->driver;

@@ -63,7 +63,7 @@ char *limit_theirs(const struct limit *limit, const void *mine, int rank)
     return limit_arena(limit, rank) + ((const char *)mine - limit_arena(limit, limit->driver.rank));
 }
 
-dist_status limit_take(struct driver *driver, size_t bytes, void **memory_p)
+dist_status limit_alloc(struct driver *driver, size_t bytes, void **memory_p)
 {
     struct limit *limit = (struct limit *)driver;
 
@@ -76,7 +76,7 @@ dist_status limit_take(struct driver *driver, size_t bytes, void **memory_p)
 }
 
 /* The others may still be in the last call that read here. */
-void limit_give(struct driver *driver, void *memory, size_t bytes)
+void limit_release(struct driver *driver, void *memory, size_t bytes)
 {
     if (driver->barrier(driver) == DIST_OK)
         madvise(memory, (bytes + 4095) / 4096 * 4096, MADV_REMOVE);

@@ -58,9 +58,9 @@ void limit_come(struct limit *limit);
 dist_status limit_await(struct limit *limit, int rank);
 dist_status limit_await_all(struct limit *limit);
 
-/* Memory for a driver's take and give. */
-dist_status limit_take(struct driver *driver, size_t bytes, void **memory_p);
-void limit_give(struct driver *driver, void *memory, size_t bytes);
+/* Memory for a driver's alloc and free. */
+dist_status limit_alloc(struct driver *driver, size_t bytes, void **memory_p);
+void limit_release(struct driver *driver, void *memory, size_t bytes);
 
 /* Is a call so short that it goes through slots? And that call. */
 bool limit_is_short(const struct limit *limit, const struct order *order);

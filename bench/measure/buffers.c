@@ -101,12 +101,19 @@ static dist_status buffers_touch(const struct buffers *b, struct driver *driver)
     return status;
 }
 
-static dist_status buffers_take(struct buffers *b, struct driver *driver)
+static dist_status buffers_alloc_piece(struct driver *driver, size_t bytes, void **memory_p)
+{
+    if (driver->alloc)
+        return driver->alloc(driver, bytes, memory_p);
+    return posix_memalign(memory_p, 4096, bytes) == 0 ? DIST_OK : DIST_ERR_NO_MEMORY;
+}
+
+static dist_status buffers_alloc(struct buffers *b, struct driver *driver)
 {
     dist_status status = DIST_OK;
 
     for (int i = 0; i < b->piece_count && status == DIST_OK; i++)
-        status = driver->take(driver, b->bytes, &b->pieces[i]);
+        status = buffers_alloc_piece(driver, b->bytes, &b->pieces[i]);
     return status == DIST_OK ? buffers_touch(b, driver) : status;
 }
 
@@ -115,6 +122,8 @@ dist_status buffers_fit(struct buffers *buffers, struct driver *driver, const st
     struct buffers fresh = {0};
 
     buffers_lay(&fresh, order, driver->rank, driver->ranks);
+    if (driver->block_in_front && order->operation->reduces && buffers_in_place(order))
+        fresh.out_at = 0;
     fresh.piece_count = order->buffers && !driver->one_piece ? fresh.sets : 1;
     fresh.bytes = fresh.stride * (size_t)(fresh.sets / fresh.piece_count);
     if (buffers->pieces && buffers->bytes == fresh.bytes &&
@@ -128,14 +137,18 @@ dist_status buffers_fit(struct buffers *buffers, struct driver *driver, const st
     if (!fresh.pieces)
         return DIST_ERR_NO_MEMORY;
     *buffers = fresh;
-    return buffers_take(buffers, driver);
+    return buffers_alloc(buffers, driver);
 }
 
 void buffers_free(struct buffers *buffers, struct driver *driver)
 {
+    if (buffers->pieces && driver->forget)
+        driver->forget(driver);
     for (int i = 0; i < buffers->piece_count; i++) {
-        if (buffers->pieces[i])
-            driver->give(driver, buffers->pieces[i], buffers->bytes);
+        if (buffers->pieces[i] && driver->free)
+            driver->free(driver, buffers->pieces[i], buffers->bytes);
+        else
+            free(buffers->pieces[i]);
     }
     free(buffers->pieces);
     *buffers = (struct buffers){0};

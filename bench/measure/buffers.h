@@ -20,7 +20,7 @@ void buffers_free(struct buffers *buffers, struct driver *driver);
 
 static inline char *buffers_set(const struct buffers *buffers, int set)
 {
-    return buffers->piece_count > 1 ? buffers->pieces[set]
+    return buffers->piece_count > 1 ? (char *)buffers->pieces[set]
                                     : (char *)buffers->pieces[0] + (size_t)set * buffers->stride;
 }
 

@@ -5,16 +5,26 @@
 
 #include "order.h"
 
+struct buffers;
+
 struct driver {
     int rank, ranks;
-    bool one_piece; /* it has memory for one piece only */
+    bool one_piece;      /* it has memory for one piece only */
+    bool block_in_front; /* in place, a reduce-scatter leaves its block where the buffer begins */
     /* Each returns OK, or a status that error() has the text of. */
     dist_status (*barrier)(struct driver *driver);
     dist_status (*call)(struct driver *driver, const struct order *order, const void *in,
                         void *out);
-    /* Memory for buffers, called by all ranks with the same number of bytes. */
-    dist_status (*take)(struct driver *driver, size_t bytes, void **memory_p);
-    void (*give)(struct driver *driver, void *memory, size_t bytes);
+    /*
+     * Memory for buffers, called by all ranks with the same number of bytes; NULL, both: ordinary
+     * memory. prepare, if it is there, is called before the calls of an order, and forget before
+     * the buffers that it was called with are freed; by all ranks.
+     */
+    dist_status (*alloc)(struct driver *driver, size_t bytes, void **memory_p);
+    void (*free)(struct driver *driver, void *memory, size_t bytes);
+    dist_status (*prepare)(struct driver *driver, const struct order *order,
+                           const struct buffers *buffers);
+    void (*forget)(struct driver *driver);
     const char *(*error)(struct driver *driver);
     /*
      * Of memory that the host cannot touch; else NULL, all three. put and get copy to it and from

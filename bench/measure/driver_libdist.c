@@ -287,7 +287,7 @@ static bool libdist_is_gpu(const struct libdist *libdist)
             strcmp(dist_get_backend(libdist->group), "nccl") == 0);
 }
 
-static dist_status libdist_take_gpu(struct libdist *libdist, size_t bytes, void **memory_p)
+static dist_status libdist_alloc_gpu(struct libdist *libdist, size_t bytes, void **memory_p)
 {
     dist_status status;
 
@@ -318,32 +318,25 @@ static dist_status libdist_synchronize(struct driver *driver)
     return libdist_wrong((struct libdist *)driver, gpu_synchronize(), "the GPU's stream failed");
 }
 
-static dist_status libdist_take(struct driver *driver, size_t bytes, void **memory_p)
+static dist_status libdist_alloc(struct driver *driver, size_t bytes, void **memory_p)
 {
     struct libdist *libdist = (struct libdist *)driver;
 
     libdist->error = NULL;
     if (libdist_is_gpu(libdist))
-        return libdist_take_gpu(libdist, bytes, memory_p);
-    if (libdist->memory == LIBDIST_DIST)
-        return dist_alloc(libdist->group, bytes, memory_p);
-    if (posix_memalign(memory_p, 4096, bytes) == 0)
-        return DIST_OK;
-    libdist->error = "no memory for the buffers: give smaller sizes with -m";
-    return DIST_ERR_NO_MEMORY;
+        return libdist_alloc_gpu(libdist, bytes, memory_p);
+    return dist_alloc(libdist->group, bytes, memory_p);
 }
 
-static void libdist_give(struct driver *driver, void *memory, size_t bytes)
+static void libdist_free_memory(struct driver *driver, void *memory, size_t bytes)
 {
     struct libdist *libdist = (struct libdist *)driver;
 
     (void)bytes;
     if (libdist->memory == LIBDIST_CUDA)
         gpu_free(memory);
-    else if (libdist->memory == LIBDIST_DIST)
-        dist_free(libdist->group, memory);
     else
-        free(memory);
+        dist_free(libdist->group, memory);
 }
 
 static int libdist_memory_find(const char *name)
@@ -373,9 +366,11 @@ dist_status libdist_new(dist_group *group, const char *memory, struct driver **d
                                       .ranks = dist_get_world_size(group),
                                       .barrier = libdist_meet,
                                       .call = libdist_call,
-                                      .take = libdist_take,
-                                      .give = libdist_give,
                                       .error = libdist_error};
+    if (libdist->memory != LIBDIST_MALLOC) {
+        libdist->driver.alloc = libdist_alloc;
+        libdist->driver.free = libdist_free_memory;
+    }
     if (libdist_is_gpu(libdist)) {
         libdist->driver.put = libdist_put;
         libdist->driver.get = libdist_get;

@@ -247,13 +247,22 @@ enum outcome measure_run(struct driver *driver, struct buffers *buffers, const s
                          double *times, char *reason)
 {
     struct measure m = {.driver = driver, .buffers = buffers, .order = order, .reason = reason};
+    dist_status status;
 
     m.outcome = OUTCOME_TOOK;
     if (order->operation->layout == LAYOUT_MESSAGES && driver->ranks < 2) {
         snprintf(reason, MEASURE_REASON, "messages between two ranks need two: give -n 2");
         return OUTCOME_UNSUPPORTED;
     }
-    if (measure_end(&m, buffers_fit(buffers, driver, order)) != 0)
+    status = buffers_fit(buffers, driver, order);
+    if (status == DIST_ERR_NO_MEMORY) {
+        snprintf(reason, MEASURE_REASON,
+                 "rank %d has no memory for the buffers: give smaller sizes with -m", driver->rank);
+        return OUTCOME_FAILED;
+    }
+    if (status == DIST_OK && driver->prepare)
+        status = driver->prepare(driver, order, buffers);
+    if (measure_end(&m, status) != 0)
         return m.outcome;
     m.mirror = driver->put ? calloc(1, buffers->stride) : NULL;
     if (driver->put && !m.mirror) {
