@@ -99,8 +99,7 @@ static double curves_value(const struct curves *curves, enum plot_kind kind, int
 
 struct plot curves_plot(struct curves *curves, enum plot_kind kind)
 {
-    static const char *const titles[] = {
-        "Time", "Bus bandwidth", "Time relative to the first (above 1: the first is ahead)"};
+    const char *first = curves->result->libraries[0].name;
     int libraries = curves->result->library_count;
 
     for (int c = 0; c < libraries; c++) {
@@ -112,5 +111,11 @@ struct plot curves_plot(struct curves *curves, enum plot_kind kind)
         curves->series[c] =
             (struct plot_series){one->name, c, one->limit, curves->x, y, curves->count};
     }
-    return (struct plot){kind, titles[kind], curves->series, libraries};
+    if (kind == PLOT_RATIO)
+        snprintf(curves->title, sizeof(curves->title),
+                 "Time relative to %.24s (above 1: %.24s is faster)", first, first);
+    else
+        snprintf(curves->title, sizeof(curves->title), "%s",
+                 kind == PLOT_TIME ? "Time" : "Bus bandwidth");
+    return (struct plot){kind, curves->title, curves->series, libraries};
 }

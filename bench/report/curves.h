@@ -13,6 +13,7 @@ struct curves {
     int count, next;
     double *x, *y; /* y has a row of measurements for each library */
     struct plot_series *series;
+    char title[96]; /* of the last plot */
 };
 
 /* -1: no memory. curves_close in either case. */

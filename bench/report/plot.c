@@ -15,6 +15,7 @@
 #define BOTTOM 56
 #define STYLES 10
 #define TICKS_MAX 12
+#define TICK_WIDTH 54 /* of a size's name */
 
 /* One colour each on a light and on a dark ground. */
 static const char *const style_light[STYLES] = {"#0b62c4", "#c2410c", "#15803d", "#9d174d",
@@ -36,7 +37,7 @@ struct canvas {
     struct scale x, y;
 };
 
-static double scale_at(const struct scale *scale, double value)
+static double scale_position(const struct scale *scale, double value)
 {
     double least = scale->least, most = scale->most;
 
@@ -138,53 +139,82 @@ static double round_up(double value)
     return 10 * power;
 }
 
-/* Widens the range to ticks and returns their number. A ratio's axis has 1 on it. */
+/* Of 0, 1, 2, ... times a round step. */
+static int linear_ticks(struct scale *y, double ticks[TICKS_MAX])
+{
+    double step = round_up(y->most / 6);
+    int count = 0;
+
+    y->least = 0;
+    y->most = ceil(y->most / step * (1 - 1e-9)) * step;
+    for (int i = 0; i < TICKS_MAX && i * step <= y->most * (1 + 1e-9); i++)
+        ticks[count++] = i * step;
+    return count;
+}
+
+/* Powers of two, 1 among them. */
+static int ratio_ticks(struct scale *y, double ticks[TICKS_MAX])
+{
+    int first = (int)floor(log2(fmin(y->least, 0.99)) + 1e-9);
+    int last = (int)ceil(log2(fmax(y->most, 1.01)) - 1e-9);
+    int step = (last - first) / TICKS_MAX + 1, count = 0;
+
+    y->least = ldexp(1, first);
+    y->most = ldexp(1, last);
+    for (int i = first; i <= last; i++) {
+        if (i % step == 0)
+            ticks[count++] = ldexp(1, i);
+    }
+    return count;
+}
+
+/* Decades; of less than two of them 1, 2, 5, 10, 20, ... */
+static int time_ticks(struct scale *y, double ticks[TICKS_MAX])
+{
+    double tick;
+    int count = 0;
+    bool narrow;
+
+    y->most = round_up(y->most * 1.01);
+    y->least = 1 / round_up(1 / (y->least * 0.99));
+    narrow = y->most < 100 * y->least;
+    tick = narrow ? y->least : pow(10, ceil(log10(y->least) - 1e-9));
+    for (; count < TICKS_MAX && tick <= y->most * (1 + 1e-9); count++) {
+        ticks[count] = tick;
+        tick = round_up(narrow ? tick * 1.01 : tick * 9.9);
+    }
+    return count;
+}
+
+/* Widens the range to round numbers and returns how many ticks it has. */
 static int choose_ticks(enum plot_kind kind, struct scale *y, double ticks[TICKS_MAX])
 {
-    double step, base = kind == PLOT_RATIO ? 2 : 10;
-    int count = 0, first, last;
-
-    if (kind == PLOT_BANDWIDTH) {
-        step = round_up(y->most / 6);
-        y->least = 0;
-        y->most = ceil(y->most / step * (1 - 1e-9)) * step;
-        for (int i = 0; i < TICKS_MAX && i * step <= y->most * (1 + 1e-9); i++)
-            ticks[count++] = i * step;
-        return count;
-    }
-    if (kind == PLOT_RATIO) {
-        y->least = fmin(y->least, 0.99);
-        y->most = fmax(y->most, 1.01);
-    }
-    first = (int)floor(log(y->least) / log(base) + 1e-9);
-    last = (int)ceil(log(y->most) / log(base) - 1e-9);
-    step = ceil((last - first + 1) / (double)TICKS_MAX);
-    y->least = pow(base, first);
-    y->most = pow(base, last > first ? last : first + 1);
-    for (int i = first; i <= (last > first ? last : first + 1); i++)
-        if (i % (int)step == 0)
-            ticks[count++] = pow(base, i);
-    return count;
+    if (kind == PLOT_BANDWIDTH)
+        return linear_ticks(y, ticks);
+    return kind == PLOT_RATIO ? ratio_ticks(y, ticks) : time_ticks(y, ticks);
 }
 
 /* ---- drawing ---- */
 
+/* The sizes that were measured, from the largest down, as far as their names have room. */
 static void draw_x(struct canvas *canvas)
 {
-    int first = (int)ceil(log2(canvas->x.least) - 1e-9);
-    int last = (int)floor(log2(canvas->x.most) + 1e-9);
-    int step = (last - first) / 9 + 1;
+    const struct plot_series *series = &canvas->plot->series[0];
+    double last = INFINITY;
     char text[24];
 
-    for (int i = first; i <= last; i++) {
-        double at = scale_at(&canvas->x, ldexp(1, i));
+    for (int i = series->count - 1; i >= 0; i--) {
+        double position = scale_position(&canvas->x, series->x[i]);
 
-        if ((i - first) % step)
+        if (series->x[i] < canvas->x.least || series->x[i] > canvas->x.most ||
+            position > last - TICK_WIDTH)
             continue;
+        last = position;
         fprintf(canvas->to,
                 "<path class=\"grid\" d=\"M%.1f %dV%d\"/>"
                 "<text x=\"%.1f\" y=\"%d\" text-anchor=\"middle\">%s</text>\n",
-                at, TOP, HEIGHT - BOTTOM, at, HEIGHT - BOTTOM + 18, plot_bytes(ldexp(1, i), text));
+                position, TOP, HEIGHT - BOTTOM, position, HEIGHT - BOTTOM + 18,
+                plot_bytes(series->x[i], text));
     }
     fprintf(canvas->to,
             "<text class=\"name\" x=\"%d\" y=\"%d\" text-anchor=\"middle\">size (bytes)</text>\n",
@@ -194,26 +224,28 @@ static void draw_x(struct canvas *canvas)
 /* Lines between the decades, where there is room for them. */
 static void draw_minor(struct canvas *canvas)
 {
-    double decades = log10(canvas->y.most / canvas->y.least);
+    double least = canvas->y.least, most = canvas->y.most;
 
-    if (canvas->plot->kind != PLOT_TIME || decades > 5)
+    if (canvas->plot->kind != PLOT_TIME || log10(most / least) > 5)
         return;
-    for (double power = canvas->y.least; power < canvas->y.most * (1 - 1e-9); power *= 10)
-        for (int m = 2; m < 10; m++)
-            fprintf(canvas->to, "<path class=\"minor\" d=\"M%d %.1fH%d\"/>\n", LEFT,
-                    scale_at(&canvas->y, m * power), WIDTH - RIGHT);
+    for (double power = pow(10, floor(log10(least))); power < most; power *= 10) {
+        for (int m = 2; m < 10; m++) {
+            if (m * power > least && m * power < most * (1 - 1e-9))
+                fprintf(canvas->to, "<path class=\"minor\" d=\"M%d %.1fH%d\"/>\n", LEFT,
+                        scale_position(&canvas->y, m * power), WIDTH - RIGHT);
+        }
+    }
 }
 
 static void draw_y(struct canvas *canvas, const double *ticks, int count)
 {
-    static const char *const names[] = {"time of a call", "bus bandwidth (GB/s)",
-                                        "time / the first one's"};
+    static const char *const names[] = {"time of a call", "bus bandwidth (GB/s)", "relative time"};
     enum plot_kind kind = canvas->plot->kind;
     char text[24];
 
     draw_minor(canvas);
     for (int i = 0; i < count; i++) {
-        double at = scale_at(&canvas->y, ticks[i]);
+        double position = scale_position(&canvas->y, ticks[i]);
         bool one = kind == PLOT_RATIO && ticks[i] == 1;
 
         plot_value(kind, ticks[i], text);
@@ -224,7 +256,7 @@ static void draw_y(struct canvas *canvas, const double *ticks, int count)
         fprintf(canvas->to,
                 "<path class=\"%s\" d=\"M%d %.1fH%d\"/>"
                 "<text x=\"%d\" y=\"%.1f\" text-anchor=\"end\">%s</text>\n",
-                one ? "one" : "grid", LEFT, at, WIDTH - RIGHT, LEFT - 8, at + 4, text);
+                one ? "one" : "grid", LEFT, position, WIDTH - RIGHT, LEFT - 8, position + 4, text);
     }
     fprintf(canvas->to,
             "<text class=\"name\" transform=\"translate(16 %d) rotate(-90)\" "
@@ -252,16 +284,17 @@ static void draw_series(struct canvas *canvas, const struct plot_series *series)
             series->dashed ? " bound" : "");
     for (int i = 0; i < series->count; i++) {
         if (series->y[i] > 0)
-            fprintf(canvas->to, "%s%.1f %.1f", down ? "L" : "M", scale_at(&canvas->x, series->x[i]),
-                    scale_at(&canvas->y, series->y[i]));
+            fprintf(canvas->to, "%s%.1f %.1f", down ? "L" : "M",
+                    scale_position(&canvas->x, series->x[i]),
+                    scale_position(&canvas->y, series->y[i]));
         down = series->y[i] > 0;
     }
     fprintf(canvas->to, "\"/>\n");
     for (int i = 0; i < series->count; i++) {
         if (series->y[i] <= 0)
             continue;
-        draw_marker(canvas->to, series->style, scale_at(&canvas->x, series->x[i]),
-                    scale_at(&canvas->y, series->y[i]));
+        draw_marker(canvas->to, series->style, scale_position(&canvas->x, series->x[i]),
+                    scale_position(&canvas->y, series->y[i]));
         fprintf(canvas->to, "<title>");
         plot_text(series->name, canvas->to);
         fprintf(canvas->to, ", %s: %s</title></path>\n", plot_bytes(series->x[i], x_text),

@@ -27,7 +27,9 @@ struct plot {
     int series_count;
 };
 
-/* Draws within an <svg>; false, and nothing, if there is no size above 0 that has a y.
+/*
+ * Draws within an <svg>; false, and nothing, if there is no size above 0 that has a y. The sizes of
+ * the first series are written below.
  */
 bool plot_draw(const struct plot *plot, FILE *to);
 

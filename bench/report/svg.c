@@ -5,26 +5,46 @@
 #include "curves.h"
 
 #include <errno.h>
+#include <string.h>
 
 /* Of the head of a row, and of a name in the legend. */
 #define ROW_HEAD 34
-#define KEY_WIDTH 156
+#define KEY_WIDTH_MIN 156
 #define KEY_HEIGHT 22
-#define KEYS_A_LINE (2 * PLOT_WIDTH / KEY_WIDTH)
+#define KEY_LINE 56 /* the line of a key, and the gap after its name */
+#define LETTER_WIDTH 7
+
+/* Keys beside each other, as far as the longest name lets them. */
+static int svg_keys_a_line(const struct result *result)
+{
+    int width = KEY_WIDTH_MIN, keys;
+
+    for (int c = 0; c < result->library_count; c++) {
+        int wanted = KEY_LINE + LETTER_WIDTH * (int)strlen(result->libraries[c].name);
+
+        width = wanted > width ? wanted : width;
+    }
+    keys = 2 * PLOT_WIDTH / width;
+    return keys > 1 ? keys : 1;
+}
 
 static int svg_legend_height(const struct result *result)
 {
-    return 12 + (result->library_count + KEYS_A_LINE - 1) / KEYS_A_LINE * KEY_HEIGHT;
+    int keys = svg_keys_a_line(result);
+
+    return 12 + (result->library_count + keys - 1) / keys * KEY_HEIGHT;
 }
 
 static void svg_legend(const struct result *result, FILE *to)
 {
+    int keys = svg_keys_a_line(result), width = 2 * PLOT_WIDTH / keys;
+
     for (int c = 0; c < result->library_count; c++) {
         const struct result_library *one = &result->libraries[c];
         struct plot_series series = {.name = one->name, .style = c, .dashed = one->limit};
 
-        fprintf(to, "<g transform=\"translate(%d %d)\">", 20 + c % KEYS_A_LINE * KEY_WIDTH,
-                10 + c / KEYS_A_LINE * KEY_HEIGHT);
+        fprintf(to, "<g transform=\"translate(%d %d)\">", 20 + c % keys * width,
+                10 + c / keys * KEY_HEIGHT);
         plot_key(&series, to);
         fprintf(to, "<text x=\"40\" y=\"11\">");
         plot_text(one->name, to);

@@ -189,6 +189,10 @@ static void test_picture(void **state)
     assert_non_null(strstr(text, ">broadcast, int8, root 1, 2 ranks<"));
     assert_non_null(strstr(text, "<title>limit, 16 B: 5 µs</title>"));
     assert_int_equal(occurrences(text, "class=\"frame\""), 4);
+    assert_non_null(strstr(text, ">Time relative to a&lt;b (above 1: a&lt;b is faster)<"));
+    assert_int_equal(occurrences(text, ">16 B</text>"), 2); /* the sizes that were measured */
+    assert_int_equal(occurrences(text, ">4 B</text>"), 0);
+    assert_int_equal(occurrences(text, ">2 µs</text>"), 2); /* and ticks of less than a decade */
     assert_null(strstr(text, "a<b"));
     free(text);
     result_free(result);
