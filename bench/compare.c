@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Measuring several contestants in one run. */
+/* Measuring several libraries in one run. */
 #include "compare.h"
 
-#include "alone.h"
-#include "contest.h"
-#include "job.h"
-#include "point.h"
-#include "run.h"
+#include "bench/jobs/job.h"
+#include "bench/jobs/libraries.h"
+#include "bench/rounds/measurement.h"
+#include "bench/rounds/run.h"
+#include "single.h"
 
 #include <errno.h>
 #include <signal.h>
@@ -16,8 +16,8 @@
 
 struct compare {
     const struct options *options;
-    struct contest contest;
-    struct job **jobs; /* by contestant; NULL: it was not started */
+    struct libraries libraries;
+    struct job **jobs; /* by library; NULL: it was not started */
     struct runner **runners;
     struct runner absent; /* of those that were not started */
     struct result *result;
@@ -57,13 +57,13 @@ static int compare_largest(void *arg, struct order *order, bool first)
 
 /* ---- who is there ---- */
 
-/* What is known of contestant c goes into the result; what is news is said. */
+/* What is known of library c goes into the result; what is news is said. */
 static void compare_know(struct compare *compare, int c)
 {
-    struct result_contestant *known = &compare->result->contestants[c];
+    struct result_library *known = &compare->result->libraries[c];
     const struct job *job = compare->jobs[c];
     const char *reason =
-        job ? (job->runner.gone ? job->reason : NULL) : compare->contest.contestants[c].reason;
+        job ? (job->runner.gone ? job->reason : NULL) : compare->libraries.entries[c].reason;
 
     if (job && job->release && !*known->release) {
         free(known->release);
@@ -81,42 +81,42 @@ static void compare_look(void *arg)
 {
     struct compare *compare = arg;
 
-    for (int c = 0; c < compare->contest.count; c++)
+    for (int c = 0; c < compare->libraries.count; c++)
         compare_know(compare, c);
 }
 
 /* All are started, then all are waited for. */
 static void compare_start(struct compare *compare)
 {
-    const struct contest *contest = &compare->contest;
+    const struct libraries *libraries = &compare->libraries;
 
     compare->absent.gone = true;
-    for (int c = 0; c < contest->count; c++) {
-        struct contestant *one = &contest->contestants[c];
+    for (int c = 0; c < libraries->count; c++) {
+        struct library *one = &libraries->entries[c];
 
         if (one->word_count > 0)
             compare->jobs[c] = job_start(compare->folder, one->name, (int)compare->options->ranks,
                                          one->words, (double)compare->options->timeout * 1e9);
         compare->runners[c] = compare->jobs[c] ? &compare->jobs[c]->runner : &compare->absent;
     }
-    for (int c = 0; c < contest->count; c++) {
+    for (int c = 0; c < libraries->count; c++) {
         if (compare->jobs[c])
-            job_meet(compare->jobs[c], compare_stopped);
+            job_wait_for_ranks(compare->jobs[c], compare_stopped);
         compare_know(compare, c);
     }
 }
 
 static void compare_end(struct compare *compare)
 {
-    for (int c = 0; compare->jobs && c < compare->contest.count; c++) {
+    for (int c = 0; compare->jobs && c < compare->libraries.count; c++) {
         if (compare->jobs[c])
             job_quit(compare->jobs[c]);
     }
-    for (int c = 0; compare->jobs && c < compare->contest.count; c++)
+    for (int c = 0; compare->jobs && c < compare->libraries.count; c++)
         job_end(compare->jobs[c]);
     if (*compare->folder)
         rmdir(compare->folder);
-    contest_free(&compare->contest);
+    libraries_free(&compare->libraries);
     result_free(compare->result);
     free(compare->jobs);
     free(compare->runners);
@@ -126,7 +126,7 @@ static void compare_end(struct compare *compare)
 
 static int compare_prepare(struct compare *compare, int argc, char **argv)
 {
-    size_t count = (size_t)compare->contest.count;
+    size_t count = (size_t)compare->libraries.count;
     const char *place = getenv("TMPDIR");
 
     compare->jobs = calloc(count, sizeof(*compare->jobs));
@@ -135,8 +135,8 @@ static int compare_prepare(struct compare *compare, int argc, char **argv)
     if (!compare->jobs || !compare->runners || !compare->result)
         return -1;
     for (size_t c = 0; c < count; c++) {
-        if (result_add_contestant(compare->result, compare->contest.contestants[c].name,
-                                  compare->contest.contestants[c].limit) != 0)
+        if (result_add_library(compare->result, compare->libraries.entries[c].name,
+                               compare->libraries.entries[c].limit) != 0)
             return -1;
     }
     snprintf(compare->folder, sizeof(compare->folder), "%s/dist-bench.XXXXXX",
@@ -150,9 +150,9 @@ static int compare_prepare(struct compare *compare, int argc, char **argv)
 /* Someone who was asked for by name and left is a failure. */
 static int compare_code(const struct compare *compare, int code)
 {
-    for (int c = 0; c < compare->contest.count; c++) {
-        if (code == RUN_OK && compare->contest.contestants[c].asked &&
-            compare->result->contestants[c].reason)
+    for (int c = 0; c < compare->libraries.count; c++) {
+        if (code == RUN_OK && compare->libraries.entries[c].asked &&
+            compare->result->libraries[c].reason)
             code = RUN_FAILED;
     }
     return compare_stopped() ? 128 + (int)compare_signal : code;
@@ -189,15 +189,15 @@ int compare_main(const struct options *options, int argc, char **argv)
     size_t largest = 0;
 
     own.check = !own.no_check;
-    if (alone_launcher()) {
+    if (single_launcher()) {
         fprintf(stderr,
                 "dist_bench: %s is set, so a launcher has started this process: run it once, "
                 "without the launcher, with -n RANKS\n",
-                alone_launcher());
+                single_launcher());
         return RUN_USAGE;
     }
-    point_each(&own, (int)own.ranks, compare_largest, &largest);
-    if (contest_make(&own, largest, &compare.contest, &failure) != 0) {
+    measurement_each(&own, (int)own.ranks, compare_largest, &largest);
+    if (libraries_make(&own, largest, &compare.libraries, &failure) != 0) {
         fprintf(stderr, "dist_bench: %s\n", failure);
         return RUN_USAGE;
     }

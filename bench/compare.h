@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Measuring several contestants in one run, in turns. */
+/* Measuring several libraries in one run, in turns. */
 #ifndef BENCH_COMPARE_H
 #define BENCH_COMPARE_H
 

@@ -2,43 +2,11 @@
 # Measuring. dist_bench: all but main is a library of its own, so that unit tests can have it.
 noinst_LTLIBRARIES += libbench.la
 libbench_la_SOURCES = \
-	bench/alone.c bench/alone.h \
-	bench/baseline.c bench/baseline.h \
-	bench/buffers.c bench/buffers.h \
+	bench/single.c bench/single.h \
 	bench/compare.c bench/compare.h \
-	bench/contest.c bench/contest.h \
-	bench/csv.c bench/csv.h \
-	bench/curves.c bench/curves.h \
-	bench/digest.c bench/digest.h \
-	bench/html.c bench/html.h \
-	bench/job.c bench/job.h \
-	bench/job_talk.c \
-	bench/kind.c bench/kind.h \
-	bench/limit.c \
-	bench/limit_map.c bench/limit_map.h \
-	bench/limit_short.c \
-	bench/limit_sum.c bench/limit_sum.h \
-	bench/measure.c bench/measure.h \
-	bench/number.c bench/number.h \
 	bench/options.c bench/options.h \
 	bench/options_table.c \
-	bench/order.c bench/order.h \
-	bench/ours.c \
-	bench/pattern.c bench/pattern.h \
-	bench/peer.c bench/peer.h \
-	bench/plain.c bench/plain.h \
-	bench/plot.c bench/plot.h \
-	bench/point.c bench/point.h \
-	bench/print.c bench/print.h \
-	bench/print_json.c \
-	bench/print_table.c \
-	bench/result.c bench/result.h \
-	bench/run.c bench/run.h \
-	bench/runner.h \
-	bench/spec.c bench/spec.h \
-	bench/subject.h \
-	bench/svg.c bench/svg.h \
-	bench/worker.c bench/worker.h bench/worker_main.h
+	bench/worker.c bench/protocol.h bench/worker_main.h
 libbench_la_LIBADD = libcommon.la $(JANSSON_LIBS)
 libbench_la_CPPFLAGS = $(AM_CPPFLAGS) \
 	-DBENCH_LIBEXECDIR='"$(libexecdir)"' \
@@ -49,11 +17,6 @@ bin_PROGRAMS += dist_bench
 dist_bench_SOURCES = bench/main.c
 dist_bench_LDADD = libbench.la libdist.la -ldl -lm
 
-# Curves of what it has measured, as SVG.
-noinst_PROGRAMS += bench/draw
-bench_draw_SOURCES = bench/draw.c
-bench_draw_LDADD = libbench.la libdist.la -lm
-
 # The progress thread beside calls that block.
 noinst_PROGRAMS += bench/overlap
 bench_overlap_SOURCES = bench/overlap.c
@@ -61,26 +24,3 @@ bench_overlap_LDADD = libdist.la
 
 # A cluster out of network namespaces, to measure on.
 EXTRA_DIST += bench/netns-cluster
-
-# What it costs to be there: start, memory, descriptors; bench/footprint.sh makes tables of it.
-startup_sources = bench/startup.c bench/startup.h
-
-noinst_PROGRAMS += bench/startup_dist
-bench_startup_dist_SOURCES = $(startup_sources) bench/startup_dist.c
-bench_startup_dist_LDADD = libdist.la
-bench_startup_dist_LDFLAGS = $(job_ldflags)
-
-if HAVE_OPENMPI
-noinst_PROGRAMS += bench/startup_openmpi
-endif
-bench_startup_openmpi_SOURCES = $(startup_sources) bench/startup_mpi.c
-bench_startup_openmpi_CPPFLAGS = $(AM_CPPFLAGS) $(OPENMPI_CFLAGS)
-bench_startup_openmpi_LDADD = $(OPENMPI_LIBS)
-
-if HAVE_MPICH
-noinst_PROGRAMS += bench/startup_mpich
-endif
-bench_startup_mpich_SOURCES = $(startup_sources) bench/startup_mpi.c
-bench_startup_mpich_CPPFLAGS = $(AM_CPPFLAGS) $(MPICH_CFLAGS)
-bench_startup_mpich_LDADD = $(MPICH_LIBS)
-EXTRA_DIST += bench/footprint.sh

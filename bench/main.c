@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* dist_bench: measures collective communication, libdist's and others', in turns. */
-#include "alone.h"
+#include "bench/rounds/run.h"
 #include "compare.h"
-#include "run.h"
+#include "single.h"
 #include "worker_main.h"
 
 #include <signal.h>
@@ -26,6 +26,6 @@ int main(int argc, char **argv)
     else if (options_compares(&options))
         return compare_main(&options, argc, argv);
     else
-        return alone_main(&options, argc, argv);
+        return single_main(&options, argc, argv);
     return RUN_OK;
 }

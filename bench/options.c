@@ -2,7 +2,7 @@
 /* Reads the command line by the table. */
 #include "options.h"
 
-#include "subject.h"
+#include "bench/measure/driver.h"
 
 #include <stdarg.h>
 #include <string.h>
@@ -22,17 +22,18 @@ static int options_wrong(const char *format, ...)
 
 /* ---- what belongs together ---- */
 
-static int options_kinds(struct options *options, int argc, char **argv)
+static int options_operations(struct options *options, int argc, char **argv)
 {
     for (int a = 0; a < argc; a++) {
-        const struct kind *kind = kind_find(argv[a]);
+        const struct operation *operation = operation_find(argv[a]);
 
-        if (!kind && strcmp(argv[a], "all") != 0)
+        if (!operation && strcmp(argv[a], "all") != 0)
             return options_wrong("'%s' is nothing to measure: give a collective such as "
                                  "all_reduce, or bw, bibw, latency, barrier, all",
                                  argv[a]);
-        for (int k = 0; k < KIND_COUNT; k++)
-            options->kinds[k] = options->kinds[k] || !kind || kind == &kind_table[k];
+        for (int k = 0; k < OPERATION_COUNT; k++)
+            options->operations[k] =
+                options->operations[k] || !operation || operation == &operation_table[k];
     }
     if (argc == 0 && !options->worker)
         return options_wrong("say what to measure: a collective such as all_reduce, or bw, "
@@ -65,7 +66,7 @@ static int options_sizes(struct options *options)
 
 static int options_names(struct options *options)
 {
-    int dtype = kind_dtype(options->dtype_name), op = kind_op(options->op_name);
+    int dtype = operation_dtype(options->dtype_name), op = operation_op(options->op_name);
 
     if (dtype < 0)
         return options_wrong("--dtype %s: give one such as float32, bfloat16, int64, uint8",
@@ -78,7 +79,7 @@ static int options_names(struct options *options)
     options->op = (dist_op)op;
     if (options->device)
         options->memory = options->device;
-    if (!ours_has_memory(options->memory))
+    if (!libdist_has_memory(options->memory))
         return options_wrong("--mem %s: this build has none of it; give malloc", options->memory);
     return 0;
 }
@@ -95,11 +96,11 @@ static int options_fit(struct options *options)
     if (!options->format)
         options->format = compares ? "table" : "osu";
     if (compares && options->ranks < 0 && !options->worker)
-        return options_wrong("several contestants start their own ranks: say how many with -n");
+        return options_wrong("several libraries start their own ranks: say how many with -n");
     if (compares && options->window != options_defaults.window)
-        return options_wrong("-W goes without other contestants: all of them have a window of 64");
+        return options_wrong("-W goes without other libraries: all of them have a window of 64");
     if (compares && options->backend)
-        return options_wrong("--backend goes without other contestants: name it in --compare");
+        return options_wrong("--backend goes without other libraries: name it in --compare");
     if (options->ranks > 0 && options->root >= options->ranks)
         return options_wrong("--root %ld: there are ranks 0 to %ld", (long)options->root,
                              (long)options->ranks - 1);
@@ -115,8 +116,9 @@ int options_parse(int argc, char **argv, struct options *options_p, const char *
     if (args_read(&options_args, argc, argv, &options, &rest, options_failure) != 0)
         return -1;
     if (options.action == OPTIONS_RUN &&
-        (options_kinds(&options, argc - rest, argv + rest) != 0 || options_sizes(&options) != 0 ||
-         options_names(&options) != 0 || options_fit(&options) != 0))
+        (options_operations(&options, argc - rest, argv + rest) != 0 ||
+         options_sizes(&options) != 0 || options_names(&options) != 0 ||
+         options_fit(&options) != 0))
         return -1;
     *options_p = options;
     return 0;
@@ -128,7 +130,7 @@ void options_help(FILE *to)
           "Measures collective communication. WHAT is all, or some of:\n",
           to);
 #define HELP_NAME(name, ...) #name " "
-    args_help_text(KIND_MAP(HELP_NAME), 0, to);
+    args_help_text(OPERATION_MAP(HELP_NAME), 0, to);
 #undef HELP_NAME
     args_help(&options_args, to);
     fputs("\n"

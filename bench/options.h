@@ -3,7 +3,7 @@
 #ifndef BENCH_OPTIONS_H
 #define BENCH_OPTIONS_H
 
-#include "kind.h"
+#include "bench/measure/operation.h"
 #include "tools/common/args.h"
 
 #include <stdint.h>
@@ -13,13 +13,13 @@ enum options_action { OPTIONS_RUN, OPTIONS_HELP, OPTIONS_VERSION };
 
 /* Numbers that were not given are -1 where the comment says so; texts are NULL. */
 struct options {
-    bool kinds[KIND_COUNT];     /* what to measure */
-    int64_t ranks;              /* to start; -1: those of the launcher */
-    const char *sizes;          /* [MIN:]MAX */
-    int64_t least, most;        /* bytes; -1: not given */
-    int64_t factor, step;       /* from size to size; step 0: by the factor */
-    int64_t iterations, warmup; /* -1: by time */
-    double time;                /* seconds for a point and contestant */
+    bool operations[OPERATION_COUNT]; /* what to measure */
+    int64_t ranks;                    /* to start; -1: those of the launcher */
+    const char *sizes;                /* [MIN:]MAX */
+    int64_t least, most;              /* bytes; -1: not given */
+    int64_t factor, step;             /* from size to size; step 0: by the factor */
+    int64_t iterations, warmup;       /* -1: by time */
+    double time;                      /* seconds for a point and library */
     int64_t rounds;
     int64_t window;
     int64_t buffers; /* sets, each allocated by itself; 0: as many as the default says, in one */
@@ -48,7 +48,7 @@ void options_help(FILE *to);
 extern const struct args options_args;
 extern const struct options options_defaults;
 
-/* Is this a run of several contestants? */
+/* Is this a run of several libraries? */
 bool options_compares(const struct options *options);
 
 #endif

@@ -2,8 +2,8 @@
 /* The one table of options: OSU's letters, and the long names of both OSU and NCCL's tests. */
 #include "options.h"
 
-#include "order.h"
-#include "worker.h"
+#include "bench/measure/order.h"
+#include "protocol.h"
 
 #include <limits.h>
 #include <stddef.h>
@@ -80,17 +80,17 @@ static const struct args_row options_rows[] = {
 
     GROUP("How often"),
     NUMBER("time", 't', REAL, time, 0.001, 3600, "SECONDS",
-           "for each size and contestant (default: 0.4)"),
+           "for each size and library (default: 0.4)"),
     NUMBER("iterations,iters", 'i', INT, iterations, 1, ORDER_SAMPLES_MAX, "N",
            "instead N calls, each timed by itself"),
     NUMBER("warmup,warmup-iters", 'x', INT, warmup, 0, 1 << 30, "N",
            "calls before, not timed (default: some)"),
-    NUMBER("rounds", 'r', INT, rounds, 1, 10000, "N", "turns of each contestant (default: 5)"),
-    FLAG("no-check", 0, no_check, "compare no results (they are, with several contestants)"),
+    NUMBER("rounds", 'r', INT, rounds, 1, 10000, "N", "turns of each library (default: 5)"),
+    FLAG("no-check", 0, no_check, "compare no results (they are, with several libraries)"),
     NUMBER("check,validation", 'c', SWITCH, check, 0, 1, NULL, "compare the results"),
     FLAG("validate", 'u', check, "the same"),
 
-    GROUP("Several contestants, in turns"),
+    GROUP("Several libraries, in turns"),
     TEXT("compare", 0, TEXT, compare, "LIST",
          "backend[/mem][+VAR=VALUE]..., mpi-native, limit, or a peer's name, separated by commas; "
          "ratios are over the first (default with others: gloo)"),
@@ -98,13 +98,13 @@ static const struct args_row options_rows[] = {
     TEXT("peer", 0, TEXT, peer, "LIST", "and these"),
     FLAG("limit", 0, limit, "and what this machine can do at best: a bare loop over shared memory"),
     TEXT("mpirun", 0, TEXT, mpirun, "COMMAND",
-         "what starts contestants of backend mpi (default: the MPI that was found at build time)"),
+         "what starts the ranks of backend mpi (default: the MPI that was found at build time)"),
     NUMBER("timeout", 0, INT, timeout, 1, 86400, "SECONDS",
-           "a contestant that is silent so long is left out (default: 60)"),
+           "a library that is silent so long is left out (default: 60)"),
 
     GROUP("Output"),
     TEXT("format", 0, CHOICE, format, "osu|nccl|csv|json|table",
-         "(default: osu; of several contestants: table)"),
+         "(default: osu; of several libraries: table)"),
     FLAG("full", 'f', full, "more columns"),
     TEXT("save", 0, TEXT, save, "FILE", "write the results as JSON"),
     TEXT("baseline", 0, TEXT, baseline, "FILE",

@@ -25,7 +25,7 @@ function find_best(point, peers,    n, i, names, name)
 {
     best = 0
     who = ""
-    n = split(contestants[point], names, " ")
+    n = split(libraries[point], names, " ")
     for (i = 1; i <= n; i++) {
         name = names[i]
         if (name ~ /^(gloo|gloo\/dist|limit|dist|dist-ring)$/ || name !~ peers)
@@ -125,7 +125,7 @@ $11 != "" && $NF != "wrong" {
         sizes[point] = $3 + 0
     }
     times[point, $10] = $11 + 0
-    contestants[point] = contestants[point] " " $10
+    libraries[point] = libraries[point] " " $10
     if (!seen[$1]++)
         pages[++page_count] = $1
 }
@@ -156,7 +156,7 @@ END {
     print_machine()
     print "\n## Targets\n\n| target | met |\n|---|---|\n" summary
     if (page_count) {
-        print "Curves of all contestants, and their times:\n"
+        print "Curves of all libraries, and their times:\n"
         for (p = 1; p <= page_count; p++)
             print "- [" pages[p] "](" pages[p] ".svg), [CSV](" pages[p] ".csv)"
     }

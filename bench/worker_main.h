@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* dist_bench as one of the contestants of another dist_bench. */
+/* dist_bench as one of the libraries of another dist_bench. */
 #ifndef BENCH_WORKER_MAIN_H
 #define BENCH_WORKER_MAIN_H
 

@@ -2,43 +2,13 @@
 # train_mnist. All but main is a library of its own, so that the unit tests can have it.
 noinst_LTLIBRARIES += libtrain.la
 libtrain_la_SOURCES = \
-	train/anywhere.h \
-	train/augment.c train/augment.h \
-	train/batch.c train/batch.h \
-	train/blas.c train/blas.h \
 	train/buffer.c train/buffer.h \
-	train/checkpoint.c train/checkpoint.h \
 	train/comm.c train/comm.h \
-	train/dataset.c train/dataset.h \
-	train/device.c train/device.h \
-	train/device_cpu.c \
-	train/device_cuda.c train/device_cuda.h \
-	train/digits.c train/digits.h \
 	train/failure.c train/failure.h \
-	train/file.c train/file.h \
-	train/gemm.c train/gemm.h \
-	train/glyphs.c train/glyphs.h \
-	train/grid.c train/grid.h \
 	train/hash.c train/hash.h \
-	train/idx.c train/idx.h \
-	train/kernel.h \
-	train/layer.h \
-	train/layer_bias.c \
-	train/layer_conv.c \
-	train/layer_dense.c \
-	train/layer_dropout.c \
-	train/layer_pool.c \
-	train/loss.c train/loss.h \
-	train/model.c train/model.h \
-	train/optimizer.c train/optimizer.h \
 	train/options.c train/options.h \
 	train/options_table.c \
 	train/report.c train/report.h \
-	train/rng.h \
-	train/sampler.c train/sampler.h \
-	train/source.c train/source.h \
-	train/tensors.c train/tensors.h \
-	train/tensors_json.c train/tensors_json.h \
 	train/trainer.c train/trainer.h \
 	train/trainer_setup.c \
 	train/trainer_step.c

@@ -4,11 +4,11 @@
 #include <signal.h>
 #include <stdio.h>
 
-#include "blas.h"
-#include "device.h"
 #include "failure.h"
-#include "gemm.h"
 #include "options.h"
+#include "train/device/blas.h"
+#include "train/device/device.h"
+#include "train/model/gemm.h"
 #include "trainer.h"
 
 enum { MAIN_OK, MAIN_FAILURE, MAIN_USAGE };

@@ -6,9 +6,9 @@
 #include <math.h>
 #include <string.h>
 
-#include "checkpoint.h"
 #include "failure.h"
 #include "hash.h"
+#include "train/files/checkpoint.h"
 
 /* Whether --max-steps or --dry-run end the training here. */
 static bool trainer_is_done(const struct trainer *trainer)

@@ -5,15 +5,15 @@
 
 #include <stdio.h>
 
-#include "batch.h"
 #include "comm.h"
-#include "dataset.h"
-#include "device.h"
-#include "grid.h"
-#include "model.h"
 #include "options.h"
 #include "report.h"
-#include "sampler.h"
+#include "train/data/batch.h"
+#include "train/data/dataset.h"
+#include "train/data/sampler.h"
+#include "train/device/device.h"
+#include "train/model/grid.h"
+#include "train/model/model.h"
 
 /*
  * Micro-batches of all ranks together, in one step. Micro-batch m has the positions m, m + 8,

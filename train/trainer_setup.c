@@ -4,9 +4,9 @@
 #include <inttypes.h>
 #include <string.h>
 
-#include "blas.h"
-#include "checkpoint.h"
 #include "failure.h"
+#include "train/device/blas.h"
+#include "train/files/checkpoint.h"
 #include "trainer.h"
 
 enum { TRAINER_TEST_MOST = 64 }; /* samples of a test pass: more only need memory */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* One rank's training: a step. */
-#include "rng.h"
+#include "train/model/rng.h"
 #include "trainer.h"
 
 /* Adds sample i of this rank's part of the step. */

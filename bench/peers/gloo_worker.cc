@@ -1,23 +1,25 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * gloo_worker CONTESTANT: Gloo's own calls over TCP, measured by dist_bench. RANK and WORLD_SIZE
+ * gloo_worker LIBRARY: Gloo's own calls over TCP, measured by dist_bench. RANK and WORLD_SIZE
  * say who this is, GLOO_STORE is an empty folder where the ranks meet, and DIST_BENCH_INTERFACE the
  * network interface (lo).
  *
- * Gloo leaves the algorithm of an all-reduce to its caller. Contestant "gloo" tries each on the
+ * Gloo leaves the algorithm of an all-reduce to its caller. Library "gloo" tries each on the
  * buffers of a run before it is measured and takes the one whose slowest rank is fastest;
  * "gloo-ring", "gloo-bcube", "gloo-hd" and "gloo-chunked" take that one always. With
  * DIST_BENCH_VERBOSE set, rank 0 says on stderr which was taken.
  */
-#include "peer.h"
-
-#include "../worker.h"
+extern "C" {
+#include "bench/measure/buffers.h"
+#include "bench/measure/serve.h"
+}
 
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <map>
 #include <memory>
 #include <stdexcept>
 #include <string>
@@ -38,13 +40,16 @@
 #include <gloo/rendezvous/context.h>
 #include <gloo/rendezvous/file_store.h>
 #include <gloo/transport/tcp/device.h>
+#include <signal.h>
+#include <sys/prctl.h>
 
 namespace
 {
 
-using Context = std::shared_ptr<gloo::Context>;
 using Reduce = void (*)(void *, const void *, const void *, size_t);
 using Clock = std::chrono::steady_clock;
+
+using Buffer = std::unique_ptr<gloo::transport::UnboundBuffer>;
 
 // Slots of messages are none of those that Gloo makes of its collectives' tags.
 const uint64_t MESSAGES = 1ull << 60, ANSWERS = 1ull << 48;
@@ -53,88 +58,106 @@ enum Way { RING, BCUBE, HALVING_DOUBLING, CHUNKED, WAYS };
 const char *const way_names[WAYS] = {"gloo-ring", "gloo-bcube", "gloo-hd", "gloo-chunked"};
 
 struct State {
-    Context context;
+    struct driver driver; // first
+    std::shared_ptr<gloo::Context> context;
     uint32_t tag = 0;         // of the last collective, all ranks' alike
     uint64_t message_tag = 0; // of the last messages, of ranks 0 and 1
-    int fixed = -1;           // the contestant's way of all-reduce, or each run's best
+    int fixed = -1;           // the library's way of all-reduce, or each order's best
     int way = RING;
-    // Those algorithms that are bound to their memory: one for each set.
-    std::vector<std::unique_ptr<gloo::Algorithm>> bound;
-    // The small buffer of bw's last message.
-    char byte = 0;
+    bool prepared = false; // for the order below
+    struct order order;
+    // Those algorithms that are bound to their memory, by where that begins.
+    std::map<const void *, std::unique_ptr<gloo::Algorithm>> bound;
+    // Of messages, by their memory.
+    std::map<const void *, Buffer> unbound;
+    char byte = 0; // of bw's last message
     std::string error;
 };
 
-State *state_of(peer_library *library)
+// The memory of a call, and its elements: of a block.
+struct Arguments {
+    const struct order *order;
+    void *in, *out;
+    size_t count, bytes;
+};
+
+Arguments arguments_of(const State *state, const struct order *order, const void *in, void *out)
 {
-    return static_cast<State *>(library->state);
+    return {order, const_cast<void *>(in), out, order_count(order, state->driver.ranks),
+            order_block(order, state->driver.ranks)};
 }
 
-// Runs what may throw. NULL, or the text of what was thrown.
-template <typename F> const char *guarded(peer_library *library, F body)
+State *state_of(struct driver *driver)
+{
+    return reinterpret_cast<State *>(driver);
+}
+
+// Runs what may throw.
+template <typename F> dist_status guarded(struct driver *driver, F body)
 {
     try {
         body();
-        return nullptr;
+        return DIST_OK;
     } catch (const std::exception &e) {
-        std::string &error = state_of(library)->error;
+        std::string &error = state_of(driver)->error;
 
         error = e.what();
-        std::replace(error.begin(), error.end(), '\n', ' ');
-        return error.c_str();
+        return DIST_ERR_SYSTEM;
     }
 }
 
-// Calls body with a null pointer of the run's type.
-template <typename F> void with_type(const peer_run *run, F body)
+// Calls body with a null pointer of the order's type.
+template <typename F> void with_type(const struct order *order, F body)
 {
-    switch (run->dtype) {
-    case PEER_FLOAT32:
+    switch (order->dtype) {
+    case DIST_FLOAT32:
         return body(static_cast<float *>(nullptr));
-    case PEER_FLOAT64:
+    case DIST_FLOAT64:
         return body(static_cast<double *>(nullptr));
-    case PEER_INT8:
+    case DIST_INT8:
         return body(static_cast<int8_t *>(nullptr));
-    case PEER_UINT8:
+    case DIST_UINT8:
         return body(static_cast<uint8_t *>(nullptr));
-    case PEER_INT32:
+    case DIST_INT32:
         return body(static_cast<int32_t *>(nullptr));
-    case PEER_UINT32:
+    case DIST_UINT32:
         return body(static_cast<uint32_t *>(nullptr));
-    case PEER_INT64:
+    case DIST_INT64:
         return body(static_cast<int64_t *>(nullptr));
     default:
         return body(static_cast<uint64_t *>(nullptr));
     }
 }
 
-template <typename T> Reduce reduce_of(peer_operation operation)
+template <typename T> Reduce reduce_of(dist_op op)
 {
-    switch (operation) {
-    case PEER_PROD:
+    switch (op) {
+    case DIST_PROD:
         return static_cast<Reduce>(gloo::product<T>);
-    case PEER_MIN:
+    case DIST_MIN:
         return static_cast<Reduce>(gloo::min<T>);
-    case PEER_MAX:
+    case DIST_MAX:
         return static_cast<Reduce>(gloo::max<T>);
     default:
         return static_cast<Reduce>(gloo::sum<T>);
     }
 }
 
-template <typename T> const gloo::ReductionFunction<T> *function_of(peer_operation operation)
+template <typename T> const gloo::ReductionFunction<T> *function_of(dist_op op)
 {
-    switch (operation) {
-    case PEER_PROD:
+    switch (op) {
+    case DIST_PROD:
         return gloo::ReductionFunction<T>::product;
-    case PEER_MIN:
+    case DIST_MIN:
         return gloo::ReductionFunction<T>::min;
-    case PEER_MAX:
+    case DIST_MAX:
         return gloo::ReductionFunction<T>::max;
     default:
         return gloo::ReductionFunction<T>::sum;
     }
 }
+
+// ---- collectives ----
 
 void barrier(State *state)
 {
@@ -144,29 +167,167 @@ void barrier(State *state)
     gloo::barrier(options);
 }
 
-// The way of all-reduce that is possible for this run.
-bool possible(const peer_run *run, int way)
+template <typename T> void all_reduce(State *state, const Arguments &a)
 {
-    bool in_place = run->sets[0].in == run->sets[0].out;
+    gloo::AllreduceOptions options(state->context);
 
-    return way == RING || way == BCUBE || (in_place && run->count > 0);
+    options.setAlgorithm(state->way == BCUBE ? gloo::AllreduceOptions::Algorithm::BCUBE
+                                             : gloo::AllreduceOptions::Algorithm::RING);
+    if (a.in != a.out)
+        options.setInput(static_cast<T *>(a.in), a.count);
+    options.setOutput(static_cast<T *>(a.out), a.count);
+    options.setReduceFunction(reduce_of<T>(a.order->op));
+    options.setTag(++state->tag);
+    gloo::allreduce(options);
 }
 
-bool is_bound(const peer_run *run, int way)
+template <typename T> void reduce(State *state, const Arguments &a)
 {
-    return run->count > 0 && (run->collective == PEER_REDUCE_SCATTER ||
-                              (run->collective == PEER_ALL_REDUCE && way >= HALVING_DOUBLING));
+    gloo::ReduceOptions options(state->context);
+
+    if (a.in != a.out)
+        options.setInput(static_cast<T *>(a.in), a.count);
+    options.setOutput(static_cast<T *>(a.out), a.count);
+    options.setReduceFunction(reduce_of<T>(a.order->op));
+    options.setRoot(a.order->root);
+    options.setTag(++state->tag);
+    gloo::reduce(options);
+}
+
+template <typename T> void broadcast(State *state, const Arguments &a)
+{
+    gloo::BroadcastOptions options(state->context);
+
+    options.setOutput(static_cast<T *>(a.out), a.count);
+    options.setRoot(a.order->root);
+    options.setTag(++state->tag);
+    gloo::broadcast(options);
+}
+
+template <typename T> void all_gather(State *state, const Arguments &a)
+{
+    gloo::AllgatherOptions options(state->context);
+
+    if (!buffers_in_place(a.order))
+        options.setInput(static_cast<T *>(a.in), a.count);
+    options.setOutput(static_cast<T *>(a.out), a.count * state->driver.ranks);
+    options.setTag(++state->tag);
+    gloo::allgather(options);
+}
+
+template <typename T> void all_to_all(State *state, const Arguments &a)
+{
+    gloo::AlltoallOptions options(state->context);
+    size_t elements = a.count * state->driver.ranks;
+
+    options.setInput(static_cast<T *>(a.in), elements);
+    options.setOutput(static_cast<T *>(a.out), elements);
+    options.setTag(++state->tag);
+    gloo::alltoall(options);
+}
+
+// ---- messages ----
+
+gloo::transport::UnboundBuffer *buffer_of(State *state, void *memory, size_t bytes)
+{
+    Buffer &buffer = state->unbound[memory];
+
+    if (!buffer)
+        buffer = state->context->createUnboundBuffer(memory, bytes);
+    return buffer.get();
+}
+
+void latency(State *state, const Arguments &a)
+{
+    int rank = state->driver.rank, peer = 1 - rank;
+    uint64_t slot = MESSAGES + ++state->message_tag;
+    auto out = buffer_of(state, a.in, a.bytes), in = buffer_of(state, a.out, a.bytes);
+
+    for (int i = 0; i < 2; i++) {
+        if (i == rank) {
+            out->send(peer, slot);
+            out->waitSend();
+        } else {
+            in->recv(peer, slot);
+            in->waitRecv();
+        }
+    }
+}
+
+// A window of messages from 0 to 1, and a byte that says that they are there.
+void window(State *state, const Arguments &a)
+{
+    int rank = state->driver.rank, peer = 1 - rank;
+    uint64_t slot = MESSAGES + ++state->message_tag;
+    auto buffer = buffer_of(state, rank == 0 ? a.in : a.out, a.bytes);
+    auto last = buffer_of(state, &state->byte, 1);
+
+    for (int i = 0; i < a.order->window; i++)
+        rank == 0 ? buffer->send(peer, slot) : buffer->recv(peer, slot);
+    for (int i = 0; i < a.order->window; i++)
+        rank == 0 ? buffer->waitSend() : buffer->waitRecv();
+    if (rank == 1) {
+        last->send(peer, slot + ANSWERS);
+        last->waitSend();
+    } else {
+        last->recv(peer, slot + ANSWERS);
+        last->waitRecv();
+    }
+}
+
+void call(State *state, const Arguments &a)
+{
+    auto bound = state->bound.find(a.in);
+
+    if (bound != state->bound.end())
+        return bound->second->run();
+    with_type(a.order, [&](auto *type) {
+        using T = std::remove_pointer_t<decltype(type)>;
+        switch (a.order->operation->id) {
+        case OPERATION_all_reduce:
+            return all_reduce<T>(state, a);
+        case OPERATION_reduce:
+            return reduce<T>(state, a);
+        case OPERATION_broadcast:
+            return broadcast<T>(state, a);
+        case OPERATION_all_gather:
+            return all_gather<T>(state, a);
+        case OPERATION_all_to_all:
+            return all_to_all<T>(state, a);
+        case OPERATION_latency:
+            return state->driver.rank > 1 ? void() : latency(state, a);
+        case OPERATION_bw:
+            return state->driver.rank > 1 ? void() : window(state, a);
+        default:
+            return barrier(state);
+        }
+    });
+}
+
+// ---- the way of an all-reduce ----
+
+// The way of all-reduce that is possible for this order.
+bool possible(const struct order *order, int way)
+{
+    return way == RING || way == BCUBE || (buffers_in_place(order) && order->bytes > 0);
+}
+
+bool is_bound(const struct order *order, int way)
+{
+    return order->bytes > 0 &&
+           (order->operation->id == OPERATION_reduce_scatter ||
+            (order->operation->id == OPERATION_all_reduce && way >= HALVING_DOUBLING));
 }
 
 template <typename T>
-std::unique_ptr<gloo::Algorithm> bind(State *state, const peer_run *run, int way, void *memory)
+std::unique_ptr<gloo::Algorithm> bind(State *state, const Arguments &a, int way)
 {
-    const auto *function = function_of<T>(run->operation);
-    std::vector<T *> pointers{static_cast<T *>(memory)};
-    int count = static_cast<int>(run->count), ranks = state->context->size;
+    const auto *function = function_of<T>(a.order->op);
+    std::vector<T *> pointers{static_cast<T *>(a.in)};
+    int count = static_cast<int>(a.count), ranks = state->driver.ranks;
     gloo::Algorithm *algorithm;
 
-    if (run->collective == PEER_REDUCE_SCATTER)
+    if (a.order->operation->id == OPERATION_reduce_scatter)
         algorithm = new gloo::ReduceScatterHalvingDoubling<T>(
             state->context, pointers, count * ranks, std::vector<int>(ranks, count), function);
     else if (way == HALVING_DOUBLING)
@@ -177,112 +338,37 @@ std::unique_ptr<gloo::Algorithm> bind(State *state, const peer_run *run, int way
     return std::unique_ptr<gloo::Algorithm>(algorithm);
 }
 
+Arguments set_of(State *state, const struct order *order, const struct buffers *buffers, int set)
+{
+    return arguments_of(state, order, buffers_in(buffers, set), buffers_out(buffers, set));
+}
+
 // All ranks bind and unbind together, since the memory of one is written to by others.
 void unbind_all(State *state)
 {
     barrier(state);
     state->bound.clear();
+    state->unbound.clear();
 }
 
-void bind_all(State *state, const peer_run *run, int way)
+void bind_all(State *state, const struct order *order, const struct buffers *buffers, int way)
 {
     unbind_all(state);
     state->way = way;
-    if (is_bound(run, way))
-        with_type(run, [&](auto *type) {
+    if (is_bound(order, way))
+        with_type(order, [&](auto *type) {
             using T = std::remove_pointer_t<decltype(type)>;
-            for (size_t s = 0; s < run->set_count; s++)
-                state->bound.push_back(bind<T>(state, run, way, run->sets[s].in));
+            for (int set = 0; set < buffers->sets; set++) {
+                Arguments a = set_of(state, order, buffers, set);
+
+                state->bound[a.in] = bind<T>(state, a, way);
+            }
         });
     barrier(state);
 }
 
-template <typename T> void all_reduce(State *state, const peer_run *run, const peer_set *set)
-{
-    gloo::AllreduceOptions options(state->context);
-
-    options.setAlgorithm(state->way == BCUBE ? gloo::AllreduceOptions::Algorithm::BCUBE
-                                             : gloo::AllreduceOptions::Algorithm::RING);
-    if (set->in != set->out)
-        options.setInput(static_cast<T *>(set->in), run->count);
-    options.setOutput(static_cast<T *>(set->out), run->count);
-    options.setReduceFunction(reduce_of<T>(run->operation));
-    options.setTag(++state->tag);
-    gloo::allreduce(options);
-}
-
-template <typename T> void reduce(State *state, const peer_run *run, const peer_set *set)
-{
-    gloo::ReduceOptions options(state->context);
-
-    if (set->in != set->out)
-        options.setInput(static_cast<T *>(set->in), run->count);
-    options.setOutput(static_cast<T *>(set->out), run->count);
-    options.setReduceFunction(reduce_of<T>(run->operation));
-    options.setRoot(run->root);
-    options.setTag(++state->tag);
-    gloo::reduce(options);
-}
-
-template <typename T> void broadcast(State *state, const peer_run *run, const peer_set *set)
-{
-    gloo::BroadcastOptions options(state->context);
-
-    options.setOutput(static_cast<T *>(set->out), run->count);
-    options.setRoot(run->root);
-    options.setTag(++state->tag);
-    gloo::broadcast(options);
-}
-
-template <typename T> void all_gather(State *state, const peer_run *run, const peer_set *set)
-{
-    gloo::AllgatherOptions options(state->context);
-
-    if (!run->in_place)
-        options.setInput(static_cast<T *>(set->in), run->count);
-    options.setOutput(static_cast<T *>(set->out), run->count * state->context->size);
-    options.setTag(++state->tag);
-    gloo::allgather(options);
-}
-
-template <typename T> void all_to_all(State *state, const peer_run *run, const peer_set *set)
-{
-    gloo::AlltoallOptions options(state->context);
-    size_t elements = run->count * state->context->size;
-
-    options.setInput(static_cast<T *>(set->in), elements);
-    options.setOutput(static_cast<T *>(set->out), elements);
-    options.setTag(++state->tag);
-    gloo::alltoall(options);
-}
-
-void call(State *state, const peer_run *run, size_t s)
-{
-    const peer_set *set = &run->sets[s];
-
-    if (!state->bound.empty())
-        return state->bound[s]->run();
-    with_type(run, [&](auto *type) {
-        using T = std::remove_pointer_t<decltype(type)>;
-        switch (run->collective) {
-        case PEER_ALL_REDUCE:
-            return all_reduce<T>(state, run, set);
-        case PEER_REDUCE:
-            return reduce<T>(state, run, set);
-        case PEER_BROADCAST:
-            return broadcast<T>(state, run, set);
-        case PEER_ALL_GATHER:
-            return all_gather<T>(state, run, set);
-        case PEER_ALL_TO_ALL:
-            return all_to_all<T>(state, run, set);
-        default:
-            return barrier(state);
-        }
-    });
-}
-
 // The seconds of a call, its slowest rank's: the best of some, with some calls before.
-double try_way(State *state, const peer_run *run)
+double try_way(State *state, const struct order *order, const struct buffers *buffers)
 {
     double best = 1e9;
     gloo::AllreduceOptions slowest(state->context);
@@ -292,7 +378,7 @@ double try_way(State *state, const peer_run *run)
 
         barrier(state);
         start = Clock::now();
-        call(state, run, i % run->set_count);
+        call(state, set_of(state, order, buffers, i % buffers->sets));
         if (i >= 2)
             best = std::min(best, std::chrono::duration<double>(Clock::now() - start).count());
     }
@@ -304,7 +390,7 @@ double try_way(State *state, const peer_run *run)
 }
 
 // All ranks come to the same way, since they compare the same times.
-int fastest(State *state, const peer_run *run)
+int fastest(State *state, const struct order *order, const struct buffers *buffers)
 {
     int best = RING;
     double best_time = 1e9;
@@ -312,129 +398,109 @@ int fastest(State *state, const peer_run *run)
     for (int way = 0; way < WAYS; way++) {
         double time;
 
-        if (!possible(run, way))
+        if (!possible(order, way))
             continue;
-        bind_all(state, run, way);
-        time = try_way(state, run);
+        bind_all(state, order, buffers, way);
+        time = try_way(state, order, buffers);
         if (time < best_time) {
             best = way;
             best_time = time;
         }
     }
-    if (state->context->rank == 0 && std::getenv("DIST_BENCH_VERBOSE") != nullptr)
-        std::fprintf(stderr, "gloo: all_reduce of %zu bytes: %s\n", run->bytes, way_names[best]);
+    if (state->driver.rank == 0 && std::getenv("DIST_BENCH_VERBOSE") != nullptr)
+        std::fprintf(stderr, "gloo: all_reduce of %zu bytes: %s\n", order->bytes, way_names[best]);
     return best;
 }
 
-const char *worker_refuse(peer_library *library, const peer_run *run)
+// ---- as a driver ----
+
+bool has_type(const struct order *order)
 {
-    (void)library;
-    if (run->count * run->element > (1u << 30))
+    return order->dtype != DIST_FLOAT16 && order->dtype != DIST_BFLOAT16 &&
+           order->dtype != DIST_BOOL;
+}
+
+// Why this order is not possible; NULL: it is.
+const char *refusal(const State *state, const struct order *order)
+{
+    bool reduces = order->op == DIST_SUM || order->op == DIST_PROD || order->op == DIST_MIN ||
+                   order->op == DIST_MAX;
+
+    if (!has_type(order) || (order->operation->reduces && !reduces))
+        return "Gloo has no such type or reduction";
+    if (order_block(order, state->driver.ranks) > (1u << 30))
         return "its all-reduce counts bytes with int";
-    switch (run->collective) {
-    case PEER_BIBW:
-        return "not measured with Gloo";
-    case PEER_GATHER:
-    case PEER_SCATTER:
-        return "not measured with Gloo";
-    case PEER_REDUCE_SCATTER:
-        return run->in_place ? nullptr : "Gloo has it in place only";
-    default:
+    switch (order->operation->id) {
+    case OPERATION_all_reduce:
+        return state->fixed < 0 || possible(order, state->fixed)
+                   ? nullptr
+                   : "this algorithm works in place only";
+    case OPERATION_reduce_scatter:
+        return order->in_place ? nullptr : "Gloo has it in place only";
+    case OPERATION_reduce:
+    case OPERATION_broadcast:
+    case OPERATION_all_gather:
+    case OPERATION_all_to_all:
+    case OPERATION_barrier:
+    case OPERATION_latency:
+    case OPERATION_bw:
         return nullptr;
+    default:
+        return "not measured with Gloo";
     }
 }
 
-const char *worker_prepare(peer_library *library, const peer_run *run)
+// What is bound depends on these alone.
+bool same(const struct order *a, const struct order *b)
 {
-    return guarded(library, [&] {
-        State *state = state_of(library);
+    return a->operation == b->operation && a->bytes == b->bytes && a->dtype == b->dtype &&
+           a->op == b->op && a->in_place == b->in_place && a->buffers == b->buffers;
+}
+
+dist_status worker_prepare(struct driver *driver, const struct order *order,
+                           const struct buffers *buffers)
+{
+    State *state = state_of(driver);
+    const char *why = refusal(state, order);
+
+    if (why != nullptr) {
+        state->error = why;
+        return DIST_ERR_UNSUPPORTED;
+    }
+    if (state->prepared && same(&state->order, order))
+        return DIST_OK;
+    state->prepared = true;
+    state->order = *order;
+    return guarded(driver, [&] {
         int way = state->fixed < 0 ? RING : state->fixed;
 
-        if (run->collective == PEER_ALL_REDUCE && state->fixed < 0)
-            way = fastest(state, run);
-        if (run->collective == PEER_ALL_REDUCE && !possible(run, way))
-            throw std::runtime_error("this algorithm works in place only");
-        bind_all(state, run, way);
+        if (order->operation->id == OPERATION_all_reduce && state->fixed < 0)
+            way = fastest(state, order, buffers);
+        bind_all(state, order, buffers, way);
     });
 }
 
-const char *worker_forget(peer_library *library)
+void worker_forget(struct driver *driver)
 {
-    return guarded(library, [&] { unbind_all(state_of(library)); });
+    state_of(driver)->prepared = false;
+    guarded(driver, [&] { unbind_all(state_of(driver)); });
 }
 
-const char *worker_call(peer_library *library, const peer_run *run, size_t set)
+dist_status worker_call(struct driver *driver, const struct order *order, const void *in, void *out)
 {
-    return guarded(library, [&] { call(state_of(library), run, set); });
+    State *state = state_of(driver);
+
+    return guarded(driver, [&] { call(state, arguments_of(state, order, in, out)); });
 }
 
-const char *worker_barrier(peer_library *library)
+dist_status worker_barrier(struct driver *driver)
 {
-    return guarded(library, [&] { barrier(state_of(library)); });
+    return guarded(driver, [&] { barrier(state_of(driver)); });
 }
 
-using Buffer = std::unique_ptr<gloo::transport::UnboundBuffer>;
-
-// n times there and back.
-void ping_pong(State *state, const peer_run *run, const peer_set *set, int n)
+const char *worker_error(struct driver *driver)
 {
-    int rank = state->context->rank, peer = 1 - rank;
-    size_t bytes = run->count * run->element;
-    uint64_t slot = MESSAGES + ++state->message_tag;
-    Buffer out = state->context->createUnboundBuffer(set->in, bytes);
-    Buffer in = state->context->createUnboundBuffer(set->out, bytes);
-
-    for (int i = 0; i < 2 * n; i++) {
-        if (i % 2 == rank) {
-            out->send(peer, slot);
-            out->waitSend();
-        } else {
-            in->recv(peer, slot);
-            in->waitRecv();
-        }
-    }
-}
-
-// A window of messages from 0 to 1, and a byte that says that they are there.
-void window(State *state, const peer_run *run, size_t first)
-{
-    int rank = state->context->rank, peer = 1 - rank;
-    size_t bytes = run->count * run->element;
-    uint64_t slot = MESSAGES + ++state->message_tag;
-    Buffer buffers[BENCH_WINDOW];
-    Buffer last = state->context->createUnboundBuffer(&state->byte, 1);
-
-    for (int i = 0; i < BENCH_WINDOW; i++) {
-        const peer_set *set = &run->sets[(first + i) % run->set_count];
-
-        buffers[i] = state->context->createUnboundBuffer(rank == 0 ? set->in : set->out, bytes);
-        if (rank == 0)
-            buffers[i]->send(peer, slot);
-        else
-            buffers[i]->recv(peer, slot);
-    }
-    for (auto &buffer : buffers)
-        if (rank == 0)
-            buffer->waitSend();
-        else
-            buffer->waitRecv();
-    if (rank == 1) {
-        last->send(peer, slot + ANSWERS);
-        last->waitSend();
-    } else {
-        last->recv(peer, slot + ANSWERS);
-        last->waitRecv();
-    }
-}
-
-const char *worker_messages(peer_library *library, const peer_run *run, size_t set, int n)
-{
-    return guarded(library, [&] {
-        if (run->collective == PEER_LATENCY)
-            return ping_pong(state_of(library), run, &run->sets[set], n);
-        for (int i = 0; i < n; i++)
-            window(state_of(library), run, set + static_cast<size_t>(i) * BENCH_WINDOW);
-    });
+    return state_of(driver)->error.c_str();
 }
 
 int number(const char *name)
@@ -444,7 +510,7 @@ int number(const char *name)
     return text == nullptr ? -1 : std::atoi(text);
 }
 
-void connect(State *state, const peer_library *library)
+void connect(State *state)
 {
     const char *folder = std::getenv("GLOO_STORE"), *name = std::getenv("DIST_BENCH_INTERFACE");
     gloo::rendezvous::FileStore store(folder == nullptr ? "." : folder);
@@ -452,7 +518,8 @@ void connect(State *state, const peer_library *library)
 
     attributes.iface = name == nullptr || *name == '\0' ? "lo" : name;
     auto device = gloo::transport::tcp::CreateDevice(attributes);
-    auto context = std::make_shared<gloo::rendezvous::Context>(library->rank, library->ranks);
+    auto context =
+        std::make_shared<gloo::rendezvous::Context>(state->driver.rank, state->driver.ranks);
     context->setTimeout(std::chrono::minutes(5));
     context->connectFullMesh(store, device);
     state->context = context;
@@ -462,35 +529,30 @@ void connect(State *state, const peer_library *library)
 
 int main(int argc, char **argv)
 {
-    std::string text = "Gloo " + std::to_string(GLOO_VERSION_MAJOR) + "." +
-                       std::to_string(GLOO_VERSION_MINOR) + "." +
-                       std::to_string(GLOO_VERSION_PATCH);
-    peer_library library = {};
-    State state;
-    const char *error;
-    int status;
+    std::string release = "Gloo " + std::to_string(GLOO_VERSION_MAJOR) + "." +
+                          std::to_string(GLOO_VERSION_MINOR) + "." +
+                          std::to_string(GLOO_VERSION_PATCH);
+    const char *name = argc > 1 ? argv[1] : "gloo";
+    State state = {};
 
-    if (argc > 1 && std::strcmp(argv[1], "--version") == 0)
-        return std::puts(text.c_str()) < 0;
-    library.contestant = argc > 1 ? argv[1] : "gloo";
-    library.text = text.c_str();
-    library.rank = number("RANK");
-    library.ranks = number("WORLD_SIZE");
-    library.state = &state;
-    library.refuse = worker_refuse;
-    library.prepare = worker_prepare;
-    library.forget = worker_forget;
-    library.call = worker_call;
-    library.messages = worker_messages;
-    library.barrier = worker_barrier;
+    if (std::strcmp(name, "--version") == 0)
+        return std::puts(release.c_str()) < 0;
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    state.fixed = -1;
+    state.driver.rank = number("RANK");
+    state.driver.ranks = number("WORLD_SIZE");
+    state.driver.block_in_front = true;
+    state.driver.prepare = worker_prepare;
+    state.driver.forget = worker_forget;
+    state.driver.call = worker_call;
+    state.driver.barrier = worker_barrier;
+    state.driver.error = worker_error;
     for (int way = 0; way < WAYS; way++)
-        if (std::strcmp(library.contestant, way_names[way]) == 0)
+        if (std::strcmp(name, way_names[way]) == 0)
             state.fixed = way;
-    error = guarded(&library, [&] { connect(&state, &library); });
-    if (error != nullptr) {
-        std::fprintf(stderr, "%s: rank %d: %s\n", library.contestant, library.rank, error);
+    if (guarded(&state.driver, [&] { connect(&state); }) != DIST_OK) {
+        std::fprintf(stderr, "%s: rank %d: %s\n", name, state.driver.rank, state.error.c_str());
         return 1;
     }
-    status = peer_serve(&library);
-    return status;
+    return serve(&state.driver, name, release.c_str()) == 0 ? 0 : 1;
 }

@@ -6,9 +6,16 @@ peers_workersdir = $(peersdir)/workers
 peers_SCRIPTS =
 peers_workers_PROGRAMS =
 peers_source = \
-	bench/peers/data.c \
-	bench/peers/peer.c bench/peers/peer.h \
-	bench/worker.h
+	bench/measure/buffers.c bench/measure/buffers.h \
+	bench/measure/driver.h \
+	bench/measure/measure.c bench/measure/measure.h \
+	bench/measure/number.c bench/measure/number.h \
+	bench/measure/operation.c bench/measure/operation.h \
+	bench/measure/order.c bench/measure/order.h \
+	bench/measure/pattern.c bench/measure/pattern.h \
+	bench/measure/serve.c bench/measure/serve.h \
+	bench/peers/names.c \
+	bench/protocol.h
 # Another library is measured without our sanitizers.
 peers_cflags = -std=gnu11 -O2 -Wall -Wextra -Wshadow -Wstrict-prototypes
 peers_write = $(AM_V_GEN)$(MKDIR_P) bench/peers && $(BASH) $(srcdir)/bench/peers/write-peer $@
@@ -18,10 +25,10 @@ peers_SCRIPTS += bench/peers/openmpi bench/peers/openmpi-malloc bench/peers/open
 peers_workers_PROGRAMS += bench/peers/workers/openmpi
 endif
 bench_peers_workers_openmpi_SOURCES = bench/peers/mpi_worker.c $(peers_source)
-bench_peers_workers_openmpi_CPPFLAGS = -D_GNU_SOURCE $(OPENMPI_CFLAGS)
+bench_peers_workers_openmpi_CPPFLAGS = -D_GNU_SOURCE -I$(top_srcdir)/include $(OPENMPI_CFLAGS)
 bench_peers_workers_openmpi_CFLAGS = $(peers_cflags)
 bench_peers_workers_openmpi_LDFLAGS =
-bench_peers_workers_openmpi_LDADD = $(OPENMPI_LIBS)
+bench_peers_workers_openmpi_LDADD = $(OPENMPI_LIBS) -lm
 
 bench/peers/openmpi: bench/peers/write-peer Makefile
 	$(peers_write) openmpi openmpi '$(OPENMPI_RUN)'
@@ -37,10 +44,10 @@ peers_SCRIPTS += bench/peers/mpich
 peers_workers_PROGRAMS += bench/peers/workers/mpich
 endif
 bench_peers_workers_mpich_SOURCES = bench/peers/mpi_worker.c $(peers_source)
-bench_peers_workers_mpich_CPPFLAGS = -D_GNU_SOURCE $(MPICH_CFLAGS)
+bench_peers_workers_mpich_CPPFLAGS = -D_GNU_SOURCE -I$(top_srcdir)/include $(MPICH_CFLAGS)
 bench_peers_workers_mpich_CFLAGS = $(peers_cflags) $(STATUSES_CFLAGS)
 bench_peers_workers_mpich_LDFLAGS =
-bench_peers_workers_mpich_LDADD = $(MPICH_LIBS)
+bench_peers_workers_mpich_LDADD = $(MPICH_LIBS) -lm
 
 bench/peers/mpich: bench/peers/write-peer Makefile
 	$(peers_write) mpich mpich '$(MPICH_RUN)'
@@ -52,11 +59,11 @@ peers_SCRIPTS += $(peers_gloo)
 peers_workers_PROGRAMS += bench/peers/workers/gloo
 endif
 bench_peers_workers_gloo_SOURCES = bench/peers/gloo_worker.cc $(peers_source)
-bench_peers_workers_gloo_CPPFLAGS = -D_GNU_SOURCE $(GLOO_CFLAGS)
+bench_peers_workers_gloo_CPPFLAGS = -D_GNU_SOURCE -I$(top_srcdir)/include $(GLOO_CFLAGS)
 bench_peers_workers_gloo_CFLAGS = $(peers_cflags)
 bench_peers_workers_gloo_CXXFLAGS = -std=c++14 -O3
 bench_peers_workers_gloo_LDFLAGS =
-bench_peers_workers_gloo_LDADD = $(GLOO_LIBS)
+bench_peers_workers_gloo_LDADD = $(GLOO_LIBS) -lm
 
 $(peers_gloo): bench/peers/write-peer Makefile
 	$(peers_write) gloo gloo ''
@@ -71,13 +78,13 @@ CLEANFILES += $(peers_SCRIPTS) $(peers_start)
 # Runs the whole table of targets.
 EXTRA_DIST += bench/performance bench/performance.awk
 
-# What setup builds workers of further MPIs from.
+# What setup builds workers of further MPIs from: a copy of the source tree's part.
 dist_peers_SCRIPTS = bench/peers/setup
-dist_peers_DATA = bench/peers/README.md bench/worker.h
-dist_peers_workers_SCRIPTS = bench/peers/write-peer
-dist_peers_workers_DATA = \
-	bench/peers/data.c \
+dist_peers_DATA = bench/peers/README.md
+dist_peers_workers_DATA = bench/peers/start.sh
+nobase_dist_peers_workers_SCRIPTS = bench/peers/write-peer
+nobase_peers_workers_DATA = \
+	$(peers_source) \
 	bench/peers/mpi_worker.c \
-	bench/peers/peer.c \
-	bench/peers/peer.h \
-	bench/peers/start.sh
+	bench/peers/start.sh \
+	include/dist/dist.h

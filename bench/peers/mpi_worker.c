@@ -1,198 +1,223 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * mpi_worker CONTESTANT: an MPI's own calls, measured by dist_bench. Built once for each MPI, and
+ * mpi_worker LIBRARY: the driver of an MPI, measured by dist_bench. Built once for each MPI, and
  * started by its mpirun.
  */
-#include "peer.h"
-
-#include "../worker.h"
+#include "bench/measure/buffers.h"
+#include "bench/measure/serve.h"
 
 #include <limits.h>
 #include <mpi.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
 
 #define TAG 7
+#define WORLD MPI_COMM_WORLD
 
-static MPI_Datatype mpi_dtype(enum peer_dtype dtype)
+struct mpi {
+    struct driver driver; /* first */
+    char error[MPI_MAX_ERROR_STRING];
+};
+
+/* An order's arguments as MPI has them. */
+struct arguments {
+    MPI_Datatype dtype;
+    MPI_Op op;
+    int count; /* of a block */
+    int root;
+    bool in_place, is_root;
+    const struct order *order;
+};
+
+/* ---- what MPI has ---- */
+
+static MPI_Datatype mpi_dtype(dist_dtype dtype)
 {
     switch (dtype) {
-    case PEER_FLOAT32:
+    case DIST_FLOAT32:
         return MPI_FLOAT;
-    case PEER_FLOAT64:
+    case DIST_FLOAT64:
         return MPI_DOUBLE;
-    case PEER_INT8:
+    case DIST_INT8:
         return MPI_INT8_T;
-    case PEER_UINT8:
+    case DIST_UINT8:
         return MPI_UINT8_T;
-    case PEER_INT32:
+    case DIST_INT32:
         return MPI_INT32_T;
-    case PEER_UINT32:
+    case DIST_UINT32:
         return MPI_UINT32_T;
-    case PEER_INT64:
+    case DIST_INT64:
         return MPI_INT64_T;
-    default:
+    case DIST_UINT64:
         return MPI_UINT64_T;
+    default:
+        return MPI_DATATYPE_NULL;
     }
 }
 
-static MPI_Op mpi_operation(enum peer_operation operation)
+static MPI_Op mpi_op(dist_op op)
 {
-    switch (operation) {
-    case PEER_PROD:
+    switch (op) {
+    case DIST_SUM:
+        return MPI_SUM;
+    case DIST_PROD:
         return MPI_PROD;
-    case PEER_MIN:
+    case DIST_MIN:
         return MPI_MIN;
-    case PEER_MAX:
+    case DIST_MAX:
         return MPI_MAX;
     default:
-        return MPI_SUM;
+        return MPI_OP_NULL;
     }
 }
 
-/* NULL if the call went well. */
-static const char *mpi_error(int code)
+/* Why the call is not possible; NULL: it is. */
+static const char *mpi_refuses(const struct arguments *a, size_t count)
 {
-    static char text[MPI_MAX_ERROR_STRING];
-    int length;
-
-    if (code == MPI_SUCCESS)
-        return NULL;
-    if (MPI_Error_string(code, text, &length) != MPI_SUCCESS)
-        return "an error of MPI without a text";
-    text[strcspn(text, "\n")] = '\0';
-    return text;
-}
-
-static const char *worker_refuse(struct peer_library *library, const struct peer_run *run)
-{
-    (void)library;
-    if (run->count > INT_MAX)
+    if (a->dtype == MPI_DATATYPE_NULL)
+        return "no such type here";
+    if (a->order->operation->reduces && a->op == MPI_OP_NULL)
+        return "no such reduction here";
+    if (count > INT_MAX)
         return "MPI counts with int";
 #ifdef MPICH_VERSION
-    if (run->collective == PEER_REDUCE && run->in_place && run->root != 0)
+    if (a->order->operation->id == OPERATION_reduce && a->in_place && a->root != 0)
         return "MPICH 4.0 crashes in a reduce in place whose root is not rank 0";
 #endif
     return NULL;
 }
 
-static const char *worker_barrier(struct peer_library *library)
+static dist_status mpi_failed(struct driver *driver, dist_status status, const char *why)
 {
-    (void)library;
-    return mpi_error(MPI_Barrier(MPI_COMM_WORLD));
+    struct mpi *mpi = (struct mpi *)driver;
+
+    snprintf(mpi->error, sizeof(mpi->error), "%s", why);
+    return status;
 }
 
-static int call_reduce(const struct peer_run *run, const struct peer_set *set, int rank)
+static dist_status mpi_status(struct driver *driver, int code)
 {
-    MPI_Datatype dtype = mpi_dtype(run->dtype);
-    MPI_Op operation = mpi_operation(run->operation);
-    const void *in = set->in == set->out ? MPI_IN_PLACE : set->in;
-    int count = (int)run->count;
+    char text[MPI_MAX_ERROR_STRING] = "an error of MPI without a text";
+    int length;
 
-    switch (run->collective) {
-    case PEER_ALL_REDUCE:
-        return MPI_Allreduce(in, set->out, count, dtype, operation, MPI_COMM_WORLD);
-    case PEER_REDUCE_SCATTER:
-        return MPI_Reduce_scatter_block(in, set->out, count, dtype, operation, MPI_COMM_WORLD);
-    default:
-        if (rank != run->root)
-            in = set->in;
-        return MPI_Reduce(in, rank == run->root ? set->out : NULL, count, dtype, operation,
-                          run->root, MPI_COMM_WORLD);
-    }
+    if (code == MPI_SUCCESS)
+        return DIST_OK;
+    MPI_Error_string(code, text, &length);
+    return mpi_failed(driver, DIST_ERR_SYSTEM, text);
 }
 
-static int call_move(const struct peer_run *run, const struct peer_set *set)
+/* ---- messages ---- */
+
+static int mpi_latency(const struct arguments *a, int rank, const void *in, void *out)
 {
-    MPI_Datatype dtype = mpi_dtype(run->dtype);
-    const void *in = run->in_place ? MPI_IN_PLACE : set->in;
-    int count = (int)run->count;
+    int code = MPI_SUCCESS, peer = 1 - rank;
 
-    switch (run->collective) {
-    case PEER_BROADCAST:
-        return MPI_Bcast(set->out, count, dtype, run->root, MPI_COMM_WORLD);
-    case PEER_ALL_GATHER:
-        return MPI_Allgather(in, count, dtype, set->out, count, dtype, MPI_COMM_WORLD);
-    case PEER_GATHER:
-        return MPI_Gather(set->in, count, dtype, set->out, count, dtype, run->root, MPI_COMM_WORLD);
-    case PEER_SCATTER:
-        return MPI_Scatter(set->in, count, dtype, set->out, count, dtype, run->root,
-                           MPI_COMM_WORLD);
-    case PEER_ALL_TO_ALL:
-        return MPI_Alltoall(in, count, dtype, set->out, count, dtype, MPI_COMM_WORLD);
-    default:
-        return MPI_Barrier(MPI_COMM_WORLD);
-    }
-}
-
-static const char *worker_call(struct peer_library *library, const struct peer_run *run, size_t s)
-{
-    const struct peer_set *set = &run->sets[s];
-
-    switch (run->collective) {
-    case PEER_ALL_REDUCE:
-    case PEER_REDUCE:
-    case PEER_REDUCE_SCATTER:
-        return mpi_error(call_reduce(run, set, library->rank));
-    default:
-        return mpi_error(call_move(run, set));
-    }
-}
-
-/* n times there and back. */
-static int ping_pong(const struct peer_run *run, const struct peer_set *set, int rank, int n)
-{
-    MPI_Datatype dtype = mpi_dtype(run->dtype);
-    int count = (int)run->count, peer = 1 - rank, code = MPI_SUCCESS;
-
-    for (int i = 0; i < 2 * n && code == MPI_SUCCESS; i++)
-        code = i % 2 == rank
-                   ? MPI_Send(set->in, count, dtype, peer, TAG, MPI_COMM_WORLD)
-                   : MPI_Recv(set->out, count, dtype, peer, TAG, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+    if (rank == 0)
+        code = MPI_Send(in, a->count, a->dtype, peer, TAG, WORLD);
+    if (code == MPI_SUCCESS)
+        code = MPI_Recv(out, a->count, a->dtype, peer, TAG, WORLD, MPI_STATUS_IGNORE);
+    if (code == MPI_SUCCESS && rank == 1)
+        code = MPI_Send(in, a->count, a->dtype, peer, TAG, WORLD);
     return code;
 }
 
-/* A window of messages one way or both, and a byte that says that they are there. */
-static int window(const struct peer_run *run, size_t first, int rank)
+/* A window of messages one way or both; of one way, a byte back says that they are there. */
+static int mpi_window(const struct arguments *a, int rank, const void *in, void *out)
 {
-    MPI_Datatype dtype = mpi_dtype(run->dtype);
-    int count = (int)run->count, peer = 1 - rank, used = 0, code = MPI_SUCCESS;
-    int both = run->collective == PEER_BIBW, gets = both || rank == 1, sends = both || rank == 0;
-    MPI_Request requests[2 * BENCH_WINDOW];
-    char byte = 0, answer;
+    bool both = a->order->operation->id == OPERATION_bibw;
+    bool receives = both || rank == 1, sends = both || rank == 0;
+    int peer = 1 - rank, used = 0, code = MPI_SUCCESS;
+    MPI_Request requests[2 * ORDER_WINDOW_MAX];
+    char byte = 0;
 
-    for (size_t i = 0; i < BENCH_WINDOW && code == MPI_SUCCESS; i++) {
-        const struct peer_set *set = &run->sets[(first + i) % run->set_count];
-
-        if (gets)
-            code = MPI_Irecv(set->out, count, dtype, peer, TAG, MPI_COMM_WORLD, &requests[used++]);
-        if (code == MPI_SUCCESS && sends)
-            code = MPI_Isend(set->in, count, dtype, peer, TAG, MPI_COMM_WORLD, &requests[used++]);
-    }
+    for (int i = 0; receives && i < a->order->window && code == MPI_SUCCESS; i++)
+        code = MPI_Irecv(out, a->count, a->dtype, peer, TAG, WORLD, &requests[used++]);
+    for (int i = 0; sends && i < a->order->window && code == MPI_SUCCESS; i++)
+        code = MPI_Isend(in, a->count, a->dtype, peer, TAG, WORLD, &requests[used++]);
     if (code == MPI_SUCCESS)
         code = MPI_Waitall(used, requests, MPI_STATUSES_IGNORE);
-    if (code == MPI_SUCCESS && gets)
-        code = MPI_Send(&byte, 1, MPI_BYTE, peer, TAG + 1, MPI_COMM_WORLD);
-    if (code == MPI_SUCCESS && sends)
-        code = MPI_Recv(&answer, 1, MPI_BYTE, peer, TAG + 1, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
-    return code;
+    if (both || code != MPI_SUCCESS)
+        return code;
+    return rank == 1 ? MPI_Send(&byte, 1, MPI_BYTE, peer, TAG, WORLD)
+                     : MPI_Recv(&byte, 1, MPI_BYTE, peer, TAG, WORLD, MPI_STATUS_IGNORE);
 }
 
-static const char *worker_messages(struct peer_library *library, const struct peer_run *run,
-                                   size_t s, int n)
-{
-    int code = MPI_SUCCESS;
+/* ---- as a driver ---- */
 
-    if (run->collective == PEER_LATENCY)
-        return mpi_error(ping_pong(run, &run->sets[s], library->rank, n));
-    for (int i = 0; i < n && code == MPI_SUCCESS; i++)
-        code = window(run, s + (size_t)i * BENCH_WINDOW, library->rank);
-    return mpi_error(code);
+static int mpi_collective(const struct arguments *a, int rank, const void *in, void *out)
+{
+    const void *from = a->in_place ? MPI_IN_PLACE : in;
+    void *to = a->in_place ? MPI_IN_PLACE : out;
+    MPI_Datatype dtype = a->dtype;
+    int count = a->count;
+
+    switch (a->order->operation->id) {
+    case OPERATION_all_reduce:
+        return MPI_Allreduce(from, out, count, dtype, a->op, WORLD);
+    case OPERATION_reduce:
+        return MPI_Reduce(a->is_root ? from : in, a->is_root ? out : NULL, count, dtype, a->op,
+                          a->root, WORLD);
+    case OPERATION_reduce_scatter:
+        return MPI_Reduce_scatter_block(from, out, count, dtype, a->op, WORLD);
+    case OPERATION_broadcast:
+        return MPI_Bcast(out, count, dtype, a->root, WORLD);
+    case OPERATION_all_gather:
+        return MPI_Allgather(from, count, dtype, out, count, dtype, WORLD);
+    case OPERATION_gather:
+        return MPI_Gather(a->is_root ? from : in, count, dtype, out, count, dtype, a->root, WORLD);
+    case OPERATION_scatter:
+        return MPI_Scatter(in, count, dtype, a->is_root ? to : out, count, dtype, a->root, WORLD);
+    case OPERATION_all_to_all:
+        return MPI_Alltoall(in, count, dtype, out, count, dtype, WORLD);
+    case OPERATION_barrier:
+        return MPI_Barrier(WORLD);
+    case OPERATION_latency:
+        return rank > 1 ? MPI_SUCCESS : mpi_latency(a, rank, in, out);
+    case OPERATION_bw:
+    case OPERATION_bibw:
+        return rank > 1 ? MPI_SUCCESS : mpi_window(a, rank, in, out);
+    default:
+        return -1;
+    }
+}
+
+static dist_status mpi_call(struct driver *driver, const struct order *order, const void *in,
+                            void *out)
+{
+    size_t count = order_count(order, driver->ranks);
+    struct arguments a = {.dtype = mpi_dtype(order->dtype),
+                          .op = mpi_op(order->op),
+                          .count = (int)count,
+                          .root = order->root,
+                          .in_place = buffers_in_place(order),
+                          .is_root = driver->rank == order->root,
+                          .order = order};
+    const char *refusal = mpi_refuses(&a, count);
+    int code;
+
+    if (refusal)
+        return mpi_failed(driver, DIST_ERR_UNSUPPORTED, refusal);
+    code = mpi_collective(&a, driver->rank, in, out);
+    if (code < 0)
+        return mpi_failed(driver, DIST_ERR_UNSUPPORTED, "no such collective here");
+    return mpi_status(driver, code);
+}
+
+static dist_status mpi_barrier(struct driver *driver)
+{
+    return mpi_status(driver, MPI_Barrier(WORLD));
+}
+
+static const char *mpi_error(struct driver *driver)
+{
+    return ((struct mpi *)driver)->error;
 }
 
 /* "Open MPI v4.1.4, package: ...", "MPICH Version:      4.0.2\n...": the name and the version. */
-static void name_library(char text[MPI_MAX_LIBRARY_VERSION_STRING])
+static void mpi_release(char text[MPI_MAX_LIBRARY_VERSION_STRING])
 {
     static const char label[] = "Version:";
     char *version;
@@ -201,7 +226,7 @@ static void name_library(char text[MPI_MAX_LIBRARY_VERSION_STRING])
     MPI_Get_library_version(text, &length);
     text[strcspn(text, ",\n")] = '\0';
     version = strstr(text, label);
-    if (version != NULL) {
+    if (version) {
         char *rest = version + strlen(label);
 
         rest += strspn(rest, " \t");
@@ -211,29 +236,25 @@ static void name_library(char text[MPI_MAX_LIBRARY_VERSION_STRING])
 
 int main(int argc, char **argv)
 {
-    char text[MPI_MAX_LIBRARY_VERSION_STRING];
-    struct peer_library library = {
-        .contestant = argc > 1 ? argv[1] : "mpi",
-        .text = text,
-        .refuse = worker_refuse,
-        .call = worker_call,
-        .messages = worker_messages,
-        .barrier = worker_barrier,
-    };
+    char release[MPI_MAX_LIBRARY_VERSION_STRING];
+    struct mpi mpi = {
+        .driver = {
+            .block_in_front = true, .barrier = mpi_barrier, .call = mpi_call, .error = mpi_error}};
     int status;
 
-    name_library(text);
+    mpi_release(release);
     if (argc > 1 && strcmp(argv[1], "--version") == 0) {
-        puts(text);
+        puts(release);
         return 0;
     }
+    prctl(PR_SET_PDEATHSIG, SIGKILL); /* a launcher that is killed leaves nobody behind */
     MPI_Init(&argc, &argv);
-    MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
-    MPI_Comm_rank(MPI_COMM_WORLD, &library.rank);
-    MPI_Comm_size(MPI_COMM_WORLD, &library.ranks);
-    status = peer_serve(&library);
+    MPI_Comm_set_errhandler(WORLD, MPI_ERRORS_RETURN);
+    MPI_Comm_rank(WORLD, &mpi.driver.rank);
+    MPI_Comm_size(WORLD, &mpi.driver.ranks);
+    status = serve(&mpi.driver, argc > 1 ? argv[1] : "mpi", release);
     if (status != 0)
-        MPI_Abort(MPI_COMM_WORLD, status);
+        MPI_Abort(WORLD, 1);
     MPI_Finalize();
-    return status;
+    return 0;
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * bench_fake MODE RANKS: a contestant for dist_bench that measures nothing. Its ranks answer as
+ * bench_fake MODE RANKS: a library for dist_bench that measures nothing. Its ranks answer as
  * MODE says: a number (each call took so many ns), or silent, few, negative, garbage, dies, ranks
  * (a hello of another job), mute (no hello), wrong, failed, unsupported.
  */

@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: BSD-3-Clause
-# dist_bench: every collective with its results checked, each format, several contestants in
-# turns, contestants that misbehave, and the comparison with an earlier run.
+# dist_bench: every collective with its results checked, each format, several libraries in
+# turns, libraries that misbehave, and the comparison with an earlier run.
 . "$srcdir/tests/support/job.sh"
 
 says() { grep -qE -- "$1" "$job_output"; }
@@ -10,7 +10,7 @@ silent_about() { ! grep -qE -- "$1" "$job_output"; }
 rows() { [ "$(grep -c "^[a-z_]*,[0-9].*,$1\$" "$job_output")" = "$2" ]; }
 is_json() { "$python" -c 'import json, sys; json.load(sys.stdin)' <"$job_output"; }
 point="-t 0.01 -r 2"
-kinds=$(sed -n '/define KIND_MAP/,/[^\\]$/p' "$srcdir/bench/kind.h" | grep -c '  X([a-z]')
+kinds=$(sed -n '/define OPERATION_MAP/,/[^\\]$/p' "$srcdir/bench/measure/operation.h" | grep -c '  X([a-z]')
 
 # ---- libdist alone ----
 
@@ -69,7 +69,7 @@ job openmpi 2 dist_bench -i 5 -m 64:64 bw bibw latency
 job mpich 2 dist_bench -i 5 -m 64:64 -c all_reduce
 job shell 2 dist_bench -i 5 -m 64:64 -c --backend gloo all_to_all
 
-# ---- several contestants ----
+# ---- several libraries ----
 
 list=gloo,gloo/dist
 [ -z "$OPENMPI_RUN" ] || list=$list,mpi
@@ -102,12 +102,12 @@ page=$job_folder/page.html
 # shellcheck disable=SC2086
 job self 2 dist_bench -n 2 --limit $point -m 64:1K --html "$page" all_reduce
 job_check "the page has curves" grep -q '<svg' "$page"
-job_check "the page names the contestants" grep -q 'a bare loop' "$page"
+job_check "the page names the libraries" grep -q 'a bare loop' "$page"
 # shellcheck disable=SC2086
 job_fails "/none/page.html" self 2 dist_bench -n 2 --limit $point -m 64:64 \
     --html /none/page.html all_reduce
 
-# ---- contestants that misbehave ----
+# ---- libraries that misbehave ----
 
 peers=$job_folder/peers
 mkdir "$peers"

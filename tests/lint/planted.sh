@@ -58,7 +58,7 @@ sow()
 room_pages()
 {
     local folder
-    find "$tree/src" -name '*.[ch]' -exec dirname {} + | sort -u | while read -r folder; do
+    find "$tree/src" "$tree/train" -name '*.[ch]' -exec dirname {} + | sort -u | while read -r folder; do
         printf '# room\n\nText.\n\nIncludes: nothing.\nBegin with: its files.\n' >"$folder/README.md"
     done
 }

@@ -159,7 +159,7 @@ rule_length()
 rule_rooms()
 {
     local folder count
-    for folder in $(lint_sources src | xargs -r -n 1 dirname | sort -u); do
+    for folder in $(lint_sources src bench tools train | xargs -r -n 1 dirname | sort -u); do
         count=$(find "$folder" -maxdepth 1 -name '*.[ch]' | wc -l)
         [ "$count" -le 20 ] || echo "$folder: $count files, more than 20: make a folder of some"
         if [ ! -f "$folder/README.md" ]; then
@@ -175,7 +175,7 @@ rule_rooms()
 rule_readmes()
 {
     local readme name
-    for readme in $(find src docs -name '*.md' 2>/dev/null | sort); do
+    for readme in $(find src bench tools train docs -name '*.md' 2>/dev/null | sort); do
         for name in $(grep -oE '`[A-Za-z0-9_./-]+\.([ch]|md|sh|def)`' "$readme" | tr -d '`' | sort -u); do
             [ -e "$(dirname "$readme")/$name" ] || [ -e "src/$name" ] || [ -e "include/$name" ] || [ -e "$name" ] && continue
             [[ $readme == docs/* && $name != */* ]] &&

@@ -139,17 +139,17 @@ bool gpu_owns(const void *memory)
            type == GPU_TYPE_DEVICE;
 }
 
-bool gpu_settle(void)
+bool gpu_synchronize(void)
 {
     return gpu.synchronize(gpu.stream) == 0;
 }
 
 bool gpu_put(void *to, const void *from, size_t bytes)
 {
-    return gpu.put((uintptr_t)to, from, bytes, gpu.stream) == 0 && gpu_settle();
+    return gpu.put((uintptr_t)to, from, bytes, gpu.stream) == 0 && gpu_synchronize();
 }
 
 bool gpu_get(void *to, const void *from, size_t bytes)
 {
-    return gpu.get(to, (uintptr_t)from, bytes, gpu.stream) == 0 && gpu_settle();
+    return gpu.get(to, (uintptr_t)from, bytes, gpu.stream) == 0 && gpu_synchronize();
 }

@@ -23,9 +23,9 @@ void gpu_free(void *memory);
 /* Is it memory of a device? False before gpu_open. */
 bool gpu_owns(const void *memory);
 
-/* Copies behind what is on the stream, and waits for that; gpu_settle only waits. */
+/* Copies behind what is on the stream, and waits for that; gpu_synchronize only waits. */
 bool gpu_put(void *to, const void *from, size_t bytes);
 bool gpu_get(void *to, const void *from, size_t bytes);
-bool gpu_settle(void);
+bool gpu_synchronize(void);
 
 #endif

@@ -8,9 +8,9 @@
 #include <cuda_runtime.h>
 #endif
 
-#include "../device.h"
-#include "../device_cuda.h"
-#include "../grid.h"
+#include "train/device/device.h"
+#include "train/device/device_cuda.h"
+#include "train/model/grid.h"
 
 /*
  * Everything is put on one stream, in the order in which the CPU would do it. Memory:

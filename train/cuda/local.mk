@@ -12,12 +12,12 @@ cuda_module_headers = \
 EXTRA_DIST += $(cuda_module_sources) $(cuda_module_headers)
 
 # What the module shares with the program.
-cuda_module_shared = train/anywhere.h train/batch.h train/device.h train/device_cuda.h \
-	train/grid.h train/layer.h train/loss.h train/model.h train/optimizer.h train/rng.h
+cuda_module_shared = train/model/anywhere.h train/data/batch.h train/device/device.h train/device/device_cuda.h \
+	train/model/grid.h train/model/layer.h train/model/loss.h train/model/model.h train/model/optimizer.h train/model/rng.h
 
 # No contraction of a * b + c, and no fast divisions or roots: the CPU's bits.
 cuda_module_flags = -std=c++17 -O2 -fmad=false $(NVCC_ARCHITECTURES) $(NVCC_WERROR) \
-	-Xcompiler -fPIC,-fvisibility=hidden,-Wall,-Wextra -D_GNU_SOURCE -I$(abs_top_srcdir)/include
+	-Xcompiler -fPIC,-fvisibility=hidden,-Wall,-Wextra -D_GNU_SOURCE -I$(abs_top_srcdir) -I$(abs_top_srcdir)/include
 
 if HAVE_NVCC
 # Beside the library, as long as nothing is installed: where it looks for its modules too.

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "../optimizer.h"
+#include "train/model/optimizer.h"
 
 int cuda_check(struct cuda *cuda, cudaError_t error, const char *what)
 {

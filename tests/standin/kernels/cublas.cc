@@ -3,7 +3,7 @@
 #include "cuda_on_host.h"
 
 extern "C" {
-#include "train/gemm.h"
+#include "train/model/gemm.h"
 }
 
 struct cublasContext {

@@ -3,7 +3,6 @@
 bench_tests = \
 	tests/unit/bench/test_html \
 	tests/unit/bench/test_pattern \
-	tests/unit/bench/test_peer_data \
 	tests/unit/bench/test_result \
 	tests/unit/bench/test_texts
 check_PROGRAMS += $(bench_tests)
@@ -15,9 +14,6 @@ bench_test_libs = libbench.la $(unit_test_libs) -lm
 tests_unit_bench_test_html_SOURCES = tests/unit/bench/test_html.c
 tests_unit_bench_test_html_CPPFLAGS = $(bench_test_cppflags)
 tests_unit_bench_test_html_LDADD = $(bench_test_libs)
-tests_unit_bench_test_peer_data_SOURCES = tests/unit/bench/test_peer_data.c bench/peers/data.c
-tests_unit_bench_test_peer_data_CPPFLAGS = $(bench_test_cppflags)
-tests_unit_bench_test_peer_data_LDADD = $(bench_test_libs)
 tests_unit_bench_test_pattern_SOURCES = tests/unit/bench/test_pattern.c
 tests_unit_bench_test_pattern_CPPFLAGS = $(bench_test_cppflags)
 tests_unit_bench_test_pattern_LDADD = $(bench_test_libs)

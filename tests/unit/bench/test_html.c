@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* The page and the picture of curves: what must be on them, and where on the plots. */
-#include "bench/csv.h"
-#include "bench/html.h"
-#include "bench/plot.h"
-#include "bench/svg.h"
+#include "bench/report/csv.h"
+#include "bench/report/html.h"
+#include "bench/report/plot.h"
+#include "bench/report/svg.h"
 
 #include <math.h>
 #include <setjmp.h>
@@ -62,7 +62,8 @@ static void test_curves(void **state)
                             &at[0][0], &at[0][1], &at[1][0], &at[1][1], &at[2][0], &at[2][1],
                             &at[3][0], &at[3][1]),
                      8);
-    /* Sizes are a power of two apart, so the points are evenly spaced, and times fall: y grows. */
+    /* Sizes are a power of two apart, so the measurements are evenly spaced, and times fall: y
+     * grows. */
     for (int i = 1; i < 4; i++) {
         assert_true(at[i][1] > at[i - 1][1]);
         assert_true(fabs(at[i][0] - at[i - 1][0] - (at[1][0] - at[0][0])) < 0.2);
@@ -92,30 +93,30 @@ static void write_page(const void *result, FILE *to)
     assert_int_equal(html_write(result, to), 0);
 }
 
-/* Two contestants, two sizes, one time missing. */
+/* Two libraries, two sizes, one time missing. */
 static struct result *small_result(void)
 {
     char *words[] = {"dist_bench", "<all_reduce>"};
     struct result *result = result_new(2, 2, words);
 
     assert_non_null(result);
-    assert_int_equal(result_add_contestant(result, "gloo", false), 0);
-    assert_int_equal(result_add_contestant(result, "limit", true), 0);
+    assert_int_equal(result_add_library(result, "gloo", false), 0);
+    assert_int_equal(result_add_library(result, "limit", true), 0);
     for (size_t bytes = 2048; bytes >= 1024; bytes /= 2) {
-        struct result_point like = {.collective = "all_reduce",
-                                    .dtype = "float32",
-                                    .op = "sum",
-                                    .root = -1,
-                                    .bytes = bytes,
-                                    .window = 1};
-        struct result_point *point = result_add_point(result, &like);
+        struct result_measurement like = {.collective = "all_reduce",
+                                          .dtype = "float32",
+                                          .op = "sum",
+                                          .root = -1,
+                                          .bytes = bytes,
+                                          .window = 1};
+        struct result_measurement *measurement = result_add_measurement(result, &like);
 
-        point->times[0].measured = true;
-        point->times[0].median = (double)bytes;
-        point->times[1].measured = bytes > 1024;
-        point->times[1].median = 1024;
+        measurement->times[0].measured = true;
+        measurement->times[0].median = (double)bytes;
+        measurement->times[1].measured = bytes > 1024;
+        measurement->times[1].median = 1024;
     }
-    result->points[1].times[1].reason = strdup("too \"slow\"");
+    result->measurements[1].times[1].reason = strdup("too \"slow\"");
     return result;
 }
 
@@ -174,11 +175,13 @@ static void test_picture(void **state)
 
     (void)state;
     assert_non_null(result);
-    assert_int_equal(result->contestant_count, 2);
-    assert_int_equal(result->point_count, 3);
-    assert_true(result->contestants[1].limit && !result->contestants[0].limit);
-    assert_true(result->points[0].times[0].median == 1500 && !result->points[0].times[1].measured);
-    assert_true(result->points[2].times[0].measured && !result->points[2].times[1].measured);
+    assert_int_equal(result->library_count, 2);
+    assert_int_equal(result->measurement_count, 3);
+    assert_true(result->libraries[1].limit && !result->libraries[0].limit);
+    assert_true(result->measurements[0].times[0].median == 1500 &&
+                !result->measurements[0].times[1].measured);
+    assert_true(result->measurements[2].times[0].measured &&
+                !result->measurements[2].times[1].measured);
     text = text_of(write_picture, result);
     assert_int_equal(strncmp(text, "<svg xmlns=\"http://www.w3.org/2000/svg\"", 39), 0);
     assert_int_equal(occurrences(text, "<svg"), 1);
@@ -186,6 +189,10 @@ static void test_picture(void **state)
     assert_non_null(strstr(text, ">broadcast, int8, root 1, 2 ranks<"));
     assert_non_null(strstr(text, "<title>limit, 16 B: 5 µs</title>"));
     assert_int_equal(occurrences(text, "class=\"frame\""), 4);
+    assert_non_null(strstr(text, ">Time relative to a&lt;b (above 1: a&lt;b is faster)<"));
+    assert_int_equal(occurrences(text, ">16 B</text>"), 2); /* the sizes that were measured */
+    assert_int_equal(occurrences(text, ">4 B</text>"), 0);
+    assert_int_equal(occurrences(text, ">2 µs</text>"), 2); /* and ticks of less than a decade */
     assert_null(strstr(text, "a<b"));
     free(text);
     result_free(result);

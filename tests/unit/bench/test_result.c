@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* From samples to times, and from times to bandwidths. */
-#include "bench/digest.h"
-#include "bench/result.h"
+#include "bench/report/result.h"
+#include "bench/rounds/summary.h"
 
 #include <math.h>
 #include <setjmp.h>
@@ -32,15 +32,15 @@ static void test_quantiles(void **state)
 static void test_digest(void **state)
 {
     static const double first[] = {4, 2, 6, 1, 5, 3}, second[] = {10, 1, 1, 2, 1, 7};
-    struct order order = {.kind = kind_find("all_reduce"), .dtype = DIST_FLOAT32};
+    struct order order = {.operation = operation_find("all_reduce"), .dtype = DIST_FLOAT32};
     struct result_time time = {0};
-    struct digest digest;
+    struct summary summary;
 
     (void)state;
-    assert_int_equal(digest_begin(&digest, &order, 2, 2), 0);
-    assert_int_equal(digest_add(&digest, first, 3), 0);
-    assert_int_equal(digest_add(&digest, second, 3), 0);
-    assert_int_equal(digest_end(&digest, 8, &time), 0);
+    assert_int_equal(summary_begin(&summary, &order, 2, 2), 0);
+    assert_int_equal(summary_add(&summary, first, 3), 0);
+    assert_int_equal(summary_add(&summary, second, 3), 0);
+    assert_int_equal(summary_end(&summary, 8, &time), 0);
     assert_true(near(time.median, 6)); /* of 5 and 7 */
     assert_true(near(time.min, 1) && near(time.max, 10) && near(time.p50, 5.5));
     assert_true(near(time.mean, 33 / 6.0));
@@ -49,24 +49,24 @@ static void test_digest(void **state)
     assert_int_equal(time.samples, 6);
     assert_int_equal(time.batch, 8);
     free(time.rounds);
-    digest_free(&digest);
+    summary_free(&summary);
 }
 
 /* There and back is halved, and who only waits does not count. */
 static void test_latency(void **state)
 {
     static const double times[] = {8, 6, 0};
-    struct order order = {.kind = kind_find("latency"), .dtype = DIST_FLOAT32};
+    struct order order = {.operation = operation_find("latency"), .dtype = DIST_FLOAT32};
     struct result_time time = {0};
-    struct digest digest;
+    struct summary summary;
 
     (void)state;
-    assert_int_equal(digest_begin(&digest, &order, 3, 1), 0);
-    assert_int_equal(digest_add(&digest, times, 1), 0);
-    assert_int_equal(digest_end(&digest, 1, &time), 0);
+    assert_int_equal(summary_begin(&summary, &order, 3, 1), 0);
+    assert_int_equal(summary_add(&summary, times, 1), 0);
+    assert_int_equal(summary_end(&summary, 1, &time), 0);
     assert_true(near(time.median, 4) && near(time.rank_avg, 3.5));
     free(time.rounds);
-    digest_free(&digest);
+    summary_free(&summary);
 }
 
 /* 1000 bytes in 100 ns on 4 ranks: 10 GB/s, and what nccl-tests make of it. */
@@ -84,11 +84,11 @@ static void test_bandwidths(void **state)
 
     (void)state;
     for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
-        struct result_point point = {
+        struct result_measurement measurement = {
             .collective = rows[i].collective, .bytes = 1000, .window = rows[i].window};
 
-        assert_true(near(result_algorithm_bandwidth(&point, 100), rows[i].algorithm));
-        assert_true(near(result_bus_bandwidth(&point, 4, 100), rows[i].bus));
+        assert_true(near(result_algorithm_bandwidth(&measurement, 100), rows[i].algorithm));
+        assert_true(near(result_bus_bandwidth(&measurement, 4, 100), rows[i].bus));
     }
 }
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* What is read: command lines, orders, contestants. */
+/* What is read: command lines, orders, libraries. */
+#include "bench/jobs/spec.h"
+#include "bench/measure/order.h"
 #include "bench/options.h"
-#include "bench/order.h"
-#include "bench/spec.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -34,15 +34,16 @@ static void test_options(void **state)
     assert_int_equal(parse(&options, "-m 8:64M -x 3 -i 7 -f -c -T mpi_int all_reduce bw"), 0);
     assert_true(options.least == 8 && options.most == 64 << 20 && options.warmup == 3);
     assert_true(options.iterations == 7 && options.full && options.check);
-    assert_true(options.dtype == DIST_INT32 && options.kinds[KIND_bw]);
-    assert_true(options.kinds[KIND_all_reduce] && !options.kinds[KIND_bibw]);
+    assert_true(options.dtype == DIST_INT32 && options.operations[OPERATION_bw]);
+    assert_true(options.operations[OPERATION_all_reduce] && !options.operations[OPERATION_bibw]);
     assert_string_equal(options.format, "osu");
     assert_int_equal(parse(&options, "-b 1K -e 1G --stepfactor 4 --iters 9 --check=0 --op max "
                                      "--datatype half -n 2 --limit all"),
                      0);
     assert_true(options.least == 1024 && options.most == 1 << 30 && options.factor == 4);
     assert_true(options.op == DIST_MAX && options.dtype == DIST_FLOAT16 && !options.check);
-    assert_true(options.limit && options_compares(&options) && options.kinds[KIND_scatter_v]);
+    assert_true(options.limit && options_compares(&options) &&
+                options.operations[OPERATION_scatter_v]);
     assert_string_equal(options.format, "table");
     assert_int_equal(parse(&options, "--warmup_iters 3 --in_place --mem-lim 1.5K all"), 0);
     assert_true(options.warmup == 3 && options.in_place && options.memory_limit == 1536);
@@ -84,7 +85,7 @@ static void test_bad_options(void **state)
 
 static void test_orders(void **state)
 {
-    struct order order = {.kind = kind_find("all_to_all"),
+    struct order order = {.operation = operation_find("all_to_all"),
                           .bytes = 4800,
                           .dtype = DIST_BFLOAT16,
                           .op = DIST_MAX,
@@ -102,7 +103,8 @@ static void test_orders(void **state)
     order_write(&order, line);
     assert_string_equal(line, "run all_to_all 4800 bfloat16 max 2 1 3 4 5 1\n");
     assert_int_equal(order_read(line, 3, &back), 0);
-    assert_true(back.kind == order.kind && back.bytes == 4800 && back.dtype == DIST_BFLOAT16);
+    assert_true(back.operation == order.operation && back.bytes == 4800 &&
+                back.dtype == DIST_BFLOAT16);
     assert_true(back.op == DIST_MAX && back.root == 2 && back.in_place && back.check);
     assert_true(back.warmup == 3 && back.samples == 4 && back.batch == 5 && back.window == 64);
     assert_int_equal(order_count(&back, 3), 800);
@@ -120,7 +122,7 @@ static void test_orders(void **state)
     assert_int_equal(order_read("quit\n", 2, &back), -1);
 }
 
-/* ---- contestants ---- */
+/* ---- libraries ---- */
 
 static void test_specs(void **state)
 {

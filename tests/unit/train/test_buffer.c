@@ -6,7 +6,7 @@
 #include <sys/resource.h>
 
 #include "train/buffer.h"
-#include "train/model.h"
+#include "train/model/model.h"
 
 static dist_group *alone(void)
 {

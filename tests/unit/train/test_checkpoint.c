@@ -6,9 +6,9 @@
 
 #include <sys/stat.h>
 
-#include "train/checkpoint.h"
-#include "train/file.h"
-#include "train/tensors.h"
+#include "train/files/checkpoint.h"
+#include "train/files/file.h"
+#include "train/files/tensors.h"
 
 static struct model *make_model(const char *arch)
 {

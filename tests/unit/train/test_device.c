@@ -5,8 +5,8 @@
 #include <math.h>
 #include <unistd.h>
 
-#include "train/batch.h"
-#include "train/device.h"
+#include "train/data/batch.h"
+#include "train/device/device.h"
 
 enum { CAPACITY = 70 }; /* more than the windows of one product */
 

@@ -6,8 +6,8 @@
 
 #include "unit.h"
 
-#include "train/dataset.h"
-#include "train/idx.h"
+#include "train/data/dataset.h"
+#include "train/data/idx.h"
 
 #ifdef HAVE_ZLIB
 #include <zlib.h>

@@ -4,10 +4,10 @@
 
 #include <math.h>
 
-#include "train/gemm.h"
-#include "train/layer.h"
-#include "train/loss.h"
-#include "train/rng.h"
+#include "train/model/gemm.h"
+#include "train/model/layer.h"
+#include "train/model/loss.h"
+#include "train/model/rng.h"
 
 enum { MOST = 8192 };
 

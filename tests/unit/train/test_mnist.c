@@ -2,10 +2,10 @@
 /* The real MNIST, where $DIST_TEST_MNIST has it: read, and learned. */
 #include "unit.h"
 
-#include "train/batch.h"
-#include "train/loss.h"
-#include "train/optimizer.h"
-#include "train/sampler.h"
+#include "train/data/batch.h"
+#include "train/data/sampler.h"
+#include "train/model/loss.h"
+#include "train/model/optimizer.h"
 
 enum { BATCH = 64, SKIPPED = 77 };
 

@@ -4,9 +4,9 @@
 
 #include <math.h>
 
-#include "train/grid.h"
 #include "train/hash.h"
-#include "train/rng.h"
+#include "train/model/grid.h"
+#include "train/model/rng.h"
 #include "train/trainer.h"
 
 enum { STEPS = 12, MOST_RANKS = 8 };

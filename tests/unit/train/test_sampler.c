@@ -2,7 +2,7 @@
 /* The sampler: the ranks' parts together are the whole set, in the order of one rank alone. */
 #include "unit.h"
 
-#include "train/sampler.h"
+#include "train/data/sampler.h"
 
 static void check_partition(size_t count, int world)
 {

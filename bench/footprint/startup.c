@@ -1,0 +1,130 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * startup_dist [--spawn RANKS], startup_openmpi, startup_mpich: what it costs to be there.
+ *
+ * Every rank joins, calls an all-reduce of 8 bytes, an all-to-all of 8 bytes a pair, waits a second
+ * in a barrier for rank 0, and leaves. After each it prints one line
+ *
+ *     PHASE RANK BEGAN_US ENDED_US CPU_US PRIVATE_KIB PSS_KIB DESCRIPTORS
+ *
+ * with points in time of the monotonic clock, the CPU time of the process in that phase, and what
+ * it holds afterwards. footprint.sh makes tables of them.
+ */
+#include "startup.h"
+
+#include <dirent.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <time.h>
+#include <unistd.h>
+
+static int rank, ranks;
+
+static long long now_us(void)
+{
+    struct timespec now;
+
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return now.tv_sec * 1000000LL + now.tv_nsec / 1000;
+}
+
+static long long cpu_us(void)
+{
+    struct rusage use;
+
+    getrusage(RUSAGE_SELF, &use);
+    return (use.ru_utime.tv_sec + use.ru_stime.tv_sec) * 1000000LL + use.ru_utime.tv_usec +
+           use.ru_stime.tv_usec;
+}
+
+static int descriptors(void)
+{
+    DIR *folder = opendir("/proc/self/fd");
+    int count = -3; /* ".", "..", and the folder itself */
+
+    while (folder && readdir(folder))
+        count++;
+    if (folder)
+        closedir(folder);
+    return count;
+}
+
+static void memory(long *private_p, long *pss_p)
+{
+    FILE *file = fopen("/proc/self/smaps_rollup", "re");
+    char line[256];
+    long kib;
+
+    *private_p = *pss_p = 0;
+    while (file && fgets(line, sizeof(line), file)) {
+        if (sscanf(line, "Pss: %ld", &kib) == 1)
+            *pss_p = kib;
+        if (sscanf(line, "Private_Clean: %ld", &kib) == 1 ||
+            sscanf(line, "Private_Dirty: %ld", &kib) == 1)
+            *private_p += kib;
+    }
+    if (file)
+        fclose(file);
+}
+
+/* One line, written at once: the ranks share the output. */
+static void report(const char *phase, long long began, long long cpu)
+{
+    long long ended = now_us(), used = cpu_us() - cpu;
+    long private_kib, pss_kib;
+    char line[256];
+    int length;
+
+    memory(&private_kib, &pss_kib);
+    length = snprintf(line, sizeof(line), "%s %d %lld %lld %lld %ld %ld %d\n", phase, rank, began,
+                      ended, used, private_kib, pss_kib, descriptors());
+    if (write(STDOUT_FILENO, line, (size_t)length) != length)
+        exit(1);
+}
+
+static int all_to_all(void)
+{
+    return startup_all_to_all(ranks);
+}
+
+static int idle(void)
+{
+    if (rank == 0)
+        sleep(1);
+    return startup_barrier();
+}
+
+static int join(void)
+{
+    return startup_join(&rank, &ranks);
+}
+
+static int job(void)
+{
+    static const struct {
+        const char *name;
+        int (*run)(void);
+    } phases[] = {{"join", join},
+                  {"all_reduce", startup_all_reduce},
+                  {"all_to_all", all_to_all},
+                  {"barrier", startup_barrier},
+                  {"idle", idle},
+                  {"leave", startup_leave}};
+
+    report("begin", now_us(), cpu_us());
+    for (size_t i = 0; i < sizeof(phases) / sizeof(*phases); i++) {
+        long long began = now_us(), cpu = cpu_us();
+
+        if (phases[i].run() != 0)
+            return 1;
+        report(phases[i].name, began, cpu);
+    }
+    return 0;
+}
+
+int main(int argc, char **argv)
+{
+    return startup_main(argc, argv, job);
+}

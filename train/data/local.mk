@@ -1,0 +1,11 @@
+# SPDX-License-Identifier: BSD-3-Clause
+# The samples: read or drawn, chosen, changed, gathered.
+libtrain_la_SOURCES += \
+	train/data/augment.c train/data/augment.h \
+	train/data/batch.c train/data/batch.h \
+	train/data/dataset.c train/data/dataset.h \
+	train/data/digits.c train/data/digits.h \
+	train/data/glyphs.c train/data/glyphs.h \
+	train/data/idx.c train/data/idx.h \
+	train/data/sampler.c train/data/sampler.h \
+	train/data/source.c train/data/source.h

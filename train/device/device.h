@@ -1,0 +1,82 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Where a rank computes, on the CPU or on a GPU: all that the trainer asks of either. */
+#ifndef TRAIN_DEVICE_H
+#define TRAIN_DEVICE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <dist/dist.h>
+
+#include "train/data/batch.h"
+#include "train/model/layer.h"
+#include "train/model/loss.h"
+#include "train/model/model.h"
+
+/*
+ *     trainer.c            batches, epochs, what is printed
+ *         |  struct device_kind
+ *         +-- device_cpu.c                  layers, grid and optimizer of this folder
+ *         +-- device_cuda.c -- dlopen --> cuda/: the same arithmetic as kernels
+ *
+ * Functions return 0, or -1 with a text (failure_text). None communicates.
+ */
+struct device;
+
+/* What a device is opened for. */
+struct device_setup {
+    struct model *model; /* its shapes, and the host's copy of the weights; outlives the device */
+    dist_group *group;   /* whose ranks get the sums; NULL: nobody's */
+    int capacity;        /* samples in one batch at most */
+    int micro_batches;   /* of this rank in a step, at most */
+    int world;           /* ranks whose sums go into the mean */
+    const char *optimizer;
+    float momentum, weight_decay;
+    int number; /* of the GPU; -1: by local rank */
+    int local_rank;
+};
+
+struct device_kind {
+    const char *name;
+    /* On success *device_p is the caller's, for close. The device's weights are not set. */
+    int (*open)(const struct device_setup *setup, struct device **device_p);
+    void (*close)(struct device *device);
+    /* The weights, from and to the host's copy, which for the CPU is the only one. */
+    int (*put)(struct device *device);
+    int (*get)(struct device *device);
+    /*
+     * sums becomes the gradients of the batch, which has micro_batches parts of one size behind
+     * each other; GRID_TAIL floats follow (see grid.h). The batch may be used again at once.
+     */
+    int (*gradients)(struct device *device, const struct pass *pass, const struct batch *batch,
+                     int micro_batches);
+    /* Moves the weights, once sums is the mean over the ranks. */
+    int (*update)(struct device *device, float lr);
+    /* The mean losses of the last `count` updates, at most `ahead`; waits for them. */
+    int (*losses)(struct device *device, int count, double *losses);
+    /* The loss of a batch without training. */
+    int (*test)(struct device *device, const struct pass *pass, const struct batch *batch,
+                struct loss *loss);
+};
+
+enum { DEVICE_AHEAD = 256 }; /* steps at most that a host is ahead of its device */
+
+struct device {
+    const struct device_kind *kind;
+    float *sums;   /* what the ranks average: model->parameters + GRID_TAIL floats */
+    int ahead;     /* updates whose losses are kept: 1 to DEVICE_AHEAD */
+    bool streamed; /* sums is memory of a GPU: calls on it are ordered by this stream */
+    void *stream;
+};
+
+extern const struct device_kind device_cpu;
+
+/* -1: name is neither cpu, cuda, nor cuda:N. *number_p: N, or -1. */
+int device_parse(const char *name, bool *cuda_p, int *number_p);
+
+/* Opens the device of that name; setup->number is set from it. */
+int device_open(const char *name, struct device_setup *setup, struct device **device_p);
+void device_close(struct device *device); /* NULL is accepted */
+
+#endif

@@ -1,0 +1,7 @@
+# SPDX-License-Identifier: BSD-3-Clause
+# A model in a file.
+libtrain_la_SOURCES += \
+	train/files/checkpoint.c train/files/checkpoint.h \
+	train/files/file.c train/files/file.h \
+	train/files/tensors.c train/files/tensors.h \
+	train/files/tensors_json.c train/files/tensors_json.h
