@@ -409,7 +409,7 @@ struct dist_backend {
     /*
      * Mandatory if manner returns STREAM. Makes what is put on `stream` from now on begin after
      * this call, which was posted without `waits` and whose ticket has not ended. Never blocks.
-     * Fails like a ticket.
+     * Fails like post.
      */
     dist_status (*join)(void *state, struct dist_ticket *ticket, void *stream);
 
