@@ -257,9 +257,7 @@ static dist_status calls_check_overlap(const struct calls_check *check)
     if (!overlap)
         return status;
     if (check->in.blocks == ALL && check->out.blocks == ALL)
-        return calls_bad(
-            check,
-            "in and out overlap, but the collective has no in-place form: pass separate memory");
+        return calls_bad(check, "in and out overlap, and there is no in-place form: separate them");
     if (in + (check->in.blocks == ALL ? check->in.own_offset : 0) ==
         out + (check->out.blocks == ALL ? check->out.own_offset : 0))
         return DIST_OK;
