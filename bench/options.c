@@ -36,8 +36,8 @@ static int options_operations(struct options *options, int argc, char **argv)
                 options->operations[k] || !operation || operation == &operation_table[k];
     }
     if (argc == 0 && !options->worker)
-        return options_wrong("say what to measure: a collective such as all_reduce, or bw, "
-                             "bibw, latency, barrier, all");
+        return options_wrong("name what to measure: a collective such as all_reduce, or bw, bibw, "
+                             "latency, barrier, all");
     return 0;
 }
 

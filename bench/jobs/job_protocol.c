@@ -192,7 +192,7 @@ static void protocol_read_answers(struct job *job, struct protocol_round *round,
         int come = round->waiting[r].revents ? job_read(&job->members[r]) : 0;
 
         if (come < 0)
-            job_fail(job, "rank %d has ended, or says more than it was asked", r);
+            job_fail(job, "rank %d has ended, or sent more than it was asked for", r);
         if (come <= 0)
             continue;
         outcome = protocol_answer(job, r, order, times, text);

@@ -68,7 +68,7 @@ dist_status limit_alloc(struct driver *driver, size_t bytes, void **memory_p)
     struct limit *limit = (struct limit *)driver;
 
     if (bytes > limit->map->arena) {
-        limit->error = "the size is beyond that which the run began with";
+        limit->error = "the size exceeds the one that the run began with";
         return DIST_ERR_INVALID_ARGUMENT;
     }
     *memory_p = limit_arena(limit, driver->rank);

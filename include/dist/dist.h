@@ -1,5 +1,39 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* libdist: collective communication for any C program. The public interface. */
+/*
+ * libdist: collective communication for any C program. The public interface.
+ *
+ * A program joins the world of ranks, calls collectives, and leaves:
+ *
+ *     dist_group *world = NULL;
+ *
+ *     if (dist_init_process_group(NULL, &world) != DIST_OK ||
+ *         dist_all_reduce(world, x, x, n, DIST_FLOAT32, DIST_SUM) != DIST_OK)
+ *         fprintf(stderr, "%s\n", dist_last_error());
+ *     dist_destroy_process_group(world);
+ *
+ * The sections of this header:
+ *
+ *     version             numbers and text
+ *     statuses and types  what calls return, what elements are, what reductions do
+ *     errors and logging  what went wrong, what happens
+ *     the world           join, leave, abort; who is this rank
+ *     groups              some of the ranks, with collectives of their own
+ *     operations          reductions that the program defines
+ *     collectives         all_reduce, reduce, broadcast, barrier, all_gather, reduce_scatter,
+ *                         gather, scatter, all_to_all
+ *     point to point      send, receive, and both at once
+ *     works               wait for started operations; persistent all-reduce
+ *     device memory       GPU buffers and streams
+ *     memory              buffers that collectives move fastest
+ *     processes           start ranks, list backends
+ *
+ * Conventions. A function that can fail returns a dist_status; DIST_ERR_TIMEOUT is written
+ * ERR_TIMEOUT below. Results come last in the argument list, end in _p, and are set on success
+ * only. Counts and offsets are in elements of the dtype. A call that blocks ends with ERR_TIMEOUT
+ * after the group's timeout at the latest. Any thread may call any function, unless the function
+ * says otherwise; threads that share a group agree on one order of its collectives. The library
+ * never exits, and prints nothing unless DIST_DEBUG asks for it. libdist(3) says more.
+ */
 #ifndef DIST_DIST_H
 #define DIST_DIST_H
 
@@ -11,16 +45,23 @@
 extern "C" {
 #endif
 
-#define DIST_VERSION_MAJOR 0
-#define DIST_VERSION_MINOR 1
-#define DIST_VERSION_PATCH 0
-#define DIST_VERSION_STRING "0.1.0"
-
 #if defined(__GNUC__)
 #define DIST_API __attribute__((visibility("default")))
 #else
 #define DIST_API
 #endif
+
+/* ---- version ---- */
+
+#define DIST_VERSION_MAJOR 0
+#define DIST_VERSION_MINOR 1
+#define DIST_VERSION_PATCH 0
+#define DIST_VERSION_STRING "0.1.0"
+
+/* Returns the version of the library that the program runs with, as "MAJOR.MINOR.PATCH". */
+DIST_API const char *dist_version(void);
+
+/* ---- statuses and types ---- */
 
 /*
  * Statuses: 0 is success, positive is "not yet", negative is failure.
@@ -50,9 +91,10 @@ typedef enum dist_status {
 } dist_status;
 
 /*
- * Element types. X(name, text, bytes an element)
- * The numbers are a part of the ABI: from FLOAT32, 0, to BOOL, 10, in this order. New ones come
- * last. A bool is a byte: 0 is false, anything else true; what an operation gives is 0 or 1.
+ * Element types. X(name, text, bytes of an element)
+ *
+ * The numbers are part of the ABI: FLOAT32 is 0, BOOL is 10, and new types come last. A bool is one
+ * byte: 0 is false, anything else is true, and operations write 0 or 1.
  */
 #define DIST_DTYPE_MAP(X)                                                                          \
     X(FLOAT32, "float32", 4)                                                                       \
@@ -76,7 +118,8 @@ typedef enum dist_dtype {
 
 /*
  * Reduction operations. X(name, text)
- * The numbers are a part of the ABI: from SUM, 0, to USER, 9, in this order. New ones come last.
+ *
+ * The numbers are part of the ABI: SUM is 0, USER is 9, and new operations come last.
  *
  *                          float32 to bfloat16    int8 to uint64    bool
  *     SUM, MAX             yes                    yes               logical or
@@ -86,9 +129,9 @@ typedef enum dist_dtype {
  *     PREMUL_SUM           yes                    -                 -
  *     USER                 yes                    yes               yes
  *
- * Sums and products of integers wrap. AVG is the sum divided by the number of ranks; integers
- * truncate towards zero. MIN and MAX of a NaN and a number are NaN, on every rank. PREMUL_SUM and
- * USER are not given by themselves: dist_op_create_premul_sum and dist_op_create make operations of
+ * Integer sums and products wrap. AVG is the sum divided by the number of ranks; integers truncate
+ * towards zero. MIN and MAX of a NaN and a number are NaN, on every rank. PREMUL_SUM and USER are
+ * not operations by themselves: dist_op_create_premul_sum and dist_op_create make operations of
  * these kinds.
  */
 #define DIST_OP_MAP(X)                                                                             \
@@ -108,26 +151,27 @@ typedef enum dist_op {
     DIST_OP_MAP(DIST_OP_ENUM)
 #undef DIST_OP_ENUM
         DIST_OP_COUNT,
-    DIST_OP_DYNAMIC = 0x40000000 /* operations that were created have values from here on */
+    DIST_OP_DYNAMIC = 0x40000000 /* created operations have values from here on */
 } dist_op;
 
-/* The text of a status, dtype or op; never NULL, static storage. An op that was made: "created". */
+/*
+ * Return the text of a status, a dtype or an op. Never NULL, static storage. The text of a created
+ * op is "created".
+ */
 DIST_API const char *dist_status_string(dist_status status);
 DIST_API const char *dist_dtype_string(dist_dtype dtype);
 DIST_API const char *dist_op_string(dist_op op);
 
-/* Bytes of one element; 0 if dtype is none of ours. */
+/* Returns the bytes of one element, or 0 if dtype is no dist_dtype. */
 DIST_API size_t dist_dtype_size(dist_dtype dtype);
 
+/* ---- errors and logging ---- */
+
 /*
- * What went wrong in the last call of this thread that failed: which rank, which
- * peer, which cause, what to do. Never NULL; "" if nothing failed yet. Valid until
- * the next failing call of this thread.
+ * Returns the text of this thread's last failed call: which rank, which peer, which cause, and what
+ * to do. Never NULL; "" if no call has failed. Valid until the thread's next failing call.
  */
 DIST_API const char *dist_last_error(void);
-
-/* The library's version, "MAJOR.MINOR.PATCH". */
-DIST_API const char *dist_version(void);
 
 /* Log levels, most severe first. */
 typedef enum dist_log_level {
@@ -137,46 +181,50 @@ typedef enum dist_log_level {
     DIST_LOG_TRACE
 } dist_log_level;
 
-/* Receives one line (no newline); may be called from any thread; must not call back. */
+/* Receives one line, without a newline. Any thread may call it. It must not call the library. */
 typedef void (*dist_log_fn)(void *arg, dist_log_level level, const char *line);
 
-/*
- * An all-gather that the program brings itself, for bootstrap only: every rank gives
- * `bytes` bytes at `in`, every rank receives world_size * bytes at `out`, in rank
- * order. May block. Returns 0 or anything else for failure.
- */
-typedef int (*dist_oob_all_gather_fn)(void *arg, const void *in, void *out, size_t bytes);
+/* ---- the world ---- */
 
 /*
- * A process group: a fixed set of ranks that call collectives together. It is the process's that
- * made it: in a child that this forks every call refuses the group and its works with
- * ERR_INVALID_ARGUMENT, but for those that say who and where this rank is, which answer for the
- * parent. The child has none of its connections, and may join jobs of its own.
+ * A process group: a fixed set of ranks that call collectives together.
+ *
+ * A group belongs to the process that created it. A child that this process forks cannot use it:
+ * every call with the group or its works returns ERR_INVALID_ARGUMENT, except the dist_get_
+ * functions, which answer for the parent. The child has none of the group's connections, and may
+ * join jobs of its own.
  */
 typedef struct dist_group dist_group;
 
 /* A started operation. */
 typedef struct dist_work dist_work;
 
-/* How to start. Initialise with DIST_OPTIONS_INIT; it carries its size, so it can grow. */
+/*
+ * An all-gather that the program provides, for ranks to find each other without a store address.
+ * Every rank gives `bytes` bytes at `in`, and receives world_size * bytes at `out`, in rank order.
+ * May block. Returns 0 on success, anything else on failure.
+ */
+typedef int (*dist_oob_all_gather_fn)(void *arg, const void *in, void *out, size_t bytes);
+
+/* How to join. Initialise with DIST_OPTIONS_INIT: `size` lets the struct grow. */
 struct dist_options {
     size_t size;             /* sizeof(struct dist_options) */
     const char *backend;     /* "gloo", "mpi", ...; NULL: DIST_BACKEND, else "auto" */
     const char *init_method; /* "env://", "tcp://host:port", "file:///path", "mpi://";
-                                NULL: find out what launched this process */
+                                NULL: find the launcher that started this process */
     int rank;                /* 0 to world_size - 1; -1: ask the launcher */
     int world_size;          /* number of ranks; -1: ask the launcher */
     int local_rank;          /* rank among those of this machine; -1: ask the launcher */
-    int timeout_ms;          /* for every blocking call; 0: DIST_TIMEOUT, else 300 000 */
-    dist_log_fn log;         /* NULL: stderr, for what DIST_DEBUG asks for (default: nothing) */
+    int timeout_ms;  /* milliseconds for every blocking call; 0: DIST_TIMEOUT, else 300 000 */
+    dist_log_fn log; /* NULL: stderr, for what DIST_DEBUG asks for (default: nothing) */
     void *log_arg;
     dist_oob_all_gather_fn oob_all_gather; /* with rank and world_size set: replaces init_method */
     void *oob_arg;
-    bool reproducible; /* the bits of a reduction depend on the number of ranks and on nothing
-                          else; the same on every rank; also DIST_REPRODUCIBLE=1 */
-    int device;        /* this rank's GPU: its number among those that are visible; -1: DIST_DEVICE,
-                          else by local rank. For backends that have one */
-    void *stream;      /* as in dist_set_stream; NULL: the device's default stream */
+    bool reproducible; /* the bits of a reduction depend on the number of ranks only; the same on
+                          every rank; also DIST_REPRODUCIBLE=1 */
+    int device;        /* this rank's GPU, counted among the visible ones; -1: DIST_DEVICE, else by
+                          local rank. For backends that use a GPU */
+    void *stream;      /* see dist_set_stream; NULL: the device's default stream */
 };
 
 #define DIST_OPTIONS_INIT                                                                          \
@@ -186,48 +234,57 @@ struct dist_options {
     }
 
 /*
- * Join the world. Blocks until all world_size ranks have joined, at most the timeout.
- * options may be NULL: everything is found out; a process that nothing launched is a
- * world of one. On success *group_p is the caller's, to be given to
- * dist_destroy_process_group. On failure *group_p is untouched.
+ * Joins the world. Blocks until all world_size ranks have joined.
  *
- * ERR_NO_BACKEND (dist_last_error lists those there are), ERR_RENDEZVOUS,
- * ERR_ADDRESS_IN_USE, ERR_INVALID_ARGUMENT, ERR_TIMEOUT (names the missing ranks).
+ * options may be NULL: the library then asks the environment for everything, and a process without
+ * a launcher is a world of one rank. The caller owns *group_p and gives it to
+ * dist_destroy_process_group.
+ *
+ * Errors: ERR_NO_BACKEND (dist_last_error lists the backends that exist), ERR_RENDEZVOUS,
+ * ERR_ADDRESS_IN_USE, ERR_INVALID_ARGUMENT, ERR_TIMEOUT (dist_last_error names the missing ranks),
+ * ERR_MISMATCH (the ranks ask for different backends or settings).
  */
 DIST_API dist_status dist_init_process_group(const struct dist_options *options,
                                              dist_group **group_p);
 
 /*
- * Leave: finishes the works that are pending, waits until every rank of the group has come here too
- * (both bounded by the timeout), then frees the group, whatever is returned. Ranks that share
- * several groups destroy them in the same order, else they wait for each other. Its works may still
- * be given to dist_wait, which tells how they ended. For the world, the groups that were made from
- * it and still are there go first. After an error nobody is waited for. NULL is accepted. No other
- * thread may be in a call with the group; a later call is refused with ERR_INVALID_ARGUMENT.
+ * Leaves a group and frees it, whatever the status.
+ *
+ * Completes the pending works, then blocks until every rank of the group has called this function.
+ * After an error it waits for no other rank. Ranks that share several groups destroy them in the
+ * same order; otherwise they wait for each other. Destroying the world first destroys the groups
+ * that were made from it. The group's works stay valid for dist_wait, which returns how they ended.
+ *
+ * No other thread may be in a call with the group; a later call returns ERR_INVALID_ARGUMENT. NULL
+ * is accepted.
  */
 DIST_API dist_status dist_destroy_process_group(dist_group *group);
 
 /*
- * Ends the group at once, on all ranks: what is pending and what blocks (collectives, dist_wait,
- * dist_recv, dist_monitored_barrier, dist_new_group of this parent) returns ERR_ABORTED there, and
- * dist_last_error says which rank aborted it. Later calls are refused; it can be no parent. It must
- * still be given to dist_destroy_process_group, which waits for nobody then. Other groups go on.
+ * Ends a group at once, on all its ranks. Does not block.
  *
- * Any thread may call it, beside calls with the group, and so may a signal handler: it is
- * async-signal-safe, returns at once, and does not set dist_last_error. Only
- * dist_destroy_process_group must not have returned. While nothing of this process is in the
- * library, and works pending are moved by calls alone (DIST_PROGRESS_THREAD=0), they end here with
- * the next call; the others are told all the same. Again: nothing happens. ERR_INVALID_ARGUMENT:
- * NULL, a group that is gone or a parent's.
+ * Pending works and blocked calls (collectives, dist_wait, dist_recv, dist_monitored_barrier,
+ * dist_new_group of this parent) return ERR_ABORTED on every rank, and dist_last_error says which
+ * rank aborted the group. Later calls are refused, and the group cannot be a parent. The caller
+ * must still give it to dist_destroy_process_group, which then waits for no other rank. Other
+ * groups continue. A second abort does nothing.
+ *
+ * Any thread may call it, also while others are in calls with the group, and so may a signal
+ * handler: it is async-signal-safe and does not set dist_last_error. The group must not be
+ * destroyed yet. Where only calls advance works (DIST_PROGRESS_THREAD=0), this process's works end
+ * with its next call; the other ranks learn of the abort at once all the same.
+ *
+ * Errors: ERR_INVALID_ARGUMENT (NULL, or a group that was destroyed or belongs to the process that
+ * forked this one).
  */
 DIST_API dist_status dist_abort(dist_group *group);
 
-/* This process's place. */
+/* Return this process's rank, the number of ranks, and the rank among those of this machine. */
 DIST_API int dist_get_rank(const dist_group *group);
 DIST_API int dist_get_world_size(const dist_group *group);
 DIST_API int dist_get_local_rank(const dist_group *group);
 
-/* The name of the backend in use, e.g. "gloo". The group's; do not free. */
+/* Returns the name of the backend in use, e.g. "gloo". The group owns it. */
 DIST_API const char *dist_get_backend(const dist_group *group);
 
 /* ---- groups ---- */
@@ -235,9 +292,10 @@ DIST_API const char *dist_get_backend(const dist_group *group);
 /* How a new group differs from its parent. Initialise with DIST_GROUP_OPTIONS_INIT. */
 struct dist_group_options {
     size_t size;         /* sizeof(struct dist_group_options) */
-    const char *backend; /* NULL: the parent's; "auto": as at the beginning; both: "self" for one */
+    const char *backend; /* NULL: the parent's; "auto": as dist_init_process_group chooses. A group
+                            of one rank gets "self" in both cases */
     int timeout_ms;      /* 0: the parent's */
-    void *stream;        /* as in dist_set_stream; NULL: the parent's */
+    void *stream;        /* see dist_set_stream; NULL: the parent's */
 };
 
 #define DIST_GROUP_OPTIONS_INIT                                                                    \
@@ -246,89 +304,109 @@ struct dist_group_options {
     }
 
 /*
- * A group of some ranks of `parent`: ranks[i] (a rank of parent, each once, in any order) becomes
- * rank i. Collective over the ranks that are listed: each passes the same list, and where it makes
- * several groups of the same ranks, in the same order. A rank that is not listed may call it too;
- * it gets NULL. options may be NULL. Blocks, at most the timeout. Groups do not disturb each other:
- * each has its own connections, its own order of operations, and its own errors. Even a group that
- * has failed can be a parent: so the ranks that are left go on among themselves.
+ * Makes a group of some ranks of `parent`. Collective over the listed ranks; blocks.
+ *
+ * ranks[0..count) lists ranks of parent in any order, each once; ranks[i] becomes rank i. All
+ * listed ranks pass the same list. Ranks that make several groups together make them in the same
+ * order. A rank that is not listed may call it too and gets NULL. options may be NULL.
+ *
+ * Groups do not disturb each other: each has its own connections, its own order of operations and
+ * its own errors. A group that has failed can still be a parent, so that the remaining ranks can
+ * continue among themselves. The caller gives *group_p to dist_destroy_process_group.
  */
 DIST_API dist_status dist_new_group(dist_group *parent, const int *ranks, int count,
                                     const struct dist_group_options *options, dist_group **group_p);
 
 /*
- * Cuts the parent into groups: ranks with the same color (0 or more) come together, ordered by key,
- * then by rank in parent. DIST_NO_COLOR: this rank joins none and gets NULL. Collective over
- * parent: every rank calls it. Blocks.
+ * Splits the parent into groups. Collective over parent; blocks.
+ *
+ * Ranks with the same color (0 or more) form a group, ordered by key, then by rank in parent. A
+ * rank that passes DIST_NO_COLOR joins no group and gets NULL.
  */
 #define DIST_NO_COLOR (-1)
 DIST_API dist_status dist_split_group(dist_group *parent, int color, int key,
                                       const struct dist_group_options *options,
                                       dist_group **group_p);
 
-/* A group of the same ranks with its own order of operations. Collective over parent. Blocks. */
+/* Makes a group of the same ranks, with its own order of operations. Collective; blocks. */
 DIST_API dist_status dist_dup_group(dist_group *parent, const struct dist_group_options *options,
                                     dist_group **group_p);
 
 /*
- * From a rank of this group to the rank in the world (the group that dist_init_process_group made),
- * and back. -1: there is none.
+ * Translate between a rank of this group and its rank in the world, the group that
+ * dist_init_process_group made. Return -1 if there is none.
  */
 DIST_API int dist_get_global_rank(const dist_group *group, int group_rank);
 DIST_API int dist_get_group_rank(const dist_group *group, int global_rank);
 
-/* ---- reduction operations of one's own ---- */
+/* ---- operations ---- */
 
 /*
- * dst[i] = a[i] op b[i] for count elements; dst may be a or b. Must be associative and commutative,
- * may be called from any thread, several at a time, and for any part of a vector; must not call the
- * library. The pointers are aligned to an element if the buffers of the call are.
+ * Computes dst[i] = a[i] op b[i] for count elements; dst may be a or b.
+ *
+ * The operation must be associative and commutative. The library calls it for any part of a vector,
+ * from any thread, several at a time. It must not call the library. The pointers are aligned to an
+ * element if the buffers of the call are.
  */
 typedef void (*dist_reduce_fn)(void *arg, void *dst, const void *a, const void *b, size_t count,
                                dist_dtype dtype);
 
 /*
- * An operation that the program brings, for every dtype. It is the process's, not a group's, and
- * good for any number of calls; every rank must create its own. arg must live as long as it. On
- * success *op_p is to be given to dist_op_free once no call uses it. May be called from any thread;
- * 65536 operations may exist at a time, of both sorts together.
+ * Creates an operation that fn computes, for every dtype. Any thread may call it.
  *
- * ERR_INVALID_ARGUMENT (fn or op_p is NULL), ERR_NO_MEMORY.
+ * The operation belongs to the process, not to a group: every rank creates its own, and may use it
+ * in any number of calls. arg must live as long as the operation. The caller gives *op_p to
+ * dist_op_free when no call uses it. Up to 65536 created operations, PREMUL_SUM included, may exist
+ * at a time.
+ *
+ * Errors: ERR_INVALID_ARGUMENT (fn or op_p is NULL), ERR_NO_MEMORY.
  */
 DIST_API dist_status dist_op_create(dist_reduce_fn fn, void *arg, dist_op *op_p);
 
 /*
- * The sum of factor * in over the ranks, factor being each rank's own; for floating-point dtypes.
- * The product is rounded to the dtype before it is added; but for float64, the factor is rounded to
- * float32 before it multiplies. Otherwise as dist_op_create.
+ * Creates the sum of factor * in over the ranks, for floating-point dtypes; each rank gives its own
+ * factor.
+ *
+ * Except for float64, the factor is rounded to float32 before it multiplies. The product is rounded
+ * to the dtype before it is added. Otherwise as dist_op_create.
  */
 DIST_API dist_status dist_op_create_premul_sum(double factor, dist_op *op_p);
 
 /*
- * Ends an operation that was made here. No call may be under way that uses it; a later call that
- * does is refused. ERR_INVALID_ARGUMENT: op is built in, or was freed.
+ * Frees a created operation. No call in progress may use it; a later call with it is refused.
+ *
+ * Errors: ERR_INVALID_ARGUMENT (op is built in, or was freed).
  */
 DIST_API dist_status dist_op_free(dist_op op);
 
 /* ---- collectives ---- */
 
 /*
- * Common to all. Every rank of the group calls the same collectives in the same order with the same
- * count, dtype, op and root. Counts are elements of dtype. Buffers may be NULL if the count is 0.
- * in and out must not overlap except in place, as each says; of blocks with offsets it is the
- * blocks that must not, which may lie in each other's gaps. The plain form blocks, at most the
- * timeout. The _async form starts the operation and does not block on a peer: on success *work_p
- * must be given to dist_wait once, and until it has ended the buffers belong to the library; arrays
- * of counts and offsets are copied. Operations of one group start in the order of the calls.
+ * What holds for all of them:
  *
- * ERR_INVALID_ARGUMENT, ERR_UNSUPPORTED: nothing was started, the group is as before.
- * ERR_MISMATCH, ERR_TIMEOUT, ERR_PEER_LOST: the group has ended, on all ranks; other groups go on.
- * ERR_ABORTED: the group ended earlier.
+ * Order. Every rank of the group calls the same collectives in the same order, with the same count,
+ * dtype, op and root. Operations of one group start in the order of the calls.
+ *
+ * Buffers. in and out must not overlap, except in place as each collective says. With offsets, the
+ * blocks must not overlap; they may lie in each other's gaps. A buffer may be NULL if its count is
+ * 0. Where offsets are NULL, the blocks lie one after the other.
+ *
+ * Forms. The form without a suffix blocks. The _async form starts the operation and never waits for
+ * another rank: on success *work_p must be given to dist_wait once. Until the work has ended the
+ * buffers belong to the library; arrays of counts and offsets are copied. The _v form takes blocks
+ * of different sizes, one entry of `counts` for each rank.
+ *
+ * Errors:
+ *     ERR_INVALID_ARGUMENT, ERR_UNSUPPORTED     nothing was started, the group is as before
+ *     ERR_MISMATCH, ERR_TIMEOUT, ERR_PEER_LOST  the group has ended on all ranks; others continue
+ *     ERR_ABORTED                               the group had ended earlier
  */
 
 /*
- * out[i] = op over all ranks of in[i], for count elements, on every rank. In place: in == out.
- * float16 and bfloat16 are added in float32 and rounded to the type after each step.
+ * All-reduce: out[i] = op over all ranks of in[i], for count elements, on every rank.
+ *
+ * In place: in == out. float16 and bfloat16 are added in float32 and rounded to the type after each
+ * step.
  */
 DIST_API dist_status dist_all_reduce(dist_group *group, const void *in, void *out, size_t count,
                                      dist_dtype dtype, dist_op op);
@@ -337,8 +415,9 @@ DIST_API dist_status dist_all_reduce_async(dist_group *group, const void *in, vo
                                            dist_work **work_p);
 
 /*
- * All-reduce, in place, of `buffers` buffers: buffer i has counts[i] elements. One operation: small
- * buffers travel together. The arrays are copied, the buffers belong to the library until it ends.
+ * All-reduce of buffer_count buffers in place, as one operation: small buffers travel together.
+ *
+ * buffers[i] has counts[i] elements. Both arrays are copied.
  */
 DIST_API dist_status dist_all_reduce_coalesced(dist_group *group, void *const *buffers,
                                                const size_t *counts, int buffer_count,
@@ -348,33 +427,37 @@ DIST_API dist_status dist_all_reduce_coalesced_async(dist_group *group, void *co
                                                      dist_dtype dtype, dist_op op,
                                                      dist_work **work_p);
 
-/* As all_reduce, but only root gets the result: out matters at root only. In place: in == out. */
+/* Reduce: as all-reduce, but only root gets the result. out matters at root only. */
 DIST_API dist_status dist_reduce(dist_group *group, const void *in, void *out, size_t count,
                                  dist_dtype dtype, dist_op op, int root);
 DIST_API dist_status dist_reduce_async(dist_group *group, const void *in, void *out, size_t count,
                                        dist_dtype dtype, dist_op op, int root, dist_work **work_p);
 
-/* Every rank's buffer (count elements) becomes a copy of root's. */
+/* Broadcast: every rank's buffer (count elements) becomes a copy of root's. */
 DIST_API dist_status dist_broadcast(dist_group *group, void *buffer, size_t count, dist_dtype dtype,
                                     int root);
 DIST_API dist_status dist_broadcast_async(dist_group *group, void *buffer, size_t count,
                                           dist_dtype dtype, int root, dist_work **work_p);
 
-/* Returns once every rank has called it. */
+/* Barrier: completes once every rank has called it. */
 DIST_API dist_status dist_barrier(dist_group *group);
 DIST_API dist_status dist_barrier_async(dist_group *group, dist_work **work_p);
 
 /*
- * A barrier that says who is missing: if not every rank has come within timeout_ms (0: the group's
- * timeout), ERR_TIMEOUT, and dist_last_error names those that did not. The group goes on as it was,
- * and a rank that comes late passes through.
+ * Barrier that names the missing ranks. Blocks at most timeout_ms milliseconds (0: the group's
+ * timeout).
+ *
+ * If a rank has not come by then, the call returns ERR_TIMEOUT and dist_last_error names the ranks
+ * that are missing. The group stays usable, and a rank that comes late passes through.
  */
 DIST_API dist_status dist_monitored_barrier(dist_group *group, int timeout_ms);
 
 /*
- * out (world_size * count elements) becomes the ranks' in (count elements each), in rank order. In
- * place: in == out + rank * count elements. _v: rank r gives counts[r] elements, which come to
- * out + offsets[r] elements; offsets NULL: one after the other. In place: in is where it will be.
+ * All-gather: block r of out becomes a copy of rank r's in, on every rank.
+ *
+ * in has count elements, out has world_size * count. In place: in == out + rank * count elements.
+ * _v: rank r gives counts[r] elements, which arrive at out + offsets[r] elements. In place: in is
+ * the place of this rank's block in out.
  */
 DIST_API dist_status dist_all_gather(dist_group *group, const void *in, void *out, size_t count,
                                      dist_dtype dtype);
@@ -388,9 +471,10 @@ DIST_API dist_status dist_all_gather_v_async(dist_group *group, const void *in, 
                                              dist_dtype dtype, dist_work **work_p);
 
 /*
- * in (world_size * count elements) is reduced over the ranks, and rank r gets the r-th block of
- * count elements of the result in out. In place: out == in + rank * count elements; what else is in
- * `in` stays as it was. _v: block r has counts[r] elements, one after the other.
+ * Reduce-scatter: in is reduced over the ranks, and out becomes this rank's block of the result.
+ *
+ * in has world_size * count elements, out has count. In place: out == in + rank * count elements;
+ * the rest of in stays as it was. _v: block r has counts[r] elements, one block after the other.
  */
 DIST_API dist_status dist_reduce_scatter(dist_group *group, const void *in, void *out, size_t count,
                                          dist_dtype dtype, dist_op op);
@@ -404,9 +488,11 @@ DIST_API dist_status dist_reduce_scatter_v_async(dist_group *group, const void *
                                                  dist_work **work_p);
 
 /*
- * As all_gather, but only root gets the result: out, counts and offsets matter at root only. In
- * place at root: in is where it will be. _v: this rank gives count elements, and root expects
- * counts[r] from rank r at out + offsets[r] elements (NULL: one after the other).
+ * Gather: block r of root's out becomes a copy of rank r's in.
+ *
+ * in has count elements, out has world_size * count and matters at root only. In place at root: in
+ * is the place of root's block in out. _v: this rank gives count elements; root expects counts[r]
+ * elements from rank r at out + offsets[r] elements. counts and offsets matter at root only.
  */
 DIST_API dist_status dist_gather(dist_group *group, const void *in, void *out, size_t count,
                                  dist_dtype dtype, int root);
@@ -420,9 +506,11 @@ DIST_API dist_status dist_gather_v_async(dist_group *group, const void *in, size
                                          dist_dtype dtype, int root, dist_work **work_p);
 
 /*
- * Rank r's out becomes the r-th block of count elements of root's in, which matters at root only.
- * In place at root: out is that block. _v: block r is counts[r] elements at in + offsets[r]
- * elements (NULL: one after the other), both root's; this rank expects count elements.
+ * Scatter: rank r's out becomes a copy of block r of root's in.
+ *
+ * out has count elements, in has world_size * count and matters at root only. In place at root: out
+ * is root's block of in. _v: root's block r has counts[r] elements at in + offsets[r] elements;
+ * this rank expects count elements. counts and offsets matter at root only.
  */
 DIST_API dist_status dist_scatter(dist_group *group, const void *in, void *out, size_t count,
                                   dist_dtype dtype, int root);
@@ -436,10 +524,11 @@ DIST_API dist_status dist_scatter_v_async(dist_group *group, const void *in, con
                                           dist_dtype dtype, int root, dist_work **work_p);
 
 /*
- * Block s of rank d's out becomes block d of rank s's in; a block is count elements, in and out are
- * world_size blocks. There is no in place. _v: to rank r go in_counts[r] elements from
- * in + in_offsets[r] elements, from rank r come out_counts[r] to out + out_offsets[r] elements;
- * offsets NULL: one after the other.
+ * All-to-all: block s of rank d's out becomes a copy of block d of rank s's in.
+ *
+ * in and out have world_size blocks of count elements. There is no in-place form. _v: this rank
+ * sends in_counts[r] elements at in + in_offsets[r] elements to rank r, and receives out_counts[r]
+ * elements from rank r at out + out_offsets[r] elements.
  */
 DIST_API dist_status dist_all_to_all(dist_group *group, const void *in, void *out, size_t count,
                                      dist_dtype dtype);
@@ -458,11 +547,16 @@ DIST_API dist_status dist_all_to_all_v_async(dist_group *group, const void *in,
 /* ---- point to point ---- */
 
 /*
- * count elements to rank `peer`, which receives as many of the same dtype with the same tag (0 to
- * DIST_TAG_MAX); from rank `peer`, or from DIST_ANY_SOURCE: from whoever comes first. Messages of
- * one tag between two ranks stay in order. A rank may send to itself. *source_p (may be NULL)
- * becomes the sender's rank when the operation has ended; or at once, if a stream orders it
- * (below). A send may block until it is received.
+ * Send count elements to rank `peer`, or receive them from it.
+ *
+ * Sender and receiver give the same count, dtype and tag (0 to DIST_TAG_MAX). Messages with one tag
+ * between two ranks stay in order. A rank may send to itself. A receive from DIST_ANY_SOURCE takes
+ * the first message with the tag, whoever sent it.
+ *
+ * dist_send and dist_recv block; a send may block until the peer receives it. dist_isend and
+ * dist_irecv start the operation, and *work_p must be given to dist_wait once. *source_p becomes
+ * the sender's rank when the receive has ended, or at once if a stream orders the receive (see
+ * device memory). source_p may be NULL. Errors: as for collectives.
  */
 #define DIST_ANY_SOURCE (-1)
 #define DIST_TAG_MAX 0x7fffffff
@@ -476,12 +570,17 @@ DIST_API dist_status dist_irecv(dist_group *group, void *data, size_t count, dis
                                 int peer, int tag, int *source_p, dist_work **work_p);
 
 /*
- * Between the two, this thread's blocking collectives, sends and receives (on any groups) are only
- * noted: they return at once, and dist_group_end starts them together and waits for all. So an
- * exchange of sends and receives cannot deadlock, whatever their order. May be nested; the
- * outermost end counts. Returns the first failure. What is refused at once (a wrong argument) is
- * not noted. dist_all_reduce_coalesced starts at once what was noted before it, and itself. _async
- * forms and dist_monitored_barrier are not held back. Not for functions given to dist_on_complete.
+ * Run the blocking calls between the two together.
+ *
+ * Between them this thread's blocking collectives, sends and receives, on any groups, only record
+ * the call and return at once. dist_group_end starts all recorded calls together, blocks until all
+ * have ended, and returns the first failure. So an exchange of sends and receives cannot deadlock,
+ * whatever their order.
+ *
+ * The pair may be nested; the outermost end counts. A call with a wrong argument fails at once and
+ * is not recorded. dist_all_reduce_coalesced starts the calls recorded so far, then itself. _async
+ * forms and dist_monitored_barrier run at once. A function given to dist_on_complete must not call
+ * them.
  */
 DIST_API dist_status dist_group_start(void);
 DIST_API dist_status dist_group_end(void);
@@ -489,42 +588,46 @@ DIST_API dist_status dist_group_end(void);
 /* ---- works ---- */
 
 /*
- * Collectives of one group end in the order in which they were started; sends, receives, and works
- * of different groups end in any order. A thread of the library moves works along while the program
- * computes (DIST_PROGRESS_THREAD=0: only calls of the library for the same group do).
+ * Collectives of one group end in the order in which they were started. Sends, receives, and works
+ * of different groups end in any order. The library's progress thread advances works while the
+ * program computes; with DIST_PROGRESS_THREAD=0 only calls for the same group do.
  *
- * A work that was freed is refused with ERR_INVALID_ARGUMENT by all of these, and so is a thread
- * that waits for a work for which another one waits. A dist_work is no address: it cannot be looked
- * into, and no two works of a process are the same one.
+ * All of these functions return ERR_INVALID_ARGUMENT for a work that was freed. dist_wait does so
+ * for a work that another thread waits for. A dist_work is a handle, not an address: no two works
+ * of a process have the same one.
  */
 
-/* Blocks until the work has ended (at most the group's timeout) and frees it, always. */
+/* Blocks until the work has ended, returns how it ended, and frees it in any case. */
 DIST_API dist_status dist_wait(dist_work *work);
 
 /*
- * Blocks at most timeout_ms. IN_PROGRESS: it has not ended, and the work is as it was. Anything
- * else: as dist_wait.
+ * As dist_wait, but blocks at most timeout_ms milliseconds. Returns IN_PROGRESS, and leaves the
+ * work as it is, if the work has not ended by then.
  */
 DIST_API dist_status dist_wait_for(dist_work *work, int timeout_ms);
 
 /*
- * Moves things along and says whether the work has ended; does not free it, does not
- * block. A failure of the work is returned by dist_wait, not here.
+ * Advances works and sets *done_p to whether this one has ended. Does not block, and does not free
+ * the work. dist_wait, not dist_test, returns a failure of the work.
  */
 DIST_API dist_status dist_test(dist_work *work, bool *done_p);
 
 /*
- * fn(arg, status) is called once, when the work has ended: by whatever thread finds out, or by this
- * one before the call returns. It may start operations but not wait for them. The work must still
- * be given to dist_wait. At most one function a work. Not for persistent works.
+ * Has fn(arg, status) called once, when the work has ended.
+ *
+ * The thread that finds the work ended calls fn: this one before the call returns, or any other. fn
+ * may start operations but must not wait for them. The work must still be given to dist_wait. A
+ * work takes one function at most, a persistent work none.
  */
 typedef void (*dist_work_fn)(void *arg, dist_status status);
 DIST_API dist_status dist_on_complete(dist_work *work, dist_work_fn fn, void *arg);
 
 /*
- * An all-reduce that is done again and again on the same buffers: plan and scratch memory are made
- * here, once. Called by all ranks; sends nothing. dist_start starts it, dist_wait waits for it
- * and does not free it; it must not be started again before. dist_work_free ends it.
+ * Prepares an all-reduce that runs repeatedly on the same buffers: plan and scratch memory are made
+ * once. Called by all ranks; sends nothing.
+ *
+ * dist_start starts the operation. dist_wait waits for it but does not free it, and must return
+ * before the next dist_start. dist_work_free frees it.
  */
 DIST_API dist_status dist_all_reduce_init(dist_group *group, const void *in, void *out,
                                           size_t count, dist_dtype dtype, dist_op op,
@@ -534,102 +637,115 @@ DIST_API dist_status dist_start(dist_work *work);
 /* Frees a persistent work that is not running. NULL is accepted. */
 DIST_API dist_status dist_work_free(dist_work *work);
 
-/* ---- memory of devices ---- */
+/* ---- device memory ---- */
 
 /*
- * Buffers may be memory of a GPU: CUDA's, or HIP's. Backend nccl takes it as it is, and so do MPI's
- * own collectives (DIST_MPI_COLL=native) where the MPI says so; else it is copied to the host and
- * back.
+ * Buffers may be memory of a GPU, CUDA's or HIP's. Backend nccl takes it directly, and so do MPI's
+ * own collectives (DIST_MPI_COLL=native) where the MPI supports it. Otherwise the library copies it
+ * to the host and back.
  *
- * With backend nccl, calls on such memory are ordered by streams, as with NCCL itself:
+ * With backend nccl, streams order the calls on such memory, as with NCCL itself:
  *
- *     dist_all_reduce        put on the group's stream; returns at once, and what is put on the
+ *     dist_all_reduce        is put on the group's stream and returns at once; what is put on the
  *                            stream afterwards begins when it has ended
  *     dist_all_reduce_async  begins after what is on the group's stream now, and runs beside it
  *     dist_wait              puts the end of the work on the group's stream: what comes afterwards
  *                            begins after it. The host does not wait
- *     dist_test              has it ended on the device?
+ *     dist_test              says whether the work has ended on the device
  *
  * To wait on the host, wait for the stream (cudaStreamSynchronize). A call that fails later, for
- * instance because its deadline has passed, ends the group: its streams go on, with buffers that
- * mean nothing, and the next call returns the error. On a stream that is being captured calls
- * become part of the graph. Calls on host memory wait on the host, with every backend.
+ * example at its deadline, ends the group: its streams continue, with undefined buffers, and the
+ * next call returns the error. On a stream that is being captured, calls become part of the graph.
+ * Calls on host memory block the host, with every backend.
  */
 
 /*
- * Calls of this group on memory of a device are ordered by this stream (cudaStream_t, hipStream_t)
- * from now on; NULL: by the device's default stream. It must live until it is replaced, or the
- * group has ended. Not for a thread while another one is in a call with the group.
+ * Sets the stream (cudaStream_t, hipStream_t) that orders this group's later calls on device
+ * memory. NULL is the device's default stream.
+ *
+ * The stream must live until it is replaced or the group has ended. No other thread may be in a
+ * call with the group.
  */
 DIST_API dist_status dist_set_stream(dist_group *group, void *stream);
 
 /* ---- memory ---- */
 
 /*
- * Memory that collectives move fastest: what the backend wants (nccl: memory of the device), else
- * memory that the other ranks of the machine can map, and then read and write in place. It is
- * zeroed and aligned to a page, from 2 MiB on to 2 MiB, with huge pages where the kernel gives
- * them. Any part of it may be used wherever memory may, in calls of every group of the process.
+ * Allocates memory that collectives move fastest. Does not block on a peer; any thread may call it.
  *
- * group may be NULL: memory of the host that groups which this process joins later share too.
+ * It is the memory that the backend prefers (nccl: device memory), else host memory that the other
+ * ranks of the machine can map, read and write in place. It is zeroed and aligned to a page, from
+ * 2 MiB on to 2 MiB, with huge pages where the kernel provides them. Calls of every group of the
+ * process may use any part of it. With group NULL it is host memory, which groups that the process
+ * joins later share too.
  *
- * Local: ranks need not allocate alike, nor at all. Any thread, never blocks on a peer. Each
- * allocation takes whole pages; a process needs few descriptors for all of them. Where no memory
- * can be shared, as no descriptor is left or memfd_create is not allowed, it is ordinary memory.
- * bytes 0: *memory_p becomes NULL. On success *memory_p is to be given to dist_free.
+ * The call is local: ranks need not allocate alike, or at all. Each allocation takes whole pages; a
+ * process needs few descriptors for all of them. Where no memory can be shared, because no
+ * descriptor is left or memfd_create is not allowed, it is ordinary memory. The caller gives
+ * *memory_p to dist_free. With bytes 0, *memory_p becomes NULL.
  *
- * Pages are made when they are first touched; if there is none left then, that ends as with malloc.
- * A child that the process forks has a view of its own: what it writes is its own, what the parent
- * writes later it may see or not. The child cannot free it.
+ * Pages are allocated at the first touch; if none is left then, the process ends as with malloc. A
+ * forked child has its own view: its writes stay its own, it may or may not see the parent's later
+ * writes, and it cannot free the memory.
  *
- * ERR_INVALID_ARGUMENT, ERR_NO_MEMORY, ERR_SYSTEM; ERR_ABORTED, if the backend allocates and the
- * group has ended.
+ * Errors: ERR_INVALID_ARGUMENT, ERR_NO_MEMORY, ERR_SYSTEM, ERR_ABORTED (the backend allocates, and
+ * the group has ended).
  */
 DIST_API dist_status dist_alloc(dist_group *group, size_t bytes, void **memory_p);
 
 /*
- * Frees what dist_alloc gave, at once. No operation may be using it, of this rank or of another
- * that waits for this one: complete them first. `group` is the one of dist_alloc, or NULL; it may
- * have been destroyed: but memory of the backend's own goes with its group, and is refused
- * afterwards. memory may be NULL. What is never freed is freed when the process ends.
+ * Frees memory of dist_alloc at once.
  *
- * ERR_INVALID_ARGUMENT: dist_alloc did not give it to this process, or it was freed.
+ * Complete all operations that use it first, those of other ranks that wait for this one included.
+ * `group` is the one given to dist_alloc, or NULL; it may have been destroyed. A backend's own
+ * memory is freed with its group, and refused here afterwards. memory may be NULL. The end of the
+ * process frees the rest.
+ *
+ * Errors: ERR_INVALID_ARGUMENT (dist_alloc did not give it to this process, or it was freed).
  */
 DIST_API dist_status dist_free(dist_group *group, void *memory);
 
 /*
- * Makes memory that the program has already as good as that of dist_alloc, in place: address and
- * contents stay. It must be whole pages of ordinary memory, as mmap(MAP_PRIVATE | MAP_ANONYMOUS) or
- * posix_memalign with the size of a page give them; not a file's, not shared, not the stack. During
- * the call no other thread may write there and no operation may use it. It is copied once, so it
- * takes twice the room meanwhile. Whether it was locked (mlock) or pinned for a device is lost.
- * bytes 0: nothing happens. Before the memory is given up it must be given to dist_unregister.
- * Where no memory can be shared the call succeeds, and the memory stays ordinary.
+ * Turns memory that the program has into memory like dist_alloc's, in place: address and contents
+ * stay.
  *
- * ERR_INVALID_ARGUMENT says what is wrong with it; ERR_NO_MEMORY, ERR_SYSTEM: it is as before.
+ * It must be whole pages of ordinary memory, as mmap(MAP_PRIVATE | MAP_ANONYMOUS) gives them, or
+ * posix_memalign with the size of a page: not a file's, not shared, not the stack. During the call
+ * no other thread may write there and no operation may use it. The call copies the memory once, so
+ * it takes twice the room meanwhile. Locking (mlock) and pinning for a device are lost. With bytes
+ * 0 nothing happens. Give the memory to dist_unregister before freeing it. Where no memory can be
+ * shared, the call succeeds and the memory stays ordinary.
+ *
+ * Errors: ERR_INVALID_ARGUMENT (dist_last_error says what is wrong with the memory), ERR_NO_MEMORY,
+ * ERR_SYSTEM. After an error the memory is as before.
  */
 DIST_API dist_status dist_register(dist_group *group, void *memory, size_t bytes);
 
 /*
- * Makes it ordinary memory again; address and contents stay. memory: as it was given to
- * dist_register, or NULL. For `group`, threads and operations as dist_free and dist_register say.
+ * Turns registered memory into ordinary memory again; address and contents stay.
+ *
+ * `memory` is what dist_register was given, or NULL. The rules for `group` are dist_free's, those
+ * for threads and operations are dist_register's.
  */
 DIST_API dist_status dist_unregister(dist_group *group, void *memory);
 
+/* ---- processes ---- */
+
 /*
- * Runs fn(rank, arg) in `ranks` new processes on this machine, each with RANK,
- * WORLD_SIZE, LOCAL_RANK, LOCAL_WORLD_SIZE, MASTER_ADDR and MASTER_PORT set, so that
- * dist_init_process_group finds its world. Blocks until all have ended; when one
- * fails, the others are ended too. *exit_code_p becomes 0, or the first failure's exit
- * code (128 + signal if a signal ended it). Call it before this process has threads
- * or a group of its own.
+ * Runs fn(rank, arg) in `ranks` new processes on this machine. Blocks until all have ended.
+ *
+ * Each process has RANK, WORLD_SIZE, LOCAL_RANK, LOCAL_WORLD_SIZE, MASTER_ADDR and MASTER_PORT set,
+ * so that dist_init_process_group finds its world. When one fails, the others are ended too.
+ * *exit_code_p becomes 0, or the exit code of the first failure (128 + signal if a signal ended
+ * it). Call it before this process has threads or a group.
  */
 DIST_API dist_status dist_spawn(int ranks, int (*fn)(int rank, void *arg), void *arg,
                                 int *exit_code_p);
 
 /*
- * Writes one line a known backend, "NAME  yes|no  SUMMARY OR REASON", to the caller's
- * buffer, always terminated. Returns the length of the whole text, as snprintf does.
+ * Writes one line for each known backend, "NAME  yes|no  SUMMARY OR REASON", to buffer.
+ *
+ * The text is always terminated. Returns the length of the whole text, as snprintf does.
  */
 DIST_API size_t dist_list_backends(char *buffer, size_t size);
 

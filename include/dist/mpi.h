@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * libdist inside an MPI program: a group of the ranks of a communicator. Header-only, so that
- * libdist links no MPI; include it where <mpi.h> is found. MPI must be initialised.
+ * libdist inside an MPI program: a group of the ranks of a communicator.
+ *
+ * Header-only, so that libdist links no MPI. Include it where <mpi.h> is found; MPI must be
+ * initialised.
  */
 #ifndef DIST_MPI_H
 #define DIST_MPI_H
@@ -10,7 +12,7 @@
 #include <limits.h>
 #include <mpi.h>
 
-/* The communicator's all-gather, for the ranks to meet by. */
+/* The communicator's all-gather, by which the ranks meet. */
 static inline int dist_mpi_all_gather(void *arg, const void *in, void *out, size_t bytes)
 {
     if (bytes > INT_MAX)
@@ -22,10 +24,15 @@ static inline int dist_mpi_all_gather(void *arg, const void *in, void *out, size
 }
 
 /*
- * As dist_init_process_group, for the ranks of `comm`, an intracommunicator: rank and world size
- * are the communicator's, whatever the options say. Collective over comm; blocks. options may be
- * NULL. The communicator is only used in here: it stays the caller's. ERR_INVALID_ARGUMENT if comm
- * is none; else as dist_init_process_group.
+ * Joins the ranks of `comm`, an intracommunicator, in a world of their own. Collective over comm;
+ * blocks.
+ *
+ * Rank and world size are the communicator's, whatever the options say; options may be NULL. The
+ * communicator stays the caller's, and is used in this call only. Otherwise as
+ * dist_init_process_group.
+ *
+ * Errors: ERR_INVALID_ARGUMENT (comm is MPI_COMM_NULL or invalid), else those of
+ * dist_init_process_group.
  */
 static inline dist_status dist_init_process_group_comm(MPI_Comm comm,
                                                        const struct dist_options *options,

@@ -30,7 +30,7 @@ struct explain {
 
 /* The row for that. */
 #define EXPLAIN_MEMORY "shared memory"
-#define EXPLAIN_MEMORY_SUMMARY "straight in memory that all ranks have mapped, without messages"
+#define EXPLAIN_MEMORY_SUMMARY "in memory that all ranks have mapped, without messages"
 #define EXPLAIN_MEMORY_REASON                                                                      \
     "all ranks are on one machine (DIST_NODE_MEMORY=0 would send messages instead)"
 
@@ -84,15 +84,15 @@ static dist_status explain_check(const struct dist_question *question,
     const char *wrong = NULL;
 
     if (!question || !explanation || (!candidates && room > 0) || room < 0)
-        wrong = "an argument is NULL, or room is below 0";
+        wrong = "an argument is NULL, or room is negative";
     else if (question->size != sizeof(*question) || explanation->size != sizeof(*explanation))
-        wrong = "size is not that of the structure";
+        wrong = "size is not sizeof of its structure: set it, or build with this library's headers";
     else if ((unsigned)question->collective >= DIST_COLL_COUNT ||
              disti_collective_pair(question->collective))
-        wrong = "this is no collective";
+        wrong = "collective is none of dist_collective";
     else if (question->ranks < 0 || question->ranks > 1 << 20 ||
              (!question->ranks && !question->topology))
-        wrong = "ranks is no number of ranks";
+        wrong = "ranks is out of range, or 0 with no topology";
     return wrong ? disti_fail(DIST_ERR_INVALID_ARGUMENT, "explain: %s", wrong) : DIST_OK;
 }
 

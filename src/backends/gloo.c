@@ -124,7 +124,7 @@ static void gloo_describe(const void *state, char *text, size_t size)
 const struct dist_backend disti_backend_gloo = {
     GLOO_SLOTS,
     .name = "gloo",
-    .summary = "our algorithms over shared memory and TCP; needs nothing installed",
+    .summary = "libdist's algorithms over shared memory and TCP; needs nothing installed",
     .open = gloo_open,
 };
 

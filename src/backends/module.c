@@ -27,8 +27,8 @@ static const struct {
 } module_makers[] = {
     {"mpi_openmpi", MODULE_NEEDS("Open MPI", "libopenmpi-dev openmpi-bin")},
     {"mpi_mpich", MODULE_NEEDS("MPICH", "libmpich-dev mpich")},
-    {"nccl", "it was left out (configure --with-nccl=no): configure, build and install libdist "
-             "without that"},
+    {"nccl", "this build leaves it out (configure --with-nccl=no): configure without that option, "
+             "build and install again"},
     {"ucx", MODULE_NEEDS("UCX", "libucx-dev")},
 };
 
@@ -65,7 +65,7 @@ static dist_status module_check_entry(const struct dist_module *entry, const cha
                           path, entry->size, sizeof(*entry));
     if (!entry->backend && (!entry->transports || !entry->transports[0]))
         return disti_fail(DIST_ERR_ABI,
-                          "module %s brings neither a backend nor a transport: set one in "
+                          "module %s provides neither a backend nor a transport: set one in "
                           "its " DIST_MODULE_SYMBOL,
                           path);
     return DIST_OK;
@@ -190,7 +190,7 @@ dist_status disti_module_load(const char *name, const struct disti_module **modu
         if (status == DIST_OK)
             disti_info("module %s loaded", paths[0]);
         if (found > 1)
-            disti_info("module %s is not looked at: %s comes first", paths[1], paths[0]);
+            disti_info("module %s is ignored: %s comes first", paths[1], paths[0]);
     }
     pthread_mutex_unlock(&module_lock);
     if (status == DIST_OK)

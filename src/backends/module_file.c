@@ -69,7 +69,7 @@ static bool file_is_bad(int fd, uint64_t bytes, char *reason, size_t size)
 
     if (!file_read(fd, &header, sizeof(header), 0) || memcmp(header.e_ident, ELFMAG, SELFMAG) != 0)
         return file_says(reason, size,
-                         "is no shared object (%llu bytes): build it with cc -shared -fPIC",
+                         "is not a shared object (%llu bytes): build it with cc -shared -fPIC",
                          (unsigned long long)bytes);
     if (file_own_header(&own) &&
         (header.e_ident[EI_CLASS] != own.e_ident[EI_CLASS] ||
@@ -80,13 +80,12 @@ static bool file_is_bad(int fd, uint64_t bytes, char *reason, size_t size)
                          header.e_machine, header.e_ident[EI_CLASS], own.e_machine,
                          own.e_ident[EI_CLASS]);
     if (header.e_type != ET_DYN)
-        return file_says(reason, size, "is %s and no shared object: link it with cc -shared",
+        return file_says(reason, size, "is %s, not a shared object: link it with cc -shared",
                          header.e_type == ET_REL ? "an object file" : "a program");
     end = file_end(fd, &header);
     if (end > bytes)
         return file_says(reason, size,
-                         "was cut off: it has %llu bytes, and should have %llu at least: copy it "
-                         "again",
+                         "is truncated: it has %llu bytes of at least %llu: copy it again",
                          (unsigned long long)bytes, (unsigned long long)end);
     return false;
 }
@@ -108,9 +107,9 @@ bool disti_module_loadable(const char *path, char *reason, size_t reason_size)
         snprintf(reason, reason_size, "cannot be read: %s%s", strerror(errno),
                  errno == EACCES ? ": let this user read it" : "");
     else if (fstat(fd, &status) < 0)
-        snprintf(reason, reason_size, "cannot be looked at: %s", strerror(errno));
+        snprintf(reason, reason_size, "cannot be examined: %s", strerror(errno));
     else if (!S_ISREG(status.st_mode))
-        snprintf(reason, reason_size, "is %s and no file: remove it",
+        snprintf(reason, reason_size, "is %s, not a file: remove it",
                  S_ISDIR(status.st_mode) ? "a folder" : "a device or a pipe");
     else
         bad = file_is_bad(fd, (uint64_t)status.st_size, reason, reason_size);

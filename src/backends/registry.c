@@ -110,7 +110,7 @@ dist_status disti_probe(dist_status (*probe)(char *reason, size_t reason_size), 
                  "the probe of %s returned %d, which is neither DIST_OK nor a DIST_ERR_", from,
                  (int)status);
     else if (!reason[0])
-        snprintf(reason, reason_size, "the probe of %s refuses (%s) and gives no reason", from,
+        snprintf(reason, reason_size, "the probe of %s failed (%s) without giving a reason", from,
                  dist_status_string(status));
     return DIST_ERR_NO_BACKEND;
 }
@@ -140,14 +140,14 @@ static dist_status registry_load(const char *name, const char *file,
     backend = module->entry->backend;
     if (!backend) {
         snprintf(reason, reason_size,
-                 "module %s brings no backend but transports: name one of them in DIST_TRANSPORT, "
-                 "with backend gloo",
+                 "module %s provides transports but no backend: name one of them in "
+                 "DIST_TRANSPORT, with backend gloo",
                  module->path);
         return DIST_ERR_UNSUPPORTED;
     }
     if (strcmp(backend->name, name) != 0) {
         snprintf(reason, reason_size,
-                 "module %s brings backend '%.60s' and not '%s': a module dist_NAME.so brings "
+                 "module %s provides backend '%.60s', not '%s': a module dist_NAME.so must provide "
                  "backend NAME",
                  module->path, backend->name, name);
         return DIST_ERR_NO_BACKEND;
@@ -206,8 +206,7 @@ dist_status disti_backend_find(const char *name, const struct dist_backend **bac
     disti_list_choices(choices, sizeof(choices));
     return disti_fail(
         status == DIST_ERR_ABI ? status : DIST_ERR_NO_BACKEND,
-        "backend '%s' cannot be used: %s. Modules are looked for in %s. Choose one of "
-        "these:\n%s",
+        "backend '%s' cannot be used: %s. Modules are looked for in %s. Choose one of these:\n%s",
         name, reason, folders, choices);
 }
 

@@ -68,7 +68,8 @@ dist_status disti_log_init(struct disti_log *log, dist_log_fn fn, void *arg)
         made.silent = !fn;
     else if (!log_parse_level(level, &made.level))
         return disti_fail(DIST_ERR_INVALID_ARGUMENT,
-                          "DIST_DEBUG is \"%.64s\": give 0, error, warn, info or trace", level);
+                          "DIST_DEBUG is \"%.64s\": set it to 0, error, warn, info or trace",
+                          level);
     if (file && strlen(file) >= sizeof(made.file))
         return disti_fail(DIST_ERR_INVALID_ARGUMENT,
                           "DIST_DEBUG_FILE is too long: give at most %zu characters",

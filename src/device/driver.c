@@ -78,7 +78,7 @@ static bool driver_publish(void *handle, const char *file, char *reason, size_t 
     int error = missing ? 0 : driver_table.init(0);
 
     if (missing)
-        snprintf(reason, reason_size, "the GPU driver %s has no %s: a newer one is needed", file,
+        snprintf(reason, reason_size, "the GPU driver %s has no %s: install a newer driver", file,
                  missing);
     else if (error)
         snprintf(reason, reason_size, "the GPU driver %s does not start: %s", file,

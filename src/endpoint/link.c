@@ -36,10 +36,10 @@ dist_status disti_link_address(struct engine_link *link, void *blob, size_t *siz
     if (!endpoint->address_bytes) {
         status = link->transport->address(endpoint->state, endpoint->address, &bytes);
         if (status == DIST_OK && (bytes < 1 || bytes > DIST_ADDRESS_MAX))
-            status = disti_fail(DIST_ERR_INTERNAL,
-                                "rank %d: transport %s gives an address of %zu bytes: it must have "
-                                "1 to %d",
-                                link->rank, link->transport->name, bytes, DIST_ADDRESS_MAX);
+            status = disti_fail(
+                DIST_ERR_INTERNAL,
+                "rank %d: the address of transport %s has %zu bytes: it must have 1 to %d",
+                link->rank, link->transport->name, bytes, DIST_ADDRESS_MAX);
         if (status == DIST_OK)
             endpoint->address_bytes = bytes;
     }

@@ -55,8 +55,8 @@ static dist_status task_reserve(const struct engine_task *task, size_t bytes, ch
     *memory_p = malloc(bytes);
     if (!*memory_p)
         return disti_fail(DIST_ERR_NO_MEMORY,
-                          "no memory for %zu bytes that %s works in: choose another algorithm with "
-                          "DIST_ALGO, or call it for less at a time",
+                          "no memory for the %zu bytes of scratch that %s needs: choose another "
+                          "algorithm with DIST_ALGO, or split the call",
                           bytes, task->plan->algorithm);
     *bytes_p = bytes;
     return DIST_OK;

@@ -248,7 +248,7 @@ dist_status dist_spawn(int ranks, int (*fn)(int rank, void *arg), void *arg, int
 
     if (ranks < 1 || ranks > SPAWN_RANKS_MAX)
         return disti_fail(DIST_ERR_INVALID_ARGUMENT,
-                          "dist_spawn: %d is no number of processes: give 1 to %d", ranks,
+                          "dist_spawn: %d is not a number of processes: give 1 to %d", ranks,
                           SPAWN_RANKS_MAX);
     if (!fn || !exit_code_p)
         return disti_fail(DIST_ERR_INVALID_ARGUMENT, "dist_spawn: %s is NULL",

@@ -289,8 +289,9 @@ dist_status disti_node_advance(struct disti_node *node, struct disti_node_op *op
     dist_status status = op->state == NODE_OP_POSTED ? op_enter(node, op) : DIST_OK;
 
     if (status == DIST_OK && op_is_lost(node, op))
-        status =
-            disti_fail(DIST_ERR_PEER_LOST, "rank %d has given up what it had begun", node->gone);
+        status = disti_fail(DIST_ERR_PEER_LOST,
+                            "rank %d gave up a call that it had begun: its own output says why",
+                            node->gone);
     if (status != DIST_OK)
         return status;
     status = op_hear(node, op);

@@ -178,7 +178,7 @@ void disti_node_prove(struct disti_node *node, const struct disti_node_op *op)
     if (places->out_offered)
         window_note(node, places->out.name.key, mapped);
     if (!mapped)
-        disti_info("memory of dist_alloc and dist_register is used as ordinary memory is: another "
+        disti_info("memory of dist_alloc and dist_register is used like ordinary memory: another "
                    "rank cannot map it");
 }
 
@@ -231,7 +231,8 @@ static dist_status window_see(struct node_peer *peer, const struct disti_segment
     dist_status status = DIST_OK;
 
     if (at->name.key && (at->offset > at->name.bytes || bytes > at->name.bytes - at->offset))
-        return disti_fail(DIST_ERR_INTERNAL, "a peer shows memory beyond its segment's end");
+        return disti_fail(DIST_ERR_INTERNAL, "a peer's memory lies beyond its segment's end: give "
+                                             "all ranks the same version of libdist");
     if (at->name.key)
         status = window_view(peer, &at->name, &memory);
     *memory_p = memory ? memory + at->offset : NULL;
@@ -297,7 +298,9 @@ static dist_status window_attach(struct disti_node *node, int rank,
     dist_status status;
 
     if (at->offset > at->name.bytes || bytes > at->name.bytes - at->offset)
-        return disti_fail(DIST_ERR_INTERNAL, "rank %d shows a window beyond its segment's end",
+        return disti_fail(DIST_ERR_INTERNAL,
+                          "rank %d's window lies beyond its segment's end: give all ranks the same "
+                          "version of libdist",
                           rank);
     status = disti_segment_map(&at->name, &memory);
     if (status == DIST_OK) {

@@ -66,7 +66,7 @@ static bool check_place(const struct check *check, const struct disti_step *step
 {
     const struct disti_plan *plan = check->plan;
     if (place.space > DISTI_SCRATCH)
-        return check_fault(check, "%s is in no space there is (%d)", name, place.space);
+        return check_fault(check, "%s is in space %d, which does not exist", name, place.space);
     bool scratch = place.space == DISTI_SCRATCH;
     uint64_t end = (uint64_t)place.at + step->chunks;
     uint64_t limit = scratch ? plan->scratch_chunks : disti_plan_chunks(plan, place.space);
@@ -90,12 +90,12 @@ static bool check_range(const struct check *check, const struct disti_step *step
     uint64_t end = (uint64_t)step->list + step->chunks;
     if (step->list != DISTI_NO_LIST && (!check_equal(plan) || end > plan->data_count))
         return check_fault(check, "its data is a list of chunks that %s",
-                           check_equal(plan) ? "is not there" : "may differ in size");
+                           check_equal(plan) ? "does not exist" : "may differ in size");
     for (uint32_t i = 0; i < step->chunks; i += check_stride(plan, step))
         if (disti_step_data(plan, step, i) >= disti_plan_data_chunks(plan))
-            return check_fault(check, "chunk %u of its data is not there",
+            return check_fault(check, "chunk %u of its data does not exist",
                                disti_step_data(plan, step, i));
-    return step->chunks > 0 || check_fault(check, "its data is no chunk at all");
+    return step->chunks > 0 || check_fault(check, "it has no data");
 }
 
 static bool check_wait(const struct check *check, const struct disti_step *step)
@@ -105,8 +105,8 @@ static bool check_wait(const struct check *check, const struct disti_step *step)
         return true;
     if (step->wait_lane >= plan->lane_count ||
         step->wait_step >= plan->lanes[step->wait_lane].count)
-        return check_fault(check, "waits for lane %u, step %u, which is not there", step->wait_lane,
-                           step->wait_step);
+        return check_fault(check, "waits for lane %u, step %u, which does not exist",
+                           step->wait_lane, step->wait_step);
     return true;
 }
 
@@ -131,7 +131,7 @@ static bool check_step(const struct check *check, const struct disti_step *step)
     const struct disti_plan *plan = check->plan;
     bool reads = step->kind != DISTI_RECV, writes = step->kind != DISTI_SEND;
     if (step->kind > DISTI_COPY)
-        return check_fault(check, "is of no kind there is (%d)", step->kind);
+        return check_fault(check, "is of kind %d, which does not exist", step->kind);
     if (step->finish && step->kind != DISTI_RECV_REDUCE && step->kind != DISTI_REDUCE)
         return check_fault(check, "finishes, but reduces nothing");
     if (disti_step_talks(step) && !check_peer(plan, step->peer))
@@ -198,7 +198,7 @@ static bool check_ends(struct check *check, struct check_end *ends, uint32_t cou
             continue;
         check->lane = ends[i].lane;
         check->step = ends[i].step;
-        return check_fault(check, "lane %u too has messages %s rank %u on channel %u",
+        return check_fault(check, "lane %u also has messages %s rank %u on channel %u",
                            ends[i - 1].lane, ends[i].key & 1 ? "to" : "from",
                            (uint32_t)(ends[i].key >> 1), (uint32_t)(ends[i].key >> 33));
     }
@@ -212,7 +212,7 @@ static bool check_layout(const struct check *check)
     uint64_t end = 0;
     for (uint32_t l = 0; l < plan->lane_count; l++) {
         if (plan->lanes[l].first != end)
-            return check_fault(check, "lane %u begins at step %u of all, not at %llu", l,
+            return check_fault(check, "lane %u begins at step %u of the plan, not at %llu", l,
                                plan->lanes[l].first, (unsigned long long)end);
         end += plan->lanes[l].count;
     }

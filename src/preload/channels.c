@@ -130,7 +130,7 @@ static void channels_warn(const struct disti_comm *comm, const char *why)
     static atomic_flag warned = ATOMIC_FLAG_INIT;
 
     if (!atomic_flag_test_and_set(&warned))
-        fprintf(stderr, "libdist: rank %d: a communicator of %d ranks is left to MPI: %s\n",
+        fprintf(stderr, "libdist: rank %d: MPI keeps a communicator of %d ranks: %s\n",
                 disti_preload.rank, comm->ranks, why);
 }
 

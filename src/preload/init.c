@@ -41,8 +41,8 @@ static unsigned init_kind(const char *name, size_t length)
             return kinds[i].bit;
     }
     fprintf(stderr,
-            "libdist: DIST_MPI_SERVE names '%.*s', which is no collective of MPI: take 0, 1, "
-            "or a list as \"allreduce,bcast\"\n",
+            "libdist: DIST_MPI_SERVE names '%.*s', which is not a collective of MPI: give 0, 1, or "
+            "a list such as \"allreduce,bcast\"\n",
             (int)length, name);
     return 0;
 }
@@ -108,8 +108,8 @@ static bool init_is_our_mpi(void)
         return true;
     fprintf(stderr,
             "libdist: this libdist_mpi.so is for " INIT_MPI
-            ", but the program runs %.*s: preload the "
-            "libdist_mpi.so of that MPI, in the folder beside\n",
+            ", but the program runs %.*s: preload that MPI's libdist_mpi.so, from the folder "
+            "beside this one\n",
             (int)strcspn(text, ",\n"), text);
     return false;
 }
@@ -186,8 +186,8 @@ static void init_warn(bool good)
         snprintf(text, sizeof(text), "%s", dist_last_error());
     PMPI_Bcast(text, sizeof(text), MPI_CHAR, first, MPI_COMM_WORLD);
     if (disti_preload.rank == 0)
-        fprintf(stderr, "libdist: MPI does everything itself, since rank %d could not join: %s\n",
-                first, text);
+        fprintf(stderr, "libdist: MPI serves all calls itself: rank %d could not join: %s\n", first,
+                text);
 }
 
 /* What all ranks serve; 0: nothing. */

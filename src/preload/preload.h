@@ -42,9 +42,9 @@ enum disti_form { DISTI_BLOCKING, DISTI_NONBLOCKING, DISTI_PERSISTENT, DISTI_FOR
     X(SWITCHED_OFF, "switched off by DIST_MPI_SERVE")                                              \
     X(NO_GROUP, "libdist could not start")                                                         \
     X(COMMUNICATOR, "a communicator that is not served, or not yet")                               \
-    X(NO_THREAD, "not blocking, and no thread that would move it: see MPI PROGRAMS in dist(7)")    \
-    X(OPERATION, "an operation of the program's own")                                              \
-    X(TYPE, "a type that is not reduced here")                                                     \
+    X(NO_THREAD, "nonblocking, and no thread to advance it: see MPI PROGRAMS in dist(7)")          \
+    X(OPERATION, "an operation that the program defined")                                          \
+    X(TYPE, "a type that libdist does not reduce")                                                 \
     X(NO_COMMUNICATOR, "no communicator")
 
 enum disti_why {

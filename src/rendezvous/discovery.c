@@ -55,10 +55,11 @@ dist_status disti_discovery_open(const char *job, int *fd_p)
         return DIST_OK;
     }
     if (errno != EADDRINUSE)
-        status = disti_fail_errno(DIST_ERR_SYSTEM,
-                                  "rank 0 cannot listen on the Unix socket \"@%s\", by which the "
-                                  "ranks of this machine meet (set MASTER_ADDR instead)",
-                                  address.sun_path + 1);
+        status =
+            disti_fail_errno(DIST_ERR_SYSTEM,
+                             "rank 0 cannot listen on the Unix socket \"@%s\", where the ranks of "
+                             "this machine meet: set MASTER_ADDR and MASTER_PORT instead",
+                             address.sun_path + 1);
     disti_descriptor_close(fd);
     return status;
 }

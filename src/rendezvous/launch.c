@@ -141,15 +141,17 @@ static dist_status launch_srun(struct disti_launch *launch)
         launch->local_world_size = disti_slurm_tasks(tasks, node);
         if (launch->local_world_size < 1)
             return disti_fail(DIST_ERR_INVALID_ARGUMENT,
-                              "SLURM_STEP_TASKS_PER_NODE is \"%.100s\", which says nothing about "
-                              "node %d (SLURM_NODEID)",
+                              "SLURM_STEP_TASKS_PER_NODE is \"%.100s\", which has no entry for "
+                              "node %d (SLURM_NODEID): start the program with srun",
                               tasks, node);
     }
     launch_job(launch, "slurm", job ? job : "0", disti_env("SLURM_STEP_ID"));
     if (!launch->host[0] && nodes && launch->local_world_size != launch->world_size) {
         if (!disti_slurm_first_host(nodes, launch->host, sizeof(launch->host)))
             return disti_fail(DIST_ERR_INVALID_ARGUMENT,
-                              "SLURM_STEP_NODELIST is \"%.100s\", which names no host", nodes);
+                              "SLURM_STEP_NODELIST is \"%.100s\", which names no host: start the "
+                              "program with srun",
+                              nodes);
         if (!disti_env("MASTER_PORT"))
             launch->port = launch_slurm_port(launch->job);
     }
@@ -185,7 +187,8 @@ static dist_status launch_mindspore(struct disti_launch *launch)
         return status;
     if (role && strcmp(role, "MS_WORKER") != 0)
         return disti_fail(DIST_ERR_INVALID_ARGUMENT,
-                          "MS_ROLE is %.40s: only workers (MS_WORKER) take part, start no other",
+                          "MS_ROLE is %.40s: only workers take part: start the program with "
+                          "MS_ROLE=MS_WORKER only",
                           role);
     if (!launch->host[0] && host) {
         snprintf(launch->host, sizeof(launch->host), "%s", host);
@@ -204,7 +207,7 @@ static void launch_compare(const struct launch_source *chosen, const struct laun
 
     snprintf(number, sizeof(number), "%d", value);
     if (text && value >= 0 && strcmp(text, number) != 0)
-        disti_warn("%s says %s=%d, but %s=%s is set too (%s): going by %s", chosen->launcher,
+        disti_warn("%s sets %s=%d, but %s=%s is set too (%s): using that of %s", chosen->launcher,
                    chosen_name, value, other_name, text, other->launcher, chosen->launcher);
 }
 

@@ -128,9 +128,9 @@ static dist_status file_read(const char *path, char host[DISTI_HOST_SIZE], int *
     }
     bytes = read(fd, text, FILE_TEXT_MAX);
     if (fstat(fd, &info) == 0 && (!S_ISREG(info.st_mode) || info.st_uid != geteuid()))
-        status = disti_fail(DIST_ERR_RENDEZVOUS,
-                            "%s is no plain file of this user: choose a path that nobody else uses",
-                            path);
+        status = disti_fail(
+            DIST_ERR_RENDEZVOUS,
+            "%s is not a regular file of this user: choose a path that nobody else uses", path);
     else if (bytes > 0) {
         text[bytes] = 0;
         if (sscanf(text, "libdist 1\n%63s\n%d\n%127s\n", host, port_p, job) == 3 && *port_p > 0 &&
@@ -165,8 +165,8 @@ dist_status disti_meet_file(const struct disti_meeting *meeting, const char *pat
             return status;
         if (disti_expired(meeting->deadline))
             return disti_fail(DIST_ERR_RENDEZVOUS,
-                              "rank %d waited %d ms for rank 0 to announce itself in %s (%s): does "
-                              "rank 0 run, and see the same file?",
+                              "rank %d waited %d ms for rank 0 to announce itself in %s (%s): "
+                              "check that rank 0 runs and sees the same file",
                               meeting->rank, meeting->timeout_ms, path, tries.text);
         disti_store_back_off(&pause_ms, 200, meeting->deadline);
     }

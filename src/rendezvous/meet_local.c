@@ -21,10 +21,11 @@ static dist_status local_open(const struct disti_meeting *meeting, const char *j
         if (status != DIST_IN_PROGRESS)
             return status;
         if (disti_expired(taken_by) || disti_expired(meeting->deadline))
-            return disti_fail(DIST_ERR_ADDRESS_IN_USE,
-                              "rank 0 cannot listen for the ranks of job %s: another process has "
-                              "the Unix socket of that name (set MASTER_ADDR and MASTER_PORT)",
-                              job);
+            return disti_fail(
+                DIST_ERR_ADDRESS_IN_USE,
+                "rank 0 cannot listen for the ranks of job %s: another process has the Unix socket "
+                "of that name: set MASTER_ADDR and MASTER_PORT instead",
+                job);
         disti_store_back_off(&pause_ms, 50, meeting->deadline);
     }
 }
@@ -72,7 +73,7 @@ dist_status disti_meet_local(const struct disti_meeting *meeting, const char *jo
         if (disti_expired(meeting->deadline))
             return disti_fail(DIST_ERR_RENDEZVOUS,
                               "rank %d waited %d ms for rank 0 of job %s on this machine (%s): "
-                              "does rank 0 run, and come to dist_init_process_group?",
+                              "check that rank 0 runs and calls dist_init_process_group",
                               meeting->rank, meeting->timeout_ms, job,
                               tries.text[0] ? tries.text : "nobody listens");
         disti_store_back_off(&pause_ms, 50, meeting->deadline);

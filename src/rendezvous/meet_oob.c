@@ -40,7 +40,7 @@ static dist_status oob_gather(const struct disti_meeting *meeting, dist_oob_all_
     if (error) {
         free(all);
         return disti_fail(DIST_ERR_RENDEZVOUS,
-                          "rank %d: the all-gather that the program brings failed with %d",
+                          "rank %d: the program's all-gather function failed with %d",
                           meeting->rank, error);
     }
     *all_p = all;

@@ -76,10 +76,10 @@ static dist_status tcp_listen_hidden(const struct disti_meeting *meeting, const 
     if (status != DIST_OK)
         return status;
     disti_store_server_set_only(*server_p, only);
-    disti_info("\"%s\" is the loopback address on this machine (/etc/hosts): the store listens on "
-               "%s port %d as well, where other machines come. MASTER_ADDR can name an address "
-               "instead",
-               host, only[0] ? only : "every address,", port);
+    disti_info(
+        "\"%s\" is the loopback address on this machine (/etc/hosts): the store also listens on %s "
+        "port %d for other machines. Set MASTER_ADDR to an address to choose another",
+        host, only[0] ? only : "every address,", port);
     return DIST_OK;
 }
 

@@ -42,7 +42,7 @@ static void rendezvous_compare(const char *what, const struct rendezvous_number 
                                const struct disti_launch *launch, int launched)
 {
     if (launched >= 0 && launched != number->value)
-        disti_warn("%s is %d (%s), but the launcher (%s) says %d: going by %d", what, number->value,
+        disti_warn("%s is %d (%s), but the launcher (%s) says %d: using %d", what, number->value,
                    number->from, launch->launcher, launched, number->value);
 }
 
@@ -90,13 +90,13 @@ static dist_status rendezvous_missing(const struct rendezvous_facts *facts)
                           "as mpirun");
     if (facts->rank.value < 0)
         return disti_fail(DIST_ERR_RENDEZVOUS,
-                          "the world size is %d (%s), but which rank is this? Set RANK to 0 to %d, "
-                          "a different one for each process",
+                          "the world size is %d (%s), but this process's rank is not known: set "
+                          "RANK to 0 to %d, a different one for each process",
                           facts->world_size.value, facts->world_size.from,
                           facts->world_size.value - 1);
     return disti_fail(DIST_ERR_RENDEZVOUS,
-                      "this is rank %d (%s), but of how many? Set WORLD_SIZE to the number of "
-                      "processes",
+                      "this is rank %d (%s), but the world size is not known: set WORLD_SIZE to "
+                      "the number of processes",
                       facts->rank.value, facts->rank.from);
 }
 
@@ -113,7 +113,7 @@ static dist_status rendezvous_settle(struct rendezvous_facts *facts)
         return rendezvous_missing(facts);
     if (facts->world_size.value == 0)
         return disti_fail(DIST_ERR_INVALID_ARGUMENT,
-                          "the world size is 0 (%s): it is the number of processes, 1 or more",
+                          "the world size is 0 (%s): give the number of processes, 1 or more",
                           facts->world_size.from);
     if (facts->rank.value >= facts->world_size.value)
         return disti_fail(DIST_ERR_INVALID_ARGUMENT,
@@ -122,9 +122,10 @@ static dist_status rendezvous_settle(struct rendezvous_facts *facts)
                           facts->rank.value, facts->rank.from, facts->world_size.value,
                           facts->world_size.from, facts->world_size.value - 1);
     if (facts->local_rank >= facts->world_size.value)
-        return disti_fail(DIST_ERR_INVALID_ARGUMENT,
-                          "local rank %d is out of range: the world size is %d (%s)",
-                          facts->local_rank, facts->world_size.value, facts->world_size.from);
+        return disti_fail(
+            DIST_ERR_INVALID_ARGUMENT,
+            "local rank %d is out of range: the world size is %d (%s), so set LOCAL_RANK to less",
+            facts->local_rank, facts->world_size.value, facts->world_size.from);
     return DIST_OK;
 }
 
@@ -138,8 +139,10 @@ static bool rendezvous_is_local(const struct disti_launch *launch)
 static dist_status rendezvous_no_way(const struct rendezvous_facts *facts, int rank)
 {
     if (facts->url.kind == DISTI_URL_MPI)
-        return disti_fail(DIST_ERR_RENDEZVOUS,
-                          "rank %d: mpi:// works only with a backend that uses MPI", rank);
+        return disti_fail(
+            DIST_ERR_RENDEZVOUS,
+            "rank %d: mpi:// works only with backend mpi: name it, or choose another init method",
+            rank);
     return disti_fail(DIST_ERR_RENDEZVOUS,
                       "rank %d does not know where to meet the others: MASTER_ADDR is not set. Set "
                       "MASTER_ADDR to the address of the machine where rank 0 runs (127.0.0.1 if "
@@ -264,8 +267,8 @@ dist_status disti_bootstrap_settle(struct disti_bootstrap *bootstrap)
     if (bytes && bytes < sizeof(bootstrap->bind_host)) {
         memcpy(bootstrap->bind_host, seen, bytes);
         bootstrap->bind_host[bytes] = 0;
-        disti_info("rank %d listens on %s, where other machines have come to the store",
-                   bootstrap->rank, bootstrap->bind_host);
+        disti_info("rank %d listens on %s, which other machines reached", bootstrap->rank,
+                   bootstrap->bind_host);
     }
     free(seen);
     return DIST_OK;

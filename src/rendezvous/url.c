@@ -41,9 +41,9 @@ static dist_status url_tcp(const char *text, const char *body, size_t length, st
     if (!bracket && memchr(colon + 1, ':', length - used - 1))
         return url_bad(text, "has an IPv6 address, which needs brackets ([::1])");
     if (!url_copy(url->host, sizeof(url->host), body + bracket, (size_t)(end - body) - bracket))
-        return url_bad(text, "has no host, or one that is too long");
+        return url_bad(text, "has no host, or too long a host");
     if (!url_copy(port, sizeof(port), colon + 1, length - used - 1))
-        return url_bad(text, "has no port, or one that is too long");
+        return url_bad(text, "has no port, or too long a port");
     return disti_parse_int("the port in the init method", port, 1, 65535, &url->port);
 }
 
@@ -53,7 +53,7 @@ static dist_status url_file(const char *text, const char *body, size_t length,
     if (body[0] != '/')
         return url_bad(text, "has no absolute path (three slashes)");
     if (!url_copy(url->path, sizeof(url->path), body, length))
-        return url_bad(text, "has a path that is too long");
+        return url_bad(text, "has too long a path");
     return DIST_OK;
 }
 
@@ -64,7 +64,7 @@ static dist_status url_query(const char *text, const char *query, struct disti_u
     char item[64];
 
     if (strlen(query) >= sizeof(item))
-        return url_bad(text, "is too long behind the \"?\"");
+        return url_bad(text, "is too long after \"?\"");
     for (int i = 0; status == DIST_OK && disti_list_item(query, '&', i, item, sizeof(item)); i++) {
         if (strncmp(item, "rank=", 5) == 0)
             status = disti_parse_int("rank in the init method", item + 5, 0, INT_MAX, &url->rank);
@@ -72,7 +72,7 @@ static dist_status url_query(const char *text, const char *query, struct disti_u
             status = disti_parse_int("world_size in the init method", item + 11, 1, INT_MAX,
                                      &url->world_size);
         else
-            status = url_bad(text, "has something other than rank and world_size behind the \"?\"");
+            status = url_bad(text, "has other keys than rank and world_size after \"?\"");
     }
     return status;
 }
@@ -110,7 +110,7 @@ dist_status disti_url_parse(const char *text, struct disti_url *url_p)
     }
     scheme = url_scheme(text);
     if (!scheme)
-        return url_bad(text, "is of no known kind");
+        return url_bad(text, "has an unknown scheme");
     url.kind = scheme->kind;
     body = text + strlen(scheme->prefix);
     query = strchr(body, '?');
@@ -120,7 +120,7 @@ dist_status disti_url_parse(const char *text, struct disti_url *url_p)
     else if (url.kind == DISTI_URL_FILE)
         status = url_file(text, body, length, &url);
     else if (length)
-        status = url_bad(text, "has something behind the \"//\"");
+        status = url_bad(text, "has text after \"//\"");
     if (status == DIST_OK && query)
         status = url_query(text, query + 1, &url);
     if (status == DIST_OK)

@@ -47,7 +47,7 @@ static dist_status machine_count(struct sim *sim)
     }
     if (lanes > SIM_STEPS_MAX)
         return disti_fail(DIST_ERR_UNSUPPORTED,
-                          "%u ranks have %llu lanes to simulate, more than %u: take fewer ranks",
+                          "%u ranks have %llu lanes to simulate, more than %u: give fewer ranks",
                           sim->count, (unsigned long long)lanes, SIM_STEPS_MAX);
     sim->node_count =
         (uint32_t)disti_node_of(sim->topology, sim->topology->order[sim->count - 1]) + 1;

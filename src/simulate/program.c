@@ -249,8 +249,8 @@ static dist_status programs_rank(struct sim_programs *programs, struct draft *dr
         disti_fail(status, "no memory to simulate %d ranks", shape->ranks);
     if (status == DIST_ERR_UNSUPPORTED)
         disti_fail(status,
-                   "the plans of %s for %d ranks, segments: %u, are too long to be simulated: "
-                   "take fewer segments, or fewer ranks",
+                   "the plans of %s for %d ranks, segments: %u, are too long to simulate: give "
+                   "fewer segments or fewer ranks",
                    algorithm->name, shape->ranks, shape->segments);
     return status;
 }

@@ -120,7 +120,7 @@ static dist_status simulate_run(const struct disti_simulation *simulation, size_
         goto out;
     }
     if (sim.steps_done != simulate_steps(&sim)) {
-        status = disti_fail(DIST_ERR_INTERNAL, "the plans of %d ranks do not come to an end",
+        status = disti_fail(DIST_ERR_INTERNAL, "the plans of %d ranks never complete",
                             sim.topology->ranks);
         goto out;
     }

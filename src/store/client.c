@@ -145,7 +145,7 @@ static dist_status client_send_frame(struct disti_store *store,
             return DIST_IN_PROGRESS;
         } else if (errno != EINTR) {
             disti_store_client_pump(store); /* what it said last may explain it */
-            disti_store_client_lose(store, "closed its connection without a goodbye");
+            disti_store_client_lose(store, "closed its connection without leaving the job");
         }
     }
     return store->lost ? client_lost(store) : DIST_OK;

@@ -153,16 +153,16 @@ static dist_status connect_no_answer(struct disti_store *store, dist_status stat
         disti_store_client_send(store, &withdraw, 0);
     connect_tried(tries, "%s: %s", store->where,
                   status == DIST_ERR_RENDEZVOUS  ? "answers in another protocol"
-                  : status == DIST_ERR_PEER_LOST ? "hangs up"
-                                                 : "accepts, but does not answer");
+                  : status == DIST_ERR_PEER_LOST ? "closed the connection"
+                                                 : "accepts connections but does not answer");
     tries->stranger = true;
     if (target->doubtful || status != DIST_ERR_RENDEZVOUS)
         return DIST_IN_PROGRESS;
-    return disti_fail(DIST_ERR_RENDEZVOUS,
-                      "rank %d: whoever listens on %s is no store of libdist (it answers in "
-                      "another protocol): another program has that port, choose another one "
-                      "(MASTER_PORT)",
-                      target->rank, store->where);
+    return disti_fail(
+        DIST_ERR_RENDEZVOUS,
+        "rank %d: what listens on %s is not a store of libdist (it answers in another protocol): "
+        "another program has that port; choose another one (MASTER_PORT)",
+        target->rank, store->where);
 }
 
 static dist_status connect_address(const struct addrinfo *address,
@@ -184,7 +184,7 @@ static dist_status connect_address(const struct addrinfo *address,
     }
     if (connect_met_itself(fd)) {
         disti_descriptor_close(fd);
-        connect_tried(tries, "%s port %d: nobody there", host, target->port);
+        connect_tried(tries, "%s port %d: nothing listens there", host, target->port);
         return DIST_IN_PROGRESS;
     }
     store = connect_store(fd, address);
@@ -258,10 +258,10 @@ dist_status disti_store_reach(const struct disti_store_target *target, int timeo
             return disti_fail(
                 DIST_ERR_RENDEZVOUS, "rank %d found no store at %s port %d within %d ms (%s): %s",
                 target->rank, target->host, target->port, timeout_ms, tries.text,
-                tries.stranger ? "does another program have that port? Then choose another one "
-                                 "(MASTER_PORT)"
-                               : "is rank 0 running, and is MASTER_ADDR the same for all ranks? "
-                                 "Start it, or raise the timeout (DIST_TIMEOUT, seconds)");
+                tries.stranger
+                    ? "if another program has that port, choose another one (MASTER_PORT)"
+                    : "start rank 0, set the same MASTER_ADDR on all ranks, or raise the timeout "
+                      "(DIST_TIMEOUT, seconds)");
         disti_store_back_off(&pause_ms, 200, deadline);
     }
 }

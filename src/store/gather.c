@@ -272,11 +272,15 @@ static bool gather_agrees(struct disti_store_server *server, struct store_peer *
     if (same && (gather->bytes == bytes || gather->op == DISTI_WIRE_BROADCAST))
         return true;
     if (same)
-        snprintf(text, sizeof(text), "rank %d gives %zu bytes, rank %d gave %zu", peer->rank, bytes,
-                 gather->first, gather->bytes);
+        snprintf(text, sizeof(text),
+                 "rank %d gives %zu bytes, but rank %d gave %zu: give all ranks the same version "
+                 "of libdist",
+                 peer->rank, bytes, gather->first, gather->bytes);
     else
-        snprintf(text, sizeof(text), "rank %d names other ranks than rank %d did", peer->rank,
-                 gather->first);
+        snprintf(text, sizeof(text),
+                 "rank %d names other ranks than rank %d: name the same ranks in the same order on "
+                 "all of them",
+                 peer->rank, gather->first);
     gather_refuse(server, peer, request, DIST_ERR_MISMATCH, text);
     return false;
 }

@@ -114,11 +114,11 @@ void disti_store_client_pump(struct disti_store *store)
         case DISTI_WIRE_MORE:
             return;
         case DISTI_WIRE_CLOSED:
-            disti_store_client_lose(store, "closed its connection without a goodbye");
+            disti_store_client_lose(store, "closed its connection without leaving the job");
             break;
         default:
             store->strange = true;
-            disti_store_client_lose(store, "sent what is not the store's protocol");
+            disti_store_client_lose(store, "sent what does not follow the store's protocol");
         }
     }
 }

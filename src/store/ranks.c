@@ -105,7 +105,7 @@ void disti_store_ranks_lost(struct disti_store_server *server, struct store_peer
     server->here--;
     /* Who has reported a failure is news already. */
     if (slot->place == STORE_HERE)
-        ranks_gone(server, peer->rank, STORE_LOST, "closed its connection without a goodbye");
+        ranks_gone(server, peer->rank, STORE_LOST, "closed its connection without leaving the job");
     else
         slot->place = STORE_LOST;
 }
@@ -233,14 +233,15 @@ static bool ranks_check(struct disti_store_server *server, struct store_peer *pe
     if (server->job_required ? strcmp(id->job, server->job) != 0
                              : id->job[0] && strcmp(id->job, server->job) != 0) {
         peer->closing = true;
-        disti_store_peer_refuse(server, peer, peer->in.head.id, DIST_ERR_MISMATCH,
-                                "the store there belongs to another job");
+        disti_store_peer_refuse(
+            server, peer, peer->in.head.id, DIST_ERR_MISMATCH,
+            "the store there belongs to another job: choose another port (MASTER_PORT)");
         return false;
     }
     if (id->world_size != (uint32_t)server->world_size) {
         ranks_refuse(server, peer,
-                     "rank %d (host %s, pid %u) has world size %u, the store has world size %d: "
-                     "give every rank the same",
+                     "rank %d (host %s, pid %u) has world size %u, but the store has world size "
+                     "%d: give every rank the same",
                      id->rank, id->host, id->pid, id->world_size, server->world_size);
         return false;
     }
@@ -276,10 +277,10 @@ void disti_store_ranks_hello(struct disti_store_server *server, struct store_pee
 
     if (head->version != DISTI_WIRE_VERSION) {
         peer->closing = true;
-        disti_store_peer_refuse(
-            server, peer, head->id, DIST_ERR_RENDEZVOUS,
-            "the store speaks protocol %d, this rank %d: use one version of libdist",
-            DISTI_WIRE_VERSION, head->version);
+        disti_store_peer_refuse(server, peer, head->id, DIST_ERR_RENDEZVOUS,
+                                "the store speaks protocol %d, this rank %d: give all ranks the "
+                                "same version of libdist",
+                                DISTI_WIRE_VERSION, head->version);
         return;
     }
     if (head->op != DISTI_WIRE_HELLO || head->key_bytes != 0 ||

@@ -166,7 +166,7 @@ static void server_reap(struct disti_store_server *server)
 void disti_store_server_pause(struct disti_store_server *server)
 {
     if (!server->short_told)
-        disti_warn("the store can let nobody in, and tries again: %s%s", strerror(errno),
+        disti_warn("the store cannot accept connections and tries again: %s%s", strerror(errno),
                    errno == EMFILE ? ". Raise the limit of open files (ulimit -n) of the process "
                                      "that holds it"
                                    : "");

@@ -59,12 +59,11 @@ static dist_status store_refused(const struct disti_store *store,
         return disti_fail(status, "rank %d: %.*s", store->rank, length, text);
     if (party->since_ns)
         since_ns = party->since_ns;
-    return disti_fail(
-        status,
-        "rank %d waited %lld ms %s: %.*s. See whether they run and where they are, or "
-        "raise the timeout (DIST_TIMEOUT, seconds)",
-        store->rank, (long long)(disti_now_ns() - since_ns) / 1000000,
-        party->what ? party->what : "for the others", length, text);
+    return disti_fail(status,
+                      "rank %d waited %lld ms %s: %.*s. Check whether they run and where they are, "
+                      "or raise the timeout (DIST_TIMEOUT, seconds)",
+                      store->rank, (long long)(disti_now_ns() - since_ns) / 1000000,
+                      party->what ? party->what : "for the others", length, text);
 }
 
 /*

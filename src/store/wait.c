@@ -14,8 +14,7 @@ struct store_wait *disti_store_wait_add(struct disti_store_server *server, struc
     if (!kept) {
         disti_store_peer_refuse(
             server, peer, wait->id, DIST_ERR_NO_MEMORY,
-            "the store has no room for another request of rank %d, which waits for "
-            "%d already",
+            "the store has no room for another request of rank %d, which already waits for %d",
             peer->rank, peer->wait_count);
         return NULL;
     }

@@ -120,7 +120,7 @@ static void discover_by_hwloc(int local_rank, int local_ranks, struct dist_place
 {
     hwloc_topology_t topology;
     if (!discover_load(&topology)) {
-        disti_warn("hwloc cannot read this machine's topology: ranks are ordered by number");
+        disti_warn("hwloc cannot read this machine's topology: ranks are ordered by number alone");
         return;
     }
     hwloc_bitmap_t cpus = hwloc_bitmap_alloc();

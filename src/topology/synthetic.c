@@ -17,7 +17,7 @@ static const char *const synthetic_levels[LEVELS] = {"rack", "node", "package", 
 static dist_status synthetic_fail(const char *description, const char *why)
 {
     return disti_fail(DIST_ERR_INVALID_ARGUMENT,
-                      "topology \"%s\": %s; say for example \"node:4 package:2 core:8\"",
+                      "topology \"%s\": %s; give for example \"node:4 package:2 core:8\"",
                       description, why);
 }
 

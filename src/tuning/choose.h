@@ -15,15 +15,15 @@
 /* Why a choice is what it is. X(name, text) */
 #define DISTI_REASON_MAP(X)                                                                        \
     X(PREDICTED, "it has the shortest predicted time")                                             \
-    X(RULE_NEAR, "the rules say so, and nothing is predicted to gain a tenth on it")               \
+    X(RULE_NEAR, "the rules say so, and no other is predicted to be a tenth faster")               \
     X(FORCED, "DIST_ALGO or DIST_SEGMENTS says so")                                                \
     X(FIXED, "the tuning file says so")                                                            \
     X(RULE_OFF, "the rules say so, and predictions are turned off")                                \
-    X(RULE_ALONE, "one rank has nobody to talk to")                                                \
+    X(RULE_ALONE, "a single rank sends no messages")                                               \
     X(RULE_BLIND, "the rules say so: no rank knows the bytes of the others")                       \
-    X(RULE_RANKS, "the rules say so: there are more ranks than are simulated at a call")           \
+    X(RULE_RANKS, "the rules say so: there are too many ranks to simulate at a call")              \
     X(RULE_ORDER, "the rules say so: results are reproducible, and ranks are not in node order")   \
-    X(RULE_STEPS, "the rules say so: its plan is too long to be simulated at a call")
+    X(RULE_STEPS, "the rules say so: its plan is too long to simulate at a call")
 
 enum disti_reason {
 #define DISTI_REASON_ENUM(name, text) DISTI_REASON_##name,

@@ -227,10 +227,10 @@ static dist_status choice_fail(const struct disti_choice *choice, const char *it
 {
     char list[2048];
     choice_list(choice, DIST_COLL_COUNT, list, sizeof(list));
-    return disti_fail(DIST_ERR_INVALID_ARGUMENT,
-                      "DIST_ALGO: there is no \"%.*s\"; give some of these, with commas between "
-                      "them: %s",
-                      (int)(length < 200 ? length : 200), item, list);
+    return disti_fail(
+        DIST_ERR_INVALID_ARGUMENT,
+        "DIST_ALGO: there is no \"%.*s\"; give one or more of these, separated by commas: %s",
+        (int)(length < 200 ? length : 200), item, list);
 }
 
 static dist_status choice_fail_unordered(const struct disti_choice *choice,
@@ -240,8 +240,8 @@ static dist_status choice_fail_unordered(const struct disti_choice *choice,
     char list[512];
     choice_list(choice, algorithm->collective, list, sizeof(list));
     return disti_fail(DIST_ERR_INVALID_ARGUMENT,
-                      "DIST_ALGO: %s:%s adds in an order of its own, and results are to be "
-                      "reproducible (DIST_REPRODUCIBLE); give one of these: %s",
+                      "DIST_ALGO: %s:%s does not give reproducible results, which "
+                      "DIST_REPRODUCIBLE asks for; choose one of these: %s",
                       collective, algorithm->name, list);
 }
 

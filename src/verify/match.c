@@ -67,7 +67,7 @@ static bool match_receives(struct verify *v, size_t channels, uint32_t *next, co
             continue;
         uint32_t *turn = &next[match_wire(v, step, channels)], send = *turn;
         if (send == VERIFY_NONE)
-            return disti_verify_fault(v, step, "no message is sent to it");
+            return disti_verify_fault(v, step, "no rank sends to it");
         if (!match_same_data(v, step, send)) {
             char text[128];
             disti_verify_describe(v, send, text, sizeof(text));

@@ -80,7 +80,7 @@ static bool run_read(struct verify *v, uint32_t step, struct disti_chunk_ref pla
                                   at.space == DISTI_SCRATCH ? "scratch" : "its memory");
     uint32_t data = disti_verify_data(v, step, i);
     if (cell->chunk != data)
-        return disti_verify_fault(v, step, "takes chunk %u for chunk %u", cell->chunk, data);
+        return disti_verify_fault(v, step, "uses chunk %u as chunk %u", cell->chunk, data);
     *value_p = *cell;
     return true;
 }
@@ -101,7 +101,7 @@ static bool run_sum(struct verify *v, uint32_t step, struct verify_cell *value_p
         return disti_verify_fault(v, step, "adds the contributions of ranks %#llx a second time",
                                   (unsigned long long)(value_p->mask & other->mask));
     if (value_p->finished || other->finished)
-        return disti_verify_fault(v, step, "adds to what is finished");
+        return disti_verify_fault(v, step, "adds to what is already finished");
     value_p->mask |= other->mask;
     value_p->sum = disti_verify_added(value_p->sum, other->sum);
     if (v->steps[step]->finish && value_p->mask != all)

@@ -310,7 +310,7 @@ static bool run_met(const struct run *run)
         if (i + 1 < steps && sample_step(s, i + 1)->rank == step->rank)
             continue;
         if ((knows & all) != all)
-            return disti_sample_fault(s, "rank %u leaves the barrier before all have come",
+            return disti_sample_fault(s, "rank %u passes the barrier before all have entered it",
                                       step->rank);
         knows = 0;
     }
@@ -336,7 +336,7 @@ static bool run_all(struct run *run)
     }
     for (uint32_t l = 0; l < count; l++)
         if (run->lanes[l].done < run->lanes[l].count)
-            return disti_sample_fault(s, "deadlock: rank %u waits for what never comes",
+            return disti_sample_fault(s, "deadlock: rank %u waits for a message that nobody sends",
                                       sample_step(s, run->lanes[l].first)->rank);
     return true;
 }

@@ -95,8 +95,8 @@ static bool verify_plans(struct verify *v, dist_status *status_p)
         const struct disti_plan *plan = v->plans[rank];
         if (plan->collective != one->collective || plan->chunks != one->chunks ||
             plan->root != one->root || plan->ranks != v->ranks || plan->rank != rank)
-            return disti_verify_fault(v, VERIFY_NONE, "rank %d's plan is not one of these %d", rank,
-                                      v->ranks);
+            return disti_verify_fault(
+                v, VERIFY_NONE, "rank %d's plan does not match those of %d ranks", rank, v->ranks);
         char text[256];
         dist_status status = disti_plan_check(plan, text, sizeof(text));
         if (status == DIST_ERR_INTERNAL)
@@ -234,9 +234,9 @@ static bool verify_met(struct verify *v, int rank)
     for (uint32_t l = 0; l < v->plans[rank]->lane_count; l++)
         knows |= v->lanes[v->rank[rank].first_lane + l].knows;
     if (knows != all)
-        return disti_verify_fault(
-            v, VERIFY_NONE, "rank %d leaves the barrier though it has heard only of ranks %#llx",
-            rank, (unsigned long long)knows);
+        return disti_verify_fault(v, VERIFY_NONE,
+                                  "rank %d passes the barrier after hearing of ranks %#llx only",
+                                  rank, (unsigned long long)knows);
     return true;
 }
 

@@ -38,13 +38,13 @@ bad bsize "(64 bytes), this library has ABI" -DBACKEND_SIZE=64
 bad slot "lacks the mandatory slot 'post'" -DNO_POST
 bad noentry "does not define dist_module_entry" -DENTRY_NONE
 bad nullentry "does not define dist_module_entry" -DENTRY_NONE -DENTRY_NULL
-bad neither "brings neither a backend nor a transport" -DNEITHER
-bad other "brings backend 'another' and not 'other'" -UNAME '-DNAME="another"'
+bad neither "provides neither a backend nor a transport" -DNEITHER
+bad other "provides backend 'another', not 'other'" -UNAME '-DNAME="another"'
 bad wire "lacks the mandatory slot 'open'" -DTRANSPORT
 bad undefined "undefined symbol: nobody_has_this: link the module with" -DCALLS=nobody_has_this
 bad ours "a module takes the library's functions from struct dist_host" -DCALLS=dist_nothing
 bad junk "returned 4711, which is neither DIST_OK nor a DIST_ERR_" -DPROBE=4711
-bad silent "and gives no reason" -DPROBE=DIST_ERR_UNSUPPORTED
+bad silent "without giving a reason" -DPROBE=DIST_ERR_UNSUPPORTED
 bad loadcrash "crashed (Segmentation fault) when it was loaded" -DCRASH_LOAD
 bad probecrash "crashed (Bus error) when it was loaded or in its probe" -DCRASH_PROBE
 bad loadexit "ended the process (exit code 3)" -DEXIT_LOAD
@@ -52,21 +52,21 @@ bad loadexit "ended the process (exit code 3)" -DEXIT_LOAD
 # Files that are no modules.
 good=$modules/dist_sound.so
 : >"$modules/dist_empty.so"
-refused empty "is no shared object (0 bytes)"
+refused empty "is not a shared object (0 bytes)"
 echo 'int main(void) { return 0; }' >"$modules/dist_text.so"
-refused text "is no shared object"
+refused text "is not a shared object"
 mkdir "$modules/dist_folder.so"
-refused folder "is a folder and no file"
+refused folder "is a folder, not a file"
 ln -s nowhere "$modules/dist_link.so"
 refused link "cannot be read: No such file or directory"
 compile -c "$srcdir/tests/jobs/bad_module.c" -o "$modules/dist_object.so"
-refused object "is an object file and no shared object"
+refused object "is an object file, not a shared object"
 for bytes in 40 100 3000; do
     head -c $bytes "$good" >"$modules/dist_cut.so"
     refused cut ": "
 done
 head -c $(($(stat -c %s "$good") / 2)) "$good" >"$modules/dist_cut.so"
-refused cut "was cut off: it has"
+refused cut "is truncated: it has"
 cp "$good" "$modules/dist_machine.so"
 printf '\xf3\x00' | dd of="$modules/dist_machine.so" bs=1 seek=18 conv=notrunc status=none
 refused machine "was built for another machine (ELF machine 243"
@@ -105,7 +105,7 @@ cp "$builddir/tests/conformance/.libs/dist_faulty.so" "$job_folder/second"
 export DIST_PLUGIN_PATH=$modules:$job_folder/second
 DIST_DEBUG=info DIST_BACKEND=faulty job self 1 examples/hello_all_reduce
 job_check "the first is loaded" says "module $modules/dist_faulty.so loaded"
-job_check "the second is named" says "module $job_folder/second/dist_faulty.so is not looked at"
+job_check "the second is named" says "module $job_folder/second/dist_faulty.so is ignored"
 
 # A module with a transport only.
 compile -shared "$srcdir"/examples/plugin-minimal/minimal*.c -o "$modules/dist_minimal.so"
@@ -113,7 +113,7 @@ job self 3 dist_info selftest --transport minimal --ranks 3 --brief --mode block
 job self 1 dist_info
 job_check "it is a transport" grep -qE "^  minimal +yes +Unix sockets" "$job_output"
 job_check "it is no backend" test "$(grep -c '^  minimal ' "$job_output")" = 1
-DIST_BACKEND=minimal job_fails "brings no backend but transports" self 1 examples/hello_all_reduce
+DIST_BACKEND=minimal job_fails "provides transports but no backend" self 1 examples/hello_all_reduce
 DIST_TRANSPORT=minimal,tcp job shell 3 examples/hello_all_reduce
 DIST_DEBUG=info DIST_TRANSPORT=minimal job shell 2 examples/hello_all_reduce
 job_check "it is used" says "is reached via minimal"
@@ -127,4 +127,4 @@ some() { "$@" shell 2 /bin/bash -c '[ $RANK = 1 ] || export DIST_TRANSPORT=$0; e
     "$transport" "$builddir/examples/hello_all_reduce"; }
 export DIST_TIMEOUT=20
 transport=tcp,minimal some job
-transport=minimal some job_fails "the peer's names others: give all ranks the same"
+transport=minimal some job_fails "the peer's DIST_TRANSPORT differs: give all ranks the same"

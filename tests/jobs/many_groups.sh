@@ -34,6 +34,6 @@ done
 if [ -e "$builddir/.libs/dist_ucx.so" ]; then
     export DIST_TRANSPORT=ucx
     many ucx
-    job_fails "UCX takes up to 64 file descriptors, and fewer are left" shell 2 \
+    job_fails "UCX needs up to 64 file descriptors, but fewer are left" shell 2 \
         "$job_folder/with_descriptors" 64 "$builddir/$program" ucx 2 all
 fi

@@ -31,7 +31,7 @@ STANDIN_DEVICES=1 battery 'rank 0 and rank 1 are both on device 0'
 
 # ---- joining ----
 fault init@1 'rank 1: joining 2 ranks on device 1: NCCL says: unhandled system error'
-fault init-hang@1 'NCCL has not reached the other ranks within 2000 ms'
+fault init-hang@1 'NCCL did not reach the other ranks within 2000 ms'
 
 # ---- calls ----
 on_device=(--memory device --only all_reduce)

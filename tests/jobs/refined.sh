@@ -30,4 +30,4 @@ job_check "dist_info shows what was tried" says '^  algorithm +segments +predict
 job_check "and why" says '^Chosen: [a-z_]+, since it was the fastest of '
 DIST_TUNING=$costs job self 3 dist_info explain broadcast --bytes 1K --ranks 3 --run
 job_check "not unasked" says '^  algorithm +segments +predicted +measured'
-DIST_TUNING=refine, job_fails "DIST_TUNING is neither" shell 2 tests/jobs/refined yes
+DIST_TUNING=refine, job_fails "DIST_TUNING is none of" shell 2 tests/jobs/refined yes

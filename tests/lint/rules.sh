@@ -261,7 +261,7 @@ rule_environment()
     done
     diff <(lint_variables) <(sed -n 's/^\.It Ev \(DIST_[A-Z0-9_]*\)$/\1/p' man/dist-env.7) |
         sed -n 's/^< \(.*\)/\1: not in man\/dist-env.7, or not in the order of the alphabet/p
-                s/^> \(.*\)/\1: in man\/dist-env.7, but not in src\/base\/variables.c, or twice/p'
+                s/^> \(.*\)/\1: in man\/dist-env.7, but not in src\/base\/settings\/variables.c, or twice/p'
     for name in $(lint_variables); do
         # shellcheck disable=SC2046
         grep -q "\"$name\"" $(lint_sources src | grep -v src/base/settings/variables.c) ||

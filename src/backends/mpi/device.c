@@ -40,7 +40,7 @@ dist_status disti_native_await_stream(const struct disti_native *native,
     disti_driver_leave(driver);
     if (!error)
         return DIST_OK;
-    return native->host->fail(DIST_ERR_SYSTEM, "%s: the stream before it failed: %s",
+    return native->host->fail(DIST_ERR_SYSTEM, "%s: earlier work on the stream failed: %s",
                               native->host->collective_string(call->collective),
                               disti_driver_text(driver, error));
 }

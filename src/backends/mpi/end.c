@@ -22,8 +22,7 @@ static int end_tell(void)
         if (timeout_ms < end->config->timeout_ms)
             timeout_ms = end->config->timeout_ms;
         end->config->leave(end->config->all_gather_arg,
-                           "ended MPI, by MPI_Finalize or by its exit, without destroying the "
-                           "group");
+                           "ended MPI (MPI_Finalize or exit) before destroying the group");
     }
     pthread_mutex_unlock(&end_lock);
     return timeout_ms;

@@ -25,7 +25,9 @@ static dist_status mpi_probe(char *reason, size_t reason_size)
     MPI_Finalized(&finalized);
     if (!finalized)
         return DIST_OK;
-    snprintf(reason, reason_size, "the program has called MPI_Finalize already");
+    snprintf(reason, reason_size,
+             "the program has already called MPI_Finalize: create groups before, or choose another "
+             "backend");
     return DIST_ERR_NO_BACKEND;
 }
 
@@ -89,10 +91,10 @@ static dist_status mpi_choose_mode(struct mpi_state *mpi)
     else if (strcmp(mode, "native") == 0)
         mpi->use_native = true;
     else
-        return mpi->host->fail(DIST_ERR_INVALID_ARGUMENT,
-                               "DIST_MPI_COLL is '%s': set it to plan (our algorithms), native "
-                               "(MPI's) or auto",
-                               mode);
+        return mpi->host->fail(
+            DIST_ERR_INVALID_ARGUMENT,
+            "DIST_MPI_COLL is '%s': set it to plan (libdist's algorithms), native (MPI's) or auto",
+            mode);
     return DIST_OK;
 }
 
@@ -238,8 +240,8 @@ static const struct dist_backend mpi_backend = {
     .abi = DIST_ABI,
     .size = sizeof(struct dist_backend),
     .name = "mpi",
-    .summary = "ranks from mpirun; our algorithms over shared memory and MPI messages, or MPI's "
-               "own (" DISTI_MPI_FLAVOUR ")",
+    .summary = "ranks from mpirun; libdist's algorithms over shared memory and MPI messages, or "
+               "MPI's own (" DISTI_MPI_FLAVOUR ")",
     .state_size = sizeof(struct mpi_state),
     .probe = mpi_probe,
     .query = mpi_query,

@@ -147,8 +147,8 @@ static bool close_run(struct disti_nccl_state *nccl, bool abort, bool release)
     if (!close_await(job)) {
         pthread_detach(thread);
         nccl->host->log(DIST_LOG_WARN,
-                        "rank %d: NCCL has not left within %lld s, and is left to itself: see what "
-                        "device %d is doing (nvidia-smi)",
+                        "rank %d: NCCL did not shut down within %lld s and is abandoned: check "
+                        "what device %d is doing (nvidia-smi)",
                         nccl->rank, CLOSE_LIMIT_NS / 1000000000, nccl->device);
         return false;
     }

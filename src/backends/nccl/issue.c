@@ -52,8 +52,8 @@ dist_status disti_nccl_fail(const struct disti_nccl_state *nccl, int result, con
 
     return nccl->host->fail(
         result == DISTI_NCCL_REMOTE_ERROR ? DIST_ERR_PEER_LOST : DIST_ERR_SYSTEM,
-        "rank %d: %s: NCCL says: %s%s%.*s. Run with NCCL_DEBUG=INFO to see more", nccl->rank, what,
-        nccl->api->error_text(result), length ? ": " : "", length, length ? more : "");
+        "rank %d: %s: NCCL reports: %s%s%.*s. Run with NCCL_DEBUG=INFO to see more", nccl->rank,
+        what, nccl->api->error_text(result), length ? ": " : "", length, length ? more : "");
 }
 
 dist_status disti_nccl_settle(struct disti_nccl_state *nccl, const char *what)
@@ -67,11 +67,11 @@ dist_status disti_nccl_settle(struct disti_nccl_state *nccl, const char *what)
         if (result != DISTI_NCCL_SUCCESS || error != DISTI_NCCL_IN_PROGRESS)
             break;
         if (disti_expired(deadline))
-            return nccl->host->fail(DIST_ERR_TIMEOUT,
-                                    "rank %d: %s: NCCL has not reached the other ranks within %d "
-                                    "ms: see where they are, run with NCCL_DEBUG=INFO, or raise "
-                                    "the timeout (DIST_TIMEOUT, seconds)",
-                                    nccl->rank, what, nccl->timeout_ms);
+            return nccl->host->fail(
+                DIST_ERR_TIMEOUT,
+                "rank %d: %s: NCCL did not reach the other ranks within %d ms: check where they "
+                "are, run with NCCL_DEBUG=INFO, or raise the timeout (DIST_TIMEOUT, seconds)",
+                nccl->rank, what, nccl->timeout_ms);
         disti_backoff(&backoff);
     }
     if (result == DISTI_NCCL_SUCCESS)

@@ -64,15 +64,17 @@ static bool library_check(void *handle, const char *file, char *reason, size_t r
     library_api.version = library_version(handle);
     if (library_api.version < DISTI_NCCL_OLDEST) {
         snprintf(reason, reason_size,
-                 "%s is version %s, and 2.14.0 or newer is needed: install a newer one, or name "
-                 "its file in DIST_NCCL_LIBRARY",
+                 "%s is version %s, but libdist needs 2.14.0 or newer: install a newer one, or "
+                 "name its file in DIST_NCCL_LIBRARY",
                  file, disti_nccl_version_text(library_api.version, found));
         return false;
     }
     missing = library_resolve(handle, &library_api);
     if (missing)
-        snprintf(reason, reason_size, "%s has no function %s: it is no NCCL that is whole", file,
-                 missing);
+        snprintf(reason, reason_size,
+                 "%s has no function %s: install a complete NCCL or RCCL, or name its file in "
+                 "DIST_NCCL_LIBRARY",
+                 file, missing);
     return !missing;
 }
 

@@ -14,7 +14,7 @@ static dist_status nccl_probe(char *reason, size_t reason_size)
     error = driver->device_count(&count);
     if (!error && count > 0)
         return DIST_OK;
-    snprintf(reason, reason_size, "no GPU is visible%s%s: see CUDA_VISIBLE_DEVICES",
+    snprintf(reason, reason_size, "no GPU is visible%s%s: check CUDA_VISIBLE_DEVICES",
              error ? ": " : "", error ? disti_driver_text(driver, error) : "");
     return DIST_ERR_NO_BACKEND;
 }

@@ -49,16 +49,16 @@ static bool open_choose(struct disti_nccl_state *nccl, const struct dist_backend
     if (!error && device >= 0 && device < count)
         return true;
     if (error || count == 0)
-        open_refuse(card, DIST_ERR_SYSTEM, "no GPU is visible%s%s: see CUDA_VISIBLE_DEVICES",
+        open_refuse(card, DIST_ERR_SYSTEM, "no GPU is visible%s%s: check CUDA_VISIBLE_DEVICES",
                     error ? ": " : "", error ? disti_driver_text(nccl->driver, error) : "");
     else if (config->device >= 0)
         open_refuse(card, DIST_ERR_INVALID_ARGUMENT,
-                    "device %d was asked for, and there are devices 0 to %d: see DIST_DEVICE and "
-                    "CUDA_VISIBLE_DEVICES",
+                    "device %d was requested, but only devices 0 to %d exist: check DIST_DEVICE "
+                    "and CUDA_VISIBLE_DEVICES",
                     device, count - 1);
     else
         open_refuse(card, DIST_ERR_INVALID_ARGUMENT,
-                    "local rank %d finds devices 0 to %d only: start fewer ranks on this machine, "
+                    "local rank %d finds only devices 0 to %d: start fewer ranks on this machine, "
                     "or set DIST_DEVICE",
                     device, count - 1);
     return false;
@@ -137,7 +137,7 @@ static dist_status open_check(const struct disti_nccl_state *nccl, const struct 
                 strncmp(cards[r].bus, cards[s].bus, sizeof(cards[r].bus)) == 0)
                 return nccl->host->fail(
                     DIST_ERR_INVALID_ARGUMENT,
-                    "rank %d and rank %d are both on device %d (%.*s) of one machine, and NCCL "
+                    "rank %d and rank %d are both on device %d (%.*s) of one machine, but NCCL "
                     "takes one rank a device: start as many ranks as there are devices, or give "
                     "each its own (DIST_DEVICE, CUDA_VISIBLE_DEVICES)",
                     s, r, cards[r].device, (int)sizeof(cards[r].bus), cards[r].bus);
@@ -195,8 +195,8 @@ static dist_status open_id(struct disti_nccl_state *nccl, const struct dist_back
         status = open_id_gather(config, &id);
     if (status == DIST_OK && id.result != DISTI_NCCL_SUCCESS)
         status = nccl->host->fail(DIST_ERR_SYSTEM,
-                                  "rank 0: NCCL opens no door for the other ranks: %s. See "
-                                  "NCCL_SOCKET_IFNAME, and run with NCCL_DEBUG=INFO",
+                                  "rank 0: NCCL cannot create the id by which the ranks meet: %s. "
+                                  "Check NCCL_SOCKET_IFNAME, and run with NCCL_DEBUG=INFO",
                                   nccl->api->error_text(id.result));
     if (status == DIST_OK)
         *id_p = id.id;

@@ -242,10 +242,9 @@ dist_status disti_nccl_join(void *state, struct dist_ticket *ticket, void *strea
     status = disti_nccl_flush(nccl);
     c = ticket->own; /* NULL: it has just ended */
     if (status == DIST_OK && c && !c->end)
-        status = nccl->host->fail(DIST_ERR_INVALID_ARGUMENT,
-                                  "rank %d waits for what it receives from itself before it has "
-                                  "sent it: send first",
-                                  nccl->rank);
+        status = nccl->host->fail(
+            DIST_ERR_INVALID_ARGUMENT,
+            "rank %d waits to receive from itself before it has sent: send first", nccl->rank);
     if (status == DIST_OK && c) {
         error = nccl->driver->stream_wait(stream, c->end, 0);
         status =

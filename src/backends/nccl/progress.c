@@ -112,8 +112,8 @@ int disti_nccl_progress(void *state)
     if (!nccl->comm || (!nccl->issued.first && !nccl->held.first))
         return 0;
     if (!disti_nccl_enter(nccl, &visit))
-        return nccl->host->fail(DIST_ERR_SYSTEM, "rank %d cannot use device %d any more",
-                                nccl->rank, nccl->device);
+        return nccl->host->fail(DIST_ERR_SYSTEM, "rank %d can no longer use device %d", nccl->rank,
+                                nccl->device);
     moved = progress_held(nccl);
     if (moved == DIST_OK)
         moved = progress_issued(nccl);

@@ -68,8 +68,8 @@ static dist_status self_copy(struct disti_nccl_state *nccl, const struct disti_n
 
     if (bytes != self_bytes(nccl, recv))
         return nccl->host->fail(DIST_ERR_MISMATCH,
-                                "rank %d sends %zu bytes to itself, and receives %zu: counts and "
-                                "dtypes must be the same",
+                                "rank %d sends %zu bytes to itself but receives %zu: give both the "
+                                "same count and dtype",
                                 nccl->rank, bytes, self_bytes(nccl, recv));
     if (send->end)
         error = nccl->driver->stream_wait(stream, send->end, 0);
@@ -125,8 +125,8 @@ static dist_status self_refuse(struct disti_nccl_state *nccl, struct disti_nccl_
 {
     disti_nccl_call_free(nccl, c);
     return nccl->host->fail(DIST_ERR_INVALID_ARGUMENT,
-                            "rank %d receives from itself on a stream what it has not sent yet: "
-                            "send first, or use dist_irecv",
+                            "rank %d receives from itself on a stream before it has sent: send "
+                            "first, or use dist_irecv",
                             nccl->rank);
 }
 

@@ -47,7 +47,7 @@ static dist_status stage_await(struct disti_nccl_state *nccl, unsigned slot)
            DISTI_DRIVER_NOT_READY) {
         if (disti_expired(deadline))
             return nccl->host->fail(DIST_ERR_TIMEOUT,
-                                    "rank %d: device %d has not copied 1 MiB within %d ms: see "
+                                    "rank %d: device %d did not copy 1 MiB within %d ms: check "
                                     "what it is doing (nvidia-smi)",
                                     nccl->rank, nccl->device, nccl->timeout_ms);
         disti_backoff(&backoff);
@@ -195,8 +195,8 @@ static dist_status stage_region(struct disti_nccl_state *nccl, size_t bytes,
         if (!region || !region->memory) {
             free(region);
             return nccl->host->fail(DIST_ERR_NO_MEMORY,
-                                    "rank %d: device %d has no %zu bytes for data of the host: "
-                                    "give memory of the device, or use a group of backend gloo",
+                                    "rank %d: device %d has no %zu bytes left for data of the "
+                                    "host: pass device memory, or use a group of backend gloo",
                                     nccl->rank, nccl->device, bytes);
         }
         region->next = nccl->regions;
@@ -251,11 +251,11 @@ static void stage_warn(const struct disti_nccl_state *nccl, const struct dist_ca
     static atomic_flag warned = ATOMIC_FLAG_INIT;
 
     if (!atomic_flag_test_and_set(&warned))
-        nccl->host->log(DIST_LOG_WARN,
-                        "rank %d: %s of host memory with backend nccl goes to the device and back: "
-                        "give memory of the device (dist_alloc), or use a group of backend gloo "
-                        "for data of the host",
-                        nccl->rank, nccl->host->collective_string(call->collective));
+        nccl->host->log(
+            DIST_LOG_WARN,
+            "rank %d: %s of host memory with backend nccl copies to the device and back: pass "
+            "device memory (dist_alloc), or use a group of backend gloo for data of the host",
+            nccl->rank, nccl->host->collective_string(call->collective));
 }
 
 bool disti_nccl_stage_needed(const struct disti_nccl_state *nccl, const struct dist_call *call)

@@ -82,8 +82,8 @@ dist_status disti_primary_address(char text[DISTI_HOST_SIZE])
         if (interface_find(spec, text))
             return DIST_OK;
         return disti_fail(DIST_ERR_INVALID_ARGUMENT,
-                          "DIST_SOCKET_IFNAME is \"%.64s\", which fits no interface that is up and "
-                          "has an address: give the beginning of a name that `ip addr` shows",
+                          "DIST_SOCKET_IFNAME is \"%.64s\", which matches no interface that is up "
+                          "and has an address: give the beginning of a name that `ip addr` shows",
                           spec);
     }
     /* Addresses set aside for documentation: only the default route can lead there. */

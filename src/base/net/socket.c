@@ -139,13 +139,11 @@ static bool socket_is_own_port(int port)
 static dist_status socket_listen_failed(const char *host, int port, const char *numeric, int error)
 {
     if (error == EADDRINUSE && socket_is_own_port(port))
-        return disti_fail(
-            DIST_ERR_ADDRESS_IN_USE,
-            "%s port %d is already in use, by this very process: if it has joined a job there "
-            "already, make more groups with dist_new_group, or destroy the first "
-            "before joining again; else choose another port (MASTER_PORT, "
-            "tcp://%s:PORT)",
-            numeric, port, host);
+        return disti_fail(DIST_ERR_ADDRESS_IN_USE,
+                          "this process already uses %s port %d: if it has joined a job there, "
+                          "make more groups with dist_new_group, or destroy the first before "
+                          "joining again; else choose another port (MASTER_PORT, tcp://%s:PORT)",
+                          numeric, port, host);
     if (error == EADDRINUSE)
         return disti_fail(DIST_ERR_ADDRESS_IN_USE,
                           "%s port %d is already in use on this machine: end the program that "
@@ -153,7 +151,7 @@ static dist_status socket_listen_failed(const char *host, int port, const char *
                           numeric, port, host);
     if (error == EADDRNOTAVAIL)
         return disti_fail(DIST_ERR_RENDEZVOUS,
-                          "rank 0 must listen on %s (%s), which is no address of this machine: "
+                          "rank 0 must listen on %s (%s), which is not an address of this machine: "
                           "set MASTER_ADDR to the machine where rank 0 runs",
                           host, numeric);
     errno = error;

@@ -78,8 +78,8 @@ dist_status disti_parse_bytes(const char *what, const char *text, size_t *value_
                           what, text);
     if (errno == ERANGE || number > SIZE_MAX || !disti_mul((size_t)number, unit, &value))
         return disti_fail(DIST_ERR_INVALID_ARGUMENT,
-                          "%s is %.64s, more bytes than this machine can count: give less", what,
-                          text);
+                          "%s is %.64s, which is more bytes than this machine can count: give less",
+                          what, text);
     *value_p = value;
     return DIST_OK;
 }

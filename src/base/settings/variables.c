@@ -15,7 +15,7 @@
 #define VARIABLES_NAME 48
 
 const struct disti_variable disti_variables[] = {
-    {"DIST_AGENT_STORE", "dist_spawn says that it holds the store"},
+    {"DIST_AGENT_STORE", "set by dist_spawn, which then holds the store"},
     {"DIST_ALGO", "the algorithms to be used"},
     {"DIST_BACKEND", "the backend, if the program names none"},
     {"DIST_DEBUG", "what is logged"},
@@ -23,26 +23,26 @@ const struct disti_variable disti_variables[] = {
     {"DIST_DEVICE", "the GPU of this rank"},
     {"DIST_GPU_DRIVER", "the file of the GPU's driver library"},
     {"DIST_MPI_COLL", "how backend mpi runs collectives"},
-    {"DIST_MPI_CUDA", "whether MPI gets memory of a GPU as it is"},
+    {"DIST_MPI_CUDA", "whether MPI takes GPU memory directly"},
     {"DIST_MPI_REPORT", "libdist_mpi.so prints what it has served"},
     {"DIST_MPI_SERVE", "what libdist_mpi.so serves"},
     {"DIST_NCCL_LIBRARY", "the file of NCCL's library"},
     {"DIST_NODE_MEMORY", "whether ranks of a machine share memory"},
-    {"DIST_PLUGIN_PATH", "the folders with modules"},
-    {"DIST_PROGRESS_THREAD", "whether a thread moves works along"},
+    {"DIST_PLUGIN_PATH", "the folders that contain modules"},
+    {"DIST_PROGRESS_THREAD", "whether a progress thread advances started works"},
     {"DIST_REPRODUCIBLE", "whether the bits of a reduction depend on the number of ranks alone"},
     {"DIST_SEGMENTS", "into how many segments pipelined algorithms cut"},
     {"DIST_SHM_CMA", "whether transport shm reads another process's memory"},
     {"DIST_SOCKET_IFNAME", "the interfaces whose addresses the listeners bind"},
-    {"DIST_STEP_ASIDE", "whether a rank leaves a CPU that it shares"},
+    {"DIST_STEP_ASIDE", "whether a rank migrates from a CPU that it shares"},
     {"DIST_TCP_BUFFER", "the bytes of each socket buffer"},
     {"DIST_TCP_CONGESTION", "the congestion control of transport tcp"},
-    {"DIST_TCP_EARLY_LIMIT", "the bytes of messages that are kept before their receives"},
+    {"DIST_TCP_EARLY_LIMIT", "the bytes of unexpected messages that are kept"},
     {"DIST_TCP_SOCKETS", "how many sockets a pair of ranks has"},
     {"DIST_TCP_ZEROCOPY", "whether transport tcp sends without copying"},
     {"DIST_TIMEOUT", "the seconds that a blocking call may wait"},
     {"DIST_TRANSPORT", "the transports that the backend may use"},
-    {"DIST_TUNING", "what algorithms are chosen by"},
+    {"DIST_TUNING", "how algorithms are chosen"},
 };
 const size_t disti_variable_count = sizeof(disti_variables) / sizeof(disti_variables[0]);
 

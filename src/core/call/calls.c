@@ -257,16 +257,18 @@ static dist_status calls_check_overlap(const struct calls_check *check)
     if (!overlap)
         return status;
     if (check->in.blocks == ALL && check->out.blocks == ALL)
-        return calls_bad(check, "in and out overlap: it has no form in place");
+        return calls_bad(check, "in and out overlap, and there is no in-place form: separate them");
     if (in + (check->in.blocks == ALL ? check->in.own_offset : 0) ==
         out + (check->out.blocks == ALL ? check->out.own_offset : 0))
         return DIST_OK;
     if (check->in.blocks == check->out.blocks)
-        return calls_bad(check, "in and out overlap but are not the same: pass the same pointer "
-                                "for in place");
+        return calls_bad(check, "in and out overlap but differ: pass the same pointer to work in "
+                                "place, or separate memory");
     return calls_bad(check, check->in.blocks == ALL
-                                ? "out lies within in but not at this rank's block"
-                                : "in lies within out but not at this rank's block");
+                                ? "out lies within in, but not at this rank's block: pass that "
+                                  "block's address, or separate memory"
+                                : "in lies within out, but not at this rank's block: pass that "
+                                  "block's address, or separate memory");
 }
 
 static dist_status calls_check_buffers(struct calls_check *check)
@@ -286,7 +288,7 @@ static dist_status calls_check_buffers(struct calls_check *check)
         size_t own = call->in_counts ? call->in_counts[call->root] : call->out_counts[call->root];
 
         if (own != call->count)
-            return calls_bad(check, "count is not what counts says for this rank");
+            return calls_bad(check, "count differs from this rank's entry in counts");
     }
     return calls_check_overlap(check);
 }
@@ -328,8 +330,8 @@ static dist_status calls_detach_source(const dist_group *group, struct disti_sta
         return DIST_OK;
     if (start->call.root == DIST_ANY_SOURCE)
         return disti_fail(DIST_ERR_UNSUPPORTED,
-                          "rank %d, recv: memory of a device cannot be received from any source "
-                          "with backend %s: name the peer",
+                          "rank %d, recv: backend %s cannot receive from any source into device "
+                          "memory: name the peer",
                           group->rank, group->backend->name);
     *start->call.source = start->call.root;
     if (start->owned)

@@ -110,7 +110,7 @@ void disti_memory_reclaim(struct dist_group *group)
 
 static dist_status memory_missing(const char *what)
 {
-    return disti_fail(DIST_ERR_INVALID_ARGUMENT, "%s: NULL where the memory's address belongs",
+    return disti_fail(DIST_ERR_INVALID_ARGUMENT, "%s: the pointer that takes the address is NULL",
                       what);
 }
 

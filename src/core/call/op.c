@@ -83,10 +83,10 @@ static dist_status op_create(dist_op kind, struct dist_reduction reduction, dist
         op_slots[slot]->used = true;
         *op_p = op_value(slot);
     } else {
-        status = disti_fail(DIST_ERR_NO_MEMORY,
-                            "no room for one more operation after %u: free those that are not used "
-                            "any more with dist_op_free",
-                            op_count);
+        status = disti_fail(
+            DIST_ERR_NO_MEMORY,
+            "no room for another operation: %u exist; free unused ones with dist_op_free",
+            op_count);
     }
     pthread_mutex_unlock(&op_lock);
     return status;
@@ -137,8 +137,8 @@ static dist_status op_refuse(dist_op op)
                           "op DIST_USER has no function: create it with dist_op_create");
     if ((int)op >= DIST_OP_DYNAMIC)
         return disti_fail(DIST_ERR_INVALID_ARGUMENT,
-                          "op %#x was freed with dist_op_free, or never was: create it with "
-                          "dist_op_create or dist_op_create_premul_sum",
+                          "op %#x was freed, or never created: create it with dist_op_create or "
+                          "dist_op_create_premul_sum",
                           (unsigned)op);
     return disti_fail(DIST_ERR_INVALID_ARGUMENT, "op %d is none of dist_op", (int)op);
 }

@@ -165,13 +165,13 @@ static dist_status agree_compare(const struct disti_world *world,
 {
     for (int i = 1; i < spec->size; i++) {
         if (strncmp(offers[i].backend, offers[0].backend, sizeof(offers[0].backend)) != 0)
-            return disti_fail(DIST_ERR_MISMATCH,
-                              "new group: rank %d (world rank %d, host %s) wants backend %.59s, "
-                              "but rank 0 (world rank %d, host %s) wants %.59s: give all its ranks "
-                              "the same",
-                              i, spec->members[i], world->peers[spec->members[i]].locality.host,
-                              offers[i].backend, spec->members[0],
-                              world->peers[spec->members[0]].locality.host, offers[0].backend);
+            return disti_fail(
+                DIST_ERR_MISMATCH,
+                "new group: rank %d (world rank %d, host %s) wants backend %.59s, but rank 0 "
+                "(world rank %d, host %s) wants %.59s: name the same backend on all its ranks",
+                i, spec->members[i], world->peers[spec->members[i]].locality.host,
+                offers[i].backend, spec->members[0], world->peers[spec->members[0]].locality.host,
+                offers[0].backend);
     }
     return DIST_OK;
 }

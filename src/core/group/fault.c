@@ -94,7 +94,7 @@ static void fault_timeout(struct dist_group *group, const struct disti_work *wor
     if (group->backend->describe)
         group->backend->describe(group->state, missing, sizeof(missing));
     status = disti_fail(DIST_ERR_TIMEOUT,
-                        "%s waited %d ms in %s for %s: see where the other ranks are, or raise "
+                        "%s waited %d ms in %s for %s: check where the other ranks are, or raise "
                         "the timeout (DIST_TIMEOUT, seconds)",
                         disti_group_name(group, name), group->timeout_ms, what,
                         *missing ? missing : "another rank");

@@ -81,9 +81,10 @@ static dist_status groups_check(struct dist_group *parent, const char *what,
     *options = fresh;
     if (given &&
         (given->size <= offsetof(struct dist_group_options, backend) || given->size > 65536))
-        return groups_bad(parent, what,
-                          "options->size is %zu: initialise it with DIST_GROUP_OPTIONS_INIT",
-                          given->size);
+        return groups_bad(
+            parent, what,
+            "options->size is %zu: initialise the options with DIST_GROUP_OPTIONS_INIT",
+            given->size);
     if (given)
         memcpy(options, given, given->size < sizeof(*options) ? given->size : sizeof(*options));
     if (options->timeout_ms < 0)
@@ -120,8 +121,8 @@ static dist_status groups_try_open(struct disti_world *world, const struct disti
         return status;
     if (disti_group_number_clashes(world, spec->number))
         status = disti_fail(DIST_ERR_UNSUPPORTED,
-                            "rank %d has a group that has lived while a million were made, and "
-                            "the new one would get its messages: make it once more",
+                            "rank %d has kept a group while a million others were made, and the "
+                            "new one would share its number: create the group again",
                             world->rank);
     if (status == DIST_OK)
         status = disti_backend_find(backend_name, &backend);
@@ -211,7 +212,7 @@ dist_status dist_new_group(dist_group *parent, const int *ranks, int count,
     if (!ranks)
         return groups_bad(parent, "dist_new_group", "ranks is NULL");
     if (count < 1)
-        return groups_bad(parent, "dist_new_group", "count is %d: name one rank or more", count);
+        return groups_bad(parent, "dist_new_group", "count is %d: name at least one rank", count);
     status = groups_check_list(parent, ranks, count, &mine);
     if (status != DIST_OK)
         return status;

@@ -70,8 +70,8 @@ static bool init_wants_mpi_url(const struct dist_options *options)
 static dist_status init_wrong_world(int asked, const struct dist_identity *identity)
 {
     return disti_fail(DIST_ERR_RENDEZVOUS,
-                      "world size %d was asked for, but the MPI runtime started %d rank(s): start "
-                      "the program with mpirun -np %d, or leave the world size out",
+                      "world size %d was requested, but the MPI runtime started %d rank(s): start "
+                      "the program with mpirun -np %d, or omit the world size",
                       asked, identity->world_size, asked);
 }
 
@@ -88,8 +88,8 @@ static dist_status init_check_identity(const struct dist_options *options,
     if (options->world_size >= 0 && options->world_size != identity->world_size)
         return init_wrong_world(options->world_size, identity);
     if (options->rank >= 0 && options->rank != identity->rank)
-        disti_warn("rank %d was asked for, but the MPI runtime says %d, which counts",
-                   options->rank, identity->rank);
+        disti_warn("rank %d was requested, but the MPI runtime says %d: using MPI's", options->rank,
+                   identity->rank);
     if (identity->world_size > 1)
         return DIST_OK;
     status = disti_launch_detect(&launch);
@@ -135,8 +135,9 @@ static dist_status init_introduce(struct dist_options *options)
         return DIST_OK;
     status = disti_backend_find("mpi", &backend);
     if (status == DIST_OK && !backend->identify)
-        status =
-            disti_fail(DIST_ERR_RENDEZVOUS, "mpi:// needs an mpi module that identifies ranks");
+        status = disti_fail(DIST_ERR_RENDEZVOUS,
+                            "mpi:// needs a backend that identifies ranks: start the program with "
+                            "mpirun, with an mpi module built for that MPI");
     return status == DIST_OK ? init_identify(backend, options) : status;
 }
 

@@ -48,9 +48,9 @@ dist_status disti_group_check(const struct dist_group *group, const char *what)
         return DIST_OK;
     if (!group->inherited)
         return disti_fail(DIST_ERR_INVALID_ARGUMENT, "%s: the group was destroyed", what);
-    return disti_fail(DIST_ERR_INVALID_ARGUMENT,
-                      "%s: the group is of rank %d's process, and this process was forked from it: "
-                      "a child cannot use it, but may join a job of its own "
-                      "(dist_init_process_group)",
-                      what, group->rank);
+    return disti_fail(
+        DIST_ERR_INVALID_ARGUMENT,
+        "%s: the group belongs to rank %d's process, from which this one was forked: a child "
+        "cannot use it, but may join a job of its own (dist_init_process_group)",
+        what, group->rank);
 }

@@ -112,11 +112,10 @@ static dist_status world_check_peers(const struct disti_world *world)
         const struct world_peer *peer = &world->peers[r];
 
         if (strncmp(peer->backend, mine->backend, sizeof(mine->backend)) != 0)
-            return disti_fail(
-                DIST_ERR_MISMATCH,
-                "rank %d wants backend %s, but rank %d (host %.63s) wants %.31s: give "
-                "all ranks the same",
-                world->rank, mine->backend, r, peer->locality.host, peer->backend);
+            return disti_fail(DIST_ERR_MISMATCH,
+                              "rank %d wants backend %s, but rank %d (host %.63s) wants %.31s: "
+                              "name the same backend on all ranks",
+                              world->rank, mine->backend, r, peer->locality.host, peer->backend);
         if (peer->choice != mine->choice && other < 0)
             other = r;
     }

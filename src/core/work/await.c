@@ -178,7 +178,7 @@ static dist_status await_note(struct disti_work *work, dist_work_fn fn, void *ar
 
     disti_group_enter(group);
     if (work->fn) {
-        status = disti_fail(DIST_ERR_INVALID_ARGUMENT, "the work has a function already");
+        status = disti_fail(DIST_ERR_INVALID_ARGUMENT, "the work already has a function");
     } else {
         work->fn = fn;
         work->fn_arg = arg;
@@ -201,8 +201,9 @@ dist_status dist_on_complete(dist_work *handle, dist_work_fn fn, void *arg)
     if (status != DIST_OK)
         return status;
     if (work->kind == DISTI_WORK_PERSISTENT)
-        status =
-            disti_fail(DIST_ERR_INVALID_ARGUMENT, "dist_on_complete is not for persistent works");
+        status = disti_fail(
+            DIST_ERR_INVALID_ARGUMENT,
+            "dist_on_complete does not accept persistent works: use dist_wait or dist_test");
     else
         status = await_note(work, fn, arg, &ended);
     if (ended)

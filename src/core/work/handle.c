@@ -165,7 +165,7 @@ static dist_status handle_stale(const dist_work *handle, const char *name)
     if (!handle)
         return disti_fail(DIST_ERR_INVALID_ARGUMENT, "%s: work is NULL", name);
     return disti_fail(DIST_ERR_INVALID_ARGUMENT,
-                      "%s: the work is gone: it was given to dist_wait or dist_work_free before",
+                      "%s: the work no longer exists: dist_wait or dist_work_free has freed it",
                       name);
 }
 
@@ -182,7 +182,8 @@ static dist_status handle_add(dist_work *handle, const char *name, uint64_t amou
             return handle_stale(handle, name);
         if (life & amount & LIFE_CLAIMED)
             return disti_fail(DIST_ERR_INVALID_ARGUMENT,
-                              "%s: another thread is waiting for this work, or is starting it",
+                              "%s: another thread is waiting for this work or starting it: wait in "
+                              "one thread only",
                               name);
     } while (!atomic_compare_exchange_weak_explicit(&slot->life, &life, life + amount,
                                                     memory_order_acquire, memory_order_relaxed));

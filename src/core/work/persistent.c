@@ -15,8 +15,8 @@ static dist_status persistent_admit(struct dist_group *group, struct disti_work 
     const char *what = dist_collective_string(work->call.collective);
 
     if (persistent_is_closed(group))
-        return disti_fail(DIST_ERR_INVALID_ARGUMENT, "rank %d cannot prepare %s: the group is gone",
-                          group->rank, what);
+        return disti_fail(DIST_ERR_INVALID_ARGUMENT,
+                          "rank %d cannot prepare %s: the group was destroyed", group->rank, what);
     if (group->failed)
         return disti_group_refuse(group, what);
     if (!group->backend->prepare || work->manner == DIST_MANNER_STREAM)
@@ -56,7 +56,7 @@ static dist_status persistent_check(const struct disti_work *work, const char *n
                           "%s: the work is not persistent: dist_all_reduce_init makes one", name);
     if (work->running)
         return disti_fail(DIST_ERR_INVALID_ARGUMENT,
-                          "%s: the work has been started: call dist_wait first", name);
+                          "%s: the work is still started: call dist_wait first", name);
     return DIST_OK;
 }
 

@@ -108,7 +108,7 @@ static void progress_serve(struct dist_group *group)
     }
     pthread_mutex_unlock(&disti_progress.life);
     if (!started)
-        disti_warn("the progress thread cannot be started: works move only while the program calls "
+        disti_warn("cannot start the progress thread: works advance only while the program calls "
                    "the library");
 }
 

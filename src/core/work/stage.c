@@ -75,8 +75,8 @@ static dist_status stage_failed(const struct stage *stage, const char *what, siz
                                 int error)
 {
     return disti_fail(DIST_ERR_SYSTEM,
-                      "rank %d, %s: %s of %zu bytes failed: %s (backend %s takes no memory of a "
-                      "device, so that it is copied; nccl takes it)",
+                      "rank %d, %s: %s of %zu bytes failed: %s (backend %s does not take device "
+                      "memory, so libdist copies it; backend nccl takes it)",
                       stage->group->rank, dist_collective_string(stage->call.collective), what,
                       bytes, disti_driver_text(stage->driver, error), stage->group->backend->name);
 }
@@ -198,8 +198,8 @@ static void stage_warn(const struct dist_group *group)
     static atomic_flag said = ATOMIC_FLAG_INIT;
 
     if (!atomic_flag_test_and_set(&said))
-        disti_warn("backend %s takes no memory of a device: it is copied to the host and back, "
-                   "which takes time; backend nccl takes it as it is",
+        disti_warn("backend %s does not take device memory: libdist copies it to the host and "
+                   "back, which is slower; backend nccl takes it directly",
                    group->backend->name);
 }
 
@@ -218,8 +218,8 @@ static dist_status stage_allocate(struct stage *stage, const struct disti_start 
     if (!stage->pinned)
         return disti_fail(
             DIST_ERR_NO_MEMORY,
-            "rank %d, %s: the GPU driver has no %zu bytes of pinned memory for a copy "
-            "on the host: use backend nccl, which needs none, or smaller calls",
+            "rank %d, %s: the GPU driver has no %zu bytes of pinned memory for a copy on the host: "
+            "use backend nccl, which needs none, or make smaller calls",
             stage->group->rank, dist_collective_string(start->call.collective),
             stage->pinned_bytes);
     stage_lay(stage, stage->pinned, in, out);

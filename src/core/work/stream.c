@@ -9,10 +9,9 @@ dist_status disti_stream_check(const void *stream)
 {
     if ((uintptr_t)stream != STREAM_PER_THREAD)
         return DIST_OK;
-    return disti_fail(
-        DIST_ERR_INVALID_ARGUMENT,
-        "the stream is cudaStreamPerThread, which is another one in each thread: give "
-        "one that was made, or NULL for the default stream");
+    return disti_fail(DIST_ERR_INVALID_ARGUMENT,
+                      "the stream is cudaStreamPerThread, which differs in each thread: give a "
+                      "stream that was created, or NULL for the default stream");
 }
 
 dist_status dist_set_stream(dist_group *group, void *stream)

@@ -115,7 +115,7 @@ dist_status disti_tune_read(const char *path, const char *key, struct disti_tuni
     if (length < 0)
         snprintf(why, why_size, "%s: %s", path, strerror(text ? errno : ENOMEM));
     else if (strlen(text) != (size_t)length)
-        snprintf(why, why_size, "%s: it is no text", path);
+        snprintf(why, why_size, "%s: it is not a text file", path);
     else
         status = disti_tuning_parse(text, path, key, tuning_p, why, why_size);
     free(text);
@@ -148,8 +148,7 @@ bool disti_tune_write(const struct disti_tuning *tuning, const char *key)
     char *slash;
 
     if (!disti_tune_path(key, path) || length >= sizeof(text)) {
-        disti_info("tuning: there is no place for a cache, as neither XDG_CACHE_HOME nor HOME is "
-                   "set");
+        disti_info("tuning: costs are not cached: neither XDG_CACHE_HOME nor HOME is set");
         return false;
     }
     /* The last two folders may be missing. */
@@ -165,7 +164,7 @@ bool disti_tune_write(const struct disti_tuning *tuning, const char *key)
     }
     *slash = '/';
     if (!tune_save(path, text, length)) {
-        disti_info("tuning: %s cannot be written: %s", path, strerror(errno));
+        disti_info("tuning: cannot write %s: %s", path, strerror(errno));
         return false;
     }
     disti_info("tuning: costs were written to %s", path);
@@ -193,10 +192,9 @@ static dist_status tune_find_costs(const char *key, const char *said, struct dis
         status = disti_tune_read(said, NULL, tuning_p, why, sizeof(why));
         return status == DIST_OK
                    ? DIST_OK
-                   : disti_fail(
-                         status,
-                         "DIST_TUNING is neither off nor measure nor refine nor a tuning file: %s",
-                         why);
+                   : disti_fail(status,
+                                "DIST_TUNING is none of off, measure, refine and a tuning file: %s",
+                                why);
     }
     *effort_p = TUNE_HASTE;
     if (!disti_tune_path(key, path) || access(path, F_OK) != 0)
@@ -204,7 +202,7 @@ static dist_status tune_find_costs(const char *key, const char *said, struct dis
     if (disti_tune_read(path, key, tuning_p, why, sizeof(why)) == DIST_OK)
         *effort_p = TUNE_NOTHING;
     else
-        disti_warn("tuning: the cache is not used, and is measured anew: %s", why);
+        disti_warn("tuning: ignoring the cache and measuring again: %s", why);
     return DIST_OK;
 }
 

@@ -100,8 +100,8 @@ static void links_recv(struct engine_links *links, int number, void *data, size_
 static dist_status links_fail(const struct engine_links *links, dist_status status)
 {
     return disti_fail(status,
-                      "rank %d was measuring what messages to rank %d cost (DIST_TUNING=off spares "
-                      "that), and %s",
+                      "rank %d was measuring the cost of messages to rank %d (DIST_TUNING=off "
+                      "skips that), and %s",
                       links->engine->config->rank, links->peer,
                       status == DIST_ERR_TIMEOUT ? "waited too long" : "they failed");
 }
@@ -202,8 +202,8 @@ static dist_status links_follow(struct engine_links *links)
         status = links_wait(links, 1);
         if (status == DIST_OK && !links_order_sane(&links->order))
             status = disti_fail(DIST_ERR_MISMATCH,
-                                "rank %d got an order from rank %d that makes no sense, when costs "
-                                "were measured",
+                                "rank %d got an invalid order from rank %d while measuring costs: "
+                                "give all ranks the same version of libdist",
                                 links->engine->config->rank, links->peer);
         if (status == DIST_OK)
             status = links_obey(links);

@@ -174,7 +174,7 @@ static void refining_agree(const struct dist_engine *engine, struct disti_refine
     memcpy(refined.seconds, refine->medians, sizeof(refined.seconds));
     refined_keep(&refined);
     for (int i = 0; i < refine->count; i++)
-        disti_info("%s of up to %zu bytes a block was tried: %s, %u segments, took %.1f us%s",
+        disti_info("tried %s of up to %zu bytes a block: %s, %u segments, took %.1f us%s",
                    dist_collective_string(refined.collective),
                    disti_size_class_most(refined.size_class), refine->candidates[i].algorithm->name,
                    refine->candidates[i].segments, refine->medians[i] * 1e6,

@@ -263,10 +263,10 @@ dist_status disti_tune_settle(struct dist_engine *engine,
     if (status != DIST_OK)
         return status;
     if (!disti_tuning_sane(tuning))
-        return disti_fail(DIST_ERR_MISMATCH,
-                          "rank %d got costs from rank 0 that make no sense: give all ranks the "
-                          "same version of libdist",
-                          engine->config->rank);
+        return disti_fail(
+            DIST_ERR_MISMATCH,
+            "rank %d got invalid costs from rank 0: give all ranks the same version of libdist",
+            engine->config->rank);
     if (engine->config->group == 0)
         tune_remember(engine->config, tuning);
     tuning->cost.node_cpus = disti_tune_node_cpus(engine->topology, offer->usable_cpus);

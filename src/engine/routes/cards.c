@@ -134,7 +134,10 @@ static dist_status route_agree(const struct dist_backend_config *config, size_t 
         most = all[r] > most ? all[r] : most;
     free(all);
     if (status == DIST_OK && most > *width_p)
-        status = disti_fail(DIST_ERR_INTERNAL, "a rank's addresses have %u bytes", most);
+        status = disti_fail(DIST_ERR_INTERNAL,
+                            "a rank's addresses take %u bytes, more than a card holds: name fewer "
+                            "transports in DIST_TRANSPORT",
+                            most);
     if (status == DIST_OK)
         *width_p = most;
     return status;

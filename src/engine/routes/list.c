@@ -92,7 +92,8 @@ static dist_status list_add_named(const struct dist_host *host, const char *name
         return status;
     list_own_names(list, own, sizeof(own));
     return disti_fail(DIST_ERR_INVALID_ARGUMENT,
-                      "DIST_TRANSPORT is '%s', which names no transport; there are:%s", names, own);
+                      "DIST_TRANSPORT is '%s', which names no transport; choose from:%s", names,
+                      own);
 }
 
 dist_status disti_route_list(const struct dist_backend_config *config,

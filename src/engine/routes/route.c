@@ -128,7 +128,7 @@ static dist_status route_settle(struct dist_engine *engine, int peer,
                           disti_env("DIST_TRANSPORT") ? disti_env("DIST_TRANSPORT") : "not set",
                           disti_route_same_names(cards, peer)
                               ? ""
-                              : "; the peer's names others: give all ranks the same",
+                              : "; the peer's DIST_TRANSPORT differs: give all ranks the same",
                           reasons);
     link = &engine->links[chosen];
     link->peers++;

@@ -41,8 +41,8 @@ static dist_status file_create_failed(void)
 {
     if (errno == EMFILE || errno == ENFILE)
         return disti_fail(DIST_ERR_NO_MEMORY,
-                          "no descriptor is left for shared memory: each segment has one; raise "
-                          "`ulimit -n`, or allocate fewer and larger buffers");
+                          "no descriptor is left for shared memory, which takes one a segment: "
+                          "raise `ulimit -n`, or allocate fewer and larger buffers");
     return disti_fail_errno(DIST_ERR_SYSTEM, "memfd_create failed");
 }
 
@@ -52,8 +52,8 @@ static dist_status file_no_memory(size_t bytes)
 
     if (!disti_file_may_have(bytes, &most))
         return disti_fail(DIST_ERR_NO_MEMORY,
-                          "%zu KiB of shared memory are more than a file may have here, %llu KiB: "
-                          "raise the limit on the size of files (ulimit -f)",
+                          "%zu KiB of shared memory exceed the limit on the size of files, %llu "
+                          "KiB: raise it (ulimit -f)",
                           bytes >> 10, (unsigned long long)most >> 10);
     return disti_fail(DIST_ERR_NO_MEMORY,
                       "no room for %zu KiB of shared memory: free memory, or "
@@ -190,16 +190,16 @@ void disti_segment_file_drop(const struct disti_segment_name *name)
 static dist_status file_gone(const struct disti_segment_name *name)
 {
     return disti_fail(DIST_ERR_SYSTEM,
-                      "process %d has no descriptor %d: it has ended, has freed the memory, or "
-                      "is in another PID namespace",
+                      "process %d has no descriptor %d: it has ended, has freed the memory, or is "
+                      "in another PID namespace",
                       name->pid, name->fd);
 }
 
 static dist_status file_stranger(const struct disti_segment_name *name)
 {
     return disti_fail(DIST_ERR_SYSTEM,
-                      "descriptor %d of process %d is not the memory that it offered: it has freed "
-                      "it, or is in another PID namespace",
+                      "descriptor %d of process %d is not the memory that it offered: that process "
+                      "has freed the memory, or is in another PID namespace",
                       name->fd, name->pid);
 }
 

@@ -141,8 +141,8 @@ dist_status disti_segment_map(const struct disti_segment_name *name, void **memo
     memory = disti_segment_table_find_key(name->key);
     if (!memory)
         return disti_fail(DIST_ERR_SYSTEM,
-                          "the memory of process %d is not in this process, which has that number "
-                          "too: it has been freed, or its owner is in another PID namespace",
+                          "this process, which is number %d too, does not have the offered memory: "
+                          "it has been freed, or its owner is in another PID namespace",
                           pid);
     *memory_p = memory;
     return DIST_OK;

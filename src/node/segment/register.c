@@ -14,9 +14,10 @@
 
 static dist_status register_bad(const void *memory, size_t bytes, const char *what)
 {
-    return disti_fail(DIST_ERR_INVALID_ARGUMENT,
-                      "%zu bytes at %p cannot be registered: %s; memory of dist_alloc need not be",
-                      bytes, memory, what);
+    return disti_fail(
+        DIST_ERR_INVALID_ARGUMENT,
+        "cannot register %zu bytes at %p: %s; memory of dist_alloc needs no registration", bytes,
+        memory, what);
 }
 
 /* ---- is it the sort of memory that can be swapped? ---- */
@@ -44,11 +45,11 @@ static bool register_parse(const char *line, struct register_range *range_p)
 static const char *register_validate(const struct register_range *range)
 {
     if (range->rights[3] != 'p')
-        return "it is shared memory already";
+        return "it is already shared memory";
     if (range->inode != 0)
         return "it belongs to a file";
     if (strcmp(range->rights, "rw-p") != 0)
-        return "it cannot be read and written";
+        return "it is not both readable and writable";
     if (strncmp(range->name, "[stack", 6) == 0)
         return "it is the stack";
     if (range->name[0] && strcmp(range->name, "[heap]") != 0 &&
@@ -91,7 +92,7 @@ static dist_status register_check(const void *memory, size_t bytes, bool *judged
     if (here >= begin && here < end)
         return register_bad(memory, bytes, "it is the stack");
     if (disti_segment_table_overlaps(memory, bytes))
-        return register_bad(memory, bytes, "it is shared memory already");
+        return register_bad(memory, bytes, "it is already shared memory");
     maps = fopen("/proc/self/maps", "re");
     *judged_p = maps || (errno != EMFILE && errno != ENFILE);
     if (!*judged_p)

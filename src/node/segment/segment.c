@@ -16,7 +16,8 @@ static dist_status segment_round(size_t bytes, size_t *bytes_p)
     size_t page = disti_segment_page();
 
     if (!disti_add(bytes ? bytes : 1, page - 1, bytes_p))
-        return disti_fail(DIST_ERR_NO_MEMORY, "%zu bytes of shared memory are more than there is",
+        return disti_fail(DIST_ERR_NO_MEMORY,
+                          "%zu bytes of shared memory are more than can exist: ask for less",
                           bytes);
     *bytes_p -= *bytes_p % page;
     return DIST_OK;

@@ -85,8 +85,8 @@ void disti_segment_table_add(const struct segment *segment)
 static dist_status table_not_there(const void *memory, bool registered)
 {
     return disti_fail(DIST_ERR_INVALID_ARGUMENT,
-                      "%p is not the beginning of %s memory of this process: it was %s already, "
-                      "or never, or by the process that forked this one",
+                      "%p does not begin %s memory of this process: it was %s before, never "
+                      "obtained, or obtained by the parent before fork",
                       memory, registered ? "registered" : "allocated",
                       registered ? "unregistered" : "freed");
 }
@@ -171,7 +171,7 @@ dist_status disti_segment_table_take(const void *memory, bool registered, struct
 
 void disti_segment_say_plain(size_t bytes)
 {
-    disti_info("%zu KiB of memory are used as ordinary memory is: %s", bytes >> 10,
+    disti_info("%zu KiB of memory are used like ordinary memory: %s", bytes >> 10,
                dist_last_error());
 }
 

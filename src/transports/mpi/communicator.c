@@ -40,7 +40,7 @@ static dist_status comm_of_world(const struct dist_backend_config *config, MPI_C
     if (rank != config->rank)
         return host->fail(DIST_ERR_RENDEZVOUS,
                           "rank %d is rank %d for MPI: backend mpi needs the ranks that mpirun "
-                          "gives, so leave them to it, or choose another backend",
+                          "gives: do not set them, or choose another backend",
                           config->rank, rank);
     status = disti_mpi_begin(host, config->timeout_ms, &world);
     return status == DIST_OK ? disti_mpi_dup(host, world, config->timeout_ms, comm_p) : status;
@@ -81,16 +81,15 @@ static dist_status comm_refused(const struct dist_backend_config *config, int ra
                                 enum comm_vote vote)
 {
     if (vote == COMM_FOREIGN)
-        return config->host->fail(DIST_ERR_UNSUPPORTED,
-                                  "rank %d of the world is another rank for MPI, or has not "
-                                  "started it: backend mpi needs a world of ranks that mpirun "
-                                  "started and that uses MPI; choose another backend for this "
-                                  "group",
-                                  config->members[rank]);
+        return config->host->fail(
+            DIST_ERR_UNSUPPORTED,
+            "rank %d of the world has another rank in MPI, or has not started MPI: start all ranks "
+            "with one mpirun, or choose another backend for this group",
+            config->members[rank]);
     if (vote == COMM_LATE)
         return config->host->fail(DIST_ERR_TIMEOUT,
-                                  "rank %d of the world has been making another group with MPI "
-                                  "for %d ms: does that group lack a rank?",
+                                  "rank %d of the world has been creating another group with MPI "
+                                  "for %d ms: check that all ranks of that group create it",
                                   config->members[rank], config->timeout_ms);
     return DIST_OK;
 }

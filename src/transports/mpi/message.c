@@ -62,8 +62,8 @@ static int mpi_answered(struct mpi_link *link, int peer, const struct mpi_contro
     int code;
 
     if (!request || control->tag > MPI_PULLS)
-        return link->host->fail(DIST_ERR_INTERNAL, "rank %d asked for a message that is none",
-                                peer);
+        return link->host->fail(DIST_ERR_INTERNAL,
+                                "rank %d asked for a message that does not exist", peer);
     if (control->kind == MPI_KIND_UNWANTED) {
         request->status = DIST_OK;
         return 1;
@@ -167,7 +167,7 @@ static int mpi_keep(struct mpi_link *link, struct disti_match *match,
         disti_match_hold(match, &arrival->control.envelope, announced);
 
     if (!unexpected)
-        return link->host->fail(DIST_ERR_NO_MEMORY, "no memory for a message that came early");
+        return link->host->fail(DIST_ERR_NO_MEMORY, "no memory for an unexpected message");
     unexpected->note[0] = arrival->control.name;
     if (!announced) {
         memcpy(unexpected->payload, arrival->payload, (size_t)unexpected->envelope.bytes);
@@ -234,5 +234,8 @@ int disti_mpi_arrived(struct mpi_link *link, int peer, const struct mpi_arrival 
             return 1;
         break;
     }
-    return link->host->fail(DIST_ERR_INTERNAL, "rank %d sent a control message that is none", peer);
+    return link->host->fail(
+        DIST_ERR_INTERNAL,
+        "rank %d sent an invalid control message: give all ranks the same version of libdist",
+        peer);
 }

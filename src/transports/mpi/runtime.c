@@ -94,9 +94,8 @@ dist_status disti_mpi_fail(const struct dist_host *host, const char *call, int c
 
 dist_status disti_mpi_ended(const struct dist_host *host)
 {
-    return host->fail(DIST_ERR_UNSUPPORTED,
-                      "the program has called MPI_Finalize already, and MPI cannot be started "
-                      "twice: open groups before, and destroy them before");
+    return host->fail(DIST_ERR_UNSUPPORTED, "the program has already called MPI_Finalize, and MPI "
+                                            "cannot start twice: create and destroy groups before");
 }
 
 bool disti_mpi_wait(MPI_Request *request, int timeout_ms)
@@ -238,10 +237,10 @@ dist_status disti_mpi_dup(const struct dist_host *host, MPI_Comm from, int timeo
     status = runtime_dup_start(host, from, copy, &request);
     if (status == DIST_OK && !disti_mpi_wait(&request, timeout_ms)) {
         disti_mpi_broken();
-        return host->fail(DIST_ERR_TIMEOUT,
-                          "not every rank opened backend mpi within %d ms: see "
-                          "what the missing ranks print",
-                          timeout_ms);
+        return host->fail(
+            DIST_ERR_TIMEOUT,
+            "not every rank opened backend mpi within %d ms: check what the missing ranks print",
+            timeout_ms);
     }
     if (status == DIST_OK && !disti_mpi_lock())
         status = disti_mpi_ended(host);

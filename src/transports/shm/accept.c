@@ -39,7 +39,10 @@ static dist_status accept_adopt(struct shm_state *state, struct shm_peer *peer, 
 
     if (!disti_shm_fifo_bytes_valid(hello->fifo_bytes) || fds[0] < 0 || fds[1] < 0 ||
         fcntl(fds[1], F_SETFL, O_NONBLOCK) < 0)
-        return disti_fail(DIST_ERR_SYSTEM, "shm: rank %d made an odd call", peer->rank);
+        return disti_fail(
+            DIST_ERR_SYSTEM,
+            "shm: rank %d sent an invalid hello: give all ranks the same version of libdist",
+            peer->rank);
     disti_shm_connection_hang_up(state, peer); /* our own call, if there was one */
     peer->fifo_bytes = (size_t)hello->fifo_bytes;
     status = disti_shm_memory_map(fds[0], peer->fifo_bytes, &peer->pair);
@@ -68,7 +71,7 @@ static void accept_called(struct shm_state *state, int socket, int pid,
         hello->word == SHM_CALL)
         peer = disti_shm_connection_peer(state, hello->from);
     if (!peer) {
-        disti_info("shm: turned away process %d, which is no rank of this job", pid);
+        disti_info("shm: refused process %d, which is not a rank of this job", pid);
         disti_descriptor_close(socket);
     } else if (peer->phase == SHM_CALLING && state->config.rank < peer->rank) {
         accept_decline(state, peer, socket, SHM_DEFER, DIST_OK);
@@ -173,7 +176,7 @@ void disti_shm_accept_callers(struct shm_state *state)
         if (socket < 0)
             return;
         if (!disti_shm_hello_peer(socket, &uid, &pid) || uid != state->address.uid) {
-            disti_info("shm: turned away a process of another user");
+            disti_info("shm: refused a process of another user");
             disti_descriptor_close(socket);
         } else if (!accept_hear(state, socket, pid)) {
             accept_park(state, socket, pid);

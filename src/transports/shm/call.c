@@ -37,8 +37,10 @@ static dist_status call_speak(struct shm_state *state, struct shm_peer *peer)
     int fds[SHM_HELLO_FDS];
 
     if (!disti_shm_hello_peer(peer->socket, &uid, &peer->pid) || uid != state->address.uid)
-        return disti_fail(DIST_ERR_PEER_LOST, "shm: what listens for rank %d is another user's",
-                          peer->rank);
+        return disti_fail(
+            DIST_ERR_PEER_LOST,
+            "shm: another user's process listens for rank %d: run all ranks as one user",
+            peer->rank);
     peer->fifo_bytes = state->fifo_bytes;
     status = disti_shm_memory_make(peer->fifo_bytes, &peer->memory, &peer->pair);
     if (status == DIST_IN_PROGRESS)
@@ -46,7 +48,7 @@ static dist_status call_speak(struct shm_state *state, struct shm_peer *peer)
     if (status != DIST_OK)
         return status;
     if (!disti_shm_machine_random(&peer->key, sizeof(peer->key)))
-        return disti_fail_errno(DIST_ERR_SYSTEM, "shm: no random numbers");
+        return disti_fail_errno(DIST_ERR_SYSTEM, "shm: cannot get random bytes");
     peer->key |= 1; /* no stamp is 0, which new memory is full of */
     disti_shm_connection_hello(state, peer, SHM_CALL, &hello);
     hello.key = peer->key;
@@ -56,7 +58,7 @@ static dist_status call_speak(struct shm_state *state, struct shm_peer *peer)
     if (!disti_shm_hello_send(peer->socket, &hello, fds, 2))
         return disti_shm_machine_runs(peer->pid) ? DIST_IN_PROGRESS : disti_shm_lost(peer);
     if (!disti_shm_watch(state, peer->socket, SHM_ON_SOCKET, peer->rank, 0))
-        return disti_fail_errno(DIST_ERR_PEER_LOST, "shm: cannot speak to rank %d (pid %d)",
+        return disti_fail_errno(DIST_ERR_PEER_LOST, "shm: cannot connect to rank %d (pid %d)",
                                 peer->rank, peer->pid);
     peer->phase = SHM_CALLING;
     return DIST_OK;
@@ -80,9 +82,10 @@ static bool call_peer(struct shm_state *state, struct shm_peer *peer)
     } else if (errno == EAGAIN || errno == EINTR) {
         status = DIST_IN_PROGRESS;
     } else {
-        status = disti_fail_errno(DIST_ERR_PEER_LOST,
-                                  "shm: rank %d (pid %u on this machine) listens no more",
-                                  peer->rank, peer->address.pid);
+        status = disti_fail_errno(
+            DIST_ERR_PEER_LOST,
+            "shm: rank %d (pid %u on this machine) no longer listens: its own output says why",
+            peer->rank, peer->address.pid);
     }
     if (status == DIST_IN_PROGRESS)
         call_again(state, peer);

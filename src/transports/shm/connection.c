@@ -30,8 +30,8 @@ bool disti_shm_watch(struct shm_state *state, int fd, enum shm_event event, int 
 void disti_shm_said_descriptors(struct shm_state *state)
 {
     if (!state->said_descriptors)
-        disti_warn("shm: rank %d has no file descriptor left for a link to a rank; it tries again "
-                   "until there is one (see ulimit -n)",
+        disti_warn("shm: rank %d has no file descriptor left for a connection, and tries again "
+                   "until there is one: raise `ulimit -n`",
                    state->config.rank);
     state->said_descriptors = true;
 }
@@ -92,7 +92,8 @@ dist_status disti_shm_connection_open(struct shm_state *state)
     state->listener =
         disti_descriptor_own(socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
     if (state->poll < 0 || state->doorbell < 0 || state->listener < 0)
-        return disti_fail_errno(DIST_ERR_SYSTEM, "shm: no file descriptors (see ulimit -n)");
+        return disti_fail_errno(DIST_ERR_SYSTEM,
+                                "shm: no file descriptors are left: raise `ulimit -n`");
     if (bind(state->listener, (struct sockaddr *)&name, size) < 0 ||
         listen(state->listener, CONNECTION_BACKLOG) < 0)
         return disti_fail_errno(DIST_ERR_SYSTEM, "shm: cannot listen on a Unix socket");
@@ -111,7 +112,7 @@ struct shm_peer *disti_shm_connection_peer(struct shm_state *state, int rank)
         return peer;
     peer = calloc(1, sizeof(*peer));
     if (!peer) {
-        disti_fail(DIST_ERR_NO_MEMORY, "shm: no memory for a link to rank %d", rank);
+        disti_fail(DIST_ERR_NO_MEMORY, "shm: no memory for a connection to rank %d", rank);
         return NULL;
     }
     peer->rank = rank;
@@ -197,7 +198,8 @@ void disti_shm_connection_ended(struct shm_state *state, struct shm_peer *peer)
 
 dist_status disti_shm_lost(const struct shm_peer *peer)
 {
-    return disti_fail(peer->status, "shm: rank %d (pid %d on this machine) is not there any more",
+    return disti_fail(peer->status,
+                      "shm: rank %d (pid %d on this machine) has ended: its own output says why",
                       peer->rank, peer->pid);
 }
 
@@ -217,7 +219,7 @@ static enum shm_verdict connection_check(const struct shm_state *state, const st
     if (!error && word == hello->probe)
         return SHM_CMA_WORKS;
     disti_info("shm: long messages from rank %d are copied twice, as its memory cannot be read "
-               "(%s); kernel.yama.ptrace_scope=0 and CAP_SYS_PTRACE help",
+               "(%s): `dist_info memory` says what to do",
                peer->rank, error ? strerror(error) : "another process answered");
     return SHM_CMA_REFUSED;
 }

@@ -49,7 +49,7 @@ int disti_shm_loan_came(struct shm_peer *peer, const struct dist_envelope *envel
     } else {
         unexpected = disti_match_hold(&peer->match, envelope, true);
         if (!unexpected)
-            return disti_fail(DIST_ERR_NO_MEMORY, "shm: no memory for a note about a message");
+            return disti_fail(DIST_ERR_NO_MEMORY, "shm: no memory to record a message");
         unexpected->note[0] = SHM_NOTE_LENT;
         unexpected->note[1] = loan.id;
         unexpected->note[2] = loan.address;
@@ -68,10 +68,10 @@ static void loan_end(struct shm_peer *peer, struct dist_request *request)
     dist_status status = DIST_OK;
 
     if (loan_is_taken_back(peer, request))
-        status = disti_fail(DIST_ERR_PEER_LOST,
-                            "shm: rank %d was sending to us when its group ended; its own output "
-                            "says why",
-                            peer->rank);
+        status = disti_fail(
+            DIST_ERR_PEER_LOST,
+            "shm: rank %d was sending to this rank when its group ended: its own output says why",
+            peer->rank);
     disti_shm_pop(&peer->pull_head);
     disti_shm_loan_return(peer, request->own[1]);
     disti_shm_end(request, status);
@@ -94,10 +94,11 @@ static int loan_piece(struct shm_state *state, struct shm_peer *peer, struct dis
     }
     if (error) {
         errno = error;
-        return disti_fail_errno(DIST_ERR_PEER_LOST,
-                                "shm: cannot read a message from the memory of rank %d (pid %d); "
-                                "has it ended? DIST_SHM_CMA=0 does without such reads",
-                                peer->rank, peer->pid);
+        return disti_fail_errno(
+            DIST_ERR_PEER_LOST,
+            "shm: cannot read a message from the memory of rank %d (pid %d): see whether it ended, "
+            "or set DIST_SHM_CMA=0, which avoids such reads",
+            peer->rank, peer->pid);
     }
     if (!direct)
         disti_sink_apply(&request->sink, request->moved, state->bounce, piece);
@@ -125,8 +126,10 @@ int disti_shm_loan_pull(struct shm_state *state, struct shm_peer *peer)
             continue;
         /* A peer that closed while we read may have used its memory again. */
         if (atomic_load_explicit(&peer->theirs->left, memory_order_acquire))
-            return disti_fail(DIST_ERR_PEER_LOST, "shm: rank %d left while it was sending to us",
-                              peer->rank);
+            return disti_fail(
+                DIST_ERR_PEER_LOST,
+                "shm: rank %d left the group while sending to this rank: its own output says why",
+                peer->rank);
         loan_end(peer, request);
         moved++;
     }

@@ -153,7 +153,9 @@ dist_status disti_shm_memory_map(int fd, size_t fifo_bytes, struct shm_pair **pa
     if (seals < 0 || (seals & MEMORY_SEALS) != MEMORY_SEALS || fstat(fd, &info) < 0 ||
         info.st_size != (off_t)bytes)
         return disti_fail(DIST_ERR_SYSTEM,
-                          "shm: a peer offered memory that is not %zu sealed bytes", bytes);
+                          "shm: a peer offered memory that is not %zu sealed bytes: give all ranks "
+                          "the same version of libdist",
+                          bytes);
     memory = memory_map_fd(fd, info.st_ino, bytes);
     if (memory == MAP_FAILED)
         return disti_fail_errno(DIST_ERR_NO_MEMORY, "shm: cannot map %zu KiB", bytes >> 10);

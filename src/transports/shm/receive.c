@@ -11,8 +11,8 @@ int disti_shm_corrupt(struct shm_peer *peer, const char *what)
 {
     peer->corrupt = true;
     return disti_fail(DIST_ERR_PEER_LOST,
-                      "shm: rank %d (pid %d) broke the rules of the shared memory (%s); is it "
-                      "another build of libdist?",
+                      "shm: rank %d (pid %d) sent an invalid message (%s): give all ranks the same "
+                      "version of libdist",
                       peer->rank, peer->pid, what);
 }
 
@@ -55,7 +55,7 @@ static int receive_announced(struct shm_peer *peer, const struct dist_envelope *
         return receive_ask(peer, request, name);
     unexpected = disti_match_hold(&peer->match, envelope, true);
     if (!unexpected)
-        return disti_fail(DIST_ERR_NO_MEMORY, "shm: no memory for a note about a message");
+        return disti_fail(DIST_ERR_NO_MEMORY, "shm: no memory to record a message");
     unexpected->note[0] = SHM_NOTE_ANNOUNCED;
     unexpected->note[1] = name;
     return 0;
@@ -146,7 +146,7 @@ static int receive_first(struct shm_peer *peer, const struct dist_envelope *enve
         unexpected = disti_match_hold(&peer->match, envelope, false);
         if (!unexpected)
             return disti_fail(DIST_ERR_NO_MEMORY,
-                              "shm: no memory to keep %llu bytes that rank %d sent early",
+                              "shm: no memory to keep %llu unexpected bytes of rank %d",
                               (unsigned long long)envelope->bytes, peer->rank);
     }
     peer->arrival = (struct shm_arrival){.active = true,

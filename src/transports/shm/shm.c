@@ -25,9 +25,10 @@ static dist_status shm_probe(char *reason, size_t reason_size)
     uint64_t most;
 
     if (!disti_file_may_have(disti_shm_pair_bytes(SHM_FIFO_MAX), &most)) {
-        snprintf(reason, reason_size,
-                 "files may have %llu KiB here, and so shared memory: raise the limit (ulimit -f)",
-                 (unsigned long long)most >> 10);
+        snprintf(
+            reason, reason_size,
+            "files, and so shared memory, are limited to %llu KiB: raise the limit (ulimit -f)",
+            (unsigned long long)most >> 10);
         return DIST_ERR_UNSUPPORTED;
     }
     return disti_shm_machine_self(&address, reason, reason_size);
@@ -153,7 +154,9 @@ static int shm_turn(struct shm_state *state, struct shm_peer *peer)
         moved += disti_shm_send_turn(peer);
     peer->corrupt = peer->out.corrupt;
     if (peer->corrupt)
-        return disti_fail(DIST_ERR_PEER_LOST, "shm: rank %d (pid %d) spoilt the shared memory",
+        return disti_fail(DIST_ERR_PEER_LOST,
+                          "shm: rank %d (pid %d) corrupted the shared memory: check it for stray "
+                          "writes, and give all ranks the same version of libdist",
                           peer->rank, peer->pid);
     return moved;
 }

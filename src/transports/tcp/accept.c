@@ -60,7 +60,7 @@ static void pending_check(struct tcp_state *state, struct tcp_pending *pending)
     struct disti_tcp_hello hello;
 
     if (!disti_tcp_hello_valid(state, pending->hello, &hello)) {
-        disti_info("rank %d has turned away a caller that is no rank of this job", state->rank);
+        disti_info("rank %d refused a caller that is not a rank of this job", state->rank);
         pending_drop(state, pending);
         return;
     }

@@ -76,14 +76,14 @@ dist_status disti_tcp_report(const struct tcp_state *state, const struct tcp_pee
     disti_tcp_endpoint_text(&peer->endpoint, address, sizeof(address));
     if (peer->leaving)
         return disti_fail(DIST_ERR_PEER_LOST,
-                          "rank %d waits for rank %d (%s), which has left the group; do all ranks "
-                          "make the same calls?",
+                          "rank %d waits for rank %d (%s), which has left the group: make the same "
+                          "calls on all ranks",
                           state->rank, peer->rank, address);
     return disti_fail(DIST_ERR_PEER_LOST, "rank %d lost rank %d (%s): %s; see that rank's output",
                       state->rank, peer->rank, address,
                       peer->reason  ? peer->reason
                       : peer->cause ? strerror(peer->cause)
-                                    : "it closed the connection without a goodbye");
+                                    : "it closed the connection without leaving the group");
 }
 
 void disti_tcp_lose(struct tcp_state *state, struct tcp_peer *peer, int cause, const char *reason)
@@ -289,7 +289,7 @@ bool disti_tcp_peer_tick(struct tcp_state *state, struct tcp_peer *peer)
 {
     if (peer->phase == TCP_PHASE_CALLING || peer->phase == TCP_PHASE_GREETING) {
         if (disti_expired(peer->deadline))
-            disti_tcp_lose(state, peer, ETIMEDOUT, "it did not answer the call in time");
+            disti_tcp_lose(state, peer, ETIMEDOUT, "it did not accept the connection in time");
     } else if (peer->phase == TCP_PHASE_IDLE && ++peer->ticks >= PEER_PATIENCE) {
         disti_tcp_call(state, peer);
     } else if (peer->phase == TCP_PHASE_UP && peer->rails) {

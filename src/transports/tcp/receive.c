@@ -92,7 +92,7 @@ bool disti_tcp_fail_receives(struct tcp_peer *peer, dist_status status)
 
 static bool receive_bad(struct tcp_state *state, struct tcp_peer *peer)
 {
-    disti_tcp_lose(state, peer, 0, "it sent something that is no message of libdist");
+    disti_tcp_lose(state, peer, 0, "it sent what is not a message of libdist");
     return false;
 }
 

@@ -75,7 +75,7 @@ static bool silence_too_long(const struct tcp_state *state, int fd, int64_t now,
 
 static void silence_peer(struct tcp_state *state, struct tcp_peer *peer, int64_t now)
 {
-    static const char reason[] = "its machine answers no more";
+    static const char reason[] = "its machine no longer answers";
 
     if (peer->phase != TCP_PHASE_UP ||
         (!disti_tcp_has_sends(peer) && !disti_tcp_has_receives(peer)))

@@ -107,7 +107,7 @@ static dist_status socket_resolve(struct tcp_state *state, const char *host)
         if (found)
             freeaddrinfo(found);
         return disti_fail(DIST_ERR_INVALID_ARGUMENT,
-                          "tcp: '%s' is no numeric IPv4 or IPv6 address to listen on",
+                          "tcp: '%s' is not a numeric IPv4 or IPv6 address to listen on",
                           host ? host : "(none)");
     }
     if (found->ai_family == AF_INET6)

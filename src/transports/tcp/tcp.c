@@ -40,7 +40,7 @@ static dist_status tcp_settings(struct tcp_state *state)
     if (status == DIST_OK)
         status = disti_env_bytes("DIST_TCP_BUFFER", 0, &state->socket_bytes);
     if (status == DIST_OK && state->socket_bytes > TCP_BUFFER_MAX)
-        status = disti_fail(DIST_ERR_INVALID_ARGUMENT, "DIST_TCP_BUFFER is at most 1G");
+        status = disti_fail(DIST_ERR_INVALID_ARGUMENT, "DIST_TCP_BUFFER exceeds 1G: give less");
     if (status == DIST_OK)
         status = disti_tcp_zerocopy_setting(state);
     if (status == DIST_OK && disti_env("DIST_TCP_SOCKETS"))
@@ -142,8 +142,8 @@ static dist_status tcp_connect(void *instance, int rank, const void *blob, size_
     struct tcp_peer *peer;
 
     if (rank < 0 || rank >= state->world_size || rank == state->rank)
-        return disti_fail(DIST_ERR_INVALID_ARGUMENT,
-                          "tcp: rank %d cannot be connected with rank %d", state->rank, rank);
+        return disti_fail(DIST_ERR_INVALID_ARGUMENT, "tcp: rank %d cannot connect to rank %d",
+                          state->rank, rank);
     peer = disti_tcp_peer(state, rank);
     if (!peer)
         return disti_fail(DIST_ERR_NO_MEMORY, "tcp: no memory for rank %d", rank);

@@ -43,7 +43,7 @@ dist_status disti_tcp_zerocopy_setting(struct tcp_state *state)
         }
     }
     return value ? disti_fail(DIST_ERR_INVALID_ARGUMENT,
-                              "DIST_TCP_ZEROCOPY is \"%.32s\": it may be off, auto or on", value)
+                              "DIST_TCP_ZEROCOPY is \"%.32s\": set it to off, auto or on", value)
                  : DIST_OK;
 }
 

@@ -35,7 +35,7 @@ static void cancel_peer(const struct cancel *cancel, struct ucx_peer *peer)
     disti_ucx_inbounds_forget(peer, cancel->tag, cancel->mask);
     disti_ucx_sends_forget(peer, cancel->tag, cancel->mask);
     if (!disti_ucx_pieces_forget(peer, cancel->tag, cancel->mask))
-        disti_ucx_peer_lose(peer, "no memory to forget messages");
+        disti_ucx_peer_lose(peer, "no memory to cancel messages");
 }
 
 /* ---- what UCX has ---- */

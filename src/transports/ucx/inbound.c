@@ -10,10 +10,12 @@ bool disti_ucx_inbound_holds(struct ucx_inbound *inbound, uint64_t offset, uint6
 
     if (offset <= total && bytes <= total - offset)
         return true;
-    inbound->peer->ucx->broken = inbound->peer->ucx->host->fail(
-        DIST_ERR_INTERNAL, "rank %d sent %llu bytes for place %llu of a message of %llu",
-        inbound->peer->rank, (unsigned long long)bytes, (unsigned long long)offset,
-        (unsigned long long)total);
+    inbound->peer->ucx->broken =
+        inbound->peer->ucx->host->fail(DIST_ERR_INTERNAL,
+                                       "rank %d sent %llu bytes at offset %llu of a message of "
+                                       "%llu: give all ranks the same version of libdist",
+                                       inbound->peer->rank, (unsigned long long)bytes,
+                                       (unsigned long long)offset, (unsigned long long)total);
     return false;
 }
 

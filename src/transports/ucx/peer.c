@@ -13,10 +13,10 @@ static dist_status peer_report(struct ucx_peer *peer, const char *why)
     const struct ucx_state *ucx = peer->ucx;
 
     if (peer->leaving)
-        return ucx->host->fail(DIST_ERR_PEER_LOST,
-                               "rank %d waits for rank %d, which has left the group; do all "
-                               "ranks make the same calls?",
-                               ucx->rank, peer->rank);
+        return ucx->host->fail(
+            DIST_ERR_PEER_LOST,
+            "rank %d waits for rank %d, which has left the group: make the same calls on all ranks",
+            ucx->rank, peer->rank);
     return ucx->host->fail(DIST_ERR_PEER_LOST,
                            "rank %d lost rank %d (UCX: %s); see that rank's output", ucx->rank,
                            peer->rank, why);
@@ -86,8 +86,8 @@ bool disti_ucx_peer_open(struct ucx_peer *peer)
         return true;
     peer->endpoint = NULL;
     peer->ucx->host->log(DIST_LOG_WARN,
-                         "UCX cannot reach rank %d (%s): do UCX_TLS and UCX_NET_DEVICES, if they "
-                         "are set, name something that both ranks have?",
+                         "UCX cannot reach rank %d (%s): let UCX_TLS and UCX_NET_DEVICES, where "
+                         "set, name what both ranks have",
                          peer->rank, ucs_status_string(status));
     disti_ucx_peer_lose(peer, ucs_status_string(status));
     return false;

@@ -14,7 +14,7 @@ static void receive_park(struct ucx_peer *peer, const struct ucx_announcement *w
     struct ucx_parked *parked = malloc(sizeof(*parked) + bytes);
 
     if (!parked) {
-        disti_ucx_broken(peer->ucx, DIST_ERR_NO_MEMORY, "no memory for a message that came early");
+        disti_ucx_broken(peer->ucx, DIST_ERR_NO_MEMORY, "no memory for an unexpected message");
         return;
     }
     *parked = (struct ucx_parked){.next = peer->parked, .what = *what, .announced = announced};
@@ -66,7 +66,7 @@ static struct ucx_peer *receive_from(struct ucx_state *ucx, const void *header, 
     }
     disti_ucx_broken(
         ucx, DIST_ERR_INTERNAL,
-        "a message came that is none of libdist's: do all ranks run the same version?");
+        "a message is not one of libdist's: give all ranks the same version of libdist");
     return NULL;
 }
 
@@ -93,7 +93,7 @@ static ucs_status_t receive_message(void *arg, const void *header, size_t header
         return UCS_OK;
     if (param->recv_attr & UCP_AM_RECV_ATTR_FLAG_RNDV || length != what.head.envelope.bytes ||
         !disti_credit_came(&peer->debit, length)) {
-        disti_ucx_broken(ucx, DIST_ERR_INTERNAL, "a message is not as long as it may be");
+        disti_ucx_broken(ucx, DIST_ERR_INTERNAL, "a message has an invalid length");
         return UCS_OK;
     }
     receive_in_order(peer, &what, false, data);
@@ -128,7 +128,7 @@ static ucs_status_t receive_piece(void *arg, const void *header, size_t header_b
         return UCS_OK;
     inbound = disti_ucx_inbound_find(peer, head.serial);
     if (length > UCX_PIECE_BYTES || !inbound) {
-        disti_ucx_broken(ucx, DIST_ERR_INTERNAL, "a piece of a message is not as it should be");
+        disti_ucx_broken(ucx, DIST_ERR_INTERNAL, "a piece of a message is invalid");
         return UCS_OK;
     }
     ucx->happened++;
@@ -152,7 +152,7 @@ static ucs_status_t receive_answer(void *arg, const void *header, size_t header_
         return UCS_OK;
     peer->ucx->happened++;
     if (!disti_ucx_pieces_answered(peer, answer.name, answer.wanted != 0))
-        disti_ucx_broken(arg, DIST_ERR_INTERNAL, "a message was asked for that is none");
+        disti_ucx_broken(arg, DIST_ERR_INTERNAL, "a peer asked for a message that does not exist");
     return UCS_OK;
 }
 
@@ -168,7 +168,7 @@ static ucs_status_t receive_returned(void *arg, const void *header, size_t heade
     /* Notes may overtake each other: an old one says nothing new. */
     if (peer && (int64_t)(returned.returned - peer->credit.returned) > 0 &&
         !disti_credit_heard(&peer->credit, returned.returned))
-        disti_ucx_broken(arg, DIST_ERR_INTERNAL, "more came back than was sent");
+        disti_ucx_broken(arg, DIST_ERR_INTERNAL, "a peer acknowledged more than was sent");
     return UCS_OK;
 }
 

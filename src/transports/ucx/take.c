@@ -28,7 +28,7 @@ static struct disti_unexpected *receive_hold(struct ucx_peer *peer, const struct
         disti_match_hold(&peer->match, &head->envelope, descriptor);
 
     if (!unexpected)
-        disti_ucx_broken(peer->ucx, DIST_ERR_NO_MEMORY, "no memory for a message that came early");
+        disti_ucx_broken(peer->ucx, DIST_ERR_NO_MEMORY, "no memory for an unexpected message");
     return unexpected;
 }
 

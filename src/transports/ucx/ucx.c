@@ -35,11 +35,11 @@ static dist_status ucx_probe(char *reason, size_t reason_size)
         disti_ucx_context_give();
         return DIST_OK;
     }
-    snprintf(
-        reason, reason_size,
-        "UCX %s finds nothing to use (%s); UCX_TLS is %s, UCX_NET_DEVICES is %s; see ucx_info -d",
-        ucp_get_version_string(), ucs_status_string(status), tls ? tls : "not set",
-        devices ? devices : "not set");
+    snprintf(reason, reason_size,
+             "UCX %s finds no device to use (%s); UCX_TLS is %s, UCX_NET_DEVICES is %s; `ucx_info "
+             "-d` lists the devices",
+             ucp_get_version_string(), ucs_status_string(status), tls ? tls : "not set",
+             devices ? devices : "not set");
     return DIST_ERR_UNSUPPORTED;
 }
 
@@ -112,8 +112,8 @@ static dist_status ucx_open(void *state, const struct dist_transport_config *con
     }
     if (!ucx_has_descriptors())
         return ucx->host->fail(DIST_ERR_SYSTEM,
-                               "rank %d: UCX takes up to %d file descriptors, and fewer are "
-                               "left: raise the limit (ulimit -n), or close some",
+                               "rank %d: UCX needs up to %d file descriptors, but fewer are left: "
+                               "raise the limit (ulimit -n), or close some",
                                ucx->rank, UCX_DESCRIPTORS);
     status = disti_ucx_context_take(config->world_size, config->local_ranks, &ucx->context);
     if (status == UCS_OK)
@@ -123,7 +123,7 @@ static dist_status ucx_open(void *state, const struct dist_transport_config *con
     if (status == UCS_OK)
         return DIST_OK;
     return ucx->host->fail(DIST_ERR_UNSUPPORTED,
-                           "rank %d: UCX does not start: %s; UCX_LOG_LEVEL=info says more",
+                           "rank %d: UCX does not start: %s; set UCX_LOG_LEVEL=info to see why",
                            ucx->rank, ucs_status_string(status));
 }
 
@@ -159,11 +159,11 @@ static dist_status ucx_address(void *state, void *blob, size_t *size_p)
     if (status != DIST_OK)
         return status;
     if (bytes > room)
-        return ucx->host->fail(DIST_ERR_UNSUPPORTED,
-                               "rank %d: UCX's address has %zu bytes, of which %zu can be told: "
-                               "name fewer devices in UCX_NET_DEVICES, or fewer transports in "
-                               "UCX_TLS",
-                               ucx->rank, bytes, room);
+        return ucx->host->fail(
+            DIST_ERR_UNSUPPORTED,
+            "rank %d: UCX's address has %zu bytes, more than the %zu that fit: name fewer devices "
+            "in UCX_NET_DEVICES, or fewer transports in UCX_TLS",
+            ucx->rank, bytes, room);
     memcpy(head.magic, ucx_magic, sizeof(ucx_magic));
     head.bytes = (uint32_t)bytes;
     head.sum = disti_hash_bytes(DISTI_HASH_START, address, bytes);

@@ -95,7 +95,7 @@ static void test_list(void **state)
     list[2] = list[1];
     planted_wrong(&p, false, "twice");
     list[2] = 8;
-    planted_wrong(&p, false, "chunk 8 of its data is not there");
+    planted_wrong(&p, false, "chunk 8 of its data does not exist");
     list[2] = list[1] == 1 ? 7 : 1; /* what somebody else has */
     planted_wrong(&p, false, "");
     list[2] = held;
@@ -104,7 +104,7 @@ static void test_list(void **state)
     planted_wrong(&p, false, "expects 4 chunks, but meets 3");
     send->chunks++;
     send->list = plan->data_count - 3;
-    planted_wrong(&p, false, "its data is a list of chunks that is not there");
+    planted_wrong(&p, false, "its data is a list of chunks that does not exist");
     planted_free(&p);
 }
 
@@ -121,7 +121,7 @@ static void test_list_order(void **state)
         list[0] = list[1];
         list[1] = held;
     }
-    planted_wrong(&p, false, "takes chunk");
+    planted_wrong(&p, false, "as chunk");
     planted_free(&p);
 }
 

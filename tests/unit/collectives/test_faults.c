@@ -13,7 +13,7 @@ static void test_send_dropped(void **state)
     (void)state;
     planted_drop(&p, 2, planted_find(&p, 2, DISTI_SEND, 11)); /* the last on its channel */
     planted_drop(&p, 2, planted_find(&p, 2, DISTI_SEND, 5));
-    planted_wrong(&p, false, "no message is sent to it");
+    planted_wrong(&p, false, "no rank sends to it");
     planted_free(&p);
 }
 
@@ -33,7 +33,7 @@ static void test_peer_swapped(void **state)
 
     (void)state;
     planted_find(&p, 0, DISTI_SEND, 0)->peer = 3; /* 4 or 2, by right */
-    planted_wrong(&p, true, "no message is sent to it");
+    planted_wrong(&p, true, "no rank sends to it");
     planted_find(&p, 0, DISTI_SEND, 0)->peer = 5;
     planted_wrong(&p, true, "its peer is rank 5 of 5");
     planted_find(&p, 0, DISTI_SEND, 0)->peer = 0;
@@ -75,7 +75,7 @@ static void test_two_lanes_one_peer(void **state)
         for (uint32_t l = 0; l < p.plans[rank]->lane_count; l++)
             lanes[l].channel = 0;
     }
-    planted_wrong(&p, false, "too has messages");
+    planted_wrong(&p, false, "also has messages");
     planted_free(&p);
 }
 
@@ -116,7 +116,7 @@ static void test_deadlock_wait(void **state)
     send->wait_step = 3;
     planted_wrong(&p, false, "deadlock");
     send->wait_step = 4;
-    planted_wrong(&p, false, "which is not there");
+    planted_wrong(&p, false, "which does not exist");
     planted_free(&p);
 }
 
@@ -301,7 +301,7 @@ static void test_wrong_root(void **state)
         p.plans[rank]->root = 3;
     planted_wrong(&p, true, "which is not written yet");
     p.plans[0]->root = 2;
-    planted_wrong(&p, true, "is not one of these 6");
+    planted_wrong(&p, true, "does not match those of 6 ranks");
     planted_free(&p);
 }
 
@@ -316,7 +316,7 @@ static void test_barrier_short(void **state)
         planted_drop(&p, rank, planted_find(&p, rank, DISTI_SEND, 2));
         planted_drop(&p, rank, planted_find(&p, rank, DISTI_RECV, 2));
     }
-    planted_wrong(&p, false, "rank 0 leaves the barrier though it has heard only of ranks 0xe1");
+    planted_wrong(&p, false, "rank 0 passes the barrier after hearing of ranks 0xe1 only");
     planted_free(&p);
 }
 
@@ -328,7 +328,7 @@ static void test_barrier_no_wait(void **state)
     (void)state;
     for (uint32_t i = 0; i < p.plans[0]->step_count; i++)
         planted_step(&p, 0, 0, 0)[i].wait_lane = DISTI_NO_LANE;
-    planted_wrong(&p, false, "leaves the barrier");
+    planted_wrong(&p, false, "passes the barrier");
     planted_free(&p);
 }
 

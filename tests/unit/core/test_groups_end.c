@@ -23,7 +23,7 @@ static void rank_loses_another(int rank, void *arg)
     if (rank == 3)
         kill(getpid(), SIGKILL);
     CHECK(world_meet(world, rank, 15) == DIST_ERR_PEER_LOST);
-    CHECK_SAYS("rank 3 (host ", "without a goodbye");
+    CHECK_SAYS("rank 3 (host ", "without leaving the job");
     if (rank == 2) {
         CHECK(world_meet(a, rank, 12) == DIST_ERR_PEER_LOST);
         CHECK_SAYS("rank 3 (host ");

@@ -22,7 +22,7 @@ static void refused(dist_status status, const char *name)
 {
     assert_int_equal(status, DIST_ERR_INVALID_ARGUMENT);
     assert_non_null(strstr(dist_last_error(), name));
-    assert_non_null(strstr(dist_last_error(), "the work is gone"));
+    assert_non_null(strstr(dist_last_error(), "the work no longer exists"));
 }
 
 static void all_refuse(dist_work *work)

@@ -143,10 +143,10 @@ static void test_refused_rights(void **state)
 
     (void)state;
     mprotect(memory + PAGE, PAGE, PROT_READ);
-    refuse(memory, 2 * PAGE, "read and written");
-    refuse(memory + PAGE, PAGE, "read and written");
+    refuse(memory, 2 * PAGE, "readable and writable");
+    refuse(memory + PAGE, PAGE, "readable and writable");
     mprotect(memory + PAGE, PAGE, PROT_READ | PROT_WRITE | PROT_EXEC);
-    refuse(memory, 2 * PAGE, "read and written");
+    refuse(memory, 2 * PAGE, "readable and writable");
     munmap(memory, 3 * PAGE);
 }
 

@@ -455,7 +455,7 @@ static void test_missing(void **state)
     EXPECT_FAILURE("env://", DIST_ERR_RENDEZVOUS, "RANK", "WORLD_SIZE");
     EXPECT_FAILURE("tcp://127.0.0.1:1", DIST_ERR_RENDEZVOUS, "RANK", "WORLD_SIZE");
     LAUNCHED("WORLD_SIZE=4");
-    EXPECT_FAILURE(NULL, DIST_ERR_RENDEZVOUS, "Set RANK", "0 to 3");
+    EXPECT_FAILURE(NULL, DIST_ERR_RENDEZVOUS, "set RANK", "0 to 3");
     LAUNCHED("RANK=1");
     EXPECT_FAILURE(NULL, DIST_ERR_RENDEZVOUS, "rank 1", "MASTER_ADDR", "MASTER_PORT", "29500");
     EXPECT_FAILURE("env://", DIST_ERR_RENDEZVOUS, "MASTER_ADDR");
@@ -495,7 +495,7 @@ static void test_not_here(void **state)
 {
     (void)state;
     EXPECT_FAILURE("tcp://192.0.2.77:29999?rank=0&world_size=2", DIST_ERR_RENDEZVOUS, "192.0.2.77",
-                   "no address of this machine");
+                   "not an address of this machine");
     EXPECT_FAILURE("tcp://no-such-host.invalid:1?rank=0&world_size=2", DIST_ERR_RENDEZVOUS,
                    "no-such-host.invalid");
 }

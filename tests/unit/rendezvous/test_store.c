@@ -284,7 +284,7 @@ static void rank_dies(int rank, void *arg)
     if (rank == 1)
         CHECK(disti_store_get(store, "never", WAIT_MS, &value, &bytes) == DIST_ERR_PEER_LOST);
     if (rank < 2)
-        CHECK_SAYS("rank 2 (host ", ", pid ", "without a goodbye");
+        CHECK_SAYS("rank 2 (host ", ", pid ", "without leaving the job");
     notice = news(store);
     CHECK(notice.rank == 2 && !notice.graceful && strstr(notice.text, "rank 2 (host "));
     /* Whoever comes later learns it too. */

@@ -402,7 +402,7 @@ static void lost_by(struct hand *hand, int socket, enum disti_tcp_kind kind, uin
     disti_tcp_frame_encode(kind, &envelope, frame);
     assert_true(raw_write(hand->fds[socket], frame, sizeof(frame)));
     assert_int_equal(tcp_finish(&hand->rank, 1, &hand->request), DIST_ERR_PEER_LOST);
-    assert_non_null(strstr(dist_last_error(), "no message of libdist"));
+    assert_non_null(strstr(dist_last_error(), "not a message of libdist"));
     assert_true(raw_closed(&hand->rank, 1, hand->fds[1 - socket]));
 }
 

@@ -348,7 +348,7 @@ static void test_bad_control(void **unused)
         disti_tcp_frame_encode(cases[i].kind, &cases[i].frame, bytes);
         assert_true(raw_write(fd, bytes, sizeof(bytes)));
         assert_int_equal(tcp_finish(&rank, 1, &request), DIST_ERR_PEER_LOST);
-        assert_non_null(strstr(dist_last_error(), "no message of libdist"));
+        assert_non_null(strstr(dist_last_error(), "not a message of libdist"));
         close(fd);
         tcp_rank_close(&rank);
     }

@@ -48,11 +48,12 @@ static dist_status congestion_named(struct tcp_state *state, const char *name)
         snprintf(state->congestion, sizeof(state->congestion), "%s", name);
         return DIST_OK;
     }
-    return disti_fail_errno(DIST_ERR_INVALID_ARGUMENT,
-                            "DIST_TCP_CONGESTION is \"%.32s\", which this kernel does not grant: "
-                            "give \"" CONGESTION_SYSTEM "\" or one of those in "
-                            "/proc/sys/net/ipv4/tcp_allowed_congestion_control",
-                            name);
+    return disti_fail_errno(
+        DIST_ERR_INVALID_ARGUMENT,
+        "DIST_TCP_CONGESTION is \"%.32s\", which this kernel refuses: give \"" CONGESTION_SYSTEM
+        "\" or one of those in "
+        "/proc/sys/net/ipv4/tcp_allowed_congestion_control",
+        name);
 }
 
 dist_status disti_tcp_congestion_open(struct tcp_state *state)

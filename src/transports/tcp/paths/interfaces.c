@@ -121,7 +121,7 @@ static void interfaces_add(struct tcp_state *state, const struct ifaddrs *at)
     }
     local->endpoint.machine = state->local[0].endpoint.machine;
     disti_tcp_endpoint_text(&local->endpoint, text, sizeof(text));
-    disti_info("rank %d carries on interface %s (%s) too", state->rank, local->name, text);
+    disti_info("rank %d also uses interface %s (%s)", state->rank, local->name, text);
     state->interfaces++;
 }
 

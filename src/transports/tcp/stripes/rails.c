@@ -88,9 +88,9 @@ static void rail_close(struct tcp_state *state, struct tcp_rail *rail)
 static void rail_leave_out(struct tcp_state *state, struct tcp_peer *peer, struct tcp_rail *rail,
                            int cause)
 {
-    disti_info("rank %d goes without socket %d of those with rank %d: %s", state->rank,
+    disti_info("rank %d has no socket %d of those with rank %d: %s", state->rank,
                (int)(rail - peer->rails->rail), peer->rank,
-               cause ? strerror(cause) : "the peer does not want it");
+               cause ? strerror(cause) : "the peer refused it");
     rail_close(state, rail);
 }
 
