@@ -38,7 +38,7 @@ static void fault_end(struct dist_group *group, dist_status status, const char *
     if (tell)
         fault_tell(group, text);
     disti_drive_rouse(group); /* the driver may sleep with the backend armed */
-    group->drive.unsettled = true;
+    group->drive.completion_due = true;
     if (group->state)
         group->backend->abort(group->state);
     for (struct disti_work *work = group->works; work; work = work->next) {

@@ -113,5 +113,5 @@ void disti_complete(struct dist_group *group)
 
     while ((work = completion_next(group)))
         completion_end(group, work);
-    group->drive.unsettled = false;
+    group->drive.completion_due = false;
 }

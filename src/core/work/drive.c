@@ -139,7 +139,7 @@ int disti_drive_poll(struct dist_group *group)
         disti_group_fail(group, drive_failed(group), (dist_status)moved);
         moved = 0;
     }
-    if (moved || group->drive.unsettled ||
+    if (moved || group->drive.completion_due ||
         (group->works && group->works->ticket.status != DIST_IN_PROGRESS))
         disti_complete(group);
     return moved;
@@ -166,7 +166,7 @@ static void drive_along(struct dist_group *group, const struct disti_work *work,
     struct disti_wait wait = {0};
     uint32_t rounds = 0;
 
-    if (group->drive.unsettled)
+    if (group->drive.completion_due)
         disti_complete(group);
     while (!drive_is_done(group, work)) {
         int moved = disti_drive_poll(group);
@@ -236,13 +236,13 @@ void disti_drive_once(struct dist_group *group)
 
 void disti_drive_kick(struct dist_group *group)
 {
-    if (group->drive.unsettled && drive_role(group) == DISTI_ROLE_NOBODY &&
+    if (group->drive.completion_due && drive_role(group) == DISTI_ROLE_NOBODY &&
         disti_drive_take(group)) {
         disti_complete(group);
         drive_let_go(group); /* it has not driven */
     } else if (group->works && drive_role(group) == DISTI_ROLE_NOBODY) {
         disti_progress_notice(group);
-    } else if (group->drive.unsettled) {
+    } else if (group->drive.completion_due) {
         disti_drive_rouse(group);
     }
 }

@@ -26,17 +26,17 @@ enum disti_service { DISTI_SERVICE_UNKNOWN, DISTI_SERVICE_NO, DISTI_SERVICE_YES 
  */
 struct disti_drive {
     _Atomic enum disti_role role;
-    bool calling;      /* the driver runs a function of the program, without the lock */
-    bool armed;        /* the backend is armed: disarm before anything else */
-    bool asleep;       /* the driver sleeps, without the lock; wake_fd wakes it */
-    bool unsettled;    /* tickets may have ended since works were settled last */
-    int wake_fd;       /* the sleeper's doorbell */
-    int waiters;       /* threads that wait for `changed` */
-    int messages;      /* sends and receives in the queue */
-    int64_t left_ns;   /* when the last driver left works behind */
-    int64_t watch_ns;  /* when dist_test looked at deadlines last */
-    int64_t test_ns;   /* when a caller looked last that does not wait: it may look again soon */
-    atomic_int wanted; /* threads that wait for the lock */
+    bool calling;        /* the driver runs a function of the program, without the lock */
+    bool armed;          /* the backend is armed: disarm before anything else */
+    bool asleep;         /* the driver sleeps, without the lock; wake_fd wakes it */
+    bool completion_due; /* tickets may have ended since disti_complete looked last */
+    int wake_fd;         /* the sleeper's doorbell */
+    int waiters;         /* threads that wait for `changed` */
+    int messages;        /* sends and receives in the queue */
+    int64_t left_ns;     /* when the last driver left works behind */
+    int64_t watch_ns;    /* when dist_test looked at deadlines last */
+    int64_t test_ns;     /* when a caller looked last that does not wait: it may look again soon */
+    atomic_int wanted;   /* threads that wait for the lock */
     atomic_int references;
     pthread_cond_t changed; /* a work has ended, or the driver has left */
     enum disti_service service;
@@ -59,7 +59,7 @@ void disti_group_exit(struct dist_group *group);
 void disti_drive_until(struct dist_group *group, const struct disti_work *work, int64_t until);
 /* Drives once, unless another caller does; never blocks. */
 void disti_drive_once(struct dist_group *group);
-/* After a change by a thread that may not be the driver: settles what has ended, and sees to it
+/* After a change by a thread that may not be the driver: completes what has ended, and sees to it
  * that somebody drives the rest. */
 void disti_drive_kick(struct dist_group *group);
 /* Takes the role of driver if it can be had. */

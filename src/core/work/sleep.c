@@ -92,7 +92,7 @@ bool disti_drive_arm(struct dist_group *group, int wake_fd, struct pollfd *polls
         ns = SLEEP_DEAF_NS;
     if (ns < *ns_p)
         *ns_p = ns;
-    if (group->failed || group->drive.unsettled)
+    if (group->failed || group->drive.completion_due)
         return false;
     if (room - *count_p < SLEEP_DESCRIPTORS + 1)
         *ns_p = *ns_p < nap_ns ? *ns_p : nap_ns;

@@ -102,7 +102,7 @@ static void work_append(struct dist_group *group, struct disti_work *work)
         group->works = work;
     group->last_work = work;
     group->drive.messages += disti_collective_pair(work->call.collective);
-    group->drive.unsettled = true; /* it may have ended already, and others with it */
+    group->drive.completion_due = true; /* it may have ended already, and others with it */
 }
 
 /*
@@ -117,7 +117,7 @@ static void work_refused(struct dist_group *group, struct disti_work *work, dist
         group->message_sequence--;
     else
         group->sequence--;
-    group->drive.unsettled = true;
+    group->drive.completion_due = true;
 }
 
 /*

@@ -83,7 +83,7 @@ enum disti_work_kind {
 /*
  * A started operation.
  *
- *     launch            ticket ends            settled, in order             waited for
+ *     launch            ticket ends           completed, in order            waited for
  *    -------> in queue ------------> in queue -------------------> ended ---------------> freed
  *                                              finish and fn,
  *                                              without the lock
