@@ -58,7 +58,7 @@ dist_status disti_group_unstarted(struct dist_group *group, dist_status status)
     if (status != DIST_ERR_NO_MEMORY && status != DIST_ERR_SYSTEM)
         return status;
     disti_group_enter(group);
-    if (atomic_load_explicit(&group->drive.role, memory_order_relaxed) != DISTI_ROLE_CLOSED)
+    if (disti_drive_state(&group->drive) != DISTI_DRIVE_CLOSED)
         disti_group_break(group, status, dist_last_error());
     disti_drive_kick(group);
     disti_group_exit(group);

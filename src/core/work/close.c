@@ -51,12 +51,12 @@ static void close_look(struct dist_group *group)
     pthread_cond_timedwait(&group->drive.changed, &group->lock, &time);
 }
 
-/* The driver's role for ever, once nobody else needs it. With the lock held. */
+/* The driver for ever, once nobody else needs it. With the lock held. */
 static void close_take(struct dist_group *group)
 {
     while (group->drive.waiters || !disti_drive_take(group))
         close_look(group);
-    atomic_store(&group->drive.role, DISTI_ROLE_CLOSED);
+    disti_drive_go(&group->drive, DISTI_DRIVE_CLOSED);
 }
 
 dist_status disti_group_drain(struct dist_group *group)

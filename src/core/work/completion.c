@@ -65,15 +65,26 @@ void disti_complete_call(const struct disti_work *work, dist_work_fn fn, void *a
     disti_log_use(log);
 }
 
+/* The driver goes into a function of the program, without the lock. */
+static void completion_enter(struct dist_group *group)
+{
+    disti_drive_go_either(&group->drive, DISTI_DRIVE_CALLER_CALLS, DISTI_DRIVE_THREAD_CALLS);
+    disti_group_unlock(group);
+}
+
+static void completion_return(struct dist_group *group)
+{
+    disti_group_lock(group);
+    disti_drive_go_either(&group->drive, DISTI_DRIVE_CALLER, DISTI_DRIVE_THREAD);
+}
+
 static void completion_finish(struct dist_group *group, struct disti_work *work)
 {
     dist_status status;
 
-    group->drive.calling = true;
-    disti_group_unlock(group);
+    completion_enter(group);
     status = work->finish(work->owned);
-    disti_group_lock(group);
-    group->drive.calling = false;
+    completion_return(group);
     if (status == DIST_OK)
         return;
     work->status = status;
@@ -82,11 +93,9 @@ static void completion_finish(struct dist_group *group, struct disti_work *work)
 
 static void completion_notify(struct dist_group *group, struct disti_work *work)
 {
-    group->drive.calling = true;
-    disti_group_unlock(group);
+    completion_enter(group);
     disti_complete_call(work, work->fn, work->fn_arg);
-    disti_group_lock(group);
-    group->drive.calling = false;
+    completion_return(group);
 }
 
 static void completion_end(struct dist_group *group, struct disti_work *work)

@@ -9,12 +9,32 @@
 #include <poll.h>
 #include <pthread.h>
 
-/* Who drives a group, that is: calls progress, ends works, and sleeps until there is news. */
-enum disti_role {
-    DISTI_ROLE_NOBODY,
-    DISTI_ROLE_CALLER, /* a thread in a call of the library */
-    DISTI_ROLE_THREAD, /* the progress thread; a caller may take the role from it */
-    DISTI_ROLE_CLOSED  /* nobody ever again */
+/*
+ * Who drives a group, that is: calls progress, completes works, sleeps until there is news.
+ *
+ *     THREAD_CALLS                            CALLER_CALLS
+ *          ^                                       ^
+ *          v        take            take           v
+ *       THREAD <-----------> IDLE <-----------> CALLER -------> CLOSED
+ *        ^   |      leave           leave        ^  ^    close
+ *        |   `-------------- take ---------------'  |
+ *        v                                          v
+ *     THREAD_SLEEPS                           CALLER_SLEEPS
+ *
+ * CALLER is a thread in a call of the library, THREAD the progress thread, from which a caller
+ * takes over. CALLS: without the lock, in a function of the program. SLEEPS: without the lock, the
+ * backend armed; whoever is about to call the backend wakes the driver first. CLOSED: nobody drives
+ * again.
+ */
+enum disti_drive_state {
+    DISTI_DRIVE_IDLE,
+    DISTI_DRIVE_CALLER,
+    DISTI_DRIVE_CALLER_SLEEPS,
+    DISTI_DRIVE_CALLER_CALLS,
+    DISTI_DRIVE_THREAD,
+    DISTI_DRIVE_THREAD_SLEEPS,
+    DISTI_DRIVE_THREAD_CALLS,
+    DISTI_DRIVE_CLOSED
 };
 
 /* Does the progress thread serve this group? */
@@ -22,13 +42,10 @@ enum disti_service { DISTI_SERVICE_UNKNOWN, DISTI_SERVICE_NO, DISTI_SERVICE_YES 
 
 /*
  * The part of a group that works need. Guarded by the group's lock, but `wanted` and `references`.
- * `role` is written under the lock and may be read without.
+ * `state` is written under the lock and may be read without.
  */
 struct disti_drive {
-    _Atomic enum disti_role role;
-    bool calling;        /* the driver runs a function of the program, without the lock */
-    bool armed;          /* the backend is armed: disarm before anything else */
-    bool asleep;         /* the driver sleeps, without the lock; wake_fd wakes it */
+    _Atomic enum disti_drive_state state; /* changed by disti_drive_go alone */
     bool completion_due; /* tickets may have ended since disti_complete looked last */
     int wake_fd;         /* the sleeper's doorbell */
     int waiters;         /* threads that wait for `changed` */
@@ -45,6 +62,27 @@ struct disti_drive {
     bool held;
 };
 
+static inline enum disti_drive_state disti_drive_state(const struct disti_drive *drive)
+{
+    return atomic_load_explicit(&drive->state, memory_order_relaxed);
+}
+
+static inline bool disti_drive_by_thread(enum disti_drive_state state)
+{
+    return state == DISTI_DRIVE_THREAD || state == DISTI_DRIVE_THREAD_SLEEPS ||
+           state == DISTI_DRIVE_THREAD_CALLS;
+}
+
+static inline bool disti_drive_calls(enum disti_drive_state state)
+{
+    return state == DISTI_DRIVE_CALLER_CALLS || state == DISTI_DRIVE_THREAD_CALLS;
+}
+
+static inline bool disti_drive_sleeps(enum disti_drive_state state)
+{
+    return state == DISTI_DRIVE_CALLER_SLEEPS || state == DISTI_DRIVE_THREAD_SLEEPS;
+}
+
 /* The group's lock. A thread that drives the group lets others in. */
 void disti_group_lock(struct dist_group *group);
 void disti_group_unlock(struct dist_group *group);
@@ -53,6 +91,12 @@ void disti_group_enter(struct dist_group *group);
 void disti_group_exit(struct dist_group *group);
 
 /* drive.c; with the lock held. */
+
+/* Follows an arrow of the drawing. ERR_INTERNAL where there is none: the state is as it was. */
+dist_status disti_drive_go(struct disti_drive *drive, enum disti_drive_state to);
+/* The same from a state of a driver: to the first if that is a caller, else to the second. */
+dist_status disti_drive_go_either(struct disti_drive *drive, enum disti_drive_state caller,
+                                  enum disti_drive_state thread);
 
 /* Drives, or waits while another thread does, until `work` has ended (NULL: all have), or the point
  * in time `until` (INT64_MAX: without end; the works have deadlines). */

@@ -6,7 +6,7 @@
 
 static bool persistent_is_closed(const struct dist_group *group)
 {
-    return atomic_load_explicit(&group->drive.role, memory_order_relaxed) == DISTI_ROLE_CLOSED;
+    return disti_drive_state(&group->drive) == DISTI_DRIVE_CLOSED;
 }
 
 /* With the lock held. */

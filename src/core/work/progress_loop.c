@@ -47,15 +47,21 @@ struct loop {
     enum loop_need need; /* of the groups that are not held */
 };
 
-static bool loop_is(const struct dist_group *group, enum disti_role role)
+/* Ordered behind the thread's own state: see disti_progress_go. */
+static enum disti_drive_state loop_state(const struct dist_group *group)
 {
-    return atomic_load(&group->drive.role) == role;
+    return atomic_load(&group->drive.state);
+}
+
+static bool loop_drives(const struct dist_group *group)
+{
+    return disti_drive_by_thread(loop_state(group));
 }
 
 /* With the lock held. */
 static enum loop_need loop_need(const struct dist_group *group)
 {
-    if (!group->works || group->drive.waiters || !loop_is(group, DISTI_ROLE_NOBODY))
+    if (!group->works || group->drive.waiters || loop_state(group) != DISTI_DRIVE_IDLE)
         return LOOP_NO;
     return disti_now_ns() - group->drive.test_ns < LOOP_TEST_NS ? LOOP_SOON : LOOP_NOW;
 }
@@ -63,7 +69,7 @@ static enum loop_need loop_need(const struct dist_group *group)
 /* Becomes the driver. A group that a caller took and left meanwhile may still be among the held. */
 static void loop_take(struct loop *self, struct dist_group *group)
 {
-    atomic_store(&group->drive.role, DISTI_ROLE_THREAD);
+    disti_drive_go(&group->drive, DISTI_DRIVE_THREAD);
     if (group->drive.held)
         return;
     group->drive.held = true;
@@ -77,7 +83,7 @@ static enum loop_need loop_consider(struct loop *self, struct dist_group *group,
 {
     enum loop_need need;
 
-    if (!loop_is(group, DISTI_ROLE_NOBODY))
+    if (loop_state(group) != DISTI_DRIVE_IDLE)
         return LOOP_NO;
     if (pthread_mutex_trylock(&group->lock) != 0)
         return LOOP_SOON;
@@ -107,10 +113,10 @@ static enum loop_need loop_gather(struct loop *self, bool take)
 /* Locks a group that is held; false: a caller has taken the role, or closed the group. */
 static bool loop_enter(struct dist_group *group)
 {
-    if (!loop_is(group, DISTI_ROLE_THREAD))
+    if (!loop_drives(group))
         return false;
     disti_group_enter(group);
-    if (loop_is(group, DISTI_ROLE_THREAD))
+    if (loop_drives(group))
         return true;
     disti_group_exit(group);
     return false;
@@ -127,8 +133,8 @@ static bool loop_look(struct dist_group *group, bool watch, int *moved)
     if (watch)
         disti_drive_watch(group);
     disti_drive_let_in(group);
-    keep = group->works && loop_is(group, DISTI_ROLE_THREAD);
-    if (!keep && loop_is(group, DISTI_ROLE_THREAD))
+    keep = group->works && loop_drives(group);
+    if (!keep && loop_drives(group))
         disti_drive_leave(group);
     disti_group_exit(group);
     return keep;

@@ -86,7 +86,7 @@ static dist_status work_admit(struct dist_group *group, const struct disti_work 
 {
     const char *what = disti_work_name(work);
 
-    if (atomic_load_explicit(&group->drive.role, memory_order_relaxed) == DISTI_ROLE_CLOSED)
+    if (disti_drive_state(&group->drive) == DISTI_DRIVE_CLOSED)
         return disti_fail(DIST_ERR_INVALID_ARGUMENT, "rank %d cannot start %s: the group is gone",
                           group->rank, what);
     if (atomic_load_explicit(&group->abort_asked, memory_order_relaxed))
@@ -127,7 +127,7 @@ static void work_refused(struct dist_group *group, struct disti_work *work, dist
 static bool work_has_ended_alone(struct disti_work *work)
 {
     if (work->kind != DISTI_WORK_BLOCKING || work->ticket.status != DIST_OK || work->group->works ||
-        work->group->drive.calling || work->finish)
+        disti_drive_calls(disti_drive_state(&work->group->drive)) || work->finish)
         return false;
     work->status = DIST_OK;
     atomic_store_explicit(&work->ended, true, memory_order_relaxed);

@@ -361,6 +361,13 @@ static bool has_waiter(struct dist_group *group)
     return has;
 }
 
+static bool is_driven_by_a_caller(struct dist_group *group)
+{
+    enum disti_drive_state state = atomic_load(&group->drive.state);
+
+    return state != DISTI_DRIVE_IDLE && !disti_drive_by_thread(state);
+}
+
 /* The driver has gone, and so has what the waiter waited for: the rest must go on all the same. */
 static void a_late_waiter_leaves_the_rest_to_the_thread(void **state)
 {
@@ -378,7 +385,7 @@ static void a_late_waiter_leaves_the_rest_to_the_thread(void **state)
         works[i] = fake_start(group, DIST_COLL_RECV);
     dist_on_complete(works[2], set_flag, &ended);
     pthread_create(&driver, NULL, wait_for_it, works[0]);
-    while (atomic_load(&group->drive.role) != DISTI_ROLE_CALLER)
+    while (!is_driven_by_a_caller(group))
         fake_pause(1);
     pthread_create(&waiter, NULL, wait_for_it, works[1]);
     while (!has_waiter(group))
