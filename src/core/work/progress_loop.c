@@ -214,20 +214,22 @@ static bool loop_arm(struct loop *self, struct pollfd *polls, int *count, int64_
     return quiet;
 }
 
-/* Sleeps until a descriptor is readable or somebody calls; the first descriptor is for that. */
-static void loop_rest(struct loop *self, struct pollfd *polls, int count, int64_t ns)
+/*
+ * Rests in `state` until a descriptor is readable, or somebody wakes it: the first descriptor is
+ * for that. Where it SLEEPS it looks at the groups once more: who comes later wakes it.
+ */
+static void loop_rest(struct loop *self, enum disti_progress_state state, struct pollfd *polls,
+                      int count, int64_t ns)
 {
-    if (self->need != LOOP_SOON) { /* else it looks again soon: nobody need call */
-        atomic_exchange(&disti_progress.asleep, true);
-        self->need = loop_gather(self, false); /* who comes from now on calls */
-    }
-    atomic_store(&disti_progress.dozing, self->need == LOOP_SOON);
-    if (self->need == LOOP_SOON && ns > LOOP_TICK_NS)
+    if (!disti_progress_go(DISTI_PROGRESS_RUNS, state))
+        return; /* it is to end */
+    if (state == DISTI_PROGRESS_SLEEPS)
+        self->need = loop_gather(self, false);
+    if ((state == DISTI_PROGRESS_DOZES || self->need == LOOP_SOON) && ns > LOOP_TICK_NS)
         ns = LOOP_TICK_NS;
-    if (self->need != LOOP_NOW && !atomic_load(&disti_progress.quit))
+    if (self->need != LOOP_NOW)
         disti_drive_poll_fds(polls, count, ns);
-    atomic_store(&disti_progress.dozing, false);
-    atomic_store(&disti_progress.asleep, false);
+    disti_progress_go(state, DISTI_PROGRESS_RUNS);
 }
 
 /* Sleeps on the descriptors of all groups at once. */
@@ -240,7 +242,8 @@ static void loop_sleep(struct loop *self)
 
     if (loop_arm(self, polls, &count, &ns)) {
         disti_endpoints_leave();
-        loop_rest(self, polls, count, ns);
+        loop_rest(self, self->need == LOOP_SOON ? DISTI_PROGRESS_DOZES : DISTI_PROGRESS_SLEEPS,
+                  polls, count, ns);
     }
     loop_hear(&polls[0]);
     disti_doorbell_hear();
@@ -251,15 +254,10 @@ static void loop_sleep(struct loop *self)
 static void loop_idle(struct loop *self)
 {
     struct pollfd wake = {.fd = disti_progress.wake_fd, .events = POLLIN};
+    bool dozes = self->ticks < LOOP_TICKS || self->need == LOOP_SOON;
 
     disti_endpoints_leave();
-    if (self->ticks < LOOP_TICKS) {
-        atomic_store(&disti_progress.dozing, true);
-        disti_drive_poll_fds(&wake, 1, LOOP_TICK_NS);
-        atomic_store(&disti_progress.dozing, false);
-    } else {
-        loop_rest(self, &wake, 1, INT64_MAX);
-    }
+    loop_rest(self, dozes ? DISTI_PROGRESS_DOZES : DISTI_PROGRESS_SLEEPS, &wake, 1, INT64_MAX);
     self->ticks = wake.revents ? 0 : self->ticks + (self->ticks < LOOP_TICKS);
     loop_hear(&wake);
 }
@@ -283,7 +281,7 @@ void *disti_progress_main(void *arg)
     struct loop self = {.bound = loop_is_bound()};
 
     (void)arg;
-    while (!atomic_load(&disti_progress.quit)) {
+    while (atomic_load(&disti_progress.state) != DISTI_PROGRESS_QUITS) {
         self.need = loop_gather(&self, true);
         if (self.held)
             loop_work(&self);
