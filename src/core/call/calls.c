@@ -374,7 +374,7 @@ static dist_status calls_run(dist_group *group, struct disti_start *start, struc
         return disti_work_post(group, start, form.work_p);
     if (start->manner != DIST_MANNER_STREAM)
         return disti_work_run(group, start);
-    start->detached = start->waits = true;
+    start->detached = start->call.waits = true;
     return disti_work_post(group, start, NULL);
 }
 

@@ -20,47 +20,13 @@ static void await_end(struct disti_work *work, int64_t until)
 }
 
 /*
- * A work on a stream: what the program puts on its stream from now on comes after it, and the
- * library sees to its end. False: it has ended, or is about to.
+ * How dist_wait goes, by the kind of the work, which was claimed. *pins_p, which is 0 before: how
+ * many pins the work has that are the caller's to give back; 0: the handle stays good.
  */
-static bool await_join(struct disti_work *work)
-{
-    struct dist_group *group = work->group;
-    dist_status status;
-    bool joined = false;
 
-    if (work->manner != DIST_MANNER_STREAM || work->kind != DISTI_WORK_ASYNC ||
-        !(group->backend->join || work->waits))
-        return false;
-    disti_group_enter(group);
-    if (work->ticket.status == DIST_IN_PROGRESS && !group->failed) {
-        disti_drive_rouse(group);
-        status = work->waits ? DIST_OK /* it is on the program's stream */
-                             : group->backend->join(group->state, &work->ticket, group->stream);
-        if (status == DIST_OK)
-            work->kind = DISTI_WORK_DETACHED;
-        else
-            disti_group_break(group, status, dist_last_error());
-        joined = status == DIST_OK;
-        disti_drive_kick(group);
-    }
-    disti_group_exit(group);
-    if (joined)
-        disti_group_let_go(group);
-    return joined;
-}
-
-/*
- * A work that was claimed, *pins_p: how many pins it has that are the caller's to give back, 0: the
- * work is as it was.
- */
-static dist_status await_result(struct disti_work *work, int64_t until, int *pins_p)
+static dist_status await_async(struct disti_work *work, int64_t until, int *pins_p)
 {
     if (!await_has_ended(work)) {
-        *pins_p = 1;
-        if (await_join(work))
-            return DIST_OK;
-        *pins_p = 0;
         if (disti_work_is_calling())
             return disti_work_no_waiting("dist_wait");
         await_end(work, until);
@@ -71,32 +37,50 @@ static dist_status await_result(struct disti_work *work, int64_t until, int *pin
     return disti_work_result(work);
 }
 
-static dist_status await_persistent(struct disti_work *work, int64_t until)
+static dist_status await_stream(struct disti_work *work, int64_t until, int *pins_p)
+{
+    if (await_has_ended(work) || !disti_stream_join(work))
+        return await_async(work, until, pins_p);
+    *pins_p = 1;
+    return DIST_OK;
+}
+
+static dist_status await_persistent(struct disti_work *work, int64_t until, int *pins_p)
 {
     dist_status status;
-    int pins;
+    int pins = 0;
 
-    if (!work->running)
+    (void)pins_p;
+    if (!work->persistent.started)
         return DIST_OK;
-    status = await_result(work, until, &pins);
-    work->running = !pins;
+    status = await_async(work, until, &pins);
+    work->persistent.started = !pins;
     return status;
 }
 
 static dist_status await_wait(dist_work *handle, int64_t until, bool *over_p);
 
-/* What runs for a persistent work on a stream. */
-static dist_status await_posted(struct disti_work *work, int64_t until)
+static dist_status await_posted(struct disti_work *work, int64_t until, int *pins_p)
 {
     bool over;
-    dist_status status = await_wait(work->posted, until, &over);
+    dist_status status;
 
-    if (over) {
+    (void)pins_p;
+    if (!work->posted)
+        return DIST_OK;
+    status = await_wait(work->posted, until, &over);
+    if (over)
         work->posted = NULL;
-        work->running = false;
-    }
     return status;
 }
+
+/* Nobody has a handle of the other kinds. */
+static dist_status (*const await_ways[])(struct disti_work *work, int64_t until, int *pins_p) = {
+    [DISTI_WORK_ASYNC] = await_async,
+    [DISTI_WORK_STREAM] = await_stream,
+    [DISTI_WORK_PERSISTENT] = await_persistent,
+    [DISTI_WORK_PERSISTENT_STREAM] = await_posted,
+};
 
 /* *over_p: the handle is good for nothing any more. */
 static dist_status await_wait(dist_work *handle, int64_t until, bool *over_p)
@@ -108,12 +92,7 @@ static dist_status await_wait(dist_work *handle, int64_t until, bool *over_p)
     *over_p = status != DIST_OK;
     if (status != DIST_OK)
         return status;
-    if (work->posted)
-        status = await_posted(work, until);
-    else if (work->kind == DISTI_WORK_PERSISTENT)
-        status = await_persistent(work, until);
-    else
-        status = await_result(work, until, &pins);
+    status = await_ways[work->kind](work, until, &pins);
     if (pins)
         disti_work_retire(work, pins);
     else
@@ -160,7 +139,7 @@ dist_status dist_test(dist_work *handle, bool *done_p)
     status = disti_handle_pin(handle, "dist_test", &work);
     if (status != DIST_OK)
         return status;
-    posted = work->posted;
+    posted = work->kind == DISTI_WORK_PERSISTENT_STREAM ? work->posted : NULL;
     if (posted) {
         disti_work_unpin(work);
         return dist_test(posted, done_p);
@@ -177,11 +156,11 @@ static dist_status await_note(struct disti_work *work, dist_work_fn fn, void *ar
     dist_status status = DIST_OK;
 
     disti_group_enter(group);
-    if (work->fn) {
+    if (work->on_complete.fn) {
         status = disti_fail(DIST_ERR_INVALID_ARGUMENT, "the work has a function already");
     } else {
-        work->fn = fn;
-        work->fn_arg = arg;
+        work->on_complete.fn = fn;
+        work->on_complete.arg = arg;
         *ended_p = await_has_ended(work);
         disti_drive_kick(group);
     }
@@ -200,7 +179,7 @@ dist_status dist_on_complete(dist_work *handle, dist_work_fn fn, void *arg)
     status = disti_handle_pin(handle, "dist_on_complete", &work);
     if (status != DIST_OK)
         return status;
-    if (work->kind == DISTI_WORK_PERSISTENT)
+    if (disti_work_is_persistent(work))
         status =
             disti_fail(DIST_ERR_INVALID_ARGUMENT, "dist_on_complete is not for persistent works");
     else

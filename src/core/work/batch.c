@@ -116,7 +116,7 @@ static dist_status batch_post(struct batch_item *item)
     status = disti_group_check(item->group, dist_collective_string(item->start.call.collective));
     if (status == DIST_OK)
         status = disti_stage(item->group, &item->start);
-    item->start.detached = item->start.waits = item->start.manner == DIST_MANNER_STREAM;
+    item->start.detached = item->start.call.waits = item->start.manner == DIST_MANNER_STREAM;
     if (status == DIST_OK)
         status = disti_work_post(item->group, &item->start, &item->work);
     if (status == DIST_OK)

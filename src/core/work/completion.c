@@ -91,10 +91,17 @@ static void completion_finish(struct dist_group *group, struct disti_work *work)
     disti_group_fail(group, work, status);
 }
 
+/* Who waits in the call itself, or starts it many times, gives no function. */
+static bool completion_has_fn(const struct disti_work *work)
+{
+    return work->kind != DISTI_WORK_BLOCKING && !disti_work_is_persistent(work) &&
+           work->on_complete.fn;
+}
+
 static void completion_notify(struct dist_group *group, struct disti_work *work)
 {
     completion_enter(group);
-    disti_complete_call(work, work->fn, work->fn_arg);
+    disti_complete_call(work, work->on_complete.fn, work->on_complete.arg);
     completion_return(group);
 }
 
@@ -107,7 +114,7 @@ static void completion_end(struct dist_group *group, struct disti_work *work)
         disti_group_fail(group, work, work->status); /* if nobody has noticed yet */
     else if (work->finish)
         completion_finish(group, work);
-    if (work->fn)
+    if (completion_has_fn(work))
         completion_notify(group, work);
     atomic_store_explicit(&work->ended, true, memory_order_release);
     if (detached) /* else it is its waiter's from here on */

@@ -17,17 +17,10 @@ static void work_fill(struct dist_group *group, const struct dist_call *call,
     work->call = *call;
     work->name = NULL;
     work->kind = kind;
-    work->manner = DIST_MANNER_HOST;
-    work->waits = kind == DISTI_WORK_BLOCKING;
-    work->running = false;
-    work->posted = NULL;
     work->forgiven = false;
     work->owned = NULL;
     work->release = NULL;
-    work->begin = NULL;
     work->finish = NULL;
-    work->fn = NULL;
-    work->fn_arg = NULL;
     work->next = NULL;
     work->status = DIST_IN_PROGRESS;
     work->deadline_ns = 0;
@@ -39,11 +32,8 @@ void disti_work_fill(struct dist_group *group, const struct disti_start *start,
 {
     work_fill(group, &start->call, kind, work);
     work->name = start->name;
-    work->manner = start->manner;
-    work->waits = work->waits || start->waits;
     work->owned = start->owned;
     work->release = start->release;
-    work->begin = start->begin;
     work->finish = start->finish;
 }
 
@@ -153,7 +143,6 @@ dist_status disti_work_launch(struct disti_work *work)
         return status;
     work->call.sequence = disti_collective_pair(work->call.collective) ? group->message_sequence++
                                                                        : group->sequence++;
-    work->call.waits = work->waits;
     work->ticket = (struct dist_ticket){.status = DIST_IN_PROGRESS}; /* it may have run before */
     disti_drive_rouse(group);
     status = group->backend->post(group->state, &work->call, &work->ticket);
@@ -192,6 +181,7 @@ static dist_status work_run(struct disti_work *work)
 
     if (disti_work_is_calling())
         return disti_work_no_waiting(dist_collective_string(work->call.collective));
+    work->call.waits = true;
     disti_group_enter(group);
     status = disti_work_launch(work);
     if (status == DIST_OK)
@@ -254,17 +244,28 @@ void disti_work_undo(struct disti_work *work)
         disti_handle_give(work);
 }
 
+/* Of a work that is posted. */
+static enum disti_work_kind work_kind(const struct dist_group *group,
+                                      const struct disti_start *start)
+{
+    if (start->detached)
+        return DISTI_WORK_DETACHED;
+    return start->manner == DIST_MANNER_STREAM && (group->backend->join || start->call.waits)
+               ? DISTI_WORK_STREAM
+               : DISTI_WORK_ASYNC;
+}
+
 dist_status disti_work_post(struct dist_group *group, const struct disti_start *start,
                             dist_work **work_p)
 {
-    enum disti_work_kind kind = start->detached ? DISTI_WORK_DETACHED : DISTI_WORK_ASYNC;
     struct disti_work *work = disti_handle_take();
     bool hurry;
     dist_status status;
 
     if (!work)
         return work_no_memory(group, start);
-    disti_work_fill(group, start, kind, work);
+    disti_work_fill(group, start, work_kind(group, start), work);
+    work->on_complete.fn = NULL;
     disti_group_enter(group);
     status = disti_work_launch(work);
     if (status == DIST_OK && !start->detached) {

@@ -24,7 +24,6 @@ struct disti_start {
     dist_status (*begin)(void *owned);
     dist_status (*finish)(void *owned);
     bool detached; /* nobody will wait: the library frees the work when it has ended */
-    bool waits;    /* detached, on a stream: the program goes on behind it, as if it had waited */
 };
 
 /* Frees what belongs to it. */
@@ -74,10 +73,12 @@ bool disti_work_is_calling(void);
 /* ---- within ---- */
 
 enum disti_work_kind {
-    DISTI_WORK_BLOCKING, /* on the stack of the caller, who waits */
-    DISTI_WORK_ASYNC,
-    DISTI_WORK_DETACHED,
-    DISTI_WORK_PERSISTENT
+    DISTI_WORK_BLOCKING,         /* on the stack of the caller, who waits */
+    DISTI_WORK_ASYNC,            /* the program holds it, and waits for its end */
+    DISTI_WORK_STREAM,           /* the same, but dist_wait may leave its end to the stream: */
+    DISTI_WORK_DETACHED,         /* then, or from the beginning, nobody waits for it */
+    DISTI_WORK_PERSISTENT,       /* the program holds it, and starts it many times */
+    DISTI_WORK_PERSISTENT_STREAM /* the same; each start posts a work of kind STREAM */
 };
 
 /*
@@ -97,22 +98,31 @@ struct disti_work {
     struct dist_call call; /* the backend reads it, messages quote it */
     const char *name;      /* as in struct disti_start */
     enum disti_work_kind kind;
-    dist_manner manner;
-    bool waits;        /* as in struct disti_start */
-    bool running;      /* persistent: started and not yet waited for */
-    dist_work *posted; /* persistent, on a stream, and running: what runs */
     void *owned;
     void (*release)(void *owned);
-    dist_status (*begin)(void *owned);
     dist_status (*finish)(void *owned);
-    dist_work_fn fn;
-    void *fn_arg;
     int64_t deadline_ns;
     bool forgiven;           /* the deadline was put off, since nobody drove */
     struct disti_work *next; /* in the queue */
     dist_status status;      /* how it ended */
     atomic_bool ended;
+    union {
+        struct { /* ASYNC, STREAM, DETACHED: what dist_on_complete gave */
+            dist_work_fn fn;
+            void *arg;
+        } on_complete;
+        struct { /* PERSISTENT */
+            dist_status (*begin)(void *owned);
+            bool started; /* and not yet waited for */
+        } persistent;
+        dist_work *posted; /* PERSISTENT_STREAM: started and not yet waited for; else NULL */
+    };
 };
+
+static inline bool disti_work_is_persistent(const struct disti_work *work)
+{
+    return work->kind == DISTI_WORK_PERSISTENT || work->kind == DISTI_WORK_PERSISTENT_STREAM;
+}
 
 /* What messages call it. */
 static inline const char *disti_work_name(const struct disti_work *work)
@@ -137,6 +147,10 @@ void disti_work_unpin(struct disti_work *work);
 /* The same for one that was claimed, whose handle is good for nothing from now on: the claim's pin,
  * and with pins 2 the library's own too. */
 void disti_work_retire(struct disti_work *work, int pins);
+
+/* stream.c: what the program puts on its stream from now on comes after this work of kind STREAM,
+ * and the library sees to its end: it is DETACHED. False: it has ended, or is about to. */
+bool disti_stream_join(struct disti_work *work);
 
 /* completion.c: ends every work whose turn has come. The driver calls it, with the lock held; it
  * lets go of the lock while it calls functions of the program. */
