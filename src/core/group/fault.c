@@ -130,7 +130,7 @@ static bool fault_read_news(struct dist_group *group)
 }
 
 /* Sleeps until there may be news; another group's thread may read them for us. */
-static void fault_await_news(struct dist_group *group)
+static void fault_wait_for_news(struct dist_group *group)
 {
     struct pollfd news = {.fd = disti_group_news_fd(group), .events = POLLIN};
 
@@ -151,7 +151,7 @@ void disti_group_fail(struct dist_group *group, const struct disti_work *work, d
     disti_text(own, sizeof(own), "%s", dist_last_error());
     while (status == DIST_ERR_PEER_LOST && group->world->bootstrap.store &&
            !fault_read_news(group) && !disti_expired(until))
-        fault_await_news(group);
+        fault_wait_for_news(group);
     if (status == DIST_ERR_PEER_LOST && group->lost_rank >= 0)
         fault_lost(group, work);
     else

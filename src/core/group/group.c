@@ -140,7 +140,7 @@ static dist_status group_all_gather(void *arg, const void *in, void *out, size_t
                               timeout_ms);
 }
 
-/* What rank 0 gives, to all: by a request of the group, since a key that is awaited by anybody
+/* What rank 0 gives, to all: by a request of the group, since a key that anybody waits for
  * would fail with the loss of any rank of the world. */
 static dist_status group_broadcast(void *arg, void *data, size_t bytes)
 {

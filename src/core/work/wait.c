@@ -4,13 +4,13 @@
 #include "core/group/group.h"
 #include "core/work/handle.h"
 
-static bool await_has_ended(const struct disti_work *work)
+static bool wait_has_ended(const struct disti_work *work)
 {
     return atomic_load_explicit(&work->ended, memory_order_acquire);
 }
 
 /* Blocks until it has ended or the time has come. */
-static void await_end(struct disti_work *work, int64_t until)
+static void wait_end(struct disti_work *work, int64_t until)
 {
     struct dist_group *group = work->group;
 
@@ -24,28 +24,28 @@ static void await_end(struct disti_work *work, int64_t until)
  * many pins the work has that are the caller's to give back; 0: the handle stays good.
  */
 
-static dist_status await_async(struct disti_work *work, int64_t until, int *pins_p)
+static dist_status wait_async(struct disti_work *work, int64_t until, int *pins_p)
 {
-    if (!await_has_ended(work)) {
+    if (!wait_has_ended(work)) {
         if (disti_work_is_calling())
             return disti_work_no_waiting("dist_wait");
-        await_end(work, until);
-        if (!await_has_ended(work))
+        wait_end(work, until);
+        if (!wait_has_ended(work))
             return DIST_IN_PROGRESS;
     }
     *pins_p = 2;
     return disti_work_result(work);
 }
 
-static dist_status await_stream(struct disti_work *work, int64_t until, int *pins_p)
+static dist_status wait_stream(struct disti_work *work, int64_t until, int *pins_p)
 {
-    if (await_has_ended(work) || !disti_stream_join(work))
-        return await_async(work, until, pins_p);
+    if (wait_has_ended(work) || !disti_stream_join(work))
+        return wait_async(work, until, pins_p);
     *pins_p = 1;
     return DIST_OK;
 }
 
-static dist_status await_persistent(struct disti_work *work, int64_t until, int *pins_p)
+static dist_status wait_persistent(struct disti_work *work, int64_t until, int *pins_p)
 {
     dist_status status;
     int pins = 0;
@@ -53,14 +53,14 @@ static dist_status await_persistent(struct disti_work *work, int64_t until, int 
     (void)pins_p;
     if (!work->persistent.started)
         return DIST_OK;
-    status = await_async(work, until, &pins);
+    status = wait_async(work, until, &pins);
     work->persistent.started = !pins;
     return status;
 }
 
-static dist_status await_wait(dist_work *handle, int64_t until, bool *over_p);
+static dist_status wait_handle(dist_work *handle, int64_t until, bool *over_p);
 
-static dist_status await_posted(struct disti_work *work, int64_t until, int *pins_p)
+static dist_status wait_posted(struct disti_work *work, int64_t until, int *pins_p)
 {
     bool over;
     dist_status status;
@@ -68,22 +68,22 @@ static dist_status await_posted(struct disti_work *work, int64_t until, int *pin
     (void)pins_p;
     if (!work->posted)
         return DIST_OK;
-    status = await_wait(work->posted, until, &over);
+    status = wait_handle(work->posted, until, &over);
     if (over)
         work->posted = NULL;
     return status;
 }
 
 /* Nobody has a handle of the other kinds. */
-static dist_status (*const await_ways[])(struct disti_work *work, int64_t until, int *pins_p) = {
-    [DISTI_WORK_ASYNC] = await_async,
-    [DISTI_WORK_STREAM] = await_stream,
-    [DISTI_WORK_PERSISTENT] = await_persistent,
-    [DISTI_WORK_PERSISTENT_STREAM] = await_posted,
+static dist_status (*const wait_ways[])(struct disti_work *work, int64_t until, int *pins_p) = {
+    [DISTI_WORK_ASYNC] = wait_async,
+    [DISTI_WORK_STREAM] = wait_stream,
+    [DISTI_WORK_PERSISTENT] = wait_persistent,
+    [DISTI_WORK_PERSISTENT_STREAM] = wait_posted,
 };
 
 /* *over_p: the handle is good for nothing any more. */
-static dist_status await_wait(dist_work *handle, int64_t until, bool *over_p)
+static dist_status wait_handle(dist_work *handle, int64_t until, bool *over_p)
 {
     struct disti_work *work;
     dist_status status = disti_handle_claim(handle, "dist_wait", &work);
@@ -92,7 +92,7 @@ static dist_status await_wait(dist_work *handle, int64_t until, bool *over_p)
     *over_p = status != DIST_OK;
     if (status != DIST_OK)
         return status;
-    status = await_ways[work->kind](work, until, &pins);
+    status = wait_ways[work->kind](work, until, &pins);
     if (pins)
         disti_work_retire(work, pins);
     else
@@ -105,27 +105,27 @@ dist_status dist_wait(dist_work *work)
 {
     bool over;
 
-    return await_wait(work, INT64_MAX, &over);
+    return wait_handle(work, INT64_MAX, &over);
 }
 
 dist_status dist_wait_for(dist_work *work, int timeout_ms)
 {
     bool over;
 
-    return await_wait(work, disti_deadline_ms(timeout_ms), &over);
+    return wait_handle(work, disti_deadline_ms(timeout_ms), &over);
 }
 
-static bool await_test(struct disti_work *work)
+static bool wait_test(struct disti_work *work)
 {
     struct dist_group *group = work->group;
 
     /* Whoever has the lock moves things along as well as this thread would. */
-    if (!await_has_ended(work) && pthread_mutex_trylock(&group->lock) == 0) {
+    if (!wait_has_ended(work) && pthread_mutex_trylock(&group->lock) == 0) {
         disti_log_use(group->log);
         disti_drive_once(group);
         disti_group_exit(group);
     }
-    return await_has_ended(work);
+    return wait_has_ended(work);
 }
 
 dist_status dist_test(dist_work *handle, bool *done_p)
@@ -144,13 +144,13 @@ dist_status dist_test(dist_work *handle, bool *done_p)
         disti_work_unpin(work);
         return dist_test(posted, done_p);
     }
-    *done_p = await_test(work);
+    *done_p = wait_test(work);
     disti_work_unpin(work);
     return DIST_OK;
 }
 
 /* True: the work has ended, and the caller is to call the function. */
-static dist_status await_note(struct disti_work *work, dist_work_fn fn, void *arg, bool *ended_p)
+static dist_status wait_note(struct disti_work *work, dist_work_fn fn, void *arg, bool *ended_p)
 {
     struct dist_group *group = work->group;
     dist_status status = DIST_OK;
@@ -161,7 +161,7 @@ static dist_status await_note(struct disti_work *work, dist_work_fn fn, void *ar
     } else {
         work->on_complete.fn = fn;
         work->on_complete.arg = arg;
-        *ended_p = await_has_ended(work);
+        *ended_p = wait_has_ended(work);
         disti_drive_kick(group);
     }
     disti_group_exit(group);
@@ -183,7 +183,7 @@ dist_status dist_on_complete(dist_work *handle, dist_work_fn fn, void *arg)
         status =
             disti_fail(DIST_ERR_INVALID_ARGUMENT, "dist_on_complete is not for persistent works");
     else
-        status = await_note(work, fn, arg, &ended);
+        status = wait_note(work, fn, arg, &ended);
     if (ended)
         disti_complete_call(work, fn, arg);
     disti_work_unpin(work);
