@@ -8,7 +8,7 @@
 
 /*
  * How the caller wants it: work_p is what it passed as such, and means something only with async.
- * The plain form blocks, or is noted while dist_group_start is open in this thread.
+ * Without async the call blocks, or is noted while dist_group_start is open in this thread.
  */
 struct calls_form {
     bool async;

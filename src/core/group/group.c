@@ -218,7 +218,7 @@ dist_status disti_group_open(struct dist_group *group, const struct dist_backend
         return disti_fail(DIST_ERR_NO_MEMORY, "no memory for backend %s", backend->name);
     group->backend = backend;
     group->state = state;
-    group->plain = !backend->join && !disti_driver_possible();
+    group->host_only = !backend->join && !disti_driver_possible();
     status = backend->open(state, &group->config);
     if (status == DIST_OK && !backend->meets) /* nobody begins before all are open */
         status = group_all_gather(group, NULL, NULL, 0);

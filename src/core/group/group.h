@@ -38,8 +38,8 @@ struct dist_group {
     char *job;                 /* the world's job and the number */
     struct dist_backend_config config;
     const struct dist_backend *backend;
-    void *state; /* the backend's; NULL until it is opened */
-    bool plain;  /* all memory is the host's, as far as anybody knows */
+    void *state;    /* the backend's; NULL until it is opened */
+    bool host_only; /* all memory is the host's, as far as anybody knows */
     struct disti_wait_policy policy;
     uint32_t gathers;          /* how many all-gathers through the store: their keys */
     int64_t open_by_ns;        /* while it is opened: the deadline; else 0 */

@@ -58,7 +58,7 @@ static dist_memory stage_memory(const struct disti_start *start, const struct di
 void disti_call_place(struct dist_group *group, struct disti_start *start)
 {
     start->call.stream = group->stream;
-    if (group->plain)
+    if (group->host_only)
         return;
     start->call.memory = stage_memory(start, disti_driver_loaded());
     if (group->backend->manner && (start->call.memory != DIST_MEMORY_HOST || group->backend->join))
@@ -140,7 +140,7 @@ static dist_status stage_finish(void *owned)
 dist_status disti_stage_copy(const struct dist_group *group, void *to, const void *from,
                              size_t bytes)
 {
-    const struct disti_driver *driver = group->plain ? NULL : disti_driver_loaded();
+    const struct disti_driver *driver = group->host_only ? NULL : disti_driver_loaded();
     int error = 0;
 
     if (stage_is_device(driver, from, bytes))
