@@ -126,7 +126,7 @@ static int calls_blocks(const struct calls_check *check, int trait)
     return elsewhere ? NONE : trait & BLOCKS;
 }
 
-/* RECV: a place for the sender's rank that nobody asked for. */
+/* RECV: memory for the sender's rank, which nobody asked for. */
 static dist_status calls_own_source(const struct calls_check *check, void **owned_p)
 {
     if (check->call->collective != DIST_COLL_RECV || check->call->source)
@@ -320,7 +320,7 @@ static dist_status calls_check_all(struct calls_check *check, void **owned_p)
 
 /*
  * RECV on a stream: the program goes on before it has ended, so the sender is said at once, and the
- * backend gets a place of the library's.
+ * backend gets memory of the library's.
  */
 static dist_status calls_detach_source(const dist_group *group, struct disti_start *start)
 {
@@ -355,7 +355,7 @@ dist_status disti_call_check(dist_group *group, const struct dist_call *call,
     if (status == DIST_OK) {
         start.in_bytes = check.in.bytes;
         start.out_bytes = check.out.bytes;
-        disti_call_place(group, &start);
+        disti_call_locate(group, &start);
         status = calls_detach_source(group, &start);
     }
     if (status != DIST_OK) {

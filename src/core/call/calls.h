@@ -40,7 +40,7 @@ dist_status disti_call_check(dist_group *group, const struct dist_call *call,
  * stage.c: where are the buffers of this checked call, and how is it to be done? Sets memory and
  * stream of the call, and manner.
  */
-void disti_call_place(struct dist_group *group, struct disti_start *start);
+void disti_call_locate(struct dist_group *group, struct disti_start *start);
 /*
  * Before the start of a call that is to be STAGED (else nothing): copies its data to host memory,
  * and from then on the call is about the copies, and owns them. Blocks until the device has got

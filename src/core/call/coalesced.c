@@ -113,12 +113,12 @@ static struct calls_form coalesced_form(dist_work **work_p)
 }
 
 /*
- * Every buffer is checked before anything starts. *elements_p: how many are packed; *places_p: bits
- * 1 << dist_memory, where those are that are not empty.
+ * Every buffer is checked before anything starts. *elements_p: how many are packed; *memories_p:
+ * bits 1 << dist_memory, where those are that are not empty.
  */
 static dist_status coalesced_check(dist_group *group, void *const *buffers, const size_t *counts,
                                    int buffer_count, dist_dtype dtype, dist_op op,
-                                   struct calls_form form, size_t *elements_p, unsigned *places_p)
+                                   struct calls_form form, size_t *elements_p, unsigned *memories_p)
 {
     struct dist_call call = coalesced_call(NULL, 0, dtype, op, 0);
     struct disti_start start;
@@ -133,7 +133,7 @@ static dist_status coalesced_check(dist_group *group, void *const *buffers, cons
         call = coalesced_call(buffers[i], counts[i], dtype, op, 0);
         status = disti_call_check(group, &call, form, &start);
         if (status == DIST_OK && counts[i])
-            *places_p |= 1u << start.call.memory;
+            *memories_p |= 1u << start.call.memory;
         if (status == DIST_OK && coalesced_is_small(counts[i], dist_dtype_size(dtype)))
             *elements_p += counts[i];
     }
@@ -213,16 +213,16 @@ static dist_status coalesced_try(dist_group *group, void *const *buffers, const 
     struct coalesced *list = NULL;
     struct dist_call call;
     const unsigned host = 1u << DIST_MEMORY_HOST;
-    unsigned places = 0;
+    unsigned memories = 0;
     size_t elements = 0;
-    dist_status status =
-        coalesced_check(group, buffers, counts, buffer_count, dtype, op, form, &elements, &places);
+    dist_status status = coalesced_check(group, buffers, counts, buffer_count, dtype, op, form,
+                                         &elements, &memories);
 
     if (status != DIST_OK)
         return status;
     if (buffer_count && group->backend->batch)
-        return coalesced_start_each(group, buffers, counts, buffer_count, dtype, op, places & host,
-                                    form.work_p);
+        return coalesced_start_each(group, buffers, counts, buffer_count, dtype, op,
+                                    memories & host, form.work_p);
     status = coalesced_new(group, buffers, counts, buffer_count, dist_dtype_size(dtype), elements,
                            &list);
     if (status != DIST_OK)

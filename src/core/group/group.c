@@ -10,8 +10,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Copies the members' places; nodes are numbered from 0 again, in the order of the ranks. */
-static dist_status group_place(struct dist_group *group)
+/* Nodes are numbered from 0 again, in the order of the ranks. */
+static dist_status group_copy_places(struct dist_group *group)
 {
     const struct dist_place *places = group->world->places;
     int *renumbered = malloc((size_t)group->world->size * sizeof(*renumbered));
@@ -33,7 +33,7 @@ static dist_status group_place(struct dist_group *group)
     return DIST_OK;
 }
 
-/* This rank's number in the group, and its place among those of its machine. */
+/* This rank's number in the group, and its local rank. */
 static void group_count(struct dist_group *group)
 {
     group->whole = group->world_size == group->world->size;
@@ -96,7 +96,7 @@ dist_status disti_group_new(struct disti_world *world, const struct disti_group_
     for (int r = 0; status == DIST_OK && r < spec->size; r++)
         group->members[r] = spec->members ? spec->members[r] : r;
     if (status == DIST_OK)
-        status = group_place(group);
+        status = group_copy_places(group);
     if (status != DIST_OK) {
         disti_group_free(group);
         return status;

@@ -55,7 +55,7 @@ static dist_memory stage_memory(const struct disti_start *start, const struct di
                                                                   : DIST_MEMORY_MIXED;
 }
 
-void disti_call_place(struct dist_group *group, struct disti_start *start)
+void disti_call_locate(struct dist_group *group, struct disti_start *start)
 {
     start->call.stream = group->stream;
     if (group->host_only)
