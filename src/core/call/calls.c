@@ -156,36 +156,36 @@ static dist_status calls_own_counts(const struct calls_check *check, void **owne
     return DIST_OK;
 }
 
-/* Copies counts and offsets to `at`; offsets NULL: one after the other. False: an overflow. */
+/* Copies counts and offsets to `copy`; offsets NULL: one after the other. False: an overflow. */
 static bool calls_copy_layout(const size_t **counts, const size_t **offsets, size_t ranks,
-                              size_t *at)
+                              size_t *copy)
 {
     size_t next = 0;
 
-    memcpy(at, *counts, ranks * sizeof(*at));
+    memcpy(copy, *counts, ranks * sizeof(*copy));
     for (size_t r = 0; r < ranks; r++) {
-        at[ranks + r] = *offsets ? (*offsets)[r] : next;
-        if (__builtin_add_overflow(at[ranks + r], at[r], &next))
+        copy[ranks + r] = *offsets ? (*offsets)[r] : next;
+        if (__builtin_add_overflow(copy[ranks + r], copy[r], &next))
             return false;
     }
-    *counts = at;
-    *offsets = at + ranks;
+    *counts = copy;
+    *offsets = copy + ranks;
     return true;
 }
 
-static dist_status calls_copy_layouts(const struct calls_check *check, size_t *at)
+static dist_status calls_copy_layouts(const struct calls_check *check, size_t *copy)
 {
     size_t ranks = (size_t)check->group->world_size;
     struct dist_call *call = check->call;
     bool good = true;
 
     if (calls_has_in_counts(check))
-        good = calls_copy_layout(&call->in_counts, &call->in_offsets, ranks, at);
+        good = calls_copy_layout(&call->in_counts, &call->in_offsets, ranks, copy);
     else
         call->in_counts = call->in_offsets = NULL;
     if (calls_has_out_counts(check))
-        good =
-            good && calls_copy_layout(&call->out_counts, &call->out_offsets, ranks, at + 2 * ranks);
+        good = good &&
+               calls_copy_layout(&call->out_counts, &call->out_offsets, ranks, copy + 2 * ranks);
     else
         call->out_counts = call->out_offsets = NULL;
     return good ? DIST_OK : calls_bad(check, "a count and its offset are larger than memory");

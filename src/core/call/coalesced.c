@@ -36,16 +36,16 @@ static bool coalesced_is_small(size_t count, size_t element)
 static dist_status coalesced_copy(const struct coalesced *list, bool to_user)
 {
     dist_status status = DIST_OK;
-    char *at = list->packed;
+    char *cursor = list->packed;
 
     for (int i = 0; i < list->buffer_count && status == DIST_OK; i++) {
         size_t bytes = list->counts[i] * list->element;
 
         if (!bytes || !coalesced_is_small(list->counts[i], list->element))
             continue;
-        status = disti_stage_copy(list->group, to_user ? list->buffers[i] : at,
-                                  to_user ? at : list->buffers[i], bytes);
-        at += bytes;
+        status = disti_stage_copy(list->group, to_user ? list->buffers[i] : cursor,
+                                  to_user ? cursor : list->buffers[i], bytes);
+        cursor += bytes;
     }
     return status;
 }

@@ -28,14 +28,14 @@ static void memory_note(struct memory_loan *loan)
 /* Takes out the loan of that memory, or if that is NULL one of the group's; NULL: there is none. */
 static struct memory_loan *memory_take(const struct dist_group *group, const void *memory)
 {
-    struct memory_loan **link = &memory_loans, *loan;
+    struct memory_loan **entry = &memory_loans, *loan;
 
     pthread_mutex_lock(&memory_lock);
-    while (*link && (memory ? (*link)->memory != memory : (*link)->group != group))
-        link = &(*link)->next;
-    loan = *link;
+    while (*entry && (memory ? (*entry)->memory != memory : (*entry)->group != group))
+        entry = &(*entry)->next;
+    loan = *entry;
     if (loan)
-        *link = loan->next;
+        *entry = loan->next;
     pthread_mutex_unlock(&memory_lock);
     return loan;
 }

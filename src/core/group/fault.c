@@ -13,8 +13,9 @@
 #define FAULT_GRACE_NS (200LL * 1000 * 1000)
 
 /*
- * When a link breaks the peer at its other end may be a victim itself, which left because of a
- * third rank. The store hears of the first failure first and tells all: wait so long for its news.
+ * When a connection breaks the peer at its other end may be a victim itself, which left because of
+ * a third rank. The store hears of the first failure first and tells all: wait so long for its
+ * news.
  */
 #define FAULT_NEWS_MS 500
 #define FAULT_LOOK_MS 20
@@ -42,7 +43,7 @@ static void fault_end(struct dist_group *group, dist_status status, const char *
     if (group->state)
         group->backend->abort(group->state);
     for (struct disti_work *work = group->works; work; work = work->next) {
-        /* A link that broke since others aborted the group is no cause. */
+        /* A connection that broke since others aborted the group is no cause. */
         if (work->ticket.status == DIST_IN_PROGRESS || (group->aborted && work->ticket.status < 0))
             work->ticket.status = status;
     }

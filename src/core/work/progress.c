@@ -153,13 +153,13 @@ void disti_progress_notice(struct dist_group *group)
 
 static void progress_unlink(struct dist_group *group)
 {
-    struct dist_group **at = &disti_progress.groups;
+    struct dist_group **entry = &disti_progress.groups;
 
     pthread_mutex_lock(&disti_progress.list);
-    while (*at && *at != group)
-        at = &(*at)->drive.next_served;
-    if (*at)
-        *at = group->drive.next_served;
+    while (*entry && *entry != group)
+        entry = &(*entry)->drive.next_served;
+    if (*entry)
+        *entry = group->drive.next_served;
     pthread_mutex_unlock(&disti_progress.list);
 }
 

@@ -143,18 +143,18 @@ static bool loop_look(struct dist_group *group, bool watch, int *moved)
 /* One look at every group. Returns how much happened. */
 static int loop_round(struct loop *self)
 {
-    struct dist_group **at = &self->held;
+    struct dist_group **entry = &self->held;
     bool watch = ++self->rounds % LOOP_WATCH_ROUNDS == 0;
     int moved = 0;
 
-    while (*at) {
-        struct dist_group *group = *at;
+    while (*entry) {
+        struct dist_group *group = *entry;
 
         if (loop_look(group, watch, &moved)) {
-            at = &group->drive.next_held;
+            entry = &group->drive.next_held;
             continue;
         }
-        *at = group->drive.next_held;
+        *entry = group->drive.next_held;
         group->drive.held = false;
         disti_group_let_go(group);
     }

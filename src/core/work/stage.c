@@ -176,21 +176,21 @@ static bool stage_overlap(const struct stage_part *a, const struct stage_part *b
 static size_t stage_lay(struct stage *stage, char *base, bool in_copied, bool out_copied)
 {
     struct stage_part *in = &stage->in, *out = &stage->out;
-    size_t in_at = 0, out_at = 0;
+    size_t in_offset = 0, out_offset = 0;
 
     if (in_copied && out_copied && stage_overlap(in, out)) {
-        in_at = in->user > out->user ? (size_t)(in->user - out->user) : 0;
-        out_at = out->user > in->user ? (size_t)(out->user - in->user) : 0;
+        in_offset = in->user > out->user ? (size_t)(in->user - out->user) : 0;
+        out_offset = out->user > in->user ? (size_t)(out->user - in->user) : 0;
     } else if (in_copied) {
-        out_at = (in->bytes + STAGE_ALIGN - 1) / STAGE_ALIGN * STAGE_ALIGN;
+        out_offset = (in->bytes + STAGE_ALIGN - 1) / STAGE_ALIGN * STAGE_ALIGN;
     }
     if (base && in_copied)
-        in->copy = base + in_at;
+        in->copy = base + in_offset;
     if (base && out_copied)
-        out->copy = base + out_at;
-    in_at += in_copied ? in->bytes : 0;
-    out_at += out_copied ? out->bytes : 0;
-    return in_at > out_at ? in_at : out_at;
+        out->copy = base + out_offset;
+    in_offset += in_copied ? in->bytes : 0;
+    out_offset += out_copied ? out->bytes : 0;
+    return in_offset > out_offset ? in_offset : out_offset;
 }
 
 static void stage_warn(const struct dist_group *group)
