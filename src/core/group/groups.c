@@ -97,7 +97,7 @@ static dist_status groups_check(struct dist_group *parent, const char *what,
     return disti_stream_check(options->stream);
 }
 
-/* Whoever is alone needs nobody; otherwise what was asked for, as at the beginning. */
+/* A single rank needs nobody; otherwise what was asked for, as in dist_init_process_group. */
 static const char *groups_backend_name(const struct dist_group *parent, const char *asked, int size)
 {
     bool open = !asked || !*asked || strcmp(asked, "auto") == 0;

@@ -127,7 +127,7 @@ void disti_drive_leave(struct dist_group *group)
 }
 
 /*
- * While nobody drove, nothing could end: that does not count as the ranks' delay. `again`: however
+ * While nobody drove, nothing could end: that does not count as the ranks' delay. `repeat`: however
  * often it happens; else once a work, lest it goes on for ever.
  */
 static void drive_forgive(struct dist_group *group, bool repeat)

@@ -105,7 +105,7 @@ bool disti_drive_arm(struct dist_group *group, int wake_fd, struct pollfd *polls
 }
 
 /* Sleeps, without the lock, until something may have happened. */
-static void sleep_alone(struct dist_group *group, int64_t nap_ns, int64_t until)
+static void sleep_caller(struct dist_group *group, int64_t nap_ns, int64_t until)
 {
     struct pollfd polls[SLEEP_DESCRIPTORS + 2];
     int64_t ns = until == INT64_MAX ? INT64_MAX : until - disti_now_ns();
@@ -138,5 +138,5 @@ void disti_drive_rest(struct dist_group *group, struct disti_wait *wait, int64_t
     if (!tired)
         return;
     disti_drive_watch(group);
-    sleep_alone(group, disti_wait_nap(wait), until);
+    sleep_caller(group, disti_wait_nap(wait), until);
 }

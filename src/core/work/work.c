@@ -114,7 +114,7 @@ static void work_refused(struct dist_group *group, struct disti_work *work, dist
  * Short calls mostly end as they are posted. If nobody's turn is before it and nothing is to be
  * told to anybody, it is over without having been in the queue.
  */
-static bool work_has_ended_alone(struct disti_work *work)
+static bool work_ends_at_once(struct disti_work *work)
 {
     if (work->kind != DISTI_WORK_BLOCKING || work->ticket.status != DIST_OK || work->group->works ||
         disti_drive_calls(disti_drive_state(&work->group->drive)) || work->finish)
@@ -150,7 +150,7 @@ dist_status disti_work_launch(struct disti_work *work)
         work_refused(group, work, status);
         return status;
     }
-    if (!work_has_ended_alone(work)) {
+    if (!work_ends_at_once(work)) {
         work_set_deadline(work);
         work_append(group, work);
         disti_drive_check(group);
