@@ -24,7 +24,7 @@ libdist_core_sources += \
 	src/core/group/groups.c \
 	src/core/work/handle.c \
 	src/core/work/handle.h \
-	src/core/group/kept.c \
+	src/core/group/known.c \
 	src/core/group/identity.c \
 	src/core/group/init.c \
 	src/core/group/leave.c \

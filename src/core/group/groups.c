@@ -131,7 +131,7 @@ static dist_status groups_try_open(struct disti_world *world, const struct disti
         disti_group_free(group);
         return status;
     }
-    disti_group_keep(group);
+    disti_group_know(group);
     *group_p = group;
     return DIST_OK;
 }

@@ -230,7 +230,7 @@ static dist_status init_open(struct disti_world *world, struct dist_options *opt
     disti_info("rank %d of %d joined: backend %s, started by %s, %d ranks on this machine",
                group->rank, group->world_size, group->backend->name, world->bootstrap.launcher,
                group->local_ranks);
-    disti_group_keep(group);
+    disti_group_know(group);
     *group_p = group;
     return DIST_OK;
 }

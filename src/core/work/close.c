@@ -38,7 +38,7 @@ void disti_group_let_go(struct dist_group *group)
     pthread_cond_destroy(&group->drive.changed);
     free(group->cause);
     free(group->lost_text);
-    if (!group->kept)
+    if (!group->known)
         free(group);
 }
 
