@@ -58,8 +58,8 @@ struct disti_drive {
     pthread_cond_t changed; /* a work has ended, or the driver has left */
     enum disti_service service;
     struct dist_group *next_served; /* guarded by the list's lock */
-    struct dist_group *next_held;   /* the progress thread's own, and so is `held` */
-    bool held;
+    struct dist_group *next_driven; /* the progress thread's own, and so is `driven` */
+    bool driven;
 };
 
 static inline enum disti_drive_state disti_drive_state(const struct disti_drive *drive)

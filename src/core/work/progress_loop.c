@@ -39,12 +39,12 @@ enum loop_need { LOOP_NO, LOOP_SOON, LOOP_NOW };
 
 /* The thread's own: the groups that it drives, and how long nothing has moved. */
 struct loop {
-    struct dist_group *held; /* by next_held */
+    struct dist_group *driven; /* by next_driven */
     struct disti_wait wait;
     uint32_t rounds;
     bool bound; /* there is one CPU for this thread and those of the program */
     int ticks;
-    enum loop_need need; /* of the groups that are not held */
+    enum loop_need need; /* of the groups that it does not drive */
 };
 
 /* Ordered behind the thread's own state: see disti_progress_go. */
@@ -66,16 +66,16 @@ static enum loop_need loop_need(const struct dist_group *group)
     return disti_now_ns() - group->drive.test_ns < LOOP_TEST_NS ? LOOP_SOON : LOOP_NOW;
 }
 
-/* Becomes the driver. A group that a caller took and left meanwhile may still be among the held. */
+/* Becomes the driver. A group that a caller took and left meanwhile may still be in the list. */
 static void loop_take(struct loop *self, struct dist_group *group)
 {
     disti_drive_go(&group->drive, DISTI_DRIVE_THREAD);
-    if (group->drive.held)
+    if (group->drive.driven)
         return;
-    group->drive.held = true;
+    group->drive.driven = true;
     disti_group_hold(group);
-    group->drive.next_held = self->held;
-    self->held = group;
+    group->drive.next_driven = self->driven;
+    self->driven = group;
 }
 
 /* Takes the group, if `take`, when it needs a driver. */
@@ -110,7 +110,7 @@ static enum loop_need loop_gather(struct loop *self, bool take)
     return most;
 }
 
-/* Locks a group that is held; false: a caller has taken the role, or closed the group. */
+/* Locks a group that is driven; false: a caller has taken the role, or closed the group. */
 static bool loop_enter(struct dist_group *group)
 {
     if (!loop_drives(group))
@@ -122,7 +122,7 @@ static bool loop_enter(struct dist_group *group)
     return false;
 }
 
-/* One look at one group. False: it is not held any more. */
+/* One look at one group. False: it does not drive it any more. */
 static bool loop_look(struct dist_group *group, bool watch, int *moved)
 {
     bool keep;
@@ -143,7 +143,7 @@ static bool loop_look(struct dist_group *group, bool watch, int *moved)
 /* One look at every group. Returns how much happened. */
 static int loop_round(struct loop *self)
 {
-    struct dist_group **entry = &self->held;
+    struct dist_group **entry = &self->driven;
     bool watch = ++self->rounds % LOOP_WATCH_ROUNDS == 0;
     int moved = 0;
 
@@ -151,11 +151,11 @@ static int loop_round(struct loop *self)
         struct dist_group *group = *entry;
 
         if (loop_look(group, watch, &moved)) {
-            entry = &group->drive.next_held;
+            entry = &group->drive.next_driven;
             continue;
         }
-        *entry = group->drive.next_held;
-        group->drive.held = false;
+        *entry = group->drive.next_driven;
+        group->drive.driven = false;
         disti_group_let_go(group);
     }
     return moved;
@@ -172,7 +172,7 @@ static bool loop_is_crowded(const struct loop *self)
 {
     if (self->bound)
         return true;
-    for (const struct dist_group *group = self->held; group; group = group->drive.next_held) {
+    for (const struct dist_group *group = self->driven; group; group = group->drive.next_driven) {
         if (group->policy.crowded)
             return true;
     }
@@ -189,7 +189,7 @@ static void loop_hear(struct pollfd *wake)
 
 static void loop_disarm(struct loop *self)
 {
-    for (struct dist_group *group = self->held; group; group = group->drive.next_held) {
+    for (struct dist_group *group = self->driven; group; group = group->drive.next_driven) {
         if (!loop_enter(group))
             continue;
         disti_drive_disarm(group);
@@ -203,7 +203,8 @@ static bool loop_arm(struct loop *self, struct pollfd *polls, int *count, int64_
     int64_t nap = disti_wait_nap(&self->wait);
     bool quiet = true;
 
-    for (struct dist_group *group = self->held; group && quiet; group = group->drive.next_held) {
+    for (struct dist_group *group = self->driven; group && quiet;
+         group = group->drive.next_driven) {
         if (!loop_enter(group))
             continue;
         disti_drive_watch(group);
@@ -250,7 +251,7 @@ static void loop_sleep(struct loop *self)
     loop_disarm(self);
 }
 
-/* Nothing is held: ticks, and in the end sleeps. */
+/* It drives nothing: ticks, and in the end sleeps. */
 static void loop_idle(struct loop *self)
 {
     struct pollfd wake = {.fd = disti_progress.wake_fd, .events = POLLIN};
@@ -272,7 +273,7 @@ static void loop_work(struct loop *self)
     self->ticks = 0;
     if (loop_round(self) > 0)
         self->wait = (struct disti_wait){0};
-    else if (self->held && disti_wait_step(&policy, &self->wait))
+    else if (self->driven && disti_wait_step(&policy, &self->wait))
         loop_sleep(self);
 }
 
@@ -283,7 +284,7 @@ void *disti_progress_main(void *arg)
     (void)arg;
     while (atomic_load(&disti_progress.state) != DISTI_PROGRESS_QUITS) {
         self.need = loop_gather(&self, true);
-        if (self.held)
+        if (self.driven)
             loop_work(&self);
         else
             loop_idle(&self);
