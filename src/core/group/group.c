@@ -241,7 +241,7 @@ void disti_group_free(struct dist_group *group)
     free(group->job);
     free(group->news);
     disti_turns_free(group);
-    disti_group_orphan(group);
+    disti_group_release(group);
 }
 
 const char *disti_group_name(const struct dist_group *group, char text[GROUP_NAME])

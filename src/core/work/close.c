@@ -25,12 +25,12 @@ dist_status disti_group_open_works(struct dist_group *group)
     return disti_progress_check();
 }
 
-void disti_group_hold(struct dist_group *group)
+void disti_group_retain(struct dist_group *group)
 {
     atomic_fetch_add_explicit(&group->drive.references, 1, memory_order_relaxed);
 }
 
-void disti_group_let_go(struct dist_group *group)
+void disti_group_release(struct dist_group *group)
 {
     if (atomic_fetch_sub_explicit(&group->drive.references, 1, memory_order_acq_rel) > 1)
         return;
@@ -78,9 +78,4 @@ dist_status disti_group_drain(struct dist_group *group)
     disti_group_unlock(group);
     disti_progress_forget(group);
     return status;
-}
-
-void disti_group_orphan(struct dist_group *group)
-{
-    disti_group_let_go(group);
 }

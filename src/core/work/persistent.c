@@ -41,7 +41,7 @@ dist_status disti_work_prepare(struct dist_group *group, const struct disti_star
     disti_group_enter(group);
     status = persistent_admit(group, work);
     if (status == DIST_OK)
-        disti_group_hold(group);
+        disti_group_retain(group);
     disti_group_exit(group);
     if (status == DIST_OK)
         *work_p = disti_handle_of(work);

@@ -73,7 +73,7 @@ static void loop_take(struct loop *self, struct dist_group *group)
     if (group->drive.driven)
         return;
     group->drive.driven = true;
-    disti_group_hold(group);
+    disti_group_retain(group);
     group->drive.next_driven = self->driven;
     self->driven = group;
 }
@@ -156,7 +156,7 @@ static int loop_round(struct loop *self)
         }
         *entry = group->drive.next_driven;
         group->drive.driven = false;
-        disti_group_let_go(group);
+        disti_group_release(group);
     }
     return moved;
 }

@@ -50,7 +50,7 @@ bool disti_stream_join(struct disti_work *work)
     }
     disti_group_exit(group);
     if (joined)
-        disti_group_let_go(group);
+        disti_group_release(group);
     return joined;
 }
 

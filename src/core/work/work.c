@@ -54,7 +54,7 @@ void disti_start_release(struct disti_start *start)
 static void work_free(struct disti_work *work)
 {
     if (work->kind != DISTI_WORK_DETACHED)
-        disti_group_let_go(work->group);
+        disti_group_release(work->group);
     work_release(work->owned, work->release);
     disti_handle_give(work);
 }
@@ -269,7 +269,7 @@ dist_status disti_work_post(struct dist_group *group, const struct disti_start *
     disti_group_enter(group);
     status = disti_work_launch(work);
     if (status == DIST_OK && !start->detached) {
-        disti_group_hold(group);
+        disti_group_retain(group);
         *work_p = disti_handle_of(work);
     }
     hurry = status == DIST_OK && work->ticket.status == DIST_IN_PROGRESS && work_is_long(start) &&

@@ -62,10 +62,12 @@ dist_status disti_group_open_works(struct dist_group *group);
 dist_status disti_group_drain(struct dist_group *group);
 
 /*
- * Instead of free(group), when all else in it has been freed. Works that the program has not given
- * to dist_wait yet keep the bare structure, which tells how they ended; the last one frees it.
+ * A reference to the bare structure: its owner has one, which it gives back instead of free(group)
+ * when all else in it has been freed, and so has each work that the program has not given to
+ * dist_wait yet, since the group tells how it ended.
  */
-void disti_group_orphan(struct dist_group *group);
+void disti_group_retain(struct dist_group *group);
+void disti_group_release(struct dist_group *group);
 
 /* Is this thread in a function that the program gave to dist_on_complete? It must not block. */
 bool disti_work_is_calling(void);
@@ -159,9 +161,5 @@ void disti_complete(struct dist_group *group);
 void disti_complete_forked(void);
 /* Calls the program's function, without locks; dist_last_error has the cause of a failure. */
 void disti_complete_call(const struct disti_work *work, dist_work_fn fn, void *arg);
-
-/* close.c */
-void disti_group_hold(struct dist_group *group);
-void disti_group_let_go(struct dist_group *group);
 
 #endif

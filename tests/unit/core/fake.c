@@ -273,7 +273,7 @@ dist_status fake_close(struct fake *fake, struct dist_group *group)
 {
     dist_status status = disti_group_drain(group);
 
-    disti_group_orphan(group);
+    disti_group_release(group);
     close(fake->fd);
     return status;
 }
