@@ -109,7 +109,7 @@ bool disti_drive_take(struct dist_group *group)
 }
 
 /* Nobody drives any more. */
-static void drive_let_go(struct dist_group *group)
+static void drive_go_idle(struct dist_group *group)
 {
     disti_drive_go(&group->drive, DISTI_DRIVE_IDLE);
     if (group->drive.waiters)
@@ -119,11 +119,11 @@ static void drive_let_go(struct dist_group *group)
     disti_endpoints_leave();
 }
 
-void disti_drive_leave(struct dist_group *group)
+void disti_drive_release(struct dist_group *group)
 {
     if (group->works)
-        group->drive.left_ns = disti_now_ns();
-    drive_let_go(group);
+        group->drive.released_ns = disti_now_ns();
+    drive_go_idle(group);
 }
 
 /*
@@ -137,7 +137,7 @@ static void drive_forgive(struct dist_group *group, bool repeat)
     if (group->drive.service == DISTI_SERVICE_YES)
         return;
     now = disti_now_ns();
-    if (now - group->drive.left_ns < DRIVE_GAP_NS)
+    if (now - group->drive.released_ns < DRIVE_GAP_NS)
         return;
     for (struct disti_work *work = group->works; work; work = work->next) {
         if (repeat || !work->forgiven)
@@ -240,7 +240,7 @@ void disti_drive_until(struct dist_group *group, const struct disti_work *work, 
             if (group->works != work || work->next) /* else it has just been started, or ended */
                 drive_forgive(group, until == INT64_MAX);
             drive_along(group, work, until);
-            disti_drive_leave(group);
+            disti_drive_release(group);
         } else {
             drive_wait_turn(group, until);
         }
@@ -264,7 +264,7 @@ void disti_drive_once(struct dist_group *group)
         disti_drive_watch(group);
         disti_complete(group);
     }
-    disti_drive_leave(group);
+    disti_drive_release(group);
 }
 
 void disti_drive_kick(struct dist_group *group)
@@ -272,7 +272,7 @@ void disti_drive_kick(struct dist_group *group)
     if (group->drive.completion_due && disti_drive_state(&group->drive) == DISTI_DRIVE_IDLE &&
         disti_drive_take(group)) {
         disti_complete(group);
-        drive_let_go(group); /* it has not driven */
+        drive_go_idle(group); /* it has not driven */
     } else if (group->works && disti_drive_state(&group->drive) == DISTI_DRIVE_IDLE) {
         disti_progress_notice(group);
     } else if (group->drive.completion_due) {

@@ -16,7 +16,7 @@
  *          ^                                       ^
  *          v        take            take           v
  *       THREAD <-----------> IDLE <-----------> CALLER -------> CLOSED
- *        ^   |      leave           leave        ^  ^    close
+ *        ^   |     release         release      ^  ^    close
  *        |   `-------------- take ---------------'  |
  *        v                                          v
  *     THREAD_SLEEPS                           CALLER_SLEEPS
@@ -50,7 +50,7 @@ struct disti_drive {
     int wake_fd;         /* the sleeper's doorbell */
     int waiters;         /* threads that wait for `changed` */
     int messages;        /* sends and receives in the queue */
-    int64_t left_ns;     /* when the last driver left works behind */
+    int64_t released_ns; /* when the last driver left works behind */
     int64_t watch_ns;    /* when dist_test looked at deadlines last */
     int64_t test_ns;     /* when a caller looked last that does not wait: it may look again soon */
     atomic_int wanted;   /* threads that wait for the lock */
@@ -108,7 +108,7 @@ void disti_drive_once(struct dist_group *group);
 void disti_drive_kick(struct dist_group *group);
 /* Takes the role of driver if it can be had. */
 bool disti_drive_take(struct dist_group *group);
-void disti_drive_leave(struct dist_group *group);
+void disti_drive_release(struct dist_group *group);
 /* Unlocks for a moment if other threads want the lock. Between two looks, not while armed. */
 void disti_drive_let_in(struct dist_group *group);
 /* One look at the backend; ends works. Returns how much happened. */

@@ -135,7 +135,7 @@ static bool loop_look(struct dist_group *group, bool watch, int *moved)
     disti_drive_let_in(group);
     keep = group->works && loop_drives(group);
     if (!keep && loop_drives(group))
-        disti_drive_leave(group);
+        disti_drive_release(group);
     disti_group_exit(group);
     return keep;
 }

@@ -131,7 +131,7 @@ static void work_set_deadline(struct disti_work *work)
     work->deadline_ns = now + work->group->timeout_ms * INT64_C(1000000);
     work->forgiven = false;
     if (!work->group->works)
-        work->group->drive.left_ns = now;
+        work->group->drive.released_ns = now;
 }
 
 dist_status disti_work_launch(struct disti_work *work)
