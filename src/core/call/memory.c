@@ -52,7 +52,7 @@ static dist_status memory_ask(struct dist_group *group, size_t bytes, void **mem
 {
     if (group->failed)
         return disti_group_refuse(group, "dist_alloc");
-    disti_drive_rouse(group);
+    disti_drive_wake(group);
     *memory_p = group->backend->alloc(group->state, bytes);
     if (!*memory_p)
         return disti_fail(DIST_ERR_NO_MEMORY, "rank %d: backend %s has no memory for %zu bytes",
@@ -85,7 +85,7 @@ static void memory_give_back(struct memory_loan *loan)
     struct dist_group *group = loan->group;
 
     disti_group_enter(group);
-    disti_drive_rouse(group);
+    disti_drive_wake(group);
     group->backend->free(group->state, loan->memory);
     disti_group_exit(group);
     free(loan);

@@ -38,7 +38,7 @@ static void fault_end(struct dist_group *group, dist_status status, const char *
     disti_text(group->cause, GROUP_TEXT, "%s", text);
     if (tell)
         fault_tell(group, text);
-    disti_drive_rouse(group); /* the driver may sleep with the backend armed */
+    disti_drive_wake(group); /* the driver may sleep with the backend armed */
     group->drive.completion_due = true;
     if (group->state)
         group->backend->abort(group->state);
@@ -159,7 +159,7 @@ void disti_group_fail(struct dist_group *group, const struct disti_work *work, d
         fault_end(group, status, own, true);
 }
 
-void disti_group_heed(struct dist_group *group)
+void disti_group_check_abort(struct dist_group *group)
 {
     if (group->failed)
         return;

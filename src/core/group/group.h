@@ -177,7 +177,7 @@ void disti_group_watch(struct dist_group *group, const struct disti_work *work);
  * Has the program aborted it, here or elsewhere? Then the group ends now. For calls that do not
  * drive it; a driver sees it by itself.
  */
-void disti_group_heed(struct dist_group *group);
+void disti_group_check_abort(struct dist_group *group);
 
 /* abort.c: dist_abort was called here, and the group has not failed: ends it. */
 void disti_group_abort(struct dist_group *group);

@@ -44,7 +44,7 @@ static dist_status groups_check_parent(struct dist_group *parent, const char *wh
     if (status != DIST_OK)
         return status;
     disti_group_enter(parent);
-    disti_group_heed(parent);
+    disti_group_check_abort(parent);
     if (parent->aborted)
         status = disti_group_refuse(parent, what);
     disti_group_exit(parent);

@@ -10,7 +10,7 @@ static dist_status monitor_begin(struct dist_group *group, uint32_t *number_p)
     dist_status status = DIST_OK;
 
     disti_group_enter(group);
-    disti_group_heed(group);
+    disti_group_check_abort(group);
     if (group->failed)
         status = disti_group_refuse(group, "monitored_barrier");
     else

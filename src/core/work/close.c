@@ -66,7 +66,7 @@ dist_status disti_group_drain(struct dist_group *group)
 
     disti_group_lock(group);
     pending = group->works;
-    disti_group_heed(group);
+    disti_group_check_abort(group);
     disti_drive_until(group, NULL, disti_deadline_ms((int64_t)group->timeout_ms + CLOSE_SLACK_MS));
     if (group->works) /* functions of the program went on starting new ones */
         disti_group_break(group, DIST_ERR_ABORTED,

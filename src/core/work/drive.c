@@ -127,10 +127,10 @@ void disti_drive_release(struct dist_group *group)
 }
 
 /*
- * While nobody drove, nothing could end: that does not count as the ranks' delay. `repeat`: however
- * often it happens; else once a work, lest it goes on for ever.
+ * While nobody drove, nothing could end: that does not count as the other ranks' delay. `repeat`:
+ * however often it happens; else once a work, lest it goes on for ever.
  */
-static void drive_forgive(struct dist_group *group, bool repeat)
+static void drive_extend_deadlines(struct dist_group *group, bool repeat)
 {
     int64_t now;
 
@@ -140,9 +140,9 @@ static void drive_forgive(struct dist_group *group, bool repeat)
     if (now - group->drive.released_ns < DRIVE_GAP_NS)
         return;
     for (struct disti_work *work = group->works; work; work = work->next) {
-        if (repeat || !work->forgiven)
+        if (repeat || !work->extended)
             work->deadline_ns = now + group->timeout_ms * INT64_C(1000000);
-        work->forgiven = true;
+        work->extended = true;
     }
 }
 
@@ -238,7 +238,7 @@ void disti_drive_until(struct dist_group *group, const struct disti_work *work, 
     while (!drive_is_done(group, work)) {
         if (disti_drive_take(group)) {
             if (group->works != work || work->next) /* else it has just been started, or ended */
-                drive_forgive(group, until == INT64_MAX);
+                drive_extend_deadlines(group, until == INT64_MAX);
             drive_along(group, work, until);
             disti_drive_release(group);
         } else {
@@ -255,7 +255,7 @@ void disti_drive_once(struct dist_group *group)
 
     if (!disti_drive_take(group))
         return;
-    drive_forgive(group, false);
+    drive_extend_deadlines(group, false);
     disti_drive_poll(group);
     now = disti_now_ns();
     group->drive.test_ns = now;
@@ -276,6 +276,6 @@ void disti_drive_kick(struct dist_group *group)
     } else if (group->works && disti_drive_state(&group->drive) == DISTI_DRIVE_IDLE) {
         disti_progress_notice(group);
     } else if (group->drive.completion_due) {
-        disti_drive_rouse(group);
+        disti_drive_wake(group);
     }
 }

@@ -122,10 +122,10 @@ void disti_drive_check(struct dist_group *group);
 /* Nothing has moved: spins, yields or sleeps, as the group's policy says; not beyond `until`. */
 void disti_drive_rest(struct dist_group *group, struct disti_wait *wait, int64_t until);
 /* Before a call of the backend: the driver may sleep with the backend armed. */
-void disti_drive_rouse(struct dist_group *group);
+void disti_drive_wake(struct dist_group *group);
 /* Readies the group for a sleep without the lock: adds what to sleep on to polls[0 .. *count_p),
  * lowers *ns_p to what the group allows, to nap_ns if nothing would end the sleep. False: do not
- * sleep. `wake_fd` is what rouses the driver.
+ * sleep. `wake_fd` is what wakes the driver.
  */
 bool disti_drive_arm(struct dist_group *group, int wake_fd, struct pollfd *polls, int room,
                      int64_t nap_ns, int *count_p, int64_t *ns_p);

@@ -16,7 +16,7 @@ static dist_status persistent_admit(struct dist_group *group, struct disti_work 
         return disti_group_refuse(group, what);
     if (!group->backend->prepare || work->kind == DISTI_WORK_PERSISTENT_STREAM)
         return DIST_OK;
-    disti_drive_rouse(group);
+    disti_drive_wake(group);
     return group->backend->prepare(group->state, &work->call, &work->call.prepared);
 }
 
@@ -128,7 +128,7 @@ static void persistent_release(struct dist_group *group, struct disti_work *work
     if (disti_drive_state(&group->drive) == DISTI_DRIVE_CLOSED || group->failed ||
         !group->backend->release || work->kind == DISTI_WORK_PERSISTENT_STREAM)
         return;
-    disti_drive_rouse(group);
+    disti_drive_wake(group);
     group->backend->release(group->state, work->call.prepared);
 }
 

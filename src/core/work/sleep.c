@@ -20,7 +20,7 @@ void disti_drive_disarm(struct dist_group *group)
         group->backend->disarm(group->state);
 }
 
-void disti_drive_rouse(struct dist_group *group)
+void disti_drive_wake(struct dist_group *group)
 {
     if (!disti_drive_sleeps(disti_drive_state(&group->drive)))
         return;

@@ -195,9 +195,9 @@ static size_t stage_lay(struct stage *stage, char *base, bool in_copied, bool ou
 
 static void stage_warn(const struct dist_group *group)
 {
-    static atomic_flag said = ATOMIC_FLAG_INIT;
+    static atomic_flag warned = ATOMIC_FLAG_INIT;
 
-    if (!atomic_flag_test_and_set(&said))
+    if (!atomic_flag_test_and_set(&warned))
         disti_warn("backend %s takes no memory of a device: it is copied to the host and back, "
                    "which takes time; backend nccl takes it as it is",
                    group->backend->name);

@@ -37,7 +37,7 @@ bool disti_stream_join(struct disti_work *work)
 
     disti_group_enter(group);
     if (work->ticket.status == DIST_IN_PROGRESS && !group->failed) {
-        disti_drive_rouse(group);
+        disti_drive_wake(group);
         status = work->call.waits
                      ? DIST_OK /* it is on the program's stream */
                      : group->backend->join(group->state, &work->ticket, group->stream);
@@ -60,7 +60,7 @@ dist_status disti_group_batch(struct dist_group *group, bool begin)
 
     disti_group_enter(group);
     if (!group->failed) {
-        disti_drive_rouse(group);
+        disti_drive_wake(group);
         status = group->backend->batch(group->state, begin);
         if (status != DIST_OK)
             disti_group_break(group, status, dist_last_error());

@@ -17,7 +17,7 @@ static void work_fill(struct dist_group *group, const struct dist_call *call,
     work->call = *call;
     work->name = NULL;
     work->kind = kind;
-    work->forgiven = false;
+    work->extended = false;
     work->owned = NULL;
     work->release = NULL;
     work->finish = NULL;
@@ -129,7 +129,7 @@ static void work_set_deadline(struct disti_work *work)
     int64_t now = disti_now_ns();
 
     work->deadline_ns = now + work->group->timeout_ms * INT64_C(1000000);
-    work->forgiven = false;
+    work->extended = false;
     if (!work->group->works)
         work->group->drive.released_ns = now;
 }
@@ -144,7 +144,7 @@ dist_status disti_work_launch(struct disti_work *work)
     work->call.sequence = disti_collective_pair(work->call.collective) ? group->message_sequence++
                                                                        : group->sequence++;
     work->ticket = (struct dist_ticket){.status = DIST_IN_PROGRESS}; /* it may have run before */
-    disti_drive_rouse(group);
+    disti_drive_wake(group);
     status = group->backend->post(group->state, &work->call, &work->ticket);
     if (status != DIST_OK) {
         work_refused(group, work, status);

@@ -104,7 +104,7 @@ struct disti_work {
     void (*release)(void *owned);
     dist_status (*finish)(void *owned);
     int64_t deadline_ns;
-    bool forgiven;           /* the deadline was put off, since nobody drove */
+    bool extended;           /* the deadline was put off, since nobody drove */
     struct disti_work *next; /* in the queue */
     dist_status status;      /* how it ended */
     atomic_bool ended;
