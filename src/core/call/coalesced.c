@@ -264,11 +264,10 @@ dist_status dist_all_reduce_coalesced(dist_group *group, void *const *buffers, c
                                       int buffer_count, dist_dtype dtype, dist_op op)
 {
     dist_work *work = NULL;
-    dist_status status;
+    dist_status status = disti_work_may_wait(coalesced_name);
 
-    if (disti_work_is_calling())
-        return disti_call_bad(group, coalesced_name,
-                              "a function given to dist_on_complete must not wait");
+    if (status != DIST_OK)
+        return status;
     if (disti_batch_is_open())
         disti_batch_start();
     status =

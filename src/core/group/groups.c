@@ -76,8 +76,9 @@ static dist_status groups_check(struct dist_group *parent, const char *what,
         return status;
     if (!group_p)
         return groups_bad(parent, what, "group_p is NULL");
-    if (disti_work_is_calling())
-        return groups_bad(parent, what, "a function given to dist_on_complete must not wait");
+    status = disti_work_may_wait(what);
+    if (status != DIST_OK)
+        return status;
     *options = fresh;
     if (given &&
         (given->size <= offsetof(struct dist_group_options, backend) || given->size > 65536))

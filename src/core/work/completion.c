@@ -10,6 +10,16 @@ bool disti_work_is_calling(void)
     return completion_depth > 0;
 }
 
+dist_status disti_work_may_wait(const char *what)
+{
+    if (!disti_work_is_calling())
+        return DIST_OK;
+    return disti_fail(DIST_ERR_INVALID_ARGUMENT,
+                      "%s: a function given to dist_on_complete may start operations, but not wait "
+                      "for them: use the _async forms, and wait elsewhere",
+                      what);
+}
+
 void disti_complete_forked(void)
 {
     completion_depth = 0;

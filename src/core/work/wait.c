@@ -27,8 +27,10 @@ static void wait_end(struct disti_work *work, int64_t until)
 static dist_status wait_async(struct disti_work *work, int64_t until, int *pins_p)
 {
     if (!wait_has_ended(work)) {
-        if (disti_work_is_calling())
-            return disti_work_no_waiting("dist_wait");
+        dist_status status = disti_work_may_wait("dist_wait");
+
+        if (status != DIST_OK)
+            return status;
         wait_end(work, until);
         if (!wait_has_ended(work))
             return DIST_IN_PROGRESS;

@@ -165,22 +165,14 @@ dist_status disti_work_result(const struct disti_work *work)
     return work->status;
 }
 
-dist_status disti_work_no_waiting(const char *what)
-{
-    return disti_fail(DIST_ERR_INVALID_ARGUMENT,
-                      "%s: a function given to dist_on_complete may start operations, but not wait "
-                      "for them",
-                      what);
-}
-
 /* Starts a filled work and waits until it has ended. */
 static dist_status work_run(struct disti_work *work)
 {
     struct dist_group *group = work->group;
-    dist_status status;
+    dist_status status = disti_work_may_wait(dist_collective_string(work->call.collective));
 
-    if (disti_work_is_calling())
-        return disti_work_no_waiting(dist_collective_string(work->call.collective));
+    if (status != DIST_OK)
+        return status;
     work->call.waits = true;
     disti_group_enter(group);
     status = disti_work_launch(work);

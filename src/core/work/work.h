@@ -69,8 +69,11 @@ dist_status disti_group_drain(struct dist_group *group);
 void disti_group_retain(struct dist_group *group);
 void disti_group_release(struct dist_group *group);
 
-/* Is this thread in a function that the program gave to dist_on_complete? It must not block. */
+/* Is this thread in a function that the program gave to dist_on_complete? */
 bool disti_work_is_calling(void);
+
+/* There it must not block: ERR_INVALID_ARGUMENT, which says that `what` does. */
+dist_status disti_work_may_wait(const char *what);
 
 /* ---- within ---- */
 
@@ -139,8 +142,6 @@ void disti_work_fill(struct dist_group *group, const struct disti_start *start,
                      enum disti_work_kind kind, struct disti_work *work);
 /* How an ended work ended; dist_last_error has the cause. */
 dist_status disti_work_result(const struct disti_work *work);
-/* The refusal of a call that waits, in a function given to dist_on_complete. */
-dist_status disti_work_no_waiting(const char *what);
 /* Gives back the only pin of a work that has not been started: what it owns is the caller's. */
 void disti_work_undo(struct disti_work *work);
 /* Gives back a pin of the work (handle.h). The last frees what it owns, and lets go of its group.
