@@ -37,7 +37,7 @@ enum disti_drive_state {
     DISTI_DRIVE_CLOSED
 };
 
-/* Does the progress thread serve this group? */
+/* Does the progress thread serve this group? Decided once, when works first need it. */
 enum disti_service { DISTI_SERVICE_UNKNOWN, DISTI_SERVICE_NO, DISTI_SERVICE_YES };
 
 /*
@@ -55,7 +55,7 @@ struct disti_drive {
     int64_t test_ns;     /* when a caller looked last that does not wait: it may look again soon */
     atomic_int wanted;   /* threads that wait for the lock */
     atomic_int references;
-    pthread_cond_t changed; /* a work has ended, or the driver has left */
+    pthread_cond_t changed; /* a work has ended, or nobody drives any more */
     enum disti_service service;
     struct dist_group *next_served; /* guarded by the list's lock */
     struct dist_group *next_driven; /* the progress thread's own, and so is `driven` */
@@ -106,13 +106,15 @@ void disti_drive_once(struct dist_group *group);
 /* After a change by a thread that may not be the driver: completes what has ended, and sees to it
  * that somebody drives the rest. */
 void disti_drive_kick(struct dist_group *group);
-/* Takes the role of driver if it can be had. */
+/* This thread becomes the driver. False: another caller is, or the group is closed. */
 bool disti_drive_take(struct dist_group *group);
+/* Nobody drives any more: tells those who wait for that, and the progress thread. */
 void disti_drive_release(struct dist_group *group);
 /* Unlocks for a moment if other threads want the lock. Between two looks, not while armed. */
 void disti_drive_let_in(struct dist_group *group);
 /* One look at the backend; ends works. Returns how much happened. */
 int disti_drive_poll(struct dist_group *group);
+/* A look at the oldest work's deadline, and at news of ranks that are gone. */
 void disti_drive_watch(struct dist_group *group);
 /* A ticket may have failed in a call of the backend: ends the group. */
 void disti_drive_check(struct dist_group *group);
@@ -121,7 +123,7 @@ void disti_drive_check(struct dist_group *group);
 
 /* Nothing has moved: spins, yields or sleeps, as the group's policy says; not beyond `until`. */
 void disti_drive_rest(struct dist_group *group, struct disti_wait *wait, int64_t until);
-/* Before a call of the backend: the driver may sleep with the backend armed. */
+/* Before a call of the backend, and after a change that the driver must see: ends its sleep. */
 void disti_drive_wake(struct dist_group *group);
 /* Readies the group for a sleep without the lock: adds what to sleep on to polls[0 .. *count_p),
  * lowers *ns_p to what the group allows, to nap_ns if nothing would end the sleep. False: do not

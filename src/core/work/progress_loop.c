@@ -47,7 +47,7 @@ struct loop {
     enum loop_need need; /* of the groups that it does not drive */
 };
 
-/* Ordered behind the thread's own state: see disti_progress_go. */
+/* Never older than the thread's own state, which it may have changed before: see progress_wake. */
 static enum disti_drive_state loop_state(const struct dist_group *group)
 {
     return atomic_load(&group->drive.state);
@@ -110,7 +110,7 @@ static enum loop_need loop_gather(struct loop *self, bool take)
     return most;
 }
 
-/* Locks a group that is driven; false: a caller has taken the role, or closed the group. */
+/* Locks a group that it drives; false: a caller has become the driver, or closed the group. */
 static bool loop_enter(struct dist_group *group)
 {
     if (!loop_drives(group))
