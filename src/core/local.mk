@@ -3,7 +3,7 @@
 libdist_core_sources += \
 	src/core/group/abort.c \
 	src/core/group/agree.c \
-	src/core/work/await.c \
+	src/core/work/wait.c \
 	src/core/work/batch.c \
 	src/core/call/blocks.c \
 	src/core/call/blocks.h \
@@ -24,7 +24,7 @@ libdist_core_sources += \
 	src/core/group/groups.c \
 	src/core/work/handle.c \
 	src/core/work/handle.h \
-	src/core/group/kept.c \
+	src/core/group/known.c \
 	src/core/group/identity.c \
 	src/core/group/init.c \
 	src/core/group/leave.c \

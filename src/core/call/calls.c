@@ -126,7 +126,7 @@ static int calls_blocks(const struct calls_check *check, int trait)
     return elsewhere ? NONE : trait & BLOCKS;
 }
 
-/* RECV: a place for the sender's rank that nobody asked for. */
+/* RECV: memory for the sender's rank, which nobody asked for. */
 static dist_status calls_own_source(const struct calls_check *check, void **owned_p)
 {
     if (check->call->collective != DIST_COLL_RECV || check->call->source)
@@ -156,36 +156,36 @@ static dist_status calls_own_counts(const struct calls_check *check, void **owne
     return DIST_OK;
 }
 
-/* Copies counts and offsets to `at`; offsets NULL: one after the other. False: an overflow. */
+/* Copies counts and offsets to `copy`; offsets NULL: one after the other. False: an overflow. */
 static bool calls_copy_layout(const size_t **counts, const size_t **offsets, size_t ranks,
-                              size_t *at)
+                              size_t *copy)
 {
     size_t next = 0;
 
-    memcpy(at, *counts, ranks * sizeof(*at));
+    memcpy(copy, *counts, ranks * sizeof(*copy));
     for (size_t r = 0; r < ranks; r++) {
-        at[ranks + r] = *offsets ? (*offsets)[r] : next;
-        if (__builtin_add_overflow(at[ranks + r], at[r], &next))
+        copy[ranks + r] = *offsets ? (*offsets)[r] : next;
+        if (__builtin_add_overflow(copy[ranks + r], copy[r], &next))
             return false;
     }
-    *counts = at;
-    *offsets = at + ranks;
+    *counts = copy;
+    *offsets = copy + ranks;
     return true;
 }
 
-static dist_status calls_copy_layouts(const struct calls_check *check, size_t *at)
+static dist_status calls_copy_layouts(const struct calls_check *check, size_t *copy)
 {
     size_t ranks = (size_t)check->group->world_size;
     struct dist_call *call = check->call;
     bool good = true;
 
     if (calls_has_in_counts(check))
-        good = calls_copy_layout(&call->in_counts, &call->in_offsets, ranks, at);
+        good = calls_copy_layout(&call->in_counts, &call->in_offsets, ranks, copy);
     else
         call->in_counts = call->in_offsets = NULL;
     if (calls_has_out_counts(check))
-        good =
-            good && calls_copy_layout(&call->out_counts, &call->out_offsets, ranks, at + 2 * ranks);
+        good = good &&
+               calls_copy_layout(&call->out_counts, &call->out_offsets, ranks, copy + 2 * ranks);
     else
         call->out_counts = call->out_offsets = NULL;
     return good ? DIST_OK : calls_bad(check, "a count and its offset are larger than memory");
@@ -322,7 +322,7 @@ static dist_status calls_check_all(struct calls_check *check, void **owned_p)
 
 /*
  * RECV on a stream: the program goes on before it has ended, so the sender is said at once, and the
- * backend gets a place of the library's.
+ * backend gets memory of the library's.
  */
 static dist_status calls_detach_source(const dist_group *group, struct disti_start *start)
 {
@@ -357,7 +357,7 @@ dist_status disti_call_check(dist_group *group, const struct dist_call *call,
     if (status == DIST_OK) {
         start.in_bytes = check.in.bytes;
         start.out_bytes = check.out.bytes;
-        disti_call_place(group, &start);
+        disti_call_locate(group, &start);
         status = calls_detach_source(group, &start);
     }
     if (status != DIST_OK) {
@@ -376,7 +376,7 @@ static dist_status calls_run(dist_group *group, struct disti_start *start, struc
         return disti_work_post(group, start, form.work_p);
     if (start->manner != DIST_MANNER_STREAM)
         return disti_work_run(group, start);
-    start->detached = start->waits = true;
+    start->detached = start->call.waits = true;
     return disti_work_post(group, start, NULL);
 }
 

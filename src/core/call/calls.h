@@ -8,7 +8,7 @@
 
 /*
  * How the caller wants it: work_p is what it passed as such, and means something only with async.
- * The plain form blocks, or is noted while dist_group_start is open in this thread.
+ * Without async the call blocks, or is noted while dist_group_start is open in this thread.
  */
 struct calls_form {
     bool async;
@@ -40,7 +40,7 @@ dist_status disti_call_check(dist_group *group, const struct dist_call *call,
  * stage.c: where are the buffers of this checked call, and how is it to be done? Sets memory and
  * stream of the call, and manner.
  */
-void disti_call_place(struct dist_group *group, struct disti_start *start);
+void disti_call_locate(struct dist_group *group, struct disti_start *start);
 /*
  * Before the start of a call that is to be STAGED (else nothing): copies its data to host memory,
  * and from then on the call is about the copies, and owns them. Blocks until the device has got

@@ -28,14 +28,14 @@ static void memory_note(struct memory_loan *loan)
 /* Takes out the loan of that memory, or if that is NULL one of the group's; NULL: there is none. */
 static struct memory_loan *memory_take(const struct dist_group *group, const void *memory)
 {
-    struct memory_loan **link = &memory_loans, *loan;
+    struct memory_loan **entry = &memory_loans, *loan;
 
     pthread_mutex_lock(&memory_lock);
-    while (*link && (memory ? (*link)->memory != memory : (*link)->group != group))
-        link = &(*link)->next;
-    loan = *link;
+    while (*entry && (memory ? (*entry)->memory != memory : (*entry)->group != group))
+        entry = &(*entry)->next;
+    loan = *entry;
     if (loan)
-        *link = loan->next;
+        *entry = loan->next;
     pthread_mutex_unlock(&memory_lock);
     return loan;
 }
@@ -52,7 +52,7 @@ static dist_status memory_ask(struct dist_group *group, size_t bytes, void **mem
 {
     if (group->failed)
         return disti_group_refuse(group, "dist_alloc");
-    disti_drive_rouse(group);
+    disti_drive_wake(group);
     *memory_p = group->backend->alloc(group->state, bytes);
     if (!*memory_p)
         return disti_fail(DIST_ERR_NO_MEMORY, "rank %d: backend %s has no memory for %zu bytes",
@@ -85,7 +85,7 @@ static void memory_give_back(struct memory_loan *loan)
     struct dist_group *group = loan->group;
 
     disti_group_enter(group);
-    disti_drive_rouse(group);
+    disti_drive_wake(group);
     group->backend->free(group->state, loan->memory);
     disti_group_exit(group);
     free(loan);

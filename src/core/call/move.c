@@ -2,24 +2,17 @@
 /* The public calls that move blocks: broadcast, gathers, scatters, all-to-all. */
 #include "core/call/calls.h"
 
-static dist_status calls_broadcast(dist_group *group, void *buffer, size_t count, dist_dtype dtype,
-                                   int root, struct calls_form form)
+/* All that have blocks of one length; root 0 where there is none. */
+static dist_status calls_move(dist_group *group, dist_collective collective, const void *in,
+                              void *out, size_t count, dist_dtype dtype, int root,
+                              struct calls_form form)
 {
-    const struct dist_call call = {.collective = DIST_COLL_BROADCAST,
-                                   .in = buffer,
-                                   .out = buffer,
+    const struct dist_call call = {.collective = collective,
+                                   .in = in,
+                                   .out = out,
                                    .count = count,
                                    .dtype = dtype,
                                    .root = root};
-
-    return disti_call(group, &call, form);
-}
-
-static dist_status calls_all_gather(dist_group *group, const void *in, void *out, size_t count,
-                                    dist_dtype dtype, struct calls_form form)
-{
-    const struct dist_call call = {
-        .collective = DIST_COLL_ALL_GATHER, .in = in, .out = out, .count = count, .dtype = dtype};
 
     return disti_call(group, &call, form);
 }
@@ -34,19 +27,6 @@ static dist_status calls_all_gather_v(dist_group *group, const void *in, void *o
                                    .out_counts = counts,
                                    .out_offsets = offsets,
                                    .dtype = dtype};
-
-    return disti_call(group, &call, form);
-}
-
-static dist_status calls_gather(dist_group *group, const void *in, void *out, size_t count,
-                                dist_dtype dtype, int root, struct calls_form form)
-{
-    const struct dist_call call = {.collective = DIST_COLL_GATHER,
-                                   .in = in,
-                                   .out = out,
-                                   .count = count,
-                                   .dtype = dtype,
-                                   .root = root};
 
     return disti_call(group, &call, form);
 }
@@ -67,19 +47,6 @@ static dist_status calls_gather_v(dist_group *group, const void *in, size_t coun
     return disti_call(group, &call, form);
 }
 
-static dist_status calls_scatter(dist_group *group, const void *in, void *out, size_t count,
-                                 dist_dtype dtype, int root, struct calls_form form)
-{
-    const struct dist_call call = {.collective = DIST_COLL_SCATTER,
-                                   .in = in,
-                                   .out = out,
-                                   .count = count,
-                                   .dtype = dtype,
-                                   .root = root};
-
-    return disti_call(group, &call, form);
-}
-
 static dist_status calls_scatter_v(dist_group *group, const void *in, const size_t *counts,
                                    const size_t *offsets, void *out, size_t count, dist_dtype dtype,
                                    int root, struct calls_form form)
@@ -92,15 +59,6 @@ static dist_status calls_scatter_v(dist_group *group, const void *in, const size
                                    .in_offsets = offsets,
                                    .dtype = dtype,
                                    .root = root};
-
-    return disti_call(group, &call, form);
-}
-
-static dist_status calls_all_to_all(dist_group *group, const void *in, void *out, size_t count,
-                                    dist_dtype dtype, struct calls_form form)
-{
-    const struct dist_call call = {
-        .collective = DIST_COLL_ALL_TO_ALL, .in = in, .out = out, .count = count, .dtype = dtype};
 
     return disti_call(group, &call, form);
 }
@@ -125,25 +83,27 @@ static dist_status calls_all_to_all_v(dist_group *group, const void *in, const s
 dist_status dist_broadcast(dist_group *group, void *buffer, size_t count, dist_dtype dtype,
                            int root)
 {
-    return calls_broadcast(group, buffer, count, dtype, root, calls_blocking);
+    return calls_move(group, DIST_COLL_BROADCAST, buffer, buffer, count, dtype, root,
+                      calls_blocking);
 }
 
 dist_status dist_broadcast_async(dist_group *group, void *buffer, size_t count, dist_dtype dtype,
                                  int root, dist_work **work_p)
 {
-    return calls_broadcast(group, buffer, count, dtype, root, calls_async(work_p));
+    return calls_move(group, DIST_COLL_BROADCAST, buffer, buffer, count, dtype, root,
+                      calls_async(work_p));
 }
 
 dist_status dist_all_gather(dist_group *group, const void *in, void *out, size_t count,
                             dist_dtype dtype)
 {
-    return calls_all_gather(group, in, out, count, dtype, calls_blocking);
+    return calls_move(group, DIST_COLL_ALL_GATHER, in, out, count, dtype, 0, calls_blocking);
 }
 
 dist_status dist_all_gather_async(dist_group *group, const void *in, void *out, size_t count,
                                   dist_dtype dtype, dist_work **work_p)
 {
-    return calls_all_gather(group, in, out, count, dtype, calls_async(work_p));
+    return calls_move(group, DIST_COLL_ALL_GATHER, in, out, count, dtype, 0, calls_async(work_p));
 }
 
 dist_status dist_all_gather_v(dist_group *group, const void *in, void *out, const size_t *counts,
@@ -162,13 +122,13 @@ dist_status dist_all_gather_v_async(dist_group *group, const void *in, void *out
 dist_status dist_gather(dist_group *group, const void *in, void *out, size_t count,
                         dist_dtype dtype, int root)
 {
-    return calls_gather(group, in, out, count, dtype, root, calls_blocking);
+    return calls_move(group, DIST_COLL_GATHER, in, out, count, dtype, root, calls_blocking);
 }
 
 dist_status dist_gather_async(dist_group *group, const void *in, void *out, size_t count,
                               dist_dtype dtype, int root, dist_work **work_p)
 {
-    return calls_gather(group, in, out, count, dtype, root, calls_async(work_p));
+    return calls_move(group, DIST_COLL_GATHER, in, out, count, dtype, root, calls_async(work_p));
 }
 
 dist_status dist_gather_v(dist_group *group, const void *in, size_t count, void *out,
@@ -187,13 +147,13 @@ dist_status dist_gather_v_async(dist_group *group, const void *in, size_t count,
 dist_status dist_scatter(dist_group *group, const void *in, void *out, size_t count,
                          dist_dtype dtype, int root)
 {
-    return calls_scatter(group, in, out, count, dtype, root, calls_blocking);
+    return calls_move(group, DIST_COLL_SCATTER, in, out, count, dtype, root, calls_blocking);
 }
 
 dist_status dist_scatter_async(dist_group *group, const void *in, void *out, size_t count,
                                dist_dtype dtype, int root, dist_work **work_p)
 {
-    return calls_scatter(group, in, out, count, dtype, root, calls_async(work_p));
+    return calls_move(group, DIST_COLL_SCATTER, in, out, count, dtype, root, calls_async(work_p));
 }
 
 dist_status dist_scatter_v(dist_group *group, const void *in, const size_t *counts,
@@ -214,13 +174,13 @@ dist_status dist_scatter_v_async(dist_group *group, const void *in, const size_t
 dist_status dist_all_to_all(dist_group *group, const void *in, void *out, size_t count,
                             dist_dtype dtype)
 {
-    return calls_all_to_all(group, in, out, count, dtype, calls_blocking);
+    return calls_move(group, DIST_COLL_ALL_TO_ALL, in, out, count, dtype, 0, calls_blocking);
 }
 
 dist_status dist_all_to_all_async(dist_group *group, const void *in, void *out, size_t count,
                                   dist_dtype dtype, dist_work **work_p)
 {
-    return calls_all_to_all(group, in, out, count, dtype, calls_async(work_p));
+    return calls_move(group, DIST_COLL_ALL_TO_ALL, in, out, count, dtype, 0, calls_async(work_p));
 }
 
 dist_status dist_all_to_all_v(dist_group *group, const void *in, const size_t *in_counts,

@@ -2,42 +2,18 @@
 /* The public calls that reduce, and the barrier. */
 #include "core/call/calls.h"
 
-static dist_status calls_all_reduce(dist_group *group, const void *in, void *out, size_t count,
-                                    dist_dtype dtype, dist_op op, struct calls_form form)
+/* All that have blocks of one length; root 0 where there is none. */
+static dist_status calls_reduce(dist_group *group, dist_collective collective, const void *in,
+                                void *out, size_t count, dist_dtype dtype, dist_op op, int root,
+                                struct calls_form form)
 {
-    const struct dist_call call = {.collective = DIST_COLL_ALL_REDUCE,
-                                   .in = in,
-                                   .out = out,
-                                   .count = count,
-                                   .dtype = dtype,
-                                   .op = op};
-
-    return disti_call(group, &call, form);
-}
-
-static dist_status calls_reduce(dist_group *group, const void *in, void *out, size_t count,
-                                dist_dtype dtype, dist_op op, int root, struct calls_form form)
-{
-    const struct dist_call call = {.collective = DIST_COLL_REDUCE,
+    const struct dist_call call = {.collective = collective,
                                    .in = in,
                                    .out = out,
                                    .count = count,
                                    .dtype = dtype,
                                    .op = op,
                                    .root = root};
-
-    return disti_call(group, &call, form);
-}
-
-static dist_status calls_reduce_scatter(dist_group *group, const void *in, void *out, size_t count,
-                                        dist_dtype dtype, dist_op op, struct calls_form form)
-{
-    const struct dist_call call = {.collective = DIST_COLL_REDUCE_SCATTER,
-                                   .in = in,
-                                   .out = out,
-                                   .count = count,
-                                   .dtype = dtype,
-                                   .op = op};
 
     return disti_call(group, &call, form);
 }
@@ -66,37 +42,41 @@ static dist_status calls_barrier(dist_group *group, struct calls_form form)
 dist_status dist_all_reduce(dist_group *group, const void *in, void *out, size_t count,
                             dist_dtype dtype, dist_op op)
 {
-    return calls_all_reduce(group, in, out, count, dtype, op, calls_blocking);
+    return calls_reduce(group, DIST_COLL_ALL_REDUCE, in, out, count, dtype, op, 0, calls_blocking);
 }
 
 dist_status dist_all_reduce_async(dist_group *group, const void *in, void *out, size_t count,
                                   dist_dtype dtype, dist_op op, dist_work **work_p)
 {
-    return calls_all_reduce(group, in, out, count, dtype, op, calls_async(work_p));
+    return calls_reduce(group, DIST_COLL_ALL_REDUCE, in, out, count, dtype, op, 0,
+                        calls_async(work_p));
 }
 
 dist_status dist_reduce(dist_group *group, const void *in, void *out, size_t count,
                         dist_dtype dtype, dist_op op, int root)
 {
-    return calls_reduce(group, in, out, count, dtype, op, root, calls_blocking);
+    return calls_reduce(group, DIST_COLL_REDUCE, in, out, count, dtype, op, root, calls_blocking);
 }
 
 dist_status dist_reduce_async(dist_group *group, const void *in, void *out, size_t count,
                               dist_dtype dtype, dist_op op, int root, dist_work **work_p)
 {
-    return calls_reduce(group, in, out, count, dtype, op, root, calls_async(work_p));
+    return calls_reduce(group, DIST_COLL_REDUCE, in, out, count, dtype, op, root,
+                        calls_async(work_p));
 }
 
 dist_status dist_reduce_scatter(dist_group *group, const void *in, void *out, size_t count,
                                 dist_dtype dtype, dist_op op)
 {
-    return calls_reduce_scatter(group, in, out, count, dtype, op, calls_blocking);
+    return calls_reduce(group, DIST_COLL_REDUCE_SCATTER, in, out, count, dtype, op, 0,
+                        calls_blocking);
 }
 
 dist_status dist_reduce_scatter_async(dist_group *group, const void *in, void *out, size_t count,
                                       dist_dtype dtype, dist_op op, dist_work **work_p)
 {
-    return calls_reduce_scatter(group, in, out, count, dtype, op, calls_async(work_p));
+    return calls_reduce(group, DIST_COLL_REDUCE_SCATTER, in, out, count, dtype, op, 0,
+                        calls_async(work_p));
 }
 
 dist_status dist_reduce_scatter_v(dist_group *group, const void *in, void *out,

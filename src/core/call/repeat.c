@@ -42,7 +42,7 @@ static bool repeat_apart(const char *in, const char *out)
 
 bool disti_call_repeat(const dist_group *group, const struct dist_call *call)
 {
-    return repeat.group == group && group && group->plain && repeat.count == call->count &&
+    return repeat.group == group && group && group->host_only && repeat.count == call->count &&
            repeat.collective == call->collective && repeat.dtype == call->dtype &&
            repeat.op == call->op && repeat.root == call->root && call->in && call->out &&
            (call->in == call->out ? repeat.same : repeat_apart(call->in, call->out)) &&

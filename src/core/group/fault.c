@@ -13,8 +13,9 @@
 #define FAULT_GRACE_NS (200LL * 1000 * 1000)
 
 /*
- * When a link breaks the peer at its other end may be a victim itself, which left because of a
- * third rank. The store hears of the first failure first and tells all: wait so long for its news.
+ * When a connection breaks the peer at its other end may be a victim itself, which left because of
+ * a third rank. The store hears of the first failure first and tells all: wait so long for its
+ * news.
  */
 #define FAULT_NEWS_MS 500
 #define FAULT_LOOK_MS 20
@@ -37,12 +38,12 @@ static void fault_end(struct dist_group *group, dist_status status, const char *
     disti_text(group->cause, GROUP_TEXT, "%s", text);
     if (tell)
         fault_tell(group, text);
-    disti_drive_rouse(group); /* the driver may sleep with the backend armed */
-    group->drive.unsettled = true;
+    disti_drive_wake(group); /* the driver may sleep with the backend armed */
+    group->drive.completion_due = true;
     if (group->state)
         group->backend->abort(group->state);
     for (struct disti_work *work = group->works; work; work = work->next) {
-        /* A link that broke since others aborted the group is no cause. */
+        /* A connection that broke since others aborted the group is no cause. */
         if (work->ticket.status == DIST_IN_PROGRESS || (group->aborted && work->ticket.status < 0))
             work->ticket.status = status;
     }
@@ -58,7 +59,7 @@ dist_status disti_group_unstarted(struct dist_group *group, dist_status status)
     if (status != DIST_ERR_NO_MEMORY && status != DIST_ERR_SYSTEM)
         return status;
     disti_group_enter(group);
-    if (atomic_load_explicit(&group->drive.role, memory_order_relaxed) != DISTI_ROLE_CLOSED)
+    if (disti_drive_state(&group->drive) != DISTI_DRIVE_CLOSED)
         disti_group_break(group, status, dist_last_error());
     disti_drive_kick(group);
     disti_group_exit(group);
@@ -130,7 +131,7 @@ static bool fault_read_news(struct dist_group *group)
 }
 
 /* Sleeps until there may be news; another group's thread may read them for us. */
-static void fault_await_news(struct dist_group *group)
+static void fault_wait_for_news(struct dist_group *group)
 {
     struct pollfd news = {.fd = disti_group_news_fd(group), .events = POLLIN};
 
@@ -151,14 +152,14 @@ void disti_group_fail(struct dist_group *group, const struct disti_work *work, d
     disti_text(own, sizeof(own), "%s", dist_last_error());
     while (status == DIST_ERR_PEER_LOST && group->world->bootstrap.store &&
            !fault_read_news(group) && !disti_expired(until))
-        fault_await_news(group);
+        fault_wait_for_news(group);
     if (status == DIST_ERR_PEER_LOST && group->lost_rank >= 0)
         fault_lost(group, work);
     else
         fault_end(group, status, own, true);
 }
 
-void disti_group_heed(struct dist_group *group)
+void disti_group_check_abort(struct dist_group *group)
 {
     if (group->failed)
         return;

@@ -10,8 +10,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Copies the members' places; nodes are numbered from 0 again, in the order of the ranks. */
-static dist_status group_place(struct dist_group *group)
+/* Nodes are numbered from 0 again, in the order of the ranks. */
+static dist_status group_copy_places(struct dist_group *group)
 {
     const struct dist_place *places = group->world->places;
     int *renumbered = malloc((size_t)group->world->size * sizeof(*renumbered));
@@ -33,7 +33,7 @@ static dist_status group_place(struct dist_group *group)
     return DIST_OK;
 }
 
-/* This rank's number in the group, and its place among those of its machine. */
+/* This rank's number in the group, and its local rank. */
 static void group_count(struct dist_group *group)
 {
     group->whole = group->world_size == group->world->size;
@@ -96,7 +96,7 @@ dist_status disti_group_new(struct disti_world *world, const struct disti_group_
     for (int r = 0; status == DIST_OK && r < spec->size; r++)
         group->members[r] = spec->members ? spec->members[r] : r;
     if (status == DIST_OK)
-        status = group_place(group);
+        status = group_copy_places(group);
     if (status != DIST_OK) {
         disti_group_free(group);
         return status;
@@ -140,7 +140,7 @@ static dist_status group_all_gather(void *arg, const void *in, void *out, size_t
                               timeout_ms);
 }
 
-/* What rank 0 gives, to all: by a request of the group, since a key that is awaited by anybody
+/* What rank 0 gives, to all: by a request of the group, since a key that anybody waits for
  * would fail with the loss of any rank of the world. */
 static dist_status group_broadcast(void *arg, void *data, size_t bytes)
 {
@@ -218,7 +218,7 @@ dist_status disti_group_open(struct dist_group *group, const struct dist_backend
         return disti_fail(DIST_ERR_NO_MEMORY, "no memory for backend %s", backend->name);
     group->backend = backend;
     group->state = state;
-    group->plain = !backend->join && !disti_driver_possible();
+    group->host_only = !backend->join && !disti_driver_possible();
     status = backend->open(state, &group->config);
     if (status == DIST_OK && !backend->meets) /* nobody begins before all are open */
         status = group_all_gather(group, NULL, NULL, 0);
@@ -241,7 +241,7 @@ void disti_group_free(struct dist_group *group)
     free(group->job);
     free(group->news);
     disti_turns_free(group);
-    disti_group_orphan(group);
+    disti_group_release(group);
 }
 
 const char *disti_group_name(const struct dist_group *group, char text[GROUP_NAME])

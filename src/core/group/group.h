@@ -21,7 +21,7 @@
  */
 struct dist_group {
     struct dist_group *older; /* all groups that the program has seen */
-    bool kept;                /* it is among them */
+    bool known;               /* it is among them */
     atomic_bool destroyed;    /* or not this process's: its handle is good for nothing */
     bool inherited;           /* this process was forked from the one that has the group */
     atomic_bool abandoned;    /* the others know that this rank takes part in nothing any more */
@@ -38,8 +38,8 @@ struct dist_group {
     char *job;                 /* the world's job and the number */
     struct dist_backend_config config;
     const struct dist_backend *backend;
-    void *state; /* the backend's; NULL until it is opened */
-    bool plain;  /* all memory is the host's, as far as anybody knows */
+    void *state;    /* the backend's; NULL until it is opened */
+    bool host_only; /* all memory is the host's, as far as anybody knows */
     struct disti_wait_policy policy;
     uint32_t gathers;          /* how many all-gathers through the store: their keys */
     int64_t open_by_ns;        /* while it is opened: the deadline; else 0 */
@@ -84,13 +84,13 @@ dist_status disti_group_new(struct disti_world *world, const struct disti_group_
 /* Opens the backend. Blocks until all ranks have done so, at most until until_ns. */
 dist_status disti_group_open(struct dist_group *group, const struct dist_backend *backend);
 
-/* Closes the backend, and frees all but what is kept. NULL is accepted. */
+/* Closes the backend, and frees all but what known.c and works need. NULL is accepted. */
 void disti_group_free(struct dist_group *group);
 
-/* kept.c */
+/* known.c */
 
 /* The program sees it from now on. */
-void disti_group_keep(struct dist_group *group);
+void disti_group_know(struct dist_group *group);
 
 /* abort.c: from now on it may be aborted; and it may not any more. */
 void disti_abort_ready(struct dist_group *group);
@@ -177,7 +177,7 @@ void disti_group_watch(struct dist_group *group, const struct disti_work *work);
  * Has the program aborted it, here or elsewhere? Then the group ends now. For calls that do not
  * drive it; a driver sees it by itself.
  */
-void disti_group_heed(struct dist_group *group);
+void disti_group_check_abort(struct dist_group *group);
 
 /* abort.c: dist_abort was called here, and the group has not failed: ends it. */
 void disti_group_abort(struct dist_group *group);

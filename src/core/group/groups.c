@@ -44,7 +44,7 @@ static dist_status groups_check_parent(struct dist_group *parent, const char *wh
     if (status != DIST_OK)
         return status;
     disti_group_enter(parent);
-    disti_group_heed(parent);
+    disti_group_check_abort(parent);
     if (parent->aborted)
         status = disti_group_refuse(parent, what);
     disti_group_exit(parent);
@@ -76,8 +76,9 @@ static dist_status groups_check(struct dist_group *parent, const char *what,
         return status;
     if (!group_p)
         return groups_bad(parent, what, "group_p is NULL");
-    if (disti_work_is_calling())
-        return groups_bad(parent, what, "a function given to dist_on_complete must not wait");
+    status = disti_work_may_wait(what);
+    if (status != DIST_OK)
+        return status;
     *options = fresh;
     if (given &&
         (given->size <= offsetof(struct dist_group_options, backend) || given->size > 65536))
@@ -98,7 +99,7 @@ static dist_status groups_check(struct dist_group *parent, const char *what,
     return disti_stream_check(options->stream);
 }
 
-/* Whoever is alone needs nobody; otherwise what was asked for, as at the beginning. */
+/* A single rank needs nobody; otherwise what was asked for, as in dist_init_process_group. */
 static const char *groups_backend_name(const struct dist_group *parent, const char *asked, int size)
 {
     bool open = !asked || !*asked || strcmp(asked, "auto") == 0;
@@ -132,7 +133,7 @@ static dist_status groups_try_open(struct disti_world *world, const struct disti
         disti_group_free(group);
         return status;
     }
-    disti_group_keep(group);
+    disti_group_know(group);
     *group_p = group;
     return DIST_OK;
 }

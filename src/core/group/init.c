@@ -157,8 +157,8 @@ static dist_status init_meet(struct disti_world *world, const struct dist_option
  * This rank has failed before it has met the others. It meets them all the same, if no backend is
  * needed for that: else they would wait for it until their deadline.
  */
-static dist_status init_confess(struct disti_world *world, const struct dist_options *options,
-                                dist_status status)
+static dist_status init_meet_and_fail(struct disti_world *world, const struct dist_options *options,
+                                      dist_status status)
 {
     char text[GROUP_TEXT];
 
@@ -180,7 +180,7 @@ static dist_status init_join(struct disti_world *world, struct dist_options *opt
     dist_status status = init_introduce(options);
 
     if (status != DIST_OK)
-        return status == DIST_ERR_NO_BACKEND ? init_confess(world, options, status) : status;
+        return status == DIST_ERR_NO_BACKEND ? init_meet_and_fail(world, options, status) : status;
     status = init_meet(world, options, world->timeout_ms);
     if (status != DIST_OK)
         return status;
@@ -231,7 +231,7 @@ static dist_status init_open(struct disti_world *world, struct dist_options *opt
     disti_info("rank %d of %d joined: backend %s, started by %s, %d ranks on this machine",
                group->rank, group->world_size, group->backend->name, world->bootstrap.launcher,
                group->local_ranks);
-    disti_group_keep(group);
+    disti_group_know(group);
     *group_p = group;
     return DIST_OK;
 }

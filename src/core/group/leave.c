@@ -76,9 +76,9 @@ dist_status dist_destroy_process_group(dist_group *group)
 
     if (!group || status != DIST_OK)
         return status;
-    if (disti_work_is_calling())
-        return disti_fail(DIST_ERR_INVALID_ARGUMENT,
-                          "a function given to dist_on_complete cannot destroy a group");
+    status = disti_work_may_wait("dist_destroy_process_group");
+    if (status != DIST_OK)
+        return status;
     world = group->world;
     until = disti_deadline_ms(group->timeout_ms);
     disti_log_use(group->log);

@@ -10,7 +10,7 @@ static dist_status monitor_begin(struct dist_group *group, uint32_t *number_p)
     dist_status status = DIST_OK;
 
     disti_group_enter(group);
-    disti_group_heed(group);
+    disti_group_check_abort(group);
     if (group->failed)
         status = disti_group_refuse(group, "monitored_barrier");
     else
@@ -41,10 +41,9 @@ dist_status dist_monitored_barrier(dist_group *group, int timeout_ms)
                           "monitored_barrier: timeout_ms is %d: give milliseconds, or 0 for the "
                           "group's",
                           timeout_ms);
-    if (disti_work_is_calling())
-        return disti_fail(DIST_ERR_INVALID_ARGUMENT,
-                          "monitored_barrier: a function given to dist_on_complete must not wait");
-    status = monitor_begin(group, &number);
+    status = disti_work_may_wait("dist_monitored_barrier");
+    if (status == DIST_OK)
+        status = monitor_begin(group, &number);
     if (status != DIST_OK || group->world_size == 1)
         return status;
     disti_log_use(group->log);

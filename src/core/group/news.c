@@ -55,14 +55,14 @@ static void news_distribute(struct disti_world *world)
 void disti_news_subscribe(struct dist_group *group)
 {
     struct disti_world *world = group->world;
-    struct dist_group **at = &world->groups;
+    struct dist_group **entry = &world->groups;
     const struct world_gone *gone;
 
     pthread_mutex_lock(&world->lock);
-    while (*at && (*at)->number < group->number)
-        at = &(*at)->next;
-    group->next = *at;
-    *at = group;
+    while (*entry && (*entry)->number < group->number)
+        entry = &(*entry)->next;
+    group->next = *entry;
+    *entry = group;
     for (gone = world->gone; gone; gone = gone->next)
         news_give(group, &gone->notice);
     pthread_mutex_unlock(&world->lock);
@@ -71,13 +71,13 @@ void disti_news_subscribe(struct dist_group *group)
 void disti_news_unsubscribe(struct dist_group *group)
 {
     struct disti_world *world = group->world;
-    struct dist_group **at = &world->groups;
+    struct dist_group **entry = &world->groups;
 
     pthread_mutex_lock(&world->lock);
-    while (*at && *at != group)
-        at = &(*at)->next;
-    if (*at)
-        *at = group->next;
+    while (*entry && *entry != group)
+        entry = &(*entry)->next;
+    if (*entry)
+        *entry = group->next;
     pthread_mutex_unlock(&world->lock);
 }
 

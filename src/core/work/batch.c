@@ -83,20 +83,13 @@ bool disti_batch_note_work(dist_group *group, dist_work *work, dist_status *stat
     return true;
 }
 
-static dist_status batch_no_waiting(const char *what)
-{
-    return disti_fail(DIST_ERR_INVALID_ARGUMENT,
-                      "%s: a function given to dist_on_complete may start operations, but not wait "
-                      "for them: use the _async forms",
-                      what);
-}
-
 dist_status dist_group_start(void)
 {
-    if (disti_work_is_calling())
-        return batch_no_waiting("dist_group_start");
-    batch.depth++;
-    return DIST_OK;
+    dist_status status = disti_work_may_wait("dist_group_start");
+
+    if (status == DIST_OK)
+        batch.depth++;
+    return status;
 }
 
 static void batch_keep(dist_status status)
@@ -116,7 +109,7 @@ static dist_status batch_post(struct batch_item *item)
     status = disti_group_check(item->group, dist_collective_string(item->start.call.collective));
     if (status == DIST_OK)
         status = disti_stage(item->group, &item->start);
-    item->start.detached = item->start.waits = item->start.manner == DIST_MANNER_STREAM;
+    item->start.detached = item->start.call.waits = item->start.manner == DIST_MANNER_STREAM;
     if (status == DIST_OK)
         status = disti_work_post(item->group, &item->start, &item->work);
     if (status == DIST_OK)
@@ -199,11 +192,11 @@ static size_t batch_wait_once(bool mixed)
 
 dist_status dist_group_end(void)
 {
-    dist_status first;
+    dist_status first, status = disti_work_may_wait("dist_group_end");
     bool mixed;
 
-    if (disti_work_is_calling())
-        return batch_no_waiting("dist_group_end");
+    if (status != DIST_OK)
+        return status;
     if (batch.depth == 0)
         return disti_fail(DIST_ERR_INVALID_ARGUMENT,
                           "dist_group_end without dist_group_start in this thread");

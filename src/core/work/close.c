@@ -25,12 +25,12 @@ dist_status disti_group_open_works(struct dist_group *group)
     return disti_progress_check();
 }
 
-void disti_group_hold(struct dist_group *group)
+void disti_group_retain(struct dist_group *group)
 {
     atomic_fetch_add_explicit(&group->drive.references, 1, memory_order_relaxed);
 }
 
-void disti_group_let_go(struct dist_group *group)
+void disti_group_release(struct dist_group *group)
 {
     if (atomic_fetch_sub_explicit(&group->drive.references, 1, memory_order_acq_rel) > 1)
         return;
@@ -38,7 +38,7 @@ void disti_group_let_go(struct dist_group *group)
     pthread_cond_destroy(&group->drive.changed);
     free(group->cause);
     free(group->lost_text);
-    if (!group->kept)
+    if (!group->known)
         free(group);
 }
 
@@ -51,12 +51,12 @@ static void close_look(struct dist_group *group)
     pthread_cond_timedwait(&group->drive.changed, &group->lock, &time);
 }
 
-/* The driver's role for ever, once nobody else needs it. With the lock held. */
+/* The driver for ever, once nobody else needs it. With the lock held. */
 static void close_take(struct dist_group *group)
 {
     while (group->drive.waiters || !disti_drive_take(group))
         close_look(group);
-    atomic_store(&group->drive.role, DISTI_ROLE_CLOSED);
+    disti_drive_go(&group->drive, DISTI_DRIVE_CLOSED);
 }
 
 dist_status disti_group_drain(struct dist_group *group)
@@ -66,7 +66,7 @@ dist_status disti_group_drain(struct dist_group *group)
 
     disti_group_lock(group);
     pending = group->works;
-    disti_group_heed(group);
+    disti_group_check_abort(group);
     disti_drive_until(group, NULL, disti_deadline_ms((int64_t)group->timeout_ms + CLOSE_SLACK_MS));
     if (group->works) /* functions of the program went on starting new ones */
         disti_group_break(group, DIST_ERR_ABORTED,
@@ -78,9 +78,4 @@ dist_status disti_group_drain(struct dist_group *group)
     disti_group_unlock(group);
     disti_progress_forget(group);
     return status;
-}
-
-void disti_group_orphan(struct dist_group *group)
-{
-    disti_group_let_go(group);
 }

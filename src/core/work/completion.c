@@ -10,6 +10,16 @@ bool disti_work_is_calling(void)
     return completion_depth > 0;
 }
 
+dist_status disti_work_may_wait(const char *what)
+{
+    if (!disti_work_is_calling())
+        return DIST_OK;
+    return disti_fail(DIST_ERR_INVALID_ARGUMENT,
+                      "%s: a function given to dist_on_complete may start operations, but not wait "
+                      "for them: use the _async forms, and wait elsewhere",
+                      what);
+}
+
 void disti_complete_forked(void)
 {
     completion_depth = 0;
@@ -65,28 +75,44 @@ void disti_complete_call(const struct disti_work *work, dist_work_fn fn, void *a
     disti_log_use(log);
 }
 
+/* The driver goes into a function of the program, without the lock. */
+static void completion_enter(struct dist_group *group)
+{
+    disti_drive_go_either(&group->drive, DISTI_DRIVE_CALLER_CALLS, DISTI_DRIVE_THREAD_CALLS);
+    disti_group_unlock(group);
+}
+
+static void completion_return(struct dist_group *group)
+{
+    disti_group_lock(group);
+    disti_drive_go_either(&group->drive, DISTI_DRIVE_CALLER, DISTI_DRIVE_THREAD);
+}
+
 static void completion_finish(struct dist_group *group, struct disti_work *work)
 {
     dist_status status;
 
-    group->drive.calling = true;
-    disti_group_unlock(group);
+    completion_enter(group);
     status = work->finish(work->owned);
-    disti_group_lock(group);
-    group->drive.calling = false;
+    completion_return(group);
     if (status == DIST_OK)
         return;
     work->status = status;
     disti_group_fail(group, work, status);
 }
 
+/* Who waits in the call itself, or starts it many times, gives no function. */
+static bool completion_has_fn(const struct disti_work *work)
+{
+    return work->kind != DISTI_WORK_BLOCKING && !disti_work_is_persistent(work) &&
+           work->on_complete.fn;
+}
+
 static void completion_notify(struct dist_group *group, struct disti_work *work)
 {
-    group->drive.calling = true;
-    disti_group_unlock(group);
-    disti_complete_call(work, work->fn, work->fn_arg);
-    disti_group_lock(group);
-    group->drive.calling = false;
+    completion_enter(group);
+    disti_complete_call(work, work->on_complete.fn, work->on_complete.arg);
+    completion_return(group);
 }
 
 static void completion_end(struct dist_group *group, struct disti_work *work)
@@ -98,7 +124,7 @@ static void completion_end(struct dist_group *group, struct disti_work *work)
         disti_group_fail(group, work, work->status); /* if nobody has noticed yet */
     else if (work->finish)
         completion_finish(group, work);
-    if (work->fn)
+    if (completion_has_fn(work))
         completion_notify(group, work);
     atomic_store_explicit(&work->ended, true, memory_order_release);
     if (detached) /* else it is its waiter's from here on */
@@ -113,5 +139,5 @@ void disti_complete(struct dist_group *group)
 
     while ((work = completion_next(group)))
         completion_end(group, work);
-    group->drive.unsettled = false;
+    group->drive.completion_due = false;
 }

@@ -21,9 +21,42 @@
 /* A gap between two drivers from which on it does not count against the works' deadlines. */
 #define DRIVE_GAP_NS (100LL * 1000 * 1000)
 
-static enum disti_role drive_role(const struct dist_group *group)
+/* The arrows of the drawing in drive.h, by where they begin. */
+static const uint8_t drive_arrows[] = {
+    [DISTI_DRIVE_IDLE] = 1 << DISTI_DRIVE_CALLER | 1 << DISTI_DRIVE_THREAD,
+    [DISTI_DRIVE_CALLER] = 1 << DISTI_DRIVE_IDLE | 1 << DISTI_DRIVE_CALLER_SLEEPS |
+                           1 << DISTI_DRIVE_CALLER_CALLS | 1 << DISTI_DRIVE_CLOSED,
+    [DISTI_DRIVE_CALLER_SLEEPS] = 1 << DISTI_DRIVE_CALLER,
+    [DISTI_DRIVE_CALLER_CALLS] = 1 << DISTI_DRIVE_CALLER,
+    [DISTI_DRIVE_THREAD] = 1 << DISTI_DRIVE_IDLE | 1 << DISTI_DRIVE_CALLER |
+                           1 << DISTI_DRIVE_THREAD_SLEEPS | 1 << DISTI_DRIVE_THREAD_CALLS,
+    [DISTI_DRIVE_THREAD_SLEEPS] = 1 << DISTI_DRIVE_THREAD,
+    [DISTI_DRIVE_THREAD_CALLS] = 1 << DISTI_DRIVE_THREAD,
+    [DISTI_DRIVE_CLOSED] = 0,
+};
+
+/* Apart and cold, so that the check is one branch that is not taken. */
+__attribute__((cold, noinline)) static dist_status drive_refuse(enum disti_drive_state from,
+                                                                enum disti_drive_state to)
 {
-    return atomic_load_explicit(&group->drive.role, memory_order_relaxed);
+    return disti_fail(DIST_ERR_INTERNAL, "the drive of a group cannot go from state %d to %d",
+                      (int)from, (int)to);
+}
+
+dist_status disti_drive_go(struct disti_drive *drive, enum disti_drive_state to)
+{
+    enum disti_drive_state from = disti_drive_state(drive);
+
+    if (!(drive_arrows[from] & 1 << to))
+        return drive_refuse(from, to);
+    atomic_store_explicit(&drive->state, to, memory_order_release);
+    return DIST_OK;
+}
+
+dist_status disti_drive_go_either(struct disti_drive *drive, enum disti_drive_state caller,
+                                  enum disti_drive_state thread)
+{
+    return disti_drive_go(drive, disti_drive_by_thread(disti_drive_state(drive)) ? thread : caller);
 }
 
 void disti_group_lock(struct dist_group *group)
@@ -44,7 +77,7 @@ void disti_group_enter(struct dist_group *group)
 {
     disti_group_lock(group);
     /* The program's function for the log of a closed group may be gone. */
-    disti_log_use(drive_role(group) == DISTI_ROLE_CLOSED ? NULL : group->log);
+    disti_log_use(disti_drive_state(&group->drive) == DISTI_DRIVE_CLOSED ? NULL : group->log);
 }
 
 void disti_group_exit(struct dist_group *group)
@@ -66,20 +99,19 @@ void disti_drive_let_in(struct dist_group *group)
 
 bool disti_drive_take(struct dist_group *group)
 {
-    enum disti_role role = drive_role(group);
+    enum disti_drive_state state = disti_drive_state(&group->drive);
 
-    if (role == DISTI_ROLE_THREAD && !group->drive.calling)
-        disti_drive_disarm(group); /* it will see that the role is gone */
-    else if (role != DISTI_ROLE_NOBODY)
+    if (state == DISTI_DRIVE_THREAD_SLEEPS)
+        disti_drive_disarm(group); /* it will see that another drives */
+    else if (state != DISTI_DRIVE_THREAD && state != DISTI_DRIVE_IDLE)
         return false;
-    atomic_store_explicit(&group->drive.role, DISTI_ROLE_CALLER, memory_order_relaxed);
-    return true;
+    return disti_drive_go(&group->drive, DISTI_DRIVE_CALLER) == DIST_OK;
 }
 
 /* Nobody drives any more. */
-static void drive_let_go(struct dist_group *group)
+static void drive_go_idle(struct dist_group *group)
 {
-    atomic_store_explicit(&group->drive.role, DISTI_ROLE_NOBODY, memory_order_release);
+    disti_drive_go(&group->drive, DISTI_DRIVE_IDLE);
     if (group->drive.waiters)
         pthread_cond_broadcast(&group->drive.changed);
     if (group->works)
@@ -87,30 +119,30 @@ static void drive_let_go(struct dist_group *group)
     disti_endpoints_leave();
 }
 
-void disti_drive_leave(struct dist_group *group)
+void disti_drive_release(struct dist_group *group)
 {
     if (group->works)
-        group->drive.left_ns = disti_now_ns();
-    drive_let_go(group);
+        group->drive.released_ns = disti_now_ns();
+    drive_go_idle(group);
 }
 
 /*
- * While nobody drove, nothing could end: that does not count as the ranks' delay. `again`: however
- * often it happens; else once a work, lest it goes on for ever.
+ * While nobody drove, nothing could end: that does not count as the other ranks' delay. `repeat`:
+ * however often it happens; else once a work, lest it goes on for ever.
  */
-static void drive_forgive(struct dist_group *group, bool repeat)
+static void drive_extend_deadlines(struct dist_group *group, bool repeat)
 {
     int64_t now;
 
     if (group->drive.service == DISTI_SERVICE_YES)
         return;
     now = disti_now_ns();
-    if (now - group->drive.left_ns < DRIVE_GAP_NS)
+    if (now - group->drive.released_ns < DRIVE_GAP_NS)
         return;
     for (struct disti_work *work = group->works; work; work = work->next) {
-        if (repeat || !work->forgiven)
+        if (repeat || !work->extended)
             work->deadline_ns = now + group->timeout_ms * INT64_C(1000000);
-        work->forgiven = true;
+        work->extended = true;
     }
 }
 
@@ -139,7 +171,7 @@ int disti_drive_poll(struct dist_group *group)
         disti_group_fail(group, drive_failed(group), (dist_status)moved);
         moved = 0;
     }
-    if (moved || group->drive.unsettled ||
+    if (moved || group->drive.completion_due ||
         (group->works && group->works->ticket.status != DIST_IN_PROGRESS))
         disti_complete(group);
     return moved;
@@ -166,7 +198,7 @@ static void drive_along(struct dist_group *group, const struct disti_work *work,
     struct disti_wait wait = {0};
     uint32_t rounds = 0;
 
-    if (group->drive.unsettled)
+    if (group->drive.completion_due)
         disti_complete(group);
     while (!drive_is_done(group, work)) {
         int moved = disti_drive_poll(group);
@@ -194,7 +226,8 @@ static void drive_wait_turn(struct dist_group *group, int64_t until)
     pthread_cond_timedwait(&group->drive.changed, &group->lock, &time);
     group->drive.waiters--;
     /* The progress thread left the rest to the waiters; this one may be done. */
-    if (group->works && !group->drive.waiters && drive_role(group) == DISTI_ROLE_NOBODY)
+    if (group->works && !group->drive.waiters &&
+        disti_drive_state(&group->drive) == DISTI_DRIVE_IDLE)
         disti_progress_notice(group);
 }
 
@@ -205,9 +238,9 @@ void disti_drive_until(struct dist_group *group, const struct disti_work *work, 
     while (!drive_is_done(group, work)) {
         if (disti_drive_take(group)) {
             if (group->works != work || work->next) /* else it has just been started, or ended */
-                drive_forgive(group, until == INT64_MAX);
+                drive_extend_deadlines(group, until == INT64_MAX);
             drive_along(group, work, until);
-            disti_drive_leave(group);
+            disti_drive_release(group);
         } else {
             drive_wait_turn(group, until);
         }
@@ -222,7 +255,7 @@ void disti_drive_once(struct dist_group *group)
 
     if (!disti_drive_take(group))
         return;
-    drive_forgive(group, false);
+    drive_extend_deadlines(group, false);
     disti_drive_poll(group);
     now = disti_now_ns();
     group->drive.test_ns = now;
@@ -231,18 +264,18 @@ void disti_drive_once(struct dist_group *group)
         disti_drive_watch(group);
         disti_complete(group);
     }
-    disti_drive_leave(group);
+    disti_drive_release(group);
 }
 
 void disti_drive_kick(struct dist_group *group)
 {
-    if (group->drive.unsettled && drive_role(group) == DISTI_ROLE_NOBODY &&
+    if (group->drive.completion_due && disti_drive_state(&group->drive) == DISTI_DRIVE_IDLE &&
         disti_drive_take(group)) {
         disti_complete(group);
-        drive_let_go(group); /* it has not driven */
-    } else if (group->works && drive_role(group) == DISTI_ROLE_NOBODY) {
+        drive_go_idle(group); /* it has not driven */
+    } else if (group->works && disti_drive_state(&group->drive) == DISTI_DRIVE_IDLE) {
         disti_progress_notice(group);
-    } else if (group->drive.unsettled) {
-        disti_drive_rouse(group);
+    } else if (group->drive.completion_due) {
+        disti_drive_wake(group);
     }
 }

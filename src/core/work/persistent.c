@@ -4,24 +4,19 @@
 #include "core/work/handle.h"
 #include "endpoint/endpoint.h"
 
-static bool persistent_is_closed(const struct dist_group *group)
-{
-    return atomic_load_explicit(&group->drive.role, memory_order_relaxed) == DISTI_ROLE_CLOSED;
-}
-
 /* With the lock held. */
 static dist_status persistent_admit(struct dist_group *group, struct disti_work *work)
 {
     const char *what = dist_collective_string(work->call.collective);
 
-    if (persistent_is_closed(group))
-        return disti_fail(DIST_ERR_INVALID_ARGUMENT,
-                          "rank %d cannot prepare %s: the group was destroyed", group->rank, what);
+    if (disti_drive_state(&group->drive) == DISTI_DRIVE_CLOSED)
+        return disti_fail(DIST_ERR_INVALID_ARGUMENT, "rank %d cannot prepare %s: the group was destroyed",
+                          group->rank, what);
     if (group->failed)
         return disti_group_refuse(group, what);
-    if (!group->backend->prepare || work->manner == DIST_MANNER_STREAM)
+    if (!group->backend->prepare || work->kind == DISTI_WORK_PERSISTENT_STREAM)
         return DIST_OK;
-    disti_drive_rouse(group);
+    disti_drive_wake(group);
     return group->backend->prepare(group->state, &work->call, &work->call.prepared);
 }
 
@@ -34,12 +29,19 @@ dist_status disti_work_prepare(struct dist_group *group, const struct disti_star
     if (!work)
         return disti_fail(DIST_ERR_NO_MEMORY, "no memory to prepare %s",
                           dist_collective_string(start->call.collective));
-    disti_work_fill(group, start, DISTI_WORK_PERSISTENT, work);
+    if (start->manner == DIST_MANNER_STREAM) {
+        disti_work_fill(group, start, DISTI_WORK_PERSISTENT_STREAM, work);
+        work->posted = NULL;
+    } else {
+        disti_work_fill(group, start, DISTI_WORK_PERSISTENT, work);
+        work->persistent.begin = start->begin;
+        work->persistent.started = false;
+    }
     atomic_store(&work->ended, true);
     disti_group_enter(group);
     status = persistent_admit(group, work);
     if (status == DIST_OK)
-        disti_group_hold(group);
+        disti_group_retain(group);
     disti_group_exit(group);
     if (status == DIST_OK)
         *work_p = disti_handle_of(work);
@@ -48,52 +50,57 @@ dist_status disti_work_prepare(struct dist_group *group, const struct disti_star
     return status;
 }
 
+static bool persistent_is_started(const struct disti_work *work)
+{
+    return work->kind == DISTI_WORK_PERSISTENT ? work->persistent.started : work->posted != NULL;
+}
+
 /* A persistent work that is at rest? */
 static dist_status persistent_check(const struct disti_work *work, const char *name)
 {
-    if (work->kind != DISTI_WORK_PERSISTENT)
+    if (!disti_work_is_persistent(work))
         return disti_fail(DIST_ERR_INVALID_ARGUMENT,
                           "%s: the work is not persistent: dist_all_reduce_init makes one", name);
-    if (work->running)
+    if (persistent_is_started(work))
         return disti_fail(DIST_ERR_INVALID_ARGUMENT,
                           "%s: the work is still started: call dist_wait first", name);
     return DIST_OK;
 }
 
 /* Each time it is another work, which may go on when it has been waited for. */
-static dist_status persistent_stream(struct disti_work *work)
+static dist_status persistent_post(struct disti_work *work)
 {
-    struct disti_start start = {.call = work->call, .manner = work->manner, .waits = true};
-    dist_status status;
+    struct disti_start start = {.call = work->call, .manner = DIST_MANNER_STREAM};
 
     start.call.stream = work->group->stream;
-    status = disti_work_post(work->group, &start, &work->posted);
-    work->running = status == DIST_OK;
-    return status;
+    start.call.waits = true;
+    return disti_work_post(work->group, &start, &work->posted);
 }
 
-static dist_status persistent_start(struct disti_work *work)
+/* What the call reads may have to be copied first. */
+static dist_status persistent_begin(struct disti_work *work)
 {
-    dist_status status = persistent_check(work, "dist_start");
-    struct dist_group *group;
+    dist_status status;
+
+    if (!work->persistent.begin)
+        return DIST_OK;
+    status = disti_group_check(work->group, "dist_start"); /* whose stream it uses */
+    return status == DIST_OK ? work->persistent.begin(work->owned) : status;
+}
+
+static dist_status persistent_launch(struct disti_work *work)
+{
+    struct dist_group *group = work->group;
+    dist_status status = persistent_begin(work);
 
     if (status != DIST_OK)
-        return status;
-    if (work->manner == DIST_MANNER_STREAM)
-        return persistent_stream(work);
-    if (work->begin) /* which uses the group's stream: that may be gone with the group */
-        status = disti_group_check(work->group, "dist_start");
-    if (status == DIST_OK && work->begin)
-        status = work->begin(work->owned);
-    if (status != DIST_OK)
-        return disti_group_unstarted(work->group, status);
-    group = work->group;
+        return disti_group_unstarted(group, status);
     disti_group_enter(group);
     atomic_store_explicit(&work->ended, false, memory_order_relaxed);
     status = disti_work_launch(work);
     if (status != DIST_OK)
         atomic_store_explicit(&work->ended, true, memory_order_relaxed);
-    work->running = status == DIST_OK;
+    work->persistent.started = status == DIST_OK;
     disti_drive_kick(group);
     disti_group_exit(group);
     disti_endpoints_leave();
@@ -107,7 +114,10 @@ dist_status dist_start(dist_work *handle)
 
     if (status != DIST_OK)
         return status;
-    status = persistent_start(work);
+    status = persistent_check(work, "dist_start");
+    if (status == DIST_OK)
+        status =
+            work->kind == DISTI_WORK_PERSISTENT ? persistent_launch(work) : persistent_post(work);
     disti_handle_unclaim(work);
     return status;
 }
@@ -115,10 +125,10 @@ dist_status dist_start(dist_work *handle)
 /* The backend has freed all that was prepared if it was closed or aborted. */
 static void persistent_release(struct dist_group *group, struct disti_work *work)
 {
-    if (persistent_is_closed(group) || group->failed || !group->backend->release ||
-        work->manner == DIST_MANNER_STREAM)
+    if (disti_drive_state(&group->drive) == DISTI_DRIVE_CLOSED || group->failed ||
+        !group->backend->release || work->kind == DISTI_WORK_PERSISTENT_STREAM)
         return;
-    disti_drive_rouse(group);
+    disti_drive_wake(group);
     group->backend->release(group->state, work->call.prepared);
 }
 

@@ -39,37 +39,43 @@ enum loop_need { LOOP_NO, LOOP_SOON, LOOP_NOW };
 
 /* The thread's own: the groups that it drives, and how long nothing has moved. */
 struct loop {
-    struct dist_group *held; /* by next_held */
+    struct dist_group *driven; /* by next_driven */
     struct disti_wait wait;
     uint32_t rounds;
     bool bound; /* there is one CPU for this thread and those of the program */
     int ticks;
-    enum loop_need need; /* of the groups that are not held */
+    enum loop_need need; /* of the groups that it does not drive */
 };
 
-static bool loop_is(const struct dist_group *group, enum disti_role role)
+/* Never older than the thread's own state, which it may have changed before: see progress_wake. */
+static enum disti_drive_state loop_state(const struct dist_group *group)
 {
-    return atomic_load(&group->drive.role) == role;
+    return atomic_load(&group->drive.state);
+}
+
+static bool loop_drives(const struct dist_group *group)
+{
+    return disti_drive_by_thread(loop_state(group));
 }
 
 /* With the lock held. */
 static enum loop_need loop_need(const struct dist_group *group)
 {
-    if (!group->works || group->drive.waiters || !loop_is(group, DISTI_ROLE_NOBODY))
+    if (!group->works || group->drive.waiters || loop_state(group) != DISTI_DRIVE_IDLE)
         return LOOP_NO;
     return disti_now_ns() - group->drive.test_ns < LOOP_TEST_NS ? LOOP_SOON : LOOP_NOW;
 }
 
-/* Becomes the driver. A group that a caller took and left meanwhile may still be among the held. */
+/* Becomes the driver. A group that a caller took and left meanwhile may still be in the list. */
 static void loop_take(struct loop *self, struct dist_group *group)
 {
-    atomic_store(&group->drive.role, DISTI_ROLE_THREAD);
-    if (group->drive.held)
+    disti_drive_go(&group->drive, DISTI_DRIVE_THREAD);
+    if (group->drive.driven)
         return;
-    group->drive.held = true;
-    disti_group_hold(group);
-    group->drive.next_held = self->held;
-    self->held = group;
+    group->drive.driven = true;
+    disti_group_retain(group);
+    group->drive.next_driven = self->driven;
+    self->driven = group;
 }
 
 /* Takes the group, if `take`, when it needs a driver. */
@@ -77,7 +83,7 @@ static enum loop_need loop_consider(struct loop *self, struct dist_group *group,
 {
     enum loop_need need;
 
-    if (!loop_is(group, DISTI_ROLE_NOBODY))
+    if (loop_state(group) != DISTI_DRIVE_IDLE)
         return LOOP_NO;
     if (pthread_mutex_trylock(&group->lock) != 0)
         return LOOP_SOON;
@@ -104,19 +110,19 @@ static enum loop_need loop_gather(struct loop *self, bool take)
     return most;
 }
 
-/* Locks a group that is held; false: a caller has taken the role, or closed the group. */
+/* Locks a group that it drives; false: a caller has become the driver, or closed the group. */
 static bool loop_enter(struct dist_group *group)
 {
-    if (!loop_is(group, DISTI_ROLE_THREAD))
+    if (!loop_drives(group))
         return false;
     disti_group_enter(group);
-    if (loop_is(group, DISTI_ROLE_THREAD))
+    if (loop_drives(group))
         return true;
     disti_group_exit(group);
     return false;
 }
 
-/* One look at one group. False: it is not held any more. */
+/* One look at one group. False: it does not drive it any more. */
 static bool loop_look(struct dist_group *group, bool watch, int *moved)
 {
     bool keep;
@@ -127,9 +133,9 @@ static bool loop_look(struct dist_group *group, bool watch, int *moved)
     if (watch)
         disti_drive_watch(group);
     disti_drive_let_in(group);
-    keep = group->works && loop_is(group, DISTI_ROLE_THREAD);
-    if (!keep && loop_is(group, DISTI_ROLE_THREAD))
-        disti_drive_leave(group);
+    keep = group->works && loop_drives(group);
+    if (!keep && loop_drives(group))
+        disti_drive_release(group);
     disti_group_exit(group);
     return keep;
 }
@@ -137,20 +143,20 @@ static bool loop_look(struct dist_group *group, bool watch, int *moved)
 /* One look at every group. Returns how much happened. */
 static int loop_round(struct loop *self)
 {
-    struct dist_group **at = &self->held;
+    struct dist_group **entry = &self->driven;
     bool watch = ++self->rounds % LOOP_WATCH_ROUNDS == 0;
     int moved = 0;
 
-    while (*at) {
-        struct dist_group *group = *at;
+    while (*entry) {
+        struct dist_group *group = *entry;
 
         if (loop_look(group, watch, &moved)) {
-            at = &group->drive.next_held;
+            entry = &group->drive.next_driven;
             continue;
         }
-        *at = group->drive.next_held;
-        group->drive.held = false;
-        disti_group_let_go(group);
+        *entry = group->drive.next_driven;
+        group->drive.driven = false;
+        disti_group_release(group);
     }
     return moved;
 }
@@ -166,7 +172,7 @@ static bool loop_is_crowded(const struct loop *self)
 {
     if (self->bound)
         return true;
-    for (const struct dist_group *group = self->held; group; group = group->drive.next_held) {
+    for (const struct dist_group *group = self->driven; group; group = group->drive.next_driven) {
         if (group->policy.crowded)
             return true;
     }
@@ -183,7 +189,7 @@ static void loop_hear(struct pollfd *wake)
 
 static void loop_disarm(struct loop *self)
 {
-    for (struct dist_group *group = self->held; group; group = group->drive.next_held) {
+    for (struct dist_group *group = self->driven; group; group = group->drive.next_driven) {
         if (!loop_enter(group))
             continue;
         disti_drive_disarm(group);
@@ -197,7 +203,8 @@ static bool loop_arm(struct loop *self, struct pollfd *polls, int *count, int64_
     int64_t nap = disti_wait_nap(&self->wait);
     bool quiet = true;
 
-    for (struct dist_group *group = self->held; group && quiet; group = group->drive.next_held) {
+    for (struct dist_group *group = self->driven; group && quiet;
+         group = group->drive.next_driven) {
         if (!loop_enter(group))
             continue;
         disti_drive_watch(group);
@@ -208,20 +215,22 @@ static bool loop_arm(struct loop *self, struct pollfd *polls, int *count, int64_
     return quiet;
 }
 
-/* Sleeps until a descriptor is readable or somebody calls; the first descriptor is for that. */
-static void loop_rest(struct loop *self, struct pollfd *polls, int count, int64_t ns)
+/*
+ * Rests in `state` until a descriptor is readable, or somebody wakes it: the first descriptor is
+ * for that. Where it SLEEPS it looks at the groups once more: who comes later wakes it.
+ */
+static void loop_rest(struct loop *self, enum disti_progress_state state, struct pollfd *polls,
+                      int count, int64_t ns)
 {
-    if (self->need != LOOP_SOON) { /* else it looks again soon: nobody need call */
-        atomic_exchange(&disti_progress.asleep, true);
-        self->need = loop_gather(self, false); /* who comes from now on calls */
-    }
-    atomic_store(&disti_progress.dozing, self->need == LOOP_SOON);
-    if (self->need == LOOP_SOON && ns > LOOP_TICK_NS)
+    if (!disti_progress_go(DISTI_PROGRESS_RUNS, state))
+        return; /* it is to end */
+    if (state == DISTI_PROGRESS_SLEEPS)
+        self->need = loop_gather(self, false);
+    if ((state == DISTI_PROGRESS_DOZES || self->need == LOOP_SOON) && ns > LOOP_TICK_NS)
         ns = LOOP_TICK_NS;
-    if (self->need != LOOP_NOW && !atomic_load(&disti_progress.quit))
+    if (self->need != LOOP_NOW)
         disti_drive_poll_fds(polls, count, ns);
-    atomic_store(&disti_progress.dozing, false);
-    atomic_store(&disti_progress.asleep, false);
+    disti_progress_go(state, DISTI_PROGRESS_RUNS);
 }
 
 /* Sleeps on the descriptors of all groups at once. */
@@ -234,26 +243,22 @@ static void loop_sleep(struct loop *self)
 
     if (loop_arm(self, polls, &count, &ns)) {
         disti_endpoints_leave();
-        loop_rest(self, polls, count, ns);
+        loop_rest(self, self->need == LOOP_SOON ? DISTI_PROGRESS_DOZES : DISTI_PROGRESS_SLEEPS,
+                  polls, count, ns);
     }
     loop_hear(&polls[0]);
     disti_doorbell_hear();
     loop_disarm(self);
 }
 
-/* Nothing is held: ticks, and in the end sleeps. */
+/* It drives nothing: ticks, and in the end sleeps. */
 static void loop_idle(struct loop *self)
 {
     struct pollfd wake = {.fd = disti_progress.wake_fd, .events = POLLIN};
+    bool dozes = self->ticks < LOOP_TICKS || self->need == LOOP_SOON;
 
     disti_endpoints_leave();
-    if (self->ticks < LOOP_TICKS) {
-        atomic_store(&disti_progress.dozing, true);
-        disti_drive_poll_fds(&wake, 1, LOOP_TICK_NS);
-        atomic_store(&disti_progress.dozing, false);
-    } else {
-        loop_rest(self, &wake, 1, INT64_MAX);
-    }
+    loop_rest(self, dozes ? DISTI_PROGRESS_DOZES : DISTI_PROGRESS_SLEEPS, &wake, 1, INT64_MAX);
     self->ticks = wake.revents ? 0 : self->ticks + (self->ticks < LOOP_TICKS);
     loop_hear(&wake);
 }
@@ -268,7 +273,7 @@ static void loop_work(struct loop *self)
     self->ticks = 0;
     if (loop_round(self) > 0)
         self->wait = (struct disti_wait){0};
-    else if (self->held && disti_wait_step(&policy, &self->wait))
+    else if (self->driven && disti_wait_step(&policy, &self->wait))
         loop_sleep(self);
 }
 
@@ -277,9 +282,9 @@ void *disti_progress_main(void *arg)
     struct loop self = {.bound = loop_is_bound()};
 
     (void)arg;
-    while (!atomic_load(&disti_progress.quit)) {
+    while (atomic_load(&disti_progress.state) != DISTI_PROGRESS_QUITS) {
         self.need = loop_gather(&self, true);
-        if (self.held)
+        if (self.driven)
             loop_work(&self);
         else
             loop_idle(&self);

@@ -13,16 +13,16 @@
 
 void disti_drive_disarm(struct dist_group *group)
 {
-    group->drive.asleep = false;
-    if (!group->drive.armed)
+    if (!disti_drive_sleeps(disti_drive_state(&group->drive)))
         return;
-    group->drive.armed = false;
-    group->backend->disarm(group->state);
+    disti_drive_go_either(&group->drive, DISTI_DRIVE_CALLER, DISTI_DRIVE_THREAD);
+    if (group->backend->disarm)
+        group->backend->disarm(group->state);
 }
 
-void disti_drive_rouse(struct dist_group *group)
+void disti_drive_wake(struct dist_group *group)
 {
-    if (!group->drive.asleep)
+    if (!disti_drive_sleeps(disti_drive_state(&group->drive)))
         return;
     disti_drive_disarm(group);
     disti_endpoints_leave(); /* the driver may have watched for others */
@@ -56,7 +56,6 @@ static bool sleep_arm_backend(struct dist_group *group, struct pollfd *polls, in
 
     for (int i = 0; i < count; i++)
         sleep_add(polls, count_p, fds[i]);
-    group->drive.armed = group->backend->arm && count >= 0;
     if (group->backend->arm && count < 0)
         group->backend->disarm(group->state);
     if (count == DIST_ARM_BLIND && *ns_p > nap_ns)
@@ -92,7 +91,7 @@ bool disti_drive_arm(struct dist_group *group, int wake_fd, struct pollfd *polls
         ns = SLEEP_DEAF_NS;
     if (ns < *ns_p)
         *ns_p = ns;
-    if (group->failed || group->drive.unsettled)
+    if (group->failed || group->drive.completion_due)
         return false;
     if (room - *count_p < SLEEP_DESCRIPTORS + 1)
         *ns_p = *ns_p < nap_ns ? *ns_p : nap_ns;
@@ -100,13 +99,13 @@ bool disti_drive_arm(struct dist_group *group, int wake_fd, struct pollfd *polls
         return false;
     else
         sleep_arm_news(group, polls, count_p);
-    group->drive.asleep = true;
     group->drive.wake_fd = wake_fd;
-    return true;
+    return disti_drive_go_either(&group->drive, DISTI_DRIVE_CALLER_SLEEPS,
+                                 DISTI_DRIVE_THREAD_SLEEPS) == DIST_OK;
 }
 
 /* Sleeps, without the lock, until something may have happened. */
-static void sleep_alone(struct dist_group *group, int64_t nap_ns, int64_t until)
+static void sleep_caller(struct dist_group *group, int64_t nap_ns, int64_t until)
 {
     struct pollfd polls[SLEEP_DESCRIPTORS + 2];
     int64_t ns = until == INT64_MAX ? INT64_MAX : until - disti_now_ns();
@@ -139,5 +138,5 @@ void disti_drive_rest(struct dist_group *group, struct disti_wait *wait, int64_t
     if (!tired)
         return;
     disti_drive_watch(group);
-    sleep_alone(group, disti_wait_nap(wait), until);
+    sleep_caller(group, disti_wait_nap(wait), until);
 }

@@ -55,10 +55,10 @@ static dist_memory stage_memory(const struct disti_start *start, const struct di
                                                                   : DIST_MEMORY_MIXED;
 }
 
-void disti_call_place(struct dist_group *group, struct disti_start *start)
+void disti_call_locate(struct dist_group *group, struct disti_start *start)
 {
     start->call.stream = group->stream;
-    if (group->plain)
+    if (group->host_only)
         return;
     start->call.memory = stage_memory(start, disti_driver_loaded());
     if (group->backend->manner && (start->call.memory != DIST_MEMORY_HOST || group->backend->join))
@@ -140,7 +140,7 @@ static dist_status stage_finish(void *owned)
 dist_status disti_stage_copy(const struct dist_group *group, void *to, const void *from,
                              size_t bytes)
 {
-    const struct disti_driver *driver = group->plain ? NULL : disti_driver_loaded();
+    const struct disti_driver *driver = group->host_only ? NULL : disti_driver_loaded();
     int error = 0;
 
     if (stage_is_device(driver, from, bytes))
@@ -176,30 +176,30 @@ static bool stage_overlap(const struct stage_part *a, const struct stage_part *b
 static size_t stage_lay(struct stage *stage, char *base, bool in_copied, bool out_copied)
 {
     struct stage_part *in = &stage->in, *out = &stage->out;
-    size_t in_at = 0, out_at = 0;
+    size_t in_offset = 0, out_offset = 0;
 
     if (in_copied && out_copied && stage_overlap(in, out)) {
-        in_at = in->user > out->user ? (size_t)(in->user - out->user) : 0;
-        out_at = out->user > in->user ? (size_t)(out->user - in->user) : 0;
+        in_offset = in->user > out->user ? (size_t)(in->user - out->user) : 0;
+        out_offset = out->user > in->user ? (size_t)(out->user - in->user) : 0;
     } else if (in_copied) {
-        out_at = (in->bytes + STAGE_ALIGN - 1) / STAGE_ALIGN * STAGE_ALIGN;
+        out_offset = (in->bytes + STAGE_ALIGN - 1) / STAGE_ALIGN * STAGE_ALIGN;
     }
     if (base && in_copied)
-        in->copy = base + in_at;
+        in->copy = base + in_offset;
     if (base && out_copied)
-        out->copy = base + out_at;
-    in_at += in_copied ? in->bytes : 0;
-    out_at += out_copied ? out->bytes : 0;
-    return in_at > out_at ? in_at : out_at;
+        out->copy = base + out_offset;
+    in_offset += in_copied ? in->bytes : 0;
+    out_offset += out_copied ? out->bytes : 0;
+    return in_offset > out_offset ? in_offset : out_offset;
 }
 
 static void stage_warn(const struct dist_group *group)
 {
-    static atomic_flag said = ATOMIC_FLAG_INIT;
+    static atomic_flag warned = ATOMIC_FLAG_INIT;
 
-    if (!atomic_flag_test_and_set(&said))
-        disti_warn("backend %s does not take device memory: libdist copies it to the host and "
-                   "back, which is slower; backend nccl takes it directly",
+    if (!atomic_flag_test_and_set(&warned))
+        disti_warn("backend %s takes no memory of a device: it is copied to the host and back, "
+                   "which takes time; backend nccl takes it as it is",
                    group->backend->name);
 }
 

@@ -28,13 +28,38 @@ dist_status dist_set_stream(dist_group *group, void *stream)
     return DIST_OK;
 }
 
+bool disti_stream_join(struct disti_work *work)
+{
+    struct dist_group *group = work->group;
+    dist_status status;
+    bool joined = false;
+
+    disti_group_enter(group);
+    if (work->ticket.status == DIST_IN_PROGRESS && !group->failed) {
+        disti_drive_wake(group);
+        status = work->call.waits
+                     ? DIST_OK /* it is on the program's stream */
+                     : group->backend->join(group->state, &work->ticket, group->stream);
+        if (status == DIST_OK)
+            work->kind = DISTI_WORK_DETACHED;
+        else
+            disti_group_break(group, status, dist_last_error());
+        joined = status == DIST_OK;
+        disti_drive_kick(group);
+    }
+    disti_group_exit(group);
+    if (joined)
+        disti_group_release(group);
+    return joined;
+}
+
 dist_status disti_group_batch(struct dist_group *group, bool begin)
 {
     dist_status status = DIST_OK;
 
     disti_group_enter(group);
     if (!group->failed) {
-        disti_drive_rouse(group);
+        disti_drive_wake(group);
         status = group->backend->batch(group->state, begin);
         if (status != DIST_OK)
             disti_group_break(group, status, dist_last_error());

@@ -17,17 +17,10 @@ static void work_fill(struct dist_group *group, const struct dist_call *call,
     work->call = *call;
     work->name = NULL;
     work->kind = kind;
-    work->manner = DIST_MANNER_HOST;
-    work->waits = kind == DISTI_WORK_BLOCKING;
-    work->running = false;
-    work->posted = NULL;
-    work->forgiven = false;
+    work->extended = false;
     work->owned = NULL;
     work->release = NULL;
-    work->begin = NULL;
     work->finish = NULL;
-    work->fn = NULL;
-    work->fn_arg = NULL;
     work->next = NULL;
     work->status = DIST_IN_PROGRESS;
     work->deadline_ns = 0;
@@ -39,11 +32,8 @@ void disti_work_fill(struct dist_group *group, const struct disti_start *start,
 {
     work_fill(group, &start->call, kind, work);
     work->name = start->name;
-    work->manner = start->manner;
-    work->waits = work->waits || start->waits;
     work->owned = start->owned;
     work->release = start->release;
-    work->begin = start->begin;
     work->finish = start->finish;
 }
 
@@ -64,7 +54,7 @@ void disti_start_release(struct disti_start *start)
 static void work_free(struct disti_work *work)
 {
     if (work->kind != DISTI_WORK_DETACHED)
-        disti_group_let_go(work->group);
+        disti_group_release(work->group);
     work_release(work->owned, work->release);
     disti_handle_give(work);
 }
@@ -86,9 +76,9 @@ static dist_status work_admit(struct dist_group *group, const struct disti_work 
 {
     const char *what = disti_work_name(work);
 
-    if (atomic_load_explicit(&group->drive.role, memory_order_relaxed) == DISTI_ROLE_CLOSED)
-        return disti_fail(DIST_ERR_INVALID_ARGUMENT,
-                          "rank %d cannot start %s: the group was destroyed", group->rank, what);
+    if (disti_drive_state(&group->drive) == DISTI_DRIVE_CLOSED)
+        return disti_fail(DIST_ERR_INVALID_ARGUMENT, "rank %d cannot start %s: the group was destroyed",
+                          group->rank, what);
     if (atomic_load_explicit(&group->abort_asked, memory_order_relaxed))
         disti_group_abort(group);
     return group->failed ? disti_group_refuse(group, what) : DIST_OK;
@@ -102,7 +92,7 @@ static void work_append(struct dist_group *group, struct disti_work *work)
         group->works = work;
     group->last_work = work;
     group->drive.messages += disti_collective_pair(work->call.collective);
-    group->drive.unsettled = true; /* it may have ended already, and others with it */
+    group->drive.completion_due = true; /* it may have ended already, and others with it */
 }
 
 /*
@@ -117,17 +107,17 @@ static void work_refused(struct dist_group *group, struct disti_work *work, dist
         group->message_sequence--;
     else
         group->sequence--;
-    group->drive.unsettled = true;
+    group->drive.completion_due = true;
 }
 
 /*
  * Short calls mostly end as they are posted. If nobody's turn is before it and nothing is to be
  * told to anybody, it is over without having been in the queue.
  */
-static bool work_has_ended_alone(struct disti_work *work)
+static bool work_ends_at_once(struct disti_work *work)
 {
     if (work->kind != DISTI_WORK_BLOCKING || work->ticket.status != DIST_OK || work->group->works ||
-        work->group->drive.calling || work->finish)
+        disti_drive_calls(disti_drive_state(&work->group->drive)) || work->finish)
         return false;
     work->status = DIST_OK;
     atomic_store_explicit(&work->ended, true, memory_order_relaxed);
@@ -139,9 +129,9 @@ static void work_set_deadline(struct disti_work *work)
     int64_t now = disti_now_ns();
 
     work->deadline_ns = now + work->group->timeout_ms * INT64_C(1000000);
-    work->forgiven = false;
+    work->extended = false;
     if (!work->group->works)
-        work->group->drive.left_ns = now;
+        work->group->drive.released_ns = now;
 }
 
 dist_status disti_work_launch(struct disti_work *work)
@@ -153,15 +143,14 @@ dist_status disti_work_launch(struct disti_work *work)
         return status;
     work->call.sequence = disti_collective_pair(work->call.collective) ? group->message_sequence++
                                                                        : group->sequence++;
-    work->call.waits = work->waits;
     work->ticket = (struct dist_ticket){.status = DIST_IN_PROGRESS}; /* it may have run before */
-    disti_drive_rouse(group);
+    disti_drive_wake(group);
     status = group->backend->post(group->state, &work->call, &work->ticket);
     if (status != DIST_OK) {
         work_refused(group, work, status);
         return status;
     }
-    if (!work_has_ended_alone(work)) {
+    if (!work_ends_at_once(work)) {
         work_set_deadline(work);
         work_append(group, work);
         disti_drive_check(group);
@@ -176,22 +165,15 @@ dist_status disti_work_result(const struct disti_work *work)
     return work->status;
 }
 
-dist_status disti_work_no_waiting(const char *what)
-{
-    return disti_fail(DIST_ERR_INVALID_ARGUMENT,
-                      "%s: a function given to dist_on_complete may start operations, but not wait "
-                      "for them",
-                      what);
-}
-
 /* Starts a filled work and waits until it has ended. */
 static dist_status work_run(struct disti_work *work)
 {
     struct dist_group *group = work->group;
-    dist_status status;
+    dist_status status = disti_work_may_wait(dist_collective_string(work->call.collective));
 
-    if (disti_work_is_calling())
-        return disti_work_no_waiting(dist_collective_string(work->call.collective));
+    if (status != DIST_OK)
+        return status;
+    work->call.waits = true;
     disti_group_enter(group);
     status = disti_work_launch(work);
     if (status == DIST_OK)
@@ -254,21 +236,32 @@ void disti_work_undo(struct disti_work *work)
         disti_handle_give(work);
 }
 
+/* Of a work that is posted. */
+static enum disti_work_kind work_kind(const struct dist_group *group,
+                                      const struct disti_start *start)
+{
+    if (start->detached)
+        return DISTI_WORK_DETACHED;
+    return start->manner == DIST_MANNER_STREAM && (group->backend->join || start->call.waits)
+               ? DISTI_WORK_STREAM
+               : DISTI_WORK_ASYNC;
+}
+
 dist_status disti_work_post(struct dist_group *group, const struct disti_start *start,
                             dist_work **work_p)
 {
-    enum disti_work_kind kind = start->detached ? DISTI_WORK_DETACHED : DISTI_WORK_ASYNC;
     struct disti_work *work = disti_handle_take();
     bool hurry;
     dist_status status;
 
     if (!work)
         return work_no_memory(group, start);
-    disti_work_fill(group, start, kind, work);
+    disti_work_fill(group, start, work_kind(group, start), work);
+    work->on_complete.fn = NULL;
     disti_group_enter(group);
     status = disti_work_launch(work);
     if (status == DIST_OK && !start->detached) {
-        disti_group_hold(group);
+        disti_group_retain(group);
         *work_p = disti_handle_of(work);
     }
     hurry = status == DIST_OK && work->ticket.status == DIST_IN_PROGRESS && work_is_long(start) &&

@@ -24,7 +24,6 @@ struct disti_start {
     dist_status (*begin)(void *owned);
     dist_status (*finish)(void *owned);
     bool detached; /* nobody will wait: the library frees the work when it has ended */
-    bool waits;    /* detached, on a stream: the program goes on behind it, as if it had waited */
 };
 
 /* Frees what belongs to it. */
@@ -63,27 +62,34 @@ dist_status disti_group_open_works(struct dist_group *group);
 dist_status disti_group_drain(struct dist_group *group);
 
 /*
- * Instead of free(group), when all else in it has been freed. Works that the program has not given
- * to dist_wait yet keep the bare structure, which tells how they ended; the last one frees it.
+ * A reference to the bare structure: its owner has one, which it gives back instead of free(group)
+ * when all else in it has been freed, and so has each work that the program has not given to
+ * dist_wait yet, since the group tells how it ended.
  */
-void disti_group_orphan(struct dist_group *group);
+void disti_group_retain(struct dist_group *group);
+void disti_group_release(struct dist_group *group);
 
-/* Is this thread in a function that the program gave to dist_on_complete? It must not block. */
+/* Is this thread in a function that the program gave to dist_on_complete? */
 bool disti_work_is_calling(void);
+
+/* There it must not block: ERR_INVALID_ARGUMENT, which says that `what` does. */
+dist_status disti_work_may_wait(const char *what);
 
 /* ---- within ---- */
 
 enum disti_work_kind {
-    DISTI_WORK_BLOCKING, /* on the stack of the caller, who waits */
-    DISTI_WORK_ASYNC,
-    DISTI_WORK_DETACHED,
-    DISTI_WORK_PERSISTENT
+    DISTI_WORK_BLOCKING,         /* on the stack of the caller, who waits */
+    DISTI_WORK_ASYNC,            /* the program holds it, and waits for its end */
+    DISTI_WORK_STREAM,           /* the same, but dist_wait may leave its end to the stream: */
+    DISTI_WORK_DETACHED,         /* then, or from the beginning, nobody waits for it */
+    DISTI_WORK_PERSISTENT,       /* the program holds it, and starts it many times */
+    DISTI_WORK_PERSISTENT_STREAM /* the same; each start posts a work of kind STREAM */
 };
 
 /*
  * A started operation.
  *
- *     launch            ticket ends            settled, in order             waited for
+ *     launch            ticket ends           completed, in order            waited for
  *    -------> in queue ------------> in queue -------------------> ended ---------------> freed
  *                                              finish and fn,
  *                                              without the lock
@@ -97,22 +103,31 @@ struct disti_work {
     struct dist_call call; /* the backend reads it, messages quote it */
     const char *name;      /* as in struct disti_start */
     enum disti_work_kind kind;
-    dist_manner manner;
-    bool waits;        /* as in struct disti_start */
-    bool running;      /* persistent: started and not yet waited for */
-    dist_work *posted; /* persistent, on a stream, and running: what runs */
     void *owned;
     void (*release)(void *owned);
-    dist_status (*begin)(void *owned);
     dist_status (*finish)(void *owned);
-    dist_work_fn fn;
-    void *fn_arg;
     int64_t deadline_ns;
-    bool forgiven;           /* the deadline was put off, since nobody drove */
+    bool extended;           /* the deadline was put off, since nobody drove */
     struct disti_work *next; /* in the queue */
     dist_status status;      /* how it ended */
     atomic_bool ended;
+    union {
+        struct { /* ASYNC, STREAM, DETACHED: what dist_on_complete gave */
+            dist_work_fn fn;
+            void *arg;
+        } on_complete;
+        struct { /* PERSISTENT */
+            dist_status (*begin)(void *owned);
+            bool started; /* and not yet waited for */
+        } persistent;
+        dist_work *posted; /* PERSISTENT_STREAM: started and not yet waited for; else NULL */
+    };
 };
+
+static inline bool disti_work_is_persistent(const struct disti_work *work)
+{
+    return work->kind == DISTI_WORK_PERSISTENT || work->kind == DISTI_WORK_PERSISTENT_STREAM;
+}
 
 /* What messages call it. */
 static inline const char *disti_work_name(const struct disti_work *work)
@@ -127,8 +142,6 @@ void disti_work_fill(struct dist_group *group, const struct disti_start *start,
                      enum disti_work_kind kind, struct disti_work *work);
 /* How an ended work ended; dist_last_error has the cause. */
 dist_status disti_work_result(const struct disti_work *work);
-/* The refusal of a call that waits, in a function given to dist_on_complete. */
-dist_status disti_work_no_waiting(const char *what);
 /* Gives back the only pin of a work that has not been started: what it owns is the caller's. */
 void disti_work_undo(struct disti_work *work);
 /* Gives back a pin of the work (handle.h). The last frees what it owns, and lets go of its group.
@@ -138,6 +151,10 @@ void disti_work_unpin(struct disti_work *work);
  * and with pins 2 the library's own too. */
 void disti_work_retire(struct disti_work *work, int pins);
 
+/* stream.c: what the program puts on its stream from now on comes after this work of kind STREAM,
+ * and the library sees to its end: it is DETACHED. False: it has ended, or is about to. */
+bool disti_stream_join(struct disti_work *work);
+
 /* completion.c: ends every work whose turn has come. The driver calls it, with the lock held; it
  * lets go of the lock while it calls functions of the program. */
 void disti_complete(struct dist_group *group);
@@ -145,9 +162,5 @@ void disti_complete(struct dist_group *group);
 void disti_complete_forked(void);
 /* Calls the program's function, without locks; dist_last_error has the cause of a failure. */
 void disti_complete_call(const struct disti_work *work, dist_work_fn fn, void *arg);
-
-/* close.c */
-void disti_group_hold(struct dist_group *group);
-void disti_group_let_go(struct dist_group *group);
 
 #endif

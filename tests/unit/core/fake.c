@@ -10,7 +10,7 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
-/* Every call of the backend: alone, and not while it is armed. */
+/* Every call of the backend: one at a time, and not while it is armed. */
 static void fake_enter(struct fake *fake, bool armed_is_fine)
 {
     if (atomic_flag_test_and_set(&fake->busy) || (fake->armed && !armed_is_fine))
@@ -273,7 +273,7 @@ dist_status fake_close(struct fake *fake, struct dist_group *group)
 {
     dist_status status = disti_group_drain(group);
 
-    disti_group_orphan(group);
+    disti_group_release(group);
     close(fake->fd);
     return status;
 }
@@ -312,7 +312,7 @@ static int fake_prepare_test(void **state, const char *thread)
     return setenv("DIST_PROGRESS_THREAD", thread, 1);
 }
 
-int fake_alone(void **state)
+int fake_unserved(void **state)
 {
     return fake_prepare_test(state, "0");
 }
@@ -333,7 +333,7 @@ int fake_finish(void **state)
     return breaches;
 }
 
-void fake_pause(int ms)
+void fake_sleep(int ms)
 {
     disti_sleep_ns(ms * INT64_C(1000000));
 }

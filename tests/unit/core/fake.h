@@ -60,11 +60,11 @@ struct dist_work *fake_start(struct dist_group *group, dist_collective collectiv
 
 /* For cmocka: *state becomes a struct fake. Without the progress thread, with it; and the end,
  * which fails if the backend was called wrongly. */
-int fake_alone(void **state);
+int fake_unserved(void **state);
 int fake_served(void **state);
 int fake_finish(void **state);
 
 /* Sleeps. */
-void fake_pause(int ms);
+void fake_sleep(int ms);
 
 #endif

@@ -8,6 +8,7 @@ core_tests = \
 	tests/unit/core/test_identity \
 	tests/unit/core/test_init \
 	tests/unit/core/test_op \
+	tests/unit/core/test_states \
 	tests/unit/core/test_support
 check_PROGRAMS += $(core_tests)
 TESTS += $(core_tests)
@@ -31,6 +32,8 @@ tests_unit_core_test_init_SOURCES = tests/unit/core/test_init.c tests/unit/core/
 tests_unit_core_test_init_LDADD = $(unit_test_libs)
 tests_unit_core_test_op_SOURCES = tests/unit/core/test_op.c
 tests_unit_core_test_op_LDADD = $(unit_test_libs)
+tests_unit_core_test_states_SOURCES = tests/unit/core/test_states.c
+tests_unit_core_test_states_LDADD = $(unit_test_libs)
 tests_unit_core_test_support_SOURCES = tests/unit/core/test_support.c
 tests_unit_core_test_support_LDADD = $(unit_test_libs)
 

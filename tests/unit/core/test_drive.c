@@ -50,7 +50,7 @@ static bool within(int ms, atomic_bool *done)
     int64_t until = disti_deadline_ms(ms);
 
     while (!atomic_load(done) && !disti_expired(until))
-        fake_pause(1);
+        fake_sleep(1);
     return atomic_load(done);
 }
 
@@ -85,7 +85,7 @@ static void threads_block_beside_each_other(void **state)
     for (int i = 0; i < THREADS; i++)
         thread_start(&threads[i], group, NULL);
     for (int i = 0; i < 2000 && atomic_load(&fake->posted) < THREADS; i++)
-        fake_pause(1);
+        fake_sleep(1);
     assert_int_equal(atomic_load(&fake->posted), THREADS); /* nobody keeps the others out */
     for (int i = 0; i < THREADS; i++)
         fake_release(fake, i);
@@ -114,7 +114,7 @@ static void starting_wakes_a_sleeping_driver(void **state)
     int64_t before;
 
     thread_start(&waiter, group, fake_start(group, DIST_COLL_RECV));
-    fake_pause(50); /* by now it sleeps, for 100 ms */
+    fake_sleep(50); /* by now it sleeps, for 100 ms */
     fake_release(fake, 1);
     before = disti_now_ns();
     late = fake_start(group, DIST_COLL_RECV);
@@ -154,7 +154,7 @@ static void waiting_for_a_while_beside_a_driver(void **state)
 
     thread_start(&waiter, group, fake_start(group, DIST_COLL_RECV));
     work = fake_start(group, DIST_COLL_RECV);
-    fake_pause(20);
+    fake_sleep(20);
     assert_int_equal(dist_wait_for(work, 30), DIST_IN_PROGRESS);
     fake_release(fake, 1);
     assert_int_equal(dist_wait_for(work, 5000), DIST_OK);
@@ -193,7 +193,7 @@ static void a_failure_ends_every_waiting_thread(void **state)
 
     for (int i = 0; i < THREADS; i++)
         thread_start(&threads[i], group, i % 2 ? fake_start(group, DIST_COLL_RECV) : NULL);
-    fake_pause(50);
+    fake_sleep(50);
     fake_break(fake, DIST_ERR_PEER_LOST);
     for (int i = 0; i < THREADS; i++) {
         assert_true(within(5000, &threads[i].done));
@@ -215,7 +215,7 @@ static void time_without_a_driver_does_not_count(void **state)
     fake->timeout_ms = 200;
     group = fake_open(fake);
     work = fake_start(group, DIST_COLL_ALL_REDUCE);
-    fake_pause(300);
+    fake_sleep(300);
     assert_int_equal(dist_test(work, &done), DIST_OK);
     assert_int_equal(dist_wait_for(work, 50), DIST_IN_PROGRESS);
     fake_release(fake, 0);
@@ -224,7 +224,7 @@ static void time_without_a_driver_does_not_count(void **state)
     work = fake_start(group, DIST_COLL_ALL_REDUCE);
     done = false;
     for (int i = 0; i < 20 && !done; i++) {
-        fake_pause(120);
+        fake_sleep(120);
         assert_int_equal(dist_test(work, &done), DIST_OK);
     }
     assert_true(done);
@@ -241,7 +241,7 @@ static void *release_later(void *arg)
 {
     struct later *later = arg;
 
-    fake_pause(later->ms);
+    fake_sleep(later->ms);
     fake_release(later->fake, later->post);
     return NULL;
 }
@@ -359,10 +359,10 @@ static void a_sleeping_driver_burns_no_cpu(void **state)
     assert_int_equal(fake_close(fake, group), DIST_OK);
 }
 
-#define test(name) cmocka_unit_test_setup_teardown(name, fake_alone, fake_finish)
+#define test(name) cmocka_unit_test_setup_teardown(name, fake_unserved, fake_finish)
 /* With and without the progress thread. */
 #define both(name)                                                                                 \
-    cmocka_unit_test_setup_teardown(name, fake_alone, fake_finish),                                \
+    cmocka_unit_test_setup_teardown(name, fake_unserved, fake_finish),                             \
         cmocka_unit_test_setup_teardown(name, fake_served, fake_finish)
 
 int main(void)

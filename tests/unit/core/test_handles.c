@@ -160,7 +160,7 @@ static void one_of_many_waiters_gets_it(void **state)
         waiters[i] = (struct waiter){.work = work};
         assert_int_equal(pthread_create(&waiters[i].thread, NULL, wait_in_thread, &waiters[i]), 0);
     }
-    fake_pause(50);
+    fake_sleep(50);
     assert_int_equal(dist_test(work, &done), DIST_OK); /* it may be looked at meanwhile */
     assert_false(done);
     fake_release(fake, 0);
@@ -241,14 +241,16 @@ static void memory_does_not_grow(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(works_are_waited_for_once, fake_alone, fake_finish),
-        cmocka_unit_test_setup_teardown(works_that_failed_are_gone_too, fake_alone, fake_finish),
-        cmocka_unit_test_setup_teardown(handles_do_not_come_again, fake_alone, fake_finish),
-        cmocka_unit_test_setup_teardown(persistent_works_are_freed_once, fake_alone, fake_finish),
+        cmocka_unit_test_setup_teardown(works_are_waited_for_once, fake_unserved, fake_finish),
+        cmocka_unit_test_setup_teardown(works_that_failed_are_gone_too, fake_unserved, fake_finish),
+        cmocka_unit_test_setup_teardown(handles_do_not_come_again, fake_unserved, fake_finish),
+        cmocka_unit_test_setup_teardown(persistent_works_are_freed_once, fake_unserved,
+                                        fake_finish),
         cmocka_unit_test(no_work_is_no_handle),
-        cmocka_unit_test_setup_teardown(one_of_many_waiters_gets_it, fake_alone, fake_finish),
+        cmocka_unit_test_setup_teardown(one_of_many_waiters_gets_it, fake_unserved, fake_finish),
         cmocka_unit_test_setup_teardown(one_of_many_waiters_gets_it, fake_served, fake_finish),
-        cmocka_unit_test_setup_teardown(a_work_does_not_wait_for_itself, fake_alone, fake_finish),
+        cmocka_unit_test_setup_teardown(a_work_does_not_wait_for_itself, fake_unserved,
+                                        fake_finish),
         cmocka_unit_test(memory_does_not_grow),
     };
 

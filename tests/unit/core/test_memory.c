@@ -192,7 +192,7 @@ static void the_backend_is_called_alone(void **state)
     group = fake_open(fake);
     work = fake_start(group, DIST_COLL_ALL_REDUCE);
     for (int i = 0; i < 50; i++) {
-        fake_pause(i % 10);
+        fake_sleep(i % 10);
         assert_int_equal(dist_alloc(group, 64, &memory), DIST_OK);
         assert_int_equal(dist_free(group, memory), DIST_OK);
     }
@@ -388,8 +388,8 @@ int main(void)
         cmocka_unit_test(no_group_is_needed),
         cmocka_unit_test(nothing_is_allocated),
         cmocka_unit_test(memory_is_registered),
-        cmocka_unit_test_setup_teardown(the_backend_lends, fake_alone, fake_finish),
-        cmocka_unit_test_setup_teardown(the_backend_has_none, fake_alone, fake_finish),
+        cmocka_unit_test_setup_teardown(the_backend_lends, fake_unserved, fake_finish),
+        cmocka_unit_test_setup_teardown(the_backend_has_none, fake_unserved, fake_finish),
         cmocka_unit_test_setup_teardown(the_backend_is_called_alone, fake_served, fake_finish),
         cmocka_unit_test(collectives_take_it),
         cmocka_unit_test(memory_comes_and_goes),

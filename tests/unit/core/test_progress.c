@@ -69,7 +69,7 @@ static bool within(int ms, atomic_bool *flag)
     int64_t until = disti_deadline_ms(ms);
 
     while (!atomic_load(flag) && !disti_expired(until))
-        fake_pause(1);
+        fake_sleep(1);
     return atomic_load(flag);
 }
 
@@ -85,7 +85,7 @@ static void works_end_while_the_program_computes(void **state)
         atomic_store(&ended[i], false);
         dist_on_complete(work, set_flag, &ended[i]);
         if (i % 3 == 0)
-            fake_pause(i * 10); /* spinning, sleeping, ticking, fast asleep */
+            fake_sleep(i * 10); /* spinning, sleeping, ticking, fast asleep */
         assert_false(atomic_load(&ended[i]));
         fake_release(fake, i);
         assert_true(within(5000, &ended[i]));
@@ -153,7 +153,7 @@ static void several_groups_move_at_once(void **state)
             dist_on_complete(works[g], set_flag, &ended[g]);
         }
         if (round % 5 == 0)
-            fake_pause(10); /* it sleeps on both */
+            fake_sleep(10); /* it sleeps on both */
         for (int g = 1; g >= 0; g--) {
             assert_false(atomic_load(&ended[g]));
             fake_release(&fakes[g], round);
@@ -182,17 +182,17 @@ static void it_burns_no_cpu(void **state)
     int64_t before;
     int polls;
 
-    fake_pause(20);
+    fake_sleep(20);
     before = cpu_ns();
     polls = atomic_load(&fake->polls);
-    fake_pause(500); /* pending, and nothing comes: a look every 100 ms */
+    fake_sleep(500); /* pending, and nothing comes: a look every 100 ms */
     assert_true(cpu_ns() - before < 50 * 1000 * 1000);
     assert_true(atomic_load(&fake->polls) - polls < 2000);
     fake_release(fake, 0);
     assert_int_equal(dist_wait(work), DIST_OK);
     polls = atomic_load(&fake->polls);
     before = cpu_ns();
-    fake_pause(500); /* nothing pending */
+    fake_sleep(500); /* nothing pending */
     assert_true(cpu_ns() - before < 50 * 1000 * 1000 && atomic_load(&fake->polls) == polls);
     assert_int_equal(fake_close(fake, group), DIST_OK);
 }
@@ -210,7 +210,7 @@ static void callers_take_over_and_give_back(void **state)
     for (int i = 1; i < 60; i++) {
         fake_release(fake, i);
         if (i % 10 == 0)
-            fake_pause(15); /* the thread has it now, and sleeps */
+            fake_sleep(15); /* the thread has it now, and sleeps */
         assert_int_equal(disti_work_run(group, &start), DIST_OK);
     }
     assert_false(atomic_load(&ended));
@@ -231,7 +231,7 @@ static void testing_in_a_loop_is_left_to_the_caller(void **state)
     int tests = 0, elsewhere;
     bool done = false;
 
-    fake_pause(20); /* the thread has it, and sleeps */
+    fake_sleep(20); /* the thread has it, and sleeps */
     elsewhere = atomic_load(&fake->polls_elsewhere);
     assert_true(elsewhere > 0);
     for (; !disti_expired(until); tests++)
@@ -255,7 +255,7 @@ static void take_your_time(void *arg, dist_status status)
 
     (void)status;
     atomic_store(&slow->entered, true);
-    fake_pause(100);
+    fake_sleep(100);
     atomic_store(&slow->left, true);
 }
 
@@ -326,7 +326,7 @@ static void signals_are_the_program_s(void **state)
     for (int i = 0; i < 20; i++) {
         atomic_store(&signalled_main, false);
         kill(getpid(), SIGUSR1);
-        fake_pause(2);
+        fake_sleep(2);
         assert_true(atomic_load(&signalled_main));
     }
     sigaction(SIGUSR1, &old, NULL);
@@ -343,7 +343,7 @@ static void hold_up(int number)
     (void)number;
     atomic_store(&held_up, true);
     while (!atomic_load(&let_go))
-        fake_pause(1);
+        fake_sleep(1);
 }
 
 static void *wait_for_it(void *work)
@@ -359,6 +359,13 @@ static bool has_waiter(struct dist_group *group)
     has = group->drive.waiters > 0;
     disti_group_unlock(group);
     return has;
+}
+
+static bool is_driven_by_a_caller(struct dist_group *group)
+{
+    enum disti_drive_state state = atomic_load(&group->drive.state);
+
+    return state != DISTI_DRIVE_IDLE && !disti_drive_by_thread(state);
 }
 
 /* The driver has gone, and so has what the waiter waited for: the rest must go on all the same. */
@@ -378,18 +385,18 @@ static void a_late_waiter_leaves_the_rest_to_the_thread(void **state)
         works[i] = fake_start(group, DIST_COLL_RECV);
     dist_on_complete(works[2], set_flag, &ended);
     pthread_create(&driver, NULL, wait_for_it, works[0]);
-    while (atomic_load(&group->drive.role) != DISTI_ROLE_CALLER)
-        fake_pause(1);
+    while (!is_driven_by_a_caller(group))
+        fake_sleep(1);
     pthread_create(&waiter, NULL, wait_for_it, works[1]);
     while (!has_waiter(group))
-        fake_pause(1);
+        fake_sleep(1);
     pthread_kill(waiter, SIGUSR1);
     assert_true(within(5000, &held_up));
     fake_release(fake, 1);
-    fake_pause(20);
+    fake_sleep(20);
     fake_release(fake, 0);
     pthread_join(driver, NULL);
-    fake_pause(500); /* the thread has found nothing to do, and is fast asleep */
+    fake_sleep(500); /* the thread has found nothing to do, and is fast asleep */
     atomic_store(&let_go, true);
     pthread_join(waiter, NULL);
     sigaction(SIGUSR1, &old, NULL);

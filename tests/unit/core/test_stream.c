@@ -11,7 +11,7 @@
 
 static int streamed(void **state)
 {
-    fake_alone(state);
+    fake_unserved(state);
     ((struct fake *)*state)->streams = true;
     return 0;
 }
@@ -154,7 +154,7 @@ static void a_call_that_never_ends_meets_its_deadline(void **state)
 
     assert_int_equal(reduce(group), DIST_OK);
     for (int i = 0; i < 500 && !atomic_load(&fake->aborted); i++)
-        fake_pause(10);
+        fake_sleep(10);
     assert_int_equal(atomic_load(&fake->aborted), 1);
     assert_int_equal(reduce(group), DIST_ERR_ABORTED);
     assert_non_null(strstr(dist_last_error(), "waited 300 ms in all_reduce"));

@@ -373,7 +373,7 @@ static void a_persistent_work_may_outlive_its_group(void **state)
 }
 
 /* Without the progress thread nothing happens but in the calls of the test. */
-#define test(name) cmocka_unit_test_setup_teardown(name, fake_alone, fake_finish)
+#define test(name) cmocka_unit_test_setup_teardown(name, fake_unserved, fake_finish)
 
 int main(void)
 {

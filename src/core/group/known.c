@@ -4,16 +4,16 @@
 #include "core/group/group.h"
 
 /* Newest first. The handles stay reachable, and so does what is to be refused in a child. */
-static struct dist_group *_Atomic kept_newest;
-DISTI_PROCESS_LOCK(kept_lock);
+static struct dist_group *_Atomic known_newest;
+DISTI_PROCESS_LOCK(known_lock);
 
 /*
  * The parent's groups, with their connections, memory and threads, are the parent's: whatever the
  * child did with them would be done in the parent's name. Their memory is left as it is.
  */
-static void kept_forked(void)
+static void known_forked(void)
 {
-    for (struct dist_group *group = atomic_load(&kept_newest); group; group = group->older) {
+    for (struct dist_group *group = atomic_load(&known_newest); group; group = group->older) {
         if (!atomic_exchange(&group->destroyed, true))
             group->inherited = true;
         atomic_store(&group->abort_possible, false);
@@ -22,21 +22,21 @@ static void kept_forked(void)
     disti_complete_forked();
 }
 
-static void kept_watch_forks(void)
+static void known_watch_forks(void)
 {
-    pthread_atfork(NULL, NULL, kept_forked);
+    pthread_atfork(NULL, NULL, known_forked);
 }
 
-void disti_group_keep(struct dist_group *group)
+void disti_group_know(struct dist_group *group)
 {
     static pthread_once_t once = PTHREAD_ONCE_INIT;
 
-    pthread_once(&once, kept_watch_forks);
-    pthread_mutex_lock(&kept_lock);
-    group->older = atomic_load(&kept_newest);
-    group->kept = true;
-    atomic_store(&kept_newest, group);
-    pthread_mutex_unlock(&kept_lock);
+    pthread_once(&once, known_watch_forks);
+    pthread_mutex_lock(&known_lock);
+    group->older = atomic_load(&known_newest);
+    group->known = true;
+    atomic_store(&known_newest, group);
+    pthread_mutex_unlock(&known_lock);
     disti_abort_ready(group);
 }
 

@@ -1,0 +1,107 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Where the drive of a group and the progress thread may go: every pair, as their headers draw it.
+ */
+#include "core/work/progress.h"
+
+#include "base/log.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#define DRIVE_STATES (DISTI_DRIVE_CLOSED + 1)
+#define PROGRESS_STATES (DISTI_PROGRESS_QUITS + 1)
+
+/* A row for each state: '>' where an arrow leads to the state of the column. */
+static const char drive_drawing[DRIVE_STATES][DRIVE_STATES + 1] = {
+    /*    the caller's CSC, the thread's TSC:  ICSCTSCX */
+    [DISTI_DRIVE_IDLE] = /*                */ " >  >   ",
+    [DISTI_DRIVE_CALLER] = /*              */ "> >>   >",
+    [DISTI_DRIVE_CALLER_SLEEPS] = /*       */ " >      ",
+    [DISTI_DRIVE_CALLER_CALLS] = /*        */ " >      ",
+    [DISTI_DRIVE_THREAD] = /*              */ ">>   >> ",
+    [DISTI_DRIVE_THREAD_SLEEPS] = /*       */ "    >   ",
+    [DISTI_DRIVE_THREAD_CALLS] = /*        */ "    >   ",
+    [DISTI_DRIVE_CLOSED] = /*              */ "        ",
+};
+
+static const char progress_drawing[PROGRESS_STATES][PROGRESS_STATES + 1] = {
+    /*                            NRDSQ */
+    [DISTI_PROGRESS_NONE] = /* */ " >   ", [DISTI_PROGRESS_RUNS] = /* */ "  >>>",
+    [DISTI_PROGRESS_DOZES] = /**/ " >  >", [DISTI_PROGRESS_SLEEPS] = /**/ " >  >",
+    [DISTI_PROGRESS_QUITS] = /**/ ">    ",
+};
+
+static int reports;
+
+static void count_report(void *arg, dist_log_level level, const char *line)
+{
+    (void)arg, (void)line;
+    reports += level == DIST_LOG_ERROR;
+}
+
+static const struct disti_log counting = {.fn = count_report, .level = DIST_LOG_ERROR};
+
+static void every_pair_of_the_drive(void **state)
+{
+    (void)state;
+    disti_log_use(&counting);
+    for (int from = 0; from < DRIVE_STATES; from++) {
+        for (int to = 0; to < DRIVE_STATES; to++) {
+            struct disti_drive drive = {.state = (enum disti_drive_state)from};
+            bool drawn = drive_drawing[from][to] == '>';
+
+            reports = 0;
+            assert_int_equal(disti_drive_go(&drive, (enum disti_drive_state)to),
+                             drawn ? DIST_OK : DIST_ERR_INTERNAL);
+            assert_int_equal(disti_drive_state(&drive), drawn ? to : from);
+            assert_int_equal(reports, drawn ? 0 : 1);
+        }
+    }
+    disti_log_use(NULL);
+}
+
+static void every_pair_of_the_progress_thread(void **state)
+{
+    (void)state;
+    disti_log_use(&counting);
+    for (int from = 0; from < PROGRESS_STATES; from++) {
+        for (int to = 0; to < PROGRESS_STATES; to++) {
+            bool drawn = progress_drawing[from][to] == '>';
+
+            reports = 0;
+            atomic_store(&disti_progress.state, (enum disti_progress_state)from);
+            assert_int_equal(
+                disti_progress_go((enum disti_progress_state)from, (enum disti_progress_state)to),
+                drawn);
+            assert_int_equal(atomic_load(&disti_progress.state), drawn ? to : from);
+            assert_int_equal(reports, drawn ? 0 : 1);
+        }
+    }
+    disti_log_use(NULL);
+}
+
+/* Several threads move it: who comes second finds another state than it saw, which is no fault. */
+static void another_thread_was_first(void **state)
+{
+    (void)state;
+    disti_log_use(&counting);
+    reports = 0;
+    atomic_store(&disti_progress.state, DISTI_PROGRESS_QUITS);
+    assert_false(disti_progress_go(DISTI_PROGRESS_SLEEPS, DISTI_PROGRESS_RUNS));
+    assert_int_equal(atomic_load(&disti_progress.state), DISTI_PROGRESS_QUITS);
+    assert_int_equal(reports, 0);
+    disti_log_use(NULL);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(every_pair_of_the_drive),
+                                       cmocka_unit_test(every_pair_of_the_progress_thread),
+                                       cmocka_unit_test(another_thread_was_first)};
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
