@@ -129,7 +129,7 @@ static int issue_native(const struct disti_nccl_state *nccl, const struct dist_c
         return api->broadcast(call->in, call->out, call->count, dtype, call->root, nccl->comm,
                               stream);
     case DIST_COLL_BARRIER:
-        return api->all_reduce(nccl->one, nccl->one, 1, DISTI_NCCL_UINT8, DISTI_NCCL_SUM,
+        return api->all_reduce(nccl->gpu->one, nccl->gpu->one, 1, DISTI_NCCL_UINT8, DISTI_NCCL_SUM,
                                nccl->comm, stream);
     case DIST_COLL_ALL_GATHER:
         return api->all_gather(call->in, call->out, call->count, dtype, nccl->comm, stream);

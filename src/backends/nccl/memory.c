@@ -20,7 +20,7 @@ struct disti_nccl_memory {
 /* What was kept for data of the host makes room. */
 static bool memory_give_way(struct disti_nccl_state *nccl)
 {
-    struct disti_nccl_region **link = &nccl->regions, *region;
+    struct disti_nccl_region **link = &nccl->gpu->regions, *region;
     bool freed = false;
 
     while ((region = *link)) {
@@ -132,10 +132,10 @@ void *disti_nccl_alloc(void *state, size_t bytes)
     struct disti_nccl_visit visit;
     void *memory;
 
-    if (!nccl->comm || !disti_nccl_enter(nccl, &visit))
+    if (!nccl->comm || !disti_nccl_enter(nccl->gpu, &visit))
         return NULL;
     memory = memory_make(nccl, bytes);
-    disti_nccl_leave(nccl, &visit);
+    disti_nccl_leave(nccl->gpu, &visit);
     return memory;
 }
 
@@ -148,9 +148,9 @@ void disti_nccl_free(void *state, void *memory)
     while (*link && (*link)->memory != memory)
         link = &(*link)->next;
     m = *link;
-    if (!m || !disti_nccl_enter(nccl, &visit))
+    if (!m || !disti_nccl_enter(nccl->gpu, &visit))
         return;
     *link = m->next;
     memory_drop(nccl, m);
-    disti_nccl_leave(nccl, &visit);
+    disti_nccl_leave(nccl->gpu, &visit);
 }

@@ -67,12 +67,22 @@ static bool open_choose(struct disti_nccl_state *nccl, const struct dist_backend
 static bool open_context(struct disti_nccl_state *nccl, struct open_card *card)
 {
     const struct disti_driver *driver = nccl->driver;
-    int error = driver->device_get(&nccl->handle, nccl->device);
+    struct disti_nccl_gpu *gpu = calloc(1, sizeof(*gpu));
+    int error;
 
+    if (!gpu) {
+        open_refuse(card, DIST_ERR_NO_MEMORY, "no memory for device %d", nccl->device);
+        return false;
+    }
+    nccl->gpu = gpu;
+    atomic_init(&gpu->holders, 1);
+    gpu->driver = driver;
+    gpu->api = nccl->api;
+    error = driver->device_get(&gpu->handle, nccl->device);
     if (!error)
-        error = driver->context_retain(&nccl->context, nccl->handle);
+        error = driver->context_retain(&gpu->context, gpu->handle);
     if (!error)
-        error = driver->device_bus(card->bus, sizeof(card->bus), nccl->handle);
+        error = driver->device_bus(card->bus, sizeof(card->bus), gpu->handle);
     card->device = nccl->device;
     if (error)
         open_refuse(card, DIST_ERR_SYSTEM, "device %d cannot be used: %s", nccl->device,
@@ -88,17 +98,17 @@ static void open_resources(struct disti_nccl_state *nccl, struct open_card *card
     uintptr_t one = 0;
     int error;
 
-    if (!disti_nccl_enter(nccl, &visit)) {
+    if (!disti_nccl_enter(nccl->gpu, &visit)) {
         open_refuse(card, DIST_ERR_SYSTEM, "device %d cannot be used", nccl->device);
         return;
     }
-    error = driver->stream_create(&nccl->stream, DISTI_DRIVER_STREAM_NON_BLOCKING);
+    error = driver->stream_create(&nccl->gpu->stream, DISTI_DRIVER_STREAM_NON_BLOCKING);
     if (!error)
-        error = driver->event_create(&nccl->moment, DISTI_DRIVER_EVENT_NO_TIMING);
+        error = driver->event_create(&nccl->gpu->moment, DISTI_DRIVER_EVENT_NO_TIMING);
     if (!error)
         error = driver->memory_alloc(&one, 1);
-    nccl->one = disti_nccl_pointer(one);
-    disti_nccl_leave(nccl, &visit);
+    nccl->gpu->one = disti_nccl_pointer(one);
+    disti_nccl_leave(nccl->gpu, &visit);
     if (error)
         open_refuse(card, DIST_ERR_SYSTEM, "device %d has no stream or no memory left: %s",
                     nccl->device, disti_driver_text(driver, error));
@@ -245,13 +255,13 @@ dist_status disti_nccl_open(void *state, const struct dist_backend_config *confi
     status = open_introduce(nccl, config);
     if (status != DIST_OK)
         return status;
-    if (!disti_nccl_enter(nccl, &visit))
+    if (!disti_nccl_enter(nccl->gpu, &visit))
         return nccl->host->fail(DIST_ERR_SYSTEM, "rank %d cannot use device %d", nccl->rank,
                                 nccl->device);
     status = open_id(nccl, config, &id);
     if (status == DIST_OK)
         status = open_communicator(nccl, id);
-    disti_nccl_leave(nccl, &visit);
+    disti_nccl_leave(nccl->gpu, &visit);
     if (status == DIST_OK)
         open_log(nccl);
     else

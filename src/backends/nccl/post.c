@@ -172,7 +172,7 @@ static dist_status post_place(struct disti_nccl_state *nccl, struct disti_nccl_c
 {
     const struct dist_call *call = &c->call;
 
-    c->stream = nccl->stream;
+    c->stream = nccl->gpu->stream;
     if (call->memory == DIST_MEMORY_DEVICE && call->collective != DIST_COLL_BARRIER) {
         c->captured = disti_nccl_capturing(nccl, call->stream);
         if (c->captured || call->waits)
@@ -218,13 +218,13 @@ dist_status disti_nccl_post(void *state, const struct dist_call *call, struct di
     c->call = *call;
     c->ticket = ticket;
     ticket->own = c;
-    if (!disti_nccl_enter(nccl, &visit)) {
+    if (!disti_nccl_enter(nccl->gpu, &visit)) {
         free(c);
         return nccl->host->fail(DIST_ERR_SYSTEM, "rank %d cannot use device %d", nccl->rank,
                                 nccl->device);
     }
     status = post_call(nccl, c);
-    disti_nccl_leave(nccl, &visit);
+    disti_nccl_leave(nccl->gpu, &visit);
     return status;
 }
 
@@ -236,7 +236,7 @@ dist_status disti_nccl_join(void *state, struct dist_ticket *ticket, void *strea
     dist_status status;
     int error;
 
-    if (!disti_nccl_enter(nccl, &visit))
+    if (!disti_nccl_enter(nccl->gpu, &visit))
         return nccl->host->fail(DIST_ERR_SYSTEM, "rank %d cannot use device %d", nccl->rank,
                                 nccl->device);
     status = disti_nccl_flush(nccl);
@@ -251,7 +251,7 @@ dist_status disti_nccl_join(void *state, struct dist_ticket *ticket, void *strea
         status =
             error ? disti_nccl_driver_fail(nccl, error, "wait for a work on a stream") : DIST_OK;
     }
-    disti_nccl_leave(nccl, &visit);
+    disti_nccl_leave(nccl->gpu, &visit);
     return status;
 }
 
@@ -264,10 +264,10 @@ dist_status disti_nccl_batch(void *state, bool begin)
     nccl->batch = begin;
     if (begin || !nccl->held.first)
         return DIST_OK;
-    if (!disti_nccl_enter(nccl, &visit))
+    if (!disti_nccl_enter(nccl->gpu, &visit))
         return nccl->host->fail(DIST_ERR_SYSTEM, "rank %d cannot use device %d", nccl->rank,
                                 nccl->device);
     status = disti_nccl_flush(nccl);
-    disti_nccl_leave(nccl, &visit);
+    disti_nccl_leave(nccl->gpu, &visit);
     return status;
 }

@@ -111,7 +111,7 @@ int disti_nccl_progress(void *state)
 
     if (!nccl->comm || (!nccl->issued.first && !nccl->held.first))
         return 0;
-    if (!disti_nccl_enter(nccl, &visit))
+    if (!disti_nccl_enter(nccl->gpu, &visit))
         return nccl->host->fail(DIST_ERR_SYSTEM, "rank %d cannot use device %d any more",
                                 nccl->rank, nccl->device);
     moved = progress_held(nccl);
@@ -119,7 +119,7 @@ int disti_nccl_progress(void *state)
         moved = progress_issued(nccl);
     if (moved == 0)
         moved = progress_look(nccl);
-    disti_nccl_leave(nccl, &visit);
+    disti_nccl_leave(nccl->gpu, &visit);
     return moved;
 }
 

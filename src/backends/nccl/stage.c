@@ -12,15 +12,15 @@
 
 static dist_status stage_pin(struct disti_nccl_state *nccl)
 {
-    struct disti_nccl_pinned *pinned = &nccl->pinned;
+    struct disti_nccl_pinned *pinned = &nccl->gpu->pinned;
     dist_status status = DIST_OK;
     void *memory = NULL;
     int error = 0;
 
     if (pinned->memory)
         return DIST_OK;
-    if (!nccl->copies)
-        error = nccl->driver->stream_create(&nccl->copies, DISTI_DRIVER_STREAM_NON_BLOCKING);
+    if (!nccl->gpu->copies)
+        error = nccl->driver->stream_create(&nccl->gpu->copies, DISTI_DRIVER_STREAM_NON_BLOCKING);
     for (int i = 0; i < DISTI_NCCL_SLOTS && !error && status == DIST_OK; i++) {
         if (!pinned->events[i])
             status = disti_nccl_event_take(nccl, &pinned->events[i]);
@@ -43,7 +43,7 @@ static dist_status stage_await(struct disti_nccl_state *nccl, unsigned slot)
     struct disti_backoff backoff = {0};
     int error;
 
-    while ((error = nccl->driver->event_query(nccl->pinned.events[slot])) ==
+    while ((error = nccl->driver->event_query(nccl->gpu->pinned.events[slot])) ==
            DISTI_DRIVER_NOT_READY) {
         if (disti_expired(deadline))
             return nccl->host->fail(DIST_ERR_TIMEOUT,
@@ -88,14 +88,14 @@ static size_t stage_chunk(const struct disti_nccl_side *side, size_t done)
 
 static char *stage_slot(const struct disti_nccl_state *nccl, unsigned slot)
 {
-    return nccl->pinned.memory + slot * DISTI_NCCL_SLOT_BYTES;
+    return nccl->gpu->pinned.memory + slot * DISTI_NCCL_SLOT_BYTES;
 }
 
 static dist_status stage_copy_in(struct disti_nccl_state *nccl, struct disti_nccl_side *side,
                                  void *stream)
 {
     for (size_t done = 0, n; done < side->bytes; done += n) {
-        unsigned slot = nccl->pinned.turn++ % DISTI_NCCL_SLOTS;
+        unsigned slot = nccl->gpu->pinned.turn++ % DISTI_NCCL_SLOTS;
         dist_status status = stage_await(nccl, slot);
         int error;
 
@@ -104,13 +104,13 @@ static dist_status stage_copy_in(struct disti_nccl_state *nccl, struct disti_ncc
         n = stage_chunk(side, done);
         stage_move(side, stage_slot(nccl, slot), n, true);
         error = nccl->driver->copy_in(side->region->memory + done, stage_slot(nccl, slot), n,
-                                      nccl->copies);
+                                      nccl->gpu->copies);
         if (!error)
-            error = nccl->driver->event_record(nccl->pinned.events[slot], nccl->copies);
+            error = nccl->driver->event_record(nccl->gpu->pinned.events[slot], nccl->gpu->copies);
         if (error)
             return disti_nccl_driver_fail(nccl, error, "copy from the host");
     }
-    return disti_nccl_follow(nccl, stream, nccl->copies);
+    return disti_nccl_follow(nccl, stream, nccl->gpu->copies);
 }
 
 /* As much as there are slots, which are free again afterwards. */
@@ -127,9 +127,9 @@ static dist_status stage_copy_out(struct disti_nccl_state *nccl, struct disti_nc
             break;
         sizes[i] = stage_chunk(side, done);
         error = nccl->driver->copy_out(stage_slot(nccl, i), side->region->memory + done, sizes[i],
-                                       nccl->copies);
+                                       nccl->gpu->copies);
         if (!error)
-            error = nccl->driver->event_record(nccl->pinned.events[i], nccl->copies);
+            error = nccl->driver->event_record(nccl->gpu->pinned.events[i], nccl->gpu->copies);
         if (error)
             return disti_nccl_driver_fail(nccl, error, "copy to the host");
         done += sizes[i];
@@ -161,7 +161,7 @@ static struct disti_nccl_region *stage_fitting(struct disti_nccl_state *nccl, si
 {
     struct disti_nccl_region *best = NULL;
 
-    for (struct disti_nccl_region *r = nccl->regions; r; r = r->next) {
+    for (struct disti_nccl_region *r = nccl->gpu->regions; r; r = r->next) {
         if (!r->used && r->bytes >= bytes && (!best || r->bytes < best->bytes))
             best = r;
     }
@@ -199,8 +199,8 @@ static dist_status stage_region(struct disti_nccl_state *nccl, size_t bytes,
                                     "give memory of the device, or use a group of backend gloo",
                                     nccl->rank, nccl->device, bytes);
         }
-        region->next = nccl->regions;
-        nccl->regions = region;
+        region->next = nccl->gpu->regions;
+        nccl->gpu->regions = region;
     }
     region->used = true;
     *region_p = region;
@@ -225,23 +225,21 @@ void disti_nccl_stage_free(struct disti_nccl_state *nccl, struct disti_nccl_stag
     free(stage);
 }
 
-void disti_nccl_stage_close(struct disti_nccl_state *nccl)
+void disti_nccl_stage_close(struct disti_nccl_gpu *gpu)
 {
     struct disti_nccl_region *region;
 
-    while ((region = nccl->regions)) {
-        nccl->regions = region->next;
-        nccl->driver->memory_free(region->memory);
+    while ((region = gpu->regions)) {
+        gpu->regions = region->next;
+        gpu->driver->memory_free(region->memory);
         free(region);
     }
     for (int i = 0; i < DISTI_NCCL_SLOTS; i++) {
-        if (nccl->pinned.events[i])
-            nccl->driver->event_destroy(nccl->pinned.events[i]);
-        nccl->pinned.events[i] = NULL;
+        if (gpu->pinned.events[i])
+            gpu->driver->event_destroy(gpu->pinned.events[i]);
     }
-    if (nccl->pinned.memory)
-        nccl->driver->host_free(nccl->pinned.memory);
-    nccl->pinned.memory = NULL;
+    if (gpu->pinned.memory)
+        gpu->driver->host_free(gpu->pinned.memory);
 }
 
 /* ---- calls ---- */
