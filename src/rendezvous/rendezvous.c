@@ -252,22 +252,17 @@ bool disti_rendezvous_needs_mpi(const struct dist_options *options)
 
 dist_status disti_bootstrap_settle(struct disti_bootstrap *bootstrap)
 {
-    size_t bytes;
-    void *seen;
+    char seen[DISTI_STORE_HOST];
     dist_status status;
 
     if (!bootstrap->hidden)
         return DIST_OK;
-    status = disti_store_get(bootstrap->store, DISTI_STORE_SEEN, 0, &seen, &bytes);
-    if (status != DIST_OK)
+    status = disti_store_seen_host(bootstrap->store, seen);
+    if (status != DIST_OK || !seen[0])
         return status;
-    if (bytes && bytes < sizeof(bootstrap->bind_host)) {
-        memcpy(bootstrap->bind_host, seen, bytes);
-        bootstrap->bind_host[bytes] = 0;
-        disti_info("rank %d listens on %s, where other machines have come to the store",
-                   bootstrap->rank, bootstrap->bind_host);
-    }
-    free(seen);
+    snprintf(bootstrap->bind_host, sizeof(bootstrap->bind_host), "%s", seen);
+    disti_info("rank %d listens on %s, where other machines have come to the store",
+               bootstrap->rank, bootstrap->bind_host);
     return DIST_OK;
 }
 

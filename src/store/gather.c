@@ -30,12 +30,18 @@ void disti_store_gather_clear(struct disti_store_server *server)
         gather_free(server, server->gathers);
 }
 
+static bool gather_has_key(const struct store_gather *gather, const struct store_key *key)
+{
+    return gather->key.length == key->length &&
+           memcmp(gather->key.bytes, key->bytes, key->length) == 0;
+}
+
 static struct store_gather *gather_find(struct disti_store_server *server,
-                                        const struct disti_key *key)
+                                        const struct store_key *key)
 {
     struct store_gather *gather = server->gathers;
 
-    while (gather && !disti_key_equal(&gather->key, key))
+    while (gather && !gather_has_key(gather, key))
         gather = gather->next;
     return gather;
 }

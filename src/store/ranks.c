@@ -17,15 +17,6 @@ bool disti_store_ranks_is_gone(const struct disti_store_server *server, int rank
     return place == STORE_LOST || place == STORE_FAILED || (left && place == STORE_LEFT);
 }
 
-int disti_store_ranks_gone(const struct disti_store_server *server)
-{
-    for (int r = 0; r < server->world_size; r++) {
-        if (disti_store_ranks_is_gone(server, r, false))
-            return r;
-    }
-    return -1;
-}
-
 static struct disti_blob *ranks_pack_notice(const struct disti_notice *notice)
 {
     size_t length = strlen(notice->text);
@@ -78,8 +69,6 @@ static void ranks_gone(struct disti_store_server *server, int rank, enum store_p
     memcpy(slot->news, notice.text, sizeof(slot->news));
     disti_store_ranks_push(server, &notice, NULL);
     disti_store_gather_fail_rank(server, rank, slot->news);
-    if (place != STORE_LEFT)
-        disti_store_serve_fail_keys(server, DIST_ERR_PEER_LOST, slot->news);
 }
 
 /* One of its ranks has failed in the group; the first that says so is heard. */
@@ -144,7 +133,7 @@ static void ranks_begin_again(struct disti_store_server *server)
     server->broken[0] = 0;
     disti_store_gather_clear(server);
     disti_store_failures_clear(server);
-    disti_table_clear(&server->table);
+    server->numbers = 0;
     if (!server->job_required && disti_random_id(job) == DIST_OK)
         disti_store_server_set_job(server, job, false);
 }
@@ -190,7 +179,6 @@ static void ranks_refuse(struct disti_store_server *server, struct store_peer *p
         return;
     memcpy(server->broken, text, sizeof(text));
     disti_store_gather_fail_all(server, DIST_ERR_RENDEZVOUS, text);
-    disti_store_serve_fail_keys(server, DIST_ERR_RENDEZVOUS, text);
 }
 
 /* Is the place of that rank free? Answers the hello if not. */
@@ -300,9 +288,7 @@ void disti_store_ranks_hello(struct disti_store_server *server, struct store_pee
     server->strangers--;
     server->here++;
     server->formed = server->formed || server->here == server->world_size;
-    if (server->everywhere && disti_store_peer_came_by(peer, host)) {
-        server->everywhere = false; /* one is enough */
-        disti_store_serve_note(server, DISTI_STORE_SEEN, host);
-    }
+    if (server->everywhere && !server->seen[0] && disti_store_peer_came_by(peer, host))
+        snprintf(server->seen, sizeof(server->seen), "%s", host);
     ranks_welcome(server, peer);
 }

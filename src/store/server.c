@@ -29,7 +29,6 @@ static void server_free(struct disti_store_server *server)
         disti_store_peer_free(server, server->peers);
     disti_store_gather_clear(server);
     disti_store_failures_clear(server);
-    disti_table_clear(&server->table);
     server_close(&server->epoll_fd);
     server_close(&server->listen_fd);
     server_close(&server->wake_fd);
@@ -77,8 +76,6 @@ dist_status disti_store_server_listen(const char *host, int port, int world_size
     if (!server)
         return disti_fail(DIST_ERR_NO_MEMORY, "no memory for a store of %d ranks", world_size);
     server->everywhere = !host;
-    if (!host)
-        disti_store_serve_note(server, DISTI_STORE_SEEN, "");
     status = disti_random_id(job);
     if (status == DIST_OK)
         status = host ? disti_listen(host, port, &server->listen_fd, &server->port)

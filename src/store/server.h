@@ -3,7 +3,7 @@
 #ifndef DISTI_STORE_SERVER_H
 #define DISTI_STORE_SERVER_H
 
-#include "store/keys.h"
+#include "store/blob.h"
 #include "store/wire.h"
 
 #include <pthread.h>
@@ -25,20 +25,26 @@ struct store_out {
     struct disti_blob *body; /* may be NULL */
 };
 
-/* What a client waits for: a key, or the other ranks of an all-gather. */
+/* A key as it came: not terminated. */
+struct store_key {
+    unsigned char bytes[DISTI_KEY_MAX];
+    size_t length;
+};
+
+/* A client that waits for the other ranks of an all-gather. */
 struct store_wait {
     struct store_wait *next;
     uint8_t op;
     uint32_t id;
     int64_t deadline;
-    struct disti_key key;
+    struct store_key key;
     struct store_gather *gather;
 };
 
 /* All-gathers under way: the bytes so far and who has come, by place in the party. */
 struct store_gather {
     struct store_gather *next;
-    struct disti_key key;
+    struct store_key key;
     uint8_t op;
     int32_t group; /* whose it is; DISTI_NO_GROUP */
     int *ranks;    /* the party; NULL: all ranks */
@@ -89,9 +95,11 @@ struct disti_store_server {
     int epoll_fd, listen_fd, wake_fd;
     int discovery_fd; /* -1, or a Unix socket that tells port and job, see discovery.c */
     int port, world_size;
-    bool everywhere; /* it listens at every address */
-    char only[64];   /* but for the loopback, the one address at which it lets in; "": any */
-    int holder;      /* the rank whose process this is; -1: a launcher */
+    bool everywhere;             /* it listens at every address */
+    char seen[DISTI_STORE_HOST]; /* see disti_store_seen_host */
+    char only[DISTI_STORE_HOST]; /* but for the loopback, the one address at which it lets in; "":
+                                    any */
+    int holder;                  /* the rank whose process this is; -1: a launcher */
     char job[128];
     bool job_required; /* a hello must know the job */
     struct store_rank *ranks;
@@ -104,7 +112,7 @@ struct disti_store_server {
     int64_t accept_at; /* no new connections before this time: out of descriptors; 0: any time */
     bool short_told;   /* that it is out of descriptors */
     const struct disti_log *log; /* of whoever started it; may be NULL */
-    struct disti_store_table table;
+    int64_t numbers;             /* taken so far */
     struct store_gather *gathers;
     struct store_failure *failures; /* newest first, STORE_FAILURES_MAX at most */
     int failure_count;
@@ -172,11 +180,6 @@ int64_t disti_store_wait_tick(struct disti_store_server *server, struct store_pe
 
 /* serve.c: a complete frame of a peer. */
 void disti_store_serve_frame(struct disti_store_server *server, struct store_peer *peer);
-/* The server's own value; without memory it stays as it was. */
-void disti_store_serve_note(struct disti_store_server *server, const char *name, const char *value);
-/* Everyone who waits for a key ends with an error. */
-void disti_store_serve_fail_keys(struct disti_store_server *server, dist_status status,
-                                 const char *text);
 
 /* ranks.c */
 void disti_store_ranks_hello(struct disti_store_server *server, struct store_peer *peer);
@@ -189,11 +192,9 @@ void disti_store_ranks_push(struct disti_store_server *server, const struct dist
                             const struct disti_wire_party *party);
 /* Is the rank FAILED or LOST (and with `left`: or LEFT)? */
 bool disti_store_ranks_is_gone(const struct disti_store_server *server, int rank, bool left);
-/* The first rank that is FAILED or LOST; -1: none. */
-int disti_store_ranks_gone(const struct disti_store_server *server);
 
 /* How a peer came: the address at this end, numeric; false: by the loopback. */
-bool disti_store_peer_came_by(const struct store_peer *peer, char text[64]);
+bool disti_store_peer_came_by(const struct store_peer *peer, char text[DISTI_STORE_HOST]);
 
 /* gather.c */
 void disti_store_gather_join(struct disti_store_server *server, struct store_peer *peer,

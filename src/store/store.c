@@ -6,6 +6,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -74,14 +75,10 @@ static dist_status store_refused(const struct disti_store *store,
 static dist_status store_call(struct disti_store *store, const struct client_request *request,
                               int64_t wait_ms, struct disti_wire_reader *reply_p)
 {
-    size_t length = strlen(request->key);
     int64_t start = disti_now_ns();
-    dist_status status;
+    dist_status status =
+        disti_store_client_call(store, request, disti_deadline_ms(wait_ms), reply_p);
 
-    if (length == 0 || length > DISTI_KEY_MAX)
-        return disti_fail(DIST_ERR_INVALID_ARGUMENT, "a key has 1 to %d bytes, not %zu",
-                          DISTI_KEY_MAX, length);
-    status = disti_store_client_call(store, request, disti_deadline_ms(wait_ms), reply_p);
     if (status != DIST_OK)
         return store_no_answer(store, status, request->key);
     if (reply_p->head.arg == DIST_OK)
@@ -106,109 +103,38 @@ static dist_status store_check_value(const char *key, size_t bytes)
                       DISTI_VALUE_MAX, bytes, key);
 }
 
-dist_status disti_store_set(struct disti_store *store, const char *key, const void *value,
-                            size_t bytes)
+dist_status disti_store_take_numbers(struct disti_store *store, int count, int64_t *first_p)
 {
-    struct client_request request = {
-        .op = DISTI_WIRE_SET, .key = key, .value = value, .bytes = bytes};
-    struct disti_wire_reader reply;
-    dist_status status = store_check_value(key, bytes);
-
-    if (status == DIST_OK)
-        status = store_call(store, &request, STORE_REPLY_MS, &reply);
-    if (status == DIST_OK)
-        disti_wire_next(&reply);
-    return status;
-}
-
-dist_status disti_store_get(struct disti_store *store, const char *key, int timeout_ms,
-                            void **value_p, size_t *bytes_p)
-{
-    struct client_request request = {.op = DISTI_WIRE_GET, .arg = timeout_ms, .key = key};
-    struct disti_wire_reader reply;
-    dist_status status = store_call(store, &request, (int64_t)timeout_ms + STORE_GRACE_MS, &reply);
-    size_t bytes;
-    void *value;
-
-    if (status != DIST_OK)
-        return status;
-    bytes = (size_t)reply.head.value_bytes;
-    value = malloc(bytes + 1);
-    if (value) {
-        memcpy(value, disti_wire_value(&reply), bytes);
-        *value_p = value;
-        *bytes_p = bytes;
-    } else {
-        status = disti_fail(DIST_ERR_NO_MEMORY, "no memory for %zu bytes of \"%s\"", bytes, key);
-    }
-    disti_wire_next(&reply);
-    return status;
-}
-
-dist_status disti_store_wait(struct disti_store *store, const char *key, int timeout_ms)
-{
-    struct client_request request = {.op = DISTI_WIRE_WAIT, .arg = timeout_ms, .key = key};
-    struct disti_wire_reader reply;
-    dist_status status = store_call(store, &request, (int64_t)timeout_ms + STORE_GRACE_MS, &reply);
-
-    if (status == DIST_OK)
-        disti_wire_next(&reply);
-    return status;
-}
-
-dist_status disti_store_add(struct disti_store *store, const char *key, int64_t amount,
-                            int64_t *value_p)
-{
-    unsigned char bytes[8];
-    struct client_request request = {
-        .op = DISTI_WIRE_ADD, .key = key, .value = bytes, .bytes = sizeof(bytes)};
+    unsigned char bytes[4];
+    const struct client_request request = {
+        .op = DISTI_WIRE_NUMBERS, .key = "numbers", .value = bytes, .bytes = sizeof(bytes)};
     struct disti_wire_reader reply;
     dist_status status;
 
-    disti_wire_put64(bytes, (uint64_t)amount);
+    disti_wire_put32(bytes, (uint32_t)count);
     status = store_call(store, &request, STORE_REPLY_MS, &reply);
     if (status != DIST_OK)
         return status;
     if (reply.head.value_bytes == 8)
-        *value_p = (int64_t)disti_wire_get64(disti_wire_value(&reply));
+        *first_p = (int64_t)disti_wire_get64(disti_wire_value(&reply));
     else
-        status = store_odd_reply(store, key);
+        status = store_odd_reply(store, request.key);
     disti_wire_next(&reply);
     return status;
 }
 
-dist_status disti_store_compare_set(struct disti_store *store, const char *key,
-                                    const void *expected, size_t expected_bytes,
-                                    const void *desired, size_t desired_bytes, bool *swapped_p)
+dist_status disti_store_seen_host(struct disti_store *store, char host[DISTI_STORE_HOST])
 {
-    size_t old_bytes = expected ? expected_bytes : 0;
-    struct client_request request = {.op = DISTI_WIRE_CAS, .key = key};
+    const struct client_request request = {.op = DISTI_WIRE_SEEN, .key = "seen host"};
     struct disti_wire_reader reply;
-    unsigned char *both;
-    dist_status status = store_check_value(key, old_bytes);
+    dist_status status = store_call(store, &request, STORE_REPLY_MS, &reply);
 
-    if (status == DIST_OK)
-        status = store_check_value(key, desired_bytes);
     if (status != DIST_OK)
         return status;
-    request.bytes = 8 + old_bytes + desired_bytes;
-    request.value = both = malloc(request.bytes);
-    if (!both)
-        return disti_fail(DIST_ERR_NO_MEMORY, "no memory for %zu bytes of \"%s\"", request.bytes,
-                          key);
-    disti_wire_put64(both, expected ? old_bytes : UINT64_MAX);
-    if (old_bytes)
-        memcpy(both + 8, expected, old_bytes);
-    if (desired_bytes)
-        memcpy(both + 8 + old_bytes, desired, desired_bytes);
-    status = store_call(store, &request, STORE_REPLY_MS, &reply);
-    free(both);
-    if (status != DIST_OK)
-        return status;
-    if (reply.head.value_bytes == 1)
-        *swapped_p = disti_wire_value(&reply)[0] != 0;
+    if (reply.head.value_bytes < DISTI_STORE_HOST)
+        snprintf(host, DISTI_STORE_HOST, "%s", (const char *)disti_wire_value(&reply));
     else
-        status = store_odd_reply(store, key);
+        status = store_odd_reply(store, request.key);
     disti_wire_next(&reply);
     return status;
 }

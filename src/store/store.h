@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The store: a small key-value service that every rank of a job talks to. */
+/* The store: the service at which the ranks of a job meet, and learn of each other's end. */
 #ifndef DISTI_STORE_STORE_H
 #define DISTI_STORE_STORE_H
 
@@ -15,7 +15,8 @@ struct disti_store_server;
 struct disti_store;
 
 #define DISTI_KEY_MAX 256
-#define DISTI_VALUE_MAX (16u << 20)
+#define DISTI_VALUE_MAX (16u << 20) /* bytes that one rank gives at once */
+#define DISTI_STORE_HOST 64         /* a numeric address, with its end */
 
 /*
  * Listens on host (numeric or a name; that one address and no other; NULL: every one) and port (0:
@@ -24,12 +25,6 @@ struct disti_store;
  */
 dist_status disti_store_server_start(const char *host, int port, int world_size,
                                      struct disti_store_server **server_p);
-
-/*
- * A key of a server that listens everywhere: its address at which the first rank of another machine
- * came; empty before.
- */
-#define DISTI_STORE_SEEN "store/seen"
 
 /*
  * The same in two halves, for a launcher that forks in between: the thread starts in `run`. Once
@@ -57,22 +52,17 @@ dist_status disti_store_connect(const char *host, int port, int rank, int world_
 /* The numeric address of this end of the connection: the interface that reaches the job. */
 const char *disti_store_local_host(const struct disti_store *store);
 
-dist_status disti_store_set(struct disti_store *store, const char *key, const void *value,
-                            size_t bytes);
-/* Waits for the key, at most timeout_ms. *value_p is malloc'ed, the caller's. ERR_PEER_LOST if the
- * key is not there and a rank has been lost: it might have been the one to set it. */
-dist_status disti_store_get(struct disti_store *store, const char *key, int timeout_ms,
-                            void **value_p, size_t *bytes_p);
-dist_status disti_store_wait(struct disti_store *store, const char *key, int timeout_ms);
-/* Adds to a counter that begins at 0; *value_p is the sum. To get and set, a counter is 8 bytes,
- * little-endian. */
-dist_status disti_store_add(struct disti_store *store, const char *key, int64_t amount,
-                            int64_t *value_p);
-/* Sets the key to `desired` if it is `expected` (expected NULL: if it is not there).
- * *swapped_p says whether it did. */
-dist_status disti_store_compare_set(struct disti_store *store, const char *key,
-                                    const void *expected, size_t expected_bytes,
-                                    const void *desired, size_t desired_bytes, bool *swapped_p);
+/*
+ * Takes `count` numbers, above 0, that no other request gets: *first_p is the lowest. A launcher's
+ * store begins at 1 for each of its jobs.
+ */
+dist_status disti_store_take_numbers(struct disti_store *store, int count, int64_t *first_p);
+
+/*
+ * The address of a server that listens everywhere at which the first rank of another machine came;
+ * "": none has, or it listens at one address only.
+ */
+dist_status disti_store_seen_host(struct disti_store *store, char host[DISTI_STORE_HOST]);
 
 /* Some ranks of the job, for a group of them. */
 #define DISTI_NO_GROUP (-1)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* What the clients of the store wait for: each thread of a rank for one thing. */
+/* The all-gathers that clients of the store wait for: each thread of a rank for one. */
 #include "store/server.h"
 
 #include "base/clock.h"
@@ -40,22 +40,9 @@ void disti_store_wait_remove(struct store_peer *peer, struct store_wait *wait)
 void disti_store_wait_clear(struct disti_store_server *server, struct store_peer *peer)
 {
     while (peer->waits) {
-        if (peer->waits->gather)
-            disti_store_gather_withdraw(server, peer->waits->gather, peer->rank);
+        disti_store_gather_withdraw(server, peer->waits->gather, peer->rank);
         disti_store_wait_remove(peer, peer->waits);
     }
-}
-
-static void wait_expired(struct disti_store_server *server, struct store_peer *peer,
-                         struct store_wait *wait)
-{
-    if (wait->gather) {
-        disti_store_gather_expired(server, peer, wait);
-        return;
-    }
-    disti_store_peer_refuse(server, peer, wait->id, DIST_ERR_TIMEOUT, "nobody has set \"%.*s\"",
-                            (int)wait->key.length, wait->key.bytes);
-    disti_store_wait_remove(peer, wait);
 }
 
 int64_t disti_store_wait_tick(struct disti_store_server *server, struct store_peer *peer)
@@ -66,7 +53,7 @@ int64_t disti_store_wait_tick(struct disti_store_server *server, struct store_pe
     for (; wait; wait = next) {
         next = wait->next; /* ending an all-gather ends no other wait of this peer */
         if (disti_expired(wait->deadline))
-            wait_expired(server, peer, wait);
+            disti_store_gather_expired(server, peer, wait);
         else if (wait->deadline < soonest)
             soonest = wait->deadline;
     }

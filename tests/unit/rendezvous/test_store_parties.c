@@ -63,7 +63,7 @@ static void *asker_run(void *arg)
 {
     struct asker *asker = arg;
     int32_t in, out[RANKS_MAX];
-    int64_t sum;
+    int64_t number;
     char key[32];
 
     for (int i = 0; i < ROUNDS; i++) {
@@ -72,9 +72,8 @@ static void *asker_run(void *arg)
         CHECK(disti_store_all_gather(asker->store, key, &in, out, sizeof(in), WAIT_MS) == DIST_OK);
         for (int r = 0; r < asker->ranks; r++)
             CHECK(out[r] == r * 10000 + asker->number * 100 + i);
-        snprintf(key, sizeof(key), "count %d", asker->number);
-        CHECK(disti_store_add(asker->store, key, 1, &sum) == DIST_OK &&
-              sum <= asker->ranks * ROUNDS);
+        CHECK(disti_store_take_numbers(asker->store, 1, &number) == DIST_OK &&
+              number <= asker->ranks * THREADS * ROUNDS);
     }
     return NULL;
 }
@@ -104,13 +103,17 @@ static void test_threads(void **state)
     job_all(4, rank_asks_with_threads);
 }
 
-static void *wait_for_late(void *arg)
+static const int stayers[] = {0, 2};
+static const struct disti_party stayers_party = {
+    .group = DISTI_NO_GROUP, .ranks = stayers, .count = 2};
+
+static void *wait_for_the_last(void *arg)
 {
-    CHECK(disti_store_wait(arg, "late", WAIT_MS) == DIST_OK);
+    CHECK(disti_store_arrive(arg, &stayers_party, "late", WAIT_MS) == DIST_OK);
     return NULL;
 }
 
-/* One thread waits long: the others get their answers, and the news. */
+/* A thread of rank 0 waits long, for rank 2: the others get their answers, and the news. */
 static void rank_waits_beside_news(int rank, void *arg)
 {
     struct job *job = arg;
@@ -125,21 +128,25 @@ static void rank_waits_beside_news(int rank, void *arg)
         disti_store_close(store);
         return;
     }
-    CHECK(pthread_create(&thread, NULL, wait_for_late, store) == 0);
+    if (rank == 0)
+        CHECK(pthread_create(&thread, NULL, wait_for_the_last, store) == 0);
     for (int i = 0; i < 1000 && !disti_store_notice(store, &notice); i++) {
         CHECK(poll(&ready, 1, WAIT_MS) == 1);
         disti_sleep_ns(100000); /* who waits for a reply reads the news too */
     }
     CHECK(notice.rank == 1 && notice.graceful);
-    CHECK(disti_store_set(store, "late", "x", 1) == DIST_OK);
-    pthread_join(thread, NULL);
+    CHECK(disti_store_all_gather(store, "none", NULL, NULL, 0, WAIT_MS) == DIST_ERR_PEER_LOST);
+    if (rank == 0)
+        pthread_join(thread, NULL);
+    else
+        wait_for_the_last(store);
     disti_store_close(store);
 }
 
 static void test_news_beside_a_wait(void **state)
 {
     (void)state;
-    job_all(2, rank_waits_beside_news);
+    job_all(3, rank_waits_beside_news);
 }
 
 /* Two parties share rank 1; each has an order of its own, and both use the same kind of key. */
