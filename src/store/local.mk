@@ -6,9 +6,9 @@ libdist_core_sources += \
 	src/store/blob.h \
 	src/store/client.c \
 	src/store/client.h \
+	src/store/coll.c \
 	src/store/connect.c \
 	src/store/failures.c \
-	src/store/gather.c \
 	src/store/inbox.c \
 	src/store/peer.c \
 	src/store/ranks.c \
@@ -17,6 +17,5 @@ libdist_core_sources += \
 	src/store/server.h \
 	src/store/store.c \
 	src/store/store.h \
-	src/store/wait.c \
 	src/store/wire.c \
 	src/store/wire.h

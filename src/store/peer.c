@@ -271,8 +271,6 @@ void disti_store_peer_free(struct disti_store_server *server, struct store_peer 
         server->strangers--;
     while (peer->out)
         peer_out_pop(peer);
-    while (peer->waits)
-        disti_store_wait_remove(peer, peer->waits);
     disti_wire_next(&peer->in);
     disti_descriptor_close(peer->fd);
     free(peer);

@@ -68,7 +68,7 @@ static void ranks_gone(struct disti_store_server *server, int rank, enum store_p
     ranks_tell(slot, &notice, why);
     memcpy(slot->news, notice.text, sizeof(slot->news));
     disti_store_ranks_push(server, &notice, NULL);
-    disti_store_gather_fail_rank(server, rank, slot->news);
+    disti_store_coll_fail(server, rank, DISTI_NO_GROUP, DIST_ERR_PEER_LOST, slot->news);
 }
 
 /* One of its ranks has failed in the group; the first that says so is heard. */
@@ -82,14 +82,15 @@ static void ranks_group_failed(struct disti_store_server *server, int rank,
     ranks_tell(&server->ranks[rank], &notice, why);
     disti_store_failures_add(server, &notice);
     disti_store_ranks_push(server, &notice, party);
-    disti_store_gather_fail_group(server, &notice);
+    disti_store_coll_fail(server, -1, party->group, aborted ? DIST_ERR_ABORTED : DIST_ERR_PEER_LOST,
+                          notice.text);
 }
 
 void disti_store_ranks_lost(struct disti_store_server *server, struct store_peer *peer)
 {
     struct store_rank *slot = &server->ranks[peer->rank];
 
-    disti_store_wait_clear(server, peer);
+    disti_store_coll_withdraw(server, peer->rank);
     slot->peer = NULL;
     server->here--;
     /* Who has reported a failure is news already. */
@@ -131,7 +132,7 @@ static void ranks_begin_again(struct disti_store_server *server)
     server->left = 0;
     server->formed = false;
     server->broken[0] = 0;
-    disti_store_gather_clear(server);
+    disti_store_coll_clear(server);
     disti_store_failures_clear(server);
     server->numbers = 0;
     if (!server->job_required && disti_random_id(job) == DIST_OK)
@@ -142,7 +143,7 @@ void disti_store_ranks_goodbye(struct disti_store_server *server, struct store_p
 {
     struct store_rank *slot = &server->ranks[peer->rank];
 
-    disti_store_wait_clear(server, peer);
+    disti_store_coll_withdraw(server, peer->rank);
     slot->peer = NULL;
     server->here--;
     peer->dead = server->reap = true;
@@ -178,7 +179,7 @@ static void ranks_refuse(struct disti_store_server *server, struct store_peer *p
     if (server->formed)
         return;
     memcpy(server->broken, text, sizeof(text));
-    disti_store_gather_fail_all(server, DIST_ERR_RENDEZVOUS, text);
+    disti_store_coll_fail(server, -1, DISTI_NO_GROUP, DIST_ERR_RENDEZVOUS, text);
 }
 
 /* Is the place of that rank free? Answers the hello if not. */

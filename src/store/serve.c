@@ -30,9 +30,9 @@ static void serve_seen(struct disti_store_server *server, struct store_peer *pee
 static void serve_request(struct disti_store_server *server, struct store_peer *peer)
 {
     const struct disti_wire_head *head = &peer->in.head;
-    struct store_wait request = {.op = head->op,
-                                 .id = head->id,
-                                 .deadline = disti_deadline_ms(head->arg > 0 ? head->arg : 0)};
+    struct store_request request = {.op = head->op,
+                                    .id = head->id,
+                                    .deadline = disti_deadline_ms(head->arg > 0 ? head->arg : 0)};
 
     request.key.length = head->key_bytes;
     memcpy(request.key.bytes, peer->in.body, head->key_bytes);
@@ -47,7 +47,7 @@ static void serve_request(struct disti_store_server *server, struct store_peer *
     case DISTI_WIRE_ARRIVE:
     case DISTI_WIRE_BROADCAST:
     case DISTI_WIRE_LEAVE:
-        disti_store_gather_join(server, peer, &request);
+        disti_store_coll_join(server, peer, &request);
         break;
     default:
         peer->dead = server->reap = true;

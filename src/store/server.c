@@ -27,7 +27,7 @@ static void server_free(struct disti_store_server *server)
 {
     while (server->peers)
         disti_store_peer_free(server, server->peers);
-    disti_store_gather_clear(server);
+    disti_store_coll_clear(server);
     disti_store_failures_clear(server);
     server_close(&server->epoll_fd);
     server_close(&server->listen_fd);
@@ -206,9 +206,8 @@ static int server_tick(struct disti_store_server *server)
                 disti_store_peer_dismiss(server, peer);
             server_sooner(&next, peer->hello_by);
         }
-        if (peer->rank >= 0)
-            server_sooner(&next, disti_store_wait_tick(server, peer));
     }
+    server_sooner(&next, disti_store_coll_tick(server));
     server_reap(server);
     return next == INT64_MAX ? -1 : disti_left_ms(next);
 }

@@ -54,7 +54,7 @@ static void test_groups_leave_nothing(void **state)
         pthread_create(&users[r].thread, NULL, user_makes_groups, &users[r]);
     for (int r = 0; r < 3; r++)
         pthread_join(users[r].thread, NULL);
-    assert_null(server->gathers);
+    assert_null(server->colls);
     for (int r = 0; r < 3; r++)
         disti_store_close(users[r].store);
     disti_store_server_stop(server, 1000);
