@@ -31,9 +31,11 @@ static dist_status store_aborted(struct disti_store *store)
 static dist_status store_no_answer(struct disti_store *store, dist_status status, const char *key)
 {
     if (status == DIST_IN_PROGRESS)
-        return disti_fail(DIST_ERR_TIMEOUT,
-                          "rank %d: the store at %s (host %s, pid %u) does not answer (\"%s\")",
-                          store->rank, store->where, store->holder.host, store->holder.pid, key);
+        return disti_fail(
+            DIST_ERR_TIMEOUT,
+            "rank %d: the store at %s (host %s, pid %u) does not answer (\"%s\"): see "
+            "whether that process is stopped, or its machine overloaded",
+            store->rank, store->where, store->holder.host, store->holder.pid, key);
     if (status == DIST_ERR_ABORTED)
         return store_aborted(store);
     return disti_fail(DIST_ERR_PEER_LOST, "rank %d: %s (\"%s\")", store->rank, store->lost_text,
@@ -56,16 +58,16 @@ static dist_status store_refused(const struct disti_store *store,
     const struct disti_party *party = request->party;
     int length = (int)reply->head.value_bytes;
 
-    if (status != DIST_ERR_TIMEOUT || !party)
+    if (status != DIST_ERR_TIMEOUT)
         return disti_fail(status, "rank %d: %.*s", store->rank, length, text);
-    if (party->since_ns)
+    if (party && party->since_ns)
         since_ns = party->since_ns;
     return disti_fail(
         status,
         "rank %d waited %lld ms %s: %.*s. See whether they run and where they are, or "
         "raise the timeout (DIST_TIMEOUT, seconds)",
         store->rank, (long long)(disti_now_ns() - since_ns) / 1000000,
-        party->what ? party->what : "for the others", length, text);
+        party && party->what ? party->what : "for the others", length, text);
 }
 
 /*
@@ -175,13 +177,13 @@ static dist_status store_call_party(struct disti_store *store, const struct dist
     return status;
 }
 
-dist_status disti_store_gather(struct disti_store *store, const struct disti_party *party,
-                               const char *key, const void *in, void *out, size_t bytes,
-                               int timeout_ms)
+dist_status disti_store_all_gather(struct disti_store *store, const struct disti_party *party,
+                                   const char *key, const void *in, void *out, size_t bytes,
+                                   int timeout_ms)
 {
     struct client_request request = {
         .op = DISTI_WIRE_ALL_GATHER, .arg = timeout_ms, .key = key, .value = in, .bytes = bytes};
-    int ranks = party->ranks ? party->count : store->world_size;
+    int ranks = party && party->ranks ? party->count : store->world_size;
     dist_status status = store_check_value(key, bytes);
     size_t total;
 
@@ -192,14 +194,6 @@ dist_status disti_store_gather(struct disti_store *store, const struct disti_par
                           "%zu bytes from each of %d ranks are too many for the store (\"%s\")",
                           bytes, ranks, key);
     return store_call_party(store, party, &request, out, total);
-}
-
-dist_status disti_store_all_gather(struct disti_store *store, const char *key, const void *in,
-                                   void *out, size_t bytes, int timeout_ms)
-{
-    static const struct disti_party all = {.group = DISTI_NO_GROUP};
-
-    return disti_store_gather(store, &all, key, in, out, bytes, timeout_ms);
 }
 
 dist_status disti_store_broadcast(struct disti_store *store, const struct disti_party *party,

@@ -196,8 +196,8 @@ static dist_status agree_exchange(struct dist_group *parent, const struct disti_
         return status;
     snprintf(key, sizeof(key), "dist/group/%u/%d/%016llx/%u", parent->number, spec->size,
              (unsigned long long)hash, turn);
-    status = disti_store_gather(parent->world->bootstrap.store, &party, key, mine, offers,
-                                sizeof(*mine), disti_left_ms(spec->until_ns));
+    status = disti_store_all_gather(parent->world->bootstrap.store, &party, key, mine, offers,
+                                    sizeof(*mine), disti_left_ms(spec->until_ns));
     if (status != DIST_OK)
         agree_give_back(parent, hash, turn);
     return status;

@@ -75,7 +75,7 @@ static dist_status world_choices_differ(const struct disti_world *world, int oth
 
     world_choice(world, mine);
     if (all)
-        status = disti_store_all_gather(world->bootstrap.store, "dist/choice", mine, all,
+        status = disti_store_all_gather(world->bootstrap.store, NULL, "dist/choice", mine, all,
                                         WORLD_CHOICE, world->timeout_ms);
     if (status == DIST_OK)
         status = disti_fail(DIST_ERR_MISMATCH,
@@ -152,8 +152,8 @@ static dist_status world_exchange(struct disti_world *world, const struct world_
         world->peers[0] = *mine;
         return DIST_OK;
     }
-    return disti_store_gather(world->bootstrap.store, &all, "dist/meet", mine, world->peers,
-                              sizeof(*mine), disti_left_ms(world->join_by_ns));
+    return disti_store_all_gather(world->bootstrap.store, &all, "dist/meet", mine, world->peers,
+                                  sizeof(*mine), disti_left_ms(world->join_by_ns));
 }
 
 dist_status disti_world_meet(struct disti_world *world, const char *backend_name)

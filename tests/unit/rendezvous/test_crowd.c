@@ -133,7 +133,7 @@ static void *member_joins(void *arg)
     atomic_fetch_add(crowd->connected, 1);
     CHECK(disti_store_connect("127.0.0.1", disti_store_server_port(crowd->server), member->rank,
                               crowd->ranks, RANKS_LIMIT_MS, &store) == DIST_OK);
-    CHECK(disti_store_all_gather(store, "all", NULL, NULL, 0, RANKS_LIMIT_MS) == DIST_OK);
+    CHECK(disti_store_all_gather(store, NULL, "all", NULL, NULL, 0, RANKS_LIMIT_MS) == DIST_OK);
     disti_store_close(store);
     return NULL;
 }

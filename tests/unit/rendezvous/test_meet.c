@@ -69,10 +69,10 @@ static void meet(const struct dist_options *options, int rank, int ranks)
     CHECK(bootstrap.bind_host[0] && bootstrap.job[0]);
     CHECK((bootstrap.store != NULL) == (ranks > 1));
     if (bootstrap.store) {
-        CHECK(disti_store_all_gather(bootstrap.store, "ranks", &rank, seen, sizeof(rank),
+        CHECK(disti_store_all_gather(bootstrap.store, NULL, "ranks", &rank, seen, sizeof(rank),
                                      WAIT_MS) == DIST_OK);
-        CHECK(disti_store_all_gather(bootstrap.store, "jobs", bootstrap.job, jobs, sizeof(jobs[0]),
-                                     WAIT_MS) == DIST_OK);
+        CHECK(disti_store_all_gather(bootstrap.store, NULL, "jobs", bootstrap.job, jobs,
+                                     sizeof(jobs[0]), WAIT_MS) == DIST_OK);
         for (int r = 0; r < ranks; r++)
             CHECK(seen[r] == r && strcmp(jobs[r], bootstrap.job) == 0);
     }

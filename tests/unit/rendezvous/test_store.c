@@ -51,7 +51,7 @@ static struct disti_store *join(const struct job *job, int rank)
 
 static void barrier(struct disti_store *store, const char *name)
 {
-    CHECK(disti_store_all_gather(store, name, NULL, NULL, 0, WAIT_MS) == DIST_OK);
+    CHECK(disti_store_all_gather(store, NULL, name, NULL, NULL, 0, WAIT_MS) == DIST_OK);
 }
 
 /* Waits for the next piece of news. */
@@ -77,7 +77,8 @@ static void rank_takes_numbers(int rank, void *arg)
 
     for (int i = 0; i < ROUNDS; i++)
         CHECK(disti_store_take_numbers(store, rank + 1, &mine[i]) == DIST_OK);
-    CHECK(disti_store_all_gather(store, "numbers", mine, all, sizeof(mine), WAIT_MS) == DIST_OK);
+    CHECK(disti_store_all_gather(store, NULL, "numbers", mine, all, sizeof(mine), WAIT_MS) ==
+          DIST_OK);
     for (int i = 0; i < 4 * ROUNDS; i++) {
         for (int64_t n = all[i]; n < all[i] + i / ROUNDS + 1; n++) {
             CHECK(n >= 1 && n <= 10 * ROUNDS && !taken[n]);
@@ -105,7 +106,7 @@ static void rank_gathers(int rank, void *arg)
         unsigned char *in = malloc(bytes + 1), *out = malloc(bytes * (size_t)job->ranks + 1);
 
         memset(in, rank * 16 + i, bytes);
-        CHECK(disti_store_all_gather(store, "g", in, out, bytes, WAIT_MS) == DIST_OK);
+        CHECK(disti_store_all_gather(store, NULL, "g", in, out, bytes, WAIT_MS) == DIST_OK);
         for (size_t b = 0; b < bytes * (size_t)job->ranks; b++)
             CHECK(out[b] == (unsigned char)((int)(b / bytes) * 16 + i));
         free(in);
@@ -128,10 +129,11 @@ static void rank_gathers_too_much(int rank, void *arg)
     struct disti_store *store = join(job, rank);
     char *big = calloc(2, DISTI_VALUE_MAX + 1u), *out = big + DISTI_VALUE_MAX + 1;
 
-    CHECK(disti_store_all_gather(store, "x", big, out, DISTI_VALUE_MAX + 1u, 10) ==
+    CHECK(disti_store_all_gather(store, NULL, "x", big, out, DISTI_VALUE_MAX + 1u, 10) ==
           DIST_ERR_INVALID_ARGUMENT);
-    CHECK(disti_store_all_gather(store, "x", big, out, SIZE_MAX, 10) == DIST_ERR_INVALID_ARGUMENT);
-    CHECK(disti_store_all_gather(store, "x", big, out, DISTI_VALUE_MAX, WAIT_MS) == DIST_OK);
+    CHECK(disti_store_all_gather(store, NULL, "x", big, out, SIZE_MAX, 10) ==
+          DIST_ERR_INVALID_ARGUMENT);
+    CHECK(disti_store_all_gather(store, NULL, "x", big, out, DISTI_VALUE_MAX, WAIT_MS) == DIST_OK);
     free(big);
     disti_store_close(store);
 }
@@ -149,13 +151,13 @@ static void rank_disagrees(int rank, void *arg)
     char in[8] = {0}, out[16];
 
     if (rank == 0) {
-        CHECK(disti_store_all_gather(store, "g", in, out, 4, 1500) == DIST_ERR_TIMEOUT);
+        CHECK(disti_store_all_gather(store, NULL, "g", in, out, 4, 1500) == DIST_ERR_TIMEOUT);
         CHECK_SAYS("rank 1", "did not come", "\"g\"");
     } else {
         disti_sleep_ns(300000000);
-        CHECK(disti_store_all_gather(store, "g", in, out, 8, WAIT_MS) == DIST_ERR_MISMATCH);
+        CHECK(disti_store_all_gather(store, NULL, "g", in, out, 8, WAIT_MS) == DIST_ERR_MISMATCH);
         CHECK_SAYS("rank 1 gives 8", "rank 0 gave 4");
-        CHECK(disti_store_all_gather(store, "never", NULL, NULL, 0, 2500) != DIST_OK);
+        CHECK(disti_store_all_gather(store, NULL, "never", NULL, NULL, 0, 2500) != DIST_OK);
     }
     disti_store_close(store);
 }
@@ -176,7 +178,7 @@ static void rank_waits_in_vain(int rank, void *arg)
     if (rank == 3 || rank == 5)
         return;
     store = join(job, rank);
-    CHECK(disti_store_all_gather(store, "here", "x", out, 1, 1000) == DIST_ERR_TIMEOUT);
+    CHECK(disti_store_all_gather(store, NULL, "here", "x", out, 1, 1000) == DIST_ERR_TIMEOUT);
     CHECK_SAYS("ranks 3, 5 did not come", "\"here\"");
     CHECK(disti_now_ns() - begin < 15000000000);
     disti_store_close(store);
@@ -201,15 +203,16 @@ static void rank_dies(int rank, void *arg)
         kill(getpid(), SIGKILL);
     }
     if (rank == 0)
-        CHECK(disti_store_all_gather(store, "g", "x", out, 1, WAIT_MS) == DIST_ERR_PEER_LOST);
+        CHECK(disti_store_all_gather(store, NULL, "g", "x", out, 1, WAIT_MS) == DIST_ERR_PEER_LOST);
     if (rank == 1)
-        CHECK(disti_store_all_gather(store, "never", "x", out, 1, WAIT_MS) == DIST_ERR_PEER_LOST);
+        CHECK(disti_store_all_gather(store, NULL, "never", "x", out, 1, WAIT_MS) ==
+              DIST_ERR_PEER_LOST);
     if (rank < 2)
         CHECK_SAYS("rank 2 (host ", ", pid ", "without a goodbye");
     notice = news(store);
     CHECK(notice.rank == 2 && !notice.graceful && strstr(notice.text, "rank 2 (host "));
     /* Whoever comes later learns it too. */
-    CHECK(disti_store_all_gather(store, "h", "x", out, 1, WAIT_MS) == DIST_ERR_PEER_LOST);
+    CHECK(disti_store_all_gather(store, NULL, "h", "x", out, 1, WAIT_MS) == DIST_ERR_PEER_LOST);
     CHECK_SAYS("rank 2 (host ");
     disti_store_close(store);
 }
@@ -242,7 +245,7 @@ static void rank_leaves(int rank, void *arg)
     notice = news(store);
     CHECK(notice.rank == 1 && notice.graceful);
     CHECK(!disti_store_notice(store, &notice));
-    CHECK(disti_store_all_gather(store, "g", NULL, NULL, 0, WAIT_MS) == DIST_ERR_PEER_LOST);
+    CHECK(disti_store_all_gather(store, NULL, "g", NULL, NULL, 0, WAIT_MS) == DIST_ERR_PEER_LOST);
     CHECK_SAYS("rank 1 (host ", "has left");
     disti_store_close(store);
 }
@@ -267,7 +270,8 @@ static void rank_reports(int rank, void *arg)
     }
     /* In the middle of a call, and once only although the rank then goes. */
     if (rank == 0)
-        CHECK(disti_store_all_gather(store, "never", NULL, NULL, 0, WAIT_MS) == DIST_ERR_PEER_LOST);
+        CHECK(disti_store_all_gather(store, NULL, "never", NULL, NULL, 0, WAIT_MS) ==
+              DIST_ERR_PEER_LOST);
     notice = news(store);
     CHECK(notice.rank == 1 && !notice.graceful && strstr(notice.text, "the disk is full"));
     disti_sleep_ns(200000000);
@@ -301,7 +305,8 @@ static void rank_loses_server(int rank, void *arg)
         kill(getpid(), SIGKILL);
     }
     if (rank == 1) {
-        CHECK(disti_store_all_gather(store, "never", NULL, NULL, 0, WAIT_MS) == DIST_ERR_PEER_LOST);
+        CHECK(disti_store_all_gather(store, NULL, "never", NULL, NULL, 0, WAIT_MS) ==
+              DIST_ERR_PEER_LOST);
         CHECK_SAYS("rank 0 (host ", "holds the store");
     }
     notice = news(store);
@@ -341,7 +346,8 @@ static void rank_comes_twice(int rank, void *arg)
         return;
     }
     store = join(job, rank);
-    CHECK(disti_store_all_gather(store, "all", NULL, NULL, 0, WAIT_MS) == DIST_ERR_RENDEZVOUS);
+    CHECK(disti_store_all_gather(store, NULL, "all", NULL, NULL, 0, WAIT_MS) ==
+          DIST_ERR_RENDEZVOUS);
     CHECK_SAYS("rank 1 is taken by host");
     disti_store_close(store);
 }
@@ -368,7 +374,8 @@ static void rank_miscounts(int rank, void *arg)
         return;
     }
     store = join(job, rank);
-    CHECK(disti_store_all_gather(store, "all", NULL, NULL, 0, WAIT_MS) == DIST_ERR_RENDEZVOUS);
+    CHECK(disti_store_all_gather(store, NULL, "all", NULL, NULL, 0, WAIT_MS) ==
+          DIST_ERR_RENDEZVOUS);
     CHECK_SAYS("world size 5", "world size 3");
     disti_store_close(store);
 }

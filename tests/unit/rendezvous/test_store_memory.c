@@ -26,7 +26,7 @@ static void *user_makes_groups(void *arg)
         snprintf(key, sizeof(key), "tell/%d", group);
         CHECK(disti_store_broadcast(user->store, &party, key, value, 64, WAIT_MS) == DIST_OK);
         snprintf(key, sizeof(key), "gather/%d", group);
-        CHECK(disti_store_gather(user->store, &party, key, value, all, 64, WAIT_MS) == DIST_OK);
+        CHECK(disti_store_all_gather(user->store, &party, key, value, all, 64, WAIT_MS) == DIST_OK);
         snprintf(key, sizeof(key), "barrier/%d", group);
         if (user->rank == 1)
             CHECK(disti_store_arrive(user->store, &party, key, 0) == DIST_ERR_TIMEOUT);

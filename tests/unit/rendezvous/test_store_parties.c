@@ -46,7 +46,7 @@ static struct disti_store *join(const struct job *job, int rank)
 
 static void barrier(struct disti_store *store, const char *name)
 {
-    CHECK(disti_store_all_gather(store, name, NULL, NULL, 0, WAIT_MS) == DIST_OK);
+    CHECK(disti_store_all_gather(store, NULL, name, NULL, NULL, 0, WAIT_MS) == DIST_OK);
 }
 
 #define THREADS 6
@@ -69,7 +69,8 @@ static void *asker_run(void *arg)
     for (int i = 0; i < ROUNDS; i++) {
         snprintf(key, sizeof(key), "thread %d", asker->number);
         in = asker->rank * 10000 + asker->number * 100 + i;
-        CHECK(disti_store_all_gather(asker->store, key, &in, out, sizeof(in), WAIT_MS) == DIST_OK);
+        CHECK(disti_store_all_gather(asker->store, NULL, key, &in, out, sizeof(in), WAIT_MS) ==
+              DIST_OK);
         for (int r = 0; r < asker->ranks; r++)
             CHECK(out[r] == r * 10000 + asker->number * 100 + i);
         CHECK(disti_store_take_numbers(asker->store, 1, &number) == DIST_OK &&
@@ -135,7 +136,8 @@ static void rank_waits_beside_news(int rank, void *arg)
         disti_sleep_ns(100000); /* who waits for a reply reads the news too */
     }
     CHECK(notice.rank == 1 && notice.graceful);
-    CHECK(disti_store_all_gather(store, "none", NULL, NULL, 0, WAIT_MS) == DIST_ERR_PEER_LOST);
+    CHECK(disti_store_all_gather(store, NULL, "none", NULL, NULL, 0, WAIT_MS) ==
+          DIST_ERR_PEER_LOST);
     if (rank == 0)
         pthread_join(thread, NULL);
     else
@@ -166,7 +168,7 @@ static void gather_in_order(struct disti_store *store, const struct disti_party 
     for (int i = 0; i < 20; i++) {
         int in = rank * 100 + i;
 
-        CHECK(disti_store_gather(store, party, key, &in, out, sizeof(in), WAIT_MS) == DIST_OK);
+        CHECK(disti_store_all_gather(store, party, key, &in, out, sizeof(in), WAIT_MS) == DIST_OK);
         for (int p = 0; p < party->count; p++)
             CHECK(out[p] == party->ranks[p] * 100 + i);
     }
@@ -200,12 +202,12 @@ static void rank_misses_its_party(int rank, void *arg)
 
     barrier(store, "all here");
     if (rank == 1) {
-        CHECK(disti_store_gather(store, &b, "x", NULL, NULL, 0, 600) == DIST_ERR_TIMEOUT);
+        CHECK(disti_store_all_gather(store, &b, "x", NULL, NULL, 0, 600) == DIST_ERR_TIMEOUT);
         CHECK_SAYS("ranks 0 (world rank 3, host ", ", 2 (world rank 2, host ", "did not come");
     }
     if (rank == 3) {
         disti_sleep_ns(200000000);
-        CHECK(disti_store_gather(store, &c, "x", NULL, NULL, 0, WAIT_MS) == DIST_ERR_MISMATCH);
+        CHECK(disti_store_all_gather(store, &c, "x", NULL, NULL, 0, WAIT_MS) == DIST_ERR_MISMATCH);
         CHECK_SAYS("rank 3 names other ranks than rank 1");
     }
     barrier(store, "end");
@@ -231,7 +233,7 @@ static void rank_fails_in_a_group(int rank, void *arg)
         disti_store_report(store, &b, "the disk is full");
         disti_store_report(store, &b, "said twice");
     } else if (rank > 0) {
-        CHECK(disti_store_gather(store, &b, "y", NULL, NULL, 0, WAIT_MS) == DIST_ERR_PEER_LOST);
+        CHECK(disti_store_all_gather(store, &b, "y", NULL, NULL, 0, WAIT_MS) == DIST_ERR_PEER_LOST);
         CHECK_SAYS("rank 3 (host ", "the disk is full");
     }
     barrier(store, "reported");
@@ -242,7 +244,7 @@ static void rank_fails_in_a_group(int rank, void *arg)
     }
     CHECK(!disti_store_notice(store, &notice));
     if (rank > 0)
-        CHECK(disti_store_gather(store, &b, "z", NULL, NULL, 0, WAIT_MS) == DIST_ERR_PEER_LOST);
+        CHECK(disti_store_all_gather(store, &b, "z", NULL, NULL, 0, WAIT_MS) == DIST_ERR_PEER_LOST);
     if (rank < 2)
         gather_in_order(store, &a, rank);
     barrier(store, "end");
@@ -269,7 +271,7 @@ static void rank_leaves_one_party(int rank, void *arg)
     }
     gather_in_order(store, &b, rank);
     if (rank == 1) {
-        CHECK(disti_store_gather(store, &a, "w", NULL, NULL, 0, WAIT_MS) == DIST_ERR_PEER_LOST);
+        CHECK(disti_store_all_gather(store, &a, "w", NULL, NULL, 0, WAIT_MS) == DIST_ERR_PEER_LOST);
         CHECK_SAYS("rank 0 (host ", "has left");
     }
     gather_in_order(store, &b, rank);
