@@ -1,12 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Meeting by a file: rank 0 publishes the place of its store, the others watch for it. */
+/* Meeting by a file: rank 0 publishes the address of its store, the others watch for it. */
 #include "rendezvous/meet.h"
 
 #include "base/clock.h"
 #include "base/file.h"
 #include "base/log.h"
-#include "base/net/socket.h"
-#include "store/client.h"
 #include "store/server.h"
 
 #include <errno.h>
@@ -112,8 +110,7 @@ out:
 }
 
 /* What the file says now. IN_PROGRESS: it is not there, or not (yet) one of ours. */
-static dist_status file_read(const char *path, char host[DISTI_HOST_SIZE], int *port_p,
-                             char job[128])
+static dist_status file_read(const char *path, struct disti_meet_address *address_p)
 {
     char text[FILE_TEXT_MAX + 1];
     struct stat info;
@@ -133,8 +130,9 @@ static dist_status file_read(const char *path, char host[DISTI_HOST_SIZE], int *
                             path);
     else if (bytes > 0) {
         text[bytes] = 0;
-        if (sscanf(text, "libdist 1\n%63s\n%d\n%127s\n", host, port_p, job) == 3 && *port_p > 0 &&
-            *port_p < 65536)
+        if (sscanf(text, "libdist 1\n%63s\n%d\n%127s\n", address_p->host, &address_p->port,
+                   address_p->job) == 3 &&
+            address_p->port > 0 && address_p->port < 65536)
             status = DIST_OK;
     }
     close(fd);
@@ -144,30 +142,17 @@ static dist_status file_read(const char *path, char host[DISTI_HOST_SIZE], int *
 dist_status disti_meet_file(const struct disti_meeting *meeting, const char *path,
                             struct disti_bootstrap *bootstrap)
 {
-    char host[DISTI_HOST_SIZE], job[128];
-    struct disti_store_target target = {.host = host,
-                                        .rank = meeting->rank,
-                                        .world_size = meeting->world_size,
-                                        .job = job,
-                                        .doubtful = true};
     struct disti_store_tries tries = {.text = "no such file"};
-    int pause_ms = 5;
     dist_status status;
 
     if (meeting->rank == 0)
         return file_serve(meeting, path, bootstrap);
-    for (;;) {
-        /* Read anew each time: a file that an earlier job left leads nowhere. */
-        status = file_read(path, host, &target.port, job);
-        if (status == DIST_OK)
-            status = disti_store_try(&target, meeting->deadline, &tries, &bootstrap->store);
-        if (status != DIST_IN_PROGRESS)
-            return status;
-        if (disti_expired(meeting->deadline))
-            return disti_fail(DIST_ERR_RENDEZVOUS,
-                              "rank %d waited %d ms for rank 0 to announce itself in %s (%s): does "
-                              "rank 0 run, and see the same file?",
-                              meeting->rank, meeting->timeout_ms, path, tries.text);
-        disti_store_back_off(&pause_ms, 200, meeting->deadline);
-    }
+    /* Read anew each time: a file that an earlier job left leads nowhere. */
+    status = disti_meet_seek(meeting, file_read, path, 200, &tries, bootstrap);
+    if (status != DIST_IN_PROGRESS)
+        return status;
+    return disti_fail(DIST_ERR_RENDEZVOUS,
+                      "rank %d waited %d ms for rank 0 to announce itself in %s (%s): does "
+                      "rank 0 run, and see the same file?",
+                      meeting->rank, meeting->timeout_ms, path, tries.text);
 }

@@ -247,7 +247,7 @@ dist_status disti_store_reach(const struct disti_store_target *target, int timeo
                               int64_t deadline, struct disti_store **store_p)
 {
     struct disti_store_tries tries = {0};
-    int pause_ms = 5;
+    int delay_ms = 5;
     dist_status status;
 
     for (;;) {
@@ -262,7 +262,7 @@ dist_status disti_store_reach(const struct disti_store_target *target, int timeo
                                  "(MASTER_PORT)"
                                : "is rank 0 running, and is MASTER_ADDR the same for all ranks? "
                                  "Start it, or raise the timeout (DIST_TIMEOUT, seconds)");
-        disti_store_back_off(&pause_ms, 200, deadline);
+        disti_store_back_off(&delay_ms, 200, deadline);
     }
 }
 
