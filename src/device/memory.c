@@ -58,7 +58,7 @@ void *disti_pinned_take(const struct disti_driver *driver, const void *device, s
         return memory;
     if (driver->host_alloc(&memory, size, DISTI_DRIVER_HOST_PORTABLE))
         memory = NULL;
-    disti_driver_leave(driver);
+    disti_driver_exit(driver);
     return memory;
 }
 
@@ -88,7 +88,7 @@ void disti_pinned_give(const struct disti_driver *driver, const void *device, vo
     if (!disti_driver_enter(driver, device))
         return; /* the context is gone, and its memory with it */
     driver->host_free(memory);
-    disti_driver_leave(driver);
+    disti_driver_exit(driver);
 }
 
 int disti_device_fetch(const struct disti_driver *driver, void *to, const void *device,
@@ -101,7 +101,7 @@ int disti_device_fetch(const struct disti_driver *driver, void *to, const void *
     error = bytes ? driver->copy_out(to, (uintptr_t)device, bytes, stream) : 0;
     if (!error)
         error = driver->stream_synchronize(stream);
-    disti_driver_leave(driver);
+    disti_driver_exit(driver);
     return error;
 }
 
@@ -121,6 +121,6 @@ int disti_device_store(const struct disti_driver *driver, void *device, const vo
         error = driver->stream_synchronize(stream);
     if (stream)
         driver->stream_destroy(stream);
-    disti_driver_leave(driver);
+    disti_driver_exit(driver);
     return error;
 }

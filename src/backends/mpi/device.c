@@ -37,7 +37,7 @@ dist_status disti_native_await_stream(const struct disti_native *native,
     if (!driver || !(disti_driver_enter(driver, call->in) || disti_driver_enter(driver, call->out)))
         return DIST_OK;
     error = driver->stream_synchronize(call->stream);
-    disti_driver_leave(driver);
+    disti_driver_exit(driver);
     if (!error)
         return DIST_OK;
     return native->host->fail(DIST_ERR_SYSTEM, "%s: the stream before it failed: %s",

@@ -49,7 +49,7 @@ static void *close_let_go(void *arg)
         return NULL;
     if (disti_nccl_enter(gpu, &visit)) {
         close_release(gpu);
-        disti_nccl_leave(gpu, &visit);
+        disti_nccl_exit(gpu, &visit);
     }
     if (gpu->context)
         gpu->driver->context_release(gpu->handle);
@@ -64,7 +64,7 @@ static void *close_abort(void *arg)
 
     if (disti_nccl_enter(gpu, &visit)) {
         gpu->api->comm_abort(gpu->closing);
-        disti_nccl_leave(gpu, &visit);
+        disti_nccl_exit(gpu, &visit);
     }
     return close_let_go(gpu);
 }
@@ -93,7 +93,7 @@ static void *close_destroy(void *arg)
 
     if (disti_nccl_enter(gpu, &visit)) {
         close_finalize(gpu);
-        disti_nccl_leave(gpu, &visit);
+        disti_nccl_exit(gpu, &visit);
     }
     return close_let_go(gpu);
 }
@@ -147,7 +147,7 @@ static void close_forget(struct disti_nccl_state *nccl)
     close_drop(nccl, &nccl->issued);
     close_drop(nccl, &nccl->parcels);
     close_drop(nccl, &nccl->kept);
-    disti_nccl_leave(nccl->gpu, &visit);
+    disti_nccl_exit(nccl->gpu, &visit);
 }
 
 void disti_nccl_abort(void *state)

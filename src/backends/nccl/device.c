@@ -18,7 +18,7 @@ bool disti_nccl_enter(const struct disti_nccl_gpu *gpu, struct disti_nccl_visit 
     return true;
 }
 
-void disti_nccl_leave(const struct disti_nccl_gpu *gpu, struct disti_nccl_visit *visit)
+void disti_nccl_exit(const struct disti_nccl_gpu *gpu, struct disti_nccl_visit *visit)
 {
     void *context;
 

@@ -135,7 +135,7 @@ void *disti_nccl_alloc(void *state, size_t bytes)
     if (!nccl->comm || !disti_nccl_enter(nccl->gpu, &visit))
         return NULL;
     memory = memory_make(nccl, bytes);
-    disti_nccl_leave(nccl->gpu, &visit);
+    disti_nccl_exit(nccl->gpu, &visit);
     return memory;
 }
 
@@ -152,5 +152,5 @@ void disti_nccl_free(void *state, void *memory)
         return;
     *link = m->next;
     memory_drop(nccl, m);
-    disti_nccl_leave(nccl->gpu, &visit);
+    disti_nccl_exit(nccl->gpu, &visit);
 }

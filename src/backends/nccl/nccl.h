@@ -108,12 +108,12 @@ const char *disti_nccl_version_text(int version, char text[32]);
 
 /* ---- device.c: contexts, streams, events ---- */
 
-/* This thread works on the group's device, and disturbs no capture, until leave. */
+/* This thread works on the group's device, and disturbs no capture, until exit. */
 struct disti_nccl_visit {
     int mode;
 };
 bool disti_nccl_enter(const struct disti_nccl_gpu *gpu, struct disti_nccl_visit *visit);
-void disti_nccl_leave(const struct disti_nccl_gpu *gpu, struct disti_nccl_visit *visit);
+void disti_nccl_exit(const struct disti_nccl_gpu *gpu, struct disti_nccl_visit *visit);
 
 /* Fails with the text of the driver's error. `what` was tried. */
 dist_status disti_nccl_driver_fail(const struct disti_nccl_state *nccl, int error,

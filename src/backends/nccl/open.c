@@ -108,7 +108,7 @@ static void open_resources(struct disti_nccl_state *nccl, struct open_card *card
     if (!error)
         error = driver->memory_alloc(&one, 1);
     nccl->gpu->one = disti_nccl_pointer(one);
-    disti_nccl_leave(nccl->gpu, &visit);
+    disti_nccl_exit(nccl->gpu, &visit);
     if (error)
         open_refuse(card, DIST_ERR_SYSTEM, "device %d has no stream or no memory left: %s",
                     nccl->device, disti_driver_text(driver, error));
@@ -261,7 +261,7 @@ dist_status disti_nccl_open(void *state, const struct dist_backend_config *confi
     status = open_id(nccl, config, &id);
     if (status == DIST_OK)
         status = open_communicator(nccl, id);
-    disti_nccl_leave(nccl->gpu, &visit);
+    disti_nccl_exit(nccl->gpu, &visit);
     if (status == DIST_OK)
         open_log(nccl);
     else

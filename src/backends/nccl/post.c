@@ -224,7 +224,7 @@ dist_status disti_nccl_post(void *state, const struct dist_call *call, struct di
                                 nccl->device);
     }
     status = post_call(nccl, c);
-    disti_nccl_leave(nccl->gpu, &visit);
+    disti_nccl_exit(nccl->gpu, &visit);
     return status;
 }
 
@@ -251,7 +251,7 @@ dist_status disti_nccl_join(void *state, struct dist_ticket *ticket, void *strea
         status =
             error ? disti_nccl_driver_fail(nccl, error, "wait for a work on a stream") : DIST_OK;
     }
-    disti_nccl_leave(nccl->gpu, &visit);
+    disti_nccl_exit(nccl->gpu, &visit);
     return status;
 }
 
@@ -268,6 +268,6 @@ dist_status disti_nccl_batch(void *state, bool begin)
         return nccl->host->fail(DIST_ERR_SYSTEM, "rank %d cannot use device %d", nccl->rank,
                                 nccl->device);
     status = disti_nccl_flush(nccl);
-    disti_nccl_leave(nccl->gpu, &visit);
+    disti_nccl_exit(nccl->gpu, &visit);
     return status;
 }

@@ -119,7 +119,7 @@ int disti_nccl_progress(void *state)
         moved = progress_issued(nccl);
     if (moved == 0)
         moved = progress_look(nccl);
-    disti_nccl_leave(nccl->gpu, &visit);
+    disti_nccl_exit(nccl->gpu, &visit);
     return moved;
 }
 
