@@ -37,7 +37,7 @@ void disti_world_close(struct disti_world *world, int linger_ms)
     if (!world)
         return;
     disti_endpoints_close(world->bootstrap.job, world->rank);
-    disti_doorbell_leave();
+    disti_doorbell_close();
     disti_bootstrap_close(&world->bootstrap, linger_ms);
     while (world->gone) {
         struct world_gone *gone = world->gone;
