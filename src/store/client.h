@@ -126,7 +126,7 @@ const struct client_abort *disti_store_client_aborted(const struct disti_store *
 
 /* alarm.c: the right to put a frame on the connection, which alarms need too. */
 void disti_store_client_take_line(struct disti_store *store);
-void disti_store_client_leave_line(struct disti_store *store);
+void disti_store_client_release_line(struct disti_store *store);
 
 /* inbox.c: with the lock held, without waiting. */
 

@@ -239,7 +239,7 @@ static bool server_is_left(const struct disti_store_server *server)
 {
     bool left = server->here == 0;
 
-    for (int r = 0; left && server->awaits && r < server->world_size; r++)
+    for (int r = 0; left && server->expects_all && r < server->world_size; r++)
         left = server->ranks[r].place != STORE_ABSENT;
     return left;
 }
@@ -313,10 +313,10 @@ dist_status disti_store_server_start(const char *host, int port, int world_size,
     return status;
 }
 
-void disti_store_server_await(struct disti_store_server *server)
+void disti_store_server_expect_all(struct disti_store_server *server)
 {
     if (server)
-        atomic_store(&server->awaits, true);
+        atomic_store(&server->expects_all, true);
 }
 
 void disti_store_server_stop(struct disti_store_server *server, int linger_ms)

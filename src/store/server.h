@@ -124,7 +124,7 @@ struct disti_store_server {
     pthread_t thread;
     bool running;
     atomic_bool stop;
-    atomic_bool awaits; /* those who have not come yet, when it stops */
+    atomic_bool expects_all; /* those who have not come yet, when it stops */
     _Atomic int64_t stop_by;
 };
 

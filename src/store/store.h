@@ -36,7 +36,7 @@ dist_status disti_store_server_run(struct disti_store_server *server);
 int disti_store_server_port(const struct disti_store_server *server);
 
 /* To stop shall wait for ranks that have not come yet, too. NULL is accepted. */
-void disti_store_server_await(struct disti_store_server *server);
+void disti_store_server_expect_all(struct disti_store_server *server);
 
 /* Waits until every client has gone, at most linger_ms, then stops. NULL is accepted. */
 void disti_store_server_stop(struct disti_store_server *server, int linger_ms);
