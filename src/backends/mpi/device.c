@@ -28,8 +28,8 @@ bool disti_native_takes_devices(const struct disti_native *native, const struct 
            !disti_native_stages(native, call, &count);
 }
 
-dist_status disti_native_await_stream(const struct disti_native *native,
-                                      const struct dist_call *call)
+dist_status disti_native_wait_stream(const struct disti_native *native,
+                                     const struct dist_call *call)
 {
     const struct disti_driver *driver = disti_driver_loaded();
     int error = 0;

@@ -161,7 +161,7 @@ static dist_status mpi_post(void *state, const struct dist_call *call, struct di
     if (!mpi->use_native || !disti_native_takes(&mpi->native, call))
         return mpi->host->engine_post(mpi->engine, call, ticket);
     if (call->memory != DIST_MEMORY_HOST)
-        status = disti_native_await_stream(&mpi->native, call);
+        status = disti_native_wait_stream(&mpi->native, call);
     return status == DIST_OK ? disti_native_post(&mpi->native, call, ticket) : status;
 }
 

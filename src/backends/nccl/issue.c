@@ -56,7 +56,7 @@ dist_status disti_nccl_fail(const struct disti_nccl_state *nccl, int result, con
         nccl->api->error_text(result), length ? ": " : "", length, length ? more : "");
 }
 
-dist_status disti_nccl_settle(struct disti_nccl_state *nccl, const char *what)
+dist_status disti_nccl_wait(struct disti_nccl_state *nccl, const char *what)
 {
     int64_t deadline = disti_deadline_ms(nccl->timeout_ms);
     struct disti_backoff backoff = {0};
@@ -181,5 +181,5 @@ dist_status disti_nccl_issue(struct disti_nccl_state *nccl, const struct disti_n
     disti_nccl_describe_call(nccl, &guilty->call, what, sizeof(what));
     if (!issue_is_fine(result))
         return disti_nccl_fail(nccl, result, what);
-    return disti_nccl_settle(nccl, what);
+    return disti_nccl_wait(nccl, what);
 }

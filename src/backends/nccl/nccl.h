@@ -150,7 +150,7 @@ dist_status disti_nccl_fail(const struct disti_nccl_state *nccl, int result, con
  * Waits until the communicator has done what it was told, at most the timeout. That is the calls'
  * way to the streams, not their end there; the first between two ranks connects them.
  */
-dist_status disti_nccl_settle(struct disti_nccl_state *nccl, const char *what);
+dist_status disti_nccl_wait(struct disti_nccl_state *nccl, const char *what);
 
 /* NCCL's number of a type; bools are bytes. */
 int disti_nccl_dtype(dist_dtype dtype);

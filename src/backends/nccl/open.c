@@ -228,7 +228,7 @@ static dist_status open_communicator(struct disti_nccl_state *nccl, struct disti
     snprintf(what, sizeof(what), "joining %d ranks on device %d", nccl->ranks, nccl->device);
     if (result != DISTI_NCCL_SUCCESS && result != DISTI_NCCL_IN_PROGRESS)
         return disti_nccl_fail(nccl, result, what);
-    return disti_nccl_settle(nccl, what);
+    return disti_nccl_wait(nccl, what);
 }
 
 static void open_log(const struct disti_nccl_state *nccl)

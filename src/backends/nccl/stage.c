@@ -37,7 +37,7 @@ static dist_status stage_pin(struct disti_nccl_state *nccl)
 }
 
 /* Until the copy from or to this slot is done: that waits for no other rank. */
-static dist_status stage_await(struct disti_nccl_state *nccl, unsigned slot)
+static dist_status stage_wait(struct disti_nccl_state *nccl, unsigned slot)
 {
     int64_t deadline = disti_deadline_ms(nccl->timeout_ms);
     struct disti_backoff backoff = {0};
@@ -96,7 +96,7 @@ static dist_status stage_copy_in(struct disti_nccl_state *nccl, struct disti_ncc
 {
     for (size_t done = 0, n; done < side->bytes; done += n) {
         unsigned slot = nccl->gpu->pinned.turn++ % DISTI_NCCL_SLOTS;
-        dist_status status = stage_await(nccl, slot);
+        dist_status status = stage_wait(nccl, slot);
         int error;
 
         if (status != DIST_OK)
@@ -122,7 +122,7 @@ static dist_status stage_copy_out(struct disti_nccl_state *nccl, struct disti_nc
     for (unsigned i = 0; i < DISTI_NCCL_SLOTS && done < side->bytes && status == DIST_OK; i++) {
         int error;
 
-        status = stage_await(nccl, i); /* it may be on its way in for another call */
+        status = stage_wait(nccl, i); /* it may be on its way in for another call */
         if (status != DIST_OK)
             break;
         sizes[i] = stage_chunk(side, done);
@@ -135,7 +135,7 @@ static dist_status stage_copy_out(struct disti_nccl_state *nccl, struct disti_nc
         done += sizes[i];
     }
     for (unsigned i = 0; i < DISTI_NCCL_SLOTS && sizes[i] && status == DIST_OK; i++) {
-        status = stage_await(nccl, i);
+        status = stage_wait(nccl, i);
         if (status == DIST_OK)
             stage_move(side, stage_slot(nccl, i), sizes[i], false);
     }
