@@ -101,7 +101,7 @@ static dist_status rendezvous_missing(const struct rendezvous_facts *facts)
 }
 
 /* Completes and checks rank and world size. */
-static dist_status rendezvous_settle(struct rendezvous_facts *facts)
+static dist_status rendezvous_complete(struct rendezvous_facts *facts)
 {
     bool nothing = facts->rank.value < 0 && facts->world_size.value < 0;
 
@@ -207,7 +207,7 @@ dist_status disti_rendezvous(const struct dist_options *options, int timeout_ms,
     dist_status status = rendezvous_gather_facts(options ? options : &defaults, &facts);
 
     if (status == DIST_OK)
-        status = rendezvous_settle(&facts);
+        status = rendezvous_complete(&facts);
     if (status != DIST_OK)
         return status;
     meeting.hidden = rendezvous_is_hidden(&facts);
@@ -250,7 +250,7 @@ bool disti_rendezvous_needs_mpi(const struct dist_options *options)
            launch.world_size > 1 && !launch.host[0] && !rendezvous_is_local(&launch);
 }
 
-dist_status disti_bootstrap_settle(struct disti_bootstrap *bootstrap)
+dist_status disti_bootstrap_correct_host(struct disti_bootstrap *bootstrap)
 {
     char seen[DISTI_STORE_HOST];
     dist_status status;

@@ -177,7 +177,7 @@ dist_status disti_world_meet(struct disti_world *world, const char *backend_name
     if (status == DIST_OK)
         world_warn_of_unknown(world, unknown);
     if (status == DIST_OK)
-        status = disti_bootstrap_settle(&world->bootstrap);
+        status = disti_bootstrap_correct_host(&world->bootstrap);
     if (status == DIST_OK)
         status = world_check_peers(world);
     return status == DIST_OK ? world_number_nodes(world) : status;
