@@ -125,9 +125,9 @@ static dist_status file_read(const char *path, struct disti_meet_address *addres
     }
     bytes = read(fd, text, FILE_TEXT_MAX);
     if (fstat(fd, &info) == 0 && (!S_ISREG(info.st_mode) || info.st_uid != geteuid()))
-        status = disti_fail(DIST_ERR_RENDEZVOUS,
-                            "%s is no plain file of this user: choose a path that nobody else uses",
-                            path);
+        status = disti_fail(
+            DIST_ERR_RENDEZVOUS,
+            "%s is no regular file of this user: choose a path that nobody else uses", path);
     else if (bytes > 0) {
         text[bytes] = 0;
         if (sscanf(text, "libdist 1\n%63s\n%d\n%127s\n", address_p->host, &address_p->port,
