@@ -12,9 +12,9 @@
 
 bool disti_store_ranks_is_gone(const struct disti_store_server *server, int rank, bool left)
 {
-    enum store_place place = server->ranks[rank].place;
+    enum store_state state = server->ranks[rank].state;
 
-    return place == STORE_LOST || place == STORE_FAILED || (left && place == STORE_LEFT);
+    return state == STORE_LOST || state == STORE_FAILED || (left && state == STORE_LEFT);
 }
 
 static struct disti_blob *ranks_pack_notice(const struct disti_notice *notice)
@@ -57,14 +57,14 @@ static void ranks_tell(const struct store_rank *slot, struct disti_notice *notic
 }
 
 /* Keeps why the rank is gone, tells the others, ends what cannot end well any more. */
-static void ranks_gone(struct disti_store_server *server, int rank, enum store_place place,
+static void ranks_gone(struct disti_store_server *server, int rank, enum store_state state,
                        const char *why)
 {
     struct disti_notice notice = {
-        .rank = rank, .group = DISTI_NO_GROUP, .graceful = place == STORE_LEFT};
+        .rank = rank, .group = DISTI_NO_GROUP, .graceful = state == STORE_LEFT};
     struct store_rank *slot = &server->ranks[rank];
 
-    slot->place = place;
+    slot->state = state;
     ranks_tell(slot, &notice, why);
     memcpy(slot->news, notice.text, sizeof(slot->news));
     disti_store_ranks_push(server, &notice, NULL);
@@ -94,10 +94,10 @@ void disti_store_ranks_lost(struct disti_store_server *server, struct store_peer
     slot->peer = NULL;
     server->here--;
     /* Who has reported a failure is news already. */
-    if (slot->place == STORE_HERE)
+    if (slot->state == STORE_HERE)
         ranks_gone(server, peer->rank, STORE_LOST, "closed its connection without a goodbye");
     else
-        slot->place = STORE_LOST;
+        slot->state = STORE_LOST;
 }
 
 void disti_store_ranks_report(struct disti_store_server *server, struct store_peer *peer)
@@ -118,12 +118,12 @@ void disti_store_ranks_report(struct disti_store_server *server, struct store_pe
     if (party.group != DISTI_NO_GROUP)
         ranks_group_failed(server, peer->rank, &party, aborted,
                            aborted ? "aborted the group" : why);
-    else if (server->ranks[peer->rank].place == STORE_HERE)
+    else if (server->ranks[peer->rank].state == STORE_HERE)
         ranks_gone(server, peer->rank, STORE_FAILED, why);
 }
 
 /* Everybody has left in order: a launcher's store is as new for the next group. */
-static void ranks_begin_again(struct disti_store_server *server)
+static void ranks_reset(struct disti_store_server *server)
 {
     char job[33];
 
@@ -147,19 +147,19 @@ void disti_store_ranks_goodbye(struct disti_store_server *server, struct store_p
     slot->peer = NULL;
     server->here--;
     peer->dead = server->reap = true;
-    if (slot->place == STORE_FAILED) {
-        slot->place = STORE_LOST;
+    if (slot->state == STORE_FAILED) {
+        slot->state = STORE_LOST;
         return;
     }
     if (peer->in.head.arg == DISTI_WIRE_WITHDRAW) {
-        slot->place = STORE_ABSENT;
+        slot->state = STORE_ABSENT;
         return;
     }
     server->left++;
     ranks_gone(server, peer->rank, STORE_LEFT, "has left the job");
     /* A rank's own server ends with its group instead, and the next group has another. */
     if (server->left == server->world_size && server->holder < 0)
-        ranks_begin_again(server);
+        ranks_reset(server);
 }
 
 /* Refuses a hello. Before all have come it also ends the waiting of the others. */
@@ -182,23 +182,23 @@ static void ranks_refuse(struct disti_store_server *server, struct store_peer *p
     disti_store_coll_fail(server, -1, DISTI_NO_GROUP, DIST_ERR_RENDEZVOUS, text);
 }
 
-/* Is the place of that rank free? Answers the hello if not. */
-static bool ranks_check_place(struct disti_store_server *server, struct store_peer *peer,
+/* Is the state of that rank free? Answers the hello if not. */
+static bool ranks_check_state(struct disti_store_server *server, struct store_peer *peer,
                               const struct disti_wire_id *id)
 {
     const struct store_rank *slot = &server->ranks[id->rank];
 
-    if (slot->place == STORE_LEFT) {
+    if (slot->state == STORE_LEFT) {
         peer->closing = true;
         disti_store_peer_refuse(server, peer, peer->in.head.id, DIST_IN_PROGRESS,
                                 "the last group of this job has not ended yet");
         return false;
     }
-    if (slot->place == STORE_LOST) {
+    if (slot->state == STORE_LOST) {
         ranks_refuse(server, peer, "this job cannot go on: %s", slot->news);
         return false;
     }
-    if (slot->place != STORE_ABSENT) {
+    if (slot->state != STORE_ABSENT) {
         if (slot->pid == id->pid && strcmp(slot->host, id->host) == 0)
             ranks_refuse(server, peer,
                          "rank %d (host %s, pid %u) has joined that job already: make more groups "
@@ -238,7 +238,7 @@ static bool ranks_check(struct disti_store_server *server, struct store_peer *pe
                      id->host, id->pid, server->world_size - 1);
         return false;
     }
-    return ranks_check_place(server, peer, id);
+    return ranks_check_state(server, peer, id);
 }
 
 static void ranks_welcome(struct disti_store_server *server, struct store_peer *peer)
@@ -280,7 +280,7 @@ void disti_store_ranks_hello(struct disti_store_server *server, struct store_pee
     if (!ranks_check(server, peer, &id))
         return;
     slot = &server->ranks[id.rank];
-    slot->place = STORE_HERE;
+    slot->state = STORE_HERE;
     slot->peer = peer;
     slot->pid = id.pid;
     memcpy(slot->host, id.host, sizeof(slot->host));

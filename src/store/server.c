@@ -240,7 +240,7 @@ static bool server_is_left(const struct disti_store_server *server)
     bool left = server->here == 0;
 
     for (int r = 0; left && server->expects_all && r < server->world_size; r++)
-        left = server->ranks[r].place != STORE_ABSENT;
+        left = server->ranks[r].state != STORE_ABSENT;
     return left;
 }
 

@@ -83,11 +83,11 @@ struct store_peer {
     bool dead;        /* to be reaped */
 };
 
-enum store_place { STORE_ABSENT, STORE_HERE, STORE_FAILED, STORE_LEFT, STORE_LOST };
+enum store_state { STORE_ABSENT, STORE_HERE, STORE_FAILED, STORE_LEFT, STORE_LOST };
 
 /* What the server knows about a rank. */
 struct store_rank {
-    enum store_place place;
+    enum store_state state;
     struct store_peer *peer; /* NULL unless HERE or FAILED */
     uint32_t pid;
     char host[64];
