@@ -78,7 +78,7 @@ void disti_store_discovery_answer(struct disti_store_server *server)
         close(fd);
     }
     if (errno != EAGAIN && errno != EINTR && errno != ECONNABORTED)
-        disti_store_server_pause(server);
+        disti_store_server_back_off(server);
 }
 
 /* Reads the whole answer, for a second at most. */

@@ -243,7 +243,7 @@ void disti_store_peer_accept(struct disti_store_server *server)
             return;
     }
     if (errno != EAGAIN && errno != EINTR && errno != ECONNABORTED)
-        disti_store_server_pause(server);
+        disti_store_server_back_off(server);
 }
 
 void disti_store_peer_event(struct disti_store_server *server, struct store_peer *peer,

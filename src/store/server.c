@@ -160,7 +160,7 @@ static void server_reap(struct disti_store_server *server)
     }
 }
 
-void disti_store_server_pause(struct disti_store_server *server)
+void disti_store_server_back_off(struct disti_store_server *server)
 {
     if (!server->short_told)
         disti_warn("the store can let nobody in, and tries again: %s%s", strerror(errno),
@@ -171,7 +171,7 @@ void disti_store_server_pause(struct disti_store_server *server)
     epoll_ctl(server->epoll_fd, EPOLL_CTL_DEL, server->listen_fd, NULL);
     if (server->discovery_fd >= 0)
         epoll_ctl(server->epoll_fd, EPOLL_CTL_DEL, server->discovery_fd, NULL);
-    server->accept_at = disti_deadline_ms(STORE_PAUSE_MS);
+    server->accept_at = disti_deadline_ms(STORE_BACK_OFF_MS);
 }
 
 static void server_resume(struct disti_store_server *server)

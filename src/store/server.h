@@ -11,7 +11,7 @@
 
 #define STORE_HELLO_MS 60000     /* a connection that says nothing is dropped after this */
 #define STORE_STRANGERS 256      /* connections without a hello, besides one for each rank */
-#define STORE_PAUSE_MS 100       /* out of descriptors: until the next look at who wants in */
+#define STORE_BACK_OFF_MS 100    /* out of descriptors: until the next look at who wants in */
 #define STORE_OUT_MAX (1u << 20) /* a client that does not read is not listened to either */
 #define STORE_FAILURES_MAX 4096  /* older ones are forgotten: all have heard of them long ago */
 
@@ -152,7 +152,7 @@ void disti_store_server_set_discovery(struct disti_store_server *server, int fd)
 void disti_store_server_forget(struct disti_store_server *server);
 
 /* Nobody can be let in now, by errno: listens again in a moment. Who waits, waits in the queue. */
-void disti_store_server_pause(struct disti_store_server *server);
+void disti_store_server_back_off(struct disti_store_server *server);
 
 /* peer.c */
 void disti_store_peer_accept(struct disti_store_server *server);
