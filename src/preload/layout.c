@@ -107,10 +107,11 @@ static int layout_copy_blocks(const struct disti_layout *layout, int first, int 
         return MPI_SUCCESS;
     for (int b = first; b < first + blocks && code == MPI_SUCCESS; b++) {
         size_t elements = disti_layout_size(layout, b) / layout->size;
-        MPI_Aint place =
-            layout->places ? layout->places[b] : (MPI_Aint)elements * (MPI_Aint)b * layout->extent;
+        MPI_Aint displacement = layout->displacements
+                                    ? layout->displacements[b]
+                                    : (MPI_Aint)elements * (MPI_Aint)b * layout->extent;
 
-        code = layout_copy(layout, layout_at(layout->memory, place),
+        code = layout_copy(layout, layout_at(layout->memory, displacement),
                            layout->bytes + disti_layout_offset(layout, b), elements, packs);
     }
     return code;
@@ -194,8 +195,8 @@ static int layout_spread(struct disti_layout *layout, const struct disti_buffer 
 
     layout->sizes = calloc(blocks, sizeof(*layout->sizes));
     layout->offsets = calloc(blocks, sizeof(*layout->offsets));
-    layout->places = calloc(blocks, sizeof(*layout->places));
-    if (!layout->sizes || !layout->offsets || !layout->places)
+    layout->displacements = calloc(blocks, sizeof(*layout->displacements));
+    if (!layout->sizes || !layout->offsets || !layout->displacements)
         return MPI_ERR_NO_MEM;
     for (size_t b = 0; b < blocks; b++)
         layout->sizes[b] = (size_t)disti_number(buffer->counts, (int)b) * layout->size;
@@ -205,7 +206,7 @@ static int layout_spread(struct disti_layout *layout, const struct disti_buffer 
     for (size_t b = 0; b < blocks; b++) {
         long long displ = disti_number(buffer->displs, (int)b);
 
-        layout->places[b] = (MPI_Aint)displ * layout->extent;
+        layout->displacements[b] = (MPI_Aint)displ * layout->extent;
         if (!layout->contiguous)
             layout->offsets[b] = packed;
         else if (layout->sizes[b])
@@ -248,7 +249,7 @@ void disti_layout_close(struct disti_layout *layout)
         free(layout->bytes);
     free(layout->sizes);
     free(layout->offsets);
-    free(layout->places);
+    free(layout->displacements);
     if (layout->type != MPI_DATATYPE_NULL)
         PMPI_Type_free(&layout->type);
     *layout = (struct disti_layout){.type = MPI_DATATYPE_NULL, .contiguous = true};

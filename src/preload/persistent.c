@@ -154,13 +154,13 @@ static int persistent_start(struct disti_pending *pending, MPI_Request *request)
 
 void disti_persistent_drop(struct disti_pending *pending)
 {
-    struct disti_pending **at = &persistent_made;
+    struct disti_pending **entry = &persistent_made;
 
     pthread_mutex_lock(&persistent_lock);
-    while (*at && *at != pending)
-        at = &(*at)->next_made;
-    if (*at)
-        *at = pending->next_made;
+    while (*entry && *entry != pending)
+        entry = &(*entry)->next_made;
+    if (*entry)
+        *entry = pending->next_made;
     pthread_mutex_unlock(&persistent_lock);
     disti_comm_let_go(pending->call.comm);
     persistent_free(pending);

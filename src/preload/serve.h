@@ -36,12 +36,12 @@ struct disti_layout {
     size_t size;       /* bytes of an element's data */
     MPI_Aint extent;
     bool contiguous;
-    int blocks;       /* 0: the call has no such side on this rank */
-    size_t block;     /* bytes of each, unless there are sizes */
-    size_t *sizes;    /* bytes, by block; NULL: all alike, one after the other */
-    size_t *offsets;  /* by block, from `bytes` */
-    MPI_Aint *places; /* by block, from `memory`, of a copy */
-    char *bytes;      /* what libdist is given */
+    int blocks;              /* 0: the call has no such side on this rank */
+    size_t block;            /* bytes of each, unless there are sizes */
+    size_t *sizes;           /* bytes, by block; NULL: all alike, one after the other */
+    size_t *offsets;         /* by block, from `bytes` */
+    MPI_Aint *displacements; /* by block, from `memory`, of a copy */
+    char *bytes;             /* what libdist is given */
 };
 
 /* The program's words for it. */
