@@ -35,14 +35,14 @@ static size_t pinned_size(size_t bytes)
 /* A kept piece of that size; NULL: none. */
 static void *pinned_reuse(size_t size)
 {
-    struct pinned_piece **link = &pinned_free, *piece;
+    struct pinned_piece **entry = &pinned_free, *piece;
 
     pthread_mutex_lock(&pinned_lock);
-    while (*link && (*link)->bytes != size)
-        link = &(*link)->next;
-    piece = *link;
+    while (*entry && (*entry)->bytes != size)
+        entry = &(*entry)->next;
+    piece = *entry;
     if (piece) {
-        *link = piece->next;
+        *entry = piece->next;
         pinned_kept -= size;
     }
     pthread_mutex_unlock(&pinned_lock);

@@ -211,7 +211,7 @@ static dist_status client_wait(struct disti_store *store, const struct client_ca
 dist_status disti_store_client_call(struct disti_store *store, const struct client_request *request,
                                     int64_t deadline, struct disti_wire_reader *reply_p)
 {
-    struct client_call call = {0}, **link = &store->calls;
+    struct client_call call = {0}, **entry = &store->calls;
     dist_status status;
 
     pthread_mutex_lock(&store->lock);
@@ -221,9 +221,9 @@ dist_status disti_store_client_call(struct disti_store *store, const struct clie
         call.next = store->calls;
         store->calls = &call;
         status = client_wait(store, &call, deadline);
-        while (*link != &call)
-            link = &(*link)->next;
-        *link = call.next;
+        while (*entry != &call)
+            entry = &(*entry)->next;
+        *entry = call.next;
     }
     pthread_mutex_unlock(&store->lock);
     if (status == DIST_OK)

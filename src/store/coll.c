@@ -14,11 +14,11 @@
 
 static void coll_free(struct disti_store_server *server, struct store_coll *coll)
 {
-    struct store_coll **at = &server->colls;
+    struct store_coll **entry = &server->colls;
 
-    while (*at != coll)
-        at = &(*at)->next;
-    *at = coll->next;
+    while (*entry != coll)
+        entry = &(*entry)->next;
+    *entry = coll->next;
     disti_blob_drop(coll->result);
     free(coll->ranks);
     free(coll->arrivals);

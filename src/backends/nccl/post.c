@@ -123,9 +123,9 @@ static struct disti_nccl_call *post_take(struct disti_nccl_queue *held, bool cap
 
 dist_status disti_nccl_flush(struct disti_nccl_state *nccl)
 {
-    struct disti_nccl_call *plain = post_take(&nccl->held, false);
+    struct disti_nccl_call *direct = post_take(&nccl->held, false);
     struct disti_nccl_call *captured = post_take(&nccl->held, true);
-    dist_status status = plain ? post_start(nccl, plain) : DIST_OK;
+    dist_status status = direct ? post_start(nccl, direct) : DIST_OK;
 
     if (captured && status == DIST_OK)
         status = post_start(nccl, captured);
@@ -168,7 +168,7 @@ static bool post_follows(const struct disti_nccl_state *nccl, const struct dist_
 }
 
 /* Which stream, and what comes before the call there. */
-static dist_status post_place(struct disti_nccl_state *nccl, struct disti_nccl_call *c)
+static dist_status post_choose_stream(struct disti_nccl_state *nccl, struct disti_nccl_call *c)
 {
     const struct dist_call *call = &c->call;
 
@@ -185,7 +185,7 @@ static dist_status post_place(struct disti_nccl_state *nccl, struct disti_nccl_c
 
 static dist_status post_call(struct disti_nccl_state *nccl, struct disti_nccl_call *c)
 {
-    dist_status status = post_place(nccl, c);
+    dist_status status = post_choose_stream(nccl, c);
 
     if (status == DIST_OK && disti_nccl_stage_needed(nccl, &c->call))
         status = disti_nccl_stage_in(nccl, c);

@@ -54,24 +54,24 @@ static bool progress_is_pair(const struct disti_nccl_call *c)
 /* Collectives end one after the other: behind the first that has not, only others are asked. */
 static int progress_issued(struct disti_nccl_state *nccl)
 {
-    struct disti_nccl_call **link = &nccl->issued.first, *last = NULL, *c;
+    struct disti_nccl_call **entry = &nccl->issued.first, *last = NULL, *c;
     bool blocked = false;
     int moved = 0;
 
-    while ((c = *link)) {
+    while ((c = *entry)) {
         int done = blocked && !progress_is_pair(c) ? 0 : progress_move(nccl, c);
 
         if (done < 0)
             return done;
         if (done) {
-            *link = c->next;
+            *entry = c->next;
             progress_end(nccl, c);
             moved++;
             continue;
         }
         blocked = blocked || !progress_is_pair(c);
         last = c;
-        link = &c->next;
+        entry = &c->next;
     }
     nccl->issued.last = last;
     return moved;

@@ -5,17 +5,17 @@
 #include <stdlib.h>
 
 /* The first of that kind that has not found its other end. */
-static struct disti_nccl_call *self_take(struct disti_nccl_queue *queue, dist_collective kind)
+static struct disti_nccl_call *self_take(struct disti_nccl_queue *queue, dist_collective collective)
 {
-    struct disti_nccl_call **link = &queue->first, *last = NULL, *c;
+    struct disti_nccl_call **entry = &queue->first, *last = NULL, *c;
 
-    while (*link && (*link)->call.collective != kind) {
-        last = *link;
-        link = &last->next;
+    while (*entry && (*entry)->call.collective != collective) {
+        last = *entry;
+        entry = &last->next;
     }
-    c = *link;
+    c = *entry;
     if (c) {
-        *link = c->next;
+        *entry = c->next;
         if (queue->last == c)
             queue->last = last;
     }
