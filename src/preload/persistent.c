@@ -30,17 +30,17 @@ static bool persistent_has_tag(int tag)
 /* One that no other request has. MPI says the greatest on MPI_COMM_WORLD alone. Lock held. */
 static int persistent_next_tag(void)
 {
-    static bool again;
+    static bool wrapped;
     int *most = NULL, there = 0;
 
     PMPI_Comm_get_attr(MPI_COMM_WORLD, MPI_TAG_UB, &most, &there);
     do {
         if (persistent_tag == (there ? *most : PERSISTENT_TAGS)) {
             persistent_tag = 0;
-            again = true;
+            wrapped = true;
         }
         persistent_tag++;
-    } while (again && persistent_has_tag(persistent_tag));
+    } while (wrapped && persistent_has_tag(persistent_tag));
     return persistent_tag;
 }
 
@@ -178,11 +178,11 @@ int MPI_Start(MPI_Request *request)
 int MPI_Startall(int count, MPI_Request requests[])
 {
     int code = MPI_SUCCESS;
-    bool ours = false;
+    bool own = false;
 
-    for (int i = 0; i < count && !ours; i++)
-        ours = persistent_find(requests[i]) != NULL;
-    if (!ours)
+    for (int i = 0; i < count && !own; i++)
+        own = persistent_find(requests[i]) != NULL;
+    if (!own)
         return PMPI_Startall(count, requests);
     for (int i = 0; i < count && code == MPI_SUCCESS; i++)
         code = MPI_Start(&requests[i]);

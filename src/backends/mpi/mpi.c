@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Backend mpi: ranks and links from MPI, algorithms ours or MPI's. A module. */
+/* Backend mpi: ranks and links from MPI, algorithms fits or MPI's. A module. */
 #include "backends/mpi/end.h"
 #include "backends/mpi/native.h"
 #include "base/settings/env.h"
@@ -33,13 +33,13 @@ static dist_status mpi_query(const void *state, dist_collective collective, dist
                              dist_op op)
 {
     const struct mpi_state *mpi = state;
-    bool ours = (unsigned)collective < DIST_COLL_COUNT && (unsigned)dtype < DIST_DTYPE_COUNT &&
+    bool fits = (unsigned)collective < DIST_COLL_COUNT && (unsigned)dtype < DIST_DTYPE_COUNT &&
                 (unsigned)op < DIST_OP_COUNT;
 
     /* Without a state there is no host: who asks in general has looked at op and dtype. */
-    if (ours && mpi && mpi->host)
-        ours = mpi->host->op_fits(op, dtype);
-    return ours ? DIST_OK : DIST_ERR_UNSUPPORTED;
+    if (fits && mpi && mpi->host)
+        fits = mpi->host->op_fits(op, dtype);
+    return fits ? DIST_OK : DIST_ERR_UNSUPPORTED;
 }
 
 /* ---- introducing the ranks ---- */
