@@ -124,8 +124,10 @@ static dist_status spawn_start(struct spawn *spawn, int (*fn)(int rank, void *ar
         if (pid == 0)
             spawn_child(spawn, spawn->started, parent, fn, arg);
         if (pid < 0)
-            return disti_fail_errno(DIST_ERR_SYSTEM, "cannot start process %d of %d",
-                                    spawn->started, spawn->ranks);
+            return disti_fail_errno(
+                DIST_ERR_SYSTEM,
+                "cannot start process %d of %d: see the limit of processes (ulimit -u)",
+                spawn->started, spawn->ranks);
         spawn->pids[spawn->started] = pid;
         spawn->alive++;
     }
@@ -251,11 +253,12 @@ dist_status dist_spawn(int ranks, int (*fn)(int rank, void *arg), void *arg, int
                           "dist_spawn: %d is no number of processes: give 1 to %d", ranks,
                           SPAWN_RANKS_MAX);
     if (!fn || !exit_code_p)
-        return disti_fail(DIST_ERR_INVALID_ARGUMENT, "dist_spawn: %s is NULL",
+        return disti_fail(DIST_ERR_INVALID_ARGUMENT, "dist_spawn: %s is NULL: give one",
                           fn ? "exit_code_p" : "fn");
     spawn.pids = calloc((size_t)ranks, sizeof(*spawn.pids));
     if (!spawn.pids)
-        return disti_fail(DIST_ERR_NO_MEMORY, "no memory for %d processes", ranks);
+        return disti_fail(DIST_ERR_NO_MEMORY,
+                          "no memory for %d processes: free some, or start fewer", ranks);
     status = disti_store_server_listen("127.0.0.1", 0, ranks, &spawn.server);
     if (status == DIST_OK)
         status = spawn_run(&spawn, fn, arg);

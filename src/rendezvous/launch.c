@@ -143,14 +143,16 @@ static dist_status launch_srun(struct disti_launch *launch)
         if (launch->local_world_size < 1)
             return disti_fail(DIST_ERR_INVALID_ARGUMENT,
                               "SLURM_STEP_TASKS_PER_NODE is \"%.100s\", which says nothing about "
-                              "node %d (SLURM_NODEID)",
+                              "node %d (SLURM_NODEID): start the job with srun, or set LOCAL_RANK "
+                              "and RANK yourself",
                               tasks, node);
     }
     launch_job(launch, "slurm", job ? job : "0", disti_env("SLURM_STEP_ID"));
     if (!launch->host[0] && nodes && launch->local_world_size != launch->world_size) {
         if (!disti_slurm_first_host(nodes, launch->host, sizeof(launch->host)))
-            return disti_fail(DIST_ERR_INVALID_ARGUMENT,
-                              "SLURM_STEP_NODELIST is \"%.100s\", which names no host", nodes);
+            return disti_fail(
+                DIST_ERR_INVALID_ARGUMENT,
+                "SLURM_STEP_NODELIST is \"%.100s\", which names no host: set MASTER_ADDR", nodes);
         if (!disti_env("MASTER_PORT"))
             launch->port = launch_slurm_port(launch->job);
     }
@@ -264,7 +266,9 @@ dist_status disti_launch_detect(struct disti_launch *launch_p)
     if (status != DIST_OK)
         return status;
     if (host && strlen(host) >= sizeof(launch.host))
-        return disti_fail(DIST_ERR_INVALID_ARGUMENT, "MASTER_ADDR is too long for a host name");
+        return disti_fail(DIST_ERR_INVALID_ARGUMENT,
+                          "MASTER_ADDR is too long for a host name: give the name or address of "
+                          "rank 0's machine");
     if (host)
         snprintf(launch.host, sizeof(launch.host), "%s", host);
     if (source) {

@@ -45,7 +45,9 @@ static dist_status file_write(const char *path, const char *text, struct file_pu
     bool written;
 
     if (fd < 0)
-        return disti_fail_errno(DIST_ERR_RENDEZVOUS, "rank 0 cannot create %s", path);
+        return disti_fail_errno(
+            DIST_ERR_RENDEZVOUS,
+            "rank 0 cannot create %s: name a file in a folder that all ranks may write", path);
     written = disti_file_write(fd, text, length) == (ssize_t)length && fsync(fd) == 0 &&
               fstat(fd, &now) == 0;
     if (written) {
@@ -54,7 +56,8 @@ static dist_status file_write(const char *path, const char *text, struct file_pu
         close(fd);
         return DIST_OK;
     }
-    disti_fail_errno(DIST_ERR_RENDEZVOUS, "rank 0 cannot write %s", path);
+    disti_fail_errno(DIST_ERR_RENDEZVOUS,
+                     "rank 0 cannot write %s: see the space there, or name a file elsewhere", path);
     close(fd);
     unlink(path);
     return DIST_ERR_RENDEZVOUS;
@@ -71,8 +74,9 @@ static dist_status file_publish(const struct disti_meeting *meeting, const char 
     if (status == DIST_OK && rename(draft, path) == 0)
         return DIST_OK;
     if (status == DIST_OK)
-        status =
-            disti_fail_errno(DIST_ERR_RENDEZVOUS, "rank 0 cannot rename %s to %s", draft, path);
+        status = disti_fail_errno(
+            DIST_ERR_RENDEZVOUS,
+            "rank 0 cannot rename %s to %s: name a file that does not exist yet", draft, path);
     unlink(draft);
     return status;
 }
@@ -87,7 +91,7 @@ static dist_status file_serve(const struct disti_meeting *meeting, const char *p
     dist_status status = disti_primary_address(host);
 
     if (!file)
-        return disti_fail(DIST_ERR_NO_MEMORY, "no memory for a path");
+        return disti_fail(DIST_ERR_NO_MEMORY, "no memory for a path: free some");
     memcpy(file->path, path, path_bytes);
     if (status == DIST_OK)
         status = disti_random_id(unique);
@@ -121,7 +125,9 @@ static dist_status file_read(const char *path, struct disti_meet_address *addres
     if (fd < 0) {
         if (errno == ENOENT || errno == ESTALE || errno == EINTR)
             return DIST_IN_PROGRESS;
-        return disti_fail_errno(DIST_ERR_RENDEZVOUS, "cannot open %s", path);
+        return disti_fail_errno(DIST_ERR_RENDEZVOUS,
+                                "cannot open %s: let this user read it, or name another file",
+                                path);
     }
     bytes = read(fd, text, FILE_TEXT_MAX);
     if (fstat(fd, &info) == 0 && (!S_ISREG(info.st_mode) || info.st_uid != geteuid()))

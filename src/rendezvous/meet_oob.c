@@ -31,13 +31,14 @@ static dist_status oob_gather(const struct disti_meeting *meeting, dist_oob_all_
 
     all = disti_mul(bytes, (size_t)meeting->world_size, &total) ? calloc(1, total) : NULL;
     if (!all)
-        return disti_fail(DIST_ERR_NO_MEMORY, "no memory to gather from %d ranks",
+        return disti_fail(DIST_ERR_NO_MEMORY, "no memory to gather from %d ranks: free some",
                           meeting->world_size);
     error = gather(arg, in, all, bytes);
     if (error) {
         free(all);
         return disti_fail(DIST_ERR_RENDEZVOUS,
-                          "rank %d: the all-gather that the program brings failed with %d",
+                          "rank %d: the program's oob_all_gather returned %d: it must return 0 "
+                          "once all ranks have exchanged their bytes",
                           meeting->rank, error);
     }
     *all_p = all;
@@ -103,11 +104,11 @@ dist_status disti_meet_oob(const struct disti_meeting *meeting, dist_oob_all_gat
     answer.store.host[sizeof(answer.store.host) - 1] =
         answer.store.job[sizeof(answer.store.job) - 1] = 0;
     if (answer.status != DIST_OK) {
-        status =
-            meeting->rank == 0
-                ? (dist_status)answer.status
-                : disti_fail(DIST_ERR_RENDEZVOUS, "rank %d: rank 0 could not open a store (%s)",
-                             meeting->rank, dist_status_string((dist_status)answer.status));
+        status = meeting->rank == 0
+                     ? (dist_status)answer.status
+                     : disti_fail(DIST_ERR_RENDEZVOUS,
+                                  "rank %d: rank 0 could not open a store (%s): see its own error",
+                                  meeting->rank, dist_status_string((dist_status)answer.status));
         goto out;
     }
     if (server) {

@@ -122,9 +122,10 @@ static dist_status rendezvous_complete(struct rendezvous_facts *facts)
                           facts->rank.value, facts->rank.from, facts->world_size.value,
                           facts->world_size.from, facts->world_size.value - 1);
     if (facts->local_rank >= facts->world_size.value)
-        return disti_fail(DIST_ERR_INVALID_ARGUMENT,
-                          "local rank %d is out of range: the world size is %d (%s)",
-                          facts->local_rank, facts->world_size.value, facts->world_size.from);
+        return disti_fail(
+            DIST_ERR_INVALID_ARGUMENT,
+            "local rank %d is out of range: the world size is %d (%s), so give one below that",
+            facts->local_rank, facts->world_size.value, facts->world_size.from);
     return DIST_OK;
 }
 
@@ -139,7 +140,9 @@ static dist_status rendezvous_no_way(const struct rendezvous_facts *facts, int r
 {
     if (facts->url.kind == DISTI_URL_MPI)
         return disti_fail(DIST_ERR_RENDEZVOUS,
-                          "rank %d: mpi:// works only with a backend that uses MPI", rank);
+                          "rank %d: mpi:// works only with a backend that uses MPI: choose backend "
+                          "mpi, or give env://, tcp:// or file://",
+                          rank);
     return disti_fail(DIST_ERR_RENDEZVOUS,
                       "rank %d does not know where to meet the others: MASTER_ADDR is not set. Set "
                       "MASTER_ADDR to the address of the machine where rank 0 runs (127.0.0.1 if "

@@ -360,8 +360,10 @@ static void coll_begin(struct disti_store_server *server, struct store_peer *pee
     if (!coll)
         coll = coll_new(server, request, party, bytes, peer->rank);
     if (!coll)
-        disti_store_peer_refuse(server, peer, request->id, DIST_ERR_NO_MEMORY,
-                                "the store has no room for %zu bytes from each rank", bytes);
+        disti_store_peer_refuse(
+            server, peer, request->id, DIST_ERR_NO_MEMORY,
+            "the store has no memory for %zu bytes from each rank: free some on its machine",
+            bytes);
     else
         coll_enter(server, peer, request, coll, disti_wire_value(&peer->in) + before, bytes);
 }

@@ -189,8 +189,10 @@ static dist_status connect_address(const struct addrinfo *address,
     }
     store = connect_store(fd, address);
     if (!store)
-        return disti_fail_errno(DIST_ERR_SYSTEM, "rank %d cannot set up its end of the store",
-                                target->rank);
+        return disti_fail_errno(
+            DIST_ERR_SYSTEM,
+            "rank %d cannot set up its end of the store: see the limit of open files (ulimit -n)",
+            target->rank);
     status = connect_hello(
         store, target, target->doubtful ? connect_sooner(deadline, welcome_by) : deadline, &reply);
     if (status == DIST_OK)
@@ -214,7 +216,9 @@ static dist_status connect_unresolved(const struct disti_store_target *target, i
         tries->unresolved_by = disti_deadline_ms(UNRESOLVED_MS);
     if (!disti_expired(tries->unresolved_by))
         return DIST_IN_PROGRESS;
-    return disti_fail(DIST_ERR_RENDEZVOUS, "rank %d cannot find the address of \"%s\": %s",
+    return disti_fail(DIST_ERR_RENDEZVOUS,
+                      "rank %d cannot find the address of \"%s\": %s. Give MASTER_ADDR or the init "
+                      "method a name that this machine knows, or a numeric address",
                       target->rank, target->host, gai_strerror(code));
 }
 

@@ -182,7 +182,7 @@ static void ranks_refuse(struct disti_store_server *server, struct store_peer *p
     disti_store_coll_fail(server, -1, DISTI_NO_GROUP, DIST_ERR_RENDEZVOUS, text);
 }
 
-/* Is the state of that rank free? Answers the hello if not. */
+/* May a client come as that rank now? Answers the hello if not. */
 static bool ranks_check_state(struct disti_store_server *server, struct store_peer *peer,
                               const struct disti_wire_id *id)
 {

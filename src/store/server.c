@@ -74,7 +74,9 @@ dist_status disti_store_server_listen(const char *host, int port, int world_size
                           "a store needs a world size of 1 or more, not %d", world_size);
     server = server_new(world_size);
     if (!server)
-        return disti_fail(DIST_ERR_NO_MEMORY, "no memory for a store of %d ranks", world_size);
+        return disti_fail(DIST_ERR_NO_MEMORY,
+                          "no memory for a store of %d ranks: free some, or start fewer",
+                          world_size);
     server->everywhere = !host;
     status = disti_random_id(job);
     if (status == DIST_OK)
@@ -87,7 +89,9 @@ dist_status disti_store_server_listen(const char *host, int port, int world_size
     server->wake_fd = disti_descriptor_own(eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC));
     if (server->epoll_fd < 0 || server->wake_fd < 0 || !server_watch(server, &server->listen_fd) ||
         !server_watch(server, &server->wake_fd)) {
-        status = disti_fail_errno(DIST_ERR_SYSTEM, "cannot set up the store's event loop");
+        status = disti_fail_errno(
+            DIST_ERR_SYSTEM,
+            "cannot set up the store's event loop: see the limit of open files (ulimit -n)");
         goto out;
     }
     *server_p = server;
@@ -290,7 +294,9 @@ dist_status disti_store_server_run(struct disti_store_server *server)
     error = disti_thread_create(&server->thread, server_main, server);
     if (error) {
         errno = error;
-        return disti_fail_errno(DIST_ERR_SYSTEM, "cannot start the store's thread");
+        return disti_fail_errno(
+            DIST_ERR_SYSTEM,
+            "cannot start the store's thread: see the limit of processes (ulimit -u)");
     }
     server->running = true;
     return DIST_OK;

@@ -92,7 +92,9 @@ static dist_status store_call(struct disti_store *store, const struct client_req
 
 static dist_status store_odd_reply(struct disti_store *store, const char *key)
 {
-    return disti_fail(DIST_ERR_INTERNAL, "rank %d: the store's reply has the wrong size (\"%s\")",
+    return disti_fail(DIST_ERR_INTERNAL,
+                      "rank %d: the store's reply has the wrong size (\"%s\"): use one build of "
+                      "libdist for all ranks",
                       store->rank, key);
 }
 
@@ -148,7 +150,8 @@ static dist_status store_pack_party(const struct disti_party *party, struct clie
     unsigned char *packed = malloc(bytes);
 
     if (!packed)
-        return disti_fail(DIST_ERR_NO_MEMORY, "no memory for %zu bytes to the store", bytes);
+        return disti_fail(DIST_ERR_NO_MEMORY, "no memory for %zu bytes to the store: free some",
+                          bytes);
     disti_wire_put_party(packed, party);
     request->party = party;
     request->before = packed;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Backend mpi: ranks and links from MPI, algorithms fits or MPI's. A module. */
+/* Backend mpi: ranks and messages from MPI, algorithms of libdist or of MPI. A module. */
 #include "backends/mpi/end.h"
 #include "backends/mpi/native.h"
 #include "base/settings/env.h"

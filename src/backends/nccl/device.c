@@ -28,8 +28,24 @@ void disti_nccl_exit(const struct disti_nccl_gpu *gpu, struct disti_nccl_visit *
 
 dist_status disti_nccl_driver_fail(const struct disti_nccl_state *nccl, int error, const char *what)
 {
-    return nccl->host->fail(DIST_ERR_SYSTEM, "rank %d cannot %s on device %d: %s", nccl->rank, what,
-                            nccl->device, disti_driver_text(nccl->driver, error));
+    return nccl->host->fail(DIST_ERR_SYSTEM,
+                            "rank %d cannot %s on device %d: %s. See its state (nvidia-smi)",
+                            nccl->rank, what, nccl->device, disti_driver_text(nccl->driver, error));
+}
+
+dist_status disti_nccl_no_memory(const struct disti_nccl_state *nccl)
+{
+    return nccl->host->fail(DIST_ERR_NO_MEMORY,
+                            "rank %d has no memory of the host left for backend nccl: free some",
+                            nccl->rank);
+}
+
+dist_status disti_nccl_no_device(const struct disti_nccl_state *nccl)
+{
+    return nccl->host->fail(DIST_ERR_SYSTEM,
+                            "rank %d cannot use device %d: see its state (nvidia-smi), and start "
+                            "the job again",
+                            nccl->rank, nccl->device);
 }
 
 dist_status disti_nccl_event_take(struct disti_nccl_state *nccl, void **event_p)

@@ -8,9 +8,6 @@
 #include <stdio.h>
 #include <string.h>
 
-/* A launch takes microseconds, the first of two ranks connects them: so long it is worth to spin.
- */
-
 static const int issue_dtypes[DIST_DTYPE_COUNT] = {
     [DIST_FLOAT32] = DISTI_NCCL_FLOAT32, [DIST_FLOAT64] = DISTI_NCCL_FLOAT64,
     [DIST_FLOAT16] = DISTI_NCCL_FLOAT16, [DIST_BFLOAT16] = DISTI_NCCL_BFLOAT16,

@@ -119,6 +119,10 @@ void disti_nccl_exit(const struct disti_nccl_gpu *gpu, struct disti_nccl_visit *
 dist_status disti_nccl_driver_fail(const struct disti_nccl_state *nccl, int error,
                                    const char *what);
 
+/* Fail, as this rank has no memory of the host left, or cannot enter its device. */
+dist_status disti_nccl_no_memory(const struct disti_nccl_state *nccl);
+dist_status disti_nccl_no_device(const struct disti_nccl_state *nccl);
+
 /* An event from the spare ones, or a new one; given back with drop. */
 dist_status disti_nccl_event_take(struct disti_nccl_state *nccl, void **event_p);
 void disti_nccl_event_drop(struct disti_nccl_state *nccl, void *event);

@@ -71,7 +71,8 @@ static bool open_context(struct disti_nccl_state *nccl, struct open_card *card)
     int error;
 
     if (!gpu) {
-        open_refuse(card, DIST_ERR_NO_MEMORY, "no memory for device %d", nccl->device);
+        open_refuse(card, DIST_ERR_NO_MEMORY, "no memory of the host for device %d: free some",
+                    nccl->device);
         return false;
     }
     nccl->gpu = gpu;
@@ -85,7 +86,8 @@ static bool open_context(struct disti_nccl_state *nccl, struct open_card *card)
         error = driver->device_bus(card->bus, sizeof(card->bus), gpu->handle);
     card->device = nccl->device;
     if (error)
-        open_refuse(card, DIST_ERR_SYSTEM, "device %d cannot be used: %s", nccl->device,
+        open_refuse(card, DIST_ERR_SYSTEM,
+                    "device %d cannot be used: %s. See its state (nvidia-smi)", nccl->device,
                     disti_driver_text(driver, error));
     return !error;
 }
@@ -99,7 +101,8 @@ static void open_resources(struct disti_nccl_state *nccl, struct open_card *card
     int error;
 
     if (!disti_nccl_enter(nccl->gpu, &visit)) {
-        open_refuse(card, DIST_ERR_SYSTEM, "device %d cannot be used", nccl->device);
+        open_refuse(card, DIST_ERR_SYSTEM, "device %d cannot be used: see its state (nvidia-smi)",
+                    nccl->device);
         return;
     }
     error = driver->stream_create(&nccl->gpu->stream, DISTI_DRIVER_STREAM_NON_BLOCKING);
@@ -110,8 +113,10 @@ static void open_resources(struct disti_nccl_state *nccl, struct open_card *card
     nccl->gpu->one = disti_nccl_pointer(one);
     disti_nccl_exit(nccl->gpu, &visit);
     if (error)
-        open_refuse(card, DIST_ERR_SYSTEM, "device %d has no stream or no memory left: %s",
-                    nccl->device, disti_driver_text(driver, error));
+        open_refuse(
+            card, DIST_ERR_SYSTEM,
+            "device %d has no stream or no memory left: %s. End what else uses it (nvidia-smi)",
+            nccl->device, disti_driver_text(driver, error));
 }
 
 /* Where this rank is, and on what. */
@@ -164,8 +169,7 @@ static dist_status open_introduce(struct disti_nccl_state *nccl,
     dist_status status;
 
     if (!cards)
-        return nccl->host->fail(DIST_ERR_NO_MEMORY, "rank %d has no memory for %d ranks",
-                                nccl->rank, nccl->ranks);
+        return disti_nccl_no_memory(nccl);
     open_card_fill(nccl, config, &card);
     status = config->all_gather(config->all_gather_arg, &card, cards, sizeof(card));
     if (status == DIST_OK)
@@ -204,10 +208,11 @@ static dist_status open_id(struct disti_nccl_state *nccl, const struct dist_back
     else
         status = open_id_gather(config, &id);
     if (status == DIST_OK && id.result != DISTI_NCCL_SUCCESS)
-        status = nccl->host->fail(DIST_ERR_SYSTEM,
-                                  "rank 0: NCCL opens no door for the other ranks: %s. See "
-                                  "NCCL_SOCKET_IFNAME, and run with NCCL_DEBUG=INFO",
-                                  nccl->api->error_text(id.result));
+        status = nccl->host->fail(
+            DIST_ERR_SYSTEM,
+            "rank 0: NCCL makes no id by which the other ranks could join: %s. See "
+            "NCCL_SOCKET_IFNAME, and run with NCCL_DEBUG=INFO",
+            nccl->api->error_text(id.result));
     if (status == DIST_OK)
         *id_p = id.id;
     return status;
@@ -256,8 +261,7 @@ dist_status disti_nccl_open(void *state, const struct dist_backend_config *confi
     if (status != DIST_OK)
         return status;
     if (!disti_nccl_enter(nccl->gpu, &visit))
-        return nccl->host->fail(DIST_ERR_SYSTEM, "rank %d cannot use device %d", nccl->rank,
-                                nccl->device);
+        return disti_nccl_no_device(nccl);
     status = open_id(nccl, config, &id);
     if (status == DIST_OK)
         status = open_communicator(nccl, id);

@@ -214,14 +214,13 @@ dist_status disti_nccl_post(void *state, const struct dist_call *call, struct di
     }
     c = calloc(1, sizeof(*c));
     if (!c)
-        return nccl->host->fail(DIST_ERR_NO_MEMORY, "rank %d has no memory for a call", nccl->rank);
+        return disti_nccl_no_memory(nccl);
     c->call = *call;
     c->ticket = ticket;
     ticket->own = c;
     if (!disti_nccl_enter(nccl->gpu, &visit)) {
         free(c);
-        return nccl->host->fail(DIST_ERR_SYSTEM, "rank %d cannot use device %d", nccl->rank,
-                                nccl->device);
+        return disti_nccl_no_device(nccl);
     }
     status = post_call(nccl, c);
     disti_nccl_exit(nccl->gpu, &visit);
@@ -237,8 +236,7 @@ dist_status disti_nccl_join(void *state, struct dist_ticket *ticket, void *strea
     int error;
 
     if (!disti_nccl_enter(nccl->gpu, &visit))
-        return nccl->host->fail(DIST_ERR_SYSTEM, "rank %d cannot use device %d", nccl->rank,
-                                nccl->device);
+        return disti_nccl_no_device(nccl);
     status = disti_nccl_flush(nccl);
     c = ticket->own; /* NULL: it has just ended */
     if (status == DIST_OK && c && !c->end)
@@ -265,8 +263,7 @@ dist_status disti_nccl_batch(void *state, bool begin)
     if (begin || !nccl->held.first)
         return DIST_OK;
     if (!disti_nccl_enter(nccl->gpu, &visit))
-        return nccl->host->fail(DIST_ERR_SYSTEM, "rank %d cannot use device %d", nccl->rank,
-                                nccl->device);
+        return disti_nccl_no_device(nccl);
     status = disti_nccl_flush(nccl);
     disti_nccl_exit(nccl->gpu, &visit);
     return status;

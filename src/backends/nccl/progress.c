@@ -21,8 +21,9 @@ static int progress_ask(struct disti_nccl_state *nccl, struct disti_nccl_call *c
         return 1;
     }
     disti_nccl_describe_call(nccl, &c->call, what, sizeof(what));
-    return nccl->host->fail(DIST_ERR_SYSTEM, "rank %d: %s failed: %s", nccl->rank, what,
-                            disti_driver_text(nccl->driver, error));
+    return nccl->host->fail(DIST_ERR_SYSTEM,
+                            "rank %d: %s failed: %s. The device may be lost: see nvidia-smi",
+                            nccl->rank, what, disti_driver_text(nccl->driver, error));
 }
 
 /* 1: it has ended, 0: not yet; below 0: a failure. */
@@ -112,8 +113,7 @@ int disti_nccl_progress(void *state)
     if (!nccl->comm || (!nccl->issued.first && !nccl->held.first))
         return 0;
     if (!disti_nccl_enter(nccl->gpu, &visit))
-        return nccl->host->fail(DIST_ERR_SYSTEM, "rank %d cannot use device %d any more",
-                                nccl->rank, nccl->device);
+        return disti_nccl_no_device(nccl);
     moved = progress_held(nccl);
     if (moved == DIST_OK)
         moved = progress_issued(nccl);

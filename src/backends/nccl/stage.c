@@ -287,7 +287,7 @@ dist_status disti_nccl_stage_in(struct disti_nccl_state *nccl, struct disti_nccl
     stage_warn(nccl, &c->call);
     c->stage = calloc(1, sizeof(*c->stage));
     if (!c->stage)
-        return nccl->host->fail(DIST_ERR_NO_MEMORY, "rank %d has no memory for a call", nccl->rank);
+        return disti_nccl_no_memory(nccl);
     status = disti_nccl_stage_survey(nccl, &c->call, c->stage);
     return status == DIST_OK ? stage_fill(nccl, c) : status;
 }
@@ -300,7 +300,7 @@ dist_status disti_nccl_stage_copy(struct disti_nccl_state *nccl, size_t bytes,
 
     c->stage = calloc(1, sizeof(*c->stage));
     if (!c->stage)
-        return nccl->host->fail(DIST_ERR_NO_MEMORY, "rank %d has no memory for a call", nccl->rank);
+        return disti_nccl_no_memory(nccl);
     status = stage_region(nccl, bytes, &c->stage->in.region);
     if (status != DIST_OK)
         return status;
