@@ -34,7 +34,8 @@ dist_status disti_store_try(const struct disti_store_target *target, int64_t dea
 
 /*
  * Rounds until the deadline, which is timeout_ms from when the caller began. ERR_RENDEZVOUS
- * says what was tried.
+ * says what was tried. The server refuses a second client of one rank, and a world size that is not
+ * its own: the error names both sides.
  */
 dist_status disti_store_reach(const struct disti_store_target *target, int timeout_ms,
                               int64_t deadline, struct disti_store **store_p);

@@ -269,12 +269,3 @@ dist_status disti_store_reach(const struct disti_store_target *target, int timeo
         disti_store_back_off(&delay_ms, 200, deadline);
     }
 }
-
-dist_status disti_store_connect(const char *host, int port, int rank, int world_size,
-                                int timeout_ms, struct disti_store **store_p)
-{
-    struct disti_store_target target = {
-        .host = host, .port = port, .rank = rank, .world_size = world_size, .job = ""};
-
-    return disti_store_reach(&target, timeout_ms, disti_deadline_ms(timeout_ms), store_p);
-}

@@ -302,23 +302,6 @@ dist_status disti_store_server_run(struct disti_store_server *server)
     return DIST_OK;
 }
 
-dist_status disti_store_server_start(const char *host, int port, int world_size,
-                                     struct disti_store_server **server_p)
-{
-    struct disti_store_server *server;
-    dist_status status = disti_store_server_listen(host, port, world_size, &server);
-
-    if (status != DIST_OK)
-        return status;
-    server->holder = 0;
-    status = disti_store_server_run(server);
-    if (status != DIST_OK)
-        server_free(server);
-    else
-        *server_p = server;
-    return status;
-}
-
 void disti_store_server_expect_all(struct disti_store_server *server)
 {
     if (server)

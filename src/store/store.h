@@ -19,35 +19,21 @@ struct disti_store;
 #define DISTI_STORE_HOST 64         /* a numeric address, with its end */
 
 /*
- * Listens on host (numeric or a name; that one address and no other; NULL: every one) and port (0:
- * any free one), then serves world_size ranks. Does not block. ERR_ADDRESS_IN_USE names address and
- * port.
- */
-dist_status disti_store_server_start(const char *host, int port, int world_size,
-                                     struct disti_store_server **server_p);
-
-/*
- * The same in two halves, for a launcher that forks in between: the thread starts in `run`. Once
- * all ranks have said goodbye, a launcher's store is empty and ready for the next group.
+ * A server for world_size ranks. It listens on one address, `host` (numeric or a name; NULL: on all
+ * addresses of the machine), and on `port` (0: any free one); `run` starts its thread, so that a
+ * launcher may fork in between. Neither blocks. ERR_ADDRESS_IN_USE names address and port. Once all
+ * ranks have said goodbye, a launcher's store is empty and ready for the next group.
  */
 dist_status disti_store_server_listen(const char *host, int port, int world_size,
                                       struct disti_store_server **server_p);
 dist_status disti_store_server_run(struct disti_store_server *server);
 int disti_store_server_port(const struct disti_store_server *server);
 
-/* To stop shall wait for ranks that have not come yet, too. NULL is accepted. */
+/* Makes `stop` wait for ranks that have not come yet, too. NULL is accepted. */
 void disti_store_server_expect_all(struct disti_store_server *server);
 
 /* Waits until every client has gone, at most linger_ms, then stops. NULL is accepted. */
 void disti_store_server_stop(struct disti_store_server *server, int linger_ms);
-
-/*
- * Connects as `rank`, trying again until the deadline (the server may not be there yet). Every
- * address of the name is tried. ERR_RENDEZVOUS says what was tried; a second client with a rank
- * that is taken, and a world size that differs from the server's, are refused, with both named.
- */
-dist_status disti_store_connect(const char *host, int port, int rank, int world_size,
-                                int timeout_ms, struct disti_store **store_p);
 
 /* The numeric address of this end of the connection: the interface that reaches the job. */
 const char *disti_store_local_host(const struct disti_store *store);

@@ -215,7 +215,7 @@ static pid_t start_other_store(int *port_p)
     if (pid == 0) {
         int port = -1;
 
-        if (disti_store_server_start("127.0.0.1", 0, 3, &other) == DIST_OK)
+        if (ranks_serve("127.0.0.1", 0, 3, &other) == DIST_OK)
             port = disti_store_server_port(other);
         if (write(ends[1], &port, sizeof(port)) == sizeof(port))
             pause();
@@ -413,7 +413,7 @@ static void test_oob_fails(void **state)
     options.rank = 0;
     options.world_size = 2;
     assert_int_equal(disti_rendezvous(&options, 1000, &bootstrap), DIST_ERR_RENDEZVOUS);
-    assert_non_null(strstr(dist_last_error(), "failed with 7"));
+    assert_non_null(strstr(dist_last_error(), "returned 7"));
 }
 
 static void test_world_of_one(void **state)

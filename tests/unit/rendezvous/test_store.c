@@ -44,8 +44,7 @@ static struct disti_store *join(const struct job *job, int rank)
 {
     struct disti_store *store = NULL;
 
-    CHECK(disti_store_connect("127.0.0.1", job->port, rank, job->ranks, WAIT_MS, &store) ==
-          DIST_OK);
+    CHECK(ranks_connect("127.0.0.1", job->port, rank, job->ranks, WAIT_MS, &store) == DIST_OK);
     return store;
 }
 
@@ -296,7 +295,7 @@ static void rank_loses_server(int rank, void *arg)
     int64_t number;
 
     if (rank == 0) {
-        CHECK(disti_store_server_start("127.0.0.1", job->port, job->ranks, &server) == DIST_OK);
+        CHECK(ranks_serve("127.0.0.1", job->port, job->ranks, &server) == DIST_OK);
     }
     store = join(job, rank);
     barrier(store, "all here");
@@ -339,7 +338,7 @@ static void rank_comes_twice(int rank, void *arg)
 
     if (rank == 2) {
         disti_sleep_ns(300000000);
-        CHECK(disti_store_connect("127.0.0.1", job->port, 1, job->ranks, WAIT_MS, &store) ==
+        CHECK(ranks_connect("127.0.0.1", job->port, 1, job->ranks, WAIT_MS, &store) ==
               DIST_ERR_RENDEZVOUS);
         CHECK_SAYS("rank 1 is taken by host", "pid");
         CHECK(!store);
@@ -365,11 +364,9 @@ static void rank_miscounts(int rank, void *arg)
 
     if (rank == 2) {
         disti_sleep_ns(300000000);
-        CHECK(disti_store_connect("127.0.0.1", job->port, 2, 5, WAIT_MS, &store) ==
-              DIST_ERR_RENDEZVOUS);
+        CHECK(ranks_connect("127.0.0.1", job->port, 2, 5, WAIT_MS, &store) == DIST_ERR_RENDEZVOUS);
         CHECK_SAYS("rank 2", "world size 5", "world size 3");
-        CHECK(disti_store_connect("127.0.0.1", job->port, 3, 3, WAIT_MS, &store) ==
-              DIST_ERR_RENDEZVOUS);
+        CHECK(ranks_connect("127.0.0.1", job->port, 3, 3, WAIT_MS, &store) == DIST_ERR_RENDEZVOUS);
         CHECK_SAYS("rank 3", "0 to 2");
         return;
     }
@@ -417,9 +414,9 @@ static void test_server_stop_waits(void **state)
     int64_t begin, number;
 
     (void)state;
-    assert_int_equal(disti_store_server_start("127.0.0.1", 0, 2, &server), DIST_OK);
+    assert_int_equal(ranks_serve("127.0.0.1", 0, 2, &server), DIST_OK);
     assert_int_equal(
-        disti_store_connect("127.0.0.1", disti_store_server_port(server), 1, 2, WAIT_MS, &store),
+        ranks_connect("127.0.0.1", disti_store_server_port(server), 1, 2, WAIT_MS, &store),
         DIST_OK);
     assert_string_equal(disti_store_local_host(store), "127.0.0.1");
     begin = disti_now_ns();
@@ -441,11 +438,10 @@ static void test_address_in_use(void **state)
     char port[16];
 
     (void)state;
-    assert_int_equal(disti_store_server_start("127.0.0.1", 0, 2, &server), DIST_OK);
+    assert_int_equal(ranks_serve("127.0.0.1", 0, 2, &server), DIST_OK);
     snprintf(port, sizeof(port), "%d", disti_store_server_port(server));
-    assert_int_equal(
-        disti_store_server_start("127.0.0.1", disti_store_server_port(server), 2, &second),
-        DIST_ERR_ADDRESS_IN_USE);
+    assert_int_equal(ranks_serve("127.0.0.1", disti_store_server_port(server), 2, &second),
+                     DIST_ERR_ADDRESS_IN_USE);
     assert_null(second);
     assert_non_null(strstr(dist_last_error(), "127.0.0.1"));
     assert_non_null(strstr(dist_last_error(), port));
@@ -460,11 +456,10 @@ static void test_nobody_there(void **state)
     int port;
 
     (void)state;
-    assert_int_equal(disti_store_server_start("127.0.0.1", 0, 2, &server), DIST_OK);
+    assert_int_equal(ranks_serve("127.0.0.1", 0, 2, &server), DIST_OK);
     port = disti_store_server_port(server);
     disti_store_server_stop(server, 0);
-    assert_int_equal(disti_store_connect("127.0.0.1", port, 1, 2, 300, &store),
-                     DIST_ERR_RENDEZVOUS);
+    assert_int_equal(ranks_connect("127.0.0.1", port, 1, 2, 300, &store), DIST_ERR_RENDEZVOUS);
     assert_non_null(strstr(dist_last_error(), "Connection refused"));
     assert_true(disti_now_ns() - begin < 5000000000);
     assert_null(store);

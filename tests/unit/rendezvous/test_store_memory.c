@@ -43,11 +43,11 @@ static void test_groups_leave_nothing(void **state)
     struct user users[3];
 
     (void)state;
-    assert_int_equal(disti_store_server_start("127.0.0.1", 0, 3, &server), DIST_OK);
+    assert_int_equal(ranks_serve("127.0.0.1", 0, 3, &server), DIST_OK);
     for (int r = 0; r < 3; r++) {
         users[r].rank = r;
-        assert_int_equal(disti_store_connect("127.0.0.1", disti_store_server_port(server), r, 3,
-                                             WAIT_MS, &users[r].store),
+        assert_int_equal(ranks_connect("127.0.0.1", disti_store_server_port(server), r, 3, WAIT_MS,
+                                       &users[r].store),
                          DIST_OK);
     }
     for (int r = 0; r < 3; r++)

@@ -39,8 +39,7 @@ static struct disti_store *join(const struct job *job, int rank)
 {
     struct disti_store *store = NULL;
 
-    CHECK(disti_store_connect("127.0.0.1", job->port, rank, job->ranks, WAIT_MS, &store) ==
-          DIST_OK);
+    CHECK(ranks_connect("127.0.0.1", job->port, rank, job->ranks, WAIT_MS, &store) == DIST_OK);
     return store;
 }
 

@@ -22,11 +22,11 @@ static struct disti_store *stores[2];
 static int open_job(void **state)
 {
     (void)state;
-    assert_int_equal(disti_store_server_start("127.0.0.1", 0, 3, &server), DIST_OK);
+    assert_int_equal(ranks_serve("127.0.0.1", 0, 3, &server), DIST_OK);
     for (int r = 0; r < 2; r++)
-        assert_int_equal(disti_store_connect("127.0.0.1", disti_store_server_port(server), r, 3,
-                                             WAIT_MS, &stores[r]),
-                         DIST_OK);
+        assert_int_equal(
+            ranks_connect("127.0.0.1", disti_store_server_port(server), r, 3, WAIT_MS, &stores[r]),
+            DIST_OK);
     return 0;
 }
 
@@ -42,7 +42,7 @@ static int close_job(void **state)
     for (int r = 0; r < 2; r++)
         assert_int_equal(disti_store_take_numbers(stores[r], 1, &number), DIST_OK);
     assert_int_equal(
-        disti_store_connect("127.0.0.1", disti_store_server_port(server), 2, 3, WAIT_MS, &third),
+        ranks_connect("127.0.0.1", disti_store_server_port(server), 2, 3, WAIT_MS, &third),
         DIST_OK);
     disti_store_close(third);
     for (int r = 0; r < 2; r++)
@@ -248,10 +248,10 @@ static void test_member_sends_junk(void **state)
         struct disti_store_server *kept = server;
         int64_t number;
 
-        assert_int_equal(disti_store_server_start("127.0.0.1", 0, 3, &one), DIST_OK);
+        assert_int_equal(ranks_serve("127.0.0.1", 0, 3, &one), DIST_OK);
         server = one;
         assert_int_equal(
-            disti_store_connect("127.0.0.1", disti_store_server_port(one), 0, 3, WAIT_MS, &store),
+            ranks_connect("127.0.0.1", disti_store_server_port(one), 0, 3, WAIT_MS, &store),
             DIST_OK);
         member_sends_junk(&seed, 1 + i % 30);
         /* The server still serves; the junk may have taken numbers. */
@@ -357,7 +357,7 @@ static void meet_stranger(const char *says, bool hangs_up, int timeout_ms)
         }
     }
     close(fd);
-    assert_int_equal(disti_store_connect("127.0.0.1", port, 1, 2, timeout_ms, &store),
+    assert_int_equal(ranks_connect("127.0.0.1", port, 1, 2, timeout_ms, &store),
                      DIST_ERR_RENDEZVOUS);
     assert_null(store);
     snprintf(buffer, sizeof(buffer), "127.0.0.1 port %d", port);
