@@ -44,7 +44,7 @@ static dist_status explain_here(int ranks, struct disti_topology **topology_p)
     dist_status status = DIST_OK;
 
     if (!places)
-        return disti_fail(DIST_ERR_NO_MEMORY, "no memory for %d ranks", ranks);
+        return disti_fail(DIST_ERR_NO_MEMORY, "no memory for %d ranks: ask for fewer", ranks);
     for (int r = 0; r < ranks && status == DIST_OK; r++) {
         status = disti_discover(r, ranks, &locality);
         places[r] = locality.place;
@@ -66,9 +66,10 @@ static dist_status explain_topology(const struct dist_question *question,
         return explain_here(question->ranks, topology_p);
     status = disti_topology_synthetic(question->topology, &topology);
     if (status == DIST_OK && question->ranks && question->ranks != topology->ranks)
-        status = disti_fail(DIST_ERR_INVALID_ARGUMENT,
-                            "explain: topology \"%.200s\" has %d ranks, not %d", question->topology,
-                            topology->ranks, question->ranks);
+        status =
+            disti_fail(DIST_ERR_INVALID_ARGUMENT,
+                       "explain: topology \"%.200s\" has %d ranks, not %d: give that many, or 0",
+                       question->topology, topology->ranks, question->ranks);
     if (status != DIST_OK) {
         disti_topology_free(topology);
         return status;

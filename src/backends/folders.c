@@ -3,6 +3,7 @@
 #include "backends/module.h"
 #include "backends/registry.h"
 #include "base/settings/config.h"
+#include "base/settings/variables.h"
 
 #include <ctype.h>
 #include <dirent.h>
@@ -194,35 +195,13 @@ bool disti_module_has_variable(const char *variable)
 
 /* ---- what is like it ---- */
 
-/* How many letters are to be changed, added or left out to make one of the other. */
-static int folders_distance(const char *a, const char *b)
-{
-    int row[DISTI_MODULE_NAME + 1], length = (int)strlen(b);
-
-    for (int j = 0; j <= length; j++)
-        row[j] = j;
-    for (int i = 1; a[i - 1]; i++) {
-        int corner = row[0];
-
-        row[0] = i;
-        for (int j = 1; j <= length; j++) {
-            int least = corner + (a[i - 1] != b[j - 1]);
-
-            corner = row[j];
-            least = row[j - 1] + 1 < least ? row[j - 1] + 1 : least;
-            row[j] = corner + 1 < least ? corner + 1 : least;
-        }
-    }
-    return row[length];
-}
-
 static bool folders_similar(const char *name, const char *other)
 {
     size_t length = strlen(name);
 
     return length && length < DISTI_MODULE_NAME &&
            (strstr(other, name) || strstr(name, other) ||
-            folders_distance(name, other) <= 1 + (int)length / 4);
+            disti_name_distance(name, other) <= 1 + (int)length / 4);
 }
 
 void disti_module_similar(const char *name, char *text, size_t size)

@@ -14,13 +14,14 @@
 struct list {
     char *buffer;
     size_t size, used;
+    int others; /* modules of others in it */
 };
 
 static struct list list_begin(char *buffer, size_t size)
 {
     if (size)
         buffer[0] = '\0';
-    return (struct list){buffer, size, 0};
+    return (struct list){.buffer = buffer, .size = size};
 }
 
 __attribute__((format(printf, 2, 3))) static void list_add(struct list *list, const char *format,
@@ -62,12 +63,17 @@ static bool list_is_own(const char *name)
     return false;
 }
 
-/* Other modules, one after the other; `names` as disti_module_names gives them. */
-static const char *list_other(const struct disti_module_names *names, int *i)
+/* The modules in the folders that are not of this project. */
+static void list_add_others(struct list *list, void (*add)(struct list *list, const char *name))
 {
-    while (*i < names->count && list_is_own(names->names[*i]))
-        ++*i;
-    return *i < names->count ? names->names[(*i)++] : NULL;
+    struct disti_module_names names;
+
+    disti_module_names(&names);
+    for (int i = 0; i < names.count; i++) {
+        if (!list_is_own(names.names[i]))
+            add(list, names.names[i]);
+    }
+    free(names.names);
 }
 
 /* ---- backends ---- */
@@ -113,51 +119,45 @@ static void list_add_own(struct list *list)
 size_t dist_list_backends(char *buffer, size_t size)
 {
     struct list list = list_begin(buffer, size);
-    struct disti_module_names names;
-    const char *name;
 
     list_add_own(&list);
-    disti_module_names(&names);
-    for (int i = 0; (name = list_other(&names, &i));)
-        list_add_backend(&list, name);
-    free(names.names);
+    list_add_others(&list, list_add_backend);
     return list.used;
+}
+
+static void list_add_choice(struct list *list, const char *name)
+{
+    list_add(list, "%s%s", list->others++ ? ", " : "  other modules there: ", name);
 }
 
 size_t disti_list_choices(char *text, size_t size)
 {
     struct list list = list_begin(text, size);
-    struct disti_module_names names;
-    const char *name;
-    int others = 0;
 
     list_add_own(&list);
-    disti_module_names(&names);
-    for (int i = 0; (name = list_other(&names, &i));)
-        list_add(&list, "%s%s", others++ ? ", " : "  other modules there: ", name);
-    list_add(&list, others ? "\n" : "");
-    free(names.names);
+    list_add_others(&list, list_add_choice);
+    list_add(&list, list.others ? "\n" : "");
     return list.used;
 }
 
 /* ---- under one name ---- */
 
+static void list_add_name(struct list *list, const char *name)
+{
+    list_add(list, "%s\n", name);
+}
+
 size_t dist_list_names(char *buffer, size_t size)
 {
     struct list list = list_begin(buffer, size);
-    struct disti_module_names names;
-    const char *name;
 
     for (int i = 0; disti_built_in_backend(i); i++)
-        list_add(&list, "%s\n", disti_built_in_backend(i)->name);
+        list_add_name(&list, disti_built_in_backend(i)->name);
     for (int i = 0; disti_own_module(i); i++)
-        list_add(&list, "%s\n", disti_own_module(i));
+        list_add_name(&list, disti_own_module(i));
     for (int i = 0; disti_built_in_transport(i); i++)
-        list_add(&list, "%s\n", disti_built_in_transport(i)->name);
-    disti_module_names(&names);
-    for (int i = 0; (name = list_other(&names, &i));)
-        list_add(&list, "%s\n", name);
-    free(names.names);
+        list_add_name(&list, disti_built_in_transport(i)->name);
+    list_add_others(&list, list_add_name);
     return list.used;
 }
 

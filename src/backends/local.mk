@@ -9,6 +9,7 @@ libdist_core_sources += \
 	src/backends/module.c \
 	src/backends/module.h \
 	src/backends/module_file.c \
+	src/backends/planned.h \
 	src/backends/mpi/flavour.c \
 	src/backends/query.c \
 	src/backends/registry.c \
@@ -53,6 +54,7 @@ nccl_module_sources = \
 	src/device/driver.h
 
 ucx_module_sources += \
+	src/backends/planned.h \
 	src/backends/ucx.c \
 	src/base/clock.c src/base/clock.h \
 	src/base/settings/env.c src/base/settings/env.h

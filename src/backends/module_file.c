@@ -49,9 +49,9 @@ static uint64_t file_end(int fd, const ElfW(Ehdr) * header)
 }
 
 /* True. */
-static bool file_says(char *reason, size_t size, const char *format, ...)
+static bool file_reject(char *reason, size_t size, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
-static bool file_says(char *reason, size_t size, const char *format, ...)
+static bool file_reject(char *reason, size_t size, const char *format, ...)
 {
     va_list args;
 
@@ -68,25 +68,25 @@ static bool file_is_bad(int fd, uint64_t bytes, char *reason, size_t size)
     uint64_t end;
 
     if (!file_read(fd, &header, sizeof(header), 0) || memcmp(header.e_ident, ELFMAG, SELFMAG) != 0)
-        return file_says(reason, size,
-                         "is not a shared object (%llu bytes): build it with cc -shared -fPIC",
-                         (unsigned long long)bytes);
+        return file_reject(reason, size,
+                           "is not a shared object (%llu bytes): build it with cc -shared -fPIC",
+                           (unsigned long long)bytes);
     if (file_own_header(&own) &&
         (header.e_ident[EI_CLASS] != own.e_ident[EI_CLASS] ||
          header.e_ident[EI_DATA] != own.e_ident[EI_DATA] || header.e_machine != own.e_machine))
-        return file_says(reason, size,
-                         "was built for another machine (ELF machine %d, class %d; this process is "
-                         "%d, class %d): build it for this one",
-                         header.e_machine, header.e_ident[EI_CLASS], own.e_machine,
-                         own.e_ident[EI_CLASS]);
+        return file_reject(
+            reason, size,
+            "was built for another machine (ELF machine %d, class %d; this process is "
+            "%d, class %d): build it for this one",
+            header.e_machine, header.e_ident[EI_CLASS], own.e_machine, own.e_ident[EI_CLASS]);
     if (header.e_type != ET_DYN)
-        return file_says(reason, size, "is %s, not a shared object: link it with cc -shared",
-                         header.e_type == ET_REL ? "an object file" : "a program");
+        return file_reject(reason, size, "is %s, not a shared object: link it with cc -shared",
+                           header.e_type == ET_REL ? "an object file" : "a program");
     end = file_end(fd, &header);
     if (end > bytes)
-        return file_says(reason, size,
-                         "is truncated: it has %llu bytes of at least %llu: copy it again",
-                         (unsigned long long)bytes, (unsigned long long)end);
+        return file_reject(reason, size,
+                           "is truncated: it has %llu bytes of at least %llu: copy it again",
+                           (unsigned long long)bytes, (unsigned long long)end);
     return false;
 }
 

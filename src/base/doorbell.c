@@ -52,7 +52,7 @@ int disti_doorbell(void)
     return fd;
 }
 
-void disti_doorbell_leave(void)
+void disti_doorbell_close(void)
 {
     if (!doorbell_fd)
         return;

@@ -10,7 +10,7 @@
 int disti_doorbell(void);
 
 /* Closes the calling thread's doorbell, which is made again when it is needed. */
-void disti_doorbell_leave(void);
+void disti_doorbell_close(void);
 
 /* Silences the calling thread's doorbell; after each sleep, and before the look at what has
  * happened.

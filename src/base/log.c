@@ -32,7 +32,7 @@ unsigned disti_failures(void)
     return log_failures;
 }
 
-void disti_fail_again(const char *text)
+void disti_fail_unlogged(const char *text)
 {
     snprintf(log_last_error, sizeof(log_last_error), "%s", text);
     log_failures++;

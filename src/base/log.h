@@ -64,6 +64,6 @@ dist_status disti_fail_errno(dist_status status, const char *format, ...)
 unsigned disti_failures(void);
 
 /* What another thread has reported concerns this one: dist_last_error says it, no log. */
-void disti_fail_again(const char *text);
+void disti_fail_unlogged(const char *text);
 
 #endif

@@ -214,7 +214,7 @@ bool disti_driver_enter(const struct disti_driver *driver, const void *address)
     return true;
 }
 
-void disti_driver_leave(const struct disti_driver *driver)
+void disti_driver_exit(const struct disti_driver *driver)
 {
     void *context;
 

@@ -93,11 +93,11 @@ bool disti_driver_owns(const struct disti_driver *driver, const void *address);
 const char *disti_driver_text(const struct disti_driver *driver, int error);
 
 /*
- * Makes the context of that memory this thread's, until disti_driver_leave; not nested. What is
+ * Makes the context of that memory this thread's, until disti_driver_exit; not nested. What is
  * called in between spoils no capture of another stream. False: there is no such context. A thread
  * of the library's own has none before.
  */
 bool disti_driver_enter(const struct disti_driver *driver, const void *address);
-void disti_driver_leave(const struct disti_driver *driver);
+void disti_driver_exit(const struct disti_driver *driver);
 
 #endif

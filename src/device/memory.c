@@ -35,14 +35,14 @@ static size_t pinned_size(size_t bytes)
 /* A kept piece of that size; NULL: none. */
 static void *pinned_reuse(size_t size)
 {
-    struct pinned_piece **link = &pinned_free, *piece;
+    struct pinned_piece **entry = &pinned_free, *piece;
 
     pthread_mutex_lock(&pinned_lock);
-    while (*link && (*link)->bytes != size)
-        link = &(*link)->next;
-    piece = *link;
+    while (*entry && (*entry)->bytes != size)
+        entry = &(*entry)->next;
+    piece = *entry;
     if (piece) {
-        *link = piece->next;
+        *entry = piece->next;
         pinned_kept -= size;
     }
     pthread_mutex_unlock(&pinned_lock);
@@ -58,7 +58,7 @@ void *disti_pinned_take(const struct disti_driver *driver, const void *device, s
         return memory;
     if (driver->host_alloc(&memory, size, DISTI_DRIVER_HOST_PORTABLE))
         memory = NULL;
-    disti_driver_leave(driver);
+    disti_driver_exit(driver);
     return memory;
 }
 
@@ -88,7 +88,7 @@ void disti_pinned_give(const struct disti_driver *driver, const void *device, vo
     if (!disti_driver_enter(driver, device))
         return; /* the context is gone, and its memory with it */
     driver->host_free(memory);
-    disti_driver_leave(driver);
+    disti_driver_exit(driver);
 }
 
 int disti_device_fetch(const struct disti_driver *driver, void *to, const void *device,
@@ -101,7 +101,7 @@ int disti_device_fetch(const struct disti_driver *driver, void *to, const void *
     error = bytes ? driver->copy_out(to, (uintptr_t)device, bytes, stream) : 0;
     if (!error)
         error = driver->stream_synchronize(stream);
-    disti_driver_leave(driver);
+    disti_driver_exit(driver);
     return error;
 }
 
@@ -121,6 +121,6 @@ int disti_device_store(const struct disti_driver *driver, void *device, const vo
         error = driver->stream_synchronize(stream);
     if (stream)
         driver->stream_destroy(stream);
-    disti_driver_leave(driver);
+    disti_driver_exit(driver);
     return error;
 }

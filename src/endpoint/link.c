@@ -101,7 +101,7 @@ static void link_ended(struct engine_link *link, struct engine_request *request)
     request->status = request->request.status;
     request->request.peer = request->peer;
     if (request->status < 0 && request->status != DIST_ERR_MISMATCH && link->why)
-        disti_fail_again(link->why);
+        disti_fail_unlogged(link->why);
 }
 
 int disti_link_collect(struct engine_link *link)
@@ -200,7 +200,7 @@ void disti_link_recv(struct engine_link *link, int peer, struct engine_request *
 static int link_broken(struct disti_endpoint *endpoint)
 {
     if (endpoint->broken_text)
-        disti_fail_again(endpoint->broken_text);
+        disti_fail_unlogged(endpoint->broken_text);
     return endpoint->broken;
 }
 

@@ -24,7 +24,7 @@ struct spawn {
     pid_t *pids; /* by rank; 0 once reaped */
     struct disti_store_server *server;
     int exit_code;   /* of the first failure; 0: none yet */
-    bool settled;    /* it was seen in an earlier look, or was a signal */
+    bool decided;    /* it was seen in an earlier look, or was a signal */
     int signal;      /* that came for all, with a handler of the program; 0: none */
     int64_t kill_at; /* SIGKILL for whoever is left; INT64_MAX: not yet */
     sigset_t caught, old_mask;
@@ -50,7 +50,7 @@ static bool spawn_is_handled(int signal_number)
 static void spawn_catch(struct spawn *spawn)
 {
     static const int passed_on[] = {SIGINT, SIGTERM, SIGHUP};
-    struct sigaction plain = {.sa_handler = SIG_DFL};
+    struct sigaction standard = {.sa_handler = SIG_DFL};
 
     sigemptyset(&spawn->caught);
     sigaddset(&spawn->caught, SIGCHLD);
@@ -59,7 +59,7 @@ static void spawn_catch(struct spawn *spawn)
             sigaddset(&spawn->caught, passed_on[i]);
     }
     /* An ignored SIGCHLD would let the children vanish with their exit codes. */
-    sigaction(SIGCHLD, &plain, &spawn->old_child);
+    sigaction(SIGCHLD, &standard, &spawn->old_child);
     pthread_sigmask(SIG_BLOCK, &spawn->caught, &spawn->old_mask);
 }
 
@@ -124,8 +124,10 @@ static dist_status spawn_start(struct spawn *spawn, int (*fn)(int rank, void *ar
         if (pid == 0)
             spawn_child(spawn, spawn->started, parent, fn, arg);
         if (pid < 0)
-            return disti_fail_errno(DIST_ERR_SYSTEM, "cannot start process %d of %d",
-                                    spawn->started, spawn->ranks);
+            return disti_fail_errno(
+                DIST_ERR_SYSTEM,
+                "cannot start process %d of %d: see the limit of processes (ulimit -u)",
+                spawn->started, spawn->ranks);
         spawn->pids[spawn->started] = pid;
         spawn->alive++;
     }
@@ -160,10 +162,10 @@ static void spawn_ended(struct spawn *spawn, int rank, int how)
     spawn->pids[rank] = 0;
     spawn->alive--;
     /* Of two that are seen at once, the one that a signal ended is the cause of the other. */
-    if (code == 0 || spawn->settled || (spawn->exit_code && !WIFSIGNALED(how)))
+    if (code == 0 || spawn->decided || (spawn->exit_code && !WIFSIGNALED(how)))
         return;
     spawn->exit_code = code;
-    spawn->settled = WIFSIGNALED(how);
+    spawn->decided = WIFSIGNALED(how);
     if (WIFSIGNALED(how))
         disti_fail(DIST_ERR_PEER_LOST, "rank %d (pid %d) was ended by signal %d (%s)", rank,
                    (int)pid, WTERMSIG(how), strsignal(WTERMSIG(how)));
@@ -187,7 +189,7 @@ static void spawn_reap(struct spawn *spawn)
     }
     if (spawn->exit_code) /* not before all have been looked at: SIGTERM is no cause */
         spawn_end(spawn);
-    spawn->settled = spawn->exit_code != 0;
+    spawn->decided = spawn->exit_code != 0;
 }
 
 /* A signal for the parent is one for all. */
@@ -200,9 +202,9 @@ static void spawn_pass_on(struct spawn *spawn, const siginfo_t *info)
         spawn_kill(spawn, info->si_signo);
     if (spawn->kill_at == INT64_MAX)
         spawn->kill_at = disti_deadline_ms(SPAWN_TERM_MS);
-    if (!spawn->settled)
+    if (!spawn->decided)
         spawn->exit_code = 128 + info->si_signo;
-    spawn->settled = true;
+    spawn->decided = true;
 }
 
 static void spawn_watch(struct spawn *spawn)
@@ -251,11 +253,12 @@ dist_status dist_spawn(int ranks, int (*fn)(int rank, void *arg), void *arg, int
                           "dist_spawn: %d is not a number of processes: give 1 to %d", ranks,
                           SPAWN_RANKS_MAX);
     if (!fn || !exit_code_p)
-        return disti_fail(DIST_ERR_INVALID_ARGUMENT, "dist_spawn: %s is NULL",
+        return disti_fail(DIST_ERR_INVALID_ARGUMENT, "dist_spawn: %s is NULL: give one",
                           fn ? "exit_code_p" : "fn");
     spawn.pids = calloc((size_t)ranks, sizeof(*spawn.pids));
     if (!spawn.pids)
-        return disti_fail(DIST_ERR_NO_MEMORY, "no memory for %d processes", ranks);
+        return disti_fail(DIST_ERR_NO_MEMORY,
+                          "no memory for %d processes: free some, or start fewer", ranks);
     status = disti_store_server_listen("127.0.0.1", 0, ranks, &spawn.server);
     if (status == DIST_OK)
         status = spawn_run(&spawn, fn, arg);

@@ -113,7 +113,7 @@ static bool call_layouts_share(const struct disti_call *call)
 {
     const struct disti_layout *send = &call->send, *recv = &call->recv;
 
-    return send->blocks && recv->blocks && send->plain && recv->plain &&
+    return send->blocks && recv->blocks && send->contiguous && recv->contiguous &&
            call_shares(send->bytes, disti_layout_span(send), recv->bytes, disti_layout_span(recv));
 }
 
@@ -202,8 +202,8 @@ int disti_call_open(struct disti_call *call, const struct disti_args *given,
                                 .comm = comm,
                                 .channel = args.channel,
                                 .root = args.root,
-                                .send = {.type = MPI_DATATYPE_NULL, .plain = true},
-                                .recv = {.type = MPI_DATATYPE_NULL, .plain = true}};
+                                .send = {.type = MPI_DATATYPE_NULL, .contiguous = true},
+                                .recv = {.type = MPI_DATATYPE_NULL, .contiguous = true}};
     if (code == MPI_SUCCESS)
         code = call_open(call, &args);
     else

@@ -68,23 +68,23 @@ static bool comms_is_foreign(MPI_Comm comm)
     return foreign;
 }
 
-static void comms_link(struct disti_comm *comm)
+static void comms_insert(struct disti_comm *comm)
 {
     pthread_mutex_lock(&comms_lock);
     comm->next_made = comms_made;
-    comm->link = &comms_made;
+    comm->entry = &comms_made;
     if (comms_made)
-        comms_made->link = &comm->next_made;
+        comms_made->entry = &comm->next_made;
     comms_made = comm;
     pthread_mutex_unlock(&comms_lock);
 }
 
-static void comms_unlink(struct disti_comm *comm)
+static void comms_remove(struct disti_comm *comm)
 {
     pthread_mutex_lock(&comms_lock);
-    *comm->link = comm->next_made;
+    *comm->entry = comm->next_made;
     if (comm->next_made)
-        comm->next_made->link = comm->link;
+        comm->next_made->entry = comm->entry;
     pthread_mutex_unlock(&comms_lock);
 }
 
@@ -107,7 +107,7 @@ static struct disti_comm *comms_attach(MPI_Comm comm, bool foreign, int share)
         free(made);
         return NULL;
     }
-    comms_link(made);
+    comms_insert(made);
     return made;
 }
 
@@ -160,7 +160,7 @@ void disti_comm_let_go(struct disti_comm *comm)
 {
     if (atomic_fetch_sub(&comm->users, 1) > 1)
         return;
-    comms_unlink(comm);
+    comms_remove(comm);
     if (comm->channel)
         disti_channel_give(comm->channel);
     free(comm);

@@ -195,7 +195,7 @@ static unsigned init_agree(void)
 {
     unsigned mine = init_serves(), all = 0;
 
-    if (!disti_pack_is_plain())
+    if (!disti_pack_is_data_only())
         mine &= INIT_REDUCTIONS;
     PMPI_Allreduce(&mine, &all, 1, MPI_UNSIGNED, MPI_BAND, MPI_COMM_WORLD);
     return all;

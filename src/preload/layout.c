@@ -17,28 +17,28 @@ long long disti_number(struct disti_numbers numbers, int i)
 
 /* ---- types ---- */
 
-static bool layout_type_is_dense(MPI_Datatype type);
+static bool layout_type_is_contiguous(MPI_Datatype type);
 
 /* Copies (MPI_Type_dup) and rows (MPI_Type_contiguous) are what they are made of. */
-static bool layout_inner_is_dense(MPI_Datatype type, int combiner)
+static bool layout_inner_is_contiguous(MPI_Datatype type, int combiner)
 {
     int integers[1], ignored;
     MPI_Aint addresses[1];
     MPI_Datatype inner;
-    bool dense;
+    bool contiguous;
 
     if (PMPI_Type_get_contents(type, combiner == MPI_COMBINER_CONTIGUOUS, 0, 1, integers, addresses,
                                &inner) != MPI_SUCCESS)
         return false;
-    dense = layout_type_is_dense(inner);
+    contiguous = layout_type_is_contiguous(inner);
     if (PMPI_Type_get_envelope(inner, &ignored, &ignored, &ignored, &combiner) == MPI_SUCCESS &&
         combiner != MPI_COMBINER_NAMED)
         PMPI_Type_free(&inner);
-    return dense;
+    return contiguous;
 }
 
 /* Do elements lie without gaps, in the order in which they are packed? If in doubt: no. */
-static bool layout_type_is_dense(MPI_Datatype type)
+static bool layout_type_is_contiguous(MPI_Datatype type)
 {
     int integers, addresses, types, combiner;
     MPI_Aint lower, extent;
@@ -51,7 +51,7 @@ static bool layout_type_is_dense(MPI_Datatype type)
     if (combiner == MPI_COMBINER_NAMED)
         return true;
     return (combiner == MPI_COMBINER_DUP || combiner == MPI_COMBINER_CONTIGUOUS) &&
-           layout_inner_is_dense(type, combiner);
+           layout_inner_is_contiguous(type, combiner);
 }
 
 static int layout_type(struct disti_layout *layout, MPI_Datatype type, bool copy)
@@ -65,8 +65,8 @@ static int layout_type(struct disti_layout *layout, MPI_Datatype type, bool copy
     if (code != MPI_SUCCESS)
         return code;
     layout->size = (size_t)size;
-    layout->plain = !copy && layout_type_is_dense(type);
-    if (layout->plain)
+    layout->contiguous = !copy && layout_type_is_contiguous(type);
+    if (layout->contiguous)
         return MPI_SUCCESS;
     return PMPI_Type_dup(type, &layout->type); /* the program may free its own before we are done */
 }
@@ -103,14 +103,15 @@ static int layout_copy_blocks(const struct disti_layout *layout, int first, int 
 {
     int code = MPI_SUCCESS;
 
-    if (layout->plain || !layout->size)
+    if (layout->contiguous || !layout->size)
         return MPI_SUCCESS;
     for (int b = first; b < first + blocks && code == MPI_SUCCESS; b++) {
         size_t elements = disti_layout_size(layout, b) / layout->size;
-        MPI_Aint place =
-            layout->places ? layout->places[b] : (MPI_Aint)elements * (MPI_Aint)b * layout->extent;
+        MPI_Aint displacement = layout->displacements
+                                    ? layout->displacements[b]
+                                    : (MPI_Aint)elements * (MPI_Aint)b * layout->extent;
 
-        code = layout_copy(layout, layout_at(layout->memory, place),
+        code = layout_copy(layout, layout_at(layout->memory, displacement),
                            layout->bytes + disti_layout_offset(layout, b), elements, packs);
     }
     return code;
@@ -126,22 +127,22 @@ int disti_layout_store(const struct disti_layout *layout, int first, int blocks)
     return layout_copy_blocks(layout, first, blocks, false);
 }
 
-bool disti_pack_is_plain(void)
+bool disti_pack_is_data_only(void)
 {
     static const int given[3] = {0x01020304, 0, 0x05060708};
     static const int wanted[2] = {0x01020304, 0x05060708};
     char packed[sizeof(wanted)] = "";
     MPI_Datatype type;
     int at = 0;
-    bool plain = PMPI_Type_vector(2, 1, 2, MPI_INT, &type) == MPI_SUCCESS;
+    bool good = PMPI_Type_vector(2, 1, 2, MPI_INT, &type) == MPI_SUCCESS;
 
-    if (!plain)
+    if (!good)
         return false;
-    plain = PMPI_Type_commit(&type) == MPI_SUCCESS &&
-            PMPI_Pack(given, 1, type, packed, sizeof(packed), &at, MPI_COMM_SELF) == MPI_SUCCESS &&
-            at == (int)sizeof(wanted) && memcmp(packed, wanted, sizeof(wanted)) == 0;
+    good = PMPI_Type_commit(&type) == MPI_SUCCESS &&
+           PMPI_Pack(given, 1, type, packed, sizeof(packed), &at, MPI_COMM_SELF) == MPI_SUCCESS &&
+           at == (int)sizeof(wanted) && memcmp(packed, wanted, sizeof(wanted)) == 0;
     PMPI_Type_free(&type);
-    return plain;
+    return good;
 }
 
 /* ---- blocks ---- */
@@ -194,19 +195,19 @@ static int layout_spread(struct disti_layout *layout, const struct disti_buffer 
 
     layout->sizes = calloc(blocks, sizeof(*layout->sizes));
     layout->offsets = calloc(blocks, sizeof(*layout->offsets));
-    layout->places = calloc(blocks, sizeof(*layout->places));
-    if (!layout->sizes || !layout->offsets || !layout->places)
+    layout->displacements = calloc(blocks, sizeof(*layout->displacements));
+    if (!layout->sizes || !layout->offsets || !layout->displacements)
         return MPI_ERR_NO_MEM;
     for (size_t b = 0; b < blocks; b++)
         layout->sizes[b] = (size_t)disti_number(buffer->counts, (int)b) * layout->size;
     least = layout_least(layout, buffer);
-    if (layout->plain)
+    if (layout->contiguous)
         layout->bytes = layout_at(layout->memory, (MPI_Aint)least * layout->extent);
     for (size_t b = 0; b < blocks; b++) {
         long long displ = disti_number(buffer->displs, (int)b);
 
-        layout->places[b] = (MPI_Aint)displ * layout->extent;
-        if (!layout->plain)
+        layout->displacements[b] = (MPI_Aint)displ * layout->extent;
+        if (!layout->contiguous)
             layout->offsets[b] = packed;
         else if (layout->sizes[b])
             layout->offsets[b] = (size_t)(displ - least) * layout->size;
@@ -225,7 +226,7 @@ int disti_layout_open(struct disti_layout *layout, const struct disti_buffer *bu
     *layout = (struct disti_layout){.memory = (char *)(uintptr_t)buffer->memory,
                                     .bytes = (char *)(uintptr_t)buffer->memory,
                                     .type = MPI_DATATYPE_NULL,
-                                    .plain = true,
+                                    .contiguous = true,
                                     .blocks = blocks};
     code = layout_type(layout, buffer->type, copy);
     if (code != MPI_SUCCESS)
@@ -236,7 +237,7 @@ int disti_layout_open(struct disti_layout *layout, const struct disti_buffer *bu
         code = layout_spread(layout, buffer);
         bytes = layout->block;
     }
-    if (code != MPI_SUCCESS || layout->plain)
+    if (code != MPI_SUCCESS || layout->contiguous)
         return code;
     layout->bytes = malloc(bytes ? bytes : 1);
     return layout->bytes ? MPI_SUCCESS : MPI_ERR_NO_MEM;
@@ -244,12 +245,12 @@ int disti_layout_open(struct disti_layout *layout, const struct disti_buffer *bu
 
 void disti_layout_close(struct disti_layout *layout)
 {
-    if (!layout->plain)
+    if (!layout->contiguous)
         free(layout->bytes);
     free(layout->sizes);
     free(layout->offsets);
-    free(layout->places);
+    free(layout->displacements);
     if (layout->type != MPI_DATATYPE_NULL)
         PMPI_Type_free(&layout->type);
-    *layout = (struct disti_layout){.type = MPI_DATATYPE_NULL, .plain = true};
+    *layout = (struct disti_layout){.type = MPI_DATATYPE_NULL, .contiguous = true};
 }

@@ -30,17 +30,17 @@ static bool persistent_has_tag(int tag)
 /* One that no other request has. MPI says the greatest on MPI_COMM_WORLD alone. Lock held. */
 static int persistent_next_tag(void)
 {
-    static bool again;
+    static bool wrapped;
     int *most = NULL, there = 0;
 
     PMPI_Comm_get_attr(MPI_COMM_WORLD, MPI_TAG_UB, &most, &there);
     do {
         if (persistent_tag == (there ? *most : PERSISTENT_TAGS)) {
             persistent_tag = 0;
-            again = true;
+            wrapped = true;
         }
         persistent_tag++;
-    } while (again && persistent_has_tag(persistent_tag));
+    } while (wrapped && persistent_has_tag(persistent_tag));
     return persistent_tag;
 }
 
@@ -154,13 +154,13 @@ static int persistent_start(struct disti_pending *pending, MPI_Request *request)
 
 void disti_persistent_drop(struct disti_pending *pending)
 {
-    struct disti_pending **at = &persistent_made;
+    struct disti_pending **entry = &persistent_made;
 
     pthread_mutex_lock(&persistent_lock);
-    while (*at && *at != pending)
-        at = &(*at)->next_made;
-    if (*at)
-        *at = pending->next_made;
+    while (*entry && *entry != pending)
+        entry = &(*entry)->next_made;
+    if (*entry)
+        *entry = pending->next_made;
     pthread_mutex_unlock(&persistent_lock);
     disti_comm_let_go(pending->call.comm);
     persistent_free(pending);
@@ -178,11 +178,11 @@ int MPI_Start(MPI_Request *request)
 int MPI_Startall(int count, MPI_Request requests[])
 {
     int code = MPI_SUCCESS;
-    bool ours = false;
+    bool own = false;
 
-    for (int i = 0; i < count && !ours; i++)
-        ours = persistent_find(requests[i]) != NULL;
-    if (!ours)
+    for (int i = 0; i < count && !own; i++)
+        own = persistent_find(requests[i]) != NULL;
+    if (!own)
         return PMPI_Startall(count, requests);
     for (int i = 0; i < count && code == MPI_SUCCESS; i++)
         code = MPI_Start(&requests[i]);

@@ -113,7 +113,7 @@ struct disti_comm {
     bool early;       /* to be served from its first call on */
     int credit;       /* to make communicators that are early, the same on all its ranks */
     atomic_int users; /* the program's handle, and operations */
-    struct disti_comm *next_made, **link; /* of all */
+    struct disti_comm *next_made, **entry; /* of all */
 };
 
 /* Its record, made anew if need be. NULL: no memory. comm is not MPI_COMM_NULL. */

@@ -80,7 +80,7 @@ static const struct reduce_type {
 #define REDUCE_NUMBERS (REDUCE_INTEGERS | REDUCE_BIT(FLOATING))
 static const struct reduce_op {
     MPI_Op op;
-    unsigned takes, ours;
+    unsigned takes, native;
     dist_op dist;
 } reduce_ops[] = {
     {MPI_SUM, REDUCE_NUMBERS | REDUCE_BIT(COMPLEX), REDUCE_NUMBERS | REDUCE_BIT(COMPLEX), DIST_SUM},
@@ -157,7 +157,7 @@ static bool reduce_native(const struct reduce_type *type, const struct reduce_op
     reduction->parts = class == COMPLEX ? 2 : 1; /* their sum is that of their parts */
     reduction->op = op->dist;
     class = class == COMPLEX ? FLOATING : class == FOREIGN ? SIGNED : class;
-    return op->ours & REDUCE_BIT(type->class) &&
+    return op->native & REDUCE_BIT(type->class) &&
            reduce_dtype(class, bytes / reduction->parts, &reduction->dtype);
 }
 

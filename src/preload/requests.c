@@ -80,14 +80,14 @@ bool disti_move(void)
         return false;
     if (pthread_mutex_trylock(&requests_lock) != 0)
         return true; /* another thread is at it */
-    for (struct disti_channel **at = &requests_channels; *at;) {
-        struct disti_channel *channel = *at;
+    for (struct disti_channel **entry = &requests_channels; *entry;) {
+        struct disti_channel *channel = *entry;
 
         atomic_fetch_sub(&requests_pending, requests_move_channel(channel, &failed));
         if (channel->first)
-            at = &channel->next;
+            entry = &channel->next;
         else
-            *at = channel->next;
+            *entry = channel->next;
     }
     pthread_mutex_unlock(&requests_lock);
     if (failed != MPI_COMM_NULL)

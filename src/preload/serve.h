@@ -27,21 +27,21 @@ dist_status disti_reduction_find(MPI_Datatype type, MPI_Op op, struct disti_redu
 
 /*
  * What a call reads from, or writes to: blocks of elements in the program's memory. libdist sees
- * bytes: the memory itself where elements of the type lie without gaps and in order (plain), else a
- * copy that is packed before and unpacked after.
+ * bytes: the memory itself where elements of the type lie without gaps and in order (contiguous),
+ * else a copy that is packed before and unpacked after.
  */
 struct disti_layout {
     char *memory;
     MPI_Datatype type; /* of a copy: a duplicate of our own */
     size_t size;       /* bytes of an element's data */
     MPI_Aint extent;
-    bool plain;
-    int blocks;       /* 0: the call has no such side on this rank */
-    size_t block;     /* bytes of each, unless there are sizes */
-    size_t *sizes;    /* bytes, by block; NULL: all alike, one after the other */
-    size_t *offsets;  /* by block, from `bytes` */
-    MPI_Aint *places; /* by block, from `memory`, of a copy */
-    char *bytes;      /* what libdist is given */
+    bool contiguous;
+    int blocks;              /* 0: the call has no such side on this rank */
+    size_t block;            /* bytes of each, unless there are sizes */
+    size_t *sizes;           /* bytes, by block; NULL: all alike, one after the other */
+    size_t *offsets;         /* by block, from `bytes` */
+    MPI_Aint *displacements; /* by block, from `memory`, of a copy */
+    char *bytes;             /* what libdist is given */
 };
 
 /* The program's words for it. */
@@ -52,7 +52,7 @@ struct disti_buffer {
     struct disti_numbers counts, displs;
 };
 
-/* copy: even if plain. 0, or an error code of MPI. Always to be closed. */
+/* copy: even if contiguous. 0, or an error code of MPI. Always to be closed. */
 int disti_layout_open(struct disti_layout *layout, const struct disti_buffer *buffer, int blocks,
                       bool copy);
 void disti_layout_close(struct disti_layout *layout);
@@ -64,12 +64,12 @@ size_t disti_layout_offset(const struct disti_layout *layout, int block);
 /* From `bytes` to the end of the last block. */
 size_t disti_layout_span(const struct disti_layout *layout);
 
-/* Copy blocks [first, first + blocks) between memory and bytes; nothing to do if plain. */
+/* Copy blocks [first, first + blocks) between memory and bytes; nothing to do if contiguous. */
 int disti_layout_load(const struct disti_layout *layout, int first, int blocks);
 int disti_layout_store(const struct disti_layout *layout, int first, int blocks);
 
-/* Does MPI_Pack write nothing but the data? Else types that are not plain cannot be served. */
-bool disti_pack_is_plain(void);
+/* Does MPI_Pack write nothing but the data? Else types that are not contiguous cannot be served. */
+bool disti_pack_is_data_only(void);
 
 /* ---- eligible.c ---- */
 

@@ -49,7 +49,8 @@ dist_status disti_discovery_open(const char *job, int *fd_p)
     dist_status status = DIST_IN_PROGRESS;
 
     if (fd < 0)
-        return disti_fail_errno(DIST_ERR_SYSTEM, "cannot make a Unix socket");
+        return disti_fail_errno(
+            DIST_ERR_SYSTEM, "cannot make a Unix socket: see the limit of open files (ulimit -n)");
     if (bind(fd, (struct sockaddr *)&address, length) == 0 && listen(fd, SOMAXCONN) == 0) {
         *fd_p = fd;
         return DIST_OK;
@@ -79,7 +80,7 @@ void disti_store_discovery_answer(struct disti_store_server *server)
         close(fd);
     }
     if (errno != EAGAIN && errno != EINTR && errno != ECONNABORTED)
-        disti_store_server_pause(server);
+        disti_store_server_back_off(server);
 }
 
 /* Reads the whole answer, for a second at most. */
@@ -111,7 +112,8 @@ dist_status disti_discovery_ask(const char *job, int *port_p, char secret_job[12
     dist_status status = DIST_IN_PROGRESS;
 
     if (fd < 0)
-        return disti_fail_errno(DIST_ERR_SYSTEM, "cannot make a Unix socket");
+        return disti_fail_errno(
+            DIST_ERR_SYSTEM, "cannot make a Unix socket: see the limit of open files (ulimit -n)");
     if (connect(fd, (struct sockaddr *)&address, length) == 0) {
         if (!discovery_same_user(fd))
             status = disti_fail(DIST_ERR_RENDEZVOUS,

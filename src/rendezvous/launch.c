@@ -24,7 +24,7 @@ static dist_status launch_torchrun(struct disti_launch *launch);
 static dist_status launch_openmpi(struct disti_launch *launch);
 static dist_status launch_mpich(struct disti_launch *launch);
 static dist_status launch_srun(struct disti_launch *launch);
-static dist_status launch_plain(struct disti_launch *launch);
+static dist_status launch_environment(struct disti_launch *launch);
 static dist_status launch_mindspore(struct disti_launch *launch);
 
 /* In the order in which they are believed: inside a Slurm batch job mpirun launched us, and
@@ -38,7 +38,7 @@ static const struct launch_source launch_sources[] = {
      launch_mpich},
     {"srun", "SLURM_STEP_ID", "SLURM_PROCID", "SLURM_NTASKS", "SLURM_LOCALID", NULL, launch_srun},
     {"environment", "WORLD_SIZE", "RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE",
-     launch_plain},
+     launch_environment},
     {"environment", "RANK", "RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", NULL},
     {"MindSpore", "MS_WORKER_NUM", "MS_NODE_ID", "MS_WORKER_NUM", NULL, NULL, launch_mindspore},
 };
@@ -62,9 +62,10 @@ static dist_status launch_numbers(const struct launch_source *source, struct dis
     return status;
 }
 
-static void launch_job(struct disti_launch *launch, const char *kind, const char *a, const char *b)
+static void launch_job(struct disti_launch *launch, const char *launcher, const char *a,
+                       const char *b)
 {
-    snprintf(launch->job, sizeof(launch->job), "%s.%s%s%s", kind, a, b ? "." : "", b ? b : "");
+    snprintf(launch->job, sizeof(launch->job), "%s.%s%s%s", launcher, a, b ? "." : "", b ? b : "");
 }
 
 /*
@@ -75,9 +76,9 @@ static void launch_job(struct disti_launch *launch, const char *kind, const char
 static dist_status launch_torchrun(struct disti_launch *launch)
 {
     const char *agent = disti_env("TORCHELASTIC_USE_AGENT_STORE");
-    const char *ours = disti_env("DIST_AGENT_STORE");
+    const char *own = disti_env("DIST_AGENT_STORE");
 
-    launch->agent_store = ours && strcmp(ours, "1") == 0;
+    launch->agent_store = own && strcmp(own, "1") == 0;
     if (agent && strcmp(agent, "True") == 0 && !launch->agent_store && launch->port > 0)
         launch->port += launch->port < 65535 ? 1 : -1;
     launch_job(launch, "torchrun", disti_env("TORCHELASTIC_RUN_ID"), disti_env("MASTER_PORT"));
@@ -142,7 +143,8 @@ static dist_status launch_srun(struct disti_launch *launch)
         if (launch->local_world_size < 1)
             return disti_fail(DIST_ERR_INVALID_ARGUMENT,
                               "SLURM_STEP_TASKS_PER_NODE is \"%.100s\", which has no entry for "
-                              "node %d (SLURM_NODEID): start the program with srun",
+                              "node %d (SLURM_NODEID): start the job with srun, or set LOCAL_RANK "
+                              "and RANK yourself",
                               tasks, node);
     }
     launch_job(launch, "slurm", job ? job : "0", disti_env("SLURM_STEP_ID"));
@@ -150,7 +152,7 @@ static dist_status launch_srun(struct disti_launch *launch)
         if (!disti_slurm_first_host(nodes, launch->host, sizeof(launch->host)))
             return disti_fail(DIST_ERR_INVALID_ARGUMENT,
                               "SLURM_STEP_NODELIST is \"%.100s\", which names no host: start the "
-                              "program with srun",
+                              "program with srun, or set MASTER_ADDR",
                               nodes);
         if (!disti_env("MASTER_PORT"))
             launch->port = launch_slurm_port(launch->job);
@@ -159,7 +161,7 @@ static dist_status launch_srun(struct disti_launch *launch)
 }
 
 /* A loop in a shell that sets LOCAL_RANK alone: one machine, so that says everything. */
-static dist_status launch_plain(struct disti_launch *launch)
+static dist_status launch_environment(struct disti_launch *launch)
 {
     bool one_machine =
         launch->local_world_size < 0 || launch->local_world_size == launch->world_size;
@@ -266,7 +268,9 @@ dist_status disti_launch_detect(struct disti_launch *launch_p)
     if (status != DIST_OK)
         return status;
     if (host && strlen(host) >= sizeof(launch.host))
-        return disti_fail(DIST_ERR_INVALID_ARGUMENT, "MASTER_ADDR is too long for a host name");
+        return disti_fail(DIST_ERR_INVALID_ARGUMENT,
+                          "MASTER_ADDR is too long for a host name: give the name or address of "
+                          "rank 0's machine");
     if (host)
         snprintf(launch.host, sizeof(launch.host), "%s", host);
     if (source) {

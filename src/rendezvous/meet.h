@@ -3,7 +3,9 @@
 #ifndef DISTI_RENDEZVOUS_MEET_H
 #define DISTI_RENDEZVOUS_MEET_H
 
+#include "base/net/socket.h"
 #include "rendezvous/rendezvous.h"
+#include "store/client.h"
 
 /* Who wants to meet, and until when. */
 struct disti_meeting {
@@ -14,6 +16,13 @@ struct disti_meeting {
                   */
 };
 
+/* Where the store is said to be, and whose it is. */
+struct disti_meet_address {
+    char host[DISTI_HOST_SIZE];
+    int port;
+    char job[128];
+};
+
 /*
  * By a host and port that all ranks know. Rank 0 listens there, unless `served`: then the
  * launcher does already.
@@ -22,7 +31,7 @@ dist_status disti_meet_tcp(const struct disti_meeting *meeting, const char *host
                            bool served, struct disti_bootstrap *bootstrap);
 
 /*
- * By a file that all ranks see. Rank 0 puts the place of its store there and takes the file
+ * By a file that all ranks see. Rank 0 puts the address of its store there and takes the file
  * away once all have come. A file that an earlier job left is replaced, and does no harm.
  */
 dist_status disti_meet_file(const struct disti_meeting *meeting, const char *path,
@@ -43,12 +52,24 @@ dist_status disti_meet_oob(const struct disti_meeting *meeting, dist_oob_all_gat
 dist_status disti_meet_listen(const struct disti_meeting *meeting, const char *host,
                               struct disti_store_server **server_p);
 
-/* Connects to the place, until the deadline, as one that knows the job ("": does not). */
+/* Connects to that address, until the deadline, as one that knows the job ("": does not). */
 dist_status disti_meet_connect(const struct disti_meeting *meeting, const char *host, int port,
                                const char *job, struct disti_bootstrap *bootstrap);
 
 /* Both: rank 0 lets its server run, and connects to it. On failure the server is gone. */
 dist_status disti_meet_serve(const struct disti_meeting *meeting, const char *host,
                              struct disti_store_server *server, struct disti_bootstrap *bootstrap);
+
+/* Looks once, without waiting. IN_PROGRESS: nothing is said yet. */
+typedef dist_status (*disti_meet_locate_fn)(const char *name, struct disti_meet_address *address_p);
+
+/*
+ * Looks for the store of that name and connects to it, time and again, at most most_ms apart.
+ * IN_PROGRESS: the deadline has passed, and *tries_p says what was met; its text is the caller's
+ * until something is. Other failures are reported.
+ */
+dist_status disti_meet_seek(const struct disti_meeting *meeting, disti_meet_locate_fn locate,
+                            const char *name, int most_ms, struct disti_store_tries *tries_p,
+                            struct disti_bootstrap *bootstrap);
 
 #endif

@@ -1,12 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Meeting by a file: rank 0 publishes the place of its store, the others watch for it. */
+/* Meeting by a file: rank 0 publishes the address of its store, the others watch for it. */
 #include "rendezvous/meet.h"
 
 #include "base/clock.h"
 #include "base/file.h"
 #include "base/log.h"
-#include "base/net/socket.h"
-#include "store/client.h"
 #include "store/server.h"
 
 #include <errno.h>
@@ -47,7 +45,9 @@ static dist_status file_write(const char *path, const char *text, struct file_pu
     bool written;
 
     if (fd < 0)
-        return disti_fail_errno(DIST_ERR_RENDEZVOUS, "rank 0 cannot create %s", path);
+        return disti_fail_errno(
+            DIST_ERR_RENDEZVOUS,
+            "rank 0 cannot create %s: name a file in a folder that all ranks may write", path);
     written = disti_file_write(fd, text, length) == (ssize_t)length && fsync(fd) == 0 &&
               fstat(fd, &now) == 0;
     if (written) {
@@ -56,7 +56,8 @@ static dist_status file_write(const char *path, const char *text, struct file_pu
         close(fd);
         return DIST_OK;
     }
-    disti_fail_errno(DIST_ERR_RENDEZVOUS, "rank 0 cannot write %s", path);
+    disti_fail_errno(DIST_ERR_RENDEZVOUS,
+                     "rank 0 cannot write %s: see the space there, or name a file elsewhere", path);
     close(fd);
     unlink(path);
     return DIST_ERR_RENDEZVOUS;
@@ -73,8 +74,9 @@ static dist_status file_publish(const struct disti_meeting *meeting, const char 
     if (status == DIST_OK && rename(draft, path) == 0)
         return DIST_OK;
     if (status == DIST_OK)
-        status =
-            disti_fail_errno(DIST_ERR_RENDEZVOUS, "rank 0 cannot rename %s to %s", draft, path);
+        status = disti_fail_errno(
+            DIST_ERR_RENDEZVOUS,
+            "rank 0 cannot rename %s to %s: name a file that does not exist yet", draft, path);
     unlink(draft);
     return status;
 }
@@ -89,7 +91,7 @@ static dist_status file_serve(const struct disti_meeting *meeting, const char *p
     dist_status status = disti_primary_address(host);
 
     if (!file)
-        return disti_fail(DIST_ERR_NO_MEMORY, "no memory for a path");
+        return disti_fail(DIST_ERR_NO_MEMORY, "no memory for a path: free some");
     memcpy(file->path, path, path_bytes);
     if (status == DIST_OK)
         status = disti_random_id(unique);
@@ -112,8 +114,7 @@ out:
 }
 
 /* What the file says now. IN_PROGRESS: it is not there, or not (yet) one of ours. */
-static dist_status file_read(const char *path, char host[DISTI_HOST_SIZE], int *port_p,
-                             char job[128])
+static dist_status file_read(const char *path, struct disti_meet_address *address_p)
 {
     char text[FILE_TEXT_MAX + 1];
     struct stat info;
@@ -124,7 +125,9 @@ static dist_status file_read(const char *path, char host[DISTI_HOST_SIZE], int *
     if (fd < 0) {
         if (errno == ENOENT || errno == ESTALE || errno == EINTR)
             return DIST_IN_PROGRESS;
-        return disti_fail_errno(DIST_ERR_RENDEZVOUS, "cannot open %s", path);
+        return disti_fail_errno(DIST_ERR_RENDEZVOUS,
+                                "cannot open %s: let this user read it, or name another file",
+                                path);
     }
     bytes = read(fd, text, FILE_TEXT_MAX);
     if (fstat(fd, &info) == 0 && (!S_ISREG(info.st_mode) || info.st_uid != geteuid()))
@@ -133,8 +136,9 @@ static dist_status file_read(const char *path, char host[DISTI_HOST_SIZE], int *
             "%s is not a regular file of this user: choose a path that nobody else uses", path);
     else if (bytes > 0) {
         text[bytes] = 0;
-        if (sscanf(text, "libdist 1\n%63s\n%d\n%127s\n", host, port_p, job) == 3 && *port_p > 0 &&
-            *port_p < 65536)
+        if (sscanf(text, "libdist 1\n%63s\n%d\n%127s\n", address_p->host, &address_p->port,
+                   address_p->job) == 3 &&
+            address_p->port > 0 && address_p->port < 65536)
             status = DIST_OK;
     }
     close(fd);
@@ -144,30 +148,17 @@ static dist_status file_read(const char *path, char host[DISTI_HOST_SIZE], int *
 dist_status disti_meet_file(const struct disti_meeting *meeting, const char *path,
                             struct disti_bootstrap *bootstrap)
 {
-    char host[DISTI_HOST_SIZE], job[128];
-    struct disti_store_target target = {.host = host,
-                                        .rank = meeting->rank,
-                                        .world_size = meeting->world_size,
-                                        .job = job,
-                                        .doubtful = true};
     struct disti_store_tries tries = {.text = "no such file"};
-    int pause_ms = 5;
     dist_status status;
 
     if (meeting->rank == 0)
         return file_serve(meeting, path, bootstrap);
-    for (;;) {
-        /* Read anew each time: a file that an earlier job left leads nowhere. */
-        status = file_read(path, host, &target.port, job);
-        if (status == DIST_OK)
-            status = disti_store_try(&target, meeting->deadline, &tries, &bootstrap->store);
-        if (status != DIST_IN_PROGRESS)
-            return status;
-        if (disti_expired(meeting->deadline))
-            return disti_fail(DIST_ERR_RENDEZVOUS,
-                              "rank %d waited %d ms for rank 0 to announce itself in %s (%s): "
-                              "check that rank 0 runs and sees the same file",
-                              meeting->rank, meeting->timeout_ms, path, tries.text);
-        disti_store_back_off(&pause_ms, 200, meeting->deadline);
-    }
+    /* Read anew each time: a file that an earlier job left leads nowhere. */
+    status = disti_meet_seek(meeting, file_read, path, 200, &tries, bootstrap);
+    if (status != DIST_IN_PROGRESS)
+        return status;
+    return disti_fail(DIST_ERR_RENDEZVOUS,
+                      "rank %d waited %d ms for rank 0 to announce itself in %s (%s): check "
+                      "that rank 0 runs and sees the same file",
+                      meeting->rank, meeting->timeout_ms, path, tries.text);
 }

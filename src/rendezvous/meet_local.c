@@ -5,15 +5,16 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "rendezvous/discovery.h"
-#include "store/client.h"
 #include "store/server.h"
+
+#include <stdio.h>
 
 #define LOCAL_TAKEN_MS 5000 /* for an earlier group of this job to end */
 
 static dist_status local_open(const struct disti_meeting *meeting, const char *job, int *fd_p)
 {
     int64_t taken_by = disti_deadline_ms(LOCAL_TAKEN_MS);
-    int pause_ms = 2;
+    int delay_ms = 2;
     dist_status status;
 
     for (;;) {
@@ -23,10 +24,10 @@ static dist_status local_open(const struct disti_meeting *meeting, const char *j
         if (disti_expired(taken_by) || disti_expired(meeting->deadline))
             return disti_fail(
                 DIST_ERR_ADDRESS_IN_USE,
-                "rank 0 cannot listen for the ranks of job %s: another process has the Unix socket "
-                "of that name: set MASTER_ADDR and MASTER_PORT instead",
+                "rank 0 cannot listen for the ranks of job %s: another process has "
+                "the Unix socket of that name: set MASTER_ADDR and MASTER_PORT instead",
                 job);
-        disti_store_back_off(&pause_ms, 50, meeting->deadline);
+        disti_store_back_off(&delay_ms, 50, meeting->deadline);
     }
 }
 
@@ -48,34 +49,26 @@ static dist_status local_serve(const struct disti_meeting *meeting, const char *
     return disti_meet_serve(meeting, "127.0.0.1", server, bootstrap);
 }
 
+static dist_status local_ask(const char *job, struct disti_meet_address *address_p)
+{
+    snprintf(address_p->host, sizeof(address_p->host), "127.0.0.1");
+    return disti_discovery_ask(job, &address_p->port, address_p->job);
+}
+
 dist_status disti_meet_local(const struct disti_meeting *meeting, const char *job,
                              struct disti_bootstrap *bootstrap)
 {
-    char secret[128];
-    struct disti_store_target target = {.host = "127.0.0.1",
-                                        .rank = meeting->rank,
-                                        .world_size = meeting->world_size,
-                                        .job = secret,
-                                        .doubtful = true};
-    struct disti_store_tries tries = {0};
-    int pause_ms = 2;
+    struct disti_store_tries tries = {.text = "nobody listens"};
     dist_status status;
 
     if (meeting->rank == 0)
         return local_serve(meeting, job, bootstrap);
-    for (;;) {
-        /* Asked anew each time: behind the discovery may still be the last group's store. */
-        status = disti_discovery_ask(job, &target.port, secret);
-        if (status == DIST_OK)
-            status = disti_store_try(&target, meeting->deadline, &tries, &bootstrap->store);
-        if (status != DIST_IN_PROGRESS)
-            return status;
-        if (disti_expired(meeting->deadline))
-            return disti_fail(DIST_ERR_RENDEZVOUS,
-                              "rank %d waited %d ms for rank 0 of job %s on this machine (%s): "
-                              "check that rank 0 runs and calls dist_init_process_group",
-                              meeting->rank, meeting->timeout_ms, job,
-                              tries.text[0] ? tries.text : "nobody listens");
-        disti_store_back_off(&pause_ms, 50, meeting->deadline);
-    }
+    /* Asked anew each time: behind the discovery may still be the last group's store. */
+    status = disti_meet_seek(meeting, local_ask, job, 50, &tries, bootstrap);
+    if (status != DIST_IN_PROGRESS)
+        return status;
+    return disti_fail(DIST_ERR_RENDEZVOUS,
+                      "rank %d waited %d ms for rank 0 of job %s on this machine (%s): "
+                      "check that rank 0 runs and calls dist_init_process_group",
+                      meeting->rank, meeting->timeout_ms, job, tries.text);
 }

@@ -4,7 +4,6 @@
 
 #include "base/checked.h"
 #include "base/log.h"
-#include "base/net/socket.h"
 #include "store/server.h"
 
 #include <stdio.h>
@@ -17,11 +16,9 @@ struct oob_machine {
 };
 
 /* Then: where is the store? Only rank 0's counts. */
-struct oob_place {
+struct oob_answer {
     int32_t status; /* rank 0's, if it could not listen */
-    int32_t port;
-    char host[DISTI_HOST_SIZE];
-    char job[128];
+    struct disti_meet_address store;
 };
 
 /* The program's all-gather, into memory that is the caller's to free. */
@@ -34,13 +31,14 @@ static dist_status oob_gather(const struct disti_meeting *meeting, dist_oob_all_
 
     all = disti_mul(bytes, (size_t)meeting->world_size, &total) ? calloc(1, total) : NULL;
     if (!all)
-        return disti_fail(DIST_ERR_NO_MEMORY, "no memory to gather from %d ranks",
+        return disti_fail(DIST_ERR_NO_MEMORY, "no memory to gather from %d ranks: free some",
                           meeting->world_size);
     error = gather(arg, in, all, bytes);
     if (error) {
         free(all);
         return disti_fail(DIST_ERR_RENDEZVOUS,
-                          "rank %d: the program's all-gather function failed with %d",
+                          "rank %d: the program's oob_all_gather returned %d: it must return 0 "
+                          "once all ranks have exchanged their bytes",
                           meeting->rank, error);
     }
     *all_p = all;
@@ -67,23 +65,23 @@ static dist_status oob_one_machine(const struct disti_meeting *meeting,
     return DIST_OK;
 }
 
-/* Rank 0 listens; whether it could, and where, is in *place for all to know. */
+/* Rank 0 listens; whether it could, and where, is in *answer for all to know. */
 static struct disti_store_server *oob_listen(const struct disti_meeting *meeting, bool one_machine,
-                                             struct oob_place *place)
+                                             struct oob_answer *answer)
 {
     struct disti_store_server *server = NULL;
     dist_status status = DIST_OK;
 
-    snprintf(place->host, sizeof(place->host), "127.0.0.1");
+    snprintf(answer->store.host, sizeof(answer->store.host), "127.0.0.1");
     if (!one_machine)
-        status = disti_primary_address(place->host);
+        status = disti_primary_address(answer->store.host);
     if (status == DIST_OK)
-        status = disti_meet_listen(meeting, place->host, &server);
-    place->status = status;
+        status = disti_meet_listen(meeting, answer->store.host, &server);
+    answer->status = status;
     if (status != DIST_OK)
         return NULL;
-    place->port = disti_store_server_port(server);
-    snprintf(place->job, sizeof(place->job), "%s", disti_store_server_job(server));
+    answer->store.port = disti_store_server_port(server);
+    snprintf(answer->store.job, sizeof(answer->store.job), "%s", disti_store_server_job(server));
     return server;
 }
 
@@ -91,35 +89,37 @@ dist_status disti_meet_oob(const struct disti_meeting *meeting, dist_oob_all_gat
                            void *arg, struct disti_bootstrap *bootstrap)
 {
     struct disti_store_server *server = NULL;
-    struct oob_place place = {0};
-    void *places = NULL;
+    struct oob_answer answer = {0};
+    void *answers = NULL;
     bool one_machine;
     dist_status status = oob_one_machine(meeting, gather, arg, &one_machine);
 
     if (status == DIST_OK && meeting->rank == 0)
-        server = oob_listen(meeting, one_machine, &place);
+        server = oob_listen(meeting, one_machine, &answer);
     if (status == DIST_OK)
-        status = oob_gather(meeting, gather, arg, &place, sizeof(place), &places);
+        status = oob_gather(meeting, gather, arg, &answer, sizeof(answer), &answers);
     if (status != DIST_OK)
         goto out;
-    memcpy(&place, places, sizeof(place));
-    place.host[sizeof(place.host) - 1] = place.job[sizeof(place.job) - 1] = 0;
-    if (place.status != DIST_OK) {
-        status =
-            meeting->rank == 0
-                ? (dist_status)place.status
-                : disti_fail(DIST_ERR_RENDEZVOUS, "rank %d: rank 0 could not open a store (%s)",
-                             meeting->rank, dist_status_string((dist_status)place.status));
+    memcpy(&answer, answers, sizeof(answer));
+    answer.store.host[sizeof(answer.store.host) - 1] =
+        answer.store.job[sizeof(answer.store.job) - 1] = 0;
+    if (answer.status != DIST_OK) {
+        status = meeting->rank == 0
+                     ? (dist_status)answer.status
+                     : disti_fail(DIST_ERR_RENDEZVOUS,
+                                  "rank %d: rank 0 could not open a store (%s): see its own error",
+                                  meeting->rank, dist_status_string((dist_status)answer.status));
         goto out;
     }
     if (server) {
-        status = disti_meet_serve(meeting, place.host, server, bootstrap);
+        status = disti_meet_serve(meeting, answer.store.host, server, bootstrap);
         server = NULL;
     } else {
-        status = disti_meet_connect(meeting, place.host, place.port, place.job, bootstrap);
+        status = disti_meet_connect(meeting, answer.store.host, answer.store.port, answer.store.job,
+                                    bootstrap);
     }
 out:
-    free(places);
+    free(answers);
     disti_store_server_stop(server, 0);
     return status;
 }

@@ -4,9 +4,7 @@
 
 #include "base/clock.h"
 #include "base/log.h"
-#include "base/net/socket.h"
 #include "base/settings/config.h"
-#include "store/client.h"
 #include "store/server.h"
 
 #include <stdio.h>
@@ -39,6 +37,30 @@ dist_status disti_meet_connect(const struct disti_meeting *meeting, const char *
                                         .job = job};
 
     return disti_store_reach(&target, meeting->timeout_ms, meeting->deadline, &bootstrap->store);
+}
+
+dist_status disti_meet_seek(const struct disti_meeting *meeting, disti_meet_locate_fn locate,
+                            const char *name, int most_ms, struct disti_store_tries *tries_p,
+                            struct disti_bootstrap *bootstrap)
+{
+    struct disti_meet_address address = {.port = 0};
+    struct disti_store_target target = {.host = address.host,
+                                        .rank = meeting->rank,
+                                        .world_size = meeting->world_size,
+                                        .job = address.job,
+                                        .doubtful = true};
+    int delay_ms = 2;
+    dist_status status;
+
+    for (;;) {
+        status = locate(name, &address);
+        target.port = address.port;
+        if (status == DIST_OK)
+            status = disti_store_try(&target, meeting->deadline, tries_p, &bootstrap->store);
+        if (status != DIST_IN_PROGRESS || disti_expired(meeting->deadline))
+            return status;
+        disti_store_back_off(&delay_ms, most_ms, meeting->deadline);
+    }
 }
 
 dist_status disti_meet_serve(const struct disti_meeting *meeting, const char *host,

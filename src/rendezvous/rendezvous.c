@@ -101,7 +101,7 @@ static dist_status rendezvous_missing(const struct rendezvous_facts *facts)
 }
 
 /* Completes and checks rank and world size. */
-static dist_status rendezvous_settle(struct rendezvous_facts *facts)
+static dist_status rendezvous_complete(struct rendezvous_facts *facts)
 {
     bool nothing = facts->rank.value < 0 && facts->world_size.value < 0;
 
@@ -139,10 +139,10 @@ static bool rendezvous_is_local(const struct disti_launch *launch)
 static dist_status rendezvous_no_way(const struct rendezvous_facts *facts, int rank)
 {
     if (facts->url.kind == DISTI_URL_MPI)
-        return disti_fail(
-            DIST_ERR_RENDEZVOUS,
-            "rank %d: mpi:// works only with backend mpi: name it, or choose another init method",
-            rank);
+        return disti_fail(DIST_ERR_RENDEZVOUS,
+                          "rank %d: mpi:// works only with a backend that uses MPI: choose backend "
+                          "mpi, or give env://, tcp:// or file://",
+                          rank);
     return disti_fail(DIST_ERR_RENDEZVOUS,
                       "rank %d does not know where to meet the others: MASTER_ADDR is not set. Set "
                       "MASTER_ADDR to the address of the machine where rank 0 runs (127.0.0.1 if "
@@ -210,7 +210,7 @@ dist_status disti_rendezvous(const struct dist_options *options, int timeout_ms,
     dist_status status = rendezvous_gather_facts(options ? options : &defaults, &facts);
 
     if (status == DIST_OK)
-        status = rendezvous_settle(&facts);
+        status = rendezvous_complete(&facts);
     if (status != DIST_OK)
         return status;
     meeting.hidden = rendezvous_is_hidden(&facts);
@@ -253,24 +253,19 @@ bool disti_rendezvous_needs_mpi(const struct dist_options *options)
            launch.world_size > 1 && !launch.host[0] && !rendezvous_is_local(&launch);
 }
 
-dist_status disti_bootstrap_settle(struct disti_bootstrap *bootstrap)
+dist_status disti_bootstrap_correct_host(struct disti_bootstrap *bootstrap)
 {
-    size_t bytes;
-    void *seen;
+    char seen[DISTI_STORE_HOST];
     dist_status status;
 
     if (!bootstrap->hidden)
         return DIST_OK;
-    status = disti_store_get(bootstrap->store, DISTI_STORE_SEEN, 0, &seen, &bytes);
-    if (status != DIST_OK)
+    status = disti_store_seen_host(bootstrap->store, seen);
+    if (status != DIST_OK || !seen[0])
         return status;
-    if (bytes && bytes < sizeof(bootstrap->bind_host)) {
-        memcpy(bootstrap->bind_host, seen, bytes);
-        bootstrap->bind_host[bytes] = 0;
-        disti_info("rank %d listens on %s, which other machines reached", bootstrap->rank,
-                   bootstrap->bind_host);
-    }
-    free(seen);
+    snprintf(bootstrap->bind_host, sizeof(bootstrap->bind_host), "%s", seen);
+    disti_info("rank %d listens on %s, which other machines reached", bootstrap->rank,
+               bootstrap->bind_host);
     return DIST_OK;
 }
 

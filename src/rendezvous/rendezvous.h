@@ -64,7 +64,7 @@ bool disti_rendezvous_needs_mpi(const struct dist_options *options);
  * To be called once all ranks are known to have come: corrects a guess of bind_host by the address
  * at which other machines have come to the store. One round trip, if it was a guess.
  */
-dist_status disti_bootstrap_settle(struct disti_bootstrap *bootstrap);
+dist_status disti_bootstrap_correct_host(struct disti_bootstrap *bootstrap);
 
 /* Closes the store and stops the server (waits at most linger_ms for the others to go). */
 void disti_bootstrap_close(struct disti_bootstrap *bootstrap, int linger_ms);

@@ -10,7 +10,7 @@
 /*
  * A handler may have interrupted anything, so it takes no lock and no memory. The frame is there
  * already. Where somebody is putting a frame on the connection, perhaps the thread that was
- * interrupted, that one sends the alarm when it leaves the line.
+ * interrupted, that one sends the alarm when it releases the line.
  *
  *     handler:  alarm into the list;  line free? take it, send, leave it
  *     sender:   take the line, send, leave it;  alarms in the list? once more
@@ -80,7 +80,7 @@ void disti_store_client_take_line(struct disti_store *store)
         disti_backoff(&backoff);
 }
 
-void disti_store_client_leave_line(struct disti_store *store)
+void disti_store_client_release_line(struct disti_store *store)
 {
     atomic_store(&store->sending, false);
     alarm_flush(store);

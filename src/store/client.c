@@ -159,7 +159,7 @@ static dist_status client_send(struct disti_store *store, const struct client_re
 
     disti_store_client_take_line(store);
     status = client_send_frame(store, request, deadline);
-    disti_store_client_leave_line(store);
+    disti_store_client_release_line(store);
     return status;
 }
 
@@ -189,8 +189,8 @@ static void client_read_for_all(struct disti_store *store, int64_t deadline)
 }
 
 /* Waits until the call is done, with the lock held, which is let go meanwhile. */
-static dist_status client_await(struct disti_store *store, const struct client_call *call,
-                                int64_t deadline)
+static dist_status client_wait(struct disti_store *store, const struct client_call *call,
+                               int64_t deadline)
 {
     struct timespec until = {.tv_sec = deadline / 1000000000, .tv_nsec = deadline % 1000000000};
 
@@ -211,7 +211,7 @@ static dist_status client_await(struct disti_store *store, const struct client_c
 dist_status disti_store_client_call(struct disti_store *store, const struct client_request *request,
                                     int64_t deadline, struct disti_wire_reader *reply_p)
 {
-    struct client_call call = {0}, **link = &store->calls;
+    struct client_call call = {0}, **entry = &store->calls;
     dist_status status;
 
     pthread_mutex_lock(&store->lock);
@@ -220,10 +220,10 @@ dist_status disti_store_client_call(struct disti_store *store, const struct clie
         call.id = store->last_id;
         call.next = store->calls;
         store->calls = &call;
-        status = client_await(store, &call, deadline);
-        while (*link != &call)
-            link = &(*link)->next;
-        *link = call.next;
+        status = client_wait(store, &call, deadline);
+        while (*entry != &call)
+            entry = &(*entry)->next;
+        *entry = call.next;
     }
     pthread_mutex_unlock(&store->lock);
     if (status == DIST_OK)

@@ -34,7 +34,8 @@ dist_status disti_store_try(const struct disti_store_target *target, int64_t dea
 
 /*
  * Rounds until the deadline, which is timeout_ms from when the caller began. ERR_RENDEZVOUS
- * says what was tried.
+ * says what was tried. The server refuses a second client of one rank, and a world size that is not
+ * its own: the error names both sides.
  */
 dist_status disti_store_reach(const struct disti_store_target *target, int timeout_ms,
                               int64_t deadline, struct disti_store **store_p);
@@ -126,7 +127,7 @@ const struct client_abort *disti_store_client_aborted(const struct disti_store *
 
 /* alarm.c: the right to put a frame on the connection, which alarms need too. */
 void disti_store_client_take_line(struct disti_store *store);
-void disti_store_client_leave_line(struct disti_store *store);
+void disti_store_client_release_line(struct disti_store *store);
 
 /* inbox.c: with the lock held, without waiting. */
 

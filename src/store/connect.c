@@ -189,8 +189,10 @@ static dist_status connect_address(const struct addrinfo *address,
     }
     store = connect_store(fd, address);
     if (!store)
-        return disti_fail_errno(DIST_ERR_SYSTEM, "rank %d cannot set up its end of the store",
-                                target->rank);
+        return disti_fail_errno(
+            DIST_ERR_SYSTEM,
+            "rank %d cannot set up its end of the store: see the limit of open files (ulimit -n)",
+            target->rank);
     status = connect_hello(
         store, target, target->doubtful ? connect_sooner(deadline, welcome_by) : deadline, &reply);
     if (status == DIST_OK)
@@ -214,7 +216,9 @@ static dist_status connect_unresolved(const struct disti_store_target *target, i
         tries->unresolved_by = disti_deadline_ms(UNRESOLVED_MS);
     if (!disti_expired(tries->unresolved_by))
         return DIST_IN_PROGRESS;
-    return disti_fail(DIST_ERR_RENDEZVOUS, "rank %d cannot find the address of \"%s\": %s",
+    return disti_fail(DIST_ERR_RENDEZVOUS,
+                      "rank %d cannot find the address of \"%s\": %s. Give MASTER_ADDR or the init "
+                      "method a name that this machine knows, or a numeric address",
                       target->rank, target->host, gai_strerror(code));
 }
 
@@ -247,7 +251,7 @@ dist_status disti_store_reach(const struct disti_store_target *target, int timeo
                               int64_t deadline, struct disti_store **store_p)
 {
     struct disti_store_tries tries = {0};
-    int pause_ms = 5;
+    int delay_ms = 5;
     dist_status status;
 
     for (;;) {
@@ -262,15 +266,6 @@ dist_status disti_store_reach(const struct disti_store_target *target, int timeo
                     ? "if another program has that port, choose another one (MASTER_PORT)"
                     : "start rank 0, set the same MASTER_ADDR on all ranks, or raise the timeout "
                       "(DIST_TIMEOUT, seconds)");
-        disti_store_back_off(&pause_ms, 200, deadline);
+        disti_store_back_off(&delay_ms, 200, deadline);
     }
-}
-
-dist_status disti_store_connect(const char *host, int port, int rank, int world_size,
-                                int timeout_ms, struct disti_store **store_p)
-{
-    struct disti_store_target target = {
-        .host = host, .port = port, .rank = rank, .world_size = world_size, .job = ""};
-
-    return disti_store_reach(&target, timeout_ms, disti_deadline_ms(timeout_ms), store_p);
 }

@@ -17,12 +17,12 @@ const struct store_failure *disti_store_failures_find(const struct disti_store_s
 
 static void failures_drop_oldest(struct disti_store_server *server)
 {
-    struct store_failure **link = &server->failures;
+    struct store_failure **entry = &server->failures;
 
-    while ((*link)->next)
-        link = &(*link)->next;
-    free(*link);
-    *link = NULL;
+    while ((*entry)->next)
+        entry = &(*entry)->next;
+    free(*entry);
+    *entry = NULL;
     server->failure_count--;
 }
 

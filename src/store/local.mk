@@ -1,15 +1,15 @@
 # SPDX-License-Identifier: BSD-3-Clause
-# The key-value store: its server, its clients, its wire format.
+# The store: its server, its clients, its wire format.
 libdist_core_sources += \
 	src/store/alarm.c \
+	src/store/blob.c \
+	src/store/blob.h \
 	src/store/client.c \
 	src/store/client.h \
+	src/store/coll.c \
 	src/store/connect.c \
 	src/store/failures.c \
-	src/store/gather.c \
 	src/store/inbox.c \
-	src/store/keys.c \
-	src/store/keys.h \
 	src/store/peer.c \
 	src/store/ranks.c \
 	src/store/serve.c \
@@ -17,6 +17,5 @@ libdist_core_sources += \
 	src/store/server.h \
 	src/store/store.c \
 	src/store/store.h \
-	src/store/wait.c \
 	src/store/wire.c \
 	src/store/wire.h

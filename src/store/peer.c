@@ -243,7 +243,7 @@ void disti_store_peer_accept(struct disti_store_server *server)
             return;
     }
     if (errno != EAGAIN && errno != EINTR && errno != ECONNABORTED)
-        disti_store_server_pause(server);
+        disti_store_server_back_off(server);
 }
 
 void disti_store_peer_event(struct disti_store_server *server, struct store_peer *peer,
@@ -271,8 +271,6 @@ void disti_store_peer_free(struct disti_store_server *server, struct store_peer 
         server->strangers--;
     while (peer->out)
         peer_out_pop(peer);
-    while (peer->waits)
-        disti_store_wait_remove(peer, peer->waits);
     disti_wire_next(&peer->in);
     disti_descriptor_close(peer->fd);
     free(peer);

@@ -12,18 +12,9 @@
 
 bool disti_store_ranks_is_gone(const struct disti_store_server *server, int rank, bool left)
 {
-    enum store_place place = server->ranks[rank].place;
+    enum store_state state = server->ranks[rank].state;
 
-    return place == STORE_LOST || place == STORE_FAILED || (left && place == STORE_LEFT);
-}
-
-int disti_store_ranks_gone(const struct disti_store_server *server)
-{
-    for (int r = 0; r < server->world_size; r++) {
-        if (disti_store_ranks_is_gone(server, r, false))
-            return r;
-    }
-    return -1;
+    return state == STORE_LOST || state == STORE_FAILED || (left && state == STORE_LEFT);
 }
 
 static struct disti_blob *ranks_pack_notice(const struct disti_notice *notice)
@@ -66,20 +57,18 @@ static void ranks_tell(const struct store_rank *slot, struct disti_notice *notic
 }
 
 /* Keeps why the rank is gone, tells the others, ends what cannot end well any more. */
-static void ranks_gone(struct disti_store_server *server, int rank, enum store_place place,
+static void ranks_gone(struct disti_store_server *server, int rank, enum store_state state,
                        const char *why)
 {
     struct disti_notice notice = {
-        .rank = rank, .group = DISTI_NO_GROUP, .graceful = place == STORE_LEFT};
+        .rank = rank, .group = DISTI_NO_GROUP, .graceful = state == STORE_LEFT};
     struct store_rank *slot = &server->ranks[rank];
 
-    slot->place = place;
+    slot->state = state;
     ranks_tell(slot, &notice, why);
     memcpy(slot->news, notice.text, sizeof(slot->news));
     disti_store_ranks_push(server, &notice, NULL);
-    disti_store_gather_fail_rank(server, rank, slot->news);
-    if (place != STORE_LEFT)
-        disti_store_serve_fail_keys(server, DIST_ERR_PEER_LOST, slot->news);
+    disti_store_coll_fail(server, rank, DISTI_NO_GROUP, DIST_ERR_PEER_LOST, slot->news);
 }
 
 /* One of its ranks has failed in the group; the first that says so is heard. */
@@ -93,21 +82,22 @@ static void ranks_group_failed(struct disti_store_server *server, int rank,
     ranks_tell(&server->ranks[rank], &notice, why);
     disti_store_failures_add(server, &notice);
     disti_store_ranks_push(server, &notice, party);
-    disti_store_gather_fail_group(server, &notice);
+    disti_store_coll_fail(server, -1, party->group, aborted ? DIST_ERR_ABORTED : DIST_ERR_PEER_LOST,
+                          notice.text);
 }
 
 void disti_store_ranks_lost(struct disti_store_server *server, struct store_peer *peer)
 {
     struct store_rank *slot = &server->ranks[peer->rank];
 
-    disti_store_wait_clear(server, peer);
+    disti_store_coll_withdraw(server, peer->rank);
     slot->peer = NULL;
     server->here--;
     /* Who has reported a failure is news already. */
-    if (slot->place == STORE_HERE)
+    if (slot->state == STORE_HERE)
         ranks_gone(server, peer->rank, STORE_LOST, "closed its connection without leaving the job");
     else
-        slot->place = STORE_LOST;
+        slot->state = STORE_LOST;
 }
 
 void disti_store_ranks_report(struct disti_store_server *server, struct store_peer *peer)
@@ -128,12 +118,12 @@ void disti_store_ranks_report(struct disti_store_server *server, struct store_pe
     if (party.group != DISTI_NO_GROUP)
         ranks_group_failed(server, peer->rank, &party, aborted,
                            aborted ? "aborted the group" : why);
-    else if (server->ranks[peer->rank].place == STORE_HERE)
+    else if (server->ranks[peer->rank].state == STORE_HERE)
         ranks_gone(server, peer->rank, STORE_FAILED, why);
 }
 
 /* Everybody has left in order: a launcher's store is as new for the next group. */
-static void ranks_begin_again(struct disti_store_server *server)
+static void ranks_reset(struct disti_store_server *server)
 {
     char job[33];
 
@@ -142,9 +132,9 @@ static void ranks_begin_again(struct disti_store_server *server)
     server->left = 0;
     server->formed = false;
     server->broken[0] = 0;
-    disti_store_gather_clear(server);
+    disti_store_coll_clear(server);
     disti_store_failures_clear(server);
-    disti_table_clear(&server->table);
+    server->numbers = 0;
     if (!server->job_required && disti_random_id(job) == DIST_OK)
         disti_store_server_set_job(server, job, false);
 }
@@ -153,23 +143,23 @@ void disti_store_ranks_goodbye(struct disti_store_server *server, struct store_p
 {
     struct store_rank *slot = &server->ranks[peer->rank];
 
-    disti_store_wait_clear(server, peer);
+    disti_store_coll_withdraw(server, peer->rank);
     slot->peer = NULL;
     server->here--;
     peer->dead = server->reap = true;
-    if (slot->place == STORE_FAILED) {
-        slot->place = STORE_LOST;
+    if (slot->state == STORE_FAILED) {
+        slot->state = STORE_LOST;
         return;
     }
     if (peer->in.head.arg == DISTI_WIRE_WITHDRAW) {
-        slot->place = STORE_ABSENT;
+        slot->state = STORE_ABSENT;
         return;
     }
     server->left++;
     ranks_gone(server, peer->rank, STORE_LEFT, "has left the job");
     /* A rank's own server ends with its group instead, and the next group has another. */
     if (server->left == server->world_size && server->holder < 0)
-        ranks_begin_again(server);
+        ranks_reset(server);
 }
 
 /* Refuses a hello. Before all have come it also ends the waiting of the others. */
@@ -189,27 +179,26 @@ static void ranks_refuse(struct disti_store_server *server, struct store_peer *p
     if (server->formed)
         return;
     memcpy(server->broken, text, sizeof(text));
-    disti_store_gather_fail_all(server, DIST_ERR_RENDEZVOUS, text);
-    disti_store_serve_fail_keys(server, DIST_ERR_RENDEZVOUS, text);
+    disti_store_coll_fail(server, -1, DISTI_NO_GROUP, DIST_ERR_RENDEZVOUS, text);
 }
 
-/* Is the place of that rank free? Answers the hello if not. */
-static bool ranks_check_place(struct disti_store_server *server, struct store_peer *peer,
+/* May a client come as that rank now? Answers the hello if not. */
+static bool ranks_check_state(struct disti_store_server *server, struct store_peer *peer,
                               const struct disti_wire_id *id)
 {
     const struct store_rank *slot = &server->ranks[id->rank];
 
-    if (slot->place == STORE_LEFT) {
+    if (slot->state == STORE_LEFT) {
         peer->closing = true;
         disti_store_peer_refuse(server, peer, peer->in.head.id, DIST_IN_PROGRESS,
                                 "the last group of this job has not ended yet");
         return false;
     }
-    if (slot->place == STORE_LOST) {
+    if (slot->state == STORE_LOST) {
         ranks_refuse(server, peer, "this job cannot go on: %s", slot->news);
         return false;
     }
-    if (slot->place != STORE_ABSENT) {
+    if (slot->state != STORE_ABSENT) {
         if (slot->pid == id->pid && strcmp(slot->host, id->host) == 0)
             ranks_refuse(server, peer,
                          "rank %d (host %s, pid %u) has joined that job already: make more groups "
@@ -250,7 +239,7 @@ static bool ranks_check(struct disti_store_server *server, struct store_peer *pe
                      id->host, id->pid, server->world_size - 1);
         return false;
     }
-    return ranks_check_place(server, peer, id);
+    return ranks_check_state(server, peer, id);
 }
 
 static void ranks_welcome(struct disti_store_server *server, struct store_peer *peer)
@@ -292,7 +281,7 @@ void disti_store_ranks_hello(struct disti_store_server *server, struct store_pee
     if (!ranks_check(server, peer, &id))
         return;
     slot = &server->ranks[id.rank];
-    slot->place = STORE_HERE;
+    slot->state = STORE_HERE;
     slot->peer = peer;
     slot->pid = id.pid;
     memcpy(slot->host, id.host, sizeof(slot->host));
@@ -301,9 +290,7 @@ void disti_store_ranks_hello(struct disti_store_server *server, struct store_pee
     server->strangers--;
     server->here++;
     server->formed = server->formed || server->here == server->world_size;
-    if (server->everywhere && disti_store_peer_came_by(peer, host)) {
-        server->everywhere = false; /* one is enough */
-        disti_store_serve_note(server, DISTI_STORE_SEEN, host);
-    }
+    if (server->everywhere && !server->seen[0] && disti_store_peer_came_by(peer, host))
+        snprintf(server->seen, sizeof(server->seen), "%s", host);
     ranks_welcome(server, peer);
 }

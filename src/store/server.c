@@ -27,9 +27,8 @@ static void server_free(struct disti_store_server *server)
 {
     while (server->peers)
         disti_store_peer_free(server, server->peers);
-    disti_store_gather_clear(server);
+    disti_store_coll_clear(server);
     disti_store_failures_clear(server);
-    disti_table_clear(&server->table);
     server_close(&server->epoll_fd);
     server_close(&server->listen_fd);
     server_close(&server->wake_fd);
@@ -75,10 +74,10 @@ dist_status disti_store_server_listen(const char *host, int port, int world_size
                           "a store needs a world size of 1 or more, not %d", world_size);
     server = server_new(world_size);
     if (!server)
-        return disti_fail(DIST_ERR_NO_MEMORY, "no memory for a store of %d ranks", world_size);
+        return disti_fail(DIST_ERR_NO_MEMORY,
+                          "no memory for a store of %d ranks: free some, or start fewer",
+                          world_size);
     server->everywhere = !host;
-    if (!host)
-        disti_store_serve_note(server, DISTI_STORE_SEEN, "");
     status = disti_random_id(job);
     if (status == DIST_OK)
         status = host ? disti_listen(host, port, &server->listen_fd, &server->port)
@@ -90,7 +89,9 @@ dist_status disti_store_server_listen(const char *host, int port, int world_size
     server->wake_fd = disti_descriptor_own(eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC));
     if (server->epoll_fd < 0 || server->wake_fd < 0 || !server_watch(server, &server->listen_fd) ||
         !server_watch(server, &server->wake_fd)) {
-        status = disti_fail_errno(DIST_ERR_SYSTEM, "cannot set up the store's event loop");
+        status = disti_fail_errno(
+            DIST_ERR_SYSTEM,
+            "cannot set up the store's event loop: see the limit of open files (ulimit -n)");
         goto out;
     }
     *server_p = server;
@@ -163,7 +164,7 @@ static void server_reap(struct disti_store_server *server)
     }
 }
 
-void disti_store_server_pause(struct disti_store_server *server)
+void disti_store_server_back_off(struct disti_store_server *server)
 {
     if (!server->short_told)
         disti_warn("the store cannot accept connections and tries again: %s%s", strerror(errno),
@@ -174,7 +175,7 @@ void disti_store_server_pause(struct disti_store_server *server)
     epoll_ctl(server->epoll_fd, EPOLL_CTL_DEL, server->listen_fd, NULL);
     if (server->discovery_fd >= 0)
         epoll_ctl(server->epoll_fd, EPOLL_CTL_DEL, server->discovery_fd, NULL);
-    server->accept_at = disti_deadline_ms(STORE_PAUSE_MS);
+    server->accept_at = disti_deadline_ms(STORE_BACK_OFF_MS);
 }
 
 static void server_resume(struct disti_store_server *server)
@@ -209,9 +210,8 @@ static int server_tick(struct disti_store_server *server)
                 disti_store_peer_dismiss(server, peer);
             server_sooner(&next, peer->hello_by);
         }
-        if (peer->rank >= 0)
-            server_sooner(&next, disti_store_wait_tick(server, peer));
     }
+    server_sooner(&next, disti_store_coll_tick(server));
     server_reap(server);
     return next == INT64_MAX ? -1 : disti_left_ms(next);
 }
@@ -243,8 +243,8 @@ static bool server_is_left(const struct disti_store_server *server)
 {
     bool left = server->here == 0;
 
-    for (int r = 0; left && server->awaits && r < server->world_size; r++)
-        left = server->ranks[r].place != STORE_ABSENT;
+    for (int r = 0; left && server->expects_all && r < server->world_size; r++)
+        left = server->ranks[r].state != STORE_ABSENT;
     return left;
 }
 
@@ -294,33 +294,18 @@ dist_status disti_store_server_run(struct disti_store_server *server)
     error = disti_thread_create(&server->thread, server_main, server);
     if (error) {
         errno = error;
-        return disti_fail_errno(DIST_ERR_SYSTEM, "cannot start the store's thread");
+        return disti_fail_errno(
+            DIST_ERR_SYSTEM,
+            "cannot start the store's thread: see the limit of processes (ulimit -u)");
     }
     server->running = true;
     return DIST_OK;
 }
 
-dist_status disti_store_server_start(const char *host, int port, int world_size,
-                                     struct disti_store_server **server_p)
-{
-    struct disti_store_server *server;
-    dist_status status = disti_store_server_listen(host, port, world_size, &server);
-
-    if (status != DIST_OK)
-        return status;
-    server->holder = 0;
-    status = disti_store_server_run(server);
-    if (status != DIST_OK)
-        server_free(server);
-    else
-        *server_p = server;
-    return status;
-}
-
-void disti_store_server_await(struct disti_store_server *server)
+void disti_store_server_expect_all(struct disti_store_server *server)
 {
     if (server)
-        atomic_store(&server->awaits, true);
+        atomic_store(&server->expects_all, true);
 }
 
 void disti_store_server_stop(struct disti_store_server *server, int linger_ms)

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The store's server from inside: connections, ranks, waits. One thread owns all of it. */
+/* The store's server from inside: connections, ranks, collectives. One thread owns all of it. */
 #ifndef DISTI_STORE_SERVER_H
 #define DISTI_STORE_SERVER_H
 
-#include "store/keys.h"
+#include "store/blob.h"
 #include "store/wire.h"
 
 #include <pthread.h>
@@ -11,9 +11,8 @@
 
 #define STORE_HELLO_MS 60000     /* a connection that says nothing is dropped after this */
 #define STORE_STRANGERS 256      /* connections without a hello, besides one for each rank */
-#define STORE_PAUSE_MS 100       /* out of descriptors: until the next look at who wants in */
+#define STORE_BACK_OFF_MS 100    /* out of descriptors: until the next look at who wants in */
 #define STORE_OUT_MAX (1u << 20) /* a client that does not read is not listened to either */
-#define STORE_WAITS_MAX 1024     /* of one client: a thread has one */
 #define STORE_FAILURES_MAX 4096  /* older ones are forgotten: all have heard of them long ago */
 
 struct disti_store_server;
@@ -25,28 +24,40 @@ struct store_out {
     struct disti_blob *body; /* may be NULL */
 };
 
-/* What a client waits for: a key, or the other ranks of an all-gather. */
-struct store_wait {
-    struct store_wait *next;
+/* A key as it came: not terminated. */
+struct store_key {
+    unsigned char bytes[DISTI_KEY_MAX];
+    size_t length;
+};
+
+/* A request that other ranks take part in. */
+struct store_request {
     uint8_t op;
     uint32_t id;
     int64_t deadline;
-    struct disti_key key;
-    struct store_gather *gather;
+    struct store_key key;
 };
 
-/* All-gathers under way: the bytes so far and who has come, by place in the party. */
-struct store_gather {
-    struct store_gather *next;
-    struct disti_key key;
+/* A rank of a collective: has it come, and does it wait for the reply to its request `id`? */
+struct store_arrival {
+    bool here, waits;
+    uint32_t id;
+    int64_t deadline;
+};
+
+/* A collective under way: an ALL_GATHER, BROADCAST, ARRIVE or LEAVE. */
+struct store_coll {
+    struct store_coll *next;
+    struct store_key key;
     uint8_t op;
-    int32_t group; /* whose it is; DISTI_NO_GROUP */
-    int *ranks;    /* the party; NULL: all ranks */
-    int size;      /* of the party */
-    size_t bytes;  /* each rank's; of a BROADCAST: 0 */
-    int first, count;
-    bool *here;
-    struct disti_blob *all; /* size * bytes; of a BROADCAST: what the first gave, NULL before */
+    int32_t group;                  /* whose it is; DISTI_NO_GROUP */
+    int *ranks;                     /* the party; NULL: all ranks */
+    int size;                       /* of the party */
+    size_t bytes;                   /* each rank's; of a BROADCAST: 0 */
+    int first;                      /* the rank that began it */
+    int count;                      /* how many are here */
+    struct store_arrival *arrivals; /* by index in the party */
+    struct disti_blob *result; /* size * bytes; of a BROADCAST: what its root gave, NULL before */
 };
 
 /* A group that one of its ranks has reported as failed. */
@@ -70,15 +81,13 @@ struct store_peer {
     uint32_t events;  /* what epoll watches */
     bool closing;     /* close once everything is out */
     bool dead;        /* to be reaped */
-    struct store_wait *waits;
-    int wait_count;
 };
 
-enum store_place { STORE_ABSENT, STORE_HERE, STORE_FAILED, STORE_LEFT, STORE_LOST };
+enum store_state { STORE_ABSENT, STORE_HERE, STORE_FAILED, STORE_LEFT, STORE_LOST };
 
 /* What the server knows about a rank. */
 struct store_rank {
-    enum store_place place;
+    enum store_state state;
     struct store_peer *peer; /* NULL unless HERE or FAILED */
     uint32_t pid;
     char host[64];
@@ -89,9 +98,11 @@ struct disti_store_server {
     int epoll_fd, listen_fd, wake_fd;
     int discovery_fd; /* -1, or a Unix socket that tells port and job, see discovery.c */
     int port, world_size;
-    bool everywhere; /* it listens at every address */
-    char only[64];   /* but for the loopback, the one address at which it lets in; "": any */
-    int holder;      /* the rank whose process this is; -1: a launcher */
+    bool everywhere;             /* it listens at every address */
+    char seen[DISTI_STORE_HOST]; /* see disti_store_seen_host */
+    char only[DISTI_STORE_HOST]; /* but for the loopback, the one address at which it lets in; "":
+                                    any */
+    int holder;                  /* the rank whose process this is; -1: a launcher */
     char job[128];
     bool job_required; /* a hello must know the job */
     struct store_rank *ranks;
@@ -104,8 +115,8 @@ struct disti_store_server {
     int64_t accept_at; /* no new connections before this time: out of descriptors; 0: any time */
     bool short_told;   /* that it is out of descriptors */
     const struct disti_log *log; /* of whoever started it; may be NULL */
-    struct disti_store_table table;
-    struct store_gather *gathers;
+    int64_t numbers;             /* taken so far */
+    struct store_coll *colls;
     struct store_failure *failures; /* newest first, STORE_FAILURES_MAX at most */
     int failure_count;
     void (*formed_fn)(void *arg);
@@ -113,7 +124,7 @@ struct disti_store_server {
     pthread_t thread;
     bool running;
     atomic_bool stop;
-    atomic_bool awaits; /* those who have not come yet, when it stops */
+    atomic_bool expects_all; /* those who have not come yet, when it stops */
     _Atomic int64_t stop_by;
 };
 
@@ -141,7 +152,7 @@ void disti_store_server_set_discovery(struct disti_store_server *server, int fd)
 void disti_store_server_forget(struct disti_store_server *server);
 
 /* Nobody can be let in now, by errno: listens again in a moment. Who waits, waits in the queue. */
-void disti_store_server_pause(struct disti_store_server *server);
+void disti_store_server_back_off(struct disti_store_server *server);
 
 /* peer.c */
 void disti_store_peer_accept(struct disti_store_server *server);
@@ -159,24 +170,8 @@ void disti_store_peer_refuse(struct disti_store_server *server, struct store_pee
     __attribute__((format(printf, 5, 6)));
 void disti_store_peer_free(struct disti_store_server *server, struct store_peer *peer);
 
-/* wait.c: what a peer waits for. */
-
-/* Keeps a copy of *wait; refuses the request if there is no room. NULL: it was refused. */
-struct store_wait *disti_store_wait_add(struct disti_store_server *server, struct store_peer *peer,
-                                        const struct store_wait *wait);
-void disti_store_wait_remove(struct store_peer *peer, struct store_wait *wait);
-/* The peer waits no longer, for anything: its parts of all-gathers are taken out. */
-void disti_store_wait_clear(struct disti_store_server *server, struct store_peer *peer);
-/* Ends what is due. Returns when the next one is; INT64_MAX: none. */
-int64_t disti_store_wait_tick(struct disti_store_server *server, struct store_peer *peer);
-
 /* serve.c: a complete frame of a peer. */
 void disti_store_serve_frame(struct disti_store_server *server, struct store_peer *peer);
-/* The server's own value; without memory it stays as it was. */
-void disti_store_serve_note(struct disti_store_server *server, const char *name, const char *value);
-/* Everyone who waits for a key ends with an error. */
-void disti_store_serve_fail_keys(struct disti_store_server *server, dist_status status,
-                                 const char *text);
 
 /* ranks.c */
 void disti_store_ranks_hello(struct disti_store_server *server, struct store_peer *peer);
@@ -189,28 +184,21 @@ void disti_store_ranks_push(struct disti_store_server *server, const struct dist
                             const struct disti_wire_party *party);
 /* Is the rank FAILED or LOST (and with `left`: or LEFT)? */
 bool disti_store_ranks_is_gone(const struct disti_store_server *server, int rank, bool left);
-/* The first rank that is FAILED or LOST; -1: none. */
-int disti_store_ranks_gone(const struct disti_store_server *server);
 
 /* How a peer came: the address at this end, numeric; false: by the loopback. */
-bool disti_store_peer_came_by(const struct store_peer *peer, char text[64]);
+bool disti_store_peer_came_by(const struct store_peer *peer, char text[DISTI_STORE_HOST]);
 
-/* gather.c */
-void disti_store_gather_join(struct disti_store_server *server, struct store_peer *peer,
-                             const struct store_wait *request);
-/* The peer's wait has come to its deadline. */
-void disti_store_gather_expired(struct disti_store_server *server, struct store_peer *peer,
-                                struct store_wait *wait);
-/* Ends those that the rank takes part in; those of the group; all. */
-void disti_store_gather_fail_rank(struct disti_store_server *server, int rank, const char *text);
-void disti_store_gather_fail_group(struct disti_store_server *server,
-                                   const struct disti_notice *notice);
-void disti_store_gather_fail_all(struct disti_store_server *server, dist_status status,
-                                 const char *text);
-/* The rank no longer waits: its part is taken out. */
-void disti_store_gather_withdraw(struct disti_store_server *server, struct store_gather *gather,
-                                 int rank);
-void disti_store_gather_clear(struct disti_store_server *server);
+/* coll.c */
+void disti_store_coll_join(struct disti_store_server *server, struct store_peer *peer,
+                           const struct store_request *request);
+/* Ends what is due. Returns when the next one is; INT64_MAX: none. */
+int64_t disti_store_coll_tick(struct disti_store_server *server);
+/* Ends those in which the rank takes part (-1: any), of the group (DISTI_NO_GROUP: of any). */
+void disti_store_coll_fail(struct disti_store_server *server, int rank, int32_t group,
+                           dist_status status, const char *text);
+/* The rank waits no longer: it is taken out of those in which it did. */
+void disti_store_coll_withdraw(struct disti_store_server *server, int rank);
+void disti_store_coll_clear(struct disti_store_server *server);
 
 /* failures.c: what is known of groups that failed. */
 const struct store_failure *disti_store_failures_find(const struct disti_store_server *server,

@@ -6,6 +6,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -30,9 +31,11 @@ static dist_status store_aborted(struct disti_store *store)
 static dist_status store_no_answer(struct disti_store *store, dist_status status, const char *key)
 {
     if (status == DIST_IN_PROGRESS)
-        return disti_fail(DIST_ERR_TIMEOUT,
-                          "rank %d: the store at %s (host %s, pid %u) does not answer (\"%s\")",
-                          store->rank, store->where, store->holder.host, store->holder.pid, key);
+        return disti_fail(
+            DIST_ERR_TIMEOUT,
+            "rank %d: the store at %s (host %s, pid %u) does not answer (\"%s\"): see "
+            "whether that process is stopped, or its machine overloaded",
+            store->rank, store->where, store->holder.host, store->holder.pid, key);
     if (status == DIST_ERR_ABORTED)
         return store_aborted(store);
     return disti_fail(DIST_ERR_PEER_LOST, "rank %d: %s (\"%s\")", store->rank, store->lost_text,
@@ -55,15 +58,16 @@ static dist_status store_refused(const struct disti_store *store,
     const struct disti_party *party = request->party;
     int length = (int)reply->head.value_bytes;
 
-    if (status != DIST_ERR_TIMEOUT || !party)
+    if (status != DIST_ERR_TIMEOUT)
         return disti_fail(status, "rank %d: %.*s", store->rank, length, text);
-    if (party->since_ns)
+    if (party && party->since_ns)
         since_ns = party->since_ns;
-    return disti_fail(status,
-                      "rank %d waited %lld ms %s: %.*s. Check whether they run and where they are, "
-                      "or raise the timeout (DIST_TIMEOUT, seconds)",
-                      store->rank, (long long)(disti_now_ns() - since_ns) / 1000000,
-                      party->what ? party->what : "for the others", length, text);
+    return disti_fail(
+        status,
+        "rank %d waited %lld ms %s: %.*s. Check whether they run and where they are, or "
+        "raise the timeout (DIST_TIMEOUT, seconds)",
+        store->rank, (long long)(disti_now_ns() - since_ns) / 1000000,
+        party && party->what ? party->what : "for the others", length, text);
 }
 
 /*
@@ -73,14 +77,10 @@ static dist_status store_refused(const struct disti_store *store,
 static dist_status store_call(struct disti_store *store, const struct client_request *request,
                               int64_t wait_ms, struct disti_wire_reader *reply_p)
 {
-    size_t length = strlen(request->key);
     int64_t start = disti_now_ns();
-    dist_status status;
+    dist_status status =
+        disti_store_client_call(store, request, disti_deadline_ms(wait_ms), reply_p);
 
-    if (length == 0 || length > DISTI_KEY_MAX)
-        return disti_fail(DIST_ERR_INVALID_ARGUMENT, "a key has 1 to %d bytes, not %zu",
-                          DISTI_KEY_MAX, length);
-    status = disti_store_client_call(store, request, disti_deadline_ms(wait_ms), reply_p);
     if (status != DIST_OK)
         return store_no_answer(store, status, request->key);
     if (reply_p->head.arg == DIST_OK)
@@ -92,7 +92,9 @@ static dist_status store_call(struct disti_store *store, const struct client_req
 
 static dist_status store_odd_reply(struct disti_store *store, const char *key)
 {
-    return disti_fail(DIST_ERR_INTERNAL, "rank %d: the store's reply has the wrong size (\"%s\")",
+    return disti_fail(DIST_ERR_INTERNAL,
+                      "rank %d: the store's reply has the wrong size (\"%s\"): use one build of "
+                      "libdist for all ranks",
                       store->rank, key);
 }
 
@@ -105,109 +107,38 @@ static dist_status store_check_value(const char *key, size_t bytes)
                       DISTI_VALUE_MAX, bytes, key);
 }
 
-dist_status disti_store_set(struct disti_store *store, const char *key, const void *value,
-                            size_t bytes)
+dist_status disti_store_take_numbers(struct disti_store *store, int count, int64_t *first_p)
 {
-    struct client_request request = {
-        .op = DISTI_WIRE_SET, .key = key, .value = value, .bytes = bytes};
-    struct disti_wire_reader reply;
-    dist_status status = store_check_value(key, bytes);
-
-    if (status == DIST_OK)
-        status = store_call(store, &request, STORE_REPLY_MS, &reply);
-    if (status == DIST_OK)
-        disti_wire_next(&reply);
-    return status;
-}
-
-dist_status disti_store_get(struct disti_store *store, const char *key, int timeout_ms,
-                            void **value_p, size_t *bytes_p)
-{
-    struct client_request request = {.op = DISTI_WIRE_GET, .arg = timeout_ms, .key = key};
-    struct disti_wire_reader reply;
-    dist_status status = store_call(store, &request, (int64_t)timeout_ms + STORE_GRACE_MS, &reply);
-    size_t bytes;
-    void *value;
-
-    if (status != DIST_OK)
-        return status;
-    bytes = (size_t)reply.head.value_bytes;
-    value = malloc(bytes + 1);
-    if (value) {
-        memcpy(value, disti_wire_value(&reply), bytes);
-        *value_p = value;
-        *bytes_p = bytes;
-    } else {
-        status = disti_fail(DIST_ERR_NO_MEMORY, "no memory for %zu bytes of \"%s\"", bytes, key);
-    }
-    disti_wire_next(&reply);
-    return status;
-}
-
-dist_status disti_store_wait(struct disti_store *store, const char *key, int timeout_ms)
-{
-    struct client_request request = {.op = DISTI_WIRE_WAIT, .arg = timeout_ms, .key = key};
-    struct disti_wire_reader reply;
-    dist_status status = store_call(store, &request, (int64_t)timeout_ms + STORE_GRACE_MS, &reply);
-
-    if (status == DIST_OK)
-        disti_wire_next(&reply);
-    return status;
-}
-
-dist_status disti_store_add(struct disti_store *store, const char *key, int64_t amount,
-                            int64_t *value_p)
-{
-    unsigned char bytes[8];
-    struct client_request request = {
-        .op = DISTI_WIRE_ADD, .key = key, .value = bytes, .bytes = sizeof(bytes)};
+    unsigned char bytes[4];
+    const struct client_request request = {
+        .op = DISTI_WIRE_NUMBERS, .key = "numbers", .value = bytes, .bytes = sizeof(bytes)};
     struct disti_wire_reader reply;
     dist_status status;
 
-    disti_wire_put64(bytes, (uint64_t)amount);
+    disti_wire_put32(bytes, (uint32_t)count);
     status = store_call(store, &request, STORE_REPLY_MS, &reply);
     if (status != DIST_OK)
         return status;
     if (reply.head.value_bytes == 8)
-        *value_p = (int64_t)disti_wire_get64(disti_wire_value(&reply));
+        *first_p = (int64_t)disti_wire_get64(disti_wire_value(&reply));
     else
-        status = store_odd_reply(store, key);
+        status = store_odd_reply(store, request.key);
     disti_wire_next(&reply);
     return status;
 }
 
-dist_status disti_store_compare_set(struct disti_store *store, const char *key,
-                                    const void *expected, size_t expected_bytes,
-                                    const void *desired, size_t desired_bytes, bool *swapped_p)
+dist_status disti_store_seen_host(struct disti_store *store, char host[DISTI_STORE_HOST])
 {
-    size_t old_bytes = expected ? expected_bytes : 0;
-    struct client_request request = {.op = DISTI_WIRE_CAS, .key = key};
+    const struct client_request request = {.op = DISTI_WIRE_SEEN, .key = "seen host"};
     struct disti_wire_reader reply;
-    unsigned char *both;
-    dist_status status = store_check_value(key, old_bytes);
+    dist_status status = store_call(store, &request, STORE_REPLY_MS, &reply);
 
-    if (status == DIST_OK)
-        status = store_check_value(key, desired_bytes);
     if (status != DIST_OK)
         return status;
-    request.bytes = 8 + old_bytes + desired_bytes;
-    request.value = both = malloc(request.bytes);
-    if (!both)
-        return disti_fail(DIST_ERR_NO_MEMORY, "no memory for %zu bytes of \"%s\"", request.bytes,
-                          key);
-    disti_wire_put64(both, expected ? old_bytes : UINT64_MAX);
-    if (old_bytes)
-        memcpy(both + 8, expected, old_bytes);
-    if (desired_bytes)
-        memcpy(both + 8 + old_bytes, desired, desired_bytes);
-    status = store_call(store, &request, STORE_REPLY_MS, &reply);
-    free(both);
-    if (status != DIST_OK)
-        return status;
-    if (reply.head.value_bytes == 1)
-        *swapped_p = disti_wire_value(&reply)[0] != 0;
+    if (reply.head.value_bytes < DISTI_STORE_HOST)
+        snprintf(host, DISTI_STORE_HOST, "%s", (const char *)disti_wire_value(&reply));
     else
-        status = store_odd_reply(store, key);
+        status = store_odd_reply(store, request.key);
     disti_wire_next(&reply);
     return status;
 }
@@ -219,7 +150,8 @@ static dist_status store_pack_party(const struct disti_party *party, struct clie
     unsigned char *packed = malloc(bytes);
 
     if (!packed)
-        return disti_fail(DIST_ERR_NO_MEMORY, "no memory for %zu bytes to the store", bytes);
+        return disti_fail(DIST_ERR_NO_MEMORY, "no memory for %zu bytes to the store: free some",
+                          bytes);
     disti_wire_put_party(packed, party);
     request->party = party;
     request->before = packed;
@@ -248,13 +180,13 @@ static dist_status store_call_party(struct disti_store *store, const struct dist
     return status;
 }
 
-dist_status disti_store_gather(struct disti_store *store, const struct disti_party *party,
-                               const char *key, const void *in, void *out, size_t bytes,
-                               int timeout_ms)
+dist_status disti_store_all_gather(struct disti_store *store, const struct disti_party *party,
+                                   const char *key, const void *in, void *out, size_t bytes,
+                                   int timeout_ms)
 {
     struct client_request request = {
         .op = DISTI_WIRE_ALL_GATHER, .arg = timeout_ms, .key = key, .value = in, .bytes = bytes};
-    int ranks = party->ranks ? party->count : store->world_size;
+    int ranks = party && party->ranks ? party->count : store->world_size;
     dist_status status = store_check_value(key, bytes);
     size_t total;
 
@@ -265,14 +197,6 @@ dist_status disti_store_gather(struct disti_store *store, const struct disti_par
                           "%zu bytes from each of %d ranks are too many for the store (\"%s\")",
                           bytes, ranks, key);
     return store_call_party(store, party, &request, out, total);
-}
-
-dist_status disti_store_all_gather(struct disti_store *store, const char *key, const void *in,
-                                   void *out, size_t bytes, int timeout_ms)
-{
-    static const struct disti_party all = {.group = DISTI_NO_GROUP};
-
-    return disti_store_gather(store, &all, key, in, out, bytes, timeout_ms);
 }
 
 dist_status disti_store_broadcast(struct disti_store *store, const struct disti_party *party,

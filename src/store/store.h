@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The store: a small key-value service that every rank of a job talks to. */
+/* The store: the service at which the ranks of a job meet, and learn of each other's end. */
 #ifndef DISTI_STORE_STORE_H
 #define DISTI_STORE_STORE_H
 
@@ -15,64 +15,40 @@ struct disti_store_server;
 struct disti_store;
 
 #define DISTI_KEY_MAX 256
-#define DISTI_VALUE_MAX (16u << 20)
+#define DISTI_VALUE_MAX (16u << 20) /* bytes that one rank gives at once */
+#define DISTI_STORE_HOST 64         /* a numeric address, with its end */
 
 /*
- * Listens on host (numeric or a name; that one address and no other; NULL: every one) and port (0:
- * any free one), then serves world_size ranks. Does not block. ERR_ADDRESS_IN_USE names address and
- * port.
- */
-dist_status disti_store_server_start(const char *host, int port, int world_size,
-                                     struct disti_store_server **server_p);
-
-/*
- * A key of a server that listens everywhere: its address at which the first rank of another machine
- * came; empty before.
- */
-#define DISTI_STORE_SEEN "store/seen"
-
-/*
- * The same in two halves, for a launcher that forks in between: the thread starts in `run`. Once
- * all ranks have said goodbye, a launcher's store is empty and ready for the next group.
+ * A server for world_size ranks. It listens on one address, `host` (numeric or a name; NULL: on all
+ * addresses of the machine), and on `port` (0: any free one); `run` starts its thread, so that a
+ * launcher may fork in between. Neither blocks. ERR_ADDRESS_IN_USE names address and port. Once all
+ * ranks have said goodbye, a launcher's store is empty and ready for the next group.
  */
 dist_status disti_store_server_listen(const char *host, int port, int world_size,
                                       struct disti_store_server **server_p);
 dist_status disti_store_server_run(struct disti_store_server *server);
 int disti_store_server_port(const struct disti_store_server *server);
 
-/* To stop shall wait for ranks that have not come yet, too. NULL is accepted. */
-void disti_store_server_await(struct disti_store_server *server);
+/* Makes `stop` wait for ranks that have not come yet, too. NULL is accepted. */
+void disti_store_server_expect_all(struct disti_store_server *server);
 
 /* Waits until every client has gone, at most linger_ms, then stops. NULL is accepted. */
 void disti_store_server_stop(struct disti_store_server *server, int linger_ms);
 
-/*
- * Connects as `rank`, trying again until the deadline (the server may not be there yet). Every
- * address of the name is tried. ERR_RENDEZVOUS says what was tried; a second client with a rank
- * that is taken, and a world size that differs from the server's, are refused, with both named.
- */
-dist_status disti_store_connect(const char *host, int port, int rank, int world_size,
-                                int timeout_ms, struct disti_store **store_p);
-
 /* The numeric address of this end of the connection: the interface that reaches the job. */
 const char *disti_store_local_host(const struct disti_store *store);
 
-dist_status disti_store_set(struct disti_store *store, const char *key, const void *value,
-                            size_t bytes);
-/* Waits for the key, at most timeout_ms. *value_p is malloc'ed, the caller's. ERR_PEER_LOST if the
- * key is not there and a rank has been lost: it might have been the one to set it. */
-dist_status disti_store_get(struct disti_store *store, const char *key, int timeout_ms,
-                            void **value_p, size_t *bytes_p);
-dist_status disti_store_wait(struct disti_store *store, const char *key, int timeout_ms);
-/* Adds to a counter that begins at 0; *value_p is the sum. To get and set, a counter is 8 bytes,
- * little-endian. */
-dist_status disti_store_add(struct disti_store *store, const char *key, int64_t amount,
-                            int64_t *value_p);
-/* Sets the key to `desired` if it is `expected` (expected NULL: if it is not there).
- * *swapped_p says whether it did. */
-dist_status disti_store_compare_set(struct disti_store *store, const char *key,
-                                    const void *expected, size_t expected_bytes,
-                                    const void *desired, size_t desired_bytes, bool *swapped_p);
+/*
+ * Takes `count` numbers, above 0, that no other request gets: *first_p is the lowest. A launcher's
+ * store begins at 1 for each of its jobs.
+ */
+dist_status disti_store_take_numbers(struct disti_store *store, int count, int64_t *first_p);
+
+/*
+ * The address of a server that listens everywhere at which the first rank of another machine came;
+ * "": none has, or it listens at one address only.
+ */
+dist_status disti_store_seen_host(struct disti_store *store, char host[DISTI_STORE_HOST]);
 
 /* Some ranks of the job, for a group of them. */
 #define DISTI_NO_GROUP (-1)
@@ -87,19 +63,15 @@ struct disti_party {
 };
 
 /*
- * Every rank of the party gives bytes (the same number) and gets bytes from each, in the party's
- * order. One round trip. Waits for all, at most timeout_ms: ERR_TIMEOUT names the ranks that did
- * not come, and ends it for all. ERR_PEER_LOST: a rank of the party is gone, or a failure was
- * reported for the group. ERR_MISMATCH: another rank names another party, or another size. bytes 0:
- * a barrier.
+ * Every rank of the party (NULL: of the job, for no group) gives bytes (the same number) and gets
+ * bytes from each, in the party's order. One round trip. Waits for all, at most timeout_ms:
+ * ERR_TIMEOUT names the ranks that did not come, and ends it for all. ERR_PEER_LOST: a rank of the
+ * party is gone, or a failure was reported for the group. ERR_MISMATCH: another rank names another
+ * party, or another size. bytes 0: a barrier.
  */
-dist_status disti_store_gather(struct disti_store *store, const struct disti_party *party,
-                               const char *key, const void *in, void *out, size_t bytes,
-                               int timeout_ms);
-
-/* The same among all ranks, for no group. */
-dist_status disti_store_all_gather(struct disti_store *store, const char *key, const void *in,
-                                   void *out, size_t bytes, int timeout_ms);
+dist_status disti_store_all_gather(struct disti_store *store, const struct disti_party *party,
+                                   const char *key, const void *in, void *out, size_t bytes,
+                                   int timeout_ms);
 
 /*
  * The party's first rank gives bytes at `data`, the others get them there. Waits for all, with the

@@ -12,7 +12,7 @@
  * numbers are little-endian; nothing is aligned beyond what the offsets say.
  *
  *     0  u32  magic "DIST"
- *     4  u8   version (3)
+ *     4  u8   version (4)
  *     5  u8   op
  *     6  u16  flags (0)
  *     8  u32  id: a request's number, repeated in its reply; 0 in a notice
@@ -28,13 +28,8 @@
  *
  *     op          key   value                            reply's value
  *     HELLO             a hello, below                   a welcome, below
- *     SET         name  the bytes
- *     GET         name                                   the bytes, once they are there
- *     WAIT        name
- *     ADD         name  i64 amount                       i64 sum
- *     CAS         name  u64 n, n bytes expected,         u8: swapped or not
- *                       then the desired bytes
- *                       (n = 2^64 - 1: not there)
+ *     NUMBERS     text  u32 how many                     i64 the first: they are nobody else's
+ *     SEEN        text                                     text: see disti_store_seen_host
  *     ALL_GATHER  name  a party, this rank's bytes       all ranks' bytes, in the party's order
  *     ARRIVE      name  a party
  *     BROADCAST   name  a party, its first rank's bytes  these bytes
@@ -56,20 +51,17 @@
  * authentication and TLS, which are to be agreed on before anything else is believed.
  */
 #define DISTI_WIRE_MAGIC 0x54534944u
-#define DISTI_WIRE_VERSION 3
+#define DISTI_WIRE_VERSION 4
 #define DISTI_WIRE_WITHDRAW 1 /* arg of a GOODBYE: the hello counts for nothing */
 #define DISTI_WIRE_HEAD 32
-#define DISTI_WIRE_HELLO_LIMIT 4096u                           /* before the hello is accepted */
-#define DISTI_WIRE_REQUEST_LIMIT (2 * DISTI_VALUE_MAX + 1024u) /* a CAS carries two values */
-#define DISTI_WIRE_GATHER_MAX (4 * (size_t)DISTI_VALUE_MAX)    /* all ranks' bytes together */
+#define DISTI_WIRE_HELLO_LIMIT 4096u                        /* before the hello is accepted */
+#define DISTI_WIRE_REQUEST_LIMIT (2 * DISTI_VALUE_MAX)      /* with the party before the value */
+#define DISTI_WIRE_GATHER_MAX (4 * (size_t)DISTI_VALUE_MAX) /* all ranks' bytes together */
 
 enum disti_wire_op {
     DISTI_WIRE_HELLO = 1,
-    DISTI_WIRE_SET,
-    DISTI_WIRE_GET,
-    DISTI_WIRE_WAIT,
-    DISTI_WIRE_ADD,
-    DISTI_WIRE_CAS,
+    DISTI_WIRE_NUMBERS,
+    DISTI_WIRE_SEEN,
     DISTI_WIRE_ALL_GATHER,
     DISTI_WIRE_ARRIVE,
     DISTI_WIRE_REPORT,

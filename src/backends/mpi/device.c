@@ -28,8 +28,8 @@ bool disti_native_takes_devices(const struct disti_native *native, const struct 
            !disti_native_stages(native, call, &count);
 }
 
-dist_status disti_native_await_stream(const struct disti_native *native,
-                                      const struct dist_call *call)
+dist_status disti_native_wait_stream(const struct disti_native *native,
+                                     const struct dist_call *call)
 {
     const struct disti_driver *driver = disti_driver_loaded();
     int error = 0;
@@ -37,7 +37,7 @@ dist_status disti_native_await_stream(const struct disti_native *native,
     if (!driver || !(disti_driver_enter(driver, call->in) || disti_driver_enter(driver, call->out)))
         return DIST_OK;
     error = driver->stream_synchronize(call->stream);
-    disti_driver_leave(driver);
+    disti_driver_exit(driver);
     if (!error)
         return DIST_OK;
     return native->host->fail(DIST_ERR_SYSTEM, "%s: earlier work on the stream failed: %s",

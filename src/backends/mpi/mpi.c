@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Backend mpi: ranks and links from MPI, algorithms ours or MPI's. A module. */
+/* Backend mpi: ranks and messages from MPI, algorithms of libdist or of MPI. A module. */
 #include "backends/mpi/end.h"
 #include "backends/mpi/native.h"
 #include "base/settings/env.h"
@@ -35,13 +35,13 @@ static dist_status mpi_query(const void *state, dist_collective collective, dist
                              dist_op op)
 {
     const struct mpi_state *mpi = state;
-    bool ours = (unsigned)collective < DIST_COLL_COUNT && (unsigned)dtype < DIST_DTYPE_COUNT &&
+    bool fits = (unsigned)collective < DIST_COLL_COUNT && (unsigned)dtype < DIST_DTYPE_COUNT &&
                 (unsigned)op < DIST_OP_COUNT;
 
     /* Without a state there is no host: who asks in general has looked at op and dtype. */
-    if (ours && mpi && mpi->host)
-        ours = mpi->host->op_fits(op, dtype);
-    return ours ? DIST_OK : DIST_ERR_UNSUPPORTED;
+    if (fits && mpi && mpi->host)
+        fits = mpi->host->op_fits(op, dtype);
+    return fits ? DIST_OK : DIST_ERR_UNSUPPORTED;
 }
 
 /* ---- introducing the ranks ---- */
@@ -163,7 +163,7 @@ static dist_status mpi_post(void *state, const struct dist_call *call, struct di
     if (!mpi->use_native || !disti_native_takes(&mpi->native, call))
         return mpi->host->engine_post(mpi->engine, call, ticket);
     if (call->memory != DIST_MEMORY_HOST)
-        status = disti_native_await_stream(&mpi->native, call);
+        status = disti_native_wait_stream(&mpi->native, call);
     return status == DIST_OK ? disti_native_post(&mpi->native, call, ticket) : status;
 }
 

@@ -81,8 +81,8 @@ bool disti_mpi_takes_devices(void);
 bool disti_native_takes_devices(const struct disti_native *native, const struct dist_call *call);
 
 /* Waits until what is on the call's stream is done: MPI knows of no streams. */
-dist_status disti_native_await_stream(const struct disti_native *native,
-                                      const struct dist_call *call);
+dist_status disti_native_wait_stream(const struct disti_native *native,
+                                     const struct dist_call *call);
 
 /* ---- native_v.c ---- */
 

@@ -1,160 +1,128 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Backend nccl: leaving, in bounded time. */
+/* Backend nccl: ending a communicator, in bounded time. */
 #include "backends/nccl/nccl.h"
 
 #include "base/backoff.h"
 #include "base/clock.h"
 #include "base/thread.h"
 
+#include <errno.h>
 #include <stdlib.h>
-#include <time.h>
-#include <unistd.h>
 
 /*
- * NCCL's farewell takes milliseconds. When it takes longer than this something is stuck, a peer or
- * the device, and what NCCL may still use is left to it.
+ * NCCL needs milliseconds to end a communicator. Where it needs longer than this, a peer or the
+ * device is stuck, and the group ends without waiting for it.
  */
-#define CLOSE_LIMIT_NS (10LL * 1000 * 1000 * 1000)
+#ifndef CLOSE_LIMIT_MS /* its test waits for less */
+#define CLOSE_LIMIT_MS 10000
+#endif
 
-/* What a thread of its own does, as NCCL and the driver may wait in it without a limit. */
-struct close_job {
-    struct disti_nccl_state state; /* a copy */
-    bool abort;                    /* drop what is under way */
-    bool release;                  /* and everything else that is the group's */
-    pthread_mutex_t lock;
-    pthread_cond_t changed;
-    bool done, abandoned; /* whoever comes second frees the job */
-};
+/*
+ * ---- in a thread of its own, as NCCL and the driver may wait in it without a limit ----
+ *
+ * Each of these is started with a reference to the group's device, and lets go of it in the end.
+ */
 
-static void close_free_job(struct close_job *job)
+static void close_release(struct disti_nccl_gpu *gpu)
 {
-    pthread_mutex_destroy(&job->lock);
-    pthread_cond_destroy(&job->changed);
-    free(job);
+    const struct disti_driver *driver = gpu->driver;
+
+    disti_nccl_stage_close(gpu);
+    while (gpu->spares)
+        driver->event_destroy(gpu->spare[--gpu->spares]);
+    if (gpu->moment)
+        driver->event_destroy(gpu->moment);
+    if (gpu->one)
+        driver->memory_free((uintptr_t)gpu->one);
+    if (gpu->copies)
+        driver->stream_destroy(gpu->copies);
+    if (gpu->stream)
+        driver->stream_destroy(gpu->stream);
 }
 
-/* ---- in the thread ---- */
-
-static void close_finalize(const struct disti_nccl_state *nccl)
+static void *close_let_go(void *arg)
 {
-    int64_t until = disti_now_ns() + CLOSE_LIMIT_NS;
+    struct disti_nccl_gpu *gpu = arg;
+    struct disti_nccl_visit visit;
+
+    if (atomic_fetch_sub(&gpu->holders, 1) > 1)
+        return NULL;
+    if (disti_nccl_enter(gpu, &visit)) {
+        close_release(gpu);
+        disti_nccl_exit(gpu, &visit);
+    }
+    if (gpu->context)
+        gpu->driver->context_release(gpu->handle);
+    free(gpu);
+    return NULL;
+}
+
+static void *close_abort(void *arg)
+{
+    struct disti_nccl_gpu *gpu = arg;
+    struct disti_nccl_visit visit;
+
+    if (disti_nccl_enter(gpu, &visit)) {
+        gpu->api->comm_abort(gpu->closing);
+        disti_nccl_exit(gpu, &visit);
+    }
+    return close_let_go(gpu);
+}
+
+static void close_finalize(const struct disti_nccl_gpu *gpu)
+{
+    int64_t deadline = disti_deadline_ms(CLOSE_LIMIT_MS);
     struct disti_backoff backoff = {0};
-    int error = DISTI_NCCL_SUCCESS, result = nccl->api->comm_finalize(nccl->comm);
+    int error = DISTI_NCCL_SUCCESS, result = gpu->api->comm_finalize(gpu->closing);
 
     if (result == DISTI_NCCL_IN_PROGRESS || result == DISTI_NCCL_SUCCESS) {
-        while (nccl->api->comm_error(nccl->comm, &error) == DISTI_NCCL_SUCCESS &&
-               error == DISTI_NCCL_IN_PROGRESS && disti_now_ns() < until)
+        while (gpu->api->comm_error(gpu->closing, &error) == DISTI_NCCL_SUCCESS &&
+               error == DISTI_NCCL_IN_PROGRESS && !disti_expired(deadline))
             disti_backoff(&backoff);
     }
     if (error == DISTI_NCCL_SUCCESS)
-        nccl->api->comm_destroy(nccl->comm);
+        gpu->api->comm_destroy(gpu->closing);
     else
-        nccl->api->comm_abort(nccl->comm);
+        gpu->api->comm_abort(gpu->closing);
 }
 
-static void close_release(struct disti_nccl_state *nccl)
+static void *close_destroy(void *arg)
 {
-    const struct disti_driver *driver = nccl->driver;
-
-    disti_nccl_stage_close(nccl);
-    while (nccl->spares)
-        driver->event_destroy(nccl->spare[--nccl->spares]);
-    if (nccl->moment)
-        driver->event_destroy(nccl->moment);
-    if (nccl->one)
-        driver->memory_free((uintptr_t)nccl->one);
-    if (nccl->copies)
-        driver->stream_destroy(nccl->copies);
-    if (nccl->stream)
-        driver->stream_destroy(nccl->stream);
-}
-
-static void *close_main(void *arg)
-{
-    struct close_job *job = arg;
-    struct disti_nccl_state *nccl = &job->state;
+    struct disti_nccl_gpu *gpu = arg;
     struct disti_nccl_visit visit;
-    bool abandoned;
 
-    if (disti_nccl_enter(nccl, &visit)) {
-        if (nccl->comm && job->abort)
-            nccl->api->comm_abort(nccl->comm);
-        else if (nccl->comm)
-            close_finalize(nccl);
-        if (job->release)
-            close_release(nccl);
-        disti_nccl_leave(nccl, &visit);
+    if (disti_nccl_enter(gpu, &visit)) {
+        close_finalize(gpu);
+        disti_nccl_exit(gpu, &visit);
     }
-    pthread_mutex_lock(&job->lock);
-    job->done = true;
-    abandoned = job->abandoned;
-    pthread_cond_signal(&job->changed);
-    pthread_mutex_unlock(&job->lock);
-    if (abandoned)
-        close_free_job(job);
-    return NULL;
+    return close_let_go(gpu);
 }
 
 /* ---- in the caller ---- */
 
-/* False: it is not done in time, and goes on alone. */
-static bool close_await(struct close_job *job)
+/*
+ * Runs one of the above, and waits for it within the limit. Without a thread for it nothing is
+ * released: its reference stays.
+ */
+static void close_run(const struct disti_nccl_state *nccl, void *(*action)(void *))
 {
-    int64_t until = disti_now_ns() + CLOSE_LIMIT_NS;
-    const struct timespec time = {.tv_sec = until / 1000000000, .tv_nsec = until % 1000000000};
-    int error = 0;
-    bool done;
-
-    pthread_mutex_lock(&job->lock);
-    while (!job->done && !error)
-        error = pthread_cond_timedwait(&job->changed, &job->lock, &time);
-    done = job->done;
-    job->abandoned = !done;
-    pthread_mutex_unlock(&job->lock);
-    return done;
-}
-
-static struct close_job *close_make_job(const struct disti_nccl_state *nccl)
-{
-    struct close_job *job = calloc(1, sizeof(*job));
-    pthread_condattr_t attributes;
-
-    if (!job)
-        return NULL;
-    job->state = *nccl;
-    pthread_mutex_init(&job->lock, NULL);
-    pthread_condattr_init(&attributes);
-    pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
-    pthread_cond_init(&job->changed, &attributes);
-    pthread_condattr_destroy(&attributes);
-    return job;
-}
-
-/* Without memory or a thread for it nothing is given back: the process ends soon then. */
-static bool close_run(struct disti_nccl_state *nccl, bool abort, bool release)
-{
-    struct close_job *job = close_make_job(nccl);
+    int64_t deadline = disti_deadline_ms(CLOSE_LIMIT_MS);
+    struct disti_backoff backoff = {0};
     pthread_t thread;
 
-    if (!job)
-        return false;
-    job->abort = abort;
-    job->release = release;
-    if (disti_thread_create(&thread, close_main, job) != 0) {
-        close_free_job(job);
-        return false;
+    if (disti_thread_create(&thread, action, nccl->gpu) != 0)
+        return;
+    while (pthread_tryjoin_np(thread, NULL) == EBUSY) {
+        if (disti_expired(deadline)) {
+            pthread_detach(thread);
+            nccl->host->log(DIST_LOG_WARN,
+                            "rank %d: NCCL has not ended its communicator within %d s, and goes on "
+                            "with it in the background: see what device %d is doing (nvidia-smi)",
+                            nccl->rank, CLOSE_LIMIT_MS / 1000, nccl->device);
+            return;
+        }
+        disti_backoff(&backoff);
     }
-    if (!close_await(job)) {
-        pthread_detach(thread);
-        nccl->host->log(DIST_LOG_WARN,
-                        "rank %d: NCCL did not shut down within %lld s and is abandoned: check "
-                        "what device %d is doing (nvidia-smi)",
-                        nccl->rank, CLOSE_LIMIT_NS / 1000000000, nccl->device);
-        return false;
-    }
-    pthread_join(thread, NULL);
-    close_free_job(job);
-    return true;
 }
 
 static void close_drop(struct disti_nccl_state *nccl, struct disti_nccl_queue *queue)
@@ -173,13 +141,13 @@ static void close_forget(struct disti_nccl_state *nccl)
 {
     struct disti_nccl_visit visit;
 
-    if (!nccl->context || !disti_nccl_enter(nccl, &visit))
+    if (!disti_nccl_enter(nccl->gpu, &visit))
         return;
     close_drop(nccl, &nccl->held);
     close_drop(nccl, &nccl->issued);
     close_drop(nccl, &nccl->parcels);
     close_drop(nccl, &nccl->kept);
-    disti_nccl_leave(nccl, &visit);
+    disti_nccl_exit(nccl->gpu, &visit);
 }
 
 void disti_nccl_abort(void *state)
@@ -188,22 +156,29 @@ void disti_nccl_abort(void *state)
 
     if (!nccl->comm)
         return;
-    nccl->lost = !close_run(nccl, true, false);
+    nccl->gpu->closing = nccl->comm;
     nccl->comm = NULL;
     nccl->batch = false;
+    atomic_fetch_add(&nccl->gpu->holders, 1);
+    close_run(nccl, close_abort);
     close_forget(nccl);
 }
 
+/* The thread gets the group's own reference: the group has no use for the device any more. */
 void disti_nccl_close(void *state)
 {
     struct disti_nccl_state *nccl = state;
     bool pending = nccl->held.first || nccl->issued.first;
 
-    if (!nccl->context)
+    if (!nccl->gpu)
         return;
     close_forget(nccl);
-    if (!nccl->lost && close_run(nccl, pending, true))
-        nccl->driver->context_release(nccl->handle);
+    if (!nccl->comm) {
+        close_run(nccl, close_let_go);
+    } else {
+        nccl->gpu->closing = nccl->comm;
+        close_run(nccl, pending ? close_abort : close_destroy);
+    }
     nccl->comm = NULL;
-    nccl->context = NULL;
+    nccl->gpu = NULL;
 }

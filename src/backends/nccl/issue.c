@@ -8,9 +8,6 @@
 #include <stdio.h>
 #include <string.h>
 
-/* A launch takes microseconds, the first of two ranks connects them: so long it is worth to spin.
- */
-
 static const int issue_dtypes[DIST_DTYPE_COUNT] = {
     [DIST_FLOAT32] = DISTI_NCCL_FLOAT32, [DIST_FLOAT64] = DISTI_NCCL_FLOAT64,
     [DIST_FLOAT16] = DISTI_NCCL_FLOAT16, [DIST_BFLOAT16] = DISTI_NCCL_BFLOAT16,
@@ -56,7 +53,7 @@ dist_status disti_nccl_fail(const struct disti_nccl_state *nccl, int result, con
         what, nccl->api->error_text(result), length ? ": " : "", length, length ? more : "");
 }
 
-dist_status disti_nccl_settle(struct disti_nccl_state *nccl, const char *what)
+dist_status disti_nccl_wait(struct disti_nccl_state *nccl, const char *what)
 {
     int64_t deadline = disti_deadline_ms(nccl->timeout_ms);
     struct disti_backoff backoff = {0};
@@ -129,7 +126,7 @@ static int issue_native(const struct disti_nccl_state *nccl, const struct dist_c
         return api->broadcast(call->in, call->out, call->count, dtype, call->root, nccl->comm,
                               stream);
     case DIST_COLL_BARRIER:
-        return api->all_reduce(nccl->one, nccl->one, 1, DISTI_NCCL_UINT8, DISTI_NCCL_SUM,
+        return api->all_reduce(nccl->gpu->one, nccl->gpu->one, 1, DISTI_NCCL_UINT8, DISTI_NCCL_SUM,
                                nccl->comm, stream);
     case DIST_COLL_ALL_GATHER:
         return api->all_gather(call->in, call->out, call->count, dtype, nccl->comm, stream);
@@ -181,5 +178,5 @@ dist_status disti_nccl_issue(struct disti_nccl_state *nccl, const struct disti_n
     disti_nccl_describe_call(nccl, &guilty->call, what, sizeof(what));
     if (!issue_is_fine(result))
         return disti_nccl_fail(nccl, result, what);
-    return disti_nccl_settle(nccl, what);
+    return disti_nccl_wait(nccl, what);
 }

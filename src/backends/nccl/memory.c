@@ -20,15 +20,15 @@ struct disti_nccl_memory {
 /* What was kept for data of the host makes room. */
 static bool memory_give_way(struct disti_nccl_state *nccl)
 {
-    struct disti_nccl_region **link = &nccl->regions, *region;
+    struct disti_nccl_region **entry = &nccl->gpu->regions, *region;
     bool freed = false;
 
-    while ((region = *link)) {
+    while ((region = *entry)) {
         if (region->used) {
-            link = &region->next;
+            entry = &region->next;
             continue;
         }
-        *link = region->next;
+        *entry = region->next;
         nccl->driver->memory_free(region->memory);
         free(region);
         freed = true;
@@ -132,25 +132,25 @@ void *disti_nccl_alloc(void *state, size_t bytes)
     struct disti_nccl_visit visit;
     void *memory;
 
-    if (!nccl->comm || !disti_nccl_enter(nccl, &visit))
+    if (!nccl->comm || !disti_nccl_enter(nccl->gpu, &visit))
         return NULL;
     memory = memory_make(nccl, bytes);
-    disti_nccl_leave(nccl, &visit);
+    disti_nccl_exit(nccl->gpu, &visit);
     return memory;
 }
 
 void disti_nccl_free(void *state, void *memory)
 {
     struct disti_nccl_state *nccl = state;
-    struct disti_nccl_memory **link = &nccl->memory, *m;
+    struct disti_nccl_memory **entry = &nccl->memory, *m;
     struct disti_nccl_visit visit;
 
-    while (*link && (*link)->memory != memory)
-        link = &(*link)->next;
-    m = *link;
-    if (!m || !disti_nccl_enter(nccl, &visit))
+    while (*entry && (*entry)->memory != memory)
+        entry = &(*entry)->next;
+    m = *entry;
+    if (!m || !disti_nccl_enter(nccl->gpu, &visit))
         return;
-    *link = m->next;
+    *entry = m->next;
     memory_drop(nccl, m);
-    disti_nccl_leave(nccl, &visit);
+    disti_nccl_exit(nccl->gpu, &visit);
 }

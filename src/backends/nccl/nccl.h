@@ -8,6 +8,8 @@
 
 #include <dist/backend.h>
 
+#include <stdatomic.h>
+
 /* Events that nobody uses are kept, up to so many. */
 #define DISTI_NCCL_EVENTS 64
 
@@ -51,33 +53,45 @@ struct disti_nccl_pinned {
     unsigned turn;
 };
 
+/*
+ * What a group has on its device, and all that a thread needs that closes the group. The group
+ * holds it, and so does every such thread, since NCCL may keep one for longer than the group lives.
+ * The last of them to let go releases all of it.
+ */
+struct disti_nccl_gpu {
+    atomic_int holders;
+    const struct disti_driver *driver;
+    const struct disti_nccl_api *api;
+    int handle;    /* the driver's number of the device */
+    void *context; /* retained; NULL: there is none */
+    void *stream;  /* of calls that run beside the program's stream */
+    void *copies;  /* the stream of copies from and to host memory */
+    void *moment;  /* event: what was on a stream at a moment; used and forgotten at once */
+    void *spare[DISTI_NCCL_EVENTS];
+    int spares;
+    struct disti_nccl_pinned pinned;
+    struct disti_nccl_region *regions; /* device memory for host memory's data */
+    void *one;                         /* one byte of the device, for barriers */
+    void *closing; /* the communicator, from when a thread ends it: the group has none any more */
+};
+
 struct disti_nccl_state {
     const struct dist_host *host;
     const struct disti_driver *driver;
     const struct disti_nccl_api *api;
     int rank, ranks;
     int timeout_ms;
-    int device;    /* its number among those that are visible; -1: none yet */
-    int handle;    /* the driver's number of it */
-    void *context; /* retained */
-    void *comm;    /* NULL: none, or it was aborted */
-    void *stream;  /* of calls that run beside the program's stream */
-    void *copies;  /* the stream of copies from and to host memory */
-    void *moment;  /* event: what was on a stream at a moment; used and forgotten at once */
-    void *spare[DISTI_NCCL_EVENTS];
-    int spares;
-    struct disti_nccl_queue held;    /* not given to NCCL yet */
-    struct disti_nccl_queue issued;  /* given to NCCL, not ended */
-    struct disti_nccl_queue parcels; /* from this rank to itself, one end is not there yet */
-    struct disti_nccl_queue kept;    /* such, which graphs read */
-    bool batch;                      /* more posts follow, which are to start together */
-    int64_t quiet_ns;                /* held calls are started if nothing is posted until then */
-    int64_t look_ns;                 /* when NCCL is asked for errors again */
-    struct disti_nccl_pinned pinned;
-    struct disti_nccl_region *regions; /* device memory for host memory's data */
-    void *one;                         /* one byte of the device, for barriers */
-    struct disti_nccl_memory *memory;  /* what alloc gave */
-    bool lost; /* NCCL did not come back from an abort: what it may use is left to it */
+    int device; /* its number among those that are visible; -1: none yet */
+    struct disti_nccl_gpu *gpu;
+    void *comm;                       /* NULL: none, or it was aborted */
+    struct disti_nccl_queue held;     /* not given to NCCL yet */
+    struct disti_nccl_queue issued;   /* given to NCCL, not ended */
+    struct disti_nccl_queue parcels;  /* from this rank to itself, one end is not there yet */
+    struct disti_nccl_queue kept;     /* such, which graphs read */
+    bool batch;                       /* more posts follow, which are to start together */
+    int64_t quiet_ns;                 /* held calls are started if nothing is posted until then */
+    int64_t look_ns;                  /* when NCCL is asked for errors again */
+    struct disti_nccl_memory *memory; /* what alloc gave */
 };
 
 /* ---- library.c ---- */
@@ -94,16 +108,20 @@ const char *disti_nccl_version_text(int version, char text[32]);
 
 /* ---- device.c: contexts, streams, events ---- */
 
-/* This thread works on the group's device, and disturbs no capture, until leave. */
+/* This thread works on the group's device, and disturbs no capture, until exit. */
 struct disti_nccl_visit {
     int mode;
 };
-bool disti_nccl_enter(const struct disti_nccl_state *nccl, struct disti_nccl_visit *visit);
-void disti_nccl_leave(const struct disti_nccl_state *nccl, struct disti_nccl_visit *visit);
+bool disti_nccl_enter(const struct disti_nccl_gpu *gpu, struct disti_nccl_visit *visit);
+void disti_nccl_exit(const struct disti_nccl_gpu *gpu, struct disti_nccl_visit *visit);
 
 /* Fails with the text of the driver's error. `what` was tried. */
 dist_status disti_nccl_driver_fail(const struct disti_nccl_state *nccl, int error,
                                    const char *what);
+
+/* Fail, as this rank has no memory of the host left, or cannot enter its device. */
+dist_status disti_nccl_no_memory(const struct disti_nccl_state *nccl);
+dist_status disti_nccl_no_device(const struct disti_nccl_state *nccl);
 
 /* An event from the spare ones, or a new one; given back with drop. */
 dist_status disti_nccl_event_take(struct disti_nccl_state *nccl, void **event_p);
@@ -120,7 +138,10 @@ dist_status disti_nccl_open(void *state, const struct dist_backend_config *confi
 
 /* ---- close.c ---- */
 
-/* Both bounded, whatever NCCL does. After abort the memory that alloc gave is still there. */
+/*
+ * Both return in bounded time, whatever NCCL does: what takes longer goes on in a thread, which the
+ * group does not wait for. After abort the memory that alloc gave is still there.
+ */
 void disti_nccl_close(void *state);
 void disti_nccl_abort(void *state);
 
@@ -133,7 +154,7 @@ dist_status disti_nccl_fail(const struct disti_nccl_state *nccl, int result, con
  * Waits until the communicator has done what it was told, at most the timeout. That is the calls'
  * way to the streams, not their end there; the first between two ranks connects them.
  */
-dist_status disti_nccl_settle(struct disti_nccl_state *nccl, const char *what);
+dist_status disti_nccl_wait(struct disti_nccl_state *nccl, const char *what);
 
 /* NCCL's number of a type; bools are bytes. */
 int disti_nccl_dtype(dist_dtype dtype);
@@ -197,7 +218,7 @@ dist_status disti_nccl_stage_copy(struct disti_nccl_state *nccl, size_t bytes,
 void disti_nccl_stage_free(struct disti_nccl_state *nccl, struct disti_nccl_stage *stage);
 
 /* Everything that is kept for staging. */
-void disti_nccl_stage_close(struct disti_nccl_state *nccl);
+void disti_nccl_stage_close(struct disti_nccl_gpu *gpu);
 
 /* ---- memory.c ---- */
 

@@ -67,15 +67,27 @@ static bool open_choose(struct disti_nccl_state *nccl, const struct dist_backend
 static bool open_context(struct disti_nccl_state *nccl, struct open_card *card)
 {
     const struct disti_driver *driver = nccl->driver;
-    int error = driver->device_get(&nccl->handle, nccl->device);
+    struct disti_nccl_gpu *gpu = calloc(1, sizeof(*gpu));
+    int error;
 
+    if (!gpu) {
+        open_refuse(card, DIST_ERR_NO_MEMORY, "no memory of the host for device %d: free some",
+                    nccl->device);
+        return false;
+    }
+    nccl->gpu = gpu;
+    atomic_init(&gpu->holders, 1);
+    gpu->driver = driver;
+    gpu->api = nccl->api;
+    error = driver->device_get(&gpu->handle, nccl->device);
     if (!error)
-        error = driver->context_retain(&nccl->context, nccl->handle);
+        error = driver->context_retain(&gpu->context, gpu->handle);
     if (!error)
-        error = driver->device_bus(card->bus, sizeof(card->bus), nccl->handle);
+        error = driver->device_bus(card->bus, sizeof(card->bus), gpu->handle);
     card->device = nccl->device;
     if (error)
-        open_refuse(card, DIST_ERR_SYSTEM, "device %d cannot be used: %s", nccl->device,
+        open_refuse(card, DIST_ERR_SYSTEM,
+                    "device %d cannot be used: %s. See its state (nvidia-smi)", nccl->device,
                     disti_driver_text(driver, error));
     return !error;
 }
@@ -88,20 +100,23 @@ static void open_resources(struct disti_nccl_state *nccl, struct open_card *card
     uintptr_t one = 0;
     int error;
 
-    if (!disti_nccl_enter(nccl, &visit)) {
-        open_refuse(card, DIST_ERR_SYSTEM, "device %d cannot be used", nccl->device);
+    if (!disti_nccl_enter(nccl->gpu, &visit)) {
+        open_refuse(card, DIST_ERR_SYSTEM, "device %d cannot be used: see its state (nvidia-smi)",
+                    nccl->device);
         return;
     }
-    error = driver->stream_create(&nccl->stream, DISTI_DRIVER_STREAM_NON_BLOCKING);
+    error = driver->stream_create(&nccl->gpu->stream, DISTI_DRIVER_STREAM_NON_BLOCKING);
     if (!error)
-        error = driver->event_create(&nccl->moment, DISTI_DRIVER_EVENT_NO_TIMING);
+        error = driver->event_create(&nccl->gpu->moment, DISTI_DRIVER_EVENT_NO_TIMING);
     if (!error)
         error = driver->memory_alloc(&one, 1);
-    nccl->one = disti_nccl_pointer(one);
-    disti_nccl_leave(nccl, &visit);
+    nccl->gpu->one = disti_nccl_pointer(one);
+    disti_nccl_exit(nccl->gpu, &visit);
     if (error)
-        open_refuse(card, DIST_ERR_SYSTEM, "device %d has no stream or no memory left: %s",
-                    nccl->device, disti_driver_text(driver, error));
+        open_refuse(
+            card, DIST_ERR_SYSTEM,
+            "device %d has no stream or no memory left: %s. End what else uses it (nvidia-smi)",
+            nccl->device, disti_driver_text(driver, error));
 }
 
 /* Where this rank is, and on what. */
@@ -154,8 +169,7 @@ static dist_status open_introduce(struct disti_nccl_state *nccl,
     dist_status status;
 
     if (!cards)
-        return nccl->host->fail(DIST_ERR_NO_MEMORY, "rank %d has no memory for %d ranks",
-                                nccl->rank, nccl->ranks);
+        return disti_nccl_no_memory(nccl);
     open_card_fill(nccl, config, &card);
     status = config->all_gather(config->all_gather_arg, &card, cards, sizeof(card));
     if (status == DIST_OK)
@@ -194,10 +208,11 @@ static dist_status open_id(struct disti_nccl_state *nccl, const struct dist_back
     else
         status = open_id_gather(config, &id);
     if (status == DIST_OK && id.result != DISTI_NCCL_SUCCESS)
-        status = nccl->host->fail(DIST_ERR_SYSTEM,
-                                  "rank 0: NCCL cannot create the id by which the ranks meet: %s. "
-                                  "Check NCCL_SOCKET_IFNAME, and run with NCCL_DEBUG=INFO",
-                                  nccl->api->error_text(id.result));
+        status = nccl->host->fail(
+            DIST_ERR_SYSTEM,
+            "rank 0: NCCL cannot create the id by which the ranks meet: %s. Check "
+            "NCCL_SOCKET_IFNAME, and run with NCCL_DEBUG=INFO",
+            nccl->api->error_text(id.result));
     if (status == DIST_OK)
         *id_p = id.id;
     return status;
@@ -218,7 +233,7 @@ static dist_status open_communicator(struct disti_nccl_state *nccl, struct disti
     snprintf(what, sizeof(what), "joining %d ranks on device %d", nccl->ranks, nccl->device);
     if (result != DISTI_NCCL_SUCCESS && result != DISTI_NCCL_IN_PROGRESS)
         return disti_nccl_fail(nccl, result, what);
-    return disti_nccl_settle(nccl, what);
+    return disti_nccl_wait(nccl, what);
 }
 
 static void open_log(const struct disti_nccl_state *nccl)
@@ -245,13 +260,12 @@ dist_status disti_nccl_open(void *state, const struct dist_backend_config *confi
     status = open_introduce(nccl, config);
     if (status != DIST_OK)
         return status;
-    if (!disti_nccl_enter(nccl, &visit))
-        return nccl->host->fail(DIST_ERR_SYSTEM, "rank %d cannot use device %d", nccl->rank,
-                                nccl->device);
+    if (!disti_nccl_enter(nccl->gpu, &visit))
+        return disti_nccl_no_device(nccl);
     status = open_id(nccl, config, &id);
     if (status == DIST_OK)
         status = open_communicator(nccl, id);
-    disti_nccl_leave(nccl, &visit);
+    disti_nccl_exit(nccl->gpu, &visit);
     if (status == DIST_OK)
         open_log(nccl);
     else

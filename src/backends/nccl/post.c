@@ -123,9 +123,9 @@ static struct disti_nccl_call *post_take(struct disti_nccl_queue *held, bool cap
 
 dist_status disti_nccl_flush(struct disti_nccl_state *nccl)
 {
-    struct disti_nccl_call *plain = post_take(&nccl->held, false);
+    struct disti_nccl_call *direct = post_take(&nccl->held, false);
     struct disti_nccl_call *captured = post_take(&nccl->held, true);
-    dist_status status = plain ? post_start(nccl, plain) : DIST_OK;
+    dist_status status = direct ? post_start(nccl, direct) : DIST_OK;
 
     if (captured && status == DIST_OK)
         status = post_start(nccl, captured);
@@ -168,11 +168,11 @@ static bool post_follows(const struct disti_nccl_state *nccl, const struct dist_
 }
 
 /* Which stream, and what comes before the call there. */
-static dist_status post_place(struct disti_nccl_state *nccl, struct disti_nccl_call *c)
+static dist_status post_choose_stream(struct disti_nccl_state *nccl, struct disti_nccl_call *c)
 {
     const struct dist_call *call = &c->call;
 
-    c->stream = nccl->stream;
+    c->stream = nccl->gpu->stream;
     if (call->memory == DIST_MEMORY_DEVICE && call->collective != DIST_COLL_BARRIER) {
         c->captured = disti_nccl_capturing(nccl, call->stream);
         if (c->captured || call->waits)
@@ -185,7 +185,7 @@ static dist_status post_place(struct disti_nccl_state *nccl, struct disti_nccl_c
 
 static dist_status post_call(struct disti_nccl_state *nccl, struct disti_nccl_call *c)
 {
-    dist_status status = post_place(nccl, c);
+    dist_status status = post_choose_stream(nccl, c);
 
     if (status == DIST_OK && disti_nccl_stage_needed(nccl, &c->call))
         status = disti_nccl_stage_in(nccl, c);
@@ -214,17 +214,16 @@ dist_status disti_nccl_post(void *state, const struct dist_call *call, struct di
     }
     c = calloc(1, sizeof(*c));
     if (!c)
-        return nccl->host->fail(DIST_ERR_NO_MEMORY, "rank %d has no memory for a call", nccl->rank);
+        return disti_nccl_no_memory(nccl);
     c->call = *call;
     c->ticket = ticket;
     ticket->own = c;
-    if (!disti_nccl_enter(nccl, &visit)) {
+    if (!disti_nccl_enter(nccl->gpu, &visit)) {
         free(c);
-        return nccl->host->fail(DIST_ERR_SYSTEM, "rank %d cannot use device %d", nccl->rank,
-                                nccl->device);
+        return disti_nccl_no_device(nccl);
     }
     status = post_call(nccl, c);
-    disti_nccl_leave(nccl, &visit);
+    disti_nccl_exit(nccl->gpu, &visit);
     return status;
 }
 
@@ -236,9 +235,8 @@ dist_status disti_nccl_join(void *state, struct dist_ticket *ticket, void *strea
     dist_status status;
     int error;
 
-    if (!disti_nccl_enter(nccl, &visit))
-        return nccl->host->fail(DIST_ERR_SYSTEM, "rank %d cannot use device %d", nccl->rank,
-                                nccl->device);
+    if (!disti_nccl_enter(nccl->gpu, &visit))
+        return disti_nccl_no_device(nccl);
     status = disti_nccl_flush(nccl);
     c = ticket->own; /* NULL: it has just ended */
     if (status == DIST_OK && c && !c->end)
@@ -250,7 +248,7 @@ dist_status disti_nccl_join(void *state, struct dist_ticket *ticket, void *strea
         status =
             error ? disti_nccl_driver_fail(nccl, error, "wait for a work on a stream") : DIST_OK;
     }
-    disti_nccl_leave(nccl, &visit);
+    disti_nccl_exit(nccl->gpu, &visit);
     return status;
 }
 
@@ -263,10 +261,9 @@ dist_status disti_nccl_batch(void *state, bool begin)
     nccl->batch = begin;
     if (begin || !nccl->held.first)
         return DIST_OK;
-    if (!disti_nccl_enter(nccl, &visit))
-        return nccl->host->fail(DIST_ERR_SYSTEM, "rank %d cannot use device %d", nccl->rank,
-                                nccl->device);
+    if (!disti_nccl_enter(nccl->gpu, &visit))
+        return disti_nccl_no_device(nccl);
     status = disti_nccl_flush(nccl);
-    disti_nccl_leave(nccl, &visit);
+    disti_nccl_exit(nccl->gpu, &visit);
     return status;
 }

@@ -21,8 +21,9 @@ static int progress_ask(struct disti_nccl_state *nccl, struct disti_nccl_call *c
         return 1;
     }
     disti_nccl_describe_call(nccl, &c->call, what, sizeof(what));
-    return nccl->host->fail(DIST_ERR_SYSTEM, "rank %d: %s failed: %s", nccl->rank, what,
-                            disti_driver_text(nccl->driver, error));
+    return nccl->host->fail(DIST_ERR_SYSTEM,
+                            "rank %d: %s failed: %s. The device may be lost: see nvidia-smi",
+                            nccl->rank, what, disti_driver_text(nccl->driver, error));
 }
 
 /* 1: it has ended, 0: not yet; below 0: a failure. */
@@ -54,24 +55,24 @@ static bool progress_is_pair(const struct disti_nccl_call *c)
 /* Collectives end one after the other: behind the first that has not, only others are asked. */
 static int progress_issued(struct disti_nccl_state *nccl)
 {
-    struct disti_nccl_call **link = &nccl->issued.first, *last = NULL, *c;
+    struct disti_nccl_call **entry = &nccl->issued.first, *last = NULL, *c;
     bool blocked = false;
     int moved = 0;
 
-    while ((c = *link)) {
+    while ((c = *entry)) {
         int done = blocked && !progress_is_pair(c) ? 0 : progress_move(nccl, c);
 
         if (done < 0)
             return done;
         if (done) {
-            *link = c->next;
+            *entry = c->next;
             progress_end(nccl, c);
             moved++;
             continue;
         }
         blocked = blocked || !progress_is_pair(c);
         last = c;
-        link = &c->next;
+        entry = &c->next;
     }
     nccl->issued.last = last;
     return moved;
@@ -111,15 +112,14 @@ int disti_nccl_progress(void *state)
 
     if (!nccl->comm || (!nccl->issued.first && !nccl->held.first))
         return 0;
-    if (!disti_nccl_enter(nccl, &visit))
-        return nccl->host->fail(DIST_ERR_SYSTEM, "rank %d can no longer use device %d", nccl->rank,
-                                nccl->device);
+    if (!disti_nccl_enter(nccl->gpu, &visit))
+        return disti_nccl_no_device(nccl);
     moved = progress_held(nccl);
     if (moved == DIST_OK)
         moved = progress_issued(nccl);
     if (moved == 0)
         moved = progress_look(nccl);
-    disti_nccl_leave(nccl, &visit);
+    disti_nccl_exit(nccl->gpu, &visit);
     return moved;
 }
 

@@ -5,17 +5,17 @@
 #include <stdlib.h>
 
 /* The first of that kind that has not found its other end. */
-static struct disti_nccl_call *self_take(struct disti_nccl_queue *queue, dist_collective kind)
+static struct disti_nccl_call *self_take(struct disti_nccl_queue *queue, dist_collective collective)
 {
-    struct disti_nccl_call **link = &queue->first, *last = NULL, *c;
+    struct disti_nccl_call **entry = &queue->first, *last = NULL, *c;
 
-    while (*link && (*link)->call.collective != kind) {
-        last = *link;
-        link = &last->next;
+    while (*entry && (*entry)->call.collective != collective) {
+        last = *entry;
+        entry = &last->next;
     }
-    c = *link;
+    c = *entry;
     if (c) {
-        *link = c->next;
+        *entry = c->next;
         if (queue->last == c)
             queue->last = last;
     }
@@ -37,8 +37,7 @@ static dist_status self_keep_copy(struct disti_nccl_state *nccl, struct disti_nc
     dist_status status = DIST_OK;
 
     if (!parcel)
-        return nccl->host->fail(DIST_ERR_NO_MEMORY, "rank %d has no memory for a message",
-                                nccl->rank);
+        return disti_nccl_no_memory(nccl);
     parcel->call = c->call;
     parcel->stream = c->stream;
     if (c->stage) { /* it has been copied already */
@@ -50,8 +49,10 @@ static dist_status self_keep_copy(struct disti_nccl_state *nccl, struct disti_nc
     if (status == DIST_OK)
         status = disti_nccl_event_take(nccl, &parcel->end);
     if (status == DIST_OK && nccl->driver->event_record(parcel->end, c->stream) != 0)
-        status = nccl->host->fail(DIST_ERR_SYSTEM, "rank %d cannot mark a message to itself",
-                                  nccl->rank);
+        status = nccl->host->fail(
+            DIST_ERR_SYSTEM,
+            "rank %d cannot mark a message to itself: see its device's state (nvidia-smi)",
+            nccl->rank);
     if (status != DIST_OK)
         disti_nccl_call_free(nccl, parcel);
     else

@@ -12,15 +12,15 @@
 
 static dist_status stage_pin(struct disti_nccl_state *nccl)
 {
-    struct disti_nccl_pinned *pinned = &nccl->pinned;
+    struct disti_nccl_pinned *pinned = &nccl->gpu->pinned;
     dist_status status = DIST_OK;
     void *memory = NULL;
     int error = 0;
 
     if (pinned->memory)
         return DIST_OK;
-    if (!nccl->copies)
-        error = nccl->driver->stream_create(&nccl->copies, DISTI_DRIVER_STREAM_NON_BLOCKING);
+    if (!nccl->gpu->copies)
+        error = nccl->driver->stream_create(&nccl->gpu->copies, DISTI_DRIVER_STREAM_NON_BLOCKING);
     for (int i = 0; i < DISTI_NCCL_SLOTS && !error && status == DIST_OK; i++) {
         if (!pinned->events[i])
             status = disti_nccl_event_take(nccl, &pinned->events[i]);
@@ -37,13 +37,13 @@ static dist_status stage_pin(struct disti_nccl_state *nccl)
 }
 
 /* Until the copy from or to this slot is done: that waits for no other rank. */
-static dist_status stage_await(struct disti_nccl_state *nccl, unsigned slot)
+static dist_status stage_wait(struct disti_nccl_state *nccl, unsigned slot)
 {
     int64_t deadline = disti_deadline_ms(nccl->timeout_ms);
     struct disti_backoff backoff = {0};
     int error;
 
-    while ((error = nccl->driver->event_query(nccl->pinned.events[slot])) ==
+    while ((error = nccl->driver->event_query(nccl->gpu->pinned.events[slot])) ==
            DISTI_DRIVER_NOT_READY) {
         if (disti_expired(deadline))
             return nccl->host->fail(DIST_ERR_TIMEOUT,
@@ -88,15 +88,15 @@ static size_t stage_chunk(const struct disti_nccl_side *side, size_t done)
 
 static char *stage_slot(const struct disti_nccl_state *nccl, unsigned slot)
 {
-    return nccl->pinned.memory + slot * DISTI_NCCL_SLOT_BYTES;
+    return nccl->gpu->pinned.memory + slot * DISTI_NCCL_SLOT_BYTES;
 }
 
 static dist_status stage_copy_in(struct disti_nccl_state *nccl, struct disti_nccl_side *side,
                                  void *stream)
 {
     for (size_t done = 0, n; done < side->bytes; done += n) {
-        unsigned slot = nccl->pinned.turn++ % DISTI_NCCL_SLOTS;
-        dist_status status = stage_await(nccl, slot);
+        unsigned slot = nccl->gpu->pinned.turn++ % DISTI_NCCL_SLOTS;
+        dist_status status = stage_wait(nccl, slot);
         int error;
 
         if (status != DIST_OK)
@@ -104,13 +104,13 @@ static dist_status stage_copy_in(struct disti_nccl_state *nccl, struct disti_ncc
         n = stage_chunk(side, done);
         stage_move(side, stage_slot(nccl, slot), n, true);
         error = nccl->driver->copy_in(side->region->memory + done, stage_slot(nccl, slot), n,
-                                      nccl->copies);
+                                      nccl->gpu->copies);
         if (!error)
-            error = nccl->driver->event_record(nccl->pinned.events[slot], nccl->copies);
+            error = nccl->driver->event_record(nccl->gpu->pinned.events[slot], nccl->gpu->copies);
         if (error)
             return disti_nccl_driver_fail(nccl, error, "copy from the host");
     }
-    return disti_nccl_follow(nccl, stream, nccl->copies);
+    return disti_nccl_follow(nccl, stream, nccl->gpu->copies);
 }
 
 /* As much as there are slots, which are free again afterwards. */
@@ -122,20 +122,20 @@ static dist_status stage_copy_out(struct disti_nccl_state *nccl, struct disti_nc
     for (unsigned i = 0; i < DISTI_NCCL_SLOTS && done < side->bytes && status == DIST_OK; i++) {
         int error;
 
-        status = stage_await(nccl, i); /* it may be on its way in for another call */
+        status = stage_wait(nccl, i); /* it may be on its way in for another call */
         if (status != DIST_OK)
             break;
         sizes[i] = stage_chunk(side, done);
         error = nccl->driver->copy_out(stage_slot(nccl, i), side->region->memory + done, sizes[i],
-                                       nccl->copies);
+                                       nccl->gpu->copies);
         if (!error)
-            error = nccl->driver->event_record(nccl->pinned.events[i], nccl->copies);
+            error = nccl->driver->event_record(nccl->gpu->pinned.events[i], nccl->gpu->copies);
         if (error)
             return disti_nccl_driver_fail(nccl, error, "copy to the host");
         done += sizes[i];
     }
     for (unsigned i = 0; i < DISTI_NCCL_SLOTS && sizes[i] && status == DIST_OK; i++) {
-        status = stage_await(nccl, i);
+        status = stage_wait(nccl, i);
         if (status == DIST_OK)
             stage_move(side, stage_slot(nccl, i), sizes[i], false);
     }
@@ -161,7 +161,7 @@ static struct disti_nccl_region *stage_fitting(struct disti_nccl_state *nccl, si
 {
     struct disti_nccl_region *best = NULL;
 
-    for (struct disti_nccl_region *r = nccl->regions; r; r = r->next) {
+    for (struct disti_nccl_region *r = nccl->gpu->regions; r; r = r->next) {
         if (!r->used && r->bytes >= bytes && (!best || r->bytes < best->bytes))
             best = r;
     }
@@ -199,8 +199,8 @@ static dist_status stage_region(struct disti_nccl_state *nccl, size_t bytes,
                                     "host: pass device memory, or use a group of backend gloo",
                                     nccl->rank, nccl->device, bytes);
         }
-        region->next = nccl->regions;
-        nccl->regions = region;
+        region->next = nccl->gpu->regions;
+        nccl->gpu->regions = region;
     }
     region->used = true;
     *region_p = region;
@@ -225,23 +225,21 @@ void disti_nccl_stage_free(struct disti_nccl_state *nccl, struct disti_nccl_stag
     free(stage);
 }
 
-void disti_nccl_stage_close(struct disti_nccl_state *nccl)
+void disti_nccl_stage_close(struct disti_nccl_gpu *gpu)
 {
     struct disti_nccl_region *region;
 
-    while ((region = nccl->regions)) {
-        nccl->regions = region->next;
-        nccl->driver->memory_free(region->memory);
+    while ((region = gpu->regions)) {
+        gpu->regions = region->next;
+        gpu->driver->memory_free(region->memory);
         free(region);
     }
     for (int i = 0; i < DISTI_NCCL_SLOTS; i++) {
-        if (nccl->pinned.events[i])
-            nccl->driver->event_destroy(nccl->pinned.events[i]);
-        nccl->pinned.events[i] = NULL;
+        if (gpu->pinned.events[i])
+            gpu->driver->event_destroy(gpu->pinned.events[i]);
     }
-    if (nccl->pinned.memory)
-        nccl->driver->host_free(nccl->pinned.memory);
-    nccl->pinned.memory = NULL;
+    if (gpu->pinned.memory)
+        gpu->driver->host_free(gpu->pinned.memory);
 }
 
 /* ---- calls ---- */
@@ -289,7 +287,7 @@ dist_status disti_nccl_stage_in(struct disti_nccl_state *nccl, struct disti_nccl
     stage_warn(nccl, &c->call);
     c->stage = calloc(1, sizeof(*c->stage));
     if (!c->stage)
-        return nccl->host->fail(DIST_ERR_NO_MEMORY, "rank %d has no memory for a call", nccl->rank);
+        return disti_nccl_no_memory(nccl);
     status = disti_nccl_stage_survey(nccl, &c->call, c->stage);
     return status == DIST_OK ? stage_fill(nccl, c) : status;
 }
@@ -302,7 +300,7 @@ dist_status disti_nccl_stage_copy(struct disti_nccl_state *nccl, size_t bytes,
 
     c->stage = calloc(1, sizeof(*c->stage));
     if (!c->stage)
-        return nccl->host->fail(DIST_ERR_NO_MEMORY, "rank %d has no memory for a call", nccl->rank);
+        return disti_nccl_no_memory(nccl);
     status = stage_region(nccl, bytes, &c->stage->in.region);
     if (status != DIST_OK)
         return status;

@@ -54,8 +54,7 @@ static dist_status survey_blocks(const struct survey *a, struct disti_nccl_side 
 
     side->offsets = calloc((size_t)a->nccl->ranks, sizeof(*side->offsets));
     if (!side->offsets)
-        return a->nccl->host->fail(DIST_ERR_NO_MEMORY, "rank %d has no memory for a call",
-                                   a->nccl->rank);
+        return disti_nccl_no_memory(a->nccl);
     for (int r = 0, used = 0; r < a->nccl->ranks; r++) {
         side->offsets[r] = at;
         at += a->counts[r];
@@ -77,8 +76,7 @@ static dist_status survey_side(const struct survey *a, enum survey_kind kind,
     side->pieces =
         calloc(kind == SURVEY_BLOCKS ? (size_t)a->nccl->ranks : 1, sizeof(*side->pieces));
     if (!side->pieces)
-        return a->nccl->host->fail(DIST_ERR_NO_MEMORY, "rank %d has no memory for a call",
-                                   a->nccl->rank);
+        return disti_nccl_no_memory(a->nccl);
     if (kind == SURVEY_BLOCKS)
         return survey_blocks(a, side);
     if (kind == SURVEY_ALL)

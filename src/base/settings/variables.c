@@ -11,9 +11,6 @@
 
 #define VARIABLES_PREFIX "DIST_"
 
-/* Longer names are like none. */
-#define VARIABLES_NAME 48
-
 const struct disti_variable disti_variables[] = {
     {"DIST_AGENT_STORE", "set by dist_spawn, which then holds the store"},
     {"DIST_ALGO", "the algorithms to be used"},
@@ -54,10 +51,9 @@ static int variables_least(int a, int b)
     return a < b ? a : b;
 }
 
-/* Letters to be changed, added, left out or swapped with their neighbour (optimal alignment). */
-static int variables_distance(const char *a, const char *b)
+int disti_name_distance(const char *a, const char *b)
 {
-    int rows[3][VARIABLES_NAME + 1], length = (int)strlen(b), i;
+    int rows[3][DISTI_NAME_LONGEST + 1], length = (int)strlen(b), i;
     int *before = rows[0], *last = rows[1], *row = rows[2];
 
     for (int j = 0; j <= length; j++)
@@ -85,10 +81,10 @@ const struct disti_variable *disti_variable_like(const char *name)
     const struct disti_variable *best = NULL;
     int least = 1 + (int)strlen(own) / 5;
 
-    if (strlen(name) > VARIABLES_NAME)
+    if (strlen(name) > DISTI_NAME_LONGEST)
         return NULL;
     for (size_t i = 0; i < disti_variable_count; i++) {
-        int distance = variables_distance(name, disti_variables[i].name);
+        int distance = disti_name_distance(name, disti_variables[i].name);
 
         if (distance < least + !best) {
             least = distance;

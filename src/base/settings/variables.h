@@ -15,6 +15,13 @@ struct disti_variable {
 extern const struct disti_variable disti_variables[];
 extern const size_t disti_variable_count;
 
+/*
+ * How many letters of one name are to be changed, added, left out or swapped with their neighbour
+ * to make the other (optimal alignment). The second has DISTI_NAME_LONGEST letters at most.
+ */
+#define DISTI_NAME_LONGEST 64
+int disti_name_distance(const char *a, const char *b);
+
 /* The one whose name is most like this one, by a few letters at most; NULL: none is. */
 const struct disti_variable *disti_variable_like(const char *name);
 

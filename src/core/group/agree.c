@@ -122,17 +122,16 @@ static bool agree_own_number(struct disti_world *world, int64_t *number_p)
 /* More of them; what another thread has just fetched is lost. */
 static dist_status agree_fetch_numbers(struct disti_world *world)
 {
-    int64_t last;
-    dist_status status =
-        disti_store_add(world->bootstrap.store, "dist/groups", AGREE_NUMBERS, &last);
+    int64_t first;
+    dist_status status = disti_store_take_numbers(world->bootstrap.store, AGREE_NUMBERS, &first);
 
     if (status != DIST_OK)
         return status;
-    if (last < AGREE_NUMBERS || last > INT32_MAX)
+    if (first < 1 || first > INT32_MAX - AGREE_NUMBERS)
         return disti_fail(DIST_ERR_UNSUPPORTED, "rank %d: this job has made %lld groups already",
-                          world->rank, (long long)last);
+                          world->rank, (long long)first);
     pthread_mutex_lock(&world->lock);
-    world->next_number = last - AGREE_NUMBERS + 1;
+    world->next_number = first;
     world->numbers_left = AGREE_NUMBERS;
     pthread_mutex_unlock(&world->lock);
     return DIST_OK;
@@ -197,8 +196,8 @@ static dist_status agree_exchange(struct dist_group *parent, const struct disti_
         return status;
     snprintf(key, sizeof(key), "dist/group/%u/%d/%016llx/%u", parent->number, spec->size,
              (unsigned long long)hash, turn);
-    status = disti_store_gather(parent->world->bootstrap.store, &party, key, mine, offers,
-                                sizeof(*mine), disti_left_ms(spec->until_ns));
+    status = disti_store_all_gather(parent->world->bootstrap.store, &party, key, mine, offers,
+                                    sizeof(*mine), disti_left_ms(spec->until_ns));
     if (status != DIST_OK)
         agree_give_back(parent, hash, turn);
     return status;

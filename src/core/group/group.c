@@ -136,8 +136,8 @@ static dist_status group_all_gather(void *arg, const void *in, void *out, size_t
         return DIST_OK;
     }
     snprintf(key, sizeof(key), "dist/gather/%u/%u", group->number, group->gathers++);
-    return disti_store_gather(group->world->bootstrap.store, &party, key, in, out, bytes,
-                              timeout_ms);
+    return disti_store_all_gather(group->world->bootstrap.store, &party, key, in, out, bytes,
+                                  timeout_ms);
 }
 
 /* What rank 0 gives, to all: by a request of the group, since a key that anybody waits for

@@ -284,8 +284,8 @@ static dist_status split_exchange(struct dist_group *parent, const struct split_
     turn = parent->splits++;
     pthread_mutex_unlock(&parent->world->lock);
     snprintf(key, sizeof(key), "dist/split/%u/%u", parent->number, turn);
-    status = disti_store_gather(parent->world->bootstrap.store, &party, key, mine, all,
-                                sizeof(*mine), disti_left_ms(until));
+    status = disti_store_all_gather(parent->world->bootstrap.store, &party, key, mine, all,
+                                    sizeof(*mine), disti_left_ms(until));
     if (status == DIST_OK)
         return DIST_OK;
     pthread_mutex_lock(&parent->world->lock);

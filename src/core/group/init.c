@@ -267,7 +267,7 @@ out:
     if (world && world->bootstrap.store) {
         disti_store_report(world->bootstrap.store, NULL, dist_last_error());
         if (status != DIST_ERR_TIMEOUT) /* whoever is not here by now has been waited for */
-            disti_store_server_await(world->bootstrap.server);
+            disti_store_server_expect_all(world->bootstrap.server);
     }
     disti_world_close(world, INIT_LINGER_MS);
     return status;

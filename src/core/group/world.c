@@ -37,7 +37,7 @@ void disti_world_close(struct disti_world *world, int linger_ms)
     if (!world)
         return;
     disti_endpoints_close(world->bootstrap.job, world->rank);
-    disti_doorbell_leave();
+    disti_doorbell_close();
     disti_bootstrap_close(&world->bootstrap, linger_ms);
     while (world->gone) {
         struct world_gone *gone = world->gone;
@@ -75,7 +75,7 @@ static dist_status world_choices_differ(const struct disti_world *world, int oth
 
     world_choice(world, mine);
     if (all)
-        status = disti_store_all_gather(world->bootstrap.store, "dist/choice", mine, all,
+        status = disti_store_all_gather(world->bootstrap.store, NULL, "dist/choice", mine, all,
                                         WORLD_CHOICE, world->timeout_ms);
     if (status == DIST_OK)
         status = disti_fail(DIST_ERR_MISMATCH,
@@ -151,8 +151,8 @@ static dist_status world_exchange(struct disti_world *world, const struct world_
         world->peers[0] = *mine;
         return DIST_OK;
     }
-    return disti_store_gather(world->bootstrap.store, &all, "dist/meet", mine, world->peers,
-                              sizeof(*mine), disti_left_ms(world->join_by_ns));
+    return disti_store_all_gather(world->bootstrap.store, &all, "dist/meet", mine, world->peers,
+                                  sizeof(*mine), disti_left_ms(world->join_by_ns));
 }
 
 dist_status disti_world_meet(struct disti_world *world, const char *backend_name)
@@ -176,7 +176,7 @@ dist_status disti_world_meet(struct disti_world *world, const char *backend_name
     if (status == DIST_OK)
         world_warn_of_unknown(world, unknown);
     if (status == DIST_OK)
-        status = disti_bootstrap_settle(&world->bootstrap);
+        status = disti_bootstrap_correct_host(&world->bootstrap);
     if (status == DIST_OK)
         status = world_check_peers(world);
     return status == DIST_OK ? world_number_nodes(world) : status;

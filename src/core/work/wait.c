@@ -159,7 +159,7 @@ static dist_status wait_note(struct disti_work *work, dist_work_fn fn, void *arg
 
     disti_group_enter(group);
     if (work->on_complete.fn) {
-        status = disti_fail(DIST_ERR_INVALID_ARGUMENT, "the work has a function already");
+        status = disti_fail(DIST_ERR_INVALID_ARGUMENT, "the work already has a function");
     } else {
         work->on_complete.fn = fn;
         work->on_complete.arg = arg;
@@ -182,8 +182,9 @@ dist_status dist_on_complete(dist_work *handle, dist_work_fn fn, void *arg)
     if (status != DIST_OK)
         return status;
     if (disti_work_is_persistent(work))
-        status =
-            disti_fail(DIST_ERR_INVALID_ARGUMENT, "dist_on_complete is not for persistent works");
+        status = disti_fail(DIST_ERR_INVALID_ARGUMENT,
+                            "dist_on_complete does not accept persistent works: use "
+                            "dist_wait or dist_test");
     else
         status = wait_note(work, fn, arg, &ended);
     if (ended)

@@ -77,7 +77,8 @@ static int rank_meets(int rank, void *arg)
         if (bootstrap.rank != rank || bootstrap.world_size != RANKS ||
             bootstrap.local_rank != rank || bootstrap.server)
             return 12;
-        if (disti_store_all_gather(bootstrap.store, "ranks", &rank, seen, sizeof(rank), WAIT_MS))
+        if (disti_store_all_gather(bootstrap.store, NULL, "ranks", &rank, seen, sizeof(rank),
+                                   WAIT_MS))
             return 13;
         for (int r = 0; r < RANKS; r++) {
             if (seen[r] != r)

@@ -18,6 +18,8 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "store/client.h"
+#include "store/server.h"
 
 #define RANKS_MAX 48
 #define RANKS_LIMIT_MS 60000 /* for one set of ranks; a test that takes this long has failed */
@@ -81,6 +83,35 @@ static inline void ranks_finish(struct ranks *ranks)
         }
         ranks->codes[r] = WIFSIGNALED(how) ? 128 + WTERMSIG(how) : WEXITSTATUS(how);
     }
+}
+
+/* A server in this process, which is rank 0's. */
+static inline dist_status ranks_serve(const char *host, int port, int world_size,
+                                      struct disti_store_server **server_p)
+{
+    struct disti_store_server *server;
+    dist_status status = disti_store_server_listen(host, port, world_size, &server);
+
+    *server_p = NULL;
+    if (status != DIST_OK)
+        return status;
+    disti_store_server_set_holder(server, 0);
+    status = disti_store_server_run(server);
+    if (status != DIST_OK)
+        disti_store_server_forget(server);
+    else
+        *server_p = server;
+    return status;
+}
+
+/* Connects as a rank that knows no job. */
+static inline dist_status ranks_connect(const char *host, int port, int rank, int world_size,
+                                        int timeout_ms, struct disti_store **store_p)
+{
+    struct disti_store_target target = {
+        .host = host, .port = port, .rank = rank, .world_size = world_size, .job = ""};
+
+    return disti_store_reach(&target, timeout_ms, disti_deadline_ms(timeout_ms), store_p);
 }
 
 /* Runs fn in `count` processes; every one must end with 0. */

@@ -53,11 +53,11 @@ static void test_silent_crowd(void **state)
     int hung_up = 0;
 
     (void)state;
-    assert_int_equal(disti_store_server_start("127.0.0.1", 0, 1, &server), DIST_OK);
+    assert_int_equal(ranks_serve("127.0.0.1", 0, 1, &server), DIST_OK);
     for (int i = 0; i < 400; i++)
         crowd[i] = (struct pollfd){.fd = stranger(server), .events = POLLIN};
     assert_int_equal(
-        disti_store_connect("127.0.0.1", disti_store_server_port(server), 0, 1, WAIT_MS, &store),
+        ranks_connect("127.0.0.1", disti_store_server_port(server), 0, 1, WAIT_MS, &store),
         DIST_OK);
     while (hung_up < 100 && !disti_expired(deadline)) { /* the server takes its time under load */
         hung_up = poll(crowd, 400, 10);
@@ -93,7 +93,7 @@ static void test_slow_hellos(void **state)
 
     (void)state;
     raise_limit();
-    assert_int_equal(disti_store_server_start("127.0.0.1", 0, SLOW_RANKS, &server), DIST_OK);
+    assert_int_equal(ranks_serve("127.0.0.1", 0, SLOW_RANKS, &server), DIST_OK);
     for (int r = 0; r < SLOW_RANKS; r++)
         fds[r] = stranger(server);
     for (int r = 0; r < SLOW_RANKS; r++)
@@ -131,9 +131,9 @@ static void *member_joins(void *arg)
     struct disti_store *store;
 
     atomic_fetch_add(crowd->connected, 1);
-    CHECK(disti_store_connect("127.0.0.1", disti_store_server_port(crowd->server), member->rank,
-                              crowd->ranks, RANKS_LIMIT_MS, &store) == DIST_OK);
-    CHECK(disti_store_all_gather(store, "all", NULL, NULL, 0, RANKS_LIMIT_MS) == DIST_OK);
+    CHECK(ranks_connect("127.0.0.1", disti_store_server_port(crowd->server), member->rank,
+                        crowd->ranks, RANKS_LIMIT_MS, &store) == DIST_OK);
+    CHECK(disti_store_all_gather(store, NULL, "all", NULL, NULL, 0, RANKS_LIMIT_MS) == DIST_OK);
     disti_store_close(store);
     return NULL;
 }
@@ -242,7 +242,7 @@ static void knock_at_a_full_house(void)
 
         while (disti_discovery_ask(job, &port, secret) != DIST_OK)
             CHECK(!disti_expired(until));
-        CHECK(disti_store_connect("127.0.0.1", port, 0, 1, WAIT_MS, &store) == DIST_OK);
+        CHECK(ranks_connect("127.0.0.1", port, 0, 1, WAIT_MS, &store) == DIST_OK);
         disti_store_close(store);
         _exit(0);
     }

@@ -69,10 +69,10 @@ static void meet(const struct dist_options *options, int rank, int ranks)
     CHECK(bootstrap.bind_host[0] && bootstrap.job[0]);
     CHECK((bootstrap.store != NULL) == (ranks > 1));
     if (bootstrap.store) {
-        CHECK(disti_store_all_gather(bootstrap.store, "ranks", &rank, seen, sizeof(rank),
+        CHECK(disti_store_all_gather(bootstrap.store, NULL, "ranks", &rank, seen, sizeof(rank),
                                      WAIT_MS) == DIST_OK);
-        CHECK(disti_store_all_gather(bootstrap.store, "jobs", bootstrap.job, jobs, sizeof(jobs[0]),
-                                     WAIT_MS) == DIST_OK);
+        CHECK(disti_store_all_gather(bootstrap.store, NULL, "jobs", bootstrap.job, jobs,
+                                     sizeof(jobs[0]), WAIT_MS) == DIST_OK);
         for (int r = 0; r < ranks; r++)
             CHECK(seen[r] == r && strcmp(jobs[r], bootstrap.job) == 0);
     }
@@ -215,7 +215,7 @@ static pid_t start_other_store(int *port_p)
     if (pid == 0) {
         int port = -1;
 
-        if (disti_store_server_start("127.0.0.1", 0, 3, &other) == DIST_OK)
+        if (ranks_serve("127.0.0.1", 0, 3, &other) == DIST_OK)
             port = disti_store_server_port(other);
         if (write(ends[1], &port, sizeof(port)) == sizeof(port))
             pause();
@@ -413,7 +413,7 @@ static void test_oob_fails(void **state)
     options.rank = 0;
     options.world_size = 2;
     assert_int_equal(disti_rendezvous(&options, 1000, &bootstrap), DIST_ERR_RENDEZVOUS);
-    assert_non_null(strstr(dist_last_error(), "failed with 7"));
+    assert_non_null(strstr(dist_last_error(), "returned 7"));
 }
 
 static void test_world_of_one(void **state)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The store with several ranks: requests, waits, all-gathers, deaths. */
+/* The store with several ranks: numbers, all-gathers, deaths. */
 #include "ranks.h"
 
 #include "store/store.h"
@@ -44,14 +44,13 @@ static struct disti_store *join(const struct job *job, int rank)
 {
     struct disti_store *store = NULL;
 
-    CHECK(disti_store_connect("127.0.0.1", job->port, rank, job->ranks, WAIT_MS, &store) ==
-          DIST_OK);
+    CHECK(ranks_connect("127.0.0.1", job->port, rank, job->ranks, WAIT_MS, &store) == DIST_OK);
     return store;
 }
 
 static void barrier(struct disti_store *store, const char *name)
 {
-    CHECK(disti_store_all_gather(store, name, NULL, NULL, 0, WAIT_MS) == DIST_OK);
+    CHECK(disti_store_all_gather(store, NULL, name, NULL, NULL, 0, WAIT_MS) == DIST_OK);
 }
 
 /* Waits for the next piece of news. */
@@ -66,97 +65,32 @@ static struct disti_notice news(struct disti_store *store)
     return notice;
 }
 
-static void rank_sets_and_gets(int rank, void *arg)
+/* Every request's numbers are its own, and none is left out. */
+static void rank_takes_numbers(int rank, void *arg)
 {
+    enum { ROUNDS = 100 };
     struct job *job = arg;
     struct disti_store *store = join(job, rank);
-    void *value;
-    size_t bytes;
-    char key[32];
+    int64_t mine[ROUNDS], all[4 * ROUNDS];
+    bool taken[10 * ROUNDS + 1] = {false};
 
-    snprintf(key, sizeof(key), "key%d", rank);
-    CHECK(disti_store_set(store, key, &rank, sizeof(rank)) == DIST_OK);
-    for (int r = 0; r < job->ranks; r++) {
-        snprintf(key, sizeof(key), "key%d", r);
-        CHECK(disti_store_get(store, key, WAIT_MS, &value, &bytes) == DIST_OK);
-        CHECK(bytes == sizeof(r) && memcmp(value, &r, sizeof(r)) == 0);
-        free(value);
-        CHECK(disti_store_wait(store, key, WAIT_MS) == DIST_OK);
-    }
-    CHECK(disti_store_set(store, "empty", "", 0) == DIST_OK);
-    CHECK(disti_store_get(store, "empty", 0, &value, &bytes) == DIST_OK && bytes == 0);
-    free(value);
-    barrier(store, "end");
-    disti_store_close(store);
-}
-
-static void test_set_and_get(void **state)
-{
-    (void)state;
-    job_all(8, rank_sets_and_gets);
-}
-
-static void rank_counts(int rank, void *arg)
-{
-    struct job *job = arg;
-    struct disti_store *store = join(job, rank);
-    int64_t value = 0;
-
-    for (int i = 0; i < 100; i++)
-        CHECK(disti_store_add(store, "counter", rank + 1, &value) == DIST_OK);
-    barrier(store, "counted");
-    CHECK(disti_store_add(store, "counter", 0, &value) == DIST_OK);
-    CHECK(value == 100 * job->ranks * (job->ranks + 1) / 2);
-    CHECK(disti_store_set(store, "text", "abc", 3) == DIST_OK);
-    CHECK(disti_store_add(store, "text", 1, &value) == DIST_ERR_INVALID_ARGUMENT);
-    barrier(store, "end");
-    disti_store_close(store);
-}
-
-static void test_add(void **state)
-{
-    (void)state;
-    job_all(4, rank_counts);
-}
-
-static void rank_swaps(int rank, void *arg)
-{
-    struct job *job = arg;
-    struct disti_store *store = join(job, rank);
-    bool swapped = false;
-    int64_t winners;
-    void *value;
-    size_t bytes;
-
-    /* Exactly one makes the key, and the others see whose it is. */
-    CHECK(disti_store_compare_set(store, "lock", NULL, 0, &rank, sizeof(rank), &swapped) ==
+    for (int i = 0; i < ROUNDS; i++)
+        CHECK(disti_store_take_numbers(store, rank + 1, &mine[i]) == DIST_OK);
+    CHECK(disti_store_all_gather(store, NULL, "numbers", mine, all, sizeof(mine), WAIT_MS) ==
           DIST_OK);
-    CHECK(disti_store_add(store, "winners", swapped, &winners) == DIST_OK);
-    barrier(store, "tried");
-    CHECK(disti_store_add(store, "winners", 0, &winners) == DIST_OK && winners == 1);
-    CHECK(disti_store_get(store, "lock", 0, &value, &bytes) == DIST_OK && bytes == sizeof(rank));
-    CHECK(swapped == (memcmp(value, &rank, sizeof(rank)) == 0));
-    barrier(store, "seen");
-    /* A wrong expectation changes nothing, the right one does. */
-    CHECK(disti_store_compare_set(store, "lock", "?", 1, "x", 1, &swapped) == DIST_OK && !swapped);
-    barrier(store, "refused");
-    if (rank == 0) {
-        CHECK(disti_store_compare_set(store, "lock", value, bytes, "done", 4, &swapped) == DIST_OK);
-        CHECK(swapped);
+    for (int i = 0; i < 4 * ROUNDS; i++) {
+        for (int64_t n = all[i]; n < all[i] + i / ROUNDS + 1; n++) {
+            CHECK(n >= 1 && n <= 10 * ROUNDS && !taken[n]);
+            taken[n] = true;
+        }
     }
-    free(value);
-    barrier(store, "end");
-    CHECK(disti_store_get(store, "lock", 0, &value, &bytes) == DIST_OK);
-    CHECK(bytes == 4 && memcmp(value, "done", 4) == 0);
-    free(value);
-    barrier(store, "read");
     disti_store_close(store);
 }
 
-static void test_compare_set(void **state)
+static void test_numbers(void **state)
 {
     (void)state;
-    job_all(4, rank_swaps);
+    job_all(4, rank_takes_numbers);
 }
 
 static void rank_gathers(int rank, void *arg)
@@ -171,7 +105,7 @@ static void rank_gathers(int rank, void *arg)
         unsigned char *in = malloc(bytes + 1), *out = malloc(bytes * (size_t)job->ranks + 1);
 
         memset(in, rank * 16 + i, bytes);
-        CHECK(disti_store_all_gather(store, "g", in, out, bytes, WAIT_MS) == DIST_OK);
+        CHECK(disti_store_all_gather(store, NULL, "g", in, out, bytes, WAIT_MS) == DIST_OK);
         for (size_t b = 0; b < bytes * (size_t)job->ranks; b++)
             CHECK(out[b] == (unsigned char)((int)(b / bytes) * 16 + i));
         free(in);
@@ -192,18 +126,13 @@ static void rank_gathers_too_much(int rank, void *arg)
 {
     struct job *job = arg;
     struct disti_store *store = join(job, rank);
-    char *big = calloc(1, DISTI_VALUE_MAX + 1u);
-    char key[DISTI_KEY_MAX + 2];
+    char *big = calloc(2, DISTI_VALUE_MAX + 1u), *out = big + DISTI_VALUE_MAX + 1;
 
-    CHECK(disti_store_set(store, "big", big, DISTI_VALUE_MAX + 1u) == DIST_ERR_INVALID_ARGUMENT);
-    CHECK(disti_store_set(store, "big", big, DISTI_VALUE_MAX) == DIST_OK);
-    CHECK(disti_store_all_gather(store, "x", big, big, SIZE_MAX, 10) == DIST_ERR_INVALID_ARGUMENT);
-    CHECK(disti_store_set(store, "", big, 1) == DIST_ERR_INVALID_ARGUMENT);
-    memset(key, 'k', sizeof(key));
-    key[DISTI_KEY_MAX + 1] = 0;
-    CHECK(disti_store_set(store, key, big, 1) == DIST_ERR_INVALID_ARGUMENT);
-    key[DISTI_KEY_MAX] = 0;
-    CHECK(disti_store_set(store, key, big, 1) == DIST_OK);
+    CHECK(disti_store_all_gather(store, NULL, "x", big, out, DISTI_VALUE_MAX + 1u, 10) ==
+          DIST_ERR_INVALID_ARGUMENT);
+    CHECK(disti_store_all_gather(store, NULL, "x", big, out, SIZE_MAX, 10) ==
+          DIST_ERR_INVALID_ARGUMENT);
+    CHECK(disti_store_all_gather(store, NULL, "x", big, out, DISTI_VALUE_MAX, WAIT_MS) == DIST_OK);
     free(big);
     disti_store_close(store);
 }
@@ -221,13 +150,13 @@ static void rank_disagrees(int rank, void *arg)
     char in[8] = {0}, out[16];
 
     if (rank == 0) {
-        CHECK(disti_store_all_gather(store, "g", in, out, 4, 1500) == DIST_ERR_TIMEOUT);
+        CHECK(disti_store_all_gather(store, NULL, "g", in, out, 4, 1500) == DIST_ERR_TIMEOUT);
         CHECK_SAYS("rank 1", "did not come", "\"g\"");
     } else {
         disti_sleep_ns(300000000);
-        CHECK(disti_store_all_gather(store, "g", in, out, 8, WAIT_MS) == DIST_ERR_MISMATCH);
+        CHECK(disti_store_all_gather(store, NULL, "g", in, out, 8, WAIT_MS) == DIST_ERR_MISMATCH);
         CHECK_SAYS("rank 1 gives 8", "rank 0 gave 4");
-        CHECK(disti_store_wait(store, "never", 2500) != DIST_OK);
+        CHECK(disti_store_all_gather(store, NULL, "never", NULL, NULL, 0, 2500) != DIST_OK);
     }
     disti_store_close(store);
 }
@@ -244,16 +173,11 @@ static void rank_waits_in_vain(int rank, void *arg)
     struct disti_store *store;
     int64_t begin = disti_now_ns();
     char out[6];
-    void *value;
-    size_t bytes;
 
     if (rank == 3 || rank == 5)
         return;
     store = join(job, rank);
-    CHECK(disti_store_get(store, "nobody", 200, &value, &bytes) == DIST_ERR_TIMEOUT);
-    CHECK_SAYS("nobody has set", "\"nobody\"");
-    CHECK(disti_store_wait(store, "nobody", 0) == DIST_ERR_TIMEOUT);
-    CHECK(disti_store_all_gather(store, "here", "x", out, 1, 1000) == DIST_ERR_TIMEOUT);
+    CHECK(disti_store_all_gather(store, NULL, "here", "x", out, 1, 1000) == DIST_ERR_TIMEOUT);
     CHECK_SAYS("ranks 3, 5 did not come", "\"here\"");
     CHECK(disti_now_ns() - begin < 15000000000);
     disti_store_close(store);
@@ -271,8 +195,6 @@ static void rank_dies(int rank, void *arg)
     struct disti_store *store = join(job, rank);
     struct disti_notice notice;
     char out[4];
-    void *value;
-    size_t bytes;
 
     barrier(store, "all here");
     if (rank == 2) {
@@ -280,15 +202,16 @@ static void rank_dies(int rank, void *arg)
         kill(getpid(), SIGKILL);
     }
     if (rank == 0)
-        CHECK(disti_store_all_gather(store, "g", "x", out, 1, WAIT_MS) == DIST_ERR_PEER_LOST);
+        CHECK(disti_store_all_gather(store, NULL, "g", "x", out, 1, WAIT_MS) == DIST_ERR_PEER_LOST);
     if (rank == 1)
-        CHECK(disti_store_get(store, "never", WAIT_MS, &value, &bytes) == DIST_ERR_PEER_LOST);
+        CHECK(disti_store_all_gather(store, NULL, "never", "x", out, 1, WAIT_MS) ==
+              DIST_ERR_PEER_LOST);
     if (rank < 2)
         CHECK_SAYS("rank 2 (host ", ", pid ", "without leaving the job");
     notice = news(store);
     CHECK(notice.rank == 2 && !notice.graceful && strstr(notice.text, "rank 2 (host "));
     /* Whoever comes later learns it too. */
-    CHECK(disti_store_all_gather(store, "h", "x", out, 1, WAIT_MS) == DIST_ERR_PEER_LOST);
+    CHECK(disti_store_all_gather(store, NULL, "h", "x", out, 1, WAIT_MS) == DIST_ERR_PEER_LOST);
     CHECK_SAYS("rank 2 (host ");
     disti_store_close(store);
 }
@@ -321,7 +244,7 @@ static void rank_leaves(int rank, void *arg)
     notice = news(store);
     CHECK(notice.rank == 1 && notice.graceful);
     CHECK(!disti_store_notice(store, &notice));
-    CHECK(disti_store_all_gather(store, "g", NULL, NULL, 0, WAIT_MS) == DIST_ERR_PEER_LOST);
+    CHECK(disti_store_all_gather(store, NULL, "g", NULL, NULL, 0, WAIT_MS) == DIST_ERR_PEER_LOST);
     CHECK_SAYS("rank 1 (host ", "has left");
     disti_store_close(store);
 }
@@ -346,7 +269,8 @@ static void rank_reports(int rank, void *arg)
     }
     /* In the middle of a call, and once only although the rank then goes. */
     if (rank == 0)
-        CHECK(disti_store_wait(store, "never", WAIT_MS) == DIST_ERR_PEER_LOST);
+        CHECK(disti_store_all_gather(store, NULL, "never", NULL, NULL, 0, WAIT_MS) ==
+              DIST_ERR_PEER_LOST);
     notice = news(store);
     CHECK(notice.rank == 1 && !notice.graceful && strstr(notice.text, "the disk is full"));
     disti_sleep_ns(200000000);
@@ -368,9 +292,10 @@ static void rank_loses_server(int rank, void *arg)
     struct disti_store *store;
     struct disti_store_server *server;
     struct disti_notice notice;
+    int64_t number;
 
     if (rank == 0) {
-        CHECK(disti_store_server_start("127.0.0.1", job->port, job->ranks, &server) == DIST_OK);
+        CHECK(ranks_serve("127.0.0.1", job->port, job->ranks, &server) == DIST_OK);
     }
     store = join(job, rank);
     barrier(store, "all here");
@@ -379,13 +304,14 @@ static void rank_loses_server(int rank, void *arg)
         kill(getpid(), SIGKILL);
     }
     if (rank == 1) {
-        CHECK(disti_store_wait(store, "never", WAIT_MS) == DIST_ERR_PEER_LOST);
+        CHECK(disti_store_all_gather(store, NULL, "never", NULL, NULL, 0, WAIT_MS) ==
+              DIST_ERR_PEER_LOST);
         CHECK_SAYS("rank 0 (host ", "holds the store");
     }
     notice = news(store);
     CHECK(notice.rank == 0 && !notice.graceful && strstr(notice.text, "rank 0 (host "));
     CHECK(!disti_store_notice(store, &notice));
-    CHECK(disti_store_set(store, "k", "v", 1) == DIST_ERR_PEER_LOST);
+    CHECK(disti_store_take_numbers(store, 1, &number) == DIST_ERR_PEER_LOST);
     disti_store_close(store);
 }
 
@@ -412,14 +338,15 @@ static void rank_comes_twice(int rank, void *arg)
 
     if (rank == 2) {
         disti_sleep_ns(300000000);
-        CHECK(disti_store_connect("127.0.0.1", job->port, 1, job->ranks, WAIT_MS, &store) ==
+        CHECK(ranks_connect("127.0.0.1", job->port, 1, job->ranks, WAIT_MS, &store) ==
               DIST_ERR_RENDEZVOUS);
         CHECK_SAYS("rank 1 is taken by host", "pid");
         CHECK(!store);
         return;
     }
     store = join(job, rank);
-    CHECK(disti_store_all_gather(store, "all", NULL, NULL, 0, WAIT_MS) == DIST_ERR_RENDEZVOUS);
+    CHECK(disti_store_all_gather(store, NULL, "all", NULL, NULL, 0, WAIT_MS) ==
+          DIST_ERR_RENDEZVOUS);
     CHECK_SAYS("rank 1 is taken by host");
     disti_store_close(store);
 }
@@ -437,16 +364,15 @@ static void rank_miscounts(int rank, void *arg)
 
     if (rank == 2) {
         disti_sleep_ns(300000000);
-        CHECK(disti_store_connect("127.0.0.1", job->port, 2, 5, WAIT_MS, &store) ==
-              DIST_ERR_RENDEZVOUS);
+        CHECK(ranks_connect("127.0.0.1", job->port, 2, 5, WAIT_MS, &store) == DIST_ERR_RENDEZVOUS);
         CHECK_SAYS("rank 2", "world size 5", "world size 3");
-        CHECK(disti_store_connect("127.0.0.1", job->port, 3, 3, WAIT_MS, &store) ==
-              DIST_ERR_RENDEZVOUS);
+        CHECK(ranks_connect("127.0.0.1", job->port, 3, 3, WAIT_MS, &store) == DIST_ERR_RENDEZVOUS);
         CHECK_SAYS("rank 3", "0 to 2");
         return;
     }
     store = join(job, rank);
-    CHECK(disti_store_all_gather(store, "all", NULL, NULL, 0, WAIT_MS) == DIST_ERR_RENDEZVOUS);
+    CHECK(disti_store_all_gather(store, NULL, "all", NULL, NULL, 0, WAIT_MS) ==
+          DIST_ERR_RENDEZVOUS);
     CHECK_SAYS("world size 5", "world size 3");
     disti_store_close(store);
 }
@@ -464,9 +390,9 @@ static void rank_joins_again(int rank, void *arg)
 
     for (int i = 0; i < 5; i++) {
         struct disti_store *store = join(job, rank);
-        int64_t value;
+        int64_t first;
 
-        CHECK(disti_store_add(store, "n", 1, &value) == DIST_OK && value <= job->ranks);
+        CHECK(disti_store_take_numbers(store, 1, &first) == DIST_OK && first <= job->ranks);
         barrier(store, "all");
         /* Some leave late, others are back already. */
         disti_sleep_ns(rank * 20000000);
@@ -485,12 +411,12 @@ static void test_server_stop_waits(void **state)
     struct disti_store_server *server;
     struct disti_store *store;
     struct disti_notice notice;
-    int64_t begin;
+    int64_t begin, number;
 
     (void)state;
-    assert_int_equal(disti_store_server_start("127.0.0.1", 0, 2, &server), DIST_OK);
+    assert_int_equal(ranks_serve("127.0.0.1", 0, 2, &server), DIST_OK);
     assert_int_equal(
-        disti_store_connect("127.0.0.1", disti_store_server_port(server), 1, 2, WAIT_MS, &store),
+        ranks_connect("127.0.0.1", disti_store_server_port(server), 1, 2, WAIT_MS, &store),
         DIST_OK);
     assert_string_equal(disti_store_local_host(store), "127.0.0.1");
     begin = disti_now_ns();
@@ -500,7 +426,7 @@ static void test_server_stop_waits(void **state)
     assert_true(disti_store_notice(store, &notice));
     assert_true(notice.graceful && notice.rank == 0);
     assert_false(disti_store_notice(store, &notice));
-    assert_int_equal(disti_store_set(store, "k", "v", 1), DIST_ERR_PEER_LOST);
+    assert_int_equal(disti_store_take_numbers(store, 1, &number), DIST_ERR_PEER_LOST);
     disti_store_close(store);
     disti_store_server_stop(NULL, 0);
     disti_store_close(NULL);
@@ -512,11 +438,10 @@ static void test_address_in_use(void **state)
     char port[16];
 
     (void)state;
-    assert_int_equal(disti_store_server_start("127.0.0.1", 0, 2, &server), DIST_OK);
+    assert_int_equal(ranks_serve("127.0.0.1", 0, 2, &server), DIST_OK);
     snprintf(port, sizeof(port), "%d", disti_store_server_port(server));
-    assert_int_equal(
-        disti_store_server_start("127.0.0.1", disti_store_server_port(server), 2, &second),
-        DIST_ERR_ADDRESS_IN_USE);
+    assert_int_equal(ranks_serve("127.0.0.1", disti_store_server_port(server), 2, &second),
+                     DIST_ERR_ADDRESS_IN_USE);
     assert_null(second);
     assert_non_null(strstr(dist_last_error(), "127.0.0.1"));
     assert_non_null(strstr(dist_last_error(), port));
@@ -531,11 +456,10 @@ static void test_nobody_there(void **state)
     int port;
 
     (void)state;
-    assert_int_equal(disti_store_server_start("127.0.0.1", 0, 2, &server), DIST_OK);
+    assert_int_equal(ranks_serve("127.0.0.1", 0, 2, &server), DIST_OK);
     port = disti_store_server_port(server);
     disti_store_server_stop(server, 0);
-    assert_int_equal(disti_store_connect("127.0.0.1", port, 1, 2, 300, &store),
-                     DIST_ERR_RENDEZVOUS);
+    assert_int_equal(ranks_connect("127.0.0.1", port, 1, 2, 300, &store), DIST_ERR_RENDEZVOUS);
     assert_non_null(strstr(dist_last_error(), "Connection refused"));
     assert_true(disti_now_ns() - begin < 5000000000);
     assert_null(store);
@@ -544,9 +468,7 @@ static void test_nobody_there(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_set_and_get),
-        cmocka_unit_test(test_add),
-        cmocka_unit_test(test_compare_set),
+        cmocka_unit_test(test_numbers),
         cmocka_unit_test(test_all_gather),
         cmocka_unit_test(test_limits),
         cmocka_unit_test(test_all_gather_mismatch),

@@ -39,14 +39,13 @@ static struct disti_store *join(const struct job *job, int rank)
 {
     struct disti_store *store = NULL;
 
-    CHECK(disti_store_connect("127.0.0.1", job->port, rank, job->ranks, WAIT_MS, &store) ==
-          DIST_OK);
+    CHECK(ranks_connect("127.0.0.1", job->port, rank, job->ranks, WAIT_MS, &store) == DIST_OK);
     return store;
 }
 
 static void barrier(struct disti_store *store, const char *name)
 {
-    CHECK(disti_store_all_gather(store, name, NULL, NULL, 0, WAIT_MS) == DIST_OK);
+    CHECK(disti_store_all_gather(store, NULL, name, NULL, NULL, 0, WAIT_MS) == DIST_OK);
 }
 
 #define THREADS 6
@@ -63,18 +62,18 @@ static void *asker_run(void *arg)
 {
     struct asker *asker = arg;
     int32_t in, out[RANKS_MAX];
-    int64_t sum;
+    int64_t number;
     char key[32];
 
     for (int i = 0; i < ROUNDS; i++) {
         snprintf(key, sizeof(key), "thread %d", asker->number);
         in = asker->rank * 10000 + asker->number * 100 + i;
-        CHECK(disti_store_all_gather(asker->store, key, &in, out, sizeof(in), WAIT_MS) == DIST_OK);
+        CHECK(disti_store_all_gather(asker->store, NULL, key, &in, out, sizeof(in), WAIT_MS) ==
+              DIST_OK);
         for (int r = 0; r < asker->ranks; r++)
             CHECK(out[r] == r * 10000 + asker->number * 100 + i);
-        snprintf(key, sizeof(key), "count %d", asker->number);
-        CHECK(disti_store_add(asker->store, key, 1, &sum) == DIST_OK &&
-              sum <= asker->ranks * ROUNDS);
+        CHECK(disti_store_take_numbers(asker->store, 1, &number) == DIST_OK &&
+              number <= asker->ranks * THREADS * ROUNDS);
     }
     return NULL;
 }
@@ -104,13 +103,17 @@ static void test_threads(void **state)
     job_all(4, rank_asks_with_threads);
 }
 
-static void *wait_for_late(void *arg)
+static const int stayers[] = {0, 2};
+static const struct disti_party stayers_party = {
+    .group = DISTI_NO_GROUP, .ranks = stayers, .count = 2};
+
+static void *wait_for_the_last(void *arg)
 {
-    CHECK(disti_store_wait(arg, "late", WAIT_MS) == DIST_OK);
+    CHECK(disti_store_arrive(arg, &stayers_party, "late", WAIT_MS) == DIST_OK);
     return NULL;
 }
 
-/* One thread waits long: the others get their answers, and the news. */
+/* A thread of rank 0 waits long, for rank 2: the others get their answers, and the news. */
 static void rank_waits_beside_news(int rank, void *arg)
 {
     struct job *job = arg;
@@ -125,21 +128,26 @@ static void rank_waits_beside_news(int rank, void *arg)
         disti_store_close(store);
         return;
     }
-    CHECK(pthread_create(&thread, NULL, wait_for_late, store) == 0);
+    if (rank == 0)
+        CHECK(pthread_create(&thread, NULL, wait_for_the_last, store) == 0);
     for (int i = 0; i < 1000 && !disti_store_notice(store, &notice); i++) {
         CHECK(poll(&ready, 1, WAIT_MS) == 1);
         disti_sleep_ns(100000); /* who waits for a reply reads the news too */
     }
     CHECK(notice.rank == 1 && notice.graceful);
-    CHECK(disti_store_set(store, "late", "x", 1) == DIST_OK);
-    pthread_join(thread, NULL);
+    CHECK(disti_store_all_gather(store, NULL, "none", NULL, NULL, 0, WAIT_MS) ==
+          DIST_ERR_PEER_LOST);
+    if (rank == 0)
+        pthread_join(thread, NULL);
+    else
+        wait_for_the_last(store);
     disti_store_close(store);
 }
 
 static void test_news_beside_a_wait(void **state)
 {
     (void)state;
-    job_all(2, rank_waits_beside_news);
+    job_all(3, rank_waits_beside_news);
 }
 
 /* Two parties share rank 1; each has an order of its own, and both use the same kind of key. */
@@ -159,7 +167,7 @@ static void gather_in_order(struct disti_store *store, const struct disti_party 
     for (int i = 0; i < 20; i++) {
         int in = rank * 100 + i;
 
-        CHECK(disti_store_gather(store, party, key, &in, out, sizeof(in), WAIT_MS) == DIST_OK);
+        CHECK(disti_store_all_gather(store, party, key, &in, out, sizeof(in), WAIT_MS) == DIST_OK);
         for (int p = 0; p < party->count; p++)
             CHECK(out[p] == party->ranks[p] * 100 + i);
     }
@@ -193,12 +201,12 @@ static void rank_misses_its_party(int rank, void *arg)
 
     barrier(store, "all here");
     if (rank == 1) {
-        CHECK(disti_store_gather(store, &b, "x", NULL, NULL, 0, 600) == DIST_ERR_TIMEOUT);
+        CHECK(disti_store_all_gather(store, &b, "x", NULL, NULL, 0, 600) == DIST_ERR_TIMEOUT);
         CHECK_SAYS("ranks 0 (world rank 3, host ", ", 2 (world rank 2, host ", "did not come");
     }
     if (rank == 3) {
         disti_sleep_ns(200000000);
-        CHECK(disti_store_gather(store, &c, "x", NULL, NULL, 0, WAIT_MS) == DIST_ERR_MISMATCH);
+        CHECK(disti_store_all_gather(store, &c, "x", NULL, NULL, 0, WAIT_MS) == DIST_ERR_MISMATCH);
         CHECK_SAYS("rank 3 names other ranks than rank 1");
     }
     barrier(store, "end");
@@ -224,7 +232,7 @@ static void rank_fails_in_a_group(int rank, void *arg)
         disti_store_report(store, &b, "the disk is full");
         disti_store_report(store, &b, "said twice");
     } else if (rank > 0) {
-        CHECK(disti_store_gather(store, &b, "y", NULL, NULL, 0, WAIT_MS) == DIST_ERR_PEER_LOST);
+        CHECK(disti_store_all_gather(store, &b, "y", NULL, NULL, 0, WAIT_MS) == DIST_ERR_PEER_LOST);
         CHECK_SAYS("rank 3 (host ", "the disk is full");
     }
     barrier(store, "reported");
@@ -235,7 +243,7 @@ static void rank_fails_in_a_group(int rank, void *arg)
     }
     CHECK(!disti_store_notice(store, &notice));
     if (rank > 0)
-        CHECK(disti_store_gather(store, &b, "z", NULL, NULL, 0, WAIT_MS) == DIST_ERR_PEER_LOST);
+        CHECK(disti_store_all_gather(store, &b, "z", NULL, NULL, 0, WAIT_MS) == DIST_ERR_PEER_LOST);
     if (rank < 2)
         gather_in_order(store, &a, rank);
     barrier(store, "end");
@@ -262,7 +270,7 @@ static void rank_leaves_one_party(int rank, void *arg)
     }
     gather_in_order(store, &b, rank);
     if (rank == 1) {
-        CHECK(disti_store_gather(store, &a, "w", NULL, NULL, 0, WAIT_MS) == DIST_ERR_PEER_LOST);
+        CHECK(disti_store_all_gather(store, &a, "w", NULL, NULL, 0, WAIT_MS) == DIST_ERR_PEER_LOST);
         CHECK_SAYS("rank 0 (host ", "has left");
     }
     gather_in_order(store, &b, rank);
@@ -296,7 +304,7 @@ static void rank_is_told(int rank, void *arg)
     }
     if (rank == 2) {
         CHECK(disti_store_broadcast(store, &b, "t", big, 1, 200) == DIST_ERR_TIMEOUT);
-        CHECK_SAYS(" 0 (world rank 3, host ", "did not come", "broadcast \"t\"");
+        CHECK_SAYS(" 0 (world rank 3, host ", "did not come", "\"t\"");
     }
     CHECK(disti_store_leave(store, &b, "end", WAIT_MS) == DIST_OK);
     disti_store_close(store);

@@ -1,0 +1,86 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * What backends share whose every call is a plan: all slots but those that say which transports
+ * there are. In a header, as modules link nothing of the library.
+ */
+#ifndef DISTI_BACKENDS_PLANNED_H
+#define DISTI_BACKENDS_PLANNED_H
+
+#include <dist/backend.h>
+
+/* Their state. open sets both. */
+struct disti_planned {
+    const struct dist_host *host;
+    struct dist_engine *engine; /* NULL: not open, or closed */
+};
+
+static inline void disti_planned_close(void *state)
+{
+    struct disti_planned *planned = state;
+
+    if (planned->engine)
+        planned->host->engine_close(planned->engine);
+    planned->engine = NULL;
+}
+
+static inline dist_status disti_planned_post(void *state, const struct dist_call *call,
+                                             struct dist_ticket *ticket)
+{
+    struct disti_planned *planned = state;
+
+    return planned->host->engine_post(planned->engine, call, ticket);
+}
+
+static inline dist_status disti_planned_prepare(void *state, const struct dist_call *call,
+                                                void **prepared_p)
+{
+    struct disti_planned *planned = state;
+
+    return planned->host->engine_prepare(planned->engine, call, prepared_p);
+}
+
+static inline void disti_planned_release(void *state, void *prepared)
+{
+    struct disti_planned *planned = state;
+
+    if (planned->engine)
+        planned->host->engine_release(planned->engine, prepared);
+}
+
+static inline int disti_planned_progress(void *state)
+{
+    struct disti_planned *planned = state;
+
+    return planned->host->engine_progress(planned->engine);
+}
+
+static inline int disti_planned_arm(void *state, int *fds, int room)
+{
+    struct disti_planned *planned = state;
+
+    return planned->host->engine_arm(planned->engine, fds, room);
+}
+
+static inline void disti_planned_disarm(void *state)
+{
+    struct disti_planned *planned = state;
+
+    if (planned->engine)
+        planned->host->engine_disarm(planned->engine);
+}
+
+static inline void disti_planned_describe(const void *state, char *text, size_t size)
+{
+    const struct disti_planned *planned = state;
+
+    planned->host->engine_describe(planned->engine, text, size);
+}
+
+#define DISTI_PLANNED_SLOTS                                                                        \
+    .abi = DIST_ABI, .size = sizeof(struct dist_backend),                                          \
+    .state_size = sizeof(struct disti_planned), .close = disti_planned_close,                      \
+    .abort = disti_planned_close, .post = disti_planned_post, .progress = disti_planned_progress,  \
+    .arm = disti_planned_arm, .disarm = disti_planned_disarm, .describe = disti_planned_describe,  \
+    .prepare = disti_planned_prepare, .release = disti_planned_release, .meets = true
+
+#endif

@@ -1,0 +1,396 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Collectives at the store's server: each collects its ranks, and answers all of them at once. */
+#include "store/server.h"
+
+#include "base/checked.h"
+#include "base/clock.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* How many of the missing are named. */
+#define COLL_NAMES 16
+
+static void coll_free(struct disti_store_server *server, struct store_coll *coll)
+{
+    struct store_coll **entry = &server->colls;
+
+    while (*entry != coll)
+        entry = &(*entry)->next;
+    *entry = coll->next;
+    disti_blob_drop(coll->result);
+    free(coll->ranks);
+    free(coll->arrivals);
+    free(coll);
+}
+
+void disti_store_coll_clear(struct disti_store_server *server)
+{
+    while (server->colls)
+        coll_free(server, server->colls);
+}
+
+static bool coll_has_key(const struct store_coll *coll, const struct store_key *key)
+{
+    return coll->key.length == key->length && memcmp(coll->key.bytes, key->bytes, key->length) == 0;
+}
+
+static struct store_coll *coll_find(struct disti_store_server *server, const struct store_key *key)
+{
+    struct store_coll *coll = server->colls;
+
+    while (coll && !coll_has_key(coll, key))
+        coll = coll->next;
+    return coll;
+}
+
+/* The rank at an index of the party, and back: -1, it is not in it. */
+static int coll_rank(const struct store_coll *coll, int index)
+{
+    return coll->ranks ? coll->ranks[index] : index;
+}
+
+static int coll_index(const struct store_coll *coll, int rank)
+{
+    if (!coll->ranks)
+        return rank;
+    for (int i = 0; i < coll->size; i++) {
+        if (coll->ranks[i] == rank)
+            return i;
+    }
+    return -1;
+}
+
+/* ---- making one ---- */
+
+static int coll_party_size(const struct disti_store_server *server,
+                           const struct disti_wire_party *party)
+{
+    return party->count ? (int)party->count : server->world_size;
+}
+
+static bool coll_copy_ranks(struct store_coll *coll, const struct disti_wire_party *party)
+{
+    if (party->count == 0)
+        return true;
+    coll->ranks = calloc(party->count, sizeof(*coll->ranks));
+    for (uint32_t i = 0; coll->ranks && i < party->count; i++)
+        coll->ranks[i] = disti_wire_party_rank(party, i);
+    return coll->ranks != NULL;
+}
+
+/* NULL: no memory, or more bytes than the store takes. */
+static struct store_coll *coll_new(struct disti_store_server *server,
+                                   const struct store_request *request,
+                                   const struct disti_wire_party *party, size_t bytes, int first)
+{
+    int size = coll_party_size(server, party);
+    bool one = request->op == DISTI_WIRE_BROADCAST;
+    struct store_coll *coll;
+    size_t total;
+
+    if (one)
+        bytes = 0;
+    if (!disti_mul(bytes, (size_t)size, &total) || total > DISTI_WIRE_GATHER_MAX)
+        return NULL;
+    coll = calloc(1, sizeof(*coll));
+    if (!coll)
+        return NULL;
+    coll->key = request->key;
+    coll->op = request->op;
+    coll->group = party->group;
+    coll->size = size;
+    coll->bytes = bytes;
+    coll->first = first;
+    coll->arrivals = calloc((size_t)size, sizeof(*coll->arrivals));
+    coll->result = one ? NULL : disti_blob_new(total);
+    coll->next = server->colls;
+    server->colls = coll;
+    if (coll->arrivals && (one || coll->result) && coll_copy_ranks(coll, party))
+        return coll;
+    coll_free(server, coll);
+    return NULL;
+}
+
+/* ---- answers ---- */
+
+/* The peer that waits at this index, and no longer does; NULL: none waits. */
+static struct store_peer *coll_stop_waiting(struct disti_store_server *server,
+                                            struct store_coll *coll, int index)
+{
+    bool waited = coll->arrivals[index].waits;
+
+    coll->arrivals[index].waits = false;
+    return waited ? server->ranks[coll_rank(coll, index)].peer : NULL;
+}
+
+static void coll_refuse(struct disti_store_server *server, struct store_peer *peer, uint32_t id,
+                        const struct store_key *key, dist_status status, const char *text)
+{
+    disti_store_peer_refuse(server, peer, id, status, "%s (\"%.*s\")", text, (int)key->length,
+                            key->bytes);
+}
+
+/* Answers all who wait for it, with the result or with a text, and frees it. */
+static void coll_end(struct disti_store_server *server, struct store_coll *coll, dist_status status,
+                     const char *text)
+{
+    for (int i = 0; i < coll->size; i++) {
+        struct store_peer *peer = coll_stop_waiting(server, coll, i);
+        uint32_t id = coll->arrivals[i].id;
+
+        if (peer && status == DIST_OK)
+            disti_store_peer_reply(server, peer, id, status, disti_blob_hold(coll->result));
+        else if (peer)
+            coll_refuse(server, peer, id, &coll->key, status, text);
+    }
+    coll_free(server, coll);
+}
+
+/* "3", "3 (host node1)", or of a group's party "1 (world rank 3, host node1)" */
+static size_t coll_name(const struct disti_store_server *server, const struct store_coll *coll,
+                        int index, char *text, size_t size)
+{
+    int rank = coll_rank(coll, index);
+    const char *host = server->ranks[rank].host;
+
+    if (coll->ranks)
+        return (size_t)snprintf(text, size, " %d (world rank %d, host %s)", index, rank, host);
+    if (*host)
+        return (size_t)snprintf(text, size, " %d (host %s)", rank, host);
+    return (size_t)snprintf(text, size, " %d", rank);
+}
+
+/* "ranks 3, 5 and 9 more did not come" */
+static void coll_missing(const struct disti_store_server *server, const struct store_coll *coll,
+                         char *text, size_t size)
+{
+    int missing = coll->size - coll->count, named = 0;
+    size_t used = (size_t)snprintf(text, size, missing == 1 ? "rank" : "ranks");
+
+    for (int i = 0; i < coll->size && named < COLL_NAMES && used + 160 < size; i++) {
+        if (coll->arrivals[i].here)
+            continue;
+        if (named++)
+            used += (size_t)snprintf(text + used, size - used, ",");
+        used += coll_name(server, coll, i, text + used, size - used);
+    }
+    if (missing > named)
+        used += (size_t)snprintf(text + used, size - used, " and %d more", missing - named);
+    snprintf(text + used, size - used, " did not come");
+}
+
+/* The rank at this index has waited long enough. True: that ends the collective for all. */
+static bool coll_expired(struct disti_store_server *server, struct store_coll *coll, int index)
+{
+    struct store_peer *peer;
+    char text[768];
+
+    coll_missing(server, coll, text, sizeof(text));
+    if (coll->op != DISTI_WIRE_ARRIVE) {
+        coll_end(server, coll, DIST_ERR_TIMEOUT, text);
+        return true;
+    }
+    peer = coll_stop_waiting(server, coll, index);
+    coll_refuse(server, peer, coll->arrivals[index].id, &coll->key, DIST_ERR_TIMEOUT, text);
+    return false;
+}
+
+int64_t disti_store_coll_tick(struct disti_store_server *server)
+{
+    struct store_coll *coll = server->colls, *next;
+    int64_t soonest = INT64_MAX;
+
+    for (; coll; coll = next) {
+        next = coll->next; /* the end of one ends no other */
+        for (int i = 0; i < coll->size; i++) {
+            const struct store_arrival *arrival = &coll->arrivals[i];
+
+            if (!arrival->waits)
+                continue;
+            if (!disti_expired(arrival->deadline))
+                soonest = arrival->deadline < soonest ? arrival->deadline : soonest;
+            else if (coll_expired(server, coll, i))
+                break;
+        }
+    }
+    return soonest;
+}
+
+/* ---- losses and failures ---- */
+
+void disti_store_coll_fail(struct disti_store_server *server, int rank, int32_t group,
+                           dist_status status, const char *text)
+{
+    struct store_coll *coll = server->colls, *next;
+
+    for (; coll; coll = next) {
+        next = coll->next;
+        if ((rank < 0 || coll_index(coll, rank) >= 0) &&
+            (group == DISTI_NO_GROUP || coll->group == group))
+            coll_end(server, coll, status, text);
+    }
+}
+
+void disti_store_coll_withdraw(struct disti_store_server *server, int rank)
+{
+    struct store_coll *coll = server->colls, *next;
+
+    for (; coll; coll = next) {
+        int index = coll_index(coll, rank);
+
+        next = coll->next;
+        if (index < 0 || !coll_stop_waiting(server, coll, index))
+            continue;
+        coll->arrivals[index].here = false;
+        if (--coll->count == 0)
+            coll_free(server, coll);
+    }
+}
+
+/* Why it cannot succeed any more, *status_p; NULL: it can. */
+static const char *coll_hopeless(const struct disti_store_server *server,
+                                 const struct disti_wire_party *party, dist_status *status_p)
+{
+    uint32_t count = (uint32_t)coll_party_size(server, party);
+    const struct store_failure *failure = NULL;
+
+    *status_p = server->broken[0] ? DIST_ERR_RENDEZVOUS : DIST_ERR_PEER_LOST;
+    if (server->broken[0])
+        return server->broken;
+    if (party->group != DISTI_NO_GROUP)
+        failure = disti_store_failures_find(server, party->group);
+    if (failure && failure->aborted)
+        *status_p = DIST_ERR_ABORTED;
+    if (failure)
+        return failure->news;
+    for (int left = 0; left < 2; left++) { /* who failed says more than who left after it */
+        for (uint32_t i = 0; i < count; i++) {
+            int rank = disti_wire_party_rank(party, i);
+
+            if (disti_store_ranks_is_gone(server, rank, left))
+                return server->ranks[rank].news;
+        }
+    }
+    return NULL;
+}
+
+/* ---- arriving ---- */
+
+/* Do two ranks mean the same? Refuses the request if not. */
+static bool coll_matches(struct disti_store_server *server, struct store_peer *peer,
+                         const struct store_request *request, const struct store_coll *coll,
+                         const struct disti_wire_party *party, size_t bytes)
+{
+    bool same = coll->group == party->group && coll->op == request->op &&
+                coll->size == coll_party_size(server, party);
+    char text[160];
+
+    for (int i = 0; same && i < coll->size; i++)
+        same = disti_wire_party_rank(party, (uint32_t)i) == coll_rank(coll, i);
+    if (same && (coll->bytes == bytes || coll->op == DISTI_WIRE_BROADCAST))
+        return true;
+    if (same)
+        snprintf(text, sizeof(text),
+                 "rank %d gives %zu bytes, but rank %d gave %zu: give all ranks the same version "
+                 "of libdist",
+                 peer->rank, bytes, coll->first, coll->bytes);
+    else
+        snprintf(text, sizeof(text),
+                 "rank %d names other ranks than rank %d: name the same ranks in the same order on "
+                 "all of them",
+                 peer->rank, coll->first);
+    coll_refuse(server, peer, request->id, &request->key, DIST_ERR_MISMATCH, text);
+    return false;
+}
+
+/* Puts the rank's bytes into their place. False: no memory. */
+static bool coll_put(struct store_coll *coll, int index, const unsigned char *data, size_t bytes)
+{
+    if (coll->op != DISTI_WIRE_BROADCAST) {
+        if (bytes)
+            memcpy(coll->result->data + (size_t)index * bytes, data, bytes);
+        return true;
+    }
+    if (index != 0)
+        return true;
+    disti_blob_drop(coll->result);
+    coll->result = disti_blob_copy(data, bytes);
+    return coll->result != NULL;
+}
+
+/* The rank has come, with its bytes; with the last rank it is over. */
+static void coll_enter(struct disti_store_server *server, struct store_peer *peer,
+                       const struct store_request *request, struct store_coll *coll,
+                       const unsigned char *data, size_t bytes)
+{
+    int index = coll_index(coll, peer->rank);
+    struct store_arrival *arrival = &coll->arrivals[index];
+    int32_t group = coll->group;
+    bool leave = coll->op == DISTI_WIRE_LEAVE;
+
+    coll->count += !arrival->here;
+    /* A client that gave up may ask once more: its last request is answered. */
+    *arrival = (struct store_arrival){true, true, request->id, request->deadline};
+    if (!coll_put(coll, index, data, bytes)) {
+        coll_end(server, coll, DIST_ERR_NO_MEMORY, "the store has no memory for it");
+        return;
+    }
+    if (coll->count < coll->size)
+        return;
+    coll_end(server, coll, DIST_OK, "");
+    if (leave && group != DISTI_NO_GROUP)
+        disti_store_coll_fail(server, -1, group, DIST_ERR_PEER_LOST, "the group has ended");
+}
+
+static bool coll_includes(const struct disti_wire_party *party, int rank)
+{
+    for (uint32_t i = 0; i < party->count; i++) {
+        if (disti_wire_party_rank(party, i) == rank)
+            return true;
+    }
+    return party->count == 0;
+}
+
+/* The request is fine: its rank enters what others have begun, or begins a new collective. */
+static void coll_begin(struct disti_store_server *server, struct store_peer *peer,
+                       const struct store_request *request, const struct disti_wire_party *party,
+                       struct store_coll *coll)
+{
+    size_t before = disti_wire_party_bytes(party->count);
+    size_t bytes = (size_t)peer->in.head.value_bytes - before;
+
+    if (!coll)
+        coll = coll_new(server, request, party, bytes, peer->rank);
+    if (!coll)
+        disti_store_peer_refuse(
+            server, peer, request->id, DIST_ERR_NO_MEMORY,
+            "the store has no memory for %zu bytes from each rank: free some on its machine",
+            bytes);
+    else
+        coll_enter(server, peer, request, coll, disti_wire_value(&peer->in) + before, bytes);
+}
+
+void disti_store_coll_join(struct disti_store_server *server, struct store_peer *peer,
+                           const struct store_request *request)
+{
+    size_t value_bytes = (size_t)peer->in.head.value_bytes;
+    struct store_coll *coll = coll_find(server, &request->key);
+    struct disti_wire_party party;
+    const char *hopeless;
+    dist_status status;
+
+    if (!disti_wire_get_party(disti_wire_value(&peer->in), value_bytes, server->world_size,
+                              &party) ||
+        !coll_includes(&party, peer->rank)) {
+        peer->dead = server->reap = true;
+        return;
+    }
+    hopeless = coll_hopeless(server, &party, &status);
+    if (hopeless)
+        coll_refuse(server, peer, request->id, &request->key, status, hopeless);
+    else if (!coll || coll_matches(server, peer, request, coll, &party,
+                                   value_bytes - disti_wire_party_bytes(party.count)))
+        coll_begin(server, peer, request, &party, coll);
+}
