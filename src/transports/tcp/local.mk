@@ -6,8 +6,10 @@ libdist_core_sources += \
 	src/transports/tcp/paths/congestion.c \
 	src/transports/tcp/credit.c src/transports/tcp/credit.h \
 	src/transports/tcp/paths/interfaces.c \
+	src/transports/tcp/frame.c \
 	src/transports/tcp/leave.c \
 	src/transports/tcp/peer.c \
+	src/transports/tcp/post.c \
 	src/transports/tcp/probe.c \
 	src/transports/tcp/stripes/rails.c \
 	src/transports/tcp/receive.c \

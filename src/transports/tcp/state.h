@@ -342,6 +342,22 @@ int disti_tcp_probe_tag(void *instance, uint64_t tag);
 void disti_tcp_unexpected(void *instance, uint64_t tag, uint64_t mask, int most,
                           dist_unexpected_fn see, void *arg);
 
+/* frame.c */
+/* A header has come. False: what it begins cannot be taken now, or the peer is lost. */
+bool disti_tcp_frame(struct tcp_state *state, struct tcp_peer *peer, struct tcp_incoming *in,
+                     const unsigned char *bytes);
+/* Asks for an offered message that has met its receive. ERR_NO_MEMORY is not reported. */
+dist_status disti_tcp_ask_for(struct tcp_peer *peer, uint64_t number, uint64_t bytes,
+                              struct dist_request *request);
+
+/* post.c */
+void disti_tcp_recv(struct tcp_state *state, struct tcp_peer *peer, struct dist_request *request);
+bool disti_tcp_has_receives(const struct tcp_peer *peer);
+/* Ends the receives that nothing more will come for. True if there were any. */
+bool disti_tcp_fail_receives(struct tcp_peer *peer, dist_status status);
+/* Gives its credit back, if it had cost any. */
+void disti_tcp_unexpected_release(struct tcp_peer *peer, struct disti_unexpected *unexpected);
+
 /* receive.c */
 /*
  * One read from a socket, and use of what it gave; *full_p: it gave all that was asked for. Returns
@@ -351,13 +367,7 @@ ssize_t disti_tcp_read(struct tcp_state *state, struct tcp_peer *peer, int fd,
                        struct tcp_incoming *in, bool *full_p);
 /* Goes on with what is stashed. */
 void disti_tcp_use_stash(struct tcp_state *state, struct tcp_peer *peer, struct tcp_incoming *in);
-/* Gives its credit back, if it had cost any. */
-void disti_tcp_unexpected_release(struct tcp_peer *peer, struct disti_unexpected *unexpected);
-void disti_tcp_recv(struct tcp_state *state, struct tcp_peer *peer, struct dist_request *request);
 int disti_tcp_receive(struct tcp_state *state, struct tcp_peer *peer);
-bool disti_tcp_has_receives(const struct tcp_peer *peer);
-/* Ends the receives that nothing more will come for. True if there were any. */
-bool disti_tcp_fail_receives(struct tcp_peer *peer, dist_status status);
 void disti_tcp_incoming_clear(struct tcp_incoming *in);
 
 #endif
