@@ -30,23 +30,16 @@ static bool cancel_means(const struct cancel *cancel, const struct dist_request 
 
 /* ---- sends ---- */
 
-static struct tcp_outgoing *cancel_out(struct tcp_peer *peer, int number)
-{
-    if (number == 0)
-        return &peer->stripes.out;
-    return peer->rails ? &peer->rails->rail[number].out : NULL;
-}
-
 /* A stand-in for the send; sockets that are sending stripes of it go on with that. */
 static struct dist_request *cancel_send(struct cancel *cancel, const struct dist_request *request)
 {
     struct dist_request *standin = disti_standin_send(&cancel->state->standins, request, 0);
 
     cancel->failed = cancel->failed || !standin;
-    for (int number = 0; number < DISTI_TCP_SOCKETS; number++) {
-        struct tcp_outgoing *out = cancel_out(cancel->peer, number);
+    for (int number = 0; number < cancel->peer->conns; number++) {
+        struct tcp_outgoing *out = &cancel->peer->conn[number].out;
 
-        if (!out || out->request != request)
+        if (out->request != request)
             continue;
         out->request = standin;
         if (standin)
@@ -87,21 +80,13 @@ static void cancel_sends(struct cancel *cancel)
     cancel_list(cancel, &peer->send_head, &peer->send_tail, false);
     cancel_list(cancel, &stripes->head, &stripes->tail, true);
     cancel_list(cancel, &stripes->offered_head, &stripes->offered_tail, true);
-    for (int number = 0; number < DISTI_TCP_SOCKETS; number++) {
-        struct tcp_outgoing *out = cancel_out(peer, number);
-
-        if (out && cancel_means(cancel, out->request))
-            cancel_send(cancel, out->request);
+    for (int number = 0; number < peer->conns; number++) {
+        if (cancel_means(cancel, peer->conn[number].out.request))
+            cancel_send(cancel, peer->conn[number].out.request);
     }
 }
 
 /* ---- receives ---- */
-
-static void cancel_incoming(const struct cancel *cancel, struct tcp_incoming *in)
-{
-    if (cancel_means(cancel, in->request))
-        in->request = NULL;
-}
 
 static void cancel_assemblies(struct cancel *cancel)
 {
@@ -122,11 +107,9 @@ static void cancel_fill(struct tcp_peer *peer, const struct disti_unexpected *un
         if (assembly->unexpected == unexpected)
             assembly->unexpected = NULL;
     }
-    if (peer->in.unexpected == unexpected)
-        peer->in.unexpected = NULL;
-    for (int number = 1; peer->rails && number < DISTI_TCP_SOCKETS; number++) {
-        if (peer->rails->rail[number].in.unexpected == unexpected)
-            peer->rails->rail[number].in.unexpected = NULL;
+    for (int number = 0; number < peer->conns; number++) {
+        if (peer->conn[number].in.unexpected == unexpected)
+            peer->conn[number].in.unexpected = NULL;
     }
 }
 
@@ -140,7 +123,7 @@ static void cancel_unexpected(struct cancel *cancel)
         next = unexpected->next;
         if ((unexpected->envelope.tag & cancel->mask) != cancel->tag)
             continue;
-        if (unexpected->descriptor && peer->phase == TCP_PHASE_UP &&
+        if (unexpected->descriptor && disti_tcp_conn_is_open(peer->conn) &&
             disti_tcp_ask(peer, unexpected->note[0], true) != DIST_OK)
             cancel->failed = true;
         cancel_fill(peer, unexpected);
@@ -153,35 +136,28 @@ static void cancel_receives(struct cancel *cancel)
     struct tcp_peer *peer = cancel->peer;
 
     disti_standin_unpost(&peer->match, cancel->tag, cancel->mask);
-    cancel_incoming(cancel, &peer->in);
-    for (int number = 1; peer->rails && number < DISTI_TCP_SOCKETS; number++)
-        cancel_incoming(cancel, &peer->rails->rail[number].in);
+    for (int number = 0; number < peer->conns; number++) {
+        if (cancel_means(cancel, peer->conn[number].in.request))
+            peer->conn[number].in.request = NULL;
+    }
     cancel_assemblies(cancel);
     cancel_unexpected(cancel);
 }
 
 /* ---- what the kernel reads ---- */
 
-static bool cancel_pinned_at(const struct cancel *cancel, int fd, struct tcp_zerocopy *zerocopy)
-{
-    if (!disti_tcp_zerocopy_holds(cancel->state, zerocopy, cancel->tag, cancel->mask))
-        return false;
-    disti_tcp_zerocopy_reap(cancel->state, cancel->peer, fd, zerocopy);
-    return disti_tcp_zerocopy_holds(cancel->state, zerocopy, cancel->tag, cancel->mask);
-}
-
 static bool cancel_is_pinned(const struct cancel *cancel)
 {
     struct tcp_peer *peer = cancel->peer;
-    bool pinned;
+    bool pinned = false;
 
-    if (!peer || !peer->pinned)
-        return false;
-    pinned = cancel_pinned_at(cancel, peer->fd, peer->zerocopy);
-    for (int number = 1; peer->rails && number < DISTI_TCP_SOCKETS; number++) {
-        struct tcp_rail *rail = &peer->rails->rail[number];
+    for (int number = 0; peer && peer->pinned && number < peer->conns; number++) {
+        struct tcp_conn *conn = &peer->conn[number];
 
-        pinned |= cancel_pinned_at(cancel, rail->fd, rail->out.zerocopy);
+        if (!disti_tcp_zerocopy_holds(cancel->state, conn, cancel->tag, cancel->mask))
+            continue;
+        disti_tcp_zerocopy_reap(cancel->state, conn);
+        pinned |= disti_tcp_zerocopy_holds(cancel->state, conn, cancel->tag, cancel->mask);
     }
     return pinned;
 }

@@ -4,9 +4,9 @@
 
 #include <errno.h>
 
-static bool frame_bad(struct tcp_state *state, struct tcp_peer *peer)
+static bool frame_bad(struct tcp_state *state, struct tcp_conn *conn)
 {
-    disti_tcp_lose(state, peer, 0, "it sent something that is no message of libdist");
+    disti_tcp_lose(state, conn->peer, 0, "it sent something that is no message of libdist");
     return false;
 }
 
@@ -15,24 +15,25 @@ static bool frame_bad(struct tcp_state *state, struct tcp_peer *peer)
  * receiver may be about to post the next receive: it has until the next turn, which spares the
  * copy.
  */
-static bool frame_unexpected(struct tcp_state *state, struct tcp_peer *peer,
+static bool frame_unexpected(struct tcp_state *state, struct tcp_conn *conn,
                              const struct dist_envelope *envelope)
 {
-    if (peer->finished && !peer->hung_up) {
-        peer->resume = true;
+    if (conn->finished && conn->state == TCP_CONN_UP) {
+        disti_tcp_conn_go(conn, TCP_CONN_RESUMING);
         return false;
     }
-    peer->in.unexpected = disti_match_hold(&peer->match, envelope, false);
-    if (!peer->in.unexpected)
-        disti_tcp_lose(state, peer, ENOMEM, NULL);
-    return peer->in.unexpected;
+    conn->in.unexpected = disti_match_hold(&conn->peer->match, envelope, false);
+    if (!conn->in.unexpected)
+        disti_tcp_lose(state, conn->peer, ENOMEM, NULL);
+    return conn->in.unexpected;
 }
 
 /* An announced message's stripes will find it: this socket goes on without it. */
-static bool frame_announced(struct tcp_state *state, struct tcp_peer *peer,
+static bool frame_announced(struct tcp_state *state, struct tcp_conn *conn,
                             const struct dist_envelope *envelope)
 {
-    struct tcp_incoming *in = &peer->in;
+    struct tcp_peer *peer = conn->peer;
+    struct tcp_incoming *in = &conn->in;
     uint64_t number = peer->stripes.arrived++;
 
     if (!disti_tcp_assemble(peer, number, envelope->bytes, in->request, in->unexpected)) {
@@ -46,16 +47,17 @@ static bool frame_announced(struct tcp_state *state, struct tcp_peer *peer,
 }
 
 /* A message begins, as a whole or as an announcement. False: it cannot be taken now. */
-static bool frame_message(struct tcp_state *state, struct tcp_peer *peer,
+static bool frame_message(struct tcp_state *state, struct tcp_conn *conn,
                           const struct dist_envelope *envelope, bool whole)
 {
-    struct tcp_incoming *in = &peer->in;
+    struct tcp_peer *peer = conn->peer;
+    struct tcp_incoming *in = &conn->in;
     bool mismatch = false;
 
     if (!disti_tcp_affords(peer->credit.unused, envelope))
-        return frame_bad(state, peer);
+        return frame_bad(state, conn);
     in->request = disti_match_arrival(&peer->match, envelope, &mismatch);
-    if (!in->request && !frame_unexpected(state, peer, envelope))
+    if (!in->request && !frame_unexpected(state, conn, envelope))
         return false;
     if (mismatch)
         in->request = NULL;
@@ -64,11 +66,10 @@ static bool frame_message(struct tcp_state *state, struct tcp_peer *peer,
         disti_tcp_give_back(&peer->credit, envelope->bytes);
     in->active = true;
     in->left = envelope->bytes;
-    in->at = 0;
-    return whole || frame_announced(state, peer, envelope);
+    in->offset = 0;
+    return whole || frame_announced(state, conn, envelope);
 }
 
-/* Asks for an offered message that has met its receive. */
 dist_status disti_tcp_ask_for(struct tcp_peer *peer, uint64_t number, uint64_t bytes,
                               struct dist_request *request)
 {
@@ -105,52 +106,53 @@ static bool frame_offer(struct tcp_state *state, struct tcp_peer *peer,
     return false;
 }
 
-/* A stripe begins. On a further socket it may have to wait for its announcement on the first. */
-static bool frame_stripe(struct tcp_state *state, struct tcp_peer *peer, struct tcp_incoming *in,
+/* A stripe begins. On a further connection it may have to wait for its announcement. */
+static bool frame_stripe(struct tcp_state *state, struct tcp_conn *conn,
                          const struct dist_envelope *frame)
 {
-    enum tcp_stripe_answer answer = disti_tcp_stripe_begin(peer, in, frame);
+    enum tcp_stripe_answer answer = disti_tcp_stripe_begin(conn, frame);
 
-    if (answer == TCP_STRIPE_BAD || (answer == TCP_STRIPE_WAIT && in == &peer->in))
-        return frame_bad(state, peer);
+    if (answer == TCP_STRIPE_BAD || (answer == TCP_STRIPE_WAIT && conn->number == 0))
+        return frame_bad(state, conn);
+    if (answer == TCP_STRIPE_WAIT)
+        disti_tcp_conn_go(conn, TCP_CONN_WAITING);
     return answer == TCP_STRIPE_OK;
 }
 
-/* Any frame of the first socket but a stripe's. */
-static bool frame_of_first(struct tcp_state *state, struct tcp_peer *peer, enum disti_tcp_kind kind,
+/* Any frame of the first connection but a stripe's. */
+static bool frame_of_first(struct tcp_state *state, struct tcp_conn *conn, enum disti_tcp_kind kind,
                            const struct dist_envelope *frame)
 {
+    struct tcp_peer *peer = conn->peer;
+
     switch (kind) {
     case DISTI_TCP_MESSAGE:
-        return frame_message(state, peer, frame, true);
+        return frame_message(state, conn, frame, true);
     case DISTI_TCP_ANNOUNCED:
-        if (!peer->rails || frame->bytes < DISTI_TCP_STRIPED_LEAST)
-            return frame_bad(state, peer);
-        return frame_message(state, peer, frame, false);
+        if (peer->conns == 1 || frame->bytes < DISTI_TCP_STRIPED_LEAST)
+            return frame_bad(state, conn);
+        return frame_message(state, conn, frame, false);
     case DISTI_TCP_OFFERED:
         return frame_offer(state, peer, frame);
     case DISTI_TCP_CREDIT:
-        return disti_tcp_credit_came(peer, frame->tag) || frame_bad(state, peer);
+        return disti_tcp_credit_came(peer, frame->tag) || frame_bad(state, conn);
     case DISTI_TCP_ASK:
-        return disti_tcp_asked(peer, frame->tag, frame->fingerprint) || frame_bad(state, peer);
+        return disti_tcp_asked(peer, frame->tag, frame->fingerprint) || frame_bad(state, conn);
     default:
-        peer->leaving = true;
-        return true;
+        return disti_tcp_conn_go(conn, TCP_CONN_LEAVING) == DIST_OK;
     }
 }
 
-/* A header is there. False: the message cannot be taken now, or the peer is lost. */
-bool disti_tcp_frame(struct tcp_state *state, struct tcp_peer *peer, struct tcp_incoming *in,
-                     const unsigned char *bytes)
+bool disti_tcp_frame(struct tcp_state *state, struct tcp_conn *conn, const unsigned char *bytes)
 {
-    struct dist_envelope envelope;
+    struct dist_envelope frame;
     enum disti_tcp_kind kind;
 
-    if (!disti_tcp_frame_decode(bytes, &kind, &envelope))
-        return frame_bad(state, peer);
+    if (!disti_tcp_frame_decode(bytes, &kind, &frame))
+        return frame_bad(state, conn);
     if (kind == DISTI_TCP_STRIPE)
-        return frame_stripe(state, peer, in, &envelope);
-    if (peer->leaving || in != &peer->in)
-        return frame_bad(state, peer);
-    return frame_of_first(state, peer, kind, &envelope);
+        return frame_stripe(state, conn, &frame);
+    if (conn->number || conn->state == TCP_CONN_LEAVING)
+        return frame_bad(state, conn);
+    return frame_of_first(state, conn, kind, &frame);
 }

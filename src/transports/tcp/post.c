@@ -9,7 +9,7 @@
 
 bool disti_tcp_has_receives(const struct tcp_peer *peer)
 {
-    return peer->match.posted_head || peer->in.request || disti_tcp_assembles(peer);
+    return peer->match.posted_head || peer->conn->in.request || disti_tcp_assembles(peer);
 }
 
 void disti_tcp_unexpected_release(struct tcp_peer *peer, struct disti_unexpected *unexpected)
@@ -19,9 +19,9 @@ void disti_tcp_unexpected_release(struct tcp_peer *peer, struct disti_unexpected
     disti_match_release(&peer->match, unexpected);
 }
 
-bool disti_tcp_fail_receives(struct tcp_peer *peer, dist_status status)
+void disti_tcp_fail_receives(struct tcp_peer *peer, dist_status status)
 {
-    bool any = disti_tcp_has_receives(peer);
+    struct tcp_incoming *in = &peer->conn->in;
     struct dist_request *request = peer->match.posted_head;
 
     peer->match.posted_head = peer->match.posted_tail = NULL;
@@ -31,16 +31,14 @@ bool disti_tcp_fail_receives(struct tcp_peer *peer, dist_status status)
         request->status = status;
         request = next;
     }
-    if (!peer->in.assembly) {
-        if (peer->in.unexpected)
-            disti_tcp_unexpected_release(peer, peer->in.unexpected);
-        if (peer->in.request)
-            peer->in.request->status = status;
-    }
-    disti_tcp_incoming_clear(&peer->in);
+    if (!in->assembly && in->unexpected)
+        disti_tcp_unexpected_release(peer, in->unexpected);
+    if (!in->assembly && in->request)
+        in->request->status = status;
+    for (int number = 0; number < peer->conns; number++)
+        disti_tcp_incoming_clear(&peer->conn[number].in);
     disti_tcp_assemblies_fail(peer, status);
     disti_match_release_descriptors(&peer->match);
-    return any;
 }
 
 /* The receive takes a message that came before it, whole or as far as it has come. */
@@ -48,7 +46,7 @@ static void post_claim(struct tcp_peer *peer, struct disti_unexpected *unexpecte
                        struct dist_request *request)
 {
     const struct dist_sink *sink = &request->sink;
-    struct tcp_incoming *in = &peer->in;
+    struct tcp_incoming *in = &peer->conn->in;
     bool whole = unexpected != in->unexpected;
     size_t rest = 0;
 
@@ -60,7 +58,7 @@ static void post_claim(struct tcp_peer *peer, struct disti_unexpected *unexpecte
         memcpy(in->small, unexpected->payload + request->moved, rest);
         in->stash_bytes = rest;
         in->left += rest;
-        in->at = request->moved;
+        in->offset = request->moved;
         in->unexpected = NULL;
         in->request = request;
     }
@@ -94,7 +92,7 @@ static void post_claim_offer(struct tcp_state *state, struct tcp_peer *peer,
 static void post_refused(struct tcp_state *state, struct tcp_peer *peer, const uint64_t *offer,
                          uint64_t bytes)
 {
-    struct tcp_incoming *in = &peer->in;
+    struct tcp_incoming *in = &peer->conn->in;
 
     if (offer) {
         if (disti_tcp_ask(peer, *offer, true) != DIST_OK)
@@ -131,10 +129,11 @@ void disti_tcp_recv(struct tcp_state *state, struct tcp_peer *peer, struct dist_
 {
     request->moved = 0;
     post_receive(state, peer, request);
-    if (peer->phase == TCP_PHASE_LOST && peer->match.posted_head) {
+    if (disti_tcp_conn_has_ended(peer->conn) && peer->match.posted_head) {
         disti_tcp_report(state, peer);
         disti_tcp_fail_receives(peer, DIST_ERR_PEER_LOST);
-    } else if (request->status == DIST_IN_PROGRESS || peer->resume || disti_tcp_can_control(peer)) {
+    } else if (request->status == DIST_IN_PROGRESS || peer->conn->state == TCP_CONN_RESUMING ||
+               disti_tcp_can_control(peer)) {
         disti_tcp_list(state, peer);
     }
 }

@@ -18,36 +18,26 @@
  *     '---- the rest of a large payload that is only copied: straight to where it belongs
  */
 
-static void incoming_stash_free(struct tcp_incoming *in)
+static const unsigned char *incoming_stash(const struct tcp_incoming *in)
 {
-    if (in->stash != in->small)
-        free(in->stash);
-    in->stash = in->small;
-    in->stash_bytes = 0;
+    return in->stash ? in->stash : in->small;
 }
 
 void disti_tcp_incoming_clear(struct tcp_incoming *in)
 {
-    incoming_stash_free(in);
-    in->active = false;
-    in->assembly = NULL;
-    in->request = NULL;
-    in->unexpected = NULL;
+    free(in->stash);
+    *in = (struct tcp_incoming){0};
 }
 
 /* Keeps what could not be used; `data` may lie in the stash itself. */
 static bool incoming_keep(struct tcp_incoming *in, const unsigned char *data, size_t bytes)
 {
-    unsigned char *stash = in->small;
-    unsigned char *old = in->stash != in->small ? in->stash : NULL;
+    unsigned char *stash = bytes > sizeof(in->small) ? malloc(bytes) : NULL;
 
-    if (bytes > sizeof(in->small)) {
-        stash = malloc(bytes);
-        if (!stash)
-            return false;
-    }
-    memmove(stash, data, bytes);
-    free(old);
+    if (bytes > sizeof(in->small) && !stash)
+        return false;
+    memmove(stash ? stash : in->small, data, bytes);
+    free(in->stash);
     in->stash = stash;
     in->stash_bytes = bytes;
     return true;
@@ -57,7 +47,7 @@ static bool incoming_keep(struct tcp_incoming *in, const unsigned char *data, si
 static void receive_count(struct tcp_incoming *in, size_t bytes)
 {
     in->left -= bytes;
-    in->at += bytes;
+    in->offset += bytes;
     if (in->unexpected)
         in->unexpected->arrived += bytes;
 }
@@ -72,20 +62,21 @@ static size_t receive_payload(struct tcp_incoming *in, const unsigned char *data
 
         if (sink->src)
             take -= take % dist_dtype_size(sink->dtype);
-        disti_sink_apply(sink, in->at, data, take);
+        disti_sink_apply(sink, in->offset, data, take);
     } else if (in->unexpected) {
-        memcpy(in->unexpected->payload + in->at, data, take);
+        memcpy(in->unexpected->payload + in->offset, data, take);
     }
     receive_count(in, take);
     return take;
 }
 
-static void receive_finish(struct tcp_peer *peer, struct tcp_incoming *in)
+static void receive_finish(struct tcp_conn *conn)
 {
+    struct tcp_incoming *in = &conn->in;
     struct dist_request *request = in->request;
 
     if (in->assembly) {
-        disti_tcp_stripe_end(peer, in);
+        disti_tcp_stripe_end(conn);
         return;
     }
     in->active = false;
@@ -94,18 +85,19 @@ static void receive_finish(struct tcp_peer *peer, struct tcp_incoming *in)
     if (!request)
         return;
     request->status = DIST_OK;
-    peer->finished = true;
+    conn->finished = true;
 }
 
 /* Makes use of what was read. Returns how much of it; the rest is for later. */
-static size_t receive_use(struct tcp_state *state, struct tcp_peer *peer, struct tcp_incoming *in,
-                          const unsigned char *data, size_t bytes)
+static size_t receive_use(struct tcp_state *state, struct tcp_conn *conn, const unsigned char *data,
+                          size_t bytes)
 {
+    struct tcp_incoming *in = &conn->in;
     size_t used = 0, header = DISTI_TCP_FRAME_BYTES;
 
     for (;;) {
         if (!in->active) {
-            if (bytes - used < header || !disti_tcp_frame(state, peer, in, data + used))
+            if (bytes - used < header || !disti_tcp_frame(state, conn, data + used))
                 return used;
             used += header;
             if (!in->active)
@@ -114,22 +106,17 @@ static size_t receive_use(struct tcp_state *state, struct tcp_peer *peer, struct
         used += receive_payload(in, data + used, bytes - used);
         if (in->left)
             return used;
-        receive_finish(peer, in);
+        receive_finish(conn);
     }
 }
 
-static void receive_use_keep(struct tcp_state *state, struct tcp_peer *peer,
-                             struct tcp_incoming *in, const unsigned char *data, size_t bytes)
+static void receive_use_keep(struct tcp_state *state, struct tcp_conn *conn,
+                             const unsigned char *data, size_t bytes)
 {
-    size_t used = receive_use(state, peer, in, data, bytes);
+    size_t used = receive_use(state, conn, data, bytes);
 
-    if (peer->phase == TCP_PHASE_UP && !incoming_keep(in, data + used, bytes - used))
-        disti_tcp_lose(state, peer, ENOMEM, NULL);
-}
-
-void disti_tcp_use_stash(struct tcp_state *state, struct tcp_peer *peer, struct tcp_incoming *in)
-{
-    receive_use_keep(state, peer, in, in->stash, in->stash_bytes);
+    if (disti_tcp_conn_is_open(conn) && !incoming_keep(&conn->in, data + used, bytes - used))
+        disti_tcp_lose(state, conn->peer, ENOMEM, NULL);
 }
 
 /* Where the payload may be read to without the buffer, or NULL. */
@@ -138,8 +125,8 @@ static void *receive_direct(const struct tcp_incoming *in)
     if (!in->active || in->stash_bytes)
         return NULL;
     if (in->request)
-        return disti_sink_direct(&in->request->sink, in->at);
-    return in->unexpected ? in->unexpected->payload + in->at : NULL;
+        return disti_sink_direct(&in->request->sink, in->offset);
+    return in->unexpected ? in->unexpected->payload + in->offset : NULL;
 }
 
 /*
@@ -162,17 +149,21 @@ static size_t receive_window(const struct tcp_peer *peer, uint64_t left)
     return window < TCP_BUFFER_BYTES ? (size_t)window : TCP_BUFFER_BYTES;
 }
 
-/* Payload in place and what follows it in the buffer come with the same call. */
-ssize_t disti_tcp_read(struct tcp_state *state, struct tcp_peer *peer, int fd,
-                       struct tcp_incoming *in, bool *full_p)
+/*
+ * One read, and use of what it gave; *full_p: it gave all that was asked for. Payload in place and
+ * what follows it in the buffer come with the same call. Returns what it does.
+ */
+static ssize_t receive_read(struct tcp_state *state, struct tcp_conn *conn, bool *full_p)
 {
+    struct tcp_peer *peer = conn->peer;
+    struct tcp_incoming *in = &conn->in;
     size_t kept = in->stash_bytes, direct = 0;
     bool began = in->active;
     struct iovec parts[2];
     int first = 1;
     ssize_t got;
 
-    memcpy(state->buffer, in->stash, kept);
+    memcpy(state->buffer, incoming_stash(in), kept);
     parts[1].iov_base = state->buffer + kept;
     parts[1].iov_len = receive_window(peer, in->active ? in->left : 0) - kept;
     parts[0].iov_base = receive_direct(in);
@@ -181,7 +172,8 @@ ssize_t disti_tcp_read(struct tcp_state *state, struct tcp_peer *peer, int fd,
         direct = parts[0].iov_len = in->left < TCP_TURN_BYTES ? (size_t)in->left : TCP_TURN_BYTES;
         parts[1].iov_len = direct == in->left ? receive_window(peer, 0) : 0;
     }
-    got = first ? recv(fd, parts[1].iov_base, parts[1].iov_len, 0) : readv(fd, parts, 2);
+    got =
+        first ? recv(conn->fd, parts[1].iov_base, parts[1].iov_len, 0) : readv(conn->fd, parts, 2);
     if (got <= 0)
         return got;
     *full_p = (size_t)got == direct + parts[1].iov_len;
@@ -193,48 +185,61 @@ ssize_t disti_tcp_read(struct tcp_state *state, struct tcp_peer *peer, int fd,
         receive_count(in, placed);
         if (in->left)
             return got;
-        receive_finish(peer, in);
-        receive_use_keep(state, peer, in, state->buffer, (size_t)got - placed);
+        receive_finish(conn);
+        receive_use_keep(state, conn, state->buffer, (size_t)got - placed);
     } else {
-        receive_use_keep(state, peer, in, state->buffer, kept + (size_t)got);
+        receive_use_keep(state, conn, state->buffer, kept + (size_t)got);
     }
     if (state->zerocopy && !in->active && (began || got >= RECEIVE_LONG))
-        disti_tcp_acknowledge(fd);
+        disti_tcp_acknowledge(conn->fd);
     return got;
 }
 
-int disti_tcp_receive(struct tcp_state *state, struct tcp_peer *peer)
+/* Goes on with what was read before. */
+static void receive_resume(struct tcp_state *state, struct tcp_conn *conn)
 {
+    if (conn->state == TCP_CONN_RESUMING)
+        disti_tcp_conn_go(conn, TCP_CONN_UP);
+    receive_use_keep(state, conn, incoming_stash(&conn->in), conn->in.stash_bytes);
+}
+
+/* A short read was the last for now, unless the stream's end is what is waited for. */
+static bool receive_reads_on(const struct tcp_conn *conn)
+{
+    return conn->state == TCP_CONN_DRAINING || conn->state == TCP_CONN_LEAVING ||
+           conn->peer->deadline;
+}
+
+size_t disti_tcp_receive(struct tcp_state *state, struct tcp_conn *conn)
+{
+    bool header_waits = !conn->in.active && conn->in.stash_bytes >= DISTI_TCP_FRAME_BYTES;
     size_t moved = 0;
 
-    peer->finished = false;
-    if (peer->resume) {
-        peer->resume = false;
-        disti_tcp_use_stash(state, peer, &peer->in);
+    conn->finished = false;
+    if (conn->state == TCP_CONN_RESUMING || header_waits) {
+        receive_resume(state, conn);
         moved++;
     }
-    while (peer->phase == TCP_PHASE_UP && !peer->resume && moved < TCP_TURN_BYTES) {
+    while (moved < TCP_TURN_BYTES && conn->state != TCP_CONN_RESUMING &&
+           disti_tcp_conn_can_receive(conn, true)) {
         bool full = false;
-        ssize_t got = disti_tcp_read(state, peer, peer->fd, &peer->in, &full);
+        ssize_t got = receive_read(state, conn, &full);
 
         if (got < 0 && errno == EINTR)
             continue;
         if (got < 0 && errno == EAGAIN) {
-            peer->readable = peer->hung_up = false;
+            conn->readable = false;
             break;
         }
         if (got <= 0) {
-            int cause = got ? errno : 0;
-
-            if (!peer->rails || !disti_tcp_rails_drain(state, peer, cause))
-                disti_tcp_lose(state, peer, cause, NULL);
-            return 1;
+            disti_tcp_conn_ended(state, conn, got ? errno : 0);
+            return moved + 1;
         }
         moved += (size_t)got;
-        if (!full && !peer->hung_up) {
-            peer->readable = false;
+        if (!full && !receive_reads_on(conn)) {
+            conn->readable = false;
             break;
         }
     }
-    return moved > 0;
+    return moved;
 }

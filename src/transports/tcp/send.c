@@ -33,8 +33,7 @@ enum send_manner { SEND_WHOLE, SEND_ANNOUNCED, SEND_OFFERED };
 static enum send_manner send_settle(const struct tcp_peer *peer, struct dist_request *request,
                                     uint64_t *credit)
 {
-    bool striped =
-        peer->rails && peer->rails->up > 0 && request->envelope.bytes >= DISTI_TCP_STRIPED_LEAST;
+    bool striped = peer->further > 0 && request->envelope.bytes >= DISTI_TCP_STRIPED_LEAST;
 
     if (request->moved)
         return (enum send_manner)request->own[0];
@@ -59,7 +58,7 @@ static bool send_uncopied(const struct tcp_peer *peer, struct dist_request *requ
 {
     uint64_t credit = peer->credit.left;
 
-    return disti_tcp_zerocopy_takes(peer->zerocopy, request->envelope.bytes) &&
+    return disti_tcp_zerocopy_takes(peer->conn->zerocopy, request->envelope.bytes) &&
            send_settle(peer, request, &credit) == SEND_WHOLE;
 }
 
@@ -91,7 +90,7 @@ static void send_gather(const struct tcp_peer *peer, struct send_batch *batch)
         enum send_manner manner = send_settle(peer, request, &credit);
 
         if (i > 0 && manner == SEND_WHOLE &&
-            disti_tcp_zerocopy_takes(peer->zerocopy, request->envelope.bytes))
+            disti_tcp_zerocopy_takes(peer->conn->zerocopy, request->envelope.bytes))
             break; /* it goes by itself */
         if (manner == SEND_OFFERED && peer->stripes.offered + i >= TCP_OFFERS_MAX)
             break;
@@ -153,11 +152,10 @@ bool disti_tcp_has_sends(const struct tcp_peer *peer)
     return peer->send_head || peer->pinned || peer->stripes.sending || peer->stripes.offered;
 }
 
-bool disti_tcp_fail_sends(struct tcp_state *state, struct tcp_peer *peer, dist_status status)
+void disti_tcp_fail_sends(struct tcp_state *state, struct tcp_peer *peer, dist_status status)
 {
-    bool any = disti_tcp_has_sends(peer);
-
-    disti_tcp_zerocopy_fail(state, peer, peer->zerocopy, status);
+    for (int number = 0; number < peer->conns; number++)
+        disti_tcp_zerocopy_fail(state, &peer->conn[number], status);
     while (peer->send_head) {
         struct dist_request *request = peer->send_head;
 
@@ -165,27 +163,37 @@ bool disti_tcp_fail_sends(struct tcp_state *state, struct tcp_peer *peer, dist_s
         request->status = status;
     }
     peer->send_tail = NULL;
-    disti_tcp_stripes_fail(state, peer, status);
+    disti_tcp_stripes_fail(peer, status);
     disti_tcp_control_clear(peer);
-    return any;
 }
 
-void disti_tcp_send_broken(struct tcp_state *state, struct tcp_peer *peer, int cause)
+static void send_broken_first(struct tcp_state *state, struct tcp_conn *first, int cause)
 {
-    peer->send_status = DIST_ERR_PEER_LOST;
-    peer->cause = cause;
-    peer->readable = peer->hung_up = true;
+    struct tcp_peer *peer = first->peer;
+
+    if (first->state != TCP_CONN_LEAVING)
+        disti_tcp_conn_go(first, TCP_CONN_DRAINING);
+    if (!peer->cause)
+        peer->cause = cause;
     disti_tcp_list(state, peer);
-    if (peer->zerocopy)
-        disti_tcp_zerocopy_reap(state, peer, peer->fd, peer->zerocopy);
-    disti_tcp_receive(state, peer);
-    if (peer->pinned && peer->phase == TCP_PHASE_UP) {
+    disti_tcp_zerocopy_reap(state, first);
+    first->readable = true;
+    disti_tcp_receive(state, first);
+    if (peer->pinned)
         disti_tcp_lose(state, peer, cause, NULL);
-        return;
-    }
     if (disti_tcp_has_sends(peer))
         disti_tcp_report(state, peer);
     disti_tcp_fail_sends(state, peer, DIST_ERR_PEER_LOST);
+}
+
+void disti_tcp_send_broken(struct tcp_state *state, struct tcp_conn *conn, int cause)
+{
+    if (conn->number == 0) {
+        send_broken_first(state, conn, cause);
+        return;
+    }
+    disti_tcp_conn_drain(state, conn);
+    disti_tcp_conn_ended(state, conn, cause);
 }
 
 /* Returns what sendmsg does; *asked_p: how much there was. */
@@ -198,7 +206,7 @@ static ssize_t send_batch(const struct tcp_peer *peer, size_t *asked_p)
     send_gather(peer, &batch);
     message.msg_iovlen = (size_t)batch.count;
     do {
-        sent = sendmsg(peer->fd, &message, MSG_NOSIGNAL);
+        sent = sendmsg(peer->conn->fd, &message, MSG_NOSIGNAL);
     } while (sent < 0 && errno == EINTR);
     *asked_p = batch.bytes;
     return sent;
@@ -220,7 +228,7 @@ static ssize_t send_without_copy(struct tcp_state *state, struct tcp_peer *peer,
     parts[1].iov_base = (char *)(uintptr_t)request->data + payload;
     parts[1].iov_len = room < TCP_TURN_BYTES ? room : TCP_TURN_BYTES;
     *asked_p = parts[0].iov_len + parts[1].iov_len;
-    return disti_tcp_zerocopy_write(state, peer, peer->fd, peer->zerocopy, request, parts);
+    return disti_tcp_zerocopy_write(state, peer->conn, request, parts);
 }
 
 /* What one call takes on the first socket. */
@@ -229,18 +237,18 @@ static int send_flush(struct tcp_state *state, struct tcp_peer *peer)
     size_t asked = 0;
     ssize_t sent;
 
-    if (peer->zerocopy && peer->send_head && send_uncopied(peer, peer->send_head))
+    if (peer->conn->zerocopy && peer->send_head && send_uncopied(peer, peer->send_head))
         sent = send_without_copy(state, peer, &asked);
     else
         sent = send_batch(peer, &asked);
     if (sent < 0 && (errno == ENOBUFS || errno == ENOMEM))
         return 0;
     if (sent < 0 && errno != EAGAIN) {
-        disti_tcp_send_broken(state, peer, errno);
+        disti_tcp_send_broken(state, peer->conn, errno);
         return 1;
     }
     if (sent < (ssize_t)asked)
-        disti_tcp_set_writable(state, peer, false);
+        disti_tcp_conn_set_writable(state, peer->conn, false);
     if (sent <= 0)
         return 0;
     peer->sent_bytes += (size_t)sent;
@@ -250,9 +258,9 @@ static int send_flush(struct tcp_state *state, struct tcp_peer *peer)
 
 bool disti_tcp_can_flush(const struct tcp_peer *peer)
 {
-    return peer->phase == TCP_PHASE_UP && peer->send_head && peer->writable &&
+    return disti_tcp_conn_sends(peer->conn) && peer->send_head && peer->conn->writable &&
            peer->control.begin == peer->control.end &&
-           !(peer->stripes.out.request && peer->stripes.out.moved) &&
+           !(peer->conn->out.request && peer->conn->out.moved) &&
            !send_waits(peer, peer->send_head);
 }
 
@@ -265,7 +273,7 @@ int disti_tcp_send_turn(struct tcp_state *state, struct tcp_peer *peer)
         now = disti_tcp_control(state, peer);
         if (disti_tcp_can_flush(peer))
             now += send_flush(state, peer);
-        if (peer->phase == TCP_PHASE_UP && peer->stripes.sending)
+        if (peer->stripes.sending)
             now += disti_tcp_stripes_flush(state, peer);
         moved += now;
     } while (now && peer->stripes.sending && peer->send_head &&
@@ -280,7 +288,9 @@ void disti_tcp_send(struct tcp_state *state, struct tcp_peer *peer, struct dist_
     request->moved = 0;
     request->own[0] = request->own[1] = request->own[2] = 0;
     request->next = NULL;
-    if (peer->phase == TCP_PHASE_LOST || peer->send_status != DIST_OK) {
+    if (peer->conn->state == TCP_CONN_DRAINING && disti_tcp_conn_can_receive(peer->conn, true))
+        disti_tcp_receive(state, peer->conn); /* its end says why */
+    if (peer->conn->state >= TCP_CONN_DRAINING) {
         request->status = disti_tcp_report(state, peer);
         return;
     }

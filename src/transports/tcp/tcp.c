@@ -144,14 +144,12 @@ static dist_status tcp_connect(void *instance, int rank, const void *blob, size_
     if (rank < 0 || rank >= state->world_size || rank == state->rank)
         return disti_fail(DIST_ERR_INVALID_ARGUMENT,
                           "tcp: rank %d cannot be connected with rank %d", state->rank, rank);
-    peer = disti_tcp_peer(state, rank);
-    if (!peer)
-        return disti_fail(DIST_ERR_NO_MEMORY, "tcp: no memory for rank %d", rank);
     if (!disti_tcp_address_decode(blob, size, &address))
         return disti_fail(DIST_ERR_INVALID_ARGUMENT, "tcp: rank %d gave no tcp address", rank);
-    peer->endpoint = address.at[0];
-    peer->known = true;
-    return peer->rails ? DIST_OK : disti_tcp_rails_open(state, peer, &address);
+    peer = disti_tcp_peer(state, rank);
+    if (!peer || !disti_tcp_plan(state, peer, &address))
+        return disti_fail(DIST_ERR_NO_MEMORY, "tcp: no memory for rank %d", rank);
+    return DIST_OK;
 }
 
 /* The peer of a request, on its way to being connected; NULL: the request has failed. */
@@ -161,15 +159,15 @@ static struct tcp_peer *tcp_request_peer(struct tcp_state *state, struct dist_re
 
     if (request->peer >= 0 && request->peer < state->world_size)
         peer = state->peers[request->peer];
-    if (!peer || !peer->known) {
+    if (!peer || !peer->conn->endpoint.family) {
         request->status =
             disti_fail(DIST_ERR_INVALID_ARGUMENT, "tcp: rank %d has no address of rank %d",
                        state->rank, request->peer);
         return NULL;
     }
-    if (peer->phase == TCP_PHASE_IDLE && peer->rank > state->rank)
-        disti_tcp_call(state, peer);
-    if (peer->phase != TCP_PHASE_UP && peer->phase != TCP_PHASE_LOST)
+    if (peer->rank > state->rank)
+        disti_tcp_conn_call(state, peer->conn);
+    if (peer->conn->state < TCP_CONN_UP)
         disti_tcp_tick_on(state, true);
     return peer;
 }
@@ -217,26 +215,16 @@ static void tcp_tick(struct tcp_state *state)
         disti_tcp_tick_on(state, false);
 }
 
-static int tcp_event(struct tcp_state *state, const struct epoll_event *event)
+static void tcp_event(struct tcp_state *state, uint64_t data, uint32_t events)
 {
-    int index = (int)(uint32_t)event->data.u64;
+    int index = (int)(uint32_t)data, what = (int)(data >> 32);
 
-    int what = (int)(event->data.u64 >> 32);
-
-    switch (what) {
-    case TCP_EVENT_LISTENER:
+    if (what == TCP_EVENT_LISTENER)
         state->accepting = true;
-        return 0;
-    case TCP_EVENT_TIMER: /* what has come in time is looked at first */
-        return 0;
-    case TCP_EVENT_PENDING:
-        return disti_tcp_pending_event(state, index);
-    case TCP_EVENT_PEER:
-        return disti_tcp_peer_event(state, state->peers[index], event->events);
-    default:
-        disti_tcp_rail_event(state, state->peers[index], what - TCP_EVENT_RAIL, event->events);
-        return 1;
-    }
+    else if (what == TCP_EVENT_PENDING)
+        disti_tcp_pending_event(state, index);
+    else if (what >= TCP_EVENT_CONN)
+        disti_tcp_conn_event(state, &state->peers[index]->conn[what - TCP_EVENT_CONN], events);
 }
 
 /* Asks epoll. Returns the number of events, or ERR_SYSTEM. */
@@ -251,8 +239,9 @@ static int tcp_poll(struct tcp_state *state)
         return errno == EINTR ? 0 : disti_fail_errno(DIST_ERR_SYSTEM, "tcp: epoll failed");
     for (int i = 0; i < count; i++) {
         tick |= events[i].data.u64 >> 32 == TCP_EVENT_TIMER;
-        tcp_event(state, &events[i]);
+        tcp_event(state, events[i].data.u64, events[i].events);
     }
+    /* What has come in time is looked at first. */
     if (tick)
         tcp_tick(state);
     disti_tcp_silence(state);
@@ -261,32 +250,46 @@ static int tcp_poll(struct tcp_state *state)
 
 static bool tcp_can_move(const struct tcp_peer *peer)
 {
-    if (peer->phase != TCP_PHASE_UP)
-        return false;
-    return disti_tcp_can_flush(peer) || disti_tcp_can_control(peer) ||
-           disti_tcp_stripes_can_send(peer) || peer->resume || peer->readable ||
-           (peer->rails && disti_tcp_rails_can_receive(peer));
+    if (disti_tcp_can_flush(peer) || disti_tcp_can_control(peer) ||
+        disti_tcp_stripes_can_send(peer))
+        return true;
+    for (int number = 0; number < peer->conns; number++) {
+        if (disti_tcp_conn_can_receive(&peer->conn[number], false))
+            return true;
+    }
+    return false;
 }
 
 /* Nothing is to be done for this peer before there is news of it, and no deadline runs. */
 static bool tcp_idle(const struct tcp_peer *peer)
 {
     return !disti_tcp_has_sends(peer) && !disti_tcp_has_receives(peer) && !tcp_can_move(peer) &&
-           !(peer->rails && disti_tcp_rails_busy(peer));
+           !disti_tcp_peer_is_busy(peer);
 }
 
-/* One peer's turn. `guess`: read even if epoll has not said that there is something. */
+/*
+ * One peer's turn. `guess`: read even if epoll has not said that there is something; from further
+ * connections only stripes come.
+ */
 static int tcp_turn(struct tcp_state *state, struct tcp_peer *peer, bool guess)
 {
     int moved = disti_tcp_send_turn(state, peer);
+    size_t further = 0;
 
-    if (peer->phase == TCP_PHASE_UP && (peer->resume || peer->readable || guess))
-        moved += disti_tcp_receive(state, peer);
-    if (peer->rails && peer->phase == TCP_PHASE_UP)
-        moved += disti_tcp_rails_receive(state, peer, guess);
+    if (disti_tcp_conn_can_receive(peer->conn, guess))
+        moved += disti_tcp_receive(state, peer->conn) > 0;
+    for (int number = 1; number < peer->conns; number++) {
+        struct tcp_conn *conn = &peer->conn[number];
+
+        if (disti_tcp_conn_can_receive(conn, guess && peer->stripes.assemblies))
+            further += disti_tcp_receive(state, conn);
+    }
+    /* The first may have been found at its end before. */
+    if (further && peer->deadline)
+        peer->conn->readable = true;
     if (tcp_idle(peer))
         disti_tcp_unlist(state, peer);
-    return moved;
+    return moved + (further > 0);
 }
 
 /*
@@ -341,11 +344,12 @@ static void tcp_free(struct tcp_peer *peer)
 {
     disti_tcp_assemblies_clear(peer);
     disti_tcp_control_clear(peer);
-    disti_tcp_incoming_clear(&peer->in);
     disti_match_clear(&peer->match);
-    if (peer->rails)
-        disti_tcp_rails_free(peer->rails);
-    free(peer->zerocopy);
+    for (int number = 0; number < peer->conns; number++) {
+        disti_tcp_incoming_clear(&peer->conn[number].in);
+        free(peer->conn[number].zerocopy);
+    }
+    free(peer->conn);
     free(peer);
 }
 

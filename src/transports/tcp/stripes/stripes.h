@@ -6,9 +6,8 @@
 #include "transports/match/match.h"
 #include "transports/tcp/paths/ways.h"
 
-struct tcp_incoming;
+struct tcp_conn;
 struct tcp_peer;
-struct tcp_rail;
 struct tcp_state;
 
 /*
@@ -30,15 +29,6 @@ struct tcp_assembly {
     struct disti_unexpected *unexpected; /* both NULL: it is thrown away */
 };
 
-/* The stripe that a socket is sending; request NULL: none. moved counts its header too. */
-struct tcp_outgoing {
-    struct dist_request *request;
-    const char *data;
-    uint64_t bytes, moved;
-    struct tcp_zerocopy *zerocopy; /* of the socket */
-    unsigned char header[DISTI_TCP_FRAME_BYTES];
-};
-
 /*
  *      send queue --announcement sent--------------> ready --its last stripe taken--> sent
  *               \---offer sent--> offered ---asked-----^
@@ -47,10 +37,9 @@ struct tcp_stripes {
     struct dist_request *head, *tail; /* ready */
     struct dist_request *offered_head, *offered_tail;
     int offered;
-    uint64_t numbered;       /* messages announced or offered */
-    int sending;             /* announced or asked for, and not all sent */
-    struct tcp_outgoing out; /* of the first socket */
-    uint64_t arrived;        /* announcements and offers that have come */
+    uint64_t numbered; /* messages announced or offered */
+    int sending;       /* announced or asked for, and not all sent */
+    uint64_t arrived;  /* announcements and offers that have come */
     struct tcp_assembly *assemblies;
 };
 
@@ -64,7 +53,7 @@ bool disti_tcp_asked(struct tcp_peer *peer, uint64_t number, bool refused);
 /* Sends stripes on all sockets that have room. */
 int disti_tcp_stripes_flush(struct tcp_state *state, struct tcp_peer *peer);
 bool disti_tcp_stripes_can_send(const struct tcp_peer *peer);
-void disti_tcp_stripes_fail(struct tcp_state *state, struct tcp_peer *peer, dist_status status);
+void disti_tcp_stripes_fail(struct tcp_peer *peer, dist_status status);
 
 /* receive.c */
 /*
@@ -75,10 +64,10 @@ bool disti_tcp_assemble(struct tcp_peer *peer, uint64_t number, uint64_t bytes,
                         struct dist_request *request, struct disti_unexpected *unexpected);
 /* A stripe's frame: points `in` at its place. WAIT: its message is not announced yet. */
 enum tcp_stripe_answer { TCP_STRIPE_OK, TCP_STRIPE_WAIT, TCP_STRIPE_BAD };
-enum tcp_stripe_answer disti_tcp_stripe_begin(struct tcp_peer *peer, struct tcp_incoming *in,
+enum tcp_stripe_answer disti_tcp_stripe_begin(struct tcp_conn *conn,
                                               const struct dist_envelope *frame);
 /* The stripe is in its place; perhaps its message is whole. */
-void disti_tcp_stripe_end(struct tcp_peer *peer, struct tcp_incoming *in);
+void disti_tcp_stripe_end(struct tcp_conn *conn);
 /* Messages that a receive waits for are being put together. */
 bool disti_tcp_assembles(const struct tcp_peer *peer);
 /* Is this unexpected message being put together? */
@@ -89,13 +78,5 @@ bool disti_tcp_assembly_refused(struct tcp_peer *peer);
 void disti_tcp_assemblies_fail(struct tcp_peer *peer, dist_status status);
 /* Frees them, without touching a request. */
 void disti_tcp_assemblies_clear(struct tcp_peer *peer);
-
-/* The further sockets; the peer has rails. */
-int disti_tcp_rails_receive(struct tcp_state *state, struct tcp_peer *peer, bool guess);
-bool disti_tcp_rails_can_receive(const struct tcp_peer *peer);
-/* What a socket that cannot be written to may still have to be read. */
-void disti_tcp_rail_drain(struct tcp_state *state, struct tcp_peer *peer, struct tcp_rail *rail);
-/* The first socket has ended. True: the others may still complete messages. */
-bool disti_tcp_rails_drain(struct tcp_state *state, struct tcp_peer *peer, int cause);
 
 #endif

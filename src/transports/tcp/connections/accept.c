@@ -65,7 +65,7 @@ static void pending_check(struct tcp_state *state, struct tcp_pending *pending)
         return;
     }
     state->pending_count--;
-    disti_tcp_adopt(state, pending->fd, &hello);
+    disti_tcp_conn_adopt(state, pending->fd, &hello);
     pending->fd = -1;
 }
 
