@@ -6,6 +6,7 @@
 
 #include <errno.h>
 #include <netinet/tcp.h>
+#include <poll.h>
 #include <string.h>
 #include <sys/epoll.h>
 
@@ -115,6 +116,15 @@ void disti_tcp_conn_failed(struct tcp_state *state, struct tcp_conn *conn, int c
     }
 }
 
+/* Asks the socket itself: the event may be of a call of this rank that has given way since. */
+static bool conn_is_ending(const struct tcp_conn *conn)
+{
+    struct pollfd ask = {.fd = conn->fd, .events = POLLRDHUP};
+
+    return (conn->state == TCP_CONN_UP || conn->state == TCP_CONN_RESUMING) &&
+           poll(&ask, 1, 0) == 1;
+}
+
 void disti_tcp_conn_event(struct tcp_state *state, struct tcp_conn *conn, uint32_t events)
 {
     if (conn->state == TCP_CONN_CALLING && events & (EPOLLOUT | EPOLLERR | EPOLLHUP))
@@ -133,8 +143,7 @@ void disti_tcp_conn_event(struct tcp_state *state, struct tcp_conn *conn, uint32
         conn->readable = true;
     if (events & (EPOLLOUT | EPOLLERR | EPOLLHUP))
         disti_tcp_conn_set_writable(state, conn, true);
-    if (events & (EPOLLRDHUP | EPOLLHUP) &&
-        (conn->state == TCP_CONN_UP || conn->state == TCP_CONN_RESUMING))
+    if (events & (EPOLLRDHUP | EPOLLHUP) && conn_is_ending(conn))
         disti_tcp_conn_go(conn, TCP_CONN_DRAINING);
     disti_tcp_list(state, conn->peer);
 }
