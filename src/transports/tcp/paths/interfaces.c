@@ -98,7 +98,7 @@ static bool interfaces_wanted(const struct tcp_state *state, const struct ifaddr
         return false;
     for (int i = 0; i < state->interfaces; i++) {
         if (strcmp(state->local[i].name, at->ifa_name) == 0 ||
-            (!state->routed && disti_tcp_on_link(&state->local[i], endpoint)))
+            (!state->routed && disti_tcp_in_network(&state->local[i], endpoint)))
             return false;
     }
     return state->routed || interfaces_equal(state->local[0].name, at->ifa_name);

@@ -35,8 +35,8 @@ struct disti_tcp_way {
 };
 
 /* Is the address in the interface's own network? */
-bool disti_tcp_on_link(const struct disti_tcp_local *local,
-                       const struct disti_tcp_endpoint *remote);
+bool disti_tcp_in_network(const struct disti_tcp_local *local,
+                          const struct disti_tcp_endpoint *remote);
 
 /*
  * Ways to a peer, the first to its first interface, as without any of this. Each interface is on
