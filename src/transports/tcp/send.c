@@ -24,13 +24,13 @@ static void send_part(struct send_batch *batch, const void *data, size_t bytes)
 }
 
 /*
- * How a message goes is settled when its header is about to be sent, and stands in request->own[0]:
+ * How a message goes is decided when its header is about to be sent, and stands in request->own[0]:
  * in one piece, or as a header alone, which announces or offers it.
  */
 enum send_manner { SEND_WHOLE, SEND_ANNOUNCED, SEND_OFFERED };
 
 /* *credit is what would be left if all before it had been sent. */
-static enum send_manner send_settle(const struct tcp_peer *peer, struct dist_request *request,
+static enum send_manner send_decide(const struct tcp_peer *peer, struct dist_request *request,
                                     uint64_t *credit)
 {
     bool striped = peer->further > 0 && request->envelope.bytes >= DISTI_TCP_STRIPED_LEAST;
@@ -59,7 +59,7 @@ static bool send_uncopied(const struct tcp_peer *peer, struct dist_request *requ
     uint64_t credit = peer->credit.left;
 
     return disti_tcp_zerocopy_takes(peer->conn->zerocopy, request->envelope.bytes) &&
-           send_settle(peer, request, &credit) == SEND_WHOLE;
+           send_decide(peer, request, &credit) == SEND_WHOLE;
 }
 
 static const enum disti_tcp_kind send_kinds[] = {[SEND_WHOLE] = DISTI_TCP_MESSAGE,
@@ -87,7 +87,7 @@ static void send_gather(const struct tcp_peer *peer, struct send_batch *batch)
     batch->bytes = 0;
     for (int i = 0; i < most && request && batch->bytes < TCP_TURN_BYTES; i++) {
         size_t moved = request->moved, header = DISTI_TCP_FRAME_BYTES, payload = 0, room;
-        enum send_manner manner = send_settle(peer, request, &credit);
+        enum send_manner manner = send_decide(peer, request, &credit);
 
         if (i > 0 && manner == SEND_WHOLE &&
             disti_tcp_zerocopy_takes(peer->conn->zerocopy, request->envelope.bytes))

@@ -57,7 +57,7 @@ void disti_tcp_stripes_fail(struct tcp_peer *peer, dist_status status);
 
 /* receive.c */
 /*
- * A message is announced or asked for, and the caller has settled where it goes: to the request, to
+ * A message is announced or asked for, and the caller has decided where it goes: to the request, to
  * the unexpected message, or nowhere. False: no memory.
  */
 bool disti_tcp_assemble(struct tcp_peer *peer, uint64_t number, uint64_t bytes,
