@@ -16,13 +16,13 @@
 #include <unistd.h>
 
 /* What makes two interfaces equal; of such as are no network cards nothing does. */
-struct interfaces_kind {
+struct interfaces_card {
     char driver[32];
     unsigned speed; /* Mbit/s; all ones if it is not known */
     int mtu;
 };
 
-static bool interfaces_kind(const char *name, struct interfaces_kind *kind_p)
+static bool interfaces_card(const char *name, struct interfaces_card *card_p)
 {
     static const char *const made_up[] = {"bridge", "tun", "dummy", "bonding", "team", ""};
     struct ethtool_drvinfo driver = {.cmd = ETHTOOL_GDRVINFO};
@@ -31,20 +31,20 @@ static bool interfaces_kind(const char *name, struct interfaces_kind *kind_p)
     int fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
 
     snprintf(request.ifr_name, sizeof(request.ifr_name), "%s", name);
-    *kind_p = (struct interfaces_kind){.speed = UINT32_MAX};
+    *card_p = (struct interfaces_card){.speed = UINT32_MAX};
     request.ifr_data = (char *)&driver;
     if (fd >= 0 && ioctl(fd, SIOCETHTOOL, &request) == 0)
-        snprintf(kind_p->driver, sizeof(kind_p->driver), "%.31s", driver.driver);
+        snprintf(card_p->driver, sizeof(card_p->driver), "%.31s", driver.driver);
     request.ifr_data = (char *)&speed;
     if (fd >= 0 && ioctl(fd, SIOCETHTOOL, &request) == 0)
-        kind_p->speed =
+        card_p->speed =
             (uint32_t)speed.speed_hi << 16 | speed.speed; /* the header's shift is signed */
     if (fd >= 0 && ioctl(fd, SIOCGIFMTU, &request) == 0)
-        kind_p->mtu = request.ifr_mtu;
+        card_p->mtu = request.ifr_mtu;
     if (fd >= 0)
         close(fd);
     for (size_t i = 0; i < sizeof(made_up) / sizeof(made_up[0]); i++) {
-        if (strcmp(kind_p->driver, made_up[i]) == 0)
+        if (strcmp(card_p->driver, made_up[i]) == 0)
             return false;
     }
     return true;
@@ -52,9 +52,9 @@ static bool interfaces_kind(const char *name, struct interfaces_kind *kind_p)
 
 static bool interfaces_equal(const char *one, const char *other)
 {
-    struct interfaces_kind a, b;
+    struct interfaces_card a, b;
 
-    return interfaces_kind(one, &a) && interfaces_kind(other, &b) &&
+    return interfaces_card(one, &a) && interfaces_card(other, &b) &&
            strcmp(a.driver, b.driver) == 0 && a.speed == b.speed && a.mtu == b.mtu;
 }
 
