@@ -129,10 +129,10 @@ static bool zerocopy_notice(struct tcp_state *state, struct tcp_conn *conn,
                             const struct cmsghdr *header)
 {
     struct sock_extended_err notice;
-    bool ours = (header->cmsg_level == SOL_IP && header->cmsg_type == IP_RECVERR) ||
-                (header->cmsg_level == SOL_IPV6 && header->cmsg_type == IPV6_RECVERR);
+    bool own = (header->cmsg_level == SOL_IP && header->cmsg_type == IP_RECVERR) ||
+               (header->cmsg_level == SOL_IPV6 && header->cmsg_type == IPV6_RECVERR);
 
-    if (!ours || header->cmsg_len < CMSG_LEN(sizeof(notice)))
+    if (!own || header->cmsg_len < CMSG_LEN(sizeof(notice)))
         return false;
     memcpy(&notice, CMSG_DATA(header), sizeof(notice));
     if (notice.ee_origin != SO_EE_ORIGIN_ZEROCOPY || notice.ee_errno != 0)

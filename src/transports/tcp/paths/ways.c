@@ -111,9 +111,9 @@ int disti_tcp_ways(const struct disti_tcp_local *local, int locals,
     return plan.count;
 }
 
-int disti_tcp_sockets(int ours, int theirs, int ways)
+int disti_tcp_sockets(int own, int remote, int ways)
 {
-    int here = ours ? ours : ways, there = theirs ? theirs : ways;
+    int here = own ? own : ways, there = remote ? remote : ways;
 
     return here < there ? here : there;
 }
