@@ -188,14 +188,14 @@ void disti_tcp_tune(const struct tcp_state *state, int fd)
     socket_buffers(state, fd);
 }
 
-bool disti_tcp_watch(struct tcp_state *state, int fd, int event, int index, bool again)
+bool disti_tcp_watch(struct tcp_state *state, int fd, int event, int index, bool replace)
 {
     struct epoll_event what = {.events = EPOLLIN | EPOLLET};
 
     if (event >= TCP_EVENT_PENDING)
         what.events |= EPOLLOUT | EPOLLRDHUP;
     what.data.u64 = (uint64_t)event << 32 | (uint32_t)index;
-    return epoll_ctl(state->epoll, again ? EPOLL_CTL_MOD : EPOLL_CTL_ADD, fd, &what) == 0;
+    return epoll_ctl(state->epoll, replace ? EPOLL_CTL_MOD : EPOLL_CTL_ADD, fd, &what) == 0;
 }
 
 bool disti_tcp_greet(const struct tcp_state *state, int fd, int to, int number)

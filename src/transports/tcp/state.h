@@ -115,8 +115,8 @@ void disti_tcp_endpoint_text(const struct disti_tcp_endpoint *endpoint, char *te
 bool disti_tcp_loopback(const struct disti_tcp_endpoint *endpoint);
 uint64_t disti_tcp_machine(void);
 void disti_tcp_tune(const struct tcp_state *state, int fd);
-/* Edge-triggered, for reading and writing; again for a descriptor whose owner changes. */
-bool disti_tcp_watch(struct tcp_state *state, int fd, int event, int index, bool again);
+/* Edge-triggered, for reading and writing; `replace`: the descriptor changes its owner. */
+bool disti_tcp_watch(struct tcp_state *state, int fd, int event, int index, bool replace);
 /* Sends a hello; false if the connection did not take it whole. */
 bool disti_tcp_greet(const struct tcp_state *state, int fd, int to, int number);
 /* Is it the hello of a rank of this job, for this rank? */
