@@ -101,13 +101,13 @@ bool disti_tcp_plan(struct tcp_state *state, struct tcp_peer *peer,
     int count = disti_tcp_ways(state->local, state->interfaces, address, state->routed, ways);
     int wanted = disti_tcp_sockets(state->sockets, address->sockets, count);
 
-    if (address->at[0].machine != state->local[0].endpoint.machine)
+    if (address->endpoint[0].machine != state->local[0].endpoint.machine)
         peer_out_of_reach(state, peer, ways, count);
     if (!disti_tcp_grow(peer, wanted))
         return false;
-    peer->conn->endpoint = address->at[0];
+    peer->conn->endpoint = address->endpoint[0];
     for (int number = 1; number < wanted; number++) {
-        peer->conn[number].endpoint = address->at[ways[number % count].remote];
+        peer->conn[number].endpoint = address->endpoint[ways[number % count].remote];
         peer->conn[number].interface = ways[number % count].local;
     }
     return true;

@@ -108,7 +108,7 @@ static dist_status tcp_address(void *instance, void *blob, size_t *size_p)
     struct disti_tcp_address address = {.interfaces = state->interfaces, .sockets = state->sockets};
 
     for (int i = 0; i < state->interfaces; i++)
-        address.at[i] = state->local[i].endpoint;
+        address.endpoint[i] = state->local[i].endpoint;
     *size_p = disti_tcp_address_encode(&address, blob);
     return DIST_OK;
 }
@@ -125,10 +125,10 @@ static dist_status tcp_reach(void *instance, const void *blob, size_t size,
     struct disti_tcp_address there;
     bool near;
 
-    if (!disti_tcp_address_decode(blob, size, &there) || there.at[0].family != here->family)
+    if (!disti_tcp_address_decode(blob, size, &there) || there.endpoint[0].family != here->family)
         return DIST_ERR_UNSUPPORTED;
-    near = there.at[0].machine == here->machine;
-    if (!near && (disti_tcp_loopback(&there.at[0]) || disti_tcp_loopback(here)))
+    near = there.endpoint[0].machine == here->machine;
+    if (!near && (disti_tcp_loopback(&there.endpoint[0]) || disti_tcp_loopback(here)))
         return DIST_ERR_UNSUPPORTED;
     reach_p->latency_ns = near ? 10e3 : 20e3;
     reach_p->bytes_per_second = near ? 3e9 : 2e9;
