@@ -113,7 +113,6 @@ socklen_t disti_tcp_sockaddr(const struct disti_tcp_endpoint *endpoint, uint32_t
                              struct sockaddr_storage *address_p);
 void disti_tcp_endpoint_text(const struct disti_tcp_endpoint *endpoint, char *text, size_t size);
 bool disti_tcp_loopback(const struct disti_tcp_endpoint *endpoint);
-uint64_t disti_tcp_machine(void);
 void disti_tcp_tune(const struct tcp_state *state, int fd);
 /* Edge-triggered, for reading and writing; `replace`: the descriptor changes its owner. */
 bool disti_tcp_watch(struct tcp_state *state, int fd, int event, int index, bool replace);
