@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Finding a machine that answers no more, and leaving one alone whose program computes. */
+/* Finding a machine that answers no more, and sparing one whose program computes. */
 #include "base/clock.h"
 #include "transports/tcp/state.h"
 
@@ -10,12 +10,12 @@
  * What a connection shows, by the kernel of the peer:
  *
  *      all is acknowledged               keepalive asks now and then
- *      data are under way                acknowledged, or sent again and again
+ *      data are under way                acknowledged, or sent repeatedly
  *      the peer's window is zero         acknowledges each probe: its program takes its time
  *
  * TCP_USER_TIMEOUT would end the third too, and with it messages whose sends have ended well;
  * without it the second goes on for a quarter of an hour. So the second is watched here: what has
- * been sent again, or probed, and is not answered for the group's timeout.
+ * been repeated, or probed, and is not answered for the group's timeout.
  */
 
 /* Looks in the time that ends a connection, and the bounds of the time between two. */

@@ -72,48 +72,49 @@ static int interfaces_prefix(const struct sockaddr *mask)
 }
 
 /* An address that could serve: of the first one's family, and not the loopback's. */
-static bool interfaces_usable(const struct tcp_state *state, const struct ifaddrs *at)
+static bool interfaces_usable(const struct tcp_state *state, const struct ifaddrs *entry)
 {
     int family = state->local[0].endpoint.family == 6 ? AF_INET6 : AF_INET;
 
-    if (!at->ifa_addr || at->ifa_addr->sa_family != family || at->ifa_flags & IFF_LOOPBACK ||
-        (at->ifa_flags & (IFF_UP | IFF_RUNNING)) != (IFF_UP | IFF_RUNNING) ||
-        strlen(at->ifa_name) >= sizeof(state->local[0].name))
+    if (!entry->ifa_addr || entry->ifa_addr->sa_family != family ||
+        entry->ifa_flags & IFF_LOOPBACK ||
+        (entry->ifa_flags & (IFF_UP | IFF_RUNNING)) != (IFF_UP | IFF_RUNNING) ||
+        strlen(entry->ifa_name) >= sizeof(state->local[0].name))
         return false;
     return family == AF_INET ||
            !IN6_IS_ADDR_LINKLOCAL(
-               &((const struct sockaddr_in6 *)(const void *)at->ifa_addr)->sin6_addr);
+               &((const struct sockaddr_in6 *)(const void *)entry->ifa_addr)->sin6_addr);
 }
 
 /*
  * Shall it carry too? If it is named, yes. Unasked, only if it is the first one's equal, in a
  * network of its own: two in one network are one to the kernel, which sends all by the same.
  */
-static bool interfaces_wanted(const struct tcp_state *state, const struct ifaddrs *at,
+static bool interfaces_wanted(const struct tcp_state *state, const struct ifaddrs *entry,
                               const struct disti_tcp_endpoint *endpoint)
 {
     const char *spec = disti_env("DIST_SOCKET_IFNAME");
 
-    if (spec && !disti_interface_fits(spec, at->ifa_name))
+    if (spec && !disti_interface_fits(spec, entry->ifa_name))
         return false;
     for (int i = 0; i < state->interfaces; i++) {
-        if (strcmp(state->local[i].name, at->ifa_name) == 0 ||
+        if (strcmp(state->local[i].name, entry->ifa_name) == 0 ||
             (!state->routed && disti_tcp_in_network(&state->local[i], endpoint)))
             return false;
     }
-    return state->routed || interfaces_equal(state->local[0].name, at->ifa_name);
+    return state->routed || interfaces_equal(state->local[0].name, entry->ifa_name);
 }
 
-static void interfaces_add(struct tcp_state *state, const struct ifaddrs *at)
+static void interfaces_add(struct tcp_state *state, const struct ifaddrs *entry)
 {
     struct disti_tcp_local *local = &state->local[state->interfaces];
     char text[TCP_TEXT];
 
-    *local = (struct disti_tcp_local){.prefix = interfaces_prefix(at->ifa_netmask)};
-    disti_tcp_endpoint_of(at->ifa_addr, &local->endpoint);
-    if (!interfaces_wanted(state, at, &local->endpoint))
+    *local = (struct disti_tcp_local){.prefix = interfaces_prefix(entry->ifa_netmask)};
+    disti_tcp_endpoint_of(entry->ifa_addr, &local->endpoint);
+    if (!interfaces_wanted(state, entry, &local->endpoint))
         return;
-    snprintf(local->name, sizeof(local->name), "%s", at->ifa_name);
+    snprintf(local->name, sizeof(local->name), "%s", entry->ifa_name);
     if (!disti_tcp_listen_at(state, &local->endpoint, &state->listeners[state->interfaces])) {
         disti_info("rank %d leaves out interface %s: it cannot listen there: %s", state->rank,
                    local->name, strerror(errno));
@@ -130,16 +131,16 @@ static void interfaces_first(struct tcp_state *state, const struct ifaddrs *all)
 {
     struct disti_tcp_local *first = &state->local[0];
 
-    for (const struct ifaddrs *at = all; at; at = at->ifa_next) {
+    for (const struct ifaddrs *entry = all; entry; entry = entry->ifa_next) {
         struct disti_tcp_endpoint endpoint;
 
-        if (!interfaces_usable(state, at))
+        if (!interfaces_usable(state, entry))
             continue;
-        disti_tcp_endpoint_of(at->ifa_addr, &endpoint);
+        disti_tcp_endpoint_of(entry->ifa_addr, &endpoint);
         if (memcmp(endpoint.host, first->endpoint.host, sizeof(endpoint.host)) != 0)
             continue;
-        first->prefix = interfaces_prefix(at->ifa_netmask);
-        snprintf(first->name, sizeof(first->name), "%.15s", at->ifa_name);
+        first->prefix = interfaces_prefix(entry->ifa_netmask);
+        snprintf(first->name, sizeof(first->name), "%.15s", entry->ifa_name);
         return;
     }
 }
@@ -153,9 +154,10 @@ void disti_tcp_interfaces(struct tcp_state *state)
     if (state->sockets == 1 || disti_tcp_loopback(&state->local[0].endpoint) || getifaddrs(&all))
         return;
     interfaces_first(state, all);
-    for (const struct ifaddrs *at = all; at && state->local[0].name[0]; at = at->ifa_next) {
-        if (state->interfaces < DISTI_TCP_INTERFACES && interfaces_usable(state, at))
-            interfaces_add(state, at);
+    for (const struct ifaddrs *entry = all; entry && state->local[0].name[0];
+         entry = entry->ifa_next) {
+        if (state->interfaces < DISTI_TCP_INTERFACES && interfaces_usable(state, entry))
+            interfaces_add(state, entry);
     }
     freeifaddrs(all);
 }
