@@ -48,38 +48,31 @@ static struct dist_request *cancel_send(struct cancel *cancel, const struct dist
     return standin;
 }
 
-/* A list through `next`, and `prev` if it has. What has not begun goes, the rest is replaced. */
-static void cancel_list(struct cancel *cancel, struct dist_request **head,
-                        struct dist_request **tail, bool begun)
+/* What has not begun goes, the rest is replaced. */
+static void cancel_queue(struct cancel *cancel, struct tcp_queue *queue, bool begun)
 {
-    struct dist_request **at = head, *last = NULL;
+    struct tcp_queue kept = {NULL, NULL};
+    struct dist_request *next;
 
-    while (*at) {
-        struct dist_request *request = *at, *standin = NULL;
+    for (struct dist_request *request = queue->head; request; request = next) {
+        struct dist_request *keep = request;
 
-        if (cancel_means(cancel, request)) {
-            if (begun || request->moved)
-                standin = cancel_send(cancel, request);
-            *at = standin ? standin : request->next;
-            if (!standin)
-                continue;
-            standin->next = request->next;
-        }
-        (*at)->prev = last;
-        last = *at;
-        at = &last->next;
+        next = request->next;
+        if (cancel_means(cancel, request))
+            keep = begun || request->moved ? cancel_send(cancel, request) : NULL;
+        if (keep)
+            disti_tcp_queue_put(&kept, keep);
     }
-    *tail = last;
+    *queue = kept;
 }
 
 static void cancel_sends(struct cancel *cancel)
 {
     struct tcp_peer *peer = cancel->peer;
-    struct tcp_stripes *stripes = &peer->stripes;
 
-    cancel_list(cancel, &peer->send_head, &peer->send_tail, false);
-    cancel_list(cancel, &stripes->head, &stripes->tail, true);
-    cancel_list(cancel, &stripes->offered_head, &stripes->offered_tail, true);
+    cancel_queue(cancel, &peer->sends, false);
+    cancel_queue(cancel, &peer->stripes.ready, true);
+    cancel_queue(cancel, &peer->stripes.offers, true);
     for (int number = 0; number < peer->conns; number++) {
         if (cancel_means(cancel, peer->conn[number].out.request))
             cancel_send(cancel, peer->conn[number].out.request);

@@ -14,6 +14,7 @@ libdist_core_sources += \
 	src/transports/tcp/peer.c \
 	src/transports/tcp/post.c \
 	src/transports/tcp/probe.c \
+	src/transports/tcp/queue.h \
 	src/transports/tcp/receive.c \
 	src/transports/tcp/send.c \
 	src/transports/tcp/socket.c \

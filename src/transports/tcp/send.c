@@ -69,7 +69,7 @@ static const enum disti_tcp_kind send_kinds[] = {[SEND_WHOLE] = DISTI_TCP_MESSAG
 /* Something else is to be sent behind what is begun. */
 static bool send_only_begun(const struct tcp_peer *peer)
 {
-    return peer->send_head->moved && (peer->stripes.head || disti_tcp_control_waits(peer));
+    return peer->sends.head->moved && (peer->stripes.ready.head || disti_tcp_control_waits(peer));
 }
 
 /*
@@ -79,7 +79,7 @@ static bool send_only_begun(const struct tcp_peer *peer)
  */
 static void send_gather(const struct tcp_peer *peer, struct send_batch *batch)
 {
-    struct dist_request *request = peer->send_head;
+    struct dist_request *request = peer->sends.head;
     uint64_t credit = peer->credit.left;
     int most = send_only_begun(peer) ? 1 : TCP_BATCH;
 
@@ -113,12 +113,10 @@ static void send_gather(const struct tcp_peer *peer, struct send_batch *batch)
 /* The message at the head has gone as far as it goes from the queue. */
 static void send_done(struct tcp_peer *peer)
 {
-    struct dist_request *request = peer->send_head;
+    struct dist_request *request = peer->sends.head;
     enum send_manner manner = (enum send_manner)request->own[0];
 
-    peer->send_head = request->next;
-    if (!peer->send_head)
-        peer->send_tail = NULL;
+    disti_tcp_queue_remove(&peer->sends, request);
     if (manner == SEND_ANNOUNCED) {
         disti_tcp_announced(peer, request);
     } else if (manner == SEND_OFFERED) {
@@ -131,8 +129,8 @@ static void send_done(struct tcp_peer *peer)
 
 static void send_advance(struct tcp_peer *peer, size_t bytes)
 {
-    while (peer->send_head && bytes) {
-        struct dist_request *request = peer->send_head;
+    while (peer->sends.head && bytes) {
+        struct dist_request *request = peer->sends.head;
         size_t body = request->own[0] == SEND_WHOLE ? request->envelope.bytes : 0;
         size_t left = body + DISTI_TCP_FRAME_BYTES - request->moved;
 
@@ -149,20 +147,14 @@ static void send_advance(struct tcp_peer *peer, size_t bytes)
 
 bool disti_tcp_has_sends(const struct tcp_peer *peer)
 {
-    return peer->send_head || peer->pinned || peer->stripes.sending || peer->stripes.offered;
+    return peer->sends.head || peer->pinned || peer->stripes.sending || peer->stripes.offered;
 }
 
 void disti_tcp_fail_sends(struct tcp_state *state, struct tcp_peer *peer, dist_status status)
 {
     for (int number = 0; number < peer->conns; number++)
         disti_tcp_zerocopy_fail(state, &peer->conn[number], status);
-    while (peer->send_head) {
-        struct dist_request *request = peer->send_head;
-
-        peer->send_head = request->next;
-        request->status = status;
-    }
-    peer->send_tail = NULL;
+    disti_tcp_queue_fail(&peer->sends, status);
     disti_tcp_stripes_fail(peer, status);
     disti_tcp_control_clear(peer);
 }
@@ -215,7 +207,7 @@ static ssize_t send_batch(const struct tcp_peer *peer, size_t *asked_p)
 /* The message at the head, as far as one call takes it. */
 static ssize_t send_without_copy(struct tcp_state *state, struct tcp_peer *peer, size_t *asked_p)
 {
-    struct dist_request *request = peer->send_head;
+    struct dist_request *request = peer->sends.head;
     size_t header = DISTI_TCP_FRAME_BYTES, moved = request->moved;
     size_t payload = moved > header ? moved - header : 0;
     size_t room = request->envelope.bytes - payload;
@@ -237,7 +229,7 @@ static int send_flush(struct tcp_state *state, struct tcp_peer *peer)
     size_t asked = 0;
     ssize_t sent;
 
-    if (peer->conn->zerocopy && peer->send_head && send_uncopied(peer, peer->send_head))
+    if (peer->conn->zerocopy && peer->sends.head && send_uncopied(peer, peer->sends.head))
         sent = send_without_copy(state, peer, &asked);
     else
         sent = send_batch(peer, &asked);
@@ -258,10 +250,10 @@ static int send_flush(struct tcp_state *state, struct tcp_peer *peer)
 
 bool disti_tcp_can_flush(const struct tcp_peer *peer)
 {
-    return disti_tcp_conn_sends(peer->conn) && peer->send_head && peer->conn->writable &&
+    return disti_tcp_conn_sends(peer->conn) && peer->sends.head && peer->conn->writable &&
            peer->control.begin == peer->control.end &&
            !(peer->conn->out.request && peer->conn->out.moved) &&
-           !send_waits(peer, peer->send_head);
+           !send_waits(peer, peer->sends.head);
 }
 
 int disti_tcp_send_turn(struct tcp_state *state, struct tcp_peer *peer)
@@ -276,29 +268,24 @@ int disti_tcp_send_turn(struct tcp_state *state, struct tcp_peer *peer)
         if (peer->stripes.sending)
             now += disti_tcp_stripes_flush(state, peer);
         moved += now;
-    } while (now && peer->stripes.sending && peer->send_head &&
+    } while (now && peer->stripes.sending && peer->sends.head &&
              peer->sent_bytes - before < TCP_TURN_BYTES);
     return moved;
 }
 
 void disti_tcp_send(struct tcp_state *state, struct tcp_peer *peer, struct dist_request *request)
 {
-    bool first = !peer->send_head;
+    bool first = !peer->sends.head;
 
     request->moved = 0;
     request->own[0] = request->own[1] = request->own[2] = 0;
-    request->next = NULL;
     if (peer->conn->state == TCP_CONN_DRAINING && disti_tcp_conn_can_receive(peer->conn, true))
         disti_tcp_receive(state, peer->conn); /* its end says why */
     if (peer->conn->state >= TCP_CONN_DRAINING) {
         request->status = disti_tcp_report(state, peer);
         return;
     }
-    if (first)
-        peer->send_head = request;
-    else
-        peer->send_tail->next = request;
-    peer->send_tail = request;
+    disti_tcp_queue_put(&peer->sends, request);
     if (first)
         disti_tcp_send_turn(state, peer);
     if (disti_tcp_has_sends(peer))

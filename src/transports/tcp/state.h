@@ -46,7 +46,7 @@ struct tcp_peer {
     struct tcp_control control;
     struct tcp_stripes stripes;
     struct disti_match match;
-    struct dist_request *send_head, *send_tail;
+    struct tcp_queue sends;
     int pinned; /* calls of all sockets that the kernel has not done with */
     uint64_t sent_bytes, received_bytes;
 };
@@ -198,7 +198,7 @@ bool disti_tcp_has_sends(const struct tcp_peer *peer);
 /* A message or a stripe is begun on the first socket: nothing else may go there. */
 static inline bool disti_tcp_first_begun(const struct tcp_peer *peer)
 {
-    return (peer->send_head && peer->send_head->moved) ||
+    return (peer->sends.head && peer->sends.head->moved) ||
            (peer->conn->out.request && peer->conn->out.moved);
 }
 void disti_tcp_send(struct tcp_state *state, struct tcp_peer *peer, struct dist_request *request);

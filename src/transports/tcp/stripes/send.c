@@ -17,17 +17,11 @@ static void stripes_number(struct tcp_stripes *stripes, struct dist_request *req
     request->moved = 0;
     request->own[0] = (uintptr_t)++stripes->numbered;
     request->own[3] = 0;
-    request->next = request->prev = NULL;
 }
 
 static void stripes_ready(struct tcp_stripes *stripes, struct dist_request *request)
 {
-    request->next = NULL;
-    if (stripes->head)
-        stripes->tail->next = request;
-    else
-        stripes->head = request;
-    stripes->tail = request;
+    disti_tcp_queue_put(&stripes->ready, request);
     stripes->sending++;
 }
 
@@ -39,41 +33,21 @@ void disti_tcp_announced(struct tcp_peer *peer, struct dist_request *request)
 
 void disti_tcp_offered(struct tcp_peer *peer, struct dist_request *request)
 {
-    struct tcp_stripes *stripes = &peer->stripes;
-
-    stripes_number(stripes, request);
-    request->prev = stripes->offered_tail;
-    if (stripes->offered_tail)
-        stripes->offered_tail->next = request;
-    else
-        stripes->offered_head = request;
-    stripes->offered_tail = request;
-    stripes->offered++;
-}
-
-static void offered_remove(struct tcp_stripes *stripes, struct dist_request *request)
-{
-    if (request->prev)
-        request->prev->next = request->next;
-    else
-        stripes->offered_head = request->next;
-    if (request->next)
-        request->next->prev = request->prev;
-    else
-        stripes->offered_tail = request->prev;
-    request->next = request->prev = NULL;
-    stripes->offered--;
+    stripes_number(&peer->stripes, request);
+    disti_tcp_queue_put(&peer->stripes.offers, request);
+    peer->stripes.offered++;
 }
 
 bool disti_tcp_asked(struct tcp_peer *peer, uint64_t number, bool refused)
 {
-    struct dist_request *request = peer->stripes.offered_head;
+    struct dist_request *request = peer->stripes.offers.head;
 
     while (request && request->own[0] != number + 1)
         request = request->next;
     if (!request)
         return false;
-    offered_remove(&peer->stripes, request);
+    disti_tcp_queue_remove(&peer->stripes.offers, request);
+    peer->stripes.offered--;
     if (refused || request->envelope.bytes == 0)
         request->status = DIST_OK;
     else
@@ -81,31 +55,12 @@ bool disti_tcp_asked(struct tcp_peer *peer, uint64_t number, bool refused)
     return true;
 }
 
-/* No stripe of it is left to be handed out. */
-static void stripes_remove(struct tcp_stripes *stripes, struct dist_request *request)
-{
-    struct dist_request *before = NULL, *at = stripes->head;
-
-    while (at && at != request) {
-        before = at;
-        at = at->next;
-    }
-    if (!at)
-        return;
-    if (before)
-        before->next = request->next;
-    else
-        stripes->head = request->next;
-    if (stripes->tail == request)
-        stripes->tail = before;
-}
-
 /* The next stripe of the oldest message. */
 static bool stripe_take(struct tcp_conn *conn)
 {
     struct tcp_peer *peer = conn->peer;
     struct tcp_outgoing *out = &conn->out;
-    struct dist_request *request = peer->stripes.head;
+    struct dist_request *request = peer->stripes.ready.head;
     int sockets = peer->further + 1;
     struct dist_envelope frame;
 
@@ -121,7 +76,7 @@ static bool stripe_take(struct tcp_conn *conn)
     out->moved = 0;
     request->own[3] += frame.bytes;
     if (request->own[3] == request->envelope.bytes)
-        stripes_remove(&peer->stripes, request);
+        disti_tcp_queue_remove(&peer->stripes.ready, request);
     return true;
 }
 
@@ -168,13 +123,13 @@ static bool stripes_may(const struct tcp_conn *conn)
     if (!disti_tcp_conn_sends(conn) || !conn->writable)
         return false;
     return conn->number || (peer->control.begin == peer->control.end &&
-                            !(peer->send_head && peer->send_head->moved));
+                            !(peer->sends.head && peer->sends.head->moved));
 }
 
 /* Between two stripes on the first connection its other messages have their turn. */
 static bool stripes_turn_over(const struct tcp_conn *conn)
 {
-    return conn->number == 0 && (conn->peer->send_head || disti_tcp_can_control(conn->peer));
+    return conn->number == 0 && (conn->peer->sends.head || disti_tcp_can_control(conn->peer));
 }
 
 /* Stripes until there are no more, the socket is full, or its turn is over. Returns the bytes. */
@@ -228,21 +183,10 @@ bool disti_tcp_stripes_can_send(const struct tcp_peer *peer)
     for (int number = 0; number < peer->conns; number++) {
         const struct tcp_conn *conn = &peer->conn[number];
 
-        if (stripes_may(conn) && (conn->out.request || peer->stripes.head))
+        if (stripes_may(conn) && (conn->out.request || peer->stripes.ready.head))
             return true;
     }
     return false;
-}
-
-/* Ends one request, of which several connections may have stripes. */
-static void stripes_end(struct tcp_peer *peer, struct dist_request *request, dist_status status)
-{
-    for (int number = 0; number < peer->conns; number++) {
-        if (peer->conn[number].out.request == request)
-            peer->conn[number].out.request = NULL;
-    }
-    stripes_remove(&peer->stripes, request);
-    request->status = status;
 }
 
 void disti_tcp_stripes_fail(struct tcp_peer *peer, dist_status status)
@@ -251,15 +195,10 @@ void disti_tcp_stripes_fail(struct tcp_peer *peer, dist_status status)
 
     for (int number = 0; number < peer->conns; number++) {
         if (peer->conn[number].out.request)
-            stripes_end(peer, peer->conn[number].out.request, status);
+            peer->conn[number].out.request->status = status;
+        peer->conn[number].out.request = NULL;
     }
-    while (stripes->head)
-        stripes_end(peer, stripes->head, status);
-    while (stripes->offered_head) {
-        struct dist_request *request = stripes->offered_head;
-
-        offered_remove(stripes, request);
-        request->status = status;
-    }
-    stripes->sending = 0;
+    disti_tcp_queue_fail(&stripes->ready, status);
+    disti_tcp_queue_fail(&stripes->offers, status);
+    stripes->sending = stripes->offered = 0;
 }

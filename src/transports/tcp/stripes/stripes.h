@@ -5,6 +5,7 @@
 
 #include "transports/match/match.h"
 #include "transports/tcp/paths/ways.h"
+#include "transports/tcp/queue.h"
 
 struct tcp_conn;
 struct tcp_peer;
@@ -34,9 +35,8 @@ struct tcp_assembly {
  *               \---offer sent--> offered ---asked-----^
  */
 struct tcp_stripes {
-    struct dist_request *head, *tail; /* ready */
-    struct dist_request *offered_head, *offered_tail;
-    int offered;
+    struct tcp_queue ready, offers;
+    int offered;       /* in `offers` */
     uint64_t numbered; /* messages announced or offered */
     int sending;       /* announced or asked for, and not all sent */
     uint64_t arrived;  /* announcements and offers that have come */
