@@ -12,8 +12,8 @@
 #define CANCEL_PINNED_MS 500
 
 /*
- * What has not begun is taken out. What is halfway through a socket goes on with a stand-in, which
- * has a copy of the rest, or throws away what comes.
+ * What has not begun is taken out. What is halfway through a connection goes on with a stand-in,
+ * which has a copy of the rest, or throws away what comes.
  */
 struct cancel {
     struct tcp_state *state;
@@ -30,7 +30,7 @@ static bool cancel_means(const struct cancel *cancel, const struct dist_request 
 
 /* ---- sends ---- */
 
-/* A stand-in for the send; sockets that are sending stripes of it go on with that. */
+/* A stand-in for the send; connections that are sending stripes of it go on with that. */
 static struct dist_request *cancel_send(struct cancel *cancel, const struct dist_request *request)
 {
     struct dist_request *standin = disti_standin_send(&cancel->state->standins, request, 0);

@@ -28,7 +28,7 @@ static bool frame_unexpected(struct tcp_state *state, struct tcp_conn *conn,
     return conn->in.unexpected;
 }
 
-/* An announced message's stripes will find it: this socket goes on without it. */
+/* An announced message's stripes will find it: this connection goes on without it. */
 static bool frame_announced(struct tcp_state *state, struct tcp_conn *conn,
                             const struct dist_envelope *envelope)
 {

@@ -86,9 +86,9 @@ static void peer_out_of_reach(struct tcp_state *state, const struct tcp_peer *pe
     for (int i = 0; i < count; i++)
         used |= 1u << ways[i].local;
     for (int i = 0; i < state->interfaces; i++) {
-        if ((used | state->left_out) >> i & 1)
+        if ((used | state->out_of_reach) >> i & 1)
             continue;
-        state->left_out |= 1u << i;
+        state->out_of_reach |= 1u << i;
         disti_info("rank %d leaves out interface %s, which does not reach rank %d", state->rank,
                    state->local[i].name, peer->rank);
     }

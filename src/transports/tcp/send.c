@@ -24,8 +24,8 @@ static void send_part(struct send_batch *batch, const void *data, size_t bytes)
 }
 
 /*
- * How a message goes is decided when its header is about to be sent, and stands in request->own[0]:
- * in one piece, or as a header alone, which announces or offers it.
+ * How a message goes is decided when its header is about to be sent, and is kept in
+ * request->own[0]: in one piece, or as a header alone, which announces or offers it.
  */
 enum send_manner { SEND_WHOLE, SEND_ANNOUNCED, SEND_OFFERED };
 
@@ -223,7 +223,7 @@ static ssize_t send_without_copy(struct tcp_state *state, struct tcp_peer *peer,
     return disti_tcp_zerocopy_write(state, peer->conn, request, parts);
 }
 
-/* What one call takes on the first socket. */
+/* What one call takes on the first connection. */
 static int send_flush(struct tcp_state *state, struct tcp_peer *peer)
 {
     size_t asked = 0;

@@ -47,7 +47,7 @@ struct tcp_peer {
     struct tcp_stripes stripes;
     struct disti_match match;
     struct tcp_queue sends;
-    int pinned; /* calls of all sockets that the kernel has not done with */
+    int pinned; /* calls of all connections that the kernel has not done with */
     uint64_t sent_bytes, received_bytes;
 };
 
@@ -71,7 +71,7 @@ struct tcp_state {
     int interfaces; /* of which each has a listener; the first is the one that config named */
     struct disti_tcp_local local[DISTI_TCP_INTERFACES];
     int listeners[DISTI_TCP_INTERFACES];
-    unsigned left_out; /* bits by interface: the log has said that a peer cannot be reached by it */
+    unsigned out_of_reach; /* bits by interface: the log has named it */
     int epoll, timer;
     bool ticking;           /* the timer runs */
     bool accepting;         /* there may be callers in a listener's queue */
@@ -195,16 +195,16 @@ void disti_tcp_zerocopy_fail(struct tcp_state *state, struct tcp_conn *conn, dis
  */
 void disti_tcp_send_broken(struct tcp_state *state, struct tcp_conn *conn, int cause);
 bool disti_tcp_has_sends(const struct tcp_peer *peer);
-/* A message or a stripe is begun on the first socket: nothing else may go there. */
+/* A message or a stripe is begun on the first connection: nothing else may go there. */
 static inline bool disti_tcp_first_begun(const struct tcp_peer *peer)
 {
     return (peer->sends.head && peer->sends.head->moved) ||
            (peer->conn->out.request && peer->conn->out.moved);
 }
 void disti_tcp_send(struct tcp_state *state, struct tcp_peer *peer, struct dist_request *request);
-/* A message waits, and the first socket has room for it and nothing to send before. */
+/* A message waits, and the first connection has room for it and nothing to send before. */
 bool disti_tcp_can_flush(const struct tcp_peer *peer);
-/* Sends what there is room for: control, messages, announcements, stripes on all sockets. */
+/* Sends what there is room for: control, messages, announcements, stripes on all connections. */
 int disti_tcp_send_turn(struct tcp_state *state, struct tcp_peer *peer);
 void disti_tcp_fail_sends(struct tcp_state *state, struct tcp_peer *peer, dist_status status);
 

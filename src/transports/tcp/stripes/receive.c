@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Receiving in stripes: messages that are put together from several sockets. */
+/* Receiving in stripes: messages that are put together from several connections. */
 #include "base/kernels/sink.h"
 #include "transports/tcp/state.h"
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Sending in stripes: every socket that has room takes the next one. */
+/* Sending in stripes: every connection that has room takes the next one. */
 #include "transports/tcp/state.h"
 
 #include <errno.h>

@@ -12,10 +12,10 @@ struct tcp_peer;
 struct tcp_state;
 
 /*
- * The first socket is the peer's own, and has all messages in their order; some it only announces
- * or offers. Their payload is cut into stripes, which a socket takes whenever it has room:
+ * The first connection has all messages in their order; some it only announces
+ * or offers. Their payload is cut into stripes, which a connection takes whenever it has room:
  *
- *      first socket   [message][announce 0][stripe of 0][announce 1][stripe of 1][message] ...
+ *      first          [message][announce 0][stripe of 0][announce 1][stripe of 1][message] ...
  *      second         [stripe of 0][stripe of 0][stripe of 0][stripe of 1] ...
  */
 
@@ -50,7 +50,7 @@ void disti_tcp_announced(struct tcp_peer *peer, struct dist_request *request);
 void disti_tcp_offered(struct tcp_peer *peer, struct dist_request *request);
 /* The peer has asked for an offered message, or refused it. False: there is none. */
 bool disti_tcp_asked(struct tcp_peer *peer, uint64_t number, bool refused);
-/* Sends stripes on all sockets that have room. */
+/* Sends stripes on all connections that have room. */
 int disti_tcp_stripes_flush(struct tcp_state *state, struct tcp_peer *peer);
 bool disti_tcp_stripes_can_send(const struct tcp_peer *peer);
 void disti_tcp_stripes_fail(struct tcp_peer *peer, dist_status status);
