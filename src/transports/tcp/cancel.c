@@ -91,21 +91,6 @@ static void cancel_assemblies(struct cancel *cancel)
     }
 }
 
-/* Nothing writes to the message any more. */
-static void cancel_fill(struct tcp_peer *peer, const struct disti_unexpected *unexpected)
-{
-    struct tcp_assembly *assembly = peer->stripes.assemblies;
-
-    for (; assembly; assembly = assembly->next) {
-        if (assembly->unexpected == unexpected)
-            assembly->unexpected = NULL;
-    }
-    for (int number = 0; number < peer->conns; number++) {
-        if (peer->conn[number].in.unexpected == unexpected)
-            peer->conn[number].in.unexpected = NULL;
-    }
-}
-
 /* Messages that nobody has received. What was offered is refused, if anybody is there to hear. */
 static void cancel_unexpected(struct cancel *cancel)
 {
@@ -119,7 +104,7 @@ static void cancel_unexpected(struct cancel *cancel)
         if (unexpected->descriptor && disti_tcp_conn_is_open(peer->conn) &&
             disti_tcp_ask(peer, unexpected->note[0], true) != DIST_OK)
             cancel->failed = true;
-        cancel_fill(peer, unexpected);
+        disti_tcp_forget(peer, unexpected);
         disti_tcp_unexpected_release(peer, unexpected);
     }
 }

@@ -48,6 +48,19 @@ bool disti_tcp_grow(struct tcp_peer *peer, int conns)
     return true;
 }
 
+void disti_tcp_peer_free(struct tcp_peer *peer)
+{
+    disti_tcp_assemblies_clear(peer);
+    disti_tcp_control_clear(peer);
+    disti_match_clear(&peer->match);
+    for (int number = 0; number < peer->conns; number++) {
+        disti_tcp_incoming_clear(&peer->conn[number].in);
+        free(peer->conn[number].zerocopy);
+    }
+    free(peer->conn);
+    free(peer);
+}
+
 void disti_tcp_list(struct tcp_state *state, struct tcp_peer *peer)
 {
     if (peer->listed)
@@ -121,15 +134,57 @@ void disti_tcp_call_further(struct tcp_state *state, struct tcp_peer *peer)
     }
 }
 
-/* ---- time ---- */
+/* ---- turns and time ---- */
 
-bool disti_tcp_peer_is_busy(const struct tcp_peer *peer)
+/* A deadline of its further connections runs. */
+static bool peer_is_busy(const struct tcp_peer *peer)
 {
     for (int number = 1; number < peer->conns; number++) {
         if (peer->conn[number].state == TCP_CONN_CALLING)
             return true;
     }
     return peer->deadline != 0;
+}
+
+bool disti_tcp_peer_can_move(const struct tcp_peer *peer)
+{
+    if (disti_tcp_can_flush(peer) || disti_tcp_can_control(peer) ||
+        disti_tcp_stripes_can_send(peer))
+        return true;
+    for (int number = 0; number < peer->conns; number++) {
+        if (disti_tcp_conn_can_receive(&peer->conn[number], false))
+            return true;
+    }
+    return false;
+}
+
+/* Nothing is to be done for this peer before there is news of it, and no deadline runs. */
+static bool peer_is_idle(const struct tcp_peer *peer)
+{
+    return !disti_tcp_has_sends(peer) && !disti_tcp_has_receives(peer) &&
+           !disti_tcp_peer_can_move(peer) && !peer_is_busy(peer);
+}
+
+int disti_tcp_peer_turn(struct tcp_state *state, struct tcp_peer *peer, bool guess)
+{
+    int moved = disti_tcp_send_turn(state, peer);
+    size_t further = 0;
+
+    if (disti_tcp_conn_can_receive(peer->conn, guess))
+        moved += disti_tcp_receive(state, peer->conn) > 0;
+    /* From the others only stripes come. */
+    for (int number = 1; number < peer->conns; number++) {
+        struct tcp_conn *conn = &peer->conn[number];
+
+        if (disti_tcp_conn_can_receive(conn, guess && peer->stripes.assemblies))
+            further += disti_tcp_receive(state, conn);
+    }
+    /* The first may have been found at its end before. */
+    if (further && peer->deadline)
+        peer->conn->readable = true;
+    if (peer_is_idle(peer))
+        disti_tcp_unlist(state, peer);
+    return moved + (further > 0);
 }
 
 /* Connections that were called have their deadlines, and so have those that are to end. */
@@ -156,7 +211,7 @@ bool disti_tcp_peer_tick(struct tcp_state *state, struct tcp_peer *peer)
     if (peer->conn->state == TCP_CONN_IDLE && ++peer->ticks >= PEER_PATIENCE)
         disti_tcp_conn_call(state, peer->conn);
     if (disti_tcp_conn_is_open(peer->conn))
-        return disti_tcp_peer_is_busy(peer);
+        return peer_is_busy(peer);
     return !disti_tcp_conn_has_ended(peer->conn);
 }
 

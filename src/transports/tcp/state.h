@@ -137,6 +137,7 @@ void disti_tcp_congestion_choose(const struct tcp_state *state, int fd);
 
 /* peer.c */
 struct tcp_peer *disti_tcp_peer(struct tcp_state *state, int rank); /* made if need be; or NULL */
+void disti_tcp_peer_free(struct tcp_peer *peer);
 /* Makes connections until the peer has so many; they may move. False: no memory. */
 bool disti_tcp_grow(struct tcp_peer *peer, int conns);
 void disti_tcp_list(struct tcp_state *state, struct tcp_peer *peer);
@@ -148,8 +149,10 @@ bool disti_tcp_plan(struct tcp_state *state, struct tcp_peer *peer,
 void disti_tcp_call_further(struct tcp_state *state, struct tcp_peer *peer);
 /* Once a tick for a listed peer: deadlines and waiting. True: it goes on needing the timer. */
 bool disti_tcp_peer_tick(struct tcp_state *state, struct tcp_peer *peer);
-/* The first connection is open, and a deadline of others runs. */
-bool disti_tcp_peer_is_busy(const struct tcp_peer *peer);
+/* Something can be moved without news of the peer. */
+bool disti_tcp_peer_can_move(const struct tcp_peer *peer);
+/* Sends, receives. `guess`: reads even if epoll has not said that there is something. */
+int disti_tcp_peer_turn(struct tcp_state *state, struct tcp_peer *peer, bool guess);
 /* One of its connections has ended: soon all have, or the peer is lost. */
 void disti_tcp_peer_ends(struct tcp_state *state, struct tcp_peer *peer, int cause);
 /* Ends everything with this peer; what was received whole stays to be taken. */

@@ -248,50 +248,6 @@ static int tcp_poll(struct tcp_state *state)
     return count;
 }
 
-static bool tcp_can_move(const struct tcp_peer *peer)
-{
-    if (disti_tcp_can_flush(peer) || disti_tcp_can_control(peer) ||
-        disti_tcp_stripes_can_send(peer))
-        return true;
-    for (int number = 0; number < peer->conns; number++) {
-        if (disti_tcp_conn_can_receive(&peer->conn[number], false))
-            return true;
-    }
-    return false;
-}
-
-/* Nothing is to be done for this peer before there is news of it, and no deadline runs. */
-static bool tcp_idle(const struct tcp_peer *peer)
-{
-    return !disti_tcp_has_sends(peer) && !disti_tcp_has_receives(peer) && !tcp_can_move(peer) &&
-           !disti_tcp_peer_is_busy(peer);
-}
-
-/*
- * One peer's turn. `guess`: read even if epoll has not said that there is something; from further
- * connections only stripes come.
- */
-static int tcp_turn(struct tcp_state *state, struct tcp_peer *peer, bool guess)
-{
-    int moved = disti_tcp_send_turn(state, peer);
-    size_t further = 0;
-
-    if (disti_tcp_conn_can_receive(peer->conn, guess))
-        moved += disti_tcp_receive(state, peer->conn) > 0;
-    for (int number = 1; number < peer->conns; number++) {
-        struct tcp_conn *conn = &peer->conn[number];
-
-        if (disti_tcp_conn_can_receive(conn, guess && peer->stripes.assemblies))
-            further += disti_tcp_receive(state, conn);
-    }
-    /* The first may have been found at its end before. */
-    if (further && peer->deadline)
-        peer->conn->readable = true;
-    if (tcp_idle(peer))
-        disti_tcp_unlist(state, peer);
-    return moved + (further > 0);
-}
-
 /*
  * With few peers to look at, trying them costs less than asking epoll and then trying
  * them. Every so many calls epoll is asked all the same, for callers and for the rest.
@@ -316,7 +272,7 @@ static int tcp_progress(void *instance)
         moved += disti_tcp_accept(state);
     for (struct tcp_peer *peer = state->list; peer; peer = next) {
         next = peer->next;
-        moved += tcp_turn(state, peer, guess);
+        moved += disti_tcp_peer_turn(state, peer, guess);
     }
     return moved;
 }
@@ -328,7 +284,7 @@ static int tcp_arm(void *instance)
     if (state->accepting)
         return -2;
     for (const struct tcp_peer *peer = state->list; peer; peer = peer->next) {
-        if (tcp_can_move(peer))
+        if (disti_tcp_peer_can_move(peer))
             return -2;
     }
     /* Edges of what has been read already are taken off, so that the sleep is a sleep. */
@@ -338,19 +294,6 @@ static int tcp_arm(void *instance)
 static void tcp_disarm(void *instance)
 {
     (void)instance;
-}
-
-static void tcp_free(struct tcp_peer *peer)
-{
-    disti_tcp_assemblies_clear(peer);
-    disti_tcp_control_clear(peer);
-    disti_match_clear(&peer->match);
-    for (int number = 0; number < peer->conns; number++) {
-        disti_tcp_incoming_clear(&peer->conn[number].in);
-        free(peer->conn[number].zerocopy);
-    }
-    free(peer->conn);
-    free(peer);
 }
 
 static void tcp_close(void *instance)
@@ -363,7 +306,7 @@ static void tcp_close(void *instance)
         disti_tcp_leave(state);
     for (int rank = 0; state->peers && rank < state->world_size; rank++) {
         if (state->peers[rank])
-            tcp_free(state->peers[rank]);
+            disti_tcp_peer_free(state->peers[rank]);
     }
     disti_tcp_pending_close(state);
     for (int i = 0; i < state->interfaces; i++)

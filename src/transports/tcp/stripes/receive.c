@@ -111,6 +111,20 @@ bool disti_tcp_assembling(const struct tcp_peer *peer, const struct disti_unexpe
     return assembly;
 }
 
+void disti_tcp_forget(struct tcp_peer *peer, const struct disti_unexpected *unexpected)
+{
+    struct tcp_assembly *assembly = peer->stripes.assemblies;
+
+    for (; assembly; assembly = assembly->next) {
+        if (assembly->unexpected == unexpected)
+            assembly->unexpected = NULL;
+    }
+    for (int number = 0; number < peer->conns; number++) {
+        if (peer->conn[number].in.unexpected == unexpected)
+            peer->conn[number].in.unexpected = NULL;
+    }
+}
+
 bool disti_tcp_assembly_refused(struct tcp_peer *peer)
 {
     struct tcp_assembly *assembly = peer->stripes.assemblies;
@@ -121,12 +135,8 @@ bool disti_tcp_assembly_refused(struct tcp_peer *peer)
     if (!assembly)
         return false;
     unexpected = assembly->unexpected;
-    assembly->unexpected = NULL;
     assembly->costs = true;
-    for (int number = 0; number < peer->conns; number++) {
-        if (peer->conn[number].in.unexpected == unexpected)
-            peer->conn[number].in.unexpected = NULL;
-    }
+    disti_tcp_forget(peer, unexpected);
     disti_match_release(&peer->match, unexpected);
     return true;
 }

@@ -72,6 +72,8 @@ void disti_tcp_stripe_end(struct tcp_conn *conn);
 bool disti_tcp_assembles(const struct tcp_peer *peer);
 /* Is this unexpected message being put together? */
 bool disti_tcp_assembling(const struct tcp_peer *peer, const struct disti_unexpected *unexpected);
+/* Nothing that is arriving is written to this message any more. */
+void disti_tcp_forget(struct tcp_peer *peer, const struct disti_unexpected *unexpected);
 /* Frees an unexpected message that was refused while it came; the rest is thrown away. False: none.
  */
 bool disti_tcp_assembly_refused(struct tcp_peer *peer);
