@@ -174,7 +174,7 @@ static int socket_listen_any(const struct addrinfo *addresses, char numeric[DIST
                 continue;
             disti_address_text(a->ai_addr, numeric);
             error = socket_listen_at(a, fd_p, port_p);
-            /* Not ours, or a family that this machine does not have: the next one. */
+            /* Not an own one, or of a family that this machine does not have: the next one. */
             if (error != EADDRNOTAVAIL && error != EAFNOSUPPORT)
                 return error;
         }

@@ -12,8 +12,8 @@
 #define CANCEL_PINNED_MS 500
 
 /*
- * What has not begun is taken out. What is halfway through a socket goes on with a stand-in, which
- * has a copy of the rest, or throws away what comes.
+ * What has not begun is taken out. What is halfway through a connection goes on with a stand-in,
+ * which has a copy of the rest, or throws away what comes.
  */
 struct cancel {
     struct tcp_state *state;
@@ -30,23 +30,16 @@ static bool cancel_means(const struct cancel *cancel, const struct dist_request 
 
 /* ---- sends ---- */
 
-static struct tcp_outgoing *cancel_out(struct tcp_peer *peer, int number)
-{
-    if (number == 0)
-        return &peer->stripes.out;
-    return peer->rails ? &peer->rails->rail[number].out : NULL;
-}
-
-/* A stand-in for the send; sockets that are sending stripes of it go on with that. */
+/* A stand-in for the send; connections that are sending stripes of it go on with that. */
 static struct dist_request *cancel_send(struct cancel *cancel, const struct dist_request *request)
 {
     struct dist_request *standin = disti_standin_send(&cancel->state->standins, request, 0);
 
     cancel->failed = cancel->failed || !standin;
-    for (int number = 0; number < DISTI_TCP_SOCKETS; number++) {
-        struct tcp_outgoing *out = cancel_out(cancel->peer, number);
+    for (int number = 0; number < cancel->peer->conns; number++) {
+        struct tcp_outgoing *out = &cancel->peer->conn[number].out;
 
-        if (!out || out->request != request)
+        if (out->request != request)
             continue;
         out->request = standin;
         if (standin)
@@ -55,53 +48,38 @@ static struct dist_request *cancel_send(struct cancel *cancel, const struct dist
     return standin;
 }
 
-/* A list through `next`, and `prev` if it has. What has not begun goes, the rest is replaced. */
-static void cancel_list(struct cancel *cancel, struct dist_request **head,
-                        struct dist_request **tail, bool begun)
+/* What has not begun goes, the rest is replaced. */
+static void cancel_queue(struct cancel *cancel, struct tcp_queue *queue, bool begun)
 {
-    struct dist_request **at = head, *last = NULL;
+    struct tcp_queue kept = {NULL, NULL};
+    struct dist_request *next;
 
-    while (*at) {
-        struct dist_request *request = *at, *standin = NULL;
+    for (struct dist_request *request = queue->head; request; request = next) {
+        struct dist_request *keep = request;
 
-        if (cancel_means(cancel, request)) {
-            if (begun || request->moved)
-                standin = cancel_send(cancel, request);
-            *at = standin ? standin : request->next;
-            if (!standin)
-                continue;
-            standin->next = request->next;
-        }
-        (*at)->prev = last;
-        last = *at;
-        at = &last->next;
+        next = request->next;
+        if (cancel_means(cancel, request))
+            keep = begun || request->moved ? cancel_send(cancel, request) : NULL;
+        if (keep)
+            disti_tcp_queue_put(&kept, keep);
     }
-    *tail = last;
+    *queue = kept;
 }
 
 static void cancel_sends(struct cancel *cancel)
 {
     struct tcp_peer *peer = cancel->peer;
-    struct tcp_stripes *stripes = &peer->stripes;
 
-    cancel_list(cancel, &peer->send_head, &peer->send_tail, false);
-    cancel_list(cancel, &stripes->head, &stripes->tail, true);
-    cancel_list(cancel, &stripes->offered_head, &stripes->offered_tail, true);
-    for (int number = 0; number < DISTI_TCP_SOCKETS; number++) {
-        struct tcp_outgoing *out = cancel_out(peer, number);
-
-        if (out && cancel_means(cancel, out->request))
-            cancel_send(cancel, out->request);
+    cancel_queue(cancel, &peer->sends, false);
+    cancel_queue(cancel, &peer->stripes.ready, true);
+    cancel_queue(cancel, &peer->stripes.offers, true);
+    for (int number = 0; number < peer->conns; number++) {
+        if (cancel_means(cancel, peer->conn[number].out.request))
+            cancel_send(cancel, peer->conn[number].out.request);
     }
 }
 
 /* ---- receives ---- */
-
-static void cancel_incoming(const struct cancel *cancel, struct tcp_incoming *in)
-{
-    if (cancel_means(cancel, in->request))
-        in->request = NULL;
-}
 
 static void cancel_assemblies(struct cancel *cancel)
 {
@@ -110,23 +88,6 @@ static void cancel_assemblies(struct cancel *cancel)
     for (; assembly; assembly = assembly->next) {
         if (cancel_means(cancel, assembly->request))
             assembly->request = NULL;
-    }
-}
-
-/* Nothing writes to the message any more. */
-static void cancel_fill(struct tcp_peer *peer, const struct disti_unexpected *unexpected)
-{
-    struct tcp_assembly *assembly = peer->stripes.assemblies;
-
-    for (; assembly; assembly = assembly->next) {
-        if (assembly->unexpected == unexpected)
-            assembly->unexpected = NULL;
-    }
-    if (peer->in.unexpected == unexpected)
-        peer->in.unexpected = NULL;
-    for (int number = 1; peer->rails && number < DISTI_TCP_SOCKETS; number++) {
-        if (peer->rails->rail[number].in.unexpected == unexpected)
-            peer->rails->rail[number].in.unexpected = NULL;
     }
 }
 
@@ -140,10 +101,10 @@ static void cancel_unexpected(struct cancel *cancel)
         next = unexpected->next;
         if ((unexpected->envelope.tag & cancel->mask) != cancel->tag)
             continue;
-        if (unexpected->descriptor && peer->phase == TCP_PHASE_UP &&
+        if (unexpected->descriptor && disti_tcp_conn_is_open(peer->conn) &&
             disti_tcp_ask(peer, unexpected->note[0], true) != DIST_OK)
             cancel->failed = true;
-        cancel_fill(peer, unexpected);
+        disti_tcp_forget(peer, unexpected);
         disti_tcp_unexpected_release(peer, unexpected);
     }
 }
@@ -153,35 +114,28 @@ static void cancel_receives(struct cancel *cancel)
     struct tcp_peer *peer = cancel->peer;
 
     disti_standin_unpost(&peer->match, cancel->tag, cancel->mask);
-    cancel_incoming(cancel, &peer->in);
-    for (int number = 1; peer->rails && number < DISTI_TCP_SOCKETS; number++)
-        cancel_incoming(cancel, &peer->rails->rail[number].in);
+    for (int number = 0; number < peer->conns; number++) {
+        if (cancel_means(cancel, peer->conn[number].in.request))
+            peer->conn[number].in.request = NULL;
+    }
     cancel_assemblies(cancel);
     cancel_unexpected(cancel);
 }
 
 /* ---- what the kernel reads ---- */
 
-static bool cancel_pinned_at(const struct cancel *cancel, int fd, struct tcp_zerocopy *zerocopy)
-{
-    if (!disti_tcp_zerocopy_holds(cancel->state, zerocopy, cancel->tag, cancel->mask))
-        return false;
-    disti_tcp_zerocopy_reap(cancel->state, cancel->peer, fd, zerocopy);
-    return disti_tcp_zerocopy_holds(cancel->state, zerocopy, cancel->tag, cancel->mask);
-}
-
 static bool cancel_is_pinned(const struct cancel *cancel)
 {
     struct tcp_peer *peer = cancel->peer;
-    bool pinned;
+    bool pinned = false;
 
-    if (!peer || !peer->pinned)
-        return false;
-    pinned = cancel_pinned_at(cancel, peer->fd, peer->zerocopy);
-    for (int number = 1; peer->rails && number < DISTI_TCP_SOCKETS; number++) {
-        struct tcp_rail *rail = &peer->rails->rail[number];
+    for (int number = 0; peer && peer->pinned && number < peer->conns; number++) {
+        struct tcp_conn *conn = &peer->conn[number];
 
-        pinned |= cancel_pinned_at(cancel, rail->fd, rail->out.zerocopy);
+        if (!disti_tcp_zerocopy_holds(cancel->state, conn, cancel->tag, cancel->mask))
+            continue;
+        disti_tcp_zerocopy_reap(cancel->state, conn);
+        pinned |= disti_tcp_zerocopy_holds(cancel->state, conn, cancel->tag, cancel->mask);
     }
     return pinned;
 }

@@ -74,8 +74,8 @@ bool disti_tcp_control_waits(const struct tcp_peer *peer)
 
 bool disti_tcp_can_control(const struct tcp_peer *peer)
 {
-    return disti_tcp_control_waits(peer) && peer->phase == TCP_PHASE_UP && peer->writable &&
-           peer->send_status == DIST_OK && !disti_tcp_first_begun(peer);
+    return disti_tcp_control_waits(peer) && disti_tcp_conn_sends(peer->conn) &&
+           peer->conn->writable && !disti_tcp_first_begun(peer);
 }
 
 static void control_add(struct tcp_control *control, enum disti_tcp_kind kind, uint64_t value,
@@ -118,19 +118,19 @@ bool disti_tcp_control(struct tcp_state *state, struct tcp_peer *peer)
         if (control->begin == control->end)
             control_fill(peer);
         do {
-            sent = send(peer->fd, control->bytes + control->begin, control->end - control->begin,
-                        MSG_NOSIGNAL);
+            sent = send(peer->conn->fd, control->bytes + control->begin,
+                        control->end - control->begin, MSG_NOSIGNAL);
         } while (sent < 0 && errno == EINTR);
         if (sent < 0 && (errno == ENOBUFS || errno == ENOMEM))
             return any;
         if (sent < 0 && errno != EAGAIN) {
-            disti_tcp_send_broken(state, peer, errno);
+            disti_tcp_send_broken(state, peer->conn, errno);
             return true;
         }
         control->begin += sent > 0 ? (size_t)sent : 0;
         any |= sent > 0;
         if (control->begin < control->end)
-            disti_tcp_set_writable(state, peer, false);
+            disti_tcp_conn_set_writable(state, peer->conn, false);
     }
     return any;
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* What a peer may send before its receives are posted, and the short frames that say so. */
+/* What a peer may send before its receives are posted, and the short frames that tell of it. */
 #ifndef DISTI_TRANSPORTS_TCP_CREDIT_H
 #define DISTI_TRANSPORTS_TCP_CREDIT_H
 
@@ -20,7 +20,7 @@ struct tcp_state;
  *                              <--------------- ask, when it is matched
  *       stripes ------------------------------>  into their place
  *
- * Credit and asks go on the first socket, before any message that is not begun.
+ * Credit and asks go on the first connection, before any message that is not begun.
  */
 struct tcp_credit {
     uint64_t granted; /* to us in all, and what is left of it */
@@ -66,11 +66,11 @@ void disti_tcp_credit_open(const struct tcp_state *state, struct tcp_peer *peer,
 bool disti_tcp_credit_came(struct tcp_peer *peer, uint64_t bytes);
 /* Asks for an offered message. ERR_NO_MEMORY is not reported. */
 dist_status disti_tcp_ask(struct tcp_peer *peer, uint64_t number, bool refused);
-/* There is something to say. */
+/* Credit or asks wait to be sent. */
 bool disti_tcp_control_waits(const struct tcp_peer *peer);
-/* So it is, the socket has room, and nothing begun on the first socket that must go before it. */
+/* They do, and the first connection has room and nothing begun that must go before them. */
 bool disti_tcp_can_control(const struct tcp_peer *peer);
-/* Says it, as far as the socket takes it. True: something went. */
+/* Sends them, as far as there is room. True: something went. */
 bool disti_tcp_control(struct tcp_state *state, struct tcp_peer *peer);
 void disti_tcp_control_clear(struct tcp_peer *peer);
 

@@ -1,18 +1,22 @@
 # SPDX-License-Identifier: BSD-3-Clause
 libdist_core_sources += \
 	src/transports/tcp/tcp.c src/transports/tcp/tcp.h \
-	src/transports/tcp/accept.c \
 	src/transports/tcp/cancel.c \
+	src/transports/tcp/connections/accept.c \
+	src/transports/tcp/connections/call.c \
+	src/transports/tcp/connections/conn.c src/transports/tcp/connections/conn.h \
+	src/transports/tcp/connections/leave.c \
+	src/transports/tcp/connections/silence.c \
 	src/transports/tcp/paths/congestion.c \
 	src/transports/tcp/credit.c src/transports/tcp/credit.h \
 	src/transports/tcp/paths/interfaces.c \
-	src/transports/tcp/leave.c \
+	src/transports/tcp/frame.c \
 	src/transports/tcp/peer.c \
+	src/transports/tcp/post.c \
 	src/transports/tcp/probe.c \
-	src/transports/tcp/stripes/rails.c \
+	src/transports/tcp/queue.h \
 	src/transports/tcp/receive.c \
 	src/transports/tcp/send.c \
-	src/transports/tcp/silence.c \
 	src/transports/tcp/socket.c \
 	src/transports/tcp/state.h \
 	src/transports/tcp/stripes/receive.c \

@@ -1,18 +1,17 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The life of a connection: calling, greeting, being called, losing. */
+/* Peers: their connections, their turns, their end. */
 #include "base/clock.h"
-#include "base/descriptor.h"
 #include "base/log.h"
 #include "transports/tcp/state.h"
 
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/epoll.h>
-#include <unistd.h>
 
 /* The higher rank of a pair waits for so many ticks for the lower one's call. */
 #define PEER_PATIENCE 2
+/* After the end of one connection the others have so long to end as well. */
+#define PEER_END_MS 500
 
 struct tcp_peer *disti_tcp_peer(struct tcp_state *state, int rank)
 {
@@ -21,17 +20,45 @@ struct tcp_peer *disti_tcp_peer(struct tcp_state *state, int rank)
     if (rank < 0 || rank >= state->world_size || rank == state->rank)
         return NULL;
     peer = state->peers[rank];
-    if (!peer) {
-        peer = calloc(1, sizeof(*peer));
-        if (!peer)
-            return NULL;
-        peer->rank = rank;
-        peer->match.unexpected_count = &state->unexpected_count;
-        peer->fd = -1;
-        peer->in.stash = peer->in.small;
-        state->peers[rank] = peer;
+    if (peer)
+        return peer;
+    peer = calloc(1, sizeof(*peer));
+    if (!peer || !disti_tcp_grow(peer, 1)) {
+        free(peer);
+        return NULL;
     }
+    peer->rank = rank;
+    peer->match.unexpected_count = &state->unexpected_count;
+    state->peers[rank] = peer;
     return peer;
+}
+
+bool disti_tcp_grow(struct tcp_peer *peer, int conns)
+{
+    struct tcp_conn *conn = peer->conn;
+
+    if (peer->conns < conns)
+        conn = realloc(conn, (size_t)conns * sizeof(*conn));
+    if (!conn)
+        return false;
+    peer->conn = conn;
+    for (; peer->conns < conns; peer->conns++)
+        conn[peer->conns] =
+            (struct tcp_conn){.peer = peer, .number = peer->conns, .fd = -1, .interface = -1};
+    return true;
+}
+
+void disti_tcp_peer_free(struct tcp_peer *peer)
+{
+    disti_tcp_assemblies_clear(peer);
+    disti_tcp_control_clear(peer);
+    disti_match_clear(&peer->match);
+    for (int number = 0; number < peer->conns; number++) {
+        disti_tcp_incoming_clear(&peer->conn[number].in);
+        free(peer->conn[number].zerocopy);
+    }
+    free(peer->conn);
+    free(peer);
 }
 
 void disti_tcp_list(struct tcp_state *state, struct tcp_peer *peer)
@@ -61,20 +88,152 @@ void disti_tcp_unlist(struct tcp_state *state, struct tcp_peer *peer)
     state->listed--;
 }
 
-void disti_tcp_set_writable(struct tcp_state *state, struct tcp_peer *peer, bool writable)
+/* ---- its connections ---- */
+
+/* Names the interfaces that cannot reach this peer, each of them once. */
+static void peer_out_of_reach(struct tcp_state *state, const struct tcp_peer *peer,
+                              const struct disti_tcp_way *ways, int count)
 {
-    if (peer->phase != TCP_PHASE_UP || peer->writable == writable)
-        return;
-    peer->writable = writable;
-    state->blocked += writable ? -1 : 1;
+    unsigned used = 0;
+
+    for (int i = 0; i < count; i++)
+        used |= 1u << ways[i].local;
+    for (int i = 0; i < state->interfaces; i++) {
+        if ((used | state->out_of_reach) >> i & 1)
+            continue;
+        state->out_of_reach |= 1u << i;
+        disti_info("rank %d leaves out interface %s, which does not reach rank %d", state->rank,
+                   state->local[i].name, peer->rank);
+    }
+}
+
+bool disti_tcp_plan(struct tcp_state *state, struct tcp_peer *peer,
+                    const struct disti_tcp_address *address)
+{
+    struct disti_tcp_way ways[DISTI_TCP_INTERFACES];
+    int count = disti_tcp_ways(state->local, state->interfaces, address, state->routed, ways);
+    int wanted = disti_tcp_sockets(state->sockets, address->sockets, count);
+
+    if (address->endpoint[0].machine != state->local[0].endpoint.machine)
+        peer_out_of_reach(state, peer, ways, count);
+    if (!disti_tcp_grow(peer, wanted))
+        return false;
+    peer->conn->endpoint = address->endpoint[0];
+    for (int number = 1; number < wanted; number++) {
+        peer->conn[number].endpoint = address->endpoint[ways[number % count].remote];
+        peer->conn[number].interface = ways[number % count].local;
+    }
+    return true;
+}
+
+void disti_tcp_call_further(struct tcp_state *state, struct tcp_peer *peer)
+{
+    for (int number = 1; number < peer->conns; number++) {
+        if (peer->conn[number].endpoint.family)
+            disti_tcp_conn_call(state, &peer->conn[number]);
+    }
+}
+
+/* ---- turns and time ---- */
+
+/* A deadline of its further connections runs. */
+static bool peer_is_busy(const struct tcp_peer *peer)
+{
+    for (int number = 1; number < peer->conns; number++) {
+        if (peer->conn[number].state == TCP_CONN_CALLING)
+            return true;
+    }
+    return peer->deadline != 0;
+}
+
+bool disti_tcp_peer_can_move(const struct tcp_peer *peer)
+{
+    if (disti_tcp_can_flush(peer) || disti_tcp_can_control(peer) ||
+        disti_tcp_stripes_can_send(peer))
+        return true;
+    for (int number = 0; number < peer->conns; number++) {
+        if (disti_tcp_conn_can_receive(&peer->conn[number], false))
+            return true;
+    }
+    return false;
+}
+
+/* Nothing is to be done for this peer before there is news of it, and no deadline runs. */
+static bool peer_is_idle(const struct tcp_peer *peer)
+{
+    return !disti_tcp_has_sends(peer) && !disti_tcp_has_receives(peer) &&
+           !disti_tcp_peer_can_move(peer) && !peer_is_busy(peer);
+}
+
+int disti_tcp_peer_turn(struct tcp_state *state, struct tcp_peer *peer, bool guess)
+{
+    int moved = disti_tcp_send_turn(state, peer);
+    size_t further = 0;
+
+    if (disti_tcp_conn_can_receive(peer->conn, guess))
+        moved += disti_tcp_receive(state, peer->conn) > 0;
+    /* From the others only stripes come. */
+    for (int number = 1; number < peer->conns; number++) {
+        struct tcp_conn *conn = &peer->conn[number];
+
+        if (disti_tcp_conn_can_receive(conn, guess && peer->stripes.assemblies))
+            further += disti_tcp_receive(state, conn);
+    }
+    /* The first may have been found at its end before. */
+    if (further && peer->deadline)
+        peer->conn->readable = true;
+    if (peer_is_idle(peer))
+        disti_tcp_unlist(state, peer);
+    return moved + (further > 0);
+}
+
+/* Connections that were called have their deadlines, and so have those that are to end. */
+static void peer_expire(struct tcp_state *state, struct tcp_peer *peer)
+{
+    for (int number = 0; number < peer->conns; number++) {
+        struct tcp_conn *conn = &peer->conn[number];
+
+        if ((conn->state == TCP_CONN_CALLING || conn->state == TCP_CONN_GREETING) &&
+            conn->deadline && disti_expired(conn->deadline))
+            disti_tcp_conn_failed(state, conn, ETIMEDOUT, "it did not answer the call in time");
+    }
+    if (peer->deadline && disti_expired(peer->deadline)) {
+        /* What has come since the last look may be the end of all of them. */
+        if (disti_tcp_conn_can_receive(peer->conn, true))
+            disti_tcp_receive(state, peer->conn);
+        disti_tcp_lose(state, peer, 0, peer->cause ? NULL : "one of its connections has ended");
+    }
+}
+
+bool disti_tcp_peer_tick(struct tcp_state *state, struct tcp_peer *peer)
+{
+    peer_expire(state, peer);
+    if (peer->conn->state == TCP_CONN_IDLE && ++peer->ticks >= PEER_PATIENCE)
+        disti_tcp_conn_call(state, peer->conn);
+    if (disti_tcp_conn_is_open(peer->conn))
+        return peer_is_busy(peer);
+    return !disti_tcp_conn_has_ended(peer->conn);
+}
+
+/* ---- its end ---- */
+
+void disti_tcp_peer_ends(struct tcp_state *state, struct tcp_peer *peer, int cause)
+{
+    if (!peer->cause)
+        peer->cause = cause;
+    if (!peer->deadline)
+        peer->deadline = disti_deadline_ms(PEER_END_MS);
+    disti_tcp_list(state, peer);
+    disti_tcp_tick_on(state, true);
 }
 
 dist_status disti_tcp_report(const struct tcp_state *state, const struct tcp_peer *peer)
 {
+    enum tcp_conn_state now = peer->conn->state;
     char address[TCP_TEXT];
 
-    disti_tcp_endpoint_text(&peer->endpoint, address, sizeof(address));
-    if (peer->leaving)
+    disti_tcp_endpoint_text(&peer->conn->endpoint, address, sizeof(address));
+    if (now == TCP_CONN_LEAVING || now == TCP_CONN_LEFT)
         return disti_fail(DIST_ERR_PEER_LOST,
                           "rank %d waits for rank %d (%s), which has left the group: make the same "
                           "calls on all ranks",
@@ -88,16 +247,14 @@ dist_status disti_tcp_report(const struct tcp_state *state, const struct tcp_pee
 
 void disti_tcp_lose(struct tcp_state *state, struct tcp_peer *peer, int cause, const char *reason)
 {
-    if (peer->phase == TCP_PHASE_LOST)
+    if (disti_tcp_conn_has_ended(peer->conn))
         return;
-    disti_tcp_set_writable(state, peer, true);
     /* Before a request ends nothing reads its memory any more. */
-    disti_tcp_close(peer->fd, peer->zerocopy);
-    if (peer->rails)
-        disti_tcp_rails_close(state, peer);
-    peer->fd = -1;
-    peer->phase = TCP_PHASE_LOST;
-    if (peer->send_status == DIST_OK) {
+    for (int number = 0; number < peer->conns; number++)
+        disti_tcp_conn_end(state, &peer->conn[number]);
+    peer->further = 0;
+    peer->deadline = 0;
+    if (!peer->cause) {
         peer->cause = cause;
         peer->reason = reason;
     }
@@ -108,192 +265,4 @@ void disti_tcp_lose(struct tcp_state *state, struct tcp_peer *peer, int cause, c
     disti_tcp_fail_sends(state, peer, DIST_ERR_PEER_LOST);
     disti_tcp_fail_receives(peer, DIST_ERR_PEER_LOST);
     disti_tcp_unlist(state, peer);
-}
-
-static void peer_up(struct tcp_state *state, struct tcp_peer *peer, uint64_t credit)
-{
-    peer->phase = TCP_PHASE_UP;
-    peer->readable = peer->writable = true;
-    disti_tcp_congestion_choose(state, peer->fd);
-    peer->zerocopy = disti_tcp_zerocopy_open(state, peer->fd);
-    peer->stripes.out.zerocopy = peer->zerocopy;
-    disti_tcp_credit_open(state, peer, credit);
-    disti_tcp_list(state, peer);
-}
-
-/* Has the peer ended a connection before it answered? It knew nobody, or was being called itself.
- */
-static bool peer_hung_up(int cause)
-{
-    return cause == 0 || cause == ECONNRESET || cause == EPIPE;
-}
-
-/*
- * The call has failed. If the peer is there and has only hung up it is called again, until the time
- * is over: it may have had too many callers, or have waited for a hello for too long.
- */
-static void peer_call_failed(struct tcp_state *state, struct tcp_peer *peer, int cause,
-                             const char *reason)
-{
-    if (!peer_hung_up(cause) || disti_expired(peer->deadline)) {
-        disti_tcp_lose(state, peer, cause, reason);
-        return;
-    }
-    disti_descriptor_close(peer->fd);
-    peer->fd = -1;
-    peer->phase = TCP_PHASE_IDLE;
-    peer->ticks = 0;
-}
-
-static void peer_read_hello(struct tcp_state *state, struct tcp_peer *peer)
-{
-    struct disti_tcp_hello hello;
-
-    while (peer->hello_bytes < sizeof(peer->hello)) {
-        ssize_t got = recv(peer->fd, peer->hello + peer->hello_bytes,
-                           sizeof(peer->hello) - peer->hello_bytes, 0);
-
-        if (got < 0 && errno == EINTR)
-            continue;
-        if (got < 0 && errno == EAGAIN)
-            return;
-        if (got <= 0) {
-            peer_call_failed(state, peer, got ? errno : 0,
-                             got ? NULL : "it ended the connection during the handshake");
-            return;
-        }
-        peer->hello_bytes += (size_t)got;
-    }
-    if (!disti_tcp_hello_valid(state, peer->hello, &hello) || hello.socket != 0 ||
-        hello.from != (uint32_t)peer->rank) {
-        disti_tcp_lose(state, peer, 0, "another program answers at its address");
-        return;
-    }
-    peer_up(state, peer, hello.credit);
-    if (peer->rails)
-        disti_tcp_rails_call(state, peer);
-}
-
-/* The connection is there, or has failed to come. */
-static void peer_called(struct tcp_state *state, struct tcp_peer *peer)
-{
-    int failed = 0;
-    socklen_t size = sizeof(failed);
-
-    if (getsockopt(peer->fd, SOL_SOCKET, SO_ERROR, &failed, &size))
-        failed = errno;
-    if (!failed && !disti_tcp_greet(state, peer->fd, peer->rank, 0))
-        failed = errno ? errno : EIO;
-    if (failed) {
-        peer_call_failed(state, peer, failed, NULL);
-        return;
-    }
-    peer->phase = TCP_PHASE_GREETING;
-    peer->hello_bytes = 0;
-    /* The peer was there in time, only this rank has not looked. */
-    if (disti_expired(peer->deadline))
-        peer->deadline = disti_deadline_ms(state->timeout_ms);
-    peer_read_hello(state, peer);
-}
-
-void disti_tcp_call(struct tcp_state *state, struct tcp_peer *peer)
-{
-    struct sockaddr_storage address;
-    socklen_t length = disti_tcp_sockaddr(&peer->endpoint, state->scope, &address);
-    int result;
-
-    if (peer->phase != TCP_PHASE_IDLE)
-        return;
-    if (!peer->deadline)
-        peer->deadline = disti_deadline_ms(state->timeout_ms);
-    disti_tcp_tick_on(state, true);
-    peer->fd = disti_descriptor_own(
-        socket(address.ss_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
-    if (peer->fd < 0) {
-        disti_tcp_lose(state, peer, errno, NULL);
-        return;
-    }
-    disti_tcp_tune(state, peer->fd);
-    disti_tcp_congestion(state, peer->fd);
-    peer->phase = TCP_PHASE_CALLING;
-    result = connect(peer->fd, (struct sockaddr *)&address, length);
-    if (result && errno != EINPROGRESS && errno != EINTR)
-        disti_tcp_lose(state, peer, errno, NULL);
-    else if (!disti_tcp_watch(state, peer->fd, TCP_EVENT_PEER, peer->rank, false))
-        disti_tcp_lose(state, peer, errno, NULL);
-    else if (result == 0)
-        peer_called(state, peer);
-}
-
-void disti_tcp_adopt(struct tcp_state *state, int fd, const struct disti_tcp_hello *hello)
-{
-    int rank = (int)hello->from;
-    struct tcp_peer *peer = disti_tcp_peer(state, rank);
-    bool calling = peer && (peer->phase == TCP_PHASE_CALLING || peer->phase == TCP_PHASE_GREETING);
-
-    if (hello->socket) {
-        disti_tcp_rails_adopt(state, fd, rank, hello->socket);
-        return;
-    }
-    if (!peer || peer->phase == TCP_PHASE_UP || peer->phase == TCP_PHASE_LOST ||
-        (calling && state->rank < rank)) {
-        disti_descriptor_close(fd);
-        return;
-    }
-    if (calling)
-        disti_descriptor_close(peer->fd);
-    peer->fd = fd;
-    peer->phase = TCP_PHASE_GREETING;
-    disti_tcp_tune(state, fd);
-    if (disti_tcp_watch(state, fd, TCP_EVENT_PEER, rank, true) &&
-        disti_tcp_greet(state, fd, rank, 0))
-        peer_up(state, peer, hello->credit);
-    else
-        disti_tcp_lose(state, peer, errno, NULL);
-}
-
-int disti_tcp_peer_event(struct tcp_state *state, struct tcp_peer *peer, uint32_t events)
-{
-    switch (peer->phase) {
-    case TCP_PHASE_CALLING:
-        if (events & (EPOLLOUT | EPOLLERR | EPOLLHUP))
-            peer_called(state, peer);
-        break;
-    case TCP_PHASE_GREETING:
-        peer_read_hello(state, peer);
-        break;
-    case TCP_PHASE_UP:
-        /*
-         * The error queue has news of sends, or had when the event was made. A connection that is
-         * broken has hung up as well.
-         */
-        if (events & EPOLLERR && peer->zerocopy &&
-            disti_tcp_zerocopy_reap(state, peer, peer->fd, peer->zerocopy))
-            events &= ~(uint32_t)EPOLLERR;
-        if (events & (EPOLLIN | EPOLLRDHUP | EPOLLERR | EPOLLHUP))
-            peer->readable = true;
-        if (events & (EPOLLRDHUP | EPOLLHUP))
-            peer->hung_up = true;
-        if (events & (EPOLLOUT | EPOLLERR | EPOLLHUP))
-            disti_tcp_set_writable(state, peer, true);
-        disti_tcp_list(state, peer);
-        break;
-    case TCP_PHASE_IDLE:
-    case TCP_PHASE_LOST:
-        break;
-    }
-    return 1;
-}
-
-bool disti_tcp_peer_tick(struct tcp_state *state, struct tcp_peer *peer)
-{
-    if (peer->phase == TCP_PHASE_CALLING || peer->phase == TCP_PHASE_GREETING) {
-        if (disti_expired(peer->deadline))
-            disti_tcp_lose(state, peer, ETIMEDOUT, "it did not accept the connection in time");
-    } else if (peer->phase == TCP_PHASE_IDLE && ++peer->ticks >= PEER_PATIENCE) {
-        disti_tcp_call(state, peer);
-    } else if (peer->phase == TCP_PHASE_UP && peer->rails) {
-        return disti_tcp_rails_tick(state, peer);
-    }
-    return peer->phase != TCP_PHASE_UP && peer->phase != TCP_PHASE_LOST;
 }

@@ -43,8 +43,12 @@ void disti_tcp_unexpected(void *instance, uint64_t tag, uint64_t mask, int most,
 
 void disti_tcp_describe(void *instance, int rank, char *text, size_t size)
 {
-    static const char *const phases[] = {"not connected", "calling", "greeting", "connected",
-                                         "lost"};
+    static const char *const states[] = {
+        [TCP_CONN_IDLE] = "not connected", [TCP_CONN_CALLING] = "calling",
+        [TCP_CONN_GREETING] = "greeting",  [TCP_CONN_UP] = "connected",
+        [TCP_CONN_WAITING] = "connected",  [TCP_CONN_RESUMING] = "connected",
+        [TCP_CONN_LEAVING] = "connected",  [TCP_CONN_DRAINING] = "connected",
+        [TCP_CONN_LEFT] = "lost",          [TCP_CONN_LOST] = "lost"};
     struct tcp_state *state = instance;
     const struct tcp_peer *peer = NULL;
     char address[TCP_TEXT];
@@ -55,9 +59,8 @@ void disti_tcp_describe(void *instance, int rank, char *text, size_t size)
         snprintf(text, size, "tcp: no peer");
         return;
     }
-    disti_tcp_endpoint_text(&peer->endpoint, address, sizeof(address));
+    disti_tcp_endpoint_text(&peer->conn->endpoint, address, sizeof(address));
     snprintf(text, size, "tcp %s, %s, %llu bytes sent, %llu received, %zu held early, %d sockets",
-             address, phases[peer->phase], (unsigned long long)peer->sent_bytes,
-             (unsigned long long)peer->received_bytes, peer->match.held_bytes,
-             peer->rails ? peer->rails->up + 1 : 1);
+             address, states[peer->conn->state], (unsigned long long)peer->sent_bytes,
+             (unsigned long long)peer->received_bytes, peer->match.held_bytes, peer->further + 1);
 }

@@ -24,17 +24,16 @@ static void send_part(struct send_batch *batch, const void *data, size_t bytes)
 }
 
 /*
- * How a message goes is settled when its header is about to be sent, and stands in request->own[0]:
- * in one piece, or as a header alone, which announces or offers it.
+ * How a message goes is decided when its header is about to be sent, and is kept in
+ * request->own[0]: in one piece, or as a header alone, which announces or offers it.
  */
 enum send_manner { SEND_WHOLE, SEND_ANNOUNCED, SEND_OFFERED };
 
 /* *credit is what would be left if all before it had been sent. */
-static enum send_manner send_settle(const struct tcp_peer *peer, struct dist_request *request,
+static enum send_manner send_decide(const struct tcp_peer *peer, struct dist_request *request,
                                     uint64_t *credit)
 {
-    bool striped =
-        peer->rails && peer->rails->up > 0 && request->envelope.bytes >= DISTI_TCP_STRIPED_LEAST;
+    bool striped = peer->further > 0 && request->envelope.bytes >= DISTI_TCP_STRIPED_LEAST;
 
     if (request->moved)
         return (enum send_manner)request->own[0];
@@ -59,8 +58,8 @@ static bool send_uncopied(const struct tcp_peer *peer, struct dist_request *requ
 {
     uint64_t credit = peer->credit.left;
 
-    return disti_tcp_zerocopy_takes(peer->zerocopy, request->envelope.bytes) &&
-           send_settle(peer, request, &credit) == SEND_WHOLE;
+    return disti_tcp_zerocopy_takes(peer->conn->zerocopy, request->envelope.bytes) &&
+           send_decide(peer, request, &credit) == SEND_WHOLE;
 }
 
 static const enum disti_tcp_kind send_kinds[] = {[SEND_WHOLE] = DISTI_TCP_MESSAGE,
@@ -70,7 +69,7 @@ static const enum disti_tcp_kind send_kinds[] = {[SEND_WHOLE] = DISTI_TCP_MESSAG
 /* Something else is to be sent behind what is begun. */
 static bool send_only_begun(const struct tcp_peer *peer)
 {
-    return peer->send_head->moved && (peer->stripes.head || disti_tcp_control_waits(peer));
+    return peer->sends.head->moved && (peer->stripes.ready.head || disti_tcp_control_waits(peer));
 }
 
 /*
@@ -80,7 +79,7 @@ static bool send_only_begun(const struct tcp_peer *peer)
  */
 static void send_gather(const struct tcp_peer *peer, struct send_batch *batch)
 {
-    struct dist_request *request = peer->send_head;
+    struct dist_request *request = peer->sends.head;
     uint64_t credit = peer->credit.left;
     int most = send_only_begun(peer) ? 1 : TCP_BATCH;
 
@@ -88,10 +87,10 @@ static void send_gather(const struct tcp_peer *peer, struct send_batch *batch)
     batch->bytes = 0;
     for (int i = 0; i < most && request && batch->bytes < TCP_TURN_BYTES; i++) {
         size_t moved = request->moved, header = DISTI_TCP_FRAME_BYTES, payload = 0, room;
-        enum send_manner manner = send_settle(peer, request, &credit);
+        enum send_manner manner = send_decide(peer, request, &credit);
 
         if (i > 0 && manner == SEND_WHOLE &&
-            disti_tcp_zerocopy_takes(peer->zerocopy, request->envelope.bytes))
+            disti_tcp_zerocopy_takes(peer->conn->zerocopy, request->envelope.bytes))
             break; /* it goes by itself */
         if (manner == SEND_OFFERED && peer->stripes.offered + i >= TCP_OFFERS_MAX)
             break;
@@ -114,12 +113,10 @@ static void send_gather(const struct tcp_peer *peer, struct send_batch *batch)
 /* The message at the head has gone as far as it goes from the queue. */
 static void send_done(struct tcp_peer *peer)
 {
-    struct dist_request *request = peer->send_head;
+    struct dist_request *request = peer->sends.head;
     enum send_manner manner = (enum send_manner)request->own[0];
 
-    peer->send_head = request->next;
-    if (!peer->send_head)
-        peer->send_tail = NULL;
+    disti_tcp_queue_remove(&peer->sends, request);
     if (manner == SEND_ANNOUNCED) {
         disti_tcp_announced(peer, request);
     } else if (manner == SEND_OFFERED) {
@@ -132,8 +129,8 @@ static void send_done(struct tcp_peer *peer)
 
 static void send_advance(struct tcp_peer *peer, size_t bytes)
 {
-    while (peer->send_head && bytes) {
-        struct dist_request *request = peer->send_head;
+    while (peer->sends.head && bytes) {
+        struct dist_request *request = peer->sends.head;
         size_t body = request->own[0] == SEND_WHOLE ? request->envelope.bytes : 0;
         size_t left = body + DISTI_TCP_FRAME_BYTES - request->moved;
 
@@ -150,42 +147,45 @@ static void send_advance(struct tcp_peer *peer, size_t bytes)
 
 bool disti_tcp_has_sends(const struct tcp_peer *peer)
 {
-    return peer->send_head || peer->pinned || peer->stripes.sending || peer->stripes.offered;
+    return peer->sends.head || peer->pinned || peer->stripes.sending || peer->stripes.offered;
 }
 
-bool disti_tcp_fail_sends(struct tcp_state *state, struct tcp_peer *peer, dist_status status)
+void disti_tcp_fail_sends(struct tcp_state *state, struct tcp_peer *peer, dist_status status)
 {
-    bool any = disti_tcp_has_sends(peer);
-
-    disti_tcp_zerocopy_fail(state, peer, peer->zerocopy, status);
-    while (peer->send_head) {
-        struct dist_request *request = peer->send_head;
-
-        peer->send_head = request->next;
-        request->status = status;
-    }
-    peer->send_tail = NULL;
-    disti_tcp_stripes_fail(state, peer, status);
+    for (int number = 0; number < peer->conns; number++)
+        disti_tcp_zerocopy_fail(state, &peer->conn[number], status);
+    disti_tcp_queue_fail(&peer->sends, status);
+    disti_tcp_stripes_fail(peer, status);
     disti_tcp_control_clear(peer);
-    return any;
 }
 
-void disti_tcp_send_broken(struct tcp_state *state, struct tcp_peer *peer, int cause)
+static void send_broken_first(struct tcp_state *state, struct tcp_conn *first, int cause)
 {
-    peer->send_status = DIST_ERR_PEER_LOST;
-    peer->cause = cause;
-    peer->readable = peer->hung_up = true;
+    struct tcp_peer *peer = first->peer;
+
+    if (first->state != TCP_CONN_LEAVING)
+        disti_tcp_conn_go(first, TCP_CONN_DRAINING);
+    if (!peer->cause)
+        peer->cause = cause;
     disti_tcp_list(state, peer);
-    if (peer->zerocopy)
-        disti_tcp_zerocopy_reap(state, peer, peer->fd, peer->zerocopy);
-    disti_tcp_receive(state, peer);
-    if (peer->pinned && peer->phase == TCP_PHASE_UP) {
+    disti_tcp_zerocopy_reap(state, first);
+    first->readable = true;
+    disti_tcp_receive(state, first);
+    if (peer->pinned)
         disti_tcp_lose(state, peer, cause, NULL);
-        return;
-    }
     if (disti_tcp_has_sends(peer))
         disti_tcp_report(state, peer);
     disti_tcp_fail_sends(state, peer, DIST_ERR_PEER_LOST);
+}
+
+void disti_tcp_send_broken(struct tcp_state *state, struct tcp_conn *conn, int cause)
+{
+    if (conn->number == 0) {
+        send_broken_first(state, conn, cause);
+        return;
+    }
+    disti_tcp_conn_drain(state, conn);
+    disti_tcp_conn_ended(state, conn, cause);
 }
 
 /* Returns what sendmsg does; *asked_p: how much there was. */
@@ -198,7 +198,7 @@ static ssize_t send_batch(const struct tcp_peer *peer, size_t *asked_p)
     send_gather(peer, &batch);
     message.msg_iovlen = (size_t)batch.count;
     do {
-        sent = sendmsg(peer->fd, &message, MSG_NOSIGNAL);
+        sent = sendmsg(peer->conn->fd, &message, MSG_NOSIGNAL);
     } while (sent < 0 && errno == EINTR);
     *asked_p = batch.bytes;
     return sent;
@@ -207,7 +207,7 @@ static ssize_t send_batch(const struct tcp_peer *peer, size_t *asked_p)
 /* The message at the head, as far as one call takes it. */
 static ssize_t send_without_copy(struct tcp_state *state, struct tcp_peer *peer, size_t *asked_p)
 {
-    struct dist_request *request = peer->send_head;
+    struct dist_request *request = peer->sends.head;
     size_t header = DISTI_TCP_FRAME_BYTES, moved = request->moved;
     size_t payload = moved > header ? moved - header : 0;
     size_t room = request->envelope.bytes - payload;
@@ -220,27 +220,27 @@ static ssize_t send_without_copy(struct tcp_state *state, struct tcp_peer *peer,
     parts[1].iov_base = (char *)(uintptr_t)request->data + payload;
     parts[1].iov_len = room < TCP_TURN_BYTES ? room : TCP_TURN_BYTES;
     *asked_p = parts[0].iov_len + parts[1].iov_len;
-    return disti_tcp_zerocopy_write(state, peer, peer->fd, peer->zerocopy, request, parts);
+    return disti_tcp_zerocopy_write(state, peer->conn, request, parts);
 }
 
-/* What one call takes on the first socket. */
+/* What one call takes on the first connection. */
 static int send_flush(struct tcp_state *state, struct tcp_peer *peer)
 {
     size_t asked = 0;
     ssize_t sent;
 
-    if (peer->zerocopy && peer->send_head && send_uncopied(peer, peer->send_head))
+    if (peer->conn->zerocopy && peer->sends.head && send_uncopied(peer, peer->sends.head))
         sent = send_without_copy(state, peer, &asked);
     else
         sent = send_batch(peer, &asked);
     if (sent < 0 && (errno == ENOBUFS || errno == ENOMEM))
         return 0;
     if (sent < 0 && errno != EAGAIN) {
-        disti_tcp_send_broken(state, peer, errno);
+        disti_tcp_send_broken(state, peer->conn, errno);
         return 1;
     }
     if (sent < (ssize_t)asked)
-        disti_tcp_set_writable(state, peer, false);
+        disti_tcp_conn_set_writable(state, peer->conn, false);
     if (sent <= 0)
         return 0;
     peer->sent_bytes += (size_t)sent;
@@ -250,10 +250,10 @@ static int send_flush(struct tcp_state *state, struct tcp_peer *peer)
 
 bool disti_tcp_can_flush(const struct tcp_peer *peer)
 {
-    return peer->phase == TCP_PHASE_UP && peer->send_head && peer->writable &&
+    return disti_tcp_conn_sends(peer->conn) && peer->sends.head && peer->conn->writable &&
            peer->control.begin == peer->control.end &&
-           !(peer->stripes.out.request && peer->stripes.out.moved) &&
-           !send_waits(peer, peer->send_head);
+           !(peer->conn->out.request && peer->conn->out.moved) &&
+           !send_waits(peer, peer->sends.head);
 }
 
 int disti_tcp_send_turn(struct tcp_state *state, struct tcp_peer *peer)
@@ -265,30 +265,27 @@ int disti_tcp_send_turn(struct tcp_state *state, struct tcp_peer *peer)
         now = disti_tcp_control(state, peer);
         if (disti_tcp_can_flush(peer))
             now += send_flush(state, peer);
-        if (peer->phase == TCP_PHASE_UP && peer->stripes.sending)
+        if (peer->stripes.sending)
             now += disti_tcp_stripes_flush(state, peer);
         moved += now;
-    } while (now && peer->stripes.sending && peer->send_head &&
+    } while (now && peer->stripes.sending && peer->sends.head &&
              peer->sent_bytes - before < TCP_TURN_BYTES);
     return moved;
 }
 
 void disti_tcp_send(struct tcp_state *state, struct tcp_peer *peer, struct dist_request *request)
 {
-    bool first = !peer->send_head;
+    bool first = !peer->sends.head;
 
     request->moved = 0;
     request->own[0] = request->own[1] = request->own[2] = 0;
-    request->next = NULL;
-    if (peer->phase == TCP_PHASE_LOST || peer->send_status != DIST_OK) {
+    if (peer->conn->state == TCP_CONN_DRAINING && disti_tcp_conn_can_receive(peer->conn, true))
+        disti_tcp_receive(state, peer->conn); /* its end says why */
+    if (peer->conn->state >= TCP_CONN_DRAINING) {
         request->status = disti_tcp_report(state, peer);
         return;
     }
-    if (first)
-        peer->send_head = request;
-    else
-        peer->send_tail->next = request;
-    peer->send_tail = request;
+    disti_tcp_queue_put(&peer->sends, request);
     if (first)
         disti_tcp_send_turn(state, peer);
     if (disti_tcp_has_sends(peer))

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Sockets and addresses of the tcp transport. */
+#include "base/net/socket.h"
 #include "base/descriptor.h"
 #include "base/hash.h"
 #include "base/log.h"
@@ -12,9 +13,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/epoll.h>
-#include <sys/stat.h>
 #include <sys/timerfd.h>
-#include <unistd.h>
 
 #define SOCKET_BACKLOG 1024
 
@@ -79,21 +78,6 @@ static bool socket_wildcard(const struct disti_tcp_endpoint *endpoint)
     static const uint8_t zero[16];
 
     return memcmp(endpoint->host, zero, sizeof(zero)) == 0;
-}
-
-/* A loopback address means the same to two ranks only in one network namespace of one kernel. */
-uint64_t disti_tcp_machine(void)
-{
-    char boot[64] = "";
-    struct stat space = {0};
-    FILE *file = fopen("/proc/sys/kernel/random/boot_id", "re");
-
-    if (!file || !fgets(boot, sizeof(boot), file))
-        gethostname(boot, sizeof(boot) - 1);
-    if (file)
-        fclose(file);
-    (void)stat("/proc/self/ns/net", &space);
-    return disti_hash_text(DISTI_HASH_START ^ (uint64_t)space.st_ino, boot);
 }
 
 static dist_status socket_resolve(struct tcp_state *state, const char *host)
@@ -165,6 +149,7 @@ bool disti_tcp_listen_at(const struct tcp_state *state, struct disti_tcp_endpoin
 dist_status disti_tcp_listen(struct tcp_state *state, const char *host)
 {
     struct disti_tcp_endpoint *endpoint = &state->local[0].endpoint;
+    char machine[DISTI_HOST_SIZE];
     dist_status status = socket_resolve(state, host);
 
     if (status != DIST_OK)
@@ -174,7 +159,8 @@ dist_status disti_tcp_listen(struct tcp_state *state, const char *host)
                                 "tcp: rank %d cannot listen on %s (is it an address of this "
                                 "machine?)",
                                 state->rank, host);
-    endpoint->machine = disti_tcp_machine();
+    disti_machine_id(machine);
+    endpoint->machine = disti_hash_text(DISTI_HASH_START, machine);
     state->interfaces = 1;
     return DIST_OK;
 }
@@ -188,14 +174,14 @@ void disti_tcp_tune(const struct tcp_state *state, int fd)
     socket_buffers(state, fd);
 }
 
-bool disti_tcp_watch(struct tcp_state *state, int fd, int event, int index, bool again)
+bool disti_tcp_watch(struct tcp_state *state, int fd, int event, int index, bool replace)
 {
     struct epoll_event what = {.events = EPOLLIN | EPOLLET};
 
     if (event >= TCP_EVENT_PENDING)
         what.events |= EPOLLOUT | EPOLLRDHUP;
     what.data.u64 = (uint64_t)event << 32 | (uint32_t)index;
-    return epoll_ctl(state->epoll, again ? EPOLL_CTL_MOD : EPOLL_CTL_ADD, fd, &what) == 0;
+    return epoll_ctl(state->epoll, replace ? EPOLL_CTL_MOD : EPOLL_CTL_ADD, fd, &what) == 0;
 }
 
 bool disti_tcp_greet(const struct tcp_state *state, int fd, int to, int number)

@@ -5,6 +5,7 @@
 
 #include "transports/match/match.h"
 #include "transports/match/standin.h"
+#include "transports/tcp/connections/conn.h"
 #include "transports/tcp/credit.h"
 #include "transports/tcp/stripes/stripes.h"
 
@@ -30,101 +31,23 @@
 /* What an error's text needs at most. */
 #define TCP_TEXT 80
 
-/*
- * The life of a connection. The lower rank of a pair calls when it first needs the other;
- * the higher rank does so too if it has waited for a while, so that it learns of a peer
- * that has died. If both call, the lower rank's call is the one that stays.
- *
- *      IDLE --call--> CALLING --connected, hello sent--> GREETING --hello read--> UP
- *       | ^------------ hung up: to be called again --------'                     ^
- *       '------------- hello of the peer read, hello sent ------------------------'
- *      any -----------------------------------------------------------------> LOST
- */
-enum tcp_phase {
-    TCP_PHASE_IDLE,
-    TCP_PHASE_CALLING,
-    TCP_PHASE_GREETING,
-    TCP_PHASE_UP,
-    TCP_PHASE_LOST
-};
-
-/*
- * The message, or the stripe of one, that is arriving on a socket. With `active`, `left` bytes of
- * payload are still to come, which begin at byte `at` of the message; they go to the request's
- * sink, or to the unexpected message, or nowhere if both are NULL.
- * stash keeps what was read and could not be used yet: a piece of a header, a piece of an
- * element, or all behind a message that waits a turn for its receive.
- */
-struct tcp_incoming {
-    bool active;
-    uint64_t left, at;
-    struct tcp_assembly *assembly; /* the message that a stripe is of; NULL: no stripe */
-    uint64_t stripe;               /* bytes of it */
-    struct dist_request *request;
-    struct disti_unexpected *unexpected;
-    unsigned char *stash; /* small, or allocated */
-    size_t stash_bytes;
-    unsigned char small[DISTI_TCP_FRAME_BYTES];
-};
-
-/* A further socket. LOST: left out, or ended. */
-struct tcp_rail {
-    int fd;
-    enum tcp_phase phase;
-    bool readable, writable;
-    bool waiting; /* not read until the stripe's message is announced; then resume */
-    bool resume;
-    int64_t deadline;  /* of CALLING */
-    int64_t silent_ns; /* as the peer's */
-    struct tcp_incoming in;
-    struct tcp_outgoing out;
-    unsigned char hello[DISTI_TCP_HELLO_BYTES];
-    size_t hello_bytes;
-};
-
-/* Of a pair with several sockets: the rank that has called for the first calls for the others. */
-struct tcp_rails {
-    struct disti_tcp_address address; /* the peer's */
-    struct disti_tcp_way ways[DISTI_TCP_INTERFACES];
-    int way_count;
-    int wanted; /* sockets, the first among them; 1: only those that the peer calls for */
-    int up;     /* further sockets that carry stripes */
-    struct tcp_rail rail[DISTI_TCP_SOCKETS]; /* by number; the first is not among them */
-    int64_t deadline; /* a socket has ended: the others have so long to end too; 0: none has */
-    int cause;
-};
-
 struct tcp_peer {
     int rank;
-    int fd;
-    enum tcp_phase phase;
-    bool known;              /* the address is set */
-    bool listed;             /* is on the list of peers with something to do */
-    bool readable;           /* there may be something to read */
-    bool writable;           /* the last write was taken whole */
-    bool hung_up;            /* the kernel said that the stream has an end */
-    bool resume;             /* what is stashed may go on: its receive may be posted by now */
-    bool finished;           /* a receive has ended in this turn */
-    bool leaving;            /* its goodbye was read */
-    dist_status send_status; /* not OK: sends fail, though reading goes on */
-    int cause;               /* errno of the loss, 0 for the end of the stream */
-    const char *reason;      /* instead of errno's text; static */
-    int ticks;               /* waited while IDLE */
-    int64_t deadline;        /* of CALLING and GREETING; 0: none set yet */
-    int64_t silent_ns;       /* since when its machine has not answered; 0: it has */
-    struct disti_tcp_endpoint endpoint;
-    struct tcp_rails *rails; /* NULL: the pair has one socket */
+    bool listed;           /* is on the list of peers with something to do */
+    int cause;             /* errno of the loss, 0 for the end of the stream */
+    const char *reason;    /* instead of errno's text; static */
+    int ticks;             /* waited while nobody has called */
+    int64_t deadline;      /* a connection has ended: so long the others have; 0: none has */
+    struct tcp_conn *conn; /* `conns` of them, by number; one at least */
+    int conns;
+    int further; /* open ones beside the first */
     struct tcp_peer *next, *prev;
     struct tcp_credit credit;
     struct tcp_control control;
     struct tcp_stripes stripes;
     struct disti_match match;
-    struct dist_request *send_head, *send_tail;
-    struct tcp_incoming in;
-    unsigned char hello[DISTI_TCP_HELLO_BYTES];
-    size_t hello_bytes;
-    struct tcp_zerocopy *zerocopy; /* of the first socket; NULL: it copies */
-    int pinned;                    /* calls of all sockets that the kernel has not done with */
+    struct tcp_queue sends;
+    int pinned; /* calls of all connections that the kernel has not done with */
     uint64_t sent_bytes, received_bytes;
 };
 
@@ -148,7 +71,7 @@ struct tcp_state {
     int interfaces; /* of which each has a listener; the first is the one that config named */
     struct disti_tcp_local local[DISTI_TCP_INTERFACES];
     int listeners[DISTI_TCP_INTERFACES];
-    unsigned left_out; /* bits by interface: the log has said that a peer cannot be reached by it */
+    unsigned out_of_reach; /* bits by interface: the log has named it */
     int epoll, timer;
     bool ticking;           /* the timer runs */
     bool accepting;         /* there may be callers in a listener's queue */
@@ -175,16 +98,10 @@ struct tcp_state {
 };
 
 /*
- * What an epoll event belongs to; the index is a rank, a pending slot or a listener. A further
- * socket's event is RAIL plus its number.
+ * What an epoll event belongs to; the index is a rank, a pending slot or a listener. A connection's
+ * event is CONN plus its number.
  */
-enum tcp_event {
-    TCP_EVENT_LISTENER,
-    TCP_EVENT_TIMER,
-    TCP_EVENT_PENDING,
-    TCP_EVENT_PEER,
-    TCP_EVENT_RAIL
-};
+enum tcp_event { TCP_EVENT_LISTENER, TCP_EVENT_TIMER, TCP_EVENT_PENDING, TCP_EVENT_CONN };
 
 /* socket.c: sockets and addresses. */
 dist_status disti_tcp_listen(struct tcp_state *state, const char *host);
@@ -196,10 +113,9 @@ socklen_t disti_tcp_sockaddr(const struct disti_tcp_endpoint *endpoint, uint32_t
                              struct sockaddr_storage *address_p);
 void disti_tcp_endpoint_text(const struct disti_tcp_endpoint *endpoint, char *text, size_t size);
 bool disti_tcp_loopback(const struct disti_tcp_endpoint *endpoint);
-uint64_t disti_tcp_machine(void);
 void disti_tcp_tune(const struct tcp_state *state, int fd);
-/* Edge-triggered, for reading and writing; again for a descriptor whose owner changes. */
-bool disti_tcp_watch(struct tcp_state *state, int fd, int event, int index, bool again);
+/* Edge-triggered, for reading and writing; `replace`: the descriptor changes its owner. */
+bool disti_tcp_watch(struct tcp_state *state, int fd, int event, int index, bool replace);
 /* Sends a hello; false if the connection did not take it whole. */
 bool disti_tcp_greet(const struct tcp_state *state, int fd, int to, int number);
 /* Is it the hello of a rank of this job, for this rank? */
@@ -219,42 +135,30 @@ void disti_tcp_congestion(const struct tcp_state *state, int fd);
 /* Of a connection that is made: now it shows how far the peer is. */
 void disti_tcp_congestion_choose(const struct tcp_state *state, int fd);
 
-/* silence.c: machines that answer no more. */
-/* Has the kernel ask an idle connection's peer now and then. */
-void disti_tcp_silence_tune(const struct tcp_state *state, int fd);
-/*
- * Before a close: what is sent still goes to a peer that computes. The kernel gives a closed
- * connection up when its probes are as far apart as they may be, so let that be the most there is.
- */
-void disti_tcp_silence_leave(int fd);
-/* Looks at the peers that are waited for, if it is time; loses those that have been silent. */
-void disti_tcp_silence(struct tcp_state *state);
-
-/* accept.c: callers. */
-dist_status disti_tcp_pending_open(struct tcp_state *state);
-int disti_tcp_accept(struct tcp_state *state);
-int disti_tcp_pending_event(struct tcp_state *state, int slot);
-void disti_tcp_pending_tick(struct tcp_state *state);
-void disti_tcp_pending_close(struct tcp_state *state);
-
-/* peer.c: the life of a connection. */
+/* peer.c */
 struct tcp_peer *disti_tcp_peer(struct tcp_state *state, int rank); /* made if need be; or NULL */
+void disti_tcp_peer_free(struct tcp_peer *peer);
+/* Makes connections until the peer has so many; they may move. False: no memory. */
+bool disti_tcp_grow(struct tcp_peer *peer, int conns);
 void disti_tcp_list(struct tcp_state *state, struct tcp_peer *peer);
 void disti_tcp_unlist(struct tcp_state *state, struct tcp_peer *peer);
-void disti_tcp_call(struct tcp_state *state, struct tcp_peer *peer);
-/* A caller has shown a valid hello of this peer: the descriptor becomes ours, or is closed. */
-void disti_tcp_adopt(struct tcp_state *state, int fd, const struct disti_tcp_hello *hello);
-int disti_tcp_peer_event(struct tcp_state *state, struct tcp_peer *peer, uint32_t events);
+/* Decides by the peer's address which connections there are to be. False: no memory. */
+bool disti_tcp_plan(struct tcp_state *state, struct tcp_peer *peer,
+                    const struct disti_tcp_address *address);
+/* This rank has called for the first: it calls for the others. */
+void disti_tcp_call_further(struct tcp_state *state, struct tcp_peer *peer);
 /* Once a tick for a listed peer: deadlines and waiting. True: it goes on needing the timer. */
 bool disti_tcp_peer_tick(struct tcp_state *state, struct tcp_peer *peer);
-void disti_tcp_set_writable(struct tcp_state *state, struct tcp_peer *peer, bool writable);
+/* Something can be moved without news of the peer. */
+bool disti_tcp_peer_can_move(const struct tcp_peer *peer);
+/* Sends, receives. `guess`: reads even if epoll has not said that there is something. */
+int disti_tcp_peer_turn(struct tcp_state *state, struct tcp_peer *peer, bool guess);
+/* One of its connections has ended: soon all have, or the peer is lost. */
+void disti_tcp_peer_ends(struct tcp_state *state, struct tcp_peer *peer, int cause);
 /* Ends everything with this peer; what was received whole stays to be taken. */
 void disti_tcp_lose(struct tcp_state *state, struct tcp_peer *peer, int cause, const char *reason);
 /* Reports why the peer is lost (disti_fail). */
 dist_status disti_tcp_report(const struct tcp_state *state, const struct tcp_peer *peer);
-
-/* leave.c: says goodbye and closes all connections; takes at most 0.1 s. */
-void disti_tcp_leave(struct tcp_state *state);
 
 /* zerocopy.c: sends that copy nothing. Reads the setting. */
 dist_status disti_tcp_zerocopy_setting(struct tcp_state *state);
@@ -262,9 +166,8 @@ dist_status disti_tcp_zerocopy_setting(struct tcp_state *state);
 struct tcp_zerocopy *disti_tcp_zerocopy_open(const struct tcp_state *state, int fd);
 bool disti_tcp_zerocopy_takes(const struct tcp_zerocopy *zerocopy, uint64_t bytes);
 /* Sends parts[0], which is copied, and then parts[1], which is the request's and is not. */
-ssize_t disti_tcp_zerocopy_write(struct tcp_state *state, struct tcp_peer *peer, int fd,
-                                 struct tcp_zerocopy *zerocopy, struct dist_request *request,
-                                 struct iovec parts[2]);
+ssize_t disti_tcp_zerocopy_write(struct tcp_state *state, struct tcp_conn *conn,
+                                 struct dist_request *request, struct iovec parts[2]);
 /* The kernel has all bytes of the request: it ends now, or when the kernel has done with them. */
 static inline void disti_tcp_sent(struct dist_request *request)
 {
@@ -274,64 +177,39 @@ static inline void disti_tcp_sent(struct dist_request *request)
         request->status = DIST_OK;
 }
 /* Reads what the kernel says in the error queue. False: it has said nothing of sends. */
-bool disti_tcp_zerocopy_reap(struct tcp_state *state, struct tcp_peer *peer, int fd,
-                             struct tcp_zerocopy *zerocopy);
+bool disti_tcp_zerocopy_reap(struct tcp_state *state, struct tcp_conn *conn);
 /* The kernel has not done with all calls. */
-bool disti_tcp_zerocopy_pending(const struct tcp_zerocopy *zerocopy);
-/* Not with one of a message with such a tag, stand-ins aside: their memory is ours. */
-bool disti_tcp_zerocopy_holds(const struct tcp_state *state, const struct tcp_zerocopy *zerocopy,
+bool disti_tcp_zerocopy_pending(const struct tcp_conn *conn);
+/* Not with one of a message with such a tag, stand-ins aside: their memory is libdist's. */
+bool disti_tcp_zerocopy_holds(const struct tcp_state *state, const struct tcp_conn *conn,
                               uint64_t tag, uint64_t mask);
-/* Closes a socket, or -1. With such calls the connection is reset, so that no more is sent. */
-void disti_tcp_close(int fd, const struct tcp_zerocopy *zerocopy);
+/* Closes the socket, if there is one. With such calls the connection is reset: no more is sent. */
+void disti_tcp_close(struct tcp_conn *conn);
 /* Has the kernel acknowledge now what has been read; else it may do so 40 ms later, with data. */
 void disti_tcp_acknowledge(int fd);
 /* Forgets the calls under way, before the requests that are still in a queue are ended. */
-void disti_tcp_zerocopy_fail(struct tcp_state *state, struct tcp_peer *peer,
-                             struct tcp_zerocopy *zerocopy, dist_status status);
-
-/* stripes/rails.c: the life of a peer's further sockets. The peer has rails, but where it says so.
- */
-/* Settles by the peer's address how many sockets there are; peer->rails stays NULL if one. */
-dist_status disti_tcp_rails_open(struct tcp_state *state, struct tcp_peer *peer,
-                                 const struct disti_tcp_address *address);
-void disti_tcp_rails_call(struct tcp_state *state, struct tcp_peer *peer);
-/* As disti_tcp_adopt, for a further socket; the peer may have no rails yet. */
-void disti_tcp_rails_adopt(struct tcp_state *state, int fd, int rank, int number);
-void disti_tcp_rail_event(struct tcp_state *state, struct tcp_peer *peer, int number,
-                          uint32_t events);
-void disti_tcp_rail_writable(struct tcp_state *state, struct tcp_rail *rail, bool writable);
-/* A further socket, or the first, has ended or failed: soon all must have, or the peer is lost. */
-void disti_tcp_rail_ended(struct tcp_state *state, struct tcp_peer *peer, struct tcp_rail *rail,
-                          int cause);
-void disti_tcp_rails_end(struct tcp_state *state, struct tcp_peer *peer, int cause);
-/* As disti_tcp_peer_tick. */
-bool disti_tcp_rails_tick(struct tcp_state *state, struct tcp_peer *peer);
-bool disti_tcp_rails_busy(const struct tcp_peer *peer);
-/* Closes them: the peer is lost. Requests are still to be ended. */
-void disti_tcp_rails_close(struct tcp_state *state, struct tcp_peer *peer);
-/* Frees all; the sockets are closed. */
-void disti_tcp_rails_free(struct tcp_rails *rails);
+void disti_tcp_zerocopy_fail(struct tcp_state *state, struct tcp_conn *conn, dist_status status);
 
 /* send.c */
 /*
- * Nothing can be written any more on the first socket. What the peer had sent may still wait to be
- * read: its last messages, or the goodbye that tells leaving from being lost. With calls that the
- * kernel has not done with, on other sockets, the peer is lost at once.
+ * Nothing can be written any more on this connection. What the peer had sent may still wait to be
+ * read: its last messages, or the goodbye that tells leaving from being lost. The first's sends
+ * end. With calls that the kernel has not done with the peer is lost at once.
  */
-void disti_tcp_send_broken(struct tcp_state *state, struct tcp_peer *peer, int cause);
+void disti_tcp_send_broken(struct tcp_state *state, struct tcp_conn *conn, int cause);
 bool disti_tcp_has_sends(const struct tcp_peer *peer);
-/* A message or a stripe is begun on the first socket: nothing else may go there. */
+/* A message or a stripe is begun on the first connection: nothing else may go there. */
 static inline bool disti_tcp_first_begun(const struct tcp_peer *peer)
 {
-    return (peer->send_head && peer->send_head->moved) ||
-           (peer->stripes.out.request && peer->stripes.out.moved);
+    return (peer->sends.head && peer->sends.head->moved) ||
+           (peer->conn->out.request && peer->conn->out.moved);
 }
 void disti_tcp_send(struct tcp_state *state, struct tcp_peer *peer, struct dist_request *request);
-/* A message waits, and the first socket has room for it and nothing to send before. */
+/* A message waits, and the first connection has room for it and nothing to send before. */
 bool disti_tcp_can_flush(const struct tcp_peer *peer);
-/* Sends what there is room for: control, messages, announcements, stripes on all sockets. */
+/* Sends what there is room for: control, messages, announcements, stripes on all connections. */
 int disti_tcp_send_turn(struct tcp_state *state, struct tcp_peer *peer);
-bool disti_tcp_fail_sends(struct tcp_state *state, struct tcp_peer *peer, dist_status status);
+void disti_tcp_fail_sends(struct tcp_state *state, struct tcp_peer *peer, dist_status status);
 
 /* cancel.c: the slot of that name. */
 void disti_tcp_cancel(void *instance, uint64_t tag, uint64_t mask);
@@ -342,22 +220,24 @@ int disti_tcp_probe_tag(void *instance, uint64_t tag);
 void disti_tcp_unexpected(void *instance, uint64_t tag, uint64_t mask, int most,
                           dist_unexpected_fn see, void *arg);
 
-/* receive.c */
-/*
- * One read from a socket, and use of what it gave; *full_p: it gave all that was asked for. Returns
- * what read did.
- */
-ssize_t disti_tcp_read(struct tcp_state *state, struct tcp_peer *peer, int fd,
-                       struct tcp_incoming *in, bool *full_p);
-/* Goes on with what is stashed. */
-void disti_tcp_use_stash(struct tcp_state *state, struct tcp_peer *peer, struct tcp_incoming *in);
+/* frame.c */
+/* A header has come. False: what it begins cannot be taken now, or the peer is lost. */
+bool disti_tcp_frame(struct tcp_state *state, struct tcp_conn *conn, const unsigned char *bytes);
+/* Asks for an offered message that has met its receive. ERR_NO_MEMORY is not reported. */
+dist_status disti_tcp_ask_for(struct tcp_peer *peer, uint64_t number, uint64_t bytes,
+                              struct dist_request *request);
+
+/* post.c */
+void disti_tcp_recv(struct tcp_state *state, struct tcp_peer *peer, struct dist_request *request);
+bool disti_tcp_has_receives(const struct tcp_peer *peer);
+/* Ends the receives that nothing more will come for. */
+void disti_tcp_fail_receives(struct tcp_peer *peer, dist_status status);
 /* Gives its credit back, if it had cost any. */
 void disti_tcp_unexpected_release(struct tcp_peer *peer, struct disti_unexpected *unexpected);
-void disti_tcp_recv(struct tcp_state *state, struct tcp_peer *peer, struct dist_request *request);
-int disti_tcp_receive(struct tcp_state *state, struct tcp_peer *peer);
-bool disti_tcp_has_receives(const struct tcp_peer *peer);
-/* Ends the receives that nothing more will come for. True if there were any. */
-bool disti_tcp_fail_receives(struct tcp_peer *peer, dist_status status);
+
+/* receive.c */
+/* One connection's turn; it can receive. Returns how much was done, in bytes or steps. */
+size_t disti_tcp_receive(struct tcp_state *state, struct tcp_conn *conn);
 void disti_tcp_incoming_clear(struct tcp_incoming *in);
 
 #endif

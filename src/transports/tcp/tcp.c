@@ -108,7 +108,7 @@ static dist_status tcp_address(void *instance, void *blob, size_t *size_p)
     struct disti_tcp_address address = {.interfaces = state->interfaces, .sockets = state->sockets};
 
     for (int i = 0; i < state->interfaces; i++)
-        address.at[i] = state->local[i].endpoint;
+        address.endpoint[i] = state->local[i].endpoint;
     *size_p = disti_tcp_address_encode(&address, blob);
     return DIST_OK;
 }
@@ -125,10 +125,10 @@ static dist_status tcp_reach(void *instance, const void *blob, size_t size,
     struct disti_tcp_address there;
     bool near;
 
-    if (!disti_tcp_address_decode(blob, size, &there) || there.at[0].family != here->family)
+    if (!disti_tcp_address_decode(blob, size, &there) || there.endpoint[0].family != here->family)
         return DIST_ERR_UNSUPPORTED;
-    near = there.at[0].machine == here->machine;
-    if (!near && (disti_tcp_loopback(&there.at[0]) || disti_tcp_loopback(here)))
+    near = there.endpoint[0].machine == here->machine;
+    if (!near && (disti_tcp_loopback(&there.endpoint[0]) || disti_tcp_loopback(here)))
         return DIST_ERR_UNSUPPORTED;
     reach_p->latency_ns = near ? 10e3 : 20e3;
     reach_p->bytes_per_second = near ? 3e9 : 2e9;
@@ -142,16 +142,14 @@ static dist_status tcp_connect(void *instance, int rank, const void *blob, size_
     struct tcp_peer *peer;
 
     if (rank < 0 || rank >= state->world_size || rank == state->rank)
-        return disti_fail(DIST_ERR_INVALID_ARGUMENT, "tcp: rank %d cannot connect to rank %d",
-                          state->rank, rank);
-    peer = disti_tcp_peer(state, rank);
-    if (!peer)
-        return disti_fail(DIST_ERR_NO_MEMORY, "tcp: no memory for rank %d", rank);
+        return disti_fail(DIST_ERR_INVALID_ARGUMENT,
+                          "tcp: rank %d cannot be connected with rank %d", state->rank, rank);
     if (!disti_tcp_address_decode(blob, size, &address))
         return disti_fail(DIST_ERR_INVALID_ARGUMENT, "tcp: rank %d gave no tcp address", rank);
-    peer->endpoint = address.at[0];
-    peer->known = true;
-    return peer->rails ? DIST_OK : disti_tcp_rails_open(state, peer, &address);
+    peer = disti_tcp_peer(state, rank);
+    if (!peer || !disti_tcp_plan(state, peer, &address))
+        return disti_fail(DIST_ERR_NO_MEMORY, "tcp: no memory for rank %d", rank);
+    return DIST_OK;
 }
 
 /* The peer of a request, on its way to being connected; NULL: the request has failed. */
@@ -161,15 +159,15 @@ static struct tcp_peer *tcp_request_peer(struct tcp_state *state, struct dist_re
 
     if (request->peer >= 0 && request->peer < state->world_size)
         peer = state->peers[request->peer];
-    if (!peer || !peer->known) {
+    if (!peer || !peer->conn->endpoint.family) {
         request->status =
             disti_fail(DIST_ERR_INVALID_ARGUMENT, "tcp: rank %d has no address of rank %d",
                        state->rank, request->peer);
         return NULL;
     }
-    if (peer->phase == TCP_PHASE_IDLE && peer->rank > state->rank)
-        disti_tcp_call(state, peer);
-    if (peer->phase != TCP_PHASE_UP && peer->phase != TCP_PHASE_LOST)
+    if (peer->rank > state->rank)
+        disti_tcp_conn_call(state, peer->conn);
+    if (peer->conn->state < TCP_CONN_UP)
         disti_tcp_tick_on(state, true);
     return peer;
 }
@@ -217,26 +215,16 @@ static void tcp_tick(struct tcp_state *state)
         disti_tcp_tick_on(state, false);
 }
 
-static int tcp_event(struct tcp_state *state, const struct epoll_event *event)
+static void tcp_event(struct tcp_state *state, uint64_t data, uint32_t events)
 {
-    int index = (int)(uint32_t)event->data.u64;
+    int index = (int)(uint32_t)data, what = (int)(data >> 32);
 
-    int what = (int)(event->data.u64 >> 32);
-
-    switch (what) {
-    case TCP_EVENT_LISTENER:
+    if (what == TCP_EVENT_LISTENER)
         state->accepting = true;
-        return 0;
-    case TCP_EVENT_TIMER: /* what has come in time is looked at first */
-        return 0;
-    case TCP_EVENT_PENDING:
-        return disti_tcp_pending_event(state, index);
-    case TCP_EVENT_PEER:
-        return disti_tcp_peer_event(state, state->peers[index], event->events);
-    default:
-        disti_tcp_rail_event(state, state->peers[index], what - TCP_EVENT_RAIL, event->events);
-        return 1;
-    }
+    else if (what == TCP_EVENT_PENDING)
+        disti_tcp_pending_event(state, index);
+    else if (what >= TCP_EVENT_CONN)
+        disti_tcp_conn_event(state, &state->peers[index]->conn[what - TCP_EVENT_CONN], events);
 }
 
 /* Asks epoll. Returns the number of events, or ERR_SYSTEM. */
@@ -251,42 +239,13 @@ static int tcp_poll(struct tcp_state *state)
         return errno == EINTR ? 0 : disti_fail_errno(DIST_ERR_SYSTEM, "tcp: epoll failed");
     for (int i = 0; i < count; i++) {
         tick |= events[i].data.u64 >> 32 == TCP_EVENT_TIMER;
-        tcp_event(state, &events[i]);
+        tcp_event(state, events[i].data.u64, events[i].events);
     }
+    /* What has come in time is looked at first. */
     if (tick)
         tcp_tick(state);
     disti_tcp_silence(state);
     return count;
-}
-
-static bool tcp_can_move(const struct tcp_peer *peer)
-{
-    if (peer->phase != TCP_PHASE_UP)
-        return false;
-    return disti_tcp_can_flush(peer) || disti_tcp_can_control(peer) ||
-           disti_tcp_stripes_can_send(peer) || peer->resume || peer->readable ||
-           (peer->rails && disti_tcp_rails_can_receive(peer));
-}
-
-/* Nothing is to be done for this peer before there is news of it, and no deadline runs. */
-static bool tcp_idle(const struct tcp_peer *peer)
-{
-    return !disti_tcp_has_sends(peer) && !disti_tcp_has_receives(peer) && !tcp_can_move(peer) &&
-           !(peer->rails && disti_tcp_rails_busy(peer));
-}
-
-/* One peer's turn. `guess`: read even if epoll has not said that there is something. */
-static int tcp_turn(struct tcp_state *state, struct tcp_peer *peer, bool guess)
-{
-    int moved = disti_tcp_send_turn(state, peer);
-
-    if (peer->phase == TCP_PHASE_UP && (peer->resume || peer->readable || guess))
-        moved += disti_tcp_receive(state, peer);
-    if (peer->rails && peer->phase == TCP_PHASE_UP)
-        moved += disti_tcp_rails_receive(state, peer, guess);
-    if (tcp_idle(peer))
-        disti_tcp_unlist(state, peer);
-    return moved;
 }
 
 /*
@@ -313,7 +272,7 @@ static int tcp_progress(void *instance)
         moved += disti_tcp_accept(state);
     for (struct tcp_peer *peer = state->list; peer; peer = next) {
         next = peer->next;
-        moved += tcp_turn(state, peer, guess);
+        moved += disti_tcp_peer_turn(state, peer, guess);
     }
     return moved;
 }
@@ -325,7 +284,7 @@ static int tcp_arm(void *instance)
     if (state->accepting)
         return -2;
     for (const struct tcp_peer *peer = state->list; peer; peer = peer->next) {
-        if (tcp_can_move(peer))
+        if (disti_tcp_peer_can_move(peer))
             return -2;
     }
     /* Edges of what has been read already are taken off, so that the sleep is a sleep. */
@@ -335,18 +294,6 @@ static int tcp_arm(void *instance)
 static void tcp_disarm(void *instance)
 {
     (void)instance;
-}
-
-static void tcp_free(struct tcp_peer *peer)
-{
-    disti_tcp_assemblies_clear(peer);
-    disti_tcp_control_clear(peer);
-    disti_tcp_incoming_clear(&peer->in);
-    disti_match_clear(&peer->match);
-    if (peer->rails)
-        disti_tcp_rails_free(peer->rails);
-    free(peer->zerocopy);
-    free(peer);
 }
 
 static void tcp_close(void *instance)
@@ -359,7 +306,7 @@ static void tcp_close(void *instance)
         disti_tcp_leave(state);
     for (int rank = 0; state->peers && rank < state->world_size; rank++) {
         if (state->peers[rank])
-            tcp_free(state->peers[rank]);
+            disti_tcp_peer_free(state->peers[rank]);
     }
     disti_tcp_pending_close(state);
     for (int i = 0; i < state->interfaces; i++)

@@ -54,7 +54,7 @@ static uint64_t wire_get64(const unsigned char *from)
 
 size_t disti_tcp_address_encode(const struct disti_tcp_address *address, unsigned char *blob)
 {
-    const struct disti_tcp_endpoint *first = &address->at[0];
+    const struct disti_tcp_endpoint *first = &address->endpoint[0];
     unsigned char *further = blob + DISTI_TCP_ADDRESS_BYTES;
 
     memset(blob, 0, DISTI_TCP_ADDRESS_BYTES);
@@ -67,8 +67,8 @@ size_t disti_tcp_address_encode(const struct disti_tcp_address *address, unsigne
     memcpy(blob + 16, first->host, sizeof(first->host));
     for (int i = 1; i < address->interfaces; i++, further += DISTI_TCP_FURTHER_BYTES) {
         memset(further, 0, DISTI_TCP_FURTHER_BYTES);
-        wire_put16(further, address->at[i].port);
-        memcpy(further + 8, address->at[i].host, sizeof(address->at[i].host));
+        wire_put16(further, address->endpoint[i].port);
+        memcpy(further + 8, address->endpoint[i].host, sizeof(address->endpoint[i].host));
     }
     return (size_t)(further - blob);
 }
@@ -87,13 +87,13 @@ bool disti_tcp_address_decode(const unsigned char *blob, size_t size,
     address.interfaces = blob[4] + 1;
     address.sockets = blob[5];
     for (int i = 0; i < address.interfaces; i++) {
-        struct disti_tcp_endpoint *at = &address.at[i];
+        struct disti_tcp_endpoint *endpoint = &address.endpoint[i];
 
-        at->family = blob[1];
-        at->machine = wire_get64(blob + 8);
-        at->port = wire_get16(i ? further : blob + 2);
-        memcpy(at->host, i ? further + 8 : blob + 16, sizeof(at->host));
-        if (at->port == 0)
+        endpoint->family = blob[1];
+        endpoint->machine = wire_get64(blob + 8);
+        endpoint->port = wire_get16(i ? further : blob + 2);
+        memcpy(endpoint->host, i ? further + 8 : blob + 16, sizeof(endpoint->host));
+        if (endpoint->port == 0)
             return false;
         further += i ? DISTI_TCP_FURTHER_BYTES : 0;
     }

@@ -32,7 +32,7 @@ struct disti_tcp_endpoint {
 struct disti_tcp_address {
     int interfaces; /* 1 to 8 */
     int sockets;    /* that this rank wants with each peer; 0: one an interface */
-    struct disti_tcp_endpoint at[DISTI_TCP_INTERFACES]; /* of one family and machine */
+    struct disti_tcp_endpoint endpoint[DISTI_TCP_INTERFACES]; /* of one family and machine */
 };
 
 /* Returns the bytes of it; at most DIST_ADDRESS_MAX. */

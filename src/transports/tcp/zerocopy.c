@@ -79,36 +79,37 @@ static ssize_t zerocopy_call(int fd, const void *data, size_t bytes, int flags)
     return sent;
 }
 
-ssize_t disti_tcp_zerocopy_write(struct tcp_state *state, struct tcp_peer *peer, int fd,
-                                 struct tcp_zerocopy *zerocopy, struct dist_request *request,
-                                 struct iovec parts[2])
+ssize_t disti_tcp_zerocopy_write(struct tcp_state *state, struct tcp_conn *conn,
+                                 struct dist_request *request, struct iovec parts[2])
 {
+    struct tcp_zerocopy *zerocopy = conn->zerocopy;
     bool pins = !state->ending_mask ||
                 !disti_standin_is_for(request, state->ending_tag, state->ending_mask);
     ssize_t first = 0, body;
 
     if (parts[0].iov_len) {
-        first = zerocopy_call(fd, parts[0].iov_base, parts[0].iov_len, MSG_MORE);
+        first = zerocopy_call(conn->fd, parts[0].iov_base, parts[0].iov_len, MSG_MORE);
         if (first < (ssize_t)parts[0].iov_len)
             return first;
     }
-    body = zerocopy_call(fd, parts[1].iov_base, parts[1].iov_len, pins ? MSG_ZEROCOPY : 0);
+    body = zerocopy_call(conn->fd, parts[1].iov_base, parts[1].iov_len, pins ? MSG_ZEROCOPY : 0);
     if (body > 0 && pins) {
         zerocopy->request[zerocopy->sent++ % ZEROCOPY_CALLS] = request;
         request->own[1]++;
-        peer->pinned++;
+        conn->peer->pinned++;
         state->pinned++;
     } else if (body < 0 && errno == ENOBUFS) {
         /* As many pages are pinned as this user may pin (net.core.optmem_max, RLIMIT_MEMLOCK). */
-        body = zerocopy_call(fd, parts[1].iov_base, parts[1].iov_len, 0);
+        body = zerocopy_call(conn->fd, parts[1].iov_base, parts[1].iov_len, 0);
     }
     return body > 0 ? first + body : first ? first : body;
 }
 
 /* The kernel has done with this call. */
-static void zerocopy_end(struct tcp_state *state, struct tcp_peer *peer,
-                         struct tcp_zerocopy *zerocopy, uint32_t call, dist_status status)
+static void zerocopy_end(struct tcp_state *state, struct tcp_conn *conn, uint32_t call,
+                         dist_status status)
 {
+    struct tcp_zerocopy *zerocopy = conn->zerocopy;
     struct dist_request *request = zerocopy->request[call % ZEROCOPY_CALLS];
 
     if (call - zerocopy->ended >= zerocopy->sent - zerocopy->ended || !request)
@@ -117,72 +118,71 @@ static void zerocopy_end(struct tcp_state *state, struct tcp_peer *peer,
     while (zerocopy->ended != zerocopy->sent &&
            !zerocopy->request[zerocopy->ended % ZEROCOPY_CALLS])
         zerocopy->ended++;
-    peer->pinned--;
+    conn->peer->pinned--;
     state->pinned--;
     if (--request->own[1] == 0 && request->own[2])
         request->status = status;
 }
 
 /* One notice of the error queue: a range of calls. False: it is something else. */
-static bool zerocopy_notice(struct tcp_state *state, struct tcp_peer *peer,
-                            struct tcp_zerocopy *zerocopy, const struct cmsghdr *header)
+static bool zerocopy_notice(struct tcp_state *state, struct tcp_conn *conn,
+                            const struct cmsghdr *header)
 {
     struct sock_extended_err notice;
-    bool ours = (header->cmsg_level == SOL_IP && header->cmsg_type == IP_RECVERR) ||
-                (header->cmsg_level == SOL_IPV6 && header->cmsg_type == IPV6_RECVERR);
+    bool own = (header->cmsg_level == SOL_IP && header->cmsg_type == IP_RECVERR) ||
+               (header->cmsg_level == SOL_IPV6 && header->cmsg_type == IPV6_RECVERR);
 
-    if (!ours || header->cmsg_len < CMSG_LEN(sizeof(notice)))
+    if (!own || header->cmsg_len < CMSG_LEN(sizeof(notice)))
         return false;
     memcpy(&notice, CMSG_DATA(header), sizeof(notice));
     if (notice.ee_origin != SO_EE_ORIGIN_ZEROCOPY || notice.ee_errno != 0)
         return false;
     for (uint32_t i = 0; i <= notice.ee_data - notice.ee_info && i < ZEROCOPY_CALLS; i++)
-        zerocopy_end(state, peer, zerocopy, notice.ee_info + i, DIST_OK);
+        zerocopy_end(state, conn, notice.ee_info + i, DIST_OK);
     if (notice.ee_code & SO_EE_CODE_ZEROCOPY_COPIED && state->zerocopy == TCP_ZEROCOPY_AUTO)
-        zerocopy->off = true;
+        conn->zerocopy->off = true;
     return true;
 }
 
-bool disti_tcp_zerocopy_reap(struct tcp_state *state, struct tcp_peer *peer, int fd,
-                             struct tcp_zerocopy *zerocopy)
+bool disti_tcp_zerocopy_reap(struct tcp_state *state, struct tcp_conn *conn)
 {
     bool any = false;
 
-    for (;;) {
+    while (conn->zerocopy) {
         union {
             struct cmsghdr header;
             char bytes[CMSG_SPACE(sizeof(struct sock_extended_err) + sizeof(struct sockaddr_in6))];
         } control;
         struct msghdr message = {.msg_control = &control, .msg_controllen = sizeof(control)};
-        ssize_t got = recvmsg(fd, &message, MSG_ERRQUEUE | MSG_DONTWAIT);
+        ssize_t got = recvmsg(conn->fd, &message, MSG_ERRQUEUE | MSG_DONTWAIT);
         struct cmsghdr *header;
 
         if (got < 0 && errno == EINTR)
             continue;
         if (got < 0)
-            return any;
+            break;
         for (header = CMSG_FIRSTHDR(&message); header; header = CMSG_NXTHDR(&message, header))
-            any |= zerocopy_notice(state, peer, zerocopy, header);
+            any |= zerocopy_notice(state, conn, header);
     }
+    return any;
 }
 
-void disti_tcp_zerocopy_fail(struct tcp_state *state, struct tcp_peer *peer,
-                             struct tcp_zerocopy *zerocopy, dist_status status)
+void disti_tcp_zerocopy_fail(struct tcp_state *state, struct tcp_conn *conn, dist_status status)
 {
-    while (disti_tcp_zerocopy_pending(zerocopy))
-        zerocopy_end(state, peer, zerocopy, zerocopy->ended, status);
+    while (disti_tcp_zerocopy_pending(conn))
+        zerocopy_end(state, conn, conn->zerocopy->ended, status);
 }
 
-bool disti_tcp_zerocopy_pending(const struct tcp_zerocopy *zerocopy)
+bool disti_tcp_zerocopy_pending(const struct tcp_conn *conn)
 {
-    return zerocopy && zerocopy->ended != zerocopy->sent;
+    return conn->zerocopy && conn->zerocopy->ended != conn->zerocopy->sent;
 }
 
-bool disti_tcp_zerocopy_holds(const struct tcp_state *state, const struct tcp_zerocopy *zerocopy,
+bool disti_tcp_zerocopy_holds(const struct tcp_state *state, const struct tcp_conn *conn,
                               uint64_t tag, uint64_t mask)
 {
-    for (int call = 0; zerocopy && call < ZEROCOPY_CALLS; call++) {
-        const struct dist_request *request = zerocopy->request[call];
+    for (int call = 0; conn->zerocopy && call < ZEROCOPY_CALLS; call++) {
+        const struct dist_request *request = conn->zerocopy->request[call];
 
         if (request && disti_standin_is_for(request, tag, mask) &&
             !disti_standins_have(&state->standins, request))
@@ -191,15 +191,16 @@ bool disti_tcp_zerocopy_holds(const struct tcp_state *state, const struct tcp_ze
     return false;
 }
 
-void disti_tcp_close(int fd, const struct tcp_zerocopy *zerocopy)
+void disti_tcp_close(struct tcp_conn *conn)
 {
     struct linger reset = {.l_onoff = 1, .l_linger = 0};
 
-    if (fd < 0)
+    if (conn->fd < 0)
         return;
-    if (disti_tcp_zerocopy_pending(zerocopy))
-        setsockopt(fd, SOL_SOCKET, SO_LINGER, &reset, sizeof(reset));
-    disti_descriptor_close(fd);
+    if (disti_tcp_zerocopy_pending(conn))
+        setsockopt(conn->fd, SOL_SOCKET, SO_LINGER, &reset, sizeof(reset));
+    disti_descriptor_close(conn->fd);
+    conn->fd = -1;
 }
 
 void disti_tcp_acknowledge(int fd)

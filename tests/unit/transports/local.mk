@@ -7,6 +7,11 @@ tests_unit_transports_test_match_LDADD = $(unit_test_libs)
 
 tcp_fixture = tests/unit/transports/tcp_fixture.c tests/unit/transports/tcp_fixture.h
 
+check_PROGRAMS += tests/unit/transports/test_tcp_conn
+TESTS += tests/unit/transports/test_tcp_conn
+tests_unit_transports_test_tcp_conn_SOURCES = tests/unit/transports/test_tcp_conn.c
+tests_unit_transports_test_tcp_conn_LDADD = $(unit_test_libs)
+
 check_PROGRAMS += tests/unit/transports/test_tcp_flow
 TESTS += tests/unit/transports/test_tcp_flow
 tests_unit_transports_test_tcp_flow_SOURCES = tests/unit/transports/test_tcp_flow.c $(tcp_fixture)

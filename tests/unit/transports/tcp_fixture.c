@@ -168,8 +168,8 @@ int raw_connect(const struct tcp_rank *rank)
 
     assert_true(fd >= 0);
     assert_true(disti_tcp_address_decode(rank->blob, rank->blob_bytes, &own));
-    address.sin_port = htons(own.at[0].port);
-    memcpy(&address.sin_addr, own.at[0].host, 4);
+    address.sin_port = htons(own.endpoint[0].port);
+    memcpy(&address.sin_addr, own.endpoint[0].host, 4);
     assert_int_equal(connect(fd, (struct sockaddr *)&address, sizeof(address)), 0);
     return fd;
 }
@@ -187,7 +187,7 @@ int raw_listen(struct tcp_rank *rank, int as)
     assert_int_equal(listen(fd, 4), 0);
     assert_int_equal(getsockname(fd, (struct sockaddr *)&address, &length), 0);
     assert_true(disti_tcp_address_decode(rank->blob, rank->blob_bytes, &own));
-    own.at[0].port = ntohs(address.sin_port);
+    own.endpoint[0].port = ntohs(address.sin_port);
     assert_int_equal(disti_tcp_address_encode(&own, blob), sizeof(blob));
     assert_int_equal(tcp->connect(rank->state, as, blob, sizeof(blob)), DIST_OK);
     return fd;

@@ -86,10 +86,10 @@ static void test_listens_on_one_address(void **unused)
             continue;
         tcp_rank_open(&rank, 0, 2, hosts[i]);
         assert_true(disti_tcp_address_decode(rank.blob, rank.blob_bytes, &own));
-        find_listener(tables[i], own.at[0].port, &found, &wildcard);
+        find_listener(tables[i], own.endpoint[0].port, &found, &wildcard);
         assert_true(found);
         assert_false(wildcard);
-        find_listener(tables[1 - i], own.at[0].port, &found, &wildcard);
+        find_listener(tables[1 - i], own.endpoint[0].port, &found, &wildcard);
         assert_false(wildcard);
         tcp_rank_close(&rank);
     }
@@ -134,11 +134,11 @@ static void test_reach(void **unused)
     assert_int_equal(tcp->reach(rank.state, rank.blob, rank.blob_bytes - 1, &reach),
                      DIST_ERR_UNSUPPORTED);
     assert_true(disti_tcp_address_decode(rank.blob, rank.blob_bytes, &own));
-    own.at[0].machine++;
+    own.endpoint[0].machine++;
     disti_tcp_address_encode(&own, blob);
     assert_int_equal(tcp->reach(rank.state, blob, sizeof(blob), &reach), DIST_ERR_UNSUPPORTED);
-    own.at[0].machine--;
-    own.at[0].family = 6;
+    own.endpoint[0].machine--;
+    own.endpoint[0].family = 6;
     disti_tcp_address_encode(&own, blob);
     assert_int_equal(tcp->reach(rank.state, blob, sizeof(blob), &reach), DIST_ERR_UNSUPPORTED);
     tcp_rank_close(&rank);

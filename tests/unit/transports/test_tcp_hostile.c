@@ -297,13 +297,46 @@ static void test_corrupted_storm(void **unused)
     }
 }
 
+/*
+ * Both ranks have called: rank 1 takes rank 0's call and at the same moment hears that its own was
+ * hung up. That is no news of the connection that they have.
+ */
+static void test_own_call_gives_way(void **unused)
+{
+    unsigned char hello[DISTI_TCP_HELLO_BYTES];
+    struct dist_request recv, send;
+    int listener, called, fd, value = 7;
+    struct tcp_rank rank;
+
+    (void)unused;
+    tcp_rank_open(&rank, 1, 2, "127.0.0.1");
+    listener = raw_listen(&rank, 0);
+    tcp_recv(&rank, &recv, 0, 5, &value, sizeof(value));
+    tcp_drive_ms(&rank, 1, 500);
+    called = accept(listener, NULL, NULL);
+    assert_true(called >= 0);
+    fd = raw_connect(&rank);
+    tcp_drive_ms(&rank, 1, 20);
+    raw_hello(hello, 0, 1, 2);
+    assert_true(raw_write(fd, hello, sizeof(hello)));
+    close(called);
+    tcp_drive_ms(&rank, 1, 20);
+    tcp_send(&rank, &send, 0, 6, &value, sizeof(value));
+    assert_int_equal(tcp_finish(&rank, 1, &send), DIST_OK);
+    assert_true(raw_write(fd, hello, raw_message(hello, 5, &value, sizeof(value))));
+    assert_int_equal(tcp_finish(&rank, 1, &recv), DIST_OK);
+    close(fd);
+    close(listener);
+    tcp_rank_close(&rank);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_strangers),        cmocka_unit_test(test_duplicate_rank),
         cmocka_unit_test(test_slow_ranks),       cmocka_unit_test(test_no_descriptors),
         cmocka_unit_test(test_silent_strangers), cmocka_unit_test(test_storm),
-        cmocka_unit_test(test_corrupted_storm),
+        cmocka_unit_test(test_corrupted_storm),  cmocka_unit_test(test_own_call_gives_way),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

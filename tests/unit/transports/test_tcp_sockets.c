@@ -29,13 +29,14 @@ static bool described(struct tcp_rank *rank, const char *what)
     return strstr(text, what) != NULL;
 }
 
-/* Drives until the two have so many sockets. */
-static void await_sockets(struct tcp_rank *ranks, int count, const char *what)
+/* Drives until each of them has so many sockets. */
+static void wait_for_sockets(struct tcp_rank *ranks, int count, const char *what)
 {
-    for (int i = 0; i < 1000 && !described(&ranks[count - 1], what); i++)
-        tcp_drive_ms(ranks, count, 20);
-    for (int i = 0; i < count; i++)
-        assert_true(described(&ranks[i], what));
+    for (int rank = 0; rank < count; rank++) {
+        for (int i = 0; i < 1000 && !described(&ranks[rank], what); i++)
+            tcp_drive_ms(ranks, count, 20);
+        assert_true(described(&ranks[rank], what));
+    }
 }
 
 static void pair_open(struct tcp_rank pair[2], const char *first, const char *second)
@@ -66,7 +67,7 @@ static void test_as_many_as_both_want(void **unused)
 
         pair_open(pair, cases[i][0], cases[i][1]);
         tcp_exchange(pair, 10);
-        await_sockets(pair, 2, cases[i][2]);
+        wait_for_sockets(pair, 2, cases[i][2]);
         tcp_exchange(pair, 3000001);
         tcp_exchange(pair, 65536);
         assert_true(described(&pair[0], cases[i][2]));
@@ -103,7 +104,7 @@ static void out_of_reach(const char *sockets, size_t bytes, size_t later)
     pair_open(pair, sockets, sockets);
     unsetenv("DIST_TCP_EARLY_LIMIT");
     tcp_exchange(pair, 10);
-    await_sockets(pair, 2, what);
+    wait_for_sockets(pair, 2, what);
     tcp_recv(&pair[1], &recvs[0], 0, 7, in, bytes);
     tcp_send(&pair[0], &sends[0], 1, 7, out, bytes);
     tcp_send(&pair[0], &sends[1], 1, 8, out + bytes, later);
@@ -145,7 +146,7 @@ static void test_long_queue(void **unused)
     pair_open(pair, "3", "3");
     unsetenv("DIST_TCP_EARLY_LIMIT");
     tcp_exchange(pair, 10);
-    await_sockets(pair, 2, " 3 sockets");
+    wait_for_sockets(pair, 2, " 3 sockets");
     for (int i = 0; i < MESSAGES; i++)
         tcp_send(&pair[0], &sends[i], 1, 100 + (uint64_t)i, out + (ptrdiff_t)i * STEP,
                  i % 5 ? STEP : 5000);

@@ -41,7 +41,7 @@ static const char *ways(const char *here, const char *there, bool routed, uint64
         local[locals++].endpoint = endpoint(at, 1);
     }
     for (char *at = strtok_r(right, " ", &rest); at; at = strtok_r(NULL, " ", &rest))
-        remote.at[remote.interfaces++] = endpoint(at, machine);
+        remote.endpoint[remote.interfaces++] = endpoint(at, machine);
     count = disti_tcp_ways(local, locals, &remote, routed, found);
     assert_in_range(count, 1, DISTI_TCP_INTERFACES);
     text[0] = '\0';
@@ -175,8 +175,8 @@ static void test_addresses(void **unused)
 
         for (int i = 0; i < count; i++) {
             snprintf(host, sizeof(host), count % 2 ? "10.%d.0.7" : "fd00:%d::7", i);
-            out.at[i] = endpoint(host, 77);
-            out.at[i].port = (uint16_t)(2000 + i);
+            out.endpoint[i] = endpoint(host, 77);
+            out.endpoint[i].port = (uint16_t)(2000 + i);
         }
         bytes = disti_tcp_address_encode(&out, blob);
         assert_int_equal(bytes, 32 + 24 * (count - 1));

@@ -12,7 +12,7 @@
 #define CONGESTION_NEAR_US 1000
 /* Every kernel has it and grants it to everybody. */
 #define CONGESTION_NEAR "reno"
-/* Leaves the kernel's choice alone. */
+/* Stands for the kernel's choice. */
 #define CONGESTION_SYSTEM "system"
 
 /*

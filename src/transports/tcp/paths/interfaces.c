@@ -16,13 +16,13 @@
 #include <unistd.h>
 
 /* What makes two interfaces equal; of such as are no network cards nothing does. */
-struct interfaces_kind {
+struct interfaces_card {
     char driver[32];
     unsigned speed; /* Mbit/s; all ones if it is not known */
     int mtu;
 };
 
-static bool interfaces_kind(const char *name, struct interfaces_kind *kind_p)
+static bool interfaces_card(const char *name, struct interfaces_card *card_p)
 {
     static const char *const made_up[] = {"bridge", "tun", "dummy", "bonding", "team", ""};
     struct ethtool_drvinfo driver = {.cmd = ETHTOOL_GDRVINFO};
@@ -31,20 +31,20 @@ static bool interfaces_kind(const char *name, struct interfaces_kind *kind_p)
     int fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
 
     snprintf(request.ifr_name, sizeof(request.ifr_name), "%s", name);
-    *kind_p = (struct interfaces_kind){.speed = UINT32_MAX};
+    *card_p = (struct interfaces_card){.speed = UINT32_MAX};
     request.ifr_data = (char *)&driver;
     if (fd >= 0 && ioctl(fd, SIOCETHTOOL, &request) == 0)
-        snprintf(kind_p->driver, sizeof(kind_p->driver), "%.31s", driver.driver);
+        snprintf(card_p->driver, sizeof(card_p->driver), "%.31s", driver.driver);
     request.ifr_data = (char *)&speed;
     if (fd >= 0 && ioctl(fd, SIOCETHTOOL, &request) == 0)
-        kind_p->speed =
+        card_p->speed =
             (uint32_t)speed.speed_hi << 16 | speed.speed; /* the header's shift is signed */
     if (fd >= 0 && ioctl(fd, SIOCGIFMTU, &request) == 0)
-        kind_p->mtu = request.ifr_mtu;
+        card_p->mtu = request.ifr_mtu;
     if (fd >= 0)
         close(fd);
     for (size_t i = 0; i < sizeof(made_up) / sizeof(made_up[0]); i++) {
-        if (strcmp(kind_p->driver, made_up[i]) == 0)
+        if (strcmp(card_p->driver, made_up[i]) == 0)
             return false;
     }
     return true;
@@ -52,9 +52,9 @@ static bool interfaces_kind(const char *name, struct interfaces_kind *kind_p)
 
 static bool interfaces_equal(const char *one, const char *other)
 {
-    struct interfaces_kind a, b;
+    struct interfaces_card a, b;
 
-    return interfaces_kind(one, &a) && interfaces_kind(other, &b) &&
+    return interfaces_card(one, &a) && interfaces_card(other, &b) &&
            strcmp(a.driver, b.driver) == 0 && a.speed == b.speed && a.mtu == b.mtu;
 }
 
@@ -72,48 +72,49 @@ static int interfaces_prefix(const struct sockaddr *mask)
 }
 
 /* An address that could serve: of the first one's family, and not the loopback's. */
-static bool interfaces_usable(const struct tcp_state *state, const struct ifaddrs *at)
+static bool interfaces_usable(const struct tcp_state *state, const struct ifaddrs *entry)
 {
     int family = state->local[0].endpoint.family == 6 ? AF_INET6 : AF_INET;
 
-    if (!at->ifa_addr || at->ifa_addr->sa_family != family || at->ifa_flags & IFF_LOOPBACK ||
-        (at->ifa_flags & (IFF_UP | IFF_RUNNING)) != (IFF_UP | IFF_RUNNING) ||
-        strlen(at->ifa_name) >= sizeof(state->local[0].name))
+    if (!entry->ifa_addr || entry->ifa_addr->sa_family != family ||
+        entry->ifa_flags & IFF_LOOPBACK ||
+        (entry->ifa_flags & (IFF_UP | IFF_RUNNING)) != (IFF_UP | IFF_RUNNING) ||
+        strlen(entry->ifa_name) >= sizeof(state->local[0].name))
         return false;
     return family == AF_INET ||
            !IN6_IS_ADDR_LINKLOCAL(
-               &((const struct sockaddr_in6 *)(const void *)at->ifa_addr)->sin6_addr);
+               &((const struct sockaddr_in6 *)(const void *)entry->ifa_addr)->sin6_addr);
 }
 
 /*
  * Shall it carry too? If it is named, yes. Unasked, only if it is the first one's equal, in a
  * network of its own: two in one network are one to the kernel, which sends all by the same.
  */
-static bool interfaces_wanted(const struct tcp_state *state, const struct ifaddrs *at,
+static bool interfaces_wanted(const struct tcp_state *state, const struct ifaddrs *entry,
                               const struct disti_tcp_endpoint *endpoint)
 {
     const char *spec = disti_env("DIST_SOCKET_IFNAME");
 
-    if (spec && !disti_interface_fits(spec, at->ifa_name))
+    if (spec && !disti_interface_fits(spec, entry->ifa_name))
         return false;
     for (int i = 0; i < state->interfaces; i++) {
-        if (strcmp(state->local[i].name, at->ifa_name) == 0 ||
-            (!state->routed && disti_tcp_on_link(&state->local[i], endpoint)))
+        if (strcmp(state->local[i].name, entry->ifa_name) == 0 ||
+            (!state->routed && disti_tcp_in_network(&state->local[i], endpoint)))
             return false;
     }
-    return state->routed || interfaces_equal(state->local[0].name, at->ifa_name);
+    return state->routed || interfaces_equal(state->local[0].name, entry->ifa_name);
 }
 
-static void interfaces_add(struct tcp_state *state, const struct ifaddrs *at)
+static void interfaces_add(struct tcp_state *state, const struct ifaddrs *entry)
 {
     struct disti_tcp_local *local = &state->local[state->interfaces];
     char text[TCP_TEXT];
 
-    *local = (struct disti_tcp_local){.prefix = interfaces_prefix(at->ifa_netmask)};
-    disti_tcp_endpoint_of(at->ifa_addr, &local->endpoint);
-    if (!interfaces_wanted(state, at, &local->endpoint))
+    *local = (struct disti_tcp_local){.prefix = interfaces_prefix(entry->ifa_netmask)};
+    disti_tcp_endpoint_of(entry->ifa_addr, &local->endpoint);
+    if (!interfaces_wanted(state, entry, &local->endpoint))
         return;
-    snprintf(local->name, sizeof(local->name), "%s", at->ifa_name);
+    snprintf(local->name, sizeof(local->name), "%s", entry->ifa_name);
     if (!disti_tcp_listen_at(state, &local->endpoint, &state->listeners[state->interfaces])) {
         disti_info("rank %d leaves out interface %s: it cannot listen there: %s", state->rank,
                    local->name, strerror(errno));
@@ -130,16 +131,16 @@ static void interfaces_first(struct tcp_state *state, const struct ifaddrs *all)
 {
     struct disti_tcp_local *first = &state->local[0];
 
-    for (const struct ifaddrs *at = all; at; at = at->ifa_next) {
+    for (const struct ifaddrs *entry = all; entry; entry = entry->ifa_next) {
         struct disti_tcp_endpoint endpoint;
 
-        if (!interfaces_usable(state, at))
+        if (!interfaces_usable(state, entry))
             continue;
-        disti_tcp_endpoint_of(at->ifa_addr, &endpoint);
+        disti_tcp_endpoint_of(entry->ifa_addr, &endpoint);
         if (memcmp(endpoint.host, first->endpoint.host, sizeof(endpoint.host)) != 0)
             continue;
-        first->prefix = interfaces_prefix(at->ifa_netmask);
-        snprintf(first->name, sizeof(first->name), "%.15s", at->ifa_name);
+        first->prefix = interfaces_prefix(entry->ifa_netmask);
+        snprintf(first->name, sizeof(first->name), "%.15s", entry->ifa_name);
         return;
     }
 }
@@ -153,9 +154,10 @@ void disti_tcp_interfaces(struct tcp_state *state)
     if (state->sockets == 1 || disti_tcp_loopback(&state->local[0].endpoint) || getifaddrs(&all))
         return;
     interfaces_first(state, all);
-    for (const struct ifaddrs *at = all; at && state->local[0].name[0]; at = at->ifa_next) {
-        if (state->interfaces < DISTI_TCP_INTERFACES && interfaces_usable(state, at))
-            interfaces_add(state, at);
+    for (const struct ifaddrs *entry = all; entry && state->local[0].name[0];
+         entry = entry->ifa_next) {
+        if (state->interfaces < DISTI_TCP_INTERFACES && interfaces_usable(state, entry))
+            interfaces_add(state, entry);
     }
     freeifaddrs(all);
 }

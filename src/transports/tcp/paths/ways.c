@@ -27,7 +27,8 @@ bool disti_tcp_stripe_fits(uint64_t bytes, uint64_t offset, uint64_t stripe)
            (stripe % DISTI_TCP_STRIPE_ALIGN == 0 || stripe == bytes - offset);
 }
 
-bool disti_tcp_on_link(const struct disti_tcp_local *local, const struct disti_tcp_endpoint *remote)
+bool disti_tcp_in_network(const struct disti_tcp_local *local,
+                          const struct disti_tcp_endpoint *remote)
 {
     for (int bit = 0; bit < local->prefix; bit++) {
         int differ = local->endpoint.host[bit / 8] ^ remote->host[bit / 8];
@@ -65,7 +66,7 @@ static void ways_join(struct ways_plan *plan, bool local_new, bool remote_new)
         for (int r = 0; r < plan->remote->interfaces; r++) {
             if ((local_new && plan->local_used >> l & 1) ||
                 (remote_new && plan->remote_used >> r & 1) ||
-                !disti_tcp_on_link(&plan->local[l], &plan->remote->at[r]))
+                !disti_tcp_in_network(&plan->local[l], &plan->remote->endpoint[r]))
                 continue;
             ways_add(plan, l, r);
         }
@@ -97,10 +98,10 @@ int disti_tcp_ways(const struct disti_tcp_local *local, int locals,
     struct ways_plan plan = {.local = local, .locals = locals, .remote = remote, .ways = ways_p};
     int home = 0;
 
-    while (home < locals && !disti_tcp_on_link(&local[home], &remote->at[0]))
+    while (home < locals && !disti_tcp_in_network(&local[home], &remote->endpoint[0]))
         home++;
     ways_add(&plan, home < locals ? home : 0, 0);
-    if (local[0].endpoint.machine == remote->at[0].machine)
+    if (local[0].endpoint.machine == remote->endpoint[0].machine)
         return plan.count;
     ways_join(&plan, true, true);
     ways_join(&plan, true, false);
@@ -110,9 +111,9 @@ int disti_tcp_ways(const struct disti_tcp_local *local, int locals,
     return plan.count;
 }
 
-int disti_tcp_sockets(int ours, int theirs, int ways)
+int disti_tcp_sockets(int own, int remote, int ways)
 {
-    int here = ours ? ours : ways, there = theirs ? theirs : ways;
+    int here = own ? own : ways, there = remote ? remote : ways;
 
     return here < there ? here : there;
 }

@@ -29,14 +29,14 @@ struct disti_tcp_local {
     char name[16]; /* "" if it is not known */
 };
 
-/* By our interface `local` to the peer's interface `remote`. */
+/* By the own interface `local` to the peer's interface `remote`. */
 struct disti_tcp_way {
     int local, remote;
 };
 
 /* Is the address in the interface's own network? */
-bool disti_tcp_on_link(const struct disti_tcp_local *local,
-                       const struct disti_tcp_endpoint *remote);
+bool disti_tcp_in_network(const struct disti_tcp_local *local,
+                          const struct disti_tcp_endpoint *remote);
 
 /*
  * Ways to a peer, the first to its first interface, as without any of this. Each interface is on
@@ -50,6 +50,6 @@ int disti_tcp_ways(const struct disti_tcp_local *local, int locals,
                    struct disti_tcp_way ways_p[DISTI_TCP_INTERFACES]);
 
 /* How many sockets a pair has: what each wants, 0 for as many as there are ways; the smaller. */
-int disti_tcp_sockets(int ours, int theirs, int ways);
+int disti_tcp_sockets(int own, int remote, int ways);
 
 #endif

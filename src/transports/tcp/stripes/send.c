@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Sending in stripes: every socket that has room takes the next one. */
+/* Sending in stripes: every connection that has room takes the next one. */
 #include "transports/tcp/state.h"
 
 #include <errno.h>
@@ -17,17 +17,11 @@ static void stripes_number(struct tcp_stripes *stripes, struct dist_request *req
     request->moved = 0;
     request->own[0] = (uintptr_t)++stripes->numbered;
     request->own[3] = 0;
-    request->next = request->prev = NULL;
 }
 
 static void stripes_ready(struct tcp_stripes *stripes, struct dist_request *request)
 {
-    request->next = NULL;
-    if (stripes->head)
-        stripes->tail->next = request;
-    else
-        stripes->head = request;
-    stripes->tail = request;
+    disti_tcp_queue_put(&stripes->ready, request);
     stripes->sending++;
 }
 
@@ -39,41 +33,21 @@ void disti_tcp_announced(struct tcp_peer *peer, struct dist_request *request)
 
 void disti_tcp_offered(struct tcp_peer *peer, struct dist_request *request)
 {
-    struct tcp_stripes *stripes = &peer->stripes;
-
-    stripes_number(stripes, request);
-    request->prev = stripes->offered_tail;
-    if (stripes->offered_tail)
-        stripes->offered_tail->next = request;
-    else
-        stripes->offered_head = request;
-    stripes->offered_tail = request;
-    stripes->offered++;
-}
-
-static void offered_remove(struct tcp_stripes *stripes, struct dist_request *request)
-{
-    if (request->prev)
-        request->prev->next = request->next;
-    else
-        stripes->offered_head = request->next;
-    if (request->next)
-        request->next->prev = request->prev;
-    else
-        stripes->offered_tail = request->prev;
-    request->next = request->prev = NULL;
-    stripes->offered--;
+    stripes_number(&peer->stripes, request);
+    disti_tcp_queue_put(&peer->stripes.offers, request);
+    peer->stripes.offered++;
 }
 
 bool disti_tcp_asked(struct tcp_peer *peer, uint64_t number, bool refused)
 {
-    struct dist_request *request = peer->stripes.offered_head;
+    struct dist_request *request = peer->stripes.offers.head;
 
     while (request && request->own[0] != number + 1)
         request = request->next;
     if (!request)
         return false;
-    offered_remove(&peer->stripes, request);
+    disti_tcp_queue_remove(&peer->stripes.offers, request);
+    peer->stripes.offered--;
     if (refused || request->envelope.bytes == 0)
         request->status = DIST_OK;
     else
@@ -81,30 +55,13 @@ bool disti_tcp_asked(struct tcp_peer *peer, uint64_t number, bool refused)
     return true;
 }
 
-/* No stripe of it is left to be handed out. */
-static void stripes_remove(struct tcp_stripes *stripes, struct dist_request *request)
-{
-    struct dist_request *before = NULL, *at = stripes->head;
-
-    while (at && at != request) {
-        before = at;
-        at = at->next;
-    }
-    if (!at)
-        return;
-    if (before)
-        before->next = request->next;
-    else
-        stripes->head = request->next;
-    if (stripes->tail == request)
-        stripes->tail = before;
-}
-
 /* The next stripe of the oldest message. */
-static bool stripe_take(struct tcp_peer *peer, struct tcp_outgoing *out)
+static bool stripe_take(struct tcp_conn *conn)
 {
-    struct dist_request *request = peer->stripes.head;
-    int sockets = peer->rails ? peer->rails->up + 1 : 1;
+    struct tcp_peer *peer = conn->peer;
+    struct tcp_outgoing *out = &conn->out;
+    struct dist_request *request = peer->stripes.ready.head;
+    int sockets = peer->further + 1;
     struct dist_envelope frame;
 
     if (!request)
@@ -119,7 +76,7 @@ static bool stripe_take(struct tcp_peer *peer, struct tcp_outgoing *out)
     out->moved = 0;
     request->own[3] += frame.bytes;
     if (request->own[3] == request->envelope.bytes)
-        stripes_remove(&peer->stripes, request);
+        disti_tcp_queue_remove(&peer->stripes.ready, request);
     return true;
 }
 
@@ -136,9 +93,9 @@ static void stripe_sent(struct tcp_stripes *stripes, struct tcp_outgoing *out)
 }
 
 /* What is left of the stripe and of its header. Returns what sendmsg does; *whole_p: all went. */
-static ssize_t stripe_write(struct tcp_state *state, struct tcp_peer *peer, int fd,
-                            struct tcp_outgoing *out, bool *whole_p)
+static ssize_t stripe_write(struct tcp_state *state, struct tcp_conn *conn, bool *whole_p)
 {
+    struct tcp_outgoing *out = &conn->out;
     size_t header = out->moved < DISTI_TCP_FRAME_BYTES ? out->moved : DISTI_TCP_FRAME_BYTES;
     size_t payload = out->moved - header;
     struct iovec parts[2] = {
@@ -148,9 +105,9 @@ static ssize_t stripe_write(struct tcp_state *state, struct tcp_peer *peer, int 
     ssize_t sent;
 
     do {
-        sent = disti_tcp_zerocopy_takes(out->zerocopy, out->bytes)
-                   ? disti_tcp_zerocopy_write(state, peer, fd, out->zerocopy, out->request, parts)
-                   : sendmsg(fd, &message, MSG_NOSIGNAL);
+        sent = disti_tcp_zerocopy_takes(conn->zerocopy, out->bytes)
+                   ? disti_tcp_zerocopy_write(state, conn, out->request, parts)
+                   : sendmsg(conn->fd, &message, MSG_NOSIGNAL);
     } while (sent < 0 && errno == EINTR);
     if (sent > 0)
         out->moved += (uint64_t)sent;
@@ -158,154 +115,90 @@ static ssize_t stripe_write(struct tcp_state *state, struct tcp_peer *peer, int 
     return sent;
 }
 
-enum stripes_end { STRIPES_IDLE, STRIPES_FULL, STRIPES_TURN, STRIPES_BROKEN };
-
-/* Between two stripes on the first socket its other messages have their turn. */
-static bool stripes_turn_over(const struct tcp_peer *peer, const struct tcp_outgoing *out)
+/* May a stripe go on this connection now? On the first, what is begun goes before. */
+static bool stripes_may(const struct tcp_conn *conn)
 {
-    return out == &peer->stripes.out && (peer->send_head || disti_tcp_can_control(peer));
+    const struct tcp_peer *peer = conn->peer;
+
+    if (!disti_tcp_conn_sends(conn) || !conn->writable)
+        return false;
+    return conn->number || (peer->control.begin == peer->control.end &&
+                            !(peer->sends.head && peer->sends.head->moved));
 }
 
-/* Stripes until there are no more, the socket is full, or its turn is over. */
-static enum stripes_end stripes_send(struct tcp_state *state, struct tcp_peer *peer, int fd,
-                                     struct tcp_outgoing *out, size_t *moved)
+/* Between two stripes on the first connection its other messages have their turn. */
+static bool stripes_turn_over(const struct tcp_conn *conn)
 {
-    size_t turn = 0;
+    return conn->number == 0 && (conn->peer->sends.head || disti_tcp_can_control(conn->peer));
+}
 
-    while (turn < TCP_TURN_BYTES) {
+/* Stripes until there are no more, the socket is full, or its turn is over. Returns the bytes. */
+static size_t stripes_send(struct tcp_state *state, struct tcp_conn *conn)
+{
+    size_t moved = 0;
+
+    while (moved < TCP_TURN_BYTES && stripes_may(conn)) {
         bool whole;
         ssize_t sent;
 
-        if (turn && !out->request && stripes_turn_over(peer, out))
-            return STRIPES_TURN;
-        if (!out->request && !stripe_take(peer, out))
-            return STRIPES_IDLE;
-        sent = stripe_write(state, peer, fd, out, &whole);
+        if (moved && !conn->out.request && stripes_turn_over(conn))
+            break;
+        if (!conn->out.request && !stripe_take(conn))
+            break;
+        sent = stripe_write(state, conn, &whole);
         if (sent < 0 && (errno == ENOBUFS || errno == ENOMEM))
-            return STRIPES_IDLE;
-        if (sent < 0)
-            return errno == EAGAIN ? STRIPES_FULL : STRIPES_BROKEN;
-        turn += (size_t)sent;
-        *moved += (size_t)sent;
-        peer->sent_bytes += (uint64_t)sent;
-        if (!whole)
-            return STRIPES_FULL;
-        stripe_sent(&peer->stripes, out);
+            break;
+        if (sent < 0 && errno != EAGAIN) {
+            disti_tcp_send_broken(state, conn, errno);
+            break;
+        }
+        if (sent > 0) {
+            moved += (size_t)sent;
+            conn->peer->sent_bytes += (uint64_t)sent;
+        }
+        if (whole)
+            stripe_sent(&conn->peer->stripes, &conn->out);
+        else
+            disti_tcp_conn_set_writable(state, conn, false);
     }
-    return STRIPES_TURN;
+    return moved;
 }
 
-static void stripes_broken(struct tcp_state *state, struct tcp_peer *peer, struct tcp_rail *rail,
-                           int cause)
-{
-    disti_tcp_rail_drain(state, peer, rail);
-    disti_tcp_rail_ended(state, peer, rail, cause);
-}
-
-static bool stripes_first_may(const struct tcp_peer *peer)
-{
-    return peer->writable && peer->control.begin == peer->control.end &&
-           !(peer->send_head && peer->send_head->moved);
-}
-
-static void stripes_send_first(struct tcp_state *state, struct tcp_peer *peer, size_t *moved)
-{
-    enum stripes_end end;
-
-    if (!stripes_first_may(peer))
-        return;
-    end = stripes_send(state, peer, peer->fd, &peer->stripes.out, moved);
-    if (end == STRIPES_FULL)
-        disti_tcp_set_writable(state, peer, false);
-    if (end == STRIPES_BROKEN)
-        disti_tcp_send_broken(state, peer, errno);
-}
-
-static void stripes_send_further(struct tcp_state *state, struct tcp_peer *peer,
-                                 struct tcp_rail *rail, size_t *moved)
-{
-    enum stripes_end end;
-
-    if (rail->phase != TCP_PHASE_UP || !rail->writable)
-        return;
-    end = stripes_send(state, peer, rail->fd, &rail->out, moved);
-    if (end == STRIPES_FULL)
-        disti_tcp_rail_writable(state, rail, false);
-    if (end == STRIPES_BROKEN)
-        stripes_broken(state, peer, rail, errno);
-}
-
+/* The first connection has the messages too: it takes what the others leave. */
 int disti_tcp_stripes_flush(struct tcp_state *state, struct tcp_peer *peer)
 {
-    const struct tcp_stripes *stripes = &peer->stripes;
     size_t moved = 0;
 
-    if (!stripes->sending || peer->send_status != DIST_OK)
-        return 0;
-    for (int number = 1; peer->rails && number < DISTI_TCP_SOCKETS && stripes->sending; number++)
-        stripes_send_further(state, peer, &peer->rails->rail[number], &moved);
-    if (stripes->sending && peer->phase == TCP_PHASE_UP)
-        stripes_send_first(state, peer, &moved);
+    for (int i = 1; i <= peer->conns && peer->stripes.sending; i++) {
+        if (disti_tcp_conn_sends(peer->conn))
+            moved += stripes_send(state, &peer->conn[i % peer->conns]);
+    }
     return moved > 0;
 }
 
 bool disti_tcp_stripes_can_send(const struct tcp_peer *peer)
 {
-    const struct tcp_stripes *stripes = &peer->stripes;
-
-    if (!stripes->sending || peer->send_status != DIST_OK)
+    if (!peer->stripes.sending || !disti_tcp_conn_sends(peer->conn))
         return false;
-    if (stripes_first_may(peer) && (stripes->out.request || stripes->head))
-        return true;
-    for (int number = 1; peer->rails && number < DISTI_TCP_SOCKETS; number++) {
-        const struct tcp_rail *rail = &peer->rails->rail[number];
+    for (int number = 0; number < peer->conns; number++) {
+        const struct tcp_conn *conn = &peer->conn[number];
 
-        if (rail->phase == TCP_PHASE_UP && rail->writable && (rail->out.request || stripes->head))
+        if (stripes_may(conn) && (conn->out.request || peer->stripes.ready.head))
             return true;
     }
     return false;
 }
 
-/* The stripe that socket `number` is sending. */
-static struct tcp_outgoing *stripes_out(struct tcp_peer *peer, int number)
-{
-    if (number == 0)
-        return &peer->stripes.out;
-    return peer->rails ? &peer->rails->rail[number].out : NULL;
-}
-
-/* Ends one request, of which several sockets may have stripes. */
-static void stripes_end(struct tcp_peer *peer, struct dist_request *request, dist_status status)
-{
-    for (int number = 0; number < DISTI_TCP_SOCKETS; number++) {
-        struct tcp_outgoing *out = stripes_out(peer, number);
-
-        if (out && out->request == request)
-            out->request = NULL;
-    }
-    stripes_remove(&peer->stripes, request);
-    request->status = status;
-}
-
-void disti_tcp_stripes_fail(struct tcp_state *state, struct tcp_peer *peer, dist_status status)
+void disti_tcp_stripes_fail(struct tcp_peer *peer, dist_status status)
 {
     struct tcp_stripes *stripes = &peer->stripes;
 
-    for (int number = 1; peer->rails && number < DISTI_TCP_SOCKETS; number++)
-        disti_tcp_zerocopy_fail(state, peer, peer->rails->rail[number].out.zerocopy, status);
-    for (int number = 0; number < DISTI_TCP_SOCKETS; number++) {
-        struct tcp_outgoing *out = stripes_out(peer, number);
-
-        if (out && out->request)
-            stripes_end(peer, out->request, status);
+    for (int number = 0; number < peer->conns; number++) {
+        if (peer->conn[number].out.request)
+            peer->conn[number].out.request->status = status;
+        peer->conn[number].out.request = NULL;
     }
-    while (stripes->head)
-        stripes_end(peer, stripes->head, status);
-    while (stripes->offered_head) {
-        struct dist_request *request = stripes->offered_head;
-
-        offered_remove(stripes, request);
-        request->status = status;
-    }
-    stripes->sending = 0;
+    disti_tcp_queue_fail(&stripes->ready, status);
+    disti_tcp_queue_fail(&stripes->offers, status);
+    stripes->sending = stripes->offered = 0;
 }

@@ -65,7 +65,7 @@ static void pending_check(struct tcp_state *state, struct tcp_pending *pending)
         return;
     }
     state->pending_count--;
-    disti_tcp_adopt(state, pending->fd, &hello);
+    disti_tcp_conn_adopt(state, pending->fd, &hello);
     pending->fd = -1;
 }
 
@@ -113,7 +113,7 @@ static void accept_one(struct tcp_state *state, int fd)
 }
 
 /* No file descriptor or no memory is left: nobody can be let in before the next tick. */
-static void accept_pause(struct tcp_state *state)
+static void accept_back_off(struct tcp_state *state)
 {
     state->accepting = false;
     state->no_accept = true;
@@ -136,7 +136,7 @@ static bool accept_turn(struct tcp_state *state, int listener, int *turn)
         if (fd >= 0)
             accept_one(state, fd);
         else if (errno != EINTR && errno != ECONNABORTED)
-            accept_pause(state);
+            accept_back_off(state);
     }
     return state->accepting;
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Finding a machine that answers no more, and leaving one alone whose program computes. */
+/* Finding a machine that answers no more, and sparing one whose program computes. */
 #include "base/clock.h"
 #include "transports/tcp/state.h"
 
@@ -10,12 +10,12 @@
  * What a connection shows, by the kernel of the peer:
  *
  *      all is acknowledged               keepalive asks now and then
- *      data are under way                acknowledged, or sent again and again
+ *      data are under way                acknowledged, or sent repeatedly
  *      the peer's window is zero         acknowledges each probe: its program takes its time
  *
  * TCP_USER_TIMEOUT would end the third too, and with it messages whose sends have ended well;
  * without it the second goes on for a quarter of an hour. So the second is watched here: what has
- * been sent again, or probed, and is not answered for the group's timeout.
+ * been repeated, or probed, and is not answered for the group's timeout.
  */
 
 /* Looks in the time that ends a connection, and the bounds of the time between two. */
@@ -53,43 +53,36 @@ void disti_tcp_silence_leave(int fd)
     (void)setsockopt(fd, IPPROTO_TCP, TCP_RTO_MAX_MS, &apart, sizeof(apart));
 }
 
-/* Has the peer's machine left this connection unanswered for so long? *since_ns: from when on. */
-static bool silence_too_long(const struct tcp_state *state, int fd, int64_t now, int64_t *since_ns)
+/* Has the peer's machine left this connection unanswered for the group's timeout? */
+static bool silence_too_long(const struct tcp_state *state, struct tcp_conn *conn, int64_t now)
 {
     struct tcp_info info = {0};
     socklen_t size = sizeof(info);
     int64_t heard;
 
-    if (getsockopt(fd, IPPROTO_TCP, TCP_INFO, &info, &size) ||
+    if (getsockopt(conn->fd, IPPROTO_TCP, TCP_INFO, &info, &size) ||
         (info.tcpi_retransmits == 0 && info.tcpi_probes == 0)) {
-        *since_ns = 0;
+        conn->silent_ns = 0;
         return false;
     }
     heard = now - (int64_t)info.tcpi_last_ack_recv * 1000000;
-    if (!*since_ns)
-        *since_ns = now;
-    else if (heard > *since_ns)
-        *since_ns = heard;
-    return now - *since_ns > (int64_t)state->timeout_ms * 1000000;
+    if (!conn->silent_ns)
+        conn->silent_ns = now;
+    else if (heard > conn->silent_ns)
+        conn->silent_ns = heard;
+    return now - conn->silent_ns > (int64_t)state->timeout_ms * 1000000;
 }
 
 static void silence_peer(struct tcp_state *state, struct tcp_peer *peer, int64_t now)
 {
-    static const char reason[] = "its machine no longer answers";
-
-    if (peer->phase != TCP_PHASE_UP ||
+    if (!disti_tcp_conn_is_open(peer->conn) ||
         (!disti_tcp_has_sends(peer) && !disti_tcp_has_receives(peer)))
         return;
-    if (silence_too_long(state, peer->fd, now, &peer->silent_ns)) {
-        disti_tcp_lose(state, peer, ETIMEDOUT, reason);
-        return;
-    }
-    for (int number = 1; peer->rails && number < DISTI_TCP_SOCKETS; number++) {
-        struct tcp_rail *rail = &peer->rails->rail[number];
+    for (int number = 0; number < peer->conns; number++) {
+        struct tcp_conn *conn = &peer->conn[number];
 
-        if (rail->phase == TCP_PHASE_UP &&
-            silence_too_long(state, rail->fd, now, &rail->silent_ns)) {
-            disti_tcp_lose(state, peer, ETIMEDOUT, reason);
+        if (disti_tcp_conn_is_open(conn) && silence_too_long(state, conn, now)) {
+            disti_tcp_lose(state, peer, ETIMEDOUT, "its machine answers no more");
             return;
         }
     }

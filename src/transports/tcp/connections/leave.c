@@ -16,15 +16,12 @@ static void leave_say_goodbye(struct tcp_state *state, struct tcp_peer *peer)
 {
     unsigned char bytes[DISTI_TCP_FRAME_BYTES];
 
-    if (peer->phase != TCP_PHASE_UP || peer->send_status != DIST_OK)
-        return;
     disti_tcp_send_turn(state, peer);
-    if (peer->phase != TCP_PHASE_UP || peer->send_status != DIST_OK ||
-        disti_tcp_first_begun(peer) || peer->control.begin != peer->control.end ||
-        peer->stripes.sending)
+    if (!disti_tcp_conn_sends(peer->conn) || disti_tcp_first_begun(peer) ||
+        peer->control.begin != peer->control.end || peer->stripes.sending)
         return;
     disti_tcp_frame_encode(DISTI_TCP_GOODBYE, &(struct dist_envelope){0, 0, 0}, bytes);
-    (void)!send(peer->fd, bytes, sizeof(bytes), MSG_NOSIGNAL);
+    (void)!send(peer->conn->fd, bytes, sizeof(bytes), MSG_NOSIGNAL);
 }
 
 /* Unread bytes would turn the close into a reset, which may cost the peer our last words. */
@@ -40,26 +37,22 @@ static bool leave_drained(struct tcp_state *state, int fd)
 }
 
 /* Does the kernel still read memory that is the program's again from now on? */
-static bool leave_pending(struct tcp_state *state, struct tcp_peer *peer, int fd,
-                          struct tcp_zerocopy *zerocopy)
+static bool leave_pending(struct tcp_state *state, struct tcp_conn *conn)
 {
-    if (disti_tcp_zerocopy_pending(zerocopy))
-        disti_tcp_zerocopy_reap(state, peer, fd, zerocopy);
-    return disti_tcp_zerocopy_pending(zerocopy);
+    disti_tcp_zerocopy_reap(state, conn);
+    return disti_tcp_zerocopy_pending(conn);
 }
 
-static void leave_close(struct tcp_state *state, struct tcp_peer *peer, int *fd,
-                        enum tcp_phase phase, struct tcp_zerocopy *zerocopy, int64_t deadline)
+static void leave_close(struct tcp_state *state, struct tcp_conn *conn, int64_t deadline)
 {
-    if (*fd < 0)
+    if (conn->fd < 0)
         return;
-    while (phase == TCP_PHASE_UP && !disti_expired(deadline) &&
-           (!leave_drained(state, *fd) || leave_pending(state, peer, *fd, zerocopy)))
+    while (disti_tcp_conn_is_open(conn) && !disti_expired(deadline) &&
+           (!leave_drained(state, conn->fd) || leave_pending(state, conn)))
         disti_sleep_ns(100 * 1000);
-    disti_tcp_silence_leave(*fd);
-    shutdown(*fd, SHUT_WR);
-    disti_tcp_close(*fd, zerocopy);
-    *fd = -1;
+    disti_tcp_silence_leave(conn->fd);
+    shutdown(conn->fd, SHUT_WR);
+    disti_tcp_close(conn);
 }
 
 void disti_tcp_leave(struct tcp_state *state)
@@ -73,13 +66,7 @@ void disti_tcp_leave(struct tcp_state *state)
     for (int rank = 0; rank < state->world_size; rank++) {
         struct tcp_peer *peer = state->peers[rank];
 
-        if (!peer)
-            continue;
-        leave_close(state, peer, &peer->fd, peer->phase, peer->zerocopy, deadline);
-        for (int number = 1; number < DISTI_TCP_SOCKETS && peer->rails; number++) {
-            struct tcp_rail *rail = &peer->rails->rail[number];
-
-            leave_close(state, peer, &rail->fd, rail->phase, rail->out.zerocopy, deadline);
-        }
+        for (int number = 0; peer && number < peer->conns; number++)
+            leave_close(state, &peer->conn[number], deadline);
     }
 }
