@@ -34,42 +34,6 @@ static dist_status segment_add(const struct segment *segment)
     return status;
 }
 
-static dist_status segment_make_whole(struct segment *segment)
-{
-    void *memory = NULL;
-    dist_status status = disti_segment_file_reserve(&segment->name, 0, segment->bytes);
-
-    if (status == DIST_OK)
-        status = disti_segment_file_map(segment->name.fd, 0, segment->bytes, &memory);
-    segment->memory = memory;
-    if (status == DIST_OK)
-        status = segment_add(segment);
-    if (status != DIST_OK && memory)
-        munmap(memory, segment->bytes);
-    return status;
-}
-
-dist_status disti_segment_make(size_t bytes, void **memory_p)
-{
-    struct segment segment = {.kind = SEGMENT_WHOLE};
-    dist_status status;
-
-    disti_segment_begin();
-    status = segment_round(bytes, &segment.bytes);
-    if (status == DIST_OK)
-        status = disti_segment_file_check(segment.bytes);
-    if (status == DIST_OK)
-        status = disti_segment_file_make(segment.bytes, &segment.name);
-    if (status != DIST_OK)
-        return status;
-    status = segment_make_whole(&segment);
-    if (status == DIST_OK)
-        *memory_p = segment.memory;
-    else
-        disti_segment_file_drop(&segment.name);
-    return status;
-}
-
 /* ---- blocks of arenas ---- */
 
 static dist_status segment_alloc_plain(size_t bytes, void **memory_p)
@@ -137,8 +101,6 @@ static void segment_end(const struct segment *segment)
         return;
     }
     munmap(segment->memory, segment->bytes);
-    if (segment->kind == SEGMENT_WHOLE)
-        disti_segment_file_drop(&segment->name);
 }
 
 dist_status disti_segment_free(void *memory)

@@ -14,7 +14,7 @@
  *     |   block  block    block |  ------->  |--- its own mapping -----|
  *
  * Memory comes as blocks of few large segments, the arenas, so that the number of descriptors and
- * mappings does not grow with the number of blocks (arena.h); or as a segment of its own.
+ * mappings does not grow with the number of blocks (arena.h).
  *
  * Pages are made at first touch. Without memory that ends as with malloc: the kernel kills; but
  * where it is set to grant no more than there is (vm.overcommit_memory=2) they are made by alloc.
@@ -54,11 +54,8 @@ dist_status disti_segment_alloc(size_t bytes, void **memory_p);
  */
 dist_status disti_segment_piece(size_t bytes, void **memory_p, struct disti_segment_at *at_p);
 
-/* A segment of its own. ERR_NO_MEMORY. */
-dist_status disti_segment_make(size_t bytes, void **memory_p);
-
 /*
- * Gives back what alloc, piece or make gave, at once. Peers may keep their mappings of it: these
+ * Gives back what alloc or piece gave, at once. Peers may keep their mappings of it: these
  * read zeros and never fault, but may show what comes there next. ERR_INVALID_ARGUMENT: it is from
  * none of them. NULL: nothing.
  */
@@ -97,15 +94,6 @@ dist_status disti_segment_map(const struct disti_segment_name *name, void **memo
 
 /* Lets go of it. A key of this process's own, or 0, is accepted and does nothing. */
 void disti_segment_unmap(uint64_t key);
-
-/*
- * Memory of the library itself, whose owner may go while others still read what it left: a mapping
- * of another process's segment that lasts until it is detached; and the owner's way to go: as
- * disti_segment_free, but the contents stay for those that have attached. For segments of make.
- */
-dist_status disti_segment_attach(const struct disti_segment_name *name, void **memory_p);
-void disti_segment_detach(const struct disti_segment_name *name, void *memory);
-void disti_segment_leave(void *memory);
 
 /* Unmaps what nobody holds, but for the `keep` mappings that were let go of last. */
 void disti_segment_trim(size_t keep);

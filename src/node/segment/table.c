@@ -199,12 +199,9 @@ static void table_forked(void)
     for (size_t i = 0; i < table_length(); i++) {
         const struct segment *segment = &table[i];
 
-        if (segment->kind == SEGMENT_WHOLE ||
-            (segment->kind == SEGMENT_REGISTERED && segment->arena))
+        if (segment->kind == SEGMENT_REGISTERED && segment->arena)
             mmap(segment->memory, segment->bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_FIXED,
                  segment->name.fd, (off_t)segment->offset);
-        if (segment->kind == SEGMENT_WHOLE)
-            close(segment->name.fd);
     }
     table_set_length(0);
     table_pid = (int32_t)getpid();

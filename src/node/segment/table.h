@@ -8,11 +8,11 @@
 #include <pthread.h>
 
 /*
- * WHOLE, by make: a file of its own. ARENA: one too, which is divided into blocks. REGISTERED: a
- * block of an arena, mapped where the program had its memory. PLAIN, by alloc: ordinary memory, as
- * no arena could be made; so is what was registered then. It has no name.
+ * ARENA: a file, which is divided into blocks. REGISTERED: a block of an arena, mapped where the
+ * program had its memory. PLAIN, by alloc: ordinary memory, as no arena could be made; so is what
+ * was registered then. It has no name.
  */
-enum segment_kind { SEGMENT_WHOLE, SEGMENT_ARENA, SEGMENT_REGISTERED, SEGMENT_PLAIN };
+enum segment_kind { SEGMENT_ARENA, SEGMENT_REGISTERED, SEGMENT_PLAIN };
 
 struct segment {
     char *memory;
