@@ -55,34 +55,36 @@ static dist_status segment_alloc_plain(size_t bytes, void **memory_p)
     return status;
 }
 
+/* A block of whole pages out of the pool. *shared_p: see disti_arena_take. */
+static dist_status segment_take(enum arena_pool pool, size_t *bytes, struct arena_block *block_p,
+                                bool *shared_p)
+{
+    dist_status status;
+
+    disti_segment_begin();
+    status = segment_round(*bytes, bytes);
+    return status == DIST_OK ? disti_arena_take(pool, *bytes, block_p, shared_p) : status;
+}
+
 dist_status disti_segment_alloc(size_t bytes, void **memory_p)
 {
     struct arena_block block;
     bool shared;
-    dist_status status;
+    dist_status status = segment_take(ARENA_PROGRAM, &bytes, &block, &shared);
 
-    disti_segment_begin();
-    status = segment_round(bytes, &bytes);
-    if (status == DIST_OK)
-        status = disti_arena_take(ARENA_PROGRAM, bytes, &block, &shared);
-    if (status != DIST_OK)
-        return status;
-    if (!shared)
+    if (status == DIST_OK && !shared)
         return segment_alloc_plain(bytes, memory_p);
-    *memory_p = disti_arena_memory(&block);
-    return DIST_OK;
+    if (status == DIST_OK)
+        *memory_p = disti_arena_memory(&block);
+    return status;
 }
 
 dist_status disti_segment_piece(size_t bytes, void **memory_p, struct disti_segment_at *at_p)
 {
     struct arena_block block;
     bool shared;
-    dist_status status;
+    dist_status status = segment_take(ARENA_LIBRARY, &bytes, &block, &shared);
 
-    disti_segment_begin();
-    status = segment_round(bytes, &bytes);
-    if (status == DIST_OK)
-        status = disti_arena_take(ARENA_LIBRARY, bytes, &block, &shared);
     if (status != DIST_OK)
         return status;
     if (!shared)
@@ -96,11 +98,10 @@ dist_status disti_segment_piece(size_t bytes, void **memory_p, struct disti_segm
 /* It is in the table no more, but for an arena, whose block it was. */
 static void segment_end(const struct segment *segment)
 {
-    if (segment->kind == SEGMENT_ARENA) {
+    if (segment->kind == SEGMENT_ARENA)
         disti_arena_give(&(struct arena_block){.arena = segment->arena, .offset = segment->offset});
-        return;
-    }
-    munmap(segment->memory, segment->bytes);
+    else
+        munmap(segment->memory, segment->bytes);
 }
 
 dist_status disti_segment_free(void *memory)
