@@ -145,18 +145,35 @@ static void mpi_pull(struct mpi_link *link, struct dist_request *request, uint32
     disti_mpi_pull_waiting(link, peer);
 }
 
-/* A message that came first is received; `unexpected` is a copy of what was kept of it. */
-dist_status disti_mpi_recv_unexpected(struct mpi_link *link, struct dist_request *request,
-                                      const struct disti_unexpected *unexpected)
+/* A message that came first is received or refused. What the receive ends with, or IN_PROGRESS. */
+static dist_status mpi_recv_unexpected(struct mpi_link *link, struct dist_request *request,
+                                       const struct disti_unexpected *unexpected)
 {
-    bool refused = request->status == DIST_ERR_MISMATCH;
+    uint32_t name = (uint32_t)unexpected->note[0];
 
-    if (!unexpected->descriptor)
-        return mpi_return(link, request->peer, unexpected->envelope.bytes);
-    if (refused)
-        return mpi_note(link, request->peer, MPI_KIND_UNWANTED, (uint32_t)unexpected->note[0], 0);
-    mpi_pull(link, request, (uint32_t)unexpected->note[0]);
-    return DIST_IN_PROGRESS;
+    if (unexpected->descriptor && unexpected->refused)
+        return mpi_note(link, request->peer, MPI_KIND_UNWANTED, name, 0);
+    if (unexpected->descriptor) {
+        mpi_pull(link, request, name);
+        return DIST_IN_PROGRESS;
+    }
+    if (!unexpected->refused)
+        link->host->sink_apply(&request->sink, 0, unexpected->payload, unexpected->arrived);
+    return mpi_return(link, request->peer, unexpected->envelope.bytes);
+}
+
+void disti_mpi_recv(struct mpi_link *link, struct dist_request *request)
+{
+    struct disti_match *match = &link->peers[request->peer].match;
+    struct disti_unexpected *unexpected = disti_match_post(match, request);
+    dist_status status;
+
+    if (!unexpected)
+        return;
+    status = mpi_recv_unexpected(link, request, unexpected);
+    if (request->status == DIST_IN_PROGRESS && status != DIST_IN_PROGRESS)
+        request->status = status;
+    disti_match_release(match, unexpected);
 }
 
 /* Keeps a message that no receive waits for, or a note about it. */

@@ -38,7 +38,8 @@ static dist_status mpi_link_open(void *state, const struct dist_transport_config
         return link->host->fail(DIST_ERR_NO_MEMORY, "no memory for transport mpi");
     for (int peer = 0; peer < link->ranks; peer++) {
         link->peers[peer].credit.limit = link->peers[peer].debit.limit = MPI_CREDIT_BYTES;
-        link->peers[peer].match.unexpected_count = &link->unexpected_count;
+        link->peers[peer].match.rank = peer;
+        link->peers[peer].match.set = &link->unexpected;
     }
     if (!disti_mpi_lock())
         return disti_mpi_ended(link->host);
@@ -94,27 +95,13 @@ static void mpi_link_send(void *state, struct dist_request *request)
 static void mpi_link_recv(void *state, struct dist_request *request)
 {
     struct mpi_link *link = state;
-    struct disti_match *match = &link->peers[request->peer].match;
-    const struct disti_unexpected *found = disti_match_waiting(match, request->envelope.tag);
-    const struct disti_unexpected copy = found ? *found : (struct disti_unexpected){0};
-    struct disti_unexpected *unexpected = disti_match_post(match, request);
-    dist_status status;
 
-    if (!found)
-        return;
-    if (unexpected && !unexpected->descriptor)
-        link->host->sink_apply(&request->sink, 0, unexpected->payload,
-                               (size_t)unexpected->envelope.bytes);
-    if (unexpected)
-        disti_match_release(match, unexpected);
     if (!disti_mpi_lock()) {
         request->status = disti_mpi_ended(link->host);
         return;
     }
-    status = disti_mpi_recv_unexpected(link, request, &copy);
+    disti_mpi_recv(link, request);
     disti_mpi_unlock();
-    if (request->status == DIST_IN_PROGRESS && status != DIST_IN_PROGRESS)
-        request->status = status;
 }
 
 /* Takes the control messages that have come, in order. */
@@ -196,29 +183,16 @@ static int mpi_link_progress(void *state)
 static int mpi_link_probe_tag(void *state, uint64_t tag)
 {
     const struct mpi_link *link = state;
-    uint64_t oldest = UINT64_MAX;
-    int found = -1;
 
-    for (int peer = 0; peer < link->ranks; peer++) {
-        const struct disti_unexpected *unexpected =
-            disti_match_waiting(&link->peers[peer].match, tag);
-
-        if (unexpected && unexpected->order < oldest) {
-            oldest = unexpected->order;
-            found = peer;
-        }
-    }
-    return found;
+    return disti_match_probe(&link->unexpected, tag);
 }
 
 static void mpi_link_unexpected(void *state, uint64_t tag, uint64_t mask, int most,
                                 dist_unexpected_fn see, void *arg)
 {
     struct mpi_link *link = state;
-    const struct disti_look look = {tag, mask, most, see, arg};
 
-    for (int peer = 0; link->unexpected_count && peer < link->ranks; peer++)
-        disti_match_show(&link->peers[peer].match, peer, &look);
+    disti_match_show(&link->unexpected, &(struct disti_look){tag, mask, most, see, arg});
 }
 
 static int mpi_link_arm(void *state)

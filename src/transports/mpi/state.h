@@ -77,7 +77,7 @@ struct mpi_link {
     MPI_Comm comm;
     int ranks;
     struct mpi_peer *peers;
-    long unexpected_count; /* messages that wait for their receives */
+    struct disti_match_set unexpected;
     struct mpi_transfer *transfers;
     struct mpi_arrival *arriving; /* MPI_CONTROL_RECVS of them, a ring */
     MPI_Request arrivals[MPI_CONTROL_RECVS];
@@ -89,12 +89,8 @@ struct mpi_link {
 /* Sends it, or announces it. */
 void disti_mpi_send(struct mpi_link *link, struct dist_request *request);
 
-/*
- * A message that came first met this receive; `unexpected` is a copy of what was kept of it, which
- * has been released. What the receive ends with, or IN_PROGRESS.
- */
-dist_status disti_mpi_recv_unexpected(struct mpi_link *link, struct dist_request *request,
-                                      const struct disti_unexpected *unexpected);
+/* Posts a receive, which may meet a message that came first. */
+void disti_mpi_recv(struct mpi_link *link, struct dist_request *request);
 
 /* Starts receives of announced messages that wait for a tag, as far as there are tags. */
 void disti_mpi_pull_waiting(struct mpi_link *link, struct mpi_peer *peer);

@@ -101,7 +101,7 @@ static void cancel_unexpected(struct cancel *cancel)
          unexpected = next) {
         next = unexpected->next;
         if ((unexpected->envelope.tag & cancel->mask) == cancel->tag)
-            disti_shm_receive_drop(peer, unexpected);
+            disti_shm_receive_refuse(peer, unexpected);
     }
 }
 

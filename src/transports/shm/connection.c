@@ -115,7 +115,8 @@ struct shm_peer *disti_shm_connection_peer(struct shm_state *state, int rank)
         return NULL;
     }
     peer->rank = rank;
-    peer->match.unexpected_count = &state->unexpected_count;
+    peer->match.rank = rank;
+    peer->match.set = &state->unexpected;
     peer->memory = peer->socket = peer->doorbell = peer->process = -1;
     peer->lent_free = ~UINT64_C(0);
     state->peers[rank] = peer;

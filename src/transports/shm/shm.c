@@ -182,32 +182,16 @@ static int shm_progress(void *opaque)
 static int shm_probe_tag(void *opaque, uint64_t tag)
 {
     const struct shm_state *state = opaque;
-    uint64_t oldest = UINT64_MAX;
-    int found = -1;
 
-    for (int rank = 0; rank < state->config.world_size; rank++) {
-        const struct shm_peer *peer = state->peers[rank];
-        const struct disti_unexpected *unexpected =
-            peer ? disti_match_waiting(&peer->match, tag) : NULL;
-
-        if (unexpected && unexpected->order < oldest) {
-            oldest = unexpected->order;
-            found = rank;
-        }
-    }
-    return found;
+    return disti_match_probe(&state->unexpected, tag);
 }
 
 static void shm_unexpected(void *opaque, uint64_t tag, uint64_t mask, int most,
                            dist_unexpected_fn see, void *arg)
 {
-    const struct shm_state *state = opaque;
-    const struct disti_look look = {tag, mask, most, see, arg};
+    struct shm_state *state = opaque;
 
-    for (int rank = 0; state->unexpected_count && rank < state->config.world_size; rank++) {
-        if (state->peers[rank])
-            disti_match_show(&state->peers[rank]->match, rank, &look);
-    }
+    disti_match_show(&state->unexpected, &(struct disti_look){tag, mask, most, see, arg});
 }
 
 static bool shm_ready(struct shm_peer *peer)

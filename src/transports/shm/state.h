@@ -97,7 +97,7 @@ struct shm_state {
     bool opened, armed, look; /* look: something outside the rings may have happened */
     bool cma;                 /* unless DIST_SHM_CMA=0 */
     int wanting;              /* peers with `wanted` */
-    long unexpected_count;    /* messages that wait for their receives */
+    struct disti_match_set unexpected;
     unsigned calls;           /* of progress since sockets were last looked at */
     struct shm_peer **active; /* the connected peers */
     int active_count;
@@ -226,7 +226,7 @@ int disti_shm_receive_turn(struct shm_peer *peer);
 /* The peer breaks the rules: says so. Negative. */
 int disti_shm_corrupt(struct shm_peer *peer, const char *what);
 /* Nobody will receive this message, which has come or is coming. */
-void disti_shm_receive_drop(struct shm_peer *peer, struct disti_unexpected *unexpected);
+void disti_shm_receive_refuse(struct shm_peer *peer, struct disti_unexpected *unexpected);
 /* Everything that has come completely stays; what waits ends in `status`. */
 void disti_shm_receive_fail(struct shm_peer *peer, dist_status status);
 

@@ -26,7 +26,8 @@ struct tcp_peer *disti_tcp_peer(struct tcp_state *state, int rank)
         if (!peer)
             return NULL;
         peer->rank = rank;
-        peer->match.unexpected_count = &state->unexpected_count;
+        peer->match.rank = rank;
+        peer->match.set = &state->unexpected;
         peer->fd = -1;
         peer->in.stash = peer->in.small;
         state->peers[rank] = peer;

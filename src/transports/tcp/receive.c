@@ -502,6 +502,8 @@ static void receive_post(struct tcp_state *state, struct tcp_peer *peer,
     bool offered = waiting && waiting->descriptor;
     struct disti_unexpected *unexpected = disti_match_post(&peer->match, request);
 
+    if (unexpected && unexpected->refused && disti_match_is_whole(unexpected))
+        disti_match_release(&peer->match, unexpected);
     if (request->status == DIST_ERR_MISMATCH)
         receive_refused(state, peer, offered ? &number : NULL, request->arrived.bytes);
     else if (offered)

@@ -21,10 +21,8 @@ static void cancel_unexpected(const struct cancel *cancel, struct ucx_peer *peer
     for (struct disti_unexpected *unexpected = peer->match.unexpected_head, *next; unexpected;
          unexpected = next) {
         next = unexpected->next;
-        if ((unexpected->envelope.tag & cancel->mask) != cancel->tag)
-            continue;
-        disti_ucx_refuse(peer, unexpected);
-        disti_match_release(&peer->match, unexpected);
+        if ((unexpected->envelope.tag & cancel->mask) == cancel->tag)
+            disti_ucx_refuse(peer, unexpected);
     }
 }
 

@@ -142,7 +142,7 @@ struct ucx_state {
     int rank, ranks;
     size_t whole_bytes;     /* longer messages are announced */
     struct ucx_peer *peers; /* by rank */
-    long unexpected_count;  /* messages that wait for their receives */
+    struct disti_match_set unexpected;
     struct disti_standins standins;
     struct ucx_pull *ready; /* pieces to be fetched, oldest first */
     unsigned char *scratch_free[UCX_SCRATCHES];
@@ -249,8 +249,8 @@ void disti_ucx_take(struct ucx_peer *peer, const struct ucx_announcement *what, 
 
 void disti_ucx_recv(void *state, struct dist_request *request);
 
-/* Nobody will receive this message, which came early. */
-void disti_ucx_refuse(struct ucx_peer *peer, const struct disti_unexpected *unexpected);
+/* Nobody will receive this message: throws it away. */
+void disti_ucx_refuse(struct ucx_peer *peer, struct disti_unexpected *unexpected);
 
 /* Ends receives that wait for this peer; messages that have come whole can still be received. */
 void disti_ucx_receive_fail(struct ucx_peer *peer);
