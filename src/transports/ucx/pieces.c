@@ -17,7 +17,7 @@ struct ucx_send_piece {
  * is asked for, and ends when it has been, and nothing is flying.
  */
 struct ucx_send_pieces {
-    struct ucx_send_pieces *next, *prev; /* the peer's */
+    LIST_ENTRY(ucx_send_pieces) entry; /* of the peer's */
     struct ucx_announcement announcement;
     struct dist_request *request; /* NULL: it has been forgotten, and nothing more can be sent */
     struct ucx_peer *peer;
@@ -69,24 +69,9 @@ static void pieces_fill(struct ucx_send_pieces *all)
     }
 }
 
-static void pieces_list(struct ucx_send_pieces *all)
-{
-    struct ucx_peer *peer = all->peer;
-
-    all->next = peer->pieces;
-    if (all->next)
-        all->next->prev = all;
-    peer->pieces = all;
-}
-
 static void pieces_free(struct ucx_send_pieces *all)
 {
-    if (all->prev)
-        all->prev->next = all->next;
-    else
-        all->peer->pieces = all->next;
-    if (all->next)
-        all->next->prev = all->prev;
+    LIST_REMOVE(all, entry);
     free(all);
 }
 
@@ -146,7 +131,7 @@ void disti_ucx_announce(struct ucx_peer *peer, struct dist_request *request,
     all->request = request;
     all->bytes = (size_t)request->envelope.bytes;
     all->peer = peer;
-    pieces_list(all);
+    LIST_INSERT_HEAD(&peer->pieces, all, entry);
     all->announcement.head = *head;
     for (int i = 0; i <= UCX_WINDOW; i++) {
         all->places[i].all = all;
@@ -185,8 +170,8 @@ void disti_ucx_pieces_fail(struct ucx_peer *peer)
 
 void disti_ucx_pieces_free(struct ucx_peer *peer)
 {
-    while (peer->pieces)
-        pieces_free(peer->pieces);
+    while (LIST_FIRST(&peer->pieces))
+        pieces_free(LIST_FIRST(&peer->pieces));
     disti_announced_clear(&peer->announced);
 }
 
@@ -210,7 +195,8 @@ bool disti_ucx_pieces_forget(struct ucx_peer *peer, uint64_t tag, uint64_t mask)
     const struct disti_standins *standins = &peer->ucx->standins;
     bool enough = true;
 
-    for (struct ucx_send_pieces *all = peer->pieces; all; all = all->next) {
+    for (struct ucx_send_pieces *all = LIST_FIRST(&peer->pieces); all;
+         all = LIST_NEXT(all, entry)) {
         if (all->request && disti_standin_is_for(all->request, tag, mask) &&
             !disti_standins_have(standins, all->request))
             enough = pieces_replace(all) && enough;
@@ -220,7 +206,9 @@ bool disti_ucx_pieces_forget(struct ucx_peer *peer, uint64_t tag, uint64_t mask)
 
 bool disti_ucx_pieces_pinned(const struct ucx_peer *peer)
 {
-    for (const struct ucx_send_pieces *all = peer->pieces; all; all = all->next) {
+    const struct ucx_send_pieces *all;
+
+    for (all = LIST_FIRST(&peer->pieces); all; all = LIST_NEXT(all, entry)) {
         for (int i = 1; i <= UCX_WINDOW; i++) {
             if (all->places[i].pinned)
                 return true;

@@ -39,7 +39,14 @@ enum ucx_am {
     UCX_AM_GOODBYE,
     UCX_AM_ANNOUNCE,
     UCX_AM_ANSWER,
-    UCX_AM_CREDIT
+    UCX_AM_CREDIT,
+    UCX_AM_COUNT
+};
+
+/* What UCX hands back with each message of one kind. */
+struct ucx_listener {
+    struct ucx_state *ucx;
+    enum ucx_am id;
 };
 
 struct ucx_head {
@@ -125,9 +132,9 @@ struct ucx_peer {
     uint32_t sent, expected; /* the next message's serial, outwards and inwards */
     struct disti_credit_out credit;
     struct disti_credit_in debit;
-    struct ucx_flight *flights;       /* sends in one message that have not ended */
-    struct ucx_send_pieces *pieces;   /* sends in pieces that have not ended */
-    struct disti_announced announced; /* those of them that wait to be asked for */
+    LIST_HEAD(, ucx_flight) flights;     /* sends in one message that have not ended */
+    LIST_HEAD(, ucx_send_pieces) pieces; /* sends in pieces that have not ended */
+    struct disti_announced announced;    /* those of them that wait to be asked for */
     struct disti_match match;
     struct ucx_inbound *inbounds;
     struct ucx_parked *parked;
@@ -137,6 +144,7 @@ struct ucx_state {
     const struct dist_host *host;
     ucp_context_h context;
     ucp_worker_h worker;
+    struct ucx_listener listeners[UCX_AM_COUNT];
     pid_t process;
     int fd; /* to sleep on; -1: none */
     int rank, ranks;
