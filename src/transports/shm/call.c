@@ -16,7 +16,9 @@
 static void call_again(struct shm_state *state, struct shm_peer *peer)
 {
     disti_shm_connection_hang_up(state, peer);
-    peer->called = true;
+    if (peer->phase == SHM_CALLING)
+        disti_shm_connection_go(state, peer, SHM_NEEDED);
+    peer->called_in_vain = true;
     peer->call_at_ns = disti_now_ns() + CALL_AGAIN_NS;
 }
 
@@ -58,8 +60,7 @@ static dist_status call_speak(struct shm_state *state, struct shm_peer *peer)
     if (!disti_shm_watch(state, peer->socket, SHM_ON_SOCKET, peer->rank, 0))
         return disti_fail_errno(DIST_ERR_PEER_LOST, "shm: cannot speak to rank %d (pid %d)",
                                 peer->rank, peer->pid);
-    peer->phase = SHM_CALLING;
-    return DIST_OK;
+    return disti_shm_connection_go(state, peer, SHM_CALLING);
 }
 
 /* False: it has to be tried again later. A failure loses the peer. */
@@ -95,10 +96,9 @@ void disti_shm_call_want(struct shm_state *state, struct shm_peer *peer)
 {
     bool lower = state->config.rank < peer->rank;
 
-    if (peer->phase != SHM_IDLE || peer->wanted)
+    if (peer->phase != SHM_IDLE)
         return;
-    peer->wanted = true;
-    state->wanting++;
+    disti_shm_connection_go(state, peer, SHM_NEEDED);
     peer->call_at_ns = disti_now_ns() + (lower ? 0 : CALL_HIGHER_WAITS_NS);
     if (lower)
         disti_shm_connection_look(state); /* it may have called us; else this calls it */
@@ -112,9 +112,9 @@ bool disti_shm_call_all(struct shm_state *state)
     for (int rank = 0; rank < state->config.world_size && state->wanting; rank++) {
         struct shm_peer *peer = state->peers[rank];
 
-        if (!peer || !peer->wanted || peer->phase != SHM_IDLE || !peer->known)
+        if (!peer || peer->phase != SHM_NEEDED || !peer->known)
             continue;
-        if (peer->called && peer->call_at_ns > now)
+        if (peer->called_in_vain && peer->call_at_ns > now)
             all = false;
         else
             all = call_peer(state, peer) && all;
@@ -130,8 +130,7 @@ void disti_shm_call_due(struct shm_state *state)
     for (int rank = 0; rank < state->config.world_size; rank++) {
         struct shm_peer *peer = state->peers[rank];
 
-        if (peer && peer->wanted && peer->phase == SHM_IDLE && peer->known &&
-            peer->call_at_ns <= now)
+        if (peer && peer->phase == SHM_NEEDED && peer->known && peer->call_at_ns <= now)
             call_peer(state, peer);
     }
 }
@@ -167,6 +166,7 @@ void disti_shm_call_answered(struct shm_state *state, struct shm_peer *peer)
         disti_shm_connection_connected(state, peer, 0, &hello);
     } else if (hello.word == SHM_DEFER) {
         disti_shm_connection_hang_up(state, peer);
+        disti_shm_connection_go(state, peer, SHM_NEEDED);
         peer->call_at_ns = disti_now_ns() + CALL_AGAIN_NS;
     } else {
         disti_fail(DIST_ERR_PEER_LOST, "shm: rank %d (pid %d) refused to share memory: %s",

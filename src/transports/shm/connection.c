@@ -18,40 +18,67 @@
 #define CONNECTION_EVENTS 32
 #define CONNECTION_PAUSE_NS (50 * 1000 * 1000) /* without a descriptor */
 
+/* The arrows of the drawing in state.h, by where they begin. */
+static const uint8_t connection_arrows[] = {
+    [SHM_IDLE] = 1 << SHM_NEEDED | 1 << SHM_CONNECTED | 1 << SHM_LOST,
+    [SHM_NEEDED] = 1 << SHM_CALLING | 1 << SHM_CONNECTED | 1 << SHM_LOST,
+    [SHM_CALLING] = 1 << SHM_NEEDED | 1 << SHM_CONNECTED | 1 << SHM_LOST,
+    [SHM_CONNECTED] = 1 << SHM_LOST,
+    [SHM_LOST] = 0,
+};
+
+static bool connection_is_wanting(enum shm_phase phase)
+{
+    return phase == SHM_NEEDED || phase == SHM_CALLING;
+}
+
+dist_status disti_shm_connection_go(struct shm_state *state, struct shm_peer *peer,
+                                    enum shm_phase to)
+{
+    if (!(connection_arrows[peer->phase] & 1 << to))
+        return disti_fail(DIST_ERR_INTERNAL,
+                          "shm: the connection to rank %d cannot go from phase %d to %d",
+                          peer->rank, (int)peer->phase, (int)to);
+    state->wanting += connection_is_wanting(to) - connection_is_wanting(peer->phase);
+    peer->phase = to;
+    return DIST_OK;
+}
+
+static bool connection_epoll(struct shm_state *state, int operation, int fd, uint32_t events,
+                             enum shm_event event, int index)
+{
+    struct epoll_event watched = {.events = events,
+                                  .data.u64 = (uint64_t)event << 32 | (uint32_t)index};
+
+    return epoll_ctl(state->poll, operation, fd, &watched) == 0;
+}
+
 bool disti_shm_watch(struct shm_state *state, int fd, enum shm_event event, int index,
                      uint32_t flags)
 {
-    struct epoll_event watched = {.events = EPOLLIN | flags,
-                                  .data.u64 = (uint64_t)event << 32 | (uint32_t)index};
-
-    return epoll_ctl(state->poll, EPOLL_CTL_ADD, fd, &watched) == 0;
+    return connection_epoll(state, EPOLL_CTL_ADD, fd, EPOLLIN | flags, event, index);
 }
 
 void disti_shm_said_descriptors(struct shm_state *state)
 {
     if (!state->said_descriptors)
-        disti_warn("shm: rank %d has no file descriptor left for a link to a rank; it tries again "
-                   "until there is one (see ulimit -n)",
+        disti_warn("shm: rank %d has no file descriptor left for a connection to a rank; it tries "
+                   "again until there is one: raise `ulimit -n`",
                    state->config.rank);
     state->said_descriptors = true;
 }
 
 void disti_shm_pause(struct shm_state *state, int fd, enum shm_event event, int index)
 {
-    struct epoll_event watched = {.data.u64 = (uint64_t)event << 32 | (uint32_t)index};
-
     disti_shm_said_descriptors(state);
-    epoll_ctl(state->poll, EPOLL_CTL_MOD, fd, &watched);
+    connection_epoll(state, EPOLL_CTL_MOD, fd, 0, event, index);
     state->resume_at_ns = disti_now_ns() + CONNECTION_PAUSE_NS;
 }
 
 static void connection_resume_one(struct shm_state *state, int fd, enum shm_event event, int index)
 {
-    struct epoll_event watched = {.events = EPOLLIN,
-                                  .data.u64 = (uint64_t)event << 32 | (uint32_t)index};
-
     if (fd >= 0)
-        epoll_ctl(state->poll, EPOLL_CTL_MOD, fd, &watched);
+        connection_epoll(state, EPOLL_CTL_MOD, fd, EPOLLIN, event, index);
 }
 
 /* Whatever was paused is listened to again, when it is time. */
@@ -140,13 +167,6 @@ void disti_shm_connection_hang_up(const struct shm_state *state, struct shm_peer
     disti_shm_memory_unmap(peer->pair, peer->fifo_bytes);
     peer->pair = NULL;
     peer->mine = peer->theirs = NULL;
-    peer->phase = SHM_IDLE;
-}
-
-static void connection_want_no_more(struct shm_state *state, struct shm_peer *peer)
-{
-    state->wanting -= peer->wanted;
-    peer->wanted = false;
 }
 
 /* What the peer had sent completely before it ended still counts. */
@@ -174,9 +194,8 @@ void disti_shm_connection_lose(struct shm_state *state, struct shm_peer *peer, d
         if (state->active[i] == peer)
             state->active[i--] = state->active[--state->active_count];
     }
-    connection_want_no_more(state, peer);
     disti_shm_connection_hang_up(state, peer);
-    peer->phase = SHM_LOST;
+    disti_shm_connection_go(state, peer, SHM_LOST);
     peer->status = status;
     disti_shm_send_fail(peer, status);
     disti_shm_receive_fail(peer, status);
@@ -243,8 +262,7 @@ void disti_shm_connection_connected(struct shm_state *state, struct shm_peer *pe
     peer->whole_max = most < SHM_COPY_MAX ? most : SHM_COPY_MAX;
     peer->lend = state->cma ? SHM_CMA_UNKNOWN : SHM_CMA_REFUSED;
     disti_shm_close_fd(&peer->memory);
-    connection_want_no_more(state, peer);
-    peer->phase = SHM_CONNECTED;
+    disti_shm_connection_go(state, peer, SHM_CONNECTED);
     state->active[state->active_count++] = peer;
     /*
      * The socket's end is the peer's, unless a child of the peer still holds it: so the

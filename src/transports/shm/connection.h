@@ -25,7 +25,7 @@ void disti_shm_close_fds(int *fds, int count);
 void disti_shm_connection_hello(const struct shm_state *state, const struct shm_peer *peer,
                                 enum shm_word word, struct shm_hello *hello);
 
-/* Back to where nobody has called; requests stay. */
+/* Closes what a connection or a call is made of. Requests stay, and so does the phase. */
 void disti_shm_connection_hang_up(const struct shm_state *state, struct shm_peer *peer);
 
 /* Both have agreed, and this is what the peer said last: messages may flow. `side` is ours. */

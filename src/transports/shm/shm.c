@@ -242,7 +242,7 @@ static void shm_close(void *opaque)
 
 static void shm_describe(void *opaque, int rank, char *text, size_t size)
 {
-    static const char *const phases[] = {"idle", "calling", "connected", "lost"};
+    static const char *const phases[] = {"idle", "needed", "calling", "connected", "lost"};
     static const char *const verdicts[] = {"not yet known", "used", "refused"};
     struct shm_state *state = opaque;
     const struct shm_peer *peer = state->peers[rank];

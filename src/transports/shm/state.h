@@ -22,13 +22,18 @@
 #define SHM_CREDIT_FIFOS 4
 
 /*
- * A link's life. The lower rank calls the higher as soon as either has a request for the
- * other; the higher calls only if it has waited a while in vain:
+ * A connection's life. The lower rank calls the higher as soon as either has a request for the
+ * other; the higher calls only if it has waited a while for that:
  *
- *      IDLE --call--> CALLING --accepted--> CONNECTED --EOF--> LOST
- *        ^---deferred----'  '-------- peer ended ---------------^
+ *            a request           a call is sent           it is accepted
+ *      IDLE ----------> NEEDED ----------------> CALLING ----------------> CONNECTED
+ *                         ^-----------------------'                            |
+ *                          the call was in vain, or the peer's own counts      v
+ *                                                                            LOST
+ *
+ * A call of the peer connects from IDLE, NEEDED and CALLING; each of these can be LOST too.
  */
-enum shm_phase { SHM_IDLE, SHM_CALLING, SHM_CONNECTED, SHM_LOST };
+enum shm_phase { SHM_IDLE, SHM_NEEDED, SHM_CALLING, SHM_CONNECTED, SHM_LOST };
 
 /* What of the message that is arriving in pieces has come, and where it goes. */
 struct shm_arrival {
@@ -53,7 +58,6 @@ struct shm_peer {
     int rank;
     enum shm_phase phase;
     dist_status status; /* in phase LOST: what requests end with */
-    bool wanted;        /* has requests, is not connected yet */
     bool known;         /* `address` is there */
     bool corrupt;       /* it broke the rules: nothing of it is read any more */
 
@@ -82,7 +86,7 @@ struct shm_peer {
     int pid;
     uint64_t key;
     int64_t call_at_ns;
-    bool called; /* in vain: not before call_at_ns again */
+    bool called_in_vain; /* not before call_at_ns again */
     struct shm_address address;
 };
 
@@ -96,7 +100,7 @@ struct shm_pending {
 struct shm_state {
     bool opened, armed, look; /* look: something outside the rings may have happened */
     bool cma;                 /* unless DIST_SHM_CMA=0 */
-    int wanting;              /* peers with `wanted` */
+    int wanting;              /* peers that are NEEDED or CALLING */
     struct disti_match_set unexpected;
     unsigned calls;           /* of progress since sockets were last looked at */
     struct shm_peer **active; /* the connected peers */
@@ -154,6 +158,12 @@ void disti_shm_cancel(void *opaque, uint64_t tag, uint64_t mask);
 
 /* connection.c: making and ending links. None of these blocks. */
 
+/*
+ * The only way to another phase. ERR_INTERNAL, which is reported: the drawing has no such arrow,
+ * and the phase stays.
+ */
+dist_status disti_shm_connection_go(struct shm_state *state, struct shm_peer *peer,
+                                    enum shm_phase to);
 /* Makes the listener, the doorbell and the epoll. */
 dist_status disti_shm_connection_open(struct shm_state *state);
 void disti_shm_connection_close(struct shm_state *state);
