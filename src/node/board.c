@@ -36,6 +36,7 @@ static dist_status board_make(struct disti_node *node, struct disti_node_hello *
     atomic_init(&node->board->cpu, -1);
     node->cpu = -1;
     hello->usable = disti_node_doorbell_open(node, hello) == DIST_OK;
+    hello->fences = !disti_node_can_fence();
     return DIST_OK;
 }
 

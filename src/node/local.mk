@@ -12,6 +12,7 @@ libdist_core_sources += \
 	src/node/node.h \
 	src/node/op.c \
 	src/node/pattern.c \
+	src/node/presence.c \
 	src/node/reduce.c \
 	src/node/segment/segment.c \
 	src/node/segment/segment.h \
@@ -25,4 +26,5 @@ libdist_core_sources += \
 	src/node/segment/table.h \
 	src/node/start.c \
 	src/node/state.h \
+	src/node/view.c \
 	src/node/window.c

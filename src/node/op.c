@@ -45,7 +45,7 @@ dist_status disti_node_op_go(struct disti_node_op *op, enum disti_node_op_state 
 
 /* ---- saying and hearing how far one is ---- */
 
-/* The store must stand before the look at who sleeps: doorbell.c says how, without a fence or with.
+/* The store must stand before the look at who sleeps: presence.c says how, without a fence or with.
  */
 static void op_say(struct disti_node *node, struct disti_node_op *op, uint32_t stage)
 {

@@ -224,9 +224,21 @@ char *disti_node_window(const struct disti_node *node, int rank, uint64_t round)
 dist_status disti_node_show(struct disti_node *node, struct disti_node_op *op);
 /* Learns where the others' are, and what follows for the call. All have shown theirs. */
 dist_status disti_node_look(struct disti_node *node, struct disti_node_op *op);
+
+/* ---- view.c: who can map whose segments ---- */
+
+/* Is that memory in a segment that the others can map, as far as is known? Writes where. */
+bool disti_node_find(struct disti_node *node, const void *memory, size_t bytes,
+                     struct disti_segment_at *at_p, bool *offered_p);
 /* Learns who could map what this rank has offered. All have reached a later stage. */
 void disti_node_prove(struct disti_node *node, const struct disti_node_op *op);
-/* Lets go of what is mapped of a peer. */
+/* An address in the peer's segment, NULL if it has shown none. */
+dist_status disti_node_see(struct node_peer *peer, const struct disti_segment_at *at, size_t bytes,
+                           char **memory_p);
+/* Maps what the peer has offered. Failure is an answer, which this rank's slot then gives. */
+void disti_node_try(struct disti_node *node, const struct disti_node_op *op, struct node_peer *peer,
+                    const struct disti_segment_at *at);
+/* Releases what is mapped of a peer. */
 void disti_node_unview(struct node_peer *peer);
 
 /* ---- move.c: moving long data ---- */
@@ -283,6 +295,18 @@ void disti_node_give(void *memory, bool at_once, int timeout_ms);
 dist_status disti_node_doorbell_open(struct disti_node *node, struct disti_node_hello *hello);
 /* The process's, if this was its last node, and its hold of its peers'. */
 void disti_node_doorbell_close(struct disti_node *node);
+
+/* Wakes that rank's sleeper. */
+void disti_node_doorbell_ring(struct disti_node *node, int rank);
+/* The calling thread is the one to wake. Returns what becomes readable then. */
+int disti_node_doorbell_listen(struct disti_node *node);
+/* Nobody is; what came for other nodes of the process is forwarded. */
+void disti_node_doorbell_silence(struct disti_node *node);
+
+/* ---- presence.c ---- */
+
+/* Registers this process, whose CPUs others may then have the kernel fence. False: it cannot be. */
+bool disti_node_can_fence(void);
 
 /* Wakes those that sleep, and sees who is gone; after a stage has been stored. */
 void disti_node_ring(struct disti_node *node);
