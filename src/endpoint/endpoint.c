@@ -218,10 +218,7 @@ dist_status disti_link_open(struct engine_link *link, const struct dist_transpor
         return status;
     link->endpoint = endpoint;
     endpoint_lock(endpoint);
-    link->next = endpoint->links;
-    if (link->next)
-        link->next->prev = link;
-    endpoint->links = link;
+    LIST_INSERT_HEAD(&endpoint->links, link, entry);
     endpoint_unlock(endpoint);
     return DIST_OK;
 }
@@ -257,16 +254,6 @@ static void endpoint_forget(struct disti_endpoint *endpoint, uint32_t group)
     disti_endpoint_sweep(endpoint);
 }
 
-static void link_unlink(struct disti_endpoint *endpoint, struct engine_link *link)
-{
-    if (link->prev)
-        link->prev->next = link->next;
-    else
-        endpoint->links = link->next;
-    if (link->next)
-        link->next->prev = link->prev;
-}
-
 void disti_link_close(struct engine_link *link)
 {
     struct disti_endpoint *endpoint = link->endpoint;
@@ -280,13 +267,13 @@ void disti_link_close(struct engine_link *link)
         endpoint->happened++;
         disti_endpoint_wake(endpoint);
     }
-    link_unlink(endpoint, link);
+    LIST_REMOVE(link, entry);
     if (!endpoint->movers)
         disti_endpoint_give_watch(endpoint);
     endpoint_unlock(endpoint);
     free(link->why);
     link->why = NULL;
     link->endpoint = NULL;
-    link->out = NULL;
+    LIST_INIT(&link->out);
     disti_endpoint_let_go(endpoint);
 }

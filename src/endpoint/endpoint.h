@@ -5,6 +5,8 @@
 
 #include <dist/backend.h>
 
+#include <sys/queue.h>
+
 /*
  * A transport that can forget one group's messages (its slot cancel) is opened once a world, with
  * the world's ranks. The groups' engines have links to that endpoint, and their tags tell them
@@ -30,10 +32,10 @@ struct disti_endpoint;
 
 /* A request of an engine: the transport has `request` while status is IN_PROGRESS. */
 struct engine_request {
-    struct dist_request request;        /* the engine fills envelope and data or sink */
-    dist_status status;                 /* as of the last call of the link */
-    int peer;                           /* in the group; so is request.peer once it has ended */
-    struct engine_request *next, *prev; /* the link's */
+    struct dist_request request;      /* the engine fills envelope and data or sink */
+    dist_status status;               /* as of the last call of the link */
+    int peer;                         /* in the group; so is request.peer once it has ended */
+    LIST_ENTRY(engine_request) entry; /* the link's */
 };
 
 /* An engine's part of an endpoint. */
@@ -45,8 +47,8 @@ struct engine_link {
     const int *members; /* rank in the transport by rank in the group; NULL: they are the same */
     uint32_t group;
     /* Guarded by the endpoint's lock. */
-    struct engine_link *next, *prev; /* of the endpoint */
-    struct engine_request *out;      /* that have not ended */
+    LIST_ENTRY(engine_link) entry;   /* of the endpoint */
+    LIST_HEAD(, engine_request) out; /* that have not ended */
     uint64_t seen;                   /* the endpoint's `happened` at the last look at them */
     bool asleep, from_any;
     struct engine_link *next_asleep;

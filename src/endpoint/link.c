@@ -76,25 +76,6 @@ dist_status disti_link_connect(struct engine_link *link, int peer, const void *b
 
 /* ---- requests ---- */
 
-static void link_take_out(struct engine_link *link, struct engine_request *request)
-{
-    if (request->prev)
-        request->prev->next = request->next;
-    else
-        link->out = request->next;
-    if (request->next)
-        request->next->prev = request->prev;
-}
-
-static void link_put_out(struct engine_link *link, struct engine_request *request)
-{
-    request->prev = NULL;
-    request->next = link->out;
-    if (link->out)
-        link->out->prev = request;
-    link->out = request;
-}
-
 /* The text of a failure is the thread's in whose call it was found. */
 static void link_ended(struct engine_link *link, struct engine_request *request)
 {
@@ -112,11 +93,11 @@ int disti_link_collect(struct engine_link *link)
     if (endpoint->shared && link->seen == endpoint->happened)
         return 0;
     link->seen = endpoint->happened;
-    for (struct engine_request *request = link->out, *next; request; request = next) {
-        next = request->next;
+    for (struct engine_request *request = LIST_FIRST(&link->out), *next; request; request = next) {
+        next = LIST_NEXT(request, entry);
         if (request->request.status == DIST_IN_PROGRESS)
             continue;
-        link_take_out(link, request);
+        LIST_REMOVE(request, entry);
         link_ended(link, request);
         ended++;
     }
@@ -125,7 +106,9 @@ int disti_link_collect(struct engine_link *link)
 
 static bool link_has_failed(const struct engine_link *link)
 {
-    for (const struct engine_request *request = link->out; request; request = request->next) {
+    const struct engine_request *request;
+
+    for (request = LIST_FIRST(&link->out); request; request = LIST_NEXT(request, entry)) {
         if (request->request.status < 0 && request->request.status != DIST_ERR_MISMATCH)
             return true;
     }
@@ -137,7 +120,9 @@ static void link_blame(struct engine_link *mine)
 {
     struct disti_endpoint *endpoint = mine->endpoint;
 
-    for (struct engine_link *link = endpoint->links; link; link = link->next) {
+    struct engine_link *link;
+
+    for (link = LIST_FIRST(&endpoint->links); link; link = LIST_NEXT(link, entry)) {
         if (link != mine && !link->why && link_has_failed(link))
             link->why = strdup(dist_last_error());
     }
@@ -177,7 +162,7 @@ static void link_start(struct engine_link *link, int peer, struct engine_request
     else
         start(endpoint->state, inner);
     if (inner->status == DIST_IN_PROGRESS)
-        link_put_out(link, request);
+        LIST_INSERT_HEAD(&link->out, request, entry);
     else
         link_ended(link, request);
     link_happened(link, failures);
@@ -239,7 +224,9 @@ int disti_link_progress(struct engine_link *link)
     ended = disti_link_collect(link);
     endpoint_unlock(link->endpoint);
     /* What moves for others is no reason to go on looking. */
-    return moved <= 0 || link->out || !link->endpoint->shared ? moved + (moved ? 0 : ended) : ended;
+    return moved <= 0 || LIST_FIRST(&link->out) || !link->endpoint->shared
+               ? moved + (moved ? 0 : ended)
+               : ended;
 }
 
 int disti_link_probe_tag(struct engine_link *link, uint64_t tag)

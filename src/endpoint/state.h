@@ -29,7 +29,7 @@ struct disti_endpoint {
     size_t address_bytes; /* 0: not asked for yet */
 
     pthread_mutex_t lock; /* of all that follows, and of the calls of the transport */
-    struct engine_link *links;
+    LIST_HEAD(, engine_link) links;
     struct engine_link *asleep,
         *watcher; /* by next_asleep; one of these, if the transport is armed */
     int movers;   /* threads that have to see to the watch */

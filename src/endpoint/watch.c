@@ -77,7 +77,9 @@ void disti_endpoint_give_watch(struct disti_endpoint *endpoint)
 
 static bool watch_has_ended(const struct engine_link *link)
 {
-    for (const struct engine_request *request = link->out; request; request = request->next) {
+    const struct engine_request *request;
+
+    for (request = LIST_FIRST(&link->out); request; request = LIST_NEXT(request, entry)) {
         if (request->request.status != DIST_IN_PROGRESS)
             return true;
     }
