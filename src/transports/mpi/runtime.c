@@ -38,12 +38,12 @@ void disti_mpi_unlock(void)
 }
 
 /* The first thing that MPI_Finalize does, the program's or ours, is to free MPI_COMM_SELF. */
-static int runtime_ending(MPI_Comm self, int key, void *value, void *state)
+static int runtime_ending(MPI_Comm self, int key, void *value, void *opaque)
 {
     (void)self;
     (void)key;
     (void)value;
-    (void)state;
+    (void)opaque;
     if (getpid() == runtime_process && runtime_at_end)
         runtime_at_end();
     return MPI_SUCCESS;
