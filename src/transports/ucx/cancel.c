@@ -73,7 +73,7 @@ static void cancel_give_up(struct ucx_state *ucx)
                                 "it did not take the last message of a group that has ended");
     }
     disti_ucx_peers_reap(ucx);
-    disti_ucx_peers_await_closed(ucx);
+    disti_ucx_peers_wait_closed(ucx);
 }
 
 /* ---- the slot ---- */

@@ -126,7 +126,7 @@ void disti_ucx_peers_reap(struct ucx_state *ucx)
 /* ---- waiting for UCX ---- */
 
 /* Until UCX is done with the request, or the time is over. Frees it. */
-static void peer_await(struct ucx_state *ucx, void *request, int64_t deadline)
+static void peer_wait(struct ucx_state *ucx, void *request, int64_t deadline)
 {
     if (!UCS_PTR_IS_PTR(request))
         return;
@@ -137,12 +137,12 @@ static void peer_await(struct ucx_state *ucx, void *request, int64_t deadline)
     ucp_request_free(request);
 }
 
-void disti_ucx_peers_await_closed(struct ucx_state *ucx)
+void disti_ucx_peers_wait_closed(struct ucx_state *ucx)
 {
     int64_t deadline = disti_deadline_ms(PEER_LEAVE_MS);
 
     for (int r = 0; r < ucx->ranks; r++) {
-        peer_await(ucx, ucx->peers[r].closing, deadline);
+        peer_wait(ucx, ucx->peers[r].closing, deadline);
         ucx->peers[r].closing = NULL;
     }
 }
@@ -158,8 +158,8 @@ void disti_ucx_peers_leave(struct ucx_state *ucx)
         if (ucx->peers[r].endpoint && !ucx->peers[r].lost)
             disti_ucx_send_note(&ucx->peers[r], UCX_AM_GOODBYE);
     }
-    peer_await(ucx, ucp_worker_flush_nbx(ucx->worker, &param), deadline);
+    peer_wait(ucx, ucp_worker_flush_nbx(ucx->worker, &param), deadline);
     for (int r = 0; r < ucx->ranks; r++)
         peer_close(&ucx->peers[r]);
-    disti_ucx_peers_await_closed(ucx);
+    disti_ucx_peers_wait_closed(ucx);
 }

@@ -25,7 +25,7 @@ struct ucx_send_pieces {
     unsigned flying;
     bool answered;
     dist_status status;
-    struct ucx_send_piece places[1 + UCX_WINDOW];
+    struct ucx_send_piece slots[1 + UCX_WINDOW];
 };
 
 static void piece_ended(void *ucx_request, ucs_status_t status, void *arg);
@@ -55,7 +55,7 @@ static void piece_start(struct ucx_send_piece *piece, const void *data)
 static void pieces_fill(struct ucx_send_pieces *all)
 {
     for (int i = 1; i <= UCX_WINDOW && all->status == DIST_OK && !all->peer->lost; i++) {
-        struct ucx_send_piece *piece = &all->places[i];
+        struct ucx_send_piece *piece = &all->slots[i];
         size_t left = all->bytes - all->begun;
 
         if (piece->busy || !left)
@@ -134,11 +134,11 @@ void disti_ucx_announce(struct ucx_peer *peer, struct dist_request *request,
     LIST_INSERT_HEAD(&peer->pieces, all, entry);
     all->announcement.head = *head;
     for (int i = 0; i <= UCX_WINDOW; i++) {
-        all->places[i].all = all;
-        all->places[i].head = (struct ucx_piece_head){.rank = head->rank, .serial = head->serial};
+        all->slots[i].all = all;
+        all->slots[i].head = (struct ucx_piece_head){.rank = head->rank, .serial = head->serial};
     }
     all->flying++; /* it must outlive a loss of the peer that shows at once */
-    piece_start(&all->places[0], NULL);
+    piece_start(&all->slots[0], NULL);
     all->flying--;
     pieces_finish(all);
 }
@@ -184,7 +184,7 @@ static bool pieces_replace(struct ucx_send_pieces *all)
 
     all->request = disti_standin_send(standins, all->request, all->begun);
     for (int i = 1; i <= UCX_WINDOW; i++)
-        all->places[i].pinned = all->places[i].busy;
+        all->slots[i].pinned = all->slots[i].busy;
     if (!all->request)
         all->begun = all->bytes;
     return all->request;
@@ -210,7 +210,7 @@ bool disti_ucx_pieces_pinned(const struct ucx_peer *peer)
 
     for (all = LIST_FIRST(&peer->pieces); all; all = LIST_NEXT(all, entry)) {
         for (int i = 1; i <= UCX_WINDOW; i++) {
-            if (all->places[i].pinned)
+            if (all->slots[i].pinned)
                 return true;
         }
     }

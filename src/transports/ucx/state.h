@@ -194,7 +194,7 @@ void disti_ucx_peers_reap(struct ucx_state *ucx);
 void disti_ucx_peers_leave(struct ucx_state *ucx);
 
 /* Waits, a bounded time, until the endpoints of lost peers are closed. */
-void disti_ucx_peers_await_closed(struct ucx_state *ucx);
+void disti_ucx_peers_wait_closed(struct ucx_state *ucx);
 
 /* What a status of UCX means for a message with this peer. */
 dist_status disti_ucx_ended(struct ucx_peer *peer, ucs_status_t status);

@@ -33,7 +33,7 @@ static struct disti_unexpected *receive_hold(struct ucx_peer *peer, const struct
 }
 
 /* The payload is here. */
-static void receive_here(struct ucx_peer *peer, const struct ucx_head *head, const void *payload)
+static void receive_whole(struct ucx_peer *peer, const struct ucx_head *head, const void *payload)
 {
     struct disti_unexpected *unexpected;
     bool mismatch;
@@ -95,7 +95,7 @@ void disti_ucx_take(struct ucx_peer *peer, const struct ucx_announcement *what, 
     if (announced)
         receive_announced(peer, what);
     else
-        receive_here(peer, &what->head, payload);
+        receive_whole(peer, &what->head, payload);
 }
 
 /* ---- receives ---- */
