@@ -10,23 +10,23 @@
 #include <fcntl.h>
 
 #define CALL_HIGHER_WAITS_NS (5 * 1000 * 1000) /* for the lower rank's call */
-#define CALL_AGAIN_NS (50 * 1000 * 1000)       /* after DEFER, or a call in vain */
+#define CALL_RETRY_NS (50 * 1000 * 1000)       /* after DEFER, or a call in vain */
 
 /* The call was in vain, for reasons that pass. */
-static void call_again(struct shm_state *state, struct shm_peer *peer)
+static void call_retry(struct shm_state *state, struct shm_peer *peer)
 {
     disti_shm_connection_hang_up(state, peer);
     if (peer->phase == SHM_CALLING)
         disti_shm_connection_go(state, peer, SHM_NEEDED);
     peer->called_in_vain = true;
-    peer->call_at_ns = disti_now_ns() + CALL_AGAIN_NS;
+    peer->call_ns = disti_now_ns() + CALL_RETRY_NS;
 }
 
 static bool call_lacks_descriptors(struct shm_state *state)
 {
     if (errno != EMFILE && errno != ENFILE)
         return false;
-    disti_shm_said_descriptors(state);
+    disti_shm_report_descriptors(state);
     return true;
 }
 
@@ -44,7 +44,7 @@ static dist_status call_speak(struct shm_state *state, struct shm_peer *peer)
     peer->fifo_bytes = state->fifo_bytes;
     status = disti_shm_memory_make(peer->fifo_bytes, &peer->memory, &peer->pair);
     if (status == DIST_IN_PROGRESS)
-        disti_shm_said_descriptors(state);
+        disti_shm_report_descriptors(state);
     if (status != DIST_OK)
         return status;
     if (!disti_shm_machine_random(&peer->key, sizeof(peer->key)))
@@ -86,7 +86,7 @@ static bool call_peer(struct shm_state *state, struct shm_peer *peer)
                                   peer->rank, peer->address.pid);
     }
     if (status == DIST_IN_PROGRESS)
-        call_again(state, peer);
+        call_retry(state, peer);
     else if (status != DIST_OK)
         disti_shm_connection_lose(state, peer, status);
     return status != DIST_IN_PROGRESS;
@@ -99,7 +99,7 @@ void disti_shm_call_want(struct shm_state *state, struct shm_peer *peer)
     if (peer->phase != SHM_IDLE)
         return;
     disti_shm_connection_go(state, peer, SHM_NEEDED);
-    peer->call_at_ns = disti_now_ns() + (lower ? 0 : CALL_HIGHER_WAITS_NS);
+    peer->call_ns = disti_now_ns() + (lower ? 0 : CALL_HIGHER_WAITS_NS);
     if (lower)
         disti_shm_connection_look(state); /* it may have called us; else this calls it */
 }
@@ -114,7 +114,7 @@ bool disti_shm_call_all(struct shm_state *state)
 
         if (!peer || peer->phase != SHM_NEEDED || !peer->known)
             continue;
-        if (peer->called_in_vain && peer->call_at_ns > now)
+        if (peer->called_in_vain && peer->call_ns > now)
             all = false;
         else
             all = call_peer(state, peer) && all;
@@ -130,7 +130,7 @@ void disti_shm_call_due(struct shm_state *state)
     for (int rank = 0; rank < state->config.world_size; rank++) {
         struct shm_peer *peer = state->peers[rank];
 
-        if (peer && peer->phase == SHM_NEEDED && peer->known && peer->call_at_ns <= now)
+        if (peer && peer->phase == SHM_NEEDED && peer->known && peer->call_ns <= now)
             call_peer(state, peer);
     }
 }
@@ -143,11 +143,11 @@ void disti_shm_call_answered(struct shm_state *state, struct shm_peer *peer)
     int result = disti_shm_hello_receive(peer->socket, &hello, fds);
 
     if (result == 0 && errno != EAGAIN)
-        disti_shm_pause(state, peer->socket, SHM_ON_SOCKET, peer->rank);
+        disti_shm_back_off(state, peer->socket, SHM_ON_SOCKET, peer->rank);
     if (result == 0)
         return;
     if (result < 0 && disti_shm_machine_runs(peer->pid)) { /* it let others in first, or closes */
-        call_again(state, peer);
+        call_retry(state, peer);
         return;
     }
     if (result < 0) {
@@ -167,7 +167,7 @@ void disti_shm_call_answered(struct shm_state *state, struct shm_peer *peer)
     } else if (hello.word == SHM_DEFER) {
         disti_shm_connection_hang_up(state, peer);
         disti_shm_connection_go(state, peer, SHM_NEEDED);
-        peer->call_at_ns = disti_now_ns() + CALL_AGAIN_NS;
+        peer->call_ns = disti_now_ns() + CALL_RETRY_NS;
     } else {
         disti_fail(DIST_ERR_PEER_LOST, "shm: rank %d (pid %d) refused to share memory: %s",
                    peer->rank, peer->pid, dist_status_string(hello.status));

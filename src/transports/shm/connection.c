@@ -16,7 +16,7 @@
 
 #define CONNECTION_BACKLOG 4096
 #define CONNECTION_EVENTS 32
-#define CONNECTION_PAUSE_NS (50 * 1000 * 1000) /* without a descriptor */
+#define CONNECTION_BACKOFF_NS (50 * 1000 * 1000) /* without a descriptor */
 
 /* The arrows of the drawing in state.h, by where they begin. */
 static const uint8_t connection_arrows[] = {
@@ -59,20 +59,20 @@ bool disti_shm_watch(struct shm_state *state, int fd, enum shm_event event, int 
     return connection_epoll(state, EPOLL_CTL_ADD, fd, EPOLLIN | flags, event, index);
 }
 
-void disti_shm_said_descriptors(struct shm_state *state)
+void disti_shm_report_descriptors(struct shm_state *state)
 {
-    if (!state->said_descriptors)
+    if (!state->reported_descriptors)
         disti_warn("shm: rank %d has no file descriptor left for a connection to a rank; it tries "
                    "again until there is one: raise `ulimit -n`",
                    state->config.rank);
-    state->said_descriptors = true;
+    state->reported_descriptors = true;
 }
 
-void disti_shm_pause(struct shm_state *state, int fd, enum shm_event event, int index)
+void disti_shm_back_off(struct shm_state *state, int fd, enum shm_event event, int index)
 {
-    disti_shm_said_descriptors(state);
+    disti_shm_report_descriptors(state);
     connection_epoll(state, EPOLL_CTL_MOD, fd, 0, event, index);
-    state->resume_at_ns = disti_now_ns() + CONNECTION_PAUSE_NS;
+    state->resume_ns = disti_now_ns() + CONNECTION_BACKOFF_NS;
 }
 
 static void connection_resume_one(struct shm_state *state, int fd, enum shm_event event, int index)
@@ -84,9 +84,9 @@ static void connection_resume_one(struct shm_state *state, int fd, enum shm_even
 /* Whatever was paused is listened to again, when it is time. */
 static void connection_resume(struct shm_state *state)
 {
-    if (!state->resume_at_ns || disti_now_ns() < state->resume_at_ns)
+    if (!state->resume_ns || disti_now_ns() < state->resume_ns)
         return;
-    state->resume_at_ns = 0;
+    state->resume_ns = 0;
     connection_resume_one(state, state->listener, SHM_ON_LISTENER, 0);
     for (int i = 0; i < state->pending_room; i++)
         connection_resume_one(state, state->pending[i].socket, SHM_ON_PENDING, i);
@@ -358,7 +358,7 @@ void disti_shm_connection_close(struct shm_state *state)
         if (!peer)
             continue;
         if (peer->mine)
-            atomic_store_explicit(&peer->mine->left, 1, memory_order_seq_cst);
+            atomic_store_explicit(&peer->mine->closed, 1, memory_order_seq_cst);
         disti_shm_connection_hang_up(state, peer);
         disti_match_clear(&peer->match);
         disti_shm_announce_free(peer);

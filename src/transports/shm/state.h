@@ -85,8 +85,8 @@ struct shm_peer {
     int memory, socket, doorbell, process; /* file descriptors, -1: none */
     int pid;
     uint64_t key;
-    int64_t call_at_ns;
-    bool called_in_vain; /* not before call_at_ns again */
+    int64_t call_ns;
+    bool called_in_vain; /* not before call_ns again */
     struct shm_address address;
 };
 
@@ -115,8 +115,8 @@ struct shm_state {
     struct disti_standins standins;
     struct shm_pending *pending;
     int pending_room;
-    int64_t resume_at_ns;  /* sockets are not listened to until then; 0: they are */
-    bool said_descriptors; /* that there are none */
+    int64_t resume_ns;         /* sockets are not listened to until then; 0: they are */
+    bool reported_descriptors; /* that there are none */
 };
 
 /* Wakes the peer if it sleeps. After every seq_cst store that it may be waiting for. */
