@@ -50,7 +50,7 @@ struct shm_answer {
 };
 
 struct shm_answers {
-    struct shm_answer *at;
+    struct shm_answer *entries;
     size_t room, count, sent;
 };
 

@@ -162,9 +162,9 @@ bool disti_ucx_pieces_answered(struct ucx_peer *peer, uint32_t name, bool wanted
 void disti_ucx_pieces_fail(struct ucx_peer *peer)
 {
     struct ucx_send_pieces *all;
-    uint32_t at = 0;
+    uint32_t cursor = 0;
 
-    while ((all = disti_announced_take_next(&peer->announced, &at)))
+    while ((all = disti_announced_take_next(&peer->announced, &cursor)))
         pieces_give_up(all, DIST_ERR_PEER_LOST);
 }
 
