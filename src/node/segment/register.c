@@ -158,9 +158,9 @@ static dist_status register_add_locked(const struct segment *segment, void *copy
     return status;
 }
 
-static dist_status register_plain(struct segment *segment)
+static dist_status register_private(struct segment *segment)
 {
-    disti_segment_say_plain(segment->bytes);
+    disti_segment_log_private(segment->bytes);
     segment->name.key = 0;
     segment->arena = NULL;
     return register_add_locked(segment, NULL);
@@ -200,12 +200,12 @@ dist_status disti_segment_register(void *memory, size_t bytes)
     if (status != DIST_OK)
         return status;
     if (!shared)
-        return register_plain(&segment);
+        return register_private(&segment);
     status = register_swap(&segment, &block);
     if (status == DIST_OK)
         return DIST_OK;
     disti_arena_give(&block);
-    return register_plain(&segment);
+    return register_private(&segment);
 }
 
 /* With the lock held; the table has room to take it back. */

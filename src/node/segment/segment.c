@@ -36,16 +36,16 @@ static dist_status segment_add(const struct segment *segment)
 
 /* ---- blocks of arenas ---- */
 
-static dist_status segment_alloc_plain(size_t bytes, void **memory_p)
+static dist_status segment_alloc_private(size_t bytes, void **memory_p)
 {
-    struct segment segment = {.kind = SEGMENT_PLAIN, .bytes = bytes};
+    struct segment segment = {.kind = SEGMENT_PRIVATE, .bytes = bytes};
     void *memory = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     dist_status status;
 
     if (memory == MAP_FAILED)
         return disti_fail(DIST_ERR_NO_MEMORY, "no room for %zu KiB of memory: free some",
                           bytes >> 10);
-    disti_segment_say_plain(bytes);
+    disti_segment_log_private(bytes);
     segment.memory = memory;
     status = segment_add(&segment);
     if (status == DIST_OK)
@@ -73,7 +73,7 @@ dist_status disti_segment_alloc(size_t bytes, void **memory_p)
     dist_status status = segment_take(ARENA_PROGRAM, &bytes, &block, &shared);
 
     if (status == DIST_OK && !shared)
-        return segment_alloc_plain(bytes, memory_p);
+        return segment_alloc_private(bytes, memory_p);
     if (status == DIST_OK)
         *memory_p = disti_arena_memory(&block);
     return status;

@@ -169,7 +169,7 @@ dist_status disti_segment_table_take(const void *memory, bool registered, struct
     return status;
 }
 
-void disti_segment_say_plain(size_t bytes)
+void disti_segment_log_private(size_t bytes)
 {
     disti_info("%zu KiB of memory are used as ordinary memory is: %s", bytes >> 10,
                dist_last_error());

@@ -9,10 +9,10 @@
 
 /*
  * ARENA: a file, which is divided into blocks. REGISTERED: a block of an arena, mapped where the
- * program had its memory. PLAIN, by alloc: ordinary memory, as no arena could be made; so is what
+ * program had its memory. PRIVATE, by alloc: ordinary memory, as no arena could be made; so is what
  * was registered then. It has no name.
  */
-enum segment_kind { SEGMENT_ARENA, SEGMENT_REGISTERED, SEGMENT_PLAIN };
+enum segment_kind { SEGMENT_ARENA, SEGMENT_REGISTERED, SEGMENT_PRIVATE };
 
 struct segment {
     char *memory;
@@ -60,7 +60,7 @@ void disti_segment_table_remove(const void *memory);
 void *disti_segment_table_find_key(uint64_t key);
 
 /* Says in the log that so many bytes are not shared, and why: the last error. */
-void disti_segment_say_plain(size_t bytes);
+void disti_segment_log_private(size_t bytes);
 
 /* peer.c: around a fork; the child has none of the parent's mappings of its peers. */
 void disti_segment_peers_lock(void);
