@@ -28,7 +28,7 @@ static dist_status board_make(struct disti_node *node, struct disti_node_hello *
     if (status != DIST_OK || !wanted)
         return status;
     tried = disti_log_trying(true);
-    status = disti_segment_piece(sizeof(*node->board), &memory, &hello->board);
+    status = disti_segment_alloc_shared(sizeof(*node->board), &memory, &hello->board);
     disti_log_trying(tried);
     if (status != DIST_OK)
         return DIST_OK;
@@ -44,7 +44,7 @@ static dist_status board_make(struct disti_node *node, struct disti_node_hello *
 static int board_who_cannot(struct disti_node *node)
 {
     for (int r = 0; r < node->ranks; r++) {
-        const struct disti_segment_at *board = &node->hellos[r].board;
+        const struct disti_segment_location *board = &node->hellos[r].board;
 
         if (!node->hellos[r].usable || board->offset > board->name.bytes ||
             board->name.bytes - board->offset < sizeof(*node->board))
@@ -59,7 +59,7 @@ static bool board_map_all(struct disti_node *node)
 {
     node->peers[node->rank].board = node->board;
     for (int r = 0; r < node->ranks; r++) {
-        const struct disti_segment_at *at = &node->hellos[r].board;
+        const struct disti_segment_location *at = &node->hellos[r].board;
         void *memory;
 
         if (r == node->rank)

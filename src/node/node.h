@@ -76,7 +76,7 @@ struct disti_node_op {
 
 /* What each rank lays before the others. Exchanged as bytes; all zero: it has no board. */
 struct disti_node_hello {
-    struct disti_segment_at board;
+    struct disti_segment_location board;
     uint64_t doorbell_inode;
     int32_t doorbell_fd; /* the end to write to */
     uint32_t doorbell_number;

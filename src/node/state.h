@@ -40,12 +40,12 @@
  * without descriptors or mappings makes calls slower, and none fail.
  */
 struct node_places {
-    struct disti_segment_at in;
+    struct disti_segment_location in;
     bool in_place; /* OUT is the same, and `out` not written */
     bool in_offered, out_offered;
     bool refuses; /* from stage 1 on: one of the segments that were offered in this call */
-    struct disti_segment_at out;
-    struct disti_segment_at window;
+    struct disti_segment_location out;
+    struct disti_segment_location window;
 };
 
 /*
@@ -112,7 +112,7 @@ struct disti_node {
     struct node_peer *peers;  /* by rank; [rank]: itself */
     struct disti_node_hello *hellos;
     char *window; /* this rank's, NULL: not needed yet */
-    struct disti_segment_at window_at;
+    struct disti_segment_location window_location;
     size_t round_bytes;
     int cpus;           /* for this rank and the others, no more than ranks */
     size_t cache_bytes; /* this rank's, of the second level */
@@ -229,15 +229,15 @@ dist_status disti_node_look(struct disti_node *node, struct disti_node_op *op);
 
 /* Is that memory in a segment that the others can map, as far as is known? Writes where. */
 bool disti_node_find(struct disti_node *node, const void *memory, size_t bytes,
-                     struct disti_segment_at *at_p, bool *offered_p);
+                     struct disti_segment_location *location_p, bool *offered_p);
 /* Learns who could map what this rank has offered. All have reached a later stage. */
 void disti_node_prove(struct disti_node *node, const struct disti_node_op *op);
 /* An address in the peer's segment, NULL if it has shown none. */
-dist_status disti_node_see(struct node_peer *peer, const struct disti_segment_at *at, size_t bytes,
-                           char **memory_p);
+dist_status disti_node_see(struct node_peer *peer, const struct disti_segment_location *at,
+                           size_t bytes, char **memory_p);
 /* Maps what the peer has offered. Failure is an answer, which this rank's slot then gives. */
 void disti_node_try(struct disti_node *node, const struct disti_node_op *op, struct node_peer *peer,
-                    const struct disti_segment_at *at);
+                    const struct disti_segment_location *at);
 /* Releases what is mapped of a peer. */
 void disti_node_unview(struct node_peer *peer);
 

@@ -18,17 +18,17 @@ static struct node_proof *view_proof(struct disti_node *node, uint64_t key)
 }
 
 bool disti_node_find(struct disti_node *node, const void *memory, size_t bytes,
-                     struct disti_segment_at *at_p, bool *offered_p)
+                     struct disti_segment_location *location_p, bool *offered_p)
 {
     const struct node_proof *proof;
 
     *offered_p = false;
-    if (!disti_segment_find(memory, bytes, at_p))
+    if (!disti_segment_find(memory, bytes, location_p))
         return false;
-    proof = view_proof(node, at_p->name.key);
+    proof = view_proof(node, location_p->name.key);
     *offered_p = !proof;
     if (proof && !proof->mapped)
-        at_p->name.key = 0;
+        location_p->name.key = 0;
     return proof && proof->mapped;
 }
 
@@ -80,7 +80,7 @@ static char *view_use(struct node_peer *peer, int at, struct node_view view)
 
 /* The mapping of a segment: one of the last few, or a new one. */
 static dist_status view_map(struct node_peer *peer, const struct disti_segment_name *name,
-                             char **memory_p)
+                            char **memory_p)
 {
     void *memory;
     int at = 0;
@@ -109,8 +109,8 @@ void disti_node_unview(struct node_peer *peer)
     }
 }
 
-dist_status disti_node_see(struct node_peer *peer, const struct disti_segment_at *at, size_t bytes,
-                           char **memory_p)
+dist_status disti_node_see(struct node_peer *peer, const struct disti_segment_location *at,
+                           size_t bytes, char **memory_p)
 {
     char *memory = NULL;
     dist_status status = DIST_OK;
@@ -124,7 +124,7 @@ dist_status disti_node_see(struct node_peer *peer, const struct disti_segment_at
 }
 
 void disti_node_try(struct disti_node *node, const struct disti_node_op *op, struct node_peer *peer,
-                    const struct disti_segment_at *at)
+                    const struct disti_segment_location *at)
 {
     const struct disti_log *log = disti_log_current();
     char *memory;

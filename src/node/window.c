@@ -64,7 +64,8 @@ static dist_status window_make(struct disti_node *node)
 
     if (node->window)
         return DIST_OK;
-    status = disti_segment_piece(NODE_ROUNDS * node->round_bytes, &memory, &node->window_at);
+    status = disti_segment_alloc_shared(NODE_ROUNDS * node->round_bytes, &memory,
+                                        &node->window_location);
     if (status == DIST_OK)
         node->window = memory;
     return status;
@@ -116,7 +117,7 @@ dist_status disti_node_show(struct disti_node *node, struct disti_node_op *op)
     /* Even if all should be visible: a peer attaches it now or, once this rank is gone, never. */
     status = window_make(node);
     if (status == DIST_OK)
-        places->window = node->window_at;
+        places->window = node->window_location;
     return status;
 }
 
@@ -160,7 +161,7 @@ static bool window_all_seen(const struct disti_node *node, const struct disti_no
 
 /* A window stays mapped as long as the group is: it is the same for all calls. */
 static dist_status window_attach(struct disti_node *node, int rank,
-                                 const struct disti_segment_at *at)
+                                 const struct disti_segment_location *at)
 {
     struct node_peer *peer = &node->peers[rank];
     size_t bytes = NODE_ROUNDS * node->round_bytes;

@@ -79,7 +79,8 @@ dist_status disti_segment_alloc(size_t bytes, void **memory_p)
     return status;
 }
 
-dist_status disti_segment_piece(size_t bytes, void **memory_p, struct disti_segment_at *at_p)
+dist_status disti_segment_alloc_shared(size_t bytes, void **memory_p,
+                                       struct disti_segment_location *location_p)
 {
     struct arena_block block;
     bool shared;
@@ -90,7 +91,8 @@ dist_status disti_segment_piece(size_t bytes, void **memory_p, struct disti_segm
     if (!shared)
         return disti_fail(DIST_ERR_NO_MEMORY, "no shared memory can be made: raise `ulimit -n`, "
                                               "or allow memfd_create in the sandbox");
-    *at_p = (struct disti_segment_at){.name = *disti_arena_name(&block), .offset = block.offset};
+    *location_p =
+        (struct disti_segment_location){.name = *disti_arena_name(&block), .offset = block.offset};
     *memory_p = disti_arena_memory(&block);
     return DIST_OK;
 }
@@ -122,9 +124,10 @@ dist_status disti_segment_free(void *memory)
 /* ---- what lies where ---- */
 
 /* With the lock held. */
-static bool segment_holds(const void *memory, size_t bytes, struct disti_segment_at *at_p)
+static bool segment_holds(const void *memory, size_t bytes,
+                          struct disti_segment_location *location_p)
 {
-    const struct segment *segment = disti_segment_table_at(memory);
+    const struct segment *segment = disti_segment_table_find(memory);
     struct arena_block block = {.offset = 0};
     size_t offset, end;
 
@@ -139,18 +142,19 @@ static bool segment_holds(const void *memory, size_t bytes, struct disti_segment
     }
     if (!disti_inside(offset, bytes, end))
         return false;
-    *at_p = (struct disti_segment_at){.name = segment->name, .offset = segment->offset + offset};
+    *location_p =
+        (struct disti_segment_location){.name = segment->name, .offset = segment->offset + offset};
     return true;
 }
 
-bool disti_segment_find(const void *memory, size_t bytes, struct disti_segment_at *at_p)
+bool disti_segment_find(const void *memory, size_t bytes, struct disti_segment_location *location_p)
 {
     bool found;
 
     if (disti_segment_table_length() == 0)
         return false;
     disti_segment_lock();
-    found = segment_holds(memory, bytes, at_p);
+    found = segment_holds(memory, bytes, location_p);
     disti_segment_unlock();
     return found;
 }

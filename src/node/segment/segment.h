@@ -36,7 +36,7 @@ struct disti_segment_name {
 };
 
 /* Where a range of memory lies in a segment. */
-struct disti_segment_at {
+struct disti_segment_location {
     struct disti_segment_name name;
     uint64_t offset; /* of its first byte */
 };
@@ -50,9 +50,10 @@ dist_status disti_segment_alloc(size_t bytes, void **memory_p);
 
 /*
  * For the library: the same, but shared for certain, out of arenas of its own; and where it lies. A
- * peer maps at_p->name once for all pieces in it. ERR_NO_MEMORY.
+ * peer maps location_p->name once for all pieces in it. ERR_NO_MEMORY.
  */
-dist_status disti_segment_piece(size_t bytes, void **memory_p, struct disti_segment_at *at_p);
+dist_status disti_segment_alloc_shared(size_t bytes, void **memory_p,
+                                       struct disti_segment_location *location_p);
 
 /*
  * Gives back what alloc or piece gave, at once. Peers may keep their mappings of it: these
@@ -79,7 +80,8 @@ dist_status disti_segment_register(void *memory, size_t bytes);
 dist_status disti_segment_unregister(void *memory);
 
 /* Does [memory, memory + bytes) lie in one block or segment? Costs some ten nanoseconds. */
-bool disti_segment_find(const void *memory, size_t bytes, struct disti_segment_at *at_p);
+bool disti_segment_find(const void *memory, size_t bytes,
+                        struct disti_segment_location *location_p);
 
 /* So many mappings that nobody holds are kept, those that were let go of last. */
 #define DISTI_SEGMENT_KEEP 64

@@ -98,7 +98,7 @@ static dist_status table_other_way(const void *memory, bool registered)
                       registered ? "dist_free" : "dist_unregister");
 }
 
-const struct segment *disti_segment_table_at(const void *memory)
+const struct segment *disti_segment_table_find(const void *memory)
 {
     size_t after = table_upto(memory);
     const struct segment *segment = after ? &table[after - 1] : NULL;
@@ -125,7 +125,7 @@ bool disti_segment_table_overlaps(const void *memory, size_t bytes)
 /* What begins there, of an arena the block. False: nothing. */
 static bool table_begins(const void *memory, struct segment *segment_p)
 {
-    const struct segment *segment = disti_segment_table_at(memory);
+    const struct segment *segment = disti_segment_table_find(memory);
     struct arena_block block;
 
     if (!segment)

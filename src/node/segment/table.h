@@ -44,7 +44,7 @@ void disti_segment_table_add(const struct segment *segment);
 bool disti_segment_table_overlaps(const void *memory, size_t bytes);
 
 /* With the lock held. The entry that an address lies in; NULL: none. */
-const struct segment *disti_segment_table_at(const void *memory);
+const struct segment *disti_segment_table_find(const void *memory);
 
 /*
  * With the lock held. Takes the entry out that begins at memory, of register if `registered`, else

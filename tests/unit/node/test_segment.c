@@ -49,7 +49,7 @@ static void test_free_what_is_not_there(void **state)
 
 static void test_find(void **state)
 {
-    struct disti_segment_at at = {.offset = 0};
+    struct disti_segment_location at = {.offset = 0};
     char *memory, *other;
 
     (void)state;
@@ -97,7 +97,7 @@ static void test_many(void **state)
 {
     enum { MANY = 1000, STEP = 387 };
     static char *memory[MANY];
-    struct disti_segment_at at;
+    struct disti_segment_location at;
 
     (void)state;
     for (int i = 0; i < MANY; i++) {
@@ -118,20 +118,20 @@ static void test_many(void **state)
 static void test_no_memory(void **state)
 {
     static const size_t sizes[] = {SIZE_MAX, SIZE_MAX / 2, (size_t)1 << 46};
-    struct disti_segment_at at;
+    struct disti_segment_location at;
     struct rlimit limit, none;
     void *memory = NULL;
 
     (void)state;
     for (int i = 0; i < 3; i++) {
         assert_int_equal(disti_segment_alloc(sizes[i], &memory), DIST_ERR_NO_MEMORY);
-        assert_int_equal(disti_segment_piece(sizes[i], &memory, &at), DIST_ERR_NO_MEMORY);
+        assert_int_equal(disti_segment_alloc_shared(sizes[i], &memory, &at), DIST_ERR_NO_MEMORY);
     }
     getrlimit(RLIMIT_NOFILE, &limit);
     none = limit;
     none.rlim_cur = 0;
     setrlimit(RLIMIT_NOFILE, &none);
-    assert_int_equal(disti_segment_piece(1, &memory, &at), DIST_ERR_NO_MEMORY);
+    assert_int_equal(disti_segment_alloc_shared(1, &memory, &at), DIST_ERR_NO_MEMORY);
     setrlimit(RLIMIT_NOFILE, &limit);
     assert_non_null(strstr(dist_last_error(), "ulimit -n"));
     assert_null(memory);
@@ -142,7 +142,7 @@ static void test_no_memory(void **state)
 static int child_of_owner(void *arg, int line)
 {
     unsigned char *memory = arg;
-    struct disti_segment_at at;
+    struct disti_segment_location at;
     void *own = NULL;
 
     (void)line;
@@ -175,7 +175,7 @@ static void test_fork(void **state)
 /* The life of a block; NULL, or what did not work. */
 static void *thread_round(unsigned seed, size_t pages)
 {
-    struct disti_segment_at at;
+    struct disti_segment_location at;
     void *memory, *mapped;
     size_t bytes = pages * PAGE;
 

@@ -94,7 +94,7 @@ static inline void unit_run(int (*fn)(void *arg, int line), void *arg)
 
 static inline struct disti_segment_name unit_name(const void *memory)
 {
-    struct disti_segment_at at = {.offset = 1};
+    struct disti_segment_location at = {.offset = 1};
 
     assert_true(disti_segment_find(memory, 1, &at));
     assert_int_equal(at.offset, 0);
