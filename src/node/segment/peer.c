@@ -29,13 +29,13 @@ static struct peer *peer_chains[PEER_CHAINS];
 static TAILQ_HEAD(peer_queue, peer) peer_idle = TAILQ_HEAD_INITIALIZER(peer_idle);
 static size_t peer_idle_count;
 
-static struct peer **peer_link(uint64_t key)
+static struct peer **peer_entry(uint64_t key)
 {
-    struct peer **link = &peer_chains[key % PEER_CHAINS];
+    struct peer **entry = &peer_chains[key % PEER_CHAINS];
 
-    while (*link && (*link)->key != key)
-        link = &(*link)->next;
-    return link;
+    while (*entry && (*entry)->key != key)
+        entry = &(*entry)->next;
+    return entry;
 }
 
 static void peer_reuse(struct peer *peer)
@@ -46,7 +46,7 @@ static void peer_reuse(struct peer *peer)
 
 static void peer_drop(struct peer *peer)
 {
-    *peer_link(peer->key) = peer->next;
+    *peer_entry(peer->key) = peer->next;
     peer_reuse(peer);
     munmap(peer->memory, peer->bytes);
     free(peer);
@@ -84,7 +84,7 @@ static dist_status peer_new(const struct disti_segment_name *name, struct peer *
         free(peer);
         return status;
     }
-    *peer_link(peer->key) = peer;
+    *peer_entry(peer->key) = peer;
     *peer_p = peer;
     return DIST_OK;
 }
@@ -95,7 +95,7 @@ static dist_status peer_find(const struct disti_segment_name *name, void **memor
     dist_status status = DIST_OK;
 
     pthread_mutex_lock(&peer_lock);
-    peer = *peer_link(name->key);
+    peer = *peer_entry(name->key);
     if (!peer) {
         status = peer_new(name, &peer);
     } else if (peer->bytes != name->bytes) {
@@ -173,7 +173,7 @@ void disti_segment_unmap(uint64_t key)
     struct peer *peer;
 
     pthread_mutex_lock(&peer_lock);
-    peer = *peer_link(key);
+    peer = *peer_entry(key);
     if (peer && peer->holders > 0 && --peer->holders == 0) {
         TAILQ_INSERT_HEAD(&peer_idle, peer, entry);
         peer_idle_count++;
