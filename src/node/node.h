@@ -30,7 +30,7 @@ struct disti_node;
  *
  *                  its slot is free,      all have come     the last stage:
  *                  what it has is shown   to `stage`        no work is left
- *   start ----> POSTED ----------> AWAITS ----------> WORKS ----------> ENDED
+ *   start ----> POSTED ----------> WAITING ----------> WORKING ----------> ENDED
  *                                  |    ^               |                 ^
  *                                  |    '---------------'                 |
  *                                  |    done, and so said: stage + 1      |
@@ -39,7 +39,7 @@ struct disti_node;
  *
  * One that fails stays where it is.
  */
-enum disti_node_op_state { NODE_OP_POSTED, NODE_OP_AWAITS, NODE_OP_WORKS, NODE_OP_ENDED };
+enum disti_node_op_state { NODE_OP_POSTED, NODE_OP_WAITING, NODE_OP_WORKING, NODE_OP_ENDED };
 
 /*
  * Where its data are. BOARD and WINDOWS are told apart by start; what begins as WINDOWS turns out
@@ -68,7 +68,7 @@ struct disti_node_op {
     int others;            /* that a root has done with */
     uint32_t stage;        /* that the others are awaited at */
     int admitted;          /* POSTED: ranks below this let it begin */
-    int seen;              /* AWAITS: ranks below this have come to its stage */
+    int seen;              /* WAITING: ranks below this have come to its stage */
     int peer;              /* on ERR_MISMATCH: who called something else, */
     uint64_t mine, theirs; /* both fingerprints, */
     uint64_t sequence;     /* and the number of that call of mine */
@@ -141,7 +141,7 @@ dist_status disti_node_advance(struct disti_node *node, struct disti_node_op *op
 dist_status disti_node_compare(const struct disti_node *node, struct disti_node_op *op);
 
 /* Does it wait for that rank? */
-bool disti_node_awaits(const struct disti_node *node, const struct disti_node_op *op, int rank);
+bool disti_node_waits_for(const struct disti_node *node, const struct disti_node_op *op, int rank);
 
 /* The ranks that it waits for: "rank 2, rank 5". */
 void disti_node_describe(const struct disti_node *node, const struct disti_node_op *op, char *text,

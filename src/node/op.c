@@ -21,9 +21,9 @@
 
 /* The arrows of the drawing in node.h, by where they begin. */
 static const uint8_t op_arrows[] = {
-    [NODE_OP_POSTED] = 1 << NODE_OP_AWAITS,
-    [NODE_OP_AWAITS] = 1 << NODE_OP_WORKS | 1 << NODE_OP_ENDED,
-    [NODE_OP_WORKS] = 1 << NODE_OP_AWAITS | 1 << NODE_OP_ENDED,
+    [NODE_OP_POSTED] = 1 << NODE_OP_WAITING,
+    [NODE_OP_WAITING] = 1 << NODE_OP_WORKING | 1 << NODE_OP_ENDED,
+    [NODE_OP_WORKING] = 1 << NODE_OP_WAITING | 1 << NODE_OP_ENDED,
     [NODE_OP_ENDED] = 0,
 };
 
@@ -60,7 +60,7 @@ static void op_say(struct disti_node *node, struct disti_node_op *op, uint32_t s
 }
 
 /* Does this rank wait for that one? In a long call all keep step. */
-static bool op_awaits(const struct disti_node *node, const struct disti_node_op *op, int rank)
+static bool op_waits_for(const struct disti_node *node, const struct disti_node_op *op, int rank)
 {
     const struct node_pattern *pattern = disti_node_pattern(op->call.collective);
 
@@ -89,7 +89,7 @@ static dist_status op_hear(struct disti_node *node, struct disti_node_op *op)
     for (; op->seen < node->ranks; op->seen++) {
         struct node_slot *slot;
 
-        if (!op_awaits(node, op, op->seen))
+        if (!op_waits_for(node, op, op->seen))
             continue;
         slot = node_slot(node->peers[op->seen].board, op);
         if (atomic_load_explicit(&slot->stage, memory_order_acquire) < want)
@@ -172,7 +172,7 @@ static dist_status op_enter(struct disti_node *node, struct disti_node_op *op)
             return status;
         disti_node_fill(node, op, 0);
     }
-    status = disti_node_op_go(op, NODE_OP_AWAITS);
+    status = disti_node_op_go(op, NODE_OP_WAITING);
     if (status != DIST_OK)
         return status;
     disti_node_appear(node);
@@ -229,7 +229,7 @@ static dist_status op_turn(struct disti_node *node, struct disti_node_op *op)
         disti_node_drain(node, op, op->stage - 1);
     if (op->past) /* before anybody is told that the call has ended */
         disti_node_order();
-    return status == DIST_OK ? disti_node_op_go(op, NODE_OP_WORKS) : status;
+    return status == DIST_OK ? disti_node_op_go(op, NODE_OP_WORKING) : status;
 }
 
 static bool op_work(struct disti_node *node, struct disti_node_op *op)
@@ -253,7 +253,7 @@ static dist_status op_finish_long(struct disti_node *node, struct disti_node_op 
 /* The round is done: says so, and has the next one filled. */
 static dist_status op_next_stage(struct disti_node *node, struct disti_node_op *op)
 {
-    dist_status status = disti_node_op_go(op, NODE_OP_AWAITS);
+    dist_status status = disti_node_op_go(op, NODE_OP_WAITING);
 
     if (status != DIST_OK)
         return status;
@@ -272,7 +272,7 @@ static dist_status op_next_stage(struct disti_node *node, struct disti_node_op *
 /* One bite of a stage of a long call that all have reached. OK: the call has ended. */
 static dist_status op_step(struct disti_node *node, struct disti_node_op *op)
 {
-    dist_status status = op->state == NODE_OP_AWAITS ? op_turn(node, op) : DIST_OK;
+    dist_status status = op->state == NODE_OP_WAITING ? op_turn(node, op) : DIST_OK;
 
     if (status != DIST_OK)
         return status;
@@ -312,14 +312,14 @@ dist_status disti_node_compare(const struct disti_node *node, struct disti_node_
     return status == DIST_ERR_MISMATCH ? status : DIST_OK;
 }
 
-bool disti_node_awaits(const struct disti_node *node, const struct disti_node_op *op, int rank)
+bool disti_node_waits_for(const struct disti_node *node, const struct disti_node_op *op, int rank)
 {
     bool posted = op->state == NODE_OP_POSTED;
     uint64_t number = posted ? op_before(op) : op->number;
     uint64_t want = node_stage(number, posted ? 0 : op->stage);
     struct node_slot *slot = &node->peers[rank].board->slots[number % NODE_SLOTS];
 
-    return (posted || op_awaits(node, op, rank)) &&
+    return (posted || op_waits_for(node, op, rank)) &&
            atomic_load_explicit(&slot->stage, memory_order_seq_cst) < want;
 }
 
@@ -330,7 +330,7 @@ void disti_node_describe(const struct disti_node *node, const struct disti_node_
 
     text[0] = '\0';
     for (int r = 0; r < node->ranks && used + 16 < size; r++) {
-        if (disti_node_awaits(node, op, r))
+        if (disti_node_waits_for(node, op, r))
             used += (size_t)snprintf(text + used, size - used, "%srank %d", used ? ", " : "", r);
     }
 }
@@ -338,7 +338,7 @@ void disti_node_describe(const struct disti_node *node, const struct disti_node_
 bool disti_node_ready(const struct disti_node *node, const struct disti_node_op *op)
 {
     for (int r = 0; r < node->ranks; r++) {
-        if (disti_node_awaits(node, op, r))
+        if (disti_node_waits_for(node, op, r))
             return false;
     }
     return true;
