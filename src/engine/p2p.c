@@ -233,7 +233,7 @@ dist_status disti_p2p_post(struct dist_engine *engine, const struct dist_call *c
         return disti_fail(DIST_ERR_NO_MEMORY, "no memory to start %s",
                           dist_collective_string(call->collective));
     *p = (struct engine_p2p){.call = *call, .ticket = ticket, .order = engine->posted++};
-    disti_node_appear(engine->node);
+    disti_node_publish_cpu(engine->node);
     disti_message_init(engine, p);
     if (call->collective == DIST_COLL_SEND)
         p->spans[DISTI_IN] = (struct engine_span){call->in, p->bytes};

@@ -104,7 +104,7 @@ bool disti_node_map(struct disti_node *node);
 void disti_node_close(struct disti_node *node);
 
 /* Shows the others which CPU this rank is on, when it begins something. node may be NULL. */
-void disti_node_appear(struct disti_node *node);
+void disti_node_publish_cpu(struct disti_node *node);
 /* Called for each look at what others do that has found nothing: goes to another CPU now and then,
  * if there is a free one and another rank was last seen on this one. node may be NULL. */
 void disti_node_migrate_cpu(struct disti_node *node);

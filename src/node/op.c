@@ -47,7 +47,7 @@ dist_status disti_node_op_go(struct disti_node_op *op, enum disti_node_op_state 
 
 /* The store must stand before the look at who sleeps: presence.c says how, without a fence or with.
  */
-static void op_say(struct disti_node *node, struct disti_node_op *op, uint32_t stage)
+static void op_publish(struct disti_node *node, struct disti_node_op *op, uint32_t stage)
 {
     _Atomic uint64_t *mine = &node_slot(node->board, op)->stage;
 
@@ -82,7 +82,7 @@ static dist_status op_mismatch(const struct disti_node *node, struct disti_node_
 }
 
 /* Have all that are awaited reached the op's stage? */
-static dist_status op_hear(struct disti_node *node, struct disti_node_op *op)
+static dist_status op_poll(struct disti_node *node, struct disti_node_op *op)
 {
     uint64_t want = node_stage(op->number, op->stage);
 
@@ -167,7 +167,7 @@ static dist_status op_enter(struct disti_node *node, struct disti_node_op *op)
         memcpy(slot->data, op->call.in,
                op->call.count * op->element_bytes * node_blocks(node, pattern));
     if (op->way != NODE_WAY_BOARD) {
-        status = disti_node_show(node, op);
+        status = disti_node_publish(node, op);
         if (status != DIST_OK)
             return status;
         disti_node_fill(node, op, 0);
@@ -175,8 +175,8 @@ static dist_status op_enter(struct disti_node *node, struct disti_node_op *op)
     status = disti_node_op_go(op, NODE_OP_WAITING);
     if (status != DIST_OK)
         return status;
-    disti_node_appear(node);
-    op_say(node, op, 0);
+    disti_node_publish_cpu(node);
+    op_publish(node, op, 0);
     return DIST_OK;
 }
 
@@ -224,7 +224,7 @@ static dist_status op_turn(struct disti_node *node, struct disti_node_op *op)
 
     node->confirmed = op->number;
     if (op->stage == 0)
-        status = disti_node_look(node, op);
+        status = disti_node_resolve(node, op);
     if (status == DIST_OK && op->way != NODE_WAY_DIRECT && op->stage > 0)
         disti_node_drain(node, op, op->stage - 1);
     if (op->past) /* before anybody is told that the call has ended */
@@ -245,7 +245,7 @@ static dist_status op_finish_long(struct disti_node *node, struct disti_node_op 
 
     if (status != DIST_OK)
         return status;
-    disti_node_prove(node, op);
+    disti_node_record(node, op);
     node->rounds += op->way == NODE_WAY_DIRECT ? 0 : op->rounds;
     return DIST_OK;
 }
@@ -265,7 +265,7 @@ static dist_status op_next_stage(struct disti_node *node, struct disti_node_op *
         disti_node_fill(node, op, op->round);
     op->stage++;
     op->seen = 0;
-    op_say(node, op, op->stage);
+    op_publish(node, op, op->stage);
     return DIST_IN_PROGRESS;
 }
 
@@ -276,7 +276,7 @@ static dist_status op_step(struct disti_node *node, struct disti_node_op *op)
 
     if (status != DIST_OK)
         return status;
-    disti_node_miss(node); /* its memory may be the program's again: not a bite more */
+    disti_node_check_gone(node); /* its memory may be the program's again: not a bite more */
     if (op_is_lost(node, op))
         return DIST_IN_PROGRESS;
     if (op->stage == op->rounds)
@@ -293,7 +293,7 @@ dist_status disti_node_advance(struct disti_node *node, struct disti_node_op *op
             disti_fail(DIST_ERR_PEER_LOST, "rank %d has given up what it had begun", node->gone);
     if (status != DIST_OK)
         return status;
-    status = op_hear(node, op);
+    status = op_poll(node, op);
     if (status == DIST_IN_PROGRESS)
         disti_node_migrate_cpu(node);
     if (status != DIST_OK)

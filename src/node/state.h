@@ -221,9 +221,9 @@ const char *disti_node_in(const struct disti_node *node, const struct disti_node
 /* A rank's window in a round of the call under way. */
 char *disti_node_window(const struct disti_node *node, int rank, uint64_t round);
 /* Writes where this rank's data and its window are into its slot. */
-dist_status disti_node_show(struct disti_node *node, struct disti_node_op *op);
+dist_status disti_node_publish(struct disti_node *node, struct disti_node_op *op);
 /* Learns where the others' are, and what follows for the call. All have shown theirs. */
-dist_status disti_node_look(struct disti_node *node, struct disti_node_op *op);
+dist_status disti_node_resolve(struct disti_node *node, struct disti_node_op *op);
 
 /* ---- view.c: who can map whose segments ---- */
 
@@ -231,7 +231,7 @@ dist_status disti_node_look(struct disti_node *node, struct disti_node_op *op);
 bool disti_node_find(struct disti_node *node, const void *memory, size_t bytes,
                      struct disti_segment_location *location_p, bool *offered_p);
 /* Learns who could map what this rank has offered. All have reached a later stage. */
-void disti_node_prove(struct disti_node *node, const struct disti_node_op *op);
+void disti_node_record(struct disti_node *node, const struct disti_node_op *op);
 /* An address in the peer's segment, NULL if it has shown none. */
 dist_status disti_node_see(struct node_peer *peer, const struct disti_segment_location *at,
                            size_t bytes, char **memory_p);
@@ -312,6 +312,6 @@ bool disti_node_can_fence(void);
 void disti_node_ring(struct disti_node *node);
 
 /* Sees who is gone. */
-void disti_node_miss(struct disti_node *node);
+void disti_node_check_gone(struct disti_node *node);
 
 #endif

@@ -51,7 +51,7 @@ static void view_note(struct disti_node *node, uint64_t key, bool mapped)
     *proof = (struct node_proof){.key = key, .mapped = mapped};
 }
 
-void disti_node_prove(struct disti_node *node, const struct disti_node_op *op)
+void disti_node_record(struct disti_node *node, const struct disti_node_op *op)
 {
     const struct node_places *places = &node_slot(node->board, op)->places;
     bool mapped;

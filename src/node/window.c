@@ -93,7 +93,7 @@ static bool window_is_written(const struct node_pattern *pattern)
     return pattern->slices || pattern->rooted;
 }
 
-dist_status disti_node_show(struct disti_node *node, struct disti_node_op *op)
+dist_status disti_node_publish(struct disti_node *node, struct disti_node_op *op)
 {
     const struct node_pattern *pattern = disti_node_pattern(op->call.collective);
     struct node_places *places = &node_slot(node->board, op)->places;
@@ -214,7 +214,7 @@ static bool window_swaps(const struct disti_node *node, const struct disti_node_
     return true;
 }
 
-dist_status disti_node_look(struct disti_node *node, struct disti_node_op *op)
+dist_status disti_node_resolve(struct disti_node *node, struct disti_node_op *op)
 {
     dist_status status = DIST_OK;
 
