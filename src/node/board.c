@@ -150,8 +150,8 @@ static dist_status board_open(struct disti_node *node, struct disti_node_hello *
     node->cpus = board_cpus(config);
     node->cache_bytes = disti_node_cache() * (size_t)node->cpus / (size_t)node->ranks;
     node->gone = -1;
-    for (node->places = 1; 2 * node->places <= node->ranks;)
-        node->places *= 2;
+    for (node->operands = 1; 2 * node->operands <= node->ranks;)
+        node->operands *= 2;
     node->sleeper = -1;
     status = disti_node_migrate_open(node);
     if (status == DIST_OK)

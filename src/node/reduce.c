@@ -16,7 +16,7 @@ struct node_sum {
     struct disti_node *node;
     struct dist_sink sink; /* dtype, op, bytes */
     size_t at;             /* where in the sources the tile begins */
-    int surplus;           /* places below this are pairs of ranks */
+    int surplus;           /* operands below this are pairs of ranks */
 };
 
 static void sum_two(struct node_sum *sum, char *dst, const char *a, const char *b)
@@ -27,24 +27,25 @@ static void sum_two(struct node_sum *sum, char *dst, const char *a, const char *
 }
 
 /*
- * The sum of `places` places from `first` on: in dst, or where the only source lies. `tiles` are
- * free to work in, one a level.
+ * The sum of `operands` operands from `first` on: in dst, or where the only source lies. `tiles`
+ * are free to work in, one a level.
  *
  *   dst = (left, in dst) + (right, in tiles[0])
  */
-static const char *sum_places(struct node_sum *sum, int first, int places, char *dst, char *tiles)
+static const char *sum_operands(struct node_sum *sum, int first, int operands, char *dst,
+                                char *tiles)
 {
     const char **sources = sum->node->sources;
     const char *left, *right;
 
-    if (places == 1 && first >= sum->surplus)
+    if (operands == 1 && first >= sum->surplus)
         return sources[first + sum->surplus] + sum->at;
-    if (places == 1) {
+    if (operands == 1) {
         left = sources[2 * first] + sum->at;
         right = sources[2 * first + 1] + sum->at;
     } else {
-        left = sum_places(sum, first, places / 2, dst, tiles);
-        right = sum_places(sum, first + places / 2, places / 2, tiles, tiles + NODE_TILE);
+        left = sum_operands(sum, first, operands / 2, dst, tiles);
+        right = sum_operands(sum, first + operands / 2, operands / 2, tiles, tiles + NODE_TILE);
     }
     sum_two(sum, dst, left, right);
     return dst;
@@ -53,13 +54,13 @@ static const char *sum_places(struct node_sum *sum, int first, int places, char 
 /* All ranks' tile into dst, which may be one of the sources. */
 static void sum_tile(struct node_sum *sum, char *dst, int finish_ranks)
 {
-    int places = sum->node->places;
+    int operands = sum->node->operands;
     char *tiles = sum->node->tiles;
     const char *left, *right;
 
-    sum->surplus = sum->node->ranks - places;
-    left = sum_places(sum, 0, places / 2, tiles, tiles + NODE_TILE);
-    right = sum_places(sum, places / 2, places / 2, tiles + NODE_TILE, tiles + 2 * NODE_TILE);
+    sum->surplus = sum->node->ranks - operands;
+    left = sum_operands(sum, 0, operands / 2, tiles, tiles + NODE_TILE);
+    right = sum_operands(sum, operands / 2, operands / 2, tiles + NODE_TILE, tiles + 2 * NODE_TILE);
     sum->sink.finish_ranks = finish_ranks;
     sum_two(sum, dst, left, right); /* the first write to dst, and no source is read after it */
     sum->sink.finish_ranks = 0;
@@ -157,7 +158,7 @@ void disti_node_reduce_short(struct disti_node *node, struct disti_node_op *op)
     reduce_all(node, op, bytes, 1);
 }
 
-/* Where the elements of this rank's slice go, from `at` on. Returns how many places. */
+/* Where the elements of this rank's slice go, from `at` on. Returns how many operands. */
 static int reduce_targets(struct disti_node *node, const struct disti_node_op *op, size_t first,
                           size_t at)
 {

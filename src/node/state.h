@@ -39,7 +39,7 @@
  * others try whether they can map it, and each says on its own board if it could not. So a rank
  * without descriptors or mappings makes calls slower, and none fail.
  */
-struct node_places {
+struct node_locations {
     struct disti_segment_location in;
     bool in_place; /* OUT is the same, and `out` not written */
     bool in_offered, out_offered;
@@ -64,7 +64,7 @@ struct node_slot {
     alignas(NODE_APART) _Atomic uint64_t stage;
     _Atomic uint64_t fingerprint;
     union {
-        struct node_places places;
+        struct node_locations locations;
         unsigned char data[NODE_SHORT_MAX];
     };
 };
@@ -136,7 +136,7 @@ struct disti_node {
                   */
     bool armed;
     bool abandoned;
-    int places;           /* of the tree of additions: the largest power of two in ranks */
+    int operands;         /* of the tree of additions: the largest power of two in ranks */
     const char **sources; /* ranks of them, to work with */
     char **targets;
     char *tiles; /* NODE_TILES tiles */

@@ -36,7 +36,7 @@ bool disti_node_find(struct disti_node *node, const void *memory, size_t bytes,
 static bool view_is_mapped(const struct disti_node *node, const struct disti_node_op *op)
 {
     for (int r = 0; r < node->ranks; r++) {
-        if (r != node->rank && node_slot(node->peers[r].board, op)->places.refuses)
+        if (r != node->rank && node_slot(node->peers[r].board, op)->locations.refuses)
             return false;
     }
     return true;
@@ -53,16 +53,16 @@ static void view_note(struct disti_node *node, uint64_t key, bool mapped)
 
 void disti_node_record(struct disti_node *node, const struct disti_node_op *op)
 {
-    const struct node_places *places = &node_slot(node->board, op)->places;
+    const struct node_locations *locations = &node_slot(node->board, op)->locations;
     bool mapped;
 
-    if (!places->in_offered && !places->out_offered)
+    if (!locations->in_offered && !locations->out_offered)
         return;
     mapped = view_is_mapped(node, op);
-    if (places->in_offered)
-        view_note(node, places->in.name.key, mapped);
-    if (places->out_offered)
-        view_note(node, places->out.name.key, mapped);
+    if (locations->in_offered)
+        view_note(node, locations->in.name.key, mapped);
+    if (locations->out_offered)
+        view_note(node, locations->out.name.key, mapped);
     if (!mapped)
         disti_info("memory of dist_alloc and dist_register is used as ordinary memory is: another "
                    "rank cannot map it");
@@ -131,6 +131,6 @@ void disti_node_try(struct disti_node *node, const struct disti_node_op *op, str
 
     disti_log_use(NULL);
     if (view_map(peer, &at->name, &memory) != DIST_OK)
-        node_slot(node->board, op)->places.refuses = true;
+        node_slot(node->board, op)->locations.refuses = true;
     disti_log_use(log);
 }

@@ -96,7 +96,7 @@ static bool window_is_written(const struct node_pattern *pattern)
 dist_status disti_node_publish(struct disti_node *node, struct disti_node_op *op)
 {
     const struct node_pattern *pattern = disti_node_pattern(op->call.collective);
-    struct node_places *places = &node_slot(node->board, op)->places;
+    struct node_locations *locations = &node_slot(node->board, op)->locations;
     struct node_peer *self = &node->peers[node->rank];
     bool gives = node_is(pattern->givers, op, node->rank);
     bool takes = window_is_written(pattern) && node_is(pattern->takers, op, node->rank);
@@ -104,20 +104,20 @@ dist_status disti_node_publish(struct disti_node *node, struct disti_node_op *op
     dist_status status = DIST_OK;
 
     self->in = self->out = NULL;
-    places->in.name.key = places->out.name.key = 0;
-    places->in_offered = places->out_offered = places->refuses = false;
-    if (gives && disti_node_find(node, op->call.in, window_in_bytes(node, op), &places->in,
-                                 &places->in_offered))
+    locations->in.name.key = locations->out.name.key = 0;
+    locations->in_offered = locations->out_offered = locations->refuses = false;
+    if (gives && disti_node_find(node, op->call.in, window_in_bytes(node, op), &locations->in,
+                                 &locations->in_offered))
         self->in = op->call.in;
-    places->in_place =
+    locations->in_place =
         takes && self->in && self->in == op->call.out && window_in_bytes(node, op) >= out_bytes;
-    if (places->in_place || (takes && disti_node_find(node, op->call.out, out_bytes, &places->out,
-                                                      &places->out_offered)))
+    if (locations->in_place || (takes && disti_node_find(node, op->call.out, out_bytes,
+                                                         &locations->out, &locations->out_offered)))
         self->out = op->call.out;
     /* Even if all should be visible: a peer attaches it now or, once this rank is gone, never. */
     status = window_make(node);
     if (status == DIST_OK)
-        places->window = node->window_location;
+        locations->window = node->window_location;
     return status;
 }
 
@@ -127,20 +127,20 @@ static dist_status window_see_peer(struct disti_node *node, const struct disti_n
                                    int rank)
 {
     struct node_peer *peer = &node->peers[rank];
-    const struct node_places *places = &node_slot(peer->board, op)->places;
+    const struct node_locations *locations = &node_slot(peer->board, op)->locations;
     char *in = NULL, *out = NULL;
     dist_status status = DIST_OK;
 
-    if (places->in_offered)
-        disti_node_try(node, op, peer, &places->in);
+    if (locations->in_offered)
+        disti_node_try(node, op, peer, &locations->in);
     else
-        status = disti_node_see(peer, &places->in, window_in_bytes(node, op), &in);
-    if (places->out_offered)
-        disti_node_try(node, op, peer, &places->out);
-    else if (status == DIST_OK && !places->in_place)
-        status = disti_node_see(peer, &places->out, window_out_bytes(node, op), &out);
+        status = disti_node_see(peer, &locations->in, window_in_bytes(node, op), &in);
+    if (locations->out_offered)
+        disti_node_try(node, op, peer, &locations->out);
+    else if (status == DIST_OK && !locations->in_place)
+        status = disti_node_see(peer, &locations->out, window_out_bytes(node, op), &out);
     peer->in = in;
-    peer->out = places->in_place ? in : out;
+    peer->out = locations->in_place ? in : out;
     return status;
 }
 
@@ -187,7 +187,7 @@ static dist_status window_attach_all(struct disti_node *node, const struct disti
         struct node_peer *peer = &node->peers[r];
 
         if (r != node->rank && !peer->window)
-            status = window_attach(node, r, &node_slot(peer->board, op)->places.window);
+            status = window_attach(node, r, &node_slot(peer->board, op)->locations.window);
     }
     return status;
 }
