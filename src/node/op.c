@@ -184,11 +184,11 @@ static dist_status op_enter(struct disti_node *node, struct disti_node_op *op)
  * The next call's slot has been read by all, and so is in their caches: it is fetched back for
  * writing while the others' data are on their way.
  */
-static void op_fetch_next(struct disti_node *node, const struct disti_node_op *op, size_t bytes)
+static void op_prefetch_next(struct disti_node *node, const struct disti_node_op *op, size_t bytes)
 {
-    if (bytes >= NODE_FETCH_MIN)
-        node_fetch(&node->board->slots[(op->number + 1) % NODE_SLOTS],
-                   bytes + offsetof(struct node_slot, data));
+    if (bytes >= NODE_PREFETCH_MIN)
+        node_prefetch_write(&node->board->slots[(op->number + 1) % NODE_SLOTS],
+                            bytes + offsetof(struct node_slot, data));
 }
 
 static dist_status op_finish_short(struct disti_node *node, struct disti_node_op *op)
@@ -201,7 +201,7 @@ static dist_status op_finish_short(struct disti_node *node, struct disti_node_op
     if (pattern->givers == NODE_ALL && node_is(pattern->takers, op, node->rank))
         node->confirmed = op->number;
     if (node_is(pattern->givers, op, node->rank))
-        op_fetch_next(node, op, op->call.count * op->element_bytes * node_blocks(node, pattern));
+        op_prefetch_next(node, op, op->call.count * op->element_bytes * node_blocks(node, pattern));
     if (!op->call.count || !node_is(pattern->takers, op, node->rank))
         return DIST_OK;
     if (pattern->reduces)
@@ -228,7 +228,7 @@ static dist_status op_turn(struct disti_node *node, struct disti_node_op *op)
     if (status == DIST_OK && op->way != NODE_WAY_DIRECT && op->stage > 0)
         disti_node_drain(node, op, op->stage - 1);
     if (op->past) /* before anybody is told that the call has ended */
-        disti_node_order();
+        disti_node_store_fence();
     return status == DIST_OK ? disti_node_op_go(op, NODE_OP_WORKING) : status;
 }
 
@@ -258,7 +258,7 @@ static dist_status op_next_stage(struct disti_node *node, struct disti_node_op *
     if (status != DIST_OK)
         return status;
     if (op->past)
-        disti_node_order();
+        disti_node_store_fence();
     op->done = 0;
     op->round++;
     if (op->way != NODE_WAY_DIRECT && op->round < op->rounds)

@@ -7,7 +7,7 @@
 #include <string.h>
 
 /* What is shorter comes as fast as it can be asked for. */
-#define REDUCE_ASKS_FROM (8 * NODE_TILE)
+#define REDUCE_PREFETCH_FROM (8 * NODE_TILE)
 /* What is asked for at once, before the first tile. */
 #define REDUCE_FIRST (4 * NODE_TILE)
 
@@ -67,25 +67,25 @@ static void sum_tile(struct node_sum *sum, char *dst, int finish_ranks)
 }
 
 /* In place a line is fetched once, for being written. */
-static void ask_for_all(struct disti_node *node, size_t bytes, size_t at, int targets)
+static void prefetch_all(struct disti_node *node, size_t bytes, size_t at, int targets)
 {
     for (int i = 0; i < targets; i++)
-        disti_node_ask_to_write(node->targets[i], bytes, at);
+        disti_node_prefetch_write(node->targets[i], bytes, at);
     for (int r = 0; r < node->ranks; r++)
-        disti_node_ask(node->sources[r], bytes, at);
+        disti_node_prefetch(node->sources[r], bytes, at);
 }
 
 /*
  * The beginning of each, which nothing has asked for yet: line by line of all of them, so that the
  * pages of many ranks are looked up side by side.
  */
-static void ask_for_first(struct disti_node *node, size_t bytes, int targets)
+static void prefetch_first(struct disti_node *node, size_t bytes, int targets)
 {
     size_t end = bytes < REDUCE_FIRST ? bytes : REDUCE_FIRST;
 
     for (size_t at = 0; at < end; at += NODE_LINE) {
         for (int i = 0; i < targets; i++)
-            node_fetch(node->targets[i] + at, NODE_LINE);
+            node_prefetch_write(node->targets[i] + at, NODE_LINE);
         for (int r = 0; r < node->ranks; r++)
             __builtin_prefetch(node->sources[r] + at);
     }
@@ -121,16 +121,16 @@ static void reduce_all(struct disti_node *node, const struct disti_node_op *op, 
     struct node_sum sum = {
         .node = node,
         .sink = {.dtype = op->call.dtype, .op = op->call.op, .reduction = op->call.reduction}};
-    bool asks = bytes >= REDUCE_ASKS_FROM;
+    bool asks = bytes >= REDUCE_PREFETCH_FROM;
     bool direct = op->way == NODE_WAY_DIRECT;
     bool past = asks && op->past && direct; /* lines of windows are in the caches, and stay */
     char *first = node->tiles + (NODE_TILES - 1) * NODE_TILE; /* the tree is not so deep */
 
     if (direct && node->ranks > 2)
-        ask_for_first(node, bytes, past ? 0 : targets);
+        prefetch_first(node, bytes, past ? 0 : targets);
     for (sum.at = 0; sum.at < bytes; sum.at += NODE_TILE) {
         if (asks)
-            ask_for_all(node, bytes, sum.at, past ? 0 : targets);
+            prefetch_all(node, bytes, sum.at, past ? 0 : targets);
         if (!past)
             first = node->targets[0] + sum.at;
         sum.sink.bytes = bytes - sum.at < NODE_TILE ? bytes - sum.at : NODE_TILE;

@@ -18,7 +18,7 @@
 /* Of two ranks: half of a longer vector is sooner summed where it lies than all of it moved. */
 #define NODE_SHORT_PAIR ((size_t)2 << 10)
 /* From so many bytes on it pays to fetch a slot for writing before it is written. */
-#define NODE_FETCH_MIN 192
+#define NODE_PREFETCH_MIN 192
 /* Bytes of a window that one round uses: stays in the caches between being written and read. */
 #define NODE_ROUND_BYTES ((size_t)256 << 10)
 /* Rounds of a window: one is filled while the one before and the one before that are read. */
@@ -198,7 +198,7 @@ static inline size_t node_bite(const struct disti_node_op *op, size_t bytes)
 }
 
 /* Lines of memory that are about to be written are fetched for that. */
-static inline void node_fetch(const void *memory, size_t bytes)
+static inline void node_prefetch_write(const void *memory, size_t bytes)
 {
 #if defined(__x86_64__)
     for (size_t at = 0; at < bytes; at += 64)
@@ -248,10 +248,10 @@ size_t disti_node_cache(void);
 /* past: past the caches; nothing of `to` should be in one. */
 void disti_node_move(char *to, const char *from, size_t bytes, bool past);
 /* After moves past the caches, before others are told of them: such stores are in no order. */
-void disti_node_order(void);
+void disti_node_store_fence(void);
 /* Asks for a tile some way behind `at`, if there is one, to be read or written soon. */
-void disti_node_ask(const char *memory, size_t bytes, size_t at);
-void disti_node_ask_to_write(char *memory, size_t bytes, size_t at);
+void disti_node_prefetch(const char *memory, size_t bytes, size_t at);
+void disti_node_prefetch_write(char *memory, size_t bytes, size_t at);
 
 /* ---- copy.c, reduce.c: the work ---- */
 
