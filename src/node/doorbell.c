@@ -131,7 +131,7 @@ dist_status disti_node_doorbell_open(struct disti_node *node, struct disti_node_
 
 /* Opens the peer's doorbell; -1: it is gone. To read too: to write to a pipe without readers is a
  * signal that kills. */
-static int doorbell_reach(const struct disti_node_hello *hello)
+static int doorbell_open_far(const struct disti_node_hello *hello)
 {
     struct stat info;
     char path[64];
@@ -157,7 +157,7 @@ static struct node_far_doorbell *doorbell_take_far(const struct disti_node_hello
             return NULL;
         far->pid = hello->board.name.pid;
         far->inode = hello->doorbell_inode;
-        far->fd = doorbell_reach(hello);
+        far->fd = doorbell_open_far(hello);
         if (far->fd < 0) {
             free(far);
             return NULL;
@@ -212,7 +212,7 @@ void disti_node_doorbell_ring(struct disti_node *node, int rank)
 }
 
 /* With the lock held. */
-static void doorbell_pass_on(const struct disti_node *self, uint32_t number)
+static void doorbell_forward(const struct disti_node *self, uint32_t number)
 {
     const struct disti_node *node = number < doorbell_room ? doorbell_nodes[number] : NULL;
 
@@ -221,7 +221,7 @@ static void doorbell_pass_on(const struct disti_node *self, uint32_t number)
 }
 
 /* Reads all, for whomever it is. With the lock held. */
-static void doorbell_hear(const struct disti_node *self)
+static void doorbell_drain(const struct disti_node *self)
 {
     uint32_t numbers[DOORBELL_NUMBERS];
     size_t heard = 0;
@@ -230,11 +230,11 @@ static void doorbell_hear(const struct disti_node *self)
     do {
         got = read(doorbell_pipe[0], numbers, sizeof(numbers));
         for (size_t i = 0; got > 0 && i < (size_t)got / sizeof(numbers[0]); i++)
-            doorbell_pass_on(self, numbers[i]);
+            doorbell_forward(self, numbers[i]);
         heard += got > 0 ? (size_t)got / sizeof(numbers[0]) : 0;
     } while (got == (ssize_t)sizeof(numbers));
     for (uint32_t number = 0; heard >= DOORBELL_MANY && number < doorbell_room; number++)
-        doorbell_pass_on(self, number);
+        doorbell_forward(self, number);
 }
 
 int disti_node_doorbell_listen(struct disti_node *node)
@@ -249,6 +249,6 @@ void disti_node_doorbell_silence(struct disti_node *node)
 {
     pthread_mutex_lock(&doorbell_lock);
     node->sleeper = -1;
-    doorbell_hear(node);
+    doorbell_drain(node);
     pthread_mutex_unlock(&doorbell_lock);
 }
