@@ -182,16 +182,16 @@ dist_status disti_node_open(const struct dist_backend_config *config,
 
 void disti_node_close(struct disti_node *node)
 {
-    bool at_once;
+    bool now;
 
     if (!node)
         return;
-    at_once = node->config->left || !node->used;
+    now = node->config->left || !node->used;
     for (int r = 0; node->peers && node->hellos && r < node->ranks; r++)
         board_forget(node, r);
     disti_node_doorbell_close(node);
-    disti_node_give(node->board, at_once, node->config->timeout_ms);
-    disti_node_give(node->window, at_once, node->config->timeout_ms);
+    disti_node_free(node->board, now, node->config->timeout_ms);
+    disti_node_free(node->window, now, node->config->timeout_ms);
     if (node->abandoned)
         disti_segment_trim(0); /* the memory of ranks that were killed is kept by no other */
     free(node->peers);

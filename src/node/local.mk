@@ -7,7 +7,7 @@ libdist_core_sources += \
 	src/node/buddy.c \
 	src/node/buddy.h \
 	src/node/copy.c \
-	src/node/given.c \
+	src/node/deferred.c \
 	src/node/move.c \
 	src/node/node.h \
 	src/node/op.c \

@@ -31,11 +31,11 @@ struct disti_node;
  *                  its slot is free,      all have come     the last stage:
  *                  what it has is shown   to `stage`        no work is left
  *   start ----> POSTED ----------> WAITING ----------> WORKING ----------> ENDED
- *                                  |    ^               |                 ^
- *                                  |    '---------------'                 |
- *                                  |    done, and so said: stage + 1      |
- *                                  '--------------------------------------'
- *                                    short: what is needed has come, and is taken
+ *                                   |    ^                |                 ^
+ *                                   |    '----------------'                 |
+ *                                   |    done, and published: stage + 1     |
+ *                                   '---------------------------------------'
+ *                                     short: what is needed has come, and is taken
  *
  * One that fails stays where it is.
  */

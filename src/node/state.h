@@ -281,13 +281,13 @@ bool disti_node_ready(const struct disti_node *node, const struct disti_node_op 
 /* Reads DIST_STEP_ASIDE. */
 dist_status disti_node_migrate_open(struct disti_node *node);
 
-/* ---- given.c: memory that peers read ---- */
+/* ---- deferred.c: memory that peers read ---- */
 
 /*
  * Gives a piece back: at once, or when every call of the group's ranks has met its deadline, since
  * a peer that has not heard of the group's end may be reading it.
  */
-void disti_node_give(void *memory, bool at_once, int timeout_ms);
+void disti_node_free(void *memory, bool now, int timeout_ms);
 
 /* ---- doorbell.c ---- */
 
