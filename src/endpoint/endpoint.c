@@ -185,8 +185,8 @@ void disti_endpoints_close(const char *job, int rank)
 
 /* ---- links ---- */
 
-bool disti_link_is_open(const struct dist_transport *transport,
-                        const struct dist_backend_config *config)
+bool disti_attachment_is_open(const struct dist_transport *transport,
+                              const struct dist_backend_config *config)
 {
     bool open;
 
@@ -198,20 +198,21 @@ bool disti_link_is_open(const struct dist_transport *transport,
     return open;
 }
 
-dist_status disti_link_open(struct engine_link *link, const struct dist_transport *transport,
-                            const struct dist_backend_config *config, void *context)
+dist_status disti_attachment_open(struct engine_attachment *link,
+                                  const struct dist_transport *transport,
+                                  const struct dist_backend_config *config, void *context)
 {
     bool shared = endpoint_may_share(transport, config);
     struct disti_endpoint *endpoint;
     dist_status status;
 
-    *link = (struct engine_link){.transport = transport,
-                                 .rank = config->rank,
-                                 .ranks = config->world_size,
-                                 .members = shared ? config->members : NULL,
-                                 .group = config->group,
-                                 .doorbell = -1,
-                                 .fd = -1};
+    *link = (struct engine_attachment){.transport = transport,
+                                       .rank = config->rank,
+                                       .ranks = config->world_size,
+                                       .members = shared ? config->members : NULL,
+                                       .group = config->group,
+                                       .doorbell = -1,
+                                       .fd = -1};
     status = shared ? endpoint_share(transport, config, &endpoint)
                     : endpoint_open(transport, config, context, false, &endpoint);
     if (status != DIST_OK)
@@ -254,7 +255,7 @@ static void endpoint_forget(struct disti_endpoint *endpoint, uint32_t group)
     disti_endpoint_sweep(endpoint);
 }
 
-void disti_link_close(struct engine_link *link)
+void disti_attachment_close(struct engine_attachment *link)
 {
     struct disti_endpoint *endpoint = link->endpoint;
 

@@ -39,7 +39,7 @@ struct engine_request {
 };
 
 /* An engine's part of an endpoint. */
-struct engine_link {
+struct engine_attachment {
     const struct dist_transport *transport;
     struct disti_endpoint *endpoint;
     int peers; /* ranks that are reached through it */
@@ -47,17 +47,17 @@ struct engine_link {
     const int *members; /* rank in the transport by rank in the group; NULL: they are the same */
     uint32_t group;
     /* Guarded by the endpoint's lock. */
-    LIST_ENTRY(engine_link) entry;   /* of the endpoint */
-    LIST_HEAD(, engine_request) out; /* that have not ended */
-    uint64_t seen;                   /* the endpoint's `happened` at the last look at them */
+    LIST_ENTRY(engine_attachment) entry; /* of the endpoint */
+    LIST_HEAD(, engine_request) out;     /* that have not ended */
+    uint64_t seen;                       /* the endpoint's `happened` at the last look at them */
     bool asleep, from_any;
-    struct engine_link *next_asleep;
+    struct engine_attachment *next_asleep;
     int doorbell, fd; /* the sleeper's; the transport's, -1: it sleeps on the doorbell alone */
     char *why;        /* what was reported of requests that failed; or NULL */
 };
 
-/* What disti_link_arm returns besides what a transport does: the doorbell will ring. */
-#define DISTI_LINK_DOORBELL (-4)
+/* What disti_attachment_arm returns besides what a transport does: the doorbell will ring. */
+#define DISTI_ATTACHMENT_DOORBELL (-4)
 
 /* envelope.c: what all tags of a group have in these bits, and no other group's that lives. */
 #define DISTI_TAG_GROUP_SHIFT 44
@@ -69,41 +69,45 @@ uint64_t disti_tag_group(uint32_t group);
  * Opens the transport, or finds it open. The link must stay where it is until it is closed, which
  * must be done even if this fails. config and members live as long.
  */
-dist_status disti_link_open(struct engine_link *link, const struct dist_transport *transport,
-                            const struct dist_backend_config *config, void *context);
+dist_status disti_attachment_open(struct engine_attachment *link,
+                                  const struct dist_transport *transport,
+                                  const struct dist_backend_config *config, void *context);
 
 /* Has another group of the world opened it? Then it can run here. */
-bool disti_link_is_open(const struct dist_transport *transport,
-                        const struct dist_backend_config *config);
+bool disti_attachment_is_open(const struct dist_transport *transport,
+                              const struct dist_backend_config *config);
 
 /* The slots of these names; peers are ranks of the group. */
-dist_status disti_link_address(struct engine_link *link, void *blob, size_t *size_p);
-dist_status disti_link_reach(struct engine_link *link, const void *blob, size_t size,
-                             struct dist_reach *reach_p);
-dist_status disti_link_connect(struct engine_link *link, int peer, const void *blob, size_t size);
-int disti_link_probe_tag(struct engine_link *link, uint64_t tag);
-void disti_link_unexpected(struct engine_link *link, uint64_t tag, uint64_t mask, int most,
-                           dist_unexpected_fn see, void *arg);
+dist_status disti_attachment_address(struct engine_attachment *link, void *blob, size_t *size_p);
+dist_status disti_attachment_reach(struct engine_attachment *link, const void *blob, size_t size,
+                                   struct dist_reach *reach_p);
+dist_status disti_attachment_connect(struct engine_attachment *link, int peer, const void *blob,
+                                     size_t size);
+int disti_attachment_probe_tag(struct engine_attachment *link, uint64_t tag);
+void disti_attachment_unexpected(struct engine_attachment *link, uint64_t tag, uint64_t mask,
+                                 int most, dist_unexpected_fn see, void *arg);
 
 /* Start one, which may end at once. */
-void disti_link_send(struct engine_link *link, int peer, struct engine_request *request);
-void disti_link_recv(struct engine_link *link, int peer, struct engine_request *request);
+void disti_attachment_send(struct engine_attachment *link, int peer,
+                           struct engine_request *request);
+void disti_attachment_recv(struct engine_attachment *link, int peer,
+                           struct engine_request *request);
 
 /*
  * Moves the endpoint, unless another thread is just doing that, and takes what has ended. Returns
  * how much happened; negative: the transport is broken.
  */
-int disti_link_progress(struct engine_link *link);
+int disti_attachment_progress(struct engine_attachment *link);
 
 /*
- * As the slot arm, or DISTI_LINK_DOORBELL. The calling thread is the one to sleep, on its doorbell
- * besides. from_any: a message with a tag that no request is for would wake it too.
+ * As the slot arm, or DISTI_ATTACHMENT_DOORBELL. The calling thread is the one to sleep, on its
+ * doorbell besides. from_any: a message with a tag that no request is for would wake it too.
  */
-int disti_link_arm(struct engine_link *link, bool from_any);
-void disti_link_disarm(struct engine_link *link);
+int disti_attachment_arm(struct engine_attachment *link, bool from_any);
+void disti_attachment_disarm(struct engine_attachment *link);
 
 /* From here on no transport touches a request of the link. A link that is all zero is accepted. */
-void disti_link_close(struct engine_link *link);
+void disti_attachment_close(struct engine_attachment *link);
 
 /*
  * The calling thread goes on to something else than moving endpoints: one that sleeps shall watch

@@ -7,13 +7,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-static int link_rank_outside(const struct engine_link *link, int peer)
+static int link_rank_outside(const struct engine_attachment *link, int peer)
 {
     return link->members ? link->members[peer] : peer;
 }
 
 /* -1: that rank is not in the group. */
-static int link_rank_inside(const struct engine_link *link, int outside)
+static int link_rank_inside(const struct engine_attachment *link, int outside)
 {
     if (!link->members || outside < 0)
         return outside;
@@ -26,7 +26,7 @@ static int link_rank_inside(const struct engine_link *link, int outside)
 
 /* ---- opening ---- */
 
-dist_status disti_link_address(struct engine_link *link, void *blob, size_t *size_p)
+dist_status disti_attachment_address(struct engine_attachment *link, void *blob, size_t *size_p)
 {
     struct disti_endpoint *endpoint = link->endpoint;
     dist_status status = DIST_OK;
@@ -49,8 +49,8 @@ dist_status disti_link_address(struct engine_link *link, void *blob, size_t *siz
     return status;
 }
 
-dist_status disti_link_reach(struct engine_link *link, const void *blob, size_t size,
-                             struct dist_reach *reach_p)
+dist_status disti_attachment_reach(struct engine_attachment *link, const void *blob, size_t size,
+                                   struct dist_reach *reach_p)
 {
     dist_status status;
 
@@ -60,7 +60,8 @@ dist_status disti_link_reach(struct engine_link *link, const void *blob, size_t 
     return status;
 }
 
-dist_status disti_link_connect(struct engine_link *link, int peer, const void *blob, size_t size)
+dist_status disti_attachment_connect(struct engine_attachment *link, int peer, const void *blob,
+                                     size_t size)
 {
     struct disti_endpoint *endpoint = link->endpoint;
     int outside = link_rank_outside(link, peer);
@@ -77,7 +78,7 @@ dist_status disti_link_connect(struct engine_link *link, int peer, const void *b
 /* ---- requests ---- */
 
 /* The text of a failure is the thread's in whose call it was found. */
-static void link_ended(struct engine_link *link, struct engine_request *request)
+static void link_ended(struct engine_attachment *link, struct engine_request *request)
 {
     request->status = request->request.status;
     request->request.peer = request->peer;
@@ -85,7 +86,7 @@ static void link_ended(struct engine_link *link, struct engine_request *request)
         disti_fail_again(link->why);
 }
 
-int disti_link_collect(struct engine_link *link)
+int disti_attachment_collect(struct engine_attachment *link)
 {
     struct disti_endpoint *endpoint = link->endpoint;
     int ended = 0;
@@ -104,7 +105,7 @@ int disti_link_collect(struct engine_link *link)
     return ended;
 }
 
-static bool link_has_failed(const struct engine_link *link)
+static bool link_has_failed(const struct engine_attachment *link)
 {
     const struct engine_request *request;
 
@@ -116,11 +117,11 @@ static bool link_has_failed(const struct engine_link *link)
 }
 
 /* A failure was reported just now: other groups' threads will ask what it was. */
-static void link_blame(struct engine_link *mine)
+static void link_blame(struct engine_attachment *mine)
 {
     struct disti_endpoint *endpoint = mine->endpoint;
 
-    struct engine_link *link;
+    struct engine_attachment *link;
 
     for (link = LIST_FIRST(&endpoint->links); link; link = LIST_NEXT(link, entry)) {
         if (link != mine && !link->why && link_has_failed(link))
@@ -129,7 +130,7 @@ static void link_blame(struct engine_link *mine)
 }
 
 /* After a call of the transport; `failures`: of this thread before. */
-static void link_happened(struct engine_link *link, unsigned failures)
+static void link_happened(struct engine_attachment *link, unsigned failures)
 {
     struct disti_endpoint *endpoint = link->endpoint;
 
@@ -142,7 +143,7 @@ static void link_happened(struct engine_link *link, unsigned failures)
         disti_endpoint_wake(endpoint);
 }
 
-static void link_start(struct engine_link *link, int peer, struct engine_request *request,
+static void link_start(struct engine_attachment *link, int peer, struct engine_request *request,
                        void (*start)(void *state, struct dist_request *request))
 {
     struct disti_endpoint *endpoint = link->endpoint;
@@ -169,12 +170,12 @@ static void link_start(struct engine_link *link, int peer, struct engine_request
     endpoint_unlock(endpoint);
 }
 
-void disti_link_send(struct engine_link *link, int peer, struct engine_request *request)
+void disti_attachment_send(struct engine_attachment *link, int peer, struct engine_request *request)
 {
     link_start(link, peer, request, link->transport->send);
 }
 
-void disti_link_recv(struct engine_link *link, int peer, struct engine_request *request)
+void disti_attachment_recv(struct engine_attachment *link, int peer, struct engine_request *request)
 {
     link_start(link, peer, request, link->transport->recv);
 }
@@ -192,7 +193,7 @@ static int link_broken(struct disti_endpoint *endpoint)
 /* Calls between two looks for messages of groups that have ended. */
 #define LINK_SWEEP 4096
 
-static int link_move(struct engine_link *link)
+static int link_move(struct engine_attachment *link)
 {
     struct disti_endpoint *endpoint = link->endpoint;
     unsigned failures = disti_failures();
@@ -214,14 +215,14 @@ static int link_move(struct engine_link *link)
     return moved;
 }
 
-int disti_link_progress(struct engine_link *link)
+int disti_attachment_progress(struct engine_attachment *link)
 {
     int moved, ended;
 
     if (!endpoint_try_lock(link->endpoint))
         return 0;
     moved = link_move(link);
-    ended = disti_link_collect(link);
+    ended = disti_attachment_collect(link);
     endpoint_unlock(link->endpoint);
     /* What moves for others is no reason to go on looking. */
     return moved <= 0 || LIST_FIRST(&link->out) || !link->endpoint->shared
@@ -229,7 +230,7 @@ int disti_link_progress(struct engine_link *link)
                : ended;
 }
 
-int disti_link_probe_tag(struct engine_link *link, uint64_t tag)
+int disti_attachment_probe_tag(struct engine_attachment *link, uint64_t tag)
 {
     int outside;
 
@@ -242,7 +243,7 @@ int disti_link_probe_tag(struct engine_link *link, uint64_t tag)
 
 /* What the transport shows, in ranks of the group. */
 struct link_look {
-    const struct engine_link *link;
+    const struct engine_attachment *link;
     dist_unexpected_fn see;
     void *arg;
 };
@@ -255,8 +256,8 @@ static bool link_see(void *arg, int outside, const struct dist_envelope *envelop
     return peer >= 0 && look->see(look->arg, peer, envelope);
 }
 
-void disti_link_unexpected(struct engine_link *link, uint64_t tag, uint64_t mask, int most,
-                           dist_unexpected_fn see, void *arg)
+void disti_attachment_unexpected(struct engine_attachment *link, uint64_t tag, uint64_t mask,
+                                 int most, dist_unexpected_fn see, void *arg)
 {
     struct link_look look = {link, see, arg};
 

@@ -29,8 +29,8 @@ struct disti_endpoint {
     size_t address_bytes; /* 0: not asked for yet */
 
     pthread_mutex_t lock; /* of all that follows, and of the calls of the transport */
-    LIST_HEAD(, engine_link) links;
-    struct engine_link *asleep,
+    LIST_HEAD(, engine_attachment) links;
+    struct engine_attachment *asleep,
         *watcher; /* by next_asleep; one of these, if the transport is armed */
     int movers;   /* threads that have to see to the watch */
     uint64_t happened;
@@ -66,7 +66,7 @@ void disti_endpoint_wake(struct disti_endpoint *endpoint);
 void disti_endpoint_take_watch(struct disti_endpoint *endpoint);
 
 /* The link sleeps no more. */
-void disti_endpoint_rouse(struct disti_endpoint *endpoint, struct engine_link *link);
+void disti_endpoint_rouse(struct disti_endpoint *endpoint, struct engine_attachment *link);
 
 /* The watcher, if there was one, is gone, or the calling thread leaves: a sleeper shall watch. */
 void disti_endpoint_give_watch(struct disti_endpoint *endpoint);
@@ -79,6 +79,6 @@ void disti_endpoint_let_go(struct disti_endpoint *endpoint);
 void disti_endpoint_sweep(struct disti_endpoint *endpoint);
 
 /* The link's requests that have ended become the engine's again. Returns how many. */
-int disti_link_collect(struct engine_link *link);
+int disti_attachment_collect(struct engine_attachment *link);
 
 #endif

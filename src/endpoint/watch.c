@@ -60,7 +60,7 @@ void disti_endpoint_take_watch(struct disti_endpoint *endpoint)
 /* Preferably one that sleeps on the descriptor already: it need not be woken for that. */
 void disti_endpoint_give_watch(struct disti_endpoint *endpoint)
 {
-    struct engine_link *link = endpoint->asleep;
+    struct engine_attachment *link = endpoint->asleep;
 
     if (!link || endpoint->watcher || !endpoint->state || endpoint->broken < 0)
         return;
@@ -75,7 +75,7 @@ void disti_endpoint_give_watch(struct disti_endpoint *endpoint)
     disti_doorbell_ring(link ? link->doorbell : endpoint->asleep->doorbell);
 }
 
-static bool watch_has_ended(const struct engine_link *link)
+static bool watch_has_ended(const struct engine_attachment *link)
 {
     const struct engine_request *request;
 
@@ -88,15 +88,15 @@ static bool watch_has_ended(const struct engine_link *link)
 
 void disti_endpoint_wake(struct disti_endpoint *endpoint)
 {
-    for (struct engine_link *link = endpoint->asleep; link; link = link->next_asleep) {
+    for (struct engine_attachment *link = endpoint->asleep; link; link = link->next_asleep) {
         if (link->from_any || endpoint->broken < 0 || watch_has_ended(link))
             disti_doorbell_ring(link->doorbell);
     }
 }
 
-void disti_endpoint_rouse(struct disti_endpoint *endpoint, struct engine_link *link)
+void disti_endpoint_rouse(struct disti_endpoint *endpoint, struct engine_attachment *link)
 {
-    struct engine_link **at = &endpoint->asleep;
+    struct engine_attachment **at = &endpoint->asleep;
 
     if (!link->asleep)
         return;
@@ -112,8 +112,8 @@ void disti_endpoint_rouse(struct disti_endpoint *endpoint, struct engine_link *l
         watch_owe(endpoint);
 }
 
-static void watch_sleep(struct disti_endpoint *endpoint, struct engine_link *link, bool from_any,
-                        int fd)
+static void watch_sleep(struct disti_endpoint *endpoint, struct engine_attachment *link,
+                        bool from_any, int fd)
 {
     link->asleep = true;
     link->from_any = from_any;
@@ -124,7 +124,7 @@ static void watch_sleep(struct disti_endpoint *endpoint, struct engine_link *lin
 }
 
 /* One that moves the endpoint sees to the watch when it has done. */
-static int watch_arm(struct disti_endpoint *endpoint, struct engine_link *link, bool from_any)
+static int watch_arm(struct disti_endpoint *endpoint, struct engine_attachment *link, bool from_any)
 {
     bool moved = endpoint->movers - watch_is_owed(endpoint) > 0;
     int fd = -1;
@@ -139,10 +139,10 @@ static int watch_arm(struct disti_endpoint *endpoint, struct engine_link *link, 
         endpoint->watcher = link;
     }
     watch_sleep(endpoint, link, from_any, fd);
-    return fd >= 0 ? fd : DISTI_LINK_DOORBELL;
+    return fd >= 0 ? fd : DISTI_ATTACHMENT_DOORBELL;
 }
 
-int disti_link_arm(struct engine_link *link, bool from_any)
+int disti_attachment_arm(struct engine_attachment *link, bool from_any)
 {
     struct disti_endpoint *endpoint = link->endpoint;
     int fd;
@@ -159,7 +159,7 @@ int disti_link_arm(struct engine_link *link, bool from_any)
     return fd;
 }
 
-void disti_link_disarm(struct engine_link *link)
+void disti_attachment_disarm(struct engine_attachment *link)
 {
     struct disti_endpoint *endpoint = link->endpoint;
 

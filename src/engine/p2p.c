@@ -118,9 +118,10 @@ static void p2p_meet(struct dist_engine *engine, struct engine_p2p *a, struct en
 static void p2p_look(struct dist_engine *engine, struct engine_p2p *p)
 {
     for (int i = 0; i < engine->link_count; i++) {
-        struct engine_link *link = &engine->links[i];
-        int peer =
-            link->peers ? disti_link_probe_tag(link, p->requests[0].request.envelope.tag) : -1;
+        struct engine_attachment *link = &engine->links[i];
+        int peer = link->peers
+                       ? disti_attachment_probe_tag(link, p->requests[0].request.envelope.tag)
+                       : -1;
 
         if (peer >= 0) {
             p2p_hand_over(engine, p, peer);
