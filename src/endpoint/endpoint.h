@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Opened transports: shared by the groups of a world, and an engine's link to one. */
+/* Opened transports: shared by the groups of a world, and the attachment of an engine to one. */
 #ifndef DISTI_ENDPOINT_ENDPOINT_H
 #define DISTI_ENDPOINT_ENDPOINT_H
 
@@ -9,17 +9,17 @@
 
 /*
  * A transport that can forget one group's messages (its slot cancel) is opened once a world, with
- * the world's ranks. The groups' engines have links to that endpoint, and their tags tell them
- * apart; so a group costs no listener and no connection. Other transports are opened for each
- * group, and their endpoint has that one link.
+ * the world's ranks. The groups' engines have attachments to that endpoint, and their tags tell
+ * them apart; so a group costs no listener and no connection. Other transports are opened for each
+ * group, and their endpoint has that one attachment.
  *
- *     group 0   engine --- link ---.
- *     group 1   engine --- link ----+--- endpoint --- transport --- connections
- *     group 2   engine --- link ---'        lock
+ *     group 0   engine -- attachment --.
+ *     group 1   engine -- attachment --+--- endpoint --- transport --- connections
+ *     group 2   engine -- attachment --'    lock
  *
  * An endpoint has a lock, below those of the groups. Whoever drives a group moves the whole
  * endpoint, and so ends other groups' requests as well. An engine does not look at what a transport
- * may be writing: it learns what its requests have come to in a call of its own link.
+ * may be writing: it learns what its requests have come to in a call of its own attachment.
  *
  * Of the threads that sleep one watches: it has the transport armed and sleeps on its descriptor.
  * The others sleep on their doorbells, and whoever ends a request of theirs rings. A thread that
@@ -33,9 +33,9 @@ struct disti_endpoint;
 /* A request of an engine: the transport has `request` while status is IN_PROGRESS. */
 struct engine_request {
     struct dist_request request;      /* the engine fills envelope and data or sink */
-    dist_status status;               /* as of the last call of the link */
+    dist_status status;               /* as of the last call of the attachment */
     int peer;                         /* in the group; so is request.peer once it has ended */
-    LIST_ENTRY(engine_request) entry; /* the link's */
+    LIST_ENTRY(engine_request) entry; /* the attachment's */
 };
 
 /* An engine's part of an endpoint. */
@@ -66,10 +66,10 @@ struct engine_attachment {
 uint64_t disti_tag_group(uint32_t group);
 
 /*
- * Opens the transport, or finds it open. The link must stay where it is until it is closed, which
- * must be done even if this fails. config and members live as long.
+ * Opens the transport, or finds it open. The attachment must stay where it is until it is closed,
+ * which must be done even if this fails. config and members live as long.
  */
-dist_status disti_attachment_open(struct engine_attachment *link,
+dist_status disti_attachment_open(struct engine_attachment *attachment,
                                   const struct dist_transport *transport,
                                   const struct dist_backend_config *config, void *context);
 
@@ -78,36 +78,38 @@ bool disti_attachment_is_open(const struct dist_transport *transport,
                               const struct dist_backend_config *config);
 
 /* The slots of these names; peers are ranks of the group. */
-dist_status disti_attachment_address(struct engine_attachment *link, void *blob, size_t *size_p);
-dist_status disti_attachment_reach(struct engine_attachment *link, const void *blob, size_t size,
-                                   struct dist_reach *reach_p);
-dist_status disti_attachment_connect(struct engine_attachment *link, int peer, const void *blob,
-                                     size_t size);
-int disti_attachment_probe_tag(struct engine_attachment *link, uint64_t tag);
-void disti_attachment_unexpected(struct engine_attachment *link, uint64_t tag, uint64_t mask,
+dist_status disti_attachment_address(struct engine_attachment *attachment, void *blob,
+                                     size_t *size_p);
+dist_status disti_attachment_reach(struct engine_attachment *attachment, const void *blob,
+                                   size_t size, struct dist_reach *reach_p);
+dist_status disti_attachment_connect(struct engine_attachment *attachment, int peer,
+                                     const void *blob, size_t size);
+int disti_attachment_probe_tag(struct engine_attachment *attachment, uint64_t tag);
+void disti_attachment_unexpected(struct engine_attachment *attachment, uint64_t tag, uint64_t mask,
                                  int most, dist_unexpected_fn see, void *arg);
 
 /* Start one, which may end at once. */
-void disti_attachment_send(struct engine_attachment *link, int peer,
+void disti_attachment_send(struct engine_attachment *attachment, int peer,
                            struct engine_request *request);
-void disti_attachment_recv(struct engine_attachment *link, int peer,
+void disti_attachment_recv(struct engine_attachment *attachment, int peer,
                            struct engine_request *request);
 
 /*
  * Moves the endpoint, unless another thread is just doing that, and takes what has ended. Returns
  * how much happened; negative: the transport is broken.
  */
-int disti_attachment_progress(struct engine_attachment *link);
+int disti_attachment_progress(struct engine_attachment *attachment);
 
 /*
  * As the slot arm, or DISTI_ATTACHMENT_DOORBELL. The calling thread is the one to sleep, on its
  * doorbell besides. from_any: a message with a tag that no request is for would wake it too.
  */
-int disti_attachment_arm(struct engine_attachment *link, bool from_any);
-void disti_attachment_disarm(struct engine_attachment *link);
+int disti_attachment_arm(struct engine_attachment *attachment, bool from_any);
+void disti_attachment_disarm(struct engine_attachment *attachment);
 
-/* From here on no transport touches a request of the link. A link that is all zero is accepted. */
-void disti_attachment_close(struct engine_attachment *link);
+/* From here on no transport touches a request of the attachment. A attachment that is all zero is
+ * accepted. */
+void disti_attachment_close(struct engine_attachment *attachment);
 
 /*
  * The calling thread goes on to something else than moving endpoints: one that sleeps shall watch
