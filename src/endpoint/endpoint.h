@@ -115,7 +115,7 @@ void disti_attachment_close(struct engine_attachment *attachment);
  * The calling thread goes on to something else than moving endpoints: one that sleeps shall watch
  * those that it has moved.
  */
-void disti_endpoints_leave(void);
+void disti_endpoints_release(void);
 
 /* The world of that name ends, in which this process is that rank: closes what it has open. */
 void disti_endpoints_close(const char *job, int rank);

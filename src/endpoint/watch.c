@@ -175,7 +175,7 @@ void disti_attachment_disarm(struct engine_attachment *attachment)
     pthread_mutex_unlock(&endpoint->lock);
 }
 
-void disti_endpoints_leave(void)
+void disti_endpoints_release(void)
 {
     while (watch_owed_count) {
         struct disti_endpoint *endpoint = watch_owed[--watch_owed_count];

@@ -96,7 +96,7 @@ static dist_status persistent_start(struct disti_work *work)
     work->running = status == DIST_OK;
     disti_drive_kick(group);
     disti_group_exit(group);
-    disti_endpoints_leave();
+    disti_endpoints_release();
     return status;
 }
 

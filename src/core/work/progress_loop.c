@@ -233,7 +233,7 @@ static void loop_sleep(struct loop *self)
     int count = 2;
 
     if (loop_arm(self, polls, &count, &ns)) {
-        disti_endpoints_leave();
+        disti_endpoints_release();
         loop_rest(self, polls, count, ns);
     }
     loop_hear(&polls[0]);
@@ -246,7 +246,7 @@ static void loop_idle(struct loop *self)
 {
     struct pollfd wake = {.fd = disti_progress.wake_fd, .events = POLLIN};
 
-    disti_endpoints_leave();
+    disti_endpoints_release();
     if (self->ticks < LOOP_TICKS) {
         atomic_store(&disti_progress.dozing, true);
         disti_drive_poll_fds(&wake, 1, LOOP_TICK_NS);

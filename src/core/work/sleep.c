@@ -25,7 +25,7 @@ void disti_drive_rouse(struct dist_group *group)
     if (!group->drive.asleep)
         return;
     disti_drive_disarm(group);
-    disti_endpoints_leave(); /* the driver may have watched for others */
+    disti_endpoints_release(); /* the driver may have watched for others */
     disti_doorbell_ring(group->drive.wake_fd);
 }
 
