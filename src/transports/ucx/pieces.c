@@ -54,7 +54,7 @@ static void piece_start(struct ucx_send_piece *piece, const void *data)
 
 static void pieces_fill(struct ucx_send_pieces *all)
 {
-    for (int i = 1; i <= UCX_WINDOW && all->status == DIST_OK && !all->peer->lost; i++) {
+    for (int i = 1; i <= UCX_WINDOW && all->status == DIST_OK && !ucx_is_lost(all->peer); i++) {
         struct ucx_send_piece *piece = &all->slots[i];
         size_t left = all->bytes - all->begun;
 

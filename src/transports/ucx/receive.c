@@ -185,7 +185,8 @@ static ucs_status_t receive_any(void *arg, const void *header, size_t header_byt
     if (ucx->closing)
         return UCS_OK;
     peer = receive_from(ucx, listener->id, header, header_bytes, &arrival);
-    if (peer && peer->lost && (listener->id == UCX_AM_PIECE || listener->id == UCX_AM_ANSWER))
+    if (peer && ucx_is_lost(peer) &&
+        (listener->id == UCX_AM_PIECE || listener->id == UCX_AM_ANSWER))
         return UCS_OK;
     ucx->happened++;
     if (peer && receive_kinds[listener->id].take(peer, &arrival))

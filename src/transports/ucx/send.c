@@ -161,7 +161,7 @@ void disti_ucx_send_answer(struct ucx_peer *peer, uint32_t name, bool wanted)
     const struct ucx_answer answer = {
         .rank = (uint32_t)peer->ucx->rank, .name = name, .wanted = wanted};
 
-    if (!peer->lost && disti_ucx_peer_open(peer))
+    if (!ucx_is_lost(peer) && disti_ucx_peer_open(peer))
         send_head(peer, UCX_AM_ANSWER, &answer, sizeof(answer));
 }
 
@@ -170,6 +170,6 @@ void disti_ucx_send_returned(struct ucx_peer *peer)
     const struct ucx_returned returned = {.rank = (uint32_t)peer->ucx->rank,
                                           .returned = peer->debit.told};
 
-    if (!peer->lost && disti_ucx_peer_open(peer))
+    if (!ucx_is_lost(peer) && disti_ucx_peer_open(peer))
         send_head(peer, UCX_AM_CREDIT, &returned, sizeof(returned));
 }

@@ -7,6 +7,7 @@
 #include "transports/match/credit.h"
 #include "transports/match/match.h"
 #include "transports/match/standin.h"
+#include "transports/ucx/phase.h"
 #include "transports/ucx/ucx.h"
 
 #include <sys/types.h>
@@ -106,7 +107,7 @@ struct ucx_inbound {
     uint32_t serial;
     struct dist_request *request; /* NULL: it has been forgotten: what comes is thrown away */
     uint64_t left;                /* bytes that have not come */
-    unsigned pulling;             /* pieces in link->ready, or being fetched */
+    unsigned pulling;             /* pieces in ucx->ready, or being fetched */
     unsigned in_place;            /* of these, that UCX writes to the program's memory */
     dist_status status;
 };
@@ -123,10 +124,9 @@ struct ucx_peer {
     struct ucx_state *ucx;
     int rank;
     void *address;
-    ucp_ep_h endpoint; /* NULL: not yet, or no longer */
+    enum ucx_phase phase;
+    ucp_ep_h endpoint; /* until the phase is CLOSED, from OPEN on */
     void *closing;     /* UCX's request, while the endpoint is being closed */
-    bool lost;         /* no message leaves or comes any more */
-    bool failed;       /* the endpoint is to be closed */
     bool leaving;      /* it has said that `last` messages were all */
     uint32_t last;
     uint32_t sent, expected; /* the next message's serial, outwards and inwards */
@@ -157,10 +157,15 @@ struct ucx_state {
     unsigned scratches_free, scratches; /* of `scratches` that were allocated */
     bool still;                         /* progress found nothing to do */
     int happened;                       /* messages that came or left since the last look */
-    bool failures;                      /* some peer has `failed` set */
+    bool failures;                      /* some peer is FAILED */
     bool closing;                       /* requests are not touched any more */
     dist_status broken;                 /* what progress says from now on, if it is not OK */
 };
+
+static inline bool ucx_is_lost(const struct ucx_peer *peer)
+{
+    return peer->phase >= UCX_FAILED;
+}
 
 /* ---- context.c: UCX's context, one a process, made by the first instance and freed by the last
  * ----

@@ -60,7 +60,7 @@ static void receive_whole(struct ucx_peer *peer, const struct ucx_head *head, co
 static void receive_ask(struct ucx_peer *peer, struct dist_request *request, uint32_t serial,
                         uint32_t name)
 {
-    if (peer->lost) {
+    if (ucx_is_lost(peer)) {
         request->status = disti_ucx_peer_gone(peer);
     } else if (request->envelope.bytes == 0) {
         disti_ucx_send_answer(peer, name, false);
@@ -131,7 +131,7 @@ void disti_ucx_recv(void *state, struct dist_request *request)
     const struct disti_unexpected *found = disti_match_waiting(&peer->match, request->envelope.tag);
     struct disti_unexpected *unexpected;
 
-    if (peer->lost && (!found || found->descriptor)) {
+    if (ucx_is_lost(peer) && (!found || found->descriptor)) {
         request->status = disti_ucx_peer_gone(peer);
         return;
     }

@@ -263,12 +263,10 @@ static void ucx_disarm(void *state)
 
 static void ucx_describe(void *state, int peer, char *text, size_t size)
 {
+    static const char *const phases[] = {"not used yet", "in use", "lost", "lost"};
     const struct ucx_state *ucx = state;
 
-    snprintf(text, size, "UCX %s, %s", ucp_get_version_string(),
-             ucx->peers[peer].lost       ? "lost"
-             : ucx->peers[peer].endpoint ? "in use"
-                                         : "not used yet");
+    snprintf(text, size, "UCX %s, %s", ucp_get_version_string(), phases[ucx->peers[peer].phase]);
 }
 
 /* ---- closing ---- */
