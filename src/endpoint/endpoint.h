@@ -73,7 +73,7 @@ dist_status disti_attachment_open(struct engine_attachment *attachment,
                                   const struct dist_transport *transport,
                                   const struct dist_backend_config *config, void *context);
 
-/* Has another group of the world opened it? Then it can run here. */
+/* Has another group of the world opened this transport? */
 bool disti_attachment_is_open(const struct dist_transport *transport,
                               const struct dist_backend_config *config);
 
@@ -112,12 +112,12 @@ void disti_attachment_disarm(struct engine_attachment *attachment);
 void disti_attachment_close(struct engine_attachment *attachment);
 
 /*
- * The calling thread goes on to something else than moving endpoints: one that sleeps shall watch
- * those that it has moved.
+ * The calling thread stops moving endpoints. Of those that it has moved, a thread that sleeps takes
+ * over the watch. Never blocks.
  */
 void disti_endpoints_release(void);
 
-/* The world of that name ends, in which this process is that rank: closes what it has open. */
+/* Closes all endpoints of the world with this name, in which this process has this rank. */
 void disti_endpoints_close(const char *job, int rank);
 
 #endif

@@ -284,8 +284,8 @@ dist_status disti_node_migrate_open(struct disti_node *node);
 /* ---- deferred.c: memory that peers read ---- */
 
 /*
- * Gives a piece back: at once, or when every call of the group's ranks has met its deadline, since
- * a peer that has not heard of the group's end may be reading it.
+ * Frees memory of disti_segment_alloc_shared, now or once every call of the group's ranks must have
+ * met its deadline: a peer that has not heard of the group's end may still read it. NULL: nothing.
  */
 void disti_node_free(void *memory, bool now, int timeout_ms);
 

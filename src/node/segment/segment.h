@@ -79,11 +79,11 @@ void disti_segment_retire(void);
 dist_status disti_segment_register(void *memory, size_t bytes);
 dist_status disti_segment_unregister(void *memory);
 
-/* Does [memory, memory + bytes) lie in one block or segment? Costs some ten nanoseconds. */
+/* Does [memory, memory + bytes) lie in one block? Then writes where. Takes some ten nanoseconds. */
 bool disti_segment_find(const void *memory, size_t bytes,
                         struct disti_segment_location *location_p);
 
-/* So many mappings that nobody holds are kept, those that were let go of last. */
+/* How many mappings that nobody holds are kept: those that were released last. */
 #define DISTI_SEGMENT_KEEP 64
 
 /*
@@ -94,10 +94,10 @@ bool disti_segment_find(const void *memory, size_t bytes,
  */
 dist_status disti_segment_map(const struct disti_segment_name *name, void **memory_p);
 
-/* Lets go of it. A key of this process's own, or 0, is accepted and does nothing. */
+/* Releases it. Does nothing for a key of this process's own, or 0. */
 void disti_segment_unmap(uint64_t key);
 
-/* Unmaps what nobody holds, but for the `keep` mappings that were let go of last. */
+/* Unmaps what nobody holds, except the `keep` mappings that were released last. */
 void disti_segment_trim(size_t keep);
 
 #endif

@@ -81,7 +81,7 @@ static void connection_resume_one(struct shm_state *state, int fd, enum shm_even
         connection_epoll(state, EPOLL_CTL_MOD, fd, EPOLLIN, event, index);
 }
 
-/* Whatever was paused is listened to again, when it is time. */
+/* What was not listened to for lack of descriptors is, when it is time. */
 static void connection_resume(struct shm_state *state)
 {
     if (!state->resume_ns || disti_now_ns() < state->resume_ns)
@@ -138,7 +138,7 @@ struct shm_peer *disti_shm_connection_peer(struct shm_state *state, int rank)
         return peer;
     peer = calloc(1, sizeof(*peer));
     if (!peer) {
-        disti_fail(DIST_ERR_NO_MEMORY, "shm: no memory for a link to rank %d", rank);
+        disti_fail(DIST_ERR_NO_MEMORY, "shm: no memory for a connection to rank %d", rank);
         return NULL;
     }
     peer->rank = rank;

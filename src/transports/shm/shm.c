@@ -12,10 +12,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Sockets are looked at once in so many calls of progress; oftener while links are made. */
+/* Sockets are looked at once in so many calls of progress; more often while connections are made.
+ */
 #define SHM_CALLS_A_LOOK 1024
 #define SHM_CALLS_A_LOOK_WANTING 16
-#define SHM_FIFOS_BYTES ((size_t)4 << 20) /* of all links of a rank, one direction, about */
+#define SHM_FIFOS_BYTES ((size_t)4 << 20) /* of all connections of a rank, one direction, about */
 #define SHM_LATENCY_NS 200
 #define SHM_BANDWIDTH 8e9
 
@@ -135,7 +136,7 @@ static void shm_recv(void *opaque, struct dist_request *request)
         disti_shm_call_want(state, peer);
 }
 
-/* Negative: the link is broken, with this status. */
+/* Negative: the connection is broken, with this status. */
 static int shm_turn(struct shm_state *state, struct shm_peer *peer)
 {
     int moved = disti_shm_receive_turn(peer);
