@@ -2,7 +2,6 @@
 /* Connections to peers: what they are made of, and what happens when one ends. */
 #include "transports/shm/connection.h"
 
-#include "base/clock.h"
 #include "base/descriptor.h"
 #include "base/log.h"
 
@@ -10,13 +9,8 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
-#include <sys/eventfd.h>
 #include <sys/syscall.h>
 #include <unistd.h>
-
-#define CONNECTION_BACKLOG 4096
-#define CONNECTION_EVENTS 32
-#define CONNECTION_BACKOFF_NS (50 * 1000 * 1000) /* without a descriptor */
 
 /* The arrows of the drawing in state.h, by where they begin. */
 static const uint8_t connection_arrows[] = {
@@ -44,58 +38,6 @@ dist_status disti_shm_connection_go(struct shm_state *state, struct shm_peer *pe
     return DIST_OK;
 }
 
-static bool connection_epoll(struct shm_state *state, int operation, int fd, uint32_t events,
-                             enum shm_event event, int index)
-{
-    struct epoll_event watched = {.events = events,
-                                  .data.u64 = (uint64_t)event << 32 | (uint32_t)index};
-
-    return epoll_ctl(state->poll, operation, fd, &watched) == 0;
-}
-
-bool disti_shm_watch(struct shm_state *state, int fd, enum shm_event event, int index,
-                     uint32_t flags)
-{
-    return connection_epoll(state, EPOLL_CTL_ADD, fd, EPOLLIN | flags, event, index);
-}
-
-void disti_shm_report_descriptors(struct shm_state *state)
-{
-    if (!state->reported_descriptors)
-        disti_warn("shm: rank %d has no file descriptor left for a connection to a rank; it tries "
-                   "again until there is one: raise `ulimit -n`",
-                   state->config.rank);
-    state->reported_descriptors = true;
-}
-
-void disti_shm_back_off(struct shm_state *state, int fd, enum shm_event event, int index)
-{
-    disti_shm_report_descriptors(state);
-    connection_epoll(state, EPOLL_CTL_MOD, fd, 0, event, index);
-    state->resume_ns = disti_now_ns() + CONNECTION_BACKOFF_NS;
-}
-
-static void connection_resume_one(struct shm_state *state, int fd, enum shm_event event, int index)
-{
-    if (fd >= 0)
-        connection_epoll(state, EPOLL_CTL_MOD, fd, EPOLLIN, event, index);
-}
-
-/* What was not listened to for lack of descriptors is, when it is time. */
-static void connection_resume(struct shm_state *state)
-{
-    if (!state->resume_ns || disti_now_ns() < state->resume_ns)
-        return;
-    state->resume_ns = 0;
-    connection_resume_one(state, state->listener, SHM_ON_LISTENER, 0);
-    for (int i = 0; i < state->pending_room; i++)
-        connection_resume_one(state, state->pending[i].socket, SHM_ON_PENDING, i);
-    for (int rank = 0; rank < state->config.world_size; rank++) {
-        if (state->peers[rank] && state->peers[rank]->phase == SHM_CALLING)
-            connection_resume_one(state, state->peers[rank]->socket, SHM_ON_SOCKET, rank);
-    }
-}
-
 void disti_shm_close_fd(int *fd_p)
 {
     if (*fd_p >= 0)
@@ -107,27 +49,6 @@ void disti_shm_close_fds(int *fds, int count)
 {
     for (int i = 0; i < count; i++)
         disti_shm_close_fd(&fds[i]);
-}
-
-dist_status disti_shm_connection_open(struct shm_state *state)
-{
-    struct sockaddr_un name;
-    socklen_t size = disti_shm_machine_socket(&state->address, &name);
-
-    state->poll = disti_descriptor_own(epoll_create1(EPOLL_CLOEXEC));
-    state->doorbell = disti_descriptor_own(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
-    state->listener =
-        disti_descriptor_own(socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
-    if (state->poll < 0 || state->doorbell < 0 || state->listener < 0)
-        return disti_fail_errno(DIST_ERR_SYSTEM, "shm: no file descriptors (see ulimit -n)");
-    if (bind(state->listener, (struct sockaddr *)&name, size) < 0 ||
-        listen(state->listener, CONNECTION_BACKLOG) < 0)
-        return disti_fail_errno(DIST_ERR_SYSTEM, "shm: cannot listen on a Unix socket");
-    /* The doorbell is edge-triggered: it is never read, and counts up to 2^64 rings. */
-    if (!disti_shm_watch(state, state->listener, SHM_ON_LISTENER, 0, 0) ||
-        !disti_shm_watch(state, state->doorbell, SHM_ON_DOORBELL, 0, EPOLLET))
-        return disti_fail_errno(DIST_ERR_SYSTEM, "shm: epoll_ctl failed");
-    return DIST_OK;
 }
 
 struct shm_peer *disti_shm_connection_peer(struct shm_state *state, int rank)
@@ -294,60 +215,6 @@ void disti_shm_connection_hello(const struct shm_state *state, const struct shm_
     disti_shm_hello_init(hello, word, state->config.rank, peer->rank, state->job);
     hello->probe_address = (uint64_t)(uintptr_t)&state->probe;
     hello->probe = state->probe;
-}
-
-/* A connected peer says nothing more on its socket: it becomes readable when it ends. */
-static void connection_socket(struct shm_state *state, struct shm_peer *peer)
-{
-    char byte;
-
-    if (peer->phase == SHM_CALLING)
-        disti_shm_call_answered(state, peer);
-    else if (peer->phase == SHM_CONNECTED &&
-             (recv(peer->socket, &byte, 1, MSG_DONTWAIT) >= 0 || errno != EAGAIN))
-        disti_shm_connection_ended(state, peer);
-}
-
-static void connection_handle(struct shm_state *state, uint64_t data)
-{
-    int index = (int)(uint32_t)data;
-
-    switch ((enum shm_event)(data >> 32)) {
-    case SHM_ON_LISTENER:
-        disti_shm_accept_callers(state);
-        break;
-    case SHM_ON_PENDING:
-        disti_shm_accept_pending(state, index);
-        break;
-    case SHM_ON_SOCKET:
-        connection_socket(state, state->peers[index]);
-        break;
-    case SHM_ON_PROCESS:
-        if (state->peers[index]->phase == SHM_CONNECTED)
-            disti_shm_connection_ended(state, state->peers[index]);
-        break;
-    case SHM_ON_DOORBELL:
-        break;
-    }
-}
-
-int disti_shm_connection_look(struct shm_state *state)
-{
-    struct epoll_event events[CONNECTION_EVENTS];
-    int count, handled = 0;
-
-    connection_resume(state);
-    count = epoll_wait(state->poll, events, CONNECTION_EVENTS, 0);
-    state->calls = 0;
-    state->look = count == CONNECTION_EVENTS;
-    for (int i = 0; i < count; i++) {
-        connection_handle(state, events[i].data.u64);
-        handled += events[i].data.u64 >> 32 != SHM_ON_DOORBELL;
-    }
-    disti_shm_accept_expire(state);
-    if (state->wanting)
-        disti_shm_call_due(state);
-    return handled;
 }
 
 void disti_shm_connection_close(struct shm_state *state)

@@ -156,7 +156,7 @@ static inline struct dist_request *disti_shm_pop(struct dist_request **head)
 /* cancel.c: the slot of this name. */
 void disti_shm_cancel(void *opaque, uint64_t tag, uint64_t mask);
 
-/* connection.c: making and ending connections. None of these blocks. */
+/* connection.c, watch.c: making and ending connections, listening. None of these blocks. */
 
 /*
  * The only way to another phase. ERR_INTERNAL, which is reported: the drawing has no such arrow,
