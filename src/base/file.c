@@ -6,9 +6,14 @@
 #include <fcntl.h>
 #include <pthread.h>
 #include <signal.h>
+#include <sys/mman.h>
 #include <sys/resource.h>
 #include <time.h>
 #include <unistd.h>
+
+#ifndef MFD_NOEXEC_SEAL
+#define MFD_NOEXEC_SEAL 0x0008U
+#endif
 
 /* SIGXFSZ goes to the thread that made the call. So it is held back meanwhile, and taken away. */
 struct file_guard {
@@ -91,4 +96,14 @@ bool disti_file_may_have(uint64_t bytes, uint64_t *most_p)
     if (most_p)
         *most_p = (uint64_t)limit.rlim_cur;
     return false;
+}
+
+/* Kernels before 6.3 do not know the flag that keeps the memory from being executed. */
+int disti_file_memory(void)
+{
+    int fd = memfd_create("libdist", MFD_CLOEXEC | MFD_ALLOW_SEALING | MFD_NOEXEC_SEAL);
+
+    if (fd < 0 && errno == EINVAL)
+        fd = memfd_create("libdist", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+    return fd;
 }

@@ -17,6 +17,9 @@ ssize_t disti_file_write(int fd, const void *data, size_t bytes);
 int disti_file_truncate(int fd, uint64_t bytes);
 int disti_file_reserve(int fd, uint64_t offset, uint64_t bytes);
 
+/* A new memfd that can be sealed and not be executed; -1: errno says why. The caller closes it. */
+int disti_file_memory(void);
+
 /* May files have so many bytes? Else *most_p, unless it is NULL, becomes the limit. */
 bool disti_file_may_have(uint64_t bytes, uint64_t *most_p);
 

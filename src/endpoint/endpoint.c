@@ -183,10 +183,10 @@ void disti_endpoints_close(const char *job, int rank)
     pthread_mutex_unlock(&endpoint_list_lock);
 }
 
-/* ---- links ---- */
+/* ---- attachments ---- */
 
-bool disti_link_is_open(const struct dist_transport *transport,
-                        const struct dist_backend_config *config)
+bool disti_attachment_is_open(const struct dist_transport *transport,
+                              const struct dist_backend_config *config)
 {
     bool open;
 
@@ -198,30 +198,28 @@ bool disti_link_is_open(const struct dist_transport *transport,
     return open;
 }
 
-dist_status disti_link_open(struct engine_link *link, const struct dist_transport *transport,
-                            const struct dist_backend_config *config, void *context)
+dist_status disti_attachment_open(struct engine_attachment *attachment,
+                                  const struct dist_transport *transport,
+                                  const struct dist_backend_config *config, void *context)
 {
     bool shared = endpoint_may_share(transport, config);
     struct disti_endpoint *endpoint;
     dist_status status;
 
-    *link = (struct engine_link){.transport = transport,
-                                 .rank = config->rank,
-                                 .ranks = config->world_size,
-                                 .members = shared ? config->members : NULL,
-                                 .group = config->group,
-                                 .doorbell = -1,
-                                 .fd = -1};
+    *attachment = (struct engine_attachment){.transport = transport,
+                                             .rank = config->rank,
+                                             .ranks = config->world_size,
+                                             .members = shared ? config->members : NULL,
+                                             .group = config->group,
+                                             .doorbell = -1,
+                                             .fd = -1};
     status = shared ? endpoint_share(transport, config, &endpoint)
                     : endpoint_open(transport, config, context, false, &endpoint);
     if (status != DIST_OK)
         return status;
-    link->endpoint = endpoint;
+    attachment->endpoint = endpoint;
     endpoint_lock(endpoint);
-    link->next = endpoint->links;
-    if (link->next)
-        link->next->prev = link;
-    endpoint->links = link;
+    LIST_INSERT_HEAD(&endpoint->attachments, attachment, entry);
     endpoint_unlock(endpoint);
     return DIST_OK;
 }
@@ -257,36 +255,26 @@ static void endpoint_forget(struct disti_endpoint *endpoint, uint32_t group)
     disti_endpoint_sweep(endpoint);
 }
 
-static void link_unlink(struct disti_endpoint *endpoint, struct engine_link *link)
+void disti_attachment_close(struct engine_attachment *attachment)
 {
-    if (link->prev)
-        link->prev->next = link->next;
-    else
-        endpoint->links = link->next;
-    if (link->next)
-        link->next->prev = link->prev;
-}
-
-void disti_link_close(struct engine_link *link)
-{
-    struct disti_endpoint *endpoint = link->endpoint;
+    struct disti_endpoint *endpoint = attachment->endpoint;
 
     if (!endpoint)
         return;
     endpoint_lock(endpoint);
-    disti_endpoint_rouse(endpoint, link);
+    disti_endpoint_rouse(endpoint, attachment);
     if (endpoint->shared && endpoint->state) {
-        endpoint_forget(endpoint, link->group);
+        endpoint_forget(endpoint, attachment->group);
         endpoint->happened++;
         disti_endpoint_wake(endpoint);
     }
-    link_unlink(endpoint, link);
+    LIST_REMOVE(attachment, entry);
     if (!endpoint->movers)
         disti_endpoint_give_watch(endpoint);
     endpoint_unlock(endpoint);
-    free(link->why);
-    link->why = NULL;
-    link->endpoint = NULL;
-    link->out = NULL;
+    free(attachment->why);
+    attachment->why = NULL;
+    attachment->endpoint = NULL;
+    LIST_INIT(&attachment->out);
     disti_endpoint_let_go(endpoint);
 }

@@ -3,6 +3,6 @@
 libdist_core_sources += \
 	src/endpoint/endpoint.c \
 	src/endpoint/endpoint.h \
-	src/endpoint/link.c \
+	src/endpoint/attachment.c \
 	src/endpoint/state.h \
 	src/endpoint/watch.c

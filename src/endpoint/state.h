@@ -21,7 +21,7 @@ struct disti_endpoint {
     const struct dist_transport *transport;
     void *state; /* the transport's; NULL: closed */
     bool shared;
-    atomic_int references; /* of its links, of the list, and of threads that owe it a watch */
+    atomic_int references; /* of its attachments, of the list, and of threads that owe it a watch */
     struct dist_transport_config config;
     char *job, *bind_host;
     bool *connected; /* by rank of the world */
@@ -29,8 +29,8 @@ struct disti_endpoint {
     size_t address_bytes; /* 0: not asked for yet */
 
     pthread_mutex_t lock; /* of all that follows, and of the calls of the transport */
-    struct engine_link *links;
-    struct engine_link *asleep,
+    LIST_HEAD(, engine_attachment) attachments;
+    struct engine_attachment *asleep,
         *watcher; /* by next_asleep; one of these, if the transport is armed */
     int movers;   /* threads that have to see to the watch */
     uint64_t happened;
@@ -65,8 +65,8 @@ void disti_endpoint_wake(struct disti_endpoint *endpoint);
 /* The calling thread is about to move the endpoint: nobody watches meanwhile. */
 void disti_endpoint_take_watch(struct disti_endpoint *endpoint);
 
-/* The link sleeps no more. */
-void disti_endpoint_rouse(struct disti_endpoint *endpoint, struct engine_link *link);
+/* The attachment sleeps no more. */
+void disti_endpoint_rouse(struct disti_endpoint *endpoint, struct engine_attachment *attachment);
 
 /* The watcher, if there was one, is gone, or the calling thread leaves: a sleeper shall watch. */
 void disti_endpoint_give_watch(struct disti_endpoint *endpoint);
@@ -78,7 +78,7 @@ void disti_endpoint_let_go(struct disti_endpoint *endpoint);
 /* Throws away what has come for groups that have ended of late. With the lock held. */
 void disti_endpoint_sweep(struct disti_endpoint *endpoint);
 
-/* The link's requests that have ended become the engine's again. Returns how many. */
-int disti_link_collect(struct engine_link *link);
+/* The attachment's requests that have ended become the engine's again. Returns how many. */
+int disti_attachment_collect(struct engine_attachment *attachment);
 
 #endif

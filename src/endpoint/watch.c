@@ -30,8 +30,8 @@ static void watch_owe(struct disti_endpoint *endpoint)
     endpoint->movers++;
 }
 
-/* The thread goes to sleep on the endpoint itself. It holds a link to it, so it stays. */
-static void watch_settle(struct disti_endpoint *endpoint)
+/* The thread goes to sleep on the endpoint itself. It holds a attachment to it, so it stays. */
+static void watch_release(struct disti_endpoint *endpoint)
 {
     for (int i = 0; i < watch_owed_count; i++) {
         if (watch_owed[i] != endpoint)
@@ -60,24 +60,26 @@ void disti_endpoint_take_watch(struct disti_endpoint *endpoint)
 /* Preferably one that sleeps on the descriptor already: it need not be woken for that. */
 void disti_endpoint_give_watch(struct disti_endpoint *endpoint)
 {
-    struct engine_link *link = endpoint->asleep;
+    struct engine_attachment *attachment = endpoint->asleep;
 
-    if (!link || endpoint->watcher || !endpoint->state || endpoint->broken < 0)
+    if (!attachment || endpoint->watcher || !endpoint->state || endpoint->broken < 0)
         return;
-    while (link && link->fd < 0)
-        link = link->next_asleep;
-    if (link && endpoint->transport->arm(endpoint->state) == link->fd) {
-        endpoint->watcher = link;
+    while (attachment && attachment->fd < 0)
+        attachment = attachment->next_asleep;
+    if (attachment && endpoint->transport->arm(endpoint->state) == attachment->fd) {
+        endpoint->watcher = attachment;
         return;
     }
-    if (link)
+    if (attachment)
         endpoint->transport->disarm(endpoint->state);
-    disti_doorbell_ring(link ? link->doorbell : endpoint->asleep->doorbell);
+    disti_doorbell_ring(attachment ? attachment->doorbell : endpoint->asleep->doorbell);
 }
 
-static bool watch_has_ended(const struct engine_link *link)
+static bool watch_has_ended(const struct engine_attachment *attachment)
 {
-    for (const struct engine_request *request = link->out; request; request = request->next) {
+    const struct engine_request *request;
+
+    for (request = LIST_FIRST(&attachment->out); request; request = LIST_NEXT(request, entry)) {
         if (request->request.status != DIST_IN_PROGRESS)
             return true;
     }
@@ -86,43 +88,45 @@ static bool watch_has_ended(const struct engine_link *link)
 
 void disti_endpoint_wake(struct disti_endpoint *endpoint)
 {
-    for (struct engine_link *link = endpoint->asleep; link; link = link->next_asleep) {
-        if (link->from_any || endpoint->broken < 0 || watch_has_ended(link))
-            disti_doorbell_ring(link->doorbell);
+    for (struct engine_attachment *attachment = endpoint->asleep; attachment;
+         attachment = attachment->next_asleep) {
+        if (attachment->from_any || endpoint->broken < 0 || watch_has_ended(attachment))
+            disti_doorbell_ring(attachment->doorbell);
     }
 }
 
-void disti_endpoint_rouse(struct disti_endpoint *endpoint, struct engine_link *link)
+void disti_endpoint_rouse(struct disti_endpoint *endpoint, struct engine_attachment *attachment)
 {
-    struct engine_link **at = &endpoint->asleep;
+    struct engine_attachment **at = &endpoint->asleep;
 
-    if (!link->asleep)
+    if (!attachment->asleep)
         return;
-    while (*at != link)
+    while (*at != attachment)
         at = &(*at)->next_asleep;
-    *at = link->next_asleep;
-    link->asleep = false;
-    link->fd = -1;
-    if (endpoint->watcher != link)
+    *at = attachment->next_asleep;
+    attachment->asleep = false;
+    attachment->fd = -1;
+    if (endpoint->watcher != attachment)
         return;
     watch_disarm(endpoint);
     if (endpoint->asleep)
         watch_owe(endpoint);
 }
 
-static void watch_sleep(struct disti_endpoint *endpoint, struct engine_link *link, bool from_any,
-                        int fd)
+static void watch_sleep(struct disti_endpoint *endpoint, struct engine_attachment *attachment,
+                        bool from_any, int fd)
 {
-    link->asleep = true;
-    link->from_any = from_any;
-    link->fd = fd;
-    link->next_asleep = endpoint->asleep;
-    endpoint->asleep = link;
-    watch_settle(endpoint);
+    attachment->asleep = true;
+    attachment->from_any = from_any;
+    attachment->fd = fd;
+    attachment->next_asleep = endpoint->asleep;
+    endpoint->asleep = attachment;
+    watch_release(endpoint);
 }
 
 /* One that moves the endpoint sees to the watch when it has done. */
-static int watch_arm(struct disti_endpoint *endpoint, struct engine_link *link, bool from_any)
+static int watch_arm(struct disti_endpoint *endpoint, struct engine_attachment *attachment,
+                     bool from_any)
 {
     bool moved = endpoint->movers - watch_is_owed(endpoint) > 0;
     int fd = -1;
@@ -134,43 +138,44 @@ static int watch_arm(struct disti_endpoint *endpoint, struct engine_link *link, 
             endpoint->transport->disarm(endpoint->state);
             return fd;
         }
-        endpoint->watcher = link;
+        endpoint->watcher = attachment;
     }
-    watch_sleep(endpoint, link, from_any, fd);
-    return fd >= 0 ? fd : DISTI_LINK_DOORBELL;
+    watch_sleep(endpoint, attachment, from_any, fd);
+    return fd >= 0 ? fd : DISTI_ATTACHMENT_DOORBELL;
 }
 
-int disti_link_arm(struct engine_link *link, bool from_any)
+int disti_attachment_arm(struct engine_attachment *attachment, bool from_any)
 {
-    struct disti_endpoint *endpoint = link->endpoint;
+    struct disti_endpoint *endpoint = attachment->endpoint;
     int fd;
 
     if (!endpoint->shared)
-        return link->transport->arm(endpoint->state);
-    link->doorbell = disti_doorbell();
-    if (link->doorbell < 0)
+        return attachment->transport->arm(endpoint->state);
+    attachment->doorbell = disti_doorbell();
+    if (attachment->doorbell < 0)
         return -1;
     pthread_mutex_lock(&endpoint->lock);
-    fd = endpoint->broken < 0 || watch_has_ended(link) ? DIST_ARM_READY
-                                                       : watch_arm(endpoint, link, from_any);
+    fd = endpoint->broken < 0 || watch_has_ended(attachment)
+             ? DIST_ARM_READY
+             : watch_arm(endpoint, attachment, from_any);
     pthread_mutex_unlock(&endpoint->lock);
     return fd;
 }
 
-void disti_link_disarm(struct engine_link *link)
+void disti_attachment_disarm(struct engine_attachment *attachment)
 {
-    struct disti_endpoint *endpoint = link->endpoint;
+    struct disti_endpoint *endpoint = attachment->endpoint;
 
     if (!endpoint->shared) {
-        link->transport->disarm(endpoint->state);
+        attachment->transport->disarm(endpoint->state);
         return;
     }
     pthread_mutex_lock(&endpoint->lock);
-    disti_endpoint_rouse(endpoint, link);
+    disti_endpoint_rouse(endpoint, attachment);
     pthread_mutex_unlock(&endpoint->lock);
 }
 
-void disti_endpoints_leave(void)
+void disti_endpoints_release(void)
 {
     while (watch_owed_count) {
         struct disti_endpoint *endpoint = watch_owed[--watch_owed_count];

@@ -9,7 +9,7 @@
 #include <stdlib.h>
 
 /* No peer is reached through the link: its doorbell, which does not ring, is enough. */
-#define LINK_UNUSED DISTI_LINK_DOORBELL
+#define LINK_UNUSED DISTI_ATTACHMENT_DOORBELL
 
 dist_status disti_engine_open(const struct dist_backend_config *config,
                               const struct dist_engine_config *engine_config,
@@ -275,8 +275,8 @@ int disti_engine_progress(struct dist_engine *engine)
         return ran;
     engine->calls.unpolled = false;
     for (int i = 0; i < engine->link_count; i++) {
-        struct engine_link *link = &engine->links[i];
-        int got = link->peers ? disti_link_progress(link) : 0;
+        struct engine_attachment *link = &engine->links[i];
+        int got = link->peers ? disti_attachment_progress(link) : 0;
 
         if (got < 0)
             return got;
@@ -313,12 +313,12 @@ int disti_engine_arm(struct dist_engine *engine, int *fds, int room)
         fds[count++] = fd;
     }
     while (engine->armed < engine->link_count) {
-        struct engine_link *link = &engine->links[engine->armed++];
-        int fd = link->peers ? disti_link_arm(link, from_any) : LINK_UNUSED;
+        struct engine_attachment *link = &engine->links[engine->armed++];
+        int fd = link->peers ? disti_attachment_arm(link, from_any) : LINK_UNUSED;
 
         if (fd == DIST_ARM_READY)
             return DIST_ARM_READY;
-        if (fd == DISTI_LINK_DOORBELL)
+        if (fd == DISTI_ATTACHMENT_DOORBELL)
             continue;
         if (fd < 0 || count == room)
             return DIST_ARM_BLIND;
@@ -333,10 +333,10 @@ void disti_engine_disarm(struct dist_engine *engine)
         disti_node_disarm(engine->node);
     engine->node_armed = false;
     while (engine->armed > 0) {
-        struct engine_link *link = &engine->links[--engine->armed];
+        struct engine_attachment *link = &engine->links[--engine->armed];
 
         if (link->peers)
-            disti_link_disarm(link);
+            disti_attachment_disarm(link);
     }
 }
 

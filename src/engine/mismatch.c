@@ -172,7 +172,7 @@ static void mismatch_sweep(struct dist_engine *engine, bool all)
 static void mismatch_query(struct dist_engine *engine, int peer, uint64_t number,
                            uint64_t fingerprint)
 {
-    struct engine_link *link = &engine->links[engine->route[peer]];
+    struct engine_attachment *link = &engine->links[engine->route[peer]];
     struct engine_query *query = calloc(1, sizeof(*query));
 
     if (!query)
@@ -182,7 +182,7 @@ static void mismatch_query(struct dist_engine *engine, int peer, uint64_t number
         .fingerprint = fingerprint};
     query->next = engine->calls.queries;
     engine->calls.queries = query;
-    disti_link_send(link, peer, &query->request);
+    disti_attachment_send(link, peer, &query->request);
 }
 
 /* A rank's history is another: it is to compare the last calls with its own. */
@@ -231,10 +231,10 @@ bool disti_mismatch_look(struct dist_engine *engine, int most)
     uint64_t tag = disti_tag_collective(engine->config->group, 0, 0);
 
     for (int i = 0; i < engine->link_count; i++) {
-        struct engine_link *link = &engine->links[i];
+        struct engine_attachment *link = &engine->links[i];
 
         if (link->peers)
-            disti_link_unexpected(link, tag, MISMATCH_MASK, most, mismatch_see, engine);
+            disti_attachment_unexpected(link, tag, MISMATCH_MASK, most, mismatch_see, engine);
     }
     if (most == DISTI_MISMATCH_ALL)
         mismatch_look_at_node(engine);

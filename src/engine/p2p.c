@@ -118,9 +118,10 @@ static void p2p_meet(struct dist_engine *engine, struct engine_p2p *a, struct en
 static void p2p_look(struct dist_engine *engine, struct engine_p2p *p)
 {
     for (int i = 0; i < engine->link_count; i++) {
-        struct engine_link *link = &engine->links[i];
-        int peer =
-            link->peers ? disti_link_probe_tag(link, p->requests[0].request.envelope.tag) : -1;
+        struct engine_attachment *link = &engine->links[i];
+        int peer = link->peers
+                       ? disti_attachment_probe_tag(link, p->requests[0].request.envelope.tag)
+                       : -1;
 
         if (peer >= 0) {
             p2p_hand_over(engine, p, peer);
@@ -233,7 +234,7 @@ dist_status disti_p2p_post(struct dist_engine *engine, const struct dist_call *c
         return disti_fail(DIST_ERR_NO_MEMORY, "no memory to start %s",
                           dist_collective_string(call->collective));
     *p = (struct engine_p2p){.call = *call, .ticket = ticket, .order = engine->posted++};
-    disti_node_appear(engine->node);
+    disti_node_publish_cpu(engine->node);
     disti_message_init(engine, p);
     if (call->collective == DIST_COLL_SEND)
         p->spans[DISTI_IN] = (struct engine_span){call->in, p->bytes};

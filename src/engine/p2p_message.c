@@ -42,16 +42,16 @@ void disti_message_init(const struct dist_engine *engine, struct engine_p2p *p)
 static void message_post(struct dist_engine *engine, struct engine_p2p *p,
                          struct engine_request *request, bool send)
 {
-    struct engine_link *link = &engine->links[engine->route[p->peer]];
+    struct engine_attachment *link = &engine->links[engine->route[p->peer]];
     struct dist_request *inner = &request->request;
 
     inner->data = p->call.in;
     inner->sink = (struct dist_sink){
         .dst = p->call.out, .bytes = (size_t)inner->envelope.bytes, .dtype = p->call.dtype};
     if (send)
-        disti_link_send(link, p->peer, request);
+        disti_attachment_send(link, p->peer, request);
     else
-        disti_link_recv(link, p->peer, request);
+        disti_attachment_recv(link, p->peer, request);
 }
 
 static void message_post_on(struct dist_engine *engine, struct engine_p2p *p,

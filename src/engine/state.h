@@ -126,7 +126,7 @@ struct dist_engine {
     struct disti_chooser chooser;
     struct disti_refine **refining; /* by collective and size class; NULL: choices stay */
     struct engine_links *measuring; /* measure/links.c's */
-    struct engine_link links[ENGINE_TRANSPORTS_MAX];
+    struct engine_attachment links[ENGINE_TRANSPORTS_MAX];
     int link_count;
     struct disti_node *node; /* NULL: the ranks are on several machines, or cannot share memory */
     bool node_armed;

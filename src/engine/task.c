@@ -21,10 +21,10 @@ static char *task_address(const struct engine_task *task, struct disti_chunk_ref
 static void task_send(struct dist_engine *engine, struct engine_task *task,
                       const struct disti_step *step, struct engine_request *request)
 {
-    struct engine_link *link = &engine->links[engine->route[step->peer]];
+    struct engine_attachment *link = &engine->links[engine->route[step->peer]];
 
     request->request.data = task_address(task, step->src);
-    disti_link_send(link, (int)step->peer, request);
+    disti_attachment_send(link, (int)step->peer, request);
 }
 
 static struct dist_sink task_sink(const struct engine_task *task, const struct disti_step *step,
@@ -41,13 +41,13 @@ static struct dist_sink task_sink(const struct engine_task *task, const struct d
 static void task_recv(struct dist_engine *engine, struct engine_task *task,
                       const struct disti_step *step, struct engine_request *request)
 {
-    struct engine_link *link = &engine->links[engine->route[step->peer]];
+    struct engine_attachment *link = &engine->links[engine->route[step->peer]];
     struct dist_request *inner = &request->request;
 
     inner->sink = task_sink(task, step, (size_t)inner->envelope.bytes);
     if (step->kind == DISTI_RECV_REDUCE)
         inner->sink.src = task_address(task, step->src);
-    disti_link_recv(link, (int)step->peer, request);
+    disti_attachment_recv(link, (int)step->peer, request);
 }
 
 static void task_local(const struct engine_task *task, const struct disti_step *step, size_t bytes)
@@ -164,7 +164,7 @@ static bool task_waits_for(const struct engine_task *task, int peer, bool sends)
 
 bool disti_task_awaits(const struct dist_engine *engine, const struct engine_task *task, int peer)
 {
-    return task->kind == TASK_ON_NODE ? disti_node_awaits(engine->node, &task->node_op, peer)
+    return task->kind == TASK_ON_NODE ? disti_node_waits_for(engine->node, &task->node_op, peer)
                                       : task_waits_for(task, peer, false);
 }
 

@@ -28,7 +28,7 @@ static dist_status board_make(struct disti_node *node, struct disti_node_hello *
     if (status != DIST_OK || !wanted)
         return status;
     tried = disti_log_trying(true);
-    status = disti_segment_piece(sizeof(*node->board), &memory, &hello->board);
+    status = disti_segment_alloc_shared(sizeof(*node->board), &memory, &hello->board);
     disti_log_trying(tried);
     if (status != DIST_OK)
         return DIST_OK;
@@ -36,6 +36,7 @@ static dist_status board_make(struct disti_node *node, struct disti_node_hello *
     atomic_init(&node->board->cpu, -1);
     node->cpu = -1;
     hello->usable = disti_node_doorbell_open(node, hello) == DIST_OK;
+    hello->fences = !disti_node_can_fence();
     return DIST_OK;
 }
 
@@ -43,7 +44,7 @@ static dist_status board_make(struct disti_node *node, struct disti_node_hello *
 static int board_who_cannot(struct disti_node *node)
 {
     for (int r = 0; r < node->ranks; r++) {
-        const struct disti_segment_at *board = &node->hellos[r].board;
+        const struct disti_segment_location *board = &node->hellos[r].board;
 
         if (!node->hellos[r].usable || board->offset > board->name.bytes ||
             board->name.bytes - board->offset < sizeof(*node->board))
@@ -58,7 +59,7 @@ static bool board_map_all(struct disti_node *node)
 {
     node->peers[node->rank].board = node->board;
     for (int r = 0; r < node->ranks; r++) {
-        const struct disti_segment_at *at = &node->hellos[r].board;
+        const struct disti_segment_location *at = &node->hellos[r].board;
         void *memory;
 
         if (r == node->rank)
@@ -149,8 +150,8 @@ static dist_status board_open(struct disti_node *node, struct disti_node_hello *
     node->cpus = board_cpus(config);
     node->cache_bytes = disti_node_cache() * (size_t)node->cpus / (size_t)node->ranks;
     node->gone = -1;
-    for (node->places = 1; 2 * node->places <= node->ranks;)
-        node->places *= 2;
+    for (node->operands = 1; 2 * node->operands <= node->ranks;)
+        node->operands *= 2;
     node->sleeper = -1;
     status = disti_node_migrate_open(node);
     if (status == DIST_OK)
@@ -181,16 +182,16 @@ dist_status disti_node_open(const struct dist_backend_config *config,
 
 void disti_node_close(struct disti_node *node)
 {
-    bool at_once;
+    bool now;
 
     if (!node)
         return;
-    at_once = node->config->left || !node->used;
+    now = node->config->left || !node->used;
     for (int r = 0; node->peers && node->hellos && r < node->ranks; r++)
         board_forget(node, r);
     disti_node_doorbell_close(node);
-    disti_node_give(node->board, at_once, node->config->timeout_ms);
-    disti_node_give(node->window, at_once, node->config->timeout_ms);
+    disti_node_free(node->board, now, node->config->timeout_ms);
+    disti_node_free(node->window, now, node->config->timeout_ms);
     if (node->abandoned)
         disti_segment_trim(0); /* the memory of ranks that were killed is kept by no other */
     free(node->peers);

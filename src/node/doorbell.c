@@ -1,36 +1,16 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Sleeping until a peer has reached a stage, and waking those that sleep. */
+/* The doorbell of a process, by which the ranks of others wake its threads. */
 #include "base/doorbell.h"
 #include "base/descriptor.h"
 #include "node/state.h"
 
 #include <fcntl.h>
-#include <linux/membarrier.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <sys/syscall.h>
 #include <unistd.h>
-
-/*
- * Who stores a stage and then looks who sleeps, and who says that it sleeps and then looks at the
- * stages, must not both look before the other's store is seen:
- *
- *     stage = 7                      presence = ASLEEP
- *     ------------ a fence on both sides, or one on all CPUs ------------
- *     presence == ASLEEP? ring           stage == 7? do not sleep
- *
- * A stage is stored in every call and drains the store buffer if it is fenced; a rank goes to sleep
- * rarely. So the one that sleeps has the kernel fence the CPUs of all processes that have
- * registered for it (membarrier(2)), and the other needs none. Where a rank cannot, all of them
- * fence.
- */
-static bool doorbell_barrier(int command)
-{
-    return syscall(SYS_membarrier, command, 0, 0) == 0;
-}
 
 /*
  * The doorbell is a pipe, one for all groups of the process: a process of the same user can open it
@@ -144,7 +124,6 @@ dist_status disti_node_doorbell_open(struct disti_node *node, struct disti_node_
     }
     doorbell_end();
     pthread_mutex_unlock(&doorbell_lock);
-    hello->fences = !doorbell_barrier(MEMBARRIER_CMD_REGISTER_GLOBAL_EXPEDITED);
     return status;
 }
 
@@ -152,7 +131,7 @@ dist_status disti_node_doorbell_open(struct disti_node *node, struct disti_node_
 
 /* Opens the peer's doorbell; -1: it is gone. To read too: to write to a pipe without readers is a
  * signal that kills. */
-static int doorbell_reach(const struct disti_node_hello *hello)
+static int doorbell_open_far(const struct disti_node_hello *hello)
 {
     struct stat info;
     char path[64];
@@ -178,7 +157,7 @@ static struct node_far_doorbell *doorbell_take_far(const struct disti_node_hello
             return NULL;
         far->pid = hello->board.name.pid;
         far->inode = hello->doorbell_inode;
-        far->fd = doorbell_reach(hello);
+        far->fd = doorbell_open_far(hello);
         if (far->fd < 0) {
             free(far);
             return NULL;
@@ -218,7 +197,7 @@ void disti_node_doorbell_close(struct disti_node *node)
 }
 
 /* A full pipe has woken its owner already; one that sleeps deaf looks up by itself soon. */
-static void doorbell_ring(struct disti_node *node, int rank)
+void disti_node_doorbell_ring(struct disti_node *node, int rank)
 {
     struct node_peer *peer = &node->peers[rank];
     uint32_t number = node->hellos[rank].doorbell_number;
@@ -233,7 +212,7 @@ static void doorbell_ring(struct disti_node *node, int rank)
 }
 
 /* With the lock held. */
-static void doorbell_pass_on(const struct disti_node *self, uint32_t number)
+static void doorbell_forward(const struct disti_node *self, uint32_t number)
 {
     const struct disti_node *node = number < doorbell_room ? doorbell_nodes[number] : NULL;
 
@@ -242,7 +221,7 @@ static void doorbell_pass_on(const struct disti_node *self, uint32_t number)
 }
 
 /* Reads all, for whomever it is. With the lock held. */
-static void doorbell_hear(const struct disti_node *self)
+static void doorbell_drain(const struct disti_node *self)
 {
     uint32_t numbers[DOORBELL_NUMBERS];
     size_t heard = 0;
@@ -251,83 +230,25 @@ static void doorbell_hear(const struct disti_node *self)
     do {
         got = read(doorbell_pipe[0], numbers, sizeof(numbers));
         for (size_t i = 0; got > 0 && i < (size_t)got / sizeof(numbers[0]); i++)
-            doorbell_pass_on(self, numbers[i]);
+            doorbell_forward(self, numbers[i]);
         heard += got > 0 ? (size_t)got / sizeof(numbers[0]) : 0;
     } while (got == (ssize_t)sizeof(numbers));
     for (uint32_t number = 0; heard >= DOORBELL_MANY && number < doorbell_room; number++)
-        doorbell_pass_on(self, number);
+        doorbell_forward(self, number);
 }
 
-/* What it has ended before, the others may end too. */
-static void doorbell_miss(struct disti_node *node, int rank)
-{
-    uint64_t from = node->peers[rank].board->gave_up;
-
-    if (node->gone >= 0 && node->gone_from <= from)
-        return;
-    node->gone = rank;
-    node->gone_from = from;
-}
-
-/* Of several that see it asleep one rings. */
-static void doorbell_rouse(struct disti_node *node, int rank)
-{
-    uint32_t presence = NODE_ASLEEP;
-
-    if (atomic_compare_exchange_strong(&node->peers[rank].board->presence, &presence, NODE_AWAKE))
-        doorbell_ring(node, rank);
-    else if (presence == NODE_GONE)
-        doorbell_miss(node, rank);
-}
-
-void disti_node_ring(struct disti_node *node)
-{
-    for (int r = 0; r < node->ranks; r++) {
-        if (atomic_load_explicit(&node->peers[r].board->presence, memory_order_seq_cst) !=
-            NODE_AWAKE)
-            doorbell_rouse(node, r);
-    }
-}
-
-/* The calling thread is the one that is to sleep. */
-int disti_node_arm(struct disti_node *node, struct disti_node_op *op)
+int disti_node_doorbell_listen(struct disti_node *node)
 {
     pthread_mutex_lock(&doorbell_lock);
     node->sleeper = disti_doorbell();
     pthread_mutex_unlock(&doorbell_lock);
-    node->armed = true;
-    atomic_store_explicit(&node->board->presence, NODE_ASLEEP, memory_order_seq_cst);
-    if (!node->fences && !doorbell_barrier(MEMBARRIER_CMD_GLOBAL_EXPEDITED))
-        return DIST_ARM_READY; /* it has worked when it was tried: without memory now, perhaps */
-    return disti_node_ready(node, op) ? DIST_ARM_READY : doorbell_pipe[0];
+    return doorbell_pipe[0];
 }
 
-void disti_node_disarm(struct disti_node *node)
+void disti_node_doorbell_silence(struct disti_node *node)
 {
-    if (!node->armed)
-        return;
-    node->armed = false;
-    atomic_store_explicit(&node->board->presence, NODE_AWAKE, memory_order_relaxed);
     pthread_mutex_lock(&doorbell_lock);
     node->sleeper = -1;
-    doorbell_hear(node);
+    doorbell_drain(node);
     pthread_mutex_unlock(&doorbell_lock);
-}
-
-void disti_node_abandon(struct disti_node *node, const struct disti_node_op *op)
-{
-    node->board->gave_up = op->number;
-    atomic_store_explicit(&node->board->presence, NODE_GONE, memory_order_seq_cst);
-    disti_node_ring(node);
-    node->abandoned = true;
-    disti_segment_retire(); /* a peer may still be at a piece of what the program now frees */
-}
-
-void disti_node_miss(struct disti_node *node)
-{
-    for (int r = 0; r < node->ranks; r++) {
-        if (atomic_load_explicit(&node->peers[r].board->presence, memory_order_acquire) ==
-            NODE_GONE)
-            doorbell_miss(node, r);
-    }
 }

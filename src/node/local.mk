@@ -7,17 +7,17 @@ libdist_core_sources += \
 	src/node/buddy.c \
 	src/node/buddy.h \
 	src/node/copy.c \
-	src/node/given.c \
+	src/node/deferred.c \
 	src/node/move.c \
 	src/node/node.h \
 	src/node/op.c \
 	src/node/pattern.c \
+	src/node/presence.c \
 	src/node/reduce.c \
 	src/node/segment/segment.c \
 	src/node/segment/segment.h \
 	src/node/segment/arena.c \
 	src/node/segment/arena.h \
-	src/node/segment/attach.c \
 	src/node/segment/file.c \
 	src/node/segment/file.h \
 	src/node/segment/peer.c \
@@ -26,4 +26,5 @@ libdist_core_sources += \
 	src/node/segment/table.h \
 	src/node/start.c \
 	src/node/state.h \
+	src/node/view.c \
 	src/node/window.c

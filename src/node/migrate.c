@@ -26,7 +26,7 @@ dist_status disti_node_migrate_open(struct disti_node *node)
     return status;
 }
 
-void disti_node_appear(struct disti_node *node)
+void disti_node_publish_cpu(struct disti_node *node)
 {
     int cpu = node ? sched_getcpu() : -1;
 
@@ -90,7 +90,7 @@ void disti_node_migrate_cpu(struct disti_node *node)
 
     if (!node || node->stays || ++node->looks % MIGRATE_LOOKS != 0)
         return;
-    disti_node_appear(node);
+    disti_node_publish_cpu(node);
     if (!migrate_is_shared(node))
         return;
     now = disti_now_ns();
@@ -102,5 +102,5 @@ void disti_node_migrate_cpu(struct disti_node *node)
         return;
     node->migrate_ns = now;
     migrate_go(&usable, cpu);
-    disti_node_appear(node);
+    disti_node_publish_cpu(node);
 }

@@ -46,7 +46,7 @@ static size_t move_least(size_t a, size_t b)
     return a < b ? a : b;
 }
 
-void disti_node_ask(const char *memory, size_t bytes, size_t at)
+void disti_node_prefetch(const char *memory, size_t bytes, size_t at)
 {
     size_t from = at + MOVE_AHEAD, end = move_least(bytes, from + NODE_TILE);
 
@@ -54,12 +54,12 @@ void disti_node_ask(const char *memory, size_t bytes, size_t at)
         __builtin_prefetch(memory + from);
 }
 
-void disti_node_ask_to_write(char *memory, size_t bytes, size_t at)
+void disti_node_prefetch_write(char *memory, size_t bytes, size_t at)
 {
     size_t from = at + MOVE_AHEAD;
 
     if (from < bytes)
-        node_fetch(memory + from, move_least(bytes - from, NODE_TILE));
+        node_prefetch_write(memory + from, move_least(bytes - from, NODE_TILE));
 }
 
 /* ---- whole lines, of `pages` stretches of so many bytes in turn ---- */
@@ -75,15 +75,15 @@ typedef void (*move_lines)(char *to, const char *from, size_t bytes, size_t page
         }                                                                                          \
     }
 
-static inline void move_ask_both(char *to, const char *from)
+static inline void move_prefetch(char *to, const char *from)
 {
     __builtin_prefetch(from + MOVE_AHEAD_EACH);
-    node_fetch(to + MOVE_AHEAD_EACH, NODE_LINE);
+    node_prefetch_write(to + MOVE_AHEAD_EACH, NODE_LINE);
 }
 
 static inline void move_line_near(char *to, const char *from)
 {
-    move_ask_both(to, from);
+    move_prefetch(to, from);
     memcpy(to, from, NODE_LINE);
 }
 
@@ -107,7 +107,7 @@ MOVE_WIDE static inline void move_line_past_wide(char *to, const char *from)
 
 MOVE_WIDE static inline void move_line_near_wide(char *to, const char *from)
 {
-    move_ask_both(to, from);
+    move_prefetch(to, from);
     _mm512_storeu_si512(to, _mm512_loadu_si512(from));
 }
 
@@ -122,7 +122,7 @@ static move_lines move_choose(bool past)
     return past ? move_past : move_near;
 }
 
-void disti_node_order(void)
+void disti_node_store_fence(void)
 {
     _mm_sfence();
 }
@@ -133,7 +133,7 @@ static move_lines move_choose(bool past)
     return move_near;
 }
 
-void disti_node_order(void)
+void disti_node_store_fence(void)
 {
 }
 #endif

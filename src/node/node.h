@@ -30,16 +30,16 @@ struct disti_node;
  *
  *                  its slot is free,      all have come     the last stage:
  *                  what it has is shown   to `stage`        no work is left
- *   start ----> POSTED ----------> AWAITS ----------> WORKS ----------> ENDED
- *                                  |    ^               |                 ^
- *                                  |    '---------------'                 |
- *                                  |    done, and so said: stage + 1      |
- *                                  '--------------------------------------'
- *                                    short: what is needed has come, and is taken
+ *   start ----> POSTED ----------> WAITING ----------> WORKING ----------> ENDED
+ *                                   |    ^                |                 ^
+ *                                   |    '----------------'                 |
+ *                                   |    done, and published: stage + 1     |
+ *                                   '---------------------------------------'
+ *                                     short: what is needed has come, and is taken
  *
  * One that fails stays where it is.
  */
-enum disti_node_op_state { NODE_OP_POSTED, NODE_OP_AWAITS, NODE_OP_WORKS, NODE_OP_ENDED };
+enum disti_node_op_state { NODE_OP_POSTED, NODE_OP_WAITING, NODE_OP_WORKING, NODE_OP_ENDED };
 
 /*
  * Where its data are. BOARD and WINDOWS are told apart by start; what begins as WINDOWS turns out
@@ -68,15 +68,15 @@ struct disti_node_op {
     int others;            /* that a root has done with */
     uint32_t stage;        /* that the others are awaited at */
     int admitted;          /* POSTED: ranks below this let it begin */
-    int seen;              /* AWAITS: ranks below this have come to its stage */
+    int seen;              /* WAITING: ranks below this have come to its stage */
     int peer;              /* on ERR_MISMATCH: who called something else, */
     uint64_t mine, theirs; /* both fingerprints, */
     uint64_t sequence;     /* and the number of that call of mine */
 };
 
-/* What each rank lays before the others. Exchanged as bytes; all zero: it has no board. */
+/* What a rank sends to each of the others, as bytes. All zero: it has no board. */
 struct disti_node_hello {
-    struct disti_segment_at board;
+    struct disti_segment_location board;
     uint64_t doorbell_inode;
     int32_t doorbell_fd; /* the end to write to */
     uint32_t doorbell_number;
@@ -85,63 +85,65 @@ struct disti_node_hello {
 };
 
 /*
- * Makes this rank's board, and fills its hello, if all ranks of config are on one machine;
- * *node_p is NULL if they are not. Where the board cannot be made, or DIST_NODE_MEMORY=0, the hello
- * says so. ERR_NO_MEMORY, ERR_INVALID_ARGUMENT. config must outlive it. Meets nobody.
+ * Makes this rank's board and fills *hello, if all ranks of config are on one machine. If they are
+ * not, *node_p stays NULL. If the board cannot be made, or DIST_NODE_MEMORY is 0, the hello says
+ * so. Local: talks to no other rank. config must outlive the node. ERR_NO_MEMORY,
+ * ERR_INVALID_ARGUMENT.
  */
 dist_status disti_node_open(const struct dist_backend_config *config,
                             struct disti_node_hello *hello, struct disti_node **node_p);
 
-/* What another rank, or this one, has laid before the others. node may be NULL. */
+/* Stores the hello of a rank, this one's included. node may be NULL. */
 void disti_node_meet(struct disti_node *node, int rank, const struct disti_node_hello *hello);
 
 /*
- * Maps the boards of all ranks, who have been met. False: that cannot be, and the log says why. The
- * node is used only if it is true on all ranks.
+ * Maps the boards of all ranks, once every hello has been stored. False: one cannot be mapped, and
+ * the log says why. The node may be used only if this is true on all ranks.
  */
 bool disti_node_map(struct disti_node *node);
 
+/* Local and bounded. Memory that a peer may still read is freed later. NULL: nothing. */
 void disti_node_close(struct disti_node *node);
 
-/* Shows the others which CPU this rank is on, when it begins something. node may be NULL. */
-void disti_node_appear(struct disti_node *node);
-/* Called for each look at what others do that has found nothing: goes to another CPU now and then,
- * if there is a free one and another rank was last seen on this one. node may be NULL. */
+/* Writes the CPU that this rank runs on to its board. node may be NULL. */
+void disti_node_publish_cpu(struct disti_node *node);
+/* To be called after each poll that found nothing. Now and then moves this thread to a free CPU, if
+ * another rank was last seen on this one. node may be NULL. */
 void disti_node_migrate_cpu(struct disti_node *node);
 
-/* Before a close with calls that have not ended, `op` the first: the others need not wait for this
- * rank in that and later ones. */
+/* Before a close with calls that have not ended: tells the others that this rank takes no part in
+ * `op`, the first of them, and in those after it. */
 void disti_node_abandon(struct disti_node *node, const struct disti_node_op *op);
 
-/* Are there such collectives here at all? */
+/* Is this collective implemented here? */
 bool disti_node_knows(dist_collective collective);
 
 /* Are there more ranks than CPUs for them? */
 bool disti_node_is_crowded(const struct disti_node *node);
 
-/* Is a call such as this one done here? The same answer on every rank. node may be NULL: no. */
+/* Will this call run here? Every rank gets the same answer. node may be NULL: no. */
 bool disti_node_takes(const struct disti_node *node, const struct dist_call *call);
 
 /*
- * Numbers the call among the node's; every rank must start the same calls in the same order. `call`
- * is copied. Calls must then be advanced one after the other in that order.
+ * Begins a call, of which `call` is copied. All ranks must start the same calls in the same order,
+ * and advance each of them until it has ended before they advance the next. Never blocks.
  */
 void disti_node_start(struct disti_node *node, const struct dist_call *call, uint64_t fingerprint,
                       struct disti_node_op *op);
 
 /*
- * Does what can be done now, but not much more than a megabyte at a time. IN_PROGRESS, OK at the
- * end; ERR_MISMATCH: op->peer called something else, nothing is reported; ERR_PEER_LOST: a rank has
- * given up; or another failure. *moved is raised if anything was done.
+ * Does what can be done without waiting, about a megabyte at most, and adds to *moved if that was
+ * anything. IN_PROGRESS; OK, once, when the call has ended; ERR_MISMATCH, not reported: op->peer
+ * made another call; ERR_PEER_LOST: a rank has given up; or another failure.
  */
 dist_status disti_node_advance(struct disti_node *node, struct disti_node_op *op, int *moved);
 
-/* ERR_MISMATCH: a rank that `op` does not even wait for is in it with another call, as advance
- * says. For a call that has waited for a while. */
+/* For a call that has waited for a while: compares it with those of all ranks, also of ranks that
+ * it does not wait for. OK, or ERR_MISMATCH as of advance. */
 dist_status disti_node_compare(const struct disti_node *node, struct disti_node_op *op);
 
 /* Does it wait for that rank? */
-bool disti_node_awaits(const struct disti_node *node, const struct disti_node_op *op, int rank);
+bool disti_node_waits_for(const struct disti_node *node, const struct disti_node_op *op, int rank);
 
 /* The ranks that it waits for: "rank 2, rank 5". */
 void disti_node_describe(const struct disti_node *node, const struct disti_node_op *op, char *text,

@@ -21,9 +21,9 @@
 
 /* The arrows of the drawing in node.h, by where they begin. */
 static const uint8_t op_arrows[] = {
-    [NODE_OP_POSTED] = 1 << NODE_OP_AWAITS,
-    [NODE_OP_AWAITS] = 1 << NODE_OP_WORKS | 1 << NODE_OP_ENDED,
-    [NODE_OP_WORKS] = 1 << NODE_OP_AWAITS | 1 << NODE_OP_ENDED,
+    [NODE_OP_POSTED] = 1 << NODE_OP_WAITING,
+    [NODE_OP_WAITING] = 1 << NODE_OP_WORKING | 1 << NODE_OP_ENDED,
+    [NODE_OP_WORKING] = 1 << NODE_OP_WAITING | 1 << NODE_OP_ENDED,
     [NODE_OP_ENDED] = 0,
 };
 
@@ -45,9 +45,9 @@ dist_status disti_node_op_go(struct disti_node_op *op, enum disti_node_op_state 
 
 /* ---- saying and hearing how far one is ---- */
 
-/* The store must stand before the look at who sleeps: doorbell.c says how, without a fence or with.
+/* The store must stand before the look at who sleeps: presence.c says how, without a fence or with.
  */
-static void op_say(struct disti_node *node, struct disti_node_op *op, uint32_t stage)
+static void op_publish(struct disti_node *node, struct disti_node_op *op, uint32_t stage)
 {
     _Atomic uint64_t *mine = &node_slot(node->board, op)->stage;
 
@@ -60,7 +60,7 @@ static void op_say(struct disti_node *node, struct disti_node_op *op, uint32_t s
 }
 
 /* Does this rank wait for that one? In a long call all keep step. */
-static bool op_awaits(const struct disti_node *node, const struct disti_node_op *op, int rank)
+static bool op_waits_for(const struct disti_node *node, const struct disti_node_op *op, int rank)
 {
     const struct node_pattern *pattern = disti_node_pattern(op->call.collective);
 
@@ -82,14 +82,14 @@ static dist_status op_mismatch(const struct disti_node *node, struct disti_node_
 }
 
 /* Have all that are awaited reached the op's stage? */
-static dist_status op_hear(struct disti_node *node, struct disti_node_op *op)
+static dist_status op_poll(struct disti_node *node, struct disti_node_op *op)
 {
     uint64_t want = node_stage(op->number, op->stage);
 
     for (; op->seen < node->ranks; op->seen++) {
         struct node_slot *slot;
 
-        if (!op_awaits(node, op, op->seen))
+        if (!op_waits_for(node, op, op->seen))
             continue;
         slot = node_slot(node->peers[op->seen].board, op);
         if (atomic_load_explicit(&slot->stage, memory_order_acquire) < want)
@@ -167,16 +167,16 @@ static dist_status op_enter(struct disti_node *node, struct disti_node_op *op)
         memcpy(slot->data, op->call.in,
                op->call.count * op->element_bytes * node_blocks(node, pattern));
     if (op->way != NODE_WAY_BOARD) {
-        status = disti_node_show(node, op);
+        status = disti_node_publish(node, op);
         if (status != DIST_OK)
             return status;
         disti_node_fill(node, op, 0);
     }
-    status = disti_node_op_go(op, NODE_OP_AWAITS);
+    status = disti_node_op_go(op, NODE_OP_WAITING);
     if (status != DIST_OK)
         return status;
-    disti_node_appear(node);
-    op_say(node, op, 0);
+    disti_node_publish_cpu(node);
+    op_publish(node, op, 0);
     return DIST_OK;
 }
 
@@ -184,11 +184,11 @@ static dist_status op_enter(struct disti_node *node, struct disti_node_op *op)
  * The next call's slot has been read by all, and so is in their caches: it is fetched back for
  * writing while the others' data are on their way.
  */
-static void op_fetch_next(struct disti_node *node, const struct disti_node_op *op, size_t bytes)
+static void op_prefetch_next(struct disti_node *node, const struct disti_node_op *op, size_t bytes)
 {
-    if (bytes >= NODE_FETCH_MIN)
-        node_fetch(&node->board->slots[(op->number + 1) % NODE_SLOTS],
-                   bytes + offsetof(struct node_slot, data));
+    if (bytes >= NODE_PREFETCH_MIN)
+        node_prefetch_write(&node->board->slots[(op->number + 1) % NODE_SLOTS],
+                            bytes + offsetof(struct node_slot, data));
 }
 
 static dist_status op_finish_short(struct disti_node *node, struct disti_node_op *op)
@@ -201,7 +201,7 @@ static dist_status op_finish_short(struct disti_node *node, struct disti_node_op
     if (pattern->givers == NODE_ALL && node_is(pattern->takers, op, node->rank))
         node->confirmed = op->number;
     if (node_is(pattern->givers, op, node->rank))
-        op_fetch_next(node, op, op->call.count * op->element_bytes * node_blocks(node, pattern));
+        op_prefetch_next(node, op, op->call.count * op->element_bytes * node_blocks(node, pattern));
     if (!op->call.count || !node_is(pattern->takers, op, node->rank))
         return DIST_OK;
     if (pattern->reduces)
@@ -224,12 +224,12 @@ static dist_status op_turn(struct disti_node *node, struct disti_node_op *op)
 
     node->confirmed = op->number;
     if (op->stage == 0)
-        status = disti_node_look(node, op);
+        status = disti_node_resolve(node, op);
     if (status == DIST_OK && op->way != NODE_WAY_DIRECT && op->stage > 0)
         disti_node_drain(node, op, op->stage - 1);
     if (op->past) /* before anybody is told that the call has ended */
-        disti_node_order();
-    return status == DIST_OK ? disti_node_op_go(op, NODE_OP_WORKS) : status;
+        disti_node_store_fence();
+    return status == DIST_OK ? disti_node_op_go(op, NODE_OP_WORKING) : status;
 }
 
 static bool op_work(struct disti_node *node, struct disti_node_op *op)
@@ -245,7 +245,7 @@ static dist_status op_finish_long(struct disti_node *node, struct disti_node_op 
 
     if (status != DIST_OK)
         return status;
-    disti_node_prove(node, op);
+    disti_node_record(node, op);
     node->rounds += op->way == NODE_WAY_DIRECT ? 0 : op->rounds;
     return DIST_OK;
 }
@@ -253,30 +253,30 @@ static dist_status op_finish_long(struct disti_node *node, struct disti_node_op 
 /* The round is done: says so, and has the next one filled. */
 static dist_status op_next_stage(struct disti_node *node, struct disti_node_op *op)
 {
-    dist_status status = disti_node_op_go(op, NODE_OP_AWAITS);
+    dist_status status = disti_node_op_go(op, NODE_OP_WAITING);
 
     if (status != DIST_OK)
         return status;
     if (op->past)
-        disti_node_order();
+        disti_node_store_fence();
     op->done = 0;
     op->round++;
     if (op->way != NODE_WAY_DIRECT && op->round < op->rounds)
         disti_node_fill(node, op, op->round);
     op->stage++;
     op->seen = 0;
-    op_say(node, op, op->stage);
+    op_publish(node, op, op->stage);
     return DIST_IN_PROGRESS;
 }
 
 /* One bite of a stage of a long call that all have reached. OK: the call has ended. */
 static dist_status op_step(struct disti_node *node, struct disti_node_op *op)
 {
-    dist_status status = op->state == NODE_OP_AWAITS ? op_turn(node, op) : DIST_OK;
+    dist_status status = op->state == NODE_OP_WAITING ? op_turn(node, op) : DIST_OK;
 
     if (status != DIST_OK)
         return status;
-    disti_node_miss(node); /* its memory may be the program's again: not a bite more */
+    disti_node_check_gone(node); /* its memory may be the program's again: not a bite more */
     if (op_is_lost(node, op))
         return DIST_IN_PROGRESS;
     if (op->stage == op->rounds)
@@ -294,7 +294,7 @@ dist_status disti_node_advance(struct disti_node *node, struct disti_node_op *op
                             node->gone);
     if (status != DIST_OK)
         return status;
-    status = op_hear(node, op);
+    status = op_poll(node, op);
     if (status == DIST_IN_PROGRESS)
         disti_node_migrate_cpu(node);
     if (status != DIST_OK)
@@ -313,14 +313,14 @@ dist_status disti_node_compare(const struct disti_node *node, struct disti_node_
     return status == DIST_ERR_MISMATCH ? status : DIST_OK;
 }
 
-bool disti_node_awaits(const struct disti_node *node, const struct disti_node_op *op, int rank)
+bool disti_node_waits_for(const struct disti_node *node, const struct disti_node_op *op, int rank)
 {
     bool posted = op->state == NODE_OP_POSTED;
     uint64_t number = posted ? op_before(op) : op->number;
     uint64_t want = node_stage(number, posted ? 0 : op->stage);
     struct node_slot *slot = &node->peers[rank].board->slots[number % NODE_SLOTS];
 
-    return (posted || op_awaits(node, op, rank)) &&
+    return (posted || op_waits_for(node, op, rank)) &&
            atomic_load_explicit(&slot->stage, memory_order_seq_cst) < want;
 }
 
@@ -331,7 +331,7 @@ void disti_node_describe(const struct disti_node *node, const struct disti_node_
 
     text[0] = '\0';
     for (int r = 0; r < node->ranks && used + 16 < size; r++) {
-        if (disti_node_awaits(node, op, r))
+        if (disti_node_waits_for(node, op, r))
             used += (size_t)snprintf(text + used, size - used, "%srank %d", used ? ", " : "", r);
     }
 }
@@ -339,7 +339,7 @@ void disti_node_describe(const struct disti_node *node, const struct disti_node_
 bool disti_node_ready(const struct disti_node *node, const struct disti_node_op *op)
 {
     for (int r = 0; r < node->ranks; r++) {
-        if (disti_node_awaits(node, op, r))
+        if (disti_node_waits_for(node, op, r))
             return false;
     }
     return true;

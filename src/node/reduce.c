@@ -7,7 +7,7 @@
 #include <string.h>
 
 /* What is shorter comes as fast as it can be asked for. */
-#define REDUCE_ASKS_FROM (8 * NODE_TILE)
+#define REDUCE_PREFETCH_FROM (8 * NODE_TILE)
 /* What is asked for at once, before the first tile. */
 #define REDUCE_FIRST (4 * NODE_TILE)
 
@@ -16,7 +16,7 @@ struct node_sum {
     struct disti_node *node;
     struct dist_sink sink; /* dtype, op, bytes */
     size_t at;             /* where in the sources the tile begins */
-    int surplus;           /* places below this are pairs of ranks */
+    int surplus;           /* operands below this are pairs of ranks */
 };
 
 static void sum_two(struct node_sum *sum, char *dst, const char *a, const char *b)
@@ -27,24 +27,25 @@ static void sum_two(struct node_sum *sum, char *dst, const char *a, const char *
 }
 
 /*
- * The sum of `places` places from `first` on: in dst, or where the only source lies. `tiles` are
- * free to work in, one a level.
+ * The sum of `operands` operands from `first` on: in dst, or where the only source lies. `tiles`
+ * are free to work in, one a level.
  *
  *   dst = (left, in dst) + (right, in tiles[0])
  */
-static const char *sum_places(struct node_sum *sum, int first, int places, char *dst, char *tiles)
+static const char *sum_operands(struct node_sum *sum, int first, int operands, char *dst,
+                                char *tiles)
 {
     const char **sources = sum->node->sources;
     const char *left, *right;
 
-    if (places == 1 && first >= sum->surplus)
+    if (operands == 1 && first >= sum->surplus)
         return sources[first + sum->surplus] + sum->at;
-    if (places == 1) {
+    if (operands == 1) {
         left = sources[2 * first] + sum->at;
         right = sources[2 * first + 1] + sum->at;
     } else {
-        left = sum_places(sum, first, places / 2, dst, tiles);
-        right = sum_places(sum, first + places / 2, places / 2, tiles, tiles + NODE_TILE);
+        left = sum_operands(sum, first, operands / 2, dst, tiles);
+        right = sum_operands(sum, first + operands / 2, operands / 2, tiles, tiles + NODE_TILE);
     }
     sum_two(sum, dst, left, right);
     return dst;
@@ -53,38 +54,38 @@ static const char *sum_places(struct node_sum *sum, int first, int places, char 
 /* All ranks' tile into dst, which may be one of the sources. */
 static void sum_tile(struct node_sum *sum, char *dst, int finish_ranks)
 {
-    int places = sum->node->places;
+    int operands = sum->node->operands;
     char *tiles = sum->node->tiles;
     const char *left, *right;
 
-    sum->surplus = sum->node->ranks - places;
-    left = sum_places(sum, 0, places / 2, tiles, tiles + NODE_TILE);
-    right = sum_places(sum, places / 2, places / 2, tiles + NODE_TILE, tiles + 2 * NODE_TILE);
+    sum->surplus = sum->node->ranks - operands;
+    left = sum_operands(sum, 0, operands / 2, tiles, tiles + NODE_TILE);
+    right = sum_operands(sum, operands / 2, operands / 2, tiles + NODE_TILE, tiles + 2 * NODE_TILE);
     sum->sink.finish_ranks = finish_ranks;
     sum_two(sum, dst, left, right); /* the first write to dst, and no source is read after it */
     sum->sink.finish_ranks = 0;
 }
 
 /* In place a line is fetched once, for being written. */
-static void ask_for_all(struct disti_node *node, size_t bytes, size_t at, int targets)
+static void prefetch_all(struct disti_node *node, size_t bytes, size_t at, int targets)
 {
     for (int i = 0; i < targets; i++)
-        disti_node_ask_to_write(node->targets[i], bytes, at);
+        disti_node_prefetch_write(node->targets[i], bytes, at);
     for (int r = 0; r < node->ranks; r++)
-        disti_node_ask(node->sources[r], bytes, at);
+        disti_node_prefetch(node->sources[r], bytes, at);
 }
 
 /*
  * The beginning of each, which nothing has asked for yet: line by line of all of them, so that the
  * pages of many ranks are looked up side by side.
  */
-static void ask_for_first(struct disti_node *node, size_t bytes, int targets)
+static void prefetch_first(struct disti_node *node, size_t bytes, int targets)
 {
     size_t end = bytes < REDUCE_FIRST ? bytes : REDUCE_FIRST;
 
     for (size_t at = 0; at < end; at += NODE_LINE) {
         for (int i = 0; i < targets; i++)
-            node_fetch(node->targets[i] + at, NODE_LINE);
+            node_prefetch_write(node->targets[i] + at, NODE_LINE);
         for (int r = 0; r < node->ranks; r++)
             __builtin_prefetch(node->sources[r] + at);
     }
@@ -120,16 +121,16 @@ static void reduce_all(struct disti_node *node, const struct disti_node_op *op, 
     struct node_sum sum = {
         .node = node,
         .sink = {.dtype = op->call.dtype, .op = op->call.op, .reduction = op->call.reduction}};
-    bool asks = bytes >= REDUCE_ASKS_FROM;
+    bool asks = bytes >= REDUCE_PREFETCH_FROM;
     bool direct = op->way == NODE_WAY_DIRECT;
     bool past = asks && op->past && direct; /* lines of windows are in the caches, and stay */
     char *first = node->tiles + (NODE_TILES - 1) * NODE_TILE; /* the tree is not so deep */
 
     if (direct && node->ranks > 2)
-        ask_for_first(node, bytes, past ? 0 : targets);
+        prefetch_first(node, bytes, past ? 0 : targets);
     for (sum.at = 0; sum.at < bytes; sum.at += NODE_TILE) {
         if (asks)
-            ask_for_all(node, bytes, sum.at, past ? 0 : targets);
+            prefetch_all(node, bytes, sum.at, past ? 0 : targets);
         if (!past)
             first = node->targets[0] + sum.at;
         sum.sink.bytes = bytes - sum.at < NODE_TILE ? bytes - sum.at : NODE_TILE;
@@ -157,7 +158,7 @@ void disti_node_reduce_short(struct disti_node *node, struct disti_node_op *op)
     reduce_all(node, op, bytes, 1);
 }
 
-/* Where the elements of this rank's slice go, from `at` on. Returns how many places. */
+/* Where the elements of this rank's slice go, from `at` on. Returns how many operands. */
 static int reduce_targets(struct disti_node *node, const struct disti_node_op *op, size_t first,
                           size_t at)
 {

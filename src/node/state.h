@@ -18,7 +18,7 @@
 /* Of two ranks: half of a longer vector is sooner summed where it lies than all of it moved. */
 #define NODE_SHORT_PAIR ((size_t)2 << 10)
 /* From so many bytes on it pays to fetch a slot for writing before it is written. */
-#define NODE_FETCH_MIN 192
+#define NODE_PREFETCH_MIN 192
 /* Bytes of a window that one round uses: stays in the caches between being written and read. */
 #define NODE_ROUND_BYTES ((size_t)256 << 10)
 /* Rounds of a window: one is filled while the one before and the one before that are read. */
@@ -39,13 +39,13 @@
  * others try whether they can map it, and each says on its own board if it could not. So a rank
  * without descriptors or mappings makes calls slower, and none fail.
  */
-struct node_places {
-    struct disti_segment_at in;
+struct node_locations {
+    struct disti_segment_location in;
     bool in_place; /* OUT is the same, and `out` not written */
     bool in_offered, out_offered;
     bool refuses; /* from stage 1 on: one of the segments that were offered in this call */
-    struct disti_segment_at out;
-    struct disti_segment_at window;
+    struct disti_segment_location out;
+    struct disti_segment_location window;
 };
 
 /*
@@ -64,7 +64,7 @@ struct node_slot {
     alignas(NODE_APART) _Atomic uint64_t stage;
     _Atomic uint64_t fingerprint;
     union {
-        struct node_places places;
+        struct node_locations locations;
         unsigned char data[NODE_SHORT_MAX];
     };
 };
@@ -112,7 +112,7 @@ struct disti_node {
     struct node_peer *peers;  /* by rank; [rank]: itself */
     struct disti_node_hello *hellos;
     char *window; /* this rank's, NULL: not needed yet */
-    struct disti_segment_at window_at;
+    struct disti_segment_location window_location;
     size_t round_bytes;
     int cpus;           /* for this rank and the others, no more than ranks */
     size_t cache_bytes; /* this rank's, of the second level */
@@ -136,7 +136,7 @@ struct disti_node {
                   */
     bool armed;
     bool abandoned;
-    int places;           /* of the tree of additions: the largest power of two in ranks */
+    int operands;         /* of the tree of additions: the largest power of two in ranks */
     const char **sources; /* ranks of them, to work with */
     char **targets;
     char *tiles; /* NODE_TILES tiles */
@@ -198,7 +198,7 @@ static inline size_t node_bite(const struct disti_node_op *op, size_t bytes)
 }
 
 /* Lines of memory that are about to be written are fetched for that. */
-static inline void node_fetch(const void *memory, size_t bytes)
+static inline void node_prefetch_write(const void *memory, size_t bytes)
 {
 #if defined(__x86_64__)
     for (size_t at = 0; at < bytes; at += 64)
@@ -221,12 +221,24 @@ const char *disti_node_in(const struct disti_node *node, const struct disti_node
 /* A rank's window in a round of the call under way. */
 char *disti_node_window(const struct disti_node *node, int rank, uint64_t round);
 /* Writes where this rank's data and its window are into its slot. */
-dist_status disti_node_show(struct disti_node *node, struct disti_node_op *op);
+dist_status disti_node_publish(struct disti_node *node, struct disti_node_op *op);
 /* Learns where the others' are, and what follows for the call. All have shown theirs. */
-dist_status disti_node_look(struct disti_node *node, struct disti_node_op *op);
+dist_status disti_node_resolve(struct disti_node *node, struct disti_node_op *op);
+
+/* ---- view.c: who can map whose segments ---- */
+
+/* Is that memory in a segment that the others can map, as far as is known? Writes where. */
+bool disti_node_find(struct disti_node *node, const void *memory, size_t bytes,
+                     struct disti_segment_location *location_p, bool *offered_p);
 /* Learns who could map what this rank has offered. All have reached a later stage. */
-void disti_node_prove(struct disti_node *node, const struct disti_node_op *op);
-/* Lets go of what is mapped of a peer. */
+void disti_node_record(struct disti_node *node, const struct disti_node_op *op);
+/* An address in the peer's segment, NULL if it has shown none. */
+dist_status disti_node_see(struct node_peer *peer, const struct disti_segment_location *at,
+                           size_t bytes, char **memory_p);
+/* Maps what the peer has offered. Failure is an answer, which this rank's slot then gives. */
+void disti_node_try(struct disti_node *node, const struct disti_node_op *op, struct node_peer *peer,
+                    const struct disti_segment_location *at);
+/* Releases what is mapped of a peer. */
 void disti_node_unview(struct node_peer *peer);
 
 /* ---- move.c: moving long data ---- */
@@ -236,10 +248,10 @@ size_t disti_node_cache(void);
 /* past: past the caches; nothing of `to` should be in one. */
 void disti_node_move(char *to, const char *from, size_t bytes, bool past);
 /* After moves past the caches, before others are told of them: such stores are in no order. */
-void disti_node_order(void);
+void disti_node_store_fence(void);
 /* Asks for a tile some way behind `at`, if there is one, to be read or written soon. */
-void disti_node_ask(const char *memory, size_t bytes, size_t at);
-void disti_node_ask_to_write(char *memory, size_t bytes, size_t at);
+void disti_node_prefetch(const char *memory, size_t bytes, size_t at);
+void disti_node_prefetch_write(char *memory, size_t bytes, size_t at);
 
 /* ---- copy.c, reduce.c: the work ---- */
 
@@ -269,13 +281,13 @@ bool disti_node_ready(const struct disti_node *node, const struct disti_node_op 
 /* Reads DIST_STEP_ASIDE. */
 dist_status disti_node_migrate_open(struct disti_node *node);
 
-/* ---- given.c: memory that peers read ---- */
+/* ---- deferred.c: memory that peers read ---- */
 
 /*
- * Gives a piece back: at once, or when every call of the group's ranks has met its deadline, since
- * a peer that has not heard of the group's end may be reading it.
+ * Frees memory of disti_segment_alloc_shared, now or once every call of the group's ranks must have
+ * met its deadline: a peer that has not heard of the group's end may still read it. NULL: nothing.
  */
-void disti_node_give(void *memory, bool at_once, int timeout_ms);
+void disti_node_free(void *memory, bool now, int timeout_ms);
 
 /* ---- doorbell.c ---- */
 
@@ -284,10 +296,22 @@ dist_status disti_node_doorbell_open(struct disti_node *node, struct disti_node_
 /* The process's, if this was its last node, and its hold of its peers'. */
 void disti_node_doorbell_close(struct disti_node *node);
 
+/* Wakes that rank's sleeper. */
+void disti_node_doorbell_ring(struct disti_node *node, int rank);
+/* The calling thread is the one to wake. Returns what becomes readable then. */
+int disti_node_doorbell_listen(struct disti_node *node);
+/* Nobody is; what came for other nodes of the process is forwarded. */
+void disti_node_doorbell_silence(struct disti_node *node);
+
+/* ---- presence.c ---- */
+
+/* Registers this process, whose CPUs others may then have the kernel fence. False: it cannot be. */
+bool disti_node_can_fence(void);
+
 /* Wakes those that sleep, and sees who is gone; after a stage has been stored. */
 void disti_node_ring(struct disti_node *node);
 
 /* Sees who is gone. */
-void disti_node_miss(struct disti_node *node);
+void disti_node_check_gone(struct disti_node *node);
 
 #endif

@@ -64,7 +64,8 @@ static dist_status window_make(struct disti_node *node)
 
     if (node->window)
         return DIST_OK;
-    status = disti_segment_piece(NODE_ROUNDS * node->round_bytes, &memory, &node->window_at);
+    status = disti_segment_alloc_shared(NODE_ROUNDS * node->round_bytes, &memory,
+                                        &node->window_location);
     if (status == DIST_OK)
         node->window = memory;
     return status;
@@ -92,36 +93,10 @@ static bool window_is_written(const struct node_pattern *pattern)
     return pattern->slices || pattern->rooted;
 }
 
-/* What is known of a segment of this rank's; NULL: nothing. */
-static struct node_proof *window_proof(struct disti_node *node, uint64_t key)
-{
-    for (int i = 0; i < NODE_VIEWS; i++) {
-        if (node->proofs[i].key == key)
-            return &node->proofs[i];
-    }
-    return NULL;
-}
-
-/* Is that memory in a segment that the others can map, as far as is known? Writes where. */
-static bool window_find(struct disti_node *node, const void *memory, size_t bytes,
-                        struct disti_segment_at *at_p, bool *offered_p)
-{
-    const struct node_proof *proof;
-
-    *offered_p = false;
-    if (!disti_segment_find(memory, bytes, at_p))
-        return false;
-    proof = window_proof(node, at_p->name.key);
-    *offered_p = !proof;
-    if (proof && !proof->mapped)
-        at_p->name.key = 0;
-    return proof && proof->mapped;
-}
-
-dist_status disti_node_show(struct disti_node *node, struct disti_node_op *op)
+dist_status disti_node_publish(struct disti_node *node, struct disti_node_op *op)
 {
     const struct node_pattern *pattern = disti_node_pattern(op->call.collective);
-    struct node_places *places = &node_slot(node->board, op)->places;
+    struct node_locations *locations = &node_slot(node->board, op)->locations;
     struct node_peer *self = &node->peers[node->rank];
     bool gives = node_is(pattern->givers, op, node->rank);
     bool takes = window_is_written(pattern) && node_is(pattern->takers, op, node->rank);
@@ -129,147 +104,43 @@ dist_status disti_node_show(struct disti_node *node, struct disti_node_op *op)
     dist_status status = DIST_OK;
 
     self->in = self->out = NULL;
-    places->in.name.key = places->out.name.key = 0;
-    places->in_offered = places->out_offered = places->refuses = false;
-    if (gives &&
-        window_find(node, op->call.in, window_in_bytes(node, op), &places->in, &places->in_offered))
+    locations->in.name.key = locations->out.name.key = 0;
+    locations->in_offered = locations->out_offered = locations->refuses = false;
+    if (gives && disti_node_find(node, op->call.in, window_in_bytes(node, op), &locations->in,
+                                 &locations->in_offered))
         self->in = op->call.in;
-    places->in_place =
+    locations->in_place =
         takes && self->in && self->in == op->call.out && window_in_bytes(node, op) >= out_bytes;
-    if (places->in_place ||
-        (takes && window_find(node, op->call.out, out_bytes, &places->out, &places->out_offered)))
+    if (locations->in_place || (takes && disti_node_find(node, op->call.out, out_bytes,
+                                                         &locations->out, &locations->out_offered)))
         self->out = op->call.out;
     /* Even if all should be visible: a peer attaches it now or, once this rank is gone, never. */
     status = window_make(node);
     if (status == DIST_OK)
-        places->window = node->window_at;
+        locations->window = node->window_location;
     return status;
-}
-
-/* Did all of them map what was offered? */
-static bool window_is_mapped(const struct disti_node *node, const struct disti_node_op *op)
-{
-    for (int r = 0; r < node->ranks; r++) {
-        if (r != node->rank && node_slot(node->peers[r].board, op)->places.refuses)
-            return false;
-    }
-    return true;
-}
-
-static void window_note(struct disti_node *node, uint64_t key, bool mapped)
-{
-    struct node_proof *proof = window_proof(node, key);
-
-    if (!proof)
-        proof = &node->proofs[node->proof_next++ % NODE_VIEWS];
-    *proof = (struct node_proof){.key = key, .mapped = mapped};
-}
-
-void disti_node_prove(struct disti_node *node, const struct disti_node_op *op)
-{
-    const struct node_places *places = &node_slot(node->board, op)->places;
-    bool mapped;
-
-    if (!places->in_offered && !places->out_offered)
-        return;
-    mapped = window_is_mapped(node, op);
-    if (places->in_offered)
-        window_note(node, places->in.name.key, mapped);
-    if (places->out_offered)
-        window_note(node, places->out.name.key, mapped);
-    if (!mapped)
-        disti_info("memory of dist_alloc and dist_register is used like ordinary memory: another "
-                   "rank cannot map it");
 }
 
 /* ---- the others' ---- */
-
-/* Puts the view at the front, where it is found first. */
-static char *window_use(struct node_peer *peer, int at, struct node_view view)
-{
-    memmove(&peer->views[1], &peer->views[0], (size_t)at * sizeof(view));
-    peer->views[0] = view;
-    return view.memory;
-}
-
-/* The mapping of a segment: one of the last few, or a new one. */
-static dist_status window_view(struct node_peer *peer, const struct disti_segment_name *name,
-                               char **memory_p)
-{
-    void *memory;
-    int at = 0;
-    dist_status status;
-
-    while (at < NODE_VIEWS && peer->views[at].key != name->key)
-        at++;
-    if (at < NODE_VIEWS) {
-        *memory_p = at ? window_use(peer, at, peer->views[at]) : peer->views[0].memory;
-        return DIST_OK;
-    }
-    status = disti_segment_map(name, &memory);
-    if (status != DIST_OK)
-        return status;
-    disti_segment_unmap(peer->views[NODE_VIEWS - 1].key);
-    *memory_p =
-        window_use(peer, NODE_VIEWS - 1, (struct node_view){.key = name->key, .memory = memory});
-    return DIST_OK;
-}
-
-void disti_node_unview(struct node_peer *peer)
-{
-    for (int i = 0; i < NODE_VIEWS; i++) {
-        disti_segment_unmap(peer->views[i].key);
-        peer->views[i] = (struct node_view){0};
-    }
-}
-
-/* An address in the peer's segment, NULL if it has shown none. */
-static dist_status window_see(struct node_peer *peer, const struct disti_segment_at *at,
-                              size_t bytes, char **memory_p)
-{
-    char *memory = NULL;
-    dist_status status = DIST_OK;
-
-    if (at->name.key && (at->offset > at->name.bytes || bytes > at->name.bytes - at->offset))
-        return disti_fail(DIST_ERR_INTERNAL, "a peer's memory lies beyond its segment's end: give "
-                                             "all ranks the same version of libdist");
-    if (at->name.key)
-        status = window_view(peer, &at->name, &memory);
-    *memory_p = memory ? memory + at->offset : NULL;
-    return status;
-}
-
-/* Whether it can be mapped is an answer; no error. */
-static void window_try(struct disti_node *node, const struct disti_node_op *op,
-                       struct node_peer *peer, const struct disti_segment_at *at)
-{
-    const struct disti_log *log = disti_log_current();
-    char *memory;
-
-    disti_log_use(NULL);
-    if (window_view(peer, &at->name, &memory) != DIST_OK)
-        node_slot(node->board, op)->places.refuses = true;
-    disti_log_use(log);
-}
 
 static dist_status window_see_peer(struct disti_node *node, const struct disti_node_op *op,
                                    int rank)
 {
     struct node_peer *peer = &node->peers[rank];
-    const struct node_places *places = &node_slot(peer->board, op)->places;
+    const struct node_locations *locations = &node_slot(peer->board, op)->locations;
     char *in = NULL, *out = NULL;
     dist_status status = DIST_OK;
 
-    if (places->in_offered)
-        window_try(node, op, peer, &places->in);
+    if (locations->in_offered)
+        disti_node_try(node, op, peer, &locations->in);
     else
-        status = window_see(peer, &places->in, window_in_bytes(node, op), &in);
-    if (places->out_offered)
-        window_try(node, op, peer, &places->out);
-    else if (status == DIST_OK && !places->in_place)
-        status = window_see(peer, &places->out, window_out_bytes(node, op), &out);
+        status = disti_node_see(peer, &locations->in, window_in_bytes(node, op), &in);
+    if (locations->out_offered)
+        disti_node_try(node, op, peer, &locations->out);
+    else if (status == DIST_OK && !locations->in_place)
+        status = disti_node_see(peer, &locations->out, window_out_bytes(node, op), &out);
     peer->in = in;
-    peer->out = places->in_place ? in : out;
+    peer->out = locations->in_place ? in : out;
     return status;
 }
 
@@ -290,7 +161,7 @@ static bool window_all_seen(const struct disti_node *node, const struct disti_no
 
 /* A window stays mapped as long as the group is: it is the same for all calls. */
 static dist_status window_attach(struct disti_node *node, int rank,
-                                 const struct disti_segment_at *at)
+                                 const struct disti_segment_location *at)
 {
     struct node_peer *peer = &node->peers[rank];
     size_t bytes = NODE_ROUNDS * node->round_bytes;
@@ -318,7 +189,7 @@ static dist_status window_attach_all(struct disti_node *node, const struct disti
         struct node_peer *peer = &node->peers[r];
 
         if (r != node->rank && !peer->window)
-            status = window_attach(node, r, &node_slot(peer->board, op)->places.window);
+            status = window_attach(node, r, &node_slot(peer->board, op)->locations.window);
     }
     return status;
 }
@@ -345,7 +216,7 @@ static bool window_swaps(const struct disti_node *node, const struct disti_node_
     return true;
 }
 
-dist_status disti_node_look(struct disti_node *node, struct disti_node_op *op)
+dist_status disti_node_resolve(struct disti_node *node, struct disti_node_op *op)
 {
     dist_status status = DIST_OK;
 

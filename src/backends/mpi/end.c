@@ -37,7 +37,7 @@ void disti_mpi_end_watch(struct mpi_end *end, const struct dist_backend_config *
     end->next = end_open;
     end_open = end;
     pthread_mutex_unlock(&end_lock);
-    disti_mpi_at_end(end_tell);
+    disti_mpi_on_end(end_tell);
 }
 
 void disti_mpi_end_forget(struct mpi_end *end)

@@ -116,7 +116,7 @@ static void drive_go_idle(struct dist_group *group)
         pthread_cond_broadcast(&group->drive.changed);
     if (group->works)
         disti_progress_notice(group);
-    disti_endpoints_leave();
+    disti_endpoints_release();
 }
 
 void disti_drive_release(struct dist_group *group)

@@ -103,7 +103,7 @@ static dist_status persistent_launch(struct disti_work *work)
     work->persistent.started = status == DIST_OK;
     disti_drive_kick(group);
     disti_group_exit(group);
-    disti_endpoints_leave();
+    disti_endpoints_release();
     return status;
 }
 

@@ -242,7 +242,7 @@ static void loop_sleep(struct loop *self)
     int count = 2;
 
     if (loop_arm(self, polls, &count, &ns)) {
-        disti_endpoints_leave();
+        disti_endpoints_release();
         loop_rest(self, self->need == LOOP_SOON ? DISTI_PROGRESS_DOZES : DISTI_PROGRESS_SLEEPS,
                   polls, count, ns);
     }
@@ -257,7 +257,7 @@ static void loop_idle(struct loop *self)
     struct pollfd wake = {.fd = disti_progress.wake_fd, .events = POLLIN};
     bool dozes = self->ticks < LOOP_TICKS || self->need == LOOP_SOON;
 
-    disti_endpoints_leave();
+    disti_endpoints_release();
     loop_rest(self, dozes ? DISTI_PROGRESS_DOZES : DISTI_PROGRESS_SLEEPS, &wake, 1, INT64_MAX);
     self->ticks = wake.revents ? 0 : self->ticks + (self->ticks < LOOP_TICKS);
     loop_hear(&wake);

@@ -25,7 +25,7 @@ void disti_drive_wake(struct dist_group *group)
     if (!disti_drive_sleeps(disti_drive_state(&group->drive)))
         return;
     disti_drive_disarm(group);
-    disti_endpoints_leave(); /* the driver may have watched for others */
+    disti_endpoints_release(); /* the driver may have watched for others */
     disti_doorbell_ring(group->drive.wake_fd);
 }
 

@@ -184,7 +184,7 @@ static dist_status work_run(struct disti_work *work)
     if (status == DIST_OK)
         status = disti_work_result(work);
     disti_group_unlock(group);
-    disti_endpoints_leave(); /* it may have ended as it was posted */
+    disti_endpoints_release(); /* it may have ended as it was posted */
     return status;
 }
 
@@ -270,7 +270,7 @@ dist_status disti_work_post(struct dist_group *group, const struct disti_start *
         disti_drive_once(group); /* lest works pile up that nobody waits for */
     disti_drive_kick(group);     /* frees a detached work that has ended */
     disti_group_exit(group);
-    disti_endpoints_leave();
+    disti_endpoints_release();
     if (hurry)
         disti_progress_hurry();
     if (status != DIST_OK)

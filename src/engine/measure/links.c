@@ -60,7 +60,7 @@ void disti_tune_links_free(struct dist_engine *engine)
 
 /* ---- messages ---- */
 
-static struct engine_link *links_link(const struct engine_links *links)
+static struct engine_attachment *links_link(const struct engine_links *links)
 {
     return &links->engine->links[links->engine->route[links->peer]];
 }
@@ -79,22 +79,22 @@ static struct engine_request *links_request(struct engine_links *links, int numb
 static void links_send(struct engine_links *links, int number, const void *data, size_t bytes)
 {
     struct engine_request *request = links_request(links, number, bytes);
-    struct engine_link *link = links_link(links);
+    struct engine_attachment *link = links_link(links);
 
     int64_t begin = disti_now_ns();
 
     request->request.data = data;
-    disti_link_send(link, links->peer, request);
+    disti_attachment_send(link, links->peer, request);
     links->busy_ns += disti_now_ns() - begin;
 }
 
 static void links_recv(struct engine_links *links, int number, void *data, size_t bytes)
 {
     struct engine_request *request = links_request(links, number, bytes);
-    struct engine_link *link = links_link(links);
+    struct engine_attachment *link = links_link(links);
 
     request->request.sink = (struct dist_sink){.dst = data, .bytes = bytes, .dtype = DIST_UINT8};
-    disti_link_recv(link, links->peer, request);
+    disti_attachment_recv(link, links->peer, request);
 }
 
 static dist_status links_fail(const struct engine_links *links, dist_status status)
@@ -109,9 +109,9 @@ static dist_status links_fail(const struct engine_links *links, dist_status stat
 /* Lets the transport move; what that takes counts only if there was something to do. */
 static int links_progress(struct engine_links *links)
 {
-    struct engine_link *link = links_link(links);
+    struct engine_attachment *link = links_link(links);
     int64_t begin = disti_now_ns();
-    int moved = disti_link_progress(link);
+    int moved = disti_attachment_progress(link);
 
     if (moved > 0)
         links->busy_ns += disti_now_ns() - begin;

@@ -44,7 +44,7 @@ static dist_status route_write_slot(struct dist_engine *engine,
     for (int i = 0; i < engine->link_count; i++) {
         if (engine->links[i].transport != transport)
             continue;
-        status = disti_link_address(&engine->links[i], blob, &bytes);
+        status = disti_attachment_address(&engine->links[i], blob, &bytes);
         if (status != DIST_OK)
             return status;
         *bytes_p = bytes;

@@ -16,18 +16,18 @@ static dist_status route_open_link(struct dist_engine *engine,
                                    char *reasons, size_t reasons_size)
 {
     const struct dist_backend_config *config = engine->config;
-    struct engine_link *link = &engine->links[engine->link_count];
+    struct engine_attachment *link = &engine->links[engine->link_count];
     char why[512] = "";
     size_t used = strlen(reasons);
 
-    if (transport->probe && !disti_link_is_open(transport, config) &&
+    if (transport->probe && !disti_attachment_is_open(transport, config) &&
         transport->probe(why, sizeof(why)) != DIST_OK) {
         disti_text(reasons + used, reasons_size - used, "; %s: %s", transport->name, why);
         disti_info("transport %s is not used: %s", transport->name, why);
         return DIST_OK;
     }
     engine->link_count++;
-    return disti_link_open(link, transport, config, context);
+    return disti_attachment_open(link, transport, config, context);
 }
 
 static dist_status route_open_links(struct dist_engine *engine, const struct route_list *list,
@@ -104,7 +104,7 @@ static dist_status route_settle(struct dist_engine *engine, int peer,
     const unsigned char *address, *best_address = NULL;
     double best = DBL_MAX;
     size_t bytes, best_bytes = 0;
-    struct engine_link *link;
+    struct engine_attachment *link;
     int chosen = -1;
 
     for (int i = 0; i < engine->link_count; i++) {
@@ -113,7 +113,8 @@ static dist_status route_settle(struct dist_engine *engine, int peer,
 
         address =
             disti_route_address(cards, peer, disti_route_slot(cards->list, transport), &bytes);
-        if (!address || disti_link_reach(&engine->links[i], address, bytes, &reach) != DIST_OK ||
+        if (!address ||
+            disti_attachment_reach(&engine->links[i], address, bytes, &reach) != DIST_OK ||
             route_cost(&reach) >= best)
             continue;
         best = route_cost(&reach);
@@ -134,7 +135,7 @@ static dist_status route_settle(struct dist_engine *engine, int peer,
     link->peers++;
     engine->route[peer] = (uint8_t)chosen;
     disti_info("rank %d is reached via %s", peer, link->transport->name);
-    return disti_link_connect(link, peer, best_address, best_bytes);
+    return disti_attachment_connect(link, peer, best_address, best_bytes);
 }
 
 static dist_status route_open_all(struct dist_engine *engine,
@@ -184,7 +185,7 @@ dist_status disti_route_open(struct dist_engine *engine,
 void disti_route_close(struct dist_engine *engine)
 {
     for (int i = 0; i < engine->link_count; i++)
-        disti_link_close(&engine->links[i]);
+        disti_attachment_close(&engine->links[i]);
     engine->link_count = 0;
     free(engine->route);
     engine->route = NULL;

@@ -80,26 +80,26 @@ static dist_status arena_add(struct arena *arena)
                               .name = arena->name,
                               .arena = arena,
                               .kind = SEGMENT_ARENA};
-    struct arena **link = &arenas[arena->pool];
+    struct arena **entry = &arenas[arena->pool];
     dist_status status = disti_segment_table_room();
 
     if (status != DIST_OK)
         return status;
     disti_segment_table_add(&segment);
-    while (*link)
-        link = &(*link)->next;
-    *link = arena;
+    while (*entry)
+        entry = &(*entry)->next;
+    *entry = arena;
     return DIST_OK;
 }
 
 /* With the lock held: out of pool and table. */
 static void arena_remove(struct arena *arena)
 {
-    struct arena **link = &arenas[arena->pool];
+    struct arena **entry = &arenas[arena->pool];
 
-    while (*link != arena)
-        link = &(*link)->next;
-    *link = arena->next;
+    while (*entry != arena)
+        entry = &(*entry)->next;
+    *entry = arena->next;
     disti_segment_table_remove(arena->memory);
 }
 

@@ -13,8 +13,8 @@
  *     pool   |- 256 MiB -|   |- 256 MiB -|   |------- 512 MiB -------|   ...
  *              |  |  blocks: 2^n pages, each at a multiple of its length
  *
- * A block that is given back is punched out of the file: its pages are the system's again, peers'
- * mappings of it read zeros, and so does who gets it next.
+ * A block that is given back is punched out of the file: its pages are the system's again,
+ * peers' mappings of it read zeros, and so does who gets it next.
  */
 enum arena_pool { ARENA_PROGRAM, ARENA_LIBRARY, ARENA_POOLS };
 

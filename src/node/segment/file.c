@@ -16,25 +16,11 @@
 #include <sys/sysinfo.h>
 #include <unistd.h>
 
-#ifndef MFD_NOEXEC_SEAL
-#define MFD_NOEXEC_SEAL 0x0008U
-#endif
-
 #define FILE_SEALS (F_SEAL_SHRINK | F_SEAL_GROW)
 
 size_t disti_segment_page(void)
 {
     return (size_t)sysconf(_SC_PAGESIZE);
-}
-
-/* Kernels before 6.3 do not know the flag that keeps the memory from being executed. */
-static int file_create(void)
-{
-    int fd = memfd_create("libdist", MFD_CLOEXEC | MFD_ALLOW_SEALING | MFD_NOEXEC_SEAL);
-
-    if (fd < 0 && errno == EINVAL)
-        fd = memfd_create("libdist", MFD_CLOEXEC | MFD_ALLOW_SEALING);
-    return fd;
 }
 
 static dist_status file_create_failed(void)
@@ -159,7 +145,7 @@ dist_status disti_segment_file_make(size_t bytes, struct disti_segment_name *nam
     struct disti_segment_name name = {.bytes = bytes, .pid = (int32_t)getpid()};
     dist_status status = DIST_OK;
 
-    name.fd = file_create();
+    name.fd = disti_file_memory();
     if (name.fd < 0)
         return file_create_failed();
     if (!file_size(name.fd, bytes, page))

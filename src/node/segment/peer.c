@@ -8,14 +8,15 @@
 
 #include <stdlib.h>
 #include <sys/mman.h>
+#include <sys/queue.h>
 #include <unistd.h>
 
 /* Keys are random, so their lowest bits choose a chain. */
 #define PEER_CHAINS 256
 
 struct peer {
-    struct peer *next;          /* of its chain */
-    struct peer *newer, *older; /* among those that nobody holds */
+    struct peer *next;       /* of its chain */
+    TAILQ_ENTRY(peer) entry; /* in peer_idle, while nobody holds it */
     unsigned holders;
     uint64_t key;
     size_t bytes;
@@ -24,41 +25,29 @@ struct peer {
 
 static pthread_mutex_t peer_lock = PTHREAD_MUTEX_INITIALIZER;
 static struct peer *peer_chains[PEER_CHAINS];
-static struct peer *peer_newest, *peer_oldest; /* that nobody holds, by when they were let go */
-static size_t peer_free;
+/* That nobody holds, the one released last first. */
+static TAILQ_HEAD(peer_queue, peer) peer_idle = TAILQ_HEAD_INITIALIZER(peer_idle);
+static size_t peer_idle_count;
 
-static struct peer **peer_link(uint64_t key)
+static struct peer **peer_entry(uint64_t key)
 {
-    struct peer **link = &peer_chains[key % PEER_CHAINS];
+    struct peer **entry = &peer_chains[key % PEER_CHAINS];
 
-    while (*link && (*link)->key != key)
-        link = &(*link)->next;
-    return link;
+    while (*entry && (*entry)->key != key)
+        entry = &(*entry)->next;
+    return entry;
 }
 
-static void peer_push(struct peer *peer)
+static void peer_reuse(struct peer *peer)
 {
-    peer->newer = NULL;
-    peer->older = peer_newest;
-    if (peer_newest)
-        peer_newest->newer = peer;
-    else
-        peer_oldest = peer;
-    peer_newest = peer;
-    peer_free++;
-}
-
-static void peer_pull(struct peer *peer)
-{
-    *(peer->newer ? &peer->newer->older : &peer_newest) = peer->older;
-    *(peer->older ? &peer->older->newer : &peer_oldest) = peer->newer;
-    peer_free--;
+    TAILQ_REMOVE(&peer_idle, peer, entry);
+    peer_idle_count--;
 }
 
 static void peer_drop(struct peer *peer)
 {
-    *peer_link(peer->key) = peer->next;
-    peer_pull(peer);
+    *peer_entry(peer->key) = peer->next;
+    peer_reuse(peer);
     munmap(peer->memory, peer->bytes);
     free(peer);
 }
@@ -95,7 +84,7 @@ static dist_status peer_new(const struct disti_segment_name *name, struct peer *
         free(peer);
         return status;
     }
-    *peer_link(peer->key) = peer;
+    *peer_entry(peer->key) = peer;
     *peer_p = peer;
     return DIST_OK;
 }
@@ -106,7 +95,7 @@ static dist_status peer_find(const struct disti_segment_name *name, void **memor
     dist_status status = DIST_OK;
 
     pthread_mutex_lock(&peer_lock);
-    peer = *peer_link(name->key);
+    peer = *peer_entry(name->key);
     if (!peer) {
         status = peer_new(name, &peer);
     } else if (peer->bytes != name->bytes) {
@@ -115,7 +104,7 @@ static dist_status peer_find(const struct disti_segment_name *name, void **memor
                             "%zu",
                             name->pid, peer->bytes, (size_t)name->bytes);
     } else if (peer->holders == 0) {
-        peer_pull(peer);
+        peer_reuse(peer);
     }
     if (status == DIST_OK) {
         peer->holders++;
@@ -168,15 +157,15 @@ void disti_segment_peers_forked(void)
             free(peer);
         }
     }
-    peer_newest = peer_oldest = NULL;
-    peer_free = 0;
+    TAILQ_INIT(&peer_idle);
+    peer_idle_count = 0;
     disti_segment_peers_unlock();
 }
 
 static void peer_trim(size_t keep)
 {
-    while (peer_free > keep)
-        peer_drop(peer_oldest);
+    while (peer_idle_count > keep)
+        peer_drop(TAILQ_LAST(&peer_idle, peer_queue));
 }
 
 void disti_segment_unmap(uint64_t key)
@@ -184,9 +173,10 @@ void disti_segment_unmap(uint64_t key)
     struct peer *peer;
 
     pthread_mutex_lock(&peer_lock);
-    peer = *peer_link(key);
+    peer = *peer_entry(key);
     if (peer && peer->holders > 0 && --peer->holders == 0) {
-        peer_push(peer);
+        TAILQ_INSERT_HEAD(&peer_idle, peer, entry);
+        peer_idle_count++;
         peer_trim(DISTI_SEGMENT_KEEP);
     }
     pthread_mutex_unlock(&peer_lock);

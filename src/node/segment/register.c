@@ -128,43 +128,32 @@ static dist_status register_move(void *from, void *memory, size_t bytes)
     return status;
 }
 
-/* With the lock held, so that a fork sees all of it or nothing. */
+/*
+ * Under the lock, so that a fork sees all of it or nothing. copy: what comes in the memory's
+ * place; NULL: nothing, it stays ordinary memory.
+ */
 static dist_status register_add(const struct segment *segment, void *copy)
-{
-    dist_status status = disti_segment_table_room();
-
-    if (status == DIST_OK && !copy) {
-        disti_segment_table_add(segment);
-        return DIST_OK;
-    }
-    if (status != DIST_OK) {
-        if (copy)
-            munmap(copy, segment->bytes);
-        return status;
-    }
-    status = register_move(copy, segment->memory, segment->bytes);
-    if (status == DIST_OK)
-        disti_segment_table_add(segment);
-    return status;
-}
-
-/* copy: what comes in its place; NULL: nothing, it stays ordinary memory. */
-static dist_status register_add_locked(const struct segment *segment, void *copy)
 {
     dist_status status;
 
     disti_segment_lock();
-    status = register_add(segment, copy);
+    status = disti_segment_table_room();
+    if (copy && status == DIST_OK)
+        status = register_move(copy, segment->memory, segment->bytes);
+    else if (copy)
+        munmap(copy, segment->bytes);
+    if (status == DIST_OK)
+        disti_segment_table_add(segment);
     disti_segment_unlock();
     return status;
 }
 
-static dist_status register_plain(struct segment *segment)
+static dist_status register_private(struct segment *segment)
 {
-    disti_segment_say_plain(segment->bytes);
+    disti_segment_log_private(segment->bytes);
     segment->name.key = 0;
     segment->arena = NULL;
-    return register_add_locked(segment, NULL);
+    return register_add(segment, NULL);
 }
 
 /* The block is mapped a second time, where the program's memory is. */
@@ -181,7 +170,7 @@ static dist_status register_swap(struct segment *segment, const struct arena_blo
     status = disti_segment_file_map(segment->name.fd, segment->offset, segment->bytes, &copy);
     if (status == DIST_OK) {
         memcpy(copy, segment->memory, segment->bytes);
-        status = register_add_locked(segment, copy);
+        status = register_add(segment, copy);
     }
     disti_log_use(log);
     return status;
@@ -200,13 +189,11 @@ dist_status disti_segment_register(void *memory, size_t bytes)
         status = disti_arena_take(ARENA_PROGRAM, bytes, &block, &shared);
     if (status != DIST_OK)
         return status;
-    if (!shared)
-        return register_plain(&segment);
-    status = register_swap(&segment, &block);
-    if (status == DIST_OK)
+    if (shared && register_swap(&segment, &block) == DIST_OK)
         return DIST_OK;
-    disti_arena_give(&block);
-    return register_plain(&segment);
+    if (shared)
+        disti_arena_give(&block);
+    return register_private(&segment);
 }
 
 /* With the lock held; the table has room to take it back. */

@@ -35,54 +35,18 @@ static dist_status segment_add(const struct segment *segment)
     return status;
 }
 
-static dist_status segment_make_whole(struct segment *segment)
-{
-    void *memory = NULL;
-    dist_status status = disti_segment_file_reserve(&segment->name, 0, segment->bytes);
-
-    if (status == DIST_OK)
-        status = disti_segment_file_map(segment->name.fd, 0, segment->bytes, &memory);
-    segment->memory = memory;
-    if (status == DIST_OK)
-        status = segment_add(segment);
-    if (status != DIST_OK && memory)
-        munmap(memory, segment->bytes);
-    return status;
-}
-
-dist_status disti_segment_make(size_t bytes, void **memory_p)
-{
-    struct segment segment = {.kind = SEGMENT_WHOLE};
-    dist_status status;
-
-    disti_segment_begin();
-    status = segment_round(bytes, &segment.bytes);
-    if (status == DIST_OK)
-        status = disti_segment_file_check(segment.bytes);
-    if (status == DIST_OK)
-        status = disti_segment_file_make(segment.bytes, &segment.name);
-    if (status != DIST_OK)
-        return status;
-    status = segment_make_whole(&segment);
-    if (status == DIST_OK)
-        *memory_p = segment.memory;
-    else
-        disti_segment_file_drop(&segment.name);
-    return status;
-}
-
 /* ---- blocks of arenas ---- */
 
-static dist_status segment_alloc_plain(size_t bytes, void **memory_p)
+static dist_status segment_alloc_private(size_t bytes, void **memory_p)
 {
-    struct segment segment = {.kind = SEGMENT_PLAIN, .bytes = bytes};
+    struct segment segment = {.kind = SEGMENT_PRIVATE, .bytes = bytes};
     void *memory = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     dist_status status;
 
     if (memory == MAP_FAILED)
         return disti_fail(DIST_ERR_NO_MEMORY, "no room for %zu KiB of memory: free some",
                           bytes >> 10);
-    disti_segment_say_plain(bytes);
+    disti_segment_log_private(bytes);
     segment.memory = memory;
     status = segment_add(&segment);
     if (status == DIST_OK)
@@ -92,40 +56,44 @@ static dist_status segment_alloc_plain(size_t bytes, void **memory_p)
     return status;
 }
 
+/* A block of whole pages out of the pool. *shared_p: see disti_arena_take. */
+static dist_status segment_take(enum arena_pool pool, size_t *bytes, struct arena_block *block_p,
+                                bool *shared_p)
+{
+    dist_status status;
+
+    disti_segment_begin();
+    status = segment_round(*bytes, bytes);
+    return status == DIST_OK ? disti_arena_take(pool, *bytes, block_p, shared_p) : status;
+}
+
 dist_status disti_segment_alloc(size_t bytes, void **memory_p)
 {
     struct arena_block block;
     bool shared;
-    dist_status status;
+    dist_status status = segment_take(ARENA_PROGRAM, &bytes, &block, &shared);
 
-    disti_segment_begin();
-    status = segment_round(bytes, &bytes);
+    if (status == DIST_OK && !shared)
+        return segment_alloc_private(bytes, memory_p);
     if (status == DIST_OK)
-        status = disti_arena_take(ARENA_PROGRAM, bytes, &block, &shared);
-    if (status != DIST_OK)
-        return status;
-    if (!shared)
-        return segment_alloc_plain(bytes, memory_p);
-    *memory_p = disti_arena_memory(&block);
-    return DIST_OK;
+        *memory_p = disti_arena_memory(&block);
+    return status;
 }
 
-dist_status disti_segment_piece(size_t bytes, void **memory_p, struct disti_segment_at *at_p)
+dist_status disti_segment_alloc_shared(size_t bytes, void **memory_p,
+                                       struct disti_segment_location *location_p)
 {
     struct arena_block block;
     bool shared;
-    dist_status status;
+    dist_status status = segment_take(ARENA_LIBRARY, &bytes, &block, &shared);
 
-    disti_segment_begin();
-    status = segment_round(bytes, &bytes);
-    if (status == DIST_OK)
-        status = disti_arena_take(ARENA_LIBRARY, bytes, &block, &shared);
     if (status != DIST_OK)
         return status;
     if (!shared)
         return disti_fail(DIST_ERR_NO_MEMORY, "no shared memory can be made: raise `ulimit -n`, "
                                               "or allow memfd_create in the sandbox");
-    *at_p = (struct disti_segment_at){.name = *disti_arena_name(&block), .offset = block.offset};
+    *location_p =
+        (struct disti_segment_location){.name = *disti_arena_name(&block), .offset = block.offset};
     *memory_p = disti_arena_memory(&block);
     return DIST_OK;
 }
@@ -133,13 +101,10 @@ dist_status disti_segment_piece(size_t bytes, void **memory_p, struct disti_segm
 /* It is in the table no more, but for an arena, whose block it was. */
 static void segment_end(const struct segment *segment)
 {
-    if (segment->kind == SEGMENT_ARENA) {
+    if (segment->kind == SEGMENT_ARENA)
         disti_arena_give(&(struct arena_block){.arena = segment->arena, .offset = segment->offset});
-        return;
-    }
-    munmap(segment->memory, segment->bytes);
-    if (segment->kind == SEGMENT_WHOLE)
-        disti_segment_file_drop(&segment->name);
+    else
+        munmap(segment->memory, segment->bytes);
 }
 
 dist_status disti_segment_free(void *memory)
@@ -160,9 +125,10 @@ dist_status disti_segment_free(void *memory)
 /* ---- what lies where ---- */
 
 /* With the lock held. */
-static bool segment_holds(const void *memory, size_t bytes, struct disti_segment_at *at_p)
+static bool segment_holds(const void *memory, size_t bytes,
+                          struct disti_segment_location *location_p)
 {
-    const struct segment *segment = disti_segment_table_at(memory);
+    const struct segment *segment = disti_segment_table_find(memory);
     struct arena_block block = {.offset = 0};
     size_t offset, end;
 
@@ -177,18 +143,19 @@ static bool segment_holds(const void *memory, size_t bytes, struct disti_segment
     }
     if (!disti_inside(offset, bytes, end))
         return false;
-    *at_p = (struct disti_segment_at){.name = segment->name, .offset = segment->offset + offset};
+    *location_p =
+        (struct disti_segment_location){.name = segment->name, .offset = segment->offset + offset};
     return true;
 }
 
-bool disti_segment_find(const void *memory, size_t bytes, struct disti_segment_at *at_p)
+bool disti_segment_find(const void *memory, size_t bytes, struct disti_segment_location *location_p)
 {
     bool found;
 
     if (disti_segment_table_length() == 0)
         return false;
     disti_segment_lock();
-    found = segment_holds(memory, bytes, at_p);
+    found = segment_holds(memory, bytes, location_p);
     disti_segment_unlock();
     return found;
 }

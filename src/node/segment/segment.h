@@ -14,7 +14,7 @@
  *     |   block  block    block |  ------->  |--- its own mapping -----|
  *
  * Memory comes as blocks of few large segments, the arenas, so that the number of descriptors and
- * mappings does not grow with the number of blocks (arena.h); or as a segment of its own.
+ * mappings does not grow with the number of blocks (arena.h).
  *
  * Pages are made at first touch. Without memory that ends as with malloc: the kernel kills; but
  * where it is set to grant no more than there is (vm.overcommit_memory=2) they are made by alloc.
@@ -36,7 +36,7 @@ struct disti_segment_name {
 };
 
 /* Where a range of memory lies in a segment. */
-struct disti_segment_at {
+struct disti_segment_location {
     struct disti_segment_name name;
     uint64_t offset; /* of its first byte */
 };
@@ -50,15 +50,13 @@ dist_status disti_segment_alloc(size_t bytes, void **memory_p);
 
 /*
  * For the library: the same, but shared for certain, out of arenas of its own; and where it lies. A
- * peer maps at_p->name once for all pieces in it. ERR_NO_MEMORY.
+ * peer maps location_p->name once for all pieces in it. ERR_NO_MEMORY.
  */
-dist_status disti_segment_piece(size_t bytes, void **memory_p, struct disti_segment_at *at_p);
-
-/* A segment of its own. ERR_NO_MEMORY. */
-dist_status disti_segment_make(size_t bytes, void **memory_p);
+dist_status disti_segment_alloc_shared(size_t bytes, void **memory_p,
+                                       struct disti_segment_location *location_p);
 
 /*
- * Gives back what alloc, piece or make gave, at once. Peers may keep their mappings of it: these
+ * Gives back what alloc or piece gave, at once. Peers may keep their mappings of it: these
  * read zeros and never fault, but may show what comes there next. ERR_INVALID_ARGUMENT: it is from
  * none of them. NULL: nothing.
  */
@@ -81,10 +79,11 @@ void disti_segment_retire(void);
 dist_status disti_segment_register(void *memory, size_t bytes);
 dist_status disti_segment_unregister(void *memory);
 
-/* Does [memory, memory + bytes) lie in one block or segment? Costs some ten nanoseconds. */
-bool disti_segment_find(const void *memory, size_t bytes, struct disti_segment_at *at_p);
+/* Does [memory, memory + bytes) lie in one block? Then writes where. Takes some ten nanoseconds. */
+bool disti_segment_find(const void *memory, size_t bytes,
+                        struct disti_segment_location *location_p);
 
-/* So many mappings that nobody holds are kept, those that were let go of last. */
+/* How many mappings that nobody holds are kept: those that were released last. */
 #define DISTI_SEGMENT_KEEP 64
 
 /*
@@ -95,19 +94,10 @@ bool disti_segment_find(const void *memory, size_t bytes, struct disti_segment_a
  */
 dist_status disti_segment_map(const struct disti_segment_name *name, void **memory_p);
 
-/* Lets go of it. A key of this process's own, or 0, is accepted and does nothing. */
+/* Releases it. Does nothing for a key of this process's own, or 0. */
 void disti_segment_unmap(uint64_t key);
 
-/*
- * Memory of the library itself, whose owner may go while others still read what it left: a mapping
- * of another process's segment that lasts until it is detached; and the owner's way to go: as
- * disti_segment_free, but the contents stay for those that have attached. For segments of make.
- */
-dist_status disti_segment_attach(const struct disti_segment_name *name, void **memory_p);
-void disti_segment_detach(const struct disti_segment_name *name, void *memory);
-void disti_segment_leave(void *memory);
-
-/* Unmaps what nobody holds, but for the `keep` mappings that were let go of last. */
+/* Unmaps what nobody holds, except the `keep` mappings that were released last. */
 void disti_segment_trim(size_t keep);
 
 #endif

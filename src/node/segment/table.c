@@ -98,7 +98,7 @@ static dist_status table_other_way(const void *memory, bool registered)
                       registered ? "dist_free" : "dist_unregister");
 }
 
-const struct segment *disti_segment_table_at(const void *memory)
+const struct segment *disti_segment_table_find(const void *memory)
 {
     size_t after = table_upto(memory);
     const struct segment *segment = after ? &table[after - 1] : NULL;
@@ -125,7 +125,7 @@ bool disti_segment_table_overlaps(const void *memory, size_t bytes)
 /* What begins there, of an arena the block. False: nothing. */
 static bool table_begins(const void *memory, struct segment *segment_p)
 {
-    const struct segment *segment = disti_segment_table_at(memory);
+    const struct segment *segment = disti_segment_table_find(memory);
     struct arena_block block;
 
     if (!segment)
@@ -169,7 +169,7 @@ dist_status disti_segment_table_take(const void *memory, bool registered, struct
     return status;
 }
 
-void disti_segment_say_plain(size_t bytes)
+void disti_segment_log_private(size_t bytes)
 {
     disti_info("%zu KiB of memory are used like ordinary memory: %s", bytes >> 10,
                dist_last_error());
@@ -199,12 +199,9 @@ static void table_forked(void)
     for (size_t i = 0; i < table_length(); i++) {
         const struct segment *segment = &table[i];
 
-        if (segment->kind == SEGMENT_WHOLE ||
-            (segment->kind == SEGMENT_REGISTERED && segment->arena))
+        if (segment->kind == SEGMENT_REGISTERED && segment->arena)
             mmap(segment->memory, segment->bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_FIXED,
                  segment->name.fd, (off_t)segment->offset);
-        if (segment->kind == SEGMENT_WHOLE)
-            close(segment->name.fd);
     }
     table_set_length(0);
     table_pid = (int32_t)getpid();

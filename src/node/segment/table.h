@@ -8,11 +8,11 @@
 #include <pthread.h>
 
 /*
- * WHOLE, by make: a file of its own. ARENA: one too, which is divided into blocks. REGISTERED: a
- * block of an arena, mapped where the program had its memory. PLAIN, by alloc: ordinary memory, as
- * no arena could be made; so is what was registered then. It has no name.
+ * ARENA: a file, which is divided into blocks. REGISTERED: a block of an arena, mapped where the
+ * program had its memory. PRIVATE, by alloc: ordinary memory, as no arena could be made; so is what
+ * was registered then. It has no name.
  */
-enum segment_kind { SEGMENT_WHOLE, SEGMENT_ARENA, SEGMENT_REGISTERED, SEGMENT_PLAIN };
+enum segment_kind { SEGMENT_ARENA, SEGMENT_REGISTERED, SEGMENT_PRIVATE };
 
 struct segment {
     char *memory;
@@ -44,7 +44,7 @@ void disti_segment_table_add(const struct segment *segment);
 bool disti_segment_table_overlaps(const void *memory, size_t bytes);
 
 /* With the lock held. The entry that an address lies in; NULL: none. */
-const struct segment *disti_segment_table_at(const void *memory);
+const struct segment *disti_segment_table_find(const void *memory);
 
 /*
  * With the lock held. Takes the entry out that begins at memory, of register if `registered`, else
@@ -60,7 +60,7 @@ void disti_segment_table_remove(const void *memory);
 void *disti_segment_table_find_key(uint64_t key);
 
 /* Says in the log that so many bytes are not shared, and why: the last error. */
-void disti_segment_say_plain(size_t bytes);
+void disti_segment_log_private(size_t bytes);
 
 /* peer.c: around a fork; the child has none of the parent's mappings of its peers. */
 void disti_segment_peers_lock(void);

@@ -55,18 +55,18 @@ void *disti_announced_take(struct disti_announced *announced, uint64_t name)
     return send;
 }
 
-void **disti_announced_at(struct disti_announced *announced, uint64_t name)
+void **disti_announced_slot(struct disti_announced *announced, uint64_t name)
 {
     return name < announced->room && announced->slots[name].send ? &announced->slots[name].send
                                                                  : NULL;
 }
 
-void *disti_announced_take_next(struct disti_announced *announced, uint32_t *at)
+void *disti_announced_take_next(struct disti_announced *announced, uint32_t *cursor)
 {
     void *send = NULL;
 
-    while (announced->count && !send && *at < announced->room)
-        send = disti_announced_take(announced, (*at)++);
+    while (announced->count && !send && *cursor < announced->room)
+        send = disti_announced_take(announced, (*cursor)++);
     return send;
 }
 

@@ -20,11 +20,11 @@ bool disti_announced_add(struct disti_announced *announced, void *send, uint32_t
 /* Takes out the send with that name; NULL: there is none. */
 void *disti_announced_take(struct disti_announced *announced, uint64_t name);
 
-/* Takes out the first send from *at on, 0 at first, and moves *at behind it; NULL: no more. */
-void *disti_announced_take_next(struct disti_announced *announced, uint32_t *at);
+/* Takes out the first send from *cursor on, 0 at first, and moves it behind that; NULL: no more. */
+void *disti_announced_take_next(struct disti_announced *announced, uint32_t *cursor);
 
 /* Where the send with that name stands; NULL: there is none. */
-void **disti_announced_at(struct disti_announced *announced, uint64_t name);
+void **disti_announced_slot(struct disti_announced *announced, uint64_t name);
 
 /* Frees the table. The sends are the caller's. */
 void disti_announced_clear(struct disti_announced *announced);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* How much a sender may send before it is received, shared by the transports. */
+/* Flow control: how much a rank may send before it is received. Shared by the transports. */
 #ifndef DISTI_TRANSPORTS_MATCH_CREDIT_H
 #define DISTI_TRANSPORTS_MATCH_CREDIT_H
 
@@ -47,7 +47,7 @@ static inline void disti_credit_spend(struct disti_credit_out *out, uint64_t byt
     out->spent += bytes + DISTI_CREDIT_MESSAGE;
 }
 
-/* The receiver says that it has given back so much, in all. False: that cannot be. */
+/* The receiver has returned so much, in all. False: that is more than was spent. */
 static inline bool disti_credit_heard(struct disti_credit_out *out, uint64_t returned)
 {
     if (returned - out->returned > out->spent - out->returned)
@@ -56,7 +56,7 @@ static inline bool disti_credit_heard(struct disti_credit_out *out, uint64_t ret
     return true;
 }
 
-/* A message came unasked. False: the sender had no credit for it, which is against the rules. */
+/* A message came unasked. False: the sender had no credit for it; the peer breaks the protocol. */
 static inline bool disti_credit_came(struct disti_credit_in *in, uint64_t bytes)
 {
     if (bytes > in->limit || in->spent - in->returned + bytes + DISTI_CREDIT_MESSAGE > in->limit)
@@ -65,7 +65,7 @@ static inline bool disti_credit_came(struct disti_credit_in *in, uint64_t bytes)
     return true;
 }
 
-/* It is kept no more. True: it is time to tell the sender in->returned. */
+/* The message is no longer kept. True: send in->told to the sender now. */
 static inline bool disti_credit_return(struct disti_credit_in *in, uint64_t bytes)
 {
     in->returned += bytes + DISTI_CREDIT_MESSAGE;

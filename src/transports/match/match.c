@@ -32,7 +32,7 @@ void disti_match_unpost(struct disti_match *match, struct dist_request *request)
 }
 
 /* Did the two ranks mean the same call? Else ends the receive. */
-static bool match_agree(struct dist_request *request, const struct dist_envelope *envelope)
+static bool match_compare(struct dist_request *request, const struct dist_envelope *envelope)
 {
     if (request->envelope.fingerprint == envelope->fingerprint &&
         request->envelope.bytes == envelope->bytes)
@@ -53,11 +53,12 @@ struct dist_request *disti_match_arrival(struct disti_match *match,
     if (!request)
         return NULL;
     disti_match_unpost(match, request);
-    *mismatch_p = !match_agree(request, envelope);
+    *mismatch_p = !match_compare(request, envelope);
     return request;
 }
 
-uint64_t disti_match_order(void)
+/* A number greater than all that were given before. */
+static uint64_t match_order(void)
 {
     static _Atomic uint64_t last;
 
@@ -69,10 +70,12 @@ static unsigned match_chain(uint64_t tag)
     return (unsigned)(tag * UINT64_C(0x9e3779b97f4a7c15) >> 32) % DISTI_MATCH_CHAINS;
 }
 
-static void match_link(struct disti_match *match, struct disti_unexpected *unexpected)
+static void match_insert(struct disti_match *match, struct disti_unexpected *unexpected)
 {
     unsigned chain = match_chain(unexpected->envelope.tag);
 
+    if (match->set && !match->unexpected_head)
+        LIST_INSERT_HEAD(match->set, match, entry);
     unexpected->prev = match->unexpected_tail;
     unexpected->chain_prev = match->chain_tail[chain];
     *(unexpected->prev ? &unexpected->prev->next : &match->unexpected_head) = unexpected;
@@ -81,7 +84,7 @@ static void match_link(struct disti_match *match, struct disti_unexpected *unexp
     match->unexpected_tail = match->chain_tail[chain] = unexpected;
 }
 
-static void match_unlink(struct disti_match *match, struct disti_unexpected *unexpected)
+static void match_remove(struct disti_match *match, struct disti_unexpected *unexpected)
 {
     struct disti_unexpected *next = unexpected->next, *chain_next = unexpected->chain_next;
     unsigned chain = match_chain(unexpected->envelope.tag);
@@ -91,6 +94,8 @@ static void match_unlink(struct disti_match *match, struct disti_unexpected *une
     *(unexpected->chain_prev ? &unexpected->chain_prev->chain_next : &match->chain_head[chain]) =
         chain_next;
     *(chain_next ? &chain_next->chain_prev : &match->chain_tail[chain]) = unexpected->chain_prev;
+    if (match->set && !match->unexpected_head)
+        LIST_REMOVE(match, entry);
 }
 
 struct disti_unexpected *disti_match_hold(struct disti_match *match,
@@ -106,17 +111,10 @@ struct disti_unexpected *disti_match_hold(struct disti_match *match,
     if (!unexpected)
         return NULL;
     *unexpected = (struct disti_unexpected){
-        .envelope = *envelope, .order = disti_match_order(), .descriptor = descriptor};
-    match_link(match, unexpected);
+        .envelope = *envelope, .order = match_order(), .descriptor = descriptor};
+    match_insert(match, unexpected);
     match->held_bytes += payload;
-    if (match->unexpected_count)
-        ++*match->unexpected_count;
     return unexpected;
-}
-
-static bool match_complete(const struct disti_unexpected *unexpected)
-{
-    return unexpected->descriptor || unexpected->arrived == unexpected->envelope.bytes;
 }
 
 struct disti_unexpected *disti_match_waiting(const struct disti_match *match, uint64_t tag)
@@ -132,7 +130,24 @@ struct disti_unexpected *disti_match_waiting(const struct disti_match *match, ui
     return unexpected;
 }
 
-void disti_match_show(struct disti_match *match, int peer, const struct disti_look *look)
+int disti_match_probe(const struct disti_match_set *set, uint64_t tag)
+{
+    const struct disti_unexpected *oldest = NULL;
+    const struct disti_match *match;
+    int rank = -1;
+
+    for (match = LIST_FIRST(set); match; match = LIST_NEXT(match, entry)) {
+        const struct disti_unexpected *unexpected = disti_match_waiting(match, tag);
+
+        if (unexpected && (!oldest || unexpected->order < oldest->order)) {
+            oldest = unexpected;
+            rank = match->rank;
+        }
+    }
+    return rank;
+}
+
+static void match_show(struct disti_match *match, const struct disti_look *look)
 {
     struct disti_unexpected *unexpected = match->unexpected_head;
 
@@ -140,10 +155,18 @@ void disti_match_show(struct disti_match *match, int peer, const struct disti_lo
         struct disti_unexpected *next = unexpected->next;
 
         if ((unexpected->envelope.tag & look->mask) == look->tag && !unexpected->claimed &&
-            !unexpected->refused && look->see(look->arg, peer, &unexpected->envelope) &&
+            !unexpected->refused && look->see(look->arg, match->rank, &unexpected->envelope) &&
             unexpected->envelope.bytes == 0)
             disti_match_release(match, unexpected);
         unexpected = next;
+    }
+}
+
+void disti_match_show(struct disti_match_set *set, const struct disti_look *look)
+{
+    for (struct disti_match *match = LIST_FIRST(set), *next; match; match = next) {
+        next = LIST_NEXT(match, entry); /* one that has shown its last message leaves the set */
+        match_show(match, look);
     }
 }
 
@@ -156,24 +179,18 @@ struct disti_unexpected *disti_match_post(struct disti_match *match, struct dist
         return NULL;
     }
     request->next = request->prev = NULL;
-    if (match_agree(request, &unexpected->envelope)) {
+    if (match_compare(request, &unexpected->envelope))
         unexpected->claimed = request;
-        return unexpected;
-    }
-    unexpected->refused = true;
-    /* While it is still arriving the transport writes into it: then it stays until the end. */
-    if (match_complete(unexpected))
-        disti_match_release(match, unexpected);
-    return NULL;
+    else
+        unexpected->refused = true;
+    return unexpected;
 }
 
 void disti_match_release(struct disti_match *match, struct disti_unexpected *unexpected)
 {
-    match_unlink(match, unexpected);
+    match_remove(match, unexpected);
     if (!unexpected->descriptor)
         match->held_bytes -= (size_t)unexpected->envelope.bytes;
-    if (match->unexpected_count)
-        --*match->unexpected_count;
     free(unexpected);
 }
 
@@ -185,11 +202,6 @@ void disti_match_fail(struct disti_match *match, dist_status status)
         disti_match_unpost(match, request);
         request->status = status;
     }
-    for (struct disti_unexpected *unexpected = match->unexpected_head; unexpected;
-         unexpected = unexpected->next)
-        if (unexpected->claimed)
-            unexpected->claimed->status = status;
-    disti_match_clear(match);
 }
 
 void disti_match_release_descriptors(struct disti_match *match)
@@ -207,13 +219,7 @@ void disti_match_release_descriptors(struct disti_match *match)
 
 void disti_match_clear(struct disti_match *match)
 {
-    while (match->unexpected_head) {
-        struct disti_unexpected *unexpected = match->unexpected_head;
-
-        match->unexpected_head = unexpected->next;
-        if (match->unexpected_count)
-            --*match->unexpected_count;
-        free(unexpected);
-    }
-    *match = (struct disti_match){.unexpected_count = match->unexpected_count};
+    while (match->unexpected_head)
+        disti_match_release(match, match->unexpected_head);
+    match->posted_head = match->posted_tail = NULL;
 }

@@ -5,9 +5,11 @@
 
 #include <dist/transport.h>
 
+#include <sys/queue.h>
+
 /*
- * One a peer. Posted receives wait in `posted`; messages that came first wait in
- * `unexpected`, in order of arrival:
+ * One for each peer, all zero at first but for `rank` and `set`. Posted receives wait in `posted`;
+ * messages that came first wait in `unexpected`, in order of arrival:
  *
  *      recv ------> posted:  [tag 7] [tag 9]
  *                                ^ matched by tag, oldest first
@@ -24,9 +26,14 @@ struct disti_match {
     struct dist_request *posted_head, *posted_tail;
     struct disti_unexpected *unexpected_head, *unexpected_tail;
     struct disti_unexpected *chain_head[DISTI_MATCH_CHAINS], *chain_tail[DISTI_MATCH_CHAINS];
-    size_t held_bytes;      /* payload kept in `unexpected` */
-    long *unexpected_count; /* of all peers of the transport; NULL: nobody counts */
+    size_t held_bytes;             /* payload kept in `unexpected` */
+    int rank;                      /* the peer's */
+    struct disti_match_set *set;   /* of the transport; NULL: it is in none */
+    LIST_ENTRY(disti_match) entry; /* in the set, while `unexpected` is not empty */
 };
+
+/* The peers of a transport that have unexpected messages. All zero at first. */
+LIST_HEAD(disti_match_set, disti_match);
 
 /* What is looked for among unexpected messages: as in the transport's slot `unexpected`. */
 struct disti_look {
@@ -41,7 +48,7 @@ struct disti_unexpected {
     struct disti_unexpected *next, *prev;
     struct disti_unexpected *chain_next, *chain_prev;
     struct dist_envelope envelope;
-    uint64_t order;               /* disti_match_order() when it came */
+    uint64_t order;               /* less than that of any message that came later, of any peer */
     size_t arrived;               /* payload bytes held so far */
     struct dist_request *claimed; /* the receive that took it while it was still arriving */
     uint64_t note[4];             /* the transport's: a rendezvous descriptor, say */
@@ -67,22 +74,25 @@ struct disti_unexpected *disti_match_hold(struct disti_match *match,
                                           const struct dist_envelope *envelope, bool descriptor);
 
 /*
- * A receive is posted: if an unexpected message has its tag that one is returned with
- * `claimed` set. When its payload is complete (arrived == envelope.bytes) the caller gives it to
- * the sink, else when it has become complete; then calls disti_match_release. NULL: the receive now
- * waits in `posted`, or has ended with ERR_MISMATCH; then the message is dropped, but if its
- * payload is still arriving it stays held, unclaimed, so that the caller can fill it.
+ * A receive is posted. NULL: it waits in `posted`. Otherwise an unexpected message has its tag, and
+ * is returned. With `claimed` set, it is the receive's: once its payload is whole the caller gives
+ * it to the sink. With `refused` set, the receive has ended with ERR_MISMATCH, and the payload,
+ * once whole, is thrown away. Then, in both cases, the caller calls disti_match_release.
  */
 struct disti_unexpected *disti_match_post(struct disti_match *match, struct dist_request *request);
+
+/* Has all of its payload come, or is it a descriptor? */
+static inline bool disti_match_is_whole(const struct disti_unexpected *unexpected)
+{
+    return unexpected->descriptor || unexpected->arrived == unexpected->envelope.bytes;
+}
 
 /* The oldest message with this tag that waits for its receive; NULL: none. Changes nothing. */
 struct disti_unexpected *disti_match_waiting(const struct disti_match *match, uint64_t tag);
 
-/* Shows this peer's unexpected messages, and drops those that are not wanted. */
-void disti_match_show(struct disti_match *match, int peer, const struct disti_look *look);
-
-/* A number greater than all that were given before: which of two things came first. */
-uint64_t disti_match_order(void);
+/* The slots probe_tag and unexpected of a transport. */
+int disti_match_probe(const struct disti_match_set *set, uint64_t tag);
+void disti_match_show(struct disti_match_set *set, const struct disti_look *look);
 
 /* Takes a posted receive off the list; it is the caller's. */
 void disti_match_unpost(struct disti_match *match, struct dist_request *request);
@@ -93,7 +103,7 @@ void disti_match_release(struct disti_match *match, struct disti_unexpected *une
 /* The same for all whose payload is still with the sender, which is lost: it will never come. */
 void disti_match_release_descriptors(struct disti_match *match);
 
-/* Ends every posted or claimed receive with `status` and frees what is held. */
+/* Ends every posted receive with `status`. */
 void disti_match_fail(struct disti_match *match, dist_status status);
 
 /* Frees what is held, without touching a request. */

@@ -13,7 +13,7 @@
  */
 struct disti_standin;
 
-/* All of a transport, zero at first. */
+/* The stand-ins of one transport. All zero at first. */
 struct disti_standins {
     struct disti_standin *head;
 };
@@ -33,12 +33,12 @@ struct dist_request *disti_standin_send(struct disti_standins *standins,
 struct dist_request *disti_standin_receive(struct disti_standins *standins,
                                            const struct dist_request *request);
 
-/* Takes posted receives with such a tag off the list. */
+/* Takes the posted receives whose tag is `tag` in the bits of `mask` off the list. */
 void disti_standin_unpost(struct disti_match *match, uint64_t tag, uint64_t mask);
 
 bool disti_standins_have(const struct disti_standins *standins, const struct dist_request *request);
 
-/* Frees those that have ended; or all, when nobody touches them any more. */
+/* sweep frees the stand-ins that have ended; free frees all, once nobody touches them any more. */
 void disti_standins_sweep(struct disti_standins *standins);
 void disti_standins_free(struct disti_standins *standins);
 

@@ -10,7 +10,7 @@
 #define COMM_TAGS 32768 /* MPI promises tags up to 32767 */
 
 /* Where this process is among the ranks that MPI has started. */
-static bool comm_place(MPI_Comm base, int *rank_p, int *ranks_p)
+static bool comm_locate(MPI_Comm base, int *rank_p, int *ranks_p)
 {
     if (!disti_mpi_lock())
         return false;
@@ -29,7 +29,7 @@ static dist_status comm_of_world(const struct dist_backend_config *config, MPI_C
 
     if (status != DIST_OK)
         return status;
-    if (!comm_place(MPI_COMM_WORLD, &rank, &ranks))
+    if (!comm_locate(MPI_COMM_WORLD, &rank, &ranks))
         return disti_mpi_ended(host);
     if (ranks != config->world_size)
         return host->fail(DIST_ERR_RENDEZVOUS,
@@ -64,7 +64,7 @@ static enum comm_vote comm_vote(const struct dist_backend_config *config, bool l
 {
     int rank = -1, ranks = 0;
 
-    if (!disti_mpi_started(base_p) || !comm_place(*base_p, &rank, &ranks) ||
+    if (!disti_mpi_started(base_p) || !comm_locate(*base_p, &rank, &ranks) ||
         rank != config->members[config->rank])
         return COMM_FOREIGN;
     for (int r = 0; r < config->world_size; r++) {

@@ -5,93 +5,93 @@
 #include <stdlib.h>
 #include <string.h>
 
-static dist_status mpi_note(struct mpi_link *link, int peer, enum mpi_kind kind, uint32_t name,
+static dist_status mpi_note(struct mpi_state *state, int peer, enum mpi_kind kind, uint32_t name,
                             uint32_t tag)
 {
     const struct mpi_control control = {.kind = kind, .name = name, .tag = tag};
 
-    return disti_mpi_control_send(link, peer, &control, NULL, 0);
+    return disti_mpi_control_send(state, peer, &control, NULL, 0);
 }
 
 /* The payload is copied, so the request ends at once. */
-static dist_status mpi_send_short(struct mpi_link *link, const struct dist_request *request)
+static dist_status mpi_send_short(struct mpi_state *state, const struct dist_request *request)
 {
     const struct mpi_control control = {.envelope = request->envelope, .kind = MPI_KIND_MESSAGE};
 
-    disti_credit_spend(&link->peers[request->peer].credit, request->envelope.bytes);
-    return disti_mpi_control_send(link, request->peer, &control, request->data,
+    disti_credit_spend(&state->peers[request->peer].credit, request->envelope.bytes);
+    return disti_mpi_control_send(state, request->peer, &control, request->data,
                                   (size_t)request->envelope.bytes);
 }
 
-static dist_status mpi_announce(struct mpi_link *link, struct dist_request *request)
+static dist_status mpi_announce(struct mpi_state *state, struct dist_request *request)
 {
     struct mpi_control control = {.envelope = request->envelope, .kind = MPI_KIND_ANNOUNCE};
-    struct disti_announced *announced = &link->peers[request->peer].announced;
+    struct disti_announced *announced = &state->peers[request->peer].announced;
     dist_status status;
 
     if (!disti_announced_add(announced, request, &control.name))
-        return link->host->fail(DIST_ERR_NO_MEMORY, "no memory for a message to rank %d",
-                                request->peer);
-    status = disti_mpi_control_send(link, request->peer, &control, NULL, 0);
+        return state->host->fail(DIST_ERR_NO_MEMORY, "no memory for a message to rank %d",
+                                 request->peer);
+    status = disti_mpi_control_send(state, request->peer, &control, NULL, 0);
     if (status == DIST_OK)
         return DIST_IN_PROGRESS;
     disti_announced_take(announced, control.name);
     return status;
 }
 
-void disti_mpi_send(struct mpi_link *link, struct dist_request *request)
+void disti_mpi_send(struct mpi_state *state, struct dist_request *request)
 {
-    const struct disti_credit_out *credit = &link->peers[request->peer].credit;
+    const struct disti_credit_out *credit = &state->peers[request->peer].credit;
     uint64_t bytes = request->envelope.bytes;
     dist_status status;
 
     if (bytes <= MPI_INLINE_BYTES && disti_credit_covers(credit, bytes))
-        status = mpi_send_short(link, request);
+        status = mpi_send_short(state, request);
     else
-        status = mpi_announce(link, request);
+        status = mpi_announce(state, request);
     if (status != DIST_IN_PROGRESS)
         request->status = status;
 }
 
 /* The receiver says of an announced message whether it wants it. */
-static int mpi_answered(struct mpi_link *link, int peer, const struct mpi_control *control)
+static int mpi_answered(struct mpi_state *state, int peer, const struct mpi_control *control)
 {
     struct dist_request *request =
-        disti_announced_take(&link->peers[peer].announced, control->name);
+        disti_announced_take(&state->peers[peer].announced, control->name);
     struct mpi_transfer *t;
     int code;
 
     if (!request || control->tag > MPI_PULLS)
-        return link->host->fail(DIST_ERR_INTERNAL,
-                                "rank %d asked for a message that does not exist", peer);
+        return state->host->fail(DIST_ERR_INTERNAL,
+                                 "rank %d asked for a message that does not exist", peer);
     if (control->kind == MPI_KIND_UNWANTED) {
         request->status = DIST_OK;
         return 1;
     }
-    t = disti_mpi_transfer_new(link, request, true);
+    t = disti_mpi_transfer_new(state, request, true);
     if (!t)
         return 1;
     t->tag = (int)control->tag;
-    code = disti_mpi_transfer_fill(link, t);
-    return code == MPI_SUCCESS ? 1 : disti_mpi_fail(link->host, "MPI_Isend", code);
+    code = disti_mpi_transfer_fill(state, t);
+    return code == MPI_SUCCESS ? 1 : disti_mpi_fail(state->host, "MPI_Isend", code);
 }
 
 /* A message that was sent unasked is kept no more. */
-static dist_status mpi_return(struct mpi_link *link, int peer, uint64_t bytes)
+static dist_status mpi_return(struct mpi_state *state, int peer, uint64_t bytes)
 {
-    struct disti_credit_in *debit = &link->peers[peer].debit;
+    struct disti_credit_in *debit = &state->peers[peer].debit;
     struct mpi_control control = {.kind = MPI_KIND_CREDIT};
 
     if (!disti_credit_return(debit, bytes))
         return DIST_OK;
     control.envelope.bytes = debit->told;
-    return disti_mpi_control_send(link, peer, &control, NULL, 0);
+    return disti_mpi_control_send(state, peer, &control, NULL, 0);
 }
 
 /* Receives the pieces of an announced message on a tag that is free, and asks for them. */
-static dist_status mpi_pull_on(struct mpi_link *link, struct dist_request *request, unsigned slot)
+static dist_status mpi_pull_on(struct mpi_state *state, struct dist_request *request, unsigned slot)
 {
-    struct mpi_transfer *t = disti_mpi_transfer_new(link, request, false);
+    struct mpi_transfer *t = disti_mpi_transfer_new(state, request, false);
     int code;
 
     if (!t)
@@ -101,19 +101,19 @@ static dist_status mpi_pull_on(struct mpi_link *link, struct dist_request *reque
         t->bounce = malloc((size_t)MPI_WINDOW * MPI_PIECE_BYTES);
     if (request->sink.src && !t->bounce) {
         t->request = NULL; /* nothing was begun: the list forgets it */
-        return link->host->fail(DIST_ERR_NO_MEMORY, "no memory to receive from rank %d",
-                                request->peer);
+        return state->host->fail(DIST_ERR_NO_MEMORY, "no memory to receive from rank %d",
+                                 request->peer);
     }
-    link->peers[request->peer].pulls |= UINT32_C(1) << slot;
-    code = disti_mpi_transfer_fill(link, t);
+    state->peers[request->peer].pulls |= UINT32_C(1) << slot;
+    code = disti_mpi_transfer_fill(state, t);
     if (code != MPI_SUCCESS)
-        return disti_mpi_fail(link->host, "MPI_Irecv", code);
-    return mpi_note(link, request->peer, MPI_KIND_WANTED, (uint32_t)request->own[0],
+        return disti_mpi_fail(state->host, "MPI_Irecv", code);
+    return mpi_note(state, request->peer, MPI_KIND_WANTED, (uint32_t)request->own[0],
                     (uint32_t)t->tag);
 }
 
 /* Starts the receives of announced messages, as far as there are tags. */
-void disti_mpi_pull_waiting(struct mpi_link *link, struct mpi_peer *peer)
+void disti_mpi_pull_waiting(struct mpi_state *state, struct mpi_peer *peer)
 {
     while (peer->waiting_head) {
         struct dist_request *request = peer->waiting_head;
@@ -125,15 +125,15 @@ void disti_mpi_pull_waiting(struct mpi_link *link, struct mpi_peer *peer)
         if (slot == MPI_PULLS)
             return;
         peer->waiting_head = request->next;
-        status = mpi_pull_on(link, request, slot);
+        status = mpi_pull_on(state, request, slot);
         if (status != DIST_OK)
             request->status = status;
     }
 }
 
-static void mpi_pull(struct mpi_link *link, struct dist_request *request, uint32_t name)
+static void mpi_pull(struct mpi_state *state, struct dist_request *request, uint32_t name)
 {
-    struct mpi_peer *peer = &link->peers[request->peer];
+    struct mpi_peer *peer = &state->peers[request->peer];
 
     request->own[0] = name;
     request->next = NULL;
@@ -142,32 +142,49 @@ static void mpi_pull(struct mpi_link *link, struct dist_request *request, uint32
     else
         peer->waiting_head = request;
     peer->waiting_tail = request;
-    disti_mpi_pull_waiting(link, peer);
+    disti_mpi_pull_waiting(state, peer);
 }
 
-/* A message that came first is received; `unexpected` is a copy of what was kept of it. */
-dist_status disti_mpi_recv_unexpected(struct mpi_link *link, struct dist_request *request,
-                                      const struct disti_unexpected *unexpected)
+/* A message that came first is received or refused. What the receive ends with, or IN_PROGRESS. */
+static dist_status mpi_recv_unexpected(struct mpi_state *state, struct dist_request *request,
+                                       const struct disti_unexpected *unexpected)
 {
-    bool refused = request->status == DIST_ERR_MISMATCH;
+    uint32_t name = (uint32_t)unexpected->note[0];
 
-    if (!unexpected->descriptor)
-        return mpi_return(link, request->peer, unexpected->envelope.bytes);
-    if (refused)
-        return mpi_note(link, request->peer, MPI_KIND_UNWANTED, (uint32_t)unexpected->note[0], 0);
-    mpi_pull(link, request, (uint32_t)unexpected->note[0]);
-    return DIST_IN_PROGRESS;
+    if (unexpected->descriptor && unexpected->refused)
+        return mpi_note(state, request->peer, MPI_KIND_UNWANTED, name, 0);
+    if (unexpected->descriptor) {
+        mpi_pull(state, request, name);
+        return DIST_IN_PROGRESS;
+    }
+    if (!unexpected->refused)
+        state->host->sink_apply(&request->sink, 0, unexpected->payload, unexpected->arrived);
+    return mpi_return(state, request->peer, unexpected->envelope.bytes);
+}
+
+void disti_mpi_recv(struct mpi_state *state, struct dist_request *request)
+{
+    struct disti_match *match = &state->peers[request->peer].match;
+    struct disti_unexpected *unexpected = disti_match_post(match, request);
+    dist_status status;
+
+    if (!unexpected)
+        return;
+    status = mpi_recv_unexpected(state, request, unexpected);
+    if (request->status == DIST_IN_PROGRESS && status != DIST_IN_PROGRESS)
+        request->status = status;
+    disti_match_release(match, unexpected);
 }
 
 /* Keeps a message that no receive waits for, or a note about it. */
-static int mpi_keep(struct mpi_link *link, struct disti_match *match,
+static int mpi_keep(struct mpi_state *state, struct disti_match *match,
                     const struct mpi_arrival *arrival, bool announced)
 {
     struct disti_unexpected *unexpected =
         disti_match_hold(match, &arrival->control.envelope, announced);
 
     if (!unexpected)
-        return link->host->fail(DIST_ERR_NO_MEMORY, "no memory for an unexpected message");
+        return state->host->fail(DIST_ERR_NO_MEMORY, "no memory for an unexpected message");
     unexpected->note[0] = arrival->control.name;
     if (!announced) {
         memcpy(unexpected->payload, arrival->payload, (size_t)unexpected->envelope.bytes);
@@ -176,42 +193,42 @@ static int mpi_keep(struct mpi_link *link, struct disti_match *match,
     return 1;
 }
 
-static int mpi_announced(struct mpi_link *link, int peer, const struct mpi_arrival *arrival)
+static int mpi_announced(struct mpi_state *state, int peer, const struct mpi_arrival *arrival)
 {
-    struct disti_match *match = &link->peers[peer].match;
+    struct disti_match *match = &state->peers[peer].match;
     bool mismatch = false;
     struct dist_request *request =
         disti_match_arrival(match, &arrival->control.envelope, &mismatch);
 
     if (!request)
-        return mpi_keep(link, match, arrival, true);
+        return mpi_keep(state, match, arrival, true);
     if (mismatch)
-        return mpi_note(link, peer, MPI_KIND_UNWANTED, arrival->control.name, 0);
-    mpi_pull(link, request, arrival->control.name);
+        return mpi_note(state, peer, MPI_KIND_UNWANTED, arrival->control.name, 0);
+    mpi_pull(state, request, arrival->control.name);
     return 1;
 }
 
-static int mpi_came(struct mpi_link *link, int peer, const struct mpi_arrival *arrival)
+static int mpi_came(struct mpi_state *state, int peer, const struct mpi_arrival *arrival)
 {
     const struct dist_envelope *envelope = &arrival->control.envelope;
-    struct disti_match *match = &link->peers[peer].match;
+    struct disti_match *match = &state->peers[peer].match;
     bool mismatch = false;
     struct dist_request *request;
 
-    if (!disti_credit_came(&link->peers[peer].debit, envelope->bytes))
-        return link->host->fail(DIST_ERR_INTERNAL, "rank %d sent more than it may", peer);
+    if (!disti_credit_came(&state->peers[peer].debit, envelope->bytes))
+        return state->host->fail(DIST_ERR_INTERNAL, "rank %d sent more than it may", peer);
     request = disti_match_arrival(match, envelope, &mismatch);
     if (!request)
-        return mpi_keep(link, match, arrival, false);
+        return mpi_keep(state, match, arrival, false);
     if (!mismatch) {
-        link->host->sink_apply(&request->sink, 0, arrival->payload, (size_t)envelope->bytes);
+        state->host->sink_apply(&request->sink, 0, arrival->payload, (size_t)envelope->bytes);
         request->status = DIST_OK;
     }
-    return mpi_return(link, peer, envelope->bytes);
+    return mpi_return(state, peer, envelope->bytes);
 }
 
 /* A control message. Negative: it breaks the rules, or there is no memory. */
-int disti_mpi_arrived(struct mpi_link *link, int peer, const struct mpi_arrival *arrival,
+int disti_mpi_arrived(struct mpi_state *state, int peer, const struct mpi_arrival *arrival,
                       size_t bytes)
 {
     const struct mpi_control *control = &arrival->control;
@@ -219,22 +236,22 @@ int disti_mpi_arrived(struct mpi_link *link, int peer, const struct mpi_arrival 
 
     if (bytes < sizeof(*control) ||
         bytes - sizeof(*control) != (message ? control->envelope.bytes : 0))
-        return link->host->fail(DIST_ERR_INTERNAL, "rank %d sent a control message of %zu bytes",
-                                peer, bytes);
+        return state->host->fail(DIST_ERR_INTERNAL, "rank %d sent a control message of %zu bytes",
+                                 peer, bytes);
     switch (control->kind) {
     case MPI_KIND_MESSAGE:
-        return mpi_came(link, peer, arrival);
+        return mpi_came(state, peer, arrival);
     case MPI_KIND_ANNOUNCE:
-        return mpi_announced(link, peer, arrival);
+        return mpi_announced(state, peer, arrival);
     case MPI_KIND_WANTED:
     case MPI_KIND_UNWANTED:
-        return mpi_answered(link, peer, control);
+        return mpi_answered(state, peer, control);
     case MPI_KIND_CREDIT:
-        if (disti_credit_heard(&link->peers[peer].credit, control->envelope.bytes))
+        if (disti_credit_heard(&state->peers[peer].credit, control->envelope.bytes))
             return 1;
         break;
     }
-    return link->host->fail(
+    return state->host->fail(
         DIST_ERR_INTERNAL,
         "rank %d sent an invalid control message: give all ranks the same version of libdist",
         peer);

@@ -27,7 +27,7 @@ dist_status disti_mpi_start(const struct dist_host *host);
  * returns for how many ms other ranks may still come to their end too; 0: there is nobody to wait
  * for but MPI itself. Once is enough.
  */
-void disti_mpi_at_end(int (*call)(void));
+void disti_mpi_on_end(int (*call)(void));
 
 /* May threads of the library call MPI beside those of the program? */
 bool disti_mpi_threads(void);

@@ -12,10 +12,10 @@
 static pthread_mutex_t runtime_lock = PTHREAD_MUTEX_INITIALIZER;
 /* Under the lock. */
 static MPI_Comm runtime_world = MPI_COMM_NULL;
-static bool runtime_is_started, runtime_is_broken, runtime_is_ours;
+static bool runtime_is_started, runtime_is_broken, runtime_is_own;
 static int runtime_level = MPI_THREAD_SINGLE;
 static pid_t runtime_process; /* that has started MPI */
-static int (*runtime_at_end)(void);
+static int (*runtime_on_end)(void);
 
 /* How long an exit waits for a thread that is in MPI. */
 #define RUNTIME_NAP_NS (10 * 1000 * 1000)
@@ -38,27 +38,27 @@ void disti_mpi_unlock(void)
 }
 
 /* The first thing that MPI_Finalize does, the program's or ours, is to free MPI_COMM_SELF. */
-static int runtime_ending(MPI_Comm self, int key, void *value, void *state)
+static int runtime_ending(MPI_Comm self, int key, void *value, void *opaque)
 {
     (void)self;
     (void)key;
     (void)value;
-    (void)state;
-    if (getpid() == runtime_process && runtime_at_end)
-        runtime_at_end();
+    (void)opaque;
+    if (getpid() == runtime_process && runtime_on_end)
+        runtime_on_end();
     return MPI_SUCCESS;
 }
 
-void disti_mpi_at_end(int (*call)(void))
+void disti_mpi_on_end(int (*call)(void))
 {
     int key;
 
     if (!disti_mpi_lock())
         return;
-    if (!runtime_at_end &&
+    if (!runtime_on_end &&
         MPI_Comm_create_keyval(MPI_COMM_NULL_COPY_FN, runtime_ending, &key, NULL) == MPI_SUCCESS) {
         runtime_process = getpid();
-        runtime_at_end = call;
+        runtime_on_end = call;
         MPI_Comm_set_attr(MPI_COMM_SELF, key, NULL);
         MPI_Comm_free_keyval(&key);
     }
@@ -78,7 +78,7 @@ bool disti_mpi_threads(void)
 
     pthread_mutex_lock(&runtime_lock);
     fit = runtime_level >= MPI_THREAD_MULTIPLE ||
-          (runtime_level >= MPI_THREAD_SERIALIZED && runtime_is_ours);
+          (runtime_level >= MPI_THREAD_SERIALIZED && runtime_is_own);
     pthread_mutex_unlock(&runtime_lock);
     return fit;
 }
@@ -154,7 +154,7 @@ static void runtime_end(void)
         return;
     MPI_Finalized(&finalized);
     if (!finalized && !runtime_is_broken) {
-        wait_ms = runtime_at_end ? runtime_at_end() : 0;
+        wait_ms = runtime_on_end ? runtime_on_end() : 0;
         if (wait_ms == 0 || runtime_all_end(wait_ms))
             MPI_Finalize();
     }
@@ -174,7 +174,7 @@ static dist_status runtime_init(const struct dist_host *host)
     code = MPI_Init_thread(NULL, NULL, MPI_THREAD_SERIALIZED, &runtime_level);
     if (code != MPI_SUCCESS)
         return disti_mpi_fail(host, "MPI_Init_thread", code);
-    runtime_is_ours = true;
+    runtime_is_own = true;
     if (runtime_level < MPI_THREAD_SERIALIZED)
         host->log(DIST_LOG_WARN, "this MPI is not thread-safe (level %d): use one thread",
                   runtime_level);

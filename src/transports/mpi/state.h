@@ -72,12 +72,12 @@ struct mpi_peer {
     struct dist_request *waiting_head, *waiting_tail; /* receives that wait for a tag */
 };
 
-struct mpi_link {
+struct mpi_state {
     const struct dist_host *host;
     MPI_Comm comm;
     int ranks;
     struct mpi_peer *peers;
-    long unexpected_count; /* messages that wait for their receives */
+    struct disti_match_set unexpected;
     struct mpi_transfer *transfers;
     struct mpi_arrival *arriving; /* MPI_CONTROL_RECVS of them, a ring */
     MPI_Request arrivals[MPI_CONTROL_RECVS];
@@ -87,39 +87,37 @@ struct mpi_link {
 /* ---- message.c; all with the lock held ---- */
 
 /* Sends it, or announces it. */
-void disti_mpi_send(struct mpi_link *link, struct dist_request *request);
+void disti_mpi_send(struct mpi_state *state, struct dist_request *request);
 
-/*
- * A message that came first met this receive; `unexpected` is a copy of what was kept of it, which
- * has been released. What the receive ends with, or IN_PROGRESS.
- */
-dist_status disti_mpi_recv_unexpected(struct mpi_link *link, struct dist_request *request,
-                                      const struct disti_unexpected *unexpected);
+/* Posts a receive, which may meet a message that came first. */
+void disti_mpi_recv(struct mpi_state *state, struct dist_request *request);
 
 /* Starts receives of announced messages that wait for a tag, as far as there are tags. */
-void disti_mpi_pull_waiting(struct mpi_link *link, struct mpi_peer *peer);
+void disti_mpi_pull_waiting(struct mpi_state *state, struct mpi_peer *peer);
 
 /* A control message has come. Negative: it breaks the rules, or there is no memory. */
-int disti_mpi_arrived(struct mpi_link *link, int peer, const struct mpi_arrival *arrival,
+int disti_mpi_arrived(struct mpi_state *state, int peer, const struct mpi_arrival *arrival,
                       size_t bytes);
 
 /* ---- transfer.c ---- */
 
-/* A new transfer of pieces in the link's list. NULL: out of memory, and the request has ended so.
+/* A new transfer of pieces, in the list of transfers. NULL: out of memory, and the request has
+ * ended so.
  */
-struct mpi_transfer *disti_mpi_transfer_new(struct mpi_link *link, struct dist_request *request,
+struct mpi_transfer *disti_mpi_transfer_new(struct mpi_state *state, struct dist_request *request,
                                             bool sends);
 
 /* Sends a control message with a copy of so much payload. ERR_NO_MEMORY, or what MPI says. */
-dist_status disti_mpi_control_send(struct mpi_link *link, int peer,
+dist_status disti_mpi_control_send(struct mpi_state *state, int peer,
                                    const struct mpi_control *control, const void *payload,
                                    size_t bytes);
 
 /* Begins pieces until the window is full. Returns MPI's code. */
-int disti_mpi_transfer_fill(struct mpi_link *link, struct mpi_transfer *t);
+int disti_mpi_transfer_fill(struct mpi_state *state, struct mpi_transfer *t);
 
 /* Moves it along. True: it is over. *moved counts pieces; *code becomes MPI's code. */
-bool disti_mpi_transfer_over(struct mpi_link *link, struct mpi_transfer *t, int *moved, int *code);
+bool disti_mpi_transfer_over(struct mpi_state *state, struct mpi_transfer *t, int *moved,
+                             int *code);
 
 void disti_mpi_transfer_free(struct mpi_transfer *t);
 

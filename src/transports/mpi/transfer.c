@@ -11,25 +11,25 @@ _Static_assert(offsetof(struct mpi_transfer, payload) ==
                    offsetof(struct mpi_transfer, control) + sizeof(struct mpi_control),
                "the payload stands right behind the control message");
 
-struct mpi_transfer *disti_mpi_transfer_new(struct mpi_link *link, struct dist_request *request,
+struct mpi_transfer *disti_mpi_transfer_new(struct mpi_state *state, struct dist_request *request,
                                             bool sends)
 {
     struct mpi_transfer *t = calloc(1, sizeof(*t));
 
     if (!t) {
-        request->status = link->host->fail(DIST_ERR_NO_MEMORY,
-                                           "no memory for a message with rank %d", request->peer);
+        request->status = state->host->fail(DIST_ERR_NO_MEMORY,
+                                            "no memory for a message with rank %d", request->peer);
         return NULL;
     }
     t->request = request;
     t->sends = sends;
     t->control_request = MPI_REQUEST_NULL;
-    t->next = link->transfers;
-    link->transfers = t;
+    t->next = state->transfers;
+    state->transfers = t;
     return t;
 }
 
-dist_status disti_mpi_control_send(struct mpi_link *link, int peer,
+dist_status disti_mpi_control_send(struct mpi_state *state, int peer,
                                    const struct mpi_control *control, const void *payload,
                                    size_t bytes)
 {
@@ -37,16 +37,16 @@ dist_status disti_mpi_control_send(struct mpi_link *link, int peer,
     int code;
 
     if (!t)
-        return link->host->fail(DIST_ERR_NO_MEMORY, "no memory for a message to rank %d", peer);
+        return state->host->fail(DIST_ERR_NO_MEMORY, "no memory for a message to rank %d", peer);
     t->sends = true;
     t->control = *control;
     if (bytes)
         memcpy(t->payload, payload, bytes);
-    t->next = link->transfers;
-    link->transfers = t;
+    t->next = state->transfers;
+    state->transfers = t;
     code = MPI_Isend(&t->control, (int)(sizeof(t->control) + bytes), MPI_BYTE, peer,
-                     MPI_CONTROL_TAG, link->comm, &t->control_request);
-    return code == MPI_SUCCESS ? DIST_OK : disti_mpi_fail(link->host, "MPI_Isend", code);
+                     MPI_CONTROL_TAG, state->comm, &t->control_request);
+    return code == MPI_SUCCESS ? DIST_OK : disti_mpi_fail(state->host, "MPI_Isend", code);
 }
 
 static size_t mpi_piece_bytes(const struct mpi_transfer *t, size_t offset)
@@ -66,7 +66,7 @@ static unsigned char *mpi_piece_memory(const struct mpi_transfer *t, size_t offs
 }
 
 /* Begins pieces until the window is full. */
-int disti_mpi_transfer_fill(struct mpi_link *link, struct mpi_transfer *t)
+int disti_mpi_transfer_fill(struct mpi_state *state, struct mpi_transfer *t)
 {
     int code = MPI_SUCCESS;
 
@@ -77,10 +77,10 @@ int disti_mpi_transfer_fill(struct mpi_link *link, struct mpi_transfer *t)
         unsigned char *memory = mpi_piece_memory(t, t->begun, slot);
 
         if (t->sends)
-            code = MPI_Isend(memory, bytes, MPI_BYTE, t->request->peer, t->tag, link->comm,
+            code = MPI_Isend(memory, bytes, MPI_BYTE, t->request->peer, t->tag, state->comm,
                              &t->window[slot]);
         else
-            code = MPI_Irecv(memory, bytes, MPI_BYTE, t->request->peer, t->tag, link->comm,
+            code = MPI_Irecv(memory, bytes, MPI_BYTE, t->request->peer, t->tag, state->comm,
                              &t->window[slot]);
         t->begun += (size_t)bytes;
     }
@@ -88,7 +88,8 @@ int disti_mpi_transfer_fill(struct mpi_link *link, struct mpi_transfer *t)
 }
 
 /* Ends pieces, oldest first. True: all are through. */
-static bool mpi_transfer_step(struct mpi_link *link, struct mpi_transfer *t, int *moved, int *code)
+static bool mpi_transfer_step(struct mpi_state *state, struct mpi_transfer *t, int *moved,
+                              int *code)
 {
     while (t->ended < t->begun) {
         unsigned slot = (unsigned)(t->ended / MPI_PIECE_BYTES % MPI_WINDOW);
@@ -99,11 +100,11 @@ static bool mpi_transfer_step(struct mpi_link *link, struct mpi_transfer *t, int
         if (*code != MPI_SUCCESS || !done)
             return false;
         if (t->bounce)
-            link->host->sink_apply(&t->request->sink, t->ended, mpi_piece_memory(t, t->ended, slot),
-                                   bytes);
+            state->host->sink_apply(&t->request->sink, t->ended,
+                                    mpi_piece_memory(t, t->ended, slot), bytes);
         t->ended += bytes;
         ++*moved;
-        *code = disti_mpi_transfer_fill(link, t);
+        *code = disti_mpi_transfer_fill(state, t);
         if (*code != MPI_SUCCESS)
             return false;
     }
@@ -111,11 +112,11 @@ static bool mpi_transfer_step(struct mpi_link *link, struct mpi_transfer *t, int
 }
 
 /* A transfer is over when its pieces are, and its control message has left. */
-bool disti_mpi_transfer_over(struct mpi_link *link, struct mpi_transfer *t, int *moved, int *code)
+bool disti_mpi_transfer_over(struct mpi_state *state, struct mpi_transfer *t, int *moved, int *code)
 {
     int done = 1;
 
-    if (t->request && !mpi_transfer_step(link, t, moved, code))
+    if (t->request && !mpi_transfer_step(state, t, moved, code))
         return false;
     if (t->control_request != MPI_REQUEST_NULL)
         *code = MPI_Test(&t->control_request, &done, MPI_STATUS_IGNORE);

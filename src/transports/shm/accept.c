@@ -91,7 +91,7 @@ static void accept_called(struct shm_state *state, int socket, int pid,
 }
 
 /* A place for a caller that has not spoken yet; -1: there are as many as there may be. */
-static int accept_place(struct shm_state *state)
+static int accept_slot(struct shm_state *state)
 {
     int most = state->config.world_size + ACCEPT_STRANGERS;
     int room = state->pending_room ? state->pending_room * 2 : ACCEPT_ROOM;
@@ -132,7 +132,7 @@ static int accept_evict(struct shm_state *state)
 /* Keeps a caller that has not spoken yet, as long as a call of the program may wait for it. */
 static void accept_park(struct shm_state *state, int socket, int pid)
 {
-    int slot = accept_place(state);
+    int slot = accept_slot(state);
 
     if (slot < 0)
         slot = accept_evict(state);
@@ -170,7 +170,7 @@ void disti_shm_accept_callers(struct shm_state *state)
 
         if (socket < 0 &&
             (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM))
-            disti_shm_pause(state, state->listener, SHM_ON_LISTENER, 0);
+            disti_shm_back_off(state, state->listener, SHM_ON_LISTENER, 0);
         if (socket < 0 && (errno == ECONNABORTED || errno == EINTR))
             continue;
         if (socket < 0)
@@ -199,7 +199,7 @@ void disti_shm_accept_pending(struct shm_state *state, int slot)
     silent = errno == EAGAIN;
     disti_shm_watch(state, socket, SHM_ON_PENDING, slot, 0);
     if (!silent)
-        disti_shm_pause(state, socket, SHM_ON_PENDING, slot);
+        disti_shm_back_off(state, socket, SHM_ON_PENDING, slot);
 }
 
 /* Strangers who say nothing for long go. */

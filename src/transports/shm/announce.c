@@ -46,9 +46,9 @@ bool disti_shm_announce_answered(struct shm_peer *peer, uint32_t name, bool want
 void disti_shm_announce_fail(struct shm_peer *peer, dist_status status)
 {
     struct dist_request *request;
-    uint32_t at = 0;
+    uint32_t cursor = 0;
 
-    while ((request = disti_announced_take_next(&peer->announced, &at)))
+    while ((request = disti_announced_take_next(&peer->announced, &cursor)))
         disti_shm_end(request, status);
 }
 
@@ -66,7 +66,7 @@ bool disti_shm_answers_flush(struct shm_peer *peer)
 {
     struct shm_answers *answers = &peer->answers;
 
-    while (answers->sent < answers->count && announce_put(peer, answers->at[answers->sent]))
+    while (answers->sent < answers->count && announce_put(peer, answers->entries[answers->sent]))
         answers->sent++;
     if (answers->sent < answers->count)
         return false;
@@ -83,21 +83,21 @@ dist_status disti_shm_answer(struct shm_peer *peer, uint32_t name, bool wanted)
         return DIST_OK;
     if (answers->count == answers->room) {
         size_t room = answers->room ? answers->room * 2 : ANNOUNCE_ROOM;
-        struct shm_answer *at = realloc(answers->at, room * sizeof(*at));
+        struct shm_answer *entries = realloc(answers->entries, room * sizeof(*entries));
 
-        if (!at)
+        if (!entries)
             return disti_fail(DIST_ERR_NO_MEMORY, "shm: no memory to ask rank %d for a message",
                               peer->rank);
-        answers->at = at;
+        answers->entries = entries;
         answers->room = room;
     }
-    answers->at[answers->count++] = answer;
+    answers->entries[answers->count++] = answer;
     return DIST_OK;
 }
 
 void disti_shm_announce_free(struct shm_peer *peer)
 {
     disti_announced_clear(&peer->announced);
-    free(peer->answers.at);
+    free(peer->answers.entries);
     peer->answers = (struct shm_answers){0};
 }

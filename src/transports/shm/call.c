@@ -10,21 +10,23 @@
 #include <fcntl.h>
 
 #define CALL_HIGHER_WAITS_NS (5 * 1000 * 1000) /* for the lower rank's call */
-#define CALL_AGAIN_NS (50 * 1000 * 1000)       /* after DEFER, or a call in vain */
+#define CALL_RETRY_NS (50 * 1000 * 1000)       /* after DEFER, or a call in vain */
 
 /* The call was in vain, for reasons that pass. */
-static void call_again(struct shm_state *state, struct shm_peer *peer)
+static void call_retry(struct shm_state *state, struct shm_peer *peer)
 {
     disti_shm_connection_hang_up(state, peer);
-    peer->called = true;
-    peer->call_at_ns = disti_now_ns() + CALL_AGAIN_NS;
+    if (peer->phase == SHM_CALLING)
+        disti_shm_connection_go(state, peer, SHM_NEEDED);
+    peer->called_in_vain = true;
+    peer->call_ns = disti_now_ns() + CALL_RETRY_NS;
 }
 
 static bool call_lacks_descriptors(struct shm_state *state)
 {
     if (errno != EMFILE && errno != ENFILE)
         return false;
-    disti_shm_said_descriptors(state);
+    disti_shm_report_descriptors(state);
     return true;
 }
 
@@ -44,7 +46,7 @@ static dist_status call_speak(struct shm_state *state, struct shm_peer *peer)
     peer->fifo_bytes = state->fifo_bytes;
     status = disti_shm_memory_make(peer->fifo_bytes, &peer->memory, &peer->pair);
     if (status == DIST_IN_PROGRESS)
-        disti_shm_said_descriptors(state);
+        disti_shm_report_descriptors(state);
     if (status != DIST_OK)
         return status;
     if (!disti_shm_machine_random(&peer->key, sizeof(peer->key)))
@@ -60,8 +62,7 @@ static dist_status call_speak(struct shm_state *state, struct shm_peer *peer)
     if (!disti_shm_watch(state, peer->socket, SHM_ON_SOCKET, peer->rank, 0))
         return disti_fail_errno(DIST_ERR_PEER_LOST, "shm: cannot connect to rank %d (pid %d)",
                                 peer->rank, peer->pid);
-    peer->phase = SHM_CALLING;
-    return DIST_OK;
+    return disti_shm_connection_go(state, peer, SHM_CALLING);
 }
 
 /* False: it has to be tried again later. A failure loses the peer. */
@@ -88,7 +89,7 @@ static bool call_peer(struct shm_state *state, struct shm_peer *peer)
             peer->rank, peer->address.pid);
     }
     if (status == DIST_IN_PROGRESS)
-        call_again(state, peer);
+        call_retry(state, peer);
     else if (status != DIST_OK)
         disti_shm_connection_lose(state, peer, status);
     return status != DIST_IN_PROGRESS;
@@ -98,11 +99,10 @@ void disti_shm_call_want(struct shm_state *state, struct shm_peer *peer)
 {
     bool lower = state->config.rank < peer->rank;
 
-    if (peer->phase != SHM_IDLE || peer->wanted)
+    if (peer->phase != SHM_IDLE)
         return;
-    peer->wanted = true;
-    state->wanting++;
-    peer->call_at_ns = disti_now_ns() + (lower ? 0 : CALL_HIGHER_WAITS_NS);
+    disti_shm_connection_go(state, peer, SHM_NEEDED);
+    peer->call_ns = disti_now_ns() + (lower ? 0 : CALL_HIGHER_WAITS_NS);
     if (lower)
         disti_shm_connection_look(state); /* it may have called us; else this calls it */
 }
@@ -115,9 +115,9 @@ bool disti_shm_call_all(struct shm_state *state)
     for (int rank = 0; rank < state->config.world_size && state->wanting; rank++) {
         struct shm_peer *peer = state->peers[rank];
 
-        if (!peer || !peer->wanted || peer->phase != SHM_IDLE || !peer->known)
+        if (!peer || peer->phase != SHM_NEEDED || !peer->known)
             continue;
-        if (peer->called && peer->call_at_ns > now)
+        if (peer->called_in_vain && peer->call_ns > now)
             all = false;
         else
             all = call_peer(state, peer) && all;
@@ -133,8 +133,7 @@ void disti_shm_call_due(struct shm_state *state)
     for (int rank = 0; rank < state->config.world_size; rank++) {
         struct shm_peer *peer = state->peers[rank];
 
-        if (peer && peer->wanted && peer->phase == SHM_IDLE && peer->known &&
-            peer->call_at_ns <= now)
+        if (peer && peer->phase == SHM_NEEDED && peer->known && peer->call_ns <= now)
             call_peer(state, peer);
     }
 }
@@ -147,11 +146,11 @@ void disti_shm_call_answered(struct shm_state *state, struct shm_peer *peer)
     int result = disti_shm_hello_receive(peer->socket, &hello, fds);
 
     if (result == 0 && errno != EAGAIN)
-        disti_shm_pause(state, peer->socket, SHM_ON_SOCKET, peer->rank);
+        disti_shm_back_off(state, peer->socket, SHM_ON_SOCKET, peer->rank);
     if (result == 0)
         return;
     if (result < 0 && disti_shm_machine_runs(peer->pid)) { /* it let others in first, or closes */
-        call_again(state, peer);
+        call_retry(state, peer);
         return;
     }
     if (result < 0) {
@@ -170,7 +169,8 @@ void disti_shm_call_answered(struct shm_state *state, struct shm_peer *peer)
         disti_shm_connection_connected(state, peer, 0, &hello);
     } else if (hello.word == SHM_DEFER) {
         disti_shm_connection_hang_up(state, peer);
-        peer->call_at_ns = disti_now_ns() + CALL_AGAIN_NS;
+        disti_shm_connection_go(state, peer, SHM_NEEDED);
+        peer->call_ns = disti_now_ns() + CALL_RETRY_NS;
     } else {
         disti_fail(DIST_ERR_PEER_LOST, "shm: rank %d (pid %d) refused to share memory: %s",
                    peer->rank, peer->pid, dist_status_string(hello.status));

@@ -63,7 +63,7 @@ static void cancel_announced(struct cancel *cancel)
     struct disti_announced *announced = &cancel->peer->announced;
 
     for (uint32_t name = 0; name < announced->room; name++) {
-        struct dist_request **at = (struct dist_request **)disti_announced_at(announced, name);
+        struct dist_request **at = (struct dist_request **)disti_announced_slot(announced, name);
 
         if (at && cancel_means(cancel, *at))
             *at = cancel_replace(cancel, *at, true);
@@ -101,7 +101,7 @@ static void cancel_unexpected(struct cancel *cancel)
          unexpected = next) {
         next = unexpected->next;
         if ((unexpected->envelope.tag & cancel->mask) == cancel->tag)
-            disti_shm_receive_drop(peer, unexpected);
+            disti_shm_receive_refuse(peer, unexpected);
     }
 }
 

@@ -2,7 +2,6 @@
 /* Connections to peers: what they are made of, and what happens when one ends. */
 #include "transports/shm/connection.h"
 
-#include "base/clock.h"
 #include "base/descriptor.h"
 #include "base/log.h"
 
@@ -10,63 +9,33 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
-#include <sys/eventfd.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#define CONNECTION_BACKLOG 4096
-#define CONNECTION_EVENTS 32
-#define CONNECTION_PAUSE_NS (50 * 1000 * 1000) /* without a descriptor */
+/* The arrows of the drawing in state.h, by where they begin. */
+static const uint8_t connection_arrows[] = {
+    [SHM_IDLE] = 1 << SHM_NEEDED | 1 << SHM_CONNECTED | 1 << SHM_LOST,
+    [SHM_NEEDED] = 1 << SHM_CALLING | 1 << SHM_CONNECTED | 1 << SHM_LOST,
+    [SHM_CALLING] = 1 << SHM_NEEDED | 1 << SHM_CONNECTED | 1 << SHM_LOST,
+    [SHM_CONNECTED] = 1 << SHM_LOST,
+    [SHM_LOST] = 0,
+};
 
-bool disti_shm_watch(struct shm_state *state, int fd, enum shm_event event, int index,
-                     uint32_t flags)
+static bool connection_is_wanting(enum shm_phase phase)
 {
-    struct epoll_event watched = {.events = EPOLLIN | flags,
-                                  .data.u64 = (uint64_t)event << 32 | (uint32_t)index};
-
-    return epoll_ctl(state->poll, EPOLL_CTL_ADD, fd, &watched) == 0;
+    return phase == SHM_NEEDED || phase == SHM_CALLING;
 }
 
-void disti_shm_said_descriptors(struct shm_state *state)
+dist_status disti_shm_connection_go(struct shm_state *state, struct shm_peer *peer,
+                                    enum shm_phase to)
 {
-    if (!state->said_descriptors)
-        disti_warn("shm: rank %d has no file descriptor left for a connection, and tries again "
-                   "until there is one: raise `ulimit -n`",
-                   state->config.rank);
-    state->said_descriptors = true;
-}
-
-void disti_shm_pause(struct shm_state *state, int fd, enum shm_event event, int index)
-{
-    struct epoll_event watched = {.data.u64 = (uint64_t)event << 32 | (uint32_t)index};
-
-    disti_shm_said_descriptors(state);
-    epoll_ctl(state->poll, EPOLL_CTL_MOD, fd, &watched);
-    state->resume_at_ns = disti_now_ns() + CONNECTION_PAUSE_NS;
-}
-
-static void connection_resume_one(struct shm_state *state, int fd, enum shm_event event, int index)
-{
-    struct epoll_event watched = {.events = EPOLLIN,
-                                  .data.u64 = (uint64_t)event << 32 | (uint32_t)index};
-
-    if (fd >= 0)
-        epoll_ctl(state->poll, EPOLL_CTL_MOD, fd, &watched);
-}
-
-/* Whatever was paused is listened to again, when it is time. */
-static void connection_resume(struct shm_state *state)
-{
-    if (!state->resume_at_ns || disti_now_ns() < state->resume_at_ns)
-        return;
-    state->resume_at_ns = 0;
-    connection_resume_one(state, state->listener, SHM_ON_LISTENER, 0);
-    for (int i = 0; i < state->pending_room; i++)
-        connection_resume_one(state, state->pending[i].socket, SHM_ON_PENDING, i);
-    for (int rank = 0; rank < state->config.world_size; rank++) {
-        if (state->peers[rank] && state->peers[rank]->phase == SHM_CALLING)
-            connection_resume_one(state, state->peers[rank]->socket, SHM_ON_SOCKET, rank);
-    }
+    if (!(connection_arrows[peer->phase] & 1 << to))
+        return disti_fail(DIST_ERR_INTERNAL,
+                          "shm: the connection to rank %d cannot go from phase %d to %d",
+                          peer->rank, (int)peer->phase, (int)to);
+    state->wanting += connection_is_wanting(to) - connection_is_wanting(peer->phase);
+    peer->phase = to;
+    return DIST_OK;
 }
 
 void disti_shm_close_fd(int *fd_p)
@@ -82,28 +51,6 @@ void disti_shm_close_fds(int *fds, int count)
         disti_shm_close_fd(&fds[i]);
 }
 
-dist_status disti_shm_connection_open(struct shm_state *state)
-{
-    struct sockaddr_un name;
-    socklen_t size = disti_shm_machine_socket(&state->address, &name);
-
-    state->poll = disti_descriptor_own(epoll_create1(EPOLL_CLOEXEC));
-    state->doorbell = disti_descriptor_own(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
-    state->listener =
-        disti_descriptor_own(socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
-    if (state->poll < 0 || state->doorbell < 0 || state->listener < 0)
-        return disti_fail_errno(DIST_ERR_SYSTEM,
-                                "shm: no file descriptors are left: raise `ulimit -n`");
-    if (bind(state->listener, (struct sockaddr *)&name, size) < 0 ||
-        listen(state->listener, CONNECTION_BACKLOG) < 0)
-        return disti_fail_errno(DIST_ERR_SYSTEM, "shm: cannot listen on a Unix socket");
-    /* The doorbell is edge-triggered: it is never read, and counts up to 2^64 rings. */
-    if (!disti_shm_watch(state, state->listener, SHM_ON_LISTENER, 0, 0) ||
-        !disti_shm_watch(state, state->doorbell, SHM_ON_DOORBELL, 0, EPOLLET))
-        return disti_fail_errno(DIST_ERR_SYSTEM, "shm: epoll_ctl failed");
-    return DIST_OK;
-}
-
 struct shm_peer *disti_shm_connection_peer(struct shm_state *state, int rank)
 {
     struct shm_peer *peer = state->peers[rank];
@@ -116,7 +63,8 @@ struct shm_peer *disti_shm_connection_peer(struct shm_state *state, int rank)
         return NULL;
     }
     peer->rank = rank;
-    peer->match.unexpected_count = &state->unexpected_count;
+    peer->match.rank = rank;
+    peer->match.set = &state->unexpected;
     peer->memory = peer->socket = peer->doorbell = peer->process = -1;
     peer->lent_free = ~UINT64_C(0);
     state->peers[rank] = peer;
@@ -140,13 +88,6 @@ void disti_shm_connection_hang_up(const struct shm_state *state, struct shm_peer
     disti_shm_memory_unmap(peer->pair, peer->fifo_bytes);
     peer->pair = NULL;
     peer->mine = peer->theirs = NULL;
-    peer->phase = SHM_IDLE;
-}
-
-static void connection_want_no_more(struct shm_state *state, struct shm_peer *peer)
-{
-    state->wanting -= peer->wanted;
-    peer->wanted = false;
 }
 
 /* What the peer had sent completely before it ended still counts. */
@@ -174,9 +115,8 @@ void disti_shm_connection_lose(struct shm_state *state, struct shm_peer *peer, d
         if (state->active[i] == peer)
             state->active[i--] = state->active[--state->active_count];
     }
-    connection_want_no_more(state, peer);
     disti_shm_connection_hang_up(state, peer);
-    peer->phase = SHM_LOST;
+    disti_shm_connection_go(state, peer, SHM_LOST);
     peer->status = status;
     disti_shm_send_fail(peer, status);
     disti_shm_receive_fail(peer, status);
@@ -244,8 +184,7 @@ void disti_shm_connection_connected(struct shm_state *state, struct shm_peer *pe
     peer->whole_max = most < SHM_COPY_MAX ? most : SHM_COPY_MAX;
     peer->lend = state->cma ? SHM_CMA_UNKNOWN : SHM_CMA_REFUSED;
     disti_shm_close_fd(&peer->memory);
-    connection_want_no_more(state, peer);
-    peer->phase = SHM_CONNECTED;
+    disti_shm_connection_go(state, peer, SHM_CONNECTED);
     state->active[state->active_count++] = peer;
     /*
      * The socket's end is the peer's, unless a child of the peer still holds it: so the
@@ -279,60 +218,6 @@ void disti_shm_connection_hello(const struct shm_state *state, const struct shm_
     hello->probe = state->probe;
 }
 
-/* A connected peer says nothing more on its socket: it becomes readable when it ends. */
-static void connection_socket(struct shm_state *state, struct shm_peer *peer)
-{
-    char byte;
-
-    if (peer->phase == SHM_CALLING)
-        disti_shm_call_answered(state, peer);
-    else if (peer->phase == SHM_CONNECTED &&
-             (recv(peer->socket, &byte, 1, MSG_DONTWAIT) >= 0 || errno != EAGAIN))
-        disti_shm_connection_ended(state, peer);
-}
-
-static void connection_handle(struct shm_state *state, uint64_t data)
-{
-    int index = (int)(uint32_t)data;
-
-    switch ((enum shm_event)(data >> 32)) {
-    case SHM_ON_LISTENER:
-        disti_shm_accept_callers(state);
-        break;
-    case SHM_ON_PENDING:
-        disti_shm_accept_pending(state, index);
-        break;
-    case SHM_ON_SOCKET:
-        connection_socket(state, state->peers[index]);
-        break;
-    case SHM_ON_PROCESS:
-        if (state->peers[index]->phase == SHM_CONNECTED)
-            disti_shm_connection_ended(state, state->peers[index]);
-        break;
-    case SHM_ON_DOORBELL:
-        break;
-    }
-}
-
-int disti_shm_connection_look(struct shm_state *state)
-{
-    struct epoll_event events[CONNECTION_EVENTS];
-    int count, handled = 0;
-
-    connection_resume(state);
-    count = epoll_wait(state->poll, events, CONNECTION_EVENTS, 0);
-    state->calls = 0;
-    state->look = count == CONNECTION_EVENTS;
-    for (int i = 0; i < count; i++) {
-        connection_handle(state, events[i].data.u64);
-        handled += events[i].data.u64 >> 32 != SHM_ON_DOORBELL;
-    }
-    disti_shm_accept_expire(state);
-    if (state->wanting)
-        disti_shm_call_due(state);
-    return handled;
-}
-
 void disti_shm_connection_close(struct shm_state *state)
 {
     for (int rank = 0; rank < state->config.world_size; rank++) {
@@ -341,7 +226,7 @@ void disti_shm_connection_close(struct shm_state *state)
         if (!peer)
             continue;
         if (peer->mine)
-            atomic_store_explicit(&peer->mine->left, 1, memory_order_seq_cst);
+            atomic_store_explicit(&peer->mine->closed, 1, memory_order_seq_cst);
         disti_shm_connection_hang_up(state, peer);
         disti_match_clear(&peer->match);
         disti_shm_announce_free(peer);

@@ -12,10 +12,10 @@ bool disti_shm_watch(struct shm_state *state, int fd, enum shm_event event, int 
                      uint32_t flags);
 
 /* Says once that there are no descriptors. */
-void disti_shm_said_descriptors(struct shm_state *state);
+void disti_shm_report_descriptors(struct shm_state *state);
 
 /* There is no descriptor for what came on this socket: it is listened to again in a while. */
-void disti_shm_pause(struct shm_state *state, int fd, enum shm_event event, int index);
+void disti_shm_back_off(struct shm_state *state, int fd, enum shm_event event, int index);
 
 /* Closes what is not -1 and makes it -1. */
 void disti_shm_close_fd(int *fd_p);
@@ -25,7 +25,7 @@ void disti_shm_close_fds(int *fds, int count);
 void disti_shm_connection_hello(const struct shm_state *state, const struct shm_peer *peer,
                                 enum shm_word word, struct shm_hello *hello);
 
-/* Back to where nobody has called; requests stay. */
+/* Closes what a connection or a call is made of. Requests stay, and so does the phase. */
 void disti_shm_connection_hang_up(const struct shm_state *state, struct shm_peer *peer);
 
 /* Both have agreed, and this is what the peer said last: messages may flow. `side` is ours. */

@@ -96,8 +96,43 @@ static inline size_t disti_shm_frame_max(size_t ring_size)
     return ring_size / 4 - SHM_LINE;
 }
 
+/* Looks again how far the consumer is. A value that cannot be is the peer's fault. */
+static inline void disti_shm_fifo_refresh(struct shm_out *out)
+{
+    uint64_t consumed = atomic_load_explicit(out->consumed_now, memory_order_acquire);
+
+    if (consumed < out->consumed || consumed > out->produced)
+        out->corrupt = true;
+    else
+        out->consumed = consumed;
+}
+
+static inline bool disti_shm_fifo_has_room(struct shm_out *out, size_t bytes)
+{
+    if (out->produced + bytes - out->consumed <= out->size)
+        return true;
+    disti_shm_fifo_refresh(out);
+    return !out->corrupt && out->produced + bytes - out->consumed <= out->size;
+}
+
 /* A place for a frame with `payload` bytes; NULL: the ring is full for now (or corrupt). */
-struct shm_frame *disti_shm_fifo_reserve(struct shm_out *out, size_t payload);
+static inline struct shm_frame *disti_shm_fifo_reserve(struct shm_out *out, size_t payload)
+{
+    size_t bytes = disti_shm_frame_bytes(payload);
+    size_t offset = (size_t)(out->produced & (out->size - 1));
+    size_t to_end = out->size - offset;
+    struct shm_frame *frame = (void *)(out->ring + offset);
+
+    if (bytes <= to_end)
+        return disti_shm_fifo_has_room(out, bytes) ? frame : NULL;
+    if (!disti_shm_fifo_has_room(out, to_end + bytes))
+        return NULL;
+    frame->kind = SHM_PAD;
+    frame->bytes = (uint32_t)to_end;
+    atomic_store_explicit(&frame->stamp, out->key + out->produced, memory_order_release);
+    out->produced += to_end;
+    return (void *)out->ring;
+}
 
 /* The frame that reserve gave is complete. The caller rings the doorbell if need be. */
 static inline void disti_shm_fifo_publish(struct shm_out *out, struct shm_frame *frame,

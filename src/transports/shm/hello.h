@@ -25,12 +25,11 @@ struct shm_hello {
     uint32_t word;
     int32_t from, to; /* ranks */
     int32_t status;   /* REFUSE: why */
-    uint32_t reserved;
+    uint32_t pad;
     uint64_t job;
     uint64_t key;                  /* CALL: the stamps' */
     uint64_t fifo_bytes;           /* CALL */
     uint64_t probe_address, probe; /* a word in the speaker's memory, and its value */
-    uint8_t mac[32];               /* zero */
 };
 
 /* Fills what every hello has. */

@@ -125,7 +125,7 @@ int disti_shm_loan_pull(struct shm_state *state, struct shm_peer *peer)
         if (request->moved < request->envelope.bytes)
             continue;
         /* A peer that closed while we read may have used its memory again. */
-        if (atomic_load_explicit(&peer->theirs->left, memory_order_acquire))
+        if (atomic_load_explicit(&peer->theirs->closed, memory_order_acquire))
             return disti_fail(
                 DIST_ERR_PEER_LOST,
                 "shm: rank %d left the group while sending to this rank: its own output says why",

@@ -5,7 +5,6 @@ libdist_core_sources += \
 	src/transports/shm/call.c \
 	src/transports/shm/cancel.c \
 	src/transports/shm/accept.c \
-	src/transports/shm/fifo.c \
 	src/transports/shm/fifo.h \
 	src/transports/shm/hello.c \
 	src/transports/shm/hello.h \
@@ -20,4 +19,5 @@ libdist_core_sources += \
 	src/transports/shm/send.c \
 	src/transports/shm/shm.c \
 	src/transports/shm/shm.h \
-	src/transports/shm/state.h
+	src/transports/shm/state.h \
+	src/transports/shm/watch.c

@@ -30,7 +30,7 @@ struct shm_side {
     alignas(SHM_APART) _Atomic uint64_t consumed; /* bytes given back of the other's FIFO */
     alignas(SHM_APART) _Atomic uint32_t asleep;   /* sleeps, or is about to: ring its doorbell */
     _Atomic uint32_t verdict;                     /* can this side read the other's memory? */
-    _Atomic uint32_t left;                        /* this side has closed: what it lent is gone */
+    _Atomic uint32_t closed;                      /* this side has closed: what it lent is gone */
     _Atomic uint64_t taken_back; /* bit i: what this side has lent as i is not to be used */
     _Atomic uint64_t returned;   /* of the other's credit, in all */
     /* Of what the other lent: acknowledgement n stands at n % SHM_LENT_MAX as lap << 8 | id. */

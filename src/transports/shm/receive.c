@@ -263,25 +263,19 @@ static void receive_unexpected(struct shm_peer *peer, struct dist_request *reque
     }
 }
 
-/* A message that came first met a receive that wanted another one; `unexpected` is a copy of it. */
-static void receive_refused(struct shm_peer *peer, const struct disti_unexpected *unexpected)
+void disti_shm_receive_refuse(struct shm_peer *peer, struct disti_unexpected *unexpected)
 {
+    bool whole = disti_match_is_whole(unexpected); /* else the rest is still to be taken */
+
+    unexpected->refused = true;
+    unexpected->claimed = NULL;
     if (unexpected->descriptor && unexpected->note[0] == SHM_NOTE_ANNOUNCED)
         disti_shm_answer(peer, (uint32_t)unexpected->note[1],
                          false); /* without memory the sender waits on */
     else if (unexpected->descriptor)
         disti_shm_loan_return(peer, unexpected->note[1]);
-    else if (unexpected->arrived == unexpected->envelope.bytes) /* else when the rest has come */
+    else if (whole)
         receive_return(peer, unexpected->envelope.bytes);
-}
-
-void disti_shm_receive_drop(struct shm_peer *peer, struct disti_unexpected *unexpected)
-{
-    bool whole = unexpected->descriptor || unexpected->arrived == unexpected->envelope.bytes;
-
-    unexpected->refused = true;
-    unexpected->claimed = NULL;
-    receive_refused(peer, unexpected);
     if (whole)
         disti_match_release(&peer->match, unexpected);
 }
@@ -289,7 +283,6 @@ void disti_shm_receive_drop(struct shm_peer *peer, struct disti_unexpected *unex
 void disti_shm_receive_start(struct shm_peer *peer, struct dist_request *request)
 {
     const struct disti_unexpected *found = disti_match_waiting(&peer->match, request->envelope.tag);
-    const struct disti_unexpected copy = found ? *found : (struct disti_unexpected){0};
     struct disti_unexpected *unexpected;
 
     if (peer->phase == SHM_LOST && (!found || found->descriptor)) {
@@ -297,21 +290,18 @@ void disti_shm_receive_start(struct shm_peer *peer, struct dist_request *request
         return;
     }
     unexpected = disti_match_post(&peer->match, request);
-    if (unexpected)
+    if (unexpected && unexpected->refused)
+        disti_shm_receive_refuse(peer, unexpected);
+    else if (unexpected)
         receive_unexpected(peer, request, unexpected);
-    else if (found)
-        receive_refused(peer, &copy);
 }
 
 void disti_shm_receive_fail(struct shm_peer *peer, dist_status status)
 {
     struct shm_arrival arrival = peer->arrival;
-    struct disti_match waiting = {.posted_head = peer->match.posted_head,
-                                  .posted_tail = peer->match.posted_tail};
 
     memset(&peer->arrival, 0, sizeof(peer->arrival));
-    peer->match.posted_head = peer->match.posted_tail = NULL;
-    disti_match_fail(&waiting, status);
+    disti_match_fail(&peer->match, status);
     if (arrival.unexpected) {
         struct dist_request *claimed = arrival.unexpected->claimed;
 

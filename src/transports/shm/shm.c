@@ -12,10 +12,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Sockets are looked at once in so many calls of progress; oftener while links are made. */
+/* Sockets are looked at once in so many calls of progress; more often while connections are made.
+ */
 #define SHM_CALLS_A_LOOK 1024
 #define SHM_CALLS_A_LOOK_WANTING 16
-#define SHM_FIFOS_BYTES ((size_t)4 << 20) /* of all links of a rank, one direction, about */
+#define SHM_FIFOS_BYTES ((size_t)4 << 20) /* of all connections of a rank, one direction, about */
 #define SHM_LATENCY_NS 200
 #define SHM_BANDWIDTH 8e9
 
@@ -136,7 +137,7 @@ static void shm_recv(void *opaque, struct dist_request *request)
         disti_shm_call_want(state, peer);
 }
 
-/* Negative: the link is broken, with this status. */
+/* Negative: the connection is broken, with this status. */
 static int shm_turn(struct shm_state *state, struct shm_peer *peer)
 {
     int moved = disti_shm_receive_turn(peer);
@@ -185,32 +186,16 @@ static int shm_progress(void *opaque)
 static int shm_probe_tag(void *opaque, uint64_t tag)
 {
     const struct shm_state *state = opaque;
-    uint64_t oldest = UINT64_MAX;
-    int found = -1;
 
-    for (int rank = 0; rank < state->config.world_size; rank++) {
-        const struct shm_peer *peer = state->peers[rank];
-        const struct disti_unexpected *unexpected =
-            peer ? disti_match_waiting(&peer->match, tag) : NULL;
-
-        if (unexpected && unexpected->order < oldest) {
-            oldest = unexpected->order;
-            found = rank;
-        }
-    }
-    return found;
+    return disti_match_probe(&state->unexpected, tag);
 }
 
 static void shm_unexpected(void *opaque, uint64_t tag, uint64_t mask, int most,
                            dist_unexpected_fn see, void *arg)
 {
-    const struct shm_state *state = opaque;
-    const struct disti_look look = {tag, mask, most, see, arg};
+    struct shm_state *state = opaque;
 
-    for (int rank = 0; state->unexpected_count && rank < state->config.world_size; rank++) {
-        if (state->peers[rank])
-            disti_match_show(&state->peers[rank]->match, rank, &look);
-    }
+    disti_match_show(&state->unexpected, &(struct disti_look){tag, mask, most, see, arg});
 }
 
 static bool shm_ready(struct shm_peer *peer)
@@ -261,7 +246,7 @@ static void shm_close(void *opaque)
 
 static void shm_describe(void *opaque, int rank, char *text, size_t size)
 {
-    static const char *const phases[] = {"idle", "calling", "connected", "lost"};
+    static const char *const phases[] = {"idle", "needed", "calling", "connected", "lost"};
     static const char *const verdicts[] = {"not yet known", "used", "refused"};
     struct shm_state *state = opaque;
     const struct shm_peer *peer = state->peers[rank];

@@ -22,13 +22,18 @@
 #define SHM_CREDIT_FIFOS 4
 
 /*
- * A link's life. The lower rank calls the higher as soon as either has a request for the
- * other; the higher calls only if it has waited a while in vain:
+ * A connection's life. The lower rank calls the higher as soon as either has a request for the
+ * other; the higher calls only if it has waited a while for that:
  *
- *      IDLE --call--> CALLING --accepted--> CONNECTED --EOF--> LOST
- *        ^---deferred----'  '-------- peer ended ---------------^
+ *            a request           a call is sent           it is accepted
+ *      IDLE ----------> NEEDED ----------------> CALLING ----------------> CONNECTED
+ *                         ^-----------------------'                            |
+ *                          the call was in vain, or the peer's own counts      v
+ *                                                                            LOST
+ *
+ * A call of the peer connects from IDLE, NEEDED and CALLING; each of these can be LOST too.
  */
-enum shm_phase { SHM_IDLE, SHM_CALLING, SHM_CONNECTED, SHM_LOST };
+enum shm_phase { SHM_IDLE, SHM_NEEDED, SHM_CALLING, SHM_CONNECTED, SHM_LOST };
 
 /* What of the message that is arriving in pieces has come, and where it goes. */
 struct shm_arrival {
@@ -45,7 +50,7 @@ struct shm_answer {
 };
 
 struct shm_answers {
-    struct shm_answer *at;
+    struct shm_answer *entries;
     size_t room, count, sent;
 };
 
@@ -53,7 +58,6 @@ struct shm_peer {
     int rank;
     enum shm_phase phase;
     dist_status status; /* in phase LOST: what requests end with */
-    bool wanted;        /* has requests, is not connected yet */
     bool known;         /* `address` is there */
     bool corrupt;       /* it broke the rules: nothing of it is read any more */
 
@@ -81,8 +85,8 @@ struct shm_peer {
     int memory, socket, doorbell, process; /* file descriptors, -1: none */
     int pid;
     uint64_t key;
-    int64_t call_at_ns;
-    bool called; /* in vain: not before call_at_ns again */
+    int64_t call_ns;
+    bool called_in_vain; /* not before call_ns again */
     struct shm_address address;
 };
 
@@ -96,8 +100,8 @@ struct shm_pending {
 struct shm_state {
     bool opened, armed, look; /* look: something outside the rings may have happened */
     bool cma;                 /* unless DIST_SHM_CMA=0 */
-    int wanting;              /* peers with `wanted` */
-    long unexpected_count;    /* messages that wait for their receives */
+    int wanting;              /* peers that are NEEDED or CALLING */
+    struct disti_match_set unexpected;
     unsigned calls;           /* of progress since sockets were last looked at */
     struct shm_peer **active; /* the connected peers */
     int active_count;
@@ -111,8 +115,8 @@ struct shm_state {
     struct disti_standins standins;
     struct shm_pending *pending;
     int pending_room;
-    int64_t resume_at_ns;  /* sockets are not listened to until then; 0: they are */
-    bool said_descriptors; /* that there are none */
+    int64_t resume_ns;         /* sockets are not listened to until then; 0: they are */
+    bool reported_descriptors; /* that there are none */
 };
 
 /* Wakes the peer if it sleeps. After every seq_cst store that it may be waiting for. */
@@ -152,8 +156,14 @@ static inline struct dist_request *disti_shm_pop(struct dist_request **head)
 /* cancel.c: the slot of this name. */
 void disti_shm_cancel(void *opaque, uint64_t tag, uint64_t mask);
 
-/* connection.c: making and ending links. None of these blocks. */
+/* connection.c, watch.c: making and ending connections, listening. None of these blocks. */
 
+/*
+ * The only way to another phase. ERR_INTERNAL, which is reported: the drawing has no such arrow,
+ * and the phase stays.
+ */
+dist_status disti_shm_connection_go(struct shm_state *state, struct shm_peer *peer,
+                                    enum shm_phase to);
 /* Makes the listener, the doorbell and the epoll. */
 dist_status disti_shm_connection_open(struct shm_state *state);
 void disti_shm_connection_close(struct shm_state *state);
@@ -226,7 +236,7 @@ int disti_shm_receive_turn(struct shm_peer *peer);
 /* The peer breaks the rules: says so. Negative. */
 int disti_shm_corrupt(struct shm_peer *peer, const char *what);
 /* Nobody will receive this message, which has come or is coming. */
-void disti_shm_receive_drop(struct shm_peer *peer, struct disti_unexpected *unexpected);
+void disti_shm_receive_refuse(struct shm_peer *peer, struct disti_unexpected *unexpected);
 /* Everything that has come completely stays; what waits ends in `status`. */
 void disti_shm_receive_fail(struct shm_peer *peer, dist_status status);
 

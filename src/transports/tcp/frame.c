@@ -6,7 +6,7 @@
 
 static bool frame_bad(struct tcp_state *state, struct tcp_conn *conn)
 {
-    disti_tcp_lose(state, conn->peer, 0, "it sent something that is no message of libdist");
+    disti_tcp_lose(state, conn->peer, 0, "it sent what is not a message of libdist");
     return false;
 }
 

@@ -28,7 +28,8 @@ struct tcp_peer *disti_tcp_peer(struct tcp_state *state, int rank)
         return NULL;
     }
     peer->rank = rank;
-    peer->match.unexpected_count = &state->unexpected_count;
+    peer->match.rank = rank;
+    peer->match.set = &state->unexpected;
     state->peers[rank] = peer;
     return peer;
 }
@@ -195,7 +196,8 @@ static void peer_expire(struct tcp_state *state, struct tcp_peer *peer)
 
         if ((conn->state == TCP_CONN_CALLING || conn->state == TCP_CONN_GREETING) &&
             conn->deadline && disti_expired(conn->deadline))
-            disti_tcp_conn_failed(state, conn, ETIMEDOUT, "it did not answer the call in time");
+            disti_tcp_conn_failed(state, conn, ETIMEDOUT,
+                                  "it did not accept the connection in time");
     }
     if (peer->deadline && disti_expired(peer->deadline)) {
         /* What has come since the last look may be the end of all of them. */

@@ -4,41 +4,19 @@
 
 #include <stdio.h>
 
-/* When the oldest waiting message with this tag came (disti_match_order); 0: there is none. */
-static uint64_t probe_peer(const struct tcp_peer *peer, uint64_t tag)
-{
-    const struct disti_unexpected *unexpected = disti_match_waiting(&peer->match, tag);
-
-    return unexpected ? unexpected->order : 0;
-}
-
 int disti_tcp_probe_tag(void *instance, uint64_t tag)
 {
     const struct tcp_state *state = instance;
-    uint64_t oldest = UINT64_MAX;
-    int found = -1;
 
-    for (int rank = 0; rank < state->world_size; rank++) {
-        uint64_t order = state->peers[rank] ? probe_peer(state->peers[rank], tag) : 0;
-
-        if (order && order < oldest) {
-            oldest = order;
-            found = rank;
-        }
-    }
-    return found;
+    return disti_match_probe(&state->unexpected, tag);
 }
 
 void disti_tcp_unexpected(void *instance, uint64_t tag, uint64_t mask, int most,
                           dist_unexpected_fn see, void *arg)
 {
-    const struct tcp_state *state = instance;
-    const struct disti_look look = {tag, mask, most, see, arg};
+    struct tcp_state *state = instance;
 
-    for (int rank = 0; state->unexpected_count && rank < state->world_size; rank++) {
-        if (state->peers[rank])
-            disti_match_show(&state->peers[rank]->match, rank, &look);
-    }
+    disti_match_show(&state->unexpected, &(struct disti_look){tag, mask, most, see, arg});
 }
 
 void disti_tcp_describe(void *instance, int rank, char *text, size_t size)

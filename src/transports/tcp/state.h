@@ -86,10 +86,10 @@ struct tcp_state {
     int pending_count, pending_max;   /* callers that have not yet said who they are */
     size_t unexpected_limit;          /* of messages kept a peer before their receives are posted */
     size_t socket_bytes;
-    long unexpected_count; /* messages that wait for their receives */
-    char congestion[32];   /* what connections begin with; empty: the system's */
-    char paced[32];        /* what those with far peers go on with; empty: the same */
-    uint32_t scope;        /* of a link-local address */
+    struct disti_match_set unexpected;
+    char congestion[32]; /* what connections begin with; empty: the system's */
+    char paced[32];      /* what those with far peers go on with; empty: the same */
+    uint32_t scope;      /* of a link-local address */
     unsigned char *buffer;
     struct tcp_peer **peers; /* by rank; NULL until needed */
     struct tcp_peer *list;

@@ -21,10 +21,8 @@ static void cancel_unexpected(const struct cancel *cancel, struct ucx_peer *peer
     for (struct disti_unexpected *unexpected = peer->match.unexpected_head, *next; unexpected;
          unexpected = next) {
         next = unexpected->next;
-        if ((unexpected->envelope.tag & cancel->mask) != cancel->tag)
-            continue;
-        disti_ucx_refuse(peer, unexpected);
-        disti_match_release(&peer->match, unexpected);
+        if ((unexpected->envelope.tag & cancel->mask) == cancel->tag)
+            disti_ucx_refuse(peer, unexpected);
     }
 }
 
@@ -75,7 +73,7 @@ static void cancel_give_up(struct ucx_state *ucx)
                                 "it did not take the last message of a group that has ended");
     }
     disti_ucx_peers_reap(ucx);
-    disti_ucx_peers_await_closed(ucx);
+    disti_ucx_peers_wait_closed(ucx);
 }
 
 /* ---- the slot ---- */

@@ -12,6 +12,7 @@ ucx_module_sources += \
 	src/transports/ucx/context.c \
 	src/transports/ucx/inbound.c \
 	src/transports/ucx/peer.c \
+	src/transports/ucx/phase.h \
 	src/transports/ucx/pieces.c \
 	src/transports/ucx/pull.c \
 	src/transports/ucx/receive.c \

@@ -27,14 +27,22 @@ dist_status disti_ucx_peer_gone(struct ucx_peer *peer)
     return peer_report(peer, "the connection had ended before");
 }
 
+/* The only way to another phase. */
+static void peer_go(struct ucx_peer *peer, enum ucx_phase to)
+{
+    if (disti_ucx_phase_leads(peer->phase, to))
+        peer->phase = to;
+    else
+        disti_ucx_broken(peer->ucx, DIST_ERR_INTERNAL, "a connection went where none can go");
+}
+
 void disti_ucx_peer_lose(struct ucx_peer *peer, const char *why)
 {
     struct ucx_state *ucx = peer->ucx;
 
-    if (peer->lost || ucx->closing)
+    if (ucx_is_lost(peer) || ucx->closing)
         return;
-    peer->lost = true;
-    peer->failed = true;
+    peer_go(peer, UCX_FAILED);
     ucx->failures = true;
     ucx->happened++;
     if (peer->match.posted_head || peer->inbounds || peer->announced.count || !peer->leaving)
@@ -46,7 +54,7 @@ void disti_ucx_peer_lose(struct ucx_peer *peer, const char *why)
 dist_status disti_ucx_ended(struct ucx_peer *peer, ucs_status_t status)
 {
     /* What the receiver refused was a mismatch there: the sender need not know. */
-    if (status == UCS_OK || (status == UCS_ERR_CANCELED && !peer->lost))
+    if (status == UCS_OK || (status == UCS_ERR_CANCELED && !ucx_is_lost(peer)))
         return DIST_OK;
     if (status == UCS_ERR_NO_MEMORY)
         return peer->ucx->host->fail(DIST_ERR_NO_MEMORY, "no memory for a message with rank %d",
@@ -75,15 +83,17 @@ bool disti_ucx_peer_open(struct ucx_peer *peer)
     };
     ucs_status_t status;
 
-    if (peer->endpoint)
+    if (peer->phase == UCX_OPEN)
         return true;
-    if (peer->lost) {
+    if (ucx_is_lost(peer)) {
         disti_ucx_peer_gone(peer);
         return false;
     }
     status = ucp_ep_create(peer->ucx->worker, &params, &peer->endpoint);
-    if (status == UCS_OK)
+    if (status == UCS_OK) {
+        peer_go(peer, UCX_OPEN);
         return true;
+    }
     peer->endpoint = NULL;
     peer->ucx->host->log(DIST_LOG_WARN,
                          "UCX cannot reach rank %d (%s): let UCX_TLS and UCX_NET_DEVICES, where "
@@ -95,7 +105,7 @@ bool disti_ucx_peer_open(struct ucx_peer *peer)
 
 void disti_ucx_peer_greet(struct ucx_peer *peer)
 {
-    if (!peer->endpoint && disti_ucx_peer_open(peer))
+    if (peer->phase == UCX_NEW && disti_ucx_peer_open(peer))
         disti_ucx_send_note(peer, UCX_AM_HELLO);
 }
 
@@ -103,12 +113,10 @@ static void peer_close(struct ucx_peer *peer)
 {
     const ucp_request_param_t param = {.op_attr_mask = UCP_OP_ATTR_FIELD_FLAGS,
                                        .flags = UCP_EP_CLOSE_FLAG_FORCE};
-    void *closing;
+    void *closing = peer->endpoint ? ucp_ep_close_nbx(peer->endpoint, &param) : NULL;
 
-    if (!peer->endpoint)
-        return;
-    closing = ucp_ep_close_nbx(peer->endpoint, &param);
     peer->endpoint = NULL;
+    peer_go(peer, UCX_CLOSED);
     if (UCS_PTR_IS_PTR(closing))
         peer->closing = closing;
 }
@@ -117,16 +125,15 @@ void disti_ucx_peers_reap(struct ucx_state *ucx)
 {
     ucx->failures = false;
     for (int r = 0; r < ucx->ranks; r++) {
-        if (ucx->peers[r].failed)
+        if (ucx->peers[r].phase == UCX_FAILED)
             peer_close(&ucx->peers[r]);
-        ucx->peers[r].failed = false;
     }
 }
 
 /* ---- waiting for UCX ---- */
 
 /* Until UCX is done with the request, or the time is over. Frees it. */
-static void peer_await(struct ucx_state *ucx, void *request, int64_t deadline)
+static void peer_wait(struct ucx_state *ucx, void *request, int64_t deadline)
 {
     if (!UCS_PTR_IS_PTR(request))
         return;
@@ -137,12 +144,12 @@ static void peer_await(struct ucx_state *ucx, void *request, int64_t deadline)
     ucp_request_free(request);
 }
 
-void disti_ucx_peers_await_closed(struct ucx_state *ucx)
+void disti_ucx_peers_wait_closed(struct ucx_state *ucx)
 {
     int64_t deadline = disti_deadline_ms(PEER_LEAVE_MS);
 
     for (int r = 0; r < ucx->ranks; r++) {
-        peer_await(ucx, ucx->peers[r].closing, deadline);
+        peer_wait(ucx, ucx->peers[r].closing, deadline);
         ucx->peers[r].closing = NULL;
     }
 }
@@ -155,11 +162,13 @@ void disti_ucx_peers_leave(struct ucx_state *ucx)
     int64_t deadline = disti_deadline_ms(PEER_LEAVE_MS);
 
     for (int r = 0; r < ucx->ranks; r++) {
-        if (ucx->peers[r].endpoint && !ucx->peers[r].lost)
+        if (ucx->peers[r].phase == UCX_OPEN)
             disti_ucx_send_note(&ucx->peers[r], UCX_AM_GOODBYE);
     }
-    peer_await(ucx, ucp_worker_flush_nbx(ucx->worker, &param), deadline);
-    for (int r = 0; r < ucx->ranks; r++)
-        peer_close(&ucx->peers[r]);
-    disti_ucx_peers_await_closed(ucx);
+    peer_wait(ucx, ucp_worker_flush_nbx(ucx->worker, &param), deadline);
+    for (int r = 0; r < ucx->ranks; r++) {
+        if (ucx->peers[r].endpoint)
+            peer_close(&ucx->peers[r]);
+    }
+    disti_ucx_peers_wait_closed(ucx);
 }

@@ -17,7 +17,7 @@ struct ucx_send_piece {
  * is asked for, and ends when it has been, and nothing is flying.
  */
 struct ucx_send_pieces {
-    struct ucx_send_pieces *next, *prev; /* the peer's */
+    LIST_ENTRY(ucx_send_pieces) entry; /* of the peer's */
     struct ucx_announcement announcement;
     struct dist_request *request; /* NULL: it has been forgotten, and nothing more can be sent */
     struct ucx_peer *peer;
@@ -25,7 +25,7 @@ struct ucx_send_pieces {
     unsigned flying;
     bool answered;
     dist_status status;
-    struct ucx_send_piece places[1 + UCX_WINDOW];
+    struct ucx_send_piece slots[1 + UCX_WINDOW];
 };
 
 static void piece_ended(void *ucx_request, ucs_status_t status, void *arg);
@@ -54,8 +54,8 @@ static void piece_start(struct ucx_send_piece *piece, const void *data)
 
 static void pieces_fill(struct ucx_send_pieces *all)
 {
-    for (int i = 1; i <= UCX_WINDOW && all->status == DIST_OK && !all->peer->lost; i++) {
-        struct ucx_send_piece *piece = &all->places[i];
+    for (int i = 1; i <= UCX_WINDOW && all->status == DIST_OK && !ucx_is_lost(all->peer); i++) {
+        struct ucx_send_piece *piece = &all->slots[i];
         size_t left = all->bytes - all->begun;
 
         if (piece->busy || !left)
@@ -69,24 +69,9 @@ static void pieces_fill(struct ucx_send_pieces *all)
     }
 }
 
-static void pieces_list(struct ucx_send_pieces *all)
-{
-    struct ucx_peer *peer = all->peer;
-
-    all->next = peer->pieces;
-    if (all->next)
-        all->next->prev = all;
-    peer->pieces = all;
-}
-
 static void pieces_free(struct ucx_send_pieces *all)
 {
-    if (all->prev)
-        all->prev->next = all->next;
-    else
-        all->peer->pieces = all->next;
-    if (all->next)
-        all->next->prev = all->prev;
+    LIST_REMOVE(all, entry);
     free(all);
 }
 
@@ -146,14 +131,14 @@ void disti_ucx_announce(struct ucx_peer *peer, struct dist_request *request,
     all->request = request;
     all->bytes = (size_t)request->envelope.bytes;
     all->peer = peer;
-    pieces_list(all);
+    LIST_INSERT_HEAD(&peer->pieces, all, entry);
     all->announcement.head = *head;
     for (int i = 0; i <= UCX_WINDOW; i++) {
-        all->places[i].all = all;
-        all->places[i].head = (struct ucx_piece_head){.rank = head->rank, .serial = head->serial};
+        all->slots[i].all = all;
+        all->slots[i].head = (struct ucx_piece_head){.rank = head->rank, .serial = head->serial};
     }
     all->flying++; /* it must outlive a loss of the peer that shows at once */
-    piece_start(&all->places[0], NULL);
+    piece_start(&all->slots[0], NULL);
     all->flying--;
     pieces_finish(all);
 }
@@ -177,16 +162,16 @@ bool disti_ucx_pieces_answered(struct ucx_peer *peer, uint32_t name, bool wanted
 void disti_ucx_pieces_fail(struct ucx_peer *peer)
 {
     struct ucx_send_pieces *all;
-    uint32_t at = 0;
+    uint32_t cursor = 0;
 
-    while ((all = disti_announced_take_next(&peer->announced, &at)))
+    while ((all = disti_announced_take_next(&peer->announced, &cursor)))
         pieces_give_up(all, DIST_ERR_PEER_LOST);
 }
 
 void disti_ucx_pieces_free(struct ucx_peer *peer)
 {
-    while (peer->pieces)
-        pieces_free(peer->pieces);
+    while (LIST_FIRST(&peer->pieces))
+        pieces_free(LIST_FIRST(&peer->pieces));
     disti_announced_clear(&peer->announced);
 }
 
@@ -199,7 +184,7 @@ static bool pieces_replace(struct ucx_send_pieces *all)
 
     all->request = disti_standin_send(standins, all->request, all->begun);
     for (int i = 1; i <= UCX_WINDOW; i++)
-        all->places[i].pinned = all->places[i].busy;
+        all->slots[i].pinned = all->slots[i].busy;
     if (!all->request)
         all->begun = all->bytes;
     return all->request;
@@ -210,7 +195,8 @@ bool disti_ucx_pieces_forget(struct ucx_peer *peer, uint64_t tag, uint64_t mask)
     const struct disti_standins *standins = &peer->ucx->standins;
     bool enough = true;
 
-    for (struct ucx_send_pieces *all = peer->pieces; all; all = all->next) {
+    for (struct ucx_send_pieces *all = LIST_FIRST(&peer->pieces); all;
+         all = LIST_NEXT(all, entry)) {
         if (all->request && disti_standin_is_for(all->request, tag, mask) &&
             !disti_standins_have(standins, all->request))
             enough = pieces_replace(all) && enough;
@@ -220,9 +206,11 @@ bool disti_ucx_pieces_forget(struct ucx_peer *peer, uint64_t tag, uint64_t mask)
 
 bool disti_ucx_pieces_pinned(const struct ucx_peer *peer)
 {
-    for (const struct ucx_send_pieces *all = peer->pieces; all; all = all->next) {
+    const struct ucx_send_pieces *all;
+
+    for (all = LIST_FIRST(&peer->pieces); all; all = LIST_NEXT(all, entry)) {
         for (int i = 1; i <= UCX_WINDOW; i++) {
-            if (all->places[i].pinned)
+            if (all->slots[i].pinned)
                 return true;
         }
     }

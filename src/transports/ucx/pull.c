@@ -7,7 +7,7 @@
 /* Is it thrown away instead of fetched? */
 static bool pull_is_dropped(const struct ucx_inbound *inbound)
 {
-    return !inbound->request || inbound->peer->lost;
+    return !inbound->request || ucx_is_lost(inbound->peer);
 }
 
 static unsigned char *pull_scratch(struct ucx_state *ucx)

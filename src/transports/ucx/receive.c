@@ -48,33 +48,29 @@ static void receive_catch_up(struct ucx_peer *peer)
         disti_ucx_peer_lose(peer, "it has left");
 }
 
-/* ---- UCX's callbacks ---- */
+/* ---- one function for each kind of active message ---- */
 
-/* The peer that a head names; NULL: it is nonsense. */
-static struct ucx_peer *receive_from(struct ucx_state *ucx, const void *header, size_t bytes,
-                                     size_t expected, void *head)
-{
+/* What stands in front of one. Each kind begins with the sender's rank. */
+union receive_head {
     uint32_t rank;
+    struct ucx_announcement announcement; /* of a MESSAGE: its head alone */
+    struct ucx_piece_head piece;
+    struct ucx_answer answer;
+    struct ucx_returned returned;
+    struct ucx_note note;
+};
 
-    if (ucx->closing)
-        return NULL;
-    if (bytes == expected) {
-        memcpy(head, header, bytes);
-        memcpy(&rank, head, sizeof(rank));
-        if (rank < (uint32_t)ucx->ranks && rank != (uint32_t)ucx->rank)
-            return &ucx->peers[rank];
-    }
-    disti_ucx_broken(
-        ucx, DIST_ERR_INTERNAL,
-        "a message is not one of libdist's: give all ranks the same version of libdist");
-    return NULL;
-}
+struct receive_arrival {
+    union receive_head head;
+    void *data; /* the payload, or UCX's descriptor of one that is to be fetched */
+    size_t bytes;
+    bool fetched;
+};
 
 /* A message or an announcement, now or when those before it have come. */
 static void receive_in_order(struct ucx_peer *peer, const struct ucx_announcement *what,
                              bool announced, const void *payload)
 {
-    peer->ucx->happened++;
     if (what->head.serial == peer->expected)
         disti_ucx_take(peer, what, announced, payload);
     else
@@ -82,151 +78,140 @@ static void receive_in_order(struct ucx_peer *peer, const struct ucx_announcemen
     receive_catch_up(peer);
 }
 
-static ucs_status_t receive_message(void *arg, const void *header, size_t header_bytes, void *data,
-                                    size_t length, const ucp_am_recv_param_t *param)
+static bool receive_message(struct ucx_peer *peer, const struct receive_arrival *arrival)
 {
-    struct ucx_state *ucx = arg;
-    struct ucx_announcement what = {0};
-    struct ucx_peer *peer = receive_from(ucx, header, header_bytes, sizeof(what.head), &what.head);
+    const struct ucx_announcement *what = &arrival->head.announcement;
 
-    if (!peer)
-        return UCS_OK;
-    if (param->recv_attr & UCP_AM_RECV_ATTR_FLAG_RNDV || length != what.head.envelope.bytes ||
-        !disti_credit_came(&peer->debit, length)) {
-        disti_ucx_broken(ucx, DIST_ERR_INTERNAL, "a message has an invalid length");
-        return UCS_OK;
-    }
-    receive_in_order(peer, &what, false, data);
-    return UCS_OK;
+    if (arrival->fetched || arrival->bytes != what->head.envelope.bytes ||
+        !disti_credit_came(&peer->debit, arrival->bytes))
+        return false;
+    receive_in_order(peer, what, false, arrival->data);
+    return true;
 }
 
-static ucs_status_t receive_announcement(void *arg, const void *header, size_t header_bytes,
-                                         void *data, size_t length,
-                                         const ucp_am_recv_param_t *param)
+static bool receive_announcement(struct ucx_peer *peer, const struct receive_arrival *arrival)
 {
-    struct ucx_announcement what;
-    struct ucx_peer *peer = receive_from(arg, header, header_bytes, sizeof(what), &what);
-
-    (void)data;
-    (void)length;
-    (void)param;
-    if (peer)
-        receive_in_order(peer, &what, true, NULL);
-    return UCS_OK;
+    receive_in_order(peer, &arrival->head.announcement, true, NULL);
+    return true;
 }
 
-static ucs_status_t receive_piece(void *arg, const void *header, size_t header_bytes, void *data,
-                                  size_t length, const ucp_am_recv_param_t *param)
+static bool receive_piece(struct ucx_peer *peer, const struct receive_arrival *arrival)
 {
-    struct ucx_state *ucx = arg;
-    struct ucx_piece_head head;
-    struct ucx_peer *peer = receive_from(ucx, header, header_bytes, sizeof(head), &head);
-    struct ucx_inbound *inbound;
-    bool far = param->recv_attr & UCP_AM_RECV_ATTR_FLAG_RNDV;
+    const struct ucx_piece_head *head = &arrival->head.piece;
+    struct ucx_inbound *inbound = disti_ucx_inbound_find(peer, head->serial);
 
-    if (!peer || peer->lost)
-        return UCS_OK;
-    inbound = disti_ucx_inbound_find(peer, head.serial);
-    if (length > UCX_PIECE_BYTES || !inbound) {
-        disti_ucx_broken(ucx, DIST_ERR_INTERNAL, "a piece of a message is invalid");
-        return UCS_OK;
-    }
-    ucx->happened++;
-    if (far)
-        disti_ucx_inbound_piece(inbound, data, (size_t)head.offset, length);
+    if (!inbound || arrival->bytes > UCX_PIECE_BYTES)
+        return false;
+    if (arrival->fetched)
+        disti_ucx_inbound_piece(inbound, arrival->data, (size_t)head->offset, arrival->bytes);
     else
-        disti_ucx_inbound_bytes(inbound, data, (size_t)head.offset, length);
-    return far ? UCS_INPROGRESS : UCS_OK;
+        disti_ucx_inbound_bytes(inbound, arrival->data, (size_t)head->offset, arrival->bytes);
+    return true;
 }
 
-static ucs_status_t receive_answer(void *arg, const void *header, size_t header_bytes, void *data,
-                                   size_t length, const ucp_am_recv_param_t *param)
+static bool receive_answer(struct ucx_peer *peer, const struct receive_arrival *arrival)
 {
-    struct ucx_answer answer;
-    struct ucx_peer *peer = receive_from(arg, header, header_bytes, sizeof(answer), &answer);
+    const struct ucx_answer *answer = &arrival->head.answer;
 
-    (void)data;
-    (void)length;
-    (void)param;
-    if (!peer || peer->lost)
-        return UCS_OK;
-    peer->ucx->happened++;
-    if (!disti_ucx_pieces_answered(peer, answer.name, answer.wanted != 0))
-        disti_ucx_broken(arg, DIST_ERR_INTERNAL, "a peer asked for a message that does not exist");
-    return UCS_OK;
+    return disti_ucx_pieces_answered(peer, answer->name, answer->wanted != 0);
 }
 
-static ucs_status_t receive_returned(void *arg, const void *header, size_t header_bytes, void *data,
-                                     size_t length, const ucp_am_recv_param_t *param)
+/* Active messages may overtake each other: an old one says nothing new. */
+static bool receive_credit(struct ucx_peer *peer, const struct receive_arrival *arrival)
 {
-    struct ucx_returned returned;
-    struct ucx_peer *peer = receive_from(arg, header, header_bytes, sizeof(returned), &returned);
+    uint64_t returned = arrival->head.returned.returned;
 
-    (void)data;
-    (void)length;
-    (void)param;
-    /* Notes may overtake each other: an old one says nothing new. */
-    if (peer && (int64_t)(returned.returned - peer->credit.returned) > 0 &&
-        !disti_credit_heard(&peer->credit, returned.returned))
-        disti_ucx_broken(arg, DIST_ERR_INTERNAL, "a peer acknowledged more than was sent");
-    return UCS_OK;
+    return (int64_t)(returned - peer->credit.returned) <= 0 ||
+           disti_credit_heard(&peer->credit, returned);
 }
 
-static ucs_status_t receive_note(void *arg, const void *header, size_t header_bytes, void *data,
-                                 size_t length, const ucp_am_recv_param_t *param)
+static bool receive_hello(struct ucx_peer *peer, const struct receive_arrival *arrival)
 {
-    struct ucx_note note;
-
-    (void)receive_from(arg, header, header_bytes, sizeof(note), &note);
-    (void)data;
-    (void)length;
-    (void)param;
-    return UCS_OK;
+    (void)peer, (void)arrival;
+    return true;
 }
 
-static ucs_status_t receive_goodbye(void *arg, const void *header, size_t header_bytes, void *data,
-                                    size_t length, const ucp_am_recv_param_t *param)
+static bool receive_goodbye(struct ucx_peer *peer, const struct receive_arrival *arrival)
 {
-    struct ucx_note note;
-    struct ucx_peer *peer = receive_from(arg, header, header_bytes, sizeof(note), &note);
-
-    (void)data;
-    (void)length;
-    (void)param;
-    if (peer && !peer->leaving) {
+    if (!peer->leaving) {
         peer->leaving = true;
-        peer->last = note.serial;
+        peer->last = arrival->head.note.serial;
         receive_catch_up(peer);
     }
+    return true;
+}
+
+/* False: the peer breaks the rules. */
+static const struct receive_kind {
+    size_t head_bytes;
+    bool (*take)(struct ucx_peer *peer, const struct receive_arrival *arrival);
+} receive_kinds[UCX_AM_COUNT] = {
+    [UCX_AM_MESSAGE] = {sizeof(struct ucx_head), receive_message},
+    [UCX_AM_PIECE] = {sizeof(struct ucx_piece_head), receive_piece},
+    [UCX_AM_HELLO] = {sizeof(struct ucx_note), receive_hello},
+    [UCX_AM_GOODBYE] = {sizeof(struct ucx_note), receive_goodbye},
+    [UCX_AM_ANNOUNCE] = {sizeof(struct ucx_announcement), receive_announcement},
+    [UCX_AM_ANSWER] = {sizeof(struct ucx_answer), receive_answer},
+    [UCX_AM_CREDIT] = {sizeof(struct ucx_returned), receive_credit},
+};
+
+/* ---- what UCX calls ---- */
+
+/* The peer that has sent it; NULL: it is none of libdist's messages. */
+static struct ucx_peer *receive_from(struct ucx_state *ucx, enum ucx_am id, const void *header,
+                                     size_t header_bytes, struct receive_arrival *arrival)
+{
+    if (header_bytes != receive_kinds[id].head_bytes)
+        return NULL;
+    memcpy(&arrival->head, header, header_bytes);
+    if (arrival->head.rank >= (uint32_t)ucx->ranks || arrival->head.rank == (uint32_t)ucx->rank)
+        return NULL;
+    return &ucx->peers[arrival->head.rank];
+}
+
+/* Of a lost peer what it had sent whole still counts. IN_PROGRESS: UCX's descriptor is kept. */
+static ucs_status_t receive_any(void *arg, const void *header, size_t header_bytes, void *data,
+                                size_t length, const ucp_am_recv_param_t *param)
+{
+    const struct ucx_listener *listener = arg;
+    struct ucx_state *ucx = listener->ucx;
+    struct receive_arrival arrival = {
+        .data = data,
+        .bytes = length,
+        .fetched = (param->recv_attr & UCP_AM_RECV_ATTR_FLAG_RNDV) != 0,
+    };
+    struct ucx_peer *peer;
+
+    if (ucx->closing)
+        return UCS_OK;
+    peer = receive_from(ucx, listener->id, header, header_bytes, &arrival);
+    if (peer && ucx_is_lost(peer) &&
+        (listener->id == UCX_AM_PIECE || listener->id == UCX_AM_ANSWER))
+        return UCS_OK;
+    ucx->happened++;
+    if (peer && receive_kinds[listener->id].take(peer, &arrival))
+        return arrival.fetched && listener->id == UCX_AM_PIECE ? UCS_INPROGRESS : UCS_OK;
+    disti_ucx_broken(
+        ucx, DIST_ERR_INTERNAL,
+        "a message came that is none of libdist's: do all ranks run the same version?");
     return UCS_OK;
 }
 
 ucs_status_t disti_ucx_listen(struct ucx_state *ucx)
 {
-    static const struct {
-        enum ucx_am id;
-        ucp_am_recv_callback_t call;
-    } kinds[] = {
-        {UCX_AM_MESSAGE, receive_message},
-        {UCX_AM_PIECE, receive_piece},
-        {UCX_AM_HELLO, receive_note},
-        {UCX_AM_GOODBYE, receive_goodbye},
-        {UCX_AM_ANNOUNCE, receive_announcement},
-        {UCX_AM_ANSWER, receive_answer},
-        {UCX_AM_CREDIT, receive_returned},
-    };
     ucs_status_t status = UCS_OK;
 
-    for (size_t i = 0; i < sizeof(kinds) / sizeof(kinds[0]) && status == UCS_OK; i++) {
+    for (unsigned id = 1; id < UCX_AM_COUNT && status == UCS_OK; id++) {
         const ucp_am_handler_param_t param = {
             .field_mask = UCP_AM_HANDLER_PARAM_FIELD_ID | UCP_AM_HANDLER_PARAM_FIELD_CB |
                           UCP_AM_HANDLER_PARAM_FIELD_ARG | UCP_AM_HANDLER_PARAM_FIELD_FLAGS,
-            .id = kinds[i].id,
+            .id = id,
             .flags = UCP_AM_FLAG_WHOLE_MSG,
-            .cb = kinds[i].call,
-            .arg = ucx,
+            .cb = receive_any,
+            .arg = &ucx->listeners[id],
         };
 
+        ucx->listeners[id] = (struct ucx_listener){.ucx = ucx, .id = (enum ucx_am)id};
         status = ucp_worker_set_am_recv_handler(ucx->worker, &param);
     }
     return status;

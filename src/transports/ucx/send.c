@@ -10,7 +10,7 @@
  * which may compute for long: so the request can be forgotten at any time. Credit bounds them.
  */
 struct ucx_flight {
-    struct ucx_flight *next, *prev; /* the peer's */
+    LIST_ENTRY(ucx_flight) entry; /* of the peer's */
     struct ucx_peer *peer;
     struct dist_request *request; /* NULL: it has been forgotten */
     struct ucx_head head;
@@ -18,26 +18,6 @@ struct ucx_flight {
 };
 
 /* ---- messages ---- */
-
-static void send_list(struct ucx_flight *flight)
-{
-    struct ucx_peer *peer = flight->peer;
-
-    flight->next = peer->flights;
-    if (flight->next)
-        flight->next->prev = flight;
-    peer->flights = flight;
-}
-
-static void send_unlist(struct ucx_flight *flight)
-{
-    if (flight->prev)
-        flight->prev->next = flight->next;
-    else
-        flight->peer->flights = flight->next;
-    if (flight->next)
-        flight->next->prev = flight->prev;
-}
 
 static void send_ended(void *ucx_request, ucs_status_t status, void *arg)
 {
@@ -52,7 +32,7 @@ static void send_ended(void *ucx_request, ucs_status_t status, void *arg)
         if (flight->request)
             flight->request->status = ended;
     }
-    send_unlist(flight);
+    LIST_REMOVE(flight, entry);
     free(flight);
 }
 
@@ -72,7 +52,7 @@ static void send_whole(struct ucx_flight *flight)
                         flight->payload, (size_t)flight->head.envelope.bytes, &param);
 
     if (UCS_PTR_IS_PTR(sent)) {
-        send_list(flight);
+        LIST_INSERT_HEAD(&flight->peer->flights, flight, entry);
         return;
     }
     flight->request->status = disti_ucx_ended(flight->peer, UCS_PTR_STATUS(sent));
@@ -122,7 +102,9 @@ void disti_ucx_send(void *state, struct dist_request *request)
 
 void disti_ucx_sends_forget(struct ucx_peer *peer, uint64_t tag, uint64_t mask)
 {
-    for (struct ucx_flight *flight = peer->flights; flight; flight = flight->next) {
+    struct ucx_flight *flight;
+
+    for (flight = LIST_FIRST(&peer->flights); flight; flight = LIST_NEXT(flight, entry)) {
         if (flight->request && disti_standin_is_for(flight->request, tag, mask))
             flight->request = NULL;
     }
@@ -130,10 +112,10 @@ void disti_ucx_sends_forget(struct ucx_peer *peer, uint64_t tag, uint64_t mask)
 
 void disti_ucx_sends_free(struct ucx_peer *peer)
 {
-    while (peer->flights) {
-        struct ucx_flight *flight = peer->flights;
+    struct ucx_flight *flight;
 
-        peer->flights = flight->next;
+    while ((flight = LIST_FIRST(&peer->flights))) {
+        LIST_REMOVE(flight, entry);
         free(flight);
     }
 }
@@ -179,7 +161,7 @@ void disti_ucx_send_answer(struct ucx_peer *peer, uint32_t name, bool wanted)
     const struct ucx_answer answer = {
         .rank = (uint32_t)peer->ucx->rank, .name = name, .wanted = wanted};
 
-    if (!peer->lost && disti_ucx_peer_open(peer))
+    if (!ucx_is_lost(peer) && disti_ucx_peer_open(peer))
         send_head(peer, UCX_AM_ANSWER, &answer, sizeof(answer));
 }
 
@@ -188,6 +170,6 @@ void disti_ucx_send_returned(struct ucx_peer *peer)
     const struct ucx_returned returned = {.rank = (uint32_t)peer->ucx->rank,
                                           .returned = peer->debit.told};
 
-    if (!peer->lost && disti_ucx_peer_open(peer))
+    if (!ucx_is_lost(peer) && disti_ucx_peer_open(peer))
         send_head(peer, UCX_AM_CREDIT, &returned, sizeof(returned));
 }

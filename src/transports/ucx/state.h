@@ -7,6 +7,7 @@
 #include "transports/match/credit.h"
 #include "transports/match/match.h"
 #include "transports/match/standin.h"
+#include "transports/ucx/phase.h"
 #include "transports/ucx/ucx.h"
 
 #include <sys/types.h>
@@ -39,7 +40,14 @@ enum ucx_am {
     UCX_AM_GOODBYE,
     UCX_AM_ANNOUNCE,
     UCX_AM_ANSWER,
-    UCX_AM_CREDIT
+    UCX_AM_CREDIT,
+    UCX_AM_COUNT
+};
+
+/* What UCX hands back with each message of one kind. */
+struct ucx_listener {
+    struct ucx_state *ucx;
+    enum ucx_am id;
 };
 
 struct ucx_head {
@@ -99,7 +107,7 @@ struct ucx_inbound {
     uint32_t serial;
     struct dist_request *request; /* NULL: it has been forgotten: what comes is thrown away */
     uint64_t left;                /* bytes that have not come */
-    unsigned pulling;             /* pieces in link->ready, or being fetched */
+    unsigned pulling;             /* pieces in ucx->ready, or being fetched */
     unsigned in_place;            /* of these, that UCX writes to the program's memory */
     dist_status status;
 };
@@ -116,18 +124,17 @@ struct ucx_peer {
     struct ucx_state *ucx;
     int rank;
     void *address;
-    ucp_ep_h endpoint; /* NULL: not yet, or no longer */
+    enum ucx_phase phase;
+    ucp_ep_h endpoint; /* until the phase is CLOSED, from OPEN on */
     void *closing;     /* UCX's request, while the endpoint is being closed */
-    bool lost;         /* no message leaves or comes any more */
-    bool failed;       /* the endpoint is to be closed */
     bool leaving;      /* it has said that `last` messages were all */
     uint32_t last;
     uint32_t sent, expected; /* the next message's serial, outwards and inwards */
     struct disti_credit_out credit;
     struct disti_credit_in debit;
-    struct ucx_flight *flights;       /* sends in one message that have not ended */
-    struct ucx_send_pieces *pieces;   /* sends in pieces that have not ended */
-    struct disti_announced announced; /* those of them that wait to be asked for */
+    LIST_HEAD(, ucx_flight) flights;     /* sends in one message that have not ended */
+    LIST_HEAD(, ucx_send_pieces) pieces; /* sends in pieces that have not ended */
+    struct disti_announced announced;    /* those of them that wait to be asked for */
     struct disti_match match;
     struct ucx_inbound *inbounds;
     struct ucx_parked *parked;
@@ -137,22 +144,28 @@ struct ucx_state {
     const struct dist_host *host;
     ucp_context_h context;
     ucp_worker_h worker;
+    struct ucx_listener listeners[UCX_AM_COUNT];
     pid_t process;
     int fd; /* to sleep on; -1: none */
     int rank, ranks;
     size_t whole_bytes;     /* longer messages are announced */
     struct ucx_peer *peers; /* by rank */
-    long unexpected_count;  /* messages that wait for their receives */
+    struct disti_match_set unexpected;
     struct disti_standins standins;
     struct ucx_pull *ready; /* pieces to be fetched, oldest first */
     unsigned char *scratch_free[UCX_SCRATCHES];
     unsigned scratches_free, scratches; /* of `scratches` that were allocated */
     bool still;                         /* progress found nothing to do */
     int happened;                       /* messages that came or left since the last look */
-    bool failures;                      /* some peer has `failed` set */
+    bool failures;                      /* some peer is FAILED */
     bool closing;                       /* requests are not touched any more */
     dist_status broken;                 /* what progress says from now on, if it is not OK */
 };
+
+static inline bool ucx_is_lost(const struct ucx_peer *peer)
+{
+    return peer->phase >= UCX_FAILED;
+}
 
 /* ---- context.c: UCX's context, one a process, made by the first instance and freed by the last
  * ----
@@ -186,7 +199,7 @@ void disti_ucx_peers_reap(struct ucx_state *ucx);
 void disti_ucx_peers_leave(struct ucx_state *ucx);
 
 /* Waits, a bounded time, until the endpoints of lost peers are closed. */
-void disti_ucx_peers_await_closed(struct ucx_state *ucx);
+void disti_ucx_peers_wait_closed(struct ucx_state *ucx);
 
 /* What a status of UCX means for a message with this peer. */
 dist_status disti_ucx_ended(struct ucx_peer *peer, ucs_status_t status);
@@ -249,8 +262,8 @@ void disti_ucx_take(struct ucx_peer *peer, const struct ucx_announcement *what, 
 
 void disti_ucx_recv(void *state, struct dist_request *request);
 
-/* Nobody will receive this message, which came early. */
-void disti_ucx_refuse(struct ucx_peer *peer, const struct disti_unexpected *unexpected);
+/* Nobody will receive this message: throws it away. */
+void disti_ucx_refuse(struct ucx_peer *peer, struct disti_unexpected *unexpected);
 
 /* Ends receives that wait for this peer; messages that have come whole can still be received. */
 void disti_ucx_receive_fail(struct ucx_peer *peer);

@@ -33,7 +33,7 @@ static struct disti_unexpected *receive_hold(struct ucx_peer *peer, const struct
 }
 
 /* The payload is here. */
-static void receive_here(struct ucx_peer *peer, const struct ucx_head *head, const void *payload)
+static void receive_whole(struct ucx_peer *peer, const struct ucx_head *head, const void *payload)
 {
     struct disti_unexpected *unexpected;
     bool mismatch;
@@ -60,7 +60,7 @@ static void receive_here(struct ucx_peer *peer, const struct ucx_head *head, con
 static void receive_ask(struct ucx_peer *peer, struct dist_request *request, uint32_t serial,
                         uint32_t name)
 {
-    if (peer->lost) {
+    if (ucx_is_lost(peer)) {
         request->status = disti_ucx_peer_gone(peer);
     } else if (request->envelope.bytes == 0) {
         disti_ucx_send_answer(peer, name, false);
@@ -95,30 +95,33 @@ void disti_ucx_take(struct ucx_peer *peer, const struct ucx_announcement *what, 
     if (announced)
         receive_announced(peer, what);
     else
-        receive_here(peer, &what->head, payload);
+        receive_whole(peer, &what->head, payload);
 }
 
 /* ---- receives ---- */
 
-/* A message that came first is received; `unexpected` is a copy of what was kept of it. */
+/* A message that came first is received. */
 static void receive_unexpected(struct ucx_peer *peer, struct dist_request *request,
-                               const struct disti_unexpected *unexpected)
+                               struct disti_unexpected *unexpected)
 {
     if (unexpected->descriptor) {
         receive_ask(peer, request, (uint32_t)(unexpected->note[0] >> 32),
                     (uint32_t)unexpected->note[0]);
-        return;
+    } else {
+        peer->ucx->host->sink_apply(&request->sink, 0, unexpected->payload, unexpected->arrived);
+        receive_return(peer, unexpected->arrived);
+        request->status = DIST_OK;
     }
-    receive_return(peer, unexpected->envelope.bytes);
-    request->status = DIST_OK;
+    disti_match_release(&peer->match, unexpected);
 }
 
-void disti_ucx_refuse(struct ucx_peer *peer, const struct disti_unexpected *unexpected)
+void disti_ucx_refuse(struct ucx_peer *peer, struct disti_unexpected *unexpected)
 {
     if (unexpected->descriptor)
         disti_ucx_send_answer(peer, (uint32_t)unexpected->note[0], false);
     else
-        receive_return(peer, unexpected->envelope.bytes);
+        receive_return(peer, unexpected->arrived);
+    disti_match_release(&peer->match, unexpected);
 }
 
 void disti_ucx_recv(void *state, struct dist_request *request)
@@ -126,34 +129,24 @@ void disti_ucx_recv(void *state, struct dist_request *request)
     struct ucx_state *ucx = state;
     struct ucx_peer *peer = &ucx->peers[request->peer];
     const struct disti_unexpected *found = disti_match_waiting(&peer->match, request->envelope.tag);
-    const struct disti_unexpected copy = found ? *found : (struct disti_unexpected){0};
     struct disti_unexpected *unexpected;
 
-    if (peer->lost && (!found || found->descriptor)) {
+    if (ucx_is_lost(peer) && (!found || found->descriptor)) {
         request->status = disti_ucx_peer_gone(peer);
         return;
     }
     unexpected = disti_match_post(&peer->match, request);
-    if (unexpected && !unexpected->descriptor)
-        ucx->host->sink_apply(&request->sink, 0, unexpected->payload,
-                              (size_t)unexpected->envelope.bytes);
-    if (unexpected) {
-        disti_match_release(&peer->match, unexpected);
-        receive_unexpected(peer, request, &copy);
-    } else if (found) {
-        disti_ucx_refuse(peer, &copy);
-    } else {
+    if (!unexpected)
         disti_ucx_peer_greet(peer);
-    }
+    else if (unexpected->refused)
+        disti_ucx_refuse(peer, unexpected);
+    else
+        receive_unexpected(peer, request, unexpected);
     disti_ucx_pulls_start(ucx);
 }
 
 void disti_ucx_receive_fail(struct ucx_peer *peer)
 {
-    struct disti_match waiting = {.posted_head = peer->match.posted_head,
-                                  .posted_tail = peer->match.posted_tail};
-
-    peer->match.posted_head = peer->match.posted_tail = NULL;
-    disti_match_fail(&waiting, DIST_ERR_PEER_LOST);
+    disti_match_fail(&peer->match, DIST_ERR_PEER_LOST);
     disti_ucx_inbounds_fail(peer);
 }

@@ -108,7 +108,8 @@ static dist_status ucx_open(void *state, const struct dist_transport_config *con
         ucx->peers[r].ucx = ucx;
         ucx->peers[r].rank = r;
         ucx->peers[r].credit.limit = ucx->peers[r].debit.limit = UCX_CREDIT_BYTES;
-        ucx->peers[r].match.unexpected_count = &ucx->unexpected_count;
+        ucx->peers[r].match.rank = r;
+        ucx->peers[r].match.set = &ucx->unexpected;
     }
     if (!ucx_has_descriptors())
         return ucx->host->fail(DIST_ERR_SYSTEM,
@@ -222,28 +223,16 @@ static int ucx_progress(void *state)
 static int ucx_probe_tag(void *state, uint64_t tag)
 {
     const struct ucx_state *ucx = state;
-    uint64_t oldest = UINT64_MAX;
-    int found = -1;
 
-    for (int r = 0; r < ucx->ranks; r++) {
-        const struct disti_unexpected *unexpected = disti_match_waiting(&ucx->peers[r].match, tag);
-
-        if (unexpected && unexpected->order < oldest) {
-            oldest = unexpected->order;
-            found = r;
-        }
-    }
-    return found;
+    return disti_match_probe(&ucx->unexpected, tag);
 }
 
 static void ucx_unexpected(void *state, uint64_t tag, uint64_t mask, int most,
                            dist_unexpected_fn see, void *arg)
 {
-    const struct ucx_state *ucx = state;
-    const struct disti_look look = {tag, mask, most, see, arg};
+    struct ucx_state *ucx = state;
 
-    for (int r = 0; ucx->unexpected_count && r < ucx->ranks; r++)
-        disti_match_show(&ucx->peers[r].match, r, &look);
+    disti_match_show(&ucx->unexpected, &(struct disti_look){tag, mask, most, see, arg});
 }
 
 /*
@@ -274,12 +263,10 @@ static void ucx_disarm(void *state)
 
 static void ucx_describe(void *state, int peer, char *text, size_t size)
 {
+    static const char *const phases[] = {"not used yet", "in use", "lost", "lost"};
     const struct ucx_state *ucx = state;
 
-    snprintf(text, size, "UCX %s, %s", ucp_get_version_string(),
-             ucx->peers[peer].lost       ? "lost"
-             : ucx->peers[peer].endpoint ? "in use"
-                                         : "not used yet");
+    snprintf(text, size, "UCX %s, %s", ucp_get_version_string(), phases[ucx->peers[peer].phase]);
 }
 
 /* ---- closing ---- */

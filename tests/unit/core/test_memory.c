@@ -40,7 +40,7 @@ static dist_group *alone(void)
 static void segments_serve_backends_without_memory(void **state)
 {
     dist_group *group = alone();
-    struct disti_segment_at at;
+    struct disti_segment_location at;
     void *memory = NULL;
 
     (void)state;
@@ -72,7 +72,7 @@ static void segments_outlive_the_group(void **state)
 /* Before there is a group, and when there is none any more. */
 static void no_group_is_needed(void **state)
 {
-    struct disti_segment_at at;
+    struct disti_segment_location at;
     dist_group *group;
     void *memory[2];
 
@@ -116,7 +116,7 @@ static void nothing_is_allocated(void **state)
 static void memory_is_registered(void **state)
 {
     dist_group *group = alone();
-    struct disti_segment_at at;
+    struct disti_segment_location at;
     char *memory = mmap(NULL, 65536, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 
     (void)state;
@@ -136,7 +136,7 @@ static void memory_is_registered(void **state)
 static void the_backend_lends(void **state)
 {
     struct fake *fake = *state;
-    struct disti_segment_at at;
+    struct disti_segment_location at;
     struct dist_group *group;
     void *memory[3];
 

@@ -80,13 +80,13 @@ static int start(void **unused)
     return 0;
 }
 
-static struct dist_transport_config opened_with(struct engine_link *link)
+static struct dist_transport_config opened_with(struct engine_attachment *link)
 {
     struct dist_transport_config config;
     unsigned char blob[DIST_ADDRESS_MAX];
     size_t size;
 
-    assert_int_equal(disti_link_address(link, blob, &size), DIST_OK);
+    assert_int_equal(disti_attachment_address(link, blob, &size), DIST_OK);
     assert_int_equal(size, sizeof(config));
     memcpy(&config, blob, sizeof(config));
     return config;
@@ -96,19 +96,19 @@ static struct dist_transport_config opened_with(struct engine_link *link)
 static void groups_of_a_world_share_whatever_their_contexts(void **unused)
 {
     struct dist_backend_config other = fake_group;
-    struct engine_link a, b, c;
+    struct engine_attachment a, b, c;
     int contexts[3];
 
     (void)unused;
     other.group = 7;
-    assert_int_equal(disti_link_open(&a, &fake_shared, &fake_group, &contexts[0]), DIST_OK);
-    assert_int_equal(disti_link_open(&b, &fake_shared, &other, &contexts[1]), DIST_OK);
+    assert_int_equal(disti_attachment_open(&a, &fake_shared, &fake_group, &contexts[0]), DIST_OK);
+    assert_int_equal(disti_attachment_open(&b, &fake_shared, &other, &contexts[1]), DIST_OK);
     assert_ptr_equal(a.endpoint, b.endpoint);
-    disti_link_close(&b);
-    assert_int_equal(disti_link_open(&c, &fake_shared, &other, &contexts[2]), DIST_OK);
+    disti_attachment_close(&b);
+    assert_int_equal(disti_attachment_open(&c, &fake_shared, &other, &contexts[2]), DIST_OK);
     assert_int_equal(opened, 1);
-    disti_link_close(&c);
-    disti_link_close(&a);
+    disti_attachment_close(&c);
+    disti_attachment_close(&a);
     assert_int_equal(closed, 0);
     disti_endpoints_close("world", 2);
     assert_int_equal(closed, 1);
@@ -117,17 +117,17 @@ static void groups_of_a_world_share_whatever_their_contexts(void **unused)
 static void a_shared_one_is_the_worlds_and_has_no_context(void **unused)
 {
     struct dist_transport_config config;
-    struct engine_link link;
+    struct engine_attachment link;
     int context;
 
     (void)unused;
-    assert_int_equal(disti_link_open(&link, &fake_shared, &fake_group, &context), DIST_OK);
+    assert_int_equal(disti_attachment_open(&link, &fake_shared, &fake_group, &context), DIST_OK);
     config = opened_with(&link);
     assert_null(config.context);
     assert_int_equal(config.rank, 2);
     assert_int_equal(config.world_size, 4);
     assert_int_equal(config.timeout_ms, 2000);
-    disti_link_close(&link);
+    disti_attachment_close(&link);
     disti_endpoints_close("world", 2);
 }
 
@@ -135,18 +135,18 @@ static void a_shared_one_is_the_worlds_and_has_no_context(void **unused)
 static void other_ranks_and_worlds_share_nothing(void **unused)
 {
     struct dist_backend_config rank = fake_group, world = fake_group;
-    struct engine_link a, b, c;
+    struct engine_attachment a, b, c;
 
     (void)unused;
     rank.world_rank = 0;
     world.world_job = "next world";
-    assert_int_equal(disti_link_open(&a, &fake_shared, &fake_group, NULL), DIST_OK);
-    assert_int_equal(disti_link_open(&b, &fake_shared, &rank, NULL), DIST_OK);
-    assert_int_equal(disti_link_open(&c, &fake_shared, &world, NULL), DIST_OK);
+    assert_int_equal(disti_attachment_open(&a, &fake_shared, &fake_group, NULL), DIST_OK);
+    assert_int_equal(disti_attachment_open(&b, &fake_shared, &rank, NULL), DIST_OK);
+    assert_int_equal(disti_attachment_open(&c, &fake_shared, &world, NULL), DIST_OK);
     assert_int_equal(opened, 3);
-    disti_link_close(&a);
-    disti_link_close(&b);
-    disti_link_close(&c);
+    disti_attachment_close(&a);
+    disti_attachment_close(&b);
+    disti_attachment_close(&c);
     disti_endpoints_close("world", 2);
     disti_endpoints_close("world", 0);
     disti_endpoints_close("next world", 2);
@@ -156,19 +156,19 @@ static void other_ranks_and_worlds_share_nothing(void **unused)
 static void without_cancel_a_group_has_its_own(void **unused)
 {
     struct dist_transport_config config;
-    struct engine_link a, b;
+    struct engine_attachment a, b;
     int contexts[2];
 
     (void)unused;
-    assert_int_equal(disti_link_open(&a, &fake_own, &fake_group, &contexts[0]), DIST_OK);
-    assert_int_equal(disti_link_open(&b, &fake_own, &fake_group, &contexts[1]), DIST_OK);
+    assert_int_equal(disti_attachment_open(&a, &fake_own, &fake_group, &contexts[0]), DIST_OK);
+    assert_int_equal(disti_attachment_open(&b, &fake_own, &fake_group, &contexts[1]), DIST_OK);
     assert_int_equal(opened, 2);
     config = opened_with(&b);
     assert_ptr_equal(config.context, &contexts[1]);
     assert_int_equal(config.rank, 1);
     assert_int_equal(config.world_size, 2);
-    disti_link_close(&a);
-    disti_link_close(&b);
+    disti_attachment_close(&a);
+    disti_attachment_close(&b);
     assert_int_equal(closed, 2);
 }
 

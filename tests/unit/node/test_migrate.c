@@ -61,7 +61,7 @@ static bool steps_migrate(struct disti_node *node)
     cpu_set_t after;
 
     node->migrate_ns = 0;
-    disti_node_appear(node);
+    disti_node_publish_cpu(node);
     for (int i = 0; i < 1000; i++)
         disti_node_migrate_cpu(node);
     assert_int_equal(sched_getaffinity(0, sizeof(after), &after), 0);

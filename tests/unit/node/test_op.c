@@ -16,8 +16,8 @@
 static const char drawing[STATES][STATES + 1] = {
     /*                   PAWE */
     [NODE_OP_POSTED] = " >  ",
-    [NODE_OP_AWAITS] = "  >>",
-    [NODE_OP_WORKS] = " > >",
+    [NODE_OP_WAITING] = "  >>",
+    [NODE_OP_WORKING] = " > >",
     [NODE_OP_ENDED] = "    ",
 };
 

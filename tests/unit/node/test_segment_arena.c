@@ -21,9 +21,9 @@ static unsigned char *take(size_t bytes)
     return memory;
 }
 
-static struct disti_segment_at where(const void *memory, size_t bytes)
+static struct disti_segment_location where(const void *memory, size_t bytes)
 {
-    struct disti_segment_at at = {.offset = 0};
+    struct disti_segment_location at = {.offset = 0};
 
     assert_true(disti_segment_find(memory, bytes, &at));
     return at;
@@ -63,7 +63,7 @@ static void test_sizes(void **state)
 static void test_bounds(void **state)
 {
     unsigned char *first = take(2 * PAGE), *second = take(2 * PAGE);
-    struct disti_segment_at at;
+    struct disti_segment_location at;
 
     (void)state;
     assert_int_equal(where(first + 5, PAGE).offset, where(first, 1).offset + 5);
@@ -82,7 +82,7 @@ static void test_bounds(void **state)
 }
 
 /* The file's bytes that take memory. */
-static size_t resident(const struct disti_segment_at *at)
+static size_t resident(const struct disti_segment_location *at)
 {
     struct stat info;
 
@@ -95,7 +95,7 @@ static void test_gives_memory_back(void **state)
 {
     enum { SOME = 5 << 20 };
     unsigned char *memory = take(SOME), *beside = take(1);
-    struct disti_segment_at at = where(memory, SOME);
+    struct disti_segment_location at = where(memory, SOME);
 
     (void)state;
     memset(memory, 1, SOME);
@@ -169,12 +169,13 @@ static void test_large(void **state)
 static int peer_at_its_limits(void *arg, int line)
 {
     struct rlimit none = {0, 0}, small = {64 << 10, RLIM_INFINITY};
-    struct disti_segment_at at;
+    struct disti_segment_location at;
     void *memory = NULL;
 
     (void)line;
     UNIT_CHECK(setrlimit(arg ? RLIMIT_FSIZE : RLIMIT_NOFILE, arg ? &small : &none) == 0);
-    UNIT_CHECK(disti_segment_piece(PAGE, &memory, &at) == (arg ? DIST_OK : DIST_ERR_NO_MEMORY));
+    UNIT_CHECK(disti_segment_alloc_shared(PAGE, &memory, &at) ==
+               (arg ? DIST_OK : DIST_ERR_NO_MEMORY));
     UNIT_CHECK(disti_segment_alloc(1 << 20, &memory) == DIST_OK);
     UNIT_CHECK(unit_zeros(memory, 1 << 20) && !disti_segment_find(memory, 1, &at));
     unit_fill(memory, 1 << 20, 3);
@@ -196,7 +197,7 @@ static void test_limits(void **state)
 /* ---- peers ---- */
 
 struct two {
-    struct disti_segment_at at[2];
+    struct disti_segment_location at[2];
 };
 
 /* Two blocks, one mapping; what is freed reads zeros, then what comes there next. */
@@ -248,7 +249,7 @@ static void test_peer(void **state)
 static void test_retire(void **state)
 {
     unsigned char *kept = take(PAGE), *freed = take(PAGE), *fresh;
-    struct disti_segment_at before = where(kept, PAGE);
+    struct disti_segment_location before = where(kept, PAGE);
     int open = descriptors();
 
     (void)state;
@@ -273,7 +274,7 @@ static void test_retire(void **state)
 static int child_of_owner(void *arg, int line)
 {
     unsigned char **memory = arg;
-    struct disti_segment_at at;
+    struct disti_segment_location at;
     void *own = NULL;
 
     (void)line;

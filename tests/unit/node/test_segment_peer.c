@@ -6,7 +6,6 @@
 
 #include <fcntl.h>
 #include <stdlib.h>
-#include <sys/mman.h>
 
 #define PAGE ((size_t)sysconf(_SC_PAGESIZE))
 #define SOME ((size_t)5 << 20)
@@ -30,13 +29,12 @@ static int peer_reads_and_writes(void *arg, int line)
 
 static void peer_share(size_t bytes)
 {
-    void *memory = unit_alloc(bytes);
-    struct disti_segment_name name = unit_name(memory);
+    struct unit_segment own = unit_segment(bytes);
 
-    unit_fill(memory, bytes, 1);
-    unit_run(peer_reads_and_writes, &name);
-    assert_true(unit_filled(memory, bytes, 2));
-    assert_int_equal(disti_segment_free(memory), DIST_OK);
+    unit_fill(own.memory, bytes, 1);
+    unit_run(peer_reads_and_writes, &own.name);
+    assert_true(unit_filled(own.memory, bytes, 2));
+    unit_segment_free(&own);
 }
 
 static void test_share(void **state)
@@ -66,15 +64,14 @@ static int peer_outlives_segment(void *arg, int line)
 
 static void test_freed(void **state)
 {
-    void *memory = unit_alloc(SOME);
-    struct disti_segment_name name = unit_name(memory);
+    struct unit_segment own = unit_segment(SOME);
     struct unit_peer peer;
 
     (void)state;
-    unit_fill(memory, SOME, 1);
-    peer = unit_fork(peer_outlives_segment, &name);
+    unit_fill(own.memory, SOME, 1);
+    peer = unit_fork(peer_outlives_segment, &own.name);
     assert_true(unit_hear(peer.line));
-    assert_int_equal(disti_segment_free(memory), DIST_OK);
+    unit_segment_free(&own);
     assert_true(unit_tell(peer.line));
     unit_join(&peer);
 }
@@ -96,28 +93,28 @@ static int peer_is_refused(void *arg, int line)
 /* The descriptor's number goes to another file, to a segment of the same size too. */
 static void test_stale(void **state)
 {
-    void *memory = unit_alloc(SOME), *other;
-    struct disti_segment_name name = unit_name(memory);
+    struct unit_segment own = unit_segment(SOME);
+    struct disti_segment_name name = own.name;
     int pipes[2];
 
     (void)state;
-    assert_int_equal(disti_segment_free(memory), DIST_OK);
+    unit_segment_free(&own);
     unit_run(peer_is_refused, &name);
     assert_int_equal(pipe(pipes), 0);
     assert_int_equal(pipes[0], name.fd);
     unit_run(peer_is_refused, &name);
     close(pipes[0]);
     close(pipes[1]);
-    other = unit_alloc(SOME);
-    assert_int_equal(unit_name(other).fd, name.fd);
+    own = unit_segment(SOME);
+    assert_int_equal(own.name.fd, name.fd);
     unit_run(peer_is_refused, &name);
-    assert_int_equal(disti_segment_free(other), DIST_OK);
+    unit_segment_free(&own);
 }
 
 static void test_wrong_name(void **state)
 {
-    void *memory = unit_alloc(SOME);
-    struct disti_segment_name good = unit_name(memory), name = good;
+    struct unit_segment own = unit_segment(SOME);
+    struct disti_segment_name good = own.name, name = good;
 
     (void)state;
     name.key++;
@@ -135,7 +132,7 @@ static void test_wrong_name(void **state)
     name = good;
     name.pid = INT32_MAX;
     unit_run(peer_is_refused, &name);
-    assert_int_equal(disti_segment_free(memory), DIST_OK);
+    unit_segment_free(&own);
 }
 
 /* A file of the right size and key that its owner can truncate would be a fault to come. */
@@ -166,12 +163,11 @@ static int peer_is_told_two_sizes(void *arg, int line)
 
 static void test_two_sizes(void **state)
 {
-    void *memory = unit_alloc(PAGE);
-    struct disti_segment_name name = unit_name(memory);
+    struct unit_segment own = unit_segment(PAGE);
 
     (void)state;
-    unit_run(peer_is_told_two_sizes, &name);
-    assert_int_equal(disti_segment_free(memory), DIST_OK);
+    unit_run(peer_is_told_two_sizes, &own.name);
+    unit_segment_free(&own);
 }
 
 /* ---- trim ---- */
@@ -235,17 +231,17 @@ static int peer_trims(void *arg, int line)
 static void test_trim(void **state)
 {
     static struct trim trim;
-    static int *memory[TRIMMED];
+    static struct unit_segment own[TRIMMED];
 
     (void)state;
     for (int i = 0; i < TRIMMED; i++) {
-        memory[i] = unit_alloc(sizeof(int));
-        *memory[i] = i;
-        trim.names[i] = unit_name(memory[i]);
+        own[i] = unit_segment(sizeof(int));
+        *(int *)own[i].memory = i;
+        trim.names[i] = own[i].name;
     }
     unit_run(peer_trims, &trim);
     for (int i = 0; i < TRIMMED; i++)
-        assert_int_equal(disti_segment_free(memory[i]), DIST_OK);
+        unit_segment_free(&own[i]);
 }
 
 /* ---- huge pages ---- */
@@ -310,20 +306,18 @@ static int peer_has_huge(void *arg, int line)
 
 static void test_huge(void **state)
 {
-    unsigned char *memory;
-    struct disti_segment_name name;
+    struct unit_segment own;
 
     (void)state;
     if (!huge_enabled()) {
         print_message("the kernel gives no huge pages for shared memory here\n");
         skip();
     }
-    memory = unit_alloc(SOME);
-    name = unit_name(memory);
-    memset(memory, 1, SOME);
-    assert_true(huge_kib(memory) >= 2048);
-    unit_run(peer_has_huge, &name);
-    assert_int_equal(disti_segment_free(memory), DIST_OK);
+    own = unit_segment(SOME);
+    memset(own.memory, 1, SOME);
+    assert_true(huge_kib(own.memory) >= 2048);
+    unit_run(peer_has_huge, &own.name);
+    unit_segment_free(&own);
 }
 
 int main(void)

@@ -19,7 +19,7 @@ static void *map_private(size_t bytes)
 }
 
 struct registered {
-    struct disti_segment_at at;
+    struct disti_segment_location at;
     size_t bytes;
 };
 
@@ -44,7 +44,7 @@ static int peer_shares(void *arg, int line)
 static void register_round(unsigned char *memory, size_t bytes)
 {
     struct registered it = {.bytes = bytes};
-    struct disti_segment_at at;
+    struct disti_segment_location at;
     struct unit_peer peer;
 
     unit_fill(memory, bytes, 1);
@@ -194,7 +194,7 @@ static void test_twice(void **state)
 
 static int child_writes(void *arg, int line)
 {
-    struct disti_segment_at at;
+    struct disti_segment_location at;
 
     (void)line;
     UNIT_CHECK(unit_filled(arg, 4 * PAGE, 1));
@@ -224,7 +224,7 @@ static void test_fork(void **state)
 static int peer_without_descriptors(void *arg, int line)
 {
     struct rlimit none = {0, 0};
-    struct disti_segment_at at;
+    struct disti_segment_location at;
 
     (void)line;
     UNIT_CHECK(setrlimit(RLIMIT_NOFILE, &none) == 0);
@@ -254,7 +254,7 @@ static int peer_without_mappings(void *arg, int line)
     size_t pages = 1 << 18, made = 0;
     unsigned char *memory = arg;
     char *many = mmap(NULL, pages * PAGE, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    struct disti_segment_at at;
+    struct disti_segment_location at;
     dist_status status;
 
     (void)line;

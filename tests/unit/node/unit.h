@@ -11,12 +11,14 @@
 #include <cmocka.h>
 /* clang-format on */
 
+#include "node/segment/file.h"
 #include "node/segment/segment.h"
 
 #include <poll.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -92,20 +94,44 @@ static inline void unit_run(int (*fn)(void *arg, int line), void *arg)
 
 static inline struct disti_segment_name unit_name(const void *memory)
 {
-    struct disti_segment_at at = {.offset = 1};
+    struct disti_segment_location at = {.offset = 1};
 
     assert_true(disti_segment_find(memory, 1, &at));
     assert_int_equal(at.offset, 0);
     return at.name;
 }
 
-/* A segment of its own. */
+/* The only block of an arena that is new. */
 static inline void *unit_alloc(size_t bytes)
 {
     void *memory = NULL;
 
-    assert_int_equal(disti_segment_make(bytes, &memory), DIST_OK);
+    assert_int_equal(disti_segment_alloc(bytes, &memory), DIST_OK);
     return memory;
+}
+
+/* What an arena is made of: a segment that this process owns. */
+struct unit_segment {
+    struct disti_segment_name name;
+    void *memory;
+};
+
+static inline struct unit_segment unit_segment(size_t bytes)
+{
+    size_t page = disti_segment_page();
+    struct unit_segment made;
+
+    bytes = (bytes + page - 1) / page * page;
+    assert_int_equal(disti_segment_file_make(bytes, &made.name), DIST_OK);
+    assert_int_equal(disti_segment_file_map(made.name.fd, 0, bytes, &made.memory), DIST_OK);
+    madvise(made.memory, bytes, MADV_DONTFORK);
+    return made;
+}
+
+static inline void unit_segment_free(const struct unit_segment *segment)
+{
+    munmap(segment->memory, segment->name.bytes);
+    disti_segment_file_drop(&segment->name);
 }
 
 /* Bytes that differ from place to place, and from seed to seed. */

@@ -105,3 +105,13 @@ TESTS += tests/unit/transports/test_tcp_zerocopy
 tests_unit_transports_test_tcp_zerocopy_SOURCES = \
 	tests/unit/transports/test_tcp_zerocopy.c $(tcp_fixture)
 tests_unit_transports_test_tcp_zerocopy_LDADD = $(unit_test_libs)
+
+check_PROGRAMS += tests/unit/transports/test_shm_phase
+TESTS += tests/unit/transports/test_shm_phase
+tests_unit_transports_test_shm_phase_SOURCES = tests/unit/transports/test_shm_phase.c
+tests_unit_transports_test_shm_phase_LDADD = $(unit_test_libs)
+
+check_PROGRAMS += tests/unit/transports/test_ucx_phase
+TESTS += tests/unit/transports/test_ucx_phase
+tests_unit_transports_test_ucx_phase_SOURCES = tests/unit/transports/test_ucx_phase.c
+tests_unit_transports_test_ucx_phase_LDADD = $(unit_test_libs)

@@ -1,0 +1,40 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Where a connection of transport ucx may go from where it stands: every pair, as phase.h draws it.
+ */
+#include "transports/ucx/phase.h"
+
+/* clang-format off */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+/* clang-format on */
+
+#define PHASES (UCX_CLOSED + 1)
+
+/* A row for each phase: '>' where an arrow leads to the phase of the column. */
+static const char drawing[PHASES][PHASES + 1] = {
+    /*               NOFC */
+    [UCX_NEW] = " >> ",
+    [UCX_OPEN] = "  >>",
+    [UCX_FAILED] = "   >",
+    [UCX_CLOSED] = "    ",
+};
+
+static void test_every_pair(void **state)
+{
+    (void)state;
+    for (int from = 0; from < PHASES; from++) {
+        for (int to = 0; to < PHASES; to++)
+            assert_int_equal(disti_ucx_phase_leads((enum ucx_phase)from, (enum ucx_phase)to),
+                             drawing[from][to] == '>');
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_every_pair)};
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
