@@ -459,7 +459,6 @@ struct dist_candidate {
     int segments;   /* 0: none, it is done in shared memory without an algorithm of messages */
     double seconds; /* predicted; below 0: not predicted */
     double least;   /* then it takes no less than this, if this is above 0 */
-    double tried; /* what calls of this process took, the slowest rank's; below 0: none tried it */
     bool chosen;  /* one of them */
     bool rules;   /* the rules, which look at no costs, would choose it */
 };
@@ -469,7 +468,6 @@ struct dist_explanation {
     size_t size; /* sizeof(struct dist_explanation), set by the caller */
     int ranks, nodes;
     int candidates;   /* that there are; as many as there was room for were written */
-    bool refined;     /* a group of this process has tried some, and chosen the fastest */
     char reason[256]; /* why the one that is chosen is */
     char costs[256];  /* where the costs are from, and what they are */
 };
@@ -477,8 +475,7 @@ struct dist_explanation {
 /*
  * Says which algorithm and how many segments a group of backend gloo would choose for such a call,
  * by the settings of this process (DIST_ALGO, DIST_TUNING, ...) and the costs in its cache, and
- * why. Where a group of as many ranks and machines has refined its choice in this process, that is
- * the answer. Writes at most `room` candidates, the fastest first. Measures nothing.
+ * why. Writes at most `room` candidates, the fastest first. Measures nothing.
  * ERR_INVALID_ARGUMENT.
  */
 DIST_API dist_status dist_explain(const struct dist_question *question,

@@ -52,10 +52,6 @@ tests_jobs_many_groups_SOURCES = tests/jobs/many_groups.c
 tests_jobs_many_groups_LDADD = libdist.la
 tests_jobs_many_groups_LDFLAGS = $(job_ldflags)
 
-check_PROGRAMS += tests/jobs/refined
-tests_jobs_refined_SOURCES = tests/jobs/refined.c
-tests_jobs_refined_LDADD = libdist.la
-tests_jobs_refined_LDFLAGS = $(job_ldflags)
 
 check_PROGRAMS += tests/jobs/reproducible
 tests_jobs_reproducible_SOURCES = tests/jobs/reproducible.c
@@ -128,7 +124,6 @@ job_scripts = \
 	tests/jobs/nccl_faults.sh \
 	tests/jobs/netns_cluster.sh \
 	tests/jobs/many_groups.sh \
-	tests/jobs/refined.sh \
 	tests/jobs/reproducible.sh \
 	tests/jobs/preload.sh \
 	tests/jobs/bad_input.sh \
