@@ -33,8 +33,8 @@ struct verify_step {
 
 /* A chunk of a step's data that is followed. */
 struct verify_item {
-    uint32_t chunk; /* which of those that are followed */
-    uint32_t at;    /* which of the step's chunks */
+    uint32_t chunk;  /* which of those that are followed */
+    uint32_t offset; /* which of the step's chunks */
 };
 
 /* One end of a message: the number-th from one rank to another on a channel. */
@@ -141,9 +141,9 @@ void disti_verify_describe(const struct verify *v, uint32_t step, char *text, si
 /* The shape as the rank has it, to ask what lies where. */
 struct disti_plan disti_verify_shape(const struct verify *v, uint32_t rank);
 
-/* The cell of a chunk that is followed, at that place on a rank. */
+/* The cell of a chunk that is followed, where the reference says, on a rank. */
 struct verify_cell *disti_verify_cell(const struct verify *v, uint32_t rank,
-                                      struct disti_chunk_ref place, uint32_t chunk);
+                                      struct disti_chunk_ref ref, uint32_t chunk);
 
 /* Adds what the plan's steps do with the chunks that are followed. False: a fault, or lost. */
 bool disti_verify_collect(struct verify *v, const struct disti_plan *plan);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The search for races: two accesses of one rank to one place, at least one a write, which nothing
+ * The search for races: two accesses of one rank to one chunk, at least one a write, which nothing
  * puts in order. What orders steps is the least that a transport keeps:
  *
  *   lane order, waits:   end of a step    -> begin of the next, of the one that waits
@@ -151,10 +151,10 @@ static void race_order(struct race *race, const uint32_t *steps, uint32_t event)
     *latest = event;
 }
 
-/* Is the place the chunk's own in OUT, be it under IN's name? (IN is not written otherwise.) */
-static bool race_touches(const struct race *race, struct disti_chunk_ref place)
+/* Is it the chunk in OUT, be it under IN's name? (IN is not written otherwise.) */
+static bool race_touches(const struct race *race, struct disti_chunk_ref ref)
 {
-    return place.space == DISTI_OUT || (place.space == DISTI_IN && race->v->aliased);
+    return ref.space == DISTI_OUT || (ref.space == DISTI_IN && race->v->aliased);
 }
 
 /* Must be ordered; `early` an event before `late`. */
@@ -221,10 +221,11 @@ static bool race_chunk(struct race *race, uint32_t chunk)
 static bool race_uses_slot(const struct verify_step *step, uint32_t slot, bool write)
 {
     bool uses = write ? step->kind != DISTI_SEND : step->kind != DISTI_RECV;
-    struct disti_chunk_ref at = write ? step->dst : step->src;
+    struct disti_chunk_ref ref = write ? step->dst : step->src;
     if (!write && step->kind == DISTI_REDUCE && race_uses_slot(step, slot, true))
         return true;
-    return uses && at.space == DISTI_SCRATCH && slot >= at.at && slot - at.at < step->items;
+    return uses && ref.space == DISTI_SCRATCH && slot >= ref.chunk &&
+           slot - ref.chunk < step->items;
 }
 
 static bool race_slot_pair(struct race *race, uint32_t early, uint32_t late, const char *what)

@@ -74,17 +74,16 @@ static void run_advance(struct run *run, uint32_t step)
 
 /* ---- data ---- */
 
-/* Reads the step's i-th chunk, of those that begin at place. */
-static bool run_read(struct verify *v, uint32_t step, struct disti_chunk_ref place, uint32_t i,
+/* Reads the step's i-th chunk, of those that begin at ref. */
+static bool run_read(struct verify *v, uint32_t step, struct disti_chunk_ref ref, uint32_t i,
                      struct verify_cell *value_p)
 {
     const struct verify_item *item = &verify_items(v, step)[i];
-    place.at += item->at;
-    *value_p = *disti_verify_cell(v, verify_step(v, step)->rank, place, item->chunk);
+    ref.chunk += item->offset;
+    *value_p = *disti_verify_cell(v, verify_step(v, step)->rank, ref, item->chunk);
     if (!value_p->written)
         return disti_verify_fault(v, step, "reads chunk %u of %s, which is not written yet",
-                                  place.at,
-                                  place.space == DISTI_SCRATCH ? "scratch" : "its memory");
+                                  ref.chunk, ref.space == DISTI_SCRATCH ? "scratch" : "its memory");
     if (value_p->chunk != item->chunk)
         return disti_verify_fault(v, step, "takes chunk %u for chunk %u",
                                   v->followed[value_p->chunk], v->followed[item->chunk]);
@@ -95,8 +94,8 @@ static void run_write(struct verify *v, uint32_t step, uint32_t i, struct verify
 {
     const struct verify_step *s = verify_step(v, step);
     const struct verify_item *item = &verify_items(v, step)[i];
-    struct disti_chunk_ref place = {s->dst.at + item->at, s->dst.space};
-    *disti_verify_cell(v, s->rank, place, item->chunk) = value;
+    struct disti_chunk_ref ref = {s->dst.chunk + item->offset, s->dst.space};
+    *disti_verify_cell(v, s->rank, ref, item->chunk) = value;
 }
 
 /* Adds `other` to *value_p; both must be parts of one unfinished sum. */

@@ -80,14 +80,14 @@ struct disti_plan disti_verify_shape(const struct verify *v, uint32_t rank)
 }
 
 struct verify_cell *disti_verify_cell(const struct verify *v, uint32_t rank,
-                                      struct disti_chunk_ref place, uint32_t chunk)
+                                      struct disti_chunk_ref ref, uint32_t chunk)
 {
-    uint8_t space = place.space;
+    uint8_t space = ref.space;
     if (space == DISTI_SCRATCH)
-        return &v->scratch[v->rank[rank].first_slot + place.at];
+        return &v->scratch[v->rank[rank].first_slot + ref.chunk];
     if (space == DISTI_IN && v->aliased) {
         struct disti_plan shape = disti_verify_shape(v, rank);
-        if (disti_plan_place(&shape, DISTI_OUT, v->followed[chunk], &place))
+        if (disti_plan_locate(&shape, DISTI_OUT, v->followed[chunk], &ref))
             space = DISTI_OUT;
     }
     return &v->cells[((size_t)rank * 2 + space) * v->count + chunk];
@@ -99,10 +99,10 @@ static void verify_fill(struct verify *v)
     for (uint32_t rank = 0; rank < v->ranks; rank++) {
         struct disti_plan shape = disti_verify_shape(v, rank);
         bool has = shape.collective != DIST_COLL_BROADCAST || shape.rank == shape.root;
-        struct disti_chunk_ref place;
+        struct disti_chunk_ref ref;
         for (uint32_t c = 0; c < v->count && has; c++)
-            if (disti_plan_place(&shape, DISTI_IN, v->followed[c], &place))
-                *disti_verify_cell(v, rank, place, c) =
+            if (disti_plan_locate(&shape, DISTI_IN, v->followed[c], &ref))
+                *disti_verify_cell(v, rank, ref, c) =
                     (struct verify_cell){.sum = disti_verify_number(v, rank),
                                          .order = disti_verify_leaf(rank),
                                          .chunk = c,
@@ -123,38 +123,38 @@ static uint32_t verify_giver(const struct verify *v, uint32_t data)
 }
 
 /* Has one chunk of one rank's output what was promised? */
-static bool verify_output(struct verify *v, uint32_t rank, struct disti_chunk_ref place, uint32_t c)
+static bool verify_output(struct verify *v, uint32_t rank, struct disti_chunk_ref ref, uint32_t c)
 {
-    const struct verify_cell *cell = disti_verify_cell(v, rank, place, c);
+    const struct verify_cell *cell = disti_verify_cell(v, rank, ref, c);
     bool reduces = disti_algorithm_reduces(v->shape.collective);
     bool finished = reduces && v->ranks > 1;
     uint64_t sum = reduces ? v->all : disti_verify_number(v, verify_giver(v, v->followed[c]));
     if (!cell->written)
         return disti_verify_fault(v, VERIFY_NONE, "rank %u: output chunk %u is never written", rank,
-                                  place.at);
+                                  ref.chunk);
     if (cell->sum != sum && verify_few(v))
         return disti_verify_fault(
             v, VERIFY_NONE,
             "rank %u: output chunk %u holds the contributions of ranks %#llx, not %#llx", rank,
-            place.at, (unsigned long long)cell->sum, (unsigned long long)sum);
+            ref.chunk, (unsigned long long)cell->sum, (unsigned long long)sum);
     if (cell->sum != sum)
         return disti_verify_fault(
-            v, VERIFY_NONE, "rank %u: output chunk %u does not hold what it must", rank, place.at);
+            v, VERIFY_NONE, "rank %u: output chunk %u does not hold what it must", rank, ref.chunk);
     if (cell->finished != finished)
         return disti_verify_fault(v, VERIFY_NONE, "rank %u: output chunk %u was finished %d times",
-                                  rank, place.at, cell->finished);
+                                  rank, ref.chunk, cell->finished);
     return true;
 }
 
 /* The order of reproducible results, as plan.h has it; `sums` has room for all ranks. */
 static uint64_t verify_order(uint32_t ranks, uint64_t *sums)
 {
-    uint32_t places = 1, count = 0;
-    while (2 * places <= ranks)
-        places *= 2;
+    uint32_t virtual_ranks = 1, count = 0;
+    while (2 * virtual_ranks <= ranks)
+        virtual_ranks *= 2;
     for (uint32_t rank = 0; rank < ranks; rank++) {
         sums[count] = disti_verify_leaf(rank);
-        if (rank < 2 * (ranks - places))
+        if (rank < 2 * (ranks - virtual_ranks))
             sums[count] = disti_verify_added(sums[count], disti_verify_leaf(++rank));
         count++;
     }
@@ -169,13 +169,13 @@ static bool verify_outputs(struct verify *v, uint64_t order)
     v->verdict->ordered = disti_algorithm_reduces(v->shape.collective);
     for (uint32_t rank = 0; rank < v->ranks; rank++) {
         struct disti_plan shape = disti_verify_shape(v, rank);
-        struct disti_chunk_ref place;
+        struct disti_chunk_ref ref;
         for (uint32_t c = 0; c < v->count; c++) {
-            if (!disti_plan_place(&shape, DISTI_OUT, v->followed[c], &place))
+            if (!disti_plan_locate(&shape, DISTI_OUT, v->followed[c], &ref))
                 continue;
-            if (!verify_output(v, rank, place, c))
+            if (!verify_output(v, rank, ref, c))
                 return false;
-            if (disti_verify_cell(v, rank, place, c)->order != order)
+            if (disti_verify_cell(v, rank, ref, c)->order != order)
                 v->verdict->ordered = false;
         }
     }

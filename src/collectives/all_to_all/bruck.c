@@ -61,7 +61,7 @@ static struct disti_step_ref bruck_pack(const struct bruck *k, uint32_t bit, uin
     struct disti_chunk_ref source = {0, DISTI_IN};
     for (uint32_t j = bruck_first(k, bit); j > 0; j = bruck_next(j, bit), count++) {
         struct disti_chunk_ref at = bruck_place(k, j);
-        if (count > begin && at.space == source.space && at.at == source.at + count - begin)
+        if (count > begin && at.space == source.space && at.chunk == source.chunk + count - begin)
             continue;
         if (count > begin)
             disti_build_copy(k->b, .lane = k->recv, .dst = disti_scratch(slot + begin),
