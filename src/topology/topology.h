@@ -51,7 +51,7 @@ int disti_node_leader(const struct disti_topology *topology, int node);
 
 /* A rank's neighbours in a rooted tree. */
 #define DISTI_TREE_CHILDREN 64
-struct disti_tree_place {
+struct disti_tree_neighbours {
     int parent; /* -1: the root */
     int children;
     int child[DISTI_TREE_CHILDREN]; /* the one with the largest subtree first */
@@ -62,7 +62,7 @@ struct disti_tree_place {
  * node (the root on its own node, else the leader) is in the tree across the nodes.
  */
 void disti_tree_binomial(const struct disti_topology *topology, int root, int rank,
-                         struct disti_tree_place *place_p);
+                         struct disti_tree_neighbours *tree_p);
 
 /*
  * The two trees of Sanders, Speck, Traeff, "Two-tree algorithms for full bandwidth broadcast,
@@ -72,13 +72,13 @@ void disti_tree_binomial(const struct disti_topology *topology, int root, int ra
  * is rooted at its own root, the rank disti_tree_double_root; or, rooted, both hang below `root`.
  */
 void disti_tree_double(const struct disti_topology *topology, int which, int rank,
-                       struct disti_tree_place *place_p);
+                       struct disti_tree_neighbours *tree_p);
 int disti_tree_double_root(const struct disti_topology *topology, int which);
 void disti_tree_double_rooted(const struct disti_topology *topology, int which, int root, int rank,
-                              struct disti_tree_place *place_p);
+                              struct disti_tree_neighbours *tree_p);
 
 /* The same over labels 0 .. count - 1 instead of ranks: parent and children are labels. */
-void disti_tree_double_label(int count, int which, int label, struct disti_tree_place *place_p);
+void disti_tree_double_label(int count, int which, int label, struct disti_tree_neighbours *tree_p);
 int disti_tree_double_label_root(int count, int which);
 
 #endif
