@@ -7,7 +7,7 @@
  *
  *            3                          2
  *         /     \                    /     \           up: reduce what the children send
- *        1       5                  0       4          down: hand on what the parent sends
+ *        1       5                  0       4          down: forward what the parent sends
  *       / \     /                    \     / \
  *      0   2   4                      1   3   5        (positions, 6 ranks)
  *
@@ -56,7 +56,7 @@ static void tree_parent(const struct tree *t)
     }
 }
 
-static void tree_hand_on(const struct tree *t)
+static void tree_forward(const struct tree *t)
 {
     for (int i = 0; i < t->tree.children; i++) {
         uint16_t lane = disti_build_lane(t->b, t->channel);
@@ -76,6 +76,6 @@ void disti_all_reduce_tree(const struct disti_shape *shape, struct disti_builder
         disti_tree_double(shape->topology, which, shape->rank, &t.tree);
         tree_reduce(&t);
         tree_parent(&t);
-        tree_hand_on(&t);
+        tree_forward(&t);
     }
 }

@@ -4,7 +4,7 @@
  * Rabenseifner, Gropp, "Optimization of collective communication operations in MPICH", 2005.
  *
  *          0
- *       /  |  \          a rank hands up its own block and those of the ranks below it,
+ *       /  |  \          a rank sends up its own block and those of the ranks below it,
  *      4   2   1         packed in scratch, as one message: 4 sends 4 5 6 7
  *     /|   |
  *    6 5   3             at the root they go straight to OUT if they follow each other there
@@ -16,7 +16,7 @@
 #include "collectives/algorithms.h"
 #include "collectives/common/subtree.h"
 
-/* At the root: what came packed goes to its places. */
+/* At the root: what came packed goes to where it belongs. */
 static void gather_unpack(struct disti_builder *b, uint16_t lane, const uint32_t *list,
                           uint32_t slot, uint32_t count)
 {
@@ -49,8 +49,8 @@ static void gather_end(const struct disti_shape *shape, struct disti_builder *b,
 }
 
 /* One lane, since all must have come before anything is handed up. */
-static void gather_hand_up(const struct disti_shape *shape, struct disti_builder *b,
-                           const struct disti_tree_neighbours *tree, uint32_t *list)
+static void gather_send_to_parent(const struct disti_shape *shape, struct disti_builder *b,
+                                  const struct disti_tree_neighbours *tree, uint32_t *list)
 {
     uint32_t own = (uint32_t)shape->rank;
     uint32_t count = disti_subtree(shape->topology, shape->root, shape->rank, list);
@@ -84,5 +84,5 @@ void disti_gather_binomial(const struct disti_shape *shape, struct disti_builder
     if (tree.parent < 0)
         gather_end(shape, b, &tree, list);
     else
-        gather_hand_up(shape, b, &tree, list);
+        gather_send_to_parent(shape, b, &tree, list);
 }

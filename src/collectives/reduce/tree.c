@@ -28,8 +28,8 @@ static void tree_end(const struct disti_shape *shape, struct disti_builder *b, i
     }
 }
 
-static void tree_hand_up(const struct disti_shape *shape, struct disti_builder *b, int which,
-                         const struct disti_tree_neighbours *tree)
+static void tree_send_to_parent(const struct disti_shape *shape, struct disti_builder *b, int which,
+                                const struct disti_tree_neighbours *tree)
 {
     uint16_t recv = disti_build_lane(b, (uint16_t)which),
              send = disti_build_lane(b, (uint16_t)which);
@@ -57,6 +57,6 @@ void disti_reduce_tree(const struct disti_shape *shape, struct disti_builder *b)
         if (tree.parent < 0)
             tree_end(shape, b, which, &tree);
         else
-            tree_hand_up(shape, b, which, &tree);
+            tree_send_to_parent(shape, b, which, &tree);
     }
 }

@@ -5,7 +5,7 @@
  * binomial gather, downwards:
  *
  *          0
- *       /  |  \          a rank hands down to each child that child's block and those of the ranks
+ *       /  |  \          a rank forwards to each child that child's block and those of the ranks
  *      4   2   1         below it, packed in scratch, as one message: 4 gets 4 5 6 7
  *     /|   |
  *    6 5   3             the root sends straight from IN what follows each other there
@@ -52,8 +52,8 @@ static void scatter_begin(const struct disti_shape *shape, struct disti_builder 
                      .data = own);
 }
 
-static void scatter_hand_down(const struct disti_shape *shape, struct disti_builder *b,
-                              const struct disti_tree_neighbours *tree, uint32_t *list)
+static void scatter_forward(const struct disti_shape *shape, struct disti_builder *b,
+                            const struct disti_tree_neighbours *tree, uint32_t *list)
 {
     uint32_t own = (uint32_t)shape->rank;
     uint32_t count = disti_subtree(shape->topology, shape->root, shape->rank, list), slot = count;
@@ -86,5 +86,5 @@ void disti_scatter_binomial(const struct disti_shape *shape, struct disti_builde
     if (tree.parent < 0)
         scatter_begin(shape, b, &tree, list);
     else
-        scatter_hand_down(shape, b, &tree, list);
+        scatter_forward(shape, b, &tree, list);
 }
