@@ -36,7 +36,7 @@ dist_status disti_engine_open(const struct dist_backend_config *config,
     if (status == DIST_OK)
         status = disti_route_open(engine, engine_config, &offer, &node);
     if (status == DIST_OK)
-        status = disti_tune_settle(engine, engine_config->transports, &offer);
+        status = disti_tune_decide(engine, engine_config->transports, &offer);
     if (status != DIST_OK)
         goto out;
     status = disti_on_node_open(engine, node);

@@ -249,7 +249,7 @@ static dist_status tune_measure(struct dist_engine *engine,
     return DIST_OK;
 }
 
-dist_status disti_tune_settle(struct dist_engine *engine,
+dist_status disti_tune_decide(struct dist_engine *engine,
                               const struct dist_transport *const *transports,
                               const struct disti_tune_offer *offer)
 {

@@ -46,7 +46,7 @@ dist_status disti_tune_offer(const struct dist_backend_config *config,
  * With rank 0's offer, and routes that are open: measures if need be, and sets the tuning, the
  * same on every rank. Collective, blocks; ERR_TIMEOUT, ERR_PEER_LOST.
  */
-dist_status disti_tune_settle(struct dist_engine *engine,
+dist_status disti_tune_decide(struct dist_engine *engine,
                               const struct dist_transport *const *transports,
                               const struct disti_tune_offer *offer);
 
