@@ -6,7 +6,7 @@
 #include <dist/backend.h>
 
 /*
- * The ranks by place. `order` lists them so that each node is entered and left once,
+ * The ranks by locality. `order` lists them so that each node is entered and left once,
  * and inside it package, NUMA node and core follow each other: the ring. Ranks on one
  * node stand together: node i has order[node_first[i] .. node_first[i + 1]); the
  * first of them is its leader.
@@ -14,19 +14,19 @@
 struct disti_topology {
     int ranks;
     int nodes;
-    struct dist_place *places; /* by rank */
-    int *order;                /* by position */
-    int *position;             /* by rank: order[position[r]] == r */
-    int *node_first;           /* nodes + 1 entries */
-    bool uniform;              /* every node has the same number of ranks */
-    int rack_nodes;            /* nodes 0 .. rack_nodes - 1 are in rack 0, ...; 0: not known */
+    struct dist_place *localities; /* by rank */
+    int *order;                    /* by position */
+    int *position;                 /* by rank: order[position[r]] == r */
+    int *node_first;               /* nodes + 1 entries */
+    bool uniform;                  /* every node has the same number of ranks */
+    int rack_nodes;                /* nodes 0 .. rack_nodes - 1 are in rack 0, ...; 0: not known */
 };
 
 /*
- * From places[ranks] (copied). Nodes may carry any numbers; they are renumbered from 0 in rank
+ * From localities[ranks] (copied). Nodes may carry any numbers; they are renumbered from 0 in rank
  * order. ERR_NO_MEMORY, ERR_INVALID_ARGUMENT. The caller frees it.
  */
-dist_status disti_topology_create(const struct dist_place *places, int ranks,
+dist_status disti_topology_create(const struct dist_place *localities, int ranks,
                                   struct disti_topology **topology_p);
 
 /*

@@ -15,7 +15,7 @@
 
 int job_distance(const struct disti_topology *topology, int one, int other)
 {
-    const struct dist_place *a = &topology->places[one], *b = &topology->places[other];
+    const struct dist_place *a = &topology->localities[one], *b = &topology->localities[other];
     int rack = topology->rack_nodes;
     if (a->node != b->node)
         return rack && a->node / rack != b->node / rack ? DISTI_OTHER_RACK : DISTI_OTHER_NODE;
