@@ -57,8 +57,6 @@ static void print_row(const struct explain_report *report, int row)
     else
         printf(" %8s", "-");
     print_prediction(candidate);
-    if (report->explanation.refined)
-        print_measured(candidate->tried);
     if (report->run)
         print_measured(report->measured[row]);
     printf("  %s%s\n", candidate->summary, candidate->rules ? " (the rules' choice)" : "");
@@ -73,15 +71,13 @@ static void print_table(const struct explain_report *report)
            explanation->ranks, explanation->ranks == 1 ? "" : "s", explanation->nodes,
            explanation->nodes == 1 ? "" : "s");
     printf("  %-20s %8s %10s", "algorithm", "segments", "predicted");
-    if (explanation->refined)
-        printf(" %10s", "tried");
     if (report->run)
         printf(" %10s", "measured");
     printf("\n");
     for (int i = 0; i < report->count; i++)
         print_row(report, i);
     if (report->free >= 0) {
-        printf("  %-20s %8s %*s", "(nothing forced)", "", explanation->refined ? 21 : 10, "");
+        printf("  %-20s %8s %*s", "(nothing forced)", "", 10, "");
         print_measured(report->free);
         printf("\n");
     }
@@ -97,23 +93,20 @@ static void print_table(const struct explain_report *report)
 
 static void print_csv(const struct explain_report *report)
 {
-    printf("collective,bytes,ranks,nodes,algorithm,segments,predicted_s,measured_s,chosen,rules,"
-           "tried_s\n");
+    printf("collective,bytes,ranks,nodes,algorithm,segments,predicted_s,measured_s,chosen,rules\n");
     for (int i = 0; i < report->count; i++) {
         const struct dist_candidate *candidate = &report->candidates[i];
-        char predicted[32] = "", tried[32] = "", measured[32] = "";
+        char predicted[32] = "", measured[32] = "";
 
         if (candidate->seconds >= 0)
             snprintf(predicted, sizeof(predicted), "%.9f", candidate->seconds);
-        if (candidate->tried >= 0)
-            snprintf(tried, sizeof(tried), "%.9f", candidate->tried);
         if (report->measured[i] >= 0)
             snprintf(measured, sizeof(measured), "%.9f", report->measured[i]);
-        printf("%s,%zu,%d,%d,%s,%d,%s,%s,%s,%s,%s\n",
+        printf("%s,%zu,%d,%d,%s,%d,%s,%s,%s,%s\n",
                dist_collective_string(report->question.collective), report->question.bytes,
                report->explanation.ranks, report->explanation.nodes, candidate->algorithm,
                candidate->segments, predicted, measured, candidate->chosen ? "yes" : "no",
-               candidate->rules ? "yes" : "no", tried);
+               candidate->rules ? "yes" : "no");
     }
 }
 
@@ -160,7 +153,6 @@ static void print_json(const struct explain_report *report)
         printf(", \"segments\": %d", candidate->segments);
         print_seconds("predicted_s", candidate->seconds);
         print_seconds("least_s", candidate->least);
-        print_seconds("tried_s", candidate->tried);
         print_seconds("measured_s", report->measured[i]);
         printf(", \"chosen\": %s, \"rules\": %s}", candidate->chosen ? "true" : "false",
                candidate->rules ? "true" : "false");

@@ -16,14 +16,11 @@
 #define RUN_SECONDS 0.3
 #define RUN_BATCHES 10
 #define RUN_CALLS_MAX 200
-/* Where choices are refined, they are so after so many calls. */
-#define RUN_REFINING 40
 
 /* One thing to be measured; an empty name: whatever the library chooses. Exchanged as bytes. */
 struct run_item {
     char algorithm[56];
     int32_t segments;
-    int32_t before; /* calls that come first, and are not timed */
 };
 
 /* What rank 0 finds out: seconds by item, and what the library says then. */
@@ -37,7 +34,6 @@ struct run_list {
     struct explain_report *report;
     struct run_item items[EXPLAIN_ROOM + 1];
     int32_t count;
-    bool again; /* calls may refine the choice: the library is asked once more */
     struct run_found *found;
 };
 
@@ -124,11 +120,11 @@ static dist_status run_calls(const struct run *run, int calls, double *seconds_p
 }
 
 /* Rank 0's clock counts, and it says how many calls there are. */
-static dist_status run_measure(const struct run *run, int32_t before, double *seconds_p)
+static dist_status run_measure(const struct run *run, double *seconds_p)
 {
     double seconds = 0, best = 1e9;
     int32_t calls = 0;
-    dist_status status = run_calls(run, before, &seconds);
+    dist_status status = run_calls(run, RUN_WARM, &seconds);
 
     if (status == DIST_OK)
         status = run_calls(run, RUN_WARM, &seconds);
@@ -191,7 +187,7 @@ static dist_status run_item(dist_group *world, struct run *run, const struct run
     status = dist_dup_group(world, NULL, &run->group);
     if (status != DIST_OK)
         return status;
-    status = run_measure(run, item->before, seconds_p);
+    status = run_measure(run, seconds_p);
     return status == DIST_OK ? dist_destroy_process_group(run->group) : status;
 }
 
@@ -229,24 +225,13 @@ static dist_status run_open(dist_group **world_p)
     return status;
 }
 
-/* As the library reads DIST_TUNING. */
-static bool run_refines(void)
-{
-    const char *said = getenv("DIST_TUNING");
-
-    return said && strncmp(said, "refine", 6) == 0;
-}
-
 /* What is forced now is shown as the choice, and would stand in the way. */
 static void run_list(struct run_list *list)
 {
     list->count = 1;
-    list->items[0].before = run_refines() ? RUN_REFINING : RUN_WARM;
-    list->again = run_refines() && !getenv("DIST_ALGO") && !getenv("DIST_SEGMENTS");
     for (int i = 0; i < list->report->count; i++) {
         struct run_item *item = &list->items[list->count++];
 
-        item->before = RUN_WARM;
         if (list->report->candidates[i].segments == 0) /* it cannot be forced, nor need it be */
             continue;
         snprintf(item->algorithm, sizeof(item->algorithm), "%s",
@@ -277,10 +262,6 @@ static void run_take(const struct run_list *list)
     struct explain_report *report = &list->found->report;
 
     *report = *list->report;
-    unsetenv("DIST_ALGO");
-    unsetenv("DIST_SEGMENTS");
-    if (list->again)
-        explain_ask(report);
     report->free = list->found->seconds[0];
     for (int i = 0; i < report->count; i++)
         run_take_row(list, report, i);

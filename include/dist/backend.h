@@ -474,7 +474,6 @@ struct dist_candidate {
     int segments;   /* 0: shared memory serves the call, without messages */
     double seconds; /* predicted; below 0: not predicted */
     double least;   /* if not predicted: a lower bound in seconds, if above 0 */
-    double tried;   /* seconds of this process's calls, the slowest rank's; below 0: not tried */
     bool chosen;    /* true for exactly one */
     bool rules;     /* the rules, which ignore costs, choose it */
 };
@@ -484,7 +483,6 @@ struct dist_explanation {
     size_t size; /* sizeof(struct dist_explanation), set by the caller */
     int ranks, nodes;
     int candidates;   /* all of them, also those that found no room */
-    bool refined;     /* a group of this process tried several and chose the fastest */
     char reason[256]; /* why the chosen one is chosen */
     char costs[256];  /* the costs, and where they come from */
 };
@@ -494,8 +492,7 @@ struct dist_explanation {
  * why.
  *
  * The answer follows from this process's settings (DIST_ALGO, DIST_TUNING, ...) and the costs in
- * its cache. If a group of as many ranks and machines has refined its choice in this process, that
- * choice is the answer. Writes at most `room` candidates, the fastest first. Measures nothing.
+ * its cache. Writes at most `room` candidates, the fastest first. Measures nothing.
  *
  * Errors: ERR_INVALID_ARGUMENT.
  */

@@ -2,7 +2,6 @@
 /* Which algorithm would be chosen, and why, for those who ask from outside. */
 #include "base/log.h"
 #include "base/settings/config.h"
-#include "engine/measure/refining.h"
 #include "engine/measure/tune.h"
 #include "node/node.h"
 #include "topology/discover.h"
@@ -16,7 +15,7 @@
 
 /* What the rules choose is simulated for people up to so many ranks, though not at a call. */
 #define EXPLAIN_RANKS 512
-#define EXPLAIN_ROWS (DISTI_CANDIDATES_MAX + 2 + DISTI_REFINE_MOST)
+#define EXPLAIN_ROWS (DISTI_CANDIDATES_MAX + 2)
 
 /* What a choice is made from. */
 struct explain {
@@ -25,7 +24,6 @@ struct explain {
     struct disti_topology *topology;
     int32_t effort; /* what a job would measure first */
     bool in_memory; /* no plan is needed: all ranks are on one machine, and share memory */
-    struct disti_refined refined; /* count 0: no group has refined this choice */
 };
 
 /* The row for that. */
@@ -196,30 +194,6 @@ static void explain_predict(const struct explain *explain, dist_collective colle
         row->seconds = -1;
 }
 
-/* What a group of this process has come to by trying. */
-static void explain_refined(struct explain *explain, dist_collective collective, size_t bytes,
-                            struct disti_chosen *chosen)
-{
-    const struct disti_topology *topology = explain->topology;
-
-    explain->refined.count = 0;
-    if ((chosen->reason != DISTI_REASON_PREDICTED && chosen->reason != DISTI_REASON_RULE_NEAR) ||
-        explain->in_memory ||
-        !disti_refined_find(collective, bytes, topology->ranks, topology->nodes, &explain->refined))
-        return;
-    chosen->best = explain->refined.candidates[explain->refined.best];
-}
-
-/* Seconds that it took when it was tried; below 0: it was not. */
-static double explain_tried(const struct explain *explain, const struct disti_candidate *row)
-{
-    for (int i = 0; i < explain->refined.count; i++) {
-        if (explain_same(&explain->refined.candidates[i], row))
-            return explain->refined.seconds[i];
-    }
-    return -1;
-}
-
 static int explain_rows(const struct explain *explain, dist_collective collective, size_t bytes,
                         const struct disti_chosen *chosen, struct disti_candidate *rows)
 {
@@ -228,8 +202,6 @@ static int explain_rows(const struct explain *explain, dist_collective collectiv
     memcpy(rows, chosen->candidates, (size_t)count * sizeof(*rows));
     count = explain_add(rows, count, &chosen->rule);
     count = explain_add(rows, count, &chosen->best);
-    for (int i = 0; i < explain->refined.count; i++)
-        count = explain_add(rows, count, &explain->refined.candidates[i]);
     for (int i = 0; i < count; i++)
         explain_predict(explain, collective, bytes, &rows[i]);
     qsort(rows, (size_t)count, sizeof(*rows), explain_compare);
@@ -256,14 +228,8 @@ static void explain_answer(const struct explain *explain, const struct disti_cho
     explanation_p->ranks = explain->topology->ranks;
     explanation_p->nodes = explain->topology->nodes;
     explanation_p->candidates = count + explain->in_memory;
-    explanation_p->refined = explain->refined.count > 0;
-    if (explanation_p->refined)
-        snprintf(explanation_p->reason, sizeof(explanation_p->reason),
-                 "it was the fastest of %d that calls of this program tried",
-                 explain->refined.count);
-    else
-        snprintf(explanation_p->reason, sizeof(explanation_p->reason), "%s",
-                 explain->in_memory ? EXPLAIN_MEMORY_REASON : disti_reason_string(chosen->reason));
+    snprintf(explanation_p->reason, sizeof(explanation_p->reason), "%s",
+             explain->in_memory ? EXPLAIN_MEMORY_REASON : disti_reason_string(chosen->reason));
     explain_costs(explain, explanation_p->costs, sizeof(explanation_p->costs));
 }
 
@@ -279,7 +245,6 @@ static void explain_write(const struct explain *explain, const struct disti_chos
                                                    .summary = EXPLAIN_MEMORY_SUMMARY,
                                                    .seconds = -1,
                                                    .least = -1,
-                                                   .tried = -1,
                                                    .chosen = true};
     for (int i = 0; i < count && at < room; i++)
         candidates[at++] = (struct dist_candidate){.algorithm = rows[i].algorithm->name,
@@ -287,7 +252,6 @@ static void explain_write(const struct explain *explain, const struct disti_chos
                                                    .segments = (int)rows[i].segments,
                                                    .seconds = rows[i].seconds,
                                                    .least = rows[i].least,
-                                                   .tried = explain_tried(explain, &rows[i]),
                                                    .chosen = !explain->in_memory &&
                                                              explain_same(&rows[i], &chosen->best),
                                                    .rules = explain_same(&rows[i], &chosen->rule)};
@@ -313,7 +277,6 @@ dist_status dist_explain(const struct dist_question *question, struct dist_candi
                           bytes, &chosen);
     if (status != DIST_OK)
         goto out;
-    explain_refined(&explain, question->collective, bytes, &chosen);
     count = explain_rows(&explain, question->collective, bytes, &chosen, rows);
     explain_answer(&explain, &chosen, count, explanation_p);
     explain_write(&explain, &chosen, rows, count, room, candidates);

@@ -48,31 +48,16 @@ static dist_status cache_add(struct dist_engine *engine, struct engine_cached **
     return DIST_OK;
 }
 
-/* Which algorithm, and how many segments. */
-static dist_status cache_choose(struct dist_engine *engine, const struct dist_call *call,
-                                const struct disti_refine_turn *turn,
-                                const struct disti_algorithm **algorithm_p, uint32_t *segments_p)
-{
-    const struct disti_candidate *candidate;
-
-    if (!turn->refine)
-        return disti_chooser_pick(&engine->chooser, call->collective,
-                                  disti_bind_bytes(call, engine->config->world_size), algorithm_p,
-                                  segments_p);
-    candidate = &turn->refine->candidates[disti_refine_candidate(turn)];
-    *algorithm_p = candidate->algorithm;
-    *segments_p = candidate->segments;
-    return DIST_OK;
-}
-
 dist_status disti_cache_plan(struct dist_engine *engine, const struct dist_call *call,
-                             const struct disti_refine_turn *turn, const struct disti_plan **plan_p)
+                             const struct disti_plan **plan_p)
 {
     int root = disti_collective_rooted(call->collective) ? call->root : 0;
     const struct disti_algorithm *algorithm;
     struct engine_cached **bucket;
     uint32_t segments;
-    dist_status status = cache_choose(engine, call, turn, &algorithm, &segments);
+    dist_status status = disti_chooser_pick(&engine->chooser, call->collective,
+                                            disti_bind_bytes(call, engine->config->world_size),
+                                            &algorithm, &segments);
 
     if (status != DIST_OK)
         return status;

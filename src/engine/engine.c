@@ -36,9 +36,7 @@ dist_status disti_engine_open(const struct dist_backend_config *config,
     if (status == DIST_OK)
         status = disti_route_open(engine, engine_config, &offer, &node);
     if (status == DIST_OK)
-        status = disti_tune_settle(engine, engine_config->transports, &offer);
-    if (status == DIST_OK)
-        status = disti_refining_open(engine);
+        status = disti_tune_decide(engine, engine_config->transports, &offer);
     if (status != DIST_OK)
         goto out;
     status = disti_on_node_open(engine, node);
@@ -58,6 +56,7 @@ out:
 
 static void engine_append(struct dist_engine *engine, struct engine_task *task)
 {
+    task->order = engine->posted++;
     if (engine->tail)
         engine->tail->next = task;
     else
@@ -88,8 +87,6 @@ static bool engine_may_start(const struct dist_engine *engine, const struct engi
 {
     int running = 0;
 
-    if (task->turn.refine && !disti_refining_may_start(task))
-        return false;
     for (const struct engine_task *t = engine->head; t != task; t = t->next) {
         if (++running >= ENGINE_RUNNING_MAX || disti_spans_clash(t->spans, task->spans))
             return false;
@@ -104,7 +101,7 @@ static dist_status engine_step(struct dist_engine *engine, struct engine_task *t
     dist_status status = DIST_OK;
 
     if (task->state == TASK_POSTED && engine_may_start(engine, task))
-        status = disti_task_start(engine, task);
+        status = disti_task_start(task);
     if (status != DIST_OK)
         return status;
     if (task->state != TASK_RUNS || (task->kind == TASK_ON_NODE && node_busy))
@@ -129,8 +126,6 @@ static int engine_run(struct dist_engine *engine)
         if (status == DIST_IN_PROGRESS) {
             before = task;
         } else if (status == DIST_OK) {
-            if (task->turn.refine)
-                disti_refining_ended(engine, task);
             disti_ticket_end(&task->ticket, DIST_OK);
             engine_retire(engine, before);
             moved++;
@@ -141,30 +136,6 @@ static int engine_run(struct dist_engine *engine)
         task = next;
     }
     return moved;
-}
-
-static void engine_enqueue(struct dist_engine *engine, struct engine_task *task)
-{
-    task->order = engine->posted++;
-    engine_append(engine, task);
-}
-
-/* The call's turn, if its choice is refined; before the call that decides the ranks agree. */
-static dist_status engine_refine(struct dist_engine *engine, const struct dist_call *call,
-                                 struct disti_refine_turn *turn_p)
-{
-    struct engine_task *task;
-    dist_status status = DIST_OK;
-
-    if (!engine->refining || disti_on_node(engine, call))
-        return DIST_OK;
-    status = disti_refining_turn(engine, call, turn_p);
-    if (status != DIST_OK || !turn_p->decides)
-        return status;
-    status = disti_task_agreement(engine, call, turn_p, &task);
-    if (status == DIST_OK)
-        engine_enqueue(engine, task);
-    return status;
 }
 
 /*
@@ -193,7 +164,6 @@ static bool engine_begin(struct dist_engine *engine, const struct dist_call *cal
 dist_status disti_engine_post(struct dist_engine *engine, const struct dist_call *call,
                               struct dist_ticket *ticket)
 {
-    struct disti_refine_turn turn = {.refine = NULL};
     struct disti_node_op op;
     struct engine_task *task;
     uint64_t fingerprint;
@@ -211,9 +181,7 @@ dist_status disti_engine_post(struct dist_engine *engine, const struct dist_call
         ticket->status = DIST_OK;
         return DIST_OK;
     }
-    status = engine_refine(engine, call, &turn);
-    if (status == DIST_OK)
-        status = disti_task_create(engine, call, &turn, ticket, &task);
+    status = disti_task_create(engine, call, ticket, &task);
     if (status != DIST_OK)
         return status;
     if (begun)
@@ -223,7 +191,7 @@ dist_status disti_engine_post(struct dist_engine *engine, const struct dist_call
     engine->calls.unpolled = true;
     if (!begun)
         disti_mismatch_called(engine, call->sequence, fingerprint);
-    engine_enqueue(engine, task);
+    engine_append(engine, task);
     ticket->status = DIST_IN_PROGRESS;
     engine_run(engine); /* a failure shows in a ticket */
     return DIST_OK;
@@ -365,7 +333,6 @@ void disti_engine_close(struct dist_engine *engine)
     disti_task_clear(engine);
     disti_p2p_clear(engine);
     disti_cache_clear(engine);
-    disti_refining_close(engine);
     disti_topology_free(engine->topology);
     disti_topology_free(engine->flat);
     free(engine);

@@ -7,7 +7,7 @@
 
 /*
  * Opens the transports (DIST_TRANSPORT, "shm,tcp", restricts them), exchanges their addresses
- * and settles for each peer which one reaches it at the least cost. Collective. ERR_UNSUPPORTED
+ * and chooses for each peer the one that reaches it at the least cost. Collective. ERR_UNSUPPORTED
  * names a peer that none reaches, with every transport's reason.
  */
 dist_status disti_engine_open(const struct dist_backend_config *config,

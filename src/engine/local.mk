@@ -11,8 +11,6 @@ libdist_core_sources += \
 	src/engine/on_node.c \
 	src/engine/p2p.c \
 	src/engine/p2p_message.c \
-	src/engine/measure/refining.c \
-	src/engine/measure/refining.h \
 	src/engine/routes/route.c \
 	src/engine/routes/route.h \
 	src/engine/routes/cards.c \

@@ -93,7 +93,7 @@ static bool mismatch_is_pending(const struct dist_engine *engine, uint64_t seque
 {
     const struct engine_task *task = engine->head;
 
-    while (task && (task->kind == TASK_AGREEMENT || task->call.sequence != sequence))
+    while (task && task->call.sequence != sequence)
         task = task->next;
     return task;
 }
@@ -206,8 +206,6 @@ static void mismatch_ask(struct dist_engine *engine)
     const struct engine_task *task = engine->head;
     int64_t now = disti_now_ns();
 
-    while (task && task->kind == TASK_AGREEMENT)
-        task = task->next;
     if (!task || task->state != TASK_RUNS || !engine->link_count)
         return;
     if (calls->waiting != task->call.sequence + 1) {

@@ -11,7 +11,6 @@
 #include "plan/plan.h"
 #include "topology/topology.h"
 #include "tuning/choose.h"
-#include "tuning/refine.h"
 #include "tuning/select.h"
 
 #define ENGINE_TRANSPORTS_MAX 8
@@ -55,9 +54,8 @@ enum engine_task_state { TASK_IDLE, TASK_POSTED, TASK_RUNS };
 
 /* What it is from when it is taken until it is idle again. */
 enum engine_task_kind {
-    TASK_PLAN,     /* a call, by the steps of a plan */
-    TASK_ON_NODE,  /* a call on the boards of the machine */
-    TASK_AGREEMENT /* no call: the ranks agree on a choice, by the steps of a plan */
+    TASK_PLAN,   /* by the steps of a plan */
+    TASK_ON_NODE /* on the boards of the machine */
 };
 
 /*
@@ -74,12 +72,9 @@ struct engine_task {
     struct dist_ticket *ticket; /* NULL: it has ended */
     uint64_t order;             /* of posting, over collectives, sends and receives */
     const struct disti_plan *plan;
-    struct disti_plan no_plan;     /* ON_NODE: without steps, */
-    struct disti_node_op node_op;  /* and this is done instead */
-    struct disti_refine_turn turn; /* in the refinement of its choice */
-    int bound;                     /* it has the plan of that candidate */
-    int64_t began_ns;              /* when it was started, if its choice is refined */
-    bool skips;                    /* a step without data sends no message */
+    struct disti_plan no_plan;    /* ON_NODE: without steps, */
+    struct disti_node_op node_op; /* and this is done instead */
+    bool skips;                   /* a step without data sends no message */
     uint64_t fingerprint;
     uint64_t number; /* on its messages */
     size_t element_bytes, slot_bytes;
@@ -124,7 +119,6 @@ struct dist_engine {
     struct disti_choice choice;
     struct disti_tuning tuning;
     struct disti_chooser chooser;
-    struct disti_refine **refining; /* by collective and size class; NULL: choices stay */
     struct engine_links *measuring; /* measure/links.c's */
     struct engine_attachment links[ENGINE_TRANSPORTS_MAX];
     int link_count;
@@ -157,9 +151,8 @@ void disti_route_close(struct dist_engine *engine);
 /* measure/links.c: what is left of a measurement that failed; after disti_route_close. */
 void disti_tune_links_free(struct dist_engine *engine);
 
-/* cache.c: the plan for a call that has this turn; the engine's, valid until it closes. */
+/* cache.c: the plan for a call; the engine's, valid until it closes. */
 dist_status disti_cache_plan(struct dist_engine *engine, const struct dist_call *call,
-                             const struct disti_refine_turn *turn,
                              const struct disti_plan **plan_p);
 void disti_cache_clear(struct dist_engine *engine);
 
@@ -179,13 +172,8 @@ size_t disti_bind_bytes(const struct dist_call *call, int ranks);
 /* The only way to another state. ERR_INTERNAL: the drawing has no such arrow; it stays. */
 dist_status disti_task_go(struct engine_task *task, enum engine_task_state to);
 dist_status disti_task_create(struct dist_engine *engine, const struct dist_call *call,
-                              const struct disti_refine_turn *turn, struct dist_ticket *ticket,
-                              struct engine_task **task_p);
-/* One that has no ticket: the ranks' agreement, before the call that decides. */
-dist_status disti_task_agreement(struct dist_engine *engine, const struct dist_call *decides,
-                                 const struct disti_refine_turn *turn, struct engine_task **task_p);
-/* ERR_NO_MEMORY: the choice has become another one meanwhile, and there is none for that. */
-dist_status disti_task_start(struct dist_engine *engine, struct engine_task *task);
+                              struct dist_ticket *ticket, struct engine_task **task_p);
+dist_status disti_task_start(struct engine_task *task);
 /* It has ended and left the queue: kept for another call, or for its own. */
 void disti_task_retire(struct dist_engine *engine, struct engine_task *task);
 dist_status disti_task_prepare(struct dist_engine *engine, const struct dist_call *call,
@@ -219,20 +207,6 @@ dist_status disti_on_node_advance(struct dist_engine *engine, struct engine_task
 struct engine_task *disti_on_node_first(const struct dist_engine *engine);
 /* Those that have not ended never will. */
 void disti_on_node_abandon(struct dist_engine *engine);
-
-/* refining.c: choices that are refined while the program runs, if tuning.refine says so. */
-dist_status disti_refining_open(struct dist_engine *engine);
-void disti_refining_close(struct dist_engine *engine);
-/* The turn of a call that is about to be posted, in the order of all ranks. ERR_NO_MEMORY. */
-dist_status disti_refining_turn(struct dist_engine *engine, const struct dist_call *call,
-                                struct disti_refine_turn *turn_p);
-/* The call that finds all ranks' slowest times; it goes before the one that decides. */
-struct dist_call disti_refining_agreement(const struct dist_call *decides,
-                                          struct disti_refine *refine);
-/* For tasks whose turn has a refine: may it start, it starts, it has ended well. */
-bool disti_refining_may_start(const struct engine_task *task);
-void disti_refining_start(struct engine_task *task);
-void disti_refining_ended(const struct dist_engine *engine, const struct engine_task *task);
 
 /* task.c: one call's steps. */
 

@@ -6,14 +6,14 @@
 #include <stdio.h>
 #include <string.h>
 
-static char *task_address(const struct engine_task *task, struct disti_chunk_ref place)
+static char *task_address(const struct engine_task *task, struct disti_chunk_ref ref)
 {
     size_t offset;
 
-    if (place.space == DISTI_SCRATCH)
-        return task->scratch + place.at * task->slot_bytes;
-    disti_place_extent(task->plan, &task->layouts[place.space], place.at, 0, &offset);
-    return task->base[place.space] + offset * task->element_bytes;
+    if (ref.space == DISTI_SCRATCH)
+        return task->scratch + ref.chunk * task->slot_bytes;
+    disti_chunks_extent(task->plan, &task->layouts[ref.space], ref.chunk, 0, &offset);
+    return task->base[ref.space] + offset * task->element_bytes;
 }
 
 /* ---- steps ---- */

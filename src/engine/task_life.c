@@ -132,17 +132,6 @@ void disti_ticket_end(struct dist_ticket **ticket, dist_status status)
     *ticket = NULL;
 }
 
-/* An agreement's turn is another collective's, whose choice it is about. */
-static dist_status task_plan(struct dist_engine *engine, const struct dist_call *call,
-                             struct engine_task *task)
-{
-    static const struct disti_refine_turn none;
-    bool refined = task->turn.refine && task->kind == TASK_PLAN;
-
-    task->bound = refined ? disti_refine_candidate(&task->turn) : 0;
-    return disti_cache_plan(engine, call, refined ? &task->turn : &none, &task->plan);
-}
-
 /* The plan, and all memory that the call needs. */
 static dist_status task_bind(struct dist_engine *engine, struct engine_task *task,
                              const struct dist_call *call)
@@ -150,11 +139,10 @@ static dist_status task_bind(struct dist_engine *engine, struct engine_task *tas
     dist_status status = DIST_OK;
 
     if (task->kind != TASK_ON_NODE)
-        status = task_plan(engine, call, task);
+        status = disti_cache_plan(engine, call, &task->plan);
     if (status != DIST_OK)
         return status;
-    if (call != &task->call)
-        task->call = *call;
+    task->call = *call;
     if (task->kind == TASK_ON_NODE)
         disti_on_node_bind(engine, task);
     task->element_bytes = dist_dtype_size(call->dtype);
@@ -191,7 +179,6 @@ static void task_keep(struct dist_engine *engine, struct engine_task *task)
 
 /* One with the call's plan and memory: an idle one, or a new one. */
 static dist_status task_take(struct dist_engine *engine, const struct dist_call *call,
-                             const struct disti_refine_turn *turn, enum engine_task_kind kind,
                              struct engine_task **task_p)
 {
     struct engine_task *task = engine->idle;
@@ -203,20 +190,13 @@ static dist_status task_take(struct dist_engine *engine, const struct dist_call 
         status = task_new(&task);
     if (status != DIST_OK)
         return status;
-    task->turn = *turn;
-    task->kind = kind;
+    task->kind = disti_on_node(engine, call) ? TASK_ON_NODE : TASK_PLAN;
     status = task_bind(engine, task, call);
     if (status == DIST_OK)
         *task_p = task;
     else
         task_keep(engine, task);
     return status;
-}
-
-static enum engine_task_kind task_kind(const struct dist_engine *engine,
-                                       const struct dist_call *call)
-{
-    return disti_on_node(engine, call) ? TASK_ON_NODE : TASK_PLAN;
 }
 
 static dist_status task_post(const struct dist_engine *engine, struct engine_task *task,
@@ -234,55 +214,27 @@ static dist_status task_post(const struct dist_engine *engine, struct engine_tas
 }
 
 dist_status disti_task_create(struct dist_engine *engine, const struct dist_call *call,
-                              const struct disti_refine_turn *turn, struct dist_ticket *ticket,
-                              struct engine_task **task_p)
+                              struct dist_ticket *ticket, struct engine_task **task_p)
 {
     struct engine_task *task = call->prepared;
     dist_status status = DIST_OK;
 
     if (!task)
-        status = task_take(engine, call, turn, task_kind(engine, call), &task);
+        status = task_take(engine, call, &task);
     if (status == DIST_OK)
         status = task_post(engine, task, call->sequence, ticket);
     if (status != DIST_OK)
         return status;
-    task->turn = *turn;
     *task_p = task;
     return DIST_OK;
 }
 
-dist_status disti_task_agreement(struct dist_engine *engine, const struct dist_call *decides,
-                                 const struct disti_refine_turn *turn, struct engine_task **task_p)
+dist_status disti_task_start(struct engine_task *task)
 {
-    struct dist_call call = disti_refining_agreement(decides, turn->refine);
-    struct engine_task *task;
-    dist_status status = task_take(engine, &call, turn, TASK_AGREEMENT, &task);
+    dist_status status = disti_task_go(task, TASK_RUNS);
 
-    if (status == DIST_OK)
-        status = task_post(engine, task, call.sequence, NULL);
     if (status != DIST_OK)
         return status;
-    *task_p = task;
-    return DIST_OK;
-}
-
-/* It has waited for the best choice, or was prepared before. */
-static bool task_rebinds(const struct engine_task *task)
-{
-    return task->turn.refine && task->kind == TASK_PLAN &&
-           task->bound != disti_refine_candidate(&task->turn);
-}
-
-dist_status disti_task_start(struct dist_engine *engine, struct engine_task *task)
-{
-    dist_status status = task_rebinds(task) ? task_bind(engine, task, &task->call) : DIST_OK;
-
-    if (status == DIST_OK)
-        status = disti_task_go(task, TASK_RUNS);
-    if (status != DIST_OK)
-        return status;
-    if (task->turn.refine)
-        disti_refining_start(task);
     for (uint32_t i = 0; i < task->plan->lane_count; i++) {
         task->lanes[i].next = 0;
         task->lanes[i].busy = false;
@@ -303,9 +255,8 @@ void disti_task_retire(struct dist_engine *engine, struct engine_task *task)
 dist_status disti_task_prepare(struct dist_engine *engine, const struct dist_call *call,
                                struct engine_task **task_p)
 {
-    static const struct disti_refine_turn none;
     struct engine_task *task;
-    dist_status status = task_take(engine, call, &none, task_kind(engine, call), &task);
+    dist_status status = task_take(engine, call, &task);
 
     if (status != DIST_OK)
         return status;

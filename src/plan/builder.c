@@ -115,30 +115,30 @@ static void builder_free(struct disti_builder *b)
     free(b->data);
 }
 
-static struct disti_chunk_ref builder_place(struct disti_builder *b, uint8_t space, uint32_t data)
+static struct disti_chunk_ref builder_ref(struct disti_builder *b, uint8_t space, uint32_t data)
 {
-    struct disti_chunk_ref place = {0, space};
-    if (b->status == DIST_OK && (!b->written || !disti_plan_place(&b->plan, space, data, &place)))
+    struct disti_chunk_ref ref = {0, space};
+    if (b->status == DIST_OK && (!b->written || !disti_plan_locate(&b->plan, space, data, &ref)))
         builder_fail(b, DIST_ERR_INTERNAL);
-    return place;
+    return ref;
 }
 
 struct disti_chunk_ref disti_build_in(struct disti_builder *b, uint32_t data)
 {
-    return builder_place(b, DISTI_IN, data);
+    return builder_ref(b, DISTI_IN, data);
 }
 
 struct disti_chunk_ref disti_build_out(struct disti_builder *b, uint32_t data)
 {
-    return builder_place(b, DISTI_OUT, data);
+    return builder_ref(b, DISTI_OUT, data);
 }
 
 struct disti_step_ref disti_build_written(const struct disti_builder *b, uint32_t data)
 {
-    struct disti_chunk_ref place;
-    if (b->status != DIST_OK || !b->written || !disti_plan_place(&b->plan, DISTI_OUT, data, &place))
+    struct disti_chunk_ref ref;
+    if (b->status != DIST_OK || !b->written || !disti_plan_locate(&b->plan, DISTI_OUT, data, &ref))
         return DISTI_NOW;
-    return b->written[place.at];
+    return b->written[ref.chunk];
 }
 
 struct disti_chunk_ref disti_build_value(struct disti_builder *b, uint32_t data)
@@ -200,8 +200,8 @@ struct disti_step_ref disti_build_step(struct disti_builder *b, enum disti_step_
     bool writes = kind != DISTI_SEND && step.dst.space == DISTI_OUT;
     uint32_t out = disti_plan_chunks(&b->plan, DISTI_OUT);
     for (uint32_t i = 0; writes && i < step.chunks; i++)
-        if (step.dst.at + i < out) /* else the check says so */
-            b->written[step.dst.at + i] = mark;
+        if (step.dst.chunk + i < out) /* else the check says so */
+            b->written[step.dst.chunk + i] = mark;
     return mark;
 }
 

@@ -44,13 +44,13 @@ static uint32_t check_stride(const struct disti_plan *plan, const struct disti_s
     return turned || step->list != DISTI_NO_LIST || step->chunks < 2 ? 1 : step->chunks - 1;
 }
 
-/* Does chunk i of the step's range lie at the place's i-th chunk? */
+/* Does chunk i of the step's range lie at the reference's i-th chunk? */
 static bool check_data(const struct check *check, const struct disti_step *step,
-                       struct disti_chunk_ref place, const char *name)
+                       struct disti_chunk_ref ref, const char *name)
 {
     uint32_t stride = check_stride(check->plan, step);
     for (uint32_t i = 0; i < step->chunks; i += stride) {
-        struct disti_chunk_ref at = {place.at + i, place.space};
+        struct disti_chunk_ref at = {ref.chunk + i, ref.space};
         uint32_t holds = disti_plan_data(check->plan, at);
         uint32_t data = disti_step_data(check->plan, step, i);
         if (holds != data)
@@ -60,16 +60,16 @@ static bool check_data(const struct check *check, const struct disti_step *step,
     return true;
 }
 
-/* Is [at, at + chunks) inside the space, without a gap, and the place of the step's data? */
-static bool check_place(const struct check *check, const struct disti_step *step,
-                        struct disti_chunk_ref place, const char *name)
+/* Is [chunk, chunk + chunks) inside the space, without a gap, and where the step's data are? */
+static bool check_ref(const struct check *check, const struct disti_step *step,
+                      struct disti_chunk_ref ref, const char *name)
 {
     const struct disti_plan *plan = check->plan;
-    if (place.space > DISTI_SCRATCH)
-        return check_fault(check, "%s is in space %d, which does not exist", name, place.space);
-    bool scratch = place.space == DISTI_SCRATCH;
-    uint64_t end = (uint64_t)place.at + step->chunks;
-    uint64_t limit = scratch ? plan->scratch_chunks : disti_plan_chunks(plan, place.space);
+    if (ref.space > DISTI_SCRATCH)
+        return check_fault(check, "%s is in no space there is (%d)", name, ref.space);
+    bool scratch = ref.space == DISTI_SCRATCH;
+    uint64_t end = (uint64_t)ref.chunk + step->chunks;
+    uint64_t limit = scratch ? plan->scratch_chunks : disti_plan_chunks(plan, ref.space);
     if (end > limit)
         return check_fault(check, "%s ends at chunk %llu, its space at %llu", name,
                            (unsigned long long)end, (unsigned long long)limit);
@@ -77,10 +77,10 @@ static bool check_place(const struct check *check, const struct disti_step *step
         return check_fault(check, "%s is several slots of scratch, whose chunks may differ in size",
                            name);
     if (!scratch && disti_collective_uneven(plan->collective) &&
-        place.at / plan->chunks != (end - 1) / plan->chunks)
+        ref.chunk / plan->chunks != (end - 1) / plan->chunks)
         return check_fault(check, "%s goes over the end of a block, and these may lie anywhere",
                            name);
-    return scratch || check_data(check, step, place, name);
+    return scratch || check_data(check, step, ref, name);
 }
 
 /* The step's data: inside what there is, and a list only where chunks are alike. */
@@ -114,10 +114,10 @@ static bool check_wait(const struct check *check, const struct disti_step *step)
 static bool check_known(const struct check *check, const struct disti_step *step)
 {
     const struct disti_plan *plan = check->plan;
-    struct disti_chunk_ref place;
+    struct disti_chunk_ref ref;
     return !disti_collective_uneven(plan->collective) ||
-           disti_plan_place(plan, DISTI_IN, step->first, &place) ||
-           disti_plan_place(plan, DISTI_OUT, step->first, &place) ||
+           disti_plan_locate(plan, DISTI_IN, step->first, &ref) ||
+           disti_plan_locate(plan, DISTI_OUT, step->first, &ref) ||
            check_fault(check, "this rank does not know the size of chunk %u", step->first);
 }
 
@@ -139,8 +139,8 @@ static bool check_step(const struct check *check, const struct disti_step *step)
     if (writes && step->dst.space == DISTI_IN)
         return check_fault(check, "writes the input");
     return check_range(check, step) && check_known(check, step) &&
-           (!reads || check_place(check, step, step->src, "its source")) &&
-           (!writes || check_place(check, step, step->dst, "its destination")) &&
+           (!reads || check_ref(check, step, step->src, "its source")) &&
+           (!writes || check_ref(check, step, step->dst, "its destination")) &&
            check_wait(check, step);
 }
 

@@ -93,7 +93,7 @@ static uint32_t plan_block_data(const struct disti_plan *plan, uint8_t space, ui
 }
 
 /* The space's block that holds this block of the data, if it is there. */
-static uint32_t plan_block_place(const struct disti_plan *plan, uint8_t space, uint32_t data)
+static uint32_t plan_block_locate(const struct disti_plan *plan, uint8_t space, uint32_t data)
 {
     uint32_t ranks = (uint32_t)plan->ranks;
     switch (plan_blocks(plan, space)) {
@@ -108,20 +108,20 @@ static uint32_t plan_block_place(const struct disti_plan *plan, uint8_t space, u
     }
 }
 
-uint32_t disti_plan_data(const struct disti_plan *plan, struct disti_chunk_ref place)
+uint32_t disti_plan_data(const struct disti_plan *plan, struct disti_chunk_ref ref)
 {
-    uint32_t block = plan_block_data(plan, place.space, place.at / plan->chunks);
-    return block * plan->chunks + place.at % plan->chunks;
+    uint32_t block = plan_block_data(plan, ref.space, ref.chunk / plan->chunks);
+    return block * plan->chunks + ref.chunk % plan->chunks;
 }
 
-bool disti_plan_place(const struct disti_plan *plan, uint8_t space, uint32_t data,
-                      struct disti_chunk_ref *place_p)
+bool disti_plan_locate(const struct disti_plan *plan, uint8_t space, uint32_t data,
+                       struct disti_chunk_ref *ref_p)
 {
-    uint32_t block = plan_block_place(plan, space, data / plan->chunks);
+    uint32_t block = plan_block_locate(plan, space, data / plan->chunks);
     if (block >= disti_plan_blocks(plan, space) ||
         plan_block_data(plan, space, block) != data / plan->chunks)
         return false;
-    *place_p = (struct disti_chunk_ref){block * plan->chunks + data % plan->chunks, space};
+    *ref_p = (struct disti_chunk_ref){block * plan->chunks + data % plan->chunks, space};
     return true;
 }
 
@@ -144,8 +144,8 @@ static size_t plan_offset(const struct disti_plan *plan, const struct disti_layo
     return block * layout->count + plan_part(plan, layout->count, part);
 }
 
-size_t disti_place_extent(const struct disti_plan *plan, const struct disti_layout *layout,
-                          uint32_t at, uint32_t chunks, size_t *offset_p)
+size_t disti_chunks_extent(const struct disti_plan *plan, const struct disti_layout *layout,
+                           uint32_t at, uint32_t chunks, size_t *offset_p)
 {
     size_t begin = plan_offset(plan, layout, at), end;
     if (layout->counts) { /* one block's */
@@ -162,17 +162,17 @@ size_t disti_place_extent(const struct disti_plan *plan, const struct disti_layo
 size_t disti_step_elements(const struct disti_plan *plan, const struct disti_layout layouts[2],
                            const struct disti_step *step)
 {
-    struct disti_chunk_ref place = {step->first,
-                                    DISTI_IN}; /* of blocks that are all alike, one as good */
+    struct disti_chunk_ref ref = {step->first,
+                                  DISTI_IN}; /* of blocks that are all alike, one as good */
     if (!disti_collective_uneven(plan->collective))
-        return disti_place_extent(plan, &layouts[place.space], place.at, step->chunks, NULL);
+        return disti_chunks_extent(plan, &layouts[ref.space], ref.chunk, step->chunks, NULL);
     if (step->kind != DISTI_SEND && step->dst.space != DISTI_SCRATCH)
-        place = step->dst;
+        ref = step->dst;
     else if (step->kind != DISTI_RECV && step->src.space != DISTI_SCRATCH)
-        place = step->src;
-    else if (!disti_plan_place(plan, DISTI_IN, step->first, &place))
-        disti_plan_place(plan, DISTI_OUT, step->first, &place);
-    return disti_place_extent(plan, &layouts[place.space], place.at, step->chunks, NULL);
+        ref = step->src;
+    else if (!disti_plan_locate(plan, DISTI_IN, step->first, &ref))
+        disti_plan_locate(plan, DISTI_OUT, step->first, &ref);
+    return disti_chunks_extent(plan, &layouts[ref.space], ref.chunk, step->chunks, NULL);
 }
 
 size_t disti_slot_elements(const struct disti_plan *plan, const struct disti_layout layouts[2])

@@ -64,9 +64,9 @@ enum disti_step_kind {
 
 enum disti_space { DISTI_IN, DISTI_OUT, DISTI_SCRATCH };
 
-/* Where a chunk lies: chunk `at` of a space. */
+/* Where a chunk lies: the chunk-th of a space. */
 struct disti_chunk_ref {
-    uint32_t at;
+    uint32_t chunk;
     uint8_t space;
 };
 
@@ -123,10 +123,10 @@ static inline uint32_t disti_step_data(const struct disti_plan *plan, const stru
 uint32_t disti_plan_blocks(const struct disti_plan *plan, uint8_t space);
 uint64_t disti_plan_data_blocks(const struct disti_plan *plan);
 
-/* The data chunk at a place in IN or OUT; and where in that space it lies, false: nowhere. */
-uint32_t disti_plan_data(const struct disti_plan *plan, struct disti_chunk_ref place);
-bool disti_plan_place(const struct disti_plan *plan, uint8_t space, uint32_t data,
-                      struct disti_chunk_ref *place_p);
+/* The data chunk that is there, in IN or OUT; and where in that space it lies, false: nowhere. */
+uint32_t disti_plan_data(const struct disti_plan *plan, struct disti_chunk_ref ref);
+bool disti_plan_locate(const struct disti_plan *plan, uint8_t space, uint32_t data,
+                       struct disti_chunk_ref *ref_p);
 
 /*
  * How IN's or OUT's blocks lie in a call's memory, in elements: block i is [offsets[i], offsets[i]
@@ -141,8 +141,8 @@ struct disti_layout {
  * Chunks [at, at + chunks) of the space are its elements [*offset_p, *offset_p + returned value).
  * offset_p may be NULL. With counts they must be of one block.
  */
-size_t disti_place_extent(const struct disti_plan *plan, const struct disti_layout *layout,
-                          uint32_t at, uint32_t chunks, size_t *offset_p);
+size_t disti_chunks_extent(const struct disti_plan *plan, const struct disti_layout *layout,
+                           uint32_t at, uint32_t chunks, size_t *offset_p);
 
 /* Elements of a step's data. layouts: IN's and OUT's; but for _V forms with the same count. */
 size_t disti_step_elements(const struct disti_plan *plan, const struct disti_layout layouts[2],
@@ -259,12 +259,12 @@ struct disti_promise {
  * A row of the table of algorithms.
  *
  * The order of reproducible results, for each element: ranks 2 i and 2 i + 1 of the first 2 surplus
- * ranks are added (fold.h), then places by distances 1, 2, 4, ...:
+ * ranks are added (fold.h), then virtual ranks by distances 1, 2, 4, ...:
  *
- *   6 ranks   ((0 + 1) + (2 + 3)) + (4 + 5)      surplus 2, places {0, 1} {2, 3} 4 5
+ *   6 ranks   ((0 + 1) + (2 + 3)) + (4 + 5)      surplus 2, virtual ranks {0, 1} {2, 3} 4 5
  *
  * Which of two comes first does not matter to the result. So a number of ranks has one result,
- * whatever ordered algorithm, transport, segments, root or places of ranks it comes by.
+ * whatever ordered algorithm, transport, segments, root or topology it comes by.
  */
 struct disti_algorithm {
     dist_collective collective;

@@ -116,7 +116,7 @@ static void machine_ranks(struct sim *sim)
 
 static uint8_t machine_distance(const struct disti_topology *t, uint32_t from, uint32_t to)
 {
-    const struct dist_place *a = &t->places[t->order[from]], *b = &t->places[t->order[to]];
+    const struct dist_place *a = &t->localities[t->order[from]], *b = &t->localities[t->order[to]];
     if (a->node != b->node)
         return t->rack_nodes && a->node / t->rack_nodes != b->node / t->rack_nodes
                    ? DISTI_OTHER_RACK

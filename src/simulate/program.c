@@ -258,7 +258,8 @@ static dist_status programs_rank(struct sim_programs *programs, struct draft *dr
 /* Do the ranks at two positions have the same place in their nodes? */
 static bool programs_alike(const struct disti_topology *t, int one, int other)
 {
-    const struct dist_place *a = &t->places[t->order[one]], *b = &t->places[t->order[other]];
+    const struct dist_place *a = &t->localities[t->order[one]],
+                            *b = &t->localities[t->order[other]];
     return a->package == b->package && a->numa == b->numa;
 }
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Where this process runs: its machine, its CPUs, its place among them. */
+/* Where this process runs: its machine, its CPUs, its locality among them. */
 #include "topology/discover.h"
 
 #include "base/hash.h"
@@ -51,7 +51,8 @@ static uint64_t discover_machine(uint64_t kernel)
 
 #ifdef HAVE_HWLOC
 
-/* Only what a place is made of, the rest would cost most of the time; groups carry NUMA nodes. */
+/* Only what a locality is made of, the rest would cost most of the time; groups carry NUMA nodes.
+ */
 static bool discover_load(hwloc_topology_t *topology_p)
 {
     hwloc_topology_t topology;
@@ -116,7 +117,7 @@ static hwloc_obj_t discover_core(hwloc_topology_t topology, hwloc_const_bitmap_t
     return core;
 }
 
-static void discover_by_hwloc(int local_rank, int local_ranks, struct dist_place *place)
+static void discover_by_hwloc(int local_rank, int local_ranks, struct dist_place *locality)
 {
     hwloc_topology_t topology;
     if (!discover_load(&topology)) {
@@ -128,9 +129,9 @@ static void discover_by_hwloc(int local_rank, int local_ranks, struct dist_place
         discover_bound(topology, cpus);
         hwloc_obj_t core = discover_core(topology, cpus, local_rank, local_ranks);
         if (core) {
-            place->core = (int32_t)core->logical_index;
-            place->package = discover_above(topology, HWLOC_OBJ_PACKAGE, core);
-            place->numa = discover_numa(topology, core);
+            locality->core = (int32_t)core->logical_index;
+            locality->package = discover_above(topology, HWLOC_OBJ_PACKAGE, core);
+            locality->numa = discover_numa(topology, core);
         }
     }
     hwloc_bitmap_free(cpus);
@@ -140,9 +141,9 @@ static void discover_by_hwloc(int local_rank, int local_ranks, struct dist_place
 #else
 
 /* Without hwloc all that is known is how many CPUs there are. */
-static void discover_by_hwloc(int local_rank, int local_ranks, struct dist_place *place)
+static void discover_by_hwloc(int local_rank, int local_ranks, struct dist_place *locality)
 {
-    place->core = disti_share(local_rank, local_ranks, disti_usable_cpus());
+    locality->core = disti_share(local_rank, local_ranks, disti_usable_cpus());
 }
 
 #endif
@@ -160,12 +161,12 @@ static bool discover_is_told(void)
 }
 
 /* The kernel's files first: hwloc loads its plugins, a quarter of MiB and two thirds of a start. */
-static void discover_place(const struct disti_locality *mine, int local_rank, int local_ranks,
-                           struct dist_place *place)
+static void discover_locality(const struct disti_locality *mine, int local_rank, int local_ranks,
+                              struct dist_place *locality)
 {
     if (discover_is_told() ||
-        !disti_sysfs_place("/sys/devices/system", mine->cpus, local_rank, local_ranks, place))
-        discover_by_hwloc(local_rank, local_ranks, place);
+        !disti_sysfs_locality("/sys/devices/system", mine->cpus, local_rank, local_ranks, locality))
+        discover_by_hwloc(local_rank, local_ranks, locality);
 }
 
 dist_status disti_discover(int local_rank, int local_ranks, struct disti_locality *locality_p)
@@ -181,20 +182,20 @@ dist_status disti_discover(int local_rank, int local_ranks, struct disti_localit
     locality.usable_cpus = disti_usable_within(locality.quota_cpus);
     disti_affinity(locality.cpus, DISTI_CPU_WORDS);
     locality.pid = getpid();
-    discover_place(&locality, local_rank, local_ranks, &locality.place);
+    discover_locality(&locality, local_rank, local_ranks, &locality.place);
     *locality_p = locality;
     return DIST_OK;
 }
 
 int disti_number_nodes(const struct disti_locality *localities, int ranks,
-                       struct dist_place *places)
+                       struct dist_place *numbered)
 {
     int nodes = 0;
     for (int rank = 0; rank < ranks; rank++) {
         int same = 0;
         while (localities[same].machine != localities[rank].machine)
             same++;
-        places[rank].node = same < rank ? places[same].node : nodes++;
+        numbered[rank].node = same < rank ? numbered[same].node : nodes++;
     }
     return nodes;
 }

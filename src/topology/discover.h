@@ -23,7 +23,7 @@ struct disti_locality {
 
 /*
  * From the kernel's files, or by hwloc where they do not tell, or its variables, such as
- * HWLOC_SYNTHETIC and HWLOC_XMLFILE, replace the real machine. The place is
+ * HWLOC_SYNTHETIC and HWLOC_XMLFILE, replace the real machine. The locality is
  * that of the CPUs this process is bound to; of local_rank's share of them where it is bound to
  * none in particular.
  */
@@ -45,9 +45,10 @@ bool disti_crowded(const struct disti_locality *localities, int ranks, int rank)
  */
 int disti_shared_cpus(const struct disti_locality *localities, int ranks);
 
-/* Numbers the machines from 0 in rank order, into places[ranks].node; returns how many there are.
+/* Numbers the machines from 0 in rank order, into numbered[ranks].node; returns how many there
+ * are.
  */
 int disti_number_nodes(const struct disti_locality *localities, int ranks,
-                       struct dist_place *places);
+                       struct dist_place *numbered);
 
 #endif

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The ring: the ranks in the order of their places, closed. */
+/* The ring: the ranks in the order of their localities, closed. */
 #include "topology/topology.h"
 
 int disti_ring_next(const struct disti_topology *topology, int rank)

@@ -70,7 +70,7 @@ static const char *synthetic_parse(const char *text, int counts[LEVELS], int *ra
 }
 
 /* Numbers count within the level that contains them, the last level fastest. */
-static struct dist_place synthetic_place(const int counts[LEVELS], int rank)
+static struct dist_place synthetic_locality(const int counts[LEVELS], int rank)
 {
     int32_t number[LEVELS];
     for (int level = LEVELS - 1; level >= 0; level--) {
@@ -94,15 +94,15 @@ dist_status disti_topology_synthetic(const char *description, struct disti_topol
     const char *why = synthetic_parse(description, counts, &ranks);
     if (why)
         return synthetic_fail(description, why);
-    struct dist_place *places = calloc((size_t)ranks, sizeof(*places));
-    if (!places)
+    struct dist_place *localities = calloc((size_t)ranks, sizeof(*localities));
+    if (!localities)
         return disti_fail(DIST_ERR_NO_MEMORY, "no memory for a topology of %d ranks", ranks);
     for (int rank = 0; rank < ranks; rank++)
-        places[rank] = synthetic_place(counts, rank);
-    dist_status status = disti_topology_create(places, ranks, topology_p);
+        localities[rank] = synthetic_locality(counts, rank);
+    dist_status status = disti_topology_create(localities, ranks, topology_p);
     if (status == DIST_OK && counts[LEVEL_RACK])
         (*topology_p)->rack_nodes = counts[LEVEL_NODE] ? counts[LEVEL_NODE] : 1;
-    free(places);
+    free(localities);
     return status;
 }
 

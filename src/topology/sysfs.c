@@ -121,7 +121,7 @@ static bool sysfs_load(const char *root, struct sysfs_machine *machine)
     return true;
 }
 
-/* A core's place among all. */
+/* A core's index among all. */
 static int sysfs_compare(const void *a, const void *b)
 {
     const int *x = a, *y = b;
@@ -179,8 +179,8 @@ int disti_share(int local_rank, int local_ranks, int count)
     return local_ranks > 0 ? (int)(turn * count / local_ranks) : 0;
 }
 
-bool disti_sysfs_place(const char *root, const uint64_t *cpus, int local_rank, int local_ranks,
-                       struct dist_place *place_p)
+bool disti_sysfs_locality(const char *root, const uint64_t *cpus, int local_rank, int local_ranks,
+                          struct dist_place *locality_p)
 {
     struct sysfs_machine machine;
     int cores[SYSFS_CPUS][3], count, usable = 0, mine;
@@ -194,9 +194,9 @@ bool disti_sysfs_place(const char *root, const uint64_t *cpus, int local_rank, i
     for (int i = 0; i < count; i++) {
         if (!sysfs_meets(&machine, cores[i][2], cpus) || mine-- > 0)
             continue;
-        place_p->core = i;
-        place_p->package = sysfs_number(machine.package, cores[i][0]);
-        place_p->numa = sysfs_number(machine.numa, cores[i][1]);
+        locality_p->core = i;
+        locality_p->package = sysfs_number(machine.package, cores[i][0]);
+        locality_p->numa = sysfs_number(machine.numa, cores[i][1]);
         return true;
     }
     return false;

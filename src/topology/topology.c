@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The model of where the ranks are: made from places, from nothing, or from a description. */
+/* The model of where the ranks are: made from localities, from nothing, or from a description. */
 #include "topology/topology.h"
 
 #include "base/log.h"
@@ -10,7 +10,7 @@ void disti_topology_free(struct disti_topology *topology)
 {
     if (!topology)
         return;
-    free(topology->places);
+    free(topology->localities);
     free(topology->order);
     free(topology->position);
     free(topology->node_first);
@@ -19,25 +19,25 @@ void disti_topology_free(struct disti_topology *topology)
 
 /* A rank while it is being sorted. lead: the first rank of its node. */
 struct topology_item {
-    struct dist_place place;
+    struct dist_place locality;
     int rank, lead;
 };
 
 static int topology_by_number(const void *left, const void *right)
 {
     const struct topology_item *a = left, *b = right;
-    if (a->place.node != b->place.node)
-        return a->place.node < b->place.node ? -1 : 1;
+    if (a->locality.node != b->locality.node)
+        return a->locality.node < b->locality.node ? -1 : 1;
     return a->rank - b->rank;
 }
 
-static int topology_by_place(const void *left, const void *right)
+static int topology_by_locality(const void *left, const void *right)
 {
     const struct topology_item *a = left, *b = right;
     const int32_t keys[][2] = {{a->lead, b->lead},
-                               {a->place.package, b->place.package},
-                               {a->place.numa, b->place.numa},
-                               {a->place.core, b->place.core},
+                               {a->locality.package, b->locality.package},
+                               {a->locality.numa, b->locality.numa},
+                               {a->locality.core, b->locality.core},
                                {a->rank, b->rank}};
     for (size_t i = 0; i < sizeof(keys) / sizeof(keys[0]); i++)
         if (keys[i][0] != keys[i][1])
@@ -50,10 +50,10 @@ static void topology_sort(struct topology_item *items, int ranks)
 {
     qsort(items, (size_t)ranks, sizeof(*items), topology_by_number);
     for (int i = 0; i < ranks; i++) {
-        bool same = i > 0 && items[i].place.node == items[i - 1].place.node;
+        bool same = i > 0 && items[i].locality.node == items[i - 1].locality.node;
         items[i].lead = same ? items[i - 1].lead : items[i].rank;
     }
-    qsort(items, (size_t)ranks, sizeof(*items), topology_by_place);
+    qsort(items, (size_t)ranks, sizeof(*items), topology_by_locality);
 }
 
 static void topology_fill(struct disti_topology *topology, const struct topology_item *items)
@@ -64,8 +64,8 @@ static void topology_fill(struct disti_topology *topology, const struct topology
             topology->node_first[topology->nodes++] = i;
         topology->order[i] = rank;
         topology->position[rank] = i;
-        topology->places[rank] = items[i].place;
-        topology->places[rank].node = topology->nodes - 1;
+        topology->localities[rank] = items[i].locality;
+        topology->localities[rank].node = topology->nodes - 1;
     }
     topology->node_first[topology->nodes] = topology->ranks;
     topology->uniform = true;
@@ -74,7 +74,7 @@ static void topology_fill(struct disti_topology *topology, const struct topology
             topology->uniform = false;
 }
 
-dist_status disti_topology_create(const struct dist_place *places, int ranks,
+dist_status disti_topology_create(const struct dist_place *localities, int ranks,
                                   struct disti_topology **topology_p)
 {
     if (ranks < 1)
@@ -86,14 +86,14 @@ dist_status disti_topology_create(const struct dist_place *places, int ranks,
     if (!items || !topology)
         goto out;
     topology->ranks = ranks;
-    topology->places = calloc(count, sizeof(*topology->places));
+    topology->localities = calloc(count, sizeof(*topology->localities));
     topology->order = calloc(count, sizeof(int));
     topology->position = calloc(count, sizeof(int));
     topology->node_first = calloc(count + 1, sizeof(int));
-    if (!topology->places || !topology->order || !topology->position || !topology->node_first)
+    if (!topology->localities || !topology->order || !topology->position || !topology->node_first)
         goto out;
     for (int rank = 0; rank < ranks; rank++)
-        items[rank] = (struct topology_item){.place = places[rank], .rank = rank};
+        items[rank] = (struct topology_item){.locality = localities[rank], .rank = rank};
     topology_sort(items, ranks);
     topology_fill(topology, items);
     *topology_p = topology;
@@ -109,7 +109,7 @@ out:
 
 int disti_node_of(const struct disti_topology *topology, int rank)
 {
-    return topology->places[rank].node;
+    return topology->localities[rank].node;
 }
 
 int disti_node_size(const struct disti_topology *topology, int node)

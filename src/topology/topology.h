@@ -6,7 +6,7 @@
 #include <dist/backend.h>
 
 /*
- * The ranks by place. `order` lists them so that each node is entered and left once,
+ * The ranks by locality. `order` lists them so that each node is entered and left once,
  * and inside it package, NUMA node and core follow each other: the ring. Ranks on one
  * node stand together: node i has order[node_first[i] .. node_first[i + 1]); the
  * first of them is its leader.
@@ -14,19 +14,19 @@
 struct disti_topology {
     int ranks;
     int nodes;
-    struct dist_place *places; /* by rank */
-    int *order;                /* by position */
-    int *position;             /* by rank: order[position[r]] == r */
-    int *node_first;           /* nodes + 1 entries */
-    bool uniform;              /* every node has the same number of ranks */
-    int rack_nodes;            /* nodes 0 .. rack_nodes - 1 are in rack 0, ...; 0: not known */
+    struct dist_place *localities; /* by rank */
+    int *order;                    /* by position */
+    int *position;                 /* by rank: order[position[r]] == r */
+    int *node_first;               /* nodes + 1 entries */
+    bool uniform;                  /* every node has the same number of ranks */
+    int rack_nodes;                /* nodes 0 .. rack_nodes - 1 are in rack 0, ...; 0: not known */
 };
 
 /*
- * From places[ranks] (copied). Nodes may carry any numbers; they are renumbered from 0 in rank
+ * From localities[ranks] (copied). Nodes may carry any numbers; they are renumbered from 0 in rank
  * order. ERR_NO_MEMORY, ERR_INVALID_ARGUMENT. The caller frees it.
  */
-dist_status disti_topology_create(const struct dist_place *places, int ranks,
+dist_status disti_topology_create(const struct dist_place *localities, int ranks,
                                   struct disti_topology **topology_p);
 
 /*
@@ -51,7 +51,7 @@ int disti_node_leader(const struct disti_topology *topology, int node);
 
 /* A rank's neighbours in a rooted tree. */
 #define DISTI_TREE_CHILDREN 64
-struct disti_tree_place {
+struct disti_tree_neighbours {
     int parent; /* -1: the root */
     int children;
     int child[DISTI_TREE_CHILDREN]; /* the one with the largest subtree first */
@@ -62,7 +62,7 @@ struct disti_tree_place {
  * node (the root on its own node, else the leader) is in the tree across the nodes.
  */
 void disti_tree_binomial(const struct disti_topology *topology, int root, int rank,
-                         struct disti_tree_place *place_p);
+                         struct disti_tree_neighbours *tree_p);
 
 /*
  * The two trees of Sanders, Speck, Traeff, "Two-tree algorithms for full bandwidth broadcast,
@@ -72,13 +72,13 @@ void disti_tree_binomial(const struct disti_topology *topology, int root, int ra
  * is rooted at its own root, the rank disti_tree_double_root; or, rooted, both hang below `root`.
  */
 void disti_tree_double(const struct disti_topology *topology, int which, int rank,
-                       struct disti_tree_place *place_p);
+                       struct disti_tree_neighbours *tree_p);
 int disti_tree_double_root(const struct disti_topology *topology, int which);
 void disti_tree_double_rooted(const struct disti_topology *topology, int which, int root, int rank,
-                              struct disti_tree_place *place_p);
+                              struct disti_tree_neighbours *tree_p);
 
 /* The same over labels 0 .. count - 1 instead of ranks: parent and children are labels. */
-void disti_tree_double_label(int count, int which, int label, struct disti_tree_place *place_p);
+void disti_tree_double_label(int count, int which, int label, struct disti_tree_neighbours *tree_p);
 int disti_tree_double_label_root(int count, int which);
 
 #endif

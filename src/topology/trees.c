@@ -38,15 +38,15 @@ static int tree_node_ranks(const struct disti_topology *topology, int node, int6
 }
 
 /* Inserts a child by the size of its subtree, behind those as large. */
-static void tree_add_child(struct disti_tree_place *place, int *sizes, int child, int size)
+static void tree_add_child(struct disti_tree_neighbours *tree, int *sizes, int child, int size)
 {
-    int i = place->children++;
+    int i = tree->children++;
     for (; i > 0 && sizes[i - 1] < size; i--) {
         sizes[i] = sizes[i - 1];
-        place->child[i] = place->child[i - 1];
+        tree->child[i] = tree->child[i - 1];
     }
     sizes[i] = size;
-    place->child[i] = child;
+    tree->child[i] = child;
 }
 
 static int64_t tree_least(int64_t a, int64_t b)
@@ -62,25 +62,25 @@ static int tree_delegate(const struct disti_topology *topology, int node, int ro
 
 /* Between the nodes, counted from the root's node. */
 static void tree_across(const struct disti_topology *topology, int root, int rank,
-                        struct disti_tree_place *place, int *sizes)
+                        struct disti_tree_neighbours *tree, int *sizes)
 {
     int nodes = topology->nodes, home = disti_node_of(topology, root);
     int number = (disti_node_of(topology, rank) - home + nodes) % nodes;
     int parent = binomial_parent(number);
     if (parent >= 0)
-        place->parent = tree_delegate(topology, (parent + home) % nodes, root);
+        tree->parent = tree_delegate(topology, (parent + home) % nodes, root);
     for (int64_t bit = binomial_limit(number, nodes) / 2; bit > 0; bit /= 2) {
         if (number + bit >= nodes)
             continue;
         int node = (int)((number + bit + home) % nodes);
         int below = tree_node_ranks(topology, node, tree_least(bit, nodes - number - bit));
-        tree_add_child(place, sizes, tree_delegate(topology, node, root), below);
+        tree_add_child(tree, sizes, tree_delegate(topology, node, root), below);
     }
 }
 
 /* Inside the rank's node, counted from its delegate. */
 static void tree_inside(const struct disti_topology *topology, int root, int rank,
-                        struct disti_tree_place *place, int *sizes)
+                        struct disti_tree_neighbours *tree, int *sizes)
 {
     int node = disti_node_of(topology, rank), size = disti_node_size(topology, node);
     int first = topology->node_first[node];
@@ -88,22 +88,22 @@ static void tree_inside(const struct disti_topology *topology, int root, int ran
     int number = (topology->position[rank] - first - home + size) % size;
     int parent = binomial_parent(number);
     if (parent >= 0)
-        place->parent = disti_node_member(topology, node, (parent + home) % size);
+        tree->parent = disti_node_member(topology, node, (parent + home) % size);
     for (int64_t bit = binomial_limit(number, size) / 2; bit > 0; bit /= 2)
         if (number + bit < size)
-            tree_add_child(place, sizes,
+            tree_add_child(tree, sizes,
                            disti_node_member(topology, node, (int)((number + bit + home) % size)),
                            (int)tree_least(bit, size - number - bit));
 }
 
 void disti_tree_binomial(const struct disti_topology *topology, int root, int rank,
-                         struct disti_tree_place *place_p)
+                         struct disti_tree_neighbours *tree_p)
 {
     int sizes[DISTI_TREE_CHILDREN];
-    *place_p = (struct disti_tree_place){.parent = -1};
+    *tree_p = (struct disti_tree_neighbours){.parent = -1};
     if (tree_delegate(topology, disti_node_of(topology, rank), root) == rank)
-        tree_across(topology, root, rank, place_p, sizes);
-    tree_inside(topology, root, rank, place_p, sizes);
+        tree_across(topology, root, rank, tree_p, sizes);
+    tree_inside(topology, root, rank, tree_p, sizes);
 }
 
 /*
@@ -165,17 +165,17 @@ int disti_tree_double_label_root(int count, int which)
     return double_label(count, which, inorder_root(count));
 }
 
-void disti_tree_double_label(int count, int which, int label, struct disti_tree_place *place_p)
+void disti_tree_double_label(int count, int which, int label, struct disti_tree_neighbours *tree_p)
 {
     int64_t number = double_number(count, which, label), half = (number & -number) / 2;
     int64_t right = inorder_right(number, count);
-    *place_p = (struct disti_tree_place){.parent = -1};
+    *tree_p = (struct disti_tree_neighbours){.parent = -1};
     if (number != inorder_root(count))
-        place_p->parent = double_label(count, which, inorder_up(number, count));
+        tree_p->parent = double_label(count, which, inorder_up(number, count));
     if (half > 0)
-        place_p->child[place_p->children++] = double_label(count, which, number - half);
+        tree_p->child[tree_p->children++] = double_label(count, which, number - half);
     if (right > 0)
-        place_p->child[place_p->children++] = double_label(count, which, right);
+        tree_p->child[tree_p->children++] = double_label(count, which, right);
 }
 
 /*
@@ -206,17 +206,17 @@ static int double_node(const struct disti_topology *topology, int home, int labe
 
 /* The delegate's neighbours in other nodes. top: the parent of the first node's. */
 static void double_across(const struct disti_topology *topology, int which, int home, int node,
-                          int top, struct disti_tree_place *place)
+                          int top, struct disti_tree_neighbours *tree)
 {
     int nodes = topology->nodes;
-    struct disti_tree_place over;
+    struct disti_tree_neighbours over;
     disti_tree_double_label(home < 0 ? nodes : nodes - 1, which, (node - home - 1 + nodes) % nodes,
                             &over);
-    place->parent = top;
+    tree->parent = top;
     if (over.parent >= 0)
-        place->parent = double_delegate(topology, which, double_node(topology, home, over.parent));
+        tree->parent = double_delegate(topology, which, double_node(topology, home, over.parent));
     for (int i = 0; i < over.children; i++)
-        place->child[place->children++] =
+        tree->child[tree->children++] =
             double_delegate(topology, which, double_node(topology, home, over.child[i]));
 }
 
@@ -228,33 +228,33 @@ static int double_member(const struct disti_topology *topology, int node, int sk
 
 /* A rank's neighbours in its node. */
 static void double_inside(const struct disti_topology *topology, int which, int rank, int skip,
-                          struct disti_tree_place *place)
+                          struct disti_tree_neighbours *tree)
 {
     int node = disti_node_of(topology, rank), size = disti_node_size(topology, node);
     int at = topology->position[rank] - topology->node_first[node];
-    struct disti_tree_place in;
+    struct disti_tree_neighbours in;
     disti_tree_double_label(skip < 0 ? size : size - 1, which, (at - skip - 1 + size) % size, &in);
     if (in.parent >= 0)
-        place->parent = double_member(topology, node, skip, in.parent);
+        tree->parent = double_member(topology, node, skip, in.parent);
     for (int i = 0; i < in.children; i++)
-        place->child[place->children++] = double_member(topology, node, skip, in.child[i]);
+        tree->child[tree->children++] = double_member(topology, node, skip, in.child[i]);
 }
 
 /* Far children first: what they get has the longest way. */
-static void double_place(const struct disti_topology *topology, int which, int home, int rank,
-                         int top, struct disti_tree_place *place_p)
+static void double_neighbours(const struct disti_topology *topology, int which, int home, int rank,
+                              int top, struct disti_tree_neighbours *tree_p)
 {
     int node = disti_node_of(topology, rank);
-    *place_p = (struct disti_tree_place){.parent = top};
+    *tree_p = (struct disti_tree_neighbours){.parent = top};
     if (double_delegate(topology, which, node) == rank)
-        double_across(topology, which, home, node, top, place_p);
-    double_inside(topology, which, rank, -1, place_p);
+        double_across(topology, which, home, node, top, tree_p);
+    double_inside(topology, which, rank, -1, tree_p);
 }
 
 void disti_tree_double(const struct disti_topology *topology, int which, int rank,
-                       struct disti_tree_place *place_p)
+                       struct disti_tree_neighbours *tree_p)
 {
-    double_place(topology, which, -1, rank, -1, place_p);
+    double_neighbours(topology, which, -1, rank, -1, tree_p);
 }
 
 int disti_tree_double_root(const struct disti_topology *topology, int which)
@@ -263,24 +263,24 @@ int disti_tree_double_root(const struct disti_topology *topology, int which)
 }
 
 void disti_tree_double_rooted(const struct disti_topology *topology, int which, int root, int rank,
-                              struct disti_tree_place *place_p)
+                              struct disti_tree_neighbours *tree_p)
 {
     int home = disti_node_of(topology, root), size = disti_node_size(topology, home);
     int skip = topology->position[root] - topology->node_first[home];
     if (disti_node_of(topology, rank) != home) {
-        double_place(topology, which, home, rank, root, place_p);
+        double_neighbours(topology, which, home, rank, root, tree_p);
         return;
     }
-    *place_p = (struct disti_tree_place){.parent = rank == root ? -1 : root};
+    *tree_p = (struct disti_tree_neighbours){.parent = rank == root ? -1 : root};
     if (rank != root) {
-        double_inside(topology, which, rank, skip, place_p);
+        double_inside(topology, which, rank, skip, tree_p);
         return;
     }
     if (topology->nodes > 1)
-        place_p->child[place_p->children++] = double_delegate(
+        tree_p->child[tree_p->children++] = double_delegate(
             topology, which,
             double_node(topology, home, disti_tree_double_label_root(topology->nodes - 1, which)));
     if (size > 1)
-        place_p->child[place_p->children++] =
+        tree_p->child[tree_p->children++] =
             double_member(topology, home, skip, disti_tree_double_label_root(size - 1, which));
 }

@@ -76,7 +76,6 @@ static double choose_least(const struct choose *choose, const struct disti_plan 
 static bool choose_worth(struct choose *choose, const struct disti_shape *shape,
                          const struct disti_algorithm *algorithm, double *least_p)
 {
-    double enough = choose->best * (choose->tuning->refine ? DISTI_CHOOSE_NEAR : 1);
     struct disti_plan *plan;
     uint64_t steps;
 
@@ -85,7 +84,7 @@ static bool choose_worth(struct choose *choose, const struct disti_shape *shape,
     steps = (uint64_t)plan->step_count * (uint64_t)choose->topology->ranks;
     *least_p = choose_least(choose, plan);
     disti_plan_free(plan);
-    if (*least_p >= enough || steps > CHOOSE_STEPS_EACH || steps > choose->steps)
+    if (*least_p >= choose->best || steps > CHOOSE_STEPS_EACH || steps > choose->steps)
         return false;
     choose->steps -= steps;
     return true;
@@ -290,20 +289,21 @@ size_t disti_size_class_most(int size_class)
     return size_class > 64 ? SIZE_MAX : (size_t)1 << (size_class - 1);
 }
 
-dist_status disti_chooser_learn(struct disti_chooser *chooser, dist_collective collective,
-                                int size_class, struct disti_chosen *chosen_p)
+static dist_status chooser_learn(struct disti_chooser *chooser, dist_collective collective,
+                                 int size_class)
 {
     size_t most = disti_size_class_most(size_class);
+    struct disti_chosen chosen;
     dist_status status = disti_choose(chooser->choice, chooser->tuning, chooser->topology,
-                                      collective, most, chosen_p);
+                                      collective, most, &chosen);
 
     if (status != DIST_OK)
         return status;
-    chooser->known[collective][size_class].algorithm = chosen_p->best.algorithm;
-    chooser->known[collective][size_class].segments = chosen_p->best.segments;
+    chooser->known[collective][size_class].algorithm = chosen.best.algorithm;
+    chooser->known[collective][size_class].segments = chosen.best.segments;
     disti_info("%s of up to %zu bytes a block: %s, %u segments, since %s",
-               dist_collective_string(collective), most, chosen_p->best.algorithm->name,
-               chosen_p->best.segments, disti_reason_string(chosen_p->reason));
+               dist_collective_string(collective), most, chosen.best.algorithm->name,
+               chosen.best.segments, disti_reason_string(chosen.reason));
     return DIST_OK;
 }
 
@@ -312,11 +312,10 @@ dist_status disti_chooser_pick(struct disti_chooser *chooser, dist_collective co
                                uint32_t *segments_p)
 {
     int size_class = disti_size_class(bytes);
-    struct disti_chosen chosen;
     dist_status status = DIST_OK;
 
     if (!chooser->known[collective][size_class].algorithm)
-        status = disti_chooser_learn(chooser, collective, size_class, &chosen);
+        status = chooser_learn(chooser, collective, size_class);
     if (status != DIST_OK)
         return status;
     *algorithm_p = chooser->known[collective][size_class].algorithm;

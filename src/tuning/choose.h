@@ -9,8 +9,6 @@
 /* More ranks are not simulated: the rules choose. */
 #define DISTI_CHOOSE_RANKS 64
 #define DISTI_CANDIDATES_MAX 64
-/* Where choices are refined, what is predicted to take up to so many times as long is tried too. */
-#define DISTI_CHOOSE_NEAR 2.0
 
 /* Why a choice is what it is. X(name, text) */
 #define DISTI_REASON_MAP(X)                                                                        \
@@ -75,11 +73,8 @@ struct disti_chooser {
     } known[DIST_COLL_COUNT][DISTI_SIZE_CLASSES];
 };
 
-/* disti_choose for the most bytes of the class, which is then remembered. ERR_NO_MEMORY. */
-dist_status disti_chooser_learn(struct disti_chooser *chooser, dist_collective collective,
-                                int size_class, struct disti_chosen *chosen_p);
-
-/* What is remembered; the first time it is learned. ERR_NO_MEMORY. */
+/* What is remembered; the first time disti_choose, for the most bytes of the class. ERR_NO_MEMORY.
+ */
 dist_status disti_chooser_pick(struct disti_chooser *chooser, dist_collective collective,
                                size_t bytes, const struct disti_algorithm **algorithm_p,
                                uint32_t *segments_p);

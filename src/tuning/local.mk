@@ -4,8 +4,6 @@ libdist_core_sources += \
 	src/tuning/choose.c \
 	src/tuning/choose.h \
 	src/tuning/cost.h \
-	src/tuning/refine.c \
-	src/tuning/refine.h \
 	src/tuning/select.c \
 	src/tuning/select.h \
 	src/tuning/terms.h \

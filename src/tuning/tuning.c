@@ -87,8 +87,7 @@ static bool tuning_fixed_sane(const struct disti_fixed *fixed)
 
 bool disti_tuning_sane(const struct disti_tuning *tuning)
 {
-    bool sane = tuning->predict <= 1 && tuning->refine <= 1 &&
-                tuning->fixed_count <= DISTI_FIXED_MAX &&
+    bool sane = tuning->predict <= 1 && tuning->fixed_count <= DISTI_FIXED_MAX &&
                 memchr(tuning->source, '\0', sizeof(tuning->source));
 
     for (const struct tuning_term *term = disti_tuning_terms; sane && term->word; term++)

@@ -26,8 +26,7 @@ struct disti_fixed {
 struct disti_tuning {
     struct disti_cost cost;
     uint32_t predict; /* 0: costs are not looked at, the rules choose */
-    uint32_t refine;  /* 1: choices are refined by what calls take (refine.h) */
-    uint32_t fixed_count, none;
+    uint32_t fixed_count;
     struct disti_fixed fixed[DISTI_FIXED_MAX]; /* the first that fits decides */
     char source[64];                           /* "measured", "the file NAME", ...; for people */
 };

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The verifier's parts: matching of messages, the symbolic run, the search for races. */
+/* The verifier's parts: reading of plans, matching of messages, the run, the search for races. */
 #ifndef DISTI_VERIFY_INTERNAL_H
 #define DISTI_VERIFY_INTERNAL_H
 
@@ -7,53 +7,129 @@
 #include "verify/verify.h"
 
 #define VERIFY_NONE UINT32_MAX
-#define VERIFY_RANKS_MAX 64
+/* Of so few ranks each has a bit, every chunk is followed, and races are searched for. */
+#define VERIFY_RANKS_FEW 64
 
 /* What a chunk of memory holds, symbolically. */
 struct verify_cell {
-    uint64_t mask;  /* ranks whose contributions are in it */
-    uint64_t sum;   /* in what order they were added: a hash of the expression */
-    uint32_t chunk; /* of the data: which */
-    uint32_t finished;
-    bool written;
+    uint64_t sum;   /* of the numbers of those ranks whose contributions are in it */
+    uint64_t order; /* in what order they were added: a hash of the expression */
+    uint32_t chunk; /* which of those that are followed */
+    bool finished, written;
 };
 
-/* A lane of any rank. Lanes are numbered over all ranks, and so are steps. */
+/* A step of any rank that handles chunks that are followed. Steps are numbered over all ranks. */
+struct verify_step {
+    uint32_t rank, lane, index; /* lanes are numbered over all ranks; index: in its lane */
+    uint32_t first;             /* the first chunk of its data */
+    uint32_t first_item, items;
+    uint32_t first_wait, waits; /* steps that it waits for, besides that before it in its lane */
+    uint32_t match;             /* the step at the peer that it meets */
+    int32_t peer;
+    struct disti_chunk_ref dst, src;
+    uint8_t kind;
+    bool finish;
+};
+
+/* A chunk of a step's data that is followed. */
+struct verify_item {
+    uint32_t chunk;  /* which of those that are followed */
+    uint32_t offset; /* which of the step's chunks */
+};
+
+/* One end of a message: the number-th from one rank to another on a channel. */
+struct verify_message {
+    uint32_t from, to, channel, number, step;
+};
+
 struct verify_lane {
-    int rank;
     uint32_t first, count; /* its steps: [first, first + count) of all steps */
     uint32_t done;
     uint32_t waiters, next_waiter; /* lanes that wait for a step of this one: a list */
     bool queued, parked;
-    uint64_t knows; /* BARRIER: ranks whose start comes before what this lane does next */
 };
 
 /* Where one rank's things begin in the lists of all. */
 struct verify_rank {
     uint32_t first_lane, first_step;
-    size_t first_cell;
+    size_t first_slot;
+};
+
+/* A list that grows. */
+struct verify_list {
+    void *items;
+    size_t count, room, size;
 };
 
 struct verify {
-    struct disti_plan *const *plans;
-    int ranks;
+    struct disti_plan shape; /* of all plans: one without steps, of rank 0 */
+    uint32_t ranks;
     bool aliased; /* what IN and OUT both hold is one memory */
+    bool lost;    /* no memory */
+    uint64_t all; /* the sum of all ranks' numbers */
     uint32_t data_chunks;
+    uint32_t count, *followed; /* chunks of the data, ascending */
     struct disti_verdict *verdict;
 
-    struct verify_rank rank[VERIFY_RANKS_MAX];
-    uint32_t lane_count, step_count;
-    size_t cell_count;
-    struct verify_lane *lanes;
-    struct verify_cell *cells;
-    const struct disti_step **steps;
-    uint32_t *lane_of; /* by step */
-    uint32_t *match;   /* by SEND and RECV*: the step at the peer that it meets */
-    uint64_t *knows;   /* BARRIER, by step: what its lane knows when it has ended */
-    uint32_t *order;   /* the steps as the run executed them; a SEND just before its RECV* */
-    uint32_t *when;    /* by step: where in order */
+    struct verify_rank *rank; /* ranks + 1 */
+    struct verify_list steps, items, waits, lanes, sends, recvs;
+    uint32_t *counters;          /* of messages: by direction, channel, peer */
+    uint32_t *seen;              /* by chunk that is followed: the list that had it last */
+    struct verify_cell *cells;   /* [rank][IN, OUT][count] */
+    struct verify_cell *scratch; /* the slots of all ranks */
+    uint32_t *order;             /* the steps as the run executed them; a SEND before its RECV* */
+    uint32_t *when;              /* by step: where in order */
     uint32_t executed;
+    uint64_t *knows; /* BARRIER, by step: which ranks of the window have started before it ends */
+    uint32_t window; /* ranks [window, window + 64) */
 };
+
+static inline struct verify_step *verify_step(const struct verify *v, uint32_t step)
+{
+    return &((struct verify_step *)v->steps.items)[step];
+}
+
+static inline struct verify_lane *verify_lane(const struct verify *v, uint32_t lane)
+{
+    return &((struct verify_lane *)v->lanes.items)[lane];
+}
+
+static inline const struct verify_item *verify_items(const struct verify *v, uint32_t step)
+{
+    return &((const struct verify_item *)v->items.items)[verify_step(v, step)->first_item];
+}
+
+/* The step's i-th chunk of data. */
+static inline uint32_t verify_data(const struct verify *v, uint32_t step, uint32_t i)
+{
+    return v->followed[verify_items(v, step)[i].chunk];
+}
+
+/* The i-th step that must end before this one begins: 0 is that before it in its lane, if any. */
+static inline uint32_t verify_wait(const struct verify *v, uint32_t step, uint32_t i)
+{
+    const struct verify_step *s = verify_step(v, step);
+    if (i == 0)
+        return step > verify_lane(v, s->lane)->first ? step - 1 : VERIFY_NONE;
+    return ((const uint32_t *)v->waits.items)[s->first_wait + i - 1];
+}
+
+static inline bool verify_receives(const struct verify_step *step)
+{
+    return step->kind == DISTI_RECV || step->kind == DISTI_RECV_REDUCE;
+}
+
+static inline bool verify_few(const struct verify *v)
+{
+    return v->ranks <= VERIFY_RANKS_FEW;
+}
+
+/* What stands for a rank's contribution in a sum. */
+uint64_t disti_verify_number(const struct verify *v, uint32_t rank);
+
+/* A rank's contribution alone, and two expressions added, in either order: hashes. */
+uint64_t disti_verify_leaf(uint32_t rank);
+uint64_t disti_verify_added(uint64_t one, uint64_t other);
 
 /* Notes the first fault, at a step, or in general if step is VERIFY_NONE. Returns false. */
 bool disti_verify_fault(struct verify *v, uint32_t step, const char *format, ...)
@@ -62,33 +138,23 @@ bool disti_verify_fault(struct verify *v, uint32_t step, const char *format, ...
 /* "rank 3, lane 1, step 4 (SEND to rank 2, chunk 5)" */
 void disti_verify_describe(const struct verify *v, uint32_t step, char *text, size_t size);
 
-/* The cell of a place on a rank. */
-struct verify_cell *disti_verify_cell_at(const struct verify *v, int rank,
-                                         struct disti_chunk_ref place);
+/* The shape as the rank has it, to ask what lies where. */
+struct disti_plan disti_verify_shape(const struct verify *v, uint32_t rank);
 
-/* The step's i-th chunk of data. */
-uint32_t disti_verify_data(const struct verify *v, uint32_t step, uint32_t i);
+/* The cell of a chunk that is followed, where the reference says, on a rank. */
+struct verify_cell *disti_verify_cell(const struct verify *v, uint32_t rank,
+                                      struct disti_chunk_ref ref, uint32_t chunk);
 
-/* The step that this one waits for, or VERIFY_NONE. */
-uint32_t disti_verify_waited(const struct verify *v, uint32_t step);
+/* Adds what the plan's steps do with the chunks that are followed. False: a fault, or lost. */
+bool disti_verify_collect(struct verify *v, const struct disti_plan *plan);
 
-/* The hashes of one rank's contribution, and of two expressions added, in either order. */
-uint64_t disti_verify_leaf(int rank);
-uint64_t disti_verify_added(uint64_t one, uint64_t other);
+/* Matches all messages, before anything runs. The same. */
+bool disti_verify_match(struct verify *v);
 
-/* Zeroed; at least one byte, so that NULL always means no memory. */
-void *disti_verify_array(size_t count, size_t size);
+/* Runs all steps as far as they go. The same. */
+bool disti_verify_run(struct verify *v);
 
-/* Looks for chunks that a list has twice. False: a fault was noted, or no memory (*status_p). */
-bool disti_verify_lists(struct verify *v, dist_status *status_p);
-
-/* Fills match[] before anything runs. The same. */
-bool disti_verify_match(struct verify *v, dist_status *status_p);
-
-/* Runs the plans as far as they go. The same. */
-bool disti_verify_run(struct verify *v, dist_status *status_p);
-
-/* After the run. The same. */
-bool disti_verify_races(struct verify *v, dist_status *status_p);
+/* After the run of all chunks. The same. */
+bool disti_verify_races(struct verify *v);
 
 #endif

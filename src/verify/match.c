@@ -3,114 +3,60 @@
 #include "verify/internal.h"
 
 #include <stdlib.h>
-#include <string.h>
 
-/* A message is about each chunk once. */
-bool disti_verify_lists(struct verify *v, dist_status *status_p)
+static int match_compare(const void *left, const void *right)
 {
-    uint32_t *seen = disti_verify_array(v->data_chunks, sizeof(*seen));
-    if (!seen) {
-        *status_p = DIST_ERR_NO_MEMORY;
-        return false;
-    }
-    bool good = true;
-    for (uint32_t step = 0; step < v->step_count && good; step++) {
-        for (uint32_t i = 0; i < v->steps[step]->chunks && good; i++) {
-            uint32_t *last = &seen[disti_verify_data(v, step, i)];
-            if (*last == step + 1)
-                good = disti_verify_fault(v, step, "its data has chunk %u twice",
-                                          disti_verify_data(v, step, i));
-            *last = step + 1;
-        }
-    }
-    free(seen);
-    return good;
-}
-
-/* The pair of ranks and channel on which a step's message travels. */
-static size_t match_wire(const struct verify *v, uint32_t step, size_t channels)
-{
-    const struct verify_lane *lane = &v->lanes[v->lane_of[step]];
-    const struct disti_step *s = v->steps[step];
-    const struct disti_plan *plan = v->plans[lane->rank];
-    int from = s->kind == DISTI_SEND ? lane->rank : s->peer;
-    int to = s->kind == DISTI_SEND ? s->peer : lane->rank;
-    size_t channel = plan->lanes[v->lane_of[step] - v->rank[lane->rank].first_lane].channel;
-    return ((size_t)from * (size_t)v->ranks + (size_t)to) * channels + channel;
-}
-
-static size_t match_channels(const struct verify *v)
-{
-    size_t channels = 1;
-    for (int rank = 0; rank < v->ranks; rank++)
-        for (uint32_t l = 0; l < v->plans[rank]->lane_count; l++)
-            if (v->plans[rank]->lanes[l].channel >= channels)
-                channels = v->plans[rank]->lanes[l].channel + 1u;
-    return channels;
+    const struct verify_message *a = left, *b = right;
+    const uint32_t keys[][2] = {
+        {a->from, b->from}, {a->to, b->to}, {a->channel, b->channel}, {a->number, b->number}};
+    for (size_t i = 0; i < sizeof(keys) / sizeof(*keys); i++)
+        if (keys[i][0] != keys[i][1])
+            return keys[i][0] < keys[i][1] ? -1 : 1;
+    return 0;
 }
 
 static bool match_same_data(const struct verify *v, uint32_t one, uint32_t other)
 {
-    uint32_t chunks = v->steps[one]->chunks;
-    bool same = v->steps[other]->chunks == chunks;
-    for (uint32_t i = 0; i < chunks && same; i++)
-        same = disti_verify_data(v, one, i) == disti_verify_data(v, other, i);
+    uint32_t items = verify_step(v, one)->items;
+    bool same = verify_step(v, other)->items == items;
+    for (uint32_t i = 0; i < items && same; i++)
+        same = verify_items(v, one)[i].chunk == verify_items(v, other)[i].chunk;
     return same;
 }
 
-/* The receives take the sends of their wire in turn: next[wire] is the one whose turn it is. */
-static bool match_receives(struct verify *v, size_t channels, uint32_t *next, const uint32_t *after)
+static bool match_pair(struct verify *v, uint32_t send, uint32_t recv)
 {
-    for (uint32_t step = 0; step < v->step_count; step++) {
-        const struct disti_step *s = v->steps[step];
-        if (s->kind != DISTI_RECV && s->kind != DISTI_RECV_REDUCE)
-            continue;
-        uint32_t *turn = &next[match_wire(v, step, channels)], send = *turn;
-        if (send == VERIFY_NONE)
-            return disti_verify_fault(v, step, "no rank sends to it");
-        if (!match_same_data(v, step, send)) {
-            char text[128];
-            disti_verify_describe(v, send, text, sizeof(text));
-            return disti_verify_fault(v, step, "expects %u chunks, but meets %u of %s", s->chunks,
-                                      v->steps[send]->chunks, text);
-        }
-        v->match[step] = send;
-        v->match[send] = step;
-        *turn = after[send];
+    if (!match_same_data(v, recv, send)) {
+        char text[128];
+        disti_verify_describe(v, send, text, sizeof(text));
+        return disti_verify_fault(v, recv, "expects %u chunks, but meets %u of %s",
+                                  verify_step(v, recv)->items, verify_step(v, send)->items, text);
     }
+    verify_step(v, send)->match = recv;
+    verify_step(v, recv)->match = send;
     return true;
 }
 
-/* Messages of one wire stay in order, so who meets whom is known before anything runs. */
-bool disti_verify_match(struct verify *v, dist_status *status_p)
+static struct verify_message *match_sort(struct verify_list *messages)
 {
-    size_t channels = match_channels(v);
-    size_t wires = (size_t)v->ranks * (size_t)v->ranks * channels;
-    uint32_t *head = malloc(wires * sizeof(*head)), *tail = malloc(wires * sizeof(*tail));
-    uint32_t *after = disti_verify_array(v->step_count, sizeof(*after));
-    bool good = head && tail && after;
-    if (!good) {
-        *status_p = DIST_ERR_NO_MEMORY;
-        goto out;
+    if (messages->count > 0)
+        qsort(messages->items, messages->count, messages->size, match_compare);
+    return messages->items;
+}
+
+/* Sorted alike, the k-th of the sends must be the k-th of the receives. */
+bool disti_verify_match(struct verify *v)
+{
+    const struct verify_message *send = match_sort(&v->sends), *recv = match_sort(&v->recvs);
+    size_t sends = v->sends.count, recvs = v->recvs.count;
+    for (; sends > 0 || recvs > 0; sends--, recvs--, send++, recv++) {
+        int order = sends == 0 ? 1 : recvs == 0 ? -1 : match_compare(send, recv);
+        if (order > 0)
+            return disti_verify_fault(v, recv->step, "no message is sent to it");
+        if (order < 0)
+            return disti_verify_fault(v, send->step, "nobody receives it");
+        if (!match_pair(v, send->step, recv->step))
+            return false;
     }
-    memset(head, 0xff, wires * sizeof(*head)); /* VERIFY_NONE */
-    for (uint32_t step = 0; step < v->step_count; step++) {
-        v->match[step] = after[step] = VERIFY_NONE;
-        if (v->steps[step]->kind != DISTI_SEND)
-            continue;
-        size_t wire = match_wire(v, step, channels);
-        *(head[wire] == VERIFY_NONE ? &head[wire] : &after[tail[wire]]) = step;
-        tail[wire] = step;
-        v->verdict->messages++;
-        v->verdict->chunks_sent += v->steps[step]->chunks;
-    }
-    good = match_receives(v, channels, head, after);
-    for (uint32_t step = 0; step < v->step_count && good; step++)
-        if (v->steps[step]->kind == DISTI_SEND && v->match[step] == VERIFY_NONE)
-            good = disti_verify_fault(v, step, "nobody receives it");
-out:
-    free(head);
-    free(tail);
-    free(after);
-    return good;
+    return true;
 }

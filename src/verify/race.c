@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The search for races: two accesses of one rank to one place, at least one a write, which nothing
+ * The search for races: two accesses of one rank to one chunk, at least one a write, which nothing
  * puts in order. What orders steps is the least that a transport keeps:
  *
  *   lane order, waits:   end of a step    -> begin of the next, of the one that waits
@@ -45,14 +45,9 @@ struct race_memory {
  */
 static bool race_passes(const struct race *race, uint32_t step, uint32_t chunk)
 {
-    uint32_t chunks = race->v->plans[0]->chunks;
-    const struct disti_step *s = race->v->steps[step];
-    return s->first % chunks <= chunk % chunks || s->first % chunks + s->chunks > chunks;
-}
-
-static bool race_receives(const struct disti_step *step)
-{
-    return step->kind == DISTI_RECV || step->kind == DISTI_RECV_REDUCE;
+    uint32_t chunks = race->v->shape.chunks;
+    const struct verify_step *s = verify_step(race->v, step);
+    return s->first % chunks <= chunk % chunks || s->first % chunks + s->items > chunks;
 }
 
 static void race_push(struct race *race, uint32_t *depth_p, uint32_t step)
@@ -66,7 +61,7 @@ static void race_push(struct race *race, uint32_t *depth_p, uint32_t step)
 /* Is it the step itself, or a later one of its lane? */
 static bool race_behind(const struct verify *v, uint32_t step, uint32_t early)
 {
-    return v->lane_of[step] == v->lane_of[early] && step >= early;
+    return verify_step(v, step)->lane == verify_step(v, early)->lane && step >= early;
 }
 
 /*
@@ -77,24 +72,22 @@ static bool race_behind(const struct verify *v, uint32_t step, uint32_t early)
 static bool race_search(struct race *race, uint32_t early, uint32_t late, uint32_t chunk)
 {
     const struct verify *v = race->v;
-    bool sends = v->steps[early]->kind == DISTI_SEND;
-    uint32_t taken = sends ? v->match[early] : early, depth = 0;
+    bool sends = verify_step(v, early)->kind == DISTI_SEND;
+    uint32_t taken = sends ? verify_step(v, early)->match : early, depth = 0;
     race->searches++;
-    if (race_receives(v->steps[late]))
-        race_push(race, &depth, v->match[late]);
+    if (verify_receives(verify_step(v, late)))
+        race_push(race, &depth, verify_step(v, late)->match);
     race_push(race, &depth, late); /* its own rank is where the answer mostly is */
     while (depth > 0) {
         uint32_t step = race->stack[--depth];
-        bool head = step == v->lanes[v->lane_of[step]].first;
-        uint32_t ended[] = {head ? VERIFY_NONE : step - 1, disti_verify_waited(v, step)};
-        for (int i = 0; i < 2; i++) {
-            uint32_t end = ended[i];
+        for (uint32_t i = 0; i <= verify_step(v, step)->waits; i++) {
+            uint32_t end = verify_wait(v, step, i);
             if (end == VERIFY_NONE || v->when[end] < v->when[early])
                 continue;
             if (race_behind(v, end, early) || race_behind(v, end, taken))
                 return true;
-            if (race_receives(v->steps[end]) && race_passes(race, end, chunk))
-                race_push(race, &depth, v->match[end]);
+            if (verify_receives(verify_step(v, end)) && race_passes(race, end, chunk))
+                race_push(race, &depth, verify_step(v, end)->match);
             race_push(race, &depth, end);
         }
     }
@@ -132,7 +125,7 @@ static void race_join(struct race *race, uint32_t late, uint32_t early, bool ove
 /* The latest event in the waited step's lane that is not behind that step. */
 static uint32_t race_waited(const struct race *race, const uint32_t *steps, uint32_t waited)
 {
-    uint32_t event = race->latest[race->v->lane_of[waited]];
+    uint32_t event = race->latest[verify_step(race->v, waited)->lane];
     while (event != VERIFY_NONE && steps[event] > waited)
         event = race->previous[event];
     return event;
@@ -142,24 +135,26 @@ static uint32_t race_waited(const struct race *race, const uint32_t *steps, uint
 static void race_order(struct race *race, const uint32_t *steps, uint32_t event)
 {
     const struct verify *v = race->v;
-    uint32_t step = steps[event], waited = disti_verify_waited(v, step);
-    uint32_t *latest = &race->latest[v->lane_of[step]];
+    uint32_t step = steps[event];
+    uint32_t *latest = &race->latest[verify_step(v, step)->lane];
     memset(race_row(race, event), 0, race->words * sizeof(uint64_t));
     race->previous[event] = *latest;
     if (*latest != VERIFY_NONE)
         race_join(race, event, *latest, true);
-    uint32_t other = waited == VERIFY_NONE ? VERIFY_NONE : race_waited(race, steps, waited);
-    if (other != VERIFY_NONE)
-        race_join(race, event, other, true);
-    if (race_receives(v->steps[step]))
+    for (uint32_t i = 1; i <= verify_step(v, step)->waits; i++) {
+        uint32_t other = race_waited(race, steps, verify_wait(v, step, i));
+        if (other != VERIFY_NONE)
+            race_join(race, event, other, true);
+    }
+    if (verify_receives(verify_step(v, step)))
         race_join(race, event, event - 1, false);
     *latest = event;
 }
 
-/* Is the place the chunk's own in OUT, be it under IN's name? (IN is not written otherwise.) */
-static bool race_touches(const struct race *race, struct disti_chunk_ref place)
+/* Is it the chunk in OUT, be it under IN's name? (IN is not written otherwise.) */
+static bool race_touches(const struct race *race, struct disti_chunk_ref ref)
 {
-    return place.space == DISTI_OUT || (place.space == DISTI_IN && race->v->aliased);
+    return ref.space == DISTI_OUT || (ref.space == DISTI_IN && race->v->aliased);
 }
 
 /* Must be ordered; `early` an event before `late`. */
@@ -168,7 +163,7 @@ static bool race_pair(struct race *race, const uint32_t *steps, uint32_t early, 
 {
     if (early == VERIFY_NONE || race_bit(race, early, late))
         return true;
-    if (race->v->steps[steps[early]]->kind == DISTI_SEND && race_bit(race, early + 1, late))
+    if (verify_step(race->v, steps[early])->kind == DISTI_SEND && race_bit(race, early + 1, late))
         return true;
     if (race_search(race, steps[early], steps[late], race->chunk))
         return true;
@@ -179,7 +174,7 @@ static bool race_pair(struct race *race, const uint32_t *steps, uint32_t early, 
 static bool race_event(struct race *race, const uint32_t *steps, uint32_t event,
                        struct race_memory *memory)
 {
-    const struct disti_step *s = race->v->steps[steps[event]];
+    const struct verify_step *s = verify_step(race->v, steps[event]);
     bool reads = s->kind != DISTI_RECV && race_touches(race, s->src);
     bool writes = s->kind != DISTI_SEND && race_touches(race, s->dst);
     if (s->kind == DISTI_COPY && reads && writes)
@@ -207,35 +202,37 @@ static bool race_chunk(struct race *race, uint32_t chunk)
     const struct verify *v = race->v;
     const uint32_t *steps = race->steps + race->first[chunk];
     uint32_t events = race->first[chunk + 1] - race->first[chunk];
-    struct race_memory memory[VERIFY_RANKS_MAX];
-    for (int rank = 0; rank < v->ranks; rank++)
+    struct race_memory memory[VERIFY_RANKS_FEW];
+    for (uint32_t rank = 0; rank < v->ranks; rank++)
         memory[rank] = (struct race_memory){VERIFY_NONE, VERIFY_NONE};
     race->chunk = chunk;
     race->words = events / 64 + 1;
     for (uint32_t event = 0; event < events; event++) {
         race_order(race, steps, event);
-        if (!race_event(race, steps, event, &memory[v->lanes[v->lane_of[steps[event]]].rank]))
+        if (!race_event(race, steps, event, &memory[verify_step(v, steps[event])->rank]))
             return false;
     }
     for (uint32_t event = 0; event < events; event++)
-        race->latest[v->lane_of[steps[event]]] = VERIFY_NONE;
+        race->latest[verify_step(v, steps[event])->lane] = VERIFY_NONE;
     return true;
 }
 
 /* Does the step read, or write, the slot? */
-static bool race_uses_slot(const struct disti_step *step, uint32_t slot, bool write)
+static bool race_uses_slot(const struct verify_step *step, uint32_t slot, bool write)
 {
     bool uses = write ? step->kind != DISTI_SEND : step->kind != DISTI_RECV;
-    struct disti_chunk_ref at = write ? step->dst : step->src;
+    struct disti_chunk_ref ref = write ? step->dst : step->src;
     if (!write && step->kind == DISTI_REDUCE && race_uses_slot(step, slot, true))
         return true;
-    return uses && at.space == DISTI_SCRATCH && slot >= at.at && slot - at.at < step->chunks;
+    return uses && ref.space == DISTI_SCRATCH && slot >= ref.chunk &&
+           slot - ref.chunk < step->items;
 }
 
 static bool race_slot_pair(struct race *race, uint32_t early, uint32_t late, const char *what)
 {
-    uint32_t chunks = race->v->plans[0]->chunks;
-    uint32_t a = race->v->steps[early]->first % chunks, b = race->v->steps[late]->first % chunks;
+    uint32_t chunks = race->v->shape.chunks;
+    uint32_t a = verify_step(race->v, early)->first % chunks,
+             b = verify_step(race->v, late)->first % chunks;
     return race_search(race, early, late, a > b ? a : b) || race_fault(race, early, late, what);
 }
 
@@ -244,7 +241,7 @@ static bool race_slot(struct race *race, const uint32_t *steps, uint32_t count, 
 {
     struct race_memory memory = {VERIFY_NONE, VERIFY_NONE};
     for (uint32_t i = 0; i < count; i++) {
-        const struct disti_step *s = race->v->steps[steps[i]];
+        const struct verify_step *s = verify_step(race->v, steps[i]);
         bool reads = race_uses_slot(s, slot, false), writes = race_uses_slot(s, slot, true);
         if ((reads || writes) && memory.write != VERIFY_NONE &&
             !race_slot_pair(race, memory.write, steps[i], "it uses scratch that was written"))
@@ -262,16 +259,17 @@ static bool race_slot(struct race *race, const uint32_t *steps, uint32_t count, 
     return true;
 }
 
-static bool race_scratch(struct race *race, int rank)
+static bool race_scratch(struct race *race, uint32_t rank)
 {
     const struct verify *v = race->v;
     uint32_t count = 0, *own = race->steps; /* the events are dealt with */
-    if (v->plans[rank]->scratch_chunks == 0)
+    size_t slots = v->rank[rank + 1].first_slot - v->rank[rank].first_slot;
+    if (slots == 0)
         return true;
-    for (uint32_t i = 0; i < v->step_count; i++)
-        if (v->lanes[v->lane_of[v->order[i]]].rank == rank)
+    for (uint32_t i = 0; i < v->steps.count; i++)
+        if (verify_step(v, v->order[i])->rank == rank)
             own[count++] = v->order[i];
-    for (uint32_t slot = 0; slot < v->plans[rank]->scratch_chunks; slot++)
+    for (uint32_t slot = 0; slot < slots; slot++)
         if (!race_slot(race, own, count, slot))
             return false;
     return true;
@@ -281,10 +279,10 @@ static bool race_scratch(struct race *race, int rank)
 static void race_deal(struct race *race)
 {
     const struct verify *v = race->v;
-    for (uint32_t i = 0; i < v->step_count; i++) {
-        const struct disti_step *s = v->steps[v->order[i]];
-        for (uint32_t c = 0; c < s->chunks; c++)
-            race->steps[race->first[disti_verify_data(v, v->order[i], c)]++] = v->order[i];
+    for (uint32_t i = 0; i < v->steps.count; i++) {
+        const struct verify_step *s = verify_step(v, v->order[i]);
+        for (uint32_t c = 0; c < s->items; c++)
+            race->steps[race->first[verify_data(v, v->order[i], c)]++] = v->order[i];
     }
     /* first[c] is where chunk c ends now, which is where c + 1 begins */
     memmove(race->first + 1, race->first, v->data_chunks * sizeof(*race->first));
@@ -296,9 +294,9 @@ static size_t race_count(struct race *race)
 {
     const struct verify *v = race->v;
     size_t events = 0;
-    for (uint32_t step = 0; step < v->step_count; step++)
-        for (uint32_t c = 0; c < v->steps[step]->chunks; c++)
-            race->first[disti_verify_data(v, step, c)]++;
+    for (uint32_t step = 0; step < v->steps.count; step++)
+        for (uint32_t c = 0; c < verify_step(v, step)->items; c++)
+            race->first[verify_data(v, step, c)]++;
     for (uint32_t c = 0; c < v->data_chunks; c++) {
         uint32_t count = race->first[c];
         race->most = count > race->most ? count : race->most;
@@ -314,12 +312,12 @@ static bool race_allocate(struct race *race)
     race->first = calloc((size_t)v->data_chunks + 1, sizeof(uint32_t));
     if (!race->first)
         return false;
-    size_t events = race_count(race), steps = (size_t)v->step_count + 1;
+    size_t events = race_count(race), steps = (size_t)v->steps.count + 1;
     size_t words = (size_t)race->most / 64 + 1;
     race->steps = calloc((events > steps ? events : steps), sizeof(uint32_t));
     race->before = calloc((size_t)race->most + 1, words * sizeof(uint64_t));
     race->previous = calloc((size_t)race->most + 1, sizeof(uint32_t));
-    race->latest = malloc(((size_t)v->lane_count + 1) * sizeof(uint32_t));
+    race->latest = malloc(((size_t)v->lanes.count + 1) * sizeof(uint32_t));
     race->readers = calloc(steps + race->most, sizeof(uint32_t));
     race->seen = calloc(steps, sizeof(uint32_t));
     race->stack = calloc(steps, sizeof(uint32_t));
@@ -327,21 +325,19 @@ static bool race_allocate(struct race *race)
            race->seen && race->stack;
 }
 
-bool disti_verify_races(struct verify *v, dist_status *status_p)
+bool disti_verify_races(struct verify *v)
 {
     struct race race = {.v = v};
     bool good = race_allocate(&race);
     if (!good) {
-        *status_p = DIST_ERR_NO_MEMORY;
+        v->lost = true;
         goto out;
     }
-    if (v->plans[0]->collective == DIST_COLL_BARRIER)
-        goto out;                                                    /* no data, no races */
-    memset(race.latest, 0xff, v->lane_count * sizeof(*race.latest)); /* VERIFY_NONE */
+    memset(race.latest, 0xff, v->lanes.count * sizeof(*race.latest)); /* VERIFY_NONE */
     race_deal(&race);
     for (uint32_t chunk = 0; chunk < v->data_chunks && good; chunk++)
         good = race_chunk(&race, chunk);
-    for (int rank = 0; rank < v->ranks && good; rank++)
+    for (uint32_t rank = 0; rank < v->ranks && good; rank++)
         good = race_scratch(&race, rank);
 out:
     free(race.first);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The verifier: lists all ranks' steps, matches their messages, and judges what the run left. */
+/* The verifier: collects all ranks' steps, has them matched and run, and judges what that left. */
 #include "verify/internal.h"
 
 #include "base/log.h"
@@ -9,18 +9,23 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* Of the steps of a usual algorithm so many handle a chunk on each rank. */
+#define VERIFY_STEPS_EACH 4
+/* Steps that are kept at most, about, where not every chunk needs to be followed: 300 MB. */
+#define VERIFY_STEPS (UINT32_C(1) << 22)
+
+/* ---- faults ---- */
+
 void disti_verify_describe(const struct verify *v, uint32_t step, char *text, size_t size)
 {
     static const char *const names[] = {"SEND to", "RECV from", "RECV_REDUCE from", "REDUCE",
                                         "COPY"};
-    const struct verify_lane *lane = &v->lanes[v->lane_of[step]];
-    const struct disti_step *s = v->steps[step];
+    const struct verify_step *s = verify_step(v, step);
     char peer[24] = "";
-    if (disti_step_talks(s))
+    if (s->kind <= DISTI_RECV_REDUCE)
         snprintf(peer, sizeof(peer), " rank %d", s->peer);
-    snprintf(text, size, "rank %d, lane %u, step %u (%s%s, chunk %u)", lane->rank,
-             v->lane_of[step] - v->rank[lane->rank].first_lane, step - lane->first, names[s->kind],
-             peer, s->first);
+    snprintf(text, size, "rank %u, lane %u, step %u (%s%s, chunk %u)", s->rank,
+             s->lane - v->rank[s->rank].first_lane, s->index, names[s->kind], peer, s->first);
 }
 
 bool disti_verify_fault(struct verify *v, uint32_t step, const char *format, ...)
@@ -40,34 +45,7 @@ bool disti_verify_fault(struct verify *v, uint32_t step, const char *format, ...
     return false;
 }
 
-/* A rank's cells are those of OUT, IN and scratch. In place IN's are OUT's where OUT has them. */
-struct verify_cell *disti_verify_cell_at(const struct verify *v, int rank,
-                                         struct disti_chunk_ref place)
-{
-    const struct disti_plan *plan = v->plans[rank];
-    if (place.space == DISTI_IN && v->aliased)
-        disti_plan_place(plan, DISTI_OUT, disti_plan_data(plan, place), &place);
-    size_t cell = place.at;
-    if (place.space != DISTI_OUT)
-        cell += disti_plan_chunks(plan, DISTI_OUT);
-    if (place.space == DISTI_SCRATCH)
-        cell += disti_plan_chunks(plan, DISTI_IN);
-    return &v->cells[v->rank[rank].first_cell + cell];
-}
-
-uint32_t disti_verify_data(const struct verify *v, uint32_t step, uint32_t i)
-{
-    return disti_step_data(v->plans[v->lanes[v->lane_of[step]].rank], v->steps[step], i);
-}
-
-uint32_t disti_verify_waited(const struct verify *v, uint32_t step)
-{
-    const struct disti_step *s = v->steps[step];
-    if (s->wait_lane == DISTI_NO_LANE)
-        return VERIFY_NONE;
-    const struct verify_rank *rank = &v->rank[v->lanes[v->lane_of[step]].rank];
-    return v->lanes[rank->first_lane + s->wait_lane].first + s->wait_step;
-}
+/* ---- contributions ---- */
 
 /* Spreads all bits over all (splitmix64). */
 static uint64_t verify_mix(uint64_t z)
@@ -77,7 +55,7 @@ static uint64_t verify_mix(uint64_t z)
     return z ^ z >> 31;
 }
 
-uint64_t disti_verify_leaf(int rank)
+uint64_t disti_verify_leaf(uint32_t rank)
 {
     return verify_mix((uint64_t)rank + 1);
 }
@@ -87,266 +65,308 @@ uint64_t disti_verify_added(uint64_t one, uint64_t other)
     return verify_mix(verify_mix(one) + verify_mix(other) + 1);
 }
 
-/* All plans must be for the same thing, each well formed. */
-static bool verify_plans(struct verify *v, dist_status *status_p)
+uint64_t disti_verify_number(const struct verify *v, uint32_t rank)
 {
-    const struct disti_plan *one = v->plans[0];
-    for (int rank = 0; rank < v->ranks; rank++) {
-        const struct disti_plan *plan = v->plans[rank];
-        if (plan->collective != one->collective || plan->chunks != one->chunks ||
-            plan->root != one->root || plan->ranks != v->ranks || plan->rank != rank)
-            return disti_verify_fault(
-                v, VERIFY_NONE, "rank %d's plan does not match those of %d ranks", rank, v->ranks);
-        char text[256];
-        dist_status status = disti_plan_check(plan, text, sizeof(text));
-        if (status == DIST_ERR_INTERNAL)
-            return disti_verify_fault(v, VERIFY_NONE, "%s", text);
-        if (status != DIST_OK) {
-            *status_p = status;
-            return false;
-        }
+    return verify_few(v) ? UINT64_C(1) << rank : disti_verify_leaf(rank);
+}
+
+/* ---- memory ---- */
+
+struct disti_plan disti_verify_shape(const struct verify *v, uint32_t rank)
+{
+    struct disti_plan shape = v->shape;
+    shape.rank = (int)rank;
+    return shape;
+}
+
+struct verify_cell *disti_verify_cell(const struct verify *v, uint32_t rank,
+                                      struct disti_chunk_ref ref, uint32_t chunk)
+{
+    uint8_t space = ref.space;
+    if (space == DISTI_SCRATCH)
+        return &v->scratch[v->rank[rank].first_slot + ref.chunk];
+    if (space == DISTI_IN && v->aliased) {
+        struct disti_plan shape = disti_verify_shape(v, rank);
+        if (disti_plan_locate(&shape, DISTI_OUT, v->followed[chunk], &ref))
+            space = DISTI_OUT;
     }
-    return true;
-}
-
-/* Where each rank's lanes, steps and cells go. */
-static void verify_measure(struct verify *v)
-{
-    v->data_chunks = disti_plan_data_chunks(v->plans[0]);
-    for (int rank = 0; rank < v->ranks; rank++) {
-        const struct disti_plan *plan = v->plans[rank];
-        v->rank[rank] = (struct verify_rank){v->lane_count, v->step_count, v->cell_count};
-        v->lane_count += plan->lane_count;
-        v->step_count += plan->step_count;
-        v->cell_count += (size_t)disti_plan_chunks(plan, DISTI_OUT) +
-                         disti_plan_chunks(plan, DISTI_IN) + plan->scratch_chunks;
-    }
-}
-
-void *disti_verify_array(size_t count, size_t size)
-{
-    return calloc(count + 1, size);
-}
-
-static bool verify_allocate(struct verify *v)
-{
-    v->lanes = disti_verify_array(v->lane_count, sizeof(*v->lanes));
-    v->cells = disti_verify_array(v->cell_count, sizeof(*v->cells));
-    v->steps = disti_verify_array(v->step_count, sizeof(*v->steps));
-    v->lane_of = disti_verify_array(v->step_count, sizeof(*v->lane_of));
-    v->match = disti_verify_array(v->step_count, sizeof(*v->match));
-    v->knows = disti_verify_array(v->step_count, sizeof(*v->knows));
-    v->order = disti_verify_array(v->step_count, sizeof(*v->order));
-    v->when = disti_verify_array(v->step_count, sizeof(*v->when));
-    return v->lanes && v->cells && v->steps && v->lane_of && v->match && v->knows && v->order &&
-           v->when;
-}
-
-static void verify_free(struct verify *v)
-{
-    free(v->lanes);
-    free(v->cells);
-    free(v->steps);
-    free(v->lane_of);
-    free(v->match);
-    free(v->knows);
-    free(v->order);
-    free(v->when);
-}
-
-static void verify_list(struct verify *v)
-{
-    for (int rank = 0; rank < v->ranks; rank++) {
-        const struct disti_plan *plan = v->plans[rank];
-        for (uint32_t l = 0; l < plan->lane_count; l++) {
-            uint32_t lane = v->rank[rank].first_lane + l;
-            uint32_t first = v->rank[rank].first_step + plan->lanes[l].first;
-            v->lanes[lane] = (struct verify_lane){.rank = rank,
-                                                  .first = first,
-                                                  .count = plan->lanes[l].count,
-                                                  .waiters = VERIFY_NONE,
-                                                  .knows = UINT64_C(1) << rank};
-            for (uint32_t i = 0; i < plan->lanes[l].count; i++) {
-                v->lane_of[first + i] = lane;
-                v->steps[first + i] = &plan->steps[plan->lanes[l].first + i];
-            }
-        }
-    }
+    return &v->cells[((size_t)rank * 2 + space) * v->count + chunk];
 }
 
 /* What the ranks have before anything happens. */
 static void verify_fill(struct verify *v)
 {
-    for (int rank = 0; rank < v->ranks; rank++) {
-        const struct disti_plan *plan = v->plans[rank];
-        bool has = plan->collective != DIST_COLL_BROADCAST || rank == plan->root;
-        for (uint32_t c = 0; c < disti_plan_chunks(plan, DISTI_IN) && has; c++)
-            *disti_verify_cell_at(v, rank, disti_in(c)) =
-                (struct verify_cell){.mask = UINT64_C(1) << rank,
-                                     .sum = disti_verify_leaf(rank),
-                                     .chunk = disti_plan_data(plan, disti_in(c)),
-                                     .written = true};
+    for (uint32_t rank = 0; rank < v->ranks; rank++) {
+        struct disti_plan shape = disti_verify_shape(v, rank);
+        bool has = shape.collective != DIST_COLL_BROADCAST || shape.rank == shape.root;
+        struct disti_chunk_ref ref;
+        for (uint32_t c = 0; c < v->count && has; c++)
+            if (disti_plan_locate(&shape, DISTI_IN, v->followed[c], &ref))
+                *disti_verify_cell(v, rank, ref, c) =
+                    (struct verify_cell){.sum = disti_verify_number(v, rank),
+                                         .order = disti_verify_leaf(rank),
+                                         .chunk = c,
+                                         .written = true};
     }
 }
 
+/* ---- results ---- */
+
 /* The rank whose data chunk this is, in a collective that does not reduce. */
-static int verify_giver(const struct disti_plan *plan, uint32_t data)
+static uint32_t verify_giver(const struct verify *v, uint32_t data)
 {
-    if (disti_collective_rooted(plan->collective) && disti_plan_blocks(plan, DISTI_OUT) == 1)
-        return plan->root; /* broadcast, scatter */
-    uint64_t blocks = disti_plan_data_blocks(plan), of_a_rank = blocks / (uint64_t)plan->ranks;
-    return (int)(data / plan->chunks / of_a_rank);
+    const struct disti_plan *shape = &v->shape;
+    if (disti_collective_rooted(shape->collective) && disti_plan_blocks(shape, DISTI_OUT) == 1)
+        return (uint32_t)shape->root; /* broadcast, scatter */
+    uint64_t of_a_rank = disti_plan_data_blocks(shape) / v->ranks;
+    return (uint32_t)(data / shape->chunks / of_a_rank);
 }
 
 /* Has one chunk of one rank's output what was promised? */
-static bool verify_output(struct verify *v, int rank, uint32_t chunk)
+static bool verify_output(struct verify *v, uint32_t rank, struct disti_chunk_ref ref, uint32_t c)
 {
-    const struct disti_plan *plan = v->plans[rank];
-    const struct verify_cell *cell = disti_verify_cell_at(v, rank, disti_out(chunk));
-    uint32_t data = disti_plan_data(plan, disti_out(chunk));
-    bool reduces = disti_algorithm_reduces(plan->collective);
-    uint64_t mask = UINT64_MAX >> (64 - v->ranks);
-    uint32_t finished = reduces && v->ranks > 1;
-    if (!reduces)
-        mask = UINT64_C(1) << verify_giver(plan, data);
+    const struct verify_cell *cell = disti_verify_cell(v, rank, ref, c);
+    bool reduces = disti_algorithm_reduces(v->shape.collective);
+    bool finished = reduces && v->ranks > 1;
+    uint64_t sum = reduces ? v->all : disti_verify_number(v, verify_giver(v, v->followed[c]));
     if (!cell->written)
-        return disti_verify_fault(v, VERIFY_NONE, "rank %d: output chunk %u is never written", rank,
-                                  chunk);
-    if (cell->chunk != data)
-        return disti_verify_fault(v, VERIFY_NONE, "rank %d: output chunk %u holds chunk %u, not %u",
-                                  rank, chunk, cell->chunk, data);
-    if (cell->mask != mask)
+        return disti_verify_fault(v, VERIFY_NONE, "rank %u: output chunk %u is never written", rank,
+                                  ref.chunk);
+    if (cell->sum != sum && verify_few(v))
         return disti_verify_fault(
             v, VERIFY_NONE,
-            "rank %d: output chunk %u holds the contributions of ranks %#llx, "
-            "not %#llx",
-            rank, chunk, (unsigned long long)cell->mask, (unsigned long long)mask);
+            "rank %u: output chunk %u holds the contributions of ranks %#llx, not %#llx", rank,
+            ref.chunk, (unsigned long long)cell->sum, (unsigned long long)sum);
+    if (cell->sum != sum)
+        return disti_verify_fault(
+            v, VERIFY_NONE, "rank %u: output chunk %u does not hold what it must", rank, ref.chunk);
     if (cell->finished != finished)
-        return disti_verify_fault(v, VERIFY_NONE, "rank %d: output chunk %u was finished %u times",
-                                  rank, chunk, cell->finished);
+        return disti_verify_fault(v, VERIFY_NONE, "rank %u: output chunk %u was finished %d times",
+                                  rank, ref.chunk, cell->finished);
     return true;
 }
 
-/* A barrier's promise: whoever has left it knows that all have come. */
-static bool verify_met(struct verify *v, int rank)
+/* The order of reproducible results, as plan.h has it; `sums` has room for all ranks. */
+static uint64_t verify_order(uint32_t ranks, uint64_t *sums)
 {
-    uint64_t all = UINT64_MAX >> (64 - v->ranks), knows = UINT64_C(1) << rank;
-    for (uint32_t l = 0; l < v->plans[rank]->lane_count; l++)
-        knows |= v->lanes[v->rank[rank].first_lane + l].knows;
-    if (knows != all)
-        return disti_verify_fault(v, VERIFY_NONE,
-                                  "rank %d passes the barrier after hearing of ranks %#llx only",
-                                  rank, (unsigned long long)knows);
-    return true;
-}
-
-/* The order of reproducible results, as plan.h has it. */
-static uint64_t verify_order(int ranks)
-{
-    uint64_t sums[VERIFY_RANKS_MAX];
-    int places = 1, count = 0;
-    while (2 * places <= ranks)
-        places *= 2;
-    for (int rank = 0; rank < ranks; rank++) {
+    uint32_t virtual_ranks = 1, count = 0;
+    while (2 * virtual_ranks <= ranks)
+        virtual_ranks *= 2;
+    for (uint32_t rank = 0; rank < ranks; rank++) {
         sums[count] = disti_verify_leaf(rank);
-        if (rank < 2 * (ranks - places))
+        if (rank < 2 * (ranks - virtual_ranks))
             sums[count] = disti_verify_added(sums[count], disti_verify_leaf(++rank));
         count++;
     }
     for (; count > 1; count /= 2)
-        for (int i = 0; i < count / 2; i++)
+        for (uint32_t i = 0; i < count / 2; i++)
             sums[i] = disti_verify_added(sums[2 * i], sums[2 * i + 1]);
     return sums[0];
 }
 
-static bool verify_ordered(const struct verify *v)
+static bool verify_outputs(struct verify *v, uint64_t order)
 {
-    uint64_t order = verify_order(v->ranks);
-    for (int rank = 0; rank < v->ranks; rank++)
-        for (uint32_t c = 0; c < disti_plan_chunks(v->plans[rank], DISTI_OUT); c++)
-            if (disti_verify_cell_at(v, rank, disti_out(c))->sum != order)
+    v->verdict->ordered = disti_algorithm_reduces(v->shape.collective);
+    for (uint32_t rank = 0; rank < v->ranks; rank++) {
+        struct disti_plan shape = disti_verify_shape(v, rank);
+        struct disti_chunk_ref ref;
+        for (uint32_t c = 0; c < v->count; c++) {
+            if (!disti_plan_locate(&shape, DISTI_OUT, v->followed[c], &ref))
+                continue;
+            if (!verify_output(v, rank, ref, c))
                 return false;
-    return disti_algorithm_reduces(v->plans[0]->collective);
+            if (disti_verify_cell(v, rank, ref, c)->order != order)
+                v->verdict->ordered = false;
+        }
+    }
+    return true;
 }
 
-static bool verify_result(struct verify *v)
+/* A barrier's promise, for the ranks of the window: whoever has left it knows that all have come.
+ */
+static bool verify_met(struct verify *v)
 {
-    v->verdict->ordered = verify_ordered(v);
-    for (int rank = 0; rank < v->ranks; rank++) {
-        if (v->plans[0]->collective == DIST_COLL_BARRIER) {
-            if (!verify_met(v, rank))
-                return false;
-            continue;
-        }
-        for (uint32_t chunk = 0; chunk < disti_plan_chunks(v->plans[rank], DISTI_OUT); chunk++)
-            if (!verify_output(v, rank, chunk))
-                return false;
+    uint32_t of_window = v->ranks - v->window;
+    uint64_t all = of_window >= 64 ? UINT64_MAX : UINT64_MAX >> (64 - of_window);
+    for (uint32_t rank = 0; rank < v->ranks; rank++) {
+        uint32_t own = rank - v->window;
+        uint64_t knows = own < 64 ? UINT64_C(1) << own : 0;
+        for (uint32_t s = v->rank[rank].first_step; s < v->rank[rank + 1].first_step; s++)
+            knows |= v->knows[s];
+        if (knows != all)
+            return disti_verify_fault(
+                v, VERIFY_NONE,
+                "rank %u leaves the barrier though it has heard only of ranks %#llx, of 64 from "
+                "rank %u on",
+                rank, (unsigned long long)knows, v->window);
     }
     return true;
 }
 
 /* A race makes the run's result meaningless, but it is the lesser news: the result comes first. */
-static void verify_all(struct verify *v, dist_status *status_p)
+static bool verify_data_moved(struct verify *v)
 {
-    if (!verify_plans(v, status_p))
-        return;
-    verify_measure(v);
-    if (!verify_allocate(v)) {
-        *status_p = DIST_ERR_NO_MEMORY;
-        return;
+    size_t slots = v->rank[v->ranks].first_slot;
+    uint64_t *sums = calloc(v->ranks, sizeof(*sums));
+    v->cells = calloc((size_t)v->ranks * 2 * v->count, sizeof(*v->cells));
+    v->scratch = calloc(slots + 1, sizeof(*v->scratch));
+    v->lost = !sums || !v->cells || !v->scratch;
+    bool good = !v->lost;
+    if (good) {
+        verify_fill(v);
+        good = disti_verify_run(v) && verify_outputs(v, verify_order(v->ranks, sums));
     }
-    verify_list(v);
-    verify_fill(v);
-    if (disti_verify_lists(v, status_p) && disti_verify_match(v, status_p) &&
-        disti_verify_run(v, status_p) && verify_result(v))
-        disti_verify_races(v, status_p);
+    free(sums);
+    return good && (!verify_few(v) || disti_verify_races(v));
 }
 
-/* Can plans of so many ranks be verified at all? */
-static dist_status verify_allowed(int ranks)
+static bool verify_barrier(struct verify *v)
 {
-    if (ranks < 1 || ranks > VERIFY_RANKS_MAX)
-        return disti_fail(DIST_ERR_INVALID_ARGUMENT,
-                          "plans of %d ranks cannot be verified, only of 1 to %d", ranks,
-                          VERIFY_RANKS_MAX);
-    return DIST_OK;
+    bool good = true;
+    v->knows = calloc(v->steps.count + 1, sizeof(*v->knows));
+    v->lost = !v->knows;
+    for (v->window = 0; v->window < v->ranks && good && !v->lost; v->window += 64)
+        good = disti_verify_run(v) && verify_met(v);
+    return good;
 }
 
-dist_status disti_verify(struct disti_plan *const *plans, int ranks, bool in_place,
+/* All plans are collected: is what they do right? */
+static void verify_all(struct verify *v)
+{
+    v->order = calloc(v->steps.count + 1, sizeof(*v->order));
+    v->when = calloc(v->steps.count + 1, sizeof(*v->when));
+    v->lost = !v->order || !v->when;
+    if (v->lost || !disti_verify_match(v))
+        return;
+    if (v->shape.collective == DIST_COLL_BARRIER)
+        verify_barrier(v);
+    else
+        verify_data_moved(v);
+}
+
+/* ---- plans ---- */
+
+/* As many chunks as fit, spread evenly; all, if they fit, or ranks are few. */
+static void verify_follow(struct verify *v)
+{
+    uint64_t most = VERIFY_STEPS / VERIFY_STEPS_EACH / v->ranks;
+    v->data_chunks = disti_plan_data_chunks(&v->shape);
+    v->count = v->data_chunks;
+    if (v->count > most && !verify_few(v))
+        v->count = most ? (uint32_t)most : 1;
+    v->verdict->all = v->count == v->data_chunks;
+    v->followed = malloc(v->count * sizeof(*v->followed));
+    v->seen = calloc(v->count, sizeof(*v->seen));
+    v->rank = calloc((size_t)v->ranks + 1, sizeof(*v->rank));
+    v->counters = calloc((size_t)2 * DISTI_CHANNELS * v->ranks, sizeof(*v->counters));
+    v->lost = !v->followed || !v->seen || !v->rank || !v->counters;
+    for (uint32_t i = 0; i < v->count && v->followed; i++)
+        v->followed[i] = (uint32_t)((uint64_t)i * v->data_chunks / v->count);
+}
+
+/* What the first plan says of all. */
+static void verify_open(struct verify *v, const struct disti_plan *plan, bool in_place,
+                        struct disti_verdict *verdict)
+{
+    *verdict = (struct disti_verdict){.ok = true};
+    *v = (struct verify){.shape = {.collective = plan->collective,
+                                   .ranks = plan->ranks,
+                                   .root = plan->root,
+                                   .chunks = plan->chunks},
+                         .ranks = (uint32_t)plan->ranks,
+                         .aliased = in_place || plan->collective == DIST_COLL_BROADCAST,
+                         .steps.size = sizeof(struct verify_step),
+                         .items.size = sizeof(struct verify_item),
+                         .waits.size = sizeof(uint32_t),
+                         .lanes.size = sizeof(struct verify_lane),
+                         .sends.size = sizeof(struct verify_message),
+                         .recvs.size = sizeof(struct verify_message),
+                         .verdict = verdict};
+    for (uint32_t rank = 0; rank < v->ranks; rank++)
+        v->all += disti_verify_number(v, rank);
+    verify_follow(v);
+}
+
+/* All have been collected, if status is DIST_OK and there is no fault yet. */
+static dist_status verify_close(struct verify *v, dist_status status,
+                                struct disti_verdict *verdict_p)
+{
+    if (status == DIST_OK && v->verdict->ok && !v->lost)
+        verify_all(v);
+    if (status == DIST_OK && v->lost)
+        status =
+            disti_fail(DIST_ERR_NO_MEMORY, "no memory to verify the plans of %u ranks", v->ranks);
+    if (status == DIST_OK)
+        *verdict_p = *v->verdict;
+    free(v->followed);
+    free(v->seen);
+    free(v->rank);
+    free(v->steps.items);
+    free(v->items.items);
+    free(v->waits.items);
+    free(v->lanes.items);
+    free(v->sends.items);
+    free(v->recvs.items);
+    free(v->counters);
+    free(v->cells);
+    free(v->scratch);
+    free(v->order);
+    free(v->when);
+    free(v->knows);
+    return status;
+}
+
+/* The plan must be for the same thing as the first, and well formed. False: a fault, or *status_p.
+ */
+static bool verify_plan(struct verify *v, const struct disti_plan *plan, int rank,
+                        dist_status *status_p)
+{
+    const struct disti_plan *shape = &v->shape;
+    if (plan->collective != shape->collective || plan->chunks != shape->chunks ||
+        plan->root != shape->root || plan->ranks != shape->ranks || plan->rank != rank)
+        return disti_verify_fault(v, VERIFY_NONE, "rank %d's plan is not one of these %d", rank,
+                                  shape->ranks);
+    char text[256];
+    *status_p = disti_plan_check(plan, text, sizeof(text));
+    if (*status_p == DIST_ERR_INTERNAL) {
+        *status_p = DIST_OK;
+        return disti_verify_fault(v, VERIFY_NONE, "%s", text);
+    }
+    return *status_p == DIST_OK;
+}
+
+dist_status disti_verify(struct disti_plan *const *plans, bool in_place,
                          struct disti_verdict *verdict_p)
 {
-    dist_status status = verify_allowed(ranks);
-    if (status != DIST_OK)
-        return status;
-    struct disti_verdict verdict = {.ok = true, .all = true};
-    struct verify v = {.plans = plans,
-                       .ranks = ranks,
-                       .aliased = in_place || plans[0]->collective == DIST_COLL_BROADCAST,
-                       .verdict = &verdict};
-    verify_all(&v, &status);
-    verify_free(&v);
-    if (status != DIST_OK)
-        return disti_fail(status, "no memory to verify the plans of %d ranks", ranks);
-    *verdict_p = verdict;
-    return DIST_OK;
+    struct disti_verdict verdict;
+    struct verify v;
+    dist_status status = DIST_OK;
+    verify_open(&v, plans[0], in_place, &verdict);
+    for (int rank = 0; rank < plans[0]->ranks && !v.lost; rank++)
+        if (!verify_plan(&v, plans[rank], rank, &status) || !disti_verify_collect(&v, plans[rank]))
+            break;
+    return verify_close(&v, status, verdict_p);
 }
 
 dist_status disti_verify_algorithm(const struct disti_algorithm *algorithm,
                                    const struct disti_shape *shape, bool in_place,
                                    struct disti_verdict *verdict_p)
 {
-    struct disti_plan *plans[VERIFY_RANKS_MAX] = {NULL};
-    dist_status status = verify_allowed(shape->ranks);
-    if (status != DIST_OK)
-        return status;
-    for (int rank = 0; rank < shape->ranks && status == DIST_OK; rank++) {
+    struct disti_verdict verdict;
+    struct verify v = {.verdict = &verdict};
+    dist_status status = DIST_OK;
+    bool good = true;
+    for (int rank = 0; rank < shape->ranks && good && !v.lost; rank++) {
         struct disti_shape own = *shape;
+        struct disti_plan *plan;
         own.rank = rank;
-        status = disti_plan_write(algorithm, &own, &plans[rank]);
+        status = disti_plan_write(algorithm, &own, &plan);
+        if (status != DIST_OK)
+            break;
+        if (rank == 0)
+            verify_open(&v, plan, in_place, &verdict);
+        good = !v.lost && disti_verify_collect(&v, plan);
+        disti_plan_free(plan);
     }
-    if (status == DIST_OK)
-        status = disti_verify(plans, shape->ranks, in_place, verdict_p);
-    for (int rank = 0; rank < shape->ranks; rank++)
-        disti_plan_free(plans[rank]);
-    return status;
+    return verify_close(&v, status, verdict_p);
 }

@@ -16,31 +16,26 @@ struct disti_verdict {
 };
 
 /*
- * Runs plans[0 .. ranks) symbolically, in place or out of place. Proves: every output chunk
- * holds the right data, and where the collective reduces every rank's contribution
- * exactly once, finished exactly once; no deadlock although a SEND ends only when it is met; no
- * scratch read before it was written; messages meet with the same data; no write races a read or
- * write, although SENDs may end before they are met. BARRIER: every rank's end follows every rank's
- * start. At most 64 ranks. ERR_NO_MEMORY, ERR_INVALID_ARGUMENT; else DIST_OK and
- * the verdict.
+ * Runs the plans of all ranks, as many as plans[0] says, symbolically, in place or out of place.
+ * Proves: every output chunk holds the right data, and where the collective reduces every rank's
+ * contribution exactly once, finished exactly once; no deadlock although a SEND ends only when it
+ * is met; no memory read before it was written; messages meet with the same data. BARRIER: every
+ * rank's end follows every rank's start. Of up to 64 ranks it also proves that no write races a
+ * read or write, although SENDs may end before they are met.
+ *
+ * Of more ranks it follows as many chunks of the data as fit into some hundred MB, all of them up
+ * to about 1000 ranks, and proves the above of these; it trusts 64 bit sums of numbers that stand
+ * for contributions. ERR_NO_MEMORY; else DIST_OK and the verdict.
  */
-dist_status disti_verify(struct disti_plan *const *plans, int ranks, bool in_place,
+dist_status disti_verify(struct disti_plan *const *plans, bool in_place,
                          struct disti_verdict *verdict_p);
 
-/* Writes and verifies all ranks' plans of one algorithm. `shape->rank` is ignored. */
+/*
+ * Writes the plans of all ranks, one at a time, and verifies them. `shape->rank` is ignored.
+ * Besides the above the errors of disti_plan_write.
+ */
 dist_status disti_verify_algorithm(const struct disti_algorithm *algorithm,
                                    const struct disti_shape *shape, bool in_place,
                                    struct disti_verdict *verdict_p);
-
-/*
- * For thousands of ranks, which disti_verify does not take: follows as many chunks of the data as
- * fit into some hundred MB through the plans of all ranks, all of them up to about 1000 ranks. Of
- * these it proves that every output has each rank's contribution exactly once, that messages meet
- * with the same data, and that what handles them does not come to a deadlock. It looks for no
- * races, and trusts 64 bit sums of numbers that stand for contributions. `messages` and the like
- * are not set. ERR_NO_MEMORY, and those of disti_plan_write.
- */
-dist_status disti_verify_sample(const struct disti_algorithm *algorithm,
-                                const struct disti_shape *shape, struct disti_verdict *verdict_p);
 
 #endif

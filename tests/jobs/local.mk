@@ -52,10 +52,6 @@ tests_jobs_many_groups_SOURCES = tests/jobs/many_groups.c
 tests_jobs_many_groups_LDADD = libdist.la
 tests_jobs_many_groups_LDFLAGS = $(job_ldflags)
 
-check_PROGRAMS += tests/jobs/refined
-tests_jobs_refined_SOURCES = tests/jobs/refined.c
-tests_jobs_refined_LDADD = libdist.la
-tests_jobs_refined_LDFLAGS = $(job_ldflags)
 
 check_PROGRAMS += tests/jobs/reproducible
 tests_jobs_reproducible_SOURCES = tests/jobs/reproducible.c
@@ -125,7 +121,6 @@ job_scripts = \
 	tests/jobs/short_memory.sh \
 	tests/jobs/netns_cluster.sh \
 	tests/jobs/many_groups.sh \
-	tests/jobs/refined.sh \
 	tests/jobs/reproducible.sh \
 	tests/jobs/bad_input.sh \
 	tests/jobs/aborts.sh \

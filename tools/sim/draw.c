@@ -108,34 +108,34 @@ static void draw_ring(struct draw *draw)
 /* ---- trees ---- */
 
 /* which: 0 or 1 of the double tree; -1: the binomial one. */
-static void tree_place(const struct disti_topology *t, int which, int root, int rank,
-                       struct disti_tree_place *place_p)
+static void tree_neighbours(const struct disti_topology *t, int which, int root, int rank,
+                            struct disti_tree_neighbours *tree_p)
 {
     if (which < 0)
-        disti_tree_binomial(t, root, rank, place_p);
+        disti_tree_binomial(t, root, rank, tree_p);
     else
-        disti_tree_double(t, which, rank, place_p);
+        disti_tree_double(t, which, rank, tree_p);
 }
 
 /* The binomial tree's columns: a rank, then the trees below it, the smallest first. */
 static int tree_columns(const struct disti_topology *t, int root, int rank, int level, int column,
                         int *columns, int *levels)
 {
-    struct disti_tree_place place;
-    disti_tree_binomial(t, root, rank, &place);
+    struct disti_tree_neighbours tree;
+    disti_tree_binomial(t, root, rank, &tree);
     columns[rank] = column++;
     levels[rank] = level;
-    for (int i = place.children - 1; i >= 0; i--)
-        column = tree_columns(t, root, place.child[i], level + 1, column, columns, levels);
+    for (int i = tree.children - 1; i >= 0; i--)
+        column = tree_columns(t, root, tree.child[i], level + 1, column, columns, levels);
     return column;
 }
 
 static int tree_level(const struct disti_topology *t, int which, int rank)
 {
-    struct disti_tree_place place;
+    struct disti_tree_neighbours tree;
     int level = 0;
-    for (disti_tree_double(t, which, rank, &place); place.parent >= 0; level++)
-        disti_tree_double(t, which, place.parent, &place);
+    for (disti_tree_double(t, which, rank, &tree); tree.parent >= 0; level++)
+        disti_tree_double(t, which, tree.parent, &tree);
     return level;
 }
 
@@ -159,10 +159,10 @@ static void draw_tree(struct draw *draw, int which, int root, const char *title)
         draw->y[rank] = draw->top + DRAW_RADIUS + levels[rank] * DRAW_LEVEL;
     }
     for (int rank = 0; rank < t->ranks; rank++) {
-        struct disti_tree_place place;
-        tree_place(t, which, root, rank, &place);
-        if (place.parent >= 0)
-            draw_edge(draw, place.parent, rank);
+        struct disti_tree_neighbours tree;
+        tree_neighbours(t, which, root, rank, &tree);
+        if (tree.parent >= 0)
+            draw_edge(draw, tree.parent, rank);
     }
     draw_ranks(draw);
     draw->top += deepest * DRAW_LEVEL + 2 * DRAW_RADIUS + DRAW_MARGIN;

@@ -156,7 +156,7 @@ static dist_status options_topology(struct job *job, const struct options *optio
     return status;
 }
 
-static dist_status options_settle(struct job *job, const struct options *options)
+static dist_status options_complete(struct job *job, const struct options *options)
 {
     dist_status status = options_topology(job, options);
     if (status != DIST_OK)
@@ -203,7 +203,7 @@ int job_parse(int argc, char **argv, struct job *job)
     if (status == DIST_OK)
         status = options_collective(argv[optind], job);
     if (status == DIST_OK)
-        status = options_settle(job, &options);
+        status = options_complete(job, &options);
     if (status == DIST_OK)
         return -1;
     fprintf(stderr, "dist_sim: %s\n", dist_last_error());

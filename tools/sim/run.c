@@ -10,15 +10,12 @@
 #include <string.h>
 #include <unistd.h>
 
-/* Of more ranks only the results are proved, and of thousands only some. */
-#define RUN_COMPLETE 64
-
 /* More steps than these are not proved, lest it take minutes. */
 #define RUN_PROVED (UINT64_C(1) << 27)
 
 int job_distance(const struct disti_topology *topology, int one, int other)
 {
-    const struct dist_place *a = &topology->places[one], *b = &topology->places[other];
+    const struct dist_place *a = &topology->localities[one], *b = &topology->localities[other];
     int rack = topology->rack_nodes;
     if (a->node != b->node)
         return rack && a->node / rack != b->node / rack ? DISTI_OTHER_RACK : DISTI_OTHER_NODE;
@@ -79,8 +76,6 @@ static dist_status run_proof(const struct job *job, struct job_row *row)
 {
     const struct job_cell *cell = &row->cells[job->size_count - 1];
     struct disti_shape shape = run_shape(job, cell);
-    if (shape.ranks <= RUN_COMPLETE)
-        return disti_verify_algorithm(row->algorithm, &shape, false, &row->verdict);
     if (cell->status != DIST_OK) { /* what is too long is too long for this as well */
         memcpy(row->why, cell->why, sizeof(row->why));
         return cell->status;
@@ -91,7 +86,7 @@ static dist_status run_proof(const struct job *job, struct job_row *row)
                  (unsigned long long)cell->forecast.steps, (unsigned long long)RUN_PROVED);
         return DIST_ERR_UNSUPPORTED;
     }
-    return disti_verify_sample(row->algorithm, &shape, &row->verdict);
+    return disti_verify_algorithm(row->algorithm, &shape, false, &row->verdict);
 }
 
 static void run_verify(const struct job *job, struct job_row *row)

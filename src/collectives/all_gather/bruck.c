@@ -8,8 +8,8 @@
  *
  *     rank 5 of 7:   5 | 6 | 0 1 | 2 3 4         (the last round brings what is left)
  *
- * Each block goes straight to its place in OUT. What a rank hands on goes on at block 0 behind the
- * last block, so it is one message or two (where blocks may lie anywhere: one a block).
+ * Each block goes straight to where it belongs in OUT. What a rank forwards begins at block 0
+ * behind the last block, so it is one message or two (where blocks may lie anywhere: one a block).
  * Steps: log2 n, rounded up. Bytes sent by a rank: n - 1 blocks.
  */
 #include "collectives/algorithms.h"

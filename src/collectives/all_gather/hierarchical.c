@@ -5,7 +5,7 @@
  *   node 0: ranks 0 1 2        node 1: ranks 3 4 5        node 2: ranks 6 7 8
  *
  *     1. the i-th ranks of all nodes gather their blocks: 0 3 6, 1 4 7, 2 5 8   (a ring each)
- *     2. in each node each rank hands on what it has to the others              (direct)
+ *     2. in each node each rank sends what it has to the others              (direct)
  *
  * A segment goes on inside the node as soon as it has come. So a block enters each node once, and
  * the ring has as many hops as there are nodes. Where nodes differ in their number of ranks, there

@@ -3,15 +3,15 @@
  * All-reduce by recursive halving, then doubling: Rabenseifner's algorithm; Thakur, Rabenseifner,
  * Gropp, "Optimization of collective communication operations in MPICH", 2005.
  *
- *   place 0   |########|  --upper half-->  |####....|  --> |##......|    halving: give one half,
- *   place 1   |########|  <--lower half--  |....####|  --> |....##..|    reduce the other
+ *   rank 0    |########|  --upper half-->  |####....|  --> |##......|    halving: give one half,
+ *   rank 1    |########|  <--lower half--  |....####|  --> |....##..|    reduce the other
  *
  *   and back: each gives all that it has complete and gets as much                     doubling
  *
- * Round j pairs the places that differ in bit j, so that the longest messages are those between
- * neighbours. The half that is given and the half that is reduced are apart, so nothing needs
- * scratch. Surplus ranks are folded in first and get the result at the end (fold.h).
- * Steps: 2 log2 n (+ 2). Bytes sent by a rank: 2 (n - 1) / n of the vector (+ 1).
+ * Ranks are virtual ones (fold.h). Round j pairs those that differ in bit j, so that the longest
+ * messages are those between neighbours. The half that is given and the half that is reduced are
+ * apart, so nothing needs scratch. Surplus ranks are folded in first and get the result at the end
+ * (fold.h). Steps: 2 log2 n (+ 2). Bytes sent by a rank: 2 (n - 1) / n of the vector (+ 1).
  */
 #include "collectives/algorithms.h"
 #include "collectives/common/fold.h"
@@ -28,14 +28,14 @@ struct halving {
 
 static int halving_peer(const struct halving *h, int round)
 {
-    return h->order[disti_fold_position(&h->fold, h->fold.place ^ (1 << round))];
+    return h->order[disti_fold_position(&h->fold, h->fold.virtual_rank ^ (1 << round))];
 }
 
 /* Gives one half of what is mine, reduces the other. */
 static void halving_round(struct halving *h, int round)
 {
     uint32_t half = h->chunks / 2;
-    bool upper = h->fold.place >> round & 1;
+    bool upper = h->fold.virtual_rank >> round & 1;
     uint32_t keep = h->first + (upper ? half : 0), give = h->first + (upper ? 0 : half);
     int peer = halving_peer(h, round);
     struct disti_chunk_ref from = disti_build_value(h->b, give),
@@ -52,7 +52,7 @@ static void halving_round(struct halving *h, int round)
 /* Gives what is mine, gets the other half of what it was cut from. */
 static void doubling_round(struct halving *h, int round)
 {
-    bool upper = h->fold.place >> round & 1;
+    bool upper = h->fold.virtual_rank >> round & 1;
     uint32_t other = upper ? h->first - h->chunks : h->first + h->chunks;
     int peer = halving_peer(h, round);
     disti_build_send(h->b, .lane = h->send, .after = h->has, .peer = peer,
@@ -76,7 +76,7 @@ void disti_all_reduce_halving_doubling(const struct disti_shape *shape, struct d
     const int *order = shape->topology->order;
     uint32_t chunks = UINT32_C(1) << fold.rounds;
     disti_build_chunks(b, chunks);
-    if (fold.place < 0) {
+    if (fold.virtual_rank < 0) {
         halving_surplus(b, order[fold.partner], chunks);
         return;
     }

@@ -20,7 +20,7 @@
 
 /*
  * A rank may not reduce into what it is just sending. So the value moves: each reception reduces
- * it into a place whose sending has ended, and the last one into OUT:
+ * it into memory whose sending has ended, and the last one into OUT:
  *
  *   IN -> slot 0 -> OUT -> slot 0 -> OUT
  */
@@ -33,8 +33,8 @@ struct doubling {
     int receptions, done;
 };
 
-/* In place, IN is OUT: the first place must be another while IN is being sent. */
-static struct disti_chunk_ref doubling_place(const struct doubling *d, bool sending)
+/* In place, IN is OUT: the first sum must lie elsewhere while IN is being sent. */
+static struct disti_chunk_ref doubling_target(const struct doubling *d, bool sending)
 {
     bool out = (d->receptions - 1 - d->done) % 2 == 0;
     if (out && sending && d->done == 0)
@@ -44,11 +44,11 @@ static struct disti_chunk_ref doubling_place(const struct doubling *d, bool send
 
 static void doubling_take(struct doubling *d, int peer, bool sending)
 {
-    struct disti_chunk_ref place = doubling_place(d, sending);
+    struct disti_chunk_ref target = doubling_target(d, sending);
     bool last = d->done == d->receptions - 1;
     d->has = disti_build_recv_reduce(d->b, .lane = d->recv, .after = d->sent, .peer = peer,
-                                     .dst = place, .src = d->value, .finish = last);
-    d->value = place;
+                                     .dst = target, .src = d->value, .finish = last);
+    d->value = target;
     d->done++;
 }
 
@@ -68,8 +68,9 @@ static void doubling_surplus(struct disti_builder *b, int peer)
     disti_build_recv(b, .lane = lane, .peer = peer, .dst = disti_out(0));
 }
 
-/* Two ranks: the only reception was beside the only sending; now that it has ended, OUT is free. */
-static void doubling_settle(struct doubling *d)
+/* Moves the sum to OUT if it is elsewhere. Two ranks: the only reception was beside the only
+ * sending; now that it has ended, OUT is free. */
+static void doubling_copy_out(struct doubling *d)
 {
     if (d->value.space == DISTI_OUT)
         return;
@@ -84,7 +85,7 @@ void disti_all_reduce_recursive_doubling(const struct disti_shape *shape, struct
     const int *order = shape->topology->order;
     disti_build_chunks(b, 1);
     disti_build_scratch(b, 2);
-    if (fold.place < 0) {
+    if (fold.virtual_rank < 0) {
         doubling_surplus(b, order[fold.partner]);
         return;
     }
@@ -100,8 +101,8 @@ void disti_all_reduce_recursive_doubling(const struct disti_shape *shape, struct
     if (folds)
         doubling_take(&d, order[fold.partner], false);
     for (int round = 0; round < fold.rounds; round++)
-        doubling_exchange(&d, order[disti_fold_position(&fold, fold.place ^ (1 << round))]);
-    doubling_settle(&d);
+        doubling_exchange(&d, order[disti_fold_position(&fold, fold.virtual_rank ^ (1 << round))]);
+    doubling_copy_out(&d);
     if (folds)
         disti_build_send(b, .lane = d.send, .after = d.has, .peer = order[fold.partner],
                          .src = disti_out(0));

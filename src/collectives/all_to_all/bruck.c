@@ -22,7 +22,7 @@ struct bruck {
     struct disti_builder *b;
     uint32_t ranks, own;
     uint16_t send, recv;
-    uint32_t *place; /* by j: where in scratch the block is; BRUCK_IN: still in IN */
+    uint32_t *slot; /* by j: where in scratch the block is; BRUCK_IN: still in IN */
     uint32_t *list;
     uint32_t slots; /* of scratch in use */
 };
@@ -35,9 +35,9 @@ static uint32_t bruck_data(const struct bruck *k, uint32_t rank, uint32_t j, uin
     return from * k->ranks + (from + j) % k->ranks;
 }
 
-static struct disti_chunk_ref bruck_place(const struct bruck *k, uint32_t j)
+static struct disti_chunk_ref bruck_value(const struct bruck *k, uint32_t j)
 {
-    return k->place[j] == BRUCK_IN ? disti_in((k->own + j) % k->ranks) : disti_scratch(k->place[j]);
+    return k->slot[j] == BRUCK_IN ? disti_in((k->own + j) % k->ranks) : disti_scratch(k->slot[j]);
 }
 
 /* The next lower j that has the bit; 0: none. */
@@ -60,20 +60,21 @@ static struct disti_step_ref bruck_pack(const struct bruck *k, uint32_t bit, uin
     uint32_t begin = 0, count = 0;
     struct disti_chunk_ref source = {0, DISTI_IN};
     for (uint32_t j = bruck_first(k, bit); j > 0; j = bruck_next(j, bit), count++) {
-        struct disti_chunk_ref at = bruck_place(k, j);
-        if (count > begin && at.space == source.space && at.at == source.at + count - begin)
+        struct disti_chunk_ref value = bruck_value(k, j);
+        if (count > begin && value.space == source.space &&
+            value.chunk == source.chunk + count - begin)
             continue;
         if (count > begin)
             disti_build_copy(k->b, .lane = k->recv, .dst = disti_scratch(slot + begin),
                              .src = source, .list = k->list + begin, .chunks = count - begin);
         begin = count;
-        source = at;
+        source = value;
     }
     return disti_build_copy(k->b, .lane = k->recv, .dst = disti_scratch(slot + begin),
                             .src = source, .list = k->list + begin, .chunks = count - begin);
 }
 
-/* Those that have arrived, from the lowest place in OUT on, round its end. */
+/* Those that have arrived, from the lowest block of OUT on, round its end. */
 static void bruck_deliver(const struct bruck *k, uint32_t bit, uint32_t high, uint32_t slot)
 {
     uint32_t count = high - bit + 1, run;
@@ -99,7 +100,7 @@ static void bruck_round(struct bruck *k, uint32_t bit)
     k->slots += count;
     uint32_t i = 0;
     for (uint32_t j = bruck_first(k, bit); j > 0; j = bruck_next(j, bit)) {
-        k->place[j] = k->slots + i;
+        k->slot[j] = k->slots + i;
         k->list[i++] = bruck_data(k, from, j, bit);
     }
     disti_build_recv(k->b, .lane = k->recv, .peer = (int)from, .dst = disti_scratch(k->slots),
@@ -117,12 +118,12 @@ void disti_all_to_all_bruck(const struct disti_shape *shape, struct disti_builde
                       .own = own,
                       .send = disti_build_lane(b, 0),
                       .recv = disti_build_lane(b, 0),
-                      .place = disti_build_array(b, ranks),
+                      .slot = disti_build_array(b, ranks),
                       .list = disti_build_array(b, ranks)};
-    if (!k.place || !k.list)
+    if (!k.slot || !k.list)
         return;
     for (uint32_t j = 0; j < ranks; j++)
-        k.place[j] = BRUCK_IN;
+        k.slot[j] = BRUCK_IN;
     disti_build_copy(b, .lane = disti_build_lane(b, 0), .dst = disti_out(own), .src = disti_in(own),
                      .data = own * ranks + own);
     for (uint32_t bit = 1; bit < ranks; bit *= 2)

@@ -14,19 +14,18 @@
 
 void disti_barrier_tree(const struct disti_shape *shape, struct disti_builder *b)
 {
-    struct disti_tree_place place;
-    disti_tree_binomial(shape->topology, shape->topology->order[0], shape->rank, &place);
+    struct disti_tree_neighbours tree;
+    disti_tree_binomial(shape->topology, shape->topology->order[0], shape->rank, &tree);
     struct disti_step_ref heard = DISTI_NOW;
     disti_build_chunks(b, 1);
     uint16_t lane = disti_build_lane(b, 0);
-    for (int i = place.children - 1; i >= 0; i--) /* the smallest subtree is ready first */
-        heard = disti_build_recv(b, .lane = lane, .peer = place.child[i], .dst = disti_out(0));
-    if (place.parent >= 0) {
-        disti_build_send(b, .lane = lane, .after = heard, .peer = place.parent,
-                         .src = disti_out(0));
-        heard = disti_build_recv(b, .lane = lane, .peer = place.parent, .dst = disti_out(0));
+    for (int i = tree.children - 1; i >= 0; i--) /* the smallest subtree is ready first */
+        heard = disti_build_recv(b, .lane = lane, .peer = tree.child[i], .dst = disti_out(0));
+    if (tree.parent >= 0) {
+        disti_build_send(b, .lane = lane, .after = heard, .peer = tree.parent, .src = disti_out(0));
+        heard = disti_build_recv(b, .lane = lane, .peer = tree.parent, .dst = disti_out(0));
     }
-    for (int i = 0; i < place.children; i++)
-        disti_build_send(b, .lane = disti_build_lane(b, 0), .after = heard, .peer = place.child[i],
+    for (int i = 0; i < tree.children; i++)
+        disti_build_send(b, .lane = disti_build_lane(b, 0), .after = heard, .peer = tree.child[i],
                          .src = disti_out(0));
 }

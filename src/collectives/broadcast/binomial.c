@@ -18,13 +18,13 @@
 
 void disti_broadcast_binomial(const struct disti_shape *shape, struct disti_builder *b)
 {
-    struct disti_tree_place place;
-    disti_tree_binomial(shape->topology, shape->root, shape->rank, &place);
+    struct disti_tree_neighbours tree;
+    disti_tree_binomial(shape->topology, shape->root, shape->rank, &tree);
     disti_build_chunks(b, 1);
-    if (place.parent >= 0)
-        disti_build_recv(b, .lane = disti_build_lane(b, 0), .peer = place.parent,
+    if (tree.parent >= 0)
+        disti_build_recv(b, .lane = disti_build_lane(b, 0), .peer = tree.parent,
                          .dst = disti_out(0));
-    for (int i = 0; i < place.children; i++)
+    for (int i = 0; i < tree.children; i++)
         disti_build_send(b, .lane = disti_build_lane(b, 0), .after = disti_build_written(b, 0),
-                         .peer = place.child[i], .src = disti_out(0));
+                         .peer = tree.child[i], .src = disti_out(0));
 }

@@ -13,17 +13,17 @@
 
 void disti_broadcast_chain(const struct disti_shape *shape, struct disti_builder *b)
 {
-    int at = disti_chain_place(shape->topology, shape->root, shape->rank);
+    int position = disti_chain_position(shape->topology, shape->root, shape->rank);
     disti_build_chunks(b, shape->segments);
-    if (at > 0) {
+    if (position > 0) {
         uint16_t lane = disti_build_lane(b, 0);
-        int previous = disti_chain_rank(shape->topology, shape->root, at - 1);
+        int previous = disti_chain_rank(shape->topology, shape->root, position - 1);
         for (uint32_t c = 0; c < shape->segments; c++)
             disti_build_recv(b, .lane = lane, .peer = previous, .dst = disti_out(c), .data = c);
     }
-    if (at < shape->ranks - 1) {
+    if (position < shape->ranks - 1) {
         uint16_t lane = disti_build_lane(b, 0);
-        int next = disti_chain_rank(shape->topology, shape->root, at + 1);
+        int next = disti_chain_rank(shape->topology, shape->root, position + 1);
         for (uint32_t c = 0; c < shape->segments; c++)
             disti_build_send(b, .lane = lane, .after = disti_build_written(b, c), .peer = next,
                              .src = disti_out(c), .data = c);

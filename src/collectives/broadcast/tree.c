@@ -36,11 +36,11 @@ void disti_broadcast_tree(const struct disti_shape *shape, struct disti_builder 
 {
     disti_build_chunks(b, 2 * shape->segments);
     for (int which = 0; which < 2; which++) {
-        struct disti_tree_place place;
-        disti_tree_double_rooted(shape->topology, which, shape->root, shape->rank, &place);
-        if (place.parent >= 0)
-            tree_recv(shape, b, which, place.parent);
-        for (int i = 0; i < place.children; i++)
-            tree_send(shape, b, which, place.child[i]);
+        struct disti_tree_neighbours tree;
+        disti_tree_double_rooted(shape->topology, which, shape->root, shape->rank, &tree);
+        if (tree.parent >= 0)
+            tree_recv(shape, b, which, tree.parent);
+        for (int i = 0; i < tree.children; i++)
+            tree_send(shape, b, which, tree.child[i]);
     }
 }

@@ -15,7 +15,7 @@ int disti_team_rank(const struct disti_team *team, int index)
     return team->ranks ? team->ranks[index] : index;
 }
 
-/* The member `distance` places after, or before, this one: not all start with the same. */
+/* The member `distance` members after, or before, this one: not all start with the same. */
 int disti_team_after(const struct disti_team *team, int distance)
 {
     return disti_team_rank(team, (team->index + distance) % team->size);

@@ -4,8 +4,8 @@
 #include "collectives/common/phases.h"
 
 /*
- * The tree of additions is gone through from this rank's place P: the m-th place that is taken is P
- * xor m, so that at any time each rank is taken from by one. Sums that wait for their other half
+ * The tree of additions is gone through from this rank's virtual rank P: the m-th that is taken is
+ * P xor m, so that at any time each rank is taken from by one. Sums that wait for their other half
  * are on a stack, the lowest in OUT, the others in scratch:
  *
  *   m     0    1      2       3          4 ...
@@ -15,7 +15,7 @@
 struct ordered {
     struct disti_builder *b;
     uint16_t lane;
-    int ranks, rank, place;
+    int ranks, rank, virtual_rank;
     uint32_t chunk;
     uint32_t depth; /* of the stack */
     bool fresh;     /* the lowest is still in IN */
@@ -40,7 +40,7 @@ static void ordered_add(struct ordered *o, int from, bool finish)
     o->fresh = o->fresh && top > 0;
 }
 
-/* Puts a place's value on the stack: one rank's, or two ranks' that are folded together. */
+/* Puts a virtual rank's value on the stack: one rank's, or two ranks' that are folded together. */
 static void ordered_push(struct ordered *o, int first, bool two)
 {
     bool own = first == o->rank || (two && first + 1 == o->rank);
@@ -68,11 +68,11 @@ static void ordered_merge(struct ordered *o, bool finish)
                        .data = o->chunk, .finish = finish);
 }
 
-/* The place's value, and the additions for which it was waited. */
+/* The virtual rank's value, and the additions for which it was waited. */
 static void ordered_take(struct ordered *o, const struct disti_fold *fold, int m)
 {
-    int place = o->place ^ m, first = disti_fold_position(fold, place);
-    bool two = place < fold->surplus, last = m == (1 << fold->rounds) - 1;
+    int virtual_rank = o->virtual_rank ^ m, first = disti_fold_position(fold, virtual_rank);
+    bool two = virtual_rank < fold->surplus, last = m == (1 << fold->rounds) - 1;
     int merges = __builtin_ctz(~(unsigned)m); /* the ones at m's end */
     if (merges > 0 && !two) {                 /* comes and is added in one */
         merges--;
@@ -91,7 +91,7 @@ void disti_ordered_sum(struct disti_builder *b, uint16_t lane, int ranks, int ra
                         .lane = lane,
                         .ranks = ranks,
                         .rank = rank,
-                        .place = fold.place < 0 ? rank / 2 : fold.place,
+                        .virtual_rank = fold.virtual_rank < 0 ? rank / 2 : fold.virtual_rank,
                         .chunk = chunk};
     disti_build_scratch(b, (uint32_t)fold.rounds);
     for (int m = 0; m < 1 << fold.rounds; m++)

@@ -34,7 +34,7 @@ struct disti_team {
     uint32_t turns, segments;
 };
 
-/* The rank of a member, and of the one `distance` places after it (the last is before the first).
+/* The rank of a member, and of the one `distance` members after it (the last is before the first).
  */
 int disti_team_rank(const struct disti_team *team, int index);
 int disti_team_after(const struct disti_team *team, int distance);

@@ -4,12 +4,12 @@
 
 uint32_t disti_subtree(const struct disti_topology *topology, int root, int rank, uint32_t *list)
 {
-    struct disti_tree_place place;
+    struct disti_tree_neighbours tree;
     uint32_t count = 1;
-    disti_tree_binomial(topology, root, rank, &place);
+    disti_tree_binomial(topology, root, rank, &tree);
     list[0] = (uint32_t)rank;
-    for (int i = place.children - 1; i >= 0; i--) /* no deeper than the tree: log2 n */
-        count += disti_subtree(topology, root, place.child[i], list + count);
+    for (int i = tree.children - 1; i >= 0; i--) /* no deeper than the tree: log2 n */
+        count += disti_subtree(topology, root, tree.child[i], list + count);
     return count;
 }
 

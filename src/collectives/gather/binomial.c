@@ -4,7 +4,7 @@
  * Rabenseifner, Gropp, "Optimization of collective communication operations in MPICH", 2005.
  *
  *          0
- *       /  |  \          a rank hands up its own block and those of the ranks below it,
+ *       /  |  \          a rank sends up its own block and those of the ranks below it,
  *      4   2   1         packed in scratch, as one message: 4 sends 4 5 6 7
  *     /|   |
  *    6 5   3             at the root they go straight to OUT if they follow each other there
@@ -16,7 +16,7 @@
 #include "collectives/algorithms.h"
 #include "collectives/common/subtree.h"
 
-/* At the root: what came packed goes to its places. */
+/* At the root: what came packed goes to where it belongs. */
 static void gather_unpack(struct disti_builder *b, uint16_t lane, const uint32_t *list,
                           uint32_t slot, uint32_t count)
 {
@@ -26,13 +26,13 @@ static void gather_unpack(struct disti_builder *b, uint16_t lane, const uint32_t
 }
 
 static void gather_end(const struct disti_shape *shape, struct disti_builder *b,
-                       const struct disti_tree_place *place, uint32_t *list)
+                       const struct disti_tree_neighbours *tree, uint32_t *list)
 {
     uint32_t own = (uint32_t)shape->rank, slot = 0;
     disti_build_copy(b, .lane = disti_build_lane(b, 0), .dst = disti_out(own), .src = disti_in(0),
                      .data = own);
-    for (int i = place->children - 1; i >= 0; i--) {
-        int child = place->child[i];
+    for (int i = tree->children - 1; i >= 0; i--) {
+        int child = tree->child[i];
         uint32_t count = disti_subtree(shape->topology, shape->root, child, list);
         uint16_t lane = disti_build_lane(b, 0);
         if (disti_subtree_run(list, count)) {
@@ -49,40 +49,40 @@ static void gather_end(const struct disti_shape *shape, struct disti_builder *b,
 }
 
 /* One lane, since all must have come before anything is handed up. */
-static void gather_hand_up(const struct disti_shape *shape, struct disti_builder *b,
-                           const struct disti_tree_place *place, uint32_t *list)
+static void gather_send_to_parent(const struct disti_shape *shape, struct disti_builder *b,
+                                  const struct disti_tree_neighbours *tree, uint32_t *list)
 {
     uint32_t own = (uint32_t)shape->rank;
     uint32_t count = disti_subtree(shape->topology, shape->root, shape->rank, list);
     uint16_t lane = disti_build_lane(b, 0);
     if (count == 1) {
-        disti_build_send(b, .lane = lane, .peer = place->parent, .src = disti_in(0), .data = own);
+        disti_build_send(b, .lane = lane, .peer = tree->parent, .src = disti_in(0), .data = own);
         return;
     }
     disti_build_scratch(b, count);
     disti_build_copy(b, .lane = lane, .dst = disti_scratch(0), .src = disti_in(0), .data = own);
     uint32_t *below = disti_build_array(b, count);
-    for (uint32_t slot = 1, i = (uint32_t)place->children; below && i > 0; i--) {
-        int child = place->child[i - 1];
+    for (uint32_t slot = 1, i = (uint32_t)tree->children; below && i > 0; i--) {
+        int child = tree->child[i - 1];
         uint32_t many = disti_subtree(shape->topology, shape->root, child, below);
         disti_build_recv(b, .lane = lane, .peer = child, .dst = disti_scratch(slot), .list = below,
                          .chunks = many);
         slot += many;
     }
-    disti_build_send(b, .lane = lane, .peer = place->parent, .src = disti_scratch(0), .list = list,
+    disti_build_send(b, .lane = lane, .peer = tree->parent, .src = disti_scratch(0), .list = list,
                      .chunks = count);
 }
 
 void disti_gather_binomial(const struct disti_shape *shape, struct disti_builder *b)
 {
-    struct disti_tree_place place;
-    disti_tree_binomial(shape->topology, shape->root, shape->rank, &place);
+    struct disti_tree_neighbours tree;
+    disti_tree_binomial(shape->topology, shape->root, shape->rank, &tree);
     disti_build_chunks(b, 1);
     uint32_t *list = disti_build_array(b, (size_t)shape->ranks);
     if (!list)
         return;
-    if (place.parent < 0)
-        gather_end(shape, b, &place, list);
+    if (tree.parent < 0)
+        gather_end(shape, b, &tree, list);
     else
-        gather_hand_up(shape, b, &place, list);
+        gather_send_to_parent(shape, b, &tree, list);
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Gather of everybody to the root: each rank sends its block, straight into its place.
+ * Gather of everybody to the root: each rank sends its block, straight to where it belongs.
  *
  * A lane a peer at the root, so that it waits for no slow one before taking from the rest. Blocks
  * may differ in size. Steps: 1. Messages: n - 1.

@@ -19,18 +19,18 @@
 
 void disti_reduce_binomial(const struct disti_shape *shape, struct disti_builder *b)
 {
-    struct disti_tree_place place;
-    disti_tree_binomial(shape->topology, shape->root, shape->rank, &place);
+    struct disti_tree_neighbours tree;
+    disti_tree_binomial(shape->topology, shape->root, shape->rank, &tree);
     disti_build_chunks(b, 1);
     disti_build_scratch(b, 1);
     uint16_t lane = disti_build_lane(b, 0);
     struct disti_chunk_ref value = disti_in(0),
-                           sum = place.parent < 0 ? disti_out(0) : disti_scratch(0);
-    for (int i = place.children - 1; i >= 0; i--) {
-        disti_build_recv_reduce(b, .lane = lane, .peer = place.child[i], .dst = sum, .src = value,
-                                .finish = place.parent < 0 && i == 0);
+                           sum = tree.parent < 0 ? disti_out(0) : disti_scratch(0);
+    for (int i = tree.children - 1; i >= 0; i--) {
+        disti_build_recv_reduce(b, .lane = lane, .peer = tree.child[i], .dst = sum, .src = value,
+                                .finish = tree.parent < 0 && i == 0);
         value = sum;
     }
-    if (place.parent >= 0)
-        disti_build_send(b, .lane = lane, .peer = place.parent, .src = value);
+    if (tree.parent >= 0)
+        disti_build_send(b, .lane = lane, .peer = tree.parent, .src = value);
 }

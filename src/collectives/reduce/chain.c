@@ -25,20 +25,20 @@ static void chain_end(const struct disti_shape *shape, struct disti_builder *b)
 
 void disti_reduce_chain(const struct disti_shape *shape, struct disti_builder *b)
 {
-    int at = disti_chain_place(shape->topology, shape->root, shape->rank);
+    int position = disti_chain_position(shape->topology, shape->root, shape->rank);
     disti_build_chunks(b, shape->segments);
-    if (at == 0) {
+    if (position == 0) {
         chain_end(shape, b);
         return;
     }
     uint16_t send = disti_build_lane(b, 0), recv = disti_build_lane(b, 0);
-    int previous = disti_chain_rank(shape->topology, shape->root, at - 1);
+    int previous = disti_chain_rank(shape->topology, shape->root, position - 1);
     struct disti_window window = disti_window(b, 0);
     for (uint32_t c = 0; c < shape->segments; c++) {
         struct disti_chunk_ref value = disti_in(c);
         struct disti_step_ref has = DISTI_NOW, *sent = &window.sent[c % DISTI_WINDOW];
-        if (at < shape->ranks - 1) {
-            int next = disti_chain_rank(shape->topology, shape->root, at + 1);
+        if (position < shape->ranks - 1) {
+            int next = disti_chain_rank(shape->topology, shape->root, position + 1);
             value = disti_window_slot(&window, c);
             has = disti_build_recv_reduce(b, .lane = recv, .after = *sent, .peer = next,
                                           .dst = value, .src = disti_in(c), .data = c);

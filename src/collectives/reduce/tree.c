@@ -17,19 +17,19 @@
 #include "topology/topology.h"
 
 static void tree_end(const struct disti_shape *shape, struct disti_builder *b, int which,
-                     const struct disti_tree_place *place)
+                     const struct disti_tree_neighbours *tree)
 {
     uint16_t lane = disti_build_lane(b, (uint16_t)which);
     for (uint32_t c = (uint32_t)which; c < 2 * shape->segments; c += 2) {
-        for (int i = 0; i < place->children; i++)
-            disti_build_recv_reduce(b, .lane = lane, .peer = place->child[i], .dst = disti_out(c),
+        for (int i = 0; i < tree->children; i++)
+            disti_build_recv_reduce(b, .lane = lane, .peer = tree->child[i], .dst = disti_out(c),
                                     .src = i ? disti_out(c) : disti_in(c), .data = c,
-                                    .finish = i == place->children - 1);
+                                    .finish = i == tree->children - 1);
     }
 }
 
-static void tree_hand_up(const struct disti_shape *shape, struct disti_builder *b, int which,
-                         const struct disti_tree_place *place)
+static void tree_send_to_parent(const struct disti_shape *shape, struct disti_builder *b, int which,
+                                const struct disti_tree_neighbours *tree)
 {
     uint16_t recv = disti_build_lane(b, (uint16_t)which),
              send = disti_build_lane(b, (uint16_t)which);
@@ -38,12 +38,12 @@ static void tree_hand_up(const struct disti_shape *shape, struct disti_builder *
         uint32_t c = 2 * s + (uint32_t)which;
         struct disti_chunk_ref value = disti_in(c), sum = disti_window_slot(&window, s);
         struct disti_step_ref has = DISTI_NOW, *sent = &window.sent[s % DISTI_WINDOW];
-        for (int i = 0; i < place->children; i++) {
-            has = disti_build_recv_reduce(b, .lane = recv, .after = *sent, .peer = place->child[i],
+        for (int i = 0; i < tree->children; i++) {
+            has = disti_build_recv_reduce(b, .lane = recv, .after = *sent, .peer = tree->child[i],
                                           .dst = sum, .src = value, .data = c);
             value = sum;
         }
-        *sent = disti_build_send(b, .lane = send, .after = has, .peer = place->parent, .src = value,
+        *sent = disti_build_send(b, .lane = send, .after = has, .peer = tree->parent, .src = value,
                                  .data = c);
     }
 }
@@ -52,11 +52,11 @@ void disti_reduce_tree(const struct disti_shape *shape, struct disti_builder *b)
 {
     disti_build_chunks(b, 2 * shape->segments);
     for (int which = 0; which < 2; which++) {
-        struct disti_tree_place place;
-        disti_tree_double_rooted(shape->topology, which, shape->root, shape->rank, &place);
-        if (place.parent < 0)
-            tree_end(shape, b, which, &place);
+        struct disti_tree_neighbours tree;
+        disti_tree_double_rooted(shape->topology, which, shape->root, shape->rank, &tree);
+        if (tree.parent < 0)
+            tree_end(shape, b, which, &tree);
         else
-            tree_hand_up(shape, b, which, &place);
+            tree_send_to_parent(shape, b, which, &tree);
     }
 }

@@ -3,7 +3,7 @@
  * Reduce-scatter by recursive halving: Thakur, Rabenseifner, Gropp, "Optimization of collective
  * communication operations in MPICH", 2005.
  *
- *   places   0 1 2 3 4 5 6 7        (blocks too)
+ *   virtual  0 1 2 3 4 5 6 7        (blocks too)
  *   round 0  0 <-----> 4            gives blocks 4 to 7, reduces 0 to 3
  *   round 1  0 <-> 2                gives 2 and 3, reduces 0 and 1
  *   round 2  0 - 1                  gives 1, reduces 0
@@ -21,17 +21,18 @@ struct halving {
     struct disti_builder *b;
     struct disti_fold fold;
     uint16_t send, recv;
-    int low, high;             /* the places whose blocks are still mine: [low, high) */
+    int low, high;             /* the virtual ranks whose blocks are still mine: [low, high) */
     bool fresh;                /* their values are still in IN */
     uint32_t base;             /* the block whose sum is in slot 0 */
     struct disti_step_ref has; /* the values are up to date */
 };
 
-/* The first block of a place. */
-static uint32_t halving_block(const struct halving *h, int place)
+/* The first block of a virtual rank. */
+static uint32_t halving_block(const struct halving *h, int virtual_rank)
 {
-    int places = 1 << h->fold.rounds;
-    return (uint32_t)(place == places ? h->shape->ranks : disti_fold_position(&h->fold, place));
+    int virtual_ranks = 1 << h->fold.rounds;
+    return (uint32_t)(virtual_rank == virtual_ranks ? h->shape->ranks
+                                                    : disti_fold_position(&h->fold, virtual_rank));
 }
 
 static struct disti_chunk_ref halving_value(const struct halving *h, uint32_t block)
@@ -39,12 +40,12 @@ static struct disti_chunk_ref halving_value(const struct halving *h, uint32_t bl
     return h->fresh ? disti_in(block) : disti_scratch(block - h->base);
 }
 
-/* Gives the blocks of one half of the places, reduces those of the other. */
+/* Gives the blocks of one half of the virtual ranks, reduces those of the other. */
 static void halving_round(struct halving *h, int round)
 {
     int half = (h->high - h->low) / 2, middle = h->low + half;
-    bool upper = h->fold.place >= middle;
-    int peer = disti_fold_position(&h->fold, h->fold.place ^ half);
+    bool upper = h->fold.virtual_rank >= middle;
+    int peer = disti_fold_position(&h->fold, h->fold.virtual_rank ^ half);
     uint32_t give = halving_block(h, upper ? h->low : middle);
     uint32_t give_end = halving_block(h, upper ? middle : h->high);
     h->low = upper ? middle : h->low;
@@ -88,7 +89,7 @@ void disti_reduce_scatter_recursive_halving(const struct disti_shape *shape,
     struct disti_fold fold = disti_fold(shape->ranks, shape->rank);
     uint32_t ranks = (uint32_t)shape->ranks;
     disti_build_chunks(b, 1);
-    if (fold.place < 0) {
+    if (fold.virtual_rank < 0) {
         halving_surplus(shape, b, fold.partner);
         return;
     }

@@ -5,7 +5,7 @@
  * binomial gather, downwards:
  *
  *          0
- *       /  |  \          a rank hands down to each child that child's block and those of the ranks
+ *       /  |  \          a rank forwards to each child that child's block and those of the ranks
  *      4   2   1         below it, packed in scratch, as one message: 4 gets 4 5 6 7
  *     /|   |
  *    6 5   3             the root sends straight from IN what follows each other there
@@ -31,11 +31,11 @@ static struct disti_step_ref scatter_pack(struct disti_builder *b, uint16_t lane
 
 /* The largest subtree first: it has the longest way. */
 static void scatter_begin(const struct disti_shape *shape, struct disti_builder *b,
-                          const struct disti_tree_place *place, uint32_t *list)
+                          const struct disti_tree_neighbours *tree, uint32_t *list)
 {
     uint32_t own = (uint32_t)shape->rank, slot = 0;
-    for (int i = 0; i < place->children; i++) {
-        int child = place->child[i];
+    for (int i = 0; i < tree->children; i++) {
+        int child = tree->child[i];
         uint32_t count = disti_subtree(shape->topology, shape->root, child, list);
         uint16_t lane = disti_build_lane(b, 0);
         if (disti_subtree_run(list, count)) {
@@ -52,24 +52,24 @@ static void scatter_begin(const struct disti_shape *shape, struct disti_builder 
                      .data = own);
 }
 
-static void scatter_hand_down(const struct disti_shape *shape, struct disti_builder *b,
-                              const struct disti_tree_place *place, uint32_t *list)
+static void scatter_forward(const struct disti_shape *shape, struct disti_builder *b,
+                            const struct disti_tree_neighbours *tree, uint32_t *list)
 {
     uint32_t own = (uint32_t)shape->rank;
     uint32_t count = disti_subtree(shape->topology, shape->root, shape->rank, list), slot = count;
     uint16_t lane = disti_build_lane(b, 0);
     if (count == 1) {
-        disti_build_recv(b, .lane = lane, .peer = place->parent, .dst = disti_out(0), .data = own);
+        disti_build_recv(b, .lane = lane, .peer = tree->parent, .dst = disti_out(0), .data = own);
         return;
     }
     disti_build_scratch(b, count);
     struct disti_step_ref came =
-        disti_build_recv(b, .lane = lane, .peer = place->parent, .dst = disti_scratch(0),
+        disti_build_recv(b, .lane = lane, .peer = tree->parent, .dst = disti_scratch(0),
                          .list = list, .chunks = count);
-    for (int i = 0; i < place->children; i++) { /* the largest is the last in the list */
-        uint32_t many = disti_subtree(shape->topology, shape->root, place->child[i], list);
+    for (int i = 0; i < tree->children; i++) { /* the largest is the last in the list */
+        uint32_t many = disti_subtree(shape->topology, shape->root, tree->child[i], list);
         slot -= many;
-        disti_build_send(b, .lane = disti_build_lane(b, 0), .after = came, .peer = place->child[i],
+        disti_build_send(b, .lane = disti_build_lane(b, 0), .after = came, .peer = tree->child[i],
                          .src = disti_scratch(slot), .list = list, .chunks = many);
     }
     disti_build_copy(b, .lane = lane, .dst = disti_out(0), .src = disti_scratch(0), .data = own);
@@ -77,14 +77,14 @@ static void scatter_hand_down(const struct disti_shape *shape, struct disti_buil
 
 void disti_scatter_binomial(const struct disti_shape *shape, struct disti_builder *b)
 {
-    struct disti_tree_place place;
-    disti_tree_binomial(shape->topology, shape->root, shape->rank, &place);
+    struct disti_tree_neighbours tree;
+    disti_tree_binomial(shape->topology, shape->root, shape->rank, &tree);
     disti_build_chunks(b, 1);
     uint32_t *list = disti_build_array(b, (size_t)shape->ranks);
     if (!list)
         return;
-    if (place.parent < 0)
-        scatter_begin(shape, b, &place, list);
+    if (tree.parent < 0)
+        scatter_begin(shape, b, &tree, list);
     else
-        scatter_hand_down(shape, b, &place, list);
+        scatter_forward(shape, b, &tree, list);
 }

@@ -18,8 +18,6 @@
 #define TUNE_TEXT 65536
 /* Costs that were measured in another way are no use: the number of this way. */
 #define TUNE_WAY 2
-/* The word that stands alone, or before a comma and what else is said. */
-#define TUNE_REFINE "refine"
 
 /* The CPU's name; nothing that a tuning file would take for the end of the line. */
 static void tune_cpu_model(char *model, size_t size)
@@ -171,10 +169,9 @@ bool disti_tune_write(const struct disti_tuning *tuning, const char *key)
     return true;
 }
 
-/* The costs alone. said: what DIST_TUNING says of them, or NULL. */
-static dist_status tune_find_costs(const char *key, const char *said, struct disti_tuning *tuning_p,
-                                   int32_t *effort_p)
+dist_status disti_tune_find(const char *key, struct disti_tuning *tuning_p, int32_t *effort_p)
 {
+    const char *said = disti_env("DIST_TUNING");
     char path[TUNE_PATH], why[TUNE_PATH + 256];
     dist_status status;
 
@@ -193,7 +190,7 @@ static dist_status tune_find_costs(const char *key, const char *said, struct dis
         return status == DIST_OK
                    ? DIST_OK
                    : disti_fail(status,
-                                "DIST_TUNING is none of off, measure, refine and a tuning file: %s",
+                                "DIST_TUNING is neither off nor measure nor a tuning file: %s",
                                 why);
     }
     *effort_p = TUNE_HASTE;
@@ -204,18 +201,4 @@ static dist_status tune_find_costs(const char *key, const char *said, struct dis
     else
         disti_warn("tuning: ignoring the cache and measuring again: %s", why);
     return DIST_OK;
-}
-
-dist_status disti_tune_find(const char *key, struct disti_tuning *tuning_p, int32_t *effort_p)
-{
-    const char *said = disti_env("DIST_TUNING");
-    size_t word = strlen(TUNE_REFINE);
-    bool refine = said && strncmp(said, TUNE_REFINE, word) == 0 && strchr(",", said[word]);
-    dist_status status;
-
-    if (refine)
-        said = said[word] ? said + word + 1 : NULL;
-    status = tune_find_costs(key, said, tuning_p, effort_p);
-    tuning_p->refine = refine;
-    return status;
 }

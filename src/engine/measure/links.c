@@ -336,7 +336,7 @@ static dist_status links_lead(struct engine_links *links, enum tune_effort effor
 
 static enum disti_distance links_distance(const struct disti_topology *topology, int rank)
 {
-    const struct dist_place *a = &topology->places[0], *b = &topology->places[rank];
+    const struct dist_place *a = &topology->localities[0], *b = &topology->localities[rank];
 
     if (disti_node_of(topology, 0) != disti_node_of(topology, rank))
         return DISTI_OTHER_NODE;

@@ -138,11 +138,12 @@ static int tune_cores(const struct disti_topology *topology, int node)
     int size = disti_node_size(topology, node), cores = 0;
 
     for (int i = 0; i < size; i++) {
-        const struct dist_place *a = &topology->places[disti_node_member(topology, node, i)];
+        const struct dist_place *a = &topology->localities[disti_node_member(topology, node, i)];
         bool seen = false;
 
         for (int j = 0; j < i && !seen; j++) {
-            const struct dist_place *b = &topology->places[disti_node_member(topology, node, j)];
+            const struct dist_place *b =
+                &topology->localities[disti_node_member(topology, node, j)];
 
             seen = a->package == b->package && a->numa == b->numa && a->core == b->core;
         }
@@ -249,7 +250,7 @@ static dist_status tune_measure(struct dist_engine *engine,
     return DIST_OK;
 }
 
-dist_status disti_tune_settle(struct dist_engine *engine,
+dist_status disti_tune_decide(struct dist_engine *engine,
                               const struct dist_transport *const *transports,
                               const struct disti_tune_offer *offer)
 {

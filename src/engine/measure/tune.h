@@ -15,7 +15,6 @@
  *   DIST_TUNING=measure  measured now and with care, 0.5 s, and written to the cache
  *   unset                those of the world that it has measured or found before; the cache's;
  *                        measured now in haste, some 20 ms, and written to the cache
- *   DIST_TUNING=refine   as unset, and choices are refined (refine.h); "refine,FILE" and so on
  *
  *   all ranks    offer ----- exchanged with the addresses (route.c) -----> rank 0's offer
  *   rank 0       measures with one rank at each distance, if its offer says so
@@ -47,7 +46,7 @@ dist_status disti_tune_offer(const struct dist_backend_config *config,
  * With rank 0's offer, and routes that are open: measures if need be, and sets the tuning, the
  * same on every rank. Collective, blocks; ERR_TIMEOUT, ERR_PEER_LOST.
  */
-dist_status disti_tune_settle(struct dist_engine *engine,
+dist_status disti_tune_decide(struct dist_engine *engine,
                               const struct dist_transport *const *transports,
                               const struct disti_tune_offer *offer);
 

@@ -98,7 +98,7 @@ static double route_cost(const struct dist_reach *reach)
     return reach->latency_ns * 1e-9 + 65536.0 / (reach->bytes_per_second + 1);
 }
 
-static dist_status route_settle(struct dist_engine *engine, int peer,
+static dist_status route_choose(struct dist_engine *engine, int peer,
                                 const struct route_cards *cards, const char *reasons)
 {
     const unsigned char *address, *best_address = NULL;
@@ -160,7 +160,7 @@ static dist_status route_open_all(struct dist_engine *engine,
         route_meet(cards, ranks, node_p);
     for (int peer = 0; peer < ranks && status == DIST_OK; peer++) {
         if (peer != engine->config->rank)
-            status = route_settle(engine, peer, cards, reasons);
+            status = route_choose(engine, peer, cards, reasons);
     }
     return status;
 }

@@ -7,7 +7,6 @@ check_PROGRAMS += \
 	tests/unit/collectives/test_ordered \
 	tests/unit/collectives/test_plan \
 	tests/unit/collectives/test_races \
-	tests/unit/collectives/test_refine \
 	tests/unit/collectives/test_select \
 	tests/unit/collectives/test_simulate \
 	tests/unit/collectives/test_tuning \
@@ -21,7 +20,6 @@ TESTS += \
 	tests/unit/collectives/test_ordered \
 	tests/unit/collectives/test_plan \
 	tests/unit/collectives/test_races \
-	tests/unit/collectives/test_refine \
 	tests/unit/collectives/test_select \
 	tests/unit/collectives/test_simulate \
 	tests/unit/collectives/test_tuning \
@@ -48,8 +46,6 @@ tests_unit_collectives_test_plan_LDADD = $(unit_test_libs)
 tests_unit_collectives_test_races_SOURCES = \
 	tests/unit/collectives/test_races.c $(planted_sources)
 tests_unit_collectives_test_races_LDADD = $(unit_test_libs)
-tests_unit_collectives_test_refine_SOURCES = tests/unit/collectives/test_refine.c
-tests_unit_collectives_test_refine_LDADD = $(unit_test_libs)
 tests_unit_collectives_test_select_SOURCES = tests/unit/collectives/test_select.c
 tests_unit_collectives_test_select_LDADD = $(unit_test_libs)
 tests_unit_collectives_test_simulate_SOURCES = tests/unit/collectives/test_simulate.c

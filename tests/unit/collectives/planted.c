@@ -101,7 +101,7 @@ void planted_right(const struct planted *planted, bool in_place)
 {
     struct disti_verdict verdict;
 
-    assert_int_equal(disti_verify(planted->plans, planted->ranks, in_place, &verdict), DIST_OK);
+    assert_int_equal(disti_verify(planted->plans, in_place, &verdict), DIST_OK);
     if (!verdict.ok)
         fail_msg("%s", verdict.text);
 }
@@ -110,7 +110,7 @@ void planted_wrong(const struct planted *planted, bool in_place, const char *wha
 {
     struct disti_verdict verdict;
 
-    assert_int_equal(disti_verify(planted->plans, planted->ranks, in_place, &verdict), DIST_OK);
+    assert_int_equal(disti_verify(planted->plans, in_place, &verdict), DIST_OK);
     if (verdict.ok || !strstr(verdict.text, what))
         fail_msg("the verdict is '%s', not '%s'", verdict.ok ? "right" : verdict.text, what);
 }

@@ -10,7 +10,7 @@ static void test_wrong_block(void **state)
     struct disti_step *recv = planted_find(&p, 1, DISTI_RECV, 0); /* from 0, so to block 0 */
 
     (void)state;
-    recv->dst.at = 2;
+    recv->dst.chunk = 2;
     planted_wrong(&p, false, "its destination holds chunk 9, the step's data is chunk 1");
     recv->first = 9; /* and if it is told to take it for that */
     planted_wrong(&p, false, "expects 1 chunks, but meets 1 of rank 0");

@@ -49,15 +49,15 @@ static void space_holds(const struct disti_plan *plan, uint8_t space, const char
         struct disti_chunk_ref place = {c, space}, back = {99, DISTI_SCRATCH};
 
         assert_int_equal(disti_plan_data(plan, place), data);
-        assert_true(disti_plan_place(plan, space, data, &back));
-        assert_int_equal(back.at, c);
+        assert_true(disti_plan_locate(plan, space, data, &back));
+        assert_int_equal(back.chunk, c);
         assert_int_equal(back.space, space);
         held[data] = true;
     }
     for (uint32_t data = 0; data < all; data++) {
         struct disti_chunk_ref back;
 
-        assert_int_equal(disti_plan_place(plan, space, data, &back), held[data]);
+        assert_int_equal(disti_plan_locate(plan, space, data, &back), held[data]);
     }
 }
 
@@ -95,10 +95,10 @@ static void test_layout(void **state)
     for (uint32_t c = 0; c < RANKS * CHUNKS; c++) {
         size_t offset = 99;
 
-        assert_int_equal(disti_place_extent(&plan, &layouts[DISTI_OUT], c, 1, &offset), sizes[c]);
+        assert_int_equal(disti_chunks_extent(&plan, &layouts[DISTI_OUT], c, 1, &offset), sizes[c]);
         assert_int_equal(offset, begins[c]);
         if (c % CHUNKS == 0)
-            assert_int_equal(disti_place_extent(&plan, &layouts[DISTI_OUT], c, CHUNKS, NULL),
+            assert_int_equal(disti_chunks_extent(&plan, &layouts[DISTI_OUT], c, CHUNKS, NULL),
                              counts[c / CHUNKS]);
     }
     assert_int_equal(disti_slot_elements(&plan, layouts), 3); /* of 7, in 3 chunks */

@@ -287,7 +287,7 @@ static void test_wrong_chunk(void **state)
     struct planted p = planted_write(DIST_COLL_ALL_REDUCE, "ring", 3, 0, 1);
 
     (void)state;
-    planted_find(&p, 1, DISTI_RECV, 0)->dst.at ^= 1;
+    planted_find(&p, 1, DISTI_RECV, 0)->dst.chunk ^= 1;
     planted_wrong(&p, false, "its destination holds chunk");
     planted_free(&p);
 }

@@ -36,7 +36,7 @@ static bool is_ordered(const char *in_turn, int ranks)
 
     additions = in_turn;
     struct planted p = planted_own(DIST_COLL_REDUCE, add_in_turn, ranks);
-    assert_int_equal(disti_verify(p.plans, ranks, false, &verdict), DIST_OK);
+    assert_int_equal(disti_verify(p.plans, false, &verdict), DIST_OK);
     if (!verdict.ok)
         fail_msg("%s", verdict.text);
     planted_free(&p);
@@ -69,7 +69,7 @@ static bool row_is_ordered(dist_collective collective, const char *name, int ran
     struct planted p = planted_write(collective, name, ranks, 0, 2);
     struct disti_verdict verdict;
 
-    assert_int_equal(disti_verify(p.plans, ranks, false, &verdict), DIST_OK);
+    assert_int_equal(disti_verify(p.plans, false, &verdict), DIST_OK);
     planted_free(&p);
     return verdict.ordered;
 }
@@ -100,7 +100,7 @@ static void test_order_lost(void **state)
     (void)state;
     one->peer = other->peer;
     other->peer = peer;
-    assert_int_equal(disti_verify(p.plans, 8, false, &verdict), DIST_OK);
+    assert_int_equal(disti_verify(p.plans, false, &verdict), DIST_OK);
     assert_true(verdict.ok);
     assert_false(verdict.ordered);
     planted_free(&p);

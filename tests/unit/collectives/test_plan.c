@@ -14,11 +14,11 @@ static void extent_check(const struct disti_plan *plan, size_t count, uint32_t b
     size_t at = 0, longest = 0, before = SIZE_MAX;
 
     for (uint32_t c = 0; c < plan->chunks * blocks; c++) {
-        size_t offset = 0, length = disti_place_extent(plan, &layout, c, 1, &offset);
+        size_t offset = 0, length = disti_chunks_extent(plan, &layout, c, 1, &offset);
 
         assert_int_equal(offset, at);
         assert_true(c % plan->chunks == 0 || length == before || length == before - 1);
-        assert_int_equal(disti_place_extent(plan, &layout, 0, c + 1, NULL), at + length);
+        assert_int_equal(disti_chunks_extent(plan, &layout, 0, c + 1, NULL), at + length);
         before = length;
         longest = length > longest ? length : longest;
         at += length;
@@ -292,8 +292,8 @@ static void test_pure(void **state)
             assert_int_equal(s->first, t->first);
             assert_int_equal(s->wait_lane, t->wait_lane);
             assert_int_equal(s->wait_step, t->wait_step);
-            assert_int_equal(s->src.at, t->src.at);
-            assert_int_equal(s->dst.at, t->dst.at);
+            assert_int_equal(s->src.chunk, t->src.chunk);
+            assert_int_equal(s->dst.chunk, t->dst.chunk);
         }
         disti_plan_free(one);
         disti_plan_free(two);

@@ -207,20 +207,6 @@ static void test_costs(void **state)
             cost_check(a, log);
 }
 
-static void test_too_many_ranks(void **state)
-{
-    const struct disti_algorithm *ring = disti_algorithm_find(DIST_COLL_ALL_REDUCE, "ring");
-    struct disti_topology *topology = NULL;
-    struct disti_verdict verdict;
-
-    (void)state;
-    assert_int_equal(disti_topology_flat(65, &topology), DIST_OK);
-    const struct disti_shape shape = {DIST_COLL_ALL_REDUCE, 65, 0, 0, 1, topology};
-    assert_int_equal(disti_verify_algorithm(ring, &shape, false, &verdict),
-                     DIST_ERR_INVALID_ARGUMENT);
-    disti_topology_free(topology);
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -229,7 +215,6 @@ int main(void)
         cmocka_unit_test(test_all_gather),     cmocka_unit_test(test_reduce_scatter),
         cmocka_unit_test(test_gather),         cmocka_unit_test(test_scatter),
         cmocka_unit_test(test_all_to_all),     cmocka_unit_test(test_costs),
-        cmocka_unit_test(test_too_many_ranks),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

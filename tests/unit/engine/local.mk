@@ -7,7 +7,6 @@ engine_unit_tests = \
 	tests/unit/engine/test_endpoint \
 	tests/unit/engine/test_envelope \
 	tests/unit/engine/test_p2p \
-	tests/unit/engine/test_refining \
 	tests/unit/engine/test_reproducible \
 	tests/unit/engine/test_task \
 	tests/unit/engine/test_tune \
@@ -44,8 +43,6 @@ tests_unit_engine_test_envelope_LDADD = $(unit_test_libs)
 tests_unit_engine_test_p2p_SOURCES = tests/unit/engine/test_p2p.c $(engine_ranks)
 tests_unit_engine_test_p2p_LDADD = $(unit_test_libs)
 
-tests_unit_engine_test_refining_SOURCES = tests/unit/engine/test_refining.c $(engine_ranks)
-tests_unit_engine_test_refining_LDADD = $(unit_test_libs)
 
 tests_unit_engine_test_reproducible_SOURCES = \
 	tests/unit/engine/test_reproducible.c $(engine_ranks)

@@ -159,7 +159,7 @@ static bool machine_place(uint64_t affinity, int local_rank, int local_ranks,
     char root[256];
 
     snprintf(root, sizeof(root), "%s/system", folder);
-    return disti_sysfs_place(root, cpus, local_rank, local_ranks, place);
+    return disti_sysfs_locality(root, cpus, local_rank, local_ranks, place);
 }
 
 static void assert_place(uint64_t affinity, int local_rank, int local_ranks, int core, int package)

@@ -19,44 +19,44 @@ static int log2_up(int count)
  * Parents and children name each other, one rank has no parent, and going up from any rank leads to
  * it. Returns the depth.
  */
-static int tree_check(const struct disti_tree_place *places, int ranks, int root)
+static int tree_check(const struct disti_tree_neighbours *trees, int ranks, int root)
 {
     int depth = 0, children = 0;
 
     for (int rank = 0; rank < ranks; rank++) {
         int up = rank, steps = 0;
 
-        for (; places[up].parent >= 0 && steps <= ranks; steps++)
-            up = places[up].parent;
+        for (; trees[up].parent >= 0 && steps <= ranks; steps++)
+            up = trees[up].parent;
         assert_int_equal(up, root);
         depth = steps > depth ? steps : depth;
-        children += places[rank].children;
-        for (int i = 0; i < places[rank].children; i++)
-            assert_int_equal(places[places[rank].child[i]].parent, rank);
+        children += trees[rank].children;
+        for (int i = 0; i < trees[rank].children; i++)
+            assert_int_equal(trees[trees[rank].child[i]].parent, rank);
     }
     assert_int_equal(children, ranks - 1);
     return depth;
 }
 
-static void places_spread(struct dist_place *places, int ranks, int kind)
+static void places_spread(struct dist_place *spread, int ranks, int kind)
 {
     for (int rank = 0; rank < ranks; rank++) {
         int node = kind == 0 ? 0 : kind == 1 ? rank % 5 : rank * rank % 11;
 
-        places[rank] = (struct dist_place){node, -1, -1, ranks - rank, -1};
+        spread[rank] = (struct dist_place){node, -1, -1, ranks - rank, -1};
     }
 }
 
 /* Edges between nodes: as many as there are nodes but one. */
 static void assert_crossings(const struct disti_topology *topology,
-                             const struct disti_tree_place *places)
+                             const struct disti_tree_neighbours *trees)
 {
     int crossings = 0;
 
     for (int rank = 0; rank < topology->ranks; rank++)
-        if (places[rank].parent >= 0)
+        if (trees[rank].parent >= 0)
             crossings +=
-                disti_node_of(topology, rank) != disti_node_of(topology, places[rank].parent);
+                disti_node_of(topology, rank) != disti_node_of(topology, trees[rank].parent);
     assert_int_equal(crossings, topology->nodes - 1);
 }
 
@@ -73,18 +73,18 @@ static int largest_node(const struct disti_topology *topology)
 /* root -1: each tree has its own. */
 static void double_check(const struct disti_topology *topology, int root)
 {
-    static struct disti_tree_place trees[2][RANKS_MAX];
+    static struct disti_tree_neighbours trees[2][RANKS_MAX];
     int limit = log2_up(topology->nodes + 1) + log2_up(largest_node(topology) + 1);
 
     for (int which = 0; which < 2; which++) {
         for (int rank = 0; rank < topology->ranks; rank++) {
-            struct disti_tree_place *place = &trees[which][rank];
+            struct disti_tree_neighbours *tree = &trees[which][rank];
 
             if (root < 0)
-                disti_tree_double(topology, which, rank, place);
+                disti_tree_double(topology, which, rank, tree);
             else
-                disti_tree_double_rooted(topology, which, root, rank, place);
-            assert_true(place->children <= 4);
+                disti_tree_double_rooted(topology, which, root, rank, tree);
+            assert_true(tree->children <= 4);
         }
         int top = root < 0 ? disti_tree_double_root(topology, which) : root;
         int depth = tree_check(trees[which], topology->ranks, top);
@@ -114,22 +114,22 @@ static void test_double(void **state)
 
 static void binomial_check(const struct disti_topology *topology, int root)
 {
-    static struct disti_tree_place places[RANKS_MAX];
+    static struct disti_tree_neighbours trees[RANKS_MAX];
 
     for (int rank = 0; rank < topology->ranks; rank++)
-        disti_tree_binomial(topology, root, rank, &places[rank]);
-    assert_true(tree_check(places, topology->ranks, root) <=
+        disti_tree_binomial(topology, root, rank, &trees[rank]);
+    assert_true(tree_check(trees, topology->ranks, root) <=
                 log2_up(topology->nodes) + log2_up(largest_node(topology)));
-    assert_crossings(topology, places);
+    assert_crossings(topology, trees);
 }
 
 /* Ranks below this one, itself counted. */
-static int subtree_size(const struct disti_tree_place *places, int rank)
+static int subtree_size(const struct disti_tree_neighbours *trees, int rank)
 {
     int size = 1;
 
-    for (int i = 0; i < places[rank].children; i++)
-        size += subtree_size(places, places[rank].child[i]);
+    for (int i = 0; i < trees[rank].children; i++)
+        size += subtree_size(trees, trees[rank].child[i]);
     return size;
 }
 
@@ -152,7 +152,7 @@ static void test_binomial(void **state)
 
 static void test_binomial_largest_first(void **state)
 {
-    static struct disti_tree_place places[RANKS_MAX];
+    static struct disti_tree_neighbours trees[RANKS_MAX];
     struct dist_place spread[RANKS_MAX];
     struct disti_topology *topology = NULL;
 
@@ -160,11 +160,11 @@ static void test_binomial_largest_first(void **state)
     places_spread(spread, 77, 2);
     assert_int_equal(disti_topology_create(spread, 77, &topology), DIST_OK);
     for (int rank = 0; rank < 77; rank++)
-        disti_tree_binomial(topology, 40, rank, &places[rank]);
+        disti_tree_binomial(topology, 40, rank, &trees[rank]);
     for (int rank = 0; rank < 77; rank++)
-        for (int i = 1; i < places[rank].children; i++)
-            assert_true(subtree_size(places, places[rank].child[i - 1]) >=
-                        subtree_size(places, places[rank].child[i]));
+        for (int i = 1; i < trees[rank].children; i++)
+            assert_true(subtree_size(trees, trees[rank].child[i - 1]) >=
+                        subtree_size(trees, trees[rank].child[i]));
     disti_topology_free(topology);
 }
 
@@ -173,13 +173,13 @@ static void test_binomial_shape(void **state)
 {
     static const int parents[] = {-1, 0, 0, 2, 0, 4, 4, 6};
     struct disti_topology *topology = NULL;
-    struct disti_tree_place place;
+    struct disti_tree_neighbours tree;
 
     (void)state;
     assert_int_equal(disti_topology_flat(8, &topology), DIST_OK);
     for (int rank = 0; rank < 8; rank++) {
-        disti_tree_binomial(topology, 0, rank, &place);
-        assert_int_equal(place.parent, parents[rank]);
+        disti_tree_binomial(topology, 0, rank, &tree);
+        assert_int_equal(tree.parent, parents[rank]);
     }
     disti_topology_free(topology);
 }
