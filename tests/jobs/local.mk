@@ -111,16 +111,18 @@ check_PROGRAMS += tests/jobs/preload_mpich
 endif
 
 job_scripts = \
-	tests/jobs/two_groups.sh \
 	tests/jobs/configure.sh \
-	tests/jobs/conformance_gloo.sh \
-	tests/jobs/conformance_algorithms.sh \
 	tests/jobs/conformance_mpi.sh \
-	tests/jobs/conformance_nccl.sh \
+	tests/jobs/conformance_gloo.sh \
 	tests/jobs/conformance_ucx.sh \
-	tests/jobs/conformance_nodes.sh \
+	tests/jobs/preload.sh \
 	tests/jobs/conformance_faulty.sh \
+	tests/jobs/conformance_algorithms.sh \
+	tests/jobs/conformance_nccl.sh \
+	tests/jobs/plugin_hccl.sh \
+	tests/jobs/conformance_nodes.sh \
 	tests/jobs/launchers.sh \
+	tests/jobs/two_groups.sh \
 	tests/jobs/mishaps.sh \
 	tests/jobs/ahead.sh \
 	tests/jobs/short_memory.sh \
@@ -130,10 +132,8 @@ job_scripts = \
 	tests/jobs/many_groups.sh \
 	tests/jobs/refined.sh \
 	tests/jobs/reproducible.sh \
-	tests/jobs/preload.sh \
 	tests/jobs/bad_input.sh \
 	tests/jobs/bad_modules.sh \
-	tests/jobs/plugin_hccl.sh \
 	tests/jobs/aborts.sh \
 	tests/jobs/bad_calls.sh \
 	tests/jobs/different.sh \
