@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # Modules that are wrong: each is named with what is wrong and what to do, and nothing crashes or hangs.
 . "$srcdir/tests/support/job.sh"
+job_needs_modules
 
 modules=$job_folder/modules
 mkdir "$modules" "$job_folder/second"

@@ -1,7 +1,8 @@
 #!/bin/bash
 # SPDX-License-Identifier: BSD-3-Clause
-# configure without CUDA, NCCL, UCX and MPI: the summary says so, and what is built runs. In the
-# long form each of them is left out of a build of its own.
+# configure without CUDA, NCCL, UCX and MPI: the summary says so, and what is built runs. It is built
+# with ThreadSanitizer, for threads on two groups. In the long form each of the four is left out of a
+# build of its own.
 . "$srcdir/tests/support/job.sh"
 
 [ -z "${CHECK_SHORT-}" ] || { job_skip "configure" "the other suite tries scripts"; exit; }
@@ -13,12 +14,13 @@ everything="--with-cuda=no --with-nccl=no --with-ucx=no --with-mpi=no"
 compiler=$(sed -n 's/^CC = //p' "$builddir/Makefile")
 says() { grep -qF -- "$1" "$job_output"; }
 
-# configures FOLDER ARGUMENT...: all share what the first one found out about the compiler.
+# configures FOLDER ARGUMENT...: all share what the first one found out about the compiler, and each
+# compiles a source once.
 configures()
 {
     mkdir -p "$job_folder/$1"
-    (cd "$job_folder/$1" && "$srcdir/configure" -q --cache-file=../cache CC="$compiler" CFLAGS=-O0 \
-        "${@:2}") >"$job_output" 2>&1
+    (cd "$job_folder/$1" && "$srcdir/configure" -q --cache-file=../cache --disable-static CC="$compiler" \
+        CFLAGS=-O0 "${@:2}") >"$job_output" 2>&1
 }
 
 # What is left out has this line in the summary, and nothing else has.
@@ -46,12 +48,22 @@ job_fails_to_configure()
 # build FOLDER TARGET...: into $job_output.
 build() { make -C "$job_folder/$1" -j2 "${@:2}" >"$job_output" 2>&1; }
 
+# Does the compiler make programs with ThreadSanitizer that run here?
+has_tsan()
+{
+    echo 'int main(void) { return 0; }' >"$job_folder/try.c"
+    $compiler -fsanitize=thread "$job_folder/try.c" -o "$job_folder/try" && "$job_folder/try"
+} >/dev/null 2>&1
+
 # Each "no" says what is missing and what to install.
 refused_with_advice()
 {
     grep -qE '^  mpi +no +there is no module' "$job_output" &&
         ! grep -E '^  [a-z]+ +no ' "$job_output" | grep -v install
 }
+
+# instrumented FILE...: each calls ThreadSanitizer.
+instrumented() { ! (cd "$job_folder/none" && grep -L __tsan_init "$@") | grep .; }
 
 # smoke FOLDER: its library runs.
 smoke()
@@ -92,5 +104,18 @@ for name in $optional; do
     job_check "it builds without $name" build "$name" all
 done
 
-job_check "it builds without all of them" build none libdist.la dist_info examples/hello_all_reduce
+targets="libdist.la dist_info examples/hello_all_reduce"
+two_groups=tests/jobs/two_groups
+if has_tsan; then
+    # shellcheck disable=SC2086
+    job_check "it builds without all of them, with ThreadSanitizer" \
+        build none $targets $two_groups CFLAGS='-fsanitize=thread -O1'
+    job_check "$two_groups and the library are" instrumented "$two_groups" .libs/libdist.so
+    job shell 4 "$job_folder/none/$two_groups" gloo 1000
+    DIST_TRANSPORT=tcp job shell 4 "$job_folder/none/$two_groups" gloo 1000
+else
+    job_skip "$two_groups with ThreadSanitizer" "$compiler builds nothing that runs with it"
+    # shellcheck disable=SC2086
+    job_check "it builds without all of them" build none $targets
+fi
 smoke none

@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # Planted faults: the battery must find each, or it proves nothing.
 . "$srcdir/tests/support/job.sh"
+job_needs_modules
 
 battery="tests/conformance/conformance faulty --spawn 3 --brief"
 

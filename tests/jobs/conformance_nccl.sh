@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # The battery against backend nccl on the stand-in for GPUs: data on the device, on the host, both.
 . "$srcdir/tests/support/job.sh"
+job_needs_modules
 
 [ -e "$builddir/.libs/dist_nccl.so" ] || { job_skip "backend nccl" "there is no module nccl"; exit; }
 

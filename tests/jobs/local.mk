@@ -52,7 +52,6 @@ tests_jobs_many_groups_SOURCES = tests/jobs/many_groups.c
 tests_jobs_many_groups_LDADD = libdist.la
 tests_jobs_many_groups_LDFLAGS = $(job_ldflags)
 
-
 check_PROGRAMS += tests/jobs/reproducible
 tests_jobs_reproducible_SOURCES = tests/jobs/reproducible.c
 tests_jobs_reproducible_LDADD = libdist.la
@@ -107,26 +106,33 @@ check_PROGRAMS += tests/jobs/preload_mpich
 endif
 
 job_scripts = \
-	tests/jobs/two_groups.sh \
 	tests/jobs/configure.sh \
-	tests/jobs/static_build.sh \
-	tests/jobs/conformance_gloo.sh \
-	tests/jobs/conformance_algorithms.sh \
 	tests/jobs/conformance_mpi.sh \
+	tests/jobs/conformance_gloo.sh \
 	tests/jobs/conformance_ucx.sh \
+	tests/jobs/preload.sh \
+	tests/jobs/conformance_faulty.sh \
+	tests/jobs/conformance_algorithms.sh \
+	tests/jobs/conformance_nccl.sh \
+	tests/jobs/plugin_hccl.sh \
 	tests/jobs/conformance_nodes.sh \
 	tests/jobs/launchers.sh \
+	tests/jobs/two_groups.sh \
 	tests/jobs/mishaps.sh \
 	tests/jobs/ahead.sh \
 	tests/jobs/short_memory.sh \
+	tests/jobs/nccl_streams.sh \
+	tests/jobs/nccl_faults.sh \
 	tests/jobs/netns_cluster.sh \
 	tests/jobs/many_groups.sh \
 	tests/jobs/reproducible.sh \
 	tests/jobs/bad_input.sh \
+	tests/jobs/bad_modules.sh \
 	tests/jobs/aborts.sh \
 	tests/jobs/bad_calls.sh \
 	tests/jobs/different.sh \
 	tests/jobs/embedding.sh \
+	tests/jobs/static_build.sh \
 	tests/jobs/forked.sh \
 	tests/jobs/dist_info.sh \
 	tests/jobs/dist_sim.sh \
@@ -135,23 +141,10 @@ job_scripts = \
 	tests/jobs/dist_bench.sh \
 	tests/jobs/train.sh \
 	tests/jobs/train_accuracy.sh \
-	tests/jobs/train_blas.sh
-
-# Those that load modules, or stand-ins of them.
-shared_job_scripts = \
-	tests/jobs/conformance_nccl.sh \
-	tests/jobs/conformance_faulty.sh \
-	tests/jobs/nccl_streams.sh \
-	tests/jobs/nccl_faults.sh \
-	tests/jobs/preload.sh \
-	tests/jobs/bad_modules.sh \
-	tests/jobs/plugin_hccl.sh \
+	tests/jobs/train_blas.sh \
 	tests/jobs/train_cuda.sh
 
 measuring_job_scripts = tests/jobs/idle.sh tests/jobs/predicted.sh
 
-if HAVE_SHARED
-TESTS += $(shared_job_scripts)
-endif
 TESTS += $(job_scripts)
-EXTRA_DIST += $(job_scripts) $(shared_job_scripts) $(measuring_job_scripts) tests/jobs/bad_module.c tests/jobs/losses.awk
+EXTRA_DIST += $(job_scripts) $(measuring_job_scripts) tests/jobs/bad_module.c tests/jobs/losses.awk

@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # Each fault of NCCL and the driver ends in time with an error that says which, and leaves nothing.
 . "$srcdir/tests/support/job.sh"
+job_needs_modules
 
 [ -e "$builddir/.libs/dist_nccl.so" ] || { job_skip "NCCL's faults" "there is no module nccl"; exit; }
 

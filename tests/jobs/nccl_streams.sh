@@ -13,6 +13,7 @@ stand_in cuda
 export STANDIN_DELAY_US=300
 unset CUDA_VISIBLE_DEVICES HIP_VISIBLE_DEVICES DIST_DEVICE NCCL_HOSTID
 . "$srcdir/tests/support/job.sh"
+job_needs_modules
 
 [ -e "$builddir/.libs/dist_nccl.so" ] || { job_skip "$program" "there is no module nccl"; exit; }
 

@@ -3,6 +3,7 @@
 # examples/plugin-hccl, built as its users do, against a stand-in for CANN: the battery, memory of
 # devices and streams, ranks that do not come, calls that fail, libraries that are not there.
 . "$srcdir/tests/support/job.sh"
+job_needs_modules
 
 JOB_LIMIT=60
 says() { grep -qE -- "$1" "$job_output"; }

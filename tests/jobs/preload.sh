@@ -3,6 +3,7 @@
 # An MPI program that knows nothing of libdist, alone and with libdist_mpi.so preloaded: the same
 # results, and the report says who computed them.
 . "$srcdir/tests/support/job.sh"
+job_needs_modules
 cd "$builddir" || exit 99
 
 # embedding.sh has libdist_mpi.so linked anew.

@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # train_mnist --device cuda: its kernels compiled for the CPU, over the stand-in for GPUs.
 . "$srcdir/tests/support/job.sh"
+job_needs_modules
 
 kernels=$builddir/tests/standin/kernels/.libs
 [ -e "$kernels/train_mnist_cuda.so" ] || { job_skip "train_cuda" "no C++ compiler"; exit 0; }

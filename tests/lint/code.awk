@@ -1,25 +1,31 @@
 # SPDX-License-Identifier: BSD-3-Clause
-# Blanks the comments and the strings of a C file; lines stay where they are.
+# Prints "file:line:code" for each line of C files, without comments and without the text in strings.
+FNR == 1 { comment = 0 }
 {
+    rest = $0
     line = ""
-    text = 0
-    for (i = 1; i <= length($0); i++) {
-        c = substr($0, i, 1)
-        two = substr($0, i, 2)
+    while (rest != "") {
         if (comment) {
-            if (two == "*/") { comment = 0; i++ }
-        } else if (text) {
-            if (c == "\\") i++
-            else if (c == quote) { text = 0; line = line c }
-        } else if (two == "/*") {
-            comment = 1
-            i++
-        } else if (two == "//") {
-            break
+            end = index(rest, "*/")
+            rest = end ? substr(rest, end + 2) : ""
+            comment = !end
+        } else if (!match(rest, /["']|\/\*|\/\//)) {
+            line = line rest
+            rest = ""
         } else {
-            if (c == "\"" || c == "'") { text = 1; quote = c }
-            line = line c
+            mark = substr(rest, RSTART, RLENGTH)
+            line = line substr(rest, 1, RSTART - 1)
+            rest = substr(rest, RSTART + RLENGTH)
+            if (mark == "/*") {
+                comment = 1
+            } else if (mark == "//") {
+                rest = ""
+            } else {
+                text = mark == "\"" ? match(rest, /^([^\\"]|\\.)*"/) : match(rest, /^([^\\']|\\.)*'/)
+                line = line mark (text ? mark : "")
+                rest = text ? substr(rest, RLENGTH + 1) : ""
+            }
         }
     }
-    print line
+    print FILENAME ":" FNR ":" line
 }

@@ -8,7 +8,8 @@ if [ -n "${CHECK_SHORT-}" ]; then
 fi
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 tree=$(mktemp -d "${TMPDIR:-/tmp}/dist-lint.XXXXXX") || exit 99
-trap 'rm -rf "$tree"' EXIT
+sound=$tree.sound
+trap 'rm -rf "$tree" "$sound"' EXIT
 failed=0
 
 licence='SPDX-License-Identifier: BSD-3-Clause'
@@ -20,10 +21,9 @@ c_file()
     { printf '/* %s */\n/* A test. */\n' "$licence"; printf '%s\n' "${@:2}"; } >"$tree/$1"
 }
 
-# The sound tree, anew.
-sow()
+# Makes the sound tree.
+plant()
 {
-    rm -rf "${tree:?}"/*
     mkdir -p "$tree"/man "$tree"/build/.libs
     c_file include/dist/dist.h 'DIST_API int dist_one(void);' 'DIST_API const char *dist_two(int a);'
     c_file src/base/log.c '#include "base/log.h"' '/* exit() is not for us. */'
@@ -52,6 +52,13 @@ sow()
     cp "$here/../../.clang-format" "$tree/"
     library 'int dist_one(void) { return 1; }' 'int dist_two(void) { return 2; }'
     module 'int dist_module_entry;'
+}
+
+# The sound tree, anew.
+sow()
+{
+    rm -rf "${tree:?}"
+    cp -a "$sound" "$tree"
 }
 
 # room_pages: each folder's README.
@@ -122,7 +129,8 @@ found()
     verdict $? "planted: $1"
 }
 
-sow
+plant
+cp -a "$tree" "$sound"
 output=$(lint)
 ! grep -q '^FAIL: ' <<<"$output"
 verdict $? "a sound tree keeps every rule"

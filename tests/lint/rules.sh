@@ -13,8 +13,9 @@ lint_sources()
     done | sort
 }
 
-# A C file without comments and without the text in strings; lines keep their numbers.
-lint_code() { awk -f "$lint_home/code.awk" "$1"; }
+# "file:line:code" for each line of the C files under the folders given, without comments and
+# without the text in strings.
+lint_code() { lint_sources "$@" | xargs -r awk -f "$lint_home/code.awk"; }
 
 # What a floor may include besides <dist/...>; its own folder counts.
 lint_floor()
@@ -35,49 +36,49 @@ lint_floor()
     esac
 }
 
-# "file:line target" for each include in quotes, from the folder src: a plain name is a
-# neighbour.
+# "file:line target" for each include in quotes in the C files under the folders given.
 lint_includes()
 {
-    grep -nE '^[ \t]*#[ \t]*include[ \t]*"' "$1" | sed -E 's/^([0-9]+):[^"]*"([^"]*)".*/\1 \2/'
+    lint_sources "$@" | xargs -r grep -HnE '^[ \t]*#[ \t]*include[ \t]*"' |
+        sed -E 's/^([^:]*:[0-9]+):[^"]*"([^"]*)".*/\1 \2/'
 }
 
+# A plain name is a neighbour.
 rule_floors()
 {
-    local file floor allowed line target
-    for file in $(lint_sources src); do
-        floor=${file#src/} floor=${floor%%/*}
-        allowed=$(lint_floor "$floor") || { echo "$file: no such floor: $floor"; continue; }
-        while read -r line target; do
-            case $target in
-            config.h) [ "$floor" = base ] || echo "$file:$line: say <config.h>"; continue ;;
-            */*) ;;
-            *) continue ;;
-            esac
-            case " $allowed " in
-            *" $target "* | *" ${target%%/*} "*) ;;
-            *) echo "$file:$line: $floor must not include ${target%%/*}" ;;
-            esac
-        done < <(lint_includes "$file")
+    local floor at target
+    local -A allowed=()
+    for floor in $(lint_sources src | cut -d / -f 2 | sort -u); do
+        allowed[$floor]=$(lint_floor "$floor") || echo "src/$floor: no such floor: $floor"
     done
+    while read -r at target; do
+        floor=${at#src/} floor=${floor%%/*}
+        case $target in
+        config.h) [ "$floor" = base ] || echo "$at: say <config.h>"; continue ;;
+        */*) ;;
+        *) continue ;;
+        esac
+        case " ${allowed[$floor]} " in
+        '  ' | *" $target "* | *" ${target%%/*} "*) ;;
+        *) echo "$at: $floor must not include ${target%%/*}" ;;
+        esac
+    done < <(lint_includes src)
 }
 
 # dist_sim is about plans, which are not public: it alone looks into the library.
 rule_public()
 {
-    local file line target
-    for file in $(lint_sources train bench examples tools); do
-        [[ $file == tools/sim/* ]] && continue
-        while read -r line target; do
-            [ -e "$(dirname "$file")/$target" ] && continue
-            case $target in
-            config.h) echo "$file:$line: say <config.h>"; continue ;;
-            train/* | bench/* | examples/* | tools/common/*) [ -e "$target" ] && continue ;;
-            esac
-            echo "$file:$line: $target is neither a public header nor a neighbour"
-        done < <(lint_includes "$file")
-        grep -nE '\bdisti_[a-z]' "$file" /dev/null | sed 's/$/ (internal name)/'
-    done
+    local at target folders=(train bench examples tools)
+    while read -r at target; do
+        [[ $at == tools/sim/* ]] || [ -e "${at%/*}/$target" ] && continue
+        case $target in
+        config.h) echo "$at: say <config.h>"; continue ;;
+        train/* | bench/* | examples/* | tools/common/*) [ -e "$target" ] && continue ;;
+        esac
+        echo "$at: $target is neither a public header nor a neighbour"
+    done < <(lint_includes "${folders[@]}")
+    lint_sources "${folders[@]}" | grep -v '^tools/sim/' | xargs -r grep -HnE '\bdisti_[a-z]' |
+        sed 's/$/ (internal name)/'
 }
 
 # The files that people write, in the folders and at the top.
@@ -90,9 +91,10 @@ lint_written()
 
 rule_heads()
 {
-    local file head
+    local file first second head
     for file in $(lint_written); do
-        head=$(head -n 2 "$file")
+        { read -r first; read -r second; } <"$file"
+        head=$first$'\n'$second
         case $file in
         *.c | *.h)
             [[ $head == '/* SPDX-License-Identifier: BSD-3-Clause */'$'\n''/*'* ]] ||
@@ -107,59 +109,46 @@ rule_heads()
 # A forked child, in the launcher, is no caller's process: it may end with _exit.
 rule_exit()
 {
-    local file pattern
-    for file in $(lint_sources src); do
-        pattern='(^|[^A-Za-z0-9_>.])(exit|_exit|_Exit|quick_exit|abort|assert)[ \t]*\('
-        [[ $file == src/launch/* ]] && pattern='(^|[^A-Za-z0-9_>.])(exit|quick_exit|abort|assert)[ \t]*\('
-        lint_code "$file" | grep -nE "$pattern" | sed "s|^\([0-9]*\):.*|$file:\1: exit, abort or assert in the library|"
-    done
+    {
+        lint_code src | grep -E '[^A-Za-z0-9_>.](exit|quick_exit|abort|assert)[ \t]*\('
+        lint_code src | grep -v '^src/launch/' | grep -E '[^A-Za-z0-9_>.](_exit|_Exit)[ \t]*\('
+    } | sed -E 's/^([^:]*:[0-9]+):.*/\1: exit, abort or assert in the library/'
 }
 
 # A setuid program must not load modules and open files that its caller names. libdist_mpi.so has no
 # part of the library.
 rule_getenv()
 {
-    local file
-    for file in $(lint_sources src); do
-        case $file in
-        src/base/settings/env.c | src/preload/*) ;;
-        *) lint_code "$file" | grep -nE 'secure_getenv[ \t]*\(' |
-            sed "s|^\([0-9]*\):.*|$file:\1: secure_getenv: call disti_env|" ;;
-        esac
-        lint_code "$file" | grep -nE '(^|[^A-Za-z0-9_])getenv[ \t]*\(' |
-            sed "s|^\([0-9]*\):.*|$file:\1: getenv: call disti_env|"
-    done
+    lint_code src | grep -vE '^src/(base/settings/env\.c:|preload/)' | grep -E 'secure_getenv[ \t]*\(' |
+        sed -E 's/^([^:]*:[0-9]+):.*/\1: secure_getenv: call disti_env/'
+    lint_code src | grep -E '[^A-Za-z0-9_]getenv[ \t]*\(' |
+        sed -E 's/^([^:]*:[0-9]+):.*/\1: getenv: call disti_env/'
 }
 
 # What files share is ours by its name: a static library has no other namespace. A prototype begins
 # a line; what is static is its header's own.
 rule_names()
 {
-    local file
-    for file in $(lint_sources src); do
-        [[ $file == *.h ]] || continue
-        lint_code "$file" | sed -E 's/^__attribute__\(\([^()]*(\([^()]*\))?\)\) *//' |
-            grep -nE '^[a-z][A-Za-z0-9_ ]*[ *][A-Za-z_][A-Za-z0-9_]*\(' |
-            grep -vE '^[0-9]+:(static|typedef) |^[0-9]+:[^(]*[ *]disti?_[a-z0-9_]*\(' |
-            sed -E "s|^([0-9]+):[^(]*[ *]([A-Za-z0-9_]+)\(.*|$file:\1: \2: begin it with disti_|"
-    done
+    lint_code src | sed -E 's/^([^:]*:[0-9]+:)__attribute__\(\([^()]*(\([^()]*\))?\)\) */\1/' |
+        grep -E '^[^:]*\.h:[0-9]+:[a-z][A-Za-z0-9_ ]*[ *][A-Za-z_][A-Za-z0-9_]*\(' |
+        grep -vE '^[^:]*:[0-9]+:((static|typedef) |[^(]*[ *]disti?_[a-z0-9_]*\()' |
+        sed -E 's/^([^:]*:[0-9]+):[^(]*[ *]([A-Za-z0-9_]+)\(.*/\1: \2: begin it with disti_/'
 }
 
 rule_length()
 {
-    local file lines
-    for file in $(lint_sources include src train bench examples tools tests); do
-        lines=$(wc -l <"$file")
+    local lines file
+    while read -r lines file; do
         [ "$lines" -le 400 ] || grep -qs "^$file [a-zA-Z]" tests/lint/long_files ||
             echo "$file: $lines lines, and no reason in tests/lint/long_files"
-    done
+    done < <(lint_sources include src train bench examples tools tests | xargs -r wc -l | grep -v ' total$')
 }
 
 # A folder is a room that one can see whole, and says what lives there.
 rule_rooms()
 {
     local folder count
-    for folder in $(lint_sources src bench tools train | xargs -r -n 1 dirname | sort -u); do
+    for folder in $(lint_sources src bench tools train | sed 's|/[^/]*$||' | sort -u); do
         count=$(find "$folder" -maxdepth 1 -name '*.[ch]' | wc -l)
         [ "$count" -le 20 ] || echo "$folder: $count files, more than 20: make a folder of some"
         if [ ! -f "$folder/README.md" ]; then
@@ -190,10 +179,19 @@ rule_words()
 {
     local words file
     words=$(sed -nE 's/^([a-z]+) .*/\1/p' "$lint_home/words" | paste -sd '|')
+    lint_code include src | awk -v name="([A-Za-z0-9]+_)*($words)s?(_[A-Za-z0-9]+)*" '
+        {
+            match($0, /^[^:]*:[0-9]+:/)
+            at = substr($0, 1, RLENGTH)
+            rest = substr($0, RLENGTH + 1)
+            while (match(rest, "(^|[^A-Za-z0-9_])" name "([^A-Za-z0-9_]|$)")) {
+                found = substr(rest, RSTART, RLENGTH)
+                gsub(/[^A-Za-z0-9_]/, "", found)
+                print at " " found ": see tests/lint/words"
+                rest = substr(rest, RSTART + RLENGTH)
+            }
+        }'
     for file in $(lint_sources include src); do
-        lint_code "$file" |
-            grep -noE "(^|[^A-Za-z0-9_])([A-Za-z0-9]+_)*($words)s?(_[A-Za-z0-9]+)*([^A-Za-z0-9_]|\$)" |
-            sed -E "s|^([0-9]*):[^A-Za-z0-9_]?([A-Za-z0-9_]*).*|$file:\1: \2: see tests/lint/words|"
         [[ ${file##*/} =~ (^|_)($words)(_|\.) ]] && echo "$file: its name: see tests/lint/words"
     done
     true
@@ -252,21 +250,15 @@ lint_backends()
 
 rule_environment()
 {
-    local file name
-    [ -f src/base/settings/variables.c ] || { echo "skip: no src/base/settings/variables.c"; return; }
-    for file in $(lint_sources src | grep -v src/base/settings/variables.c); do
-        for name in $(grep -oE '"DIST_[A-Z0-9_]+"' "$file" | tr -d '"' | sort -u); do
-            lint_variables | grep -qx "$name" || echo "$file: $name is not in src/base/settings/variables.c"
-        done
-    done
+    local table=src/base/settings/variables.c
+    [ -f $table ] || { echo "skip: no $table"; return; }
+    lint_sources src | grep -vx $table | xargs -r grep -HoE '"DIST_[A-Z0-9_]+"' | tr -d '"' | sort -u |
+        grep -vE ":($(lint_variables | paste -sd '|'))\$" | sed "s|\(.*\):\(.*\)|\1: \2 is not in $table|"
     diff <(lint_variables) <(sed -n 's/^\.It Ev \(DIST_[A-Z0-9_]*\)$/\1/p' man/dist-env.7) |
         sed -n 's/^< \(.*\)/\1: not in man\/dist-env.7, or not in the order of the alphabet/p
                 s/^> \(.*\)/\1: in man\/dist-env.7, but not in src\/base\/settings\/variables.c, or twice/p'
-    for name in $(lint_variables); do
-        # shellcheck disable=SC2046
-        grep -q "\"$name\"" $(lint_sources src | grep -v src/base/settings/variables.c) ||
-            echo "$name: in src/base/settings/variables.c, but nothing reads it"
-    done
+    lint_sources src | grep -vx $table | xargs -r grep -hoE '"DIST_[A-Z0-9_]+"' | tr -d '"' | sort -u |
+        comm -23 <(lint_variables | sort -u) - | sed "s|\$|: in $table, but nothing reads it|"
 }
 
 # The names in the table of variables.

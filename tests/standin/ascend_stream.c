@@ -5,7 +5,7 @@
 #include <pthread.h>
 #include <stdlib.h>
 
-/* One lock for all; whoever changes something tells all who wait. */
+/* One lock for all; whoever changes something tells all who wait, and a stream what came on it. */
 static pthread_mutex_t stream_lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t stream_changed = PTHREAD_COND_INITIALIZER;
 
@@ -20,6 +20,7 @@ struct stream {
     bool closing, busy;
     int error; /* of its first task that failed; then it does nothing more */
     pthread_t thread;
+    pthread_cond_t wake; /* the thread sleeps on it */
 };
 
 static struct stream *stream_default;
@@ -35,7 +36,7 @@ static void *stream_main(void *arg)
     pthread_mutex_lock(&stream_lock);
     for (;;) {
         while (!s->first && !s->closing)
-            pthread_cond_wait(&stream_changed, &stream_lock);
+            pthread_cond_wait(&s->wake, &stream_lock);
         if (!s->first)
             break;
         task = s->first;
@@ -64,6 +65,7 @@ static struct stream *stream_new(void)
     struct stream *s = calloc(1, sizeof(*s));
 
     s->last = &s->first;
+    pthread_cond_init(&s->wake, NULL);
     pthread_create(&s->thread, NULL, stream_main, s);
     return s;
 }
@@ -86,7 +88,7 @@ int ascend_put(void *stream, int (*run)(void *arg), void *arg)
     pthread_mutex_lock(&stream_lock);
     *s->last = task;
     s->last = &task->next;
-    pthread_cond_broadcast(&stream_changed);
+    pthread_cond_signal(&s->wake);
     pthread_mutex_unlock(&stream_lock);
     return ascend_need_context();
 }
@@ -106,9 +108,10 @@ CALL(aclrtDestroyStream, void *stream)
 
     pthread_mutex_lock(&stream_lock);
     s->closing = true;
-    pthread_cond_broadcast(&stream_changed);
+    pthread_cond_signal(&s->wake);
     pthread_mutex_unlock(&stream_lock);
     pthread_join(s->thread, NULL);
+    pthread_cond_destroy(&s->wake);
     free(s);
     return 0;
 }

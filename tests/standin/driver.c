@@ -38,11 +38,17 @@ void standin_unlock(void)
 
 void standin_wait(void)
 {
-    pthread_cond_wait(&driver_change, &driver_mutex);
+    standin_wait_on(&driver_change);
+}
+
+void standin_wait_on(pthread_cond_t *change)
+{
+    pthread_cond_wait(change, &driver_mutex);
 }
 
 void standin_changed(void)
 {
+    standin_streams_wake();
     pthread_cond_broadcast(&driver_change);
 }
 

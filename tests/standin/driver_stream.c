@@ -23,6 +23,7 @@ static void stream_drop(struct standin_stream *stream)
     if (*at)
         *at = stream->next;
     free(stream->past.at);
+    pthread_cond_destroy(&stream->wake);
     free(stream);
 }
 
@@ -75,6 +76,15 @@ static void stream_do(struct standin_stream *stream)
     standin_changed();
 }
 
+/* Most changes let one stream go on, or none: a stream that nothing has come for sleeps on. */
+void standin_streams_wake(void)
+{
+    for (struct standin_stream *stream = standin_streams; stream; stream = stream->next) {
+        if (stream_may_go(stream) || stream->closing)
+            pthread_cond_signal(&stream->wake);
+    }
+}
+
 static void *stream_main(void *arg)
 {
     struct standin_stream *stream = arg;
@@ -84,7 +94,7 @@ static void *stream_main(void *arg)
         if (stream_may_go(stream))
             stream_do(stream);
         else
-            standin_wait();
+            standin_wait_on(&stream->wake);
     }
     stream_drop(stream);
     standin_unlock();
@@ -102,6 +112,7 @@ static struct standin_stream *stream_new(int device, bool blocking, bool is_defa
                                       .blocking = blocking,
                                       .is_default = is_default,
                                       .users = 2,
+                                      .wake = PTHREAD_COND_INITIALIZER,
                                       .last = &stream->first};
     if (pthread_create(&thread, NULL, stream_main, stream) != 0) {
         free(stream);

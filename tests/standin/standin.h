@@ -3,6 +3,7 @@
 #ifndef TESTS_STANDIN_STANDIN_H
 #define TESTS_STANDIN_STANDIN_H
 
+#include <pthread.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -90,6 +91,10 @@ void standin_lock(void);
 void standin_unlock(void);
 void standin_wait(void); /* with the lock: until something has changed */
 void standin_changed(void);
+/* As standin_wait, on something else. */
+void standin_wait_on(pthread_cond_t *change);
+/* With the lock: those that may go on. */
+void standin_streams_wake(void);
 
 /* A number from the environment, or its default. */
 long standin_number(const char *name, long fallback);
@@ -166,7 +171,8 @@ struct standin_stream {
     int device;
     bool blocking; /* it and the device's default stream wait for each other */
     bool is_default, closing;
-    int users; /* its handle, its thread, places */
+    int users;           /* its handle, its thread, places */
+    pthread_cond_t wake; /* its thread sleeps on it */
     struct standin_operation *first, **last;
     uint64_t count, done;          /* operations that were put in, that were done */
     struct standin_graph *capture; /* NULL: not capturing */

@@ -4,6 +4,7 @@
 #   job       LAUNCHER RANKS PROGRAM ARGS...      must exit 0
 #   job_fails TEXT LAUNCHER RANKS PROGRAM ARGS... must exit non-zero by itself and print TEXT
 #   job_aside COMMAND...                          one of the above, beside what comes after it
+#   job_needs_modules                           skips the script in a build without shared objects
 #   job_collect                                   waits for those and says what came of them
 #
 # LAUNCHER is openmpi or mpich (their mpirun), shell (a loop that sets RANK, WORLD_SIZE,
@@ -58,6 +59,13 @@ job_pass()
     job_passed=$((job_passed + 1))
     echo "PASS: $* [$((SECONDS - job_from)) s]"
     job_from=$SECONDS
+}
+# For what loads modules, or stand-ins of them.
+job_needs_modules()
+{
+    grep -q '^build_libtool_libs=yes' "$builddir/libtool" && return
+    job_skip "modules" "configured with --disable-shared"
+    exit
 }
 job_skip() { job_skipped=$((job_skipped + 1)); echo "SKIP: $1 ($2)"; }
 job_fail()

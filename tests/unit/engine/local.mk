@@ -48,7 +48,8 @@ tests_unit_engine_test_reproducible_SOURCES = \
 	tests/unit/engine/test_reproducible.c $(engine_ranks)
 tests_unit_engine_test_reproducible_LDADD = $(unit_test_libs) -lm
 
-tests_unit_engine_test_task_SOURCES = tests/unit/engine/test_task.c
+tests_unit_engine_test_task_SOURCES = \
+	tests/unit/engine/test_task.c tests/unit/base/transitions.h
 tests_unit_engine_test_task_LDADD = $(unit_test_libs)
 
 tests_unit_engine_test_tune_SOURCES = tests/unit/engine/test_tune.c $(engine_ranks)

@@ -25,7 +25,8 @@ tests_unit_node_test_litmus_LDADD = $(unit_test_libs)
 tests_unit_node_test_move_SOURCES = tests/unit/node/test_move.c
 tests_unit_node_test_move_LDADD = $(unit_test_libs)
 
-tests_unit_node_test_op_SOURCES = tests/unit/node/test_op.c
+tests_unit_node_test_op_SOURCES = \
+	tests/unit/node/test_op.c tests/unit/base/transitions.h
 tests_unit_node_test_op_LDADD = $(unit_test_libs)
 
 tests_unit_node_test_segment_SOURCES = tests/unit/node/test_segment.c tests/unit/node/unit.h

@@ -15,7 +15,10 @@
 #include <string.h>
 
 #define RANK_WAIT_MS 20000
-#define RANK_SPINS 200 /* before it yields */
+/* Looks before a rank sleeps or yields, and before it leaves the CPU to others for a while. */
+#define RANK_SPINS 200
+#define RANK_YIELDS 1000
+#define RANK_NAP_NS (100 * 1000)
 
 static const struct dist_host rank_host = {
     .abi = DIST_ABI,
@@ -145,6 +148,8 @@ static bool rank_step(struct battery_rank *rank, int *idle_p)
     *idle_p = moved ? 0 : *idle_p + 1;
     if (*idle_p > RANK_SPINS && rank->sleeps)
         rank_sleep(rank, 2000);
+    else if (*idle_p > RANK_YIELDS)
+        disti_sleep_ns(RANK_NAP_NS);
     else if (*idle_p > RANK_SPINS || rank->ranks > 2)
         sched_yield();
     return true;
@@ -184,7 +189,7 @@ void battery_linger(struct battery_rank *rank, int ms)
     int idle = 0;
 
     while (!disti_expired(deadline) && rank_step(rank, &idle))
-        sched_yield();
+        disti_sleep_ns(RANK_NAP_NS);
 }
 
 static void rank_fill_request(struct dist_request *request, int peer, uint64_t tag, size_t bytes)
