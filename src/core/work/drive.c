@@ -35,20 +35,13 @@ static const uint8_t drive_arrows[] = {
     [DISTI_DRIVE_CLOSED] = 0,
 };
 
-/* Apart and cold, so that the check is one branch that is not taken. */
-__attribute__((cold, noinline)) static dist_status drive_refuse(enum disti_drive_state from,
-                                                                enum disti_drive_state to)
-{
-    return disti_fail(DIST_ERR_INTERNAL, "the drive of a group cannot go from state %d to %d",
-                      (int)from, (int)to);
-}
-
 dist_status disti_drive_go(struct disti_drive *drive, enum disti_drive_state to)
 {
     enum disti_drive_state from = disti_drive_state(drive);
 
     if (!(drive_arrows[from] & 1 << to))
-        return drive_refuse(from, to);
+        return disti_fail(DIST_ERR_INTERNAL, "the drive of a group cannot go from state %d to %d",
+                          (int)from, (int)to);
     atomic_store_explicit(&drive->state, to, memory_order_release);
     return DIST_OK;
 }

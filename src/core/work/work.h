@@ -10,8 +10,10 @@
 
 /* What is to be started: a checked call, and what belongs to it. */
 struct disti_start {
-    struct dist_call call; /* all but the sequence, which the work gets */
-    const char *name;      /* of the function that the program called; NULL: as the collective */
+    /* All but the sequence, which the work gets, and `waits`, which disti_work_run sets. Other
+     * callers set that for a call on a stream behind which the program goes on. */
+    struct dist_call call;
+    const char *name; /* of the function that the program called; NULL: as the collective */
     dist_manner manner;
     size_t in_bytes, out_bytes;   /* from the first to the last element, for stage.c */
     void *owned;                  /* lives as long as the work; may be NULL */
