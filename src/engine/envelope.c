@@ -162,7 +162,7 @@ dist_status disti_mismatch(const struct dist_request *request, int rank, uint64_
     if (mine->fingerprint == theirs->fingerprint)
         return disti_fail(DIST_ERR_MISMATCH,
                           "rank %d expects %llu elements from rank %d in %s, operation %llu, but "
-                          "rank %d sent %llu: make the counts of both ranks agree",
+                          "rank %d sent %llu: use the same count on both ranks",
                           rank, envelope_elements(mine), request->peer, called, operation,
                           request->peer, envelope_elements(theirs));
     return disti_fail(

@@ -17,7 +17,7 @@
     X(FORCED, "DIST_ALGO or DIST_SEGMENTS says so")                                                \
     X(FIXED, "the tuning file says so")                                                            \
     X(RULE_OFF, "the rules say so, and predictions are turned off")                                \
-    X(RULE_ALONE, "one rank has nobody to talk to")                                                \
+    X(RULE_SINGLE, "one rank has nobody to talk to")                                               \
     X(RULE_BLIND, "the rules say so: no rank knows the bytes of the others")                       \
     X(RULE_RANKS, "the rules say so: there are more ranks than are simulated at a call")           \
     X(RULE_ORDER, "the rules say so: results are reproducible, and ranks are not in node order")   \
