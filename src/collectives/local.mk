@@ -6,8 +6,6 @@ libdist_core_sources += \
 	src/collectives/algorithms.h \
 	src/collectives/common/chain.h \
 	src/collectives/common/fold.h \
-	src/collectives/common/phase_direct.c \
-	src/collectives/common/phase_ordered.c \
 	src/collectives/common/phases.h \
 	src/collectives/common/subtree.c \
 	src/collectives/common/subtree.h \

@@ -85,7 +85,7 @@ static void attachment_ended(struct engine_attachment *attachment, struct engine
     request->status = request->request.status;
     request->request.peer = request->peer;
     if (request->status < 0 && request->status != DIST_ERR_MISMATCH && attachment->why)
-        disti_fail_again(attachment->why);
+        disti_fail_unlogged(attachment->why);
 }
 
 int disti_attachment_collect(struct engine_attachment *attachment)
@@ -193,7 +193,7 @@ void disti_attachment_recv(struct engine_attachment *attachment, int peer,
 static int attachment_broken(struct disti_endpoint *endpoint)
 {
     if (endpoint->broken_text)
-        disti_fail_again(endpoint->broken_text);
+        disti_fail_unlogged(endpoint->broken_text);
     return endpoint->broken;
 }
 

@@ -265,7 +265,7 @@ int disti_engine_progress(struct dist_engine *engine)
 
 int disti_engine_arm(struct dist_engine *engine, int *fds, int room)
 {
-    bool from_any = disti_p2p_awaits_any(engine);
+    bool from_any = disti_p2p_waits_for_any(engine);
     struct engine_task *task;
     int count = 0;
 

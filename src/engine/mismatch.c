@@ -34,7 +34,8 @@
 
 /* A channel that no lane of a plan has. */
 #define MISMATCH_QUERY DISTI_CHANNELS
-/* So long a call waits before it asks: much longer than ranks that agree are apart, mostly. */
+/* So long a call waits before it asks: much longer than ranks that call the same are apart, mostly.
+ */
 #define MISMATCH_QUERY_NS (100LL * 1000 * 1000)
 /* So many calls a rank with another history is asked about. */
 #define MISMATCH_ASKED 8
@@ -217,7 +218,7 @@ static void mismatch_ask(struct dist_engine *engine)
     calls->ask_ns = INT64_MAX; /* once a call */
     mismatch_sweep(engine, false);
     for (int peer = 0; peer < engine->config->world_size; peer++) {
-        if (peer != engine->config->rank && disti_task_awaits(engine, task, peer))
+        if (peer != engine->config->rank && disti_task_waits_for(engine, task, peer))
             mismatch_query(engine, peer, task->number, task->fingerprint);
     }
 }

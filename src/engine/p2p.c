@@ -260,7 +260,7 @@ int disti_p2p_run(struct dist_engine *engine)
     return status == DIST_OK ? moved : (int)status;
 }
 
-bool disti_p2p_awaits_any(const struct dist_engine *engine)
+bool disti_p2p_waits_for_any(const struct dist_engine *engine)
 {
     for (const struct engine_p2p *p = engine->p2p_head; p; p = p->next) {
         if (p->state == P2P_OPEN && p2p_from_any(p))

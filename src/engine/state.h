@@ -119,7 +119,7 @@ struct dist_engine {
     struct disti_choice choice;
     struct disti_tuning tuning;
     struct disti_chooser chooser;
-    struct engine_links *measuring; /* measure/links.c's */
+    struct engine_measurement *measuring; /* measure/links.c's */
     struct engine_attachment links[ENGINE_TRANSPORTS_MAX];
     int link_count;
     struct disti_node *node; /* NULL: the ranks are on several machines, or cannot share memory */
@@ -213,7 +213,8 @@ void disti_on_node_abandon(struct dist_engine *engine);
 /* Runs every step that can run. IN_PROGRESS, OK at the end, or the failure. */
 dist_status disti_task_advance(struct dist_engine *engine, struct engine_task *task, int *moved);
 /* Does it wait for something of this peer's? */
-bool disti_task_awaits(const struct dist_engine *engine, const struct engine_task *task, int peer);
+bool disti_task_waits_for(const struct dist_engine *engine, const struct engine_task *task,
+                          int peer);
 /* The peers whose messages have not come or gone, each once: "rank 2, rank 5". */
 void disti_task_describe(const struct dist_engine *engine, const struct engine_task *task,
                          char *text, size_t size);
@@ -224,7 +225,7 @@ dist_status disti_p2p_post(struct dist_engine *engine, const struct dist_call *c
 /* Moves them along. Returns how much happened, or the failure of one, as its ticket has it. */
 int disti_p2p_run(struct dist_engine *engine);
 /* Is there a receive from any source that has not found its message? */
-bool disti_p2p_awaits_any(const struct dist_engine *engine);
+bool disti_p2p_waits_for_any(const struct dist_engine *engine);
 /* Must the task wait for a send or receive that was posted before it? */
 bool disti_p2p_clash(const struct dist_engine *engine, const struct engine_task *task);
 /* p2p_message.c: the messages of one send or receive. */

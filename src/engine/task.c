@@ -162,7 +162,8 @@ static bool task_waits_for(const struct engine_task *task, int peer, bool sends)
     return false;
 }
 
-bool disti_task_awaits(const struct dist_engine *engine, const struct engine_task *task, int peer)
+bool disti_task_waits_for(const struct dist_engine *engine, const struct engine_task *task,
+                          int peer)
 {
     return task->kind == TASK_ON_NODE ? disti_node_waits_for(engine->node, &task->node_op, peer)
                                       : task_waits_for(task, peer, false);

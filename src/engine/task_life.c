@@ -84,7 +84,7 @@ static size_t task_in_bytes(const struct engine_task *task)
 }
 
 /* Scaled in OUT where that is as large and this rank's to write, else in memory of the task. */
-static dist_status task_place_scaled(struct engine_task *task)
+static dist_status task_reserve_scaled(struct engine_task *task)
 {
     bool in_out = task->spans[DISTI_OUT].bytes == task->spans[DISTI_IN].bytes &&
                   task->call.collective != DIST_COLL_REDUCE_SCATTER &&
@@ -156,7 +156,7 @@ static dist_status task_bind(struct dist_engine *engine, struct engine_task *tas
     if (status == DIST_OK)
         status = task_reserve_scratch(task);
     if (status == DIST_OK && task_scales(task))
-        status = task_place_scaled(task);
+        status = task_reserve_scaled(task);
     return status;
 }
 

@@ -18,7 +18,7 @@ static const struct {
     uint32_t spins;
     int64_t spin_ns, yield_ns;
 } wait_manners[] = {
-    [DISTI_WAIT_ALONE] = {32768, 2000 * 1000, 1000 * 1000},
+    [DISTI_WAIT_EXCLUSIVE] = {32768, 2000 * 1000, 1000 * 1000},
     [DISTI_WAIT_CROWDED] = {0, 0, 4 * 1000 * 1000},
     [DISTI_WAIT_BESIDE] = {4096, 250 * 1000, 0},
 };
@@ -61,7 +61,7 @@ void disti_wait_policy_init(struct disti_wait_policy *policy, bool crowded)
 {
     *policy = (struct disti_wait_policy){
         .sleep_ms = WAIT_SLEEP_MS, .crowded = crowded, .revises = !crowded};
-    wait_behave(policy, crowded ? DISTI_WAIT_CROWDED : DISTI_WAIT_ALONE);
+    wait_behave(policy, crowded ? DISTI_WAIT_CROWDED : DISTI_WAIT_EXCLUSIVE);
 }
 
 /* One more spin; the last one if it has been so long. */
@@ -122,7 +122,8 @@ bool disti_wait_yielded(struct disti_wait_policy *policy, int64_t now_ns, int64_
 
 void disti_wait_adapt(struct disti_wait_policy *policy, long switches)
 {
-    wait_behave(policy, switches > DISTI_WAIT_WINDOW / 2 ? DISTI_WAIT_CROWDED : DISTI_WAIT_ALONE);
+    wait_behave(policy,
+                switches > DISTI_WAIT_WINDOW / 2 ? DISTI_WAIT_CROWDED : DISTI_WAIT_EXCLUSIVE);
 }
 
 void disti_wait_tire(struct disti_wait_policy *policy, int64_t now_ns)

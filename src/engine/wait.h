@@ -11,14 +11,14 @@
  * How a rank waits. It begins as the CPUs that the ranks may use and the ranks that share them say,
  * and is revised by what yields tell, since CPUs are taken away and strangers come:
  *
- *      ALONE     the peer runs on a CPU of its own, the news comes within a microsecond: spin
+ *      EXCLUSIVE the peer runs on a CPU of its own, the news comes within a microsecond: spin
  *      CROWDED   spinning keeps the very peer from running that is waited for: yield at once, and
  *                sleep late, since a yield costs less than a sleep and a wake-up
  *      BESIDE    a program that never yields shares our CPU: a yield costs a whole time slice, a
  *                sleeper gets the CPU back when it is woken: spin shortly, then sleep
  *
  *                  a slow yield                      sleeps again, after a while
- *      ALONE ------------------------> BESIDE --------------------------------> CROWDED
+ *      EXCLUSIVE --------------------> BESIDE --------------------------------> CROWDED
  *        ^ \                             ^             a slow yield             /  |
  *        |  \                            `-------------------------------------'   |
  *        |   `-- most yields let others run ---------------------------------->    |
@@ -26,7 +26,7 @@
  *
  * Ranks that are crowded by the number of CPUs stay so: there a slow yield is a rank that works.
  */
-enum disti_wait_manner { DISTI_WAIT_ALONE, DISTI_WAIT_CROWDED, DISTI_WAIT_BESIDE };
+enum disti_wait_manner { DISTI_WAIT_EXCLUSIVE, DISTI_WAIT_CROWDED, DISTI_WAIT_BESIDE };
 
 struct disti_wait_policy {
     uint32_t spins;   /* polls before the first yield, */

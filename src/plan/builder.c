@@ -165,13 +165,13 @@ static uint32_t builder_list(struct disti_builder *b, const uint32_t *list, uint
 static struct disti_step builder_step(struct disti_builder *b, enum disti_step_kind kind,
                                       const struct disti_draft *draft)
 {
-    bool alone = kind == DISTI_REDUCE || kind == DISTI_COPY;
+    bool local = kind == DISTI_REDUCE || kind == DISTI_COPY;
     bool waits = draft->after.steps && draft->after.lane != draft->lane; /* else order is enough */
     struct disti_step step = {.kind = (uint8_t)kind,
                               .finish = draft->finish,
                               .wait_lane = waits ? draft->after.lane : DISTI_NO_LANE,
                               .wait_step = waits ? draft->after.steps - 1 : 0,
-                              .peer = alone ? -1 : draft->peer,
+                              .peer = local ? -1 : draft->peer,
                               .first = draft->data,
                               .chunks = draft->chunks,
                               .list = DISTI_NO_LIST,
@@ -205,8 +205,8 @@ struct disti_step_ref disti_build_step(struct disti_builder *b, enum disti_step_
     return mark;
 }
 
-/* One rank alone: its result is what it has. */
-static void builder_alone(const struct disti_shape *shape, struct disti_builder *b)
+/* A single rank: its result is what it has. */
+static void builder_single_rank(const struct disti_shape *shape, struct disti_builder *b)
 {
     disti_build_chunks(b, 1);
     if (shape->collective == DIST_COLL_BROADCAST || shape->collective == DIST_COLL_BARRIER)
@@ -247,7 +247,8 @@ static struct disti_plan *builder_flatten(const struct disti_builder *b)
     return plan;
 }
 
-/* Algorithms are ours, so what they wrote is checked once, here, and trusted from then on. */
+/* Algorithms are part of the library, so what they wrote is checked once, here, and trusted from
+ * then on. */
 static dist_status builder_finish(struct disti_builder *b, const struct disti_algorithm *algorithm,
                                   struct disti_plan **plan_p)
 {
@@ -296,7 +297,7 @@ dist_status disti_plan_write(const struct disti_algorithm *algorithm,
                                        .rank = shape->rank,
                                        .root = shape->root}};
     if (shape->ranks == 1)
-        builder_alone(shape, &b);
+        builder_single_rank(shape, &b);
     else
         algorithm->write(shape, &b);
     dist_status status = builder_finish(&b, algorithm, plan_p);

@@ -284,7 +284,7 @@ extern const struct disti_algorithm disti_algorithms[];
 const struct disti_algorithm *disti_algorithm_find(dist_collective collective, const char *name);
 
 /*
- * Runs the algorithm; one rank alone needs none and gets a plan that copies. ERR_NO_MEMORY;
+ * Runs the algorithm; a single rank needs none and gets a plan that copies. ERR_NO_MEMORY;
  * ERR_INVALID_ARGUMENT for an impossible shape; ERR_UNSUPPORTED for more
  * ranks than it can number lanes or chunks for; ERR_INTERNAL if what it wrote is malformed.
  */

@@ -188,7 +188,7 @@ static enum disti_reason choose_hindrance(const struct choose *choose)
     const struct disti_topology *topology = choose->topology;
 
     if (topology->ranks == 1)
-        return DISTI_REASON_RULE_ALONE;
+        return DISTI_REASON_RULE_SINGLE;
     if (!choose->tuning->predict)
         return DISTI_REASON_RULE_OFF;
     if (disti_select_blind(choose->collective))

@@ -17,7 +17,7 @@
     X(FORCED, "DIST_ALGO or DIST_SEGMENTS says so")                                                \
     X(FIXED, "the tuning file says so")                                                            \
     X(RULE_OFF, "the rules say so, and predictions are turned off")                                \
-    X(RULE_ALONE, "a single rank sends no messages")                                               \
+    X(RULE_SINGLE, "a single rank sends no messages")                                              \
     X(RULE_BLIND, "the rules say so: no rank knows the bytes of the others")                       \
     X(RULE_RANKS, "the rules say so: there are too many ranks to simulate at a call")              \
     X(RULE_ORDER, "the rules say so: results are reproducible, and ranks are not in node order")   \

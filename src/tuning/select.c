@@ -24,12 +24,12 @@
 #define SEGMENT_NETWORK_BYTES (2048 * KIB)
 
 /* How the ranks lie. */
-enum select_place { ONE_NODE, SHARED_NODES, SINGLE_NODES, ANYWHERE };
+enum select_layout { ONE_NODE, SHARED_NODES, SINGLE_NODES, ANYWHERE };
 
 /* The first rule that fits decides: up to so many bytes a block, and up to so many ranks. */
 struct select_rule {
     dist_collective collective;
-    enum select_place place;
+    enum select_layout layout;
     size_t bytes;
     int ranks;
     const char *algorithm;
@@ -144,7 +144,7 @@ bool disti_select_blind(dist_collective collective)
            collective == DIST_COLL_ALL_TO_ALL_V;
 }
 
-static enum select_place select_place(const struct disti_topology *topology)
+static enum select_layout select_layout(const struct disti_topology *topology)
 {
     if (topology->nodes == 1)
         return ONE_NODE;
@@ -155,9 +155,9 @@ static const struct disti_algorithm *select_by_rule(const struct select_rule *ru
                                                     dist_collective collective, size_t bytes,
                                                     const struct disti_topology *topology)
 {
-    enum select_place place = select_place(topology);
+    enum select_layout layout = select_layout(topology);
     while (rule->collective != collective || bytes > rule->bytes || topology->ranks > rule->ranks ||
-           (rule->place != ANYWHERE && rule->place != place))
+           (rule->layout != ANYWHERE && rule->layout != layout))
         rule++; /* each collective's last rule fits everything */
     return disti_algorithm_find(collective, rule->algorithm);
 }
@@ -175,7 +175,7 @@ uint32_t disti_select_segments(const struct disti_choice *choice,
                                const struct disti_algorithm *algorithm, size_t bytes,
                                const struct disti_topology *topology)
 {
-    bool network = select_place(topology) == SINGLE_NODES && !select_pipelines(algorithm);
+    bool network = select_layout(topology) == SINGLE_NODES && !select_pipelines(algorithm);
     size_t longest = network ? SEGMENT_NETWORK_BYTES : SEGMENT_BYTES;
     int ranks = topology->ranks;
     if (choice->forced_segments)

@@ -60,7 +60,7 @@ static void doubling_exchange(struct doubling *d, int peer)
     d->sent = sent;
 }
 
-/* A surplus rank only hands in and gets back. */
+/* A surplus rank only sends its vector, and receives the result. */
 static void doubling_surplus(struct disti_builder *b, int peer)
 {
     uint16_t lane = disti_build_lane(b, 0);

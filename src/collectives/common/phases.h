@@ -27,6 +27,8 @@ void disti_ring_all_reduce(struct disti_builder *b, const struct disti_ring *rin
  * (and round), the segments of a turn upwards:
  *
  *   turns 3, segments 2, start 1:   2 3 | 0 1 | 4 5
+ *
+ * They are written down in all_reduce/direct.c.
  */
 struct disti_team {
     const int *ranks;
@@ -50,14 +52,15 @@ void disti_team_give(struct disti_builder *b, const struct disti_team *team, uin
 void disti_team_reduce(struct disti_builder *b, const struct disti_team *team, uint32_t start,
                        uint16_t channel, bool finish);
 
-/* Each owner hands its slice, each chunk once it is written, to all the team. */
+/* Each owner sends its slice, each chunk once it is written, to all the team. */
 void disti_team_gather(struct disti_builder *b, const struct disti_team *team, uint32_t start,
                        uint16_t channel);
 
 /*
  * Reduces a chunk over all ranks, by number, at this one into OUT, in the order of reproducible
  * results (plan.h), and finishes it. Each other rank must send it, from IN. Takes log2 `ranks`
- * slots of scratch, from the first on, which are free again when the last step has ended.
+ * slots of scratch, from the first on, which are free again when the last step has ended. It is
+ * written down in reduce/direct_ordered.c.
  */
 void disti_ordered_sum(struct disti_builder *b, uint16_t lane, int ranks, int rank, uint32_t chunk);
 

@@ -48,7 +48,7 @@ static void gather_end(const struct disti_shape *shape, struct disti_builder *b,
     }
 }
 
-/* One lane, since all must have come before anything is handed up. */
+/* One lane, since all must have come before anything is sent up. */
 static void gather_send_to_parent(const struct disti_shape *shape, struct disti_builder *b,
                                   const struct disti_tree_neighbours *tree, uint32_t *list)
 {

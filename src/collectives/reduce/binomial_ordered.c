@@ -3,7 +3,7 @@
  * Reduce over a binomial tree whose shape is the order of reproducible results (plan.h), whoever is
  * its root; pipelined.
  *
- *   virtual    0   1   2   3   4   5   6   7      root 5: who agrees with 5 in the bits so far
+ *   virtual    0   1   2   3   4   5   6   7      root 5: who has the bits of 5 so far
  *   round 0      ->      ->      ->      ->       goes on
  *   round 1        --------->        <-------
  *   round 2                ---------->
@@ -38,7 +38,7 @@ static int cube_rank(const struct cube *c, int virtual_rank)
                                            : disti_fold_position(&c->fold, virtual_rank);
 }
 
-/* The round in which this virtual rank hands in; rounds: never, it is the root's. */
+/* The round in which this virtual rank sends its sum; rounds: never, it is the root's. */
 static int cube_rounds(const struct cube *c)
 {
     int differ = c->virtual_rank ^ c->virtual_root;

@@ -42,7 +42,7 @@ struct links_order {
 };
 
 /* This rank's end; it lives as long as the engine, since transports may keep its requests. */
-struct engine_links {
+struct engine_measurement {
     struct dist_engine *engine;
     int peer;
     int64_t until_ns;
@@ -60,12 +60,12 @@ void disti_tune_links_free(struct dist_engine *engine)
 
 /* ---- messages ---- */
 
-static struct engine_attachment *links_link(const struct engine_links *links)
+static struct engine_attachment *links_link(const struct engine_measurement *links)
 {
     return &links->engine->links[links->engine->route[links->peer]];
 }
 
-static struct engine_request *links_request(struct engine_links *links, int number, size_t bytes)
+static struct engine_request *links_request(struct engine_measurement *links, int number, size_t bytes)
 {
     struct engine_request *request = &links->requests[number];
 
@@ -76,7 +76,7 @@ static struct engine_request *links_request(struct engine_links *links, int numb
     return request;
 }
 
-static void links_send(struct engine_links *links, int number, const void *data, size_t bytes)
+static void links_send(struct engine_measurement *links, int number, const void *data, size_t bytes)
 {
     struct engine_request *request = links_request(links, number, bytes);
     struct engine_attachment *link = links_link(links);
@@ -88,7 +88,7 @@ static void links_send(struct engine_links *links, int number, const void *data,
     links->busy_ns += disti_now_ns() - begin;
 }
 
-static void links_recv(struct engine_links *links, int number, void *data, size_t bytes)
+static void links_recv(struct engine_measurement *links, int number, void *data, size_t bytes)
 {
     struct engine_request *request = links_request(links, number, bytes);
     struct engine_attachment *link = links_link(links);
@@ -97,7 +97,7 @@ static void links_recv(struct engine_links *links, int number, void *data, size_
     disti_attachment_recv(link, links->peer, request);
 }
 
-static dist_status links_fail(const struct engine_links *links, dist_status status)
+static dist_status links_fail(const struct engine_measurement *links, dist_status status)
 {
     return disti_fail(status,
                       "rank %d was measuring the cost of messages to rank %d (DIST_TUNING=off "
@@ -107,7 +107,7 @@ static dist_status links_fail(const struct engine_links *links, dist_status stat
 }
 
 /* Lets the transport move; what that takes counts only if there was something to do. */
-static int links_progress(struct engine_links *links)
+static int links_progress(struct engine_measurement *links)
 {
     struct engine_attachment *link = links_link(links);
     int64_t begin = disti_now_ns();
@@ -119,7 +119,7 @@ static int links_progress(struct engine_links *links)
 }
 
 /* Until the requests [0, count) have ended. */
-static dist_status links_wait(struct engine_links *links, int count)
+static dist_status links_wait(struct engine_measurement *links, int count)
 {
     struct disti_wait_policy policy;
     struct disti_wait wait = {0};
@@ -155,7 +155,7 @@ static bool links_order_sane(const struct links_order *order)
 }
 
 /* Both ends do this; the time of one, seconds, of all but the first, for which one may be late. */
-static dist_status links_swap(struct engine_links *links, uint32_t times, size_t bytes,
+static dist_status links_swap(struct engine_measurement *links, uint32_t times, size_t bytes,
                               double *seconds_p)
 {
     dist_status status = DIST_OK;
@@ -172,7 +172,7 @@ static dist_status links_swap(struct engine_links *links, uint32_t times, size_t
     return status;
 }
 
-static dist_status links_obey(struct engine_links *links)
+static dist_status links_obey(struct engine_measurement *links)
 {
     const struct links_order *order = &links->order;
     dist_status status = DIST_OK;
@@ -193,7 +193,7 @@ static dist_status links_obey(struct engine_links *links)
     return status;
 }
 
-static dist_status links_follow(struct engine_links *links)
+static dist_status links_follow(struct engine_measurement *links)
 {
     dist_status status;
 
@@ -213,7 +213,7 @@ static dist_status links_follow(struct engine_links *links)
 
 /* ---- rank 0 ---- */
 
-static dist_status links_command(struct engine_links *links, uint32_t times, uint32_t kind,
+static dist_status links_command(struct engine_measurement *links, uint32_t times, uint32_t kind,
                                  size_t bytes)
 {
     links->order = (struct links_order){.times = times, .kind = kind, .bytes = bytes};
@@ -226,7 +226,7 @@ struct links_time {
     int64_t best_ns, busy_ns;
 };
 
-static dist_status links_once(struct engine_links *links, uint32_t kind, size_t bytes,
+static dist_status links_once(struct engine_measurement *links, uint32_t kind, size_t bytes,
                               struct links_time *time)
 {
     bool burst = kind == LINKS_BURSTS;
@@ -250,7 +250,7 @@ static dist_status links_once(struct engine_links *links, uint32_t kind, size_t 
 }
 
 /* The shortest mean of some swaps, of as many as there is time for. */
-static dist_status links_best_swap(struct engine_links *links, enum tune_effort effort,
+static dist_status links_best_swap(struct engine_measurement *links, enum tune_effort effort,
                                    double *seconds_p)
 {
     int64_t until = disti_now_ns() + disti_tune_each_ns(effort);
@@ -270,7 +270,7 @@ static dist_status links_best_swap(struct engine_links *links, enum tune_effort 
 }
 
 /* The shortest of as many as there is time for, and the work in it; seconds. */
-static dist_status links_best(struct engine_links *links, enum tune_effort effort, uint32_t kind,
+static dist_status links_best(struct engine_measurement *links, enum tune_effort effort, uint32_t kind,
                               size_t bytes, double *seconds_p, double *busy_p)
 {
     int64_t until = disti_now_ns() + disti_tune_each_ns(effort);
@@ -285,7 +285,7 @@ static dist_status links_best(struct engine_links *links, enum tune_effort effor
     return status;
 }
 
-static dist_status links_short(struct engine_links *links, enum tune_effort effort, bool far,
+static dist_status links_short(struct engine_measurement *links, enum tune_effort effort, bool far,
                                struct disti_link_times *times)
 {
     dist_status status =
@@ -299,7 +299,7 @@ static dist_status links_short(struct engine_links *links, enum tune_effort effo
 }
 
 /* Where a longer message does not take too long, it tells more. */
-static dist_status links_long(struct engine_links *links, enum tune_effort effort,
+static dist_status links_long(struct engine_measurement *links, enum tune_effort effort,
                               struct disti_link_times *times)
 {
     dist_status status =
@@ -314,7 +314,7 @@ static dist_status links_long(struct engine_links *links, enum tune_effort effor
     return links_best(links, effort, LINKS_BACK, LINKS_LONG, &times->length, &busy);
 }
 
-static dist_status links_lead(struct engine_links *links, enum tune_effort effort, int distance,
+static dist_status links_lead(struct engine_measurement *links, enum tune_effort effort, int distance,
                               struct disti_cost *cost)
 {
     bool far = distance == DISTI_OTHER_NODE;
@@ -356,7 +356,7 @@ static int links_partner(const struct disti_topology *topology, int distance)
 dist_status disti_tune_links(struct dist_engine *engine, enum tune_effort effort,
                              struct disti_cost *cost)
 {
-    struct engine_links *links = malloc(sizeof(*links));
+    struct engine_measurement *links = malloc(sizeof(*links));
     bool measured[DISTI_DISTANCES] = {false};
     int rank = engine->config->rank;
     dist_status status = DIST_OK;

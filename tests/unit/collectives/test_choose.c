@@ -217,7 +217,7 @@ static void test_hindrances(void **state)
 {
     (void)state;
     assert_int_equal(choose("core:1", &nothing, &usual, DIST_COLL_REDUCE, 9).reason,
-                     DISTI_REASON_RULE_ALONE);
+                     DISTI_REASON_RULE_SINGLE);
     assert_int_equal(choose("node:65", &nothing, &usual, DIST_COLL_REDUCE, 9).reason,
                      DISTI_REASON_RULE_RANKS);
     assert_int_equal(choose("node:5", &nothing, &usual, DIST_COLL_GATHER_V, 9).reason,

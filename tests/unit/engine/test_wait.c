@@ -86,7 +86,7 @@ static void a_slow_yield_is_the_last_one(void **state)
     (void)state;
     disti_wait_policy_init(&policy, false);
     assert_false(yields(&policy, 3, &now, QUICK_NS));
-    assert_int_equal(policy.manner, DISTI_WAIT_ALONE);
+    assert_int_equal(policy.manner, DISTI_WAIT_EXCLUSIVE);
     assert_false(yields(&policy, 1, &now, SLOW_NS));
     assert_int_equal(policy.manner, DISTI_WAIT_BESIDE);
     policy.spin_ns = INT64_MAX;
@@ -112,7 +112,7 @@ static void strangers_are_asked_again_after_a_while(void **state)
     disti_wait_tire(&policy, now += 1000 * MS);
     assert_true(yields(&policy, DISTI_WAIT_WINDOW + 1, &now, QUICK_NS));
     disti_wait_adapt(&policy, 0); /* gone */
-    assert_int_equal(policy.manner, DISTI_WAIT_ALONE);
+    assert_int_equal(policy.manner, DISTI_WAIT_EXCLUSIVE);
     assert_true(policy.spins > 0);
 }
 
@@ -130,7 +130,7 @@ static void whoever_lets_others_run_is_crowded(void **state)
     assert_int_equal(policy.spins, 0);
     assert_true(yields(&policy, DISTI_WAIT_WINDOW + 1, &now, QUICK_NS));
     disti_wait_adapt(&policy, 1);
-    assert_int_equal(policy.manner, DISTI_WAIT_ALONE);
+    assert_int_equal(policy.manner, DISTI_WAIT_EXCLUSIVE);
 }
 
 /* Naps add some tenth to a wait, however long, and are not many in a second. */
@@ -165,7 +165,7 @@ static void learning_changes_a_policy_that_may_be_revised_only(void **state)
     disti_wait_policy_init(&policy, false);
     for (int i = 0; i < 3 * DISTI_WAIT_WINDOW; i++)
         disti_wait_learn(&policy, &quick, false);
-    assert_int_equal(policy.manner, DISTI_WAIT_ALONE); /* nobody else was let run */
+    assert_int_equal(policy.manner, DISTI_WAIT_EXCLUSIVE); /* nobody else was let run */
     disti_wait_learn(&policy, &slow, false);
     assert_int_equal(policy.manner, DISTI_WAIT_BESIDE);
 }
