@@ -69,25 +69,20 @@ static struct compose_block compose_takes(const struct compose *a, int from)
     }
 }
 
-static bool compose_failed(int result)
-{
-    return result != DISTI_NCCL_SUCCESS && result != DISTI_NCCL_IN_PROGRESS;
-}
-
 /* A send to and a receive from every rank, where there is something to send. */
 static int compose_exchange(const struct compose *a)
 {
     const struct disti_nccl_api *api = a->nccl->api;
     int result = DISTI_NCCL_SUCCESS;
 
-    for (int r = 0; r < a->nccl->ranks && !compose_failed(result); r++) {
+    for (int r = 0; r < a->nccl->ranks && disti_nccl_accepted(result); r++) {
         struct compose_block give = compose_gives(a, r), take = compose_takes(a, r);
 
         if (r == a->nccl->rank && give.at == take.at)
             continue; /* in place */
         if (give.count)
             result = api->send(give.at, give.count, a->dtype, r, a->nccl->comm, a->stream);
-        if (take.count && !compose_failed(result))
+        if (take.count && disti_nccl_accepted(result))
             result = api->recv(take.at, take.count, a->dtype, r, a->nccl->comm, a->stream);
     }
     return result;
@@ -98,7 +93,7 @@ static int compose_all_gather_v(const struct compose *a)
 {
     int result = DISTI_NCCL_SUCCESS;
 
-    for (int r = 0; r < a->nccl->ranks && !compose_failed(result); r++) {
+    for (int r = 0; r < a->nccl->ranks && disti_nccl_accepted(result); r++) {
         struct compose_block block = compose_out(a, r);
 
         if (block.count)
@@ -113,7 +108,7 @@ static int compose_reduce_scatter_v(const struct compose *a)
 {
     int result = DISTI_NCCL_SUCCESS;
 
-    for (int r = 0; r < a->nccl->ranks && !compose_failed(result); r++) {
+    for (int r = 0; r < a->nccl->ranks && disti_nccl_accepted(result); r++) {
         struct compose_block block = compose_in(a, r);
 
         if (block.count)
