@@ -66,9 +66,9 @@ static void stage_move(struct disti_nccl_side *side, char *slot, size_t bytes, b
         size_t n = left < bytes ? left : bytes;
 
         if (in)
-            memcpy(slot, piece->at + side->within, n);
+            memcpy(slot, piece->data + side->within, n);
         else
-            memcpy(piece->at + side->within, slot, n);
+            memcpy(piece->data + side->within, slot, n);
         slot += n;
         bytes -= n;
         side->within += n;
