@@ -122,19 +122,19 @@ static bool folders_name(const char *file, char name[DISTI_MODULE_NAME])
 static bool folders_add(struct disti_module_names *names, const char *name)
 {
     void *grown;
-    int at = 0;
+    int index = 0;
 
-    while (at < names->count && strcmp(names->names[at], name) < 0)
-        at++;
-    if (at < names->count && strcmp(names->names[at], name) == 0)
+    while (index < names->count && strcmp(names->names[index], name) < 0)
+        index++;
+    if (index < names->count && strcmp(names->names[index], name) == 0)
         return true;
     grown = realloc(names->names, (size_t)(names->count + 1) * sizeof(*names->names));
     if (!grown)
         return false;
     names->names = grown;
-    memmove(names->names + at + 1, names->names + at,
-            (size_t)(names->count - at) * sizeof(*names->names));
-    snprintf(names->names[at], sizeof(names->names[at]), "%s", name);
+    memmove(names->names + index + 1, names->names + index,
+            (size_t)(names->count - index) * sizeof(*names->names));
+    snprintf(names->names[index], sizeof(names->names[index]), "%s", name);
     names->count++;
     return true;
 }
@@ -160,15 +160,15 @@ void disti_module_names(struct disti_module_names *names_p)
 /* "hccl" of DIST_HCCL and DIST_HCCL_LIBRARY; signs that no variable can have stand for _. */
 static bool folders_names(const char *variable, const char *module)
 {
-    size_t at = strlen("DIST_");
+    size_t index = strlen("DIST_");
 
-    for (; *module; module++, at++) {
+    for (; *module; module++, index++) {
         char sign = (char)(isalnum((unsigned char)*module) ? toupper((unsigned char)*module) : '_');
 
-        if (variable[at] != sign)
+        if (variable[index] != sign)
             return false;
     }
-    return variable[at] == '\0' || variable[at] == '_';
+    return variable[index] == '\0' || variable[index] == '_';
 }
 
 /* This project's modules: their variables are known one by one. */

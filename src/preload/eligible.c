@@ -29,11 +29,11 @@ struct disti_args disti_args_heeded(const struct disti_args *given, int rank)
 
 static bool eligible_counts_bad(long long count, struct disti_numbers counts, int ranks)
 {
-    for (int r = 0; counts.at && r < ranks; r++) {
+    for (int r = 0; counts.array && r < ranks; r++) {
         if (disti_number(counts, r) < 0)
             return true;
     }
-    return !counts.at && count < 0;
+    return !counts.array && count < 0;
 }
 
 static int eligible_layout(MPI_Datatype type, long long count, struct disti_numbers counts,

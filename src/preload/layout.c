@@ -11,8 +11,8 @@
 
 long long disti_number(struct disti_numbers numbers, int i)
 {
-    return numbers.bytes == sizeof(int) ? ((const int *)numbers.at)[i]
-                                        : ((const long long *)numbers.at)[i];
+    return numbers.bytes == sizeof(int) ? ((const int *)numbers.array)[i]
+                                        : ((const long long *)numbers.array)[i];
 }
 
 /* ---- types ---- */
@@ -74,7 +74,7 @@ static int layout_type(struct disti_layout *layout, MPI_Datatype type, bool copy
 /* ---- packing ---- */
 
 /* Memory at a displacement that may be negative, from a base that may be MPI_BOTTOM. */
-static char *layout_at(char *base, MPI_Aint displacement)
+static char *layout_address(char *base, MPI_Aint displacement)
 {
     return (char *)((uintptr_t)base + (uintptr_t)displacement);
 }
@@ -88,11 +88,11 @@ static int layout_copy(const struct disti_layout *layout, char *memory, char *by
     if (layout->size > INT_MAX)
         return MPI_ERR_COUNT; /* MPI_Pack cannot say so many */
     while (count && code == MPI_SUCCESS) {
-        int n = (int)(count < most ? count : most), at = 0, size = n * (int)layout->size;
+        int n = (int)(count < most ? count : most), used = 0, size = n * (int)layout->size;
 
-        code = packs ? PMPI_Pack(memory, n, layout->type, bytes, size, &at, MPI_COMM_SELF)
-                     : PMPI_Unpack(bytes, size, &at, memory, n, layout->type, MPI_COMM_SELF);
-        memory = layout_at(memory, n * layout->extent);
+        code = packs ? PMPI_Pack(memory, n, layout->type, bytes, size, &used, MPI_COMM_SELF)
+                     : PMPI_Unpack(bytes, size, &used, memory, n, layout->type, MPI_COMM_SELF);
+        memory = layout_address(memory, n * layout->extent);
         bytes += size;
         count -= (size_t)n;
     }
@@ -111,7 +111,7 @@ static int layout_copy_blocks(const struct disti_layout *layout, int first, int 
                                     ? layout->displacements[b]
                                     : (MPI_Aint)elements * (MPI_Aint)b * layout->extent;
 
-        code = layout_copy(layout, layout_at(layout->memory, displacement),
+        code = layout_copy(layout, layout_address(layout->memory, displacement),
                            layout->bytes + disti_layout_offset(layout, b), elements, packs);
     }
     return code;
@@ -133,14 +133,14 @@ bool disti_pack_is_data_only(void)
     static const int wanted[2] = {0x01020304, 0x05060708};
     char packed[sizeof(wanted)] = "";
     MPI_Datatype type;
-    int at = 0;
+    int used = 0;
     bool good = PMPI_Type_vector(2, 1, 2, MPI_INT, &type) == MPI_SUCCESS;
 
     if (!good)
         return false;
     good = PMPI_Type_commit(&type) == MPI_SUCCESS &&
-           PMPI_Pack(given, 1, type, packed, sizeof(packed), &at, MPI_COMM_SELF) == MPI_SUCCESS &&
-           at == (int)sizeof(wanted) && memcmp(packed, wanted, sizeof(wanted)) == 0;
+           PMPI_Pack(given, 1, type, packed, sizeof(packed), &used, MPI_COMM_SELF) == MPI_SUCCESS &&
+           used == (int)sizeof(wanted) && memcmp(packed, wanted, sizeof(wanted)) == 0;
     PMPI_Type_free(&type);
     return good;
 }
@@ -202,7 +202,7 @@ static int layout_spread(struct disti_layout *layout, const struct disti_buffer 
         layout->sizes[b] = (size_t)disti_number(buffer->counts, (int)b) * layout->size;
     least = layout_least(layout, buffer);
     if (layout->contiguous)
-        layout->bytes = layout_at(layout->memory, (MPI_Aint)least * layout->extent);
+        layout->bytes = layout_address(layout->memory, (MPI_Aint)least * layout->extent);
     for (size_t b = 0; b < blocks; b++) {
         long long displ = disti_number(buffer->displs, (int)b);
 
@@ -233,7 +233,7 @@ int disti_layout_open(struct disti_layout *layout, const struct disti_buffer *bu
         return code;
     layout->block = (size_t)buffer->count * layout->size;
     bytes = layout->block * (size_t)blocks;
-    if (buffer->counts.at) {
+    if (buffer->counts.array) {
         code = layout_spread(layout, buffer);
         bytes = layout->block;
     }

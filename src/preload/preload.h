@@ -54,9 +54,9 @@ enum disti_why {
         DISTI_WHY_COUNT
 };
 
-/* An array of counts or displacements; at NULL: none. */
+/* Counts or displacements; array NULL: none. */
 struct disti_numbers {
-    const void *at;
+    const void *array;
     size_t bytes; /* of one: an int, or an MPI_Count or MPI_Aint */
 };
 #define DISTI_NUMBERS(array)                                                                       \

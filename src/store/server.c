@@ -205,11 +205,11 @@ static int server_tick(struct disti_store_server *server)
     if (server->accept_at)
         server_sooner(&next, server->accept_at);
     for (struct store_peer *peer = server->peers; peer; peer = peer->next) {
-        if (peer->rank < 0) {
-            if (disti_expired(peer->hello_by))
-                disti_store_peer_dismiss(server, peer);
-            server_sooner(&next, peer->hello_by);
-        }
+        if (peer->rank >= 0)
+            continue;
+        if (disti_expired(peer->hello_by))
+            disti_store_peer_dismiss(server, peer);
+        server_sooner(&next, peer->hello_by);
     }
     server_sooner(&next, disti_store_coll_tick(server));
     server_reap(server);

@@ -42,12 +42,12 @@ void disti_mpi_end_watch(struct mpi_end *end, const struct dist_backend_config *
 
 void disti_mpi_end_forget(struct mpi_end *end)
 {
-    struct mpi_end **at = &end_open;
+    struct mpi_end **entry = &end_open;
 
     pthread_mutex_lock(&end_lock);
-    while (*at && *at != end)
-        at = &(*at)->next;
-    if (*at)
-        *at = end->next;
+    while (*entry && *entry != end)
+        entry = &(*entry)->next;
+    if (*entry)
+        *entry = end->next;
     pthread_mutex_unlock(&end_lock);
 }

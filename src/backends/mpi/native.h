@@ -56,8 +56,8 @@ size_t disti_native_bytes(const struct disti_native *native, const struct dist_c
                           size_t count);
 
 /* The n-th element from there; NULL stays NULL, for buffers of nothing. */
-unsigned char *disti_native_at(const struct disti_native *native, const struct dist_call *call,
-                               const void *base, size_t n);
+unsigned char *disti_native_element(const struct disti_native *native, const struct dist_call *call,
+                                    const void *base, size_t n);
 
 /* Does the result come to other memory first? Then *count_p is how many elements that takes. */
 bool disti_native_stages(const struct disti_native *native, const struct dist_call *call,

@@ -12,8 +12,8 @@ size_t disti_native_bytes(const struct disti_native *native, const struct dist_c
     return count * native->host->dtype_size(call->dtype);
 }
 
-unsigned char *disti_native_at(const struct disti_native *native, const struct dist_call *call,
-                               const void *base, size_t n)
+unsigned char *disti_native_element(const struct disti_native *native, const struct dist_call *call,
+                                    const void *base, size_t n)
 {
     return base ? (unsigned char *)(uintptr_t)base + disti_native_bytes(native, call, n) : NULL;
 }
@@ -53,10 +53,10 @@ bool disti_native_stages(const struct disti_native *native, const struct dist_ca
     switch (call->collective) {
     case DIST_COLL_REDUCE_SCATTER:
         *count_p = call->count;
-        return call->out == disti_native_at(native, call, call->in, own * call->count);
+        return call->out == disti_native_element(native, call, call->in, own * call->count);
     case DIST_COLL_REDUCE_SCATTER_V:
         *count_p = call->in_counts[own];
-        return call->out == disti_native_at(native, call, call->in, call->in_offsets[own]);
+        return call->out == disti_native_element(native, call, call->in, call->in_offsets[own]);
     case DIST_COLL_ALL_GATHER_V:
         *count_p = native_sum(call->out_counts, native->ranks);
         return native_far(native, call, call->out_offsets);
@@ -110,8 +110,8 @@ void disti_native_unstage(const struct disti_native *native, const struct disti_
         return;
     }
     for (int r = 0; r < native->ranks; r++) {
-        memcpy(disti_native_at(native, call, call->out, call->out_offsets[r]),
-               disti_native_at(native, call, c->stage, at),
+        memcpy(disti_native_element(native, call, call->out, call->out_offsets[r]),
+               disti_native_element(native, call, c->stage, at),
                disti_native_bytes(native, call, call->out_counts[r]));
         at += call->out_counts[r];
     }
@@ -152,14 +152,14 @@ static int native_start_move(const struct disti_native *native, struct disti_nat
     case DIST_COLL_BROADCAST:
         return MPI_Ibcast(out, n, MPI_BYTE, call->root, native->comm, &c->request);
     case DIST_COLL_ALL_GATHER:
-        in = in == disti_native_at(native, call, out, own) ? MPI_IN_PLACE : in;
+        in = in == disti_native_element(native, call, out, own) ? MPI_IN_PLACE : in;
         return MPI_Iallgather(in, n, MPI_BYTE, out, n, MPI_BYTE, native->comm, &c->request);
     case DIST_COLL_GATHER:
-        in = root && in == disti_native_at(native, call, out, own) ? MPI_IN_PLACE : in;
+        in = root && in == disti_native_element(native, call, out, own) ? MPI_IN_PLACE : in;
         return MPI_Igather(in, n, MPI_BYTE, out, n, MPI_BYTE, call->root, native->comm,
                            &c->request);
     case DIST_COLL_SCATTER:
-        out = root && out == disti_native_at(native, call, in, own) ? MPI_IN_PLACE : out;
+        out = root && out == disti_native_element(native, call, in, own) ? MPI_IN_PLACE : out;
         return MPI_Iscatter(in, n, MPI_BYTE, out, n, MPI_BYTE, call->root, native->comm,
                             &c->request);
     default:

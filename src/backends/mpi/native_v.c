@@ -12,7 +12,7 @@ static int native_all_gather_v(const struct disti_native *native, struct disti_n
     void *out = c->stage ? c->stage : call->out;
     size_t own = (size_t)native->rank, at = 0;
     bool in_place =
-        !c->stage && call->in == disti_native_at(native, call, out, call->out_offsets[own]);
+        !c->stage && call->in == disti_native_element(native, call, out, call->out_offsets[own]);
 
     for (int r = 0; r < native->ranks; r++) {
         size_t offset = c->stage ? at : call->out_offsets[r];

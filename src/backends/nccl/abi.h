@@ -4,6 +4,7 @@
 #define DISTI_BACKENDS_NCCL_ABI_H
 
 #include <limits.h>
+#include <stdbool.h>
 #include <stddef.h>
 
 /* A version as ncclGetVersion gives it, since 2.9. */
@@ -22,6 +23,12 @@ enum disti_nccl_result {
     DISTI_NCCL_REMOTE_ERROR = 6,
     DISTI_NCCL_IN_PROGRESS = 7
 };
+
+/* Has NCCL taken the call? Where it does not block it may still be at it. */
+static inline bool disti_nccl_accepted(int result)
+{
+    return result == DISTI_NCCL_SUCCESS || result == DISTI_NCCL_IN_PROGRESS;
+}
 
 /* ncclDataType_t */
 enum disti_nccl_dtype {

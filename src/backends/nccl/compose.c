@@ -4,7 +4,7 @@
 
 /* A block of a call, of `count` elements. */
 struct compose_block {
-    char *at;
+    char *data;
     size_t count;
 };
 
@@ -69,26 +69,21 @@ static struct compose_block compose_takes(const struct compose *a, int from)
     }
 }
 
-static bool compose_failed(int result)
-{
-    return result != DISTI_NCCL_SUCCESS && result != DISTI_NCCL_IN_PROGRESS;
-}
-
 /* A send to and a receive from every rank, where there is something to send. */
 static int compose_exchange(const struct compose *a)
 {
     const struct disti_nccl_api *api = a->nccl->api;
     int result = DISTI_NCCL_SUCCESS;
 
-    for (int r = 0; r < a->nccl->ranks && !compose_failed(result); r++) {
+    for (int r = 0; r < a->nccl->ranks && disti_nccl_accepted(result); r++) {
         struct compose_block give = compose_gives(a, r), take = compose_takes(a, r);
 
-        if (r == a->nccl->rank && give.at == take.at)
+        if (r == a->nccl->rank && give.data == take.data)
             continue; /* in place */
         if (give.count)
-            result = api->send(give.at, give.count, a->dtype, r, a->nccl->comm, a->stream);
-        if (take.count && !compose_failed(result))
-            result = api->recv(take.at, take.count, a->dtype, r, a->nccl->comm, a->stream);
+            result = api->send(give.data, give.count, a->dtype, r, a->nccl->comm, a->stream);
+        if (take.count && disti_nccl_accepted(result))
+            result = api->recv(take.data, take.count, a->dtype, r, a->nccl->comm, a->stream);
     }
     return result;
 }
@@ -98,12 +93,13 @@ static int compose_all_gather_v(const struct compose *a)
 {
     int result = DISTI_NCCL_SUCCESS;
 
-    for (int r = 0; r < a->nccl->ranks && !compose_failed(result); r++) {
+    for (int r = 0; r < a->nccl->ranks && disti_nccl_accepted(result); r++) {
         struct compose_block block = compose_out(a, r);
 
         if (block.count)
-            result = a->nccl->api->broadcast(r == a->nccl->rank ? a->call->in : block.at, block.at,
-                                             block.count, a->dtype, r, a->nccl->comm, a->stream);
+            result =
+                a->nccl->api->broadcast(r == a->nccl->rank ? a->call->in : block.data, block.data,
+                                        block.count, a->dtype, r, a->nccl->comm, a->stream);
     }
     return result;
 }
@@ -113,12 +109,12 @@ static int compose_reduce_scatter_v(const struct compose *a)
 {
     int result = DISTI_NCCL_SUCCESS;
 
-    for (int r = 0; r < a->nccl->ranks && !compose_failed(result); r++) {
+    for (int r = 0; r < a->nccl->ranks && disti_nccl_accepted(result); r++) {
         struct compose_block block = compose_in(a, r);
 
         if (block.count)
             result =
-                a->nccl->api->reduce(block.at, r == a->nccl->rank ? a->call->out : NULL,
+                a->nccl->api->reduce(block.data, r == a->nccl->rank ? a->call->out : NULL,
                                      block.count, a->dtype, a->op, r, a->nccl->comm, a->stream);
     }
     return result;

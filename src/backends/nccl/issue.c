@@ -144,17 +144,12 @@ static int issue_native(const struct disti_nccl_state *nccl, const struct dist_c
     }
 }
 
-static bool issue_is_fine(int result)
-{
-    return result == DISTI_NCCL_SUCCESS || result == DISTI_NCCL_IN_PROGRESS;
-}
-
 static int issue_call(const struct disti_nccl_state *nccl, const struct disti_nccl_call *c)
 {
     int op = DISTI_NCCL_SUM;
     int result = issue_op(nccl, &c->call, &op);
 
-    if (!issue_is_fine(result))
+    if (!disti_nccl_accepted(result))
         return result;
     result = issue_native(nccl, &c->call, op, c->stream);
     if (c->call.reduction)
@@ -168,15 +163,15 @@ dist_status disti_nccl_issue(struct disti_nccl_state *nccl, const struct disti_n
     int result = nccl->api->group_start(), end;
     char what[128];
 
-    for (const struct disti_nccl_call *c = calls; c && issue_is_fine(result); c = c->next) {
+    for (const struct disti_nccl_call *c = calls; c && disti_nccl_accepted(result); c = c->next) {
         guilty = c;
         result = issue_call(nccl, c);
     }
     end = nccl->api->group_end();
-    if (issue_is_fine(result))
+    if (disti_nccl_accepted(result))
         result = end;
     disti_nccl_describe_call(nccl, &guilty->call, what, sizeof(what));
-    if (!issue_is_fine(result))
+    if (!disti_nccl_accepted(result))
         return disti_nccl_fail(nccl, result, what);
     return disti_nccl_wait(nccl, what);
 }

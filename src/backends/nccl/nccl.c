@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Backend nccl: collectives of NCCL or RCCL on memory of GPUs. A module. */
 #include "backends/nccl/nccl.h"
+#include "base/collective.h"
 
 #include <stdio.h>
 
@@ -17,12 +18,6 @@ static dist_status nccl_probe(char *reason, size_t reason_size)
     snprintf(reason, reason_size, "no GPU is visible%s%s: check CUDA_VISIBLE_DEVICES",
              error ? ": " : "", error ? disti_driver_text(driver, error) : "");
     return DIST_ERR_NO_BACKEND;
-}
-
-static bool nccl_reduces(dist_collective collective)
-{
-    return collective == DIST_COLL_ALL_REDUCE || collective == DIST_COLL_REDUCE ||
-           collective == DIST_COLL_REDUCE_SCATTER || collective == DIST_COLL_REDUCE_SCATTER_V;
 }
 
 static bool nccl_has_op(dist_op op, dist_dtype dtype)
@@ -48,7 +43,7 @@ static dist_status nccl_query(const void *state, dist_collective collective, dis
     (void)state;
     if ((unsigned)collective >= DIST_COLL_COUNT || (unsigned)dtype >= DIST_DTYPE_COUNT)
         return DIST_ERR_UNSUPPORTED;
-    if (nccl_reduces(collective) && (dtype == DIST_BOOL || !nccl_has_op(op, dtype)))
+    if (disti_algorithm_reduces(collective) && (dtype == DIST_BOOL || !nccl_has_op(op, dtype)))
         return DIST_ERR_UNSUPPORTED;
     return DIST_OK;
 }

@@ -200,7 +200,7 @@ void disti_nccl_describe(const void *state, char *text, size_t size);
 /* ---- stage.c: host memory ---- */
 
 /* Does it read or write memory that is not the device's? */
-bool disti_nccl_stage_needed(const struct disti_nccl_state *nccl, const struct dist_call *call);
+bool disti_nccl_stage_needed(const struct dist_call *call);
 
 /*
  * Gives the call memory of the device in place of the host's, and copies in what it reads; waits
@@ -215,7 +215,7 @@ int disti_nccl_stage_out(struct disti_nccl_state *nccl, struct disti_nccl_call *
 dist_status disti_nccl_stage_copy(struct disti_nccl_state *nccl, size_t bytes,
                                   struct disti_nccl_call *c);
 
-void disti_nccl_stage_free(struct disti_nccl_state *nccl, struct disti_nccl_stage *stage);
+void disti_nccl_stage_free(struct disti_nccl_stage *stage);
 
 /* Everything that is kept for staging. */
 void disti_nccl_stage_close(struct disti_nccl_gpu *gpu);

@@ -2,6 +2,7 @@
 /* Backend nccl: from a posted call to its place on a stream. */
 #include "backends/nccl/nccl.h"
 #include "base/clock.h"
+#include "base/collective.h"
 
 #include <stdlib.h>
 
@@ -27,29 +28,15 @@ void disti_nccl_call_free(struct disti_nccl_state *nccl, struct disti_nccl_call 
     if (c->parcel)
         disti_nccl_call_free(nccl, c->parcel);
     disti_nccl_event_drop(nccl, c->end);
-    disti_nccl_stage_free(nccl, c->stage);
+    disti_nccl_stage_free(c->stage);
     free(c);
-}
-
-static bool post_is_pair(const struct dist_call *call)
-{
-    return call->collective == DIST_COLL_SEND || call->collective == DIST_COLL_RECV;
 }
 
 /* Nothing is to be moved, and every rank concerned knows that. */
 static bool post_is_empty(const struct dist_call *call)
 {
-    switch (call->collective) {
-    case DIST_COLL_BARRIER:
-    case DIST_COLL_ALL_GATHER_V:
-    case DIST_COLL_REDUCE_SCATTER_V:
-    case DIST_COLL_GATHER_V:
-    case DIST_COLL_SCATTER_V:
-    case DIST_COLL_ALL_TO_ALL_V:
-        return false;
-    default:
-        return call->count == 0;
-    }
+    return call->count == 0 && call->collective != DIST_COLL_BARRIER &&
+           !disti_collective_uneven(call->collective);
 }
 
 /* ---- after NCCL has it ---- */
@@ -135,7 +122,8 @@ dist_status disti_nccl_flush(struct disti_nccl_state *nccl)
 /* Sends and receives may wait for more of their kind; a stream that is captured ends unseen. */
 static bool post_can_wait(const struct disti_nccl_state *nccl, const struct disti_nccl_call *c)
 {
-    return nccl->batch || (post_is_pair(&c->call) && !c->call.waits && !c->captured);
+    return nccl->batch ||
+           (disti_collective_pair(c->call.collective) && !c->call.waits && !c->captured);
 }
 
 static dist_status post_enqueue(struct disti_nccl_state *nccl, struct disti_nccl_call *c)
@@ -143,7 +131,7 @@ static dist_status post_enqueue(struct disti_nccl_state *nccl, struct disti_nccl
     dist_status status = DIST_OK;
 
     /* Pairs join what is held; a collective comes after it. */
-    if (!nccl->batch && !post_is_pair(&c->call))
+    if (!nccl->batch && !disti_collective_pair(c->call.collective))
         status = disti_nccl_flush(nccl);
     if (status != DIST_OK) {
         disti_nccl_call_free(nccl, c);
@@ -187,13 +175,13 @@ static dist_status post_call(struct disti_nccl_state *nccl, struct disti_nccl_ca
 {
     dist_status status = post_choose_stream(nccl, c);
 
-    if (status == DIST_OK && disti_nccl_stage_needed(nccl, &c->call))
+    if (status == DIST_OK && disti_nccl_stage_needed(&c->call))
         status = disti_nccl_stage_in(nccl, c);
     if (status != DIST_OK) {
         disti_nccl_call_free(nccl, c);
         return status;
     }
-    if (post_is_pair(&c->call) && c->call.root == nccl->rank)
+    if (disti_collective_pair(c->call.collective) && c->call.root == nccl->rank)
         return disti_nccl_self(nccl, c);
     return post_enqueue(nccl, c);
 }

@@ -2,6 +2,7 @@
 /* Backend nccl: finding out what has ended, and what has failed. */
 #include "backends/nccl/nccl.h"
 #include "base/clock.h"
+#include "base/collective.h"
 
 #include <stdio.h>
 
@@ -47,11 +48,6 @@ static void progress_end(struct disti_nccl_state *nccl, struct disti_nccl_call *
     ticket->status = DIST_OK;
 }
 
-static bool progress_is_pair(const struct disti_nccl_call *c)
-{
-    return c->call.collective == DIST_COLL_SEND || c->call.collective == DIST_COLL_RECV;
-}
-
 /* Collectives end one after the other: behind the first that has not, only others are asked. */
 static int progress_issued(struct disti_nccl_state *nccl)
 {
@@ -60,7 +56,8 @@ static int progress_issued(struct disti_nccl_state *nccl)
     int moved = 0;
 
     while ((c = *entry)) {
-        int done = blocked && !progress_is_pair(c) ? 0 : progress_move(nccl, c);
+        int done =
+            blocked && !disti_collective_pair(c->call.collective) ? 0 : progress_move(nccl, c);
 
         if (done < 0)
             return done;
@@ -70,7 +67,7 @@ static int progress_issued(struct disti_nccl_state *nccl)
             moved++;
             continue;
         }
-        blocked = blocked || !progress_is_pair(c);
+        blocked = blocked || !disti_collective_pair(c->call.collective);
         last = c;
         entry = &c->next;
     }
@@ -131,7 +128,7 @@ void disti_nccl_describe(const void *state, char *text, size_t size)
     c = c ? c : nccl->parcels.first;
     if (size)
         text[0] = '\0';
-    if (c && c->call.root >= 0 && progress_is_pair(c))
+    if (c && c->call.root >= 0 && disti_collective_pair(c->call.collective))
         snprintf(text, size, "rank %d (on device %d)", c->call.root, nccl->device);
     else if (c)
         snprintf(text, size, "ranks that NCCL does not name, on device %d", nccl->device);

@@ -66,9 +66,9 @@ static void stage_move(struct disti_nccl_side *side, char *slot, size_t bytes, b
         size_t n = left < bytes ? left : bytes;
 
         if (in)
-            memcpy(slot, piece->at + side->within, n);
+            memcpy(slot, piece->data + side->within, n);
         else
-            memcpy(piece->at + side->within, slot, n);
+            memcpy(piece->data + side->within, slot, n);
         slot += n;
         bytes -= n;
         side->within += n;
@@ -215,9 +215,8 @@ static void stage_side_free(struct disti_nccl_side *side)
     free(side->offsets);
 }
 
-void disti_nccl_stage_free(struct disti_nccl_state *nccl, struct disti_nccl_stage *stage)
+void disti_nccl_stage_free(struct disti_nccl_stage *stage)
 {
-    (void)nccl;
     if (!stage)
         return;
     stage_side_free(&stage->in);
@@ -256,9 +255,8 @@ static void stage_warn(const struct disti_nccl_state *nccl, const struct dist_ca
             nccl->rank, nccl->host->collective_string(call->collective));
 }
 
-bool disti_nccl_stage_needed(const struct disti_nccl_state *nccl, const struct dist_call *call)
+bool disti_nccl_stage_needed(const struct dist_call *call)
 {
-    (void)nccl;
     return call->memory != DIST_MEMORY_DEVICE && call->collective != DIST_COLL_BARRIER;
 }
 

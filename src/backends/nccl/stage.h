@@ -15,7 +15,7 @@ struct disti_nccl_region {
 
 /* A part of host memory. */
 struct disti_nccl_piece {
-    char *at;
+    char *data;
     size_t bytes;
 };
 

@@ -50,19 +50,19 @@ struct survey {
 /* The blocks of a v-form, packed. */
 static dist_status survey_blocks(const struct survey *a, struct disti_nccl_side *side)
 {
-    size_t at = 0;
+    size_t offset = 0;
 
     side->offsets = calloc((size_t)a->nccl->ranks, sizeof(*side->offsets));
     if (!side->offsets)
         return disti_nccl_no_memory(a->nccl);
     for (int r = 0, used = 0; r < a->nccl->ranks; r++) {
-        side->offsets[r] = at;
-        at += a->counts[r];
+        side->offsets[r] = offset;
+        offset += a->counts[r];
         if (a->counts[r])
             side->pieces[used++] = (struct disti_nccl_piece){a->base + a->offsets[r] * a->size,
                                                              a->counts[r] * a->size};
     }
-    side->bytes = at * a->size;
+    side->bytes = offset * a->size;
     return DIST_OK;
 }
 
