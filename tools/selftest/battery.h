@@ -164,9 +164,11 @@ void case_expect(struct test_case *c, size_t at, size_t count, int giver, size_t
 void *case_at(const struct test_case *c, const struct buffer *buffer, size_t element);
 /* The same in the buffer's image, for the host. */
 void *case_image(const struct test_case *c, const struct buffer *buffer, size_t element);
-/* The counts and offsets of a layout's blocks, one a rank; counts[r] is what `count_of` says. */
+/* The offsets of a layout's blocks, one a rank. All elements, gaps included. */
 size_t case_layout(struct test_case *c, const size_t *counts, size_t *offsets);
 size_t case_block_count(const struct test_case *c, int from, int to);
+/* Makes counts and offsets of one block a rank, each rank's own. All elements. */
+size_t case_blocks(struct test_case *c, size_t **counts_p, size_t **offsets_p);
 
 /* run.c: makes a case, runs it in the battery's mode, and checks it, now or when it is landed. */
 struct variant {

@@ -157,6 +157,17 @@ size_t case_layout(struct test_case *c, const size_t *counts, size_t *offsets)
     return c->layout == LAYOUT_GAPS ? end + 2 : end;
 }
 
+size_t case_blocks(struct test_case *c, size_t **counts_p, size_t **offsets_p)
+{
+    size_t ranks = (size_t)c->b->ranks;
+
+    *counts_p = battery_alloc(ranks, sizeof(**counts_p));
+    *offsets_p = battery_alloc(ranks, sizeof(**offsets_p));
+    for (int r = 0; r < c->b->ranks; r++)
+        (*counts_p)[r] = case_block_count(c, r, 0);
+    return case_layout(c, *counts_p, *offsets_p);
+}
+
 /* ---- life ---- */
 
 static void case_remember(struct test_case *c, struct buffer *buffer)

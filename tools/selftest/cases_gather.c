@@ -43,11 +43,7 @@ static void gather_shape(struct test_case *c)
     bool has_result = !(c->kind->flags & KIND_ROOTED) || c->root == rank;
     size_t total;
 
-    c->out_counts = battery_alloc((size_t)ranks, sizeof(*c->out_counts));
-    c->out_offsets = battery_alloc((size_t)ranks, sizeof(*c->out_offsets));
-    for (int r = 0; r < ranks; r++)
-        c->out_counts[r] = case_block_count(c, r, 0);
-    total = case_layout(c, c->out_counts, c->out_offsets);
+    total = case_blocks(c, &c->out_counts, &c->out_offsets);
     if (gather_passes(c))
         case_out(c, total);
     if (c->in_place && has_result) {

@@ -118,14 +118,10 @@ const struct kind kind_all_reduce_coalesced = {
 /* Rank r's block begins where the blocks before it end; in place it stays there. */
 static void reduce_scatter_shape(struct test_case *c)
 {
-    int ranks = c->b->ranks, rank = c->b->rank;
+    int rank = c->b->rank;
     size_t own, total;
 
-    c->in_counts = battery_alloc((size_t)ranks, sizeof(*c->in_counts));
-    c->in_offsets = battery_alloc((size_t)ranks, sizeof(*c->in_offsets));
-    for (int r = 0; r < ranks; r++)
-        c->in_counts[r] = case_block_count(c, r, 0);
-    total = case_layout(c, c->in_counts, c->in_offsets);
+    total = case_blocks(c, &c->in_counts, &c->in_offsets);
     own = c->in_offsets[rank];
     if (c->in_place) {
         case_out(c, total);

@@ -11,15 +11,11 @@ static bool scatter_passes(const struct test_case *c)
 
 static void scatter_shape(struct test_case *c)
 {
-    int ranks = c->b->ranks, rank = c->b->rank;
+    int rank = c->b->rank;
     bool in_place = c->in_place && c->root == rank;
     size_t own, total;
 
-    c->in_counts = battery_alloc((size_t)ranks, sizeof(*c->in_counts));
-    c->in_offsets = battery_alloc((size_t)ranks, sizeof(*c->in_offsets));
-    for (int r = 0; r < ranks; r++)
-        c->in_counts[r] = case_block_count(c, r, 0);
-    total = case_layout(c, c->in_counts, c->in_offsets);
+    total = case_blocks(c, &c->in_counts, &c->in_offsets);
     own = c->in_offsets[rank];
     if (in_place) {
         case_out(c, total);
