@@ -26,7 +26,7 @@ struct compare {
 
 static volatile sig_atomic_t compare_signal;
 
-static void compare_note(int number)
+static void compare_note_signal(int number)
 {
     compare_signal = number;
 }
@@ -40,7 +40,7 @@ static bool compare_stopped(void)
 static void compare_catch(void)
 {
     static const int numbers[] = {SIGINT, SIGTERM, SIGHUP};
-    struct sigaction note = {.sa_handler = compare_note};
+    struct sigaction note = {.sa_handler = compare_note_signal};
 
     for (size_t i = 0; i < sizeof(numbers) / sizeof(numbers[0]); i++)
         sigaction(numbers[i], &note, NULL);
@@ -58,7 +58,7 @@ static int compare_largest(void *arg, struct order *order, bool first)
 /* ---- who is there ---- */
 
 /* What is known of library c goes into the result; what is news is said. */
-static void compare_know(struct compare *compare, int c)
+static void compare_note_library(struct compare *compare, int c)
 {
     struct result_library *known = &compare->result->libraries[c];
     const struct job *job = compare->jobs[c];
@@ -77,12 +77,12 @@ static void compare_know(struct compare *compare, int c)
     }
 }
 
-static void compare_look(void *arg)
+static void compare_note_all(void *arg)
 {
     struct compare *compare = arg;
 
     for (int c = 0; c < compare->libraries.count; c++)
-        compare_know(compare, c);
+        compare_note_library(compare, c);
 }
 
 /* All are started, then all are waited for. */
@@ -102,11 +102,11 @@ static void compare_start(struct compare *compare)
     for (int c = 0; c < libraries->count; c++) {
         if (compare->jobs[c])
             job_wait_for_ranks(compare->jobs[c], compare_stopped);
-        compare_know(compare, c);
+        compare_note_library(compare, c);
     }
 }
 
-static void compare_end(struct compare *compare)
+static void compare_close(struct compare *compare)
 {
     for (int c = 0; compare->jobs && c < compare->libraries.count; c++) {
         if (compare->jobs[c])
@@ -127,7 +127,7 @@ static void compare_end(struct compare *compare)
 static int compare_prepare(struct compare *compare, int argc, char **argv)
 {
     size_t count = (size_t)compare->libraries.count;
-    const char *place = getenv("TMPDIR");
+    const char *temporary = getenv("TMPDIR");
 
     compare->jobs = calloc(count, sizeof(*compare->jobs));
     compare->runners = calloc(count, sizeof(*compare->runners));
@@ -140,7 +140,7 @@ static int compare_prepare(struct compare *compare, int argc, char **argv)
             return -1;
     }
     snprintf(compare->folder, sizeof(compare->folder), "%s/dist-bench.XXXXXX",
-             place && *place && strlen(place) < 60 ? place : "/tmp");
+             temporary && *temporary && strlen(temporary) < 60 ? temporary : "/tmp");
     if (mkdtemp(compare->folder))
         return 0;
     *compare->folder = '\0';
@@ -162,7 +162,7 @@ static int compare_run(struct compare *compare, int argc, char **argv)
 {
     struct run run = {.options = compare->options,
                       .stopped = compare_stopped,
-                      .look = compare_look,
+                      .measured = compare_note_all,
                       .arg = compare};
     int code = RUN_FAILED;
 
@@ -177,7 +177,7 @@ static int compare_run(struct compare *compare, int argc, char **argv)
             code = run_all(&run);
         code = compare_code(compare, code);
     }
-    compare_end(compare);
+    compare_close(compare);
     return code;
 }
 

@@ -15,19 +15,19 @@
 
 static dist_status limit_barrier(struct driver *driver)
 {
-    limit_come((struct limit *)driver);
-    return limit_await_all((struct limit *)driver);
+    limit_arrive((struct limit *)driver);
+    return limit_wait_all((struct limit *)driver);
 }
 
 static void limit_step(struct limit *limit)
 {
-    atomic_fetch_add_explicit(&limit->map->shown[0].pair, 1, memory_order_acq_rel);
+    atomic_fetch_add_explicit(&limit->map->boards[0].pair, 1, memory_order_acq_rel);
 }
 
 /* Waits until ranks 0 and 1 have taken so many steps since this call began. */
 static dist_status limit_steps(struct limit *limit, unsigned steps)
 {
-    return limit_wait(limit, &limit->map->shown[0].pair, limit->steps + steps);
+    return limit_wait(limit, &limit->map->boards[0].pair, limit->steps + steps);
 }
 
 /* ---- what cannot be avoided, between two barriers ---- */
@@ -48,16 +48,16 @@ static void limit_reduce(const struct limit *limit, const struct order *order, c
                          void *out)
 {
     int ranks = limit->driver.ranks;
-    bool all = order->operation->id != OPERATION_reduce, place = buffers_in_place(order);
+    bool all = order->operation->id != OPERATION_reduce, in_place = buffers_in_place(order);
     size_t from, length, outs = all ? (size_t)ranks : 1;
 
     for (int r = 0; r < ranks; r++) {
-        limit->ins[r] = limit_theirs(limit, order->operation->in == PART_NONE ? out : in, r);
-        limit->outs[r] = limit_theirs(limit, out, all ? r : order->root);
+        limit->ins[r] = limit_peer_memory(limit, order->operation->in == PART_NONE ? out : in, r);
+        limit->outs[r] = limit_peer_memory(limit, out, all ? r : order->root);
     }
     limit_slice(limit, order->bytes, &from, &length);
     limit_sum(order->dtype, limit->ins, ranks, limit->outs, (int)outs, from, length,
-              !place && order->bytes * outs > LIMIT_STREAM);
+              !in_place && order->bytes * outs > LIMIT_STREAM);
 }
 
 /* This rank's block of all vectors, into its out. */
@@ -65,15 +65,15 @@ static void limit_reduce_scatter(const struct limit *limit, const struct order *
                                  const void *in, void *out)
 {
     size_t block = order_block(order, limit->driver.ranks);
-    size_t at = (size_t)limit->driver.rank * block;
-    bool place = buffers_in_place(order);
-    const char *whole = place ? (const char *)out - at : in;
+    size_t offset = (size_t)limit->driver.rank * block;
+    bool in_place = buffers_in_place(order);
+    const char *whole = in_place ? (const char *)out - offset : in;
 
     for (int r = 0; r < limit->driver.ranks; r++)
-        limit->ins[r] = limit_theirs(limit, whole, r) + at;
+        limit->ins[r] = limit_peer_memory(limit, whole, r) + offset;
     limit->outs[0] = out;
     limit_sum(order->dtype, limit->ins, limit->driver.ranks, limit->outs, 1, 0, block,
-              !place && order->bytes > LIMIT_STREAM);
+              !in_place && order->bytes > LIMIT_STREAM);
 }
 
 /* Block s of the out is rank s's in, or of it the block for this rank. */
@@ -82,18 +82,18 @@ static void limit_gather(const struct limit *limit, const struct order *order, c
 {
     int ranks = limit->driver.ranks, rank = limit->driver.rank;
     size_t block = order_block(order, ranks);
-    bool place = buffers_in_place(order);
-    const char *mine = place ? (const char *)in - (size_t)rank * block : in;
+    bool in_place = buffers_in_place(order);
+    const char *mine = in_place ? (const char *)in - (size_t)rank * block : in;
 
     for (int i = 0; i < ranks; i++) {
         size_t s = (size_t)((rank + i) % ranks);
-        size_t at = order->operation->in == PART_WHOLE ? (size_t)rank * block
-                    : place                            ? s * block
-                                                       : 0;
+        size_t offset = order->operation->in == PART_WHOLE ? (size_t)rank * block
+                        : in_place                         ? s * block
+                                                           : 0;
 
-        if (!place || s != (size_t)rank)
-            limit_copy((char *)out + s * block, limit_theirs(limit, mine, (int)s) + at, block,
-                       2 * order->bytes > LIMIT_STREAM);
+        if (!in_place || s != (size_t)rank)
+            limit_copy((char *)out + s * block, limit_peer_memory(limit, mine, (int)s) + offset,
+                       block, 2 * order->bytes > LIMIT_STREAM);
     }
 }
 
@@ -101,25 +101,27 @@ static void limit_gather(const struct limit *limit, const struct order *order, c
 static void limit_between(const struct limit *limit, const struct order *order, const void *in,
                           void *out, int other)
 {
-    size_t block = order_block(order, limit->driver.ranks), at = (size_t)other * block;
+    size_t block = order_block(order, limit->driver.ranks), offset = (size_t)other * block;
     bool is_root = limit->driver.rank == order->root,
          broadcasts = order->operation->id == OPERATION_broadcast;
     size_t bytes = broadcasts ? order->bytes : block;
     size_t split = bytes / (size_t)limit->driver.ranks / 64 * 64;
     size_t first = is_root ? 0 : split, last = is_root ? split : bytes;
-    bool place = buffers_in_place(order);
+    bool in_place = buffers_in_place(order);
     char *to;
     const char *from;
 
     if (broadcasts) {
-        to = limit_theirs(limit, out, other);
-        from = limit_theirs(limit, out, order->root);
+        to = limit_peer_memory(limit, out, other);
+        from = limit_peer_memory(limit, out, order->root);
     } else if (order->operation->out == PART_WHOLE) {
-        to = limit_theirs(limit, out, order->root) + at;
-        from = place ? limit_theirs(limit, out, other) + at : limit_theirs(limit, in, other);
+        to = limit_peer_memory(limit, out, order->root) + offset;
+        from = in_place ? limit_peer_memory(limit, out, other) + offset
+                        : limit_peer_memory(limit, in, other);
     } else {
-        to = place ? limit_theirs(limit, in, other) + at : limit_theirs(limit, out, other);
-        from = limit_theirs(limit, in, order->root) + at;
+        to = in_place ? limit_peer_memory(limit, in, other) + offset
+                      : limit_peer_memory(limit, out, other);
+        from = limit_peer_memory(limit, in, order->root) + offset;
     }
     limit_copy(to + first, from + first, last - first, 2 * bytes > LIMIT_STREAM);
 }
@@ -129,7 +131,7 @@ static void limit_with_root(const struct limit *limit, const struct order *order
                             void *out)
 {
     int root = order->root, rank = limit->driver.rank;
-    size_t block = order_block(order, limit->driver.ranks), at = (size_t)root * block;
+    size_t block = order_block(order, limit->driver.ranks), offset = (size_t)root * block;
     bool gathers = order->operation->out == PART_WHOLE;
 
     for (int r = 0; r < limit->driver.ranks; r++) {
@@ -137,7 +139,8 @@ static void limit_with_root(const struct limit *limit, const struct order *order
             limit_between(limit, order, in, out, r);
     }
     if (rank == root && order->operation->id != OPERATION_broadcast && !buffers_in_place(order))
-        memcpy((char *)out + (gathers ? at : 0), (const char *)in + (gathers ? 0 : at), block);
+        memcpy((char *)out + (gathers ? offset : 0), (const char *)in + (gathers ? 0 : offset),
+               block);
 }
 
 static void limit_move(const struct limit *limit, const struct order *order, const void *in,
@@ -162,7 +165,7 @@ static void limit_push(struct limit *limit, const struct order *order, const voi
     int messages = order->operation->id == OPERATION_latency ? 1 : order->window;
 
     for (int i = 0; i < messages; i++)
-        memcpy(limit_theirs(limit, out, 1 - limit->driver.rank), in, order->bytes);
+        memcpy(limit_peer_memory(limit, out, 1 - limit->driver.rank), in, order->bytes);
     limit_step(limit);
 }
 
@@ -189,7 +192,7 @@ static dist_status limit_messages(struct limit *limit, const struct order *order
 
 /* ---- as a driver ---- */
 
-static bool limit_can(struct limit *limit, const struct order *order)
+static bool limit_supports(struct limit *limit, const struct order *order)
 {
     if (!order->operation->reduces || (order->op == DIST_SUM && limit_can_sum(order->dtype)))
         return true;
@@ -204,7 +207,7 @@ static dist_status limit_call(struct driver *driver, const struct order *order, 
     struct limit *limit = (struct limit *)driver;
     dist_status status;
 
-    if (!limit_can(limit, order))
+    if (!limit_supports(limit, order))
         return DIST_ERR_UNSUPPORTED;
     if (order->operation->layout == LAYOUT_MESSAGES)
         return limit_messages(limit, order, in, out);

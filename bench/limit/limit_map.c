@@ -25,7 +25,7 @@ struct limit_map *limit_map_new(int ranks, size_t largest)
 {
     struct limit_map *map = calloc(1, sizeof(*map));
     size_t sets = BENCH_SETS_MIN * (2 * largest + 65536);
-    size_t shown = limit_round((size_t)ranks * sizeof(struct limit_shown));
+    size_t boards = limit_round((size_t)ranks * sizeof(struct limit_board));
     cpu_set_t set;
 
     if (!map)
@@ -33,21 +33,21 @@ struct limit_map *limit_map_new(int ranks, size_t largest)
     map->ranks = ranks;
     map->crowded = sched_getaffinity(0, sizeof(set), &set) != 0 || CPU_COUNT(&set) < ranks;
     map->arena = limit_round(sets > BENCH_SETS_BYTES ? sets : BENCH_SETS_BYTES);
-    map->bytes = shown + (size_t)ranks * map->arena;
-    map->shown = mmap(NULL, map->bytes, PROT_READ | PROT_WRITE,
-                      MAP_SHARED | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-    if (map->shown == MAP_FAILED) {
+    map->bytes = boards + (size_t)ranks * map->arena;
+    map->boards = mmap(NULL, map->bytes, PROT_READ | PROT_WRITE,
+                       MAP_SHARED | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (map->boards == MAP_FAILED) {
         free(map);
         return NULL;
     }
-    map->arenas = (char *)map->shown + shown;
+    map->arenas = (char *)map->boards + boards;
     return map;
 }
 
 void limit_map_free(struct limit_map *map)
 {
     if (map)
-        munmap(map->shown, map->bytes);
+        munmap(map->boards, map->bytes);
     free(map);
 }
 
@@ -58,7 +58,7 @@ static char *limit_arena(const struct limit *limit, int rank)
     return limit->map->arenas + (size_t)rank * limit->map->arena;
 }
 
-char *limit_theirs(const struct limit *limit, const void *mine, int rank)
+char *limit_peer_memory(const struct limit *limit, const void *mine, int rank)
 {
     return limit_arena(limit, rank) + ((const char *)mine - limit_arena(limit, limit->driver.rank));
 }
@@ -85,7 +85,7 @@ void limit_release(struct driver *driver, void *memory, size_t bytes)
 /* ---- meeting ---- */
 
 /* Other programs may want the CPU too, and keep the very rank from it that is waited for. */
-static void limit_pause(bool crowded, unsigned spins)
+static void limit_back_off(bool crowded, unsigned spins)
 {
     if (crowded || spins > LIMIT_PATIENCE)
         sched_yield();
@@ -101,7 +101,7 @@ dist_status limit_wait(struct limit *limit, atomic_ullong *counter, unsigned lon
 
     for (unsigned spins = 1; atomic_load_explicit(counter, memory_order_acquire) < wanted;
          spins++) {
-        limit_pause(limit->map->crowded, spins);
+        limit_back_off(limit->map->crowded, spins);
         if (spins % LIMIT_SPINS)
             continue;
         since = since > 0 ? since : measure_now();
@@ -113,23 +113,23 @@ dist_status limit_wait(struct limit *limit, atomic_ullong *counter, unsigned lon
     return DIST_OK;
 }
 
-void limit_come(struct limit *limit)
+void limit_arrive(struct limit *limit)
 {
-    atomic_store_explicit(&limit->map->shown[limit->driver.rank].flag, ++limit->events,
+    atomic_store_explicit(&limit->map->boards[limit->driver.rank].flag, ++limit->events,
                           memory_order_release);
 }
 
-dist_status limit_await(struct limit *limit, int rank)
+dist_status limit_wait_rank(struct limit *limit, int rank)
 {
-    return limit_wait(limit, &limit->map->shown[rank].flag, limit->events);
+    return limit_wait(limit, &limit->map->boards[rank].flag, limit->events);
 }
 
-dist_status limit_await_all(struct limit *limit)
+dist_status limit_wait_all(struct limit *limit)
 {
     int rank = limit->driver.rank, ranks = limit->driver.ranks;
     dist_status status = DIST_OK;
 
     for (int i = 1; i < ranks && status == DIST_OK; i++)
-        status = limit_await(limit, (rank + i) % ranks);
+        status = limit_wait_rank(limit, (rank + i) % ranks);
     return status;
 }

@@ -20,15 +20,15 @@
 #define LIMIT_SLOTS 8
 #define LIMIT_SLOT_BYTES ((size_t)4096)
 
-/* What a rank shows the others. */
-struct limit_shown {
+/* A rank's board: what the others read of it. */
+struct limit_board {
     _Alignas(64) atomic_ullong flag;
     _Alignas(64) atomic_ullong pair; /* steps of messages between ranks 0 and 1, in rank 0's */
     _Alignas(4096) char slots[LIMIT_SLOTS][LIMIT_SLOT_BYTES];
 };
 
 struct limit_map {
-    struct limit_shown *shown; /* by rank */
+    struct limit_board *boards; /* by rank */
     char *arenas;
     size_t bytes, arena;
     int ranks;
@@ -46,17 +46,17 @@ struct limit {
 };
 
 /* Where another rank has what is here in this one's arena. */
-char *limit_theirs(const struct limit *limit, const void *mine, int rank);
+char *limit_peer_memory(const struct limit *limit, const void *mine, int rank);
 
 /* Waits until the counter has come so far; ERR_TIMEOUT after a minute. */
 dist_status limit_wait(struct limit *limit, atomic_ullong *counter, unsigned long long wanted);
 
 /* This rank has come to the next event. */
-void limit_come(struct limit *limit);
+void limit_arrive(struct limit *limit);
 
 /* Waits until that rank, or all, have come as far as this one. */
-dist_status limit_await(struct limit *limit, int rank);
-dist_status limit_await_all(struct limit *limit);
+dist_status limit_wait_rank(struct limit *limit, int rank);
+dist_status limit_wait_all(struct limit *limit);
 
 /* Memory for a driver's alloc and free. */
 dist_status limit_alloc(struct driver *driver, size_t bytes, void **memory_p);

@@ -51,7 +51,7 @@ static dist_status short_slot(struct limit *limit, bool writes, int *slot_p)
     limit->used[slot] = limit->events + 1;
     for (int r = 0; writes && last && r < limit->driver.ranks && status == DIST_OK; r++) {
         if (r != limit->driver.rank)
-            status = limit_wait(limit, &limit->map->shown[r].flag, last + 1);
+            status = limit_wait(limit, &limit->map->boards[r].flag, last + 1);
     }
     *slot_p = slot;
     return status;
@@ -62,10 +62,10 @@ static void short_get(const struct limit *limit, const struct order *order, int 
     const struct operation *operation = order->operation;
     int ranks = limit->driver.ranks;
     size_t block = order_block(order, ranks), mine = (size_t)limit->driver.rank * block;
-    const struct limit_shown *shown = limit->map->shown;
+    const struct limit_board *boards = limit->map->boards;
 
     for (int r = 0; r < ranks; r++)
-        limit->ins[r] = shown[r].slots[slot];
+        limit->ins[r] = boards[r].slots[slot];
     limit->outs[0] = out;
     if (operation->reduces)
         limit_sum(order->dtype, limit->ins, ranks, limit->outs, 1, 0, order->bytes, false);
@@ -86,7 +86,7 @@ static void short_get_block(const struct limit *limit, const struct order *order
     size_t block = order_block(order, limit->driver.ranks);
 
     for (int r = 0; r < limit->driver.ranks; r++)
-        limit->ins[r] = limit->map->shown[r].slots[slot] + (size_t)limit->driver.rank * block;
+        limit->ins[r] = limit->map->boards[r].slots[slot] + (size_t)limit->driver.rank * block;
     limit->outs[0] = out;
     limit_sum(order->dtype, limit->ins, limit->driver.ranks, limit->outs, 1, 0, block, false);
 }
@@ -103,13 +103,13 @@ dist_status limit_short(struct limit *limit, const struct order *order, const vo
     if (status != DIST_OK)
         return status;
     if (gives)
-        memcpy(limit->map->shown[rank].slots[slot], operation->in == PART_NONE ? out : in,
+        memcpy(limit->map->boards[rank].slots[slot], operation->in == PART_NONE ? out : in,
                short_given(limit, order));
-    limit_come(limit);
+    limit_arrive(limit);
     if (!gets || (root && operation->id == OPERATION_broadcast))
         return DIST_OK;
-    status =
-        short_only_root_gives(operation) ? limit_await(limit, order->root) : limit_await_all(limit);
+    status = short_only_root_gives(operation) ? limit_wait_rank(limit, order->root)
+                                              : limit_wait_all(limit);
     if (status != DIST_OK)
         return status;
     if (operation->reduces && operation->out == PART_BLOCK)

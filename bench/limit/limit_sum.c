@@ -93,24 +93,24 @@ static void sum_put(char *to, const char *from, size_t bytes, bool stream)
     memcpy(to + done, from + done, bytes - done);
 }
 
-static void sum_piece(const struct sum_functions *sum, const char *const *in, int ins, size_t at,
-                      char *piece, size_t bytes)
+static void sum_piece(const struct sum_functions *sum, const char *const *in, int ins,
+                      size_t offset, char *piece, size_t bytes)
 {
     int i = 2;
 
     if (ins == 1)
-        memcpy(piece, in[0] + at, bytes);
+        memcpy(piece, in[0] + offset, bytes);
     else
-        sum->first(piece, in[0] + at, in[1] + at, bytes);
+        sum->first(piece, in[0] + offset, in[1] + offset, bytes);
     for (; i + 1 < ins; i += 2)
-        sum->pair(piece, in[i] + at, in[i + 1] + at, bytes);
+        sum->pair(piece, in[i] + offset, in[i + 1] + offset, bytes);
     if (i < ins)
-        sum->one(piece, in[i] + at, NULL, bytes);
+        sum->one(piece, in[i] + offset, NULL, bytes);
 }
 
-static void sum_ask(const char *memory, size_t at, size_t end)
+static void sum_ask(const char *memory, size_t offset, size_t end)
 {
-    for (size_t next = at + SUM_AHEAD; next < at + SUM_AHEAD + SUM_PIECE && next < end;
+    for (size_t next = offset + SUM_AHEAD; next < offset + SUM_AHEAD + SUM_PIECE && next < end;
          next += SUM_LINE)
         __builtin_prefetch(memory + next, 1);
 }

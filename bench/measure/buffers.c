@@ -49,16 +49,16 @@ static void buffers_lay(struct buffers *b, const struct order *order, int rank, 
 
     b->in_bytes = buffers_part(operation->in, order, ranks);
     b->out_bytes = buffers_part(operation->out, order, ranks);
-    b->in_at = b->out_at = 0;
+    b->in_offset = b->out_offset = 0;
     if (!buffers_in_place(order)) {
-        b->out_at = buffers_round(b->in_bytes);
-        b->stride = b->out_at + buffers_round(b->out_bytes);
+        b->out_offset = buffers_round(b->in_bytes);
+        b->stride = b->out_offset + buffers_round(b->out_bytes);
     } else {
         b->stride = buffers_round(order->bytes);
         if (operation->in == PART_BLOCK)
-            b->in_at = block;
+            b->in_offset = block;
         if (operation->out == PART_BLOCK)
-            b->out_at = block;
+            b->out_offset = block;
     }
     if (b->stride == 0)
         b->stride = 64;
@@ -123,7 +123,7 @@ dist_status buffers_fit(struct buffers *buffers, struct driver *driver, const st
 
     buffers_lay(&fresh, order, driver->rank, driver->ranks);
     if (driver->block_in_front && order->operation->reduces && buffers_in_place(order))
-        fresh.out_at = 0;
+        fresh.out_offset = 0;
     fresh.piece_count = order->buffers && !driver->one_piece ? fresh.sets : 1;
     fresh.bytes = fresh.stride * (size_t)(fresh.sets / fresh.piece_count);
     if (buffers->pieces && buffers->bytes == fresh.bytes &&

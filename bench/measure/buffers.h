@@ -9,7 +9,7 @@ struct buffers {
     void **pieces; /* NULL: none */
     int piece_count;
     size_t bytes; /* of a piece */
-    size_t stride, in_at, out_at;
+    size_t stride, in_offset, out_offset;
     size_t in_bytes, out_bytes;
     int sets; /* all in the one piece, or each in its own */
 };
@@ -26,12 +26,12 @@ static inline char *buffers_set(const struct buffers *buffers, int set)
 
 static inline void *buffers_in(const struct buffers *buffers, int set)
 {
-    return buffers_set(buffers, set) + buffers->in_at;
+    return buffers_set(buffers, set) + buffers->in_offset;
 }
 
 static inline void *buffers_out(const struct buffers *buffers, int set)
 {
-    return buffers_set(buffers, set) + buffers->out_at;
+    return buffers_set(buffers, set) + buffers->out_offset;
 }
 
 /* Are in and out of an order the same memory? */

@@ -24,231 +24,191 @@ struct libdist {
     dist_work *works[2 * ORDER_WINDOW_MAX];
 };
 
-typedef dist_status (*libdist_fn)(struct libdist *libdist, const struct order *order,
-                                  const void *in, void *out);
+/* The arguments of a call. */
+struct call {
+    struct libdist *libdist;
+    dist_group *group;
+    const struct order *order;
+    const void *in;
+    void *out;
+    size_t count; /* of a block */
+    dist_dtype dtype;
+    dist_op op;
+    int root;
+};
 
-static size_t libdist_count(const struct libdist *libdist, const struct order *order)
+typedef dist_status (*call_fn)(const struct call *c);
+
+/* Equal blocks for the v-forms. The last one written is the one that is looked at. */
+static const size_t *call_counts(const struct call *c)
 {
-    return order_count(order, libdist->driver.ranks);
-}
+    size_t *counts = c->libdist->counts;
 
-static dist_op libdist_op(const struct libdist *libdist, const struct order *order)
-{
-    return order->op == DIST_PREMUL_SUM ? libdist->premul : order->op;
-}
-
-/* The last one written is the one that is looked at. */
-static const size_t *libdist_counts(struct libdist *libdist, const struct order *order)
-{
-    size_t count = libdist_count(libdist, order);
-
-    for (int r = 0; libdist->counts[0] != count && r < libdist->driver.ranks; r++)
-        libdist->counts[libdist->driver.ranks - 1 - r] = count;
-    return libdist->counts;
+    for (int r = c->libdist->driver.ranks; counts[0] != c->count && r-- > 0;)
+        counts[r] = c->count;
+    return counts;
 }
 
 /* ---- collectives ---- */
 
-static dist_status libdist_all_reduce(struct libdist *libdist, const struct order *order,
-                                      const void *in, void *out)
+static dist_status call_all_reduce(const struct call *c)
 {
-    return dist_all_reduce(libdist->group, in, out, libdist_count(libdist, order), order->dtype,
-                           libdist_op(libdist, order));
+    return dist_all_reduce(c->group, c->in, c->out, c->count, c->dtype, c->op);
 }
 
-static dist_status libdist_all_reduce_coalesced(struct libdist *libdist, const struct order *order,
-                                                const void *in, void *out)
+static dist_status call_all_reduce_coalesced(const struct call *c)
 {
-    size_t count = libdist_count(libdist, order), counts[BENCH_COALESCED];
+    size_t counts[BENCH_COALESCED];
     void *buffers[BENCH_COALESCED];
-    char *at = out;
+    char *next = c->out;
 
-    (void)in;
     for (size_t i = 0; i < BENCH_COALESCED; i++) {
-        counts[i] = count / BENCH_COALESCED + (i < count % BENCH_COALESCED);
-        buffers[i] = at;
-        at += counts[i] * dist_dtype_size(order->dtype);
+        counts[i] = c->count / BENCH_COALESCED + (i < c->count % BENCH_COALESCED);
+        buffers[i] = next;
+        next += counts[i] * dist_dtype_size(c->dtype);
     }
-    return dist_all_reduce_coalesced(libdist->group, buffers, counts, BENCH_COALESCED, order->dtype,
-                                     libdist_op(libdist, order));
+    return dist_all_reduce_coalesced(c->group, buffers, counts, BENCH_COALESCED, c->dtype, c->op);
 }
 
-static dist_status libdist_reduce(struct libdist *libdist, const struct order *order,
-                                  const void *in, void *out)
+static dist_status call_reduce(const struct call *c)
 {
-    return dist_reduce(libdist->group, in, out, libdist_count(libdist, order), order->dtype,
-                       libdist_op(libdist, order), order->root);
+    return dist_reduce(c->group, c->in, c->out, c->count, c->dtype, c->op, c->root);
 }
 
-static dist_status libdist_broadcast(struct libdist *libdist, const struct order *order,
-                                     const void *in, void *out)
+static dist_status call_broadcast(const struct call *c)
 {
-    (void)in;
-    return dist_broadcast(libdist->group, out, libdist_count(libdist, order), order->dtype,
-                          order->root);
+    return dist_broadcast(c->group, c->out, c->count, c->dtype, c->root);
 }
 
-static dist_status libdist_all_gather(struct libdist *libdist, const struct order *order,
-                                      const void *in, void *out)
+static dist_status call_all_gather(const struct call *c)
 {
-    return dist_all_gather(libdist->group, in, out, libdist_count(libdist, order), order->dtype);
+    return dist_all_gather(c->group, c->in, c->out, c->count, c->dtype);
 }
 
-static dist_status libdist_all_gather_v(struct libdist *libdist, const struct order *order,
-                                        const void *in, void *out)
+static dist_status call_all_gather_v(const struct call *c)
 {
-    return dist_all_gather_v(libdist->group, in, out, libdist_counts(libdist, order), NULL,
-                             order->dtype);
+    return dist_all_gather_v(c->group, c->in, c->out, call_counts(c), NULL, c->dtype);
 }
 
-static dist_status libdist_reduce_scatter(struct libdist *libdist, const struct order *order,
-                                          const void *in, void *out)
+static dist_status call_reduce_scatter(const struct call *c)
 {
-    return dist_reduce_scatter(libdist->group, in, out, libdist_count(libdist, order), order->dtype,
-                               libdist_op(libdist, order));
+    return dist_reduce_scatter(c->group, c->in, c->out, c->count, c->dtype, c->op);
 }
 
-static dist_status libdist_reduce_scatter_v(struct libdist *libdist, const struct order *order,
-                                            const void *in, void *out)
+static dist_status call_reduce_scatter_v(const struct call *c)
 {
-    return dist_reduce_scatter_v(libdist->group, in, out, libdist_counts(libdist, order),
-                                 order->dtype, libdist_op(libdist, order));
+    return dist_reduce_scatter_v(c->group, c->in, c->out, call_counts(c), c->dtype, c->op);
 }
 
-static dist_status libdist_gather(struct libdist *libdist, const struct order *order,
-                                  const void *in, void *out)
+static dist_status call_gather(const struct call *c)
 {
-    return dist_gather(libdist->group, in, out, libdist_count(libdist, order), order->dtype,
-                       order->root);
+    return dist_gather(c->group, c->in, c->out, c->count, c->dtype, c->root);
 }
 
-static dist_status libdist_gather_v(struct libdist *libdist, const struct order *order,
-                                    const void *in, void *out)
+static dist_status call_gather_v(const struct call *c)
 {
-    return dist_gather_v(libdist->group, in, libdist_count(libdist, order), out,
-                         libdist_counts(libdist, order), NULL, order->dtype, order->root);
+    return dist_gather_v(c->group, c->in, c->count, c->out, call_counts(c), NULL, c->dtype,
+                         c->root);
 }
 
-static dist_status libdist_scatter(struct libdist *libdist, const struct order *order,
-                                   const void *in, void *out)
+static dist_status call_scatter(const struct call *c)
 {
-    return dist_scatter(libdist->group, in, out, libdist_count(libdist, order), order->dtype,
-                        order->root);
+    return dist_scatter(c->group, c->in, c->out, c->count, c->dtype, c->root);
 }
 
-static dist_status libdist_scatter_v(struct libdist *libdist, const struct order *order,
-                                     const void *in, void *out)
+static dist_status call_scatter_v(const struct call *c)
 {
-    return dist_scatter_v(libdist->group, in, libdist_counts(libdist, order), NULL, out,
-                          libdist_count(libdist, order), order->dtype, order->root);
+    return dist_scatter_v(c->group, c->in, call_counts(c), NULL, c->out, c->count, c->dtype,
+                          c->root);
 }
 
-static dist_status libdist_all_to_all(struct libdist *libdist, const struct order *order,
-                                      const void *in, void *out)
+static dist_status call_all_to_all(const struct call *c)
 {
-    return dist_all_to_all(libdist->group, in, out, libdist_count(libdist, order), order->dtype);
+    return dist_all_to_all(c->group, c->in, c->out, c->count, c->dtype);
 }
 
-static dist_status libdist_all_to_all_v(struct libdist *libdist, const struct order *order,
-                                        const void *in, void *out)
+static dist_status call_all_to_all_v(const struct call *c)
 {
-    const size_t *counts = libdist_counts(libdist, order);
+    const size_t *counts = call_counts(c);
 
-    return dist_all_to_all_v(libdist->group, in, counts, NULL, out, counts, NULL, order->dtype);
+    return dist_all_to_all_v(c->group, c->in, counts, NULL, c->out, counts, NULL, c->dtype);
 }
 
-static dist_status libdist_barrier(struct libdist *libdist, const struct order *order,
-                                   const void *in, void *out)
+static dist_status call_barrier(const struct call *c)
 {
-    (void)order, (void)in, (void)out;
-    return dist_barrier(libdist->group);
+    return dist_barrier(c->group);
 }
 
-static dist_status libdist_monitored_barrier(struct libdist *libdist, const struct order *order,
-                                             const void *in, void *out)
+static dist_status call_monitored_barrier(const struct call *c)
 {
-    (void)order, (void)in, (void)out;
-    return dist_monitored_barrier(libdist->group, 0);
+    return dist_monitored_barrier(c->group, 0);
 }
 
 /* ---- messages ---- */
 
-static dist_status libdist_latency(struct libdist *libdist, const struct order *order,
-                                   const void *in, void *out)
+static dist_status call_latency(const struct call *c)
 {
-    size_t count = libdist_count(libdist, order);
-    int rank = libdist->driver.rank;
+    int rank = c->libdist->driver.rank;
     dist_status status = DIST_OK;
 
     if (rank == 0)
-        status = dist_send(libdist->group, in, count, order->dtype, 1, LIBDIST_TAG);
+        status = dist_send(c->group, c->in, c->count, c->dtype, 1, LIBDIST_TAG);
     if (rank <= 1 && status == DIST_OK)
-        status = dist_recv(libdist->group, out, count, order->dtype, 1 - rank, LIBDIST_TAG, NULL);
+        status = dist_recv(c->group, c->out, c->count, c->dtype, 1 - rank, LIBDIST_TAG, NULL);
     if (rank == 1 && status == DIST_OK)
-        status = dist_send(libdist->group, in, count, order->dtype, 0, LIBDIST_TAG);
-    return status;
-}
-
-/* Waits for all that were started; the first failure counts. */
-static dist_status libdist_wait(struct libdist *libdist, int works, dist_status status)
-{
-    for (int i = 0; i < works; i++) {
-        dist_status ended = dist_wait(libdist->works[i]);
-
-        if (status == DIST_OK)
-            status = ended;
-    }
+        status = dist_send(c->group, c->in, c->count, c->dtype, 0, LIBDIST_TAG);
     return status;
 }
 
 /* A window of messages, sent and received as asked, all started before any is waited for. */
-static dist_status libdist_window(struct libdist *libdist, const struct order *order,
-                                  const void *in, void *out, bool send, bool receive)
+static dist_status call_window(const struct call *c, bool send, bool receive)
 {
-    size_t count = libdist_count(libdist, order);
-    int works = 0, peer = 1 - libdist->driver.rank, window = order->window;
+    dist_work **works = c->libdist->works;
+    int used = 0, peer = 1 - c->libdist->driver.rank, window = c->order->window;
     dist_status status = DIST_OK;
 
     for (int i = 0; receive && status == DIST_OK && i < window; i++) {
-        status = dist_irecv(libdist->group, out, count, order->dtype, peer, LIBDIST_TAG, NULL,
-                            &libdist->works[works]);
-        works += status == DIST_OK;
+        status =
+            dist_irecv(c->group, c->out, c->count, c->dtype, peer, LIBDIST_TAG, NULL, &works[used]);
+        used += status == DIST_OK;
     }
     for (int i = 0; send && status == DIST_OK && i < window; i++) {
-        status = dist_isend(libdist->group, in, count, order->dtype, peer, LIBDIST_TAG,
-                            &libdist->works[works]);
-        works += status == DIST_OK;
+        status = dist_isend(c->group, c->in, c->count, c->dtype, peer, LIBDIST_TAG, &works[used]);
+        used += status == DIST_OK;
     }
-    return libdist_wait(libdist, works, status);
+    for (int i = 0; i < used; i++) {
+        dist_status ended = dist_wait(works[i]);
+
+        status = status == DIST_OK ? ended : status; /* the first failure counts */
+    }
+    return status;
 }
 
-static dist_status libdist_bw(struct libdist *libdist, const struct order *order, const void *in,
-                              void *out)
+static dist_status call_bw(const struct call *c)
 {
-    int rank = libdist->driver.rank;
+    int rank = c->libdist->driver.rank;
     unsigned char back = 0;
     dist_status status;
 
     if (rank > 1)
         return DIST_OK;
-    status = libdist_window(libdist, order, in, out, rank == 0, rank == 1);
+    status = call_window(c, rank == 0, rank == 1);
     if (status != DIST_OK)
         return status;
     if (rank == 0)
-        return dist_recv(libdist->group, &back, 1, DIST_UINT8, 1, LIBDIST_TAG, NULL);
-    return dist_send(libdist->group, &back, 1, DIST_UINT8, 0, LIBDIST_TAG);
+        return dist_recv(c->group, &back, 1, DIST_UINT8, 1, LIBDIST_TAG, NULL);
+    return dist_send(c->group, &back, 1, DIST_UINT8, 0, LIBDIST_TAG);
 }
 
-static dist_status libdist_bibw(struct libdist *libdist, const struct order *order, const void *in,
-                                void *out)
+static dist_status call_bibw(const struct call *c)
 {
-    return libdist->driver.rank > 1 ? DIST_OK : libdist_window(libdist, order, in, out, true, true);
+    return c->libdist->driver.rank > 1 ? DIST_OK : call_window(c, true, true);
 }
 
-static const libdist_fn libdist_calls[OPERATION_COUNT] = {
-#define LIBDIST_CALL(name, ...) libdist_##name,
-    OPERATION_MAP(LIBDIST_CALL)
-#undef LIBDIST_CALL
+static const call_fn call_functions[OPERATION_COUNT] = {
+#define CALL_FUNCTION(name, ...) call_##name,
+    OPERATION_MAP(CALL_FUNCTION)
+#undef CALL_FUNCTION
 };
 
 /* ---- as a driver ---- */
@@ -257,9 +217,18 @@ static dist_status libdist_call(struct driver *driver, const struct order *order
                                 void *out)
 {
     struct libdist *libdist = (struct libdist *)driver;
+    struct call call = {.libdist = libdist,
+                        .group = libdist->group,
+                        .order = order,
+                        .in = in,
+                        .out = out,
+                        .count = order_count(order, driver->ranks),
+                        .dtype = order->dtype,
+                        .op = order->op == DIST_PREMUL_SUM ? libdist->premul : order->op,
+                        .root = order->root};
 
     libdist->error = NULL;
-    return libdist_calls[order->operation->id](libdist, order, in, out);
+    return call_functions[order->operation->id](&call);
 }
 
 static dist_status libdist_meet(struct driver *driver)

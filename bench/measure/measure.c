@@ -48,12 +48,12 @@ static char *measure_set(const struct measure *m, int set)
 
 static void *measure_in(const struct measure *m, int set)
 {
-    return m->mirror ? m->mirror + m->buffers->in_at : buffers_in(m->buffers, set);
+    return m->mirror ? m->mirror + m->buffers->in_offset : buffers_in(m->buffers, set);
 }
 
 static void *measure_out(const struct measure *m, int set)
 {
-    return m->mirror ? m->mirror + m->buffers->out_at : buffers_out(m->buffers, set);
+    return m->mirror ? m->mirror + m->buffers->out_offset : buffers_out(m->buffers, set);
 }
 
 static dist_status measure_show(const struct measure *m, int set)

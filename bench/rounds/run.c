@@ -59,7 +59,7 @@ static bool run_fits(const struct run_state *state, const struct order *order)
 /* ---- measurements ---- */
 
 /* Said for the measurement before, of the same collective? */
-static bool run_is_said(const struct result *result, int c)
+static bool run_is_reported(const struct result *result, int c)
 {
     const struct result_measurement *measurement =
         &result->measurements[result->measurement_count - 1];
@@ -72,7 +72,7 @@ static bool run_is_said(const struct result *result, int c)
     return reason && before && strcmp(reason, before) == 0;
 }
 
-static void run_note(struct run_state *state, const struct result_measurement *measurement)
+static void run_report(struct run_state *state, const struct result_measurement *measurement)
 {
     const struct result *result = state->run->result;
 
@@ -82,7 +82,7 @@ static void run_note(struct run_state *state, const struct result_measurement *m
         state->measured += time->measured;
         state->wrong += time->wrong;
         if (!time->measured && time->reason && !result->libraries[c].reason &&
-            !run_is_said(result, c))
+            !run_is_reported(result, c))
             fprintf(stderr, "dist_bench: %s: %s of %zu bytes: %s%s\n", result->libraries[c].name,
                     measurement->collective, measurement->bytes,
                     time->wrong ? "WRONG RESULT: " : "", time->reason);
@@ -105,9 +105,9 @@ static int run_point(struct run_state *state, struct order *order,
         return -1;
     }
     *measurement_p = *measurement;
-    run_note(state, measurement);
-    if (state->run->look)
-        state->run->look(state->run->arg);
+    run_report(state, measurement);
+    if (state->run->measured)
+        state->run->measured(state->run->arg);
     return 0;
 }
 

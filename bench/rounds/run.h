@@ -12,11 +12,11 @@ enum { RUN_OK = 0, RUN_FAILED = 1, RUN_USAGE = 2, RUN_SLOWER = 3 };
 
 struct run {
     const struct options *options;
-    struct result *result;   /* its libraries are there, its measurements are added */
-    struct runner **runners; /* one a library */
-    bool (*stopped)(void);   /* asked between turns; NULL: never */
-    void (*look)(void *arg); /* called after each measurement, so that libraries can say why they
-                                went; NULL: nothing */
+    struct result *result;       /* its libraries are there, its measurements are added */
+    struct runner **runners;     /* one a library */
+    bool (*stopped)(void);       /* asked between turns; NULL: never */
+    void (*measured)(void *arg); /* called after each measurement, so that libraries can say why
+                                they went; NULL: nothing */
     void *arg;
 };
 

@@ -46,7 +46,7 @@ struct battery {
     dist_group *group;
     int rank, ranks;
     const char *backend;
-    const char *only; /* a kind's name; NULL: all kinds */
+    const char *only; /* an operation's name; NULL: all */
     enum battery_mode mode;
     enum battery_memory memory;
     bool brief;                 /* fewer counts */
@@ -105,7 +105,7 @@ struct block {
 
 struct test_case {
     struct battery *b;
-    const struct kind *kind;
+    const struct operation *operation;
     struct data data;
     size_t count;
     int root;
@@ -127,16 +127,16 @@ struct test_case {
 };
 
 enum {
-    KIND_REDUCES = 1,  /* has an op */
-    KIND_ROOTED = 2,   /* has a root */
-    KIND_IN_PLACE = 4, /* has an in-place form */
-    KIND_LAYOUTS = 8,  /* a v-form */
-    KIND_AGREES = 16,  /* the whole result has the same bits on every rank */
-    KIND_BLOCKS = 32,  /* memory of count elements for each rank */
+    OPERATION_REDUCES = 1,  /* has an op */
+    OPERATION_ROOTED = 2,   /* has a root */
+    OPERATION_IN_PLACE = 4, /* has an in-place form */
+    OPERATION_LAYOUTS = 8,  /* a v-form */
+    OPERATION_AGREES = 16,  /* the whole result has the same bits on every rank */
+    OPERATION_BLOCKS = 32,  /* memory of count elements for each rank */
 };
 
 /* A collective, as the battery calls it. works NULL: the plain form. */
-struct kind {
+struct operation {
     const char *name;
     dist_collective collective;
     unsigned flags;
@@ -146,15 +146,17 @@ struct kind {
 };
 
 /* cases_reduce.c */
-extern const struct kind kind_all_reduce, kind_all_reduce_coalesced, kind_reduce;
-extern const struct kind kind_reduce_scatter, kind_reduce_scatter_v;
+extern const struct operation operation_all_reduce, operation_all_reduce_coalesced,
+    operation_reduce;
+extern const struct operation operation_reduce_scatter, operation_reduce_scatter_v;
 /* cases_gather.c */
-extern const struct kind kind_broadcast, kind_all_gather, kind_all_gather_v;
-extern const struct kind kind_gather, kind_gather_v;
+extern const struct operation operation_broadcast, operation_all_gather, operation_all_gather_v;
+extern const struct operation operation_gather, operation_gather_v;
 /* cases_scatter.c */
-extern const struct kind kind_scatter, kind_scatter_v, kind_all_to_all, kind_all_to_all_v;
+extern const struct operation operation_scatter, operation_scatter_v, operation_all_to_all,
+    operation_all_to_all_v;
 /* cases_p2p.c */
-extern const struct kind kind_exchange, kind_any_source, kind_barrier;
+extern const struct operation operation_exchange, operation_any_source, operation_barrier;
 
 /* case.c, for shape functions: memory of so many elements; a row laid into it; what must come. */
 void case_in(struct test_case *c, size_t count);
@@ -164,9 +166,11 @@ void case_expect(struct test_case *c, size_t at, size_t count, int giver, size_t
 void *case_at(const struct test_case *c, const struct buffer *buffer, size_t element);
 /* The same in the buffer's image, for the host. */
 void *case_image(const struct test_case *c, const struct buffer *buffer, size_t element);
-/* The counts and offsets of a layout's blocks, one a rank; counts[r] is what `count_of` says. */
+/* The offsets of a layout's blocks, one a rank. All elements, gaps included. */
 size_t case_layout(struct test_case *c, const size_t *counts, size_t *offsets);
 size_t case_block_count(const struct test_case *c, int from, int to);
+/* Makes counts and offsets of one block a rank, each rank's own. All elements. */
+size_t case_blocks(struct test_case *c, size_t **counts_p, size_t **offsets_p);
 
 /* run.c: makes a case, runs it in the battery's mode, and checks it, now or when it is landed. */
 struct variant {
@@ -177,14 +181,16 @@ struct variant {
     enum layout layout;
     bool in_place;
 };
-void battery_run(struct battery *b, const struct kind *kind, const struct variant *variant);
+void battery_run(struct battery *b, const struct operation *operation,
+                 const struct variant *variant);
 /* The call must be refused, by this rank alone, and change nothing. */
-void battery_refused(struct battery *b, const struct kind *kind, const struct variant *variant);
+void battery_refused(struct battery *b, const struct operation *operation,
+                     const struct variant *variant);
 /* Waits for what is in flight, and checks it; the ranks compare their bits. */
 void battery_land(struct battery *b);
 
 /* case.c */
-struct test_case *case_new(struct battery *b, const struct kind *kind,
+struct test_case *case_new(struct battery *b, const struct operation *operation,
                            const struct variant *variant);
 void case_check(struct test_case *c);
 void case_check_unchanged(struct test_case *c);

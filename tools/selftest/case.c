@@ -28,8 +28,8 @@ static size_t case_element(const struct test_case *c)
     return dist_dtype_size(c->data.dtype);
 }
 
-/* Of MEMORY_ANY each rank's buffers are of another kind, differently in each case. */
-static enum battery_memory case_kind(const struct test_case *c, const struct buffer *buffer)
+/* Of MEMORY_ANY each rank's buffers are of another memory, differently in each case. */
+static enum battery_memory case_memory_type(const struct test_case *c, const struct buffer *buffer)
 {
     uint64_t turn = c->data.seed * 5 + (uint64_t)c->b->rank * 3 + (buffer == &c->in);
 
@@ -44,7 +44,7 @@ static void *case_memory(struct test_case *c, struct buffer *buffer, size_t byte
 {
     void *memory = NULL;
 
-    buffer->from = case_kind(c, buffer);
+    buffer->from = case_memory_type(c, buffer);
     if (buffer->from == MEMORY_ORDINARY)
         return battery_alloc(bytes, 1);
     if (buffer->from == MEMORY_DEVICE)
@@ -157,6 +157,17 @@ size_t case_layout(struct test_case *c, const size_t *counts, size_t *offsets)
     return c->layout == LAYOUT_GAPS ? end + 2 : end;
 }
 
+size_t case_blocks(struct test_case *c, size_t **counts_p, size_t **offsets_p)
+{
+    size_t ranks = (size_t)c->b->ranks;
+
+    *counts_p = battery_alloc(ranks, sizeof(**counts_p));
+    *offsets_p = battery_alloc(ranks, sizeof(**offsets_p));
+    for (int r = 0; r < c->b->ranks; r++)
+        (*counts_p)[r] = case_block_count(c, r, 0);
+    return case_layout(c, *counts_p, *offsets_p);
+}
+
 /* ---- life ---- */
 
 static void case_remember(struct test_case *c, struct buffer *buffer)
@@ -170,20 +181,20 @@ static void case_remember(struct test_case *c, struct buffer *buffer)
     case_copy(c, buffer, false);
 }
 
-struct test_case *case_new(struct battery *b, const struct kind *kind,
+struct test_case *case_new(struct battery *b, const struct operation *operation,
                            const struct variant *variant)
 {
     struct test_case *c = battery_alloc(1, sizeof(*c));
 
     c->b = b;
-    c->kind = kind;
+    c->operation = operation;
     c->data = (struct data){.seed = ++b->seed, .dtype = variant->dtype, .op = variant->op};
     c->count = variant->count;
     c->root = variant->root;
     c->layout = variant->layout;
     c->in_place = variant->in_place;
     c->tag = b->lacks & DIST_LACKS_TAGS ? 0 : (int)(b->seed % 1000);
-    kind->shape(c);
+    operation->shape(c);
     if (!c->works_needed)
         c->works_needed = 1;
     c->works = battery_alloc((size_t)c->works_needed, sizeof(*c->works));
@@ -228,14 +239,15 @@ const char *case_name(const struct test_case *c)
     };
     static const char *const layouts[] = {"even", "uneven", "gaps"};
     static char name[160];
-    int n = snprintf(name, sizeof(name), "%s %s", c->kind->name, dist_dtype_string(c->data.dtype));
+    int n =
+        snprintf(name, sizeof(name), "%s %s", c->operation->name, dist_dtype_string(c->data.dtype));
 
-    if (c->kind->flags & KIND_REDUCES)
+    if (c->operation->flags & OPERATION_REDUCES)
         n += snprintf(name + n, sizeof(name) - (size_t)n, " %s", dist_op_string(c->data.op));
     n += snprintf(name + n, sizeof(name) - (size_t)n, ", count %zu", c->count);
-    if (c->kind->flags & KIND_ROOTED)
+    if (c->operation->flags & OPERATION_ROOTED)
         n += snprintf(name + n, sizeof(name) - (size_t)n, ", root %d", c->root);
-    if (c->kind->flags & KIND_LAYOUTS)
+    if (c->operation->flags & OPERATION_LAYOUTS)
         n += snprintf(name + n, sizeof(name) - (size_t)n, ", %s", layouts[c->layout]);
     snprintf(name + n, sizeof(name) - (size_t)n, ", %s, %s", c->in_place ? "in place" : "apart",
              modes[c->b->mode]);
@@ -321,8 +333,8 @@ void case_check(struct test_case *c)
 {
     case_copy(c, &c->in, true);
     case_copy(c, &c->out, true);
-    if (c->kind->check)
-        c->kind->check(c);
+    if (c->operation->check)
+        c->operation->check(c);
     for (int i = 0; i < c->block_count; i++)
         case_check_block(c, &c->blocks[i]);
     case_check_rest(c);

@@ -19,10 +19,10 @@ static dist_status broadcast_call(struct test_case *c, dist_work **works)
     return dist_broadcast_async(c->b->group, c->get, c->count, c->data.dtype, c->root, works);
 }
 
-const struct kind kind_broadcast = {
+const struct operation operation_broadcast = {
     .name = "broadcast",
     .collective = DIST_COLL_BROADCAST,
-    .flags = KIND_ROOTED,
+    .flags = OPERATION_ROOTED,
     .shape = broadcast_shape,
     .call = broadcast_call,
 };
@@ -32,7 +32,7 @@ const struct kind kind_broadcast = {
 /* What a rank without a result passes does not matter: nothing, or what stays as it is. */
 static bool gather_passes(const struct test_case *c)
 {
-    bool has_result = !(c->kind->flags & KIND_ROOTED) || c->root == c->b->rank;
+    bool has_result = !(c->operation->flags & OPERATION_ROOTED) || c->root == c->b->rank;
 
     return has_result || c->data.seed % 2;
 }
@@ -40,14 +40,10 @@ static bool gather_passes(const struct test_case *c)
 static void gather_shape(struct test_case *c)
 {
     int ranks = c->b->ranks, rank = c->b->rank;
-    bool has_result = !(c->kind->flags & KIND_ROOTED) || c->root == rank;
+    bool has_result = !(c->operation->flags & OPERATION_ROOTED) || c->root == rank;
     size_t total;
 
-    c->out_counts = battery_alloc((size_t)ranks, sizeof(*c->out_counts));
-    c->out_offsets = battery_alloc((size_t)ranks, sizeof(*c->out_offsets));
-    for (int r = 0; r < ranks; r++)
-        c->out_counts[r] = case_block_count(c, r, 0);
-    total = case_layout(c, c->out_counts, c->out_offsets);
+    total = case_blocks(c, &c->out_counts, &c->out_offsets);
     if (gather_passes(c))
         case_out(c, total);
     if (c->in_place && has_result) {
@@ -68,10 +64,10 @@ static dist_status all_gather_call(struct test_case *c, dist_work **works)
     return dist_all_gather_async(c->b->group, c->give, c->get, c->count, c->data.dtype, works);
 }
 
-const struct kind kind_all_gather = {
+const struct operation operation_all_gather = {
     .name = "all_gather",
     .collective = DIST_COLL_ALL_GATHER,
-    .flags = KIND_IN_PLACE | KIND_BLOCKS,
+    .flags = OPERATION_IN_PLACE | OPERATION_BLOCKS,
     .shape = gather_shape,
     .call = all_gather_call,
 };
@@ -91,10 +87,10 @@ static dist_status all_gather_v_call(struct test_case *c, dist_work **works)
                                    c->data.dtype, works);
 }
 
-const struct kind kind_all_gather_v = {
+const struct operation operation_all_gather_v = {
     .name = "all_gather_v",
     .collective = DIST_COLL_ALL_GATHER_V,
-    .flags = KIND_IN_PLACE | KIND_LAYOUTS | KIND_BLOCKS,
+    .flags = OPERATION_IN_PLACE | OPERATION_LAYOUTS | OPERATION_BLOCKS,
     .shape = gather_shape,
     .call = all_gather_v_call,
 };
@@ -106,10 +102,10 @@ static dist_status gather_call(struct test_case *c, dist_work **works)
     return dist_gather_async(c->b->group, c->give, c->get, c->count, c->data.dtype, c->root, works);
 }
 
-const struct kind kind_gather = {
+const struct operation operation_gather = {
     .name = "gather",
     .collective = DIST_COLL_GATHER,
-    .flags = KIND_IN_PLACE | KIND_ROOTED | KIND_BLOCKS,
+    .flags = OPERATION_IN_PLACE | OPERATION_ROOTED | OPERATION_BLOCKS,
     .shape = gather_shape,
     .call = gather_call,
 };
@@ -127,10 +123,10 @@ static dist_status gather_v_call(struct test_case *c, dist_work **works)
                                c->root, works);
 }
 
-const struct kind kind_gather_v = {
+const struct operation operation_gather_v = {
     .name = "gather_v",
     .collective = DIST_COLL_GATHER_V,
-    .flags = KIND_IN_PLACE | KIND_ROOTED | KIND_LAYOUTS | KIND_BLOCKS,
+    .flags = OPERATION_IN_PLACE | OPERATION_ROOTED | OPERATION_LAYOUTS | OPERATION_BLOCKS,
     .shape = gather_shape,
     .call = gather_v_call,
 };

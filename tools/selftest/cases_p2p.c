@@ -136,10 +136,10 @@ static void exchange_check(struct test_case *c)
     }
 }
 
-const struct kind kind_exchange = {
+const struct operation operation_exchange = {
     .name = "send",
     .collective = DIST_COLL_SEND,
-    .flags = KIND_ROOTED,
+    .flags = OPERATION_ROOTED,
     .shape = exchange_shape,
     .call = exchange_call,
     .check = exchange_check,
@@ -208,10 +208,10 @@ static void any_check(struct test_case *c)
     }
 }
 
-const struct kind kind_any_source = {
+const struct operation operation_any_source = {
     .name = "recv",
     .collective = DIST_COLL_RECV,
-    .flags = KIND_ROOTED | KIND_BLOCKS,
+    .flags = OPERATION_ROOTED | OPERATION_BLOCKS,
     .shape = any_shape,
     .call = any_call,
     .check = any_check,
@@ -267,7 +267,7 @@ static dist_status barrier_call(struct test_case *c, dist_work **works)
     return works ? dist_barrier_async(c->b->group, works) : dist_barrier(c->b->group);
 }
 
-const struct kind kind_barrier = {
+const struct operation operation_barrier = {
     .name = "barrier",
     .collective = DIST_COLL_BARRIER,
     .shape = barrier_shape,

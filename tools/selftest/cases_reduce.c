@@ -6,7 +6,7 @@
 
 static void reduce_shape(struct test_case *c)
 {
-    bool has_result = !(c->kind->flags & KIND_ROOTED) || c->root == c->b->rank;
+    bool has_result = !(c->operation->flags & OPERATION_ROOTED) || c->root == c->b->rank;
 
     if (!c->in_place) {
         case_in(c, c->count);
@@ -36,10 +36,10 @@ static dist_status all_reduce_call(struct test_case *c, dist_work **works)
                                  reduce_op(c), works);
 }
 
-const struct kind kind_all_reduce = {
+const struct operation operation_all_reduce = {
     .name = "all_reduce",
     .collective = DIST_COLL_ALL_REDUCE,
-    .flags = KIND_REDUCES | KIND_IN_PLACE | KIND_AGREES,
+    .flags = OPERATION_REDUCES | OPERATION_IN_PLACE | OPERATION_AGREES,
     .shape = reduce_shape,
     .call = all_reduce_call,
 };
@@ -53,10 +53,10 @@ static dist_status reduce_call(struct test_case *c, dist_work **works)
                              c->root, works);
 }
 
-const struct kind kind_reduce = {
+const struct operation operation_reduce = {
     .name = "reduce",
     .collective = DIST_COLL_REDUCE,
-    .flags = KIND_REDUCES | KIND_IN_PLACE | KIND_ROOTED,
+    .flags = OPERATION_REDUCES | OPERATION_IN_PLACE | OPERATION_ROOTED,
     .shape = reduce_shape,
     .call = reduce_call,
 };
@@ -105,10 +105,10 @@ static dist_status coalesced_call(struct test_case *c, dist_work **works)
                                            c->data.dtype, reduce_op(c), works);
 }
 
-const struct kind kind_all_reduce_coalesced = {
+const struct operation operation_all_reduce_coalesced = {
     .name = "all_reduce_coalesced",
     .collective = DIST_COLL_ALL_REDUCE,
-    .flags = KIND_REDUCES | KIND_AGREES,
+    .flags = OPERATION_REDUCES | OPERATION_AGREES,
     .shape = coalesced_shape,
     .call = coalesced_call,
 };
@@ -118,14 +118,10 @@ const struct kind kind_all_reduce_coalesced = {
 /* Rank r's block begins where the blocks before it end; in place it stays there. */
 static void reduce_scatter_shape(struct test_case *c)
 {
-    int ranks = c->b->ranks, rank = c->b->rank;
+    int rank = c->b->rank;
     size_t own, total;
 
-    c->in_counts = battery_alloc((size_t)ranks, sizeof(*c->in_counts));
-    c->in_offsets = battery_alloc((size_t)ranks, sizeof(*c->in_offsets));
-    for (int r = 0; r < ranks; r++)
-        c->in_counts[r] = case_block_count(c, r, 0);
-    total = case_layout(c, c->in_counts, c->in_offsets);
+    total = case_blocks(c, &c->in_counts, &c->in_offsets);
     own = c->in_offsets[rank];
     if (c->in_place) {
         case_out(c, total);
@@ -150,10 +146,10 @@ static dist_status reduce_scatter_call(struct test_case *c, dist_work **works)
                                      reduce_op(c), works);
 }
 
-const struct kind kind_reduce_scatter = {
+const struct operation operation_reduce_scatter = {
     .name = "reduce_scatter",
     .collective = DIST_COLL_REDUCE_SCATTER,
-    .flags = KIND_REDUCES | KIND_IN_PLACE | KIND_BLOCKS,
+    .flags = OPERATION_REDUCES | OPERATION_IN_PLACE | OPERATION_BLOCKS,
     .shape = reduce_scatter_shape,
     .call = reduce_scatter_call,
 };
@@ -175,10 +171,10 @@ static void reduce_scatter_v_shape(struct test_case *c)
     reduce_scatter_shape(c);
 }
 
-const struct kind kind_reduce_scatter_v = {
+const struct operation operation_reduce_scatter_v = {
     .name = "reduce_scatter_v",
     .collective = DIST_COLL_REDUCE_SCATTER_V,
-    .flags = KIND_REDUCES | KIND_IN_PLACE | KIND_LAYOUTS | KIND_BLOCKS,
+    .flags = OPERATION_REDUCES | OPERATION_IN_PLACE | OPERATION_LAYOUTS | OPERATION_BLOCKS,
     .shape = reduce_scatter_v_shape,
     .call = reduce_scatter_v_call,
 };

@@ -11,15 +11,11 @@ static bool scatter_passes(const struct test_case *c)
 
 static void scatter_shape(struct test_case *c)
 {
-    int ranks = c->b->ranks, rank = c->b->rank;
+    int rank = c->b->rank;
     bool in_place = c->in_place && c->root == rank;
     size_t own, total;
 
-    c->in_counts = battery_alloc((size_t)ranks, sizeof(*c->in_counts));
-    c->in_offsets = battery_alloc((size_t)ranks, sizeof(*c->in_offsets));
-    for (int r = 0; r < ranks; r++)
-        c->in_counts[r] = case_block_count(c, r, 0);
-    total = case_layout(c, c->in_counts, c->in_offsets);
+    total = case_blocks(c, &c->in_counts, &c->in_offsets);
     own = c->in_offsets[rank];
     if (in_place) {
         case_out(c, total);
@@ -45,10 +41,10 @@ static dist_status scatter_call(struct test_case *c, dist_work **works)
                               works);
 }
 
-const struct kind kind_scatter = {
+const struct operation operation_scatter = {
     .name = "scatter",
     .collective = DIST_COLL_SCATTER,
-    .flags = KIND_IN_PLACE | KIND_ROOTED | KIND_BLOCKS,
+    .flags = OPERATION_IN_PLACE | OPERATION_ROOTED | OPERATION_BLOCKS,
     .shape = scatter_shape,
     .call = scatter_call,
 };
@@ -72,10 +68,10 @@ static dist_status scatter_v_call(struct test_case *c, dist_work **works)
                                 c->root, works);
 }
 
-const struct kind kind_scatter_v = {
+const struct operation operation_scatter_v = {
     .name = "scatter_v",
     .collective = DIST_COLL_SCATTER_V,
-    .flags = KIND_IN_PLACE | KIND_ROOTED | KIND_LAYOUTS | KIND_BLOCKS,
+    .flags = OPERATION_IN_PLACE | OPERATION_ROOTED | OPERATION_LAYOUTS | OPERATION_BLOCKS,
     .shape = scatter_shape,
     .call = scatter_v_call,
 };
@@ -118,10 +114,10 @@ static dist_status all_to_all_call(struct test_case *c, dist_work **works)
     return dist_all_to_all_async(c->b->group, c->give, c->get, c->count, c->data.dtype, works);
 }
 
-const struct kind kind_all_to_all = {
+const struct operation operation_all_to_all = {
     .name = "all_to_all",
     .collective = DIST_COLL_ALL_TO_ALL,
-    .flags = KIND_BLOCKS,
+    .flags = OPERATION_BLOCKS,
     .shape = to_all_shape,
     .call = all_to_all_call,
 };
@@ -138,10 +134,10 @@ static dist_status all_to_all_v_call(struct test_case *c, dist_work **works)
                                    c->out_counts, out_offsets, c->data.dtype, works);
 }
 
-const struct kind kind_all_to_all_v = {
+const struct operation operation_all_to_all_v = {
     .name = "all_to_all_v",
     .collective = DIST_COLL_ALL_TO_ALL_V,
-    .flags = KIND_LAYOUTS | KIND_BLOCKS,
+    .flags = OPERATION_LAYOUTS | OPERATION_BLOCKS,
     .shape = to_all_shape,
     .call = all_to_all_v_call,
 };

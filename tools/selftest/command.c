@@ -62,14 +62,14 @@ static void command_head(const struct command *command)
 
 static int command_verdict(const struct command *command, bool passed)
 {
-    const char *kind = command->transport ? "transport" : "backend";
+    const char *what = command->transport ? "transport" : "backend";
     const char *name = command->transport ? command->transport : command->selftest.backend;
 
     if (passed)
-        printf("passed: %s %s does what it must%s\n", kind, name,
+        printf("passed: %s %s does what it must%s\n", what, name,
                command->selftest.only ? ", as far as this was tried" : "");
     else
-        printf("failed: %s %s\n", kind, name);
+        printf("failed: %s %s\n", what, name);
     return fflush(stdout) == 0 && passed ? 0 : 1;
 }
 

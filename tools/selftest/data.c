@@ -97,7 +97,7 @@ static uint64_t data_float_bits(dist_dtype dtype, dist_op op, unsigned k)
     static uint16_t halves[2][2][DATA_FLOATS]; /* the search is slow: its results are kept */
     static bool known[2][2];
     int exponent_bits = dtype == DIST_FLOAT16 ? 5 : 8, prod = op == DIST_PROD ? 1 : 0;
-    int kind = dtype == DIST_FLOAT16 ? 1 : 0;
+    int format = dtype == DIST_FLOAT16 ? 1 : 0;
     double value = data_value(op, k);
     float f = (float)value;
     uint32_t low;
@@ -111,10 +111,10 @@ static uint64_t data_float_bits(dist_dtype dtype, dist_op op, unsigned k)
         memcpy(&bits, &value, sizeof(bits));
         return bits;
     }
-    for (unsigned i = 0; !known[kind][prod] && i < DATA_FLOATS; i++)
-        halves[kind][prod][i] = (uint16_t)data_to_half(data_value(op, i), exponent_bits);
-    known[kind][prod] = true;
-    return halves[kind][prod][k];
+    for (unsigned i = 0; !known[format][prod] && i < DATA_FLOATS; i++)
+        halves[format][prod][i] = (uint16_t)data_to_half(data_value(op, i), exponent_bits);
+    known[format][prod] = true;
+    return halves[format][prod][k];
 }
 
 uint64_t data_bits(const struct data *d, int rank, size_t i)

@@ -66,7 +66,7 @@ static void run_note_bits(struct test_case *c)
     struct battery *b = c->b;
     uint64_t hash = 0xcbf29ce484222325u;
 
-    if (!(c->kind->flags & KIND_AGREES))
+    if (!(c->operation->flags & OPERATION_AGREES))
         return;
     for (int i = 0; i < c->block_count; i++)
         hash = run_hash(hash, case_image(c, &c->out, c->blocks[i].at),
@@ -120,7 +120,7 @@ static dist_status run_wait(struct test_case *c, dist_status status)
 
 static size_t run_bytes(const struct test_case *c)
 {
-    size_t blocks = c->kind->flags & KIND_BLOCKS ? (size_t)c->b->ranks : 1;
+    size_t blocks = c->operation->flags & OPERATION_BLOCKS ? (size_t)c->b->ranks : 1;
 
     return c->count * blocks * dist_dtype_size(c->data.dtype);
 }
@@ -131,7 +131,7 @@ static void run_take_off(struct battery *b, struct test_case *c)
 
     if (b->mode == MODE_GROUP && b->flying == 0)
         battery_ok(b, dist_group_start(), "group_start");
-    status = c->kind->call(c, b->mode == MODE_FLOOD ? c->works : NULL);
+    status = c->operation->call(c, b->mode == MODE_FLOOD ? c->works : NULL);
     battery_ok(b, status, case_name(c));
     b->flight[b->flying++] = c;
     b->flight_bytes += run_bytes(c);
@@ -139,9 +139,10 @@ static void run_take_off(struct battery *b, struct test_case *c)
         battery_land(b);
 }
 
-void battery_run(struct battery *b, const struct kind *kind, const struct variant *variant)
+void battery_run(struct battery *b, const struct operation *operation,
+                 const struct variant *variant)
 {
-    struct test_case *c = case_new(b, kind, variant);
+    struct test_case *c = case_new(b, operation, variant);
 
     b->cases++;
     battery_begin(b, case_name(c));
@@ -149,7 +150,7 @@ void battery_run(struct battery *b, const struct kind *kind, const struct varian
         run_take_off(b, c);
         return;
     }
-    run_finish(c, run_wait(c, kind->call(c, b->mode == MODE_ASYNC ? c->works : NULL)));
+    run_finish(c, run_wait(c, operation->call(c, b->mode == MODE_ASYNC ? c->works : NULL)));
     if (b->hash_count == BATTERY_HASHES)
         run_compare_bits(b);
 }
@@ -196,15 +197,16 @@ static void run_expect_refusal(struct test_case *c, dist_status status)
     case_check_unchanged(c);
 }
 
-void battery_refused(struct battery *b, const struct kind *kind, const struct variant *variant)
+void battery_refused(struct battery *b, const struct operation *operation,
+                     const struct variant *variant)
 {
-    struct test_case *c = case_new(b, kind, variant);
+    struct test_case *c = case_new(b, operation, variant);
 
     battery_land(b);
     b->refusals++;
     battery_begin(b, case_name(c));
-    run_expect_refusal(c, kind->call(c, NULL));
-    run_expect_refusal(c, kind->call(c, c->works));
+    run_expect_refusal(c, operation->call(c, NULL));
+    run_expect_refusal(c, operation->call(c, c->works));
     if (c->works[0])
         battery_fault(b, "%s: was refused, but a work came of it", case_name(c));
     run_wait(c, DIST_OK);

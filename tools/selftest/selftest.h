@@ -37,7 +37,8 @@ int selftest_rank(const struct selftest *selftest, int rank, struct selftest_cou
 /* The command of dist_info: argv[0] is "selftest". Returns the exit code. */
 int selftest_main(int argc, char **argv);
 
-/* A word of the command line: a mode, or "all"; a kind of memory; a case. False: it is none. */
+/* A word of the command line: a mode, or "all"; a operation of memory; a case. False: it is none.
+ */
 bool selftest_mode(const char *word, int *mode_p);
 bool selftest_memory(const char *word, int *memory_p);
 bool selftest_case(const char *word);

@@ -6,16 +6,16 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const struct kind *const sweep_kinds[] = {
-    &kind_all_reduce, &kind_all_reduce_coalesced,
-    &kind_reduce,     &kind_reduce_scatter,
-    &kind_broadcast,  &kind_reduce_scatter_v,
-    &kind_all_gather, &kind_all_gather_v,
-    &kind_gather,     &kind_gather_v,
-    &kind_scatter,    &kind_scatter_v,
-    &kind_all_to_all, &kind_all_to_all_v,
-    &kind_exchange,   &kind_any_source,
-    &kind_barrier,    NULL,
+static const struct operation *const sweep_kinds[] = {
+    &operation_all_reduce, &operation_all_reduce_coalesced,
+    &operation_reduce,     &operation_reduce_scatter,
+    &operation_broadcast,  &operation_reduce_scatter_v,
+    &operation_all_gather, &operation_all_gather_v,
+    &operation_gather,     &operation_gather_v,
+    &operation_scatter,    &operation_scatter_v,
+    &operation_all_to_all, &operation_all_to_all_v,
+    &operation_exchange,   &operation_any_source,
+    &operation_barrier,    NULL,
 };
 
 bool selftest_case(const char *word)
@@ -27,9 +27,9 @@ bool selftest_case(const char *word)
     return false;
 }
 
-static bool sweep_skips(const struct battery *b, const struct kind *kind)
+static bool sweep_skips(const struct battery *b, const struct operation *operation)
 {
-    return b->only && strcmp(b->only, kind->name) != 0;
+    return b->only && strcmp(b->only, operation->name) != 0;
 }
 
 /* ---- what the backend says that it supports ---- */
@@ -52,63 +52,66 @@ static bool sweep_listed(const char *table, const char *backend, dist_collective
     return found;
 }
 
-static bool sweep_supported(struct battery *b, const char *table, const struct kind *kind,
+static bool sweep_supported(struct battery *b, const char *table, const struct operation *operation,
                             dist_dtype dtype, dist_op op)
 {
-    bool asked = dist_backend_query(b->backend, kind->collective, dtype, op) == DIST_OK;
-    bool sensible = !(kind->flags & KIND_REDUCES) || data_fits(dtype, op);
+    bool asked = dist_backend_query(b->backend, operation->collective, dtype, op) == DIST_OK;
+    bool sensible = !(operation->flags & OPERATION_REDUCES) || data_fits(dtype, op);
 
     b->checks++;
-    if (table && asked != sweep_listed(table, b->backend, kind->collective, dtype, op))
-        battery_fault(b, "%s says something else of %s %s %s than the backend", table, kind->name,
-                      dist_dtype_string(dtype), dist_op_string(op));
+    if (table && asked != sweep_listed(table, b->backend, operation->collective, dtype, op))
+        battery_fault(b, "%s says something else of %s %s %s than the backend", table,
+                      operation->name, dist_dtype_string(dtype), dist_op_string(op));
     if (b->complete && sensible && !asked)
-        battery_fault(b, "%s %s %s makes sense and is not supported", kind->name,
+        battery_fault(b, "%s %s %s makes sense and is not supported", operation->name,
                       dist_dtype_string(dtype), dist_op_string(op));
     if (!sensible && asked)
-        battery_fault(b, "%s %s %s is said to be supported and makes no sense", kind->name,
+        battery_fault(b, "%s %s %s is said to be supported and makes no sense", operation->name,
                       dist_dtype_string(dtype), dist_op_string(op));
     return asked;
 }
 
 /* After a refusal the next call works as if nothing had been. */
-static void sweep_refused(struct battery *b, const struct kind *kind, const struct variant *variant)
+static void sweep_refused(struct battery *b, const struct operation *operation,
+                          const struct variant *variant)
 {
     const struct variant sound = {.dtype = DIST_INT32, .op = DIST_SUM, .count = 3};
 
-    battery_refused(b, kind, variant);
-    battery_run(b, &kind_all_reduce, &sound);
+    battery_refused(b, operation, variant);
+    battery_run(b, &operation_all_reduce, &sound);
 }
 
 /* In place, apart, each layout, each root in turn: over all dtypes and ops each meets each. */
-static void sweep_one(struct battery *b, const struct kind *kind, dist_dtype dtype, dist_op op)
+static void sweep_one(struct battery *b, const struct operation *operation, dist_dtype dtype,
+                      dist_op op)
 {
     struct variant variant = {.dtype = dtype, .op = op};
-    int variants = kind->flags & KIND_IN_PLACE ? 2 : 1;
+    int variants = operation->flags & OPERATION_IN_PLACE ? 2 : 1;
 
     for (int i = 0; i < variants; i++) {
         variant.in_place = i == 1;
         variant.root = (int)(b->seed % (uint64_t)b->ranks);
-        variant.layout = kind->flags & KIND_LAYOUTS ? (int)(b->seed % LAYOUT_COUNT) : LAYOUT_EVEN;
+        variant.layout =
+            operation->flags & OPERATION_LAYOUTS ? (int)(b->seed % LAYOUT_COUNT) : LAYOUT_EVEN;
         variant.count = i == 0 ? 37 : 1031;
-        battery_run(b, kind, &variant);
+        battery_run(b, operation, &variant);
     }
 }
 
 void sweep_support(struct battery *b, const char *table)
 {
     for (int k = 0; sweep_kinds[k]; k++) {
-        const struct kind *kind = sweep_kinds[k];
-        int ops = kind->flags & KIND_REDUCES ? DIST_OP_COUNT : 1;
+        const struct operation *operation = sweep_kinds[k];
+        int ops = operation->flags & OPERATION_REDUCES ? DIST_OP_COUNT : 1;
 
-        for (int i = 0; i < DIST_DTYPE_COUNT * ops && !sweep_skips(b, kind); i++) {
+        for (int i = 0; i < DIST_DTYPE_COUNT * ops && !sweep_skips(b, operation); i++) {
             const struct variant variant = {
                 .dtype = (dist_dtype)(i / ops), .op = (dist_op)(i % ops), .count = 5};
 
-            if (sweep_supported(b, table, kind, variant.dtype, variant.op))
-                sweep_one(b, kind, variant.dtype, variant.op);
+            if (sweep_supported(b, table, operation, variant.dtype, variant.op))
+                sweep_one(b, operation, variant.dtype, variant.op);
             else
-                sweep_refused(b, kind, &variant);
+                sweep_refused(b, operation, &variant);
         }
         battery_land(b);
     }
@@ -124,39 +127,41 @@ static const size_t counts_brief[] = {0, 1, 17, 1024, 2048, 4099, 65537};
 #define SWEEP_LARGE 16385
 
 /* All roots are too many: the ends and the middle. */
-static int sweep_roots(const struct battery *b, const struct kind *kind, int roots[3])
+static int sweep_roots(const struct battery *b, const struct operation *operation, int roots[3])
 {
     roots[0] = b->ranks - 1;
     roots[1] = 0;
     roots[2] = b->ranks / 2;
-    if (!(kind->flags & KIND_ROOTED))
+    if (!(operation->flags & OPERATION_ROOTED))
         return 1;
     return b->ranks < 3 ? b->ranks : 3;
 }
 
-static void sweep_variants(struct battery *b, const struct kind *kind, struct variant variant)
+static void sweep_variants(struct battery *b, const struct operation *operation,
+                           struct variant variant)
 {
-    int roots[3], root_count = sweep_roots(b, kind, roots);
-    int layouts = kind->flags & KIND_LAYOUTS ? LAYOUT_COUNT : 1;
-    int places = kind->flags & KIND_IN_PLACE ? 2 : 1, all = layouts * places * root_count;
+    int roots[3], root_count = sweep_roots(b, operation, roots);
+    int layouts = operation->flags & OPERATION_LAYOUTS ? LAYOUT_COUNT : 1;
+    int places = operation->flags & OPERATION_IN_PLACE ? 2 : 1, all = layouts * places * root_count;
 
     for (int i = 0; i < all; i++) {
         variant.layout = (enum layout)(i % layouts);
         variant.in_place = i / layouts % places;
         variant.root = roots[i / layouts / places];
-        battery_run(b, kind, &variant);
+        battery_run(b, operation, &variant);
     }
 }
 
 /* One of the variants, another one each time. */
-static void sweep_some(struct battery *b, const struct kind *kind, struct variant variant)
+static void sweep_some(struct battery *b, const struct operation *operation, struct variant variant)
 {
     uint64_t turn = b->seed;
 
-    variant.layout = kind->flags & KIND_LAYOUTS ? (enum layout)(turn % LAYOUT_COUNT) : LAYOUT_EVEN;
-    variant.in_place = (kind->flags & KIND_IN_PLACE) && turn / 3 % 2;
-    variant.root = kind->flags & KIND_ROOTED ? (int)(turn % (uint64_t)b->ranks) : 0;
-    battery_run(b, kind, &variant);
+    variant.layout =
+        operation->flags & OPERATION_LAYOUTS ? (enum layout)(turn % LAYOUT_COUNT) : LAYOUT_EVEN;
+    variant.in_place = (operation->flags & OPERATION_IN_PLACE) && turn / 3 % 2;
+    variant.root = operation->flags & OPERATION_ROOTED ? (int)(turn % (uint64_t)b->ranks) : 0;
+    battery_run(b, operation, &variant);
 }
 
 void sweep_counts(struct battery *b)
@@ -170,7 +175,7 @@ void sweep_counts(struct battery *b)
 
     for (size_t i = 0; i < n; i++) {
         for (int k = 0; sweep_kinds[k]; k++) {
-            size_t blocks = sweep_kinds[k]->flags & KIND_BLOCKS ? (size_t)b->ranks : 1;
+            size_t blocks = sweep_kinds[k]->flags & OPERATION_BLOCKS ? (size_t)b->ranks : 1;
             size_t turn = (i + (size_t)k) % (sizeof(dtypes) / sizeof(dtypes[0]));
             struct variant variant = {
                 .dtype = dtypes[turn], .op = ops[turn], .count = (list[i] + blocks - 1) / blocks};

@@ -9,4 +9,4 @@ dist_sim_SOURCES = \
 	tools/sim/options.c \
 	tools/sim/print.c \
 	tools/sim/run.c
-dist_sim_LDADD = libprogress.la libdist_core.la
+dist_sim_LDADD = libcommon.la libdist_core.la
