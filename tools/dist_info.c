@@ -22,25 +22,22 @@ struct info {
 
 static int info_usage(FILE *to, int code)
 {
-    fprintf(to, "usage: dist_info [backends [--backend NAME] [--format table|csv]]\n"
-                "       dist_info explain COLLECTIVE [--bytes SIZE] [--ranks N] [--topology TEXT]\n"
-                "                         [--dtype NAME] [--run] [--format table|csv|json]\n"
-                "       dist_info tune [--ranks N]\n"
-                "       dist_info memory\n"
-                "       dist_info selftest [--backend NAME] [--transport NAME] [OPTION]...\n"
-                "       dist_info --help | --version\n"
-                "Without arguments: the version, where modules are looked for, and the backends.\n"
-                "backends: for each backend that can run here, or for NAME, the collectives that\n"
-                "it supports, with the dtypes and ops of each. As csv the lines are\n"
-                "backend,collective,dtype,op,yes|no; where nothing is reduced the op is \"-\".\n"
-                "explain: which algorithm would be chosen for blocks of that size, what each is\n"
-                "predicted to take, and why; with --run also what each takes on this machine.\n"
-                "tune: measures what messages cost, and keeps it for later jobs: of N ranks here,\n"
-                "or of the job that this is started in.\n"
-                "memory: whether ranks of this machine can use each other's memory, and what to\n"
-                "do where they cannot.\n"
-                "selftest: whether a backend or a transport does all that it must; for who writes\n"
-                "one. selftest --help says more.\n");
+    fprintf(
+        to,
+        "usage: dist_info [backends [--backend NAME] [--format table|csv]]\n       dist_info "
+        "explain COLLECTIVE [--bytes SIZE] [--ranks N] [--topology TEXT]\n                         "
+        "[--dtype NAME] [--run] [--format table|csv|json]\n       dist_info tune [--ranks N]\n     "
+        "  dist_info memory\n       dist_info selftest [--backend NAME] [--transport NAME] "
+        "[OPTION]...\n       dist_info --help | --version\nWithout arguments: the version, where "
+        "modules are looked for, and the backends.\nbackends: for each backend that can run here, "
+        "or for NAME, the collectives that\nit supports, with the dtypes and ops of each. As csv "
+        "the lines are\nbackend,collective,dtype,op,yes|no; where nothing is reduced the op is "
+        "\"-\".\nexplain: which algorithm libdist chooses for blocks of that size, the "
+        "predicted\ntime of each, and why; with --run also the time of each on this "
+        "machine.\ntune: measures the cost of messages, and keeps it for later jobs: with N "
+        "ranks\nhere, or in the job that starts this program.\nmemory: whether ranks of this "
+        "machine can use each other's memory, and what to\ndo if not.\nselftest: whether a backend "
+        "or a transport keeps its contract, for its author;\nselftest --help says more.\n");
     return code;
 }
 
@@ -329,11 +326,13 @@ int main(int argc, char **argv)
         return code;
     backends = rest < argc && strcmp(argv[rest], "backends") == 0;
     if (rest + (backends ? 1 : 0) < argc) {
-        fprintf(stderr, "dist_info: '%s' is not understood\n", argv[rest + (backends ? 1 : 0)]);
+        fprintf(stderr, "dist_info: unknown argument '%s'; see dist_info --help\n",
+                argv[rest + (backends ? 1 : 0)]);
         return info_usage(stderr, 2);
     }
     if (!backends && argc > 1) {
-        fprintf(stderr, "dist_info: --backend and --format go with backends\n");
+        fprintf(stderr, "dist_info: --backend and --format belong to the command backends: "
+                        "dist_info backends --backend NAME\n");
         return info_usage(stderr, 2);
     }
     code = backends ? info_backends(&info) : info_summary();

@@ -24,7 +24,7 @@ static bool explain_collective(const char *text, dist_collective *collective_p)
             return true;
         }
     }
-    fprintf(stderr, "dist_info: there is no collective '%s'; there are", text);
+    fprintf(stderr, "dist_info: there is no collective '%s'; choose from", text);
     for (int c = 0; c < DIST_COLL_SEND; c++)
         fprintf(stderr, " %s", dist_collective_string((dist_collective)c));
     fprintf(stderr, "\n");
@@ -78,13 +78,15 @@ static bool explain_words(const struct explain_words *words, struct explain_repo
                      : strcmp(words->format, "json") == 0 ? EXPLAIN_JSON
                                                           : EXPLAIN_TABLE;
     if (words->run && words->topology) {
-        fprintf(stderr, "dist_info: --run measures ranks that there are: give --ranks, or start it "
-                        "as you start your job, with no --topology\n");
+        fprintf(stderr, "dist_info: --run measures real ranks: omit --topology, and give --ranks "
+                        "or start dist_info as you start your job\n");
         return false;
     }
     if (explain_dtype(words->dtype, &report->dtype))
         return true;
-    fprintf(stderr, "dist_info: --dtype: '%s' is not understood\n", words->dtype);
+    fprintf(stderr,
+            "dist_info: --dtype: there is no type '%s'; `dist_info backends` lists the types\n",
+            words->dtype);
     return false;
 }
 
@@ -100,7 +102,7 @@ static bool explain_options(int argc, char **argv, struct explain_report *report
         return false;
     }
     if (rest + 1 != argc) {
-        fprintf(stderr, "dist_info: explain wants one collective, such as all_reduce\n");
+        fprintf(stderr, "dist_info: explain takes one collective, such as all_reduce\n");
         return false;
     }
     return explain_words(&words, report) &&

@@ -204,7 +204,9 @@ static dist_status run_items(dist_group *world, const struct run_list *list)
     bool there = run_alloc(&run);
 
     if (!there) {
-        fprintf(stderr, "dist_info: rank %d has no memory for such blocks\n", dist_get_rank(world));
+        fprintf(stderr,
+                "dist_info: rank %d has no memory for blocks of that size: give less --bytes\n",
+                dist_get_rank(world));
         status = DIST_ERR_NO_MEMORY;
     }
     for (int i = 0; i < list->count && status == DIST_OK; i++)

@@ -13,9 +13,8 @@
 
 static int memory_usage(FILE *to, int code)
 {
-    fprintf(to, "usage: dist_info memory\n"
-                "Tries with two processes whether ranks of this machine can use each other's\n"
-                "memory, and says what to do where they cannot.\n");
+    fprintf(to, "usage: dist_info memory\nTests with two processes whether ranks of this machine "
+                "can use each other's\nmemory, and says what to do if not.\n");
     return code;
 }
 
@@ -62,7 +61,7 @@ static void memory_show_map(const struct memory_finding *finding)
         memory_line(what, true, "dist_alloc gives memory that peers use in place");
         return;
     }
-    memory_advice("Until then memory of dist_alloc is as good as any other, and no better.");
+    memory_advice("Until then memory of dist_alloc serves like ordinary memory.");
 }
 
 /* ---- memory that is not shared ---- */
@@ -92,7 +91,7 @@ static void memory_show_direct(const struct memory_finding *finding)
         memory_line(what, false, strerror(finding->direct));
         memory_advise_direct(finding->direct);
     } else if (setting && strcmp(setting, "0") == 0) {
-        memory_line(what, false, "it would work, but DIST_SHM_CMA=0 turns it off");
+        memory_line(what, false, "it works, but DIST_SHM_CMA=0 turns it off");
     } else {
         memory_line(what, true, "long messages in ordinary memory are copied once");
     }
@@ -153,12 +152,12 @@ int memory_main(int argc, char **argv)
     if (argc > 1 && (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0))
         return memory_usage(stdout, 0);
     if (argc > 1) {
-        fprintf(stderr, "dist_info: memory: '%s' is not understood\n", argv[1]);
+        fprintf(stderr, "dist_info: memory: unknown argument '%s'; it takes none\n", argv[1]);
         return memory_usage(stderr, 2);
     }
     fflush(stdout);
     if (memory_probe(&finding) < 0) {
-        fprintf(stderr, "dist_info: memory: cannot try it with two processes\n");
+        fprintf(stderr, "dist_info: memory: cannot start two processes for the test\n");
         return 1;
     }
     printf("What ranks of this machine, started as this program was, can do\n");

@@ -41,8 +41,8 @@ static int tune_rank(int rank, void *arg)
     if (status != DIST_OK)
         fprintf(stderr, "dist_info: %s\n", dist_last_error());
     else if (ranks == 1)
-        fprintf(stderr, "dist_info: one rank alone has nothing to measure: give --ranks, or start "
-                        "it as you start your job\n");
+        fprintf(stderr, "dist_info: tune needs two ranks or more: give --ranks, or start dist_info "
+                        "as you start your job\n");
     return status == DIST_OK && ranks > 1 ? 0 : 1;
 }
 
@@ -57,7 +57,7 @@ int tune_main(int argc, char **argv)
 
     if (args_read(&args, argc, argv, &ranks, &rest, failure) != 0 || rest < argc) {
         if (rest < argc)
-            snprintf(failure, sizeof(failure), "'%s' is not understood", argv[rest]);
+            snprintf(failure, sizeof(failure), "unknown argument '%s'", argv[rest]);
         fprintf(stderr, "dist_info: %s\nusage: dist_info tune [--ranks N]\n", failure);
         return 2;
     }

@@ -28,7 +28,7 @@ job_check "it says what can be done with memory" \
 job_check "it says what to do" advised
 DIST_SHM_CMA=0 job self 1 dist_info memory
 job_check "it says that CMA is not used" grep -qE '\(CMA\) +no ' "$job_output"
-job_fails "'all' is not understood" self 1 dist_info memory all
+job_fails "unknown argument 'all'" self 1 dist_info memory all
 
 job self 1 dist_info backends
 job_check "it shows gloo" grep -qx gloo "$job_output"
@@ -74,10 +74,10 @@ job_check "it measures in a job" grep -qE '^broadcast,1024,3,1,binomial,1,[0-9.]
     "$job_output"
 job_fails "in a job of one rank" self 1 dist_info explain reduce --run
 job_fails "there is no collective 'send'" self 1 dist_info explain send
-job_fails "wants one collective" self 1 dist_info explain
+job_fails "takes one collective" self 1 dist_info explain
 job_fails "--bytes: '1X' is not a number of bytes" self 1 dist_info explain reduce --bytes 1X
 job_fails "--ranks: 0 is out of range" self 1 dist_info explain reduce --ranks 0
-job_fails "no --topology" self 1 dist_info explain reduce --topology node:2 --run
+job_fails "omit --topology" self 1 dist_info explain reduce --topology node:2 --run
 job_fails "has 2 ranks, not 3" self 1 dist_info explain reduce --topology node:2 --ranks 3
 
 # tune: what it leaves is what explain then uses.
@@ -91,7 +91,7 @@ job self 1 dist_info explain reduce --ranks 2
 job_check "costs are known then" says "Costs: the file $(echo "$XDG_CACHE_HOME" | head -c 20)"
 job shell 2 dist_info tune
 job_check "it joins a job" says "costs were written"
-job_fails "one rank alone" self 1 dist_info tune
+job_fails "needs two ranks or more" self 1 dist_info tune
 DIST_TUNING=$job_folder/output job_fails "DIST_TUNING is none of off" \
     self 1 dist_info explain reduce --ranks 2
 
@@ -117,16 +117,16 @@ job_fails "self is for a world of one rank" self 1 dist_info selftest --backend 
 job_fails "name a backend or a transport" self 1 dist_info selftest --brief
 job_check "wrong usage is exit 2" test "$job_status" = 2
 job_fails "--ranks: 'x' is not a whole number" self 1 dist_info selftest --backend self --ranks x
-job_fails "--only: 'sned' is not understood" self 1 dist_info selftest --backend self --only sned
+job_fails "--only: unknown value 'sned'" self 1 dist_info selftest --backend self --only sned
 job self 1 dist_info selftest --help
 
 job self 1 dist_info --help
 job_check "help says how to call it" says "usage: dist_info"
 job self 1 dist_info --version
 job_fails "there is no module dist_glue.so" self 1 dist_info backends --backend glue
-job_fails "'tables' is not understood" self 1 dist_info tables
-job_fails "'more' is not understood" self 1 dist_info backends more
+job_fails "unknown argument 'tables'" self 1 dist_info tables
+job_fails "unknown argument 'more'" self 1 dist_info backends more
 job_fails "--format: 'xml' is none of table|csv" self 1 dist_info backends --format xml
 job_fails "--all: there is no such option" self 1 dist_info --all
-job_fails "go with backends" self 1 dist_info --backend gloo
+job_fails "belong to the command backends" self 1 dist_info --backend gloo
 job_check "wrong usage is exit 2" test "$job_status" = 2

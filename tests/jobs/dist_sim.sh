@@ -55,7 +55,7 @@ done
 
 
 job_fails "has room for 2" self - dist_sim all_reduce --ranks 4 --topology node:2
-job_fails "is no price" self - dist_sim all_reduce --links other_node=fast
+job_fails "is not a price" self - dist_sim all_reduce --links other_node=fast
 job_fails "No such file" self - dist_sim all_reduce --links "$job_folder/none"
 job_fails "give the smaller sizes first" self - dist_sim all_reduce --bytes 2K,1K
 job_fails "none of the collectives" self - dist_sim all_reduces

@@ -28,21 +28,18 @@ struct command {
 static int command_usage(FILE *to, int code)
 {
     fprintf(to,
-            "usage: dist_info selftest [--backend NAME] [--transport NAME] [--ranks N]\n"
-            "                          [--mode MODE] [--memory KIND] [--only NAME]\n"
-            "                          [--timeout SECONDS] [--brief]\n"
-            "Tries all collectives with all dtypes and ops, counts, roots and layouts, and says\n"
-            "whether each result is right and what is not supported is refused. Where none is\n"
-            "started by a launcher it starts its ranks itself: 1, then 2, then 4.\n"
-            "  --backend NAME     the backend; gloo if a transport is named\n"
-            "  --transport NAME   over this transport alone\n"
-            "  --ranks N          so many ranks on this machine, and no others\n"
-            "  --mode MODE        blocking, async, flood (many in flight), group or all\n"
-            "  --memory KIND      where data are: ordinary, shared (dist_alloc), device, or any\n"
-            "  --only NAME        the cases of one collective: all_reduce, send, recv, ...\n"
-            "  --timeout SECONDS  that a call may take; 60\n"
-            "  --brief            fewer counts\n"
-            "Exit: 0 it does all that it must, 1 it does not or cannot be used, 2 wrong usage.\n");
+            "usage: dist_info selftest [--backend NAME] [--transport NAME] [--ranks N]\n           "
+            "               [--mode MODE] [--memory KIND] [--only NAME]\n                          "
+            "[--timeout SECONDS] [--brief]\nTests all collectives with all dtypes and ops, counts, "
+            "roots and layouts: each\nresult must be right, and unsupported calls must be refused. "
+            "Without a launcher\nit starts its ranks itself: 1, then 2, then 4.\n  --backend NAME  "
+            "   the backend; gloo if a transport is named\n  --transport NAME   over this "
+            "transport only\n  --ranks N          N ranks on this machine, and no others\n  --mode "
+            "MODE        blocking, async, flood (many in flight), group or all\n  --memory KIND    "
+            "  where data are: ordinary, shared (dist_alloc), device, or any\n  --only NAME        "
+            "the cases of one collective: all_reduce, send, recv, ...\n  --timeout SECONDS  that a "
+            "call may take; 60\n  --brief            fewer counts\nExit: 0 it keeps the contract, "
+            "1 it does not or cannot be used, 2 wrong usage.\n");
     return code;
 }
 
@@ -239,7 +236,7 @@ static int command_take(const struct command_words *words, struct command *comma
     else if (words->only && !selftest_case(words->only))
         option = "only", word = words->only;
     if (option)
-        snprintf(failure, ARGS_FAILURE, "--%s: '%s' is not understood", option, word);
+        snprintf(failure, ARGS_FAILURE, "--%s: unknown value '%s'; see --help", option, word);
     else if (!selftest->backend && !command->transport)
         snprintf(failure, ARGS_FAILURE, "name a backend or a transport");
     else
@@ -258,7 +255,7 @@ static int command_options(int argc, char **argv, struct command *command)
     if (result == 0 && words.help)
         return command_usage(stdout, 0);
     if (result == 0 && rest < argc)
-        snprintf(failure, sizeof(failure), "'%s' is not understood", argv[rest]);
+        snprintf(failure, sizeof(failure), "unknown argument '%s'; see --help", argv[rest]);
     else if (result == 0 && command_take(&words, command, failure) == 0)
         return -1;
     fprintf(stderr, "dist_info: selftest: %s\n", failure);

@@ -129,7 +129,7 @@ static dist_status links_words_of(const char *text, struct disti_cost *cost)
         size_t length = strcspn(text, ", ");
         if (!links_item(text, length, cost))
             return disti_fail(DIST_ERR_INVALID_ARGUMENT,
-                              "--links: \"%.*s\" is no price; say for example "
+                              "--links: \"%.*s\" is not a price; give for example "
                               "other_node=20us/10gbit/5us, or memory=25GB, step=100ns, cpus=8",
                               (int)(length < 100 ? length : 100), text);
         text += length;
@@ -150,7 +150,8 @@ static dist_status links_file(const char *name, struct disti_cost *cost)
     fclose(file);
     if (failed || length == sizeof(text))
         return disti_fail(DIST_ERR_INVALID_ARGUMENT,
-                          "--links %s: it cannot be read, or is too long for a tuning file", name);
+                          "--links %s: the file cannot be read, or is too long for a tuning file",
+                          name);
     text[length] = '\0';
     dist_status status = disti_tuning_parse(text, name, NULL, &tuning, why, sizeof(why));
     if (status != DIST_OK)

@@ -9,22 +9,17 @@
 
 static int options_usage(FILE *to, int code)
 {
-    fprintf(
-        to,
-        "usage: dist_sim COLLECTIVE [OPTION]...\n"
-        "       dist_sim --help | --version\n"
-        "Predicts what each algorithm of a collective takes on a machine that need not be there.\n"
-        "  --ranks N           so many ranks, on one node if no topology is given (8)\n"
-        "  --topology TEXT     where they are: 'rack:2 node:4 package:2 numa:2 core:8'\n"
-        "  --bytes SIZE,...    of a block: 64K, 1M; one size alone: smaller ones too (64M)\n"
-        "  --algorithm NAME    that one only\n"
-        "  --segments N        cut the data into so many (what the library would take)\n"
-        "  --root R            of collectives that have one (0)\n"
-        "  --links PRICE,...   other_node=20us/10gbit/5us, memory=25GB, cpus=8, ...\n"
-        "  --links FILE        what a tuning file says\n"
-        "  --format text|csv|json\n"
-        "  --draw FILE.svg     draw the ring and the trees\n"
-        "  --no-verify         do not prove that the plans are right\n");
+    fprintf(to,
+            "usage: dist_sim COLLECTIVE [OPTION]...\n       dist_sim --help | --version\nPredicts "
+            "the time of each algorithm of a collective on a machine that need not exist.\n  "
+            "--ranks N           N ranks, on one node if no topology is given (8)\n  --topology "
+            "TEXT     where they are: 'rack:2 node:4 package:2 numa:2 core:8'\n  --bytes SIZE,...  "
+            "  of a block: 64K, 1M; one size alone: smaller ones too (64M)\n  --algorithm NAME    "
+            "that one only\n  --segments N        cut the data into so many (what the library "
+            "would take)\n  --root R            of collectives that have one (0)\n  --links "
+            "PRICE,...   other_node=20us/10gbit/5us, memory=25GB, cpus=8, ...\n  --links FILE      "
+            "  what a tuning file says\n  --format text|csv|json\n  --draw FILE.svg     draw the "
+            "ring and the trees\n  --no-verify         do not prove that the plans are right\n");
     return code;
 }
 
@@ -83,7 +78,8 @@ static dist_status options_sizes(struct job *job, const char *text)
         job->size_count++;
     }
     if (job->size_count == 0)
-        return disti_fail(DIST_ERR_INVALID_ARGUMENT, "--bytes: no size in \"%s\"", text);
+        return disti_fail(DIST_ERR_INVALID_ARGUMENT,
+                          "--bytes: there is no size in \"%s\"; give for example 64K,1M", text);
     if (job->size_count == 1)
         options_ladder(job, job->sizes[0]);
     return DIST_OK;

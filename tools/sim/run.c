@@ -87,7 +87,7 @@ static dist_status run_proof(const struct job *job, struct job_row *row)
     }
     if (cell->forecast.steps > RUN_PROVED) {
         snprintf(row->why, sizeof(row->why),
-                 "too long to be proved: %llu steps of all ranks, more than %llu; take fewer ranks",
+                 "too long to be proved: %llu steps of all ranks, more than %llu; give fewer ranks",
                  (unsigned long long)cell->forecast.steps, (unsigned long long)RUN_PROVED);
         return DIST_ERR_UNSUPPORTED;
     }
