@@ -104,8 +104,7 @@ int alone_main(const struct options *options, int argc, char **argv)
     if (own.ranks < 0)
         return alone_rank(-1, &alone);
     if (alone_launcher()) {
-        fprintf(stderr,
-                "dist_bench: %s is set, so a launcher has started this process: leave -n out\n",
+        fprintf(stderr, "dist_bench: %s is set, so a launcher has started this process: omit -n\n",
                 alone_launcher());
         return RUN_USAGE;
     }

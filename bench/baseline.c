@@ -99,13 +99,18 @@ int baseline_compare(const struct result *result, const char *file, double toler
     else if (json_unpack_ex(saved, &error, 0, "{s:i, s:i}", "dist_bench", &format, "ranks",
                             &ranks) != 0 ||
              format != 1)
-        fprintf(stderr, "dist_bench: --baseline %s: not what --save writes\n", file);
+        fprintf(stderr,
+                "dist_bench: --baseline %s: not a file of --save: write one with --save FILE\n",
+                file);
     else if (ranks != result->ranks)
         fprintf(stderr, "dist_bench: --baseline %s: it was saved with %d ranks, these are %d\n",
                 file, ranks, result->ranks);
     else if ((slower = baseline_lines(quiet_stdout ? stderr : stdout, result, saved, tolerance)) <
              0)
-        fprintf(stderr, "dist_bench: --baseline %s: it has none of these points\n", file);
+        fprintf(stderr,
+                "dist_bench: --baseline %s: it has no point of this run: measure the same "
+                "collectives and sizes\n",
+                file);
     json_decref(saved);
     return slower;
 }

@@ -168,7 +168,7 @@ static int compare_run(struct compare *compare, int argc, char **argv)
 
     compare_catch();
     if (compare_prepare(compare, argc, argv) != 0) {
-        fprintf(stderr, "dist_bench: cannot begin: %s\n", strerror(errno));
+        fprintf(stderr, "dist_bench: cannot start: %s\n", strerror(errno));
     } else {
         compare_start(compare);
         run.result = compare->result;

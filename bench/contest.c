@@ -228,7 +228,7 @@ int contest_make(const struct options *options, size_t largest, struct contest *
         return 0;
     }
     if (!failed)
-        contest_wrong("--compare names nobody: give a list such as gloo,gloo/dist,mpi");
+        contest_wrong("--compare is empty: give a list such as gloo,gloo/dist,mpi");
     contest_free(&making.contest);
     return -1;
 }

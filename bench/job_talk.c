@@ -192,7 +192,7 @@ static void talk_look(struct job *job, struct talk_round *round, const struct or
         int come = round->waiting[r].revents ? job_read(&job->members[r]) : 0;
 
         if (come < 0)
-            job_fail(job, "rank %d has ended, or says more than it was asked", r);
+            job_fail(job, "rank %d has ended, or sent more than it was asked for", r);
         if (come <= 0)
             continue;
         outcome = talk_answer(job, r, order, times, text);

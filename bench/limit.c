@@ -190,7 +190,8 @@ static bool limit_can(struct limit *limit, const struct order *order)
 {
     if (!order->kind->reduces || (order->op == DIST_SUM && limit_can_sum(order->dtype)))
         return true;
-    limit->error = "the bare loop has sums of integers, float32 and float64 only";
+    limit->error =
+        "the bare loop only sums integers, float32 and float64: choose --op sum and one of these";
     return false;
 }
 

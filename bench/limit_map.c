@@ -69,7 +69,7 @@ dist_status limit_take(struct subject *subject, size_t bytes, void **memory_p)
     struct limit *limit = (struct limit *)subject;
 
     if (bytes > limit->map->arena) {
-        limit->error = "the size is beyond that which the run began with";
+        limit->error = "the size exceeds the one that the run began with";
         return DIST_ERR_INVALID_ARGUMENT;
     }
     *memory_p = limit_arena(limit, subject->rank);

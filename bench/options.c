@@ -35,8 +35,8 @@ static int options_kinds(struct options *options, int argc, char **argv)
             options->kinds[k] = options->kinds[k] || !kind || kind == &kind_table[k];
     }
     if (argc == 0 && !options->worker)
-        return options_wrong("say what to measure: a collective such as all_reduce, or bw, "
-                             "bibw, latency, barrier, all");
+        return options_wrong("name what to measure: a collective such as all_reduce, or bw, bibw, "
+                             "latency, barrier, all");
     return 0;
 }
 
@@ -79,7 +79,8 @@ static int options_names(struct options *options)
     if (options->device)
         options->memory = options->device;
     if (!ours_has_memory(options->memory))
-        return options_wrong("--mem %s: this build has none of it; give malloc", options->memory);
+        return options_wrong("--mem %s: this build does not support it; give malloc",
+                             options->memory);
     return 0;
 }
 
@@ -97,9 +98,10 @@ static int options_fit(struct options *options)
     if (compares && options->ranks < 0 && !options->worker)
         return options_wrong("several contestants start their own ranks: say how many with -n");
     if (compares && options->window != options_defaults.window)
-        return options_wrong("-W goes without other contestants: all of them have a window of 64");
+        return options_wrong("-W works without other contestants only: with them the window is 64");
     if (compares && options->backend)
-        return options_wrong("--backend goes without other contestants: name it in --compare");
+        return options_wrong(
+            "--backend works without other contestants only: name it in --compare");
     if (options->ranks > 0 && options->root >= options->ranks)
         return options_wrong("--root %ld: there are ranks 0 to %ld", (long)options->root,
                              (long)options->ranks - 1);

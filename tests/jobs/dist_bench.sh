@@ -172,11 +172,11 @@ else
     job_check "five percent are within the tolerance" says '^all_reduce +128 +fake-1000 .* 1\.05$'
     job_fails "SLOWER" self 2 $compare fake-1000 --baseline "$saved" --tolerance 2 all_reduce
     job_check "slower is exit 3" test "$job_status" = 3
-    job_fails "it has none of these points" self 2 $compare fake-1000 --baseline "$saved" reduce
+    job_fails "it has no point of this run" self 2 $compare fake-1000 --baseline "$saved" reduce
     job_fails "it was saved with 2 ranks" self 3 dist_bench -n 3 $point --compare gloo \
         --baseline "$saved" -m 64:64 all_reduce
     echo '{"dist_bench": 2, "ranks": 2}' >"$saved"
-    job_fails "not what --save writes" self 2 $compare fake-1000 --baseline "$saved" all_reduce
+    job_fails "not a file of --save" self 2 $compare fake-1000 --baseline "$saved" all_reduce
     printf '{"dist_bench": 1,\n "results": [}' >"$saved"
     job_fails "saved.json: line 2: " self 2 $compare fake-1000 --baseline "$saved" all_reduce
     job_fails "No such file" self 2 $compare fake-1000 --baseline "$saved.not" all_reduce
@@ -188,7 +188,7 @@ job self 1 dist_bench --help
 job_check "help has the table" says '--baseline=FILE'
 job_check "help does not have what is not for people" silent_about --worker
 job self 1 dist_bench --version
-job_fails "say what to measure" self 1 dist_bench -n 2
+job_fails "name what to measure" self 1 dist_bench -n 2
 job_fails "'all_redcue' is nothing to measure" self 1 dist_bench -n 2 all_redcue
 job_fails "say how many with -n" self 1 dist_bench --compare gloo all_reduce
 job_fails "--ranks: 'two' is not a whole number" self 1 dist_bench -n two all_reduce
@@ -199,6 +199,6 @@ job_fails "there are ranks 0 to 1" self 1 dist_bench -n 2 -k 2 reduce
 job_fails "--frobnicate: there is no such option" self 1 dist_bench --frobnicate all_reduce
 job_fails "after a + comes VARIABLE=VALUE" self 1 dist_bench -n 2 --compare gloo+x all_reduce
 DIST_GPU_DRIVER=/none/libcuda.so job_fails "there is no GPU driver" self 1 dist_bench -n 2 --backend gloo --mem cuda all_reduce
-job_fails "leave -n out" shell 1 dist_bench -n 2 all_reduce
+job_fails "omit -n" shell 1 dist_bench -n 2 all_reduce
 job_check "wrong usage is exit 2" test "$job_status" = 2
 job_fails "without the launcher" shell 1 dist_bench -n 2 --compare gloo all_reduce

@@ -203,7 +203,7 @@ static void test_bad_csv(void **state)
     assert_null(read_text(CSV_HEAD "all_reduce,8\n", &failure));
     assert_non_null(strstr(failure, ":2: there is no field dtype"));
     assert_null(read_text(CSV_HEAD "all_reduce,8,float32,sum,-1,1,0,,a,1,right\n", &failure));
-    assert_non_null(strstr(failure, ":2: '0' is no number of ranks"));
+    assert_non_null(strstr(failure, ":2: '0' is not a number of ranks"));
     assert_null(read_text(CSV_HEAD "all_reduce,x,float32,sum,-1,1,2,,a,1,right\n", &failure));
     assert_non_null(strstr(failure, ":2: 'all_reduce', 'x', 'float32' are no"));
     assert_null(csv_read("/nowhere", &failure));
