@@ -214,7 +214,9 @@ static dist_status connect_unresolved(const struct disti_store_target *target, i
         tries->unresolved_by = disti_deadline_ms(UNRESOLVED_MS);
     if (!disti_expired(tries->unresolved_by))
         return DIST_IN_PROGRESS;
-    return disti_fail(DIST_ERR_RENDEZVOUS, "rank %d cannot find the address of \"%s\": %s",
+    return disti_fail(DIST_ERR_RENDEZVOUS,
+                      "rank %d cannot resolve \"%s\": %s; set MASTER_ADDR, or the init method, to "
+                      "a host that this machine can resolve",
                       target->rank, target->host, gai_strerror(code));
 }
 
