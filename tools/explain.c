@@ -24,7 +24,7 @@ static bool explain_collective(const char *text, dist_collective *collective_p)
             return true;
         }
     }
-    fprintf(stderr, "dist_info: there is no collective '%s'; there are", text);
+    fprintf(stderr, "dist_info: there is no collective '%s'; choose from", text);
     for (int c = 0; c < DIST_COLL_SEND; c++)
         fprintf(stderr, " %s", dist_collective_string((dist_collective)c));
     fprintf(stderr, "\n");

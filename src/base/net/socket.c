@@ -189,8 +189,10 @@ dist_status disti_listen(const char *host, int port, int *fd_p, int *port_p)
     int error, code = disti_resolve(host, port, &addresses);
 
     if (code)
-        return disti_fail(DIST_ERR_RENDEZVOUS, "cannot find the address of \"%s\": %s", host,
-                          gai_strerror(code));
+        return disti_fail(DIST_ERR_RENDEZVOUS,
+                          "cannot resolve \"%s\": %s; set MASTER_ADDR, or the init method, to a "
+                          "host that this machine can resolve",
+                          host, gai_strerror(code));
     error = socket_listen_any(addresses, numeric, fd_p, port_p);
     freeaddrinfo(addresses);
     return error ? socket_listen_failed(host, port, numeric, error) : DIST_OK;

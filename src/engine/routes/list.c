@@ -67,9 +67,8 @@ static dist_status list_add_other(const struct dist_host *host, const char *name
         host->transport_missing(name, why, sizeof(why));
         return disti_fail(
             DIST_ERR_INVALID_ARGUMENT,
-            "DIST_TRANSPORT: this backend has no transport '%s'; it has:%s. Of others: "
-            "%s",
-            name, own, why);
+            "DIST_TRANSPORT: this backend has no transport '%s'; it has:%s. As a module: %s", name,
+            own, why);
     }
     status = list_add(list, transport);
     if (status == DIST_OK)
