@@ -71,10 +71,10 @@ static bool library_check(void *handle, const char *file, char *reason, size_t r
     }
     missing = library_resolve(handle, &library_api);
     if (missing)
-        snprintf(
-            reason, reason_size,
-            "%s has no function %s: install a complete NCCL or RCCL, or name its file in DIST_NCCL_LIBRARY",
-            file, missing);
+        snprintf(reason, reason_size,
+                 "%s has no function %s: install a complete NCCL or RCCL, or name its file in "
+                 "DIST_NCCL_LIBRARY",
+                 file, missing);
     return !missing;
 }
 

@@ -208,11 +208,11 @@ static dist_status open_id(struct disti_nccl_state *nccl, const struct dist_back
     else
         status = open_id_gather(config, &id);
     if (status == DIST_OK && id.result != DISTI_NCCL_SUCCESS)
-        status = nccl->host->fail(
-            DIST_ERR_SYSTEM,
-            "rank 0: NCCL cannot create the id by which the ranks meet: %s. Check "
-            "NCCL_SOCKET_IFNAME, and run with NCCL_DEBUG=INFO",
-            nccl->api->error_text(id.result));
+        status =
+            nccl->host->fail(DIST_ERR_SYSTEM,
+                             "rank 0: NCCL cannot create the id by which the ranks meet: %s. Check "
+                             "NCCL_SOCKET_IFNAME, and run with NCCL_DEBUG=INFO",
+                             nccl->api->error_text(id.result));
     if (status == DIST_OK)
         *id_p = id.id;
     return status;

@@ -10,8 +10,8 @@ static dist_status persistent_admit(struct dist_group *group, struct disti_work 
     const char *what = dist_collective_string(work->call.collective);
 
     if (disti_drive_state(&group->drive) == DISTI_DRIVE_CLOSED)
-        return disti_fail(DIST_ERR_INVALID_ARGUMENT, "rank %d cannot prepare %s: the group was destroyed",
-                          group->rank, what);
+        return disti_fail(DIST_ERR_INVALID_ARGUMENT,
+                          "rank %d cannot prepare %s: the group was destroyed", group->rank, what);
     if (group->failed)
         return disti_group_refuse(group, what);
     if (!group->backend->prepare || work->kind == DISTI_WORK_PERSISTENT_STREAM)
