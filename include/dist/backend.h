@@ -459,8 +459,8 @@ struct dist_candidate {
     int segments;   /* 0: none, it is done in shared memory without an algorithm of messages */
     double seconds; /* predicted; below 0: not predicted */
     double least;   /* then it takes no less than this, if this is above 0 */
-    bool chosen;  /* one of them */
-    bool rules;   /* the rules, which look at no costs, would choose it */
+    bool chosen;    /* one of them */
+    bool rules;     /* the rules, which look at no costs, would choose it */
 };
 
 /* The answer. */

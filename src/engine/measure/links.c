@@ -65,7 +65,8 @@ static struct engine_link *links_link(const struct engine_measurement *links)
     return &links->engine->links[links->engine->route[links->peer]];
 }
 
-static struct engine_request *links_request(struct engine_measurement *links, int number, size_t bytes)
+static struct engine_request *links_request(struct engine_measurement *links, int number,
+                                            size_t bytes)
 {
     struct engine_request *request = &links->requests[number];
 
@@ -270,8 +271,8 @@ static dist_status links_best_swap(struct engine_measurement *links, enum tune_e
 }
 
 /* The shortest of as many as there is time for, and the work in it; seconds. */
-static dist_status links_best(struct engine_measurement *links, enum tune_effort effort, uint32_t kind,
-                              size_t bytes, double *seconds_p, double *busy_p)
+static dist_status links_best(struct engine_measurement *links, enum tune_effort effort,
+                              uint32_t kind, size_t bytes, double *seconds_p, double *busy_p)
 {
     int64_t until = disti_now_ns() + disti_tune_each_ns(effort);
     struct links_time time = {INT64_MAX, INT64_MAX};
@@ -314,8 +315,8 @@ static dist_status links_long(struct engine_measurement *links, enum tune_effort
     return links_best(links, effort, LINKS_BACK, LINKS_LONG, &times->length, &busy);
 }
 
-static dist_status links_lead(struct engine_measurement *links, enum tune_effort effort, int distance,
-                              struct disti_cost *cost)
+static dist_status links_lead(struct engine_measurement *links, enum tune_effort effort,
+                              int distance, struct disti_cost *cost)
 {
     bool far = distance == DISTI_OTHER_NODE;
     struct disti_link_times times;

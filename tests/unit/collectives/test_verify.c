@@ -210,11 +210,11 @@ static void test_costs(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_all_reduce),     cmocka_unit_test(test_broadcast),
-        cmocka_unit_test(test_barrier),        cmocka_unit_test(test_reduce),
-        cmocka_unit_test(test_all_gather),     cmocka_unit_test(test_reduce_scatter),
-        cmocka_unit_test(test_gather),         cmocka_unit_test(test_scatter),
-        cmocka_unit_test(test_all_to_all),     cmocka_unit_test(test_costs),
+        cmocka_unit_test(test_all_reduce), cmocka_unit_test(test_broadcast),
+        cmocka_unit_test(test_barrier),    cmocka_unit_test(test_reduce),
+        cmocka_unit_test(test_all_gather), cmocka_unit_test(test_reduce_scatter),
+        cmocka_unit_test(test_gather),     cmocka_unit_test(test_scatter),
+        cmocka_unit_test(test_all_to_all), cmocka_unit_test(test_costs),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
