@@ -63,7 +63,7 @@ static void engine_append(struct dist_engine *engine, struct engine_task *task)
         engine->head = task;
     engine->tail = task;
     engine->tasks++;
-    engine->node_tasks += task->kind == TASK_ON_NODE;
+    engine->node_tasks += task->on_node;
 }
 
 /* Takes the task behind `before` (NULL: the first) out of the queue. */
@@ -78,7 +78,7 @@ static void engine_retire(struct dist_engine *engine, struct engine_task *before
     if (engine->tail == task)
         engine->tail = before;
     engine->tasks--;
-    engine->node_tasks -= task->kind == TASK_ON_NODE;
+    engine->node_tasks -= task->on_node;
     disti_task_retire(engine, task);
 }
 
@@ -104,7 +104,7 @@ static dist_status engine_step(struct dist_engine *engine, struct engine_task *t
         status = disti_task_start(task);
     if (status != DIST_OK)
         return status;
-    if (task->state != TASK_RUNS || (task->kind == TASK_ON_NODE && node_busy))
+    if (task->state != TASK_RUNS || (task->on_node && node_busy))
         return DIST_IN_PROGRESS;
     return disti_task_advance(engine, task, moved);
 }
@@ -122,7 +122,7 @@ static int engine_run(struct dist_engine *engine)
 
         if (status == DIST_OK && disti_mismatch_look(engine, DISTI_MISMATCH_FEW))
             status = disti_mismatch_report(engine);
-        node_busy |= task->kind == TASK_ON_NODE && status == DIST_IN_PROGRESS;
+        node_busy |= task->on_node && status == DIST_IN_PROGRESS;
         if (status == DIST_IN_PROGRESS) {
             before = task;
         } else if (status == DIST_OK) {
@@ -186,7 +186,7 @@ dist_status disti_engine_post(struct dist_engine *engine, const struct dist_call
         return status;
     if (begun)
         task->node_op = op;
-    else if (task->kind == TASK_ON_NODE)
+    else if (task->on_node)
         disti_on_node_post(engine, task);
     engine->calls.unpolled = true;
     if (!begun)
@@ -226,7 +226,7 @@ static bool engine_polled_node(struct dist_engine *engine, int *ran_p)
 {
     const struct engine_task *task = engine->head;
 
-    if (!task || task->kind != TASK_ON_NODE)
+    if (!task || !task->on_node)
         return false;
     *ran_p = engine_run(engine);
     return *ran_p != 0 || (engine->node_tasks == engine->tasks && !engine->p2p_head &&

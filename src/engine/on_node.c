@@ -119,7 +119,7 @@ static struct engine_task *node_first(const struct dist_engine *engine)
 {
     struct engine_task *task = engine->node_tasks ? engine->head : NULL;
 
-    while (task && task->kind != TASK_ON_NODE)
+    while (task && !task->on_node)
         task = task->next;
     return task;
 }

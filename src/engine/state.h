@@ -52,12 +52,6 @@ struct engine_lane {
  */
 enum engine_task_state { TASK_IDLE, TASK_POSTED, TASK_RUNS };
 
-/* What it is from when it is taken until it is idle again. */
-enum engine_task_kind {
-    TASK_PLAN,   /* by the steps of a plan */
-    TASK_ON_NODE /* on the boards of the machine */
-};
-
 /*
  * One call under way. A task is used again for a later call with its lanes and scratch.
  * `active` holds the numbers of the lanes that are not at their end.
@@ -66,13 +60,13 @@ struct engine_task {
     struct engine_task *next;
     struct engine_task *next_prepared;
     bool prepared; /* kept for one call */
-    enum engine_task_kind kind;
+    bool on_node;  /* the boards of the machine serve it, not the steps of a plan */
     enum engine_task_state state;
     struct dist_call call;
     struct dist_ticket *ticket; /* NULL: it has ended */
     uint64_t order;             /* of posting, over collectives, sends and receives */
     const struct disti_plan *plan;
-    struct disti_plan no_plan;    /* ON_NODE: without steps, */
+    struct disti_plan no_plan;    /* on_node: without steps, */
     struct disti_node_op node_op; /* and this is done instead */
     bool skips;                   /* a step without data sends no message */
     uint64_t fingerprint;

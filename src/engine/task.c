@@ -128,7 +128,7 @@ dist_status disti_task_advance(struct dist_engine *engine, struct engine_task *t
 {
     int before;
 
-    if (task->kind == TASK_ON_NODE)
+    if (task->on_node)
         return disti_on_node_advance(engine, task, moved);
     do {
         before = *moved;
@@ -165,8 +165,8 @@ static bool task_waits_for(const struct engine_task *task, int peer, bool sends)
 bool disti_task_waits_for(const struct dist_engine *engine, const struct engine_task *task,
                           int peer)
 {
-    return task->kind == TASK_ON_NODE ? disti_node_waits_for(engine->node, &task->node_op, peer)
-                                      : task_waits_for(task, peer, false);
+    return task->on_node ? disti_node_waits_for(engine->node, &task->node_op, peer)
+                         : task_waits_for(task, peer, false);
 }
 
 void disti_task_describe(const struct dist_engine *engine, const struct engine_task *task,
@@ -175,7 +175,7 @@ void disti_task_describe(const struct dist_engine *engine, const struct engine_t
     size_t used = 0;
 
     text[0] = '\0';
-    if (task->kind == TASK_ON_NODE)
+    if (task->on_node)
         disti_node_describe(engine->node, &task->node_op, text, size);
     for (int sends = 0; sends < 2 && !used; sends++) {
         for (int peer = 0; peer < task->plan->ranks && used + 16 < size; peer++) {

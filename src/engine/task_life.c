@@ -138,12 +138,12 @@ static dist_status task_bind(struct dist_engine *engine, struct engine_task *tas
 {
     dist_status status = DIST_OK;
 
-    if (task->kind != TASK_ON_NODE)
+    if (!task->on_node)
         status = disti_cache_plan(engine, call, &task->plan);
     if (status != DIST_OK)
         return status;
     task->call = *call;
-    if (task->kind == TASK_ON_NODE)
+    if (task->on_node)
         disti_on_node_bind(engine, task);
     task->element_bytes = dist_dtype_size(call->dtype);
     task->skips = call->count != 0 && !disti_collective_uneven(call->collective);
@@ -190,7 +190,7 @@ static dist_status task_take(struct dist_engine *engine, const struct dist_call 
         status = task_new(&task);
     if (status != DIST_OK)
         return status;
-    task->kind = disti_on_node(engine, call) ? TASK_ON_NODE : TASK_PLAN;
+    task->on_node = disti_on_node(engine, call);
     status = task_bind(engine, task, call);
     if (status == DIST_OK)
         *task_p = task;
