@@ -15,14 +15,14 @@ struct disti_store_target {
     int port;
     int rank, world_size;
     const char *job; /* "": not known */
-    bool doubtful;   /* the place may be out of date: a stranger there means "not yet" */
+    bool doubtful;   /* host and port may be out of date: who is no store there means "not yet" */
 };
 
 /* What the tries so far met; zeroed to begin with. */
 struct disti_store_tries {
     char text[400];        /* "127.0.0.1: Connection refused", of the last round */
     int64_t unresolved_by; /* give up on a name that nobody knows; 0: not tried yet */
-    bool stranger;         /* somebody accepts, and says no word of ours */
+    bool stranger;         /* somebody accepts, and does not speak the store's protocol */
 };
 
 /*

@@ -83,6 +83,15 @@ struct store_peer {
     bool dead;        /* to be reaped */
 };
 
+/*
+ * A rank, by what its client says and does:
+ *
+ *     ABSENT -- hello --> HERE -- goodbye --> LEFT        all LEFT: a launcher's store
+ *       ^                  |                              makes them ABSENT
+ *       |                  +-- report --> FAILED -- goodbye, or its connection ends --> LOST
+ *       |                  +-- its connection ends --> LOST
+ *       +-- withdraws -----+
+ */
 enum store_state { STORE_ABSENT, STORE_HERE, STORE_FAILED, STORE_LEFT, STORE_LOST };
 
 /* What the server knows about a rank. */
