@@ -55,6 +55,6 @@ mpich_tells()
 {
     timeout 60 "$MPICH_RUN" -launcher fork -np 2 "$builddir/tests/jobs/mishap" mpi exit-atexit 1 \
         >"$job_output" 2>&1
-    grep -q "a rank was lost after" "$job_output"
+    grep -q "rank 0: a rank was lost: " "$job_output"
 }
 [ -z "${MPICH_RUN-}" ] || job_check "mpich tells of a rank that exits" mpich_tells

@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * mishap BACKEND KIND VICTIM: one rank comes to grief in a loop of all-reduces; exit 0 if every
- * other rank gets the right error in time, naming the victim, and they make a group without it.
+ * other rank gets the right error, naming the victim, and they make a group without it. Where the
+ * timeout is not what ends the wait it is longer than the test may take; not over MPI, which is
+ * left only after it.
  *
  *   kill      the victim is killed (SIGKILL) between two operations
  *   kill-in   it is killed while an operation is under way
@@ -21,22 +23,14 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
-#include <time.h>
 #include <unistd.h>
 
 #define COUNT (1 << 20)
 #define GOOD_ROUNDS 5
 #define TIMEOUT_MS 2000
+#define LONG_TIMEOUT_MS (60 * 60 * 1000)
 
 static float data[2 * COUNT];
-
-static double now(void)
-{
-    struct timespec t;
-
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
-}
 
 static void *exit_thread(void *arg)
 {
@@ -107,6 +101,14 @@ static bool is_gone(const char *kind)
     return strncmp(kind, "kill", 4) == 0 || strncmp(kind, "exit", 4) == 0;
 }
 
+/* Something of a silent or a forked one lives for two timeouts: who needs its end runs into one. */
+static int timeout_of(const char *backend, const char *kind)
+{
+    bool lives = strcmp(kind, "silent") == 0 || strcmp(kind, "kill-fork") == 0;
+
+    return lives || strcmp(backend, "mpi") == 0 ? TIMEOUT_MS : LONG_TIMEOUT_MS;
+}
+
 static bool status_fits(const char *kind, dist_status status)
 {
     if (is_gone(kind))
@@ -139,21 +141,19 @@ static int go_on(dist_group *broken, int victim)
     return sum == (float)count ? 0 : 1;
 }
 
-/* A survivor: the error must come, be the right one, in time, and name the victim. */
+/* A survivor: the error must come, be the right one, and name the victim. */
 static int survive(dist_group *group, const char *kind, int victim)
 {
-    bool leaves = strncmp(kind, "exit", 4) == 0; /* it is noticed before the timeout */
     bool nameless = strcmp(kind, "silent") == 0; /* who is silent is not known yet */
-    double start = now();
     dist_status status = DIST_OK;
     char name[32];
 
-    while (status == DIST_OK && now() - start < 20)
+    while (status == DIST_OK)
         status = dist_all_reduce(group, data, data, COUNT, DIST_FLOAT32, DIST_SUM);
     snprintf(name, sizeof(name), "rank %d", victim);
-    printf("rank %d: %s after %.1f s: %s\n", dist_get_rank(group), dist_status_string(status),
-           now() - start, dist_last_error());
-    if (!status_fits(kind, status) || now() - start > (leaves ? TIMEOUT_MS / 1e3 : 10))
+    printf("rank %d: %s: %s\n", dist_get_rank(group), dist_status_string(status),
+           dist_last_error());
+    if (!status_fits(kind, status) || (is_gone(kind) && strstr(dist_last_error(), " waited ")))
         return 1;
     if (!nameless && !strstr(dist_last_error(), name))
         return 1;
@@ -173,7 +173,7 @@ static int be_a_rank(const char *backend, const char *kind, int victim)
     int code = 0;
 
     options.backend = backend;
-    options.timeout_ms = TIMEOUT_MS;
+    options.timeout_ms = timeout_of(backend, kind);
     if (dist_init_process_group(&options, &group) != DIST_OK) {
         printf("init: %s\n", dist_last_error());
         return 1;
