@@ -46,7 +46,7 @@ void job_wait_for_ranks(struct job *job, bool (*stopped)(void));
 void job_quit(struct job *job);
 void job_end(struct job *job);
 
-/* ---- between job.c and job_talk.c ---- */
+/* ---- between job.c and job_protocol.c ---- */
 
 /* The job is gone, for that reason; its processes are killed. */
 void job_fail(struct job *job, const char *format, ...) __attribute__((format(printf, 2, 3)));
