@@ -23,7 +23,7 @@ fault()
 }
 
 # ---- libraries that are not right ----
-fault version 'is version 2.8.3, and 2.14.0 or newer is needed'
+fault version 'is version 2.8.3, but libdist needs 2.14.0 or newer'
 DIST_NCCL_LIBRARY=$builddir/.libs/standin_partial.so battery 'has no function ncclGetUniqueId'
 DIST_NCCL_LIBRARY=/nowhere/libnccl.so battery 'DIST_NCCL_LIBRARY: /nowhere/libnccl.so'
 DIST_GPU_DRIVER=/nowhere/libcuda.so battery 'DIST_GPU_DRIVER: /nowhere/libcuda.so'
@@ -31,7 +31,7 @@ STANDIN_DEVICES=0 battery 'no CUDA-capable device is detected'
 STANDIN_DEVICES=1 battery 'rank 0 and rank 1 are both on device 0'
 
 # ---- joining ----
-fault init@1 'rank 1: joining 2 ranks on device 1: NCCL says: unhandled system error'
+fault init@1 'rank 1: joining 2 ranks on device 1: NCCL reports: unhandled system error'
 fault init-hang@1 'NCCL did not reach the other ranks within 2000 ms'
 
 # ---- calls ----
