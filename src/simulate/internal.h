@@ -174,10 +174,9 @@ struct sim {
     struct disti_forecast *forecast;
 };
 
-/* A duration: picoseconds of so many seconds; of so many bytes. At most about a week. */
+/* A duration in picoseconds: of so many bytes. At most about a week. */
 #define SIM_TIME_MAX 6e17
 #define SIM_SECOND 1e12
-uint64_t disti_sim_time(double seconds);
 static inline uint64_t sim_bytes(double bytes, double per_byte)
 {
     double time = bytes * per_byte;

@@ -5,7 +5,8 @@
 
 #include <stdlib.h>
 
-uint64_t disti_sim_time(double seconds)
+/* Picoseconds. */
+static uint64_t machine_time(double seconds)
 {
     return seconds > 0 ? sim_bytes(seconds, SIM_SECOND) : 0;
 }
@@ -24,15 +25,15 @@ static void machine_costs(struct sim *sim, size_t bytes, const struct disti_cost
     sim->copy_per_byte = machine_per_byte(cost->copy_bytes_per_second);
     sim->memory_per_byte = machine_per_byte(cost->node_bytes_per_second);
     sim->network_per_byte = machine_per_byte(cost->network_bytes_per_second);
-    sim->step = disti_sim_time(cost->step_s);
-    sim->change = disti_sim_time(cost->switch_s);
+    sim->step = machine_time(cost->step_s);
+    sim->change = machine_time(cost->switch_s);
     sim->eager = cost->eager_bytes;
     sim->node_cpus = cost->node_cpus;
     sim->all_cpus = sim->topology->ranks > cost->all_cpus ? cost->all_cpus : 0;
     for (int d = 0; d < DISTI_DISTANCES; d++)
         sim->links[d] =
-            (struct sim_link){.latency = disti_sim_time(cost->links[d].latency_s),
-                              .overhead = disti_sim_time(cost->links[d].overhead_s),
+            (struct sim_link){.latency = machine_time(cost->links[d].latency_s),
+                              .overhead = machine_time(cost->links[d].overhead_s),
                               .per_byte = machine_per_byte(cost->links[d].bytes_per_second)};
 }
 

@@ -77,8 +77,4 @@ int disti_tree_double_root(const struct disti_topology *topology, int which);
 void disti_tree_double_rooted(const struct disti_topology *topology, int which, int root, int rank,
                               struct disti_tree_neighbours *tree_p);
 
-/* The same over labels 0 .. count - 1 instead of ranks: parent and children are labels. */
-void disti_tree_double_label(int count, int which, int label, struct disti_tree_neighbours *tree_p);
-int disti_tree_double_label_root(int count, int which);
-
 #endif

@@ -160,12 +160,13 @@ static int double_label(int count, int which, int64_t number)
     return count % 2 == 0 ? count - (int)number : ((int)number - 2 + count) % count;
 }
 
-int disti_tree_double_label_root(int count, int which)
+/* The trees over labels 0 .. count - 1 instead of ranks: parent and children are labels. */
+static int double_tree_root(int count, int which)
 {
     return double_label(count, which, inorder_root(count));
 }
 
-void disti_tree_double_label(int count, int which, int label, struct disti_tree_neighbours *tree_p)
+static void double_tree(int count, int which, int label, struct disti_tree_neighbours *tree_p)
 {
     int64_t number = double_number(count, which, label), half = (number & -number) / 2;
     int64_t right = inorder_right(number, count);
@@ -195,7 +196,7 @@ void disti_tree_double_label(int count, int which, int label, struct disti_tree_
 static int double_delegate(const struct disti_topology *topology, int which, int node)
 {
     int size = disti_node_size(topology, node);
-    return disti_node_member(topology, node, disti_tree_double_label_root(size, which));
+    return disti_node_member(topology, node, double_tree_root(size, which));
 }
 
 /* The nodes without `home` (-1: all of them), numbered from the one behind it on. */
@@ -210,8 +211,7 @@ static void double_across(const struct disti_topology *topology, int which, int 
 {
     int nodes = topology->nodes;
     struct disti_tree_neighbours over;
-    disti_tree_double_label(home < 0 ? nodes : nodes - 1, which, (node - home - 1 + nodes) % nodes,
-                            &over);
+    double_tree(home < 0 ? nodes : nodes - 1, which, (node - home - 1 + nodes) % nodes, &over);
     tree->parent = top;
     if (over.parent >= 0)
         tree->parent = double_delegate(topology, which, double_node(topology, home, over.parent));
@@ -233,7 +233,7 @@ static void double_inside(const struct disti_topology *topology, int which, int 
     int node = disti_node_of(topology, rank), size = disti_node_size(topology, node);
     int at = topology->position[rank] - topology->node_first[node];
     struct disti_tree_neighbours in;
-    disti_tree_double_label(skip < 0 ? size : size - 1, which, (at - skip - 1 + size) % size, &in);
+    double_tree(skip < 0 ? size : size - 1, which, (at - skip - 1 + size) % size, &in);
     if (in.parent >= 0)
         tree->parent = double_member(topology, node, skip, in.parent);
     for (int i = 0; i < in.children; i++)
@@ -259,7 +259,7 @@ void disti_tree_double(const struct disti_topology *topology, int which, int ran
 
 int disti_tree_double_root(const struct disti_topology *topology, int which)
 {
-    return double_delegate(topology, which, disti_tree_double_label_root(topology->nodes, which));
+    return double_delegate(topology, which, double_tree_root(topology->nodes, which));
 }
 
 void disti_tree_double_rooted(const struct disti_topology *topology, int which, int root, int rank,
@@ -279,8 +279,8 @@ void disti_tree_double_rooted(const struct disti_topology *topology, int which, 
     if (topology->nodes > 1)
         tree_p->child[tree_p->children++] = double_delegate(
             topology, which,
-            double_node(topology, home, disti_tree_double_label_root(topology->nodes - 1, which)));
+            double_node(topology, home, double_tree_root(topology->nodes - 1, which)));
     if (size > 1)
         tree_p->child[tree_p->children++] =
-            double_member(topology, home, skip, disti_tree_double_label_root(size - 1, which));
+            double_member(topology, home, skip, double_tree_root(size - 1, which));
 }

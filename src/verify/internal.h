@@ -124,11 +124,7 @@ static inline bool verify_few(const struct verify *v)
     return v->ranks <= VERIFY_RANKS_FEW;
 }
 
-/* What stands for a rank's contribution in a sum. */
-uint64_t disti_verify_number(const struct verify *v, uint32_t rank);
-
-/* A rank's contribution alone, and two expressions added, in either order: hashes. */
-uint64_t disti_verify_leaf(uint32_t rank);
+/* Two expressions added, in either order: a hash. */
 uint64_t disti_verify_added(uint64_t one, uint64_t other);
 
 /* Notes the first fault, at a step, or in general if step is VERIFY_NONE. Returns false. */
@@ -137,9 +133,6 @@ bool disti_verify_fault(struct verify *v, uint32_t step, const char *format, ...
 
 /* "rank 3, lane 1, step 4 (SEND to rank 2, chunk 5)" */
 void disti_verify_describe(const struct verify *v, uint32_t step, char *text, size_t size);
-
-/* The shape as the rank has it, to ask what lies where. */
-struct disti_plan disti_verify_shape(const struct verify *v, uint32_t rank);
 
 /* The cell of a chunk that is followed, where the reference says, on a rank. */
 struct verify_cell *disti_verify_cell(const struct verify *v, uint32_t rank,

@@ -55,7 +55,8 @@ static uint64_t verify_mix(uint64_t z)
     return z ^ z >> 31;
 }
 
-uint64_t disti_verify_leaf(uint32_t rank)
+/* A rank's contribution by itself: a hash. */
+static uint64_t verify_leaf(uint32_t rank)
 {
     return verify_mix((uint64_t)rank + 1);
 }
@@ -65,14 +66,16 @@ uint64_t disti_verify_added(uint64_t one, uint64_t other)
     return verify_mix(verify_mix(one) + verify_mix(other) + 1);
 }
 
-uint64_t disti_verify_number(const struct verify *v, uint32_t rank)
+/* What stands for a rank's contribution in a sum. */
+static uint64_t verify_number(const struct verify *v, uint32_t rank)
 {
-    return verify_few(v) ? UINT64_C(1) << rank : disti_verify_leaf(rank);
+    return verify_few(v) ? UINT64_C(1) << rank : verify_leaf(rank);
 }
 
 /* ---- memory ---- */
 
-struct disti_plan disti_verify_shape(const struct verify *v, uint32_t rank)
+/* The shape as the rank has it, to ask what lies where. */
+static struct disti_plan verify_shape(const struct verify *v, uint32_t rank)
 {
     struct disti_plan shape = v->shape;
     shape.rank = (int)rank;
@@ -86,7 +89,7 @@ struct verify_cell *disti_verify_cell(const struct verify *v, uint32_t rank,
     if (space == DISTI_SCRATCH)
         return &v->scratch[v->rank[rank].first_slot + ref.chunk];
     if (space == DISTI_IN && v->aliased) {
-        struct disti_plan shape = disti_verify_shape(v, rank);
+        struct disti_plan shape = verify_shape(v, rank);
         if (disti_plan_locate(&shape, DISTI_OUT, v->followed[chunk], &ref))
             space = DISTI_OUT;
     }
@@ -97,14 +100,14 @@ struct verify_cell *disti_verify_cell(const struct verify *v, uint32_t rank,
 static void verify_fill(struct verify *v)
 {
     for (uint32_t rank = 0; rank < v->ranks; rank++) {
-        struct disti_plan shape = disti_verify_shape(v, rank);
+        struct disti_plan shape = verify_shape(v, rank);
         bool has = shape.collective != DIST_COLL_BROADCAST || shape.rank == shape.root;
         struct disti_chunk_ref ref;
         for (uint32_t c = 0; c < v->count && has; c++)
             if (disti_plan_locate(&shape, DISTI_IN, v->followed[c], &ref))
                 *disti_verify_cell(v, rank, ref, c) =
-                    (struct verify_cell){.sum = disti_verify_number(v, rank),
-                                         .order = disti_verify_leaf(rank),
+                    (struct verify_cell){.sum = verify_number(v, rank),
+                                         .order = verify_leaf(rank),
                                          .chunk = c,
                                          .written = true};
     }
@@ -128,7 +131,7 @@ static bool verify_output(struct verify *v, uint32_t rank, struct disti_chunk_re
     const struct verify_cell *cell = disti_verify_cell(v, rank, ref, c);
     bool reduces = disti_algorithm_reduces(v->shape.collective);
     bool finished = reduces && v->ranks > 1;
-    uint64_t sum = reduces ? v->all : disti_verify_number(v, verify_giver(v, v->followed[c]));
+    uint64_t sum = reduces ? v->all : verify_number(v, verify_giver(v, v->followed[c]));
     if (!cell->written)
         return disti_verify_fault(v, VERIFY_NONE, "rank %u: output chunk %u is never written", rank,
                                   ref.chunk);
@@ -153,9 +156,9 @@ static uint64_t verify_order(uint32_t ranks, uint64_t *sums)
     while (2 * virtual_ranks <= ranks)
         virtual_ranks *= 2;
     for (uint32_t rank = 0; rank < ranks; rank++) {
-        sums[count] = disti_verify_leaf(rank);
+        sums[count] = verify_leaf(rank);
         if (rank < 2 * (ranks - virtual_ranks))
-            sums[count] = disti_verify_added(sums[count], disti_verify_leaf(++rank));
+            sums[count] = disti_verify_added(sums[count], verify_leaf(++rank));
         count++;
     }
     for (; count > 1; count /= 2)
@@ -168,7 +171,7 @@ static bool verify_outputs(struct verify *v, uint64_t order)
 {
     v->verdict->ordered = disti_algorithm_reduces(v->shape.collective);
     for (uint32_t rank = 0; rank < v->ranks; rank++) {
-        struct disti_plan shape = disti_verify_shape(v, rank);
+        struct disti_plan shape = verify_shape(v, rank);
         struct disti_chunk_ref ref;
         for (uint32_t c = 0; c < v->count; c++) {
             if (!disti_plan_locate(&shape, DISTI_OUT, v->followed[c], &ref))
@@ -283,7 +286,7 @@ static void verify_open(struct verify *v, const struct disti_plan *plan, bool in
                          .recvs.size = sizeof(struct verify_message),
                          .verdict = verdict};
     for (uint32_t rank = 0; rank < v->ranks; rank++)
-        v->all += disti_verify_number(v, rank);
+        v->all += verify_number(v, rank);
     verify_follow(v);
 }
 
