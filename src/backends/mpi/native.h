@@ -50,14 +50,21 @@ void disti_native_drop(struct disti_native *native);
 MPI_Datatype disti_native_type(dist_dtype dtype);
 MPI_Op disti_native_op(dist_op op, dist_dtype dtype);
 
-/* ---- native_start.c ---- */
-
-size_t disti_native_bytes(const struct disti_native *native, const struct dist_call *call,
-                          size_t count);
+static inline size_t disti_native_bytes(const struct disti_native *native,
+                                        const struct dist_call *call, size_t count)
+{
+    return count * native->host->dtype_size(call->dtype);
+}
 
 /* The n-th element from there; NULL stays NULL, for buffers of nothing. */
-unsigned char *disti_native_element(const struct disti_native *native, const struct dist_call *call,
-                                    const void *base, size_t n);
+static inline unsigned char *disti_native_element(const struct disti_native *native,
+                                                  const struct dist_call *call, const void *base,
+                                                  size_t n)
+{
+    return base ? (unsigned char *)(uintptr_t)base + disti_native_bytes(native, call, n) : NULL;
+}
+
+/* ---- native_start.c ---- */
 
 /* Does the result come to other memory first? Then *count_p is how many elements that takes. */
 bool disti_native_stages(const struct disti_native *native, const struct dist_call *call,

@@ -6,18 +6,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-size_t disti_native_bytes(const struct disti_native *native, const struct dist_call *call,
-                          size_t count)
-{
-    return count * native->host->dtype_size(call->dtype);
-}
-
-unsigned char *disti_native_element(const struct disti_native *native, const struct dist_call *call,
-                                    const void *base, size_t n)
-{
-    return base ? (unsigned char *)(uintptr_t)base + disti_native_bytes(native, call, n) : NULL;
-}
-
 /* ---- memory ---- */
 
 /* Do blocks begin where no int can count the bytes? */
