@@ -262,7 +262,7 @@ void disti_attachment_close(struct engine_attachment *attachment)
     if (!endpoint)
         return;
     endpoint_lock(endpoint);
-    disti_endpoint_rouse(endpoint, attachment);
+    disti_endpoint_end_sleep(endpoint, attachment);
     if (endpoint->shared && endpoint->state) {
         endpoint_forget(endpoint, attachment->group);
         endpoint->happened++;

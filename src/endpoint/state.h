@@ -66,7 +66,8 @@ void disti_endpoint_wake(struct disti_endpoint *endpoint);
 void disti_endpoint_take_watch(struct disti_endpoint *endpoint);
 
 /* The attachment sleeps no more. */
-void disti_endpoint_rouse(struct disti_endpoint *endpoint, struct engine_attachment *attachment);
+void disti_endpoint_end_sleep(struct disti_endpoint *endpoint,
+                              struct engine_attachment *attachment);
 
 /* The watcher, if there was one, is gone, or the calling thread leaves: a sleeper shall watch. */
 void disti_endpoint_give_watch(struct disti_endpoint *endpoint);

@@ -95,7 +95,7 @@ void disti_endpoint_wake(struct disti_endpoint *endpoint)
     }
 }
 
-void disti_endpoint_rouse(struct disti_endpoint *endpoint, struct engine_attachment *attachment)
+void disti_endpoint_end_sleep(struct disti_endpoint *endpoint, struct engine_attachment *attachment)
 {
     struct engine_attachment **at = &endpoint->asleep;
 
@@ -171,7 +171,7 @@ void disti_attachment_disarm(struct engine_attachment *attachment)
         return;
     }
     pthread_mutex_lock(&endpoint->lock);
-    disti_endpoint_rouse(endpoint, attachment);
+    disti_endpoint_end_sleep(endpoint, attachment);
     pthread_mutex_unlock(&endpoint->lock);
 }
 

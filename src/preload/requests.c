@@ -29,7 +29,7 @@ static void requests_end(struct disti_pending *pending)
         pending->work = NULL;
     if (pending->persistent) {
         disti_persistent_complete(pending, pending->code);
-        if (pending->orphan)
+        if (pending->abandoned)
             disti_persistent_drop(pending);
         return;
     }
@@ -129,7 +129,7 @@ bool disti_pending_release(struct disti_pending *pending)
 
     pthread_mutex_lock(&requests_lock);
     running = pending->running;
-    pending->orphan = running;
+    pending->abandoned = running;
     pthread_mutex_unlock(&requests_lock);
     return !running;
 }

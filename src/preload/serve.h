@@ -134,7 +134,7 @@ struct disti_pending {
     dist_work *work; /* under way; of an all-reduce that libdist keeps: always */
     MPI_Request request;
     int code; /* how it ended */
-    bool persistent, kept, running, orphan;
+    bool persistent, kept, running, abandoned;
     int tag;                         /* persistent: of the message that completes it */
     struct disti_pending *next;      /* of those under way in its channel */
     struct disti_pending *next_made; /* of the persistent ones */

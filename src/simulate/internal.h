@@ -136,7 +136,7 @@ struct sim_message {
 struct sim_event {
     uint64_t time;
     uint32_t order;
-    uint32_t subject; /* SIM_MESSAGE | message, or lane */
+    uint32_t target; /* SIM_MESSAGE | message, or lane */
 };
 #define SIM_MESSAGE (UINT32_C(1) << 31)
 

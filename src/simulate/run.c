@@ -13,9 +13,9 @@ static inline bool event_before(const struct sim_event *a, const struct sim_even
 }
 
 /* There is room for every lane and every message (run_room). */
-static void event_put(struct sim *sim, uint64_t time, uint32_t subject)
+static void event_put(struct sim *sim, uint64_t time, uint32_t target)
 {
-    struct sim_event event = {time, sim->orders[sim->unit]++, subject};
+    struct sim_event event = {time, sim->orders[sim->unit]++, target};
     uint32_t at = sim->events++;
     while (at > 0 && event_before(&event, &sim->heap[(at - 1) / 4])) {
         sim->heap[at] = sim->heap[(at - 1) / 4];
@@ -326,9 +326,9 @@ static uint32_t message_rank(const struct sim *sim, const struct sim_message *me
 
 static uint32_t event_rank(const struct sim *sim, const struct sim_event *event)
 {
-    if (event->subject & SIM_MESSAGE)
-        return message_rank(sim, &sim->messages[event->subject & ~SIM_MESSAGE]);
-    return sim->lanes[event->subject].rank;
+    if (event->target & SIM_MESSAGE)
+        return message_rank(sim, &sim->messages[event->target & ~SIM_MESSAGE]);
+    return sim->lanes[event->target].rank;
 }
 
 dist_status disti_sim_run(struct sim *sim)
@@ -344,10 +344,10 @@ dist_status disti_sim_run(struct sim *sim)
         sim->now = event.time;
         if (units)
             sim->unit = event_rank(sim, &event) / sim->period;
-        if (event.subject & SIM_MESSAGE)
-            run_message(sim, event.subject & ~SIM_MESSAGE);
+        if (event.target & SIM_MESSAGE)
+            run_message(sim, event.target & ~SIM_MESSAGE);
         else
-            status = run_advance(sim, event.subject);
+            status = run_advance(sim, event.target);
     }
     return status;
 }

@@ -24,18 +24,18 @@ struct disti_store_alarm {
     unsigned char frame[];
 };
 
-static _Thread_local int32_t alarm_heeded = DISTI_NO_GROUP;
+static _Thread_local int32_t alarm_group = DISTI_NO_GROUP;
 
-void disti_store_heed(int32_t group)
+void disti_store_end_on_abort(int32_t group)
 {
-    alarm_heeded = group;
+    alarm_group = group;
 }
 
 const struct client_abort *disti_store_client_aborted(const struct disti_store *store)
 {
-    const struct client_abort *abort = alarm_heeded == DISTI_NO_GROUP ? NULL : store->aborts;
+    const struct client_abort *abort = alarm_group == DISTI_NO_GROUP ? NULL : store->aborts;
 
-    while (abort && abort->group != alarm_heeded)
+    while (abort && abort->group != alarm_group)
         abort = abort->next;
     return abort;
 }

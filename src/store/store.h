@@ -139,7 +139,7 @@ void disti_store_alarm_free(struct disti_store_alarm *alarm);
  * From now on what this thread waits for in a store ends with ERR_ABORTED if this group is aborted,
  * or was, whatever party it is for. DISTI_NO_GROUP: not any more.
  */
-void disti_store_heed(int32_t group);
+void disti_store_end_on_abort(int32_t group);
 
 /* Says goodbye and closes. NULL is accepted. */
 void disti_store_close(struct disti_store *store);

@@ -55,12 +55,12 @@ static dist_status groups_check_parent(struct dist_group *parent, const char *wh
 static void groups_begin(const struct dist_group *parent)
 {
     disti_log_use(parent->log);
-    disti_store_heed((int32_t)parent->number);
+    disti_store_end_on_abort((int32_t)parent->number);
 }
 
 static void groups_end(void)
 {
-    disti_store_heed(DISTI_NO_GROUP);
+    disti_store_end_on_abort(DISTI_NO_GROUP);
     disti_log_use(NULL);
 }
 
