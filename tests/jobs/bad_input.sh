@@ -59,7 +59,7 @@ job_fails "--batch-size" self 1 train_mnist --batch-size -3
 job_fails "--lr" self 1 train_mnist --lr ''
 job_fails "frobnicate" self 1 train_mnist --frobnicate
 DIST_ALGO=all_reduce:rung job_fails "recursive_doubling" self 2 train_mnist "${quick[@]}" "${spawn[@]}"
-DIST_TUNING=/no/such job_fails "none of off, measure, refine" self 2 train_mnist "${quick[@]}" "${spawn[@]}"
+DIST_TUNING=/no/such job_fails "neither off nor measure" self 2 train_mnist "${quick[@]}" "${spawn[@]}"
 DIST_TRANSPORT=pigeon job_fails "pigeon" self 2 train_mnist "${quick[@]}" "${spawn[@]}"
 DIST_TIMEOUT=soon job_fails "DIST_TIMEOUT" self 2 train_mnist "${quick[@]}" "${spawn[@]}"
 
