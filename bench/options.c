@@ -80,7 +80,8 @@ static int options_names(struct options *options)
     if (options->device)
         options->memory = options->device;
     if (!libdist_has_memory(options->memory))
-        return options_wrong("--mem %s: this build has none of it; give malloc", options->memory);
+        return options_wrong("--mem %s: this build does not support it; give malloc",
+                             options->memory);
     return 0;
 }
 
@@ -98,9 +99,9 @@ static int options_fit(struct options *options)
     if (compares && options->ranks < 0 && !options->worker)
         return options_wrong("several libraries start their own ranks: say how many with -n");
     if (compares && options->window != options_defaults.window)
-        return options_wrong("-W goes without other libraries: all of them have a window of 64");
+        return options_wrong("-W works without other libraries only: with them the window is 64");
     if (compares && options->backend)
-        return options_wrong("--backend goes without other libraries: name it in --compare");
+        return options_wrong("--backend works without other libraries only: name it in --compare");
     if (options->ranks > 0 && options->root >= options->ranks)
         return options_wrong("--root %ld: there are ranks 0 to %ld", (long)options->root,
                              (long)options->ranks - 1);

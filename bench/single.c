@@ -104,8 +104,7 @@ int single_main(const struct options *options, int argc, char **argv)
     if (own.ranks < 0)
         return single_rank(-1, &single);
     if (single_launcher()) {
-        fprintf(stderr,
-                "dist_bench: %s is set, so a launcher has started this process: leave -n out\n",
+        fprintf(stderr, "dist_bench: %s is set, so a launcher has started this process: omit -n\n",
                 single_launcher());
         return RUN_USAGE;
     }

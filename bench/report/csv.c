@@ -111,7 +111,7 @@ static int csv_add_library(const struct csv *csv, struct result *result)
 
     result->ranks = atoi(csv->fields[RANKS]);
     if (result->ranks < 1)
-        return csv_wrong(csv, "'%s' is no number of ranks", csv->fields[RANKS]);
+        return csv_wrong(csv, "'%s' is not a number of ranks", csv->fields[RANKS]);
     if (csv_library(result, name) == result->library_count &&
         result_add_library(result, name, strcmp(name, "limit") == 0) != 0)
         return csv_wrong(csv, "out of memory");
@@ -129,7 +129,7 @@ static int csv_point(const struct csv *csv, struct result_measurement *measureme
                                                  .bytes = strtoul(csv->fields[SIZE], &end, 10),
                                                  .window = 1};
     if (!operation || dtype < 0 || end == csv->fields[SIZE] || *end)
-        return csv_wrong(csv, "'%s', '%s', '%s' are no collective, size and dtype",
+        return csv_wrong(csv, "'%s', '%s', '%s' are not a collective, a size and a dtype",
                          csv->fields[COLLECTIVE], csv->fields[SIZE], csv->fields[DTYPE]);
     measurement_p->collective = operation->name;
     measurement_p->dtype = dist_dtype_string((dist_dtype)dtype);

@@ -52,7 +52,7 @@ bool disti_verify_match(struct verify *v)
     for (; sends > 0 || recvs > 0; sends--, recvs--, send++, recv++) {
         int order = sends == 0 ? 1 : recvs == 0 ? -1 : match_compare(send, recv);
         if (order > 0)
-            return disti_verify_fault(v, recv->step, "no message is sent to it");
+            return disti_verify_fault(v, recv->step, "no rank sends to it");
         if (order < 0)
             return disti_verify_fault(v, send->step, "nobody receives it");
         if (!match_pair(v, send->step, recv->step))

@@ -85,8 +85,8 @@ static bool run_read(struct verify *v, uint32_t step, struct disti_chunk_ref ref
         return disti_verify_fault(v, step, "reads chunk %u of %s, which is not written yet",
                                   ref.chunk, ref.space == DISTI_SCRATCH ? "scratch" : "its memory");
     if (value_p->chunk != item->chunk)
-        return disti_verify_fault(v, step, "takes chunk %u for chunk %u",
-                                  v->followed[value_p->chunk], v->followed[item->chunk]);
+        return disti_verify_fault(v, step, "uses chunk %u as chunk %u", v->followed[value_p->chunk],
+                                  v->followed[item->chunk]);
     return true;
 }
 
@@ -106,7 +106,7 @@ static bool run_sum(struct verify *v, uint32_t step, struct verify_cell *value_p
         return disti_verify_fault(v, step, "adds the contributions of ranks %#llx a second time",
                                   (unsigned long long)(value_p->sum & other->sum));
     if (value_p->finished || other->finished)
-        return disti_verify_fault(v, step, "adds to what is finished");
+        return disti_verify_fault(v, step, "adds to what is already finished");
     value_p->sum += other->sum;
     value_p->order = disti_verify_added(value_p->order, other->order);
     value_p->finished = verify_step(v, step)->finish;

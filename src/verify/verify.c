@@ -199,8 +199,8 @@ static bool verify_met(struct verify *v)
         if (knows != all)
             return disti_verify_fault(
                 v, VERIFY_NONE,
-                "rank %u leaves the barrier though it has heard only of ranks %#llx, of 64 from "
-                "rank %u on",
+                "rank %u passes the barrier after hearing of ranks %#llx only, of 64 from rank "
+                "%u on",
                 rank, (unsigned long long)knows, v->window);
     }
     return true;
@@ -327,8 +327,8 @@ static bool verify_plan(struct verify *v, const struct disti_plan *plan, int ran
     const struct disti_plan *shape = &v->shape;
     if (plan->collective != shape->collective || plan->chunks != shape->chunks ||
         plan->root != shape->root || plan->ranks != shape->ranks || plan->rank != rank)
-        return disti_verify_fault(v, VERIFY_NONE, "rank %d's plan is not one of these %d", rank,
-                                  shape->ranks);
+        return disti_verify_fault(v, VERIFY_NONE, "rank %d's plan does not match those of %d ranks",
+                                  rank, shape->ranks);
     char text[256];
     *status_p = disti_plan_check(plan, text, sizeof(text));
     if (*status_p == DIST_ERR_INTERNAL) {

@@ -92,7 +92,7 @@ job_check "costs are known then" says "Costs: the file $(echo "$XDG_CACHE_HOME" 
 job shell 2 dist_info tune
 job_check "it joins a job" says "costs were written"
 job_fails "needs two ranks or more" self 1 dist_info tune
-DIST_TUNING=$job_folder/output job_fails "DIST_TUNING is none of off" \
+DIST_TUNING=$job_folder/output job_fails "neither off nor measure" \
     self 1 dist_info explain reduce --ranks 2
 
 # selftest: what is right passes, what is wrong does not, and what hangs is told.
