@@ -32,12 +32,12 @@ static bool battery_run_rank(const struct battery_case *the_case, struct battery
     bool ok = !the_case->opened || battery_open(rank);
 
     ok = ok && the_case->run(rank);
-    if (the_case->opened) {
-        ok = ok && battery_meet(rank);
-        battery_close(rank);
-    }
+    ok = ok && (!the_case->opened || battery_meet(rank));
     if (!ok)
         atomic_fetch_add(&rank->shared->failures, 1);
+    /* Requests that have not ended point to memory of the case, which is no more. */
+    else if (the_case->opened)
+        battery_close(rank);
     return ok;
 }
 

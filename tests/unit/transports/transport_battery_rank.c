@@ -14,7 +14,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* Nothing has moved for so long: a busy machine may take far longer for the whole. */
 #define RANK_WAIT_MS 20000
+#define RANK_MEET_MS 100000
 /* Looks before a rank sleeps or yields, and before it leaves the CPU to others for a while. */
 #define RANK_SPINS 200
 #define RANK_YIELDS 1000
@@ -168,7 +170,7 @@ static bool rank_all_met(const struct battery_rank *rank)
 
 bool battery_meet(struct battery_rank *rank)
 {
-    int64_t deadline = disti_deadline_ms(RANK_WAIT_MS);
+    int64_t deadline = disti_deadline_ms(RANK_MEET_MS);
     bool sleeps = rank->sleeps;
     bool ok = true;
     int idle = 0;
@@ -234,6 +236,8 @@ bool battery_wait(struct battery_rank *rank, struct dist_request *requests, int 
         while (requests[i].status == DIST_IN_PROGRESS) {
             if (!rank_step(rank, &idle) || atomic_load(&rank->shared->failures))
                 return false;
+            if (idle == 0)
+                deadline = disti_deadline_ms(RANK_WAIT_MS);
             if (idle > RANK_SPINS && disti_expired(deadline))
                 return battery_expect(
                     rank, false, "request %d of %d (peer %d, tag %llu, %llu bytes) never ends", i,
