@@ -34,15 +34,17 @@ static dist_status board_make(struct disti_node *node, struct disti_node_hello *
         return DIST_OK;
     node->board = memory;
     atomic_init(&node->board->cpu, -1);
+    atomic_init(&node->board->writes_to, -1);
     node->cpu = -1;
     hello->usable = disti_node_doorbell_open(node, hello) == DIST_OK;
     hello->fences = !disti_node_can_fence();
-    return DIST_OK;
+    return disti_node_cma_open(hello);
 }
 
 /* -1: all can; else the first rank that cannot. Also sees whether one needs fences. */
 static int board_who_cannot(struct disti_node *node)
 {
+    node->cma = true;
     for (int r = 0; r < node->ranks; r++) {
         const struct disti_segment_location *board = &node->hellos[r].board;
 
@@ -50,6 +52,7 @@ static int board_who_cannot(struct disti_node *node)
             board->name.bytes - board->offset < sizeof(*node->board))
             return r;
         node->fences |= node->hellos[r].fences;
+        node->cma &= node->hellos[r].cma;
     }
     return -1;
 }

@@ -48,17 +48,45 @@ static void move(char *to, const char *from, size_t bytes, bool past)
         disti_node_move(to, from, bytes, past);
 }
 
+/* Elements of a giver's block, from `at` of the round on, into this rank's memory. */
+static void copy_get(struct disti_node *node, struct disti_node_op *op, int giver, char *to,
+                     int block, size_t at, size_t elements)
+{
+    const struct node_peer *peer = &node->peers[giver];
+    size_t bytes = elements * op->element_bytes;
+
+    if (op->way == NODE_WAY_CMA && giver != node->rank && !peer->in)
+        disti_node_cma_get(
+            node, op, giver, to,
+            peer->in_address + ((size_t)block * op->call.count + at) * op->element_bytes, bytes);
+    else
+        move(to, disti_node_in(node, op, giver, block, at), bytes, op->past);
+}
+
+/* Elements of this rank's IN into a taker's OUT, `offset` bytes behind its beginning. */
+static void copy_put(struct disti_node *node, struct disti_node_op *op, int taker, size_t offset,
+                     int block, size_t at, size_t elements)
+{
+    const struct node_peer *peer = &node->peers[taker];
+    const char *from = disti_node_in(node, op, node->rank, block, at);
+    size_t bytes = elements * op->element_bytes;
+
+    if (peer->out)
+        move(peer->out + offset, from, bytes, op->past);
+    else
+        disti_node_cma_put(node, op, taker, peer->out_address + offset, from, bytes);
+}
+
 /* From one giver, or as much of that as is one bite. */
-static size_t copy_from(struct disti_node *node, const struct disti_node_op *op, int giver,
-                        size_t at, size_t elements, size_t first)
+static size_t copy_from(struct disti_node *node, struct disti_node_op *op, int giver, size_t at,
+                        size_t elements, size_t first)
 {
     size_t bite = node_bite(op, NODE_BITE);
     size_t take = elements - at < bite ? elements - at : bite;
     size_t block = copy_out_block(op, giver) * op->call.count;
 
-    move((char *)op->call.out + (block + first + at) * op->element_bytes,
-         disti_node_in(node, op, giver, copy_in_block(node, op), at), take * op->element_bytes,
-         op->past);
+    copy_get(node, op, giver, (char *)op->call.out + (block + first + at) * op->element_bytes,
+             copy_in_block(node, op), at, take);
     return take;
 }
 
@@ -86,8 +114,8 @@ static bool copy_own(struct disti_node *node, struct disti_node_op *op)
 /* ---- between a root and the others ---- */
 
 /*
- * Nobody is idle: of the block between the root and another each moves a part, if both see all of
- * it. With p ranks the root has p - 1 of them, so that its part is one p-th:
+ * Nobody is idle: of the block between the root and another each moves a part, if both can reach
+ * all of it. With p ranks the root has p - 1 of them, so that its part is one p-th:
  *
  *      block   | the root: 1 / p | the other: the rest |
  */
@@ -101,24 +129,26 @@ static void copy_part(const struct disti_node *node, const struct disti_node_op 
     disti_node_slice(node, op, op->call.count, 0, &start, &split);
     if (other == op->call.root)
         split = op->call.count;
-    else if (!node->peers[gathers ? op->call.root : other].out)
+    else if (op->way == NODE_WAY_DIRECT && !node->peers[gathers ? op->call.root : other].out)
         split = gathers ? op->call.count : 0;
     *from_p = is_root ? 0 : split;
     *to_p = is_root ? split : op->call.count;
 }
 
 /* Between the root and the other, from `at` on; this rank is one of them. */
-static void copy_between(struct disti_node *node, const struct disti_node_op *op, int other,
-                         size_t at, size_t elements)
+static void copy_between(struct disti_node *node, struct disti_node_op *op, int other, size_t at,
+                         size_t elements)
 {
     const struct node_pattern *pattern = disti_node_pattern(op->call.collective);
     bool gathers = pattern->takers == NODE_ROOT;
     int giver = gathers ? other : op->call.root, taker = gathers ? op->call.root : other;
-    char *out = taker == node->rank ? op->call.out : node->peers[taker].out;
+    int block = pattern->in_blocks ? taker : 0;
+    size_t offset = (copy_out_block(op, giver) * op->call.count + at) * op->element_bytes;
 
-    move(out + (copy_out_block(op, giver) * op->call.count + at) * op->element_bytes,
-         disti_node_in(node, op, giver, pattern->in_blocks ? taker : 0, at),
-         elements * op->element_bytes, op->past);
+    if (taker == node->rank)
+        copy_get(node, op, giver, (char *)op->call.out + offset, block, at, elements);
+    else
+        copy_put(node, op, taker, offset, block, at, elements);
 }
 
 /* The root deals with all others, and with itself, in turn; another with the root. */
@@ -148,9 +178,10 @@ static bool copy_rooted(struct disti_node *node, struct disti_node_op *op)
 
 bool disti_node_copy_some(struct disti_node *node, struct disti_node_op *op)
 {
-    return op->way == NODE_WAY_DIRECT && disti_node_pattern(op->call.collective)->rooted
-               ? copy_rooted(node, op)
-               : copy_own(node, op);
+    bool windows = op->way == NODE_WAY_WINDOWS || op->way == NODE_WAY_SWAPPED;
+
+    return !windows && disti_node_pattern(op->call.collective)->rooted ? copy_rooted(node, op)
+                                                                       : copy_own(node, op);
 }
 
 /* Of a vector that is reduced in slices the others do not need this rank's slice. */

@@ -6,9 +6,11 @@ libdist_core_sources += \
 	src/node/board.c \
 	src/node/buddy.c \
 	src/node/buddy.h \
+	src/node/cma.c \
 	src/node/copy.c \
 	src/node/deferred.c \
 	src/node/move.c \
+	src/node/mover.c \
 	src/node/node.h \
 	src/node/op.c \
 	src/node/pattern.c \

@@ -43,13 +43,15 @@ enum disti_node_op_state { NODE_OP_POSTED, NODE_OP_WAITING, NODE_OP_WORKING, NOD
 
 /*
  * Where its data are. BOARD and WINDOWS are told apart by start; what begins as WINDOWS turns out
- * to be SWAPPED or DIRECT when all ranks have shown theirs: at stage 0, before any work.
+ * to be SWAPPED, DIRECT or CMA when all ranks have shown theirs: at stage 0, before any work. CMA
+ * becomes WINDOWS again if the kernel refuses.
  */
 enum disti_node_way {
     NODE_WAY_BOARD,   /* short: on the boards */
     NODE_WAY_WINDOWS, /* they go through windows; */
     NODE_WAY_SWAPPED, /* of two ranks, each of which writes into the other's */
-    NODE_WAY_DIRECT   /* all see them where they lie */
+    NODE_WAY_DIRECT,  /* all see them where they lie */
+    NODE_WAY_CMA      /* the kernel copies what a rank does not see (cma.c) */
 };
 
 /*
@@ -61,12 +63,15 @@ struct disti_node_op {
     uint64_t fingerprint, number;
     size_t element_bytes, piece; /* elements of a block that go in one round */
     bool past;                   /* OUT is written past the caches */
+    bool cma;                    /* it does not begin in windows: the kernel will do */
+    int64_t begun_ns;            /* while both are tried: when all had come; 0: it is no trial */
     enum disti_node_op_state state;
     enum disti_node_way way;
     uint64_t rounds, round;
     size_t done;           /* of this round's work */
     int others;            /* that a root has done with */
     uint32_t stage;        /* that the others are awaited at */
+    uint32_t base;         /* the stage that its rounds are counted from */
     int admitted;          /* POSTED: ranks below this let it begin */
     int seen;              /* WAITING: ranks below this have come to its stage */
     int peer;              /* on ERR_MISMATCH: who called something else, */
@@ -81,7 +86,7 @@ struct disti_node_hello {
     int32_t doorbell_fd; /* the end to write to */
     uint32_t doorbell_number;
     int16_t usable, fences; /* fences: it cannot have the kernel fence the others */
-    int32_t none;
+    int32_t cma;            /* the kernel may copy between its memory and the others' */
 };
 
 /*

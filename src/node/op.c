@@ -167,10 +167,13 @@ static dist_status op_enter(struct disti_node *node, struct disti_node_op *op)
         memcpy(slot->data, op->call.in,
                op->call.count * op->element_bytes * node_blocks(node, pattern));
     if (op->way != NODE_WAY_BOARD) {
+        op->cma = disti_node_mover_takes_cma(node, op);
         status = disti_node_publish(node, op);
         if (status != DIST_OK)
             return status;
-        disti_node_fill(node, op, 0);
+        disti_node_mover_show(node, op);
+        if (!op->cma)
+            disti_node_fill(node, op, 0);
     }
     status = disti_node_op_go(op, NODE_OP_WAITING);
     if (status != DIST_OK)
@@ -217,16 +220,23 @@ static bool op_is_lost(const struct disti_node *node, const struct disti_node_op
     return node->gone >= 0 && op->number >= node->gone_from;
 }
 
+static bool op_has_windows(const struct disti_node_op *op)
+{
+    return op->way == NODE_WAY_WINDOWS || op->way == NODE_WAY_SWAPPED;
+}
+
 /* What the work of a stage of a long call begins with, once: all are there. */
 static dist_status op_turn(struct disti_node *node, struct disti_node_op *op)
 {
     dist_status status = DIST_OK;
 
     node->confirmed = op->number;
-    if (op->stage == 0)
+    if (op->stage == 0) {
         status = disti_node_resolve(node, op);
-    if (status == DIST_OK && op->way != NODE_WAY_DIRECT && op->stage > 0)
-        disti_node_drain(node, op, op->stage - 1);
+        disti_node_mover_begin(node, op);
+    }
+    if (status == DIST_OK && op_has_windows(op) && op->stage > op->base)
+        disti_node_drain(node, op, op->stage - op->base - 1);
     if (op->past) /* before anybody is told that the call has ended */
         disti_node_store_fence();
     return status == DIST_OK ? disti_node_op_go(op, NODE_OP_WORKING) : status;
@@ -246,27 +256,48 @@ static dist_status op_finish_long(struct disti_node *node, struct disti_node_op 
     if (status != DIST_OK)
         return status;
     disti_node_record(node, op);
-    node->rounds += op->way == NODE_WAY_DIRECT ? 0 : op->rounds;
+    disti_node_mover_end(node, op);
+    node->rounds += op_has_windows(op) ? op->rounds : 0;
     return DIST_OK;
 }
 
-/* The round is done: says so, and has the next one filled. */
-static dist_status op_next_stage(struct disti_node *node, struct disti_node_op *op)
+/* This rank's part of the stage is done: the others are told, and awaited. */
+static dist_status op_reach(struct disti_node *node, struct disti_node_op *op)
 {
     dist_status status = disti_node_op_go(op, NODE_OP_WAITING);
 
     if (status != DIST_OK)
         return status;
-    if (op->past)
-        disti_node_store_fence();
-    op->done = 0;
-    op->round++;
-    if (op->way != NODE_WAY_DIRECT && op->round < op->rounds)
-        disti_node_fill(node, op, op->round);
     op->stage++;
     op->seen = 0;
     op_publish(node, op, op->stage);
     return DIST_IN_PROGRESS;
+}
+
+/* The kernel has not copied all: the same once more, through windows. */
+static dist_status op_begin_again(struct disti_node *node, struct disti_node_op *op)
+{
+    dist_status status = disti_node_resolve_to_windows(node, op);
+
+    if (status != DIST_OK)
+        return status;
+    op->round = 0;
+    op->base = op->stage + 1;
+    disti_node_fill(node, op, 0);
+    return op_reach(node, op);
+}
+
+/* The round is done: says so, and has the next one filled. */
+static dist_status op_next_stage(struct disti_node *node, struct disti_node_op *op)
+{
+    if (op->past)
+        disti_node_store_fence();
+    op->done = 0;
+    op->others = 0;
+    op->round++;
+    if (op_has_windows(op) && op->round < op->rounds)
+        disti_node_fill(node, op, op->round);
+    return op_reach(node, op);
 }
 
 /* One bite of a stage of a long call that all have reached. OK: the call has ended. */
@@ -279,8 +310,10 @@ static dist_status op_step(struct disti_node *node, struct disti_node_op *op)
     disti_node_check_gone(node); /* its memory may be the program's again: not a bite more */
     if (op_is_lost(node, op))
         return DIST_IN_PROGRESS;
-    if (op->stage == op->rounds)
-        return op_finish_long(node, op);
+    if (op->stage == op->base + op->rounds)
+        return op->way == NODE_WAY_CMA && disti_node_cma_failed(node, op)
+                   ? op_begin_again(node, op)
+                   : op_finish_long(node, op);
     return op_work(node, op) ? op_next_stage(node, op) : DIST_IN_PROGRESS;
 }
 

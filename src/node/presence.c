@@ -86,6 +86,7 @@ void disti_node_abandon(struct disti_node *node, const struct disti_node_op *op)
     node->board->gave_up = op->number;
     atomic_store_explicit(&node->board->presence, NODE_GONE, memory_order_seq_cst);
     disti_node_ring(node);
+    disti_node_cma_drain(node);
     node->abandoned = true;
     disti_segment_retire(); /* a peer may still be at a piece of what the program now frees */
 }

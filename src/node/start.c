@@ -13,14 +13,15 @@ bool disti_node_takes(const struct disti_node *node, const struct dist_call *cal
     return node && disti_node_knows(call->collective);
 }
 
-/* Elements of a block that a round of the window holds, on lines of their own. */
-static size_t start_piece(const struct disti_node *node, const struct disti_node_op *op,
-                          size_t blocks)
+/* A round holds whole lines of each block. */
+void disti_node_cut(const struct disti_node *node, struct disti_node_op *op)
 {
+    size_t blocks = node_blocks(node, disti_node_pattern(op->call.collective));
     size_t bytes = node->round_bytes / blocks / NODE_APART * NODE_APART;
     size_t piece = bytes / op->element_bytes;
 
-    return piece < op->call.count ? piece : op->call.count;
+    op->piece = piece < op->call.count ? piece : op->call.count;
+    op->rounds = (op->call.count + op->piece - 1) / op->piece;
 }
 
 /* Is what this rank reads and writes more than its cache holds, and OUT not yet in it? */
@@ -34,10 +35,10 @@ static bool start_goes_past(const struct disti_node *node, const struct disti_no
            !(pattern->reduces && op->call.in == op->call.out);
 }
 
-/* What a root alone gives is sooner copied twice than waited for. */
+/* What is only copied is sooner copied twice than waited for. */
 static size_t start_short_max(const struct disti_node *node, const struct node_pattern *pattern)
 {
-    return node->ranks > 2 || pattern->givers == NODE_ROOT ? NODE_SHORT_MAX : NODE_SHORT_PAIR;
+    return node->ranks > 2 || !pattern->reduces ? NODE_SHORT_MAX : NODE_SHORT_PAIR;
 }
 
 void disti_node_start(struct disti_node *node, const struct dist_call *call, uint64_t fingerprint,
@@ -53,8 +54,8 @@ void disti_node_start(struct disti_node *node, const struct dist_call *call, uin
     bytes = call->count * op->element_bytes;
     op->way = bytes <= start_short_max(node, pattern) / blocks ? NODE_WAY_BOARD : NODE_WAY_WINDOWS;
     op->state = NODE_OP_POSTED;
-    op->past = false;
-    op->stage = 0;
+    op->past = op->cma = false;
+    op->stage = op->base = 0;
     op->admitted = op->seen = 0;
     op->round = 0;
     op->done = 0;
@@ -62,6 +63,5 @@ void disti_node_start(struct disti_node *node, const struct dist_call *call, uin
     if (op->way == NODE_WAY_BOARD)
         return;
     op->past = start_goes_past(node, op, pattern);
-    op->piece = start_piece(node, op, blocks);
-    op->rounds = (call->count + op->piece - 1) / op->piece;
+    disti_node_cut(node, op);
 }

@@ -43,7 +43,10 @@ struct node_locations {
     struct disti_segment_location in;
     bool in_place; /* OUT is the same, and `out` not written */
     bool in_offered, out_offered;
-    bool refuses; /* from stage 1 on: one of the segments that were offered in this call */
+    bool refuses;         /* from stage 1 on: one of the segments that were offered in this call */
+    uint64_t mover_ns[2]; /* mover.c: by windows, and by CMA */
+    int32_t cma_failed;   /* from stage 1 on: errno of a copy that the kernel did not make */
+    uint64_t in_address, out_address; /* in this rank's own address space */
     struct disti_segment_location out;
     struct disti_segment_location window;
 };
@@ -78,8 +81,9 @@ enum node_presence { NODE_AWAKE, NODE_ASLEEP, NODE_GONE };
 struct node_board {
     struct node_slot slots[NODE_SLOTS];
     alignas(NODE_APART) _Atomic uint32_t presence;
-    _Atomic int32_t cpu; /* that it was on when it last began a call */
-    uint64_t gave_up;    /* GONE: from this call on */
+    _Atomic int32_t cpu;       /* that it was on when it last began a call */
+    _Atomic int32_t writes_to; /* the kernel copies for it into that rank's memory; -1: into none */
+    uint64_t gave_up;          /* GONE: from this call on */
 };
 
 /* A segment of a peer's that is mapped, and stays so while it is one of the last few used. */
@@ -101,9 +105,20 @@ struct node_peer {
     struct node_view views[NODE_VIEWS]; /* the first was used last */
     const char *in;                     /* of the call under way; NULL: in the window */
     char *out;
-    char *window; /* NULL: not mapped yet */
+    uint64_t in_address, out_address; /* the same in the peer's address space */
+    char *window;                     /* NULL: not mapped yet */
     uint64_t window_key;
 };
+
+/* How ordinary memory is copied by a collective in a size class; the same on all ranks. */
+struct node_mover {
+    uint64_t ns[2]; /* of 1 MiB, in this rank's fastest call by windows and by CMA; 0: none yet */
+    uint16_t calls; /* that took either, since the trials began */
+    bool cma;       /* it is the faster one */
+    bool direct;    /* the last call needed neither */
+};
+/* Size classes: factors of two. */
+#define NODE_SIZES 16
 
 struct disti_node {
     const struct dist_backend_config *config;
@@ -120,6 +135,7 @@ struct disti_node {
     uint64_t confirmed; /* the last that every rank is known to have begun, and was the same to */
     uint64_t sequences[NODE_SLOTS]; /* of the calls in this rank's slots, as its group counts */
     uint64_t rounds;                /* of windows, so far */
+    struct node_mover movers[DIST_COLL_COUNT][NODE_SIZES];
     struct node_proof proofs[NODE_VIEWS];
     unsigned proof_next; /* that is written next */
     int gone;            /* a rank that has given up, -1: none is known, */
@@ -129,6 +145,7 @@ struct disti_node {
     int64_t migrate_ns;  /* when it last stepped aside */
     uint32_t looks;      /* in vain, so far */
     bool fences;         /* a stage is stored with a fence */
+    bool cma;            /* the kernel copies between ranks, as far as is known; same on all */
     bool used;           /* its ranks have agreed to use it */
     bool has_doorbell;   /* with this number among those of the process: */
     uint32_t doorbell_number;
@@ -224,6 +241,10 @@ char *disti_node_window(const struct disti_node *node, int rank, uint64_t round)
 dist_status disti_node_publish(struct disti_node *node, struct disti_node_op *op);
 /* Learns where the others' are, and what follows for the call. All have shown theirs. */
 dist_status disti_node_resolve(struct disti_node *node, struct disti_node_op *op);
+/* It goes through windows after all. */
+dist_status disti_node_resolve_to_windows(struct disti_node *node, struct disti_node_op *op);
+/* Cuts a call that goes through windows into rounds. start.c */
+void disti_node_cut(const struct disti_node *node, struct disti_node_op *op);
 
 /* ---- view.c: who can map whose segments ---- */
 
@@ -252,6 +273,30 @@ void disti_node_store_fence(void);
 /* Asks for a tile some way behind `at`, if there is one, to be read or written soon. */
 void disti_node_prefetch(const char *memory, size_t bytes, size_t at);
 void disti_node_prefetch_write(char *memory, size_t bytes, size_t at);
+
+/* ---- cma.c: copies that the kernel makes between the ranks' own memory ---- */
+
+/* Reads DIST_SHM_CMA, and says so in the hello. */
+dist_status disti_node_cma_open(struct disti_node_hello *hello);
+/* From the peer's memory, or into it. A failure is noted in this rank's slot. */
+void disti_node_cma_get(struct disti_node *node, struct disti_node_op *op, int rank, void *to,
+                        uint64_t from, size_t bytes);
+void disti_node_cma_put(struct disti_node *node, struct disti_node_op *op, int rank, uint64_t to,
+                        const void *from, size_t bytes);
+/* Has a rank failed to copy? All have done their part. Then none relies on the kernel again. */
+bool disti_node_cma_failed(struct disti_node *node, const struct disti_node_op *op);
+/* This rank has said that it is gone: returns when no peer writes to its memory any more. */
+void disti_node_cma_drain(const struct disti_node *node);
+
+/* ---- mover.c: which way ordinary memory is copied ---- */
+
+/* Is this call begun without windows? The same on all ranks. */
+bool disti_node_mover_takes_cma(struct disti_node *node, const struct disti_node_op *op);
+/* Shows the others this rank's times, before stage 0. */
+void disti_node_mover_show(struct disti_node *node, const struct disti_node_op *op);
+/* All have shown theirs, and the op's way is known; and it has ended. */
+void disti_node_mover_begin(struct disti_node *node, struct disti_node_op *op);
+void disti_node_mover_end(struct disti_node *node, const struct disti_node_op *op);
 
 /* ---- copy.c, reduce.c: the work ---- */
 

@@ -106,6 +106,9 @@ dist_status disti_node_publish(struct disti_node *node, struct disti_node_op *op
     self->in = self->out = NULL;
     locations->in.name.key = locations->out.name.key = 0;
     locations->in_offered = locations->out_offered = locations->refuses = false;
+    locations->cma_failed = 0;
+    locations->in_address = (uintptr_t)op->call.in;
+    locations->out_address = (uintptr_t)op->call.out;
     if (gives && disti_node_find(node, op->call.in, window_in_bytes(node, op), &locations->in,
                                  &locations->in_offered))
         self->in = op->call.in;
@@ -141,6 +144,8 @@ static dist_status window_see_peer(struct disti_node *node, const struct disti_n
         status = disti_node_see(peer, &locations->out, window_out_bytes(node, op), &out);
     peer->in = in;
     peer->out = locations->in_place ? in : out;
+    peer->in_address = locations->in_address;
+    peer->out_address = locations->out_address;
     return status;
 }
 
@@ -226,12 +231,19 @@ dist_status disti_node_resolve(struct disti_node *node, struct disti_node_op *op
     }
     if (status != DIST_OK)
         return status;
-    if (!window_all_seen(node, op)) {
+    if (!op->cma && !window_all_seen(node, op)) {
         op->way = window_swaps(node, op) ? NODE_WAY_SWAPPED : NODE_WAY_WINDOWS;
         return window_attach_all(node, op);
     }
-    op->way = NODE_WAY_DIRECT;
+    op->way = window_all_seen(node, op) ? NODE_WAY_DIRECT : NODE_WAY_CMA;
     op->piece = op->call.count;
     op->rounds = 1;
     return DIST_OK;
+}
+
+dist_status disti_node_resolve_to_windows(struct disti_node *node, struct disti_node_op *op)
+{
+    op->way = NODE_WAY_WINDOWS;
+    disti_node_cut(node, op);
+    return window_attach_all(node, op);
 }

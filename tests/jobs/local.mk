@@ -47,6 +47,11 @@ tests_jobs_idle_SOURCES = tests/jobs/idle.c
 tests_jobs_idle_LDADD = libdist.la
 tests_jobs_idle_LDFLAGS = $(job_ldflags)
 
+check_PROGRAMS += tests/jobs/movers
+tests_jobs_movers_SOURCES = tests/jobs/movers.c
+tests_jobs_movers_LDADD = libdist.la
+tests_jobs_movers_LDFLAGS = $(job_ldflags)
+
 check_PROGRAMS += tests/jobs/many_groups
 tests_jobs_many_groups_SOURCES = tests/jobs/many_groups.c
 tests_jobs_many_groups_LDADD = libdist.la
@@ -125,6 +130,7 @@ job_scripts = \
 	tests/jobs/nccl_faults.sh \
 	tests/jobs/netns_cluster.sh \
 	tests/jobs/many_groups.sh \
+	tests/jobs/movers.sh \
 	tests/jobs/reproducible.sh \
 	tests/jobs/bad_input.sh \
 	tests/jobs/bad_modules.sh \
