@@ -35,10 +35,12 @@ static bool start_goes_past(const struct disti_node *node, const struct disti_no
            !(pattern->reduces && op->call.in == op->call.out);
 }
 
-/* What is only copied is sooner copied twice than waited for. */
+/* Of two ranks each sums half of a longer vector; else two copies are sooner made than waited for. */
 static size_t start_short_max(const struct disti_node *node, const struct node_pattern *pattern)
 {
-    return node->ranks > 2 || !pattern->reduces ? NODE_SHORT_MAX : NODE_SHORT_PAIR;
+    bool shares = node->ranks == 2 && pattern->reduces && pattern->takers == NODE_ALL;
+
+    return shares ? NODE_SHORT_PAIR : NODE_SHORT_MAX;
 }
 
 void disti_node_start(struct disti_node *node, const struct dist_call *call, uint64_t fingerprint,
