@@ -61,6 +61,7 @@ struct disti_node_op {
     uint64_t fingerprint, number;
     size_t element_bytes, piece; /* elements of a block that go in one round */
     bool past;                   /* OUT is written past the caches */
+    bool in_area;                /* BOARD: what is given is too much for a slot */
     enum disti_node_op_state state;
     enum disti_node_way way;
     uint64_t rounds, round;

@@ -54,6 +54,7 @@ void disti_node_start(struct disti_node *node, const struct dist_call *call, uin
     op->way = bytes <= start_short_max(node, pattern) / blocks ? NODE_WAY_BOARD : NODE_WAY_WINDOWS;
     op->state = NODE_OP_POSTED;
     op->past = false;
+    op->in_area = op->way == NODE_WAY_BOARD && bytes > NODE_SLOT_DATA / blocks;
     op->stage = 0;
     op->admitted = op->seen = 0;
     op->round = 0;
