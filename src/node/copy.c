@@ -38,7 +38,7 @@ void disti_node_copy_short(struct disti_node *node, struct disti_node_op *op)
             copy(out + copy_out_block(op, r) * bytes, (const char *)op->call.in + offset, bytes);
         else
             memcpy(out + copy_out_block(op, r) * bytes,
-                   node_slot(node->peers[r].board, op)->data + offset, bytes);
+                   node_given(node->peers[r].board, op) + offset, bytes);
     }
 }
 

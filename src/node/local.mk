@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # The floor of what the ranks of one machine do in memory that all of them see.
 libdist_core_sources += \
+	src/node/ahead.c \
 	src/node/migrate.c \
 	src/node/doorbell.c \
 	src/node/board.c \

@@ -65,6 +65,7 @@ struct disti_node_op {
     bool past;                   /* OUT is written past the caches */
     bool cma;                    /* it does not begin in windows: the kernel will do */
     int64_t begun_ns;            /* while both are tried: when all had come; 0: it is no trial */
+    bool in_area;                /* BOARD: what is given is too much for a slot */
     enum disti_node_op_state state;
     enum disti_node_way way;
     uint64_t rounds, round;

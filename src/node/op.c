@@ -70,17 +70,6 @@ static bool op_waits_for(const struct disti_node *node, const struct disti_node_
            (node_is(pattern->takers, op, node->rank) && node_is(pattern->givers, op, rank));
 }
 
-/* In the node's call of that number. */
-static dist_status op_mismatch(const struct disti_node *node, struct disti_node_op *op,
-                               uint64_t number, int peer, uint64_t theirs)
-{
-    op->peer = peer;
-    op->mine = node->board->slots[number % NODE_SLOTS].fingerprint;
-    op->theirs = theirs;
-    op->sequence = node->sequences[number % NODE_SLOTS];
-    return DIST_ERR_MISMATCH;
-}
-
 /* Have all that are awaited reached the op's stage? */
 static dist_status op_poll(struct disti_node *node, struct disti_node_op *op)
 {
@@ -94,59 +83,9 @@ static dist_status op_poll(struct disti_node *node, struct disti_node_op *op)
         slot = node_slot(node->peers[op->seen].board, op);
         if (atomic_load_explicit(&slot->stage, memory_order_acquire) < want)
             return DIST_IN_PROGRESS;
-        if (slot->fingerprint != op->fingerprint)
-            return op_mismatch(node, op, op->number, op->seen, slot->fingerprint);
+        if (atomic_load_explicit(&slot->history, memory_order_relaxed) != node->history)
+            return disti_node_differs(node, op, op->number, op->seen);
     }
-    return DIST_OK;
-}
-
-/* The call that all must have begun so that this one's slot is free; 0: none. */
-static uint64_t op_before(const struct disti_node_op *op)
-{
-    return op->number < NODE_SLOTS ? 0 : op->number - (NODE_SLOTS - 1);
-}
-
-/*
- * What that rank's call of the number was: IN_PROGRESS, it has not begun it; ERR_MISMATCH, another
- * one. It may have left the call behind: then its slot holds a later one, or half of it, and the
- * stage says so.
- */
-static dist_status op_look_back(const struct disti_node *node, struct disti_node_op *op,
-                                uint64_t number, int rank)
-{
-    struct node_slot *slot = &node->peers[rank].board->slots[number % NODE_SLOTS];
-    uint64_t theirs;
-
-    if (atomic_load_explicit(&slot->stage, memory_order_acquire) < node_stage(number, 0))
-        return DIST_IN_PROGRESS;
-    theirs = atomic_load_explicit(&slot->fingerprint, memory_order_acquire);
-    if (theirs == node->board->slots[number % NODE_SLOTS].fingerprint ||
-        atomic_load_explicit(&slot->stage, memory_order_relaxed) >=
-            node_writing(number + NODE_SLOTS))
-        return DIST_OK;
-    return op_mismatch(node, op, number, rank, theirs);
-}
-
-/*
- * Is the slot free? And was the last call the same to all that have begun it? Most calls are seen
- * to be the same as they run, but a root alone need not look at anybody.
- */
-static dist_status op_admit(struct disti_node *node, struct disti_node_op *op)
-{
-    uint64_t begun = op_before(op), last = op->number - 1;
-
-    for (; last > node->confirmed && op->admitted < node->ranks; op->admitted++) {
-        dist_status status = op_look_back(node, op, last, op->admitted);
-
-        if (status == DIST_IN_PROGRESS && begun > node->confirmed)
-            status = op_look_back(node, op, begun, op->admitted);
-        else if (status == DIST_IN_PROGRESS)
-            status = DIST_OK;
-        if (status != DIST_OK)
-            return status;
-    }
-    if (begun > node->confirmed)
-        node->confirmed = begun;
     return DIST_OK;
 }
 
@@ -155,16 +94,13 @@ static dist_status op_admit(struct disti_node *node, struct disti_node_op *op)
 static dist_status op_enter(struct disti_node *node, struct disti_node_op *op)
 {
     const struct node_pattern *pattern = disti_node_pattern(op->call.collective);
-    struct node_slot *slot = node_slot(node->board, op);
-    dist_status status = op_admit(node, op);
+    dist_status status = disti_node_admit(node, op);
 
     if (status != DIST_OK)
         return status;
-    node->sequences[op->number % NODE_SLOTS] = op->call.sequence;
-    atomic_store_explicit(&slot->stage, node_writing(op->number), memory_order_relaxed);
-    atomic_store_explicit(&slot->fingerprint, op->fingerprint, memory_order_release);
+    disti_node_begin(node, op);
     if (op->way == NODE_WAY_BOARD && node_is(pattern->givers, op, node->rank) && op->call.count)
-        memcpy(slot->data, op->call.in,
+        memcpy(node_given(node->board, op), op->call.in,
                op->call.count * op->element_bytes * node_blocks(node, pattern));
     if (op->way != NODE_WAY_BOARD) {
         op->cma = disti_node_mover_takes_cma(node, op);
@@ -189,9 +125,13 @@ static dist_status op_enter(struct disti_node *node, struct disti_node_op *op)
  */
 static void op_prefetch_next(struct disti_node *node, const struct disti_node_op *op, size_t bytes)
 {
-    if (bytes >= NODE_PREFETCH_MIN)
-        node_prefetch_write(&node->board->slots[(op->number + 1) % NODE_SLOTS],
-                            bytes + offsetof(struct node_slot, data));
+    uint64_t next = op->number + 1;
+
+    if (bytes < NODE_PREFETCH_MIN)
+        return;
+    node_prefetch_write(&node->board->slots[next % NODE_SLOTS], sizeof(struct node_slot));
+    if (op->in_area)
+        node_prefetch_write(&node->board->areas[next % NODE_AREAS], bytes);
 }
 
 static dist_status op_finish_short(struct disti_node *node, struct disti_node_op *op)
@@ -336,25 +276,15 @@ dist_status disti_node_advance(struct disti_node *node, struct disti_node_op *op
     return op->way == NODE_WAY_BOARD ? op_finish_short(node, op) : op_step(node, op);
 }
 
-dist_status disti_node_compare(const struct disti_node *node, struct disti_node_op *op)
-{
-    dist_status status = DIST_OK;
-
-    for (int r = 0; op->state != NODE_OP_POSTED && r < node->ranks && status != DIST_ERR_MISMATCH;
-         r++)
-        status = op_look_back(node, op, op->number, r);
-    return status == DIST_ERR_MISMATCH ? status : DIST_OK;
-}
-
 bool disti_node_waits_for(const struct disti_node *node, const struct disti_node_op *op, int rank)
 {
-    bool posted = op->state == NODE_OP_POSTED;
-    uint64_t number = posted ? op_before(op) : op->number;
-    uint64_t want = node_stage(number, posted ? 0 : op->stage);
-    struct node_slot *slot = &node->peers[rank].board->slots[number % NODE_SLOTS];
+    struct node_slot *slot = node_slot(node->peers[rank].board, op);
 
-    return (posted || op_waits_for(node, op, rank)) &&
-           atomic_load_explicit(&slot->stage, memory_order_seq_cst) < want;
+    if (op->state == NODE_OP_POSTED)
+        return disti_node_is_behind(node, op, rank);
+    return op_waits_for(node, op, rank) &&
+           atomic_load_explicit(&slot->stage, memory_order_seq_cst) <
+               node_stage(op->number, op->stage);
 }
 
 void disti_node_describe(const struct disti_node *node, const struct disti_node_op *op, char *text,

@@ -148,12 +148,12 @@ void disti_node_reduce_short(struct disti_node *node, struct disti_node_op *op)
 
     if (node->ranks == 2 && op->call.op != DIST_USER) {
         sum_pair(&op->call, op->element_bytes, op->call.out,
-                 node_slot(node->peers[0].board, op)->data + offset,
-                 node_slot(node->peers[1].board, op)->data + offset, bytes);
+                 node_given(node->peers[0].board, op) + offset,
+                 node_given(node->peers[1].board, op) + offset, bytes);
         return;
     }
     for (int r = 0; r < node->ranks; r++)
-        node->sources[r] = (const char *)node_slot(node->peers[r].board, op)->data + offset;
+        node->sources[r] = (const char *)node_given(node->peers[r].board, op) + offset;
     node->targets[0] = op->call.out;
     reduce_all(node, op, bytes, 1);
 }

@@ -58,6 +58,7 @@ void disti_node_start(struct disti_node *node, const struct dist_call *call, uin
     op->state = NODE_OP_POSTED;
     op->past = op->cma = false;
     op->stage = op->base = 0;
+    op->in_area = op->way == NODE_WAY_BOARD && bytes > NODE_SLOT_DATA / blocks;
     op->admitted = op->seen = 0;
     op->round = 0;
     op->done = 0;

@@ -52,24 +52,35 @@ struct node_locations {
 };
 
 /*
- * With s slots call number c stands in slot c % s. `stage` is c << NODE_STAGE_BITS | what the rank
- * has reached; it only grows. All else is written before the stage that it belongs to is stored
- * (release), and read after that has been seen (acquire). A slot is written for call c when every
- * rank is known to have begun call c - s + 1, so that all have done with call c - s, whose slot it
- * was. Two slots would do; with four a root need not wait for those that it gives to.
+ * Call number c stands in slot c % NODE_SLOTS. `stage` is c << NODE_STAGE_BITS | what the rank has
+ * reached; it only grows. All else is written before the stage that it belongs to is stored
+ * (release), and read after that has been seen (acquire). What a rank gives stands in the slot, or
+ * in area c % NODE_AREAS if the slot is too small. Of s slots or areas one is written for call c
+ * when every rank is known to have begun call c - s + 1, so that all have done with call c - s,
+ * whose it was. Two would do; with more a rank that only gives need not wait for those that take.
  *
- * Who waits for a call reads its slot while that is the call's. Who only looks back at one may find
- * the next in the slot, or half of it: then the stage says so before the fingerprint does.
+ * `history` is a hash of this call and all before it: where two ranks' are the same in one call, so
+ * are all calls before. Who waits for a call reads its slot while that is the call's. Who only
+ * looks back at one may find the next in the slot, or half of it: then the stage says so before
+ * history and fingerprint do.
  */
-#define NODE_SLOTS 4
+#define NODE_SLOTS 32
+#define NODE_AREAS 8
 #define NODE_STAGE_BITS 24
+/* Bytes that a slot has room for, aligned as any element. */
+#define NODE_SLOT_DATA 224
+#define NODE_SLOT_ALIGN 32
 struct node_slot {
     alignas(NODE_APART) _Atomic uint64_t stage;
-    _Atomic uint64_t fingerprint;
-    union {
+    _Atomic uint64_t history, fingerprint;
+    alignas(NODE_SLOT_ALIGN) union {
         struct node_locations locations;
-        unsigned char data[NODE_SHORT_MAX];
+        unsigned char data[NODE_SLOT_DATA];
     };
+};
+
+struct node_area {
+    alignas(NODE_APART) unsigned char data[NODE_SHORT_MAX];
 };
 
 /*
@@ -80,6 +91,8 @@ enum node_presence { NODE_AWAKE, NODE_ASLEEP, NODE_GONE };
 
 struct node_board {
     struct node_slot slots[NODE_SLOTS];
+    struct node_area areas[NODE_AREAS];
+    alignas(NODE_APART) _Atomic uint64_t begun; /* its newest call: others seldom look */
     alignas(NODE_APART) _Atomic uint32_t presence;
     _Atomic int32_t cpu;       /* that it was on when it last began a call */
     _Atomic int32_t writes_to; /* the kernel copies for it into that rank's memory; -1: into none */
@@ -133,6 +146,7 @@ struct disti_node {
     size_t cache_bytes; /* this rank's, of the second level */
     uint64_t calls;     /* numbered so far */
     uint64_t confirmed; /* the last that every rank is known to have begun, and was the same to */
+    uint64_t history;   /* of the calls that this rank has begun */
     uint64_t sequences[NODE_SLOTS]; /* of the calls in this rank's slots, as its group counts */
     uint64_t rounds;                /* of windows, so far */
     struct node_mover movers[DIST_COLL_COUNT][NODE_SIZES];
@@ -162,6 +176,12 @@ struct disti_node {
 static inline struct node_slot *node_slot(struct node_board *board, const struct disti_node_op *op)
 {
     return &board->slots[op->number % NODE_SLOTS];
+}
+
+/* Where a rank's data are in a call on the boards. */
+static inline unsigned char *node_given(struct node_board *board, const struct disti_node_op *op)
+{
+    return op->in_area ? board->areas[op->number % NODE_AREAS].data : node_slot(board, op)->data;
 }
 
 static inline uint64_t node_stage(uint64_t number, uint32_t stage)
@@ -312,6 +332,21 @@ bool disti_node_reduce_some(struct disti_node *node, struct disti_node_op *op);
 void disti_node_fill(struct disti_node *node, struct disti_node_op *op, uint64_t round);
 /* Fetches the round's slices that others have reduced. */
 void disti_node_drain(struct disti_node *node, struct disti_node_op *op, uint64_t round);
+
+/* ---- ahead.c: how far ranks are ahead of each other, and whether they call the same ---- */
+
+/*
+ * May the call be begun? OK: its slot and area are free. IN_PROGRESS: a rank is too far behind.
+ * ERR_MISMATCH: a rank has called something else.
+ */
+dist_status disti_node_admit(struct disti_node *node, struct disti_node_op *op);
+/* Begins the op: writes its fingerprint and history into its slot. */
+void disti_node_begin(struct disti_node *node, const struct disti_node_op *op);
+/* The rank's history at that call is another than this one's: ERR_MISMATCH, and which call. */
+dist_status disti_node_differs(const struct disti_node *node, struct disti_node_op *op,
+                               uint64_t number, int rank);
+/* POSTED: is the rank so far behind that the op cannot begin? */
+bool disti_node_is_behind(const struct disti_node *node, const struct disti_node_op *op, int rank);
 
 /* ---- op.c ---- */
 

@@ -1,0 +1,138 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* How far a rank may be ahead of the others, and whether they were called the same. */
+#include "node/state.h"
+
+/*
+ * A rank that only gives ends its call when its data stand on its board, and goes on until its
+ * slots are full. Then it looks how far the others have come, and waits until they have half of
+ * them behind them, so that it need not look again for as many calls:
+ *
+ *     number   c - s                c - s / 2              c
+ *     ---------|--------------------|----------------------|
+ *              confirmed: all       awaited: all must      begun next
+ *              have begun it        have begun it
+ *
+ * In that look it compares the others' histories with its own. A call that differed before in
+ * vain, since nobody waited in it, so is found s calls later at most; or in the first in which a
+ * rank waits for another. Nobody loses sight of the calls that differ first: to write over them a
+ * rank must have compared the calls behind them.
+ */
+
+/* ---- what was called ---- */
+
+/* With h before it, as everywhere in the group. */
+static uint64_t ahead_hash(uint64_t history, uint64_t fingerprint)
+{
+    history = (history ^ fingerprint) * 0x9e3779b97f4a7c15;
+    return history ^ history >> 29;
+}
+
+void disti_node_begin(struct disti_node *node, const struct disti_node_op *op)
+{
+    struct node_slot *slot = node_slot(node->board, op);
+
+    node->sequences[op->number % NODE_SLOTS] = op->call.sequence;
+    node->history = ahead_hash(node->history, op->fingerprint);
+    atomic_store_explicit(&slot->stage, node_writing(op->number), memory_order_relaxed);
+    atomic_store_explicit(&slot->history, node->history, memory_order_release);
+    atomic_store_explicit(&slot->fingerprint, op->fingerprint, memory_order_release);
+    atomic_store_explicit(&node->board->begun, op->number, memory_order_release);
+}
+
+static uint64_t ahead_begun(const struct disti_node *node, int rank)
+{
+    return atomic_load_explicit(&node->peers[rank].board->begun, memory_order_acquire);
+}
+
+static uint64_t ahead_fingerprint(struct node_board *board, uint64_t number)
+{
+    return atomic_load_explicit(&board->slots[number % NODE_SLOTS].fingerprint,
+                                memory_order_acquire);
+}
+
+dist_status disti_node_differs(const struct disti_node *node, struct disti_node_op *op,
+                               uint64_t number, int rank)
+{
+    uint64_t first = number < NODE_SLOTS ? 1 : number - NODE_SLOTS + 1;
+
+    if (first <= node->confirmed)
+        first = node->confirmed + 1;
+    while (first < number && ahead_fingerprint(node->board, first) ==
+                                 ahead_fingerprint(node->peers[rank].board, first))
+        first++;
+    op->peer = rank;
+    op->mine = ahead_fingerprint(node->board, first);
+    op->theirs = ahead_fingerprint(node->peers[rank].board, first);
+    op->sequence = node->sequences[first % NODE_SLOTS];
+    return DIST_ERR_MISMATCH;
+}
+
+/*
+ * Were all calls the same that both this rank and that one have begun? The other may have left the
+ * last of them behind: then its slot holds a later call, or half of it, and the stage says so.
+ */
+static dist_status ahead_compare(const struct disti_node *node, struct disti_node_op *op, int rank)
+{
+    uint64_t mine = ahead_begun(node, node->rank), theirs = ahead_begun(node, rank);
+    uint64_t number = theirs < mine ? theirs : mine;
+    struct node_slot *slot = &node->peers[rank].board->slots[number % NODE_SLOTS];
+    uint64_t history;
+
+    if (number <= node->confirmed)
+        return DIST_OK;
+    history = atomic_load_explicit(&slot->history, memory_order_acquire);
+    if (history == node->board->slots[number % NODE_SLOTS].history ||
+        atomic_load_explicit(&slot->stage, memory_order_relaxed) >=
+            node_writing(number + NODE_SLOTS))
+        return DIST_OK;
+    return disti_node_differs(node, op, number, rank);
+}
+
+dist_status disti_node_compare(const struct disti_node *node, struct disti_node_op *op)
+{
+    dist_status status = DIST_OK;
+
+    for (int r = 0; r < node->ranks && status == DIST_OK; r++)
+        status = ahead_compare(node, op, r);
+    return status;
+}
+
+/* ---- how far ahead ---- */
+
+/* Calls that may stand on this rank's board at once, if they are as this one. */
+static uint64_t ahead_depth(const struct disti_node *node, const struct disti_node_op *op)
+{
+    const struct node_pattern *pattern = disti_node_pattern(op->call.collective);
+
+    return op->in_area && node_is(pattern->givers, op, node->rank) ? NODE_AREAS : NODE_SLOTS;
+}
+
+/* The call that all must have begun before this one is, if it has to wait. */
+static uint64_t ahead_awaited(const struct disti_node *node, const struct disti_node_op *op)
+{
+    uint64_t half = ahead_depth(node, op) / 2;
+
+    return op->number < half ? 0 : op->number - half;
+}
+
+bool disti_node_is_behind(const struct disti_node *node, const struct disti_node_op *op, int rank)
+{
+    return rank != node->rank &&
+           atomic_load_explicit(&node->peers[rank].board->begun, memory_order_seq_cst) <
+               ahead_awaited(node, op);
+}
+
+dist_status disti_node_admit(struct disti_node *node, struct disti_node_op *op)
+{
+    if (op->number - node->confirmed < ahead_depth(node, op))
+        return DIST_OK;
+    for (; op->admitted < node->ranks; op->admitted++) {
+        bool behind = disti_node_is_behind(node, op, op->admitted);
+        dist_status status = ahead_compare(node, op, op->admitted); /* all that it has begun */
+
+        if (status != DIST_OK || behind)
+            return status == DIST_OK ? DIST_IN_PROGRESS : status;
+    }
+    node->confirmed = ahead_awaited(node, op);
+    return DIST_OK;
+}
