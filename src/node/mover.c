@@ -1,9 +1,14 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Which way ordinary memory is copied: through windows, twice, in rounds; or by the kernel, once,
- * at the price of two system calls. What is faster depends on caches, kernel, size, and on how many
- * ranks share a CPU. So the first calls of a collective in a size class take both ways in turn, and
- * all ranks show what they measured:
+ * Which way ordinary memory is moved. Where the data are is known only when all have come to a
+ * call; so the calls before it, of the same collective and size class, tell.
+ *
+ * Up to NODE_AREA_BYTES a board is best, for who gives need not wait; unless the data are in
+ * segments, where it would be a needless copy. So a few calls see where they are.
+ *
+ * Longer data go through windows, copied twice, in rounds; or are copied by the kernel, once, at
+ * the price of system calls. What is faster depends on caches, kernel, size, and on how many ranks
+ * share a CPU. So the first calls take both ways in turn, and all ranks show what they measured:
  *
  *   call     0    1        2    3        ...  7         8
  *            CMA  windows  CMA  windows       windows   all see all times: the sooner way from now
@@ -18,6 +23,8 @@
 #include <string.h>
 
 #define MOVER_TRIALS 8
+/* So many calls in a row with data elsewhere than in segments: boards are taken. */
+#define MOVER_LOOKS 2
 /* After so many calls of a class the trials begin anew. */
 #define MOVER_CALLS 2000
 /* The least class: calls of up to so many bytes. */
@@ -38,15 +45,46 @@ static bool mover_tries(const struct node_mover *mover)
     return mover->calls < MOVER_TRIALS;
 }
 
-bool disti_node_mover_takes_cma(struct disti_node *node, const struct disti_node_op *op)
+/* May the kernel copy, in this call? It reduces nothing. */
+static bool mover_may_cma(const struct disti_node *node, const struct disti_node_op *op)
 {
-    const struct node_mover *mover = mover_of(node, op);
+    return node->cma && !disti_node_pattern(op->call.collective)->reduces;
+}
 
-    if (!node->cma || disti_node_pattern(op->call.collective)->reduces)
-        return false;
+static void mover_count(struct node_mover *mover)
+{
+    if (++mover->calls == MOVER_CALLS)
+        *mover = (struct node_mover){.cma = mover->cma};
+}
+
+/* Is it short enough for a board, and better there? Who shares a sum should not do all of it. */
+static bool mover_takes_board(const struct disti_node *node, const struct disti_node_op *op)
+{
+    const struct node_pattern *pattern = disti_node_pattern(op->call.collective);
+    size_t bytes = op->call.count * op->element_bytes * node_blocks(node, pattern);
+
+    return bytes <= NODE_AREA_BYTES &&
+           (!pattern->reduces || (node->ranks == 2 && pattern->takers == NODE_ROOT));
+}
+
+static bool mover_begins_with_cma(const struct node_mover *mover)
+{
     if (mover->direct || mover->calls == MOVER_TRIALS)
         return true;
     return mover_tries(mover) ? mover->calls % 2 == 0 : mover->cma;
+}
+
+void disti_node_mover_choose(struct disti_node *node, struct disti_node_op *op)
+{
+    struct node_mover *mover = mover_of(node, op);
+
+    op->cma = mover_may_cma(node, op) && mover_begins_with_cma(mover);
+    if (mover->calls < MOVER_LOOKS || !mover_takes_board(node, op))
+        return;
+    op->way = NODE_WAY_BOARD;
+    op->in_area = true;
+    op->past = false;
+    mover_count(mover);
 }
 
 void disti_node_mover_show(struct disti_node *node, const struct disti_node_op *op)
@@ -54,7 +92,7 @@ void disti_node_mover_show(struct disti_node *node, const struct disti_node_op *
     const struct node_mover *mover = mover_of(node, op);
     struct node_locations *locations = &node_slot(node->board, op)->locations;
 
-    if (node->cma && mover->calls == MOVER_TRIALS)
+    if (mover->calls == MOVER_TRIALS)
         memcpy(locations->mover_ns, mover->ns, sizeof(mover->ns));
 }
 
@@ -80,17 +118,16 @@ void disti_node_mover_begin(struct disti_node *node, struct disti_node_op *op)
     struct node_mover *mover = mover_of(node, op);
 
     op->begun_ns = 0;
-    if (!node->cma || disti_node_pattern(op->call.collective)->reduces)
+    if (op->way == NODE_WAY_DIRECT) {
+        *mover = (struct node_mover){.direct = true};
         return;
+    }
+    mover->direct = false;
     if (mover->calls == MOVER_TRIALS)
         mover_decide(node, op, mover);
-    mover->direct = op->way == NODE_WAY_DIRECT;
-    if (mover->direct)
-        return;
-    if (mover_tries(mover))
+    else if (mover_tries(mover))
         op->begun_ns = disti_now_ns();
-    if (++mover->calls == MOVER_CALLS)
-        *mover = (struct node_mover){.cma = mover->cma};
+    mover_count(mover);
 }
 
 void disti_node_mover_end(struct disti_node *node, const struct disti_node_op *op)

@@ -94,8 +94,11 @@ static dist_status op_poll(struct disti_node *node, struct disti_node_op *op)
 static dist_status op_enter(struct disti_node *node, struct disti_node_op *op)
 {
     const struct node_pattern *pattern = disti_node_pattern(op->call.collective);
-    dist_status status = disti_node_admit(node, op);
+    dist_status status;
 
+    if (op->way == NODE_WAY_WINDOWS)
+        disti_node_mover_choose(node, op);
+    status = disti_node_admit(node, op);
     if (status != DIST_OK)
         return status;
     disti_node_begin(node, op);
@@ -103,7 +106,6 @@ static dist_status op_enter(struct disti_node *node, struct disti_node_op *op)
         memcpy(node_given(node->board, op), op->call.in,
                op->call.count * op->element_bytes * node_blocks(node, pattern));
     if (op->way != NODE_WAY_BOARD) {
-        op->cma = disti_node_mover_takes_cma(node, op);
         status = disti_node_publish(node, op);
         if (status != DIST_OK)
             return status;

@@ -15,6 +15,8 @@
 #define NODE_LINE 64
 /* What a rank gives stands on its board up to so many bytes. */
 #define NODE_SHORT_MAX ((size_t)8 << 10)
+/* Up to so many of ordinary memory, which is copied there sooner than it is waited for. */
+#define NODE_AREA_BYTES ((size_t)32 << 10)
 /* Of two ranks: half of a longer vector is sooner summed where it lies than all of it moved. */
 #define NODE_SHORT_PAIR ((size_t)2 << 10)
 /* From so many bytes on it pays to fetch a slot for writing before it is written. */
@@ -80,7 +82,7 @@ struct node_slot {
 };
 
 struct node_area {
-    alignas(NODE_APART) unsigned char data[NODE_SHORT_MAX];
+    alignas(NODE_APART) unsigned char data[NODE_AREA_BYTES];
 };
 
 /*
@@ -310,8 +312,8 @@ void disti_node_cma_drain(const struct disti_node *node);
 
 /* ---- mover.c: which way ordinary memory is copied ---- */
 
-/* Is this call begun without windows? The same on all ranks. */
-bool disti_node_mover_takes_cma(struct disti_node *node, const struct disti_node_op *op);
+/* Chooses the way that a long call begins with; the same on all ranks. */
+void disti_node_mover_choose(struct disti_node *node, struct disti_node_op *op);
 /* Shows the others this rank's times, before stage 0. */
 void disti_node_mover_show(struct disti_node *node, const struct disti_node_op *op);
 /* All have shown theirs, and the op's way is known; and it has ended. */

@@ -29,7 +29,7 @@ const struct disti_variable disti_variables[] = {
     {"DIST_PROGRESS_THREAD", "whether a progress thread advances started works"},
     {"DIST_REPRODUCIBLE", "whether the bits of a reduction depend on the number of ranks alone"},
     {"DIST_SEGMENTS", "into how many segments pipelined algorithms cut"},
-    {"DIST_SHM_CMA", "whether transport shm reads another process's memory"},
+    {"DIST_SHM_CMA", "whether the kernel copies between processes"},
     {"DIST_SOCKET_IFNAME", "the interfaces whose addresses the listeners bind"},
     {"DIST_STEP_ASIDE", "whether a rank migrates from a CPU that it shares"},
     {"DIST_TCP_BUFFER", "the bytes of each socket buffer"},
