@@ -35,7 +35,8 @@ static bool start_goes_past(const struct disti_node *node, const struct disti_no
            !(pattern->reduces && op->call.in == op->call.out);
 }
 
-/* Of two ranks each sums half of a longer vector; else two copies are sooner made than waited for. */
+/* Of two ranks each sums half of a longer vector; else two copies are sooner made than waited for.
+ */
 static size_t start_short_max(const struct disti_node *node, const struct node_pattern *pattern)
 {
     bool shares = node->ranks == 2 && pattern->reduces && pattern->takers == NODE_ALL;
