@@ -22,13 +22,12 @@ struct explain {
     struct disti_choice choice;
     struct disti_tuning tuning;
     struct disti_topology *topology;
-    int32_t effort; /* what a job would measure first */
-    bool in_memory; /* no plan is needed: all ranks are on one machine, and share memory */
+    int32_t effort;        /* what a job would measure first */
+    const char *in_memory; /* how, if all ranks are on one machine and share memory; else NULL */
 };
 
 /* The row for that. */
 #define EXPLAIN_MEMORY "shared memory"
-#define EXPLAIN_MEMORY_SUMMARY "in memory that all ranks have mapped, without messages"
 #define EXPLAIN_MEMORY_REASON                                                                      \
     "all ranks are on one machine (DIST_NODE_MEMORY=0 would send messages instead)"
 
@@ -114,10 +113,11 @@ static dist_status explain_in_memory(const struct dist_question *question, const
     int wanted = 1;
     dist_status status = disti_env_int("DIST_NODE_MEMORY", 0, 1, 1, &wanted);
 
-    explain->in_memory = wanted && explain->topology->nodes == 1 && explain->topology->ranks > 1 &&
-                         explain_has_shm(transports) && disti_node_knows(question->collective) &&
-                         !explain->choice.forced[question->collective] &&
-                         !explain->choice.forced_segments;
+    if (wanted && explain->topology->nodes == 1 && explain->topology->ranks > 1 &&
+        explain_has_shm(transports) && disti_node_knows(question->collective) &&
+        !explain->choice.forced[question->collective] && !explain->choice.forced_segments)
+        explain->in_memory =
+            disti_node_summary(question->collective, explain->topology->ranks, question->bytes);
     return status;
 }
 
@@ -227,7 +227,7 @@ static void explain_answer(const struct explain *explain, const struct disti_cho
 {
     explanation_p->ranks = explain->topology->ranks;
     explanation_p->nodes = explain->topology->nodes;
-    explanation_p->candidates = count + explain->in_memory;
+    explanation_p->candidates = count + (explain->in_memory != NULL);
     snprintf(explanation_p->reason, sizeof(explanation_p->reason), "%s",
              explain->in_memory ? EXPLAIN_MEMORY_REASON : disti_reason_string(chosen->reason));
     explain_costs(explain, explanation_p->costs, sizeof(explanation_p->costs));
@@ -242,7 +242,7 @@ static void explain_write(const struct explain *explain, const struct disti_chos
 
     if (explain->in_memory && at < room)
         candidates[at++] = (struct dist_candidate){.algorithm = EXPLAIN_MEMORY,
-                                                   .summary = EXPLAIN_MEMORY_SUMMARY,
+                                                   .summary = explain->in_memory,
                                                    .seconds = -1,
                                                    .least = -1,
                                                    .chosen = true};

@@ -57,16 +57,6 @@ static void mover_count(struct node_mover *mover)
         *mover = (struct node_mover){.cma = mover->cma};
 }
 
-/* Is it short enough for a board, and better there? Who shares a sum should not do all of it. */
-static bool mover_takes_board(const struct disti_node *node, const struct disti_node_op *op)
-{
-    const struct node_pattern *pattern = disti_node_pattern(op->call.collective);
-    size_t bytes = op->call.count * op->element_bytes * node_blocks(node, pattern);
-
-    return bytes <= NODE_AREA_BYTES &&
-           (!pattern->reduces || (node->ranks == 2 && pattern->takers == NODE_ROOT));
-}
-
 static bool mover_begins_with_cma(const struct node_mover *mover)
 {
     if (mover->direct || mover->calls == MOVER_TRIALS)
@@ -79,7 +69,8 @@ void disti_node_mover_choose(struct disti_node *node, struct disti_node_op *op)
     struct node_mover *mover = mover_of(node, op);
 
     op->cma = mover_may_cma(node, op) && mover_begins_with_cma(mover);
-    if (mover->calls < MOVER_LOOKS || !mover_takes_board(node, op))
+    if (mover->calls < MOVER_LOOKS ||
+        !disti_node_fits_area(op->call.collective, node->ranks, op->call.count * op->element_bytes))
         return;
     op->way = NODE_WAY_BOARD;
     op->in_area = true;

@@ -124,6 +124,9 @@ void disti_node_abandon(struct disti_node *node, const struct disti_node_op *op)
 /* Is this collective implemented here? */
 bool disti_node_knows(dist_collective collective);
 
+/* How it moves blocks of so many bytes, in words; static. */
+const char *disti_node_summary(dist_collective collective, int ranks, size_t block);
+
 /* Are there more ranks than CPUs for them? */
 bool disti_node_is_crowded(const struct disti_node *node);
 

@@ -35,13 +35,43 @@ static bool start_goes_past(const struct disti_node *node, const struct disti_no
            !(pattern->reduces && op->call.in == op->call.out);
 }
 
+/* ---- how long is short ---- */
+
+static size_t start_bytes(dist_collective collective, int ranks, size_t block)
+{
+    return disti_node_pattern(collective)->in_blocks ? block * (size_t)ranks : block;
+}
+
 /* Of two ranks each sums half of a longer vector; else two copies are sooner made than waited for.
  */
-static size_t start_short_max(const struct disti_node *node, const struct node_pattern *pattern)
+static bool start_is_short(dist_collective collective, int ranks, size_t block)
 {
-    bool shares = node->ranks == 2 && pattern->reduces && pattern->takers == NODE_ALL;
+    const struct node_pattern *pattern = disti_node_pattern(collective);
+    bool shares = ranks == 2 && pattern->reduces && pattern->takers == NODE_ALL;
 
-    return shares ? NODE_SHORT_PAIR : NODE_SHORT_MAX;
+    return start_bytes(collective, ranks, block) <= (shares ? NODE_SHORT_PAIR : NODE_SHORT_MAX);
+}
+
+/* Who shares a sum should not do all of it. */
+bool disti_node_fits_area(dist_collective collective, int ranks, size_t block)
+{
+    const struct node_pattern *pattern = disti_node_pattern(collective);
+
+    return start_bytes(collective, ranks, block) <= NODE_AREA_BYTES &&
+           (!pattern->reduces || (ranks == 2 && pattern->takers == NODE_ROOT));
+}
+
+const char *disti_node_summary(dist_collective collective, int ranks, size_t block)
+{
+    if (start_is_short(collective, ranks, block))
+        return "on boards that all ranks have mapped, without messages";
+    if (disti_node_fits_area(collective, ranks, block))
+        return "data of dist_alloc where they are, others by boards that all ranks have mapped";
+    if (disti_node_pattern(collective)->reduces)
+        return "data of dist_alloc where they are, others through windows that all ranks have "
+               "mapped";
+    return "data of dist_alloc where they are, others by the kernel or through windows: "
+           "the first calls find out which is faster";
 }
 
 void disti_node_start(struct disti_node *node, const struct dist_call *call, uint64_t fingerprint,
@@ -55,7 +85,8 @@ void disti_node_start(struct disti_node *node, const struct dist_call *call, uin
     op->number = ++node->calls;
     op->element_bytes = call->collective == DIST_COLL_BARRIER ? 1 : dist_dtype_size(call->dtype);
     bytes = call->count * op->element_bytes;
-    op->way = bytes <= start_short_max(node, pattern) / blocks ? NODE_WAY_BOARD : NODE_WAY_WINDOWS;
+    op->way =
+        start_is_short(call->collective, node->ranks, bytes) ? NODE_WAY_BOARD : NODE_WAY_WINDOWS;
     op->state = NODE_OP_POSTED;
     op->past = op->cma = false;
     op->stage = op->base = 0;

@@ -265,8 +265,6 @@ dist_status disti_node_publish(struct disti_node *node, struct disti_node_op *op
 dist_status disti_node_resolve(struct disti_node *node, struct disti_node_op *op);
 /* It goes through windows after all. */
 dist_status disti_node_resolve_to_windows(struct disti_node *node, struct disti_node_op *op);
-/* Cuts a call that goes through windows into rounds. start.c */
-void disti_node_cut(const struct disti_node *node, struct disti_node_op *op);
 
 /* ---- view.c: who can map whose segments ---- */
 
@@ -309,6 +307,13 @@ void disti_node_cma_put(struct disti_node *node, struct disti_node_op *op, int r
 bool disti_node_cma_failed(struct disti_node *node, const struct disti_node_op *op);
 /* This rank has said that it is gone: returns when no peer writes to its memory any more. */
 void disti_node_cma_drain(const struct disti_node *node);
+
+/* ---- start.c ---- */
+
+/* Cuts a call that goes through windows into rounds. */
+void disti_node_cut(const struct disti_node *node, struct disti_node_op *op);
+/* May ordinary memory go by the boards, in blocks of so many bytes? */
+bool disti_node_fits_area(dist_collective collective, int ranks, size_t block);
 
 /* ---- mover.c: which way ordinary memory is copied ---- */
 
