@@ -43,7 +43,8 @@
 enum { MISMATCH_NOBODY = -1, MISMATCH_ASKED_ALREADY = -2 };
 /* Of a collective's tag what is the same for all of a group's. */
 #define MISMATCH_MASK (DISTI_TAG_GROUP_MASK | UINT64_C(1) << 43)
-#define MISMATCH_HISTORY 0xffff
+/* The hash's high bits: a product's low ones do not depend on the high ones of its factors. */
+#define MISMATCH_HISTORY_SHIFT 48
 #define MISMATCH_SEQUENCE_BITS 21
 #define MISMATCH_NUMBER ((UINT64_C(1) << 37) - 1)
 #define MISMATCH_SEQUENCE ((UINT64_C(1) << MISMATCH_SEQUENCE_BITS) - 1)
@@ -62,7 +63,7 @@ static struct engine_called *mismatch_remembered(struct engine_calls *calls, uin
 
 uint64_t disti_mismatch_number(const struct dist_engine *engine, uint64_t sequence)
 {
-    uint64_t history = engine->calls.history >> 32 & MISMATCH_HISTORY;
+    uint64_t history = engine->calls.history >> MISMATCH_HISTORY_SHIFT;
 
     return history << MISMATCH_SEQUENCE_BITS | (sequence & MISMATCH_SEQUENCE);
 }

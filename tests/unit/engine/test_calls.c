@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Calls as such: prepared ones, reductions of the program's own, and calls that do not agree. */
+#include "engine/mismatch.h"
+#include "engine/state.h"
 #include "engine_rank.h"
 
 #define COUNT 1000
@@ -269,6 +271,31 @@ static void all_counts_are_compared(void **state)
     engine_ranks_run(3, "shm", hash_rank);
 }
 
+/* ---- what was called before ---- */
+
+/* The number of the call behind one of that fingerprint. */
+static uint64_t number_behind(uint64_t fingerprint)
+{
+    static struct dist_engine engine;
+
+    engine = (struct dist_engine){0};
+    disti_mismatch_called(&engine, 0, fingerprint);
+    return disti_mismatch_number(&engine, 1);
+}
+
+static void calls_that_differ_in_any_bit_have_other_histories(void **unused)
+{
+    uint64_t fingerprint = 1;
+
+    (void)unused;
+    for (int round = 0; round < 1000; round++) {
+        for (int bit = 0; bit < 64; bit++)
+            assert_true(number_behind(fingerprint) !=
+                        number_behind(fingerprint ^ UINT64_C(1) << bit));
+        fingerprint = fingerprint * 6364136223846793005u + 1442695040888963407u;
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -280,6 +307,7 @@ int main(void)
         cmocka_unit_test(no_elements_meet_some),
         cmocka_unit_test(counts_of_two_ranks_are_compared),
         cmocka_unit_test(all_counts_are_compared),
+        cmocka_unit_test(calls_that_differ_in_any_bit_have_other_histories),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
