@@ -168,11 +168,16 @@ void disti_persistent_drop(struct disti_pending *pending)
 
 /* ---- what the program calls ---- */
 
-int MPI_Start(MPI_Request *request)
+static int persistent_start_any(MPI_Request *request)
 {
     struct disti_pending *pending = persistent_find(*request);
 
     return pending ? persistent_start(pending, request) : PMPI_Start(request);
+}
+
+int MPI_Start(MPI_Request *request)
+{
+    return persistent_start_any(request);
 }
 
 int MPI_Startall(int count, MPI_Request requests[])
@@ -185,7 +190,7 @@ int MPI_Startall(int count, MPI_Request requests[])
     if (!own)
         return PMPI_Startall(count, requests);
     for (int i = 0; i < count && code == MPI_SUCCESS; i++)
-        code = MPI_Start(&requests[i]);
+        code = persistent_start_any(&requests[i]);
     return code;
 }
 

@@ -93,6 +93,11 @@ struct disti_preload {
 };
 extern struct disti_preload disti_preload;
 
+/* ---- imports.c ---- */
+
+/* MPI's own MPI_Init_thread. */
+int disti_mpi_init_thread(int *argc, char ***argv, int required, int *provided);
+
 /* ---- report.c ---- */
 
 void disti_report_count(enum disti_kind kind, enum disti_form form, enum disti_why reason);
