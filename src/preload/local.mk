@@ -7,6 +7,7 @@ preload_sources = \
 	src/preload/collectives.c \
 	src/preload/comms.c \
 	src/preload/creators.c \
+	src/preload/flavour.c \
 	src/preload/imports.c \
 	src/preload/init.c \
 	src/preload/eligible.c \

@@ -93,6 +93,14 @@ struct disti_preload {
 };
 extern struct disti_preload disti_preload;
 
+/* ---- flavour.c ---- */
+
+/*
+ * Every MPI has handles of its own: with another than that of this library nothing can even be
+ * handed on. False: it is another, which has been said.
+ */
+bool disti_mpi_is_own(void);
+
 /* ---- imports.c ---- */
 
 /* MPI's own MPI_Init_thread. */

@@ -1,7 +1,8 @@
 ! SPDX-License-Identifier: BSD-3-Clause
 ! A Fortran MPI program that knows nothing of libdist. Built with -DKIND=0 for mpif.h, 1 for the
-! module mpi, 2 for mpi_f08; with -DLIBRARY as a subroutine for C; and with the beginning of
-! the names of persistent collectives, -DPERSISTENT_MPI or -DPERSISTENT_MPIX, if the MPI has them.
+! module mpi, 2 for mpi_f08; with -DLIBRARY as a subroutine for C; with the beginning of the names
+! of persistent collectives, -DPERSISTENT_MPI or -DPERSISTENT_MPIX, if the MPI has them; and with
+! -DSECTIONS where nonblocking calls take sections of arrays.
 #if KIND == 2
 #define COMM_TYPE type(MPI_Comm)
 #define REQUEST_TYPE type(MPI_Request)
@@ -197,6 +198,14 @@ contains
     a = rank
     call mpi_bcast(a(1:2 * m:2), m, MPI_INTEGER, root, comm, ierr)
     call check('a section', all(a(1:2 * m:2) == root) .and. all(a(2:2 * m:2) == rank))
+#ifdef SECTIONS
+    if (MPI_SUBARRAYS_SUPPORTED) then
+      a = rank
+      call mpi_ibcast(a(1:2 * m:2), m, MPI_INTEGER, root, comm, request, ierr)
+      call mpi_wait(request, MPI_STATUS_IGNORE, ierr)
+      call check('a section that is waited for', all(a(1:2 * m:2) == root) .and. all(a(2:2 * m:2) == rank))
+    end if
+#endif
     word = 'other'
     if (rank == root) word = 'right'
     call mpi_bcast(word, 5, MPI_CHARACTER, root, comm, ierr)

@@ -70,12 +70,12 @@ has_binding()
 
 build()
 {
-    local mpi=$1 kind
-    for kind in 0 1 2; do
-        fortran "$mpi" $kind "$mpi.$kind" &
-        [ $kind = 2 ] || continue
-        wait
-    done
+    local mpi=$1 sections=
+    [ "$mpi" = openmpi ] || sections=-DSECTIONS # mpi_f08 of MPICH alone
+    fortran "$mpi" 0 "$mpi.0" &
+    fortran "$mpi" 1 "$mpi.1" &
+    wait
+    fortran "$mpi" 2 "$mpi.2" $sections &
     fortran "$mpi" 1 "$mpi.library" -DLIBRARY -shared -fPIC &
     c "$mpi" program -DPROGRAM
     # The slots of its imports are read-only, and filled at once.
@@ -84,18 +84,24 @@ build()
     wait
 }
 
+# with PRELOADED: a script that runs a program so.
+with()
+{
+    cat >"$job_folder/with" <<END
+#!$BASH
+export ASAN_OPTIONS="\$ASAN_OPTIONS:verify_asan_link_order=0"
+LD_PRELOAD='$1' exec "\$@"
+END
+    chmod +x "$job_folder/with"
+    echo "$job_folder/with"
+}
+
 # run MPI RANKS PRELOADED PROGRAM ARG...: as job.
 run()
 {
-    local mpi=$1 ranks=$2 with=$job_folder/with
-    cat >"$with" <<END
-#!$BASH
-export ASAN_OPTIONS="\$ASAN_OPTIONS:verify_asan_link_order=0"
-LD_PRELOAD='$3' exec "\$@"
-END
-    chmod +x "$with"
+    local mpi=$1 ranks=$2 preloaded=$3
     shift 3
-    DIST_MPI_REPORT=1 job "$mpi" "$ranks" "$with" "$@"
+    DIST_MPI_REPORT=1 job "$mpi" "$ranks" "$(with "$preloaded")" "$@"
 }
 
 # ---- what the report says ----
@@ -163,6 +169,14 @@ tool_cases()
     job_check "$mpi: and its calls are served" all_served "$mpi" 2
 }
 
+# The library for the one MPI, preloaded into a program of the other.
+wrong_case()
+{
+    local mpi=$1 other=$2
+    [ -x "$job_folder/$mpi.0/$mpi.0" ] && [ -e "$(library "$other")" ] || return
+    job_fails "but the program runs" "$mpi" 2 "$(with "$(library "$other")")" "$job_folder/$mpi.0/$mpi.0"
+}
+
 ranks=3
 for mpi in openmpi mpich; do
     [ -e "$(library $mpi)" ] || continue
@@ -175,3 +189,5 @@ for mpi in openmpi mpich; do
     tool_cases $mpi
     ranks=2 # MPICH spins when it waits
 done
+wrong_case openmpi mpich
+wrong_case mpich openmpi
