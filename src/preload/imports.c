@@ -61,14 +61,15 @@ static bool imports_offers(const struct disti_object *object, const char *call)
 static pthread_mutex_t imports_lock = PTHREAD_MUTEX_INITIALIZER;
 static struct dl_phdr_info imports_own_info;
 static struct disti_object imports_own; /* this library */
-static int imports_pointed;             /* how many slots were written */
+static int imports_pointed;             /* how many slots are pointed at our calls */
 
-/* Calls of a binding's that come here until its imports are pointed; they are MPI's then. */
-static struct imports_early {
-    const char *name;
-    void *next;
-} imports_early[] = {{"PMPI_Comm_f2c", NULL}, {"PMPI_Request_f2c", NULL}};
-#define IMPORTS_EARLY (sizeof(imports_early) / sizeof(imports_early[0]))
+/* What a binding calls first comes here until its imports are pointed; see below. */
+#ifdef OPEN_MPI
+static const char *const imports_first = "PMPI_Comm_f2c";
+#else
+static const char *const imports_first = "PMPI_Comm_rank";
+#endif
+static void *imports_first_next;
 
 /* What the dynamic linker made read-only begins and ends with a page. */
 static bool imports_is_sealed(const struct disti_object *object, uintptr_t slot, uintptr_t page)
@@ -108,10 +109,8 @@ static void *imports_target(const struct disti_object *object, const char *name)
 {
     void *target = disti_object_find(&imports_own, name + 1);
 
-    for (size_t i = 0; i < IMPORTS_EARLY; i++) {
-        if (strcmp(imports_early[i].name, name) == 0)
-            return imports_early[i].next;
-    }
+    if (strcmp(name, imports_first) == 0)
+        return imports_first_next;
     return target && imports_offers(object, name + 1) ? target : NULL;
 }
 
@@ -125,7 +124,7 @@ static void imports_point(const struct disti_object *object, ElfW(Addr) offset, 
         return;
     target = imports_target(object, name);
     if (target && *slot != target)
-        imports_pointed += imports_write(object, slot, target);
+        imports_pointed += imports_write(object, slot, target) && target != imports_first_next;
 }
 
 static int imports_point_all(struct dl_phdr_info *info, size_t size, void *arg)
@@ -170,7 +169,7 @@ static int imports_find_own(struct dl_phdr_info *info, size_t size, void *arg)
     return 1;
 }
 
-/* True: an object has come that was not there the last time. */
+/* True: there is an object whose calls had not been pointed at ours. */
 static bool imports_serve(void)
 {
     int before;
@@ -188,33 +187,49 @@ static bool imports_serve(void)
 /* All that the program is linked with, before it runs. */
 __attribute__((constructor)) static void imports_begin(void)
 {
-    for (size_t i = 0; i < IMPORTS_EARLY; i++)
-        imports_early[i].next = dlsym(RTLD_NEXT, imports_early[i].name);
-    imports_serve();
+    imports_first_next = dlsym(RTLD_NEXT, imports_first);
+    disti_imports_renew();
 }
 
-/* ---- bindings that are opened later ---- */
+/* ---- objects that are opened later ---- */
 
-/* MPICH's call the MPI_ names. Open MPI's begin with one of these. */
+/* Looks at the first only: each says how many there have ever been. */
+static int imports_count(struct dl_phdr_info *info, size_t size, void *arg)
+{
+    (void)size;
+    *(unsigned long long *)arg = info->dlpi_adds;
+    return 1;
+}
+
+void disti_imports_renew(void)
+{
+    static atomic_ullong known;
+    unsigned long long now = 0;
+
+    dl_iterate_phdr(imports_count, &now);
+    if (atomic_exchange(&known, now) != now)
+        imports_serve();
+}
+
 #ifdef OPEN_MPI
-
 MPI_Comm PMPI_Comm_f2c(MPI_Fint comm)
 {
     MPI_Comm (*next)(MPI_Fint);
 
-    imports_serve();
-    *(void **)&next = imports_early[0].next;
+    disti_imports_renew();
+    *(void **)&next = imports_first_next;
     return next(comm);
 }
-
-MPI_Request PMPI_Request_f2c(MPI_Fint request)
+#else
+int PMPI_Comm_rank(MPI_Comm comm, int *rank)
 {
-    MPI_Request (*next)(MPI_Fint);
+    int (*next)(MPI_Comm, int *);
 
-    imports_serve();
-    *(void **)&next = imports_early[1].next;
-    return next(request);
+    disti_imports_renew();
+    *(void **)&next = imports_first_next;
+    return next(comm, rank);
 }
+#endif
 
 int disti_mpi_init_thread(int *argc, char ***argv, int required, int *provided)
 {
@@ -224,6 +239,7 @@ int disti_mpi_init_thread(int *argc, char ***argv, int required, int *provided)
     return next ? next(argc, argv, required, provided) : MPI_ERR_INTERN;
 }
 
+/* libdist's own modules call it too. */
 int PMPI_Init_thread(int *argc, char ***argv, int required, int *provided)
 {
     return imports_serve() ? MPI_Init_thread(argc, argv, required, provided)
@@ -239,12 +255,3 @@ int PMPI_Init(int *argc, char ***argv)
         return MPI_Init(argc, argv);
     return next ? next(argc, argv) : MPI_ERR_INTERN;
 }
-
-#else
-
-int disti_mpi_init_thread(int *argc, char ***argv, int required, int *provided)
-{
-    return PMPI_Init_thread(argc, argv, required, provided);
-}
-
-#endif

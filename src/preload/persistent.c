@@ -76,6 +76,7 @@ static int persistent_open(struct disti_pending *pending, const struct disti_arg
         code = persistent_keep(pending);
     if (code != MPI_SUCCESS)
         return code;
+    disti_imports_renew(); /* who starts it has to come here */
     pthread_mutex_lock(&persistent_lock);
     pending->persistent = true;
     pending->tag = persistent_next_tag();

@@ -76,7 +76,8 @@ build()
     fortran "$mpi" 1 "$mpi.1" &
     wait
     fortran "$mpi" 2 "$mpi.2" $sections &
-    fortran "$mpi" 1 "$mpi.library" -DLIBRARY -shared -fPIC &
+    # Its binding calls both names with MPICH, the profiling ones with Open MPI.
+    fortran "$mpi" 2 "$mpi.library" -DLIBRARY -shared -fPIC &
     c "$mpi" program -DPROGRAM
     # The slots of its imports are read-only, and filled at once.
     c "$mpi" linked -DPROGRAM -DTOOL -fno-plt -Wl,-z,relro,-z,now
