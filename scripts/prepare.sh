@@ -30,6 +30,7 @@ libcmocka-dev            unit tests
 mandoc                   checks the man pages
 clang                    the second compiler
 g++                      checks that C++ programs can use it
+gfortran                 checks that MPI programs in Fortran are served
 cmake                    checks that CMake programs can use it
 iproute2                 a second machine inside this one, for tests
 clang-format             checks the layout of the source

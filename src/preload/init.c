@@ -10,12 +10,6 @@
 #include <strings.h>
 #include <sys/resource.h>
 
-#ifdef OPEN_MPI
-#define INIT_MPI "Open MPI"
-#else
-#define INIT_MPI "MPICH"
-#endif
-
 #define INIT_ALL ((1u << DISTI_KINDS) - 1)
 #define INIT_REDUCTIONS                                                                            \
     (1u << DISTI_ALLREDUCE | 1u << DISTI_REDUCE | 1u << DISTI_REDUCE_SCATTER |                     \
@@ -95,23 +89,6 @@ static void init_raise_files(void)
         return;
     limit.rlim_cur = most;
     (void)setrlimit(RLIMIT_NOFILE, &limit);
-}
-
-/* Every MPI has handles of its own: with another than ours nothing can even be handed on. */
-static bool init_is_our_mpi(void)
-{
-    char text[8192] = ""; /* more than the longest of any MPI */
-    int length = 0;
-
-    PMPI_Get_library_version(text, &length);
-    if ((strstr(text, "Open MPI") != NULL) == (strcmp(INIT_MPI, "Open MPI") == 0))
-        return true;
-    fprintf(stderr,
-            "libdist: this libdist_mpi.so is for " INIT_MPI
-            ", but the program runs %.*s: preload that MPI's libdist_mpi.so, from the folder "
-            "beside this one\n",
-            (int)strcspn(text, ",\n"), text);
-    return false;
 }
 
 /* Are all ranks on one machine? Then shared memory is all there is, and no call of MPI is needed.
@@ -275,22 +252,28 @@ static int init_level(int required)
     return threads && init_serves() ? MPI_THREAD_MULTIPLE : required;
 }
 
-int MPI_Init_thread(int *argc, char ***argv, int required, int *provided)
+static int init_both(int *argc, char ***argv, int required, int *provided)
 {
     int code = MPI_ERR_OTHER;
 
-    if (init_is_our_mpi())
-        code = PMPI_Init_thread(argc, argv, init_level(required), provided);
+    if (disti_mpi_is_own())
+        code = disti_mpi_init_thread(argc, argv, init_level(required), provided);
     if (code == MPI_SUCCESS)
         init_open();
     return code;
+}
+
+/* Neither calls the other by its name, which may be a profiling tool's. */
+int MPI_Init_thread(int *argc, char ***argv, int required, int *provided)
+{
+    return init_both(argc, argv, required, provided);
 }
 
 int MPI_Init(int *argc, char ***argv)
 {
     int provided;
 
-    return MPI_Init_thread(argc, argv, MPI_THREAD_SINGLE, &provided);
+    return init_both(argc, argv, MPI_THREAD_SINGLE, &provided);
 }
 
 int MPI_Finalize(void)

@@ -54,6 +54,20 @@ static bool layout_type_is_contiguous(MPI_Datatype type)
            layout_inner_is_contiguous(type, combiner);
 }
 
+/*
+ * MPICH's MPI_Pack takes MPI_BOTTOM for a mistake: memory begins a little above it then, and the
+ * type as much below.
+ */
+static int layout_type_above(struct disti_layout *layout, MPI_Datatype type)
+{
+    static const int one = 1;
+    static const MPI_Aint below = -64;
+    int code = PMPI_Type_create_hindexed(1, &one, &below, type, &layout->type);
+
+    layout->memory = (char *)(uintptr_t)-below;
+    return code == MPI_SUCCESS ? PMPI_Type_commit(&layout->type) : code;
+}
+
 static int layout_type(struct disti_layout *layout, MPI_Datatype type, bool copy)
 {
     MPI_Aint lower;
@@ -68,6 +82,8 @@ static int layout_type(struct disti_layout *layout, MPI_Datatype type, bool copy
     layout->contiguous = !copy && layout_type_is_contiguous(type);
     if (layout->contiguous)
         return MPI_SUCCESS;
+    if (!layout->memory)
+        return layout_type_above(layout, type);
     return PMPI_Type_dup(type, &layout->type); /* the program may free its own before we are done */
 }
 

@@ -7,9 +7,12 @@ preload_sources = \
 	src/preload/collectives.c \
 	src/preload/comms.c \
 	src/preload/creators.c \
-	src/preload/fortran.c \
+	src/preload/flavour.c \
+	src/preload/imports.c \
 	src/preload/init.c \
 	src/preload/eligible.c \
+	src/preload/objects.c \
+	src/preload/objects.h \
 	src/preload/persistent.c \
 	src/preload/preload.h \
 	src/preload/reduce.c \

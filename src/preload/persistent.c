@@ -76,6 +76,7 @@ static int persistent_open(struct disti_pending *pending, const struct disti_arg
         code = persistent_keep(pending);
     if (code != MPI_SUCCESS)
         return code;
+    disti_imports_renew(); /* who starts it has to come here */
     pthread_mutex_lock(&persistent_lock);
     pending->persistent = true;
     pending->tag = persistent_next_tag();
@@ -168,11 +169,16 @@ void disti_persistent_drop(struct disti_pending *pending)
 
 /* ---- what the program calls ---- */
 
-int MPI_Start(MPI_Request *request)
+static int persistent_start_any(MPI_Request *request)
 {
     struct disti_pending *pending = persistent_find(*request);
 
     return pending ? persistent_start(pending, request) : PMPI_Start(request);
+}
+
+int MPI_Start(MPI_Request *request)
+{
+    return persistent_start_any(request);
 }
 
 int MPI_Startall(int count, MPI_Request requests[])
@@ -185,7 +191,7 @@ int MPI_Startall(int count, MPI_Request requests[])
     if (!own)
         return PMPI_Startall(count, requests);
     for (int i = 0; i < count && code == MPI_SUCCESS; i++)
-        code = MPI_Start(&requests[i]);
+        code = persistent_start_any(&requests[i]);
     return code;
 }
 

@@ -93,6 +93,22 @@ struct disti_preload {
 };
 extern struct disti_preload disti_preload;
 
+/* ---- flavour.c ---- */
+
+/*
+ * Every MPI has handles of its own: with another than that of this library nothing can even be
+ * handed on. False: it is another, which has been said.
+ */
+bool disti_mpi_is_own(void);
+
+/* ---- imports.c ---- */
+
+/* Has calls served that come from objects that the program has opened since. */
+void disti_imports_renew(void);
+
+/* MPI's own MPI_Init_thread. */
+int disti_mpi_init_thread(int *argc, char ***argv, int required, int *provided);
+
 /* ---- report.c ---- */
 
 void disti_report_count(enum disti_kind kind, enum disti_form form, enum disti_why reason);

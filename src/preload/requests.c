@@ -99,6 +99,7 @@ void disti_pending_add(struct disti_pending *pending)
 {
     struct disti_channel *channel = pending->call.channel;
 
+    disti_imports_renew(); /* who waits for it has to come here */
     pthread_mutex_lock(&requests_lock);
     if (!channel->first) {
         channel->last = &channel->first;

@@ -116,6 +116,7 @@ job_scripts = \
 	tests/jobs/conformance_gloo.sh \
 	tests/jobs/conformance_ucx.sh \
 	tests/jobs/preload.sh \
+	tests/jobs/preload_fortran.sh \
 	tests/jobs/conformance_faulty.sh \
 	tests/jobs/conformance_algorithms.sh \
 	tests/jobs/conformance_nccl.sh \
@@ -154,3 +155,7 @@ measuring_job_scripts = tests/jobs/idle.sh tests/jobs/predicted.sh
 
 TESTS += $(job_scripts)
 EXTRA_DIST += $(job_scripts) $(measuring_job_scripts) tests/jobs/bad_module.c tests/jobs/losses.awk
+EXTRA_DIST += \
+	tests/jobs/preload_fortran.F90 \
+	tests/jobs/preload_fortran_collectives.F90 \
+	tests/jobs/preload_tool.c

@@ -121,7 +121,7 @@ static void blocked_persistent(struct place *place)
 
 /* ---- Fortran waits for what C began ---- */
 
-/* In the MPI's Fortran library, or where that is gone past. NULL: there is none here. */
+/* In the MPI's Fortran library. NULL: there is none here. */
 static void *blocked_fortran(const char *name)
 {
 #ifdef OPEN_MPI

@@ -1,0 +1,257 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Preload: calls that come to MPI by its profiling names.
+ *
+ * A Fortran binding and a profiling tool offer a call, and have MPI do it by its PMPI_ name:
+ *
+ *    Fortran program ---- mpi_allreduce_ ----> binding ---- PMPI_Allreduce ----\
+ *    C program ---------- MPI_Allreduce -----> tool ------- PMPI_Allreduce -----+----> here
+ *
+ * To define the PMPI_ names here would take in more: parts of MPI (ROMIO) and libdist's own modules
+ * call each other by them. So the import of PMPI_X is pointed at our MPI_X in those objects alone
+ * that offer X too. An import is a slot of the object, which the dynamic linker has filled or will.
+ */
+#include "preload/objects.h"
+#include "preload/serve.h"
+
+#include <ctype.h>
+#include <dlfcn.h>
+#include <errno.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+/* Longer than the names of all calls. */
+#define IMPORTS_NAME 128
+
+#if __ELF_NATIVE_CLASS == 64
+#define IMPORTS_SYMBOL(info) ELF64_R_SYM(info)
+#else
+#define IMPORTS_SYMBOL(info) ELF32_R_SYM(info)
+#endif
+
+/* ---- what an object offers ---- */
+
+/* Does it offer MPI_X to others: to C, or to Fortran as compilers and modules name it? */
+static bool imports_offers(const struct disti_object *object, const char *call)
+{
+    static const char *const endings[] = {"_", "__", "_f08_", "_f08ts_"};
+    char name[IMPORTS_NAME];
+    size_t length = strlen(call);
+
+    if (disti_object_find(object, call))
+        return true;
+    if (length + sizeof("_f08ts_") > sizeof(name))
+        return false;
+    for (size_t i = 0; i < length; i++)
+        name[i] = (char)tolower((unsigned char)call[i]);
+    for (size_t i = 0; i < sizeof(endings) / sizeof(endings[0]); i++) {
+        strcpy(name + length, endings[i]);
+        if (disti_object_find(object, name))
+            return true;
+    }
+    return false;
+}
+
+/* ---- pointing imports at our calls ---- */
+
+/* Guards what follows. */
+static pthread_mutex_t imports_lock = PTHREAD_MUTEX_INITIALIZER;
+static struct dl_phdr_info imports_own_info;
+static struct disti_object imports_own; /* this library */
+static int imports_pointed;             /* how many slots are pointed at our calls */
+
+/* What a binding calls first comes here until its imports are pointed; see below. */
+#ifdef OPEN_MPI
+static const char *const imports_first = "PMPI_Comm_f2c";
+#else
+static const char *const imports_first = "PMPI_Comm_rank";
+#endif
+static void *imports_first_next;
+
+/* What the dynamic linker made read-only begins and ends with a page. */
+static bool imports_is_sealed(const struct disti_object *object, uintptr_t slot, uintptr_t page)
+{
+    const struct dl_phdr_info *info = object->info;
+
+    for (int i = 0; i < info->dlpi_phnum; i++) {
+        const ElfW(Phdr) *header = &info->dlpi_phdr[i];
+        uintptr_t start = info->dlpi_addr + header->p_vaddr, end = start + header->p_memsz;
+
+        if (header->p_type == PT_GNU_RELRO && slot >= start / page * page &&
+            slot < end / page * page)
+            return true;
+    }
+    return false;
+}
+
+static bool imports_write(const struct disti_object *object, void **slot, void *target)
+{
+    uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE);
+    void *start = (void *)((uintptr_t)slot / page * page);
+    bool sealed = imports_is_sealed(object, (uintptr_t)slot, page);
+
+    if (sealed && mprotect(start, page, PROT_READ | PROT_WRITE) != 0) {
+        fprintf(stderr, "libdist: MPI serves calls from '%s' itself: %s\n", object->info->dlpi_name,
+                strerror(errno));
+        return false;
+    }
+    __atomic_store_n(slot, target, __ATOMIC_RELEASE);
+    if (sealed)
+        mprotect(start, page, PROT_READ);
+    return true;
+}
+
+/* NULL: the import is none of ours to point. */
+static void *imports_target(const struct disti_object *object, const char *name)
+{
+    void *target = disti_object_find(&imports_own, name + 1);
+
+    if (strcmp(name, imports_first) == 0)
+        return imports_first_next;
+    return target && imports_offers(object, name + 1) ? target : NULL;
+}
+
+/* One import of the object; what it defines itself is none. */
+static void imports_point(const struct disti_object *object, ElfW(Addr) offset, size_t symbol)
+{
+    const char *name = object->names + object->symbols[symbol].st_name;
+    void **slot = (void **)(object->info->dlpi_addr + offset), *target;
+
+    if (!symbol || strncmp(name, "PMPI", 4) != 0 || object->symbols[symbol].st_shndx != SHN_UNDEF)
+        return;
+    target = imports_target(object, name);
+    if (target && *slot != target)
+        imports_pointed += imports_write(object, slot, target) && target != imports_first_next;
+}
+
+static int imports_point_all(struct dl_phdr_info *info, size_t size, void *arg)
+{
+    struct disti_object object;
+    const char *calls, *end;
+    const ElfW(Rela) * pointer;
+    size_t entry;
+
+    (void)size;
+    (void)arg;
+    if (!disti_object_open(&object, info) || object.dynamic == imports_own.dynamic)
+        return 0;
+    calls = disti_object_address(&object, DT_JMPREL);
+    end = calls + disti_object_value(&object, DT_PLTRELSZ);
+    entry =
+        disti_object_value(&object, DT_PLTREL) == DT_RELA ? sizeof(ElfW(Rela)) : sizeof(ElfW(Rel));
+    for (; calls && calls < end; calls += entry) {
+        const ElfW(Rel) *call = (const void *)calls;
+
+        imports_point(&object, call->r_offset, IMPORTS_SYMBOL(call->r_info));
+    }
+    pointer = disti_object_address(&object, DT_RELA);
+    for (size_t n = disti_object_value(&object, DT_RELASZ) / sizeof(*pointer); n; n--, pointer++) {
+        if (!pointer->r_addend)
+            imports_point(&object, pointer->r_offset, IMPORTS_SYMBOL(pointer->r_info));
+    }
+    return 0;
+}
+
+static int imports_find_own(struct dl_phdr_info *info, size_t size, void *arg)
+{
+    struct disti_object object;
+
+    (void)size;
+    (void)arg;
+    if (!disti_object_open(&object, info) || object.dynamic != _DYNAMIC)
+        return 0;
+    imports_own_info = *info;
+    imports_own = object;
+    imports_own.info = &imports_own_info;
+    return 1;
+}
+
+/* True: there is an object whose calls had not been pointed at ours. */
+static bool imports_serve(void)
+{
+    int before;
+    bool more;
+
+    pthread_mutex_lock(&imports_lock);
+    before = imports_pointed;
+    if (imports_own.dynamic || dl_iterate_phdr(imports_find_own, NULL))
+        dl_iterate_phdr(imports_point_all, NULL);
+    more = imports_pointed != before;
+    pthread_mutex_unlock(&imports_lock);
+    return more;
+}
+
+/* All that the program is linked with, before it runs. */
+__attribute__((constructor)) static void imports_begin(void)
+{
+    imports_first_next = dlsym(RTLD_NEXT, imports_first);
+    disti_imports_renew();
+}
+
+/* ---- objects that are opened later ---- */
+
+/* Looks at the first only: each says how many there have ever been. */
+static int imports_count(struct dl_phdr_info *info, size_t size, void *arg)
+{
+    (void)size;
+    *(unsigned long long *)arg = info->dlpi_adds;
+    return 1;
+}
+
+void disti_imports_renew(void)
+{
+    static atomic_ullong known;
+    unsigned long long now = 0;
+
+    dl_iterate_phdr(imports_count, &now);
+    if (atomic_exchange(&known, now) != now)
+        imports_serve();
+}
+
+#ifdef OPEN_MPI
+MPI_Comm PMPI_Comm_f2c(MPI_Fint comm)
+{
+    MPI_Comm (*next)(MPI_Fint);
+
+    disti_imports_renew();
+    *(void **)&next = imports_first_next;
+    return next(comm);
+}
+#else
+int PMPI_Comm_rank(MPI_Comm comm, int *rank)
+{
+    int (*next)(MPI_Comm, int *);
+
+    disti_imports_renew();
+    *(void **)&next = imports_first_next;
+    return next(comm, rank);
+}
+#endif
+
+int disti_mpi_init_thread(int *argc, char ***argv, int required, int *provided)
+{
+    int (*next)(int *, char ***, int, int *);
+
+    *(void **)&next = dlsym(RTLD_NEXT, "PMPI_Init_thread");
+    return next ? next(argc, argv, required, provided) : MPI_ERR_INTERN;
+}
+
+/* libdist's own modules call it too. */
+int PMPI_Init_thread(int *argc, char ***argv, int required, int *provided)
+{
+    return imports_serve() ? MPI_Init_thread(argc, argv, required, provided)
+                           : disti_mpi_init_thread(argc, argv, required, provided);
+}
+
+int PMPI_Init(int *argc, char ***argv)
+{
+    int (*next)(int *, char ***);
+
+    *(void **)&next = dlsym(RTLD_NEXT, "PMPI_Init");
+    if (imports_serve())
+        return MPI_Init(argc, argv);
+    return next ? next(argc, argv) : MPI_ERR_INTERN;
+}
