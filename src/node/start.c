@@ -40,6 +40,23 @@ static size_t start_short_max(const struct disti_node *node, const struct node_p
     return node->ranks > 2 || pattern->givers == NODE_ROOT ? NODE_SHORT_MAX : NODE_SHORT_PAIR;
 }
 
+/* In a long call all keep step; in a short one takers wait for givers. */
+static void start_roles(const struct disti_node *node, const struct node_pattern *pattern,
+                        struct disti_node_op *op)
+{
+    bool all = op->way != NODE_WAY_BOARD;
+
+    op->gives = node_is(pattern->givers, op, node->rank);
+    op->takes = node_is(pattern->takers, op, node->rank);
+    op->first = all || pattern->givers == NODE_ALL ? 0 : op->call.root;
+    op->end = all || pattern->givers == NODE_ALL ? node->ranks : op->call.root + 1;
+    if (!all && !op->takes)
+        op->end = op->first;
+    op->given =
+        !all && op->gives ? op->call.count * op->element_bytes * node_blocks(node, pattern) : 0;
+    op->depth = op->in_area && op->gives ? NODE_AREAS : NODE_SLOTS;
+}
+
 void disti_node_start(struct disti_node *node, const struct dist_call *call, uint64_t fingerprint,
                       struct disti_node_op *op)
 {
@@ -56,7 +73,9 @@ void disti_node_start(struct disti_node *node, const struct dist_call *call, uin
     op->past = false;
     op->in_area = op->way == NODE_WAY_BOARD && bytes > NODE_SLOT_DATA / blocks;
     op->stage = 0;
-    op->admitted = op->seen = 0;
+    start_roles(node, pattern, op);
+    op->admitted = 0;
+    op->seen = op->first;
     op->round = 0;
     op->done = 0;
     op->others = 0;

@@ -295,8 +295,6 @@ void disti_node_drain(struct disti_node *node, struct disti_node_op *op, uint64_
  * ERR_MISMATCH: a rank has called something else.
  */
 dist_status disti_node_admit(struct disti_node *node, struct disti_node_op *op);
-/* Begins the op: writes its fingerprint and history into its slot. */
-void disti_node_begin(struct disti_node *node, const struct disti_node_op *op);
 /* The rank's history at that call is another than this one's: ERR_MISMATCH, and which call. */
 dist_status disti_node_differs(const struct disti_node *node, struct disti_node_op *op,
                                uint64_t number, int rank);
