@@ -68,20 +68,22 @@ static inline void op_publish(struct disti_node *node, struct disti_node_op *op,
 /* Have all that are awaited reached the op's stage? */
 static inline dist_status op_poll(struct disti_node *node, struct disti_node_op *op)
 {
-    uint64_t want = node_stage(op->number, op->stage);
+    uint64_t want = node_stage(op->number, op->stage), history = node->history;
+    size_t at = op->number % NODE_SLOTS;
+    int r = op->seen, end = op->end;
 
-    for (; op->seen < op->end; op->seen++) {
-        struct node_slot *slot;
+    for (; r < end; r++) {
+        struct node_slot *slot = &node->peers[r].board->slots[at];
 
-        if (op->seen == node->rank)
+        if (r == node->rank)
             continue;
-        slot = node_slot(node->peers[op->seen].board, op);
         if (atomic_load_explicit(&slot->stage, memory_order_acquire) < want)
-            return DIST_IN_PROGRESS;
-        if (atomic_load_explicit(&slot->history, memory_order_relaxed) != node->history)
-            return disti_node_differs(node, op, op->number, op->seen);
+            break;
+        if (atomic_load_explicit(&slot->history, memory_order_relaxed) != history)
+            return disti_node_differs(node, op, op->number, r);
     }
-    return DIST_OK;
+    op->seen = r;
+    return r < end ? DIST_IN_PROGRESS : DIST_OK;
 }
 
 /* ---- its course ---- */

@@ -23,6 +23,14 @@ static inline struct calls_form calls_async(dist_work **work_p)
     return (struct calls_form){.async = true, .work_p = work_p};
 }
 
+/* What a call is, but for its buffers and its length; root 0 where there is none. */
+struct calls_kind {
+    dist_collective collective;
+    dist_dtype dtype;
+    dist_op op;
+    int root;
+};
+
 /*
  * Checks a call as the program made it, `op` as the program gave it, offsets NULL for blocks one
  * after the other; then starts it in the wanted form. Arrays are copied.
@@ -61,12 +69,11 @@ dist_status disti_stage_empty(const struct dist_group *group, struct disti_start
  */
 void disti_call_remember(const dist_group *group, const struct dist_call *call, size_t in_bytes,
                          size_t out_bytes);
-struct dist_call *disti_call_repeat(const dist_group *group, dist_collective collective,
-                                    const void *in, void *out, size_t count, dist_dtype dtype,
-                                    dist_op op, int root);
+struct dist_call *disti_call_repeat(const dist_group *group, struct calls_kind kind, const void *in,
+                                    void *out, size_t count);
 
-/* By 1 before and by -1 after a time in which this thread's calls are not to run here and now: while
- * they are noted, and in a function of the program where they may not wait. */
+/* By 1 before and by -1 after a time in which this thread's calls are not to run here and now:
+ * while they are noted, and in a function of the program where they may not wait. */
 void disti_call_hold(int by);
 
 /* support.c: does the group's backend do this, checked but for that? Else UNSUPPORTED. */

@@ -7,9 +7,9 @@ static dist_status calls_move(dist_group *group, dist_collective collective, con
                               void *out, size_t count, dist_dtype dtype, int root,
                               struct calls_form form)
 {
-    struct dist_call *repeat =
-        form.async ? NULL
-                   : disti_call_repeat(group, collective, in, out, count, dtype, DIST_SUM, root);
+    const struct calls_kind kind = {
+        .collective = collective, .dtype = dtype, .op = DIST_SUM, .root = root};
+    struct dist_call *repeat = form.async ? NULL : disti_call_repeat(group, kind, in, out, count);
 
     if (repeat)
         return disti_work_repeat(group, repeat);

@@ -7,8 +7,9 @@ static dist_status calls_reduce(dist_group *group, dist_collective collective, c
                                 void *out, size_t count, dist_dtype dtype, dist_op op, int root,
                                 struct calls_form form)
 {
-    struct dist_call *repeat =
-        form.async ? NULL : disti_call_repeat(group, collective, in, out, count, dtype, op, root);
+    const struct calls_kind kind = {
+        .collective = collective, .dtype = dtype, .op = op, .root = root};
+    struct dist_call *repeat = form.async ? NULL : disti_call_repeat(group, kind, in, out, count);
 
     if (repeat)
         return disti_work_repeat(group, repeat);

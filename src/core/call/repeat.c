@@ -5,9 +5,12 @@
 
 #include "base/collective.h"
 
+#include <string.h>
+
 /* A good call, but for its buffers. */
 struct repeat {
     const dist_group *group; /* its handle is never used again for another; NULL: none */
+    struct calls_kind kind;
     struct dist_call call;
     size_t in_bytes, out_bytes;
     bool same; /* in and out may be the same */
@@ -34,6 +37,8 @@ void disti_call_remember(const dist_group *group, const struct dist_call *call, 
     if (disti_collective_uneven(call->collective) || disti_collective_pair(call->collective) ||
         call->reduction || call->list || !group->host_only)
         return;
+    repeat->kind = (struct calls_kind){
+        .collective = call->collective, .dtype = call->dtype, .op = call->op, .root = call->root};
     repeat->call = *call;
     repeat->call.waits = true;
     repeat->in_bytes = in_bytes;
@@ -59,16 +64,15 @@ static bool repeat_fits(const struct repeat *repeat, const char *in, const char 
            !repeat->out_bytes;
 }
 
-struct dist_call *disti_call_repeat(const dist_group *group, dist_collective collective,
-                                    const void *in, void *out, size_t count, dist_dtype dtype,
-                                    dist_op op, int root)
+struct dist_call *disti_call_repeat(const dist_group *group, struct calls_kind kind, const void *in,
+                                    void *out, size_t count)
 {
     struct repeats *mine = repeat_mine();
-    struct repeat *repeat = &mine->of[collective];
+    struct repeat *repeat = &mine->of[kind.collective];
     struct dist_call *call = &repeat->call;
 
-    if (mine->held || repeat->group != group || !group || call->count != count || call->root != root ||
-        call->dtype != dtype || call->op != op || !repeat_fits(repeat, in, out) ||
+    if (mine->held || repeat->group != group || !group || call->count != count ||
+        memcmp(&repeat->kind, &kind, sizeof(kind)) != 0 || !repeat_fits(repeat, in, out) ||
         atomic_load_explicit(&group->destroyed, memory_order_acquire))
         return NULL;
     call->in = in;

@@ -20,8 +20,10 @@ static bool at_once_may(const struct dist_group *group)
            !atomic_load_explicit(&group->abort_asked, memory_order_relaxed);
 }
 
-/* With the lock held, which is given back. */
-static dist_status at_once_wait(struct dist_group *group, const struct dist_call *call)
+/* With the lock held, which is given back. Apart: a work is large, and a call that needs none is
+ * not to make room for it. */
+__attribute__((cold, noinline)) static dist_status at_once_wait(struct dist_group *group,
+                                                                const struct dist_call *call)
 {
     struct disti_work work;
 
