@@ -33,6 +33,7 @@ g++                      checks that C++ programs can use it
 cmake                    checks that CMake programs can use it
 iproute2                 a second machine inside this one, for tests
 clang-format             checks the layout of the source
+valgrind                 counts the instructions of a short call
 '
 
 say() { printf '%s\n' "$@"; }
