@@ -18,7 +18,7 @@ void disti_again_learn(struct dist_engine *engine, const struct dist_call *call,
 
     if (again_is(again, call))
         return;
-    again->known = call->waits && disti_node_can_start_again(op);
+    again->known = call->waits && disti_node_can_start_again(engine->node, op);
     if (again->known)
         again->op = *op;
 }

@@ -147,8 +147,9 @@ bool disti_node_start_again(struct disti_node *node, const struct dist_call *cal
  */
 dist_status disti_node_look(struct disti_node *node, struct disti_node_op *op);
 
-/* Can it be begun once more? It has ended. */
-bool disti_node_can_start_again(const struct disti_node_op *op);
+/* Is it worth it to begin this call once more so? Of crowded ranks hardly one that waits for all
+ * finds them there. */
+bool disti_node_can_start_again(const struct disti_node *node, const struct disti_node_op *op);
 
 /*
  * Does what can be done without waiting, about a megabyte at most, and adds to *moved if that was

@@ -159,13 +159,19 @@ static inline void op_prefetch_next(struct disti_node *node, const struct disti_
         node_prefetch_write(&node->board->areas[next % NODE_AREAS], bytes);
 }
 
+/* Does it wait for all? Then all have begun it when it ends. */
+static inline bool op_is_met(const struct disti_node *node, const struct disti_node_op *op)
+{
+    return op->end - op->first == node->ranks;
+}
+
 static inline dist_status op_finish_short(struct disti_node *node, struct disti_node_op *op)
 {
     dist_status status = disti_node_op_go(op, NODE_OP_ENDED);
 
     if (status != DIST_OK)
         return status;
-    if (op->end - op->first == node->ranks)
+    if (op_is_met(node, op))
         node->confirmed = op->number;
     op_prefetch_next(node, op, op->given);
     if (!op->call.count || !op->takes)
@@ -274,9 +280,10 @@ dist_status disti_node_advance(struct disti_node *node, struct disti_node_op *op
 /* Who never waits says which CPU it is on in each so many calls. */
 #define OP_CPU_CALLS 8
 
-bool disti_node_can_start_again(const struct disti_node_op *op)
+bool disti_node_can_start_again(const struct disti_node *node, const struct disti_node_op *op)
 {
-    return op->way == NODE_WAY_BOARD && !op->call.reduction && !op->call.list;
+    return op->way == NODE_WAY_BOARD && !op->call.reduction && !op->call.list &&
+           !(disti_node_is_crowded(node) && op_is_met(node, op));
 }
 
 bool disti_node_start_again(struct disti_node *node, const struct dist_call *call,

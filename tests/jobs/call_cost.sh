@@ -11,6 +11,8 @@ most=700
 case $(grep '^CFLAGS = ' "$builddir/Makefile") in
 *-fsanitize* | *-O0* | *--coverage*) job_skip cost "the build is not optimized"; exit ;;
 esac
+# Of ranks that share a CPU hardly one finds the others there.
+[ "$(nproc)" -ge 2 ] || { job_skip cost "two ranks share a CPU"; exit; }
 command -v valgrind >/dev/null || { job_skip cost "valgrind is missing"; exit; }
 
 # Rank 0 under callgrind, which writes a file for each call.
