@@ -34,6 +34,7 @@ gfortran                 checks that MPI programs in Fortran are served
 cmake                    checks that CMake programs can use it
 iproute2                 a second machine inside this one, for tests
 clang-format             checks the layout of the source
+valgrind                 counts the instructions of a short call
 '
 
 say() { printf '%s\n' "$@"; }

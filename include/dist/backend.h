@@ -168,6 +168,7 @@ struct dist_host {
     dist_status (*engine_prepare)(struct dist_engine *engine, const struct dist_call *call,
                                   void **prepared_p);
     void (*engine_release)(struct dist_engine *engine, void *prepared);
+    dist_status (*engine_at_once)(struct dist_engine *engine, const struct dist_call *call);
     /* Writes why transport_find returned NULL, which transports exist, and where it looks. */
     void (*transport_missing)(const char *name, char *text, size_t size);
 };
@@ -391,6 +392,14 @@ struct dist_backend {
      * core need not do so once more.
      */
     bool meets;
+
+    /*
+     * Optional. A blocking collective on host memory, as it was posted before but for its buffers,
+     * while no other is pending. OK: it has ended. IN_PROGRESS: it has begun, and the core posts it
+     * before it calls another slot. UNSUPPORTED: nothing was done, and the core posts it. Waits for
+     * nobody, reports nothing, and leaves what it finds wrong to the post.
+     */
+    dist_status (*at_once)(void *state, const struct dist_call *call);
 
     /*
      * Optional. Returns how to do this call; call->memory and call->stream are set. The core asks

@@ -31,6 +31,13 @@ static inline dist_status disti_planned_post(void *state, const struct dist_call
     return planned->host->engine_post(planned->engine, call, ticket);
 }
 
+static inline dist_status disti_planned_at_once(void *state, const struct dist_call *call)
+{
+    struct disti_planned *planned = state;
+
+    return planned->host->engine_at_once(planned->engine, call);
+}
+
 static inline dist_status disti_planned_prepare(void *state, const struct dist_call *call,
                                                 void **prepared_p)
 {
@@ -81,6 +88,7 @@ static inline void disti_planned_describe(const void *state, char *text, size_t 
     .state_size = sizeof(struct disti_planned), .close = disti_planned_close,                      \
     .abort = disti_planned_close, .post = disti_planned_post, .progress = disti_planned_progress,  \
     .arm = disti_planned_arm, .disarm = disti_planned_disarm, .describe = disti_planned_describe,  \
-    .prepare = disti_planned_prepare, .release = disti_planned_release, .meets = true
+    .prepare = disti_planned_prepare, .release = disti_planned_release,                            \
+    .at_once = disti_planned_at_once, .meets = true
 
 #endif

@@ -77,6 +77,7 @@ const struct dist_host disti_host = {
     .op_fits = disti_op_fits,
     .engine_prepare = disti_engine_prepare,
     .engine_release = disti_engine_release,
+    .engine_at_once = disti_engine_at_once,
     .transport_missing = disti_transport_missing,
 };
 

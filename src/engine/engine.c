@@ -149,13 +149,21 @@ static dist_status engine_catch_up(struct dist_engine *engine)
     return moved < 0 ? (dist_status)moved : DIST_OK;
 }
 
-/* The same as begin. What is to be noted is noted while the other ranks' data are on their way. */
+/* The same as begin, or at_once has done it. What is to be noted is noted while the other ranks'
+ * data are on their way. */
 static bool engine_begin(struct dist_engine *engine, const struct dist_call *call,
                          uint64_t fingerprint, struct disti_node_op *op, dist_status *status_p)
 {
-    if (!disti_on_node_begin(engine, call, fingerprint, op, status_p))
-        return false;
-    disti_mismatch_called(engine, call->sequence, fingerprint);
+    if (engine->begun) {
+        engine->begun = false;
+        *op = engine->again[call->collective].op;
+        *status_p = DIST_IN_PROGRESS;
+    } else {
+        if (!disti_on_node_begin(engine, call, fingerprint, op, status_p))
+            return false;
+        disti_mismatch_called(engine, call->sequence, fingerprint);
+        disti_again_learn(engine, call, op);
+    }
     if (*status_p == DIST_IN_PROGRESS)
         *status_p = disti_on_node_look(engine, call, op);
     return true;

@@ -21,6 +21,9 @@ dist_status disti_engine_open(const struct dist_backend_config *config,
 dist_status disti_engine_post(struct dist_engine *engine, const struct dist_call *call,
                               struct dist_ticket *ticket);
 
+/* The backend's slot at_once, for calls that shared memory serves. */
+dist_status disti_engine_at_once(struct dist_engine *engine, const struct dist_call *call);
+
 /*
  * Keeps ready what a call needs that will be posted again and again, with *prepared_p as its
  * `prepared`, one at a time; NULL for sends and receives. Ends with the engine, or with release.

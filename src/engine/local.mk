@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # The plan engine.
 libdist_core_sources += \
+	src/engine/again.c \
 	src/engine/bind.c \
 	src/engine/cache.c \
 	src/engine/engine.c \

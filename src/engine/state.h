@@ -106,6 +106,18 @@ struct engine_p2p {
     struct engine_request requests[2]; /* [0] is the message or its announcement, then the data */
 };
 
+/*
+ * The last short call of a collective that the boards served, to be begun again as it is:
+ *
+ *   at_once ---> begun again ---> all are there: OK
+ *                     |
+ *                     '---------> IN_PROGRESS, `begun` ---> post: looks on, and makes it a task
+ */
+struct engine_again {
+    bool known;
+    struct disti_node_op op;
+};
+
 struct dist_engine {
     const struct dist_backend_config *config;
     struct disti_topology *topology;
@@ -130,6 +142,8 @@ struct dist_engine {
     int p2p_ended;   /* so many in the list have ended */
     uint64_t posted; /* calls so far */
     struct engine_calls calls;
+    struct engine_again again[DIST_COLL_COUNT];
+    bool begun; /* by at_once, and its post comes next */
 };
 
 /*
@@ -193,6 +207,9 @@ void disti_on_node_post(struct dist_engine *engine, struct engine_task *task);
 /* A call that may end at once: true, it has been started in `op`; *status_p as advance gives it. */
 bool disti_on_node_begin(struct dist_engine *engine, const struct dist_call *call,
                          uint64_t fingerprint, struct disti_node_op *op, dist_status *status_p);
+/* Remembers a call that post was given, as at_once is to find it. */
+void disti_again_learn(struct dist_engine *engine, const struct dist_call *call,
+                       const struct disti_node_op *op);
 /* Looks a few times more for the end of what has begun, if it is short. */
 dist_status disti_on_node_look(struct dist_engine *engine, const struct dist_call *call,
                                struct disti_node_op *op);

@@ -20,25 +20,6 @@
 
 /* ---- what was called ---- */
 
-/* With h before it, as everywhere in the group. */
-static uint64_t ahead_hash(uint64_t history, uint64_t fingerprint)
-{
-    history = (history ^ fingerprint) * 0x9e3779b97f4a7c15;
-    return history ^ history >> 29;
-}
-
-void disti_node_begin(struct disti_node *node, const struct disti_node_op *op)
-{
-    struct node_slot *slot = node_slot(node->board, op);
-
-    node->sequences[op->number % NODE_SLOTS] = op->call.sequence;
-    node->history = ahead_hash(node->history, op->fingerprint);
-    atomic_store_explicit(&slot->stage, node_writing(op->number), memory_order_relaxed);
-    atomic_store_explicit(&slot->history, node->history, memory_order_release);
-    atomic_store_explicit(&slot->fingerprint, op->fingerprint, memory_order_release);
-    atomic_store_explicit(&node->board->begun, op->number, memory_order_release);
-}
-
 static uint64_t ahead_begun(const struct disti_node *node, int rank)
 {
     return atomic_load_explicit(&node->peers[rank].board->begun, memory_order_acquire);
@@ -99,32 +80,23 @@ dist_status disti_node_compare(const struct disti_node *node, struct disti_node_
 
 /* ---- how far ahead ---- */
 
-/* Calls that may stand on this rank's board at once, if they are as this one. */
-static uint64_t ahead_depth(const struct disti_node *node, const struct disti_node_op *op)
-{
-    const struct node_pattern *pattern = disti_node_pattern(op->call.collective);
-
-    return op->in_area && node_is(pattern->givers, op, node->rank) ? NODE_AREAS : NODE_SLOTS;
-}
-
 /* The call that all must have begun before this one is, if it has to wait. */
-static uint64_t ahead_awaited(const struct disti_node *node, const struct disti_node_op *op)
+static uint64_t ahead_awaited(const struct disti_node_op *op)
 {
-    uint64_t half = ahead_depth(node, op) / 2;
+    uint64_t half = op->depth / 2;
 
     return op->number < half ? 0 : op->number - half;
 }
 
 bool disti_node_is_behind(const struct disti_node *node, const struct disti_node_op *op, int rank)
 {
-    return rank != node->rank &&
-           atomic_load_explicit(&node->peers[rank].board->begun, memory_order_seq_cst) <
-               ahead_awaited(node, op);
+    return rank != node->rank && atomic_load_explicit(&node->peers[rank].board->begun,
+                                                      memory_order_seq_cst) < ahead_awaited(op);
 }
 
 dist_status disti_node_admit(struct disti_node *node, struct disti_node_op *op)
 {
-    if (op->number - node->confirmed < ahead_depth(node, op))
+    if (op->number - node->confirmed < op->depth)
         return DIST_OK;
     for (; op->admitted < node->ranks; op->admitted++) {
         bool behind = disti_node_is_behind(node, op, op->admitted);
@@ -133,6 +105,6 @@ dist_status disti_node_admit(struct disti_node *node, struct disti_node_op *op)
         if (status != DIST_OK || behind)
             return status == DIST_OK ? DIST_IN_PROGRESS : status;
     }
-    node->confirmed = ahead_awaited(node, op);
+    node->confirmed = ahead_awaited(op);
     return DIST_OK;
 }

@@ -26,19 +26,15 @@ void disti_node_copy_short(struct disti_node *node, struct disti_node_op *op)
 {
     const struct node_pattern *pattern = disti_node_pattern(op->call.collective);
     size_t bytes = op->call.count * op->element_bytes;
-    size_t offset = (size_t)copy_in_block(node, op) * bytes;
+    size_t offset = pattern->in_blocks ? (size_t)node->rank * bytes : 0;
     char *out = op->call.out;
 
-    if (!bytes || !node_is(pattern->takers, op, node->rank))
-        return;
-    for (int r = 0; r < node->ranks; r++) {
-        if (!node_is(pattern->givers, op, r))
-            continue;
+    /* The givers are those that are awaited, and this rank if it gives. */
+    for (int r = op->first; r < op->end; r++, out += bytes) {
         if (r == node->rank)
-            copy(out + copy_out_block(op, r) * bytes, (const char *)op->call.in + offset, bytes);
+            copy(out, (const char *)op->call.in + offset, bytes);
         else
-            memcpy(out + copy_out_block(op, r) * bytes,
-                   node_given(node->peers[r].board, op) + offset, bytes);
+            memcpy(out, node_given(node->peers[r].board, op) + offset, bytes);
     }
 }
 

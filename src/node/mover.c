@@ -73,8 +73,9 @@ void disti_node_mover_choose(struct disti_node *node, struct disti_node_op *op)
         !disti_node_fits_area(op->call.collective, node->ranks, op->call.count * op->element_bytes))
         return;
     op->way = NODE_WAY_BOARD;
-    op->in_area = true;
+    op->in_area = op->chosen = true;
     op->past = false;
+    disti_node_roles(node, op);
     mover_count(mover);
 }
 

@@ -62,10 +62,15 @@ struct disti_node_op {
     struct dist_call call;
     uint64_t fingerprint, number;
     size_t element_bytes, piece; /* elements of a block that go in one round */
+    size_t given;                /* BOARD: bytes of this rank's that stand on its board */
     bool past;                   /* OUT is written past the caches */
     bool cma;                    /* it does not begin in windows: the kernel will do */
     int64_t begun_ns;            /* while both are tried: when all had come; 0: it is no trial */
+    bool chosen;                 /* BOARD: mover.c has chosen it for this call alone */
     bool in_area;                /* BOARD: what is given is too much for a slot */
+    bool gives, takes;           /* this rank */
+    int first, end;              /* the ranks that are awaited: [first, end), but for this one */
+    uint64_t depth;              /* so many calls like this one may stand on the board at once */
     enum disti_node_op_state state;
     enum disti_node_way way;
     uint64_t rounds, round;
@@ -139,6 +144,21 @@ bool disti_node_takes(const struct disti_node *node, const struct dist_call *cal
  */
 void disti_node_start(struct disti_node *node, const struct dist_call *call, uint64_t fingerprint,
                       struct disti_node_op *op);
+
+/*
+ * Begins once more a short call of this rank's that has ended, with other buffers and another
+ * sequence, if nothing stands in its way. False: nothing was done; start it.
+ */
+bool disti_node_start_again(struct disti_node *node, const struct dist_call *call,
+                            struct disti_node_op *op);
+
+/* After start_again: as advance, but looks once, and reports nothing; what is not OK advance tells.
+ */
+dist_status disti_node_look(struct disti_node *node, struct disti_node_op *op);
+
+/* Is it worth it to begin this call once more so? Of crowded ranks hardly one that waits for all
+ * finds them there. */
+bool disti_node_can_start_again(const struct disti_node *node, const struct disti_node_op *op);
 
 /*
  * Does what can be done without waiting, about a megabyte at most, and adds to *moved if that was

@@ -47,7 +47,7 @@ dist_status disti_node_op_go(struct disti_node_op *op, enum disti_node_op_state 
 
 /* The store must stand before the look at who sleeps: presence.c says how, without a fence or with.
  */
-static void op_publish(struct disti_node *node, struct disti_node_op *op, uint32_t stage)
+static inline void op_publish(struct disti_node *node, struct disti_node_op *op, uint32_t stage)
 {
     _Atomic uint64_t *mine = &node_slot(node->board, op)->stage;
 
@@ -56,64 +56,91 @@ static void op_publish(struct disti_node *node, struct disti_node_op *op, uint32
     else
         atomic_store_explicit(mine, node_stage(op->number, stage), memory_order_release);
     atomic_signal_fence(memory_order_seq_cst);
-    disti_node_ring(node);
-}
-
-/* Does this rank wait for that one? In a long call all keep step. */
-static bool op_waits_for(const struct disti_node *node, const struct disti_node_op *op, int rank)
-{
-    const struct node_pattern *pattern = disti_node_pattern(op->call.collective);
-
-    if (rank == node->rank)
-        return false;
-    return op->way != NODE_WAY_BOARD ||
-           (node_is(pattern->takers, op, node->rank) && node_is(pattern->givers, op, rank));
+    for (int r = 0; r < node->ranks; r++) {
+        if (atomic_load_explicit(&node->peers[r].board->presence, memory_order_seq_cst) !=
+            NODE_AWAKE) {
+            disti_node_ring(node);
+            return;
+        }
+    }
 }
 
 /* Have all that are awaited reached the op's stage? */
-static dist_status op_poll(struct disti_node *node, struct disti_node_op *op)
+static inline dist_status op_poll(struct disti_node *node, struct disti_node_op *op)
 {
-    uint64_t want = node_stage(op->number, op->stage);
+    uint64_t want = node_stage(op->number, op->stage), history = node->history;
+    size_t at = op->number % NODE_SLOTS;
+    int r = op->seen, end = op->end;
 
-    for (; op->seen < node->ranks; op->seen++) {
-        struct node_slot *slot;
+    for (; r < end; r++) {
+        struct node_slot *slot = &node->peers[r].board->slots[at];
 
-        if (!op_waits_for(node, op, op->seen))
+        if (r == node->rank)
             continue;
-        slot = node_slot(node->peers[op->seen].board, op);
         if (atomic_load_explicit(&slot->stage, memory_order_acquire) < want)
-            return DIST_IN_PROGRESS;
-        if (atomic_load_explicit(&slot->history, memory_order_relaxed) != node->history)
-            return disti_node_differs(node, op, op->number, op->seen);
+            break;
+        if (atomic_load_explicit(&slot->history, memory_order_relaxed) != history)
+            return disti_node_differs(node, op, op->number, r);
     }
-    return DIST_OK;
+    op->seen = r;
+    return r < end ? DIST_IN_PROGRESS : DIST_OK;
 }
 
 /* ---- its course ---- */
 
+/* With the calls before it. */
+static inline uint64_t op_history(const struct disti_node *node, const struct disti_node_op *op)
+{
+    uint64_t history = (node->history ^ op->fingerprint) * 0x9e3779b97f4a7c15;
+
+    return history ^ history >> 29;
+}
+
+/* Its slot is free: it is this rank's newest call from now on. */
+static inline void op_begin(struct disti_node *node, const struct disti_node_op *op)
+{
+    struct node_slot *slot = node_slot(node->board, op);
+
+    node->sequences[op->number % NODE_SLOTS] = op->call.sequence;
+    node->history = op_history(node, op);
+    atomic_store_explicit(&slot->stage, node_writing(op->number), memory_order_relaxed);
+    atomic_store_explicit(&slot->history, node->history, memory_order_release);
+    atomic_store_explicit(&slot->fingerprint, op->fingerprint, memory_order_release);
+    atomic_store_explicit(&node->board->begun, op->number, memory_order_release);
+}
+
+/* Short: begins it, and shows what this rank gives. */
+static inline dist_status op_show(struct disti_node *node, struct disti_node_op *op)
+{
+    op_begin(node, op);
+    if (op->given)
+        memcpy(node_given(node->board, op), op->call.in, op->given);
+    return disti_node_op_go(op, NODE_OP_WAITING);
+}
+
+static dist_status op_show_long(struct disti_node *node, struct disti_node_op *op)
+{
+    dist_status status;
+
+    op_begin(node, op);
+    status = disti_node_publish(node, op);
+    if (status != DIST_OK)
+        return status;
+    disti_node_mover_show(node, op);
+    if (!op->cma)
+        disti_node_fill(node, op, 0);
+    return disti_node_op_go(op, NODE_OP_WAITING);
+}
+
 static dist_status op_enter(struct disti_node *node, struct disti_node_op *op)
 {
-    const struct node_pattern *pattern = disti_node_pattern(op->call.collective);
     dist_status status;
 
     if (op->way == NODE_WAY_WINDOWS)
         disti_node_mover_choose(node, op);
     status = disti_node_admit(node, op);
-    if (status != DIST_OK)
-        return status;
-    disti_node_begin(node, op);
-    if (op->way == NODE_WAY_BOARD && node_is(pattern->givers, op, node->rank) && op->call.count)
-        memcpy(node_given(node->board, op), op->call.in,
-               op->call.count * op->element_bytes * node_blocks(node, pattern));
-    if (op->way != NODE_WAY_BOARD) {
-        status = disti_node_publish(node, op);
-        if (status != DIST_OK)
-            return status;
-        disti_node_mover_show(node, op);
-        if (!op->cma)
-            disti_node_fill(node, op, 0);
-    }
-    status = disti_node_op_go(op, NODE_OP_WAITING);
+    if (status == DIST_OK)
+        status = op->way == NODE_WAY_BOARD ? op_show(node, op) : op_show_long(node, op);
     if (status != DIST_OK)
         return status;
     disti_node_publish_cpu(node);
@@ -125,7 +152,8 @@ static dist_status op_enter(struct disti_node *node, struct disti_node_op *op)
  * The next call's slot has been read by all, and so is in their caches: it is fetched back for
  * writing while the others' data are on their way.
  */
-static void op_prefetch_next(struct disti_node *node, const struct disti_node_op *op, size_t bytes)
+static inline void op_prefetch_next(struct disti_node *node, const struct disti_node_op *op,
+                                    size_t bytes)
 {
     uint64_t next = op->number + 1;
 
@@ -136,20 +164,24 @@ static void op_prefetch_next(struct disti_node *node, const struct disti_node_op
         node_prefetch_write(&node->board->areas[next % NODE_AREAS], bytes);
 }
 
-static dist_status op_finish_short(struct disti_node *node, struct disti_node_op *op)
+/* Does it wait for all? Then all have begun it when it ends. */
+static inline bool op_is_met(const struct disti_node *node, const struct disti_node_op *op)
 {
-    const struct node_pattern *pattern = disti_node_pattern(op->call.collective);
+    return op->end - op->first == node->ranks;
+}
+
+static inline dist_status op_finish_short(struct disti_node *node, struct disti_node_op *op)
+{
     dist_status status = disti_node_op_go(op, NODE_OP_ENDED);
 
     if (status != DIST_OK)
         return status;
-    if (pattern->givers == NODE_ALL && node_is(pattern->takers, op, node->rank))
+    if (op_is_met(node, op))
         node->confirmed = op->number;
-    if (node_is(pattern->givers, op, node->rank))
-        op_prefetch_next(node, op, op->call.count * op->element_bytes * node_blocks(node, pattern));
-    if (!op->call.count || !node_is(pattern->takers, op, node->rank))
+    op_prefetch_next(node, op, op->given);
+    if (!op->call.count || !op->takes)
         return DIST_OK;
-    if (pattern->reduces)
+    if (disti_node_pattern(op->call.collective)->reduces)
         disti_node_reduce_short(node, op);
     else
         disti_node_copy_short(node, op);
@@ -211,7 +243,7 @@ static dist_status op_reach(struct disti_node *node, struct disti_node_op *op)
     if (status != DIST_OK)
         return status;
     op->stage++;
-    op->seen = 0;
+    op->seen = op->first;
     op_publish(node, op, op->stage);
     return DIST_IN_PROGRESS;
 }
@@ -278,13 +310,51 @@ dist_status disti_node_advance(struct disti_node *node, struct disti_node_op *op
     return op->way == NODE_WAY_BOARD ? op_finish_short(node, op) : op_step(node, op);
 }
 
+/* ---- once more ---- */
+
+/* Who never waits says which CPU it is on in each so many calls. */
+#define OP_CPU_CALLS 8
+
+bool disti_node_can_start_again(const struct disti_node *node, const struct disti_node_op *op)
+{
+    return op->way == NODE_WAY_BOARD && !op->chosen && !op->call.reduction && !op->call.list &&
+           !(disti_node_is_crowded(node) && op_is_met(node, op));
+}
+
+bool disti_node_start_again(struct disti_node *node, const struct dist_call *call,
+                            struct disti_node_op *op)
+{
+    uint64_t number = node->calls + 1;
+
+    if (number - node->confirmed >= op->depth || node->gone >= 0)
+        return false;
+    node->calls = op->number = number;
+    op->call.in = call->in;
+    op->call.out = call->out;
+    op->call.sequence = call->sequence;
+    op->seen = op->first;
+    op->state = NODE_OP_POSTED;
+    op_show(node, op);
+    if (number % OP_CPU_CALLS == 0)
+        disti_node_publish_cpu(node);
+    op_publish(node, op, 0);
+    return true;
+}
+
+dist_status disti_node_look(struct disti_node *node, struct disti_node_op *op)
+{
+    dist_status status = op_poll(node, op);
+
+    return status == DIST_OK ? op_finish_short(node, op) : status;
+}
+
 bool disti_node_waits_for(const struct disti_node *node, const struct disti_node_op *op, int rank)
 {
     struct node_slot *slot = node_slot(node->peers[rank].board, op);
 
     if (op->state == NODE_OP_POSTED)
         return disti_node_is_behind(node, op, rank);
-    return op_waits_for(node, op, rank) &&
+    return rank != node->rank && rank >= op->first && rank < op->end &&
            atomic_load_explicit(&slot->stage, memory_order_seq_cst) <
                node_stage(op->number, op->stage);
 }

@@ -92,11 +92,9 @@ static void prefetch_first(struct disti_node *node, size_t bytes, int targets)
 }
 
 /* Two ranks need no tree. */
-static void sum_pair(const struct dist_call *call, size_t element_bytes, void *dst, const void *a,
-                     const void *b, size_t bytes)
+static inline void sum_pair(const struct dist_call *call, void *dst, const void *a, const void *b,
+                            size_t count)
 {
-    size_t count = bytes / element_bytes;
-
     disti_reduce_kernel(call->dtype, call->op)(dst, a, b, count);
     if (call->op == DIST_AVG)
         disti_finish(dst, count, call->dtype, call->op, 2);
@@ -108,8 +106,8 @@ static void sum_sources(struct node_sum *sum, const struct disti_node_op *op, ch
     const char **sources = sum->node->sources;
 
     if (sum->node->ranks == 2 && op->call.op != DIST_USER)
-        sum_pair(&op->call, op->element_bytes, dst, sources[0] + sum->at, sources[1] + sum->at,
-                 sum->sink.bytes);
+        sum_pair(&op->call, dst, sources[0] + sum->at, sources[1] + sum->at,
+                 sum->sink.bytes / op->element_bytes);
     else
         sum_tile(sum, dst, sum->node->ranks);
 }
@@ -147,9 +145,8 @@ void disti_node_reduce_short(struct disti_node *node, struct disti_node_op *op)
     size_t offset = pattern->in_blocks ? (size_t)node->rank * bytes : 0;
 
     if (node->ranks == 2 && op->call.op != DIST_USER) {
-        sum_pair(&op->call, op->element_bytes, op->call.out,
-                 node_given(node->peers[0].board, op) + offset,
-                 node_given(node->peers[1].board, op) + offset, bytes);
+        sum_pair(&op->call, op->call.out, node_given(node->peers[0].board, op) + offset,
+                 node_given(node->peers[1].board, op) + offset, op->call.count);
         return;
     }
     for (int r = 0; r < node->ranks; r++)

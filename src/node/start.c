@@ -74,6 +74,24 @@ const char *disti_node_summary(dist_collective collective, int ranks, size_t blo
            "the first calls find out which is faster";
 }
 
+/* In a long call all keep step; in a short one takers wait for givers. */
+void disti_node_roles(const struct disti_node *node, struct disti_node_op *op)
+{
+    const struct node_pattern *pattern = disti_node_pattern(op->call.collective);
+    bool all = op->way != NODE_WAY_BOARD;
+
+    op->gives = node_is(pattern->givers, op, node->rank);
+    op->takes = node_is(pattern->takers, op, node->rank);
+    op->first = all || pattern->givers == NODE_ALL ? 0 : op->call.root;
+    op->end = all || pattern->givers == NODE_ALL ? node->ranks : op->call.root + 1;
+    if (!all && !op->takes)
+        op->end = op->first;
+    op->given =
+        !all && op->gives ? op->call.count * op->element_bytes * node_blocks(node, pattern) : 0;
+    op->depth = op->in_area && op->gives ? NODE_AREAS : NODE_SLOTS;
+    op->seen = op->first;
+}
+
 void disti_node_start(struct disti_node *node, const struct dist_call *call, uint64_t fingerprint,
                       struct disti_node_op *op)
 {
@@ -88,10 +106,11 @@ void disti_node_start(struct disti_node *node, const struct dist_call *call, uin
     op->way =
         start_is_short(call->collective, node->ranks, bytes) ? NODE_WAY_BOARD : NODE_WAY_WINDOWS;
     op->state = NODE_OP_POSTED;
-    op->past = op->cma = false;
+    op->past = op->cma = op->chosen = false;
     op->stage = op->base = 0;
     op->in_area = op->way == NODE_WAY_BOARD && bytes > NODE_SLOT_DATA / blocks;
-    op->admitted = op->seen = 0;
+    disti_node_roles(node, op);
+    op->admitted = 0;
     op->round = 0;
     op->done = 0;
     op->others = 0;

@@ -310,6 +310,8 @@ void disti_node_cma_drain(const struct disti_node *node);
 
 /* ---- start.c ---- */
 
+/* Who gives, takes and is awaited, once the op's way is known. */
+void disti_node_roles(const struct disti_node *node, struct disti_node_op *op);
 /* Cuts a call that goes through windows into rounds. */
 void disti_node_cut(const struct disti_node *node, struct disti_node_op *op);
 /* May ordinary memory go by the boards, in blocks of so many bytes? */
@@ -347,8 +349,6 @@ void disti_node_drain(struct disti_node *node, struct disti_node_op *op, uint64_
  * ERR_MISMATCH: a rank has called something else.
  */
 dist_status disti_node_admit(struct disti_node *node, struct disti_node_op *op);
-/* Begins the op: writes its fingerprint and history into its slot. */
-void disti_node_begin(struct disti_node *node, const struct disti_node_op *op);
 /* The rank's history at that call is another than this one's: ERR_MISMATCH, and which call. */
 dist_status disti_node_differs(const struct disti_node *node, struct disti_node_op *op,
                                uint64_t number, int rank);

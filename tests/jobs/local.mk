@@ -27,6 +27,16 @@ check_PROGRAMS += tests/jobs/bad_matches
 tests_jobs_bad_matches_SOURCES = tests/jobs/bad_matches.c
 tests_jobs_bad_matches_LDADD = libdist.la
 tests_jobs_bad_matches_LDFLAGS = $(job_ldflags)
+check_PROGRAMS += tests/jobs/rooted
+tests_jobs_rooted_SOURCES = tests/jobs/rooted.c
+tests_jobs_rooted_LDADD = libdist.la
+tests_jobs_rooted_LDFLAGS = $(job_ldflags)
+
+check_PROGRAMS += tests/jobs/call_cost
+tests_jobs_call_cost_SOURCES = tests/jobs/call_cost.c
+tests_jobs_call_cost_LDADD = libdist.la
+tests_jobs_call_cost_LDFLAGS = $(job_ldflags)
+
 check_PROGRAMS += tests/jobs/different
 tests_jobs_different_SOURCES = tests/jobs/different.c
 tests_jobs_different_LDADD = libdist.la
@@ -137,7 +147,9 @@ job_scripts = \
 	tests/jobs/bad_modules.sh \
 	tests/jobs/aborts.sh \
 	tests/jobs/bad_calls.sh \
+	tests/jobs/call_cost.sh \
 	tests/jobs/different.sh \
+	tests/jobs/rooted.sh \
 	tests/jobs/embedding.sh \
 	tests/jobs/static_build.sh \
 	tests/jobs/forked.sh \

@@ -167,6 +167,15 @@ static dist_status mpi_post(void *state, const struct dist_call *call, struct di
     return status == DIST_OK ? disti_native_post(&mpi->native, call, ticket) : status;
 }
 
+static dist_status mpi_at_once(void *state, const struct dist_call *call)
+{
+    struct mpi_state *mpi = state;
+
+    if (mpi->use_native && disti_native_takes(&mpi->native, call))
+        return DIST_ERR_UNSUPPORTED;
+    return mpi->host->engine_at_once(mpi->engine, call);
+}
+
 /* Our plans need memory that the host can read. */
 static dist_manner mpi_manner(const void *state, const struct dist_call *call)
 {
@@ -248,6 +257,7 @@ static const struct dist_backend mpi_backend = {
     .open = mpi_open,
     .close = mpi_close,
     .post = mpi_post,
+    .at_once = mpi_at_once,
     .progress = mpi_progress,
     .abort = mpi_abort,
     .arm = mpi_arm,

@@ -385,8 +385,6 @@ dist_status disti_call(dist_group *group, const struct dist_call *call, struct c
     struct disti_start start;
     dist_status status;
 
-    if (!form.async && disti_call_repeat(group, call) && !disti_batch_is_open())
-        return disti_work_run_call(group, call);
     status = disti_call_check(group, call, form, &start);
     if (status == DIST_OK && (form.async || !disti_batch_note(group, &start, &status))) {
         status = disti_stage(group, &start);

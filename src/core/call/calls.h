@@ -23,6 +23,14 @@ static inline struct calls_form calls_async(dist_work **work_p)
     return (struct calls_form){.async = true, .work_p = work_p};
 }
 
+/* What a call is, but for its buffers and its length; root 0 where there is none. */
+struct calls_kind {
+    dist_collective collective;
+    dist_dtype dtype;
+    dist_op op;
+    int root;
+};
+
 /*
  * Checks a call as the program made it, `op` as the program gave it, offsets NULL for blocks one
  * after the other; then starts it in the wanted form. Arrays are copied.
@@ -55,12 +63,18 @@ dist_status disti_stage_copy(const struct dist_group *group, void *to, const voi
 dist_status disti_stage_empty(const struct dist_group *group, struct disti_start *start);
 
 /*
- * repeat.c: remembers a checked call with the bytes of IN and OUT; is this one, as the program
- * made it, as good as that? False: it has to be checked.
+ * repeat.c: remembers a checked call of this thread's with the bytes of IN and OUT. Is this one, as
+ * the program made it, as good as the last of its collective? Then that one, with these buffers, to
+ * be given to disti_work_repeat before any other call; NULL: it has to be checked.
  */
 void disti_call_remember(const dist_group *group, const struct dist_call *call, size_t in_bytes,
                          size_t out_bytes);
-bool disti_call_repeat(const dist_group *group, const struct dist_call *call);
+struct dist_call *disti_call_repeat(const dist_group *group, struct calls_kind kind, const void *in,
+                                    void *out, size_t count);
+
+/* By 1 before and by -1 after a time in which this thread's calls are not to run here and now:
+ * while they are noted, and in a function of the program where they may not wait. */
+void disti_call_hold(int by);
 
 /* support.c: does the group's backend do this, checked but for that? Else UNSUPPORTED. */
 dist_status disti_call_support(const dist_group *group, const struct dist_call *call);

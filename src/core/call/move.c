@@ -7,14 +7,20 @@ static dist_status calls_move(dist_group *group, dist_collective collective, con
                               void *out, size_t count, dist_dtype dtype, int root,
                               struct calls_form form)
 {
-    const struct dist_call call = {.collective = collective,
-                                   .in = in,
-                                   .out = out,
-                                   .count = count,
-                                   .dtype = dtype,
-                                   .root = root};
+    const struct calls_kind kind = {
+        .collective = collective, .dtype = dtype, .op = DIST_SUM, .root = root};
+    struct dist_call *repeat = form.async ? NULL : disti_call_repeat(group, kind, in, out, count);
 
-    return disti_call(group, &call, form);
+    if (repeat)
+        return disti_work_repeat(group, repeat);
+    return disti_call(group,
+                      &(struct dist_call){.collective = collective,
+                                          .in = in,
+                                          .out = out,
+                                          .count = count,
+                                          .dtype = dtype,
+                                          .root = root},
+                      form);
 }
 
 static dist_status calls_all_gather_v(dist_group *group, const void *in, void *out,

@@ -2,20 +2,26 @@
 /* The public calls that reduce, and the barrier. */
 #include "core/call/calls.h"
 
-/* All that have blocks of one length; root 0 where there is none. */
+/* All that have blocks of one length, or none; root 0 where there is none. */
 static dist_status calls_reduce(dist_group *group, dist_collective collective, const void *in,
                                 void *out, size_t count, dist_dtype dtype, dist_op op, int root,
                                 struct calls_form form)
 {
-    const struct dist_call call = {.collective = collective,
-                                   .in = in,
-                                   .out = out,
-                                   .count = count,
-                                   .dtype = dtype,
-                                   .op = op,
-                                   .root = root};
+    const struct calls_kind kind = {
+        .collective = collective, .dtype = dtype, .op = op, .root = root};
+    struct dist_call *repeat = form.async ? NULL : disti_call_repeat(group, kind, in, out, count);
 
-    return disti_call(group, &call, form);
+    if (repeat)
+        return disti_work_repeat(group, repeat);
+    return disti_call(group,
+                      &(struct dist_call){.collective = collective,
+                                          .in = in,
+                                          .out = out,
+                                          .count = count,
+                                          .dtype = dtype,
+                                          .op = op,
+                                          .root = root},
+                      form);
 }
 
 static dist_status calls_reduce_scatter_v(dist_group *group, const void *in, void *out,
@@ -34,9 +40,7 @@ static dist_status calls_reduce_scatter_v(dist_group *group, const void *in, voi
 
 static dist_status calls_barrier(dist_group *group, struct calls_form form)
 {
-    const struct dist_call call = {.collective = DIST_COLL_BARRIER, .dtype = DIST_UINT8};
-
-    return disti_call(group, &call, form);
+    return calls_reduce(group, DIST_COLL_BARRIER, NULL, NULL, 0, DIST_UINT8, DIST_SUM, 0, form);
 }
 
 dist_status dist_all_reduce(dist_group *group, const void *in, void *out, size_t count,

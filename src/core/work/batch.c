@@ -87,9 +87,11 @@ dist_status dist_group_start(void)
 {
     dist_status status = disti_work_may_wait("dist_group_start");
 
-    if (status == DIST_OK)
-        batch.depth++;
-    return status;
+    if (status != DIST_OK)
+        return status;
+    batch.depth++;
+    disti_call_hold(1);
+    return DIST_OK;
 }
 
 static void batch_keep(dist_status status)
@@ -200,6 +202,7 @@ dist_status dist_group_end(void)
     if (batch.depth == 0)
         return disti_fail(DIST_ERR_INVALID_ARGUMENT,
                           "dist_group_end without dist_group_start in this thread");
+    disti_call_hold(-1);
     if (--batch.depth > 0)
         return DIST_OK;
     disti_batch_start();

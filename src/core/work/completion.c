@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* How works end: collectives in order, functions of the program first. */
 #include "base/collective.h"
+#include "core/call/calls.h"
 #include "core/group/group.h"
 
 static _Thread_local int completion_depth;
@@ -22,6 +23,7 @@ dist_status disti_work_may_wait(const char *what)
 
 void disti_complete_forked(void)
 {
+    disti_call_hold(-completion_depth);
     completion_depth = 0;
 }
 
@@ -70,7 +72,9 @@ void disti_complete_call(const struct disti_work *work, dist_work_fn fn, void *a
     if (work->status < 0)
         disti_fail(work->status, "%s", work->group->cause);
     completion_depth++;
+    disti_call_hold(1);
     fn(arg, work->status);
+    disti_call_hold(-1);
     completion_depth--;
     disti_log_use(log);
 }

@@ -9,8 +9,8 @@
 #include <stdlib.h>
 
 /* Field by field: clearing the whole first would take longer than all else here. */
-static void work_fill(struct dist_group *group, const struct dist_call *call,
-                      enum disti_work_kind kind, struct disti_work *work)
+void disti_work_fill_call(struct dist_group *group, const struct dist_call *call,
+                          enum disti_work_kind kind, struct disti_work *work)
 {
     work->group = group;
     work->ticket = (struct dist_ticket){.status = DIST_IN_PROGRESS};
@@ -30,7 +30,7 @@ static void work_fill(struct dist_group *group, const struct dist_call *call,
 void disti_work_fill(struct dist_group *group, const struct disti_start *start,
                      enum disti_work_kind kind, struct disti_work *work)
 {
-    work_fill(group, &start->call, kind, work);
+    disti_work_fill_call(group, &start->call, kind, work);
     work->name = start->name;
     work->owned = start->owned;
     work->release = start->release;
@@ -165,17 +165,11 @@ dist_status disti_work_result(const struct disti_work *work)
     return work->status;
 }
 
-/* Starts a filled work and waits until it has ended. */
-static dist_status work_run(struct disti_work *work)
+dist_status disti_work_wait_here(struct disti_work *work)
 {
     struct dist_group *group = work->group;
-    dist_status status = disti_work_may_wait(dist_collective_string(work->call.collective));
+    dist_status status = disti_work_launch(work);
 
-    if (status != DIST_OK)
-        return status;
-    work->call.waits = true;
-    disti_group_enter(group);
-    status = disti_work_launch(work);
     if (status == DIST_OK)
         disti_drive_until(group, work, INT64_MAX);
     else
@@ -188,6 +182,18 @@ static dist_status work_run(struct disti_work *work)
     return status;
 }
 
+/* Starts a filled work and waits until it has ended. */
+static dist_status work_run(struct disti_work *work)
+{
+    dist_status status = disti_work_may_wait(dist_collective_string(work->call.collective));
+
+    if (status != DIST_OK)
+        return status;
+    work->call.waits = true;
+    disti_group_enter(work->group);
+    return disti_work_wait_here(work);
+}
+
 dist_status disti_work_run(struct dist_group *group, struct disti_start *start)
 {
     struct disti_work work;
@@ -198,14 +204,6 @@ dist_status disti_work_run(struct dist_group *group, struct disti_start *start)
     if (status == DIST_OK)
         disti_start_release(start);
     return status;
-}
-
-dist_status disti_work_run_call(struct dist_group *group, const struct dist_call *call)
-{
-    struct disti_work work;
-
-    work_fill(group, call, DISTI_WORK_BLOCKING, &work);
-    return work_run(&work);
 }
 
 /* The other ranks have gone on, and this one cannot: they are told. */

@@ -37,8 +37,11 @@ void disti_start_release(struct disti_start *start);
  */
 dist_status disti_work_run(struct dist_group *group, struct disti_start *start);
 
-/* The same for a checked call on host memory that nothing belongs to. */
-dist_status disti_work_run_call(struct dist_group *group, const struct dist_call *call);
+/*
+ * at_once.c: the same for a checked call on host memory that nothing belongs to, and that this
+ * thread has made before but for its buffers. `waits` is set; sets the sequence.
+ */
+dist_status disti_work_repeat(struct dist_group *group, struct dist_call *call);
 
 /*
  * Starts, does not block on a peer. OK: `owned` is the library's, and *work_p is to be given to
@@ -142,6 +145,12 @@ dist_status disti_work_launch(struct disti_work *work);
 /* Fills a work; nothing is started. */
 void disti_work_fill(struct dist_group *group, const struct disti_start *start,
                      enum disti_work_kind kind, struct disti_work *work);
+/* The same for one that nothing belongs to. */
+void disti_work_fill_call(struct dist_group *group, const struct dist_call *call,
+                          enum disti_work_kind kind, struct disti_work *work);
+/* Posts a filled blocking work and waits until it has ended. Call with the lock held and the log in
+ * use; gives both back. */
+dist_status disti_work_wait_here(struct disti_work *work);
 /* How an ended work ended; dist_last_error has the cause. */
 dist_status disti_work_result(const struct disti_work *work);
 /* Gives back the only pin of a work that has not been started: what it owns is the caller's. */

@@ -1,0 +1,269 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * rooted BACKEND WAY: short collectives in which some ranks only give. Exit 0 if all is right.
+ *
+ *   ahead    the root's calls end while the others sleep: as many as the boards hold, and no more
+ *   mixed    collectives, roots and lengths in a random order, every result checked
+ *   differ   one rank calls something else among calls that nobody waits in: told in the barrier
+ *   lost     rank 1 ends while the root broadcasts to it: the root learns of it
+ *   leave    the root broadcasts and leaves the group, the others take the data later
+ *   forked   the same between a fork and the child's end
+ */
+#include <dist/dist.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#define LATE_MS 400
+#define COUNT_MAX 2400
+#define RANKS_MAX 8
+
+static int rank, ranks, faults;
+static dist_group *group;
+static int32_t in[RANKS_MAX * COUNT_MAX], out[RANKS_MAX * COUNT_MAX];
+
+static void fault(const char *what, int number)
+{
+    if (faults++ < 5)
+        fprintf(stderr, "rooted: rank %d: FAULT %s, call %d: %s\n", rank, what, number,
+                dist_last_error());
+}
+
+static void sleep_ms(int ms)
+{
+    const struct timespec time = {.tv_sec = ms / 1000, .tv_nsec = ms % 1000 * 1000000L};
+
+    nanosleep(&time, NULL);
+}
+
+static int64_t now_ms(void)
+{
+    struct timespec now;
+
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return now.tv_sec * 1000 + now.tv_nsec / 1000000;
+}
+
+/* What `giver` gives in that call as element i for `taker`. */
+static int32_t value(int number, int giver, int taker, size_t i)
+{
+    return number * 31 + giver * 1009 + taker * 77 + (int32_t)i;
+}
+
+static void fill(int number, size_t count, int blocks)
+{
+    for (int b = 0; b < blocks; b++) {
+        for (size_t i = 0; i < count; i++)
+            in[(size_t)b * count + i] = value(number, rank, blocks > 1 ? b : 0, i);
+    }
+}
+
+static bool is_from(const int32_t *block, int number, int giver, int taker, size_t count)
+{
+    for (size_t i = 0; i < count; i++) {
+        if (block[i] != value(number, giver, taker, i))
+            return false;
+    }
+    return true;
+}
+
+/* ---- one of each, checked ---- */
+
+static bool broadcast(int number, size_t count, int root)
+{
+    fill(number, count, 1);
+    return dist_broadcast(group, in, count, DIST_INT32, root) == DIST_OK &&
+           is_from(in, number, root, 0, count);
+}
+
+static bool scatter(int number, size_t count, int root)
+{
+    fill(number, count, ranks);
+    return dist_scatter(group, in, out, count, DIST_INT32, root) == DIST_OK &&
+           is_from(out, number, root, ranks > 1 ? rank : 0, count);
+}
+
+static bool gather(int number, size_t count, int root)
+{
+    bool right;
+
+    fill(number, count, 1);
+    right = dist_gather(group, in, out, count, DIST_INT32, root) == DIST_OK;
+    for (int r = 0; r < ranks && rank == root; r++)
+        right = right && is_from(out + (size_t)r * count, number, r, 0, count);
+    return right;
+}
+
+static bool sums(dist_status status, int number, size_t count)
+{
+    for (size_t i = 0; i < count && status == DIST_OK; i++) {
+        int32_t sum = 0;
+
+        for (int r = 0; r < ranks; r++)
+            sum += value(number, r, 0, i);
+        if (out[i] != sum)
+            return false;
+    }
+    return status == DIST_OK;
+}
+
+static bool reduce(int number, size_t count, int root)
+{
+    dist_status status;
+
+    fill(number, count, 1);
+    status = dist_reduce(group, in, out, count, DIST_INT32, DIST_SUM, root);
+    return rank == root ? sums(status, number, count) : status == DIST_OK;
+}
+
+static bool all_reduce(int number, size_t count, int root)
+{
+    (void)root;
+    fill(number, count, 1);
+    return sums(dist_all_reduce(group, in, out, count, DIST_INT32, DIST_SUM), number, count);
+}
+
+static bool barrier(int number, size_t count, int root)
+{
+    (void)number, (void)count, (void)root;
+    return dist_barrier(group) == DIST_OK;
+}
+
+static bool (*const calls[])(int number, size_t count, int root) = {broadcast, scatter,    gather,
+                                                                    reduce,    all_reduce, barrier};
+#define ROOTED 4 /* of them come first */
+#define CALLS ((int)(sizeof(calls) / sizeof(calls[0])))
+
+/* ---- the ways ---- */
+
+/* Fits in a slot, in an area of a board, and in neither. */
+static const size_t counts[] = {1, 2, 16, 56, 57, 256, 300, COUNT_MAX};
+#define COUNTS (int)(sizeof(counts) / sizeof(counts[0]))
+
+static void mixed(void)
+{
+    unsigned seed = 17;
+
+    for (int number = 0; number < 6000; number++) {
+        int kind = rand_r(&seed) % (number % 500 < 400 ? ROOTED : CALLS);
+        size_t count = counts[rand_r(&seed) % (number % 300 < 200 ? 4 : COUNTS)];
+        int root = rand_r(&seed) % (number % 200 < 100 ? ranks : 1);
+
+        if (number % 997 == 0 && rank == number % ranks)
+            sleep_ms(20);
+        if (!calls[kind](number, count, root))
+            fault("mixed", number);
+    }
+}
+
+/* How many calls of the root end before the others begin theirs. */
+static void ahead(size_t count, int least, int most)
+{
+    int64_t until;
+    int early = 0;
+
+    dist_barrier(group);
+    until = now_ms() + LATE_MS / 2;
+    if (rank)
+        sleep_ms(LATE_MS);
+    for (int number = 0; number < 200; number++) {
+        if (!broadcast(number, count, 0))
+            fault("ahead", number);
+        early += now_ms() < until;
+    }
+    if (rank == 0 && (early < least || early > most))
+        fault("so many calls ahead", early);
+}
+
+static void all_ahead(void)
+{
+    ahead(2, 16, 40);
+    ahead(256, 4, 16);
+}
+
+static void differ(void)
+{
+    dist_status status = DIST_OK;
+
+    for (int number = 0; number < 12 && status == DIST_OK; number++)
+        status = dist_broadcast(group, in, 1, DIST_INT32, number == 5 && rank == 1);
+    if (status == DIST_OK)
+        status = dist_barrier(group);
+    if (status != DIST_ERR_MISMATCH && status != DIST_ERR_PEER_LOST && status != DIST_ERR_ABORTED)
+        fault("differ", 0);
+    if (!strstr(dist_last_error(), "operation 5"))
+        fault("differ: the call is not named", 0);
+}
+
+static void lost(void)
+{
+    dist_status status = DIST_OK;
+
+    if (rank == 1)
+        _exit(0);
+    for (int number = 0; number < 1000 && status == DIST_OK; number++)
+        status = dist_broadcast(group, in, 1, DIST_INT32, 0);
+    if (status != DIST_ERR_PEER_LOST || !strstr(dist_last_error(), "rank 1"))
+        fault("lost", 0);
+}
+
+static void leave(void)
+{
+    if (rank)
+        sleep_ms(LATE_MS);
+    for (int number = 0; number < 20; number++) {
+        if (!broadcast(number, 3, 0))
+            fault("leave", number);
+    }
+}
+
+/* The child shares the boards' memory, and must leave it as it is. */
+static void forked(void)
+{
+    pid_t child;
+    int how = 0;
+
+    leave();
+    child = fork();
+    if (child == 0)
+        _exit(dist_broadcast(group, in, 3, DIST_INT32, 0) == DIST_ERR_INVALID_ARGUMENT ? 0 : 1);
+    leave();
+    if (child < 0 || waitpid(child, &how, 0) != child || how)
+        fault("forked: the child", how);
+    leave();
+}
+
+static const struct {
+    const char *name;
+    void (*run)(void);
+} ways[] = {{"ahead", all_ahead}, {"mixed", mixed}, {"differ", differ},
+            {"lost", lost},       {"leave", leave}, {"forked", forked}};
+#define WAYS ((int)(sizeof(ways) / sizeof(ways[0])))
+
+int main(int argc, char **argv)
+{
+    struct dist_options options = DIST_OPTIONS_INIT;
+    const char *way = argc > 2 ? argv[2] : "";
+    bool ends = strcmp(way, "differ") && strcmp(way, "lost");
+    dist_status status;
+
+    options.backend = argc > 2 ? argv[1] : "gloo";
+    options.timeout_ms = 20000;
+    if (dist_init_process_group(&options, &group) != DIST_OK) {
+        fprintf(stderr, "rooted: %s\n", dist_last_error());
+        return 1;
+    }
+    rank = dist_get_rank(group);
+    ranks = dist_get_world_size(group);
+    for (int w = 0; w < WAYS; w++) {
+        if (strcmp(way, ways[w].name) == 0)
+            ways[w].run();
+    }
+    status = dist_destroy_process_group(group);
+    if (ends && status != DIST_OK)
+        fault("destroy", 0);
+    return faults != 0;
+}
