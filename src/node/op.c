@@ -245,8 +245,8 @@ static dist_status op_finish_long(struct disti_node *node, struct disti_node_op 
 
     if (status != DIST_OK)
         return status;
-    disti_node_record(node, op);
     disti_node_take_back(node, op);
+    disti_node_record(node, op);
     node->rounds += op->way == NODE_WAY_DIRECT ? 0 : op->rounds;
     return DIST_OK;
 }

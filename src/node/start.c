@@ -53,13 +53,13 @@ void disti_node_start(struct disti_node *node, const struct dist_call *call, uin
     bytes = call->count * op->element_bytes;
     op->way = bytes <= start_short_max(node, pattern) / blocks ? NODE_WAY_BOARD : NODE_WAY_WINDOWS;
     op->state = NODE_OP_POSTED;
-    op->program_out = NULL;
     op->past = false;
     op->stage = 0;
     op->admitted = op->seen = 0;
     op->round = 0;
     op->done = 0;
     op->others = 0;
+    op->program_out = NULL;
     if (op->way == NODE_WAY_BOARD)
         return;
     op->past = start_goes_past(node, op, pattern);
