@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * registered BACKEND RANKS CALLS SEED: random collectives on areas of one piece of ordinary memory
- * that lie side by side, at any address, some of them registered, others not, and on each rank
- * others. All that a call does not write stays as it was, whatever page it is in. Exit 0: so it
- * was, and results are right.
+ * registered BACKEND RANKS PAIRS SEED: random collectives, two at a time, on areas of one piece of
+ * ordinary memory that lie side by side, at any address, some of them registered, others not, and
+ * on each rank others. All that a call does not write stays as it was, whatever page it is in. Exit
+ * 0: so it was, and results are right.
  */
 #include <dist/dist.h>
 #include <stdint.h>
@@ -16,7 +16,7 @@
 #define SLAB_BYTES (AREAS * AREA_BYTES)
 #define RANKS_MAX 8
 
-static int ranks, calls;
+static int ranks, pairs;
 static const char *backend;
 static uint64_t seed;
 
@@ -114,28 +114,32 @@ enum what {
     WHATS
 };
 
-static struct {
+struct call {
     enum what what;
     int number, root;
     size_t count; /* bytes of a block */
     bool in_place;
+    int area;       /* that it uses, and the next one */
     size_t in, out; /* places */
-} call;
+};
+
+/* Two calls are under way at a time; the one that is looked at. */
+static struct call both[2], *call;
 
 /* Byte i of a rank's block for another rank. */
 static unsigned char value(int from, int to, size_t i)
 {
-    return (unsigned char)(i * 7 + i / 251 + (size_t)(from * 31 + to * 17 + call.number * 5));
+    return (unsigned char)(i * 7 + i / 251 + (size_t)(from * 31 + to * 17 + call->number * 5));
 }
 
 static bool is_root(void)
 {
-    return me.rank == call.root;
+    return me.rank == call->root;
 }
 
 static int in_blocks(void)
 {
-    switch (call.what) {
+    switch (call->what) {
     case BROADCAST:
         return is_root();
     case SCATTER:
@@ -150,7 +154,7 @@ static int in_blocks(void)
 
 static int out_blocks(void)
 {
-    switch (call.what) {
+    switch (call->what) {
     case REDUCE:
         return is_root();
     case GATHER:
@@ -168,47 +172,47 @@ static size_t in_place_offset(void)
 {
     bool blocks = in_blocks() != out_blocks();
 
-    return blocks ? (size_t)me.rank * call.count : 0;
+    return blocks ? (size_t)me.rank * call->count : 0;
 }
 
 static void call_place(void)
 {
-    size_t in = (size_t)in_blocks() * call.count, out = (size_t)out_blocks() * call.count;
-    int area = (int)chance(&me.own, AREAS);
+    size_t in = (size_t)in_blocks() * call->count, out = (size_t)out_blocks() * call->count;
 
-    call.in = area_place(area, in > out ? in : out);
-    call.out = call.in;
-    if (call.what == BROADCAST)
+    call->in = area_place(call->area, in > out ? in : out);
+    call->out = call->in;
+    if (call->what == BROADCAST)
         return;
-    if (!call.in_place || !in || !out)
-        call.out = area_place((area + 1) % AREAS, out);
+    if (!call->in_place || !in || !out)
+        call->out = area_place((call->area + 1) % AREAS, out);
     else if (in < out)
-        call.in += in_place_offset();
+        call->in += in_place_offset();
     else
-        call.out += in_place_offset();
+        call->out += in_place_offset();
 }
 
-static void call_choose(int number)
+static void call_choose(int number, int area)
 {
-    call.number = number;
-    call.what = (enum what)chance(&me.common, WHATS);
-    call.root = (int)chance(&me.common, (uint64_t)ranks);
-    call.count = 1 + chance(&me.common, chance(&me.common, 4) ? 60000 : 3000);
-    if (call.what == ALL_REDUCE || call.what == REDUCE || call.what == BROADCAST)
-        call.count *= 1 + chance(&me.common, 8);
-    call.in_place = call.what != ALL_TO_ALL && chance(&me.common, 2);
+    call->area = area % AREAS;
+    call->number = number;
+    call->what = (enum what)chance(&me.common, WHATS);
+    call->root = (int)chance(&me.common, (uint64_t)ranks);
+    call->count = 1 + chance(&me.common, chance(&me.common, 4) ? 60000 : 3000);
+    if (call->what == ALL_REDUCE || call->what == REDUCE || call->what == BROADCAST)
+        call->count *= 1 + chance(&me.common, 8);
+    call->in_place = call->what != ALL_TO_ALL && chance(&me.common, 2);
     call_place();
 }
 
 static unsigned char result(int block, size_t i)
 {
-    int from = call.what == BROADCAST || call.what == SCATTER ? call.root : block;
-    int to = call.what == SCATTER || call.what == ALL_TO_ALL || call.what == REDUCE_SCATTER
+    int from = call->what == BROADCAST || call->what == SCATTER ? call->root : block;
+    int to = call->what == SCATTER || call->what == ALL_TO_ALL || call->what == REDUCE_SCATTER
                  ? me.rank
                  : 0;
     unsigned sum = 0;
 
-    if (call.what != ALL_REDUCE && call.what != REDUCE && call.what != REDUCE_SCATTER)
+    if (call->what != ALL_REDUCE && call->what != REDUCE && call->what != REDUCE_SCATTER)
         return value(from, to, i);
     for (int r = 0; r < ranks; r++)
         sum += value(r, to, i);
@@ -220,38 +224,40 @@ static void call_fill(void)
     bool blocks = in_blocks() == ranks;
 
     for (int b = 0; b < in_blocks(); b++) {
-        for (size_t i = 0; i < call.count; i++)
-            me.slab[call.in + (size_t)b * call.count + i] = value(me.rank, blocks ? b : 0, i);
+        for (size_t i = 0; i < call->count; i++)
+            me.slab[call->in + (size_t)b * call->count + i] = value(me.rank, blocks ? b : 0, i);
     }
-    memcpy(me.expected + call.in, me.slab + call.in, (size_t)in_blocks() * call.count);
+    memcpy(me.expected + call->in, me.slab + call->in, (size_t)in_blocks() * call->count);
     for (int b = 0; b < out_blocks(); b++) {
-        for (size_t i = 0; i < call.count; i++)
-            me.expected[call.out + (size_t)b * call.count + i] = result(b, i);
+        for (size_t i = 0; i < call->count; i++)
+            me.expected[call->out + (size_t)b * call->count + i] = result(b, i);
     }
 }
 
-static dist_status call_run(void)
+static dist_status call_start(dist_work **work_p)
 {
-    void *in = in_blocks() ? me.slab + call.in : NULL;
-    void *out = out_blocks() ? me.slab + call.out : NULL;
+    void *in = in_blocks() ? me.slab + call->in : NULL;
+    void *out = out_blocks() ? me.slab + call->out : NULL;
 
-    switch (call.what) {
+    switch (call->what) {
     case ALL_REDUCE:
-        return dist_all_reduce(me.group, in, out, call.count, DIST_UINT8, DIST_SUM);
+        return dist_all_reduce_async(me.group, in, out, call->count, DIST_UINT8, DIST_SUM, work_p);
     case REDUCE:
-        return dist_reduce(me.group, in, out, call.count, DIST_UINT8, DIST_SUM, call.root);
+        return dist_reduce_async(me.group, in, out, call->count, DIST_UINT8, DIST_SUM, call->root,
+                                 work_p);
     case REDUCE_SCATTER:
-        return dist_reduce_scatter(me.group, in, out, call.count, DIST_UINT8, DIST_SUM);
+        return dist_reduce_scatter_async(me.group, in, out, call->count, DIST_UINT8, DIST_SUM,
+                                         work_p);
     case BROADCAST:
-        return dist_broadcast(me.group, out, call.count, DIST_UINT8, call.root);
+        return dist_broadcast_async(me.group, out, call->count, DIST_UINT8, call->root, work_p);
     case SCATTER:
-        return dist_scatter(me.group, in, out, call.count, DIST_UINT8, call.root);
+        return dist_scatter_async(me.group, in, out, call->count, DIST_UINT8, call->root, work_p);
     case GATHER:
-        return dist_gather(me.group, in, out, call.count, DIST_UINT8, call.root);
+        return dist_gather_async(me.group, in, out, call->count, DIST_UINT8, call->root, work_p);
     case ALL_GATHER:
-        return dist_all_gather(me.group, in, out, call.count, DIST_UINT8);
+        return dist_all_gather_async(me.group, in, out, call->count, DIST_UINT8, work_p);
     default:
-        return dist_all_to_all(me.group, in, out, call.count, DIST_UINT8);
+        return dist_all_to_all_async(me.group, in, out, call->count, DIST_UINT8, work_p);
     }
 }
 
@@ -263,13 +269,31 @@ static void call_check(void)
         return;
     while (me.slab[at] == me.expected[at])
         at++;
-    fprintf(
-        stderr,
-        "rank %d: call %d (what %d, count %zu, root %d, in place %d, in %zu, out %zu): byte %zu "
-        "is %d, not %d\n",
-        me.rank, call.number, (int)call.what, call.count, call.root, call.in_place, call.in,
-        call.out, at, me.slab[at], me.expected[at]);
+    fprintf(stderr, "rank %d: byte %zu is %d, not %d\n", me.rank, at, me.slab[at], me.expected[at]);
+    for (int i = 0; i < 2; i++)
+        fprintf(stderr, "  call %d: what %d, count %zu, root %d, in place %d, in %zu, out %zu\n",
+                both[i].number, (int)both[i].what, both[i].count, both[i].root, both[i].in_place,
+                both[i].in, both[i].out);
     exit(1);
+}
+
+static void two_calls(int number)
+{
+    int area = (int)chance(&me.own, AREAS);
+    dist_work *works[2];
+
+    for (int i = 0; i < 2; i++) {
+        call = &both[i];
+        call_choose(2 * number + i, area + 2 * i);
+        call_fill();
+    }
+    for (int i = 0; i < 2; i++) {
+        call = &both[i];
+        check(call_start(&works[i]), "start");
+    }
+    for (int i = 0; i < 2; i++)
+        check(dist_wait(works[i]), "call");
+    call_check();
 }
 
 static int run(int rank, void *arg)
@@ -283,12 +307,9 @@ static int run(int rank, void *arg)
     options.backend = backend;
     check(dist_init_process_group(&options, &me.group), "init");
     areas_open();
-    for (int number = 0; number < calls; number++) {
+    for (int number = 0; number < pairs; number++) {
         areas_change();
-        call_choose(number);
-        call_fill();
-        check(call_run(), "call");
-        call_check();
+        two_calls(number);
     }
     for (int i = 0; i < AREAS; i++) {
         if (me.registered[i])
@@ -309,7 +330,7 @@ int main(int argc, char **argv)
         return 2;
     backend = argv[1];
     ranks = atoi(argv[2]);
-    calls = atoi(argv[3]);
+    pairs = atoi(argv[3]);
     seed = strtoull(argv[4], NULL, 10);
     if (dist_spawn(ranks, run, NULL, &code) != DIST_OK)
         fprintf(stderr, "%s\n", dist_last_error());

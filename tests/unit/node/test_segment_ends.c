@@ -122,12 +122,43 @@ static void test_neighbours(void **state)
     munmap(memory, 4 * PAGE);
 }
 
+/* ---- a forked child ---- */
+
+static int child_writes(void *arg, int line)
+{
+    unsigned char *memory = arg;
+
+    (void)line;
+    UNIT_CHECK(unit_filled(memory, 4 * PAGE, 1));
+    UNIT_CHECK(disti_segment_load(memory + 100, 2 * PAGE) == memory + 100);
+    unit_fill(memory, 4 * PAGE, 2);
+    UNIT_CHECK(unit_filled(memory, 4 * PAGE, 2));
+    return 0;
+}
+
+/* Neither its writes to the shared pages are the parent's, nor those beside them. */
+static void test_fork(void **state)
+{
+    unsigned char *memory = map_private(4 * PAGE);
+    struct disti_segment_location at;
+
+    (void)state;
+    unit_fill(memory, 4 * PAGE, 1);
+    assert_int_equal(disti_segment_register(memory + 100, 2 * PAGE), DIST_OK);
+    unit_run(child_writes, memory);
+    assert_true(unit_filled(memory, 4 * PAGE, 1));
+    assert_true(disti_segment_find(memory + 100, 2 * PAGE, &at));
+    assert_int_equal(disti_segment_unregister(memory + 100), DIST_OK);
+    munmap(memory, 4 * PAGE);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_ends),
         cmocka_unit_test(test_parts),
         cmocka_unit_test(test_neighbours),
+        cmocka_unit_test(test_fork),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
