@@ -70,7 +70,7 @@ static const struct args_row options_rows[] = {
            "messages under way at a time in bw and bibw (default: 64)"),
     TEXT("backend", 0, TEXT, backend, "NAME",
          "gloo, mpi, ... (default: $DIST_BACKEND, else the best there is)"),
-    TEXT("mem", 0, CHOICE, memory, "malloc|dist|cuda",
+    TEXT("mem", 0, CHOICE, memory, "malloc|registered|dist|cuda",
          "whose memory the buffers are: dist is that of dist_alloc (default: malloc)"),
     TEXT("accelerator", 'd', CHOICE, device, "cuda", "the same as --mem=cuda"),
     NUMBER("buffers", 0, INT, buffers, 1, ORDER_BUFFERS_MAX, "N",

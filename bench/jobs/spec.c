@@ -47,7 +47,8 @@ static int spec_cut(struct spec *spec, char *text)
     if (*text && libdist_has_memory(spec->memory))
         return 0;
     snprintf(spec_failure, sizeof(spec_failure),
-             "write BACKEND[/malloc|/dist][+VARIABLE=VALUE], not '%s/%s'", text, spec->memory);
+             "write BACKEND[/malloc|/registered|/dist][+VARIABLE=VALUE], not '%s/%s'", text,
+             spec->memory);
     return -1;
 }
 

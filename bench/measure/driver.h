@@ -36,8 +36,9 @@ struct driver {
 };
 
 /*
- * libdist itself. memory: "malloc", "dist" or "cuda". The group stays the caller's. On success
- * *driver_p is to be given to libdist_free, before the group is destroyed. NULL is accepted there.
+ * libdist itself. memory: "malloc", "registered", "dist" or "cuda". The group stays the caller's.
+ * On success *driver_p is to be given to libdist_free, before the group is destroyed. NULL is
+ * accepted there.
  */
 dist_status libdist_new(dist_group *group, const char *memory, struct driver **driver_p);
 void libdist_free(struct driver *driver);

@@ -8,11 +8,18 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum libdist_memory { LIBDIST_MALLOC, LIBDIST_DIST, LIBDIST_CUDA, LIBDIST_MEMORIES };
+enum libdist_memory {
+    LIBDIST_MALLOC,
+    LIBDIST_REGISTERED,
+    LIBDIST_DIST,
+    LIBDIST_CUDA,
+    LIBDIST_MEMORIES
+};
 /* Backends that know no others know this one. */
 enum { LIBDIST_TAG = 0 };
 
-static const char *const libdist_memories[LIBDIST_MEMORIES] = {"malloc", "dist", "cuda"};
+static const char *const libdist_memories[LIBDIST_MEMORIES] = {"malloc", "registered", "dist",
+                                                               "cuda"};
 
 struct libdist {
     struct driver driver; /* first */
@@ -287,6 +294,21 @@ static dist_status libdist_synchronize(struct driver *driver)
     return libdist_wrong((struct libdist *)driver, gpu_synchronize(), "the GPU's stream failed");
 }
 
+/* Of malloc, as a program has it that does not know dist_alloc. */
+static dist_status libdist_alloc_registered(struct libdist *libdist, size_t bytes, void **memory_p)
+{
+    void *memory = malloc(bytes);
+    dist_status status = libdist_wrong(libdist, memory, "no memory: give smaller sizes with -m");
+
+    if (status == DIST_OK)
+        status = dist_register(libdist->group, memory, bytes);
+    if (status == DIST_OK)
+        *memory_p = memory;
+    else
+        free(memory);
+    return status;
+}
+
 static dist_status libdist_alloc(struct driver *driver, size_t bytes, void **memory_p)
 {
     struct libdist *libdist = (struct libdist *)driver;
@@ -294,6 +316,8 @@ static dist_status libdist_alloc(struct driver *driver, size_t bytes, void **mem
     libdist->error = NULL;
     if (libdist_is_gpu(libdist))
         return libdist_alloc_gpu(libdist, bytes, memory_p);
+    if (libdist->memory == LIBDIST_REGISTERED)
+        return libdist_alloc_registered(libdist, bytes, memory_p);
     return dist_alloc(libdist->group, bytes, memory_p);
 }
 
@@ -304,8 +328,10 @@ static void libdist_free_memory(struct driver *driver, void *memory, size_t byte
     (void)bytes;
     if (libdist->memory == LIBDIST_CUDA)
         gpu_free(memory);
-    else
+    else if (libdist->memory == LIBDIST_DIST)
         dist_free(libdist->group, memory);
+    else if (dist_unregister(libdist->group, memory) == DIST_OK)
+        free(memory);
 }
 
 static int libdist_memory_find(const char *name)

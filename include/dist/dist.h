@@ -709,12 +709,16 @@ DIST_API dist_status dist_free(dist_group *group, void *memory);
  * Turns memory that the program has into memory like dist_alloc's, in place: address and contents
  * stay.
  *
- * It must be whole pages of ordinary memory, as mmap(MAP_PRIVATE | MAP_ANONYMOUS) gives them, or
- * posix_memalign with the size of a page: not a file's, not shared, not the stack. During the call
- * no other thread may write there and no operation may use it. The call copies the memory once, so
- * it takes twice the room meanwhile. Locking (mlock) and pinning for a device are lost. With bytes
- * 0 nothing happens. Give the memory to dist_unregister before freeing it. Where no memory can be
- * shared, the call succeeds and the memory stays ordinary.
+ * It must be ordinary memory, as malloc and mmap(MAP_PRIVATE | MAP_ANONYMOUS) give it, at any
+ * address: not a file's, not shared, not the stack. The pages that belong to it alone become shared
+ * ones. What it has of the page before those and of the page behind them stays where it is, each
+ * call copies that to where the others see it, and so no rank sees what else is in these pages.
+ *
+ * During the call no other thread may write there and no operation may use it. The call copies the
+ * memory once, so it takes twice the room meanwhile. Locking (mlock) and pinning for a device are
+ * lost. With bytes 0 nothing happens. Give the memory to dist_unregister before freeing,
+ * reallocating or unmapping it. Where no memory can be shared, the call succeeds and the memory
+ * stays ordinary.
  *
  * Errors: ERR_INVALID_ARGUMENT (dist_last_error says what is wrong with the memory), ERR_NO_MEMORY,
  * ERR_SYSTEM. After an error the memory is as before.

@@ -21,6 +21,7 @@ libdist_core_sources += \
 	src/node/segment/segment.h \
 	src/node/segment/arena.c \
 	src/node/segment/arena.h \
+	src/node/segment/ends.c \
 	src/node/segment/file.c \
 	src/node/segment/file.h \
 	src/node/segment/peer.c \

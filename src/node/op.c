@@ -229,6 +229,7 @@ static dist_status op_finish_long(struct disti_node *node, struct disti_node_op 
 
     if (status != DIST_OK)
         return status;
+    disti_node_take_back(node, op);
     disti_node_record(node, op);
     disti_node_mover_end(node, op);
     node->rounds += op_has_windows(op) ? op->rounds : 0;

@@ -114,6 +114,7 @@ void disti_node_start(struct disti_node *node, const struct dist_call *call, uin
     op->round = 0;
     op->done = 0;
     op->others = 0;
+    op->program_out = NULL;
     if (op->way == NODE_WAY_BOARD)
         return;
     op->past = start_goes_past(node, op, pattern);

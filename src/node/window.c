@@ -93,6 +93,24 @@ static bool window_is_written(const struct node_pattern *pattern)
     return pattern->slices || pattern->rooted;
 }
 
+/*
+ * Where peers write, this rank writes in the view as well, and reads there: so what lies where
+ * stays as the program has it.
+ */
+static void window_show_ends(const struct disti_node *node, struct disti_node_op *op,
+                             struct node_peer *self)
+{
+    void *in = self->in ? disti_segment_load((void *)op->call.in, window_in_bytes(node, op)) : NULL;
+    void *out = self->out ? disti_segment_load(self->out, window_out_bytes(node, op)) : NULL;
+
+    if (!out || out == op->call.out)
+        return;
+    op->program_out = op->call.out;
+    self->out = op->call.out = out;
+    if (in)
+        self->in = op->call.in = in;
+}
+
 dist_status disti_node_publish(struct disti_node *node, struct disti_node_op *op)
 {
     const struct node_pattern *pattern = disti_node_pattern(op->call.collective);
@@ -117,11 +135,18 @@ dist_status disti_node_publish(struct disti_node *node, struct disti_node_op *op
     if (locations->in_place || (takes && disti_node_find(node, op->call.out, out_bytes,
                                                          &locations->out, &locations->out_offered)))
         self->out = op->call.out;
+    window_show_ends(node, op, self);
     /* Even if all should be visible: a peer attaches it now or, once this rank is gone, never. */
     status = window_make(node);
     if (status == DIST_OK)
         locations->window = node->window_location;
     return status;
+}
+
+void disti_node_take_back(const struct disti_node *node, const struct disti_node_op *op)
+{
+    if (op->program_out)
+        disti_segment_store(op->program_out, window_out_bytes(node, op));
 }
 
 /* ---- the others' ---- */

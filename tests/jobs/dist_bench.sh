@@ -71,7 +71,7 @@ job shell 2 dist_bench -i 5 -m 64:64 -c --backend gloo all_to_all
 
 # ---- several libraries ----
 
-list=gloo,gloo/dist
+list=gloo,gloo/registered,gloo/dist
 [ -z "$OPENMPI_RUN" ] || list=$list,mpi
 # shellcheck disable=SC2086
 job self 2 dist_bench -n 2 --compare $list --limit $point -m 1024:1024 all_reduce broadcast

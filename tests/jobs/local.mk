@@ -72,6 +72,11 @@ tests_jobs_reproducible_SOURCES = tests/jobs/reproducible.c
 tests_jobs_reproducible_LDADD = libdist.la
 tests_jobs_reproducible_LDFLAGS = $(job_ldflags)
 
+check_PROGRAMS += tests/jobs/registered
+tests_jobs_registered_SOURCES = tests/jobs/registered.c
+tests_jobs_registered_LDADD = libdist.la
+tests_jobs_registered_LDFLAGS = $(job_ldflags)
+
 check_PROGRAMS += tests/jobs/plugin_hccl
 tests_jobs_plugin_hccl_SOURCES = tests/jobs/plugin_hccl.c
 tests_jobs_plugin_hccl_LDADD = libdist.la -ldl
@@ -143,6 +148,7 @@ job_scripts = \
 	tests/jobs/many_groups.sh \
 	tests/jobs/movers.sh \
 	tests/jobs/reproducible.sh \
+	tests/jobs/registered.sh \
 	tests/jobs/bad_input.sh \
 	tests/jobs/bad_modules.sh \
 	tests/jobs/aborts.sh \

@@ -79,16 +79,18 @@ static const char *register_walk(FILE *maps, uintptr_t begin, uintptr_t end)
 /* *judged_p: false if there was no descriptor left to look at it by; then it must stay as it is. */
 static dist_status register_check(const void *memory, size_t bytes, bool *judged_p)
 {
-    uintptr_t begin = (uintptr_t)memory, here = (uintptr_t)__builtin_frame_address(0), end;
+    uintptr_t here = (uintptr_t)__builtin_frame_address(0), begin, end;
     size_t page = disti_segment_page();
     const char *wrong;
     FILE *maps;
 
-    if (bytes == 0 || begin % page != 0 || bytes % page != 0)
-        return register_bad(memory, bytes,
-                            "it must be whole pages, as mmap and posix_memalign give them");
-    if (__builtin_add_overflow(begin, bytes, &end))
+    if (bytes == 0)
+        return register_bad(memory, bytes, "it is empty");
+    if (__builtin_add_overflow((uintptr_t)memory, bytes + page - 1, &end) ||
+        bytes > SIZE_MAX - page)
         return register_bad(memory, bytes, "it wraps round");
+    begin = (uintptr_t)memory & ~(page - 1);
+    end &= ~(page - 1);
     if (here >= begin && here < end)
         return register_bad(memory, bytes, "it is the stack");
     if (disti_segment_table_overlaps(memory, bytes))
@@ -129,19 +131,20 @@ static dist_status register_move(void *from, void *memory, size_t bytes)
 }
 
 /*
- * Under the lock, so that a fork sees all of it or nothing. copy: what comes in the memory's
- * place; NULL: nothing, it stays ordinary memory.
+ * Under the lock, so that a fork sees all of it or nothing. copy: what comes in the place of the
+ * memory's whole pages; NULL: nothing, it stays ordinary memory.
  */
 static dist_status register_add(const struct segment *segment, void *copy)
 {
+    struct segment_pages pages = disti_segment_pages(segment);
     dist_status status;
 
     disti_segment_lock();
     status = disti_segment_table_room();
     if (copy && status == DIST_OK)
-        status = register_move(copy, segment->memory, segment->bytes);
+        status = register_move(copy, pages.memory, pages.bytes);
     else if (copy)
-        munmap(copy, segment->bytes);
+        munmap(copy, pages.bytes);
     if (status == DIST_OK)
         disti_segment_table_add(segment);
     disti_segment_unlock();
@@ -150,60 +153,75 @@ static dist_status register_add(const struct segment *segment, void *copy)
 
 static dist_status register_private(struct segment *segment)
 {
-    disti_segment_log_private(segment->bytes);
     segment->name.key = 0;
     segment->arena = NULL;
     return register_add(segment, NULL);
 }
 
-/* The block is mapped a second time, where the program's memory is. */
+/* The block's whole pages are mapped a second time, where the program's are. */
 static dist_status register_swap(struct segment *segment, const struct arena_block *block)
 {
     const struct disti_log *log = disti_log_current();
+    struct segment_pages pages;
     dist_status status;
     void *copy;
 
     segment->arena = block->arena;
-    segment->offset = block->offset;
+    segment->offset = block->offset + (uintptr_t)segment->memory % disti_segment_page();
     segment->name = *disti_arena_name(block);
+    pages = disti_segment_pages(segment);
     disti_log_use(NULL); /* it is no error: it is used as ordinary memory is */
-    status = disti_segment_file_map(segment->name.fd, segment->offset, segment->bytes, &copy);
+    status = disti_segment_file_map(segment->name.fd, pages.offset, pages.bytes, &copy);
     if (status == DIST_OK) {
-        memcpy(copy, segment->memory, segment->bytes);
+        memcpy(copy, pages.memory, pages.bytes);
         status = register_add(segment, copy);
     }
     disti_log_use(log);
     return status;
 }
 
+/* The block has room for all pages that the memory lies in. */
+static dist_status register_share(struct segment *segment)
+{
+    size_t before = (uintptr_t)segment->memory % disti_segment_page();
+    struct arena_block block;
+    bool shared;
+    dist_status status = disti_arena_take(ARENA_PROGRAM, before + segment->bytes, &block, &shared);
+
+    if (status != DIST_OK)
+        return status;
+    if (shared && register_swap(segment, &block) == DIST_OK)
+        return DIST_OK;
+    if (shared)
+        disti_arena_give(&block);
+    disti_segment_log_private(segment->bytes);
+    return register_private(segment);
+}
+
 dist_status disti_segment_register(void *memory, size_t bytes)
 {
     struct segment segment = {.memory = memory, .bytes = bytes, .kind = SEGMENT_REGISTERED};
-    struct arena_block block;
-    bool shared = false, judged = true;
+    bool judged = true;
     dist_status status;
 
     disti_segment_begin();
     status = register_check(memory, bytes, &judged);
-    if (status == DIST_OK && judged)
-        status = disti_arena_take(ARENA_PROGRAM, bytes, &block, &shared);
     if (status != DIST_OK)
         return status;
-    if (shared && register_swap(&segment, &block) == DIST_OK)
-        return DIST_OK;
-    if (shared)
-        disti_arena_give(&block);
-    return register_private(&segment);
+    return judged && disti_segment_pages(&segment).bytes > 0 ? register_share(&segment)
+                                                             : register_private(&segment);
 }
 
 /* With the lock held; the table has room to take it back. */
 static dist_status register_remove(void *memory, void *copy, struct segment *segment_p)
 {
     dist_status status = disti_segment_table_take(memory, true, segment_p);
+    struct segment_pages pages;
 
     if (status != DIST_OK)
         return status;
-    status = register_move(copy, memory, segment_p->bytes);
+    pages = disti_segment_pages(segment_p);
+    status = register_move(copy, pages.memory, pages.bytes);
     if (status != DIST_OK)
         disti_segment_table_add(segment_p);
     return status;
@@ -211,19 +229,22 @@ static dist_status register_remove(void *memory, void *copy, struct segment *seg
 
 static dist_status register_swap_back(struct segment *segment)
 {
-    size_t bytes = segment->bytes;
-    void *copy = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    struct segment_pages pages = disti_segment_pages(segment);
+    size_t before = (uintptr_t)segment->memory % disti_segment_page();
+    void *copy =
+        mmap(NULL, pages.bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     dist_status status;
 
     if (copy == MAP_FAILED)
         return disti_fail(DIST_ERR_NO_MEMORY, "no room for %zu KiB of private memory: free some",
-                          bytes >> 10);
-    memcpy(copy, segment->memory, bytes);
+                          pages.bytes >> 10);
+    memcpy(copy, pages.memory, pages.bytes);
     disti_segment_lock();
     status = register_remove(segment->memory, copy, segment);
     disti_segment_unlock();
     if (status == DIST_OK)
-        disti_arena_give(&(struct arena_block){.arena = segment->arena, .offset = segment->offset});
+        disti_arena_give(
+            &(struct arena_block){.arena = segment->arena, .offset = segment->offset - before});
     return status;
 }
 

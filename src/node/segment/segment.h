@@ -70,14 +70,30 @@ void disti_segment_retire(void);
 
 /*
  * Makes memory that the caller owns like that of disti_segment_alloc, in place: the address and the
- * contents stay, the pages become shared ones; or stay, where no shared memory can be made. memory
- * and bytes must be whole pages of private anonymous memory, and no other thread may write there
- * during the call. What the pages were besides is lost: locked in memory, advised, pinned for a
- * device. ERR_INVALID_ARGUMENT says what is wrong; ERR_NO_MEMORY. Unregister, to be called before
- * the memory is unmapped, makes it private again, contents kept.
+ * contents stay, its whole pages become shared ones; or stay, where no shared memory can be made.
+ * It must be private anonymous memory, and no other thread may write there during the call. What
+ * the pages were besides is lost: locked in memory, advised, pinned for a device.
+ * ERR_INVALID_ARGUMENT says what is wrong; ERR_NO_MEMORY. Unregister, to be called before the
+ * memory is unmapped, makes it private again, contents kept.
+ *
+ * What lies before the first whole page or behind the last stays where it is, for others' data
+ * are beside it. Its place in the block is elsewhere, in the view, where this process has the whole
+ * block mapped, as peers have:
+ *
+ *     memory        ..bbb|bbbbbbbbbb|bbbbbbbbbb|bb....
+ *                    end      shared pages      end     load copies the ends to the view,
+ *     view          ..bbb|bbbbbbbbbb|bbbbbbbbbb|bb....  store those of the view back
  */
 dist_status disti_segment_register(void *memory, size_t bytes);
 dist_status disti_segment_unregister(void *memory);
+
+/*
+ * For a range that disti_segment_find has found, before peers look at it: copies what lies in an
+ * end, and returns where this process sees all of it: in the view if something does, else at
+ * memory. store is for after peers have written there.
+ */
+void *disti_segment_load(void *memory, size_t bytes);
+void disti_segment_store(void *memory, size_t bytes);
 
 /* Does [memory, memory + bytes) lie in one block? Then writes where. Takes some ten nanoseconds. */
 bool disti_segment_find(const void *memory, size_t bytes,

@@ -198,10 +198,11 @@ static void table_forked(void)
 {
     for (size_t i = 0; i < table_length(); i++) {
         const struct segment *segment = &table[i];
+        struct segment_pages pages = disti_segment_pages(segment);
 
         if (segment->kind == SEGMENT_REGISTERED && segment->arena)
-            mmap(segment->memory, segment->bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_FIXED,
-                 segment->name.fd, (off_t)segment->offset);
+            mmap(pages.memory, pages.bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_FIXED,
+                 segment->name.fd, (off_t)pages.offset);
     }
     table_set_length(0);
     table_pid = (int32_t)getpid();

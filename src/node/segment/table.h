@@ -8,9 +8,9 @@
 #include <pthread.h>
 
 /*
- * ARENA: a file, which is divided into blocks. REGISTERED: a block of an arena, mapped where the
- * program had its memory. PRIVATE, by alloc: ordinary memory, as no arena could be made; so is what
- * was registered then. It has no name.
+ * ARENA: a file, which is divided into blocks. REGISTERED: a block of an arena, whose whole pages
+ * are mapped where the program had its memory. PRIVATE, by alloc: ordinary memory, as no arena
+ * could be made; so is what was registered then. It has no name.
  */
 enum segment_kind { SEGMENT_ARENA, SEGMENT_REGISTERED, SEGMENT_PRIVATE };
 
@@ -22,6 +22,14 @@ struct segment {
     size_t offset;                  /* of memory in it */
     struct arena *arena;            /* that it is, or REGISTERED: that its block is of */
 };
+
+/* The whole pages of what is REGISTERED, which may be none. */
+struct segment_pages {
+    char *memory;
+    size_t bytes;
+    size_t offset; /* of memory in the file */
+};
+struct segment_pages disti_segment_pages(const struct segment *segment);
 
 /*
  * First of every function that makes something: sees to what a fork needs, and returns this

@@ -105,7 +105,7 @@ static void nothing_is_allocated(void **state)
     refused(dist_alloc(group, 1, NULL), "NULL");
     refused(dist_register(NULL, &local, 4096), "group is NULL");
     refused(dist_register(group, NULL, 4096), "NULL");
-    refused(dist_register(group, &local, 4), "whole pages");
+    refused(dist_register(group, &local, 4), "stack");
     refused(dist_unregister(group, &local), "registered");
     refused(dist_free(group, &local), "allocated");
     assert_int_equal(dist_alloc(group, SIZE_MAX, &memory), DIST_ERR_NO_MEMORY);

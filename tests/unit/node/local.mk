@@ -7,6 +7,7 @@ node_unit_tests = \
 	tests/unit/node/test_op \
 	tests/unit/node/test_segment \
 	tests/unit/node/test_segment_arena \
+	tests/unit/node/test_segment_ends \
 	tests/unit/node/test_segment_peer \
 	tests/unit/node/test_segment_register
 
@@ -39,6 +40,10 @@ tests_unit_node_test_segment_arena_LDADD = $(unit_test_libs)
 tests_unit_node_test_segment_peer_SOURCES = \
 	tests/unit/node/test_segment_peer.c tests/unit/node/unit.h
 tests_unit_node_test_segment_peer_LDADD = $(unit_test_libs)
+
+tests_unit_node_test_segment_ends_SOURCES = \
+	tests/unit/node/test_segment_ends.c tests/unit/node/unit.h
+tests_unit_node_test_segment_ends_LDADD = $(unit_test_libs)
 
 tests_unit_node_test_segment_register_SOURCES = \
 	tests/unit/node/test_segment_register.c tests/unit/node/unit.h

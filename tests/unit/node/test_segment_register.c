@@ -125,12 +125,13 @@ static void test_refused_shape(void **state)
     char *memory = map_private(4 * PAGE);
 
     (void)state;
-    refuse(memory + 8, PAGE, "whole pages");
-    refuse(memory, PAGE + 1, "whole pages");
-    refuse(memory, 0, "whole pages");
+    refuse(memory, 0, "empty");
     refuse(memory, SIZE_MAX - PAGE + 1, "wraps");
+    refuse(memory, SIZE_MAX, "wraps");
+    refuse((void *)(UINTPTR_MAX - 8), 8, "wraps");
     munmap(memory + 3 * PAGE, PAGE);
     refuse(memory + 2 * PAGE, 2 * PAGE, "not mapped");
+    refuse(memory + 2 * PAGE, PAGE + 1, "not mapped");
     munmap(memory + PAGE, PAGE);
     refuse(memory, 3 * PAGE, "not mapped");
     munmap(memory, 3 * PAGE);
