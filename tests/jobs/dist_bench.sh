@@ -51,13 +51,15 @@ done
 # Memory of a GPU, where there is none: the stand-in.
 nccl=nccl
 [ -e "$builddir/.libs/dist_nccl.so" ] || { job_skip "nccl" "there is no module nccl"; nccl=; }
-for backend in $nccl gloo; do
+gpu="$nccl gloo"
+job_has_modules || gpu=
+for backend in $gpu; do
     kind=all
     [ $backend = nccl ] || kind="all_reduce all_to_all latency"
     # shellcheck disable=SC2086
     DIST_GPU_DRIVER=$builddir/.libs/standin_cuda.so DIST_NCCL_LIBRARY=$builddir/.libs/standin_cuda.so \
         job self 3 dist_bench -n 3 --backend $backend --mem cuda -i 2 -m 3000:3000 -c --format csv $kind
-    job_check "$backend, memory of a GPU: right" rows right "$([ $kind = all ] && echo "$kinds" || echo 3)"
+    job_check "$backend, memory of a GPU: right" rows right "$([ "$kind" = all ] && echo "$kinds" || echo 3)"
 done
 if [ -n "$nccl" ]; then
     DIST_GPU_DRIVER=$builddir/.libs/standin_cuda.so DIST_NCCL_LIBRARY=$builddir/.libs/standin_cuda.so \
