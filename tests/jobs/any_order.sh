@@ -7,7 +7,7 @@
 
 program=tests/jobs/any_order
 steps=12 seed=()
-[ -z "${CHECK_LONG-}" ] || steps=300 JOB_LIMIT=300
+[ -z "${CHECK_LONG-}" ] || steps=1500 JOB_LIMIT=300
 # ORDER_SEED repeats what a case has printed.
 [ -z "${ORDER_SEED-}" ] || seed=("$ORDER_SEED")
 export DIST_PROGRESS_THREAD=0
