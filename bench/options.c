@@ -85,6 +85,11 @@ static int options_names(struct options *options)
     return 0;
 }
 
+bool options_apart(const struct options *options)
+{
+    return strcmp(options->timing, "osu") == 0;
+}
+
 bool options_compares(const struct options *options)
 {
     return options->compare || options->peers || options->peer || options->limit;
@@ -96,6 +101,8 @@ static int options_fit(struct options *options)
 
     if (!options->format)
         options->format = compares ? "table" : "osu";
+    if (options_apart(options) && !options->buffers)
+        options->buffers = 1;
     if (compares && options->ranks < 0 && !options->worker)
         return options_wrong("several libraries start their own ranks: say how many with -n");
     if (compares && options->window != options_defaults.window)

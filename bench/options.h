@@ -22,7 +22,8 @@ struct options {
     double time;                      /* seconds for a point and library */
     int64_t rounds;
     int64_t window;
-    int64_t buffers; /* sets, each allocated by itself; 0: as many as the default says, in one */
+    int64_t buffers;    /* sets, each allocated by itself; 0: as many as the default says, in one */
+    const char *timing; /* "row" or "osu" */
     int64_t memory_limit;
     bool full, check, no_check, in_place;
     const char *dtype_name, *op_name;
@@ -47,6 +48,9 @@ void options_help(FILE *to);
 /* options_table.c: the options, and what holds where none is given. */
 extern const struct args options_args;
 extern const struct options options_defaults;
+
+/* Are calls timed as OSU's programs time them? */
+bool options_apart(const struct options *options);
 
 /* Is this a run of several libraries? */
 bool options_compares(const struct options *options);

@@ -18,6 +18,7 @@ const struct options options_defaults = {
     .time = 0.4,
     .rounds = 5,
     .window = BENCH_WINDOW,
+    .timing = "row",
     .memory_limit = (int64_t)8 << 30,
     .dtype_name = "float32",
     .op_name = "sum",
@@ -79,6 +80,9 @@ static const struct args_row options_rows[] = {
            "buffers of a rank at most; sizes beyond are left out (default: 8G)"),
 
     GROUP("How often"),
+    TEXT("timing", 0, CHOICE, timing, "row|osu",
+         "time calls in a row together, or as OSU's programs do: each by itself behind a barrier, "
+         "one buffer, the mean of the ranks (default: row)"),
     NUMBER("time", 't', REAL, time, 0.001, 3600, "SECONDS",
            "for each size and library (default: 0.4)"),
     NUMBER("iterations,iters", 'i', INT, iterations, 1, ORDER_SAMPLES_MAX, "N",

@@ -14,7 +14,8 @@
  *
  * From then on each line that it gets has one answer:
  *
- *     run COLLECTIVE BYTES DTYPE OP ROOT IN_PLACE WARMUP SAMPLES BATCH CHECK [WINDOW [BUFFERS]]\n
+ *     run COLLECTIVE BYTES DTYPE OP ROOT IN_PLACE WARMUP SAMPLES BATCH CHECK [WINDOW [BUFFERS
+ * [APART]]]\n
  *         -> took NS NS ... NS\n                  SAMPLES numbers
  *         -> unsupported REASON\n
  *         -> wrong REASON\n                       the result is not what it should be
@@ -25,7 +26,9 @@
  * A sample is BATCH calls between two readings of the clock, divided by BATCH, in nanoseconds with
  * a fraction; before each sample there is a barrier that is not timed. WARMUP calls, not timed,
  * come first. CHECK 1: fresh data go in and the whole result is compared, before and after the
- * samples. COLLECTIVE, DTYPE and OP are the library's names (all_reduce, float32, sum).
+ * samples. APART 1, but not of messages: there is such a barrier before each call of the batch (but
+ * not of barrier), and the sample is the sum of the calls' own times, divided by BATCH. COLLECTIVE,
+ * DTYPE and OP are the library's names (all_reduce, float32, sum).
  *
  * BYTES is what busbw formulas call the size, always a whole number of blocks: the vector of
  * all_reduce, all_reduce_coalesced (8 buffers, those at the front one element longer where it does

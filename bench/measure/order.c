@@ -17,10 +17,12 @@ void order_write(const struct order *order, char *line)
                           order->samples, order->batch, order->check);
 
     /* Others are told of what was asked for only. */
-    if (order->window != BENCH_WINDOW || order->buffers)
+    if (order->window != BENCH_WINDOW || order->buffers || order->apart)
         length += snprintf(line + length, ORDER_LINE - (size_t)length, " %d", order->window);
-    if (order->buffers)
+    if (order->buffers || order->apart)
         length += snprintf(line + length, ORDER_LINE - (size_t)length, " %d", order->buffers);
+    if (order->apart)
+        length += snprintf(line + length, ORDER_LINE - (size_t)length, " 1");
     snprintf(line + length, ORDER_LINE - (size_t)length, "\n");
 }
 
@@ -39,12 +41,12 @@ static bool order_is_good(const struct order *order, int ranks)
 int order_read(const char *line, int ranks, struct order *order_p)
 {
     char name[64], dtype[32], op[32];
-    int in_place, check, type, reduction, fields;
+    int in_place, check, type, reduction, fields, apart = 0;
     struct order order = {.window = BENCH_WINDOW};
 
-    fields = sscanf(line, "run %63s %zu %31s %31s %d %d %ld %ld %ld %d %d %d", name, &order.bytes,
-                    dtype, op, &order.root, &in_place, &order.warmup, &order.samples, &order.batch,
-                    &check, &order.window, &order.buffers);
+    fields = sscanf(line, "run %63s %zu %31s %31s %d %d %ld %ld %ld %d %d %d %d", name,
+                    &order.bytes, dtype, op, &order.root, &in_place, &order.warmup, &order.samples,
+                    &order.batch, &check, &order.window, &order.buffers, &apart);
     if (fields < 10)
         return -1;
     order.operation = operation_find(name);
@@ -56,6 +58,7 @@ int order_read(const char *line, int ranks, struct order *order_p)
     order.op = (dist_op)reduction;
     order.in_place = in_place != 0;
     order.check = check != 0;
+    order.apart = apart != 0;
     if (!order_is_good(&order, ranks))
         return -1;
     *order_p = order;

@@ -16,6 +16,7 @@ struct order {
     bool check;
     int window;  /* messages in a call of bw and bibw */
     int buffers; /* sets, each allocated by itself; 0: as protocol.h says, all in one piece */
+    bool apart;  /* a barrier before each call, and only calls are timed, as OSU's programs do */
 };
 
 #define ORDER_LINE 256

@@ -18,7 +18,8 @@
 #define WORLD MPI_COMM_WORLD
 
 struct mpi {
-    struct driver driver; /* first */
+    struct driver driver;  /* first */
+    int *counts, *offsets; /* of the v-forms: equal blocks, by rank */
     char error[MPI_MAX_ERROR_STRING];
 };
 
@@ -30,6 +31,7 @@ struct arguments {
     int root;
     bool in_place, is_root;
     const struct order *order;
+    const int *counts, *offsets;
 };
 
 /* ---- what MPI has ---- */
@@ -75,13 +77,15 @@ static MPI_Op mpi_op(dist_op op)
 }
 
 /* Why the call is not possible; NULL: it is. */
-static const char *mpi_refuses(const struct arguments *a, size_t count)
+static const char *mpi_refuses(const struct arguments *a, size_t count, int ranks)
 {
+    size_t blocks = (size_t)operation_blocks(a->order->operation, ranks);
+
     if (a->dtype == MPI_DATATYPE_NULL)
         return "no such type here";
     if (a->order->operation->reduces && a->op == MPI_OP_NULL)
         return "no such reduction here";
-    if (count > INT_MAX)
+    if (count > (size_t)INT_MAX / blocks)
         return "MPI counts with int";
 #ifdef MPICH_VERSION
     if (a->order->operation->id == OPERATION_reduce && a->in_place && a->root != 0)
@@ -145,7 +149,34 @@ static int mpi_window(const struct arguments *a, int rank, const void *in, void 
                      : MPI_Recv(&byte, 1, MPI_BYTE, peer, TAG, WORLD, MPI_STATUS_IGNORE);
 }
 
-/* ---- as a driver ---- */
+/* ---- collectives ---- */
+
+/* The v-forms; -1: it is none. */
+static int mpi_v(const struct arguments *a, const void *in, void *out)
+{
+    const void *from = a->in_place ? MPI_IN_PLACE : in;
+    void *to = a->in_place ? MPI_IN_PLACE : out;
+    MPI_Datatype dtype = a->dtype;
+    int count = a->count;
+
+    switch (a->order->operation->id) {
+    case OPERATION_all_gather_v:
+        return MPI_Allgatherv(from, count, dtype, out, a->counts, a->offsets, dtype, WORLD);
+    case OPERATION_reduce_scatter_v:
+        return MPI_Reduce_scatter(from, out, a->counts, dtype, a->op, WORLD);
+    case OPERATION_gather_v:
+        return MPI_Gatherv(a->is_root ? from : in, count, dtype, out, a->counts, a->offsets, dtype,
+                           a->root, WORLD);
+    case OPERATION_scatter_v:
+        return MPI_Scatterv(in, a->counts, a->offsets, dtype, a->is_root ? to : out, count, dtype,
+                            a->root, WORLD);
+    case OPERATION_all_to_all_v:
+        return MPI_Alltoallv(in, a->counts, a->offsets, dtype, out, a->counts, a->offsets, dtype,
+                             WORLD);
+    default:
+        return -1;
+    }
+}
 
 static int mpi_collective(const struct arguments *a, int rank, const void *in, void *out)
 {
@@ -180,13 +211,32 @@ static int mpi_collective(const struct arguments *a, int rank, const void *in, v
     case OPERATION_bibw:
         return rank > 1 ? MPI_SUCCESS : mpi_window(a, rank, in, out);
     default:
-        return -1;
+        return mpi_v(a, in, out);
     }
+}
+
+/* ---- as a driver ---- */
+
+static dist_status mpi_prepare(struct driver *driver, const struct order *order,
+                               const struct buffers *buffers)
+{
+    struct mpi *mpi = (struct mpi *)driver;
+    size_t count = order_count(order, driver->ranks);
+
+    (void)buffers;
+    if (count > (size_t)(INT_MAX / driver->ranks)) /* mpi_call says so */
+        count = 0;
+    for (int r = 0; r < driver->ranks; r++) {
+        mpi->counts[r] = (int)count;
+        mpi->offsets[r] = r * (int)count;
+    }
+    return DIST_OK;
 }
 
 static dist_status mpi_call(struct driver *driver, const struct order *order, const void *in,
                             void *out)
 {
+    const struct mpi *mpi = (const struct mpi *)driver;
     size_t count = order_count(order, driver->ranks);
     struct arguments a = {.dtype = mpi_dtype(order->dtype),
                           .op = mpi_op(order->op),
@@ -194,8 +244,10 @@ static dist_status mpi_call(struct driver *driver, const struct order *order, co
                           .root = order->root,
                           .in_place = buffers_in_place(order),
                           .is_root = driver->rank == order->root,
-                          .order = order};
-    const char *refusal = mpi_refuses(&a, count);
+                          .order = order,
+                          .counts = mpi->counts,
+                          .offsets = mpi->offsets};
+    const char *refusal = mpi_refuses(&a, count, driver->ranks);
     int code;
 
     if (refusal)
@@ -237,9 +289,11 @@ static void mpi_release(char text[MPI_MAX_LIBRARY_VERSION_STRING])
 int main(int argc, char **argv)
 {
     char release[MPI_MAX_LIBRARY_VERSION_STRING];
-    struct mpi mpi = {
-        .driver = {
-            .block_in_front = true, .barrier = mpi_barrier, .call = mpi_call, .error = mpi_error}};
+    struct mpi mpi = {.driver = {.block_in_front = true,
+                                 .prepare = mpi_prepare,
+                                 .barrier = mpi_barrier,
+                                 .call = mpi_call,
+                                 .error = mpi_error}};
     int status;
 
     mpi_release(release);
@@ -252,7 +306,12 @@ int main(int argc, char **argv)
     MPI_Comm_set_errhandler(WORLD, MPI_ERRORS_RETURN);
     MPI_Comm_rank(WORLD, &mpi.driver.rank);
     MPI_Comm_size(WORLD, &mpi.driver.ranks);
-    status = serve(&mpi.driver, argc > 1 ? argv[1] : "mpi", release);
+    mpi.counts = calloc((size_t)mpi.driver.ranks, sizeof(int));
+    mpi.offsets = calloc((size_t)mpi.driver.ranks, sizeof(int));
+    status =
+        mpi.counts && mpi.offsets ? serve(&mpi.driver, argc > 1 ? argv[1] : "mpi", release) : -1;
+    free(mpi.counts);
+    free(mpi.offsets);
     if (status != 0)
         MPI_Abort(WORLD, 1);
     MPI_Finalize();

@@ -14,12 +14,13 @@
 static bool baseline_same(json_t *saved, const struct result_measurement *measurement)
 {
     int root, in_place = 0, buffers = measurement->buffers;
-    const char *collective, *dtype, *op;
+    const char *collective, *dtype, *op, *timing = "row";
     json_int_t bytes;
 
-    return json_unpack(saved, "{s:s, s:s, s:s, s:I, s:i, s?i, s?b}", "collective", &collective,
+    return json_unpack(saved, "{s:s, s:s, s:s, s:I, s:i, s?i, s?b, s?s}", "collective", &collective,
                        "type", &dtype, "redop", &op, "size", &bytes, "root", &root, "buffers",
-                       &buffers, "in_place", &in_place) == 0 &&
+                       &buffers, "in_place", &in_place, "timing", &timing) == 0 &&
+           strcmp(timing, result_timing(measurement)) == 0 &&
            strcmp(collective, measurement->collective) == 0 &&
            strcmp(dtype, measurement->dtype) == 0 &&
            strcmp(op, measurement->op ? measurement->op : "none") == 0 &&

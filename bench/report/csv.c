@@ -10,10 +10,23 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The columns that are read; others may stand between them. */
-enum csv_column { COLLECTIVE, SIZE, DTYPE, OP, ROOT, IN_PLACE, RANKS, CONTESTANT, TIME, COLUMNS };
-static const char *const csv_names[COLUMNS] = {
-    "collective", "size", "dtype", "op", "root", "in_place", "ranks", "contestant", "time_us"};
+/* The columns that are read; others may stand between them. Older files lack the last. */
+enum csv_column {
+    COLLECTIVE,
+    SIZE,
+    DTYPE,
+    OP,
+    ROOT,
+    IN_PLACE,
+    RANKS,
+    CONTESTANT,
+    TIME,
+    TIMING,
+    COLUMNS
+};
+static const char *const csv_names[COLUMNS] = {"collective", "size",     "dtype", "op",
+                                               "root",       "in_place", "ranks", "contestant",
+                                               "time_us",    "timing"};
 
 struct csv {
     const char *name;
@@ -59,7 +72,9 @@ static bool csv_line(struct csv *csv)
 static int csv_head(struct csv *csv)
 {
     char *rest = csv->text, *name;
-    int found = 0;
+    int found = 1 << TIMING;
+
+    csv->place[TIMING] = -1;
 
     if (!csv_line(csv))
         return csv_wrong(csv, "the file is empty");
@@ -89,6 +104,8 @@ static int csv_next(struct csv *csv)
         for (int c = 0; c < COLUMNS; c++)
             if (csv->place[c] == place)
                 csv->fields[c] = field;
+    if (csv->place[TIMING] < 0)
+        csv->fields[TIMING] = "row";
     for (int c = 0; c < COLUMNS; c++)
         if (!csv->fields[c])
             return csv_wrong(csv, "there is no field %s", csv_names[c]);
@@ -126,6 +143,7 @@ static int csv_point(const struct csv *csv, struct result_measurement *measureme
 
     *measurement_p = (struct result_measurement){.root = atoi(csv->fields[ROOT]),
                                                  .in_place = csv->fields[IN_PLACE][0] == '1',
+                                                 .apart = strcmp(csv->fields[TIMING], "osu") == 0,
                                                  .bytes = strtoul(csv->fields[SIZE], &end, 10),
                                                  .window = 1};
     if (!operation || dtype < 0 || end == csv->fields[SIZE] || *end)
@@ -150,7 +168,7 @@ static int csv_add_time(const struct csv *csv, struct result *result)
     if (!measurement || measurement->collective != read.collective ||
         measurement->bytes != read.bytes || measurement->dtype != read.dtype ||
         measurement->op != read.op || measurement->root != read.root ||
-        measurement->in_place != read.in_place)
+        measurement->in_place != read.in_place || measurement->apart != read.apart)
         measurement = result_add_measurement(result, &read);
     if (!measurement)
         return csv_wrong(csv, "out of memory");

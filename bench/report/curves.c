@@ -31,7 +31,7 @@ static bool curves_same(const struct result_measurement *a, const struct result_
 {
     return strcmp(a->collective, b->collective) == 0 && strcmp(a->dtype, b->dtype) == 0 &&
            strcmp(a->op ? a->op : "", b->op ? b->op : "") == 0 && a->root == b->root &&
-           a->in_place == b->in_place;
+           a->in_place == b->in_place && a->apart == b->apart;
 }
 
 static int by_size(const void *a, const void *b)
@@ -77,9 +77,10 @@ char *curves_what(const struct curves *curves, char text[128])
 
     if (measurement->root >= 0)
         snprintf(root, sizeof(root), ", root %d", measurement->root);
-    snprintf(text, 128, "%s%s%s%s%s", measurement->dtype, measurement->op ? " " : "",
+    snprintf(text, 128, "%s%s%s%s%s%s", measurement->dtype, measurement->op ? " " : "",
              measurement->op ? measurement->op : "", root,
-             measurement->in_place ? ", in place" : "");
+             measurement->in_place ? ", in place" : "",
+             measurement->apart ? ", timed as OSU's programs do" : "");
     return text;
 }
 

@@ -44,8 +44,10 @@ static void page_head(const struct result *result, FILE *to)
 
     snprintf(machine, sizeof(machine), "%s, %s%s%d CPUs that may be used", result->host,
              result->cpu, *result->cpu ? ", " : "", result->cpus);
-    snprintf(how, sizeof(how), "medians of %d rounds in turns; a time is the slowest rank's",
-             result->rounds);
+    snprintf(how, sizeof(how), "medians of %d rounds in turns; a time is %s", result->rounds,
+             result->measurement_count && result->measurements[0].apart
+                 ? "the mean of the ranks', of calls timed one by one behind barriers"
+                 : "the slowest rank's, of calls in a row");
     fprintf(to,
             "<!DOCTYPE html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">\n"
             "<meta name=\"viewport\" content=\"width=device-width\">\n"

@@ -64,11 +64,12 @@ static void json_point(FILE *to, const struct result *result,
     fprintf(to,
             "    {\"collective\": \"%s\", \"size\": %zu, \"block\": %zu, \"count\": %zu, "
             "\"type\": \"%s\", \"redop\": \"%s\", \"root\": %d, \"in_place\": %s, \"buffers\": %d, "
-            "\"times\": [",
+            "\"timing\": \"%s\", \"times\": [",
             measurement->collective, measurement->bytes, measurement->block,
             measurement->element ? measurement->block / measurement->element : 0,
             measurement->dtype, measurement->op ? measurement->op : "none", measurement->root,
-            measurement->in_place ? "true" : "false", measurement->buffers);
+            measurement->in_place ? "true" : "false", measurement->buffers,
+            result_timing(measurement));
     for (int c = 0; c < result->library_count; c++) {
         const struct result_time *time = &measurement->times[c];
 

@@ -16,9 +16,10 @@ static int table_width(const struct result *result, int c)
 static void table_head(const struct options *options, const struct result *result,
                        const struct result_measurement *measurement)
 {
-    printf("\n# %s %s%s%s%s, %d ranks. Median time in us", measurement->collective,
+    printf("\n# %s %s%s%s%s, %d ranks. Median time in us%s", measurement->collective,
            measurement->dtype, measurement->op ? " " : "", measurement->op ? measurement->op : "",
-           measurement->in_place ? ", in place" : "", result->ranks);
+           measurement->in_place ? ", in place" : "", result->ranks,
+           measurement->apart ? ", timed as OSU's programs do" : "");
     if (result->library_count > 1)
         printf("; ratio: that time over %s's", result->libraries[0].name);
     printf("\n#%11s", "bytes");
@@ -80,7 +81,7 @@ static void csv_begin(const struct options *options, const struct result *result
 {
     (void)options, (void)result;
     printf("collective,size,block,dtype,op,root,in_place,ranks,contestant,time_us,min_us,avg_us,"
-           "max_us,p50_us,p99_us,algbw,busbw,iterations,buffers,status\n");
+           "max_us,p50_us,p99_us,algbw,busbw,iterations,buffers,timing,status\n");
 }
 
 static const char *csv_status(const struct options *options, const struct result_time *time)
@@ -108,7 +109,8 @@ static void csv_row(const struct options *options, const struct result *result,
                time->samples * time->batch);
     else
         printf(",,,,,,,,");
-    printf(",%d,%s\n", measurement->buffers, csv_status(options, time));
+    printf(",%d,%s,%s\n", measurement->buffers, result_timing(measurement),
+           csv_status(options, time));
 }
 
 static void csv_point(const struct options *options, const struct result *result,

@@ -158,6 +158,11 @@ struct result_measurement *result_add_measurement(struct result *result,
     return more;
 }
 
+const char *result_timing(const struct result_measurement *measurement)
+{
+    return measurement->apart ? "osu" : "row";
+}
+
 double result_algorithm_bandwidth(const struct result_measurement *measurement, double time)
 {
     double messages =

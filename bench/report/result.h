@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * The results of a whole run: libraries x measurements. Everything that prints, saves, draws or
- * compares reads this. Times are in nanoseconds; the time of a sample is its slowest rank's.
- * Texts and arrays are owned by the result, but those that are marked static.
+ * compares reads this. Times are in nanoseconds; the time of a sample is its slowest rank's, or
+ * where calls are timed apart the mean of the ranks'. Texts and arrays are owned by the result, but
+ * those that are marked static.
  */
 #ifndef BENCH_RESULT_H
 #define BENCH_RESULT_H
@@ -34,6 +35,7 @@ struct result_measurement {
     size_t block;              /* bytes of a block: what OSU calls the size */
     size_t element;            /* bytes of an element of dtype */
     int buffers;               /* sets that are used in turn */
+    bool apart;                /* each call timed by itself, behind a barrier */
     int window;                /* messages in a call of bw and bibw, else 1 */
     struct result_time *times; /* one a library */
 };
@@ -68,6 +70,9 @@ void result_free(struct result *result); /* NULL is accepted */
 int result_add_library(struct result *result, const char *name, bool limit);
 struct result_measurement *result_add_measurement(struct result *result,
                                                   const struct result_measurement *like);
+
+/* How it was timed, as the option --timing and files have it. */
+const char *result_timing(const struct result_measurement *measurement);
 
 /*
  * Bandwidths in GB/s (1e9 bytes a second) of a time in ns, as nccl-tests define them: the size over

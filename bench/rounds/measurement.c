@@ -226,6 +226,7 @@ static struct result_measurement measurement_head(const struct order *order, int
         .block = order_block(order, ranks),
         .element = dist_dtype_size(order->dtype),
         .buffers = buffers_sets(order, ranks),
+        .apart = order->apart,
         .window =
             operation->id == OPERATION_bw || operation->id == OPERATION_bibw ? order->window : 1};
 }
@@ -318,7 +319,8 @@ int measurement_each(const struct options *options, int ranks,
                               .root = (int)options->root,
                               .in_place = options->in_place,
                               .window = (int)options->window,
-                              .buffers = (int)options->buffers};
+                              .buffers = (int)options->buffers,
+                              .apart = options_apart(options)};
 
         if (options->operations[k])
             ended = measurement_sizes(options, ranks, &order, each, arg);

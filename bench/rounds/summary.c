@@ -12,6 +12,7 @@ int summary_begin(struct summary *summary, const struct order *order, int ranks,
         summary->ranks = ranks < 2 ? ranks : 2;
     if (order->operation->id == OPERATION_latency) /* there and back */
         summary->scale = 0.5;
+    summary->mean = order->apart && order->operation->layout != LAYOUT_MESSAGES;
     summary->rounds = calloc((size_t)rounds, sizeof(double));
     summary->sums = calloc((size_t)ranks, sizeof(double));
     if (summary->rounds && summary->sums)
@@ -61,6 +62,22 @@ double summary_mean(const double *times, int ranks, long samples)
     return sum / (double)samples;
 }
 
+static double summary_middle(const double *times, int ranks, long samples, long s)
+{
+    double sum = 0;
+
+    for (int r = 0; r < ranks; r++)
+        sum += times[(size_t)r * (size_t)samples + (size_t)s];
+    return sum / ranks;
+}
+
+static double summary_sample(const struct summary *summary, const double *times, long samples,
+                             long s)
+{
+    return summary->scale * (summary->mean ? summary_middle(times, summary->ranks, samples, s)
+                                           : summary_slowest(times, summary->ranks, samples, s));
+}
+
 int summary_add(struct summary *summary, const double *times, long samples)
 {
     size_t count = (size_t)samples;
@@ -72,7 +89,7 @@ int summary_add(struct summary *summary, const double *times, long samples)
     summary->samples = more;
     turn = more + summary->count;
     for (long s = 0; s < samples; s++)
-        turn[s] = summary->scale * summary_slowest(times, summary->ranks, samples, s);
+        turn[s] = summary_sample(summary, times, samples, s);
     for (int r = 0; r < summary->ranks; r++) {
         for (long s = 0; s < samples; s++)
             summary->sums[r] += summary->scale * times[(size_t)r * count + (size_t)s];

@@ -9,6 +9,7 @@
 struct summary {
     int ranks; /* that count: of messages two */
     double scale;
+    bool mean;                       /* a sample's time is that of all ranks, not of the slowest */
     double *samples, *rounds, *sums; /* of all turns; medians; by rank */
     size_t count, room;
     int round_count;

@@ -590,7 +590,8 @@ DIST_API dist_status dist_group_end(void);
 /*
  * Collectives of one group end in the order in which they were started. Sends, receives, and works
  * of different groups end in any order. The library's progress thread advances works while the
- * program computes; with DIST_PROGRESS_THREAD=0 only calls for the same group do.
+ * program computes; with DIST_PROGRESS_THREAD=0 only calls do. A call that waits, for whatever it
+ * is, advances the works of all groups of the process, so ranks may wait in any order.
  *
  * All of these functions return ERR_INVALID_ARGUMENT for a work that was freed. dist_wait does so
  * for a work that another thread waits for. A dist_work is a handle, not an address: no two works

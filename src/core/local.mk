@@ -19,6 +19,8 @@ libdist_core_sources += \
 	src/core/call/coalesced.c \
 	src/core/work/drive.c \
 	src/core/work/drive.h \
+	src/core/work/others.c \
+	src/core/work/others.h \
 	src/core/group/fault.c \
 	src/core/group/group.c \
 	src/core/group/group.h \

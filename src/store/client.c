@@ -19,6 +19,13 @@
 /* Another thread may have read our reply while we slept: look again after so long. */
 #define CLIENT_LOOK_MS 100
 
+static _Atomic disti_store_wait_fn client_waits;
+
+void disti_store_wait_by(disti_store_wait_fn wait)
+{
+    atomic_store(&client_waits, wait);
+}
+
 static bool client_watch(struct disti_store *store, int fd)
 {
     struct epoll_event event = {.events = EPOLLIN};
@@ -177,11 +184,16 @@ dist_status disti_store_client_send(struct disti_store *store, const struct clie
 /* Sleeps until there is something to read, letting others in meanwhile; then reads it. */
 static void client_read_for_all(struct disti_store *store, int64_t deadline)
 {
+    disti_store_wait_fn wait = atomic_load_explicit(&client_waits, memory_order_relaxed);
     int64_t look = disti_deadline_ms(CLIENT_LOOK_MS);
+    int64_t until = look < deadline ? look : deadline;
 
     store->reading = true;
     pthread_mutex_unlock(&store->lock);
-    client_poll(store, POLLIN, look < deadline ? look : deadline);
+    if (wait)
+        wait(store->fd, until);
+    else
+        client_poll(store, POLLIN, until);
     pthread_mutex_lock(&store->lock);
     store->reading = false;
     disti_store_client_pump(store);

@@ -141,6 +141,14 @@ void disti_store_alarm_free(struct disti_store_alarm *alarm);
  */
 void disti_store_end_on_abort(int32_t group);
 
+/*
+ * Who waits for a reply, without any lock, calls `wait` to do so: until the descriptor is readable,
+ * or the point in time has come, or earlier. So its thread can do what others wait for. NULL, as at
+ * first: it sleeps.
+ */
+typedef void (*disti_store_wait_fn)(int fd, int64_t until_ns);
+void disti_store_wait_by(disti_store_wait_fn wait);
+
 /* Says goodbye and closes. NULL is accepted. */
 void disti_store_close(struct disti_store *store);
 

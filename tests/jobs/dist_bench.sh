@@ -27,11 +27,20 @@ done
 for mem in malloc dist; do
     job self 3 dist_bench -n 3 --backend gloo $point -m 30000:30000 -c --mem $mem --buffers 100 \
         --format csv all_reduce all_gather
-    job_check "100 buffers of $mem: every one is right" rows 100,right 2
+    job_check "100 buffers of $mem: every one is right" rows 100,row,right 2
 done
 # shellcheck disable=SC2086
 job self 2 dist_bench -n 2 --backend gloo $point -m 1000:1000 --buffers 7 --format json all_reduce
 job_check "how many there are stands in the JSON" says '"buffers": 7,'
+# OSU's manner, for everything, of one library and of several.
+# shellcheck disable=SC2086
+job self 3 dist_bench -n 3 --backend gloo $point -m 3000:3000 -c --timing osu --format csv all
+job_check "timed as OSU's programs do: every collective is right" rows 1,osu,right "$kinds"
+# shellcheck disable=SC2086
+job self 2 dist_bench -n 2 --compare gloo,gloo/dist,limit $point -m 64:64 --timing osu --buffers 16 \
+    --save "$job_folder/osu.json" all_reduce gather
+job_check "the table says how it was timed" says "^# gather .*timed as OSU's programs do"
+job_check "and so does the JSON" grep -q '"buffers": 16, "timing": "osu",' "$job_folder/osu.json"
 # shellcheck disable=SC2086
 for op in avg prod min max premul_sum; do
     job self 3 dist_bench -n 3 --backend gloo $point -m 999:999 -c -T bfloat16 -o $op --format csv \
@@ -42,13 +51,15 @@ done
 # Memory of a GPU, where there is none: the stand-in.
 nccl=nccl
 [ -e "$builddir/.libs/dist_nccl.so" ] || { job_skip "nccl" "there is no module nccl"; nccl=; }
-for backend in $nccl gloo; do
+gpu="$nccl gloo"
+job_has_modules || gpu=
+for backend in $gpu; do
     kind=all
     [ $backend = nccl ] || kind="all_reduce all_to_all latency"
     # shellcheck disable=SC2086
     DIST_GPU_DRIVER=$builddir/.libs/standin_cuda.so DIST_NCCL_LIBRARY=$builddir/.libs/standin_cuda.so \
         job self 3 dist_bench -n 3 --backend $backend --mem cuda -i 2 -m 3000:3000 -c --format csv $kind
-    job_check "$backend, memory of a GPU: right" rows right "$([ $kind = all ] && echo "$kinds" || echo 3)"
+    job_check "$backend, memory of a GPU: right" rows right "$([ "$kind" = all ] && echo "$kinds" || echo 3)"
 done
 if [ -n "$nccl" ]; then
     DIST_GPU_DRIVER=$builddir/.libs/standin_cuda.so DIST_NCCL_LIBRARY=$builddir/.libs/standin_cuda.so \
@@ -98,6 +109,10 @@ job self 2 dist_bench -n 2 --limit $point -m 64:1K --format csv all_reduce
 grep ',' "$job_output" >"$job_folder/curves.csv"
 job_check "curves of the csv" eval '"$builddir/bench/draw" "$job_folder/curves.csv" |
     grep -q "<title>limit, 1 KiB: "'
+# shellcheck disable=SC2086
+job self 2 dist_bench -n 2 --backend gloo $point -m 64:1K --timing osu --format csv all_reduce
+grep ',' "$job_output" >"$job_folder/osu.csv"
+job_check "curves of it" eval '"$builddir/bench/draw" "$job_folder/osu.csv" | grep -q "OSU"'
 page=$job_folder/page.html
 # shellcheck disable=SC2086
 job self 2 dist_bench -n 2 --limit $point -m 64:1K --html "$page" all_reduce

@@ -2,6 +2,7 @@
 # The examples against an installation that was moved: pkg-config and CMake, gcc and clang, C and
 # C++; and the plug-ins, which are built out of tree and tried with the program that authors have.
 . "$srcdir/tests/support/job.sh"
+job_needs_modules # static_build.sh tries the static library
 
 examples=$srcdir/examples
 # libtool links libdist_mpi.so anew in its place: nobody may use it meanwhile (preload.sh does).

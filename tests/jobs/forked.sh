@@ -9,4 +9,4 @@ DIST_TRANSPORT=tcp job shell 2 tests/jobs/forked gloo
 DIST_NODE_MEMORY=0 job shell 2 tests/jobs/forked gloo
 job openmpi 2 tests/jobs/forked mpi
 job mpich 2 tests/jobs/forked mpi
-[ -e "$builddir/.libs/dist_ucx.so" ] && job shell 2 tests/jobs/forked ucx
+[ ! -e "$builddir/.libs/dist_ucx.so" ] || job shell 2 tests/jobs/forked ucx

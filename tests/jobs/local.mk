@@ -19,6 +19,13 @@ check_PROGRAMS += tests/jobs/two_groups
 tests_jobs_two_groups_SOURCES = tests/jobs/two_groups.c
 tests_jobs_two_groups_LDADD = libdist.la
 tests_jobs_two_groups_LDFLAGS = $(job_ldflags)
+check_PROGRAMS += tests/jobs/any_order
+tests_jobs_any_order_SOURCES = \
+	tests/jobs/any_order.c \
+	tests/jobs/any_order.h \
+	tests/jobs/any_order_calls.c
+tests_jobs_any_order_LDADD = libdist.la
+tests_jobs_any_order_LDFLAGS = $(job_ldflags)
 check_PROGRAMS += tests/jobs/bad_calls
 tests_jobs_bad_calls_SOURCES = tests/jobs/bad_calls.c
 tests_jobs_bad_calls_LDADD = libdist.la
@@ -139,6 +146,7 @@ job_scripts = \
 	tests/jobs/conformance_nodes.sh \
 	tests/jobs/launchers.sh \
 	tests/jobs/two_groups.sh \
+	tests/jobs/any_order.sh \
 	tests/jobs/mishaps.sh \
 	tests/jobs/ahead.sh \
 	tests/jobs/short_memory.sh \

@@ -4,7 +4,8 @@
 #   job       LAUNCHER RANKS PROGRAM ARGS...      must exit 0
 #   job_fails TEXT LAUNCHER RANKS PROGRAM ARGS... must exit non-zero by itself and print TEXT
 #   job_aside COMMAND...                          one of the above, beside what comes after it
-#   job_needs_modules                           skips the script in a build without shared objects
+#   job_has_modules                             false in a build without shared objects
+#   job_needs_modules                           skips the rest of the script there
 #   job_collect                                   waits for those and says what came of them
 #
 # LAUNCHER is openmpi or mpich (their mpirun), shell (a loop that sets RANK, WORLD_SIZE,
@@ -60,13 +61,14 @@ job_pass()
     echo "PASS: $* [$((SECONDS - job_from)) s]"
     job_from=$SECONDS
 }
-# For what loads modules, or stand-ins of them.
-job_needs_modules()
+# For what loads modules, stand-ins of them, or the shared library.
+job_has_modules()
 {
     grep -q '^build_libtool_libs=yes' "$builddir/libtool" && return
     job_skip "modules" "configured with --disable-shared"
-    exit
+    return 1
 }
+job_needs_modules() { job_has_modules || exit 0; }
 job_skip() { job_skipped=$((job_skipped + 1)); echo "SKIP: $1 ($2)"; }
 job_fail()
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Every group that the program has seen, and what becomes of them in a child that it forks. */
 #include "base/process_lock.h"
-#include "core/group/group.h"
+#include "core/work/others.h"
 
 /* Newest first. The handles stay reachable, and so does what is to be refused in a child. */
 static struct dist_group *_Atomic known_newest;
@@ -20,6 +20,7 @@ static void known_forked(void)
     }
     disti_memory_forked();
     disti_complete_forked();
+    disti_others_forked();
 }
 
 static void known_watch_forks(void)
@@ -32,6 +33,7 @@ void disti_group_know(struct dist_group *group)
     static pthread_once_t once = PTHREAD_ONCE_INIT;
 
     pthread_once(&once, known_watch_forks);
+    disti_store_wait_by(disti_others_poll);
     pthread_mutex_lock(&known_lock);
     group->older = atomic_load(&known_newest);
     group->known = true;

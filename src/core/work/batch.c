@@ -25,9 +25,6 @@ static _Thread_local struct batch {
     char *first_text;
 } batch;
 
-/* Where works of several groups are waited for: so long for one, then for the next group's. */
-#define BATCH_TURN_MS 1
-
 static struct batch_item *batch_add(dist_status *status_p)
 {
     if (batch.count == batch.room) {
@@ -147,55 +144,17 @@ void disti_batch_start(void)
     batch_frame(from, false);
 }
 
-/* Do the works belong to several groups? */
-static bool batch_is_mixed(void)
+static void batch_wait(void)
 {
-    const struct batch_item *one = NULL;
-
     for (size_t i = 0; i < batch.count; i++) {
-        const struct batch_item *item = &batch.items[i];
-
-        if (item->work && one && item->group != one->group)
-            return true;
-        one = item->work ? item : one;
+        if (batch.items[i].work)
+            batch_keep(dist_wait(batch.items[i].work));
     }
-    return false;
-}
-
-/*
- * Other ranks may wait for the groups in another order, and perhaps nobody else moves them here: so
- * each group gets its turn. Returns how many works are left.
- */
-static size_t batch_wait_once(bool mixed)
-{
-    const dist_group *stuck = NULL;
-    size_t left = 0;
-
-    for (size_t i = 0; i < batch.count; i++) {
-        dist_work *work = batch.items[i].work;
-        dist_status status = DIST_IN_PROGRESS;
-
-        if (!work)
-            continue;
-        if (batch.items[i].group != stuck) {
-            stuck = batch.items[i].group;
-            status = mixed ? dist_wait_for(work, BATCH_TURN_MS) : dist_wait(work);
-        }
-        if (status == DIST_IN_PROGRESS) {
-            left++;
-            continue;
-        }
-        stuck = NULL;
-        batch.items[i].work = NULL;
-        batch_keep(status);
-    }
-    return left;
 }
 
 dist_status dist_group_end(void)
 {
     dist_status first, status = disti_work_may_wait("dist_group_end");
-    bool mixed;
 
     if (status != DIST_OK)
         return status;
@@ -206,9 +165,7 @@ dist_status dist_group_end(void)
     if (--batch.depth > 0)
         return DIST_OK;
     disti_batch_start();
-    mixed = batch_is_mixed();
-    while (batch_wait_once(mixed) > 0)
-        ;
+    batch_wait();
     first = batch.first;
     if (batch.first_text) /* failures that came later have left theirs */
         disti_fail(first, "%s", batch.first_text);

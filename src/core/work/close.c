@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* The works of a group that ends: they end too, and outlive it until they are waited for. */
 #include "base/clock.h"
-#include "core/group/group.h"
+#include "core/work/others.h"
 
 #include <stdlib.h>
 
@@ -77,5 +77,6 @@ dist_status disti_group_drain(struct dist_group *group)
     close_take(group);
     disti_group_unlock(group);
     disti_progress_forget(group);
+    disti_others_forget(group);
     return status;
 }

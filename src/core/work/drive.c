@@ -1,13 +1,18 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Who moves a group's works along: one thread at a time, which lets others in. */
 #include "base/clock.h"
-#include "core/group/group.h"
+#include "core/work/others.h"
 #include "endpoint/endpoint.h"
 
 #include <sched.h>
 
 /* Polls between two looks at the clock and at the news. */
 #define DRIVE_WATCH_POLLS 1024
+
+/* Polls between two looks at other groups while this one moves; they are looked at whenever it
+ * rests.
+ */
+#define DRIVE_OTHERS_POLLS 64
 
 /* Between two looks by dist_test, which may be called in a tight loop. */
 #define DRIVE_WATCH_NS (1000 * 1000)
@@ -186,6 +191,17 @@ static bool drive_is_late(int64_t until)
     return until != INT64_MAX && disti_expired(until);
 }
 
+/* A look at the groups that nobody drives. With the lock, which is let go meanwhile. */
+static int drive_others(struct dist_group *group)
+{
+    int moved;
+
+    disti_group_unlock(group);
+    moved = disti_others_move();
+    disti_group_lock(group);
+    return moved;
+}
+
 static void drive_along(struct dist_group *group, const struct disti_work *work, int64_t until)
 {
     struct disti_wait wait = {0};
@@ -200,6 +216,8 @@ static void drive_along(struct dist_group *group, const struct disti_work *work,
             break;
         if (++rounds % DRIVE_WATCH_POLLS == 0)
             disti_drive_watch(group);
+        if (disti_others_wait(group) && (moved <= 0 || rounds % DRIVE_OTHERS_POLLS == 0))
+            moved += drive_others(group);
         if (moved > 0)
             wait = (struct disti_wait){0};
         else
@@ -242,14 +260,15 @@ void disti_drive_until(struct dist_group *group, const struct disti_work *work, 
     }
 }
 
-void disti_drive_once(struct dist_group *group)
+int disti_drive_once(struct dist_group *group)
 {
     int64_t now;
+    int moved;
 
     if (!disti_drive_take(group))
-        return;
+        return 0;
     drive_extend_deadlines(group, false);
-    disti_drive_poll(group);
+    moved = disti_drive_poll(group);
     now = disti_now_ns();
     group->drive.test_ns = now;
     if (now - group->drive.watch_ns > DRIVE_WATCH_NS) {
@@ -258,6 +277,7 @@ void disti_drive_once(struct dist_group *group)
         disti_complete(group);
     }
     disti_drive_release(group);
+    return moved;
 }
 
 void disti_drive_kick(struct dist_group *group)

@@ -8,6 +8,7 @@
 
 #include <poll.h>
 #include <pthread.h>
+#include <sys/queue.h>
 
 /*
  * Who drives a group, that is: calls progress, completes works, sleeps until there is news.
@@ -57,6 +58,10 @@ struct disti_drive {
     atomic_int references;
     pthread_cond_t changed; /* a work has ended, or nobody drives any more */
     enum disti_service service;
+    bool one_thread;    /* decided with it: no thread but those that post may call the backend */
+    pthread_t left_by;  /* the thread that left works behind */
+    atomic_bool listed; /* others.c; changed with the lock of its list, as is the next */
+    STAILQ_ENTRY(dist_group) next_listed;
     struct dist_group *next_served; /* guarded by the list's lock */
     struct dist_group *next_driven; /* the progress thread's own, and so is `driven` */
     bool driven;
@@ -101,8 +106,8 @@ dist_status disti_drive_go_either(struct disti_drive *drive, enum disti_drive_st
 /* Drives, or waits while another thread does, until `work` has ended (NULL: all have), or the point
  * in time `until` (INT64_MAX: without end; the works have deadlines). */
 void disti_drive_until(struct dist_group *group, const struct disti_work *work, int64_t until);
-/* Drives once, unless another caller does; never blocks. */
-void disti_drive_once(struct dist_group *group);
+/* Drives once, unless another caller does; never blocks. Returns how much happened. */
+int disti_drive_once(struct dist_group *group);
 /* After a change by a thread that may not be the driver: completes what has ended, and sees to it
  * that somebody drives the rest. */
 void disti_drive_kick(struct dist_group *group);

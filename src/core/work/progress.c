@@ -4,6 +4,7 @@
 
 #include "base/settings/config.h"
 #include "base/thread.h"
+#include "core/work/others.h"
 
 #include <sys/eventfd.h>
 #include <unistd.h>
@@ -114,18 +115,19 @@ static void progress_stop(void)
 
 static bool progress_may_serve(const struct dist_group *group)
 {
-    const struct dist_backend *backend = group->backend;
     int on = 0;
 
-    return group->world_size > 1 && (!backend->threads || backend->threads(group->state)) &&
+    return group->world_size > 1 && !group->drive.one_thread &&
            disti_env_int("DIST_PROGRESS_THREAD", 0, 1, 1, &on) == DIST_OK && on;
 }
 
 static void progress_serve(struct dist_group *group)
 {
+    const struct dist_backend *backend = group->backend;
     bool started;
 
     group->drive.service = DISTI_SERVICE_NO;
+    group->drive.one_thread = backend->threads && !backend->threads(group->state);
     if (!progress_may_serve(group))
         return;
     pthread_mutex_lock(&disti_progress.life);
@@ -149,6 +151,8 @@ void disti_progress_notice(struct dist_group *group)
         progress_serve(group);
     if (group->drive.service == DISTI_SERVICE_YES)
         progress_wake(DISTI_PROGRESS_SLEEPS);
+    else
+        disti_others_add(group);
 }
 
 static void progress_unlink(struct dist_group *group)

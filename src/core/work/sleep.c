@@ -2,14 +2,15 @@
 /* Sleeping until there is news for a group, without its lock. */
 #include "base/clock.h"
 #include "base/doorbell.h"
-#include "core/group/group.h"
+#include "core/work/others.h"
 #include "endpoint/endpoint.h"
 
 /* A sleep that nothing could end early, since there is no eventfd left for it. */
 #define SLEEP_DEAF_NS (1000 * 1000)
 
-/* Descriptors of one backend to sleep on, at most. */
+/* Descriptors of one backend to sleep on, at most; and of all that a caller moves. */
 #define SLEEP_DESCRIPTORS 16
+#define SLEEP_CALLER_DESCRIPTORS 128
 
 void disti_drive_disarm(struct dist_group *group)
 {
@@ -104,19 +105,21 @@ bool disti_drive_arm(struct dist_group *group, int wake_fd, struct pollfd *polls
                                  DISTI_DRIVE_THREAD_SLEEPS) == DIST_OK;
 }
 
-/* Sleeps, without the lock, until something may have happened. */
+/* Sleeps, without the lock, until something may have happened, here or to a group that nobody
+ * drives.
+ */
 static void sleep_caller(struct dist_group *group, int64_t nap_ns, int64_t until)
 {
-    struct pollfd polls[SLEEP_DESCRIPTORS + 2];
+    struct pollfd polls[SLEEP_CALLER_DESCRIPTORS];
     int64_t ns = until == INT64_MAX ? INT64_MAX : until - disti_now_ns();
     int count = 1; /* the first is what wakes us */
 
     polls[0] = (struct pollfd){.fd = disti_doorbell(), .events = POLLIN};
     if (ns <= 0 ||
-        !disti_drive_arm(group, polls[0].fd, polls, SLEEP_DESCRIPTORS + 2, nap_ns, &count, &ns))
+        !disti_drive_arm(group, polls[0].fd, polls, SLEEP_CALLER_DESCRIPTORS, nap_ns, &count, &ns))
         return;
     disti_group_unlock(group);
-    disti_drive_poll_fds(polls, count, ns);
+    disti_others_sleep(polls, count, SLEEP_CALLER_DESCRIPTORS, nap_ns, ns);
     disti_doorbell_hear();
     disti_group_lock(group);
     disti_drive_disarm(group);

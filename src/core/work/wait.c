@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Waiting for works, and asking after them. */
 #include "base/clock.h"
-#include "core/group/group.h"
 #include "core/work/handle.h"
+#include "core/work/others.h"
 
 static bool wait_has_ended(const struct disti_work *work)
 {
@@ -127,6 +127,8 @@ static bool wait_test(struct disti_work *work)
         disti_drive_once(group);
         disti_group_exit(group);
     }
+    if (disti_others_wait(group) && !disti_work_is_calling())
+        disti_others_move();
     return wait_has_ended(work);
 }
 

@@ -70,6 +70,7 @@ static void test_bad_options(void **state)
                                         "--minbytes 8KB all",
                                         "--save= all",
                                         "--buffers 0 all",
+                                        "--timing slow all",
                                         "--nothing",
                                         "all_reduce x",
                                         "-m",
@@ -114,7 +115,12 @@ static void test_orders(void **state)
     order_write(&order, line);
     assert_string_equal(line, "run all_to_all 4800 bfloat16 max 2 1 3 4 5 1 64 32\n");
     assert_int_equal(order_read(line, 3, &back), 0);
-    assert_true(back.window == 64 && back.buffers == 32);
+    assert_true(back.window == 64 && back.buffers == 32 && !back.apart);
+    order.apart = true;
+    order_write(&order, line);
+    assert_string_equal(line, "run all_to_all 4800 bfloat16 max 2 1 3 4 5 1 64 32 1\n");
+    assert_int_equal(order_read(line, 3, &back), 0);
+    assert_true(back.apart);
     assert_int_equal(order_read("run all_reduce 8 float32 sum 0 0 1 1 1 1 64 -1\n", 2, &back), -1);
     assert_int_equal(order_read("run all_reduce 8 float32 sum 0 0 1 0 1 1\n", 2, &back), -1);
     assert_int_equal(order_read("run all_reduce 8 float32 sum 0 0 1 1\n", 2, &back), -1);

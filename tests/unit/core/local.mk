@@ -42,6 +42,7 @@ works_tests = \
 	tests/unit/core/test_drive \
 	tests/unit/core/test_handles \
 	tests/unit/core/test_memory \
+	tests/unit/core/test_others \
 	tests/unit/core/test_progress \
 	tests/unit/core/test_stream \
 	tests/unit/core/test_works
@@ -55,6 +56,8 @@ tests_unit_core_test_handles_LDADD = $(unit_test_libs)
 tests_unit_core_test_memory_SOURCES = tests/unit/core/test_memory.c $(works_fake) \
 	tests/unit/core/worlds.h tests/unit/rendezvous/ranks.h
 tests_unit_core_test_memory_LDADD = $(unit_test_libs)
+tests_unit_core_test_others_SOURCES = tests/unit/core/test_others.c $(works_fake)
+tests_unit_core_test_others_LDADD = $(unit_test_libs)
 tests_unit_core_test_progress_SOURCES = tests/unit/core/test_progress.c $(works_fake)
 tests_unit_core_test_progress_LDADD = $(unit_test_libs)
 tests_unit_core_test_stream_SOURCES = tests/unit/core/test_stream.c $(works_fake)

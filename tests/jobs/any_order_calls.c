@@ -1,0 +1,247 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* The random collectives of any_order: drawn, posted, checked. */
+#include "any_order.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum {
+    ALL_REDUCE,
+    REDUCE,
+    BROADCAST,
+    ALL_GATHER,
+    REDUCE_SCATTER,
+    GATHER,
+    SCATTER,
+    ALL_TO_ALL,
+    BARRIER,
+    KINDS
+};
+
+static const char *const names[KINDS] = {"all_reduce", "reduce",         "broadcast",
+                                         "all_gather", "reduce_scatter", "gather",
+                                         "scatter",    "all_to_all",     "barrier"};
+
+/* Blocks of in and out: one, or one a rank. */
+static size_t blocks_in(const struct order_call *call)
+{
+    bool many = call->kind == REDUCE_SCATTER || call->kind == SCATTER || call->kind == ALL_TO_ALL;
+
+    return many ? (size_t)call->group->size : 1;
+}
+
+static size_t blocks_out(const struct order_call *call)
+{
+    bool many = call->kind == ALL_GATHER || call->kind == GATHER || call->kind == ALL_TO_ALL;
+
+    return many ? (size_t)call->group->size : 1;
+}
+
+/* Small whole numbers, which every type holds and whose sums it holds too. */
+static int value(const struct order_call *call, int rank, size_t i)
+{
+    return (int)((i * 7 + (size_t)call->number * 13 + (size_t)rank * 5) % 11);
+}
+
+static void put(const struct order_call *call, void *memory, size_t i, int x)
+{
+    switch (call->dtype) {
+    case DIST_FLOAT32:
+        ((float *)memory)[i] = (float)x;
+        break;
+    case DIST_FLOAT64:
+        ((double *)memory)[i] = x;
+        break;
+    case DIST_INT64:
+        ((int64_t *)memory)[i] = x;
+        break;
+    case DIST_INT32:
+        ((int32_t *)memory)[i] = x;
+        break;
+    default:
+        ((uint8_t *)memory)[i] = (uint8_t)x;
+    }
+}
+
+static int get(const struct order_call *call, const void *memory, size_t i)
+{
+    switch (call->dtype) {
+    case DIST_FLOAT32:
+        return (int)((const float *)memory)[i];
+    case DIST_FLOAT64:
+        return (int)((const double *)memory)[i];
+    case DIST_INT64:
+        return (int)((const int64_t *)memory)[i];
+    case DIST_INT32:
+        return ((const int32_t *)memory)[i];
+    default:
+        return ((const uint8_t *)memory)[i];
+    }
+}
+
+/* Where in lies if it shares out's memory, or the other way round; NULL: not for this kind. */
+static void place(struct order_call *call, char *first, char *second, bool in_place)
+{
+    size_t own = (size_t)call->group->rank * call->count * dist_dtype_size(call->dtype);
+    bool root = call->group->rank == call->root;
+
+    call->in = first;
+    call->out = second;
+    if (call->kind == BROADCAST || (in_place && call->kind <= REDUCE))
+        call->out = first;
+    else if (in_place && (call->kind == ALL_GATHER || (call->kind == GATHER && root)))
+        call->in = second + own;
+    else if (in_place && (call->kind == REDUCE_SCATTER || (call->kind == SCATTER && root)))
+        call->out = first + own;
+}
+
+/* MPI's own all-reduce and all-gather want the same of all ranks. */
+static bool is_in_place(uint64_t *shared, uint64_t *own)
+{
+    const char *coll = getenv("DIST_MPI_COLL");
+    bool all = order_below(shared, 2), here = order_below(own, 2);
+
+    return coll && strcmp(coll, "native") == 0 ? all : here;
+}
+
+static dist_status allocate(uint64_t *own, bool in_place, struct order_call *call)
+{
+    size_t block = call->count * dist_dtype_size(call->dtype);
+    size_t in = blocks_in(call) * block, out = blocks_out(call) * block;
+
+    call->lent = order_below(own, 4) == 0;
+    if (call->lent && dist_alloc(call->group->group, in + out, &call->memory) != DIST_OK)
+        return DIST_ERR_NO_MEMORY;
+    if (!call->lent)
+        call->memory = malloc(in + out);
+    if (!call->memory)
+        return DIST_ERR_NO_MEMORY;
+    memset(call->memory, 0xee, in + out);
+    place(call, call->memory, (char *)call->memory + in, in_place);
+    for (size_t i = 0; i < blocks_in(call) * call->count; i++)
+        put(call, call->in, i, value(call, call->group->rank, i));
+    return DIST_OK;
+}
+
+dist_status order_draw(uint64_t *shared, uint64_t *own, struct order_group *group, int number,
+                       struct order_call *call)
+{
+    static const dist_dtype dtypes[] = {DIST_FLOAT32, DIST_FLOAT64, DIST_INT32, DIST_INT64,
+                                        DIST_UINT8};
+    size_t bytes = (size_t)8 << order_below(shared, 18);
+    bool in_place = is_in_place(shared, own);
+
+    *call = (struct order_call){.group = group, .number = number};
+    bytes -= (size_t)order_below(shared, (int)bytes / 2) & ~(size_t)7;
+    call->kind = order_below(shared, KINDS);
+    call->root = order_below(shared, group->size);
+    call->dtype = dtypes[order_below(shared, 5)];
+    call->op = order_below(shared, 2) ? DIST_SUM : DIST_MAX;
+    call->count = bytes / dist_dtype_size(call->dtype);
+    if (call->kind > BROADCAST)
+        call->count = (call->count + (size_t)group->size - 1) / (size_t)group->size;
+    return group->rank < 0 ? DIST_OK : allocate(own, in_place, call);
+}
+
+dist_status order_post(struct order_call *c)
+{
+    dist_group *group = c->group->group;
+
+    if (c->group->rank < 0)
+        return DIST_OK;
+    switch (c->kind) {
+    case ALL_REDUCE:
+        return dist_all_reduce_async(group, c->in, c->out, c->count, c->dtype, c->op, &c->work);
+    case REDUCE:
+        return dist_reduce_async(group, c->in, c->out, c->count, c->dtype, c->op, c->root,
+                                 &c->work);
+    case BROADCAST:
+        return dist_broadcast_async(group, c->out, c->count, c->dtype, c->root, &c->work);
+    case ALL_GATHER:
+        return dist_all_gather_async(group, c->in, c->out, c->count, c->dtype, &c->work);
+    case REDUCE_SCATTER:
+        return dist_reduce_scatter_async(group, c->in, c->out, c->count, c->dtype, c->op, &c->work);
+    case GATHER:
+        return dist_gather_async(group, c->in, c->out, c->count, c->dtype, c->root, &c->work);
+    case SCATTER:
+        return dist_scatter_async(group, c->in, c->out, c->count, c->dtype, c->root, &c->work);
+    case ALL_TO_ALL:
+        return dist_all_to_all_async(group, c->in, c->out, c->count, c->dtype, &c->work);
+    default:
+        return dist_barrier_async(group, &c->work);
+    }
+}
+
+static int reduced(const struct order_call *call, size_t i)
+{
+    int sum = 0, most = 0;
+
+    for (int r = 0; r < call->group->size; r++) {
+        int x = value(call, r, i);
+
+        sum += x;
+        most = x > most ? x : most;
+    }
+    return call->op == DIST_SUM ? sum : most;
+}
+
+/* What element i of block b of out must be. */
+static int expected(const struct order_call *call, size_t b, size_t i)
+{
+    size_t own = (size_t)call->group->rank * call->count;
+
+    switch (call->kind) {
+    case ALL_REDUCE:
+    case REDUCE:
+        return reduced(call, i);
+    case REDUCE_SCATTER:
+        return reduced(call, own + i);
+    case BROADCAST:
+        return value(call, call->root, i);
+    case SCATTER:
+        return value(call, call->root, own + i);
+    case ALL_TO_ALL:
+        return value(call, (int)b, own + i);
+    default:
+        return value(call, (int)b, i);
+    }
+}
+
+static bool gets_nothing(const struct order_call *call)
+{
+    return call->kind == BARRIER ||
+           ((call->kind == REDUCE || call->kind == GATHER) && call->group->rank != call->root);
+}
+
+static int compare(const struct order_call *call)
+{
+    for (size_t b = 0; b < blocks_out(call); b++) {
+        for (size_t i = 0; i < call->count; i++) {
+            int is = get(call, call->out, b * call->count + i);
+
+            if (is == expected(call, b, i))
+                continue;
+            printf("call %d, %s of %zu %s, %d ranks, rank %d, block %zu: element %zu is %d, not "
+                   "%d\n",
+                   call->number, names[call->kind], call->count, dist_dtype_string(call->dtype),
+                   call->group->size, call->group->rank, b, i, is, expected(call, b, i));
+            return 1;
+        }
+    }
+    return 0;
+}
+
+int order_check(struct order_call *call)
+{
+    int wrong;
+
+    if (call->group->rank < 0)
+        return 0;
+    wrong = gets_nothing(call) ? 0 : compare(call);
+    if (call->lent)
+        dist_free(call->group->group, call->memory);
+    else
+        free(call->memory);
+    return wrong;
+}

@@ -1,0 +1,213 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Without the progress thread: whoever waits moves the works of all groups. */
+#include "core/work/others.h"
+#include "fake.h"
+
+#include "base/clock.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#define GROUPS 40
+
+static int prepare(void **state)
+{
+    setenv("DIST_PROGRESS_THREAD", "0", 1);
+    *state = calloc(GROUPS, sizeof(struct fake));
+    return 0;
+}
+
+static int finish(void **state)
+{
+    struct fake *fakes = *state;
+    int breaches = atomic_load(&disti_others_count);
+
+    for (int i = 0; i < GROUPS; i++)
+        breaches += atomic_load(&fakes[i].breaches);
+    free(fakes);
+    return breaches;
+}
+
+static void release_first(void *arg, dist_status status)
+{
+    (void)status;
+    fake_release(arg, 0);
+}
+
+/* Starts a work of each group, which ends when the next group's has: only the last may end yet. */
+static void chain(struct fake *fakes, struct dist_group **groups, struct dist_work **works)
+{
+    for (int i = 0; i < GROUPS; i++) {
+        groups[i] = fake_open(&fakes[i]);
+        works[i] = fake_start(groups[i], DIST_COLL_ALL_REDUCE);
+        if (i > 0)
+            dist_on_complete(works[i], release_first, &fakes[i - 1]);
+    }
+}
+
+static void end_chain(struct fake *fakes, struct dist_group **groups, struct dist_work **works)
+{
+    for (int i = 0; i < GROUPS; i++) {
+        assert_int_equal(dist_wait(works[i]), DIST_OK);
+        assert_int_equal(fake_close(&fakes[i], groups[i]), DIST_OK);
+    }
+}
+
+static void a_wait_moves_every_group(void **state)
+{
+    struct dist_group *groups[GROUPS];
+    struct dist_work *works[GROUPS];
+    struct fake *fakes = *state;
+
+    chain(fakes, groups, works);
+    fake_release(&fakes[GROUPS - 1], 0);
+    end_chain(fakes, groups, works);
+}
+
+static void *release_later(void *fake)
+{
+    fake_sleep(100);
+    fake_release(fake, 0);
+    return NULL;
+}
+
+/* The thread that waits is fast asleep when another group has news. */
+static void its_sleep_ends_with_news_of_another_group(void **state)
+{
+    struct fake *fakes = *state;
+    struct dist_group *one = fake_open(&fakes[0]), *two = fake_open(&fakes[1]);
+    struct dist_work *works[2] = {fake_start(one, DIST_COLL_ALL_REDUCE),
+                                  fake_start(two, DIST_COLL_ALL_REDUCE)};
+    int64_t begun = disti_now_ns();
+    pthread_t thread;
+
+    one->policy.sleep_ms = two->policy.sleep_ms = 15000;
+    dist_on_complete(works[1], release_first, &fakes[0]);
+    pthread_create(&thread, NULL, release_later, &fakes[1]);
+    assert_int_equal(dist_wait(works[0]), DIST_OK);
+    assert_true(disti_now_ns() - begun < INT64_C(10) * 1000000000);
+    pthread_join(thread, NULL);
+    assert_int_equal(dist_wait(works[1]), DIST_OK);
+    assert_int_equal(fake_close(&fakes[0], one), DIST_OK);
+    assert_int_equal(fake_close(&fakes[1], two), DIST_OK);
+}
+
+static void a_test_moves_them_too(void **state)
+{
+    struct dist_group *groups[GROUPS];
+    struct dist_work *works[GROUPS];
+    struct fake *fakes = *state;
+    bool done = false;
+
+    chain(fakes, groups, works);
+    fake_release(&fakes[GROUPS - 1], 0);
+    while (!done)
+        assert_int_equal(dist_test(works[0], &done), DIST_OK);
+    end_chain(fakes, groups, works);
+}
+
+/* As the store's client does. */
+static void who_waits_for_a_descriptor_moves_them(void **state)
+{
+    struct dist_group *groups[GROUPS];
+    struct dist_work *works[GROUPS];
+    struct fake *fakes = *state;
+    int fd = eventfd(0, EFD_NONBLOCK);
+    bool done = false;
+
+    chain(fakes, groups, works);
+    fake_release(&fakes[GROUPS - 1], 0);
+    for (int i = 0; i < 100 && disti_others_wait(NULL); i++)
+        disti_others_poll(fd, disti_deadline_ms(10));
+    assert_false(disti_others_wait(NULL));
+    assert_int_equal(dist_test(works[0], &done), DIST_OK);
+    assert_true(done);
+    end_chain(fakes, groups, works);
+    close(fd);
+}
+
+static bool no_threads(const void *state)
+{
+    (void)state;
+    return false;
+}
+
+static void *wait_elsewhere(void *work)
+{
+    return (void *)(intptr_t)dist_wait_for(work, 100);
+}
+
+/* A backend that bears one thread is called by the one that posted. */
+static void another_thread_leaves_what_is_not_for_it(void **state)
+{
+    struct fake *fakes = *state;
+    struct dist_group *one = fake_open(&fakes[0]), *two = fake_open(&fakes[1]);
+    struct dist_work *works[2];
+    pthread_t thread;
+    void *result;
+
+    fakes[0].backend.threads = no_threads;
+    works[0] = fake_start(one, DIST_COLL_ALL_REDUCE);
+    works[1] = fake_start(two, DIST_COLL_ALL_REDUCE);
+    pthread_create(&thread, NULL, wait_elsewhere, works[1]);
+    pthread_join(thread, &result);
+    assert_int_equal((intptr_t)result, DIST_IN_PROGRESS);
+    assert_int_equal(atomic_load(&fakes[0].polls_elsewhere), 0);
+    fake_release(&fakes[0], 0);
+    assert_int_equal(dist_wait_for(works[1], 50), DIST_IN_PROGRESS);
+    assert_true(atomic_load(&fakes[0].polls) > 0);
+    fake_release(&fakes[1], 0);
+    assert_int_equal(dist_wait(works[0]), DIST_OK);
+    assert_int_equal(dist_wait(works[1]), DIST_OK);
+    assert_int_equal(fake_close(&fakes[0], one), DIST_OK);
+    assert_int_equal(fake_close(&fakes[1], two), DIST_OK);
+}
+
+static void *wait_for_ever(void *work)
+{
+    return (void *)(intptr_t)dist_wait(work);
+}
+
+/* Also while another thread sleeps on it, for a work of its own. */
+static void a_caller_takes_over_from_a_sleeper(void **state)
+{
+    struct fake *fakes = *state;
+    struct dist_group *one = fake_open(&fakes[0]), *two = fake_open(&fakes[1]);
+    struct dist_work *works[2] = {fake_start(one, DIST_COLL_ALL_REDUCE),
+                                  fake_start(two, DIST_COLL_ALL_REDUCE)};
+    pthread_t thread;
+    void *result;
+
+    pthread_create(&thread, NULL, wait_for_ever, works[1]);
+    fake_sleep(50);
+    for (int i = 1; i < 20; i++) {
+        fake_release(&fakes[0], i);
+        assert_int_equal(dist_wait_for(works[0], 1), DIST_IN_PROGRESS);
+    }
+    fake_release(&fakes[0], 0);
+    assert_int_equal(dist_wait(works[0]), DIST_OK);
+    fake_release(&fakes[1], 0);
+    pthread_join(thread, &result);
+    assert_int_equal((intptr_t)result, DIST_OK);
+    assert_int_equal(fake_close(&fakes[0], one), DIST_OK);
+    assert_int_equal(fake_close(&fakes[1], two), DIST_OK);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(a_wait_moves_every_group, prepare, finish),
+        cmocka_unit_test_setup_teardown(its_sleep_ends_with_news_of_another_group, prepare, finish),
+        cmocka_unit_test_setup_teardown(a_test_moves_them_too, prepare, finish),
+        cmocka_unit_test_setup_teardown(who_waits_for_a_descriptor_moves_them, prepare, finish),
+        cmocka_unit_test_setup_teardown(another_thread_leaves_what_is_not_for_it, prepare, finish),
+        cmocka_unit_test_setup_teardown(a_caller_takes_over_from_a_sleeper, prepare, finish),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
