@@ -233,6 +233,10 @@ static int call_load(const struct disti_call *call)
     return code;
 }
 
+/* The operation, started, or to its end if work_p is NULL. */
+#define CALL_RUN(name, ...)                                                                        \
+    (work_p ? dist_##name##_async(__VA_ARGS__, work_p) : dist_##name(__VA_ARGS__))
+
 static dist_status call_reduce(struct disti_call *call, dist_work **work_p)
 {
     dist_group *group = call->channel->group;
@@ -240,17 +244,16 @@ static dist_status call_reduce(struct disti_call *call, dist_work **work_p)
 
     switch (call->kind) {
     case DISTI_ALLREDUCE:
-        return dist_all_reduce_async(group, call->in, call->out, call->count, how->dtype, how->op,
-                                     work_p);
+        return CALL_RUN(all_reduce, group, call->in, call->out, call->count, how->dtype, how->op);
     case DISTI_REDUCE:
-        return dist_reduce_async(group, call->in, call->out, call->count, how->dtype, how->op,
-                                 call->root, work_p);
+        return CALL_RUN(reduce, group, call->in, call->out, call->count, how->dtype, how->op,
+                        call->root);
     case DISTI_REDUCE_SCATTER:
-        return dist_reduce_scatter_v_async(group, call->in, call->out, call->counts, how->dtype,
-                                           how->op, work_p);
+        return CALL_RUN(reduce_scatter_v, group, call->in, call->out, call->counts, how->dtype,
+                        how->op);
     default:
-        return dist_reduce_scatter_async(group, call->in, call->out, call->count, how->dtype,
-                                         how->op, work_p);
+        return CALL_RUN(reduce_scatter, group, call->in, call->out, call->count, how->dtype,
+                        how->op);
     }
 }
 
@@ -262,30 +265,28 @@ static dist_status call_move(struct disti_call *call, dist_work **work_p)
 
     switch (call->kind) {
     case DISTI_BARRIER:
-        return dist_barrier_async(group, work_p);
+        return work_p ? dist_barrier_async(group, work_p) : dist_barrier(group);
     case DISTI_BCAST:
-        return dist_broadcast_async(group, call->out, call->count, byte, call->root, work_p);
+        return CALL_RUN(broadcast, group, call->out, call->count, byte, call->root);
     case DISTI_ALLGATHER:
-        return dist_all_gather_async(group, call->in, call->out, call->count, byte, work_p);
+        return CALL_RUN(all_gather, group, call->in, call->out, call->count, byte);
     case DISTI_ALLGATHERV:
-        return dist_all_gather_v_async(group, call->in, call->out, recv->sizes, recv->offsets, byte,
-                                       work_p);
+        return CALL_RUN(all_gather_v, group, call->in, call->out, recv->sizes, recv->offsets, byte);
     case DISTI_ALLTOALL:
-        return dist_all_to_all_async(group, call->in, call->out, call->count, byte, work_p);
+        return CALL_RUN(all_to_all, group, call->in, call->out, call->count, byte);
     case DISTI_ALLTOALLV:
-        return dist_all_to_all_v_async(group, call->in, send->sizes, send->offsets, call->out,
-                                       recv->sizes, recv->offsets, byte, work_p);
+        return CALL_RUN(all_to_all_v, group, call->in, send->sizes, send->offsets, call->out,
+                        recv->sizes, recv->offsets, byte);
     case DISTI_GATHER:
-        return dist_gather_async(group, call->in, call->out, call->count, byte, call->root, work_p);
+        return CALL_RUN(gather, group, call->in, call->out, call->count, byte, call->root);
     case DISTI_GATHERV:
-        return dist_gather_v_async(group, call->in, call->count, call->out, recv->sizes,
-                                   recv->offsets, byte, call->root, work_p);
+        return CALL_RUN(gather_v, group, call->in, call->count, call->out, recv->sizes,
+                        recv->offsets, byte, call->root);
     case DISTI_SCATTER:
-        return dist_scatter_async(group, call->in, call->out, call->count, byte, call->root,
-                                  work_p);
+        return CALL_RUN(scatter, group, call->in, call->out, call->count, byte, call->root);
     case DISTI_SCATTERV:
-        return dist_scatter_v_async(group, call->in, send->sizes, send->offsets, call->out,
-                                    call->count, byte, call->root, work_p);
+        return CALL_RUN(scatter_v, group, call->in, send->sizes, send->offsets, call->out,
+                        call->count, byte, call->root);
     default:
         return call_reduce(call, work_p);
     }

@@ -186,7 +186,7 @@ void disti_comm_finish(MPI_Comm comm)
 
     while (found && found->channel && disti_pending_any(found->channel)) {
         disti_move();
-        disti_poll_mpi();
+        disti_poll_mpi(NULL);
         disti_backoff(&backoff);
     }
 }

@@ -117,7 +117,10 @@ int disti_call_open(struct disti_call *call, const struct disti_args *args,
                     struct disti_comm *comm);
 void disti_call_close(struct disti_call *call);
 
-/* Copies the data in and starts the operation. As disti_call_open. */
+/*
+ * Copies the data in and starts the operation; with work_p NULL it does it to its end, and MPI's
+ * own messages are looked after meanwhile. As disti_call_open.
+ */
 int disti_call_start(struct disti_call *call, dist_work **work_p);
 
 /*
@@ -165,8 +168,8 @@ bool disti_pending_release(struct disti_pending *pending);
  */
 bool disti_move(void);
 
-/* Lets MPI move its own messages. */
-void disti_poll_mpi(void);
+/* Lets MPI move its own messages; arg is NULL, see dist_group_options.meanwhile. */
+void disti_poll_mpi(void *arg);
 
 /* ---- persistent.c ---- */
 
