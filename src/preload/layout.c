@@ -54,7 +54,25 @@ static bool layout_type_is_contiguous(MPI_Datatype type)
            layout_inner_is_contiguous(type, combiner);
 }
 
-static int layout_type(struct disti_layout *layout, MPI_Datatype type, bool copy)
+/* The last type of this thread that MPI has itself, so that nobody frees it, without gaps. */
+static DISTI_THREAD_LOCAL struct {
+    MPI_Datatype type;
+    size_t size; /* 0: none yet */
+} layout_last;
+
+static void layout_remember(const struct disti_layout *layout, MPI_Datatype type)
+{
+    int ignored, combiner = MPI_COMBINER_DUP;
+
+    if (!layout->contiguous ||
+        PMPI_Type_get_envelope(type, &ignored, &ignored, &ignored, &combiner) != MPI_SUCCESS ||
+        combiner != MPI_COMBINER_NAMED)
+        return;
+    layout_last.type = type;
+    layout_last.size = layout->size;
+}
+
+static int layout_ask(struct disti_layout *layout, MPI_Datatype type, bool copy)
 {
     MPI_Aint lower;
     MPI_Count size;
@@ -66,9 +84,19 @@ static int layout_type(struct disti_layout *layout, MPI_Datatype type, bool copy
         return code;
     layout->size = (size_t)size;
     layout->contiguous = !copy && layout_type_is_contiguous(type);
+    layout_remember(layout, type);
     if (layout->contiguous)
         return MPI_SUCCESS;
     return PMPI_Type_dup(type, &layout->type); /* the program may free its own before we are done */
+}
+
+static int layout_type(struct disti_layout *layout, MPI_Datatype type, bool copy)
+{
+    if (copy || !layout_last.size || layout_last.type != type)
+        return layout_ask(layout, type, copy);
+    layout->size = layout_last.size;
+    layout->extent = (MPI_Aint)layout_last.size;
+    return MPI_SUCCESS;
 }
 
 /* ---- packing ---- */

@@ -34,6 +34,9 @@ enum disti_kind {
         DISTI_KINDS
 };
 
+/* What each thread has for itself, for short calls: no call is needed to find it. */
+#define DISTI_THREAD_LOCAL _Thread_local __attribute__((tls_model("initial-exec")))
+
 enum disti_form { DISTI_BLOCKING, DISTI_NONBLOCKING, DISTI_PERSISTENT, DISTI_FORMS };
 
 /* Why a call was handed on. X(name, text) */
