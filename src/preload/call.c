@@ -192,22 +192,36 @@ static int call_open(struct disti_call *call, const struct disti_args *args)
     }
 }
 
-int disti_call_open(struct disti_call *call, const struct disti_args *given,
-                    struct disti_comm *comm)
+/* Field by field, as in disti_layout_clear. */
+static void call_fill(struct disti_call *call, const struct disti_args *args,
+                      struct disti_comm *comm)
 {
-    const struct disti_args args = disti_args_heeded(given, comm->rank);
-    int code = disti_args_check(&args, comm);
+    call->kind = args->kind;
+    call->comm = comm;
+    call->channel = args->channel;
+    call->root = args->root;
+    disti_layout_clear(&call->send);
+    disti_layout_clear(&call->recv);
+    call->in = NULL;
+    call->out = NULL;
+    call->count = 0;
+    call->counts = NULL;
+    call->spare = NULL;
+    call->loads_own = false;
+    call->loads_recv = false;
+}
 
-    *call = (struct disti_call){.kind = args.kind,
-                                .comm = comm,
-                                .channel = args.channel,
-                                .root = args.root,
-                                .send = {.type = MPI_DATATYPE_NULL, .contiguous = true},
-                                .recv = {.type = MPI_DATATYPE_NULL, .contiguous = true}};
+int disti_call_open(struct disti_call *call, struct disti_args *args, struct disti_comm *comm)
+{
+    int code;
+
+    disti_args_strip(args, comm->rank);
+    code = disti_args_check(args, comm);
+    call_fill(call, args, comm);
     if (code == MPI_SUCCESS)
-        code = call_open(call, &args);
+        code = call_open(call, args);
     else
-        PMPI_Comm_call_errhandler(args.comm, code);
+        PMPI_Comm_call_errhandler(args->comm, code);
     if (code != MPI_SUCCESS)
         call->channel->broken = true; /* the others begin it without this rank */
     return code;
@@ -215,8 +229,12 @@ int disti_call_open(struct disti_call *call, const struct disti_args *given,
 
 void disti_call_close(struct disti_call *call)
 {
-    disti_layout_close(&call->send);
-    disti_layout_close(&call->recv);
+    if (call->send.blocks)
+        disti_layout_close(&call->send);
+    if (call->recv.blocks)
+        disti_layout_close(&call->recv);
+    if (!call->counts && !call->spare)
+        return;
     free(call->counts);
     free(call->spare);
     call->counts = NULL;

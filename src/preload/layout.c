@@ -257,6 +257,8 @@ int disti_layout_open(struct disti_layout *layout, const struct disti_buffer *bu
                                     .contiguous = true,
                                     .blocks = blocks};
     code = layout_type(layout, buffer->type, copy);
+    if (!layout->contiguous)
+        layout->bytes = NULL; /* until there is a copy, for disti_layout_close */
     if (code != MPI_SUCCESS)
         return code;
     layout->block = (size_t)buffer->count * layout->size;
@@ -280,5 +282,5 @@ void disti_layout_close(struct disti_layout *layout)
     free(layout->displacements);
     if (layout->type != MPI_DATATYPE_NULL)
         PMPI_Type_free(&layout->type);
-    *layout = (struct disti_layout){.type = MPI_DATATYPE_NULL, .contiguous = true};
+    disti_layout_clear(layout);
 }

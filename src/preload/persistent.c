@@ -67,7 +67,7 @@ static int persistent_keep(struct disti_pending *pending)
     return MPI_SUCCESS;
 }
 
-static int persistent_open(struct disti_pending *pending, const struct disti_args *args,
+static int persistent_open(struct disti_pending *pending, struct disti_args *args,
                            struct disti_comm *comm)
 {
     int code = disti_call_open(&pending->call, args, comm);
@@ -90,8 +90,7 @@ static int persistent_open(struct disti_pending *pending, const struct disti_arg
     return code;
 }
 
-int disti_serve_persistent(const struct disti_args *args, struct disti_comm *comm,
-                           MPI_Request *request_p)
+int disti_serve_persistent(struct disti_args *args, struct disti_comm *comm, MPI_Request *request_p)
 {
     struct disti_pending *pending = calloc(1, sizeof(*pending));
     int code;

@@ -159,7 +159,7 @@ static int requests_cancel(void *extra, int complete)
 }
 
 /* The request, before the operation is started: what can fail without the others is over then. */
-static int requests_new(const struct disti_args *args, struct disti_comm *comm,
+static int requests_new(struct disti_args *args, struct disti_comm *comm,
                         struct disti_pending **pending_p)
 {
     struct disti_pending *pending = calloc(1, sizeof(*pending));
@@ -183,7 +183,7 @@ static int requests_new(const struct disti_args *args, struct disti_comm *comm,
     return code;
 }
 
-int disti_serve_nonblocking(const struct disti_args *args, struct disti_comm *comm,
+int disti_serve_nonblocking(struct disti_args *args, struct disti_comm *comm,
                             MPI_Request *request_p)
 {
     struct disti_pending *pending = NULL;
@@ -221,7 +221,7 @@ void disti_poll_mpi(void *arg)
     PMPI_Iprobe(MPI_ANY_SOURCE, 0, disti_preload.silent, &there, MPI_STATUS_IGNORE);
 }
 
-int disti_serve(const struct disti_args *args, struct disti_comm *comm)
+int disti_serve(struct disti_args *args, struct disti_comm *comm)
 {
     struct disti_call call;
     int code = disti_call_open(&call, args, comm);

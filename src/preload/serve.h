@@ -52,6 +52,17 @@ struct disti_buffer {
     struct disti_numbers counts, displs;
 };
 
+/* One that is not there. Field by field: short calls have two. */
+static inline void disti_layout_clear(struct disti_layout *layout)
+{
+    layout->type = MPI_DATATYPE_NULL;
+    layout->contiguous = true;
+    layout->blocks = 0;
+    layout->sizes = NULL;
+    layout->offsets = NULL;
+    layout->displacements = NULL;
+}
+
 /* copy: even if contiguous. 0, or an error code of MPI. Always to be closed. */
 int disti_layout_open(struct disti_layout *layout, const struct disti_buffer *buffer, int blocks,
                       bool copy);
@@ -79,8 +90,8 @@ bool disti_pack_is_data_only(void);
  */
 struct disti_comm *disti_call_is_eligible(struct disti_args *args, enum disti_form form);
 
-/* The call without the arguments that mean nothing on this rank, which may be anything. */
-struct disti_args disti_args_heeded(const struct disti_args *given, int rank);
+/* Clears the arguments that mean nothing on this rank, which may be anything. */
+void disti_args_strip(struct disti_args *args, int rank);
 
 /*
  * Is there something in the heeded arguments that MPI refuses? MPI_SUCCESS, or its error code. A
@@ -112,9 +123,9 @@ struct disti_call {
 /* Ends the channel's use and calls the error handler. Returns an error code. */
 int disti_call_fail(const struct disti_call *call);
 
-/* MPI_SUCCESS, or an error code after the error handler was called. Always to be closed. */
-int disti_call_open(struct disti_call *call, const struct disti_args *args,
-                    struct disti_comm *comm);
+/* MPI_SUCCESS, or an error code after the error handler was called. Always to be closed. Of the
+ * arguments only those are left that are heeded. */
+int disti_call_open(struct disti_call *call, struct disti_args *args, struct disti_comm *comm);
 void disti_call_close(struct disti_call *call);
 
 /*
@@ -144,10 +155,10 @@ struct disti_pending {
 };
 
 /* Serves it to the end. */
-int disti_serve(const struct disti_args *args, struct disti_comm *comm);
+int disti_serve(struct disti_args *args, struct disti_comm *comm);
 
 /* Starts it; *request_p is one that MPI knows. */
-int disti_serve_nonblocking(const struct disti_args *args, struct disti_comm *comm,
+int disti_serve_nonblocking(struct disti_args *args, struct disti_comm *comm,
                             MPI_Request *request_p);
 
 /* Puts a started operation behind the others of its channel. */
@@ -173,7 +184,7 @@ void disti_poll_mpi(void *arg);
 
 /* ---- persistent.c ---- */
 
-int disti_serve_persistent(const struct disti_args *args, struct disti_comm *comm,
+int disti_serve_persistent(struct disti_args *args, struct disti_comm *comm,
                            MPI_Request *request_p);
 
 /* Completes the request of an operation that has ended so. */
