@@ -17,6 +17,7 @@ preload_sources = \
 	src/preload/requests.c \
 	src/preload/serve.h \
 	src/preload/layout.c \
+	src/preload/memory.c \
 	src/preload/waits.c
 
 # An installation that was moved finds libdist from where it is itself.

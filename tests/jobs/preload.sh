@@ -110,6 +110,8 @@ for mpi in openmpi mpich; do
     limits="-S -n 256" preload $mpi $spinning many 20 bold
     [ -z "${CHECK_LONG-}" ] || limits="-n 1024" preload $mpi $spinning many 1000
     preload $mpi $spinning persistent
+    preload $mpi $spinning memory 1
+    DIST_MPI_SERVE=0 preload $mpi $spinning memory
     preload $mpi 3 errors
     job_check "$mpi: the error says what the ranks called" grep -q 'called all_reduce(count 2, int32, sum)' "$job_output"
     preload $mpi 3 overlaps
