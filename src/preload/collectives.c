@@ -11,8 +11,11 @@
     {                                                                                              \
         COLLECTIVES_ARGS(KIND, fields);                                                            \
         struct disti_comm *served = disti_call_is_eligible(&args, DISTI_BLOCKING);                 \
+        int code = served ? disti_serve(&args, served) : PMPI_##name##suffix arguments;            \
                                                                                                    \
-        return served ? disti_serve(&args, served) : PMPI_##name##suffix arguments;                \
+        if (args.comparison)                                                                       \
+            disti_compare_end(&args);                                                              \
+        return code;                                                                               \
     }
 
 #define COLLECTIVES_NONBLOCKING(KIND, begin, suffix, parameters, arguments, fields)                \

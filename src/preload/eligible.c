@@ -121,7 +121,10 @@ static enum disti_why eligible_reason(struct disti_args *args, enum disti_form f
     if (reason != DISTI_WHY_SERVED)
         return reason;
     args->channel = disti_comm_channel(comm, form);
-    return args->channel ? DISTI_WHY_SERVED : DISTI_WHY_COMMUNICATOR;
+    if (!args->channel)
+        return DISTI_WHY_COMMUNICATOR;
+    return form == DISTI_BLOCKING && disti_preload.compares ? disti_compare(args, comm)
+                                                            : DISTI_WHY_SERVED;
 }
 
 struct disti_comm *disti_call_is_eligible(struct disti_args *args, enum disti_form form)

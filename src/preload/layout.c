@@ -60,6 +60,15 @@ static DISTI_THREAD_LOCAL struct {
     size_t size; /* 0: none yet */
 } layout_last;
 
+size_t disti_type_size(MPI_Datatype type)
+{
+    MPI_Count size;
+
+    if (layout_last.size && layout_last.type == type)
+        return layout_last.size;
+    return PMPI_Type_size_x(type, &size) == MPI_SUCCESS && size > 0 ? (size_t)size : 0;
+}
+
 static void layout_remember(const struct disti_layout *layout, MPI_Datatype type)
 {
     int ignored, combiner = MPI_COMBINER_DUP;

@@ -5,6 +5,7 @@ preload_sources = \
 	src/preload/calls.h \
 	src/preload/channels.c \
 	src/preload/collectives.c \
+	src/preload/compare.c \
 	src/preload/comms.c \
 	src/preload/creators.c \
 	src/preload/fortran.c \

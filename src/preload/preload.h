@@ -48,6 +48,8 @@ enum disti_form { DISTI_BLOCKING, DISTI_NONBLOCKING, DISTI_PERSISTENT, DISTI_FOR
     X(NO_THREAD, "nonblocking, and no thread to advance it: see MPI PROGRAMS in dist(7)")          \
     X(OPERATION, "an operation that the program defined")                                          \
     X(TYPE, "a type that libdist does not reduce")                                                 \
+    X(SLOWER, "found to be faster in MPI: see DIST_MPI_COMPARE in dist-env(7)")                    \
+    X(COMPARED, "to find out whether MPI is faster")                                               \
     X(NO_COMMUNICATOR, "no communicator")
 
 enum disti_why {
@@ -79,13 +81,15 @@ struct disti_args {
     MPI_Datatype sendtype, recvtype;
     MPI_Op op;
     int root;
-    struct disti_channel *channel; /* if it is served: by this one */
+    struct disti_channel *channel;       /* if it is served: by this one */
+    struct disti_comparison *comparison; /* if it is timed: tell disti_compare_end */
 };
 
 /* What all of these files share; written in MPI_Init and MPI_Finalize only. */
 struct disti_preload {
     bool active;       /* groups are open, between MPI_Init and MPI_Finalize */
     bool background;   /* a thread of libdist moves operations, on every rank */
+    bool compares;     /* calls that MPI does faster are handed on */
     bool turns;        /* several threads may call MPI, on some rank */
     unsigned serves;   /* a bit for each kind, the same on every rank */
     dist_group *world; /* groups are made from it; carries no call itself */
@@ -164,12 +168,22 @@ int disti_comm_fail(MPI_Comm comm);
 
 /* ---- channels.c ---- */
 
+/* Ours against MPI's, for one collective and one class of sizes; compare.c's. */
+#define DISTI_CLASSES 16
+struct disti_comparison {
+    bool served, handed_on; /* it is over */
+    int calls;              /* until then */
+    double begun_s, turn_s; /* the call, and the calls of this turn */
+    double best_s[2];       /* the shortest turn of each side */
+};
+
 /* A group, in which calls of one communicator or of one persistent request run. */
 struct disti_channel {
     dist_group *group;
     struct disti_pending *first, **last; /* under way; requests.c's */
     struct disti_channel *next;          /* of those with operations under way */
     struct channels_list *list;
+    struct disti_comparison comparisons[DISTI_KINDS][DISTI_CLASSES];
     int slot;
     bool broken; /* a call has failed: it serves nobody else */
 };

@@ -233,7 +233,7 @@ static DISTI_THREAD_LOCAL struct {
     MPI_Datatype type;
     MPI_Op op;
     struct disti_reduction reduction;
-    bool known;
+    bool known, exact;
 } reduce_last;
 
 static bool reduce_is_last(MPI_Datatype type, MPI_Op op)
@@ -279,6 +279,22 @@ static dist_status reduce_find(MPI_Datatype type, MPI_Op op, struct disti_reduct
     return reduce_make(our_type, our_op, &reduction_p->op);
 }
 
+/* Integers, by libdist itself: what MPI computes for it may round. */
+static bool reduce_is_exact(const struct disti_reduction *reduction)
+{
+    switch (reduction->dtype) {
+    case DIST_INT8:
+    case DIST_UINT8:
+    case DIST_INT32:
+    case DIST_UINT32:
+    case DIST_INT64:
+    case DIST_UINT64:
+        return reduction->op < DIST_OP_COUNT;
+    default:
+        return false;
+    }
+}
+
 dist_status disti_reduction_find(MPI_Datatype type, MPI_Op op, struct disti_reduction *reduction_p)
 {
     if (!reduce_is_last(type, op)) {
@@ -289,7 +305,18 @@ dist_status disti_reduction_find(MPI_Datatype type, MPI_Op op, struct disti_redu
             return status;
         reduce_last.type = type;
         reduce_last.op = op;
+        reduce_last.exact = reduce_is_exact(&reduce_last.reduction);
     }
     *reduction_p = reduce_last.reduction;
     return DIST_OK;
+}
+
+bool disti_reduction_is_exact(MPI_Datatype type, MPI_Op op)
+{
+    struct disti_reduction reduction;
+
+    if (reduce_is_last(type, op))
+        return reduce_last.exact;
+    return type != MPI_DATATYPE_NULL && op != MPI_OP_NULL &&
+           disti_reduction_find(type, op, &reduction) == DIST_OK && reduce_last.exact;
 }

@@ -23,6 +23,9 @@ enum disti_why disti_reduction_is_eligible(MPI_Datatype type, MPI_Op op);
 /* May fail only for lack of memory, with dist_last_error. */
 dist_status disti_reduction_find(MPI_Datatype type, MPI_Op op, struct disti_reduction *reduction_p);
 
+/* Of one that may be found: is the result the same whoever computes it? */
+bool disti_reduction_is_exact(MPI_Datatype type, MPI_Op op);
+
 /* ---- layout.c ---- */
 
 /*
@@ -79,6 +82,9 @@ size_t disti_layout_span(const struct disti_layout *layout);
 int disti_layout_load(const struct disti_layout *layout, int first, int blocks);
 int disti_layout_store(const struct disti_layout *layout, int first, int blocks);
 
+/* Bytes of an element's data; 0: MPI does not know the type. */
+size_t disti_type_size(MPI_Datatype type);
+
 /* Does MPI_Pack write nothing but the data? Else types that are not contiguous cannot be served. */
 bool disti_pack_is_data_only(void);
 
@@ -98,6 +104,17 @@ void disti_args_strip(struct disti_args *args, int rank);
  * rank may be alone with that: it must not hand on a call that the others serve.
  */
 int disti_args_check(const struct disti_args *args, const struct disti_comm *comm);
+
+/* ---- compare.c ---- */
+
+/*
+ * Is a blocking call that could be served faster in MPI? SERVED, or why it is handed on; the same
+ * on all ranks. With args->comparison set the caller is to tell when it has ended.
+ */
+enum disti_why disti_compare(struct disti_args *args, const struct disti_comm *comm);
+
+/* The call has ended, whoever did it. The last of a comparison meets the other ranks: blocks. */
+void disti_compare_end(const struct disti_args *args);
 
 /* ---- call.c ---- */
 
