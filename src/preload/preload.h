@@ -170,11 +170,12 @@ int disti_comm_fail(MPI_Comm comm);
 
 /* Ours against MPI's, for one collective and one class of sizes; compare.c's. */
 #define DISTI_CLASSES 16
+#define DISTI_TURNS 6 /* of both sides */
 struct disti_comparison {
     bool served, handed_on; /* it is over */
-    int calls;              /* until then */
-    double begun_s, turn_s; /* the call, and the calls of this turn */
-    double best_s[2];       /* the shortest turn of each side */
+    int calls, tries;       /* until then */
+    double begun_s;         /* the call */
+    float turns_s[DISTI_TURNS];
 };
 
 /* A group, in which calls of one communicator or of one persistent request run. */

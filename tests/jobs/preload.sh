@@ -146,8 +146,11 @@ for mpi in openmpi mpich; do
     DIST_BACKEND=mpi DIST_MPI_COLL=native preload $mpi 2 handed-on
 
     # MPI gets what it does faster, if libdist's own is slow enough to be sure of that.
-    DIST_MPI_COMPARE=1 DIST_NODE_MEMORY=0 DIST_TRANSPORT=tcp preload $mpi 2 compare
-    # MPICH spins, and is slow too where CPUs are short.
+    # On a busy machine it takes several tries; MPICH spins, and is slow too where CPUs are short.
+    for _ in 1 2 3 4 5 6; do
+        DIST_MPI_COMPARE=1 DIST_NODE_MEMORY=0 DIST_TRANSPORT=tcp preload $mpi 2 compare
+        [ $mpi = openmpi ] && ! right_compared 2 || break
+    done
     [ $mpi = mpich ] || job_check "$mpi: what MPI does faster is handed on" right_compared 2
     DIST_MPI_COMPARE=1 preload $mpi $spinning compare
     DIST_MPI_COMPARE=1 DIST_TIMEOUT=60 preload $mpi 2 compare
