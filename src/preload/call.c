@@ -229,9 +229,9 @@ int disti_call_open(struct disti_call *call, struct disti_args *args, struct dis
 
 void disti_call_close(struct disti_call *call)
 {
-    if (call->send.blocks)
+    if (disti_layout_owns(&call->send))
         disti_layout_close(&call->send);
-    if (call->recv.blocks)
+    if (disti_layout_owns(&call->recv))
         disti_layout_close(&call->recv);
     if (!call->counts && !call->spare)
         return;

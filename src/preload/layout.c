@@ -260,11 +260,9 @@ int disti_layout_open(struct disti_layout *layout, const struct disti_buffer *bu
     size_t bytes;
     int code;
 
-    *layout = (struct disti_layout){.memory = (char *)(uintptr_t)buffer->memory,
-                                    .bytes = (char *)(uintptr_t)buffer->memory,
-                                    .type = MPI_DATATYPE_NULL,
-                                    .contiguous = true,
-                                    .blocks = blocks};
+    disti_layout_clear(layout);
+    layout->memory = layout->bytes = (char *)(uintptr_t)buffer->memory;
+    layout->blocks = blocks;
     code = layout_type(layout, buffer->type, copy);
     if (!layout->contiguous)
         layout->bytes = NULL; /* until there is a copy, for disti_layout_close */

@@ -71,6 +71,12 @@ int disti_layout_open(struct disti_layout *layout, const struct disti_buffer *bu
                       bool copy);
 void disti_layout_close(struct disti_layout *layout);
 
+/* Is there anything that closing would free? */
+static inline bool disti_layout_owns(const struct disti_layout *layout)
+{
+    return !layout->contiguous || layout->sizes || layout->offsets || layout->displacements;
+}
+
 /* Block's bytes, and where they are from `bytes`. */
 size_t disti_layout_size(const struct disti_layout *layout, int block);
 size_t disti_layout_offset(const struct disti_layout *layout, int block);
