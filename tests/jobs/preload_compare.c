@@ -8,6 +8,8 @@
 #define COMPARE_INTS 40
 #define COMPARE_MOST (64 * COMPARE_INTS)
 
+static MPI_Datatype compare_pair; /* two integers: what some ranks call otherwise than others */
+
 /* Of element i in round n, from rank `from` to rank `to`. */
 static int compare_value(int from, int to, int i, int n)
 {
@@ -41,7 +43,10 @@ static void compare_movers(const struct place *place, const int *in, int *out, i
     MPI_Gather(in, COMPARE_INTS, MPI_INT, out, COMPARE_INTS, MPI_INT, last, place->comm);
     if (place->rank == last)
         compare_check(place, "MPI_Gather", out[i], compare_value(0, 0, i, n));
-    MPI_Bcast(out, COMPARE_INTS, MPI_INT, last, place->comm);
+    if (place->rank == 0)
+        MPI_Bcast(out, COMPARE_INTS / 2, compare_pair, last, place->comm);
+    else
+        MPI_Bcast(out, COMPARE_INTS, MPI_INT, last, place->comm);
     compare_check(place, "MPI_Bcast", out[i], compare_value(0, 0, i, n));
 }
 
@@ -67,12 +72,15 @@ void program_compare(void)
 
     MPI_Comm_rank(place.comm, &place.rank);
     MPI_Comm_size(place.comm, &place.ranks);
+    MPI_Type_contiguous(2, MPI_INT, &compare_pair);
+    MPI_Type_commit(&compare_pair);
     for (int n = 0; n < COMPARE_CALLS; n++) {
         compare_fill(&place, in, n);
         compare_movers(&place, in, out, n);
         compare_reductions(&place, in, out, n);
         MPI_Barrier(place.comm);
     }
+    MPI_Type_free(&compare_pair);
     free(in);
     free(out);
 }
