@@ -296,11 +296,16 @@ struct dist_group_options {
                             of one rank gets "self" in both cases */
     int timeout_ms;      /* 0: the parent's */
     void *stream;        /* see dist_set_stream; NULL: the parent's */
+    /* For what else has to move while a call of this group waits, such as an MPI library: a thread
+     * that waits calls meanwhile(meanwhile_arg) every millisecond or so. It must return soon, and
+     * call nothing of libdist. NULL: nothing, also if the parent has one */
+    void (*meanwhile)(void *arg);
+    void *meanwhile_arg;
 };
 
 #define DIST_GROUP_OPTIONS_INIT                                                                    \
     {                                                                                              \
-        sizeof(struct dist_group_options), NULL, 0, NULL                                           \
+        sizeof(struct dist_group_options), NULL, 0, NULL, NULL, NULL                               \
     }
 
 /*

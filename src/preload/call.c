@@ -192,22 +192,36 @@ static int call_open(struct disti_call *call, const struct disti_args *args)
     }
 }
 
-int disti_call_open(struct disti_call *call, const struct disti_args *given,
-                    struct disti_comm *comm)
+/* Field by field, as in disti_layout_clear. */
+static void call_fill(struct disti_call *call, const struct disti_args *args,
+                      struct disti_comm *comm)
 {
-    const struct disti_args args = disti_args_heeded(given, comm->rank);
-    int code = disti_args_check(&args, comm);
+    call->kind = args->kind;
+    call->comm = comm;
+    call->channel = args->channel;
+    call->root = args->root;
+    disti_layout_clear(&call->send);
+    disti_layout_clear(&call->recv);
+    call->in = NULL;
+    call->out = NULL;
+    call->count = 0;
+    call->counts = NULL;
+    call->spare = NULL;
+    call->loads_own = false;
+    call->loads_recv = false;
+}
 
-    *call = (struct disti_call){.kind = args.kind,
-                                .comm = comm,
-                                .channel = args.channel,
-                                .root = args.root,
-                                .send = {.type = MPI_DATATYPE_NULL, .contiguous = true},
-                                .recv = {.type = MPI_DATATYPE_NULL, .contiguous = true}};
+int disti_call_open(struct disti_call *call, struct disti_args *args, struct disti_comm *comm)
+{
+    int code;
+
+    disti_args_strip(args, comm->rank);
+    code = disti_args_check(args, comm);
+    call_fill(call, args, comm);
     if (code == MPI_SUCCESS)
-        code = call_open(call, &args);
+        code = call_open(call, args);
     else
-        PMPI_Comm_call_errhandler(args.comm, code);
+        PMPI_Comm_call_errhandler(args->comm, code);
     if (code != MPI_SUCCESS)
         call->channel->broken = true; /* the others begin it without this rank */
     return code;
@@ -215,8 +229,12 @@ int disti_call_open(struct disti_call *call, const struct disti_args *given,
 
 void disti_call_close(struct disti_call *call)
 {
-    disti_layout_close(&call->send);
-    disti_layout_close(&call->recv);
+    if (disti_layout_owns(&call->send))
+        disti_layout_close(&call->send);
+    if (disti_layout_owns(&call->recv))
+        disti_layout_close(&call->recv);
+    if (!call->counts && !call->spare)
+        return;
     free(call->counts);
     free(call->spare);
     call->counts = NULL;
@@ -233,6 +251,10 @@ static int call_load(const struct disti_call *call)
     return code;
 }
 
+/* The operation, started, or to its end if work_p is NULL. */
+#define CALL_RUN(name, ...)                                                                        \
+    (work_p ? dist_##name##_async(__VA_ARGS__, work_p) : dist_##name(__VA_ARGS__))
+
 static dist_status call_reduce(struct disti_call *call, dist_work **work_p)
 {
     dist_group *group = call->channel->group;
@@ -240,17 +262,16 @@ static dist_status call_reduce(struct disti_call *call, dist_work **work_p)
 
     switch (call->kind) {
     case DISTI_ALLREDUCE:
-        return dist_all_reduce_async(group, call->in, call->out, call->count, how->dtype, how->op,
-                                     work_p);
+        return CALL_RUN(all_reduce, group, call->in, call->out, call->count, how->dtype, how->op);
     case DISTI_REDUCE:
-        return dist_reduce_async(group, call->in, call->out, call->count, how->dtype, how->op,
-                                 call->root, work_p);
+        return CALL_RUN(reduce, group, call->in, call->out, call->count, how->dtype, how->op,
+                        call->root);
     case DISTI_REDUCE_SCATTER:
-        return dist_reduce_scatter_v_async(group, call->in, call->out, call->counts, how->dtype,
-                                           how->op, work_p);
+        return CALL_RUN(reduce_scatter_v, group, call->in, call->out, call->counts, how->dtype,
+                        how->op);
     default:
-        return dist_reduce_scatter_async(group, call->in, call->out, call->count, how->dtype,
-                                         how->op, work_p);
+        return CALL_RUN(reduce_scatter, group, call->in, call->out, call->count, how->dtype,
+                        how->op);
     }
 }
 
@@ -262,30 +283,28 @@ static dist_status call_move(struct disti_call *call, dist_work **work_p)
 
     switch (call->kind) {
     case DISTI_BARRIER:
-        return dist_barrier_async(group, work_p);
+        return work_p ? dist_barrier_async(group, work_p) : dist_barrier(group);
     case DISTI_BCAST:
-        return dist_broadcast_async(group, call->out, call->count, byte, call->root, work_p);
+        return CALL_RUN(broadcast, group, call->out, call->count, byte, call->root);
     case DISTI_ALLGATHER:
-        return dist_all_gather_async(group, call->in, call->out, call->count, byte, work_p);
+        return CALL_RUN(all_gather, group, call->in, call->out, call->count, byte);
     case DISTI_ALLGATHERV:
-        return dist_all_gather_v_async(group, call->in, call->out, recv->sizes, recv->offsets, byte,
-                                       work_p);
+        return CALL_RUN(all_gather_v, group, call->in, call->out, recv->sizes, recv->offsets, byte);
     case DISTI_ALLTOALL:
-        return dist_all_to_all_async(group, call->in, call->out, call->count, byte, work_p);
+        return CALL_RUN(all_to_all, group, call->in, call->out, call->count, byte);
     case DISTI_ALLTOALLV:
-        return dist_all_to_all_v_async(group, call->in, send->sizes, send->offsets, call->out,
-                                       recv->sizes, recv->offsets, byte, work_p);
+        return CALL_RUN(all_to_all_v, group, call->in, send->sizes, send->offsets, call->out,
+                        recv->sizes, recv->offsets, byte);
     case DISTI_GATHER:
-        return dist_gather_async(group, call->in, call->out, call->count, byte, call->root, work_p);
+        return CALL_RUN(gather, group, call->in, call->out, call->count, byte, call->root);
     case DISTI_GATHERV:
-        return dist_gather_v_async(group, call->in, call->count, call->out, recv->sizes,
-                                   recv->offsets, byte, call->root, work_p);
+        return CALL_RUN(gather_v, group, call->in, call->count, call->out, recv->sizes,
+                        recv->offsets, byte, call->root);
     case DISTI_SCATTER:
-        return dist_scatter_async(group, call->in, call->out, call->count, byte, call->root,
-                                  work_p);
+        return CALL_RUN(scatter, group, call->in, call->out, call->count, byte, call->root);
     case DISTI_SCATTERV:
-        return dist_scatter_v_async(group, call->in, send->sizes, send->offsets, call->out,
-                                    call->count, byte, call->root, work_p);
+        return CALL_RUN(scatter_v, group, call->in, send->sizes, send->offsets, call->out,
+                        call->count, byte, call->root);
     default:
         return call_reduce(call, work_p);
     }

@@ -142,6 +142,7 @@ static bool channels_make(const struct disti_comm *comm, struct channels_list *l
     bool good;
 
     options.timeout_ms = disti_preload.timeout_ms;
+    options.meanwhile = disti_poll_mpi; /* a peer may wait for a message before it comes */
     good = dist_new_group(disti_preload.world, list->members, list->size, &options, &made->group) ==
            DIST_OK;
     if (!good)

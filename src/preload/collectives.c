@@ -4,23 +4,32 @@
 
 #define COLLECTIVES_WORDS(...) __VA_ARGS__
 #define COLLECTIVES_ARGS(KIND, fields)                                                             \
-    struct disti_args args = {.kind = DISTI_##KIND, .comm = comm, COLLECTIVES_WORDS fields}
+    struct disti_args args;                                                                        \
+                                                                                                   \
+    disti_args_clear(&args, DISTI_##KIND, comm);                                                   \
+    COLLECTIVES_WORDS fields
 
 #define COLLECTIVES_BLOCKING(KIND, name, suffix, parameters, arguments, fields)                    \
     int MPI_##name##suffix(COLLECTIVES_WORDS parameters)                                           \
     {                                                                                              \
+        struct disti_comm *served;                                                                 \
+        int code;                                                                                  \
         COLLECTIVES_ARGS(KIND, fields);                                                            \
-        struct disti_comm *served = disti_call_is_eligible(&args, DISTI_BLOCKING);                 \
                                                                                                    \
-        return served ? disti_serve(&args, served) : PMPI_##name##suffix arguments;                \
+        served = disti_call_is_eligible(&args, DISTI_BLOCKING);                                    \
+        code = served ? disti_serve(&args, served) : PMPI_##name##suffix arguments;                \
+        if (args.comparison)                                                                       \
+            disti_compare_end(&args);                                                              \
+        return code;                                                                               \
     }
 
 #define COLLECTIVES_NONBLOCKING(KIND, begin, suffix, parameters, arguments, fields)                \
     int MPI_##begin##suffix(COLLECTIVES_WORDS parameters, MPI_Request *request)                    \
     {                                                                                              \
+        struct disti_comm *served;                                                                 \
         COLLECTIVES_ARGS(KIND, fields);                                                            \
-        struct disti_comm *served = disti_call_is_eligible(&args, DISTI_NONBLOCKING);              \
                                                                                                    \
+        served = disti_call_is_eligible(&args, DISTI_NONBLOCKING);                                 \
         return served ? disti_serve_nonblocking(&args, served, request)                            \
                       : PMPI_##begin##suffix(COLLECTIVES_WORDS arguments, request);                \
     }
@@ -28,9 +37,10 @@
 #define COLLECTIVES_PERSISTENT(KIND, prefix, name, suffix, parameters, arguments, fields)          \
     int prefix##name##suffix(COLLECTIVES_WORDS parameters, MPI_Info info, MPI_Request *request)    \
     {                                                                                              \
+        struct disti_comm *served;                                                                 \
         COLLECTIVES_ARGS(KIND, fields);                                                            \
-        struct disti_comm *served = disti_call_is_eligible(&args, DISTI_PERSISTENT);               \
                                                                                                    \
+        served = disti_call_is_eligible(&args, DISTI_PERSISTENT);                                  \
         return served ? disti_serve_persistent(&args, served, request)                             \
                       : P##prefix##name##suffix(COLLECTIVES_WORDS arguments, info, request);       \
     }

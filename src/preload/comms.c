@@ -19,6 +19,16 @@
 
 /* Our record is an attribute of its communicator; a duplicate does not inherit it. */
 static int comms_key = MPI_KEYVAL_INVALID;
+static atomic_uint comms_gone; /* how many handles have lost their records */
+
+/* What this thread looked up last: to ask MPI takes longer than a short call. Good as long as no
+ * record has gone, since handles are used again. */
+static DISTI_THREAD_LOCAL struct {
+    MPI_Comm handle;
+    struct disti_comm *record;
+    unsigned gone;
+} comms_last;
+
 static pthread_mutex_t comms_lock = PTHREAD_MUTEX_INITIALIZER;
 static struct disti_comm *comms_made;
 
@@ -111,7 +121,18 @@ static struct disti_comm *comms_attach(MPI_Comm comm, bool foreign, int share)
     return made;
 }
 
-struct disti_comm *disti_comm_find(MPI_Comm comm)
+/* MPI calls it however a communicator is freed. */
+static int comms_forget(MPI_Comm comm, int key, void *record, void *extra)
+{
+    (void)comm;
+    (void)key;
+    (void)record;
+    (void)extra;
+    atomic_fetch_add(&comms_gone, 1);
+    return MPI_SUCCESS;
+}
+
+static struct disti_comm *comms_ask(MPI_Comm comm)
 {
     struct disti_comm *found = NULL;
     int there = 0;
@@ -120,6 +141,18 @@ struct disti_comm *disti_comm_find(MPI_Comm comm)
         PMPI_Comm_get_attr(comm, comms_key, &found, &there) != MPI_SUCCESS)
         return NULL;
     return there ? found : comms_attach(comm, comms_is_foreign(comm), 0);
+}
+
+struct disti_comm *disti_comm_find(MPI_Comm comm)
+{
+    unsigned gone = atomic_load_explicit(&comms_gone, memory_order_acquire);
+
+    if (comms_last.handle == comm && comms_last.record && comms_last.gone == gone)
+        return comms_last.record;
+    comms_last.record = comms_ask(comm);
+    comms_last.handle = comm;
+    comms_last.gone = gone;
+    return comms_last.record;
 }
 
 void disti_comm_adopt(MPI_Comm parent, MPI_Comm comm)
@@ -186,7 +219,7 @@ void disti_comm_finish(MPI_Comm comm)
 
     while (found && found->channel && disti_pending_any(found->channel)) {
         disti_move();
-        disti_poll_mpi();
+        disti_poll_mpi(NULL);
         disti_backoff(&backoff);
     }
 }
@@ -231,8 +264,8 @@ struct disti_channel *disti_comm_channel(struct disti_comm *comm, enum disti_for
 
 bool disti_comms_open(void)
 {
-    return PMPI_Comm_create_keyval(MPI_COMM_NULL_COPY_FN, MPI_COMM_NULL_DELETE_FN, &comms_key,
-                                   NULL) == MPI_SUCCESS;
+    return PMPI_Comm_create_keyval(MPI_COMM_NULL_COPY_FN, comms_forget, &comms_key, NULL) ==
+           MPI_SUCCESS;
 }
 
 void disti_comms_start(void)
@@ -246,6 +279,7 @@ void disti_comms_start(void)
 
 void disti_comms_close(void)
 {
+    atomic_fetch_add(&comms_gone, 1);
     while (comms_made) {
         struct disti_comm *comm = comms_made;
 

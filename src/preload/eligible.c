@@ -4,27 +4,24 @@
 
 /* ---- what MPI says of the arguments ---- */
 
-struct disti_args disti_args_heeded(const struct disti_args *given, int rank)
+void disti_args_strip(struct disti_args *args, int rank)
 {
-    struct disti_args args = *given;
-
-    if (rank == args.root)
-        return args;
-    if (args.kind == DISTI_SCATTER || args.kind == DISTI_SCATTERV) {
-        args.send = NULL;
-        args.sendcount = 0;
-        args.sendcounts = args.senddispls = (struct disti_numbers){NULL, 0};
-        args.sendtype = MPI_DATATYPE_NULL;
+    if (rank == args->root)
+        return;
+    if (args->kind == DISTI_SCATTER || args->kind == DISTI_SCATTERV) {
+        args->send = NULL;
+        args->sendcount = 0;
+        args->sendcounts = args->senddispls = (struct disti_numbers){NULL, 0};
+        args->sendtype = MPI_DATATYPE_NULL;
     }
-    if (args.kind == DISTI_GATHER || args.kind == DISTI_GATHERV) {
-        args.recv = NULL;
-        args.recvcount = 0;
-        args.recvcounts = args.recvdispls = (struct disti_numbers){NULL, 0};
-        args.recvtype = MPI_DATATYPE_NULL;
+    if (args->kind == DISTI_GATHER || args->kind == DISTI_GATHERV) {
+        args->recv = NULL;
+        args->recvcount = 0;
+        args->recvcounts = args->recvdispls = (struct disti_numbers){NULL, 0};
+        args->recvtype = MPI_DATATYPE_NULL;
     }
-    if (args.kind == DISTI_REDUCE)
-        args.recv = NULL;
-    return args;
+    if (args->kind == DISTI_REDUCE)
+        args->recv = NULL;
 }
 
 static bool eligible_counts_bad(long long count, struct disti_numbers counts, int ranks)
@@ -124,7 +121,10 @@ static enum disti_why eligible_reason(struct disti_args *args, enum disti_form f
     if (reason != DISTI_WHY_SERVED)
         return reason;
     args->channel = disti_comm_channel(comm, form);
-    return args->channel ? DISTI_WHY_SERVED : DISTI_WHY_COMMUNICATOR;
+    if (!args->channel)
+        return DISTI_WHY_COMMUNICATOR;
+    return form == DISTI_BLOCKING && disti_preload.compares ? disti_compare(args, comm)
+                                                            : DISTI_WHY_SERVED;
 }
 
 struct disti_comm *disti_call_is_eligible(struct disti_args *args, enum disti_form form)

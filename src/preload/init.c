@@ -68,6 +68,14 @@ static int init_timeout_ms(void)
     return seconds && *seconds ? 0 : INT_MAX;
 }
 
+/* MPI's calls have no deadline: whoever sets one wants it kept. */
+static bool init_compares(void)
+{
+    const char *wanted = secure_getenv("DIST_MPI_COMPARE");
+
+    return (!wanted || strcmp(wanted, "0") != 0) && init_timeout_ms() == INT_MAX;
+}
+
 /* ---- opening ---- */
 
 /* Enough for all groups; programs that close all they could have open are slow with more. */
@@ -215,6 +223,7 @@ static void init_open(void)
     PMPI_Query_thread(&level);
     disti_preload.turns = !disti_comm_least(MPI_COMM_WORLD, level != MPI_THREAD_MULTIPLE);
     disti_preload.background = disti_comm_least(MPI_COMM_WORLD, init_background());
+    disti_preload.compares = disti_comm_least(MPI_COMM_WORLD, init_compares());
     disti_preload.timeout_ms = init_timeout_ms();
     disti_preload.active = true;
     disti_comms_start();

@@ -68,7 +68,34 @@ static int layout_type_above(struct disti_layout *layout, MPI_Datatype type)
     return code == MPI_SUCCESS ? PMPI_Type_commit(&layout->type) : code;
 }
 
-static int layout_type(struct disti_layout *layout, MPI_Datatype type, bool copy)
+/* The last type of this thread that MPI has itself, so that nobody frees it, without gaps. */
+static DISTI_THREAD_LOCAL struct {
+    MPI_Datatype type;
+    size_t size; /* 0: none yet */
+} layout_last;
+
+size_t disti_type_size(MPI_Datatype type)
+{
+    MPI_Count size;
+
+    if (layout_last.size && layout_last.type == type)
+        return layout_last.size;
+    return PMPI_Type_size_x(type, &size) == MPI_SUCCESS && size > 0 ? (size_t)size : 0;
+}
+
+static void layout_remember(const struct disti_layout *layout, MPI_Datatype type)
+{
+    int ignored, combiner = MPI_COMBINER_DUP;
+
+    if (!layout->contiguous ||
+        PMPI_Type_get_envelope(type, &ignored, &ignored, &ignored, &combiner) != MPI_SUCCESS ||
+        combiner != MPI_COMBINER_NAMED)
+        return;
+    layout_last.type = type;
+    layout_last.size = layout->size;
+}
+
+static int layout_ask(struct disti_layout *layout, MPI_Datatype type, bool copy)
 {
     MPI_Aint lower;
     MPI_Count size;
@@ -80,11 +107,21 @@ static int layout_type(struct disti_layout *layout, MPI_Datatype type, bool copy
         return code;
     layout->size = (size_t)size;
     layout->contiguous = !copy && layout_type_is_contiguous(type);
+    layout_remember(layout, type);
     if (layout->contiguous)
         return MPI_SUCCESS;
     if (!layout->memory)
         return layout_type_above(layout, type);
     return PMPI_Type_dup(type, &layout->type); /* the program may free its own before we are done */
+}
+
+static int layout_type(struct disti_layout *layout, MPI_Datatype type, bool copy)
+{
+    if (copy || !layout_last.size || layout_last.type != type)
+        return layout_ask(layout, type, copy);
+    layout->size = layout_last.size;
+    layout->extent = (MPI_Aint)layout_last.size;
+    return MPI_SUCCESS;
 }
 
 /* ---- packing ---- */
@@ -239,12 +276,12 @@ int disti_layout_open(struct disti_layout *layout, const struct disti_buffer *bu
     size_t bytes;
     int code;
 
-    *layout = (struct disti_layout){.memory = (char *)(uintptr_t)buffer->memory,
-                                    .bytes = (char *)(uintptr_t)buffer->memory,
-                                    .type = MPI_DATATYPE_NULL,
-                                    .contiguous = true,
-                                    .blocks = blocks};
+    disti_layout_clear(layout);
+    layout->memory = layout->bytes = (char *)(uintptr_t)buffer->memory;
+    layout->blocks = blocks;
     code = layout_type(layout, buffer->type, copy);
+    if (!layout->contiguous)
+        layout->bytes = NULL; /* until there is a copy, for disti_layout_close */
     if (code != MPI_SUCCESS)
         return code;
     layout->block = (size_t)buffer->count * layout->size;
@@ -268,5 +305,5 @@ void disti_layout_close(struct disti_layout *layout)
     free(layout->displacements);
     if (layout->type != MPI_DATATYPE_NULL)
         PMPI_Type_free(&layout->type);
-    *layout = (struct disti_layout){.type = MPI_DATATYPE_NULL, .contiguous = true};
+    disti_layout_clear(layout);
 }

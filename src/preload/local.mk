@@ -5,6 +5,7 @@ preload_sources = \
 	src/preload/calls.h \
 	src/preload/channels.c \
 	src/preload/collectives.c \
+	src/preload/compare.c \
 	src/preload/comms.c \
 	src/preload/creators.c \
 	src/preload/flavour.c \
@@ -20,6 +21,7 @@ preload_sources = \
 	src/preload/requests.c \
 	src/preload/serve.h \
 	src/preload/layout.c \
+	src/preload/memory.c \
 	src/preload/waits.c
 
 # An installation that was moved finds libdist from where it is itself.

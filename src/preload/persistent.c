@@ -3,6 +3,7 @@
 #include "preload/serve.h"
 
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 
 /*
@@ -16,6 +17,7 @@
 
 static pthread_mutex_t persistent_lock = PTHREAD_MUTEX_INITIALIZER;
 static struct disti_pending *persistent_made;
+static atomic_int persistent_count; /* programs start persistent messages too: most have none */
 static int persistent_tag;
 
 static bool persistent_has_tag(int tag)
@@ -67,7 +69,7 @@ static int persistent_keep(struct disti_pending *pending)
     return MPI_SUCCESS;
 }
 
-static int persistent_open(struct disti_pending *pending, const struct disti_args *args,
+static int persistent_open(struct disti_pending *pending, struct disti_args *args,
                            struct disti_comm *comm)
 {
     int code = disti_call_open(&pending->call, args, comm);
@@ -86,13 +88,13 @@ static int persistent_open(struct disti_pending *pending, const struct disti_arg
         disti_comm_hold(comm);
         pending->next_made = persistent_made;
         persistent_made = pending;
+        atomic_fetch_add(&persistent_count, 1);
     }
     pthread_mutex_unlock(&persistent_lock);
     return code;
 }
 
-int disti_serve_persistent(const struct disti_args *args, struct disti_comm *comm,
-                           MPI_Request *request_p)
+int disti_serve_persistent(struct disti_args *args, struct disti_comm *comm, MPI_Request *request_p)
 {
     struct disti_pending *pending = calloc(1, sizeof(*pending));
     int code;
@@ -125,6 +127,8 @@ static struct disti_pending *persistent_find(MPI_Request request)
 {
     struct disti_pending *pending;
 
+    if (!atomic_load(&persistent_count))
+        return NULL;
     pthread_mutex_lock(&persistent_lock);
     pending = persistent_made;
     while (pending && pending->request != request)
@@ -160,8 +164,10 @@ void disti_persistent_drop(struct disti_pending *pending)
     pthread_mutex_lock(&persistent_lock);
     while (*entry && *entry != pending)
         entry = &(*entry)->next_made;
-    if (*entry)
+    if (*entry) {
         *entry = pending->next_made;
+        atomic_fetch_sub(&persistent_count, 1);
+    }
     pthread_mutex_unlock(&persistent_lock);
     disti_comm_let_go(pending->call.comm);
     persistent_free(pending);

@@ -34,6 +34,9 @@ enum disti_kind {
         DISTI_KINDS
 };
 
+/* What each thread has for itself, for short calls: no call is needed to find it. */
+#define DISTI_THREAD_LOCAL _Thread_local __attribute__((tls_model("initial-exec")))
+
 enum disti_form { DISTI_BLOCKING, DISTI_NONBLOCKING, DISTI_PERSISTENT, DISTI_FORMS };
 
 /* Why a call was handed on. X(name, text) */
@@ -45,6 +48,8 @@ enum disti_form { DISTI_BLOCKING, DISTI_NONBLOCKING, DISTI_PERSISTENT, DISTI_FOR
     X(NO_THREAD, "nonblocking, and no thread to advance it: see MPI PROGRAMS in dist(7)")          \
     X(OPERATION, "an operation that the program defined")                                          \
     X(TYPE, "a type that libdist does not reduce")                                                 \
+    X(SLOWER, "found to be faster in MPI: see DIST_MPI_COMPARE in dist-env(7)")                    \
+    X(COMPARED, "to find out whether MPI is faster")                                               \
     X(NO_COMMUNICATOR, "no communicator")
 
 enum disti_why {
@@ -59,10 +64,7 @@ struct disti_numbers {
     const void *array;
     size_t bytes; /* of one: an int, or an MPI_Count or MPI_Aint */
 };
-#define DISTI_NUMBERS(array)                                                                       \
-    {                                                                                              \
-        (array), sizeof(*(array))                                                                  \
-    }
+#define DISTI_NUMBERS(array) ((struct disti_numbers){(array), sizeof(*(array))})
 long long disti_number(struct disti_numbers numbers, int i);
 
 /* A call as the program made it. */
@@ -76,13 +78,38 @@ struct disti_args {
     MPI_Datatype sendtype, recvtype;
     MPI_Op op;
     int root;
-    struct disti_channel *channel; /* if it is served: by this one */
+    struct disti_channel *channel;       /* if it is served: by this one */
+    struct disti_comparison *comparison; /* if it is timed: tell disti_compare_end */
 };
+
+/* Field by field: to clear it at once takes longer than a short call's share of it. */
+static inline void disti_args_clear(struct disti_args *args, enum disti_kind kind, MPI_Comm comm)
+{
+    const struct disti_numbers none = {NULL, 0};
+
+    args->kind = kind;
+    args->comm = comm;
+    args->send = NULL;
+    args->recv = NULL;
+    args->sendcount = 0;
+    args->recvcount = 0;
+    args->sendcounts = none;
+    args->recvcounts = none;
+    args->senddispls = none;
+    args->recvdispls = none;
+    args->sendtype = MPI_DATATYPE_NULL;
+    args->recvtype = MPI_DATATYPE_NULL;
+    args->op = MPI_OP_NULL;
+    args->root = 0;
+    args->channel = NULL;
+    args->comparison = NULL;
+}
 
 /* What all of these files share; written in MPI_Init and MPI_Finalize only. */
 struct disti_preload {
     bool active;       /* groups are open, between MPI_Init and MPI_Finalize */
     bool background;   /* a thread of libdist moves operations, on every rank */
+    bool compares;     /* calls that MPI does faster are handed on */
     bool turns;        /* several threads may call MPI, on some rank */
     unsigned serves;   /* a bit for each kind, the same on every rank */
     dist_group *world; /* groups are made from it; carries no call itself */
@@ -177,12 +204,23 @@ int disti_comm_fail(MPI_Comm comm);
 
 /* ---- channels.c ---- */
 
+/* Ours against MPI's, for one collective and one class of sizes; compare.c's. */
+#define DISTI_CLASSES 16
+#define DISTI_TURNS 6 /* of both sides */
+struct disti_comparison {
+    bool served, handed_on; /* it is over */
+    int calls, tries;       /* until then */
+    double begun_s;         /* the call */
+    float turns_s[DISTI_TURNS];
+};
+
 /* A group, in which calls of one communicator or of one persistent request run. */
 struct disti_channel {
     dist_group *group;
     struct disti_pending *first, **last; /* under way; requests.c's */
     struct disti_channel *next;          /* of those with operations under way */
     struct channels_list *list;
+    struct disti_comparison comparisons[DISTI_KINDS][DISTI_CLASSES];
     int slot;
     bool broken; /* a call has failed: it serves nobody else */
 };

@@ -228,7 +228,20 @@ static dist_status reduce_make(const struct reduce_type *type, const struct redu
 
 /* ---- both ---- */
 
-enum disti_why disti_reduction_is_eligible(MPI_Datatype type, MPI_Op op)
+/* What this thread reduced last. Only predefined types and operations come here, which stay. */
+static DISTI_THREAD_LOCAL struct {
+    MPI_Datatype type;
+    MPI_Op op;
+    struct disti_reduction reduction;
+    bool known, exact;
+} reduce_last;
+
+static bool reduce_is_last(MPI_Datatype type, MPI_Op op)
+{
+    return reduce_last.known && reduce_last.type == type && reduce_last.op == op;
+}
+
+static enum disti_why reduce_look_up(MPI_Datatype type, MPI_Op op)
 {
     const struct reduce_type *our_type = reduce_type_find(type);
     const struct reduce_op *our_op = reduce_op_find(op);
@@ -248,7 +261,12 @@ enum disti_why disti_reduction_is_eligible(MPI_Datatype type, MPI_Op op)
                : DISTI_WHY_TYPE;
 }
 
-dist_status disti_reduction_find(MPI_Datatype type, MPI_Op op, struct disti_reduction *reduction_p)
+enum disti_why disti_reduction_is_eligible(MPI_Datatype type, MPI_Op op)
+{
+    return reduce_is_last(type, op) ? DISTI_WHY_SERVED : reduce_look_up(type, op);
+}
+
+static dist_status reduce_find(MPI_Datatype type, MPI_Op op, struct disti_reduction *reduction_p)
 {
     const struct reduce_type *our_type = reduce_type_find(type);
     const struct reduce_op *our_op = reduce_op_find(op);
@@ -259,4 +277,46 @@ dist_status disti_reduction_find(MPI_Datatype type, MPI_Op op, struct disti_redu
     reduction_p->parts = 1;
     reduce_carrier(bytes, &reduction_p->dtype);
     return reduce_make(our_type, our_op, &reduction_p->op);
+}
+
+/* Integers, by libdist itself: what MPI computes for it may round. */
+static bool reduce_is_exact(const struct disti_reduction *reduction)
+{
+    switch (reduction->dtype) {
+    case DIST_INT8:
+    case DIST_UINT8:
+    case DIST_INT32:
+    case DIST_UINT32:
+    case DIST_INT64:
+    case DIST_UINT64:
+        return reduction->op < DIST_OP_COUNT;
+    default:
+        return false;
+    }
+}
+
+dist_status disti_reduction_find(MPI_Datatype type, MPI_Op op, struct disti_reduction *reduction_p)
+{
+    if (!reduce_is_last(type, op)) {
+        dist_status status = reduce_find(type, op, &reduce_last.reduction);
+
+        reduce_last.known = status == DIST_OK;
+        if (status != DIST_OK)
+            return status;
+        reduce_last.type = type;
+        reduce_last.op = op;
+        reduce_last.exact = reduce_is_exact(&reduce_last.reduction);
+    }
+    *reduction_p = reduce_last.reduction;
+    return DIST_OK;
+}
+
+bool disti_reduction_is_exact(MPI_Datatype type, MPI_Op op)
+{
+    struct disti_reduction reduction;
+
+    if (reduce_is_last(type, op))
+        return reduce_last.exact;
+    return type != MPI_DATATYPE_NULL && op != MPI_OP_NULL &&
+           disti_reduction_find(type, op, &reduction) == DIST_OK && reduce_last.exact;
 }

@@ -29,7 +29,13 @@ static atomic_llong report_counts[DISTI_KINDS][DISTI_FORMS][DISTI_WHY_COUNT];
 
 void disti_report_count(enum disti_kind kind, enum disti_form form, enum disti_why reason)
 {
-    atomic_fetch_add_explicit(&report_counts[kind][form][reason], 1, memory_order_relaxed);
+    atomic_llong *count = &report_counts[kind][form][reason];
+
+    if (disti_preload.turns)
+        atomic_fetch_add_explicit(count, 1, memory_order_relaxed);
+    else
+        atomic_store_explicit(count, atomic_load_explicit(count, memory_order_relaxed) + 1,
+                              memory_order_relaxed);
 }
 
 static void report_row(int kind, int form, const long long counts[DISTI_WHY_COUNT])

@@ -12,9 +12,6 @@
  * this very process. All that is to be done is to tell MPI when the operation has ended.
  */
 
-/* A wait for an operation of libdist; so often MPI's own messages are looked after. */
-#define REQUESTS_WAIT_MS 1
-
 /* Guards the lists. Held by whoever moves operations along, never while waiting for anybody. */
 static pthread_mutex_t requests_lock = PTHREAD_MUTEX_INITIALIZER;
 static struct disti_channel *requests_channels;
@@ -163,7 +160,7 @@ static int requests_cancel(void *extra, int complete)
 }
 
 /* The request, before the operation is started: what can fail without the others is over then. */
-static int requests_new(const struct disti_args *args, struct disti_comm *comm,
+static int requests_new(struct disti_args *args, struct disti_comm *comm,
                         struct disti_pending **pending_p)
 {
     struct disti_pending *pending = calloc(1, sizeof(*pending));
@@ -187,7 +184,7 @@ static int requests_new(const struct disti_args *args, struct disti_comm *comm,
     return code;
 }
 
-int disti_serve_nonblocking(const struct disti_args *args, struct disti_comm *comm,
+int disti_serve_nonblocking(struct disti_args *args, struct disti_comm *comm,
                             MPI_Request *request_p)
 {
     struct disti_pending *pending = NULL;
@@ -217,33 +214,22 @@ int disti_serve_nonblocking(const struct disti_args *args, struct disti_comm *co
  * Looks for a message that nobody sends: MPI must go through what has come. (MPICH does not for a
  * communicator of one rank.)
  */
-void disti_poll_mpi(void)
+void disti_poll_mpi(void *arg)
 {
     int there;
 
+    (void)arg;
     PMPI_Iprobe(MPI_ANY_SOURCE, 0, disti_preload.silent, &there, MPI_STATUS_IGNORE);
 }
 
-static dist_status requests_wait(dist_work *work)
-{
-    dist_status status;
-
-    while ((status = dist_wait_for(work, REQUESTS_WAIT_MS)) == DIST_IN_PROGRESS)
-        disti_poll_mpi();
-    return status;
-}
-
-int disti_serve(const struct disti_args *args, struct disti_comm *comm)
+int disti_serve(struct disti_args *args, struct disti_comm *comm)
 {
     struct disti_call call;
-    dist_work *work = NULL;
     int code = disti_call_open(&call, args, comm);
 
     if (code == MPI_SUCCESS)
-        code = disti_call_start(&call, &work);
-    if (code == MPI_SUCCESS && requests_wait(work) != DIST_OK)
-        code = disti_call_fail(&call);
-    else if (code == MPI_SUCCESS)
+        code = disti_call_start(&call, NULL);
+    if (code == MPI_SUCCESS)
         code = disti_call_finish(&call);
     disti_call_close(&call);
     return code;

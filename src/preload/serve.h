@@ -23,6 +23,9 @@ enum disti_why disti_reduction_is_eligible(MPI_Datatype type, MPI_Op op);
 /* May fail only for lack of memory, with dist_last_error. */
 dist_status disti_reduction_find(MPI_Datatype type, MPI_Op op, struct disti_reduction *reduction_p);
 
+/* Of one that may be found: is the result the same whoever computes it? */
+bool disti_reduction_is_exact(MPI_Datatype type, MPI_Op op);
+
 /* ---- layout.c ---- */
 
 /*
@@ -52,10 +55,27 @@ struct disti_buffer {
     struct disti_numbers counts, displs;
 };
 
+/* One that is not there. Field by field: short calls have two. */
+static inline void disti_layout_clear(struct disti_layout *layout)
+{
+    layout->type = MPI_DATATYPE_NULL;
+    layout->contiguous = true;
+    layout->blocks = 0;
+    layout->sizes = NULL;
+    layout->offsets = NULL;
+    layout->displacements = NULL;
+}
+
 /* copy: even if contiguous. 0, or an error code of MPI. Always to be closed. */
 int disti_layout_open(struct disti_layout *layout, const struct disti_buffer *buffer, int blocks,
                       bool copy);
 void disti_layout_close(struct disti_layout *layout);
+
+/* Is there anything that closing would free? */
+static inline bool disti_layout_owns(const struct disti_layout *layout)
+{
+    return !layout->contiguous || layout->sizes || layout->offsets || layout->displacements;
+}
 
 /* Block's bytes, and where they are from `bytes`. */
 size_t disti_layout_size(const struct disti_layout *layout, int block);
@@ -68,6 +88,9 @@ size_t disti_layout_span(const struct disti_layout *layout);
 int disti_layout_load(const struct disti_layout *layout, int first, int blocks);
 int disti_layout_store(const struct disti_layout *layout, int first, int blocks);
 
+/* Bytes of an element's data; 0: MPI does not know the type. */
+size_t disti_type_size(MPI_Datatype type);
+
 /* Does MPI_Pack write nothing but the data? Else types that are not contiguous cannot be served. */
 bool disti_pack_is_data_only(void);
 
@@ -79,14 +102,25 @@ bool disti_pack_is_data_only(void);
  */
 struct disti_comm *disti_call_is_eligible(struct disti_args *args, enum disti_form form);
 
-/* The call without the arguments that mean nothing on this rank, which may be anything. */
-struct disti_args disti_args_heeded(const struct disti_args *given, int rank);
+/* Clears the arguments that mean nothing on this rank, which may be anything. */
+void disti_args_strip(struct disti_args *args, int rank);
 
 /*
  * Is there something in the heeded arguments that MPI refuses? MPI_SUCCESS, or its error code. A
  * rank may be alone with that: it must not hand on a call that the others serve.
  */
 int disti_args_check(const struct disti_args *args, const struct disti_comm *comm);
+
+/* ---- compare.c ---- */
+
+/*
+ * Is a blocking call that could be served faster in MPI? SERVED, or why it is handed on; the same
+ * on all ranks. With args->comparison set the caller is to tell when it has ended.
+ */
+enum disti_why disti_compare(struct disti_args *args, const struct disti_comm *comm);
+
+/* The call has ended, whoever did it. The last of a comparison meets the other ranks: blocks. */
+void disti_compare_end(const struct disti_args *args);
 
 /* ---- call.c ---- */
 
@@ -112,12 +146,15 @@ struct disti_call {
 /* Ends the channel's use and calls the error handler. Returns an error code. */
 int disti_call_fail(const struct disti_call *call);
 
-/* MPI_SUCCESS, or an error code after the error handler was called. Always to be closed. */
-int disti_call_open(struct disti_call *call, const struct disti_args *args,
-                    struct disti_comm *comm);
+/* MPI_SUCCESS, or an error code after the error handler was called. Always to be closed. Of the
+ * arguments only those are left that are heeded. */
+int disti_call_open(struct disti_call *call, struct disti_args *args, struct disti_comm *comm);
 void disti_call_close(struct disti_call *call);
 
-/* Copies the data in and starts the operation. As disti_call_open. */
+/*
+ * Copies the data in and starts the operation; with work_p NULL it does it to its end, and MPI's
+ * own messages are looked after meanwhile. As disti_call_open.
+ */
 int disti_call_start(struct disti_call *call, dist_work **work_p);
 
 /*
@@ -141,10 +178,10 @@ struct disti_pending {
 };
 
 /* Serves it to the end. */
-int disti_serve(const struct disti_args *args, struct disti_comm *comm);
+int disti_serve(struct disti_args *args, struct disti_comm *comm);
 
 /* Starts it; *request_p is one that MPI knows. */
-int disti_serve_nonblocking(const struct disti_args *args, struct disti_comm *comm,
+int disti_serve_nonblocking(struct disti_args *args, struct disti_comm *comm,
                             MPI_Request *request_p);
 
 /* Puts a started operation behind the others of its channel. */
@@ -165,12 +202,12 @@ bool disti_pending_release(struct disti_pending *pending);
  */
 bool disti_move(void);
 
-/* Lets MPI move its own messages. */
-void disti_poll_mpi(void);
+/* Lets MPI move its own messages; arg is NULL, see dist_group_options.meanwhile. */
+void disti_poll_mpi(void *arg);
 
 /* ---- persistent.c ---- */
 
-int disti_serve_persistent(const struct disti_args *args, struct disti_comm *comm,
+int disti_serve_persistent(struct disti_args *args, struct disti_comm *comm,
                            MPI_Request *request_p);
 
 /* Completes the request of an operation that has ended so. */

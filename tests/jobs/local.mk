@@ -110,6 +110,8 @@ preload_program_sources = \
 	tests/jobs/preload_blocked.c \
 	tests/jobs/preload_buffers.c \
 	tests/jobs/preload_comms.c \
+	tests/jobs/preload_compare.c \
+	tests/jobs/preload_memory.c \
 	tests/jobs/preload_movers.c \
 	tests/jobs/preload_others.c \
 	tests/jobs/preload_program.c \

@@ -310,6 +310,24 @@ struct worker {
     MPI_Comm comm;
 };
 
+/* Its copy goes when it has ended, in whatever thread. */
+static void others_gapped(const struct place *place, MPI_Comm comm)
+{
+    int values[64];
+    MPI_Request request;
+    MPI_Datatype gapped;
+
+    for (int i = 0; i < 64; i++)
+        values[i] = place->rank == 0 ? i : -1;
+    MPI_Type_vector(8, 1, 2, MPI_INT, &gapped);
+    MPI_Type_commit(&gapped);
+    MPI_Ibcast(values, 3, gapped, 0, comm, &request);
+    MPI_Type_free(&gapped);
+    MPI_Wait(&request, MPI_STATUS_IGNORE);
+    if (values[4] != 4 || (place->rank > 0 && values[5] != -1))
+        program_wrong(place, "a type with gaps: %d, %d", values[4], values[5]);
+}
+
 /* Communicators of the same ranks are made at the same time, in whatever order. */
 static void *others_work(void *arg)
 {
@@ -327,6 +345,7 @@ static void *others_work(void *arg)
         MPI_Wait(&request, MPI_STATUS_IGNORE);
         if (out != place.ranks * in)
             program_wrong(&place, "thread %d, round %d: %d", worker->number, round, out);
+        others_gapped(&place, worker->comm);
         MPI_Comm_free(&own);
     }
     return NULL;

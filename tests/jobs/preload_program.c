@@ -257,6 +257,10 @@ int main(int argc, char **argv)
         program_progress();
     else if (strcmp(part, "comms") == 0)
         program_comms(number);
+    else if (strcmp(part, "compare") == 0)
+        program_compare();
+    else if (strcmp(part, "memory") == 0)
+        program_memory(number);
     else if (strcmp(part, "many") == 0)
         program_many(number);
     else if (strcmp(part, "persistent") == 0)

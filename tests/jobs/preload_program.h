@@ -111,6 +111,12 @@ void program_comms(int rounds); /* one after another, freed without the others, 
 void program_many(int many);    /* side by side */
 void program_persistent(void);  /* made in one order, started in another */
 
+/* preload_compare.c */
+void program_compare(void); /* what MPI may do faster, often */
+
+/* preload_memory.c */
+void program_memory(bool served); /* MPI_Alloc_mem's */
+
 /* preload_others.c */
 void program_large(const struct place *place); /* MPI-4's large counts */
 void program_handed_on(void);                  /* what must be right though libdist has it not */

@@ -20,6 +20,7 @@ const struct disti_variable disti_variables[] = {
     {"DIST_DEVICE", "the GPU of this rank"},
     {"DIST_GPU_DRIVER", "the file of the GPU's driver library"},
     {"DIST_MPI_COLL", "how backend mpi runs collectives"},
+    {"DIST_MPI_COMPARE", "libdist_mpi.so hands on what MPI does faster"},
     {"DIST_MPI_CUDA", "whether MPI takes GPU memory directly"},
     {"DIST_MPI_REPORT", "libdist_mpi.so prints what it has served"},
     {"DIST_MPI_SERVE", "what libdist_mpi.so serves"},

@@ -84,6 +84,8 @@ dist_status disti_group_new(struct disti_world *world, const struct disti_group_
     group->world_size = spec->size;
     group->timeout_ms = spec->timeout_ms;
     group->stream = spec->stream;
+    group->meanwhile = spec->meanwhile;
+    group->meanwhile_arg = spec->meanwhile_arg;
     group->open_by_ns = spec->until_ns;
     group->policy = world->policy;
     group->lost_rank = -1;

@@ -41,6 +41,8 @@ struct dist_group {
     void *state;    /* the backend's; NULL until it is opened */
     bool host_only; /* all memory is the host's, as far as anybody knows */
     struct disti_wait_policy policy;
+    void (*meanwhile)(void *arg); /* the program's, for those who wait; NULL: none */
+    void *meanwhile_arg;
     uint32_t gathers;          /* how many all-gathers through the store: their keys */
     int64_t open_by_ns;        /* while it is opened: the deadline; else 0 */
     struct disti_notice *news; /* the first that concerns it; guarded by the world's lock */
@@ -74,6 +76,8 @@ struct disti_group_spec {
     int size;
     int timeout_ms;
     void *stream;
+    void (*meanwhile)(void *arg);
+    void *meanwhile_arg;
     int64_t until_ns; /* when it has to be open */
 };
 

@@ -161,6 +161,8 @@ static dist_status groups_make(struct dist_group *parent, int *ranks, int count,
                                     .size = count,
                                     .timeout_ms = options->timeout_ms,
                                     .stream = options->stream,
+                                    .meanwhile = options->meanwhile,
+                                    .meanwhile_arg = options->meanwhile_arg,
                                     .until_ns = until};
     dist_status status;
 

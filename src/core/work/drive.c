@@ -17,6 +17,11 @@
 /* Between two looks by dist_test, which may be called in a tight loop. */
 #define DRIVE_WATCH_NS (1000 * 1000)
 
+/* Between two calls of the group's function `meanwhile`; the polls between two looks at the clock
+ * for it are more than a short call takes. */
+#define DRIVE_MEANWHILE_NS (1000 * 1000)
+#define DRIVE_MEANWHILE_POLLS 64
+
 /* Yields of a driver to threads that want the lock: about a wake-up. */
 #define DRIVE_YIELDS 64
 
@@ -202,10 +207,35 @@ static int drive_others(struct dist_group *group)
     return moved;
 }
 
+/*
+ * Lets the program move what else has to move, without the lock, if it is time for that. Returns
+ * when the next time is; 0: the clock was not looked at yet. After a nap it is looked at at once.
+ */
+static int64_t drive_meanwhile(struct dist_group *group, uint32_t rounds, bool napped,
+                               int64_t due_ns)
+{
+    int64_t now;
+
+    if (!group->meanwhile)
+        return INT64_MAX;
+    if (!napped && rounds % DRIVE_MEANWHILE_POLLS != 0)
+        return due_ns;
+    now = disti_now_ns();
+    if (due_ns && now < due_ns)
+        return due_ns;
+    if (due_ns) {
+        disti_group_unlock(group);
+        group->meanwhile(group->meanwhile_arg);
+        disti_group_lock(group);
+    }
+    return now + DRIVE_MEANWHILE_NS;
+}
+
 static void drive_along(struct dist_group *group, const struct disti_work *work, int64_t until)
 {
     struct disti_wait wait = {0};
     uint32_t rounds = 0;
+    int64_t due_ns = 0;
 
     if (group->drive.completion_due)
         disti_complete(group);
@@ -218,10 +248,11 @@ static void drive_along(struct dist_group *group, const struct disti_work *work,
             disti_drive_watch(group);
         if (disti_others_wait(group) && (moved <= 0 || rounds % DRIVE_OTHERS_POLLS == 0))
             moved += drive_others(group);
+        due_ns = drive_meanwhile(group, rounds, wait.nap_ns != 0, due_ns);
         if (moved > 0)
             wait = (struct disti_wait){0};
         else
-            disti_drive_rest(group, &wait, until);
+            disti_drive_rest(group, &wait, due_ns && due_ns < until ? due_ns : until);
         disti_drive_let_in(group);
     }
 }

@@ -7,6 +7,7 @@ core_tests = \
 	tests/unit/core/test_groups_many \
 	tests/unit/core/test_identity \
 	tests/unit/core/test_init \
+	tests/unit/core/test_meanwhile \
 	tests/unit/core/test_op \
 	tests/unit/core/test_states \
 	tests/unit/core/test_support
@@ -30,6 +31,9 @@ tests_unit_core_test_identity_LDADD = $(unit_test_libs)
 tests_unit_core_test_init_SOURCES = tests/unit/core/test_init.c tests/unit/core/job.h \
 	tests/unit/rendezvous/ranks.h
 tests_unit_core_test_init_LDADD = $(unit_test_libs)
+tests_unit_core_test_meanwhile_SOURCES = tests/unit/core/test_meanwhile.c \
+	tests/unit/core/worlds.h
+tests_unit_core_test_meanwhile_LDADD = $(unit_test_libs)
 tests_unit_core_test_op_SOURCES = tests/unit/core/test_op.c
 tests_unit_core_test_op_LDADD = $(unit_test_libs)
 tests_unit_core_test_states_SOURCES = tests/unit/core/test_states.c
