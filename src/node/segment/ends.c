@@ -68,6 +68,11 @@ static void ends_copy(const struct ends *ends, char *to, const char *from)
         memcpy(to + behind, from + behind, ends->tail);
 }
 
+void *disti_segment_view(void *memory, size_t bytes)
+{
+    return ends_find(memory, bytes).view;
+}
+
 void *disti_segment_load(void *memory, size_t bytes)
 {
     struct ends ends = ends_find(memory, bytes);

@@ -88,10 +88,11 @@ dist_status disti_segment_register(void *memory, size_t bytes);
 dist_status disti_segment_unregister(void *memory);
 
 /*
- * For a range that disti_segment_find has found, before peers look at it: copies what lies in an
- * end, and returns where this process sees all of it: in the view if something does, else at
- * memory. store is for after peers have written there.
+ * For a range that disti_segment_find has found. view is where this process sees all of it: in the
+ * view if something lies in an end, else at memory. load, for what peers are to read, copies the
+ * ends there as well; store, for what they have written, copies them back.
  */
+void *disti_segment_view(void *memory, size_t bytes);
 void *disti_segment_load(void *memory, size_t bytes);
 void disti_segment_store(void *memory, size_t bytes);
 
