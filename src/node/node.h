@@ -60,8 +60,7 @@ enum disti_node_way {
  */
 struct disti_node_op {
     struct dist_call call;
-    void
-        *program_out; /* what call.out stands for, if that is a view of it (segment.h); else NULL */
+    void *program_out; /* what call.out stands for, if that is its twin (segment.h); else NULL */
     uint64_t fingerprint, number;
     size_t element_bytes, piece; /* elements of a block that go in one round */
     size_t given;                /* BOARD: bytes of this rank's that stand on its board */

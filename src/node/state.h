@@ -261,7 +261,7 @@ const char *disti_node_in(const struct disti_node *node, const struct disti_node
 char *disti_node_window(const struct disti_node *node, int rank, uint64_t round);
 /* Writes where this rank's data and its window are into its slot. */
 dist_status disti_node_publish(struct disti_node *node, struct disti_node_op *op);
-/* Brings what peers have written into a view to where the program has it; at the call's end. */
+/* Brings what peers have written into a twin to where the program has it; at the call's end. */
 void disti_node_take_back(const struct disti_node *node, const struct disti_node_op *op);
 /* Learns where the others' are, and what follows for the call. All have shown theirs. */
 dist_status disti_node_resolve(struct disti_node *node, struct disti_node_op *op);

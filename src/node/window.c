@@ -94,14 +94,14 @@ static bool window_is_written(const struct node_pattern *pattern)
 }
 
 /*
- * Where peers write, this rank writes in the view as well, and reads there: so what lies where
- * stays as the program has it.
+ * Where peers write, this rank writes in the twin as well, and reads there: so what lies where
+ * stays as the program has it. All of OUT is written, but for what is IN too.
  */
 static void window_show_ends(const struct disti_node *node, struct disti_node_op *op,
                              struct node_peer *self)
 {
     void *in = self->in ? disti_segment_load((void *)op->call.in, window_in_bytes(node, op)) : NULL;
-    void *out = self->out ? disti_segment_load(self->out, window_out_bytes(node, op)) : NULL;
+    void *out = self->out ? disti_segment_twin(self->out, window_out_bytes(node, op)) : NULL;
 
     if (!out || out == op->call.out)
         return;

@@ -20,7 +20,7 @@ struct segment_pages disti_segment_pages(const struct segment *segment)
 
 /* A range's bytes before and behind the shared pages. */
 struct ends {
-    char *memory, *view;
+    char *memory, *twin;
     size_t bytes, head, tail;
 };
 
@@ -41,13 +41,13 @@ static struct ends ends_of(const struct segment *segment, char *memory, size_t b
 
     ends.head = ends_before(memory, pages.memory, bytes);
     ends.tail = bytes - ends_before(memory, pages.memory + pages.bytes, bytes);
-    ends.view = ends.head || ends.tail ? disti_arena_memory(&block) : memory;
+    ends.twin = ends.head || ends.tail ? disti_arena_memory(&block) : memory;
     return ends;
 }
 
 static struct ends ends_find(void *memory, size_t bytes)
 {
-    struct ends ends = {.memory = memory, .view = memory, .bytes = bytes};
+    struct ends ends = {.memory = memory, .twin = memory, .bytes = bytes};
     const struct segment *segment;
 
     disti_segment_lock();
@@ -68,17 +68,22 @@ static void ends_copy(const struct ends *ends, char *to, const char *from)
         memcpy(to + behind, from + behind, ends->tail);
 }
 
+void *disti_segment_twin(void *memory, size_t bytes)
+{
+    return ends_find(memory, bytes).twin;
+}
+
 void *disti_segment_load(void *memory, size_t bytes)
 {
     struct ends ends = ends_find(memory, bytes);
 
-    ends_copy(&ends, ends.view, ends.memory);
-    return ends.view;
+    ends_copy(&ends, ends.twin, ends.memory);
+    return ends.twin;
 }
 
 void disti_segment_store(void *memory, size_t bytes)
 {
     struct ends ends = ends_find(memory, bytes);
 
-    ends_copy(&ends, ends.memory, ends.view);
+    ends_copy(&ends, ends.memory, ends.twin);
 }

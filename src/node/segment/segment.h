@@ -76,22 +76,23 @@ void disti_segment_retire(void);
  * ERR_INVALID_ARGUMENT says what is wrong; ERR_NO_MEMORY. Unregister, to be called before the
  * memory is unmapped, makes it private again, contents kept.
  *
- * What lies before the first whole page or behind the last stays where it is, for others' data
- * are beside it. Its place in the block is elsewhere, in the view, where this process has the whole
- * block mapped, as peers have:
+ * What lies before the first whole page or behind the last stays where it is, for other data are
+ * beside it. Its place in the block is in the twin: the block as this process has it mapped in one
+ * piece, as peers have.
  *
  *     memory        ..bbb|bbbbbbbbbb|bbbbbbbbbb|bb....
- *                    end      shared pages      end     load copies the ends to the view,
- *     view          ..bbb|bbbbbbbbbb|bbbbbbbbbb|bb....  store those of the view back
+ *                    end      shared pages      end     load copies the ends to the twin,
+ *     twin          ..bbb|bbbbbbbbbb|bbbbbbbbbb|bb....  store those of the twin back
  */
 dist_status disti_segment_register(void *memory, size_t bytes);
 dist_status disti_segment_unregister(void *memory);
 
 /*
- * For a range that disti_segment_find has found, before peers look at it: copies what lies in an
- * end, and returns where this process sees all of it: in the view if something does, else at
- * memory. store is for after peers have written there.
+ * For a range that disti_segment_find has found. twin: where all of it is seen together, in
+ * the twin if something lies in an end, else at memory. load, for what peers are to read, copies
+ * the ends there as well; store, for what they have written, copies them back.
  */
+void *disti_segment_twin(void *memory, size_t bytes);
 void *disti_segment_load(void *memory, size_t bytes);
 void disti_segment_store(void *memory, size_t bytes);
 

@@ -80,17 +80,17 @@ static void test_ends(void **state)
 /* Of a part only what lies in an end moves; what lies in none is at its place. */
 static void test_parts(void **state)
 {
-    unsigned char *memory = map_private(4 * PAGE), *mine = memory + PAGE - 100, *view;
+    unsigned char *memory = map_private(4 * PAGE), *mine = memory + PAGE - 100, *twin;
     size_t bytes = PAGE + 300;
 
     (void)state;
     assert_int_equal(disti_segment_register(mine, bytes), DIST_OK);
     unit_fill(mine, bytes, 1);
     assert_ptr_equal(disti_segment_load(mine + 100, PAGE), mine + 100);
-    view = disti_segment_load(mine + 10, 20);
-    assert_memory_equal(view, mine + 10, 20);
-    assert_ptr_equal(disti_segment_load(mine + PAGE + 120, 30), view + PAGE + 110);
-    memset(view, 7, 20);
+    twin = disti_segment_load(mine + 10, 20);
+    assert_memory_equal(twin, mine + 10, 20);
+    assert_ptr_equal(disti_segment_load(mine + PAGE + 120, 30), twin + PAGE + 110);
+    memset(twin, 7, 20);
     disti_segment_store(mine + 15, 5);
     assert_true(mine[14] != 7 && mine[15] == 7 && mine[19] == 7 && mine[20] != 7);
     assert_ptr_equal(disti_segment_load(memory, 5), memory); /* not registered */
