@@ -26,13 +26,14 @@ void disti_again_learn(struct dist_engine *engine, const struct dist_call *call,
 dist_status disti_engine_at_once(struct dist_engine *engine, const struct dist_call *call)
 {
     struct engine_again *again = &engine->again[call->collective];
+    dist_status status;
 
-    if (engine->head || engine->p2p_head || engine->calls.unpolled || !again_is(again, call) ||
-        !disti_node_start_again(engine->node, call, &again->op))
+    if (engine->head || engine->p2p_head || engine->calls.unpolled || !again_is(again, call))
         return DIST_ERR_UNSUPPORTED;
+    status = disti_node_start_again(engine->node, call, &again->op);
+    if (status == DIST_ERR_UNSUPPORTED)
+        return status;
     disti_mismatch_called(engine, call->sequence, again->op.fingerprint);
-    if (disti_node_look(engine->node, &again->op) == DIST_OK)
-        return DIST_OK;
-    engine->begun = true;
-    return DIST_IN_PROGRESS;
+    engine->begun = status != DIST_OK;
+    return status;
 }

@@ -148,14 +148,11 @@ void disti_node_start(struct disti_node *node, const struct dist_call *call, uin
 
 /*
  * Begins once more a short call of this rank's that has ended, with other buffers and another
- * sequence, if nothing stands in its way. False: nothing was done; start it.
+ * sequence, and looks for the others once. OK: it has ended. UNSUPPORTED: nothing was done; start
+ * it. Else it has begun, and advance goes on with it. Reports nothing.
  */
-bool disti_node_start_again(struct disti_node *node, const struct dist_call *call,
-                            struct disti_node_op *op);
-
-/* After start_again: as advance, but looks once, and reports nothing; what is not OK advance tells.
- */
-dist_status disti_node_look(struct disti_node *node, struct disti_node_op *op);
+dist_status disti_node_start_again(struct disti_node *node, const struct dist_call *call,
+                                   struct disti_node_op *op);
 
 /* Is it worth it to begin this call once more so? Of crowded ranks hardly one that waits for all
  * finds them there. */

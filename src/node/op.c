@@ -322,13 +322,14 @@ bool disti_node_can_start_again(const struct disti_node *node, const struct dist
            !(disti_node_is_crowded(node) && op_is_met(node, op));
 }
 
-bool disti_node_start_again(struct disti_node *node, const struct dist_call *call,
-                            struct disti_node_op *op)
+dist_status disti_node_start_again(struct disti_node *node, const struct dist_call *call,
+                                   struct disti_node_op *op)
 {
     uint64_t number = node->calls + 1;
+    dist_status status;
 
     if (number - node->confirmed >= op->depth || node->gone >= 0)
-        return false;
+        return DIST_ERR_UNSUPPORTED;
     node->calls = op->number = number;
     op->call.in = call->in;
     op->call.out = call->out;
@@ -339,14 +340,8 @@ bool disti_node_start_again(struct disti_node *node, const struct dist_call *cal
     if (number % OP_CPU_CALLS == 0)
         disti_node_publish_cpu(node);
     op_publish(node, op, 0);
-    return true;
-}
-
-dist_status disti_node_look(struct disti_node *node, struct disti_node_op *op)
-{
-    dist_status status = op_poll(node, op);
-
-    return status == DIST_OK ? op_finish_short(node, op) : status;
+    status = op_poll(node, op);
+    return status == DIST_OK ? op_finish_short(node, op) : DIST_IN_PROGRESS;
 }
 
 bool disti_node_waits_for(const struct disti_node *node, const struct disti_node_op *op, int rank)
