@@ -5,8 +5,9 @@ libdist_core_sources += \
 	src/node/migrate.c \
 	src/node/doorbell.c \
 	src/node/board.c \
-	src/node/buddy.c \
-	src/node/buddy.h \
+	src/node/board.h \
+	src/node/segment/buddy.c \
+	src/node/segment/buddy.h \
 	src/node/cma.c \
 	src/node/copy.c \
 	src/node/deferred.c \

@@ -125,8 +125,6 @@ dist_status disti_node_publish(struct disti_node *node, struct disti_node_op *op
     locations->in.name.key = locations->out.name.key = 0;
     locations->in_offered = locations->out_offered = locations->refuses = false;
     locations->cma_failed = 0;
-    locations->in_address = (uintptr_t)op->call.in;
-    locations->out_address = (uintptr_t)op->call.out;
     if (gives && disti_node_find(node, op->call.in, window_in_bytes(node, op), &locations->in,
                                  &locations->in_offered))
         self->in = op->call.in;
@@ -136,6 +134,8 @@ dist_status disti_node_publish(struct disti_node *node, struct disti_node_op *op
                                                          &locations->out, &locations->out_offered)))
         self->out = op->call.out;
     window_show_ends(node, op, self);
+    locations->in_address = (uintptr_t)op->call.in;
+    locations->out_address = (uintptr_t)op->call.out;
     /* Even if all should be visible: a peer attaches it now or, once this rank is gone, never. */
     status = window_make(node);
     if (status == DIST_OK)

@@ -8,12 +8,12 @@ preload_sources = \
 	src/preload/compare.c \
 	src/preload/comms.c \
 	src/preload/creators.c \
-	src/preload/flavour.c \
-	src/preload/imports.c \
+	src/preload/names/flavour.c \
+	src/preload/names/imports.c \
 	src/preload/init.c \
 	src/preload/eligible.c \
-	src/preload/objects.c \
-	src/preload/objects.h \
+	src/preload/names/objects.c \
+	src/preload/names/objects.h \
 	src/preload/persistent.c \
 	src/preload/preload.h \
 	src/preload/reduce.c \

@@ -3,7 +3,7 @@
 #include "node/segment/arena.h"
 
 #include "base/log.h"
-#include "node/buddy.h"
+#include "node/segment/buddy.h"
 #include "node/segment/file.h"
 
 #include <stdlib.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Which units of a range are taken: a buddy system, beside the memory that it divides. */
-#ifndef DISTI_NODE_BUDDY_H
-#define DISTI_NODE_BUDDY_H
+#ifndef DISTI_NODE_SEGMENT_BUDDY_H
+#define DISTI_NODE_SEGMENT_BUDDY_H
 
 #include <stdbool.h>
 #include <stddef.h>

@@ -11,7 +11,7 @@
  * call each other by them. So the import of PMPI_X is pointed at our MPI_X in those objects alone
  * that offer X too. An import is a slot of the object, which the dynamic linker has filled or will.
  */
-#include "preload/objects.h"
+#include "preload/names/objects.h"
 #include "preload/serve.h"
 
 #include <ctype.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Preload: is the program's MPI the one that this library was built for? */
-#include "preload/objects.h"
+#include "preload/names/objects.h"
 #include "preload/preload.h"
 
 #include <stdio.h>

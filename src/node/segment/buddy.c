@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* A buddy system in a tree of bytes. */
-#include "node/buddy.h"
+#include "node/segment/buddy.h"
 
 #include <stdlib.h>
 

@@ -1,0 +1,114 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* What stands on a rank's board, and when it may be read; private to this folder. */
+#ifndef DISTI_NODE_BOARD_H
+#define DISTI_NODE_BOARD_H
+
+#include "node/node.h"
+
+#include <stdalign.h>
+#include <stdatomic.h>
+
+/* CPUs fetch lines in pairs: what different ranks write lies this far apart. */
+#define NODE_APART 128
+/* What is asked of memory. */
+#define NODE_LINE 64
+/* What a rank gives stands on its board up to so many bytes. */
+#define NODE_SHORT_MAX ((size_t)8 << 10)
+/* Up to so many of ordinary memory, which is copied there sooner than it is waited for. */
+#define NODE_AREA_BYTES ((size_t)32 << 10)
+/* Of two ranks: half of a longer vector is sooner summed where it lies than all of it moved. */
+#define NODE_SHORT_PAIR ((size_t)2 << 10)
+/* From so many bytes on it pays to fetch a slot for writing before it is written. */
+#define NODE_PREFETCH_MIN 192
+
+/*
+ * Where a rank's data are. Names of which all is zero: in its window. Most calls need the first two
+ * only, which share the line of the stage.
+ *
+ * A segment that not all are known to have mapped is offered: the data are in the window too, the
+ * others try whether they can map it, and each says on its own board if it could not. So a rank
+ * without descriptors or mappings makes calls slower, and none fail.
+ */
+struct node_locations {
+    struct disti_segment_location in;
+    bool in_place; /* OUT is the same, and `out` not written */
+    bool in_offered, out_offered;
+    bool refuses; /* from stage 1 on: one of the segments that were offered in this call */
+    struct disti_segment_location out;
+    struct disti_segment_location window;
+    uint64_t in_address, out_address; /* in this rank's own address space */
+    uint64_t mover_ns[2];             /* mover.c: by windows, and by CMA */
+    int32_t cma_failed; /* from stage 1 on: errno of a copy that the kernel did not make */
+};
+
+/*
+ * Call number c stands in slot c % NODE_SLOTS. `stage` is c << NODE_STAGE_BITS | what the rank has
+ * reached; it only grows. All else is written before the stage that it belongs to is stored
+ * (release), and read after that has been seen (acquire). What a rank gives stands in the slot, or
+ * in area c % NODE_AREAS if the slot is too small. Of s slots or areas one is written for call c
+ * when every rank is known to have begun call c - s + 1, so that all have done with call c - s,
+ * whose it was. Two would do; with more a rank that only gives need not wait for those that take.
+ *
+ * `history` is a hash of this call and all before it: where two ranks' are the same in one call, so
+ * are all calls before. Who waits for a call reads its slot while that is the call's. Who only
+ * looks back at one may find the next in the slot, or half of it: then the stage says so before
+ * history and fingerprint do.
+ */
+#define NODE_SLOTS 32
+#define NODE_AREAS 8
+#define NODE_STAGE_BITS 24
+/* Bytes that a slot has room for, aligned as any element. */
+#define NODE_SLOT_DATA 224
+#define NODE_SLOT_ALIGN 32
+struct node_slot {
+    alignas(NODE_APART) _Atomic uint64_t stage;
+    _Atomic uint64_t history, fingerprint;
+    alignas(NODE_SLOT_ALIGN) union {
+        struct node_locations locations;
+        unsigned char data[NODE_SLOT_DATA];
+    };
+};
+
+struct node_area {
+    alignas(NODE_APART) unsigned char data[NODE_AREA_BYTES];
+};
+
+/*
+ * ASLEEP: it sleeps, or is about to: its doorbell wakes it; set before the last look at stages.
+ * GONE: it has given up calls that it had begun: what it has not done it will not do.
+ */
+enum node_presence { NODE_AWAKE, NODE_ASLEEP, NODE_GONE };
+
+struct node_board {
+    struct node_slot slots[NODE_SLOTS];
+    struct node_area areas[NODE_AREAS];
+    alignas(NODE_APART) _Atomic uint64_t begun; /* its newest call: others seldom look */
+    alignas(NODE_APART) _Atomic uint32_t presence;
+    _Atomic int32_t cpu;       /* that it was on when it last began a call */
+    _Atomic int32_t writes_to; /* the kernel copies for it into that rank's memory; -1: into none */
+    uint64_t gave_up;          /* GONE: from this call on */
+};
+
+static inline struct node_slot *node_slot(struct node_board *board, const struct disti_node_op *op)
+{
+    return &board->slots[op->number % NODE_SLOTS];
+}
+
+/* Where a rank's data are in a call on the boards. */
+static inline unsigned char *node_given(struct node_board *board, const struct disti_node_op *op)
+{
+    return op->in_area ? board->areas[op->number % NODE_AREAS].data : node_slot(board, op)->data;
+}
+
+static inline uint64_t node_stage(uint64_t number, uint32_t stage)
+{
+    return number << NODE_STAGE_BITS | stage;
+}
+
+/* The stage of a slot that is being written for a call. */
+static inline uint64_t node_writing(uint64_t number)
+{
+    return node_stage(number, 0) - 1;
+}
+
+#endif
