@@ -96,15 +96,17 @@ static void others_give_back(struct dist_group *group)
 }
 
 /*
- * Locks a group that needs this thread. False: another thread has the lock, or the group is for
- * another thread, and it is back in the list; or it needs nobody.
+ * Locks a group that needs this thread. False: another thread has the lock (*held_p: it may leave
+ * works behind and tell nobody, as the group is in the list), or the group is for another thread,
+ * and it is back in the list; or it needs nobody.
  */
-static bool others_enter(struct dist_group *group)
+static bool others_enter(struct dist_group *group, bool *held_p)
 {
     bool needs, may;
 
     if (pthread_mutex_trylock(&group->lock) != 0) {
         others_give_back(group);
+        *held_p = true;
         return false;
     }
     needs = group->works && disti_drive_state(&group->drive) == DISTI_DRIVE_IDLE;
@@ -124,9 +126,10 @@ int disti_others_move(void)
     const struct disti_log *log = disti_log_current();
     struct dist_group *groups[OTHERS_AT_ONCE];
     int count = others_take(groups), moved = 0;
+    bool held = false;
 
     for (int i = 0; i < count; i++) {
-        if (others_enter(groups[i])) {
+        if (others_enter(groups[i], &held)) {
             moved += disti_drive_once(groups[i]);
             disti_group_unlock(groups[i]);
         }
@@ -166,9 +169,10 @@ static int others_arm_all(struct dist_group **groups, struct pollfd *polls, int 
                           int64_t nap_ns, int *count, int64_t *ns, bool *quiet)
 {
     int taken = others_take(groups), armed = 0;
+    bool held = false;
 
     for (int i = 0; i < taken; i++) {
-        bool entered = others_enter(groups[i]);
+        bool entered = others_enter(groups[i], &held);
         bool sleeps = entered && others_arm(groups[i], polls, room, nap_ns, count, ns);
 
         if (entered)
@@ -179,7 +183,7 @@ static int others_arm_all(struct dist_group **groups, struct pollfd *polls, int 
         else
             disti_group_release(groups[i]);
     }
-    if (taken == OTHERS_AT_ONCE && *ns > nap_ns) /* there may be more */
+    if ((held || taken == OTHERS_AT_ONCE) && *ns > nap_ns) /* or there may be more */
         *ns = nap_ns;
     return armed;
 }
