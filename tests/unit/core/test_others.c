@@ -224,6 +224,48 @@ static void it_looks_again_at_a_group_that_was_locked(void **state)
     assert_int_equal(fake_close(&fakes[1], two), DIST_OK);
 }
 
+static void *poll_elsewhere(void *fd)
+{
+    disti_others_poll(*(int *)fd, disti_deadline_ms(15000));
+    return NULL;
+}
+
+/* Two sleep; the one that came later leaves. A group that is for neither keeps both at it. */
+static void a_sleeper_hears_of_a_group_when_another_has_left(void **state)
+{
+    struct fake *fakes = *state;
+    struct dist_group *groups[3];
+    struct dist_work *works[3];
+    int64_t begun = disti_now_ns();
+    int fd = eventfd(0, EFD_NONBLOCK);
+    pthread_t threads[2];
+
+    for (int i = 0; i < 3; i++) {
+        groups[i] = fake_open(&fakes[i]);
+        groups[i]->policy.sleep_ms = 15000;
+    }
+    fakes[1].backend.threads = no_threads;
+    works[0] = fake_start(groups[0], DIST_COLL_ALL_REDUCE);
+    works[1] = fake_start(groups[1], DIST_COLL_ALL_REDUCE);
+    pthread_create(&threads[0], NULL, wait_for_ever, works[0]);
+    fake_sleep(100);
+    pthread_create(&threads[1], NULL, poll_elsewhere, &fd);
+    fake_sleep(100);
+    assert_int_equal(eventfd_write(fd, 1), 0);
+    pthread_join(threads[1], NULL);
+    works[2] = fake_start(groups[2], DIST_COLL_ALL_REDUCE);
+    dist_on_complete(works[2], release_first, &fakes[0]);
+    fake_release(&fakes[2], 0);
+    pthread_join(threads[0], NULL);
+    assert_true(disti_now_ns() - begun < INT64_C(10) * 1000000000);
+    fake_release(&fakes[1], 0);
+    for (int i = 1; i < 3; i++)
+        assert_int_equal(dist_wait(works[i]), DIST_OK);
+    for (int i = 0; i < 3; i++)
+        assert_int_equal(fake_close(&fakes[i], groups[i]), DIST_OK);
+    close(fd);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -234,6 +276,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(another_thread_leaves_what_is_not_for_it, prepare, finish),
         cmocka_unit_test_setup_teardown(a_caller_takes_over_from_a_sleeper, prepare, finish),
         cmocka_unit_test_setup_teardown(it_looks_again_at_a_group_that_was_locked, prepare, finish),
+        cmocka_unit_test_setup_teardown(a_sleeper_hears_of_a_group_when_another_has_left, prepare,
+                                        finish),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
