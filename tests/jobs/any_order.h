@@ -13,6 +13,9 @@ struct order_group {
     int rank, size;    /* rank -1 then */
 };
 
+/* Whose memory a call uses. */
+enum order_memory { ORDER_ORDINARY, ORDER_ALLOCATED, ORDER_REGISTERED, ORDER_MEMORIES };
+
 /* A collective, the same on all ranks but for where this one's memory is. */
 struct order_call {
     struct order_group *group;
@@ -20,8 +23,10 @@ struct order_call {
     dist_dtype dtype;
     dist_op op;
     size_t count; /* elements of a block */
-    bool lent;    /* its memory is dist_alloc's */
-    void *memory, *in, *out;
+    enum order_memory kind_of_memory;
+    char *memory, *data; /* data: IN and OUT, with bytes around that nobody may touch */
+    size_t bytes;        /* of data */
+    void *in, *out;
     dist_work *work;
 };
 
@@ -36,7 +41,8 @@ dist_status order_draw(uint64_t *shared, uint64_t *own, struct order_group *grou
 /* Starts it; a rank outside the group has nothing to start. */
 dist_status order_post(struct order_call *call);
 
-/* Compares what has come with what must have, and frees the memory. Returns 0 or 1. */
+/* Compares what has come with what must have, looks at the bytes around, and frees the memory.
+ * Returns 0 or 1. */
 int order_check(struct order_call *call);
 
 #endif

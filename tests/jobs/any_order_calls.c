@@ -6,6 +6,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* Bytes around the data, and what they hold. */
+#define ORDER_MARGIN 64
+#define ORDER_UNTOUCHED 0xee
+
 enum {
     ALL_REDUCE,
     REDUCE,
@@ -105,20 +109,54 @@ static bool is_in_place(uint64_t *shared, uint64_t *own)
     return coll && strcmp(coll, "native") == 0 ? all : here;
 }
 
-static dist_status allocate(uint64_t *own, bool in_place, struct order_call *call)
+/* Bytes in front of the data: an element's alignment, and anything else. */
+static size_t draw_margin(uint64_t *own, const struct order_call *call)
+{
+    return ORDER_MARGIN + (size_t)order_below(own, 600) * dist_dtype_size(call->dtype);
+}
+
+/* Registered memory begins and ends where the data do, in pages that hold the margins too. */
+static dist_status allocate(uint64_t *own, struct order_call *call)
+{
+    size_t margin = draw_margin(own, call), all = margin + call->bytes + ORDER_MARGIN;
+    dist_group *group = call->group->group;
+    void *memory = NULL;
+
+    call->kind_of_memory = (enum order_memory)order_below(own, ORDER_MEMORIES);
+    if (call->kind_of_memory != ORDER_ALLOCATED)
+        memory = malloc(all);
+    else if (dist_alloc(group, all, &memory) != DIST_OK)
+        return DIST_ERR_NO_MEMORY;
+    if (!memory)
+        return DIST_ERR_NO_MEMORY;
+    call->memory = memory;
+    call->data = call->memory + margin;
+    memset(call->memory, ORDER_UNTOUCHED, all);
+    return call->kind_of_memory == ORDER_REGISTERED ? dist_register(group, call->data, call->bytes)
+                                                    : DIST_OK;
+}
+
+static void release(const struct order_call *call)
+{
+    if (call->kind_of_memory == ORDER_REGISTERED)
+        dist_unregister(call->group->group, call->data);
+    if (call->kind_of_memory == ORDER_ALLOCATED)
+        dist_free(call->group->group, call->memory);
+    else
+        free(call->memory);
+}
+
+static dist_status prepare(uint64_t *own, bool in_place, struct order_call *call)
 {
     size_t block = call->count * dist_dtype_size(call->dtype);
-    size_t in = blocks_in(call) * block, out = blocks_out(call) * block;
+    size_t in = blocks_in(call) * block;
+    dist_status status;
 
-    call->lent = order_below(own, 4) == 0;
-    if (call->lent && dist_alloc(call->group->group, in + out, &call->memory) != DIST_OK)
-        return DIST_ERR_NO_MEMORY;
-    if (!call->lent)
-        call->memory = malloc(in + out);
-    if (!call->memory)
-        return DIST_ERR_NO_MEMORY;
-    memset(call->memory, 0xee, in + out);
-    place(call, call->memory, (char *)call->memory + in, in_place);
+    call->bytes = in + blocks_out(call) * block;
+    status = allocate(own, call);
+    if (status != DIST_OK)
+        return status;
+    place(call, call->data, call->data + in, in_place);
     for (size_t i = 0; i < blocks_in(call) * call->count; i++)
         put(call, call->in, i, value(call, call->group->rank, i));
     return DIST_OK;
@@ -141,7 +179,7 @@ dist_status order_draw(uint64_t *shared, uint64_t *own, struct order_group *grou
     call->count = bytes / dist_dtype_size(call->dtype);
     if (call->kind > BROADCAST)
         call->count = (call->count + (size_t)group->size - 1) / (size_t)group->size;
-    return group->rank < 0 ? DIST_OK : allocate(own, in_place, call);
+    return group->rank < 0 ? DIST_OK : prepare(own, in_place, call);
 }
 
 dist_status order_post(struct order_call *c)
@@ -232,16 +270,31 @@ static int compare(const struct order_call *call)
     return 0;
 }
 
+/* The bytes on both sides of the data. */
+static int compare_margins(const struct order_call *call)
+{
+    const unsigned char *before = (const unsigned char *)call->data - ORDER_MARGIN;
+    const unsigned char *behind = (const unsigned char *)call->data + call->bytes;
+
+    for (int i = 0; i < ORDER_MARGIN; i++) {
+        if (before[i] == ORDER_UNTOUCHED && behind[i] == ORDER_UNTOUCHED)
+            continue;
+        printf("call %d, %s of %zu %s, rank %d: a byte around the data has changed\n", call->number,
+               names[call->kind], call->count, dist_dtype_string(call->dtype), call->group->rank);
+        return 1;
+    }
+    return 0;
+}
+
 int order_check(struct order_call *call)
 {
     int wrong;
 
     if (call->group->rank < 0)
         return 0;
-    wrong = gets_nothing(call) ? 0 : compare(call);
-    if (call->lent)
-        dist_free(call->group->group, call->memory);
-    else
-        free(call->memory);
+    wrong = compare_margins(call);
+    if (!gets_nothing(call))
+        wrong |= compare(call);
+    release(call);
     return wrong;
 }

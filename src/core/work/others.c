@@ -20,7 +20,12 @@ atomic_int disti_others_count;
  * threads are at the same. The list has a reference to each. Order of locks: a group's, this one.
  */
 static STAILQ_HEAD(, dist_group) others_list = STAILQ_HEAD_INITIALIZER(others_list);
-static int others_doorbell = -1; /* of a thread that sleeps and moves any group; the last to come */
+/* Threads that sleep and move any group. The last to come is first, and is woken for a new one. */
+struct others_sleeper {
+    int doorbell; /* -1: it has none, and naps */
+    LIST_ENTRY(others_sleeper) next;
+};
+static LIST_HEAD(, others_sleeper) others_sleepers = LIST_HEAD_INITIALIZER(others_sleepers);
 DISTI_PROCESS_LOCK(others_lock);
 
 /* With the list's lock. */
@@ -42,6 +47,15 @@ static void others_unlist(struct dist_group *group)
     atomic_fetch_sub(&disti_others_count, 1);
 }
 
+/* With the list's lock. */
+static void others_wake(void)
+{
+    const struct others_sleeper *sleeper = LIST_FIRST(&others_sleepers);
+
+    if (sleeper)
+        disti_doorbell_ring(sleeper->doorbell);
+}
+
 void disti_others_add(struct dist_group *group)
 {
     group->drive.left_by = pthread_self();
@@ -49,7 +63,7 @@ void disti_others_add(struct dist_group *group)
         return;
     pthread_mutex_lock(&others_lock);
     others_enlist(group);
-    disti_doorbell_ring(others_doorbell);
+    others_wake();
     pthread_mutex_unlock(&others_lock);
 }
 
@@ -69,7 +83,7 @@ void disti_others_forget(struct dist_group *group)
 void disti_others_forked(void)
 {
     STAILQ_INIT(&others_list);
-    others_doorbell = -1;
+    LIST_INIT(&others_sleepers);
     atomic_store(&disti_others_count, 0);
 }
 
@@ -96,15 +110,17 @@ static void others_give_back(struct dist_group *group)
 }
 
 /*
- * Locks a group that needs this thread. False: another thread has the lock, or the group is for
- * another thread, and it is back in the list; or it needs nobody.
+ * Locks a group that needs this thread. False: another thread has the lock (*held_p: it may leave
+ * works behind and tell nobody, as the group is in the list), or the group is for another thread,
+ * and it is back in the list; or it needs nobody.
  */
-static bool others_enter(struct dist_group *group)
+static bool others_enter(struct dist_group *group, bool *held_p)
 {
     bool needs, may;
 
     if (pthread_mutex_trylock(&group->lock) != 0) {
         others_give_back(group);
+        *held_p = true;
         return false;
     }
     needs = group->works && disti_drive_state(&group->drive) == DISTI_DRIVE_IDLE;
@@ -124,9 +140,10 @@ int disti_others_move(void)
     const struct disti_log *log = disti_log_current();
     struct dist_group *groups[OTHERS_AT_ONCE];
     int count = others_take(groups), moved = 0;
+    bool held = false;
 
     for (int i = 0; i < count; i++) {
-        if (others_enter(groups[i])) {
+        if (others_enter(groups[i], &held)) {
             moved += disti_drive_once(groups[i]);
             disti_group_unlock(groups[i]);
         }
@@ -166,9 +183,10 @@ static int others_arm_all(struct dist_group **groups, struct pollfd *polls, int 
                           int64_t nap_ns, int *count, int64_t *ns, bool *quiet)
 {
     int taken = others_take(groups), armed = 0;
+    bool held = false;
 
     for (int i = 0; i < taken; i++) {
-        bool entered = others_enter(groups[i]);
+        bool entered = others_enter(groups[i], &held);
         bool sleeps = entered && others_arm(groups[i], polls, room, nap_ns, count, ns);
 
         if (entered)
@@ -179,16 +197,26 @@ static int others_arm_all(struct dist_group **groups, struct pollfd *polls, int 
         else
             disti_group_release(groups[i]);
     }
-    if (taken == OTHERS_AT_ONCE && *ns > nap_ns) /* there may be more */
+    if ((held || taken == OTHERS_AT_ONCE) && *ns > nap_ns) /* or there may be more */
         *ns = nap_ns;
     return armed;
 }
 
-static void others_set_doorbell(int from, int to)
+static void others_lie_down(struct others_sleeper *sleeper)
 {
+    if (sleeper->doorbell < 0)
+        return;
     pthread_mutex_lock(&others_lock);
-    if (from < 0 || others_doorbell == from)
-        others_doorbell = to;
+    LIST_INSERT_HEAD(&others_sleepers, sleeper, next);
+    pthread_mutex_unlock(&others_lock);
+}
+
+static void others_get_up(struct others_sleeper *sleeper)
+{
+    if (sleeper->doorbell < 0)
+        return;
+    pthread_mutex_lock(&others_lock);
+    LIST_REMOVE(sleeper, next);
     pthread_mutex_unlock(&others_lock);
 }
 
@@ -196,20 +224,21 @@ void disti_others_sleep(struct pollfd *polls, int count, int room, int64_t nap_n
 {
     const struct disti_log *log = disti_log_current();
     struct dist_group *groups[OTHERS_AT_ONCE];
-    int armed = 0, doorbell = polls[0].fd;
+    struct others_sleeper self = {.doorbell = polls[0].fd};
+    int armed = 0;
     bool quiet = true;
 
-    others_set_doorbell(-1, doorbell);
-    if (doorbell >= 0)
+    others_lie_down(&self);
+    if (self.doorbell >= 0)
         armed = others_arm_all(groups, polls, room, nap_ns, &count, &ns, &quiet);
     else if (ns > nap_ns)
         ns = nap_ns;
     disti_endpoints_release();
     if (quiet)
         disti_drive_poll_fds(polls, count, ns);
-    others_set_doorbell(doorbell, -1);
+    others_get_up(&self);
     for (int i = 0; i < armed; i++)
-        others_disarm(groups[i], doorbell);
+        others_disarm(groups[i], self.doorbell);
     disti_log_use(log);
 }
 

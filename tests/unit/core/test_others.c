@@ -198,6 +198,74 @@ static void a_caller_takes_over_from_a_sleeper(void **state)
     assert_int_equal(fake_close(&fakes[1], two), DIST_OK);
 }
 
+/* It goes to sleep while another thread is in a group that it could not look at. */
+static void it_looks_again_at_a_group_that_was_locked(void **state)
+{
+    struct fake *fakes = *state;
+    struct dist_group *one = fake_open(&fakes[0]), *two = fake_open(&fakes[1]);
+    struct dist_work *works[2] = {fake_start(one, DIST_COLL_ALL_REDUCE),
+                                  fake_start(two, DIST_COLL_ALL_REDUCE)};
+    int64_t begun = disti_now_ns();
+    pthread_t thread;
+    void *result;
+
+    one->policy.sleep_ms = two->policy.sleep_ms = 15000;
+    dist_on_complete(works[1], release_first, &fakes[0]);
+    disti_group_lock(two);
+    pthread_create(&thread, NULL, wait_for_ever, works[0]);
+    fake_sleep(100);
+    disti_group_unlock(two);
+    fake_release(&fakes[1], 0);
+    pthread_join(thread, &result);
+    assert_int_equal((intptr_t)result, DIST_OK);
+    assert_true(disti_now_ns() - begun < INT64_C(10) * 1000000000);
+    assert_int_equal(dist_wait(works[1]), DIST_OK);
+    assert_int_equal(fake_close(&fakes[0], one), DIST_OK);
+    assert_int_equal(fake_close(&fakes[1], two), DIST_OK);
+}
+
+static void *poll_elsewhere(void *fd)
+{
+    disti_others_poll(*(int *)fd, disti_deadline_ms(15000));
+    return NULL;
+}
+
+/* Two sleep; the one that came later leaves. A group that is for neither keeps both at it. */
+static void a_sleeper_hears_of_a_group_when_another_has_left(void **state)
+{
+    struct fake *fakes = *state;
+    struct dist_group *groups[3];
+    struct dist_work *works[3];
+    int64_t begun = disti_now_ns();
+    int fd = eventfd(0, EFD_NONBLOCK);
+    pthread_t threads[2];
+
+    for (int i = 0; i < 3; i++) {
+        groups[i] = fake_open(&fakes[i]);
+        groups[i]->policy.sleep_ms = 15000;
+    }
+    fakes[1].backend.threads = no_threads;
+    works[0] = fake_start(groups[0], DIST_COLL_ALL_REDUCE);
+    works[1] = fake_start(groups[1], DIST_COLL_ALL_REDUCE);
+    pthread_create(&threads[0], NULL, wait_for_ever, works[0]);
+    fake_sleep(100);
+    pthread_create(&threads[1], NULL, poll_elsewhere, &fd);
+    fake_sleep(100);
+    assert_int_equal(eventfd_write(fd, 1), 0);
+    pthread_join(threads[1], NULL);
+    works[2] = fake_start(groups[2], DIST_COLL_ALL_REDUCE);
+    dist_on_complete(works[2], release_first, &fakes[0]);
+    fake_release(&fakes[2], 0);
+    pthread_join(threads[0], NULL);
+    assert_true(disti_now_ns() - begun < INT64_C(10) * 1000000000);
+    fake_release(&fakes[1], 0);
+    for (int i = 1; i < 3; i++)
+        assert_int_equal(dist_wait(works[i]), DIST_OK);
+    for (int i = 0; i < 3; i++)
+        assert_int_equal(fake_close(&fakes[i], groups[i]), DIST_OK);
+    close(fd);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -207,6 +275,9 @@ int main(void)
         cmocka_unit_test_setup_teardown(who_waits_for_a_descriptor_moves_them, prepare, finish),
         cmocka_unit_test_setup_teardown(another_thread_leaves_what_is_not_for_it, prepare, finish),
         cmocka_unit_test_setup_teardown(a_caller_takes_over_from_a_sleeper, prepare, finish),
+        cmocka_unit_test_setup_teardown(it_looks_again_at_a_group_that_was_locked, prepare, finish),
+        cmocka_unit_test_setup_teardown(a_sleeper_hears_of_a_group_when_another_has_left, prepare,
+                                        finish),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
