@@ -7,6 +7,7 @@
 
 #include <stdalign.h>
 #include <stdatomic.h>
+#include <sys/uio.h>
 
 /* CPUs fetch lines in pairs: what different ranks write lies this far apart. */
 #define NODE_APART 128
@@ -86,6 +87,7 @@ struct node_board {
     alignas(NODE_APART) _Atomic uint32_t presence;
     _Atomic int32_t cpu;       /* that it was on when it last began a call */
     _Atomic int32_t writes_to; /* the kernel copies for it into that rank's memory; -1: into none */
+    struct iovec written;      /* where there; a rank that gives up makes it empty */
     uint64_t gave_up;          /* GONE: from this call on */
 };
 

@@ -16,7 +16,7 @@
 #include <sys/uio.h>
 
 /* A rank that gives a call up waits for so long for peers that write to its memory. */
-#define CMA_DRAIN_MS 2000
+#define CMA_DRAIN_MS 1000
 
 dist_status disti_node_cma_open(struct disti_node_hello *hello)
 {
@@ -38,16 +38,15 @@ static int cma_pid(const struct disti_node *node, int rank)
 }
 
 static void cma_copy(struct disti_node *node, struct disti_node_op *op, int rank, cma_call call,
-                     void *here, uint64_t there, size_t bytes)
+                     void *here, size_t bytes, const struct iovec *there)
 {
     int32_t *failed = &node_slot(node->board, op)->locations.cma_failed;
     struct iovec own = {.iov_base = here, .iov_len = bytes};
-    struct iovec peer = {.iov_base = (void *)(uintptr_t)there, .iov_len = bytes};
     ssize_t copied;
 
     if (*failed)
         return;
-    copied = call(cma_pid(node, rank), &own, 1, &peer, 1, 0);
+    copied = call(cma_pid(node, rank), &own, 1, there, 1, 0);
     if (copied < 0)
         *failed = errno;
     else if ((size_t)copied < bytes)
@@ -57,7 +56,9 @@ static void cma_copy(struct disti_node *node, struct disti_node_op *op, int rank
 void disti_node_cma_get(struct disti_node *node, struct disti_node_op *op, int rank, void *to,
                         uint64_t from, size_t bytes)
 {
-    cma_copy(node, op, rank, process_vm_readv, to, from, bytes);
+    struct iovec there = {.iov_base = (void *)(uintptr_t)from, .iov_len = bytes};
+
+    cma_copy(node, op, rank, process_vm_readv, to, bytes, &there);
 }
 
 /*
@@ -66,16 +67,23 @@ void disti_node_cma_get(struct disti_node *node, struct disti_node_op *op, int r
  * writes:
  *
  *     writes_to = rank               presence = GONE
- *     presence == GONE? no write     wait while writes_to == rank
+ *     presence == GONE? no write     writes_to == rank? written = nothing
+ *     write to `written`             wait while writes_to == rank
+ *
+ * The peer may be stopped between its look and its write, for longer than anybody waits. So the
+ * place that it gives to the kernel stands on its board, and the rank takes it away: the kernel,
+ * which reads it as the write begins, then writes nothing. What is waited for is a write under way.
  */
 void disti_node_cma_put(struct disti_node *node, struct disti_node_op *op, int rank, uint64_t to,
                         const void *from, size_t bytes)
 {
     _Atomic int32_t *writes_to = &node->board->writes_to;
+    struct iovec *written = &node->board->written;
 
+    *written = (struct iovec){.iov_base = (void *)(uintptr_t)to, .iov_len = bytes};
     atomic_store_explicit(writes_to, rank, memory_order_seq_cst);
     if (atomic_load_explicit(&node->peers[rank].board->presence, memory_order_seq_cst) != NODE_GONE)
-        cma_copy(node, op, rank, process_vm_writev, (void *)(uintptr_t)from, to, bytes);
+        cma_copy(node, op, rank, process_vm_writev, (void *)(uintptr_t)from, bytes, written);
     atomic_store_explicit(writes_to, -1, memory_order_release);
 }
 
@@ -112,6 +120,8 @@ void disti_node_cma_drain(const struct disti_node *node)
     int64_t deadline = disti_deadline_ms(CMA_DRAIN_MS);
 
     for (int r = 0; r < node->ranks; r++) {
+        if (r != node->rank && cma_writes(node, r))
+            __atomic_store_n(&node->peers[r].board->written.iov_len, 0, __ATOMIC_SEQ_CST);
         while (r != node->rank && cma_writes(node, r) && !disti_expired(deadline))
             disti_sleep_ns(100 * 1000);
     }

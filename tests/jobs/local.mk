@@ -69,6 +69,11 @@ tests_jobs_movers_SOURCES = tests/jobs/movers.c
 tests_jobs_movers_LDADD = libdist.la
 tests_jobs_movers_LDFLAGS = $(job_ldflags)
 
+check_PROGRAMS += tests/jobs/stopped
+tests_jobs_stopped_SOURCES = tests/jobs/stopped.c
+tests_jobs_stopped_LDADD = libdist.la
+tests_jobs_stopped_LDFLAGS = $(job_ldflags)
+
 check_PROGRAMS += tests/jobs/many_groups
 tests_jobs_many_groups_SOURCES = tests/jobs/many_groups.c
 tests_jobs_many_groups_LDADD = libdist.la

@@ -12,3 +12,6 @@ DIST_SHM_CMA=0 job shell 3 "$builddir/$program" 0 -2
 job shell 3 "$builddir/$program" $EPERM 1
 job shell 2 "$builddir/$program" $ENOSYS -1
 job shell 4 "$builddir/$program" $EFAULT 0
+
+# A rank that is stopped in the middle does not write when it continues.
+job shell 2 "$builddir/tests/jobs/stopped"
