@@ -8,7 +8,7 @@ cd "$builddir" || exit 99
 
 # embedding.sh has libdist_mpi.so linked anew.
 exec 7>"$builddir/tests/install.lock"
-flock 7
+flock -s 7
 
 kinds="Barrier Allreduce Bcast Reduce Allgather Allgatherv Reduce_scatter Reduce_scatter_block
     Alltoall Alltoallv Gather Gatherv Scatter Scatterv"
@@ -75,17 +75,21 @@ right_handed_on()
         [ "$(handed_on "a communicator")" = $((2 * ranks)) ] && [ "$(row Allreduce)" = "$ranks $((3 * ranks))" ]
 }
 
-# Over TCP libdist is slower than MPI in shared memory, in each of eight calls: of 150 the first 16
-# are served, then of 48 every other turn of eight, and of the rest none.
+# Over TCP libdist is slower than MPI in shared memory. Of 150 calls the first 16 are served, then of
+# 48 every other turn of eight, and of the rest none; or all, where the machine was too busy to tell.
 right_compared()
 {
-    local ranks=$1 kind
+    local ranks=$1 kind faster=0
     for kind in Barrier Bcast Allgather Alltoall Gather Scatter Allreduce Reduce_scatter_block; do
-        [ "$(row $kind)" = "$((40 * ranks)) $((110 * ranks))" ] || return 1
+        case $(row $kind) in
+        "$((40 * ranks)) $((110 * ranks))") faster=$((faster + 1)) ;;
+        "$((126 * ranks)) $((24 * ranks))") ;;
+        *) return 1 ;;
+        esac
     done
-    [ "$(row Reduce)" = "$((150 * ranks)) 0" ] &&
+    [ $faster -gt 0 ] && [ "$(row Reduce)" = "$((150 * ranks)) 0" ] &&
         [ "$(handed_on "to find out")" = $((8 * 24 * ranks)) ] &&
-        [ "$(handed_on "found to be faster")" = $((8 * 86 * ranks)) ]
+        [ "$(handed_on "found to be faster")" = $((faster * 86 * ranks)) ]
 }
 
 # The results are the same whoever computes them, so one MPI that does not spin can say them all.
@@ -146,7 +150,7 @@ for mpi in openmpi mpich; do
     DIST_BACKEND=mpi DIST_MPI_COLL=native preload $mpi 2 handed-on
 
     # MPI gets what it does faster, if libdist's own is slow enough to be sure of that.
-    # On a busy machine it takes several tries; MPICH spins, and is slow too where CPUs are short.
+    # On a busy machine it may take several tries; MPICH spins, and is slow too where CPUs are short.
     for _ in 1 2 3 4 5 6; do
         DIST_MPI_COMPARE=1 DIST_NODE_MEMORY=0 DIST_TRANSPORT=tcp preload $mpi 2 compare
         [ $mpi = openmpi ] && ! right_compared 2 || break

@@ -8,7 +8,7 @@ cd "$builddir" || exit 99
 
 # embedding.sh has libdist_mpi.so linked anew.
 exec 7>"$builddir/tests/install.lock"
-flock 7
+flock -s 7
 
 kinds=("mpif.h" "use mpi" "use mpi_f08")
 sanitize=$(sed -n 's/^DISTI_LDFLAGS = //p' Makefile)
