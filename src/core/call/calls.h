@@ -72,6 +72,25 @@ void disti_call_remember(const dist_group *group, const struct dist_call *call, 
 struct dist_call *disti_call_repeat(const dist_group *group, struct calls_kind kind, const void *in,
                                     void *out, size_t count);
 
+/* A call of blocks of one length, or of none: run as the last one was, or checked. */
+static inline dist_status calls_even(dist_group *group, struct calls_kind kind, const void *in,
+                                     void *out, size_t count, struct calls_form form)
+{
+    struct dist_call *repeat = form.async ? NULL : disti_call_repeat(group, kind, in, out, count);
+
+    if (repeat)
+        return disti_work_repeat(group, repeat);
+    return disti_call(group,
+                      &(struct dist_call){.collective = kind.collective,
+                                          .in = in,
+                                          .out = out,
+                                          .count = count,
+                                          .dtype = kind.dtype,
+                                          .op = kind.op,
+                                          .root = kind.root},
+                      form);
+}
+
 /* By 1 before and by -1 after a time in which this thread's calls are not to run here and now:
  * while they are noted, and in a function of the program where they may not wait. */
 void disti_call_hold(int by);

@@ -9,18 +9,8 @@ static dist_status calls_move(dist_group *group, dist_collective collective, con
 {
     const struct calls_kind kind = {
         .collective = collective, .dtype = dtype, .op = DIST_SUM, .root = root};
-    struct dist_call *repeat = form.async ? NULL : disti_call_repeat(group, kind, in, out, count);
 
-    if (repeat)
-        return disti_work_repeat(group, repeat);
-    return disti_call(group,
-                      &(struct dist_call){.collective = collective,
-                                          .in = in,
-                                          .out = out,
-                                          .count = count,
-                                          .dtype = dtype,
-                                          .root = root},
-                      form);
+    return calls_even(group, kind, in, out, count, form);
 }
 
 static dist_status calls_all_gather_v(dist_group *group, const void *in, void *out,
