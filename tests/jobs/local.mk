@@ -188,6 +188,7 @@ job_scripts = \
 	tests/jobs/train.sh \
 	tests/jobs/train_accuracy.sh \
 	tests/jobs/train_blas.sh \
+	tests/jobs/train_checkpoint.sh \
 	tests/jobs/train_cuda.sh
 
 measuring_job_scripts = tests/jobs/idle.sh tests/jobs/predicted.sh
