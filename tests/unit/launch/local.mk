@@ -3,11 +3,13 @@ check_PROGRAMS += \
 	tests/unit/launch/test_agents \
 	tests/unit/launch/test_agents_killed \
 	tests/unit/launch/test_agents_refused \
+	tests/unit/launch/test_agents_strangers \
 	tests/unit/launch/test_spawn
 TESTS += \
 	tests/unit/launch/test_agents \
 	tests/unit/launch/test_agents_killed \
 	tests/unit/launch/test_agents_refused \
+	tests/unit/launch/test_agents_strangers \
 	tests/unit/launch/test_spawn
 
 tests_unit_launch_test_agents_SOURCES = \
@@ -19,5 +21,8 @@ tests_unit_launch_test_agents_killed_LDADD = $(unit_test_libs)
 tests_unit_launch_test_agents_refused_SOURCES = \
 	tests/unit/launch/test_agents_refused.c tests/unit/launch/agents.h tests/unit/base/unit.h
 tests_unit_launch_test_agents_refused_LDADD = $(unit_test_libs)
+tests_unit_launch_test_agents_strangers_SOURCES = \
+	tests/unit/launch/test_agents_strangers.c tests/unit/launch/agents.h tests/unit/base/unit.h
+tests_unit_launch_test_agents_strangers_LDADD = $(unit_test_libs)
 tests_unit_launch_test_spawn_SOURCES = tests/unit/launch/test_spawn.c
 tests_unit_launch_test_spawn_LDADD = $(unit_test_libs)
