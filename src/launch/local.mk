@@ -11,4 +11,6 @@ libdist_core_sources += \
 	src/launch/agents/message.c src/launch/agents/message.h \
 	src/launch/agents/reach.c \
 	src/launch/agents/server.c src/launch/agents/server.h \
+	src/launch/hosts.c src/launch/hosts.h \
+	src/launch/hosts_start.c \
 	src/launch/spawn.c
