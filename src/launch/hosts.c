@@ -36,10 +36,10 @@ static bool hosts_is_name(const char *name)
     static const char others[] = ".-_:@%";
 
     for (const char *c = name; *c; c++) {
-        bool plain = (*c >= 'a' && *c <= 'z') || (*c >= 'A' && *c <= 'Z') ||
+        bool known = (*c >= 'a' && *c <= 'z') || (*c >= 'A' && *c <= 'Z') ||
                      (*c >= '0' && *c <= '9') || strchr(others, *c);
 
-        if (!plain)
+        if (!known)
             return false;
     }
     return name[0] && name[0] != '-' && strlen(name) < DISTI_HOSTS_NAME;
