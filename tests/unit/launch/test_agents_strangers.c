@@ -13,7 +13,7 @@
 #define STRANGERS 40
 
 static uint64_t seed = 1;
-static struct disti_agents_event events[4];
+static struct disti_agents_event events[2];
 
 static int any(int n)
 {
@@ -101,43 +101,163 @@ static void test_server_is_spoken_to(void **state)
     agents_close_all(agents, 2);
 }
 
-/* Reads until the server hangs up: a proof of another's is worth nothing, nor is one for "server".
- */
-static void test_proof_is_needed(void **state)
+/* The next frame that comes, while the agents move along. */
+static void read_frame(int fd, struct disti_wire_reader *reader, struct disti_agents **agents,
+                       int n)
 {
-    struct disti_agents_config config = agents_config(0, 2, 2);
-    struct disti_agents *agents = agents_first(&config);
-    unsigned char bytes[DISTI_WIRE_HEAD + DISTI_HMAC_BYTES + AGENTS_MEMBER_BYTES] = {0};
-    struct disti_wire_head head = {.op = AGENTS_JOIN,
-                                   .value_bytes = DISTI_HMAC_BYTES + AGENTS_MEMBER_BYTES};
+    int64_t deadline = disti_deadline_ms(WAIT_MS);
+
+    disti_wire_next(reader);
+    while (disti_wire_read(reader, fd) != DISTI_WIRE_FRAME) {
+        assert_false(disti_expired(deadline));
+        agents_move(agents, n, 1);
+    }
+}
+
+static void send_frame(int fd, uint8_t op, const unsigned char *value, size_t bytes)
+{
+    unsigned char frame[2048];
+    struct disti_wire_head head = {.op = op, .value_bytes = bytes};
+
+    disti_wire_put_head(frame, &head);
+    memcpy(frame + DISTI_WIRE_HEAD, value, bytes);
+    assert_true(send(fd, frame, DISTI_WIRE_HEAD + bytes, MSG_NOSIGNAL) ==
+                (ssize_t)(DISTI_WIRE_HEAD + bytes));
+}
+
+/* Joins by hand, with a proof of who that is; returns the op of the answer. */
+static int join(int fd, const char *who, struct disti_agents **agents, int n)
+{
+    unsigned char value[DISTI_HMAC_BYTES + AGENTS_MEMBER_BYTES];
     struct agents_member member = {.node_rank = -1,
                                    .min_nodes = 2,
-                                   .max_nodes = 2,
+                                   .max_nodes = 3,
+                                   .max_restarts = 1,
                                    .workers = 1,
                                    .host = "stranger",
                                    .address = "127.0.0.1"};
     struct agents_transcript transcript = {.secret = "a secret", .secret_bytes = 8, .job = "a job"};
     struct disti_wire_reader reader = {.limit = 4096};
-    unsigned char *value = bytes + DISTI_WIRE_HEAD;
-    int fd = call(config.endpoint_port);
+    int op;
 
-    (void)state;
     say_hello(fd);
-    agents_move(&agents, 1, 20);
-    assert_int_equal(disti_wire_read(&reader, fd), DISTI_WIRE_FRAME);
+    read_frame(fd, &reader, agents, n);
     assert_int_equal(reader.head.op, AGENTS_CHALLENGE);
     memcpy(transcript.server_nonce, disti_wire_value(&reader), AGENTS_NONCE);
-    disti_wire_next(&reader);
-    disti_wire_put_head(bytes, &head);
     disti_agents_put_member(value + DISTI_HMAC_BYTES, &member);
-    disti_agents_prove(&transcript, "server", value + DISTI_HMAC_BYTES, AGENTS_MEMBER_BYTES, value);
-    assert_true(send(fd, bytes, sizeof(bytes), MSG_NOSIGNAL) == (ssize_t)sizeof(bytes));
-    agents_move(&agents, 1, 20);
-    assert_int_equal(disti_wire_read(&reader, fd), DISTI_WIRE_FRAME);
-    assert_int_equal(reader.head.op, AGENTS_REFUSED);
+    disti_agents_prove(&transcript, who, value + DISTI_HMAC_BYTES, AGENTS_MEMBER_BYTES, value);
+    send_frame(fd, AGENTS_JOIN, value, sizeof(value));
+    read_frame(fd, &reader, agents, n);
+    op = reader.head.op;
     disti_wire_next(&reader);
+    return op;
+}
+
+/* A proof that the server could give is worth nothing. */
+static void test_proof_is_needed(void **state)
+{
+    struct disti_agents_config config = agents_config(0, 2, 3);
+    struct disti_agents *agents;
+    int fd;
+
+    (void)state;
+    config.max_restarts = 1;
+    agents = agents_first(&config);
+    fd = call(config.endpoint_port);
+    assert_int_equal(join(fd, "server", &agents, 1), AGENTS_REFUSED);
     close(fd);
     disti_agents_close(agents, NULL, 0);
+}
+
+/* One that has the secret, is in the round, and then says anything: the others do without it. */
+static void test_member_goes_mad(void **state)
+{
+    int repeats = getenv("CHECK_LONG") ? 300 : 20;
+
+    (void)state;
+    for (int k = 0; k < repeats; k++) {
+        struct disti_agents_config config = agents_config(0, 2, 3);
+        struct disti_agents *agents[2];
+        unsigned char bytes[4096];
+        size_t size;
+        int fd;
+
+        config.max_restarts = 1;
+        agents[0] = agents_first(&config);
+        agents[1] = agents_open(&config);
+        fd = call(config.endpoint_port);
+        assert_int_equal(join(fd, "agent", agents, 2), AGENTS_WELCOME);
+        agents_expect(agents, 2, DISTI_AGENTS_ROUND, events);
+        assert_int_equal(events[0].round.nodes, 3);
+        size = any_frame(bytes, sizeof(bytes));
+        if (bytes[5] != AGENTS_SUCCEEDED) /* whose workers have succeeded may go */
+            send(fd, bytes, size, MSG_NOSIGNAL);
+        scribble(bytes, sizeof(bytes));
+        send(fd, bytes, sizeof(bytes), MSG_NOSIGNAL);
+        agents_expect(agents, 2, DISTI_AGENTS_RESTART, events);
+        disti_agents_ready(agents[0]);
+        disti_agents_ready(agents[1]);
+        agents_expect(agents, 2, DISTI_AGENTS_ROUND, events);
+        assert_int_equal(events[0].round.nodes, 2);
+        agents_close_all(agents, 2);
+        close(fd);
+    }
+}
+
+/* Answers an agent as its server would; returns the connection. */
+static int welcome(int listener, struct disti_agents *agents)
+{
+    unsigned char nonce[AGENTS_NONCE] = {0}, value[DISTI_HMAC_BYTES + AGENTS_WELCOME_BYTES];
+    struct agents_welcome text = {.interval_ms = 100, .silence_ms = 200, .host = "liar"};
+    struct agents_transcript transcript = {.secret = "a secret", .secret_bytes = 8, .job = "a job"};
+    struct disti_wire_reader reader = {.limit = 4096};
+    int fd;
+
+    agents_move(&agents, 1, 1);
+    while ((fd = accept(listener, NULL, NULL)) < 0)
+        agents_move(&agents, 1, 1);
+    read_frame(fd, &reader, &agents, 1);
+    memcpy(transcript.agent_nonce, disti_wire_value(&reader), AGENTS_NONCE);
+    send_frame(fd, AGENTS_CHALLENGE, nonce, sizeof(nonce));
+    read_frame(fd, &reader, &agents, 1);
+    disti_wire_next(&reader);
+    disti_agents_put_welcome(value + DISTI_HMAC_BYTES, &text);
+    disti_agents_prove(&transcript, "server", value + DISTI_HMAC_BYTES, AGENTS_WELCOME_BYTES,
+                       value);
+    send_frame(fd, AGENTS_WELCOME, value, sizeof(value));
+    return fd;
+}
+
+/* Whatever a server says, the agent ends, in one way or another, and each event is a whole one. */
+static void test_server_goes_mad(void **state)
+{
+    int repeats = getenv("CHECK_LONG") ? 300 : 20;
+
+    (void)state;
+    for (int k = 0; k < repeats; k++) {
+        struct disti_agents_config config = agents_config(0, 2, 2);
+        struct disti_agents_event event = {.type = DISTI_AGENTS_NOTE};
+        int64_t deadline = disti_deadline_ms(WAIT_MS);
+        struct disti_agents *agents;
+        unsigned char bytes[4096];
+        int listener, fd;
+
+        assert_int_equal(disti_listen("127.0.0.1", 0, &listener, &config.endpoint_port), DIST_OK);
+        config.serve = DISTI_AGENTS_SERVE_NEVER;
+        agents = agents_open(&config);
+        fd = welcome(listener, agents);
+        while (event.type < DISTI_AGENTS_FINISHED || event.type == DISTI_AGENTS_NOTE) {
+            assert_false(disti_expired(deadline));
+            send(fd, bytes, any_frame(bytes, sizeof(bytes)), MSG_NOSIGNAL | MSG_DONTWAIT);
+            if (!disti_agents_next_event(agents, &event))
+                event.type = DISTI_AGENTS_NOTE;
+            else if (event.type == DISTI_AGENTS_RESTART)
+                disti_agents_ready(agents);
+        }
+        disti_agents_close(agents, NULL, 0);
+        close(fd);
+        close(listener);
+    }
 }
 
 /* A server without the secret, which says anything: the agent believes nothing, and ends. */
@@ -232,6 +352,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_server_is_spoken_to), cmocka_unit_test(test_proof_is_needed),
+        cmocka_unit_test(test_member_goes_mad),     cmocka_unit_test(test_server_goes_mad),
         cmocka_unit_test(test_agent_is_spoken_to),  cmocka_unit_test(test_any_bytes),
         cmocka_unit_test(test_there_and_back),
     };
