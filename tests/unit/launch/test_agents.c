@@ -327,14 +327,14 @@ static void test_silent(void **state)
 
     (void)state;
     config.max_restarts = 1;
-    config.keep_alive_interval_ms = 100;
-    config.keep_alive_max_attempt = 4;
+    config.keep_alive_interval_ms = 250;
+    config.keep_alive_max_attempt = 6;
     open_many(agents, 3, &config);
     agents_expect(agents, 3, DISTI_AGENTS_ROUND, events);
     silent = agents[2];
     agents[2] = NULL;
     agents_expect(agents, 3, DISTI_AGENTS_RESTART, events);
-    assert_non_null(strstr(events[1].failure.text, "no sign of life for 0.4 s"));
+    assert_non_null(strstr(events[1].failure.text, "no sign of life for 1.5 s"));
     disti_agents_ready(agents[0]);
     disti_agents_ready(agents[1]);
     agents_expect(agents, 3, DISTI_AGENTS_ROUND, events);

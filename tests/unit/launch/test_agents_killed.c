@@ -109,7 +109,7 @@ static pid_t agent_start(int agent)
     config.workers = 1 + agent;
     config.max_restarts = ROUNDS;
     config.last_call_timeout_ms = 60;
-    config.keep_alive_interval_ms = 100;
+    config.keep_alive_interval_ms = 250;
     config.keep_alive_max_attempt = 8;
     config.serve = agent ? DISTI_AGENTS_SERVE_NEVER : DISTI_AGENTS_SERVE;
     if (disti_agents_open(&config, &agents) != DIST_OK)
@@ -236,7 +236,7 @@ static void test_stopped(void **state)
     pid_t pids[AGENTS];
 
     (void)state;
-    for (int i = 0; i < repeats() / 4 + 1; i++) {
+    for (int i = 0; i < repeats() / 8 + 1; i++) {
         int victim = 1 + any(AGENTS - 1), ended;
 
         start_all(pids);
