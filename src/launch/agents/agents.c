@@ -24,17 +24,23 @@ dist_status disti_agents_serve(struct disti_agents *agents)
 {
     const struct disti_agents_config *config = &agents->config;
     bool tried, must = config->serve == DISTI_AGENTS_SERVE;
+    char why[DISTI_AGENTS_TEXT];
     dist_status status;
 
     if (agents->server || config->serve == DISTI_AGENTS_SERVE_NEVER)
         return DIST_OK;
-    agents->everywhere = must && config->max_nodes > 1 && !config->address &&
-                         disti_host_is_hidden(config->endpoint_host);
-    tried = disti_log_trying(!must);
+    agents->everywhere = config->max_nodes > 1 && disti_host_is_hidden(config->endpoint_host);
+    tried = disti_log_trying(true);
     status =
         disti_agents_server_open(config, agents->epoll_fd, agents->everywhere, &agents->server);
     disti_log_trying(tried);
-    return must ? status : DIST_OK;
+    if (status == DIST_OK || !must)
+        return DIST_OK;
+    snprintf(why, sizeof(why), "%s", dist_last_error());
+    return disti_fail(status,
+                      "this agent has to serve at %s port %d (--node-rank 0, or is_host), and "
+                      "cannot: %s",
+                      config->endpoint_host, config->endpoint_port, why);
 }
 
 static bool agents_open_descriptors(struct disti_agents *agents)
@@ -125,6 +131,8 @@ bool disti_agents_client_move(struct disti_agents *agents, struct disti_agents_e
     if (state < AGENTS_CLIENT_READY && disti_agents_client_reach(agents, event_p, when_p))
         return true;
     state = agents->client.state;
+    if (state == AGENTS_CLIENT_OVER)
+        disti_agents_client_rest(&agents->client);
     return state >= AGENTS_CLIENT_READY && state < AGENTS_CLIENT_OVER &&
            disti_agents_client_hear(agents, event_p, when_p);
 }
@@ -188,7 +196,7 @@ static void agents_linger(struct disti_agents *agents, int64_t deadline)
         if (agents->server && disti_agents_server_move(agents->server, &when))
             continue;
         disti_agents_link_flush(&agents->client.link);
-        if (!agents->client.link.out_bytes)
+        if (agents->client.link.fd >= 0 && !agents->client.link.out_bytes)
             disti_agents_link_close(&agents->client.link);
         if (agents->client.link.fd < 0 &&
             (!agents->server || disti_agents_server_count(agents->server) == 0))

@@ -88,7 +88,8 @@ enum disti_agents_cause {
     DISTI_AGENTS_NODE_JOINS /* with join=now */
 };
 
-/* The first failure of a round. Of a node's loss: cause, host, node_rank, time and text. */
+/* The first failure of a round. Of a node's loss: cause, host, node_rank, its agent's pid, time and
+ * text. */
 struct disti_agents_failure {
     enum disti_agents_cause cause;
     char host[DISTI_AGENTS_HOST];

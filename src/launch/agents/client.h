@@ -69,6 +69,9 @@ bool disti_agents_client_move(struct disti_agents *agents, struct disti_agents_e
 bool disti_agents_client_hear(struct disti_agents *agents, struct disti_agents_event *event_p,
                               int64_t *when_p);
 
+/* hear.c: all is over; what comes yet is read, lest it wake anybody again and again. */
+void disti_agents_client_rest(struct agents_client *client);
+
 /* reach.c: to the server, as far as its challenge's answer. The same. */
 bool disti_agents_client_reach(struct disti_agents *agents, struct disti_agents_event *event_p,
                                int64_t *when_p);

@@ -148,6 +148,18 @@ static bool hear_lost(struct disti_agents *agents, struct disti_agents_event *ev
                                      server->host, server->pid, agents->where, why);
 }
 
+void disti_agents_client_rest(struct agents_client *client)
+{
+    enum disti_wire_event event = DISTI_WIRE_MORE;
+
+    disti_agents_link_flush(&client->link);
+    while (client->link.fd >= 0 &&
+           (event = disti_agents_link_read(&client->link)) == DISTI_WIRE_FRAME)
+        disti_wire_next(&client->link.in);
+    if (event != DISTI_WIRE_MORE || client->link.is_broken)
+        disti_agents_link_close(&client->link);
+}
+
 bool disti_agents_client_hear(struct disti_agents *agents, struct disti_agents_event *event_p,
                               int64_t *when_p)
 {

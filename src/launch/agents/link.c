@@ -58,6 +58,8 @@ void disti_agents_link_close(struct agents_link *link)
 
 void disti_agents_link_flush(struct agents_link *link)
 {
+    if (link->fd < 0)
+        return;
     while (link->out_bytes && !link->is_broken) {
         ssize_t n = send(link->fd, link->out, link->out_bytes, MSG_NOSIGNAL | MSG_DONTWAIT);
 

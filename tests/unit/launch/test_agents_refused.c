@@ -106,6 +106,24 @@ static void test_nobody_there(void **state)
     disti_agents_close(agents, NULL, 0);
 }
 
+/* An address of nobody here, and a port that another agent has. */
+static void test_cannot_serve(void **state)
+{
+    struct disti_agents_config config = agents_config(0, 2, 2);
+    struct disti_agents *first = agents_first(&config), *agents = NULL;
+
+    (void)state;
+    config.serve = DISTI_AGENTS_SERVE;
+    assert_int_equal(disti_agents_open(&config, &agents), DIST_ERR_ADDRESS_IN_USE);
+    assert_non_null(strstr(dist_last_error(), "has to serve at 127.0.0.1 port"));
+    config.endpoint_host = "192.0.2.1";
+    assert_int_equal(disti_agents_open(&config, &agents), DIST_ERR_RENDEZVOUS);
+    assert_non_null(strstr(dist_last_error(), "has to serve at 192.0.2.1 port"));
+    assert_non_null(strstr(dist_last_error(), "not an address of this machine"));
+    assert_null(agents);
+    disti_agents_close(first, NULL, 0);
+}
+
 static void expect_bad(struct disti_agents_config config, const char *what)
 {
     struct disti_agents *agents = NULL;
@@ -161,9 +179,10 @@ static void test_conf(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_refusals),   cmocka_unit_test(test_full),
-        cmocka_unit_test(test_too_few),    cmocka_unit_test(test_nobody_there),
-        cmocka_unit_test(test_bad_config), cmocka_unit_test(test_conf),
+        cmocka_unit_test(test_refusals),     cmocka_unit_test(test_full),
+        cmocka_unit_test(test_too_few),      cmocka_unit_test(test_nobody_there),
+        cmocka_unit_test(test_cannot_serve), cmocka_unit_test(test_bad_config),
+        cmocka_unit_test(test_conf),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
