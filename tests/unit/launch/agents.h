@@ -5,8 +5,8 @@
 
 #include "tests/unit/base/unit.h"
 
+#include <poll.h>
 #include <string.h>
-#include <sys/resource.h>
 
 #include "base/clock.h"
 #include "launch/agents/agents.h"
@@ -106,6 +106,26 @@ static inline void agents_move(struct disti_agents **agents, int n, int ms)
         }
         disti_sleep_ns(1000000);
     }
+}
+
+/* How often the descriptors wake somebody within that time. */
+static inline int agents_count_wakes(struct disti_agents **agents, int n, int ms)
+{
+    int64_t until = disti_deadline_ms(ms);
+    struct disti_agents_event event;
+    struct pollfd ready[4];
+    int wakes = 0;
+
+    for (int i = 0; i < n; i++)
+        ready[i] = (struct pollfd){.fd = disti_agents_fd(agents[i]), .events = POLLIN};
+    while (!disti_expired(until)) {
+        wakes += poll(ready, (nfds_t)n, disti_left_ms(until));
+        for (int i = 0; i < n; i++) {
+            while (ready[i].revents && disti_agents_next_event(agents[i], &event))
+                ;
+        }
+    }
+    return wakes;
 }
 
 /* The serving one, number 0, last: the others need not wait for it. */

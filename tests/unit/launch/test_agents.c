@@ -2,7 +2,6 @@
 /* Agents of a job: rounds, ranks, failures, losses, late ones. */
 #include "tests/unit/launch/agents.h"
 
-#include <poll.h>
 #include <signal.h>
 #include <stdlib.h>
 
@@ -71,26 +70,6 @@ static void test_one(void **state)
     disti_agents_close(agents, NULL, 1000);
 }
 
-/* How often the descriptors wake somebody within that time. */
-static int count_wakes(struct disti_agents **agents, int n, int ms)
-{
-    int64_t until = disti_deadline_ms(ms);
-    struct disti_agents_event event;
-    struct pollfd ready[4];
-    int wakes = 0;
-
-    for (int i = 0; i < n; i++)
-        ready[i] = (struct pollfd){.fd = disti_agents_fd(agents[i]), .events = POLLIN};
-    while (!disti_expired(until)) {
-        wakes += poll(ready, (nfds_t)n, disti_left_ms(until));
-        for (int i = 0; i < n; i++) {
-            while (ready[i].revents && disti_agents_next_event(agents[i], &event))
-                ;
-        }
-    }
-    return wakes;
-}
-
 /* Nobody is woken but for signs of life: while workers run, and when all is over. */
 static void test_rests(void **state)
 {
@@ -101,12 +80,12 @@ static void test_rests(void **state)
     (void)state;
     open_many(agents, 3, &config);
     agents_expect(agents, 3, DISTI_AGENTS_ROUND, events);
-    assert_in_range(count_wakes(agents, 3, 600), 1, 60);
+    assert_in_range(agents_count_wakes(agents, 3, 600), 1, 60);
     disti_agents_failed(agents[1], &failure);
     agents_expect(agents, 3, DISTI_AGENTS_GIVEN_UP, events);
-    assert_in_range(count_wakes(agents, 3, 600), 0, 60);
+    assert_in_range(agents_count_wakes(agents, 3, 600), 0, 60);
     disti_agents_close(agents[0], NULL, 0);
-    assert_in_range(count_wakes(agents + 1, 2, 200), 0, 20);
+    assert_in_range(agents_count_wakes(agents + 1, 2, 200), 0, 20);
     agents[0] = NULL;
     agents_close_all(agents, 3);
 }
