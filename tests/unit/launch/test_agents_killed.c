@@ -250,6 +250,29 @@ static void test_stopped(void **state)
     }
 }
 
+/* Nobody closes its connections, but it is silent: the others end by themselves. */
+static void test_server_stopped(void **state)
+{
+    pid_t pids[AGENTS];
+
+    (void)state;
+    start_all(pids);
+    while (!__atomic_load_n(&shared->counts[0], __ATOMIC_SEQ_CST))
+        disti_sleep_ns(1000000);
+    kill(pids[0], SIGSTOP);
+    for (int i = 1; i < AGENTS; i++) {
+        int ended = wait_for(pids[i]);
+
+        if (ended == ENDED_FINISHED) /* told so just before */
+            continue;
+        assert_int_equal(ended, ENDED_BROKEN);
+        assert_non_null(strstr(shared->broken[i], "node0"));
+        assert_non_null(strstr(shared->broken[i], "no sign of life for 2.0 s"));
+    }
+    kill(pids[0], SIGKILL);
+    assert_int_equal(wait_for(pids[0]), -SIGKILL);
+}
+
 static int map_shared(void **state)
 {
     (void)state;
@@ -260,10 +283,9 @@ static int map_shared(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_killed),
-        cmocka_unit_test(test_comes_back),
-        cmocka_unit_test(test_server_killed),
-        cmocka_unit_test(test_stopped),
+        cmocka_unit_test(test_killed),         cmocka_unit_test(test_comes_back),
+        cmocka_unit_test(test_server_killed),  cmocka_unit_test(test_stopped),
+        cmocka_unit_test(test_server_stopped),
     };
 
     if (getenv("DIST_TEST_SEED"))
