@@ -109,14 +109,14 @@ static pid_t agent_start(int agent)
     config.workers = 1 + agent;
     config.max_restarts = ROUNDS;
     config.last_call_timeout_ms = 60;
-    config.keep_alive_interval_ms = 250;
-    config.keep_alive_max_attempt = 8;
+    config.keep_alive_interval_ms = 150;
+    config.keep_alive_max_attempt = 10;
     config.serve = agent ? DISTI_AGENTS_SERVE_NEVER : DISTI_AGENTS_SERVE;
     if (disti_agents_open(&config, &agents) != DIST_OK)
         _exit(ENDED_AT_ODDS);
     __atomic_store_n(&shared->port, disti_agents_port(agents), __ATOMIC_SEQ_CST);
     code = agent_run(agents, agent);
-    disti_agents_close(agents, NULL, 1000);
+    disti_agents_close(agents, NULL, 300);
     _exit(code);
 }
 
@@ -236,7 +236,7 @@ static void test_stopped(void **state)
     pid_t pids[AGENTS];
 
     (void)state;
-    for (int i = 0; i < repeats() / 8 + 1; i++) {
+    for (int i = 0; i < (repeats() + 11) / 12; i++) {
         int victim = 1 + any(AGENTS - 1), ended;
 
         start_all(pids);
@@ -267,7 +267,7 @@ static void test_server_stopped(void **state)
             continue;
         assert_int_equal(ended, ENDED_BROKEN);
         assert_non_null(strstr(shared->broken[i], "node0"));
-        assert_non_null(strstr(shared->broken[i], "no sign of life for 2.0 s"));
+        assert_non_null(strstr(shared->broken[i], "no sign of life for 1.5 s"));
     }
     kill(pids[0], SIGKILL);
     assert_int_equal(wait_for(pids[0]), -SIGKILL);
