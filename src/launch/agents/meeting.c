@@ -172,6 +172,18 @@ static bool meeting_has_called(struct agents_server *server, int64_t *when_p)
     return disti_expired(server->last_call_ns);
 }
 
+/* Some must come anew, so others may too. */
+static void meeting_wait(struct agents_server *server, int ready)
+{
+    if (!server->is_patient)
+        disti_agents_note(server,
+                          "only %d of at least %d nodes are left: waiting up to %.0f s for "
+                          "others to join",
+                          ready, server->config->min_nodes,
+                          disti_left_ms(server->meet_by_ns) / 1e3);
+    server->is_patient = true;
+}
+
 void disti_agents_meeting_look(struct agents_server *server, int64_t *when_p)
 {
     int ready = disti_agents_count(server, AGENTS_PEER_READY);
@@ -183,8 +195,8 @@ void disti_agents_meeting_look(struct agents_server *server, int64_t *when_p)
     agents_sooner(when_p, server->meet_by_ns);
     if (ready < server->config->min_nodes) {
         server->last_call_ns = 0;
-        if (!stopping) /* some must come anew, so others may too */
-            server->is_patient = true;
+        if (!stopping)
+            meeting_wait(server, ready);
         if (late)
             meeting_too_few(server, ready);
         return;

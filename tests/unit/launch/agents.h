@@ -108,6 +108,38 @@ static inline void agents_move(struct disti_agents **agents, int n, int ms)
     }
 }
 
+/* Ranks of a round follow from the counts, each node rank is there once, all know the same. */
+static inline void agents_expect_round(struct disti_agents **agents, int n,
+                                       const struct disti_agents_event *events, int nodes,
+                                       int round)
+{
+    bool seen[256] = {false};
+    int count = 0;
+
+    for (int i = 0; i < n; i++) {
+        const struct disti_agents_round *r = &events[i].round;
+        int first = 0, sum = 0;
+
+        if (!agents[i])
+            continue;
+        assert_int_equal(r->nodes, nodes);
+        assert_int_equal(r->round, round);
+        assert_false(seen[r->node_rank]);
+        seen[r->node_rank] = true;
+        count++;
+        for (int k = 0; k < nodes; k++) {
+            first += k < r->node_rank ? r->workers[k] : 0;
+            sum += r->workers[k];
+        }
+        assert_int_equal(r->first_rank, first);
+        assert_int_equal(r->world_size, sum);
+        assert_string_equal(r->master_address, "127.0.0.1");
+        assert_string_equal(r->job, "a job");
+        assert_true(r->master_port > 0);
+    }
+    assert_int_equal(count, nodes);
+}
+
 /* How often the descriptors wake somebody within that time. */
 static inline int agents_count_wakes(struct disti_agents **agents, int n, int ms)
 {

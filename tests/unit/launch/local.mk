@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 check_PROGRAMS += \
 	tests/unit/launch/test_agents \
+	tests/unit/launch/test_agents_elastic \
 	tests/unit/launch/test_agents_killed \
 	tests/unit/launch/test_agents_refused \
 	tests/unit/launch/test_agents_strangers \
@@ -8,6 +9,7 @@ check_PROGRAMS += \
 	tests/unit/launch/test_spawn
 TESTS += \
 	tests/unit/launch/test_agents \
+	tests/unit/launch/test_agents_elastic \
 	tests/unit/launch/test_agents_killed \
 	tests/unit/launch/test_agents_refused \
 	tests/unit/launch/test_agents_strangers \
@@ -17,6 +19,9 @@ TESTS += \
 tests_unit_launch_test_agents_SOURCES = \
 	tests/unit/launch/test_agents.c tests/unit/launch/agents.h tests/unit/base/unit.h
 tests_unit_launch_test_agents_LDADD = $(unit_test_libs)
+tests_unit_launch_test_agents_elastic_SOURCES = \
+	tests/unit/launch/test_agents_elastic.c tests/unit/launch/agents.h tests/unit/base/unit.h
+tests_unit_launch_test_agents_elastic_LDADD = $(unit_test_libs)
 tests_unit_launch_test_agents_killed_SOURCES = \
 	tests/unit/launch/test_agents_killed.c tests/unit/launch/agents.h tests/unit/base/unit.h
 tests_unit_launch_test_agents_killed_LDADD = $(unit_test_libs)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Agents of a job: rounds, ranks, failures, losses, late ones. */
+/* Agents of a job: rounds, ranks, failures, and the server's end. */
 #include "tests/unit/launch/agents.h"
 
 #include <signal.h>
@@ -10,36 +10,6 @@
 #define MANY 100
 
 static struct disti_agents_event events[MANY];
-
-/* Ranks of a round follow from the counts, each node rank is there once, all know the same. */
-static void expect_round(struct disti_agents **agents, int n, int nodes, int round)
-{
-    bool seen[MANY] = {false};
-    int count = 0;
-
-    for (int i = 0; i < n; i++) {
-        const struct disti_agents_round *r = &events[i].round;
-        int first = 0, sum = 0;
-
-        if (!agents[i])
-            continue;
-        assert_int_equal(r->nodes, nodes);
-        assert_int_equal(r->round, round);
-        assert_false(seen[r->node_rank]);
-        seen[r->node_rank] = true;
-        count++;
-        for (int k = 0; k < nodes; k++) {
-            first += k < r->node_rank ? r->workers[k] : 0;
-            sum += r->workers[k];
-        }
-        assert_int_equal(r->first_rank, first);
-        assert_int_equal(r->world_size, sum);
-        assert_string_equal(r->master_address, "127.0.0.1");
-        assert_string_equal(r->job, "a job");
-        assert_true(r->master_port > 0);
-    }
-    assert_int_equal(count, nodes);
-}
 
 static void expect_finished(struct disti_agents **agents, int n)
 {
@@ -64,7 +34,7 @@ static void test_one(void **state)
 
     (void)state;
     agents_expect(&agents, 1, DISTI_AGENTS_ROUND, events);
-    expect_round(&agents, 1, 1, 0);
+    agents_expect_round(&agents, 1, events, 1, 0);
     assert_int_equal(events[0].round.node_rank, 0);
     expect_finished(&agents, 1);
     disti_agents_close(agents, NULL, 1000);
@@ -103,7 +73,7 @@ static void test_many(void **state)
         agents[i] = agents_open(&config);
     }
     agents_expect(agents, MANY, DISTI_AGENTS_ROUND, events);
-    expect_round(agents, MANY, MANY, 0);
+    agents_expect_round(agents, MANY, events, MANY, 0);
     assert_int_equal(events[0].round.node_rank, 0);
     expect_finished(agents, MANY);
     agents_close_all(agents, MANY);
@@ -122,7 +92,7 @@ static void test_node_ranks(void **state)
         agents[i] = i ? agents_open(&config) : agents_first(&config);
     }
     agents_expect(agents, 4, DISTI_AGENTS_ROUND, events);
-    expect_round(agents, 4, 4, 0);
+    agents_expect_round(agents, 4, events, 4, 0);
     for (int i = 0; i < 4; i++) {
         assert_int_equal(events[i].round.node_rank, expected[i]);
         assert_int_equal(events[i].round.master_port, 2002);
@@ -160,7 +130,7 @@ static void test_last_call(void **state)
     open_many(agents, 2, &config);
     agents_expect(agents, 2, DISTI_AGENTS_ROUND, events);
     assert_true(disti_now_ns() - begin >= 200 * INT64_C(1000000));
-    expect_round(agents, 2, 2, 0);
+    agents_expect_round(agents, 2, events, 2, 0);
     agents_close_all(agents, 2);
 }
 
@@ -203,7 +173,7 @@ static void test_restart(void **state)
     agents[2] = agents_open(&config);
     for (int round = 0; round < 2; round++) {
         agents_expect(agents, 3, DISTI_AGENTS_ROUND, events);
-        expect_round(agents, 3, 3, round);
+        agents_expect_round(agents, 3, events, 3, round);
         assert_int_equal(events[0].round.restarts, round);
         disti_agents_succeeded(agents[1]);
         other.is_consequence = true;
@@ -240,61 +210,6 @@ static void test_final(void **state)
     agents_close_all(agents, 2);
 }
 
-/* 2:3: one leaves, two go on; a new one waits, and comes in at the next restart. */
-static void test_elastic(void **state)
-{
-    struct disti_agents_config config = agents_config(0, 2, 3);
-    struct disti_agents_failure failure = killed(0);
-    struct disti_agents *agents[3];
-
-    (void)state;
-    config.max_restarts = 2;
-    open_many(agents, 3, &config);
-    agents_expect(agents, 3, DISTI_AGENTS_ROUND, events);
-    disti_agents_close(agents[1], "its user wants it back", 0);
-    agents[1] = NULL;
-    agents_expect(agents, 3, DISTI_AGENTS_RESTART, events);
-    assert_int_equal(events[2].failure.cause, DISTI_AGENTS_NODE_LOST);
-    assert_string_equal(events[2].failure.text, "its user wants it back");
-    disti_agents_ready(agents[0]);
-    disti_agents_ready(agents[2]);
-    agents_expect(agents, 3, DISTI_AGENTS_ROUND, events);
-    expect_round(agents, 3, 2, 1);
-    agents[1] = agents_open(&config);
-    agents_move(agents, 3, 300);
-    disti_agents_failed(agents[2], &failure);
-    agents_events(agents, 3, (bool[]){true, false, true}, events);
-    disti_agents_ready(agents[0]);
-    disti_agents_ready(agents[2]);
-    agents_expect(agents, 3, DISTI_AGENTS_ROUND, events);
-    expect_round(agents, 3, 3, 2);
-    assert_int_equal(events[0].round.node_rank, 0);
-    assert_int_equal(events[1].round.node_rank, 2);
-    expect_finished(agents, 3);
-    agents_close_all(agents, 3);
-}
-
-static void test_join_now(void **state)
-{
-    struct disti_agents_config config = agents_config(0, 1, 2);
-    struct disti_agents *agents[2] = {NULL};
-
-    (void)state;
-    config.join_now = true;
-    open_many(agents, 1, &config);
-    agents_expect(agents, 2, DISTI_AGENTS_ROUND, events);
-    agents[1] = agents_open(&config);
-    agents_events(agents, 2, (bool[]){true, false}, events);
-    assert_int_equal(events[0].type, DISTI_AGENTS_RESTART);
-    assert_int_equal(events[0].failure.cause, DISTI_AGENTS_NODE_JOINS);
-    disti_agents_ready(agents[0]);
-    agents_expect(agents, 2, DISTI_AGENTS_ROUND, events);
-    expect_round(agents, 2, 2, 1);
-    assert_int_equal(events[0].round.restarts, 0);
-    expect_finished(agents, 2);
-    agents_close_all(agents, 2);
-}
-
 /* The endpoint's owner comes last, and the port's owner is found by who is first. */
 static void test_any_order(void **state)
 {
@@ -311,13 +226,13 @@ static void test_any_order(void **state)
     agents[0] = agents_open(&config);
     assert_true(disti_agents_is_server(agents[0]));
     agents_expect(agents, 4, DISTI_AGENTS_ROUND, events);
-    expect_round(agents, 4, 4, 0);
+    agents_expect_round(agents, 4, events, 4, 0);
     assert_int_equal(events[0].round.node_rank, 0);
     agents_close_all(agents, 4);
     for (int i = 0; i < 4; i++)
         agents[i] = agents_open(&config);
     agents_expect(agents, 4, DISTI_AGENTS_ROUND, events);
-    expect_round(agents, 4, 4, 0);
+    agents_expect_round(agents, 4, events, 4, 0);
     agents_close_all(agents, 4);
 }
 
@@ -339,33 +254,6 @@ static void test_server_leaves(void **state)
     agents_close_all(agents, 2);
 }
 
-/* An agent that is not moved along, as one that is stopped: the others go on without it. */
-static void test_silent(void **state)
-{
-    struct disti_agents_config config = agents_config(0, 2, 3);
-    struct disti_agents *agents[3], *silent;
-
-    (void)state;
-    config.max_restarts = 1;
-    config.keep_alive_interval_ms = 250;
-    config.keep_alive_max_attempt = 6;
-    open_many(agents, 3, &config);
-    agents_expect(agents, 3, DISTI_AGENTS_ROUND, events);
-    silent = agents[2];
-    agents[2] = NULL;
-    agents_expect(agents, 3, DISTI_AGENTS_RESTART, events);
-    assert_non_null(strstr(events[1].failure.text, "no sign of life for 1.5 s"));
-    disti_agents_ready(agents[0]);
-    disti_agents_ready(agents[1]);
-    agents_expect(agents, 3, DISTI_AGENTS_ROUND, events);
-    expect_round(agents, 3, 2, 1);
-    agents[2] = silent; /* it wakes up, and learns that it was given up */
-    agents_events(agents, 3, (bool[]){false, false, true}, events);
-    assert_int_equal(events[2].type, DISTI_AGENTS_BROKEN);
-    assert_non_null(strstr(events[2].text, "no sign of life"));
-    agents_close_all(agents, 3);
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -373,9 +261,7 @@ int main(void)
         cmocka_unit_test(test_many),      cmocka_unit_test(test_node_ranks),
         cmocka_unit_test(test_places),    cmocka_unit_test(test_last_call),
         cmocka_unit_test(test_restart),   cmocka_unit_test(test_final),
-        cmocka_unit_test(test_elastic),   cmocka_unit_test(test_join_now),
         cmocka_unit_test(test_any_order), cmocka_unit_test(test_server_leaves),
-        cmocka_unit_test(test_silent),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
