@@ -7,6 +7,11 @@ tests_jobs_mishap_SOURCES = tests/jobs/mishap.c
 tests_jobs_mishap_LDADD = libdist.la
 tests_jobs_mishap_LDFLAGS = $(job_ldflags)
 
+check_PROGRAMS += tests/jobs/agent
+tests_jobs_agent_SOURCES = tests/jobs/agent.c
+tests_jobs_agent_LDADD = libdist_core.la
+tests_jobs_agent_LDFLAGS = $(job_ldflags)
+
 check_PROGRAMS += tests/jobs/shrink
 tests_jobs_shrink_SOURCES = tests/jobs/shrink.c
 tests_jobs_shrink_LDADD = libdist.la
@@ -166,6 +171,7 @@ job_scripts = \
 	tests/jobs/nccl_streams.sh \
 	tests/jobs/nccl_faults.sh \
 	tests/jobs/netns_cluster.sh \
+	tests/jobs/agents.sh \
 	tests/jobs/many_groups.sh \
 	tests/jobs/movers.sh \
 	tests/jobs/reproducible.sh \

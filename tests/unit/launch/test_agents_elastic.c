@@ -1,0 +1,160 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Jobs whose nodes go and come: MIN:MAX, late ones, silent ones, and who takes a lost one's place.
+ */
+#include "tests/unit/launch/agents.h"
+
+#include <signal.h>
+
+static struct disti_agents_event events[3];
+
+static void open_three(struct disti_agents **agents, struct disti_agents_config *config)
+{
+    agents[0] = agents_first(config);
+    agents[1] = agents_open(config);
+    agents[2] = agents_open(config);
+}
+
+/* 2:3: one leaves, two go on; a new one waits, and comes in at the next restart. */
+static void test_elastic(void **state)
+{
+    struct disti_agents_config config = agents_config(0, 2, 3);
+    struct disti_agents_failure failure = {.rank = 4, .signal = SIGKILL};
+    struct disti_agents *agents[3];
+
+    (void)state;
+    config.max_restarts = 2;
+    open_three(agents, &config);
+    agents_expect(agents, 3, DISTI_AGENTS_ROUND, events);
+    disti_agents_close(agents[1], "its user wants it back", 0);
+    agents[1] = NULL;
+    agents_expect(agents, 3, DISTI_AGENTS_RESTART, events);
+    assert_int_equal(events[2].failure.cause, DISTI_AGENTS_NODE_LOST);
+    assert_string_equal(events[2].failure.text, "its user wants it back");
+    disti_agents_ready(agents[0]);
+    disti_agents_ready(agents[2]);
+    agents_expect(agents, 3, DISTI_AGENTS_ROUND, events);
+    agents_expect_round(agents, 3, events, 2, 1);
+    agents[1] = agents_open(&config);
+    agents_move(agents, 3, 300);
+    disti_agents_failed(agents[2], &failure);
+    agents_events(agents, 3, (bool[]){true, false, true}, events);
+    disti_agents_ready(agents[0]);
+    disti_agents_ready(agents[2]);
+    agents_expect(agents, 3, DISTI_AGENTS_ROUND, events);
+    agents_expect_round(agents, 3, events, 3, 2);
+    assert_int_equal(events[0].round.node_rank, 0);
+    assert_int_equal(events[1].round.node_rank, 2);
+    agents_close_all(agents, 3);
+}
+
+static void test_join_now(void **state)
+{
+    struct disti_agents_config config = agents_config(0, 1, 2);
+    struct disti_agents *agents[2] = {NULL};
+
+    (void)state;
+    config.join_now = true;
+    agents[0] = agents_first(&config);
+    agents_expect(agents, 2, DISTI_AGENTS_ROUND, events);
+    agents[1] = agents_open(&config);
+    agents_events(agents, 2, (bool[]){true, false}, events);
+    assert_int_equal(events[0].type, DISTI_AGENTS_RESTART);
+    assert_int_equal(events[0].failure.cause, DISTI_AGENTS_NODE_JOINS);
+    disti_agents_ready(agents[0]);
+    agents_expect(agents, 2, DISTI_AGENTS_ROUND, events);
+    agents_expect_round(agents, 2, events, 2, 1);
+    assert_int_equal(events[0].round.restarts, 0);
+    agents_close_all(agents, 2);
+}
+
+/* An agent that is not moved along, as one that is stopped: the others go on without it. */
+static void test_silent(void **state)
+{
+    struct disti_agents_config config = agents_config(0, 2, 3);
+    struct disti_agents *agents[3], *silent;
+
+    (void)state;
+    config.max_restarts = 1;
+    config.keep_alive_interval_ms = 250;
+    config.keep_alive_max_attempt = 6;
+    open_three(agents, &config);
+    agents_expect(agents, 3, DISTI_AGENTS_ROUND, events);
+    silent = agents[2];
+    agents[2] = NULL;
+    agents_expect(agents, 3, DISTI_AGENTS_RESTART, events);
+    assert_non_null(strstr(events[1].failure.text, "no sign of life for 1.5 s"));
+    disti_agents_ready(agents[0]);
+    disti_agents_ready(agents[1]);
+    agents_expect(agents, 3, DISTI_AGENTS_ROUND, events);
+    agents_expect_round(agents, 3, events, 2, 1);
+    agents[2] = silent; /* it wakes up, and learns that it was given up */
+    agents_events(agents, 3, (bool[]){false, false, true}, events);
+    assert_int_equal(events[2].type, DISTI_AGENTS_BROKEN);
+    assert_non_null(strstr(events[2].text, "no sign of life"));
+    agents_close_all(agents, 3);
+}
+
+/* The node of a silent agent starts a new one, with the same node rank, before the old is missed.
+ */
+static void test_replaced(void **state)
+{
+    struct disti_agents_config config = agents_config(0, 2, 2);
+    struct disti_agents *agents[2], *silent;
+
+    (void)state;
+    config.max_restarts = 1;
+    config.node_rank = 0;
+    agents[0] = agents_first(&config);
+    config.node_rank = 1;
+    agents[1] = agents_open(&config);
+    agents_expect(agents, 2, DISTI_AGENTS_ROUND, events);
+    silent = agents[1];
+    agents[1] = agents_open(&config);
+    agents_events(agents, 2, (bool[]){true, false}, events);
+    assert_int_equal(events[0].type, DISTI_AGENTS_RESTART);
+    assert_int_equal(events[0].failure.node_rank, 1);
+    disti_agents_ready(agents[0]);
+    agents_expect(agents, 2, DISTI_AGENTS_ROUND, events);
+    agents_expect_round(agents, 2, events, 2, 1);
+    assert_int_equal(events[1].round.node_rank, 1);
+    disti_agents_close(silent, NULL, 0);
+    agents_close_all(agents, 2);
+}
+
+/* Too few are left, so the others wait for one more; none comes. */
+static void test_too_few_left(void **state)
+{
+    struct disti_agents_config config = agents_config(0, 3, 3);
+    struct disti_agents *agents[3];
+
+    (void)state;
+    config.max_restarts = 1;
+    config.join_timeout_ms = 1000;
+    open_three(agents, &config);
+    agents_expect(agents, 3, DISTI_AGENTS_ROUND, events);
+    disti_agents_close(agents[2], "interrupted by SIGINT", 0);
+    agents[2] = NULL;
+    agents_expect(agents, 3, DISTI_AGENTS_RESTART, events);
+    disti_agents_ready(agents[0]);
+    disti_agents_ready(agents[1]);
+    for (int i = 0; i < WAIT_MS && events[0].type != DISTI_AGENTS_NOTE; i++) {
+        disti_agents_next_event(agents[1], &events[1]);
+        if (!disti_agents_next_event(agents[0], &events[0]))
+            disti_sleep_ns(1000000);
+    }
+    assert_non_null(strstr(events[0].text, "only 2 of at least 3 nodes are left: waiting"));
+    agents_expect(agents, 3, DISTI_AGENTS_BROKEN, events);
+    assert_non_null(strstr(events[1].text, "only 2 of at least 3 nodes met"));
+    agents_close_all(agents, 3);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_elastic),      cmocka_unit_test(test_join_now),
+        cmocka_unit_test(test_silent),       cmocka_unit_test(test_replaced),
+        cmocka_unit_test(test_too_few_left),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
