@@ -29,7 +29,8 @@ lint_floor()
     simulate) echo base topology plan tuning simulate ;;
     engine) echo base topology plan tuning node endpoint engine ;;
     backends) echo base topology plan tuning node device transports engine backends ;;
-    rendezvous | launch) echo base store "$1" ;;
+    rendezvous) echo base store "$1" ;;
+    launch) echo base topology store "$1" tools/common/args.h ;; # distrun is a program
     core) echo base topology node device endpoint engine backends store rendezvous core ;;
     preload) echo preload base/backoff.h ;; # it links nothing of base
     *) return 1 ;;
