@@ -28,12 +28,24 @@ static void guard_set(sigset_t *set)
         sigdelset(set, left[i]);
 }
 
-/* What the caller has ignored (nohup) stays so. */
+/* nohup wants that; while a shell that starts a job in the background has SIGINT ignored for the
+ * terminal's sake, and who sends it means it. */
 static bool guard_is_ignored(int number)
 {
     struct sigaction action;
 
-    return sigaction(number, NULL, &action) == 0 && action.sa_handler == SIG_IGN;
+    return number == SIGHUP && sigaction(number, NULL, &action) == 0 &&
+           action.sa_handler == SIG_IGN;
+}
+
+/* Nor must the workers ignore them. An ignored SIGCHLD would let them vanish with their exit codes.
+ */
+static void guard_take_signals(void)
+{
+    static const int taken[] = {SIGCHLD, SIGINT, SIGQUIT, SIGTERM, SIGPIPE};
+
+    for (size_t i = 0; i < sizeof(taken) / sizeof(taken[0]); i++)
+        signal(taken[i], SIG_DFL);
 }
 
 /* The agent was killed: nobody but the guard can end what it has left. */
@@ -90,13 +102,11 @@ static int guard_wait(pid_t agent, int fd, const sigset_t *set)
 
 int disti_run_guard(int (*agent)(int signals_fd, const sigset_t *mask, void *arg), void *arg)
 {
-    struct sigaction standard = {.sa_handler = SIG_DFL};
     sigset_t set, mask;
     int ends[2];
     pid_t pid;
 
-    /* An ignored SIGCHLD would let the children vanish with their exit codes. */
-    sigaction(SIGCHLD, &standard, NULL);
+    guard_take_signals();
     guard_set(&set);
     sigprocmask(SIG_BLOCK, &set, &mask);
     disti_run_family_adopt();
