@@ -370,7 +370,7 @@ rule_modules()
 rule_options()
 {
     local program option checked=no
-    for program in train_mnist dist_info dist_bench dist_sim; do
+    for program in train_mnist dist_info dist_bench dist_sim distrun; do
         [ -x "$lint_build/$program" ] && [ -f "man/$program.1" ] || continue
         checked=yes
         for option in $("$lint_build/$program" --help | grep -oE -- '(^|[ ,[])--[a-z][a-z0-9_-]*' | tr -d ' ,[' | sort -u); do
