@@ -7,6 +7,10 @@ tests_jobs_mishap_SOURCES = tests/jobs/mishap.c
 tests_jobs_mishap_LDADD = libdist.la
 tests_jobs_mishap_LDFLAGS = $(job_ldflags)
 
+check_PROGRAMS += tests/jobs/agent
+tests_jobs_agent_SOURCES = tests/jobs/agent.c
+tests_jobs_agent_LDADD = libdist_core.la
+tests_jobs_agent_LDFLAGS = $(job_ldflags)
 check_PROGRAMS += tests/jobs/aborts
 tests_jobs_aborts_SOURCES = tests/jobs/aborts.c
 tests_jobs_aborts_LDADD = libdist.la
@@ -161,6 +165,7 @@ job_scripts = \
 	tests/jobs/nccl_streams.sh \
 	tests/jobs/nccl_faults.sh \
 	tests/jobs/netns_cluster.sh \
+	tests/jobs/agents.sh \
 	tests/jobs/many_groups.sh \
 	tests/jobs/movers.sh \
 	tests/jobs/reproducible.sh \

@@ -1,0 +1,225 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Reading --hostfile and -H, and dealing processes out to the hosts. */
+#include "launch/hosts.h"
+
+#include "base/log.h"
+#include "base/net/socket.h"
+
+#include <errno.h>
+#include <limits.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define HOSTS_MAX 16384
+#define SLOTS_MAX 65536
+#define BLANKS " \t\r\n"
+
+/* Where a word stands, for the error: "-H" or "FILE line 3". */
+static dist_status hosts_wrong(const char *where, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
+static dist_status hosts_wrong(const char *where, const char *format, ...)
+{
+    char text[400];
+    va_list args;
+
+    va_start(args, format);
+    vsnprintf(text, sizeof(text), format, args);
+    va_end(args);
+    return disti_fail(DIST_ERR_INVALID_ARGUMENT, "%s: %s", where, text);
+}
+
+/* A name that no shell and no option parser takes for anything else. */
+static bool hosts_is_name(const char *name)
+{
+    static const char others[] = ".-_:@%";
+
+    for (const char *c = name; *c; c++) {
+        bool known = (*c >= 'a' && *c <= 'z') || (*c >= 'A' && *c <= 'Z') ||
+                     (*c >= '0' && *c <= '9') || strchr(others, *c);
+
+        if (!known)
+            return false;
+    }
+    return name[0] && name[0] != '-' && strlen(name) < DISTI_HOSTS_NAME;
+}
+
+static dist_status hosts_slots(const char *where, const char *text, int *slots_p)
+{
+    char *end;
+    long slots;
+
+    errno = 0;
+    slots = strtol(text, &end, 10);
+    if (text[0] < '0' || text[0] > '9' || *end || errno || slots < 1 || slots > SLOTS_MAX)
+        return hosts_wrong(where, "\"%.64s\" is no number of slots, from 1 to %d", text, SLOTS_MAX);
+    *slots_p = (int)slots;
+    return DIST_OK;
+}
+
+static dist_status hosts_add(const char *where, struct disti_hosts *hosts, const char *name,
+                             int slots)
+{
+    struct disti_hosts_entry *entry = NULL;
+
+    if (!hosts_is_name(name))
+        return hosts_wrong(where, "\"%.64s\" is no host name", name);
+    for (int i = 0; i < hosts->count; i++) {
+        if (strcmp(hosts->entries[i].name, name) == 0)
+            entry = &hosts->entries[i];
+    }
+    if (entry) {
+        entry->slots = (entry->slots ? entry->slots : 1) + (slots ? slots : 1);
+        return entry->slots <= SLOTS_MAX ? DIST_OK
+                                         : hosts_wrong(where, "%s has too many slots", name);
+    }
+    if (hosts->count == HOSTS_MAX)
+        return hosts_wrong(where, "more than %d hosts", HOSTS_MAX);
+    entry = realloc(hosts->entries, ((size_t)hosts->count + 1) * sizeof(*entry));
+    if (!entry)
+        return disti_fail(DIST_ERR_NO_MEMORY, "no memory for %d hosts: free some", hosts->count);
+    hosts->entries = entry;
+    entry += hosts->count++;
+    snprintf(entry->name, sizeof(entry->name), "%s", name);
+    entry->slots = slots;
+    return DIST_OK;
+}
+
+/* Parts "host:2" and "[fe80::1]:2"; more colons without brackets are an address. */
+static dist_status hosts_part(const char *where, char *word, char **name_p, int *slots_p)
+{
+    char *colon = strchr(word, ':');
+
+    *name_p = word;
+    *slots_p = 0;
+    if (word[0] == '[') {
+        char *end = strchr(word, ']');
+
+        if (!end || (end[1] && end[1] != ':'))
+            return hosts_wrong(where, "\"%.64s\" wants the form [ADDRESS]:SLOTS", word);
+        colon = end[1] ? end + 1 : NULL;
+        *end = 0;
+        *name_p = word + 1;
+    } else if (colon && strchr(colon + 1, ':')) {
+        return DIST_OK;
+    }
+    if (!colon)
+        return DIST_OK;
+    *colon = 0;
+    return hosts_slots(where, colon + 1, slots_p);
+}
+
+static dist_status hosts_word(const char *where, char *word, int *slots)
+{
+    static const char *const maximum[] = {"max_slots=", "max-slots=", "maxslots="};
+    int most;
+
+    if (strncmp(word, "slots=", 6) == 0) {
+        if (*slots)
+            return hosts_wrong(where, "the slots are said twice");
+        return hosts_slots(where, word + 6, slots);
+    }
+    for (int i = 0; i < 3; i++) {
+        if (strncmp(word, maximum[i], strlen(maximum[i])) == 0)
+            return hosts_slots(where, word + strlen(maximum[i]), &most);
+    }
+    return hosts_wrong(where, "\"%.64s\" behind a host: only slots=N and max_slots=N are known",
+                       word);
+}
+
+/* A host, and what is said of it. An empty line is one too. */
+static dist_status hosts_line(const char *where, char *line, struct disti_hosts *hosts)
+{
+    char *comment = strchr(line, '#'), *rest = NULL, *word, *name;
+    dist_status status;
+    int slots;
+
+    if (comment)
+        *comment = 0;
+    word = strtok_r(line, BLANKS, &rest);
+    if (!word)
+        return DIST_OK;
+    status = hosts_part(where, word, &name, &slots);
+    while (status == DIST_OK && (word = strtok_r(NULL, BLANKS, &rest)))
+        status = hosts_word(where, word, &slots);
+    return status == DIST_OK ? hosts_add(where, hosts, name, slots) : status;
+}
+
+dist_status disti_hosts_parse(const char *text, struct disti_hosts *hosts)
+{
+    char *copy = strdup(text), *rest = copy, *word;
+    dist_status status = DIST_OK;
+
+    if (!copy)
+        return disti_fail(DIST_ERR_NO_MEMORY, "no memory for the hosts: free some");
+    while (status == DIST_OK && (word = strsep(&rest, ","))) {
+        char *name;
+        int slots;
+
+        status = hosts_part("-H", word, &name, &slots);
+        if (status == DIST_OK)
+            status = hosts_add("-H", hosts, name, slots);
+    }
+    free(copy);
+    return status;
+}
+
+dist_status disti_hosts_read(const char *path, struct disti_hosts *hosts)
+{
+    char *line = NULL, where[PATH_MAX + 32];
+    size_t room = 0;
+    ssize_t length;
+    int number = 0, before = hosts->count;
+    FILE *file = fopen(path, "re");
+    dist_status status = DIST_OK;
+
+    if (!file)
+        return disti_fail_errno(DIST_ERR_SYSTEM, "cannot read the hostfile %s", path);
+    while (status == DIST_OK && (length = getline(&line, &room, file)) >= 0) {
+        snprintf(where, sizeof(where), "%s line %d", path, ++number);
+        if (strlen(line) != (size_t)length)
+            status = hosts_wrong(where, "it holds a zero byte: this is no text");
+        else
+            status = hosts_line(where, line, hosts);
+    }
+    if (status == DIST_OK && ferror(file))
+        status = disti_fail_errno(DIST_ERR_SYSTEM, "cannot read the hostfile %s", path);
+    if (status == DIST_OK && hosts->count == before)
+        status = hosts_wrong(path, "no host stands in this hostfile");
+    free(line);
+    fclose(file);
+    return status;
+}
+
+void disti_hosts_free(struct disti_hosts *hosts)
+{
+    free(hosts->entries);
+    *hosts = (struct disti_hosts){0};
+}
+
+dist_status disti_hosts_place(const struct disti_hosts *hosts, int processes, int *counts_p)
+{
+    int left = processes;
+
+    for (int i = 0; i < hosts->count; i++) {
+        int slots = hosts->entries[i].slots ? hosts->entries[i].slots : 1;
+
+        counts_p[i] = left < slots ? left : slots;
+        left -= counts_p[i];
+    }
+    if (left > 0)
+        return disti_fail(DIST_ERR_INVALID_ARGUMENT,
+                          "%d processes, but the %d hosts have %d slots: name more hosts, or give "
+                          "them more slots (HOST:SLOTS)",
+                          processes, hosts->count, processes - left);
+    return DIST_OK;
+}
+
+bool disti_hosts_is_local(const char *name)
+{
+    char own[64];
+
+    disti_host_name(own);
+    return strcmp(name, "localhost") == 0 || strcmp(name, own) == 0;
+}

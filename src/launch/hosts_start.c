@@ -1,0 +1,183 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Starting a program on another host: a shell there that is told by its standard input. */
+#include "launch/hosts.h"
+
+#include "base/file.h"
+#include "base/log.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#define WORDS_MAX 64
+#define SECRET_END "__end_of_the_secret__"
+
+/* In quotes, where the shell takes nothing for special. */
+static void start_quote(FILE *script, const char *text)
+{
+    fputc('\'', script);
+    for (const char *c = text; *c; c++) {
+        if (*c == '\'')
+            fputs("'\\''", script);
+        else
+            fputc(*c, script);
+    }
+    fputc('\'', script);
+}
+
+/* The shell has read all of this before it becomes the program. */
+static void start_write(FILE *script, const struct disti_hosts_start *start)
+{
+    if (start->folder) {
+        fputs("cd ", script);
+        start_quote(script, start->folder);
+        fputs(" || exit 126\n", script);
+    }
+    for (const char *const *e = start->environment; e && *e; e++) {
+        const char *equals = strchr(*e, '=');
+
+        if (!equals)
+            continue;
+        fprintf(script, "export %.*s=", (int)(equals - *e), *e);
+        start_quote(script, equals + 1);
+        fputc('\n', script);
+    }
+    fputs("exec", script);
+    for (const char *const *a = start->argv; *a; a++) {
+        fputc(' ', script);
+        start_quote(script, *a);
+    }
+    fputs(" </dev/null", script);
+    if (start->secret)
+        fprintf(script, " 3<<'%s'\n%s\n%s", SECRET_END, start->secret, SECRET_END);
+    fputc('\n', script);
+}
+
+/* A descriptor that gives the script; -1 and errno. */
+static int start_script(const struct disti_hosts_start *start)
+{
+    int fd = disti_file_memory(), copy = fd < 0 ? -1 : fcntl(fd, F_DUPFD_CLOEXEC, 3);
+    FILE *script = copy < 0 ? NULL : fdopen(copy, "w");
+    bool written;
+
+    if (script) {
+        start_write(script, start);
+        written = !ferror(script);
+        if (fclose(script) == 0 && written && lseek(fd, 0, SEEK_SET) == 0)
+            return fd;
+    } else if (copy >= 0) {
+        close(copy);
+    }
+    if (fd >= 0)
+        close(fd);
+    return -1;
+}
+
+/* The child: becomes the agent's command, or tells the parent why it cannot. */
+static void start_child(char *const *words, int script, int out_fd, int err_fd, int told,
+                        pid_t parent)
+{
+    sigset_t none;
+    int error;
+
+    setpgid(0, 0);
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    if (getppid() != parent)
+        _exit(126);
+    for (int i = 1; i < NSIG; i++)
+        signal(i, SIG_DFL);
+    sigemptyset(&none);
+    sigprocmask(SIG_SETMASK, &none, NULL);
+    /* Out of the way of the three first, whichever those are. */
+    out_fd = fcntl(out_fd, F_DUPFD_CLOEXEC, 3);
+    err_fd = fcntl(err_fd, F_DUPFD_CLOEXEC, 3);
+    script = fcntl(script, F_DUPFD_CLOEXEC, 3);
+    told = fcntl(told, F_DUPFD_CLOEXEC, 3);
+    if (dup2(script, STDIN_FILENO) == 0 && dup2(out_fd, STDOUT_FILENO) == 1 &&
+        dup2(err_fd, STDERR_FILENO) == 2)
+        execvp(words[0], words);
+    error = errno;
+    if (write(told, &error, sizeof(error)) < 0)
+        _exit(126);
+    _exit(127);
+}
+
+/* Forks; 0, or the errno of what failed, in the child too. */
+static int start_fork(char *const *words, int script, int out_fd, int err_fd, pid_t *pid_p)
+{
+    int ends[2], error = 0;
+    pid_t parent = getpid(), pid;
+    ssize_t n;
+
+    if (pipe2(ends, O_CLOEXEC))
+        return errno;
+    pid = fork();
+    if (pid == 0)
+        start_child(words, script, out_fd, err_fd, ends[1], parent);
+    if (pid < 0)
+        error = errno;
+    close(ends[1]);
+    while (pid > 0 && (n = read(ends[0], &error, sizeof(error))) < 0 && errno == EINTR)
+        ;
+    close(ends[0]);
+    if (error && pid > 0)
+        waitpid(pid, NULL, 0);
+    *pid_p = pid;
+    return error;
+}
+
+static dist_status start_check(const struct disti_hosts_start *start)
+{
+    for (const char *const *e = start->environment; e && *e; e++) {
+        size_t length = strcspn(*e, "=");
+
+        if (!(*e)[length] || !length || ((*e)[0] >= '0' && (*e)[0] <= '9') ||
+            strspn(*e, "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_") < length)
+            return disti_fail(DIST_ERR_INVALID_ARGUMENT,
+                              "\"%s\" cannot be given to another host: no NAME=value", *e);
+    }
+    if (!start->argv[0] || (start->secret && strstr(start->secret, SECRET_END)))
+        return disti_fail(DIST_ERR_INVALID_ARGUMENT, "nothing to start on %s", start->host);
+    return DIST_OK;
+}
+
+dist_status disti_hosts_start(const struct disti_hosts_start *start, int out_fd, int err_fd,
+                              pid_t *pid_p)
+{
+    char *agent = strdup(start->agent ? start->agent : DISTI_HOSTS_AGENT), *rest = NULL;
+    char *words[WORDS_MAX + 3];
+    int count = 0, script = -1, error = ENOMEM;
+    dist_status status = start_check(start);
+    pid_t pid = -1;
+
+    if (status != DIST_OK)
+        goto out;
+    for (char *w = agent ? strtok_r(agent, " \t", &rest) : NULL; w && count < WORDS_MAX;
+         w = strtok_r(NULL, " \t", &rest))
+        words[count++] = w;
+    words[count] = (char *)start->host;
+    words[count + 1] = (char[]){"sh"};
+    words[count + 2] = NULL;
+    script = start_script(start);
+    if (agent && script < 0)
+        error = errno;
+    else if (agent)
+        error = count ? start_fork(words, script, out_fd, err_fd, &pid) : ENOENT;
+    errno = error;
+    if (error)
+        status = disti_fail_errno(DIST_ERR_SYSTEM, "cannot start \"%s %s\"", count ? words[0] : "",
+                                  start->host);
+    else
+        *pid_p = pid;
+out:
+    if (script >= 0)
+        close(script);
+    free(agent);
+    return status;
+}

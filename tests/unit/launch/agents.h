@@ -1,0 +1,120 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Many agents in one process, moved along in turn until each has its event. */
+#ifndef DISTI_TESTS_UNIT_LAUNCH_AGENTS_H
+#define DISTI_TESTS_UNIT_LAUNCH_AGENTS_H
+
+#include "tests/unit/base/unit.h"
+
+#include <string.h>
+#include <sys/resource.h>
+
+#include "base/clock.h"
+#include "launch/agents/agents.h"
+
+#define WAIT_MS 20000
+
+static inline struct disti_agents_config agents_config(int port, int min_nodes, int max_nodes)
+{
+    struct disti_agents_config config;
+
+    disti_agents_defaults(&config);
+    config.endpoint_host = "127.0.0.1";
+    config.endpoint_port = port;
+    config.job = "a job";
+    config.secret = "a secret";
+    config.secret_bytes = 8;
+    config.min_nodes = min_nodes;
+    config.max_nodes = max_nodes;
+    config.join_timeout_ms = WAIT_MS;
+    config.last_call_timeout_ms = 200;
+    config.keep_alive_interval_ms = 500;
+    return config;
+}
+
+/* The first agent of a job: it serves, at any free port. */
+static inline struct disti_agents *agents_first(struct disti_agents_config *config)
+{
+    struct disti_agents *agents;
+
+    config->endpoint_port = 0;
+    config->serve = DISTI_AGENTS_SERVE;
+    assert_int_equal(disti_agents_open(config, &agents), DIST_OK);
+    assert_true(disti_agents_is_server(agents));
+    config->endpoint_port = disti_agents_port(agents);
+    config->serve = DISTI_AGENTS_SERVE_NEVER;
+    return agents;
+}
+
+static inline struct disti_agents *agents_open(const struct disti_agents_config *config)
+{
+    struct disti_agents *agents;
+
+    assert_int_equal(disti_agents_open(config, &agents), DIST_OK);
+    return agents;
+}
+
+/* Moves all along until those of `wanted` have an event each that is no note. */
+static inline void agents_events(struct disti_agents **agents, int n, const bool *wanted,
+                                 struct disti_agents_event *events)
+{
+    int64_t deadline = disti_deadline_ms(WAIT_MS);
+    bool has[256] = {false};
+
+    for (int left = 1; left;) {
+        left = 0;
+        assert_false(disti_expired(deadline));
+        for (int i = 0; i < n; i++) {
+            struct disti_agents_event event;
+
+            if (!agents[i])
+                continue;
+            while (!has[i] && disti_agents_next_event(agents[i], &event)) {
+                if (event.type == DISTI_AGENTS_NOTE)
+                    continue;
+                has[i] = true;
+                events[i] = event;
+            }
+            left += (!wanted || wanted[i]) && !has[i];
+        }
+        disti_sleep_ns(200000);
+    }
+}
+
+/* All of them get that event. */
+static inline void agents_expect(struct disti_agents **agents, int n,
+                                 enum disti_agents_event_type type,
+                                 struct disti_agents_event *events)
+{
+    agents_events(agents, n, NULL, events);
+    for (int i = 0; i < n; i++) {
+        if (agents[i] && events[i].type != type)
+            print_message("agent %d: %s\n", i, events[i].text);
+        if (agents[i])
+            assert_int_equal(events[i].type, type);
+    }
+}
+
+static inline void agents_move(struct disti_agents **agents, int n, int ms)
+{
+    int64_t until = disti_deadline_ms(ms);
+    struct disti_agents_event event;
+
+    while (!disti_expired(until)) {
+        for (int i = 0; i < n; i++) {
+            while (agents[i] && disti_agents_next_event(agents[i], &event))
+                assert_int_equal(event.type, DISTI_AGENTS_NOTE);
+        }
+        disti_sleep_ns(1000000);
+    }
+}
+
+/* The serving one, number 0, last: the others need not wait for it. */
+static inline void agents_close_all(struct disti_agents **agents, int n)
+{
+    for (int i = n - 1; i >= 0; i--) {
+        disti_agents_close(agents[i], NULL, 0);
+        agents[i] = NULL;
+    }
+}
+
+#endif

@@ -1,0 +1,170 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Agents that do not meet, and who says why; settings that none can have. */
+#include "tests/unit/launch/agents.h"
+
+static struct disti_agents_event events[2];
+
+/* What all but the last of them are told, and what the last one is. */
+static void expect_broken(struct disti_agents_config *first, struct disti_agents_config *last,
+                          const char *to_last, const char *to_first)
+{
+    struct disti_agents *agents[2];
+
+    agents[0] = agents_first(first);
+    last->endpoint_port = disti_agents_port(agents[0]);
+    last->serve = DISTI_AGENTS_SERVE_NEVER;
+    agents[1] = agents_open(last);
+    agents_events(agents, 2, (bool[]){to_first != NULL, true}, events);
+    assert_int_equal(events[1].type, DISTI_AGENTS_BROKEN);
+    if (!strstr(events[1].text, to_last))
+        fail_msg("\"%s\" does not say \"%s\"", events[1].text, to_last);
+    if (to_first) {
+        assert_int_equal(events[0].type, DISTI_AGENTS_BROKEN);
+        if (!strstr(events[0].text, to_first))
+            fail_msg("\"%s\" does not say \"%s\"", events[0].text, to_first);
+    }
+    agents_close_all(agents, 2);
+}
+
+static void test_refusals(void **state)
+{
+    struct disti_agents_config first = agents_config(0, 3, 3), last;
+
+    (void)state;
+    last = first;
+    last.job = "another job";
+    expect_broken(&first, &last, "the agents of the job \"a job\", not those of \"another job\"",
+                  NULL);
+    last = first;
+    last.secret = "a secreT";
+    expect_broken(&first, &last, "with another secret", NULL);
+    last.secret_bytes = 0;
+    expect_broken(&first, &last, "with another secret", NULL);
+    last = first;
+    last.min_nodes = 2;
+    last.host = "odd-one";
+    expect_broken(&first, &last, "on odd-one (127.0.0.1) has --nnodes 2:3",
+                  "on odd-one (127.0.0.1) has --nnodes 2:3");
+    last = first;
+    first.node_rank = last.node_rank = 1;
+    expect_broken(&first, &last, "two agents have --node-rank 1", "two agents have --node-rank 1");
+    first.node_rank = 0;
+    first.same_workers = true;
+    last = first;
+    last.node_rank = 1;
+    last.workers = 2;
+    expect_broken(&first, &last, "starts 2 processes", "starts 2 processes");
+}
+
+/* One too many, where none can ever join. */
+static void test_full(void **state)
+{
+    struct disti_agents_config config = agents_config(0, 1, 1);
+    struct disti_agents *agents[2] = {NULL};
+
+    (void)state;
+    agents[0] = agents_first(&config);
+    agents_expect(agents, 1, DISTI_AGENTS_ROUND, events);
+    agents[1] = agents_open(&config);
+    agents_events(agents, 2, (bool[]){false, true}, events);
+    assert_int_equal(events[1].type, DISTI_AGENTS_BROKEN);
+    assert_non_null(strstr(events[1].text, "runs on 1 of at most 1 nodes"));
+    agents_close_all(agents, 2);
+}
+
+static void test_too_few(void **state)
+{
+    struct disti_agents_config config = agents_config(0, 3, 3);
+    struct disti_agents *agents[2];
+
+    (void)state;
+    config.join_timeout_ms = 300;
+    agents[0] = agents_first(&config);
+    config.host = "node-c";
+    config.join_timeout_ms = WAIT_MS;
+    agents[1] = agents_open(&config);
+    agents_expect(agents, 2, DISTI_AGENTS_BROKEN, events);
+    for (int i = 0; i < 2; i++) {
+        assert_non_null(strstr(events[i].text, "only 2 of at least 3 nodes met at 127.0.0.1"));
+        assert_non_null(strstr(events[i].text, "node-c (127.0.0.1)"));
+    }
+    agents_close_all(agents, 2);
+}
+
+static void test_nobody_there(void **state)
+{
+    struct disti_agents_config config = agents_config(0, 2, 2);
+    struct disti_agents *agents = agents_first(&config);
+
+    (void)state;
+    disti_agents_close(agents, NULL, 0);
+    config.join_timeout_ms = 300;
+    agents = agents_open(&config);
+    agents_expect(&agents, 1, DISTI_AGENTS_BROKEN, events);
+    assert_non_null(strstr(events[0].text, "found no agent that serves at 127.0.0.1 port"));
+    assert_non_null(strstr(events[0].text, "Connection refused"));
+    disti_agents_close(agents, NULL, 0);
+}
+
+static void expect_bad(struct disti_agents_config config, const char *what)
+{
+    struct disti_agents *agents = NULL;
+
+    assert_int_equal(disti_agents_open(&config, &agents), DIST_ERR_INVALID_ARGUMENT);
+    assert_null(agents);
+    assert_non_null(strstr(dist_last_error(), what));
+}
+
+static void test_bad_config(void **state)
+{
+    struct disti_agents_config good = agents_config(1, 1, 2), bad;
+
+    (void)state;
+    bad = good, bad.min_nodes = 3, expect_bad(bad, "--nnodes 3:2");
+    bad = good, bad.min_nodes = 0, expect_bad(bad, "--nnodes 0:2");
+    bad = good, bad.node_rank = 2, expect_bad(bad, "--node-rank 2");
+    bad = good, bad.workers = 0, expect_bad(bad, "--nproc-per-node 0");
+    bad = good, bad.job = "", expect_bad(bad, "--rdzv-id");
+    bad = good, bad.job = "a\nb", expect_bad(bad, "--rdzv-id");
+    bad = good, bad.endpoint_port = 65536, expect_bad(bad, "--rdzv-endpoint");
+    bad = good, bad.max_restarts = -1, expect_bad(bad, "--max-restarts -1");
+    bad = good, bad.keep_alive_interval_ms = 0, expect_bad(bad, "keep_alive_interval");
+}
+
+static void test_conf(void **state)
+{
+    struct disti_agents_config config = agents_config(1, 1, 2);
+
+    (void)state;
+    assert_int_equal(disti_agents_configure(
+                         &config, "join_timeout=60,last_call_timeout=0.5,keep_alive_interval=2,"
+                                  "keep_alive_max_attempt=7,join=now,is_host=true,rank=1,"
+                                  "read_timeout=60"),
+                     DIST_OK);
+    assert_int_equal(config.join_timeout_ms, 60000);
+    assert_int_equal(config.last_call_timeout_ms, 500);
+    assert_int_equal(config.keep_alive_interval_ms, 2000);
+    assert_int_equal(config.keep_alive_max_attempt, 7);
+    assert_true(config.join_now);
+    assert_int_equal(config.serve, DISTI_AGENTS_SERVE);
+    assert_int_equal(config.node_rank, 1);
+    assert_int_equal(disti_agents_configure(&config, ""), DIST_OK);
+    assert_int_equal(disti_agents_configure(&config, "join"), DIST_ERR_INVALID_ARGUMENT);
+    assert_non_null(strstr(dist_last_error(), "\"join\" is not of the form"));
+    assert_int_equal(disti_agents_configure(&config, "join=later"), DIST_ERR_INVALID_ARGUMENT);
+    assert_non_null(strstr(dist_last_error(), "\"later\" is no value for join"));
+    assert_int_equal(disti_agents_configure(&config, "jion=now"), DIST_ERR_INVALID_ARGUMENT);
+    assert_non_null(strstr(dist_last_error(), "knows no \"jion\""));
+    assert_int_equal(disti_agents_configure(&config, "timeout=-1"), DIST_ERR_INVALID_ARGUMENT);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_refusals),   cmocka_unit_test(test_full),
+        cmocka_unit_test(test_too_few),    cmocka_unit_test(test_nobody_there),
+        cmocka_unit_test(test_bad_config), cmocka_unit_test(test_conf),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
