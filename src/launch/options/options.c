@@ -12,7 +12,7 @@
 
 #define AT(member) offsetof(struct disti_run_options, member)
 
-enum { OPTIONS_NODES_MAX = 16384 };
+enum { OPTIONS_NODES_MAX = 16384, OPTIONS_ENDPOINT_PORT = 29400, OPTIONS_MASTER_PORT = 29500 };
 
 static const struct args_row options_rows[] = {
     {.names = "Workers", .kind = ARGS_GROUP},
@@ -189,6 +189,23 @@ static bool options_check_signals(struct disti_run_options *options)
     return options_wrong(text);
 }
 
+/* Without an endpoint the nodes meet where rank 0 is: at node 0. */
+static bool options_check_endpoint(struct disti_run_options *options)
+{
+    const char *host = options->master_addr ? options->master_addr : "127.0.0.1";
+
+    if (options->rdzv_endpoint) {
+        options->endpoint_port = OPTIONS_ENDPOINT_PORT;
+        if (disti_run_endpoint(options->rdzv_endpoint, options->endpoint, &options->endpoint_port))
+            return true;
+        return options_wrong("--rdzv-endpoint is neither HOST nor HOST:PORT");
+    }
+    snprintf(options->endpoint, sizeof(options->endpoint), "%s", host);
+    options->endpoint_port =
+        options->master_port < 0 ? OPTIONS_MASTER_PORT : (int)options->master_port;
+    return true;
+}
+
 static bool options_check_nodes(struct disti_run_options *options)
 {
     if (!disti_run_nodes(options->nodes_text, &options->least_nodes, &options->most_nodes) ||
@@ -196,9 +213,15 @@ static bool options_check_nodes(struct disti_run_options *options)
         return options_wrong("--nnodes is neither a number of nodes, 1 to 16384, nor MIN:MAX");
     if (options->standalone)
         options->least_nodes = options->most_nodes = 1;
-    if (options->most_nodes > 1)
-        return options_wrong("--nnodes: several nodes cannot be started yet: give --nnodes 1");
-    return true;
+    if (options->most_nodes == 1)
+        return true;
+    if (!options->rdzv_endpoint && options->node_rank < 0)
+        return options_wrong(
+            "of several nodes each needs --node-rank and the --master-addr of node "
+            "0, or all --rdzv-endpoint and --rdzv-id");
+    if (options->node_rank >= options->most_nodes)
+        return options_wrong("--node-rank is not below the number of nodes (--nnodes)");
+    return options_check_endpoint(options);
 }
 
 static bool options_check(struct disti_run_options *options)

@@ -23,10 +23,12 @@ struct disti_run_options {
 
     /* What follows from those. */
     int least_nodes, most_nodes, workers; /* workers: of this node */
-    sigset_t signals;                     /* those that end the job */
-    const char *path;                     /* of what is executed, with these arguments, */
-    char **command;                       /* the last of them NULL */
-    const char *program;                  /* as the user named it */
+    char endpoint[256];                   /* where several nodes meet, */
+    int endpoint_port;
+    sigset_t signals;    /* those that end the job */
+    const char *path;    /* of what is executed, with these arguments, */
+    char **command;      /* the last of them NULL */
+    const char *program; /* as the user named it */
 };
 
 /*

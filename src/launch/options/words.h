@@ -21,6 +21,9 @@ int disti_run_is_listed(const char *text, int local_rank);
 /* "2" or "2:4" nodes. */
 bool disti_run_nodes(const char *text, int *least_p, int *most_p);
 
+/* "host", "host:port" or "[::1]:port"; the port stays as it is if none is said. */
+bool disti_run_endpoint(const char *text, char host[256], int *port_p);
+
 /* "SIGTERM,SIGUSR1": into *set_p. The name that is none, else NULL; it is valid until the next. */
 const char *disti_run_signals(const char *text, sigset_t *set_p);
 

@@ -48,12 +48,6 @@ static bool agent_open(struct disti_run_agent *agent)
     return false;
 }
 
-static int agent_refuse(void)
-{
-    fprintf(stderr, "distrun: %s\n", dist_last_error());
-    return AGENT_FAILED;
-}
-
 /* One line that says who may run where. */
 static void agent_tell_binding(const struct disti_run_agent *agent)
 {
@@ -89,7 +83,7 @@ static void agent_end_round(struct disti_run_agent *agent)
     agent->workers = NULL;
 }
 
-/* What is to be said of the round, and distrun's exit code if it was the last one. */
+/* What is to be said of the last round, and distrun's exit code. */
 static int agent_conclude(const struct disti_run_agent *agent)
 {
     char name[16];
@@ -99,77 +93,138 @@ static int agent_conclude(const struct disti_run_agent *agent)
         fprintf(stderr, "distrun: stopped by %s\n", name);
         return 128 + agent->stop_signal;
     }
-    if (!agent->first)
+    if (agent->order == DISTI_AGENTS_FINISHED)
         return 0;
-    disti_run_failure_print(agent->options->program, &agent->round, agent->workers, agent->first,
-                            stderr);
-    return disti_run_exit_code(agent->first);
+    if (agent->order == DISTI_AGENTS_GIVEN_UP &&
+        agent->failure.cause == DISTI_AGENTS_WORKER_FAILED && agent->failure.rank >= 0) {
+        disti_run_failure_print(agent->options->program, &agent->round, agent->workers,
+                                &agent->failure);
+        return disti_run_exit_code(&agent->failure);
+    }
+    fprintf(stderr, "distrun: %s\n", agent->why);
+    return AGENT_FAILED;
 }
 
-static bool agent_may_restart(const struct disti_run_agent *agent)
+/* Of a node that is the only one, what the others would tell it. */
+static void agent_decide(struct disti_run_agent *agent)
 {
-    return agent->first && !agent->stop_signal &&
-           agent->round.restarts < agent->options->max_restarts;
+    const bool again = agent->round.restarts < agent->options->max_restarts;
+
+    if (!agent->first) {
+        agent->order = DISTI_AGENTS_FINISHED;
+        return;
+    }
+    disti_run_failure_of(&agent->round, agent->first, &agent->failure);
+    agent->order = again ? DISTI_AGENTS_RESTART : DISTI_AGENTS_GIVEN_UP;
+    snprintf(agent->why, sizeof(agent->why), "rank %d (pid %d) ended with %s %d",
+             agent->failure.rank, agent->failure.pid,
+             agent->failure.signal ? "signal" : "exit code",
+             agent->failure.signal ? agent->failure.signal : agent->failure.exit_code);
 }
 
-static void agent_tell_restart(const struct disti_run_agent *agent)
+/* The workers could not be started, here or anywhere: the other nodes need not try. */
+static void agent_fail_to_start(struct disti_run_agent *agent)
 {
-    const struct disti_run_worker *first = agent->first;
-    const bool signalled = WIFSIGNALED(first->how);
+    struct disti_agents_failure failure = {.cause = DISTI_AGENTS_WORKER_FAILED,
+                                           .node_rank = agent->round.node_rank,
+                                           .rank = -1,
+                                           .local_rank = -1,
+                                           .pid = -1,
+                                           .exit_code = AGENT_FAILED,
+                                           .is_final = true};
 
-    fprintf(stderr, "distrun: rank %d (pid %d) ended with %s %d: restart %d of %d\n",
-            agent->round.first_rank + first->local_rank, (int)first->pid,
-            signalled ? "signal" : "exit code",
-            signalled ? WTERMSIG(first->how) : WEXITSTATUS(first->how), agent->round.restarts + 1,
-            (int)agent->options->max_restarts);
+    snprintf(failure.text, sizeof(failure.text), "%s", dist_last_error());
+    disti_run_agent_stop(agent, SIGTERM, agent->options->shutdown_timeout);
+    if (agent->agents) {
+        disti_run_meeting_fail(agent, &failure);
+        return;
+    }
+    agent->order = DISTI_AGENTS_BROKEN;
+    snprintf(agent->why, sizeof(agent->why), "%s", failure.text);
 }
 
-/* One round. *again_p: another one follows. */
-static int agent_round(struct disti_run_agent *agent, bool *again_p)
+/* From the start of the workers until they are gone, and it is known what comes next. */
+static void agent_round(struct disti_run_agent *agent)
 {
-    dist_status status;
-    int code;
-
     agent->state = DISTI_RUN_WORKING;
     agent->alive = agent->outputs_left = 0;
     agent->kill_at = INT64_MAX;
     agent->first = NULL;
-    status = disti_run_agent_start(agent);
-    if (status != DIST_OK) {
-        agent_refuse();
-        disti_run_agent_stop(agent, SIGTERM, agent->options->shutdown_timeout);
-    }
+    agent->met = false;
+    agent->order = DISTI_AGENTS_NOTE;
+    if (disti_run_agent_start(agent) != DIST_OK)
+        agent_fail_to_start(agent);
     disti_run_agent_watch(agent);
-    *again_p = status == DIST_OK && agent_may_restart(agent);
-    if (*again_p)
-        agent_tell_restart(agent);
-    code = *again_p || status != DIST_OK ? AGENT_FAILED : agent_conclude(agent);
-    agent_end_round(agent);
-    return code;
+    if (!agent->agents && agent->order == DISTI_AGENTS_NOTE)
+        agent_decide(agent);
+}
+
+/* False: there is none, and the order says why. */
+static bool agent_next_round(struct disti_run_agent *agent, int restarts)
+{
+    agent->order = DISTI_AGENTS_NOTE;
+    if (agent->agents) {
+        if (restarts > 0)
+            disti_agents_ready(agent->agents);
+        disti_run_agent_watch(agent);
+        return agent->met;
+    }
+    if (disti_run_round_local(agent->options, restarts, &agent->round) == DIST_OK)
+        return true;
+    agent->order = DISTI_AGENTS_BROKEN;
+    snprintf(agent->why, sizeof(agent->why), "%s", dist_last_error());
+    return false;
+}
+
+static dist_status agent_prepare(struct disti_run_agent *agent)
+{
+    const struct disti_run_options *options = agent->options;
+    dist_status status = disti_run_binding_make(options->numa, options->workers, &agent->binding);
+
+    if (status != DIST_OK)
+        return status;
+    agent_tell_binding(agent);
+    return options->most_nodes > 1 ? disti_run_meeting_open(agent) : DIST_OK;
+}
+
+/* The first round names the job, which the folder of its files is called by. */
+static void agent_rounds(struct disti_run_agent *agent)
+{
+    for (int restarts = 0; agent_next_round(agent, restarts); restarts++) {
+        if (restarts == 0 &&
+            disti_run_logs_open(agent->options, agent->round.job, &agent->logs) != DIST_OK) {
+            agent->order = DISTI_AGENTS_BROKEN;
+            snprintf(agent->why, sizeof(agent->why), "%s", dist_last_error());
+            return;
+        }
+        agent_round(agent);
+        if (agent->order != DISTI_AGENTS_RESTART || agent->stop_signal)
+            return;
+        fprintf(stderr, "distrun: %s: starting all workers again\n", agent->why);
+        agent_end_round(agent);
+    }
 }
 
 int disti_run_agent(int signals_fd, const sigset_t *mask, void *arg)
 {
-    struct disti_run_agent agent = {
-        .options = arg, .mask = *mask, .signals_fd = signals_fd, .secret_fd = -1};
-    bool again = true;
+    struct disti_run_agent agent = {.options = arg,
+                                    .mask = *mask,
+                                    .signals_fd = signals_fd,
+                                    .secret_fd = -1,
+                                    .state = DISTI_RUN_OVER,
+                                    .kill_at = INT64_MAX};
     int code = AGENT_FAILED;
 
     if (!agent_open(&agent))
-        return AGENT_FAILED;
-    if (disti_run_round_local(agent.options, 0, &agent.round) != DIST_OK ||
-        disti_run_logs_open(agent.options, agent.round.job, &agent.logs) != DIST_OK ||
-        disti_run_binding_make(agent.options->numa, agent.options->workers, &agent.binding) !=
-            DIST_OK)
-        return agent_refuse();
-    agent_tell_binding(&agent);
-    for (int restarts = 0; again; restarts++) {
-        if (disti_run_round_local(agent.options, restarts, &agent.round) != DIST_OK) {
-            code = agent_refuse();
-            break;
-        }
-        code = agent_round(&agent, &again);
+        return code;
+    if (agent_prepare(&agent) == DIST_OK) {
+        agent_rounds(&agent);
+        code = agent_conclude(&agent);
+    } else {
+        fprintf(stderr, "distrun: %s\n", dist_last_error());
     }
+    agent_end_round(&agent);
+    disti_run_meeting_close(&agent);
     disti_run_binding_release(&agent.binding);
     return code;
 }

@@ -3,6 +3,7 @@
 #ifndef DISTI_LAUNCH_RUN_AGENT_H
 #define DISTI_LAUNCH_RUN_AGENT_H
 
+#include "launch/agents/agents.h"
 #include "launch/options/options.h"
 #include "launch/output/logs.h"
 #include "launch/output/output.h"
@@ -54,6 +55,13 @@ struct disti_run_agent {
     int64_t kill_at;                      /* SIGKILL for whoever is left; INT64_MAX: not yet */
     const struct disti_run_worker *first; /* that failed; NULL: none */
 
+    /* Of the meeting with other nodes. */
+    struct disti_agents *agents;         /* NULL: this node is the only one */
+    bool met;                            /* there is a new round to be started */
+    enum disti_agents_event_type order;  /* how this round ends; DISTI_AGENTS_NOTE: not known yet */
+    struct disti_agents_failure failure; /* why, if it is a failure */
+    char why[DISTI_AGENTS_TEXT];         /* the same for people */
+
     /* Of the job. */
     int stop_signal;    /* that ended it; 0: none */
     int64_t stopped_at; /* when it came */
@@ -66,10 +74,26 @@ int disti_run_agent(int signals_fd, const sigset_t *mask, void *arg);
 /* start.c: starts workers, outputs and store of agent->round. On failure some may run. */
 dist_status disti_run_agent_start(struct disti_run_agent *agent);
 
-/* watch.c: blocks until the round is over, and its processes are gone. */
+/*
+ * watch.c: blocks until the processes of the round are gone, and it is known what comes next: with
+ * other nodes an order or a new round, alone always. A signal ends it too.
+ */
 void disti_run_agent_watch(struct disti_run_agent *agent);
 
 /* watch.c: all workers are told to end, and killed when the time for that is up. */
 void disti_run_agent_stop(struct disti_run_agent *agent, int signal_number, double seconds);
+
+/* meeting.c: the meeting with other nodes. ERR_INVALID_ARGUMENT, ERR_RENDEZVOUS and others. */
+dist_status disti_run_meeting_open(struct disti_run_agent *agent);
+
+/* What has come from the others: a new round, an order, or a line to print. Does not block. */
+void disti_run_meeting_move(struct disti_run_agent *agent);
+
+/* Tells the others that the round has failed here; is_final: no restart helps. */
+void disti_run_meeting_fail(struct disti_run_agent *agent,
+                            const struct disti_agents_failure *failure);
+
+/* Leaves; the others hear why, if the job has not ended. */
+void disti_run_meeting_close(struct disti_run_agent *agent);
 
 #endif

@@ -5,7 +5,8 @@
 #include "base/net/socket.h"
 #include "launch/options/words.h"
 
-#include <string.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -14,9 +15,28 @@ static const char failure_border[] = "==========================================
 static const char failure_section[] =
     "------------------------------------------------------------";
 
-int disti_run_exit_code(const struct disti_run_worker *worker)
+void disti_run_failure_of(const struct disti_run_round *round,
+                          const struct disti_run_worker *worker,
+                          struct disti_agents_failure *failure_p)
 {
-    return WIFSIGNALED(worker->how) ? 128 + WTERMSIG(worker->how) : WEXITSTATUS(worker->how);
+    const bool signalled = WIFSIGNALED(worker->how);
+
+    *failure_p = (struct disti_agents_failure){
+        .cause = DISTI_AGENTS_WORKER_FAILED,
+        .node_rank = round->node_rank,
+        .rank = round->first_rank + worker->local_rank,
+        .local_rank = worker->local_rank,
+        .pid = (int)worker->pid,
+        .exit_code = signalled ? 0 : WEXITSTATUS(worker->how),
+        .signal = signalled ? WTERMSIG(worker->how) : 0,
+        .time_ms = worker->ended_at,
+    };
+    disti_host_name(failure_p->host);
+}
+
+int disti_run_exit_code(const struct disti_agents_failure *failure)
+{
+    return failure->signal ? 128 + failure->signal : failure->exit_code;
 }
 
 const struct disti_run_worker *disti_run_first_failure(struct disti_run_worker *const *ended,
@@ -35,55 +55,83 @@ const struct disti_run_worker *disti_run_first_failure(struct disti_run_worker *
 /* The error file's path, if the worker has written there; torch does if its main is recorded. */
 static const char *failure_file(const struct disti_run_worker *worker)
 {
-    if (worker->error_fd >= 0 || access(worker->error_file, R_OK) != 0)
+    if (!worker || worker->error_fd >= 0 || access(worker->error_file, R_OK) != 0)
         return "<N/A>";
     return worker->error_file;
 }
 
-static void failure_print_one(int index, const struct disti_run_round *round,
+/* worker is NULL on another node. */
+static void failure_print_one(int index, const struct disti_agents_failure *failure,
                               const struct disti_run_worker *worker, FILE *to)
 {
-    const time_t second = (time_t)(worker->ended_at / 1000);
-    const bool signalled = WIFSIGNALED(worker->how);
-    char when[32] = "", host[64], name[16] = "";
+    const time_t second = (time_t)(failure->time_ms / 1000);
+    char when[32] = "", name[16] = "";
     struct tm parts;
 
     if (localtime_r(&second, &parts))
         strftime(when, sizeof(when), "%Y-%m-%d_%H:%M:%S", &parts);
-    disti_host_name(host);
-    if (signalled)
-        disti_run_signal_name(WTERMSIG(worker->how), name);
     fprintf(to,
             "[%d]:\n  time      : %s\n  host      : %s\n  rank      : %d (local_rank: %d)\n"
             "  exitcode  : %d (pid: %d)\n  error_file: %s\n",
-            index, when, host, round->first_rank + worker->local_rank, worker->local_rank,
-            signalled ? -WTERMSIG(worker->how) : WEXITSTATUS(worker->how), (int)worker->pid,
+            index, when, failure->host, failure->rank, failure->local_rank,
+            failure->signal ? -failure->signal : failure->exit_code, failure->pid,
             failure_file(worker));
-    if (signalled)
-        fprintf(to, "  traceback : Signal %d (%s) received by PID %d\n", WTERMSIG(worker->how),
-                name, (int)worker->pid);
-    else
+    if (failure->signal) {
+        disti_run_signal_name(failure->signal, name);
+        fprintf(to, "  traceback : Signal %d (%s) received by PID %d\n", failure->signal, name,
+                failure->pid);
+    } else {
         fprintf(to, "  traceback : To enable traceback see: "
                     "https://pytorch.org/docs/stable/elastic/errors.html\n");
+    }
+    if (failure->text[0])
+        fprintf(to, "  last call : %s\n", failure->text);
 }
 
-void disti_run_failure_print(const char *program, const struct disti_run_round *round,
-                             const struct disti_run_worker *workers,
-                             const struct disti_run_worker *first, FILE *to)
+/* Is it this node's worker? */
+static bool failure_is_of(const struct disti_agents_failure *failure,
+                          const struct disti_run_round *round,
+                          const struct disti_run_worker *worker)
 {
+    return failure->node_rank == round->node_rank && failure->local_rank == worker->local_rank;
+}
+
+static void failure_print_block(const char *program, const struct disti_run_round *round,
+                                const struct disti_run_worker *workers,
+                                const struct disti_agents_failure *first, FILE *to)
+{
+    const struct disti_run_worker *first_worker = NULL;
     int others = 0;
 
     fprintf(to, "%s\n%s FAILED\n%s\nFailures:\n", failure_border, program, failure_section);
-    for (int w = 0; w < round->workers; w++) {
-        const struct disti_run_worker *worker = &workers[w];
+    for (int w = 0; workers && w < round->workers; w++) {
+        struct disti_agents_failure failure;
 
-        if (worker != first && disti_run_worker_has_failed(worker) && !worker->was_told)
-            failure_print_one(++others, round, worker, to);
+        if (failure_is_of(first, round, &workers[w])) {
+            first_worker = &workers[w];
+        } else if (disti_run_worker_has_failed(&workers[w]) && !workers[w].was_told) {
+            disti_run_failure_of(round, &workers[w], &failure);
+            failure_print_one(++others, &failure, &workers[w], to);
+        }
     }
     if (others == 0)
         fprintf(to, "  <NO_OTHER_FAILURES>\n");
     fprintf(to, "%s\nRoot Cause (first observed failure):\n", failure_section);
-    failure_print_one(0, round, first, to);
+    failure_print_one(0, first, first_worker, to);
     fprintf(to, "%s\n", failure_border);
-    fflush(to);
+}
+
+void disti_run_failure_print(const char *program, const struct disti_run_round *round,
+                             const struct disti_run_worker *workers,
+                             const struct disti_agents_failure *first)
+{
+    char *text = NULL;
+    size_t bytes = 0;
+    FILE *to = open_memstream(&text, &bytes);
+
+    if (to)
+        failure_print_block(program, round, workers, first, to);
+    if (to && fclose(to) == 0)
+        fwrite(text, 1, bytes, stderr);
+    free(text);
 }

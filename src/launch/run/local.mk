@@ -11,6 +11,7 @@ librun_la_SOURCES = \
 	src/launch/run/agent.c src/launch/run/agent.h \
 	src/launch/run/failure.c src/launch/run/failure.h \
 	src/launch/run/guard.c src/launch/run/guard.h \
+	src/launch/run/meeting.c \
 	src/launch/run/round.c src/launch/run/round.h \
 	src/launch/run/start.c \
 	src/launch/run/watch.c \

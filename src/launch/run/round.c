@@ -54,7 +54,7 @@ dist_status disti_run_round_local(const struct disti_run_options *options, int r
     const char *host = options->master_addr ? options->master_addr : "127.0.0.1";
     dist_status status = DIST_OK;
 
-    round_p->restarts = restarts;
+    round_p->restarts = round_p->attempt = restarts;
     round_p->node_rank = round_p->first_rank = 0;
     round_p->nodes = 1;
     round_p->workers = round_p->world_size = options->workers;

@@ -9,6 +9,7 @@
 
 struct disti_run_round {
     int restarts; /* how many rounds failed before */
+    int attempt;  /* which round it is, for the folder of its files */
     int node_rank, nodes;
     int first_rank, workers, world_size; /* this node's workers have the ranks from first_rank on */
     char master_address[256];            /* where rank 0 may listen */

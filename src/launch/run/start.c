@@ -49,7 +49,10 @@ static dist_status start_secret(struct disti_run_agent *agent, char secret[33])
     return DIST_OK;
 }
 
-/* In this process, which outlives rank 0: so all ranks hear of its end too. */
+/*
+ * In this process, which outlives rank 0: so all ranks hear of its end too. Of several nodes rank 0
+ * has it, at MASTER_PORT: other nodes know of no other place.
+ */
 static dist_status start_store(struct disti_run_agent *agent)
 {
     char secret[33];
@@ -97,7 +100,7 @@ static dist_status start_stream(struct disti_run_agent *agent,
     *source = (struct disti_run_source){
         .shown = disti_run_is_listed(options->shown, worker->local_rank) != 0};
     if (tee || redirect)
-        status = disti_run_logs_file(&agent->logs, agent->round.restarts, worker->local_rank,
+        status = disti_run_logs_file(&agent->logs, agent->round.attempt, worker->local_rank,
                                      start_files[stream], &log_fd);
     if (status != DIST_OK)
         return status;
@@ -130,9 +133,9 @@ static dist_status start_error_file(struct disti_run_agent *agent, struct disti_
 {
     worker->error_fd = -1;
     if (agent->logs.folder[0]) {
-        disti_run_logs_path(&agent->logs, agent->round.restarts, worker->local_rank, "error.json",
+        disti_run_logs_path(&agent->logs, agent->round.attempt, worker->local_rank, "error.json",
                             worker->error_file);
-        return disti_run_logs_add(&agent->logs, agent->round.restarts, worker->local_rank);
+        return disti_run_logs_add(&agent->logs, agent->round.attempt, worker->local_rank);
     }
     worker->error_fd = disti_file_memory();
     if (worker->error_fd < 0)
@@ -231,8 +234,11 @@ static dist_status start_workers(struct disti_run_agent *agent, struct start_sou
 dist_status disti_run_agent_start(struct disti_run_agent *agent)
 {
     struct start_sources sources = {{NULL, NULL}, {0, 0}};
-    dist_status status = start_store(agent);
+    dist_status status = DIST_OK;
 
+    agent->round.store[0] = '\0';
+    if (agent->round.nodes == 1)
+        status = start_store(agent);
     if (status == DIST_OK)
         status = start_workers(agent, &sources);
     free(sources.of[0]);

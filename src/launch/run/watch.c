@@ -143,10 +143,21 @@ static void watch_signals(struct disti_run_agent *agent)
 
 /* ---- the round ---- */
 
+static void watch_report(struct disti_run_agent *agent)
+{
+    struct disti_agents_failure failure;
+
+    disti_run_failure_of(&agent->round, agent->first, &failure);
+    if (agent->agents)
+        disti_run_meeting_fail(agent, &failure);
+}
+
 static void watch_advance(struct disti_run_agent *agent)
 {
-    if (agent->state == DISTI_RUN_WORKING && agent->first)
+    if (agent->state == DISTI_RUN_WORKING && agent->first) {
         disti_run_agent_stop(agent, SIGTERM, agent->options->shutdown_timeout);
+        watch_report(agent);
+    }
     if (agent->state <= DISTI_RUN_STOPPING && agent->alive == 0) {
         agent->state = DISTI_RUN_SWEEPING;
         if (!agent->childless) {
@@ -159,20 +170,34 @@ static void watch_advance(struct disti_run_agent *agent)
         agent->state = DISTI_RUN_DRAINING;
         agent->kill_at = INT64_MAX;
     }
-    if (agent->state == DISTI_RUN_DRAINING && (agent->outputs_left == 0 || agent->hurry))
+    if (agent->state == DISTI_RUN_DRAINING && (agent->outputs_left == 0 || agent->hurry)) {
         agent->state = DISTI_RUN_OVER;
+        if (agent->agents && !agent->first && !agent->stop_signal &&
+            agent->order == DISTI_AGENTS_NOTE)
+            disti_agents_succeeded(agent->agents);
+    }
+}
+
+/* Is it known what comes next? */
+static bool watch_is_over(const struct disti_run_agent *agent)
+{
+    if (agent->state != DISTI_RUN_OVER)
+        return false;
+    return !agent->agents || agent->met || agent->stop_signal || agent->order != DISTI_AGENTS_NOTE;
 }
 
 static void watch_wait(struct disti_run_agent *agent)
 {
-    struct pollfd fds[] = {{.fd = agent->child_fd, .events = POLLIN},
-                           {.fd = agent->signals_fd, .events = POLLIN},
-                           {.fd = agent->done_fd, .events = POLLIN}};
+    struct pollfd fds[] = {
+        {.fd = agent->child_fd, .events = POLLIN},
+        {.fd = agent->signals_fd, .events = POLLIN},
+        {.fd = agent->done_fd, .events = POLLIN},
+        {.fd = agent->agents ? disti_agents_fd(agent->agents) : -1, .events = POLLIN}};
     const int wait_ms = agent->kill_at == INT64_MAX ? -1 : disti_left_ms(agent->kill_at);
     struct signalfd_siginfo child;
     uint64_t done;
 
-    if (poll(fds, 3, wait_ms) <= 0)
+    if (poll(fds, 4, wait_ms) <= 0)
         return;
     if (fds[0].revents)
         (void)!read(agent->child_fd, &child, sizeof(child));
@@ -186,8 +211,10 @@ void disti_run_agent_watch(struct disti_run_agent *agent)
 {
     for (;;) {
         watch_reap(agent);
+        if (agent->agents)
+            disti_run_meeting_move(agent);
         watch_advance(agent);
-        if (agent->state == DISTI_RUN_OVER)
+        if (watch_is_over(agent))
             return;
         if (disti_expired(agent->kill_at))
             watch_kill(agent);

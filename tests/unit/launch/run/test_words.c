@@ -53,6 +53,26 @@ static void test_nodes(void **state)
     assert_false(disti_run_nodes("2:4:6", &least, &most));
 }
 
+static void test_endpoint(void **state)
+{
+    char host[256];
+    int port = 29400;
+
+    (void)state;
+    assert_true(disti_run_endpoint("node1", host, &port));
+    assert_string_equal(host, "node1");
+    assert_int_equal(port, 29400);
+    assert_true(disti_run_endpoint("[::1]:5", host, &port));
+    assert_string_equal(host, "::1");
+    assert_int_equal(port, 5);
+    assert_true(disti_run_endpoint("node1:0", host, &port));
+    assert_int_equal(port, 0);
+    assert_false(disti_run_endpoint(":5", host, &port));
+    assert_false(disti_run_endpoint("node1:", host, &port));
+    assert_false(disti_run_endpoint("node1:70000", host, &port));
+    assert_false(disti_run_endpoint("[::1", host, &port));
+}
+
 static void test_signals(void **state)
 {
     sigset_t set;
@@ -107,21 +127,27 @@ static void test_first(void **state)
     struct disti_run_worker well = {.ended = true}, three = {.ended = true, .how = 3 << 8},
                             killed = {.ended = true, .how = SIGKILL};
     struct disti_run_worker *const all[] = {&well, &three, &killed};
+    const struct disti_run_round round = {.first_rank = 4};
+    struct disti_agents_failure failure;
 
     (void)state;
     assert_null(disti_run_first_failure(all, 1));
     assert_ptr_equal(disti_run_first_failure(all, 2), &three);
     assert_ptr_equal(disti_run_first_failure(all, 3), &killed);
-    assert_int_equal(disti_run_exit_code(&three), 3);
-    assert_int_equal(disti_run_exit_code(&killed), 128 + SIGKILL);
+    disti_run_failure_of(&round, &three, &failure);
+    assert_int_equal(disti_run_exit_code(&failure), 3);
+    assert_int_equal(failure.rank, 4);
+    disti_run_failure_of(&round, &killed, &failure);
+    assert_int_equal(disti_run_exit_code(&failure), 128 + SIGKILL);
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_streams), cmocka_unit_test(test_lists),  cmocka_unit_test(test_nodes),
-        cmocka_unit_test(test_signals), cmocka_unit_test(test_prefix), cmocka_unit_test(test_parts),
-        cmocka_unit_test(test_first),
+        cmocka_unit_test(test_streams),  cmocka_unit_test(test_lists),
+        cmocka_unit_test(test_nodes),    cmocka_unit_test(test_signals),
+        cmocka_unit_test(test_endpoint), cmocka_unit_test(test_prefix),
+        cmocka_unit_test(test_parts),    cmocka_unit_test(test_first),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
