@@ -107,7 +107,7 @@ signalled() { "$run" -n 2 sh -c '[ $RANK = 0 ] || kill -9 $$; sleep 50' >"$job_o
 job_check "128 and the number for a signal" signalled
 job_check "the signal has its name" grep -q 'Signal 9 (SIGKILL) received by PID' "$job_output"
 job self 2 distrun --max-restarts 2 -n 2 sh -c '[ $TORCHELASTIC_RESTART_COUNT = 2 ]'
-job_fails "restart 1 of 1" self 2 distrun --max-restarts 1 -n 2 false
+job_fails "starting all workers again" self 2 distrun --max-restarts 1 -n 2 false
 
 # ---- bad input ----
 
@@ -197,6 +197,62 @@ job_aside ends "SIGUSR1 is passed on" USR1 0 bash -c \
 job_aside ends "a child that a worker leaves" USR1 0 bash -c \
     'trap "" USR1; setsid sleep 96 & echo ready; sleep 0.5'
 job_collect
+
+# ---- several nodes, all of them here ----
+
+# nodes CODE COUNT OPTIONS...: so many agents at one endpoint, all of which end with CODE.
+nodes()
+{
+    local code=$1 count=$2 pids=() pid wrong=0
+    shift 2
+    : >"$job_output"
+    for ((node = 0; node < count; node++)); do
+        timeout 40 "$run" --nnodes "$count" ${by_rank:+--node-rank $node} "$@" >>"$job_output" 2>&1 &
+        pids+=($!)
+    done
+    for pid in "${pids[@]}"; do
+        wait "$pid"
+        [ $? = "$code" ] || wrong=1
+    done
+    return $wrong
+}
+by_rank=1 job_check "two nodes by rank" nodes 0 2 --master-port "$(job_port)" -n 2 "$battery" gloo --brief
+job_check "three nodes by endpoint" nodes 0 3 --rdzv-endpoint "127.0.0.1:$(job_port)" \
+    "$builddir/examples/hello_all_reduce"
+job_check "their sum" [ "$(grep -c 'of 3: sum 3' "$job_output")" = 3 ]
+job_check "a failure of another node" nodes 5 2 --rdzv-endpoint "127.0.0.1:$(job_port)" -n 2 \
+    sh -c '[ $RANK != 3 ] || exit 5; sleep 50'
+job_check "the block on both" [ "$(grep -c '  rank      : 3 (local_rank: 1)' "$job_output")" = 2 ]
+job_check "a restart on both" nodes 0 2 --rdzv-endpoint "127.0.0.1:$(job_port)" --max-restarts 1 -n 2 \
+    sh -c '[ $TORCHELASTIC_RESTART_COUNT = 1 ] || { [ $RANK != 2 ] || exit 5; sleep 50; }'
+
+# The second one is killed in its work; the first goes on with a world of its own.
+elastic()
+{
+    local port first second try
+    port=$(job_port)
+    set -- timeout 40 "$run" --nnodes 1:2 --max-restarts 1 --rdzv-endpoint "127.0.0.1:$port"
+    "$@" sh -c 'echo $RANK of $WORLD_SIZE; [ $WORLD_SIZE = 1 ] || sleep 50' >"$job_output" 2>&1 &
+    first=$!
+    for try in $(seq 100); do (exec 3<>"/dev/tcp/127.0.0.1/$port") 2>/dev/null && break; sleep 0.05; done
+    "$@" sh -c 'echo here; sleep 50' >"$job_output.second" 2>&1 &
+    second=$!
+    for try in $(seq 100); do grep -q here "$job_output.second" && break; sleep 0.05; done
+    kill -9 "$(pgrep -P $second -x distrun)"
+    wait $second
+    wait $first && grep -q '0 of 1' "$job_output" && grep -q 'of 2' "$job_output"
+}
+job_check "a node is lost, and the other goes on" elastic
+
+job_check "node ranks are needed" refuses "each needs --node-rank" --nnodes 2 true
+job_check "node ranks have a bound" refuses "not below the number of nodes" --nnodes 2 --node-rank 2 true
+unreachable()
+{
+    timeout 20 "$run" --nnodes 2 --node-rank 1 --master-port "$(job_port)" \
+        --rdzv-conf join_timeout=0.3 true >"$job_output" 2>&1
+    [ $? = 1 ] && grep -q 'found no agent that serves at 127.0.0.1' "$job_output"
+}
+job_check "an endpoint that is not there" unreachable
 
 # ---- many, and torch ----
 
