@@ -28,7 +28,7 @@ variables()
         TORCHELASTIC_SIGNALS_TO_HANDLE TORCHELASTIC_USE_AGENT_STORE
         TORCH_NCCL_ASYNC_ERROR_HANDLING WORLD_SIZE"
     have=$(env -i "PATH=$PATH" "$run" -n 2 --local-ranks-filter 1 --log-line-prefix-template none \
-        env 2>/dev/null | sed 's/=.*//' | grep -vE '^(PATH|DIST_AGENT_STORE.*|[AL]SAN_.*)$' | sort)
+        env 2>/dev/null | sed 's/=.*//' | grep -vE '^(PATH|DIST_AGENT_.*|[AL]SAN_.*)$' | sort)
     # shellcheck disable=SC2086
     [ "$have" = "$(printf '%s\n' $want | sort)" ] || { echo "$have" >"$job_output"; false; }
 }
@@ -106,6 +106,21 @@ job_check "the exit code is the first failure's" [ "$job_status" = 7 ]
 signalled() { "$run" -n 2 sh -c '[ $RANK = 0 ] || kill -9 $$; sleep 50' >"$job_output" 2>&1; [ $? = 137 ]; }
 job_check "128 and the number for a signal" signalled
 job_check "the signal has its name" grep -q 'Signal 9 (SIGKILL) received by PID' "$job_output"
+# The one that is killed has no word to say, so distrun says what it called last.
+last_call()
+{
+    local pid worker
+    timeout 40 "$run" -n 2 "$builddir/train_mnist" --epochs 99 --log-interval 1 --train-samples 640 \
+        --test-samples 64 >"$job_output" 2>&1 &
+    pid=$!
+    for try in $(seq 200); do grep -q Loss "$job_output" && break; sleep 0.05; done
+    worker=$(pgrep -x train_mnist -P "$(pgrep -x distrun -P "$(pgrep -x distrun -P $pid)")" | head -n 1)
+    kill -9 "$worker"
+    wait $pid
+    [ $? = 137 ] && grep -qE "^  exitcode  : -9 \(pid: $worker\)" "$job_output" &&
+        grep -qE '^  last call : all_reduce, call [0-9]+ of group 0, [0-9]+ float32$' "$job_output"
+}
+job_check "the last call of one that was killed" last_call
 job self 2 distrun --max-restarts 2 -n 2 sh -c '[ $TORCHELASTIC_RESTART_COUNT = 2 ]'
 job_fails "starting all workers again" self 2 distrun --max-restarts 1 -n 2 false
 

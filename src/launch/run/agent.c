@@ -79,6 +79,9 @@ static void agent_end_round(struct disti_run_agent *agent)
         if (agent->workers[w].error_fd >= 0)
             close(agent->workers[w].error_fd);
     }
+    if (agent->last_calls_fd >= 0)
+        close(agent->last_calls_fd);
+    agent->last_calls_fd = -1;
     free(agent->workers);
     agent->workers = NULL;
 }
@@ -98,7 +101,7 @@ static int agent_conclude(const struct disti_run_agent *agent)
     if (agent->order == DISTI_AGENTS_GIVEN_UP &&
         agent->failure.cause == DISTI_AGENTS_WORKER_FAILED && agent->failure.rank >= 0) {
         disti_run_failure_print(agent->options->program, &agent->round, agent->workers,
-                                &agent->failure);
+                                agent->last_calls_fd, &agent->failure);
         return disti_run_exit_code(&agent->failure);
     }
     fprintf(stderr, "distrun: %s\n", agent->why);
@@ -114,7 +117,7 @@ static void agent_decide(struct disti_run_agent *agent)
         agent->order = DISTI_AGENTS_FINISHED;
         return;
     }
-    disti_run_failure_of(&agent->round, agent->first, &agent->failure);
+    disti_run_failure_of(&agent->round, agent->first, agent->last_calls_fd, &agent->failure);
     agent->order = again ? DISTI_AGENTS_RESTART : DISTI_AGENTS_GIVEN_UP;
     snprintf(agent->why, sizeof(agent->why), "rank %d (pid %d) ended with %s %d",
              agent->failure.rank, agent->failure.pid,
@@ -211,6 +214,7 @@ int disti_run_agent(int signals_fd, const sigset_t *mask, void *arg)
                                     .mask = *mask,
                                     .signals_fd = signals_fd,
                                     .secret_fd = -1,
+                                    .last_calls_fd = -1,
                                     .state = DISTI_RUN_OVER,
                                     .kill_at = INT64_MAX};
     int code = AGENT_FAILED;

@@ -46,6 +46,7 @@ struct disti_run_agent {
     /* Of this round. */
     struct disti_run_round round;
     struct disti_run_worker *workers;
+    int last_calls_fd; /* a memfd: what they called last (store/last_call.h); -1: not known */
     struct disti_store_server *store;
     struct disti_run_output *outputs[2];
     enum disti_run_state state;

@@ -4,6 +4,7 @@
 
 #include "base/net/socket.h"
 #include "launch/options/words.h"
+#include "store/last_call.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -16,7 +17,7 @@ static const char failure_section[] =
     "------------------------------------------------------------";
 
 void disti_run_failure_of(const struct disti_run_round *round,
-                          const struct disti_run_worker *worker,
+                          const struct disti_run_worker *worker, int last_calls_fd,
                           struct disti_agents_failure *failure_p)
 {
     const bool signalled = WIFSIGNALED(worker->how);
@@ -32,6 +33,8 @@ void disti_run_failure_of(const struct disti_run_round *round,
         .time_ms = worker->ended_at,
     };
     disti_host_name(failure_p->host);
+    disti_last_call_text(last_calls_fd, worker->local_rank, failure_p->text,
+                         sizeof(failure_p->text));
 }
 
 int disti_run_exit_code(const struct disti_agents_failure *failure)
@@ -97,7 +100,7 @@ static bool failure_is_of(const struct disti_agents_failure *failure,
 }
 
 static void failure_print_block(const char *program, const struct disti_run_round *round,
-                                const struct disti_run_worker *workers,
+                                const struct disti_run_worker *workers, int last_calls_fd,
                                 const struct disti_agents_failure *first, FILE *to)
 {
     const struct disti_run_worker *first_worker = NULL;
@@ -110,7 +113,7 @@ static void failure_print_block(const char *program, const struct disti_run_roun
         if (failure_is_of(first, round, &workers[w])) {
             first_worker = &workers[w];
         } else if (disti_run_worker_has_failed(&workers[w]) && !workers[w].was_told) {
-            disti_run_failure_of(round, &workers[w], &failure);
+            disti_run_failure_of(round, &workers[w], last_calls_fd, &failure);
             failure_print_one(++others, &failure, &workers[w], to);
         }
     }
@@ -122,7 +125,7 @@ static void failure_print_block(const char *program, const struct disti_run_roun
 }
 
 void disti_run_failure_print(const char *program, const struct disti_run_round *round,
-                             const struct disti_run_worker *workers,
+                             const struct disti_run_worker *workers, int last_calls_fd,
                              const struct disti_agents_failure *first)
 {
     char *text = NULL;
@@ -130,7 +133,7 @@ void disti_run_failure_print(const char *program, const struct disti_run_round *
     FILE *to = open_memstream(&text, &bytes);
 
     if (to)
-        failure_print_block(program, round, workers, first, to);
+        failure_print_block(program, round, workers, last_calls_fd, first, to);
     if (to && fclose(to) == 0)
         fwrite(text, 1, bytes, stderr);
     free(text);

@@ -7,9 +7,9 @@
 #include "launch/run/round.h"
 #include "launch/workers/workers.h"
 
-/* What is told of a worker that has ended. Its text is empty. */
+/* What is told of a worker that has ended; its last call from that file (-1: unknown). */
 void disti_run_failure_of(const struct disti_run_round *round,
-                          const struct disti_run_worker *worker,
+                          const struct disti_run_worker *worker, int last_calls_fd,
                           struct disti_agents_failure *failure_p);
 
 /* What the shell would say: the exit code, or 128 and the number of the signal. */
@@ -28,7 +28,7 @@ const struct disti_run_worker *disti_run_first_failure(struct disti_run_worker *
  * this node that failed too. Those that were told to end did not.
  */
 void disti_run_failure_print(const char *program, const struct disti_run_round *round,
-                             const struct disti_run_worker *workers,
+                             const struct disti_run_worker *workers, int last_calls_fd,
                              const struct disti_agents_failure *first);
 
 #endif

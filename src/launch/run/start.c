@@ -6,6 +6,7 @@
 #include "launch/options/words.h"
 #include "launch/run/agent.h"
 #include "launch/workers/environment.h"
+#include "store/last_call.h"
 #include "store/server.h"
 
 #include <errno.h>
@@ -148,14 +149,25 @@ static dist_status start_error_file(struct disti_run_agent *agent, struct disti_
 
 /* ---- workers ---- */
 
+/* NULL: no memory. */
+static char **start_environment(const struct disti_run_agent *agent,
+                                const struct disti_run_worker *worker)
+{
+    const bool several = agent->round.workers > 1;
+    char last_calls[64];
+    const struct disti_run_place place = {.local_rank = worker->local_rank,
+                                          .error_file = worker->error_file,
+                                          .last_calls = last_calls,
+                                          .threads = several ? agent->binding.threads : 0};
+
+    start_path(agent->last_calls_fd, last_calls, sizeof(last_calls));
+    return disti_run_environment(agent->options, &agent->round, &place);
+}
+
 static dist_status start_process(struct disti_run_agent *agent, struct disti_run_worker *worker,
                                  int out_fd, int err_fd)
 {
-    const struct disti_run_place place = {
-        .local_rank = worker->local_rank,
-        .error_file = worker->error_file,
-        .threads = agent->round.workers > 1 ? agent->binding.threads : 0};
-    char **environment = disti_run_environment(agent->options, &agent->round, &place);
+    char **environment = start_environment(agent, worker);
     const struct disti_run_start start = {
         .path = agent->options->path,
         .command = agent->options->command,
@@ -221,6 +233,10 @@ static dist_status start_workers(struct disti_run_agent *agent, struct start_sou
         sources->of[s] = calloc(count + 1, sizeof(*sources->of[s]));
     if (!agent->workers || !sources->of[0] || !sources->of[1])
         return disti_fail(DIST_ERR_NO_MEMORY, "no memory for %zu workers: start fewer", count);
+    agent->last_calls_fd = disti_last_call_file(agent->round.workers);
+    if (agent->last_calls_fd < 0)
+        return disti_fail_errno(DIST_ERR_SYSTEM, "cannot make the file of the workers' last calls: "
+                                                 "see the limit of open files (ulimit -n)");
     for (size_t w = 0; w < count; w++) {
         agent->workers[w].local_rank = (int)w;
         agent->workers[w].error_fd = -1;

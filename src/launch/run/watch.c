@@ -147,7 +147,7 @@ static void watch_report(struct disti_run_agent *agent)
 {
     struct disti_agents_failure failure;
 
-    disti_run_failure_of(&agent->round, agent->first, &failure);
+    disti_run_failure_of(&agent->round, agent->first, agent->last_calls_fd, &failure);
     if (agent->agents)
         disti_run_meeting_fail(agent, &failure);
 }

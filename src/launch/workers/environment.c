@@ -13,7 +13,8 @@
 enum { ENVIRONMENT_OWN = 40 };
 
 /* What a launcher around this one has set, and would be taken for ours. */
-static const char *const environment_dropped[] = {"DIST_AGENT_STORE", "DIST_AGENT_STORE_SECRET"};
+static const char *const environment_dropped[] = {"DIST_AGENT_LAST_CALL", "DIST_AGENT_STORE",
+                                                  "DIST_AGENT_STORE_SECRET"};
 
 struct environment {
     char **entries; /* ours first */
@@ -101,6 +102,7 @@ char **disti_run_environment(const struct disti_run_options *options,
     if (!made.entries)
         return NULL;
     environment_put_torch(&made, options, round, place);
+    environment_put(&made, "DIST_AGENT_LAST_CALL=%s", place->last_calls);
     if (round->store[0]) {
         environment_put(&made, "DIST_AGENT_STORE=%s", round->store);
         environment_put(&made, "DIST_AGENT_STORE_SECRET=%s", round->store_secret);

@@ -10,6 +10,7 @@
 struct disti_run_place {
     int local_rank;
     const char *error_file; /* TORCHELASTIC_ERROR_FILE */
+    const char *last_calls; /* DIST_AGENT_LAST_CALL */
     int threads;            /* OMP_NUM_THREADS, unless that is set; 0: stays unset */
 };
 

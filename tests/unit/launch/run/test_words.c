@@ -134,10 +134,10 @@ static void test_first(void **state)
     assert_null(disti_run_first_failure(all, 1));
     assert_ptr_equal(disti_run_first_failure(all, 2), &three);
     assert_ptr_equal(disti_run_first_failure(all, 3), &killed);
-    disti_run_failure_of(&round, &three, &failure);
+    disti_run_failure_of(&round, &three, -1, &failure);
     assert_int_equal(disti_run_exit_code(&failure), 3);
     assert_int_equal(failure.rank, 4);
-    disti_run_failure_of(&round, &killed, &failure);
+    disti_run_failure_of(&round, &killed, -1, &failure);
     assert_int_equal(disti_run_exit_code(&failure), 128 + SIGKILL);
 }
 
