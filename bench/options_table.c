@@ -120,4 +120,5 @@ static const struct args_row options_rows[] = {
     TEXT("worker", 0, TEXT, worker, "SPEC", NULL),
 };
 
-const struct args options_args = {options_rows, sizeof(options_rows) / sizeof(options_rows[0])};
+const struct args options_args = {.rows = options_rows,
+                                  .count = sizeof(options_rows) / sizeof(options_rows[0])};

@@ -287,7 +287,8 @@ static const struct args_row info_rows[] = {
 /* Fills *info; -1: go on from *rest_p, else the exit code. */
 static int info_options(int argc, char **argv, struct info *info, int *rest_p)
 {
-    static const struct args args = {info_rows, sizeof(info_rows) / sizeof(info_rows[0])};
+    static const struct args args = {.rows = info_rows,
+                                     .count = sizeof(info_rows) / sizeof(info_rows[0])};
     char failure[ARGS_FAILURE];
 
     if (args_read(&args, argc, argv, info, rest_p, failure) != 0) {

@@ -92,7 +92,8 @@ static bool explain_words(const struct explain_words *words, struct explain_repo
 
 static bool explain_options(int argc, char **argv, struct explain_report *report)
 {
-    static const struct args args = {explain_rows, sizeof(explain_rows) / sizeof(explain_rows[0])};
+    static const struct args args = {.rows = explain_rows,
+                                     .count = sizeof(explain_rows) / sizeof(explain_rows[0])};
     struct explain_words words = {.bytes = 1 << 20, .dtype = "float32", .format = "table"};
     char failure[ARGS_FAILURE];
     int rest;

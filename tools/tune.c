@@ -50,7 +50,7 @@ int tune_main(int argc, char **argv)
 {
     static const struct args_row rows[] = {
         {.names = "ranks", .kind = ARGS_INT, .least = 1, .most = EXPLAIN_RANKS_MAX}};
-    static const struct args args = {rows, 1};
+    static const struct args args = {.rows = rows, .count = 1};
     char failure[ARGS_FAILURE];
     int64_t ranks = 0;
     int rest, code = 0;

@@ -131,4 +131,5 @@ static const struct args_row options_rows[] = {
     ACTION("version", 0, OPTIONS_VERSION, "print the version and exit"),
 };
 
-const struct args options_args = {options_rows, sizeof(options_rows) / sizeof(options_rows[0])};
+const struct args options_args = {.rows = options_rows,
+                                  .count = sizeof(options_rows) / sizeof(options_rows[0])};

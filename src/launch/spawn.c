@@ -91,6 +91,9 @@ static void spawn_environment(const struct spawn *spawn, int rank)
     setenv("TORCHELASTIC_RUN_ID", disti_store_server_job(spawn->server), 1);
     setenv("TORCHELASTIC_USE_AGENT_STORE", "True", 1);
     setenv("DIST_AGENT_STORE", "1", 1);
+    /* Of a launcher that started the parent. */
+    unsetenv("DIST_AGENT_STORE_SECRET");
+    unsetenv("DIST_AGENT_LAST_CALL");
 }
 
 static void spawn_child(struct spawn *spawn, int rank, pid_t parent, int (*fn)(int rank, void *arg),

@@ -68,20 +68,62 @@ static void launch_job(struct disti_launch *launch, const char *launcher, const 
     snprintf(launch->job, sizeof(launch->job), "%s.%s%s%s", launcher, a, b ? "." : "", b ? b : "");
 }
 
+/* The store's secret stands in a file, which no other user can read. */
+static dist_status launch_secret(const char *path, char secret[128])
+{
+    FILE *file = fopen(path, "re");
+
+    if (!file || !fgets(secret, 128, file)) {
+        dist_status status = disti_fail_errno(
+            DIST_ERR_RENDEZVOUS,
+            "cannot read the secret of the launcher's store (DIST_AGENT_STORE_SECRET=%.200s): "
+            "start the program as the user who started the launcher",
+            path);
+        if (file)
+            fclose(file);
+        return status;
+    }
+    fclose(file);
+    secret[strcspn(secret, "\n")] = '\0';
+    return DIST_OK;
+}
+
+/* Our own launcher's store: at MASTER_ADDR and MASTER_PORT ("1"), or at HOST:PORT. */
+static dist_status launch_agent_store(const char *place, struct disti_launch *launch)
+{
+    const char *colon = strrchr(place, ':'), *secret = disti_env("DIST_AGENT_STORE_SECRET");
+    dist_status status;
+
+    launch->agent_store = true;
+    if (strcmp(place, "1") == 0)
+        return DIST_OK;
+    if (!colon || colon == place || (size_t)(colon - place) >= sizeof(launch->host))
+        return disti_fail(DIST_ERR_INVALID_ARGUMENT,
+                          "DIST_AGENT_STORE is \"%.100s\": it is set by distrun, to HOST:PORT, and "
+                          "by dist_spawn, to 1: leave it as they do",
+                          place);
+    status = disti_parse_int("the port in DIST_AGENT_STORE", colon + 1, 1, 65535, &launch->port);
+    if (status != DIST_OK)
+        return status;
+    snprintf(launch->host, sizeof(launch->host), "%.*s", (int)(colon - place), place);
+    return secret ? launch_secret(secret, launch->agent_secret) : DIST_OK;
+}
+
 /*
  * torchrun's own agent listens on MASTER_PORT when TORCHELASTIC_USE_AGENT_STORE is True, in a
  * protocol of its own; rank 0 then takes the next port. Where the launcher is ours
- * (DIST_AGENT_STORE=1) it holds our store, on MASTER_PORT itself.
+ * (DIST_AGENT_STORE) it holds our store.
  */
 static dist_status launch_torchrun(struct disti_launch *launch)
 {
     const char *agent = disti_env("TORCHELASTIC_USE_AGENT_STORE");
     const char *own = disti_env("DIST_AGENT_STORE");
 
-    launch->agent_store = own && strcmp(own, "1") == 0;
-    if (agent && strcmp(agent, "True") == 0 && !launch->agent_store && launch->port > 0)
-        launch->port += launch->port < 65535 ? 1 : -1;
     launch_job(launch, "torchrun", disti_env("TORCHELASTIC_RUN_ID"), disti_env("MASTER_PORT"));
+    if (own)
+        return launch_agent_store(own, launch);
+    if (agent && strcmp(agent, "True") == 0 && launch->port > 0)
+        launch->port += launch->port < 65535 ? 1 : -1;
     return DIST_OK;
 }
 

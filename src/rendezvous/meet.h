@@ -24,11 +24,11 @@ struct disti_meet_address {
 };
 
 /*
- * By a host and port that all ranks know. Rank 0 listens there, unless `served`: then the
- * launcher does already.
+ * By a host and port that all ranks know. Rank 0 listens there, if `served` is NULL. Else the
+ * launcher does already, for a job of that name ("": it asks for none).
  */
 dist_status disti_meet_tcp(const struct disti_meeting *meeting, const char *host, int port,
-                           bool served, struct disti_bootstrap *bootstrap);
+                           const char *served, struct disti_bootstrap *bootstrap);
 
 /*
  * By a file that all ranks see. Rank 0 puts the address of its store there and takes the file

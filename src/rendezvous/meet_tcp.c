@@ -106,13 +106,13 @@ static dist_status tcp_listen_hidden(const struct disti_meeting *meeting, const 
 }
 
 dist_status disti_meet_tcp(const struct disti_meeting *meeting, const char *host, int port,
-                           bool served, struct disti_bootstrap *bootstrap)
+                           const char *served, struct disti_bootstrap *bootstrap)
 {
     struct disti_store_server *server;
     dist_status status;
 
     if (meeting->rank != 0 || served)
-        return disti_meet_connect(meeting, host, port, "", bootstrap);
+        return disti_meet_connect(meeting, host, port, served ? served : "", bootstrap);
     status = meeting->hidden ? tcp_listen_hidden(meeting, host, port, &server)
                              : disti_store_server_listen(host, port, meeting->world_size, &server);
     if (status != DIST_OK)

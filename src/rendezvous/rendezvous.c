@@ -157,17 +157,18 @@ static dist_status rendezvous_meet(const struct rendezvous_facts *facts,
 {
     const struct disti_launch *launch = &facts->launch;
     const struct disti_url *url = &facts->url;
+    const char *served = launch->agent_store ? launch->agent_secret : NULL;
 
     if (facts->options->oob_all_gather)
         return disti_meet_oob(meeting, facts->options->oob_all_gather, facts->options->oob_arg,
                               bootstrap);
     if (url->kind == DISTI_URL_TCP)
         return disti_meet_tcp(meeting, url->host, url->port,
-                              launch->agent_store && url->port == launch->port, bootstrap);
+                              url->port == launch->port ? served : NULL, bootstrap);
     if (url->kind == DISTI_URL_FILE)
         return disti_meet_file(meeting, url->path, bootstrap);
     if (url->kind != DISTI_URL_MPI && launch->host[0])
-        return disti_meet_tcp(meeting, launch->host, launch->port, launch->agent_store, bootstrap);
+        return disti_meet_tcp(meeting, launch->host, launch->port, served, bootstrap);
     if (url->kind == DISTI_URL_NONE && rendezvous_is_local(launch))
         return disti_meet_local(meeting, launch->job, bootstrap);
     return rendezvous_no_way(facts, meeting->rank);

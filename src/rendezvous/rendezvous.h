@@ -27,7 +27,8 @@ struct disti_launch {
     char job[128];    /* unique on this machine among running jobs; "": none */
     char host[256];   /* where rank 0's store is, if the environment says (MASTER_ADDR); "" */
     int port;         /* -1 */
-    bool agent_store; /* the launcher itself holds the store (TORCHELASTIC_USE_AGENT_STORE) */
+    bool agent_store; /* the launcher itself holds the store, at host and port (DIST_AGENT_STORE) */
+    char agent_secret[128]; /* what that store asks for; "": nothing */
 };
 /* ERR_INVALID_ARGUMENT names the variable that holds nonsense. Warns when sources disagree. */
 dist_status disti_launch_detect(struct disti_launch *launch_p);

@@ -10,6 +10,7 @@ libdist_core_sources += \
 	src/store/connect.c \
 	src/store/failures.c \
 	src/store/inbox.c \
+	src/store/last_call.c src/store/last_call.h \
 	src/store/peer.c \
 	src/store/ranks.c \
 	src/store/serve.c \

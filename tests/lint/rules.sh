@@ -29,7 +29,8 @@ lint_floor()
     simulate) echo base topology plan tuning simulate ;;
     engine) echo base topology plan tuning node endpoint engine ;;
     backends) echo base topology plan tuning node device transports engine backends ;;
-    rendezvous | launch) echo base store "$1" ;;
+    rendezvous) echo base store "$1" ;;
+    launch) echo base topology store "$1" tools/common/args.h ;; # distrun is a program
     core) echo base topology node device endpoint engine backends store rendezvous core ;;
     preload) echo preload base/backoff.h ;; # it links nothing of base
     *) return 1 ;;
@@ -369,7 +370,7 @@ rule_modules()
 rule_options()
 {
     local program option checked=no
-    for program in train_mnist dist_info dist_bench dist_sim; do
+    for program in train_mnist dist_info dist_bench dist_sim distrun; do
         [ -x "$lint_build/$program" ] && [ -f "man/$program.1" ] || continue
         checked=yes
         for option in $("$lint_build/$program" --help | grep -oE -- '(^|[ ,[])--[a-z][a-z0-9_-]*' | tr -d ' ,[' | sort -u); do

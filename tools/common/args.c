@@ -160,6 +160,8 @@ static void args_make_getopt(const struct args *args, struct args_getopt *made)
     char *letter = made->shorts;
 
     memset(made, 0, sizeof(*made));
+    if (args->stops)
+        *letter++ = '+';
     *letter++ = ':'; /* tell a missing value from an unknown option */
     for (int i = 0; i < args->count; i++) {
         const struct args_row *row = &args->rows[i];

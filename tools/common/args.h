@@ -34,6 +34,7 @@ struct args_row {
 struct args {
     const struct args_row *rows;
     int count;
+    bool stops; /* at the first word that is no option: a program, with arguments of its own */
 };
 
 #define ARGS_FAILURE 256

@@ -247,7 +247,8 @@ static int command_take(const struct command_words *words, struct command *comma
 /* -1: go on, else the exit code. */
 static int command_options(int argc, char **argv, struct command *command)
 {
-    static const struct args args = {command_rows, sizeof(command_rows) / sizeof(command_rows[0])};
+    static const struct args args = {.rows = command_rows,
+                                     .count = sizeof(command_rows) / sizeof(command_rows[0])};
     struct command_words words = {.mode = "all", .timeout = COMMAND_TIMEOUT_S};
     char failure[ARGS_FAILURE];
     int rest, result = args_read(&args, argc, argv, &words, &rest, failure);

@@ -4,6 +4,7 @@
 #include "base/clock.h"
 #include "base/settings/config.h"
 #include "core/group/group.h"
+#include "store/last_call.h"
 
 #include <limits.h>
 #include <stdio.h>
@@ -150,6 +151,7 @@ static dist_status init_meet(struct disti_world *world, const struct dist_option
         return status;
     world->rank = world->log.rank = world->bootstrap.rank;
     world->size = world->bootstrap.world_size;
+    disti_last_call_open(world->bootstrap.local_rank);
     return DIST_OK;
 }
 

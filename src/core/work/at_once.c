@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* A short blocking call that ends as it is made: no work, no queue, no clock. */
 #include "core/group/group.h"
+#include "store/last_call.h"
 
 /*
  *             lock; no works, and nobody drives
@@ -37,6 +38,7 @@ dist_status disti_work_repeat(struct dist_group *group, struct dist_call *call)
     if (pthread_mutex_trylock(&group->lock) != 0)
         disti_group_lock(group);
     call->sequence = group->sequence;
+    disti_last_call_note(group->number, call);
     if (!at_once_may(group) || group->backend->at_once(group->state, call) != DIST_OK)
         return at_once_wait(group, call);
     group->sequence++;

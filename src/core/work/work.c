@@ -5,6 +5,7 @@
 #include "core/group/group.h"
 #include "core/work/handle.h"
 #include "endpoint/endpoint.h"
+#include "store/last_call.h"
 
 #include <stdlib.h>
 
@@ -143,6 +144,7 @@ dist_status disti_work_launch(struct disti_work *work)
         return status;
     work->call.sequence = disti_collective_pair(work->call.collective) ? group->message_sequence++
                                                                        : group->sequence++;
+    disti_last_call_note(group->number, &work->call);
     work->ticket = (struct dist_ticket){.status = DIST_IN_PROGRESS}; /* it may have run before */
     disti_drive_wake(group);
     status = group->backend->post(group->state, &work->call, &work->ticket);

@@ -92,6 +92,35 @@ static void test_torchrun(void **state)
     launch = detect();
     assert_int_equal(launch.port, 1234);
     assert_true(launch.agent_store);
+    assert_string_equal(launch.host, "node1");
+}
+
+/* distrun leaves MASTER_PORT to the program, and says where its own store is. */
+static void test_distrun(void **state)
+{
+    char path[] = "/tmp/dist-test-XXXXXX", variable[64];
+    int fd = mkstemp(path);
+    struct disti_launch launch;
+
+    (void)state;
+    set_torchrun();
+    LAUNCHED("TORCHELASTIC_USE_AGENT_STORE=False", "DIST_AGENT_STORE=127.0.0.1:4321");
+    launch = detect();
+    assert_true(launch.agent_store);
+    assert_string_equal(launch.host, "127.0.0.1");
+    assert_int_equal(launch.port, 4321);
+    assert_string_equal(launch.agent_secret, "");
+    assert_int_equal(write(fd, "word\n", 5), 5);
+    snprintf(variable, sizeof(variable), "DIST_AGENT_STORE_SECRET=%s", path);
+    LAUNCHED(variable);
+    assert_string_equal(detect().agent_secret, "word");
+    unlink(path);
+    close(fd);
+    assert_int_equal(disti_launch_detect(&launch), DIST_ERR_RENDEZVOUS);
+    LAUNCHED("DIST_AGENT_STORE=:1");
+    assert_int_equal(disti_launch_detect(&launch), DIST_ERR_INVALID_ARGUMENT);
+    LAUNCHED("DIST_AGENT_STORE=host:0");
+    assert_int_equal(disti_launch_detect(&launch), DIST_ERR_INVALID_ARGUMENT);
 }
 
 static void test_openmpi(void **state)
@@ -328,6 +357,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup(test_nothing, clean),
         cmocka_unit_test_setup(test_torchrun, clean),
+        cmocka_unit_test_setup(test_distrun, clean),
         cmocka_unit_test_setup(test_openmpi, clean),
         cmocka_unit_test_setup(test_mpich, clean),
         cmocka_unit_test_setup(test_srun, clean),

@@ -1,0 +1,153 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Lists, maps, signals and templates in the values of options. */
+#include "launch/options/words.h"
+
+#include "base/settings/config.h"
+
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* A number without sign at *text, which moves behind it. */
+static bool words_number(const char **text, int most, int *value_p)
+{
+    char *end;
+    long value;
+
+    if (**text < '0' || **text > '9')
+        return false;
+    value = strtol(*text, &end, 10);
+    *text = end;
+    *value_p = (int)value;
+    return value <= most;
+}
+
+/* "0:1,1:2" */
+static int words_map(const char *text, int local_rank)
+{
+    int key, value, found = 0;
+
+    for (;; text++) {
+        if (!words_number(&text, INT_MAX - 1, &key) || *text++ != ':' ||
+            !words_number(&text, 3, &value) || (*text && *text != ','))
+            return -1;
+        if (key == local_rank)
+            found = value;
+        if (!*text)
+            return found;
+    }
+}
+
+int disti_run_streams(const char *text, int local_rank)
+{
+    const char *at = text;
+    int all;
+
+    if (!text)
+        return 0;
+    if (words_number(&at, 3, &all) && !*at)
+        return all;
+    return words_map(text, local_rank);
+}
+
+int disti_run_is_listed(const char *text, int local_rank)
+{
+    int value, found = 0;
+
+    for (; text; text++) {
+        if (!words_number(&text, INT_MAX - 1, &value) || (*text && *text != ','))
+            return -1;
+        found |= value == local_rank;
+        if (!*text)
+            return found;
+    }
+    return 1;
+}
+
+bool disti_run_nodes(const char *text, int *least_p, int *most_p)
+{
+    if (!words_number(&text, INT_MAX - 1, least_p) || *least_p < 1)
+        return false;
+    *most_p = *least_p;
+    if (!*text)
+        return true;
+    return *text++ == ':' && words_number(&text, INT_MAX - 1, most_p) && !*text &&
+           *most_p >= *least_p;
+}
+
+bool disti_run_endpoint(const char *text, char host[256], int *port_p)
+{
+    const bool bracket = *text == '[';
+    const size_t length = strcspn(text + bracket, bracket ? "]" : ":");
+    const char *behind = text + bracket + length + bracket;
+
+    if (length == 0 || length > 255 || (bracket && text[1 + length] != ']'))
+        return false;
+    snprintf(host, 256, "%.*s", (int)length, text + bracket);
+    if (!*behind)
+        return true;
+    return *behind++ == ':' && words_number(&behind, 65535, port_p) && !*behind;
+}
+
+void disti_run_signal_name(int signal_number, char text[16])
+{
+    const char *name = sigabbrev_np(signal_number);
+
+    if (name)
+        snprintf(text, 16, "SIG%.11s", name);
+    else
+        snprintf(text, 16, "SIG%d", signal_number);
+}
+
+const char *disti_run_signals(const char *text, sigset_t *set_p)
+{
+    static char item[32];
+
+    sigemptyset(set_p);
+    for (int i = 0; disti_list_item(text, ',', i, item, sizeof(item)); i++) {
+        const char *name = strncmp(item, "SIG", 3) == 0 ? item + 3 : item;
+        int number = SIGRTMAX;
+
+        while (number > 0 && (!sigabbrev_np(number) || strcmp(name, sigabbrev_np(number)) != 0))
+            number--;
+        if (number == 0 || number == SIGKILL || number == SIGSTOP || number == SIGCHLD)
+            return item;
+        sigaddset(set_p, number);
+    }
+    return NULL;
+}
+
+/* The value of the name at `pattern`, and what stands behind it there; NULL: there is no such. */
+static const char *words_expand(const char *pattern, const struct disti_run_names *names,
+                                char number[16], const char **behind_p)
+{
+    static const char *const known[] = {"${role_name}", "${hostname}", "${rank}", "${local_rank}"};
+    const char *const texts[] = {names->role, names->host, number, number};
+
+    for (int i = 0; i < 4; i++) {
+        if (strncmp(pattern, known[i], strlen(known[i])) != 0)
+            continue;
+        snprintf(number, 16, "%d", i == 2 ? names->rank : names->local_rank);
+        *behind_p = pattern + strlen(known[i]);
+        return texts[i];
+    }
+    return NULL;
+}
+
+void disti_run_prefix(const char *pattern, const struct disti_run_names *names, char *text,
+                      size_t size)
+{
+    size_t used = 0;
+    char number[16];
+
+    while (*pattern && used + 1 < size) {
+        const char *value = words_expand(pattern, names, number, &pattern);
+
+        if (value)
+            used += (size_t)snprintf(text + used, size - used, "%s", value);
+        else
+            text[used++] = *pattern++;
+    }
+    text[used < size ? used : size - 1] = '\0';
+}

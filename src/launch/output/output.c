@@ -1,0 +1,308 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* A thread that merges streams, whole lines at a time. */
+#include "launch/output/output.h"
+
+#include "base/log.h"
+#include "base/thread.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#define OUTPUT_READ 65536         /* bytes at once: what a pipe holds */
+#define OUTPUT_LINE (1u << 20)    /* a longer line goes out in pieces */
+#define OUTPUT_WRITE (256u << 10) /* bytes that are gathered for one write */
+
+/* A source's line that has not ended yet. */
+struct output_source {
+    struct disti_run_source source;
+    size_t prefix_bytes;
+    char *line;
+    size_t used, room;
+    bool ended;
+};
+
+struct disti_run_output {
+    int to_fd, done_fd, epoll_fd;
+    struct output_source *sources;
+    int count, left;
+    const struct output_source *open; /* whose line stands there without its end; NULL: none's */
+    bool broken;                      /* nobody reads the stream any more */
+    char *out;
+    size_t out_used;
+    pthread_t thread;
+};
+
+/* stdout and stderr may be one file: then their lines must not mix. */
+static pthread_mutex_t output_lock = PTHREAD_MUTEX_INITIALIZER;
+
+static bool output_is_shared(void)
+{
+    struct stat out, err;
+
+    return fstat(STDOUT_FILENO, &out) == 0 && fstat(STDERR_FILENO, &err) == 0 &&
+           out.st_dev == err.st_dev && out.st_ino == err.st_ino;
+}
+
+/* False: errno says why. */
+static bool output_write_all(int fd, const char *bytes, size_t count)
+{
+    while (count > 0) {
+        const ssize_t written = write(fd, bytes, count);
+
+        if (written < 0 && errno != EINTR && errno != EAGAIN)
+            return false;
+        if (written > 0) {
+            bytes += written;
+            count -= (size_t)written;
+        }
+    }
+    return true;
+}
+
+static void output_flush(struct disti_run_output *output)
+{
+    const bool shared = output->out_used > 0 && output_is_shared();
+
+    if (shared)
+        pthread_mutex_lock(&output_lock);
+    if (!output->broken && !output_write_all(output->to_fd, output->out, output->out_used))
+        output->broken = true;
+    if (shared)
+        pthread_mutex_unlock(&output_lock);
+    output->out_used = 0;
+}
+
+static void output_put(struct disti_run_output *output, const char *bytes, size_t count)
+{
+    if (output->out_used + count > OUTPUT_WRITE)
+        output_flush(output);
+    if (count > OUTPUT_WRITE) {
+        output->broken = output->broken || !output_write_all(output->to_fd, bytes, count);
+        return;
+    }
+    memcpy(output->out + output->out_used, bytes, count);
+    output->out_used += count;
+}
+
+/* A line or a piece of one. What another source has left without an end gets one. */
+static void output_piece(struct disti_run_output *output, const struct output_source *from,
+                         const char *bytes, size_t count)
+{
+    if (output->out_used + count + from->prefix_bytes + 1 > OUTPUT_WRITE)
+        output_flush(output); /* here, so that a line is not cut between two writes */
+    if (output->open && output->open != from)
+        output_put(output, "\n", 1);
+    if (output->open != from)
+        output_put(output, from->source.prefix, from->prefix_bytes);
+    output_put(output, bytes, count);
+    output->open = bytes[count - 1] == '\n' ? NULL : from;
+}
+
+/* All lines that are whole; with `all` the rest too. */
+static void output_lines(struct disti_run_output *output, struct output_source *from, bool all)
+{
+    size_t at = 0;
+
+    while (at < from->used) {
+        const char *end = memchr(from->line + at, '\n', from->used - at);
+        const size_t count = end ? (size_t)(end - from->line) + 1 - at : from->used - at;
+
+        if (!end && !all && count < OUTPUT_LINE)
+            break;
+        output_piece(output, from, from->line + at, count);
+        at += count;
+    }
+    memmove(from->line, from->line + at, from->used - at);
+    from->used -= at;
+}
+
+static void output_close(struct disti_run_output *output, struct output_source *from)
+{
+    close(from->source.fd);
+    if (from->source.log_fd >= 0)
+        close(from->source.log_fd);
+    from->ended = true;
+    output->left--;
+}
+
+static bool output_grow(struct output_source *from)
+{
+    const size_t room = from->room ? 2 * from->room : 2 * OUTPUT_READ;
+    char *line = realloc(from->line, room);
+
+    if (line) {
+        from->line = line;
+        from->room = room;
+    }
+    return line != NULL;
+}
+
+/* Where memory is short the line goes out as it is. */
+static void output_make_room(struct disti_run_output *output, struct output_source *from)
+{
+    if (from->room - from->used >= OUTPUT_READ || output_grow(from))
+        return;
+    output_lines(output, from, true);
+}
+
+static void output_read(struct disti_run_output *output, struct output_source *from)
+{
+    char *to;
+    ssize_t got;
+
+    output_make_room(output, from);
+    to = from->line + from->used;
+    got = read(from->source.fd, to, from->room - from->used);
+    if (got < 0 && (errno == EINTR || errno == EAGAIN))
+        return;
+    if (got > 0) {
+        if (from->source.log_fd >= 0 && !output_write_all(from->source.log_fd, to, (size_t)got)) {
+            disti_warn("a log file cannot be written, so it ends early: %s", strerror(errno));
+            close(from->source.log_fd);
+            from->source.log_fd = -1;
+        }
+        from->used += (size_t)got;
+    }
+    if (from->source.shown)
+        output_lines(output, from, got <= 0);
+    else
+        from->used = 0;
+    if (got <= 0 || (output->broken && from->source.log_fd < 0))
+        output_close(output, from);
+}
+
+/* Those whose output nobody gets are told as a pipe tells: by SIGPIPE when they write. */
+static void output_drop(struct disti_run_output *output)
+{
+    for (int i = 0; i < output->count; i++) {
+        if (!output->sources[i].ended && output->sources[i].source.log_fd < 0)
+            output_close(output, &output->sources[i]);
+    }
+}
+
+static void *output_main(void *arg)
+{
+    struct disti_run_output *output = arg;
+    const uint64_t one = 1;
+
+    while (output->left > 0) {
+        struct epoll_event events[64];
+        const int count = epoll_wait(output->epoll_fd, events, 64, -1);
+
+        for (int i = 0; i < count; i++) {
+            if (!((struct output_source *)events[i].data.ptr)->ended)
+                output_read(output, events[i].data.ptr);
+        }
+        output_flush(output);
+        if (output->broken)
+            output_drop(output);
+    }
+    if (output->open && output->open->prefix_bytes)
+        output_put(output, "\n", 1);
+    output_flush(output);
+    (void)!write(output->done_fd, &one, sizeof(one));
+    return NULL;
+}
+
+static void output_free(struct disti_run_output *output)
+{
+    for (int i = 0; i < output->count; i++) {
+        if (!output->sources[i].ended)
+            output_close(output, &output->sources[i]);
+        free(output->sources[i].line);
+    }
+    if (output->epoll_fd >= 0)
+        close(output->epoll_fd);
+    free(output->sources);
+    free(output->out);
+    free(output);
+}
+
+static void output_refuse(const struct disti_run_source *sources, int count)
+{
+    for (int i = 0; i < count; i++) {
+        close(sources[i].fd);
+        if (sources[i].log_fd >= 0)
+            close(sources[i].log_fd);
+    }
+}
+
+/* False: no memory; nothing was taken. */
+static bool output_create(const struct disti_run_source *sources, int count,
+                          struct disti_run_output **output_p)
+{
+    struct disti_run_output *output = calloc(1, sizeof(*output));
+
+    if (!output)
+        return false;
+    output->sources = calloc((size_t)count + 1, sizeof(*output->sources));
+    output->out = malloc(OUTPUT_WRITE);
+    output->epoll_fd = -1;
+    if (!output->sources || !output->out) {
+        output_free(output);
+        return false;
+    }
+    output->count = output->left = count;
+    for (int i = 0; i < count; i++) {
+        output->sources[i].source = sources[i];
+        output->sources[i].prefix_bytes = strlen(sources[i].prefix);
+        if (!output_grow(&output->sources[i])) {
+            for (int s = 0; s < count; s++)
+                output->sources[s].ended = true; /* what is taken is the caller's still */
+            output_free(output);
+            return false;
+        }
+    }
+    *output_p = output;
+    return true;
+}
+
+static bool output_watch(struct disti_run_output *output)
+{
+    output->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
+    for (int i = 0; i < output->count; i++) {
+        struct epoll_event event = {.events = EPOLLIN, .data.ptr = &output->sources[i]};
+
+        if (epoll_ctl(output->epoll_fd, EPOLL_CTL_ADD, output->sources[i].source.fd, &event) != 0)
+            return false;
+    }
+    return true;
+}
+
+dist_status disti_run_output_start(int to_fd, const struct disti_run_source *sources, int count,
+                                   int done_fd, struct disti_run_output **output_p)
+{
+    struct disti_run_output *output;
+
+    if (!output_create(sources, count, &output)) {
+        output_refuse(sources, count);
+        return disti_fail(DIST_ERR_NO_MEMORY,
+                          "no memory for the output of %d workers: free some, or start fewer",
+                          count);
+    }
+    output->to_fd = to_fd;
+    output->done_fd = done_fd;
+    errno = 0;
+    if (!output_watch(output) ||
+        (errno = disti_thread_create(&output->thread, output_main, output)) != 0) {
+        output_free(output);
+        return disti_fail_errno(DIST_ERR_SYSTEM,
+                                "cannot watch the output of %d workers: see the limits of open "
+                                "files and processes (ulimit -n, -u)",
+                                count);
+    }
+    *output_p = output;
+    return DIST_OK;
+}
+
+void disti_run_output_end(struct disti_run_output *output)
+{
+    if (!output)
+        return;
+    pthread_join(output->thread, NULL);
+    output_free(output);
+}

@@ -1,0 +1,234 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* The agent's life: rounds until the workers succeed, or no restart is left. */
+#include "launch/run/agent.h"
+
+#include "base/log.h"
+#include "base/settings/env.h"
+#include "launch/options/words.h"
+#include "launch/run/failure.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <sys/signalfd.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+enum { AGENT_FILES = 65536, AGENT_FAILED = 1 };
+
+/* Each worker takes up to five descriptors here; it gets the limit that the agent found. */
+static void agent_raise_limit(struct disti_run_agent *agent)
+{
+    struct rlimit files;
+
+    if (getrlimit(RLIMIT_NOFILE, &agent->files) != 0)
+        return;
+    files = agent->files;
+    if (files.rlim_cur < AGENT_FILES)
+        files.rlim_cur = files.rlim_max < AGENT_FILES ? files.rlim_max : AGENT_FILES;
+    setrlimit(RLIMIT_NOFILE, &files);
+}
+
+static bool agent_open(struct disti_run_agent *agent)
+{
+    sigset_t child;
+
+    sigemptyset(&child);
+    sigaddset(&child, SIGCHLD);
+    agent_raise_limit(agent);
+    agent->child_fd = signalfd(-1, &child, SFD_CLOEXEC | SFD_NONBLOCK);
+    agent->done_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    if (agent->child_fd >= 0 && agent->done_fd >= 0)
+        return true;
+    fprintf(stderr,
+            "distrun: cannot watch over workers: %s: see the limit of open files (ulimit -n)\n",
+            strerror(errno));
+    return false;
+}
+
+/* One line that says who may run where. */
+static void agent_tell_binding(const struct disti_run_agent *agent)
+{
+    const struct disti_run_binding *binding = &agent->binding;
+    const char *set = disti_env("OMP_NUM_THREADS");
+    char threads[32];
+
+    if (binding->workers == 1 && !binding->cpus)
+        return;
+    snprintf(threads, sizeof(threads), "%d", binding->threads);
+    fprintf(stderr, "distrun: %d worker%s on %d CPU%s, bound to: %s; OMP_NUM_THREADS=%s%s\n",
+            binding->workers, binding->workers == 1 ? "" : "s", binding->usable,
+            binding->usable == 1 ? "" : "s", binding->mode, set ? set : threads,
+            set ? " (as it was set)" : "");
+}
+
+/* ---- rounds ---- */
+
+/* The round's things; its processes are gone, unless nobody waits for their output. */
+static void agent_end_round(struct disti_run_agent *agent)
+{
+    for (int s = 0; s < 2 && !agent->hurry; s++) {
+        disti_run_output_end(agent->outputs[s]);
+        agent->outputs[s] = NULL;
+    }
+    disti_store_server_stop(agent->store, 0);
+    agent->store = NULL;
+    for (int w = 0; agent->workers && w < agent->round.workers; w++) {
+        if (agent->workers[w].error_fd >= 0)
+            close(agent->workers[w].error_fd);
+    }
+    if (agent->last_calls_fd >= 0)
+        close(agent->last_calls_fd);
+    agent->last_calls_fd = -1;
+    free(agent->workers);
+    agent->workers = NULL;
+}
+
+/* What is to be said of the last round, and distrun's exit code. */
+static int agent_conclude(const struct disti_run_agent *agent)
+{
+    char name[16];
+
+    if (agent->stop_signal) {
+        disti_run_signal_name(agent->stop_signal, name);
+        fprintf(stderr, "distrun: stopped by %s\n", name);
+        return 128 + agent->stop_signal;
+    }
+    if (agent->order == DISTI_AGENTS_FINISHED)
+        return 0;
+    if (agent->order == DISTI_AGENTS_GIVEN_UP &&
+        agent->failure.cause == DISTI_AGENTS_WORKER_FAILED && agent->failure.rank >= 0) {
+        disti_run_failure_print(agent->options->program, &agent->round, agent->workers,
+                                agent->last_calls_fd, &agent->failure);
+        return disti_run_exit_code(&agent->failure);
+    }
+    fprintf(stderr, "distrun: %s\n", agent->why);
+    return AGENT_FAILED;
+}
+
+/* Of a node that is the only one, what the others would tell it. */
+static void agent_decide(struct disti_run_agent *agent)
+{
+    const bool again = agent->round.restarts < agent->options->max_restarts;
+
+    if (!agent->first) {
+        agent->order = DISTI_AGENTS_FINISHED;
+        return;
+    }
+    disti_run_failure_of(&agent->round, agent->first, agent->last_calls_fd, &agent->failure);
+    agent->order = again ? DISTI_AGENTS_RESTART : DISTI_AGENTS_GIVEN_UP;
+    snprintf(agent->why, sizeof(agent->why), "rank %d (pid %d) ended with %s %d",
+             agent->failure.rank, agent->failure.pid,
+             agent->failure.signal ? "signal" : "exit code",
+             agent->failure.signal ? agent->failure.signal : agent->failure.exit_code);
+}
+
+/* The workers could not be started, here or anywhere: the other nodes need not try. */
+static void agent_fail_to_start(struct disti_run_agent *agent)
+{
+    struct disti_agents_failure failure = {.cause = DISTI_AGENTS_WORKER_FAILED,
+                                           .node_rank = agent->round.node_rank,
+                                           .rank = -1,
+                                           .local_rank = -1,
+                                           .pid = -1,
+                                           .exit_code = AGENT_FAILED,
+                                           .is_final = true};
+
+    snprintf(failure.text, sizeof(failure.text), "%s", dist_last_error());
+    disti_run_agent_stop(agent, SIGTERM, agent->options->shutdown_timeout);
+    if (agent->agents) {
+        disti_run_meeting_fail(agent, &failure);
+        return;
+    }
+    agent->order = DISTI_AGENTS_BROKEN;
+    snprintf(agent->why, sizeof(agent->why), "%s", failure.text);
+}
+
+/* From the start of the workers until they are gone, and it is known what comes next. */
+static void agent_round(struct disti_run_agent *agent)
+{
+    agent->state = DISTI_RUN_WORKING;
+    agent->alive = agent->outputs_left = 0;
+    agent->kill_at = INT64_MAX;
+    agent->first = NULL;
+    agent->met = false;
+    agent->order = DISTI_AGENTS_NOTE;
+    if (disti_run_agent_start(agent) != DIST_OK)
+        agent_fail_to_start(agent);
+    disti_run_agent_watch(agent);
+    if (!agent->agents && agent->order == DISTI_AGENTS_NOTE)
+        agent_decide(agent);
+}
+
+/* False: there is none, and the order says why. */
+static bool agent_next_round(struct disti_run_agent *agent, int restarts)
+{
+    agent->order = DISTI_AGENTS_NOTE;
+    if (agent->agents) {
+        if (restarts > 0)
+            disti_agents_ready(agent->agents);
+        disti_run_agent_watch(agent);
+        return agent->met;
+    }
+    if (disti_run_round_local(agent->options, restarts, &agent->round) == DIST_OK)
+        return true;
+    agent->order = DISTI_AGENTS_BROKEN;
+    snprintf(agent->why, sizeof(agent->why), "%s", dist_last_error());
+    return false;
+}
+
+static dist_status agent_prepare(struct disti_run_agent *agent)
+{
+    const struct disti_run_options *options = agent->options;
+    dist_status status = disti_run_binding_make(options->numa, options->workers, &agent->binding);
+
+    if (status != DIST_OK)
+        return status;
+    agent_tell_binding(agent);
+    return options->most_nodes > 1 ? disti_run_meeting_open(agent) : DIST_OK;
+}
+
+/* The first round names the job, which the folder of its files is called by. */
+static void agent_rounds(struct disti_run_agent *agent)
+{
+    for (int restarts = 0; agent_next_round(agent, restarts); restarts++) {
+        if (restarts == 0 &&
+            disti_run_logs_open(agent->options, agent->round.job, &agent->logs) != DIST_OK) {
+            agent->order = DISTI_AGENTS_BROKEN;
+            snprintf(agent->why, sizeof(agent->why), "%s", dist_last_error());
+            return;
+        }
+        agent_round(agent);
+        if (agent->order != DISTI_AGENTS_RESTART || agent->stop_signal)
+            return;
+        fprintf(stderr, "distrun: %s: starting all workers again\n", agent->why);
+        agent_end_round(agent);
+    }
+}
+
+int disti_run_agent(int signals_fd, const sigset_t *mask, void *arg)
+{
+    struct disti_run_agent agent = {.options = arg,
+                                    .mask = *mask,
+                                    .signals_fd = signals_fd,
+                                    .secret_fd = -1,
+                                    .last_calls_fd = -1,
+                                    .state = DISTI_RUN_OVER,
+                                    .kill_at = INT64_MAX};
+    int code = AGENT_FAILED;
+
+    if (!agent_open(&agent))
+        return code;
+    if (agent_prepare(&agent) == DIST_OK) {
+        agent_rounds(&agent);
+        code = agent_conclude(&agent);
+    } else {
+        fprintf(stderr, "distrun: %s\n", dist_last_error());
+    }
+    agent_end_round(&agent);
+    disti_run_meeting_close(&agent);
+    disti_run_binding_release(&agent.binding);
+    return code;
+}

@@ -1,0 +1,140 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Prints the failure block. */
+#include "launch/run/failure.h"
+
+#include "base/net/socket.h"
+#include "launch/options/words.h"
+#include "store/last_call.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+static const char failure_border[] = "============================================================";
+static const char failure_section[] =
+    "------------------------------------------------------------";
+
+void disti_run_failure_of(const struct disti_run_round *round,
+                          const struct disti_run_worker *worker, int last_calls_fd,
+                          struct disti_agents_failure *failure_p)
+{
+    const bool signalled = WIFSIGNALED(worker->how);
+
+    *failure_p = (struct disti_agents_failure){
+        .cause = DISTI_AGENTS_WORKER_FAILED,
+        .node_rank = round->node_rank,
+        .rank = round->first_rank + worker->local_rank,
+        .local_rank = worker->local_rank,
+        .pid = (int)worker->pid,
+        .exit_code = signalled ? 0 : WEXITSTATUS(worker->how),
+        .signal = signalled ? WTERMSIG(worker->how) : 0,
+        .time_ms = worker->ended_at,
+    };
+    disti_host_name(failure_p->host);
+    disti_last_call_text(last_calls_fd, worker->local_rank, failure_p->text,
+                         sizeof(failure_p->text));
+}
+
+int disti_run_exit_code(const struct disti_agents_failure *failure)
+{
+    return failure->signal ? 128 + failure->signal : failure->exit_code;
+}
+
+const struct disti_run_worker *disti_run_first_failure(struct disti_run_worker *const *ended,
+                                                       int count)
+{
+    const struct disti_run_worker *first = NULL;
+
+    for (int i = 0; i < count; i++) {
+        if (disti_run_worker_has_failed(ended[i]) &&
+            (!first || (WIFSIGNALED(ended[i]->how) && !WIFSIGNALED(first->how))))
+            first = ended[i];
+    }
+    return first;
+}
+
+/* The error file's path, if the worker has written there; torch does if its main is recorded. */
+static const char *failure_file(const struct disti_run_worker *worker)
+{
+    if (!worker || worker->error_fd >= 0 || access(worker->error_file, R_OK) != 0)
+        return "<N/A>";
+    return worker->error_file;
+}
+
+/* worker is NULL on another node. */
+static void failure_print_one(int index, const struct disti_agents_failure *failure,
+                              const struct disti_run_worker *worker, FILE *to)
+{
+    const time_t second = (time_t)(failure->time_ms / 1000);
+    char when[32] = "", name[16] = "";
+    struct tm parts;
+
+    if (localtime_r(&second, &parts))
+        strftime(when, sizeof(when), "%Y-%m-%d_%H:%M:%S", &parts);
+    fprintf(to,
+            "[%d]:\n  time      : %s\n  host      : %s\n  rank      : %d (local_rank: %d)\n"
+            "  exitcode  : %d (pid: %d)\n  error_file: %s\n",
+            index, when, failure->host, failure->rank, failure->local_rank,
+            failure->signal ? -failure->signal : failure->exit_code, failure->pid,
+            failure_file(worker));
+    if (failure->signal) {
+        disti_run_signal_name(failure->signal, name);
+        fprintf(to, "  traceback : Signal %d (%s) received by PID %d\n", failure->signal, name,
+                failure->pid);
+    } else {
+        fprintf(to, "  traceback : To enable traceback see: "
+                    "https://pytorch.org/docs/stable/elastic/errors.html\n");
+    }
+    if (failure->text[0])
+        fprintf(to, "  last call : %s\n", failure->text);
+}
+
+/* Is it this node's worker? */
+static bool failure_is_of(const struct disti_agents_failure *failure,
+                          const struct disti_run_round *round,
+                          const struct disti_run_worker *worker)
+{
+    return failure->node_rank == round->node_rank && failure->local_rank == worker->local_rank;
+}
+
+static void failure_print_block(const char *program, const struct disti_run_round *round,
+                                const struct disti_run_worker *workers, int last_calls_fd,
+                                const struct disti_agents_failure *first, FILE *to)
+{
+    const struct disti_run_worker *first_worker = NULL;
+    int others = 0;
+
+    fprintf(to, "%s\n%s FAILED\n%s\nFailures:\n", failure_border, program, failure_section);
+    for (int w = 0; workers && w < round->workers; w++) {
+        struct disti_agents_failure failure;
+
+        if (failure_is_of(first, round, &workers[w])) {
+            first_worker = &workers[w];
+        } else if (disti_run_worker_has_failed(&workers[w]) && !workers[w].was_told) {
+            disti_run_failure_of(round, &workers[w], last_calls_fd, &failure);
+            failure_print_one(++others, &failure, &workers[w], to);
+        }
+    }
+    if (others == 0)
+        fprintf(to, "  <NO_OTHER_FAILURES>\n");
+    fprintf(to, "%s\nRoot Cause (first observed failure):\n", failure_section);
+    failure_print_one(0, first, first_worker, to);
+    fprintf(to, "%s\n", failure_border);
+}
+
+void disti_run_failure_print(const char *program, const struct disti_run_round *round,
+                             const struct disti_run_worker *workers, int last_calls_fd,
+                             const struct disti_agents_failure *first)
+{
+    char *text = NULL;
+    size_t bytes = 0;
+    FILE *to = open_memstream(&text, &bytes);
+
+    if (to)
+        failure_print_block(program, round, workers, last_calls_fd, first, to);
+    if (to && fclose(to) == 0)
+        fwrite(text, 1, bytes, stderr);
+    free(text);
+}

@@ -1,0 +1,34 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* The failure block: which worker failed first, where and how; as torchrun prints it. */
+#ifndef DISTI_LAUNCH_RUN_FAILURE_H
+#define DISTI_LAUNCH_RUN_FAILURE_H
+
+#include "launch/agents/agents.h"
+#include "launch/run/round.h"
+#include "launch/workers/workers.h"
+
+/* What is told of a worker that has ended; its last call from that file (-1: unknown). */
+void disti_run_failure_of(const struct disti_run_round *round,
+                          const struct disti_run_worker *worker, int last_calls_fd,
+                          struct disti_agents_failure *failure_p);
+
+/* What the shell would say: the exit code, or 128 and the number of the signal. */
+int disti_run_exit_code(const struct disti_agents_failure *failure);
+
+/*
+ * Of those that have ended since the last look, whose count is `count`, the one that failed first;
+ * NULL: none has. One that a signal ended goes before one that exited: of two that are seen at once
+ * it is the cause.
+ */
+const struct disti_run_worker *disti_run_first_failure(struct disti_run_worker *const *ended,
+                                                       int count);
+
+/*
+ * Prints the block to stderr, in one piece: `first`, which may be another node's, and workers of
+ * this node that failed too. Those that were told to end did not.
+ */
+void disti_run_failure_print(const char *program, const struct disti_run_round *round,
+                             const struct disti_run_worker *workers, int last_calls_fd,
+                             const struct disti_agents_failure *first);
+
+#endif

@@ -1,0 +1,126 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Guard and agent are two processes, since either may be killed: the one that is left is an
+ * ancestor of all workers and their children, to which they come when their parents die.
+ *
+ *     guard ---- signals ----> agent ----> worker ----> child of a worker
+ */
+#include "launch/run/guard.h"
+
+#include "launch/options/words.h"
+#include "launch/workers/family.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+/* All that can be passed on, and SIGCHLD; not what stops and continues, or tells of a fault. */
+static void guard_set(sigset_t *set)
+{
+    static const int left[] = {SIGKILL, SIGSTOP, SIGTSTP, SIGCONT, SIGTTIN, SIGTTOU, SIGPIPE,
+                               SIGSEGV, SIGBUS,  SIGFPE,  SIGILL,  SIGABRT, SIGTRAP, SIGSYS};
+
+    sigfillset(set);
+    for (size_t i = 0; i < sizeof(left) / sizeof(left[0]); i++)
+        sigdelset(set, left[i]);
+}
+
+/* nohup wants that; while a shell that starts a job in the background has SIGINT ignored for the
+ * terminal's sake, and who sends it means it. */
+static bool guard_is_ignored(int number)
+{
+    struct sigaction action;
+
+    return number == SIGHUP && sigaction(number, NULL, &action) == 0 &&
+           action.sa_handler == SIG_IGN;
+}
+
+/* Nor must the workers ignore them. An ignored SIGCHLD would let them vanish with their exit codes.
+ */
+static void guard_take_signals(void)
+{
+    static const int taken[] = {SIGCHLD, SIGINT, SIGQUIT, SIGTERM, SIGPIPE};
+
+    for (size_t i = 0; i < sizeof(taken) / sizeof(taken[0]); i++)
+        signal(taken[i], SIG_DFL);
+}
+
+/* The agent was killed: nobody but the guard can end what it has left. */
+static int guard_end_all(int how)
+{
+    const struct timespec moment = {0, 20 * 1000000L};
+    char name[16];
+
+    disti_run_signal_name(WTERMSIG(how), name);
+    fprintf(stderr, "distrun: the agent was ended by %s: ending all workers\n", name);
+    do {
+        disti_run_family_signal(SIGKILL);
+        nanosleep(&moment, NULL);
+        while (waitpid(-1, NULL, WNOHANG) > 0)
+            continue;
+    } while (waitpid(-1, NULL, WNOHANG) == 0);
+    return 128 + WTERMSIG(how);
+}
+
+/* True: the agent has ended. */
+static bool guard_reap(pid_t agent, int *how_p)
+{
+    bool ended = false;
+    pid_t pid;
+    int how;
+
+    while ((pid = waitpid(-1, &how, WNOHANG)) > 0) {
+        if (pid == agent) {
+            *how_p = how;
+            ended = true;
+        }
+    }
+    return ended;
+}
+
+static int guard_wait(pid_t agent, int fd, const sigset_t *set)
+{
+    siginfo_t info;
+    int how = 0;
+
+    for (;;) {
+        if (sigwaitinfo(set, &info) < 0)
+            continue;
+        if (info.si_signo == SIGCHLD) {
+            if (guard_reap(agent, &how))
+                return WIFSIGNALED(how) ? guard_end_all(how) : WEXITSTATUS(how);
+        } else if (!guard_is_ignored(info.si_signo)) {
+            const struct disti_run_signal news = {info.si_signo, info.si_code == SI_KERNEL};
+
+            (void)!send(fd, &news, sizeof(news), MSG_NOSIGNAL | MSG_DONTWAIT);
+        }
+    }
+}
+
+int disti_run_guard(int (*agent)(int signals_fd, const sigset_t *mask, void *arg), void *arg)
+{
+    sigset_t set, mask;
+    int ends[2];
+    pid_t pid;
+
+    guard_take_signals();
+    guard_set(&set);
+    sigprocmask(SIG_BLOCK, &set, &mask);
+    disti_run_family_adopt();
+    fflush(NULL);
+    pid = socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) == 0 ? fork() : -1;
+    if (pid == 0) {
+        close(ends[0]);
+        disti_run_family_adopt();
+        return agent(ends[1], &mask, arg);
+    }
+    if (pid < 0) {
+        perror("distrun: cannot start the agent: see the limits (ulimit -u, -n)");
+        return 1;
+    }
+    close(ends[1]);
+    return guard_wait(pid, ends[0], &set);
+}

@@ -1,0 +1,28 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* distrun: runs a program once for each rank. */
+#include "launch/options/options.h"
+#include "launch/run/agent.h"
+#include "launch/run/guard.h"
+
+#include <dist/dist.h>
+
+#include <stdio.h>
+
+enum { MAIN_WRONG = 2 }; /* the command line is, as with torchrun */
+
+int main(int argc, char *argv[])
+{
+    struct disti_run_options options;
+
+    if (!disti_run_options_read(argc, argv, &options))
+        return MAIN_WRONG;
+    if (options.action == DISTI_RUN_HELP) {
+        disti_run_options_help();
+        return 0;
+    }
+    if (options.action == DISTI_RUN_VERSION) {
+        printf("distrun %s\n", dist_version());
+        return 0;
+    }
+    return disti_run_guard(disti_run_agent, &options);
+}

@@ -1,0 +1,29 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* A round: the workers of all nodes run once, with the ranks of that round. */
+#ifndef DISTI_LAUNCH_RUN_ROUND_H
+#define DISTI_LAUNCH_RUN_ROUND_H
+
+#include "launch/options/options.h"
+
+#include <dist/dist.h>
+
+struct disti_run_round {
+    int restarts; /* how many rounds failed before */
+    int attempt;  /* which round it is, for the folder of its files */
+    int node_rank, nodes;
+    int first_rank, workers, world_size; /* this node's workers have the ranks from first_rank on */
+    char master_address[256];            /* where rank 0 may listen */
+    int master_port;
+    char job[128];
+    char store[300];       /* host and port of the agent's store; "": it has none */
+    char store_secret[64]; /* the file with what that asks for */
+};
+
+/*
+ * The round of a node that is the only one. ERR_ADDRESS_IN_USE, ERR_SYSTEM: there is no port for
+ * rank 0. Does not block.
+ */
+dist_status disti_run_round_local(const struct disti_run_options *options, int restarts,
+                                  struct disti_run_round *round_p);
+
+#endif

@@ -1,0 +1,263 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Starts a round: the store, the workers with their files and pipes, and who reads those. */
+#include "base/file.h"
+#include "base/log.h"
+#include "base/net/socket.h"
+#include "launch/options/words.h"
+#include "launch/run/agent.h"
+#include "launch/workers/environment.h"
+#include "store/last_call.h"
+#include "store/server.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+/* Where the streams of all workers come from: stdout's, then stderr's. */
+struct start_sources {
+    struct disti_run_source *of[2];
+    int count[2];
+};
+
+static const char *const start_files[] = {"stdout.log", "stderr.log"};
+
+/* The path by which another process of this user opens our memfd: nothing lies about if we die. */
+static void start_path(int fd, char *path, size_t size)
+{
+    snprintf(path, size, "/proc/%d/fd/%d", (int)getpid(), fd);
+}
+
+/* ---- the store ---- */
+
+static dist_status start_secret(struct disti_run_agent *agent, char secret[33])
+{
+    const dist_status status = disti_random_id(secret);
+
+    if (status != DIST_OK)
+        return status;
+    if (agent->secret_fd < 0)
+        agent->secret_fd = disti_file_memory();
+    if (agent->secret_fd < 0 || fchmod(agent->secret_fd, 0600) != 0 ||
+        pwrite(agent->secret_fd, secret, 32, 0) != 32)
+        return disti_fail_errno(DIST_ERR_SYSTEM,
+                                "cannot keep the store's secret: see the limit of open files "
+                                "(ulimit -n)");
+    start_path(agent->secret_fd, agent->round.store_secret, sizeof(agent->round.store_secret));
+    return DIST_OK;
+}
+
+/*
+ * In this process, which outlives rank 0: so all ranks hear of its end too. Of several nodes rank 0
+ * has it, at MASTER_PORT: other nodes know of no other place.
+ */
+static dist_status start_store(struct disti_run_agent *agent)
+{
+    char secret[33];
+    dist_status status = start_secret(agent, secret);
+
+    if (status == DIST_OK)
+        status = disti_store_server_listen("127.0.0.1", 0, agent->round.world_size, &agent->store);
+    if (status != DIST_OK)
+        return status;
+    disti_store_server_set_job(agent->store, secret, true);
+    snprintf(agent->round.store, sizeof(agent->round.store), "127.0.0.1:%d",
+             disti_store_server_port(agent->store));
+    return disti_store_server_run(agent->store);
+}
+
+/* ---- a worker's streams ---- */
+
+static dist_status start_pipe(struct disti_run_source *source, int *to_p)
+{
+    int ends[2];
+
+    if (pipe2(ends, O_CLOEXEC) != 0)
+        return disti_fail_errno(DIST_ERR_SYSTEM,
+                                "cannot read what the workers print: see the limit of open files "
+                                "(ulimit -n)");
+    source->fd = ends[0];
+    *to_p = ends[1];
+    return DIST_OK;
+}
+
+/* What the worker writes to, *to_p: a file, nothing, or a pipe, whose other end is a source. */
+static dist_status start_stream(struct disti_run_agent *agent,
+                                const struct disti_run_worker *worker, int stream,
+                                struct start_sources *sources, int *to_p)
+{
+    const struct disti_run_options *options = agent->options;
+    const int bit = stream == 0 ? DISTI_RUN_STDOUT : DISTI_RUN_STDERR;
+    const bool tee = disti_run_streams(options->tee, worker->local_rank) & bit;
+    const bool redirect = disti_run_streams(options->redirects, worker->local_rank) & bit;
+    struct disti_run_source *source = &sources->of[stream][sources->count[stream]];
+    dist_status status = DIST_OK;
+    char host[64];
+    int log_fd = -1;
+
+    *source = (struct disti_run_source){
+        .shown = disti_run_is_listed(options->shown, worker->local_rank) != 0};
+    if (tee || redirect)
+        status = disti_run_logs_file(&agent->logs, agent->round.attempt, worker->local_rank,
+                                     start_files[stream], &log_fd);
+    if (status != DIST_OK)
+        return status;
+    if (log_fd >= 0 && (!tee || !source->shown)) {
+        *to_p = log_fd;
+        return DIST_OK;
+    }
+    if (!source->shown) {
+        *to_p = open("/dev/null", O_WRONLY | O_CLOEXEC);
+        return DIST_OK;
+    }
+    disti_host_name(host);
+    disti_run_prefix(options->prefix,
+                     &(struct disti_run_names){.role = options->role,
+                                               .host = host,
+                                               .rank = agent->round.first_rank + worker->local_rank,
+                                               .local_rank = worker->local_rank},
+                     source->prefix, sizeof(source->prefix));
+    source->log_fd = log_fd;
+    status = start_pipe(source, to_p);
+    if (status == DIST_OK)
+        sources->count[stream]++;
+    else if (log_fd >= 0)
+        close(log_fd);
+    return status;
+}
+
+/* torch's main writes its exception there: into a file of the job's folder, or into memory. */
+static dist_status start_error_file(struct disti_run_agent *agent, struct disti_run_worker *worker)
+{
+    worker->error_fd = -1;
+    if (agent->logs.folder[0]) {
+        disti_run_logs_path(&agent->logs, agent->round.attempt, worker->local_rank, "error.json",
+                            worker->error_file);
+        return disti_run_logs_add(&agent->logs, agent->round.attempt, worker->local_rank);
+    }
+    worker->error_fd = disti_file_memory();
+    if (worker->error_fd < 0)
+        return disti_fail_errno(
+            DIST_ERR_SYSTEM,
+            "cannot make the workers' error files: see the limit of open files (ulimit -n)");
+    start_path(worker->error_fd, worker->error_file, sizeof(worker->error_file));
+    return DIST_OK;
+}
+
+/* ---- workers ---- */
+
+/* NULL: no memory. */
+static char **start_environment(const struct disti_run_agent *agent,
+                                const struct disti_run_worker *worker)
+{
+    const bool several = agent->round.workers > 1;
+    char last_calls[64];
+    const struct disti_run_place place = {.local_rank = worker->local_rank,
+                                          .error_file = worker->error_file,
+                                          .last_calls = last_calls,
+                                          .threads = several ? agent->binding.threads : 0};
+
+    start_path(agent->last_calls_fd, last_calls, sizeof(last_calls));
+    return disti_run_environment(agent->options, &agent->round, &place);
+}
+
+static dist_status start_process(struct disti_run_agent *agent, struct disti_run_worker *worker,
+                                 int out_fd, int err_fd)
+{
+    char **environment = start_environment(agent, worker);
+    const struct disti_run_start start = {
+        .path = agent->options->path,
+        .command = agent->options->command,
+        .environment = environment,
+        .out_fd = out_fd,
+        .err_fd = err_fd,
+        .cpus = agent->binding.cpus ? &agent->binding.cpus[worker->local_rank] : NULL,
+        .mask = agent->mask,
+        .files = agent->files};
+    dist_status status;
+
+    if (!environment)
+        return disti_fail(DIST_ERR_NO_MEMORY, "no memory for the workers' environment");
+    status = disti_run_worker_start(&start, &worker->pid);
+    disti_run_environment_free(environment);
+    return status;
+}
+
+static dist_status start_worker(struct disti_run_agent *agent, struct disti_run_worker *worker,
+                                struct start_sources *sources)
+{
+    int fds[2] = {-1, -1};
+    dist_status status = start_error_file(agent, worker);
+
+    for (int s = 0; s < 2 && status == DIST_OK; s++)
+        status = start_stream(agent, worker, s, sources, &fds[s]);
+    if (status == DIST_OK)
+        status = start_process(agent, worker, fds[0], fds[1]);
+    for (int s = 0; s < 2; s++) {
+        if (fds[s] >= 0)
+            close(fds[s]);
+    }
+    if (status == DIST_OK)
+        agent->alive++;
+    return status;
+}
+
+/* Whoever was started needs readers even if others could not be. */
+static dist_status start_outputs(struct disti_run_agent *agent, const struct start_sources *sources)
+{
+    dist_status status = DIST_OK;
+
+    for (int s = 0; s < 2; s++) {
+        const dist_status one =
+            disti_run_output_start(s == 0 ? STDOUT_FILENO : STDERR_FILENO, sources->of[s],
+                                   sources->count[s], agent->done_fd, &agent->outputs[s]);
+
+        if (one == DIST_OK)
+            agent->outputs_left++;
+        else
+            status = one;
+    }
+    return status;
+}
+
+static dist_status start_workers(struct disti_run_agent *agent, struct start_sources *sources)
+{
+    const size_t count = (size_t)agent->round.workers;
+    dist_status status = DIST_OK, outputs;
+
+    agent->workers = calloc(count, sizeof(*agent->workers));
+    for (int s = 0; s < 2; s++)
+        sources->of[s] = calloc(count + 1, sizeof(*sources->of[s]));
+    if (!agent->workers || !sources->of[0] || !sources->of[1])
+        return disti_fail(DIST_ERR_NO_MEMORY, "no memory for %zu workers: start fewer", count);
+    agent->last_calls_fd = disti_last_call_file(agent->round.workers);
+    if (agent->last_calls_fd < 0)
+        return disti_fail_errno(DIST_ERR_SYSTEM, "cannot make the file of the workers' last calls: "
+                                                 "see the limit of open files (ulimit -n)");
+    for (size_t w = 0; w < count; w++) {
+        agent->workers[w].local_rank = (int)w;
+        agent->workers[w].error_fd = -1;
+    }
+    for (size_t w = 0; w < count && status == DIST_OK; w++)
+        status = start_worker(agent, &agent->workers[w], sources);
+    outputs = start_outputs(agent, sources);
+    return status == DIST_OK ? outputs : status;
+}
+
+dist_status disti_run_agent_start(struct disti_run_agent *agent)
+{
+    struct start_sources sources = {{NULL, NULL}, {0, 0}};
+    dist_status status = DIST_OK;
+
+    agent->round.store[0] = '\0';
+    if (agent->round.nodes == 1)
+        status = start_store(agent);
+    if (status == DIST_OK)
+        status = start_workers(agent, &sources);
+    free(sources.of[0]);
+    free(sources.of[1]);
+    return status;
+}

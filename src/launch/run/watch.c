@@ -1,0 +1,223 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* What happens in a round: workers end, signals come, times run out. */
+#include "base/clock.h"
+#include "launch/run/agent.h"
+#include "launch/run/failure.h"
+#include "launch/workers/family.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <signal.h>
+#include <sys/signalfd.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+enum {
+    WATCH_CHILDREN_MS = 1000, /* from SIGTERM to SIGKILL for those whose worker has ended */
+    WATCH_KILL_MS = 100,      /* between two rounds of SIGKILL: new processes may have come */
+    WATCH_TWICE_MS = 200      /* a second signal counts after this: the same may come by two ways */
+};
+
+static void watch_tell(struct disti_run_agent *agent, int signal_number, bool to_end)
+{
+    for (int w = 0; w < agent->round.workers; w++) {
+        struct disti_run_worker *worker = &agent->workers[w];
+
+        if (!worker->pid || worker->ended)
+            continue;
+        worker->was_told |= to_end;
+        kill(worker->pid, signal_number);
+    }
+}
+
+static void watch_kill_in(struct disti_run_agent *agent, double seconds)
+{
+    agent->kill_at = disti_deadline_ms((int64_t)(seconds * 1000));
+}
+
+void disti_run_agent_stop(struct disti_run_agent *agent, int signal_number, double seconds)
+{
+    watch_tell(agent, signal_number, true);
+    /* A stopped process sees the signal only once it goes on. */
+    watch_tell(agent, SIGCONT, true);
+    agent->state = DISTI_RUN_STOPPING;
+    watch_kill_in(agent, seconds);
+}
+
+static void watch_kill(struct disti_run_agent *agent)
+{
+    watch_tell(agent, 0, true);
+    disti_run_family_signal(SIGKILL);
+    watch_kill_in(agent, WATCH_KILL_MS / 1e3);
+}
+
+/* ---- workers ---- */
+
+static int64_t watch_wall_ms(void)
+{
+    struct timespec now;
+
+    clock_gettime(CLOCK_REALTIME, &now);
+    return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
+}
+
+/* NULL: an adopted process. */
+static struct disti_run_worker *watch_find(struct disti_run_agent *agent, pid_t pid)
+{
+    for (int w = 0; w < agent->round.workers; w++) {
+        if (agent->workers[w].pid == pid && !agent->workers[w].ended)
+            return &agent->workers[w];
+    }
+    return NULL;
+}
+
+static void watch_reap(struct disti_run_agent *agent)
+{
+    struct disti_run_worker *ended[64];
+    int count = 0, how;
+    pid_t pid;
+
+    while ((pid = waitpid(-1, &how, WNOHANG)) > 0) {
+        struct disti_run_worker *worker = watch_find(agent, pid);
+
+        if (!worker)
+            continue;
+        worker->ended = true;
+        worker->how = how;
+        worker->ended_at = watch_wall_ms();
+        agent->alive--;
+        if (count < (int)(sizeof(ended) / sizeof(ended[0])))
+            ended[count++] = worker;
+    }
+    agent->childless = pid < 0 && errno == ECHILD;
+    if (agent->state == DISTI_RUN_WORKING)
+        agent->first = disti_run_first_failure(ended, count);
+}
+
+/* ---- signals ---- */
+
+static void watch_pass_on(struct disti_run_agent *agent, const struct disti_run_signal *news)
+{
+    const bool ends = sigismember(&agent->options->signals, news->number) == 1;
+
+    if (!ends) {
+        if (!news->from_terminal)
+            watch_tell(agent, news->number, false);
+        return;
+    }
+    if (!agent->stop_signal) {
+        agent->stop_signal = news->number;
+        agent->stopped_at = disti_now_ns();
+        if (agent->state == DISTI_RUN_WORKING)
+            disti_run_agent_stop(agent, news->from_terminal ? 0 : news->number,
+                                 agent->options->shutdown_timeout);
+    } else if (disti_now_ns() - agent->stopped_at > WATCH_TWICE_MS * INT64_C(1000000)) {
+        agent->hurry = true;
+        watch_kill(agent);
+    }
+}
+
+/* The guard is gone: nobody waits for this job any more. */
+static void watch_guard_gone(struct disti_run_agent *agent)
+{
+    agent->stop_signal = SIGKILL;
+    agent->hurry = true;
+    close(agent->signals_fd);
+    agent->signals_fd = -1;
+    if (agent->state <= DISTI_RUN_STOPPING)
+        disti_run_agent_stop(agent, SIGTERM, WATCH_CHILDREN_MS / 1e3);
+}
+
+static void watch_signals(struct disti_run_agent *agent)
+{
+    struct disti_run_signal news;
+    ssize_t got;
+
+    while ((got = recv(agent->signals_fd, &news, sizeof(news), MSG_DONTWAIT)) == sizeof(news))
+        watch_pass_on(agent, &news);
+    if (got == 0)
+        watch_guard_gone(agent);
+}
+
+/* ---- the round ---- */
+
+static void watch_report(struct disti_run_agent *agent)
+{
+    struct disti_agents_failure failure;
+
+    disti_run_failure_of(&agent->round, agent->first, agent->last_calls_fd, &failure);
+    if (agent->agents)
+        disti_run_meeting_fail(agent, &failure);
+}
+
+static void watch_advance(struct disti_run_agent *agent)
+{
+    if (agent->state == DISTI_RUN_WORKING && agent->first) {
+        disti_run_agent_stop(agent, SIGTERM, agent->options->shutdown_timeout);
+        watch_report(agent);
+    }
+    if (agent->state <= DISTI_RUN_STOPPING && agent->alive == 0) {
+        agent->state = DISTI_RUN_SWEEPING;
+        if (!agent->childless) {
+            disti_run_family_signal(SIGTERM);
+            disti_run_family_signal(SIGCONT);
+            watch_kill_in(agent, WATCH_CHILDREN_MS / 1e3);
+        }
+    }
+    if (agent->state == DISTI_RUN_SWEEPING && agent->childless) {
+        agent->state = DISTI_RUN_DRAINING;
+        agent->kill_at = INT64_MAX;
+    }
+    if (agent->state == DISTI_RUN_DRAINING && (agent->outputs_left == 0 || agent->hurry)) {
+        agent->state = DISTI_RUN_OVER;
+        if (agent->agents && !agent->first && !agent->stop_signal &&
+            agent->order == DISTI_AGENTS_NOTE)
+            disti_agents_succeeded(agent->agents);
+    }
+}
+
+/* Is it known what comes next? */
+static bool watch_is_over(const struct disti_run_agent *agent)
+{
+    if (agent->state != DISTI_RUN_OVER)
+        return false;
+    return !agent->agents || agent->met || agent->stop_signal || agent->order != DISTI_AGENTS_NOTE;
+}
+
+static void watch_wait(struct disti_run_agent *agent)
+{
+    struct pollfd fds[] = {
+        {.fd = agent->child_fd, .events = POLLIN},
+        {.fd = agent->signals_fd, .events = POLLIN},
+        {.fd = agent->done_fd, .events = POLLIN},
+        {.fd = agent->agents ? disti_agents_fd(agent->agents) : -1, .events = POLLIN}};
+    const int wait_ms = agent->kill_at == INT64_MAX ? -1 : disti_left_ms(agent->kill_at);
+    struct signalfd_siginfo child;
+    uint64_t done;
+
+    if (poll(fds, 4, wait_ms) <= 0)
+        return;
+    if (fds[0].revents)
+        (void)!read(agent->child_fd, &child, sizeof(child));
+    if (fds[1].revents)
+        watch_signals(agent);
+    if (fds[2].revents && read(agent->done_fd, &done, sizeof(done)) == sizeof(done))
+        agent->outputs_left -= (int)done;
+}
+
+void disti_run_agent_watch(struct disti_run_agent *agent)
+{
+    for (;;) {
+        watch_reap(agent);
+        if (agent->agents)
+            disti_run_meeting_move(agent);
+        watch_advance(agent);
+        if (watch_is_over(agent))
+            return;
+        if (disti_expired(agent->kill_at))
+            watch_kill(agent);
+        watch_wait(agent);
+    }
+}

@@ -1,0 +1,68 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Starts a worker. */
+#include "launch/workers/workers.h"
+
+#include "base/log.h"
+
+#include <errno.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+bool disti_run_worker_has_failed(const struct disti_run_worker *worker)
+{
+    return worker->ended && worker->how != 0;
+}
+
+/* The child, which shares the agent's memory until it runs the program: what failed, in *what_p. */
+static void worker_become(const struct disti_run_start *start, pid_t agent, const char **what_p)
+{
+    /* The agent may be dead already; nobody outlives it. */
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    if (getppid() != agent)
+        _exit(128 + SIGKILL);
+    *what_p = "cannot pass on its output";
+    if ((start->out_fd >= 0 && dup2(start->out_fd, STDOUT_FILENO) < 0) ||
+        (start->err_fd >= 0 && dup2(start->err_fd, STDERR_FILENO) < 0))
+        return;
+    *what_p = "cannot bind it to its CPUs";
+    if (start->cpus && sched_setaffinity(0, sizeof(*start->cpus), (const cpu_set_t *)start->cpus))
+        return;
+    setrlimit(RLIMIT_NOFILE, &start->files);
+    sigprocmask(SIG_SETMASK, &start->mask, NULL);
+    *what_p = "the system refuses it";
+    execve(start->path, start->command, start->environment);
+}
+
+dist_status disti_run_worker_start(const struct disti_run_start *start, pid_t *pid_p)
+{
+    const char *volatile what = NULL;
+    volatile int error = 0;
+    const pid_t agent = getpid();
+    const char *failed = NULL;
+    pid_t pid;
+
+    /* vfork: a fork of a process with many pages would take longer, and 256 of them a second. */
+    pid = vfork();
+    if (pid == 0) {
+        worker_become(start, agent, &failed);
+        error = errno;
+        what = failed;
+        _exit(127);
+    }
+    if (pid < 0)
+        return disti_fail_errno(DIST_ERR_SYSTEM,
+                                "cannot start another process: see the limit of processes (ulimit "
+                                "-u)");
+    if (!what) {
+        *pid_p = pid;
+        return DIST_OK;
+    }
+    waitpid(pid, NULL, 0);
+    errno = error;
+    return disti_fail_errno(DIST_ERR_SYSTEM, "cannot run %s, as %s%s", start->path, what,
+                            error == ENOEXEC ? " (does it begin with #!/bin/sh or the like?)" : "");
+}

@@ -1,0 +1,77 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* A page for each local rank, in a file of the launcher. */
+#include "store/last_call.h"
+
+#include "base/collective.h"
+#include "base/file.h"
+#include "base/settings/env.h"
+
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+struct disti_last_call *disti_last_call;
+
+/* A file that could shrink would end the process that writes to it. */
+static bool last_call_fits(int fd, int local_rank)
+{
+    const int seals = fcntl(fd, F_GET_SEALS);
+    struct stat entry;
+
+    return seals >= 0 && seals & F_SEAL_SHRINK && fstat(fd, &entry) == 0 &&
+           entry.st_size >= (off_t)(local_rank + 1) * DISTI_LAST_CALL_BYTES;
+}
+
+void disti_last_call_open(int local_rank)
+{
+    const char *path = disti_env("DIST_AGENT_LAST_CALL");
+    void *page = MAP_FAILED;
+    int fd;
+
+    if (disti_last_call || !path || local_rank < 0)
+        return;
+    fd = open(path, O_RDWR | O_CLOEXEC);
+    if (fd < 0)
+        return;
+    if (last_call_fits(fd, local_rank))
+        page = mmap(NULL, DISTI_LAST_CALL_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED, fd,
+                    (off_t)local_rank * DISTI_LAST_CALL_BYTES);
+    close(fd);
+    if (page != MAP_FAILED)
+        disti_last_call = page;
+}
+
+int disti_last_call_file(int local_ranks)
+{
+    const int fd = disti_file_memory();
+
+    if (fd < 0)
+        return -1;
+    if (disti_file_truncate(fd, (uint64_t)local_ranks * DISTI_LAST_CALL_BYTES) == 0 &&
+        fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW) == 0)
+        return fd;
+    close(fd);
+    return -1;
+}
+
+void disti_last_call_text(int fd, int local_rank, char *text, size_t size)
+{
+    struct disti_last_call last;
+    int length;
+
+    text[0] = '\0';
+    if (fd < 0 ||
+        pread(fd, &last, sizeof(last), (off_t)local_rank * DISTI_LAST_CALL_BYTES) !=
+            (ssize_t)sizeof(last) ||
+        last.magic != DISTI_LAST_CALL_MAGIC)
+        return;
+    length = snprintf(text, size, "%s, call %" PRId64 " of group %" PRIu32,
+                      dist_collective_string((dist_collective)last.collective), last.sequence,
+                      last.group);
+    if (last.collective != DIST_COLL_BARRIER && length > 0 && (size_t)length < size)
+        snprintf(text + length, size - (size_t)length, ", %" PRIu64 " %s", last.count,
+                 dist_dtype_string((dist_dtype)last.dtype));
+}

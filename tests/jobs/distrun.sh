@@ -1,0 +1,290 @@
+#!/bin/bash
+# SPDX-License-Identifier: BSD-3-Clause
+# distrun: torchrun's variables and folders, output without loss, and nothing left behind by any end.
+JOB_LIMIT=60
+. "$srcdir/tests/support/job.sh"
+
+run=$builddir/distrun
+battery=$builddir/tests/conformance/conformance
+
+# ---- unchanged programs ----
+
+job self 3 distrun -np 3 "$battery" gloo --brief
+job self 2 distrun --nproc_per_node=2 "$builddir/train_mnist" --max-steps 2 --train-samples 128 \
+    --test-samples 64 --epochs 1
+
+# One that does not come ends the others, which wait for it in the agent's store.
+job_fails "FAILED" self 2 distrun -n 2 "$BASH" -c \
+    'if [ $RANK = 0 ]; then exec "$0" gloo --brief; else exec false; fi' "$battery"
+
+# ---- variables ----
+
+variables()
+{
+    local want have
+    want="GROUP_RANK GROUP_WORLD_SIZE LOCAL_RANK LOCAL_WORLD_SIZE MASTER_ADDR MASTER_PORT
+        OMP_NUM_THREADS RANK ROLE_NAME ROLE_RANK ROLE_WORLD_SIZE TORCHELASTIC_ERROR_FILE
+        TORCHELASTIC_MAX_RESTARTS TORCHELASTIC_RESTART_COUNT TORCHELASTIC_RUN_ID
+        TORCHELASTIC_SIGNALS_TO_HANDLE TORCHELASTIC_USE_AGENT_STORE
+        TORCH_NCCL_ASYNC_ERROR_HANDLING WORLD_SIZE"
+    have=$(env -i "PATH=$PATH" "$run" -n 2 --local-ranks-filter 1 --log-line-prefix-template none \
+        env 2>/dev/null | sed 's/=.*//' | grep -vE '^(PATH|DIST_AGENT_.*|[AL]SAN_.*)$' | sort)
+    # shellcheck disable=SC2086
+    [ "$have" = "$(printf '%s\n' $want | sort)" ] || { echo "$have" >"$job_output"; false; }
+}
+job_check "torchrun's variables and no others" variables
+
+from_environment()
+{
+    [ "$(PET_NPROC_PER_NODE=3 PET_LOCAL_RANKS_FILTER=2 PET_STANDALONE=1 "$run" \
+        sh -c 'echo $RANK of $WORLD_SIZE' 2>/dev/null)" = '[2]:2 of 3' ]
+}
+job_check "options as PET_ variables" from_environment
+
+no_secret_in_arguments()
+{
+    "$run" -n 1 --log-line-prefix-template none sh -c 'cat "$DIST_AGENT_STORE_SECRET"; echo
+        tr "\0" " " </proc/$PPID/cmdline' >"$job_output" 2>&1
+    local secret
+    secret=$(head -n 1 "$job_output")
+    [ ${#secret} = 32 ] && [ "$(grep -c "$secret" "$job_output")" = 1 ]
+}
+job_check "the secret is in a file, not in arguments" no_secret_in_arguments
+
+# ---- output ----
+
+lossless()
+{
+    "$run" -n 2 sh -c 'seq -f "%.0f $RANK of the lines that this worker prints" 1 200000' \
+        2>/dev/null | { sleep 0.3; cat; } >"$job_folder/lines"
+    for rank in 0 1; do
+        seq -f "[$rank]:%.0f $rank of the lines that this worker prints" 1 200000 |
+            cmp - <(grep "^\[$rank\]:" "$job_folder/lines") || return 1
+    done
+    [ "$(wc -l <"$job_folder/lines")" = 400000 ]
+}
+job_check "20 MB of lines to a slow reader" lossless
+gone_reader() { timeout 20 "$run" -n 2 yes 2>/dev/null | head -n 1 >"$job_output"; }
+job_check "a reader that goes away ends the job" gone_reader
+
+folders()
+{
+    "$run" -n 2 --log-dir "$job_folder/logs" --rdzv-id name -r 0:3 -t 1:1 \
+        sh -c 'echo out; echo err >&2' >"$job_output" 2>/dev/null
+    [ "$(cat "$job_output")" = '[1]:out' ] &&
+        [ "$(cd "$job_folder/logs" && cat name_*/attempt_0/[01]/*.log | sort | uniq -c | tr -d ' \n')" = 1err2out ]
+}
+job_check "torchrun's folders of logs" folders
+
+# ---- failures ----
+
+job_fails "exitcode  : 7 (pid: " self 2 distrun -n 2 sh -c '[ $RANK = 0 ] || exit 7; sleep 50'
+block()
+{
+    sed -e 's/2[0-9-]*_[0-9:]*/TIME/' -e 's/pid: [0-9]*/pid: PID/' -e "s/host      : .*/host      : HOST/" \
+        "$job_output" | sed -n '/^=====/,$p' | diff - <(cat <<'END'
+============================================================
+sh FAILED
+------------------------------------------------------------
+Failures:
+  <NO_OTHER_FAILURES>
+------------------------------------------------------------
+Root Cause (first observed failure):
+[0]:
+  time      : TIME
+  host      : HOST
+  rank      : 1 (local_rank: 1)
+  exitcode  : 7 (pid: PID)
+  error_file: <N/A>
+  traceback : To enable traceback see: https://pytorch.org/docs/stable/elastic/errors.html
+============================================================
+END
+)
+}
+job_check "torchrun's failure block" block
+job_check "the exit code is the first failure's" [ "$job_status" = 7 ]
+signalled() { "$run" -n 2 sh -c '[ $RANK = 0 ] || kill -9 $$; sleep 50' >"$job_output" 2>&1; [ $? = 137 ]; }
+job_check "128 and the number for a signal" signalled
+job_check "the signal has its name" grep -q 'Signal 9 (SIGKILL) received by PID' "$job_output"
+# The one that is killed has no word to say, so distrun says what it called last.
+last_call()
+{
+    local pid worker
+    timeout 40 "$run" -n 2 "$builddir/train_mnist" --epochs 99 --log-interval 1 --train-samples 640 \
+        --test-samples 64 >"$job_output" 2>&1 &
+    pid=$!
+    for try in $(seq 200); do grep -q Loss "$job_output" && break; sleep 0.05; done
+    worker=$(pgrep -x train_mnist -P "$(pgrep -x distrun -P "$(pgrep -x distrun -P $pid)")" | head -n 1)
+    kill -9 "$worker"
+    wait $pid
+    [ $? = 137 ] && grep -qE "^  exitcode  : -9 \(pid: $worker\)" "$job_output" &&
+        grep -qE '^  last call : all_reduce, call [0-9]+ of group 0, [0-9]+ float32$' "$job_output"
+}
+job_check "the last call of one that was killed" last_call
+job self 2 distrun --max-restarts 2 -n 2 sh -c '[ $TORCHELASTIC_RESTART_COUNT = 2 ]'
+job_fails "starting all workers again" self 2 distrun --max-restarts 1 -n 2 false
+
+# ---- bad input ----
+
+refuses()
+{
+    local text=$1
+    shift
+    timeout 20 "$run" "$@" >"$job_output" 2>&1
+    [ $? = 2 ] && grep -qF -- "$text" "$job_output"
+}
+cp /dev/null "$job_folder/data"
+while read -r text; do
+    read -r arguments
+    # shellcheck disable=SC2086
+    job_check "refuses $arguments: $text" refuses "$text" $arguments
+done <<END
+there is no program 'no_such_program'
+no_such_program
+No such file or directory
+/no/such/program
+'$job_folder/data' is not executable
+$job_folder/data
+--nope: there is no such option
+--nope true
+no program is given
+-n 2
+'x' is neither a number
+-n x true
+--nnodes is neither
+--nnodes 0 true
+--redirects is neither
+-r 9 true
+--tee is neither
+-t 0:9 true
+--local-ranks-filter is no list
+--local-ranks-filter a true
+'SIGNO' is no signal
+--signals-to-handle SIGNO true
+END
+
+# ---- every end: no process is left ----
+
+# ends NAME SIGNALS CODE SCRIPT...: signals are sent to distrun, or to its agent ("agent:KILL").
+ends()
+{
+    local name=$1 signals=$2 code=$3 pid signal status left=no
+    shift 3
+    job_number=$((job_number + 1))
+    job_id=$$.$job_number
+    TEST_JOB=$job_id timeout -k 5 40 "$run" --shutdown-timeout 1 -n 2 "$@" >"$job_output" 2>&1 &
+    for try in $(seq 100); do
+        pid=$(pgrep -P $! -x distrun) && grep -q 'ready' "$job_output" && break
+        sleep 0.05
+    done
+    for signal in $signals; do
+        case $signal in
+        agent:*) kill -"${signal#agent:}" "$(pgrep -P "$pid" -x distrun)" ;;
+        worker:*) kill -"${signal#worker:}" "$(pgrep -P "$(pgrep -P "$pid" -x distrun)" | head -n 1)" ;;
+        *) kill -"$signal" "$pid" ;;
+        esac
+        sleep 0.4
+    done
+    wait $!
+    status=$?
+    job_leaked && left=yes
+    if [ $left = yes ]; then
+        job_fail "$name" "processes left behind"
+    elif [ "$status" != "$code" ]; then
+        job_fail "$name" "exit $status, not $code"
+    else
+        job_pass "$name"
+    fi
+}
+
+children='sleep 91 & setsid sleep 92 & echo ready; sleep 93'
+stubborn='trap "" TERM INT; echo ready; sleep 94; sleep 95'
+job_aside ends "SIGKILL of distrun" KILL 137 sh -c "$children"
+job_aside ends "SIGKILL of the agent" agent:KILL 137 sh -c "$children"
+job_aside ends "SIGKILL of a worker with children" worker:KILL 137 sh -c "$children"
+job_aside ends "SIGTERM" TERM 143 sh -c "$children"
+job_aside ends "SIGHUP" HUP 129 sh -c "$children"
+job_aside ends "SIGINT once" INT 130 sh -c "$children"
+job_aside ends "workers that ignore SIGTERM" TERM 143 sh -c "$stubborn"
+job_aside ends "SIGINT twice" "INT INT" 130 sh -c "$stubborn"
+job_aside ends "SIGUSR1 is passed on" USR1 0 bash -c \
+    'trap "exit 0" USR1; echo ready; while :; do sleep 0.05; done'
+job_aside ends "a child that a worker leaves" USR1 0 bash -c \
+    'trap "" USR1; setsid sleep 96 & echo ready; sleep 0.5'
+job_collect
+
+# ---- several nodes, all of them here ----
+
+# nodes CODE COUNT OPTIONS...: so many agents at one endpoint, all of which end with CODE.
+nodes()
+{
+    local code=$1 count=$2 pids=() pid wrong=0
+    shift 2
+    : >"$job_output"
+    for ((node = 0; node < count; node++)); do
+        timeout 40 "$run" --nnodes "$count" ${by_rank:+--node-rank $node} "$@" >>"$job_output" 2>&1 &
+        pids+=($!)
+    done
+    for pid in "${pids[@]}"; do
+        wait "$pid"
+        [ $? = "$code" ] || wrong=1
+    done
+    return $wrong
+}
+by_rank=1 job_check "two nodes by rank" nodes 0 2 --master-port "$(job_port)" -n 2 "$battery" gloo --brief
+job_check "three nodes by endpoint" nodes 0 3 --rdzv-endpoint "127.0.0.1:$(job_port)" \
+    "$builddir/examples/hello_all_reduce"
+job_check "their sum" [ "$(grep -c 'of 3: sum 3' "$job_output")" = 3 ]
+job_check "a failure of another node" nodes 5 2 --rdzv-endpoint "127.0.0.1:$(job_port)" -n 2 \
+    sh -c '[ $RANK != 3 ] || exit 5; sleep 50'
+job_check "the block on both" [ "$(grep -c '  rank      : 3 (local_rank: 1)' "$job_output")" = 2 ]
+job_check "a restart on both" nodes 0 2 --rdzv-endpoint "127.0.0.1:$(job_port)" --max-restarts 1 -n 2 \
+    sh -c '[ $TORCHELASTIC_RESTART_COUNT = 1 ] || { [ $RANK != 2 ] || exit 5; sleep 50; }'
+
+# The second one is killed in its work; the first goes on with a world of its own.
+elastic()
+{
+    local port first second try
+    port=$(job_port)
+    set -- timeout 40 "$run" --nnodes 1:2 --max-restarts 1 --rdzv-endpoint "127.0.0.1:$port"
+    "$@" sh -c 'echo $RANK of $WORLD_SIZE; [ $WORLD_SIZE = 1 ] || sleep 50' >"$job_output" 2>&1 &
+    first=$!
+    for try in $(seq 100); do (exec 3<>"/dev/tcp/127.0.0.1/$port") 2>/dev/null && break; sleep 0.05; done
+    "$@" sh -c 'echo here; sleep 50' >"$job_output.second" 2>&1 &
+    second=$!
+    for try in $(seq 100); do grep -q here "$job_output.second" && break; sleep 0.05; done
+    kill -9 "$(pgrep -P $second -x distrun)"
+    wait $second
+    wait $first && grep -q '0 of 1' "$job_output" && grep -q 'of 2' "$job_output"
+}
+job_check "a node is lost, and the other goes on" elastic
+
+job_check "node ranks are needed" refuses "each needs --node-rank" --nnodes 2 true
+job_check "node ranks have a bound" refuses "not below the number of nodes" --nnodes 2 --node-rank 2 true
+unreachable()
+{
+    timeout 20 "$run" --nnodes 2 --node-rank 1 --master-port "$(job_port)" \
+        --rdzv-conf join_timeout=0.3 true >"$job_output" 2>&1
+    [ $? = 1 ] && grep -q 'found no agent that serves at 127.0.0.1' "$job_output"
+}
+job_check "an endpoint that is not there" unreachable
+
+# ---- many, and torch ----
+
+many() { timeout 30 "$run" -n 256 true >"$job_output" 2>&1; }
+job_check "256 workers" many
+
+python=${DIST_TEST_TORCH_PYTHON-python3}
+if "$python" -c 'import torch.distributed' 2>/dev/null; then
+    cat >"$job_folder/torch.py" <<'END'
+import torch, torch.distributed as d
+d.init_process_group("gloo")
+x = torch.ones(1)
+d.all_reduce(x)
+assert x.item() == d.get_world_size()
+d.destroy_process_group()
+END
+    PYTHON_EXEC=$(command -v "$python") job self 2 distrun -n 2 "$job_folder/torch.py"
+else
+    job_skip "a script of torch" "no torch for $python: set DIST_TEST_TORCH_PYTHON"
+fi

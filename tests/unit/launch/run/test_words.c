@@ -1,0 +1,154 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* What stands in the values of distrun's options. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdint.h>
+#include <stdlib.h>
+
+#include <cmocka.h>
+
+#include "launch/options/words.h"
+#include "launch/run/failure.h"
+#include "launch/workers/binding.h"
+
+static void test_streams(void **state)
+{
+    static const char *const wrong[] = {"4", "-1", "", "a", "0:", "0:4", "0:1,", ":1", "0:1;1:1"};
+
+    (void)state;
+    assert_int_equal(disti_run_streams(NULL, 0), 0);
+    assert_int_equal(disti_run_streams("3", 7), DISTI_RUN_STDOUT | DISTI_RUN_STDERR);
+    assert_int_equal(disti_run_streams("0:1,1:2", 0), DISTI_RUN_STDOUT);
+    assert_int_equal(disti_run_streams("0:1,1:2", 1), DISTI_RUN_STDERR);
+    assert_int_equal(disti_run_streams("0:1,1:2", 2), 0);
+    assert_int_equal(disti_run_streams("12:3", 12), 3);
+    for (size_t i = 0; i < sizeof(wrong) / sizeof(wrong[0]); i++)
+        assert_int_equal(disti_run_streams(wrong[i], 0), -1);
+}
+
+static void test_lists(void **state)
+{
+    (void)state;
+    assert_int_equal(disti_run_is_listed(NULL, 5), 1);
+    assert_int_equal(disti_run_is_listed("0,2", 2), 1);
+    assert_int_equal(disti_run_is_listed("0,2", 1), 0);
+    assert_int_equal(disti_run_is_listed("0,", 0), -1);
+    assert_int_equal(disti_run_is_listed("x", 0), -1);
+}
+
+static void test_nodes(void **state)
+{
+    int least, most;
+
+    (void)state;
+    assert_true(disti_run_nodes("3", &least, &most));
+    assert_int_equal(least, 3);
+    assert_int_equal(most, 3);
+    assert_true(disti_run_nodes("2:4", &least, &most));
+    assert_int_equal(least, 2);
+    assert_int_equal(most, 4);
+    assert_false(disti_run_nodes("0", &least, &most));
+    assert_false(disti_run_nodes("4:2", &least, &most));
+    assert_false(disti_run_nodes("2:", &least, &most));
+    assert_false(disti_run_nodes("2:4:6", &least, &most));
+}
+
+static void test_endpoint(void **state)
+{
+    char host[256];
+    int port = 29400;
+
+    (void)state;
+    assert_true(disti_run_endpoint("node1", host, &port));
+    assert_string_equal(host, "node1");
+    assert_int_equal(port, 29400);
+    assert_true(disti_run_endpoint("[::1]:5", host, &port));
+    assert_string_equal(host, "::1");
+    assert_int_equal(port, 5);
+    assert_true(disti_run_endpoint("node1:0", host, &port));
+    assert_int_equal(port, 0);
+    assert_false(disti_run_endpoint(":5", host, &port));
+    assert_false(disti_run_endpoint("node1:", host, &port));
+    assert_false(disti_run_endpoint("node1:70000", host, &port));
+    assert_false(disti_run_endpoint("[::1", host, &port));
+}
+
+static void test_signals(void **state)
+{
+    sigset_t set;
+
+    (void)state;
+    assert_null(disti_run_signals("SIGTERM,USR1", &set));
+    assert_true(sigismember(&set, SIGTERM));
+    assert_true(sigismember(&set, SIGUSR1));
+    assert_false(sigismember(&set, SIGINT));
+    assert_string_equal(disti_run_signals("SIGTERM,SIGNO", &set), "SIGNO");
+    assert_string_equal(disti_run_signals("SIGKILL", &set), "SIGKILL");
+}
+
+static void test_prefix(void **state)
+{
+    const struct disti_run_names names = {.role = "r", .host = "h", .rank = 12, .local_rank = 3};
+    char text[32];
+
+    (void)state;
+    disti_run_prefix("[${rank}]:", &names, text, sizeof(text));
+    assert_string_equal(text, "[12]:");
+    disti_run_prefix("${role_name}${local_rank}@${hostname} ${other}", &names, text, sizeof(text));
+    assert_string_equal(text, "r3@h ${other}");
+    disti_run_prefix("${rank}${rank}${rank}", &names, text, 5);
+    assert_string_equal(text, "1212");
+}
+
+/* Every part has its workers, neighbours together; with fewer workers none shares a part. */
+static void test_parts(void **state)
+{
+    (void)state;
+    for (int workers = 1; workers < 20; workers++) {
+        for (int parts = 1; parts < 20; parts++) {
+            int last = 0;
+
+            for (int w = 0; w < workers; w++) {
+                const int part = disti_run_binding_part(w, workers, parts);
+
+                assert_in_range(part, last, parts - 1);
+                assert_true(w == 0 || workers > parts || part > last);
+                assert_true(workers < parts || part <= last + 1);
+                last = part;
+            }
+            assert_true(workers < parts || last == parts - 1);
+        }
+    }
+}
+
+/* Of two that are seen at once the one that a signal ended is the cause of the other. */
+static void test_first(void **state)
+{
+    struct disti_run_worker well = {.ended = true}, three = {.ended = true, .how = 3 << 8},
+                            killed = {.ended = true, .how = SIGKILL};
+    struct disti_run_worker *const all[] = {&well, &three, &killed};
+    const struct disti_run_round round = {.first_rank = 4};
+    struct disti_agents_failure failure;
+
+    (void)state;
+    assert_null(disti_run_first_failure(all, 1));
+    assert_ptr_equal(disti_run_first_failure(all, 2), &three);
+    assert_ptr_equal(disti_run_first_failure(all, 3), &killed);
+    disti_run_failure_of(&round, &three, -1, &failure);
+    assert_int_equal(disti_run_exit_code(&failure), 3);
+    assert_int_equal(failure.rank, 4);
+    disti_run_failure_of(&round, &killed, -1, &failure);
+    assert_int_equal(disti_run_exit_code(&failure), 128 + SIGKILL);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_streams),  cmocka_unit_test(test_lists),
+        cmocka_unit_test(test_nodes),    cmocka_unit_test(test_signals),
+        cmocka_unit_test(test_endpoint), cmocka_unit_test(test_prefix),
+        cmocka_unit_test(test_parts),    cmocka_unit_test(test_first),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
