@@ -235,6 +235,14 @@ by_rank=1 job_check "two nodes by rank" nodes 0 2 --master-port "$(job_port)" -n
 job_check "three nodes by endpoint" nodes 0 3 --rdzv-endpoint "127.0.0.1:$(job_port)" \
     "$builddir/examples/hello_all_reduce"
 job_check "their sum" [ "$(grep -c 'of 3: sum 3' "$job_output")" = 3 ]
+# The agent of node 0 has it, so rank 0 may die.
+one_store()
+{
+    nodes 0 2 --rdzv-endpoint "127.0.0.1:$(job_port)" sh -c \
+        'echo "store $DIST_AGENT_STORE $(cat "$DIST_AGENT_STORE_SECRET")"' &&
+        [ "$(grep -oE 'store 127.0.0.1:[0-9]+ [0-9a-f]{32}$' "$job_output" | uniq -c | tr -s ' ' | cut -d ' ' -f 2)" = 2 ]
+}
+job_check "one store for both" one_store
 job_check "a failure of another node" nodes 5 2 --rdzv-endpoint "127.0.0.1:$(job_port)" -n 2 \
     sh -c '[ $RANK != 3 ] || exit 5; sleep 50'
 job_check "the block on both" [ "$(grep -c '  rank      : 3 (local_rank: 1)' "$job_output")" = 2 ]
