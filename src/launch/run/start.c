@@ -54,20 +54,20 @@ static dist_status start_secret(struct disti_run_agent *agent)
 static dist_status start_store(struct disti_run_agent *agent)
 {
     struct disti_run_round *round = &agent->round;
-    const bool alone = round->nodes == 1;
+    const char *host = round->nodes == 1 ? "127.0.0.1" : NULL;
     dist_status status = start_secret(agent);
 
     if (status == DIST_OK && round->node_rank == 0) {
-        status = disti_store_server_listen(alone ? "127.0.0.1" : NULL, round->store_port,
-                                           round->world_size, &agent->store);
+        status =
+            disti_store_server_listen(host, round->store_port, round->world_size, &agent->store);
         if (status != DIST_OK)
             return status;
         round->store_port = disti_store_server_port(agent->store);
         disti_store_server_set_job(agent->store, round->store_word, true);
         status = disti_store_server_run(agent->store);
     }
-    snprintf(round->store, sizeof(round->store), "%s:%d",
-             alone ? "127.0.0.1" : round->master_address, round->store_port);
+    snprintf(round->store, sizeof(round->store), "%s:%d", host ? host : round->master_address,
+             round->store_port);
     return status;
 }
 
