@@ -2,6 +2,8 @@
 /* dist_info memory: says what works here, and what to do about what does not. */
 #include "memory.h"
 
+#include "common/args.h"
+
 #include <errno.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -147,14 +149,21 @@ static void memory_show_huge(void)
 
 int memory_main(int argc, char **argv)
 {
+    static const struct args_row rows[] = {
+        {.names = "help", .letter = 'h', .kind = ARGS_ACTION, .least = 1}};
+    static const struct args args = {rows, 1};
     struct memory_finding finding = {0};
+    char failure[ARGS_FAILURE];
+    int help = 0, rest;
 
-    if (argc > 1 && (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0))
-        return memory_usage(stdout, 0);
-    if (argc > 1) {
-        fprintf(stderr, "dist_info: memory: unknown argument '%s'; it takes none\n", argv[1]);
+    if (args_read(&args, argc, argv, &help, &rest, failure) != 0 || (!help && rest < argc)) {
+        if (rest < argc)
+            snprintf(failure, sizeof(failure), "unknown argument '%s'; it takes none", argv[rest]);
+        fprintf(stderr, "dist_info: memory: %s\n", failure);
         return memory_usage(stderr, 2);
     }
+    if (help)
+        return memory_usage(stdout, 0);
     fflush(stdout);
     if (memory_probe(&finding) < 0) {
         fprintf(stderr, "dist_info: memory: cannot start two processes for the test\n");

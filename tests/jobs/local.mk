@@ -174,6 +174,7 @@ job_scripts = \
 	tests/jobs/embedding.sh \
 	tests/jobs/static_build.sh \
 	tests/jobs/forked.sh \
+	tests/jobs/completion.sh \
 	tests/jobs/dist_info.sh \
 	tests/jobs/dist_sim.sh \
 	tests/jobs/progress.sh \
