@@ -114,24 +114,24 @@ static bool memory_setting(const char *path, char word[32])
 }
 
 /* The setting of the size that maps a whole page directory wins, unless it is inherited. */
-static bool memory_huge_setting(char path[128], char word[32])
+bool memory_huge_setting(char path[MEMORY_PATH], char word[MEMORY_WORD])
 {
     char bytes[32];
 
     if (memory_read(MEMORY_HUGE "hpage_pmd_size", bytes, sizeof(bytes))) {
-        snprintf(path, 128, MEMORY_HUGE "hugepages-%llukB/shmem_enabled",
+        snprintf(path, MEMORY_PATH, MEMORY_HUGE "hugepages-%llukB/shmem_enabled",
                  strtoull(bytes, NULL, 10) >> 10);
         if (memory_setting(path, word) && strcmp(word, "inherit") != 0)
             return true;
     }
-    snprintf(path, 128, MEMORY_HUGE "shmem_enabled");
+    snprintf(path, MEMORY_PATH, MEMORY_HUGE "shmem_enabled");
     return memory_setting(path, word);
 }
 
 static void memory_show_huge(void)
 {
     static const char what[] = "huge pages for shared memory";
-    char path[128], word[32], text[192];
+    char path[MEMORY_PATH], word[MEMORY_WORD], text[192];
     bool works;
 
     if (!memory_huge_setting(path, word)) {

@@ -7,6 +7,15 @@ tests_jobs_mishap_SOURCES = tests/jobs/mishap.c
 tests_jobs_mishap_LDADD = libdist.la
 tests_jobs_mishap_LDFLAGS = $(job_ldflags)
 
+check_PROGRAMS += tests/jobs/denied
+tests_jobs_denied_SOURCES = tests/jobs/denied.c
+
+if HAVE_SHARED
+check_LTLIBRARIES += newer_runtime.la
+endif
+newer_runtime_la_SOURCES = tests/jobs/newer_runtime.c
+newer_runtime_la_LDFLAGS = $(standin_ldflags)
+
 check_PROGRAMS += tests/jobs/aborts
 tests_jobs_aborts_SOURCES = tests/jobs/aborts.c
 tests_jobs_aborts_LDADD = libdist.la
@@ -176,6 +185,7 @@ job_scripts = \
 	tests/jobs/forked.sh \
 	tests/jobs/completion.sh \
 	tests/jobs/dist_info.sh \
+	tests/jobs/doctor.sh \
 	tests/jobs/dist_sim.sh \
 	tests/jobs/progress.sh \
 	tests/jobs/bench_peers.sh \
