@@ -20,7 +20,7 @@ gives()
 complete_as() { "$(complete -p "$1" | sed 's/.*-F \([^ ]*\).*/\1/')" "${COMP_WORDS[0]}"; }
 
 gives "explain" dist_info ex
-gives "backends doctor env explain memory selftest tune" dist_info ""
+gives "backends doctor env explain memory selftest topology tune" dist_info ""
 gives "--backend" dist_info backends --b
 gives "table csv" dist_info backends --format ""
 gives "csv" dist_info backends --format = c
@@ -28,6 +28,7 @@ gives "csv" dist_info backends --format c
 gives "all_reduce all_gather all_to_all all_gather_v all_to_all_v" dist_info explain al
 gives "--ranks --run" dist_info explain all_reduce --r
 gives "--ranks" dist_info tune --
+gives "--ranks --svg --help" dist_info topology --
 gives "--help" dist_info memory -
 gives "--format --help" dist_info env -
 gives "" dist_info explain --bytes ""

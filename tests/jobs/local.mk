@@ -190,6 +190,7 @@ job_scripts = \
 	tests/jobs/progress.sh \
 	tests/jobs/bench_peers.sh \
 	tests/jobs/dist_bench.sh \
+	tests/jobs/topology.sh \
 	tests/jobs/train.sh \
 	tests/jobs/train_accuracy.sh \
 	tests/jobs/train_blas.sh \
