@@ -88,6 +88,8 @@ if unshare -m -n -u true 2>/dev/null; then
     names='echo "hosts: files" >$files/nss; mount --bind $files/nss /etc/nsswitch.conf &&
         mount --bind $files/hosts /etc/hosts && hostname planted'
     planted "docker0 before others" interface "$wire && ip route add default dev docker0"
+    planted "docker0 towards MASTER_ADDR" interface "$wire; export MASTER_ADDR=10.9.8.77"
+    planted "no route to MASTER_ADDR" route "$wire; export MASTER_ADDR=10.99.0.1"
     planted "no such interface" interface "$wire; export DIST_SOCKET_IFNAME=ib"
     printf '127.0.0.1 localhost\n127.0.1.1 planted.example planted\n' >"$files/hosts"
     planted "127.0.1.1 in /etc/hosts" host-name "$wire; $names"

@@ -32,6 +32,7 @@ struct doctor_report {
     char host[64];
     double clock; /* seconds since 1970 */
     int count;
+    int full; /* the last finding found no room, nor does what mends it */
     struct doctor_finding findings[DOCTOR_FINDINGS];
 };
 

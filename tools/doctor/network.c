@@ -92,14 +92,47 @@ static bool network_route(char name[IF_NAMESIZE])
     return found;
 }
 
-/* The one that would be taken: as the settings say, else that of the default route, else the first.
+/*
+ * From which address packets to that host would go. 1: that address; 0: the host has none; -1: no
+ * route leads to it. Nothing is sent.
+ */
+static int network_source(const char *host, char address[INET6_ADDRSTRLEN])
+{
+    struct addrinfo hints = {.ai_socktype = SOCK_DGRAM}, *to = NULL;
+    struct sockaddr_storage from;
+    socklen_t size = sizeof(from);
+    int fd, result = -1;
+
+    if (getaddrinfo(host, "9", &hints, &to) != 0)
+        return 0;
+    fd = socket(to->ai_family, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+    if (fd >= 0 && connect(fd, to->ai_addr, to->ai_addrlen) == 0 &&
+        getsockname(fd, (struct sockaddr *)&from, &size) == 0 &&
+        getnameinfo((struct sockaddr *)&from, size, address, INET6_ADDRSTRLEN, NULL, 0,
+                    NI_NUMERICHOST) == 0)
+        result = 1;
+    if (fd >= 0)
+        close(fd);
+    freeaddrinfo(to);
+    return result;
+}
+
+/*
+ * The one that would be taken: as the settings say, else that towards MASTER_ADDR, else that of the
+ * default route, else the first.
  */
 static const struct network_link *network_taken(const struct network_link *links, int count)
 {
     const char *spec = getenv("DIST_SOCKET_IFNAME");
     const struct network_link *first = NULL;
-    char route[IF_NAMESIZE];
+    const char *meeting = getenv("MASTER_ADDR");
+    char route[IF_NAMESIZE], source[INET6_ADDRSTRLEN];
+    const bool leads = meeting && *meeting && network_source(meeting, source) == 1;
 
+    for (int i = 0; i < count && leads && !(spec && *spec); i++) {
+        if (strcmp(links[i].address, source) == 0)
+            return &links[i];
+    }
     for (int i = 0; i < count && !first; i++) {
         if (!spec || !*spec || network_fits(spec, links[i].name))
             first = &links[i];
@@ -135,16 +168,35 @@ static void network_interface(struct doctor_report *report, const struct network
         doctor_mend(report, "export DIST_SOCKET_IFNAME='=%s'", links[0].name);
     } else if (!taken) {
         doctor_note(report, "interface", "loopback only: all ranks must be on this machine");
-    } else if (taken->virtual && physical) {
+    } else if (taken->virtual && physical && !(spec && *spec && *spec != '^')) {
         doctor_fault(report, "interface",
                      "other machines would be given %s of %s, which leads into this machine",
                      taken->address, taken->name);
         doctor_mend(report, "export DIST_SOCKET_IFNAME='=%s'", physical->name);
     } else if (taken->virtual) {
-        doctor_note(report, "interface", "%s %s alone, which leads into this machine", taken->name,
+        doctor_note(report, "interface", "%s %s, which leads into this machine", taken->name,
                     taken->address);
     } else {
         doctor_ok(report, "interface", "%s %s", taken->name, taken->address);
+    }
+    doctor_own(report);
+}
+
+static void network_meeting(struct doctor_report *report, const struct network_link *physical)
+{
+    const char *meeting = getenv("MASTER_ADDR");
+    char source[INET6_ADDRSTRLEN];
+    int found = meeting && *meeting ? network_source(meeting, source) : 0;
+
+    if (found == 0)
+        return; /* the check of what MASTER_ADDR is says that */
+    if (found > 0) {
+        doctor_ok(report, "route", "from %s to MASTER_ADDR", source);
+    } else {
+        doctor_fault(report, "route", "no route leads to MASTER_ADDR=%.60s", meeting);
+        if (physical)
+            doctor_mend(report, "ip route add %.60s dev %s", meeting, physical->name);
+        doctor_other(report, "set MASTER_ADDR to an address in a network of this machine");
     }
     doctor_own(report);
 }
@@ -201,5 +253,6 @@ void doctor_network(struct doctor_report *report)
     const int count = network_links(links);
 
     network_interface(report, links, count);
+    network_meeting(report, network_physical(links, count));
     network_name(report, network_taken(links, count));
 }

@@ -12,7 +12,8 @@ static void report_add(struct doctor_report *report, const char *check, enum doc
 {
     struct doctor_finding *finding = &report->findings[report->count];
 
-    if (report->count == DOCTOR_FINDINGS)
+    report->full = report->count == DOCTOR_FINDINGS;
+    if (report->full)
         return;
     memset(finding, 0, sizeof(*finding));
     snprintf(finding->check, sizeof(finding->check), "%s", check);
@@ -39,6 +40,8 @@ void doctor_mend(struct doctor_report *report, const char *format, ...)
     struct doctor_finding *last = &report->findings[report->count - 1];
     va_list arguments;
 
+    if (report->full)
+        return;
     va_start(arguments, format);
     vsnprintf(last->mend, sizeof(last->mend), format, arguments);
     va_end(arguments);
@@ -49,6 +52,8 @@ void doctor_other(struct doctor_report *report, const char *format, ...)
     struct doctor_finding *last = &report->findings[report->count - 1];
     va_list arguments;
 
+    if (report->full)
+        return;
     va_start(arguments, format);
     vsnprintf(last->other, sizeof(last->other), format, arguments);
     va_end(arguments);
@@ -56,7 +61,8 @@ void doctor_other(struct doctor_report *report, const char *format, ...)
 
 void doctor_own(struct doctor_report *report)
 {
-    report->findings[report->count - 1].own = 1;
+    if (!report->full)
+        report->findings[report->count - 1].own = 1;
 }
 
 /* ---- files ---- */
