@@ -151,7 +151,7 @@ int memory_main(int argc, char **argv)
 {
     static const struct args_row rows[] = {
         {.names = "help", .letter = 'h', .kind = ARGS_ACTION, .least = 1}};
-    static const struct args args = {rows, 1};
+    static const struct args args = {.rows = rows, .count = 1};
     struct memory_finding finding = {0};
     char failure[ARGS_FAILURE];
     int help = 0, rest;

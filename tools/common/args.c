@@ -234,7 +234,7 @@ int args_read(const struct args *args, int argc, char *const argv[], void *value
     int value, result = 0;
 
     *rest_p = argc;
-    if (argc > 1 && strcmp(argv[argc - 1], "--completion") == 0) {
+    if (argc > 1 && strcmp(argv[argc - 1], "--complete-for-shell") == 0) {
         args_complete(args, argc - 2, argv + 1);
         exit(fflush(stdout) == 0 ? 0 : 1);
     }

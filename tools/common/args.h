@@ -47,8 +47,8 @@ struct args {
  * no option comes last, from *rest_p on; after a failure that is argc. Long names may be shortened,
  * and written with underscores. -1: failure says what is wrong, with the option's name.
  *
- * If the last word is --completion it does not return: it prints what the word before may become,
- * one a line, and ends the program with 0.
+ * If the last word is --complete-for-shell it does not return: it prints what the word before may
+ * become, one a line, and ends the program with 0. The name is one that no program run by ours has.
  */
 int args_read(const struct args *args, int argc, char *const argv[], void *values, int *rest_p,
               char failure[ARGS_FAILURE]);

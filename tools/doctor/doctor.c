@@ -30,7 +30,8 @@ static const struct args_row words_rows[] = {
      "for people (the default), or for programs"},
     {"help", 'h', ARGS_ACTION, AT(action), WORDS_HELP, 0, NULL, "print this and exit"},
 };
-static const struct args words_args = {words_rows, sizeof(words_rows) / sizeof(words_rows[0])};
+static const struct args words_args = {.rows = words_rows,
+                                       .count = sizeof(words_rows) / sizeof(words_rows[0])};
 
 void doctor_examine(struct doctor_report *report)
 {

@@ -122,7 +122,7 @@ int env_main(int argc, char **argv)
          "for people (the default), or for programs"},
         {"help", 'h', ARGS_ACTION, offsetof(struct words, action), ENV_HELP, 0, NULL,
          "print this and exit"}};
-    static const struct args args = {rows, sizeof(rows) / sizeof(rows[0])};
+    static const struct args args = {.rows = rows, .count = sizeof(rows) / sizeof(rows[0])};
     size_t size = dist_list_variables(NULL, 0) + 1;
     char failure[ARGS_FAILURE], *text;
     int rest;

@@ -41,8 +41,8 @@ static const struct args_row options_rows[] = {
     {"help", 'h', ARGS_ACTION, AT(action), OPTIONS_HELP, 0, NULL, "print this and exit"},
     {"version", 0, ARGS_ACTION, AT(action), OPTIONS_VERSION, 0, NULL, "print the version and exit"},
 };
-static const struct args options_args = {options_rows,
-                                         sizeof(options_rows) / sizeof(options_rows[0])};
+static const struct args options_args = {.rows = options_rows,
+                                         .count = sizeof(options_rows) / sizeof(options_rows[0])};
 
 static int options_usage(FILE *to, int code)
 {

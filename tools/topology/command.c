@@ -23,7 +23,8 @@ static const struct args_row words_rows[] = {
     {"svg", 0, ARGS_TEXT, AT(svg), 0, 0, "FILE", "draw a picture into that file; - is the output"},
     {"help", 'h', ARGS_ACTION, AT(action), WORDS_HELP, 0, NULL, "print this and exit"},
 };
-static const struct args words_args = {words_rows, sizeof(words_rows) / sizeof(words_rows[0])};
+static const struct args words_args = {.rows = words_rows,
+                                       .count = sizeof(words_rows) / sizeof(words_rows[0])};
 
 static int topology_usage(FILE *to, int code)
 {
