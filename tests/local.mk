@@ -20,6 +20,7 @@ include tests/unit/core/local.mk
 include tests/unit/launch/local.mk
 include tests/unit/launch/run/local.mk
 include tests/unit/bench/local.mk
+include tests/unit/tools/local.mk
 include tests/unit/train/local.mk
 else
 TESTS += tests/support/no_cmocka.sh

@@ -25,7 +25,7 @@ struct rendezvous_facts {
     struct disti_url url;
     struct disti_launch launch;
     struct rendezvous_number rank, world_size;
-    int local_rank;
+    int local_rank, local_world_size;
 };
 
 static struct rendezvous_number rendezvous_pick(int option, int url, int launch,
@@ -72,9 +72,13 @@ static dist_status rendezvous_gather_facts(const struct dist_options *options,
     facts->world_size = rendezvous_pick(options->world_size, facts->url.world_size,
                                         facts->launch.world_size, facts->launch.launcher);
     facts->local_rank = options->local_rank;
+    facts->local_world_size = -1;
     /* The launcher's local rank belongs to the launcher's world. */
-    if (facts->local_rank < 0 && facts->world_size.value == facts->launch.world_size)
-        facts->local_rank = facts->launch.local_rank;
+    if (facts->world_size.value == facts->launch.world_size) {
+        facts->local_world_size = facts->launch.local_world_size;
+        if (facts->local_rank < 0)
+            facts->local_rank = facts->launch.local_rank;
+    }
     rendezvous_compare("the rank", &facts->rank, &facts->launch, facts->launch.rank);
     rendezvous_compare("the world size", &facts->world_size, &facts->launch,
                        facts->launch.world_size);
@@ -218,6 +222,7 @@ dist_status disti_rendezvous(const struct dist_options *options, int timeout_ms,
     bootstrap.rank = meeting.rank = facts.rank.value;
     bootstrap.world_size = meeting.world_size = facts.world_size.value;
     bootstrap.local_rank = facts.local_rank;
+    bootstrap.local_world_size = facts.local_world_size;
     bootstrap.launcher = facts.launch.launcher;
     if (meeting.world_size == 1)
         status = disti_random_id(bootstrap.job);

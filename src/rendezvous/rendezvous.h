@@ -36,6 +36,7 @@ dist_status disti_launch_detect(struct disti_launch *launch_p);
 /* The outcome: who we are, and a store. */
 struct disti_bootstrap {
     int rank, world_size, local_rank; /* local_rank -1: the launcher did not say */
+    int local_world_size;             /* -1: the same */
     const char *launcher;             /* static */
     char job[128];                    /* the same on every rank */
     char bind_host[64];               /* numeric; what this rank's listeners bind */

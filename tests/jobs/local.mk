@@ -11,6 +11,14 @@ check_PROGRAMS += tests/jobs/agent
 tests_jobs_agent_SOURCES = tests/jobs/agent.c
 tests_jobs_agent_LDADD = libdist_core.la
 tests_jobs_agent_LDFLAGS = $(job_ldflags)
+check_PROGRAMS += tests/jobs/denied
+tests_jobs_denied_SOURCES = tests/jobs/denied.c
+
+if HAVE_SHARED
+check_LTLIBRARIES += newer_runtime.la
+endif
+newer_runtime_la_SOURCES = tests/jobs/newer_runtime.c
+newer_runtime_la_LDFLAGS = $(standin_ldflags)
 
 check_PROGRAMS += tests/jobs/shrink
 tests_jobs_shrink_SOURCES = tests/jobs/shrink.c
@@ -187,11 +195,14 @@ job_scripts = \
 	tests/jobs/embedding.sh \
 	tests/jobs/static_build.sh \
 	tests/jobs/forked.sh \
+	tests/jobs/completion.sh \
 	tests/jobs/dist_info.sh \
+	tests/jobs/doctor.sh \
 	tests/jobs/dist_sim.sh \
 	tests/jobs/progress.sh \
 	tests/jobs/bench_peers.sh \
 	tests/jobs/dist_bench.sh \
+	tests/jobs/topology.sh \
 	tests/jobs/train.sh \
 	tests/jobs/train_accuracy.sh \
 	tests/jobs/train_blas.sh \
