@@ -35,6 +35,9 @@ void disti_store_server_expect_all(struct disti_store_server *server);
 /* Waits until every client has gone, at most linger_ms, then stops. NULL is accepted. */
 void disti_store_server_stop(struct disti_store_server *server, int linger_ms);
 
+/* Who this client is there: the rank that it asked for, or the one that it was given. */
+int disti_store_rank(const struct disti_store *store);
+
 /* The numeric address of this end of the connection: the interface that reaches the job. */
 const char *disti_store_local_host(const struct disti_store *store);
 
