@@ -12,6 +12,7 @@ libdist_core_sources += \
 	src/store/inbox.c \
 	src/store/peer.c \
 	src/store/ranks.c \
+	src/store/schedule.c \
 	src/store/serve.c \
 	src/store/server.c \
 	src/store/server.h \

@@ -207,9 +207,20 @@ static void test_mindspore(void **state)
     expect(&launch, "MindSpore", 2, 8, -1, -1);
     assert_string_equal(launch.host, "10.0.0.1");
     assert_int_equal(launch.port, 8119);
-    LAUNCHED("MS_ROLE=MS_SCHED");
+    assert_int_equal(launch.scheduler, DISTI_SCHEDULER_EXPECTED);
+    assert_int_equal(launch.timeout_ms, -1);
+    LAUNCHED("MS_ROLE=MS_SCHED", "MS_CLUSTER_TIMEOUT=30");
+    launch = detect();
+    expect(&launch, "MindSpore", -1, 8, -1, -1);
+    assert_int_equal(launch.scheduler, DISTI_SCHEDULER_SELF);
+    assert_int_equal(launch.timeout_ms, 30000);
+    LAUNCHED("MS_ROLE=MS_PSERVER");
     assert_int_equal(disti_launch_detect(&launch), DIST_ERR_INVALID_ARGUMENT);
     assert_non_null(strstr(dist_last_error(), "MS_ROLE"));
+    launchers_clear();
+    LAUNCHED("MS_ROLE=MS_WORKER");
+    assert_int_equal(disti_launch_detect(&launch), DIST_ERR_INVALID_ARGUMENT);
+    assert_non_null(strstr(dist_last_error(), "MS_WORKER_NUM"));
 }
 
 static void test_order(void **state)
