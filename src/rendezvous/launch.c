@@ -265,6 +265,17 @@ static bool launch_is_slurm_task(void)
            strtoull(step, NULL, 10) < 0xfffffff0u;
 }
 
+/* Slurm speaks MPICH's protocol too (srun --mpi=pmi2), but does not say what MPICH's launcher says
+ * of a machine: Slurm's own variables do. */
+static bool launch_is_slurm_pmi(void)
+{
+    const char *rank = disti_env("PMI_RANK"), *task = disti_env("SLURM_PROCID");
+    const char *size = disti_env("PMI_SIZE"), *tasks = disti_env("SLURM_NTASKS");
+
+    return disti_env("SLURM_STEP_ID") && launch_is_slurm_task() && !disti_env("MPI_LOCALRANKID") &&
+           rank && size && strcmp(rank, task) == 0 && strcmp(size, tasks) == 0;
+}
+
 static const struct launch_source *launch_find(void)
 {
     for (size_t i = 0; i < LAUNCH_SOURCES; i++) {
@@ -273,6 +284,8 @@ static const struct launch_source *launch_find(void)
         if (!disti_env(source->mark))
             continue;
         if (strcmp(source->launcher, "srun") == 0 && !launch_is_slurm_task())
+            continue;
+        if (strcmp(source->launcher, "MPICH") == 0 && launch_is_slurm_pmi())
             continue;
         return source;
     }

@@ -153,6 +153,7 @@ job_scripts = \
 	tests/jobs/conformance_nodes.sh \
 	tests/jobs/launchers.sh \
 	tests/jobs/mindspore.sh \
+	tests/jobs/slurm.sh \
 	tests/jobs/two_groups.sh \
 	tests/jobs/any_order.sh \
 	tests/jobs/mishaps.sh \

@@ -223,6 +223,23 @@ static void test_mindspore(void **state)
     assert_non_null(strstr(dist_last_error(), "MS_WORKER_NUM"));
 }
 
+/* srun --mpi=pmi2, and MPICH's mpirun within a step. */
+static void test_slurm_pmi(void **state)
+{
+    struct disti_launch launch;
+
+    (void)state;
+    LAUNCHED("SLURM_JOB_ID=42", "SLURM_STEP_ID=1", "SLURM_PROCID=1", "SLURM_NTASKS=2",
+             "SLURM_LOCALID=0", "SLURM_NODEID=1", "SLURM_STEP_TASKS_PER_NODE=1(x2)",
+             "SLURM_STEP_NODELIST=n[1-2]", "PMI_RANK=1", "PMI_SIZE=2", "PMI_JOBID=42.1");
+    launch = detect();
+    expect(&launch, "srun", 1, 2, 0, 1);
+    assert_string_equal(launch.host, "n1");
+    LAUNCHED("MPI_LOCALRANKID=1", "MPI_LOCALNRANKS=2");
+    launch = detect();
+    expect(&launch, "MPICH", 1, 2, 1, 2);
+}
+
 static void test_order(void **state)
 {
     (void)state;
@@ -345,6 +362,7 @@ int main(void)
         cmocka_unit_test_setup(test_srun_one_node, clean),
         cmocka_unit_test_setup(test_environment, clean),
         cmocka_unit_test_setup(test_mindspore, clean),
+        cmocka_unit_test_setup(test_slurm_pmi, clean),
         cmocka_unit_test_setup(test_order, clean),
         cmocka_unit_test_setup(test_disagreement, clean),
         cmocka_unit_test_setup(test_nonsense, clean),
