@@ -154,6 +154,8 @@ job_scripts = \
 	tests/jobs/launchers.sh \
 	tests/jobs/mindspore.sh \
 	tests/jobs/slurm.sh \
+	tests/jobs/ways.sh \
+	tests/jobs/mpirun_nodes.sh \
 	tests/jobs/two_groups.sh \
 	tests/jobs/any_order.sh \
 	tests/jobs/mishaps.sh \

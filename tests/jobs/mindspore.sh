@@ -35,13 +35,17 @@ ms_job()
 }
 export -f ms_job
 
-trained() { grep -q "^Parameter hash: .* (3 ranks agree)" "$job_output"; }
+hash_of() { grep "^Parameter hash: .* (3 ranks agree)" "$job_output"; }
+same() { [ -n "$reference" ] && [ "$(hash_of)" = "$reference" ]; }
+# shellcheck disable=SC2086
+job shell 3 $training
+reference=$(hash_of)
 ways=("first no" "none yes")
 [ -n "${CHECK_LONG-}" ] && ways+=("first yes" "late no" "none no")
 for way in "${ways[@]}"; do
     # shellcheck disable=SC2086
     job self 3 "$BASH" -c 'ms_job "$@"' ms_job $way 3 $training
-    job_check "scheduler: ${way% *}, MS_NODE_ID: ${way#* }: three ranks" trained
+    job_check "scheduler: ${way% *}, MS_NODE_ID: ${way#* }: the parameters of the shell loop" same
 done
 
 # A program that knows nothing of schedulers serves as well; it hears why it has no group.
