@@ -156,6 +156,7 @@ job_scripts = \
 	tests/jobs/slurm.sh \
 	tests/jobs/ways.sh \
 	tests/jobs/mpirun_nodes.sh \
+	tests/jobs/examples_cluster.sh \
 	tests/jobs/two_groups.sh \
 	tests/jobs/any_order.sh \
 	tests/jobs/mishaps.sh \
@@ -192,6 +193,7 @@ measuring_job_scripts = tests/jobs/idle.sh tests/jobs/predicted.sh
 
 TESTS += $(job_scripts)
 EXTRA_DIST += $(job_scripts) $(measuring_job_scripts) tests/jobs/bad_module.c tests/jobs/losses.awk
+EXTRA_DIST += tests/jobs/examples_cluster.py
 EXTRA_DIST += \
 	tests/jobs/preload_fortran.F90 \
 	tests/jobs/preload_fortran_collectives.F90 \

@@ -55,6 +55,17 @@ job self - "$(type -P salloc)" -N2 -n4 "$BASH" "$job_folder/batch"
 job_check "the first of two steps at once" step_is_same 1
 job_check "the second" step_is_same 2
 
+# The example, as a user submits it.
+if [ -n "${CHECK_LONG-}" ]; then
+    reference 4
+    export TRAIN_MNIST=${training[0]}
+    job self - "$(type -P sbatch)" --wait -o "$job_folder/sbatch.out" \
+        "$srcdir/examples/cluster/train.sbatch" "${training[@]:1}"
+    sbatch_is_same() { job_output=$job_folder/sbatch.out same; }
+    job_check "examples/cluster/train.sbatch" sbatch_is_same
+    reference 3
+fi
+
 # mpirun in a step, whose variables its processes inherit.
 export OMPI_MCA_plm=rsh OMPI_MCA_ras=^slurm
 for mpirun in "$OPENMPI_RUN" "${MPICH_RUN:+$MPICH_RUN -launcher fork -rmk user}"; do
