@@ -12,7 +12,7 @@
 #define SCHEDULE_NEXT_MS 1000
 
 /* The same after a loss, where ranks are still to come: they shall hear of it. */
-#define SCHEDULE_LATE_MS 5000
+#define SCHEDULE_LATE_MS 3000
 
 static void schedule_fail(struct store_schedule *schedule, dist_status status, const char *text)
 {
@@ -51,6 +51,8 @@ static void schedule_expire(struct disti_store_server *server)
              "MS_CLUSTER_TIMEOUT (seconds)",
              server->schedule->timeout_ms, server->world_size, server->here, absent);
     schedule_fail(server->schedule, DIST_ERR_TIMEOUT, text);
+    snprintf(text, sizeof(text), "the scheduler waits no longer; missing: %s", absent);
+    disti_store_coll_fail(server, -1, DISTI_NO_GROUP, DIST_ERR_TIMEOUT, text);
 }
 
 static void schedule_find_lost(const struct disti_store_server *server)
