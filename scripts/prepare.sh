@@ -41,6 +41,8 @@ slurmctld                a Slurm of its own for the tests
 slurmd                   the same: its nodes
 slurm-client             the same: srun
 munge                    the same: who is who
+python3-yaml             reads the examples for Kubernetes
+shellcheck               checks the example for Slurm
 '
 
 say() { printf '%s\n' "$@"; }
