@@ -13,6 +13,7 @@ libdist_core_sources += \
 	src/store/last_call.c src/store/last_call.h \
 	src/store/peer.c \
 	src/store/ranks.c \
+	src/store/schedule.c \
 	src/store/serve.c \
 	src/store/server.c \
 	src/store/server.h \

@@ -242,17 +242,35 @@ static bool ranks_check(struct disti_store_server *server, struct store_peer *pe
     return ranks_check_state(server, peer, id);
 }
 
+/* The rank that a client without one gets: the lowest that nobody has. If there is none: the lowest
+ * that somebody had, so that the client is told to wait for the next group, or why there is none.
+ */
+static int ranks_allot(const struct disti_store_server *server)
+{
+    static const enum store_state wanted[] = {STORE_ABSENT, STORE_LEFT, STORE_LOST};
+
+    for (size_t i = 0; i < sizeof(wanted) / sizeof(wanted[0]); i++) {
+        for (int r = 0; r < server->world_size; r++) {
+            if (r != server->holder && server->ranks[r].state == wanted[i])
+                return r;
+        }
+    }
+    return 0;
+}
+
 static void ranks_welcome(struct disti_store_server *server, struct store_peer *peer)
 {
     struct disti_wire_id id = {.rank = server->holder,
                                .world_size = (uint32_t)server->world_size,
                                .pid = (uint32_t)getpid()};
-    struct disti_blob *body = disti_blob_new(DISTI_WIRE_ID);
+    struct disti_blob *body = disti_blob_new(DISTI_WIRE_WELCOME);
 
     disti_host_name(id.host);
     memcpy(id.job, server->job, sizeof(id.job));
-    if (body)
+    if (body) {
         disti_wire_put_id(body->data, &id);
+        disti_wire_put32(body->data + DISTI_WIRE_ID, (uint32_t)peer->rank);
+    }
     disti_store_peer_reply(server, peer, peer->in.head.id, body ? DIST_OK : DIST_ERR_NO_MEMORY,
                            body);
 }
@@ -278,6 +296,8 @@ void disti_store_ranks_hello(struct disti_store_server *server, struct store_pee
         peer->dead = server->reap = true;
         return;
     }
+    if (id.rank < 0)
+        id.rank = ranks_allot(server);
     if (!ranks_check(server, peer, &id))
         return;
     slot = &server->ranks[id.rank];

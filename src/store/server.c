@@ -196,9 +196,10 @@ static void server_sooner(int64_t *deadline, int64_t candidate)
 static int server_tick(struct disti_store_server *server)
 {
     int64_t next = INT64_MAX;
-    bool stopping = atomic_load(&server->stop);
 
-    if (stopping)
+    if (server->schedule)
+        server_sooner(&next, disti_store_schedule_tick(server));
+    if (atomic_load(&server->stop))
         server_sooner(&next, atomic_load(&server->stop_by));
     if (server->accept_at && disti_expired(server->accept_at))
         server_resume(server);
@@ -265,7 +266,7 @@ static void server_say_goodbye(struct disti_store_server *server)
         disti_store_ranks_push(server, &notice, NULL);
 }
 
-static void *server_main(void *arg)
+void *disti_store_server_main(void *arg)
 {
     struct disti_store_server *server = arg;
     struct epoll_event events[64];
@@ -291,7 +292,7 @@ dist_status disti_store_server_run(struct disti_store_server *server)
     int error;
 
     server->log = disti_log_current();
-    error = disti_thread_create(&server->thread, server_main, server);
+    error = disti_thread_create(&server->thread, disti_store_server_main, server);
     if (error) {
         errno = error;
         return disti_fail_errno(

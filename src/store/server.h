@@ -69,6 +69,16 @@ struct store_failure {
     char news[DISTI_NEWS_MAX];
 };
 
+/* What a scheduler sees of its job. */
+struct store_schedule {
+    int timeout_ms;     /* for all ranks to come */
+    bool formed;        /* they have, once */
+    int64_t come_by;    /* until then they may */
+    int64_t end_at;     /* nobody is here, and if nobody comes it ends then; 0: somebody is */
+    dist_status status; /* of the job so far */
+    char text[1024];    /* why it failed */
+};
+
 struct store_peer {
     struct store_peer *next, *prev;
     int fd;
@@ -130,6 +140,7 @@ struct disti_store_server {
     int failure_count;
     void (*formed_fn)(void *arg);
     void *formed_arg;
+    struct store_schedule *schedule; /* NULL: the job is somebody else's care */
     pthread_t thread;
     bool running;
     atomic_bool stop;
@@ -214,6 +225,12 @@ const struct store_failure *disti_store_failures_find(const struct disti_store_s
                                                       int32_t group);
 void disti_store_failures_add(struct disti_store_server *server, const struct disti_notice *notice);
 void disti_store_failures_clear(struct disti_store_server *server);
+
+/* schedule.c: sees to the job, and stops the server at its end. Returns when to look again. */
+int64_t disti_store_schedule_tick(struct disti_store_server *server);
+
+/* server.c: serves in this thread until it is stopped. Returns NULL. */
+void *disti_store_server_main(void *server);
 
 /* discovery.c */
 void disti_store_discovery_answer(struct disti_store_server *server);

@@ -171,6 +171,11 @@ job_scripts = \
 	tests/jobs/conformance_nodes.sh \
 	tests/jobs/launchers.sh \
 	tests/jobs/distrun.sh \
+	tests/jobs/mindspore.sh \
+	tests/jobs/slurm.sh \
+	tests/jobs/ways.sh \
+	tests/jobs/mpirun_nodes.sh \
+	tests/jobs/examples_cluster.sh \
 	tests/jobs/two_groups.sh \
 	tests/jobs/any_order.sh \
 	tests/jobs/mishaps.sh \
@@ -213,6 +218,7 @@ measuring_job_scripts = tests/jobs/idle.sh tests/jobs/predicted.sh
 
 TESTS += $(job_scripts)
 EXTRA_DIST += $(job_scripts) $(measuring_job_scripts) tests/jobs/bad_module.c tests/jobs/losses.awk
+EXTRA_DIST += tests/jobs/examples_cluster.py
 EXTRA_DIST += \
 	tests/jobs/preload_fortran.F90 \
 	tests/jobs/preload_fortran_collectives.F90 \

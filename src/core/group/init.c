@@ -149,6 +149,7 @@ static dist_status init_meet(struct disti_world *world, const struct dist_option
 
     if (status != DIST_OK)
         return status;
+    world->join_by_ns = world->bootstrap.join_by;
     world->rank = world->log.rank = world->bootstrap.rank;
     world->size = world->bootstrap.world_size;
     disti_last_call_open(world->bootstrap.local_rank);
@@ -179,7 +180,7 @@ static dist_status init_join(struct disti_world *world, struct dist_options *opt
                              const struct dist_backend **backend_p)
 {
     const char *name;
-    dist_status status = init_introduce(options);
+    dist_status status = disti_rendezvous_is_scheduler(options) ? DIST_OK : init_introduce(options);
 
     if (status != DIST_OK)
         return status == DIST_ERR_NO_BACKEND ? init_meet_and_fail(world, options, status) : status;
