@@ -136,8 +136,7 @@ static int doorbell_open_far(const struct disti_node_hello *hello)
     struct stat info;
     char path[64];
 
-    snprintf(path, sizeof(path), "/proc/%d/fd/%d", (int)hello->board.name.pid,
-             (int)hello->doorbell_fd);
+    snprintf(path, sizeof(path), "/proc/%d/fd/%d", (int)hello->pid, (int)hello->doorbell_fd);
     if (stat(path, &info) < 0 || !S_ISFIFO(info.st_mode) ||
         (uint64_t)info.st_ino != hello->doorbell_inode)
         return -1;
@@ -149,13 +148,13 @@ static struct node_far_doorbell *doorbell_take_far(const struct disti_node_hello
 {
     struct node_far_doorbell *far = doorbell_far;
 
-    while (far && (far->pid != hello->board.name.pid || far->inode != hello->doorbell_inode))
+    while (far && (far->pid != hello->pid || far->inode != hello->doorbell_inode))
         far = far->next;
     if (!far) {
         far = calloc(1, sizeof(*far));
         if (!far)
             return NULL;
-        far->pid = hello->board.name.pid;
+        far->pid = hello->pid;
         far->inode = hello->doorbell_inode;
         far->fd = doorbell_open_far(hello);
         if (far->fd < 0) {

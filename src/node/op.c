@@ -161,7 +161,7 @@ static inline void op_prefetch_next(struct disti_node *node, const struct disti_
         return;
     node_prefetch_write(&node->board->slots[next % NODE_SLOTS], sizeof(struct node_slot));
     if (op->in_area)
-        node_prefetch_write(&node->board->areas[next % NODE_AREAS], bytes);
+        node_prefetch_write(&node_areas(node->board)[next % NODE_AREAS], bytes);
 }
 
 /* Does it wait for all? Then all have begun it when it ends. */

@@ -55,7 +55,8 @@ struct node_mover {
 struct disti_node {
     const struct dist_backend_config *config;
     int rank, ranks;
-    struct node_board *board; /* this rank's */
+    void *boards;             /* rank 0: what it has made for all */
+    struct node_board *board; /* this rank's; NULL: not mapped */
     struct node_peer *peers;  /* by rank; [rank]: itself */
     struct disti_node_hello *hellos;
     char *window; /* this rank's, NULL: not needed yet */
