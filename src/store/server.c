@@ -204,7 +204,7 @@ static int server_tick(struct disti_store_server *server)
         server_resume(server);
     if (server->accept_at)
         server_sooner(&next, server->accept_at);
-    for (struct store_peer *peer = server->peers; peer; peer = peer->next) {
+    for (struct store_peer *peer = server->peers; peer && server->strangers; peer = peer->next) {
         if (peer->rank >= 0)
             continue;
         if (disti_expired(peer->hello_by))

@@ -56,6 +56,7 @@ struct store_coll {
     size_t bytes;                   /* each rank's; of a BROADCAST: 0 */
     int first;                      /* the rank that began it */
     int count;                      /* how many are here */
+    int64_t due;                    /* no deadline of an arrival is before this */
     struct store_arrival *arrivals; /* by index in the party */
     struct disti_blob *result; /* size * bytes; of a BROADCAST: what its root gave, NULL before */
 };
@@ -116,7 +117,9 @@ struct disti_store_server {
     bool job_required; /* a hello must know the job */
     struct store_rank *ranks;
     int here, left;   /* how many are HERE or FAILED, LEFT */
+    int gone;         /* how many are FAILED, LEFT or LOST */
     bool formed;      /* all have come */
+    bool over;        /* all have come to the end of the world's group: who goes is no news */
     char broken[512]; /* a client came that cannot belong here, before all had come; or "" */
     struct store_peer *peers; /* newest first */
     int strangers;
