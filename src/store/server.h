@@ -11,6 +11,7 @@
 
 #define STORE_HELLO_MS 60000     /* a connection that says nothing is dropped after this */
 #define STORE_STRANGERS 256      /* connections without a hello, besides one for each rank */
+#define STORE_OWN_FILES 16       /* descriptors besides the ranks' connections, at least */
 #define STORE_BACK_OFF_MS 100    /* out of descriptors: until the next look at who wants in */
 #define STORE_OUT_MAX (1u << 20) /* a client that does not read is not listened to either */
 #define STORE_FAILURES_MAX 4096  /* older ones are forgotten: all have heard of them long ago */
