@@ -82,10 +82,12 @@ struct node_area {
  */
 
 /*
- * ASLEEP: it sleeps, or is about to: its doorbell wakes it; set before the last look at stages.
- * GONE: it has given up calls that it had begun: what it has not done it will not do.
+ * ASLEEP, and the rank that it waits for << NODE_AWAITS: it sleeps, or is about to; that rank's
+ * next stage wakes it by its doorbell. Set before the last look at that rank's stage. GONE: it has
+ * given up calls that it had begun: what it has not done it will not do.
  */
 enum node_presence { NODE_AWAKE, NODE_ASLEEP, NODE_GONE };
+#define NODE_AWAITS 2 /* bits of the presence below the rank */
 
 struct node_board {
     struct node_slot slots[NODE_SLOTS];

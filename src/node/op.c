@@ -366,12 +366,3 @@ void disti_node_describe(const struct disti_node *node, const struct disti_node_
             used += (size_t)snprintf(text + used, size - used, "%srank %d", used ? ", " : "", r);
     }
 }
-
-bool disti_node_ready(const struct disti_node *node, const struct disti_node_op *op)
-{
-    for (int r = 0; r < node->ranks; r++) {
-        if (disti_node_waits_for(node, op, r))
-            return false;
-    }
-    return true;
-}

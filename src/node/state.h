@@ -258,9 +258,6 @@ bool disti_node_is_behind(const struct disti_node *node, const struct disti_node
 /* The only way to another state. ERR_INTERNAL: the drawing has no such arrow; it stays. */
 dist_status disti_node_op_go(struct disti_node_op *op, enum disti_node_op_state to);
 
-/* Could advance do something? */
-bool disti_node_ready(const struct disti_node *node, const struct disti_node_op *op);
-
 /* ---- migrate.c ---- */
 
 /* Reads DIST_STEP_ASIDE. */
@@ -293,7 +290,9 @@ void disti_node_doorbell_silence(struct disti_node *node);
 /* Registers this process, whose CPUs others may then have the kernel fence. False: it cannot be. */
 bool disti_node_can_fence(void);
 
-/* Wakes those that sleep, and sees who is gone; after a stage has been stored. */
+/* Wakes those that sleep until this rank comes, and sees who is gone; after a stage has been
+ * stored.
+ */
 void disti_node_ring(struct disti_node *node);
 
 /* Sees who is gone. */
