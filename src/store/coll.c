@@ -261,33 +261,6 @@ void disti_store_coll_withdraw(struct disti_store_server *server, int rank)
     }
 }
 
-/* Why it cannot succeed any more, *status_p; NULL: it can. */
-static const char *coll_hopeless(const struct disti_store_server *server,
-                                 const struct disti_wire_party *party, dist_status *status_p)
-{
-    uint32_t count = (uint32_t)coll_party_size(server, party);
-    const struct store_failure *failure = NULL;
-
-    *status_p = server->broken[0] ? DIST_ERR_RENDEZVOUS : DIST_ERR_PEER_LOST;
-    if (server->broken[0])
-        return server->broken;
-    if (party->group != DISTI_NO_GROUP)
-        failure = disti_store_failures_find(server, party->group);
-    if (failure && failure->aborted)
-        *status_p = DIST_ERR_ABORTED;
-    if (failure)
-        return failure->news;
-    for (int left = 0; left < 2 && server->gone; left++) { /* who failed says more than who left after it */
-        for (uint32_t i = 0; i < count; i++) {
-            int rank = disti_wire_party_rank(party, i);
-
-            if (disti_store_ranks_is_gone(server, rank, left))
-                return server->ranks[rank].news;
-        }
-    }
-    return NULL;
-}
-
 /* ---- arriving ---- */
 
 /* Do two ranks mean the same? Refuses the request if not. */
@@ -401,7 +374,7 @@ void disti_store_coll_join(struct disti_store_server *server, struct store_peer 
         peer->dead = server->reap = true;
         return;
     }
-    hopeless = coll_hopeless(server, &party, &status);
+    hopeless = disti_store_failures_hopeless(server, &party, &status);
     if (hopeless)
         coll_refuse(server, peer, request->id, &request->key, status, hopeless);
     else if (!coll || coll_matches(server, peer, request, coll, &party,

@@ -218,6 +218,10 @@ const struct store_failure *disti_store_failures_find(const struct disti_store_s
                                                       int32_t group);
 void disti_store_failures_add(struct disti_store_server *server, const struct disti_notice *notice);
 void disti_store_failures_clear(struct disti_store_server *server);
+/* Why a party cannot meet any more, *status_p is what its requests end with; NULL: it can. */
+const char *disti_store_failures_hopeless(const struct disti_store_server *server,
+                                          const struct disti_wire_party *party,
+                                          dist_status *status_p);
 
 /* discovery.c */
 void disti_store_discovery_answer(struct disti_store_server *server);
