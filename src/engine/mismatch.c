@@ -228,20 +228,20 @@ static void mismatch_ask(struct dist_engine *engine)
 {
     struct engine_calls *calls = &engine->calls;
     const struct engine_task *task = engine->head;
-    int64_t now = disti_now_ns(), pause = MISMATCH_QUERY_NS;
+    int64_t now = disti_now_ns(), wait_ns = MISMATCH_QUERY_NS;
 
     if (!task || task->state != TASK_RUNS || !engine->link_count)
         return;
-    pause += engine->config->world_size * MISMATCH_RANK_NS;
+    wait_ns += engine->config->world_size * MISMATCH_RANK_NS;
     if (calls->waiting != task->call.sequence + 1) {
         calls->waiting = task->call.sequence + 1;
         calls->ask_peer = 0;
-        calls->ask_ns = now + pause;
+        calls->ask_ns = now + wait_ns;
     }
     if (now < calls->ask_ns)
         return;
     mismatch_sweep(engine, false);
-    calls->ask_ns = mismatch_ask_few(engine, task) ? now + pause : INT64_MAX;
+    calls->ask_ns = mismatch_ask_few(engine, task) ? now + wait_ns : INT64_MAX;
 }
 
 /* ---- looking ---- */
