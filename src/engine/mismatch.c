@@ -37,8 +37,12 @@
 /* So long a call waits before it asks: much longer than ranks that call the same are apart, mostly.
  */
 #define MISMATCH_QUERY_NS (100LL * 1000 * 1000)
+/* Longer by so much for each rank: many may share few CPUs. */
+#define MISMATCH_RANK_NS (2LL * 1000 * 1000)
 /* So many calls a rank with another history is asked about. */
 #define MISMATCH_ASKED 8
+/* So many ranks are asked at once: each of them may need a connection for it. */
+#define MISMATCH_PEERS 8
 /* Instead of a rank with another history. */
 enum { MISMATCH_NOBODY = -1, MISMATCH_ASKED_ALREADY = -2 };
 /* Of a collective's tag what is the same for all of a group's. */
@@ -202,26 +206,42 @@ static void mismatch_ask_suspect(struct dist_engine *engine)
     calls->suspect = MISMATCH_ASKED_ALREADY;
 }
 
+/* Asks the next few of those that it waits for, each once a call. False: that were all. */
+static bool mismatch_ask_few(struct dist_engine *engine, const struct engine_task *task)
+{
+    struct engine_calls *calls = &engine->calls;
+    int asked = 0;
+
+    for (; calls->ask_peer < engine->config->world_size; calls->ask_peer++) {
+        if (asked == MISMATCH_PEERS)
+            return true;
+        if (calls->ask_peer == engine->config->rank ||
+            !disti_task_waits_for(engine, task, calls->ask_peer))
+            continue;
+        mismatch_query(engine, calls->ask_peer, task->number, task->fingerprint);
+        asked++;
+    }
+    return false;
+}
+
 static void mismatch_ask(struct dist_engine *engine)
 {
     struct engine_calls *calls = &engine->calls;
     const struct engine_task *task = engine->head;
-    int64_t now = disti_now_ns();
+    int64_t now = disti_now_ns(), wait_ns = MISMATCH_QUERY_NS;
 
     if (!task || task->state != TASK_RUNS || !engine->link_count)
         return;
+    wait_ns += engine->config->world_size * MISMATCH_RANK_NS;
     if (calls->waiting != task->call.sequence + 1) {
         calls->waiting = task->call.sequence + 1;
-        calls->ask_ns = now + MISMATCH_QUERY_NS;
+        calls->ask_peer = 0;
+        calls->ask_ns = now + wait_ns;
     }
     if (now < calls->ask_ns)
         return;
-    calls->ask_ns = INT64_MAX; /* once a call */
     mismatch_sweep(engine, false);
-    for (int peer = 0; peer < engine->config->world_size; peer++) {
-        if (peer != engine->config->rank && disti_task_waits_for(engine, task, peer))
-            mismatch_query(engine, peer, task->number, task->fingerprint);
-    }
+    calls->ask_ns = mismatch_ask_few(engine, task) ? now + wait_ns : INT64_MAX;
 }
 
 /* ---- looking ---- */

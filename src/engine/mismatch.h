@@ -33,6 +33,7 @@ struct engine_calls {
     bool unpolled;               /* since the last call was posted nobody has polled the links */
     uint64_t waiting;            /* 1 + the sequence of the call that waits; 0: none */
     int64_t ask_ns;              /* when it asks those that it waits for */
+    int ask_peer;                /* ranks below it have been asked */
     uint32_t idle;               /* polls that found nothing */
     struct dist_request found;   /* peer >= 0: it called something else: its envelope and ours */
     uint64_t found_sequence;

@@ -77,21 +77,35 @@ struct node_area {
 };
 
 /*
- * ASLEEP: it sleeps, or is about to: its doorbell wakes it; set before the last look at stages.
- * GONE: it has given up calls that it had begun: what it has not done it will not do.
+ * The boards of a group's ranks lie in one segment, which rank 0 makes and each of the others maps
+ * once: first all boards, then all areas. Who looks at everybody's board touches few pages so.
+ *
+ *     |board 0|board 1|...|board n - 1|areas of rank 0|areas of rank 1|...|areas of rank n - 1|
+ */
+
+/*
+ * ASLEEP, and the rank that it waits for << NODE_AWAITS: it sleeps, or is about to; that rank's
+ * next stage wakes it by its doorbell. Set before the last look at that rank's stage. GONE: it has
+ * given up calls that it had begun: what it has not done it will not do.
  */
 enum node_presence { NODE_AWAKE, NODE_ASLEEP, NODE_GONE };
+#define NODE_AWAITS 2 /* bits of the presence below the rank */
 
 struct node_board {
     struct node_slot slots[NODE_SLOTS];
-    struct node_area areas[NODE_AREAS];
     alignas(NODE_APART) _Atomic uint64_t begun; /* its newest call: others seldom look */
     alignas(NODE_APART) _Atomic uint32_t presence;
     _Atomic int32_t cpu;       /* that it was on when it last began a call */
     _Atomic int32_t writes_to; /* the kernel copies for it into that rank's memory; -1: into none */
     struct iovec written;      /* where there; a rank that gives up makes it empty */
     uint64_t gave_up;          /* GONE: from this call on */
+    uint64_t areas_at;         /* bytes from the board to its areas */
 };
+
+static inline struct node_area *node_areas(struct node_board *board)
+{
+    return (void *)((char *)board + board->areas_at);
+}
 
 static inline struct node_slot *node_slot(struct node_board *board, const struct disti_node_op *op)
 {
@@ -101,7 +115,8 @@ static inline struct node_slot *node_slot(struct node_board *board, const struct
 /* Where a rank's data are in a call on the boards. */
 static inline unsigned char *node_given(struct node_board *board, const struct disti_node_op *op)
 {
-    return op->in_area ? board->areas[op->number % NODE_AREAS].data : node_slot(board, op)->data;
+    return op->in_area ? node_areas(board)[op->number % NODE_AREAS].data
+                       : node_slot(board, op)->data;
 }
 
 static inline uint64_t node_stage(uint64_t number, uint32_t stage)

@@ -34,7 +34,7 @@ typedef ssize_t (*cma_call)(pid_t pid, const struct iovec *here, unsigned long h
 
 static int cma_pid(const struct disti_node *node, int rank)
 {
-    return node->hellos[rank].board.name.pid;
+    return node->hellos[rank].pid;
 }
 
 static void cma_copy(struct disti_node *node, struct disti_node_op *op, int rank, cma_call call,

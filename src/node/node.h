@@ -8,7 +8,7 @@
 #include <dist/backend.h>
 
 /*
- * Every rank has a board, a segment that the others have mapped and only it writes. A collective
+ * Every rank has a board, in memory that all have mapped and only it writes. A collective
  * is a few stages: each rank does its part, says so on its board, and goes on when the others have
  * said so too. No message, no queue, no system call.
  *
@@ -88,8 +88,9 @@ struct disti_node_op {
 
 /* What a rank sends to each of the others, as bytes. All zero: it has no board. */
 struct disti_node_hello {
-    struct disti_segment_location board;
+    struct disti_segment_location boards; /* of all ranks; from rank 0 only */
     uint64_t doorbell_inode;
+    int32_t pid;
     int32_t doorbell_fd; /* the end to write to */
     uint32_t doorbell_number;
     int16_t usable, fences; /* fences: it cannot have the kernel fence the others */
@@ -97,10 +98,9 @@ struct disti_node_hello {
 };
 
 /*
- * Makes this rank's board and fills *hello, if all ranks of config are on one machine. If they are
- * not, *node_p stays NULL. If the board cannot be made, or DIST_NODE_MEMORY is 0, the hello says
- * so. Local: talks to no other rank. config must outlive the node. ERR_NO_MEMORY,
- * ERR_INVALID_ARGUMENT.
+ * Fills *hello, if all ranks of config are on one machine; rank 0 makes the boards. If they are
+ * not, *node_p stays NULL. If boards cannot be made, or DIST_NODE_MEMORY is 0, the hello says so.
+ * Local: talks to no other rank. config must outlive the node. ERR_NO_MEMORY, ERR_INVALID_ARGUMENT.
  */
 dist_status disti_node_open(const struct dist_backend_config *config,
                             struct disti_node_hello *hello, struct disti_node **node_p);
@@ -109,8 +109,8 @@ dist_status disti_node_open(const struct dist_backend_config *config,
 void disti_node_meet(struct disti_node *node, int rank, const struct disti_node_hello *hello);
 
 /*
- * Maps the boards of all ranks, once every hello has been stored. False: one cannot be mapped, and
- * the log says why. The node may be used only if this is true on all ranks.
+ * Maps the boards, once every hello has been stored. False: they cannot be mapped, and the log says
+ * why. The node may be used only if this is true on all ranks.
  */
 bool disti_node_map(struct disti_node *node);
 

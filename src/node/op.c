@@ -162,7 +162,7 @@ static inline void op_prefetch_next(struct disti_node *node, const struct disti_
     node_prefetch_write(&node->board->slots[next % NODE_SLOTS],
                         NODE_SLOT_ALIGN + (op->in_area ? 0 : bytes));
     if (op->in_area)
-        node_prefetch_write(&node->board->areas[next % NODE_AREAS], bytes);
+        node_prefetch_write(&node_areas(node->board)[next % NODE_AREAS], bytes);
 }
 
 /* Does it wait for all? Then all have begun it when it ends. */
@@ -366,13 +366,4 @@ void disti_node_describe(const struct disti_node *node, const struct disti_node_
         if (disti_node_waits_for(node, op, r))
             used += (size_t)snprintf(text + used, size - used, "%srank %d", used ? ", " : "", r);
     }
-}
-
-bool disti_node_ready(const struct disti_node *node, const struct disti_node_op *op)
-{
-    for (int r = 0; r < node->ranks; r++) {
-        if (disti_node_waits_for(node, op, r))
-            return false;
-    }
-    return true;
 }

@@ -56,7 +56,8 @@ struct node_mover {
 struct disti_node {
     const struct dist_backend_config *config;
     int rank, ranks;
-    struct node_board *board; /* this rank's */
+    void *boards;             /* rank 0: what it has made for all */
+    struct node_board *board; /* this rank's; NULL: not mapped */
     struct node_peer *peers;  /* by rank; [rank]: itself */
     struct disti_node_hello *hellos;
     char *window; /* this rank's, NULL: not needed yet */
@@ -258,9 +259,6 @@ bool disti_node_is_behind(const struct disti_node *node, const struct disti_node
 /* The only way to another state. ERR_INTERNAL: the drawing has no such arrow; it stays. */
 dist_status disti_node_op_go(struct disti_node_op *op, enum disti_node_op_state to);
 
-/* Could advance do something? */
-bool disti_node_ready(const struct disti_node *node, const struct disti_node_op *op);
-
 /* ---- migrate.c ---- */
 
 /* Reads DIST_STEP_ASIDE. */
@@ -293,7 +291,9 @@ void disti_node_doorbell_silence(struct disti_node *node);
 /* Registers this process, whose CPUs others may then have the kernel fence. False: it cannot be. */
 bool disti_node_can_fence(void);
 
-/* Wakes those that sleep, and sees who is gone; after a stage has been stored. */
+/* Wakes those that sleep until this rank comes, and sees who is gone; after a stage has been
+ * stored.
+ */
 void disti_node_ring(struct disti_node *node);
 
 /* Sees who is gone. */

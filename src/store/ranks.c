@@ -65,9 +65,11 @@ static void ranks_gone(struct disti_store_server *server, int rank, enum store_s
     struct store_rank *slot = &server->ranks[rank];
 
     slot->state = state;
+    server->gone++;
     ranks_tell(slot, &notice, why);
     memcpy(slot->news, notice.text, sizeof(slot->news));
-    disti_store_ranks_push(server, &notice, NULL);
+    if (!server->over || state != STORE_LEFT)
+        disti_store_ranks_push(server, &notice, NULL);
     disti_store_coll_fail(server, rank, DISTI_NO_GROUP, DIST_ERR_PEER_LOST, slot->news);
 }
 
@@ -129,8 +131,8 @@ static void ranks_reset(struct disti_store_server *server)
 
     for (int r = 0; r < server->world_size; r++)
         memset(&server->ranks[r], 0, sizeof(server->ranks[r]));
-    server->left = 0;
-    server->formed = false;
+    server->left = server->gone = 0;
+    server->formed = server->over = false;
     server->broken[0] = 0;
     disti_store_coll_clear(server);
     disti_store_failures_clear(server);

@@ -62,6 +62,11 @@ tests_jobs_call_cost_SOURCES = tests/jobs/call_cost.c
 tests_jobs_call_cost_LDADD = libdist.la
 tests_jobs_call_cost_LDFLAGS = $(job_ldflags)
 
+check_PROGRAMS += tests/jobs/start_grows
+tests_jobs_start_grows_SOURCES = tests/jobs/start_grows.c
+tests_jobs_start_grows_LDADD = libdist.la
+tests_jobs_start_grows_LDFLAGS = $(job_ldflags)
+
 check_PROGRAMS += tests/jobs/different
 tests_jobs_different_SOURCES = tests/jobs/different.c
 tests_jobs_different_LDADD = libdist.la
@@ -195,6 +200,7 @@ job_scripts = \
 	tests/jobs/aborts.sh \
 	tests/jobs/bad_calls.sh \
 	tests/jobs/call_cost.sh \
+	tests/jobs/start_grows.sh \
 	tests/jobs/different.sh \
 	tests/jobs/rooted.sh \
 	tests/jobs/embedding.sh \
