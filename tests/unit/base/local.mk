@@ -6,6 +6,7 @@ check_PROGRAMS += \
 	tests/unit/base/test_dtype \
 	tests/unit/base/test_file \
 	tests/unit/base/test_half \
+	tests/unit/base/test_lock \
 	tests/unit/base/test_log \
 	tests/unit/base/test_variables
 TESTS += \
@@ -15,6 +16,7 @@ TESTS += \
 	tests/unit/base/test_dtype \
 	tests/unit/base/test_file \
 	tests/unit/base/test_half \
+	tests/unit/base/test_lock \
 	tests/unit/base/test_log \
 	tests/unit/base/test_variables
 
@@ -34,6 +36,8 @@ tests_unit_base_test_half_SOURCES = \
 	tests/unit/base/test_half.c \
 	tests/unit/base/reference.c tests/unit/base/reference.h tests/unit/base/unit.h
 tests_unit_base_test_half_LDADD = $(unit_test_libs) -lm
+tests_unit_base_test_lock_SOURCES = tests/unit/base/test_lock.c tests/unit/base/unit.h
+tests_unit_base_test_lock_LDADD = $(unit_test_libs)
 tests_unit_base_test_log_SOURCES = tests/unit/base/test_log.c tests/unit/base/unit.h
 tests_unit_base_test_log_LDADD = $(unit_test_libs)
 tests_unit_base_test_variables_SOURCES = tests/unit/base/test_variables.c tests/unit/base/unit.h
