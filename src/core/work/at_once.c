@@ -34,12 +34,12 @@ __attribute__((cold, noinline)) static dist_status at_once_wait(struct dist_grou
 
 dist_status disti_work_repeat(struct dist_group *group, struct dist_call *call)
 {
-    if (pthread_mutex_trylock(&group->lock) != 0)
+    if (!disti_lock_try(&group->lock))
         disti_group_lock(group);
     call->sequence = group->sequence;
     if (!at_once_may(group) || group->backend->at_once(group->state, call) != DIST_OK)
         return at_once_wait(group, call);
     group->sequence++;
-    pthread_mutex_unlock(&group->lock);
+    disti_lock_release(&group->lock);
     return DIST_OK;
 }
