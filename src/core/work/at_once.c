@@ -3,11 +3,11 @@
 #include "core/group/group.h"
 
 /*
- *             lock; no works, and nobody drives
+ *                no works, and nobody drives
  *   repeated ----------------------------------> at_once ----> OK: unlock
  *       |                                           |
- *       | the lock is another's,                    | not all ranks are there yet,
- *       | or works are pending                      | or something is wrong
+ *       | works are pending                         | not all ranks are there yet,
+ *       |                                           | or something is wrong
  *       v                                           v
  *    a work, which waits for its turn  <------------'
  */
@@ -34,8 +34,6 @@ __attribute__((cold, noinline)) static dist_status at_once_wait(struct dist_grou
 
 dist_status disti_work_repeat(struct dist_group *group, struct dist_call *call)
 {
-    if (!disti_lock_try(&group->lock))
-        disti_group_lock(group);
     call->sequence = group->sequence;
     if (!at_once_may(group) || group->backend->at_once(group->state, call) != DIST_OK)
         return at_once_wait(group, call);

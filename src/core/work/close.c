@@ -27,6 +27,7 @@ void disti_group_release(struct dist_group *group)
 {
     if (atomic_fetch_sub_explicit(&group->drive.references, 1, memory_order_acq_rel) > 1)
         return;
+    free(group->repeats);
     free(group->cause);
     free(group->lost_text);
     if (!group->known)

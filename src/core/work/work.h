@@ -38,8 +38,9 @@ void disti_start_release(struct disti_start *start);
 dist_status disti_work_run(struct dist_group *group, struct disti_start *start);
 
 /*
- * at_once.c: the same for a checked call on host memory that nothing belongs to, and that this
- * thread has made before but for its buffers. `waits` is set; sets the sequence.
+ * at_once.c: the same for a checked call on host memory that nothing belongs to, and that the group
+ * has made before but for its buffers. With the lock held, which is given back: then `call` may
+ * change. `waits` is set; sets the sequence.
  */
 dist_status disti_work_repeat(struct dist_group *group, struct dist_call *call);
 
