@@ -74,6 +74,13 @@ const char *disti_node_summary(dist_collective collective, int ranks, size_t blo
            "the first calls find out which is faster";
 }
 
+/* Where all wait for all two slots are in use; so fewer, larger ones stay in the caches. */
+static size_t start_slot_bytes(const struct node_pattern *pattern)
+{
+    return pattern->givers == NODE_ALL && pattern->takers == NODE_ALL ? NODE_SLOT_NEAR
+                                                                      : NODE_SLOT_DATA;
+}
+
 /* In a long call all keep step; in a short one takers wait for givers. */
 void disti_node_roles(const struct disti_node *node, struct disti_node_op *op)
 {
@@ -108,7 +115,7 @@ void disti_node_start(struct disti_node *node, const struct dist_call *call, uin
     op->state = NODE_OP_POSTED;
     op->past = op->cma = op->chosen = false;
     op->stage = op->base = 0;
-    op->in_area = op->way == NODE_WAY_BOARD && bytes > NODE_SLOT_DATA / blocks;
+    op->in_area = op->way == NODE_WAY_BOARD && bytes * blocks > start_slot_bytes(pattern);
     disti_node_roles(node, op);
     op->admitted = 0;
     op->round = 0;
