@@ -3,6 +3,7 @@
 #ifndef DISTI_NODE_NODE_H
 #define DISTI_NODE_NODE_H
 
+#include "base/dtype.h"
 #include "node/segment/segment.h"
 
 #include <dist/backend.h>
@@ -71,6 +72,9 @@ struct disti_node_op {
     bool in_area;                /* BOARD: what is given is too much for a slot */
     bool gives, takes;           /* this rank */
     int first, end;              /* the ranks that are awaited: [first, end), but for this one */
+    bool meets;                  /* it waits for all: when it ends they have begun it */
+    size_t offset;               /* BOARD: where in what is given this rank's block begins */
+    disti_reduce_fn pair;        /* sums what two ranks give; NULL: there are more, or DIST_USER */
     uint64_t depth;              /* so many calls like this one may stand on the board at once */
     enum disti_node_op_state state;
     enum disti_node_way way;

@@ -95,6 +95,11 @@ void disti_node_roles(const struct disti_node *node, struct disti_node_op *op)
         op->end = op->first;
     op->given =
         !all && op->gives ? op->call.count * op->element_bytes * node_blocks(node, pattern) : 0;
+    op->meets = op->end - op->first == node->ranks;
+    op->offset = pattern->in_blocks ? (size_t)node->rank * op->call.count * op->element_bytes : 0;
+    op->pair = node->ranks == 2 && pattern->reduces
+                   ? disti_reduce_kernel(op->call.dtype, op->call.op)
+                   : NULL;
     op->depth = op->in_area && op->gives ? NODE_AREAS : NODE_SLOTS;
     op->seen = op->first;
 }
