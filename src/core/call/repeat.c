@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* A call like one before, which has been checked: the check of a short call costs more than the
- * call. */
+/* A blocking call like one before. That one has been checked; and a short one ends as it is made:
+ * no work, no queue, no clock. */
 #include "core/call/calls.h"
 
 #include "base/collective.h"
@@ -62,6 +62,16 @@ __attribute__((cold, noinline)) static bool repeat_is_held(void)
 
 /* ---- once more ---- */
 
+/*
+ *              the last of its collective; no works, and nobody drives
+ *    called ----------------------------------------------------------> at_once ----> OK
+ *       |     |                                                           |
+ *       |     | works are pending            not all ranks are there yet, |
+ *       |     |                              or something is wrong        |
+ *       v     v                                                           |
+ *   checked  a work, which waits for its turn  <--------------------------'
+ */
+
 /* Is it that call, and are the buffers as good as those that were checked? */
 static inline bool repeat_is(const struct disti_repeat *repeat, struct calls_kind kind,
                              const void *in, const void *out, size_t count)
@@ -86,6 +96,25 @@ repeat_not(dist_group *group, struct calls_kind kind, const void *in, void *out,
     return disti_call(group, &call, calls_blocking);
 }
 
+/* Is no call before it, and nothing to be told? */
+static inline bool repeat_may_end_at_once(const struct dist_group *group)
+{
+    return !group->works && !group->failed && group->backend->at_once &&
+           disti_drive_state(&group->drive) == DISTI_DRIVE_IDLE &&
+           !atomic_load_explicit(&group->abort_asked, memory_order_relaxed);
+}
+
+/* With the lock held, which is given back. Apart: a work is large too. */
+__attribute__((cold, noinline)) static dist_status repeat_wait(struct dist_group *group,
+                                                               const struct dist_call *call)
+{
+    struct disti_work work;
+
+    disti_work_fill_call(group, call, DISTI_WORK_BLOCKING, &work);
+    disti_log_use(disti_drive_state(&group->drive) == DISTI_DRIVE_CLOSED ? NULL : group->log);
+    return disti_work_wait_here(&work);
+}
+
 dist_status disti_call_even(dist_group *group, struct calls_kind kind, const void *in, void *out,
                             size_t count)
 {
@@ -102,5 +131,11 @@ dist_status disti_call_even(dist_group *group, struct calls_kind kind, const voi
     }
     repeat->call.in = in;
     repeat->call.out = out;
-    return disti_work_repeat(group, &repeat->call);
+    repeat->call.sequence = group->sequence;
+    if (!repeat_may_end_at_once(group) ||
+        group->backend->at_once(group->state, &repeat->call) != DIST_OK)
+        return repeat_wait(group, &repeat->call);
+    group->sequence++;
+    disti_lock_release(&group->lock);
+    return DIST_OK;
 }
