@@ -28,7 +28,7 @@ dist_status disti_engine_at_once(struct dist_engine *engine, const struct dist_c
     struct engine_again *again = &engine->again[call->collective];
     dist_status status;
 
-    if (engine->head || engine->p2p_head || engine->calls.unpolled || !again_is(again, call))
+    if (engine->calls.unpolled || !again_is(again, call))
         return DIST_ERR_UNSUPPORTED;
     status = disti_node_start_again(engine->node, call, &again->op);
     if (status == DIST_ERR_UNSUPPORTED)

@@ -22,7 +22,7 @@ static void copy(char *to, const char *from, size_t bytes)
         memcpy(to, from, bytes);
 }
 
-void disti_node_copy_short(struct disti_node *node, struct disti_node_op *op)
+void disti_node_copy_short(struct disti_node *node, const struct disti_node_op *op)
 {
     size_t bytes = op->call.count * op->element_bytes;
     char *out = op->call.out;
@@ -32,7 +32,7 @@ void disti_node_copy_short(struct disti_node *node, struct disti_node_op *op)
         if (r == node->rank)
             copy(out, (const char *)op->call.in + op->offset, bytes);
         else
-            memcpy(out, node_given(node->peers[r].board, op) + op->offset, bytes);
+            node_copy(out, node_given(node->peers[r].board, op) + op->offset, bytes);
     }
 }
 

@@ -119,7 +119,7 @@ static inline dist_status op_show(struct disti_node *node, struct disti_node_op 
 
     op_begin(node, op);
     if (op->given)
-        memcpy(node_given(node->board, op), op->call.in, op->given);
+        node_copy(node_given(node->board, op), op->call.in, op->given);
     return status;
 }
 
@@ -179,12 +179,8 @@ static inline dist_status op_finish_short(struct disti_node *node, struct disti_
     if (op->meets)
         node->confirmed = op->number;
     op_prefetch_next(node, op, op->given);
-    if (!op->call.count || !op->takes)
-        return DIST_OK;
-    if (disti_node_pattern(op->call.collective)->reduces)
-        disti_node_reduce_short(node, op);
-    else
-        disti_node_copy_short(node, op);
+    if (op->finish)
+        op->finish(node, op);
     return DIST_OK;
 }
 

@@ -138,7 +138,7 @@ static void reduce_all(struct disti_node *node, const struct disti_node_op *op, 
     }
 }
 
-void disti_node_reduce_short(struct disti_node *node, struct disti_node_op *op)
+void disti_node_reduce_short(struct disti_node *node, const struct disti_node_op *op)
 {
     const struct node_peer *peers = node->peers;
 

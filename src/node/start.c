@@ -100,6 +100,9 @@ void disti_node_roles(const struct disti_node *node, struct disti_node_op *op)
     op->pair = node->ranks == 2 && pattern->reduces
                    ? disti_reduce_kernel(op->call.dtype, op->call.op)
                    : NULL;
+    op->finish = !op->takes || !op->call.count ? NULL
+                 : pattern->reduces            ? disti_node_reduce_short
+                                               : disti_node_copy_short;
     op->depth = op->in_area && op->gives ? NODE_AREAS : NODE_SLOTS;
     op->seen = op->first;
 }
