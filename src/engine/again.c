@@ -33,7 +33,7 @@ dist_status disti_engine_at_once(struct dist_engine *engine, const struct dist_c
     status = disti_node_start_again(engine->node, call, &again->op);
     if (status == DIST_ERR_UNSUPPORTED)
         return status;
-    disti_mismatch_called(engine, call->sequence, again->op.fingerprint);
+    disti_mismatch_called(&engine->calls, call->sequence, again->op.fingerprint);
     engine->begun = status != DIST_OK;
     return status;
 }

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* A call on the boards, from stage to stage. */
+#include "base/hash.h"
 #include "base/log.h"
 #include "node/state.h"
 
@@ -89,20 +90,13 @@ static inline dist_status op_poll(struct disti_node *node, struct disti_node_op 
 
 /* ---- its course ---- */
 
-/* With the calls before it. */
-static inline uint64_t op_history(const struct disti_node *node, const struct disti_node_op *op)
-{
-    uint64_t history = (node->history ^ op->fingerprint) * 0x9e3779b97f4a7c15;
-
-    return history ^ history >> 29;
-}
-
 /* Its slot is free: it is this rank's newest call from now on. */
 static inline void op_begin(struct disti_node *node, const struct disti_node_op *op)
 {
     struct node_board *board = node->board;
     struct node_slot *slot = node_slot(board, op);
-    uint64_t number = op->number, fingerprint = op->fingerprint, history = op_history(node, op);
+    uint64_t number = op->number, fingerprint = op->fingerprint,
+             history = disti_hash_call(node->history, fingerprint);
 
     node->sequences[number % NODE_SLOTS] = op->call.sequence;
     node->history = history;
