@@ -81,6 +81,16 @@ static size_t start_slot_bytes(const struct node_pattern *pattern)
                                                                       : NODE_SLOT_DATA;
 }
 
+static node_finish_fn start_finish(const struct disti_node_op *op,
+                                   const struct node_pattern *pattern)
+{
+    if (!op->takes || !op->call.count)
+        return NULL;
+    if (!pattern->reduces)
+        return disti_node_copy_short;
+    return op->pair && op->call.op != DIST_AVG ? disti_node_reduce_pair : disti_node_reduce_short;
+}
+
 /* In a long call all keep step; in a short one takers wait for givers. */
 void disti_node_roles(const struct disti_node *node, struct disti_node_op *op)
 {
@@ -100,9 +110,7 @@ void disti_node_roles(const struct disti_node *node, struct disti_node_op *op)
     op->pair = node->ranks == 2 && pattern->reduces
                    ? disti_reduce_kernel(op->call.dtype, op->call.op)
                    : NULL;
-    op->finish = !op->takes || !op->call.count ? NULL
-                 : pattern->reduces            ? disti_node_reduce_short
-                                               : disti_node_copy_short;
+    op->finish = start_finish(op, pattern);
     op->depth = op->in_area && op->gives ? NODE_AREAS : NODE_SLOTS;
     op->seen = op->first;
 }

@@ -230,6 +230,8 @@ void disti_node_mover_end(struct disti_node *node, const struct disti_node_op *o
 /* Short: takes this rank's result from the boards. */
 void disti_node_copy_short(struct disti_node *node, const struct disti_node_op *op);
 void disti_node_reduce_short(struct disti_node *node, const struct disti_node_op *op);
+/* The same of two ranks, where nothing is left to do with their sum. */
+void disti_node_reduce_pair(struct disti_node *node, const struct disti_node_op *op);
 
 /* Long: some of this rank's part of the op's round, from op->done on. True: that was the rest. */
 bool disti_node_copy_some(struct disti_node *node, struct disti_node_op *op);

@@ -23,7 +23,8 @@ void disti_call_remember(dist_group *group, const struct dist_call *call, size_t
     struct disti_repeat *repeat;
 
     if (disti_collective_uneven(call->collective) || disti_collective_pair(call->collective) ||
-        call->reduction || call->list || !group->host_only || !disti_lock_try(&group->lock))
+        call->reduction || call->list || !group->host_only || !group->backend->at_once ||
+        !disti_lock_try(&group->lock))
         return;
     if (!group->repeats)
         group->repeats = calloc(DIST_COLL_COUNT, sizeof(*group->repeats));
@@ -99,7 +100,7 @@ repeat_not(dist_group *group, struct calls_kind kind, const void *in, void *out,
 /* Is no call before it, and nothing to be told? */
 static inline bool repeat_may_end_at_once(const struct dist_group *group)
 {
-    return !group->works && !group->failed && group->backend->at_once &&
+    return !group->works && !group->failed &&
            disti_drive_state(&group->drive) == DISTI_DRIVE_IDLE &&
            !atomic_load_explicit(&group->abort_asked, memory_order_relaxed);
 }
