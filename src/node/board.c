@@ -60,6 +60,8 @@ static int board_who_cannot(struct disti_node *node)
 /* Maps all boards; false: one cannot be mapped. */
 static bool board_map_all(struct disti_node *node)
 {
+    struct node_board **other = node->others;
+
     node->peers[node->rank].board = node->board;
     for (int r = 0; r < node->ranks; r++) {
         const struct disti_segment_location *at = &node->hellos[r].board;
@@ -69,7 +71,7 @@ static bool board_map_all(struct disti_node *node)
             continue;
         if (disti_segment_map(&at->name, &memory) != DIST_OK)
             return false;
-        node->peers[r].board = (void *)((char *)memory + at->offset);
+        node->peers[r].board = *other++ = (void *)((char *)memory + at->offset);
     }
     return true;
 }
@@ -118,11 +120,13 @@ static dist_status board_reserve(struct disti_node *node)
     size_t ranks = (size_t)node->ranks;
 
     node->peers = calloc(ranks, sizeof(*node->peers));
+    node->others = calloc(ranks, sizeof(*node->others));
     node->hellos = calloc(ranks, sizeof(*node->hellos));
     node->sources = calloc(ranks, sizeof(*node->sources));
     node->targets = calloc(ranks + 1, sizeof(*node->targets));
     node->tiles = aligned_alloc(NODE_APART, NODE_TILES * NODE_TILE);
-    if (!node->peers || !node->hellos || !node->sources || !node->targets || !node->tiles)
+    if (!node->peers || !node->others || !node->hellos || !node->sources || !node->targets ||
+        !node->tiles)
         return disti_fail(DIST_ERR_NO_MEMORY, "no memory for the boards of %d ranks", node->ranks);
     return DIST_OK;
 }
@@ -198,6 +202,7 @@ void disti_node_close(struct disti_node *node)
     if (node->abandoned)
         disti_segment_trim(0); /* the memory of ranks that were killed is kept by no other */
     free(node->peers);
+    free(node->others);
     free(node->hellos);
     free(node->sources);
     free(node->targets);

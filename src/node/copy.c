@@ -19,7 +19,7 @@ static int copy_in_block(const struct disti_node *node, const struct disti_node_
 static void copy(char *to, const char *from, size_t bytes)
 {
     if (to != from && bytes)
-        memcpy(to, from, bytes);
+        node_copy(to, from, bytes);
 }
 
 void disti_node_copy_short(struct disti_node *node, const struct disti_node_op *op)

@@ -51,15 +51,15 @@ dist_status disti_node_op_go(struct disti_node_op *op, enum disti_node_op_state 
 static inline void op_publish(struct disti_node *node, struct disti_node_op *op, uint32_t stage)
 {
     _Atomic uint64_t *mine = &node_slot(node->board, op)->stage;
-    const struct node_peer *peers = node->peers, *end = peers + node->ranks;
+    struct node_board **other = node->others, **end = other + node->ranks - 1;
 
     if (node->fences)
         atomic_store_explicit(mine, node_stage(op->number, stage), memory_order_seq_cst);
     else
         atomic_store_explicit(mine, node_stage(op->number, stage), memory_order_release);
     atomic_signal_fence(memory_order_seq_cst);
-    for (const struct node_peer *peer = peers; peer < end; peer++) {
-        if (atomic_load_explicit(&peer->board->presence, memory_order_seq_cst) != NODE_AWAKE) {
+    for (; other < end; other++) {
+        if (atomic_load_explicit(&(*other)->presence, memory_order_seq_cst) != NODE_AWAKE) {
             disti_node_ring(node);
             return;
         }

@@ -56,8 +56,9 @@ struct node_mover {
 struct disti_node {
     const struct dist_backend_config *config;
     int rank, ranks;
-    struct node_board *board; /* this rank's */
-    struct node_peer *peers;  /* by rank; [rank]: itself */
+    struct node_board *board;   /* this rank's */
+    struct node_peer *peers;    /* by rank; [rank]: itself */
+    struct node_board **others; /* the boards of all but this rank, one after the other */
     struct disti_node_hello *hellos;
     char *window; /* this rank's, NULL: not needed yet */
     struct disti_segment_location window_location;
