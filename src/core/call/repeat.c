@@ -6,13 +6,11 @@
 #include "base/collective.h"
 
 #include <stdlib.h>
-#include <string.h>
 
 /* A good call, but for its buffers; the last of its collective in the group. */
 struct disti_repeat {
     bool known; /* there is one */
     bool same;  /* in and out may be the same */
-    struct calls_kind kind;
     size_t in_bytes, out_bytes;
     struct dist_call call;
 };
@@ -32,10 +30,6 @@ void disti_call_remember(dist_group *group, const struct dist_call *call, size_t
         repeat = &group->repeats[call->collective];
         *repeat = (struct disti_repeat){.known = true,
                                         .same = call->in == call->out,
-                                        .kind = {.collective = call->collective,
-                                                 .dtype = call->dtype,
-                                                 .op = call->op,
-                                                 .root = call->root},
                                         .in_bytes = in_bytes,
                                         .out_bytes = out_bytes,
                                         .call = *call};
@@ -56,11 +50,6 @@ void disti_call_hold(int by)
     atomic_fetch_add_explicit(&repeat_all_holds, by, memory_order_relaxed);
 }
 
-__attribute__((cold, noinline)) static bool repeat_is_held(void)
-{
-    return repeat_holds;
-}
-
 /* ---- once more ---- */
 
 /*
@@ -79,8 +68,8 @@ static inline bool repeat_is(const struct disti_repeat *repeat, struct calls_kin
 {
     uintptr_t from = (uintptr_t)in, to = (uintptr_t)out;
 
-    if (!repeat->known || memcmp(&repeat->kind, &kind, sizeof(kind)) != 0 ||
-        repeat->call.count != count)
+    if (!repeat->known || repeat->call.count != count || repeat->call.dtype != kind.dtype ||
+        repeat->call.op != kind.op || repeat->call.root != kind.root)
         return false;
     if ((!in && repeat->in_bytes) || (!out && repeat->out_bytes))
         return false;
@@ -116,13 +105,12 @@ __attribute__((cold, noinline)) static dist_status repeat_wait(struct dist_group
     return disti_work_wait_here(&work);
 }
 
-dist_status disti_call_even(dist_group *group, struct calls_kind kind, const void *in, void *out,
-                            size_t count)
+static inline dist_status repeat_try(dist_group *group, struct calls_kind kind, const void *in,
+                                     void *out, size_t count)
 {
     struct disti_repeat *repeat;
 
     if (!group || atomic_load_explicit(&group->destroyed, memory_order_acquire) ||
-        (atomic_load_explicit(&repeat_all_holds, memory_order_relaxed) && repeat_is_held()) ||
         !disti_lock_try(&group->lock))
         return repeat_not(group, kind, in, out, count);
     repeat = group->repeats ? &group->repeats[kind.collective] : NULL;
@@ -139,4 +127,22 @@ dist_status disti_call_even(dist_group *group, struct calls_kind kind, const voi
     group->sequence++;
     disti_lock_release(&group->lock);
     return DIST_OK;
+}
+
+/* One thread's calls are held; this one's too? */
+__attribute__((cold, noinline)) static dist_status repeat_unless_held(dist_group *group,
+                                                                      struct calls_kind kind,
+                                                                      const void *in, void *out,
+                                                                      size_t count)
+{
+    return repeat_holds ? repeat_not(group, kind, in, out, count)
+                        : repeat_try(group, kind, in, out, count);
+}
+
+dist_status disti_call_even(dist_group *group, struct calls_kind kind, const void *in, void *out,
+                            size_t count)
+{
+    if (atomic_load_explicit(&repeat_all_holds, memory_order_relaxed))
+        return repeat_unless_held(group, kind, in, out, count);
+    return repeat_try(group, kind, in, out, count);
 }
