@@ -28,12 +28,12 @@ dist_status disti_engine_at_once(struct dist_engine *engine, const struct dist_c
     struct engine_again *again = &engine->again[call->collective];
     dist_status status;
 
-    if (engine->head || engine->p2p_head || engine->calls.unpolled || !again_is(again, call))
+    if (engine->calls.unpolled || !again_is(again, call))
         return DIST_ERR_UNSUPPORTED;
     status = disti_node_start_again(engine->node, call, &again->op);
     if (status == DIST_ERR_UNSUPPORTED)
         return status;
-    disti_mismatch_called(engine, call->sequence, again->op.fingerprint);
+    disti_mismatch_called(&engine->calls, call->sequence, again->op.fingerprint);
     engine->begun = status != DIST_OK;
     return status;
 }

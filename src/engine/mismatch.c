@@ -65,25 +65,21 @@ static struct engine_called *mismatch_remembered(struct engine_calls *calls, uin
                : NULL;
 }
 
-uint64_t disti_mismatch_number(const struct dist_engine *engine, uint64_t sequence)
+static uint64_t mismatch_number(uint64_t history, uint64_t sequence)
 {
-    uint64_t history = engine->calls.history >> MISMATCH_HISTORY_SHIFT;
-
-    return history << MISMATCH_SEQUENCE_BITS | (sequence & MISMATCH_SEQUENCE);
+    return history >> MISMATCH_HISTORY_SHIFT << MISMATCH_SEQUENCE_BITS |
+           (sequence & MISMATCH_SEQUENCE);
 }
 
-void disti_mismatch_called(struct dist_engine *engine, uint64_t sequence, uint64_t fingerprint)
+uint64_t disti_mismatch_number(const struct dist_engine *engine, uint64_t sequence)
 {
-    struct engine_calls *calls = &engine->calls;
+    return mismatch_number(engine->calls.history, sequence);
+}
 
-    /* Sequences that are left out are calls that no plan served. */
+void disti_mismatch_skip(struct engine_calls *calls, uint64_t sequence)
+{
     while (calls->next < sequence && sequence - calls->next < ENGINE_CALLS_KEPT)
         calls->called[calls->next++ % ENGINE_CALLS_KEPT].fingerprint = MISMATCH_FORGOTTEN;
-    calls->called[sequence % ENGINE_CALLS_KEPT] = (struct engine_called){
-        .fingerprint = fingerprint, .number = disti_mismatch_number(engine, sequence)};
-    calls->next = sequence + 1;
-    calls->history = (calls->history ^ fingerprint) * 0x9e3779b97f4a7c15;
-    calls->history ^= calls->history >> 29;
 }
 
 /* The sequence in full: the tag has its low bits, and it is near the newest. */
@@ -131,7 +127,7 @@ static bool mismatch_see(void *arg, int peer, const struct dist_envelope *envelo
     if (!mine || mine->fingerprint != envelope->fingerprint) {
         mismatch_find(calls, peer, sequence, mine ? mine->fingerprint : MISMATCH_FORGOTTEN,
                       envelope);
-    } else if (mine->number != number) {
+    } else if (mismatch_number(mine->history, sequence) != number) {
         if (calls->suspect == MISMATCH_NOBODY) {
             calls->suspect = peer;
             calls->suspect_sequence = sequence;
@@ -201,7 +197,8 @@ static void mismatch_ask_suspect(struct dist_engine *engine)
         const struct engine_called *called = mismatch_remembered(calls, --sequence);
 
         if (called)
-            mismatch_query(engine, calls->suspect, called->number, called->fingerprint);
+            mismatch_query(engine, calls->suspect, mismatch_number(called->history, sequence),
+                           called->fingerprint);
     }
     calls->suspect = MISMATCH_ASKED_ALREADY;
 }

@@ -86,7 +86,7 @@ static bool board_map(struct disti_node *node)
     size_t boards_bytes = (size_t)node->ranks * sizeof(struct node_board);
     size_t areas_bytes = NODE_AREAS * sizeof(struct node_area), rank = (size_t)node->rank;
     bool tried = disti_log_trying(true);
-    struct node_board *boards;
+    struct node_board *boards, **other = node->others;
     void *memory;
     dist_status status = disti_segment_map(&at->name, &memory);
 
@@ -94,8 +94,11 @@ static bool board_map(struct disti_node *node)
     if (status != DIST_OK)
         return false;
     boards = (void *)((char *)memory + at->offset);
-    for (int r = 0; r < node->ranks; r++)
+    for (int r = 0; r < node->ranks; r++) {
         node->peers[r].board = &boards[r];
+        if (r != node->rank)
+            *other++ = &boards[r];
+    }
     board_begin(node, boards_bytes + rank * areas_bytes - rank * sizeof(struct node_board));
     return true;
 }
@@ -134,11 +137,13 @@ static dist_status board_reserve(struct disti_node *node)
     size_t ranks = (size_t)node->ranks;
 
     node->peers = calloc(ranks, sizeof(*node->peers));
+    node->others = calloc(ranks, sizeof(*node->others));
     node->hellos = calloc(ranks, sizeof(*node->hellos));
     node->sources = calloc(ranks, sizeof(*node->sources));
     node->targets = calloc(ranks + 1, sizeof(*node->targets));
     node->tiles = aligned_alloc(NODE_APART, NODE_TILES * NODE_TILE);
-    if (!node->peers || !node->hellos || !node->sources || !node->targets || !node->tiles)
+    if (!node->peers || !node->others || !node->hellos || !node->sources || !node->targets ||
+        !node->tiles)
         return disti_fail(DIST_ERR_NO_MEMORY, "no memory for the boards of %d ranks", node->ranks);
     return DIST_OK;
 }
@@ -216,6 +221,7 @@ void disti_node_close(struct disti_node *node)
     if (node->abandoned)
         disti_segment_trim(0); /* the memory of ranks that were killed is kept by no other */
     free(node->peers);
+    free(node->others);
     free(node->hellos);
     free(node->sources);
     free(node->targets);

@@ -7,6 +7,7 @@
 
 #include <stdalign.h>
 #include <stdatomic.h>
+#include <string.h>
 #include <sys/uio.h>
 
 /* CPUs fetch lines in pairs: what different ranks write lies this far apart. */
@@ -117,6 +118,15 @@ static inline unsigned char *node_given(struct node_board *board, const struct d
 {
     return op->in_area ? node_areas(board)[op->number % NODE_AREAS].data
                        : node_slot(board, op)->data;
+}
+
+/* As memcpy. Most short calls are about a number or two, which need no call of it. */
+static inline void node_copy(void *to, const void *from, size_t bytes)
+{
+    if (bytes == sizeof(uint64_t))
+        memcpy(to, from, sizeof(uint64_t));
+    else
+        memcpy(to, from, bytes);
 }
 
 static inline uint64_t node_stage(uint64_t number, uint32_t stage)

@@ -19,22 +19,20 @@ static int copy_in_block(const struct disti_node *node, const struct disti_node_
 static void copy(char *to, const char *from, size_t bytes)
 {
     if (to != from && bytes)
-        memcpy(to, from, bytes);
+        node_copy(to, from, bytes);
 }
 
-void disti_node_copy_short(struct disti_node *node, struct disti_node_op *op)
+void disti_node_copy_short(struct disti_node *node, const struct disti_node_op *op)
 {
-    const struct node_pattern *pattern = disti_node_pattern(op->call.collective);
     size_t bytes = op->call.count * op->element_bytes;
-    size_t offset = pattern->in_blocks ? (size_t)node->rank * bytes : 0;
     char *out = op->call.out;
 
     /* The givers are those that are awaited, and this rank if it gives. */
     for (int r = op->first; r < op->end; r++, out += bytes) {
         if (r == node->rank)
-            copy(out, (const char *)op->call.in + offset, bytes);
+            copy(out, (const char *)op->call.in + op->offset, bytes);
         else
-            memcpy(out, node_given(node->peers[r].board, op) + offset, bytes);
+            node_copy(out, node_given(node->peers[r].board, op) + op->offset, bytes);
     }
 }
 

@@ -3,6 +3,7 @@
 #ifndef DISTI_NODE_NODE_H
 #define DISTI_NODE_NODE_H
 
+#include "base/dtype.h"
 #include "node/segment/segment.h"
 
 #include <dist/backend.h>
@@ -54,6 +55,9 @@ enum disti_node_way {
     NODE_WAY_CMA      /* the kernel copies what a rank does not see (cma.c) */
 };
 
+struct disti_node_op;
+typedef void (*node_finish_fn)(struct disti_node *node, const struct disti_node_op *op);
+
 /*
  * A call under way; in memory of the caller, who fills nothing in it. After start it must be
  * advanced until it has ended, or the node be closed.
@@ -71,6 +75,10 @@ struct disti_node_op {
     bool in_area;                /* BOARD: what is given is too much for a slot */
     bool gives, takes;           /* this rank */
     int first, end;              /* the ranks that are awaited: [first, end), but for this one */
+    bool meets;                  /* it waits for all: when it ends they have begun it */
+    size_t offset;               /* BOARD: where in what is given this rank's block begins */
+    node_finish_fn finish;       /* BOARD: takes what has come; NULL: there is nothing */
+    disti_reduce_fn pair;        /* sums what two ranks give; NULL: there are more, or DIST_USER */
     uint64_t depth;              /* so many calls like this one may stand on the board at once */
     enum disti_node_op_state state;
     enum disti_node_way way;

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* A call on the boards, from stage to stage. */
+#include "base/hash.h"
 #include "base/log.h"
 #include "node/state.h"
 
@@ -50,15 +51,15 @@ dist_status disti_node_op_go(struct disti_node_op *op, enum disti_node_op_state 
 static inline void op_publish(struct disti_node *node, struct disti_node_op *op, uint32_t stage)
 {
     _Atomic uint64_t *mine = &node_slot(node->board, op)->stage;
+    struct node_board **other = node->others, **end = other + node->ranks - 1;
 
     if (node->fences)
         atomic_store_explicit(mine, node_stage(op->number, stage), memory_order_seq_cst);
     else
         atomic_store_explicit(mine, node_stage(op->number, stage), memory_order_release);
     atomic_signal_fence(memory_order_seq_cst);
-    for (int r = 0; r < node->ranks; r++) {
-        if (atomic_load_explicit(&node->peers[r].board->presence, memory_order_seq_cst) !=
-            NODE_AWAKE) {
+    for (; other < end; other++) {
+        if (atomic_load_explicit(&(*other)->presence, memory_order_seq_cst) != NODE_AWAKE) {
             disti_node_ring(node);
             return;
         }
@@ -70,12 +71,13 @@ static inline dist_status op_poll(struct disti_node *node, struct disti_node_op 
 {
     uint64_t want = node_stage(op->number, op->stage), history = node->history;
     size_t at = op->number % NODE_SLOTS;
-    int r = op->seen, end = op->end;
+    const struct node_peer *peers = node->peers;
+    int r = op->seen, end = op->end, rank = node->rank;
 
     for (; r < end; r++) {
-        struct node_slot *slot = &node->peers[r].board->slots[at];
+        struct node_slot *slot = &peers[r].board->slots[at];
 
-        if (r == node->rank)
+        if (r == rank)
             continue;
         if (atomic_load_explicit(&slot->stage, memory_order_acquire) < want)
             break;
@@ -88,34 +90,31 @@ static inline dist_status op_poll(struct disti_node *node, struct disti_node_op 
 
 /* ---- its course ---- */
 
-/* With the calls before it. */
-static inline uint64_t op_history(const struct disti_node *node, const struct disti_node_op *op)
-{
-    uint64_t history = (node->history ^ op->fingerprint) * 0x9e3779b97f4a7c15;
-
-    return history ^ history >> 29;
-}
-
 /* Its slot is free: it is this rank's newest call from now on. */
 static inline void op_begin(struct disti_node *node, const struct disti_node_op *op)
 {
-    struct node_slot *slot = node_slot(node->board, op);
+    struct node_board *board = node->board;
+    struct node_slot *slot = node_slot(board, op);
+    uint64_t number = op->number, fingerprint = op->fingerprint,
+             history = disti_hash_call(node->history, fingerprint);
 
-    node->sequences[op->number % NODE_SLOTS] = op->call.sequence;
-    node->history = op_history(node, op);
-    atomic_store_explicit(&slot->stage, node_writing(op->number), memory_order_relaxed);
-    atomic_store_explicit(&slot->history, node->history, memory_order_release);
-    atomic_store_explicit(&slot->fingerprint, op->fingerprint, memory_order_release);
-    atomic_store_explicit(&node->board->begun, op->number, memory_order_release);
+    node->sequences[number % NODE_SLOTS] = op->call.sequence;
+    node->history = history;
+    atomic_store_explicit(&slot->stage, node_writing(number), memory_order_relaxed);
+    atomic_store_explicit(&slot->history, history, memory_order_release);
+    atomic_store_explicit(&slot->fingerprint, fingerprint, memory_order_release);
+    atomic_store_explicit(&board->begun, number, memory_order_release);
 }
 
 /* Short: begins it, and shows what this rank gives. */
 static inline dist_status op_show(struct disti_node *node, struct disti_node_op *op)
 {
+    dist_status status = disti_node_op_go(op, NODE_OP_WAITING);
+
     op_begin(node, op);
     if (op->given)
-        memcpy(node_given(node->board, op), op->call.in, op->given);
-    return disti_node_op_go(op, NODE_OP_WAITING);
+        node_copy(node_given(node->board, op), op->call.in, op->given);
+    return status;
 }
 
 static dist_status op_show_long(struct disti_node *node, struct disti_node_op *op)
@@ -165,27 +164,17 @@ static inline void op_prefetch_next(struct disti_node *node, const struct disti_
         node_prefetch_write(&node_areas(node->board)[next % NODE_AREAS], bytes);
 }
 
-/* Does it wait for all? Then all have begun it when it ends. */
-static inline bool op_is_met(const struct disti_node *node, const struct disti_node_op *op)
-{
-    return op->end - op->first == node->ranks;
-}
-
 static inline dist_status op_finish_short(struct disti_node *node, struct disti_node_op *op)
 {
     dist_status status = disti_node_op_go(op, NODE_OP_ENDED);
 
     if (status != DIST_OK)
         return status;
-    if (op_is_met(node, op))
+    if (op->meets)
         node->confirmed = op->number;
     op_prefetch_next(node, op, op->given);
-    if (!op->call.count || !op->takes)
-        return DIST_OK;
-    if (disti_node_pattern(op->call.collective)->reduces)
-        disti_node_reduce_short(node, op);
-    else
-        disti_node_copy_short(node, op);
+    if (op->finish)
+        op->finish(node, op);
     return DIST_OK;
 }
 
@@ -320,7 +309,7 @@ dist_status disti_node_advance(struct disti_node *node, struct disti_node_op *op
 bool disti_node_can_start_again(const struct disti_node *node, const struct disti_node_op *op)
 {
     return op->way == NODE_WAY_BOARD && !op->chosen && !op->call.reduction && !op->call.list &&
-           !(disti_node_is_crowded(node) && op_is_met(node, op));
+           !(disti_node_is_crowded(node) && op->meets);
 }
 
 dist_status disti_node_start_again(struct disti_node *node, const struct dist_call *call,

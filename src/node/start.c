@@ -81,6 +81,16 @@ static size_t start_slot_bytes(const struct node_pattern *pattern)
                                                                       : NODE_SLOT_DATA;
 }
 
+static node_finish_fn start_finish(const struct disti_node_op *op,
+                                   const struct node_pattern *pattern)
+{
+    if (!op->takes || !op->call.count)
+        return NULL;
+    if (!pattern->reduces)
+        return disti_node_copy_short;
+    return op->pair && op->call.op != DIST_AVG ? disti_node_reduce_pair : disti_node_reduce_short;
+}
+
 /* In a long call all keep step; in a short one takers wait for givers. */
 void disti_node_roles(const struct disti_node *node, struct disti_node_op *op)
 {
@@ -95,6 +105,12 @@ void disti_node_roles(const struct disti_node *node, struct disti_node_op *op)
         op->end = op->first;
     op->given =
         !all && op->gives ? op->call.count * op->element_bytes * node_blocks(node, pattern) : 0;
+    op->meets = op->end - op->first == node->ranks;
+    op->offset = pattern->in_blocks ? (size_t)node->rank * op->call.count * op->element_bytes : 0;
+    op->pair = node->ranks == 2 && pattern->reduces
+                   ? disti_reduce_kernel(op->call.dtype, op->call.op)
+                   : NULL;
+    op->finish = start_finish(op, pattern);
     op->depth = op->in_area && op->gives ? NODE_AREAS : NODE_SLOTS;
     op->seen = op->first;
 }

@@ -56,9 +56,10 @@ struct node_mover {
 struct disti_node {
     const struct dist_backend_config *config;
     int rank, ranks;
-    void *boards;             /* rank 0: what it has made for all */
-    struct node_board *board; /* this rank's; NULL: not mapped */
-    struct node_peer *peers;  /* by rank; [rank]: itself */
+    void *boards;               /* rank 0: what it has made for all */
+    struct node_board *board;   /* this rank's; NULL: not mapped */
+    struct node_peer *peers;    /* by rank; [rank]: itself */
+    struct node_board **others; /* the boards of all but this rank, one after the other */
     struct disti_node_hello *hellos;
     char *window; /* this rank's, NULL: not needed yet */
     struct disti_segment_location window_location;
@@ -229,8 +230,10 @@ void disti_node_mover_end(struct disti_node *node, const struct disti_node_op *o
 /* ---- copy.c, reduce.c: the work ---- */
 
 /* Short: takes this rank's result from the boards. */
-void disti_node_copy_short(struct disti_node *node, struct disti_node_op *op);
-void disti_node_reduce_short(struct disti_node *node, struct disti_node_op *op);
+void disti_node_copy_short(struct disti_node *node, const struct disti_node_op *op);
+void disti_node_reduce_short(struct disti_node *node, const struct disti_node_op *op);
+/* The same of two ranks, where nothing is left to do with their sum. */
+void disti_node_reduce_pair(struct disti_node *node, const struct disti_node_op *op);
 
 /* Long: some of this rank's part of the op's round, from op->done on. True: that was the rest. */
 bool disti_node_copy_some(struct disti_node *node, struct disti_node_op *op);

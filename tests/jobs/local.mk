@@ -57,6 +57,11 @@ tests_jobs_rooted_SOURCES = tests/jobs/rooted.c
 tests_jobs_rooted_LDADD = libdist.la
 tests_jobs_rooted_LDFLAGS = $(job_ldflags)
 
+check_PROGRAMS += tests/jobs/short_calls
+tests_jobs_short_calls_SOURCES = tests/jobs/short_calls.c
+tests_jobs_short_calls_LDADD = libdist.la
+tests_jobs_short_calls_LDFLAGS = $(job_ldflags)
+
 check_PROGRAMS += tests/jobs/call_cost
 tests_jobs_call_cost_SOURCES = tests/jobs/call_cost.c
 tests_jobs_call_cost_LDADD = libdist.la
@@ -186,6 +191,7 @@ job_scripts = \
 	tests/jobs/mishaps.sh \
 	tests/jobs/shrink.sh \
 	tests/jobs/ahead.sh \
+	tests/jobs/short_calls.sh \
 	tests/jobs/short_memory.sh \
 	tests/jobs/nccl_streams.sh \
 	tests/jobs/nccl_faults.sh \
