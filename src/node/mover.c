@@ -32,7 +32,7 @@
 
 static struct node_mover *mover_of(struct disti_node *node, const struct disti_node_op *op)
 {
-    size_t bytes = op->call.count * op->element_bytes;
+    size_t bytes = op->largest * op->element_bytes;
     int size = 0;
 
     while (size < NODE_SIZES - 1 && bytes >> MOVER_LEAST >> size)
@@ -70,7 +70,7 @@ void disti_node_mover_choose(struct disti_node *node, struct disti_node_op *op)
 
     op->cma = mover_may_cma(node, op) && mover_begins_with_cma(mover);
     if (mover->calls < MOVER_LOOKS ||
-        !disti_node_fits_area(op->call.collective, node->ranks, op->call.count * op->element_bytes))
+        !disti_node_fits_area(op->call.collective, node->ranks, op->largest * op->element_bytes))
         return;
     op->way = NODE_WAY_BOARD;
     op->in_area = op->chosen = true;
@@ -125,7 +125,7 @@ void disti_node_mover_begin(struct disti_node *node, struct disti_node_op *op)
 void disti_node_mover_end(struct disti_node *node, const struct disti_node_op *op)
 {
     struct node_mover *mover = mover_of(node, op);
-    uint64_t bytes = op->call.count * op->element_bytes, ns;
+    uint64_t bytes = op->largest * op->element_bytes, ns;
 
     if (!op->begun_ns)
         return;

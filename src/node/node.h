@@ -62,16 +62,18 @@ struct disti_node_op {
     struct dist_call call;
     void *program_out; /* what call.out stands for, if that is its twin (segment.h); else NULL */
     uint64_t fingerprint, number;
-    size_t element_bytes, piece; /* elements of a block that go in one round */
-    size_t given;                /* BOARD: bytes of this rank's that stand on its board */
-    bool past;                   /* OUT is written past the caches */
-    bool cma;                    /* it does not begin in windows: the kernel will do */
-    int64_t begun_ns;            /* while both are tried: when all had come; 0: it is no trial */
-    bool chosen;                 /* BOARD: mover.c has chosen it for this call alone */
-    bool in_area;                /* BOARD: what is given is too much for a slot */
-    bool gives, takes;           /* this rank */
-    int first, end;              /* the ranks that are awaited: [first, end), but for this one */
-    uint64_t depth;              /* so many calls like this one may stand on the board at once */
+    size_t element_bytes;
+    size_t largest;    /* elements of the largest block */
+    size_t piece;      /* elements of a block that go in one round */
+    size_t given;      /* BOARD: bytes of this rank's that stand on its board */
+    bool past;         /* OUT is written past the caches */
+    bool cma;          /* it does not begin in windows: the kernel will do */
+    int64_t begun_ns;  /* while both are tried: when all had come; 0: it is no trial */
+    bool chosen;       /* BOARD: mover.c has chosen it for this call alone */
+    bool in_area;      /* BOARD: what is given is too much for a slot */
+    bool gives, takes; /* this rank */
+    int first, end;    /* the ranks that are awaited: [first, end), but for this one */
+    uint64_t depth;    /* so many calls like this one may stand on the board at once */
     enum disti_node_op_state state;
     enum disti_node_way way;
     uint64_t rounds, round;

@@ -179,7 +179,7 @@ static inline dist_status op_finish_short(struct disti_node *node, struct disti_
     if (op_is_met(node, op))
         node->confirmed = op->number;
     op_prefetch_next(node, op, op->given);
-    if (!op->call.count || !op->takes)
+    if (!op->largest || !op->takes)
         return DIST_OK;
     if (disti_node_pattern(op->call.collective)->reduces)
         disti_node_reduce_short(node, op);
@@ -319,6 +319,7 @@ dist_status disti_node_advance(struct disti_node *node, struct disti_node_op *op
 bool disti_node_can_start_again(const struct disti_node *node, const struct disti_node_op *op)
 {
     return op->way == NODE_WAY_BOARD && !op->chosen && !op->call.reduction && !op->call.list &&
+           !op->call.in_counts && !op->call.out_counts &&
            !(disti_node_is_crowded(node) && op_is_met(node, op));
 }
 

@@ -20,8 +20,8 @@ void disti_node_cut(const struct disti_node *node, struct disti_node_op *op)
     size_t bytes = node->round_bytes / blocks / NODE_APART * NODE_APART;
     size_t piece = bytes / op->element_bytes;
 
-    op->piece = piece < op->call.count ? piece : op->call.count;
-    op->rounds = (op->call.count + op->piece - 1) / op->piece;
+    op->piece = piece < op->largest ? piece : op->largest;
+    op->rounds = (op->largest + op->piece - 1) / op->piece;
 }
 
 /* Is what this rank reads and writes more than its cache holds, and OUT not yet in it? */
@@ -31,7 +31,7 @@ static bool start_goes_past(const struct disti_node *node, const struct disti_no
     bool gathers = !pattern->reduces && pattern->givers == NODE_ALL;
     size_t blocks = gathers || pattern->in_blocks ? (size_t)node->ranks : 1;
 
-    return 2 * blocks * op->call.count * op->element_bytes >= node->cache_bytes &&
+    return 2 * blocks * op->largest * op->element_bytes >= node->cache_bytes &&
            !(pattern->reduces && op->call.in == op->call.out);
 }
 
@@ -74,6 +74,18 @@ const char *disti_node_summary(dist_collective collective, int ranks, size_t blo
            "the first calls find out which is faster";
 }
 
+/* Elements that all blocks of IN have. */
+static size_t start_given(const struct disti_node *node, const struct disti_node_op *op)
+{
+    size_t given = 0;
+
+    if (!op->call.in_counts)
+        return op->call.count * node_blocks(node, disti_node_pattern(op->call.collective));
+    for (int r = 0; r < node->ranks; r++)
+        given += op->call.in_counts[r];
+    return given;
+}
+
 /* In a long call all keep step; in a short one takers wait for givers. */
 void disti_node_roles(const struct disti_node *node, struct disti_node_op *op)
 {
@@ -86,10 +98,22 @@ void disti_node_roles(const struct disti_node *node, struct disti_node_op *op)
     op->end = all || pattern->givers == NODE_ALL ? node->ranks : op->call.root + 1;
     if (!all && !op->takes)
         op->end = op->first;
-    op->given =
-        !all && op->gives ? op->call.count * op->element_bytes * node_blocks(node, pattern) : 0;
+    op->given = !all && op->gives ? start_given(node, op) * op->element_bytes : 0;
     op->depth = op->in_area && op->gives ? NODE_AREAS : NODE_SLOTS;
     op->seen = op->first;
+}
+
+/* A block of this rank's own, and the largest, of those of which all know all counts. */
+static void start_count(const struct disti_node *node, struct disti_node_op *op)
+{
+    const size_t *counts = op->call.in_counts ? op->call.in_counts : op->call.out_counts;
+
+    op->largest = op->call.count;
+    if (!counts)
+        return;
+    op->call.count = counts[node->rank];
+    for (int r = 0; r < node->ranks; r++)
+        op->largest = counts[r] > op->largest ? counts[r] : op->largest;
 }
 
 void disti_node_start(struct disti_node *node, const struct dist_call *call, uint64_t fingerprint,
@@ -102,7 +126,8 @@ void disti_node_start(struct disti_node *node, const struct dist_call *call, uin
     op->fingerprint = fingerprint;
     op->number = ++node->calls;
     op->element_bytes = call->collective == DIST_COLL_BARRIER ? 1 : dist_dtype_size(call->dtype);
-    bytes = call->count * op->element_bytes;
+    start_count(node, op);
+    bytes = op->largest * op->element_bytes;
     op->way =
         start_is_short(call->collective, node->ranks, bytes) ? NODE_WAY_BOARD : NODE_WAY_WINDOWS;
     op->state = NODE_OP_POSTED;

@@ -125,6 +125,27 @@ static inline size_t node_blocks(const struct disti_node *node, const struct nod
     return pattern->in_blocks ? (size_t)node->ranks : 1;
 }
 
+/* Elements of a block of this rank's IN or OUT, and where in it they begin. */
+static inline size_t node_in_count(const struct disti_node_op *op, int block)
+{
+    return op->call.in_counts ? op->call.in_counts[block] : op->call.count;
+}
+
+static inline size_t node_in_first(const struct disti_node_op *op, int block)
+{
+    return op->call.in_counts ? op->call.in_offsets[block] : (size_t)block * op->call.count;
+}
+
+static inline size_t node_out_count(const struct disti_node_op *op, int block)
+{
+    return op->call.out_counts ? op->call.out_counts[block] : op->call.count;
+}
+
+static inline size_t node_out_first(const struct disti_node_op *op, int block)
+{
+    return op->call.out_counts ? op->call.out_offsets[block] : (size_t)block * op->call.count;
+}
+
 /* Elements that are about so many bytes, on whole lines. */
 static inline size_t node_bite(const struct disti_node_op *op, size_t bytes)
 {
@@ -144,8 +165,9 @@ static inline void node_prefetch_write(const void *memory, size_t bytes)
 
 /* ---- window.c: where data are in a long call ---- */
 
-/* Elements of a block in the round, and the first of them. */
-size_t disti_node_round(const struct disti_node_op *op, uint64_t round, size_t *first_p);
+/* Of a block of so many elements those that go in the round, and the first of them. */
+size_t disti_node_round(const struct disti_node_op *op, size_t count, uint64_t round,
+                        size_t *first_p);
 /* Slice s of that many elements: [*from_p, *to_p), on lines of its own. */
 void disti_node_slice(const struct disti_node *node, const struct disti_node_op *op,
                       size_t elements, int s, size_t *from_p, size_t *to_p);
