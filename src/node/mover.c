@@ -64,6 +64,22 @@ static bool mover_begins_with_cma(const struct node_mover *mover)
     return mover_tries(mover) ? mover->calls % 2 == 0 : mover->cma;
 }
 
+bool disti_node_mover_leads(struct disti_node *node, const struct disti_node_op *op)
+{
+    return mover_may_cma(node, op) && !node->cma_refused &&
+           mover_begins_with_cma(mover_of(node, op));
+}
+
+bool disti_node_mover_takes_area(struct disti_node *node, const struct disti_node_op *op)
+{
+    struct node_mover *mover = mover_of(node, op);
+
+    if (mover->calls < MOVER_LOOKS)
+        return false;
+    mover_count(mover);
+    return true;
+}
+
 void disti_node_mover_choose(struct disti_node *node, struct disti_node_op *op)
 {
     struct node_mover *mover = mover_of(node, op);
@@ -94,6 +110,10 @@ static void mover_decide(const struct disti_node *node, const struct disti_node_
 {
     uint64_t slowest[2] = {0, 0};
 
+    if (op->paired) { /* who leads decides alone */
+        mover->cma = mover->ns[true] < mover->ns[false];
+        return;
+    }
     for (int r = 0; r < node->ranks; r++) {
         const struct node_locations *locations = &node_slot(node->peers[r].board, op)->locations;
 

@@ -14,11 +14,16 @@ bool disti_node_takes(const struct disti_node *node, const struct dist_call *cal
 }
 
 /* A round holds whole lines of each block. */
-void disti_node_cut(const struct disti_node *node, struct disti_node_op *op)
+size_t disti_node_piece(const struct disti_node *node, const struct disti_node_op *op)
 {
     size_t blocks = node_blocks(node, disti_node_pattern(op->call.collective));
-    size_t bytes = node->round_bytes / blocks / NODE_APART * NODE_APART;
-    size_t piece = bytes / op->element_bytes;
+
+    return node->round_bytes / blocks / NODE_APART * NODE_APART / op->element_bytes;
+}
+
+void disti_node_cut(const struct disti_node *node, struct disti_node_op *op)
+{
+    size_t piece = disti_node_piece(node, op);
 
     op->piece = piece < op->largest ? piece : op->largest;
     op->rounds = (op->largest + op->piece - 1) / op->piece;
@@ -103,17 +108,22 @@ void disti_node_roles(const struct disti_node *node, struct disti_node_op *op)
     op->seen = op->first;
 }
 
-/* A block of this rank's own, and the largest, of those of which all know all counts. */
+static size_t start_largest(const size_t *counts, int ranks, size_t largest)
+{
+    for (int r = 0; counts && r < ranks; r++)
+        largest = counts[r] > largest ? counts[r] : largest;
+    return largest;
+}
+
+/* The largest block that this rank knows of; and its own, if lists of which all know all say it. */
 static void start_count(const struct disti_node *node, struct disti_node_op *op)
 {
-    const size_t *counts = op->call.in_counts ? op->call.in_counts : op->call.out_counts;
+    const size_t *in = op->call.in_counts, *out = op->call.out_counts;
 
-    op->largest = op->call.count;
-    if (!counts)
-        return;
-    op->call.count = counts[node->rank];
-    for (int r = 0; r < node->ranks; r++)
-        op->largest = counts[r] > op->largest ? counts[r] : op->largest;
+    if (!op->paired && (in || out))
+        op->call.count = (in ? in : out)[node->rank];
+    op->largest = start_largest(in, node->ranks, op->call.count);
+    op->largest = start_largest(out, node->ranks, op->largest);
 }
 
 void disti_node_start(struct disti_node *node, const struct dist_call *call, uint64_t fingerprint,
@@ -126,6 +136,7 @@ void disti_node_start(struct disti_node *node, const struct dist_call *call, uin
     op->fingerprint = fingerprint;
     op->number = ++node->calls;
     op->element_bytes = call->collective == DIST_COLL_BARRIER ? 1 : dist_dtype_size(call->dtype);
+    op->paired = pattern->paired;
     start_count(node, op);
     bytes = op->largest * op->element_bytes;
     op->way =
@@ -134,13 +145,17 @@ void disti_node_start(struct disti_node *node, const struct dist_call *call, uin
     op->past = op->cma = op->chosen = false;
     op->stage = op->base = 0;
     op->in_area = op->way == NODE_WAY_BOARD && bytes > NODE_SLOT_DATA / blocks;
-    disti_node_roles(node, op);
+    if (op->paired)
+        op->way = NODE_WAY_WINDOWS; /* if nothing else is found */
+    else
+        disti_node_roles(node, op);
     op->admitted = 0;
     op->round = 0;
     op->done = 0;
     op->others = 0;
     op->program_out = NULL;
-    if (op->way == NODE_WAY_BOARD)
+    op->begun_ns = 0;
+    if (op->paired || op->way == NODE_WAY_BOARD)
         return;
     op->past = start_goes_past(node, op, pattern);
     disti_node_cut(node, op);

@@ -43,7 +43,7 @@ char *disti_node_window(const struct disti_node *node, int rank, uint64_t round)
 {
     char *window = rank == node->rank ? node->window : node->peers[rank].window;
 
-    return window + (node->rounds + round) % NODE_ROUNDS * node->round_bytes;
+    return window + (node->peers[rank].rounds + round) % NODE_ROUNDS * node->round_bytes;
 }
 
 const char *disti_node_in(const struct disti_node *node, const struct disti_node_op *op, int rank,
@@ -71,6 +71,16 @@ static dist_status window_make(struct disti_node *node)
                                         &node->window_location);
     if (status == DIST_OK)
         node->window = memory;
+    return status;
+}
+
+dist_status disti_node_show_window(struct disti_node *node, struct node_locations *locations)
+{
+    dist_status status = window_make(node);
+
+    locations->rounds = node->peers[node->rank].rounds = node->rounds;
+    if (status == DIST_OK)
+        locations->window = node->window_location;
     return status;
 }
 
@@ -147,12 +157,11 @@ dist_status disti_node_publish(struct disti_node *node, struct disti_node_op *op
     bool gives = node_is(pattern->givers, op, node->rank);
     bool takes = window_is_written(pattern) && node_is(pattern->takers, op, node->rank);
     size_t in_bytes = window_in_bytes(node, op, node->rank), out_bytes = window_out_bytes(node, op);
-    dist_status status = DIST_OK;
 
     self->in = self->out = NULL;
     locations->in.name.key = locations->out.name.key = 0;
     locations->in_offered = locations->out_offered = locations->refuses = false;
-    locations->cma_failed = 0;
+    node_slot(node->board, op)->failed = 0;
     if (gives &&
         disti_node_find(node, op->call.in, in_bytes, &locations->in, &locations->in_offered))
         self->in = op->call.in;
@@ -164,10 +173,7 @@ dist_status disti_node_publish(struct disti_node *node, struct disti_node_op *op
     locations->in_address = (uintptr_t)op->call.in;
     locations->out_address = (uintptr_t)op->call.out;
     /* Even if all should be visible: a peer attaches it now or, once this rank is gone, never. */
-    status = window_make(node);
-    if (status == DIST_OK)
-        locations->window = node->window_location;
-    return status;
+    return disti_node_show_window(node, locations);
 }
 
 void disti_node_take_back(const struct disti_node *node, const struct disti_node_op *op)
@@ -196,6 +202,7 @@ static dist_status window_see_peer(struct disti_node *node, const struct disti_n
         status = disti_node_see(peer, &locations->out, window_out_bytes(node, op), &out);
     peer->in = in;
     peer->out = locations->in_place ? in : out;
+    peer->rounds = locations->rounds;
     peer->in_address = locations->in_address;
     peer->out_address = locations->out_address;
     return status;
@@ -239,15 +246,21 @@ static dist_status window_attach(struct disti_node *node, int rank,
     return status;
 }
 
+dist_status disti_node_attach(struct disti_node *node, const struct disti_node_op *op, int rank)
+{
+    struct node_peer *peer = &node->peers[rank];
+
+    return peer->window ? DIST_OK
+                        : window_attach(node, rank, &node_slot(peer->board, op)->locations.window);
+}
+
 static dist_status window_attach_all(struct disti_node *node, const struct disti_node_op *op)
 {
     dist_status status = DIST_OK;
 
     for (int r = 0; r < node->ranks && status == DIST_OK; r++) {
-        struct node_peer *peer = &node->peers[r];
-
-        if (r != node->rank && !peer->window)
-            status = window_attach(node, r, &node_slot(peer->board, op)->locations.window);
+        if (r != node->rank)
+            status = disti_node_attach(node, op, r);
     }
     return status;
 }
