@@ -172,15 +172,27 @@ $11 != "" && $NF != "wrong" {
         pages[++page_count] = $1
 }
 
-function print_machine(    line, field)
+# The parts that were measured on one machine, on one day, in one way.
+function print_runs(    line, field, how, n, i, names, order)
 {
-    print "| | |\n|---|---|"
-    while ((getline line <run) > 0) {
+    while ((getline line <runs) > 0) {
         split(line, field, "|")
-        if (field[1] == "peer")
-            print "| " field[2] " | " field[3] " |"
-        else
-            print "| " field[1] " | " field[2] " |"
+        how = field[2] " | " field[3] ", " field[4] " | " field[5]
+        if (!(how in names))
+            order[++n] = how
+        names[how] = names[how] (names[how] ? ", " : "") field[1]
+    }
+    print "| date | machine | how | parts |\n|---|---|---|---|"
+    for (i = 1; i <= n; i++)
+        print "| " order[i] " | " names[order[i]] " |"
+}
+
+function print_peers(    line, field)
+{
+    print "\n| library | version |\n|---|---|"
+    while ((getline line <peers) > 0) {
+        split(line, field, "|")
+        print "| " field[1] " | " field[2] " |"
     }
 }
 
@@ -196,7 +208,8 @@ END {
     print "over its rate, where a frame of 1514 bytes carries 1448. Gloo takes its fastest all-reduce at"
     print "each size. MPICH, Intel MPI and MPICH 5 spin when they wait, so they are left out where there are"
     print "more ranks than CPUs: a call then takes milliseconds.\n"
-    print_machine()
+    print_runs()
+    print_peers()
     print "\n## Targets\n\n| target | met |\n|---|---|\n" summary
     if (page_count) {
         print "Curves of all libraries, and their times:\n"

@@ -58,8 +58,10 @@ struct node_locations {
 #define NODE_SLOTS 32
 #define NODE_AREAS 8
 #define NODE_STAGE_BITS 24
-/* Bytes that a slot has room for, aligned as any element. */
-#define NODE_SLOT_DATA 224
+/* Bytes that a slot has room for, aligned as any element: a root's short blocks for a few ranks. */
+#define NODE_SLOT_DATA 992
+/* So many are given there in a call in which all wait for all. */
+#define NODE_SLOT_NEAR 224
 #define NODE_SLOT_ALIGN 32
 struct node_slot {
     alignas(NODE_APART) _Atomic uint64_t stage;

@@ -14,8 +14,9 @@
  *            CMA  windows  CMA  windows       windows   all see all times: the sooner way from now
  * on
  *
- * Every rank counts the same calls and sees the same times, and so comes to the same answer. Now
- * and then they try again: ranks move to other CPUs, and neighbours come and go.
+ * Every rank counts the same calls and sees the same times, and so comes to the same answer. They
+ * try again soon, when buffers and windows lie in the caches as they do from then on; and now and
+ * then, for ranks move to other CPUs, and neighbours come and go.
  */
 #include "base/clock.h"
 #include "node/state.h"
@@ -25,7 +26,8 @@
 #define MOVER_TRIALS 8
 /* So many calls in a row with data elsewhere than in segments: boards are taken. */
 #define MOVER_LOOKS 2
-/* After so many calls of a class the trials begin anew. */
+/* After so many calls of a class the trials begin anew, for the first time and then. */
+#define MOVER_CALLS_FIRST 64
 #define MOVER_CALLS 2000
 /* The least class: calls of up to so many bytes. */
 #define MOVER_LEAST 13
@@ -53,8 +55,8 @@ static bool mover_may_cma(const struct disti_node *node, const struct disti_node
 
 static void mover_count(struct node_mover *mover)
 {
-    if (++mover->calls == MOVER_CALLS)
-        *mover = (struct node_mover){.cma = mover->cma};
+    if (++mover->calls == (mover->tried ? MOVER_CALLS : MOVER_CALLS_FIRST))
+        *mover = (struct node_mover){.cma = mover->cma, .tried = true};
 }
 
 static bool mover_begins_with_cma(const struct node_mover *mover)

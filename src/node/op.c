@@ -178,7 +178,8 @@ static inline void op_prefetch_next(struct disti_node *node, const struct disti_
 
     if (bytes < NODE_PREFETCH_MIN)
         return;
-    node_prefetch_write(&node->board->slots[next % NODE_SLOTS], sizeof(struct node_slot));
+    node_prefetch_write(&node->board->slots[next % NODE_SLOTS],
+                        NODE_SLOT_ALIGN + (op->in_area ? 0 : bytes));
     if (op->in_area)
         node_prefetch_write(&node->board->areas[next % NODE_AREAS], bytes);
 }

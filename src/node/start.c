@@ -91,6 +91,12 @@ static size_t start_given(const struct disti_node *node, const struct disti_node
     return given;
 }
 
+size_t disti_node_slot_bytes(const struct node_pattern *pattern)
+{
+    return pattern->givers == NODE_ALL && pattern->takers == NODE_ALL ? NODE_SLOT_NEAR
+                                                                      : NODE_SLOT_DATA;
+}
+
 /* In a long call all keep step; in a short one takers wait for givers. */
 void disti_node_roles(const struct disti_node *node, struct disti_node_op *op)
 {
@@ -144,7 +150,7 @@ void disti_node_start(struct disti_node *node, const struct dist_call *call, uin
     op->state = NODE_OP_POSTED;
     op->past = op->cma = op->chosen = false;
     op->stage = op->base = 0;
-    op->in_area = op->way == NODE_WAY_BOARD && bytes > NODE_SLOT_DATA / blocks;
+    op->in_area = op->way == NODE_WAY_BOARD && bytes * blocks > disti_node_slot_bytes(pattern);
     if (op->paired)
         op->way = NODE_WAY_WINDOWS; /* if nothing else is found */
     else

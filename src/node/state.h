@@ -57,6 +57,7 @@ struct node_mover {
     uint64_t ns[2]; /* of 1 MiB, in this rank's fastest call by windows and by CMA; 0: none yet */
     uint16_t calls; /* that took either, since the trials began */
     bool cma;       /* it is the faster one */
+    bool tried;     /* the first trials are over */
     bool direct;    /* the last call needed neither */
 };
 /* Size classes: factors of two. */
@@ -269,6 +270,9 @@ void disti_node_cma_drain(const struct disti_node *node);
 
 /* Who gives, takes and is awaited, once the op's way is known. */
 void disti_node_roles(const struct disti_node *node, struct disti_node_op *op);
+/* Bytes that a rank gives in a slot, rather than in an area. Where all wait for all two slots are
+ * in use; so fewer, larger ones stay in the caches. */
+size_t disti_node_slot_bytes(const struct node_pattern *pattern);
 /* Elements of a block that go in a round of a window. */
 size_t disti_node_piece(const struct disti_node *node, const struct disti_node_op *op);
 /* Cuts a call that goes through windows into rounds. */

@@ -173,13 +173,14 @@ size_t case_block_count(const struct test_case *c, int from, int to);
 size_t case_blocks(struct test_case *c, size_t **counts_p, size_t **offsets_p);
 
 /* run.c: makes a case, runs it in the battery's mode, and checks it, now or when it is landed. */
+enum place { PLACE_APART, PLACE_IN, PLACE_IN_ON_ODD_RANKS, PLACE_COUNT };
 struct variant {
     dist_dtype dtype;
     dist_op op;
     size_t count;
     int root;
     enum layout layout;
-    bool in_place;
+    enum place place;
 };
 void battery_run(struct battery *b, const struct operation *operation,
                  const struct variant *variant);

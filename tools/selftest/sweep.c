@@ -81,6 +81,11 @@ static void sweep_refused(struct battery *b, const struct operation *operation,
     battery_run(b, &operation_all_reduce, &sound);
 }
 
+static int sweep_places(const struct operation *operation)
+{
+    return operation->flags & OPERATION_IN_PLACE ? PLACE_COUNT : 1;
+}
+
 /* In place, apart, each layout, each root in turn: over all dtypes and ops each meets each. */
 static void sweep_one(struct battery *b, const struct operation *operation, dist_dtype dtype,
                       dist_op op)
@@ -89,7 +94,7 @@ static void sweep_one(struct battery *b, const struct operation *operation, dist
     int variants = operation->flags & OPERATION_IN_PLACE ? 2 : 1;
 
     for (int i = 0; i < variants; i++) {
-        variant.in_place = i == 1;
+        variant.place = i == 0 ? PLACE_APART : b->seed % 4 < 2 ? PLACE_IN : PLACE_IN_ON_ODD_RANKS;
         variant.root = (int)(b->seed % (uint64_t)b->ranks);
         variant.layout =
             operation->flags & OPERATION_LAYOUTS ? (int)(b->seed % LAYOUT_COUNT) : LAYOUT_EVEN;
@@ -142,11 +147,11 @@ static void sweep_variants(struct battery *b, const struct operation *operation,
 {
     int roots[3], root_count = sweep_roots(b, operation, roots);
     int layouts = operation->flags & OPERATION_LAYOUTS ? LAYOUT_COUNT : 1;
-    int places = operation->flags & OPERATION_IN_PLACE ? 2 : 1, all = layouts * places * root_count;
+    int places = sweep_places(operation), all = layouts * places * root_count;
 
     for (int i = 0; i < all; i++) {
         variant.layout = (enum layout)(i % layouts);
-        variant.in_place = i / layouts % places;
+        variant.place = (enum place)(i / layouts % places);
         variant.root = roots[i / layouts / places];
         battery_run(b, operation, &variant);
     }
@@ -159,9 +164,25 @@ static void sweep_some(struct battery *b, const struct operation *operation, str
 
     variant.layout =
         operation->flags & OPERATION_LAYOUTS ? (enum layout)(turn % LAYOUT_COUNT) : LAYOUT_EVEN;
-    variant.in_place = (operation->flags & OPERATION_IN_PLACE) && turn / 3 % 2;
+    variant.place = (enum place)(turn / 3 % (uint64_t)sweep_places(operation));
     variant.root = operation->flags & OPERATION_ROOTED ? (int)(turn % (uint64_t)b->ranks) : 0;
     battery_run(b, operation, &variant);
+}
+
+/* Long, and in place on some ranks only: MPIs choose their algorithms by both. */
+static void sweep_long_in_some(struct battery *b)
+{
+    const struct variant variant = {
+        .dtype = DIST_FLOAT32, .op = DIST_SUM, .count = 65537, .place = PLACE_IN_ON_ODD_RANKS};
+
+    static const struct operation *const operations[] = {&operation_all_reduce,
+                                                         &operation_all_gather};
+
+    for (int i = 0; i < 2; i++) {
+        if (!sweep_skips(b, operations[i]))
+            battery_run(b, operations[i], &variant);
+    }
+    battery_land(b);
 }
 
 void sweep_counts(struct battery *b)
@@ -189,4 +210,5 @@ void sweep_counts(struct battery *b)
         }
         battery_land(b);
     }
+    sweep_long_in_some(b);
 }

@@ -73,6 +73,12 @@ bool disti_native_stages(const struct disti_native *native, const struct dist_ca
 /* Memory that the call needs beside the program's. ERR_NO_MEMORY. */
 dist_status disti_native_make_room(const struct disti_native *native, struct disti_native_call *c);
 
+/*
+ * Copies this rank's part to where it belongs in OUT, if it is not there. MPI wants MPI_IN_PLACE on
+ * all ranks or on none, and a rank knows of itself only: so all give it.
+ */
+void disti_native_bring(void *to, const void *from, size_t bytes);
+
 /* Starts it. With the lock held. Returns MPI's code. */
 int disti_native_start(const struct disti_native *native, struct disti_native_call *c);
 

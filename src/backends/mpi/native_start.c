@@ -107,19 +107,26 @@ void disti_native_unstage(const struct disti_native *native, const struct disti_
 
 /* ---- starting ---- */
 
+void disti_native_bring(void *to, const void *from, size_t bytes)
+{
+    if (to != from && bytes)
+        memcpy(to, from, bytes);
+}
+
 static int native_start_reduction(const struct disti_native *native, struct disti_native_call *c)
 {
     const struct dist_call *call = &c->call;
     MPI_Datatype type = disti_native_type(call->dtype);
     MPI_Op op = disti_native_op(call->op, call->dtype);
-    const void *in = call->in == call->out ? MPI_IN_PLACE : call->in;
     int count = (int)call->count;
+    bool in_place = native->rank == call->root && call->in == call->out;
 
     switch (call->collective) {
     case DIST_COLL_ALL_REDUCE:
-        return MPI_Iallreduce(in, call->out, count, type, op, native->comm, &c->request);
+        disti_native_bring(call->out, call->in, disti_native_bytes(native, call, call->count));
+        return MPI_Iallreduce(MPI_IN_PLACE, call->out, count, type, op, native->comm, &c->request);
     case DIST_COLL_REDUCE:
-        return MPI_Ireduce(native->rank == call->root ? in : call->in, call->out, count, type, op,
+        return MPI_Ireduce(in_place ? MPI_IN_PLACE : call->in, call->out, count, type, op,
                            call->root, native->comm, &c->request);
     default:
         return MPI_Ireduce_scatter_block(call->in, c->stage ? c->stage : call->out, count, type, op,
@@ -140,8 +147,9 @@ static int native_start_move(const struct disti_native *native, struct disti_nat
     case DIST_COLL_BROADCAST:
         return MPI_Ibcast(out, n, MPI_BYTE, call->root, native->comm, &c->request);
     case DIST_COLL_ALL_GATHER:
-        in = in == disti_native_element(native, call, out, own) ? MPI_IN_PLACE : in;
-        return MPI_Iallgather(in, n, MPI_BYTE, out, n, MPI_BYTE, native->comm, &c->request);
+        disti_native_bring(disti_native_element(native, call, out, own), in, (size_t)n);
+        return MPI_Iallgather(MPI_IN_PLACE, n, MPI_BYTE, out, n, MPI_BYTE, native->comm,
+                              &c->request);
     case DIST_COLL_GATHER:
         in = root && in == disti_native_element(native, call, out, own) ? MPI_IN_PLACE : in;
         return MPI_Igather(in, n, MPI_BYTE, out, n, MPI_BYTE, call->root, native->comm,

@@ -11,8 +11,6 @@ static int native_all_gather_v(const struct disti_native *native, struct disti_n
     const struct dist_call *call = &c->call;
     void *out = c->stage ? c->stage : call->out;
     size_t own = (size_t)native->rank, at = 0;
-    bool in_place =
-        !c->stage && call->in == disti_native_element(native, call, out, call->out_offsets[own]);
 
     for (int r = 0; r < native->ranks; r++) {
         size_t offset = c->stage ? at : call->out_offsets[r];
@@ -21,8 +19,9 @@ static int native_all_gather_v(const struct disti_native *native, struct disti_n
         c->out.offsets[r] = (int)disti_native_bytes(native, call, offset);
         at += call->out_counts[r];
     }
-    return MPI_Iallgatherv(in_place ? MPI_IN_PLACE : call->in, c->out.counts[own], MPI_BYTE, out,
-                           c->out.counts, c->out.offsets, MPI_BYTE, native->comm, &c->request);
+    disti_native_bring((char *)out + c->out.offsets[own], call->in, (size_t)c->out.counts[own]);
+    return MPI_Iallgatherv(MPI_IN_PLACE, c->out.counts[own], MPI_BYTE, out, c->out.counts,
+                           c->out.offsets, MPI_BYTE, native->comm, &c->request);
 }
 
 static int native_reduce_scatter_v(const struct disti_native *native, struct disti_native_call *c)

@@ -33,12 +33,17 @@ static int pairs_listed(const struct disti_node *node, const struct disti_node_o
     return op->call.in_counts || op->call.out_counts ? node->ranks : 1;
 }
 
+/* With the list. */
+static size_t pairs_all_bytes(const struct disti_node *node, const struct disti_node_op *op)
+{
+    return pairs_bytes(node, op) + (size_t)pairs_listed(node, op) * sizeof(struct node_block);
+}
+
 static enum disti_node_place pairs_place(struct disti_node *node, const struct disti_node_op *op)
 {
-    size_t bytes = pairs_bytes(node, op);
-    size_t all = bytes + (size_t)pairs_listed(node, op) * sizeof(struct node_block);
+    size_t bytes = pairs_bytes(node, op), all = pairs_all_bytes(node, op);
 
-    if (all <= NODE_SLOT_DATA)
+    if (all <= disti_node_slot_bytes(disti_node_pattern(op->call.collective)))
         return NODE_IN_SLOT;
     if (all > NODE_AREA_BYTES)
         return NODE_IN_MEMORY;
@@ -73,7 +78,7 @@ void disti_node_pairs_choose(struct disti_node *node, struct disti_node_op *op)
     op->chosen = true;
     op->place = gives ? pairs_place(node, op) : pairs_taker_place(op);
     op->in_area = op->place == NODE_IN_AREA;
-    op->given = op->place == NODE_IN_SLOT || op->in_area ? pairs_bytes(node, op) : 0;
+    op->given = op->place == NODE_IN_SLOT || op->in_area ? pairs_all_bytes(node, op) : 0;
     op->depth = op->place == NODE_IN_AREA || op->place == NODE_IN_MEMORY ? NODE_AREAS : NODE_SLOTS;
     op->cma = node->rank == pairs_leader(op) && disti_node_mover_leads(node, op);
     op->past = bytes >= node->cache_bytes;
