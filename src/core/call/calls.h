@@ -72,6 +72,18 @@ void disti_call_remember(const dist_group *group, const struct dist_call *call, 
 struct dist_call *disti_call_repeat(const dist_group *group, struct calls_kind kind, const void *in,
                                     void *out, size_t count);
 
+/* The same for a v-form, whose lists are compared. */
+struct dist_call *disti_call_repeat_lists(const dist_group *group, const struct dist_call *call);
+
+/* A v-form: run as the last one was, or checked. */
+static inline dist_status calls_uneven(dist_group *group, const struct dist_call *call,
+                                       struct calls_form form)
+{
+    struct dist_call *repeat = form.async ? NULL : disti_call_repeat_lists(group, call);
+
+    return repeat ? disti_work_repeat(group, repeat) : disti_call(group, call, form);
+}
+
 /* A call of blocks of one length, or of none: run as the last one was, or checked. */
 static inline dist_status calls_even(dist_group *group, struct calls_kind kind, const void *in,
                                      void *out, size_t count, struct calls_form form)
