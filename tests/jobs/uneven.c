@@ -3,16 +3,19 @@
  * uneven CALLS SEED [ERROR WHO]: the v-forms with counts of all kinds (none, equal, one rank with
  * everything, any), blocks in any order with gaps between them, in place and not, in memory that
  * every rank chooses for itself, blocking and not. From a third of the calls on the kernel refuses
- * rank WHO (-1: all) to copy between processes, with errno ERROR. Exit 0 if all is right, and
- * nothing is written between the blocks.
+ * rank WHO (-1: all) to copy between processes, with errno ERROR; or, if that is EMFILE, from the
+ * first call on to open anything. Exit 0 if all is right, and nothing is written between the
+ * blocks.
  */
 #include "refuse.h"
 
 #include <dist/dist.h>
+#include <errno.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 
 #define RANKS_MAX 16
 #define GAP_MAX 70
@@ -37,6 +40,7 @@ struct side {
 };
 
 static int rank, ranks;
+static bool closed; /* no descriptor is left */
 static dist_group *group;
 static uint64_t shared, own; /* the same numbers on all ranks, and this rank's */
 
@@ -105,7 +109,7 @@ static unsigned char *take(const struct plan *plan, size_t bytes, struct memory 
 {
     void *block = NULL;
 
-    memory->kind = (int)next(&own, 4);
+    memory->kind = closed ? 0 : (int)next(&own, 4);
     if (memory->kind == 1) {
         if (dist_alloc(group, bytes, &block) != DIST_OK)
             fail(plan, "dist_alloc");
@@ -288,6 +292,9 @@ int main(int argc, char **argv)
     ranks = dist_get_world_size(group);
     shared = strtoull(argv[2], NULL, 10);
     own = shared * 1000 + (uint64_t)rank;
+    closed = who == rank && atoi(argv[3]) == EMFILE;
+    if (closed)
+        setrlimit(RLIMIT_NOFILE, &(struct rlimit){0});
     for (int call = 0; call < calls; call++) {
         struct plan plan = {.kind = (enum kind)next(&shared, KINDS), .number = call};
 
@@ -295,7 +302,8 @@ int main(int argc, char **argv)
         plan.async = next(&shared, 3) == 0;
         plan.in_place = next(&shared, 3) == 0;
         choose_counts(&plan);
-        if (call == calls / 3 && (who == -1 || who == rank) && !refuse_copies(atoi(argv[3])))
+        if (call == calls / 3 && (who == -1 || who == rank) && !closed &&
+            !refuse_copies(atoi(argv[3])))
             fail(&plan, "no filter: the kernel has no seccomp");
         run(&plan);
     }
