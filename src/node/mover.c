@@ -146,11 +146,12 @@ void disti_node_mover_begin(struct disti_node *node, struct disti_node_op *op)
 
 void disti_node_mover_end(struct disti_node *node, const struct disti_node_op *op)
 {
-    struct node_mover *mover = mover_of(node, op);
     uint64_t bytes = op->largest * op->element_bytes, ns;
+    struct node_mover *mover;
 
     if (!op->begun_ns)
         return;
+    mover = mover_of(node, op);
     ns = (uint64_t)(disti_now_ns() - op->begun_ns) * 1024 / (bytes / 1024 + 1) + 1;
     if (!mover->ns[op->cma] || ns < mover->ns[op->cma])
         mover->ns[op->cma] = ns;

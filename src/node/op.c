@@ -132,6 +132,9 @@ static dist_status op_show_long(struct disti_node *node, struct disti_node_op *o
     return disti_node_op_go(op, NODE_OP_WAITING);
 }
 
+/* Of short calls each so many say which CPU the rank is on. */
+#define OP_CPU_CALLS 8
+
 static dist_status op_show_pairs(struct disti_node *node, struct disti_node_op *op)
 {
     dist_status status;
@@ -162,7 +165,8 @@ static dist_status op_enter(struct disti_node *node, struct disti_node_op *op)
         status = op->way == NODE_WAY_BOARD ? op_show(node, op) : op_show_long(node, op);
     if (status != DIST_OK)
         return status;
-    disti_node_publish_cpu(node);
+    if (!op->paired || op->place == NODE_IN_MEMORY || op->number % OP_CPU_CALLS == 0)
+        disti_node_publish_cpu(node);
     op_publish(node, op, 0);
     return DIST_OK;
 }
@@ -357,9 +361,6 @@ dist_status disti_node_advance(struct disti_node *node, struct disti_node_op *op
 }
 
 /* ---- once more ---- */
-
-/* Who never waits says which CPU it is on in each so many calls. */
-#define OP_CPU_CALLS 8
 
 bool disti_node_can_start_again(const struct disti_node *node, const struct disti_node_op *op)
 {

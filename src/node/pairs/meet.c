@@ -97,6 +97,17 @@ static dist_status pairs_meet(struct disti_node *node, struct disti_node_op *op,
     return status;
 }
 
+/* This rank and others copy. */
+static void pairs_join(struct disti_node *node, struct disti_node_op *op, bool seen)
+{
+    size_t bytes = pairs_extent(op->call.in_counts, op->call.in_offsets, node, op) +
+                   pairs_extent(op->call.out_counts, op->call.out_offsets, node, op);
+
+    op->past = bytes >= node->cache_bytes;
+    op->piece = disti_node_piece(node, op);
+    op->way = seen ? NODE_WAY_DIRECT : NODE_WAY_CMA;
+}
+
 dist_status disti_node_pairs_resolve(struct disti_node *node, struct disti_node_op *op)
 {
     dist_status status = DIST_OK;
@@ -111,8 +122,12 @@ dist_status disti_node_pairs_resolve(struct disti_node *node, struct disti_node_
         peer->by_window = false;
         peer->last = 0;
     }
-    if (op->end > op->first)
-        op->cma = node_slot(node->peers[pairs_leader(op)].board, op)->cma;
+    op->way = NODE_WAY_DIRECT;
+    if (op->end == op->first) {
+        op->others = node->ranks - 1; /* only its own block is left, which comes last */
+        return DIST_OK;
+    }
+    op->cma = node_slot(node->peers[pairs_leader(op)].board, op)->cma;
     for (int r = op->first; r < op->end && status == DIST_OK; r++) {
         const struct node_peer *peer = &node->peers[r];
 
@@ -123,6 +138,7 @@ dist_status disti_node_pairs_resolve(struct disti_node *node, struct disti_node_
     }
     if (op->place == NODE_IN_MEMORY && pairs_gives_others(node, op))
         seen = seen && node_slot(node->board, op)->locations.in.name.key;
-    op->way = seen ? NODE_WAY_DIRECT : NODE_WAY_CMA;
+    if (op->together)
+        pairs_join(node, op, seen);
     return status;
 }

@@ -60,6 +60,19 @@ static inline struct node_block pairs_out(const struct disti_node_op *op, int gi
     return (struct node_block){node_out_count(op, block), node_out_first(op, block)};
 }
 
+/* Bytes to the end of the last block of IN or OUT. */
+static inline size_t pairs_extent(const size_t *counts, const size_t *offsets,
+                                  const struct disti_node *node, const struct disti_node_op *op)
+{
+    size_t end = counts ? 0 : op->call.count;
+
+    for (int r = 0; counts && r < node->ranks; r++) {
+        if (counts[r] && offsets[r] + counts[r] > end)
+            end = offsets[r] + counts[r];
+    }
+    return end * op->element_bytes;
+}
+
 /* Whose word counts on how ordinary memory is copied. */
 static inline int pairs_leader(const struct disti_node_op *op)
 {

@@ -14,35 +14,16 @@ static size_t pairs_bytes(const struct disti_node *node, const struct disti_node
     return elements * op->element_bytes;
 }
 
-/* Bytes to the end of the last block. */
-static size_t pairs_extent(const size_t *counts, const size_t *offsets,
-                           const struct disti_node *node, const struct disti_node_op *op)
-{
-    size_t end = counts ? 0 : op->call.count;
-
-    for (int r = 0; counts && r < node->ranks; r++) {
-        if (counts[r] && offsets[r] + counts[r] > end)
-            end = offsets[r] + counts[r];
-    }
-    return end * op->element_bytes;
-}
-
 /* Has it a list of all ranks' blocks, or is there only one? */
 static int pairs_listed(const struct disti_node *node, const struct disti_node_op *op)
 {
     return op->call.in_counts || op->call.out_counts ? node->ranks : 1;
 }
 
-/* With the list. */
-static size_t pairs_all_bytes(const struct disti_node *node, const struct disti_node_op *op)
+/* Of a giver, whose blocks have so many bytes, and its list with them `all`. */
+static enum disti_node_place pairs_place(struct disti_node *node, const struct disti_node_op *op,
+                                         size_t bytes, size_t all)
 {
-    return pairs_bytes(node, op) + (size_t)pairs_listed(node, op) * sizeof(struct node_block);
-}
-
-static enum disti_node_place pairs_place(struct disti_node *node, const struct disti_node_op *op)
-{
-    size_t bytes = pairs_bytes(node, op), all = pairs_all_bytes(node, op);
-
     if (all <= disti_node_slot_bytes(disti_node_pattern(op->call.collective)))
         return NODE_IN_SLOT;
     if (all > NODE_AREA_BYTES)
@@ -72,17 +53,15 @@ static void pairs_wait_for(const struct disti_node *node, struct disti_node_op *
 void disti_node_pairs_choose(struct disti_node *node, struct disti_node_op *op)
 {
     bool gives = pairs_gives_others(node, op);
-    size_t bytes = pairs_extent(op->call.in_counts, op->call.in_offsets, node, op) +
-                   pairs_extent(op->call.out_counts, op->call.out_offsets, node, op);
+    size_t bytes = gives ? pairs_bytes(node, op) : 0;
+    size_t all = bytes + (size_t)pairs_listed(node, op) * sizeof(struct node_block);
 
     op->chosen = true;
-    op->place = gives ? pairs_place(node, op) : pairs_taker_place(op);
+    op->place = gives ? pairs_place(node, op, bytes, all) : pairs_taker_place(op);
     op->in_area = op->place == NODE_IN_AREA;
-    op->given = op->place == NODE_IN_SLOT || op->in_area ? pairs_all_bytes(node, op) : 0;
+    op->given = op->place == NODE_IN_SLOT || op->in_area ? all : 0;
     op->depth = op->place == NODE_IN_AREA || op->place == NODE_IN_MEMORY ? NODE_AREAS : NODE_SLOTS;
     op->cma = node->rank == pairs_leader(op) && disti_node_mover_leads(node, op);
-    op->past = bytes >= node->cache_bytes;
-    op->piece = disti_node_piece(node, op);
     op->together = false;
     op->base = 1;
     op->rounds = 0;

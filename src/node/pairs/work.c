@@ -45,21 +45,27 @@ static void pairs_range(const struct disti_node *node, const struct disti_node_o
     }
 }
 
+/* Where element `at` of this rank's block is in the giver's window. */
+static const char *pairs_in_window(const struct disti_node *node, const struct disti_node_op *op,
+                                   int giver, size_t at)
+{
+    bool listed = disti_node_pattern(op->call.collective)->in_blocks;
+    size_t block = listed ? (size_t)node->rank * op->piece : 0;
+
+    return disti_node_window(node, giver, op->round) +
+           (block + at - (size_t)op->round * op->piece) * op->element_bytes;
+}
+
 /* Elements from `at` on of the block of a giver's. */
 static void pairs_get(struct disti_node *node, struct disti_node_op *op, int giver, size_t at,
                       size_t elements)
 {
     const struct node_peer *peer = &node->peers[giver];
-    const struct node_pattern *pattern = disti_node_pattern(op->call.collective);
     size_t bytes = elements * op->element_bytes, offset = at * op->element_bytes;
     char *to = (char *)op->call.out + pairs_out(op, giver).first * op->element_bytes + offset;
-    size_t block = pattern->in_blocks ? (size_t)node->rank * op->piece : 0;
 
     if (peer->means == NODE_BY_WINDOW)
-        disti_node_move(to,
-                        disti_node_window(node, giver, op->round) +
-                            (block + at - (size_t)op->round * op->piece) * op->element_bytes,
-                        bytes, op->past);
+        disti_node_move(to, pairs_in_window(node, op, giver, at), bytes, op->past);
     else if (peer->means == NODE_BY_KERNEL)
         disti_node_cma_get(node, op, giver, to, peer->in_address + offset, bytes);
     else if (peer->in)
@@ -79,18 +85,16 @@ static void pairs_put(struct disti_node *node, struct disti_node_op *op, int tak
         disti_node_cma_put(node, op, taker, peer->out_address + offset, from + offset, bytes);
 }
 
-/* This rank's own block, from `at` on. Returns how many elements it has. */
-static size_t pairs_own(struct disti_node *node, struct disti_node_op *op, size_t at,
-                        size_t elements)
+/* This rank's own block, from `at` on. */
+static void pairs_own(struct disti_node *node, struct disti_node_op *op, size_t at, size_t elements)
 {
     struct node_block in = pairs_in(op, node->rank), out = pairs_out(op, node->rank);
     size_t offset = at * op->element_bytes;
     const char *from = (const char *)op->call.in + in.first * op->element_bytes;
     char *to = (char *)op->call.out + out.first * op->element_bytes;
 
-    if (elements && from != to)
+    if (from != to)
         disti_node_move(to + offset, from + offset, elements * op->element_bytes, op->past);
-    return in.count;
 }
 
 static void pairs_range_own(const struct disti_node *node, const struct disti_node_op *op,
