@@ -38,7 +38,9 @@ static dist_status pairs_find_giver(struct disti_node *node, struct disti_node_o
     bytes = peer->count * op->element_bytes;
     if (slot->place != NODE_IN_MEMORY) {
         peer->means = NODE_FROM_BOARD;
-        peer->in = (const char *)(list + (listed ? node->ranks : 1)) + first;
+        peer->in = (const char *)list +
+                   pairs_list_bytes(listed ? node->ranks : 1, (enum disti_node_place)slot->place) +
+                   first;
         return DIST_OK;
     }
     peer->means = pairs_means(op, &slot->locations);

@@ -73,6 +73,14 @@ static inline size_t pairs_extent(const size_t *counts, const size_t *offsets,
     return end * op->element_bytes;
 }
 
+/* Bytes before the first block that stands behind a list; those in an area are copied by lines. */
+static inline size_t pairs_list_bytes(int listed, enum disti_node_place place)
+{
+    size_t bytes = (size_t)listed * sizeof(struct node_block);
+
+    return place == NODE_IN_SLOT ? bytes : (bytes + NODE_LINE - 1) / NODE_LINE * NODE_LINE;
+}
+
 /* Whose word counts on how ordinary memory is copied. */
 static inline int pairs_leader(const struct disti_node_op *op)
 {

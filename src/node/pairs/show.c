@@ -20,13 +20,15 @@ static int pairs_listed(const struct disti_node *node, const struct disti_node_o
     return op->call.in_counts || op->call.out_counts ? node->ranks : 1;
 }
 
-/* Of a giver, whose blocks have so many bytes, and its list with them `all`. */
+/* Of a giver, whose blocks have so many bytes. */
 static enum disti_node_place pairs_place(struct disti_node *node, const struct disti_node_op *op,
-                                         size_t bytes, size_t all)
+                                         size_t bytes, int listed)
 {
-    if (all <= disti_node_slot_bytes(disti_node_pattern(op->call.collective)))
+    size_t room = disti_node_slot_bytes(disti_node_pattern(op->call.collective));
+
+    if (bytes + pairs_list_bytes(listed, NODE_IN_SLOT) <= room)
         return NODE_IN_SLOT;
-    if (all > NODE_AREA_BYTES)
+    if (bytes + pairs_list_bytes(listed, NODE_IN_AREA) > NODE_AREA_BYTES)
         return NODE_IN_MEMORY;
     return bytes <= NODE_SHORT_MAX || disti_node_mover_takes_area(node, op) ? NODE_IN_AREA
                                                                             : NODE_IN_MEMORY;
@@ -54,12 +56,14 @@ void disti_node_pairs_choose(struct disti_node *node, struct disti_node_op *op)
 {
     bool gives = pairs_gives_others(node, op);
     size_t bytes = gives ? pairs_bytes(node, op) : 0;
-    size_t all = bytes + (size_t)pairs_listed(node, op) * sizeof(struct node_block);
+    int listed = pairs_listed(node, op);
 
     op->chosen = true;
-    op->place = gives ? pairs_place(node, op, bytes, all) : pairs_taker_place(op);
+    op->place = gives ? pairs_place(node, op, bytes, listed) : pairs_taker_place(op);
     op->in_area = op->place == NODE_IN_AREA;
-    op->given = op->place == NODE_IN_SLOT || op->in_area ? all : 0;
+    op->given = 0;
+    if (op->place == NODE_IN_SLOT || op->in_area)
+        op->given = bytes + pairs_list_bytes(listed, op->place);
     op->depth = op->place == NODE_IN_AREA || op->place == NODE_IN_MEMORY ? NODE_AREAS : NODE_SLOTS;
     op->cma = node->rank == pairs_leader(op) && disti_node_mover_leads(node, op);
     op->together = false;
@@ -149,6 +153,6 @@ dist_status disti_node_pairs_show(struct disti_node *node, struct disti_node_op 
     pairs_show_list(node, op, list, gives);
     if (op->place == NODE_IN_MEMORY)
         return pairs_show_memory(node, op, gives);
-    pairs_show_blocks(node, op, (char *)(list + pairs_listed(node, op)));
+    pairs_show_blocks(node, op, (char *)list + pairs_list_bytes(pairs_listed(node, op), op->place));
     return DIST_OK;
 }
