@@ -283,6 +283,7 @@ static void run(struct plan *plan)
 int main(int argc, char **argv)
 {
     int calls = argc > 1 ? atoi(argv[1]) : 0, who = argc > 4 ? atoi(argv[4]) : -2;
+    struct rlimit limit;
 
     if (argc < 3 || dist_init_process_group(NULL, &group) != DIST_OK) {
         fprintf(stderr, "uneven: %s\n", dist_last_error());
@@ -293,8 +294,9 @@ int main(int argc, char **argv)
     shared = strtoull(argv[2], NULL, 10);
     own = shared * 1000 + (uint64_t)rank;
     closed = who == rank && atoi(argv[3]) == EMFILE;
+    getrlimit(RLIMIT_NOFILE, &limit);
     if (closed)
-        setrlimit(RLIMIT_NOFILE, &(struct rlimit){0});
+        setrlimit(RLIMIT_NOFILE, &(struct rlimit){.rlim_max = limit.rlim_max});
     for (int call = 0; call < calls; call++) {
         struct plan plan = {.kind = (enum kind)next(&shared, KINDS), .number = call};
 
@@ -307,5 +309,6 @@ int main(int argc, char **argv)
             fail(&plan, "no filter: the kernel has no seccomp");
         run(&plan);
     }
+    setrlimit(RLIMIT_NOFILE, &limit);
     return dist_destroy_process_group(group) == DIST_OK ? 0 : 1;
 }
