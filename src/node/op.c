@@ -196,14 +196,16 @@ static inline bool op_is_met(const struct disti_node *node, const struct disti_n
 
 static inline dist_status op_finish_short(struct disti_node *node, struct disti_node_op *op)
 {
-    dist_status status = disti_node_op_go(op, NODE_OP_ENDED);
+    dist_status status = op->paired ? disti_node_pairs_take(node, op) : DIST_OK;
 
+    if (status == DIST_OK)
+        status = disti_node_op_go(op, NODE_OP_ENDED);
     if (status != DIST_OK)
         return status;
     if (op_is_met(node, op))
         node->confirmed = op->number;
     op_prefetch_next(node, op, op->given);
-    if (!op->largest || !op->takes)
+    if (op->paired || !op->largest || !op->takes)
         return DIST_OK;
     if (disti_node_pattern(op->call.collective)->reduces)
         disti_node_reduce_short(node, op);
@@ -357,6 +359,9 @@ dist_status disti_node_advance(struct disti_node *node, struct disti_node_op *op
     if (status != DIST_OK)
         return status;
     ++*moved;
+    if (op->paired && op->stage == 0 && op->state == NODE_OP_WAITING &&
+        disti_node_pairs_are_short(node, op))
+        return op_finish_short(node, op);
     return op->way == NODE_WAY_BOARD ? op_finish_short(node, op) : op_step(node, op);
 }
 

@@ -212,6 +212,9 @@ dist_status disti_node_pairs_show(struct disti_node *node, struct disti_node_op 
 dist_status disti_node_pairs_resolve(struct disti_node *node, struct disti_node_op *op);
 /* Some of this rank's part, from op->done on. True: that was the rest. */
 bool disti_node_pairs_work(struct disti_node *node, struct disti_node_op *op);
+/* Do all that it waits for, and this rank, give on boards? Then take does all, at once. */
+bool disti_node_pairs_are_short(const struct disti_node *node, const struct disti_node_op *op);
+dist_status disti_node_pairs_take(struct disti_node *node, struct disti_node_op *op);
 /* Is there something left that goes through windows? All is done that went without. */
 bool disti_node_pairs_remain(struct disti_node *node, struct disti_node_op *op);
 /* Readies the windows for it. */

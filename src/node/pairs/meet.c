@@ -15,34 +15,43 @@ static char *pairs_see(struct disti_node *node, const struct disti_node_op *op, 
     return memory;
 }
 
+dist_status disti_node_pairs_block(struct disti_node *node, struct disti_node_op *op, int giver,
+                                   struct node_block *block_p)
+{
+    bool listed = disti_node_pattern(op->call.collective)->in_blocks;
+    struct node_block *list = node_list(node->peers[giver].board, op);
+    uint64_t count = pairs_out(op, giver).count;
+
+    *block_p = list[listed ? node->rank : 0];
+    if (block_p->count == count)
+        return DIST_OK;
+    op->expected = count * op->element_bytes;
+    op->sent = block_p->count * op->element_bytes;
+    op->peer = giver;
+    op->mine = op->theirs = op->fingerprint;
+    op->sequence = op->call.sequence;
+    return DIST_ERR_MISMATCH;
+}
+
 /* Where this rank's block lies at a giver. */
 static dist_status pairs_find_giver(struct disti_node *node, struct disti_node_op *op, int giver)
 {
     struct node_peer *peer = &node->peers[giver];
     const struct node_slot *slot = node_slot(peer->board, op);
-    const struct node_block *list = node_list(peer->board, op), *theirs;
-    bool listed = disti_node_pattern(op->call.collective)->in_blocks;
+    struct node_block block;
+    dist_status status = disti_node_pairs_block(node, op, giver, &block);
     size_t first, bytes;
 
-    peer->count = pairs_out(op, giver).count;
-    theirs = &list[listed ? node->rank : 0];
-    if (theirs->count != peer->count) {
-        op->expected = peer->count * op->element_bytes;
-        op->sent = theirs->count * op->element_bytes;
-        op->peer = giver;
-        op->mine = op->theirs = op->fingerprint;
-        op->sequence = op->call.sequence;
-        return DIST_ERR_MISMATCH;
-    }
-    first = theirs->first * op->element_bytes;
-    bytes = peer->count * op->element_bytes;
+    if (status != DIST_OK)
+        return status;
+    peer->count = block.count;
     if (slot->place != NODE_IN_MEMORY) {
         peer->means = NODE_FROM_BOARD;
-        peer->in = (const char *)list +
-                   pairs_list_bytes(listed ? node->ranks : 1, (enum disti_node_place)slot->place) +
-                   first;
+        peer->in = pairs_on_board(node, op, giver, &block);
         return DIST_OK;
     }
+    first = block.first * op->element_bytes;
+    bytes = block.count * op->element_bytes;
     peer->means = pairs_means(op, &slot->locations);
     peer->in = pairs_see(node, op, giver, &slot->locations.in, first + bytes);
     peer->in = peer->in ? peer->in + first : NULL;

@@ -94,4 +94,21 @@ static inline enum node_means pairs_means(const struct disti_node_op *op,
     return giver->in.name.key ? NODE_SEEN : op->cma ? NODE_BY_KERNEL : NODE_BY_WINDOW;
 }
 
+/* Where a block of a giver's stands on its board. */
+static inline const char *pairs_on_board(const struct disti_node *node,
+                                         const struct disti_node_op *op, int giver,
+                                         const struct node_block *block)
+{
+    struct node_board *board = node->peers[giver].board;
+    int listed = disti_node_pattern(op->call.collective)->in_blocks ? node->ranks : 1;
+    enum disti_node_place place = (enum disti_node_place)node_slot(board, op)->place;
+
+    return (const char *)node_list(board, op) + pairs_list_bytes(listed, place) +
+           block->first * op->element_bytes;
+}
+
+/* What a giver's list says of this rank's block. ERR_MISMATCH: this rank expects another count. */
+dist_status disti_node_pairs_block(struct disti_node *node, struct disti_node_op *op, int giver,
+                                   struct node_block *block_p);
+
 #endif

@@ -2,6 +2,8 @@
 /* The copies: from boards, from memory that is seen or that the kernel reaches, from windows. */
 #include "node/pairs/pairs.h"
 
+#include <string.h>
+
 /* Does the giver of a pair copy a part too, into the taker's OUT? */
 static bool pairs_shares(const struct disti_node *node, const struct disti_node_op *op, int rank)
 {
@@ -103,6 +105,41 @@ static void pairs_range_own(const struct disti_node *node, const struct disti_no
     *from_p = *to_p = 0;
     if (op->stage == 0 && pairs_gives(op, node->rank) && pairs_takes(op, node->rank))
         *to_p = pairs_in(op, node->rank).count;
+}
+
+bool disti_node_pairs_are_short(const struct disti_node *node, const struct disti_node_op *op)
+{
+    size_t from, to;
+
+    if (op->place == NODE_IN_MEMORY)
+        return false;
+    for (int r = op->first; r < op->end; r++) {
+        if (node_slot(node->peers[r].board, op)->place == NODE_IN_MEMORY)
+            return false;
+    }
+    pairs_range_own(node, op, &from, &to);
+    return to * op->element_bytes <= NODE_BITE;
+}
+
+dist_status disti_node_pairs_take(struct disti_node *node, struct disti_node_op *op)
+{
+    dist_status status = DIST_OK;
+    size_t from, to;
+
+    for (int r = op->first; r < op->end && status == DIST_OK; r++) {
+        char *out = (char *)op->call.out + pairs_out(op, r).first * op->element_bytes;
+        struct node_block block;
+
+        if (r == node->rank)
+            continue;
+        status = disti_node_pairs_block(node, op, r, &block);
+        if (status == DIST_OK && block.count)
+            memcpy(out, pairs_on_board(node, op, r, &block), block.count * op->element_bytes);
+    }
+    pairs_range_own(node, op, &from, &to);
+    if (status == DIST_OK && to)
+        pairs_own(node, op, 0, to);
+    return status;
 }
 
 bool disti_node_pairs_work(struct disti_node *node, struct disti_node_op *op)
