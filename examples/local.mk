@@ -1,5 +1,9 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # Programs to learn from. README.md shows the first, docs/embedding.md the others.
+noinst_PROGRAMS += examples/elastic
+examples_elastic_SOURCES = examples/elastic.c
+examples_elastic_LDADD = libdist.la
+
 noinst_PROGRAMS += examples/hello_all_reduce
 examples_hello_all_reduce_SOURCES = examples/hello_all_reduce.c
 examples_hello_all_reduce_LDADD = libdist.la
@@ -7,6 +11,7 @@ examples_hello_all_reduce_LDADD = libdist.la
 examplesdir = $(docdir)/examples
 dist_examples_DATA = \
 	examples/CMakeLists.txt \
+	examples/elastic.c \
 	examples/embed_mpi_comm.c \
 	examples/embed_oob.c \
 	examples/hello_all_reduce.c \

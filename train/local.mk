@@ -10,6 +10,7 @@ libtrain_la_SOURCES = \
 	train/options_table.c \
 	train/report.c train/report.h \
 	train/trainer.c train/trainer.h \
+	train/trainer_keep.c \
 	train/trainer_setup.c \
 	train/trainer_step.c
 

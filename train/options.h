@@ -28,7 +28,8 @@ struct options {
     int64_t seed;
     int64_t max_steps; /* -1: no limit */
     bool dry_run, evaluate, save_model;
-    const char *resume;
+    const char *resume, *checkpoint;
+    int64_t checkpoint_interval; /* steps; 0: at the end of an epoch only */
     int64_t log_interval;
     const char *loss_log;
     const char *dist_backend, *dist_url;

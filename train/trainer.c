@@ -61,6 +61,8 @@ static int trainer_take_losses(struct trainer *trainer)
 /* Step `step` of the epoch: all of it. */
 static int trainer_step(struct trainer *trainer, int64_t step, double lr)
 {
+    const int64_t world = trainer->comm->world, interval = trainer->options->checkpoint_interval;
+    const int64_t all = (int64_t)trainer->train.count;
     const size_t count = trainer->model->parameters + GRID_TAIL;
     const bool due = report_is_due(&trainer->report, step);
 
@@ -69,21 +71,37 @@ static int trainer_step(struct trainer *trainer, int64_t step, double lr)
         trainer_update(trainer, lr) < 0)
         return -1;
     trainer->pending++;
+    /* The last batch of an epoch is padded with samples that were seen before. */
+    trainer->samples += (int64_t)trainer->batch.count * world;
+    trainer->samples = trainer->samples < all ? trainer->samples : all;
     if ((due || trainer->pending == trainer->device->ahead) && trainer_take_losses(trainer) < 0)
         return -1;
     if (due)
         report_step(&trainer->report, step, trainer->loss);
-    return 0;
+    return interval > 0 && trainer->step % interval == 0 ? trainer_keep(trainer) : 0;
+}
+
+/* The next one begins, unless --max-steps ended this one: then the file says where. */
+static int trainer_end_epoch(struct trainer *trainer)
+{
+    const bool whole = trainer->samples == (int64_t)trainer->train.count;
+
+    if (!whole && trainer_keep(trainer) < 0)
+        return -1;
+    trainer->epoch++;
+    trainer->samples = 0;
+    return whole ? trainer_keep(trainer) : 0;
 }
 
 int trainer_epoch(struct trainer *trainer, double lr, struct report_result *result)
 {
-    const int64_t steps = trainer_steps(trainer);
     const int64_t global = trainer->local_batch * trainer->comm->world;
     const double began = comm_now(), communicated = trainer->comm->seconds;
-    int64_t step = 0;
+    int64_t step = 0, steps;
 
-    *result = (struct report_result){.loss = 0};
+    *result = (struct report_result){.count = trainer->samples};
+    trainer->sampler.start = (size_t)trainer->samples;
+    steps = trainer_steps(trainer);
     trainer->losses = 0.0;
     sampler_shuffle(&trainer->sampler, (uint64_t)trainer->options->seed, (uint64_t)trainer->epoch);
     report_epoch(&trainer->report, trainer->epoch + 1, steps, global,
@@ -99,7 +117,7 @@ int trainer_epoch(struct trainer *trainer, double lr, struct report_result *resu
     if (trainer_measure(trainer, began, communicated, result) < 0)
         return -1;
     report_epoch_end(&trainer->report, result, lr, step);
-    return 0;
+    return trainer_end_epoch(trainer);
 }
 
 /* Tests what is in the batch and adds it to sums: loss, correct, samples. */
@@ -175,13 +193,13 @@ int trainer_run(struct trainer *trainer)
     struct report_result result = {.loss = 0};
     bool tested = false;
 
-    trainer->step = trainer->epoch * trainer_steps(trainer);
+    if (!trainer->resumed)
+        trainer->step = trainer->epoch * trainer_steps(trainer);
     while (!options->evaluate && trainer->epoch < options->epochs && !trainer_is_done(trainer)) {
         const double lr = options->lr * pow(options->gamma, (double)trainer->epoch);
 
         if (trainer_epoch(trainer, lr, &result) < 0)
             return -1;
-        trainer->epoch++;
         if (trainer_test(trainer, &result) < 0 || trainer_check_hash(trainer) < 0)
             return -1;
         tested = true;

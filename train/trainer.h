@@ -34,7 +34,10 @@ struct trainer {
     struct report report;
     FILE *loss_log;      /* rank 0's; NULL: none */
     int64_t local_batch; /* samples of this rank in a step */
+    float *kept;         /* of --checkpoint: the device's state on its way; NULL: none is kept */
+    bool resumed;        /* it goes on from there */
     int64_t epoch;       /* epochs done */
+    int64_t samples;     /* seen in the one under way, by all ranks together */
     int64_t step;        /* steps done since training began, those of a checkpoint included */
     int64_t steps_here;  /* steps done by this run */
     int pending;         /* of them, the last ones whose losses were not asked for yet */
@@ -67,6 +70,15 @@ int trainer_update(struct trainer *trainer, double lr);
  */
 int trainer_epoch(struct trainer *trainer, double lr, struct report_result *result);
 int trainer_test(struct trainer *trainer, struct report_result *result);
+
+/*
+ * --checkpoint: a file of the whole training, which the first rank writes and reads. The first
+ * makes room, and reads the file if it is there; then all ranks learn what it said, after the
+ * weights; the third writes it. The last two are collective.
+ */
+int trainer_keep_open(struct trainer *trainer);
+int trainer_keep_share(struct trainer *trainer);
+int trainer_keep(struct trainer *trainer);
 
 /* A pass over the batch. */
 struct pass trainer_pass(const struct trainer *trainer, bool training);

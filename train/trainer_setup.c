@@ -2,6 +2,7 @@
 /* One rank's training: making it ready. */
 #include <errno.h>
 #include <inttypes.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "failure.h"
@@ -99,7 +100,7 @@ static int trainer_open_start(struct trainer *trainer)
         printf("=> loaded checkpoint '%s' (epoch %" PRId64 ")\n", options->resume, trainer->epoch);
     if (options->start_epoch >= 0)
         trainer->epoch = options->start_epoch;
-    return 0;
+    return trainer_keep_open(trainer);
 }
 
 static int trainer_open_log(struct trainer *trainer)
@@ -108,7 +109,7 @@ static int trainer_open_log(struct trainer *trainer)
 
     if (!path || trainer->comm->rank != 0)
         return 0;
-    trainer->loss_log = fopen(path, "w");
+    trainer->loss_log = fopen(path, trainer->resumed ? "a" : "w");
     if (!trainer->loss_log)
         return failure("--loss-log %s: %s", path, strerror(errno));
     setvbuf(trainer->loss_log, NULL, _IOLBF, BUFSIZ);
@@ -134,6 +135,7 @@ int trainer_open(const struct options *options, struct comm *comm, struct traine
         comm_compare(comm, trainer->train.count, "number of training samples") < 0 ||
         comm_compare(comm, trainer->test.count, "number of test samples") < 0 ||
         comm_compare(comm, trainer->model->parameters, "number of parameters") < 0 ||
+        trainer_keep_share(trainer) < 0 ||
         comm_compare(comm, (uint64_t)trainer->epoch, "epoch to start from") < 0)
         return -1;
     if (comm_broadcast(comm, trainer->model->weights, trainer->model->parameters) < 0)
@@ -149,6 +151,7 @@ int trainer_close(struct trainer *trainer)
         result = failure("--loss-log %s: %s", trainer->options->loss_log, strerror(errno));
     trainer->loss_log = NULL;
     comm_order(trainer->comm, false, NULL);
+    free(trainer->kept);
     device_close(trainer->device);
     model_destroy(trainer->model);
     batch_destroy(&trainer->batch);

@@ -338,6 +338,22 @@ DIST_API dist_status dist_dup_group(dist_group *parent, const struct dist_group_
                                     dist_group **group_p);
 
 /*
+ * Makes a group of those ranks of `group` that are still there, in its order. Collective over them;
+ * blocks, at most twice the timeout.
+ *
+ * For a program that goes on after ERR_PEER_LOST. A rank that died, was lost or has left its world
+ * is not there; a group that has failed will do, one that was aborted not. All ranks that are left
+ * get the group, or none, also if more ranks are lost meanwhile. One that lives but does not call
+ * ends it on all others with ERR_TIMEOUT, which names it. The old group stays to be destroyed;
+ * destroying the world still destroys both.
+ *
+ * The job's store must outlive the ranks that are lost: rank 0 holds it, unless a launcher does
+ * (distrun, dist_spawn). Without it: ERR_PEER_LOST, and dist_last_error says so.
+ */
+DIST_API dist_status dist_shrink(dist_group *group, const struct dist_group_options *options,
+                                 dist_group **group_p);
+
+/*
  * Translate between a rank of this group and its rank in the world, the group that
  * dist_init_process_group made. Return -1 if there is none.
  */

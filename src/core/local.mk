@@ -34,6 +34,7 @@ libdist_core_sources += \
 	src/core/call/memory.c \
 	src/core/group/monitor.c \
 	src/core/group/news.c \
+	src/core/group/shrink.c \
 	src/core/call/op.c \
 	src/core/call/op.h \
 	src/core/work/persistent.c \

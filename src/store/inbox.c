@@ -123,6 +123,16 @@ void disti_store_client_pump(struct disti_store *store)
     }
 }
 
+bool disti_store_is_lost(struct disti_store *store)
+{
+    bool lost;
+
+    pthread_mutex_lock(&store->lock);
+    lost = store->lost;
+    pthread_mutex_unlock(&store->lock);
+    return lost;
+}
+
 int disti_store_fd(const struct disti_store *store)
 {
     return store->epoll_fd;

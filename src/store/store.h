@@ -108,6 +108,9 @@ struct disti_notice {
                                   goodbye" */
 };
 
+/* Is the server gone? Then nothing else comes from it. */
+bool disti_store_is_lost(struct disti_store *store);
+
 /* Readable when there is news or the server is gone. */
 int disti_store_fd(const struct disti_store *store);
 

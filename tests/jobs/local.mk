@@ -7,6 +7,11 @@ tests_jobs_mishap_SOURCES = tests/jobs/mishap.c
 tests_jobs_mishap_LDADD = libdist.la
 tests_jobs_mishap_LDFLAGS = $(job_ldflags)
 
+check_PROGRAMS += tests/jobs/shrink
+tests_jobs_shrink_SOURCES = tests/jobs/shrink.c
+tests_jobs_shrink_LDADD = libdist.la
+tests_jobs_shrink_LDFLAGS = $(job_ldflags)
+
 check_PROGRAMS += tests/jobs/aborts
 tests_jobs_aborts_SOURCES = tests/jobs/aborts.c
 tests_jobs_aborts_LDADD = libdist.la
@@ -160,6 +165,7 @@ job_scripts = \
 	tests/jobs/two_groups.sh \
 	tests/jobs/any_order.sh \
 	tests/jobs/mishaps.sh \
+	tests/jobs/shrink.sh \
 	tests/jobs/ahead.sh \
 	tests/jobs/short_memory.sh \
 	tests/jobs/nccl_streams.sh \
@@ -188,6 +194,7 @@ job_scripts = \
 	tests/jobs/train.sh \
 	tests/jobs/train_accuracy.sh \
 	tests/jobs/train_blas.sh \
+	tests/jobs/train_checkpoint.sh \
 	tests/jobs/train_cuda.sh
 
 measuring_job_scripts = tests/jobs/idle.sh tests/jobs/predicted.sh

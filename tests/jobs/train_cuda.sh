@@ -69,6 +69,12 @@ grep -q '^#define HAVE_JANSSON' "$builddir/config.h" && jansson=yes
 if [ -n "$jansson" ]; then
     job self 1 train_mnist --arch mlp --test-samples 40 --evaluate --resume mnist_mlp.safetensors
     job_check "the CPU reads what was saved" test "$(hash_of)" = "$alone"
+    # What the GPU's optimizer remembers is kept and comes back.
+    kept=("${short[@]}" --dist-backend gloo --checkpoint kept)
+    train first 1 "${kept[@]}" --max-steps $((few - 2))
+    train rest 1 "${kept[@]}" --max-steps 2
+    job_check "from a checkpoint it goes on" grep -q '^=> going on from' "$job_output"
+    job_check "to the same bits" test "$(hash_of)" = "$alone"
 else
     job_skip "reading what was saved" "no jansson here"
 fi

@@ -26,11 +26,12 @@
  */
 
 enum {
-    CUDA_THREADS = 256, /* of a block */
-    CUDA_ROWS = 32,     /* added by one thread */
-    CUDA_CHUNK = 64,    /* samples whose windows are multiplied at once */
-    CUDA_OWNED = 40,    /* allocations at most */
-    CUDA_SLOTS = 2      /* batches between host and device */
+    CUDA_THREADS = 256,                    /* of a block */
+    CUDA_ROWS = 32,                        /* added by one thread */
+    CUDA_CHUNK = 64,                       /* samples whose windows are multiplied at once */
+    CUDA_OWNED = 40,                       /* allocations at most */
+    CUDA_SLOTS = 2,                        /* batches between host and device */
+    CUDA_GRID_STEPS = 2 * MODEL_MAX_LAYERS /* floats of a grid, as on the CPU */
 };
 
 /* A batch in memory of the device, or on its way there. */

@@ -18,32 +18,51 @@ static void cuda_device_close(struct device *device)
     free(device);
 }
 
-/* ---- weights ---- */
+/* ---- weights, and what the optimizer remembers ---- */
+
+/* Waits for it. `there` is memory of the GPU, `here` of the host. */
+static int cuda_copy(struct cuda *cuda, float *there, float *here, size_t count, bool save)
+{
+    const char *what = save ? "copying from it" : "copying to it";
+    cudaError_t error = cudaMemcpyAsync(save ? here : there, save ? there : here,
+                                        count * sizeof(float),
+                                        save ? cudaMemcpyDeviceToHost : cudaMemcpyHostToDevice,
+                                        cuda->stream);
+
+    if (cuda_check(cuda, error, what) < 0)
+        return -1;
+    return cuda_check(cuda, cudaStreamSynchronize(cuda->stream), what);
+}
 
 static int cuda_put(struct device *device)
 {
     struct cuda *cuda = cuda_of(device);
-    const size_t bytes = cuda->model.parameters * sizeof(float);
 
-    if (cuda_check(cuda,
-                   cudaMemcpyAsync(cuda->model.weights, cuda->host->weights, bytes,
-                                   cudaMemcpyHostToDevice, cuda->stream),
-                   "copying the weights to it") < 0)
-        return -1;
-    return cuda_check(cuda, cudaStreamSynchronize(cuda->stream), "copying the weights to it");
+    return cuda_copy(cuda, cuda->model.weights, cuda->host->weights, cuda->model.parameters, false);
 }
 
 static int cuda_get(struct device *device)
 {
     struct cuda *cuda = cuda_of(device);
-    const size_t bytes = cuda->model.parameters * sizeof(float);
 
-    if (cuda_check(cuda,
-                   cudaMemcpyAsync(cuda->host->weights, cuda->model.weights, bytes,
-                                   cudaMemcpyDeviceToHost, cuda->stream),
-                   "copying the weights from it") < 0)
+    return cuda_copy(cuda, cuda->model.weights, cuda->host->weights, cuda->model.parameters, true);
+}
+
+/* In the CPU's order: the optimizer's, then the grid's. */
+static int cuda_state(struct device *device, bool save, float *state)
+{
+    struct cuda *cuda = cuda_of(device);
+    const size_t parameters = cuda->model.parameters;
+
+    if (cuda_copy(cuda, cuda->first, state, parameters, save) < 0)
         return -1;
-    return cuda_check(cuda, cudaStreamSynchronize(cuda->stream), "copying the weights from it");
+    state += parameters;
+    if (cuda->adadelta) {
+        if (cuda_copy(cuda, cuda->second, state, parameters, save) < 0)
+            return -1;
+        state += parameters;
+    }
+    return cuda_copy(cuda, cuda->steps, state, CUDA_GRID_STEPS, save);
 }
 
 /* ---- batches ---- */
@@ -161,8 +180,8 @@ static int cuda_losses(struct device *device, int count, double *losses)
 static int cuda_device_open(const struct device_setup *setup, struct device **device_p);
 
 static const struct device_kind cuda_kind = {
-    "cuda",         cuda_device_open, cuda_device_close, cuda_put,  cuda_get,
-    cuda_gradients, cuda_update,      cuda_losses,       cuda_test,
+    "cuda",     cuda_device_open, cuda_device_close, cuda_put,    cuda_get,
+    cuda_state, cuda_gradients,   cuda_update,       cuda_losses, cuda_test,
 };
 
 static int cuda_device_open(const struct device_setup *setup, struct device **device_p)
@@ -179,6 +198,8 @@ static int cuda_device_open(const struct device_setup *setup, struct device **de
         cuda_device_close(&cuda->device);
         return -1;
     }
+    cuda->device.state_count =
+        cuda->model.parameters * (cuda->adadelta ? 2 : 1) + CUDA_GRID_STEPS;
     *device_p = &cuda->device;
     return 0;
 }

@@ -15,7 +15,7 @@ int sampler_create(size_t count, int rank, int world, struct sampler *sampler)
         return failure("out of memory for the order of %zu samples", count);
     for (size_t i = 0; i < count; i++)
         order[i] = (uint32_t)i;
-    *sampler = (struct sampler){order, count, rank, world};
+    *sampler = (struct sampler){order, count, 0, rank, world};
     return 0;
 }
 

@@ -15,6 +15,7 @@
 struct sampler {
     uint32_t *order; /* a permutation of 0 .. count - 1 */
     size_t count;
+    size_t start; /* samples of the epoch that were seen before, by any ranks */
     int rank, world;
 };
 
@@ -25,16 +26,16 @@ void sampler_destroy(struct sampler *sampler); /* a zeroed one is accepted */
 /* A new order: a pure function of seed and epoch. */
 void sampler_shuffle(struct sampler *sampler, uint64_t seed, uint64_t epoch);
 
-/* Samples of this rank in an epoch: the same on every rank. */
+/* Samples of this rank in the rest of the epoch: the same on every rank. */
 static inline size_t sampler_size(const struct sampler *sampler)
 {
-    return (sampler->count + sampler->world - 1) / sampler->world;
+    return (sampler->count - sampler->start + sampler->world - 1) / sampler->world;
 }
 
 /* The index of this rank's i-th sample, i < sampler_size. */
 static inline uint32_t sampler_at(const struct sampler *sampler, size_t i)
 {
-    return sampler->order[(i * sampler->world + sampler->rank) % sampler->count];
+    return sampler->order[(sampler->start + i * sampler->world + sampler->rank) % sampler->count];
 }
 
 #endif

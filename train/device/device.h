@@ -46,6 +46,11 @@ struct device_kind {
     int (*put)(struct device *device);
     int (*get)(struct device *device);
     /*
+     * All but the weights that the next updates depend on, device->state_count floats: copied to
+     * the host (save), or from it.
+     */
+    int (*state)(struct device *device, bool save, float *state);
+    /*
      * sums becomes the gradients of the batch, which has micro_batches parts of one size behind
      * each other; GRID_TAIL floats follow (see grid.h). The batch may be used again at once.
      */
@@ -64,7 +69,8 @@ enum { DEVICE_AHEAD = 256 }; /* steps at most that a host is ahead of its device
 
 struct device {
     const struct device_kind *kind;
-    float *sums;   /* what the ranks average: model->parameters + GRID_TAIL floats */
+    float *sums; /* what the ranks average: model->parameters + GRID_TAIL floats */
+    size_t state_count;
     int ahead;     /* updates whose losses are kept: 1 to DEVICE_AHEAD */
     bool streamed; /* sums is memory of a GPU: calls on it are ordered by this stream */
     void *stream;

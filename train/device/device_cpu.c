@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* The CPU as a device: the model's own memory, its layers, the grid and the optimizer. */
 #include <stdlib.h>
+#include <string.h>
 
 #include "device.h"
 #include "train/buffer.h"
@@ -62,6 +63,8 @@ static int device_cpu_open(const struct device_setup *setup, struct device **dev
         device_cpu_close(&cpu->device);
         return -1;
     }
+    cpu->device.state_count =
+        optimizer_state_count(cpu->optimizer) + sizeof(cpu->grid.steps) / sizeof(float);
     *device_p = &cpu->device;
     return 0;
 }
@@ -70,6 +73,16 @@ static int device_cpu_open(const struct device_setup *setup, struct device **dev
 static int device_cpu_keep(struct device *device)
 {
     (void)device;
+    return 0;
+}
+
+static int device_cpu_state(struct device *device, bool save, float *state)
+{
+    struct device_of_cpu *cpu = device_cpu_of(device);
+    float *steps = state + optimizer_state_count(cpu->optimizer);
+
+    optimizer_state(cpu->optimizer, save, state);
+    memcpy(save ? steps : cpu->grid.steps, save ? cpu->grid.steps : steps, sizeof(cpu->grid.steps));
     return 0;
 }
 
@@ -136,6 +149,7 @@ const struct device_kind device_cpu = {
     .close = device_cpu_close,
     .put = device_cpu_keep,
     .get = device_cpu_keep,
+    .state = device_cpu_state,
     .gradients = device_cpu_gradients,
     .update = device_cpu_update,
     .losses = device_cpu_losses,

@@ -38,16 +38,32 @@ static void checkpoint_add(struct tensors *tensors, const struct layer *layer, c
     tensors->count++;
 }
 
+#define CHECKPOINT_REST "optimizer."
+
 /* The tensors of the model, in the order of the layers. */
 static void checkpoint_list(const struct model *model, int64_t epoch, struct tensors *tensors)
 {
-    *tensors = (struct tensors){.epoch = epoch};
+    *tensors = (struct tensors){.epoch = epoch, .samples = -1, .step = -1};
     for (int i = 0; i < model->count; i++) {
         if (!model->layers[i].name)
             continue;
         checkpoint_add(tensors, &model->layers[i], "weight");
         checkpoint_add(tensors, &model->layers[i], "bias");
     }
+}
+
+/* And what follows them in the file of a training. */
+static void checkpoint_list_rest(const struct checkpoint_rest *rest, struct tensors *tensors)
+{
+    struct tensor *tensor = &tensors->tensors[tensors->count++];
+
+    tensors->samples = rest->samples;
+    tensors->step = rest->step;
+    snprintf(tensor->name, sizeof(tensor->name), CHECKPOINT_REST "%s", rest->optimizer);
+    tensor->dimensions = 1;
+    tensor->shape[0] = rest->count;
+    tensor->begin = tensor[-1].end;
+    tensor->end = tensor->begin + rest->count * sizeof(float);
 }
 
 /*
@@ -109,27 +125,45 @@ static uint64_t checkpoint_get_length(const uint8_t *from)
     return length;
 }
 
-int checkpoint_save(const char *path, const struct model *model, int64_t epoch)
+/* rest: NULL for the parameters alone. */
+static int checkpoint_write(const char *path, const struct model *model, int64_t epoch,
+                            const struct checkpoint_rest *rest)
 {
-    const size_t bytes = model->parameters * sizeof(float);
+    const size_t own = model->parameters, more = rest ? rest->count : 0;
     uint8_t head[TENSORS_PREFIX + TENSORS_HEADER_MOST];
+    float *data = malloc((own + more) * sizeof(float));
     struct tensors tensors;
-    float *data = malloc(bytes);
     int length, result;
 
     if (!data)
         return failure("%s: out of memory", path);
     checkpoint_list(model, epoch, &tensors);
     checkpoint_copy(model, &tensors, true, data);
+    if (rest) {
+        checkpoint_list_rest(rest, &tensors);
+        memcpy(data + own, rest->state, more * sizeof(float));
+    }
     length = tensors_write(&tensors, (char *)head + TENSORS_PREFIX, TENSORS_HEADER_MOST);
     if (length < 0) {
         free(data);
         return failure("%s: the header does not fit", path);
     }
     checkpoint_put_length((uint64_t)length, head);
-    result = file_replace(path, head, TENSORS_PREFIX + (size_t)length, data, bytes);
+    result = file_replace(path, head, TENSORS_PREFIX + (size_t)length, data,
+                          (own + more) * sizeof(float));
     free(data);
     return result;
+}
+
+int checkpoint_save(const char *path, const struct model *model, int64_t epoch)
+{
+    return checkpoint_write(path, model, epoch, NULL);
+}
+
+int checkpoint_save_all(const char *path, const struct model *model,
+                        const struct checkpoint_rest *rest)
+{
+    return checkpoint_write(path, model, rest->epoch, rest);
 }
 
 /* Whether the file's tensors are the model's. */
@@ -149,9 +183,31 @@ static int checkpoint_match(const char *path, const struct tensors *file,
                 "%s: tensor %s has another shape than the model: is it of another --arch?", path,
                 want->name);
     }
-    if (file->count != model->count)
-        return failure("%s: %d tensors, expected %d: is it of another --arch?", path, file->count,
-                       model->count);
+    for (int i = 0; i < file->count; i++) {
+        const char *name = file->tensors[i].name;
+
+        if (!tensors_find(model, name) && strncmp(name, CHECKPOINT_REST, strlen(CHECKPOINT_REST)))
+            return failure("%s: there is a tensor %s in it: is it of another --arch?", path, name);
+    }
+    return 0;
+}
+
+/* Whether it holds the training's rest. */
+static int checkpoint_match_rest(const char *path, const struct tensors *file,
+                                 const struct tensors *expected)
+{
+    const struct tensor *want = &expected->tensors[expected->count - 1];
+    const struct tensor *have = tensors_find(file, want->name);
+
+    if (!have)
+        return failure("%s: there is no tensor %s in it: is it of another --optimizer, or without "
+                       "one?",
+                       path, want->name);
+    if (have->dimensions != 1 || have->shape[0] != want->shape[0])
+        return failure("%s: tensor %s has another size than here: is it of another --arch?", path,
+                       want->name);
+    if (file->epoch < 0 || file->samples < 0 || file->step < 0)
+        return failure("%s: it does not say how far the training was", path);
     return 0;
 }
 
@@ -178,7 +234,32 @@ static int checkpoint_parse(const char *path, const uint8_t *bytes, size_t size,
                         tensors);
 }
 
-int checkpoint_load(const char *path, struct model *model, int64_t *epoch_p)
+/* The file's floats, a copy because the header's length may misalign it. NULL: out of memory. */
+static float *checkpoint_floats(const char *path, const uint8_t *data, size_t bytes)
+{
+    float *floats = malloc(bytes);
+
+    if (floats)
+        memcpy(floats, data, bytes);
+    else
+        failure("%s: out of memory", path);
+    return floats;
+}
+
+static void checkpoint_take_rest(const struct tensors *file, const struct tensors *expected,
+                                 const float *data, struct checkpoint_rest *rest)
+{
+    const char *name = expected->tensors[expected->count - 1].name;
+
+    rest->epoch = file->epoch;
+    rest->samples = file->samples;
+    rest->step = file->step;
+    memcpy(rest->state, data + tensors_find(file, name)->begin / 4, rest->count * sizeof(float));
+}
+
+/* rest: NULL for the parameters alone. */
+static int checkpoint_read(const char *path, struct model *model, int64_t *epoch_p,
+                           struct checkpoint_rest *rest)
 {
     struct tensors file, expected;
     uint8_t *bytes = NULL;
@@ -191,17 +272,33 @@ int checkpoint_load(const char *path, struct model *model, int64_t *epoch_p)
         checkpoint_parse(path, bytes, size, &file, &begin) < 0 ||
         checkpoint_match(path, &file, &expected) < 0)
         goto out;
-    data = malloc(size - begin); /* a copy, because the header's length may misalign it */
-    if (!data) {
-        failure("%s: out of memory", path);
-        goto out;
+    if (rest) {
+        checkpoint_list_rest(rest, &expected);
+        if (checkpoint_match_rest(path, &file, &expected) < 0)
+            goto out;
     }
-    memcpy(data, bytes + begin, size - begin);
+    data = checkpoint_floats(path, bytes + begin, size - begin);
+    if (!data)
+        goto out;
     checkpoint_copy(model, &file, false, data);
+    if (rest)
+        checkpoint_take_rest(&file, &expected, data, rest);
     *epoch_p = file.epoch > 0 ? file.epoch : 0;
     result = 0;
 out:
     free(data);
     free(bytes);
     return result;
+}
+
+int checkpoint_load(const char *path, struct model *model, int64_t *epoch_p)
+{
+    return checkpoint_read(path, model, epoch_p, NULL);
+}
+
+int checkpoint_load_all(const char *path, struct model *model, struct checkpoint_rest *rest)
+{
+    int64_t epoch;
+
+    return checkpoint_read(path, model, &epoch, rest);
 }

@@ -41,8 +41,12 @@ int tensors_write(const struct tensors *tensors, char *text, size_t size)
 {
     struct tensors_out out = {text, size, 0};
 
-    tensors_put(&out, "{\"__metadata__\":{\"format\":\"pt\",\"epoch\":\"%" PRId64 "\"}",
+    tensors_put(&out, "{\"__metadata__\":{\"format\":\"pt\",\"epoch\":\"%" PRId64 "\"",
                 tensors->epoch);
+    if (tensors->step >= 0)
+        tensors_put(&out, ",\"samples\":\"%" PRId64 "\",\"step\":\"%" PRId64 "\"", tensors->samples,
+                    tensors->step);
+    tensors_put(&out, "}");
     for (int i = 0; i < tensors->count; i++) {
         const struct tensor *tensor = &tensors->tensors[i];
 
@@ -110,7 +114,7 @@ static int tensors_check(const char *path, const struct tensors *tensors, uint64
 int tensors_read(const char *path, const char *text, size_t length, uint64_t data_size,
                  struct tensors *tensors)
 {
-    struct tensors read = {.count = 0, .epoch = -1};
+    struct tensors read = {.count = 0, .epoch = -1, .samples = -1, .step = -1};
 
     if (tensors_parse(path, text, length, &read) < 0 || tensors_check(path, &read, data_size) < 0)
         return -1;

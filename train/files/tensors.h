@@ -29,7 +29,8 @@ struct tensor {
 struct tensors {
     int count;
     struct tensor tensors[TENSORS_MOST];
-    int64_t epoch; /* epochs done, from the metadata; -1: not said */
+    /* From the metadata; -1: not said. Epochs done, samples seen in the next one, steps in all. */
+    int64_t epoch, samples, step;
 };
 
 /* The tensor of that name, or NULL. */

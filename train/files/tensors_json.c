@@ -9,6 +9,7 @@
 #ifdef HAVE_JANSSON
 
 #include <jansson.h>
+#include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -63,18 +64,31 @@ static int tensor_read(const char *path, const char *name, json_t *value, struct
     return 0;
 }
 
+/* A number written as a text, up to `most`. What is not there leaves *number_p as it is. */
+static bool number_read(const json_t *object, const char *key, int64_t most, int64_t *number_p)
+{
+    const char *text = json_string_value(json_object_get(object, key));
+
+    if (!text)
+        return true;
+    if (!*text || strlen(text) > 15 || text[strspn(text, "0123456789")] || atoll(text) > most)
+        return false;
+    *number_p = atoll(text);
+    return true;
+}
+
 static int metadata_read(const char *path, const char *name, const json_t *value,
                          struct tensors *tensors)
 {
-    const char *text = json_string_value(json_object_get(value, "epoch"));
+    const int64_t most = 1000000000000;
 
     if (!json_is_object(value))
         return value_wrong(path, name, "expected an object");
-    if (!text)
-        return 0;
-    if (!*text || strlen(text) > 7 || text[strspn(text, "0123456789")] || atoi(text) > 1000000)
+    if (!number_read(value, "epoch", 1000000, &tensors->epoch))
         return value_wrong(path, name, "expected an epoch from 0 to 1000000");
-    tensors->epoch = atoi(text);
+    if (!number_read(value, "samples", most, &tensors->samples) ||
+        !number_read(value, "step", most, &tensors->step))
+        return value_wrong(path, name, "expected numbers of samples and steps up to 10^12");
     return 0;
 }
 

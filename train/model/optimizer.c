@@ -86,6 +86,19 @@ void optimizer_destroy(struct optimizer *optimizer)
     free(optimizer);
 }
 
+size_t optimizer_state_count(const struct optimizer *optimizer)
+{
+    return optimizer->count * (optimizer->second ? 2 : 1);
+}
+
+void optimizer_state(struct optimizer *optimizer, bool save, float *state)
+{
+    float *parts[2] = {optimizer->first, optimizer->second};
+
+    for (int i = 0; i < 2 && parts[i]; i++, state += optimizer->count)
+        memcpy(save ? state : parts[i], save ? parts[i] : state, optimizer->count * sizeof(float));
+}
+
 void optimizer_step(struct optimizer *optimizer, float lr, float *weights, const float *gradients)
 {
     optimizer->step(optimizer, lr, weights, gradients);

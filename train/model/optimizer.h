@@ -3,6 +3,7 @@
 #ifndef TRAIN_OPTIMIZER_H
 #define TRAIN_OPTIMIZER_H
 
+#include <stdbool.h>
 #include <stddef.h>
 
 /* Adadelta's constants. */
@@ -20,6 +21,13 @@ struct optimizer;
 int optimizer_create(const char *name, size_t count, float momentum, float weight_decay,
                      struct optimizer **optimizer_p);
 void optimizer_destroy(struct optimizer *optimizer); /* NULL is accepted */
+
+/*
+ * What it remembers from step to step, so many floats: copied to `state` (save) or from it. Zeroes
+ * are what it begins with.
+ */
+size_t optimizer_state_count(const struct optimizer *optimizer);
+void optimizer_state(struct optimizer *optimizer, bool save, float *state);
 
 /*
  * Moves the parameters one step. No sum runs across elements and nothing is fused, so the

@@ -126,6 +126,8 @@ void disti_news_subscribe(struct dist_group *group);
 void disti_news_unsubscribe(struct dist_group *group);
 /* The first news that concern the group, without waiting; false: there are none yet. */
 bool disti_news_read(struct dist_group *group, struct disti_notice *notice_p);
+/* Has that rank left the job, or was it lost, as far as the store has told? Not this one. */
+bool disti_news_is_gone(struct disti_world *world, int world_rank);
 
 /* agree.c */
 

@@ -81,6 +81,21 @@ void disti_news_unsubscribe(struct dist_group *group)
     pthread_mutex_unlock(&world->lock);
 }
 
+bool disti_news_is_gone(struct disti_world *world, int world_rank)
+{
+    const struct world_gone *gone;
+
+    if (world_rank == world->rank)
+        return false;
+    pthread_mutex_lock(&world->lock);
+    news_distribute(world);
+    gone = world->gone;
+    while (gone && gone->notice.rank != world_rank)
+        gone = gone->next;
+    pthread_mutex_unlock(&world->lock);
+    return gone != NULL;
+}
+
 bool disti_news_read(struct dist_group *group, struct disti_notice *notice_p)
 {
     struct disti_world *world = group->world;

@@ -198,6 +198,60 @@ static void test_failed_save(void **state)
     model_destroy(model);
 }
 
+static struct checkpoint_rest make_rest(const char *optimizer, float *state, size_t count)
+{
+    return (struct checkpoint_rest){.epoch = 2,
+                                    .samples = 640,
+                                    .step = 99,
+                                    .optimizer = optimizer,
+                                    .state = state,
+                                    .count = count};
+}
+
+static void test_whole_training(void **state)
+{
+    struct model *saved = make_model("mlp"), *loaded;
+    float first[3] = {1, -2, 0.5F}, second[3] = {0};
+    struct checkpoint_rest rest = make_rest("sgd", first, 3);
+    int64_t epoch;
+
+    (void)state;
+    assert_int_equal(model_create("mlp", 1, NULL, &loaded), 0);
+    assert_int_equal(checkpoint_save_all("all", saved, &rest), 0);
+    rest = (struct checkpoint_rest){.optimizer = "sgd", .state = second, .count = 3};
+    assert_int_equal(checkpoint_load_all("all", loaded, &rest), 0);
+    assert_int_equal(rest.epoch, 2);
+    assert_int_equal(rest.samples, 640);
+    assert_int_equal(rest.step, 99);
+    assert_memory_equal(first, second, sizeof(first));
+    assert_memory_equal(saved->weights, loaded->weights, saved->parameters * sizeof(float));
+    /* Its parameters alone are fine too. */
+    assert_int_equal(checkpoint_load("all", loaded, &epoch), 0);
+    assert_int_equal(epoch, 2);
+    model_destroy(saved);
+    model_destroy(loaded);
+}
+
+static void test_not_that_training(void **state)
+{
+    struct model *model = make_model("mlp");
+    float values[4] = {0};
+    struct checkpoint_rest rest = make_rest("sgd", values, 3);
+
+    (void)state;
+    assert_int_equal(checkpoint_save_all("all", model, &rest), 0);
+    rest.optimizer = "adadelta";
+    assert_int_equal(checkpoint_load_all("all", model, &rest), -1);
+    unit_failed_with("no tensor optimizer.adadelta");
+    rest = make_rest("sgd", values, 4);
+    assert_int_equal(checkpoint_load_all("all", model, &rest), -1);
+    unit_failed_with("another size");
+    assert_int_equal(checkpoint_save("model", model, 1), 0);
+    assert_int_equal(checkpoint_load_all("model", model, &rest), -1);
+    unit_failed_with("no tensor optimizer.sgd");
+    model_destroy(model);
+}
+
 int main(void)
 {
 #ifndef HAVE_JANSSON
@@ -205,10 +259,11 @@ int main(void)
     return 77;
 #endif
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_round_trip),    cmocka_unit_test(test_layout),
-        cmocka_unit_test(test_truncations),   cmocka_unit_test(test_corrupt_headers),
-        cmocka_unit_test(test_absurd_length), cmocka_unit_test(test_other_arch),
-        cmocka_unit_test(test_failed_save),
+        cmocka_unit_test(test_round_trip),        cmocka_unit_test(test_layout),
+        cmocka_unit_test(test_truncations),       cmocka_unit_test(test_corrupt_headers),
+        cmocka_unit_test(test_absurd_length),     cmocka_unit_test(test_other_arch),
+        cmocka_unit_test(test_failed_save),       cmocka_unit_test(test_whole_training),
+        cmocka_unit_test(test_not_that_training),
     };
 
     return cmocka_run_group_tests(tests, unit_enter_folder, unit_leave_folder);

@@ -85,11 +85,35 @@ static void test_order_comes_from_seed_and_epoch(void **state)
     assert_true(orders_differ(2, 1));
 }
 
+/* The rest of an epoch, by any number of ranks, is what the ranks before had not seen. */
+static void test_goes_on_in_the_middle(void **state)
+{
+    struct sampler alone, part;
+
+    (void)state;
+    assert_int_equal(sampler_create(96, 0, 1, &alone), 0);
+    sampler_shuffle(&alone, 1, 1);
+    for (size_t start = 0; start <= 96; start += 16) {
+        for (int rank = 0; rank < 3; rank++) {
+            assert_int_equal(sampler_create(96, rank, 3, &part), 0);
+            sampler_shuffle(&part, 1, 1);
+            part.start = start;
+            assert_int_equal(sampler_size(&part), (96 - start + 2) / 3);
+            for (size_t i = 0; 3 * i + (size_t)rank < 96 - start; i++)
+                assert_int_equal(sampler_at(&part, i),
+                                 sampler_at(&alone, start + 3 * i + (size_t)rank));
+            sampler_destroy(&part);
+        }
+    }
+    sampler_destroy(&alone);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_partition),
         cmocka_unit_test(test_same_global_order),
+        cmocka_unit_test(test_goes_on_in_the_middle),
         cmocka_unit_test(test_order_comes_from_seed_and_epoch),
     };
 

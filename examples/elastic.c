@@ -1,0 +1,52 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Goes on with those that are left when ranks are lost: kill some of them, but not who holds the
+ * store. */
+#include <dist/dist.h>
+#include <stdio.h>
+#include <unistd.h>
+
+#define STEPS 300
+
+/* What must be the same on all ranks: a model of one weight, and how far its training is. */
+struct state {
+    float step, weight;
+};
+
+/* One step down the mean of the ranks' gradients of (weight - rank)^2. */
+static dist_status train(dist_group *group, int rank, struct state *state)
+{
+    float gradient = 2 * (state->weight - (float)rank);
+    dist_status status = dist_all_reduce(group, &gradient, &gradient, 1, DIST_FLOAT32, DIST_AVG);
+
+    if (status == DIST_OK)
+        *state = (struct state){state->step + 1, state->weight - 0.05f * gradient};
+    return status;
+}
+
+int main(void)
+{
+    dist_group *world = NULL, *group, *left = NULL;
+    struct state state = {0, 0};
+    dist_status status = dist_init_process_group(NULL, &world);
+
+    group = world;
+    while (status == DIST_OK && state.step < STEPS) {
+        status = train(group, dist_get_rank(world), &state);
+        while (status == DIST_ERR_PEER_LOST || status == DIST_ERR_ABORTED) {
+            /* Some ranks may have done the step, others not: all take the state of the first. */
+            status = dist_shrink(group, NULL, &left);
+            if (status == DIST_OK && group != world)
+                dist_destroy_process_group(group);
+            if (status == DIST_OK)
+                status = dist_broadcast(group = left, &state, 2, DIST_FLOAT32, 0);
+        }
+        usleep(10000); /* a real step takes its time */
+    }
+    if (status == DIST_OK)
+        printf("rank %d: %d ranks are left, weight %.2f\n", dist_get_rank(world),
+               dist_get_world_size(group), state.weight);
+    else
+        fprintf(stderr, "%s\n", dist_last_error());
+    dist_destroy_process_group(world);
+    return status != DIST_OK;
+}

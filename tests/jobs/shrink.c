@@ -1,0 +1,185 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * shrink BACKEND VICTIMS SEED: so many ranks, never rank 0, are killed at random times while all of
+ * them reduce; those that are left shrink their group each time they lose one, and exit with 0 if
+ * all of them go on together, with right results, as soon as the last victim is gone.
+ *
+ * shrink BACKEND absent: rank 1 lives but does not come: the others are told so.
+ * shrink BACKEND store: rank 0, which holds the store, is killed: the others are told so.
+ */
+#include <dist/dist.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#define RANKS_MAX 64
+#define COUNT 20000
+#define AFTER 20 /* calls of those that are left */
+#define MOST_US 200000
+
+static unsigned long long shrink_state;
+
+static unsigned shrink_random(unsigned below)
+{
+    shrink_state = shrink_state * 6364136223846793005ULL + 1442695040888963407ULL;
+    return (unsigned)(shrink_state >> 33) % below;
+}
+
+static void shrink_sleep_us(unsigned us)
+{
+    const struct timespec time = {.tv_sec = us / 1000000, .tv_nsec = us % 1000000 * 1000L};
+
+    nanosleep(&time, NULL);
+}
+
+static void *shrink_die(void *arg)
+{
+    shrink_sleep_us(*(unsigned *)arg);
+    kill(getpid(), SIGKILL);
+    return NULL;
+}
+
+/* Of all ranks the same draw. Returns when this one dies, in microseconds; 0: it does not. */
+static unsigned shrink_draw(int rank, int ranks, int victims)
+{
+    unsigned dies[RANKS_MAX] = {0};
+
+    while (victims > 0) {
+        unsigned r = 1 + shrink_random((unsigned)ranks - 1), at = 1 + shrink_random(MOST_US);
+
+        if (dies[r])
+            continue;
+        dies[r] = at;
+        victims--;
+    }
+    return dies[rank];
+}
+
+static int shrink_fault(const dist_group *world, const char *what)
+{
+    fprintf(stderr, "FAULT: rank %d: %s: %s\n", dist_get_rank(world), what, dist_last_error());
+    return 1;
+}
+
+/* Are there all ranks of the group in the sum, and nobody else's? */
+static bool shrink_right(const dist_group *group, const int *sums)
+{
+    int expected = 0;
+
+    for (int r = 0; r < dist_get_world_size(group); r++)
+        expected += 1 << dist_get_global_rank(group, r) % 24;
+    for (int i = 0; i < COUNT; i++) {
+        if (sums[i] != expected)
+            return false;
+    }
+    return true;
+}
+
+static dist_status shrink_step(dist_group *group, int world_rank)
+{
+    static int values[COUNT];
+
+    for (int i = 0; i < COUNT; i++)
+        values[i] = 1 << world_rank % 24;
+    return dist_all_reduce(group, values, values, COUNT, DIST_INT32, DIST_SUM) == DIST_OK
+               ? shrink_right(group, values) ? DIST_OK : DIST_ERR_INTERNAL
+               : DIST_ERR_PEER_LOST;
+}
+
+static int shrink_go_on(dist_group *world, int left)
+{
+    dist_group *group = world, *smaller;
+
+    for (int after = 0; after < AFTER; after += dist_get_world_size(group) == left) {
+        dist_status status = shrink_step(group, dist_get_rank(world));
+
+        if (status == DIST_ERR_INTERNAL)
+            return shrink_fault(world, "a wrong sum");
+        if (status == DIST_OK)
+            continue;
+        if (dist_shrink(group, NULL, &smaller) != DIST_OK)
+            return shrink_fault(world, "dist_shrink");
+        if (group != world)
+            dist_destroy_process_group(group);
+        group = smaller;
+    }
+    return dist_get_world_size(group) == left ? 0 : shrink_fault(world, "too few are left");
+}
+
+/* One does not come: `text` must be in the error of the others. */
+static int shrink_refused(dist_group *world, const char *text)
+{
+    struct dist_group_options options = DIST_GROUP_OPTIONS_INIT;
+    dist_group *group;
+
+    options.timeout_ms = 1000;
+    if (dist_shrink(world, &options, &group) == DIST_OK)
+        return shrink_fault(world, "dist_shrink should have failed");
+    return strstr(dist_last_error(), text) ? 0 : shrink_fault(world, text);
+}
+
+static int shrink_run(dist_group *world, int argc, char **argv)
+{
+    int rank = dist_get_rank(world), victims = argc > 3 ? atoi(argv[2]) : 0;
+    unsigned dies;
+    pthread_t thread;
+
+    if (strcmp(argv[2], "absent") == 0 && rank == 1) {
+        shrink_sleep_us(2500000);
+        return 0;
+    }
+    if (strcmp(argv[2], "absent") == 0)
+        return shrink_refused(world, "rank 1 (");
+    if (strcmp(argv[2], "store") == 0) {
+        if (rank == 0)
+            kill(getpid(), SIGKILL);
+        return shrink_step(world, rank) == DIST_ERR_PEER_LOST
+                   ? shrink_refused(world, "held the job's store")
+                   : shrink_fault(world, "a call without rank 0");
+    }
+    shrink_state = strtoull(argv[3], NULL, 10);
+    dies = shrink_draw(rank, dist_get_world_size(world), victims);
+    if (dies)
+        pthread_create(&thread, NULL, shrink_die, &dies);
+    return shrink_go_on(world, dist_get_world_size(world) - victims);
+}
+
+static int shrink_rank(int argc, char **argv)
+{
+    struct dist_options options = DIST_OPTIONS_INIT;
+    dist_group *world;
+    int code;
+
+    options.backend = argv[1];
+    options.timeout_ms = 30000;
+    if (dist_init_process_group(&options, &world) != DIST_OK) {
+        fprintf(stderr, "FAULT: %s\n", dist_last_error());
+        return 1;
+    }
+    code = shrink_run(world, argc, argv);
+    dist_destroy_process_group(world);
+    return code;
+}
+
+/* The ranks are children, so that a rank which is killed is no failure of the job. */
+int main(int argc, char **argv)
+{
+    pid_t child;
+    int status;
+
+    if (argc < 3)
+        return 2;
+    child = fork();
+    if (child == 0)
+        return shrink_rank(argc, argv);
+    if (child < 0 || waitpid(child, &status, 0) != child)
+        return 3;
+    if (WIFSIGNALED(status))
+        return WTERMSIG(status) == SIGKILL ? 0 : 128 + WTERMSIG(status);
+    return WEXITSTATUS(status);
+}

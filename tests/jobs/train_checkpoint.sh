@@ -1,0 +1,44 @@
+#!/bin/bash
+# SPDX-License-Identifier: BSD-3-Clause
+# A training that was killed, and goes on from its file, ends as one that was not interrupted.
+. "$srcdir/tests/support/job.sh"
+
+file=$job_folder/kept
+samples=1200
+[ -z "${CHECK_SHORT-}" ] || samples=800
+options=(--epochs 2 --train-samples $samples --test-samples 100 --dist-backend gloo)
+kept=("${options[@]}" --checkpoint "$file")
+
+hash_of() { grep -o 'Parameter hash: [0-9a-f]*' "$job_output" | tail -n 1; }
+
+# Rank 1 kills itself in the middle, as soon as the file is there and some steps older.
+cat >"$job_folder/killed" <<END
+#!/bin/bash
+"$builddir/train_mnist" "\$@" &
+if [ "\$RANK" = 1 ]; then
+    until [ -e "$file" ]; do sleep 0.05; done
+    sleep 0.\$((RANDOM % 10))
+    kill -KILL \$!
+    exit 0
+fi
+wait \$!
+END
+chmod +x "$job_folder/killed"
+
+if ! grep -q '^#define HAVE_JANSSON' "$builddir/config.h"; then
+    job_skip "checkpoints" "built without jansson"
+    exit 0
+fi
+job shell 2 train_mnist "${options[@]}"
+whole=$(hash_of)
+job_check "there is a hash" test -n "$whole"
+job_fails "rank 1" shell 4 "$job_folder/killed" "${kept[@]}" --checkpoint-interval 3
+job shell 2 train_mnist "${kept[@]}"
+job_check "it went on" grep -q '^=> going on from' "$job_output"
+job_check "with other ranks, and came to the same parameters" test "$(hash_of)" = "$whole"
+job_check "no half of a file is left" test ! -e "$file.tmp"
+
+job_fails "no tensor optimizer.sgd in it" shell 2 train_mnist "${kept[@]}" --optimizer sgd
+job_fails "is it of another --arch" shell 2 train_mnist "${kept[@]}" --arch mlp
+truncate -s 1000000 "$file"
+job_fails "the file is truncated" shell 2 train_mnist "${kept[@]}"
