@@ -40,7 +40,7 @@ struct node_locations {
     struct disti_segment_location window;
     uint64_t in_address, out_address; /* in this rank's own address space */
     uint64_t mover_ns[2];             /* mover.c: by windows, and by CMA */
-    int32_t cma_failed; /* from stage 1 on: errno of a copy that the kernel did not make */
+    uint64_t rounds;                  /* of its window, before this call */
 };
 
 /*
@@ -67,10 +67,24 @@ struct node_locations {
 struct node_slot {
     alignas(NODE_APART) _Atomic uint64_t stage;
     _Atomic uint64_t history, fingerprint;
+    uint8_t place;  /* of enum disti_node_place, in calls of pairs */
+    bool cma;       /* of the rank that leads a call of pairs: the kernel may copy */
+    int32_t failed; /* from stage 1 on: errno of a copy that the kernel did not make, or UNSEEN */
     alignas(NODE_SLOT_ALIGN) union {
         struct node_locations locations;
         unsigned char data[NODE_SLOT_DATA];
     };
+};
+
+/* `failed`: a peer's segment could not be mapped. */
+#define NODE_UNSEEN (-1)
+
+/*
+ * In calls of pairs: a block for one rank, or from it. A list of them stands before what is given:
+ * in the slot, or else in the area.
+ */
+struct node_block {
+    uint64_t count, first; /* elements; where in IN or OUT it begins, or in what is given */
 };
 
 struct node_area {
@@ -111,6 +125,15 @@ static inline struct node_area *node_areas(struct node_board *board)
 static inline struct node_slot *node_slot(struct node_board *board, const struct disti_node_op *op)
 {
     return &board->slots[op->number % NODE_SLOTS];
+}
+
+/* Its list, in a call of pairs. */
+static inline struct node_block *node_list(struct node_board *board, const struct disti_node_op *op)
+{
+    struct node_slot *slot = node_slot(board, op);
+
+    return slot->place == NODE_IN_SLOT ? (void *)slot->data
+                                       : (void *)node_areas(board)[op->number % NODE_AREAS].data;
 }
 
 /* Where a rank's data are in a call on the boards. */

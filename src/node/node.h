@@ -58,6 +58,14 @@ enum disti_node_way {
 struct disti_node_op;
 typedef void (*node_finish_fn)(struct disti_node *node, const struct disti_node_op *op);
 
+/* Where what a rank gives stands, in a call of pairs (pairs/). */
+enum disti_node_place {
+    NODE_NOWHERE, /* it gives nothing, and shows nothing */
+    NODE_IN_SLOT,
+    NODE_IN_AREA,
+    NODE_IN_MEMORY /* the slot says where; or that is where it takes */
+};
+
 /*
  * A call under way; in memory of the caller, who fills nothing in it. After start it must be
  * advanced until it has ended, or the node be closed.
@@ -66,16 +74,20 @@ struct disti_node_op {
     struct dist_call call;
     void *program_out; /* what call.out stands for, if that is its twin (segment.h); else NULL */
     uint64_t fingerprint, number;
-    size_t element_bytes, piece; /* elements of a block that go in one round */
+    size_t element_bytes;
+    size_t largest;              /* elements of the largest block */
+    size_t piece;                /* elements of a block that go in one round */
     size_t given;                /* BOARD: bytes of this rank's that stand on its board */
     bool past;                   /* OUT is written past the caches */
     bool cma;                    /* it does not begin in windows: the kernel will do */
     int64_t begun_ns;            /* while both are tried: when all had come; 0: it is no trial */
     bool chosen;                 /* BOARD: mover.c has chosen it for this call alone */
+    bool paired;                 /* a call of pairs (pairs/), */
+    bool together;               /* in which this rank and others copy */
+    enum disti_node_place place; /* of what it gives */
     bool in_area;                /* BOARD: what is given is too much for a slot */
     bool gives, takes;           /* this rank */
     int first, end;              /* the ranks that are awaited: [first, end), but for this one */
-    bool meets;                  /* it waits for all: when it ends they have begun it */
     size_t offset;               /* BOARD: where in what is given this rank's block begins */
     node_finish_fn finish;       /* BOARD: takes what has come; NULL: there is nothing */
     disti_reduce_fn pair;        /* sums what two ranks give; NULL: there are more, or DIST_USER */
@@ -83,15 +95,16 @@ struct disti_node_op {
     enum disti_node_op_state state;
     enum disti_node_way way;
     uint64_t rounds, round;
-    size_t done;           /* of this round's work */
-    int others;            /* that a root has done with */
-    uint32_t stage;        /* that the others are awaited at */
-    uint32_t base;         /* the stage that its rounds are counted from */
-    int admitted;          /* POSTED: ranks below this let it begin */
-    int seen;              /* WAITING: ranks below this have come to its stage */
-    int peer;              /* on ERR_MISMATCH: who called something else, */
-    uint64_t mine, theirs; /* both fingerprints, */
-    uint64_t sequence;     /* and the number of that call of mine */
+    size_t done;             /* of this round's work */
+    int others;              /* that a root has done with */
+    uint32_t stage;          /* that the others are awaited at */
+    uint32_t base;           /* the stage that its rounds are counted from */
+    int admitted;            /* POSTED: ranks below this let it begin */
+    int seen;                /* WAITING: ranks below this have come to its stage */
+    int peer;                /* on ERR_MISMATCH: who called something else, */
+    uint64_t mine, theirs;   /* both fingerprints, */
+    uint64_t sequence;       /* the number of that call of mine, */
+    uint64_t expected, sent; /* and what I expected of the peer, and what that gave: bytes */
 };
 
 /* What a rank sends to each of the others, as bytes. All zero: it has no board. */

@@ -187,12 +187,14 @@ bool disti_node_reduce_some(struct disti_node *node, struct disti_node_op *op)
 {
     const struct node_pattern *pattern = disti_node_pattern(op->call.collective);
     size_t first, from, to, at, take;
-    size_t elements = disti_node_round(op, op->round, &first);
+    size_t elements = disti_node_round(op, op->call.count, op->round, &first);
     size_t bite = node_bite(op, NODE_BITE / (size_t)node->ranks);
 
     disti_node_slice(node, op, elements, node->rank, &from, &to);
     if (!pattern->slices)
         from = 0, to = elements;
+    if (from == to)
+        return true;
     at = from + op->done;
     take = to - at < bite ? to - at : bite;
     for (int r = 0; r < node->ranks; r++)
@@ -206,7 +208,7 @@ void disti_node_drain(struct disti_node *node, struct disti_node_op *op, uint64_
 {
     const struct node_pattern *pattern = disti_node_pattern(op->call.collective);
     size_t first, from, to;
-    size_t elements = disti_node_round(op, round, &first);
+    size_t elements = disti_node_round(op, op->call.count, round, &first);
     bool swapped = op->way == NODE_WAY_SWAPPED;
 
     if (!pattern->slices || node->peers[node->rank].out ||

@@ -93,9 +93,14 @@ tests_jobs_idle_LDADD = libdist.la
 tests_jobs_idle_LDFLAGS = $(job_ldflags)
 
 check_PROGRAMS += tests/jobs/movers
-tests_jobs_movers_SOURCES = tests/jobs/movers.c
+tests_jobs_movers_SOURCES = tests/jobs/movers.c tests/jobs/refuse.h
 tests_jobs_movers_LDADD = libdist.la
 tests_jobs_movers_LDFLAGS = $(job_ldflags)
+
+check_PROGRAMS += tests/jobs/uneven
+tests_jobs_uneven_SOURCES = tests/jobs/uneven.c tests/jobs/refuse.h
+tests_jobs_uneven_LDADD = libdist.la
+tests_jobs_uneven_LDFLAGS = $(job_ldflags)
 
 check_PROGRAMS += tests/jobs/stopped
 tests_jobs_stopped_SOURCES = tests/jobs/stopped.c
@@ -199,6 +204,7 @@ job_scripts = \
 	tests/jobs/agents.sh \
 	tests/jobs/many_groups.sh \
 	tests/jobs/movers.sh \
+	tests/jobs/uneven.sh \
 	tests/jobs/reproducible.sh \
 	tests/jobs/registered.sh \
 	tests/jobs/bad_input.sh \

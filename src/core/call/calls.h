@@ -71,6 +71,9 @@ void disti_call_remember(dist_group *group, const struct dist_call *call, size_t
 dist_status disti_call_even(dist_group *group, struct calls_kind kind, const void *in, void *out,
                             size_t count);
 
+/* The same for a v-form, whose lists are compared. */
+dist_status disti_call_uneven(dist_group *group, const struct dist_call *call);
+
 static inline struct dist_call disti_call_of(struct calls_kind kind, const void *in, void *out,
                                              size_t count)
 {
@@ -91,6 +94,12 @@ static inline dist_status calls_even(dist_group *group, struct calls_kind kind, 
 
     return form.async ? disti_call(group, &call, form)
                       : disti_call_even(group, kind, in, out, count);
+}
+
+static inline dist_status calls_uneven(dist_group *group, const struct dist_call *call,
+                                       struct calls_form form)
+{
+    return form.async ? disti_call(group, call, form) : disti_call_uneven(group, call);
 }
 
 /* By 1 before and by -1 after a time in which this thread's calls are not to run here and now:

@@ -7,6 +7,10 @@
 #include "store/last_call.h"
 
 #include <stdlib.h>
+#include <string.h>
+
+/* A v-form of more ranks is checked each time. */
+#define REPEAT_RANKS 16
 
 /* A good call, but for its buffers; the last of its collective in the group. */
 struct disti_repeat {
@@ -14,28 +18,49 @@ struct disti_repeat {
     bool same;  /* in and out may be the same */
     size_t in_bytes, out_bytes;
     struct dist_call call;
+    size_t lists[4][REPEAT_RANKS]; /* what call's counts and offsets point to */
 };
+
+/* With the lock held. Lists are not written over while a work may refer to them. */
+static bool repeat_may(const dist_group *group, const struct dist_call *call)
+{
+    return !disti_collective_uneven(call->collective) ||
+           (group->world_size <= REPEAT_RANKS && !group->works);
+}
+
+static void repeat_keep(const size_t **list, size_t *kept, int ranks)
+{
+    if (!*list)
+        return;
+    memcpy(kept, *list, (size_t)ranks * sizeof(*kept));
+    *list = kept;
+}
+
+static void repeat_set(const dist_group *group, const struct dist_call *call, size_t in_bytes,
+                       size_t out_bytes, struct disti_repeat *repeat)
+{
+    repeat->known = true;
+    repeat->same = call->in == call->out;
+    repeat->in_bytes = in_bytes;
+    repeat->out_bytes = out_bytes;
+    repeat->call = *call;
+    repeat->call.waits = true;
+    repeat_keep(&repeat->call.in_counts, repeat->lists[0], group->world_size);
+    repeat_keep(&repeat->call.in_offsets, repeat->lists[1], group->world_size);
+    repeat_keep(&repeat->call.out_counts, repeat->lists[2], group->world_size);
+    repeat_keep(&repeat->call.out_offsets, repeat->lists[3], group->world_size);
+}
 
 void disti_call_remember(dist_group *group, const struct dist_call *call, size_t in_bytes,
                          size_t out_bytes)
 {
-    struct disti_repeat *repeat;
-
-    if (disti_collective_uneven(call->collective) || disti_collective_pair(call->collective) ||
-        call->reduction || call->list || !group->host_only || !group->backend->at_once ||
-        !disti_lock_try(&group->lock))
+    if (disti_collective_pair(call->collective) || call->reduction || call->list ||
+        !group->host_only || !group->backend->at_once || !disti_lock_try(&group->lock))
         return;
     if (!group->repeats)
         group->repeats = calloc(DIST_COLL_COUNT, sizeof(*group->repeats));
-    if (group->repeats) {
-        repeat = &group->repeats[call->collective];
-        *repeat = (struct disti_repeat){.known = true,
-                                        .same = call->in == call->out,
-                                        .in_bytes = in_bytes,
-                                        .out_bytes = out_bytes,
-                                        .call = *call};
-        repeat->call.waits = true;
-    }
+    if (group->repeats && repeat_may(group, call))
+        repeat_set(group, call, in_bytes, out_bytes, &group->repeats[call->collective]);
     disti_lock_release(&group->lock);
 }
 
@@ -106,19 +131,23 @@ __attribute__((cold, noinline)) static dist_status repeat_wait(struct dist_group
     return disti_work_wait_here(&work);
 }
 
-static inline dist_status repeat_try(dist_group *group, struct calls_kind kind, const void *in,
-                                     void *out, size_t count)
+/* The last of its collective, with the lock; NULL, without it: there is none, or the group is busy.
+ */
+static inline struct disti_repeat *repeat_take(dist_group *group, dist_collective collective)
 {
-    struct disti_repeat *repeat;
-
     if (!group || atomic_load_explicit(&group->destroyed, memory_order_acquire) ||
         !disti_lock_try(&group->lock))
-        return repeat_not(group, kind, in, out, count);
-    repeat = group->repeats ? &group->repeats[kind.collective] : NULL;
-    if (!repeat || !repeat_is(repeat, kind, in, out, count)) {
-        disti_lock_release(&group->lock);
-        return repeat_not(group, kind, in, out, count);
-    }
+        return NULL;
+    if (group->repeats)
+        return &group->repeats[collective];
+    disti_lock_release(&group->lock);
+    return NULL;
+}
+
+/* With the lock held, which is given back. */
+static inline dist_status repeat_run(dist_group *group, struct disti_repeat *repeat, const void *in,
+                                     void *out)
+{
     repeat->call.in = in;
     repeat->call.out = out;
     repeat->call.sequence = group->sequence;
@@ -129,6 +158,19 @@ static inline dist_status repeat_try(dist_group *group, struct calls_kind kind, 
     group->sequence++;
     disti_lock_release(&group->lock);
     return DIST_OK;
+}
+
+static inline dist_status repeat_try(dist_group *group, struct calls_kind kind, const void *in,
+                                     void *out, size_t count)
+{
+    struct disti_repeat *repeat = repeat_take(group, kind.collective);
+
+    if (!repeat)
+        return repeat_not(group, kind, in, out, count);
+    if (repeat_is(repeat, kind, in, out, count))
+        return repeat_run(group, repeat, in, out);
+    disti_lock_release(&group->lock);
+    return repeat_not(group, kind, in, out, count);
 }
 
 /* One thread's calls are held; this one's too? */
@@ -147,4 +189,46 @@ dist_status disti_call_even(dist_group *group, struct calls_kind kind, const voi
     if (atomic_load_explicit(&repeat_all_holds, memory_order_relaxed))
         return repeat_unless_held(group, kind, in, out, count);
     return repeat_try(group, kind, in, out, count);
+}
+
+/* Are the program's lists those that were kept, if they matter here? */
+static bool repeat_same_lists(const size_t *counts, const size_t *offsets,
+                              const size_t *kept_counts, const size_t *kept_offsets, int ranks)
+{
+    size_t next = 0;
+
+    if (!kept_counts)
+        return true;
+    for (int r = 0; counts && r < ranks; r++) {
+        if (counts[r] != kept_counts[r] || (offsets ? offsets[r] : next) != kept_offsets[r])
+            return false;
+        next = kept_offsets[r] + kept_counts[r];
+    }
+    return counts;
+}
+
+static bool repeat_is_uneven(const struct disti_repeat *repeat, const struct dist_call *call,
+                             int ranks)
+{
+    const struct dist_call *kept = &repeat->call;
+    const struct calls_kind kind = {
+        .collective = call->collective, .dtype = call->dtype, .op = call->op, .root = call->root};
+
+    return repeat_is(repeat, kind, call->in, call->out, call->count) &&
+           repeat_same_lists(call->in_counts, call->in_offsets, kept->in_counts, kept->in_offsets,
+                             ranks) &&
+           repeat_same_lists(call->out_counts, call->out_offsets, kept->out_counts,
+                             kept->out_offsets, ranks);
+}
+
+dist_status disti_call_uneven(dist_group *group, const struct dist_call *call)
+{
+    struct disti_repeat *repeat = repeat_holds ? NULL : repeat_take(group, call->collective);
+
+    if (!repeat)
+        return disti_call(group, call, calls_blocking);
+    if (repeat_is_uneven(repeat, call, group->world_size))
+        return repeat_run(group, repeat, call->in, call->out);
+    disti_lock_release(&group->lock);
+    return disti_call(group, call, calls_blocking);
 }
