@@ -5,7 +5,7 @@
 #include "ranks.h"
 
 #include "rendezvous/discovery.h"
-#include "store/server.h"
+#include "store/server/server.h"
 
 #include <arpa/inet.h>
 #include <errno.h>

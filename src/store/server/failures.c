@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Groups that failed: whoever comes to one later is told at once. */
-#include "store/server.h"
+#include "store/server/server.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* A scheduler: a process that serves its job's ranks until they have gone, and is none itself. */
-#include "store/server.h"
+#include "store/server/server.h"
 
 #include "base/clock.h"
 #include "base/log.h"

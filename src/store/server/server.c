@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* The store's server: start, loop, stop. */
-#include "store/server.h"
+#include "store/server/server.h"
 
 #include "base/clock.h"
 #include "base/descriptor.h"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Who is there: hellos, refusals, goodbyes, losses, and the notices about them. */
-#include "store/server.h"
+#include "store/server/server.h"
 
 #include "base/log.h"
 #include "base/net/socket.h"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Collectives at the store's server: each collects its ranks, and answers all of them at once. */
-#include "store/server.h"
+#include "store/server/server.h"
 
 #include "base/checked.h"
 #include "base/clock.h"
