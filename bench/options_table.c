@@ -50,7 +50,10 @@ const struct options options_defaults = {
         names, letter, ARGS_ACTION, AT(action), value, 0, NULL, help                               \
     }
 
+#define WORD(name, ...) "|" #name
+
 static const struct args_row options_rows[] = {
+    {"", 0, ARGS_WORDS, 0, 0, 0, "all" OPERATION_MAP(WORD), NULL},
     GROUP("What is measured"),
     NUMBER("ranks", 'n', INT, ranks, 1, 65536, "N",
            "start N processes here (default: those that the launcher started)"),

@@ -18,6 +18,13 @@ dist_examples_DATA = \
 	examples/trainer.c \
 	examples/trainer_single.c
 
+clusterdir = $(examplesdir)/cluster
+dist_cluster_DATA = \
+	examples/cluster/README.md \
+	examples/cluster/kubernetes-job.yaml \
+	examples/cluster/mpi-operator-job.yaml \
+	examples/cluster/train.sbatch
+
 plugin_minimaldir = $(examplesdir)/plugin-minimal
 dist_plugin_minimal_DATA = \
 	examples/plugin-minimal/Makefile \

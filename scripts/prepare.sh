@@ -36,6 +36,14 @@ iproute2                 a second machine inside this one, for tests
 clang-format             checks the layout of the source
 valgrind                 counts the instructions of a short call
 '
+packages_long='
+slurmctld                a Slurm of its own for the tests
+slurmd                   the same: its nodes
+slurm-client             the same: srun
+munge                    the same: who is who
+python3-yaml             reads the examples for Kubernetes
+shellcheck               checks the example for Slurm
+'
 
 say() { printf '%s\n' "$@"; }
 stop() { printf '%s: %s\n' "$0" "$*" >&2; exit 1; }

@@ -20,6 +20,7 @@ include tests/unit/core/local.mk
 include tests/unit/launch/local.mk
 include tests/unit/launch/run/local.mk
 include tests/unit/bench/local.mk
+include tests/unit/tools/local.mk
 include tests/unit/train/local.mk
 else
 TESTS += tests/support/no_cmocka.sh
@@ -35,6 +36,7 @@ EXTRA_DIST += \
 	tests/support/lsan.supp \
 	tests/support/no_cmocka.sh \
 	tests/support/nodes.sh \
+	tests/support/slurm.sh \
 	tests/support/planted.sh
 CLEANFILES += tests/jobs.lock tests/jobs.port tests/jobs.port.lock \
 	tests/install.lock check.log

@@ -1,10 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* dist_info: the version, the backends there are, and what each of them supports. */
 #include "common/args.h"
+#include "doctor/doctor.h"
+#include "env/env.h"
 #include "explain.h"
 #include "memory.h"
 #include "modules.h"
 #include "selftest/selftest.h"
+#include "topology/topology.h"
 
 #include <dist/backend.h>
 #include <signal.h>
@@ -27,7 +30,10 @@ static int info_usage(FILE *to, int code)
         "usage: dist_info [backends [--backend NAME] [--format table|csv]]\n       dist_info "
         "explain COLLECTIVE [--bytes SIZE] [--ranks N] [--topology TEXT]\n                         "
         "[--dtype NAME] [--run] [--format table|csv|json]\n       dist_info tune [--ranks N]\n     "
-        "  dist_info memory\n       dist_info selftest [--backend NAME] [--transport NAME] "
+        "  dist_info memory\n       dist_info topology [--ranks N] [--svg FILE]\n       dist_info "
+        "env [--format table|json]\n       dist_info doctor "
+        "[--ranks N] [--job] [--timeout SECONDS] [--format table|json]\n       dist_info selftest "
+        "[--backend NAME] [--transport NAME] "
         "[OPTION]...\n       dist_info --help | --version\nWithout arguments: the version, where "
         "modules are looked for, and the backends.\nbackends: for each backend that can run here, "
         "or for NAME, the collectives that\nit supports, with the dtypes and ops of each. As csv "
@@ -35,7 +41,11 @@ static int info_usage(FILE *to, int code)
         "\"-\".\nexplain: which algorithm libdist chooses for blocks of that size, the "
         "predicted\ntime of each, and why; with --run also the time of each on this "
         "machine.\ntune: measures the cost of messages, and keeps it for later jobs: with N "
-        "ranks\nhere, or in the job that starts this program.\nmemory: whether ranks of this "
+        "ranks\nhere, or in the job that starts this program.\ntopology: packages, NUMA nodes, "
+        "cores and GPUs, and the ranks on them.\ndoctor: what keeps jobs from "
+        "running here, or from running fast, and what mends it.\nenv: every environment variable "
+        "that "
+        "libdist reads, its value, and who has set it.\nmemory: whether ranks of this "
         "machine can use each other's memory, and what to\ndo if not.\nselftest: whether a backend "
         "or a transport keeps its contract, for its author;\nselftest --help says more.\n");
     return code;
@@ -268,6 +278,9 @@ static int info_backends(const struct info *info)
 enum { INFO_HELP = 1, INFO_VERSION };
 
 static const struct args_row info_rows[] = {
+    {.kind = ARGS_WORDS,
+     .names = "",
+     .argument = "backends|doctor|env|explain|memory|selftest|topology|tune"},
     {.names = "backend", .kind = ARGS_TEXT, .offset = offsetof(struct info, backend)},
     {.names = "format",
      .kind = ARGS_CHOICE,
@@ -309,9 +322,9 @@ int main(int argc, char **argv)
     static const struct {
         const char *name;
         int (*run)(int argc, char **argv);
-    } commands[] = {{"explain", explain_main},
-                    {"memory", memory_main},
-                    {"selftest", selftest_main},
+    } commands[] = {{"doctor", doctor_main},     {"env", env_main},
+                    {"explain", explain_main},   {"memory", memory_main},
+                    {"selftest", selftest_main}, {"topology", topology_main},
                     {"tune", tune_main}};
     struct info info = {0};
     bool backends;

@@ -49,7 +49,9 @@ struct explain_words {
     bool run;
 };
 
+#define EXPLAIN_CHOICE(name, text) text "|"
 static const struct args_row explain_rows[] = {
+    {.names = "", .kind = ARGS_WORDS, .argument = DIST_COLLECTIVE_MAP(EXPLAIN_CHOICE)},
     {.names = "bytes",
      .kind = ARGS_BYTES,
      .offset = offsetof(struct explain_words, bytes),

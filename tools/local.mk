@@ -3,8 +3,11 @@
 noinst_LTLIBRARIES += libcommon.la
 libcommon_la_SOURCES = \
 	tools/common/args.c tools/common/args.h \
+	tools/common/args_complete.c \
 	tools/common/args_help.c \
 	tools/common/gpu.c tools/common/gpu.h \
+	tools/common/json.c tools/common/json.h \
+	tools/common/launched.c tools/common/launched.h \
 	tools/common/progress.c tools/common/progress.h
 libcommon_la_LIBADD = -lm
 
@@ -23,3 +26,14 @@ dist_info_SOURCES = \
 	tools/modules.h \
 	tools/tune.c
 dist_info_LDADD = libselftest.la libdist.la -lm
+
+# One file serves all programs; bash-completion looks for it by the program's name.
+EXTRA_DIST += tools/common/completion.bash
+completiondir = $(datadir)/bash-completion/completions
+install-data-local:
+	$(MKDIR_P) '$(DESTDIR)$(completiondir)'
+	$(INSTALL_DATA) $(srcdir)/tools/common/completion.bash '$(DESTDIR)$(completiondir)/dist_info'
+	cd '$(DESTDIR)$(completiondir)' && for name in $(completed); do ln -sf dist_info $$name; done
+uninstall-local:
+	cd '$(DESTDIR)$(completiondir)' && rm -f dist_info $(completed)
+completed = dist_bench dist_sim distrun train_mnist

@@ -2,6 +2,8 @@
 /* dist_info memory: says what works here, and what to do about what does not. */
 #include "memory.h"
 
+#include "common/args.h"
+
 #include <errno.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -112,24 +114,24 @@ static bool memory_setting(const char *path, char word[32])
 }
 
 /* The setting of the size that maps a whole page directory wins, unless it is inherited. */
-static bool memory_huge_setting(char path[128], char word[32])
+bool memory_huge_setting(char path[MEMORY_PATH], char word[MEMORY_WORD])
 {
     char bytes[32];
 
     if (memory_read(MEMORY_HUGE "hpage_pmd_size", bytes, sizeof(bytes))) {
-        snprintf(path, 128, MEMORY_HUGE "hugepages-%llukB/shmem_enabled",
+        snprintf(path, MEMORY_PATH, MEMORY_HUGE "hugepages-%llukB/shmem_enabled",
                  strtoull(bytes, NULL, 10) >> 10);
         if (memory_setting(path, word) && strcmp(word, "inherit") != 0)
             return true;
     }
-    snprintf(path, 128, MEMORY_HUGE "shmem_enabled");
+    snprintf(path, MEMORY_PATH, MEMORY_HUGE "shmem_enabled");
     return memory_setting(path, word);
 }
 
 static void memory_show_huge(void)
 {
     static const char what[] = "huge pages for shared memory";
-    char path[128], word[32], text[192];
+    char path[MEMORY_PATH], word[MEMORY_WORD], text[192];
     bool works;
 
     if (!memory_huge_setting(path, word)) {
@@ -147,14 +149,21 @@ static void memory_show_huge(void)
 
 int memory_main(int argc, char **argv)
 {
+    static const struct args_row rows[] = {
+        {.names = "help", .letter = 'h', .kind = ARGS_ACTION, .least = 1}};
+    static const struct args args = {.rows = rows, .count = 1};
     struct memory_finding finding = {0};
+    char failure[ARGS_FAILURE];
+    int help = 0, rest;
 
-    if (argc > 1 && (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0))
-        return memory_usage(stdout, 0);
-    if (argc > 1) {
-        fprintf(stderr, "dist_info: memory: unknown argument '%s'; it takes none\n", argv[1]);
+    if (args_read(&args, argc, argv, &help, &rest, failure) != 0 || (!help && rest < argc)) {
+        if (rest < argc)
+            snprintf(failure, sizeof(failure), "unknown argument '%s'; it takes none", argv[rest]);
+        fprintf(stderr, "dist_info: memory: %s\n", failure);
         return memory_usage(stderr, 2);
     }
+    if (help)
+        return memory_usage(stdout, 0);
     fflush(stdout);
     if (memory_probe(&finding) < 0) {
         fprintf(stderr, "dist_info: memory: cannot start two processes for the test\n");

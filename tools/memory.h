@@ -3,8 +3,18 @@
 #ifndef TOOLS_MEMORY_H
 #define TOOLS_MEMORY_H
 
+#include <stdbool.h>
+
 /* argv[0] is "memory". Returns the exit code. */
 int memory_main(int argc, char **argv);
+
+/*
+ * The kernel's setting of huge pages for shared memory: its file, and the chosen word, such as
+ * "advise". False: the kernel has none.
+ */
+#define MEMORY_PATH 128
+#define MEMORY_WORD 32
+bool memory_huge_setting(char path[MEMORY_PATH], char word[MEMORY_WORD]);
 
 /* memory_probe.c */
 

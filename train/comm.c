@@ -44,6 +44,7 @@ int comm_open(const struct options *options, bool spawned, struct comm *comm)
 {
     struct dist_options group = DIST_OPTIONS_INIT;
     char url[512];
+    dist_status status;
 
     if (options->addr && strlen(options->addr) > 255)
         return failure("--addr: longer than any host name");
@@ -58,7 +59,10 @@ int comm_open(const struct options *options, bool spawned, struct comm *comm)
     if (options->timeout > 0)
         group.timeout_ms = (int)options->timeout * 1000;
     *comm = (struct comm){.group = NULL};
-    if (dist_init_process_group(&group, &comm->group) < 0)
+    status = dist_init_process_group(&group, &comm->group);
+    if (status == DIST_ERR_SCHEDULER)
+        return COMM_SCHEDULER;
+    if (status != DIST_OK)
         return failure_dist("cannot join the process group");
     comm->rank = dist_get_rank(comm->group);
     comm->world = dist_get_world_size(comm->group);

@@ -26,8 +26,10 @@ struct comm {
 
 /*
  * Joins the ranks. spawned: this process was started by dist_spawn, which says who it
- * is; rank and world size of the options are not looked at.
+ * is; rank and world size of the options are not looked at. COMM_SCHEDULER: this process was the
+ * job's scheduler, and the job has ended well.
  */
+#define COMM_SCHEDULER 1
 int comm_open(const struct options *options, bool spawned, struct comm *comm);
 
 /* Leaves. -1: the others did not come here in time. A zeroed comm is accepted. */

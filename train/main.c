@@ -53,7 +53,10 @@ static int main_rank(const struct options *options, int rank)
     int result;
 
     gemm_set_threads((int)options->threads);
-    if (comm_open(options, rank >= 0, &comm) < 0) {
+    result = comm_open(options, rank >= 0, &comm);
+    if (result == COMM_SCHEDULER)
+        return MAIN_OK;
+    if (result < 0) {
         main_complain(rank >= 0 ? rank : (int)options->rank);
         return MAIN_FAILURE;
     }

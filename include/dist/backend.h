@@ -526,6 +526,24 @@ DIST_API size_t dist_list_module_folders(char *buffer, size_t size);
 DIST_API size_t dist_list_names(char *buffer, size_t size);
 
 /*
+ * Sets *place_p to where that rank of the group runs: its node among those of the group, and on
+ * that machine the package, NUMA node and core, or -1 where libdist does not know. Blocks for
+ * nothing.
+ *
+ * Errors: ERR_INVALID_ARGUMENT.
+ */
+DIST_API dist_status dist_get_place(const dist_group *group, int rank, struct dist_place *place_p);
+
+/*
+ * Writes the environment variables that matter to the library, one a line, as above, with tabs
+ * between four fields: "own", the name, what holds where it is unset (may be empty), what it is
+ * for; "foreign", the name, whose it is, what it is for; and for each variable of this process that
+ * begins with DIST_ and that nobody reads "unknown", its name, the one that may be meant (may be
+ * empty), what that is for.
+ */
+DIST_API size_t dist_list_variables(char *buffer, size_t size);
+
+/*
  * Writes what exists under such a name, as above: a line "backend NAME yes|no SUMMARY OR REASON",
  * the same for a transport, or both. Loads and probes the module, which may crash or hang: call it
  * in a child process to survive that.

@@ -82,7 +82,8 @@ DIST_API const char *dist_version(void);
     X(ERR_ADDRESS_IN_USE, -10, "the address is already in use")                                    \
     X(ERR_ABI, -11, "the module was built for another version of libdist")                         \
     X(ERR_ABORTED, -12, "the group was aborted after an earlier error")                            \
-    X(ERR_INTERNAL, -13, "internal error in libdist, please report it")
+    X(ERR_INTERNAL, -13, "internal error in libdist, please report it")                            \
+    X(ERR_SCHEDULER, -14, "this process was the job's scheduler, which is no rank")
 
 typedef enum dist_status {
 #define DIST_STATUS_ENUM(name, value, text) DIST_##name = value,
@@ -243,6 +244,11 @@ struct dist_options {
  * Errors: ERR_NO_BACKEND (dist_last_error lists the backends that exist), ERR_RENDEZVOUS,
  * ERR_ADDRESS_IN_USE, ERR_INVALID_ARGUMENT, ERR_TIMEOUT (dist_last_error names the missing ranks),
  * ERR_MISMATCH (the ranks ask for different backends or settings).
+ *
+ * A process that MindSpore's variables make the scheduler (MS_ROLE=MS_SCHED) is no rank: it holds
+ * the store here, for as long as the job lasts, and then gets ERR_SCHEDULER if all ranks have left
+ * in order, ERR_PEER_LOST if one was lost (dist_last_error says which), ERR_TIMEOUT if not all
+ * came.
  */
 DIST_API dist_status dist_init_process_group(const struct dist_options *options,
                                              dist_group **group_p);

@@ -2,11 +2,13 @@
 /* Lists of what there is, for people. */
 #include "backends/module.h"
 #include "backends/registry.h"
+#include "base/settings/variables.h"
 
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #define LIST_REASON 1024
 
@@ -197,5 +199,30 @@ size_t dist_probe_name(const char *name, char *buffer, size_t size)
     if (!transport_only)
         list_probe_backend(&list, name);
     list_probe_transport(&list, name);
+    return list.used;
+}
+
+/* ---- variables ---- */
+
+size_t dist_list_variables(char *buffer, size_t size)
+{
+    struct list list = list_begin(buffer, size);
+    char name[DISTI_VARIABLE_ROOM];
+
+    for (size_t i = 0; i < disti_variable_count; i++)
+        list_add(&list, "own\t%s\t%s\t%s\n", disti_variables[i].name, disti_variables[i].unset,
+                 disti_variables[i].meaning);
+    for (size_t i = 0; i < disti_foreign_count; i++)
+        list_add(&list, "foreign\t%s\t%s\t%s\n", disti_foreigns[i].name, disti_foreigns[i].owner,
+                 disti_foreigns[i].meaning);
+    for (char **item = environ; item && *item; item++) {
+        if (disti_variable_of(*item, name, sizeof(name)) &&
+            !disti_variable_is_known(name, disti_module_has_variable)) {
+            const struct disti_variable *like = disti_variable_like(name);
+
+            list_add(&list, "unknown\t%s\t%s\t%s\n", name, like ? like->name : "",
+                     like ? like->meaning : "");
+        }
+    }
     return list.used;
 }

@@ -6,6 +6,7 @@
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 /* Descriptors above this are not looked after: a bit each, so that the child needs no lock. */
@@ -54,4 +55,17 @@ void disti_descriptor_close(int fd)
     }
     if (owned || !descriptor_forked)
         close(fd);
+}
+
+size_t disti_descriptor_allow(size_t count)
+{
+    struct rlimit files;
+
+    if (getrlimit(RLIMIT_NOFILE, &files) != 0)
+        return SIZE_MAX;
+    if (files.rlim_cur >= count)
+        return files.rlim_cur;
+    files.rlim_cur = files.rlim_max < count ? files.rlim_max : count;
+    (void)setrlimit(RLIMIT_NOFILE, &files);
+    return getrlimit(RLIMIT_NOFILE, &files) == 0 ? files.rlim_cur : SIZE_MAX;
 }

@@ -1,7 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Sockets that belong to this process alone, and are closed in a child that it forks. */
+/* Sockets that belong to this process alone, and are closed in a child that it forks; and how many
+ * descriptors there may be. */
 #ifndef DISTI_BASE_DESCRIPTOR_H
 #define DISTI_BASE_DESCRIPTOR_H
+
+#include <stddef.h>
 
 /*
  * A connection ends for its other side when the last process closes it. A child that was forked
@@ -18,5 +21,12 @@ int disti_descriptor_own(int fd);
  * child nothing happens for the parent's, which are closed there.
  */
 void disti_descriptor_close(int fd);
+
+/*
+ * Raises the soft limit of open files to `count`, or as near to it as the hard limit allows.
+ * Returns how many there may be. The usual soft limit, 1024, is there for programs that call
+ * select.
+ */
+size_t disti_descriptor_allow(size_t count);
 
 #endif

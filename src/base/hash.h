@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* FNV-1a, 64 bits: tells apart what is not compared in full; keeps no secret. */
+/* Hashes, of bytes by FNV-1a: they tell apart what is not compared in full, and keep no secret. */
 #ifndef DISTI_BASE_HASH_H
 #define DISTI_BASE_HASH_H
 
@@ -23,6 +23,14 @@ static inline uint64_t disti_hash_bytes(uint64_t hash, const void *data, size_t 
 static inline uint64_t disti_hash_text(uint64_t hash, const char *text)
 {
     return disti_hash_bytes(hash, text, strlen(text));
+}
+
+/* Of calls: of those that `history` is of, and one more. */
+static inline uint64_t disti_hash_call(uint64_t history, uint64_t fingerprint)
+{
+    uint64_t hash = (history ^ fingerprint) * UINT64_C(0x9e3779b97f4a7c15);
+
+    return hash ^ hash >> 29;
 }
 
 /* Of so many counts, the same on every rank: a count at a time. */

@@ -14,6 +14,7 @@ libdist_core_sources += \
 	src/base/file.c src/base/file.h \
 	src/base/hash.h \
 	src/base/thread.h \
+	src/base/lock/lock.c src/base/lock/lock.h \
 	src/base/kernels/kernels.h \
 	src/base/kernels/f16c.c \
 	src/base/kernels/float.c \

@@ -3,7 +3,6 @@
 libdist_core_sources += \
 	src/core/group/abort.c \
 	src/core/group/agree.c \
-	src/core/work/at_once.c \
 	src/core/work/wait.c \
 	src/core/work/batch.c \
 	src/core/call/blocks.c \

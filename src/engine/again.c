@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* A short call that comes again: begun as it was the last time, without a task. */
+#include "base/collective.h"
 #include "engine/state.h"
 
 /* Is it that call, but for its buffers? */
@@ -23,17 +24,35 @@ void disti_again_learn(struct dist_engine *engine, const struct dist_call *call,
         again->op = *op;
 }
 
+/* A v-form: whole, for its lists may be others; but without a task. */
+static dist_status again_uneven(struct dist_engine *engine, const struct dist_call *call,
+                                struct disti_node_op *op)
+{
+    uint64_t fingerprint = disti_fingerprint(call, engine->config->world_size);
+    dist_status status;
+
+    if (!disti_on_node_begin(engine, call, fingerprint, op, &status))
+        return DIST_ERR_UNSUPPORTED;
+    disti_mismatch_called(&engine->calls, call->sequence, fingerprint);
+    engine->begun = status != DIST_OK;
+    return status;
+}
+
 dist_status disti_engine_at_once(struct dist_engine *engine, const struct dist_call *call)
 {
     struct engine_again *again = &engine->again[call->collective];
     dist_status status;
 
-    if (engine->head || engine->p2p_head || engine->calls.unpolled || !again_is(again, call))
+    if (engine->calls.unpolled)
+        return DIST_ERR_UNSUPPORTED;
+    if (disti_collective_uneven(call->collective))
+        return again_uneven(engine, call, &again->op);
+    if (!again_is(again, call))
         return DIST_ERR_UNSUPPORTED;
     status = disti_node_start_again(engine->node, call, &again->op);
     if (status == DIST_ERR_UNSUPPORTED)
         return status;
-    disti_mismatch_called(engine, call->sequence, again->op.fingerprint);
+    disti_mismatch_called(&engine->calls, call->sequence, again->op.fingerprint);
     engine->begun = status != DIST_OK;
     return status;
 }

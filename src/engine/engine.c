@@ -161,7 +161,7 @@ static bool engine_begin(struct dist_engine *engine, const struct dist_call *cal
     } else {
         if (!disti_on_node_begin(engine, call, fingerprint, op, status_p))
             return false;
-        disti_mismatch_called(engine, call->sequence, fingerprint);
+        disti_mismatch_called(&engine->calls, call->sequence, fingerprint);
         disti_again_learn(engine, call, op);
     }
     if (*status_p == DIST_IN_PROGRESS)
@@ -198,7 +198,7 @@ dist_status disti_engine_post(struct dist_engine *engine, const struct dist_call
         disti_on_node_post(engine, task);
     engine->calls.unpolled = true;
     if (!begun)
-        disti_mismatch_called(engine, call->sequence, fingerprint);
+        disti_mismatch_called(&engine->calls, call->sequence, fingerprint);
     engine_append(engine, task);
     ticket->status = DIST_IN_PROGRESS;
     engine_run(engine); /* a failure shows in a ticket */

@@ -37,8 +37,12 @@
 /* So long a call waits before it asks: much longer than ranks that call the same are apart, mostly.
  */
 #define MISMATCH_QUERY_NS (100LL * 1000 * 1000)
+/* Longer by so much for each rank: many may share few CPUs. */
+#define MISMATCH_RANK_NS (2LL * 1000 * 1000)
 /* So many calls a rank with another history is asked about. */
 #define MISMATCH_ASKED 8
+/* So many ranks are asked at once: each of them may need a connection for it. */
+#define MISMATCH_PEERS 8
 /* Instead of a rank with another history. */
 enum { MISMATCH_NOBODY = -1, MISMATCH_ASKED_ALREADY = -2 };
 /* Of a collective's tag what is the same for all of a group's. */
@@ -61,25 +65,21 @@ static struct engine_called *mismatch_remembered(struct engine_calls *calls, uin
                : NULL;
 }
 
-uint64_t disti_mismatch_number(const struct dist_engine *engine, uint64_t sequence)
+static uint64_t mismatch_number(uint64_t history, uint64_t sequence)
 {
-    uint64_t history = engine->calls.history >> MISMATCH_HISTORY_SHIFT;
-
-    return history << MISMATCH_SEQUENCE_BITS | (sequence & MISMATCH_SEQUENCE);
+    return history >> MISMATCH_HISTORY_SHIFT << MISMATCH_SEQUENCE_BITS |
+           (sequence & MISMATCH_SEQUENCE);
 }
 
-void disti_mismatch_called(struct dist_engine *engine, uint64_t sequence, uint64_t fingerprint)
+uint64_t disti_mismatch_number(const struct dist_engine *engine, uint64_t sequence)
 {
-    struct engine_calls *calls = &engine->calls;
+    return mismatch_number(engine->calls.history, sequence);
+}
 
-    /* Sequences that are left out are calls that no plan served. */
+void disti_mismatch_skip(struct engine_calls *calls, uint64_t sequence)
+{
     while (calls->next < sequence && sequence - calls->next < ENGINE_CALLS_KEPT)
         calls->called[calls->next++ % ENGINE_CALLS_KEPT].fingerprint = MISMATCH_FORGOTTEN;
-    calls->called[sequence % ENGINE_CALLS_KEPT] = (struct engine_called){
-        .fingerprint = fingerprint, .number = disti_mismatch_number(engine, sequence)};
-    calls->next = sequence + 1;
-    calls->history = (calls->history ^ fingerprint) * 0x9e3779b97f4a7c15;
-    calls->history ^= calls->history >> 29;
 }
 
 /* The sequence in full: the tag has its low bits, and it is near the newest. */
@@ -127,7 +127,7 @@ static bool mismatch_see(void *arg, int peer, const struct dist_envelope *envelo
     if (!mine || mine->fingerprint != envelope->fingerprint) {
         mismatch_find(calls, peer, sequence, mine ? mine->fingerprint : MISMATCH_FORGOTTEN,
                       envelope);
-    } else if (mine->number != number) {
+    } else if (mismatch_number(mine->history, sequence) != number) {
         if (calls->suspect == MISMATCH_NOBODY) {
             calls->suspect = peer;
             calls->suspect_sequence = sequence;
@@ -197,31 +197,48 @@ static void mismatch_ask_suspect(struct dist_engine *engine)
         const struct engine_called *called = mismatch_remembered(calls, --sequence);
 
         if (called)
-            mismatch_query(engine, calls->suspect, called->number, called->fingerprint);
+            mismatch_query(engine, calls->suspect, mismatch_number(called->history, sequence),
+                           called->fingerprint);
     }
     calls->suspect = MISMATCH_ASKED_ALREADY;
+}
+
+/* Asks the next few of those that it waits for, each once a call. False: that were all. */
+static bool mismatch_ask_few(struct dist_engine *engine, const struct engine_task *task)
+{
+    struct engine_calls *calls = &engine->calls;
+    int asked = 0;
+
+    for (; calls->ask_peer < engine->config->world_size; calls->ask_peer++) {
+        if (asked == MISMATCH_PEERS)
+            return true;
+        if (calls->ask_peer == engine->config->rank ||
+            !disti_task_waits_for(engine, task, calls->ask_peer))
+            continue;
+        mismatch_query(engine, calls->ask_peer, task->number, task->fingerprint);
+        asked++;
+    }
+    return false;
 }
 
 static void mismatch_ask(struct dist_engine *engine)
 {
     struct engine_calls *calls = &engine->calls;
     const struct engine_task *task = engine->head;
-    int64_t now = disti_now_ns();
+    int64_t now = disti_now_ns(), wait_ns = MISMATCH_QUERY_NS;
 
     if (!task || task->state != TASK_RUNS || !engine->link_count)
         return;
+    wait_ns += engine->config->world_size * MISMATCH_RANK_NS;
     if (calls->waiting != task->call.sequence + 1) {
         calls->waiting = task->call.sequence + 1;
-        calls->ask_ns = now + MISMATCH_QUERY_NS;
+        calls->ask_peer = 0;
+        calls->ask_ns = now + wait_ns;
     }
     if (now < calls->ask_ns)
         return;
-    calls->ask_ns = INT64_MAX; /* once a call */
     mismatch_sweep(engine, false);
-    for (int peer = 0; peer < engine->config->world_size; peer++) {
-        if (peer != engine->config->rank && disti_task_waits_for(engine, task, peer))
-            mismatch_query(engine, peer, task->number, task->fingerprint);
-    }
+    calls->ask_ns = mismatch_ask_few(engine, task) ? now + wait_ns : INT64_MAX;
 }
 
 /* ---- looking ---- */

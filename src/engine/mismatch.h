@@ -3,6 +3,7 @@
 #ifndef DISTI_ENGINE_MISMATCH_H
 #define DISTI_ENGINE_MISMATCH_H
 
+#include "base/hash.h"
 #include "endpoint/endpoint.h"
 
 #include <dist/transport.h>
@@ -26,15 +27,16 @@ struct dist_engine;
 /* What this rank called, to be compared with what the others did. */
 struct engine_calls {
     struct engine_called {
-        uint64_t fingerprint, number;
-    } called[ENGINE_CALLS_KEPT]; /* by sequence */
-    uint64_t next;               /* the sequence after the newest call's */
-    uint64_t history;            /* hash of the fingerprints so far */
-    bool unpolled;               /* since the last call was posted nobody has polled the links */
-    uint64_t waiting;            /* 1 + the sequence of the call that waits; 0: none */
-    int64_t ask_ns;              /* when it asks those that it waits for */
-    uint32_t idle;               /* polls that found nothing */
-    struct dist_request found;   /* peer >= 0: it called something else: its envelope and ours */
+        uint64_t fingerprint, history; /* history: of the calls before it */
+    } called[ENGINE_CALLS_KEPT];       /* by sequence */
+    uint64_t next;                     /* the sequence after the newest call's */
+    uint64_t history;                  /* hash of the fingerprints so far */
+    bool unpolled;             /* since the last call was posted nobody has polled the links */
+    uint64_t waiting;          /* 1 + the sequence of the call that waits; 0: none */
+    int64_t ask_ns;            /* when it asks those that it waits for */
+    int ask_peer;              /* ranks below it have been asked */
+    uint32_t idle;             /* polls that found nothing */
+    struct dist_request found; /* peer >= 0: it called something else: its envelope and ours */
     uint64_t found_sequence;
     int suspect; /* a rank whose history before this call is another; negative: see mismatch.c */
     uint64_t suspect_sequence;
@@ -48,8 +50,23 @@ void disti_mismatch_close(struct dist_engine *engine);
 /* What stands for the next call on its messages. */
 uint64_t disti_mismatch_number(const struct dist_engine *engine, uint64_t sequence);
 
-/* A collective is posted, in the order of all ranks. */
-void disti_mismatch_called(struct dist_engine *engine, uint64_t sequence, uint64_t fingerprint);
+/* Sequences that are left out are calls that no plan served. */
+void disti_mismatch_skip(struct engine_calls *calls, uint64_t sequence);
+
+/* A collective is posted, in the order of all ranks. Inline for those that are ended as they are.
+ */
+static inline void disti_mismatch_called(struct engine_calls *calls, uint64_t sequence,
+                                         uint64_t fingerprint)
+{
+    uint64_t history = calls->history;
+
+    if (calls->next != sequence)
+        disti_mismatch_skip(calls, sequence);
+    calls->called[sequence % ENGINE_CALLS_KEPT] =
+        (struct engine_called){.fingerprint = fingerprint, .history = history};
+    calls->next = sequence + 1;
+    calls->history = disti_hash_call(history, fingerprint);
+}
 
 /* Looks at `most` unexpected messages of each peer. True: a rank called something else. */
 bool disti_mismatch_look(struct dist_engine *engine, int most);

@@ -86,7 +86,7 @@ dist_status disti_on_node_look(struct dist_engine *engine, const struct dist_cal
                                struct disti_node_op *op)
 {
     bool crowded = call->waits && disti_node_is_crowded(engine->node);
-    bool is_long = call->count * dist_dtype_size(call->dtype) > NODE_TRY_MAX;
+    bool is_long = op->largest * op->element_bytes > NODE_TRY_MAX;
     int looks = crowded ? NODE_TURNS : call->waits ? NODE_LOOKS : NODE_LOOKS_ASYNC;
     dist_status status = DIST_IN_PROGRESS;
     int moved = 0;
@@ -102,8 +102,9 @@ dist_status disti_on_node_look(struct dist_engine *engine, const struct dist_cal
 static dist_status node_mismatch(const struct dist_engine *engine, const struct engine_task *task)
 {
     const struct disti_node_op *op = &task->node_op;
-    struct dist_request request = {
-        .peer = op->peer, .envelope.fingerprint = op->mine, .arrived.fingerprint = op->theirs};
+    struct dist_request request = {.peer = op->peer,
+                                   .envelope = {.fingerprint = op->mine, .bytes = op->expected},
+                                   .arrived = {.fingerprint = op->theirs, .bytes = op->sent}};
 
     return disti_mismatch(&request, engine->config->rank, op->sequence);
 }

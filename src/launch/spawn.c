@@ -4,7 +4,7 @@
 
 #include "base/clock.h"
 #include "base/log.h"
-#include "store/server.h"
+#include "store/server/server.h"
 #include "store/store.h"
 
 #include <errno.h>

@@ -1,6 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* How far a rank may be ahead of the others, and whether they were called the same. */
+/* How far a rank may be ahead of the others, whom it waits for, and whether they were called the
+ * same. */
 #include "node/state.h"
+
+#include <stdio.h>
 
 /*
  * A rank that only gives ends its call when its data stand on its board, and goes on until its
@@ -107,4 +110,31 @@ dist_status disti_node_admit(struct disti_node *node, struct disti_node_op *op)
     }
     node->confirmed = ahead_awaited(op);
     return DIST_OK;
+}
+
+/* ---- for whom it waits ---- */
+
+bool disti_node_waits_for(const struct disti_node *node, const struct disti_node_op *op, int rank)
+{
+    struct node_slot *slot = node_slot(node->peers[rank].board, op);
+
+    if (op->state == NODE_OP_POSTED)
+        return disti_node_is_behind(node, op, rank);
+    if (op->paired && op->stage > node->peers[rank].last)
+        return false;
+    return rank != node->rank && rank >= op->first && rank < op->end &&
+           atomic_load_explicit(&slot->stage, memory_order_seq_cst) <
+               node_stage(op->number, op->stage);
+}
+
+void disti_node_describe(const struct disti_node *node, const struct disti_node_op *op, char *text,
+                         size_t size)
+{
+    size_t used = 0;
+
+    text[0] = '\0';
+    for (int r = 0; r < node->ranks && used + 16 < size; r++) {
+        if (disti_node_waits_for(node, op, r))
+            used += (size_t)snprintf(text + used, size - used, "%srank %d", used ? ", " : "", r);
+    }
 }

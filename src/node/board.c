@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Making the boards of a group's ranks, and mapping the others'. */
+/* Making the boards of a group's ranks, and mapping them. */
 #include "base/log.h"
 #include "base/settings/config.h"
 #include "node/state.h"
@@ -7,6 +7,7 @@
 #include <sched.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 static bool board_one_machine(const struct dist_backend_config *config)
 {
@@ -17,25 +18,35 @@ static bool board_one_machine(const struct dist_backend_config *config)
     return config->world_size > 1 && config->world_size <= NODE_RANKS_MAX;
 }
 
+static size_t board_bytes(const struct disti_node *node)
+{
+    return (size_t)node->ranks *
+           (sizeof(struct node_board) + NODE_AREAS * sizeof(struct node_area));
+}
+
+/* Rank 0: memory for all boards, of which each rank makes the pages of its own. */
+static dist_status board_make_all(struct disti_node *node, struct disti_node_hello *hello)
+{
+    bool tried = disti_log_trying(true);
+    dist_status status =
+        disti_segment_alloc_shared(board_bytes(node), &node->boards, &hello->boards);
+
+    disti_log_trying(tried);
+    return status;
+}
+
 /* Where this rank cannot, the others are told, and no board is used. */
 static dist_status board_make(struct disti_node *node, struct disti_node_hello *hello)
 {
-    void *memory;
     int wanted;
-    bool tried;
     dist_status status = disti_env_int("DIST_NODE_MEMORY", 0, 1, 1, &wanted);
 
     if (status != DIST_OK || !wanted)
         return status;
-    tried = disti_log_trying(true);
-    status = disti_segment_alloc_shared(sizeof(*node->board), &memory, &hello->board);
-    disti_log_trying(tried);
-    if (status != DIST_OK)
+    if (node->rank == 0 && board_make_all(node, hello) != DIST_OK)
         return DIST_OK;
-    node->board = memory;
-    atomic_init(&node->board->cpu, -1);
-    atomic_init(&node->board->writes_to, -1);
     node->cpu = -1;
+    hello->pid = (int32_t)getpid();
     hello->usable = disti_node_doorbell_open(node, hello) == DIST_OK;
     hello->fences = !disti_node_can_fence();
     return disti_node_cma_open(hello);
@@ -44,12 +55,14 @@ static dist_status board_make(struct disti_node *node, struct disti_node_hello *
 /* -1: all can; else the first rank that cannot. Also sees whether one needs fences. */
 static int board_who_cannot(struct disti_node *node)
 {
+    const struct disti_segment_location *boards = &node->hellos[0].boards;
+
+    if (boards->offset > boards->name.bytes ||
+        boards->name.bytes - boards->offset < board_bytes(node))
+        return 0;
     node->cma = true;
     for (int r = 0; r < node->ranks; r++) {
-        const struct disti_segment_location *board = &node->hellos[r].board;
-
-        if (!node->hellos[r].usable || board->offset > board->name.bytes ||
-            board->name.bytes - board->offset < sizeof(*node->board))
+        if (!node->hellos[r].usable)
             return r;
         node->fences |= node->hellos[r].fences;
         node->cma &= node->hellos[r].cma;
@@ -57,40 +70,46 @@ static int board_who_cannot(struct disti_node *node)
     return -1;
 }
 
-/* Maps all boards; false: one cannot be mapped. */
-static bool board_map_all(struct disti_node *node)
+/* Nobody looks at it before this rank's first stage stands on it. */
+static void board_begin(struct disti_node *node, uint64_t areas_at)
 {
-    node->peers[node->rank].board = node->board;
-    for (int r = 0; r < node->ranks; r++) {
-        const struct disti_segment_location *at = &node->hellos[r].board;
-        void *memory;
-
-        if (r == node->rank)
-            continue;
-        if (disti_segment_map(&at->name, &memory) != DIST_OK)
-            return false;
-        node->peers[r].board = (void *)((char *)memory + at->offset);
-    }
-    return true;
+    node->board = node->peers[node->rank].board;
+    node->board->areas_at = areas_at;
+    atomic_init(&node->board->cpu, -1);
+    atomic_init(&node->board->writes_to, -1);
 }
 
-/* Where one cannot be mapped messages are used: that is no error. */
+/* Where they cannot be mapped messages are used: that is no error. */
 static bool board_map(struct disti_node *node)
 {
-    bool tried = disti_log_trying(true), mapped = board_map_all(node);
+    const struct disti_segment_location *at = &node->hellos[0].boards;
+    size_t boards_bytes = (size_t)node->ranks * sizeof(struct node_board);
+    size_t areas_bytes = NODE_AREAS * sizeof(struct node_area), rank = (size_t)node->rank;
+    bool tried = disti_log_trying(true);
+    struct node_board *boards, **other = node->others;
+    void *memory;
+    dist_status status = disti_segment_map(&at->name, &memory);
 
     disti_log_trying(tried);
-    return mapped;
+    if (status != DIST_OK)
+        return false;
+    boards = (void *)((char *)memory + at->offset);
+    for (int r = 0; r < node->ranks; r++) {
+        node->peers[r].board = &boards[r];
+        if (r != node->rank)
+            *other++ = &boards[r];
+    }
+    board_begin(node, boards_bytes + rank * areas_bytes - rank * sizeof(struct node_board));
+    return true;
 }
 
 static void board_forget(struct disti_node *node, int rank)
 {
     struct node_peer *peer = &node->peers[rank];
 
-    if (rank == node->rank || !peer->board)
+    if (rank == node->rank)
         return;
     disti_node_unview(peer);
-    disti_segment_unmap(node->hellos[rank].board.name.key);
     disti_segment_unmap(peer->window_key);
 }
 
@@ -109,7 +128,7 @@ bool disti_node_map(struct disti_node *node)
         disti_info("no collectives in shared memory: %s",
                    cannot == node->rank ? "DIST_NODE_MEMORY=0, or no memory for it"
                    : cannot >= 0        ? "another rank does not use it"
-                                        : "a rank cannot map another's memory");
+                                        : "it cannot map the memory of rank 0");
     return node->used;
 }
 
@@ -118,11 +137,13 @@ static dist_status board_reserve(struct disti_node *node)
     size_t ranks = (size_t)node->ranks;
 
     node->peers = calloc(ranks, sizeof(*node->peers));
+    node->others = calloc(ranks, sizeof(*node->others));
     node->hellos = calloc(ranks, sizeof(*node->hellos));
     node->sources = calloc(ranks, sizeof(*node->sources));
     node->targets = calloc(ranks + 1, sizeof(*node->targets));
     node->tiles = aligned_alloc(NODE_APART, NODE_TILES * NODE_TILE);
-    if (!node->peers || !node->hellos || !node->sources || !node->targets || !node->tiles)
+    if (!node->peers || !node->others || !node->hellos || !node->sources || !node->targets ||
+        !node->tiles)
         return disti_fail(DIST_ERR_NO_MEMORY, "no memory for the boards of %d ranks", node->ranks);
     return DIST_OK;
 }
@@ -192,12 +213,15 @@ void disti_node_close(struct disti_node *node)
     now = node->config->left || !node->used;
     for (int r = 0; node->peers && node->hellos && r < node->ranks; r++)
         board_forget(node, r);
+    if (node->board)
+        disti_segment_unmap(node->hellos[0].boards.name.key);
     disti_node_doorbell_close(node);
-    disti_node_free(node->board, now, node->config->timeout_ms);
+    disti_node_free(node->boards, now, node->config->timeout_ms);
     disti_node_free(node->window, now, node->config->timeout_ms);
     if (node->abandoned)
         disti_segment_trim(0); /* the memory of ranks that were killed is kept by no other */
     free(node->peers);
+    free(node->others);
     free(node->hellos);
     free(node->sources);
     free(node->targets);

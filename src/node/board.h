@@ -7,6 +7,7 @@
 
 #include <stdalign.h>
 #include <stdatomic.h>
+#include <string.h>
 #include <sys/uio.h>
 
 /* CPUs fetch lines in pairs: what different ranks write lies this far apart. */
@@ -39,7 +40,7 @@ struct node_locations {
     struct disti_segment_location window;
     uint64_t in_address, out_address; /* in this rank's own address space */
     uint64_t mover_ns[2];             /* mover.c: by windows, and by CMA */
-    int32_t cma_failed; /* from stage 1 on: errno of a copy that the kernel did not make */
+    uint64_t rounds;                  /* of its window, before this call */
 };
 
 /*
@@ -66,10 +67,24 @@ struct node_locations {
 struct node_slot {
     alignas(NODE_APART) _Atomic uint64_t stage;
     _Atomic uint64_t history, fingerprint;
+    uint8_t place;  /* of enum disti_node_place, in calls of pairs */
+    bool cma;       /* of the rank that leads a call of pairs: the kernel may copy */
+    int32_t failed; /* from stage 1 on: errno of a copy that the kernel did not make, or UNSEEN */
     alignas(NODE_SLOT_ALIGN) union {
         struct node_locations locations;
         unsigned char data[NODE_SLOT_DATA];
     };
+};
+
+/* `failed`: a peer's segment could not be mapped. */
+#define NODE_UNSEEN (-1)
+
+/*
+ * In calls of pairs: a block for one rank, or from it. A list of them stands before what is given:
+ * in the slot, or else in the area.
+ */
+struct node_block {
+    uint64_t count, first; /* elements; where in IN or OUT it begins, or in what is given */
 };
 
 struct node_area {
@@ -77,31 +92,64 @@ struct node_area {
 };
 
 /*
- * ASLEEP: it sleeps, or is about to: its doorbell wakes it; set before the last look at stages.
- * GONE: it has given up calls that it had begun: what it has not done it will not do.
+ * The boards of a group's ranks lie in one segment, which rank 0 makes and each of the others maps
+ * once: first all boards, then all areas. Who looks at everybody's board touches few pages so.
+ *
+ *     |board 0|board 1|...|board n - 1|areas of rank 0|areas of rank 1|...|areas of rank n - 1|
+ */
+
+/*
+ * ASLEEP, and the rank that it waits for << NODE_AWAITS: it sleeps, or is about to; that rank's
+ * next stage wakes it by its doorbell. Set before the last look at that rank's stage. GONE: it has
+ * given up calls that it had begun: what it has not done it will not do.
  */
 enum node_presence { NODE_AWAKE, NODE_ASLEEP, NODE_GONE };
+#define NODE_AWAITS 2 /* bits of the presence below the rank */
 
 struct node_board {
     struct node_slot slots[NODE_SLOTS];
-    struct node_area areas[NODE_AREAS];
     alignas(NODE_APART) _Atomic uint64_t begun; /* its newest call: others seldom look */
     alignas(NODE_APART) _Atomic uint32_t presence;
     _Atomic int32_t cpu;       /* that it was on when it last began a call */
     _Atomic int32_t writes_to; /* the kernel copies for it into that rank's memory; -1: into none */
     struct iovec written;      /* where there; a rank that gives up makes it empty */
     uint64_t gave_up;          /* GONE: from this call on */
+    uint64_t areas_at;         /* bytes from the board to its areas */
 };
+
+static inline struct node_area *node_areas(struct node_board *board)
+{
+    return (void *)((char *)board + board->areas_at);
+}
 
 static inline struct node_slot *node_slot(struct node_board *board, const struct disti_node_op *op)
 {
     return &board->slots[op->number % NODE_SLOTS];
 }
 
+/* Its list, in a call of pairs. */
+static inline struct node_block *node_list(struct node_board *board, const struct disti_node_op *op)
+{
+    struct node_slot *slot = node_slot(board, op);
+
+    return slot->place == NODE_IN_SLOT ? (void *)slot->data
+                                       : (void *)node_areas(board)[op->number % NODE_AREAS].data;
+}
+
 /* Where a rank's data are in a call on the boards. */
 static inline unsigned char *node_given(struct node_board *board, const struct disti_node_op *op)
 {
-    return op->in_area ? board->areas[op->number % NODE_AREAS].data : node_slot(board, op)->data;
+    return op->in_area ? node_areas(board)[op->number % NODE_AREAS].data
+                       : node_slot(board, op)->data;
+}
+
+/* As memcpy. Most short calls are about a number or two, which need no call of it. */
+static inline void node_copy(void *to, const void *from, size_t bytes)
+{
+    if (bytes == sizeof(uint64_t))
+        memcpy(to, from, sizeof(uint64_t));
+    else
+        memcpy(to, from, bytes);
 }
 
 static inline uint64_t node_stage(uint64_t number, uint32_t stage)

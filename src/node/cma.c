@@ -34,13 +34,13 @@ typedef ssize_t (*cma_call)(pid_t pid, const struct iovec *here, unsigned long h
 
 static int cma_pid(const struct disti_node *node, int rank)
 {
-    return node->hellos[rank].board.name.pid;
+    return node->hellos[rank].pid;
 }
 
 static void cma_copy(struct disti_node *node, struct disti_node_op *op, int rank, cma_call call,
                      void *here, size_t bytes, const struct iovec *there)
 {
-    int32_t *failed = &node_slot(node->board, op)->locations.cma_failed;
+    int32_t *failed = &node_slot(node->board, op)->failed;
     struct iovec own = {.iov_base = here, .iov_len = bytes};
     ssize_t copied;
 
@@ -92,7 +92,7 @@ bool disti_node_cma_failed(struct disti_node *node, const struct disti_node_op *
     int error = 0;
 
     for (int r = 0; r < node->ranks; r++) {
-        int32_t failed = node_slot(node->peers[r].board, op)->locations.cma_failed;
+        int32_t failed = node_slot(node->peers[r].board, op)->failed;
 
         /* What one buffer's memory does not allow, another's may. */
         if (failed && (!error || failed != EFAULT))

@@ -5,9 +5,9 @@
 #include <string.h>
 
 /* The block of OUT that holds what came from `rank`. */
-static size_t copy_out_block(const struct disti_node_op *op, int rank)
+static int copy_out_block(const struct disti_node_op *op, int rank)
 {
-    return disti_node_pattern(op->call.collective)->givers == NODE_ALL ? (size_t)rank : 0;
+    return disti_node_pattern(op->call.collective)->givers == NODE_ALL ? rank : 0;
 }
 
 /* The block of a giver's IN that is for this rank. */
@@ -19,22 +19,22 @@ static int copy_in_block(const struct disti_node *node, const struct disti_node_
 static void copy(char *to, const char *from, size_t bytes)
 {
     if (to != from && bytes)
-        memcpy(to, from, bytes);
+        node_copy(to, from, bytes);
 }
 
-void disti_node_copy_short(struct disti_node *node, struct disti_node_op *op)
+void disti_node_copy_short(struct disti_node *node, const struct disti_node_op *op)
 {
-    const struct node_pattern *pattern = disti_node_pattern(op->call.collective);
-    size_t bytes = op->call.count * op->element_bytes;
-    size_t offset = pattern->in_blocks ? (size_t)node->rank * bytes : 0;
-    char *out = op->call.out;
 
     /* The givers are those that are awaited, and this rank if it gives. */
-    for (int r = op->first; r < op->end; r++, out += bytes) {
+    for (int r = op->first; r < op->end; r++) {
+        int block = copy_out_block(op, r);
+        size_t bytes = node_out_count(op, block) * op->element_bytes;
+        char *out = (char *)op->call.out + node_out_first(op, block) * op->element_bytes;
+
         if (r == node->rank)
-            copy(out, (const char *)op->call.in + offset, bytes);
+            copy(out, (const char *)op->call.in + op->offset, bytes);
         else
-            memcpy(out, node_given(node->peers[r].board, op) + offset, bytes);
+            node_copy(out, node_given(node->peers[r].board, op) + op->offset, bytes);
     }
 }
 
@@ -52,9 +52,9 @@ static void copy_get(struct disti_node *node, struct disti_node_op *op, int give
     size_t bytes = elements * op->element_bytes;
 
     if (op->way == NODE_WAY_CMA && giver != node->rank && !peer->in)
-        disti_node_cma_get(
-            node, op, giver, to,
-            peer->in_address + ((size_t)block * op->call.count + at) * op->element_bytes, bytes);
+        disti_node_cma_get(node, op, giver, to,
+                           peer->in_address + (node_in_first(op, block) + at) * op->element_bytes,
+                           bytes);
     else
         move(to, disti_node_in(node, op, giver, block, at), bytes, op->past);
 }
@@ -79,32 +79,38 @@ static size_t copy_from(struct disti_node *node, struct disti_node_op *op, int g
 {
     size_t bite = node_bite(op, NODE_BITE);
     size_t take = elements - at < bite ? elements - at : bite;
-    size_t block = copy_out_block(op, giver) * op->call.count;
+    size_t block = node_out_first(op, copy_out_block(op, giver));
 
     copy_get(node, op, giver, (char *)op->call.out + (block + first + at) * op->element_bytes,
              copy_in_block(node, op), at, take);
     return take;
 }
 
-/* The work is ranks times the round's elements, of the next rank first. */
+/* The round's elements of each giver in turn, of the next rank first. */
 static bool copy_own(struct disti_node *node, struct disti_node_op *op)
 {
     const struct node_pattern *pattern = disti_node_pattern(op->call.collective);
-    size_t first, elements = disti_node_round(op, op->round, &first), moved = 0;
+    size_t moved = 0;
 
-    if (!node_is(pattern->takers, op, node->rank) || !elements)
+    if (!node_is(pattern->takers, op, node->rank))
         return true;
-    while (op->done < elements * (size_t)node->ranks && moved * op->element_bytes < NODE_BITE) {
-        int giver = (int)(((size_t)node->rank + 1 + op->done / elements) % (size_t)node->ranks);
-        size_t took = elements;
+    while (op->others < node->ranks && moved * op->element_bytes < NODE_BITE) {
+        int giver = (node->rank + 1 + op->others) % node->ranks;
+        size_t count = node_out_count(op, copy_out_block(op, giver)), elements = 0, first, took;
 
-        if (node_is(pattern->givers, op, giver)) {
-            took = copy_from(node, op, giver, op->done % elements, elements, first);
+        if (node_is(pattern->givers, op, giver))
+            elements = disti_node_round(op, count, op->round, &first);
+        if (op->done < elements) {
+            took = copy_from(node, op, giver, op->done, elements, first);
+            op->done += took;
             moved += took;
         }
-        op->done += took;
+        if (op->done == elements) {
+            op->done = 0;
+            op->others++;
+        }
     }
-    return op->done == elements * (size_t)node->ranks;
+    return op->others == node->ranks;
 }
 
 /* ---- between a root and the others ---- */
@@ -139,7 +145,7 @@ static void copy_between(struct disti_node *node, struct disti_node_op *op, int 
     bool gathers = pattern->takers == NODE_ROOT;
     int giver = gathers ? other : op->call.root, taker = gathers ? op->call.root : other;
     int block = pattern->in_blocks ? taker : 0;
-    size_t offset = (copy_out_block(op, giver) * op->call.count + at) * op->element_bytes;
+    size_t offset = (node_out_first(op, copy_out_block(op, giver)) + at) * op->element_bytes;
 
     if (taker == node->rank)
         copy_get(node, op, giver, (char *)op->call.out + offset, block, at, elements);
@@ -197,19 +203,19 @@ void disti_node_fill(struct disti_node *node, struct disti_node_op *op, uint64_t
     const struct node_pattern *pattern = disti_node_pattern(op->call.collective);
     char *window = disti_node_window(node, node->rank, round);
     const char *in = op->call.in;
-    size_t first, elements = disti_node_round(op, round, &first);
-    size_t bytes = elements * op->element_bytes;
+    size_t first, elements = disti_node_round(op, op->call.count, round, &first);
 
     if (node->peers[node->rank].in || !node_is(pattern->givers, op, node->rank))
         return;
-    in += first * op->element_bytes;
     if (pattern->slices) {
-        fill_around(node, op, window, in, elements);
+        fill_around(node, op, window, in + first * op->element_bytes, elements);
         return;
     }
     for (int b = 0; b < (pattern->in_blocks ? node->ranks : 1); b++) {
+        elements = disti_node_round(op, node_in_count(op, b), round, &first);
         if (!pattern->in_blocks || b != node->rank)
             disti_node_move(window + (size_t)b * op->piece * op->element_bytes,
-                            in + (size_t)b * op->call.count * op->element_bytes, bytes, false);
+                            in + (node_in_first(op, b) + first) * op->element_bytes,
+                            elements * op->element_bytes, false);
     }
 }

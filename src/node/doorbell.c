@@ -32,6 +32,10 @@ static uint64_t doorbell_inode;
 static struct disti_node **doorbell_nodes; /* by number, NULL: free */
 static uint32_t doorbell_room, doorbell_count;
 static struct node_far_doorbell *doorbell_far; /* other processes' */
+static unsigned doorbell_far_count;
+
+/* So many of other processes' stay open; more are opened each time: there may be a thousand. */
+#define DOORBELL_KEEP 128
 
 /* What comes in one read; a pipe that holds more than so much may have been full. */
 #define DOORBELL_NUMBERS 1024
@@ -45,6 +49,7 @@ static void doorbell_forked(void)
     doorbell_nodes = NULL;
     doorbell_room = doorbell_count = 0;
     doorbell_far = NULL;
+    doorbell_far_count = 0;
 }
 
 static void doorbell_watch_forks(void)
@@ -136,26 +141,27 @@ static int doorbell_open_far(const struct disti_node_hello *hello)
     struct stat info;
     char path[64];
 
-    snprintf(path, sizeof(path), "/proc/%d/fd/%d", (int)hello->board.name.pid,
-             (int)hello->doorbell_fd);
+    snprintf(path, sizeof(path), "/proc/%d/fd/%d", (int)hello->pid, (int)hello->doorbell_fd);
     if (stat(path, &info) < 0 || !S_ISFIFO(info.st_mode) ||
         (uint64_t)info.st_ino != hello->doorbell_inode)
         return -1;
     return disti_descriptor_own(open(path, O_RDWR | O_NONBLOCK | O_CLOEXEC));
 }
 
-/* With the lock held. NULL: it is gone, or there is no memory. */
+/* With the lock held. NULL: it is gone, there is no memory, or enough are open. */
 static struct node_far_doorbell *doorbell_take_far(const struct disti_node_hello *hello)
 {
     struct node_far_doorbell *far = doorbell_far;
 
-    while (far && (far->pid != hello->board.name.pid || far->inode != hello->doorbell_inode))
+    while (far && (far->pid != hello->pid || far->inode != hello->doorbell_inode))
         far = far->next;
+    if (!far && doorbell_far_count == DOORBELL_KEEP)
+        return NULL;
     if (!far) {
         far = calloc(1, sizeof(*far));
         if (!far)
             return NULL;
-        far->pid = hello->board.name.pid;
+        far->pid = hello->pid;
         far->inode = hello->doorbell_inode;
         far->fd = doorbell_open_far(hello);
         if (far->fd < 0) {
@@ -164,6 +170,7 @@ static struct node_far_doorbell *doorbell_take_far(const struct disti_node_hello
         }
         far->next = doorbell_far;
         doorbell_far = far;
+        doorbell_far_count++;
     }
     far->holders++;
     return far;
@@ -178,6 +185,7 @@ static void doorbell_give_far(struct node_far_doorbell *far)
     while (*at != far)
         at = &(*at)->next;
     *at = far->next;
+    doorbell_far_count--;
     disti_descriptor_close(far->fd);
     free(far);
 }
@@ -196,6 +204,16 @@ void disti_node_doorbell_close(struct disti_node *node)
     pthread_mutex_unlock(&doorbell_lock);
 }
 
+static void doorbell_ring_once(const struct disti_node_hello *hello)
+{
+    int fd = doorbell_open_far(hello);
+
+    if (fd < 0)
+        return;
+    (void)!write(fd, &hello->doorbell_number, sizeof(hello->doorbell_number));
+    disti_descriptor_close(fd);
+}
+
 /* A full pipe has woken its owner already; one that sleeps deaf looks up by itself soon. */
 void disti_node_doorbell_ring(struct disti_node *node, int rank)
 {
@@ -209,6 +227,8 @@ void disti_node_doorbell_ring(struct disti_node *node, int rank)
     }
     if (peer->doorbell)
         (void)!write(peer->doorbell->fd, &number, sizeof(number));
+    else
+        doorbell_ring_once(&node->hellos[rank]);
 }
 
 /* With the lock held. */

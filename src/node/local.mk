@@ -15,6 +15,11 @@ libdist_core_sources += \
 	src/node/mover.c \
 	src/node/node.h \
 	src/node/op.c \
+	src/node/pairs/meet.c \
+	src/node/pairs/pairs.h \
+	src/node/pairs/rest.c \
+	src/node/pairs/show.c \
+	src/node/pairs/work.c \
 	src/node/pattern.c \
 	src/node/presence.c \
 	src/node/reduce.c \

@@ -34,7 +34,7 @@
 
 static struct node_mover *mover_of(struct disti_node *node, const struct disti_node_op *op)
 {
-    size_t bytes = op->call.count * op->element_bytes;
+    size_t bytes = op->largest * op->element_bytes;
     int size = 0;
 
     while (size < NODE_SIZES - 1 && bytes >> MOVER_LEAST >> size)
@@ -66,13 +66,29 @@ static bool mover_begins_with_cma(const struct node_mover *mover)
     return mover_tries(mover) ? mover->calls % 2 == 0 : mover->cma;
 }
 
+bool disti_node_mover_leads(struct disti_node *node, const struct disti_node_op *op)
+{
+    return mover_may_cma(node, op) && !node->cma_refused &&
+           mover_begins_with_cma(mover_of(node, op));
+}
+
+bool disti_node_mover_takes_area(struct disti_node *node, const struct disti_node_op *op)
+{
+    struct node_mover *mover = mover_of(node, op);
+
+    if (mover->calls < MOVER_LOOKS)
+        return false;
+    mover_count(mover);
+    return true;
+}
+
 void disti_node_mover_choose(struct disti_node *node, struct disti_node_op *op)
 {
     struct node_mover *mover = mover_of(node, op);
 
     op->cma = mover_may_cma(node, op) && mover_begins_with_cma(mover);
     if (mover->calls < MOVER_LOOKS ||
-        !disti_node_fits_area(op->call.collective, node->ranks, op->call.count * op->element_bytes))
+        !disti_node_fits_area(op->call.collective, node->ranks, op->largest * op->element_bytes))
         return;
     op->way = NODE_WAY_BOARD;
     op->in_area = op->chosen = true;
@@ -96,6 +112,10 @@ static void mover_decide(const struct disti_node *node, const struct disti_node_
 {
     uint64_t slowest[2] = {0, 0};
 
+    if (op->paired) { /* who leads decides alone */
+        mover->cma = mover->ns[true] < mover->ns[false];
+        return;
+    }
     for (int r = 0; r < node->ranks; r++) {
         const struct node_locations *locations = &node_slot(node->peers[r].board, op)->locations;
 
@@ -126,11 +146,12 @@ void disti_node_mover_begin(struct disti_node *node, struct disti_node_op *op)
 
 void disti_node_mover_end(struct disti_node *node, const struct disti_node_op *op)
 {
-    struct node_mover *mover = mover_of(node, op);
-    uint64_t bytes = op->call.count * op->element_bytes, ns;
+    uint64_t bytes = op->largest * op->element_bytes, ns;
+    struct node_mover *mover;
 
     if (!op->begun_ns)
         return;
+    mover = mover_of(node, op);
     ns = (uint64_t)(disti_now_ns() - op->begun_ns) * 1024 / (bytes / 1024 + 1) + 1;
     if (!mover->ns[op->cma] || ns < mover->ns[op->cma])
         mover->ns[op->cma] = ns;

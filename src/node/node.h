@@ -3,12 +3,13 @@
 #ifndef DISTI_NODE_NODE_H
 #define DISTI_NODE_NODE_H
 
+#include "base/dtype.h"
 #include "node/segment/segment.h"
 
 #include <dist/backend.h>
 
 /*
- * Every rank has a board, a segment that the others have mapped and only it writes. A collective
+ * Every rank has a board, in memory that all have mapped and only it writes. A collective
  * is a few stages: each rank does its part, says so on its board, and goes on when the others have
  * said so too. No message, no queue, no system call.
  *
@@ -54,6 +55,17 @@ enum disti_node_way {
     NODE_WAY_CMA      /* the kernel copies what a rank does not see (cma.c) */
 };
 
+struct disti_node_op;
+typedef void (*node_finish_fn)(struct disti_node *node, const struct disti_node_op *op);
+
+/* Where what a rank gives stands, in a call of pairs (pairs/). */
+enum disti_node_place {
+    NODE_NOWHERE, /* it gives nothing, and shows nothing */
+    NODE_IN_SLOT,
+    NODE_IN_AREA,
+    NODE_IN_MEMORY /* the slot says where; or that is where it takes */
+};
+
 /*
  * A call under way; in memory of the caller, who fills nothing in it. After start it must be
  * advanced until it has ended, or the node be closed.
@@ -62,34 +74,44 @@ struct disti_node_op {
     struct dist_call call;
     void *program_out; /* what call.out stands for, if that is its twin (segment.h); else NULL */
     uint64_t fingerprint, number;
-    size_t element_bytes, piece; /* elements of a block that go in one round */
+    size_t element_bytes;
+    size_t largest;              /* elements of the largest block */
+    size_t piece;                /* elements of a block that go in one round */
     size_t given;                /* BOARD: bytes of this rank's that stand on its board */
     bool past;                   /* OUT is written past the caches */
     bool cma;                    /* it does not begin in windows: the kernel will do */
     int64_t begun_ns;            /* while both are tried: when all had come; 0: it is no trial */
     bool chosen;                 /* BOARD: mover.c has chosen it for this call alone */
+    bool paired;                 /* a call of pairs (pairs/), */
+    bool together;               /* in which this rank and others copy */
+    enum disti_node_place place; /* of what it gives */
     bool in_area;                /* BOARD: what is given is too much for a slot */
     bool gives, takes;           /* this rank */
     int first, end;              /* the ranks that are awaited: [first, end), but for this one */
+    size_t offset;               /* BOARD: where in what is given this rank's block begins */
+    node_finish_fn finish;       /* BOARD: takes what has come; NULL: there is nothing */
+    disti_reduce_fn pair;        /* sums what two ranks give; NULL: there are more, or DIST_USER */
     uint64_t depth;              /* so many calls like this one may stand on the board at once */
     enum disti_node_op_state state;
     enum disti_node_way way;
     uint64_t rounds, round;
-    size_t done;           /* of this round's work */
-    int others;            /* that a root has done with */
-    uint32_t stage;        /* that the others are awaited at */
-    uint32_t base;         /* the stage that its rounds are counted from */
-    int admitted;          /* POSTED: ranks below this let it begin */
-    int seen;              /* WAITING: ranks below this have come to its stage */
-    int peer;              /* on ERR_MISMATCH: who called something else, */
-    uint64_t mine, theirs; /* both fingerprints, */
-    uint64_t sequence;     /* and the number of that call of mine */
+    size_t done;             /* of this round's work */
+    int others;              /* that a root has done with */
+    uint32_t stage;          /* that the others are awaited at */
+    uint32_t base;           /* the stage that its rounds are counted from */
+    int admitted;            /* POSTED: ranks below this let it begin */
+    int seen;                /* WAITING: ranks below this have come to its stage */
+    int peer;                /* on ERR_MISMATCH: who called something else, */
+    uint64_t mine, theirs;   /* both fingerprints, */
+    uint64_t sequence;       /* the number of that call of mine, */
+    uint64_t expected, sent; /* and what I expected of the peer, and what that gave: bytes */
 };
 
 /* What a rank sends to each of the others, as bytes. All zero: it has no board. */
 struct disti_node_hello {
-    struct disti_segment_location board;
+    struct disti_segment_location boards; /* of all ranks; from rank 0 only */
     uint64_t doorbell_inode;
+    int32_t pid;
     int32_t doorbell_fd; /* the end to write to */
     uint32_t doorbell_number;
     int16_t usable, fences; /* fences: it cannot have the kernel fence the others */
@@ -97,10 +119,9 @@ struct disti_node_hello {
 };
 
 /*
- * Makes this rank's board and fills *hello, if all ranks of config are on one machine. If they are
- * not, *node_p stays NULL. If the board cannot be made, or DIST_NODE_MEMORY is 0, the hello says
- * so. Local: talks to no other rank. config must outlive the node. ERR_NO_MEMORY,
- * ERR_INVALID_ARGUMENT.
+ * Fills *hello, if all ranks of config are on one machine; rank 0 makes the boards. If they are
+ * not, *node_p stays NULL. If boards cannot be made, or DIST_NODE_MEMORY is 0, the hello says so.
+ * Local: talks to no other rank. config must outlive the node. ERR_NO_MEMORY, ERR_INVALID_ARGUMENT.
  */
 dist_status disti_node_open(const struct dist_backend_config *config,
                             struct disti_node_hello *hello, struct disti_node **node_p);
@@ -109,8 +130,8 @@ dist_status disti_node_open(const struct dist_backend_config *config,
 void disti_node_meet(struct disti_node *node, int rank, const struct disti_node_hello *hello);
 
 /*
- * Maps the boards of all ranks, once every hello has been stored. False: one cannot be mapped, and
- * the log says why. The node may be used only if this is true on all ranks.
+ * Maps the boards, once every hello has been stored. False: they cannot be mapped, and the log says
+ * why. The node may be used only if this is true on all ranks.
  */
 bool disti_node_map(struct disti_node *node);
 

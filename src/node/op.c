@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* A call on the boards, from stage to stage. */
+#include "base/hash.h"
 #include "base/log.h"
 #include "node/state.h"
 
 #include <stddef.h>
-#include <stdio.h>
 #include <string.h>
 
 /*
@@ -50,15 +50,15 @@ dist_status disti_node_op_go(struct disti_node_op *op, enum disti_node_op_state 
 static inline void op_publish(struct disti_node *node, struct disti_node_op *op, uint32_t stage)
 {
     _Atomic uint64_t *mine = &node_slot(node->board, op)->stage;
+    struct node_board **other = node->others, **end = other + node->ranks - 1;
 
     if (node->fences)
         atomic_store_explicit(mine, node_stage(op->number, stage), memory_order_seq_cst);
     else
         atomic_store_explicit(mine, node_stage(op->number, stage), memory_order_release);
     atomic_signal_fence(memory_order_seq_cst);
-    for (int r = 0; r < node->ranks; r++) {
-        if (atomic_load_explicit(&node->peers[r].board->presence, memory_order_seq_cst) !=
-            NODE_AWAKE) {
+    for (; other < end; other++) {
+        if (atomic_load_explicit(&(*other)->presence, memory_order_seq_cst) != NODE_AWAKE) {
             disti_node_ring(node);
             return;
         }
@@ -68,14 +68,16 @@ static inline void op_publish(struct disti_node *node, struct disti_node_op *op,
 /* Have all that are awaited reached the op's stage? */
 static inline dist_status op_poll(struct disti_node *node, struct disti_node_op *op)
 {
+    bool apart = op->paired && op->stage;
     uint64_t want = node_stage(op->number, op->stage), history = node->history;
     size_t at = op->number % NODE_SLOTS;
-    int r = op->seen, end = op->end;
+    const struct node_peer *peers = node->peers;
+    int r = op->seen, end = op->end, rank = node->rank;
 
     for (; r < end; r++) {
-        struct node_slot *slot = &node->peers[r].board->slots[at];
+        struct node_slot *slot = &peers[r].board->slots[at];
 
-        if (r == node->rank)
+        if (r == rank || (apart && op->stage > peers[r].last))
             continue;
         if (atomic_load_explicit(&slot->stage, memory_order_acquire) < want)
             break;
@@ -88,34 +90,31 @@ static inline dist_status op_poll(struct disti_node *node, struct disti_node_op 
 
 /* ---- its course ---- */
 
-/* With the calls before it. */
-static inline uint64_t op_history(const struct disti_node *node, const struct disti_node_op *op)
-{
-    uint64_t history = (node->history ^ op->fingerprint) * 0x9e3779b97f4a7c15;
-
-    return history ^ history >> 29;
-}
-
 /* Its slot is free: it is this rank's newest call from now on. */
 static inline void op_begin(struct disti_node *node, const struct disti_node_op *op)
 {
-    struct node_slot *slot = node_slot(node->board, op);
+    struct node_board *board = node->board;
+    struct node_slot *slot = node_slot(board, op);
+    uint64_t number = op->number, fingerprint = op->fingerprint,
+             history = disti_hash_call(node->history, fingerprint);
 
-    node->sequences[op->number % NODE_SLOTS] = op->call.sequence;
-    node->history = op_history(node, op);
-    atomic_store_explicit(&slot->stage, node_writing(op->number), memory_order_relaxed);
-    atomic_store_explicit(&slot->history, node->history, memory_order_release);
-    atomic_store_explicit(&slot->fingerprint, op->fingerprint, memory_order_release);
-    atomic_store_explicit(&node->board->begun, op->number, memory_order_release);
+    node->sequences[number % NODE_SLOTS] = op->call.sequence;
+    node->history = history;
+    atomic_store_explicit(&slot->stage, node_writing(number), memory_order_relaxed);
+    atomic_store_explicit(&slot->history, history, memory_order_release);
+    atomic_store_explicit(&slot->fingerprint, fingerprint, memory_order_release);
+    atomic_store_explicit(&board->begun, number, memory_order_release);
 }
 
 /* Short: begins it, and shows what this rank gives. */
 static inline dist_status op_show(struct disti_node *node, struct disti_node_op *op)
 {
+    dist_status status = disti_node_op_go(op, NODE_OP_WAITING);
+
     op_begin(node, op);
     if (op->given)
-        memcpy(node_given(node->board, op), op->call.in, op->given);
-    return disti_node_op_go(op, NODE_OP_WAITING);
+        node_copy(node_given(node->board, op), op->call.in, op->given);
+    return status;
 }
 
 static dist_status op_show_long(struct disti_node *node, struct disti_node_op *op)
@@ -132,18 +131,41 @@ static dist_status op_show_long(struct disti_node *node, struct disti_node_op *o
     return disti_node_op_go(op, NODE_OP_WAITING);
 }
 
+/* Of short calls each so many say which CPU the rank is on. */
+#define OP_CPU_CALLS 8
+
+static dist_status op_show_pairs(struct disti_node *node, struct disti_node_op *op)
+{
+    dist_status status;
+
+    op_begin(node, op);
+    status = disti_node_pairs_show(node, op);
+    return status == DIST_OK ? disti_node_op_go(op, NODE_OP_WAITING) : status;
+}
+
+/* Which way its data go: once. */
+static void op_choose(struct disti_node *node, struct disti_node_op *op)
+{
+    if (op->paired && !op->chosen)
+        disti_node_pairs_choose(node, op);
+    else if (!op->paired && op->way == NODE_WAY_WINDOWS)
+        disti_node_mover_choose(node, op);
+}
+
 static dist_status op_enter(struct disti_node *node, struct disti_node_op *op)
 {
     dist_status status;
 
-    if (op->way == NODE_WAY_WINDOWS)
-        disti_node_mover_choose(node, op);
+    op_choose(node, op);
     status = disti_node_admit(node, op);
-    if (status == DIST_OK)
+    if (status == DIST_OK && op->paired)
+        status = op_show_pairs(node, op);
+    else if (status == DIST_OK)
         status = op->way == NODE_WAY_BOARD ? op_show(node, op) : op_show_long(node, op);
     if (status != DIST_OK)
         return status;
-    disti_node_publish_cpu(node);
+    if (!op->paired || op->place == NODE_IN_MEMORY || op->number % OP_CPU_CALLS == 0)
+        disti_node_publish_cpu(node);
     op_publish(node, op, 0);
     return DIST_OK;
 }
@@ -162,7 +184,7 @@ static inline void op_prefetch_next(struct disti_node *node, const struct disti_
     node_prefetch_write(&node->board->slots[next % NODE_SLOTS],
                         NODE_SLOT_ALIGN + (op->in_area ? 0 : bytes));
     if (op->in_area)
-        node_prefetch_write(&node->board->areas[next % NODE_AREAS], bytes);
+        node_prefetch_write(&node_areas(node->board)[next % NODE_AREAS], bytes);
 }
 
 /* Does it wait for all? Then all have begun it when it ends. */
@@ -173,19 +195,17 @@ static inline bool op_is_met(const struct disti_node *node, const struct disti_n
 
 static inline dist_status op_finish_short(struct disti_node *node, struct disti_node_op *op)
 {
-    dist_status status = disti_node_op_go(op, NODE_OP_ENDED);
+    dist_status status = op->paired ? disti_node_pairs_take(node, op) : DIST_OK;
 
+    if (status == DIST_OK)
+        status = disti_node_op_go(op, NODE_OP_ENDED);
     if (status != DIST_OK)
         return status;
     if (op_is_met(node, op))
         node->confirmed = op->number;
     op_prefetch_next(node, op, op->given);
-    if (!op->call.count || !op->takes)
-        return DIST_OK;
-    if (disti_node_pattern(op->call.collective)->reduces)
-        disti_node_reduce_short(node, op);
-    else
-        disti_node_copy_short(node, op);
+    if (op->finish)
+        op->finish(node, op);
     return DIST_OK;
 }
 
@@ -205,12 +225,14 @@ static dist_status op_turn(struct disti_node *node, struct disti_node_op *op)
 {
     dist_status status = DIST_OK;
 
-    node->confirmed = op->number;
+    if (op_is_met(node, op))
+        node->confirmed = op->number;
     if (op->stage == 0) {
-        status = disti_node_resolve(node, op);
-        disti_node_mover_begin(node, op);
+        status = op->paired ? disti_node_pairs_resolve(node, op) : disti_node_resolve(node, op);
+        if (status == DIST_OK && (!op->paired || op->together))
+            disti_node_mover_begin(node, op);
     }
-    if (status == DIST_OK && op_has_windows(op) && op->stage > op->base)
+    if (status == DIST_OK && !op->paired && op_has_windows(op) && op->stage > op->base)
         disti_node_drain(node, op, op->stage - op->base - 1);
     if (op->past) /* before anybody is told that the call has ended */
         disti_node_store_fence();
@@ -219,6 +241,8 @@ static dist_status op_turn(struct disti_node *node, struct disti_node_op *op)
 
 static bool op_work(struct disti_node *node, struct disti_node_op *op)
 {
+    if (op->paired)
+        return disti_node_pairs_work(node, op);
     return disti_node_pattern(op->call.collective)->reduces ? disti_node_reduce_some(node, op)
                                                             : disti_node_copy_some(node, op);
 }
@@ -230,8 +254,12 @@ static dist_status op_finish_long(struct disti_node *node, struct disti_node_op 
 
     if (status != DIST_OK)
         return status;
-    disti_node_take_back(node, op);
-    disti_node_record(node, op);
+    if (op->paired) {
+        op_prefetch_next(node, op, op->given);
+    } else {
+        disti_node_take_back(node, op);
+        disti_node_record(node, op);
+    }
     disti_node_mover_end(node, op);
     node->rounds += op_has_windows(op) ? op->rounds : 0;
     return DIST_OK;
@@ -250,16 +278,33 @@ static dist_status op_reach(struct disti_node *node, struct disti_node_op *op)
     return DIST_IN_PROGRESS;
 }
 
-/* The kernel has not copied all: the same once more, through windows. */
+static void op_fill(struct disti_node *node, struct disti_node_op *op)
+{
+    if (op->paired)
+        disti_node_pairs_fill(node, op, op->round);
+    else
+        disti_node_fill(node, op, op->round);
+}
+
+/* The kernel has not copied all, or not all could go without windows. */
+static bool op_must_again(struct disti_node *node, struct disti_node_op *op)
+{
+    if (op->paired)
+        return disti_node_pairs_remain(node, op);
+    return op->way == NODE_WAY_CMA && disti_node_cma_failed(node, op);
+}
+
+/* The same once more, through windows. */
 static dist_status op_begin_again(struct disti_node *node, struct disti_node_op *op)
 {
-    dist_status status = disti_node_resolve_to_windows(node, op);
+    dist_status status = op->paired ? disti_node_pairs_to_windows(node, op)
+                                    : disti_node_resolve_to_windows(node, op);
 
     if (status != DIST_OK)
         return status;
     op->round = 0;
     op->base = op->stage + 1;
-    disti_node_fill(node, op, 0);
+    op_fill(node, op);
     return op_reach(node, op);
 }
 
@@ -272,7 +317,7 @@ static dist_status op_next_stage(struct disti_node *node, struct disti_node_op *
     op->others = 0;
     op->round++;
     if (op_has_windows(op) && op->round < op->rounds)
-        disti_node_fill(node, op, op->round);
+        op_fill(node, op);
     return op_reach(node, op);
 }
 
@@ -287,10 +332,10 @@ static dist_status op_step(struct disti_node *node, struct disti_node_op *op)
     if (op_is_lost(node, op))
         return DIST_IN_PROGRESS;
     if (op->stage == op->base + op->rounds)
-        return op->way == NODE_WAY_CMA && disti_node_cma_failed(node, op)
-                   ? op_begin_again(node, op)
-                   : op_finish_long(node, op);
-    return op_work(node, op) ? op_next_stage(node, op) : DIST_IN_PROGRESS;
+        return op_must_again(node, op) ? op_begin_again(node, op) : op_finish_long(node, op);
+    if (!op_work(node, op))
+        return DIST_IN_PROGRESS;
+    return op->paired && !op->together ? op_finish_long(node, op) : op_next_stage(node, op);
 }
 
 dist_status disti_node_advance(struct disti_node *node, struct disti_node_op *op, int *moved)
@@ -309,17 +354,18 @@ dist_status disti_node_advance(struct disti_node *node, struct disti_node_op *op
     if (status != DIST_OK)
         return status;
     ++*moved;
+    if (op->paired && op->stage == 0 && op->state == NODE_OP_WAITING &&
+        disti_node_pairs_are_short(node, op))
+        return op_finish_short(node, op);
     return op->way == NODE_WAY_BOARD ? op_finish_short(node, op) : op_step(node, op);
 }
 
 /* ---- once more ---- */
 
-/* Who never waits says which CPU it is on in each so many calls. */
-#define OP_CPU_CALLS 8
-
 bool disti_node_can_start_again(const struct disti_node *node, const struct disti_node_op *op)
 {
     return op->way == NODE_WAY_BOARD && !op->chosen && !op->call.reduction && !op->call.list &&
+           !op->call.in_counts && !op->call.out_counts &&
            !(disti_node_is_crowded(node) && op_is_met(node, op));
 }
 
@@ -343,36 +389,4 @@ dist_status disti_node_start_again(struct disti_node *node, const struct dist_ca
     op_publish(node, op, 0);
     status = op_poll(node, op);
     return status == DIST_OK ? op_finish_short(node, op) : DIST_IN_PROGRESS;
-}
-
-bool disti_node_waits_for(const struct disti_node *node, const struct disti_node_op *op, int rank)
-{
-    struct node_slot *slot = node_slot(node->peers[rank].board, op);
-
-    if (op->state == NODE_OP_POSTED)
-        return disti_node_is_behind(node, op, rank);
-    return rank != node->rank && rank >= op->first && rank < op->end &&
-           atomic_load_explicit(&slot->stage, memory_order_seq_cst) <
-               node_stage(op->number, op->stage);
-}
-
-void disti_node_describe(const struct disti_node *node, const struct disti_node_op *op, char *text,
-                         size_t size)
-{
-    size_t used = 0;
-
-    text[0] = '\0';
-    for (int r = 0; r < node->ranks && used + 16 < size; r++) {
-        if (disti_node_waits_for(node, op, r))
-            used += (size_t)snprintf(text + used, size - used, "%srank %d", used ? ", " : "", r);
-    }
-}
-
-bool disti_node_ready(const struct disti_node *node, const struct disti_node_op *op)
-{
-    for (int r = 0; r < node->ranks; r++) {
-        if (disti_node_waits_for(node, op, r))
-            return false;
-    }
-    return true;
 }

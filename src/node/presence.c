@@ -40,36 +40,55 @@ static void presence_note_gone(struct disti_node *node, int rank)
     node->gone_from = from;
 }
 
-/* Of several that see it asleep one rings. */
-static void presence_wake(struct disti_node *node, int rank)
+static uint32_t presence_asleep(int awaited)
 {
-    uint32_t presence = NODE_ASLEEP;
+    return NODE_ASLEEP | (uint32_t)awaited << NODE_AWAITS;
+}
 
-    if (atomic_compare_exchange_strong(&node->peers[rank].board->presence, &presence, NODE_AWAKE))
-        disti_node_doorbell_ring(node, rank);
-    else if (presence == NODE_GONE)
+/* Of several that see it asleep one rings. `any`: whomever it waits for. */
+static void presence_wake(struct disti_node *node, int rank, bool any)
+{
+    _Atomic uint32_t *place = &node->peers[rank].board->presence;
+    uint32_t presence = atomic_load_explicit(place, memory_order_seq_cst);
+
+    if (presence == NODE_GONE)
         presence_note_gone(node, rank);
+    else if (presence != NODE_AWAKE && (any || presence == presence_asleep(node->rank)) &&
+             atomic_compare_exchange_strong(place, &presence, NODE_AWAKE))
+        disti_node_doorbell_ring(node, rank);
 }
 
 void disti_node_ring(struct disti_node *node)
 {
-    for (int r = 0; r < node->ranks; r++) {
-        if (atomic_load_explicit(&node->peers[r].board->presence, memory_order_seq_cst) !=
-            NODE_AWAKE)
-            presence_wake(node, r);
-    }
+    for (int r = 0; r < node->ranks; r++)
+        presence_wake(node, r, false);
+}
+
+/*
+ * Ranks often come in the order of their numbers, as they were started. So who waits for several
+ * waits for the last, or each of them would wake it. -1: it waits for none.
+ */
+static int presence_awaited(const struct disti_node *node, const struct disti_node_op *op)
+{
+    int rank = node->ranks - 1;
+
+    while (rank >= 0 && !disti_node_waits_for(node, op, rank))
+        rank--;
+    return rank;
 }
 
 /* The calling thread is the one that is to sleep. */
 int disti_node_arm(struct disti_node *node, struct disti_node_op *op)
 {
-    int doorbell = disti_node_doorbell_listen(node);
+    int doorbell = disti_node_doorbell_listen(node), awaited = presence_awaited(node, op);
 
     node->armed = true;
-    atomic_store_explicit(&node->board->presence, NODE_ASLEEP, memory_order_seq_cst);
+    if (awaited < 0)
+        return DIST_ARM_READY;
+    atomic_store_explicit(&node->board->presence, presence_asleep(awaited), memory_order_seq_cst);
     if (!node->fences && !presence_barrier(MEMBARRIER_CMD_GLOBAL_EXPEDITED))
         return DIST_ARM_READY; /* it has worked when it was tried: without memory now, perhaps */
-    return disti_node_ready(node, op) ? DIST_ARM_READY : doorbell;
+    return disti_node_waits_for(node, op, awaited) ? doorbell : DIST_ARM_READY;
 }
 
 void disti_node_disarm(struct disti_node *node)
@@ -85,7 +104,8 @@ void disti_node_abandon(struct disti_node *node, const struct disti_node_op *op)
 {
     node->board->gave_up = op->number;
     atomic_store_explicit(&node->board->presence, NODE_GONE, memory_order_seq_cst);
-    disti_node_ring(node);
+    for (int r = 0; r < node->ranks; r++)
+        presence_wake(node, r, true);
     disti_node_cma_drain(node);
     node->abandoned = true;
     disti_segment_retire(); /* a peer may still be at a piece of what the program now frees */

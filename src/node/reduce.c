@@ -92,12 +92,12 @@ static void prefetch_first(struct disti_node *node, size_t bytes, int targets)
 }
 
 /* Two ranks need no tree. */
-static inline void sum_pair(const struct dist_call *call, void *dst, const void *a, const void *b,
+static inline void sum_pair(const struct disti_node_op *op, void *dst, const void *a, const void *b,
                             size_t count)
 {
-    disti_reduce_kernel(call->dtype, call->op)(dst, a, b, count);
-    if (call->op == DIST_AVG)
-        disti_finish(dst, count, call->dtype, call->op, 2);
+    op->pair(dst, a, b, count);
+    if (op->call.op == DIST_AVG)
+        disti_finish(dst, count, op->call.dtype, op->call.op, 2);
 }
 
 /* One tile of all sources, at sum->at, into dst. */
@@ -105,8 +105,8 @@ static void sum_sources(struct node_sum *sum, const struct disti_node_op *op, ch
 {
     const char **sources = sum->node->sources;
 
-    if (sum->node->ranks == 2 && op->call.op != DIST_USER)
-        sum_pair(&op->call, dst, sources[0] + sum->at, sources[1] + sum->at,
+    if (op->pair)
+        sum_pair(op, dst, sources[0] + sum->at, sources[1] + sum->at,
                  sum->sink.bytes / op->element_bytes);
     else
         sum_tile(sum, dst, sum->node->ranks);
@@ -138,21 +138,20 @@ static void reduce_all(struct disti_node *node, const struct disti_node_op *op, 
     }
 }
 
-void disti_node_reduce_short(struct disti_node *node, struct disti_node_op *op)
+void disti_node_reduce_pair(struct disti_node *node, const struct disti_node_op *op)
 {
-    const struct node_pattern *pattern = disti_node_pattern(op->call.collective);
-    size_t bytes = op->call.count * op->element_bytes;
-    size_t offset = pattern->in_blocks ? (size_t)node->rank * bytes : 0;
+    const struct node_peer *peers = node->peers;
 
-    if (node->ranks == 2 && op->call.op != DIST_USER) {
-        sum_pair(&op->call, op->call.out, node_given(node->peers[0].board, op) + offset,
-                 node_given(node->peers[1].board, op) + offset, op->call.count);
-        return;
-    }
+    op->pair(op->call.out, node_given(peers[0].board, op) + op->offset,
+             node_given(peers[1].board, op) + op->offset, op->call.count);
+}
+
+void disti_node_reduce_short(struct disti_node *node, const struct disti_node_op *op)
+{
     for (int r = 0; r < node->ranks; r++)
-        node->sources[r] = (const char *)node_given(node->peers[r].board, op) + offset;
+        node->sources[r] = (const char *)node_given(node->peers[r].board, op) + op->offset;
     node->targets[0] = op->call.out;
-    reduce_all(node, op, bytes, 1);
+    reduce_all(node, op, op->call.count * op->element_bytes, 1);
 }
 
 /* Where the elements of this rank's slice go, from `at` on. Returns how many operands. */
@@ -188,12 +187,14 @@ bool disti_node_reduce_some(struct disti_node *node, struct disti_node_op *op)
 {
     const struct node_pattern *pattern = disti_node_pattern(op->call.collective);
     size_t first, from, to, at, take;
-    size_t elements = disti_node_round(op, op->round, &first);
+    size_t elements = disti_node_round(op, op->call.count, op->round, &first);
     size_t bite = node_bite(op, NODE_BITE / (size_t)node->ranks);
 
     disti_node_slice(node, op, elements, node->rank, &from, &to);
     if (!pattern->slices)
         from = 0, to = elements;
+    if (from == to)
+        return true;
     at = from + op->done;
     take = to - at < bite ? to - at : bite;
     for (int r = 0; r < node->ranks; r++)
@@ -207,7 +208,7 @@ void disti_node_drain(struct disti_node *node, struct disti_node_op *op, uint64_
 {
     const struct node_pattern *pattern = disti_node_pattern(op->call.collective);
     size_t first, from, to;
-    size_t elements = disti_node_round(op, round, &first);
+    size_t elements = disti_node_round(op, op->call.count, round, &first);
     bool swapped = op->way == NODE_WAY_SWAPPED;
 
     if (!pattern->slices || node->peers[node->rank].out ||

@@ -14,14 +14,19 @@ bool disti_node_takes(const struct disti_node *node, const struct dist_call *cal
 }
 
 /* A round holds whole lines of each block. */
-void disti_node_cut(const struct disti_node *node, struct disti_node_op *op)
+size_t disti_node_piece(const struct disti_node *node, const struct disti_node_op *op)
 {
     size_t blocks = node_blocks(node, disti_node_pattern(op->call.collective));
-    size_t bytes = node->round_bytes / blocks / NODE_APART * NODE_APART;
-    size_t piece = bytes / op->element_bytes;
 
-    op->piece = piece < op->call.count ? piece : op->call.count;
-    op->rounds = (op->call.count + op->piece - 1) / op->piece;
+    return node->round_bytes / blocks / NODE_APART * NODE_APART / op->element_bytes;
+}
+
+void disti_node_cut(const struct disti_node *node, struct disti_node_op *op)
+{
+    size_t piece = disti_node_piece(node, op);
+
+    op->piece = piece < op->largest ? piece : op->largest;
+    op->rounds = (op->largest + op->piece - 1) / op->piece;
 }
 
 /* Is what this rank reads and writes more than its cache holds, and OUT not yet in it? */
@@ -31,7 +36,7 @@ static bool start_goes_past(const struct disti_node *node, const struct disti_no
     bool gathers = !pattern->reduces && pattern->givers == NODE_ALL;
     size_t blocks = gathers || pattern->in_blocks ? (size_t)node->ranks : 1;
 
-    return 2 * blocks * op->call.count * op->element_bytes >= node->cache_bytes &&
+    return 2 * blocks * op->largest * op->element_bytes >= node->cache_bytes &&
            !(pattern->reduces && op->call.in == op->call.out);
 }
 
@@ -74,11 +79,32 @@ const char *disti_node_summary(dist_collective collective, int ranks, size_t blo
            "the first calls find out which is faster";
 }
 
-/* Where all wait for all two slots are in use; so fewer, larger ones stay in the caches. */
-static size_t start_slot_bytes(const struct node_pattern *pattern)
+/* Elements that all blocks of IN have. */
+static size_t start_given(const struct disti_node *node, const struct disti_node_op *op)
+{
+    size_t given = 0;
+
+    if (!op->call.in_counts)
+        return op->call.count * node_blocks(node, disti_node_pattern(op->call.collective));
+    for (int r = 0; r < node->ranks; r++)
+        given += op->call.in_counts[r];
+    return given;
+}
+
+size_t disti_node_slot_bytes(const struct node_pattern *pattern)
 {
     return pattern->givers == NODE_ALL && pattern->takers == NODE_ALL ? NODE_SLOT_NEAR
                                                                       : NODE_SLOT_DATA;
+}
+
+static node_finish_fn start_finish(const struct disti_node_op *op,
+                                   const struct node_pattern *pattern)
+{
+    if (!op->takes || !op->largest)
+        return NULL;
+    if (!pattern->reduces)
+        return disti_node_copy_short;
+    return op->pair && op->call.op != DIST_AVG ? disti_node_reduce_pair : disti_node_reduce_short;
 }
 
 /* In a long call all keep step; in a short one takers wait for givers. */
@@ -93,10 +119,32 @@ void disti_node_roles(const struct disti_node *node, struct disti_node_op *op)
     op->end = all || pattern->givers == NODE_ALL ? node->ranks : op->call.root + 1;
     if (!all && !op->takes)
         op->end = op->first;
-    op->given =
-        !all && op->gives ? op->call.count * op->element_bytes * node_blocks(node, pattern) : 0;
+    op->given = !all && op->gives ? start_given(node, op) * op->element_bytes : 0;
+    op->offset = pattern->in_blocks ? node_in_first(op, node->rank) * op->element_bytes : 0;
+    op->pair = node->ranks == 2 && pattern->reduces
+                   ? disti_reduce_kernel(op->call.dtype, op->call.op)
+                   : NULL;
+    op->finish = start_finish(op, pattern);
     op->depth = op->in_area && op->gives ? NODE_AREAS : NODE_SLOTS;
     op->seen = op->first;
+}
+
+static size_t start_largest(const size_t *counts, int ranks, size_t largest)
+{
+    for (int r = 0; counts && r < ranks; r++)
+        largest = counts[r] > largest ? counts[r] : largest;
+    return largest;
+}
+
+/* The largest block that this rank knows of; and its own, if lists of which all know all say it. */
+static void start_count(const struct disti_node *node, struct disti_node_op *op)
+{
+    const size_t *in = op->call.in_counts, *out = op->call.out_counts;
+
+    if (!op->paired && (in || out))
+        op->call.count = (in ? in : out)[node->rank];
+    op->largest = start_largest(in, node->ranks, op->call.count);
+    op->largest = start_largest(out, node->ranks, op->largest);
 }
 
 void disti_node_start(struct disti_node *node, const struct dist_call *call, uint64_t fingerprint,
@@ -109,20 +157,27 @@ void disti_node_start(struct disti_node *node, const struct dist_call *call, uin
     op->fingerprint = fingerprint;
     op->number = ++node->calls;
     op->element_bytes = call->collective == DIST_COLL_BARRIER ? 1 : dist_dtype_size(call->dtype);
-    bytes = call->count * op->element_bytes;
+    op->paired = pattern->paired;
+    start_count(node, op);
+    bytes = op->largest * op->element_bytes;
     op->way =
         start_is_short(call->collective, node->ranks, bytes) ? NODE_WAY_BOARD : NODE_WAY_WINDOWS;
     op->state = NODE_OP_POSTED;
     op->past = op->cma = op->chosen = false;
     op->stage = op->base = 0;
-    op->in_area = op->way == NODE_WAY_BOARD && bytes * blocks > start_slot_bytes(pattern);
-    disti_node_roles(node, op);
+    op->in_area = op->way == NODE_WAY_BOARD && bytes * blocks > disti_node_slot_bytes(pattern);
+    op->finish = NULL;
+    if (op->paired)
+        op->way = NODE_WAY_WINDOWS; /* if nothing else is found */
+    else
+        disti_node_roles(node, op);
     op->admitted = 0;
     op->round = 0;
     op->done = 0;
     op->others = 0;
     op->program_out = NULL;
-    if (op->way == NODE_WAY_BOARD)
+    op->begun_ns = 0;
+    if (op->paired || op->way == NODE_WAY_BOARD)
         return;
     op->past = start_goes_past(node, op, pattern);
     disti_node_cut(node, op);

@@ -31,6 +31,9 @@ struct node_proof {
     bool mapped;
 };
 
+/* How a rank gets its block of another's. */
+enum node_means { NODE_NOTHING, NODE_FROM_BOARD, NODE_SEEN, NODE_BY_KERNEL, NODE_BY_WINDOW };
+
 struct node_peer {
     struct node_board *board;
     struct node_far_doorbell *doorbell; /* NULL: not opened yet */
@@ -40,6 +43,13 @@ struct node_peer {
     uint64_t in_address, out_address; /* the same in the peer's address space */
     char *window;                     /* NULL: not mapped yet */
     uint64_t window_key;
+    uint64_t rounds; /* of its window, before the call under way */
+    /* In a call of pairs `in` and `out`, and their addresses, are those of the block between it and
+     * this rank, of `count` elements. */
+    size_t count;
+    enum node_means means; /* of this rank's to get it; else NOTHING, */
+    bool by_window;        /* and it gets its own from this rank's window */
+    uint32_t last;         /* the stage up to which the two keep step */
 };
 
 /* How ordinary memory is copied by a collective in a size class; the same on all ranks. */
@@ -56,8 +66,10 @@ struct node_mover {
 struct disti_node {
     const struct dist_backend_config *config;
     int rank, ranks;
-    struct node_board *board; /* this rank's */
-    struct node_peer *peers;  /* by rank; [rank]: itself */
+    void *boards;               /* rank 0: what it has made for all */
+    struct node_board *board;   /* this rank's; NULL: not mapped */
+    struct node_peer *peers;    /* by rank; [rank]: itself */
+    struct node_board **others; /* the boards of all but this rank, one after the other */
     struct disti_node_hello *hellos;
     char *window; /* this rank's, NULL: not needed yet */
     struct disti_segment_location window_location;
@@ -80,6 +92,7 @@ struct disti_node {
     uint32_t looks;      /* in vain, so far */
     bool fences;         /* a stage is stored with a fence */
     bool cma;            /* the kernel copies between ranks, as far as is known; same on all */
+    bool cma_refused;    /* it did not, in a call of pairs; this rank knows, others may not */
     bool used;           /* its ranks have agreed to use it */
     bool has_doorbell;   /* with this number among those of the process: */
     uint32_t doorbell_number;
@@ -100,12 +113,12 @@ struct disti_node {
  *
  * in_blocks: IN has a block for each rank, not one. slices: a
  * result is reduced by all ranks, a slice by each, who write it into the takers' OUT. rooted: is
- * copied from or to one rank.
+ * copied from or to one rank. paired: a rank knows the counts of its own blocks only.
  */
 enum node_who { NODE_ALL, NODE_ROOT };
 struct node_pattern {
     bool taken; /* is it done here at all? */
-    bool reduces, in_blocks, slices, rooted;
+    bool reduces, in_blocks, slices, rooted, paired;
     uint8_t givers, takers;
 };
 extern const struct node_pattern disti_node_patterns[DIST_COLL_COUNT];
@@ -124,6 +137,27 @@ static inline bool node_is(uint8_t who, const struct disti_node_op *op, int rank
 static inline size_t node_blocks(const struct disti_node *node, const struct node_pattern *pattern)
 {
     return pattern->in_blocks ? (size_t)node->ranks : 1;
+}
+
+/* Elements of a block of this rank's IN or OUT, and where in it they begin. */
+static inline size_t node_in_count(const struct disti_node_op *op, int block)
+{
+    return op->call.in_counts ? op->call.in_counts[block] : op->call.count;
+}
+
+static inline size_t node_in_first(const struct disti_node_op *op, int block)
+{
+    return op->call.in_counts ? op->call.in_offsets[block] : (size_t)block * op->call.count;
+}
+
+static inline size_t node_out_count(const struct disti_node_op *op, int block)
+{
+    return op->call.out_counts ? op->call.out_counts[block] : op->call.count;
+}
+
+static inline size_t node_out_first(const struct disti_node_op *op, int block)
+{
+    return op->call.out_counts ? op->call.out_offsets[block] : (size_t)block * op->call.count;
 }
 
 /* Elements that are about so many bytes, on whole lines. */
@@ -145,8 +179,9 @@ static inline void node_prefetch_write(const void *memory, size_t bytes)
 
 /* ---- window.c: where data are in a long call ---- */
 
-/* Elements of a block in the round, and the first of them. */
-size_t disti_node_round(const struct disti_node_op *op, uint64_t round, size_t *first_p);
+/* Of a block of so many elements those that go in the round, and the first of them. */
+size_t disti_node_round(const struct disti_node_op *op, size_t count, uint64_t round,
+                        size_t *first_p);
 /* Slice s of that many elements: [*from_p, *to_p), on lines of its own. */
 void disti_node_slice(const struct disti_node *node, const struct disti_node_op *op,
                       size_t elements, int s, size_t *from_p, size_t *to_p);
@@ -164,6 +199,31 @@ dist_status disti_node_resolve(struct disti_node *node, struct disti_node_op *op
 /* It goes through windows after all. */
 dist_status disti_node_resolve_to_windows(struct disti_node *node, struct disti_node_op *op);
 
+/* Maps the peer's window, if it is not. */
+dist_status disti_node_attach(struct disti_node *node, const struct disti_node_op *op, int rank);
+/* Writes where this rank's window is into its slot; makes it if there is none. */
+dist_status disti_node_show_window(struct disti_node *node, struct node_locations *locations);
+
+/* ---- pairs/: calls in which a rank knows the counts of its own blocks only ---- */
+
+/* Chooses where this rank's blocks stand, and whom it awaits. */
+void disti_node_pairs_choose(struct disti_node *node, struct disti_node_op *op);
+/* Writes its list into its slot or area, and its blocks or where they are. */
+dist_status disti_node_pairs_show(struct disti_node *node, struct disti_node_op *op);
+/* Learns what the others have shown. ERR_MISMATCH: another count. */
+dist_status disti_node_pairs_resolve(struct disti_node *node, struct disti_node_op *op);
+/* Some of this rank's part, from op->done on. True: that was the rest. */
+bool disti_node_pairs_work(struct disti_node *node, struct disti_node_op *op);
+/* Do all that it waits for, and this rank, give on boards? Then take does all, at once. */
+bool disti_node_pairs_are_short(const struct disti_node *node, const struct disti_node_op *op);
+dist_status disti_node_pairs_take(struct disti_node *node, struct disti_node_op *op);
+/* Is there something left that goes through windows? All is done that went without. */
+bool disti_node_pairs_remain(struct disti_node *node, struct disti_node_op *op);
+/* Readies the windows for it. */
+dist_status disti_node_pairs_to_windows(struct disti_node *node, struct disti_node_op *op);
+/* Puts the round's pieces into this rank's window. */
+void disti_node_pairs_fill(struct disti_node *node, struct disti_node_op *op, uint64_t round);
+
 /* ---- view.c: who can map whose segments ---- */
 
 /* Is that memory in a segment that the others can map, as far as is known? Writes where. */
@@ -174,6 +234,11 @@ void disti_node_record(struct disti_node *node, const struct disti_node_op *op);
 /* An address in the peer's segment, NULL if it has shown none. */
 dist_status disti_node_see(struct node_peer *peer, const struct disti_segment_location *at,
                            size_t bytes, char **memory_p);
+/* The same without a word if it cannot be mapped: NULL. */
+char *disti_node_try_see(struct node_peer *peer, const struct disti_segment_location *at,
+                         size_t bytes);
+/* A peer could not map that segment of this rank's. */
+void disti_node_disprove(struct disti_node *node, uint64_t key);
 /* Maps what the peer has offered. Failure is an answer, which this rank's slot then gives. */
 void disti_node_try(struct disti_node *node, const struct disti_node_op *op, struct node_peer *peer,
                     const struct disti_segment_location *at);
@@ -210,6 +275,11 @@ void disti_node_cma_drain(const struct disti_node *node);
 
 /* Who gives, takes and is awaited, once the op's way is known. */
 void disti_node_roles(const struct disti_node *node, struct disti_node_op *op);
+/* Bytes that a rank gives in a slot, rather than in an area. Where all wait for all two slots are
+ * in use; so fewer, larger ones stay in the caches. */
+size_t disti_node_slot_bytes(const struct node_pattern *pattern);
+/* Elements of a block that go in a round of a window. */
+size_t disti_node_piece(const struct disti_node *node, const struct disti_node_op *op);
 /* Cuts a call that goes through windows into rounds. */
 void disti_node_cut(const struct disti_node *node, struct disti_node_op *op);
 /* May ordinary memory go by the boards, in blocks of so many bytes? */
@@ -217,6 +287,10 @@ bool disti_node_fits_area(dist_collective collective, int ranks, size_t block);
 
 /* ---- mover.c: which way ordinary memory is copied ---- */
 
+/* In a call of pairs. May the kernel copy? Asked of the rank that leads it. */
+bool disti_node_mover_leads(struct disti_node *node, const struct disti_node_op *op);
+/* May what this rank gives stand in an area, though it is long? True: counted. */
+bool disti_node_mover_takes_area(struct disti_node *node, const struct disti_node_op *op);
 /* Chooses the way that a long call begins with; the same on all ranks. */
 void disti_node_mover_choose(struct disti_node *node, struct disti_node_op *op);
 /* Shows the others this rank's times, before stage 0. */
@@ -228,8 +302,10 @@ void disti_node_mover_end(struct disti_node *node, const struct disti_node_op *o
 /* ---- copy.c, reduce.c: the work ---- */
 
 /* Short: takes this rank's result from the boards. */
-void disti_node_copy_short(struct disti_node *node, struct disti_node_op *op);
-void disti_node_reduce_short(struct disti_node *node, struct disti_node_op *op);
+void disti_node_copy_short(struct disti_node *node, const struct disti_node_op *op);
+void disti_node_reduce_short(struct disti_node *node, const struct disti_node_op *op);
+/* The same of two ranks, where nothing is left to do with their sum. */
+void disti_node_reduce_pair(struct disti_node *node, const struct disti_node_op *op);
 
 /* Long: some of this rank's part of the op's round, from op->done on. True: that was the rest. */
 bool disti_node_copy_some(struct disti_node *node, struct disti_node_op *op);
@@ -257,9 +333,6 @@ bool disti_node_is_behind(const struct disti_node *node, const struct disti_node
 
 /* The only way to another state. ERR_INTERNAL: the drawing has no such arrow; it stays. */
 dist_status disti_node_op_go(struct disti_node_op *op, enum disti_node_op_state to);
-
-/* Could advance do something? */
-bool disti_node_ready(const struct disti_node *node, const struct disti_node_op *op);
 
 /* ---- migrate.c ---- */
 
@@ -293,7 +366,9 @@ void disti_node_doorbell_silence(struct disti_node *node);
 /* Registers this process, whose CPUs others may then have the kernel fence. False: it cannot be. */
 bool disti_node_can_fence(void);
 
-/* Wakes those that sleep, and sees who is gone; after a stage has been stored. */
+/* Wakes those that sleep until this rank comes, and sees who is gone; after a stage has been
+ * stored.
+ */
 void disti_node_ring(struct disti_node *node);
 
 /* Sees who is gone. */

@@ -123,6 +123,25 @@ dist_status disti_node_see(struct node_peer *peer, const struct disti_segment_lo
     return status;
 }
 
+char *disti_node_try_see(struct node_peer *peer, const struct disti_segment_location *at,
+                         size_t bytes)
+{
+    const struct disti_log *log = disti_log_current();
+    char *memory;
+    dist_status status;
+
+    disti_log_use(NULL);
+    status = disti_node_see(peer, at, bytes, &memory);
+    disti_log_use(log);
+    return status == DIST_OK ? memory : NULL;
+}
+
+void disti_node_disprove(struct disti_node *node, uint64_t key)
+{
+    if (key)
+        view_note(node, key, false);
+}
+
 void disti_node_try(struct disti_node *node, const struct disti_node_op *op, struct node_peer *peer,
                     const struct disti_segment_location *at)
 {

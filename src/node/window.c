@@ -5,12 +5,15 @@
 
 #include <string.h>
 
-size_t disti_node_round(const struct disti_node_op *op, uint64_t round, size_t *first_p)
+size_t disti_node_round(const struct disti_node_op *op, size_t count, uint64_t round,
+                        size_t *first_p)
 {
     size_t first = (size_t)round * op->piece;
 
     *first_p = first;
-    return op->call.count - first < op->piece ? op->call.count - first : op->piece;
+    if (first >= count)
+        return 0;
+    return count - first < op->piece ? count - first : op->piece;
 }
 
 /* Elements whose bytes are a whole number of lines. */
@@ -40,7 +43,7 @@ char *disti_node_window(const struct disti_node *node, int rank, uint64_t round)
 {
     char *window = rank == node->rank ? node->window : node->peers[rank].window;
 
-    return window + (node->rounds + round) % NODE_ROUNDS * node->round_bytes;
+    return window + (node->peers[rank].rounds + round) % NODE_ROUNDS * node->round_bytes;
 }
 
 const char *disti_node_in(const struct disti_node *node, const struct disti_node_op *op, int rank,
@@ -50,7 +53,7 @@ const char *disti_node_in(const struct disti_node *node, const struct disti_node
     size_t first = (size_t)op->round * op->piece;
 
     if (in)
-        return in + ((size_t)block * op->call.count + first + at) * op->element_bytes;
+        return in + (node_in_first(op, block) + first + at) * op->element_bytes;
     return disti_node_window(node, rank, op->round) +
            ((size_t)block * op->piece + at) * op->element_bytes;
 }
@@ -71,12 +74,42 @@ static dist_status window_make(struct disti_node *node)
     return status;
 }
 
-/* Bytes of IN and OUT. */
-static size_t window_in_bytes(const struct disti_node *node, const struct disti_node_op *op)
+dist_status disti_node_show_window(struct disti_node *node, struct node_locations *locations)
+{
+    dist_status status = window_make(node);
+
+    locations->rounds = node->peers[node->rank].rounds = node->rounds;
+    if (status == DIST_OK)
+        locations->window = node->window_location;
+    return status;
+}
+
+/* Elements to the end of the last block. */
+static size_t window_extent(const size_t *counts, const size_t *offsets, int blocks)
+{
+    size_t extent = 0;
+
+    for (int b = 0; b < blocks; b++) {
+        if (counts[b] && offsets[b] + counts[b] > extent)
+            extent = offsets[b] + counts[b];
+    }
+    return extent;
+}
+
+/* Bytes of a rank's IN, and of OUT. */
+static size_t window_in_bytes(const struct disti_node *node, const struct disti_node_op *op,
+                              int rank)
 {
     const struct node_pattern *pattern = disti_node_pattern(op->call.collective);
+    size_t elements = op->call.count;
 
-    return op->call.count * op->element_bytes * (pattern->in_blocks ? (size_t)node->ranks : 1);
+    if (op->call.in_counts)
+        elements = window_extent(op->call.in_counts, op->call.in_offsets, node->ranks);
+    else if (pattern->in_blocks)
+        elements *= (size_t)node->ranks;
+    else if (op->call.out_counts)
+        elements = op->call.out_counts[rank];
+    return elements * op->element_bytes;
 }
 
 static size_t window_out_bytes(const struct disti_node *node, const struct disti_node_op *op)
@@ -84,6 +117,9 @@ static size_t window_out_bytes(const struct disti_node *node, const struct disti
     const struct node_pattern *pattern = disti_node_pattern(op->call.collective);
     bool gathers = !pattern->reduces && pattern->givers == NODE_ALL;
 
+    if (op->call.out_counts)
+        return window_extent(op->call.out_counts, op->call.out_offsets, node->ranks) *
+               op->element_bytes;
     return op->call.count * op->element_bytes * (gathers ? (size_t)node->ranks : 1);
 }
 
@@ -100,7 +136,9 @@ static bool window_is_written(const struct node_pattern *pattern)
 static void window_show_ends(const struct disti_node *node, struct disti_node_op *op,
                              struct node_peer *self)
 {
-    void *in = self->in ? disti_segment_load((void *)op->call.in, window_in_bytes(node, op)) : NULL;
+    void *in = self->in
+                   ? disti_segment_load((void *)op->call.in, window_in_bytes(node, op, node->rank))
+                   : NULL;
     void *out = self->out ? disti_segment_twin(self->out, window_out_bytes(node, op)) : NULL;
 
     if (!out || out == op->call.out)
@@ -118,18 +156,16 @@ dist_status disti_node_publish(struct disti_node *node, struct disti_node_op *op
     struct node_peer *self = &node->peers[node->rank];
     bool gives = node_is(pattern->givers, op, node->rank);
     bool takes = window_is_written(pattern) && node_is(pattern->takers, op, node->rank);
-    size_t out_bytes = window_out_bytes(node, op);
-    dist_status status = DIST_OK;
+    size_t in_bytes = window_in_bytes(node, op, node->rank), out_bytes = window_out_bytes(node, op);
 
     self->in = self->out = NULL;
     locations->in.name.key = locations->out.name.key = 0;
     locations->in_offered = locations->out_offered = locations->refuses = false;
-    locations->cma_failed = 0;
-    if (gives && disti_node_find(node, op->call.in, window_in_bytes(node, op), &locations->in,
-                                 &locations->in_offered))
+    node_slot(node->board, op)->failed = 0;
+    if (gives &&
+        disti_node_find(node, op->call.in, in_bytes, &locations->in, &locations->in_offered))
         self->in = op->call.in;
-    locations->in_place =
-        takes && self->in && self->in == op->call.out && window_in_bytes(node, op) >= out_bytes;
+    locations->in_place = takes && self->in && self->in == op->call.out && in_bytes >= out_bytes;
     if (locations->in_place || (takes && disti_node_find(node, op->call.out, out_bytes,
                                                          &locations->out, &locations->out_offered)))
         self->out = op->call.out;
@@ -137,10 +173,7 @@ dist_status disti_node_publish(struct disti_node *node, struct disti_node_op *op
     locations->in_address = (uintptr_t)op->call.in;
     locations->out_address = (uintptr_t)op->call.out;
     /* Even if all should be visible: a peer attaches it now or, once this rank is gone, never. */
-    status = window_make(node);
-    if (status == DIST_OK)
-        locations->window = node->window_location;
-    return status;
+    return disti_node_show_window(node, locations);
 }
 
 void disti_node_take_back(const struct disti_node *node, const struct disti_node_op *op)
@@ -162,13 +195,14 @@ static dist_status window_see_peer(struct disti_node *node, const struct disti_n
     if (locations->in_offered)
         disti_node_try(node, op, peer, &locations->in);
     else
-        status = disti_node_see(peer, &locations->in, window_in_bytes(node, op), &in);
+        status = disti_node_see(peer, &locations->in, window_in_bytes(node, op, rank), &in);
     if (locations->out_offered)
         disti_node_try(node, op, peer, &locations->out);
     else if (status == DIST_OK && !locations->in_place)
         status = disti_node_see(peer, &locations->out, window_out_bytes(node, op), &out);
     peer->in = in;
     peer->out = locations->in_place ? in : out;
+    peer->rounds = locations->rounds;
     peer->in_address = locations->in_address;
     peer->out_address = locations->out_address;
     return status;
@@ -181,8 +215,9 @@ static bool window_all_seen(const struct disti_node *node, const struct disti_no
 
     for (int r = 0; r < node->ranks; r++) {
         const struct node_peer *peer = &node->peers[r];
+        bool empty = op->call.out_counts && !op->call.out_counts[r];
 
-        if ((node_is(pattern->givers, op, r) && !peer->in) ||
+        if ((node_is(pattern->givers, op, r) && !peer->in && !empty) ||
             (pattern->slices && node_is(pattern->takers, op, r) && !peer->out))
             return false;
     }
@@ -211,15 +246,21 @@ static dist_status window_attach(struct disti_node *node, int rank,
     return status;
 }
 
+dist_status disti_node_attach(struct disti_node *node, const struct disti_node_op *op, int rank)
+{
+    struct node_peer *peer = &node->peers[rank];
+
+    return peer->window ? DIST_OK
+                        : window_attach(node, rank, &node_slot(peer->board, op)->locations.window);
+}
+
 static dist_status window_attach_all(struct disti_node *node, const struct disti_node_op *op)
 {
     dist_status status = DIST_OK;
 
     for (int r = 0; r < node->ranks && status == DIST_OK; r++) {
-        struct node_peer *peer = &node->peers[r];
-
-        if (r != node->rank && !peer->window)
-            status = window_attach(node, r, &node_slot(peer->board, op)->locations.window);
+        if (r != node->rank)
+            status = disti_node_attach(node, op, r);
     }
     return status;
 }
@@ -261,7 +302,7 @@ dist_status disti_node_resolve(struct disti_node *node, struct disti_node_op *op
         return window_attach_all(node, op);
     }
     op->way = window_all_seen(node, op) ? NODE_WAY_DIRECT : NODE_WAY_CMA;
-    op->piece = op->call.count;
+    op->piece = op->largest;
     op->rounds = 1;
     return DIST_OK;
 }

@@ -41,6 +41,7 @@ static const struct launch_source launch_sources[] = {
      launch_environment},
     {"environment", "RANK", "RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", NULL},
     {"MindSpore", "MS_WORKER_NUM", "MS_NODE_ID", "MS_WORKER_NUM", NULL, NULL, launch_mindspore},
+    {"MindSpore", "MS_ROLE", "MS_NODE_ID", "MS_WORKER_NUM", NULL, NULL, launch_mindspore},
 };
 #define LAUNCH_SOURCES (sizeof(launch_sources) / sizeof(launch_sources[0]))
 
@@ -219,21 +220,46 @@ static dist_status launch_environment(struct disti_launch *launch)
     return DIST_OK;
 }
 
-/* The scheduler's own process holds MS_SCHED_PORT: our store takes the next. */
-static dist_status launch_mindspore(struct disti_launch *launch)
+static dist_status launch_role(struct disti_launch *launch)
 {
     const char *role = disti_env("MS_ROLE");
+
+    if (launch->world_size < 0)
+        return disti_fail(DIST_ERR_INVALID_ARGUMENT,
+                          "MS_ROLE is %.40s, but MS_WORKER_NUM is not set: set it to the number of "
+                          "workers, the same for the scheduler and all of them",
+                          role);
+    launch->scheduler = DISTI_SCHEDULER_POSSIBLE;
+    if (role && strcmp(role, "MS_WORKER") == 0)
+        launch->scheduler = DISTI_SCHEDULER_EXPECTED;
+    else if (role && strcmp(role, "MS_SCHED") == 0)
+        launch->scheduler = DISTI_SCHEDULER_SELF;
+    else if (role)
+        return disti_fail(DIST_ERR_INVALID_ARGUMENT,
+                          "MS_ROLE is %.40s: set it to MS_WORKER for the processes that take part, "
+                          "and to MS_SCHED for one that serves them",
+                          role);
+    return DIST_OK;
+}
+
+/* A scheduler of MindSpore itself may hold MS_SCHED_PORT: our store, whoever holds it, takes the
+ * next. */
+static dist_status launch_mindspore(struct disti_launch *launch)
+{
     const char *host = disti_env("MS_SCHED_HOST");
-    int port = -1;
+    int port = -1, seconds = -1;
     dist_status status = disti_env_int("MS_SCHED_PORT", 1, 65534, -1, &port);
 
+    if (status == DIST_OK)
+        status = disti_env_int("MS_CLUSTER_TIMEOUT", 1, INT_MAX / 1000, -1, &seconds);
+    if (status == DIST_OK)
+        status = launch_role(launch);
     if (status != DIST_OK)
         return status;
-    if (role && strcmp(role, "MS_WORKER") != 0)
-        return disti_fail(DIST_ERR_INVALID_ARGUMENT,
-                          "MS_ROLE is %.40s: only workers take part: start the program with "
-                          "MS_ROLE=MS_WORKER only",
-                          role);
+    if (seconds > 0)
+        launch->timeout_ms = seconds * 1000;
+    if (launch->scheduler == DISTI_SCHEDULER_SELF)
+        launch->rank = -1;
     if (!launch->host[0] && host) {
         snprintf(launch->host, sizeof(launch->host), "%s", host);
         if (port > 0)
@@ -281,6 +307,17 @@ static bool launch_is_slurm_task(void)
            strtoull(step, NULL, 10) < 0xfffffff0u;
 }
 
+/* Slurm speaks MPICH's protocol too (srun --mpi=pmi2), but does not say what MPICH's launcher says
+ * of a machine: Slurm's own variables do. */
+static bool launch_is_slurm_pmi(void)
+{
+    const char *rank = disti_env("PMI_RANK"), *task = disti_env("SLURM_PROCID");
+    const char *size = disti_env("PMI_SIZE"), *tasks = disti_env("SLURM_NTASKS");
+
+    return disti_env("SLURM_STEP_ID") && launch_is_slurm_task() && !disti_env("MPI_LOCALRANKID") &&
+           rank && size && strcmp(rank, task) == 0 && strcmp(size, tasks) == 0;
+}
+
 static const struct launch_source *launch_find(void)
 {
     for (size_t i = 0; i < LAUNCH_SOURCES; i++) {
@@ -289,6 +326,8 @@ static const struct launch_source *launch_find(void)
         if (!disti_env(source->mark))
             continue;
         if (strcmp(source->launcher, "srun") == 0 && !launch_is_slurm_task())
+            continue;
+        if (strcmp(source->launcher, "MPICH") == 0 && launch_is_slurm_pmi())
             continue;
         return source;
     }
@@ -302,7 +341,8 @@ dist_status disti_launch_detect(struct disti_launch *launch_p)
                                   .world_size = -1,
                                   .local_rank = -1,
                                   .local_world_size = -1,
-                                  .port = DISTI_PORT_DEFAULT};
+                                  .port = DISTI_PORT_DEFAULT,
+                                  .timeout_ms = -1};
     const struct launch_source *source = launch_find();
     const char *host = disti_env("MASTER_ADDR");
     dist_status status = disti_env_int("MASTER_PORT", 1, 65535, DISTI_PORT_DEFAULT, &launch.port);

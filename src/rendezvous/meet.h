@@ -9,7 +9,8 @@
 
 /* Who wants to meet, and until when. */
 struct disti_meeting {
-    int rank, world_size;
+    int rank; /* -1: the scheduler hands it out */
+    int world_size;
     int timeout_ms;
     int64_t deadline;
     bool hidden; /* the host where to meet has here a name of the loopback alone, others know better
@@ -29,6 +30,26 @@ struct disti_meet_address {
  */
 dist_status disti_meet_tcp(const struct disti_meeting *meeting, const char *host, int port,
                            const char *served, struct disti_bootstrap *bootstrap);
+
+/* The server of that meeting: at the host's address, or everywhere if that is hidden. Not run yet.
+ */
+dist_status disti_meet_listen_at(const struct disti_meeting *meeting, const char *host, int port,
+                                 struct disti_store_server **server_p);
+
+/*
+ * As by host and port, where a scheduler may hold the store and hand out ranks (meeting->rank -1).
+ * Rank 0, or a process without a rank, waits patience_ms for a scheduler there and then holds the
+ * store itself, if this is that host and no other holds it already: it is rank 0 then.
+ */
+dist_status disti_meet_scheduled(const struct disti_meeting *meeting, const char *host, int port,
+                                 int patience_ms, struct disti_bootstrap *bootstrap);
+
+/*
+ * The scheduler's part: holds the store there until the job is over. Never OK: ERR_SCHEDULER if it
+ * ended well, see disti_store_server_schedule. If rank 0 holds the store, it waits until that is
+ * gone.
+ */
+dist_status disti_meet_schedule(const struct disti_meeting *meeting, const char *host, int port);
 
 /*
  * By a file that all ranks see. Rank 0 puts the address of its store there and takes the file

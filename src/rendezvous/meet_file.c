@@ -5,7 +5,7 @@
 #include "base/clock.h"
 #include "base/file.h"
 #include "base/log.h"
-#include "store/server.h"
+#include "store/server/server.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -5,7 +5,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "rendezvous/discovery.h"
-#include "store/server.h"
+#include "store/server/server.h"
 
 #include <stdio.h>
 

@@ -4,7 +4,7 @@
 
 #include "base/checked.h"
 #include "base/log.h"
-#include "store/server.h"
+#include "store/server/server.h"
 
 #include <stdio.h>
 #include <stdlib.h>

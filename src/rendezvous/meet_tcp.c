@@ -5,7 +5,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/settings/config.h"
-#include "store/server.h"
+#include "store/server/server.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -105,6 +105,13 @@ static dist_status tcp_listen_hidden(const struct disti_meeting *meeting, const 
     return DIST_OK;
 }
 
+dist_status disti_meet_listen_at(const struct disti_meeting *meeting, const char *host, int port,
+                                 struct disti_store_server **server_p)
+{
+    return meeting->hidden ? tcp_listen_hidden(meeting, host, port, server_p)
+                           : disti_store_server_listen(host, port, meeting->world_size, server_p);
+}
+
 dist_status disti_meet_tcp(const struct disti_meeting *meeting, const char *host, int port,
                            const char *served, struct disti_bootstrap *bootstrap)
 {
@@ -113,8 +120,7 @@ dist_status disti_meet_tcp(const struct disti_meeting *meeting, const char *host
 
     if (meeting->rank != 0 || served)
         return disti_meet_connect(meeting, host, port, served ? served : "", bootstrap);
-    status = meeting->hidden ? tcp_listen_hidden(meeting, host, port, &server)
-                             : disti_store_server_listen(host, port, meeting->world_size, &server);
+    status = disti_meet_listen_at(meeting, host, port, &server);
     if (status != DIST_OK)
         return status;
     disti_store_server_set_holder(server, 0);

@@ -13,6 +13,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* For a scheduler to come, where MS_ROLE says that there is one; then rank 0 holds the store. */
+#define RENDEZVOUS_PATIENCE_MS 2000
+
 /* A number and where it comes from, for the errors. */
 struct rendezvous_number {
     int value; /* -1: nobody says */
@@ -25,7 +28,7 @@ struct rendezvous_facts {
     struct disti_url url;
     struct disti_launch launch;
     struct rendezvous_number rank, world_size;
-    int local_rank;
+    int local_rank, local_world_size;
 };
 
 static struct rendezvous_number rendezvous_pick(int option, int url, int launch,
@@ -61,7 +64,8 @@ static dist_status rendezvous_gather_facts(const struct dist_options *options,
                                           .world_size = -1,
                                           .local_rank = -1,
                                           .local_world_size = -1,
-                                          .port = DISTI_PORT_DEFAULT};
+                                          .port = DISTI_PORT_DEFAULT,
+                                          .timeout_ms = -1};
     /* Whoever is told everything does not look at the environment, nonsense or not. */
     if (status == DIST_OK && !told)
         status = disti_launch_detect(&facts->launch);
@@ -72,9 +76,13 @@ static dist_status rendezvous_gather_facts(const struct dist_options *options,
     facts->world_size = rendezvous_pick(options->world_size, facts->url.world_size,
                                         facts->launch.world_size, facts->launch.launcher);
     facts->local_rank = options->local_rank;
+    facts->local_world_size = -1;
     /* The launcher's local rank belongs to the launcher's world. */
-    if (facts->local_rank < 0 && facts->world_size.value == facts->launch.world_size)
-        facts->local_rank = facts->launch.local_rank;
+    if (facts->world_size.value == facts->launch.world_size) {
+        facts->local_world_size = facts->launch.local_world_size;
+        if (facts->local_rank < 0)
+            facts->local_rank = facts->launch.local_rank;
+    }
     rendezvous_compare("the rank", &facts->rank, &facts->launch, facts->launch.rank);
     rendezvous_compare("the world size", &facts->world_size, &facts->launch,
                        facts->launch.world_size);
@@ -100,6 +108,20 @@ static dist_status rendezvous_missing(const struct rendezvous_facts *facts)
                       facts->rank.value, facts->rank.from);
 }
 
+/* May a scheduler have part in the meeting? */
+static bool rendezvous_is_scheduled(const struct rendezvous_facts *facts)
+{
+    return facts->launch.scheduler != DISTI_SCHEDULER_NONE && !facts->options->oob_all_gather &&
+           (facts->url.kind == DISTI_URL_NONE || facts->url.kind == DISTI_URL_ENV);
+}
+
+/* Is this process one? Whoever has a rank by another word than the launcher's is none. */
+static bool rendezvous_is_scheduler(const struct rendezvous_facts *facts)
+{
+    return rendezvous_is_scheduled(facts) && facts->launch.scheduler == DISTI_SCHEDULER_SELF &&
+           facts->rank.value < 0;
+}
+
 /* Completes and checks rank and world size. */
 static dist_status rendezvous_complete(struct rendezvous_facts *facts)
 {
@@ -107,9 +129,9 @@ static dist_status rendezvous_complete(struct rendezvous_facts *facts)
 
     if (nothing && facts->url.kind == DISTI_URL_NONE && !facts->options->oob_all_gather)
         facts->rank.value = 0, facts->world_size.value = 1;
-    if (facts->world_size.value == 1 && facts->rank.value < 0)
+    if (facts->world_size.value == 1 && facts->rank.value < 0 && !rendezvous_is_scheduler(facts))
         facts->rank.value = 0;
-    if (facts->rank.value < 0 || facts->world_size.value < 0)
+    if (facts->world_size.value < 0 || (facts->rank.value < 0 && !rendezvous_is_scheduled(facts)))
         return rendezvous_missing(facts);
     if (facts->world_size.value == 0)
         return disti_fail(DIST_ERR_INVALID_ARGUMENT,
@@ -143,6 +165,12 @@ static dist_status rendezvous_no_way(const struct rendezvous_facts *facts, int r
                           "rank %d: mpi:// works only with a backend that uses MPI: choose backend "
                           "mpi, or give env://, tcp:// or file://",
                           rank);
+    if (rendezvous_is_scheduled(facts))
+        return disti_fail(
+            DIST_ERR_RENDEZVOUS,
+            "MS_SCHED_HOST is not set: set it to the address of the machine where the "
+            "scheduler runs, or rank 0 if there is none (127.0.0.1 if all run on this "
+            "one), and MS_SCHED_PORT to a free port there, the same for all");
     return disti_fail(DIST_ERR_RENDEZVOUS,
                       "rank %d does not know where to meet the others: MASTER_ADDR is not set. Set "
                       "MASTER_ADDR to the address of the machine where rank 0 runs (127.0.0.1 if "
@@ -167,6 +195,10 @@ static dist_status rendezvous_meet(const struct rendezvous_facts *facts,
                               url->port == launch->port ? served : NULL, bootstrap);
     if (url->kind == DISTI_URL_FILE)
         return disti_meet_file(meeting, url->path, bootstrap);
+    if (rendezvous_is_scheduled(facts) && launch->host[0])
+        return disti_meet_scheduled(
+            meeting, launch->host, launch->port,
+            launch->scheduler == DISTI_SCHEDULER_EXPECTED ? RENDEZVOUS_PATIENCE_MS : 0, bootstrap);
     if (url->kind != DISTI_URL_MPI && launch->host[0])
         return disti_meet_tcp(meeting, launch->host, launch->port, served, bootstrap);
     if (url->kind == DISTI_URL_NONE && rendezvous_is_local(launch))
@@ -200,13 +232,34 @@ static dist_status rendezvous_bind_host(const struct disti_meeting *meeting,
     return DIST_OK;
 }
 
+/* The launcher may say how long all have to come; a caller in a hurry does not wait for that. */
+static struct disti_meeting rendezvous_plan(const struct rendezvous_facts *facts, int timeout_ms)
+{
+    bool hurry = timeout_ms < facts->options->timeout_ms;
+
+    if (facts->launch.timeout_ms > 0 && !hurry)
+        timeout_ms = facts->launch.timeout_ms;
+    return (struct disti_meeting){.rank = facts->rank.value,
+                                  .world_size = facts->world_size.value,
+                                  .timeout_ms = timeout_ms,
+                                  .deadline = disti_deadline_ms(timeout_ms),
+                                  .hidden = rendezvous_is_hidden(facts)};
+}
+
+static dist_status rendezvous_schedule(const struct rendezvous_facts *facts,
+                                       const struct disti_meeting *meeting)
+{
+    if (!facts->launch.host[0])
+        return rendezvous_no_way(facts, -1);
+    return disti_meet_schedule(meeting, facts->launch.host, facts->launch.port);
+}
+
 dist_status disti_rendezvous(const struct dist_options *options, int timeout_ms,
                              struct disti_bootstrap *bootstrap_p)
 {
     static const struct dist_options defaults = DIST_OPTIONS_INIT;
     struct disti_bootstrap bootstrap = {0};
-    struct disti_meeting meeting = {.timeout_ms = timeout_ms,
-                                    .deadline = disti_deadline_ms(timeout_ms)};
+    struct disti_meeting meeting;
     struct rendezvous_facts facts;
     dist_status status = rendezvous_gather_facts(options ? options : &defaults, &facts);
 
@@ -214,11 +267,15 @@ dist_status disti_rendezvous(const struct dist_options *options, int timeout_ms,
         status = rendezvous_complete(&facts);
     if (status != DIST_OK)
         return status;
-    meeting.hidden = rendezvous_is_hidden(&facts);
-    bootstrap.rank = meeting.rank = facts.rank.value;
-    bootstrap.world_size = meeting.world_size = facts.world_size.value;
+    meeting = rendezvous_plan(&facts, timeout_ms);
+    if (rendezvous_is_scheduler(&facts))
+        return rendezvous_schedule(&facts, &meeting);
+    bootstrap.rank = meeting.rank;
+    bootstrap.world_size = meeting.world_size;
     bootstrap.local_rank = facts.local_rank;
+    bootstrap.local_world_size = facts.local_world_size;
     bootstrap.launcher = facts.launch.launcher;
+    bootstrap.join_by = meeting.deadline;
     if (meeting.world_size == 1)
         status = disti_random_id(bootstrap.job);
     else
@@ -229,9 +286,11 @@ dist_status disti_rendezvous(const struct dist_options *options, int timeout_ms,
         disti_bootstrap_close(&bootstrap, 0);
         return status;
     }
-    if (bootstrap.store)
+    if (bootstrap.store) {
+        bootstrap.rank = disti_store_rank(bootstrap.store);
         memcpy(bootstrap.job, bootstrap.store->holder.job, sizeof(bootstrap.job));
-    disti_info("rank %d of %d (launcher: %s, job %s) listens on %s", meeting.rank,
+    }
+    disti_info("rank %d of %d (launcher: %s, job %s) listens on %s", bootstrap.rank,
                meeting.world_size, bootstrap.launcher, bootstrap.job, bootstrap.bind_host);
     *bootstrap_p = bootstrap;
     return DIST_OK;
@@ -252,6 +311,13 @@ bool disti_rendezvous_needs_mpi(const struct dist_options *options)
         return false;
     return (strcmp(launch.launcher, "Open MPI") == 0 || strcmp(launch.launcher, "MPICH") == 0) &&
            launch.world_size > 1 && !launch.host[0] && !rendezvous_is_local(&launch);
+}
+
+bool disti_rendezvous_is_scheduler(const struct dist_options *options)
+{
+    struct rendezvous_facts facts;
+
+    return rendezvous_gather_facts(options, &facts) == DIST_OK && rendezvous_is_scheduler(&facts);
 }
 
 dist_status disti_bootstrap_correct_host(struct disti_bootstrap *bootstrap)

@@ -19,6 +19,14 @@ struct disti_url {
 /* NULL or "": DISTI_URL_NONE. ERR_INVALID_ARGUMENT says what it should look like. */
 dist_status disti_url_parse(const char *text, struct disti_url *url_p);
 
+/* Does a process that is no rank hold the store? */
+enum disti_scheduler {
+    DISTI_SCHEDULER_NONE,     /* not with this launcher */
+    DISTI_SCHEDULER_POSSIBLE, /* nobody says that there is none */
+    DISTI_SCHEDULER_EXPECTED, /* as MS_ROLE=MS_WORKER says */
+    DISTI_SCHEDULER_SELF      /* it is this one */
+};
+
 /* What launched this process, by its environment; the order is documented in dist.7. */
 struct disti_launch {
     const char
@@ -29,6 +37,8 @@ struct disti_launch {
     int port;         /* -1 */
     bool agent_store; /* the launcher itself holds the store, at host and port (DIST_AGENT_STORE) */
     char agent_secret[128]; /* what that store asks for; "": nothing */
+    enum disti_scheduler scheduler;
+    int timeout_ms; /* for all ranks to come (MS_CLUSTER_TIMEOUT); -1: it does not say */
 };
 /* ERR_INVALID_ARGUMENT names the variable that holds nonsense. Warns when sources disagree. */
 dist_status disti_launch_detect(struct disti_launch *launch_p);
@@ -36,8 +46,10 @@ dist_status disti_launch_detect(struct disti_launch *launch_p);
 /* The outcome: who we are, and a store. */
 struct disti_bootstrap {
     int rank, world_size, local_rank; /* local_rank -1: the launcher did not say */
+    int local_world_size;             /* -1: the same */
     const char *launcher;             /* static */
     char job[128];                    /* the same on every rank */
+    int64_t join_by;                  /* the others may come until then */
     char bind_host[64];               /* numeric; what this rank's listeners bind */
     bool hidden; /* that is a guess, as the name of the store's machine says nothing there */
     struct disti_store *store;         /* NULL in a world of one */
@@ -50,7 +62,8 @@ struct disti_bootstrap {
  * init method if its function is not NULL (rank and world size then come from the options). mpi://
  * must have been turned into an oob by the caller. Without init method: what launched us; env:// if
  * MASTER_ADDR is set; on one machine a per-user abstract Unix socket named by the job; else
- * ERR_RENDEZVOUS with what to set. Nothing at all: a world of one.
+ * ERR_RENDEZVOUS with what to set. Nothing at all: a world of one. A process that MindSpore's
+ * variables make the scheduler serves its job here, and gets ERR_SCHEDULER at its end.
  */
 dist_status disti_rendezvous(const struct dist_options *options, int timeout_ms,
                              struct disti_bootstrap *bootstrap_p);
@@ -60,6 +73,9 @@ dist_status disti_rendezvous(const struct dist_options *options, int timeout_ms,
  * launcher's own MPI? The core then asks the mpi module to introduce the ranks.
  */
 bool disti_rendezvous_needs_mpi(const struct dist_options *options);
+
+/* Will this process serve its job and be no rank (MS_ROLE=MS_SCHED)? It needs no backend then. */
+bool disti_rendezvous_is_scheduler(const struct dist_options *options);
 
 /*
  * To be called once all ranks are known to have come: corrects a guess of bind_host by the address

@@ -265,6 +265,11 @@ void disti_store_close(struct disti_store *store)
     disti_store_client_free(store);
 }
 
+int disti_store_rank(const struct disti_store *store)
+{
+    return store->rank;
+}
+
 const char *disti_store_local_host(const struct disti_store *store)
 {
     return store->local_host;

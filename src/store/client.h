@@ -13,7 +13,8 @@
 struct disti_store_target {
     const char *host;
     int port;
-    int rank, world_size;
+    int rank; /* -1: the store's choice, see disti_store_rank */
+    int world_size;
     const char *job; /* "": not known */
     bool doubtful;   /* host and port may be out of date: who is no store there means "not yet" */
 };

@@ -118,6 +118,22 @@ static dist_status connect_hello(struct disti_store *store, const struct disti_s
     return disti_store_client_call(store, &hello, deadline, reply_p);
 }
 
+/* Who holds the store, and which rank it has let this client be. False: it makes no sense. */
+static bool connect_welcome(struct disti_store *store, const struct disti_store_target *target,
+                            const struct disti_wire_reader *reply)
+{
+    int rank;
+
+    if (reply->head.value_bytes != DISTI_WIRE_WELCOME ||
+        !disti_wire_get_id(disti_wire_value(reply), &store->holder))
+        return false;
+    rank = (int32_t)disti_wire_get32(disti_wire_value(reply) + DISTI_WIRE_ID);
+    if (rank < 0 || rank >= target->world_size || (target->rank >= 0 && rank != target->rank))
+        return false;
+    store->rank = rank;
+    return true;
+}
+
 /* The server answered: a welcome, or a refusal. */
 static dist_status connect_answer(struct disti_store *store,
                                   const struct disti_store_target *target,
@@ -128,8 +144,7 @@ static dist_status connect_answer(struct disti_store *store,
     int length = (int)head->value_bytes;
     dist_status status = head->arg;
 
-    if (status == DIST_OK && head->value_bytes == DISTI_WIRE_ID &&
-        disti_wire_get_id(disti_wire_value(reply), &store->holder)) {
+    if (status == DIST_OK && connect_welcome(store, target, reply)) {
         store->in.limit = DISTI_WIRE_GATHER_MAX;
     } else if (status == DIST_IN_PROGRESS || (status == DIST_ERR_MISMATCH && target->doubtful)) {
         connect_tried(tries, "%s: %.*s", store->where, length, text);

@@ -6,16 +6,17 @@ libdist_core_sources += \
 	src/store/blob.h \
 	src/store/client.c \
 	src/store/client.h \
-	src/store/coll.c \
+	src/store/server/coll.c \
 	src/store/connect.c \
-	src/store/failures.c \
+	src/store/server/failures.c \
 	src/store/inbox.c \
 	src/store/last_call.c src/store/last_call.h \
-	src/store/peer.c \
-	src/store/ranks.c \
-	src/store/serve.c \
-	src/store/server.c \
-	src/store/server.h \
+	src/store/server/peer.c \
+	src/store/server/ranks.c \
+	src/store/server/schedule.c \
+	src/store/server/serve.c \
+	src/store/server/server.c \
+	src/store/server/server.h \
 	src/store/store.c \
 	src/store/store.h \
 	src/store/wire.c \

@@ -21,7 +21,8 @@ struct disti_store;
 /*
  * A server for world_size ranks. It listens on one address, `host` (numeric or a name; NULL: on all
  * addresses of the machine), and on `port` (0: any free one); `run` starts its thread, so that a
- * launcher may fork in between. Neither blocks. ERR_ADDRESS_IN_USE names address and port. Once all
+ * launcher may fork in between. Neither blocks. ERR_ADDRESS_IN_USE names address and port;
+ * ERR_SYSTEM: there may not be a descriptor for each rank. Once all
  * ranks have said goodbye, a launcher's store is empty and ready for the next group.
  */
 dist_status disti_store_server_listen(const char *host, int port, int world_size,
@@ -29,11 +30,21 @@ dist_status disti_store_server_listen(const char *host, int port, int world_size
 dist_status disti_store_server_run(struct disti_store_server *server);
 int disti_store_server_port(const struct disti_store_server *server);
 
+/*
+ * Serves the job of a scheduler in this thread, and ends the server. Blocks until the job is over:
+ * DIST_OK if all ranks came and left in order, ERR_PEER_LOST if one was lost, ERR_TIMEOUT if some
+ * have not come within timeout_ms (the text names the ranks).
+ */
+dist_status disti_store_server_schedule(struct disti_store_server *server, int timeout_ms);
+
 /* Makes `stop` wait for ranks that have not come yet, too. NULL is accepted. */
 void disti_store_server_expect_all(struct disti_store_server *server);
 
 /* Waits until every client has gone, at most linger_ms, then stops. NULL is accepted. */
 void disti_store_server_stop(struct disti_store_server *server, int linger_ms);
+
+/* Who this client is there: the rank that it asked for, or the one that it was given. */
+int disti_store_rank(const struct disti_store *store);
 
 /* The numeric address of this end of the connection: the interface that reaches the job. */
 const char *disti_store_local_host(const struct disti_store *store);

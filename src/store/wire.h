@@ -12,7 +12,7 @@
  * numbers are little-endian; nothing is aligned beyond what the offsets say.
  *
  *     0  u32  magic "DIST"
- *     4  u8   version (4)
+ *     4  u8   version (5)
  *     5  u8   op
  *     6  u16  flags (0)
  *     8  u32  id: a request's number, repeated in its reply; 0 in a notice
@@ -27,7 +27,7 @@
  * between any two frames to a client.
  *
  *     op          key   value                            reply's value
- *     HELLO             a hello, below                   a welcome, below
+ *     HELLO             a hello, below                   a welcome, below, i32 the client's rank
  *     NUMBERS     text  u32 how many                     i64 the first: they are nobody else's
  *     SEEN        text                                     text: see disti_store_seen_host
  *     ALL_GATHER  name  a party, this rank's bytes       all ranks' bytes, in the party's order
@@ -51,7 +51,7 @@
  * authentication and TLS, which are to be agreed on before anything else is believed.
  */
 #define DISTI_WIRE_MAGIC 0x54534944u
-#define DISTI_WIRE_VERSION 4
+#define DISTI_WIRE_VERSION 5
 #define DISTI_WIRE_WITHDRAW 1 /* arg of a GOODBYE: the hello counts for nothing */
 #define DISTI_WIRE_HEAD 32
 #define DISTI_WIRE_HELLO_LIMIT 4096u                        /* before the hello is accepted */
@@ -92,13 +92,14 @@ uint32_t disti_wire_get32(const unsigned char *bytes);
 uint64_t disti_wire_get64(const unsigned char *bytes);
 
 /*
- * Who someone is. In a hello: the client. In a welcome: the process that holds the store,
- * `rank` being -1 for a launcher.
+ * Who someone is. In a hello: the client, `rank` being -1 where the store shall hand one out. In a
+ * welcome: the process that holds the store, `rank` being -1 for a launcher.
  *
  *     0 i32 rank   4 u32 world_size   8 u32 pid   12 u32 flags   16 mac[32]
  *     48 host[64]   112 job[128]       both texts, filled up with zero bytes
  */
 #define DISTI_WIRE_ID 240
+#define DISTI_WIRE_WELCOME (DISTI_WIRE_ID + 4)
 struct disti_wire_id {
     int32_t rank;
     uint32_t world_size, pid, flags;

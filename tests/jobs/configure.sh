@@ -106,11 +106,13 @@ done
 
 targets="libdist.la dist_info examples/hello_all_reduce"
 two_groups=tests/jobs/two_groups
+short_calls=tests/jobs/short_calls
 if has_tsan; then
     # shellcheck disable=SC2086
     job_check "it builds without all of them, with ThreadSanitizer" \
-        build none $targets $two_groups CFLAGS='-fsanitize=thread -O1'
+        build none $targets $two_groups $short_calls CFLAGS='-fsanitize=thread -O1'
     job_check "$two_groups and the library are" instrumented "$two_groups" .libs/libdist.so
+    job shell 2 "$job_folder/none/$short_calls" gloo 300
     job shell 4 "$job_folder/none/$two_groups" gloo 1000
     DIST_TRANSPORT=tcp job shell 4 "$job_folder/none/$two_groups" gloo 1000
 else

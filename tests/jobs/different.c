@@ -11,11 +11,12 @@
 #include <string.h>
 
 #define COUNT 600
+#define LONG 20000 /* of one block only */
 #define RANKS_MAX 16
 #define TIMEOUT_MS 20000
 
 static int rank, ranks, checks, faults;
-static float in[RANKS_MAX * COUNT], out[RANKS_MAX * COUNT];
+static float in[RANKS_MAX * COUNT + LONG], out[RANKS_MAX * COUNT + LONG];
 
 /* A call of some ranks. `name`: as errors call it. */
 struct called {
@@ -85,6 +86,29 @@ static dist_status call_all_to_all_v(dist_group *g, const struct called *c)
     return dist_all_to_all_v(g, in, send, NULL, out, recv, NULL, c->dtype);
 }
 
+/* The last rank's block has `count` elements. */
+static void last_counts(const struct called *c, size_t *counts)
+{
+    for (int r = 0; r < ranks; r++)
+        counts[r] = r == ranks - 1 ? c->count : 3;
+}
+
+static dist_status call_gather_v(dist_group *g, const struct called *c)
+{
+    size_t counts[RANKS_MAX];
+
+    last_counts(c, counts);
+    return dist_gather_v(g, in, counts[rank], out, counts, NULL, c->dtype, c->root);
+}
+
+static dist_status call_scatter_v(dist_group *g, const struct called *c)
+{
+    size_t counts[RANKS_MAX];
+
+    last_counts(c, counts);
+    return dist_scatter_v(g, in, counts, NULL, out, counts[rank], c->dtype, c->root);
+}
+
 static dist_status call_all_gather_v(dist_group *g, const struct called *c)
 {
     size_t counts[RANKS_MAX];
@@ -139,6 +163,17 @@ static const struct called own_roots[] = {
     {"gather", 5, DIST_FLOAT32, DIST_SUM, -1, call_gather},
 };
 #define OWN_ROOTS ((int)(sizeof(own_roots) / sizeof(own_roots[0])))
+
+/* The last rank calls each with the count of the next. */
+#define FORMS(count)                                                                               \
+    {"gather_v", count, DIST_FLOAT32, DIST_SUM, 0, call_gather_v},                                 \
+        {"scatter_v", count, DIST_FLOAT32, DIST_SUM, 0, call_scatter_v},                           \
+    {                                                                                              \
+        "all_to_all_v", count, DIST_FLOAT32, DIST_SUM, 0, call_all_to_all_v                        \
+    }
+static const struct called own_counts[] = {FORMS(5), FORMS(6), FORMS(LONG), FORMS(LONG - 1),
+                                           FORMS(5)};
+#define OWN_COUNTS ((int)(sizeof(own_counts) / sizeof(own_counts[0])))
 
 static void fault(const char *a, const char *b, const char *what, const char *text)
 {
@@ -195,6 +230,8 @@ int main(int argc, char **argv)
     ranks = dist_get_world_size(world);
     for (int r = 0; r < OWN_ROOTS; r++)
         differ(world, &own_roots[r], &own_roots[r]);
+    for (int c = 0; c + 3 < OWN_COUNTS; c++)
+        differ(world, &own_counts[c], &own_counts[c + 3]);
     for (int a = 0; a < CALLS; a++) {
         for (int b = 0; b < CALLS; b++) {
             /* A barrier beside a call of no data is two barriers in a row. */

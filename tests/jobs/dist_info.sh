@@ -30,6 +30,24 @@ DIST_SHM_CMA=0 job self 1 dist_info memory
 job_check "it says that CMA is not used" grep -qE '\(CMA\) +no ' "$job_output"
 job_fails "unknown argument 'all'" self 1 dist_info memory all
 
+# env: all that the table has, with who set it, and names that are wrong.
+own=$(grep -c '^    {"DIST_' "$srcdir/src/base/settings/variables.c")
+DIST_ALGO=all_reduce:ring DIST_BACKND=gloo job self 1 dist_info env
+job_check "every variable is listed" [ "$(grep -cE '^  DIST_' "$job_output")" = $((own + 1)) ]
+job_check "a value, and who has set it" grep -qE '^  DIST_ALGO +all_reduce:ring  \[set by .*bash.* \([0-9]+\)\]' \
+    "$job_output"
+job_check "what holds by default" grep -qE '^  DIST_TIMEOUT +-  \[default: 300\]' "$job_output"
+job_check "a launcher's" grep -qE '^  OMPI_COMM_WORLD_RANK ' "$job_output"
+job_check "what may be meant" says "did you mean DIST_BACKEND"
+job openmpi 1 dist_info env
+[ -z "$job_status" ] ||
+    job_check "what the launcher has set" grep -qE '^  OMPI_COMM_WORLD_RANK +0  \[set by .*(mpirun|orte|prte)' "$job_output"
+DIST_ALGO=$'a"b\\c' job self 1 dist_info env --format json
+job_check "its json is json" python3 -c 'import json, sys
+rows = {row["name"]: row for row in json.load(open(sys.argv[1]))}
+assert rows["DIST_ALGO"]["value"] == "a\"b\\c" and rows["DIST_TIMEOUT"]["default"] == "300"' "$job_output"
+job_fails "unknown argument" self 1 dist_info env all
+
 job self 1 dist_info backends
 job_check "it shows gloo" grep -qx gloo "$job_output"
 job_check "it shows self" grep -qx self "$job_output"

@@ -61,7 +61,7 @@ job_fails "give the smaller sizes first" self - dist_sim all_reduce --bytes 2K,1
 job_fails "none of the collectives" self - dist_sim all_reduces
 job_fails "leave it out to see all" self - dist_sim all_reduce --algorithm rings
 job_fails "there are 8 ranks only" self - dist_sim broadcast --root 8
-job_fails "none of text, csv, json" self - dist_sim all_reduce --format xml
+job_fails "none of text|csv|json" self - dist_sim all_reduce --format xml
 job_check "wrong usage is exit 2" [ "$job_status" = 2 ]
 job_fails "at most 256" self - dist_sim all_reduce --ranks 257 --draw "$job_folder/many.svg"
 job_check "what cannot be drawn is exit 1" [ "$job_status" = 1 ]

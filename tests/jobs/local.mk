@@ -11,6 +11,14 @@ check_PROGRAMS += tests/jobs/agent
 tests_jobs_agent_SOURCES = tests/jobs/agent.c
 tests_jobs_agent_LDADD = libdist_core.la
 tests_jobs_agent_LDFLAGS = $(job_ldflags)
+check_PROGRAMS += tests/jobs/denied
+tests_jobs_denied_SOURCES = tests/jobs/denied.c
+
+if HAVE_SHARED
+check_LTLIBRARIES += newer_runtime.la
+endif
+newer_runtime_la_SOURCES = tests/jobs/newer_runtime.c
+newer_runtime_la_LDFLAGS = $(standin_ldflags)
 
 check_PROGRAMS += tests/jobs/shrink
 tests_jobs_shrink_SOURCES = tests/jobs/shrink.c
@@ -49,10 +57,20 @@ tests_jobs_rooted_SOURCES = tests/jobs/rooted.c
 tests_jobs_rooted_LDADD = libdist.la
 tests_jobs_rooted_LDFLAGS = $(job_ldflags)
 
+check_PROGRAMS += tests/jobs/short_calls
+tests_jobs_short_calls_SOURCES = tests/jobs/short_calls.c
+tests_jobs_short_calls_LDADD = libdist.la
+tests_jobs_short_calls_LDFLAGS = $(job_ldflags)
+
 check_PROGRAMS += tests/jobs/call_cost
 tests_jobs_call_cost_SOURCES = tests/jobs/call_cost.c
 tests_jobs_call_cost_LDADD = libdist.la
 tests_jobs_call_cost_LDFLAGS = $(job_ldflags)
+
+check_PROGRAMS += tests/jobs/start_grows
+tests_jobs_start_grows_SOURCES = tests/jobs/start_grows.c
+tests_jobs_start_grows_LDADD = libdist.la
+tests_jobs_start_grows_LDFLAGS = $(job_ldflags)
 
 check_PROGRAMS += tests/jobs/different
 tests_jobs_different_SOURCES = tests/jobs/different.c
@@ -75,9 +93,14 @@ tests_jobs_idle_LDADD = libdist.la
 tests_jobs_idle_LDFLAGS = $(job_ldflags)
 
 check_PROGRAMS += tests/jobs/movers
-tests_jobs_movers_SOURCES = tests/jobs/movers.c
+tests_jobs_movers_SOURCES = tests/jobs/movers.c tests/jobs/refuse.h
 tests_jobs_movers_LDADD = libdist.la
 tests_jobs_movers_LDFLAGS = $(job_ldflags)
+
+check_PROGRAMS += tests/jobs/uneven
+tests_jobs_uneven_SOURCES = tests/jobs/uneven.c tests/jobs/refuse.h
+tests_jobs_uneven_LDADD = libdist.la
+tests_jobs_uneven_LDFLAGS = $(job_ldflags)
 
 check_PROGRAMS += tests/jobs/stopped
 tests_jobs_stopped_SOURCES = tests/jobs/stopped.c
@@ -163,11 +186,17 @@ job_scripts = \
 	tests/jobs/conformance_nodes.sh \
 	tests/jobs/launchers.sh \
 	tests/jobs/distrun.sh \
+	tests/jobs/mindspore.sh \
+	tests/jobs/slurm.sh \
+	tests/jobs/ways.sh \
+	tests/jobs/mpirun_nodes.sh \
+	tests/jobs/examples_cluster.sh \
 	tests/jobs/two_groups.sh \
 	tests/jobs/any_order.sh \
 	tests/jobs/mishaps.sh \
 	tests/jobs/shrink.sh \
 	tests/jobs/ahead.sh \
+	tests/jobs/short_calls.sh \
 	tests/jobs/short_memory.sh \
 	tests/jobs/nccl_streams.sh \
 	tests/jobs/nccl_faults.sh \
@@ -176,6 +205,7 @@ job_scripts = \
 	tests/jobs/elastic.sh \
 	tests/jobs/many_groups.sh \
 	tests/jobs/movers.sh \
+	tests/jobs/uneven.sh \
 	tests/jobs/reproducible.sh \
 	tests/jobs/registered.sh \
 	tests/jobs/bad_input.sh \
@@ -183,16 +213,20 @@ job_scripts = \
 	tests/jobs/aborts.sh \
 	tests/jobs/bad_calls.sh \
 	tests/jobs/call_cost.sh \
+	tests/jobs/start_grows.sh \
 	tests/jobs/different.sh \
 	tests/jobs/rooted.sh \
 	tests/jobs/embedding.sh \
 	tests/jobs/static_build.sh \
 	tests/jobs/forked.sh \
+	tests/jobs/completion.sh \
 	tests/jobs/dist_info.sh \
+	tests/jobs/doctor.sh \
 	tests/jobs/dist_sim.sh \
 	tests/jobs/progress.sh \
 	tests/jobs/bench_peers.sh \
 	tests/jobs/dist_bench.sh \
+	tests/jobs/topology.sh \
 	tests/jobs/train.sh \
 	tests/jobs/train_accuracy.sh \
 	tests/jobs/train_blas.sh \
@@ -203,6 +237,7 @@ measuring_job_scripts = tests/jobs/idle.sh tests/jobs/predicted.sh
 
 TESTS += $(job_scripts)
 EXTRA_DIST += $(job_scripts) $(measuring_job_scripts) tests/jobs/bad_module.c tests/jobs/losses.awk
+EXTRA_DIST += tests/jobs/examples_cluster.py
 EXTRA_DIST += \
 	tests/jobs/preload_fortran.F90 \
 	tests/jobs/preload_fortran_collectives.F90 \

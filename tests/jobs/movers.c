@@ -5,17 +5,13 @@
  * the kernel refuses rank WHO (-1: all, -2: none) to copy between processes, with errno ERROR.
  * Exit 0 if all is right.
  */
+#include "refuse.h"
+
 #include <dist/dist.h>
-#include <errno.h>
-#include <linux/filter.h>
-#include <linux/seccomp.h>
-#include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/prctl.h>
-#include <sys/syscall.h>
 
 #define CALLS 60
 #define MAX_BLOCK ((size_t)300 << 10)
@@ -27,23 +23,6 @@ static void fail(const char *what, size_t bytes)
 {
     fprintf(stderr, "rank %d: %s of %zu bytes: %s\n", rank, what, bytes, dist_last_error());
     exit(1);
-}
-
-/* The kernel answers process_vm_readv and process_vm_writev of this process with that errno. */
-static void refuse(int error)
-{
-    struct sock_filter filter[] = {
-        BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
-        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_process_vm_readv, 2, 0),
-        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_process_vm_writev, 1, 0),
-        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
-        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | ((unsigned)error & SECCOMP_RET_DATA)),
-    };
-    struct sock_fprog program = {.len = sizeof(filter) / sizeof(filter[0]), .filter = filter};
-
-    if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) ||
-        prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program))
-        fail("no filter: the kernel has no seccomp; call", 0);
 }
 
 static unsigned char expected(int from, int to, int call, size_t i)
@@ -152,8 +131,9 @@ int main(int argc, char **argv)
     for (int call = 0; call < CALLS * kinds; call++) {
         size_t bytes = MAX_BLOCK >> (call / kinds % 6);
 
-        if (call == CALLS * kinds / 3 && (who == -1 || who == rank))
-            refuse(atoi(argv[1]));
+        if (call == CALLS * kinds / 3 && (who == -1 || who == rank) &&
+            !refuse_copies(atoi(argv[1])))
+            fail("no filter: the kernel has no seccomp; call", 0);
         call_in_new_memory(calls[call % kinds], call, bytes - (size_t)(call % 5));
     }
     if (dist_destroy_process_group(group) != DIST_OK)

@@ -97,6 +97,38 @@ static bool gather(int number, size_t count, int root)
     return right;
 }
 
+/* Every other rank has half as much. */
+static size_t list_counts(size_t count, size_t *list)
+{
+    for (int r = 0; r < ranks; r++)
+        list[r] = count >> (r & 1);
+    return list[rank];
+}
+
+static bool scatter_v(int number, size_t count, int root)
+{
+    size_t list[RANKS_MAX] = {0}, mine = list_counts(count, list), offsets[RANKS_MAX];
+
+    for (int r = 0; r < ranks; r++)
+        offsets[r] = (size_t)r * count;
+    fill(number, count, ranks);
+    return dist_scatter_v(group, in, list, offsets, out, mine, DIST_INT32, root) == DIST_OK &&
+           is_from(out, number, root, ranks > 1 ? rank : 0, mine);
+}
+
+static bool gather_v(int number, size_t count, int root)
+{
+    size_t list[RANKS_MAX] = {0}, mine = list_counts(count, list);
+    const int32_t *at = out;
+    bool right;
+
+    fill(number, count, 1);
+    right = dist_gather_v(group, in, mine, out, list, NULL, DIST_INT32, root) == DIST_OK;
+    for (int r = 0; r < ranks && rank == root; at += list[r++])
+        right = right && is_from(at, number, r, 0, list[r]);
+    return right;
+}
+
 static bool sums(dist_status status, int number, size_t count)
 {
     for (size_t i = 0; i < count && status == DIST_OK; i++) {
@@ -132,9 +164,10 @@ static bool barrier(int number, size_t count, int root)
     return dist_barrier(group) == DIST_OK;
 }
 
-static bool (*const calls[])(int number, size_t count, int root) = {broadcast, scatter,    gather,
-                                                                    reduce,    all_reduce, barrier};
-#define ROOTED 4 /* of them come first */
+typedef bool (*one_call)(int number, size_t count, int root);
+static const one_call calls[] = {broadcast, scatter,  gather,     reduce,
+                                 scatter_v, gather_v, all_reduce, barrier};
+#define ROOTED 6 /* of them come first */
 #define CALLS ((int)(sizeof(calls) / sizeof(calls[0])))
 
 /* ---- the ways ---- */
@@ -159,8 +192,8 @@ static void mixed(void)
     }
 }
 
-/* How many calls of the root end before the others begin theirs. */
-static void ahead(size_t count, int least, int most)
+/* How many calls of rank 0, which only gives, end before the others begin theirs. */
+static void ahead(one_call call, int root, size_t count, int least, int most)
 {
     int64_t until;
     int early = 0;
@@ -170,7 +203,7 @@ static void ahead(size_t count, int least, int most)
     if (rank)
         sleep_ms(LATE_MS);
     for (int number = 0; number < 200; number++) {
-        if (!broadcast(number, count, 0))
+        if (!call(number, count, root))
             fault("ahead", number);
         early += now_ms() < until;
     }
@@ -180,8 +213,12 @@ static void ahead(size_t count, int least, int most)
 
 static void all_ahead(void)
 {
-    ahead(2, 16, 40);
-    ahead(256, 4, 16);
+    ahead(broadcast, 0, 2, 16, 40);
+    ahead(broadcast, 0, 256, 4, 16);
+    ahead(scatter_v, 0, 2, 16, 40);
+    ahead(scatter_v, 0, 600, 4, 16);
+    ahead(gather_v, 1, 2, 16, 40);
+    ahead(gather_v, 1, 600, 4, 16);
 }
 
 static void differ(void)

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * stopped: rank 1 of two is stopped as it is about to write to rank 0's ordinary memory. Rank 0's
- * call fails, and rank 0 uses the memory for something else; then rank 1 continues. Exit 0 if
- * nothing is written any more, or if the ranks never write to each other's memory.
+ * stopped [v]: rank 1 of two is stopped as it is about to write to rank 0's ordinary memory. Rank
+ * 0's call fails, and rank 0 uses the memory for something else; then rank 1 continues. Exit 0 if
+ * nothing is written any more, or if the ranks never write to each other's memory. v: in the
+ * v-form.
  */
 #include <dist/dist.h>
 #include <signal.h>
@@ -21,6 +22,7 @@
 #define PATTERN 0xa5
 
 static int rank;
+static bool uneven;
 
 /* What the library calls instead of the C library's. */
 __attribute__((visibility("default"))) ssize_t
@@ -57,6 +59,14 @@ static int stays(unsigned char *memory, size_t bytes, pid_t stopped)
     return 0;
 }
 
+static dist_status gather(dist_group *group, const void *in, void *out)
+{
+    const size_t counts[] = {BLOCK, BLOCK};
+
+    return uneven ? dist_gather_v(group, in, BLOCK, out, counts, NULL, DIST_UINT8, 0)
+                  : dist_gather(group, in, out, BLOCK, DIST_UINT8, 0);
+}
+
 static int run(dist_group *group, unsigned char *in, unsigned char *out)
 {
     dist_status status = DIST_OK;
@@ -68,7 +78,7 @@ static int run(dist_group *group, unsigned char *in, unsigned char *out)
         return 1;
     for (int i = 0; i < CALLS && status == DIST_OK; i++) {
         begin = seconds();
-        status = dist_gather(group, in, out, BLOCK, DIST_UINT8, 0);
+        status = gather(group, in, out);
     }
     if (status == DIST_OK || rank == 1)
         return 0;
@@ -78,13 +88,15 @@ static int run(dist_group *group, unsigned char *in, unsigned char *out)
     return stays(out, 2 * BLOCK, pid) || late;
 }
 
-int main(void)
+int main(int argc, char **argv)
 {
     struct dist_options options = DIST_OPTIONS_INIT;
     unsigned char *in = malloc(BLOCK), *out = malloc(2 * BLOCK);
     dist_group *group;
     int code;
 
+    (void)argv;
+    uneven = argc > 1;
     options.timeout_ms = TIMEOUT_MS;
     if (!in || !out || dist_init_process_group(&options, &group) != DIST_OK)
         return 1;

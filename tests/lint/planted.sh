@@ -236,6 +236,12 @@ variables
 found "source, table and dist-env(7) have the same variables"
 
 sow
+variables PORT
+man_page dist-env 7 $'.Bl -tag -width Ds\n.It Ev DIST_PORT\nA port.\n.El'
+c_file src/transports/tcp.c 'const char *a = "DIST_PORT", *b = "SLURM_PORTS";'
+found "source, table and dist-env(7) have the same variables"
+
+sow
 variables PORT PORTS
 man_page dist-env 7 $'.Bl -tag -width Ds\n.It Ev DIST_PORT\nA port.\n.It Ev DIST_PORTS\nMore.\n.El'
 found "source, table and dist-env(7) have the same variables"

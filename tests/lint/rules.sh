@@ -260,6 +260,20 @@ rule_environment()
                 s/^> \(.*\)/\1: in man\/dist-env.7, but not in src\/base\/settings\/variables.c, or twice/p'
     lint_sources src | grep -vx $table | xargs -r grep -hoE '"DIST_[A-Z0-9_]+"' | tr -d '"' | sort -u |
         comm -23 <(lint_variables | sort -u) - | sed "s|\$|: in $table, but nothing reads it|"
+    rule_environment_foreign "$table"
+}
+
+# Those that others set: by the beginnings of their names. The two left out are values of MS_ROLE.
+rule_environment_foreign()
+{
+    local own='(HWLOC|MASTER|MS|OMPI|PMIX?|SLURM|TORCHELASTIC|UCX|XDG)_[A-Z0-9_]+' foreign name
+    foreign=$(sed -n 's/^    {"\([A-Z][A-Z0-9_]*\)".*/\1/p' "$1" | grep -v ^DIST_ | sort)
+    lint_sources src | grep -v -e "^$1" -e ^src/preload/ | xargs -r grep -hoE "\"$own\"" | tr -d '"' |
+        grep -vx -e MS_WORKER -e MS_SCHED | sort -u | comm -23 - <(echo "$foreign") | sed "s|\$|: read, but not in $1|"
+    for name in $foreign; do
+        [ "$name" = LAST ] || grep -qw -- "$name" man/dist*.7 ||
+            echo "$name: in $1, but in no page dist*(7)"
+    done
 }
 
 # The names in the table of variables.

@@ -108,6 +108,21 @@ static int args_set_text(const struct args_reading *reading, const char *text)
     return 0;
 }
 
+static int args_add_text(const struct args_reading *reading, const char *text)
+{
+    const char **texts = (const char **)(void *)reading->member;
+    int count = 0;
+
+    while (texts[count])
+        count++;
+    if (!*text)
+        return args_wrong(reading, "the value is empty");
+    if (count == ARGS_TEXTS_ROOM - 1)
+        return args_wrong(reading, "more than %d of them", count);
+    texts[count] = text;
+    return 0;
+}
+
 static int args_set(const struct args_reading *reading, const char *text)
 {
     switch (reading->row->kind) {
@@ -122,6 +137,8 @@ static int args_set(const struct args_reading *reading, const char *text)
             return args_wrong(reading, "'%s' is neither 0 nor 1", text);
         *(bool *)reading->member = !text || *text == '1';
         return 0;
+    case ARGS_TEXTS:
+        return args_add_text(reading, text);
     case ARGS_TEXT:
     case ARGS_CHOICE:
         return args_set_text(reading, text);
@@ -155,6 +172,11 @@ static void args_add_name(struct args_getopt *made, const struct args *args, int
         (struct option){copy, args_needs(&args->rows[i]), NULL, ARGS_FIRST_ROW + i};
 }
 
+static bool args_is_option(const struct args_row *row)
+{
+    return row->kind != ARGS_GROUP && row->kind != ARGS_WORDS;
+}
+
 static void args_make_getopt(const struct args *args, struct args_getopt *made)
 {
     char *letter = made->shorts;
@@ -166,7 +188,7 @@ static void args_make_getopt(const struct args *args, struct args_getopt *made)
     for (int i = 0; i < args->count; i++) {
         const struct args_row *row = &args->rows[i];
 
-        for (const char *name = row->names; row->kind != ARGS_GROUP && *name;) {
+        for (const char *name = row->names; args_is_option(row) && *name;) {
             const size_t length = strcspn(name, ",");
 
             args_add_name(made, args, i, name, length, '-');
@@ -214,6 +236,10 @@ int args_read(const struct args *args, int argc, char *const argv[], void *value
     int value, result = 0;
 
     *rest_p = argc;
+    if (argc > 1 && strcmp(argv[argc - 1], "--complete-for-shell") == 0) {
+        args_complete(args, argc - 2, argv + 1);
+        exit(fflush(stdout) == 0 ? 0 : 1);
+    }
     args_make_getopt(args, &made);
     optind = 0; /* start over: a program may read several command lines */
     opterr = 0;

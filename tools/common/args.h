@@ -8,15 +8,19 @@
 #include <stdint.h>
 #include <stdio.h>
 
+#define ARGS_TEXTS_ROOM 16
+
 /* What an option has behind it, and the type of its member. */
 enum args_kind {
     ARGS_GROUP,  /* no option: the name of those that follow */
+    ARGS_WORDS,  /* no option: what words besides options are good for, argument "a|b|c" */
     ARGS_FLAG,   /* nothing; bool */
     ARGS_SWITCH, /* nothing, =0 or =1; bool */
     ARGS_INT,    /* int64_t */
     ARGS_BYTES,  /* the same; K, M, G and T are powers of 1024 */
     ARGS_REAL,   /* double */
     ARGS_TEXT,   /* const char *, into argv; not empty */
+    ARGS_TEXTS,  /* const char *[ARGS_TEXTS_ROOM], NULL behind the last; may be given repeatedly */
     ARGS_CHOICE, /* the same; one of argument, "a|b|c" */
     ARGS_ACTION  /* nothing; int, set to `least`: what to do instead. Nothing behind it is read */
 };
@@ -43,9 +47,18 @@ struct args {
  * Sets the members of *values that the words name; the others stay. argv is put in order: what is
  * no option comes last, from *rest_p on; after a failure that is argc. Long names may be shortened,
  * and written with underscores. -1: failure says what is wrong, with the option's name.
+ *
+ * If the last word is --complete-for-shell it does not return: it prints what the word before may
+ * become, one a line, and ends the program with 0. The name is one that no program run by ours has.
  */
 int args_read(const struct args *args, int argc, char *const argv[], void *values, int *rest_p,
               char failure[ARGS_FAILURE]);
+
+/*
+ * What the last of the words may become: names of options, an option's choices, or words; nothing
+ * where any text is good.
+ */
+void args_complete(const struct args *args, int count, char *const *words);
 
 /* A number, with K, M, G or T behind it if it is one of bytes; false: it is none. */
 bool args_number(const char *text, bool bytes, double *value_p);

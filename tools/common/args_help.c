@@ -49,7 +49,7 @@ void args_help(const struct args *args, FILE *to)
     for (int i = 0; i < args->count; i++) {
         if (args->rows[i].kind == ARGS_GROUP)
             fprintf(to, "\n%s:\n", args->rows[i].names);
-        else if (args->rows[i].help)
+        else if (args->rows[i].kind != ARGS_WORDS && args->rows[i].help)
             help_row(&args->rows[i], to);
     }
 }

@@ -3,6 +3,7 @@
 #include "selftest.h"
 
 #include "../common/args.h"
+#include "../common/launched.h"
 
 #include <dist/dist.h>
 #include <stdio.h>
@@ -74,19 +75,6 @@ static int command_verdict(const struct command *command, bool passed)
 }
 
 /* ---- as a rank of somebody's job ---- */
-
-static bool command_launched(void)
-{
-    static const char *const marks[] = {"TORCHELASTIC_RUN_ID", "OMPI_COMM_WORLD_RANK", "PMI_RANK",
-                                        "SLURM_STEP_ID",       "WORLD_SIZE",           "RANK",
-                                        "MS_WORKER_NUM"};
-
-    for (size_t i = 0; i < sizeof(marks) / sizeof(marks[0]); i++) {
-        if (getenv(marks[i]) && *getenv(marks[i]))
-            return true;
-    }
-    return false;
-}
 
 /* Rank 0 tells of itself, the others only what is wrong. */
 static int command_as_rank(struct command *command)
@@ -277,7 +265,7 @@ int selftest_main(int argc, char **argv)
         setenv("DIST_TRANSPORT", command.transport, 1);
         setenv("DIST_NODE_MEMORY", "0", 1); /* all goes through the transport */
     }
-    if (!command.ranks && command_launched())
+    if (!command.ranks && launched_in_job())
         return command_as_rank(&command);
     return command_worlds(&command);
 }

@@ -2,48 +2,56 @@
 /* dist_sim's command line. */
 #include "base/log.h"
 #include "base/settings/config.h"
+#include "tools/common/args.h"
 #include "tools/sim/job.h"
 
-#include <getopt.h>
 #include <string.h>
-
-static int options_usage(FILE *to, int code)
-{
-    fprintf(to,
-            "usage: dist_sim COLLECTIVE [OPTION]...\n       dist_sim --help | --version\nPredicts "
-            "the time of each algorithm of a collective on a machine that need not exist.\n  "
-            "--ranks N           N ranks, on one node if no topology is given (8)\n  --topology "
-            "TEXT     where they are: 'rack:2 node:4 package:2 numa:2 core:8'\n  --bytes SIZE,...  "
-            "  of a block: 64K, 1M; one size alone: smaller ones too (64M)\n  --algorithm NAME    "
-            "that one only\n  --segments N        cut the data into so many (what the library "
-            "would take)\n  --root R            of collectives that have one (0)\n  --links "
-            "PRICE,...   other_node=20us/10gbit/5us, memory=25GB, cpus=8, ...\n  --links FILE      "
-            "  what a tuning file says\n  --format text|csv|json\n  --draw FILE.svg     draw the "
-            "ring and the trees\n  --no-verify         do not prove that the plans are right\n");
-    return code;
-}
-
-static const struct option options_long[] = {
-    {"ranks", required_argument, NULL, 'n'},
-    {"topology", required_argument, NULL, 't'},
-    {"bytes", required_argument, NULL, 'b'},
-    {"algorithm", required_argument, NULL, 'a'},
-    {"segments", required_argument, NULL, 's'},
-    {"root", required_argument, NULL, 'r'},
-    {"links", required_argument, NULL, 'l'},
-    {"format", required_argument, NULL, 'f'},
-    {"draw", required_argument, NULL, 'd'},
-    {"no-verify", no_argument, NULL, 'q'},
-    {"help", no_argument, NULL, 'h'},
-    {"version", no_argument, NULL, 'v'},
-    {NULL, 0, NULL, 0},
-};
 
 /* What is kept until everything has been read. */
 struct options {
-    int ranks, segments;
-    const char *topology, *algorithm;
+    int64_t ranks, segments, root;
+    const char *topology, *bytes, *algorithm, *format, *draw;
+    const char *links[ARGS_TEXTS_ROOM];
+    bool no_verify;
+    int action;
 };
+
+enum { OPTIONS_HELP = 1, OPTIONS_VERSION };
+
+#define AT(member) offsetof(struct options, member)
+static const struct args_row options_rows[] = {
+    {"", 0, ARGS_WORDS, 0, 0, 0,
+     "all_reduce|broadcast|barrier|all_gather|reduce|reduce_scatter|gather|scatter|all_to_all",
+     NULL},
+    {"ranks", 0, ARGS_INT, AT(ranks), 1, 1 << 20, "N",
+     "so many ranks, on one node if no topology is given (8)"},
+    {"topology", 0, ARGS_TEXT, AT(topology), 0, 0, "TEXT",
+     "where they are: 'rack:2 node:4 package:2 numa:2 core:8'"},
+    {"bytes", 0, ARGS_TEXT, AT(bytes), 0, 0, "SIZE,...",
+     "of a block: 64K, 1M; one size alone: smaller ones too (64M)"},
+    {"algorithm", 0, ARGS_TEXT, AT(algorithm), 0, 0, "NAME", "that one only"},
+    {"segments", 0, ARGS_INT, AT(segments), 1, 1024, "N",
+     "cut the data into so many (what the library would take)"},
+    {"root", 0, ARGS_INT, AT(root), 0, 1 << 20, "R", "of collectives that have one (0)"},
+    {"links", 0, ARGS_TEXTS, AT(links), 0, 0, "PRICE,...",
+     "other_node=20us/10gbit/5us, memory=25GB, cpus=8, ...; or a tuning file"},
+    {"format", 0, ARGS_CHOICE, AT(format), 0, 0, "text|csv|json", "of the answer"},
+    {"draw", 0, ARGS_TEXT, AT(draw), 0, 0, "FILE.svg", "draw the ring and the trees"},
+    {"no-verify", 0, ARGS_FLAG, AT(no_verify), 0, 0, NULL, "do not prove that the plans are right"},
+    {"help", 'h', ARGS_ACTION, AT(action), OPTIONS_HELP, 0, NULL, "print this and exit"},
+    {"version", 0, ARGS_ACTION, AT(action), OPTIONS_VERSION, 0, NULL, "print the version and exit"},
+};
+static const struct args options_args = {.rows = options_rows,
+                                         .count = sizeof(options_rows) / sizeof(options_rows[0])};
+
+static int options_usage(FILE *to, int code)
+{
+    fprintf(to, "usage: dist_sim COLLECTIVE [OPTION]...\n       dist_sim --help | --version\n"
+                "Predicts the time of each algorithm of a collective on a machine that need not "
+                "exist.\n");
+    args_help(&options_args, to);
+    return code;
+}
 
 #define OPTIONS_RATIO 16
 #define OPTIONS_LEAST 1024
@@ -85,47 +93,12 @@ static dist_status options_sizes(struct job *job, const char *text)
     return DIST_OK;
 }
 
-static dist_status options_format(struct job *job, const char *text)
+/* csv for "csv". args_read lets none but the choices pass. */
+static enum job_format options_format(const char *text)
 {
-    static const char *const names[] = {
-        [JOB_TEXT] = "text", [JOB_CSV] = "csv", [JOB_JSON] = "json"};
-    for (size_t i = 0; i < sizeof(names) / sizeof(*names); i++)
-        if (strcmp(names[i], text) == 0) {
-            job->format = (enum job_format)i;
-            return DIST_OK;
-        }
-    return disti_fail(DIST_ERR_INVALID_ARGUMENT, "--format: \"%s\" is none of text, csv, json",
-                      text);
-}
-
-static dist_status options_one(int option, struct job *job, struct options *options)
-{
-    switch (option) {
-    case 'n':
-        return disti_parse_int("--ranks", optarg, 1, 1 << 20, &options->ranks);
-    case 't':
-        options->topology = optarg;
-        return DIST_OK;
-    case 'b':
-        return options_sizes(job, optarg);
-    case 'a':
-        options->algorithm = optarg;
-        return DIST_OK;
-    case 's':
-        return disti_parse_int("--segments", optarg, 1, 1024, &options->segments);
-    case 'r':
-        return disti_parse_int("--root", optarg, 0, 1 << 20, &job->root);
-    case 'l':
-        return job_links(optarg, &job->cost);
-    case 'f':
-        return options_format(job, optarg);
-    case 'd':
-        job->draw = optarg;
-        return DIST_OK;
-    default:
-        job->verify = false;
-        return DIST_OK;
-    }
+    if (!text || strcmp(text, "text") == 0)
+        return JOB_TEXT;
+    return strcmp(text, "csv") == 0 ? JOB_CSV : JOB_JSON;
 }
 
 static dist_status options_collective(const char *name, struct job *job)
@@ -145,22 +118,30 @@ static dist_status options_collective(const char *name, struct job *job)
 
 static dist_status options_topology(struct job *job, const struct options *options)
 {
-    int ranks = options->ranks ? options->ranks : 8;
+    int ranks = options->ranks ? (int)options->ranks : 8;
     if (!options->topology)
         return disti_topology_flat(ranks, &job->topology);
     dist_status status = disti_topology_synthetic(options->topology, &job->topology);
     if (status == DIST_OK && options->ranks && options->ranks != job->topology->ranks)
         return disti_fail(DIST_ERR_INVALID_ARGUMENT,
                           "--ranks %d, but the topology \"%s\" has room for %d: leave --ranks out",
-                          options->ranks, options->topology, job->topology->ranks);
+                          (int)options->ranks, options->topology, job->topology->ranks);
     return status;
 }
 
 static dist_status options_complete(struct job *job, const struct options *options)
 {
     dist_status status = options_topology(job, options);
+    if (status == DIST_OK && options->bytes)
+        status = options_sizes(job, options->bytes);
+    for (int i = 0; status == DIST_OK && options->links[i]; i++)
+        status = job_links(options->links[i], &job->cost);
     if (status != DIST_OK)
         return status;
+    job->root = (int)options->root;
+    job->format = options_format(options->format);
+    job->draw = options->draw;
+    job->verify = !options->no_verify;
     if (job->root >= job->topology->ranks)
         return disti_fail(DIST_ERR_INVALID_ARGUMENT, "--root %d: there are %d ranks only",
                           job->root, job->topology->ranks);
@@ -182,26 +163,24 @@ static dist_status options_complete(struct job *job, const struct options *optio
 int job_parse(int argc, char **argv, struct job *job)
 {
     struct options options = {0};
-    dist_status status = DIST_OK;
-    int option;
+    char failure[ARGS_FAILURE];
+    dist_status status;
+    int rest;
     job->cost = disti_cost_usual;
-    job->verify = true;
     options_ladder(job, (size_t)64 << 20);
-    while (status == DIST_OK && (option = getopt_long(argc, argv, "h", options_long, NULL)) != -1) {
-        if (option == 'h')
-            return options_usage(stdout, 0);
-        if (option == 'v') {
-            printf("dist_sim %s\n", dist_version());
-            return 0;
-        }
-        if (option == '?')
-            return options_usage(stderr, 2);
-        status = options_one(option, job, &options);
-    }
-    if (status == DIST_OK && optind != argc - 1)
+    if (args_read(&options_args, argc, argv, &options, &rest, failure) != 0) {
+        fprintf(stderr, "dist_sim: %s\n", failure);
         return options_usage(stderr, 2);
-    if (status == DIST_OK)
-        status = options_collective(argv[optind], job);
+    }
+    if (options.action == OPTIONS_HELP)
+        return options_usage(stdout, 0);
+    if (options.action == OPTIONS_VERSION) {
+        printf("dist_sim %s\n", dist_version());
+        return 0;
+    }
+    if (rest != argc - 1)
+        return options_usage(stderr, 2);
+    status = options_collective(argv[rest], job);
     if (status == DIST_OK)
         status = options_complete(job, &options);
     if (status == DIST_OK)

@@ -12,39 +12,98 @@
 #define VARIABLES_PREFIX "DIST_"
 
 const struct disti_variable disti_variables[] = {
-    {"DIST_AGENT_LAST_CALL", "set by distrun: the file that it reads a rank's last call from"},
-    {"DIST_AGENT_STORE", "set by distrun and dist_spawn, which then hold the store"},
-    {"DIST_AGENT_STORE_SECRET", "set by distrun: the file with what its store asks for"},
-    {"DIST_ALGO", "the algorithms to be used"},
-    {"DIST_BACKEND", "the backend, if the program names none"},
-    {"DIST_DEBUG", "what is logged"},
-    {"DIST_DEBUG_FILE", "the file that log lines go to"},
-    {"DIST_DEVICE", "the GPU of this rank"},
-    {"DIST_GPU_DRIVER", "the file of the GPU's driver library"},
-    {"DIST_MPI_COLL", "how backend mpi runs collectives"},
-    {"DIST_MPI_COMPARE", "libdist_mpi.so hands on what MPI does faster"},
-    {"DIST_MPI_CUDA", "whether MPI takes GPU memory directly"},
-    {"DIST_MPI_REPORT", "libdist_mpi.so prints what it has served"},
-    {"DIST_MPI_SERVE", "what libdist_mpi.so serves"},
-    {"DIST_NCCL_LIBRARY", "the file of NCCL's library"},
-    {"DIST_NODE_MEMORY", "whether ranks of a machine share memory"},
-    {"DIST_PLUGIN_PATH", "the folders that contain modules"},
-    {"DIST_PROGRESS_THREAD", "whether a progress thread advances started works"},
-    {"DIST_REPRODUCIBLE", "whether the bits of a reduction depend on the number of ranks alone"},
-    {"DIST_SEGMENTS", "into how many segments pipelined algorithms cut"},
-    {"DIST_SHM_CMA", "whether the kernel copies between processes"},
-    {"DIST_SOCKET_IFNAME", "the interfaces whose addresses the listeners bind"},
-    {"DIST_STEP_ASIDE", "whether a rank migrates from a CPU that it shares"},
-    {"DIST_TCP_BUFFER", "the bytes of each socket buffer"},
-    {"DIST_TCP_CONGESTION", "the congestion control of transport tcp"},
-    {"DIST_TCP_EARLY_LIMIT", "the bytes of unexpected messages that are kept"},
-    {"DIST_TCP_SOCKETS", "how many sockets a pair of ranks has"},
-    {"DIST_TCP_ZEROCOPY", "whether transport tcp sends without copying"},
-    {"DIST_TIMEOUT", "the seconds that a blocking call may wait"},
-    {"DIST_TRANSPORT", "the transports that the backend may use"},
-    {"DIST_TUNING", "how algorithms are chosen"},
+    {"DIST_AGENT_LAST_CALL", "set by distrun: the file that it reads a rank's last call from", ""},
+    {"DIST_AGENT_STORE", "set by distrun and dist_spawn, which then hold the store", ""},
+    {"DIST_AGENT_STORE_SECRET", "set by distrun: the file with what its store asks for", ""},
+    {"DIST_ALGO", "the algorithms to be used", "the tuned choice"},
+    {"DIST_BACKEND", "the backend, if the program names none", "gloo"},
+    {"DIST_DEBUG", "what is logged", "0"},
+    {"DIST_DEBUG_FILE", "the file that log lines go to", "standard error"},
+    {"DIST_DEVICE", "the GPU of this rank", "the local rank"},
+    {"DIST_GPU_DRIVER", "the file of the GPU's driver library", "libcuda.so.1 or libamdhip64.so"},
+    {"DIST_MPI_COLL", "how backend mpi runs collectives", "auto"},
+    {"DIST_MPI_COMPARE", "libdist_mpi.so hands on what MPI does faster", "1"},
+    {"DIST_MPI_CUDA", "whether MPI takes GPU memory directly", "as the MPI says"},
+    {"DIST_MPI_REPORT", "libdist_mpi.so prints what it has served", "0"},
+    {"DIST_MPI_SERVE", "what libdist_mpi.so serves", "1"},
+    {"DIST_NCCL_LIBRARY", "the file of NCCL's library", "libnccl.so.2 or librccl.so.1"},
+    {"DIST_NODE_MEMORY", "whether ranks of a machine share memory", "1"},
+    {"DIST_PLUGIN_PATH", "the folders that contain modules", ""},
+    {"DIST_PROGRESS_THREAD", "whether a progress thread advances started works", "1"},
+    {"DIST_REPRODUCIBLE", "whether the bits of a reduction depend on the number of ranks alone",
+     "0"},
+    {"DIST_SEGMENTS", "into how many segments pipelined algorithms cut", "the predicted best"},
+    {"DIST_SHM_CMA", "whether the kernel copies between processes", "1"},
+    {"DIST_SOCKET_IFNAME", "the interfaces whose addresses the listeners bind",
+     "those that lead to the peers"},
+    {"DIST_STEP_ASIDE", "whether a rank migrates from a CPU that it shares", "1"},
+    {"DIST_TCP_BUFFER", "the bytes of each socket buffer", "the kernel's"},
+    {"DIST_TCP_CONGESTION", "the congestion control of transport tcp", "the system's"},
+    {"DIST_TCP_EARLY_LIMIT", "the bytes of unexpected messages that are kept", "16M"},
+    {"DIST_TCP_SOCKETS", "how many sockets a pair of ranks has", "one for each interface"},
+    {"DIST_TCP_ZEROCOPY", "whether transport tcp sends without copying", "off"},
+    {"DIST_TIMEOUT", "the seconds that a blocking call may wait", "300"},
+    {"DIST_TRANSPORT", "the transports that the backend may use", "the backend's"},
+    {"DIST_TUNING", "how algorithms are chosen", "from the cache"},
 };
 const size_t disti_variable_count = sizeof(disti_variables) / sizeof(disti_variables[0]);
+
+const struct disti_foreign disti_foreigns[] = {
+    {"HOME", "holds .cache, the folder of the cache of costs", "the user"},
+    {"HWLOC_COMPONENTS", "which of its parts look for the machine", "hwloc"},
+    {"HWLOC_CPUID_PATH", "the folder of a recorded processor, in place of the real one", "hwloc"},
+    {"HWLOC_FSROOT", "the folder of a recorded machine, in place of the real one", "hwloc"},
+    {"HWLOC_SYNTHETIC", "a machine that is described, in place of the real one", "hwloc"},
+    {"HWLOC_XMLFILE", "the file of a machine, in place of the real one", "hwloc"},
+    {"LOCAL_RANK", "the rank's number on its machine", "torchrun, a shell"},
+    {"LOCAL_WORLD_SIZE", "how many ranks are on this machine", "torchrun, a shell"},
+    {"MASTER_ADDR", "the host where the ranks meet", "torchrun, a shell"},
+    {"MASTER_PORT", "the port where they meet", "torchrun, a shell"},
+    {"MPI_LOCALNRANKS", "how many ranks are on this machine", "MPICH"},
+    {"MPI_LOCALRANKID", "the rank's number on its machine", "MPICH"},
+    {"MS_CLUSTER_TIMEOUT", "the seconds that the ranks have to meet", "MindSpore"},
+    {"MS_NODE_ID", "the rank", "MindSpore"},
+    {"MS_ROLE", "whether this process is a worker", "MindSpore"},
+    {"MS_SCHED_HOST", "the host where the ranks meet", "MindSpore"},
+    {"MS_SCHED_PORT", "the port of the scheduler; the ranks meet at the next", "MindSpore"},
+    {"MS_WORKER_NUM", "how many ranks there are", "MindSpore"},
+    {"NCCL_HOSTID", "tells machines apart that have one name", "NCCL"},
+    {"OMPI_COMM_WORLD_LOCAL_RANK", "the rank's number on its machine", "Open MPI"},
+    {"OMPI_COMM_WORLD_LOCAL_SIZE", "how many ranks are on this machine", "Open MPI"},
+    {"OMPI_COMM_WORLD_RANK", "the rank", "Open MPI"},
+    {"OMPI_COMM_WORLD_SIZE", "how many ranks there are", "Open MPI"},
+    {"PMIX_NAMESPACE", "tells one job from another", "Open MPI"},
+    {"PMIX_RANK", "a sign that Open MPI has launched the rank", "Open MPI"},
+    {"PMI_FD", "the connection to the process manager, which tells jobs apart", "MPICH"},
+    {"PMI_JOBID", "tells one job from another", "MPICH"},
+    {"PMI_RANK", "the rank", "MPICH"},
+    {"PMI_SIZE", "how many ranks there are", "MPICH"},
+    {"RANK", "the rank", "torchrun, a shell"},
+    {"SLURM_JOB_ID", "tells one job from another", "srun"},
+    {"SLURM_LOCALID", "the rank's number on its machine", "srun"},
+    {"SLURM_NODEID", "the number of this machine", "srun"},
+    {"SLURM_NTASKS", "how many ranks there are", "srun"},
+    {"SLURM_PROCID", "the rank", "srun"},
+    {"SLURM_STEP_ID", "a sign that srun has launched the rank", "srun"},
+    {"SLURM_STEP_NODELIST", "the machines; the ranks meet on the first", "srun"},
+    {"SLURM_STEP_TASKS_PER_NODE", "how many ranks are on each machine", "srun"},
+    {"TORCHELASTIC_LOG_LINE_PREFIX_TEMPLATE", "what distrun writes before a rank's lines",
+     "torchrun"},
+    {"TORCHELASTIC_RUN_ID", "a sign that torchrun has launched the rank, and tells jobs apart",
+     "torchrun"},
+    {"TORCHELASTIC_USE_AGENT_STORE", "whether torchrun's agent holds MASTER_PORT", "torchrun"},
+    {"UCX_KEEPALIVE_INTERVAL", "how often peers are looked after; libdist's choice unless set",
+     "UCX"},
+    {"UCX_NET_DEVICES", "the devices that backend ucx uses", "UCX"},
+    {"UCX_RNDV_THRESH", "from which length messages are announced; libdist's choice unless set",
+     "UCX"},
+    {"UCX_TLS", "the transports that backend ucx uses", "UCX"},
+    {"UCX_ZCOPY_THRESH", "from which length messages are not copied; libdist's choice unless set",
+     "UCX"},
+    {"WORLD_SIZE", "how many ranks there are", "torchrun, a shell"},
+    {"XDG_CACHE_HOME", "the folder of caches, if not .cache in HOME", "the user"},
+};
+const size_t disti_foreign_count = sizeof(disti_foreigns) / sizeof(disti_foreigns[0]);
 
 /* How the names begin that programs beside the library read: dist_bench, the tests, an example. */
 static const char *const variables_others[] = {"DIST_BENCH_", "DIST_TEST_", "DIST_ACL_"};
@@ -97,7 +156,7 @@ const struct disti_variable *disti_variable_like(const char *name)
     return best;
 }
 
-static bool variables_is_known(const char *name, bool (*owned)(const char *name))
+bool disti_variable_is_known(const char *name, bool (*owned)(const char *name))
 {
     for (size_t i = 0; i < disti_variable_count; i++) {
         if (strcmp(name, disti_variables[i].name) == 0)
@@ -126,21 +185,26 @@ static void variables_name(const char *name, char *text, size_t size)
         text[used] = '\0';
 }
 
+bool disti_variable_of(const char *item, char *name, size_t size)
+{
+    size_t length = strcspn(item, "=");
+
+    if (strncmp(item, VARIABLES_PREFIX, strlen(VARIABLES_PREFIX)) != 0 || length >= size)
+        return false;
+    memcpy(name, item, length);
+    name[length] = '\0';
+    return true;
+}
+
 uint64_t disti_variables_unknown(bool (*owned)(const char *name), char *text, size_t size)
 {
     uint64_t hash = 0;
 
     text[0] = '\0';
     for (char **item = environ; item && *item; item++) {
-        size_t length = strcspn(*item, "=");
-        char name[256];
+        char name[DISTI_VARIABLE_ROOM];
 
-        if (strncmp(*item, VARIABLES_PREFIX, strlen(VARIABLES_PREFIX)) != 0 ||
-            length >= sizeof(name))
-            continue;
-        memcpy(name, *item, length);
-        name[length] = '\0';
-        if (variables_is_known(name, owned))
+        if (!disti_variable_of(*item, name, sizeof(name)) || disti_variable_is_known(name, owned))
             continue;
         /* A sum, as the environment has no order. */
         hash += disti_hash_text(DISTI_HASH_START, name);

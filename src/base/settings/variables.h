@@ -11,9 +11,18 @@
  */
 struct disti_variable {
     const char *name, *meaning;
+    const char *unset; /* what holds without it, in words; "": nothing to say */
 };
 extern const struct disti_variable disti_variables[];
 extern const size_t disti_variable_count;
+
+/* One that others set or define, and the library reads too. */
+struct disti_foreign {
+    const char *name, *meaning;
+    const char *owner; /* who sets it, or whose it is */
+};
+extern const struct disti_foreign disti_foreigns[];
+extern const size_t disti_foreign_count;
 
 /*
  * How many letters of one name are to be changed, added, left out or swapped with their neighbour
@@ -26,8 +35,17 @@ int disti_name_distance(const char *a, const char *b);
 const struct disti_variable *disti_variable_like(const char *name);
 
 /*
- * Looks through the environment for DIST_ variables that neither the library nor its tools read,
- * and of which `owned` (may be NULL) does not say that a module reads them. Returns a hash of their
+ * Copies the name of an item of the environment, "DIST_BACKEND=gloo", to name[size]. False: it does
+ * not begin with DIST_, or has no room.
+ */
+#define DISTI_VARIABLE_ROOM 256
+bool disti_variable_of(const char *item, char *name, size_t size);
+
+/* Do the library, its tools, or, as `owned` (may be NULL) says, a module read a DIST_ variable? */
+bool disti_variable_is_known(const char *name, bool (*owned)(const char *name));
+
+/*
+ * Looks through the environment for DIST_ variables that nobody reads. Returns a hash of their
  * names, the same wherever they are the same; 0: there are none. text[size] gets "DIST_BACKND (did
  * you mean DIST_BACKEND, ...?), DIST_X", cut behind a name if they are many.
  */

@@ -62,33 +62,44 @@ dist_status disti_stage_copy(const struct dist_group *group, void *to, const voi
 /* As disti_stage, without data: they are copied each time a persistent call starts. */
 dist_status disti_stage_empty(const struct dist_group *group, struct disti_start *start);
 
-/*
- * repeat.c: remembers a checked call of this thread's with the bytes of IN and OUT. Is this one, as
- * the program made it, as good as the last of its collective? Then that one, with these buffers, to
- * be given to disti_work_repeat before any other call; NULL: it has to be checked.
- */
-void disti_call_remember(const dist_group *group, const struct dist_call *call, size_t in_bytes,
+/* repeat.c: remembers a checked call with the bytes of IN and OUT, unless the group is busy. */
+void disti_call_remember(dist_group *group, const struct dist_call *call, size_t in_bytes,
                          size_t out_bytes);
-struct dist_call *disti_call_repeat(const dist_group *group, struct calls_kind kind, const void *in,
-                                    void *out, size_t count);
 
-/* A call of blocks of one length, or of none: run as the last one was, or checked. */
+/* A blocking call of blocks of one length, or of none: run as the last of its collective was, or
+ * checked. */
+dist_status disti_call_even(dist_group *group, struct calls_kind kind, const void *in, void *out,
+                            size_t count);
+
+/* The same for a v-form, whose lists are compared. */
+dist_status disti_call_uneven(dist_group *group, const struct dist_call *call);
+
+static inline struct dist_call disti_call_of(struct calls_kind kind, const void *in, void *out,
+                                             size_t count)
+{
+    return (struct dist_call){.collective = kind.collective,
+                              .in = in,
+                              .out = out,
+                              .count = count,
+                              .dtype = kind.dtype,
+                              .op = kind.op,
+                              .root = kind.root};
+}
+
+/* The same in any form. */
 static inline dist_status calls_even(dist_group *group, struct calls_kind kind, const void *in,
                                      void *out, size_t count, struct calls_form form)
 {
-    struct dist_call *repeat = form.async ? NULL : disti_call_repeat(group, kind, in, out, count);
+    const struct dist_call call = disti_call_of(kind, in, out, count);
 
-    if (repeat)
-        return disti_work_repeat(group, repeat);
-    return disti_call(group,
-                      &(struct dist_call){.collective = kind.collective,
-                                          .in = in,
-                                          .out = out,
-                                          .count = count,
-                                          .dtype = kind.dtype,
-                                          .op = kind.op,
-                                          .root = kind.root},
-                      form);
+    return form.async ? disti_call(group, &call, form)
+                      : disti_call_even(group, kind, in, out, count);
+}
+
+static inline dist_status calls_uneven(dist_group *group, const struct dist_call *call,
+                                       struct calls_form form)
+{
+    return form.async ? disti_call(group, call, form) : disti_call_uneven(group, call);
 }
 
 /* By 1 before and by -1 after a time in which this thread's calls are not to run here and now:

@@ -24,7 +24,7 @@ static dist_status calls_all_gather_v(dist_group *group, const void *in, void *o
                                    .out_offsets = offsets,
                                    .dtype = dtype};
 
-    return disti_call(group, &call, form);
+    return calls_uneven(group, &call, form);
 }
 
 static dist_status calls_gather_v(dist_group *group, const void *in, size_t count, void *out,
@@ -40,7 +40,7 @@ static dist_status calls_gather_v(dist_group *group, const void *in, size_t coun
                                    .dtype = dtype,
                                    .root = root};
 
-    return disti_call(group, &call, form);
+    return calls_uneven(group, &call, form);
 }
 
 static dist_status calls_scatter_v(dist_group *group, const void *in, const size_t *counts,
@@ -56,7 +56,7 @@ static dist_status calls_scatter_v(dist_group *group, const void *in, const size
                                    .dtype = dtype,
                                    .root = root};
 
-    return disti_call(group, &call, form);
+    return calls_uneven(group, &call, form);
 }
 
 static dist_status calls_all_to_all_v(dist_group *group, const void *in, const size_t *in_counts,
@@ -73,7 +73,7 @@ static dist_status calls_all_to_all_v(dist_group *group, const void *in, const s
                                    .out_offsets = out_offsets,
                                    .dtype = dtype};
 
-    return disti_call(group, &call, form);
+    return calls_uneven(group, &call, form);
 }
 
 dist_status dist_broadcast(dist_group *group, void *buffer, size_t count, dist_dtype dtype,

@@ -24,7 +24,7 @@ static dist_status calls_reduce_scatter_v(dist_group *group, const void *in, voi
                                    .dtype = dtype,
                                    .op = op};
 
-    return disti_call(group, &call, form);
+    return calls_uneven(group, &call, form);
 }
 
 static dist_status calls_barrier(dist_group *group, struct calls_form form)

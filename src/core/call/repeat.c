@@ -1,81 +1,234 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* A call like one before, which has been checked: the check of a short call costs more than the
- * call. */
+/* A blocking call like one before. That one has been checked; and a short one ends as it is made:
+ * no work, no queue, no clock. */
 #include "core/call/calls.h"
 
 #include "base/collective.h"
+#include "store/last_call.h"
 
+#include <stdlib.h>
 #include <string.h>
 
-/* A good call, but for its buffers. */
-struct repeat {
-    const dist_group *group; /* its handle is never used again for another; NULL: none */
-    struct calls_kind kind;
-    struct dist_call call;
+/* A v-form of more ranks is checked each time. */
+#define REPEAT_RANKS 16
+
+/* A good call, but for its buffers; the last of its collective in the group. */
+struct disti_repeat {
+    bool known; /* there is one */
+    bool same;  /* in and out may be the same */
     size_t in_bytes, out_bytes;
-    bool same; /* in and out may be the same */
+    struct dist_call call;
+    size_t lists[4][REPEAT_RANKS]; /* what call's counts and offsets point to */
 };
 
-/* The last of each collective in this thread. */
-static _Thread_local struct repeats {
-    int held; /* none is to run here and now */
-    struct repeat of[DIST_COLL_COUNT];
-} repeats;
-
-/* Asked for once a call: in a shared library the address takes a function of the linker's. */
-__attribute__((noinline)) static struct repeats *repeat_mine(void)
+/* With the lock held. Lists are not written over while a work may refer to them. */
+static bool repeat_may(const dist_group *group, const struct dist_call *call)
 {
-    return &repeats;
+    return !disti_collective_uneven(call->collective) ||
+           (group->world_size <= REPEAT_RANKS && !group->works);
 }
 
-void disti_call_remember(const dist_group *group, const struct dist_call *call, size_t in_bytes,
-                         size_t out_bytes)
+static void repeat_keep(const size_t **list, size_t *kept, int ranks)
 {
-    struct repeat *repeat = &repeats.of[call->collective];
-
-    repeat->group = NULL;
-    if (disti_collective_uneven(call->collective) || disti_collective_pair(call->collective) ||
-        call->reduction || call->list || !group->host_only)
+    if (!*list)
         return;
-    repeat->kind = (struct calls_kind){
-        .collective = call->collective, .dtype = call->dtype, .op = call->op, .root = call->root};
-    repeat->call = *call;
-    repeat->call.waits = true;
+    memcpy(kept, *list, (size_t)ranks * sizeof(*kept));
+    *list = kept;
+}
+
+static void repeat_set(const dist_group *group, const struct dist_call *call, size_t in_bytes,
+                       size_t out_bytes, struct disti_repeat *repeat)
+{
+    repeat->known = true;
+    repeat->same = call->in == call->out;
     repeat->in_bytes = in_bytes;
     repeat->out_bytes = out_bytes;
-    repeat->same = call->in == call->out;
-    repeat->group = group;
+    repeat->call = *call;
+    repeat->call.waits = true;
+    repeat_keep(&repeat->call.in_counts, repeat->lists[0], group->world_size);
+    repeat_keep(&repeat->call.in_offsets, repeat->lists[1], group->world_size);
+    repeat_keep(&repeat->call.out_counts, repeat->lists[2], group->world_size);
+    repeat_keep(&repeat->call.out_offsets, repeat->lists[3], group->world_size);
 }
+
+void disti_call_remember(dist_group *group, const struct dist_call *call, size_t in_bytes,
+                         size_t out_bytes)
+{
+    if (disti_collective_pair(call->collective) || call->reduction || call->list ||
+        !group->host_only || !group->backend->at_once || !disti_lock_try(&group->lock))
+        return;
+    if (!group->repeats)
+        group->repeats = calloc(DIST_COLL_COUNT, sizeof(*group->repeats));
+    if (group->repeats && repeat_may(group, call))
+        repeat_set(group, call, in_bytes, out_bytes, &group->repeats[call->collective]);
+    disti_lock_release(&group->lock);
+}
+
+/* ---- who may not run a call here and now ---- */
+
+/* In this thread, and in all: without one of them nobody asks for the thread's own. */
+static _Thread_local int repeat_holds;
+static atomic_int repeat_all_holds;
 
 void disti_call_hold(int by)
 {
-    repeats.held += by;
+    repeat_holds += by;
+    atomic_fetch_add_explicit(&repeat_all_holds, by, memory_order_relaxed);
 }
 
-/* Are the buffers as good as those that were checked? */
-static bool repeat_fits(const struct repeat *repeat, const char *in, const char *out)
+/* ---- once more ---- */
+
+/*
+ *              the last of its collective; no works, and nobody drives
+ *    called ----------------------------------------------------------> at_once ----> OK
+ *       |     |                                                           |
+ *       |     | works are pending            not all ranks are there yet, |
+ *       |     |                              or something is wrong        |
+ *       v     v                                                           |
+ *   checked  a work, which waits for its turn  <--------------------------'
+ */
+
+/* Is it that call, and are the buffers as good as those that were checked? */
+static inline bool repeat_is(const struct disti_repeat *repeat, struct calls_kind kind,
+                             const void *in, const void *out, size_t count)
 {
+    uintptr_t from = (uintptr_t)in, to = (uintptr_t)out;
+
+    if (!repeat->known || repeat->call.count != count || repeat->call.dtype != kind.dtype ||
+        repeat->call.op != kind.op || repeat->call.root != kind.root)
+        return false;
     if ((!in && repeat->in_bytes) || (!out && repeat->out_bytes))
         return false;
-    if (in == out)
-        return repeat->same;
-    return (uintptr_t)in + repeat->in_bytes <= (uintptr_t)out ||
-           (uintptr_t)out + repeat->out_bytes <= (uintptr_t)in || !repeat->in_bytes ||
-           !repeat->out_bytes;
+    return from == to ? repeat->same
+                      : to - from >= repeat->in_bytes && from - to >= repeat->out_bytes;
 }
 
-struct dist_call *disti_call_repeat(const dist_group *group, struct calls_kind kind, const void *in,
-                                    void *out, size_t count)
+/* Apart: a call is large, and one that is repeated is not to make room for it. */
+__attribute__((cold, noinline)) static dist_status
+repeat_not(dist_group *group, struct calls_kind kind, const void *in, void *out, size_t count)
 {
-    struct repeats *mine = repeat_mine();
-    struct repeat *repeat = &mine->of[kind.collective];
-    struct dist_call *call = &repeat->call;
+    const struct dist_call call = disti_call_of(kind, in, out, count);
 
-    if (mine->held || repeat->group != group || !group || call->count != count ||
-        memcmp(&repeat->kind, &kind, sizeof(kind)) != 0 || !repeat_fits(repeat, in, out) ||
-        atomic_load_explicit(&group->destroyed, memory_order_acquire))
+    return disti_call(group, &call, calls_blocking);
+}
+
+/* Is no call before it, and nothing to be told? */
+static inline bool repeat_may_end_at_once(const struct dist_group *group)
+{
+    return !group->works && !group->failed &&
+           disti_drive_state(&group->drive) == DISTI_DRIVE_IDLE &&
+           !atomic_load_explicit(&group->abort_asked, memory_order_relaxed);
+}
+
+/* With the lock held, which is given back. Apart: a work is large too. */
+__attribute__((cold, noinline)) static dist_status repeat_wait(struct dist_group *group,
+                                                               const struct dist_call *call)
+{
+    struct disti_work work;
+
+    disti_work_fill_call(group, call, DISTI_WORK_BLOCKING, &work);
+    disti_log_use(disti_drive_state(&group->drive) == DISTI_DRIVE_CLOSED ? NULL : group->log);
+    return disti_work_wait_here(&work);
+}
+
+/* The last of its collective, with the lock; NULL, without it: there is none, or the group is busy.
+ */
+static inline struct disti_repeat *repeat_take(dist_group *group, dist_collective collective)
+{
+    if (!group || atomic_load_explicit(&group->destroyed, memory_order_acquire) ||
+        !disti_lock_try(&group->lock))
         return NULL;
-    call->in = in;
-    call->out = out;
-    return call;
+    if (group->repeats)
+        return &group->repeats[collective];
+    disti_lock_release(&group->lock);
+    return NULL;
+}
+
+/* With the lock held, which is given back. */
+static inline dist_status repeat_run(dist_group *group, struct disti_repeat *repeat, const void *in,
+                                     void *out)
+{
+    repeat->call.in = in;
+    repeat->call.out = out;
+    repeat->call.sequence = group->sequence;
+    disti_last_call_note(group->number, &repeat->call);
+    if (!repeat_may_end_at_once(group) ||
+        group->backend->at_once(group->state, &repeat->call) != DIST_OK)
+        return repeat_wait(group, &repeat->call);
+    group->sequence++;
+    disti_lock_release(&group->lock);
+    return DIST_OK;
+}
+
+static inline dist_status repeat_try(dist_group *group, struct calls_kind kind, const void *in,
+                                     void *out, size_t count)
+{
+    struct disti_repeat *repeat = repeat_take(group, kind.collective);
+
+    if (!repeat)
+        return repeat_not(group, kind, in, out, count);
+    if (repeat_is(repeat, kind, in, out, count))
+        return repeat_run(group, repeat, in, out);
+    disti_lock_release(&group->lock);
+    return repeat_not(group, kind, in, out, count);
+}
+
+/* One thread's calls are held; this one's too? */
+__attribute__((cold, noinline)) static dist_status repeat_unless_held(dist_group *group,
+                                                                      struct calls_kind kind,
+                                                                      const void *in, void *out,
+                                                                      size_t count)
+{
+    return repeat_holds ? repeat_not(group, kind, in, out, count)
+                        : repeat_try(group, kind, in, out, count);
+}
+
+dist_status disti_call_even(dist_group *group, struct calls_kind kind, const void *in, void *out,
+                            size_t count)
+{
+    if (atomic_load_explicit(&repeat_all_holds, memory_order_relaxed))
+        return repeat_unless_held(group, kind, in, out, count);
+    return repeat_try(group, kind, in, out, count);
+}
+
+/* Are the program's lists those that were kept, if they matter here? */
+static bool repeat_same_lists(const size_t *counts, const size_t *offsets,
+                              const size_t *kept_counts, const size_t *kept_offsets, int ranks)
+{
+    size_t next = 0;
+
+    if (!kept_counts)
+        return true;
+    for (int r = 0; counts && r < ranks; r++) {
+        if (counts[r] != kept_counts[r] || (offsets ? offsets[r] : next) != kept_offsets[r])
+            return false;
+        next = kept_offsets[r] + kept_counts[r];
+    }
+    return counts;
+}
+
+static bool repeat_is_uneven(const struct disti_repeat *repeat, const struct dist_call *call,
+                             int ranks)
+{
+    const struct dist_call *kept = &repeat->call;
+    const struct calls_kind kind = {
+        .collective = call->collective, .dtype = call->dtype, .op = call->op, .root = call->root};
+
+    return repeat_is(repeat, kind, call->in, call->out, call->count) &&
+           repeat_same_lists(call->in_counts, call->in_offsets, kept->in_counts, kept->in_offsets,
+                             ranks) &&
+           repeat_same_lists(call->out_counts, call->out_offsets, kept->out_counts,
+                             kept->out_offsets, ranks);
+}
+
+dist_status disti_call_uneven(dist_group *group, const struct dist_call *call)
+{
+    struct disti_repeat *repeat = repeat_holds ? NULL : repeat_take(group, call->collective);
+
+    if (!repeat)
+        return disti_call(group, call, calls_blocking);
+    if (repeat_is_uneven(repeat, call, group->world_size))
+        return repeat_run(group, repeat, call->in, call->out);
+    disti_lock_release(&group->lock);
+    return disti_call(group, call, calls_blocking);
 }

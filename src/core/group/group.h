@@ -50,9 +50,10 @@ struct dist_group {
     struct group_turn *turns;  /* lists that groups were made of, guarded by the world's lock */
     uint32_t splits;           /* the same */
 
-    pthread_mutex_t lock;
+    struct disti_lock lock;
     struct disti_drive drive;
     uint64_t sequence, message_sequence;
+    struct disti_repeat *repeats;         /* call/repeat.c: by collective; NULL: none yet */
     struct disti_work *works, *last_work; /* started and not ended, in order */
     uint32_t barriers;                    /* monitored ones, begun */
     dist_status failed;

@@ -23,6 +23,18 @@ int dist_get_local_rank(const dist_group *group)
     return identity_is_known(group) ? group->local_rank : -1;
 }
 
+dist_status dist_get_place(const dist_group *group, int rank, struct dist_place *place_p)
+{
+    if (!identity_is_known(group))
+        return disti_fail(DIST_ERR_INVALID_ARGUMENT, "dist_get_place: there is no such group");
+    if (rank < 0 || rank >= group->world_size)
+        return disti_fail(DIST_ERR_INVALID_ARGUMENT,
+                          "dist_get_place: rank %d is none of the group's, 0 to %d", rank,
+                          group->world_size - 1);
+    *place_p = group->places[rank];
+    return DIST_OK;
+}
+
 const char *dist_get_backend(const dist_group *group)
 {
     return identity_is_known(group) ? group->backend->name : "";

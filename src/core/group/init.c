@@ -2,6 +2,7 @@
 /* Joining: from options to an open group. */
 #include "backends/registry.h"
 #include "base/clock.h"
+#include "base/descriptor.h"
 #include "base/settings/config.h"
 #include "core/group/group.h"
 #include "store/last_call.h"
@@ -9,7 +10,6 @@
 #include <limits.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/resource.h>
 
 /* How long the others may take to come and learn that this rank could not join. */
 #define INIT_LINGER_MS 3000
@@ -17,7 +17,8 @@
 /* How long this rank looks for the others to tell them so. */
 #define INIT_TELL_MS 2000
 
-/* Open files that a process may have, if its hard limit allows. */
+/* Open files: of many ranks a rank may be connected with each. Some programs close all that there
+ * may be, so there shall not be too many. */
 #define INIT_FILES 65536
 
 /* A copy of the options with every default filled in; unknown tails are ignored. */
@@ -149,6 +150,7 @@ static dist_status init_meet(struct disti_world *world, const struct dist_option
 
     if (status != DIST_OK)
         return status;
+    world->join_by_ns = world->bootstrap.join_by;
     world->rank = world->log.rank = world->bootstrap.rank;
     world->size = world->bootstrap.world_size;
     disti_last_call_open(world->bootstrap.local_rank);
@@ -179,7 +181,7 @@ static dist_status init_join(struct disti_world *world, struct dist_options *opt
                              const struct dist_backend **backend_p)
 {
     const char *name;
-    dist_status status = init_introduce(options);
+    dist_status status = disti_rendezvous_is_scheduler(options) ? DIST_OK : init_introduce(options);
 
     if (status != DIST_OK)
         return status == DIST_ERR_NO_BACKEND ? init_meet_and_fail(world, options, status) : status;
@@ -189,26 +191,6 @@ static dist_status init_join(struct disti_world *world, struct dist_options *opt
     name = init_backend_name(options, world->size);
     status = disti_backend_find(name, backend_p);
     return status == DIST_OK ? disti_world_meet(world, name) : status;
-}
-
-/*
- * A connection with each of many ranks takes more descriptors than the usual soft limit, 1024,
- * which is there for programs that call select. What cannot be raised stays. Some programs close
- * all descriptors there may be, so there shall not be too many.
- */
-static void init_raise_limit(void)
-{
-    struct rlimit files;
-    rlim_t wanted = INIT_FILES;
-
-    if (getrlimit(RLIMIT_NOFILE, &files) != 0)
-        return;
-    if (wanted > files.rlim_max)
-        wanted = files.rlim_max;
-    if (files.rlim_cur >= wanted)
-        return;
-    files.rlim_cur = wanted;
-    (void)setrlimit(RLIMIT_NOFILE, &files);
 }
 
 static dist_status init_open(struct disti_world *world, struct dist_options *options,
@@ -260,7 +242,7 @@ dist_status dist_init_process_group(const struct dist_options *given, dist_group
     world->reproducible = options.reproducible;
     world->device = options.device;
     world->stream = options.stream;
-    init_raise_limit();
+    disti_descriptor_allow(INIT_FILES);
     status = init_open(world, &options, group_p);
     disti_log_use(NULL);
 out:

@@ -155,9 +155,19 @@ static dist_status world_exchange(struct disti_world *world, const struct world_
                                   sizeof(*mine), disti_left_ms(world->join_by_ns));
 }
 
+/* Where the launcher does not say how many ranks are on this machine, all may be. */
+static dist_status world_discover(const struct disti_world *world, struct disti_locality *locality)
+{
+    int local = world->bootstrap.local_rank, here = world->bootstrap.local_world_size;
+
+    if (local < 0 || here <= local)
+        return disti_discover(local < 0 ? world->rank : local, world->size, locality);
+    return disti_discover(local, here, locality);
+}
+
 dist_status disti_world_meet(struct disti_world *world, const char *backend_name)
 {
-    int ranks = world->size, local = world->bootstrap.local_rank;
+    int ranks = world->size;
     char choice[WORLD_CHOICE], unknown[WORLD_UNKNOWN];
     struct world_peer mine;
     dist_status status;
@@ -170,7 +180,7 @@ dist_status disti_world_meet(struct disti_world *world, const char *backend_name
     snprintf(mine.backend, sizeof(mine.backend), "%s", backend_name);
     mine.choice = world_choice(world, choice);
     mine.unknown = disti_variables_unknown(disti_module_has_variable, unknown, sizeof(unknown));
-    status = disti_discover(local < 0 ? world->rank : local, ranks, &mine.locality);
+    status = world_discover(world, &mine.locality);
     if (status == DIST_OK)
         status = world_exchange(world, &mine);
     if (status == DIST_OK)

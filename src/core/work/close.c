@@ -13,13 +13,6 @@
 
 dist_status disti_group_open_works(struct dist_group *group)
 {
-    pthread_condattr_t attributes;
-
-    pthread_condattr_init(&attributes);
-    pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
-    pthread_cond_init(&group->drive.changed, &attributes);
-    pthread_condattr_destroy(&attributes);
-    pthread_mutex_init(&group->lock, NULL);
     group->drive.wake_fd = -1;
     atomic_store(&group->drive.references, 1);
     return disti_progress_check();
@@ -34,8 +27,7 @@ void disti_group_release(struct dist_group *group)
 {
     if (atomic_fetch_sub_explicit(&group->drive.references, 1, memory_order_acq_rel) > 1)
         return;
-    pthread_mutex_destroy(&group->lock);
-    pthread_cond_destroy(&group->drive.changed);
+    free(group->repeats);
     free(group->cause);
     free(group->lost_text);
     if (!group->known)
@@ -45,10 +37,7 @@ void disti_group_release(struct dist_group *group)
 /* Waits for one look; every thread that is in the group is on its way out. */
 static void close_look(struct dist_group *group)
 {
-    int64_t ns = disti_now_ns() + CLOSE_LOOK_NS;
-    const struct timespec time = {.tv_sec = ns / 1000000000, .tv_nsec = ns % 1000000000};
-
-    pthread_cond_timedwait(&group->drive.changed, &group->lock, &time);
+    disti_change_wait(&group->drive.changed, &group->lock, disti_now_ns() + CLOSE_LOOK_NS);
 }
 
 /* The driver for ever, once nobody else needs it. With the lock held. */

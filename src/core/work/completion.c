@@ -134,7 +134,7 @@ static void completion_end(struct dist_group *group, struct disti_work *work)
     if (detached) /* else it is its waiter's from here on */
         disti_work_unpin(work);
     if (group->drive.waiters)
-        pthread_cond_broadcast(&group->drive.changed);
+        disti_change_tell(&group->drive.changed);
 }
 
 void disti_complete(struct dist_group *group)

@@ -64,16 +64,16 @@ dist_status disti_drive_go_either(struct disti_drive *drive, enum disti_drive_st
 
 void disti_group_lock(struct dist_group *group)
 {
-    if (pthread_mutex_trylock(&group->lock) == 0)
+    if (disti_lock_try(&group->lock))
         return;
     atomic_fetch_add(&group->drive.wanted, 1);
-    pthread_mutex_lock(&group->lock);
+    disti_lock_take(&group->lock);
     atomic_fetch_sub(&group->drive.wanted, 1);
 }
 
 void disti_group_unlock(struct dist_group *group)
 {
-    pthread_mutex_unlock(&group->lock);
+    disti_lock_release(&group->lock);
 }
 
 void disti_group_enter(struct dist_group *group)
@@ -89,7 +89,7 @@ void disti_group_exit(struct dist_group *group)
     disti_group_unlock(group);
 }
 
-/* A mutex is not fair: whoever unlocks and locks again at once would get it nearly always. */
+/* The lock is not fair: whoever unlocks and locks again at once would get it nearly always. */
 void disti_drive_let_in(struct dist_group *group)
 {
     if (!atomic_load_explicit(&group->drive.wanted, memory_order_relaxed))
@@ -116,7 +116,7 @@ static void drive_go_idle(struct dist_group *group)
 {
     disti_drive_go(&group->drive, DISTI_DRIVE_IDLE);
     if (group->drive.waiters)
-        pthread_cond_broadcast(&group->drive.changed);
+        disti_change_tell(&group->drive.changed);
     if (group->works)
         disti_progress_notice(group);
     disti_endpoints_release();
@@ -261,11 +261,9 @@ static void drive_along(struct dist_group *group, const struct disti_work *work,
 static void drive_wait_turn(struct dist_group *group, int64_t until)
 {
     int64_t soon = disti_now_ns() + DRIVE_TURN_NS;
-    int64_t ns = until < soon ? until : soon;
-    const struct timespec time = {.tv_sec = ns / 1000000000, .tv_nsec = ns % 1000000000};
 
     group->drive.waiters++;
-    pthread_cond_timedwait(&group->drive.changed, &group->lock, &time);
+    disti_change_wait(&group->drive.changed, &group->lock, until < soon ? until : soon);
     group->drive.waiters--;
     /* The progress thread left the rest to the waiters; this one may be done. */
     if (group->works && !group->drive.waiters &&

@@ -3,6 +3,7 @@
 #ifndef DISTI_CORE_WORK_DRIVE_H
 #define DISTI_CORE_WORK_DRIVE_H
 
+#include "base/lock/lock.h"
 #include "core/work/work.h"
 #include "engine/wait.h"
 
@@ -56,7 +57,7 @@ struct disti_drive {
     int64_t test_ns;     /* when a caller looked last that does not wait: it may look again soon */
     atomic_int wanted;   /* threads that wait for the lock */
     atomic_int references;
-    pthread_cond_t changed; /* a work has ended, or nobody drives any more */
+    struct disti_change changed; /* a work has ended, or nobody drives any more */
     enum disti_service service;
     bool one_thread;    /* decided with it: no thread but those that post may call the backend */
     pthread_t left_by;  /* the thread that left works behind */

@@ -118,7 +118,7 @@ static bool others_enter(struct dist_group *group, bool *held_p)
 {
     bool needs, may;
 
-    if (pthread_mutex_trylock(&group->lock) != 0) {
+    if (!disti_lock_try(&group->lock)) {
         others_give_back(group);
         *held_p = true;
         return false;

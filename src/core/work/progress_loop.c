@@ -85,7 +85,7 @@ static enum loop_need loop_consider(struct loop *self, struct dist_group *group,
 
     if (loop_state(group) != DISTI_DRIVE_IDLE)
         return LOOP_NO;
-    if (pthread_mutex_trylock(&group->lock) != 0)
+    if (!disti_lock_try(&group->lock))
         return LOOP_SOON;
     need = loop_need(group);
     if (need == LOOP_NOW && take)

@@ -122,7 +122,7 @@ static bool wait_test(struct disti_work *work)
     struct dist_group *group = work->group;
 
     /* Whoever has the lock moves things along as well as this thread would. */
-    if (!wait_has_ended(work) && pthread_mutex_trylock(&group->lock) == 0) {
+    if (!wait_has_ended(work) && disti_lock_try(&group->lock)) {
         disti_log_use(group->log);
         disti_drive_once(group);
         disti_group_exit(group);

@@ -38,12 +38,6 @@ void disti_start_release(struct disti_start *start);
 dist_status disti_work_run(struct dist_group *group, struct disti_start *start);
 
 /*
- * at_once.c: the same for a checked call on host memory that nothing belongs to, and that this
- * thread has made before but for its buffers. `waits` is set; sets the sequence.
- */
-dist_status disti_work_repeat(struct dist_group *group, struct dist_call *call);
-
-/*
  * Starts, does not block on a peer. OK: `owned` is the library's, and *work_p is to be given to
  * dist_wait (detached: work_p may be NULL and is not set). Any failure: `owned` is the caller's.
  */

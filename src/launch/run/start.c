@@ -7,7 +7,7 @@
 #include "launch/run/agent.h"
 #include "launch/workers/environment.h"
 #include "store/last_call.h"
-#include "store/server.h"
+#include "store/server/server.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -69,7 +69,8 @@ static dist_status call_speak(struct shm_state *state, struct shm_peer *peer)
 static bool call_peer(struct shm_state *state, struct shm_peer *peer)
 {
     struct sockaddr_un name;
-    socklen_t size = disti_shm_machine_socket(&peer->address, &name);
+    const struct shm_address *address = &state->addresses[peer->rank];
+    socklen_t size = disti_shm_machine_socket(address, &name);
     dist_status status;
 
     peer->socket =
@@ -86,7 +87,7 @@ static bool call_peer(struct shm_state *state, struct shm_peer *peer)
         status = disti_fail_errno(
             DIST_ERR_PEER_LOST,
             "shm: rank %d (pid %u on this machine) no longer listens: its own output says why",
-            peer->rank, peer->address.pid);
+            peer->rank, address->pid);
     }
     if (status == DIST_IN_PROGRESS)
         call_retry(state, peer);
@@ -107,6 +108,11 @@ void disti_shm_call_want(struct shm_state *state, struct shm_peer *peer)
         disti_shm_connection_look(state); /* it may have called us; else this calls it */
 }
 
+static bool call_knows(const struct shm_state *state, int rank)
+{
+    return state->addresses[rank].magic;
+}
+
 bool disti_shm_call_all(struct shm_state *state)
 {
     int64_t now = disti_now_ns();
@@ -115,7 +121,7 @@ bool disti_shm_call_all(struct shm_state *state)
     for (int rank = 0; rank < state->config.world_size && state->wanting; rank++) {
         struct shm_peer *peer = state->peers[rank];
 
-        if (!peer || peer->phase != SHM_NEEDED || !peer->known)
+        if (!peer || peer->phase != SHM_NEEDED || !call_knows(state, rank))
             continue;
         if (peer->called_in_vain && peer->call_ns > now)
             all = false;
@@ -133,7 +139,7 @@ void disti_shm_call_due(struct shm_state *state)
     for (int rank = 0; rank < state->config.world_size; rank++) {
         struct shm_peer *peer = state->peers[rank];
 
-        if (peer && peer->phase == SHM_NEEDED && peer->known && peer->call_ns <= now)
+        if (peer && peer->phase == SHM_NEEDED && call_knows(state, rank) && peer->call_ns <= now)
             call_peer(state, peer);
     }
 }

@@ -64,7 +64,8 @@ static dist_status shm_open(void *opaque, const struct dist_transport_config *co
     state->fifo_bytes = shm_fifo_bytes(config->local_ranks);
     state->peers = calloc(ranks, sizeof(*state->peers));
     state->active = calloc(ranks, sizeof(*state->active));
-    if (!state->peers || !state->active ||
+    state->addresses = calloc(ranks, sizeof(*state->addresses));
+    if (!state->peers || !state->active || !state->addresses ||
         posix_memalign((void **)&state->bounce, 4096, SHM_PULL_PIECE) != 0)
         return disti_fail(DIST_ERR_NO_MEMORY, "shm: no memory for %zu ranks", ranks);
     if (disti_shm_machine_self(&state->address, reason, sizeof(reason)) != DIST_OK)
@@ -100,24 +101,33 @@ static dist_status shm_reach(void *opaque, const void *blob, size_t size,
 static dist_status shm_connect(void *opaque, int rank, const void *blob, size_t size)
 {
     struct shm_state *state = opaque;
-    struct shm_peer *peer;
 
     if (rank < 0 || rank >= state->config.world_size || rank == state->config.rank ||
-        size != sizeof(peer->address))
+        size != sizeof(*state->addresses))
         return disti_fail(DIST_ERR_INVALID_ARGUMENT, "shm: no address of rank %d", rank);
-    peer = disti_shm_connection_peer(state, rank);
-    if (!peer)
-        return DIST_ERR_NO_MEMORY;
-    memcpy(&peer->address, blob, sizeof(peer->address));
-    peer->known = true;
+    memcpy(&state->addresses[rank], blob, size);
     return DIST_OK;
+}
+
+/* The peer of a request; NULL: the request has failed. Most ranks exchange messages with few. */
+static struct shm_peer *shm_request_peer(struct shm_state *state, struct dist_request *request)
+{
+    struct shm_peer *peer = state->peers[request->peer];
+
+    if (!peer)
+        peer = disti_shm_connection_peer(state, request->peer);
+    if (!peer)
+        disti_shm_end(request, DIST_ERR_NO_MEMORY);
+    return peer;
 }
 
 static void shm_send(void *opaque, struct dist_request *request)
 {
     struct shm_state *state = opaque;
-    struct shm_peer *peer = state->peers[request->peer];
+    struct shm_peer *peer = shm_request_peer(state, request);
 
+    if (!peer)
+        return;
     if (peer->phase == SHM_LOST) {
         disti_shm_end(request, disti_shm_lost(peer));
         return;
@@ -130,8 +140,10 @@ static void shm_send(void *opaque, struct dist_request *request)
 static void shm_recv(void *opaque, struct dist_request *request)
 {
     struct shm_state *state = opaque;
-    struct shm_peer *peer = state->peers[request->peer];
+    struct shm_peer *peer = shm_request_peer(state, request);
 
+    if (!peer)
+        return;
     disti_shm_receive_start(peer, request);
     if (peer->phase == SHM_IDLE)
         disti_shm_call_want(state, peer);
@@ -239,6 +251,7 @@ static void shm_close(void *opaque)
         disti_shm_connection_close(state);
     disti_standins_free(&state->standins);
     free(state->peers);
+    free(state->addresses);
     free(state->active);
     free(state->bounce);
     memset(state, 0, sizeof(*state));
@@ -252,7 +265,7 @@ static void shm_describe(void *opaque, int rank, char *text, size_t size)
     const struct shm_peer *peer = state->peers[rank];
 
     if (!peer)
-        snprintf(text, size, "shared memory, unknown");
+        snprintf(text, size, "shared memory, idle");
     else
         snprintf(text, size, "shared memory, %s, pid %d, FIFO %zu KiB, CMA to it %s",
                  phases[peer->phase], peer->pid, peer->fifo_bytes >> 10, verdicts[peer->lend]);

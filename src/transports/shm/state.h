@@ -58,7 +58,6 @@ struct shm_peer {
     int rank;
     enum shm_phase phase;
     dist_status status; /* in phase LOST: what requests end with */
-    bool known;         /* `address` is there */
     bool corrupt;       /* it broke the rules: nothing of it is read any more */
 
     struct shm_in in;
@@ -87,7 +86,6 @@ struct shm_peer {
     uint64_t key;
     int64_t call_ns;
     bool called_in_vain; /* not before call_ns again */
-    struct shm_address address;
 };
 
 /* A caller that has not introduced itself. */
@@ -105,8 +103,9 @@ struct shm_state {
     unsigned calls;           /* of progress since sockets were last looked at */
     struct shm_peer **active; /* the connected peers */
     int active_count;
-    struct shm_peer **peers; /* by rank; NULL: never heard of */
-    unsigned char *bounce;   /* SHM_PULL_PIECE bytes */
+    struct shm_peer **peers;       /* by rank; NULL: no message, either way, so far */
+    struct shm_address *addresses; /* by rank; magic 0: not known */
+    unsigned char *bounce;         /* SHM_PULL_PIECE bytes */
     size_t fifo_bytes;
     int listener, doorbell, poll; /* poll: epoll over everything below */
     uint64_t job, probe;

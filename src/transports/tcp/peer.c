@@ -13,6 +13,16 @@
 /* After the end of one connection the others have so long to end as well. */
 #define PEER_END_MS 500
 
+/* Its connections, if its address is known by now. False: no memory. */
+static bool peer_plan_known(struct tcp_state *state, struct tcp_peer *peer)
+{
+    const struct tcp_address *known = state->addresses[peer->rank];
+    struct disti_tcp_address address;
+
+    return !known || (disti_tcp_address_decode(known->blob, known->size, &address) &&
+                      disti_tcp_plan(state, peer, &address));
+}
+
 struct tcp_peer *disti_tcp_peer(struct tcp_state *state, int rank)
 {
     struct tcp_peer *peer;
@@ -31,7 +41,11 @@ struct tcp_peer *disti_tcp_peer(struct tcp_state *state, int rank)
     peer->match.rank = rank;
     peer->match.set = &state->unexpected;
     state->peers[rank] = peer;
-    return peer;
+    if (peer_plan_known(state, peer))
+        return peer;
+    state->peers[rank] = NULL;
+    disti_tcp_peer_free(peer);
+    return NULL;
 }
 
 bool disti_tcp_grow(struct tcp_peer *peer, int conns)

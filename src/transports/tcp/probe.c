@@ -31,8 +31,8 @@ void disti_tcp_describe(void *instance, int rank, char *text, size_t size)
     const struct tcp_peer *peer = NULL;
     char address[TCP_TEXT];
 
-    if (rank >= 0 && rank < state->world_size && state->peers)
-        peer = state->peers[rank];
+    if (rank >= 0 && rank < state->world_size && state->addresses && state->addresses[rank])
+        peer = disti_tcp_peer(state, rank);
     if (!peer) {
         snprintf(text, size, "tcp: no peer");
         return;

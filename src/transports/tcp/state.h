@@ -62,6 +62,12 @@ struct tcp_pending {
 
 enum tcp_zerocopy_setting { TCP_ZEROCOPY_OFF, TCP_ZEROCOPY_AUTO, TCP_ZEROCOPY_ON };
 
+/* A peer's address as it came. */
+struct tcp_address {
+    size_t size;
+    unsigned char blob[];
+};
+
 struct tcp_state {
     bool open;
     int rank, world_size, timeout_ms;
@@ -91,7 +97,8 @@ struct tcp_state {
     char paced[32];      /* what those with far peers go on with; empty: the same */
     uint32_t scope;      /* of a link-local address */
     unsigned char *buffer;
-    struct tcp_peer **peers; /* by rank; NULL until needed */
+    struct tcp_peer **peers;        /* by rank; NULL until the first message or call */
+    struct tcp_address **addresses; /* by rank; NULL: not known */
     struct tcp_peer *list;
     struct disti_standins standins;
     struct tcp_pending *pending; /* pending_max of them */

@@ -51,9 +51,10 @@ static dist_status tcp_settings(struct tcp_state *state)
 static dist_status tcp_memory(struct tcp_state *state)
 {
     state->peers = calloc((size_t)state->world_size, sizeof(struct tcp_peer *));
+    state->addresses = calloc((size_t)state->world_size, sizeof(*state->addresses));
     if (posix_memalign((void **)&state->buffer, 64, TCP_BUFFER_BYTES))
         state->buffer = NULL;
-    if (!state->peers || !state->buffer)
+    if (!state->peers || !state->addresses || !state->buffer)
         return disti_fail(DIST_ERR_NO_MEMORY, "tcp: no memory for %d peers", state->world_size);
     return DIST_OK;
 }
@@ -135,19 +136,32 @@ static dist_status tcp_reach(void *instance, const void *blob, size_t size,
     return DIST_OK;
 }
 
+/* A peer takes memory with the first message: most ranks exchange messages with few. */
+static bool tcp_note_address(struct tcp_state *state, int rank, const void *blob, size_t size)
+{
+    struct tcp_address *address = malloc(sizeof(*address) + size);
+
+    if (!address)
+        return false;
+    address->size = size;
+    memcpy(address->blob, blob, size);
+    free(state->addresses[rank]);
+    state->addresses[rank] = address;
+    return true;
+}
+
 static dist_status tcp_connect(void *instance, int rank, const void *blob, size_t size)
 {
     struct tcp_state *state = instance;
     struct disti_tcp_address address;
-    struct tcp_peer *peer;
 
     if (rank < 0 || rank >= state->world_size || rank == state->rank)
         return disti_fail(DIST_ERR_INVALID_ARGUMENT,
                           "tcp: rank %d cannot be connected with rank %d", state->rank, rank);
     if (!disti_tcp_address_decode(blob, size, &address))
         return disti_fail(DIST_ERR_INVALID_ARGUMENT, "tcp: rank %d gave no tcp address", rank);
-    peer = disti_tcp_peer(state, rank);
-    if (!peer || !disti_tcp_plan(state, peer, &address))
+    if (!tcp_note_address(state, rank, blob, size) ||
+        (state->peers[rank] && !disti_tcp_plan(state, state->peers[rank], &address)))
         return disti_fail(DIST_ERR_NO_MEMORY, "tcp: no memory for rank %d", rank);
     return DIST_OK;
 }
@@ -158,7 +172,7 @@ static struct tcp_peer *tcp_request_peer(struct tcp_state *state, struct dist_re
     struct tcp_peer *peer = NULL;
 
     if (request->peer >= 0 && request->peer < state->world_size)
-        peer = state->peers[request->peer];
+        peer = disti_tcp_peer(state, request->peer);
     if (!peer || !peer->conn->endpoint.family) {
         request->status =
             disti_fail(DIST_ERR_INVALID_ARGUMENT, "tcp: rank %d has no address of rank %d",
@@ -307,6 +321,8 @@ static void tcp_close(void *instance)
     for (int rank = 0; state->peers && rank < state->world_size; rank++) {
         if (state->peers[rank])
             disti_tcp_peer_free(state->peers[rank]);
+        if (state->addresses)
+            free(state->addresses[rank]);
     }
     disti_tcp_pending_close(state);
     for (int i = 0; i < state->interfaces; i++)
@@ -317,6 +333,7 @@ static void tcp_close(void *instance)
         close(state->epoll);
     disti_standins_free(&state->standins);
     free(state->peers);
+    free(state->addresses);
     free(state->buffer);
     state->open = false;
 }

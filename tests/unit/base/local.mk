@@ -7,6 +7,7 @@ check_PROGRAMS += \
 	tests/unit/base/test_file \
 	tests/unit/base/test_half \
 	tests/unit/base/test_hmac \
+	tests/unit/base/test_lock \
 	tests/unit/base/test_log \
 	tests/unit/base/test_variables
 TESTS += \
@@ -17,6 +18,7 @@ TESTS += \
 	tests/unit/base/test_file \
 	tests/unit/base/test_half \
 	tests/unit/base/test_hmac \
+	tests/unit/base/test_lock \
 	tests/unit/base/test_log \
 	tests/unit/base/test_variables
 
@@ -38,6 +40,8 @@ tests_unit_base_test_half_SOURCES = \
 tests_unit_base_test_half_LDADD = $(unit_test_libs) -lm
 tests_unit_base_test_hmac_SOURCES = tests/unit/base/test_hmac.c tests/unit/base/unit.h
 tests_unit_base_test_hmac_LDADD = $(unit_test_libs)
+tests_unit_base_test_lock_SOURCES = tests/unit/base/test_lock.c tests/unit/base/unit.h
+tests_unit_base_test_lock_LDADD = $(unit_test_libs)
 tests_unit_base_test_log_SOURCES = tests/unit/base/test_log.c tests/unit/base/unit.h
 tests_unit_base_test_log_LDADD = $(unit_test_libs)
 tests_unit_base_test_variables_SOURCES = tests/unit/base/test_variables.c tests/unit/base/unit.h

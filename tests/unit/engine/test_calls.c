@@ -279,7 +279,7 @@ static uint64_t number_behind(uint64_t fingerprint)
     static struct dist_engine engine;
 
     engine = (struct dist_engine){0};
-    disti_mismatch_called(&engine, 0, fingerprint);
+    disti_mismatch_called(&engine.calls, 0, fingerprint);
     return disti_mismatch_number(&engine, 1);
 }
 

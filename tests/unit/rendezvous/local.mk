@@ -3,6 +3,7 @@ rendezvous_tests = \
 	tests/unit/rendezvous/test_crowd \
 	tests/unit/rendezvous/test_launch \
 	tests/unit/rendezvous/test_meet \
+	tests/unit/rendezvous/test_schedule \
 	tests/unit/rendezvous/test_store \
 	tests/unit/rendezvous/test_store_memory \
 	tests/unit/rendezvous/test_store_parties \
@@ -20,6 +21,9 @@ tests_unit_rendezvous_test_launch_LDADD = $(unit_test_libs)
 tests_unit_rendezvous_test_meet_SOURCES = tests/unit/rendezvous/test_meet.c \
 	tests/unit/rendezvous/launchers.h tests/unit/rendezvous/ranks.h
 tests_unit_rendezvous_test_meet_LDADD = $(unit_test_libs)
+tests_unit_rendezvous_test_schedule_SOURCES = tests/unit/rendezvous/test_schedule.c \
+	tests/unit/rendezvous/ranks.h
+tests_unit_rendezvous_test_schedule_LDADD = $(unit_test_libs)
 tests_unit_rendezvous_test_store_SOURCES = tests/unit/rendezvous/test_store.c \
 	tests/unit/rendezvous/ranks.h
 tests_unit_rendezvous_test_store_LDADD = $(unit_test_libs)

@@ -5,9 +5,11 @@
 #include "ranks.h"
 
 #include "rendezvous/discovery.h"
-#include "store/server.h"
+#include "store/server/server.h"
 
 #include <arpa/inet.h>
+#include <errno.h>
+#include <fcntl.h>
 #include <netinet/in.h>
 #include <poll.h>
 #include <pthread.h>
@@ -16,7 +18,7 @@
 #include <sys/resource.h>
 
 #define WAIT_MS 20000
-#define SLOW_RANKS 600
+#define SLOW_RANKS 2000
 
 /* Both ends of all connections are here. */
 static void raise_limit(void)
@@ -26,7 +28,7 @@ static void raise_limit(void)
     assert_int_equal(getrlimit(RLIMIT_NOFILE, &files), 0);
     files.rlim_cur = files.rlim_max;
     setrlimit(RLIMIT_NOFILE, &files);
-    if (files.rlim_cur < 2000)
+    if (files.rlim_cur < 2 * SLOW_RANKS + 100)
         skip();
 }
 
@@ -83,6 +85,34 @@ static void say_hello(int fd, int rank)
     assert_int_equal(send(fd, frame, sizeof(frame), MSG_NOSIGNAL), sizeof(frame));
 }
 
+/* All call at once, before the store takes the first call. */
+static void call_all(const struct disti_store_server *server, int *fds)
+{
+    struct sockaddr_in address = {.sin_family = AF_INET,
+                                  .sin_port = htons((uint16_t)disti_store_server_port(server)),
+                                  .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+
+    for (int r = 0; r < SLOW_RANKS; r++) {
+        fds[r] = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+        assert_true(fds[r] >= 0);
+        assert_true(connect(fds[r], (struct sockaddr *)&address, sizeof(address)) == 0 ||
+                    errno == EINPROGRESS);
+    }
+}
+
+/* The connection is there. From now on who reads waits. */
+static void wait_connected(int fd)
+{
+    struct pollfd made = {.fd = fd, .events = POLLOUT};
+    int error = -1;
+    socklen_t size = sizeof(error);
+
+    assert_int_equal(poll(&made, 1, WAIT_MS), 1);
+    assert_int_equal(getsockopt(fd, SOL_SOCKET, SO_ERROR, &error, &size), 0);
+    assert_int_equal(error, 0);
+    assert_int_equal(fcntl(fd, F_SETFL, 0), 0);
+}
+
 /* All ranks are there before the first of them has got round to its hello: nobody has to go. */
 static void test_slow_hellos(void **state)
 {
@@ -93,9 +123,11 @@ static void test_slow_hellos(void **state)
 
     (void)state;
     raise_limit();
-    assert_int_equal(ranks_serve("127.0.0.1", 0, SLOW_RANKS, &server), DIST_OK);
+    assert_int_equal(disti_store_server_listen("127.0.0.1", 0, SLOW_RANKS, &server), DIST_OK);
+    call_all(server, fds);
+    assert_int_equal(disti_store_server_run(server), DIST_OK);
     for (int r = 0; r < SLOW_RANKS; r++)
-        fds[r] = stranger(server);
+        wait_connected(fds[r]);
     for (int r = 0; r < SLOW_RANKS; r++)
         say_hello(fds[r], r);
     for (int r = 0; r < SLOW_RANKS; r++) {
@@ -200,6 +232,34 @@ static void test_all_ranks_at_once(void **state)
 
 /* ---- out of descriptors ---- */
 
+#define FEW_FILES 256
+
+/* The soft limit is raised as far as the ranks need it; a hard one is an error, at once. */
+static void serve_with_few_files(int rank, void *arg)
+{
+    struct rlimit files;
+    struct disti_store_server *server = NULL;
+
+    (void)rank;
+    (void)arg;
+    CHECK(getrlimit(RLIMIT_NOFILE, &files) == 0);
+    files.rlim_cur = FEW_FILES;
+    CHECK(setrlimit(RLIMIT_NOFILE, &files) == 0);
+    CHECK(disti_store_server_listen("127.0.0.1", 0, 2 * FEW_FILES, &server) == DIST_OK);
+    CHECK(getrlimit(RLIMIT_NOFILE, &files) == 0 && files.rlim_cur > 2 * FEW_FILES);
+    disti_store_server_stop(server, 0);
+    files.rlim_cur = files.rlim_max = FEW_FILES;
+    CHECK(setrlimit(RLIMIT_NOFILE, &files) == 0);
+    CHECK(disti_store_server_listen("127.0.0.1", 0, 2 * FEW_FILES, &server) == DIST_ERR_SYSTEM);
+    CHECK(strstr(dist_last_error(), "ulimit -Hn"));
+}
+
+static void test_few_descriptors(void **state)
+{
+    (void)state;
+    ranks_run(1, serve_with_few_files, NULL);
+}
+
 static int64_t cpu_ms(void)
 {
     struct timespec used;
@@ -276,9 +336,8 @@ static void test_no_descriptors(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_silent_crowd),
-        cmocka_unit_test(test_slow_hellos),
-        cmocka_unit_test(test_all_ranks_at_once),
+        cmocka_unit_test(test_silent_crowd),      cmocka_unit_test(test_slow_hellos),
+        cmocka_unit_test(test_all_ranks_at_once), cmocka_unit_test(test_few_descriptors),
         cmocka_unit_test(test_no_descriptors),
     };
 

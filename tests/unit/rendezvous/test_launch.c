@@ -236,9 +236,37 @@ static void test_mindspore(void **state)
     expect(&launch, "MindSpore", 2, 8, -1, -1);
     assert_string_equal(launch.host, "10.0.0.1");
     assert_int_equal(launch.port, 8119);
-    LAUNCHED("MS_ROLE=MS_SCHED");
+    assert_int_equal(launch.scheduler, DISTI_SCHEDULER_EXPECTED);
+    assert_int_equal(launch.timeout_ms, -1);
+    LAUNCHED("MS_ROLE=MS_SCHED", "MS_CLUSTER_TIMEOUT=30");
+    launch = detect();
+    expect(&launch, "MindSpore", -1, 8, -1, -1);
+    assert_int_equal(launch.scheduler, DISTI_SCHEDULER_SELF);
+    assert_int_equal(launch.timeout_ms, 30000);
+    LAUNCHED("MS_ROLE=MS_PSERVER");
     assert_int_equal(disti_launch_detect(&launch), DIST_ERR_INVALID_ARGUMENT);
     assert_non_null(strstr(dist_last_error(), "MS_ROLE"));
+    launchers_clear();
+    LAUNCHED("MS_ROLE=MS_WORKER");
+    assert_int_equal(disti_launch_detect(&launch), DIST_ERR_INVALID_ARGUMENT);
+    assert_non_null(strstr(dist_last_error(), "MS_WORKER_NUM"));
+}
+
+/* srun --mpi=pmi2, and MPICH's mpirun within a step. */
+static void test_slurm_pmi(void **state)
+{
+    struct disti_launch launch;
+
+    (void)state;
+    LAUNCHED("SLURM_JOB_ID=42", "SLURM_STEP_ID=1", "SLURM_PROCID=1", "SLURM_NTASKS=2",
+             "SLURM_LOCALID=0", "SLURM_NODEID=1", "SLURM_STEP_TASKS_PER_NODE=1(x2)",
+             "SLURM_STEP_NODELIST=n[1-2]", "PMI_RANK=1", "PMI_SIZE=2", "PMI_JOBID=42.1");
+    launch = detect();
+    expect(&launch, "srun", 1, 2, 0, 1);
+    assert_string_equal(launch.host, "n1");
+    LAUNCHED("MPI_LOCALRANKID=1", "MPI_LOCALNRANKS=2");
+    launch = detect();
+    expect(&launch, "MPICH", 1, 2, 1, 2);
 }
 
 static void test_order(void **state)
@@ -364,6 +392,7 @@ int main(void)
         cmocka_unit_test_setup(test_srun_one_node, clean),
         cmocka_unit_test_setup(test_environment, clean),
         cmocka_unit_test_setup(test_mindspore, clean),
+        cmocka_unit_test_setup(test_slurm_pmi, clean),
         cmocka_unit_test_setup(test_order, clean),
         cmocka_unit_test_setup(test_disagreement, clean),
         cmocka_unit_test_setup(test_nonsense, clean),

@@ -65,6 +65,35 @@ static struct disti_notice news(struct disti_store *store)
     return notice;
 }
 
+/* Ranks that come without one are handed out, each once, beside those who know theirs. */
+static void rank_is_handed_out(int rank, void *arg)
+{
+    struct job *job = arg;
+    bool knows = rank == 1;
+    struct disti_store *store;
+    int mine, all[5];
+    bool taken[5] = {false};
+
+    if (!knows)
+        disti_sleep_ns(200 * 1000000); /* rank 1 is taken by then */
+    store = join(job, knows ? 1 : -1);
+    mine = disti_store_rank(store);
+    CHECK(mine >= 0 && mine < 5 && knows == (mine == 1));
+    CHECK(disti_store_all_gather(store, NULL, "mine", &mine, all, sizeof(mine), WAIT_MS) ==
+          DIST_OK);
+    for (int r = 0; r < 5; r++) {
+        CHECK(all[r] == r && !taken[all[r]]);
+        taken[all[r]] = true;
+    }
+    disti_store_close(store);
+}
+
+static void test_handed_out(void **state)
+{
+    (void)state;
+    job_all(5, rank_is_handed_out);
+}
+
 /* Every request's numbers are its own, and none is left out. */
 static void rank_takes_numbers(int rank, void *arg)
 {
@@ -468,6 +497,7 @@ static void test_nobody_there(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_handed_out),
         cmocka_unit_test(test_numbers),
         cmocka_unit_test(test_all_gather),
         cmocka_unit_test(test_limits),

@@ -2,7 +2,7 @@
 /* What groups leave in the store when they end: nothing. */
 #include "ranks.h"
 
-#include "store/server.h"
+#include "store/server/server.h"
 
 #define WAIT_MS 20000
 

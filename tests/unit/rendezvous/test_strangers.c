@@ -285,7 +285,7 @@ static void test_single_bytes(void **state)
     struct disti_wire_id id = {.rank = 2, .world_size = 3, .host = "h"};
     struct disti_wire_head head = {.op = DISTI_WIRE_HELLO, .id = 9, .value_bytes = DISTI_WIRE_ID};
     struct disti_wire_head answer;
-    size_t at = DISTI_WIRE_HEAD + DISTI_WIRE_ID;
+    size_t at = DISTI_WIRE_HEAD + DISTI_WIRE_ID, welcome = DISTI_WIRE_HEAD + DISTI_WIRE_WELCOME;
     int fd = stranger();
 
     (void)state;
@@ -299,12 +299,13 @@ static void test_single_bytes(void **state)
         if (i % 8 == 0)
             disti_sleep_ns(200000);
     }
-    assert_int_equal(recv(fd, reply, at + DISTI_WIRE_HEAD, MSG_WAITALL), at + DISTI_WIRE_HEAD);
+    assert_int_equal(recv(fd, reply, welcome + DISTI_WIRE_HEAD, MSG_WAITALL),
+                     welcome + DISTI_WIRE_HEAD);
     assert_true(disti_wire_get_head(reply, &answer));
     assert_int_equal(answer.op, DISTI_WIRE_REPLY);
     assert_int_equal(answer.id, 9);
     assert_int_equal(answer.arg, DIST_OK);
-    assert_true(disti_wire_get_head(reply + at, &answer));
+    assert_true(disti_wire_get_head(reply + welcome, &answer));
     assert_int_equal(answer.id, 10);
     assert_int_equal(answer.arg, DIST_OK);
     head = (struct disti_wire_head){.op = DISTI_WIRE_GOODBYE};

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Requests at the store's server. */
-#include "store/server.h"
+#include "store/server/server.h"
 
 #include "base/clock.h"
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Groups that failed: whoever comes to one later is told at once. */
-#include "store/server.h"
+#include "store/server/server.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -51,4 +51,32 @@ void disti_store_failures_clear(struct disti_store_server *server)
         free(failure);
     }
     server->failure_count = 0;
+}
+
+const char *disti_store_failures_hopeless(const struct disti_store_server *server,
+                                          const struct disti_wire_party *party,
+                                          dist_status *status_p)
+{
+    uint32_t count = party->count ? party->count : (uint32_t)server->world_size;
+    const struct store_failure *failure = NULL;
+
+    *status_p = server->broken[0] ? DIST_ERR_RENDEZVOUS : DIST_ERR_PEER_LOST;
+    if (server->broken[0])
+        return server->broken;
+    if (party->group != DISTI_NO_GROUP)
+        failure = disti_store_failures_find(server, party->group);
+    if (failure && failure->aborted)
+        *status_p = DIST_ERR_ABORTED;
+    if (failure)
+        return failure->news;
+    for (int left = 0; left < 2 && server->gone;
+         left++) { /* who failed says more than who left after it */
+        for (uint32_t i = 0; i < count; i++) {
+            int rank = disti_wire_party_rank(party, i);
+
+            if (disti_store_ranks_is_gone(server, rank, left))
+                return server->ranks[rank].news;
+        }
+    }
+    return NULL;
 }

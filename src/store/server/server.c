@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* The store's server: start, loop, stop. */
-#include "store/server.h"
+#include "store/server/server.h"
 
 #include "base/clock.h"
 #include "base/descriptor.h"
@@ -62,6 +62,21 @@ static struct disti_store_server *server_new(int world_size)
     return server;
 }
 
+/* Every rank keeps its connection. Without a descriptor for each the job could only wait in vain.
+ */
+static dist_status server_find_room(int world_size)
+{
+    size_t wanted = (size_t)world_size + STORE_OWN_FILES, most = disti_descriptor_allow(wanted);
+
+    if (most >= wanted)
+        return DIST_OK;
+    return disti_fail(
+        DIST_ERR_SYSTEM,
+        "the store needs a descriptor for each of %d ranks, and this process may have "
+        "%zu in all: raise the hard limit of open files (ulimit -Hn) to %zu or more",
+        world_size, most, wanted);
+}
+
 dist_status disti_store_server_listen(const char *host, int port, int world_size,
                                       struct disti_store_server **server_p)
 {
@@ -72,6 +87,9 @@ dist_status disti_store_server_listen(const char *host, int port, int world_size
     if (world_size < 1)
         return disti_fail(DIST_ERR_INVALID_ARGUMENT,
                           "a store needs a world size of 1 or more, not %d", world_size);
+    status = server_find_room(world_size);
+    if (status != DIST_OK)
+        return status;
     server = server_new(world_size);
     if (!server)
         return disti_fail(DIST_ERR_NO_MEMORY,
@@ -196,15 +214,16 @@ static void server_sooner(int64_t *deadline, int64_t candidate)
 static int server_tick(struct disti_store_server *server)
 {
     int64_t next = INT64_MAX;
-    bool stopping = atomic_load(&server->stop);
 
-    if (stopping)
+    if (server->schedule)
+        server_sooner(&next, disti_store_schedule_tick(server));
+    if (atomic_load(&server->stop))
         server_sooner(&next, atomic_load(&server->stop_by));
     if (server->accept_at && disti_expired(server->accept_at))
         server_resume(server);
     if (server->accept_at)
         server_sooner(&next, server->accept_at);
-    for (struct store_peer *peer = server->peers; peer; peer = peer->next) {
+    for (struct store_peer *peer = server->peers; peer && server->strangers; peer = peer->next) {
         if (peer->rank >= 0)
             continue;
         if (disti_expired(peer->hello_by))
@@ -265,7 +284,7 @@ static void server_say_goodbye(struct disti_store_server *server)
         disti_store_ranks_push(server, &notice, NULL);
 }
 
-static void *server_main(void *arg)
+void *disti_store_server_main(void *arg)
 {
     struct disti_store_server *server = arg;
     struct epoll_event events[64];
@@ -291,7 +310,7 @@ dist_status disti_store_server_run(struct disti_store_server *server)
     int error;
 
     server->log = disti_log_current();
-    error = disti_thread_create(&server->thread, server_main, server);
+    error = disti_thread_create(&server->thread, disti_store_server_main, server);
     if (error) {
         errno = error;
         return disti_fail_errno(

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* One connection at the store's server: accepting, reading, writing, ending. */
-#include "store/server.h"
+#include "store/server/server.h"
 
 #include "base/clock.h"
 #include "base/descriptor.h"

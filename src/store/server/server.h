@@ -11,6 +11,7 @@
 
 #define STORE_HELLO_MS 60000     /* a connection that says nothing is dropped after this */
 #define STORE_STRANGERS 256      /* connections without a hello, besides one for each rank */
+#define STORE_OWN_FILES 16       /* descriptors besides the ranks' connections, at least */
 #define STORE_BACK_OFF_MS 100    /* out of descriptors: until the next look at who wants in */
 #define STORE_OUT_MAX (1u << 20) /* a client that does not read is not listened to either */
 #define STORE_FAILURES_MAX 4096  /* older ones are forgotten: all have heard of them long ago */
@@ -56,6 +57,7 @@ struct store_coll {
     size_t bytes;                   /* each rank's; of a BROADCAST: 0 */
     int first;                      /* the rank that began it */
     int count;                      /* how many are here */
+    int64_t due;                    /* no deadline of an arrival is before this */
     struct store_arrival *arrivals; /* by index in the party */
     struct disti_blob *result; /* size * bytes; of a BROADCAST: what its root gave, NULL before */
 };
@@ -67,6 +69,16 @@ struct store_failure {
     int rank;
     bool aborted;
     char news[DISTI_NEWS_MAX];
+};
+
+/* What a scheduler sees of its job. */
+struct store_schedule {
+    int timeout_ms;     /* for all ranks to come */
+    bool formed;        /* they have, once */
+    int64_t come_by;    /* until then they may */
+    int64_t end_at;     /* nobody is here, and if nobody comes it ends then; 0: somebody is */
+    dist_status status; /* of the job so far */
+    char text[1024];    /* why it failed */
 };
 
 struct store_peer {
@@ -116,7 +128,9 @@ struct disti_store_server {
     bool job_required; /* a hello must know the job */
     struct store_rank *ranks;
     int here, left;   /* how many are HERE or FAILED, LEFT */
+    int gone;         /* how many are FAILED, LEFT or LOST */
     bool formed;      /* all have come */
+    bool over;        /* all have come to the end of the world's group: who goes is no news */
     char broken[512]; /* a client came that cannot belong here, before all had come; or "" */
     struct store_peer *peers; /* newest first */
     int strangers;
@@ -130,6 +144,7 @@ struct disti_store_server {
     int failure_count;
     void (*formed_fn)(void *arg);
     void *formed_arg;
+    struct store_schedule *schedule; /* NULL: the job is somebody else's care */
     pthread_t thread;
     bool running;
     atomic_bool stop;
@@ -214,6 +229,16 @@ const struct store_failure *disti_store_failures_find(const struct disti_store_s
                                                       int32_t group);
 void disti_store_failures_add(struct disti_store_server *server, const struct disti_notice *notice);
 void disti_store_failures_clear(struct disti_store_server *server);
+/* Why a party cannot meet any more, *status_p is what its requests end with; NULL: it can. */
+const char *disti_store_failures_hopeless(const struct disti_store_server *server,
+                                          const struct disti_wire_party *party,
+                                          dist_status *status_p);
+
+/* schedule.c: sees to the job, and stops the server at its end. Returns when to look again. */
+int64_t disti_store_schedule_tick(struct disti_store_server *server);
+
+/* server.c: serves in this thread until it is stopped. Returns NULL. */
+void *disti_store_server_main(void *server);
 
 /* discovery.c */
 void disti_store_discovery_answer(struct disti_store_server *server);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Who is there: hellos, refusals, goodbyes, losses, and the notices about them. */
-#include "store/server.h"
+#include "store/server/server.h"
 
 #include "base/log.h"
 #include "base/net/socket.h"
@@ -65,9 +65,11 @@ static void ranks_gone(struct disti_store_server *server, int rank, enum store_s
     struct store_rank *slot = &server->ranks[rank];
 
     slot->state = state;
+    server->gone++;
     ranks_tell(slot, &notice, why);
     memcpy(slot->news, notice.text, sizeof(slot->news));
-    disti_store_ranks_push(server, &notice, NULL);
+    if (!server->over || state != STORE_LEFT)
+        disti_store_ranks_push(server, &notice, NULL);
     disti_store_coll_fail(server, rank, DISTI_NO_GROUP, DIST_ERR_PEER_LOST, slot->news);
 }
 
@@ -129,8 +131,8 @@ static void ranks_reset(struct disti_store_server *server)
 
     for (int r = 0; r < server->world_size; r++)
         memset(&server->ranks[r], 0, sizeof(server->ranks[r]));
-    server->left = 0;
-    server->formed = false;
+    server->left = server->gone = 0;
+    server->formed = server->over = false;
     server->broken[0] = 0;
     disti_store_coll_clear(server);
     disti_store_failures_clear(server);
@@ -242,17 +244,35 @@ static bool ranks_check(struct disti_store_server *server, struct store_peer *pe
     return ranks_check_state(server, peer, id);
 }
 
+/* The rank that a client without one gets: the lowest that nobody has. If there is none: the lowest
+ * that somebody had, so that the client is told to wait for the next group, or why there is none.
+ */
+static int ranks_allot(const struct disti_store_server *server)
+{
+    static const enum store_state wanted[] = {STORE_ABSENT, STORE_LEFT, STORE_LOST};
+
+    for (size_t i = 0; i < sizeof(wanted) / sizeof(wanted[0]); i++) {
+        for (int r = 0; r < server->world_size; r++) {
+            if (r != server->holder && server->ranks[r].state == wanted[i])
+                return r;
+        }
+    }
+    return 0;
+}
+
 static void ranks_welcome(struct disti_store_server *server, struct store_peer *peer)
 {
     struct disti_wire_id id = {.rank = server->holder,
                                .world_size = (uint32_t)server->world_size,
                                .pid = (uint32_t)getpid()};
-    struct disti_blob *body = disti_blob_new(DISTI_WIRE_ID);
+    struct disti_blob *body = disti_blob_new(DISTI_WIRE_WELCOME);
 
     disti_host_name(id.host);
     memcpy(id.job, server->job, sizeof(id.job));
-    if (body)
+    if (body) {
         disti_wire_put_id(body->data, &id);
+        disti_wire_put32(body->data + DISTI_WIRE_ID, (uint32_t)peer->rank);
+    }
     disti_store_peer_reply(server, peer, peer->in.head.id, body ? DIST_OK : DIST_ERR_NO_MEMORY,
                            body);
 }
@@ -278,6 +298,8 @@ void disti_store_ranks_hello(struct disti_store_server *server, struct store_pee
         peer->dead = server->reap = true;
         return;
     }
+    if (id.rank < 0)
+        id.rank = ranks_allot(server);
     if (!ranks_check(server, peer, &id))
         return;
     slot = &server->ranks[id.rank];

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Collectives at the store's server: each collects its ranks, and answers all of them at once. */
-#include "store/server.h"
+#include "store/server/server.h"
 
 #include "base/checked.h"
 #include "base/clock.h"
@@ -103,6 +103,7 @@ static struct store_coll *coll_new(struct disti_store_server *server,
     coll->size = size;
     coll->bytes = bytes;
     coll->first = first;
+    coll->due = INT64_MAX;
     coll->arrivals = calloc((size_t)size, sizeof(*coll->arrivals));
     coll->result = one ? NULL : disti_blob_new(total);
     coll->next = server->colls;
@@ -197,23 +198,34 @@ static bool coll_expired(struct disti_store_server *server, struct store_coll *c
     return false;
 }
 
+/* Looks at every deadline. Returns when the next one is, or that it has ended: INT64_MAX. */
+static int64_t coll_check_deadlines(struct disti_store_server *server, struct store_coll *coll)
+{
+    int64_t soonest = INT64_MAX;
+
+    for (int i = 0; i < coll->size; i++) {
+        const struct store_arrival *arrival = &coll->arrivals[i];
+
+        if (!arrival->waits)
+            continue;
+        if (!disti_expired(arrival->deadline))
+            soonest = arrival->deadline < soonest ? arrival->deadline : soonest;
+        else if (coll_expired(server, coll, i))
+            return INT64_MAX;
+    }
+    coll->due = soonest;
+    return soonest;
+}
+
 int64_t disti_store_coll_tick(struct disti_store_server *server)
 {
     struct store_coll *coll = server->colls, *next;
-    int64_t soonest = INT64_MAX;
+    int64_t soonest = INT64_MAX, due;
 
     for (; coll; coll = next) {
         next = coll->next; /* the end of one ends no other */
-        for (int i = 0; i < coll->size; i++) {
-            const struct store_arrival *arrival = &coll->arrivals[i];
-
-            if (!arrival->waits)
-                continue;
-            if (!disti_expired(arrival->deadline))
-                soonest = arrival->deadline < soonest ? arrival->deadline : soonest;
-            else if (coll_expired(server, coll, i))
-                break;
-        }
+        due = disti_expired(coll->due) ? coll_check_deadlines(server, coll) : coll->due;
+        soonest = due < soonest ? due : soonest;
     }
     return soonest;
 }
@@ -249,33 +261,6 @@ void disti_store_coll_withdraw(struct disti_store_server *server, int rank)
     }
 }
 
-/* Why it cannot succeed any more, *status_p; NULL: it can. */
-static const char *coll_hopeless(const struct disti_store_server *server,
-                                 const struct disti_wire_party *party, dist_status *status_p)
-{
-    uint32_t count = (uint32_t)coll_party_size(server, party);
-    const struct store_failure *failure = NULL;
-
-    *status_p = server->broken[0] ? DIST_ERR_RENDEZVOUS : DIST_ERR_PEER_LOST;
-    if (server->broken[0])
-        return server->broken;
-    if (party->group != DISTI_NO_GROUP)
-        failure = disti_store_failures_find(server, party->group);
-    if (failure && failure->aborted)
-        *status_p = DIST_ERR_ABORTED;
-    if (failure)
-        return failure->news;
-    for (int left = 0; left < 2; left++) { /* who failed says more than who left after it */
-        for (uint32_t i = 0; i < count; i++) {
-            int rank = disti_wire_party_rank(party, i);
-
-            if (disti_store_ranks_is_gone(server, rank, left))
-                return server->ranks[rank].news;
-        }
-    }
-    return NULL;
-}
-
 /* ---- arriving ---- */
 
 /* Do two ranks mean the same? Refuses the request if not. */
@@ -287,7 +272,7 @@ static bool coll_matches(struct disti_store_server *server, struct store_peer *p
                 coll->size == coll_party_size(server, party);
     char text[160];
 
-    for (int i = 0; same && i < coll->size; i++)
+    for (int i = 0; same && (coll->ranks || party->count) && i < coll->size; i++)
         same = disti_wire_party_rank(party, (uint32_t)i) == coll_rank(coll, i);
     if (same && (coll->bytes == bytes || coll->op == DISTI_WIRE_BROADCAST))
         return true;
@@ -333,12 +318,14 @@ static void coll_enter(struct disti_store_server *server, struct store_peer *pee
     coll->count += !arrival->here;
     /* A client that gave up may ask once more: its last request is answered. */
     *arrival = (struct store_arrival){true, true, request->id, request->deadline};
+    coll->due = request->deadline < coll->due ? request->deadline : coll->due;
     if (!coll_put(coll, index, data, bytes)) {
         coll_end(server, coll, DIST_ERR_NO_MEMORY, "the store has no memory for it");
         return;
     }
     if (coll->count < coll->size)
         return;
+    server->over = server->over || (leave && group == 0 && !coll->ranks);
     coll_end(server, coll, DIST_OK, "");
     if (leave && group != DISTI_NO_GROUP)
         disti_store_coll_fail(server, -1, group, DIST_ERR_PEER_LOST, "the group has ended");
@@ -387,7 +374,7 @@ void disti_store_coll_join(struct disti_store_server *server, struct store_peer 
         peer->dead = server->reap = true;
         return;
     }
-    hopeless = coll_hopeless(server, &party, &status);
+    hopeless = disti_store_failures_hopeless(server, &party, &status);
     if (hopeless)
         coll_refuse(server, peer, request->id, &request->key, status, hopeless);
     else if (!coll || coll_matches(server, peer, request, coll, &party,

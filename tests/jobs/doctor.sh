@@ -1,0 +1,201 @@
+#!/bin/bash
+# SPDX-License-Identifier: BSD-3-Clause
+# dist_info doctor: it finds each fault that is planted here, and what it advises mends it. Faults of
+# the machine are planted in namespaces of their own.
+. "$srcdir/tests/support/job.sh"
+
+# The program itself, as another user may not write where libtool's wrapper does.
+doctor=$builddir/dist_info
+[ ! -x "$builddir/.libs/dist_info" ] || doctor=$builddir/.libs/dist_info
+export doctor LD_LIBRARY_PATH=$builddir/.libs${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
+unset OPENBLAS_CORETYPE CUDA_VISIBLE_DEVICES
+
+# try CHECK LEVEL SETUP OPTIONS INSTEAD, in a shell of its own: plants the fault, looks for it, runs the
+# command after it (or INSTEAD, where that would change the machine), and looks again.
+try()
+{
+    local check=$1 level=$2 with= found mend code
+    eval "$3" || { echo "the fault cannot be planted"; return 77; }
+    found=$($with "$doctor" doctor $4) && code=$? || code=$?
+    echo "$found"
+    grep -qE "^$level +$check " <<<"$found" || { echo "it is not found"; return 1; }
+    [ "$level" = note ] || [ $code = 1 ] || { echo "exit $code"; return 1; }
+    mend=$(sed -nE "/^$level +$check /{n;s/^    [$] //p}" <<<"$found" | head -n 1)
+    [ -n "$mend$5" ] || { echo "there is no command"; return 1; }
+    echo "mends: ${5:-$mend}"
+    eval "${5:-$mend}" || { echo "the command fails"; return 1; }
+    found=$($with "$doctor" doctor $4)
+    echo "$found"
+    ! grep -E "^$level +$check " <<<"$found"
+}
+export -f try
+
+# planted NAME CHECK SETUP [OPTIONS [INSTEAD]]
+level=FAULT spaces=()
+planted()
+{
+    "${spaces[@]}" "$BASH" -c 'try "$@"' try "$2" "$level" "$3" "${4-}" "${5-}" >"$job_output" 2>&1
+    case $? in
+    0) job_pass "$2: $1" ;;
+    77) job_skip "$2: $1" "$(tail -n 1 "$job_output")" ;;
+    *) job_fail "$2: $1" "see below" ;;
+    esac
+}
+
+# ---- settings and limits ----
+
+planted "a name with a letter too few" variables 'export DIST_BACKND=gloo'
+planted "a name like no other" variables 'export DIST_ZZZZZZZZZZZZ=1'
+planted "a host that is not there" meeting 'export MASTER_ADDR=no.such.host.invalid'
+planted "shared memory without CMA" cma 'export DIST_SHM_CMA=0'
+planted "a cache that is no folder" cache 'export XDG_CACHE_HOME=/dev/null'
+planted "a GPU driver that is not there" gpu 'export DIST_GPU_DRIVER=/no/driver.so'
+planted "little locked memory" locked-memory 'ulimit -l 64; export DIST_TCP_ZEROCOPY=on'
+# Few may raise a hard limit again: others need a session that has not got it.
+if (ulimit -H -n 256 && ulimit -H -n 65536) 2>/dev/null; then
+    planted "256 open files" open-files 'ulimit -n 256'
+else
+    planted "256 open files" open-files 'with="prlimit --nofile=256"' "" 'with='
+fi
+
+unset OMPI_MCA_rmaps_base_oversubscribe OMPI_ALLOW_RUN_AS_ROOT OMPI_ALLOW_RUN_AS_ROOT_CONFIRM
+if [ -n "$OPENMPI_RUN" ]; then
+    export OPENMPI_RUN
+    planted "more ranks than slots" slots : "--ranks 4096"
+    if [ "$(id -u)" = 0 ]; then
+        planted "root" root :
+        planted "root, and mpirun says so" root '! $OPENMPI_RUN -np 1 true'
+        planted "mpirun agrees about slots" slots 'export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
+            ! $OPENMPI_RUN -np 100 true' "--ranks 100"
+    fi
+else
+    job_skip "slots, root" "no Open MPI here"
+fi
+export OMPI_MCA_rmaps_base_oversubscribe=1 OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
+
+# ---- the machine ----
+
+if unshare -m -n -u true 2>/dev/null; then
+    spaces=(unshare -m -n -u)
+    files=$job_folder/files
+    mkdir "$files"
+    export files
+
+    # Two ends of a wire in the machine: one looks like a container's bridge.
+    wire='ip link set lo up; ip link add docker0 type veth peer name eth7 &&
+        ip addr add 10.9.8.1/24 dev docker0 && ip addr add 10.9.7.1/24 dev eth7 &&
+        ip link set docker0 up && ip link set eth7 up'
+    names='echo "hosts: files" >$files/nss; mount --bind $files/nss /etc/nsswitch.conf &&
+        mount --bind $files/hosts /etc/hosts && hostname planted'
+    planted "docker0 before others" interface "$wire && ip route add default dev docker0"
+    planted "docker0 towards MASTER_ADDR" interface "$wire; export MASTER_ADDR=10.9.8.77"
+    planted "no route to MASTER_ADDR" route "$wire; export MASTER_ADDR=10.99.0.1"
+    planted "no such interface" interface "$wire; export DIST_SOCKET_IFNAME=ib"
+    printf '127.0.0.1 localhost\n127.0.1.1 planted.example planted\n' >"$files/hosts"
+    planted "127.0.1.1 in /etc/hosts" host-name "$wire; $names"
+    echo '127.0.0.1 localhost' >"$files/hosts"
+    planted "a name without an address" host-name "$wire; $names"
+
+    planted "a small /dev/shm" dev-shm 'mount -t tmpfs -o size=1m tmpfs /dev/shm' "" \
+        'mount -o remount,size=256m /dev/shm'
+    planted "a full /dev/shm" dev-shm 'mount -t tmpfs -o size=100m tmpfs /dev/shm &&
+        fallocate -l 90m /dev/shm/old && touch -d "2 hours ago" /dev/shm/old'
+    planted "no /dev/shm" dev-shm 'mount -t tmpfs tmpfs /dev && mknod -m 666 /dev/null c 1 3'
+    planted "no /proc" shared-memory 'mount -t tmpfs tmpfs /proc'
+    level=note planted "no huge pages" huge-pages 'mount -t tmpfs tmpfs /sys/kernel/mm/transparent_hugepage &&
+        echo "always [never]" >/sys/kernel/mm/transparent_hugepage/shmem_enabled'
+    planted "a slow clock" clock 'echo hpet >$files/clock &&
+        mount --bind $files/clock /sys/devices/system/clocksource/clocksource0/current_clocksource'
+    if [ "$(nproc)" -gt 1 ]; then
+        planted "a quota of half a CPU" cpu-quota 'unset OMP_NUM_THREADS
+            mount -t tmpfs tmpfs /sys/fs/cgroup && mkdir /sys/fs/cgroup/cpu && cd /sys/fs/cgroup &&
+            echo 50000 100000 >cpu.max && echo 50000 >cpu/cpu.cfs_quota_us &&
+            echo 100000 >cpu/cpu.cfs_period_us'
+    else
+        job_skip "cpu-quota" "one CPU only"
+    fi
+    planted "a BLAS kernel for another CPU" blas 'echo "flags : fpu sse2 avx" >$files/cpu &&
+        mount --bind $files/cpu /proc/cpuinfo && export OPENBLAS_CORETYPE=Haswell'
+    planted "UCX is forbidden, and there is InfiniBand" openmpi-ucx 'mount -t tmpfs tmpfs /sys/class &&
+        mkdir -p /sys/class/infiniband/mlx5_0 && mount -t tmpfs tmpfs /usr/local/etc &&
+        echo "pml = ^ucx" >/usr/local/etc/openmpi-mca-params.conf'
+
+    # GPUs on the bus, and drivers for them.
+    bus='mount -t tmpfs tmpfs /sys/bus/pci/devices && mkdir /sys/bus/pci/devices/x &&
+        echo 0x10de >/sys/bus/pci/devices/x/vendor && echo 0x030200 >/sys/bus/pci/devices/x/class'
+    if job_has_modules; then
+        ln -s "$builddir/.libs/standin_cuda.so" "$files/libcuda.so.1"
+        if ldconfig -p | grep -q 'libcuda\.so\.1'; then
+            job_skip "gpu: no driver" "this machine has one"
+        else
+            planted "no driver" gpu "$bus" "" 'export LD_LIBRARY_PATH=$files:$LD_LIBRARY_PATH'
+        fi
+        ln -s "$builddir/.libs/newer_runtime.so" "$files/libcudart.so.13"
+        planted "a driver that is too old" gpu 'export DIST_GPU_DRIVER=$files/libcuda.so.1 \
+            LD_LIBRARY_PATH=$files:$LD_LIBRARY_PATH' "" 'rm $files/libcudart.so.13'
+        planted "all GPUs are hidden" gpu "$bus; "'export CUDA_VISIBLE_DEVICES= \
+            DIST_GPU_DRIVER=$files/libcuda.so.1'
+    fi
+
+    # Limits of a user who is not root.
+    spaces=(unshare -m setpriv --reuid 54321 --clear-groups)
+    if [ "$(id -u)" = 0 ] && "${spaces[@]}" "$doctor" --version >/dev/null 2>&1; then
+        planted "few processes" processes 'ulimit -S -u 40'
+    else
+        job_skip "processes" "no other user can run the program here"
+    fi
+else
+    job_skip "faults of the machine" "no right to make namespaces"
+fi
+
+# What no command mends from within: it goes with what refuses.
+refused()
+{
+    "$builddir/tests/jobs/denied" "$1" "$doctor" doctor >"$job_output" 2>&1
+    [ $? = 77 ] && { job_skip "$1 is refused" "$(tail -n 1 "$job_output")"; return; }
+    job_check "$2: the kernel refuses" grep -qE "^FAULT +$2 " "$job_output"
+    job_check "$2: and what to do" grep -q 'seccomp=unconfined' "$job_output"
+    "$doctor" doctor >"$job_output"
+    job_check "$2: allowed again" grep -qE "^ok +$2 " "$job_output"
+}
+refused memfd shared-memory
+refused cma cma
+
+# ---- forms ----
+
+job_launch self 1 dist_info doctor --format json
+job_check "its json is json" python3 -c 'import json, sys
+rows = json.load(open(sys.argv[1]))
+assert {"ok", "note", "fault"} >= {row["level"] for row in rows} and len(rows) > 15' "$job_output"
+job_fails "--ranks" self 1 dist_info doctor --ranks 0
+job_check "wrong usage is exit 2" [ "$job_status" = 2 ]
+job_fails "no launcher has started" self 1 dist_info doctor --job
+
+# ---- the ranks of a job ----
+
+says() { grep -qE -- "$1" "$job_output"; }
+job_launch shell 4 dist_info doctor --job
+job_check "all ranks answer, in one voice" says '^4 ranks on 1 host$'
+job_check "what is alike is said once" [ "$(grep -cE '^ok +system ' "$job_output")" = 1 ]
+job_check "nothing differs" says ', 0 differences$'
+job_launch shell 3 "$BASH" -c '[ $RANK != 1 ] || export DIST_SHM_CMA=0; exec "$doctor" doctor --job'
+job_check "what differs is told with the rank" says '^FAULT +cma +\[rank 1 on '
+job_check "and how many" says ', 1 difference$'
+if [ -n "$OPENMPI_RUN" ]; then
+    job_launch openmpi 2 dist_info doctor --job
+    job_check "Open MPI's ranks" says '^2 ranks on 1 host$'
+fi
+cluster=$srcdir/bench/netns-cluster
+[[ $cluster == /* ]] || cluster=$PWD/$cluster
+if "$cluster" true 2>/dev/null; then
+    "$cluster" -k 2 -n 2 "$BASH" -c '[ $RANK -lt 2 ] || ulimit -n 512; exec "$doctor" doctor --job' \
+        >"$job_output" 2>&1
+    job_check "the hosts of a job" says '^4 ranks on 2 hosts$'
+    job_check "the host that differs" says '^FAULT +open-files +\[node1\] '
+    job_check "the others" says '^ok +open-files +\[node0\] '
+else
+    job_skip "two hosts" "no right to make namespaces"
+fi
+RANK=0 WORLD_SIZE=2 LOCAL_RANK=0 MASTER_ADDR=127.0.0.1 MASTER_PORT=$(job_port) \
+    job_fails "The job cannot be set up" self 1 dist_info doctor --job --timeout 1
+job_check "then a rank answers alone" says '^ok +system '

@@ -1,0 +1,101 @@
+#!/bin/bash
+# SPDX-License-Identifier: BSD-3-Clause
+# Jobs by MindSpore's variables: with a scheduler process and without, with MS_NODE_ID and without.
+. "$srcdir/tests/support/job.sh"
+
+[ -z "${CHECK_SHORT-}" ] || { job_skip "MindSpore's roles" "the other suite has them"; exit; }
+
+training="$builddir/train_mnist --dummy --train-samples 600 --test-samples 60 --max-steps 3
+    --epochs 1 --batch-size 60"
+
+# ms_job SCHEDULER IDS WORKERS PROGRAM [ARGUMENT]...: SCHEDULER is first, late or none; IDS yes or no.
+# Ends with the first failure of all.
+ms_job()
+{
+    local scheduler=$1 ids=$2 rank pids=() status=0 result
+    export MS_SCHED_HOST=127.0.0.1 MS_SCHED_PORT MS_WORKER_NUM=$3
+    MS_SCHED_PORT=$(job_port)
+    shift 3
+    trap 'kill "${pids[@]}" 2>/dev/null' TERM
+    [ "$scheduler" = first ] && { MS_ROLE=MS_SCHED "$@" & pids+=($!); }
+    for ((rank = 0; rank < MS_WORKER_NUM; rank++)); do
+        [ "$ids" = yes ] && export MS_NODE_ID=$rank
+        MS_ROLE=MS_WORKER "$@" &
+        pids+=($!)
+    done
+    unset MS_NODE_ID
+    # The workers cannot all come before it.
+    [ "$scheduler" = late ] && { sleep 0.5; MS_ROLE=MS_SCHED "$@" & pids+=($!); }
+    for result in "${pids[@]}"; do
+        wait "$result"
+        result=$?
+        [ $status -eq 0 ] && status=$result
+    done
+    return $status
+}
+export -f ms_job
+
+hash_of() { grep "^Parameter hash: .* (3 ranks agree)" "$job_output"; }
+same() { [ -n "$reference" ] && [ "$(hash_of)" = "$reference" ]; }
+# shellcheck disable=SC2086
+job shell 3 $training
+reference=$(hash_of)
+ways=("first no" "none yes")
+[ -n "${CHECK_LONG-}" ] && ways+=("first yes" "late no" "none no")
+for way in "${ways[@]}"; do
+    # shellcheck disable=SC2086
+    job self 3 "$BASH" -c 'ms_job "$@"' ms_job $way 3 $training
+    job_check "scheduler: ${way% *}, MS_NODE_ID: ${way#* }: the parameters of the shell loop" same
+done
+
+# A program that knows nothing of schedulers serves as well; it hears why it has no group.
+served()
+{
+    job_launch self 2 "$BASH" -c 'ms_job "$@"' ms_job first no 2 "$builddir/examples/hello_all_reduce"
+    grep -q "rank 1 of 2: sum 1" "$job_output" &&
+        grep -q "was the scheduler .* ended well" "$job_output" && ! job_leaked
+}
+job_check "any program hosts the job" served
+
+# A worker is lost: the scheduler ends with the others, and names it.
+lost()
+{
+    local port rank pids=() try scheduler result
+    port=$(job_port)
+    job_id=$$.lost
+    local ms=(env TEST_JOB="$job_id" MS_SCHED_HOST=127.0.0.1 MS_SCHED_PORT="$port" MS_WORKER_NUM=3)
+    # shellcheck disable=SC2086
+    "${ms[@]}" MS_ROLE=MS_SCHED $training 9>&- >"$job_folder/scheduler" 2>&1 &
+    scheduler=$!
+    for rank in 0 1 2; do
+        # shellcheck disable=SC2086
+        "${ms[@]}" MS_NODE_ID=$rank MS_ROLE=MS_WORKER $training --max-steps 1000000 --epochs 100000 \
+            --log-interval 1 9>&- >"$job_folder/worker$rank" 2>&1 &
+        pids+=($!)
+    done
+    for ((try = 0; try < 600; try++)); do
+        grep -q "Train Epoch" "$job_folder/worker0" && break
+        sleep 0.05
+    done
+    kill -KILL "${pids[1]}"
+    wait $scheduler
+    result=$?
+    cp "$job_folder/scheduler" "$job_output"
+    [ $result = 1 ] && grep -q "rank 1 .* closed its connection" "$job_output" && ! job_leaked
+} 2>/dev/null
+job_check "a lost worker is named" lost
+
+export MS_SCHED_HOST=127.0.0.1 MS_SCHED_PORT
+MS_SCHED_PORT=$(job_port)
+# shellcheck disable=SC2086
+{
+    MS_CLUSTER_TIMEOUT=1 MS_WORKER_NUM=2 MS_ROLE=MS_SCHED \
+        job_fails "waited 1000 ms for all 2 workers, and 0 have come; missing: rank 0, 1" self 0 $training
+    MS_CLUSTER_TIMEOUT=1 MS_WORKER_NUM=2 MS_NODE_ID=1 MS_ROLE=MS_WORKER \
+        job_fails "within 1000 ms" self 0 $training
+    MS_WORKER_NUM=2 MS_ROLE=MS_PSERVER job_fails "set it to MS_WORKER" self 0 $training
+    MS_ROLE=MS_SCHED job_fails "MS_WORKER_NUM is not set" self 0 $training
+    MS_WORKER_NUM=1 MS_ROLE=MS_SCHED job self 0 $training
+    unset MS_SCHED_HOST
+    MS_WORKER_NUM=2 MS_ROLE=MS_SCHED job_fails "MS_SCHED_HOST is not set" self 0 $training
+}

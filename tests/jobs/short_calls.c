@@ -1,0 +1,165 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * short_calls BACKEND CALLS: threads that make short blocking calls in a row, so many each, and
+ * check every result. Two of them share a group: there all calls are alike, as nobody knows whose
+ * comes first. Two have a group each; one of those waits for works too. The last one's group is
+ * aborted in the middle by the main thread, and the others go on. Exit 0 if all is right.
+ */
+#include <dist/dist.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <time.h>
+
+#define LINES 5
+#define SHARED 0 /* and 1: of one group */
+#define WORKS 3
+#define ABORTED 4
+#define RANKS_MAX 8
+
+static int rank, ranks;
+
+struct line {
+    pthread_t thread;
+    dist_group *group;
+    int which, calls;
+    atomic_int made;
+    int failures;
+};
+
+static void fail(struct line *line, const char *what)
+{
+    if (line->failures++ == 0)
+        printf("rank %d, thread %d, call %d: %s: %s\n", rank, line->which, line->made, what,
+               dist_last_error());
+}
+
+static dist_status add(dist_group *group, int32_t mine, int32_t expected)
+{
+    int32_t out = -1;
+    dist_status status = dist_all_reduce(group, &mine, &out, 1, DIST_INT32, DIST_SUM);
+
+    return status != DIST_OK || out == expected ? status : DIST_ERR_INTERNAL;
+}
+
+static dist_status add_by_work(dist_group *group, int32_t mine, int32_t expected)
+{
+    int32_t out = -1;
+    dist_work *work;
+    dist_status status = dist_all_reduce_async(group, &mine, &out, 1, DIST_INT32, DIST_SUM, &work);
+
+    if (status == DIST_OK)
+        status = dist_wait(work);
+    return status != DIST_OK || out == expected ? status : DIST_ERR_INTERNAL;
+}
+
+/* A call of each kind by turns, and of two lengths. */
+static dist_status call_some(dist_group *group, int number)
+{
+    int32_t in[2 * RANKS_MAX], out[2 * RANKS_MAX] = {0};
+    int root = number / 6 % ranks;
+    size_t count = 1 + (size_t)number % 2;
+    dist_status status = DIST_OK;
+    bool right = true;
+
+    for (int i = 0; i < 2 * RANKS_MAX; i++)
+        in[i] = number + rank + i;
+    switch (number % 6) {
+    case 0:
+        return add(group, number + rank, ranks * number + ranks * (ranks - 1) / 2);
+    case 1:
+        return dist_barrier(group);
+    case 2:
+        out[0] = rank == root ? number : -1;
+        status = dist_broadcast(group, out, count, DIST_INT32, root);
+        right = out[0] == number;
+        break;
+    case 3:
+        status = dist_reduce(group, in, out, count, DIST_INT32, DIST_MAX, root);
+        right = rank != root || out[0] == number + ranks - 1;
+        break;
+    case 4:
+        status = dist_gather(group, in, out, count, DIST_INT32, root);
+        right = rank != root || out[count * (size_t)(ranks - 1)] == number + ranks - 1;
+        break;
+    default:
+        status = dist_scatter(group, in, out, count, DIST_INT32, root);
+        right = out[0] == number + root + (int32_t)count * rank;
+    }
+    return status != DIST_OK || right ? status : DIST_ERR_INTERNAL;
+}
+
+static dist_status call_next(struct line *line)
+{
+    if (line->which <= SHARED + 1)
+        return add(line->group, 1 + rank, ranks * (ranks + 1) / 2);
+    if (line->which == WORKS && line->made % 8 == 0)
+        return add_by_work(line->group, line->made, ranks * line->made);
+    return call_some(line->group, line->made);
+}
+
+static void *run_line(void *arg)
+{
+    struct line *line = arg;
+
+    for (; line->which == ABORTED || line->made < line->calls; line->made++) {
+        dist_status status = call_next(line);
+
+        if (status == DIST_OK)
+            continue;
+        if (line->which != ABORTED || status != DIST_ERR_ABORTED)
+            fail(line, dist_status_string(status));
+        break;
+    }
+    return NULL;
+}
+
+static void run(struct line *lines, int calls)
+{
+    const struct timespec look = {.tv_nsec = 100 * 1000};
+
+    for (int i = 0; i < LINES; i++) {
+        lines[i].which = i;
+        lines[i].calls = calls;
+        if (pthread_create(&lines[i].thread, NULL, run_line, &lines[i]) != 0)
+            exit(2);
+    }
+    while (rank == 0 && lines[ABORTED].made < calls / 2 && !lines[ABORTED].failures)
+        nanosleep(&look, NULL);
+    if (rank == 0 && dist_abort(lines[ABORTED].group) != DIST_OK)
+        fail(&lines[ABORTED], "dist_abort");
+    for (int i = 0; i < LINES; i++)
+        pthread_join(lines[i].thread, NULL);
+}
+
+int main(int argc, char **argv)
+{
+    struct dist_options options = DIST_OPTIONS_INIT;
+    struct line lines[LINES] = {0};
+    dist_group *world;
+    int failures = 0;
+
+    if (argc < 3)
+        return 2;
+    options.backend = argv[1];
+    if (dist_init_process_group(&options, &world) != DIST_OK)
+        return 2;
+    rank = dist_get_rank(world);
+    ranks = dist_get_world_size(world);
+    for (int i = 0; i < LINES; i++) {
+        if (i == SHARED + 1)
+            lines[i].group = lines[SHARED].group;
+        else if (dist_dup_group(world, NULL, &lines[i].group) != DIST_OK)
+            return 2;
+    }
+    run(lines, atoi(argv[2]));
+    for (int i = 0; i < LINES; i++) {
+        failures += lines[i].failures;
+        if (i == SHARED + 1 || dist_destroy_process_group(lines[i].group) == DIST_OK)
+            continue;
+        printf("rank %d, group of thread %d: %s\n", rank, i, dist_last_error());
+        failures++;
+    }
+    return failures > 0 || dist_destroy_process_group(world) != DIST_OK;
+}

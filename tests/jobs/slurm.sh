@@ -1,0 +1,76 @@
+#!/bin/bash
+# SPDX-License-Identifier: BSD-3-Clause
+# Jobs by srun of a real Slurm: no MASTER_ADDR, whatever --mpi, and the parameters of a shell loop.
+. "$srcdir/tests/support/slurm.sh"
+. "$srcdir/tests/support/job.sh"
+trap 'slurm_end; job_end' EXIT
+
+[ -z "${CHECK_SHORT-}" ] || { job_skip "Slurm" "the other suite has it"; exit; }
+slurm_start || { job_skip "Slurm" "$slurm_why"; exit; }
+
+training=("$builddir/train_mnist" --dummy --train-samples 400 --test-samples 40 --max-steps 3
+    --epochs 1 --batch-size 56)
+hash_of() { sed -n 's/^Parameter hash: \([0-9a-f]*\) .*/\1/p' "$job_output"; }
+same() { [ -n "$reference" ] && [ "$(hash_of)" = "$reference" ]; }
+
+# reference RANKS: what a shell loop comes to.
+reference()
+{
+    job shell "$1" "${training[@]}"
+    reference=$(hash_of)
+}
+
+# srun_job OPTION...: the training comes to the same.
+srun_job()
+{
+    job self - "$(type -P srun)" "$@" "${training[@]}"
+    job_check "srun $*: the parameters of the shell loop" same
+}
+
+reference 4
+srun_job -N2 -n4
+srun_job -N2 -n4 --mpi=pmi2
+if [ -n "${CHECK_LONG-}" ]; then
+    srun_job -N1 -n4
+    srun_job -N1 -n4 --mpi=pmi2
+    # Slurm's PMIx confuses nodes of one host name.
+    srun --mpi=list 2>&1 | grep -q pmix && srun_job -N1 -n4 --mpi=pmix
+    srun_job -N2 -n4 -m cyclic
+fi
+
+# "2(x3),1" and "3,1"
+reference 7
+srun_job -N4 -n7
+
+# Two steps at once in one allocation, each smaller than it.
+cat >"$job_folder/batch" <<END
+srun -N2 -n3 --overlap ${training[*]} >"$job_folder/step.1" 2>&1 &
+one=\$!
+srun -N2 -n3 --overlap ${training[*]} >"$job_folder/step.2" 2>&1 &
+wait \$! && wait \$one
+END
+step_is_same() { job_output=$job_folder/step.$1 same; }
+reference 3
+job self - "$(type -P salloc)" -N2 -n4 "$BASH" "$job_folder/batch"
+job_check "the first of two steps at once" step_is_same 1
+job_check "the second" step_is_same 2
+
+# The example, as a user submits it.
+if [ -n "${CHECK_LONG-}" ]; then
+    reference 4
+    export TRAIN_MNIST=${training[0]}
+    job self - "$(type -P sbatch)" --wait -o "$job_folder/sbatch.out" \
+        "$srcdir/examples/cluster/train.sbatch" "${training[@]:1}"
+    sbatch_is_same() { job_output=$job_folder/sbatch.out same; }
+    job_check "examples/cluster/train.sbatch" sbatch_is_same
+    reference 3
+fi
+
+# mpirun in a step, whose variables its processes inherit.
+export OMPI_MCA_plm=rsh OMPI_MCA_ras=^slurm
+for mpirun in "$OPENMPI_RUN" "${MPICH_RUN:+$MPICH_RUN -launcher fork -rmk user}"; do
+    [ -n "$mpirun" ] || continue
+    # shellcheck disable=SC2086
+    job self - "$(type -P srun)" -N1 -n1 $mpirun -np 3 "${training[@]}"
+    job_check "${mpirun##*/} in a step: the parameters of the shell loop" same
+done

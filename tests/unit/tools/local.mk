@@ -1,0 +1,11 @@
+# SPDX-License-Identifier: BSD-3-Clause
+# Units of dist_info.
+check_PROGRAMS += tests/unit/tools/test_compare
+TESTS += tests/unit/tools/test_compare
+tests_unit_tools_test_compare_SOURCES = \
+	tests/unit/tools/test_compare.c \
+	tools/doctor/compare.c \
+	tools/doctor/print.c \
+	tools/doctor/report.c
+tests_unit_tools_test_compare_CPPFLAGS = $(AM_CPPFLAGS) -I$(top_srcdir) $(CMOCKA_CFLAGS)
+tests_unit_tools_test_compare_LDADD = libcommon.la $(CMOCKA_LIBS)

@@ -1,0 +1,128 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* dist_info doctor --job: what is said of reports that differ. */
+#include "tests/unit/base/unit.h"
+#include "tools/doctor/doctor.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum { RANKS = 4 };
+
+static struct doctor_report reports[RANKS];
+static char *said;
+
+/* Two ranks on each of two hosts, which agree. */
+static int begin(void **state)
+{
+    (void)state;
+    memset(reports, 0, sizeof(reports));
+    for (int rank = 0; rank < RANKS; rank++) {
+        reports[rank].rank = rank;
+        reports[rank].clock = 1e9;
+        snprintf(reports[rank].host, sizeof(reports[rank].host), "node%d", rank / 2);
+        doctor_ok(&reports[rank], "limit", "high");
+    }
+    return 0;
+}
+
+static int end(void **state)
+{
+    (void)state;
+    free(said);
+    said = NULL;
+    return 0;
+}
+
+static int compare(void)
+{
+    size_t size;
+    FILE *to = open_memstream(&said, &size);
+    int faults;
+
+    assert_non_null(to);
+    faults = doctor_compare(reports, RANKS, to);
+    fclose(to);
+    return faults;
+}
+
+static void test_same(void **state)
+{
+    (void)state;
+    assert_int_equal(compare(), 0);
+    assert_string_equal(said, "4 ranks on 2 hosts\nok     limit          high\n\n"
+                              "0 faults, 0 differences\n");
+}
+
+static void test_host(void **state)
+{
+    (void)state;
+    for (int rank = 2; rank < RANKS; rank++) {
+        reports[rank].count = 0;
+        doctor_fault(&reports[rank], "limit", "low");
+        doctor_mend(&reports[rank], "raise %s", "it");
+    }
+    assert_int_equal(compare(), 1);
+    assert_non_null(strstr(said, "ok     limit          [node0] high\n"));
+    assert_non_null(strstr(said, "FAULT  limit          [node1] low\n    $ raise it\n"));
+    assert_non_null(strstr(said, "1 fault, 1 difference\n"));
+}
+
+static void test_rank(void **state)
+{
+    (void)state;
+    doctor_fault(&reports[3], "other", "there");
+    assert_int_equal(compare(), 1);
+    assert_non_null(strstr(said, "FAULT  other          [rank 3 on node1] there\n"));
+    assert_non_null(strstr(said, "ok     limit          high\n"));
+}
+
+/* Addresses differ by nature. */
+static void test_own(void **state)
+{
+    (void)state;
+    for (int rank = 0; rank < RANKS; rank++) {
+        doctor_ok(&reports[rank], "address", "10.0.0.%d", rank / 2);
+        doctor_own(&reports[rank]);
+    }
+    assert_int_equal(compare(), 0);
+    assert_non_null(strstr(said, "[node1] 10.0.0.1\n"));
+    assert_non_null(strstr(said, "0 differences\n"));
+}
+
+static void test_clocks(void **state)
+{
+    (void)state;
+    reports[2].clock += 7.5;
+    assert_int_equal(compare(), 1);
+    assert_non_null(strstr(said, "the clock of node1 is 7.5 s ahead of that of node0\n"));
+}
+
+/* More findings than there is room for. */
+static void test_many(void **state)
+{
+    char last[16];
+
+    (void)state;
+    for (int i = 0; i < 2 * DOCTOR_FINDINGS; i++) {
+        doctor_fault(&reports[1], "many", "%d", i);
+        doctor_mend(&reports[1], "mend %d", i);
+    }
+    assert_int_equal(compare(), DOCTOR_FINDINGS - 1);
+    snprintf(last, sizeof(last), "%d", DOCTOR_FINDINGS - 2);
+    assert_string_equal(reports[1].findings[DOCTOR_FINDINGS - 1].text, last);
+    assert_string_equal(reports[1].findings[DOCTOR_FINDINGS - 1].mend + strlen("mend "), last);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(test_same, begin, end),
+        cmocka_unit_test_setup_teardown(test_host, begin, end),
+        cmocka_unit_test_setup_teardown(test_rank, begin, end),
+        cmocka_unit_test_setup_teardown(test_own, begin, end),
+        cmocka_unit_test_setup_teardown(test_clocks, begin, end),
+        cmocka_unit_test_setup_teardown(test_many, begin, end),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

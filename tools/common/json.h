@@ -1,0 +1,15 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Strings of JSON. */
+#ifndef TOOLS_JSON_H
+#define TOOLS_JSON_H
+
+#include <stdbool.h>
+#include <stdio.h>
+
+/* Prints text in quotes, with what JSON does not take escaped. Bytes that are no ASCII stay. */
+void json_string(const char *text, FILE *to);
+
+/* The same behind "name": and, unless it is the first of its object, a comma. */
+void json_member(const char *name, const char *text, bool first, FILE *to);
+
+#endif

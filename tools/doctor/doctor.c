@@ -1,0 +1,117 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* dist_info doctor: looks for what keeps jobs from running, or from running fast. */
+#include "doctor.h"
+
+#include "../common/args.h"
+#include "../common/launched.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+struct words {
+    int64_t ranks, timeout;
+    const char *format;
+    bool job;
+    int action;
+};
+
+enum { WORDS_HELP = 1, WORDS_TIMEOUT = 60 };
+
+#define AT(member) offsetof(struct words, member)
+static const struct args_row words_rows[] = {
+    {"ranks", 0, ARGS_INT, AT(ranks), 1, 65536, "N", "look whether N ranks fit on this machine"},
+    {"job", 0, ARGS_FLAG, AT(job), 0, 0, NULL,
+     "as a rank of the job that starts it: show the answers of all ranks, and how they differ"},
+    {"timeout", 0, ARGS_INT, AT(timeout), 1, 86400, "SECONDS",
+     "so long the ranks wait for each other (default: 60)"},
+    {"format", 0, ARGS_CHOICE, AT(format), 0, 0, "table|json",
+     "for people (the default), or for programs"},
+    {"help", 'h', ARGS_ACTION, AT(action), WORDS_HELP, 0, NULL, "print this and exit"},
+};
+static const struct args words_args = {.rows = words_rows,
+                                       .count = sizeof(words_rows) / sizeof(words_rows[0])};
+
+void doctor_examine(struct doctor_report *report)
+{
+    gethostname(report->host, sizeof(report->host) - 1);
+    report->clock = (double)time(NULL);
+    doctor_cpus(report);
+    doctor_launch(report);
+    doctor_network(report);
+    doctor_limits(report);
+    doctor_memory(report);
+    doctor_gpu(report);
+}
+
+static int doctor_usage(FILE *to, int code)
+{
+    fprintf(to, "usage: dist_info doctor [--ranks N] [--job] [--timeout SECONDS] [--format "
+                "table|json]\nLooks for what keeps jobs from running here, or from running fast, "
+                "with the command\nthat mends each. It changes nothing.\n");
+    args_help(&words_args, to);
+    fprintf(to, "Exit: 0 no fault, 1 a fault, or the job cannot be set up, 2 wrong usage.\n");
+    return code;
+}
+
+/* -1: go on; else the exit code. */
+static int doctor_options(int argc, char **argv, struct words *words)
+{
+    char failure[ARGS_FAILURE];
+    int rest, result = args_read(&words_args, argc, argv, words, &rest, failure);
+
+    if (result == 0 && words->action)
+        return doctor_usage(stdout, 0);
+    if (result == 0 && rest == argc && !(words->job && words->format))
+        return -1;
+    if (result == 0)
+        snprintf(failure, sizeof(failure),
+                 rest < argc ? "unknown argument '%s'" : "--job has no --format%s",
+                 rest < argc ? argv[rest] : "");
+    fprintf(stderr, "dist_info: doctor: %s\n", failure);
+    return doctor_usage(stderr, 2);
+}
+
+/* The ranks of this machine, as the launcher says. */
+static int doctor_local_ranks(void)
+{
+    static const char *const names[] = {"LOCAL_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_SIZE",
+                                        "MPI_LOCALNRANKS"};
+
+    for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
+        const char *value = getenv(names[i]);
+
+        if (value && atoi(value) > 0)
+            return atoi(value);
+    }
+    return 0;
+}
+
+int doctor_main(int argc, char **argv)
+{
+    struct words words = {.timeout = WORDS_TIMEOUT};
+    struct doctor_report *report;
+    int code = doctor_options(argc, argv, &words);
+
+    if (code >= 0)
+        return code;
+    report = calloc(1, sizeof(*report));
+    if (!report) {
+        fprintf(stderr, "dist_info: out of memory\n");
+        return 1;
+    }
+    report->ranks = words.ranks ? (int)words.ranks : doctor_local_ranks();
+    fflush(stdout);
+    doctor_examine(report);
+    if (words.job && launched_in_job())
+        code = doctor_job(report, (int)words.timeout);
+    else
+        code = doctor_print(report, words.format && strcmp(words.format, "json") == 0, stdout) > 0;
+    if (words.job && !launched_in_job()) {
+        fprintf(stderr, "dist_info: doctor: --job: no launcher has started this process\n");
+        code = 1;
+    }
+    free(report);
+    return fflush(stdout) == 0 ? code : 1;
+}

@@ -1,0 +1,101 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* dist_info doctor: what it looks at, and what it has found. */
+#ifndef TOOLS_DOCTOR_DOCTOR_H
+#define TOOLS_DOCTOR_DOCTOR_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdio.h>
+
+#define DOCTOR_FINDINGS 40
+
+enum doctor_level {
+    DOCTOR_OK,
+    DOCTOR_NOTE, /* no harm, or none here */
+    DOCTOR_FAULT /* jobs fail, or are slower than they need be */
+};
+
+/* The answer of one check. Fixed size: ranks exchange it as bytes. */
+struct doctor_finding {
+    char check[24];
+    int level;
+    int own;         /* nothing is wrong if it differs from machine to machine */
+    char text[240];  /* what there is */
+    char mend[320];  /* the command that mends it; "": none does */
+    char other[240]; /* what mends it where that command cannot; "": nothing */
+};
+
+/* All of a rank's. */
+struct doctor_report {
+    int ranks; /* those that the machine is to run; 0: not known */
+    int rank;  /* among those of the job; 0 without one */
+    char host[64];
+    double clock; /* seconds since 1970 */
+    int count;
+    int full; /* the last finding found no room, nor does what mends it */
+    struct doctor_finding findings[DOCTOR_FINDINGS];
+};
+
+/* argv[0] is "doctor". Returns the exit code. */
+int doctor_main(int argc, char **argv);
+
+/*
+ * Add a finding of that check, which a format says; doctor_mend and doctor_other say of the last
+ * one what mends it. Of findings beyond the room nothing is kept.
+ */
+void doctor_ok(struct doctor_report *report, const char *check, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+void doctor_note(struct doctor_report *report, const char *check, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+void doctor_fault(struct doctor_report *report, const char *check, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+void doctor_mend(struct doctor_report *report, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
+void doctor_other(struct doctor_report *report, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
+void doctor_own(struct doctor_report *report);
+
+/* The first line of a file, without its end. False: it cannot be read. */
+bool doctor_read(const char *path, char *text, size_t size);
+
+/*
+ * The value of that file in this process's cgroup or the closest one above it that has it:
+ * `file` of version 2, or `old` in the hierarchy of `controller` of version 1. False: none has.
+ */
+bool doctor_cgroup(const char *file, const char *controller, const char *old, char *text,
+                   size_t size);
+
+/* Is there a file of that pattern, as glob has them? Copies the first one's path if path is given.
+ */
+bool doctor_exists(const char *pattern, char *path, size_t size);
+
+/* All checks, in the order in which they are shown. This process must have no threads. */
+void doctor_examine(struct doctor_report *report);
+
+/* Parts of that: launchers and settings; the network; limits; memory; CPUs and clocks; GPUs. */
+void doctor_launch(struct doctor_report *report);
+void doctor_network(struct doctor_report *report);
+void doctor_limits(struct doctor_report *report);
+void doctor_memory(struct doctor_report *report);
+void doctor_cpus(struct doctor_report *report);
+void doctor_gpu(struct doctor_report *report);
+
+/* How many CPUs this process may run on. */
+int doctor_cpu_count(void);
+
+/* Print one machine's report; return how many faults it has. */
+int doctor_print(const struct doctor_report *report, bool json, FILE *to);
+
+/* Prints a finding, with where it holds unless that is "". */
+void doctor_print_finding(const struct doctor_finding *finding, const char *where, FILE *to);
+
+/*
+ * On every rank of a job: gathers the reports of all, and prints on rank 0 what all have, and what
+ * only some have. Returns the exit code.
+ */
+int doctor_job(struct doctor_report *report, int timeout_s);
+
+/* Compares the reports of `ranks` ranks and prints them; returns how many faults there are. */
+int doctor_compare(const struct doctor_report *reports, int ranks, FILE *to);
+
+#endif

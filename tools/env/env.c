@@ -1,0 +1,153 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* dist_info env: every variable, its value, who has set it, and what it is for. */
+#include "env.h"
+
+#include "../common/args.h"
+#include "../common/json.h"
+#include "origin.h"
+
+#include <dist/backend.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* A line of dist_list_variables, taken apart. */
+struct env_line {
+    const char *kind, *name, *note, *meaning;
+    const char *value; /* NULL: unset */
+    char from[64];
+};
+
+static bool env_take(char *text, struct env_line *line)
+{
+    char *fields[4];
+
+    for (int i = 0; i < 4; i++) {
+        fields[i] = strsep(&text, "\t");
+        if (!fields[i])
+            return false;
+    }
+    *line = (struct env_line){fields[0], fields[1], fields[2], fields[3], getenv(fields[1]), ""};
+    if (line->value)
+        origin_of(line->name, line->value, line->from, sizeof(line->from));
+    return true;
+}
+
+/* The heading of each kind in the table. */
+static void env_head(const char *kind)
+{
+    if (strcmp(kind, "own") == 0)
+        printf("Variables of libdist\n");
+    else if (strcmp(kind, "foreign") == 0)
+        printf("\nVariables of launchers and others\n");
+    else
+        printf("\nVariables that nobody reads\n");
+}
+
+static void env_row(const struct env_line *line)
+{
+    printf("  %-28s ", line->name);
+    if (line->value)
+        printf("%s  [set by %s]\n", *line->value ? line->value : "(empty)", line->from);
+    else if (strcmp(line->kind, "own") == 0 && *line->note)
+        printf("-  [default: %s]\n", line->note);
+    else
+        printf("-\n");
+    if (strcmp(line->kind, "foreign") == 0)
+        printf("      %s: %s\n", line->note, line->meaning);
+    else if (strcmp(line->kind, "own") == 0)
+        printf("      %s\n", line->meaning);
+    else if (*line->note)
+        printf("      did you mean %s, %s?\n", line->note, line->meaning);
+    else
+        printf("      no variable has a name like it\n");
+}
+
+static void env_object(const struct env_line *line, bool first)
+{
+    static const char *const notes[][2] = {
+        {"own", "default"}, {"foreign", "owner"}, {"unknown", "meant"}};
+
+    printf("%s\n  {", first ? "" : ",");
+    json_member("name", line->name, true, stdout);
+    json_member("kind", line->kind, false, stdout);
+    if (line->value) {
+        json_member("value", line->value, false, stdout);
+        json_member("from", line->from, false, stdout);
+    } else {
+        printf(", \"value\": null, \"from\": null");
+    }
+    for (size_t i = 0; i < sizeof(notes) / sizeof(notes[0]); i++) {
+        if (strcmp(notes[i][0], line->kind) == 0)
+            json_member(notes[i][1], line->note, false, stdout);
+    }
+    json_member("meaning", line->meaning, false, stdout);
+    printf("}");
+}
+
+static void env_print(char *text, bool json)
+{
+    const char *kind = "";
+    bool first = true;
+    char *item;
+
+    printf("%s", json ? "[" : "");
+    while ((item = strsep(&text, "\n"))) {
+        struct env_line line;
+
+        if (!env_take(item, &line))
+            continue;
+        if (!json && strcmp(kind, line.kind) != 0)
+            env_head(line.kind);
+        kind = line.kind;
+        if (json)
+            env_object(&line, first);
+        else
+            env_row(&line);
+        first = false;
+    }
+    printf("%s", json ? "\n]\n" : "");
+}
+
+enum { ENV_HELP = 1 };
+
+int env_main(int argc, char **argv)
+{
+    struct words {
+        const char *format;
+        int action;
+    } words = {0};
+    static const struct args_row rows[] = {
+        {"format", 0, ARGS_CHOICE, offsetof(struct words, format), 0, 0, "table|json",
+         "for people (the default), or for programs"},
+        {"help", 'h', ARGS_ACTION, offsetof(struct words, action), ENV_HELP, 0, NULL,
+         "print this and exit"}};
+    static const struct args args = {.rows = rows, .count = sizeof(rows) / sizeof(rows[0])};
+    size_t size = dist_list_variables(NULL, 0) + 1;
+    char failure[ARGS_FAILURE], *text;
+    int rest;
+
+    if (args_read(&args, argc, argv, &words, &rest, failure) != 0 ||
+        (!words.action && rest < argc)) {
+        if (rest < argc)
+            snprintf(failure, sizeof(failure), "unknown argument '%s'", argv[rest]);
+        fprintf(stderr, "dist_info: env: %s; see dist_info env --help\n", failure);
+        return 2;
+    }
+    if (words.action) {
+        printf("usage: dist_info env [--format table|json]\nEvery environment variable that "
+               "libdist reads: its value, which process has set it,\nits default, and what it is "
+               "for.\n");
+        args_help(&args, stdout);
+        return fflush(stdout) == 0 ? 0 : 1;
+    }
+    text = malloc(size);
+    if (!text) {
+        fprintf(stderr, "dist_info: out of memory\n");
+        return 1;
+    }
+    dist_list_variables(text, size);
+    env_print(text, words.format && strcmp(words.format, "json") == 0);
+    free(text);
+    return fflush(stdout) == 0 ? 0 : 1;
+}

@@ -1,0 +1,116 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* dist_info topology: the machine, or the machines and ranks of a job, in lines or as a picture. */
+#include "../common/args.h"
+#include "../common/launched.h"
+#include "topology.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+struct words {
+    int64_t ranks;
+    const char *svg;
+    int action;
+};
+
+enum { WORDS_HELP = 1 };
+
+#define AT(member) offsetof(struct words, member)
+static const struct args_row words_rows[] = {
+    {"ranks", 0, ARGS_INT, AT(ranks), 1, 4096, "N",
+     "start N ranks here, and show where they are (default: those of the launcher, or none)"},
+    {"svg", 0, ARGS_TEXT, AT(svg), 0, 0, "FILE", "draw a picture into that file; - is the output"},
+    {"help", 'h', ARGS_ACTION, AT(action), WORDS_HELP, 0, NULL, "print this and exit"},
+};
+static const struct args words_args = {.rows = words_rows,
+                                       .count = sizeof(words_rows) / sizeof(words_rows[0])};
+
+static int topology_usage(FILE *to, int code)
+{
+    fprintf(to, "usage: dist_info topology [--ranks N] [--svg FILE]\nShows packages, NUMA nodes, "
+                "cores and GPUs, and the ranks on them.\n");
+    args_help(&words_args, to);
+    return code;
+}
+
+static int topology_show(const struct topology *topology, const struct words *words)
+{
+    const bool file = words->svg && strcmp(words->svg, "-") != 0;
+    FILE *to = file ? fopen(words->svg, "we") : stdout;
+    bool written;
+
+    if (!to) {
+        fprintf(stderr, "dist_info: topology: %s: %s\n", words->svg, strerror(errno));
+        return 1;
+    }
+    if (words->svg)
+        topology_draw(topology, to);
+    else
+        topology_print(topology, to);
+    written = fflush(to) == 0;
+    if (file)
+        written = fclose(to) == 0 && written;
+    if (!written)
+        fprintf(stderr, "dist_info: topology: %s: %s\n", file ? words->svg : "output",
+                strerror(errno));
+    return written ? 0 : 1;
+}
+
+/* One rank of a job; rank 0 shows. */
+static int topology_rank(int rank, void *arg)
+{
+    struct topology topology;
+    dist_status status = topology_gather(&topology);
+    int code = 0;
+
+    (void)rank;
+    if (status != DIST_OK) {
+        fprintf(stderr, "dist_info: topology: %s\n", dist_last_error());
+        code = 1;
+    } else if (topology.ranks) {
+        code = topology_show(&topology, arg);
+    }
+    free(topology.machine);
+    free(topology.rank);
+    return code;
+}
+
+/* The machine without ranks. */
+static int topology_alone(const struct words *words)
+{
+    struct topology topology = {.machines = 1, .machine = malloc(sizeof(*topology.machine))};
+    int code;
+
+    if (!topology.machine) {
+        fprintf(stderr, "dist_info: out of memory\n");
+        return 1;
+    }
+    topology_discover(topology.machine);
+    code = topology_show(&topology, words);
+    free(topology.machine);
+    return code;
+}
+
+int topology_main(int argc, char **argv)
+{
+    struct words words = {0};
+    char failure[ARGS_FAILURE];
+    int rest, code = 0, result = args_read(&words_args, argc, argv, &words, &rest, failure);
+
+    if (result == 0 && words.action)
+        return topology_usage(stdout, 0);
+    if (result != 0 || rest < argc) {
+        if (result == 0)
+            snprintf(failure, sizeof(failure), "unknown argument '%s'", argv[rest]);
+        fprintf(stderr, "dist_info: topology: %s\n", failure);
+        return topology_usage(stderr, 2);
+    }
+    if (!words.ranks)
+        return launched_in_job() ? topology_rank(0, &words) : topology_alone(&words);
+    if (dist_spawn((int)words.ranks, topology_rank, &words, &code) != DIST_OK) {
+        fprintf(stderr, "dist_info: %s\n", dist_last_error());
+        return 1;
+    }
+    return code;
+}

@@ -1,0 +1,291 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* The machines and their ranks as a picture. */
+#include "topology.h"
+
+#include <stdlib.h>
+
+/* Sizes in pixels: of a core, a GPU, the space around, and a line of heading. */
+enum { SVG_CORE_W = 62, SVG_CORE_H = 36, SVG_GPU_W = 128, SVG_GPU_H = 36 };
+enum { SVG_GAP = 6, SVG_PAD = 12, SVG_HEAD = 22, SVG_WIDTH = 1500, SVG_LEGEND_W = 560 };
+
+#define SVG_BIG 16 /* of a label, with its end */
+
+/* How one machine is laid out: all its parts are boxes of one size, in a grid for each package. */
+struct svg_layout {
+    int core_columns;
+    int part_w, part_h;
+    int part_columns; /* in a package */
+    int package_w, package_h, package_columns;
+    int loose; /* GPUs that are in no part */
+    int w, h;
+};
+
+static int svg_larger(int a, int b)
+{
+    return a > b ? a : b;
+}
+
+static int svg_rows(int items, int columns)
+{
+    return (items + columns - 1) / columns;
+}
+
+static int svg_columns(int items)
+{
+    return items <= 2 ? svg_larger(items, 1) : items <= 4 ? 2 : 4;
+}
+
+static int svg_gpus_of(const struct topology_machine *machine, const struct topology_part *part)
+{
+    int count = 0;
+
+    for (int gpu = 0; gpu < machine->gpus; gpu++)
+        count += topology_part_has_gpu(machine, part, gpu);
+    return count;
+}
+
+/* Inside a part: GPUs in rows of this many. */
+static int svg_gpu_columns(int part_w)
+{
+    return svg_larger(1, (part_w - 2 * SVG_PAD + SVG_GAP) / (SVG_GPU_W + SVG_GAP));
+}
+
+static struct svg_layout svg_lay_out(const struct topology_machine *machine)
+{
+    struct svg_layout layout = {0};
+    int most_cores = 1, most_gpus = 0, packages = 0, parts = 0, most_parts = 1, package = -2;
+    int placed = 0, gpu_rows;
+
+    for (int core = 0; core < machine->cores;) {
+        struct topology_part part = topology_part_at(machine, core);
+
+        parts = part.package == package ? parts + 1 : 1;
+        packages += part.package != package;
+        package = part.package;
+        most_parts = svg_larger(most_parts, parts);
+        most_cores = svg_larger(most_cores, part.cores);
+        most_gpus = svg_larger(most_gpus, svg_gpus_of(machine, &part));
+        placed += svg_gpus_of(machine, &part);
+        core += part.cores;
+    }
+    layout.core_columns = most_cores <= 4 ? most_cores : most_cores <= 32 ? 4 : 8;
+    layout.part_w = layout.core_columns * (SVG_CORE_W + SVG_GAP) - SVG_GAP;
+    layout.part_w = svg_larger(layout.part_w, most_gpus ? SVG_GPU_W : 90) + 2 * SVG_PAD;
+    gpu_rows = svg_rows(most_gpus, svg_gpu_columns(layout.part_w));
+    layout.part_h = SVG_HEAD + svg_rows(most_cores, layout.core_columns) * (SVG_CORE_H + SVG_GAP) +
+                    gpu_rows * (SVG_GPU_H + SVG_GAP) - SVG_GAP + SVG_PAD;
+    layout.part_columns = svg_columns(most_parts);
+    layout.package_w = layout.part_columns * (layout.part_w + SVG_PAD) + SVG_PAD;
+    layout.package_h =
+        SVG_HEAD + svg_rows(most_parts, layout.part_columns) * (layout.part_h + SVG_PAD);
+    layout.package_columns = svg_columns(packages);
+    layout.loose = machine->gpus - placed;
+    layout.w = layout.package_columns * (layout.package_w + SVG_PAD) + SVG_PAD;
+    layout.w = svg_larger(layout.w, layout.loose ? SVG_GPU_W + 2 * SVG_PAD : 0);
+    layout.h = SVG_HEAD +
+               svg_rows(packages, layout.package_columns) * (layout.package_h + SVG_PAD) +
+               svg_rows(layout.loose, svg_gpu_columns(layout.w)) * (SVG_GPU_H + SVG_GAP) +
+               (layout.loose ? SVG_PAD : 0);
+    return layout;
+}
+
+/* ---- pieces ---- */
+
+static void svg_escaped(FILE *to, const char *text)
+{
+    for (; *text; text++) {
+        if (*text == '<' || *text == '&')
+            fprintf(to, "&#%d;", *text);
+        else
+            fputc(*text, to);
+    }
+}
+
+static void svg_text(FILE *to, int x, int y, const char *class, const char *text)
+{
+    fprintf(to, "<text x=\"%d\" y=\"%d\" class=\"%s\">", x, y, class);
+    svg_escaped(to, text);
+    fprintf(to, "</text>\n");
+}
+
+static void svg_box(FILE *to, int x, int y, int w, int h, const char *class, const char *head)
+{
+    fprintf(to, "<rect x=\"%d\" y=\"%d\" width=\"%d\" height=\"%d\" rx=\"4\" class=\"%s\"/>\n", x,
+            y, w, h, class);
+    if (head)
+        svg_text(to, x + SVG_PAD, y + 15, "head", head);
+}
+
+/* A core or GPU: its own name above, its ranks below, all of them where the mouse rests. */
+static void svg_cell(FILE *to, const struct topology *topology, int machine, int core, int gpu,
+                     int x, int y)
+{
+    const int w = core >= 0 ? SVG_CORE_W : SVG_GPU_W;
+    const char *idle = core >= 0 ? "idle" : "gpu idlegpu";
+    char name[64], few[SVG_BIG], all[256];
+    int count = topology_ranks_at(topology, machine, core, gpu, all, sizeof(all));
+
+    topology_ranks_at(topology, machine, core, gpu, few, core >= 0 ? 9 : sizeof(few));
+    if (core >= 0)
+        snprintf(name, sizeof(name), "core %d", core);
+    else
+        snprintf(name, sizeof(name), "GPU %d %.14s", gpu, topology->machine[machine].gpu[gpu].name);
+    fprintf(to, "<g>");
+    if (count) {
+        fprintf(to, "<title>");
+        svg_escaped(to, name);
+        fprintf(to, ": rank%s %s</title>", count == 1 ? "" : "s", all);
+    }
+    svg_box(to, x, y, w, SVG_CORE_H,
+            count == 0   ? idle
+            : core < 0   ? "gpu"
+            : count == 1 ? "one"
+                         : "shared",
+            NULL);
+    svg_text(to, x + 5, y + 12, "small", name);
+    svg_text(to, x + w / 2, y + 29, "rank", few);
+    fprintf(to, "</g>\n");
+}
+
+static void svg_part(FILE *to, const struct topology *topology, int machine,
+                     const struct svg_layout *layout, const struct topology_part *part, int x,
+                     int y)
+{
+    const struct topology_machine *of = &topology->machine[machine];
+    const int columns = layout->core_columns, gpu_columns = svg_gpu_columns(layout->part_w);
+    const int below = SVG_HEAD + svg_rows(part->cores, columns) * (SVG_CORE_H + SVG_GAP);
+    char head[32] = "cores";
+
+    if (part->numa >= 0)
+        snprintf(head, sizeof(head), "NUMA %d", part->numa);
+    svg_box(to, x, y, layout->part_w, layout->part_h, "numa", head);
+    for (int i = 0; i < part->cores; i++)
+        svg_cell(to, topology, machine, part->first + i, -1,
+                 x + SVG_PAD + i % columns * (SVG_CORE_W + SVG_GAP),
+                 y + SVG_HEAD + i / columns * (SVG_CORE_H + SVG_GAP));
+    for (int gpu = 0, i = 0; gpu < of->gpus; gpu++) {
+        if (!topology_part_has_gpu(of, part, gpu))
+            continue;
+        svg_cell(to, topology, machine, -1, gpu,
+                 x + SVG_PAD + i % gpu_columns * (SVG_GPU_W + SVG_GAP),
+                 y + below + i / gpu_columns * (SVG_GPU_H + SVG_GAP));
+        i++;
+    }
+}
+
+/* GPUs whose place in the machine is not known. */
+static void svg_loose(FILE *to, const struct topology *topology, int machine,
+                      const struct svg_layout *layout, int x, int y)
+{
+    const struct topology_machine *of = &topology->machine[machine];
+    const int columns = svg_gpu_columns(layout->w);
+    int i = 0;
+
+    for (int gpu = 0; gpu < of->gpus && layout->loose; gpu++) {
+        bool placed = false;
+
+        for (int core = 0; core < of->cores && !placed;) {
+            struct topology_part part = topology_part_at(of, core);
+
+            placed = topology_part_has_gpu(of, &part, gpu);
+            core += part.cores;
+        }
+        if (placed)
+            continue;
+        svg_cell(to, topology, machine, -1, gpu, x + SVG_PAD + i % columns * (SVG_GPU_W + SVG_GAP),
+                 y + i / columns * (SVG_GPU_H + SVG_GAP));
+        i++;
+    }
+}
+
+static void svg_machine(FILE *to, const struct topology *topology, int machine,
+                        const struct svg_layout *layout, int x, int y)
+{
+    const struct topology_machine *of = &topology->machine[machine];
+    int package = -2, packages = 0, parts = 0, left = 0, top = 0;
+    char head[32];
+
+    svg_box(to, x, y, layout->w, layout->h, "machine", of->host);
+    for (int core = 0; core < of->cores;) {
+        struct topology_part part = topology_part_at(of, core);
+
+        if (part.package != package) {
+            left = x + SVG_PAD + packages % layout->package_columns * (layout->package_w + SVG_PAD);
+            top = y + SVG_HEAD + packages / layout->package_columns * (layout->package_h + SVG_PAD);
+            snprintf(head, sizeof(head), part.package < 0 ? "machine" : "package %d", part.package);
+            svg_box(to, left, top, layout->package_w, layout->package_h, "package", head);
+            package = part.package;
+            parts = 0;
+            packages++;
+        }
+        svg_part(to, topology, machine, layout, &part,
+                 left + SVG_PAD + parts % layout->part_columns * (layout->part_w + SVG_PAD),
+                 top + SVG_HEAD + parts / layout->part_columns * (layout->part_h + SVG_PAD));
+        parts++;
+        core += part.cores;
+    }
+    svg_loose(to, topology, machine, layout, x,
+              y + SVG_HEAD +
+                  svg_rows(packages, layout->package_columns) * (layout->package_h + SVG_PAD));
+}
+
+static void svg_legend(FILE *to, int x, int y)
+{
+    static const char *const items[][2] = {{"one", "core of one rank"},
+                                           {"shared", "core that ranks share"},
+                                           {"idle", "core without ranks"},
+                                           {"gpu", "GPU of a rank"},
+                                           {"gpu idlegpu", "GPU without ranks"}};
+
+    for (size_t i = 0; i < sizeof(items) / sizeof(items[0]); i++) {
+        const int left = x + (int)(i % 3) * 180, top = y + (int)(i / 3) * 24;
+
+        svg_box(to, left, top, 22, 16, items[i][0], NULL);
+        svg_text(to, left + 28, top + 13, "legend", items[i][1]);
+    }
+}
+
+static void svg_begin(FILE *to, int w, int h, const struct topology *topology)
+{
+    fprintf(to,
+            "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"%d\" height=\"%d\" "
+            "viewBox=\"0 0 %d %d\" font-family=\"sans-serif\">\n"
+            "<style>rect{stroke:#90a4ae}.page{fill:#fff;stroke:none}.machine{fill:#fafafa}"
+            ".package{fill:#eceff1}.numa{fill:#fff}.idle{fill:#f5f5f5;stroke:#cfd8dc}"
+            ".one{fill:#bbdefb;stroke:#1565c0}.shared{fill:#ffe0b2;stroke:#e65100}"
+            ".gpu{fill:#c8e6c9;stroke:#2e7d32}.idlegpu{fill:#f5f5f5}.head{font-size:12px;"
+            "font-weight:bold;fill:#37474f}.small{font-size:9px;fill:#607d8b}"
+            ".rank{font-size:13px;font-weight:bold;text-anchor:middle;fill:#212121}"
+            ".legend{font-size:12px;fill:#37474f}</style>\n",
+            w, h, w, h);
+    fprintf(to, "<rect class=\"page\" width=\"%d\" height=\"%d\"/>\n", w, h);
+    fprintf(to, "<text x=\"%d\" y=\"20\" class=\"head\">", SVG_PAD);
+    if (topology->ranks)
+        fprintf(to, "%d rank%s on %d machine%s; bold numbers are ranks</text>\n", topology->ranks,
+                topology->ranks == 1 ? "" : "s", topology->machines,
+                topology->machines == 1 ? "" : "s");
+    else
+        fprintf(to, "no job</text>\n");
+}
+
+void topology_draw(const struct topology *topology, FILE *to)
+{
+    struct svg_layout layout;
+    int w = 0, h = 0, columns, rows;
+
+    for (int i = 0; i < topology->machines; i++) {
+        layout = svg_lay_out(&topology->machine[i]);
+        w = svg_larger(w, layout.w + SVG_PAD);
+        h = svg_larger(h, layout.h + SVG_PAD);
+    }
+    columns = svg_larger(1, SVG_WIDTH / w);
+    columns = columns > topology->machines ? topology->machines : columns;
+    rows = svg_rows(topology->machines, columns);
+    svg_begin(to, svg_larger(columns * w, SVG_LEGEND_W) + SVG_PAD, 30 + rows * h + 60, topology);
+    for (int i = 0; i < topology->machines; i++) {
+        layout = svg_lay_out(&topology->machine[i]);
+        svg_machine(to, topology, i, &layout, SVG_PAD + i % columns * w, 30 + i / columns * h);
+    }
+    svg_legend(to, SVG_PAD, 30 + rows * h);
+    fprintf(to, "</svg>\n");
+}

@@ -1,0 +1,78 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* dist_info topology: the machines of a job, and where its ranks are on them. */
+#ifndef TOOLS_TOPOLOGY_TOPOLOGY_H
+#define TOOLS_TOPOLOGY_TOPOLOGY_H
+
+#include <dist/backend.h>
+#include <stdio.h>
+
+#define TOPOLOGY_CORES 1024
+#define TOPOLOGY_GPUS 32
+
+/* Numbers count from 0 over the machine; -1: not known. */
+struct topology_core {
+    int16_t package, numa;
+    int16_t threads; /* of hardware */
+};
+struct topology_gpu {
+    int16_t package, numa;
+    char name[28]; /* "": not known */
+};
+
+/* Cores stand in the order of packages, and in these of NUMA nodes. Fixed size: ranks exchange it.
+ */
+struct topology_machine {
+    char host[64];
+    int32_t cores, gpus;
+    struct topology_core core[TOPOLOGY_CORES];
+    struct topology_gpu gpu[TOPOLOGY_GPUS];
+};
+
+struct topology_rank {
+    int machine;
+    int core; /* -1: not known */
+    int gpu;  /* -1: none */
+};
+
+struct topology {
+    int machines, ranks; /* no ranks: one machine, and no job */
+    struct topology_machine *machine;
+    struct topology_rank *rank;
+};
+
+/* Cores of one NUMA node in one package: [first, first + cores). */
+struct topology_part {
+    int package, numa;
+    int first, cores;
+};
+
+/* argv[0] is "topology". Returns the exit code. */
+int topology_main(int argc, char **argv);
+
+/* Fills in this machine, or what hwloc's variables describe in its place. */
+void topology_discover(struct topology_machine *machine);
+
+/*
+ * On every rank of a job: gathers the machines and places. Sets *topology_p on rank 0, empty
+ * elsewhere; the caller frees its two arrays. Errors: as of the calls it makes.
+ */
+dist_status topology_gather(struct topology *topology_p);
+
+/* The part that begins with that core. */
+struct topology_part topology_part_at(const struct topology_machine *machine, int core);
+
+/* Is the GPU in that part? One without a known place is in none. */
+bool topology_part_has_gpu(const struct topology_machine *machine, const struct topology_part *part,
+                           int gpu);
+
+/*
+ * The ranks of a machine on that core, or, with core -1, on that GPU: "0-3,8". Cut to "0-3 +4"
+ * where size is short. Returns how many they are.
+ */
+int topology_ranks_at(const struct topology *topology, int machine, int core, int gpu, char *text,
+                      size_t size);
+
+void topology_print(const struct topology *topology, FILE *to);
+void topology_draw(const struct topology *topology, FILE *to);
+
+#endif
