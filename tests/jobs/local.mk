@@ -202,6 +202,7 @@ job_scripts = \
 	tests/jobs/nccl_faults.sh \
 	tests/jobs/netns_cluster.sh \
 	tests/jobs/agents.sh \
+	tests/jobs/elastic.sh \
 	tests/jobs/many_groups.sh \
 	tests/jobs/movers.sh \
 	tests/jobs/uneven.sh \
