@@ -9,7 +9,7 @@ tests_jobs_mishap_LDFLAGS = $(job_ldflags)
 
 check_PROGRAMS += tests/jobs/agent
 tests_jobs_agent_SOURCES = tests/jobs/agent.c
-tests_jobs_agent_LDADD = libdist_core.la
+tests_jobs_agent_LDADD = libagents.la libdist_core.la
 tests_jobs_agent_LDFLAGS = $(job_ldflags)
 check_PROGRAMS += tests/jobs/denied
 tests_jobs_denied_SOURCES = tests/jobs/denied.c

@@ -219,13 +219,14 @@ bool disti_agents_get_round(const struct disti_wire_reader *frame,
 void disti_agents_prove(const struct agents_transcript *transcript, const char *who,
                         const void *value, size_t bytes, unsigned char proof[DISTI_HMAC_BYTES])
 {
-    struct disti_hmac hmac;
+    const struct disti_hmac_piece pieces[] = {{who, strlen(who) + 1},
+                                              {transcript->agent_nonce, AGENTS_NONCE},
+                                              {transcript->server_nonce, AGENTS_NONCE},
+                                              {transcript->job, AGENTS_JOB},
+                                              {value, bytes}};
 
-    disti_hmac_begin(&hmac, transcript->secret, transcript->secret_bytes);
-    disti_hmac_add(&hmac, who, strlen(who) + 1);
-    disti_hmac_add(&hmac, transcript->agent_nonce, AGENTS_NONCE);
-    disti_hmac_add(&hmac, transcript->server_nonce, AGENTS_NONCE);
-    disti_hmac_add(&hmac, transcript->job, AGENTS_JOB);
-    disti_hmac_add(&hmac, value, bytes);
-    disti_hmac_end(&hmac, proof);
+    if (transcript->secret_bytes == 0)
+        memset(proof, 0, DISTI_HMAC_BYTES);
+    else
+        disti_hmac(transcript->secret, transcript->secret_bytes, pieces, 5, proof);
 }

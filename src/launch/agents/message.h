@@ -3,8 +3,8 @@
 #ifndef DISTI_LAUNCH_AGENTS_MESSAGE_H
 #define DISTI_LAUNCH_AGENTS_MESSAGE_H
 
-#include "base/net/hmac.h"
 #include "launch/agents/agents.h"
+#include "launch/agents/hmac.h"
 #include "store/wire.h"
 
 /*
@@ -17,11 +17,11 @@
  *     JOIN    proof[32] member     -------->
  *                                  <--------      WELCOME   proof[32] welcome
  *
- * A proof is an HMAC-SHA-256 with the job's secret over who gives it ("agent" or "server" and a
- * zero byte), both nonces, the job, and what follows the proof. Before the server has an agent's
- * proof it believes nothing and keeps nothing; before an agent has the server's, it only shows its
- * user the text of a REFUSED. Frames after these are not proved: who can change packets on the way
- * can change them.
+ * A proof is zeroes in a job without a secret, else an HMAC-SHA-256 with the job's secret over who
+ * gives it ("agent" or "server" and a zero byte), both nonces, the job, and what follows the proof.
+ * Before the server has an agent's proof it believes nothing and keeps nothing; before an agent has
+ * the server's, it only shows its user the text of a REFUSED. Frames after these are not proved:
+ * who can change packets on the way can change them.
  *
  * Then either side sends, at any time, what follows; in brackets the value.
  */
