@@ -25,9 +25,8 @@ void disti_again_learn(struct dist_engine *engine, const struct dist_call *call,
 }
 
 /* A v-form: whole, for its lists may be others; but without a task. */
-__attribute__((noinline)) static dist_status again_uneven(struct dist_engine *engine,
-                                                          const struct dist_call *call,
-                                                          struct disti_node_op *op)
+__attribute__((noinline)) static dist_status
+again_uneven(struct dist_engine *engine, const struct dist_call *call, struct disti_node_op *op)
 {
     uint64_t fingerprint;
     dist_status status;
