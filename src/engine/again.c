@@ -37,7 +37,7 @@ again_uneven(struct dist_engine *engine, const struct dist_call *call, struct di
     if (!disti_on_node_begin(engine, call, fingerprint, op, &status))
         return DIST_ERR_UNSUPPORTED;
     disti_mismatch_called(&engine->calls, call->sequence, fingerprint);
-    engine->begun = status != DIST_OK;
+    engine->begun = status == DIST_OK ? NULL : op;
     return status;
 }
 
@@ -54,6 +54,6 @@ dist_status disti_engine_at_once(struct dist_engine *engine, const struct dist_c
     if (status == DIST_ERR_UNSUPPORTED)
         return status;
     disti_mismatch_called(&engine->calls, call->sequence, again->op.fingerprint);
-    engine->begun = status != DIST_OK;
+    engine->begun = status == DIST_OK ? NULL : &again->op;
     return status;
 }

@@ -155,8 +155,8 @@ static bool engine_begin(struct dist_engine *engine, const struct dist_call *cal
                          uint64_t fingerprint, struct disti_node_op *op, dist_status *status_p)
 {
     if (engine->begun) {
-        engine->begun = false;
-        *op = engine->again[call->collective].op;
+        *op = *engine->begun;
+        engine->begun = NULL;
         *status_p = DIST_IN_PROGRESS;
     } else {
         if (!disti_on_node_begin(engine, call, fingerprint, op, status_p))
@@ -335,8 +335,7 @@ void disti_engine_close(struct dist_engine *engine)
     disti_route_close(engine); /* first: from here on no transport touches a task */
     disti_mismatch_close(engine);
     disti_tune_links_free(engine);
-    if (engine->node_tasks)
-        disti_on_node_abandon(engine);
+    disti_on_node_abandon(engine);
     disti_node_close(engine->node);
     disti_task_clear(engine);
     disti_p2p_clear(engine);

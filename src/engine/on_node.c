@@ -135,7 +135,8 @@ struct engine_task *disti_on_node_first(const struct dist_engine *engine)
 void disti_on_node_abandon(struct dist_engine *engine)
 {
     const struct engine_task *task = node_first(engine);
+    const struct disti_node_op *op = task ? &task->node_op : engine->begun;
 
-    if (task)
-        disti_node_abandon(engine->node, &task->node_op);
+    if (op)
+        disti_node_abandon(engine->node, op);
 }

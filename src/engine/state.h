@@ -143,7 +143,7 @@ struct dist_engine {
     uint64_t posted; /* calls so far */
     struct engine_calls calls;
     struct engine_again again[DIST_COLL_COUNT];
-    bool begun; /* by at_once, and its post comes next */
+    struct disti_node_op *begun; /* by at_once: its post comes next, or the end; NULL: none */
 };
 
 /*

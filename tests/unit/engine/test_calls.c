@@ -3,6 +3,7 @@
 #include "engine/mismatch.h"
 #include "engine/state.h"
 #include "engine_rank.h"
+#include "node/segment/segment.h"
 
 #define COUNT 1000
 
@@ -75,6 +76,56 @@ static void nothing_is_prepared_for_a_message(void **state)
     (void)state;
     assert_int_equal(disti_engine_prepare(NULL, &call, &prepared), DIST_OK);
     assert_null(prepared);
+}
+
+/* ---- begun, and never posted ---- */
+
+#define UNPOSTED ((size_t)1 << 18)
+
+static void unposted_fill(int32_t *out)
+{
+    for (size_t i = 0; i < 2 * UNPOSTED; i++)
+        out[i] = 42;
+}
+
+/* Rank 0's group is aborted between at_once and post: its memory is the program's again. */
+static void unposted_rank(struct engine_rank *rank)
+{
+    static const size_t counts[] = {UNPOSTED, UNPOSTED}, offsets[] = {0, UNPOSTED};
+    struct dist_call call = {.collective = DIST_COLL_GATHER_V,
+                             .count = UNPOSTED,
+                             .out_counts = rank->rank ? NULL : counts,
+                             .out_offsets = rank->rank ? NULL : offsets,
+                             .dtype = DIST_INT32,
+                             .waits = true};
+    struct dist_ticket ticket;
+    void *in = NULL, *out = NULL;
+
+    CHECK(disti_segment_alloc(UNPOSTED * sizeof(int32_t), &in) == DIST_OK);
+    CHECK(disti_segment_alloc(2 * UNPOSTED * sizeof(int32_t), &out) == DIST_OK);
+    call.in = in;
+    call.out = out;
+    if (rank->rank == 0) {
+        CHECK(disti_engine_at_once(rank->engine, &call) == DIST_IN_PROGRESS);
+        disti_engine_close(rank->engine);
+        rank->engine = NULL;
+        unposted_fill(out);
+    }
+    rank->broken = true;
+    engine_rank_meet(rank);
+    if (rank->rank == 1) {
+        engine_rank_post(rank, call, &ticket);
+        CHECK(engine_rank_wait(rank, &ticket) != DIST_OK);
+    }
+    engine_rank_meet(rank);
+    for (size_t i = 0; rank->rank == 0 && i < 2 * UNPOSTED; i++)
+        CHECK(((int32_t *)out)[i] == 42);
+}
+
+static void memory_of_a_call_that_was_never_posted_is_left_alone(void **state)
+{
+    (void)state;
+    engine_ranks_run(2, "shm", unposted_rank);
 }
 
 /* ---- reductions of the program's own ---- */
@@ -302,6 +353,7 @@ int main(void)
         cmocka_unit_test(a_prepared_call_is_posted_again_and_again),
         cmocka_unit_test(a_prepared_call_under_way_stays_until_the_end),
         cmocka_unit_test(nothing_is_prepared_for_a_message),
+        cmocka_unit_test(memory_of_a_call_that_was_never_posted_is_left_alone),
         cmocka_unit_test(inputs_are_scaled_before_they_are_added),
         cmocka_unit_test(the_programs_function_is_called),
         cmocka_unit_test(no_elements_meet_some),
