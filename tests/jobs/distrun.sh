@@ -274,6 +274,29 @@ job_check "an endpoint that is not there" unreachable
 many() { timeout 30 "$run" -n 256 true >"$job_output" 2>&1; }
 job_check "256 workers" many
 
+# All 100 have ended when the agent looks again; only the last has failed.
+failed_among_many()
+{
+    local guard agent
+    "$run" -n 100 sh -c 'echo ready; sleep 0.7; [ $RANK != 99 ]' >"$job_output" 2>&1 &
+    guard=$!
+    for try in $(seq 200); do
+        [ "$(grep -c ready "$job_output")" = 100 ] && break
+        sleep 0.02
+    done
+    agent=$(pgrep -P $guard -x distrun) && kill -STOP "$agent" && sleep 1 && kill -CONT "$agent"
+    wait $guard
+    [ $? = 1 ] && grep -q 'rank      : 99' "$job_output"
+}
+job_check "one failure among many ends at once" failed_among_many
+
+few_descriptors()
+{
+    (ulimit -n 12 && timeout 20 "$run" -n 2 true) >"$job_output" 2>&1
+    [ $? = 1 ] && grep -q 'ulimit' "$job_output"
+}
+job_check "too few descriptors for the store" few_descriptors
+
 python=${DIST_TEST_TORCH_PYTHON-python3}
 if "$python" -c 'import torch.distributed' 2>/dev/null; then
     cat >"$job_folder/torch.py" <<'END'
