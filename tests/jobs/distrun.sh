@@ -6,6 +6,7 @@ JOB_LIMIT=60
 
 run=$builddir/distrun
 battery=$builddir/tests/conformance/conformance
+hello=$builddir/examples/hello_all_reduce
 
 # ---- unchanged programs ----
 
@@ -16,6 +17,13 @@ job self 2 distrun --nproc_per_node=2 "$builddir/train_mnist" --max-steps 2 --tr
 # One that does not come ends the others, which wait for it in the agent's store.
 job_fails "FAILED" self 2 distrun -n 2 "$BASH" -c \
     'if [ $RANK = 0 ]; then exec "$0" gloo --brief; else exec false; fi' "$battery"
+
+closed()
+{
+    "$run" -n 2 "$hello" >&- 2>"$job_output" && "$run" -n 2 "$hello" 2>&- <&- >"$job_output" &&
+        [ "$(grep -c 'rank . of 2: sum 1' "$job_output")" = 2 ]
+}
+job_check "closed standard streams" closed
 
 # ---- variables ----
 
@@ -268,6 +276,24 @@ unreachable()
     [ $? = 1 ] && grep -q 'found no agent that serves at 127.0.0.1' "$job_output"
 }
 job_check "an endpoint that is not there" unreachable
+
+# ---- launchers in each other ----
+
+for mpirun in mpirun.mpich mpirun.openmpi; do
+    inside()
+    {
+        timeout 30 "$run" -n 1 $mpirun -n 2 "$hello" >"$job_output" 2>&1 &&
+            [ "$(grep -c 'rank . of 2: sum 1' "$job_output")" = 2 ]
+    }
+    around()
+    {
+        timeout 30 $mpirun -n 1 "$run" -n 2 "$hello" >"$job_output" 2>&1 &&
+            [ "$(grep -c 'rank . of 2: sum 1' "$job_output")" = 2 ]
+    }
+    command -v $mpirun >/dev/null || { job_skip "$mpirun and distrun" "no $mpirun"; continue; }
+    job_check "$mpirun inside distrun" inside
+    job_check "distrun inside $mpirun" around
+done
 
 # ---- many, and torch ----
 
