@@ -25,6 +25,9 @@ closed()
 }
 job_check "closed standard streams" closed
 
+full() { "$run" -n 2 echo hi 2>"$job_output" >/dev/full; grep -q 'No space left' "$job_output"; }
+job_check "output that finds no space is told of" full
+
 # ---- variables ----
 
 variables()
