@@ -15,7 +15,7 @@ make                     builds
 gcc                      compiles
 libc6-dev                the C library'\''s headers
 libhwloc-dev             the topology of the machine
-libssl-dev               looked for by ./configure
+libssl-dev               the proof of a job's secret
 zlib1g-dev               reads .gz files
 libjansson-dev           reads JSON: saved measurements, saved models
 libopenblas-serial-dev   matrix products, one thread a rank

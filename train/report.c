@@ -27,12 +27,13 @@ void report_open(struct report *report, bool active, int64_t interval)
 }
 
 void report_epoch(struct report *report, int64_t epoch, int64_t steps, int64_t batch,
-                  int64_t samples)
+                  int64_t samples, int64_t before)
 {
     report->epoch = epoch;
     report->steps = steps;
     report->batch = batch;
     report->samples = samples;
+    report->before = before;
     report->started = comm_now();
     report->drawn = 0.0;
 }
@@ -95,14 +96,16 @@ static void report_draw(struct report *report, int64_t done, double loss)
 
 void report_step(struct report *report, int64_t step, double loss)
 {
+    const double before = (double)report->before / (double)report->batch; /* in steps */
+
     if (!report->active)
         return;
     if (report->bar)
         report_draw(report, step + 1, loss);
     else if (step % report->interval == 0)
         printf("Train Epoch: %" PRId64 " [%" PRId64 "/%" PRId64 " (%.0f%%)]\tLoss: %.6f\n",
-               report->epoch, step * report->batch, report->samples,
-               100.0 * (double)step / (double)report->steps, loss);
+               report->epoch, report->before + step * report->batch, report->samples,
+               100.0 * (before + (double)step) / (before + (double)report->steps), loss);
 }
 
 void report_epoch_end(struct report *report, const struct report_result *result, double lr,

@@ -13,6 +13,7 @@ struct report {
     int64_t interval; /* steps between lines */
     /* the epoch at hand */
     int64_t epoch, steps, samples, batch;
+    int64_t before;        /* samples that were taken before this run went on */
     double started, drawn; /* when the epoch began, when the bar was last drawn */
 };
 
@@ -26,9 +27,9 @@ struct report_result {
 /* Lines come out as they are printed, also into a pipe. */
 void report_open(struct report *report, bool active, int64_t interval);
 
-/* An epoch of `steps` steps of `batch` samples, `samples` in all. */
+/* An epoch of `samples` samples, of which `before` were taken already: `steps` steps of `batch`. */
 void report_epoch(struct report *report, int64_t epoch, int64_t steps, int64_t batch,
-                  int64_t samples);
+                  int64_t samples, int64_t before);
 
 /* Whether report_step would print something: else the loss need not be known. */
 bool report_is_due(const struct report *report, int64_t step);

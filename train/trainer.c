@@ -99,13 +99,13 @@ int trainer_epoch(struct trainer *trainer, double lr, struct report_result *resu
     const double began = comm_now(), communicated = trainer->comm->seconds;
     int64_t step = 0, steps;
 
-    *result = (struct report_result){.count = trainer->samples};
+    *result = (struct report_result){0};
     trainer->sampler.start = (size_t)trainer->samples;
     steps = trainer_steps(trainer);
     trainer->losses = 0.0;
     sampler_shuffle(&trainer->sampler, (uint64_t)trainer->options->seed, (uint64_t)trainer->epoch);
-    report_epoch(&trainer->report, trainer->epoch + 1, steps, global,
-                 (int64_t)trainer->train.count);
+    report_epoch(&trainer->report, trainer->epoch + 1, steps, global, (int64_t)trainer->train.count,
+                 trainer->samples);
     for (; step < steps && !trainer_is_done(trainer); step++) {
         if (trainer_step(trainer, step, lr) < 0)
             return -1;

@@ -25,12 +25,15 @@ void disti_again_learn(struct dist_engine *engine, const struct dist_call *call,
 }
 
 /* A v-form: whole, for its lists may be others; but without a task. */
-static dist_status again_uneven(struct dist_engine *engine, const struct dist_call *call,
-                                struct disti_node_op *op)
+__attribute__((noinline)) static dist_status
+again_uneven(struct dist_engine *engine, const struct dist_call *call, struct disti_node_op *op)
 {
-    uint64_t fingerprint = disti_fingerprint(call, engine->config->world_size);
+    uint64_t fingerprint;
     dist_status status;
 
+    if (!disti_collective_uneven(call->collective))
+        return DIST_ERR_UNSUPPORTED;
+    fingerprint = disti_fingerprint(call, engine->config->world_size);
     if (!disti_on_node_begin(engine, call, fingerprint, op, &status))
         return DIST_ERR_UNSUPPORTED;
     disti_mismatch_called(&engine->calls, call->sequence, fingerprint);
@@ -45,10 +48,8 @@ dist_status disti_engine_at_once(struct dist_engine *engine, const struct dist_c
 
     if (engine->calls.unpolled)
         return DIST_ERR_UNSUPPORTED;
-    if (disti_collective_uneven(call->collective))
-        return again_uneven(engine, call, &again->op);
     if (!again_is(again, call))
-        return DIST_ERR_UNSUPPORTED;
+        return again_uneven(engine, call, &again->op);
     status = disti_node_start_again(engine->node, call, &again->op);
     if (status == DIST_ERR_UNSUPPORTED)
         return status;

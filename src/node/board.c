@@ -9,6 +9,9 @@
 #include <string.h>
 #include <unistd.h>
 
+/* Of so many ranks each maps all windows when it starts: later it may have no descriptor left. */
+#define BOARD_RANKS_MET 16
+
 static bool board_one_machine(const struct dist_backend_config *config)
 {
     for (int r = 1; r < config->world_size; r++) {
@@ -45,6 +48,7 @@ static dist_status board_make(struct disti_node *node, struct disti_node_hello *
         return status;
     if (node->rank == 0 && board_make_all(node, hello) != DIST_OK)
         return DIST_OK;
+    disti_node_window_offer(node, hello);
     node->cpu = -1;
     hello->pid = (int32_t)getpid();
     hello->usable = disti_node_doorbell_open(node, hello) == DIST_OK;
@@ -124,6 +128,8 @@ bool disti_node_map(struct disti_node *node)
     int cannot = board_who_cannot(node);
 
     node->used = cannot < 0 && board_map(node);
+    if (node->used && node->ranks <= BOARD_RANKS_MET)
+        disti_node_windows_meet(node);
     if (!node->used)
         disti_info("no collectives in shared memory: %s",
                    cannot == node->rank ? "DIST_NODE_MEMORY=0, or no memory for it"

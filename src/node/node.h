@@ -110,6 +110,7 @@ struct disti_node_op {
 /* What a rank sends to each of the others, as bytes. All zero: it has no board. */
 struct disti_node_hello {
     struct disti_segment_location boards; /* of all ranks; from rank 0 only */
+    struct disti_segment_location window; /* this rank's; all zero: not made yet */
     uint64_t doorbell_inode;
     int32_t pid;
     int32_t doorbell_fd; /* the end to write to */

@@ -74,6 +74,15 @@ static dist_status window_make(struct disti_node *node)
     return status;
 }
 
+void disti_node_window_offer(struct disti_node *node, struct disti_node_hello *hello)
+{
+    bool tried = disti_log_trying(true);
+
+    if (window_make(node) == DIST_OK)
+        hello->window = node->window_location;
+    disti_log_trying(tried);
+}
+
 dist_status disti_node_show_window(struct disti_node *node, struct node_locations *locations)
 {
     dist_status status = window_make(node);
@@ -252,6 +261,17 @@ dist_status disti_node_attach(struct disti_node *node, const struct disti_node_o
 
     return peer->window ? DIST_OK
                         : window_attach(node, rank, &node_slot(peer->board, op)->locations.window);
+}
+
+void disti_node_windows_meet(struct disti_node *node)
+{
+    bool tried = disti_log_trying(true);
+
+    for (int r = 0; r < node->ranks; r++) {
+        if (r != node->rank && node->hellos[r].window.name.key)
+            (void)window_attach(node, r, &node->hellos[r].window);
+    }
+    disti_log_trying(tried);
 }
 
 static dist_status window_attach_all(struct disti_node *node, const struct disti_node_op *op)

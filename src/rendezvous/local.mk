@@ -11,6 +11,5 @@ libdist_core_sources += \
 	src/rendezvous/meet_tcp.c \
 	src/rendezvous/rendezvous.c src/rendezvous/rendezvous.h \
 	src/rendezvous/slurm.c src/rendezvous/slurm.h \
-	src/base/net/hmac.c src/base/net/hmac.h \
 	src/base/net/socket.c src/base/net/socket.h \
 	src/rendezvous/url.c

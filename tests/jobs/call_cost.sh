@@ -48,13 +48,13 @@ cost_is_small()
 
 # Rank 0 gives or takes, or both.
 cost_check() { job_check "$1, root $2" cost_is_small "$@"; }
-cost_check all_reduce 0 380
-cost_check barrier 0 305
-cost_check broadcast 0 350
-cost_check broadcast 1 350
-cost_check reduce 0 385
-cost_check reduce 1 305
-cost_check gather 0 395
-cost_check gather 1 305
-cost_check scatter 0 370
-cost_check scatter 1 360
+cost_check all_reduce 0 405
+cost_check barrier 0 335
+cost_check broadcast 0 395
+cost_check broadcast 1 395
+cost_check reduce 0 410
+cost_check reduce 1 330
+cost_check gather 0 460
+cost_check gather 1 330
+cost_check scatter 0 415
+cost_check scatter 1 405

@@ -246,6 +246,14 @@ by_rank=1 job_check "two nodes by rank" nodes 0 2 --master-port "$(job_port)" -n
 job_check "three nodes by endpoint" nodes 0 3 --rdzv-endpoint "127.0.0.1:$(job_port)" \
     "$builddir/examples/hello_all_reduce"
 job_check "their sum" [ "$(grep -c 'of 3: sum 3' "$job_output")" = 3 ]
+# The agent of node 0 has it, so rank 0 may die.
+one_store()
+{
+    nodes 0 2 --rdzv-endpoint "127.0.0.1:$(job_port)" sh -c \
+        'echo "store $DIST_AGENT_STORE $(cat "$DIST_AGENT_STORE_SECRET")"' &&
+        [ "$(grep -oE 'store 127.0.0.1:[0-9]+ [0-9a-f]{32}$' "$job_output" | uniq -c | tr -s ' ' | cut -d ' ' -f 2)" = 2 ]
+}
+job_check "one store for both" one_store
 job_check "a failure of another node" nodes 5 2 --rdzv-endpoint "127.0.0.1:$(job_port)" -n 2 \
     sh -c '[ $RANK != 3 ] || exit 5; sleep 50'
 job_check "the block on both" [ "$(grep -c '  rank      : 3 (local_rank: 1)' "$job_output")" = 2 ]
@@ -272,6 +280,8 @@ job_check "a node is lost, and the other goes on" elastic
 
 job_check "node ranks are needed" refuses "each needs --node-rank" --nnodes 2 true
 job_check "node ranks have a bound" refuses "not below the number of nodes" --nnodes 2 --node-rank 2 true
+job_check "the meeting's settings" refuses 'knows no "join_timeuot"' --nnodes 2 --rdzv-endpoint 127.0.0.1 \
+    --rdzv-conf join_timeuot=3 true
 unreachable()
 {
     timeout 20 "$run" --nnodes 2 --node-rank 1 --master-port "$(job_port)" \
@@ -297,6 +307,33 @@ for mpirun in mpirun.mpich mpirun.openmpi; do
     job_check "$mpirun inside distrun" inside
     job_check "distrun inside $mpirun" around
 done
+
+# clash TEXT BOTH FIRST SECOND: of two agents with such options one or both say TEXT; both end with 1.
+clash()
+{
+    local text=$1 both=$2 options
+    shift 2
+    for options in "$@"; do
+        (
+            # shellcheck disable=SC2086
+            timeout 20 "$run" --rdzv-conf join_timeout=3 $both $options true
+            echo "exit $?"
+        ) &
+    done >"$job_output" 2>&1
+    wait
+    [ "$(grep -c '^exit 1$' "$job_output")" = $# ] && grep -qF -- "$text" "$job_output"
+}
+wrong() { job_check "refused: $1" clash "$@"; }
+endpoint() { echo "--rdzv-endpoint 127.0.0.1:$(job_port)"; }
+job_aside wrong "start all agents of a job alike" "$(endpoint)" "--nnodes 2" "--nnodes 3"
+job_aside wrong "start all agents of a job alike" "$(endpoint) --nnodes 2" "" "--max-restarts 2"
+job_aside wrong "give each job a port of its own" "$(endpoint) --nnodes 2" "--rdzv-id a" "--rdzv-id b"
+job_aside wrong "two agents have --node-rank 1" "--nnodes 3 --master-port $(job_port)" \
+    "--node-rank 0" "--node-rank 1" "--node-rank 1"
+job_aside wrong "is already in use on this machine" "--nnodes 2 --master-port $(job_port)" \
+    "--node-rank 0" "--node-rank 0"
+job_aside wrong 'the name "no.such.host.invalid"' "--nnodes 2 --rdzv-endpoint no.such.host.invalid" ""
+job_collect
 
 # ---- many, and torch ----
 

@@ -9,7 +9,7 @@ tests_jobs_mishap_LDFLAGS = $(job_ldflags)
 
 check_PROGRAMS += tests/jobs/agent
 tests_jobs_agent_SOURCES = tests/jobs/agent.c
-tests_jobs_agent_LDADD = libdist_core.la
+tests_jobs_agent_LDADD = libagents.la libdist_core.la
 tests_jobs_agent_LDFLAGS = $(job_ldflags)
 check_PROGRAMS += tests/jobs/denied
 tests_jobs_denied_SOURCES = tests/jobs/denied.c
@@ -202,6 +202,7 @@ job_scripts = \
 	tests/jobs/nccl_faults.sh \
 	tests/jobs/netns_cluster.sh \
 	tests/jobs/agents.sh \
+	tests/jobs/elastic.sh \
 	tests/jobs/many_groups.sh \
 	tests/jobs/movers.sh \
 	tests/jobs/uneven.sh \

@@ -155,12 +155,13 @@ bool disti_agents_next_event(struct disti_agents *agents, struct disti_agents_ev
 
 void disti_agents_ready(struct disti_agents *agents)
 {
-    unsigned char value[4];
+    unsigned char value[AGENTS_READY_BYTES];
 
     if (agents->client.state != AGENTS_CLIENT_STOPPING)
         return;
-    disti_agents_client_keep_port(agents);
-    disti_wire_put32(value, (uint32_t)agents->client.port);
+    disti_agents_client_keep_ports(agents);
+    disti_wire_put32(value, (uint32_t)agents->client.master_port.number);
+    disti_wire_put32(value + 4, (uint32_t)agents->client.store_port.number);
     agents->client.state = AGENTS_CLIENT_READY;
     disti_agents_link_send(&agents->client.link, AGENTS_READY, value, sizeof(value));
 }

@@ -74,10 +74,11 @@ struct disti_agents_round {
     int node_rank, nodes;
     int first_rank, world_size; /* this node's workers have the ranks from first_rank on */
     const int *workers;         /* of each node, by node rank */
-    /* Where the first node can listen, for its agent's store or its rank 0. Its agent kept the port
-     * from others until now. */
+    /* Where the first node can listen: its rank 0 at one port, its agent's store at the other. Its
+     * agent kept the ports from others until now. */
     char master_address[256];
-    int master_port;
+    int master_port, store_port;
+    char store_secret[33]; /* what that store asks for: 32 hexadecimal digits, new in each round */
     const char *job;
 };
 

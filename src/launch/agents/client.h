@@ -32,6 +32,11 @@ enum agents_client_state {
     AGENTS_CLIENT_OVER
 };
 
+struct agents_port {
+    int fd; /* -1: it is not kept */
+    int number;
+};
+
 struct agents_client {
     enum agents_client_state state;
     struct agents_link link;
@@ -41,7 +46,7 @@ struct agents_client {
     char tried[DISTI_AGENTS_TEXT / 2]; /* why the latest attempt failed */
     struct agents_transcript transcript;
     struct agents_welcome server;
-    int port_fd, port; /* kept free for the first node; -1 */
+    struct agents_port master_port, store_port; /* kept free, if this is the first node */
 };
 
 /* All of an agent. */
@@ -80,9 +85,9 @@ bool disti_agents_client_reach(struct disti_agents *agents, struct disti_agents_
 bool disti_agents_client_break(struct disti_agents *agents, struct disti_agents_event *event_p,
                                const char *format, ...) __attribute__((format(printf, 3, 4)));
 
-/* Keeps a port, and lets go of it. */
-void disti_agents_client_keep_port(struct disti_agents *agents);
-void disti_agents_client_drop_port(struct agents_client *client);
+/* Keeps the ports, and lets go of them. */
+void disti_agents_client_keep_ports(struct disti_agents *agents);
+void disti_agents_client_drop_ports(struct agents_client *client);
 
 /* config.c: copies the strings; false: no memory. And frees them. */
 bool disti_agents_config_copy(struct disti_agents_config *copy_p,

@@ -173,6 +173,11 @@ static dist_status config_check_names(const struct disti_agents_config *config)
     if (config->secret_bytes > SECRET_MAX || (config->secret_bytes && !config->secret))
         return disti_fail(DIST_ERR_INVALID_ARGUMENT, "a job's secret has at most %d bytes",
                           SECRET_MAX);
+    if (config->secret_bytes && !disti_hmac_exists())
+        return disti_fail(
+            DIST_ERR_UNSUPPORTED,
+            "this distrun was built without OpenSSL, and cannot prove that it has the "
+            "job's secret: build it with libssl-dev");
     if (config->address && !config_is_text(config->address, AGENTS_ADDRESS))
         return disti_fail(DIST_ERR_INVALID_ARGUMENT, "--local-addr wants an address");
     return DIST_OK;

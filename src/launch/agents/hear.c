@@ -24,32 +24,48 @@ bool disti_agents_client_break(struct disti_agents *agents, struct disti_agents_
     return true;
 }
 
-void disti_agents_client_drop_port(struct agents_client *client)
+static void hear_drop(struct agents_port *port)
 {
-    if (client->port_fd >= 0)
-        disti_descriptor_close(client->port_fd);
-    client->port_fd = -1;
+    if (port->fd >= 0)
+        disti_descriptor_close(port->fd);
+    port->fd = -1;
 }
 
-/* Bound, so that nobody else gets it, but it does not listen. Without one the port is 0. */
-void disti_agents_client_keep_port(struct disti_agents *agents)
+void disti_agents_client_drop_ports(struct agents_client *client)
 {
-    struct agents_client *client = &agents->client;
+    hear_drop(&client->master_port);
+    hear_drop(&client->store_port);
+}
+
+/* Bound, so that nobody else gets it, but it does not listen. Without one the number is 0. */
+static void hear_keep(const struct agents_client *client, struct agents_port *port)
+{
     struct sockaddr_storage own = {0};
     socklen_t size = sizeof(own);
 
-    disti_agents_client_drop_port(client);
-    client->port = agents->config.master_port;
-    if (client->port || getsockname(client->link.fd, (struct sockaddr *)&own, &size))
+    port->number = 0;
+    if (getsockname(client->link.fd, (struct sockaddr *)&own, &size))
         return;
-    client->port_fd = disti_descriptor_own(socket(own.ss_family, SOCK_STREAM | SOCK_CLOEXEC, 0));
+    port->fd = disti_descriptor_own(socket(own.ss_family, SOCK_STREAM | SOCK_CLOEXEC, 0));
     if (own.ss_family == AF_INET6)
         ((struct sockaddr_in6 *)(void *)&own)->sin6_port = 0;
     else
         ((struct sockaddr_in *)(void *)&own)->sin_port = 0;
-    if (client->port_fd >= 0 && bind(client->port_fd, (struct sockaddr *)&own, size) == 0 &&
-        getsockname(client->port_fd, (struct sockaddr *)&own, &size) == 0)
-        client->port = disti_address_port((struct sockaddr *)&own);
+    if (port->fd >= 0 && bind(port->fd, (struct sockaddr *)&own, size) == 0 &&
+        getsockname(port->fd, (struct sockaddr *)&own, &size) == 0)
+        port->number = disti_address_port((struct sockaddr *)&own);
+}
+
+void disti_agents_client_keep_ports(struct disti_agents *agents)
+{
+    struct agents_client *client = &agents->client;
+
+    disti_agents_client_drop_ports(client);
+    hear_keep(client, &client->store_port);
+    if (agents->config.master_port)
+        client->master_port.number = agents->config.master_port;
+    else
+        hear_keep(client, &client->master_port);
 }
 
 static void hear_describe_failure(struct disti_agents_event *event)
@@ -90,7 +106,7 @@ static bool hear_failure(struct disti_agents *agents, struct disti_agents_event 
     return true;
 }
 
-/* The port may be listened at from now on. */
+/* The ports may be listened at from now on. */
 static bool hear_round(struct disti_agents *agents, struct disti_agents_event *event_p)
 {
     struct agents_client *client = &agents->client;
@@ -101,7 +117,7 @@ static bool hear_round(struct disti_agents *agents, struct disti_agents_event *e
         event_p->round.workers[event_p->round.node_rank] != agents->config.workers)
         return false;
     event_p->round.job = agents->config.job;
-    disti_agents_client_drop_port(client);
+    disti_agents_client_drop_ports(client);
     client->state = AGENTS_CLIENT_RUNNING;
     return true;
 }

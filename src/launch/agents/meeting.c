@@ -3,6 +3,7 @@
 #include "launch/agents/server.h"
 
 #include "base/clock.h"
+#include "base/net/socket.h"
 
 #include <limits.h>
 #include <stdio.h>
@@ -123,8 +124,11 @@ static void meeting_close(struct agents_server *server, int n)
     for (int i = 0; i < count; i++)
         numbers[i] = (int)nodes[i]->member.workers;
     round.master_port = (int)nodes[0]->member.master_port;
+    round.store_port = (int)nodes[0]->member.store_port;
     memcpy(round.master_address, nodes[0]->member.address, sizeof(round.master_address));
-    if (disti_agents_round_count(&round))
+    if (disti_random_id(round.store_secret) != DIST_OK)
+        disti_agents_break(server, "on %s: %s", server->host, dist_last_error());
+    else if (disti_agents_round_count(&round))
         meeting_tell(server, nodes, &round);
     else
         disti_agents_break(server, "%d nodes have more workers together than can be counted",

@@ -56,22 +56,23 @@ static const unsigned char *message_get(const unsigned char *bytes, uint32_t *nu
 
 void disti_agents_put_member(unsigned char *bytes, const struct agents_member *member)
 {
-    const uint32_t numbers[10] = {member->pid,          (uint32_t)member->node_rank,
+    const uint32_t numbers[11] = {member->pid,          (uint32_t)member->node_rank,
                                   member->min_nodes,    member->max_nodes,
                                   member->max_restarts, member->workers,
                                   member->same_workers, member->join_now,
-                                  member->serves,       member->master_port};
+                                  member->serves,       member->master_port,
+                                  member->store_port};
 
-    bytes = message_put(bytes, numbers, 10);
+    bytes = message_put(bytes, numbers, 11);
     disti_agents_put_text(bytes, member->host, sizeof(member->host));
     disti_agents_put_text(bytes + sizeof(member->host), member->address, sizeof(member->address));
 }
 
 bool disti_agents_get_member(const unsigned char *bytes, struct agents_member *member_p)
 {
-    uint32_t n[10];
+    uint32_t n[11];
 
-    bytes = message_get(bytes, n, 10);
+    bytes = message_get(bytes, n, 11);
     *member_p = (struct agents_member){.pid = n[0],
                                        .node_rank = (int32_t)n[1],
                                        .min_nodes = n[2],
@@ -81,11 +82,12 @@ bool disti_agents_get_member(const unsigned char *bytes, struct agents_member *m
                                        .same_workers = n[6],
                                        .join_now = n[7],
                                        .serves = n[8],
-                                       .master_port = n[9]};
+                                       .master_port = n[9],
+                                       .store_port = n[10]};
     return n[0] <= INT_MAX && member_p->node_rank >= -1 && n[2] >= 1 && n[2] <= n[3] &&
            n[3] <= DISTI_AGENTS_NODES_MAX && member_p->node_rank < (int32_t)n[3] &&
            n[4] <= INT_MAX && n[5] >= 1 && n[5] <= DISTI_AGENTS_WORKERS_MAX && n[6] <= 1 &&
-           n[7] <= 1 && n[8] <= 1 && n[9] <= 65535 &&
+           n[7] <= 1 && n[8] <= 1 && n[9] <= 65535 && n[10] <= 65535 &&
            disti_agents_get_text(bytes, sizeof(member_p->host), member_p->host) &&
            member_p->host[0] &&
            disti_agents_get_text(bytes + sizeof(member_p->host), sizeof(member_p->address),
@@ -153,11 +155,13 @@ bool disti_agents_get_failure(const struct disti_wire_reader *frame, struct dist
 
 void disti_agents_put_round(unsigned char *bytes, const struct disti_agents_round *round)
 {
-    const uint32_t numbers[5] = {(uint32_t)round->round, (uint32_t)round->restarts,
-                                 (uint32_t)round->node_rank, (uint32_t)round->nodes,
-                                 (uint32_t)round->master_port};
+    const uint32_t numbers[6] = {(uint32_t)round->round,       (uint32_t)round->restarts,
+                                 (uint32_t)round->node_rank,   (uint32_t)round->nodes,
+                                 (uint32_t)round->master_port, (uint32_t)round->store_port};
 
-    bytes = message_put(bytes, numbers, 5);
+    bytes = message_put(bytes, numbers, 6);
+    disti_agents_put_text(bytes, round->store_secret, AGENTS_SECRET);
+    bytes += AGENTS_SECRET;
     disti_agents_put_text(bytes, round->master_address, sizeof(round->master_address));
     for (int i = 0; i < round->nodes; i++)
         disti_wire_put32(bytes + AGENTS_ADDRESS + 4 * i, (uint32_t)round->workers[i]);
@@ -182,14 +186,18 @@ bool disti_agents_get_round(const struct disti_wire_reader *frame,
                             struct disti_agents_round *round_p, int *workers_p)
 {
     const unsigned char *bytes = disti_wire_value(frame);
-    uint32_t n[5];
+    uint32_t n[6];
 
     if (frame->head.value_bytes < AGENTS_ROUND_BYTES)
         return false;
-    bytes = message_get(bytes, n, 5);
+    bytes = message_get(bytes, n, 6);
     if (n[0] > INT_MAX || n[1] > INT_MAX || n[2] >= n[3] || n[3] > DISTI_AGENTS_NODES_MAX ||
-        n[4] > 65535 || frame->head.value_bytes != AGENTS_ROUND_BYTES + 4 * (size_t)n[3] ||
-        !disti_agents_get_text(bytes, AGENTS_ADDRESS, round_p->master_address))
+        n[4] > 65535 || n[5] > 65535 ||
+        frame->head.value_bytes != AGENTS_ROUND_BYTES + 4 * (size_t)n[3] ||
+        !disti_agents_get_text(bytes, AGENTS_SECRET, round_p->store_secret))
+        return false;
+    bytes += AGENTS_SECRET;
+    if (!disti_agents_get_text(bytes, AGENTS_ADDRESS, round_p->master_address))
         return false;
     for (uint32_t i = 0; i < n[3]; i++) {
         uint32_t workers = disti_wire_get32(bytes + AGENTS_ADDRESS + 4 * (size_t)i);
@@ -203,6 +211,7 @@ bool disti_agents_get_round(const struct disti_wire_reader *frame,
     round_p->node_rank = (int)n[2];
     round_p->nodes = (int)n[3];
     round_p->master_port = (int)n[4];
+    round_p->store_port = (int)n[5];
     round_p->workers = workers_p;
     return disti_agents_round_count(round_p);
 }
@@ -210,13 +219,14 @@ bool disti_agents_get_round(const struct disti_wire_reader *frame,
 void disti_agents_prove(const struct agents_transcript *transcript, const char *who,
                         const void *value, size_t bytes, unsigned char proof[DISTI_HMAC_BYTES])
 {
-    struct disti_hmac hmac;
+    const struct disti_hmac_piece pieces[] = {{who, strlen(who) + 1},
+                                              {transcript->agent_nonce, AGENTS_NONCE},
+                                              {transcript->server_nonce, AGENTS_NONCE},
+                                              {transcript->job, AGENTS_JOB},
+                                              {value, bytes}};
 
-    disti_hmac_begin(&hmac, transcript->secret, transcript->secret_bytes);
-    disti_hmac_add(&hmac, who, strlen(who) + 1);
-    disti_hmac_add(&hmac, transcript->agent_nonce, AGENTS_NONCE);
-    disti_hmac_add(&hmac, transcript->server_nonce, AGENTS_NONCE);
-    disti_hmac_add(&hmac, transcript->job, AGENTS_JOB);
-    disti_hmac_add(&hmac, value, bytes);
-    disti_hmac_end(&hmac, proof);
+    if (transcript->secret_bytes == 0)
+        memset(proof, 0, DISTI_HMAC_BYTES);
+    else
+        disti_hmac(transcript->secret, transcript->secret_bytes, pieces, 5, proof);
 }

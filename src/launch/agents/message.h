@@ -3,8 +3,8 @@
 #ifndef DISTI_LAUNCH_AGENTS_MESSAGE_H
 #define DISTI_LAUNCH_AGENTS_MESSAGE_H
 
-#include "base/net/hmac.h"
 #include "launch/agents/agents.h"
+#include "launch/agents/hmac.h"
 #include "store/wire.h"
 
 /*
@@ -17,11 +17,11 @@
  *     JOIN    proof[32] member     -------->
  *                                  <--------      WELCOME   proof[32] welcome
  *
- * A proof is an HMAC-SHA-256 with the job's secret over who gives it ("agent" or "server" and a
- * zero byte), both nonces, the job, and what follows the proof. Before the server has an agent's
- * proof it believes nothing and keeps nothing; before an agent has the server's, it only shows its
- * user the text of a REFUSED. Frames after these are not proved: who can change packets on the way
- * can change them.
+ * A proof is zeroes in a job without a secret, else an HMAC-SHA-256 with the job's secret over who
+ * gives it ("agent" or "server" and a zero byte), both nonces, the job, and what follows the proof.
+ * Before the server has an agent's proof it believes nothing and keeps nothing; before an agent has
+ * the server's, it only shows its user the text of a REFUSED. Frames after these are not proved:
+ * who can change packets on the way can change them.
  *
  * Then either side sends, at any time, what follows; in brackets the value.
  */
@@ -34,7 +34,7 @@ enum agents_op {
                        more */
     AGENTS_BEAT,    /* a sign of life */
     /* from an agent: */
-    AGENTS_READY, /* (u32 port) for the next round */
+    AGENTS_READY, /* (u32 master_port, store_port) for the next round */
     AGENTS_SUCCEEDED,
     AGENTS_FAILED, /* (failure) */
     AGENTS_LEAVE,  /* (text) */
@@ -56,10 +56,11 @@ struct agents_member {
     int32_t node_rank; /* wished for, or -1 */
     uint32_t min_nodes, max_nodes, max_restarts, workers;
     uint32_t same_workers, join_now, serves;
-    uint32_t master_port;
+    uint32_t master_port, store_port;
     char host[DISTI_AGENTS_HOST], address[AGENTS_ADDRESS];
 };
-#define AGENTS_MEMBER_BYTES (10 * 4 + DISTI_AGENTS_HOST + AGENTS_ADDRESS)
+#define AGENTS_READY_BYTES (2 * 4)
+#define AGENTS_MEMBER_BYTES (11 * 4 + DISTI_AGENTS_HOST + AGENTS_ADDRESS)
 
 struct agents_welcome {
     uint32_t pid;
@@ -68,8 +69,10 @@ struct agents_welcome {
 };
 #define AGENTS_WELCOME_BYTES (3 * 4 + DISTI_AGENTS_HOST)
 
-/* u32 round, restarts, node_rank, nodes, master_port; address; nodes * u32 workers. */
-#define AGENTS_ROUND_BYTES (5 * 4 + AGENTS_ADDRESS)
+/* u32 round, restarts, node_rank, nodes, master_port, store_port; secret; address; nodes * u32
+ * workers. */
+#define AGENTS_SECRET 33
+#define AGENTS_ROUND_BYTES (6 * 4 + AGENTS_SECRET + AGENTS_ADDRESS)
 
 /* 9 * 4, i64 time, host, text. */
 #define AGENTS_FAILURE_BYTES (9 * 4 + 8 + DISTI_AGENTS_HOST + DISTI_AGENTS_TEXT)

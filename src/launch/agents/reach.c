@@ -27,7 +27,7 @@ void disti_agents_client_begin(struct disti_agents *agents)
     struct agents_client *client = &agents->client;
 
     client->state = AGENTS_SEEKING;
-    client->link.fd = client->port_fd = -1;
+    client->link.fd = client->master_port.fd = client->store_port.fd = -1;
     client->join_by_ns = disti_deadline_ms(agents->config.join_timeout_ms);
     client->note_ns = disti_deadline_ms(NOTE_MS);
     client->delay_ms = DELAY_FIRST_MS;
@@ -45,7 +45,7 @@ static void reach_forget(struct agents_client *client)
 void disti_agents_client_end(struct disti_agents *agents)
 {
     reach_forget(&agents->client);
-    disti_agents_client_drop_port(&agents->client);
+    disti_agents_client_drop_ports(&agents->client);
     agents->client.state = AGENTS_CLIENT_OVER;
 }
 
@@ -216,8 +216,9 @@ static void reach_join(struct disti_agents *agents)
                                    .join_now = config->join_now,
                                    .serves = agents->server != NULL};
 
-    disti_agents_client_keep_port(agents);
-    member.master_port = (uint32_t)client->port;
+    disti_agents_client_keep_ports(agents);
+    member.master_port = (uint32_t)client->master_port.number;
+    member.store_port = (uint32_t)client->store_port.number;
     snprintf(member.host, sizeof(member.host), "%s", config->host);
     reach_address(agents, member.address);
     disti_agents_put_member(value + DISTI_HMAC_BYTES, &member);

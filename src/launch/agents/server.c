@@ -230,6 +230,7 @@ static void server_lose(struct agents_server *server, struct agents_peer *peer, 
 static bool server_hear(struct agents_server *server, struct agents_peer *peer)
 {
     const struct disti_wire_reader *in = &peer->link.in;
+    const unsigned char *value = disti_wire_value(in);
     struct disti_agents_failure failure;
     char why[DISTI_AGENTS_TEXT];
 
@@ -237,10 +238,11 @@ static bool server_hear(struct agents_server *server, struct agents_peer *peer)
     case AGENTS_BEAT:
         return in->head.value_bytes == 0;
     case AGENTS_READY:
-        if (peer->state != AGENTS_PEER_STOPPING || in->head.value_bytes != 4 ||
-            disti_wire_get32(disti_wire_value(in)) > 65535)
+        if (peer->state != AGENTS_PEER_STOPPING || in->head.value_bytes != AGENTS_READY_BYTES ||
+            disti_wire_get32(value) > 65535 || disti_wire_get32(value + 4) > 65535)
             return false;
-        peer->member.master_port = disti_wire_get32(disti_wire_value(in));
+        peer->member.master_port = disti_wire_get32(value);
+        peer->member.store_port = disti_wire_get32(value + 4);
         peer->state = AGENTS_PEER_READY;
         return true;
     case AGENTS_SUCCEEDED:

@@ -16,7 +16,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-enum { AGENT_FILES = 65536, AGENT_FAILED = 1 };
+enum { AGENT_FILES = 65536, AGENT_FAILED = 1, AGENT_WRONG = 2 /* what was asked for */ };
 
 /* Each worker takes up to five descriptors here; it gets the limit that the agent found. */
 static void agent_raise_limit(struct disti_run_agent *agent)
@@ -218,14 +218,17 @@ int disti_run_agent(int signals_fd, const sigset_t *mask, void *arg)
                                     .state = DISTI_RUN_OVER,
                                     .kill_at = INT64_MAX};
     int code = AGENT_FAILED;
+    dist_status status;
 
     if (!agent_open(&agent))
         return code;
-    if (agent_prepare(&agent) == DIST_OK) {
+    status = agent_prepare(&agent);
+    if (status == DIST_OK) {
         agent_rounds(&agent);
         code = agent_conclude(&agent);
     } else {
         fprintf(stderr, "distrun: %s\n", dist_last_error());
+        code = status == DIST_ERR_INVALID_ARGUMENT ? AGENT_WRONG : AGENT_FAILED;
     }
     agent_end_round(&agent);
     disti_run_meeting_close(&agent);

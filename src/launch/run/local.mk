@@ -20,7 +20,7 @@ librun_la_SOURCES = \
 	src/launch/workers/family.c src/launch/workers/family.h \
 	src/launch/workers/workers.c src/launch/workers/workers.h
 librun_la_CPPFLAGS = $(AM_CPPFLAGS) -I$(top_srcdir) $(HWLOC_CFLAGS)
-librun_la_LIBADD = libcommon.la libdist_core.la
+librun_la_LIBADD = libagents.la libcommon.la libdist_core.la
 
 bin_PROGRAMS += distrun
 distrun_SOURCES = src/launch/run/main.c

@@ -54,6 +54,8 @@ static void meeting_take_round(struct disti_run_agent *agent, const struct disti
     round->world_size = from->world_size;
     snprintf(round->master_address, sizeof(round->master_address), "%s", from->master_address);
     round->master_port = from->master_port;
+    round->store_port = from->store_port;
+    memcpy(round->store_word, from->store_secret, sizeof(round->store_word));
     snprintf(round->job, sizeof(round->job), "%s", from->job);
     agent->met = true;
 }

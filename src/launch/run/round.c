@@ -60,11 +60,14 @@ dist_status disti_run_round_local(const struct disti_run_options *options, int r
     round_p->workers = round_p->world_size = options->workers;
     snprintf(round_p->master_address, sizeof(round_p->master_address), "%s", host);
     round_p->master_port = (int)options->master_port;
+    round_p->store_port = 0;
     if (options->master_port < 0)
         status = round_free_port(&round_p->master_port);
     if (options->rdzv_id)
         snprintf(round_p->job, sizeof(round_p->job), "%s", options->rdzv_id);
     else if (status == DIST_OK && !round_p->job[0])
         status = round_name(round_p->job);
+    if (status == DIST_OK)
+        status = disti_random_id(round_p->store_word);
     return status;
 }

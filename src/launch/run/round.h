@@ -15,7 +15,9 @@ struct disti_run_round {
     char master_address[256];            /* where rank 0 may listen */
     int master_port;
     char job[128];
-    char store[300];       /* host and port of the agent's store; "": it has none */
+    int store_port;        /* of the first node's agent's store; 0: any free one */
+    char store_word[33];   /* what that asks for, 32 hexadecimal digits */
+    char store[300];       /* its host and port, for the workers */
     char store_secret[64]; /* the file with what that asks for */
 };
 

@@ -33,16 +33,13 @@ static void start_path(int fd, char *path, size_t size)
 
 /* ---- the store ---- */
 
-static dist_status start_secret(struct disti_run_agent *agent, char secret[33])
+/* What the store asks for, in a file for the workers. */
+static dist_status start_secret(struct disti_run_agent *agent)
 {
-    const dist_status status = disti_random_id(secret);
-
-    if (status != DIST_OK)
-        return status;
     if (agent->secret_fd < 0)
         agent->secret_fd = disti_file_memory();
     if (agent->secret_fd < 0 || fchmod(agent->secret_fd, 0600) != 0 ||
-        pwrite(agent->secret_fd, secret, 32, 0) != 32)
+        pwrite(agent->secret_fd, agent->round.store_word, 32, 0) != 32)
         return disti_fail_errno(DIST_ERR_SYSTEM,
                                 "cannot keep the store's secret: see the limit of open files "
                                 "(ulimit -n)");
@@ -51,22 +48,27 @@ static dist_status start_secret(struct disti_run_agent *agent, char secret[33])
 }
 
 /*
- * In this process, which outlives rank 0: so all ranks hear of its end too. Of several nodes rank 0
- * has it, at MASTER_PORT: other nodes know of no other place.
+ * The first node's agent has the store of all: it outlives rank 0, so that all ranks hear of its
+ * end too. The workers of the other nodes wait until it is there.
  */
 static dist_status start_store(struct disti_run_agent *agent)
 {
-    char secret[33];
-    dist_status status = start_secret(agent, secret);
+    struct disti_run_round *round = &agent->round;
+    const char *host = round->nodes == 1 ? "127.0.0.1" : NULL;
+    dist_status status = start_secret(agent);
 
-    if (status == DIST_OK)
-        status = disti_store_server_listen("127.0.0.1", 0, agent->round.world_size, &agent->store);
-    if (status != DIST_OK)
-        return status;
-    disti_store_server_set_job(agent->store, secret, true);
-    snprintf(agent->round.store, sizeof(agent->round.store), "127.0.0.1:%d",
-             disti_store_server_port(agent->store));
-    return disti_store_server_run(agent->store);
+    if (status == DIST_OK && round->node_rank == 0) {
+        status =
+            disti_store_server_listen(host, round->store_port, round->world_size, &agent->store);
+        if (status != DIST_OK)
+            return status;
+        round->store_port = disti_store_server_port(agent->store);
+        disti_store_server_set_job(agent->store, round->store_word, true);
+        status = disti_store_server_run(agent->store);
+    }
+    snprintf(round->store, sizeof(round->store), "%s:%d", host ? host : round->master_address,
+             round->store_port);
+    return status;
 }
 
 /* ---- a worker's streams ---- */
@@ -250,11 +252,8 @@ static dist_status start_workers(struct disti_run_agent *agent, struct start_sou
 dist_status disti_run_agent_start(struct disti_run_agent *agent)
 {
     struct start_sources sources = {{NULL, NULL}, {0, 0}};
-    dist_status status = DIST_OK;
+    dist_status status = start_store(agent);
 
-    agent->round.store[0] = '\0';
-    if (agent->round.nodes == 1)
-        status = start_store(agent);
     if (status == DIST_OK)
         status = start_workers(agent, &sources);
     free(sources.of[0]);

@@ -105,10 +105,8 @@ char **disti_run_environment(const struct disti_run_options *options,
         return NULL;
     environment_put_torch(&made, options, round, place);
     environment_put(&made, "DIST_AGENT_LAST_CALL=%s", place->last_calls);
-    if (round->store[0]) {
-        environment_put(&made, "DIST_AGENT_STORE=%s", round->store);
-        environment_put(&made, "DIST_AGENT_STORE_SECRET=%s", round->store_secret);
-    }
+    environment_put(&made, "DIST_AGENT_STORE=%s", round->store);
+    environment_put(&made, "DIST_AGENT_STORE_SECRET=%s", round->store_secret);
     made.own = made.count;
     for (int i = 0; i < inherited && !made.failed; i++) {
         if (!environment_is_own(&made, environ[i]))

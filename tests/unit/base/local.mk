@@ -6,7 +6,6 @@ check_PROGRAMS += \
 	tests/unit/base/test_dtype \
 	tests/unit/base/test_file \
 	tests/unit/base/test_half \
-	tests/unit/base/test_hmac \
 	tests/unit/base/test_lock \
 	tests/unit/base/test_log \
 	tests/unit/base/test_variables
@@ -17,7 +16,6 @@ TESTS += \
 	tests/unit/base/test_dtype \
 	tests/unit/base/test_file \
 	tests/unit/base/test_half \
-	tests/unit/base/test_hmac \
 	tests/unit/base/test_lock \
 	tests/unit/base/test_log \
 	tests/unit/base/test_variables
@@ -38,8 +36,6 @@ tests_unit_base_test_half_SOURCES = \
 	tests/unit/base/test_half.c \
 	tests/unit/base/reference.c tests/unit/base/reference.h tests/unit/base/unit.h
 tests_unit_base_test_half_LDADD = $(unit_test_libs) -lm
-tests_unit_base_test_hmac_SOURCES = tests/unit/base/test_hmac.c tests/unit/base/unit.h
-tests_unit_base_test_hmac_LDADD = $(unit_test_libs)
 tests_unit_base_test_lock_SOURCES = tests/unit/base/test_lock.c tests/unit/base/unit.h
 tests_unit_base_test_lock_LDADD = $(unit_test_libs)
 tests_unit_base_test_log_SOURCES = tests/unit/base/test_log.c tests/unit/base/unit.h
