@@ -113,17 +113,19 @@ static dist_status launch_agent_store(const char *place, struct disti_launch *la
 /*
  * torchrun's own agent listens on MASTER_PORT when TORCHELASTIC_USE_AGENT_STORE is True, in a
  * protocol of its own; rank 0 then takes the next port. Where the launcher is ours
- * (DIST_AGENT_STORE) it holds our store.
+ * (DIST_AGENT_STORE) it holds our store; distrun's HOST:PORT is that of a launcher around torchrun
+ * where torchrun's agent has a store.
  */
 static dist_status launch_torchrun(struct disti_launch *launch)
 {
     const char *agent = disti_env("TORCHELASTIC_USE_AGENT_STORE");
     const char *own = disti_env("DIST_AGENT_STORE");
+    const bool has_store = agent && strcmp(agent, "True") == 0;
 
     launch_job(launch, "torchrun", disti_env("TORCHELASTIC_RUN_ID"), disti_env("MASTER_PORT"));
-    if (own)
+    if (own && (!has_store || strcmp(own, "1") == 0))
         return launch_agent_store(own, launch);
-    if (agent && strcmp(agent, "True") == 0 && launch->port > 0)
+    if (has_store && launch->port > 0)
         launch->port += launch->port < 65535 ? 1 : -1;
     return DIST_OK;
 }
@@ -268,6 +270,14 @@ static dist_status launch_mindspore(struct disti_launch *launch)
     return DIST_OK;
 }
 
+/* distrun takes from its workers what a launcher around it has set: where that stands nevertheless,
+ * a worker has become a launcher, whose numbers count. */
+static bool launch_is_inside_distrun(void)
+{
+    return disti_env("DIST_AGENT_LAST_CALL") &&
+           (disti_env("OMPI_COMM_WORLD_RANK") || disti_env("PMI_RANK"));
+}
+
 /* Warns if `other` says something else than what was chosen, about one number. */
 static void launch_compare(const struct launch_source *chosen, const struct launch_source *other,
                            const char *chosen_name, const char *other_name, int value)
@@ -284,7 +294,7 @@ static void launch_compare(const struct launch_source *chosen, const struct laun
 static void launch_compare_all(const struct launch_source *chosen,
                                const struct disti_launch *launch)
 {
-    for (size_t i = 0; i < LAUNCH_SOURCES; i++) {
+    for (size_t i = 0; i < LAUNCH_SOURCES && !launch_is_inside_distrun(); i++) {
         const struct launch_source *other = &launch_sources[i];
 
         /* An MPI job that runs inside a Slurm step always sees the step's numbers too. */
@@ -324,6 +334,8 @@ static const struct launch_source *launch_find(void)
         const struct launch_source *source = &launch_sources[i];
 
         if (!disti_env(source->mark))
+            continue;
+        if (strcmp(source->launcher, "torchrun") == 0 && launch_is_inside_distrun())
             continue;
         if (strcmp(source->launcher, "srun") == 0 && !launch_is_slurm_task())
             continue;

@@ -38,10 +38,11 @@ gives "malloc registered dist cuda" dist_bench --mem ""
 gives "0 1" dist_bench --check = ""
 gives "bibw" dist_bench all bi
 gives "--batch-size" train_mnist --batch-s
+gives "" distrun -n 2 echo ran
 gives "--batch-size" train_mnist -n 2 --batch-s
 
 # Each of these programs, and each option that its help shows.
-for program in dist_bench dist_sim train_mnist; do
+for program in dist_bench dist_sim distrun train_mnist; do
     COMP_WORDS=("$builddir/$program" --) COMP_CWORD=1
     complete_as "$program"
     missing=$("$builddir/$program" --help 2>&1 | grep -oE '^ {2,6}(-., )?--[a-z-]+' | grep -oE -- '--[a-z-]+' |

@@ -6,6 +6,7 @@ JOB_LIMIT=60
 
 run=$builddir/distrun
 battery=$builddir/tests/conformance/conformance
+hello=$builddir/examples/hello_all_reduce
 
 # ---- unchanged programs ----
 
@@ -16,6 +17,16 @@ job self 2 distrun --nproc_per_node=2 "$builddir/train_mnist" --max-steps 2 --tr
 # One that does not come ends the others, which wait for it in the agent's store.
 job_fails "FAILED" self 2 distrun -n 2 "$BASH" -c \
     'if [ $RANK = 0 ]; then exec "$0" gloo --brief; else exec false; fi' "$battery"
+
+closed()
+{
+    "$run" -n 2 "$hello" >&- 2>"$job_output" && "$run" -n 2 "$hello" 2>&- <&- >"$job_output" &&
+        [ "$(grep -c 'rank . of 2: sum 1' "$job_output")" = 2 ]
+}
+job_check "closed standard streams" closed
+
+full() { "$run" -n 2 echo hi 2>"$job_output" >/dev/full; grep -q 'No space left' "$job_output"; }
+job_check "output that finds no space is told of" full
 
 # ---- variables ----
 
@@ -279,6 +290,24 @@ unreachable()
 }
 job_check "an endpoint that is not there" unreachable
 
+# ---- launchers in each other ----
+
+for mpirun in mpirun.mpich mpirun.openmpi; do
+    inside()
+    {
+        timeout 30 "$run" -n 1 $mpirun -n 2 "$hello" >"$job_output" 2>&1 &&
+            [ "$(grep -c 'rank . of 2: sum 1' "$job_output")" = 2 ]
+    }
+    around()
+    {
+        timeout 30 $mpirun -n 1 "$run" -n 2 "$hello" >"$job_output" 2>&1 &&
+            [ "$(grep -c 'rank . of 2: sum 1' "$job_output")" = 2 ]
+    }
+    command -v $mpirun >/dev/null || { job_skip "$mpirun and distrun" "no $mpirun"; continue; }
+    job_check "$mpirun inside distrun" inside
+    job_check "distrun inside $mpirun" around
+done
+
 # clash TEXT BOTH FIRST SECOND: of two agents with such options one or both say TEXT; both end with 1.
 clash()
 {
@@ -310,6 +339,29 @@ job_collect
 
 many() { timeout 30 "$run" -n 256 true >"$job_output" 2>&1; }
 job_check "256 workers" many
+
+# All 100 have ended when the agent looks again; only the last has failed.
+failed_among_many()
+{
+    local guard agent
+    "$run" -n 100 sh -c 'echo ready; sleep 0.7; [ $RANK != 99 ]' >"$job_output" 2>&1 &
+    guard=$!
+    for try in $(seq 200); do
+        [ "$(grep -c ready "$job_output")" = 100 ] && break
+        sleep 0.02
+    done
+    agent=$(pgrep -P $guard -x distrun) && kill -STOP "$agent" && sleep 1 && kill -CONT "$agent"
+    wait $guard
+    [ $? = 1 ] && grep -q 'rank      : 99' "$job_output"
+}
+job_check "one failure among many ends at once" failed_among_many
+
+few_descriptors()
+{
+    (ulimit -n 12 && timeout 20 "$run" -n 2 true) >"$job_output" 2>&1
+    [ $? = 1 ] && grep -q 'ulimit' "$job_output"
+}
+job_check "too few descriptors for the store" few_descriptors
 
 python=${DIST_TEST_TORCH_PYTHON-python3}
 if "$python" -c 'import torch.distributed' 2>/dev/null; then

@@ -6,6 +6,7 @@
 #include "base/thread.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
@@ -63,14 +64,23 @@ static bool output_write_all(int fd, const char *bytes, size_t count)
     return true;
 }
 
+/* A reader that has gone knows it; of a full disk nobody would. */
+static void output_send(struct disti_run_output *output, const char *bytes, size_t count)
+{
+    if (output->broken || output_write_all(output->to_fd, bytes, count))
+        return;
+    output->broken = true;
+    if (errno != EPIPE && output->to_fd == STDOUT_FILENO)
+        fprintf(stderr, "distrun: cannot pass on what the workers print: %s\n", strerror(errno));
+}
+
 static void output_flush(struct disti_run_output *output)
 {
     const bool shared = output->out_used > 0 && output_is_shared();
 
     if (shared)
         pthread_mutex_lock(&output_lock);
-    if (!output->broken && !output_write_all(output->to_fd, output->out, output->out_used))
-        output->broken = true;
+    output_send(output, output->out, output->out_used);
     if (shared)
         pthread_mutex_unlock(&output_lock);
     output->out_used = 0;
@@ -81,7 +91,7 @@ static void output_put(struct disti_run_output *output, const char *bytes, size_
     if (output->out_used + count > OUTPUT_WRITE)
         output_flush(output);
     if (count > OUTPUT_WRITE) {
-        output->broken = output->broken || !output_write_all(output->to_fd, bytes, count);
+        output_send(output, bytes, count);
         return;
     }
     memcpy(output->out + output->out_used, bytes, count);

@@ -42,17 +42,12 @@ int disti_run_exit_code(const struct disti_agents_failure *failure)
     return failure->signal ? 128 + failure->signal : failure->exit_code;
 }
 
-const struct disti_run_worker *disti_run_first_failure(struct disti_run_worker *const *ended,
-                                                       int count)
+const struct disti_run_worker *disti_run_first_failure(const struct disti_run_worker *first,
+                                                       const struct disti_run_worker *next)
 {
-    const struct disti_run_worker *first = NULL;
-
-    for (int i = 0; i < count; i++) {
-        if (disti_run_worker_has_failed(ended[i]) &&
-            (!first || (WIFSIGNALED(ended[i]->how) && !WIFSIGNALED(first->how))))
-            first = ended[i];
-    }
-    return first;
+    if (!disti_run_worker_has_failed(next))
+        return first;
+    return !first || (WIFSIGNALED(next->how) && !WIFSIGNALED(first->how)) ? next : first;
 }
 
 /* The error file's path, if the worker has written there; torch does if its main is recorded. */

@@ -16,12 +16,11 @@ void disti_run_failure_of(const struct disti_run_round *round,
 int disti_run_exit_code(const struct disti_agents_failure *failure);
 
 /*
- * Of those that have ended since the last look, whose count is `count`, the one that failed first;
- * NULL: none has. One that a signal ended goes before one that exited: of two that are seen at once
- * it is the cause.
+ * Of two that are seen at once the one that failed first; NULL: neither has. `first` has failed or
+ * is NULL, `next` has ended. One that a signal ended goes before one that exited: it is the cause.
  */
-const struct disti_run_worker *disti_run_first_failure(struct disti_run_worker *const *ended,
-                                                       int count);
+const struct disti_run_worker *disti_run_first_failure(const struct disti_run_worker *first,
+                                                       const struct disti_run_worker *next);
 
 /*
  * Prints the block to stderr, in one piece: `first`, which may be another node's, and workers of

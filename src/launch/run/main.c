@@ -6,14 +6,28 @@
 
 #include <dist/dist.h>
 
+#include <fcntl.h>
 #include <stdio.h>
+#include <unistd.h>
 
 enum { MAIN_WRONG = 2 }; /* the command line is, as with torchrun */
+
+/* Where standard streams are closed: else what is opened next would be taken for them. */
+static void main_fill_streams(void)
+{
+    int fd = open("/dev/null", O_RDWR);
+
+    while (fd >= 0 && fd <= STDERR_FILENO)
+        fd = dup(fd);
+    if (fd >= 0)
+        close(fd);
+}
 
 int main(int argc, char *argv[])
 {
     struct disti_run_options options;
 
+    main_fill_streams();
     if (!disti_run_options_read(argc, argv, &options))
         return MAIN_WRONG;
     if (options.action == DISTI_RUN_HELP) {

@@ -20,9 +20,15 @@ enum {
     WATCH_TWICE_MS = 200      /* a second signal counts after this: the same may come by two ways */
 };
 
+/* Between rounds, and if the store cannot be started, there are none. */
+static int watch_workers(const struct disti_run_agent *agent)
+{
+    return agent->workers ? agent->round.workers : 0;
+}
+
 static void watch_tell(struct disti_run_agent *agent, int signal_number, bool to_end)
 {
-    for (int w = 0; w < agent->round.workers; w++) {
+    for (int w = 0; w < watch_workers(agent); w++) {
         struct disti_run_worker *worker = &agent->workers[w];
 
         if (!worker->pid || worker->ended)
@@ -66,7 +72,7 @@ static int64_t watch_wall_ms(void)
 /* NULL: an adopted process. */
 static struct disti_run_worker *watch_find(struct disti_run_agent *agent, pid_t pid)
 {
-    for (int w = 0; w < agent->round.workers; w++) {
+    for (int w = 0; w < watch_workers(agent); w++) {
         if (agent->workers[w].pid == pid && !agent->workers[w].ended)
             return &agent->workers[w];
     }
@@ -75,9 +81,9 @@ static struct disti_run_worker *watch_find(struct disti_run_agent *agent, pid_t 
 
 static void watch_reap(struct disti_run_agent *agent)
 {
-    struct disti_run_worker *ended[64];
-    int count = 0, how;
+    const struct disti_run_worker *first = NULL;
     pid_t pid;
+    int how;
 
     while ((pid = waitpid(-1, &how, WNOHANG)) > 0) {
         struct disti_run_worker *worker = watch_find(agent, pid);
@@ -88,12 +94,11 @@ static void watch_reap(struct disti_run_agent *agent)
         worker->how = how;
         worker->ended_at = watch_wall_ms();
         agent->alive--;
-        if (count < (int)(sizeof(ended) / sizeof(ended[0])))
-            ended[count++] = worker;
+        first = disti_run_first_failure(first, worker);
     }
     agent->childless = pid < 0 && errno == ECHILD;
     if (agent->state == DISTI_RUN_WORKING)
-        agent->first = disti_run_first_failure(ended, count);
+        agent->first = first;
 }
 
 /* ---- signals ---- */

@@ -12,9 +12,11 @@
 
 enum { ENVIRONMENT_OWN = 40 };
 
-/* What a launcher around this one has set, and would be taken for ours. */
+/* What a launcher around this one has set, and would be taken for ours, or for that of a launcher
+ * that a worker starts. */
 static const char *const environment_dropped[] = {"DIST_AGENT_LAST_CALL", "DIST_AGENT_STORE",
-                                                  "DIST_AGENT_STORE_SECRET"};
+                                                  "DIST_AGENT_STORE_SECRET", "OMPI_COMM_WORLD_RANK",
+                                                  "PMI_RANK"};
 
 struct environment {
     char **entries; /* ours first */

@@ -95,6 +95,25 @@ static void test_torchrun(void **state)
     assert_string_equal(launch.host, "node1");
 }
 
+/* What a worker of distrun has started counts, not distrun around it. */
+static void test_inside_distrun(void **state)
+{
+    struct disti_launch launch;
+
+    (void)state;
+    set_torchrun();
+    LAUNCHED("DIST_AGENT_STORE=127.0.0.1:4321", "DIST_AGENT_LAST_CALL=/proc/1/fd/9",
+             "OMPI_COMM_WORLD_RANK=1", "OMPI_COMM_WORLD_SIZE=2");
+    launch = detect();
+    expect(&launch, "Open MPI", 1, 2, -1, -1);
+    assert_false(launch.agent_store);
+    assert_string_equal(warnings, "");
+    launchers_clear();
+    set_torchrun();
+    LAUNCHED("TORCHELASTIC_USE_AGENT_STORE=True", "DIST_AGENT_STORE=127.0.0.1:4321");
+    assert_false(detect().agent_store);
+}
+
 /* distrun leaves MASTER_PORT to the program, and says where its own store is. */
 static void test_distrun(void **state)
 {
@@ -385,6 +404,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup(test_nothing, clean),
         cmocka_unit_test_setup(test_torchrun, clean),
+        cmocka_unit_test_setup(test_inside_distrun, clean),
         cmocka_unit_test_setup(test_distrun, clean),
         cmocka_unit_test_setup(test_openmpi, clean),
         cmocka_unit_test_setup(test_mpich, clean),

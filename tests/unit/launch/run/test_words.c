@@ -124,16 +124,17 @@ static void test_parts(void **state)
 /* Of two that are seen at once the one that a signal ended is the cause of the other. */
 static void test_first(void **state)
 {
-    struct disti_run_worker well = {.ended = true}, three = {.ended = true, .how = 3 << 8},
-                            killed = {.ended = true, .how = SIGKILL};
-    struct disti_run_worker *const all[] = {&well, &three, &killed};
+    const struct disti_run_worker well = {.ended = true}, three = {.ended = true, .how = 3 << 8},
+                                  killed = {.ended = true, .how = SIGKILL};
     const struct disti_run_round round = {.first_rank = 4};
     struct disti_agents_failure failure;
 
     (void)state;
-    assert_null(disti_run_first_failure(all, 1));
-    assert_ptr_equal(disti_run_first_failure(all, 2), &three);
-    assert_ptr_equal(disti_run_first_failure(all, 3), &killed);
+    assert_null(disti_run_first_failure(NULL, &well));
+    assert_ptr_equal(disti_run_first_failure(NULL, &three), &three);
+    assert_ptr_equal(disti_run_first_failure(&three, &well), &three);
+    assert_ptr_equal(disti_run_first_failure(&three, &killed), &killed);
+    assert_ptr_equal(disti_run_first_failure(&killed, &three), &killed);
     disti_run_failure_of(&round, &three, -1, &failure);
     assert_int_equal(disti_run_exit_code(&failure), 3);
     assert_int_equal(failure.rank, 4);
