@@ -80,7 +80,7 @@ static void board_begin(struct disti_node *node, uint64_t areas_at)
     node->board = node->peers[node->rank].board;
     node->board->areas_at = areas_at;
     atomic_init(&node->board->cpu, -1);
-    atomic_init(&node->board->writes_to, -1);
+    atomic_init(&node->board->writes_to, NODE_TO_NONE);
 }
 
 /* Where they cannot be mapped messages are used: that is no error. */

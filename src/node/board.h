@@ -103,6 +103,9 @@ struct node_area {
  * next stage wakes it by its doorbell. Set before the last look at that rank's stage. GONE: it has
  * given up calls that it had begun: what it has not done it will not do.
  */
+/* Of writes_to: it writes to no rank's memory, or itself to any that it sees. */
+enum { NODE_TO_NONE = -1, NODE_TO_ANY = -2 };
+
 enum node_presence { NODE_AWAKE, NODE_ASLEEP, NODE_GONE };
 #define NODE_AWAITS 2 /* bits of the presence below the rank */
 
@@ -111,7 +114,7 @@ struct node_board {
     alignas(NODE_APART) _Atomic uint64_t begun; /* its newest call: others seldom look */
     alignas(NODE_APART) _Atomic uint32_t presence;
     _Atomic int32_t cpu;       /* that it was on when it last began a call */
-    _Atomic int32_t writes_to; /* the kernel copies for it into that rank's memory; -1: into none */
+    _Atomic int32_t writes_to; /* that rank's memory, by the kernel; or one of: */
     struct iovec written;      /* where there; a rank that gives up makes it empty */
     uint64_t gave_up;          /* GONE: from this call on */
     uint64_t areas_at;         /* bytes from the board to its areas */

@@ -73,18 +73,22 @@ void disti_node_cma_get(struct disti_node *node, struct disti_node_op *op, int r
  * The peer may be stopped between its look and its write, for longer than anybody waits. So the
  * place that it gives to the kernel stands on its board, and the rank takes it away: the kernel,
  * which reads it as the write begins, then writes nothing. What is waited for is a write under way.
+ *
+ * So it is where a rank itself stores into memory that it sees, a bite at a time (op.c); but for
+ * one that is stopped in the middle of a bite, which nobody can keep from going on.
  */
 void disti_node_cma_put(struct disti_node *node, struct disti_node_op *op, int rank, uint64_t to,
                         const void *from, size_t bytes)
 {
     _Atomic int32_t *writes_to = &node->board->writes_to;
     struct iovec *written = &node->board->written;
+    int32_t before = atomic_load_explicit(writes_to, memory_order_relaxed);
 
     *written = (struct iovec){.iov_base = (void *)(uintptr_t)to, .iov_len = bytes};
     atomic_store_explicit(writes_to, rank, memory_order_seq_cst);
     if (atomic_load_explicit(&node->peers[rank].board->presence, memory_order_seq_cst) != NODE_GONE)
         cma_copy(node, op, rank, process_vm_writev, (void *)(uintptr_t)from, bytes, written);
-    atomic_store_explicit(writes_to, -1, memory_order_release);
+    atomic_store_explicit(writes_to, before, memory_order_release);
 }
 
 bool disti_node_cma_failed(struct disti_node *node, const struct disti_node_op *op)
@@ -110,8 +114,9 @@ bool disti_node_cma_failed(struct disti_node *node, const struct disti_node_op *
 /* Does the peer write to this rank's memory, and live? */
 static bool cma_writes(const struct disti_node *node, int rank)
 {
-    return atomic_load_explicit(&node->peers[rank].board->writes_to, memory_order_seq_cst) ==
-               node->rank &&
+    int32_t to = atomic_load_explicit(&node->peers[rank].board->writes_to, memory_order_seq_cst);
+
+    return (to == node->rank || to == NODE_TO_ANY) &&
            (kill(cma_pid(node, rank), 0) == 0 || errno != ESRCH);
 }
 

@@ -7,18 +7,6 @@
 #include <stddef.h>
 #include <string.h>
 
-/*
- * Long, in rounds of what a window holds (r of them; or one, if all data are in segments):
- *
- *   stage 0         stage 1         stage 2                stage r
- *   fill 0  | all   work 0  | all   drain 0  | all  ...   drain r - 1
- *   shown   | there fill 1  | there work 1   | there
- *                                   fill 2
- *
- * While one rank fills the window for round k + 1, a slower one may still drain round k - 1: hence
- * three rounds of a window. What is direct has neither fill nor drain.
- */
-
 /* The arrows of the drawing in node.h, by where they begin. */
 static const uint8_t op_arrows[] = {
     [NODE_OP_POSTED] = 1 << NODE_OP_WAITING,
@@ -321,6 +309,25 @@ static dist_status op_next_stage(struct disti_node *node, struct disti_node_op *
     return op_reach(node, op);
 }
 
+/*
+ * Some of a stage's work; true: that was the rest. A rank that has given up may use its memory for
+ * something else: the board says that this one writes before it looks who is gone (cma.c).
+ */
+static bool op_bite(struct disti_node *node, struct disti_node_op *op)
+{
+    _Atomic int32_t *writes_to = &node->board->writes_to;
+    bool ended;
+
+    if (!op_has_windows(op)) {
+        atomic_store_explicit(writes_to, NODE_TO_ANY, memory_order_seq_cst);
+        atomic_thread_fence(memory_order_seq_cst);
+    }
+    disti_node_check_gone(node);
+    ended = !op_is_lost(node, op) && op_work(node, op);
+    atomic_store_explicit(writes_to, NODE_TO_NONE, memory_order_release);
+    return ended;
+}
+
 /* One bite of a stage of a long call that all have reached. OK: the call has ended. */
 static dist_status op_step(struct disti_node *node, struct disti_node_op *op)
 {
@@ -328,12 +335,9 @@ static dist_status op_step(struct disti_node *node, struct disti_node_op *op)
 
     if (status != DIST_OK)
         return status;
-    disti_node_check_gone(node); /* its memory may be the program's again: not a bite more */
-    if (op_is_lost(node, op))
-        return DIST_IN_PROGRESS;
     if (op->stage == op->base + op->rounds)
         return op_must_again(node, op) ? op_begin_again(node, op) : op_finish_long(node, op);
-    if (!op_work(node, op))
+    if (!op_bite(node, op))
         return DIST_IN_PROGRESS;
     return op->paired && !op->together ? op_finish_long(node, op) : op_next_stage(node, op);
 }

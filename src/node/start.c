@@ -13,7 +13,19 @@ bool disti_node_takes(const struct disti_node *node, const struct dist_call *cal
     return node && disti_node_knows(call->collective);
 }
 
-/* A round holds whole lines of each block. */
+/*
+ * Long, in rounds of what a window holds (r of them; or one, if all data are in segments):
+ *
+ *   stage 0         stage 1         stage 2                stage r
+ *   fill 0  | all   work 0  | all   drain 0  | all  ...   drain r - 1
+ *   shown   | there fill 1  | there work 1   | there
+ *                                   fill 2
+ *
+ * While one rank fills the window for round k + 1, a slower one may still drain round k - 1: hence
+ * three rounds of a window. What is direct has neither fill nor drain.
+ *
+ * A round holds whole lines of each block.
+ */
 size_t disti_node_piece(const struct disti_node *node, const struct disti_node_op *op)
 {
     size_t blocks = node_blocks(node, disti_node_pattern(op->call.collective));

@@ -8,6 +8,7 @@
 
 #include <fcntl.h>
 #include <inttypes.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
@@ -25,6 +26,12 @@ static bool last_call_fits(int fd, int local_rank)
            entry.st_size >= (off_t)(local_rank + 1) * DISTI_LAST_CALL_BYTES;
 }
 
+/* What a child calls is not what its parent does. */
+static void last_call_forked(void)
+{
+    disti_last_call = NULL;
+}
+
 void disti_last_call_open(int local_rank)
 {
     const char *path = disti_env("DIST_AGENT_LAST_CALL");
@@ -40,8 +47,10 @@ void disti_last_call_open(int local_rank)
         page = mmap(NULL, DISTI_LAST_CALL_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED, fd,
                     (off_t)local_rank * DISTI_LAST_CALL_BYTES);
     close(fd);
-    if (page != MAP_FAILED)
-        disti_last_call = page;
+    if (page == MAP_FAILED)
+        return;
+    (void)pthread_atfork(NULL, NULL, last_call_forked);
+    disti_last_call = page;
 }
 
 int disti_last_call_file(int local_ranks)
