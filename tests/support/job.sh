@@ -84,8 +84,8 @@ job_check()
     if "$@"; then job_pass "$name"; else job_fail "$name" "$* is false"; fi
 }
 
-# A port that nobody listens on, below the range that the kernel hands out. No two scripts get the
-# same one: each takes the next.
+# A port that nobody listens on, below the range that the kernel hands out, and one behind it, at
+# which MindSpore's workers meet. No two scripts get the same: each takes the next two.
 job_port()
 {
     local file=$builddir/tests/jobs.port port
@@ -93,8 +93,9 @@ job_port()
         flock 8
         { read -r port <"$file"; } 2>/dev/null || port=$((20000 + RANDOM % 10000))
         while :; do
-            port=$((port < 29999 ? port + 1 : 20000))
-            (exec 3<>"/dev/tcp/127.0.0.1/$port") 2>/dev/null || break
+            port=$((port < 29997 ? port + 2 : 20000))
+            (exec 3<>"/dev/tcp/127.0.0.1/$port") 2>/dev/null ||
+                (exec 3<>"/dev/tcp/127.0.0.1/$((port + 1))") 2>/dev/null || break
         done
         echo "$port" | tee "$file"
     } 8>"$file.lock"
