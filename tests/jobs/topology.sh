@@ -2,6 +2,8 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # dist_info topology: the ranks are where they should be, in lines and in the picture.
 . "$srcdir/tests/support/job.sh"
+# hwloc's module for PCI does not free all that it allocates, and is unloaded before that is told.
+! grep -q 'FLAGS = .*-fsanitize' "$builddir/Makefile" || export HWLOC_COMPONENTS=-pci
 
 says() { grep -qE -- "$1" "$job_output"; }
 has_hwloc() { grep -q '^#define HAVE_HWLOC' "$builddir/config.h"; }

@@ -233,5 +233,8 @@ int disti_run_agent(int signals_fd, const sigset_t *mask, void *arg)
     agent_end_round(&agent);
     disti_run_meeting_close(&agent);
     disti_run_binding_release(&agent.binding);
+    /* Threads that wait for a reader go with the process, and what they hold. */
+    if (agent.hurry)
+        _exit(code);
     return code;
 }
