@@ -21,7 +21,7 @@ killed()
 killed gloo
 DIST_NODE_MEMORY=0 killed gloo
 DIST_TRANSPORT=tcp killed gloo
-[ ! -e "$builddir/.libs/dist_ucx.so" ] || DIST_TRANSPORT=ucx killed ucx
+# Not over UCX: where a peer dies while they connect, UCX 1.13 ends the process itself.
 # The example: rank 1 is killed in the middle.
 cat >"$job_folder/killed" <<'END'
 #!/bin/bash
