@@ -38,10 +38,10 @@ void disti_node_copy_short(struct disti_node *node, const struct disti_node_op *
     }
 }
 
-static void move(char *to, const char *from, size_t bytes, bool past)
+static void move(char *to, const char *from, size_t bytes, uint8_t gait)
 {
     if (to != from)
-        disti_node_move(to, from, bytes, past);
+        disti_node_move(to, from, bytes, gait);
 }
 
 /* Elements of a giver's block, from `at` of the round on, into this rank's memory. */
@@ -56,7 +56,7 @@ static void copy_get(struct disti_node *node, struct disti_node_op *op, int give
                            peer->in_address + (node_in_first(op, block) + at) * op->element_bytes,
                            bytes);
     else
-        move(to, disti_node_in(node, op, giver, block, at), bytes, op->past);
+        move(to, disti_node_in(node, op, giver, block, at), bytes, op->gait);
 }
 
 /* Elements of this rank's IN into a taker's OUT, `offset` bytes behind its beginning. */
@@ -68,7 +68,7 @@ static void copy_put(struct disti_node *node, struct disti_node_op *op, int take
     size_t bytes = elements * op->element_bytes;
 
     if (peer->out)
-        move(peer->out + offset, from, bytes, op->past);
+        move(peer->out + offset, from, bytes, op->gait);
     else
         disti_node_cma_put(node, op, taker, peer->out_address + offset, from, bytes);
 }
@@ -193,9 +193,9 @@ static void fill_around(struct disti_node *node, const struct disti_node_op *op,
     size_t from, to;
 
     disti_node_slice(node, op, elements, node->rank, &from, &to);
-    disti_node_move(window, in, from * op->element_bytes, false);
+    disti_node_move(window, in, from * op->element_bytes, op->gait & NODE_ASKS);
     disti_node_move(window + to * op->element_bytes, in + to * op->element_bytes,
-                    (elements - to) * op->element_bytes, false);
+                    (elements - to) * op->element_bytes, op->gait & NODE_ASKS);
 }
 
 void disti_node_fill(struct disti_node *node, struct disti_node_op *op, uint64_t round)
@@ -216,6 +216,6 @@ void disti_node_fill(struct disti_node *node, struct disti_node_op *op, uint64_t
         if (!pattern->in_blocks || b != node->rank)
             disti_node_move(window + (size_t)b * op->piece * op->element_bytes,
                             in + (node_in_first(op, b) + first) * op->element_bytes,
-                            elements * op->element_bytes, false);
+                            elements * op->element_bytes, op->gait & NODE_ASKS);
     }
 }
