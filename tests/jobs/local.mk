@@ -194,6 +194,7 @@ job_scripts = \
 	tests/jobs/two_groups.sh \
 	tests/jobs/any_order.sh \
 	tests/jobs/mishaps.sh \
+	tests/jobs/ddp.sh \
 	tests/jobs/shrink.sh \
 	tests/jobs/ahead.sh \
 	tests/jobs/short_calls.sh \
@@ -242,3 +243,12 @@ EXTRA_DIST += \
 	tests/jobs/preload_fortran.F90 \
 	tests/jobs/preload_fortran_collectives.F90 \
 	tests/jobs/preload_tool.c
+
+check_PROGRAMS += tests/jobs/ddp
+tests_jobs_ddp_SOURCES = tests/jobs/ddp.c tests/jobs/ddp_model.c tests/jobs/ddp_model.h
+tests_jobs_ddp_LDADD = libdist.la -lm
+tests_jobs_ddp_LDFLAGS = $(job_ldflags)
+check_PROGRAMS += tests/jobs/ddp_faults
+tests_jobs_ddp_faults_SOURCES = tests/jobs/ddp_faults.c
+tests_jobs_ddp_faults_LDADD = libdist.la -lm
+tests_jobs_ddp_faults_LDFLAGS = $(job_ldflags)
