@@ -20,6 +20,7 @@ dist_man_MANS += \
 	man/dist_new_group.3 \
 	man/dist_op_create.3 \
 	man/dist_register.3 \
+	man/dist_sampler.3 \
 	man/dist_send.3 \
 	man/dist_set_stream.3 \
 	man/dist_sim.1 \

@@ -7,7 +7,9 @@ libdist_core_sources += \
 	src/ddp/layout.c \
 	src/ddp/norm.c \
 	src/ddp/order.c \
+	src/ddp/permute.c src/ddp/permute.h \
 	src/ddp/query.c \
+	src/ddp/sampler.c \
 	src/ddp/step.c \
 	src/ddp/tally.c \
 	src/ddp/wire/half.c \
