@@ -163,16 +163,6 @@ static dist_status launch_mpich(struct disti_launch *launch)
     return DIST_OK;
 }
 
-/* A port that all processes of the step work out alike: 20000 to 29499. */
-static int launch_slurm_port(const char *job)
-{
-    unsigned hash = 5381;
-
-    for (; *job; job++)
-        hash = hash * 33 + (unsigned char)*job;
-    return 20000 + (int)(hash % 9500);
-}
-
 static dist_status launch_srun(struct disti_launch *launch)
 {
     const char *tasks = disti_env("SLURM_STEP_TASKS_PER_NODE");
@@ -200,7 +190,7 @@ static dist_status launch_srun(struct disti_launch *launch)
                               "program with srun, or set MASTER_ADDR",
                               nodes);
         if (!disti_env("MASTER_PORT"))
-            launch->port = launch_slurm_port(launch->job);
+            launch->port = disti_slurm_port(launch->job);
     }
     return DIST_OK;
 }
