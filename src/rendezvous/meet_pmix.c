@@ -2,6 +2,7 @@
 /* Meeting through the launcher's PMIx: rank 0's address and the job's secret go that way. */
 #include "rendezvous/meet.h"
 
+#include "base/clock.h"
 #include "base/log.h"
 #include "rendezvous/pmix/pmix.h"
 #include "store/server/server.h"
@@ -16,7 +17,7 @@ bool disti_launch_meets_by_pmix(const struct disti_launch *launch, bool local, i
     if (!launch->pmix || launch->world_size < 2 || (launch->host[0] && !launch->guessed) ||
         (local && !launch->pmix_always))
         return false;
-    if (disti_pmix_open(deadline, reason))
+    if (disti_pmix_open(deadline, reason) || disti_expired(deadline))
         return true;
     disti_log_line(launch->pmix_always ? DIST_LOG_WARN : DIST_LOG_INFO,
                    "the launcher's PMIx is not used: %s", reason);

@@ -24,12 +24,19 @@ on_open_mpi()
     job_check "$2" met $((groups * $1))
 }
 
+# Programs that follow each other in one place of the launcher.
+cat >"$job_folder/twice" <<END
+"$builddir/$program" gloo && "$builddir/$program" gloo
+END
+
 if [ -n "$OPENMPI_RUN" ] && [ $library = yes ]; then
     on_open_mpi 2 "twice, and a child ends between" gloo fork gloo
     on_open_mpi 2 "MPI begins afterwards" gloo mpi gloo
     if [ -z "${CHECK_SHORT-}" ]; then
         on_open_mpi 2 "MPI begins before" mpi gloo mpi
         on_open_mpi 3 "ranks start ranks of their own" spawn gloo
+        DIST_PMIX=1 DIST_DEBUG=info job openmpi 2 "$BASH" "$job_folder/twice"
+        job_check "one program after the other" met 4
         DIST_PMIX=1 DIST_TIMEOUT=1 job_aside job_fails \
             'waited at most 1000 ms for the other 1 ranks' openmpi 2 $program absent gloo
         DIST_PMIX=0 DIST_DEBUG=info job openmpi 2 $program gloo
@@ -62,6 +69,8 @@ fails_with()
 {
     local -x DIST_DEBUG=info DIST_TIMEOUT=1 DIST_TEST_PMIX=$3 PMIX_PREFIX=$job_folder/$2
     local -x PMIX_NAMESPACE=job PMIX_SERVER_URI41=none PMIX_RANK=$5
+    [ "$4" = OpenMPI ] && local -x OMPI_COMM_WORLD_RANK=$5 OMPI_COMM_WORLD_SIZE=2 \
+        OMPI_COMM_WORLD_LOCAL_RANK=0 OMPI_COMM_WORLD_LOCAL_SIZE=1
     [ "$4" = srun ] && local -x SLURM_STEP_ID=0 SLURM_PROCID=$5 SLURM_NTASKS=2 SLURM_LOCALID=0 \
         SLURM_NODEID=$5 'SLURM_STEP_TASKS_PER_NODE=1(x2)' SLURM_STEP_NODELIST=127.0.0.1
     job_fails "$1" self 1 $program gloo
@@ -73,6 +82,7 @@ fails_with 'the world size is not known' pmix get PMIx 1
 fails_with 'AN_ERROR, status -1' pmix put srun 0
 fails_with 'AN_ERROR, status -1' pmix fence srun 1
 job_aside fails_with 'no answer until the deadline' pmix fence_hangs srun 1
+job_aside fails_with 'not answered yet what it was asked before' pmix init_hangs OpenMPI 1
 job_aside fails_with 'got no address of rank 0' pmix get srun 1
 fails_with 'got no address of rank 0' pmix garbage srun 1
 fails_with 'rank 0 could not open a store' pmix '' srun 1
