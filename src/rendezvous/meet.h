@@ -64,9 +64,9 @@ dist_status disti_meet_local(const struct disti_meeting *meeting, const char *jo
 
 /*
  * Do the ranks meet through the launcher's PMIx? Where nobody has named a place, and the name of
- * the job is not enough (`local`; DIST_PMIX=1: wherever it is offered), unless its library or server
- * refuses; the log says why. A server that does not answer at all fails the meeting: MPI would wait
- * for it without end. Blocks until the deadline at most.
+ * the job is not enough (`local`; DIST_PMIX=1: wherever it is offered), unless its library or
+ * server refuses; the log says why. A server that does not answer at all fails the meeting: MPI
+ * would wait for it without end. Blocks until the deadline at most.
  */
 bool disti_launch_meets_by_pmix(const struct disti_launch *launch, bool local, int64_t deadline);
 

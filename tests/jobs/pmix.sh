@@ -32,8 +32,8 @@ END
 if [ -n "$OPENMPI_RUN" ] && [ $library = yes ]; then
     on_open_mpi 2 "twice, and a child ends between" gloo fork gloo
     on_open_mpi 2 "MPI begins afterwards" gloo mpi gloo
-    if [ -z "${CHECK_SHORT-}" ]; then
-        on_open_mpi 2 "MPI begins before" mpi gloo mpi
+    [ -n "${CHECK_SHORT-}" ] || on_open_mpi 2 "MPI begins before" mpi gloo mpi
+    if [ -n "${CHECK_LONG-}" ]; then
         on_open_mpi 3 "ranks start ranks of their own" spawn gloo
         DIST_PMIX=1 DIST_DEBUG=info job openmpi 2 "$BASH" "$job_folder/twice"
         job_check "one program after the other" met 4
