@@ -33,6 +33,10 @@ check_PROGRAMS += tests/jobs/forked
 tests_jobs_forked_SOURCES = tests/jobs/forked.c
 tests_jobs_forked_LDADD = libdist.la
 tests_jobs_forked_LDFLAGS = $(job_ldflags)
+check_PROGRAMS += tests/jobs/pmix
+tests_jobs_pmix_SOURCES = tests/jobs/pmix.c
+tests_jobs_pmix_LDADD = libdist.la
+tests_jobs_pmix_LDFLAGS = $(job_ldflags)
 check_PROGRAMS += tests/jobs/two_groups
 tests_jobs_two_groups_SOURCES = tests/jobs/two_groups.c
 tests_jobs_two_groups_LDADD = libdist.la
@@ -188,6 +192,7 @@ job_scripts = \
 	tests/jobs/distrun.sh \
 	tests/jobs/mindspore.sh \
 	tests/jobs/slurm.sh \
+	tests/jobs/pmix.sh \
 	tests/jobs/ways.sh \
 	tests/jobs/mpirun_nodes.sh \
 	tests/jobs/examples_cluster.sh \
