@@ -25,14 +25,23 @@ static struct node_gaits *gaits_of(struct disti_node *node, const struct disti_n
     return &node->gaits[op->call.collective][disti_node_size_class(op)];
 }
 
+/* A sum in segments reads and writes the memory of all ranks at once: it does best to ask for it.
+ */
+static bool gait_is_given(const struct node_gaits *gaits, const struct disti_node_op *op)
+{
+    return gaits->was_direct && disti_node_pattern(op->call.collective)->reduces;
+}
+
 void disti_node_gait_choose(struct disti_node *node, struct disti_node_op *op, bool past)
 {
     struct node_gaits *gaits = gaits_of(node, op);
     const struct node_gait *gait = gaits->was_direct ? &gaits->direct : &gaits->elsewhere;
 
     op->worked_ns = 0;
-    op->tries_gait = gait->calls < GAIT_TRIALS;
+    op->tries_gait = gait->calls < GAIT_TRIALS && !gait_is_given(gaits, op);
     op->gait = op->tries_gait ? (uint8_t)(gait->calls % NODE_GAITS) : gait->best;
+    if (gait_is_given(gaits, op))
+        op->gait = NODE_ASKS | NODE_PAST;
     if (!past)
         op->gait &= NODE_ASKS;
 }

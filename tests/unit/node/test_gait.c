@@ -29,15 +29,21 @@ static int node_free(void **state)
 }
 
 /* A call in which each gait takes so long. Returns the one that it took. */
-static int call_once(enum disti_node_way way, bool past, const int64_t *ns)
+static int call_of(dist_collective collective, enum disti_node_way way, bool past,
+                   const int64_t *ns)
 {
     struct disti_node_op op = {
-        .call.collective = DIST_COLL_ALL_GATHER, .element_bytes = 1, .largest = BYTES, .way = way};
+        .call.collective = collective, .element_bytes = 1, .largest = BYTES, .way = way};
 
     disti_node_gait_choose(node, &op, past);
     op.worked_ns = ns[op.gait];
     disti_node_gait_learn(node, &op);
     return op.gait;
+}
+
+static int call_once(enum disti_node_way way, bool past, const int64_t *ns)
+{
+    return call_of(DIST_COLL_ALL_GATHER, way, past, ns);
 }
 
 static int call_often(enum disti_node_way way, bool past, const int64_t *ns)
@@ -109,6 +115,19 @@ static void another_answer_is_found_later(void **state)
     assert_int_equal(call_often(NODE_WAY_WINDOWS, true, warm), 0);
 }
 
+static void sums_in_segments_ask(void **state)
+{
+    const int64_t ns[NODE_GAITS] = {10000, 40000, 40000, 40000};
+
+    (void)state;
+    call_of(DIST_COLL_ALL_REDUCE, NODE_WAY_DIRECT, true, ns);
+    for (int i = 0; i < ENOUGH; i++) {
+        int gait = call_of(DIST_COLL_ALL_REDUCE, NODE_WAY_DIRECT, i % 2, ns);
+
+        assert_int_equal(gait, i % 2 ? NODE_ASKS | NODE_PAST : NODE_ASKS);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -118,6 +137,7 @@ int main(void)
                                         node_free),
         cmocka_unit_test_setup_teardown(copies_of_the_kernel_tell_nothing, node_make, node_free),
         cmocka_unit_test_setup_teardown(another_answer_is_found_later, node_make, node_free),
+        cmocka_unit_test_setup_teardown(sums_in_segments_ask, node_make, node_free),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
