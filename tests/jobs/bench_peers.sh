@@ -60,10 +60,7 @@ killed()
     # What Open MPI cannot remove then is removed with the folder.
     OMPI_MCA_btl_vader_backing_directory=$job_folder TEST_JOB=$job_id DIST_BENCH_SOCKET=$job_folder/mute setsid "$peers/$1" 2 \
         >"$job_output" 2>&1 </dev/null 9>&- &
-    for ((try = 0; try < 200; try++)); do
-        [ "$(job_processes | wc -w)" -ge 3 ] && break
-        sleep 0.05
-    done
+    job_until eval '[ "$(job_processes | wc -w)" -ge 3 ]'
     sleep 0.5
     kill -KILL $! 2>/dev/null
     wait $! 2>/dev/null
@@ -77,7 +74,7 @@ if [ -n "$python" ]; then
 s = socket.socket(socket.AF_UNIX); s.bind(sys.argv[1]); s.listen(64); time.sleep(100)' \
         "$job_folder/mute" 9>&- &
     mute=$!
-    for ((try = 0; try < 100; try++)); do [ -S "$job_folder/mute" ] && break; sleep 0.05; done
+    job_until test -S "$job_folder/mute"
     for peer in openmpi mpich; do job_check "$peer is killed and leaves nobody" killed $peer; done
     kill $mute 2>/dev/null
     wait $mute 2>/dev/null || true

@@ -211,10 +211,10 @@ static void time_without_a_driver_does_not_count(void **state)
     struct dist_work *work;
     bool done;
 
-    fake->timeout_ms = 200;
+    fake->timeout_ms = 1000;
     group = fake_open(fake);
     work = fake_start(group, DIST_COLL_ALL_REDUCE);
-    fake_sleep(300);
+    fake_sleep(1100);
     assert_int_equal(dist_test(work, &done), DIST_OK);
     assert_int_equal(dist_wait_for(work, 50), DIST_IN_PROGRESS);
     fake_release(fake, 0);
@@ -282,7 +282,7 @@ static void leaving_beside_threads_that_wait(void **state)
     struct dist_group *group;
     struct thread threads[THREADS];
 
-    fake->timeout_ms = 200;
+    fake->timeout_ms = 1000;
     group = fake_open(fake);
     for (int i = 0; i < THREADS; i++)
         thread_start(&threads[i], group, fake_start(group, DIST_COLL_ALL_REDUCE));
