@@ -16,7 +16,7 @@ table=$job_folder/support.csv
     mpi openmpi 2 --complete --table "$table"
 
 # Each way has all its manners with three ranks; with others all ways together have them.
-ranks_list="1 2 3 5 8" mpich_list="1 2 3"
+ranks_list="1 2 3 5" mpich_list="1 2 3"
 [ -z "${CHECK_LONG-}" ] || ranks_list="1 2 3 4 5 7 8"
 [ -z "${CHECK_SHORT-}" ] || ranks_list="1 3" mpich_list=2
 for ranks in $ranks_list; do

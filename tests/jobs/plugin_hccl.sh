@@ -39,9 +39,9 @@ table=$job_folder/support.csv
 job_check "it sums bfloat16" grep -q '^hccl,all_reduce,bfloat16,sum,yes' "$table"
 job_check "it does not average" grep -q '^hccl,all_reduce,float32,avg,no' "$table"
 job_environment=$(env | grep '^DIST_' | sort)
-ranks_list="1 2 4 8" modes=(all all async group)
+ranks_list="1 2 4" modes=(all all async)
 [ -z "${CHECK_SHORT-}" ] || ranks_list="1 3" modes=(all flood)
-[ -z "${CHECK_LONG-}" ] || modes=(all all all all)
+[ -z "${CHECK_LONG-}" ] || ranks_list="1 2 4 8" modes=(all all all all)
 for ranks in $ranks_list; do
     job self "$ranks" tests/conformance/conformance hccl --spawn "$ranks" --brief \
         --table "$table" --mode "${modes[0]}"
