@@ -47,8 +47,9 @@ export OMPI_MCA_orte_enable_recovery=1
 kinds="kill exit-atexit"
 [ -z "${CHECK_LONG-}" ] || kinds="kill exit exit-atexit exit-thread exit-function"
 for kind in $kinds; do
-    job openmpi 3 tests/jobs/mishap mpi $kind 1
+    job_aside job openmpi 3 tests/jobs/mishap mpi $kind 1
 done
+job_collect
 # MPICH's may end the job as soon as one rank has left without MPI_Finalize: what counts is that the
 # other one has been told.
 mpich_tells()

@@ -142,7 +142,7 @@ for mpi in openmpi mpich; do
         DIST_BACKEND=$backend preload $mpi 3 progress
         DIST_BACKEND=$backend DIST_PROGRESS_THREAD=0 preload $mpi 2 progress
     done
-    JOB_LIMIT=30
+    JOB_LIMIT=60
     preload $mpi 2 blocked
     DIST_BACKEND=mpi DIST_TRANSPORT=mpi preload $mpi 2 blocked
     job_check "$mpi: a thread moves them" test "$(row Iallreduce | cut -d' ' -f2)" = 0

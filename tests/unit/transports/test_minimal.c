@@ -39,7 +39,7 @@ static void test_processes(void **state)
 static void test_threads(void **state)
 {
     const struct transport_battery_options options = {
-        .ranks = 3, .threads = true, .boundaries = boundaries};
+        .ranks = 3, .threads = true, .boundaries = boundaries, .brief = true};
 
     (void)state;
     assert_int_equal(transport_battery_run(dist_module_entry.transports[0], &options), 0);
