@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: BSD-3-Clause
 # distrun: torchrun's variables and folders, output without loss, and nothing left behind by any end.
-JOB_LIMIT=60
+JOB_LIMIT=120
 . "$srcdir/tests/support/job.sh"
 
 run=$builddir/distrun
@@ -10,7 +10,7 @@ hello=$builddir/examples/hello_all_reduce
 
 # ---- unchanged programs ----
 
-job self 3 distrun -np 3 "$battery" gloo --brief
+job self 3 distrun -np 3 "$battery" gloo --brief --mode group
 job self 2 distrun --nproc_per_node=2 "$builddir/train_mnist" --max-steps 2 --train-samples 128 \
     --test-samples 64 --epochs 1
 
@@ -240,7 +240,8 @@ nodes()
     done
     return $wrong
 }
-by_rank=1 job_check "two nodes by rank" nodes 0 2 --master-port "$(job_port)" -n 2 "$battery" gloo --brief
+by_rank=1 job_check "two nodes by rank" nodes 0 2 --master-port "$(job_port)" -n 2 \
+    "$battery" gloo --brief --mode async
 job_check "three nodes by endpoint" nodes 0 3 --rdzv-endpoint "127.0.0.1:$(job_port)" \
     "$builddir/examples/hello_all_reduce"
 job_check "their sum" [ "$(grep -c 'of 3: sum 3' "$job_output")" = 3 ]
