@@ -158,6 +158,14 @@ static bool rendezvous_is_local(const struct disti_launch *launch)
            launch->local_world_size == launch->world_size;
 }
 
+/* Several workers of distrun may each be an mpirun: all of them see the same MASTER_PORT, so their
+ * ranks would meet each other. */
+static bool rendezvous_is_inside(const struct rendezvous_facts *facts)
+{
+    return facts->launch.inside && rendezvous_is_local(&facts->launch) &&
+           (facts->url.kind == DISTI_URL_NONE || facts->url.kind == DISTI_URL_ENV);
+}
+
 static dist_status rendezvous_no_way(const struct rendezvous_facts *facts, int rank)
 {
     if (facts->url.kind == DISTI_URL_MPI)
@@ -195,6 +203,8 @@ static dist_status rendezvous_meet(const struct rendezvous_facts *facts,
                               url->port == launch->port ? served : NULL, bootstrap);
     if (url->kind == DISTI_URL_FILE)
         return disti_meet_file(meeting, url->path, bootstrap);
+    if (rendezvous_is_inside(facts))
+        return disti_meet_local(meeting, launch->job, bootstrap);
     if (rendezvous_is_scheduled(facts) && launch->host[0])
         return disti_meet_scheduled(
             meeting, launch->host, launch->port,

@@ -298,6 +298,12 @@ for mpirun in mpirun.mpich mpirun.openmpi; do
         timeout 30 "$run" -n 1 $mpirun -n 2 "$hello" >"$job_output" 2>&1 &&
             [ "$(grep -c 'rank . of 2: sum 1' "$job_output")" = 2 ]
     }
+    # Each is a world of its own, though all see the same MASTER_PORT.
+    inside_twice()
+    {
+        timeout 30 "$run" -n 2 $mpirun -n 2 "$hello" >"$job_output" 2>&1 &&
+            [ "$(grep -c 'rank . of 2: sum 1' "$job_output")" = 4 ]
+    }
     around()
     {
         timeout 30 $mpirun -n 1 "$run" -n 2 "$hello" >"$job_output" 2>&1 &&
@@ -305,6 +311,7 @@ for mpirun in mpirun.mpich mpirun.openmpi; do
     }
     command -v $mpirun >/dev/null || { job_skip "$mpirun and distrun" "no $mpirun"; continue; }
     job_check "$mpirun inside distrun" inside
+    job_check "two $mpirun inside distrun" inside_twice
     job_check "distrun inside $mpirun" around
 done
 
