@@ -196,11 +196,13 @@ bool disti_variable_of(const char *item, char *name, size_t size)
     return true;
 }
 
-uint64_t disti_variables_unknown(bool (*owned)(const char *name), char *text, size_t size)
+uint64_t disti_variables_unknown(bool (*owned)(const char *name), char *text, size_t size,
+                                 bool *meant_p)
 {
     uint64_t hash = 0;
 
     text[0] = '\0';
+    *meant_p = false;
     for (char **item = environ; item && *item; item++) {
         char name[DISTI_VARIABLE_ROOM];
 
@@ -209,6 +211,7 @@ uint64_t disti_variables_unknown(bool (*owned)(const char *name), char *text, si
         /* A sum, as the environment has no order. */
         hash += disti_hash_text(DISTI_HASH_START, name);
         variables_name(name, text, size);
+        *meant_p |= disti_variable_like(name) != NULL;
     }
     return text[0] && !hash ? 1 : hash;
 }
