@@ -9,6 +9,7 @@ librun_la_SOURCES = \
 	src/launch/output/logs.c src/launch/output/logs.h \
 	src/launch/output/output.c src/launch/output/output.h \
 	src/launch/run/agent.c src/launch/run/agent.h \
+	src/launch/run/error_file.c src/launch/run/error_file.h \
 	src/launch/run/failure.c src/launch/run/failure.h \
 	src/launch/run/guard.c src/launch/run/guard.h \
 	src/launch/run/meeting.c \
