@@ -132,6 +132,15 @@ last_call()
         grep -qE '^  last call : all_reduce, call [0-9]+ of group 0, [0-9]+ float32$' "$job_output"
 }
 job_check "the last call of one that was killed" last_call
+own_words()
+{
+    "$run" -n 2 "$@" sh -c '[ $RANK = 0 ] && exec sleep 50
+        echo "{\"message\": {\"message\": \"short\", \"extraInfo\": {\"py_callstack\": \"one\\ntwo\\n\"}}}" \
+        >$TORCHELASTIC_ERROR_FILE; exit 3' >"$job_output" 2>&1
+    [ $? = 3 ] && grep -A 1 '^  traceback : one$' "$job_output" | grep -q '^  two$'
+}
+job_check "what the worker said itself" own_words
+job_check "and in the job's folder" own_words --log-dir "$job_folder/logs"
 job self 2 distrun --max-restarts 2 -n 2 sh -c '[ $TORCHELASTIC_RESTART_COUNT = 2 ]'
 job_fails "starting all workers again" self 2 distrun --max-restarts 1 -n 2 false
 
@@ -145,17 +154,26 @@ refuses()
     [ $? = 2 ] && grep -qF -- "$text" "$job_output"
 }
 cp /dev/null "$job_folder/data"
+echo 'echo ran' >"$job_folder/headless"
+echo '#!/no/such/shell' >"$job_folder/shellless"
+chmod +x "$job_folder/headless" "$job_folder/shellless"
 while read -r text; do
     read -r arguments
     # shellcheck disable=SC2086
     job_check "refuses $arguments: $text" refuses "$text" $arguments
 done <<END
+distrun does not count XPUs
+--nproc-per-node=xpu true
 there is no program 'no_such_program'
 no_such_program
 No such file or directory
 /no/such/program
 '$job_folder/data' is not executable
 $job_folder/data
+(a script begins with #!/bin/sh or the like): Exec format error
+$job_folder/headless
+(what it names behind #!, or its loader, is not there)
+-n 2 $job_folder/shellless
 --nope: there is no such option
 --nope true
 no program is given
@@ -372,7 +390,7 @@ job_check "too few descriptors for the store" few_descriptors
 
 python=${DIST_TEST_TORCH_PYTHON-python3}
 if "$python" -c 'import torch.distributed' 2>/dev/null; then
-    cat >"$job_folder/torch.py" <<'END'
+    cat >"$job_folder/with_torch.py" <<'END'
 import torch, torch.distributed as d
 d.init_process_group("gloo")
 x = torch.ones(1)
@@ -380,7 +398,7 @@ d.all_reduce(x)
 assert x.item() == d.get_world_size()
 d.destroy_process_group()
 END
-    PYTHON_EXEC=$(command -v "$python") job self 2 distrun -n 2 "$job_folder/torch.py"
+    PYTHON_EXEC=$(command -v "$python") job self 2 distrun -n 2 "$job_folder/with_torch.py"
 else
     job_skip "a script of torch" "no torch for $python: set DIST_TEST_TORCH_PYTHON"
 fi

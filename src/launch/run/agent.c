@@ -64,6 +64,12 @@ static void agent_tell_binding(const struct disti_run_agent *agent)
             set ? " (as it was set)" : "");
 }
 
+/* distrun's exit code for a failure of its own. */
+static int agent_code(dist_status status)
+{
+    return status == DIST_ERR_INVALID_ARGUMENT ? AGENT_WRONG : AGENT_FAILED;
+}
+
 /* ---- rounds ---- */
 
 /* The round's things; its processes are gone, unless nobody waits for their output. */
@@ -105,6 +111,9 @@ static int agent_conclude(const struct disti_run_agent *agent)
         return disti_run_exit_code(&agent->failure);
     }
     fprintf(stderr, "distrun: %s\n", agent->why);
+    /* Of workers that could not be started. */
+    if (agent->failure.cause == DISTI_AGENTS_WORKER_FAILED && agent->failure.rank < 0)
+        return agent->failure.exit_code;
     return AGENT_FAILED;
 }
 
@@ -126,14 +135,14 @@ static void agent_decide(struct disti_run_agent *agent)
 }
 
 /* The workers could not be started, here or anywhere: the other nodes need not try. */
-static void agent_fail_to_start(struct disti_run_agent *agent)
+static void agent_fail_to_start(struct disti_run_agent *agent, dist_status why)
 {
     struct disti_agents_failure failure = {.cause = DISTI_AGENTS_WORKER_FAILED,
                                            .node_rank = agent->round.node_rank,
                                            .rank = -1,
                                            .local_rank = -1,
                                            .pid = -1,
-                                           .exit_code = AGENT_FAILED,
+                                           .exit_code = agent_code(why),
                                            .is_final = true};
 
     snprintf(failure.text, sizeof(failure.text), "%s", dist_last_error());
@@ -143,20 +152,24 @@ static void agent_fail_to_start(struct disti_run_agent *agent)
         return;
     }
     agent->order = DISTI_AGENTS_BROKEN;
+    agent->failure = failure;
     snprintf(agent->why, sizeof(agent->why), "%s", failure.text);
 }
 
 /* From the start of the workers until they are gone, and it is known what comes next. */
 static void agent_round(struct disti_run_agent *agent)
 {
+    dist_status status;
+
     agent->state = DISTI_RUN_WORKING;
     agent->alive = agent->outputs_left = 0;
     agent->kill_at = INT64_MAX;
     agent->first = NULL;
     agent->met = false;
     agent->order = DISTI_AGENTS_NOTE;
-    if (disti_run_agent_start(agent) != DIST_OK)
-        agent_fail_to_start(agent);
+    status = disti_run_agent_start(agent);
+    if (status != DIST_OK)
+        agent_fail_to_start(agent, status);
     disti_run_agent_watch(agent);
     if (!agent->agents && agent->order == DISTI_AGENTS_NOTE)
         agent_decide(agent);
@@ -228,7 +241,7 @@ int disti_run_agent(int signals_fd, const sigset_t *mask, void *arg)
         code = agent_conclude(&agent);
     } else {
         fprintf(stderr, "distrun: %s\n", dist_last_error());
-        code = status == DIST_ERR_INVALID_ARGUMENT ? AGENT_WRONG : AGENT_FAILED;
+        code = agent_code(status);
     }
     agent_end_round(&agent);
     disti_run_meeting_close(&agent);

@@ -39,7 +39,8 @@ struct disti_run_start {
 
 /*
  * Starts the program; *pid_p is a child of this thread, and dies with it. Blocks until the program
- * runs. ERR_SYSTEM names it and says why it does not.
+ * runs. ERR_SYSTEM and, where the program cannot be executed, ERR_INVALID_ARGUMENT name it and say
+ * why it does not.
  */
 dist_status disti_run_worker_start(const struct disti_run_start *start, pid_t *pid_p);
 
