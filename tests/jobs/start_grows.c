@@ -4,23 +4,12 @@
  * leave. Prints the most descriptors and mappings that a rank other than the store's, 0, has once
  * it has joined and nobody has called anything: "descriptors 19 mappings 45".
  */
-#include <dirent.h>
+#include "descriptors.h"
+
 #include <dist/dist.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-static int descriptors(void)
-{
-    DIR *folder = opendir("/proc/self/fd");
-    int count = 0;
-
-    while (folder && readdir(folder))
-        count++;
-    if (folder)
-        closedir(folder);
-    return count;
-}
 
 static int mappings(void)
 {

@@ -129,16 +129,16 @@ static void error_put_string(const char *at, FILE *to)
 
     for (at++; *at != '"';) {
         unsigned code = (unsigned char)*at;
-        const bool plain = *at != '\\';
+        const bool itself = *at != '\\';
 
-        at = plain ? at + 1 : error_escape(at, &code);
+        at = itself ? at + 1 : error_escape(at, &code);
         if (code == '\n') {
             lines++;
             continue;
         }
         for (; lines > 0; lines--)
             fputs("\n  ", to);
-        if (plain)
+        if (itself)
             fputc((int)code, to);
         else if (code == '\t' || code >= ' ')
             error_put_code(code, to);
