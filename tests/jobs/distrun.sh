@@ -194,7 +194,8 @@ END
 
 # ---- every end: no process is left ----
 
-# ends NAME SIGNALS CODE SCRIPT...: signals are sent to distrun, or to its agent ("agent:KILL").
+# ends NAME SIGNALS CODE SCRIPT...: signals are sent to distrun, or to its agent ("agent:KILL"), its
+# process group, or a worker.
 ends()
 {
     local name=$1 signals=$2 code=$3 pid signal status left=no
@@ -208,6 +209,7 @@ ends()
     done
     for signal in $signals; do
         case $signal in
+        group:*) kill -"${signal#group:}" -- -$(($(ps -o pgid= -p "$pid"))) ;;
         agent:*) kill -"${signal#agent:}" "$(pgrep -P "$pid" -x distrun)" ;;
         worker:*) kill -"${signal#worker:}" "$(pgrep -P "$(pgrep -P "$pid" -x distrun)" | head -n 1)" ;;
         *) kill -"$signal" "$pid" ;;
@@ -230,6 +232,7 @@ children='sleep 91 & setsid sleep 92 & echo ready; sleep 93'
 stubborn='trap "" TERM INT; echo ready; sleep 94; sleep 95'
 job_aside ends "SIGKILL of distrun" KILL 137 sh -c "$children"
 job_aside ends "SIGKILL of the agent" agent:KILL 137 sh -c "$children"
+job_aside ends "SIGKILL of the process group" group:KILL 137 sh -c "$children"
 job_aside ends "SIGKILL of a worker with children" worker:KILL 137 sh -c "$children"
 job_aside ends "SIGTERM" TERM 143 sh -c "$children"
 job_aside ends "SIGHUP" HUP 129 sh -c "$children"

@@ -225,6 +225,7 @@ int disti_run_agent(int signals_fd, const sigset_t *mask, void *arg)
 {
     struct disti_run_agent agent = {.options = arg,
                                     .mask = *mask,
+                                    .group = getpgrp(),
                                     .signals_fd = signals_fd,
                                     .secret_fd = -1,
                                     .last_calls_fd = -1,
@@ -233,6 +234,8 @@ int disti_run_agent(int signals_fd, const sigset_t *mask, void *arg)
     int code = AGENT_FAILED;
     dist_status status;
 
+    /* Who kills the guard's process group, as timeout -k does, leaves one that ends the rest. */
+    setpgid(0, 0);
     if (!agent_open(&agent))
         return code;
     status = agent_prepare(&agent);

@@ -38,6 +38,7 @@ struct disti_run_agent {
     struct disti_run_binding binding;
     sigset_t mask;       /* for the workers: as the agent found them */
     struct rlimit files; /* the same */
+    pid_t group;         /* the guard's process group, in which the workers are */
     int signals_fd;      /* from the guard */
     int child_fd;        /* a signalfd for SIGCHLD */
     int done_fd;         /* an eventfd: outputs that have ended */

@@ -39,6 +39,8 @@ static void worker_become(const struct disti_run_start *start, pid_t agent, cons
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     if (getppid() != agent)
         _exit(128 + SIGKILL);
+    /* If the group is gone the user has killed it, and the agent knows that soon. */
+    setpgid(0, start->group);
     *what_p = "cannot pass on its output";
     if ((start->out_fd >= 0 && dup2(start->out_fd, STDOUT_FILENO) < 0) ||
         (start->err_fd >= 0 && dup2(start->err_fd, STDERR_FILENO) < 0))

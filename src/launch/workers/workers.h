@@ -35,6 +35,7 @@ struct disti_run_start {
     const struct disti_run_cpus *cpus; /* NULL: as the agent's */
     sigset_t mask;                     /* the signals that the agent found blocked */
     struct rlimit files;               /* the limit that it found */
+    pid_t group;                       /* the process group to be in */
 };
 
 /*
