@@ -40,6 +40,8 @@ static const struct args_row options_rows[] = {
      "where the nodes meet (port 29400)"},
     {"rdzv-id", 0, ARGS_TEXT, AT(rdzv_id), 0, 0, "NAME", "the job's name there"},
     {"rdzv-conf", 0, ARGS_TEXT, AT(rdzv_conf), 0, 0, "KEY=VALUE,...", "how they meet"},
+    {"secret-file", 0, ARGS_TEXT, AT(secret_file), 0, 0, "FILE",
+     "what the nodes prove to each other that they know (DIST_SECRET_FILE)"},
     {"rdzv-backend", 0, ARGS_CHOICE, AT(rdzv_backend), 0, 0, "static|c10d",
      "by rank and master address, or by endpoint; accepted, not needed"},
     {.names = "Output", .kind = ARGS_GROUP},
@@ -269,7 +271,7 @@ bool disti_run_options_read(int argc, char *argv[], struct disti_run_options *op
         return true;
     if (strcmp(options->prefix, "none") == 0)
         options->prefix = "";
-    if (!options_check(options))
+    if (!options_check(options) || !disti_run_secret(options))
         return false;
     if (rest == argc)
         return options_wrong("no program is given: name it behind the options");

@@ -5,6 +5,7 @@
 
 #include <signal.h>
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 enum { DISTI_RUN_HELP = 1, DISTI_RUN_VERSION };
@@ -15,6 +16,7 @@ struct disti_run_options {
     const char *rdzv_backend, *rdzv_endpoint, *rdzv_id, *rdzv_conf;
     const char *master_addr, *local_addr;
     const char *role, *log_dir, *redirects, *tee, *prefix, *shown, *numa, *signals_text;
+    const char *secret_file;
     const char *start_method; /* is torch's alone: accepted, as scripts give it */
     int64_t node_rank, master_port, max_restarts; /* -1: not given; max_restarts: 0 */
     double monitor_interval, shutdown_timeout;    /* seconds */
@@ -26,6 +28,8 @@ struct disti_run_options {
     char endpoint[256];                   /* where several nodes meet, */
     int endpoint_port;
     sigset_t signals;    /* those that end the job */
+    char secret[257];    /* of the job, which its agents prove to each other that they have */
+    size_t secret_bytes; /* at most 256; 0: there is none */
     const char *path;    /* of what is executed, with these arguments, */
     char **command;      /* the last of them NULL */
     const char *program; /* as the user named it */
@@ -42,6 +46,9 @@ void disti_run_options_help(void);
 
 /* command.c: finds the program, and what runs it, into path, command and program. */
 bool disti_run_command(char *words[], struct disti_run_options *options);
+
+/* secret.c: reads the job's secret, if a file of it is named. False: what is wrong was printed. */
+bool disti_run_secret(struct disti_run_options *options);
 
 /* counts.c: how many workers --nproc-per-node means here; 0, and `why` if that cannot be said. */
 int disti_run_worker_count(const char *text, char *why, int size);

@@ -5,6 +5,7 @@ librun_la_SOURCES = \
 	src/launch/options/command.c \
 	src/launch/options/counts.c \
 	src/launch/options/options.c src/launch/options/options.h \
+	src/launch/options/secret.c \
 	src/launch/options/words.c src/launch/options/words.h \
 	src/launch/output/logs.c src/launch/output/logs.h \
 	src/launch/output/output.c src/launch/output/output.h \
