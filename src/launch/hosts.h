@@ -47,13 +47,15 @@ bool disti_hosts_is_local(const char *name);
 /* Runs without a terminal: a host that asks for a password is an error, not a wait. */
 #define DISTI_HOSTS_AGENT "ssh -x -o BatchMode=yes"
 
+#define DISTI_HOSTS_SECRET 3 /* the descriptor on which a program can read its secret */
+
 /* A program to be started on a host. */
 struct disti_hosts_start {
     const char *const *argv; /* ends with NULL */
     const char *const
         *environment;   /* "NAME=value", ends with NULL; NULL: none besides that there */
     const char *folder; /* to run in; NULL: that which the shell there begins in */
-    const char *secret; /* readable by the program on descriptor 3; NULL: none */
+    const char *secret; /* readable by the program on DISTI_HOSTS_SECRET; NULL: none */
 };
 
 /* Has "NAME=value" a name that a shell knows? */

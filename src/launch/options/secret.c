@@ -69,5 +69,7 @@ bool disti_run_secret(struct disti_run_options *options)
         return secret_wrong(path, "cannot be read", strerror(errno));
     taken = secret_is_own(path, fd) && secret_take(path, fd, options);
     close(fd);
+    if (options->leashed)
+        close(DISTI_HOSTS_SECRET); /* the workers need not have it */
     return taken;
 }
