@@ -53,7 +53,8 @@ static void start_write(FILE *script, const struct disti_hosts_start *start)
         start_quote(script, *a);
     }
     if (start->secret)
-        fprintf(script, " %d<<'%s'\n%s\n%s", DISTI_HOSTS_SECRET, SECRET_END, start->secret, SECRET_END);
+        fprintf(script, " %d<<'%s'\n%s\n%s", DISTI_HOSTS_SECRET, SECRET_END, start->secret,
+                SECRET_END);
     fputc('\n', script);
 }
 

@@ -234,22 +234,30 @@ static bool starter_open(struct disti_run_starter *starter)
     return false;
 }
 
-/* Where all agents ended alike, one of them has said why. Of an agent that was lost, or that could
- * not be started, nobody has. */
-static void starter_tell(const struct disti_run_starter *starter)
+/* Where all agents ended alike one of them has said why. */
+static bool starter_is_alike(const struct disti_run_starter *starter)
+{
+    for (int h = 0; h < starter->count; h++) {
+        if (starter->hosts[h].code != starter->hosts[starter->first].code)
+            return false;
+    }
+    return true;
+}
+
+/* An agent that was lost, or that could not be started. Returns the exit code. */
+static int starter_tell(const struct disti_run_starter *starter)
 {
     const struct disti_run_host *first = &starter->hosts[starter->first];
-    bool alike = first->code < 126 || (first->code > 128 && first->code < 255);
+    const bool is_alike = starter_is_alike(starter), is_ssh = first->code == 255;
+    const bool is_shell = first->code == 126 || first->code == 127;
 
-    for (int h = 0; h < starter->count; h++)
-        alike = alike && starter->hosts[h].code == first->code;
-    if (alike)
-        return;
-    fprintf(stderr, "distrun: host %s ended first, with exit code %d%s\n", first->name, first->code,
-            first->code == 255 ? ": its remote shell has said why, or a worker ended so"
-            : first->code == 126 || first->code == 127
-                ? ": the folder and distrun must be there, at the paths that they have here"
-                : "");
+    if (!is_alike || is_ssh || is_shell)
+        fprintf(
+            stderr, "distrun: host %s ended first, with exit code %d%s\n", first->name, first->code,
+            is_ssh     ? ": its remote shell has said why, or a worker ended so"
+            : is_shell ? ": the folder and distrun must be there, at the paths that they have here"
+                       : "");
+    return !is_alike && (is_ssh || is_shell) ? STARTER_FAILED : first->code;
 }
 
 static int starter_conclude(const struct disti_run_starter *starter)
@@ -263,8 +271,7 @@ static int starter_conclude(const struct disti_run_starter *starter)
     }
     if (starter->first < 0)
         return 0;
-    starter_tell(starter);
-    return starter->hosts[starter->first].code;
+    return starter_tell(starter);
 }
 
 int disti_run_starter(int signals_fd, const sigset_t *mask, void *arg)

@@ -52,13 +52,30 @@ static dist_status begin_job(struct disti_run_starter *starter)
 
 /* ---- environment ---- */
 
-/* What belongs to this host, this login, or to this distrun. */
+/* They have become options; a remote shell that leads to this machine would hand them on. */
+static void begin_forget_options(void)
+{
+    char name[256];
+
+    for (int i = 0; environ[i];) {
+        const size_t length = strcspn(environ[i], "=");
+
+        snprintf(name, sizeof(name), "%.*s", (int)length, environ[i]);
+        if (length < sizeof(name) &&
+            (strncmp(name, "PET_", 4) == 0 || strcmp(name, "DIST_SECRET_FILE") == 0))
+            unsetenv(name);
+        else
+            i++;
+    }
+}
+
+/* What belongs to this host, or to this login. */
 static bool begin_is_here(const char *entry)
 {
     static const char *const names[] = {
-        "_=",    "DIST_SECRET_FILE=", "DISPLAY=", "HOME=",  "HOST=",  "HOSTNAME=", "LOGNAME=",
-        "MAIL=", "OLDPWD=",           "PWD=",     "SHELL=", "SHLVL=", "TERM=",     "TMPDIR=",
-        "USER=", "XAUTHORITY=",       "DBUS_",    "PET_",   "SSH_",   "XDG_"};
+        "_=",      "DISPLAY=", "HOME=",       "HOST=",  "HOSTNAME=", "LOGNAME=",
+        "MAIL=",   "OLDPWD=",  "PWD=",        "SHELL=", "SHLVL=",    "TERM=",
+        "TMPDIR=", "USER=",    "XAUTHORITY=", "DBUS_",  "SSH_",      "XDG_"};
 
     for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
         if (strncmp(entry, names[i], strlen(names[i])) == 0)
@@ -283,6 +300,7 @@ dist_status disti_run_starter_begin(struct disti_run_starter *starter)
 {
     dist_status status = begin_job(starter);
 
+    begin_forget_options();
     if (status == DIST_OK)
         status = begin_scripts(starter);
     return status == DIST_OK ? begin_shells(starter) : status;
