@@ -203,6 +203,7 @@ job_scripts = \
 	tests/jobs/netns_cluster.sh \
 	tests/jobs/agents.sh \
 	tests/jobs/elastic.sh \
+	tests/jobs/hosts.sh \
 	tests/jobs/many_groups.sh \
 	tests/jobs/movers.sh \
 	tests/jobs/uneven.sh \

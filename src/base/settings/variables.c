@@ -32,6 +32,7 @@ const struct disti_variable disti_variables[] = {
     {"DIST_PROGRESS_THREAD", "whether a progress thread advances started works", "1"},
     {"DIST_REPRODUCIBLE", "whether the bits of a reduction depend on the number of ranks alone",
      "0"},
+    {"DIST_SECRET_FILE", "the file of the secret that distrun's nodes share", ""},
     {"DIST_SEGMENTS", "into how many segments pipelined algorithms cut", "the predicted best"},
     {"DIST_SHM_CMA", "whether the kernel copies between processes", "1"},
     {"DIST_SOCKET_IFNAME", "the interfaces whose addresses the listeners bind",

@@ -5,6 +5,8 @@ librun_la_SOURCES = \
 	src/launch/options/command.c \
 	src/launch/options/counts.c \
 	src/launch/options/options.c src/launch/options/options.h \
+	src/launch/options/places.c \
+	src/launch/options/secret.c \
 	src/launch/options/words.c src/launch/options/words.h \
 	src/launch/output/logs.c src/launch/output/logs.h \
 	src/launch/output/output.c src/launch/output/output.h \
@@ -15,6 +17,8 @@ librun_la_SOURCES = \
 	src/launch/run/meeting.c \
 	src/launch/run/round.c src/launch/run/round.h \
 	src/launch/run/start.c \
+	src/launch/run/starter.c src/launch/run/starter.h \
+	src/launch/run/starter_begin.c \
 	src/launch/run/watch.c \
 	src/launch/workers/binding.c src/launch/workers/binding.h \
 	src/launch/workers/environment.c src/launch/workers/environment.h \

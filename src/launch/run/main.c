@@ -3,6 +3,7 @@
 #include "launch/options/options.h"
 #include "launch/run/agent.h"
 #include "launch/run/guard.h"
+#include "launch/run/starter.h"
 
 #include <dist/dist.h>
 
@@ -38,5 +39,5 @@ int main(int argc, char *argv[])
         printf("distrun %s\n", dist_version());
         return 0;
     }
-    return disti_run_guard(disti_run_agent, &options);
+    return disti_run_guard(options.hosts.count > 0 ? disti_run_starter : disti_run_agent, &options);
 }
