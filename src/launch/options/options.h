@@ -44,7 +44,7 @@ struct disti_run_options {
 /*
  * Reads variables, then the command line, which wins, and checks all of it: the program is there
  * and may be run. False: what is wrong, and what to do, has been printed to stderr. `options` stays
- * valid as long as argv does; it is not freed.
+ * valid as long as argv does; it is not freed, but for its hosts.
  */
 bool disti_run_options_read(int argc, char *argv[], struct disti_run_options *options);
 
