@@ -180,14 +180,6 @@ static bool rendezvous_is_local(const struct disti_launch *launch)
            launch->local_world_size == launch->world_size;
 }
 
-/* Several workers of distrun may each be an mpirun: all of them see the same MASTER_PORT, so their
- * ranks would meet each other. */
-static bool rendezvous_is_inside(const struct rendezvous_facts *facts)
-{
-    return facts->launch.inside && rendezvous_is_local(&facts->launch) &&
-           (facts->url.kind == DISTI_URL_NONE || facts->url.kind == DISTI_URL_ENV);
-}
-
 /* Do the ranks meet through the launcher's PMIx? What has been guessed does not count then. */
 static void rendezvous_try_pmix(struct rendezvous_facts *facts, int64_t deadline)
 {
@@ -238,7 +230,8 @@ static dist_status rendezvous_meet(const struct rendezvous_facts *facts,
                               url->port == launch->port ? served : NULL, bootstrap);
     if (url->kind == DISTI_URL_FILE)
         return disti_meet_file(meeting, url->path, bootstrap);
-    if (rendezvous_is_inside(facts))
+    /* Several workers of distrun may each be an mpirun, and all of them see one MASTER_PORT. */
+    if (launch->inside && url->kind <= DISTI_URL_ENV && rendezvous_is_local(launch))
         return disti_meet_local(meeting, launch->job, bootstrap);
     if (rendezvous_is_scheduled(facts) && launch->host[0])
         return disti_meet_scheduled(

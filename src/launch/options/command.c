@@ -76,7 +76,7 @@ static bool command_is_script(const char *name)
 static char **command_for_python(const char *interpreter, char *words[], bool module)
 {
     static char unbuffered[] = "-u", is_module[] = "-m";
-    char **command;
+    static char **command; /* as long as the process is there */
     int count = 0, used = 0;
 
     while (words[count])
