@@ -359,6 +359,7 @@ dist_status disti_launch_detect(struct disti_launch *launch_p)
                                   .world_size = -1,
                                   .local_rank = -1,
                                   .local_world_size = -1,
+                                  .inside = launch_is_inside_distrun(),
                                   .port = DISTI_PORT_DEFAULT,
                                   .timeout_ms = -1};
     const struct launch_source *source;

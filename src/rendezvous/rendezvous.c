@@ -230,6 +230,9 @@ static dist_status rendezvous_meet(const struct rendezvous_facts *facts,
                               url->port == launch->port ? served : NULL, bootstrap);
     if (url->kind == DISTI_URL_FILE)
         return disti_meet_file(meeting, url->path, bootstrap);
+    /* Several workers of distrun may each be an mpirun, and all of them see one MASTER_PORT. */
+    if (launch->inside && url->kind <= DISTI_URL_ENV && rendezvous_is_local(launch))
+        return disti_meet_local(meeting, launch->job, bootstrap);
     if (rendezvous_is_scheduled(facts) && launch->host[0])
         return disti_meet_scheduled(
             meeting, launch->host, launch->port,

@@ -33,6 +33,7 @@ struct disti_launch {
                              "MindSpore", "none" */
     int rank, world_size, local_rank, local_world_size; /* -1: it does not say */
     char job[128];    /* unique on this machine among running jobs; "": none */
+    bool inside;      /* distrun's worker has started it: MASTER_ADDR may be that worker's */
     char host[256];   /* where rank 0's store is, if the environment says (MASTER_ADDR); "" */
     int port;         /* -1 */
     bool guessed;     /* host and port are worked out, the same on all ranks: a last resort */
@@ -64,10 +65,10 @@ struct disti_bootstrap {
  * `options` as the user gave them (rank, world_size, local_rank, init_method), `oob` replaces the
  * init method if its function is not NULL (rank and world size then come from the options). mpi://
  * must have been turned into an oob by the caller. Without init method: what launched us; env:// if
- * MASTER_ADDR is set; on one machine a per-user abstract Unix socket named by the job; through the
- * launcher's PMIx; else ERR_RENDEZVOUS with what to set. Nothing at all: a world of one. A process
- * that MindSpore's variables make the scheduler serves its job here, and gets ERR_SCHEDULER at its
- * end.
+ * MASTER_ADDR is set; on one machine a per-user abstract Unix socket named by the job, which an
+ * mpirun inside distrun prefers; through the launcher's PMIx; else ERR_RENDEZVOUS with what to set.
+ * Nothing at all: a world of one. A process that MindSpore's variables make the scheduler serves
+ * its job here, and gets ERR_SCHEDULER at its end.
  */
 dist_status disti_rendezvous(const struct dist_options *options, int timeout_ms,
                              struct disti_bootstrap *bootstrap_p);

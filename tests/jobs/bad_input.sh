@@ -66,11 +66,17 @@ export -f different
 job_fails "give all ranks the same DIST_ALGO" shell 2 "$BASH" -c 'different "$@"' different \
     "$builddir/train_mnist" --dist-backend gloo "${quick[@]}"
 
-# A variable that nobody reads: one warning a job, with the name that is meant.
+# A variable that nobody reads: one warning a job, with the name that is meant, asked for or not.
 hello=examples/hello_all_reduce
 told() { [ "$(grep -c "WARN.*DIST_BACKND (did you mean DIST_BACKEND, " "$job_output")" = "$1" ]; }
 DIST_DEBUG=warn DIST_BACKND=mpi DIST_TIMOUT=3 job shell 3 $hello
 job_check "an unknown variable is told of once" told 1
+DIST_BACKND=mpi DIST_TIMOUT=3 job shell 3 $hello
+job_check "even to who asks for no log" told 1
+DIST_DEBUG=0 DIST_BACKND=mpi job shell 2 $hello
+job_check "unless that is forbidden" told 0
+DIST_OF_SOMEBODY_ELSE=1 job shell 2 $hello
+job_check "of a name like no other only who asks hears" [ "$(grep -c 'does not know' "$job_output")" = 0 ]
 only_last() { [ "$RANK" != 2 ] || export DIST_BACKND=mpi; exec "$@"; }
 export -f only_last
 DIST_DEBUG=warn job shell 3 "$BASH" -c 'only_last "$@"' only_last "$builddir/$hello"

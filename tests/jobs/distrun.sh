@@ -132,6 +132,15 @@ last_call()
         grep -qE '^  last call : all_reduce, call [0-9]+ of group 0, [0-9]+ float32$' "$job_output"
 }
 job_check "the last call of one that was killed" last_call
+own_words()
+{
+    "$run" -n 2 "$@" sh -c '[ $RANK = 0 ] && exec sleep 50
+        echo "{\"message\": {\"message\": \"short\", \"extraInfo\": {\"py_callstack\": \"one\\ntwo\\n\"}}}" \
+        >$TORCHELASTIC_ERROR_FILE; exit 3' >"$job_output" 2>&1
+    [ $? = 3 ] && grep -A 1 '^  traceback : one$' "$job_output" | grep -q '^  two$'
+}
+job_check "what the worker said itself" own_words
+job_check "and in the job's folder" own_words --log-dir "$job_folder/logs"
 job self 2 distrun --max-restarts 2 -n 2 sh -c '[ $TORCHELASTIC_RESTART_COUNT = 2 ]'
 job_fails "starting all workers again" self 2 distrun --max-restarts 1 -n 2 false
 
@@ -145,17 +154,26 @@ refuses()
     [ $? = 2 ] && grep -qF -- "$text" "$job_output"
 }
 cp /dev/null "$job_folder/data"
+echo 'echo ran' >"$job_folder/headless"
+echo '#!/no/such/shell' >"$job_folder/shellless"
+chmod +x "$job_folder/headless" "$job_folder/shellless"
 while read -r text; do
     read -r arguments
     # shellcheck disable=SC2086
     job_check "refuses $arguments: $text" refuses "$text" $arguments
 done <<END
+distrun does not count XPUs
+--nproc-per-node=xpu true
 there is no program 'no_such_program'
 no_such_program
 No such file or directory
 /no/such/program
 '$job_folder/data' is not executable
 $job_folder/data
+(a script begins with #!/bin/sh or the like): Exec format error
+$job_folder/headless
+(what it names behind #!, or its loader, is not there)
+-n 2 $job_folder/shellless
 --nope: there is no such option
 --nope true
 no program is given
@@ -176,7 +194,8 @@ END
 
 # ---- every end: no process is left ----
 
-# ends NAME SIGNALS CODE SCRIPT...: signals are sent to distrun, or to its agent ("agent:KILL").
+# ends NAME SIGNALS CODE SCRIPT...: signals are sent to distrun, or to its agent ("agent:KILL"), its
+# process group, or a worker.
 ends()
 {
     local name=$1 signals=$2 code=$3 pid signal status left=no
@@ -188,6 +207,7 @@ ends()
     pid=$(pgrep -P $! -x distrun)
     for signal in $signals; do
         case $signal in
+        group:*) kill -"${signal#group:}" -- -$(($(ps -o pgid= -p "$pid"))) ;;
         agent:*) kill -"${signal#agent:}" "$(pgrep -P "$pid" -x distrun)" ;;
         worker:*) kill -"${signal#worker:}" "$(pgrep -P "$(pgrep -P "$pid" -x distrun)" | head -n 1)" ;;
         *) kill -"$signal" "$pid" ;;
@@ -210,6 +230,7 @@ children='sleep 91 & setsid sleep 92 & echo ready; sleep 93'
 stubborn='trap "" TERM INT; echo ready; sleep 94; sleep 95'
 job_aside ends "SIGKILL of distrun" KILL 137 sh -c "$children"
 job_aside ends "SIGKILL of the agent" agent:KILL 137 sh -c "$children"
+job_aside ends "SIGKILL of the process group" group:KILL 137 sh -c "$children"
 job_aside ends "SIGKILL of a worker with children" worker:KILL 137 sh -c "$children"
 job_aside ends "SIGTERM" TERM 143 sh -c "$children"
 job_aside ends "SIGHUP" HUP 129 sh -c "$children"
@@ -297,6 +318,12 @@ for mpirun in mpirun.mpich mpirun.openmpi; do
         timeout $JOB_LIMIT "$run" -n 1 $mpirun -n 2 "$hello" >"$job_output" 2>&1 &&
             [ "$(grep -c 'rank . of 2: sum 1' "$job_output")" = 2 ]
     }
+    # Each is a world of its own, though all see the same MASTER_PORT.
+    inside_twice()
+    {
+        timeout 30 "$run" -n 2 $mpirun -n 2 "$hello" >"$job_output" 2>&1 &&
+            [ "$(grep -c 'rank . of 2: sum 1' "$job_output")" = 4 ]
+    }
     around()
     {
         timeout $JOB_LIMIT $mpirun -n 1 "$run" -n 2 "$hello" >"$job_output" 2>&1 &&
@@ -304,6 +331,7 @@ for mpirun in mpirun.mpich mpirun.openmpi; do
     }
     command -v $mpirun >/dev/null || { job_skip "$mpirun and distrun" "no $mpirun"; continue; }
     job_check "$mpirun inside distrun" inside
+    job_check "two $mpirun inside distrun" inside_twice
     job_check "distrun inside $mpirun" around
 done
 
@@ -362,7 +390,7 @@ job_check "too few descriptors for the store" few_descriptors
 
 python=${DIST_TEST_TORCH_PYTHON-python3}
 if "$python" -c 'import torch.distributed' 2>/dev/null; then
-    cat >"$job_folder/torch.py" <<'END'
+    cat >"$job_folder/with_torch.py" <<'END'
 import torch, torch.distributed as d
 d.init_process_group("gloo")
 x = torch.ones(1)
@@ -370,7 +398,7 @@ d.all_reduce(x)
 assert x.item() == d.get_world_size()
 d.destroy_process_group()
 END
-    PYTHON_EXEC=$(command -v "$python") job self 2 distrun -n 2 "$job_folder/torch.py"
+    PYTHON_EXEC=$(command -v "$python") job self 2 distrun -n 2 "$job_folder/with_torch.py"
 else
     job_skip "a script of torch" "no torch for $python: set DIST_TEST_TORCH_PYTHON"
 fi

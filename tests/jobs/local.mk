@@ -73,7 +73,7 @@ tests_jobs_call_cost_LDADD = libdist.la
 tests_jobs_call_cost_LDFLAGS = $(job_ldflags)
 
 check_PROGRAMS += tests/jobs/start_grows
-tests_jobs_start_grows_SOURCES = tests/jobs/start_grows.c
+tests_jobs_start_grows_SOURCES = tests/jobs/start_grows.c tests/jobs/descriptors.h
 tests_jobs_start_grows_LDADD = libdist.la
 tests_jobs_start_grows_LDFLAGS = $(job_ldflags)
 
@@ -113,7 +113,7 @@ tests_jobs_stopped_LDADD = libdist.la
 tests_jobs_stopped_LDFLAGS = $(job_ldflags)
 
 check_PROGRAMS += tests/jobs/many_groups
-tests_jobs_many_groups_SOURCES = tests/jobs/many_groups.c
+tests_jobs_many_groups_SOURCES = tests/jobs/many_groups.c tests/jobs/descriptors.h
 tests_jobs_many_groups_LDADD = libdist.la
 tests_jobs_many_groups_LDFLAGS = $(job_ldflags)
 
@@ -210,6 +210,7 @@ job_scripts = \
 	tests/jobs/netns_cluster.sh \
 	tests/jobs/agents.sh \
 	tests/jobs/elastic.sh \
+	tests/jobs/hosts.sh \
 	tests/jobs/many_groups.sh \
 	tests/jobs/movers.sh \
 	tests/jobs/uneven.sh \

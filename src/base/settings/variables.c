@@ -33,6 +33,7 @@ const struct disti_variable disti_variables[] = {
     {"DIST_PROGRESS_THREAD", "whether a progress thread advances started works", "1"},
     {"DIST_REPRODUCIBLE", "whether the bits of a reduction depend on the number of ranks alone",
      "0"},
+    {"DIST_SECRET_FILE", "the file of the secret that distrun's nodes share", ""},
     {"DIST_SEGMENTS", "into how many segments pipelined algorithms cut", "the predicted best"},
     {"DIST_SHM_CMA", "whether the kernel copies between processes", "1"},
     {"DIST_SOCKET_IFNAME", "the interfaces whose addresses the listeners bind",
@@ -203,11 +204,13 @@ bool disti_variable_of(const char *item, char *name, size_t size)
     return true;
 }
 
-uint64_t disti_variables_unknown(bool (*owned)(const char *name), char *text, size_t size)
+uint64_t disti_variables_unknown(bool (*owned)(const char *name), char *text, size_t size,
+                                 bool *meant_p)
 {
     uint64_t hash = 0;
 
     text[0] = '\0';
+    *meant_p = false;
     for (char **item = environ; item && *item; item++) {
         char name[DISTI_VARIABLE_ROOM];
 
@@ -216,6 +219,7 @@ uint64_t disti_variables_unknown(bool (*owned)(const char *name), char *text, si
         /* A sum, as the environment has no order. */
         hash += disti_hash_text(DISTI_HASH_START, name);
         variables_name(name, text, size);
+        *meant_p |= disti_variable_like(name) != NULL;
     }
     return text[0] && !hash ? 1 : hash;
 }

@@ -107,9 +107,11 @@ static void test_inside_distrun(void **state)
     launch = detect();
     expect(&launch, "Open MPI", 1, 2, -1, -1);
     assert_false(launch.agent_store);
+    assert_true(launch.inside);
     assert_string_equal(warnings, "");
     launchers_clear();
     set_torchrun();
+    assert_false(detect().inside);
     LAUNCHED("TORCHELASTIC_USE_AGENT_STORE=True", "DIST_AGENT_STORE=127.0.0.1:4321");
     assert_false(detect().agent_store);
 }
