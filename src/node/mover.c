@@ -62,18 +62,16 @@ static bool mover_may_cma(const struct disti_node *node, const struct disti_node
 static void mover_count(struct node_mover *mover)
 {
     if (++mover->calls == (mover->tried ? MOVER_CALLS : MOVER_CALLS_FIRST))
-        *mover = (struct node_mover){.cma = mover->cma, .tried = true};
+        *mover = (struct node_mover){.windows = mover->windows, .tried = true};
 }
 
 static bool mover_begins_with_cma(const struct node_mover *mover)
 {
-    bool knows = mover->tried || mover->calls > MOVER_DECIDES;
-
     if (mover->direct || mover->calls == MOVER_DECIDES)
         return true;
     if (mover_tries(mover))
         return mover->calls % 2 == 0;
-    return !knows || mover->cma;
+    return !mover->windows;
 }
 
 bool disti_node_mover_leads(struct disti_node *node, const struct disti_node_op *op)
@@ -123,7 +121,7 @@ static void mover_decide(const struct disti_node *node, const struct disti_node_
     uint64_t slowest[2] = {0, 0};
 
     if (op->paired) { /* who leads decides alone */
-        mover->cma = mover->ns[true] < mover->ns[false];
+        mover->windows = mover->ns[true] >= mover->ns[false];
         return;
     }
     for (int r = 0; r < node->ranks; r++) {
@@ -134,7 +132,7 @@ static void mover_decide(const struct disti_node *node, const struct disti_node_
                 slowest[cma] = locations->mover_ns[cma];
         }
     }
-    mover->cma = slowest[true] < slowest[false];
+    mover->windows = slowest[true] >= slowest[false];
 }
 
 void disti_node_mover_begin(struct disti_node *node, struct disti_node_op *op)
