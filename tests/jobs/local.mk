@@ -33,6 +33,10 @@ check_PROGRAMS += tests/jobs/forked
 tests_jobs_forked_SOURCES = tests/jobs/forked.c
 tests_jobs_forked_LDADD = libdist.la
 tests_jobs_forked_LDFLAGS = $(job_ldflags)
+check_PROGRAMS += tests/jobs/pmix
+tests_jobs_pmix_SOURCES = tests/jobs/pmix.c
+tests_jobs_pmix_LDADD = libdist.la
+tests_jobs_pmix_LDFLAGS = $(job_ldflags)
 check_PROGRAMS += tests/jobs/two_groups
 tests_jobs_two_groups_SOURCES = tests/jobs/two_groups.c
 tests_jobs_two_groups_LDADD = libdist.la
@@ -188,12 +192,14 @@ job_scripts = \
 	tests/jobs/distrun.sh \
 	tests/jobs/mindspore.sh \
 	tests/jobs/slurm.sh \
+	tests/jobs/pmix.sh \
 	tests/jobs/ways.sh \
 	tests/jobs/mpirun_nodes.sh \
 	tests/jobs/examples_cluster.sh \
 	tests/jobs/two_groups.sh \
 	tests/jobs/any_order.sh \
 	tests/jobs/mishaps.sh \
+	tests/jobs/ddp.sh \
 	tests/jobs/shrink.sh \
 	tests/jobs/ahead.sh \
 	tests/jobs/short_calls.sh \
@@ -242,3 +248,12 @@ EXTRA_DIST += \
 	tests/jobs/preload_fortran.F90 \
 	tests/jobs/preload_fortran_collectives.F90 \
 	tests/jobs/preload_tool.c
+
+check_PROGRAMS += tests/jobs/ddp
+tests_jobs_ddp_SOURCES = tests/jobs/ddp.c tests/jobs/ddp_model.c tests/jobs/ddp_model.h
+tests_jobs_ddp_LDADD = libdist.la -lm
+tests_jobs_ddp_LDFLAGS = $(job_ldflags)
+check_PROGRAMS += tests/jobs/ddp_faults
+tests_jobs_ddp_faults_SOURCES = tests/jobs/ddp_faults.c
+tests_jobs_ddp_faults_LDADD = libdist.la -lm
+tests_jobs_ddp_faults_LDFLAGS = $(job_ldflags)

@@ -43,6 +43,13 @@ endif
 standin_partial_la_SOURCES = tests/standin/partial.c tests/standin/nccl_abi.h
 standin_partial_la_LDFLAGS = $(module_ldflags) -rpath $(abs_builddir)
 
+# Stands for a PMIx library whose server misbehaves.
+if HAVE_SHARED
+check_LTLIBRARIES += standin_pmix.la
+endif
+standin_pmix_la_SOURCES = tests/standin/pmix.c src/rendezvous/pmix/abi.h
+standin_pmix_la_LDFLAGS = $(standin_ldflags)
+
 if HAVE_CMOCKA
 standin_tests = \
 	tests/standin/test_capture \
