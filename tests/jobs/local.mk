@@ -17,6 +17,7 @@ tests_jobs_denied_SOURCES = tests/jobs/denied.c
 if HAVE_SHARED
 check_LTLIBRARIES += newer_runtime.la
 endif
+newer_runtime_la_LIBTOOLFLAGS = $(shared_only)
 newer_runtime_la_SOURCES = tests/jobs/newer_runtime.c
 newer_runtime_la_LDFLAGS = $(standin_ldflags)
 

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # distrun. It holds the store itself, so it links the library's insides.
 noinst_LTLIBRARIES += librun.la
+librun_la_LIBTOOLFLAGS = $(static_only)
 librun_la_SOURCES = \
 	src/launch/options/command.c \
 	src/launch/options/counts.c \
