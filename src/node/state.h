@@ -57,7 +57,7 @@ struct node_peer {
 struct node_mover {
     uint64_t ns[2]; /* of 1 MiB, in this rank's fastest call by windows and by CMA; 0: none yet */
     uint16_t calls; /* that took either, since the trials began */
-    bool cma;       /* it is the faster one */
+    bool windows;   /* they are the faster ones */
     bool tried;     /* the first trials are over */
     bool direct;    /* the last call needed neither */
 };

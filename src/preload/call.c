@@ -316,6 +316,11 @@ int disti_call_fail(const struct disti_call *call)
     return disti_comm_fail(call->comm->comm);
 }
 
+int disti_call_run(struct disti_call *call, dist_work **work_p)
+{
+    return call_move(call, work_p) == DIST_OK ? MPI_SUCCESS : disti_call_fail(call);
+}
+
 int disti_call_start(struct disti_call *call, dist_work **work_p)
 {
     int code = call_load(call);
@@ -325,7 +330,7 @@ int disti_call_start(struct disti_call *call, dist_work **work_p)
         PMPI_Comm_call_errhandler(call->comm->comm, code);
         return code;
     }
-    return call_move(call, work_p) == DIST_OK ? MPI_SUCCESS : disti_call_fail(call);
+    return disti_call_run(call, work_p);
 }
 
 int disti_call_finish(const struct disti_call *call)

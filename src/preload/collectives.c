@@ -16,8 +16,10 @@
         int code;                                                                                  \
         COLLECTIVES_ARGS(KIND, fields);                                                            \
                                                                                                    \
-        served = disti_call_is_eligible(&args, DISTI_BLOCKING);                                    \
-        code = served ? disti_serve(&args, served) : PMPI_##name##suffix arguments;                \
+        if (!disti_again(&args, &code)) {                                                          \
+            served = disti_call_is_eligible(&args, DISTI_BLOCKING);                                \
+            code = served ? disti_serve(&args, served) : PMPI_##name##suffix arguments;            \
+        }                                                                                          \
         if (args.comparison)                                                                       \
             disti_compare_end(&args);                                                              \
         return code;                                                                               \

@@ -143,9 +143,14 @@ static struct disti_comm *comms_ask(MPI_Comm comm)
     return there ? found : comms_attach(comm, comms_is_foreign(comm), 0);
 }
 
+unsigned disti_comms_gone(void)
+{
+    return atomic_load_explicit(&comms_gone, memory_order_acquire);
+}
+
 struct disti_comm *disti_comm_find(MPI_Comm comm)
 {
-    unsigned gone = atomic_load_explicit(&comms_gone, memory_order_acquire);
+    unsigned gone = disti_comms_gone();
 
     if (comms_last.handle == comm && comms_last.record && comms_last.gone == gone)
         return comms_last.record;

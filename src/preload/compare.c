@@ -76,14 +76,18 @@ static int compare_served(const struct disti_comparison *comparison)
     return COMPARE_SERVED << (comparison->tries * COMPARE_LATER);
 }
 
-enum disti_why disti_compare(struct disti_args *args, const struct disti_comm *comm)
+struct disti_comparison *disti_comparison_find(const struct disti_args *args,
+                                               const struct disti_comm *comm)
 {
-    struct disti_comparison *comparison;
+    if (!disti_preload.compares || comm->ranks == 1 || !compare_is_possible(args))
+        return NULL;
+    return &args->channel->comparisons[args->kind][compare_class(args, comm->rank)];
+}
+
+enum disti_why disti_compare(struct disti_args *args, struct disti_comparison *comparison)
+{
     int served, turn;
 
-    if (comm->ranks == 1 || !compare_is_possible(args))
-        return DISTI_WHY_SERVED;
-    comparison = &args->channel->comparisons[args->kind][compare_class(args, comm->rank)];
     if (comparison->served)
         return DISTI_WHY_SERVED;
     if (comparison->handed_on)

@@ -104,6 +104,7 @@ static enum disti_why eligible_call(const struct disti_args *args, enum disti_fo
 static enum disti_why eligible_reason(struct disti_args *args, enum disti_form form,
                                       struct disti_comm **comm_p)
 {
+    struct disti_comparison *comparison;
     struct disti_comm *comm;
     enum disti_why reason;
 
@@ -123,8 +124,8 @@ static enum disti_why eligible_reason(struct disti_args *args, enum disti_form f
     args->channel = disti_comm_channel(comm, form);
     if (!args->channel)
         return DISTI_WHY_COMMUNICATOR;
-    return form == DISTI_BLOCKING && disti_preload.compares ? disti_compare(args, comm)
-                                                            : DISTI_WHY_SERVED;
+    comparison = form == DISTI_BLOCKING ? disti_comparison_find(args, comm) : NULL;
+    return comparison ? disti_compare(args, comparison) : DISTI_WHY_SERVED;
 }
 
 struct disti_comm *disti_call_is_eligible(struct disti_args *args, enum disti_form form)

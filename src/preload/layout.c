@@ -74,11 +74,16 @@ static DISTI_THREAD_LOCAL struct {
     size_t size; /* 0: none yet */
 } layout_last;
 
+bool disti_type_stays(MPI_Datatype type)
+{
+    return layout_last.size && layout_last.type == type;
+}
+
 size_t disti_type_size(MPI_Datatype type)
 {
     MPI_Count size;
 
-    if (layout_last.size && layout_last.type == type)
+    if (disti_type_stays(type))
         return layout_last.size;
     return PMPI_Type_size_x(type, &size) == MPI_SUCCESS && size > 0 ? (size_t)size : 0;
 }
@@ -117,7 +122,7 @@ static int layout_ask(struct disti_layout *layout, MPI_Datatype type, bool copy)
 
 static int layout_type(struct disti_layout *layout, MPI_Datatype type, bool copy)
 {
-    if (copy || !layout_last.size || layout_last.type != type)
+    if (copy || !disti_type_stays(type))
         return layout_ask(layout, type, copy);
     layout->size = layout_last.size;
     layout->extent = (MPI_Aint)layout_last.size;

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # libdist_mpi.so, once for each MPI that is there, to be preloaded into its programs.
 preload_sources = \
+	src/preload/again.c \
 	src/preload/call.c \
 	src/preload/calls.h \
 	src/preload/channels.c \

@@ -162,6 +162,9 @@ struct disti_comm {
 /* Its record, made anew if need be. NULL: no memory. comm is not MPI_COMM_NULL. */
 struct disti_comm *disti_comm_find(MPI_Comm comm);
 
+/* How many communicators have lost their record. As long as none does, all records stay. */
+unsigned disti_comms_gone(void);
+
 /*
  * The channel that serves a call of this form, the same on every rank; of a persistent
  * call one of its own, which the caller gives back. NULL: MPI does it. Collective over comm; blocks

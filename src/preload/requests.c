@@ -231,6 +231,8 @@ int disti_serve(struct disti_args *args, struct disti_comm *comm)
         code = disti_call_start(&call, NULL);
     if (code == MPI_SUCCESS)
         code = disti_call_finish(&call);
+    if (code == MPI_SUCCESS)
+        disti_again_remember(args, &call);
     disti_call_close(&call);
     return code;
 }

@@ -88,6 +88,9 @@ size_t disti_layout_span(const struct disti_layout *layout);
 int disti_layout_load(const struct disti_layout *layout, int first, int blocks);
 int disti_layout_store(const struct disti_layout *layout, int first, int blocks);
 
+/* Is it the last that was used, and nobody's to free? */
+bool disti_type_stays(MPI_Datatype type);
+
 /* Bytes of an element's data; 0: MPI does not know the type. */
 size_t disti_type_size(MPI_Datatype type);
 
@@ -113,11 +116,15 @@ int disti_args_check(const struct disti_args *args, const struct disti_comm *com
 
 /* ---- compare.c ---- */
 
+/* For blocking calls like this one, which could be served by args->channel. NULL: not compared. */
+struct disti_comparison *disti_comparison_find(const struct disti_args *args,
+                                               const struct disti_comm *comm);
+
 /*
- * Is a blocking call that could be served faster in MPI? SERVED, or why it is handed on; the same
- * on all ranks. With args->comparison set the caller is to tell when it has ended.
+ * Is such a call faster in MPI? SERVED, or why it is handed on; the same on all ranks. With
+ * args->comparison set the caller is to tell when it has ended.
  */
-enum disti_why disti_compare(struct disti_args *args, const struct disti_comm *comm);
+enum disti_why disti_compare(struct disti_args *args, struct disti_comparison *comparison);
 
 /* The call has ended, whoever did it. The last of a comparison meets the other ranks: blocks. */
 void disti_compare_end(const struct disti_args *args);
@@ -157,11 +164,22 @@ void disti_call_close(struct disti_call *call);
  */
 int disti_call_start(struct disti_call *call, dist_work **work_p);
 
+/* The same without the copying. */
+int disti_call_run(struct disti_call *call, dist_work **work_p);
+
 /*
  * The operation has ended well: brings the result to where the program wants it. MPI_SUCCESS or an
  * error code; calls no error handler.
  */
 int disti_call_finish(const struct disti_call *call);
+
+/* ---- again.c ---- */
+
+/* Does a blocking call if it is like the last of its kind. False: nothing was done. */
+bool disti_again(struct disti_args *args, int *code_p);
+
+/* Such a call has ended well. */
+void disti_again_remember(const struct disti_args *args, const struct disti_call *call);
 
 /* ---- requests.c ---- */
 

@@ -54,16 +54,49 @@ static void overlaps_expect(const struct place *place, const char *what, int val
         program_wrong(place, "%s, where in and out overlap: %d, not %d", what, value, wanted);
 }
 
+/* Calls that differ in where their memory is, and in nothing else. */
+static void overlaps_again(struct place place, MPI_Comm comm)
+{
+    int at[2] = {1 + place.rank, 0}, other = 1 + place.rank, ranks = place.ranks;
+    int sum = ranks * (ranks + 1) / 2;
+
+    place.comm = comm;
+    for (int n = 0; n < 3; n++) {
+        int got[2] = {0, 0};
+
+        MPI_Allreduce(&other, got, 1, MPI_INT, MPI_SUM, comm);
+        overlaps_expect(&place, "allreduce again", got[0], sum);
+        got[0] = other;
+        MPI_Allreduce(MPI_IN_PLACE, got, 1, MPI_INT, MPI_SUM, comm);
+        overlaps_expect(&place, "allreduce again, in place", got[0], sum);
+        got[0] = other;
+        MPI_Reduce(place.rank ? got : MPI_IN_PLACE, got, 1, MPI_INT, MPI_SUM, 0, comm);
+        overlaps_expect(&place, "reduce again", got[0], place.rank ? other : sum);
+        at[0] = at[1] = other;
+        MPI_Allreduce(at, n % 2 ? at + 1 : got, 2 - n % 2, MPI_INT, MPI_SUM, comm);
+        overlaps_expect(&place, "allreduce again, of one or two", n % 2 ? at[1] : got[1], sum);
+        at[0] = got[0] = other;
+        MPI_Bcast(n % 2 ? at : got, 1, MPI_INT, n % ranks, comm);
+        overlaps_expect(&place, "bcast again", n % 2 ? at[0] : got[0], 1 + n % ranks);
+    }
+}
+
 /* The odd ranks' buffers overlap, without MPI_IN_PLACE: no rank may be refused alone. */
 void program_overlaps(void)
 {
     struct place place = {.name = "overlaps", .comm = MPI_COMM_WORLD};
     int ranks, sum, at[200] = {0}, *in = at, *out;
+    MPI_Comm dup;
 
     MPI_Comm_rank(place.comm, &place.rank);
     MPI_Comm_size(place.comm, &place.ranks);
     ranks = place.ranks;
     sum = ranks * (ranks - 1) / 2;
+    for (int n = 0; n < 4; n++) {
+        MPI_Comm_dup(place.comm, &dup); /* often with the handle of the one before */
+        overlaps_again(place, n % 2 ? dup : place.comm);
+        MPI_Comm_free(&dup);
+    }
     out = at + (place.rank % 2 ? 1 : 130);
     for (int form = BLOCKING; form < FORMS; form++) {
         place.form = (enum form)form;

@@ -8,11 +8,14 @@
  *
  * Longer data go through windows, copied twice, in rounds; or are copied by the kernel, once, at
  * the price of system calls. What is faster depends on caches, kernel, size, and on how many ranks
- * share a CPU. So the first calls take both ways in turn, and all ranks show what they measured:
+ * share a CPU. So calls take both ways in turn, and all ranks show what they measured:
  *
- *   call     0    1        2    3        ...  7         8
- *            CMA  windows  CMA  windows       windows   all see all times: the sooner way from now
- * on
+ *   call     0 ... 7   8    9        10   11      ... 15        16
+ *            CMA       CMA  windows  CMA  windows     windows   all see all times: the sooner way
+ *                                                               from now on
+ *
+ * A window that nobody has used yet has no pages, and whoever fills it first waits for each of
+ * them: a program that makes a few calls does without, so the kernel copies in those.
  *
  * Every rank counts the same calls and sees the same times, and so comes to the same answer. They
  * try again soon, when buffers and windows lie in the caches as they do from then on; and now and
@@ -23,7 +26,10 @@
 
 #include <string.h>
 
+/* The trials begin behind so many calls, and the next call decides. */
+#define MOVER_BEFORE 8
 #define MOVER_TRIALS 8
+#define MOVER_DECIDES (MOVER_BEFORE + MOVER_TRIALS)
 /* So many calls in a row with data elsewhere than in segments: boards are taken. */
 #define MOVER_LOOKS 2
 /* After so many calls of a class the trials begin anew, for the first time and then. */
@@ -49,7 +55,7 @@ static struct node_mover *mover_of(struct disti_node *node, const struct disti_n
 
 static bool mover_tries(const struct node_mover *mover)
 {
-    return mover->calls < MOVER_TRIALS;
+    return mover->calls >= MOVER_BEFORE && mover->calls < MOVER_DECIDES;
 }
 
 /* May the kernel copy, in this call? It reduces nothing. */
@@ -61,14 +67,16 @@ static bool mover_may_cma(const struct disti_node *node, const struct disti_node
 static void mover_count(struct node_mover *mover)
 {
     if (++mover->calls == (mover->tried ? MOVER_CALLS : MOVER_CALLS_FIRST))
-        *mover = (struct node_mover){.cma = mover->cma, .tried = true};
+        *mover = (struct node_mover){.windows = mover->windows, .tried = true};
 }
 
 static bool mover_begins_with_cma(const struct node_mover *mover)
 {
-    if (mover->direct || mover->calls == MOVER_TRIALS)
+    if (mover->direct || mover->calls == MOVER_DECIDES)
         return true;
-    return mover_tries(mover) ? mover->calls % 2 == 0 : mover->cma;
+    if (mover_tries(mover))
+        return mover->calls % 2 == 0;
+    return !mover->windows;
 }
 
 bool disti_node_mover_leads(struct disti_node *node, const struct disti_node_op *op)
@@ -106,7 +114,7 @@ void disti_node_mover_show(struct disti_node *node, const struct disti_node_op *
     const struct node_mover *mover = mover_of(node, op);
     struct node_locations *locations = &node_slot(node->board, op)->locations;
 
-    if (mover->calls == MOVER_TRIALS)
+    if (mover->calls == MOVER_DECIDES)
         memcpy(locations->mover_ns, mover->ns, sizeof(mover->ns));
 }
 
@@ -117,7 +125,7 @@ static void mover_decide(const struct disti_node *node, const struct disti_node_
     uint64_t slowest[2] = {0, 0};
 
     if (op->paired) { /* who leads decides alone */
-        mover->cma = mover->ns[true] < mover->ns[false];
+        mover->windows = mover->ns[true] >= mover->ns[false];
         return;
     }
     for (int r = 0; r < node->ranks; r++) {
@@ -128,7 +136,7 @@ static void mover_decide(const struct disti_node *node, const struct disti_node_
                 slowest[cma] = locations->mover_ns[cma];
         }
     }
-    mover->cma = slowest[true] < slowest[false];
+    mover->windows = slowest[true] >= slowest[false];
 }
 
 void disti_node_mover_begin(struct disti_node *node, struct disti_node_op *op)
@@ -141,7 +149,7 @@ void disti_node_mover_begin(struct disti_node *node, struct disti_node_op *op)
         return;
     }
     mover->direct = false;
-    if (mover->calls == MOVER_TRIALS)
+    if (mover->calls == MOVER_DECIDES)
         mover_decide(node, op, mover);
     else if (mover_tries(mover))
         op->begun_ns = disti_now_ns();
