@@ -101,7 +101,7 @@ static inline dist_status op_show(struct disti_node *node, struct disti_node_op 
 
     op_begin(node, op);
     if (op->given)
-        node_copy(node_given(node->board, op), op->call.in, op->given);
+        node_copy(node_given(node->self, op), op->call.in, op->given);
     return status;
 }
 
@@ -170,9 +170,9 @@ static inline void op_prefetch_next(struct disti_node *node, const struct disti_
     if (bytes < NODE_PREFETCH_MIN)
         return;
     node_prefetch_write(&node->board->slots[next % NODE_SLOTS],
-                        NODE_SLOT_ALIGN + (op->in_area ? 0 : bytes));
+                        NODE_SLOT_ALIGN + (op->in_area ? NODE_SLOT_NEAR : bytes));
     if (op->in_area)
-        node_prefetch_write(&node_areas(node->board)[next % NODE_AREAS], bytes);
+        node_prefetch_write(&node->self->areas[next % NODE_AREAS], bytes);
 }
 
 /* Does it wait for all? Then all have begun it when it ends. */

@@ -36,6 +36,7 @@ enum node_means { NODE_NOTHING, NODE_FROM_BOARD, NODE_SEEN, NODE_BY_KERNEL, NODE
 
 struct node_peer {
     struct node_board *board;
+    struct node_area *areas;
     struct node_far_doorbell *doorbell; /* NULL: not opened yet */
     struct node_view views[NODE_VIEWS]; /* the first was used last */
     const char *in;                     /* of the call under way; NULL: in the window */
@@ -51,6 +52,24 @@ struct node_peer {
     bool by_window;        /* and it gets its own from this rank's window */
     uint32_t last;         /* the stage up to which the two keep step */
 };
+
+/* Its list, in a call of pairs. */
+static inline struct node_block *node_list(const struct node_peer *peer,
+                                           const struct disti_node_op *op)
+{
+    struct node_slot *slot = node_slot(peer->board, op);
+
+    return slot->place == NODE_IN_SLOT ? (void *)slot->data
+                                       : (void *)peer->areas[op->number % NODE_AREAS].data;
+}
+
+/* Where a rank's data are in a call on the boards. */
+static inline unsigned char *node_given(const struct node_peer *peer,
+                                        const struct disti_node_op *op)
+{
+    return op->in_area ? peer->areas[op->number % NODE_AREAS].data
+                       : node_slot(peer->board, op)->data;
+}
 
 /* How ordinary memory is copied by a collective in a size class; the same on all ranks. */
 struct node_mover {
@@ -68,6 +87,7 @@ struct disti_node {
     int rank, ranks;
     void *boards;               /* rank 0: what it has made for all */
     struct node_board *board;   /* this rank's; NULL: not mapped */
+    struct node_peer *self;     /* this rank */
     struct node_peer *peers;    /* by rank; [rank]: itself */
     struct node_board **others; /* the boards of all but this rank, one after the other */
     struct disti_node_hello *hellos;

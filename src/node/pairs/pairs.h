@@ -99,11 +99,11 @@ static inline const char *pairs_on_board(const struct disti_node *node,
                                          const struct disti_node_op *op, int giver,
                                          const struct node_block *block)
 {
-    struct node_board *board = node->peers[giver].board;
+    const struct node_peer *peer = &node->peers[giver];
     int listed = disti_node_pattern(op->call.collective)->in_blocks ? node->ranks : 1;
-    enum disti_node_place place = (enum disti_node_place)node_slot(board, op)->place;
+    enum disti_node_place place = (enum disti_node_place)node_slot(peer->board, op)->place;
 
-    return (const char *)node_list(board, op) + pairs_list_bytes(listed, place) +
+    return (const char *)node_list(peer, op) + pairs_list_bytes(listed, place) +
            block->first * op->element_bytes;
 }
 

@@ -149,7 +149,7 @@ dist_status disti_node_pairs_show(struct disti_node *node, struct disti_node_op 
     slot->failed = 0;
     if (op->place == NODE_NOWHERE)
         return DIST_OK;
-    list = node_list(node->board, op);
+    list = node_list(node->self, op);
     pairs_show_list(node, op, list, gives);
     if (op->place == NODE_IN_MEMORY)
         return pairs_show_memory(node, op, gives);
