@@ -98,7 +98,6 @@ struct disti_node {
     size_t cache_bytes; /* this rank's, of the second level */
     uint64_t calls;     /* numbered so far */
     uint64_t confirmed; /* the last that every rank is known to have begun, and was the same to */
-    uint64_t history;   /* of the calls that this rank has begun */
     uint64_t sequences[NODE_SLOTS]; /* of the calls in this rank's slots, as its group counts */
     uint64_t rounds;                /* of windows, so far */
     struct node_mover movers[DIST_COLL_COUNT][NODE_SIZES];
@@ -347,7 +346,8 @@ void disti_node_drain(struct disti_node *node, struct disti_node_op *op, uint64_
  * ERR_MISMATCH: a rank has called something else.
  */
 dist_status disti_node_admit(struct disti_node *node, struct disti_node_op *op);
-/* The rank's history at that call is another than this one's: ERR_MISMATCH, and which call. */
+/* The rank's history at that call is another than this one's: ERR_MISMATCH, and which call. OK: it
+ * is none that stands on the boards, but one of those between them, which went by messages. */
 dist_status disti_node_differs(const struct disti_node *node, struct disti_node_op *op,
                                uint64_t number, int rank);
 /* POSTED: is the rank so far behind that the op cannot begin? */

@@ -49,6 +49,7 @@ static void pairs_wait_for(const struct disti_node *node, struct disti_node_op *
 
     op->first = all ? 0 : op->call.root;
     op->end = !waits ? op->first : all ? node->ranks : op->first + 1;
+    op->met = op->end - op->first == node->ranks;
     op->seen = op->first;
 }
 
