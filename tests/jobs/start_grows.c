@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * start_grows RANKS: starts as many ranks on this machine, has them join, meet in a barrier and
- * leave. Prints the most descriptors and mappings that a rank other than the store's, 0, has once
- * it has joined and nobody has called anything: "descriptors 19 mappings 45".
+ * leave. Prints the most descriptors and mappings of files that a rank other than the store's, 0,
+ * has once it has joined: "descriptors 19 mappings 39".
  */
 #include <dirent.h>
 #include <dist/dist.h>
@@ -22,14 +22,17 @@ static int descriptors(void)
     return count;
 }
 
+/* Mappings with a file behind them. What malloc and a sanitizer map for themselves has none. */
 static int mappings(void)
 {
     FILE *file = fopen("/proc/self/maps", "re");
+    unsigned long inode;
     char line[512];
     int count = 0;
 
     while (file && fgets(line, sizeof(line), file))
-        count++;
+        if (sscanf(line, "%*s %*s %*s %*s %lu", &inode) == 1 && inode != 0)
+            count++;
     if (file)
         fclose(file);
     return count;

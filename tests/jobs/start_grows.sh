@@ -12,7 +12,7 @@ export DIST_BACKEND=gloo DIST_TUNING=off
 calls=openat,close,mmap,munmap,madvise,memfd_create,ftruncate,socket,bind,listen,connect,accept4
 calls=$calls,pipe2,epoll_create1,epoll_ctl,eventfd2,timerfd_create,sendmsg
 
-# No rank holds more of many than of few, but for two that malloc may have mapped.
+# No rank holds more of many than of few, but for two: a rank ahead may already talk to it.
 start_holds()
 {
     local of_few of_many
