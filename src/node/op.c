@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* A call on the boards, from stage to stage. */
 #include "base/log.h"
-#include "node/state.h"
+#include "node/short.h"
 
 #include <stddef.h>
 #include <string.h>
@@ -32,25 +32,6 @@ dist_status disti_node_op_go(struct disti_node_op *op, enum disti_node_op_state 
 
 /* ---- saying and hearing how far one is ---- */
 
-/* The store must stand before the look at who sleeps: presence.c says how, without a fence or with.
- */
-static inline void op_publish(struct disti_node *node, struct node_slot *mine, uint64_t stage)
-{
-    struct node_board **other = node->others, **end = other + node->ranks - 1;
-
-    if (node->fences)
-        atomic_store_explicit(&mine->stage, stage, memory_order_seq_cst);
-    else
-        atomic_store_explicit(&mine->stage, stage, memory_order_release);
-    atomic_signal_fence(memory_order_seq_cst);
-    for (; other < end; other++) {
-        if (atomic_load_explicit(&(*other)->presence, memory_order_seq_cst) != NODE_AWAKE) {
-            disti_node_ring(node);
-            return;
-        }
-    }
-}
-
 /* Have all that are awaited reached the op's stage? */
 static inline dist_status op_poll(struct disti_node *node, struct disti_node_op *op)
 {
@@ -77,39 +58,16 @@ static inline dist_status op_poll(struct disti_node *node, struct disti_node_op 
 
 /* ---- its course ---- */
 
-/* Its slot is free: it is this rank's newest call from now on. */
-static inline void op_begin(struct disti_node *node, struct node_slot *slot, uint64_t number,
-                            uint64_t sequence, uint64_t fingerprint, uint64_t history)
+static void op_begin(struct disti_node *node, const struct disti_node_op *op)
 {
-    struct node_board *board = node->board;
-
-    node->sequences[number % NODE_SLOTS] = sequence;
-    atomic_store_explicit(&slot->stage, node_writing(number), memory_order_relaxed);
-    atomic_store_explicit(&slot->history, history, memory_order_release);
-    atomic_store_explicit(&slot->fingerprint, fingerprint, memory_order_release);
-    atomic_store_explicit(&board->begun, number, memory_order_release);
-}
-
-static void op_begin_whole(struct disti_node *node, const struct disti_node_op *op)
-{
-    op_begin(node, node_slot(node->board, op), op->number, op->call.sequence, op->fingerprint,
-             op->history);
-}
-
-/* Short: what this rank gives. */
-static inline void op_show(struct disti_node *node, struct node_slot *slot,
-                           const struct disti_node_op *op)
-{
-    size_t given = op->given;
-
-    if (given)
-        node_copy(op->in_area ? node_given(node->self, op) : slot->data, op->call.in, given);
+    short_begin(node, node_slot(node->board, op), op->number, op->call.sequence, op->fingerprint,
+                op->history);
 }
 
 static dist_status op_show_short(struct disti_node *node, struct disti_node_op *op)
 {
-    op_begin_whole(node, op);
-    op_show(node, node_slot(node->board, op), op);
+    op_begin(node, op);
+    short_show(node, node_slot(node->board, op), op);
     return disti_node_op_go(op, NODE_OP_WAITING);
 }
 
@@ -117,7 +75,7 @@ static dist_status op_show_long(struct disti_node *node, struct disti_node_op *o
 {
     dist_status status;
 
-    op_begin_whole(node, op);
+    op_begin(node, op);
     status = disti_node_publish(node, op);
     if (status != DIST_OK)
         return status;
@@ -134,7 +92,7 @@ static dist_status op_show_pairs(struct disti_node *node, struct disti_node_op *
 {
     dist_status status;
 
-    op_begin_whole(node, op);
+    op_begin(node, op);
     status = disti_node_pairs_show(node, op);
     return status == DIST_OK ? disti_node_op_go(op, NODE_OP_WAITING) : status;
 }
@@ -164,35 +122,8 @@ static dist_status op_enter(struct disti_node *node, struct disti_node_op *op)
         return status;
     if (!op->paired || op->place == NODE_IN_MEMORY || op->number % OP_CPU_CALLS == 0)
         disti_node_publish_cpu(node);
-    op_publish(node, node_slot(node->board, op), node_stage(op->number, 0));
+    short_publish(node, node_slot(node->board, op), node_stage(op->number, 0));
     return DIST_OK;
-}
-
-/*
- * The next call's slot has been read by all, and so is in their caches: it is fetched back for
- * writing while the others' data are on their way.
- */
-static inline void op_prefetch_next(struct disti_node *node, const struct disti_node_op *op,
-                                    size_t bytes)
-{
-    uint64_t next = op->number + 1;
-
-    if (bytes < NODE_PREFETCH_MIN)
-        return;
-    node_prefetch_write(&node->board->slots[next % NODE_SLOTS],
-                        NODE_SLOT_ALIGN + (op->in_area ? NODE_SLOT_NEAR : bytes));
-    if (op->in_area)
-        node_prefetch_write(&node->self->areas[next % NODE_AREAS], bytes);
-}
-
-/* Short: all have come; takes what they give. */
-static inline void op_take(struct disti_node *node, const struct disti_node_op *op, uint64_t number)
-{
-    if (op->met)
-        node->confirmed = number;
-    op_prefetch_next(node, op, op->given);
-    if (op->finish)
-        op->finish(node, op);
 }
 
 static dist_status op_finish_short(struct disti_node *node, struct disti_node_op *op)
@@ -202,7 +133,7 @@ static dist_status op_finish_short(struct disti_node *node, struct disti_node_op
     if (status == DIST_OK)
         status = disti_node_op_go(op, NODE_OP_ENDED);
     if (status == DIST_OK)
-        op_take(node, op, op->number);
+        short_take(node, op, op->number);
     return status;
 }
 
@@ -252,7 +183,7 @@ static dist_status op_finish_long(struct disti_node *node, struct disti_node_op 
     if (status != DIST_OK)
         return status;
     if (op->paired) {
-        op_prefetch_next(node, op, op->given);
+        short_prefetch_next(node, op, op->given);
     } else {
         disti_node_take_back(node, op);
         disti_node_record(node, op);
@@ -271,7 +202,7 @@ static dist_status op_reach(struct disti_node *node, struct disti_node_op *op)
         return status;
     op->stage++;
     op->seen = op->first;
-    op_publish(node, node_slot(node->board, op), node_stage(op->number, op->stage));
+    short_publish(node, node_slot(node->board, op), node_stage(op->number, op->stage));
     return DIST_IN_PROGRESS;
 }
 
@@ -381,21 +312,6 @@ bool disti_node_can_start_again(const struct disti_node *node, const struct dist
            !op->call.in_counts && !op->call.out_counts && !(disti_node_is_crowded(node) && op->met);
 }
 
-/* Have all that it waits for shown the same call? */
-static inline bool op_has_all(const struct disti_node_op *op, uint64_t number, uint64_t history)
-{
-    struct node_board *const *other = op->awaited, *const *end = op->awaited_end;
-
-    for (; other < end; other++) {
-        struct node_slot *slot = &(*other)->slots[number % NODE_SLOTS];
-
-        if (atomic_load_explicit(&slot->stage, memory_order_acquire) < node_stage(number, 0) ||
-            atomic_load_explicit(&slot->history, memory_order_relaxed) != history)
-            return false;
-    }
-    return true;
-}
-
 /* It has begun and not ended: it takes its course from there. */
 __attribute__((cold, noinline)) static dist_status
 op_left(struct disti_node_op *op, const struct dist_call *call, uint64_t history)
@@ -418,13 +334,13 @@ dist_status disti_node_start_again(struct disti_node *node, const struct dist_ca
     node->calls = op->number = number;
     op->call.in = call->in;
     op->call.out = call->out;
-    op_begin(node, slot, number, call->sequence, op->fingerprint, history);
-    op_show(node, slot, op);
+    short_begin(node, slot, number, call->sequence, op->fingerprint, history);
+    short_show(node, slot, op);
     if (number % OP_CPU_CALLS == 0)
         disti_node_publish_cpu(node);
-    op_publish(node, slot, node_stage(number, 0));
-    if (!op_has_all(op, number, history))
+    short_publish(node, slot, node_stage(number, 0));
+    if (!short_has_all(op, number, history))
         return op_left(op, call, history);
-    op_take(node, op, number);
+    short_take(node, op, number);
     return DIST_OK;
 }

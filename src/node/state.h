@@ -53,16 +53,6 @@ struct node_peer {
     uint32_t last;         /* the stage up to which the two keep step */
 };
 
-/* Its list, in a call of pairs. */
-static inline struct node_block *node_list(const struct node_peer *peer,
-                                           const struct disti_node_op *op)
-{
-    struct node_slot *slot = node_slot(peer->board, op);
-
-    return slot->place == NODE_IN_SLOT ? (void *)slot->data
-                                       : (void *)peer->areas[op->number % NODE_AREAS].data;
-}
-
 /* Where a rank's data are in a call on the boards. */
 static inline unsigned char *node_given(const struct node_peer *peer,
                                         const struct disti_node_op *op)
