@@ -397,9 +397,10 @@ struct dist_backend {
 
     /*
      * Optional. A blocking collective on host memory, as it was posted before but for its buffers
-     * (`repeats` is not 0), while no other is pending. OK: it has ended. IN_PROGRESS: it has begun,
-     * and the core posts it before it calls another slot. UNSUPPORTED: nothing was done, and the
-     * core posts it. Waits for nobody, reports nothing, and leaves what it finds wrong to the post.
+     * (`repeats` is not 0, and lists stay while it is the same), while no other is pending. OK: it
+     * has ended. IN_PROGRESS: it has begun, and the core posts it before it calls another slot.
+     * UNSUPPORTED: nothing was done, and the core posts it. Waits for nobody, reports nothing, and
+     * leaves what it finds wrong to the post.
      */
     dist_status (*at_once)(void *state, const struct dist_call *call);
 

@@ -8,7 +8,8 @@ void disti_again_learn(struct dist_engine *engine, const struct dist_call *call,
 {
     struct engine_again *again = &engine->again[call->collective];
 
-    if (again->repeats && again->repeats == call->repeats)
+    if ((again->repeats && again->repeats == call->repeats) ||
+        disti_collective_uneven(call->collective)) /* its lists may be gone by then */
         return;
     again->repeats = 0;
     if (!call->waits || !disti_node_can_start_again(engine->node, op))
@@ -17,10 +18,12 @@ void disti_again_learn(struct dist_engine *engine, const struct dist_call *call,
     again->op = *op;
 }
 
-/* A v-form: whole, for its lists may be others; but without a task. */
+/* A v-form that is not the last one: whole, but without a task. Its lists are the core's, and stay
+ * while calls have its number. */
 __attribute__((noinline)) static dist_status
-again_uneven(struct dist_engine *engine, const struct dist_call *call, struct disti_node_op *op)
+again_uneven(struct dist_engine *engine, const struct dist_call *call, struct engine_again *again)
 {
+    struct disti_node_op *op = &again->op;
     uint64_t fingerprint;
     dist_status status;
 
@@ -29,6 +32,7 @@ again_uneven(struct dist_engine *engine, const struct dist_call *call, struct di
     fingerprint = disti_fingerprint(call, engine->config->world_size);
     if (!disti_on_node_begin(engine, call, fingerprint, op, &status))
         return DIST_ERR_UNSUPPORTED;
+    again->repeats = disti_node_can_start_again(engine->node, op) ? call->repeats : 0;
     engine->begun = status == DIST_OK ? NULL : op;
     return status;
 }
@@ -53,7 +57,7 @@ dist_status disti_engine_at_once(struct dist_engine *engine, const struct dist_c
     if (engine->calls.unpolled || engine->calls.next != call->sequence)
         return DIST_ERR_UNSUPPORTED;
     if (again->repeats != call->repeats)
-        return again_uneven(engine, call, &again->op);
+        return again_uneven(engine, call, again);
     history = disti_mismatch_next(&engine->calls, call->sequence, again->op.fingerprint);
     status = disti_node_start_again(engine->node, call, history, &again->op);
     return status == DIST_OK ? DIST_OK : again_left(engine, &again->op, status);

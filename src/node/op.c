@@ -309,7 +309,7 @@ dist_status disti_node_advance(struct disti_node *node, struct disti_node_op *op
 bool disti_node_can_start_again(const struct disti_node *node, const struct disti_node_op *op)
 {
     return op->way == NODE_WAY_BOARD && !op->chosen && !op->call.reduction && !op->call.list &&
-           !op->call.in_counts && !op->call.out_counts && !(disti_node_is_crowded(node) && op->met);
+           !(disti_node_is_crowded(node) && op->met);
 }
 
 /* It has begun and not ended: it takes its course from there. */
