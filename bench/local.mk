@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # Measuring. dist_bench: all but main is a library of its own, so that unit tests can have it.
 noinst_LTLIBRARIES += libbench.la
+libbench_la_LIBTOOLFLAGS = $(static_only)
 libbench_la_SOURCES = \
 	bench/single.c bench/single.h \
 	bench/compare.c bench/compare.h \

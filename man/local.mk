@@ -13,12 +13,14 @@ dist_man_MANS += \
 	man/dist_backend.3 \
 	man/dist_bench.1 \
 	man/dist_broadcast.3 \
+	man/dist_ddp.3 \
 	man/dist_info.1 \
 	man/dist_init_process_group.3 \
 	man/dist_last_error.3 \
 	man/dist_new_group.3 \
 	man/dist_op_create.3 \
 	man/dist_register.3 \
+	man/dist_sampler.3 \
 	man/dist_send.3 \
 	man/dist_set_stream.3 \
 	man/dist_sim.1 \

@@ -19,6 +19,7 @@ EXTRA_DIST += src/libdist.map
 moduledir = $(libdir)/dist
 module_ldflags = $(AM_LDFLAGS) -module -avoid-version -shared -no-undefined
 
+dist_mpi_openmpi_la_LIBTOOLFLAGS = $(shared_only)
 dist_mpi_openmpi_la_SOURCES = $(mpi_module_sources)
 dist_mpi_openmpi_la_CPPFLAGS = $(AM_CPPFLAGS) $(OPENMPI_CFLAGS) -DDISTI_MPI_FLAVOUR='"openmpi"'
 dist_mpi_openmpi_la_LDFLAGS = $(module_ldflags)
@@ -27,6 +28,7 @@ if HAVE_OPENMPI
 module_LTLIBRARIES += dist_mpi_openmpi.la
 endif
 
+dist_mpi_mpich_la_LIBTOOLFLAGS = $(shared_only)
 dist_mpi_mpich_la_SOURCES = $(mpi_module_sources)
 dist_mpi_mpich_la_CPPFLAGS = $(AM_CPPFLAGS) $(MPICH_CFLAGS) -DDISTI_MPI_FLAVOUR='"mpich"'
 dist_mpi_mpich_la_LDFLAGS = $(module_ldflags)
@@ -36,6 +38,7 @@ module_LTLIBRARIES += dist_mpi_mpich.la
 endif
 
 # The nccl module, which needs neither CUDA nor NCCL to be built.
+dist_nccl_la_LIBTOOLFLAGS = $(shared_only)
 dist_nccl_la_SOURCES = $(nccl_module_sources)
 dist_nccl_la_CPPFLAGS = $(AM_CPPFLAGS)
 dist_nccl_la_LDFLAGS = $(module_ldflags)
@@ -45,6 +48,7 @@ module_LTLIBRARIES += dist_nccl.la
 endif
 
 # The ucx module, in the same way.
+dist_ucx_la_LIBTOOLFLAGS = $(shared_only)
 dist_ucx_la_SOURCES = $(ucx_module_sources)
 dist_ucx_la_CPPFLAGS = $(AM_CPPFLAGS) $(UCX_CFLAGS)
 dist_ucx_la_LDFLAGS = $(module_ldflags)

@@ -17,6 +17,7 @@ include tests/unit/transports/local.mk
 include tests/unit/engine/local.mk
 include tests/unit/backends/local.mk
 include tests/unit/core/local.mk
+include tests/unit/ddp/local.mk
 include tests/unit/launch/local.mk
 include tests/unit/launch/run/local.mk
 include tests/unit/bench/local.mk

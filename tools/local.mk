@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # What the programs share: command lines, a line of progress, memory of GPUs.
 noinst_LTLIBRARIES += libcommon.la
+libcommon_la_LIBTOOLFLAGS = $(static_only)
 libcommon_la_SOURCES = \
 	tools/common/args.c tools/common/args.h \
 	tools/common/args_complete.c \

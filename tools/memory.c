@@ -3,6 +3,7 @@
 #include "memory.h"
 
 #include "common/args.h"
+#include "doctor/doctor.h"
 
 #include <errno.h>
 #include <stdbool.h>
@@ -28,19 +29,6 @@ static void memory_line(const char *what, bool works, const char *text)
 static void memory_advice(const char *text)
 {
     printf("      %s\n", text);
-}
-
-/* The first line of a file; false: there is none. */
-static bool memory_read(const char *path, char *text, size_t size)
-{
-    FILE *file = fopen(path, "re");
-    bool read = file && fgets(text, (int)size, file);
-
-    if (file)
-        fclose(file);
-    if (read)
-        text[strcspn(text, "\n")] = '\0';
-    return read;
 }
 
 /* ---- memory that can be shared ---- */
@@ -74,7 +62,7 @@ static void memory_advise_direct(int error)
 
     if (error == ENOSYS) {
         memory_advice("The kernel is built without CONFIG_CROSS_MEMORY_ATTACH.");
-    } else if (memory_read(MEMORY_YAMA, scope, sizeof(scope)) && strcmp(scope, "0") != 0) {
+    } else if (doctor_read(MEMORY_YAMA, scope, sizeof(scope)) && strcmp(scope, "0") != 0) {
         printf("      kernel.yama.ptrace_scope is %s: set it to 0 with\n", scope);
         memory_advice("sysctl kernel.yama.ptrace_scope=0");
     } else {
@@ -106,7 +94,7 @@ static bool memory_setting(const char *path, char word[32])
 {
     char text[256], *begin;
 
-    if (!memory_read(path, text, sizeof(text)))
+    if (!doctor_read(path, text, sizeof(text)))
         return false;
     begin = strchr(text, '[');
     snprintf(word, 32, "%.*s", begin ? (int)strcspn(begin + 1, "]") : 0, begin ? begin + 1 : "");
@@ -118,7 +106,7 @@ bool memory_huge_setting(char path[MEMORY_PATH], char word[MEMORY_WORD])
 {
     char bytes[32];
 
-    if (memory_read(MEMORY_HUGE "hpage_pmd_size", bytes, sizeof(bytes))) {
+    if (doctor_read(MEMORY_HUGE "hpage_pmd_size", bytes, sizeof(bytes))) {
         snprintf(path, MEMORY_PATH, MEMORY_HUGE "hugepages-%llukB/shmem_enabled",
                  strtoull(bytes, NULL, 10) >> 10);
         if (memory_setting(path, word) && strcmp(word, "inherit") != 0)

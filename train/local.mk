@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # train_mnist. All but main is a library of its own, so that the unit tests can have it.
 noinst_LTLIBRARIES += libtrain.la
+libtrain_la_LIBTOOLFLAGS = $(static_only)
 libtrain_la_SOURCES = \
 	train/buffer.c train/buffer.h \
 	train/comm.c train/comm.h \

@@ -21,7 +21,7 @@ static bool trainer_is_done(const struct trainer *trainer)
 
 static int64_t trainer_steps(const struct trainer *trainer)
 {
-    const int64_t size = (int64_t)sampler_size(&trainer->sampler);
+    const int64_t size = (int64_t)dist_sampler_count(trainer->sampler);
 
     return (size + trainer->local_batch - 1) / trainer->local_batch;
 }
@@ -93,6 +93,16 @@ static int trainer_end_epoch(struct trainer *trainer)
     return whole ? trainer_keep(trainer) : 0;
 }
 
+/* Where the one before ended, or a checkpoint. */
+static int trainer_begin_epoch(struct trainer *trainer)
+{
+    const struct dist_sampler_state state = {.seed = (uint64_t)trainer->options->seed,
+                                             .epoch = (uint64_t)trainer->epoch,
+                                             .seen = (uint64_t)trainer->samples};
+
+    return dist_sampler_restore(trainer->sampler, &state) < 0 ? failure_dist("the epoch") : 0;
+}
+
 int trainer_epoch(struct trainer *trainer, double lr, struct report_result *result)
 {
     const int64_t global = trainer->local_batch * trainer->comm->world;
@@ -100,10 +110,10 @@ int trainer_epoch(struct trainer *trainer, double lr, struct report_result *resu
     int64_t step = 0, steps;
 
     *result = (struct report_result){0};
-    trainer->sampler.start = (size_t)trainer->samples;
+    if (trainer_begin_epoch(trainer) < 0)
+        return -1;
     steps = trainer_steps(trainer);
     trainer->losses = 0.0;
-    sampler_shuffle(&trainer->sampler, (uint64_t)trainer->options->seed, (uint64_t)trainer->epoch);
     report_epoch(&trainer->report, trainer->epoch + 1, steps, global, (int64_t)trainer->train.count,
                  trainer->samples);
     for (; step < steps && !trainer_is_done(trainer); step++) {

@@ -3,6 +3,7 @@
 #ifndef TRAIN_TRAINER_H
 #define TRAIN_TRAINER_H
 
+#include <dist/sampler.h>
 #include <stdio.h>
 
 #include "comm.h"
@@ -10,7 +11,6 @@
 #include "report.h"
 #include "train/data/batch.h"
 #include "train/data/dataset.h"
-#include "train/data/sampler.h"
 #include "train/device/device.h"
 #include "train/model/grid.h"
 #include "train/model/model.h"
@@ -26,7 +26,7 @@ struct trainer {
     const struct options *options;
     struct comm *comm;
     struct dataset train, test;
-    struct sampler sampler;
+    dist_sampler *sampler;
     struct batch batch;
     struct model *model;   /* the host's copy of the weights; for the CPU the only one */
     struct device *device; /* where gradients and updates are computed */

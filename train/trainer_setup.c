@@ -75,6 +75,18 @@ static int trainer_open_device(struct trainer *trainer, int capacity)
     return 0;
 }
 
+static int trainer_open_sampler(struct trainer *trainer)
+{
+    struct dist_sampler_options options = DIST_SAMPLER_OPTIONS_INIT;
+
+    options.count = trainer->train.count;
+    options.seed = (uint64_t)trainer->options->seed;
+    options.rank = trainer->comm->rank;
+    options.world_size = trainer->comm->world;
+    return dist_sampler_create(NULL, &options, &trainer->sampler) < 0 ? failure_dist("the sampler")
+                                                                      : 0;
+}
+
 static int trainer_open_model(struct trainer *trainer)
 {
     const struct options *options = trainer->options;
@@ -85,8 +97,7 @@ static int trainer_open_model(struct trainer *trainer)
     if (trainer_open_device(trainer, (int)capacity) < 0 ||
         batch_create((int)capacity, &trainer->batch) < 0)
         return -1;
-    return sampler_create(trainer->train.count, trainer->comm->rank, trainer->comm->world,
-                          &trainer->sampler);
+    return trainer_open_sampler(trainer);
 }
 
 static int trainer_open_start(struct trainer *trainer)
@@ -155,7 +166,7 @@ int trainer_close(struct trainer *trainer)
     device_close(trainer->device);
     model_destroy(trainer->model);
     batch_destroy(&trainer->batch);
-    sampler_destroy(&trainer->sampler);
+    dist_sampler_destroy(trainer->sampler);
     dataset_destroy(&trainer->train);
     dataset_destroy(&trainer->test);
     return result;

@@ -11,15 +11,17 @@ static void trainer_fill_one(struct trainer *trainer, int64_t step, int64_t i)
     const uint32_t position = (uint32_t)(i * comm->world + comm->rank);
     const uint64_t key = rng_key(seed, RNG_AUGMENT, (uint64_t)trainer->step, position) | 1;
 
-    batch_add(&trainer->batch, &trainer->train,
-              sampler_at(&trainer->sampler, (size_t)(step * trainer->local_batch + i)), position,
-              trainer->options->augment ? key : 0);
+    batch_add(
+        &trainer->batch, &trainer->train,
+        (size_t)dist_sampler_at(trainer->sampler, (uint64_t)(step * trainer->local_batch + i)),
+        position, trainer->options->augment ? key : 0);
 }
 
 /* The samples of this rank for a step of the epoch. Returns how many micro-batches they are. */
 static int trainer_fill(struct trainer *trainer, int64_t step)
 {
-    const int64_t left = (int64_t)sampler_size(&trainer->sampler) - step * trainer->local_batch;
+    const int64_t left =
+        (int64_t)dist_sampler_count(trainer->sampler) - step * trainer->local_batch;
     const int64_t count = left < trainer->local_batch ? left : trainer->local_batch;
     const int micro_batches = count % trainer->micro_batches == 0 ? trainer->micro_batches : 1;
 

@@ -70,6 +70,7 @@ dist_status disti_log_init(struct disti_log *log, dist_log_fn fn, void *arg)
         return disti_fail(DIST_ERR_INVALID_ARGUMENT,
                           "DIST_DEBUG is \"%.64s\": set it to 0, error, warn, info or trace",
                           level);
+    made.mute = level && (made.silent || made.level < DIST_LOG_WARN);
     if (file && strlen(file) >= sizeof(made.file))
         return disti_fail(DIST_ERR_INVALID_ARGUMENT,
                           "DIST_DEBUG_FILE is too long: give at most %zu characters",
@@ -227,6 +228,21 @@ void disti_log_line(dist_log_level level, const char *format, ...)
     log_format(text, sizeof(text), format, args);
     va_end(args);
     log_emit(level, text);
+    errno = saved;
+}
+
+void disti_notice(const char *format, ...)
+{
+    int saved = errno;
+    char text[LOG_TEXT_MAX];
+    va_list args;
+
+    if (!log_used || log_used->mute)
+        return;
+    va_start(args, format);
+    log_format(text, sizeof(text), format, args);
+    va_end(args);
+    log_emit(DIST_LOG_WARN, text);
     errno = saved;
 }
 

@@ -10,7 +10,8 @@ struct disti_log {
     dist_log_fn fn; /* NULL: stderr */
     void *arg;
     dist_log_level level; /* the least severe level that is written */
-    bool silent;          /* nothing is written at all (the default without DIST_DEBUG) */
+    bool silent;          /* nothing but notices is written (the default without DIST_DEBUG) */
+    bool mute;            /* nor are they (DIST_DEBUG=0, or error) */
     int rank;             /* -1 while unknown */
     char file[256];       /* DIST_DEBUG_FILE: lines go there if fn is NULL; "": stderr */
 };
@@ -36,6 +37,12 @@ void disti_log_line(dist_log_level level, const char *format, ...)
  */
 size_t disti_text(char *text, size_t size, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
+
+/*
+ * A warning that a user gets without asking for any: at most one line a job, of what is almost
+ * surely a mistake of his. DIST_DEBUG=0 or error prevents it.
+ */
+void disti_notice(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
 #define disti_warn(...) disti_log_line(DIST_LOG_WARN, __VA_ARGS__)
 #define disti_info(...) disti_log_line(DIST_LOG_INFO, __VA_ARGS__)

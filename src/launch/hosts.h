@@ -47,26 +47,37 @@ bool disti_hosts_is_local(const char *name);
 /* Runs without a terminal: a host that asks for a password is an error, not a wait. */
 #define DISTI_HOSTS_AGENT "ssh -x -o BatchMode=yes"
 
+#define DISTI_HOSTS_SECRET 3 /* the descriptor on which a program can read its secret */
+
 /* A program to be started on a host. */
 struct disti_hosts_start {
-    const char *agent; /* command that takes a host and a command for it: "ip netns exec"; words
-                          are parted by blanks. NULL: DISTI_HOSTS_AGENT */
-    const char *host;
     const char *const *argv; /* ends with NULL */
     const char *const
         *environment;   /* "NAME=value", ends with NULL; NULL: none besides that there */
-    const char *folder; /* to run in; NULL: that which the agent gives */
-    const char *secret; /* readable by the program on descriptor 3; NULL: none */
+    const char *folder; /* to run in; NULL: that which the shell there begins in */
+    const char *secret; /* readable by the program on DISTI_HOSTS_SECRET; NULL: none */
 };
 
+/* Has "NAME=value" a name that a shell knows? */
+bool disti_hosts_is_variable(const char *entry);
+
 /*
- * Starts `AGENT HOST sh`, and tells that shell by its standard input what to do, so that nothing
- * but the host stands in any command line. The child is its own process group and dies with its
- * parent; its output goes to the descriptors given. Does not wait for the program: the caller reaps
- * the child, whose exit code is the program's, or ssh's 255. ERR_INVALID_ARGUMENT, ERR_SYSTEM if
- * the agent's command is not there.
+ * What a shell on the host is to read on its standard input, to become the program: *script_p, of
+ * *bytes_p, which the caller frees. The program has the rest of that input. What is written there
+ * before the program runs may be read, and dropped, by the shell. ERR_INVALID_ARGUMENT,
+ * ERR_NO_MEMORY.
  */
-dist_status disti_hosts_start(const struct disti_hosts_start *start, int out_fd, int err_fd,
-                              pid_t *pid_p);
+dist_status disti_hosts_script(const struct disti_hosts_start *start, char **script_p,
+                               size_t *bytes_p);
+
+/*
+ * Starts `AGENT HOST sh`: no command line holds more than the host. `agent` is a command that takes
+ * a host and a command for it, such as "ip netns exec", with blanks between its words; NULL:
+ * DISTI_HOSTS_AGENT. The child is its own process group and dies with its parent; in_fd, out_fd and
+ * err_fd become its streams. Does not wait for the program: the caller reaps the child, whose exit
+ * code is the program's, or ssh's 255. ERR_SYSTEM if the agent's command is not there.
+ */
+dist_status disti_hosts_start(const char *agent, const char *host, int in_fd, int out_fd,
+                              int err_fd, pid_t *pid_p);
 
 #endif

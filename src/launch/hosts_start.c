@@ -2,7 +2,6 @@
 /* Starting a program on another host: a shell there that is told by its standard input. */
 #include "launch/hosts.h"
 
-#include "base/file.h"
 #include "base/log.h"
 
 #include <errno.h>
@@ -53,34 +52,14 @@ static void start_write(FILE *script, const struct disti_hosts_start *start)
         fputc(' ', script);
         start_quote(script, *a);
     }
-    fputs(" </dev/null", script);
     if (start->secret)
-        fprintf(script, " 3<<'%s'\n%s\n%s", SECRET_END, start->secret, SECRET_END);
+        fprintf(script, " %d<<'%s'\n%s\n%s", DISTI_HOSTS_SECRET, SECRET_END, start->secret,
+                SECRET_END);
     fputc('\n', script);
 }
 
-/* A descriptor that gives the script; -1 and errno. */
-static int start_script(const struct disti_hosts_start *start)
-{
-    int fd = disti_file_memory(), copy = fd < 0 ? -1 : fcntl(fd, F_DUPFD_CLOEXEC, 3);
-    FILE *script = copy < 0 ? NULL : fdopen(copy, "w");
-    bool written;
-
-    if (script) {
-        start_write(script, start);
-        written = !ferror(script);
-        if (fclose(script) == 0 && written && lseek(fd, 0, SEEK_SET) == 0)
-            return fd;
-    } else if (copy >= 0) {
-        close(copy);
-    }
-    if (fd >= 0)
-        close(fd);
-    return -1;
-}
-
 /* The child: becomes the agent's command, or tells the parent why it cannot. */
-static void start_child(char *const *words, int script, int out_fd, int err_fd, int told,
+static void start_child(char *const *words, int in_fd, int out_fd, int err_fd, int told,
                         pid_t parent)
 {
     sigset_t none;
@@ -97,9 +76,9 @@ static void start_child(char *const *words, int script, int out_fd, int err_fd, 
     /* Out of the way of the three first, whichever those are. */
     out_fd = fcntl(out_fd, F_DUPFD_CLOEXEC, 3);
     err_fd = fcntl(err_fd, F_DUPFD_CLOEXEC, 3);
-    script = fcntl(script, F_DUPFD_CLOEXEC, 3);
+    in_fd = fcntl(in_fd, F_DUPFD_CLOEXEC, 3);
     told = fcntl(told, F_DUPFD_CLOEXEC, 3);
-    if (dup2(script, STDIN_FILENO) == 0 && dup2(out_fd, STDOUT_FILENO) == 1 &&
+    if (dup2(in_fd, STDIN_FILENO) == 0 && dup2(out_fd, STDOUT_FILENO) == 1 &&
         dup2(err_fd, STDERR_FILENO) == 2)
         execvp(words[0], words);
     error = errno;
@@ -109,7 +88,7 @@ static void start_child(char *const *words, int script, int out_fd, int err_fd, 
 }
 
 /* Forks; 0, or the errno of what failed, in the child too. */
-static int start_fork(char *const *words, int script, int out_fd, int err_fd, pid_t *pid_p)
+static int start_fork(char *const *words, int in_fd, int out_fd, int err_fd, pid_t *pid_p)
 {
     int ends[2], error = 0;
     pid_t parent = getpid(), pid;
@@ -119,7 +98,7 @@ static int start_fork(char *const *words, int script, int out_fd, int err_fd, pi
         return errno;
     pid = fork();
     if (pid == 0)
-        start_child(words, script, out_fd, err_fd, ends[1], parent);
+        start_child(words, in_fd, out_fd, err_fd, ends[1], parent);
     if (pid < 0)
         error = errno;
     close(ends[1]);
@@ -128,8 +107,17 @@ static int start_fork(char *const *words, int script, int out_fd, int err_fd, pi
     close(ends[0]);
     if (error && pid > 0)
         waitpid(pid, NULL, 0);
-    *pid_p = pid;
+    else if (pid > 0)
+        *pid_p = pid;
     return error;
+}
+
+bool disti_hosts_is_variable(const char *entry)
+{
+    static const char known[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_";
+    const size_t length = strcspn(entry, "=");
+
+    return length > 0 && (entry[0] < '0' || entry[0] > '9') && strspn(entry, known) >= length;
 }
 
 static dist_status start_check(const struct disti_hosts_start *start)
@@ -137,47 +125,53 @@ static dist_status start_check(const struct disti_hosts_start *start)
     for (const char *const *e = start->environment; e && *e; e++) {
         size_t length = strcspn(*e, "=");
 
-        if (!(*e)[length] || !length || ((*e)[0] >= '0' && (*e)[0] <= '9') ||
-            strspn(*e, "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_") < length)
+        if (!(*e)[length] || !disti_hosts_is_variable(*e))
             return disti_fail(DIST_ERR_INVALID_ARGUMENT,
                               "\"%s\" cannot be given to another host: no NAME=value", *e);
     }
     if (!start->argv[0] || (start->secret && strstr(start->secret, SECRET_END)))
-        return disti_fail(DIST_ERR_INVALID_ARGUMENT, "nothing to start on %s", start->host);
+        return disti_fail(DIST_ERR_INVALID_ARGUMENT, "no program to be started on another host");
     return DIST_OK;
 }
 
-dist_status disti_hosts_start(const struct disti_hosts_start *start, int out_fd, int err_fd,
-                              pid_t *pid_p)
+dist_status disti_hosts_script(const struct disti_hosts_start *start, char **script_p,
+                               size_t *bytes_p)
 {
-    char *agent = strdup(start->agent ? start->agent : DISTI_HOSTS_AGENT), *rest = NULL;
-    char *words[WORDS_MAX + 3];
-    int count = 0, script = -1, error = ENOMEM;
     dist_status status = start_check(start);
-    pid_t pid = -1;
+    FILE *script;
 
     if (status != DIST_OK)
-        goto out;
-    for (char *w = agent ? strtok_r(agent, " \t", &rest) : NULL; w && count < WORDS_MAX;
+        return status;
+    *script_p = NULL;
+    script = open_memstream(script_p, bytes_p);
+    if (script)
+        start_write(script, start);
+    if (script && fclose(script) == 0 && *script_p)
+        return DIST_OK;
+    free(*script_p);
+    return disti_fail(DIST_ERR_NO_MEMORY, "no memory for what another host is told: free some");
+}
+
+dist_status disti_hosts_start(const char *agent, const char *host, int in_fd, int out_fd,
+                              int err_fd, pid_t *pid_p)
+{
+    char *command = strdup(agent ? agent : DISTI_HOSTS_AGENT), *rest = NULL;
+    char *words[WORDS_MAX + 3];
+    int count = 0, error = ENOMEM;
+    dist_status status = DIST_OK;
+
+    for (char *w = command ? strtok_r(command, " \t", &rest) : NULL; w && count < WORDS_MAX;
          w = strtok_r(NULL, " \t", &rest))
         words[count++] = w;
-    words[count] = (char *)start->host;
+    words[count] = (char *)host;
     words[count + 1] = (char[]){"sh"};
     words[count + 2] = NULL;
-    script = start_script(start);
-    if (agent && script < 0)
-        error = errno;
-    else if (agent)
-        error = count ? start_fork(words, script, out_fd, err_fd, &pid) : ENOENT;
+    if (command)
+        error = count ? start_fork(words, in_fd, out_fd, err_fd, pid_p) : ENOENT;
     errno = error;
     if (error)
         status = disti_fail_errno(DIST_ERR_SYSTEM, "cannot start \"%s %s\"", count ? words[0] : "",
-                                  start->host);
-    else
-        *pid_p = pid;
-out:
-    if (script >= 0)
-        close(script);
-    free(agent);
+                                  host);
+    free(command);
     return status;
 }

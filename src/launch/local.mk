@@ -4,6 +4,7 @@ libdist_core_sources += src/launch/spawn.c
 # The meeting of distrun's agents, and the hosts that they are started on: of distrun alone, so that
 # the library needs no OpenSSL.
 noinst_LTLIBRARIES += libagents.la
+libagents_la_LIBTOOLFLAGS = $(static_only)
 libagents_la_SOURCES = \
 	src/launch/agents/admission.c \
 	src/launch/agents/agents.c src/launch/agents/agents.h \

@@ -38,10 +38,10 @@ void disti_node_copy_short(struct disti_node *node, const struct disti_node_op *
     }
 }
 
-static void move(char *to, const char *from, size_t bytes, bool past)
+static void move(char *to, const char *from, size_t bytes, uint8_t gait)
 {
     if (to != from)
-        disti_node_move(to, from, bytes, past);
+        disti_node_move(to, from, bytes, gait);
 }
 
 /* Elements of a giver's block, from `at` of the round on, into this rank's memory. */
@@ -56,7 +56,7 @@ static void copy_get(struct disti_node *node, struct disti_node_op *op, int give
                            peer->in_address + (node_in_first(op, block) + at) * op->element_bytes,
                            bytes);
     else
-        move(to, disti_node_in(node, op, giver, block, at), bytes, op->past);
+        move(to, disti_node_in(node, op, giver, block, at), bytes, op->gait);
 }
 
 /* Elements of this rank's IN into a taker's OUT, `offset` bytes behind its beginning. */
@@ -68,7 +68,7 @@ static void copy_put(struct disti_node *node, struct disti_node_op *op, int take
     size_t bytes = elements * op->element_bytes;
 
     if (peer->out)
-        move(peer->out + offset, from, bytes, op->past);
+        move(peer->out + offset, from, bytes, op->gait);
     else
         disti_node_cma_put(node, op, taker, peer->out_address + offset, from, bytes);
 }
@@ -86,6 +86,18 @@ static size_t copy_from(struct disti_node *node, struct disti_node_op *op, int g
     return take;
 }
 
+/*
+ * Nobody reads the window of a root that gathers: so it copies its own block while the others fill
+ * theirs.
+ */
+static bool copy_fills_out(const struct disti_node *node, const struct disti_node_op *op)
+{
+    const struct node_pattern *pattern = disti_node_pattern(op->call.collective);
+
+    return !pattern->reduces && pattern->takers == NODE_ROOT && node->rank == op->call.root &&
+           !node->peers[node->rank].in;
+}
+
 /* The round's elements of each giver in turn, of the next rank first. */
 static bool copy_own(struct disti_node *node, struct disti_node_op *op)
 {
@@ -98,7 +110,8 @@ static bool copy_own(struct disti_node *node, struct disti_node_op *op)
         int giver = (node->rank + 1 + op->others) % node->ranks;
         size_t count = node_out_count(op, copy_out_block(op, giver)), elements = 0, first, took;
 
-        if (node_is(pattern->givers, op, giver))
+        if (node_is(pattern->givers, op, giver) &&
+            !(giver == node->rank && copy_fills_out(node, op)))
             elements = disti_node_round(op, count, op->round, &first);
         if (op->done < elements) {
             took = copy_from(node, op, giver, op->done, elements, first);
@@ -115,11 +128,27 @@ static bool copy_own(struct disti_node *node, struct disti_node_op *op)
 
 /* ---- between a root and the others ---- */
 
+/* Has the root a block of its own to copy? It has shown where its IN and OUT are. */
+static bool copy_root_has_own(const struct disti_node *node, const struct disti_node_op *op,
+                              bool gathers)
+{
+    const struct node_locations *root = &node_slot(node->peers[op->call.root].board, op)->locations;
+    uint64_t from = root->in_address, to = root->out_address;
+    uint64_t block = (uint64_t)op->call.root * op->call.count * op->element_bytes;
+
+    if (gathers)
+        return to + block != from;
+    return disti_node_pattern(op->call.collective)->in_blocks && from + block != to;
+}
+
 /*
  * Nobody is idle: of the block between the root and another each moves a part, if both can reach
  * all of it. With p ranks the root has p - 1 of them, so that its part is one p-th:
  *
  *      block   | the root: 1 / p | the other: the rest |
+ *
+ * If the root has its own block to copy, all have one. It has time for more where the others'
+ * copies are the kernel's, which take longer.
  */
 static void copy_part(const struct disti_node *node, const struct disti_node_op *op, int other,
                       size_t *from_p, size_t *to_p)
@@ -133,6 +162,8 @@ static void copy_part(const struct disti_node *node, const struct disti_node_op 
         split = op->call.count;
     else if (op->way == NODE_WAY_DIRECT && !node->peers[gathers ? op->call.root : other].out)
         split = gathers ? op->call.count : 0;
+    else if (op->way == NODE_WAY_DIRECT && copy_root_has_own(node, op, gathers))
+        split = 0;
     *from_p = is_root ? 0 : split;
     *to_p = is_root ? split : op->call.count;
 }
@@ -193,9 +224,9 @@ static void fill_around(struct disti_node *node, const struct disti_node_op *op,
     size_t from, to;
 
     disti_node_slice(node, op, elements, node->rank, &from, &to);
-    disti_node_move(window, in, from * op->element_bytes, false);
+    disti_node_move(window, in, from * op->element_bytes, op->gait & NODE_ASKS);
     disti_node_move(window + to * op->element_bytes, in + to * op->element_bytes,
-                    (elements - to) * op->element_bytes, false);
+                    (elements - to) * op->element_bytes, op->gait & NODE_ASKS);
 }
 
 void disti_node_fill(struct disti_node *node, struct disti_node_op *op, uint64_t round)
@@ -207,6 +238,11 @@ void disti_node_fill(struct disti_node *node, struct disti_node_op *op, uint64_t
 
     if (node->peers[node->rank].in || !node_is(pattern->givers, op, node->rank))
         return;
+    if (copy_fills_out(node, op)) {
+        move((char *)op->call.out + (node_out_first(op, node->rank) + first) * op->element_bytes,
+             in + first * op->element_bytes, elements * op->element_bytes, op->gait);
+        return;
+    }
     if (pattern->slices) {
         fill_around(node, op, window, in + first * op->element_bytes, elements);
         return;
@@ -216,6 +252,6 @@ void disti_node_fill(struct disti_node *node, struct disti_node_op *op, uint64_t
         if (!pattern->in_blocks || b != node->rank)
             disti_node_move(window + (size_t)b * op->piece * op->element_bytes,
                             in + (node_in_first(op, b) + first) * op->element_bytes,
-                            elements * op->element_bytes, false);
+                            elements * op->element_bytes, op->gait & NODE_ASKS);
     }
 }

@@ -4,6 +4,8 @@ libdist_core_sources += \
 	src/node/ahead.c \
 	src/node/migrate.c \
 	src/node/doorbell.c \
+	src/node/moving/gait.c \
+	src/node/moving/gait.h \
 	src/node/board.c \
 	src/node/board.h \
 	src/node/segment/buddy.c \
@@ -11,8 +13,8 @@ libdist_core_sources += \
 	src/node/cma.c \
 	src/node/copy.c \
 	src/node/deferred.c \
-	src/node/move.c \
-	src/node/mover.c \
+	src/node/moving/move.c \
+	src/node/moving/mover.c \
 	src/node/node.h \
 	src/node/op.c \
 	src/node/pairs/meet.c \

@@ -80,7 +80,9 @@ struct disti_node_op {
     size_t largest;              /* elements of the largest block */
     size_t piece;                /* elements of a block that go in one round */
     size_t given;                /* BOARD: bytes of this rank's that stand on its board */
-    bool past;                   /* OUT is written past the caches */
+    uint8_t gait;                /* how this rank copies: gait.h */
+    bool tries_gait;             /* its work is timed, */
+    int64_t worked_ns;           /* so far */
     bool cma;                    /* it does not begin in windows: the kernel will do */
     int64_t begun_ns;            /* while both are tried: when all had come; 0: it is no trial */
     bool chosen;                 /* BOARD: mover.c has chosen it for this call alone */

@@ -80,8 +80,9 @@ static dist_status op_show_long(struct disti_node *node, struct disti_node_op *o
     if (status != DIST_OK)
         return status;
     disti_node_mover_show(node, op);
+    disti_node_gait_choose(node, op, disti_node_may_go_past(node, op));
     if (!op->cma)
-        disti_node_fill(node, op, 0);
+        disti_node_work_fill(node, op, 0);
     return disti_node_op_go(op, NODE_OP_WAITING);
 }
 
@@ -161,18 +162,10 @@ static dist_status op_turn(struct disti_node *node, struct disti_node_op *op)
             disti_node_mover_begin(node, op);
     }
     if (status == DIST_OK && !op->paired && op_has_windows(op) && op->stage > op->base)
-        disti_node_drain(node, op, op->stage - op->base - 1);
-    if (op->past) /* before anybody is told that the call has ended */
+        disti_node_work_drain(node, op, op->stage - op->base - 1);
+    if (op->gait & NODE_PAST) /* before anybody is told that the call has ended */
         disti_node_store_fence();
     return status == DIST_OK ? disti_node_op_go(op, NODE_OP_WORKING) : status;
-}
-
-static bool op_work(struct disti_node *node, struct disti_node_op *op)
-{
-    if (op->paired)
-        return disti_node_pairs_work(node, op);
-    return disti_node_pattern(op->call.collective)->reduces ? disti_node_reduce_some(node, op)
-                                                            : disti_node_copy_some(node, op);
 }
 
 /* The last stage of a long call: nobody needs this rank's part any more. */
@@ -189,6 +182,8 @@ static dist_status op_finish_long(struct disti_node *node, struct disti_node_op 
         disti_node_record(node, op);
     }
     disti_node_mover_end(node, op);
+    if (!op->paired || op->together)
+        disti_node_gait_learn(node, op);
     node->rounds += op_has_windows(op) ? op->rounds : 0;
     return DIST_OK;
 }
@@ -204,14 +199,6 @@ static dist_status op_reach(struct disti_node *node, struct disti_node_op *op)
     op->seen = op->first;
     short_publish(node, node_slot(node->board, op), node_stage(op->number, op->stage));
     return DIST_IN_PROGRESS;
-}
-
-static void op_fill(struct disti_node *node, struct disti_node_op *op)
-{
-    if (op->paired)
-        disti_node_pairs_fill(node, op, op->round);
-    else
-        disti_node_fill(node, op, op->round);
 }
 
 /* The kernel has not copied all, or not all could go without windows. */
@@ -232,20 +219,20 @@ static dist_status op_begin_again(struct disti_node *node, struct disti_node_op 
         return status;
     op->round = 0;
     op->base = op->stage + 1;
-    op_fill(node, op);
+    disti_node_work_fill(node, op, op->round);
     return op_reach(node, op);
 }
 
 /* The round is done: says so, and has the next one filled. */
 static dist_status op_next_stage(struct disti_node *node, struct disti_node_op *op)
 {
-    if (op->past)
+    if (op->gait & NODE_PAST)
         disti_node_store_fence();
     op->done = 0;
     op->others = 0;
     op->round++;
     if (op_has_windows(op) && op->round < op->rounds)
-        op_fill(node, op);
+        disti_node_work_fill(node, op, op->round);
     return op_reach(node, op);
 }
 
@@ -263,7 +250,7 @@ static bool op_bite(struct disti_node *node, struct disti_node_op *op)
         atomic_thread_fence(memory_order_seq_cst);
     }
     disti_node_check_gone(node);
-    ended = !op_is_lost(node, op) && op_work(node, op);
+    ended = !op_is_lost(node, op) && disti_node_work(node, op);
     atomic_store_explicit(writes_to, NODE_TO_NONE, memory_order_release);
     return ended;
 }

@@ -119,9 +119,10 @@ static void reduce_all(struct disti_node *node, const struct disti_node_op *op, 
     struct node_sum sum = {
         .node = node,
         .sink = {.dtype = op->call.dtype, .op = op->call.op, .reduction = op->call.reduction}};
-    bool asks = bytes >= REDUCE_PREFETCH_FROM;
-    bool direct = op->way == NODE_WAY_DIRECT;
-    bool past = asks && op->past && direct; /* lines of windows are in the caches, and stay */
+    bool direct = op->way == NODE_WAY_DIRECT, is_long = bytes >= REDUCE_PREFETCH_FROM;
+    bool asks = is_long && op->gait & NODE_ASKS;
+    /* Lines of windows are in the caches, and stay. */
+    bool past = is_long && op->gait & NODE_PAST && direct;
     char *first = node->tiles + (NODE_TILES - 1) * NODE_TILE; /* the tree is not so deep */
 
     if (direct && node->ranks > 2)
@@ -134,7 +135,7 @@ static void reduce_all(struct disti_node *node, const struct disti_node_op *op, 
         sum.sink.bytes = bytes - sum.at < NODE_TILE ? bytes - sum.at : NODE_TILE;
         sum_sources(&sum, op, first);
         for (int i = past ? 0 : 1; i < targets; i++)
-            disti_node_move(node->targets[i] + sum.at, first, sum.sink.bytes, past);
+            disti_node_move(node->targets[i] + sum.at, first, sum.sink.bytes, past ? op->gait : 0);
     }
 }
 
@@ -221,6 +222,6 @@ void disti_node_drain(struct disti_node *node, struct disti_node_op *op, uint64_
         disti_node_move((char *)op->call.out + (first + from) * op->element_bytes,
                         disti_node_window(node, swapped ? node->rank : s, round) +
                             from * op->element_bytes,
-                        (to - from) * op->element_bytes, op->past);
+                        (to - from) * op->element_bytes, op->gait);
     }
 }

@@ -41,10 +41,9 @@ void disti_node_cut(const struct disti_node *node, struct disti_node_op *op)
     op->rounds = (op->largest + op->piece - 1) / op->piece;
 }
 
-/* Is what this rank reads and writes more than its cache holds, and OUT not yet in it? */
-static bool start_goes_past(const struct disti_node *node, const struct disti_node_op *op,
-                            const struct node_pattern *pattern)
+bool disti_node_may_go_past(const struct disti_node *node, const struct disti_node_op *op)
 {
+    const struct node_pattern *pattern = disti_node_pattern(op->call.collective);
     bool gathers = !pattern->reduces && pattern->givers == NODE_ALL;
     size_t blocks = gathers || pattern->in_blocks ? (size_t)node->ranks : 1;
 
@@ -179,7 +178,7 @@ void disti_node_start(struct disti_node *node, const struct dist_call *call, uin
     op->way =
         start_is_short(call->collective, node->ranks, bytes) ? NODE_WAY_BOARD : NODE_WAY_WINDOWS;
     op->state = NODE_OP_POSTED;
-    op->past = op->cma = op->chosen = false;
+    op->cma = op->chosen = false;
     op->stage = op->base = 0;
     op->in_area = op->way == NODE_WAY_BOARD && bytes * blocks > disti_node_slot_bytes(pattern);
     op->finish = NULL;
@@ -193,8 +192,8 @@ void disti_node_start(struct disti_node *node, const struct dist_call *call, uin
     op->others = 0;
     op->program_out = NULL;
     op->begun_ns = 0;
-    if (op->paired || op->way == NODE_WAY_BOARD)
-        return;
-    op->past = start_goes_past(node, op, pattern);
-    disti_node_cut(node, op);
+    op->gait = 0;
+    op->tries_gait = false;
+    if (!op->paired && op->way != NODE_WAY_BOARD)
+        disti_node_cut(node, op);
 }

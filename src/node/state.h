@@ -4,6 +4,7 @@
 #define DISTI_NODE_STATE_H
 
 #include "node/board.h"
+#include "node/moving/gait.h"
 #include "node/segment/segment.h"
 
 /* Bytes of a window that one round uses: stays in the caches between being written and read. */
@@ -91,6 +92,7 @@ struct disti_node {
     uint64_t sequences[NODE_SLOTS]; /* of the calls in this rank's slots, as its group counts */
     uint64_t rounds;                /* of windows, so far */
     struct node_mover movers[DIST_COLL_COUNT][NODE_SIZES];
+    struct node_gaits gaits[DIST_COLL_COUNT][NODE_SIZES];
     struct node_proof proofs[NODE_VIEWS];
     unsigned proof_next; /* that is written next */
     int gone;            /* a rank that has given up, -1: none is known, */
@@ -262,8 +264,7 @@ void disti_node_unview(struct node_peer *peer);
 
 /* Bytes of a CPU's second-level cache. */
 size_t disti_node_cache(void);
-/* past: past the caches; nothing of `to` should be in one. */
-void disti_node_move(char *to, const char *from, size_t bytes, bool past);
+void disti_node_move(char *to, const char *from, size_t bytes, uint8_t gait);
 /* After moves past the caches, before others are told of them: such stores are in no order. */
 void disti_node_store_fence(void);
 /* Asks for a tile some way behind `at`, if there is one, to be read or written soon. */
@@ -293,6 +294,9 @@ void disti_node_roles(const struct disti_node *node, struct disti_node_op *op);
 size_t disti_node_slot_bytes(const struct node_pattern *pattern);
 /* Elements of a block that go in a round of a window. */
 size_t disti_node_piece(const struct disti_node *node, const struct disti_node_op *op);
+/* May OUT be written past the caches: is it more than this rank's cache holds, and not yet in it?
+ */
+bool disti_node_may_go_past(const struct disti_node *node, const struct disti_node_op *op);
 /* Cuts a call that goes through windows into rounds. */
 void disti_node_cut(const struct disti_node *node, struct disti_node_op *op);
 /* May ordinary memory go by the boards, in blocks of so many bytes? */
@@ -300,6 +304,8 @@ bool disti_node_fits_area(dist_collective collective, int ranks, size_t block);
 
 /* ---- mover.c: which way ordinary memory is copied ---- */
 
+/* The op's size class. */
+int disti_node_size_class(const struct disti_node_op *op);
 /* In a call of pairs. May the kernel copy? Asked of the rank that leads it. */
 bool disti_node_mover_leads(struct disti_node *node, const struct disti_node_op *op);
 /* May what this rank gives stand in an area, though it is long? True: counted. */

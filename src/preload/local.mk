@@ -29,6 +29,7 @@ preload_ldflags = $(module_ldflags) $(DISTI_SHARED_LDFLAGS) -Wl,-rpath,'$$ORIGIN
 
 openmpi_preloaddir = $(moduledir)/openmpi
 src_preload_openmpi_libdist_mpi_la_SHORTNAME = openmpi
+src_preload_openmpi_libdist_mpi_la_LIBTOOLFLAGS = $(shared_only)
 src_preload_openmpi_libdist_mpi_la_SOURCES = $(preload_sources)
 src_preload_openmpi_libdist_mpi_la_CPPFLAGS = $(AM_CPPFLAGS) $(OPENMPI_CFLAGS)
 src_preload_openmpi_libdist_mpi_la_LDFLAGS = $(preload_ldflags)
@@ -39,6 +40,7 @@ endif
 
 mpich_preloaddir = $(moduledir)/mpich
 src_preload_mpich_libdist_mpi_la_SHORTNAME = mpich
+src_preload_mpich_libdist_mpi_la_LIBTOOLFLAGS = $(shared_only)
 src_preload_mpich_libdist_mpi_la_SOURCES = $(preload_sources)
 src_preload_mpich_libdist_mpi_la_CPPFLAGS = $(AM_CPPFLAGS) $(MPICH_CFLAGS)
 src_preload_mpich_libdist_mpi_la_LDFLAGS = $(preload_ldflags)

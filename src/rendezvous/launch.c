@@ -4,6 +4,7 @@
 
 #include "base/log.h"
 #include "base/settings/config.h"
+#include "rendezvous/pmix/pmix.h"
 #include "rendezvous/slurm.h"
 
 #include <limits.h>
@@ -18,12 +19,14 @@ struct launch_source {
     const char *mark; /* the variable by which the launcher is known */
     const char *rank, *world_size, *local_rank, *local_world_size;
     dist_status (*finish)(struct disti_launch *launch); /* the rest; may be NULL */
+    bool pmix; /* PMIx that is offered is this launcher's */
 };
 
 static dist_status launch_torchrun(struct disti_launch *launch);
 static dist_status launch_openmpi(struct disti_launch *launch);
 static dist_status launch_mpich(struct disti_launch *launch);
 static dist_status launch_srun(struct disti_launch *launch);
+static dist_status launch_pmix(struct disti_launch *launch);
 static dist_status launch_environment(struct disti_launch *launch);
 static dist_status launch_mindspore(struct disti_launch *launch);
 
@@ -31,17 +34,20 @@ static dist_status launch_mindspore(struct disti_launch *launch);
  * a bare RANK may be an old export. */
 static const struct launch_source launch_sources[] = {
     {"torchrun", "TORCHELASTIC_RUN_ID", "RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE",
-     launch_torchrun},
+     launch_torchrun, false},
     {"Open MPI", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE",
-     "OMPI_COMM_WORLD_LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_SIZE", launch_openmpi},
+     "OMPI_COMM_WORLD_LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_SIZE", launch_openmpi, true},
     {"MPICH", "PMI_RANK", "PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID", "MPI_LOCALNRANKS",
-     launch_mpich},
-    {"srun", "SLURM_STEP_ID", "SLURM_PROCID", "SLURM_NTASKS", "SLURM_LOCALID", NULL, launch_srun},
+     launch_mpich, false},
+    {"srun", "SLURM_STEP_ID", "SLURM_PROCID", "SLURM_NTASKS", "SLURM_LOCALID", NULL, launch_srun,
+     true},
+    {"PMIx", "PMIX_RANK", "PMIX_RANK", NULL, NULL, NULL, launch_pmix, true},
     {"environment", "WORLD_SIZE", "RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE",
-     launch_environment},
-    {"environment", "RANK", "RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", NULL},
-    {"MindSpore", "MS_WORKER_NUM", "MS_NODE_ID", "MS_WORKER_NUM", NULL, NULL, launch_mindspore},
-    {"MindSpore", "MS_ROLE", "MS_NODE_ID", "MS_WORKER_NUM", NULL, NULL, launch_mindspore},
+     launch_environment, false},
+    {"environment", "RANK", "RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", NULL, false},
+    {"MindSpore", "MS_WORKER_NUM", "MS_NODE_ID", "MS_WORKER_NUM", NULL, NULL, launch_mindspore,
+     false},
+    {"MindSpore", "MS_ROLE", "MS_NODE_ID", "MS_WORKER_NUM", NULL, NULL, launch_mindspore, false},
 };
 #define LAUNCH_SOURCES (sizeof(launch_sources) / sizeof(launch_sources[0]))
 
@@ -163,16 +169,6 @@ static dist_status launch_mpich(struct disti_launch *launch)
     return DIST_OK;
 }
 
-/* A port that all processes of the step work out alike: 20000 to 29499. */
-static int launch_slurm_port(const char *job)
-{
-    unsigned hash = 5381;
-
-    for (; *job; job++)
-        hash = hash * 33 + (unsigned char)*job;
-    return 20000 + (int)(hash % 9500);
-}
-
 static dist_status launch_srun(struct disti_launch *launch)
 {
     const char *tasks = disti_env("SLURM_STEP_TASKS_PER_NODE");
@@ -199,9 +195,17 @@ static dist_status launch_srun(struct disti_launch *launch)
                               "SLURM_STEP_NODELIST is \"%.100s\", which names no host: start the "
                               "program with srun, or set MASTER_ADDR",
                               nodes);
+        launch->guessed = true;
         if (!disti_env("MASTER_PORT"))
-            launch->port = launch_slurm_port(launch->job);
+            launch->port = disti_slurm_port(launch->job);
     }
+    return DIST_OK;
+}
+
+/* A launcher that serves PMIx and has no variables of its own. The rest is the server's to say. */
+static dist_status launch_pmix(struct disti_launch *launch)
+{
+    launch_job(launch, "pmix", disti_env("PMIX_NAMESPACE"), NULL);
     return DIST_OK;
 }
 
@@ -299,7 +303,7 @@ static void launch_compare_all(const struct launch_source *chosen,
 
         /* An MPI job that runs inside a Slurm step always sees the step's numbers too. */
         if (other <= chosen || strcmp(other->launcher, "srun") == 0 || !disti_env(other->mark) ||
-            strcmp(other->rank, chosen->rank) == 0)
+            !other->world_size || strcmp(other->rank, chosen->rank) == 0)
             continue;
         launch_compare(chosen, other, chosen->rank, other->rank, launch->rank);
         launch_compare(chosen, other, chosen->world_size, other->world_size, launch->world_size);
@@ -328,7 +332,7 @@ static bool launch_is_slurm_pmi(void)
            rank && size && strcmp(rank, task) == 0 && strcmp(size, tasks) == 0;
 }
 
-static const struct launch_source *launch_find(void)
+static const struct launch_source *launch_find(bool pmix)
 {
     for (size_t i = 0; i < LAUNCH_SOURCES; i++) {
         const struct launch_source *source = &launch_sources[i];
@@ -340,6 +344,8 @@ static const struct launch_source *launch_find(void)
         if (strcmp(source->launcher, "srun") == 0 && !launch_is_slurm_task())
             continue;
         if (strcmp(source->launcher, "MPICH") == 0 && launch_is_slurm_pmi())
+            continue;
+        if (strcmp(source->launcher, "PMIx") == 0 && !pmix)
             continue;
         return source;
     }
@@ -353,14 +359,22 @@ dist_status disti_launch_detect(struct disti_launch *launch_p)
                                   .world_size = -1,
                                   .local_rank = -1,
                                   .local_world_size = -1,
+                                  .inside = launch_is_inside_distrun(),
                                   .port = DISTI_PORT_DEFAULT,
                                   .timeout_ms = -1};
-    const struct launch_source *source = launch_find();
+    const struct launch_source *source;
     const char *host = disti_env("MASTER_ADDR");
+    int pmix = -1;
     dist_status status = disti_env_int("MASTER_PORT", 1, 65535, DISTI_PORT_DEFAULT, &launch.port);
 
+    if (status == DIST_OK)
+        status = disti_env_int("DIST_PMIX", 0, 1, -1, &pmix);
     if (status != DIST_OK)
         return status;
+    launch.pmix = pmix != 0 && disti_pmix_is_offered();
+    launch.pmix_always = pmix == 1;
+    source = launch_find(launch.pmix);
+    launch.pmix = launch.pmix && source && source->pmix;
     if (host && strlen(host) >= sizeof(launch.host))
         return disti_fail(DIST_ERR_INVALID_ARGUMENT,
                           "MASTER_ADDR is too long for a host name: give the name or address of "

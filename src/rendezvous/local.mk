@@ -7,8 +7,12 @@ libdist_core_sources += \
 	src/rendezvous/meet_file.c \
 	src/rendezvous/meet_local.c \
 	src/rendezvous/meet_oob.c \
+	src/rendezvous/meet_pmix.c \
 	src/rendezvous/meet_scheduled.c \
 	src/rendezvous/meet_tcp.c \
+	src/rendezvous/pmix/abi.h \
+	src/rendezvous/pmix/library.c src/rendezvous/pmix/library.h \
+	src/rendezvous/pmix/pmix.c src/rendezvous/pmix/pmix.h \
 	src/rendezvous/rendezvous.c src/rendezvous/rendezvous.h \
 	src/rendezvous/slurm.c src/rendezvous/slurm.h \
 	src/base/net/socket.c src/base/net/socket.h \

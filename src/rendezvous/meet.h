@@ -62,6 +62,21 @@ dist_status disti_meet_file(const struct disti_meeting *meeting, const char *pat
 dist_status disti_meet_local(const struct disti_meeting *meeting, const char *job,
                              struct disti_bootstrap *bootstrap);
 
+/*
+ * Do the ranks meet through the launcher's PMIx? Where nobody has named a place, and the name of
+ * the job is not enough (`local`; DIST_PMIX=1: wherever it is offered), unless its library or
+ * server refuses; the log says why. A server that does not answer at all fails the meeting: MPI
+ * would wait for it without end. Blocks until the deadline at most.
+ */
+bool disti_launch_meets_by_pmix(const struct disti_launch *launch, bool local, int64_t deadline);
+
+/* Asks the launcher for the numbers that PMIx alone has. ERR_RENDEZVOUS: it does not answer. */
+dist_status disti_launch_ask_pmix(struct disti_launch *launch, int64_t deadline);
+
+/* Through the launcher's PMIx, which is open, among all ranks that it has started. */
+dist_status disti_meet_pmix(const struct disti_meeting *meeting, bool one_machine,
+                            struct disti_bootstrap *bootstrap);
+
 /* By the program's own all-gather, called twice on every rank. */
 dist_status disti_meet_oob(const struct disti_meeting *meeting, dist_oob_all_gather_fn gather,
                            void *arg, struct disti_bootstrap *bootstrap);

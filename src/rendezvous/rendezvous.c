@@ -29,6 +29,7 @@ struct rendezvous_facts {
     struct disti_launch launch;
     struct rendezvous_number rank, world_size;
     int local_rank, local_world_size;
+    bool by_pmix; /* the ranks meet through the launcher's PMIx */
 };
 
 static struct rendezvous_number rendezvous_pick(int option, int url, int launch,
@@ -50,6 +51,24 @@ static void rendezvous_compare(const char *what, const struct rendezvous_number 
 }
 
 /* Options first, then the init method, then the launcher. */
+static void rendezvous_pick_all(struct rendezvous_facts *facts)
+{
+    const struct dist_options *options = facts->options;
+    const struct disti_launch *launch = &facts->launch;
+
+    facts->rank = rendezvous_pick(options->rank, facts->url.rank, launch->rank, launch->launcher);
+    facts->world_size = rendezvous_pick(options->world_size, facts->url.world_size,
+                                        launch->world_size, launch->launcher);
+    facts->local_rank = options->local_rank;
+    facts->local_world_size = -1;
+    /* The launcher's local rank belongs to the launcher's world. */
+    if (facts->world_size.value == launch->world_size) {
+        facts->local_world_size = launch->local_world_size;
+        if (facts->local_rank < 0)
+            facts->local_rank = launch->local_rank;
+    }
+}
+
 static dist_status rendezvous_gather_facts(const struct dist_options *options,
                                            struct rendezvous_facts *facts)
 {
@@ -71,22 +90,25 @@ static dist_status rendezvous_gather_facts(const struct dist_options *options,
         status = disti_launch_detect(&facts->launch);
     if (status != DIST_OK)
         return status;
-    facts->rank =
-        rendezvous_pick(options->rank, facts->url.rank, facts->launch.rank, facts->launch.launcher);
-    facts->world_size = rendezvous_pick(options->world_size, facts->url.world_size,
-                                        facts->launch.world_size, facts->launch.launcher);
-    facts->local_rank = options->local_rank;
-    facts->local_world_size = -1;
-    /* The launcher's local rank belongs to the launcher's world. */
-    if (facts->world_size.value == facts->launch.world_size) {
-        facts->local_world_size = facts->launch.local_world_size;
-        if (facts->local_rank < 0)
-            facts->local_rank = facts->launch.local_rank;
-    }
+    rendezvous_pick_all(facts);
     rendezvous_compare("the rank", &facts->rank, &facts->launch, facts->launch.rank);
     rendezvous_compare("the world size", &facts->world_size, &facts->launch,
                        facts->launch.world_size);
     return DIST_OK;
+}
+
+/* What the launcher says when it is asked, where it does not say it unasked. */
+static dist_status rendezvous_ask_launcher(struct rendezvous_facts *facts, int64_t deadline)
+{
+    struct disti_launch *launch = &facts->launch;
+    dist_status status;
+
+    if (!launch->pmix || launch->world_size >= 0)
+        return DIST_OK;
+    status = disti_launch_ask_pmix(launch, deadline);
+    if (status == DIST_OK)
+        rendezvous_pick_all(facts);
+    return status;
 }
 
 static dist_status rendezvous_missing(const struct rendezvous_facts *facts)
@@ -158,6 +180,19 @@ static bool rendezvous_is_local(const struct disti_launch *launch)
            launch->local_world_size == launch->world_size;
 }
 
+/* Do the ranks meet through the launcher's PMIx? What has been guessed does not count then. */
+static void rendezvous_try_pmix(struct rendezvous_facts *facts, int64_t deadline)
+{
+    struct disti_launch *launch = &facts->launch;
+
+    facts->by_pmix = !facts->options->oob_all_gather && facts->url.kind == DISTI_URL_NONE &&
+                     facts->rank.value == launch->rank &&
+                     facts->world_size.value == launch->world_size &&
+                     disti_launch_meets_by_pmix(launch, rendezvous_is_local(launch), deadline);
+    if (facts->by_pmix)
+        launch->host[0] = 0;
+}
+
 static dist_status rendezvous_no_way(const struct rendezvous_facts *facts, int rank)
 {
     if (facts->url.kind == DISTI_URL_MPI)
@@ -195,12 +230,17 @@ static dist_status rendezvous_meet(const struct rendezvous_facts *facts,
                               url->port == launch->port ? served : NULL, bootstrap);
     if (url->kind == DISTI_URL_FILE)
         return disti_meet_file(meeting, url->path, bootstrap);
+    /* Several workers of distrun may each be an mpirun, and all of them see one MASTER_PORT. */
+    if (launch->inside && url->kind <= DISTI_URL_ENV && rendezvous_is_local(launch))
+        return disti_meet_local(meeting, launch->job, bootstrap);
     if (rendezvous_is_scheduled(facts) && launch->host[0])
         return disti_meet_scheduled(
             meeting, launch->host, launch->port,
             launch->scheduler == DISTI_SCHEDULER_EXPECTED ? RENDEZVOUS_PATIENCE_MS : 0, bootstrap);
     if (url->kind != DISTI_URL_MPI && launch->host[0])
         return disti_meet_tcp(meeting, launch->host, launch->port, served, bootstrap);
+    if (facts->by_pmix)
+        return disti_meet_pmix(meeting, rendezvous_is_local(launch), bootstrap);
     if (url->kind == DISTI_URL_NONE && rendezvous_is_local(launch))
         return disti_meet_local(meeting, launch->job, bootstrap);
     return rendezvous_no_way(facts, meeting->rank);
@@ -261,12 +301,16 @@ dist_status disti_rendezvous(const struct dist_options *options, int timeout_ms,
     struct disti_bootstrap bootstrap = {0};
     struct disti_meeting meeting;
     struct rendezvous_facts facts;
+    int64_t deadline = disti_deadline_ms(timeout_ms);
     dist_status status = rendezvous_gather_facts(options ? options : &defaults, &facts);
 
+    if (status == DIST_OK)
+        status = rendezvous_ask_launcher(&facts, deadline);
     if (status == DIST_OK)
         status = rendezvous_complete(&facts);
     if (status != DIST_OK)
         return status;
+    rendezvous_try_pmix(&facts, deadline);
     meeting = rendezvous_plan(&facts, timeout_ms);
     if (rendezvous_is_scheduler(&facts))
         return rendezvous_schedule(&facts, &meeting);
@@ -296,6 +340,13 @@ dist_status disti_rendezvous(const struct dist_options *options, int timeout_ms,
     return DIST_OK;
 }
 
+/* Do the options say nothing else of rank and world size than the launcher? */
+static bool rendezvous_agrees(const struct dist_options *options, const struct disti_launch *launch)
+{
+    return options && (options->rank < 0 || options->rank == launch->rank) &&
+           (options->world_size < 0 || options->world_size == launch->world_size);
+}
+
 bool disti_rendezvous_needs_mpi(const struct dist_options *options)
 {
     struct disti_launch launch;
@@ -310,7 +361,9 @@ bool disti_rendezvous_needs_mpi(const struct dist_options *options)
     if (disti_launch_detect(&launch) != DIST_OK)
         return false;
     return (strcmp(launch.launcher, "Open MPI") == 0 || strcmp(launch.launcher, "MPICH") == 0) &&
-           launch.world_size > 1 && !launch.host[0] && !rendezvous_is_local(&launch);
+           launch.world_size > 1 && !launch.host[0] && !rendezvous_is_local(&launch) &&
+           !(rendezvous_agrees(options, &launch) &&
+             disti_launch_meets_by_pmix(&launch, false, disti_deadline_ms(options->timeout_ms)));
 }
 
 bool disti_rendezvous_is_scheduler(const struct dist_options *options)

@@ -29,12 +29,16 @@ enum disti_scheduler {
 
 /* What launched this process, by its environment; the order is documented in dist.7. */
 struct disti_launch {
-    const char
-        *launcher; /* "torchrun", "Open MPI", "MPICH", "srun", "environment", "MindSpore", "none" */
+    const char *launcher; /* "torchrun", "Open MPI", "MPICH", "srun", "PMIx", "environment",
+                             "MindSpore", "none" */
     int rank, world_size, local_rank, local_world_size; /* -1: it does not say */
     char job[128];    /* unique on this machine among running jobs; "": none */
+    bool inside;      /* distrun's worker has started it: MASTER_ADDR may be that worker's */
     char host[256];   /* where rank 0's store is, if the environment says (MASTER_ADDR); "" */
     int port;         /* -1 */
+    bool guessed;     /* host and port are worked out, the same on all ranks: a last resort */
+    bool pmix;        /* the launcher serves PMIx to this rank */
+    bool pmix_always; /* ranks of one machine meet through it too (DIST_PMIX=1) */
     bool agent_store; /* the launcher itself holds the store, at host and port (DIST_AGENT_STORE) */
     char agent_secret[128]; /* what that store asks for; "": nothing */
     enum disti_scheduler scheduler;
@@ -61,16 +65,18 @@ struct disti_bootstrap {
  * `options` as the user gave them (rank, world_size, local_rank, init_method), `oob` replaces the
  * init method if its function is not NULL (rank and world size then come from the options). mpi://
  * must have been turned into an oob by the caller. Without init method: what launched us; env:// if
- * MASTER_ADDR is set; on one machine a per-user abstract Unix socket named by the job; else
- * ERR_RENDEZVOUS with what to set. Nothing at all: a world of one. A process that MindSpore's
- * variables make the scheduler serves its job here, and gets ERR_SCHEDULER at its end.
+ * MASTER_ADDR is set; on one machine a per-user abstract Unix socket named by the job, which an
+ * mpirun inside distrun prefers; through the launcher's PMIx; else ERR_RENDEZVOUS with what to set.
+ * Nothing at all: a world of one. A process that MindSpore's variables make the scheduler serves
+ * its job here, and gets ERR_SCHEDULER at its end.
  */
 dist_status disti_rendezvous(const struct dist_options *options, int timeout_ms,
                              struct disti_bootstrap *bootstrap_p);
 
 /*
- * Does the environment alone (no MASTER_ADDR, more than one machine) leave no way but the
- * launcher's own MPI? The core then asks the mpi module to introduce the ranks.
+ * Does the environment alone (no MASTER_ADDR, more than one machine, no PMIx that answers) leave no
+ * way but the launcher's own MPI? The core then asks the mpi module to introduce the ranks. Blocks
+ * for the time limit of the options at most.
  */
 bool disti_rendezvous_needs_mpi(const struct dist_options *options);
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Reading SLURM_STEP_TASKS_PER_NODE and SLURM_STEP_NODELIST. */
+/* Reading SLURM_STEP_TASKS_PER_NODE and SLURM_STEP_NODELIST; a port for a step. */
 #include "rendezvous/slurm.h"
 
 #include <string.h>
@@ -66,4 +66,13 @@ bool disti_slurm_first_host(const char *text, char *host, size_t size)
     }
     host[at] = 0;
     return at > 0;
+}
+
+int disti_slurm_port(const char *job)
+{
+    unsigned hash = 5381;
+
+    for (; *job; job++)
+        hash = hash * 33 + (unsigned char)*job;
+    return 20000 + (int)(hash % 9500);
 }

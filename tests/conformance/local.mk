@@ -11,10 +11,12 @@ tests_conformance_conformance_LDFLAGS = $(job_ldflags)
 if HAVE_SHARED
 check_LTLIBRARIES += tests/conformance/dist_faulty.la tests/conformance/dist_plain.la
 endif
+tests_conformance_dist_faulty_la_LIBTOOLFLAGS = $(shared_only)
 tests_conformance_dist_faulty_la_SOURCES = tests/conformance/faulty.c
 tests_conformance_dist_faulty_la_LDFLAGS = $(module_ldflags) -rpath $(abs_builddir)
 
 # The same without tags and receives from any source; its MIN and MAX may lose a NaN.
+tests_conformance_dist_plain_la_LIBTOOLFLAGS = $(shared_only)
 tests_conformance_dist_plain_la_SOURCES = tests/conformance/faulty.c
 tests_conformance_dist_plain_la_CPPFLAGS = $(AM_CPPFLAGS) -DFAULTY_NAME='"plain"' -DFAULTY_LACKS=7u
 tests_conformance_dist_plain_la_LDFLAGS = $(module_ldflags) -rpath $(abs_builddir)

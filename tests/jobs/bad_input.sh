@@ -3,10 +3,10 @@
 # Wrong use: a clear error, a non-zero exit, no hang, no process left.
 . "$srcdir/tests/support/job.sh"
 
-JOB_LIMIT=30
+JOB_LIMIT=60
 quick=(--max-steps 2 --train-samples 128 --test-samples 64 --arch mlp)
 spawn=(--multiprocessing-distributed --world-size 2 --dist-backend gloo)
-export DIST_TIMEOUT=5
+export DIST_TIMEOUT=30
 
 # Backends
 job_fails "backend 'glue' cannot be used" self 1 train_mnist --dist-backend glue "${quick[@]}"
@@ -32,10 +32,7 @@ port=$(job_port)
 python3 -c 'import socket, sys, time
 s = socket.socket(); s.bind(("127.0.0.1", int(sys.argv[1]))); s.listen(); time.sleep(60)' "$port" &
 listener=$!
-for try in 1 2 3 4 5 6 7 8 9 10; do
-    (exec 3<>"/dev/tcp/127.0.0.1/$port") 2>/dev/null && break
-    sleep 0.2
-done
+job_until job_listens "$port"
 job_fails "127.0.0.1 port $port is already in use" self 1 train_mnist --dist-url "tcp://127.0.0.1:$port" --rank 0 \
     --world-size 2 --dist-backend gloo "${quick[@]}"
 kill $listener
@@ -69,11 +66,17 @@ export -f different
 job_fails "give all ranks the same DIST_ALGO" shell 2 "$BASH" -c 'different "$@"' different \
     "$builddir/train_mnist" --dist-backend gloo "${quick[@]}"
 
-# A variable that nobody reads: one warning a job, with the name that is meant.
+# A variable that nobody reads: one warning a job, with the name that is meant, asked for or not.
 hello=examples/hello_all_reduce
 told() { [ "$(grep -c "WARN.*DIST_BACKND (did you mean DIST_BACKEND, " "$job_output")" = "$1" ]; }
 DIST_DEBUG=warn DIST_BACKND=mpi DIST_TIMOUT=3 job shell 3 $hello
 job_check "an unknown variable is told of once" told 1
+DIST_BACKND=mpi DIST_TIMOUT=3 job shell 3 $hello
+job_check "even to who asks for no log" told 1
+DIST_DEBUG=0 DIST_BACKND=mpi job shell 2 $hello
+job_check "unless that is forbidden" told 0
+DIST_OF_SOMEBODY_ELSE=1 job shell 2 $hello
+job_check "of a name like no other only who asks hears" [ "$(grep -c 'does not know' "$job_output")" = 0 ]
 only_last() { [ "$RANK" != 2 ] || export DIST_BACKND=mpi; exec "$@"; }
 export -f only_last
 DIST_DEBUG=warn job shell 3 "$BASH" -c 'only_last "$@"' only_last "$builddir/$hello"

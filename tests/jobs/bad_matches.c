@@ -13,7 +13,7 @@
 #define COUNT 3000
 #define RANKS_MAX 16
 /* So long a rank may take to hear that its group has ended. */
-#define HEARD_SECONDS 10
+#define HEARD_SECONDS 30
 
 static int rank, ranks, checks, faults;
 static float in[(RANKS_MAX + 1) * COUNT], out[(RANKS_MAX + 1) * COUNT];

@@ -39,6 +39,13 @@ gives "0 1" dist_bench --check = ""
 gives "bibw" dist_bench all bi
 gives "--batch-size" train_mnist --batch-s
 gives "" distrun -n 2 echo ran
+# What stands behind the program's name is its own, and the shell offers files.
+gives "" distrun -n 2 echo --
+gives "" distrun --nproc_per_node = 2 --standalone echo --
+gives "" distrun -np 2 -m echo --max
+gives "" distrun -- --max
+gives "--max-restarts" distrun -n2 -np 2 --nproc-per-node = 2 --standalone --max
+gives "--master-addr --master-port" distrun -n2 --mas
 gives "--batch-size" train_mnist -n 2 --batch-s
 
 # Each of these programs, and each option that its help shows.

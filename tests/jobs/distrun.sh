@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: BSD-3-Clause
 # distrun: torchrun's variables and folders, output without loss, and nothing left behind by any end.
-JOB_LIMIT=60
+JOB_LIMIT=120
 . "$srcdir/tests/support/job.sh"
 
 run=$builddir/distrun
@@ -10,7 +10,7 @@ hello=$builddir/examples/hello_all_reduce
 
 # ---- unchanged programs ----
 
-job self 3 distrun -np 3 "$battery" gloo --brief
+job self 3 distrun -np 3 "$battery" gloo --brief --mode group
 job self 2 distrun --nproc_per_node=2 "$builddir/train_mnist" --max-steps 2 --train-samples 128 \
     --test-samples 64 --epochs 1
 
@@ -75,7 +75,7 @@ lossless()
     [ "$(wc -l <"$job_folder/lines")" = 400000 ]
 }
 job_check "20 MB of lines to a slow reader" lossless
-gone_reader() { timeout 20 "$run" -n 2 yes 2>/dev/null | head -n 1 >"$job_output"; }
+gone_reader() { timeout $JOB_LIMIT "$run" -n 2 yes 2>/dev/null | head -n 1 >"$job_output"; }
 job_check "a reader that goes away ends the job" gone_reader
 
 folders()
@@ -121,10 +121,10 @@ job_check "the signal has its name" grep -q 'Signal 9 (SIGKILL) received by PID'
 last_call()
 {
     local pid worker
-    timeout 40 "$run" -n 2 "$builddir/train_mnist" --epochs 99 --log-interval 1 --train-samples 640 \
+    timeout $JOB_LIMIT "$run" -n 2 "$builddir/train_mnist" --epochs 99 --log-interval 1 --train-samples 640 \
         --test-samples 64 >"$job_output" 2>&1 &
     pid=$!
-    for try in $(seq 200); do grep -q Loss "$job_output" && break; sleep 0.05; done
+    job_until grep -q Loss "$job_output"
     worker=$(pgrep -x train_mnist -P "$(pgrep -x distrun -P "$(pgrep -x distrun -P $pid)")" | head -n 1)
     kill -9 "$worker"
     wait $pid
@@ -132,6 +132,15 @@ last_call()
         grep -qE '^  last call : all_reduce, call [0-9]+ of group 0, [0-9]+ float32$' "$job_output"
 }
 job_check "the last call of one that was killed" last_call
+own_words()
+{
+    "$run" -n 2 "$@" sh -c '[ $RANK = 0 ] && exec sleep 50
+        echo "{\"message\": {\"message\": \"short\", \"extraInfo\": {\"py_callstack\": \"one\\ntwo\\n\"}}}" \
+        >$TORCHELASTIC_ERROR_FILE; exit 3' >"$job_output" 2>&1
+    [ $? = 3 ] && grep -A 1 '^  traceback : one$' "$job_output" | grep -q '^  two$'
+}
+job_check "what the worker said itself" own_words
+job_check "and in the job's folder" own_words --log-dir "$job_folder/logs"
 job self 2 distrun --max-restarts 2 -n 2 sh -c '[ $TORCHELASTIC_RESTART_COUNT = 2 ]'
 job_fails "starting all workers again" self 2 distrun --max-restarts 1 -n 2 false
 
@@ -141,21 +150,30 @@ refuses()
 {
     local text=$1
     shift
-    timeout 20 "$run" "$@" >"$job_output" 2>&1
+    timeout $JOB_LIMIT "$run" "$@" >"$job_output" 2>&1
     [ $? = 2 ] && grep -qF -- "$text" "$job_output"
 }
 cp /dev/null "$job_folder/data"
+echo 'echo ran' >"$job_folder/headless"
+echo '#!/no/such/shell' >"$job_folder/shellless"
+chmod +x "$job_folder/headless" "$job_folder/shellless"
 while read -r text; do
     read -r arguments
     # shellcheck disable=SC2086
     job_check "refuses $arguments: $text" refuses "$text" $arguments
 done <<END
+distrun does not count XPUs
+--nproc-per-node=xpu true
 there is no program 'no_such_program'
 no_such_program
 No such file or directory
 /no/such/program
 '$job_folder/data' is not executable
 $job_folder/data
+(a script begins with #!/bin/sh or the like): Exec format error
+$job_folder/headless
+(what it names behind #!, or its loader, is not there)
+-n 2 $job_folder/shellless
 --nope: there is no such option
 --nope true
 no program is given
@@ -176,20 +194,20 @@ END
 
 # ---- every end: no process is left ----
 
-# ends NAME SIGNALS CODE SCRIPT...: signals are sent to distrun, or to its agent ("agent:KILL").
+# ends NAME SIGNALS CODE SCRIPT...: signals are sent to distrun, or to its agent ("agent:KILL"), its
+# process group, or a worker.
 ends()
 {
     local name=$1 signals=$2 code=$3 pid signal status left=no
     shift 3
     job_number=$((job_number + 1))
     job_id=$$.$job_number
-    TEST_JOB=$job_id timeout -k 5 40 "$run" --shutdown-timeout 1 -n 2 "$@" >"$job_output" 2>&1 &
-    for try in $(seq 100); do
-        pid=$(pgrep -P $! -x distrun) && grep -q 'ready' "$job_output" && break
-        sleep 0.05
-    done
+    TEST_JOB=$job_id timeout -k 5 $JOB_LIMIT "$run" --shutdown-timeout 1 -n 2 "$@" >"$job_output" 2>&1 &
+    job_until grep -q 'ready' "$job_output"
+    pid=$(pgrep -P $! -x distrun)
     for signal in $signals; do
         case $signal in
+        group:*) kill -"${signal#group:}" -- -$(($(ps -o pgid= -p "$pid"))) ;;
         agent:*) kill -"${signal#agent:}" "$(pgrep -P "$pid" -x distrun)" ;;
         worker:*) kill -"${signal#worker:}" "$(pgrep -P "$(pgrep -P "$pid" -x distrun)" | head -n 1)" ;;
         *) kill -"$signal" "$pid" ;;
@@ -212,6 +230,7 @@ children='sleep 91 & setsid sleep 92 & echo ready; sleep 93'
 stubborn='trap "" TERM INT; echo ready; sleep 94; sleep 95'
 job_aside ends "SIGKILL of distrun" KILL 137 sh -c "$children"
 job_aside ends "SIGKILL of the agent" agent:KILL 137 sh -c "$children"
+job_aside ends "SIGKILL of the process group" group:KILL 137 sh -c "$children"
 job_aside ends "SIGKILL of a worker with children" worker:KILL 137 sh -c "$children"
 job_aside ends "SIGTERM" TERM 143 sh -c "$children"
 job_aside ends "SIGHUP" HUP 129 sh -c "$children"
@@ -233,7 +252,7 @@ nodes()
     shift 2
     : >"$job_output"
     for ((node = 0; node < count; node++)); do
-        timeout 40 "$run" --nnodes "$count" ${by_rank:+--node-rank $node} "$@" >>"$job_output" 2>&1 &
+        timeout $JOB_LIMIT "$run" --nnodes "$count" ${by_rank:+--node-rank $node} "$@" >>"$job_output" 2>&1 &
         pids+=($!)
     done
     for pid in "${pids[@]}"; do
@@ -242,7 +261,8 @@ nodes()
     done
     return $wrong
 }
-by_rank=1 job_check "two nodes by rank" nodes 0 2 --master-port "$(job_port)" -n 2 "$battery" gloo --brief
+by_rank=1 job_check "two nodes by rank" nodes 0 2 --master-port "$(job_port)" -n 2 \
+    "$battery" gloo --brief --mode async
 job_check "three nodes by endpoint" nodes 0 3 --rdzv-endpoint "127.0.0.1:$(job_port)" \
     "$builddir/examples/hello_all_reduce"
 job_check "their sum" [ "$(grep -c 'of 3: sum 3' "$job_output")" = 3 ]
@@ -263,15 +283,15 @@ job_check "a restart on both" nodes 0 2 --rdzv-endpoint "127.0.0.1:$(job_port)" 
 # The second one is killed in its work; the first goes on with a world of its own.
 elastic()
 {
-    local port first second try
+    local port first second
     port=$(job_port)
-    set -- timeout 40 "$run" --nnodes 1:2 --max-restarts 1 --rdzv-endpoint "127.0.0.1:$port"
+    set -- timeout $JOB_LIMIT "$run" --nnodes 1:2 --max-restarts 1 --rdzv-endpoint "127.0.0.1:$port"
     "$@" sh -c 'echo $RANK of $WORLD_SIZE; [ $WORLD_SIZE = 1 ] || sleep 50' >"$job_output" 2>&1 &
     first=$!
-    for try in $(seq 100); do (exec 3<>"/dev/tcp/127.0.0.1/$port") 2>/dev/null && break; sleep 0.05; done
+    job_until job_listens "$port"
     "$@" sh -c 'echo here; sleep 50' >"$job_output.second" 2>&1 &
     second=$!
-    for try in $(seq 100); do grep -q here "$job_output.second" && break; sleep 0.05; done
+    job_until grep -q here "$job_output.second"
     kill -9 "$(pgrep -P $second -x distrun)"
     wait $second
     wait $first && grep -q '0 of 1' "$job_output" && grep -q 'of 2' "$job_output"
@@ -284,7 +304,7 @@ job_check "the meeting's settings" refuses 'knows no "join_timeuot"' --nnodes 2 
     --rdzv-conf join_timeuot=3 true
 unreachable()
 {
-    timeout 20 "$run" --nnodes 2 --node-rank 1 --master-port "$(job_port)" \
+    timeout $JOB_LIMIT "$run" --nnodes 2 --node-rank 1 --master-port "$(job_port)" \
         --rdzv-conf join_timeout=0.3 true >"$job_output" 2>&1
     [ $? = 1 ] && grep -q 'found no agent that serves at 127.0.0.1' "$job_output"
 }
@@ -295,16 +315,23 @@ job_check "an endpoint that is not there" unreachable
 for mpirun in mpirun.mpich mpirun.openmpi; do
     inside()
     {
-        timeout 30 "$run" -n 1 $mpirun -n 2 "$hello" >"$job_output" 2>&1 &&
+        timeout $JOB_LIMIT "$run" -n 1 $mpirun -n 2 "$hello" >"$job_output" 2>&1 &&
             [ "$(grep -c 'rank . of 2: sum 1' "$job_output")" = 2 ]
+    }
+    # Each is a world of its own, though all see the same MASTER_PORT.
+    inside_twice()
+    {
+        timeout 30 "$run" -n 2 $mpirun -n 2 "$hello" >"$job_output" 2>&1 &&
+            [ "$(grep -c 'rank . of 2: sum 1' "$job_output")" = 4 ]
     }
     around()
     {
-        timeout 30 $mpirun -n 1 "$run" -n 2 "$hello" >"$job_output" 2>&1 &&
+        timeout $JOB_LIMIT $mpirun -n 1 "$run" -n 2 "$hello" >"$job_output" 2>&1 &&
             [ "$(grep -c 'rank . of 2: sum 1' "$job_output")" = 2 ]
     }
     command -v $mpirun >/dev/null || { job_skip "$mpirun and distrun" "no $mpirun"; continue; }
     job_check "$mpirun inside distrun" inside
+    job_check "two $mpirun inside distrun" inside_twice
     job_check "distrun inside $mpirun" around
 done
 
@@ -316,28 +343,29 @@ clash()
     for options in "$@"; do
         (
             # shellcheck disable=SC2086
-            timeout 20 "$run" --rdzv-conf join_timeout=3 $both $options true
+            timeout $JOB_LIMIT "$run" --rdzv-conf "join_timeout=${join:-30}" $both $options true
             echo "exit $?"
         ) &
     done >"$job_output" 2>&1
     wait
     [ "$(grep -c '^exit 1$' "$job_output")" = $# ] && grep -qF -- "$text" "$job_output"
 }
+# Who is not refused waits for the others: "join" seconds.
 wrong() { job_check "refused: $1" clash "$@"; }
 endpoint() { echo "--rdzv-endpoint 127.0.0.1:$(job_port)"; }
 job_aside wrong "start all agents of a job alike" "$(endpoint)" "--nnodes 2" "--nnodes 3"
 job_aside wrong "start all agents of a job alike" "$(endpoint) --nnodes 2" "" "--max-restarts 2"
-job_aside wrong "give each job a port of its own" "$(endpoint) --nnodes 2" "--rdzv-id a" "--rdzv-id b"
+join=8 job_aside wrong "give each job a port of its own" "$(endpoint) --nnodes 2" "--rdzv-id a" "--rdzv-id b"
 job_aside wrong "two agents have --node-rank 1" "--nnodes 3 --master-port $(job_port)" \
     "--node-rank 0" "--node-rank 1" "--node-rank 1"
-job_aside wrong "is already in use on this machine" "--nnodes 2 --master-port $(job_port)" \
+join=8 job_aside wrong "is already in use on this machine" "--nnodes 2 --master-port $(job_port)" \
     "--node-rank 0" "--node-rank 0"
-job_aside wrong 'the name "no.such.host.invalid"' "--nnodes 2 --rdzv-endpoint no.such.host.invalid" ""
+join=1 job_aside wrong 'the name "no.such.host.invalid"' "--nnodes 2 --rdzv-endpoint no.such.host.invalid" ""
 job_collect
 
 # ---- many, and torch ----
 
-many() { timeout 30 "$run" -n 256 true >"$job_output" 2>&1; }
+many() { timeout $JOB_LIMIT "$run" -n 256 true >"$job_output" 2>&1; }
 job_check "256 workers" many
 
 # All 100 have ended when the agent looks again; only the last has failed.
@@ -346,10 +374,7 @@ failed_among_many()
     local guard agent
     "$run" -n 100 sh -c 'echo ready; sleep 0.7; [ $RANK != 99 ]' >"$job_output" 2>&1 &
     guard=$!
-    for try in $(seq 200); do
-        [ "$(grep -c ready "$job_output")" = 100 ] && break
-        sleep 0.02
-    done
+    job_until eval '[ "$(grep -c ready "$job_output")" = 100 ]'
     agent=$(pgrep -P $guard -x distrun) && kill -STOP "$agent" && sleep 1 && kill -CONT "$agent"
     wait $guard
     [ $? = 1 ] && grep -q 'rank      : 99' "$job_output"
@@ -358,14 +383,14 @@ job_check "one failure among many ends at once" failed_among_many
 
 few_descriptors()
 {
-    (ulimit -n 12 && timeout 20 "$run" -n 2 true) >"$job_output" 2>&1
+    (ulimit -n 12 && timeout $JOB_LIMIT "$run" -n 2 true) >"$job_output" 2>&1
     [ $? = 1 ] && grep -q 'ulimit' "$job_output"
 }
 job_check "too few descriptors for the store" few_descriptors
 
 python=${DIST_TEST_TORCH_PYTHON-python3}
 if "$python" -c 'import torch.distributed' 2>/dev/null; then
-    cat >"$job_folder/torch.py" <<'END'
+    cat >"$job_folder/with_torch.py" <<'END'
 import torch, torch.distributed as d
 d.init_process_group("gloo")
 x = torch.ones(1)
@@ -373,7 +398,7 @@ d.all_reduce(x)
 assert x.item() == d.get_world_size()
 d.destroy_process_group()
 END
-    PYTHON_EXEC=$(command -v "$python") job self 2 distrun -n 2 "$job_folder/torch.py"
+    PYTHON_EXEC=$(command -v "$python") job self 2 distrun -n 2 "$job_folder/with_torch.py"
 else
     job_skip "a script of torch" "no torch for $python: set DIST_TEST_TORCH_PYTHON"
 fi

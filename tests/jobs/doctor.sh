@@ -91,8 +91,13 @@ if unshare -m -n -u true 2>/dev/null; then
     planted "docker0 towards MASTER_ADDR" interface "$wire; export MASTER_ADDR=10.9.8.77"
     planted "no route to MASTER_ADDR" route "$wire; export MASTER_ADDR=10.99.0.1"
     planted "no such interface" interface "$wire; export DIST_SOCKET_IFNAME=ib"
-    printf '127.0.0.1 localhost\n127.0.1.1 planted.example planted\n' >"$files/hosts"
-    planted "127.0.1.1 in /etc/hosts" host-name "$wire; $names"
+    # The mending writes to the file itself.
+    debian="printf '127.0.0.1 localhost\n127.0.1.1 planted.example planted\n' >\$files/hosts; $wire; $names
+        unset HYDRA_IFACE"
+    level=note planted "127.0.1.1 in /etc/hosts" host-name "$debian"
+    planted "127.0.1.1 and MPICH over several hosts" host-name "$debian; export HYDRA_HOST_FILE=hosts"
+    planted "MASTER_ADDR is this machine, which is not the first" meeting "$debian
+        export MASTER_ADDR=planted WORLD_SIZE=4 LOCAL_WORLD_SIZE=2 LOCAL_RANK=0 RANK=2" "" 'export RANK=0'
     echo '127.0.0.1 localhost' >"$files/hosts"
     planted "a name without an address" host-name "$wire; $names"
 

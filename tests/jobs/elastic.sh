@@ -27,12 +27,12 @@ export log=$job_folder/log file=$job_folder/kept
 export training="--epochs $epochs --train-samples $samples --batch-size $batch --test-samples 200
     --dist-backend gloo --log-interval 1"
 export agents="--nnodes 2:3 --max-restarts 20 --rdzv-endpoint node0 --rdzv-id elastic --shutdown-timeout 1
-    --rdzv-conf join=now,last_call_timeout=5,join_timeout=20,keep_alive_interval=0.3,keep_alive_max_attempt=5"
+    --rdzv-conf join=now,last_call_timeout=5,join_timeout=20,keep_alive_interval=0.6,keep_alive_max_attempt=5"
 
 # A host.
 cat >"$job_folder/host" <<'END'
 #!/bin/bash
-start() { NODE=$RANK exec "$elastic_run" $agents "$elastic_program" $training --checkpoint "$file" --checkpoint-interval 3; }
+start() { NODE=$log.$RANK exec "$elastic_run" $agents "$elastic_program" $training --checkpoint "$file" --checkpoint-interval 3; }
 # Steps that were made in all; rank 0 is on node 0.
 steps() { grep -c "Train Epoch" "$log"; }
 # until_steps MORE: but no longer than the training.
@@ -41,13 +41,14 @@ until_steps()
     local want=$(($(steps) + $1))
     until [ $(steps) -ge $want ] || grep -q Final "$log"; do sleep 0.02; done
 }
-left() { grep -lsz "^NODE=$RANK\$" /proc/[0-9]*/environ | tr -dc "0-9\n"; }
-gone() { for try in $(seq 50); do [ -z "$(left)" ] && return; sleep 0.1; done; echo "left: $(left)"; }
+left() { grep -lsz "^NODE=$log.$RANK\$" /proc/[0-9]*/environ | tr -dc "0-9\n"; }
+gone() { for try in $(seq 200); do [ -z "$(left)" ] && return; sleep 0.1; done; echo "left: $(left)"; }
 # Rank 0: processes of all hosts are seen here.
 first()
 {
     for worker in $(pgrep -x train_mnist); do
-        grep -qsz "^RANK=0$" "/proc/$worker/environ" && echo "$worker"
+        grep -qsz "^NODE=$log" "/proc/$worker/environ" &&
+            grep -qsz "^RANK=0$" "/proc/$worker/environ" && echo "$worker"
     done
 }
 lose()
@@ -71,7 +72,7 @@ case $RANK in
     echo "exit $?"
     gone
     # The others may be on their way.
-    while pgrep -x distrun >/dev/null; do sleep 0.05; done
+    while grep -qsz "^NODE=$log" /proc/[0-9]*/environ; do sleep 0.05; done
     ss -Htln
     ls -A /dev/shm ;;
 1)  (start) >/dev/null

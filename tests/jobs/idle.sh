@@ -10,12 +10,11 @@ JOB_LIMIT=60
 job_aside job shell 3 tests/jobs/idle gloo
 DIST_TRANSPORT=tcp job_aside job shell 3 tests/jobs/idle gloo
 DIST_PROGRESS_THREAD=0 job_aside job shell 8 tests/jobs/idle gloo
-job_collect
 mpis=(openmpi)
 [ -z "${CHECK_LONG-}" ] || mpis=(openmpi mpich)
 for mpi in "${mpis[@]}"; do
     job_aside job $mpi 3 tests/jobs/idle mpi
     DIST_TRANSPORT=mpi job_aside job $mpi 3 tests/jobs/idle mpi
     DIST_MPI_COLL=native job_aside job $mpi 3 tests/jobs/idle mpi
-    job_collect
 done
+job_collect

@@ -17,6 +17,7 @@ tests_jobs_denied_SOURCES = tests/jobs/denied.c
 if HAVE_SHARED
 check_LTLIBRARIES += newer_runtime.la
 endif
+newer_runtime_la_LIBTOOLFLAGS = $(shared_only)
 newer_runtime_la_SOURCES = tests/jobs/newer_runtime.c
 newer_runtime_la_LDFLAGS = $(standin_ldflags)
 
@@ -33,6 +34,10 @@ check_PROGRAMS += tests/jobs/forked
 tests_jobs_forked_SOURCES = tests/jobs/forked.c
 tests_jobs_forked_LDADD = libdist.la
 tests_jobs_forked_LDFLAGS = $(job_ldflags)
+check_PROGRAMS += tests/jobs/pmix
+tests_jobs_pmix_SOURCES = tests/jobs/pmix.c
+tests_jobs_pmix_LDADD = libdist.la
+tests_jobs_pmix_LDFLAGS = $(job_ldflags)
 check_PROGRAMS += tests/jobs/two_groups
 tests_jobs_two_groups_SOURCES = tests/jobs/two_groups.c
 tests_jobs_two_groups_LDADD = libdist.la
@@ -68,7 +73,7 @@ tests_jobs_call_cost_LDADD = libdist.la
 tests_jobs_call_cost_LDFLAGS = $(job_ldflags)
 
 check_PROGRAMS += tests/jobs/start_grows
-tests_jobs_start_grows_SOURCES = tests/jobs/start_grows.c
+tests_jobs_start_grows_SOURCES = tests/jobs/start_grows.c tests/jobs/descriptors.h
 tests_jobs_start_grows_LDADD = libdist.la
 tests_jobs_start_grows_LDFLAGS = $(job_ldflags)
 
@@ -108,7 +113,7 @@ tests_jobs_stopped_LDADD = libdist.la
 tests_jobs_stopped_LDFLAGS = $(job_ldflags)
 
 check_PROGRAMS += tests/jobs/many_groups
-tests_jobs_many_groups_SOURCES = tests/jobs/many_groups.c
+tests_jobs_many_groups_SOURCES = tests/jobs/many_groups.c tests/jobs/descriptors.h
 tests_jobs_many_groups_LDADD = libdist.la
 tests_jobs_many_groups_LDFLAGS = $(job_ldflags)
 
@@ -188,12 +193,14 @@ job_scripts = \
 	tests/jobs/distrun.sh \
 	tests/jobs/mindspore.sh \
 	tests/jobs/slurm.sh \
+	tests/jobs/pmix.sh \
 	tests/jobs/ways.sh \
 	tests/jobs/mpirun_nodes.sh \
 	tests/jobs/examples_cluster.sh \
 	tests/jobs/two_groups.sh \
 	tests/jobs/any_order.sh \
 	tests/jobs/mishaps.sh \
+	tests/jobs/ddp.sh \
 	tests/jobs/shrink.sh \
 	tests/jobs/ahead.sh \
 	tests/jobs/short_calls.sh \
@@ -203,6 +210,7 @@ job_scripts = \
 	tests/jobs/netns_cluster.sh \
 	tests/jobs/agents.sh \
 	tests/jobs/elastic.sh \
+	tests/jobs/hosts.sh \
 	tests/jobs/many_groups.sh \
 	tests/jobs/movers.sh \
 	tests/jobs/uneven.sh \
@@ -242,3 +250,12 @@ EXTRA_DIST += \
 	tests/jobs/preload_fortran.F90 \
 	tests/jobs/preload_fortran_collectives.F90 \
 	tests/jobs/preload_tool.c
+
+check_PROGRAMS += tests/jobs/ddp
+tests_jobs_ddp_SOURCES = tests/jobs/ddp.c tests/jobs/ddp_model.c tests/jobs/ddp_model.h
+tests_jobs_ddp_LDADD = libdist.la -lm
+tests_jobs_ddp_LDFLAGS = $(job_ldflags)
+check_PROGRAMS += tests/jobs/ddp_faults
+tests_jobs_ddp_faults_SOURCES = tests/jobs/ddp_faults.c
+tests_jobs_ddp_faults_LDADD = libdist.la -lm
+tests_jobs_ddp_faults_LDFLAGS = $(job_ldflags)

@@ -7,7 +7,8 @@
  * "fails": in the middle one of them ends in an error, which must be the others' no matter; or
  * "threads": two threads use two groups at once. Exit 0 if all is right.
  */
-#include <dirent.h>
+#include "descriptors.h"
+
 #include <dist/dist.h>
 #include <pthread.h>
 #include <stdint.h>
@@ -47,18 +48,6 @@ static int compare(const void *a, const void *b)
     const double *x = a, *y = b;
 
     return (*x > *y) - (*x < *y);
-}
-
-static int descriptors(void)
-{
-    DIR *folder = opendir("/proc/self/fd");
-    int count = 0;
-
-    while (folder && readdir(folder))
-        count++;
-    if (folder)
-        closedir(folder);
-    return count;
 }
 
 static void use_reduce(dist_group *group, int number, size_t count)

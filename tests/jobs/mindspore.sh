@@ -60,7 +60,7 @@ job_check "any program hosts the job" served
 # A worker is lost: the scheduler ends with the others, and names it.
 lost()
 {
-    local port rank pids=() try scheduler result
+    local port rank pids=() scheduler result
     port=$(job_port)
     job_id=$$.lost
     local ms=(env TEST_JOB="$job_id" MS_SCHED_HOST=127.0.0.1 MS_SCHED_PORT="$port" MS_WORKER_NUM=3)
@@ -73,10 +73,7 @@ lost()
             --log-interval 1 9>&- >"$job_folder/worker$rank" 2>&1 &
         pids+=($!)
     done
-    for ((try = 0; try < 600; try++)); do
-        grep -q "Train Epoch" "$job_folder/worker0" && break
-        sleep 0.05
-    done
+    job_until grep -q "Train Epoch" "$job_folder/worker0"
     kill -KILL "${pids[1]}"
     wait $scheduler
     result=$?

@@ -28,7 +28,7 @@
 
 #define COUNT (1 << 20)
 #define GOOD_ROUNDS 5
-#define TIMEOUT_MS 2000
+#define TIMEOUT_MS 4000
 #define LONG_TIMEOUT_MS (60 * 60 * 1000)
 
 static float data[2 * COUNT];

@@ -3,7 +3,7 @@
 # A rank dies, leaves, falls silent or calls something else: every other rank gets an error.
 . "$srcdir/tests/support/job.sh"
 
-JOB_LIMIT=40
+JOB_LIMIT=90
 for transport in shm tcp; do
     export DIST_TRANSPORT=$transport
     for kind in kill kill-in exit exit-atexit count dtype op; do

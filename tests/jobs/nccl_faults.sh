@@ -7,9 +7,9 @@ job_needs_modules
 [ -e "$builddir/.libs/dist_nccl.so" ] || { job_skip "NCCL's faults" "there is no module nccl"; exit; }
 
 export DIST_GPU_DRIVER=$builddir/.libs/standin_cuda.so DIST_NCCL_LIBRARY=$builddir/.libs/standin_cuda.so
-export DIST_TIMEOUT=2
+export DIST_TIMEOUT=30
 job_environment=$(env | grep '^DIST_' | sort)
-JOB_LIMIT=30
+JOB_LIMIT=60
 
 # battery [OPTION]...: what the faults strike.
 battery()
@@ -22,6 +22,9 @@ fault()
     STANDIN_FAULT=$1 battery "${@:2}"
 }
 
+# What hangs is ended by the timeout, which the ranks must not meet before.
+hangs() { DIST_TIMEOUT=5 job_aside fault "$@"; }
+
 # ---- libraries that are not right ----
 fault version 'is version 2.8.3, but libdist needs 2.14.0 or newer'
 DIST_NCCL_LIBRARY=$builddir/.libs/standin_partial.so battery 'has no function ncclGetUniqueId'
@@ -32,7 +35,7 @@ STANDIN_DEVICES=1 battery 'rank 0 and rank 1 are both on device 0'
 
 # ---- joining ----
 fault init@1 'rank 1: joining 2 ranks on device 1: NCCL reports: unhandled system error'
-fault init-hang@1 'NCCL did not reach the other ranks within 2000 ms'
+hangs init-hang@1 'NCCL did not reach the other ranks within 5000 ms'
 
 # ---- calls ----
 on_device=(--memory device --only all_reduce)
@@ -40,17 +43,18 @@ fault async@1:5 'rank 1: all_reduce number 5 of' "${on_device[@]}"
 grep -qF 'connection lost in launch 5 of rank 1' "$job_output" ||
     job_fail "NCCL's own reason" "it is not in the error"
 fault enqueue@1:5 "Cuda failure 'unspecified launch failure' in launch 5" "${on_device[@]}"
-fault hang@0:5 'rank 0 waited 2000 ms in all_reduce (operation 5' "${on_device[@]}"
-fault hang@0:5,abort-slow:1500 'rank 0 waited 2000 ms in all_reduce (operation 5' "${on_device[@]}"
-fault hang@1:5 'waited 2000 ms in' --only broadcast
+hangs hang@0:5 'rank 0 waited 5000 ms in all_reduce (operation 5' "${on_device[@]}"
+hangs hang@0:5,abort-slow:1500 'rank 0 waited 5000 ms in all_reduce (operation 5' "${on_device[@]}"
+hangs hang@1:5 'waited 5000 ms in' --only broadcast
 fault memory@1:0 'out of memory' --only all_reduce
 
 # ---- ranks that are gone, or do not come ----
 unset DIST_TIMEOUT
 for kind in kill kill-in exit silent; do
     [ -n "${CHECK_SHORT-}" ] && [ $kind != kill-in ] && continue
-    job shell 3 tests/jobs/mishap nccl $kind 1
+    job_aside job shell 3 tests/jobs/mishap nccl $kind 1
 done
+job_collect
 
 if type -P valgrind >/dev/null && [ -z "${CHECK_SHORT-}" ] && ! [[ ${sanitizers-} ]]; then
     export DIST_TIMEOUT=10

@@ -54,15 +54,11 @@ job_check "wrong options: 2" exit_is 2
 # ended SIGNAL: however the script is ended, its ranks are.
 ended()
 {
-    local pid try
+    local pid
     job_id=$$.$1
     TEST_JOB=$job_id "$cluster" -k 2 bash -c 'echo there; sleep 60' >"$job_output" 9>&- &
     pid=$!
-    for ((try = 0; try < 100; try++)); do
-        [ "$(grep -c there "$job_output")" = 2 ] && break
-        sleep 0.05
-    done
-    [ $try -lt 100 ] || return
+    job_until eval '[ "$(grep -c there "$job_output")" = 2 ]' || return
     kill "-$1" $pid
     wait $pid 2>/dev/null
     ! job_leaked

@@ -252,7 +252,7 @@ static void part_stuck(bool warm, bool on_host)
     if (warm)
         check(dist_barrier(group) == DIST_OK, "barrier");
     if (rank == 1)
-        sleep(4);
+        sleep(8);
     for (int tries = 0; rank != 1 && tries < 100 && status == DIST_OK; tries++) {
         status = dist_all_reduce(group, memory, memory, COUNT, DIST_INT32, DIST_SUM);
         usleep(100 * 1000);
@@ -260,7 +260,7 @@ static void part_stuck(bool warm, bool on_host)
     if (rank == 1)
         return;
     check(status != DIST_OK, "a collective that one rank does not call");
-    check(time(NULL) - begin <= 10, "in time");
+    check(time(NULL) - begin <= 30, "in time");
     printf("rank %d: %s: %s\n", rank, dist_status_string(status), dist_last_error());
 }
 

@@ -27,7 +27,8 @@ other()
 }
 
 hashes=''
-ranks_list="2 3 4 5 7 8"
+ranks_list="2 3 4 7"
+[ -z "${CHECK_LONG-}" ] || ranks_list="2 3 4 5 7 8"
 [ -z "${CHECK_SHORT-}" ] || ranks_list="3 5"
 for ranks in $ranks_list; do
     different=0

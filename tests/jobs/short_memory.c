@@ -13,8 +13,8 @@
 #include <time.h>
 
 #define RANKS 3
-#define TIMEOUT_MS 10000
-#define LONG_S 5.0
+#define TIMEOUT_MS 40000
+#define LONG_S 20.0
 #define SHORT 5         /* elements */
 #define LARGE (1 << 18) /* elements; also what a coalesced call does not pack */
 

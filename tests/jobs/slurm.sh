@@ -27,33 +27,52 @@ srun_job()
     job_check "srun $*: the parameters of the shell loop" same
 }
 
+# by_pmix RANKS: did they meet through Slurm's PMIx?
+by_pmix() { [ "$(grep -c "meets the others through the launcher's PMIx" "$job_output")" = "$1" ]; }
+pmix=no
+srun --mpi=list 2>&1 | grep -q pmix && pmix=yes
+
 reference 4
 srun_job -N2 -n4
 srun_job -N2 -n4 --mpi=pmi2
+if [ $pmix = yes ]; then
+    DIST_DEBUG=info srun_job -N2 -n4 --mpi=pmix
+    job_check "through Slurm's PMIx" by_pmix 4
+else
+    job_skip "srun --mpi=pmix" "this Slurm has no PMIx"
+fi
 if [ -n "${CHECK_LONG-}" ]; then
     srun_job -N1 -n4
     srun_job -N1 -n4 --mpi=pmi2
-    # Slurm's PMIx confuses nodes of one host name.
-    srun --mpi=list 2>&1 | grep -q pmix && srun_job -N1 -n4 --mpi=pmix
     srun_job -N2 -n4 -m cyclic
+    [ $pmix = yes ] && srun_job -N1 -n4 --mpi=pmix && srun_job -N2 -n4 -m cyclic --mpi=pmix
 fi
 
 # "2(x3),1" and "3,1"
 reference 7
 srun_job -N4 -n7
+if [ -n "${CHECK_LONG-}" ] && [ $pmix = yes ]; then
+    DIST_DEBUG=info srun_job -N4 -n7 --mpi=pmix
+    job_check "seven ranks through Slurm's PMIx" by_pmix 7
+fi
 
 # Two steps at once in one allocation, each smaller than it.
 cat >"$job_folder/batch" <<END
-srun -N2 -n3 --overlap ${training[*]} >"$job_folder/step.1" 2>&1 &
+srun -N2 -n3 --overlap \$SRUN_MPI ${training[*]} >"$job_folder/step.1" 2>&1 &
 one=\$!
-srun -N2 -n3 --overlap ${training[*]} >"$job_folder/step.2" 2>&1 &
+srun -N2 -n3 --overlap \$SRUN_MPI ${training[*]} >"$job_folder/step.2" 2>&1 &
 wait \$! && wait \$one
 END
 step_is_same() { job_output=$job_folder/step.$1 same; }
 reference 3
-job self - "$(type -P salloc)" -N2 -n4 "$BASH" "$job_folder/batch"
-job_check "the first of two steps at once" step_is_same 1
-job_check "the second" step_is_same 2
+two_steps()
+{
+    SRUN_MPI=$1 job self - "$(type -P salloc)" -N2 -n4 "$BASH" "$job_folder/batch"
+    job_check "the first of two steps at once" step_is_same 1
+    job_check "the second" step_is_same 2
+}
+two_steps --mpi=none
+[ -n "${CHECK_LONG-}" ] && [ $pmix = yes ] && two_steps --mpi=pmix
 
 # The example, as a user submits it.
 if [ -n "${CHECK_LONG-}" ]; then

@@ -4,23 +4,12 @@
  * leave. Prints the most descriptors and mappings of files that a rank other than the store's, 0,
  * has once it has joined: "descriptors 19 mappings 39".
  */
-#include <dirent.h>
+#include "descriptors.h"
+
 #include <dist/dist.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-static int descriptors(void)
-{
-    DIR *folder = opendir("/proc/self/fd");
-    int count = 0;
-
-    while (folder && readdir(folder))
-        count++;
-    if (folder)
-        closedir(folder);
-    return count;
-}
 
 /* Mappings with a file behind them. What malloc and a sanitizer map for themselves has none. */
 static int mappings(void)

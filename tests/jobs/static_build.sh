@@ -11,7 +11,9 @@ mkdir "$job_folder/build"
 cd "$job_folder/build" || exit 1
 unset DIST_PLUGIN_PATH
 
-configures() { "$srcdir/configure" -q --disable-shared CC="$compiler" CFLAGS=-O0 "$@" >"$job_output" 2>&1; }
+once=--no-create
+[ -z "${CHECK_LONG-}" ] || once=
+configures() { "$srcdir/configure" -q $once --cache-file=cache --disable-shared CC="$compiler" CFLAGS=-O0 "$@" >"$job_output" 2>&1; }
 says() { grep -qF -- "$1" "$job_output"; }
 
 job_check "a module that is asked for is refused" eval "! configures --with-ucx"

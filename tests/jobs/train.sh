@@ -9,9 +9,7 @@ if [ -n "${CHECK_LONG-}" ]; then
     data=() tested=1000
     [ -r "$DIST_TEST_MNIST/train-images-idx3-ubyte.gz" ] && data=(--data "$DIST_TEST_MNIST")
 fi
-# Sanitizers look at each line, not at a hundred rounds of them.
-steps=40 few=15 ranks=4
-[ -z "${CHECK_SHORT-}" ] || steps=20 few=10
+steps=20 few=10 ranks=4
 [ -z "${CHECK_LONG-}" ] || steps=100 few=30 ranks=8
 logs=$job_folder
 

@@ -17,7 +17,7 @@ cat >"$job_folder/killed" <<END
 "$builddir/train_mnist" "\$@" &
 if [ "\$RANK" = 1 ]; then
     until [ -e "$file" ]; do sleep 0.05; done
-    sleep 0.\$((RANDOM % 10))
+    sleep 0.0\$((RANDOM % 10))
     kill -KILL \$!
     exit 0
 fi

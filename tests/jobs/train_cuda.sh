@@ -95,8 +95,8 @@ if [ "${#backends[@]}" = 2 ]; then
     on_cpu=$(hash_of)
     train cpu_nccl 2 "${short[@]}" --dist-backend nccl --device cpu
     job_check "nccl takes the CPU's gradients too" test "$(hash_of)" = "$on_cpu"
-    STANDIN_FAULT=hang@1:9 job_fails "waited 2000 ms in all_reduce" shell 2 train_mnist \
-        "${short[@]}" --max-steps 20 --timeout 2 --dist-backend nccl
+    STANDIN_FAULT=hang@1:9 job_fails "waited 5000 ms in all_reduce" shell 2 train_mnist \
+        "${short[@]}" --max-steps 20 --timeout 5 --dist-backend nccl
 fi
 if [ -n "$jansson" ]; then
     job self 1 train_mnist "${short[@]}" --train-samples 400 --test-samples 40 --evaluate \

@@ -32,6 +32,7 @@ lint_floor()
     rendezvous) echo base store "$1" ;;
     launch) echo base topology store "$1" tools/common/args.h ;; # distrun is a program
     core) echo base topology node device endpoint engine backends store rendezvous core ;;
+    ddp) echo base device ddp ;; # otherwise on the public headers
     preload) echo preload base/backoff.h ;; # it links nothing of base
     *) return 1 ;;
     esac

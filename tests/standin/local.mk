@@ -28,10 +28,12 @@ standin_ldflags = $(module_ldflags) -Wl,-z,nodelete -rpath $(abs_builddir)
 if HAVE_SHARED
 check_LTLIBRARIES += standin_cuda.la standin_hip.la
 endif
+standin_cuda_la_LIBTOOLFLAGS = $(shared_only)
 standin_cuda_la_SOURCES = $(standin_sources) tests/standin/runtime.c
 standin_cuda_la_CPPFLAGS = $(AM_CPPFLAGS)
 standin_cuda_la_LDFLAGS = $(standin_ldflags)
 standin_cuda_la_LIBADD = -lm
+standin_hip_la_LIBTOOLFLAGS = $(shared_only)
 standin_hip_la_SOURCES = $(standin_sources)
 standin_hip_la_CPPFLAGS = $(AM_CPPFLAGS) -DSTANDIN_HIP
 standin_hip_la_LDFLAGS = $(standin_ldflags)
@@ -40,8 +42,16 @@ standin_hip_la_LIBADD = -lm
 if HAVE_SHARED
 check_LTLIBRARIES += standin_partial.la
 endif
+standin_partial_la_LIBTOOLFLAGS = $(shared_only)
 standin_partial_la_SOURCES = tests/standin/partial.c tests/standin/nccl_abi.h
 standin_partial_la_LDFLAGS = $(module_ldflags) -rpath $(abs_builddir)
+
+# Stands for a PMIx library whose server misbehaves.
+if HAVE_SHARED
+check_LTLIBRARIES += standin_pmix.la
+endif
+standin_pmix_la_SOURCES = tests/standin/pmix.c src/rendezvous/pmix/abi.h
+standin_pmix_la_LDFLAGS = $(standin_ldflags)
 
 if HAVE_CMOCKA
 standin_tests = \
@@ -71,6 +81,7 @@ endif
 if HAVE_SHARED
 check_LTLIBRARIES += standin_ascend.la
 endif
+standin_ascend_la_LIBTOOLFLAGS = $(shared_only)
 standin_ascend_la_SOURCES = \
 	tests/standin/ascend.h \
 	tests/standin/ascend_comm.c \

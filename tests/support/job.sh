@@ -7,6 +7,7 @@
 #   job_has_modules                             false in a build without shared objects
 #   job_needs_modules                           skips the rest of the script there
 #   job_collect                                   waits for those and says what came of them
+#   job_until COMMAND...                          waits until it is true, for JOB_LIMIT at most
 #
 # LAUNCHER is openmpi or mpich (their mpirun), shell (a loop that sets RANK, WORLD_SIZE,
 # LOCAL_RANK, MASTER_ADDR and MASTER_PORT) or self (PROGRAM once, which starts its ranks
@@ -100,6 +101,17 @@ job_port()
         echo "$port" | tee "$file"
     } 8>"$file.lock"
 }
+
+# As soon as the command is true; fails if it is not within JOB_LIMIT seconds.
+job_until()
+{
+    local end=$((SECONDS + JOB_LIMIT))
+    until "$@"; do
+        [ $SECONDS -lt $end ] || return 1
+        sleep 0.02
+    done
+}
+job_listens() { (exec 3<>"/dev/tcp/127.0.0.1/$1") 2>/dev/null; }
 
 # The shell loop: starts the ranks, returns the first failure.
 job_shell()

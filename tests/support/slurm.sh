@@ -4,7 +4,8 @@
 #
 #   slurm_start            false where that cannot be, with the reason in $slurm_why
 #
-# The daemons' files are in $job_folder.
+# The daemons' files are in $job_folder. Each node has a name and temporary files of its own, by which
+# Slurm's PMIx knows it.
 
 slurm_why=''
 for slurm_tool in slurmctld slurmd munged srun sbatch unshare ip; do
@@ -49,9 +50,10 @@ ReturnToService=2
 SlurmdParameters=config_overrides
 StateSaveLocation=$job_folder/state
 SlurmdSpoolDir=$job_folder/spool.%n
+TmpFS=$job_folder/tmp
 SlurmctldPidFile=$job_folder/slurmctld.pid
 SlurmdPidFile=$job_folder/slurmd.%n.pid
-NodeName=n[1-4] NodeHostname=$(uname -n) NodeAddr=127.0.0.1 Port=[7001-7004] CPUs=8 State=UNKNOWN
+NodeName=n[1-4] NodeHostname=n[1-4] NodeAddr=127.0.0.1 Port=[7001-7004] CPUs=8 State=UNKNOWN
 PartitionName=all Nodes=n[1-4] Default=YES State=UP OverSubscribe=FORCE:8
 END_OF_FILE
 }
@@ -81,13 +83,15 @@ slurm_start()
     slurm_pids=()
     export SLURM_CONF=$job_folder/slurm.conf
     slurm_why="its daemons do not start"
-    mkdir -p "$job_folder/state" "$job_folder"/spool.n{1,2,3,4}
+    mkdir -p "$job_folder"/{state,tmp,{spool,tmp}.n{1,2,3,4}}
     slurm_network 2>"$job_folder/why" || { slurm_why=$(tail -n 1 "$job_folder/why"); return 1; }
     slurm_configure >"$SLURM_CONF"
     slurm_munge || return
     slurm_daemon slurmctld -D
     for node in n1 n2 n3 n4; do
-        slurm_daemon slurmd -D -N $node
+        slurm_daemon unshare --uts --mount sh -c \
+            'hostname "$0" && mount --bind "$1/tmp.$0" "$1/tmp" && exec slurmd -D -N "$0"' \
+            $node "$job_folder"
     done
     for ((try = 0; try < 100; try++)); do
         slurm_is_up && return

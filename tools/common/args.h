@@ -56,7 +56,8 @@ int args_read(const struct args *args, int argc, char *const argv[], void *value
 
 /*
  * What the last of the words may become: names of options, an option's choices, or words; nothing
- * where any text is good.
+ * where any text is good, or the word is an argument of the program that another word names: the
+ * shell then offers files.
  */
 void args_complete(const struct args *args, int count, char *const *words);
 

@@ -35,16 +35,11 @@ static void complete_list(const struct completion *completion, const char *prefi
     }
 }
 
-/* Is the row that option, "--name" or "-n"? */
-static bool complete_is(const struct args_row *row, const char *option)
+/* Does the row have that name, with dashes or underscores? */
+static bool complete_has_name(const struct args_row *row, const char *name)
 {
-    const char *name = option + 2;
-    const size_t length = strlen(option) - 2;
+    const size_t length = strlen(name);
 
-    if (row->kind == ARGS_GROUP || row->kind == ARGS_WORDS)
-        return false;
-    if (option[1] != '-')
-        return row->letter == option[1];
     for (const char *at = row->names; at; at = strchr(at, ',') ? strchr(at, ',') + 1 : NULL) {
         size_t i = 0;
 
@@ -54,6 +49,16 @@ static bool complete_is(const struct args_row *row, const char *option)
             return true;
     }
     return false;
+}
+
+/* Is the row that option: "--name", "-n", "-n" with a value in the same word, or "-np"? */
+static bool complete_is(const struct args_row *row, const char *option)
+{
+    if (row->kind == ARGS_GROUP || row->kind == ARGS_WORDS)
+        return false;
+    if (option[1] == '-')
+        return complete_has_name(row, option + 2);
+    return row->letter == option[1] || complete_has_name(row, option + 1);
 }
 
 static const struct args_row *complete_row(const struct args *args, const char *option)
@@ -67,11 +72,30 @@ static const struct args_row *complete_row(const struct args *args, const char *
     return NULL;
 }
 
-static bool complete_takes_value(const struct args_row *row, bool equals)
+/* Is the next word, behind '=' if equals, the value of that one? */
+static bool complete_takes_value(const struct args *args, const char *option, bool equals)
 {
+    const struct args_row *row = complete_row(args, option);
+
+    if (!row || row->kind == ARGS_FLAG || row->kind == ARGS_ACTION)
+        return false;
     if (row->kind == ARGS_SWITCH)
         return equals;
-    return row->kind != ARGS_FLAG && row->kind != ARGS_ACTION;
+    return option[1] == '-' || !option[2] || complete_has_name(row, option + 1);
+}
+
+/* Is the last word behind the one that names a program to be run? */
+static bool complete_is_behind(const struct args *args, int count, char *const *words)
+{
+    for (int w = 0; args->stops && w < count - 1; w++) {
+        const bool equals = strcmp(words[w + 1], "=") == 0;
+
+        if (words[w][0] != '-' || strcmp(words[w], "--") == 0)
+            return true;
+        if (equals || complete_takes_value(args, words[w], false))
+            w += 1 + equals;
+    }
+    return false;
 }
 
 /* Finds out whose value the last word is. */
@@ -85,12 +109,8 @@ static struct completion complete_begin(const struct args *args, int count, char
         completion.partial = "";
     else if (count > 2 && strcmp(words[count - 2], "=") == 0)
         equals = true, option--;
-    if (option >= 0) {
-        const struct args_row *row = complete_row(args, words[option]);
-
-        if (row && complete_takes_value(row, equals))
-            completion.option = words[option];
-    }
+    if (option >= 0 && complete_takes_value(args, words[option], equals))
+        completion.option = words[option];
     return completion;
 }
 
@@ -98,6 +118,8 @@ void args_complete(const struct args *args, int count, char *const *words)
 {
     struct completion completion = complete_begin(args, count, words);
 
+    if (complete_is_behind(args, count, words))
+        return;
     if (completion.option) {
         const struct args_row *row = complete_row(args, completion.option);
 

@@ -197,6 +197,18 @@ static bool launch_several_machines(void)
     return all && here && atoi(all) > atoi(here);
 }
 
+/* The first one: its own name may stand for itself by a loopback address, as Debian has it. */
+static bool launch_is_first_machine(const char *host)
+{
+    const char *rank = getenv("RANK"), *local_rank = getenv("LOCAL_RANK");
+    unsigned char bytes[sizeof(struct in6_addr)];
+    const bool numeric =
+        inet_pton(AF_INET, host, bytes) == 1 || inet_pton(AF_INET6, host, bytes) == 1;
+
+    return rank && local_rank && atoi(rank) == atoi(local_rank) && !numeric &&
+           strcmp(host, "localhost") != 0;
+}
+
 static void launch_meeting(struct doctor_report *report)
 {
     const char *host = getenv("MASTER_ADDR");
@@ -214,9 +226,9 @@ static void launch_meeting(struct doctor_report *report)
         doctor_other(report, "with several machines: an address of the first one");
         return;
     }
-    if (launch_is_loopback(found) && launch_several_machines()) {
+    if (launch_is_loopback(found) && launch_several_machines() && !launch_is_first_machine(host)) {
         doctor_fault(report, "meeting",
-                     "MASTER_ADDR=%.60s is this machine for each of several machines", host);
+                     "MASTER_ADDR=%.60s is this machine here, but rank 0 is on another", host);
         doctor_other(report, "set MASTER_ADDR to an address of the first machine that the others "
                              "reach");
     } else {

@@ -221,6 +221,33 @@ static const char *network_resolve(const char *name, char address[INET6_ADDRSTRL
     return NULL;
 }
 
+/*
+ * As Debian has it in /etc/hosts: 127.0.1.1. libdist, distrun and Open MPI ask the interfaces, so
+ * it does them no harm; MPICH's mpirun tells its other hosts to call that name.
+ */
+static void network_hidden(struct doctor_report *report, const struct network_link *taken,
+                           const char *address)
+{
+    const char *hosts = getenv("HYDRA_HOST_FILE"), *interface = getenv("HYDRA_IFACE");
+
+    if (hosts && *hosts && !(interface && *interface))
+        doctor_fault(report, "host-name",
+                     "/etc/hosts maps this machine's name, %s, to %s, so the other hosts of "
+                     "HYDRA_HOST_FILE do not reach MPICH's mpirun here",
+                     report->host, address);
+    else
+        doctor_note(report, "host-name",
+                    "/etc/hosts maps this machine's name, %s, to %s: no matter to libdist, but "
+                    "MPICH's mpirun over several hosts needs -iface %s then",
+                    report->host, address, taken->name);
+    /* Not sed -i: in a container the file is a mount, which cannot be replaced. */
+    doctor_mend(report,
+                "hosts=$(sed '/^127\\./s/[[:space:]]%s\\>//' /etc/hosts) && "
+                "printf '%%s\\n%%s\\n' '%s %s' \"$hosts\" >/etc/hosts",
+                report->host, taken->address, report->host);
+    doctor_other(report, "export HYDRA_IFACE=%s", taken->name);
+}
+
 static void network_name(struct doctor_report *report, const struct network_link *taken)
 {
     char address[INET6_ADDRSTRLEN];
@@ -232,15 +259,7 @@ static void network_name(struct doctor_report *report, const struct network_link
         doctor_mend(report, "echo '%s %s' >>/etc/hosts", taken ? taken->address : "127.0.0.1",
                     report->host);
     } else if (strncmp(address, "127.", 4) == 0 && taken) {
-        doctor_fault(report, "host-name",
-                     "/etc/hosts maps this machine's name, %s, to %s, which no other machine "
-                     "reaches",
-                     report->host, address);
-        /* Not sed -i: in a container the file is a mount, which cannot be replaced. */
-        doctor_mend(report,
-                    "hosts=$(sed '/^127\\./s/[[:space:]]%s\\>//' /etc/hosts) && "
-                    "printf '%%s\\n%%s\\n' '%s %s' \"$hosts\" >/etc/hosts",
-                    report->host, taken->address, report->host);
+        network_hidden(report, taken, address);
     } else {
         doctor_ok(report, "host-name", "%s is %s", report->host, address);
     }

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # The battery that runs against every backend and transport: dist_info selftest, and the tests'.
 noinst_LTLIBRARIES += libselftest.la
+libselftest_la_LIBTOOLFLAGS = $(static_only)
 libselftest_la_SOURCES = \
 	tools/selftest/battery.h \
 	tools/selftest/case.c \

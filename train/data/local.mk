@@ -7,5 +7,4 @@ libtrain_la_SOURCES += \
 	train/data/digits.c train/data/digits.h \
 	train/data/glyphs.c train/data/glyphs.h \
 	train/data/idx.c train/data/idx.h \
-	train/data/sampler.c train/data/sampler.h \
 	train/data/source.c train/data/source.h

@@ -13,14 +13,7 @@
  */
 
 /* What a stream is for; keeps streams with equal numbers apart. */
-enum rng_purpose {
-    RNG_INIT = 1,
-    RNG_SHUFFLE,
-    RNG_DROPOUT,
-    RNG_AUGMENT,
-    RNG_DRAW_TRAIN,
-    RNG_DRAW_TEST
-};
+enum rng_purpose { RNG_INIT = 1, RNG_DROPOUT = 3, RNG_AUGMENT, RNG_DRAW_TRAIN, RNG_DRAW_TEST };
 
 /* A bijection of 64 bits in which every input bit changes half of the output bits (splitmix64). */
 ANYWHERE uint64_t rng_mix(uint64_t x)

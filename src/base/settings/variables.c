@@ -29,9 +29,11 @@ const struct disti_variable disti_variables[] = {
     {"DIST_NCCL_LIBRARY", "the file of NCCL's library", "libnccl.so.2 or librccl.so.1"},
     {"DIST_NODE_MEMORY", "whether ranks of a machine share memory", "1"},
     {"DIST_PLUGIN_PATH", "the folders that contain modules", ""},
+    {"DIST_PMIX", "whether ranks meet through the launcher's PMIx", "where no other way is left"},
     {"DIST_PROGRESS_THREAD", "whether a progress thread advances started works", "1"},
     {"DIST_REPRODUCIBLE", "whether the bits of a reduction depend on the number of ranks alone",
      "0"},
+    {"DIST_SECRET_FILE", "the file of the secret that distrun's nodes share", ""},
     {"DIST_SEGMENTS", "into how many segments pipelined algorithms cut", "the predicted best"},
     {"DIST_SHM_CMA", "whether the kernel copies between processes", "1"},
     {"DIST_SOCKET_IFNAME", "the interfaces whose addresses the listeners bind",
@@ -72,8 +74,14 @@ const struct disti_foreign disti_foreigns[] = {
     {"OMPI_COMM_WORLD_LOCAL_SIZE", "how many ranks are on this machine", "Open MPI"},
     {"OMPI_COMM_WORLD_RANK", "the rank", "Open MPI"},
     {"OMPI_COMM_WORLD_SIZE", "how many ranks there are", "Open MPI"},
-    {"PMIX_NAMESPACE", "tells one job from another", "Open MPI"},
-    {"PMIX_RANK", "a sign that Open MPI has launched the rank", "Open MPI"},
+    {"PMIX_NAMESPACE", "tells one job from another", "Open MPI, a PMIx launcher"},
+    {"PMIX_PREFIX", "the folder of the launcher's PMIx library", "Open MPI"},
+    {"PMIX_RANK", "the rank; a sign that Open MPI has launched it", "Open MPI, a PMIx launcher"},
+    {"PMIX_SERVER_URI2", "a sign that a PMIx server is there", "Open MPI, a PMIx launcher"},
+    {"PMIX_SERVER_URI21", "the same", "Open MPI, a PMIx launcher"},
+    {"PMIX_SERVER_URI3", "the same", "Open MPI, a PMIx launcher"},
+    {"PMIX_SERVER_URI4", "the same", "Open MPI, a PMIx launcher"},
+    {"PMIX_SERVER_URI41", "the same", "Open MPI, a PMIx launcher"},
     {"PMI_FD", "the connection to the process manager, which tells jobs apart", "MPICH"},
     {"PMI_JOBID", "tells one job from another", "MPICH"},
     {"PMI_RANK", "the rank", "MPICH"},
@@ -196,11 +204,13 @@ bool disti_variable_of(const char *item, char *name, size_t size)
     return true;
 }
 
-uint64_t disti_variables_unknown(bool (*owned)(const char *name), char *text, size_t size)
+uint64_t disti_variables_unknown(bool (*owned)(const char *name), char *text, size_t size,
+                                 bool *meant_p)
 {
     uint64_t hash = 0;
 
     text[0] = '\0';
+    *meant_p = false;
     for (char **item = environ; item && *item; item++) {
         char name[DISTI_VARIABLE_ROOM];
 
@@ -209,6 +219,7 @@ uint64_t disti_variables_unknown(bool (*owned)(const char *name), char *text, si
         /* A sum, as the environment has no order. */
         hash += disti_hash_text(DISTI_HASH_START, name);
         variables_name(name, text, size);
+        *meant_p |= disti_variable_like(name) != NULL;
     }
     return text[0] && !hash ? 1 : hash;
 }

@@ -47,8 +47,10 @@ bool disti_variable_is_known(const char *name, bool (*owned)(const char *name));
 /*
  * Looks through the environment for DIST_ variables that nobody reads. Returns a hash of their
  * names, the same wherever they are the same; 0: there are none. text[size] gets "DIST_BACKND (did
- * you mean DIST_BACKEND, ...?), DIST_X", cut behind a name if they are many.
+ * you mean DIST_BACKEND, ...?), DIST_X", cut behind a name if they are many. *meant_p: some name is
+ * like one that is read.
  */
-uint64_t disti_variables_unknown(bool (*owned)(const char *name), char *text, size_t size);
+uint64_t disti_variables_unknown(bool (*owned)(const char *name), char *text, size_t size,
+                                 bool *meant_p);
 
 #endif

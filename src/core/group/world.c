@@ -10,6 +10,7 @@
 #include "base/settings/variables.h"
 #include "endpoint/endpoint.h"
 
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -19,6 +20,8 @@
 
 /* Of the names of unknown variables, in a warning. */
 #define WORLD_UNKNOWN 1024
+#define WORLD_UNKNOWN_TEXT                                                                         \
+    "the environment of rank %d has variables that libdist does not know: %s. See dist-env(7)"
 
 dist_status disti_world_new(struct disti_world **world_p)
 {
@@ -88,18 +91,22 @@ static dist_status world_choices_differ(const struct disti_world *world, int oth
     return status;
 }
 
-/* One rank tells what others have too: the lowest that has just these. */
-static void world_warn_of_unknown(const struct disti_world *world, const char *names)
+/* One rank tells what others have too: the lowest that has just these. Of a slip of the pen even a
+ * user who has asked for no log hears, once. */
+static void world_warn_of_unknown(const struct disti_world *world, const char *names, bool meant)
 {
+    static atomic_flag told = ATOMIC_FLAG_INIT;
     uint64_t unknown = world->peers[world->rank].unknown;
     int first = 0;
 
     while (world->peers[first].unknown != unknown)
         first++;
-    if (unknown && first == world->rank)
-        disti_warn("the environment of rank %d has variables that libdist does not know: %s. See "
-                   "dist-env(7)",
-                   world->rank, names);
+    if (!unknown || first != world->rank)
+        return;
+    if (meant && !atomic_flag_test_and_set(&told))
+        disti_notice(WORLD_UNKNOWN_TEXT, world->rank, names);
+    else
+        disti_warn(WORLD_UNKNOWN_TEXT, world->rank, names);
 }
 
 /* Every rank must have asked for the same backend and the same algorithms. */
@@ -171,6 +178,7 @@ dist_status disti_world_meet(struct disti_world *world, const char *backend_name
     char choice[WORLD_CHOICE], unknown[WORLD_UNKNOWN];
     struct world_peer mine;
     dist_status status;
+    bool meant;
 
     world->peers = calloc((size_t)ranks, sizeof(*world->peers));
     world->places = calloc((size_t)ranks, sizeof(*world->places));
@@ -179,12 +187,13 @@ dist_status disti_world_meet(struct disti_world *world, const char *backend_name
     memset(&mine, 0, sizeof(mine));
     snprintf(mine.backend, sizeof(mine.backend), "%s", backend_name);
     mine.choice = world_choice(world, choice);
-    mine.unknown = disti_variables_unknown(disti_module_has_variable, unknown, sizeof(unknown));
+    mine.unknown =
+        disti_variables_unknown(disti_module_has_variable, unknown, sizeof(unknown), &meant);
     status = world_discover(world, &mine.locality);
     if (status == DIST_OK)
         status = world_exchange(world, &mine);
     if (status == DIST_OK)
-        world_warn_of_unknown(world, unknown);
+        world_warn_of_unknown(world, unknown, meant);
     if (status == DIST_OK)
         status = disti_bootstrap_correct_host(&world->bootstrap);
     if (status == DIST_OK)

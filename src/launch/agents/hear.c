@@ -116,6 +116,7 @@ static bool hear_round(struct disti_agents *agents, struct disti_agents_event *e
         !disti_agents_get_round(&client->link.in, &event_p->round, agents->workers) ||
         event_p->round.workers[event_p->round.node_rank] != agents->config.workers)
         return false;
+    disti_agents_store_word(&client->transcript, event_p->round.store_secret);
     event_p->round.job = agents->config.job;
     disti_agents_client_drop_ports(client);
     client->state = AGENTS_CLIENT_RUNNING;

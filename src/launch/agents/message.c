@@ -3,6 +3,7 @@
 #include "launch/agents/message.h"
 
 #include <limits.h>
+#include <stdio.h>
 #include <string.h>
 
 void disti_agents_put_text(unsigned char *bytes, const char *text, size_t size)
@@ -229,4 +230,17 @@ void disti_agents_prove(const struct agents_transcript *transcript, const char *
         memset(proof, 0, DISTI_HMAC_BYTES);
     else
         disti_hmac(transcript->secret, transcript->secret_bytes, pieces, 5, proof);
+}
+
+void disti_agents_store_word(const struct agents_transcript *transcript, char word[AGENTS_SECRET])
+{
+    const struct disti_hmac_piece pieces[] = {
+        {"store", 6}, {transcript->job, AGENTS_JOB}, {word, AGENTS_SECRET}};
+    unsigned char mac[DISTI_HMAC_BYTES];
+
+    if (transcript->secret_bytes == 0)
+        return;
+    disti_hmac(transcript->secret, transcript->secret_bytes, pieces, 3, mac);
+    for (int i = 0; i < AGENTS_SECRET / 2; i++)
+        snprintf(word + 2 * (size_t)i, 3, "%02x", mac[i]);
 }

@@ -69,8 +69,11 @@ struct agents_welcome {
 };
 #define AGENTS_WELCOME_BYTES (3 * 4 + DISTI_AGENTS_HOST)
 
-/* u32 round, restarts, node_rank, nodes, master_port, store_port; secret; address; nodes * u32
- * workers. */
+/*
+ * u32 round, restarts, node_rank, nodes, master_port, store_port; secret; address; nodes * u32
+ * workers. In a job with a secret, what the store asks for is not the round's secret but what
+ * disti_agents_store_word makes of it: who reads packets does not learn it from here.
+ */
 #define AGENTS_SECRET 33
 #define AGENTS_ROUND_BYTES (6 * 4 + AGENTS_SECRET + AGENTS_ADDRESS)
 
@@ -118,5 +121,8 @@ struct agents_transcript {
 /* who: "agent" or "server". */
 void disti_agents_prove(const struct agents_transcript *transcript, const char *who,
                         const void *value, size_t bytes, unsigned char proof[DISTI_HMAC_BYTES]);
+
+/* What the store of a round asks for, of the round's secret: in a job without one that itself. */
+void disti_agents_store_word(const struct agents_transcript *transcript, char word[AGENTS_SECRET]);
 
 #endif

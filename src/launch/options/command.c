@@ -76,7 +76,7 @@ static bool command_is_script(const char *name)
 static char **command_for_python(const char *interpreter, char *words[], bool module)
 {
     static char unbuffered[] = "-u", is_module[] = "-m";
-    char **command;
+    static char **command; /* as long as the process is there */
     int count = 0, used = 0;
 
     while (words[count])
@@ -92,12 +92,28 @@ static char **command_for_python(const char *interpreter, char *words[], bool mo
     return command;
 }
 
+/* The first word of the remote shell. */
+static bool command_remote(const char *shell, char path[PATH_MAX])
+{
+    char *copy = strdup(shell ? shell : DISTI_HOSTS_AGENT), *rest = NULL;
+    const char *name = copy ? strtok_r(copy, " \t", &rest) : NULL;
+    bool found = command_find(name ? name : "", path);
+
+    free(copy);
+    return found;
+}
+
 bool disti_run_command(char *words[], struct disti_run_options *options)
 {
     static char path[PATH_MAX];
-    const bool python = options->module || (command_is_script(words[0]) && !options->no_python);
+    bool python;
     const char *interpreter = disti_env("PYTHON_EXEC");
 
+    options->program = words[0];
+    options->command = words;
+    if (options->hosts.count > 0)
+        return command_remote(options->remote_shell, path);
+    python = options->module || (command_is_script(words[0]) && !options->no_python);
     if (!interpreter)
         interpreter = "python3";
     errno = ENOENT;
@@ -105,8 +121,8 @@ bool disti_run_command(char *words[], struct disti_run_options *options)
         return command_missing(words[0]);
     if (!command_find(python ? interpreter : words[0], path))
         return false;
-    options->program = words[0];
     options->path = path;
-    options->command = python ? command_for_python(path, words, options->module) : words;
+    if (python)
+        options->command = command_for_python(path, words, options->module);
     return options->command || command_missing(words[0]);
 }

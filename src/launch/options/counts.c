@@ -55,6 +55,8 @@ int disti_run_worker_count(const char *text, char *why, int size)
         return disti_usable_cpus();
     if (strcmp(text, "gpu") == 0)
         snprintf(why, (size_t)size, "no GPU is visible here: give a number, or cpu");
+    else if (strcmp(text, "xpu") == 0)
+        snprintf(why, (size_t)size, "distrun does not count XPUs: give their number");
     else if (disti_parse_int("--nproc-per-node", text, 1, COUNTS_MAX, &count) == DIST_OK)
         return count;
     else

@@ -16,8 +16,10 @@ enum { OPTIONS_NODES_MAX = 16384, OPTIONS_ENDPOINT_PORT = 29400, OPTIONS_MASTER_
 
 static const struct args_row options_rows[] = {
     {.names = "Workers", .kind = ARGS_GROUP},
-    {"nproc-per-node,np", 'n', ARGS_TEXT, AT(workers_text), 0, 0, "N|auto|cpu|gpu",
-     "processes on this node (1); -np N too"},
+    {"nproc-per-node", 0, ARGS_TEXT, AT(workers_text), 0, 0, "N|auto|cpu|gpu",
+     "processes on each node (1)"},
+    {"np", 'n', ARGS_TEXT, AT(total_text), 0, 0, "N",
+     "the same; with -H or --hostfile processes on all hosts together; -np N too"},
     {"max-restarts", 0, ARGS_INT, AT(max_restarts), 0, 1e6, "N",
      "start all workers again after a failure, so many times (0)"},
     {"numa-binding", 0, ARGS_CHOICE, AT(numa), 0, 0, "node|socket|exclusive|core-complex|none",
@@ -28,6 +30,13 @@ static const struct args_row options_rows[] = {
      "run a program that ends in .py by itself, not by Python"},
     {"start-method", 0, ARGS_TEXT, AT(start_method), 0, 0, "NAME", NULL},
     {.names = "Nodes", .kind = ARGS_GROUP},
+    {"hosts,host", 'H', ARGS_TEXT, AT(hosts_text), 0, 0, "HOST[:SLOTS],...",
+     "start the processes on these hosts, in this order"},
+    {"hostfile,machinefile", 0, ARGS_TEXT, AT(hostfile), 0, 0, "FILE",
+     "or on those of a file: lines of HOST slots=N"},
+    {"remote-shell", 0, ARGS_TEXT, AT(remote_shell), 0, 0, "COMMAND",
+     "what runs a command on a host (" DISTI_HOSTS_AGENT ")"},
+    {"leashed", 0, ARGS_FLAG, AT(leashed), 0, 0, NULL, NULL},
     {"standalone", 0, ARGS_FLAG, AT(standalone), 0, 0, NULL,
      "this node alone, on a free port; so it is if nothing is said"},
     {"nnodes", 0, ARGS_TEXT, AT(nodes_text), 0, 0, "N|MIN:MAX", "nodes of the job (1)"},
@@ -40,6 +49,8 @@ static const struct args_row options_rows[] = {
      "where the nodes meet (port 29400)"},
     {"rdzv-id", 0, ARGS_TEXT, AT(rdzv_id), 0, 0, "NAME", "the job's name there"},
     {"rdzv-conf", 0, ARGS_TEXT, AT(rdzv_conf), 0, 0, "KEY=VALUE,...", "how they meet"},
+    {"secret-file", 0, ARGS_TEXT, AT(secret_file), 0, 0, "FILE",
+     "what the nodes prove to each other that they know (DIST_SECRET_FILE)"},
     {"rdzv-backend", 0, ARGS_CHOICE, AT(rdzv_backend), 0, 0, "static|c10d",
      "by rank and master address, or by endpoint; accepted, not needed"},
     {.names = "Output", .kind = ARGS_GROUP},
@@ -145,16 +156,16 @@ static bool options_read_line(int argc, char *argv[], struct disti_run_options *
     int rest, from = 0;
 
     for (;;) {
-        const char *before = options->workers_text;
+        const char *before = options->total_text;
 
-        options->workers_text = NULL;
+        options->total_text = NULL;
         if (args_read(&options_args, argc - from, argv + from, options, &rest, failure) != 0)
             return options_wrong(failure);
         rest += from;
-        if (!options->workers_text)
-            options->workers_text = before;
-        else if (strcmp(options->workers_text, "p") == 0 && rest < argc) {
-            options->workers_text = argv[rest];
+        if (!options->total_text)
+            options->total_text = before;
+        else if (strcmp(options->total_text, "p") == 0 && rest < argc) {
+            options->total_text = argv[rest];
             from = rest;
             continue;
         }
@@ -228,11 +239,14 @@ static bool options_check(struct disti_run_options *options)
 {
     char why[160], text[256];
 
-    if (!options_check_nodes(options) || !options_check_streams(options) ||
-        !options_check_signals(options))
+    if (!disti_run_places(options) || !options_check_nodes(options) ||
+        !options_check_streams(options) || !options_check_signals(options))
         return false;
-    options->workers = disti_run_worker_count(options->workers_text, why, sizeof(why));
-    if (options->workers > 0)
+    if (options->hosts.count > 0 && !options->workers_text)
+        return true;
+    options->workers = disti_run_worker_count(options->workers_text ? options->workers_text : "1",
+                                              why, sizeof(why));
+    if (options->workers > 0 || options->hosts.count > 0)
         return true;
     snprintf(text, sizeof(text), "--nproc-per-node: %s", why);
     return options_wrong(text);
@@ -253,7 +267,6 @@ bool disti_run_options_read(int argc, char *argv[], struct disti_run_options *op
 
     *options =
         (struct disti_run_options){.nodes_text = "1",
-                                   .workers_text = "1",
                                    .role = "default",
                                    .prefix = disti_env("TORCHELASTIC_LOG_LINE_PREFIX_TEMPLATE"),
                                    .signals_text = "SIGTERM,SIGINT,SIGHUP,SIGQUIT",
@@ -269,9 +282,76 @@ bool disti_run_options_read(int argc, char *argv[], struct disti_run_options *op
         return true;
     if (strcmp(options->prefix, "none") == 0)
         options->prefix = "";
-    if (!options_check(options))
+    if (!options_check(options) || !disti_run_secret(options))
         return false;
     if (rest == argc)
         return options_wrong("no program is given: name it behind the options");
     return disti_run_command(argv + rest, options);
+}
+
+/* ---- for another host ---- */
+
+/* Said anew for each host, or of no use there. */
+static bool options_is_here(const struct args_row *row)
+{
+    static const char *const here[] = {
+        "nproc-per-node", "np",          "hosts,host", "hostfile,machinefile",
+        "remote-shell",   "leashed",     "nnodes",     "node-rank",
+        "master-addr",    "master-port", "local-addr", "secret-file"};
+
+    for (size_t i = 0; i < sizeof(here) / sizeof(here[0]); i++) {
+        if (strcmp(row->names, here[i]) == 0)
+            return true;
+    }
+    return row->kind == ARGS_GROUP || row->kind == ARGS_ACTION;
+}
+
+/* "--max-restarts=3"; NULL: no memory, or *said_p is false: it is not given. */
+static char *options_word(const struct args_row *row, const struct disti_run_options *options,
+                          bool *said_p)
+{
+    const char *at = (const char *)options + row->offset, *text;
+    const int length = (int)strcspn(row->names, ",");
+    int64_t number;
+    double real;
+    char *word = NULL;
+    int written = 0;
+
+    *said_p = true;
+    if (row->kind == ARGS_FLAG) {
+        *said_p = *(const bool *)at;
+        written = asprintf(&word, "--%.*s", length, row->names);
+    } else if (row->kind == ARGS_INT) {
+        memcpy(&number, at, sizeof(number));
+        written = asprintf(&word, "--%.*s=%lld", length, row->names, (long long)number);
+    } else if (row->kind == ARGS_REAL) {
+        memcpy(&real, at, sizeof(real));
+        written = asprintf(&word, "--%.*s=%.17g", length, row->names, real);
+    } else {
+        memcpy(&text, at, sizeof(text));
+        *said_p = text != NULL;
+        /* Empty is only the prefix, once "none" has been understood. */
+        written = asprintf(&word, "--%.*s=%s", length, row->names, text && *text ? text : "none");
+    }
+    return written < 0 ? NULL : word;
+}
+
+char **disti_run_options_words(const struct disti_run_options *options)
+{
+    char **words = calloc((size_t)options_args.count + 1, sizeof(*words));
+    int count = 0;
+    bool said;
+
+    for (int i = 0; words && i < options_args.count; i++) {
+        if (options_is_here(&options_rows[i]))
+            continue;
+        words[count] = options_word(&options_rows[i], options, &said);
+        if (words[count] && said)
+            count++;
+        else
+            free(words[count]);
+    }
+    if (words)
+        words[count] = NULL;
+    return words;
 }

@@ -3,8 +3,11 @@
 #ifndef DISTI_LAUNCH_RUN_OPTIONS_H
 #define DISTI_LAUNCH_RUN_OPTIONS_H
 
+#include "launch/hosts.h"
+
 #include <signal.h>
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 enum { DISTI_RUN_HELP = 1, DISTI_RUN_VERSION };
@@ -12,20 +15,27 @@ enum { DISTI_RUN_HELP = 1, DISTI_RUN_VERSION };
 /* Texts point into the command line or the environment; NULL: not given. */
 struct disti_run_options {
     const char *nodes_text, *workers_text;
+    const char *total_text, *hosts_text, *hostfile, *remote_shell;
     const char *rdzv_backend, *rdzv_endpoint, *rdzv_id, *rdzv_conf;
     const char *master_addr, *local_addr;
     const char *role, *log_dir, *redirects, *tee, *prefix, *shown, *numa, *signals_text;
+    const char *secret_file;
     const char *start_method; /* is torch's alone: accepted, as scripts give it */
     int64_t node_rank, master_port, max_restarts; /* -1: not given; max_restarts: 0 */
     double monitor_interval, shutdown_timeout;    /* seconds */
     bool standalone, no_python, module;
-    int action; /* DISTI_RUN_HELP, DISTI_RUN_VERSION; 0: run */
+    bool leashed; /* a starter on another host holds standard input: run/starter.h */
+    int action;   /* DISTI_RUN_HELP, DISTI_RUN_VERSION; 0: run */
 
     /* What follows from those. */
     int least_nodes, most_nodes, workers; /* workers: of this node */
+    struct disti_hosts hosts;             /* to start agents on; slots: the workers there,
+                                             0: as workers_text says; count 0: here */
     char endpoint[256];                   /* where several nodes meet, */
     int endpoint_port;
     sigset_t signals;    /* those that end the job */
+    char secret[257];    /* of the job, which its agents prove to each other that they have */
+    size_t secret_bytes; /* at most 256; 0: there is none */
     const char *path;    /* of what is executed, with these arguments, */
     char **command;      /* the last of them NULL */
     const char *program; /* as the user named it */
@@ -34,14 +44,31 @@ struct disti_run_options {
 /*
  * Reads variables, then the command line, which wins, and checks all of it: the program is there
  * and may be run. False: what is wrong, and what to do, has been printed to stderr. `options` stays
- * valid as long as argv does; it is not freed.
+ * valid as long as argv does; it is not freed, but for its hosts.
  */
 bool disti_run_options_read(int argc, char *argv[], struct disti_run_options *options);
 
 void disti_run_options_help(void);
 
-/* command.c: finds the program, and what runs it, into path, command and program. */
+/* command.c: finds the program, and what runs it, into path, command and program; on other hosts
+ * they look for it themselves, but the remote shell is to be here. */
 bool disti_run_command(char *words[], struct disti_run_options *options);
+
+/*
+ * places.c: the hosts of -H or --hostfile, and how many workers each has. Without hosts -n is the
+ * workers of this node. False: what is wrong was printed.
+ */
+bool disti_run_places(struct disti_run_options *options);
+
+/*
+ * The options as words for a command line, but for those that say where the workers run, and how
+ * many. The list ends with NULL, and is freed by the caller as disti_run_environment_free does;
+ * NULL: no memory.
+ */
+char **disti_run_options_words(const struct disti_run_options *options);
+
+/* secret.c: reads the job's secret, if a file of it is named. False: what is wrong was printed. */
+bool disti_run_secret(struct disti_run_options *options);
 
 /* counts.c: how many workers --nproc-per-node means here; 0, and `why` if that cannot be said. */
 int disti_run_worker_count(const char *text, char *why, int size);

@@ -8,6 +8,7 @@
 #include "launch/run/failure.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -19,16 +20,36 @@
 enum { AGENT_FILES = 65536, AGENT_FAILED = 1, AGENT_WRONG = 2 /* what was asked for */ };
 
 /* Each worker takes up to five descriptors here; it gets the limit that the agent found. */
-static void agent_raise_limit(struct disti_run_agent *agent)
+void disti_run_raise_limit(struct rlimit *found_p)
 {
     struct rlimit files;
 
-    if (getrlimit(RLIMIT_NOFILE, &agent->files) != 0)
+    if (getrlimit(RLIMIT_NOFILE, found_p) != 0)
         return;
-    files = agent->files;
+    files = *found_p;
     if (files.rlim_cur < AGENT_FILES)
         files.rlim_cur = files.rlim_max < AGENT_FILES ? files.rlim_max : AGENT_FILES;
     setrlimit(RLIMIT_NOFILE, &files);
+}
+
+bool disti_run_agent_speaks(const struct disti_run_agent *agent)
+{
+    return !agent->options->leashed || agent->options->node_rank <= 0;
+}
+
+/* The starter holds the other end of standard input, of which the workers have no need. */
+static bool agent_take_leash(struct disti_run_agent *agent)
+{
+    int nothing;
+
+    if (!agent->options->leashed)
+        return true;
+    agent->leash_fd = fcntl(STDIN_FILENO, F_DUPFD_CLOEXEC, STDERR_FILENO + 1);
+    nothing = open("/dev/null", O_RDONLY | O_CLOEXEC);
+    if (agent->leash_fd < 0 || nothing < 0 || dup2(nothing, STDIN_FILENO) < 0)
+        return false;
+    close(nothing);
+    return true;
 }
 
 static bool agent_open(struct disti_run_agent *agent)
@@ -37,10 +58,10 @@ static bool agent_open(struct disti_run_agent *agent)
 
     sigemptyset(&child);
     sigaddset(&child, SIGCHLD);
-    agent_raise_limit(agent);
+    disti_run_raise_limit(&agent->files);
     agent->child_fd = signalfd(-1, &child, SFD_CLOEXEC | SFD_NONBLOCK);
     agent->done_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-    if (agent->child_fd >= 0 && agent->done_fd >= 0)
+    if (agent->child_fd >= 0 && agent->done_fd >= 0 && agent_take_leash(agent))
         return true;
     fprintf(stderr,
             "distrun: cannot watch over workers: %s: see the limit of open files (ulimit -n)\n",
@@ -55,13 +76,19 @@ static void agent_tell_binding(const struct disti_run_agent *agent)
     const char *set = disti_env("OMP_NUM_THREADS");
     char threads[32];
 
-    if (binding->workers == 1 && !binding->cpus)
+    if ((binding->workers == 1 && !binding->cpus) || !disti_run_agent_speaks(agent))
         return;
     snprintf(threads, sizeof(threads), "%d", binding->threads);
     fprintf(stderr, "distrun: %d worker%s on %d CPU%s, bound to: %s; OMP_NUM_THREADS=%s%s\n",
             binding->workers, binding->workers == 1 ? "" : "s", binding->usable,
             binding->usable == 1 ? "" : "s", binding->mode, set ? set : threads,
             set ? " (as it was set)" : "");
+}
+
+/* distrun's exit code for a failure of its own. */
+static int agent_code(dist_status status)
+{
+    return status == DIST_ERR_INVALID_ARGUMENT ? AGENT_WRONG : AGENT_FAILED;
 }
 
 /* ---- rounds ---- */
@@ -86,25 +113,41 @@ static void agent_end_round(struct disti_run_agent *agent)
     agent->workers = NULL;
 }
 
-/* What is to be said of the last round, and distrun's exit code. */
+/* Of agents that a starter started, that of the worker which failed; else all, as torchrun's do. */
+static void agent_print_failure(const struct disti_run_agent *agent)
+{
+    if (!agent->options->leashed || agent->failure.node_rank == agent->round.node_rank)
+        disti_run_failure_print(agent->options->program, &agent->round, agent->workers,
+                                agent->last_calls_fd, &agent->failure);
+}
+
+/* What is to be said of the last round, and distrun's exit code. A starter has its own word for its
+ * signal, which may come when all is over but the workers' end. */
 static int agent_conclude(const struct disti_run_agent *agent)
 {
+    const bool failed = agent->order == DISTI_AGENTS_GIVEN_UP &&
+                        agent->failure.cause == DISTI_AGENTS_WORKER_FAILED &&
+                        agent->failure.rank >= 0;
     char name[16];
 
-    if (agent->stop_signal) {
+    if (agent->stop_signal && agent->options->leashed && !failed)
+        return 128 + agent->stop_signal;
+    if (agent->stop_signal && !agent->options->leashed) {
         disti_run_signal_name(agent->stop_signal, name);
         fprintf(stderr, "distrun: stopped by %s\n", name);
         return 128 + agent->stop_signal;
     }
     if (agent->order == DISTI_AGENTS_FINISHED)
         return 0;
-    if (agent->order == DISTI_AGENTS_GIVEN_UP &&
-        agent->failure.cause == DISTI_AGENTS_WORKER_FAILED && agent->failure.rank >= 0) {
-        disti_run_failure_print(agent->options->program, &agent->round, agent->workers,
-                                agent->last_calls_fd, &agent->failure);
+    if (failed) {
+        agent_print_failure(agent);
         return disti_run_exit_code(&agent->failure);
     }
-    fprintf(stderr, "distrun: %s\n", agent->why);
+    if (disti_run_agent_speaks(agent) || !agent->has_met)
+        fprintf(stderr, "distrun: %s\n", agent->why);
+    /* Of workers that could not be started. */
+    if (agent->failure.cause == DISTI_AGENTS_WORKER_FAILED && agent->failure.rank < 0)
+        return agent->failure.exit_code;
     return AGENT_FAILED;
 }
 
@@ -126,14 +169,14 @@ static void agent_decide(struct disti_run_agent *agent)
 }
 
 /* The workers could not be started, here or anywhere: the other nodes need not try. */
-static void agent_fail_to_start(struct disti_run_agent *agent)
+static void agent_fail_to_start(struct disti_run_agent *agent, dist_status why)
 {
     struct disti_agents_failure failure = {.cause = DISTI_AGENTS_WORKER_FAILED,
                                            .node_rank = agent->round.node_rank,
                                            .rank = -1,
                                            .local_rank = -1,
                                            .pid = -1,
-                                           .exit_code = AGENT_FAILED,
+                                           .exit_code = agent_code(why),
                                            .is_final = true};
 
     snprintf(failure.text, sizeof(failure.text), "%s", dist_last_error());
@@ -143,20 +186,24 @@ static void agent_fail_to_start(struct disti_run_agent *agent)
         return;
     }
     agent->order = DISTI_AGENTS_BROKEN;
+    agent->failure = failure;
     snprintf(agent->why, sizeof(agent->why), "%s", failure.text);
 }
 
 /* From the start of the workers until they are gone, and it is known what comes next. */
 static void agent_round(struct disti_run_agent *agent)
 {
+    dist_status status;
+
     agent->state = DISTI_RUN_WORKING;
     agent->alive = agent->outputs_left = 0;
     agent->kill_at = INT64_MAX;
     agent->first = NULL;
     agent->met = false;
     agent->order = DISTI_AGENTS_NOTE;
-    if (disti_run_agent_start(agent) != DIST_OK)
-        agent_fail_to_start(agent);
+    status = disti_run_agent_start(agent);
+    if (status != DIST_OK)
+        agent_fail_to_start(agent, status);
     disti_run_agent_watch(agent);
     if (!agent->agents && agent->order == DISTI_AGENTS_NOTE)
         agent_decide(agent);
@@ -203,23 +250,39 @@ static void agent_rounds(struct disti_run_agent *agent)
         agent_round(agent);
         if (agent->order != DISTI_AGENTS_RESTART || agent->stop_signal)
             return;
-        fprintf(stderr, "distrun: %s: starting all workers again\n", agent->why);
+        if (disti_run_agent_speaks(agent))
+            fprintf(stderr, "distrun: %s: starting all workers again\n", agent->why);
         agent_end_round(agent);
     }
+}
+
+/* Who kills the guard's process group, as timeout -k does, leaves one that ends the rest. It still
+ * writes to the terminal, even if that stops others in the background. */
+static void agent_leave_group(void)
+{
+    sigset_t stops;
+
+    sigemptyset(&stops);
+    sigaddset(&stops, SIGTTOU);
+    sigprocmask(SIG_BLOCK, &stops, NULL);
+    setpgid(0, 0);
 }
 
 int disti_run_agent(int signals_fd, const sigset_t *mask, void *arg)
 {
     struct disti_run_agent agent = {.options = arg,
                                     .mask = *mask,
+                                    .group = getpgrp(),
                                     .signals_fd = signals_fd,
                                     .secret_fd = -1,
+                                    .leash_fd = -1,
                                     .last_calls_fd = -1,
                                     .state = DISTI_RUN_OVER,
                                     .kill_at = INT64_MAX};
     int code = AGENT_FAILED;
     dist_status status;
 
+    agent_leave_group();
     if (!agent_open(&agent))
         return code;
     status = agent_prepare(&agent);
@@ -228,7 +291,7 @@ int disti_run_agent(int signals_fd, const sigset_t *mask, void *arg)
         code = agent_conclude(&agent);
     } else {
         fprintf(stderr, "distrun: %s\n", dist_last_error());
-        code = status == DIST_ERR_INVALID_ARGUMENT ? AGENT_WRONG : AGENT_FAILED;
+        code = agent_code(status);
     }
     agent_end_round(&agent);
     disti_run_meeting_close(&agent);

@@ -38,10 +38,12 @@ struct disti_run_agent {
     struct disti_run_binding binding;
     sigset_t mask;       /* for the workers: as the agent found them */
     struct rlimit files; /* the same */
+    pid_t group;         /* the guard's process group, in which the workers are */
     int signals_fd;      /* from the guard */
     int child_fd;        /* a signalfd for SIGCHLD */
     int done_fd;         /* an eventfd: outputs that have ended */
     int secret_fd;       /* a memfd with what the store asks for */
+    int leash_fd;        /* from the starter on another host, see starter.h; -1: there is none */
 
     /* Of this round. */
     struct disti_run_round round;
@@ -59,6 +61,7 @@ struct disti_run_agent {
     /* Of the meeting with other nodes. */
     struct disti_agents *agents;         /* NULL: this node is the only one */
     bool met;                            /* there is a new round to be started */
+    bool has_met;                        /* there was one before */
     enum disti_agents_event_type order;  /* how this round ends; DISTI_AGENTS_NOTE: not known yet */
     struct disti_agents_failure failure; /* why, if it is a failure */
     char why[DISTI_AGENTS_TEXT];         /* the same for people */
@@ -71,6 +74,12 @@ struct disti_run_agent {
 
 /* For disti_run_guard; arg is struct disti_run_options. Returns the exit code of distrun. */
 int disti_run_agent(int signals_fd, const sigset_t *mask, void *arg);
+
+/* Raises this process's limit on open files, as far as it may; *found_p is what it was. */
+void disti_run_raise_limit(struct rlimit *found_p);
+
+/* Is this agent to tell what all of them know? Of those that a starter started the first one is. */
+bool disti_run_agent_speaks(const struct disti_run_agent *agent);
 
 /* start.c: starts workers, outputs and store of agent->round. On failure some may run. */
 dist_status disti_run_agent_start(struct disti_run_agent *agent);

@@ -4,6 +4,7 @@
 
 #include "base/net/socket.h"
 #include "launch/options/words.h"
+#include "launch/run/error_file.h"
 #include "store/last_call.h"
 
 #include <stdio.h>
@@ -58,12 +59,31 @@ static const char *failure_file(const struct disti_run_worker *worker)
     return worker->error_file;
 }
 
+/* As torchrun has it: the worker's own words, if it has left some. */
+static void failure_print_cause(const struct disti_agents_failure *failure,
+                                const struct disti_run_worker *worker, FILE *to)
+{
+    char *words = worker ? disti_run_error_text(worker->error_file) : NULL, name[16] = "";
+
+    if (words) {
+        fprintf(to, "  traceback : %s\n", words);
+    } else if (failure->signal) {
+        disti_run_signal_name(failure->signal, name);
+        fprintf(to, "  traceback : Signal %d (%s) received by PID %d\n", failure->signal, name,
+                failure->pid);
+    } else {
+        fprintf(to, "  traceback : To enable traceback see: "
+                    "https://pytorch.org/docs/stable/elastic/errors.html\n");
+    }
+    free(words);
+}
+
 /* worker is NULL on another node. */
 static void failure_print_one(int index, const struct disti_agents_failure *failure,
                               const struct disti_run_worker *worker, FILE *to)
 {
     const time_t second = (time_t)(failure->time_ms / 1000);
-    char when[32] = "", name[16] = "";
+    char when[32] = "";
     struct tm parts;
 
     if (localtime_r(&second, &parts))
@@ -74,14 +94,7 @@ static void failure_print_one(int index, const struct disti_agents_failure *fail
             index, when, failure->host, failure->rank, failure->local_rank,
             failure->signal ? -failure->signal : failure->exit_code, failure->pid,
             failure_file(worker));
-    if (failure->signal) {
-        disti_run_signal_name(failure->signal, name);
-        fprintf(to, "  traceback : Signal %d (%s) received by PID %d\n", failure->signal, name,
-                failure->pid);
-    } else {
-        fprintf(to, "  traceback : To enable traceback see: "
-                    "https://pytorch.org/docs/stable/elastic/errors.html\n");
-    }
+    failure_print_cause(failure, worker, to);
     if (failure->text[0])
         fprintf(to, "  last call : %s\n", failure->text);
 }

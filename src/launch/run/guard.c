@@ -4,6 +4,9 @@
  * ancestor of all workers and their children, to which they come when their parents die.
  *
  *     guard ---- signals ----> agent ----> worker ----> child of a worker
+ *
+ * The terminal's signals go to the process group of guard and workers; the agent has one of its
+ * own.
  */
 #include "launch/run/guard.h"
 

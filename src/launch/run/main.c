@@ -3,6 +3,7 @@
 #include "launch/options/options.h"
 #include "launch/run/agent.h"
 #include "launch/run/guard.h"
+#include "launch/run/starter.h"
 
 #include <dist/dist.h>
 
@@ -23,20 +24,27 @@ static void main_fill_streams(void)
         close(fd);
 }
 
-int main(int argc, char *argv[])
+static int main_act(struct disti_run_options *options)
 {
-    struct disti_run_options options;
-
-    main_fill_streams();
-    if (!disti_run_options_read(argc, argv, &options))
-        return MAIN_WRONG;
-    if (options.action == DISTI_RUN_HELP) {
+    if (options->action == DISTI_RUN_HELP) {
         disti_run_options_help();
         return 0;
     }
-    if (options.action == DISTI_RUN_VERSION) {
+    if (options->action == DISTI_RUN_VERSION) {
         printf("distrun %s\n", dist_version());
         return 0;
     }
-    return disti_run_guard(disti_run_agent, &options);
+    return disti_run_guard(options->hosts.count > 0 ? disti_run_starter : disti_run_agent, options);
+}
+
+int main(int argc, char *argv[])
+{
+    struct disti_run_options options;
+    int code = MAIN_WRONG;
+
+    main_fill_streams();
+    if (disti_run_options_read(argc, argv, &options))
+        code = main_act(&options);
+    disti_hosts_free(&options.hosts);
+    return code;
 }

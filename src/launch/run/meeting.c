@@ -27,6 +27,8 @@ dist_status disti_run_meeting_open(struct disti_run_agent *agent)
     config.endpoint_port = options->endpoint_port;
     config.serve = meeting_serve(options);
     config.job = options->rdzv_id ? options->rdzv_id : "none";
+    config.secret = options->secret;
+    config.secret_bytes = options->secret_bytes;
     config.address = options->local_addr;
     config.node_rank = (int)options->node_rank;
     config.min_nodes = options->least_nodes;
@@ -57,7 +59,7 @@ static void meeting_take_round(struct disti_run_agent *agent, const struct disti
     round->store_port = from->store_port;
     memcpy(round->store_word, from->store_secret, sizeof(round->store_word));
     snprintf(round->job, sizeof(round->job), "%s", from->job);
-    agent->met = true;
+    agent->met = agent->has_met = true;
 }
 
 /* What the workers are to do is the same for all of them: end, if they run. */
@@ -78,9 +80,10 @@ void disti_run_meeting_move(struct disti_run_agent *agent)
     while (disti_agents_next_event(agent->agents, &event)) {
         if (event.type == DISTI_AGENTS_ROUND)
             meeting_take_round(agent, &event.round);
-        else if (event.type == DISTI_AGENTS_NOTE)
-            fprintf(stderr, "distrun: %s\n", event.text);
-        else
+        else if (event.type == DISTI_AGENTS_NOTE) {
+            if (disti_run_agent_speaks(agent) || !agent->has_met)
+                fprintf(stderr, "distrun: %s\n", event.text);
+        } else
             meeting_take_order(agent, &event);
     }
 }

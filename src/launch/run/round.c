@@ -17,7 +17,7 @@
  * need not say that it shares addresses. The kernel gives free ports at random, so that two jobs
  * that start together hardly get the same.
  */
-static dist_status round_free_port(int *port_p)
+dist_status disti_run_free_port(int *port_p)
 {
     struct sockaddr_in address = {.sin_family = AF_INET};
     socklen_t size = sizeof(address);
@@ -62,7 +62,7 @@ dist_status disti_run_round_local(const struct disti_run_options *options, int r
     round_p->master_port = (int)options->master_port;
     round_p->store_port = 0;
     if (options->master_port < 0)
-        status = round_free_port(&round_p->master_port);
+        status = disti_run_free_port(&round_p->master_port);
     if (options->rdzv_id)
         snprintf(round_p->job, sizeof(round_p->job), "%s", options->rdzv_id);
     else if (status == DIST_OK && !round_p->job[0])

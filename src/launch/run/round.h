@@ -21,6 +21,9 @@ struct disti_run_round {
     char store_secret[64]; /* the file with what that asks for */
 };
 
+/* A port that is free here now, at all addresses. ERR_SYSTEM: there is none. Does not block. */
+dist_status disti_run_free_port(int *port_p);
+
 /*
  * The round of a node that is the only one. ERR_ADDRESS_IN_USE, ERR_SYSTEM: there is no port for
  * rank 0. Does not block.

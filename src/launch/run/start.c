@@ -178,7 +178,8 @@ static dist_status start_process(struct disti_run_agent *agent, struct disti_run
         .err_fd = err_fd,
         .cpus = agent->binding.cpus ? &agent->binding.cpus[worker->local_rank] : NULL,
         .mask = agent->mask,
-        .files = agent->files};
+        .files = agent->files,
+        .group = agent->group};
     dist_status status;
 
     if (!environment)

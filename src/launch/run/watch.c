@@ -3,6 +3,7 @@
 #include "base/clock.h"
 #include "launch/run/agent.h"
 #include "launch/run/failure.h"
+#include "launch/run/starter.h"
 #include "launch/workers/family.h"
 
 #include <errno.h>
@@ -103,6 +104,14 @@ static void watch_reap(struct disti_run_agent *agent)
 
 /* ---- signals ---- */
 
+static void watch_hurry(struct disti_run_agent *agent)
+{
+    if (!agent->stop_signal)
+        agent->stop_signal = SIGKILL;
+    agent->hurry = true;
+    watch_kill(agent);
+}
+
 static void watch_pass_on(struct disti_run_agent *agent, const struct disti_run_signal *news)
 {
     const bool ends = sigismember(&agent->options->signals, news->number) == 1;
@@ -119,18 +128,15 @@ static void watch_pass_on(struct disti_run_agent *agent, const struct disti_run_
             disti_run_agent_stop(agent, news->from_terminal ? 0 : news->number,
                                  agent->options->shutdown_timeout);
     } else if (disti_now_ns() - agent->stopped_at > WATCH_TWICE_MS * INT64_C(1000000)) {
-        agent->hurry = true;
-        watch_kill(agent);
+        watch_hurry(agent);
     }
 }
 
-/* The guard is gone: nobody waits for this job any more. */
-static void watch_guard_gone(struct disti_run_agent *agent)
+/* The guard or the starter is gone: nobody waits for this job any more. */
+static void watch_abandoned(struct disti_run_agent *agent)
 {
     agent->stop_signal = SIGKILL;
     agent->hurry = true;
-    close(agent->signals_fd);
-    agent->signals_fd = -1;
     if (agent->state <= DISTI_RUN_STOPPING)
         disti_run_agent_stop(agent, SIGTERM, WATCH_CHILDREN_MS / 1e3);
 }
@@ -142,8 +148,42 @@ static void watch_signals(struct disti_run_agent *agent)
 
     while ((got = recv(agent->signals_fd, &news, sizeof(news), MSG_DONTWAIT)) == sizeof(news))
         watch_pass_on(agent, &news);
-    if (got == 0)
-        watch_guard_gone(agent);
+    if (got != 0)
+        return;
+    close(agent->signals_fd);
+    agent->signals_fd = -1;
+    watch_abandoned(agent);
+}
+
+/* A signal as the starter had it; a terminal's goes to all that a terminal here would reach. */
+static void watch_word(struct disti_run_agent *agent, int word)
+{
+    const struct disti_run_signal news = {word % DISTI_RUN_TERMINAL, word >= DISTI_RUN_TERMINAL};
+
+    if (news.number == agent->stop_signal)
+        return;
+    if (news.from_terminal)
+        disti_run_family_signal(news.number);
+    watch_pass_on(agent, &news);
+}
+
+/* What the starter says, again and again; its end is that of the job. */
+static void watch_leash(struct disti_run_agent *agent)
+{
+    unsigned char words[64];
+    const ssize_t got = read(agent->leash_fd, words, sizeof(words));
+
+    for (ssize_t w = 0; w < got; w++) {
+        if (words[w] == DISTI_RUN_HURRY)
+            watch_hurry(agent);
+        else
+            watch_word(agent, words[w]);
+    }
+    if (got > 0 || (got < 0 && errno == EINTR))
+        return;
+    close(agent->leash_fd);
+    agent->leash_fd = -1;
+    watch_abandoned(agent);
 }
 
 /* ---- the round ---- */
@@ -197,12 +237,13 @@ static void watch_wait(struct disti_run_agent *agent)
         {.fd = agent->child_fd, .events = POLLIN},
         {.fd = agent->signals_fd, .events = POLLIN},
         {.fd = agent->done_fd, .events = POLLIN},
-        {.fd = agent->agents ? disti_agents_fd(agent->agents) : -1, .events = POLLIN}};
+        {.fd = agent->agents ? disti_agents_fd(agent->agents) : -1, .events = POLLIN},
+        {.fd = agent->leash_fd, .events = POLLIN}};
     const int wait_ms = agent->kill_at == INT64_MAX ? -1 : disti_left_ms(agent->kill_at);
     struct signalfd_siginfo child;
     uint64_t done;
 
-    if (poll(fds, 4, wait_ms) <= 0)
+    if (poll(fds, 5, wait_ms) <= 0)
         return;
     if (fds[0].revents)
         (void)!read(agent->child_fd, &child, sizeof(child));
@@ -210,6 +251,8 @@ static void watch_wait(struct disti_run_agent *agent)
         watch_signals(agent);
     if (fds[2].revents && read(agent->done_fd, &done, sizeof(done)) == sizeof(done))
         agent->outputs_left -= (int)done;
+    if (fds[4].revents)
+        watch_leash(agent);
 }
 
 void disti_run_agent_watch(struct disti_run_agent *agent)

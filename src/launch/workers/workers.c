@@ -17,6 +17,21 @@ bool disti_run_worker_has_failed(const struct disti_run_worker *worker)
     return worker->ended && worker->how != 0;
 }
 
+static const char worker_refused[] = "the system refuses it";
+
+/* What is likely if execve has refused a file that is there. */
+static const char *worker_hint(int error)
+{
+    switch (error) {
+    case ENOEXEC:
+        return " (a script begins with #!/bin/sh or the like)";
+    case ENOENT:
+        return " (what it names behind #!, or its loader, is not there)";
+    default:
+        return "";
+    }
+}
+
 /* The child, which shares the agent's memory until it runs the program: what failed, in *what_p. */
 static void worker_become(const struct disti_run_start *start, pid_t agent, const char **what_p)
 {
@@ -24,6 +39,8 @@ static void worker_become(const struct disti_run_start *start, pid_t agent, cons
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     if (getppid() != agent)
         _exit(128 + SIGKILL);
+    /* If the group is gone the user has killed it, and the agent knows that soon. */
+    setpgid(0, start->group);
     *what_p = "cannot pass on its output";
     if ((start->out_fd >= 0 && dup2(start->out_fd, STDOUT_FILENO) < 0) ||
         (start->err_fd >= 0 && dup2(start->err_fd, STDERR_FILENO) < 0))
@@ -33,7 +50,7 @@ static void worker_become(const struct disti_run_start *start, pid_t agent, cons
         return;
     setrlimit(RLIMIT_NOFILE, &start->files);
     sigprocmask(SIG_SETMASK, &start->mask, NULL);
-    *what_p = "the system refuses it";
+    *what_p = worker_refused;
     execve(start->path, start->command, start->environment);
 }
 
@@ -63,6 +80,6 @@ dist_status disti_run_worker_start(const struct disti_run_start *start, pid_t *p
     }
     waitpid(pid, NULL, 0);
     errno = error;
-    return disti_fail_errno(DIST_ERR_SYSTEM, "cannot run %s, as %s%s", start->path, what,
-                            error == ENOEXEC ? " (does it begin with #!/bin/sh or the like?)" : "");
+    return disti_fail_errno(what == worker_refused ? DIST_ERR_INVALID_ARGUMENT : DIST_ERR_SYSTEM,
+                            "cannot run %s, as %s%s", start->path, what, worker_hint(error));
 }

@@ -35,11 +35,13 @@ struct disti_run_start {
     const struct disti_run_cpus *cpus; /* NULL: as the agent's */
     sigset_t mask;                     /* the signals that the agent found blocked */
     struct rlimit files;               /* the limit that it found */
+    pid_t group;                       /* the process group to be in */
 };
 
 /*
  * Starts the program; *pid_p is a child of this thread, and dies with it. Blocks until the program
- * runs. ERR_SYSTEM names it and says why it does not.
+ * runs. ERR_SYSTEM and, where the program cannot be executed, ERR_INVALID_ARGUMENT name it and say
+ * why it does not.
  */
 dist_status disti_run_worker_start(const struct disti_run_start *start, pid_t *pid_p);
 

@@ -114,9 +114,9 @@ static void pairs_join(struct disti_node *node, struct disti_node_op *op, bool s
     size_t bytes = pairs_extent(op->call.in_counts, op->call.in_offsets, node, op) +
                    pairs_extent(op->call.out_counts, op->call.out_offsets, node, op);
 
-    op->past = bytes >= node->cache_bytes;
     op->piece = disti_node_piece(node, op);
     op->way = seen ? NODE_WAY_DIRECT : NODE_WAY_CMA;
+    disti_node_gait_choose(node, op, bytes >= node->cache_bytes);
 }
 
 dist_status disti_node_pairs_resolve(struct disti_node *node, struct disti_node_op *op)

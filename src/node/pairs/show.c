@@ -102,8 +102,7 @@ static void pairs_show_blocks(const struct disti_node *node, const struct disti_
 
         if (r == node->rank || !pairs_takes(op, r) || !bytes)
             continue;
-        disti_node_move(to, (const char *)op->call.in + block.first * op->element_bytes, bytes,
-                        false);
+        disti_node_move(to, (const char *)op->call.in + block.first * op->element_bytes, bytes, 0);
         to += bytes;
     }
 }

@@ -67,11 +67,11 @@ static void pairs_get(struct disti_node *node, struct disti_node_op *op, int giv
     char *to = (char *)op->call.out + pairs_out(op, giver).first * op->element_bytes + offset;
 
     if (peer->means == NODE_BY_WINDOW)
-        disti_node_move(to, pairs_in_window(node, op, giver, at), bytes, op->past);
+        disti_node_move(to, pairs_in_window(node, op, giver, at), bytes, op->gait);
     else if (peer->means == NODE_BY_KERNEL)
         disti_node_cma_get(node, op, giver, to, peer->in_address + offset, bytes);
     else if (peer->in)
-        disti_node_move(to, peer->in + offset, bytes, op->past);
+        disti_node_move(to, peer->in + offset, bytes, op->gait);
 }
 
 static void pairs_put(struct disti_node *node, struct disti_node_op *op, int taker, size_t at,
@@ -82,7 +82,7 @@ static void pairs_put(struct disti_node *node, struct disti_node_op *op, int tak
     const char *from = (const char *)op->call.in + pairs_in(op, taker).first * op->element_bytes;
 
     if (peer->out)
-        disti_node_move(peer->out + offset, from + offset, bytes, op->past);
+        disti_node_move(peer->out + offset, from + offset, bytes, op->gait);
     else if (!node_slot(peer->board, op)->locations.out.name.key)
         disti_node_cma_put(node, op, taker, peer->out_address + offset, from + offset, bytes);
 }
@@ -96,7 +96,7 @@ static void pairs_own(struct disti_node *node, struct disti_node_op *op, size_t 
     char *to = (char *)op->call.out + out.first * op->element_bytes;
 
     if (from != to)
-        disti_node_move(to + offset, from + offset, elements * op->element_bytes, op->past);
+        disti_node_move(to + offset, from + offset, elements * op->element_bytes, op->gait);
 }
 
 static void pairs_range_own(const struct disti_node *node, const struct disti_node_op *op,

@@ -101,6 +101,31 @@ static void test_silent_unless_asked(void **state)
     assert_string_equal(dist_last_error(), "rank 7 is silent");
 }
 
+/* What a user hears of without having asked. */
+static void test_notice(void **state)
+{
+    struct log_capture capture = {0};
+    struct disti_log log;
+
+    (void)state;
+    for (int asked = 0; asked < 5; asked++) {
+        static const char *const levels[] = {NULL, "0", "error", "warn", "info"};
+
+        if (levels[asked])
+            setenv("DIST_DEBUG", levels[asked], 1);
+        assert_int_equal(disti_log_init(&log, NULL, NULL), DIST_OK);
+        log.fn = log_capture;
+        log.arg = &capture;
+        capture.lines = 0;
+        disti_log_use(&log);
+        disti_notice("a slip of the %s", "pen");
+        assert_int_equal(capture.lines, asked == 0 || asked > 2);
+    }
+    disti_log_use(NULL);
+    disti_notice("to nobody");
+    assert_int_equal(capture.lines, 1);
+}
+
 static void test_bad_settings(void **state)
 {
     struct disti_log log = {.rank = 42};
@@ -296,6 +321,7 @@ int main(void)
         cmocka_unit_test_setup(test_line, log_reset),
         cmocka_unit_test_setup(test_levels, log_reset),
         cmocka_unit_test_setup(test_silent_unless_asked, log_reset),
+        cmocka_unit_test_setup(test_notice, log_reset),
         cmocka_unit_test_setup(test_bad_settings, log_reset),
         cmocka_unit_test_setup(test_fail, log_reset),
         cmocka_unit_test_setup(test_cut, log_reset),

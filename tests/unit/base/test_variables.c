@@ -9,6 +9,7 @@
 #include <string.h>
 
 static char text[400];
+static bool meant;
 
 /* The environment as this test found it may have what is unknown: all of it is taken out. */
 static int clean(void **state)
@@ -20,7 +21,7 @@ static int clean(void **state)
 
 static uint64_t look(void)
 {
-    return disti_variables_unknown(NULL, text, sizeof(text));
+    return disti_variables_unknown(NULL, text, sizeof(text), &meant);
 }
 
 static void check_like(const char *name, const char *expected)
@@ -56,6 +57,7 @@ static void test_known(void **state)
     (void)state;
     assert_int_equal(look(), 0);
     assert_string_equal(text, "");
+    assert_false(meant);
     for (size_t i = 0; i < disti_variable_count; i++)
         setenv(disti_variables[i].name, "1", 1);
     setenv("DIST_BENCH_PEERS", "1", 1);
@@ -74,6 +76,7 @@ static void test_unknown(void **state)
     one = look();
     assert_true(one != 0);
     assert_non_null(strstr(text, "DIST_BACKND (did you mean DIST_BACKEND, "));
+    assert_true(meant);
     setenv("DIST_URL", "x", 1);
     both = look();
     assert_true(both != 0 && both != one);
@@ -82,6 +85,8 @@ static void test_unknown(void **state)
     /* The order and the values are not looked at. */
     clearenv();
     setenv("DIST_URL", "y", 1);
+    assert_true(look() != 0);
+    assert_false(meant);
     setenv("DIST_BACKND", "gloo", 1);
     assert_true(look() == both);
 }
@@ -95,9 +100,9 @@ static void test_of_modules(void **state)
 {
     (void)state;
     setenv("DIST_MINE_TIMOUT", "1", 1);
-    assert_int_equal(disti_variables_unknown(is_mine, text, sizeof(text)), 0);
+    assert_int_equal(disti_variables_unknown(is_mine, text, sizeof(text), &meant), 0);
     setenv("DIST_TIMOUT", "1", 1);
-    assert_true(disti_variables_unknown(is_mine, text, sizeof(text)) != 0);
+    assert_true(disti_variables_unknown(is_mine, text, sizeof(text), &meant) != 0);
     assert_null(strstr(text, "MINE"));
 }
 

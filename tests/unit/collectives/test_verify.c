@@ -84,16 +84,16 @@ static void verify_shapes(const struct disti_algorithm *algorithm, int ranks, en
     disti_topology_free(topology);
 }
 
-/* All up to 24; of more those beside powers of two and products, and all in the long form. */
+/* All up to 17; of more those beside powers of two and products, and all in the long form. */
 static bool ranks_count(int ranks)
 {
-    static const int some[] = {27, 31, 32, 33, 36, 40, 47, 48, 63, RANKS_MAX};
+    static const int some[] = {20, 23, 24, 27, 31, 32, 33, 36, 40, 47, 48, 63, RANKS_MAX};
 
     for (size_t i = 0; i < sizeof(some) / sizeof(some[0]); i++) {
         if (ranks == some[i])
             return true;
     }
-    return ranks <= 24 || getenv("CHECK_LONG");
+    return ranks <= 17 || getenv("CHECK_LONG");
 }
 
 /* The _V form of a collective besides, whose plans are checked more strictly. */

@@ -2,16 +2,13 @@
 /* Without the progress thread: whoever waits moves the works of all groups. */
 #include "core/work/others.h"
 #include "fake.h"
+#include "tests/unit/base/unit.h"
 
 #include "base/clock.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdlib.h>
 #include <sys/eventfd.h>
 #include <unistd.h>
-
-#include <cmocka.h>
 
 #define GROUPS 40
 
@@ -86,11 +83,11 @@ static void its_sleep_ends_with_news_of_another_group(void **state)
     int64_t begun = disti_now_ns();
     pthread_t thread;
 
-    one->policy.sleep_ms = two->policy.sleep_ms = 15000;
+    one->policy.sleep_ms = two->policy.sleep_ms = 2 * UNIT_SOON_MS;
     dist_on_complete(works[1], release_first, &fakes[0]);
     pthread_create(&thread, NULL, release_later, &fakes[1]);
     assert_int_equal(dist_wait(works[0]), DIST_OK);
-    assert_true(disti_now_ns() - begun < INT64_C(10) * 1000000000);
+    assert_true(disti_now_ns() - begun < UNIT_SOON_NS);
     pthread_join(thread, NULL);
     assert_int_equal(dist_wait(works[1]), DIST_OK);
     assert_int_equal(fake_close(&fakes[0], one), DIST_OK);
@@ -209,7 +206,7 @@ static void it_looks_again_at_a_group_that_was_locked(void **state)
     pthread_t thread;
     void *result;
 
-    one->policy.sleep_ms = two->policy.sleep_ms = 15000;
+    one->policy.sleep_ms = two->policy.sleep_ms = 2 * UNIT_SOON_MS;
     dist_on_complete(works[1], release_first, &fakes[0]);
     disti_group_lock(two);
     pthread_create(&thread, NULL, wait_for_ever, works[0]);
@@ -218,7 +215,7 @@ static void it_looks_again_at_a_group_that_was_locked(void **state)
     fake_release(&fakes[1], 0);
     pthread_join(thread, &result);
     assert_int_equal((intptr_t)result, DIST_OK);
-    assert_true(disti_now_ns() - begun < INT64_C(10) * 1000000000);
+    assert_true(disti_now_ns() - begun < UNIT_SOON_NS);
     assert_int_equal(dist_wait(works[1]), DIST_OK);
     assert_int_equal(fake_close(&fakes[0], one), DIST_OK);
     assert_int_equal(fake_close(&fakes[1], two), DIST_OK);
@@ -226,7 +223,7 @@ static void it_looks_again_at_a_group_that_was_locked(void **state)
 
 static void *poll_elsewhere(void *fd)
 {
-    disti_others_poll(*(int *)fd, disti_deadline_ms(15000));
+    disti_others_poll(*(int *)fd, disti_deadline_ms(2 * UNIT_SOON_MS));
     return NULL;
 }
 
@@ -242,7 +239,7 @@ static void a_sleeper_hears_of_a_group_when_another_has_left(void **state)
 
     for (int i = 0; i < 3; i++) {
         groups[i] = fake_open(&fakes[i]);
-        groups[i]->policy.sleep_ms = 15000;
+        groups[i]->policy.sleep_ms = 2 * UNIT_SOON_MS;
     }
     fakes[1].backend.threads = no_threads;
     works[0] = fake_start(groups[0], DIST_COLL_ALL_REDUCE);
@@ -257,7 +254,7 @@ static void a_sleeper_hears_of_a_group_when_another_has_left(void **state)
     dist_on_complete(works[2], release_first, &fakes[0]);
     fake_release(&fakes[2], 0);
     pthread_join(threads[0], NULL);
-    assert_true(disti_now_ns() - begun < INT64_C(10) * 1000000000);
+    assert_true(disti_now_ns() - begun < UNIT_SOON_NS);
     fake_release(&fakes[1], 0);
     for (int i = 1; i < 3; i++)
         assert_int_equal(dist_wait(works[i]), DIST_OK);

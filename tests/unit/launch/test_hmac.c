@@ -5,7 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "launch/agents/hmac.h"
+#include "launch/agents/message.h"
 
 static void expect_hex(const unsigned char *bytes, const char *hex)
 {
@@ -48,10 +48,33 @@ static void test_mac(void **state)
                "60e431591ee0b67f0d8a26aacbf5b77f8e0bc6213728c5140546040f0ee37f54");
 }
 
+/* Whoever has the job's secret makes the same of what is sent; nobody else does. */
+static void test_store_word(void **state)
+{
+    struct agents_transcript job = {.secret = "a secret", .secret_bytes = 8, .job = "a job"};
+    char sent[AGENTS_SECRET] = "0123456789abcdef0123456789abcdef", words[4][AGENTS_SECRET];
+
+    (void)state;
+    for (int i = 0; i < 4; i++) {
+        if (i == 2)
+            job.secret = "a secreT";
+        if (i == 3)
+            job.secret_bytes = 0;
+        memcpy(words[i], sent, sizeof(sent));
+        disti_agents_store_word(&job, words[i]);
+        assert_int_equal(strspn(words[i], "0123456789abcdef"), 32);
+    }
+    assert_string_equal(words[0], words[1]);
+    assert_string_not_equal(words[0], sent);
+    assert_string_not_equal(words[0], words[2]);
+    assert_string_equal(words[3], sent);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_mac),
+        cmocka_unit_test(test_store_word),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -142,19 +142,43 @@ static void test_place(void **state)
     assert_false(disti_hosts_is_local("not.this.machine"));
 }
 
-/* Runs it, and collects what it writes; returns how it ended. */
-static int run(const struct disti_hosts_start *start, char text[1000])
+/* Starts it, and tells it what to do; more can be said to *in_fd_p. */
+static pid_t begin(const char *agent, const char *host, const struct disti_hosts_start *start,
+                   int out_fd, int *in_fd_p)
+{
+    size_t bytes;
+    char *script;
+    pid_t pid;
+    int ends[2];
+
+    assert_int_equal(disti_hosts_script(start, &script, &bytes), DIST_OK);
+    assert_int_equal(pipe2(ends, O_CLOEXEC), 0);
+    assert_int_equal(write(ends[1], script, bytes), bytes);
+    assert_int_equal(disti_hosts_start(agent, host, ends[0], out_fd, out_fd, &pid), DIST_OK);
+    close(ends[0]);
+    free(script);
+    *in_fd_p = ends[1];
+    return pid;
+}
+
+/* Runs it, says more once it runs, and collects what it writes; returns how it ended. */
+static int run(const struct disti_hosts_start *start, const char *more, char text[1000])
 {
     size_t at = 0;
-    int ends[2], how;
+    int ends[2], in_fd, how;
     ssize_t n;
     pid_t pid;
 
     assert_int_equal(pipe2(ends, O_CLOEXEC), 0);
-    assert_int_equal(disti_hosts_start(start, ends[1], ends[1], &pid), DIST_OK);
+    pid = begin(" env  MORE=1 ", "NODE=node1", start, ends[1], &in_fd);
     close(ends[1]);
-    while ((n = read(ends[0], text + at, 999 - at)) > 0)
+    while ((n = read(ends[0], text + at, 999 - at)) > 0) {
+        if (at == 0) {
+            assert_int_equal(write(in_fd, more, strlen(more)), strlen(more));
+            close(in_fd);
+        }
         at += (size_t)n;
+    }
     text[at] = 0;
     close(ends[0]);
     assert_int_equal(waitpid(pid, &how, 0), pid);
@@ -171,21 +195,18 @@ static void test_start(void **state)
                           "it's $HOME; `x` \"\\\n!",
                           NULL};
     const char *environment[] = {"ODD=a 'b' $c=d", "EMPTY=", NULL};
-    struct disti_hosts_start start = {.agent = " env  MORE=1 ",
-                                      .host = "NODE=node1",
-                                      .argv = argv,
-                                      .environment = environment,
-                                      .folder = "/usr",
-                                      .secret = "0123 $HOME 'abc'"};
+    struct disti_hosts_start start = {
+        .argv = argv, .environment = environment, .folder = "/usr", .secret = "0123 $HOME 'abc'"};
     char text[1000];
-    int how = run(&start, text);
+    int how = run(&start, "more", text);
 
     (void)state;
-    assert_string_equal(text, "node1|it's $HOME; `x` \"\\\n!|a 'b' $c=d\n/usr\n0123 $HOME 'abc'\n");
+    assert_string_equal(text,
+                        "node1|it's $HOME; `x` \"\\\n!|a 'b' $c=d\n/usr\n0123 $HOME 'abc'\nmore");
     assert_true(WIFEXITED(how));
     assert_int_equal(WEXITSTATUS(how), 7);
     start.folder = "/no/such/folder";
-    how = run(&start, text);
+    how = run(&start, "", text);
     assert_int_equal(WEXITSTATUS(how), 126);
     assert_non_null(strstr(text, "/no/such/folder"));
 }
@@ -193,25 +214,24 @@ static void test_start(void **state)
 static void test_start_fails(void **state)
 {
     const char *argv[] = {"true", NULL}, *environment[] = {"A;reboot=1", NULL};
-    struct disti_hosts_start start = {.agent = "/no/such/ssh -v", .host = "node1", .argv = argv};
+    struct disti_hosts_start start = {.argv = argv, .environment = environment};
+    size_t bytes;
+    char *script;
     pid_t pid;
 
     (void)state;
-    assert_int_equal(disti_hosts_start(&start, 1, 2, &pid), DIST_ERR_SYSTEM);
+    assert_int_equal(disti_hosts_start("/no/such/ssh -v", "node1", 0, 1, 2, &pid), DIST_ERR_SYSTEM);
     assert_non_null(strstr(dist_last_error(), "\"/no/such/ssh node1\": No such file"));
     assert_int_equal(waitpid(-1, NULL, WNOHANG), -1);
-    start.environment = environment;
-    assert_int_equal(disti_hosts_start(&start, 1, 2, &pid), DIST_ERR_INVALID_ARGUMENT);
-    start.environment = NULL;
-    start.agent = " ";
-    assert_int_equal(disti_hosts_start(&start, 1, 2, &pid), DIST_ERR_SYSTEM);
+    assert_int_equal(disti_hosts_start(" ", "node1", 0, 1, 2, &pid), DIST_ERR_SYSTEM);
+    assert_int_equal(disti_hosts_script(&start, &script, &bytes), DIST_ERR_INVALID_ARGUMENT);
 }
 
 /* Whoever started it is killed, and it goes too. */
 static void test_start_killed(void **state)
 {
     const char *argv[] = {"sh", "-c", "echo; exec sleep 60", NULL};
-    struct disti_hosts_start start = {.agent = "env", .host = "A=b", .argv = argv};
+    struct disti_hosts_start start = {.argv = argv};
     int ends[2], how;
     char byte;
     pid_t parent;
@@ -221,10 +241,10 @@ static void test_start_killed(void **state)
     fflush(NULL);
     parent = fork();
     if (parent == 0) {
-        pid_t pid;
+        int in_fd;
 
-        if (disti_hosts_start(&start, ends[1], 2, &pid) == DIST_OK)
-            pause();
+        begin("env", "A=b", &start, ends[1], &in_fd);
+        pause();
         _exit(1);
     }
     close(ends[1]);

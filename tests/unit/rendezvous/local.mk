@@ -38,3 +38,11 @@ tests_unit_rendezvous_test_strangers_SOURCES = tests/unit/rendezvous/test_strang
 tests_unit_rendezvous_test_strangers_LDADD = $(unit_test_libs)
 tests_unit_rendezvous_test_url_SOURCES = tests/unit/rendezvous/test_url.c
 tests_unit_rendezvous_test_url_LDADD = $(unit_test_libs)
+
+if HAVE_PMIX_HEADER
+check_PROGRAMS += tests/unit/rendezvous/test_pmix_abi
+TESTS += tests/unit/rendezvous/test_pmix_abi
+endif
+tests_unit_rendezvous_test_pmix_abi_SOURCES = tests/unit/rendezvous/test_pmix_abi.c
+tests_unit_rendezvous_test_pmix_abi_CPPFLAGS = $(AM_CPPFLAGS) $(PMIX_CFLAGS)
+tests_unit_rendezvous_test_pmix_abi_LDADD = $(unit_test_libs)

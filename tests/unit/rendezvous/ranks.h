@@ -3,15 +3,13 @@
 #ifndef TESTS_UNIT_RENDEZVOUS_RANKS_H
 #define TESTS_UNIT_RENDEZVOUS_RANKS_H
 
+#include "tests/unit/base/unit.h"
+
 #include <dist/dist.h>
 
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-#include <cmocka.h>
 
 #include <signal.h>
 #include <sys/wait.h>

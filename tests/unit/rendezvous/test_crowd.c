@@ -48,7 +48,7 @@ static int stranger(const struct disti_store_server *server)
 /* A crowd that says nothing cannot keep others out: the oldest have to go. */
 static void test_silent_crowd(void **state)
 {
-    const int64_t deadline = disti_deadline_ms(10000);
+    const int64_t deadline = disti_deadline_ms(WAIT_MS);
     struct pollfd crowd[400];
     struct disti_store_server *server;
     struct disti_store *store;

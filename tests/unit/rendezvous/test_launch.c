@@ -107,9 +107,11 @@ static void test_inside_distrun(void **state)
     launch = detect();
     expect(&launch, "Open MPI", 1, 2, -1, -1);
     assert_false(launch.agent_store);
+    assert_true(launch.inside);
     assert_string_equal(warnings, "");
     launchers_clear();
     set_torchrun();
+    assert_false(detect().inside);
     LAUNCHED("TORCHELASTIC_USE_AGENT_STORE=True", "DIST_AGENT_STORE=127.0.0.1:4321");
     assert_false(detect().agent_store);
 }
@@ -156,6 +158,48 @@ static void test_openmpi(void **state)
     assert_string_equal(detect().job, "ompi.77.abc-def");
     LAUNCHED("PMIX_NAMESPACE=88");
     assert_string_equal(detect().job, "ompi.88.abc-def");
+}
+
+/* PMIx is offered where a server's address is there too, and unless it is not wanted. */
+static void test_pmix(void **state)
+{
+    struct disti_launch launch;
+
+    (void)state;
+    LAUNCHED("PMIX_RANK=2", "PMIX_NAMESPACE=space");
+    assert_string_equal(detect().launcher, "none");
+    LAUNCHED("PMIX_SERVER_URI41=space.0;tcp4://127.0.0.1:1");
+    launch = detect();
+    expect(&launch, "PMIx", 2, -1, -1, -1);
+    assert_string_equal(launch.job, "pmix.space");
+    assert_true(launch.pmix);
+    assert_false(launch.pmix_always);
+    LAUNCHED("DIST_PMIX=1");
+    assert_true(detect().pmix_always);
+    LAUNCHED("DIST_PMIX=0");
+    assert_string_equal(detect().launcher, "none");
+    LAUNCHED("DIST_PMIX=2");
+    assert_int_equal(disti_launch_detect(&launch), DIST_ERR_INVALID_ARGUMENT);
+    assert_non_null(strstr(dist_last_error(), "DIST_PMIX"));
+}
+
+/* Another launcher's ranks, as of torchrun within mpirun, are not those of PMIx. */
+static void test_whose_pmix(void **state)
+{
+    (void)state;
+    LAUNCHED("PMIX_RANK=1", "PMIX_NAMESPACE=space", "PMIX_SERVER_URI3=space.0;tcp4://127.0.0.1:1",
+             "RANK=1", "WORLD_SIZE=2");
+    assert_string_equal(detect().launcher, "PMIx");
+    LAUNCHED("SLURM_STEP_ID=0", "SLURM_PROCID=1", "SLURM_NTASKS=2", "SLURM_NODEID=1",
+             "SLURM_STEP_TASKS_PER_NODE=1(x2)", "SLURM_STEP_NODELIST=n[1-2]");
+    assert_true(detect().pmix && detect().guessed);
+    LAUNCHED("MASTER_ADDR=n1");
+    assert_false(detect().guessed);
+    LAUNCHED("OMPI_COMM_WORLD_RANK=1", "OMPI_COMM_WORLD_SIZE=2");
+    assert_true(detect().pmix);
+    assert_string_equal(warnings, "");
+    LAUNCHED("TORCHELASTIC_RUN_ID=x");
+    assert_false(detect().pmix);
 }
 
 static void test_mpich(void **state)
@@ -407,6 +451,8 @@ int main(void)
         cmocka_unit_test_setup(test_inside_distrun, clean),
         cmocka_unit_test_setup(test_distrun, clean),
         cmocka_unit_test_setup(test_openmpi, clean),
+        cmocka_unit_test_setup(test_pmix, clean),
+        cmocka_unit_test_setup(test_whose_pmix, clean),
         cmocka_unit_test_setup(test_mpich, clean),
         cmocka_unit_test_setup(test_srun, clean),
         cmocka_unit_test_setup(test_srun_one_node, clean),

@@ -6,7 +6,7 @@
 
 #include <poll.h>
 
-#define WAIT_MS 20000
+#define WAIT_MS 30000
 
 /* The parent holds the server, the ranks are processes. */
 struct job {
@@ -208,7 +208,7 @@ static void rank_waits_in_vain(int rank, void *arg)
     store = join(job, rank);
     CHECK(disti_store_all_gather(store, NULL, "here", "x", out, 1, 1000) == DIST_ERR_TIMEOUT);
     CHECK_SAYS("ranks 3, 5 did not come", "\"here\"");
-    CHECK(disti_now_ns() - begin < 15000000000);
+    CHECK(disti_now_ns() - begin < UNIT_SOON_NS);
     disti_store_close(store);
 }
 
@@ -490,7 +490,7 @@ static void test_nobody_there(void **state)
     disti_store_server_stop(server, 0);
     assert_int_equal(ranks_connect("127.0.0.1", port, 1, 2, 300, &store), DIST_ERR_RENDEZVOUS);
     assert_non_null(strstr(dist_last_error(), "Connection refused"));
-    assert_true(disti_now_ns() - begin < 5000000000);
+    assert_true(disti_now_ns() - begin < UNIT_SOON_NS);
     assert_null(store);
 }
 

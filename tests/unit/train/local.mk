@@ -10,8 +10,7 @@ train_tests = \
 	tests/unit/train/test_mnist \
 	tests/unit/train/test_optimizer \
 	tests/unit/train/test_options \
-	tests/unit/train/test_ranks \
-	tests/unit/train/test_sampler
+	tests/unit/train/test_ranks
 check_PROGRAMS += $(train_tests)
 TESTS += $(train_tests)
 
@@ -48,6 +47,3 @@ tests_unit_train_test_options_LDADD = $(train_test_libs)
 tests_unit_train_test_ranks_SOURCES = tests/unit/train/test_ranks.c tests/unit/train/unit.h
 tests_unit_train_test_ranks_CPPFLAGS = $(train_test_cppflags)
 tests_unit_train_test_ranks_LDADD = $(train_test_libs)
-tests_unit_train_test_sampler_SOURCES = tests/unit/train/test_sampler.c tests/unit/train/unit.h
-tests_unit_train_test_sampler_CPPFLAGS = $(train_test_cppflags)
-tests_unit_train_test_sampler_LDADD = $(train_test_libs)

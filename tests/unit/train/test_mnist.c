@@ -2,8 +2,9 @@
 /* The real MNIST, where $DIST_TEST_MNIST has it: read, and learned. */
 #include "unit.h"
 
+#include <dist/sampler.h>
+
 #include "train/data/batch.h"
-#include "train/data/sampler.h"
 #include "train/model/loss.h"
 #include "train/model/optimizer.h"
 
@@ -25,23 +26,27 @@ static void test_reads(void **state)
 static void train_epoch(struct model *model, struct batch *batch)
 {
     struct optimizer *optimizer;
-    struct sampler sampler;
+    struct dist_sampler_options order = DIST_SAMPLER_OPTIONS_INIT;
+    dist_sampler *sampler;
 
     assert_int_equal(optimizer_create("adadelta", model->parameters, 0, 0, &optimizer), 0);
-    assert_int_equal(sampler_create(train_set.count, 0, 1, &sampler), 0);
-    sampler_shuffle(&sampler, 1, 0);
+    order.count = train_set.count;
+    order.rank = 0;
+    order.world_size = 1;
+    order.seed = 1;
+    assert_int_equal(dist_sampler_create(NULL, &order, &sampler), DIST_OK);
     for (size_t step = 0; step < train_set.count / BATCH; step++) {
         struct pass pass = {BATCH, true, 1, step, batch->positions};
 
         batch->count = 0;
         for (uint32_t i = 0; i < BATCH; i++)
-            batch_add(batch, &train_set, sampler_at(&sampler, step * BATCH + i), i, 0);
+            batch_add(batch, &train_set, dist_sampler_at(sampler, step * BATCH + i), i, 0);
         loss_nll(BATCH, MODEL_CLASSES, model_forward(model, &pass, batch->images), batch->labels,
                  1.0F / BATCH, model_output_gradient(model));
         model_backward(model, &pass, batch->images);
         optimizer_step(optimizer, 1.0F, model->weights, model->gradients);
     }
-    sampler_destroy(&sampler);
+    dist_sampler_destroy(sampler);
     optimizer_destroy(optimizer);
 }
 

@@ -45,7 +45,6 @@ static uint64_t train(const char *arch, int world, double losses[STEPS])
     for (int rank = 0; rank < world; rank++) {
         comms[rank] = (struct comm){.rank = rank, .world = world};
         assert_int_equal(trainer_prepare(&options, &comms[rank], &trainers[rank]), 0);
-        sampler_shuffle(&trainers[rank].sampler, 1, 0);
     }
     for (int step = 0; step < STEPS; step++) {
         /* step 10 is the last of the epoch, with half a batch */

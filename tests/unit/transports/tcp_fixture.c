@@ -17,7 +17,7 @@
 
 #include <cmocka.h>
 
-#define FIXTURE_LIMIT_MS 10000
+#define FIXTURE_LIMIT_MS 20000
 
 static const struct dist_transport *const tcp = &disti_transport_tcp;
 

@@ -30,7 +30,7 @@ static void test_processes(void **state)
 {
     /* It looks who is lost in progress, and the battery sleeps for 2 s, the library for 100 ms. */
     const struct transport_battery_options options = {
-        .ranks = 4, .boundaries = boundaries, .loss_ms = 8000, .kept = MINIMAL_KEPT};
+        .ranks = 4, .boundaries = boundaries, .loss_ms = 15000, .kept = MINIMAL_KEPT};
 
     (void)state;
     assert_int_equal(transport_battery_run(dist_module_entry.transports[0], &options), 0);
@@ -39,7 +39,7 @@ static void test_processes(void **state)
 static void test_threads(void **state)
 {
     const struct transport_battery_options options = {
-        .ranks = 3, .threads = true, .boundaries = boundaries};
+        .ranks = 3, .threads = true, .boundaries = boundaries, .brief = true};
 
     (void)state;
     assert_int_equal(transport_battery_run(dist_module_entry.transports[0], &options), 0);

@@ -1,18 +1,16 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* The tcp transport: who calls whom, leaving, unexpected messages, sleeping. */
+#include "tests/unit/base/unit.h"
+
 #include "base/clock.h"
 #include "tcp_fixture.h"
 
 #include <errno.h>
 #include <poll.h>
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
-
-#include <cmocka.h>
 
 static const struct dist_transport *const tcp = &disti_transport_tcp;
 
@@ -61,7 +59,6 @@ static void test_dead_before_connected(void **unused)
     for (int dead = 0; dead < 2; dead++) {
         struct tcp_rank pair[2];
         struct dist_request request;
-        int64_t start = disti_now_ns();
         char name[40];
         int value;
 
@@ -70,7 +67,6 @@ static void test_dead_before_connected(void **unused)
         tcp_rank_close(&pair[dead]);
         tcp_recv(&pair[1 - dead], &request, dead, 8, &value, sizeof(value));
         assert_int_equal(tcp_finish(&pair[1 - dead], 1, &request), DIST_ERR_PEER_LOST);
-        assert_true(disti_now_ns() - start < INT64_C(1000000000));
         snprintf(name, sizeof(name), "lost rank %d", dead);
         assert_non_null(strstr(dist_last_error(), name));
         assert_non_null(strstr(dist_last_error(), "127.0.0.1:"));
@@ -107,7 +103,7 @@ static void test_leaving(void **unused)
 /* Drives until a message with this tag waits for its receive. */
 static void await_waiting(struct tcp_rank pair[2], uint64_t tag)
 {
-    int64_t deadline = disti_deadline_ms(10000);
+    int64_t deadline = disti_deadline_ms(UNIT_SOON_MS);
 
     while (tcp->probe_tag(pair[1].state, tag) != 0 && !disti_expired(deadline))
         tcp_drive(pair, 2);

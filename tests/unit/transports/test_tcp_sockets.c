@@ -1,18 +1,16 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* The tcp transport with several sockets a pair: how many, stripes in any order, ends. */
+#include "tests/unit/base/unit.h"
+
 #include "base/clock.h"
 #include "tcp_fixture.h"
 #include "transports/tcp/paths/ways.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <unistd.h>
-
-#include <cmocka.h>
 
 static const struct dist_transport *const tcp = &disti_transport_tcp;
 
@@ -174,7 +172,7 @@ struct hand {
 static int further_socket(struct tcp_rank *rank, int number)
 {
     unsigned char hello[DISTI_TCP_HELLO_BYTES];
-    int64_t deadline = disti_deadline_ms(10000);
+    int64_t deadline = disti_deadline_ms(UNIT_SOON_MS);
     size_t have = 0;
     int fd = raw_connect(rank);
 

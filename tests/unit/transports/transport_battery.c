@@ -14,7 +14,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#define BATTERY_CASE_MS 120000
+#define BATTERY_CASE_MS 300000
 #define BATTERY_RANKS 4
 #define BATTERY_BRIEF_RANKS 3
 

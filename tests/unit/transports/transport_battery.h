@@ -21,7 +21,7 @@ struct transport_battery_options {
     size_t kept;      /* bytes that a rank keeps for one that is ahead; 96 MiB */
     void *context;    /* handed on as config.context; NULL */
     const char *only; /* run the case of this name alone; all of them */
-    int loss_ms;      /* survivors of a killed rank know it within; 1000 */
+    int loss_ms;      /* survivors of a killed rank know it within; 10000 */
     bool acquainted;  /* the rank that is killed has talked to all others before */
     bool brief;       /* 3 ranks, and less where a case has much of one thing: for a way of a
                          transport that differs little from one that has had all; not in the

@@ -97,7 +97,7 @@ static bool fault_killed_victim(struct battery_rank *rank, unsigned char *data, 
 
 static bool fault_killed_survivor(struct battery_rank *rank, unsigned char *data, size_t bytes)
 {
-    int limit_ms = rank->options->loss_ms ? rank->options->loss_ms : 1000;
+    int limit_ms = rank->options->loss_ms ? rank->options->loss_ms : 10000;
     struct dist_request requests[5];
     int64_t took_ns;
 

@@ -7,7 +7,7 @@
 
 #define PROBE_TAG 5
 #define PROBE_OTHER_TAG 6
-#define PROBE_WAIT_MS 20000
+#define PROBE_WAIT_MS 60000
 
 static const size_t probe_sizes[] = {0, 70000, 8, 3000000, 5000};
 enum { PROBE_MESSAGES = sizeof(probe_sizes) / sizeof(probe_sizes[0]) };

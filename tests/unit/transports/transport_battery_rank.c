@@ -15,8 +15,8 @@
 #include <string.h>
 
 /* Nothing has moved for so long: a busy machine may take far longer for the whole. */
-#define RANK_WAIT_MS 20000
-#define RANK_MEET_MS 100000
+#define RANK_WAIT_MS 60000
+#define RANK_MEET_MS 280000
 /* Looks before a rank sleeps or yields, and before it leaves the CPU to others for a while. */
 #define RANK_SPINS 200
 #define RANK_YIELDS 1000

@@ -4,10 +4,13 @@
 #include <stdarg.h>
 #include <stdint.h>
 #include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
 
 #include <cmocka.h>
 
 #include "launch/options/words.h"
+#include "launch/run/error_file.h"
 #include "launch/run/failure.h"
 #include "launch/workers/binding.h"
 
@@ -142,13 +145,62 @@ static void test_first(void **state)
     assert_int_equal(disti_run_exit_code(&failure), 128 + SIGKILL);
 }
 
+/* What a worker may leave in its error file, and what is shown of it. */
+static void test_error_file(void **state)
+{
+    static const struct {
+        const char *file, *shown;
+    } cases[] = {
+        {"{\"message\": \"plain\"}", "plain"},
+        {"{\"message\": {\"message\": \"short\", \"extraInfo\": {\"timestamp\": \"1\","
+         " \"py_callstack\": \"Traceback:\\n  line \\\"1\\\"\\nEnd\\n\"}}}",
+         "Traceback:\n    line \"1\"\n  End"},
+        {" { \"a\" : [1, {\"message\": \"not this\"}, \"]\\\"\"], "
+         "\"message\":{\"message\":\"that\"}}",
+         "that"},
+        {"{\"message\": \"\\u00fc \\u20ac \\ud83d\\ude00 \\u001b[2J\\\\\"}",
+         "\u00fc \u20ac \U0001f600 [2J\\"},
+        {"{\"message\": \"cut off", NULL},
+        {"{\"message\": \"cut off\\", NULL},
+        {"{\"message\": {\"message\": 7}}", NULL},
+        {"{\"message\"", NULL},
+        {"{\"a\": [[[[", NULL},
+        {"{\"message\": \"\"}", NULL},
+        {"]]}}", NULL},
+        {"no JSON", NULL},
+        {"", NULL},
+    };
+    char path[] = "/tmp/dist-test-XXXXXX";
+    const int fd = mkstemp(path);
+
+    (void)state;
+    assert_true(fd >= 0);
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        const size_t bytes = strlen(cases[i].file);
+        char *shown;
+
+        assert_int_equal(ftruncate(fd, 0), 0);
+        assert_int_equal(pwrite(fd, cases[i].file, bytes, 0), (ssize_t)bytes);
+        shown = disti_run_error_text(path);
+        if (cases[i].shown)
+            assert_string_equal(shown ? shown : "none", cases[i].shown);
+        else
+            assert_null(shown);
+        free(shown);
+    }
+    close(fd);
+    unlink(path);
+    assert_null(disti_run_error_text(path));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_streams),  cmocka_unit_test(test_lists),
-        cmocka_unit_test(test_nodes),    cmocka_unit_test(test_signals),
-        cmocka_unit_test(test_endpoint), cmocka_unit_test(test_prefix),
-        cmocka_unit_test(test_parts),    cmocka_unit_test(test_first),
+        cmocka_unit_test(test_streams),    cmocka_unit_test(test_lists),
+        cmocka_unit_test(test_nodes),      cmocka_unit_test(test_signals),
+        cmocka_unit_test(test_endpoint),   cmocka_unit_test(test_prefix),
+        cmocka_unit_test(test_parts),      cmocka_unit_test(test_first),
+        cmocka_unit_test(test_error_file),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -115,8 +115,10 @@ MOVE_LINES(move_past, , move_line_past)
 MOVE_LINES(move_past_wide, MOVE_WIDE, move_line_past_wide)
 MOVE_LINES(move_near_wide, MOVE_WIDE, move_line_near_wide)
 
-static move_lines move_choose(bool past)
+static move_lines move_choose(uint8_t gait)
 {
+    bool past = gait & NODE_PAST;
+
     if (__builtin_cpu_supports("avx512f"))
         return past ? move_past_wide : move_near_wide;
     return past ? move_past : move_near;
@@ -127,9 +129,9 @@ void disti_node_store_fence(void)
     _mm_sfence();
 }
 #else
-static move_lines move_choose(bool past)
+static move_lines move_choose(uint8_t gait)
 {
-    (void)past;
+    (void)gait;
     return move_near;
 }
 
@@ -138,20 +140,20 @@ void disti_node_store_fence(void)
 }
 #endif
 
-void disti_node_move(char *to, const char *from, size_t bytes, bool past)
+void disti_node_move(char *to, const char *from, size_t bytes, uint8_t gait)
 {
     const size_t turn = MOVE_PAGES * MOVE_PAGE;
-    move_lines move = move_choose(past);
+    move_lines move = move_choose(gait);
     size_t at = move_least(bytes, -(uintptr_t)to % NODE_LINE), lines;
 
     if (bytes == 0)
         return;
-    if (bytes <= MOVE_PAGE && !past) {
+    if (gait == 0 || (bytes <= MOVE_PAGE && !(gait & NODE_PAST))) {
         memcpy(to, from, bytes);
         return;
     }
     memcpy(to, from, at);
-    for (; at + turn <= bytes; at += turn)
+    for (; gait & NODE_ASKS && at + turn <= bytes; at += turn)
         move(to + at, from + at, MOVE_PAGE, MOVE_PAGES);
     lines = (bytes - at) / NODE_LINE * NODE_LINE;
     move(to + at, from + at, lines, 1);

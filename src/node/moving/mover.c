@@ -32,14 +32,19 @@
 /* The least class: calls of up to so many bytes. */
 #define MOVER_LEAST 13
 
-static struct node_mover *mover_of(struct disti_node *node, const struct disti_node_op *op)
+int disti_node_size_class(const struct disti_node_op *op)
 {
     size_t bytes = op->largest * op->element_bytes;
     int size = 0;
 
     while (size < NODE_SIZES - 1 && bytes >> MOVER_LEAST >> size)
         size++;
-    return &node->movers[op->call.collective][size];
+    return size;
+}
+
+static struct node_mover *mover_of(struct disti_node *node, const struct disti_node_op *op)
+{
+    return &node->movers[op->call.collective][disti_node_size_class(op)];
 }
 
 static bool mover_tries(const struct node_mover *mover)
@@ -92,7 +97,6 @@ void disti_node_mover_choose(struct disti_node *node, struct disti_node_op *op)
         return;
     op->way = NODE_WAY_BOARD;
     op->in_area = op->chosen = true;
-    op->past = false;
     disti_node_roles(node, op);
     mover_count(mover);
 }

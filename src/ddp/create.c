@@ -1,0 +1,267 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* The start and the end. */
+#include "ddp.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/hash.h"
+#include "base/log.h"
+#include "device/driver.h"
+
+enum { DDP_FIRST_BUCKET = 1 << 20, DDP_BUCKET = 25 << 20 };
+
+static dist_status ddp_bad(const char *what)
+{
+    return disti_fail(DIST_ERR_INVALID_ARGUMENT, "dist_ddp_create: %s", what);
+}
+
+/* The options that the program gave, with what they leave to us. */
+static dist_status ddp_options(const struct dist_ddp_options *given,
+                               struct dist_ddp_options *options)
+{
+    *options = (struct dist_ddp_options)DIST_DDP_OPTIONS_INIT;
+    if (given && (given->size == 0 || given->size > sizeof(*options)))
+        return ddp_bad("options.size is wrong: initialise the options with DIST_DDP_OPTIONS_INIT");
+    if (given)
+        memcpy(options, given, given->size);
+    if (options->first_bucket_bytes == 0)
+        options->first_bucket_bytes = DDP_FIRST_BUCKET;
+    if (options->bucket_bytes == 0)
+        options->bucket_bytes = DDP_BUCKET;
+    if (options->hook_stages == 0)
+        options->hook_stages = 1;
+    if (options->hook_stages < 0 || options->hook_stages > DIST_DDP_STAGES_MAX)
+        return ddp_bad("options.hook_stages is not from 1 to DIST_DDP_STAGES_MAX");
+    if ((unsigned)options->wire > DIST_DDP_WIRE_INT8)
+        return ddp_bad("options.wire is no dist_ddp_wire");
+    if (options->hook && options->wire != DIST_DDP_WIRE_SAME)
+        return ddp_bad("options have both a hook and a wire: take one of them");
+    switch (options->dtype) {
+    case DIST_FLOAT32:
+        return DIST_OK;
+    case DIST_FLOAT64:
+    case DIST_FLOAT16:
+    case DIST_BFLOAT16:
+        return options->wire == DIST_DDP_WIRE_SAME ? DIST_OK
+                                                   : ddp_bad("options.wire is for float32 only");
+    default:
+        return ddp_bad("options.dtype is no floating-point type");
+    }
+}
+
+/* The caller frees it. NULL: no memory. */
+static char *ddp_quote(const char *name, int index)
+{
+    const size_t size = (name ? strlen(name) : 0) + 32;
+    char *text = malloc(size);
+
+    if (text && name)
+        disti_text(text, size, "'%s'", name);
+    else if (text)
+        disti_text(text, size, "parameter %d", index);
+    return text;
+}
+
+static dist_status ddp_parameter_copy(struct ddp_parameter *to,
+                                      const struct dist_ddp_parameter *from, int index)
+{
+    if (from->count == 0)
+        return disti_fail(DIST_ERR_INVALID_ARGUMENT,
+                          "dist_ddp_create: parameter %d has no elements", index);
+    if (from->buffer && !from->values)
+        return disti_fail(DIST_ERR_INVALID_ARGUMENT, "dist_ddp_create: buffer %d has no values",
+                          index);
+    *to = (struct ddp_parameter){.name = ddp_quote(from->name, index),
+                                 .values = from->values,
+                                 .count = from->count,
+                                 .gradient = from->buffer ? NULL : from->gradient,
+                                 .own = !from->buffer && !from->gradient};
+    return to->name ? DIST_OK : disti_fail(DIST_ERR_NO_MEMORY, "no memory for a parameter's name");
+}
+
+static dist_status ddp_parameters_copy(struct dist_ddp *ddp,
+                                       const struct dist_ddp_parameter *parameters, int count)
+{
+    dist_status status = DIST_OK;
+
+    ddp->parameters = calloc((size_t)count, sizeof(*ddp->parameters));
+    ddp->order = calloc((size_t)count, sizeof(*ddp->order));
+    ddp->came = calloc((size_t)count, sizeof(*ddp->came));
+    ddp->buckets = calloc((size_t)count, sizeof(*ddp->buckets));
+    if (ddp->options.find_unused || ddp->options.uneven)
+        ddp->tally = calloc((size_t)count + 1, sizeof(*ddp->tally));
+    if (!ddp->parameters || !ddp->order || !ddp->came || !ddp->buckets ||
+        (!ddp->tally && (ddp->options.find_unused || ddp->options.uneven)))
+        return disti_fail(DIST_ERR_NO_MEMORY, "no memory for %d parameters", count);
+    ddp->count = count;
+    for (int i = 0; i < count && status == DIST_OK; i++)
+        status = ddp_parameter_copy(&ddp->parameters[i], &parameters[i], i);
+    return status;
+}
+
+/* What all ranks have to say alike. */
+static uint64_t ddp_hash(const struct dist_ddp *ddp)
+{
+    const struct dist_ddp_options *options = &ddp->options;
+    const uint64_t settings[] = {(uint64_t)options->dtype,       options->first_bucket_bytes,
+                                 options->bucket_bytes,          options->sum,
+                                 options->find_unused,           options->uneven,
+                                 (uint64_t)options->wire,        options->hook != NULL,
+                                 (uint64_t)options->hook_stages, (uint64_t)ddp->count};
+    uint64_t hash = disti_hash_bytes(DISTI_HASH_START, settings, sizeof(settings));
+
+    for (int i = 0; i < ddp->count; i++) {
+        const struct ddp_parameter *parameter = &ddp->parameters[i];
+        const uint64_t facts[] = {parameter->count, parameter->gradient || parameter->own,
+                                  parameter->values != NULL};
+
+        hash = disti_hash_bytes(hash, facts, sizeof(facts));
+    }
+    return hash;
+}
+
+/* Every rank's word on whether it is ready, and for what: 0 where it has failed. */
+static dist_status ddp_agree(struct dist_ddp *ddp, dist_group *group, dist_status status)
+{
+    uint64_t mine = status == DIST_OK ? ddp_hash(ddp) | 1 : 0;
+    uint64_t *all = calloc((size_t)ddp->world, sizeof(*all));
+    dist_status gathered;
+
+    if (!all)
+        return disti_fail(DIST_ERR_NO_MEMORY, "no memory for a word of each of %d ranks",
+                          ddp->world);
+    gathered = dist_all_gather(group, &mine, all, 1, DIST_UINT64);
+    for (int i = 0; i < ddp->world && status == DIST_OK && gathered == DIST_OK; i++) {
+        if (all[i] == 0)
+            status = disti_fail(DIST_ERR_ABORTED,
+                                "rank %d: dist_ddp_create failed on rank %d, "
+                                "whose own message says why",
+                                ddp->rank, i);
+        else if (all[i] != mine)
+            status = disti_fail(DIST_ERR_MISMATCH,
+                                "rank %d: dist_ddp_create: rank %d has other "
+                                "parameters or options than this rank; give all ranks the same "
+                                "list, counts and options",
+                                ddp->rank, i);
+    }
+    free(all);
+    return status != DIST_OK ? status : gathered;
+}
+
+static bool ddp_is_device(const struct dist_ddp *ddp)
+{
+    const struct disti_driver *driver = disti_driver_loaded();
+
+    return driver && ddp->gradients > 0 &&
+           disti_driver_owns(driver, ddp->parameters[ddp->order[0]].gradient);
+}
+
+/* What a rank does alone. */
+static dist_status ddp_prepare(struct dist_ddp *ddp, dist_group *group,
+                               const struct dist_ddp_parameter *parameters, int count,
+                               const struct dist_ddp_options *options)
+{
+    dist_status status = ddp_options(options, &ddp->options);
+
+    if (status == DIST_OK && (count < 1 || !parameters))
+        status = ddp_bad(count < 1 ? "there are no parameters" : "parameters is NULL");
+    if (status == DIST_OK)
+        status = ddp_parameters_copy(ddp, parameters, count);
+    if (status == DIST_OK)
+        status = disti_ddp_place(ddp, group);
+    if (status != DIST_OK)
+        return status;
+    ddp->device = ddp_is_device(ddp);
+    if (ddp->device && ddp->options.wire != DIST_DDP_WIRE_SAME)
+        return disti_fail(DIST_ERR_UNSUPPORTED, "dist_ddp_create: options.wire is for host memory");
+    if (ddp->device && (ddp->options.uneven || ddp->options.find_unused))
+        return disti_fail(DIST_ERR_UNSUPPORTED, "dist_ddp_create: uneven and find_unused are for "
+                                                "gradients in host memory");
+    ddp->wire = disti_ddp_wire(&ddp->options);
+    ddp->stage_count = ddp->wire->stages ? ddp->wire->stages : ddp->options.hook_stages;
+    return DIST_OK;
+}
+
+/* What all ranks do together. */
+static dist_status ddp_connect(struct dist_ddp *ddp, dist_group *group)
+{
+    dist_status status = DIST_OK;
+
+    for (int i = 0; i < ddp->stage_count && status == DIST_OK; i++)
+        status = dist_dup_group(group, NULL, &ddp->stages[i]);
+    for (int i = 0; i < ddp->count && status == DIST_OK; i++)
+        if (ddp->parameters[i].values)
+            status = dist_broadcast(ddp->stages[0], ddp->parameters[i].values,
+                                    ddp->parameters[i].count, ddp->options.dtype, 0);
+    return status == DIST_OK ? disti_ddp_buckets_make(ddp) : status;
+}
+
+/* Leaves its groups; then nothing uses its memory any more. */
+static dist_status ddp_free(struct dist_ddp *ddp)
+{
+    dist_status status = ddp->failed, left;
+
+    disti_ddp_buckets_free(ddp);
+    for (int i = 0; i < ddp->stage_count; i++) {
+        left = dist_destroy_process_group(ddp->stages[i]);
+        status = status == DIST_OK ? left : status;
+    }
+    dist_free(NULL, ddp->memory);
+    for (int i = 0; i < ddp->count; i++)
+        free(ddp->parameters[i].name);
+    free(ddp->parameters);
+    free(ddp->order);
+    free(ddp->came);
+    free(ddp->buckets);
+    free(ddp->tally);
+    free(ddp);
+    return status;
+}
+
+dist_status dist_ddp_create(dist_group *group, const struct dist_ddp_parameter *parameters,
+                            int count, const struct dist_ddp_options *options, dist_ddp **ddp_p)
+{
+    struct dist_ddp *ddp;
+    dist_status status;
+
+    if (!group || !ddp_p)
+        return ddp_bad(group ? "ddp_p is NULL" : "group is NULL");
+    ddp = calloc(1, sizeof(*ddp));
+    if (!ddp)
+        return disti_fail(DIST_ERR_NO_MEMORY, "no memory for a dist_ddp");
+    ddp->rank = dist_get_rank(group);
+    ddp->world = dist_get_world_size(group);
+    status = ddp_agree(ddp, group, ddp_prepare(ddp, group, parameters, count, options));
+    if (status == DIST_OK) {
+        status = ddp_connect(ddp, group);
+        if (status != DIST_OK)
+            disti_ddp_fail(ddp, status);
+    }
+    if (status == DIST_OK)
+        *ddp_p = ddp;
+    else
+        ddp_free(ddp);
+    return status;
+}
+
+/* Has any gradient of this step been given? */
+static bool ddp_is_in_step(const struct dist_ddp *ddp)
+{
+    for (int i = 0; i < ddp->count; i++)
+        if (ddp->parameters[i].ready && !ddp->local)
+            return true;
+    return false;
+}
+
+dist_status dist_ddp_destroy(dist_ddp *ddp)
+{
+    dist_status status;
+
+    if (!ddp)
+        return DIST_OK;
+    if (ddp->failed == DIST_OK && ddp_is_in_step(ddp))
+        disti_ddp_fail(ddp, DIST_ERR_ABORTED);
+    status = ddp_free(ddp);
+    return status == DIST_ERR_ABORTED ? DIST_OK : status;
+}

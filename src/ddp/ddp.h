@@ -1,0 +1,124 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Data-parallel training: what the files of this folder share. */
+#ifndef DISTI_DDP_DDP_H
+#define DISTI_DDP_DDP_H
+
+#include <dist/ddp.h>
+
+/* A parameter or a buffer, by the index that the program knows. */
+struct ddp_parameter {
+    char *name;
+    void *values;
+    size_t count;
+    char *gradient; /* NULL: it has none */
+    bool own;       /* the gradient is in ddp->memory */
+    int bucket;
+    bool ready;     /* in this pass: it belongs to the library */
+    bool touched;   /* since the last step that was reduced */
+    double squares; /* the sum of them, if ddp->clips */
+};
+
+/*
+ *              all its gradients are ready,           the work has ended, and the wire
+ *              those before it have started           starts nothing more
+ *     FILLING -----------------------------> MOVING ---------------------------------> REDUCED
+ *        ^                                   |    ^                                       |
+ *        |                                   +----+ the work has ended: the next stage    |
+ *        +--------------------------------------------------------------------------------+
+ *                                       the step has ended
+ */
+enum ddp_state { DDP_FILLING, DDP_MOVING, DDP_REDUCED };
+
+struct ddp_bucket {
+    enum ddp_state state; /* ddp_bucket_next and ddp_bucket_refill change it */
+    int stage;            /* of the work that moves it */
+    dist_work *work;
+    int first, count; /* its gradients in ddp->order */
+    int missing;      /* gradients that are not ready */
+    struct dist_ddp_bucket shape;
+    void *wire; /* the wire's own; made by its open */
+};
+
+struct dist_ddp {
+    dist_group *stages[DIST_DDP_STAGES_MAX]; /* a group each: see ddp_stages_move */
+    int stage_count;
+    int rank, world;
+    struct dist_ddp_options options;
+    const struct ddp_wire *wire;
+    struct ddp_parameter *parameters;
+    int count;
+    void *memory; /* of gradients that the program has no place for */
+    bool device;  /* gradients are a GPU's */
+    int *order;   /* the gradients, as buckets take them */
+    int gradients;
+    struct ddp_bucket *buckets;
+    int bucket_count;
+    int next;       /* the first bucket that has not started */
+    int *came;      /* the order in which gradients became ready in the first step */
+    int came_count; /* -1: the order is decided */
+    bool local;     /* steps are not reduced: dist_ddp_set_sync */
+    bool joined;    /* this rank has no more batches */
+    bool clips;     /* the squares are added up as buckets arrive */
+    bool squared;   /* they are those of the gradients */
+    int32_t *tally; /* ranks that took part, then ranks that had each gradient; NULL: not asked */
+    dist_work *tally_work;
+    dist_status failed;
+    struct dist_ddp_stats stats;
+};
+
+/* What travels. One row a form in wire/wire.c. */
+struct ddp_wire {
+    const char *name;
+    int stages; /* that start an operation; 0: as the options say */
+    /* Memory for a bucket, at bucket->wire. May be NULL, close too. */
+    dist_status (*open)(struct dist_ddp *ddp, struct ddp_bucket *bucket);
+    void (*close)(struct dist_ddp *ddp, struct ddp_bucket *bucket);
+    /* As dist_ddp_hook_fn, on ddp->stages[stage]. */
+    dist_status (*next)(struct dist_ddp *ddp, struct ddp_bucket *bucket, int stage,
+                        dist_work **work_p);
+};
+
+extern const struct ddp_wire disti_wire_same, disti_wire_float16, disti_wire_bfloat16;
+extern const struct ddp_wire disti_wire_int8, disti_wire_hook;
+
+/* The row that the options ask for. */
+const struct ddp_wire *disti_ddp_wire(const struct dist_ddp_options *options);
+
+/* "'conv1.bias'" of parameter i, for messages. */
+const char *disti_ddp_name(const struct dist_ddp *ddp, int i);
+
+/* Ends it on all ranks. Returns status, which stays. */
+dist_status disti_ddp_fail(struct dist_ddp *ddp, dist_status status);
+
+/* Says why a call comes at the wrong time or with a wrong argument: failed, NULL, no such index. */
+dist_status disti_ddp_check(const struct dist_ddp *ddp, const char *call);
+
+/*
+ * Places the gradients that have no memory, and sets the order: the last parameter first. Local.
+ * Buckets follow the order: made anew by the second, freed by the third.
+ */
+dist_status disti_ddp_place(struct dist_ddp *ddp, dist_group *group);
+dist_status disti_ddp_buckets_make(struct dist_ddp *ddp);
+void disti_ddp_buckets_free(struct dist_ddp *ddp);
+
+/* After the first step: rank 0's order for all. Collective. */
+dist_status disti_ddp_decide_order(struct dist_ddp *ddp);
+
+/* Starts buckets that are full, and moves those that have started on. Does not block. */
+dist_status disti_ddp_advance(struct dist_ddp *ddp);
+
+/* Zeroes what bucket has of this rank's gradients that were left out. Host memory. */
+void disti_ddp_clear(struct ddp_parameter *parameter, dist_dtype dtype);
+
+/* Who took part in the step, and who had which gradient: added up over the ranks beside the last
+ * buckets. The second blocks. Both do nothing if no option asks for it. */
+dist_status disti_ddp_tally_start(struct dist_ddp *ddp);
+dist_status disti_ddp_tally_end(struct dist_ddp *ddp);
+
+/* Adds up the squares of a bucket that has arrived. */
+void disti_ddp_square(struct dist_ddp *ddp, const struct ddp_bucket *bucket);
+
+/* Reduces a step, whatever is ready. Blocks. */
+dist_status disti_ddp_reduce(struct dist_ddp *ddp);
+
+#endif

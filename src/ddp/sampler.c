@@ -1,0 +1,147 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Which samples a rank sees in an epoch. */
+#include <dist/sampler.h>
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/log.h"
+#include "permute.h"
+
+/*
+ *     order of the epoch   | seen before | rank 0 | rank 1 | rank 0 | rank 1 | rank 0 | (rank 1) |
+ *                          0             start                                        count
+ *                                                                       the first of the order
+ * again
+ */
+struct dist_sampler {
+    struct dist_sampler_options options;
+    uint64_t epoch, key;
+    uint64_t start; /* samples of the epoch that were seen before it was restored, by all ranks */
+    uint64_t taken; /* samples that this rank has taken since */
+};
+
+static dist_status sampler_bad(const char *what)
+{
+    return disti_fail(DIST_ERR_INVALID_ARGUMENT, "dist_sampler_create: %s", what);
+}
+
+static dist_status sampler_check(const dist_group *group,
+                                 const struct dist_sampler_options *options)
+{
+    if (!options || options->size != sizeof(*options))
+        return sampler_bad("initialise the options with DIST_SAMPLER_OPTIONS_INIT");
+    if (options->count == 0)
+        return sampler_bad("options.count is 0: give the number of samples in the data set");
+    if (!group && (options->rank < 0 || options->world_size < 0))
+        return sampler_bad("give a group, or rank and world_size in the options");
+    return DIST_OK;
+}
+
+dist_status dist_sampler_create(const dist_group *group, const struct dist_sampler_options *options,
+                                dist_sampler **sampler_p)
+{
+    dist_status status =
+        sampler_p ? sampler_check(group, options) : sampler_bad("sampler_p is NULL");
+    struct dist_sampler *sampler;
+
+    if (status != DIST_OK)
+        return status;
+    sampler = calloc(1, sizeof(*sampler));
+    if (!sampler)
+        return disti_fail(DIST_ERR_NO_MEMORY, "no memory for a sampler");
+    sampler->options = *options;
+    if (options->rank < 0)
+        sampler->options.rank = dist_get_rank(group);
+    if (options->world_size < 0)
+        sampler->options.world_size = dist_get_world_size(group);
+    if (sampler->options.world_size < 1 || sampler->options.rank >= sampler->options.world_size) {
+        status =
+            disti_fail(DIST_ERR_INVALID_ARGUMENT, "dist_sampler_create: there is no rank %d of %d",
+                       sampler->options.rank, sampler->options.world_size);
+        free(sampler);
+        return status;
+    }
+    dist_sampler_set_epoch(sampler, 0);
+    *sampler_p = sampler;
+    return DIST_OK;
+}
+
+void dist_sampler_destroy(dist_sampler *sampler)
+{
+    free(sampler);
+}
+
+void dist_sampler_set_epoch(dist_sampler *sampler, uint64_t epoch)
+{
+    sampler->epoch = epoch;
+    sampler->key = disti_permute_key(sampler->options.seed, epoch);
+    sampler->start = 0;
+    sampler->taken = 0;
+}
+
+uint64_t dist_sampler_count(const dist_sampler *sampler)
+{
+    const uint64_t world = (uint64_t)sampler->options.world_size;
+    const uint64_t left = sampler->options.count - sampler->start;
+
+    return left / world + (!sampler->options.drop_last && left % world != 0);
+}
+
+/* The place of this rank's i-th sample in the order, which begins again behind its end. */
+static uint64_t sampler_place(const struct dist_sampler *sampler, uint64_t i)
+{
+    return sampler->start + i * (uint64_t)sampler->options.world_size +
+           (uint64_t)sampler->options.rank;
+}
+
+uint64_t dist_sampler_at(const dist_sampler *sampler, uint64_t i)
+{
+    const uint64_t count = sampler->options.count, at = sampler_place(sampler, i) % count;
+
+    return sampler->options.shuffle ? disti_permute(count, sampler->key, at) : at;
+}
+
+bool dist_sampler_is_padding(const dist_sampler *sampler, uint64_t i)
+{
+    return sampler_place(sampler, i) >= sampler->options.count;
+}
+
+bool dist_sampler_next(dist_sampler *sampler, uint64_t *index_p)
+{
+    if (sampler->taken >= dist_sampler_count(sampler))
+        return false;
+    *index_p = dist_sampler_at(sampler, sampler->taken++);
+    return true;
+}
+
+void dist_sampler_skip(dist_sampler *sampler, uint64_t samples)
+{
+    const uint64_t left = dist_sampler_count(sampler) - sampler->taken;
+
+    sampler->taken += samples < left ? samples : left;
+}
+
+void dist_sampler_save(const dist_sampler *sampler, struct dist_sampler_state *state_p)
+{
+    const uint64_t left = sampler->options.count - sampler->start;
+    const uint64_t seen = sampler->taken * (uint64_t)sampler->options.world_size;
+
+    *state_p = (struct dist_sampler_state){.seed = sampler->options.seed,
+                                           .epoch = sampler->epoch,
+                                           .seen = sampler->start + (seen < left ? seen : left)};
+}
+
+dist_status dist_sampler_restore(dist_sampler *sampler, const struct dist_sampler_state *state)
+{
+    if (state->seen > sampler->options.count)
+        return disti_fail(DIST_ERR_INVALID_ARGUMENT,
+                          "dist_sampler_restore: %llu samples of the epoch were seen, but the data "
+                          "set has only %llu: is the state of another one?",
+                          (unsigned long long)state->seen,
+                          (unsigned long long)sampler->options.count);
+    sampler->options.seed = state->seed;
+    dist_sampler_set_epoch(sampler, state->epoch);
+    sampler->start = state->seen;
+    return DIST_OK;
+}

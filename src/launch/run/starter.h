@@ -1,0 +1,65 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* The starter: in the agent's place with -H and --hostfile, it starts an agent on each host. */
+#ifndef DISTI_LAUNCH_RUN_STARTER_H
+#define DISTI_LAUNCH_RUN_STARTER_H
+
+#include "launch/options/options.h"
+#include "launch/output/output.h"
+
+#include <signal.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+/*
+ *     guard -- signals --> starter -- standard input --> remote shell ==> distrun on the host
+ *                             ^----- lines of output -----------'
+ *
+ * An agent there is leashed: what it reads on its standard input is from the starter, and the end
+ * of that is the starter's end. A byte is a signal's number, or DISTI_RUN_HURRY. The shell on the
+ * host may take the first ones for itself, so the starter says the latest again and again.
+ */
+enum {
+    DISTI_RUN_TERMINAL = 128, /* added to a signal that a terminal sends to all below its shell */
+    DISTI_RUN_HURRY = 255     /* a second signal: do not wait for anything */
+};
+
+/* A host, and its remote shell. */
+struct disti_run_host {
+    const char *name;
+    pid_t pid; /* 0: not started */
+    bool ended;
+    int code;     /* what the shell would say */
+    int to_fd;    /* its standard input; -1: closed */
+    char *script; /* what goes there first; NULL: it has */
+    size_t bytes, sent;
+};
+
+struct disti_run_starter {
+    const struct disti_run_options *options;
+    int signals_fd, child_fd, done_fd;
+    struct disti_run_host *hosts;
+    int count, alive, outputs_left;
+    struct disti_run_output *outputs[2];
+    int first;          /* the host that ended first with a failure; -1: none */
+    int stop_signal;    /* that came to this distrun; 0: none */
+    unsigned char word; /* what all agents are to hear; 0: nothing */
+    int64_t stopped_at; /* when the signal came */
+    int64_t tell_at;    /* when `word` is said, again; INT64_MAX: not */
+    int64_t kill_at;    /* SIGKILL for the remote shells; INT64_MAX: not yet */
+    bool hurry;         /* do not wait for output to be read */
+    char secret[33];    /* of the job's agents; "": none, without OpenSSL */
+    char master[256];   /* where they meet */
+    int master_port;
+};
+
+/* For disti_run_guard; arg is struct disti_run_options. Returns the exit code of distrun. */
+int disti_run_starter(int signals_fd, const sigset_t *mask, void *arg);
+
+/*
+ * starter_begin.c: starts a remote shell for each host, with the script that it is to get, and
+ * readers of what they print. On failure some may run.
+ */
+dist_status disti_run_starter_begin(struct disti_run_starter *starter);
+
+#endif

@@ -1,0 +1,125 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * The gait of a copy: as the C library does it, or with lines asked for ahead, or past the caches.
+ * All give the same result. Which is soonest depends on the CPU (on some it takes twice as long to
+ * ask for a line that another CPU has, on others half), on sizes, caches, and on who else uses
+ * them. So every rank tries them in its own calls, of each collective and size class, and need not
+ * agree with others:
+ *
+ *   call     0   1   2   3   0   1  ...  3         then the one that took least
+ *
+ * What counts is the rank's own work, without its waits. Trials come again as those of mover.c do.
+ */
+#include "base/clock.h"
+#include "node/state.h"
+
+#include <string.h>
+
+#define GAIT_TRIALS (3 * NODE_GAITS)
+/* After so many calls of a class the trials begin anew, for the first time and then. */
+#define GAIT_CALLS_FIRST 64
+#define GAIT_CALLS 2000
+
+static struct node_gaits *gaits_of(struct disti_node *node, const struct disti_node_op *op)
+{
+    return &node->gaits[op->call.collective][disti_node_size_class(op)];
+}
+
+/* A sum in segments reads and writes the memory of all ranks at once: it does best to ask for it.
+ */
+static bool gait_is_given(const struct node_gaits *gaits, const struct disti_node_op *op)
+{
+    return gaits->was_direct && disti_node_pattern(op->call.collective)->reduces;
+}
+
+void disti_node_gait_choose(struct disti_node *node, struct disti_node_op *op, bool past)
+{
+    struct node_gaits *gaits = gaits_of(node, op);
+    const struct node_gait *gait = gaits->was_direct ? &gaits->direct : &gaits->elsewhere;
+
+    op->worked_ns = 0;
+    op->tries_gait = gait->calls < GAIT_TRIALS && !gait_is_given(gaits, op);
+    op->gait = op->tries_gait ? (uint8_t)(gait->calls % NODE_GAITS) : gait->best;
+    if (gait_is_given(gaits, op))
+        op->gait = NODE_ASKS | NODE_PAST;
+    if (!past)
+        op->gait &= NODE_ASKS;
+}
+
+static void gait_record(struct node_gait *gait, const struct disti_node_op *op)
+{
+    uint64_t bytes = op->largest * op->element_bytes;
+    uint64_t ns = (uint64_t)op->worked_ns * 1024 / (bytes / 1024 + 1) + 1;
+    uint32_t *least = &gait->ns[op->gait];
+
+    if (!*least || ns < *least)
+        *least = ns < UINT32_MAX ? (uint32_t)ns : UINT32_MAX;
+}
+
+static void gait_decide(struct node_gait *gait)
+{
+    for (uint8_t i = 0; i < NODE_GAITS; i++) {
+        bool better = !gait->ns[gait->best] || gait->ns[i] < gait->ns[gait->best];
+
+        if (gait->ns[i] && better)
+            gait->best = i;
+    }
+}
+
+void disti_node_gait_learn(struct disti_node *node, const struct disti_node_op *op)
+{
+    struct node_gaits *gaits = gaits_of(node, op);
+    bool direct = op->way == NODE_WAY_DIRECT, was_direct = gaits->was_direct;
+    struct node_gait *gait = direct ? &gaits->direct : &gaits->elsewhere;
+
+    gaits->was_direct = direct;
+    if (op->way == NODE_WAY_CMA || direct != was_direct)
+        return;
+    if (op->tries_gait)
+        gait_record(gait, op);
+    if (++gait->calls == GAIT_TRIALS)
+        gait_decide(gait);
+    if (gait->calls == (gait->tried ? GAIT_CALLS : GAIT_CALLS_FIRST))
+        *gait = (struct node_gait){.best = gait->best, .tried = true};
+}
+
+/* ---- work, and its time ---- */
+
+static int64_t gait_clock(const struct disti_node_op *op)
+{
+    return op->tries_gait ? disti_now_ns() : 0;
+}
+
+bool disti_node_work(struct disti_node *node, struct disti_node_op *op)
+{
+    int64_t begun = gait_clock(op);
+    bool ended;
+
+    if (op->paired)
+        ended = disti_node_pairs_work(node, op);
+    else if (disti_node_pattern(op->call.collective)->reduces)
+        ended = disti_node_reduce_some(node, op);
+    else
+        ended = disti_node_copy_some(node, op);
+    op->worked_ns += gait_clock(op) - begun;
+    return ended;
+}
+
+void disti_node_work_fill(struct disti_node *node, struct disti_node_op *op, uint64_t round)
+{
+    int64_t begun = gait_clock(op);
+
+    if (op->paired)
+        disti_node_pairs_fill(node, op, round);
+    else
+        disti_node_fill(node, op, round);
+    op->worked_ns += gait_clock(op) - begun;
+}
+
+void disti_node_work_drain(struct disti_node *node, struct disti_node_op *op, uint64_t round)
+{
+    int64_t begun = gait_clock(op);
+
+    disti_node_drain(node, op, round);
+    op->worked_ns += gait_clock(op) - begun;
+}

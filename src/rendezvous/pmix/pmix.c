@@ -1,0 +1,254 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Asking PMIx, by a thread that may be left behind. */
+#include "rendezvous/pmix/pmix.h"
+
+#include "base/clock.h"
+#include "base/settings/env.h"
+#include "base/thread.h"
+#include "rendezvous/pmix/library.h"
+#include "store/client.h"
+
+#include <limits.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define PMIX_LOOK_MS 5 /* at most between two looks for an answer */
+
+static const struct disti_pmix_api *_Atomic pmix_api; /* NULL: not loaded */
+
+/* Who this process is, as the server said, once it is connected, in the process of that number. */
+static struct disti_pmix_proc pmix_self;
+static _Atomic pid_t pmix_connected;
+
+bool disti_pmix_is_offered(void)
+{
+    static const char *const servers[] = {"PMIX_SERVER_URI41", "PMIX_SERVER_URI4",
+                                          "PMIX_SERVER_URI3", "PMIX_SERVER_URI21",
+                                          "PMIX_SERVER_URI2"};
+    bool server = false;
+
+    for (size_t i = 0; i < sizeof(servers) / sizeof(servers[0]); i++)
+        server = server || disti_env(servers[i]);
+    return server && disti_env("PMIX_NAMESPACE") && disti_env("PMIX_RANK");
+}
+
+/* ---- questions ---- */
+
+/* What is asked, in a thread of its own: so a server that does not answer keeps that, not us. */
+struct pmix_question {
+    int (*ask)(struct pmix_question *question); /* returns a status of PMIx */
+    _Atomic int left;                           /* which of the two have done with it */
+    int status, rank, number;
+    struct disti_pmix_job job;
+    char text[DISTI_PMIX_TEXT];
+};
+
+/* There is one at a time: two fences of one process could meet each other's. */
+static atomic_flag pmix_asking = ATOMIC_FLAG_INIT;
+
+/* The second of asker and thread frees the question, and the next one may be asked. */
+static void pmix_leave_question(struct pmix_question *question)
+{
+    if (atomic_fetch_add(&question->left, 1) == 0)
+        return;
+    free(question);
+    atomic_flag_clear(&pmix_asking);
+}
+
+static void *pmix_answer(void *arg)
+{
+    struct pmix_question *question = arg;
+
+    question->status = question->ask(question);
+    pmix_leave_question(question);
+    return NULL;
+}
+
+/* NULL, with the reason: it cannot be asked. */
+static struct pmix_question *pmix_question_new(int (*ask)(struct pmix_question *), int64_t deadline,
+                                               char *reason)
+{
+    struct pmix_question *question;
+    int delay_ms = 1;
+
+    while (atomic_flag_test_and_set(&pmix_asking)) {
+        if (disti_expired(deadline)) {
+            snprintf(reason, DISTI_PMIX_REASON,
+                     "the server has not answered yet what it was asked before");
+            return NULL;
+        }
+        disti_store_back_off(&delay_ms, PMIX_LOOK_MS, deadline);
+    }
+    question = calloc(1, sizeof(*question));
+    if (question) {
+        question->ask = ask;
+        return question;
+    }
+    snprintf(reason, DISTI_PMIX_REASON, "no memory is left");
+    atomic_flag_clear(&pmix_asking);
+    return NULL;
+}
+
+/* Asks and waits. True: the answer is there; the caller leaves the question in any case. */
+static bool pmix_ask(struct pmix_question *question, int64_t deadline, char *reason)
+{
+    int delay_ms = 1;
+    pthread_t thread;
+
+    if (disti_thread_create(&thread, pmix_answer, question) != 0) {
+        snprintf(reason, DISTI_PMIX_REASON, "no thread can be started");
+        atomic_store(&question->left, 1);
+        return false;
+    }
+    pthread_detach(thread);
+    while (atomic_load(&question->left) == 0 && !disti_expired(deadline))
+        disti_store_back_off(&delay_ms, PMIX_LOOK_MS, deadline);
+    if (atomic_load(&question->left) == 0)
+        snprintf(reason, DISTI_PMIX_REASON, "no answer until the deadline");
+    else if (question->status != DISTI_PMIX_SUCCESS)
+        snprintf(reason, DISTI_PMIX_REASON, "%s, status %d",
+                 pmix_api->error_string(question->status), question->status);
+    else
+        return true;
+    return false;
+}
+
+/* ---- what is asked ---- */
+
+/* A forked child runs this too: the connection is not its own. */
+static void pmix_disconnect(void)
+{
+    if (pmix_connected == getpid() && !atomic_flag_test_and_set(&pmix_asking))
+        pmix_api->finalize(NULL, 0);
+}
+
+static int pmix_connect(struct pmix_question *question)
+{
+    int status = pmix_api->init(&pmix_self, NULL, 0);
+
+    (void)question;
+    if (status == DISTI_PMIX_SUCCESS) {
+        pmix_connected = getpid();
+        atexit(pmix_disconnect);
+    }
+    return status;
+}
+
+bool disti_pmix_open(int64_t deadline, char reason[DISTI_PMIX_REASON])
+{
+    struct pmix_question *question;
+    bool open;
+
+    pmix_api = disti_pmix_load(reason);
+    if (!pmix_api || pmix_connected == getpid())
+        return pmix_api;
+    if (pmix_connected) {
+        snprintf(reason, DISTI_PMIX_REASON, "this process was forked by one that is connected");
+        return false;
+    }
+    question = pmix_question_new(pmix_connect, deadline, reason);
+    if (!question)
+        return false;
+    open = pmix_ask(question, deadline, reason);
+    pmix_leave_question(question);
+    return open;
+}
+
+/* A value as text or as number; false: it is not there, or something else. */
+static bool pmix_get(const struct disti_pmix_proc *of, const char *key, char *text, int *number)
+{
+    struct disti_pmix_value *value = NULL;
+    bool found = true;
+
+    if (pmix_api->get(of, key, NULL, 0, &value) != DISTI_PMIX_SUCCESS || !value)
+        return false;
+    if (text && value->type == DISTI_PMIX_STRING && value->data.string)
+        snprintf(text, DISTI_PMIX_TEXT, "%s", value->data.string);
+    else if (number && value->type == DISTI_PMIX_UINT32 && value->data.uint32 <= INT_MAX)
+        *number = (int)value->data.uint32;
+    else if (number && value->type == DISTI_PMIX_UINT16)
+        *number = value->data.uint16;
+    else
+        found = false;
+    if (value->type == DISTI_PMIX_STRING)
+        free(value->data.string);
+    free(value);
+    return found;
+}
+
+static int pmix_get_job(struct pmix_question *question)
+{
+    struct disti_pmix_proc all = pmix_self;
+    struct disti_pmix_job *job = &question->job;
+
+    all.rank = DISTI_PMIX_RANK_ALL;
+    *job = (struct disti_pmix_job){-1, -1, -1};
+    pmix_get(&all, DISTI_PMIX_JOB_SIZE, NULL, &job->world_size);
+    pmix_get(&all, DISTI_PMIX_LOCAL_SIZE, NULL, &job->local_world_size);
+    pmix_get(&pmix_self, DISTI_PMIX_LOCAL_RANK, NULL, &job->local_rank);
+    return DISTI_PMIX_SUCCESS;
+}
+
+bool disti_pmix_ask_job(int64_t deadline, struct disti_pmix_job *job_p,
+                        char reason[DISTI_PMIX_REASON])
+{
+    struct pmix_question *question = pmix_question_new(pmix_get_job, deadline, reason);
+    bool answered = question && pmix_ask(question, deadline, reason);
+
+    if (answered)
+        *job_p = question->job;
+    if (question)
+        pmix_leave_question(question);
+    return answered;
+}
+
+/*
+ * No time limit goes with the fence: servers of one job give up at different times, if at all, and
+ * the next fence of those that did would meet this one of the others.
+ */
+static int pmix_carry(struct pmix_question *question)
+{
+    struct disti_pmix_value text = {.type = DISTI_PMIX_STRING};
+    struct disti_pmix_info collect = {.key = DISTI_PMIX_COLLECT_DATA};
+    struct disti_pmix_proc first = pmix_self;
+    char key[32];
+    int status = DISTI_PMIX_SUCCESS;
+
+    snprintf(key, sizeof(key), "dist.meet.%d", question->number);
+    text.data.string = question->text;
+    collect.value.type = DISTI_PMIX_BOOL;
+    collect.value.data.flag = true;
+    first.rank = 0;
+    if (question->rank == 0)
+        status = pmix_api->put(DISTI_PMIX_GLOBAL, key, &text);
+    if (question->rank == 0 && status == DISTI_PMIX_SUCCESS)
+        status = pmix_api->commit();
+    if (status == DISTI_PMIX_SUCCESS)
+        status = pmix_api->fence(NULL, 0, &collect, 1);
+    if (status == DISTI_PMIX_SUCCESS && question->rank != 0 &&
+        !pmix_get(&first, key, question->text, NULL))
+        question->text[0] = 0;
+    return status;
+}
+
+bool disti_pmix_spread(int rank, char text[DISTI_PMIX_TEXT], int64_t deadline,
+                       char reason[DISTI_PMIX_REASON])
+{
+    static _Atomic int meetings; /* each has a key of its own: values once read are kept */
+    struct pmix_question *question = pmix_question_new(pmix_carry, deadline, reason);
+    bool answered;
+
+    if (!question)
+        return false;
+    question->rank = rank;
+    question->number = meetings++;
+    memcpy(question->text, text, DISTI_PMIX_TEXT);
+    answered = pmix_ask(question, deadline, reason);
+    if (answered)
+        memcpy(text, question->text, DISTI_PMIX_TEXT);
+    pmix_leave_question(question);
+    return answered;
+}

@@ -1,0 +1,217 @@
+#!/bin/bash
+# SPDX-License-Identifier: BSD-3-Clause
+# distrun -H and --hostfile: jobs on other hosts, bad hosts, and nothing left there by any end.
+JOB_LIMIT=60
+. "$srcdir/tests/support/job.sh"
+
+hello=$builddir/examples/hello_all_reduce
+
+# In ssh's place. Two names of this machine are two hosts; one is out of reach.
+cat >"$job_folder/ssh" <<END
+#!/bin/sh
+host=\$1
+shift
+echo "\$host \$*" >>"$job_folder/called"
+[ "\$host" != nowhere ] || { echo "ssh: nowhere cannot be reached" >&2; exit 255; }
+exec "\$@"
+END
+chmod +x "$job_folder/ssh"
+hosts=(--remote-shell "$job_folder/ssh" --shutdown-timeout 5)
+two=("${hosts[@]}" -H 127.0.0.1:2,localhost:2)
+
+# ---- jobs ----
+
+job self 4 distrun "${two[@]}" "$hello"
+job_check "ranks follow the hosts' order, each line has one prefix" \
+    [ "$(grep -c '^\[\([0-3]\)\]:rank \1 of 4: sum 6$' "$job_output")" = 4 ]
+job_check "what is bound is told once" [ "$(grep -c 'bound to' "$job_output")" = 1 ]
+job_check "a remote shell gets the host and sh alone" \
+    [ "$(sort -u "$job_folder/called")" = $'127.0.0.1 sh\nlocalhost sh' ]
+
+printf '# a comment\n127.0.0.1 slots=2 max_slots=4\n\nlocalhost:2 # another\n' >"$job_folder/hostfile"
+shares() { [ "$(grep -o 'node [01] of 2, [0-9] there$' "$job_output" | sort | uniq -c | tr -s ' \n' ' ')" = "$1" ]; }
+# shellcheck disable=SC2016
+say='echo "node $GROUP_RANK of $GROUP_WORLD_SIZE, $LOCAL_WORLD_SIZE there"'
+job self 3 distrun "${hosts[@]}" --hostfile "$job_folder/hostfile" -np 3 sh -c "$say"
+job_check "-np is the total" shares ' 2 node 0 of 2, 2 there 1 node 1 of 2, 1 there '
+job self 2 distrun "${two[@]}" --nproc-per-node 1 sh -c "$say"
+job_check "--nproc-per-node is each host's" shares ' 1 node 0 of 2, 1 there 1 node 1 of 2, 1 there '
+job self 5 distrun "${hosts[@]}" -H 127.0.0.1,localhost:2,127.0.0.1:2 sh -c "$say"
+job_check "a host that is named twice has all slots" \
+    shares ' 3 node 0 of 2, 3 there 2 node 1 of 2, 2 there '
+job self 3 distrun -H localhost:3 "$hello"
+job_check "this machine alone needs no remote shell" grep -q '^\[2\]:rank 2 of 3: sum 3$' "$job_output"
+
+# The program's words, the folder and the variables arrive as they are; PET_ ones count once.
+arrives()
+{
+    (cd "$job_folder" && PET_HOSTS=127.0.0.1,localhost ODD="a 'b' \$c" "$builddir/distrun" "${hosts[@]}" \
+        --log-line-prefix-template none sh -c 'echo "$ODD|$1|$PWD|$(cat)"' sh 'd "e" $f' 2>/dev/null) |
+        sort -u >"$job_output"
+    [ "$(cat "$job_output")" = "a 'b' \$c|d \"e\" \$f|$job_folder|" ]
+}
+job_check "words, folder and variables arrive" arrives
+lossless()
+{
+    "$builddir/distrun" "${two[@]}" sh -c 'seq -f "%.0f $RANK of these lines" 1 40000' 2>/dev/null >"$job_folder/lines"
+    for rank in 0 3; do
+        seq -f "[$rank]:%.0f $rank of these lines" 1 40000 |
+            cmp - <(grep "^\[$rank\]:" "$job_folder/lines") || return 1
+    done
+    [ "$(wc -l <"$job_folder/lines")" = 160000 ]
+}
+job_check "no line is lost or mixed" lossless
+
+# ---- failures ----
+
+job_fails "exitcode  : 7 (pid: " self 4 distrun "${two[@]}" sh -c '[ $RANK != 3 ] || exit 7; sleep 50'
+job_check "the exit code is the worker's" [ "$job_status" = 7 ]
+job_check "there is one failure block, and it is all" [ "$(grep -c FAILED "$job_output"; grep -c ended "$job_output")" = $'1\n0' ]
+job_fails "starting all workers again" self 4 distrun "${two[@]}" --max-restarts 1 sh -c '[ $RANK != 3 ] || exit 7; sleep 50'
+job_check "a restart is told of once" [ "$(grep -c 'again$' "$job_output")" = 1 ]
+unreachable()
+{
+    job_fails "host nowhere ended first, with exit code 255" self 3 distrun "${two[@]},nowhere:1" sleep 50
+    job_check "exit code 1" [ "$job_status" = 1 ]
+}
+job_aside unreachable
+
+# wrong TEXT OPTION...: the command line is refused, and the text says why.
+wrong() { job_fails "$1" self 0 distrun "${@:2}" echo ran; job_check "exit code 2" [ "$job_status" = 2 ]; }
+bad=$job_folder/bad
+wrong "cannot read the hostfile /no/such/file" --hostfile /no/such/file
+: >"$bad"
+wrong "$bad: no host stands in this hostfile" --hostfile "$bad"
+printf 'localhost\nnode1 slots=many\n' >"$bad"
+wrong "$bad line 2: \"many\" is no number of slots" --hostfile "$bad"
+wrong '-H: "0" is no number of slots' -H node1:0
+wrong '-H: "-oProxyCommand=x" is no host name' --hosts=-oProxyCommand=x
+wrong "5 processes, but the 2 hosts have 4 slots" "${two[@]}" -n 5
+wrong "with hosts give either -n" "${two[@]}" -n 2 --nproc-per-node 2
+wrong "leave out --nnodes" "${two[@]}" --nnodes 2
+wrong "either -H or --hostfile" "${two[@]}" --hostfile "$job_folder/hostfile"
+wrong "there is no program 'no-such-shell' in PATH" --remote-shell "no-such-shell -v" -H node1
+job_fails "there is no program 'no-such-program' in PATH" self 0 distrun "${two[@]}" no-such-program
+job_check "exit code 2" [ "$job_status" = 2 ]
+
+# ---- signals ----
+
+# begins COMMAND...: with workers that ignore the gentle signals and have children; sets $pid.
+begins()
+{
+    job_id=$$.ends.$((ends = ${ends-0} + 1)).$BASHPID
+    : >"$job_output"
+    TEST_JOB=$job_id "$builddir/distrun" "${two[@]}" sh -c "$1" >>"$job_output" 2>&1 9>&- &
+    pid=$!
+    for ((try = 0; try < 400; try++)); do
+        [ "$(grep -c ready "$job_output")" = 4 ] && break
+        sleep 0.05
+    done
+}
+gone() { for ((try = 0; try < 50; try++)); do [ -z "$(job_processes)" ] && return; sleep 0.1; done; false; }
+stubborn='trap "" TERM INT; sleep 40 & echo ready; for i in 1 2 3 4; do sleep 10; done'
+# ends NAME CODE COMMAND...: the signals that COMMAND sends end the job with that code.
+ends()
+{
+    begins "${workers-$stubborn}"
+    "${@:3}"
+    wait $pid 2>/dev/null
+    local code=$?
+    job_check "$1: exit code $2" [ $code = "$2" ]
+    job_check "$1: nothing is left after 5 s" gone
+}
+starter() { pgrep -P "$pid"; }
+interrupted()
+{
+    workers='trap "echo told; exit 0" INT; echo ready; for i in $(seq 400); do sleep 0.1; done'
+    ends "SIGINT" 130 eval 'kill -INT $pid'
+    job_check "each worker has it" [ "$(grep -c told "$job_output")" = 4 ]
+    job_check "it is told of once" [ "$(grep -c 'stopped by SIGINT' "$job_output")" = 1 ]
+}
+twice() { kill -INT $pid; sleep 0.4; kill -INT $pid; }
+kill_all() { kill -KILL $pid $(starter); }
+job_aside ends "SIGKILL of distrun" 137 eval 'kill -KILL $pid'
+job_aside ends "SIGKILL of the starter" 137 eval 'kill -KILL $(starter)'
+job_aside ends "SIGKILL of both" 137 kill_all
+job_aside ends "SIGINT twice" 130 twice
+job_aside interrupted
+lost()
+{
+    begins 'echo ready; sleep 40'
+    kill -KILL "$(pgrep -P "$(starter)" -f -- --node-rank=1)"
+    wait $pid
+    job_check "an agent that is lost: exit code 137" [ $? = 137 ]
+    job_check "its host is named" grep -q "host localhost ended first, with exit code 137" "$job_output"
+    job_check "an agent that is lost: nothing is left after 5 s" gone
+}
+job_aside lost
+passed_on()
+{
+    begins 'trap "echo told; exit 0" USR1; echo ready; for i in $(seq 400); do sleep 0.1; done'
+    kill -USR1 $pid
+    wait $pid
+    job_check "other signals are passed on" [ "$?.$(grep -c told "$job_output")" = 0.4 ]
+}
+job_aside passed_on
+
+# ---- the secret of nodes that were started by hand ----
+
+# nodes_meet SECONDS SECRET: with another node that has the first secret; whichever comes first serves.
+node() { "$builddir/distrun" --nnodes 2 --rdzv-endpoint "127.0.0.1:$port" --rdzv-conf "join_timeout=$seconds" "$@" "$hello"; }
+nodes_meet()
+{
+    local port seconds=$1
+    port=$(job_port)
+    node --secret-file "$job_folder/secret" >"$job_output.0" 2>&1 &
+    DIST_SECRET_FILE=$2 node >"$job_output" 2>&1
+    wait $!
+}
+if grep -q '^#define HAVE_OPENSSL' "$builddir/config.h"; then
+    (umask 077; echo 0123456789abcdef >"$job_folder/secret"; echo 0123456789abcdeF >"$job_folder/other")
+    job_aside job_check "two nodes with a secret" nodes_meet 60 "$job_folder/secret"
+    refused()
+    {
+        ! nodes_meet 2 "$job_folder/other"
+        job_check "one with another secret is refused" grep -q "with another secret" "$job_output" "$job_output.0"
+    }
+    job_aside refused
+else
+    job_skip "two nodes with a secret" "built without OpenSSL"
+fi
+echo 0123456789abcdef >"$bad"
+chmod 644 "$bad"
+wrong "$bad can be opened by others: chmod 600 it" --secret-file "$bad"
+chmod 600 "$bad"
+echo short >"$bad"
+wrong "$bad is too short" --secret-file "$bad"
+wrong "/no/such/secret cannot be read" --secret-file /no/such/secret
+wrong "$job_folder is no file" --secret-file "$job_folder"
+job_collect
+
+# ---- namespaces as hosts ----
+
+cluster=$srcdir/bench/netns-cluster
+[[ $cluster == /* ]] || cluster=$PWD/$cluster
+if ! "$cluster" true 2>"$job_folder/why"; then
+    job_skip "namespaces as hosts" "$(tail -n 1 "$job_folder/why")"
+    exit
+fi
+training="$builddir/train_mnist --dummy --train-samples 400 --test-samples 40 --max-steps 3 --epochs 1 --batch-size 60"
+hash_of() { sed -n 's/^.*Parameter hash: \([0-9a-f]*\) (4 ranks agree).*/\1/p' "$job_output"; }
+same() { [ -n "$reference" ] && [ "$(hash_of)" = "$reference" ]; }
+# shellcheck disable=SC2086
+job shell 4 $training
+reference=$(hash_of)
+cat >"$job_folder/near" <<END
+[ \$RANK = 0 ] || exit 0
+exec "$builddir/distrun" --remote-shell "$BASH $cluster --enter" "\$@"
+END
+printf 'node0\nnode1\nnode2\nnode3\n' >"$job_folder/hostfile"
+# shellcheck disable=SC2086
+{
+    job self 4 "$cluster" -k 2 "$BASH" "$job_folder/near" -H node0:2,node1:2 $training
+    job_check "2 hosts by -H: the parameters of the shell loop" same
+    [ -z "${CHECK_SHORT-}" ] || exit 0
+    job self 4 "$cluster" -k 4 "$BASH" "$job_folder/near" --hostfile "$job_folder/hostfile" $training
+    job_check "4 hosts by --hostfile: the same" same
+}

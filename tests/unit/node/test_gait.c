@@ -1,0 +1,144 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Which gait a rank's copies take, on a CPU for which it is told how long each takes. */
+#include "node/state.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdlib.h>
+
+#include <cmocka.h>
+
+#define BYTES ((size_t)256 << 10)
+#define ENOUGH 40 /* calls: the first trials are over */
+
+static struct disti_node *node;
+
+static int node_make(void **state)
+{
+    (void)state;
+    node = calloc(1, sizeof(*node));
+    return node ? 0 : -1;
+}
+
+static int node_free(void **state)
+{
+    (void)state;
+    free(node);
+    return 0;
+}
+
+/* A call in which each gait takes so long. Returns the one that it took. */
+static int call_of(dist_collective collective, enum disti_node_way way, bool past,
+                   const int64_t *ns)
+{
+    struct disti_node_op op = {
+        .call.collective = collective, .element_bytes = 1, .largest = BYTES, .way = way};
+
+    disti_node_gait_choose(node, &op, past);
+    op.worked_ns = ns[op.gait];
+    disti_node_gait_learn(node, &op);
+    return op.gait;
+}
+
+static int call_once(enum disti_node_way way, bool past, const int64_t *ns)
+{
+    return call_of(DIST_COLL_ALL_GATHER, way, past, ns);
+}
+
+static int call_often(enum disti_node_way way, bool past, const int64_t *ns)
+{
+    int gait = 0;
+
+    for (int i = 0; i < ENOUGH; i++)
+        gait = call_once(way, past, ns);
+    return gait;
+}
+
+static void the_soonest_stays(void **state)
+{
+    int64_t ns[NODE_GAITS] = {40000, 40000, 40000, 40000};
+
+    (void)state;
+    for (int soonest = 0; soonest < NODE_GAITS; soonest++) {
+        node->gaits[DIST_COLL_ALL_GATHER][disti_node_size_class(&(struct disti_node_op){
+            .element_bytes = 1, .largest = BYTES})] = (struct node_gaits){0};
+        ns[soonest] = 10000;
+        assert_int_equal(call_often(NODE_WAY_WINDOWS, true, ns), soonest);
+        ns[soonest] = 40000;
+    }
+}
+
+static void what_is_read_soon_stays_in_caches(void **state)
+{
+    const int64_t ns[NODE_GAITS] = {40000, 30000, 10000, 10000};
+
+    (void)state;
+    for (int i = 0; i < 3 * ENOUGH; i++)
+        assert_true(call_once(NODE_WAY_WINDOWS, false, ns) <= NODE_ASKS);
+    assert_int_equal(call_once(NODE_WAY_WINDOWS, false, ns), NODE_ASKS);
+}
+
+static void segments_and_other_memory_are_told_apart(void **state)
+{
+    const int64_t windows[NODE_GAITS] = {10000, 30000, 40000, 40000};
+    const int64_t direct[NODE_GAITS] = {30000, 10000, 40000, 40000};
+
+    (void)state;
+    assert_int_equal(call_often(NODE_WAY_WINDOWS, true, windows), 0);
+    assert_int_equal(call_often(NODE_WAY_DIRECT, true, direct), NODE_ASKS);
+    call_once(NODE_WAY_WINDOWS, true, windows); /* which it cannot know before */
+    assert_int_equal(call_once(NODE_WAY_WINDOWS, true, windows), 0);
+}
+
+static void copies_of_the_kernel_tell_nothing(void **state)
+{
+    const int64_t kernel[NODE_GAITS] = {10000, 40000, 40000, 40000};
+    const int64_t windows[NODE_GAITS] = {30000, 20000, 40000, 40000};
+
+    (void)state;
+    for (int i = 0; i < ENOUGH; i++) {
+        call_once(NODE_WAY_CMA, true, kernel);
+        call_once(NODE_WAY_WINDOWS, true, windows);
+    }
+    assert_int_equal(call_once(NODE_WAY_WINDOWS, true, windows), NODE_ASKS);
+}
+
+static void another_answer_is_found_later(void **state)
+{
+    const int64_t cold[NODE_GAITS] = {40000, 10000, 40000, 40000};
+    const int64_t warm[NODE_GAITS] = {5000, 10000, 40000, 40000};
+
+    (void)state;
+    assert_int_equal(call_often(NODE_WAY_WINDOWS, true, cold), NODE_ASKS);
+    call_often(NODE_WAY_WINDOWS, true, warm);
+    assert_int_equal(call_often(NODE_WAY_WINDOWS, true, warm), 0);
+}
+
+static void sums_in_segments_ask(void **state)
+{
+    const int64_t ns[NODE_GAITS] = {10000, 40000, 40000, 40000};
+
+    (void)state;
+    call_of(DIST_COLL_ALL_REDUCE, NODE_WAY_DIRECT, true, ns);
+    for (int i = 0; i < ENOUGH; i++) {
+        int gait = call_of(DIST_COLL_ALL_REDUCE, NODE_WAY_DIRECT, i % 2, ns);
+
+        assert_int_equal(gait, i % 2 ? NODE_ASKS | NODE_PAST : NODE_ASKS);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(the_soonest_stays, node_make, node_free),
+        cmocka_unit_test_setup_teardown(what_is_read_soon_stays_in_caches, node_make, node_free),
+        cmocka_unit_test_setup_teardown(segments_and_other_memory_are_told_apart, node_make,
+                                        node_free),
+        cmocka_unit_test_setup_teardown(copies_of_the_kernel_tell_nothing, node_make, node_free),
+        cmocka_unit_test_setup_teardown(another_answer_is_found_later, node_make, node_free),
+        cmocka_unit_test_setup_teardown(sums_in_segments_ask, node_make, node_free),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
