@@ -86,6 +86,8 @@ struct dist_call {
     dist_memory memory; /* STAGED: HOST, where the copies are */
     void *stream;       /* the program's: the call follows what is on it now */
     uint32_t list;      /* of a list of buffers (coalesced): a hash of its counts; else 0 */
+    uint32_t repeats;   /* the same as in the collective's call before: so is all but the buffers;
+                           0: nothing is known */
 };
 
 /*
@@ -394,10 +396,11 @@ struct dist_backend {
     bool meets;
 
     /*
-     * Optional. A blocking collective on host memory, as it was posted before but for its buffers,
-     * while no other is pending. OK: it has ended. IN_PROGRESS: it has begun, and the core posts it
-     * before it calls another slot. UNSUPPORTED: nothing was done, and the core posts it. Waits for
-     * nobody, reports nothing, and leaves what it finds wrong to the post.
+     * Optional. A blocking collective on host memory, as it was posted before but for its buffers
+     * (`repeats` is not 0, and lists stay while it is the same), while no other is pending. OK: it
+     * has ended. IN_PROGRESS: it has begun, and the core posts it before it calls another slot.
+     * UNSUPPORTED: nothing was done, and the core posts it. Waits for nobody, reports nothing, and
+     * leaves what it finds wrong to the post.
      */
     dist_status (*at_once)(void *state, const struct dist_call *call);
 

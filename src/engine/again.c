@@ -3,31 +3,27 @@
 #include "base/collective.h"
 #include "engine/state.h"
 
-/* Is it that call, but for its buffers? */
-static bool again_is(const struct engine_again *again, const struct dist_call *call)
-{
-    const struct dist_call *last = &again->op.call;
-
-    return again->known && last->count == call->count && last->root == call->root &&
-           last->dtype == call->dtype && last->op == call->op;
-}
-
 void disti_again_learn(struct dist_engine *engine, const struct dist_call *call,
                        const struct disti_node_op *op)
 {
     struct engine_again *again = &engine->again[call->collective];
 
-    if (again_is(again, call))
+    if ((again->repeats && again->repeats == call->repeats) ||
+        disti_collective_uneven(call->collective)) /* its lists may be gone by then */
         return;
-    again->known = call->waits && disti_node_can_start_again(engine->node, op);
-    if (again->known)
-        again->op = *op;
+    again->repeats = 0;
+    if (!call->waits || !disti_node_can_start_again(engine->node, op))
+        return;
+    again->repeats = call->repeats;
+    again->op = *op;
 }
 
-/* A v-form: whole, for its lists may be others; but without a task. */
+/* A v-form that is not the last one: whole, but without a task. Its lists are the core's, and stay
+ * while calls have its number. */
 __attribute__((noinline)) static dist_status
-again_uneven(struct dist_engine *engine, const struct dist_call *call, struct disti_node_op *op)
+again_uneven(struct dist_engine *engine, const struct dist_call *call, struct engine_again *again)
 {
+    struct disti_node_op *op = &again->op;
     uint64_t fingerprint;
     dist_status status;
 
@@ -36,24 +32,33 @@ again_uneven(struct dist_engine *engine, const struct dist_call *call, struct di
     fingerprint = disti_fingerprint(call, engine->config->world_size);
     if (!disti_on_node_begin(engine, call, fingerprint, op, &status))
         return DIST_ERR_UNSUPPORTED;
-    disti_mismatch_called(&engine->calls, call->sequence, fingerprint);
+    again->repeats = disti_node_can_start_again(engine->node, op) ? call->repeats : 0;
     engine->begun = status == DIST_OK ? NULL : op;
+    return status;
+}
+
+/* The others are not there yet, or something is wrong: the post will see. */
+__attribute__((cold, noinline)) static dist_status
+again_left(struct dist_engine *engine, struct disti_node_op *op, dist_status status)
+{
+    if (status == DIST_ERR_UNSUPPORTED)
+        disti_mismatch_uncalled(&engine->calls);
+    else
+        engine->begun = op;
     return status;
 }
 
 dist_status disti_engine_at_once(struct dist_engine *engine, const struct dist_call *call)
 {
     struct engine_again *again = &engine->again[call->collective];
+    uint64_t history;
     dist_status status;
 
-    if (engine->calls.unpolled)
+    if (engine->calls.unpolled || engine->calls.next != call->sequence)
         return DIST_ERR_UNSUPPORTED;
-    if (!again_is(again, call))
-        return again_uneven(engine, call, &again->op);
-    status = disti_node_start_again(engine->node, call, &again->op);
-    if (status == DIST_ERR_UNSUPPORTED)
-        return status;
-    disti_mismatch_called(&engine->calls, call->sequence, again->op.fingerprint);
-    engine->begun = status == DIST_OK ? NULL : &again->op;
-    return status;
+    if (again->repeats != call->repeats)
+        return again_uneven(engine, call, again);
+    history = disti_mismatch_next(&engine->calls, call->sequence, again->op.fingerprint);
+    status = disti_node_start_again(engine->node, call, history, &again->op);
+    return status == DIST_OK ? DIST_OK : again_left(engine, &again->op, status);
 }

@@ -149,8 +149,8 @@ static dist_status engine_catch_up(struct dist_engine *engine)
     return moved < 0 ? (dist_status)moved : DIST_OK;
 }
 
-/* The same as begin, or at_once has done it. What is to be noted is noted while the other ranks'
- * data are on their way. */
+/* The same as begin, or at_once has done it. What is to be learned is learned while the other
+ * ranks' data are on their way. */
 static bool engine_begin(struct dist_engine *engine, const struct dist_call *call,
                          uint64_t fingerprint, struct disti_node_op *op, dist_status *status_p)
 {
@@ -161,7 +161,6 @@ static bool engine_begin(struct dist_engine *engine, const struct dist_call *cal
     } else {
         if (!disti_on_node_begin(engine, call, fingerprint, op, status_p))
             return false;
-        disti_mismatch_called(&engine->calls, call->sequence, fingerprint);
         disti_again_learn(engine, call, op);
     }
     if (*status_p == DIST_IN_PROGRESS)
@@ -192,13 +191,13 @@ dist_status disti_engine_post(struct dist_engine *engine, const struct dist_call
     status = disti_task_create(engine, call, ticket, &task);
     if (status != DIST_OK)
         return status;
+    if (!begun)
+        disti_mismatch_called(&engine->calls, call->sequence, fingerprint);
     if (begun)
         task->node_op = op;
     else if (task->on_node)
         disti_on_node_post(engine, task);
     engine->calls.unpolled = true;
-    if (!begun)
-        disti_mismatch_called(&engine->calls, call->sequence, fingerprint);
     engine_append(engine, task);
     ticket->status = DIST_IN_PROGRESS;
     engine_run(engine); /* a failure shows in a ticket */

@@ -53,19 +53,33 @@ uint64_t disti_mismatch_number(const struct dist_engine *engine, uint64_t sequen
 /* Sequences that are left out are calls that no plan served. */
 void disti_mismatch_skip(struct engine_calls *calls, uint64_t sequence);
 
-/* A collective is posted, in the order of all ranks. Inline for those that are ended as they are.
- */
-static inline void disti_mismatch_called(struct engine_calls *calls, uint64_t sequence,
-                                         uint64_t fingerprint)
+/* The next collective is posted, in the order of all ranks. Returns the hash of all so far, with
+ * it. Inline for those that end as they are posted. */
+static inline uint64_t disti_mismatch_next(struct engine_calls *calls, uint64_t sequence,
+                                           uint64_t fingerprint)
 {
     uint64_t history = calls->history;
 
-    if (calls->next != sequence)
-        disti_mismatch_skip(calls, sequence);
     calls->called[sequence % ENGINE_CALLS_KEPT] =
         (struct engine_called){.fingerprint = fingerprint, .history = history};
     calls->next = sequence + 1;
-    calls->history = disti_hash_call(history, fingerprint);
+    return calls->history = disti_hash_call(history, fingerprint);
+}
+
+/* The same behind any that were left out. */
+static inline uint64_t disti_mismatch_called(struct engine_calls *calls, uint64_t sequence,
+                                             uint64_t fingerprint)
+{
+    if (calls->next != sequence)
+        disti_mismatch_skip(calls, sequence);
+    return disti_mismatch_next(calls, sequence, fingerprint);
+}
+
+/* The newest was not posted after all. */
+static inline void disti_mismatch_uncalled(struct engine_calls *calls)
+{
+    calls->next--;
+    calls->history = calls->called[calls->next % ENGINE_CALLS_KEPT].history;
 }
 
 /* Looks at `most` unexpected messages of each peer. True: a rank called something else. */

@@ -66,18 +66,20 @@ void disti_on_node_post(struct dist_engine *engine, struct engine_task *task)
 
     call.in = task->base[DISTI_IN];
     call.out = task->base[DISTI_OUT];
-    disti_node_start(engine->node, &call, task->fingerprint, &task->node_op);
+    disti_node_start(engine->node, &call, task->fingerprint, engine->calls.history, &task->node_op);
 }
 
 bool disti_on_node_begin(struct dist_engine *engine, const struct dist_call *call,
                          uint64_t fingerprint, struct disti_node_op *op, dist_status *status_p)
 {
+    uint64_t history;
     int moved = 0;
 
     if (engine->head || engine->p2p_head || call->op == DIST_PREMUL_SUM ||
         !disti_on_node(engine, call))
         return false;
-    disti_node_start(engine->node, call, fingerprint, op);
+    history = disti_mismatch_called(&engine->calls, call->sequence, fingerprint);
+    disti_node_start(engine->node, call, fingerprint, history, op);
     *status_p = disti_node_advance(engine->node, op, &moved);
     return true;
 }

@@ -114,7 +114,7 @@ struct engine_p2p {
  *                     '---------> IN_PROGRESS, `begun` ---> post: looks on, and makes it a task
  */
 struct engine_again {
-    bool known;
+    uint32_t repeats; /* of that call; 0: there is none */
     struct disti_node_op op;
 };
 
@@ -202,9 +202,11 @@ void disti_on_node_bind(struct dist_engine *engine, struct engine_task *task);
  * closed. NULL: there is none. No rank goes on before all have come.
  */
 dist_status disti_on_node_open(struct dist_engine *engine, struct disti_node *node);
-/* Numbers the task's call. Every rank must do so in the order of its calls. */
+/* Numbers the task's call, which has been noted (mismatch.h). Every rank must do so in the order of
+ * its calls. */
 void disti_on_node_post(struct dist_engine *engine, struct engine_task *task);
-/* A call that may end at once: true, it has been started in `op`; *status_p as advance gives it. */
+/* A call that may end at once: true, it has been noted and started in `op`; *status_p as advance
+ * gives it. */
 bool disti_on_node_begin(struct dist_engine *engine, const struct dist_call *call,
                          uint64_t fingerprint, struct disti_node_op *op, dist_status *status_p);
 /* Remembers a call that post was given, as at_once is to find it. */

@@ -48,7 +48,7 @@ dist_status disti_node_differs(const struct disti_node *node, struct disti_node_
     op->mine = ahead_fingerprint(node->board, first);
     op->theirs = ahead_fingerprint(node->peers[rank].board, first);
     op->sequence = node->sequences[first % NODE_SLOTS];
-    return DIST_ERR_MISMATCH;
+    return op->mine == op->theirs ? DIST_OK : DIST_ERR_MISMATCH;
 }
 
 /*

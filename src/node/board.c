@@ -75,10 +75,10 @@ static int board_who_cannot(struct disti_node *node)
 }
 
 /* Nobody looks at it before this rank's first stage stands on it. */
-static void board_begin(struct disti_node *node, uint64_t areas_at)
+static void board_begin(struct disti_node *node)
 {
-    node->board = node->peers[node->rank].board;
-    node->board->areas_at = areas_at;
+    node->self = &node->peers[node->rank];
+    node->board = node->self->board;
     atomic_init(&node->board->cpu, -1);
     atomic_init(&node->board->writes_to, NODE_TO_NONE);
 }
@@ -87,10 +87,9 @@ static void board_begin(struct disti_node *node, uint64_t areas_at)
 static bool board_map(struct disti_node *node)
 {
     const struct disti_segment_location *at = &node->hellos[0].boards;
-    size_t boards_bytes = (size_t)node->ranks * sizeof(struct node_board);
-    size_t areas_bytes = NODE_AREAS * sizeof(struct node_area), rank = (size_t)node->rank;
     bool tried = disti_log_trying(true);
     struct node_board *boards, **other = node->others;
+    struct node_area *areas;
     void *memory;
     dist_status status = disti_segment_map(&at->name, &memory);
 
@@ -98,12 +97,14 @@ static bool board_map(struct disti_node *node)
     if (status != DIST_OK)
         return false;
     boards = (void *)((char *)memory + at->offset);
+    areas = (void *)(boards + node->ranks);
     for (int r = 0; r < node->ranks; r++) {
         node->peers[r].board = &boards[r];
+        node->peers[r].areas = &areas[r * NODE_AREAS];
         if (r != node->rank)
             *other++ = &boards[r];
     }
-    board_begin(node, boards_bytes + rank * areas_bytes - rank * sizeof(struct node_board));
+    board_begin(node);
     return true;
 }
 

@@ -64,6 +64,10 @@ struct node_locations {
 /* So many are given there in a call in which all wait for all. */
 #define NODE_SLOT_NEAR 224
 #define NODE_SLOT_ALIGN 32
+/* Slots and areas are so much longer: if each began at the same place of a page, few of them would
+ * fit in a first-level cache together. */
+#define NODE_SLOT_GAP NODE_APART
+#define NODE_AREA_GAP (1024 + NODE_APART)
 struct node_slot {
     alignas(NODE_APART) _Atomic uint64_t stage;
     _Atomic uint64_t history, fingerprint;
@@ -72,7 +76,7 @@ struct node_slot {
     int32_t failed; /* from stage 1 on: errno of a copy that the kernel did not make, or UNSEEN */
     alignas(NODE_SLOT_ALIGN) union {
         struct node_locations locations;
-        unsigned char data[NODE_SLOT_DATA];
+        unsigned char data[NODE_SLOT_DATA + NODE_SLOT_GAP];
     };
 };
 
@@ -88,7 +92,7 @@ struct node_block {
 };
 
 struct node_area {
-    alignas(NODE_APART) unsigned char data[NODE_AREA_BYTES];
+    alignas(NODE_APART) unsigned char data[NODE_AREA_BYTES + NODE_AREA_GAP];
 };
 
 /*
@@ -117,33 +121,11 @@ struct node_board {
     _Atomic int32_t writes_to; /* that rank's memory, by the kernel; or one of: */
     struct iovec written;      /* where there; a rank that gives up makes it empty */
     uint64_t gave_up;          /* GONE: from this call on */
-    uint64_t areas_at;         /* bytes from the board to its areas */
 };
-
-static inline struct node_area *node_areas(struct node_board *board)
-{
-    return (void *)((char *)board + board->areas_at);
-}
 
 static inline struct node_slot *node_slot(struct node_board *board, const struct disti_node_op *op)
 {
     return &board->slots[op->number % NODE_SLOTS];
-}
-
-/* Its list, in a call of pairs. */
-static inline struct node_block *node_list(struct node_board *board, const struct disti_node_op *op)
-{
-    struct node_slot *slot = node_slot(board, op);
-
-    return slot->place == NODE_IN_SLOT ? (void *)slot->data
-                                       : (void *)node_areas(board)[op->number % NODE_AREAS].data;
-}
-
-/* Where a rank's data are in a call on the boards. */
-static inline unsigned char *node_given(struct node_board *board, const struct disti_node_op *op)
-{
-    return op->in_area ? node_areas(board)[op->number % NODE_AREAS].data
-                       : node_slot(board, op)->data;
 }
 
 /* As memcpy. Most short calls are about a number or two, which need no call of it. */

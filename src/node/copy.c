@@ -34,7 +34,7 @@ void disti_node_copy_short(struct disti_node *node, const struct disti_node_op *
         if (r == node->rank)
             copy(out, (const char *)op->call.in + op->offset, bytes);
         else
-            node_copy(out, node_given(node->peers[r].board, op) + op->offset, bytes);
+            node_copy(out, node_given(&node->peers[r], op) + op->offset, bytes);
     }
 }
 

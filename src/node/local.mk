@@ -36,6 +36,7 @@ libdist_core_sources += \
 	src/node/segment/register.c \
 	src/node/segment/table.c \
 	src/node/segment/table.h \
+	src/node/short.h \
 	src/node/start.c \
 	src/node/state.h \
 	src/node/view.c \

@@ -56,6 +56,7 @@ enum disti_node_way {
 };
 
 struct disti_node_op;
+struct node_board;
 typedef void (*node_finish_fn)(struct disti_node *node, const struct disti_node_op *op);
 
 /* Where what a rank gives stands, in a call of pairs (pairs/). */
@@ -74,6 +75,7 @@ struct disti_node_op {
     struct dist_call call;
     void *program_out; /* what call.out stands for, if that is its twin (segment.h); else NULL */
     uint64_t fingerprint, number;
+    uint64_t history; /* a hash of this call and all before it */
     size_t element_bytes;
     size_t largest;              /* elements of the largest block */
     size_t piece;                /* elements of a block that go in one round */
@@ -90,10 +92,12 @@ struct disti_node_op {
     bool in_area;                /* BOARD: what is given is too much for a slot */
     bool gives, takes;           /* this rank */
     int first, end;              /* the ranks that are awaited: [first, end), but for this one */
-    size_t offset;               /* BOARD: where in what is given this rank's block begins */
-    node_finish_fn finish;       /* BOARD: takes what has come; NULL: there is nothing */
-    disti_reduce_fn pair;        /* sums what two ranks give; NULL: there are more, or DIST_USER */
-    uint64_t depth;              /* so many calls like this one may stand on the board at once */
+    struct node_board **awaited, **awaited_end; /* BOARD: the same */
+    bool met;              /* BOARD: those are all; so all have begun it when it ends */
+    size_t offset;         /* BOARD: where in what is given this rank's block begins */
+    node_finish_fn finish; /* BOARD: takes what has come; NULL: there is nothing */
+    disti_reduce_fn pair;  /* sums what two ranks give; NULL: there are more, or DIST_USER */
+    uint64_t depth;        /* so many calls like this one may stand on the board at once */
     enum disti_node_op_state state;
     enum disti_node_way way;
     uint64_t rounds, round;
@@ -164,19 +168,20 @@ bool disti_node_is_crowded(const struct disti_node *node);
 bool disti_node_takes(const struct disti_node *node, const struct dist_call *call);
 
 /*
- * Begins a call, of which `call` is copied. All ranks must start the same calls in the same order,
- * and advance each of them until it has ended before they advance the next. Never blocks.
+ * Begins a call, of which `call` is copied; `history` is a hash of it and all before it, also of
+ * those that were not made here. All ranks must start the same calls in the same order, and advance
+ * each of them until it has ended before they advance the next. Never blocks.
  */
 void disti_node_start(struct disti_node *node, const struct dist_call *call, uint64_t fingerprint,
-                      struct disti_node_op *op);
+                      uint64_t history, struct disti_node_op *op);
 
 /*
  * Begins once more a short call of this rank's that has ended, with other buffers and another
- * sequence, and looks for the others once. OK: it has ended. UNSUPPORTED: nothing was done; start
- * it. Else it has begun, and advance goes on with it. Reports nothing.
+ * sequence and history, and looks for the others once. OK: it has ended. UNSUPPORTED: nothing was
+ * done; start it. Else it has begun, and advance goes on with it. Reports nothing.
  */
 dist_status disti_node_start_again(struct disti_node *node, const struct dist_call *call,
-                                   struct disti_node_op *op);
+                                   uint64_t history, struct disti_node_op *op);
 
 /* Is it worth it to begin this call once more so? Of crowded ranks hardly one that waits for all
  * finds them there. */

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* A call on the boards, from stage to stage. */
-#include "base/hash.h"
 #include "base/log.h"
-#include "node/state.h"
+#include "node/short.h"
 
 #include <stddef.h>
 #include <string.h>
@@ -33,31 +32,11 @@ dist_status disti_node_op_go(struct disti_node_op *op, enum disti_node_op_state 
 
 /* ---- saying and hearing how far one is ---- */
 
-/* The store must stand before the look at who sleeps: presence.c says how, without a fence or with.
- */
-static inline void op_publish(struct disti_node *node, struct disti_node_op *op, uint32_t stage)
-{
-    _Atomic uint64_t *mine = &node_slot(node->board, op)->stage;
-    struct node_board **other = node->others, **end = other + node->ranks - 1;
-
-    if (node->fences)
-        atomic_store_explicit(mine, node_stage(op->number, stage), memory_order_seq_cst);
-    else
-        atomic_store_explicit(mine, node_stage(op->number, stage), memory_order_release);
-    atomic_signal_fence(memory_order_seq_cst);
-    for (; other < end; other++) {
-        if (atomic_load_explicit(&(*other)->presence, memory_order_seq_cst) != NODE_AWAKE) {
-            disti_node_ring(node);
-            return;
-        }
-    }
-}
-
 /* Have all that are awaited reached the op's stage? */
 static inline dist_status op_poll(struct disti_node *node, struct disti_node_op *op)
 {
     bool apart = op->paired && op->stage;
-    uint64_t want = node_stage(op->number, op->stage), history = node->history;
+    uint64_t want = node_stage(op->number, op->stage), history = op->history;
     size_t at = op->number % NODE_SLOTS;
     const struct node_peer *peers = node->peers;
     int r = op->seen, end = op->end, rank = node->rank;
@@ -69,8 +48,9 @@ static inline dist_status op_poll(struct disti_node *node, struct disti_node_op 
             continue;
         if (atomic_load_explicit(&slot->stage, memory_order_acquire) < want)
             break;
-        if (atomic_load_explicit(&slot->history, memory_order_relaxed) != history)
-            return disti_node_differs(node, op, op->number, r);
+        if (atomic_load_explicit(&slot->history, memory_order_relaxed) != history &&
+            disti_node_differs(node, op, op->number, r) != DIST_OK)
+            return DIST_ERR_MISMATCH;
     }
     op->seen = r;
     return r < end ? DIST_IN_PROGRESS : DIST_OK;
@@ -78,31 +58,17 @@ static inline dist_status op_poll(struct disti_node *node, struct disti_node_op 
 
 /* ---- its course ---- */
 
-/* Its slot is free: it is this rank's newest call from now on. */
-static inline void op_begin(struct disti_node *node, const struct disti_node_op *op)
+static void op_begin(struct disti_node *node, const struct disti_node_op *op)
 {
-    struct node_board *board = node->board;
-    struct node_slot *slot = node_slot(board, op);
-    uint64_t number = op->number, fingerprint = op->fingerprint,
-             history = disti_hash_call(node->history, fingerprint);
-
-    node->sequences[number % NODE_SLOTS] = op->call.sequence;
-    node->history = history;
-    atomic_store_explicit(&slot->stage, node_writing(number), memory_order_relaxed);
-    atomic_store_explicit(&slot->history, history, memory_order_release);
-    atomic_store_explicit(&slot->fingerprint, fingerprint, memory_order_release);
-    atomic_store_explicit(&board->begun, number, memory_order_release);
+    short_begin(node, node_slot(node->board, op), op->number, op->call.sequence, op->fingerprint,
+                op->history);
 }
 
-/* Short: begins it, and shows what this rank gives. */
-static inline dist_status op_show(struct disti_node *node, struct disti_node_op *op)
+static dist_status op_show_short(struct disti_node *node, struct disti_node_op *op)
 {
-    dist_status status = disti_node_op_go(op, NODE_OP_WAITING);
-
     op_begin(node, op);
-    if (op->given)
-        node_copy(node_given(node->board, op), op->call.in, op->given);
-    return status;
+    short_show(node, node_slot(node->board, op), op);
+    return disti_node_op_go(op, NODE_OP_WAITING);
 }
 
 static dist_status op_show_long(struct disti_node *node, struct disti_node_op *op)
@@ -149,53 +115,27 @@ static dist_status op_enter(struct disti_node *node, struct disti_node_op *op)
     status = disti_node_admit(node, op);
     if (status == DIST_OK && op->paired)
         status = op_show_pairs(node, op);
+    else if (status == DIST_OK && op->way == NODE_WAY_BOARD)
+        status = op_show_short(node, op);
     else if (status == DIST_OK)
-        status = op->way == NODE_WAY_BOARD ? op_show(node, op) : op_show_long(node, op);
+        status = op_show_long(node, op);
     if (status != DIST_OK)
         return status;
     if (!op->paired || op->place == NODE_IN_MEMORY || op->number % OP_CPU_CALLS == 0)
         disti_node_publish_cpu(node);
-    op_publish(node, op, 0);
+    short_publish(node, node_slot(node->board, op), node_stage(op->number, 0));
     return DIST_OK;
 }
 
-/*
- * The next call's slot has been read by all, and so is in their caches: it is fetched back for
- * writing while the others' data are on their way.
- */
-static inline void op_prefetch_next(struct disti_node *node, const struct disti_node_op *op,
-                                    size_t bytes)
-{
-    uint64_t next = op->number + 1;
-
-    if (bytes < NODE_PREFETCH_MIN)
-        return;
-    node_prefetch_write(&node->board->slots[next % NODE_SLOTS],
-                        NODE_SLOT_ALIGN + (op->in_area ? 0 : bytes));
-    if (op->in_area)
-        node_prefetch_write(&node_areas(node->board)[next % NODE_AREAS], bytes);
-}
-
-/* Does it wait for all? Then all have begun it when it ends. */
-static inline bool op_is_met(const struct disti_node *node, const struct disti_node_op *op)
-{
-    return op->end - op->first == node->ranks;
-}
-
-static inline dist_status op_finish_short(struct disti_node *node, struct disti_node_op *op)
+static dist_status op_finish_short(struct disti_node *node, struct disti_node_op *op)
 {
     dist_status status = op->paired ? disti_node_pairs_take(node, op) : DIST_OK;
 
     if (status == DIST_OK)
         status = disti_node_op_go(op, NODE_OP_ENDED);
-    if (status != DIST_OK)
-        return status;
-    if (op_is_met(node, op))
-        node->confirmed = op->number;
-    op_prefetch_next(node, op, op->given);
-    if (op->finish)
-        op->finish(node, op);
-    return DIST_OK;
+    if (status == DIST_OK)
+        short_take(node, op, op->number);
+    return status;
 }
 
 /* Has a rank given up this call? */
@@ -214,7 +154,7 @@ static dist_status op_turn(struct disti_node *node, struct disti_node_op *op)
 {
     dist_status status = DIST_OK;
 
-    if (op_is_met(node, op))
+    if (op->met)
         node->confirmed = op->number;
     if (op->stage == 0) {
         status = op->paired ? disti_node_pairs_resolve(node, op) : disti_node_resolve(node, op);
@@ -236,7 +176,7 @@ static dist_status op_finish_long(struct disti_node *node, struct disti_node_op 
     if (status != DIST_OK)
         return status;
     if (op->paired) {
-        op_prefetch_next(node, op, op->given);
+        short_prefetch_next(node, op, op->given);
     } else {
         disti_node_take_back(node, op);
         disti_node_record(node, op);
@@ -257,7 +197,7 @@ static dist_status op_reach(struct disti_node *node, struct disti_node_op *op)
         return status;
     op->stage++;
     op->seen = op->first;
-    op_publish(node, op, op->stage);
+    short_publish(node, node_slot(node->board, op), node_stage(op->number, op->stage));
     return DIST_IN_PROGRESS;
 }
 
@@ -356,28 +296,38 @@ dist_status disti_node_advance(struct disti_node *node, struct disti_node_op *op
 bool disti_node_can_start_again(const struct disti_node *node, const struct disti_node_op *op)
 {
     return op->way == NODE_WAY_BOARD && !op->chosen && !op->call.reduction && !op->call.list &&
-           !op->call.in_counts && !op->call.out_counts &&
-           !(disti_node_is_crowded(node) && op_is_met(node, op));
+           !(disti_node_is_crowded(node) && op->met);
+}
+
+/* It has begun and not ended: it takes its course from there. */
+__attribute__((cold, noinline)) static dist_status
+op_left(struct disti_node_op *op, const struct dist_call *call, uint64_t history)
+{
+    op->call.sequence = call->sequence;
+    op->history = history;
+    op->seen = op->first;
+    op->state = NODE_OP_WAITING;
+    return DIST_IN_PROGRESS;
 }
 
 dist_status disti_node_start_again(struct disti_node *node, const struct dist_call *call,
-                                   struct disti_node_op *op)
+                                   uint64_t history, struct disti_node_op *op)
 {
     uint64_t number = node->calls + 1;
-    dist_status status;
+    struct node_slot *slot = &node->board->slots[number % NODE_SLOTS];
 
     if (number - node->confirmed >= op->depth || node->gone >= 0)
         return DIST_ERR_UNSUPPORTED;
     node->calls = op->number = number;
     op->call.in = call->in;
     op->call.out = call->out;
-    op->call.sequence = call->sequence;
-    op->seen = op->first;
-    op->state = NODE_OP_POSTED;
-    op_show(node, op);
+    short_begin(node, slot, number, call->sequence, op->fingerprint, history);
+    short_show(node, slot, op);
     if (number % OP_CPU_CALLS == 0)
         disti_node_publish_cpu(node);
-    op_publish(node, op, 0);
-    status = op_poll(node, op);
-    return status == DIST_OK ? op_finish_short(node, op) : DIST_IN_PROGRESS;
+    short_publish(node, slot, node_stage(number, 0));
+    if (!short_has_all(op, number, history))
+        return op_left(op, call, history);
+    short_take(node, op, number);
+    return DIST_OK;
 }

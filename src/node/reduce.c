@@ -143,14 +143,14 @@ void disti_node_reduce_pair(struct disti_node *node, const struct disti_node_op 
 {
     const struct node_peer *peers = node->peers;
 
-    op->pair(op->call.out, node_given(peers[0].board, op) + op->offset,
-             node_given(peers[1].board, op) + op->offset, op->call.count);
+    op->pair(op->call.out, node_given(&peers[0], op) + op->offset,
+             node_given(&peers[1], op) + op->offset, op->call.count);
 }
 
 void disti_node_reduce_short(struct disti_node *node, const struct disti_node_op *op)
 {
     for (int r = 0; r < node->ranks; r++)
-        node->sources[r] = (const char *)node_given(node->peers[r].board, op) + op->offset;
+        node->sources[r] = (const char *)node_given(&node->peers[r], op) + op->offset;
     node->targets[0] = op->call.out;
     reduce_all(node, op, op->call.count * op->element_bytes, 1);
 }

@@ -130,6 +130,9 @@ void disti_node_roles(const struct disti_node *node, struct disti_node_op *op)
     op->end = all || pattern->givers == NODE_ALL ? node->ranks : op->call.root + 1;
     if (!all && !op->takes)
         op->end = op->first;
+    op->met = op->end - op->first == node->ranks;
+    op->awaited = node->others + op->first - (op->first > node->rank);
+    op->awaited_end = node->others + op->end - (op->end > node->rank);
     op->given = !all && op->gives ? start_given(node, op) * op->element_bytes : 0;
     op->offset = pattern->in_blocks ? node_in_first(op, node->rank) * op->element_bytes : 0;
     op->pair = node->ranks == 2 && pattern->reduces
@@ -159,13 +162,14 @@ static void start_count(const struct disti_node *node, struct disti_node_op *op)
 }
 
 void disti_node_start(struct disti_node *node, const struct dist_call *call, uint64_t fingerprint,
-                      struct disti_node_op *op)
+                      uint64_t history, struct disti_node_op *op)
 {
     const struct node_pattern *pattern = disti_node_pattern(call->collective);
     size_t blocks = node_blocks(node, pattern), bytes;
 
     op->call = *call;
     op->fingerprint = fingerprint;
+    op->history = history;
     op->number = ++node->calls;
     op->element_bytes = call->collective == DIST_COLL_BARRIER ? 1 : dist_dtype_size(call->dtype);
     op->paired = pattern->paired;

@@ -37,6 +37,7 @@ enum node_means { NODE_NOTHING, NODE_FROM_BOARD, NODE_SEEN, NODE_BY_KERNEL, NODE
 
 struct node_peer {
     struct node_board *board;
+    struct node_area *areas;
     struct node_far_doorbell *doorbell; /* NULL: not opened yet */
     struct node_view views[NODE_VIEWS]; /* the first was used last */
     const char *in;                     /* of the call under way; NULL: in the window */
@@ -52,6 +53,14 @@ struct node_peer {
     bool by_window;        /* and it gets its own from this rank's window */
     uint32_t last;         /* the stage up to which the two keep step */
 };
+
+/* Where a rank's data are in a call on the boards. */
+static inline unsigned char *node_given(const struct node_peer *peer,
+                                        const struct disti_node_op *op)
+{
+    return op->in_area ? peer->areas[op->number % NODE_AREAS].data
+                       : node_slot(peer->board, op)->data;
+}
 
 /* How ordinary memory is copied by a collective in a size class; the same on all ranks. */
 struct node_mover {
@@ -69,6 +78,7 @@ struct disti_node {
     int rank, ranks;
     void *boards;               /* rank 0: what it has made for all */
     struct node_board *board;   /* this rank's; NULL: not mapped */
+    struct node_peer *self;     /* this rank */
     struct node_peer *peers;    /* by rank; [rank]: itself */
     struct node_board **others; /* the boards of all but this rank, one after the other */
     struct disti_node_hello *hellos;
@@ -79,7 +89,6 @@ struct disti_node {
     size_t cache_bytes; /* this rank's, of the second level */
     uint64_t calls;     /* numbered so far */
     uint64_t confirmed; /* the last that every rank is known to have begun, and was the same to */
-    uint64_t history;   /* of the calls that this rank has begun */
     uint64_t sequences[NODE_SLOTS]; /* of the calls in this rank's slots, as its group counts */
     uint64_t rounds;                /* of windows, so far */
     struct node_mover movers[DIST_COLL_COUNT][NODE_SIZES];
@@ -333,7 +342,8 @@ void disti_node_drain(struct disti_node *node, struct disti_node_op *op, uint64_
  * ERR_MISMATCH: a rank has called something else.
  */
 dist_status disti_node_admit(struct disti_node *node, struct disti_node_op *op);
-/* The rank's history at that call is another than this one's: ERR_MISMATCH, and which call. */
+/* The rank's history at that call is another than this one's: ERR_MISMATCH, and which call. OK: it
+ * is none that stands on the boards, but one of those between them, which went by messages. */
 dist_status disti_node_differs(const struct disti_node *node, struct disti_node_op *op,
                                uint64_t number, int rank);
 /* POSTED: is the rank so far behind that the op cannot begin? */

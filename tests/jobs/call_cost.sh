@@ -48,13 +48,13 @@ cost_is_small()
 
 # Rank 0 gives or takes, or both.
 cost_check() { job_check "$1, root $2" cost_is_small "$@"; }
-cost_check all_reduce 0 405
-cost_check barrier 0 335
-cost_check broadcast 0 395
-cost_check broadcast 1 395
-cost_check reduce 0 410
-cost_check reduce 1 330
-cost_check gather 0 460
-cost_check gather 1 330
-cost_check scatter 0 415
-cost_check scatter 1 405
+cost_check all_reduce 0 305
+cost_check barrier 0 245
+cost_check broadcast 0 300
+cost_check broadcast 1 312
+cost_check reduce 0 312
+cost_check reduce 1 255
+cost_check gather 0 364
+cost_check gather 1 253
+cost_check scatter 0 332
+cost_check scatter 1 321

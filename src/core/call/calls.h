@@ -62,8 +62,9 @@ dist_status disti_stage_copy(const struct dist_group *group, void *to, const voi
 /* As disti_stage, without data: they are copied each time a persistent call starts. */
 dist_status disti_stage_empty(const struct dist_group *group, struct disti_start *start);
 
-/* repeat.c: remembers a checked call with the bytes of IN and OUT, unless the group is busy. */
-void disti_call_remember(dist_group *group, const struct dist_call *call, size_t in_bytes,
+/* repeat.c: remembers and numbers a checked call with the bytes of IN and OUT, unless the group is
+ * busy. */
+void disti_call_remember(dist_group *group, struct dist_call *call, size_t in_bytes,
                          size_t out_bytes);
 
 /* A blocking call of blocks of one length, or of none: run as the last of its collective was, or

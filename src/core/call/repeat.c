@@ -9,17 +9,40 @@
 #include <stdlib.h>
 #include <string.h>
 
+#define REPEAT_NONE DIST_COLL_COUNT
 /* A v-form of more ranks is checked each time. */
 #define REPEAT_RANKS 16
 
 /* A good call, but for its buffers; the last of its collective in the group. */
 struct disti_repeat {
-    bool known; /* there is one */
-    bool same;  /* in and out may be the same */
+    struct calls_kind kind; /* REPEAT_NONE: there is none yet */
+    size_t count;
+    bool same; /* in and out may be the same */
     size_t in_bytes, out_bytes;
     struct dist_call call;
     size_t lists[4][REPEAT_RANKS]; /* what call's counts and offsets point to */
 };
+
+static struct calls_kind repeat_kind(const struct dist_call *call)
+{
+    return (struct calls_kind){call->collective, call->dtype, call->op, call->root};
+}
+
+/* Is it of that kind and length? Without lists that is all that matters, but for the buffers. */
+static inline bool repeat_is_alike(const struct disti_repeat *repeat, struct calls_kind kind,
+                                   size_t count)
+{
+    return repeat->count == count && memcmp(&repeat->kind, &kind, sizeof(kind)) == 0;
+}
+
+static struct disti_repeat *repeat_new(void)
+{
+    struct disti_repeat *repeats = calloc(DIST_COLL_COUNT, sizeof(*repeats));
+
+    for (int i = 0; repeats && i < DIST_COLL_COUNT; i++)
+        repeats[i].kind.collective = REPEAT_NONE;
+    return repeats;
+}
 
 /* With the lock held. Lists are not written over while a work may refer to them. */
 static bool repeat_may(const dist_group *group, const struct dist_call *call)
@@ -39,7 +62,8 @@ static void repeat_keep(const size_t **list, size_t *kept, int ranks)
 static void repeat_set(const dist_group *group, const struct dist_call *call, size_t in_bytes,
                        size_t out_bytes, struct disti_repeat *repeat)
 {
-    repeat->known = true;
+    repeat->kind = repeat_kind(call);
+    repeat->count = call->count;
     repeat->same = call->in == call->out;
     repeat->in_bytes = in_bytes;
     repeat->out_bytes = out_bytes;
@@ -51,16 +75,31 @@ static void repeat_set(const dist_group *group, const struct dist_call *call, si
     repeat_keep(&repeat->call.out_offsets, repeat->lists[3], group->world_size);
 }
 
-void disti_call_remember(dist_group *group, const struct dist_call *call, size_t in_bytes,
+/* The number of the last one alike, or a new one. */
+static uint32_t repeat_number(dist_group *group, const struct disti_repeat *repeat,
+                              const struct dist_call *call)
+{
+    if (!disti_collective_uneven(call->collective) &&
+        repeat_is_alike(repeat, repeat_kind(call), call->count))
+        return repeat->call.repeats;
+    return ++group->remembered ?: ++group->remembered;
+}
+
+void disti_call_remember(dist_group *group, struct dist_call *call, size_t in_bytes,
                          size_t out_bytes)
 {
+    struct disti_repeat *repeat;
+
     if (disti_collective_pair(call->collective) || call->reduction || call->list ||
         !group->host_only || !group->backend->at_once || !disti_lock_try(&group->lock))
         return;
     if (!group->repeats)
-        group->repeats = calloc(DIST_COLL_COUNT, sizeof(*group->repeats));
-    if (group->repeats && repeat_may(group, call))
-        repeat_set(group, call, in_bytes, out_bytes, &group->repeats[call->collective]);
+        group->repeats = repeat_new();
+    if (group->repeats && repeat_may(group, call)) {
+        repeat = &group->repeats[call->collective];
+        call->repeats = repeat_number(group, repeat, call);
+        repeat_set(group, call, in_bytes, out_bytes, repeat);
+    }
     disti_lock_release(&group->lock);
 }
 
@@ -94,8 +133,7 @@ static inline bool repeat_is(const struct disti_repeat *repeat, struct calls_kin
 {
     uintptr_t from = (uintptr_t)in, to = (uintptr_t)out;
 
-    if (!repeat->known || repeat->call.count != count || repeat->call.dtype != kind.dtype ||
-        repeat->call.op != kind.op || repeat->call.root != kind.root)
+    if (!repeat_is_alike(repeat, kind, count))
         return false;
     if ((!in && repeat->in_bytes) || (!out && repeat->out_bytes))
         return false;
@@ -112,12 +150,10 @@ repeat_not(dist_group *group, struct calls_kind kind, const void *in, void *out,
     return disti_call(group, &call, calls_blocking);
 }
 
-/* Is no call before it, and nothing to be told? */
+/* Is no call before it? */
 static inline bool repeat_may_end_at_once(const struct dist_group *group)
 {
-    return !group->works && !group->failed &&
-           disti_drive_state(&group->drive) == DISTI_DRIVE_IDLE &&
-           !atomic_load_explicit(&group->abort_asked, memory_order_relaxed);
+    return !group->works && disti_drive_state(&group->drive) == DISTI_DRIVE_IDLE;
 }
 
 /* With the lock held, which is given back. Apart: a work is large too. */
@@ -131,14 +167,13 @@ __attribute__((cold, noinline)) static dist_status repeat_wait(struct dist_group
     return disti_work_wait_here(&work);
 }
 
-/* The last of its collective, with the lock; NULL, without it: there is none, or the group is busy.
- */
+/* The last of its collective, with the lock; NULL, without it: there is none, or the group is busy
+ * or over. */
 static inline struct disti_repeat *repeat_take(dist_group *group, dist_collective collective)
 {
-    if (!group || atomic_load_explicit(&group->destroyed, memory_order_acquire) ||
-        !disti_lock_try(&group->lock))
+    if (!group || !disti_lock_try(&group->lock))
         return NULL;
-    if (group->repeats)
+    if (group->repeats && !atomic_load_explicit(&group->over, memory_order_relaxed))
         return &group->repeats[collective];
     disti_lock_release(&group->lock);
     return NULL;
@@ -174,20 +209,16 @@ static inline dist_status repeat_try(dist_group *group, struct calls_kind kind, 
 }
 
 /* One thread's calls are held; this one's too? */
-__attribute__((cold, noinline)) static dist_status repeat_unless_held(dist_group *group,
-                                                                      struct calls_kind kind,
-                                                                      const void *in, void *out,
-                                                                      size_t count)
+__attribute__((cold, noinline)) static bool repeat_is_held(void)
 {
-    return repeat_holds ? repeat_not(group, kind, in, out, count)
-                        : repeat_try(group, kind, in, out, count);
+    return repeat_holds;
 }
 
 dist_status disti_call_even(dist_group *group, struct calls_kind kind, const void *in, void *out,
                             size_t count)
 {
-    if (atomic_load_explicit(&repeat_all_holds, memory_order_relaxed))
-        return repeat_unless_held(group, kind, in, out, count);
+    if (atomic_load_explicit(&repeat_all_holds, memory_order_relaxed) && repeat_is_held())
+        return repeat_not(group, kind, in, out, count);
     return repeat_try(group, kind, in, out, count);
 }
 
@@ -211,10 +242,8 @@ static bool repeat_is_uneven(const struct disti_repeat *repeat, const struct dis
                              int ranks)
 {
     const struct dist_call *kept = &repeat->call;
-    const struct calls_kind kind = {
-        .collective = call->collective, .dtype = call->dtype, .op = call->op, .root = call->root};
 
-    return repeat_is(repeat, kind, call->in, call->out, call->count) &&
+    return repeat_is(repeat, repeat_kind(call), call->in, call->out, call->count) &&
            repeat_same_lists(call->in_counts, call->in_offsets, kept->in_counts, kept->in_offsets,
                              ranks) &&
            repeat_same_lists(call->out_counts, call->out_offsets, kept->out_counts,

@@ -13,6 +13,7 @@ dist_status dist_abort(dist_group *group)
         return DIST_ERR_INVALID_ARGUMENT;
     if (atomic_exchange(&group->abort_asked, true))
         return DIST_OK;
+    atomic_store(&group->over, true);
     if (group->alarm)
         disti_store_alarm_ring(group->alarm);
     return DIST_OK;

@@ -35,6 +35,7 @@ static void fault_end(struct dist_group *group, dist_status status, const char *
     if (group->failed)
         return;
     group->failed = status;
+    atomic_store(&group->over, true);
     disti_text(group->cause, GROUP_TEXT, "%s", text);
     if (tell)
         fault_tell(group, text);

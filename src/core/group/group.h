@@ -23,8 +23,9 @@ struct dist_group {
     struct dist_group *older; /* all groups that the program has seen */
     bool known;               /* it is among them */
     atomic_bool destroyed;    /* or not this process's: its handle is good for nothing */
-    bool inherited;           /* this process was forked from the one that has the group */
-    atomic_bool abandoned;    /* the others know that this rank takes part in nothing any more */
+    atomic_bool over;      /* destroyed, failed or asked to abort: for ever, so no lock is needed */
+    bool inherited;        /* this process was forked from the one that has the group */
+    atomic_bool abandoned; /* the others know that this rank takes part in nothing any more */
     struct disti_world *world;
     struct dist_group *next; /* of this world, by number; guarded by the world's lock */
     const struct disti_log *log;
@@ -54,6 +55,7 @@ struct dist_group {
     struct disti_drive drive;
     uint64_t sequence, message_sequence;
     struct disti_repeat *repeats;         /* call/repeat.c: by collective; NULL: none yet */
+    uint32_t remembered;                  /* numbers for them, so far */
     struct disti_work *works, *last_work; /* started and not ended, in order */
     uint32_t barriers;                    /* monitored ones, begun */
     dist_status failed;

@@ -16,6 +16,7 @@ static void known_forked(void)
     for (struct dist_group *group = atomic_load(&known_newest); group; group = group->older) {
         if (!atomic_exchange(&group->destroyed, true))
             group->inherited = true;
+        atomic_store(&group->over, true);
         atomic_store(&group->abort_possible, false);
     }
     disti_memory_forked();

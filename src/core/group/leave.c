@@ -42,6 +42,7 @@ static dist_status leave_group(struct dist_group *group, int64_t until)
 {
     dist_status status = disti_group_drain(group), left;
 
+    atomic_store(&group->over, true);
     atomic_store(&group->destroyed, true);
     left = leave_together(group, until);
     disti_abort_end(group);

@@ -19,7 +19,7 @@ dist_status disti_node_pairs_block(struct disti_node *node, struct disti_node_op
                                    struct node_block *block_p)
 {
     bool listed = disti_node_pattern(op->call.collective)->in_blocks;
-    struct node_block *list = node_list(node->peers[giver].board, op);
+    struct node_block *list = node_list(&node->peers[giver], op);
     uint64_t count = pairs_out(op, giver).count;
 
     *block_p = list[listed ? node->rank : 0];
@@ -65,7 +65,7 @@ static void pairs_find_taker(struct disti_node *node, struct disti_node_op *op, 
 {
     struct node_peer *peer = &node->peers[taker];
     const struct node_slot *slot = node_slot(peer->board, op);
-    const struct node_block *list = node_list(peer->board, op), *theirs;
+    const struct node_block *list = node_list(peer, op), *theirs;
     size_t first, bytes;
 
     peer->count = pairs_in(op, taker).count;

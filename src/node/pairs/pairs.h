@@ -94,16 +94,26 @@ static inline enum node_means pairs_means(const struct disti_node_op *op,
     return giver->in.name.key ? NODE_SEEN : op->cma ? NODE_BY_KERNEL : NODE_BY_WINDOW;
 }
 
+/* Its list, in a call of pairs. */
+static inline struct node_block *node_list(const struct node_peer *peer,
+                                           const struct disti_node_op *op)
+{
+    struct node_slot *slot = node_slot(peer->board, op);
+
+    return slot->place == NODE_IN_SLOT ? (void *)slot->data
+                                       : (void *)peer->areas[op->number % NODE_AREAS].data;
+}
+
 /* Where a block of a giver's stands on its board. */
 static inline const char *pairs_on_board(const struct disti_node *node,
                                          const struct disti_node_op *op, int giver,
                                          const struct node_block *block)
 {
-    struct node_board *board = node->peers[giver].board;
+    const struct node_peer *peer = &node->peers[giver];
     int listed = disti_node_pattern(op->call.collective)->in_blocks ? node->ranks : 1;
-    enum disti_node_place place = (enum disti_node_place)node_slot(board, op)->place;
+    enum disti_node_place place = (enum disti_node_place)node_slot(peer->board, op)->place;
 
-    return (const char *)node_list(board, op) + pairs_list_bytes(listed, place) +
+    return (const char *)node_list(peer, op) + pairs_list_bytes(listed, place) +
            block->first * op->element_bytes;
 }
 

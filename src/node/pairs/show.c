@@ -49,6 +49,7 @@ static void pairs_wait_for(const struct disti_node *node, struct disti_node_op *
 
     op->first = all ? 0 : op->call.root;
     op->end = !waits ? op->first : all ? node->ranks : op->first + 1;
+    op->met = op->end - op->first == node->ranks;
     op->seen = op->first;
 }
 
@@ -148,7 +149,7 @@ dist_status disti_node_pairs_show(struct disti_node *node, struct disti_node_op 
     slot->failed = 0;
     if (op->place == NODE_NOWHERE)
         return DIST_OK;
-    list = node_list(node->board, op);
+    list = node_list(node->self, op);
     pairs_show_list(node, op, list, gives);
     if (op->place == NODE_IN_MEMORY)
         return pairs_show_memory(node, op, gives);

@@ -97,7 +97,8 @@ static void unposted_rank(struct engine_rank *rank)
                              .out_counts = rank->rank ? NULL : counts,
                              .out_offsets = rank->rank ? NULL : offsets,
                              .dtype = DIST_INT32,
-                             .waits = true};
+                             .waits = true,
+                             .repeats = 1};
     struct dist_ticket ticket;
     void *in = NULL, *out = NULL;
 
