@@ -216,34 +216,37 @@ bool disti_log_trying(bool trying)
     return before;
 }
 
-void disti_log_line(dist_log_level level, const char *format, ...)
+/* The caller's errno stays. */
+static void log_tell(dist_log_level level, const char *format, va_list args)
 {
     int saved = errno;
     char text[LOG_TEXT_MAX];
+
+    log_format(text, sizeof(text), format, args);
+    log_emit(level, text);
+    errno = saved;
+}
+
+void disti_log_line(dist_log_level level, const char *format, ...)
+{
     va_list args;
 
     if (!log_wanted(level))
         return;
     va_start(args, format);
-    log_format(text, sizeof(text), format, args);
+    log_tell(level, format, args);
     va_end(args);
-    log_emit(level, text);
-    errno = saved;
 }
 
 void disti_notice(const char *format, ...)
 {
-    int saved = errno;
-    char text[LOG_TEXT_MAX];
     va_list args;
 
     if (!log_used || log_used->mute)
         return;
     va_start(args, format);
-    log_format(text, sizeof(text), format, args);
+    log_tell(DIST_LOG_WARN, format, args);
     va_end(args);
-    log_emit(DIST_LOG_WARN, text);
-    errno = saved;
 }
 
 /* `text` may quote the last error itself, so it is made elsewhere and then copied. */
