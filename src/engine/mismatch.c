@@ -73,7 +73,11 @@ static uint64_t mismatch_number(uint64_t history, uint64_t sequence)
 
 uint64_t disti_mismatch_number(const struct dist_engine *engine, uint64_t sequence)
 {
-    return mismatch_number(engine->calls.history, sequence);
+    const struct engine_calls *calls = &engine->calls;
+    bool noted = sequence < calls->next;
+
+    return mismatch_number(
+        noted ? calls->called[sequence % ENGINE_CALLS_KEPT].history : calls->history, sequence);
 }
 
 void disti_mismatch_skip(struct engine_calls *calls, uint64_t sequence)

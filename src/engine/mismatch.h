@@ -47,7 +47,7 @@ void disti_mismatch_open(struct dist_engine *engine);
 /* After the links have been closed. */
 void disti_mismatch_close(struct dist_engine *engine);
 
-/* What stands for the next call on its messages. */
+/* What stands for a call on its messages: the next, or the newest, which has been noted already. */
 uint64_t disti_mismatch_number(const struct dist_engine *engine, uint64_t sequence);
 
 /* Sequences that are left out are calls that no plan served. */

@@ -5,6 +5,8 @@
 #include "engine_rank.h"
 #include "node/segment/segment.h"
 
+#include <unistd.h>
+
 #define COUNT 1000
 
 static struct dist_call all_reduce(const void *in, void *out, size_t count, dist_dtype dtype)
@@ -348,6 +350,28 @@ static void calls_that_differ_in_any_bit_have_other_histories(void **unused)
     }
 }
 
+/* Rank 0 waits for so long that it asks rank 1, which has called the same before and now. */
+static void late_rank(struct engine_rank *rank)
+{
+    static float value;
+
+    engine_rank_call(rank, all_reduce(&value, &value, 1, DIST_FLOAT32));
+    if (rank->rank == 1)
+        usleep(300 * 1000);
+    engine_rank_call(rank, all_reduce(&value, &value, 1, DIST_FLOAT32));
+    for (int i = 0; i < 2000; i++)
+        CHECK(disti_engine_progress(rank->engine) >= 0);
+    engine_rank_meet(rank);
+    CHECK(!disti_mismatch_look(rank->engine, DISTI_MISMATCH_ALL));
+    CHECK(rank->engine->calls.suspect == -1);
+}
+
+static void who_comes_late_suspects_nobody(void **state)
+{
+    (void)state;
+    engine_ranks_run(2, "shm", late_rank);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -361,6 +385,7 @@ int main(void)
         cmocka_unit_test(counts_of_two_ranks_are_compared),
         cmocka_unit_test(all_counts_are_compared),
         cmocka_unit_test(calls_that_differ_in_any_bit_have_other_histories),
+        cmocka_unit_test(who_comes_late_suspects_nobody),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
