@@ -25,7 +25,7 @@ static const struct {
 
 /* Polls between two looks at the clock while spinning: where a poll is a call of the kernel, all
  * spins would take ten times as long. */
-#define WAIT_SPINS_BETWEEN 256
+#define WAIT_SPINS_BETWEEN 32
 
 /* Programs that wait give the CPU back within microseconds, one that computes after a time slice,
  * some milliseconds. */

@@ -11,9 +11,11 @@
 
 /*
  * The thread wants a CPU that the program computes on: it polls for some 30 microseconds only, and
- * not at all where there are more ranks than CPUs, or the process is bound to one CPU.
+ * not at all where there are more ranks than CPUs, or the process is bound to one CPU. Where a poll
+ * is a call of the kernel, so many polls would be half a millisecond: hence the time.
  */
 #define LOOP_SPINS 1024
+#define LOOP_SPIN_NS (30 * 1000)
 #define LOOP_YIELD_NS (100 * 1000)
 #define LOOP_YIELD_ONCE_NS 1
 
@@ -267,6 +269,7 @@ static void loop_work(struct loop *self)
 {
     bool crowded = loop_is_crowded(self);
     const struct disti_wait_policy policy = {.spins = crowded ? 0 : LOOP_SPINS,
+                                             .spin_ns = LOOP_SPIN_NS,
                                              .yield_ns =
                                                  crowded ? LOOP_YIELD_ONCE_NS : LOOP_YIELD_NS};
 

@@ -106,8 +106,11 @@ static int fake_progress(void *state)
 {
     struct fake *fake = state;
     int failure = atomic_exchange(&fake->failure, 0), moved = 0;
+    const int64_t begun = disti_now_ns();
 
     fake_enter(fake, false);
+    while (disti_now_ns() - begun < fake->poll_ns)
+        continue;
     atomic_fetch_add(&fake->polls, 1);
     atomic_fetch_add(&fake->polls_elsewhere, !pthread_equal(pthread_self(), fake->opener));
     for (int n = atomic_load(&fake->posted) - 1; n >= 0 && !moved && !failure; n--) {

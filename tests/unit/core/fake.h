@@ -14,10 +14,11 @@ struct fake {
     bool blind;  /* the backend has nothing to sleep on */
     bool unable; /* it has neither arm nor disarm */
     dist_status refuse_post;
-    bool lends;   /* it has memory of its own */
-    bool spent;   /* it has none left */
-    bool streams; /* calls are ordered by streams; and several may be started together */
-    bool stages;  /* with streams: it wants all calls staged */
+    int64_t poll_ns; /* what a poll takes, at least */
+    bool lends;      /* it has memory of its own */
+    bool spent;      /* it has none left */
+    bool streams;    /* calls are ordered by streams; and several may be started together */
+    bool stages;     /* with streams: it wants all calls staged */
     dist_status refuse_join;
 
     /* What happened. */

@@ -194,6 +194,23 @@ static void it_burns_no_cpu(void **state)
     assert_int_equal(fake_close(fake, group), DIST_OK);
 }
 
+/* As where a poll is a call of the kernel: so many of them would keep the CPU from the program. */
+static void slow_polls_are_few(void **state)
+{
+    struct fake *fake = *state;
+    struct dist_group *group;
+    struct dist_work *work;
+
+    fake->poll_ns = 10000;
+    group = fake_open(fake);
+    work = fake_start(group, DIST_COLL_ALL_REDUCE);
+    fake_sleep(60);
+    assert_in_range(atomic_load(&fake->polls_elsewhere), 1, 300);
+    fake_release(fake, 0);
+    assert_int_equal(dist_wait(work), DIST_OK);
+    assert_int_equal(fake_close(fake, group), DIST_OK);
+}
+
 /* The program's thread waits for what the progress thread was moving: it takes over. */
 static void callers_take_over_and_give_back(void **state)
 {
@@ -461,6 +478,7 @@ int main(void)
         test(it_comes_when_needed_and_goes_with_the_last_group),
         test(several_groups_move_at_once),
         test(it_burns_no_cpu),
+        test(slow_polls_are_few),
         test(callers_take_over_and_give_back),
         test(testing_in_a_loop_is_left_to_the_caller),
         test(waiting_returns_after_the_function),
