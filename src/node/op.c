@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* A call on the boards, from stage to stage. */
 #include "base/log.h"
+#include "node/pairs/course.h"
 #include "node/short.h"
 
 #include <stddef.h>
@@ -226,8 +227,6 @@ static dist_status op_begin_again(struct disti_node *node, struct disti_node_op 
 /* The round is done: says so, and has the next one filled. */
 static dist_status op_next_stage(struct disti_node *node, struct disti_node_op *op)
 {
-    if (op->gait & NODE_PAST)
-        disti_node_store_fence();
     op->done = 0;
     op->others = 0;
     op->round++;
@@ -251,6 +250,8 @@ static bool op_bite(struct disti_node *node, struct disti_node_op *op)
     }
     disti_node_check_gone(node);
     ended = !op_is_lost(node, op) && disti_node_work(node, op);
+    if (op->gait & NODE_PAST) /* which may come later than the next store */
+        disti_node_store_fence();
     atomic_store_explicit(writes_to, NODE_TO_NONE, memory_order_release);
     return ended;
 }
@@ -295,7 +296,10 @@ dist_status disti_node_advance(struct disti_node *node, struct disti_node_op *op
 
 bool disti_node_can_start_again(const struct disti_node *node, const struct disti_node_op *op)
 {
-    return op->way == NODE_WAY_BOARD && !op->chosen && !op->call.reduction && !op->call.list &&
+    bool fits =
+        op->paired ? disti_node_pairs_are_little(op) : op->way == NODE_WAY_BOARD && !op->chosen;
+
+    return fits && !op->call.reduction && !op->call.list &&
            !(disti_node_is_crowded(node) && op->met);
 }
 
@@ -310,6 +314,27 @@ op_left(struct disti_node_op *op, const struct dist_call *call, uint64_t history
     return DIST_IN_PROGRESS;
 }
 
+__attribute__((noinline)) static dist_status op_pairs_again(struct disti_node *node,
+                                                            const struct dist_call *call,
+                                                            uint64_t history,
+                                                            struct disti_node_op *op)
+{
+    uint64_t number = op->number;
+    struct node_slot *slot = node_slot(node->board, op);
+
+    disti_node_pairs_lead(node, op);
+    short_begin(node, slot, number, call->sequence, op->fingerprint, history);
+    (void)disti_node_pairs_show(node, op); /* of memory it shows nothing: nothing can fail */
+    if (number % OP_CPU_CALLS == 0)
+        disti_node_publish_cpu(node);
+    short_publish(node, slot, node_stage(number, 0));
+    if (!short_has_all(op, number, history) || !disti_node_pairs_are_short(node, op) ||
+        disti_node_pairs_take(node, op) != DIST_OK)
+        return op_left(op, call, history);
+    short_take(node, op, number);
+    return DIST_OK;
+}
+
 dist_status disti_node_start_again(struct disti_node *node, const struct dist_call *call,
                                    uint64_t history, struct disti_node_op *op)
 {
@@ -321,6 +346,8 @@ dist_status disti_node_start_again(struct disti_node *node, const struct dist_ca
     node->calls = op->number = number;
     op->call.in = call->in;
     op->call.out = call->out;
+    if (op->paired)
+        return op_pairs_again(node, call, history, op);
     short_begin(node, slot, number, call->sequence, op->fingerprint, history);
     short_show(node, slot, op);
     if (number % OP_CPU_CALLS == 0)

@@ -194,6 +194,7 @@ void disti_node_start(struct disti_node *node, const struct dist_call *call, uin
     op->begun_ns = 0;
     op->gait = 0;
     op->tries_gait = false;
+    op->worked_ns = 0;
     if (!op->paired && op->way != NODE_WAY_BOARD)
         disti_node_cut(node, op);
 }

@@ -219,26 +219,6 @@ dist_status disti_node_attach(struct disti_node *node, const struct disti_node_o
 /* Writes where this rank's window is into its slot; makes it if there is none. */
 dist_status disti_node_show_window(struct disti_node *node, struct node_locations *locations);
 
-/* ---- pairs/: calls in which a rank knows the counts of its own blocks only ---- */
-
-/* Chooses where this rank's blocks stand, and whom it awaits. */
-void disti_node_pairs_choose(struct disti_node *node, struct disti_node_op *op);
-/* Writes its list into its slot or area, and its blocks or where they are. */
-dist_status disti_node_pairs_show(struct disti_node *node, struct disti_node_op *op);
-/* Learns what the others have shown. ERR_MISMATCH: another count. */
-dist_status disti_node_pairs_resolve(struct disti_node *node, struct disti_node_op *op);
-/* Some of this rank's part, from op->done on. True: that was the rest. */
-bool disti_node_pairs_work(struct disti_node *node, struct disti_node_op *op);
-/* Do all that it waits for, and this rank, give on boards? Then take does all, at once. */
-bool disti_node_pairs_are_short(const struct disti_node *node, const struct disti_node_op *op);
-dist_status disti_node_pairs_take(struct disti_node *node, struct disti_node_op *op);
-/* Is there something left that goes through windows? All is done that went without. */
-bool disti_node_pairs_remain(struct disti_node *node, struct disti_node_op *op);
-/* Readies the windows for it. */
-dist_status disti_node_pairs_to_windows(struct disti_node *node, struct disti_node_op *op);
-/* Puts the round's pieces into this rank's window. */
-void disti_node_pairs_fill(struct disti_node *node, struct disti_node_op *op, uint64_t round);
-
 /* ---- view.c: who can map whose segments ---- */
 
 /* Is that memory in a segment that the others can map, as far as is known? Writes where. */

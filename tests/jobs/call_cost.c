@@ -17,6 +17,7 @@
 static dist_group *group;
 static const float in[2 * COUNT] = {1, 2, 1, 2};
 static float out[2 * COUNT];
+static const size_t counts[2] = {COUNT, COUNT};
 static int root;
 
 /* ---- rank 0 ---- */
@@ -51,6 +52,21 @@ static dist_status scatter(void)
     return dist_scatter(group, in, out, COUNT, TYPE, root);
 }
 
+static dist_status gather_v(void)
+{
+    return dist_gather_v(group, in, COUNT, out, counts, NULL, TYPE, root);
+}
+
+static dist_status scatter_v(void)
+{
+    return dist_scatter_v(group, in, counts, NULL, out, COUNT, TYPE, root);
+}
+
+static dist_status all_to_all_v(void)
+{
+    return dist_all_to_all_v(group, in, counts, NULL, out, counts, NULL, TYPE);
+}
+
 /* ---- the other ---- */
 
 static dist_status all_reduce_start(dist_work **work_p)
@@ -83,6 +99,21 @@ static dist_status scatter_start(dist_work **work_p)
     return dist_scatter_async(group, in, out, COUNT, TYPE, root, work_p);
 }
 
+static dist_status gather_v_start(dist_work **work_p)
+{
+    return dist_gather_v_async(group, in, COUNT, out, counts, NULL, TYPE, root, work_p);
+}
+
+static dist_status scatter_v_start(dist_work **work_p)
+{
+    return dist_scatter_v_async(group, in, counts, NULL, out, COUNT, TYPE, root, work_p);
+}
+
+static dist_status all_to_all_v_start(dist_work **work_p)
+{
+    return dist_all_to_all_v_async(group, in, counts, NULL, out, counts, NULL, TYPE, work_p);
+}
+
 struct kind {
     const char *name;
     dist_status (*call)(void);
@@ -96,6 +127,9 @@ static const struct kind kinds[] = {
     {"reduce", reduce, reduce_start},
     {"gather", gather, gather_start},
     {"scatter", scatter, scatter_start},
+    {"gather_v", gather_v, gather_v_start},
+    {"scatter_v", scatter_v, scatter_v_start},
+    {"all_to_all_v", all_to_all_v, all_to_all_v_start},
 };
 
 static const struct kind *kind_of(const char *name)

@@ -11,7 +11,7 @@
  * What counts is the rank's own work, without its waits. Trials come again as those of mover.c do.
  */
 #include "base/clock.h"
-#include "node/state.h"
+#include "node/pairs/course.h"
 
 #include <string.h>
 

@@ -3,7 +3,7 @@
 #ifndef DISTI_NODE_PAIRS_PAIRS_H
 #define DISTI_NODE_PAIRS_PAIRS_H
 
-#include "node/state.h"
+#include "node/pairs/course.h"
 
 /*
  * Calls in which a rank knows the counts of its own blocks only: gather_v, scatter_v, all_to_all_v.

@@ -50,7 +50,22 @@ static void pairs_wait_for(const struct disti_node *node, struct disti_node_op *
     op->first = all ? 0 : op->call.root;
     op->end = !waits ? op->first : all ? node->ranks : op->first + 1;
     op->met = op->end - op->first == node->ranks;
+    op->awaited = node->others + op->first - (op->first > node->rank);
+    op->awaited_end = node->others + op->end - (op->end > node->rank);
     op->seen = op->first;
+}
+
+/* Where there is a root, and it gives or takes little, nobody has more. */
+void disti_node_pairs_lead(struct disti_node *node, struct disti_node_op *op)
+{
+    if (node->rank == 0 && !disti_node_pattern(op->call.collective)->rooted)
+        op->cma = disti_node_mover_leads(node, op);
+}
+
+bool disti_node_pairs_are_little(const struct disti_node_op *op)
+{
+    return op->state != NODE_OP_POSTED && op->way == NODE_WAY_WINDOWS && op->stage == 0 &&
+           op->place != NODE_IN_MEMORY && op->given <= NODE_SHORT_MAX;
 }
 
 void disti_node_pairs_choose(struct disti_node *node, struct disti_node_op *op)
