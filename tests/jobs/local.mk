@@ -150,10 +150,12 @@ tests_jobs_nccl_streams_LDFLAGS = $(job_ldflags)
 
 # An MPI program without libdist, for each MPI.
 preload_program_sources = \
+	tests/jobs/preload_again.c \
 	tests/jobs/preload_blocked.c \
 	tests/jobs/preload_buffers.c \
 	tests/jobs/preload_comms.c \
 	tests/jobs/preload_compare.c \
+	tests/jobs/preload_cost.c \
 	tests/jobs/preload_memory.c \
 	tests/jobs/preload_movers.c \
 	tests/jobs/preload_others.c \

@@ -138,6 +138,8 @@ for mpi in openmpi mpich; do
     preload $mpi 3 errors
     job_check "$mpi: the error says what the ranks called" grep -q 'called all_reduce(count 2, int32, sum)' "$job_output"
     preload $mpi 3 overlaps
+    preload $mpi $spinning again
+    job_check "$mpi: a new communicator's calls are served" test "$(row Bcast)" = "$((24 * spinning)) 0"
     for backend in gloo mpi; do
         DIST_BACKEND=$backend preload $mpi 3 progress
         DIST_BACKEND=$backend DIST_PROGRESS_THREAD=0 preload $mpi 2 progress

@@ -3,7 +3,8 @@
  * An MPI program that knows nothing of libdist: collectives of every kind, whose results it checks.
  * Rank 0 prints a hash of them.
  *
- *    preload_program tame|bold|handed-on|errors|overlaps|blocked|progress|threads|persistent
+ *    preload_program tame|bold|handed-on|errors|overlaps|again|blocked|progress|threads
+ *    preload_program persistent
  *    preload_program comms|many NUMBER [bold]
  */
 #include "preload_program.h"
@@ -251,6 +252,8 @@ int main(int argc, char **argv)
         program_errors();
     else if (strcmp(part, "overlaps") == 0)
         program_overlaps();
+    else if (strcmp(part, "again") == 0)
+        program_again();
     else if (strcmp(part, "blocked") == 0)
         program_blocked();
     else if (strcmp(part, "progress") == 0)
@@ -259,6 +262,8 @@ int main(int argc, char **argv)
         program_comms(number);
     else if (strcmp(part, "compare") == 0)
         program_compare();
+    else if (strcmp(part, "cost") == 0)
+        program_cost(number);
     else if (strcmp(part, "memory") == 0)
         program_memory(number);
     else if (strcmp(part, "many") == 0)

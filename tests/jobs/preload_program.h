@@ -103,6 +103,9 @@ void program_reductions(const struct place *place, int count);
 void program_gaps(const struct place *place, int root);
 void program_overlaps(void); /* not MPI, but each rank must be served, or none */
 
+/* preload_again.c: what was called before, but for one thing; up to 64 ranks */
+void program_again(void);
+
 /* preload_blocked.c: collectives go on while MPI waits in any call, and Fortran for them */
 void program_blocked(void);
 
@@ -113,6 +116,9 @@ void program_persistent(void);  /* made in one order, started in another */
 
 /* preload_compare.c */
 void program_compare(void); /* what MPI may do faster, often */
+
+/* preload_cost.c; two ranks */
+void program_cost(int calls);
 
 /* preload_memory.c */
 void program_memory(bool served); /* MPI_Alloc_mem's */

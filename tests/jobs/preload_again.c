@@ -1,0 +1,122 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* An MPI program: calls that are like the one before them, but for one thing. */
+#include "preload_program.h"
+
+#define AGAIN_RANKS 64
+
+static void again_expect(const struct place *place, const char *what, int value, int wanted)
+{
+    if (value != wanted)
+        program_wrong(place, "%s: %d, not %d", what, value, wanted);
+}
+
+/* ---- another communicator, with the handle of one that was freed ---- */
+
+/* Ranks that are in another order in each: its calls are those of other ranks. */
+static void again_in_order(const struct place *place, int key)
+{
+    int given, got, all[AGAIN_RANKS], rank, first = key < 0 ? place->ranks - 1 : 0;
+    MPI_Comm comm;
+
+    MPI_Comm_split(place->comm, 0, key * place->rank, &comm);
+    MPI_Comm_rank(comm, &rank);
+    for (int n = 0; n < 2; n++) {
+        given = got = place->rank;
+        MPI_Bcast(&got, 1, MPI_INT, 0, comm);
+        again_expect(place, "of rank 0 of a new communicator", got, first);
+        MPI_Allgather(&given, 1, MPI_INT, all, 1, MPI_INT, comm);
+        again_expect(place, "of this rank in a new communicator", all[rank], place->rank);
+        MPI_Gather(&given, 1, MPI_INT, all, 1, MPI_INT, 0, comm);
+        again_expect(place, "gathered in a new communicator", rank ? first : all[0], first);
+        got = -1;
+        MPI_Reduce(&given, &got, 1, MPI_INT, MPI_MAX, 0, comm);
+        again_expect(place, "reduced in a new communicator", got, rank ? -1 : place->ranks - 1);
+    }
+    MPI_Comm_free(&comm);
+}
+
+/* ---- in place, and not ---- */
+
+/* What each has for each: so whatever is given is at the place of who gets it. */
+static void again_fill(const struct place *place, int *in, int *out)
+{
+    for (int r = 0; r < place->ranks; r++) {
+        in[r] = 100 * place->rank + r;
+        out[r] = in[r];
+    }
+}
+
+static void again_reduced(const struct place *place, int root, bool in_place, int *in, int *out)
+{
+    int ranks = place->ranks, sum = 100 * ranks * (ranks - 1) / 2;
+    bool gets = place->rank == root;
+
+    again_fill(place, in, out);
+    MPI_Allreduce(in_place ? MPI_IN_PLACE : in, out, ranks, MPI_INT, MPI_SUM, place->comm);
+    again_expect(place, "allreduce again", out[ranks - 1], sum + ranks * (ranks - 1));
+    again_fill(place, in, out);
+    MPI_Reduce(in_place && gets ? MPI_IN_PLACE : in, out, ranks, MPI_INT, MPI_SUM, root,
+               place->comm);
+    again_expect(place, "reduce again", out[0], gets ? sum : 100 * place->rank);
+    again_fill(place, in, out);
+    MPI_Reduce_scatter_block(in_place ? MPI_IN_PLACE : in, out, 1, MPI_INT, MPI_SUM, place->comm);
+    again_expect(place, "reduce_scatter_block again", out[0], sum + ranks * place->rank);
+}
+
+static void again_moved(const struct place *place, int root, bool in_place, int *in, int *out)
+{
+    int rank = place->rank, last = place->ranks - 1;
+    bool at_root = rank == root;
+
+    again_fill(place, in, out);
+    MPI_Allgather(in_place ? MPI_IN_PLACE : in + rank, 1, MPI_INT, out, 1, MPI_INT, place->comm);
+    again_expect(place, "allgather again", out[last], 101 * last);
+    again_fill(place, in, out);
+    MPI_Gather(in_place && at_root ? MPI_IN_PLACE : in + rank, 1, MPI_INT, out, 1, MPI_INT, root,
+               place->comm);
+    again_expect(place, "gather again", out[last], at_root ? 101 * last : 100 * rank + last);
+    again_fill(place, in, out);
+    MPI_Scatter(in, 1, MPI_INT, in_place && at_root ? MPI_IN_PLACE : out, 1, MPI_INT, root,
+                place->comm);
+    again_expect(place, "scatter again", out[0],
+                 in_place && at_root ? 100 * rank : 100 * root + rank);
+    again_fill(place, in, out);
+    MPI_Alltoall(in_place ? MPI_IN_PLACE : in, 1, MPI_INT, out, 1, MPI_INT, place->comm);
+    again_expect(place, "alltoall again", out[last], 100 * last + rank);
+}
+
+/* ---- another type, with the handle of one that was freed ---- */
+
+static void again_of_type(const struct place *place, int elements)
+{
+    MPI_Datatype type;
+
+    MPI_Type_contiguous(elements, MPI_INT, &type);
+    MPI_Type_commit(&type);
+    for (int n = 0; n < 2; n++) {
+        int data[4] = {place->rank, place->rank, place->rank, place->rank};
+
+        MPI_Bcast(data, 1, type, 0, place->comm);
+        for (int i = 0; i < 4; i++)
+            again_expect(place, "of another type", data[i], i < elements ? 0 : place->rank);
+    }
+    MPI_Type_free(&type);
+}
+
+/* The same call is so in other memory too. Up to 64 ranks. */
+void program_again(void)
+{
+    struct place place = {.name = "again", .comm = MPI_COMM_WORLD};
+    int in[AGAIN_RANKS], out[2 * AGAIN_RANKS];
+
+    MPI_Comm_rank(place.comm, &place.rank);
+    MPI_Comm_size(place.comm, &place.ranks);
+    for (int n = 0; n < 6; n++)
+        again_in_order(&place, n % 2 ? -1 : 1);
+    for (int n = 0; n < 16; n++) {
+        again_reduced(&place, n / 8, n / 2 % 2, in, out + n);
+        again_moved(&place, n / 8, n / 2 % 2, in, out + n);
+    }
+    for (int n = 0; n < 6; n++)
+        again_of_type(&place, 1 + n % 3);
+}
