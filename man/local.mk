@@ -23,6 +23,7 @@ dist_man_MANS += \
 	man/dist_sampler.3 \
 	man/dist_send.3 \
 	man/dist_set_stream.3 \
+	man/dist_shared_alloc.3 \
 	man/dist_sim.1 \
 	man/dist_spawn.3 \
 	man/dist_transport.3 \

@@ -734,6 +734,36 @@ DIST_API dist_status dist_alloc(dist_group *group, size_t bytes, void **memory_p
 DIST_API dist_status dist_free(dist_group *group, void *memory);
 
 /*
+ * Allocates memory of all ranks of a machine that each of them sees: a part for each rank. As
+ * MPI_Win_allocate_shared does.
+ *
+ * Collective over group, whose ranks are on one machine; blocks. bytes is the size of this rank's
+ * own part, and may differ between the ranks. parts has room for world_size addresses: parts[r]
+ * becomes rank r's part as this process sees it. Any rank may read and write any part at any time;
+ * what order that has is the program's business. What a rank wrote before a barrier of the group
+ * the others see after it. Each part is zeroed, aligned to a page, from 2 MiB on to 2 MiB, and at
+ * least a page; in calls its own part serves a rank as memory of dist_alloc does.
+ *
+ * A part stays where it is until its rank gives it to dist_shared_free, even if that rank's process
+ * ends. A forked child has a view of its parent's own part as with dist_alloc; the other parts it
+ * sees as they are, and may not write to.
+ *
+ * Errors: ERR_UNSUPPORTED on all ranks (they are on several machines, may not map each other's
+ * memory, or DIST_NODE_MEMORY is 0), ERR_NO_MEMORY, ERR_INVALID_ARGUMENT, those of collectives.
+ */
+DIST_API dist_status dist_shared_alloc(dist_group *group, size_t bytes, void **parts);
+
+/*
+ * Frees this rank's own part at once, and lets go of the others' parts. Local; does not block.
+ *
+ * `memory` is parts[rank]. No other rank may use this part any more: a barrier before sees to that.
+ * Call it before the group is destroyed. NULL is accepted.
+ *
+ * Errors: ERR_INVALID_ARGUMENT (it is no part of this process, or was freed).
+ */
+DIST_API dist_status dist_shared_free(void *memory);
+
+/*
  * Turns memory that the program has into memory like dist_alloc's, in place: address and contents
  * stay.
  *

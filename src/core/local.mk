@@ -31,6 +31,7 @@ libdist_core_sources += \
 	src/core/group/init.c \
 	src/core/group/leave.c \
 	src/core/call/memory.c \
+	src/core/call/shared.c \
 	src/core/group/monitor.c \
 	src/core/group/news.c \
 	src/core/group/shrink.c \

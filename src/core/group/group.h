@@ -149,6 +149,8 @@ bool disti_group_number_clashes(struct disti_world *world, uint32_t number);
 void disti_memory_reclaim(struct dist_group *group);
 /* In a forked child: what was allocated is the parent's. */
 void disti_memory_forked(void);
+/* shared.c: the same for memory of dist_shared_alloc. */
+void disti_shared_forked(void);
 
 /* stream.c */
 

@@ -20,6 +20,7 @@ static void known_forked(void)
         atomic_store(&group->abort_possible, false);
     }
     disti_memory_forked();
+    disti_shared_forked();
     disti_complete_forked();
     disti_others_forked();
 }

@@ -137,6 +137,19 @@ dist_status disti_segment_map(const struct disti_segment_name *name, void **memo
     return DIST_OK;
 }
 
+void disti_segment_inherit(const struct disti_segment_location *location, size_t bytes,
+                           bool inherited)
+{
+    const struct peer *peer;
+
+    pthread_mutex_lock(&peer_lock);
+    peer = *peer_entry(location->name.key);
+    if (peer)
+        madvise((char *)peer->memory + location->offset, bytes,
+                inherited ? MADV_DOFORK : MADV_DONTFORK);
+    pthread_mutex_unlock(&peer_lock);
+}
+
 void disti_segment_peers_lock(void)
 {
     pthread_mutex_lock(&peer_lock);

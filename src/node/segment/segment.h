@@ -114,6 +114,13 @@ dist_status disti_segment_map(const struct disti_segment_name *name, void **memo
 /* Releases it. Does nothing for a key of this process's own, or 0. */
 void disti_segment_unmap(uint64_t key);
 
+/*
+ * Whether a child that this process forks has those bytes of a mapping that is held too: as they
+ * are, not as a view of its own. At first it has not. Does nothing for memory of this process.
+ */
+void disti_segment_inherit(const struct disti_segment_location *location, size_t bytes,
+                           bool inherited);
+
 /* Unmaps what nobody holds, except the `keep` mappings that were released last. */
 void disti_segment_trim(size_t keep);
 

@@ -9,6 +9,7 @@ core_tests = \
 	tests/unit/core/test_init \
 	tests/unit/core/test_meanwhile \
 	tests/unit/core/test_op \
+	tests/unit/core/test_shared \
 	tests/unit/core/test_states \
 	tests/unit/core/test_support
 check_PROGRAMS += $(core_tests)
@@ -36,6 +37,8 @@ tests_unit_core_test_meanwhile_SOURCES = tests/unit/core/test_meanwhile.c \
 tests_unit_core_test_meanwhile_LDADD = $(unit_test_libs)
 tests_unit_core_test_op_SOURCES = tests/unit/core/test_op.c
 tests_unit_core_test_op_LDADD = $(unit_test_libs)
+tests_unit_core_test_shared_SOURCES = tests/unit/core/test_shared.c tests/unit/core/worlds.h
+tests_unit_core_test_shared_LDADD = $(unit_test_libs)
 tests_unit_core_test_states_SOURCES = tests/unit/core/test_states.c
 tests_unit_core_test_states_LDADD = $(unit_test_libs)
 tests_unit_core_test_support_SOURCES = tests/unit/core/test_support.c
