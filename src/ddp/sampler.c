@@ -10,9 +10,9 @@
 
 /*
  *     order of the epoch   | seen before | rank 0 | rank 1 | rank 0 | rank 1 | rank 0 | (rank 1) |
- *                          0             start                                        count
- *                                                                       the first of the order
- * again
+ *                          0           start                                      count
+ *
+ * What is behind `count` is the order again, from its first sample on.
  */
 struct dist_sampler {
     struct dist_sampler_options options;
@@ -26,11 +26,15 @@ static dist_status sampler_bad(const char *what)
     return disti_fail(DIST_ERR_INVALID_ARGUMENT, "dist_sampler_create: %s", what);
 }
 
-static dist_status sampler_check(const dist_group *group,
-                                 const struct dist_sampler_options *options)
+/* The options that the program gave; what an earlier, smaller struct lacks is as in _INIT. */
+static dist_status sampler_options(const dist_group *group,
+                                   const struct dist_sampler_options *given,
+                                   struct dist_sampler_options *options)
 {
-    if (!options || options->size != sizeof(*options))
+    if (!given || given->size == 0 || given->size > sizeof(*given))
         return sampler_bad("initialise the options with DIST_SAMPLER_OPTIONS_INIT");
+    *options = (struct dist_sampler_options)DIST_SAMPLER_OPTIONS_INIT;
+    memcpy(options, given, given->size);
     if (options->count == 0)
         return sampler_bad("options.count is 0: give the number of samples in the data set");
     if (!group && (options->rank < 0 || options->world_size < 0))
@@ -38,11 +42,12 @@ static dist_status sampler_check(const dist_group *group,
     return DIST_OK;
 }
 
-dist_status dist_sampler_create(const dist_group *group, const struct dist_sampler_options *options,
+dist_status dist_sampler_create(const dist_group *group, const struct dist_sampler_options *given,
                                 dist_sampler **sampler_p)
 {
+    struct dist_sampler_options options;
     dist_status status =
-        sampler_p ? sampler_check(group, options) : sampler_bad("sampler_p is NULL");
+        sampler_p ? sampler_options(group, given, &options) : sampler_bad("sampler_p is NULL");
     struct dist_sampler *sampler;
 
     if (status != DIST_OK)
@@ -50,10 +55,10 @@ dist_status dist_sampler_create(const dist_group *group, const struct dist_sampl
     sampler = calloc(1, sizeof(*sampler));
     if (!sampler)
         return disti_fail(DIST_ERR_NO_MEMORY, "no memory for a sampler");
-    sampler->options = *options;
-    if (options->rank < 0)
+    sampler->options = options;
+    if (options.rank < 0)
         sampler->options.rank = dist_get_rank(group);
-    if (options->world_size < 0)
+    if (options.world_size < 0)
         sampler->options.world_size = dist_get_world_size(group);
     if (sampler->options.world_size < 1 || sampler->options.rank >= sampler->options.world_size) {
         status =

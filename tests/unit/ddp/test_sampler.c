@@ -188,6 +188,12 @@ static void test_refusals(void **state)
     assert_int_equal(dist_sampler_create(NULL, &options, &sampler), DIST_ERR_INVALID_ARGUMENT);
     assert_non_null(strstr(dist_last_error(), "no rank 2 of 2"));
     assert_null(sampler);
+    options.size = sizeof(options) + 1;
+    assert_int_equal(dist_sampler_create(NULL, &options, &sampler), DIST_ERR_INVALID_ARGUMENT);
+    options.rank = 0;
+    options.size = offsetof(struct dist_sampler_options, drop_last); /* an earlier program's */
+    assert_int_equal(dist_sampler_create(NULL, &options, &sampler), DIST_OK);
+    dist_sampler_destroy(sampler);
     sampler = make(4, 0, 1, false);
     assert_int_equal(dist_sampler_restore(sampler, &(struct dist_sampler_state){.seen = 5}),
                      DIST_ERR_INVALID_ARGUMENT);
