@@ -6,14 +6,17 @@
 #include "ddp/ddp.h"
 #include "pieces.h"
 
+/* Host memory, whatever the backend would allocate: the host reads and writes it. */
 static dist_status half_open(struct dist_ddp *ddp, struct ddp_bucket *bucket)
 {
-    return dist_alloc(ddp->stages[0], bucket->shape.count * sizeof(uint16_t), &bucket->wire);
+    (void)ddp;
+    return dist_alloc(NULL, bucket->shape.count * sizeof(uint16_t), &bucket->wire);
 }
 
 static void half_close(struct dist_ddp *ddp, struct ddp_bucket *bucket)
 {
-    dist_free(ddp->stages[0], bucket->wire);
+    (void)ddp;
+    dist_free(NULL, bucket->wire);
 }
 
 /* Divided before they are added up, so that a sum stays finite where the mean does. */

@@ -9,6 +9,7 @@
  *     stage 1   every rank adds its chunk of all ranks up, encodes the sum   all_gather
  *     stage 2   every rank decodes all chunks
  */
+#include <float.h>
 #include <math.h>
 #include <string.h>
 
@@ -44,16 +45,18 @@ static size_t int8_blocks(const struct dist_ddp *ddp, const struct ddp_bucket *b
     return (chunk + INT8_BLOCK - 1) / INT8_BLOCK;
 }
 
-/* One allocation. The collectives see only the blocks, but all ranks' memory is alike. */
+/*
+ * One allocation. The collectives see only the blocks, but all ranks' memory is alike. Host memory,
+ * whatever the backend would allocate.
+ */
 static dist_status int8_open(struct dist_ddp *ddp, struct ddp_bucket *bucket)
 {
     const size_t blocks = int8_blocks(ddp, bucket), all = blocks * (size_t)ddp->world;
     const size_t floats = (all + blocks) * INT8_BLOCK;
     struct int8_memory *memory;
-    dist_status status =
-        dist_alloc(ddp->stages[0],
-                   sizeof(*memory) + 2 * all * sizeof(struct int8_block) + floats * sizeof(float),
-                   &bucket->wire);
+    dist_status status = dist_alloc(
+        NULL, sizeof(*memory) + 2 * all * sizeof(struct int8_block) + floats * sizeof(float),
+        &bucket->wire);
 
     if (status != DIST_OK)
         return status;
@@ -68,9 +71,11 @@ static dist_status int8_open(struct dist_ddp *ddp, struct ddp_bucket *bucket)
 
 static void int8_close(struct dist_ddp *ddp, struct ddp_bucket *bucket)
 {
-    dist_free(ddp->stages[0], bucket->wire);
+    (void)ddp;
+    dist_free(NULL, bucket->wire);
 }
 
+/* 0 where its inverse would be infinite: then all of the block is left for later. */
 static float int8_scale(const float *values)
 {
     float most = 0.0f;
@@ -80,7 +85,7 @@ static float int8_scale(const float *values)
 
         most = size > most && isfinite(size) ? size : most;
     }
-    return most / INT8_MOST;
+    return most / INT8_MOST >= FLT_MIN ? most / INT8_MOST : 0.0f;
 }
 
 /* values keeps what rounding took: nothing of what is no finite number. */
