@@ -41,7 +41,8 @@ struct dist_ddp_parameter {
     const char *name; /* for messages; copied. NULL: "parameter 3" */
     void *values;     /* count elements, which become rank 0's. NULL: they are equal already */
     size_t count;     /* elements */
-    void *gradient;   /* count elements; NULL: memory of the dist_ddp, zeroed, next to the others */
+    void *gradient;   /* count elements, which no other parameter has; NULL: memory of the dist_ddp,
+                         zeroed, next to the others */
     bool buffer;      /* no gradient, such as a running mean: see dist_ddp_sync_buffers */
 };
 
@@ -55,7 +56,11 @@ typedef enum dist_ddp_wire {
                           "1-bit stochastic gradient descent", Interspeech 2014) */
 } dist_ddp_wire;
 
-/* Some gradients that travel together: piece_count pieces of memory, in which there are count. */
+/*
+ * Some gradients that travel together: piece_count pieces of memory, the same on all ranks.
+ * Gradients that lie next to each other, as in one array of a program, are one piece. Between those
+ * of the dist_ddp's memory are a few elements of zeros, which must stay zero.
+ */
 struct dist_ddp_bucket {
     int index; /* 0 is the first that starts */
     dist_dtype dtype;
@@ -85,8 +90,8 @@ struct dist_ddp_options {
     size_t size;               /* sizeof(struct dist_ddp_options) */
     dist_dtype dtype;          /* of values and gradients: FLOAT32, FLOAT64, FLOAT16 or BFLOAT16 */
     size_t first_bucket_bytes; /* of the first bucket; 0: 1 MiB, so that sending begins early */
-    size_t bucket_bytes;       /* of the others; 0: 25 MiB. A bucket ends with the gradient that
-                                  reaches this */
+    size_t bucket_bytes;       /* of the others; 0: a sixteenth of the gradients, but 1 MiB to
+                                  25 MiB. A bucket ends with the gradient that reaches this */
     bool sum;         /* the sum over the ranks; else the mean: the sum divided by the world
                          size, whatever the ranks have as samples */
     bool find_unused; /* a step may leave out gradients: see dist_ddp_is_used */
@@ -108,7 +113,10 @@ struct dist_ddp_options {
  *
  * List the parameters in the order of the forward pass: their gradients are expected the other way
  * round. After the first step the buckets follow the order in which rank 0's gradients really came.
- * Gradients of which the program says nothing lie in one allocation of dist_alloc. parameters,
+ * Gradients of which the program says nothing lie in one allocation of dist_alloc. A weight that
+ * two layers share is listed once, and is ready after the second. Values of another type than the
+ * gradients (weights in bfloat16, gradients in float32) are NULL, and the program broadcasts them;
+ * gradients of two types are two dist_ddp. parameters,
  * names and options are copied. The group must outlive the dist_ddp, which makes groups of its own
  * from it: the program's calls on the group may come at any time. The caller gives *ddp_p to
  * dist_ddp_destroy.
@@ -123,7 +131,9 @@ DIST_API dist_status dist_ddp_create(dist_group *group, const struct dist_ddp_pa
 /*
  * Ends it at once. Destroys its groups, as dist_destroy_process_group does, and frees its memory.
  * Collective, unless it failed. In the middle of a step it ends the other ranks' step with
- * ERR_ABORTED. NULL is accepted.
+ * ERR_ABORTED, before a step that others have begun with ERR_MISMATCH or ERR_PEER_LOST: their
+ * message says that this rank called a barrier. After an earlier failure it returns OK. NULL is
+ * accepted.
  */
 DIST_API dist_status dist_ddp_destroy(dist_ddp *ddp);
 
@@ -162,7 +172,9 @@ DIST_API dist_status dist_ddp_zero_gradients(dist_ddp *ddp);
  *
  * *norm_p, which may be NULL, becomes the norm before. A norm that is no finite number is returned,
  * and nothing is scaled. Where it is used in each step, the squares are added up while later
- * buckets travel. For float32 and float64 in host memory.
+ * buckets travel: so the program changes no gradient between dist_ddp_finish and this. Gradients
+ * that are S times too large (loss scaling) are clipped to S * max_norm, and divided in the update.
+ * For float32 and float64 in host memory.
  */
 DIST_API dist_status dist_ddp_clip(dist_ddp *ddp, double max_norm, double *norm_p);
 
@@ -175,21 +187,27 @@ DIST_API bool dist_ddp_is_used(const dist_ddp *ddp, int index);
 
 /*
  * Makes every buffer (see dist_ddp_parameter) a copy of rank 0's. Collective; blocks. Between
- * steps: PyTorch does it before each forward pass of training.
+ * steps: PyTorch does it before each forward pass of training. With `uneven` only where no rank has
+ * joined: after dist_ddp_join.
  */
 DIST_API dist_status dist_ddp_sync_buffers(dist_ddp *ddp);
 
 /*
- * For a rank that has no more batches while others have: takes part in their steps with zeros.
+ * For a rank that has no more batches while others have: takes part in their steps with zeros, also
+ * if it has added up gradients for a step that it did not make.
  * Blocks until all ranks have called it. Needs `uneven`, and is then called by all ranks at the end
  * of each epoch, by those with the most batches too.
  *
  * After each of those steps it calls step(arg), which updates the parameters from the gradients
- * just as the others do; a result other than 0 ends the dist_ddp. step may be NULL.
+ * just as the others do and makes no step itself; a result other than 0 ends the dist_ddp. step may
+ * be NULL.
  */
 DIST_API dist_status dist_ddp_join(dist_ddp *ddp, int (*step)(void *arg), void *arg);
 
-/* Ranks that gave gradients in the last step that was reduced; the world size without `uneven`. */
+/*
+ * Ranks that gave gradients in the last step that was reduced; the world size without `uneven`. 0
+ * after dist_ddp_join.
+ */
 DIST_API int dist_ddp_active(const dist_ddp *ddp);
 
 /* Puts later steps in the order of this stream, as dist_set_stream does for a group's calls. */
@@ -205,6 +223,23 @@ struct dist_ddp_stats {
 };
 
 DIST_API dist_status dist_ddp_get_stats(const dist_ddp *ddp, struct dist_ddp_stats *stats_p);
+
+/* When a bucket travelled, on CLOCK_MONOTONIC of this host. */
+struct dist_ddp_bucket_times {
+    size_t size;      /* sizeof(struct dist_ddp_bucket_times), set by the caller */
+    int64_t began_ns; /* its operation was started */
+    int64_t ended_ns; /* its end was seen, by a later dist_ddp_ready or by dist_ddp_finish: it may
+                         have been there before. With a GPU's gradients: it was put on the stream */
+    uint64_t bytes;   /* of its gradients, as the program has them */
+};
+
+/*
+ * The last step that was reduced, for timelines; `bucket` counts from 0 to stats.buckets - 1. Both
+ * times are 0 where there was none: before the first step, and after that in which the buckets
+ * followed the order of the gradients and were made anew. Local. Errors: ERR_INVALID_ARGUMENT.
+ */
+DIST_API dist_status dist_ddp_get_bucket_times(const dist_ddp *ddp, int bucket,
+                                               struct dist_ddp_bucket_times *times_p);
 
 #ifdef __cplusplus
 }

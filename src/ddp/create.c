@@ -9,7 +9,11 @@
 #include "base/log.h"
 #include "device/driver.h"
 
-enum { DDP_FIRST_BUCKET = 1 << 20, DDP_BUCKET = 25 << 20 };
+/*
+ * What is still to be sent when the backward pass ends is about one bucket, if sending takes as
+ * long as computing: so a model has a share of them at least. Short ones are not worth a message.
+ */
+enum { DDP_FIRST_BUCKET = 1 << 20, DDP_BUCKET = 25 << 20, DDP_BUCKET_SHARE = 16 };
 
 static dist_status ddp_bad(const char *what)
 {
@@ -27,8 +31,6 @@ static dist_status ddp_options(const struct dist_ddp_options *given,
         memcpy(options, given, given->size);
     if (options->first_bucket_bytes == 0)
         options->first_bucket_bytes = DDP_FIRST_BUCKET;
-    if (options->bucket_bytes == 0)
-        options->bucket_bytes = DDP_BUCKET;
     if (options->hook_stages == 0)
         options->hook_stages = 1;
     if (options->hook_stages < 0 || options->hook_stages > DIST_DDP_STAGES_MAX)
@@ -100,6 +102,18 @@ static dist_status ddp_parameters_copy(struct dist_ddp *ddp,
     return status;
 }
 
+/* Of which the options say nothing. */
+static size_t ddp_bucket_bytes(const struct dist_ddp *ddp)
+{
+    size_t bytes = 0;
+
+    for (int i = 0; i < ddp->count; i++)
+        if (ddp->parameters[i].own || ddp->parameters[i].gradient)
+            bytes += ddp->parameters[i].count * dist_dtype_size(ddp->options.dtype);
+    bytes /= DDP_BUCKET_SHARE;
+    return bytes < DDP_FIRST_BUCKET ? DDP_FIRST_BUCKET : bytes > DDP_BUCKET ? DDP_BUCKET : bytes;
+}
+
 /* What all ranks have to say alike. */
 static uint64_t ddp_hash(const struct dist_ddp *ddp)
 {
@@ -113,7 +127,7 @@ static uint64_t ddp_hash(const struct dist_ddp *ddp)
 
     for (int i = 0; i < ddp->count; i++) {
         const struct ddp_parameter *parameter = &ddp->parameters[i];
-        const uint64_t facts[] = {parameter->count, parameter->gradient || parameter->own,
+        const uint64_t facts[] = {parameter->count, parameter->gradient != NULL, parameter->own,
                                   parameter->values != NULL};
 
         hash = disti_hash_bytes(hash, facts, sizeof(facts));
@@ -121,40 +135,59 @@ static uint64_t ddp_hash(const struct dist_ddp *ddp)
     return hash;
 }
 
-/* Every rank's word on whether it is ready, and for what: 0 where it has failed. */
+/* A rank's word on whether it is ready, and for what. */
+struct ddp_word {
+    uint64_t alike; /* 0: it has failed; else of what has to be the same */
+    uint64_t place; /* see disti_ddp_place_hash: may differ */
+};
+
+static dist_status ddp_compare(struct dist_ddp *ddp, const struct ddp_word *all)
+{
+    const struct ddp_word *mine = &all[ddp->rank];
+
+    for (int i = 0; i < ddp->world; i++) {
+        if (all[i].alike == 0)
+            return disti_fail(DIST_ERR_ABORTED,
+                              "rank %d: dist_ddp_create failed on rank %d, "
+                              "whose own message says why",
+                              ddp->rank, i);
+        if (all[i].alike != mine->alike)
+            return disti_fail(DIST_ERR_MISMATCH,
+                              "rank %d: dist_ddp_create: rank %d has other "
+                              "parameters or options than this rank; give all ranks the same "
+                              "list, counts and options, and gradients in memory of their own on "
+                              "all or none",
+                              ddp->rank, i);
+        ddp->scattered |= all[i].place != mine->place;
+    }
+    return DIST_OK;
+}
+
 static dist_status ddp_agree(struct dist_ddp *ddp, dist_group *group, dist_status status)
 {
-    uint64_t mine = status == DIST_OK ? ddp_hash(ddp) | 1 : 0;
-    uint64_t *all = calloc((size_t)ddp->world, sizeof(*all));
+    const struct ddp_word mine = {.alike = status == DIST_OK ? ddp_hash(ddp) | 1 : 0,
+                                  .place = status == DIST_OK ? disti_ddp_place_hash(ddp) : 0};
+    struct ddp_word *all = calloc((size_t)ddp->world, sizeof(*all));
     dist_status gathered;
 
     if (!all)
         return disti_fail(DIST_ERR_NO_MEMORY, "no memory for a word of each of %d ranks",
                           ddp->world);
-    gathered = dist_all_gather(group, &mine, all, 1, DIST_UINT64);
-    for (int i = 0; i < ddp->world && status == DIST_OK && gathered == DIST_OK; i++) {
-        if (all[i] == 0)
-            status = disti_fail(DIST_ERR_ABORTED,
-                                "rank %d: dist_ddp_create failed on rank %d, "
-                                "whose own message says why",
-                                ddp->rank, i);
-        else if (all[i] != mine)
-            status = disti_fail(DIST_ERR_MISMATCH,
-                                "rank %d: dist_ddp_create: rank %d has other "
-                                "parameters or options than this rank; give all ranks the same "
-                                "list, counts and options",
-                                ddp->rank, i);
-    }
+    gathered = dist_all_gather(group, &mine, all, sizeof(mine), DIST_UINT8);
+    if (status == DIST_OK)
+        status = gathered == DIST_OK ? ddp_compare(ddp, all) : gathered;
     free(all);
-    return status != DIST_OK ? status : gathered;
+    return status;
 }
 
 static bool ddp_is_device(const struct dist_ddp *ddp)
 {
     const struct disti_driver *driver = disti_driver_loaded();
 
-    return driver && ddp->gradients > 0 &&
-           disti_driver_owns(driver, ddp->parameters[ddp->order[0]].gradient);
+    for (int i = 0; driver && i < ddp->gradients; i++)
+        if (disti_driver_owns(driver, ddp->parameters[ddp->order[i]].gradient))
+            return true;
+    return false;
 }
 
 /* What a rank does alone. */
@@ -172,6 +205,8 @@ static dist_status ddp_prepare(struct dist_ddp *ddp, dist_group *group,
         status = disti_ddp_place(ddp, group);
     if (status != DIST_OK)
         return status;
+    if (ddp->options.bucket_bytes == 0)
+        ddp->options.bucket_bytes = ddp_bucket_bytes(ddp);
     ddp->device = ddp_is_device(ddp);
     if (ddp->device && ddp->options.wire != DIST_DDP_WIRE_SAME)
         return disti_fail(DIST_ERR_UNSUPPORTED, "dist_ddp_create: options.wire is for host memory");
@@ -200,7 +235,7 @@ static dist_status ddp_connect(struct dist_ddp *ddp, dist_group *group)
 /* Leaves its groups; then nothing uses its memory any more. */
 static dist_status ddp_free(struct dist_ddp *ddp)
 {
-    dist_status status = ddp->failed, left;
+    dist_status status = DIST_OK, left;
 
     disti_ddp_buckets_free(ddp);
     for (int i = 0; i < ddp->stage_count; i++) {
@@ -219,39 +254,54 @@ static dist_status ddp_free(struct dist_ddp *ddp)
     return status;
 }
 
+/* The last error stays what it was. */
+static void ddp_give_up(struct dist_ddp *ddp, dist_status status)
+{
+    char text[1024];
+
+    disti_text(text, sizeof(text), "%s", dist_last_error());
+    if (ddp->stage_count > 0)
+        disti_ddp_fail(ddp, status);
+    ddp_free(ddp);
+    disti_fail_unlogged(text);
+}
+
 dist_status dist_ddp_create(dist_group *group, const struct dist_ddp_parameter *parameters,
                             int count, const struct dist_ddp_options *options, dist_ddp **ddp_p)
 {
     struct dist_ddp *ddp;
     dist_status status;
 
-    if (!group || !ddp_p)
-        return ddp_bad(group ? "ddp_p is NULL" : "group is NULL");
+    if (!group)
+        return ddp_bad("group is NULL");
     ddp = calloc(1, sizeof(*ddp));
     if (!ddp)
         return disti_fail(DIST_ERR_NO_MEMORY, "no memory for a dist_ddp");
     ddp->rank = dist_get_rank(group);
     ddp->world = dist_get_world_size(group);
-    status = ddp_agree(ddp, group, ddp_prepare(ddp, group, parameters, count, options));
-    if (status == DIST_OK) {
+    status = ddp_p ? ddp_prepare(ddp, group, parameters, count, options) : ddp_bad("ddp_p is NULL");
+    status = ddp_agree(ddp, group, status);
+    if (status == DIST_OK)
         status = ddp_connect(ddp, group);
-        if (status != DIST_OK)
-            disti_ddp_fail(ddp, status);
-    }
     if (status == DIST_OK)
         *ddp_p = ddp;
     else
-        ddp_free(ddp);
+        ddp_give_up(ddp, status);
     return status;
 }
 
-/* Has any gradient of this step been given? */
-static bool ddp_is_in_step(const struct dist_ddp *ddp)
+/*
+ * Ranks that are in a step would wait for this one, and it for them. So a barrier stands in the
+ * order of the steps: where another rank is at a step it ends both at once.
+ */
+static void ddp_part(struct dist_ddp *ddp)
 {
-    for (int i = 0; i < ddp->count; i++)
-        if (ddp->parameters[i].ready && !ddp->local)
-            return true;
-    return false;
+    dist_status status = DIST_ERR_ABORTED;
+
+    if (ddp->failed == DIST_OK && !disti_ddp_is_in_step(ddp))
+        status = dist_barrier(ddp->stages[0]);
+    if (status != DIST_OK)
+        disti_ddp_fail(ddp, status);
 }
 
 dist_status dist_ddp_destroy(dist_ddp *ddp)
@@ -260,8 +310,7 @@ dist_status dist_ddp_destroy(dist_ddp *ddp)
 
     if (!ddp)
         return DIST_OK;
-    if (ddp->failed == DIST_OK && ddp_is_in_step(ddp))
-        disti_ddp_fail(ddp, DIST_ERR_ABORTED);
+    ddp_part(ddp);
     status = ddp_free(ddp);
     return status == DIST_ERR_ABORTED ? DIST_OK : status;
 }

@@ -12,6 +12,7 @@ struct ddp_parameter {
     size_t count;
     char *gradient; /* NULL: it has none */
     bool own;       /* the gradient is in ddp->memory */
+    int next;       /* the one whose gradient begins where this one's ends; -1: none */
     int bucket;
     bool ready;     /* in this pass: it belongs to the library */
     bool touched;   /* since the last step that was reduced */
@@ -33,8 +34,9 @@ struct ddp_bucket {
     enum ddp_state state; /* ddp_bucket_next and ddp_bucket_refill change it */
     int stage;            /* of the work that moves it */
     dist_work *work;
-    int first, count; /* its gradients in ddp->order */
-    int missing;      /* gradients that are not ready */
+    int first, count;     /* its gradients in ddp->order */
+    int missing;          /* gradients that are not ready */
+    int64_t began, ended; /* in the last step that was reduced; 0: there was none */
     struct dist_ddp_bucket shape;
     void *wire; /* the wire's own; made by its open */
 };
@@ -47,9 +49,10 @@ struct dist_ddp {
     const struct ddp_wire *wire;
     struct ddp_parameter *parameters;
     int count;
-    void *memory; /* of gradients that the program has no place for */
-    bool device;  /* gradients are a GPU's */
-    int *order;   /* the gradients, as buckets take them */
+    void *memory;   /* of gradients that the program has no place for */
+    bool device;    /* gradients are a GPU's */
+    bool scattered; /* they lie next to others on some ranks only: each is a piece of its own */
+    int *order;     /* the gradients, as buckets take them */
     int gradients;
     struct ddp_bucket *buckets;
     int bucket_count;
@@ -93,11 +96,25 @@ dist_status disti_ddp_fail(struct dist_ddp *ddp, dist_status status);
 /* Says why a call comes at the wrong time or with a wrong argument: failed, NULL, no such index. */
 dist_status disti_ddp_check(const struct dist_ddp *ddp, const char *call);
 
+/* The same for what only comes between steps. */
+dist_status disti_ddp_check_between(const struct dist_ddp *ddp, const char *call);
+
+/* Has any gradient of a step that is reduced been given? */
+bool disti_ddp_is_in_step(const struct dist_ddp *ddp);
+
 /*
- * Places the gradients that have no memory, and sets the order: the last parameter first. Local.
- * Buckets follow the order: made anew by the second, freed by the third.
+ * Places the gradients that have no memory, checks those that have, and sets the order: the last
+ * parameter first. Local.
  */
 dist_status disti_ddp_place(struct dist_ddp *ddp, dist_group *group);
+
+/* A hash of which gradients lie next to each other: buckets have the same pieces on all ranks. */
+uint64_t disti_ddp_place_hash(const struct dist_ddp *ddp);
+
+/* Elements up to where the next gradient of ours begins; of the program's memory just its own. */
+size_t disti_ddp_span(const struct dist_ddp *ddp, const struct ddp_parameter *parameter);
+
+/* Buckets follow the order: made anew by the first, freed by the second. */
 dist_status disti_ddp_buckets_make(struct dist_ddp *ddp);
 void disti_ddp_buckets_free(struct dist_ddp *ddp);
 

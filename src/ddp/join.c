@@ -34,6 +34,10 @@ dist_status dist_ddp_join(dist_ddp *ddp, int (*step)(void *arg), void *arg)
 
     if (status != DIST_OK)
         return status;
+    if (ddp->joined)
+        return disti_fail(DIST_ERR_INVALID_ARGUMENT,
+                          "dist_ddp_join: this rank is in it: its function only updates the "
+                          "parameters");
     if (!ddp->options.uneven)
         return disti_fail(DIST_ERR_INVALID_ARGUMENT,
                           "dist_ddp_join: set uneven in the options of dist_ddp_create");
@@ -41,6 +45,9 @@ dist_status dist_ddp_join(dist_ddp *ddp, int (*step)(void *arg), void *arg)
         return disti_fail(DIST_ERR_INVALID_ARGUMENT,
                           "dist_ddp_join: steps stay on this rank: call "
                           "dist_ddp_set_sync with true, and end the step, before");
+    status = disti_ddp_check_between(ddp, "dist_ddp_join");
+    if (status != DIST_OK)
+        return status;
     ddp->joined = true;
     status = ddp_shadow(ddp, step, arg);
     ddp->joined = false;

@@ -8,8 +8,10 @@ libdist_core_sources += \
 	src/ddp/norm.c \
 	src/ddp/order.c \
 	src/ddp/permute.c src/ddp/permute.h \
+	src/ddp/place.c \
 	src/ddp/query.c \
 	src/ddp/sampler.c \
+	src/ddp/squares.h \
 	src/ddp/step.c \
 	src/ddp/tally.c \
 	src/ddp/wire/half.c \

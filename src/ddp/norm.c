@@ -5,6 +5,7 @@
 #include <math.h>
 
 #include "base/log.h"
+#include "squares.h"
 
 /* Sums that run beside each other, so that they vectorise. The order of additions is fixed. */
 enum { NORM_LANES = 8 };
@@ -18,7 +19,7 @@ static double norm_add(const double sums[NORM_LANES])
     return sum;
 }
 
-static double norm_squares_f32(const float *x, size_t count)
+double disti_squares_f32(const float *x, size_t count)
 {
     double sums[NORM_LANES] = {0.0};
     size_t i = 0;
@@ -44,7 +45,7 @@ static void norm_square(const struct dist_ddp *ddp, struct ddp_parameter *parame
 {
     parameter->squares =
         ddp->options.dtype == DIST_FLOAT32
-            ? norm_squares_f32((const float *)(const void *)parameter->gradient, parameter->count)
+            ? disti_squares_f32((const float *)(const void *)parameter->gradient, parameter->count)
             : norm_squares_f64((const double *)(const void *)parameter->gradient, parameter->count);
 }
 
@@ -86,7 +87,7 @@ static void norm_scale(const struct dist_ddp *ddp, double factor)
 
 dist_status dist_ddp_clip(dist_ddp *ddp, double max_norm, double *norm_p)
 {
-    dist_status status = disti_ddp_check(ddp, "dist_ddp_clip");
+    dist_status status = disti_ddp_check_between(ddp, "dist_ddp_clip");
     double norm;
 
     if (status != DIST_OK)

@@ -63,6 +63,21 @@ static bool ddp_has_ready(const struct dist_ddp *ddp)
     return false;
 }
 
+bool disti_ddp_is_in_step(const struct dist_ddp *ddp)
+{
+    return !ddp->local && ddp_has_ready(ddp);
+}
+
+dist_status disti_ddp_check_between(const struct dist_ddp *ddp, const char *call)
+{
+    dist_status status = disti_ddp_check(ddp, call);
+
+    if (status == DIST_OK && disti_ddp_is_in_step(ddp))
+        return disti_fail(DIST_ERR_INVALID_ARGUMENT,
+                          "%s: a step is under way: call dist_ddp_finish before", call);
+    return status;
+}
+
 dist_status dist_ddp_set_sync(dist_ddp *ddp, bool sync)
 {
     dist_status status = disti_ddp_check(ddp, "dist_ddp_set_sync");
@@ -83,7 +98,7 @@ void disti_ddp_clear(struct ddp_parameter *parameter, dist_dtype dtype)
 
 dist_status dist_ddp_zero_gradients(dist_ddp *ddp)
 {
-    dist_status status = disti_ddp_check(ddp, "dist_ddp_zero_gradients");
+    dist_status status = disti_ddp_check_between(ddp, "dist_ddp_zero_gradients");
 
     if (status != DIST_OK)
         return status;
@@ -91,10 +106,6 @@ dist_status dist_ddp_zero_gradients(dist_ddp *ddp)
         return disti_fail(DIST_ERR_UNSUPPORTED,
                           "dist_ddp_zero_gradients: they are memory of a GPU: "
                           "fill them there");
-    if (!ddp->local && ddp_has_ready(ddp))
-        return disti_fail(DIST_ERR_INVALID_ARGUMENT,
-                          "dist_ddp_zero_gradients: a step is under way: "
-                          "call dist_ddp_finish before");
     for (int i = 0; i < ddp->count; i++)
         if (ddp->parameters[i].gradient)
             disti_ddp_clear(&ddp->parameters[i], ddp->options.dtype);
@@ -104,7 +115,7 @@ dist_status dist_ddp_zero_gradients(dist_ddp *ddp)
 
 dist_status dist_ddp_sync_buffers(dist_ddp *ddp)
 {
-    dist_status status = disti_ddp_check(ddp, "dist_ddp_sync_buffers");
+    dist_status status = disti_ddp_check_between(ddp, "dist_ddp_sync_buffers");
 
     if (status != DIST_OK)
         return status;
@@ -132,5 +143,35 @@ dist_status dist_ddp_get_stats(const dist_ddp *ddp, struct dist_ddp_stats *stats
     memcpy((char *)stats_p + sizeof(stats_p->size),
            (const char *)&ddp->stats + sizeof(ddp->stats.size),
            stats_p->size > sizeof(stats_p->size) ? stats_p->size - sizeof(stats_p->size) : 0);
+    return DIST_OK;
+}
+
+/* The gradients alone: between them are elements that only travel along. */
+static uint64_t ddp_bucket_bytes(const struct dist_ddp *ddp, const struct ddp_bucket *bucket)
+{
+    size_t count = 0;
+
+    for (int i = 0; i < bucket->count; i++)
+        count += ddp->parameters[ddp->order[bucket->first + i]].count;
+    return count * dist_dtype_size(ddp->options.dtype);
+}
+
+dist_status dist_ddp_get_bucket_times(const dist_ddp *ddp, int bucket,
+                                      struct dist_ddp_bucket_times *times_p)
+{
+    struct dist_ddp_bucket_times times;
+
+    if (!ddp || bucket < 0 || bucket >= ddp->bucket_count || !times_p || times_p->size == 0 ||
+        times_p->size > sizeof(*times_p))
+        return disti_fail(DIST_ERR_INVALID_ARGUMENT,
+                          "dist_ddp_get_bucket_times: give a dist_ddp, one of its buckets, and a "
+                          "struct with its size set");
+    times = (struct dist_ddp_bucket_times){
+        .size = times_p->size,
+        .began_ns = ddp->buckets[bucket].began,
+        .ended_ns = ddp->buckets[bucket].ended,
+        .bytes = ddp_bucket_bytes(ddp, &ddp->buckets[bucket]),
+    };
+    memcpy(times_p, &times, times_p->size);
     return DIST_OK;
 }

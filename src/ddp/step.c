@@ -16,12 +16,17 @@ static dist_status ddp_bucket_next(struct dist_ddp *ddp, struct ddp_bucket *buck
     dist_status status;
 
     bucket->stage = bucket->state == DDP_FILLING ? 0 : bucket->stage + 1;
+    if (bucket->stage == 0)
+        bucket->began = disti_now_ns();
     bucket->work = NULL;
     status = ddp->wire->next(ddp, bucket, bucket->stage, &bucket->work);
     if (status != DIST_OK)
         return status;
     bucket->state = bucket->work ? DDP_MOVING : DDP_REDUCED;
-    if (bucket->state == DDP_REDUCED && ddp->clips)
+    if (bucket->state == DDP_MOVING)
+        return DIST_OK;
+    bucket->ended = disti_now_ns();
+    if (ddp->clips)
         disti_ddp_square(ddp, bucket);
     return DIST_OK;
 }
@@ -87,9 +92,22 @@ static void ddp_mark_ready(struct dist_ddp *ddp, int index)
         ddp->came[ddp->came_count++] = index;
 }
 
+/* While it has joined, dist_ddp_join makes the steps. */
+static dist_status ddp_check_step(const struct dist_ddp *ddp, const char *call)
+{
+    dist_status status = disti_ddp_check(ddp, call);
+
+    if (status == DIST_OK && ddp->joined)
+        return disti_fail(DIST_ERR_INVALID_ARGUMENT,
+                          "%s: dist_ddp_join makes the steps: the function that it calls only "
+                          "updates the parameters",
+                          call);
+    return status;
+}
+
 dist_status dist_ddp_ready(dist_ddp *ddp, int index)
 {
-    dist_status status = disti_ddp_check(ddp, "dist_ddp_ready");
+    dist_status status = ddp_check_step(ddp, "dist_ddp_ready");
 
     if (status != DIST_OK)
         return status;
@@ -154,7 +172,7 @@ static dist_status ddp_fill(struct dist_ddp *ddp)
 
         if (!parameter->gradient || parameter->ready)
             continue;
-        if (!parameter->touched)
+        if (ddp->joined || !parameter->touched)
             disti_ddp_clear(parameter, ddp->options.dtype);
         parameter->ready = true;
         ddp->buckets[parameter->bucket].missing--;
@@ -190,12 +208,21 @@ static void ddp_begin(struct dist_ddp *ddp)
     ddp->next = 0;
 }
 
+/* The step in which all ranks find that all have joined is none. */
+static void ddp_count_step(struct dist_ddp *ddp)
+{
+    if (ddp->options.uneven && ddp->tally[0] == 0)
+        return;
+    ddp->stats.steps++;
+    for (int i = 0; i < ddp->count; i++)
+        if (ddp->parameters[i].gradient)
+            ddp->stats.bytes += ddp->parameters[i].count * dist_dtype_size(ddp->options.dtype);
+}
+
 /* The step has ended well. */
 static dist_status ddp_end(struct dist_ddp *ddp)
 {
-    for (int i = 0; i < ddp->bucket_count; i++)
-        ddp->stats.bytes += ddp->buckets[i].shape.count * dist_dtype_size(ddp->options.dtype);
-    ddp->stats.steps++;
+    ddp_count_step(ddp);
     for (int i = 0; i < ddp->count; i++)
         ddp->parameters[i].touched = false;
     ddp_begin(ddp);
@@ -222,7 +249,7 @@ dist_status disti_ddp_reduce(struct dist_ddp *ddp)
 
 dist_status dist_ddp_finish(dist_ddp *ddp)
 {
-    dist_status status = disti_ddp_check(ddp, "dist_ddp_finish");
+    dist_status status = ddp_check_step(ddp, "dist_ddp_finish");
 
     if (status != DIST_OK)
         return status;

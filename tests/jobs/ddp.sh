@@ -22,7 +22,7 @@ done
 DIST_TRANSPORT=tcp DIST_NODE_MEMORY=0 job shell 3 $program $steps bucket=20000 wire=int8 tolerance=0.1
 DIST_PROGRESS_THREAD=0 job shell 2 $program $steps bucket=20000 uneven=1
 
-for fault in missing mismatch leaves hook arguments nan; do
+for fault in missing mismatch leaves hook arguments nan early apart turned; do
     job shell 3 $faults $fault
 done
 cat >"$job_folder/killed" <<'END'

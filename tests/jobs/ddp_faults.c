@@ -5,6 +5,9 @@
  *
  *     missing    leaves out a gradient         mismatch   has another count
  *     leaves     destroys it in a step         killed     is killed in a step
+ *     early      destroys it where the others make another step
+ *     apart      has its gradients in memory that lies differently
+ *     turned     the same, where the order that they come in joins them
  *     hook       its hook fails                arguments  calls that are refused, on all ranks
  *     nan        has one in its gradient: it is in the result, and gone in the next step
  */
@@ -88,6 +91,83 @@ static void case_leaves(void)
         job.ddp = NULL;
     } else {
         step(-1, DIST_ERR_ABORTED, "rank 1");
+    }
+}
+
+/* The rank that sees it says so; another one may see first that that one's group has ended. */
+static void case_early(void)
+{
+    dist_status status;
+
+    expect("create", create(COUNT, NULL), DIST_OK, NULL);
+    step(-1, DIST_OK, NULL);
+    if (job.rank == 1) {
+        expect("destroy", dist_ddp_destroy(job.ddp), DIST_OK, NULL);
+        job.ddp = NULL;
+    } else {
+        status = dist_ddp_ready(job.ddp, 0);
+        for (int i = 1; i < PARAMETERS && status == DIST_OK; i++)
+            status = dist_ddp_ready(job.ddp, i);
+        status = status == DIST_OK ? dist_ddp_finish(job.ddp) : status;
+        expect("step", status,
+               status == DIST_ERR_PEER_LOST ? DIST_ERR_PEER_LOST : DIST_ERR_MISMATCH, "barrier");
+    }
+}
+
+/* One array here, one with gaps there: the sums are right all the same. */
+static void case_apart(void)
+{
+    static float memory[PARAMETERS * (COUNT + 8)];
+    const size_t apart = COUNT + (job.rank == 1 ? 8 : 0);
+    struct dist_ddp_parameter parameters[PARAMETERS];
+
+    for (int i = 0; i < PARAMETERS; i++)
+        parameters[i] =
+            (struct dist_ddp_parameter){.count = COUNT, .gradient = memory + (size_t)i * apart};
+    expect("create", dist_ddp_create(job.group, parameters, PARAMETERS, NULL, &job.ddp), DIST_OK,
+           NULL);
+    for (int round = 0; round < 2; round++) {
+        for (int i = 0; i < PARAMETERS; i++)
+            memory[(size_t)i * apart + 9] = (float)(job.rank * (i + 1));
+        step(-1, DIST_OK, NULL);
+        for (int i = 0; i < PARAMETERS; i++)
+            failures += fabsf(memory[(size_t)i * apart + 9] - (float)(i + 1)) > 1e-5f;
+    }
+    expect("destroy", dist_ddp_destroy(job.ddp), DIST_OK, NULL);
+    if (job.rank == 1)
+        parameters[2].gradient = NULL;
+    expect("own", dist_ddp_create(job.group, parameters, PARAMETERS, NULL, &job.ddp),
+           DIST_ERR_MISMATCH, "same list");
+    job.ddp = NULL;
+}
+
+/*
+ * Where each begins, in lengths and a gap: alone, or one right behind another. No two that follow
+ * each other in the list are neighbours, so the first step has a piece for each on all ranks; in
+ * the second, by rank 0's order, 0 and 2 are one piece, but turned on rank 1.
+ */
+static void case_turned(void)
+{
+    static float memory[PARAMETERS * 2 * COUNT];
+    static const size_t starts[][PARAMETERS] = {{0, 3, 1, 5}, {1, 3, 0, 5}, {0, 3, 5, 7}};
+    static const int came[PARAMETERS] = {0, 2, 1, 3};
+    struct dist_ddp_parameter parameters[PARAMETERS];
+    float *at[PARAMETERS];
+
+    for (int i = 0; i < PARAMETERS; i++) {
+        at[i] = memory + starts[job.rank % 3][i] * COUNT;
+        parameters[i] = (struct dist_ddp_parameter){.count = COUNT, .gradient = at[i]};
+    }
+    expect("create", dist_ddp_create(job.group, parameters, PARAMETERS, NULL, &job.ddp), DIST_OK,
+           NULL);
+    for (int round = 0; round < 3; round++) {
+        for (int i = 0; i < PARAMETERS; i++)
+            at[i][9] = (float)(job.rank * (i + 1));
+        for (int i = 0; i < PARAMETERS; i++)
+            expect("ready", dist_ddp_ready(job.ddp, came[i]), DIST_OK, NULL);
+        expect("finish", dist_ddp_finish(job.ddp), DIST_OK, NULL);
+        for (int i = 0; i < PARAMETERS; i++)
+            failures += fabsf(at[i][9] - (float)(i + 1)) > 1e-5f;
     }
 }
 
@@ -188,7 +268,8 @@ int main(int argc, char **argv)
     } cases[] = {{"missing", case_missing}, {"mismatch", case_mismatch},
                  {"leaves", case_leaves},   {"killed", case_killed},
                  {"hook", case_hook},       {"arguments", case_arguments},
-                 {"nan", case_nan}};
+                 {"nan", case_nan},         {"early", case_early},
+                 {"apart", case_apart},     {"turned", case_turned}};
     bool killed;
 
     if (argc != 2 || dist_init_process_group(NULL, &job.group) != DIST_OK)

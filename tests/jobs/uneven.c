@@ -2,10 +2,10 @@
 /*
  * uneven CALLS SEED [ERROR WHO]: the v-forms with counts of all kinds (none, equal, one rank with
  * everything, any), blocks in any order with gaps between them, in place and not, in memory that
- * every rank chooses for itself, blocking and not. From a third of the calls on the kernel refuses
- * rank WHO (-1: all) to copy between processes, with errno ERROR; or, if that is EMFILE, from the
- * first call on to open anything. Exit 0 if all is right, and nothing is written between the
- * blocks.
+ * every rank chooses for itself, blocking and not, once and some times with other data. From a
+ * third of the calls on the kernel refuses rank WHO (-1: all) to copy between processes, with errno
+ * ERROR; or, if that is EMFILE, from the first call on to open anything. Exit 0 if all is right,
+ * and nothing is written between the blocks.
  */
 #include "refuse.h"
 
@@ -28,7 +28,7 @@ static const char *const names[KINDS] = {"all_gather_v", "gather_v", "scatter_v"
 /* A call: how many elements go from each rank to each. */
 struct plan {
     enum kind kind;
-    int root, number;
+    int root, number, rounds;
     bool async, in_place;
     size_t counts[RANKS_MAX][RANKS_MAX];
 };
@@ -248,12 +248,29 @@ static void prepare(const struct plan *plan, struct side *in, struct side *out)
 }
 
 /* A sender's block has the receiver's number, where all get the same block it is 0. */
+static void make(const struct plan *plan, const struct side *in, const struct side *out)
+{
+    bool one_in = plan->kind == ALL_GATHER || plan->kind == GATHER;
+    dist_work *work = NULL;
+    dist_status status;
+
+    for (int r = 0; r < ranks; r++)
+        fill(plan, in, r, rank, one_in ? 0 : r);
+    status = begin(plan, in, out, &work);
+    if (status == DIST_OK && plan->async)
+        status = dist_wait(work);
+    if (status != DIST_OK)
+        fail(plan, "failed");
+    if (plan->kind == REDUCE_SCATTER)
+        check_sum(plan, block(out, plan->root));
+    for (int r = 0; plan->kind != REDUCE_SCATTER && r < ranks; r++)
+        check(plan, out, r, plan->kind == SCATTER ? plan->root : r, one_in ? 0 : rank);
+}
+
 static void run(struct plan *plan)
 {
     struct side in, out;
     struct memory memory[2];
-    dist_work *work = NULL;
-    dist_status status;
     bool one_in = plan->kind == ALL_GATHER || plan->kind == GATHER;
 
     prepare(plan, &in, &out);
@@ -264,18 +281,11 @@ static void run(struct plan *plan)
     out.memory = take(plan, out_bytes, &memory[1]);
     if (one_in && plan->in_place && (plan->kind == ALL_GATHER || rank == plan->root))
         in.memory = (unsigned char *)block(&out, rank);
-    for (int r = 0; r < ranks; r++)
-        fill(plan, &in, r, rank, one_in ? 0 : r);
-    status = begin(plan, &in, &out, &work);
-    if (status == DIST_OK && plan->async)
-        status = dist_wait(work);
-    if (status != DIST_OK)
-        fail(plan, "failed");
-    if (plan->kind == REDUCE_SCATTER)
-        check_sum(plan, block(&out, plan->root));
-    for (int r = 0; plan->kind != REDUCE_SCATTER && r < ranks; r++)
-        check(plan, &out, r, plan->kind == SCATTER ? plan->root : r, one_in ? 0 : rank);
-    check_gaps(plan, &out, out_bytes);
+    for (int round = 0; round < plan->rounds; round++) {
+        make(plan, &in, &out);
+        check_gaps(plan, &out, out_bytes);
+        plan->number++;
+    }
     give_back(&memory[0]);
     give_back(&memory[1]);
 }
@@ -297,17 +307,19 @@ int main(int argc, char **argv)
     getrlimit(RLIMIT_NOFILE, &limit);
     if (closed)
         setrlimit(RLIMIT_NOFILE, &(struct rlimit){.rlim_max = limit.rlim_max});
-    for (int call = 0; call < calls; call++) {
-        struct plan plan = {.kind = (enum kind)next(&shared, KINDS), .number = call};
+    for (int call = 0, number = 0; call < calls; call++) {
+        struct plan plan = {.kind = (enum kind)next(&shared, KINDS), .number = number};
 
         plan.root = (int)next(&shared, (uint64_t)ranks);
         plan.async = next(&shared, 3) == 0;
         plan.in_place = next(&shared, 3) == 0;
+        plan.rounds = next(&shared, 4) == 0 ? 2 + (int)next(&shared, 30) : 1;
         choose_counts(&plan);
         if (call == calls / 3 && (who == -1 || who == rank) && !closed &&
             !refuse_copies(atoi(argv[3])))
             fail(&plan, "no filter: the kernel has no seccomp");
         run(&plan);
+        number = plan.number;
     }
     setrlimit(RLIMIT_NOFILE, &limit);
     return dist_destroy_process_group(group) == DIST_OK ? 0 : 1;

@@ -1,7 +1,14 @@
 # SPDX-License-Identifier: BSD-3-Clause
-ddp_tests = tests/unit/ddp/test_sampler
+ddp_tests = \
+	tests/unit/ddp/test_layout \
+	tests/unit/ddp/test_sampler \
+	tests/unit/ddp/test_steps
 check_PROGRAMS += $(ddp_tests)
 TESTS += $(ddp_tests)
 
+tests_unit_ddp_test_layout_SOURCES = tests/unit/ddp/test_layout.c tests/unit/ddp/alone.h
+tests_unit_ddp_test_layout_LDADD = $(unit_test_libs)
 tests_unit_ddp_test_sampler_SOURCES = tests/unit/ddp/test_sampler.c
 tests_unit_ddp_test_sampler_LDADD = $(unit_test_libs)
+tests_unit_ddp_test_steps_SOURCES = tests/unit/ddp/test_steps.c tests/unit/ddp/alone.h
+tests_unit_ddp_test_steps_LDADD = $(unit_test_libs) -lm
