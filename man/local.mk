@@ -28,6 +28,7 @@ dist_man_MANS += \
 	man/dist_spawn.3 \
 	man/dist_transport.3 \
 	man/dist_wait.3 \
+	man/dist_zero.3 \
 	man/distrun.1 \
 	man/libdist.3
 dist_doc_DATA += README.md docs/ARCHITECTURE.md docs/architecture.svg docs/embedding.md docs/footprint.md

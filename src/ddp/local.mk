@@ -19,4 +19,18 @@ libdist_core_sources += \
 	src/ddp/wire/int8.c \
 	src/ddp/wire/pieces.h \
 	src/ddp/wire/same.c \
-	src/ddp/wire/wire.c
+	src/ddp/wire/wire.c \
+	src/ddp/zero/create.c \
+	src/ddp/zero/layout.c \
+	src/ddp/zero/machine.c \
+	src/ddp/zero/memory.c \
+	src/ddp/zero/network.c \
+	src/ddp/zero/query.c \
+	src/ddp/zero/state.c \
+	src/ddp/zero/step.c \
+	src/ddp/zero/zero.h
+
+# Square roots that set no errno vectorise.
+libdist_optimizers_la_SOURCES = src/ddp/zero/adam.c src/ddp/zero/sgd.c
+libdist_optimizers_la_CFLAGS = $(AM_CFLAGS) -fno-math-errno
+noinst_LTLIBRARIES += libdist_optimizers.la

@@ -204,6 +204,7 @@ job_scripts = \
 	tests/jobs/mishaps.sh \
 	tests/jobs/ddp.sh \
 	tests/jobs/shrink.sh \
+	tests/jobs/zero.sh \
 	tests/jobs/ahead.sh \
 	tests/jobs/short_calls.sh \
 	tests/jobs/short_memory.sh \
@@ -261,3 +262,11 @@ check_PROGRAMS += tests/jobs/ddp_faults
 tests_jobs_ddp_faults_SOURCES = tests/jobs/ddp_faults.c
 tests_jobs_ddp_faults_LDADD = libdist.la -lm
 tests_jobs_ddp_faults_LDFLAGS = $(job_ldflags)
+check_PROGRAMS += tests/jobs/zero
+tests_jobs_zero_SOURCES = tests/jobs/zero.c tests/jobs/ddp_model.c tests/jobs/ddp_model.h
+tests_jobs_zero_LDADD = libdist.la -lm
+tests_jobs_zero_LDFLAGS = $(job_ldflags)
+check_PROGRAMS += tests/jobs/zero_faults
+tests_jobs_zero_faults_SOURCES = tests/jobs/zero_faults.c
+tests_jobs_zero_faults_LDADD = libdist.la -lm
+tests_jobs_zero_faults_LDFLAGS = $(job_ldflags)

@@ -2,7 +2,8 @@
 ddp_tests = \
 	tests/unit/ddp/test_layout \
 	tests/unit/ddp/test_sampler \
-	tests/unit/ddp/test_steps
+	tests/unit/ddp/test_steps \
+	tests/unit/ddp/test_zero
 check_PROGRAMS += $(ddp_tests)
 TESTS += $(ddp_tests)
 
@@ -12,3 +13,5 @@ tests_unit_ddp_test_sampler_SOURCES = tests/unit/ddp/test_sampler.c
 tests_unit_ddp_test_sampler_LDADD = $(unit_test_libs)
 tests_unit_ddp_test_steps_SOURCES = tests/unit/ddp/test_steps.c tests/unit/ddp/alone.h
 tests_unit_ddp_test_steps_LDADD = $(unit_test_libs) -lm
+tests_unit_ddp_test_zero_SOURCES = tests/unit/ddp/test_zero.c tests/unit/ddp/alone.h
+tests_unit_ddp_test_zero_LDADD = $(unit_test_libs) -lm

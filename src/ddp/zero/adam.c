@@ -1,0 +1,59 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Adam and AdamW.
+ *
+ *     m = beta1 m + (1 - beta1) g         m / (1 - beta1^t): the mean of all gradients so far
+ *     v = beta2 v + (1 - beta2) g^2       v / (1 - beta2^t): that of their squares
+ *     x = x - rate m / (sqrt(v) + epsilon)
+ */
+#include <dist/zero.h>
+#include <math.h>
+
+#include "base/kernels/kernels.h"
+
+/* What is the same for all elements in a step. */
+struct adam_rates {
+    float step;                       /* rate / (1 - beta1^t) */
+    float root;                       /* 1 / sqrt(1 - beta2^t) */
+    float beta1, beta2, rest1, rest2; /* rest: 1 - beta */
+    float epsilon;
+    float keep;  /* decoupled: what stays of a value */
+    float decay; /* else: what a value adds to the gradient */
+};
+
+DISTI_CLONES static void adam_step(float *restrict x, const float *restrict g, float *restrict m,
+                                   float *restrict v, size_t count, struct adam_rates rates)
+{
+    for (size_t i = 0; i < count; i++) {
+        const float value = x[i] * rates.keep;
+        const float gradient = g[i] + rates.decay * x[i];
+        const float mean = rates.beta1 * m[i] + rates.rest1 * gradient;
+        const float square = rates.beta2 * v[i] + rates.rest2 * gradient * gradient;
+
+        m[i] = mean;
+        v[i] = square;
+        x[i] = value - rates.step * mean / (sqrtf(square) * rates.root + rates.epsilon);
+    }
+}
+
+int dist_zero_adam_step(void *arg, const struct dist_zero_slice *slice)
+{
+    const struct dist_zero_adam *adam = arg;
+    const double step = (double)slice->step;
+    const struct adam_rates rates = {
+        .step = (float)(adam->rate / (1.0 - pow(adam->beta1, step))),
+        .root = (float)(1.0 / sqrt(1.0 - pow(adam->beta2, step))),
+        .beta1 = (float)adam->beta1,
+        .beta2 = (float)adam->beta2,
+        .rest1 = (float)(1.0 - adam->beta1),
+        .rest2 = (float)(1.0 - adam->beta2),
+        .epsilon = (float)adam->epsilon,
+        .keep = adam->decoupled ? (float)(1.0 - adam->rate * adam->weight_decay) : 1.0f,
+        .decay = adam->decoupled ? 0.0f : (float)adam->weight_decay};
+
+    if (slice->state_floats < DIST_ZERO_ADAM_STATE)
+        return 1;
+    adam_step(slice->values, slice->gradients, slice->state[0], slice->state[1], slice->count,
+              rates);
+    return 0;
+}

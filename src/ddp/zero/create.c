@@ -1,0 +1,257 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* The start and the end. */
+#include "zero.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/hash.h"
+#include "base/log.h"
+#include "device/driver.h"
+
+static dist_status zero_bad(const char *what)
+{
+    return disti_fail(DIST_ERR_INVALID_ARGUMENT, "dist_zero_create: %s", what);
+}
+
+/* The options that the program gave, with what they leave to us. */
+static dist_status zero_options(const struct dist_zero_options *given,
+                                struct dist_zero_options *options)
+{
+    *options = (struct dist_zero_options)DIST_ZERO_OPTIONS_INIT;
+    if (!given || given->size == 0 || given->size > sizeof(*options))
+        return zero_bad("initialise the options with DIST_ZERO_OPTIONS_INIT, and set the step");
+    memcpy(options, given, given->size);
+    if (!options->step)
+        return zero_bad("options.step is NULL: give dist_zero_sgd_step, dist_zero_adam_step or a "
+                        "function of your own");
+    if (options->state_floats < 0 || options->state_floats > DIST_ZERO_STATE_MAX)
+        return zero_bad("options.state_floats is not from 0 to DIST_ZERO_STATE_MAX");
+    if (!(options->max_norm >= 0.0))
+        return zero_bad("options.max_norm is less than 0, or no number");
+    if (options->dtype == DIST_FLOAT32)
+        return DIST_OK;
+    return disti_fail(DIST_ERR_UNSUPPORTED,
+                      "dist_zero_create: options.dtype is %s: it is for "
+                      "float32 only",
+                      dist_dtype_string(options->dtype));
+}
+
+/* The caller frees it. NULL: no memory. */
+static char *zero_quote(const char *name, int index)
+{
+    const size_t size = (name ? strlen(name) : 0) + 32;
+    char *text = malloc(size);
+
+    if (text && name)
+        disti_text(text, size, "'%s'", name);
+    else if (text)
+        disti_text(text, size, "parameter %d", index);
+    return text;
+}
+
+static dist_status zero_parameter_copy(struct zero_parameter *to,
+                                       const struct dist_zero_parameter *from, int index)
+{
+    const struct disti_driver *driver = disti_driver_loaded();
+
+    if (from->count == 0)
+        return disti_fail(DIST_ERR_INVALID_ARGUMENT,
+                          "dist_zero_create: parameter %d has no elements", index);
+    if (driver && ((from->values && disti_driver_owns(driver, from->values)) ||
+                   (from->gradient && disti_driver_owns(driver, from->gradient))))
+        return disti_fail(DIST_ERR_UNSUPPORTED,
+                          "dist_zero_create: parameter %d is in memory of a GPU: it is for host "
+                          "memory only",
+                          index);
+    *to = (struct zero_parameter){
+        .name = zero_quote(from->name, index), .count = from->count, .source = from->gradient};
+    return to->name ? DIST_OK : disti_fail(DIST_ERR_NO_MEMORY, "no memory for a parameter's name");
+}
+
+static dist_status zero_parameters_copy(struct dist_zero *zero,
+                                        const struct dist_zero_parameter *parameters, int count)
+{
+    dist_status status = DIST_OK;
+
+    zero->parameters = calloc((size_t)count, sizeof(*zero->parameters));
+    zero->buckets = calloc((size_t)count, sizeof(*zero->buckets));
+    if (!zero->parameters || !zero->buckets)
+        return disti_fail(DIST_ERR_NO_MEMORY, "no memory for %d parameters", count);
+    zero->count = count;
+    for (int i = 0; i < count && status == DIST_OK; i++)
+        status = zero_parameter_copy(&zero->parameters[i], &parameters[i], i);
+    return status;
+}
+
+/* What a rank does alone. */
+static dist_status zero_prepare(struct dist_zero *zero,
+                                const struct dist_zero_parameter *parameters, int count,
+                                const struct dist_zero_options *options)
+{
+    dist_status status = zero_options(options, &zero->options);
+
+    if (status == DIST_OK && (count < 1 || !parameters))
+        status = zero_bad(count < 1 ? "there are no parameters" : "parameters is NULL");
+    if (status == DIST_OK)
+        status = zero_parameters_copy(zero, parameters, count);
+    return status == DIST_OK ? disti_zero_layout(zero) : status;
+}
+
+/* What all ranks have to say alike; 0: this rank has failed. */
+static uint64_t zero_word(const struct dist_zero *zero, dist_status status)
+{
+    const struct dist_zero_options *options = &zero->options;
+    const uint64_t settings[] = {options->first_bucket_bytes, options->bucket_bytes, options->sum,
+                                 (uint64_t)options->state_floats, (uint64_t)zero->count};
+    uint64_t hash = disti_hash_bytes(DISTI_HASH_START, settings, sizeof(settings));
+
+    if (status != DIST_OK)
+        return 0;
+    hash = disti_hash_bytes(hash, &options->max_norm, sizeof(options->max_norm));
+    for (int i = 0; i < zero->count; i++)
+        hash = disti_hash_bytes(hash, &zero->parameters[i].count, sizeof(size_t));
+    return hash | 1;
+}
+
+static dist_status zero_compare(const struct dist_zero *zero, const uint64_t *words)
+{
+    for (int i = 0; i < zero->world; i++) {
+        if (words[i] == 0)
+            return disti_fail(DIST_ERR_ABORTED,
+                              "rank %d: dist_zero_create failed on rank %d, whose own message says "
+                              "why",
+                              zero->rank, i);
+        if (words[i] != words[zero->rank])
+            return disti_fail(DIST_ERR_MISMATCH,
+                              "rank %d: dist_zero_create: rank %d has other parameters or options "
+                              "than this rank; give all ranks the same list, counts and options",
+                              zero->rank, i);
+    }
+    return DIST_OK;
+}
+
+static dist_status zero_agree(const struct dist_zero *zero, dist_group *group, dist_status status)
+{
+    const uint64_t mine = zero_word(zero, status);
+    uint64_t *words = calloc((size_t)zero->world, sizeof(*words));
+    dist_status gathered;
+
+    if (!words)
+        return disti_fail(DIST_ERR_NO_MEMORY, "no memory for a word of each of %d ranks",
+                          zero->world);
+    gathered = dist_all_gather(group, &mine, words, 1, DIST_UINT64);
+    if (status == DIST_OK)
+        status = gathered == DIST_OK ? zero_compare(zero, words) : gathered;
+    free(words);
+    return status;
+}
+
+/* What all ranks do together. */
+static dist_status zero_connect(struct dist_zero *zero, dist_group *group,
+                                const struct dist_zero_parameter *parameters)
+{
+    dist_status status = dist_dup_group(group, NULL, &zero->group);
+
+    if (status == DIST_OK)
+        status = disti_zero_memory(zero);
+    for (int i = 0; i < zero->count && status == DIST_OK && zero->rank == 0; i++)
+        if (parameters[i].values)
+            memcpy(dist_zero_values(zero, i), parameters[i].values,
+                   parameters[i].count * sizeof(float));
+    if (status == DIST_OK)
+        status = zero->form->sync(zero);
+    return status;
+}
+
+static void zero_describe(struct dist_zero *zero)
+{
+    zero->stats.state_bytes =
+        zero->owned * (size_t)zero->options.state_floats * sizeof(*zero->state);
+    zero->stats.gradient_bytes = zero->elements * sizeof(*zero->gradients);
+    zero->stats.value_bytes = zero->elements * sizeof(*zero->values);
+    zero->stats.sharers = zero->form == &disti_zero_machine ? zero->world : 1;
+    zero->stats.buckets = zero->bucket_count;
+}
+
+/* The memory before the group: see dist_shared_free. */
+static dist_status zero_free(struct dist_zero *zero)
+{
+    dist_status status;
+
+    disti_zero_memory_free(zero);
+    status = dist_destroy_process_group(zero->group);
+    for (int i = 0; i < zero->count; i++)
+        free(zero->parameters[i].name);
+    free(zero->parameters);
+    free(zero->buckets);
+    free(zero->shares);
+    free(zero);
+    return status;
+}
+
+/* The last error stays what it was. */
+static void zero_give_up(struct dist_zero *zero, dist_status status)
+{
+    char text[1024];
+
+    disti_text(text, sizeof(text), "%s", dist_last_error());
+    if (zero->group)
+        disti_zero_fail(zero, status);
+    zero_free(zero);
+    disti_fail_unlogged(text);
+}
+
+dist_status dist_zero_create(dist_group *group, const struct dist_zero_parameter *parameters,
+                             int count, const struct dist_zero_options *options, dist_zero **zero_p)
+{
+    struct dist_zero *zero;
+    dist_status status;
+
+    if (!group)
+        return zero_bad("group is NULL");
+    zero = calloc(1, sizeof(*zero));
+    if (!zero)
+        return disti_fail(DIST_ERR_NO_MEMORY, "no memory for a dist_zero");
+    zero->rank = dist_get_rank(group);
+    zero->world = dist_get_world_size(group);
+    status = zero_p ? zero_prepare(zero, parameters, count, options) : zero_bad("zero_p is NULL");
+    status = zero_agree(zero, group, status);
+    if (status == DIST_OK)
+        status = zero_connect(zero, group, parameters);
+    if (status != DIST_OK) {
+        zero_give_up(zero, status);
+        return status;
+    }
+    zero_describe(zero);
+    *zero_p = zero;
+    return DIST_OK;
+}
+
+/*
+ * Ranks that are in a step would wait for this one, and it for them. So a call stands in the order
+ * of the steps that is none of a step's: where another rank is at a step it ends both at once.
+ * Behind it nobody uses the memory of this rank any more.
+ */
+static void zero_part(struct dist_zero *zero)
+{
+    dist_status status = DIST_ERR_ABORTED;
+    uint8_t leaves = 1;
+
+    if (zero->failed == DIST_OK && !disti_zero_is_in_step(zero))
+        status = dist_all_reduce(zero->group, &leaves, &leaves, 1, DIST_UINT8, DIST_MAX);
+    if (status != DIST_OK)
+        disti_zero_fail(zero, status);
+}
+
+dist_status dist_zero_destroy(dist_zero *zero)
+{
+    dist_status status;
+
+    if (!zero)
+        return DIST_OK;
+    zero_part(zero);
+    status = zero_free(zero);
+    return status == DIST_ERR_ABORTED ? DIST_OK : status;
+}

@@ -1,0 +1,187 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* The sharded optimizer of one rank: its memory, slices and optimizers. */
+#include "alone.h"
+
+#include <dist/zero.h>
+#include <math.h>
+
+enum { COUNT = 3, LARGE = 10001 };
+
+static const size_t counts[COUNT] = {5, LARGE, 1};
+
+/* What a step function saw: how often it was called for an element. */
+struct seen {
+    int times[COUNT][LARGE];
+    uint64_t step;
+};
+
+static int see(void *arg, const struct dist_zero_slice *slice)
+{
+    struct seen *seen = arg;
+
+    seen->step = slice->step;
+    for (size_t i = 0; i < slice->count; i++) {
+        seen->times[slice->parameter][slice->first + i]++;
+        slice->state[1][i] += slice->gradients[i];
+        slice->values[i] = slice->state[1][i];
+    }
+    return 0;
+}
+
+static dist_zero *make(dist_group *group, struct dist_zero_options *options)
+{
+    struct dist_zero_parameter parameters[COUNT];
+    dist_zero *zero = NULL;
+
+    for (int i = 0; i < COUNT; i++)
+        parameters[i] = (struct dist_zero_parameter){.count = counts[i]};
+    assert_int_equal(dist_zero_create(group, parameters, COUNT, options, &zero), DIST_OK);
+    return zero;
+}
+
+static void finish(dist_zero *zero)
+{
+    for (int i = 0; i < COUNT; i++)
+        assert_int_equal(dist_zero_ready(zero, i), DIST_OK);
+    assert_int_equal(dist_zero_finish(zero), DIST_OK);
+}
+
+static void end(dist_group *group, dist_zero *zero)
+{
+    assert_int_equal(dist_zero_destroy(zero), DIST_OK);
+    assert_int_equal(dist_destroy_process_group(group), DIST_OK);
+}
+
+static void each_element_is_updated_once(void **state)
+{
+    static struct seen seen;
+    struct dist_zero_options options = DIST_ZERO_OPTIONS_INIT;
+    struct dist_zero_stats stats = {.size = sizeof(stats)};
+    dist_group *group = alone();
+    float one[LARGE];
+    dist_zero *zero;
+
+    (void)state;
+    options.step = see;
+    options.step_arg = &seen;
+    options.state_floats = 2;
+    options.first_bucket_bytes = options.bucket_bytes = 1;
+    zero = make(group, &options);
+    assert_ptr_equal(dist_zero_values(zero, 1), dist_zero_values(zero, 0) + 5);
+    assert_ptr_equal(dist_zero_gradient(zero, 2), dist_zero_gradient(zero, 0) + 5 + LARGE);
+    assert_int_equal(dist_zero_set_steps(zero, 41), DIST_OK);
+    for (int round = 1; round < 3; round++) {
+        dist_zero_gradient(zero, 1)[LARGE - 1] = 2.0f;
+        finish(zero);
+        assert_int_equal(seen.step, 41 + round);
+        for (int i = 0; i < COUNT; i++)
+            for (size_t j = 0; j < counts[i]; j++)
+                assert_int_equal(seen.times[i][j], round);
+    }
+    assert_true(dist_zero_values(zero, 1)[LARGE - 1] == 4.0f);
+    assert_int_equal(dist_zero_gather_state(zero, 1, 1, one, 0), DIST_OK);
+    assert_true(one[LARGE - 1] == 4.0f && one[0] == 0.0f);
+    assert_int_equal(dist_zero_get_stats(zero, &stats), DIST_OK);
+    assert_int_equal(stats.buckets, COUNT);
+    assert_int_equal(stats.steps, 2);
+    assert_int_equal(stats.state_bytes, 2 * 4 * (5 + LARGE + 1));
+    end(group, zero);
+}
+
+/* Three steps; what the formulas of PyTorch's documentation give in double precision. */
+static void optimizers_are_pytorchs(void **state)
+{
+    static const float gradients[3][3] = {
+        {0.5f, -1.0f, 0.0f}, {0.25f, 2.0f, -0.125f}, {1.0f, 0.5f, 3.0f}};
+    struct dist_zero_sgd plain = {0.1, 0.0, 0.01, false}, momentum = {0.1, 0.9, 0.01, false};
+    struct dist_zero_sgd nesterov = {0.1, 0.9, 0.01, true};
+    struct dist_zero_adam adam = {0.1, 0.9, 0.999, 1e-8, 0.01, false}, adamw = adam;
+    const struct {
+        dist_zero_step_fn step;
+        void *arg;
+        float result[3];
+    } cases[] = {
+        {dist_zero_sgd_step, &momentum, {0.71160975f, -2.14796950f, 0.22093490f}},
+        {dist_zero_sgd_step, &nesterov, {0.56286971f, -2.27733692f, -0.04018767f}},
+        {dist_zero_sgd_step, &plain, {0.82212795f, -2.14400590f, 0.21098900f}},
+        {dist_zero_adam_step, &adam, {0.71535914f, -1.97580960f, 0.40998315f}},
+        {dist_zero_adam_step, &adamw, {0.71316952f, -1.97234476f, 0.51140820f}},
+    };
+
+    (void)state;
+    adamw.decoupled = true;
+    for (size_t n = 0; n < sizeof(cases) / sizeof(cases[0]); n++) {
+        float values[3] = {1.0f, -2.0f, 0.5f}, memory[2][3] = {{0.0f}};
+        float *states[2] = {memory[0], memory[1]};
+
+        for (uint64_t step = 1; step <= 3; step++) {
+            float gradient[3];
+            const struct dist_zero_slice slice = {.count = 3,
+                                                  .values = values,
+                                                  .gradients = gradient,
+                                                  .state = states,
+                                                  .state_floats = 2,
+                                                  .step = step};
+
+            memcpy(gradient, gradients[step - 1], sizeof(gradient));
+            assert_int_equal(cases[n].step(cases[n].arg, &slice), 0);
+        }
+        for (int i = 0; i < 3; i++)
+            if (fabsf(values[i] - cases[n].result[i]) > 2e-6f)
+                fail_msg("case %zu: %.8f instead of %.8f", n, (double)values[i],
+                         (double)cases[n].result[i]);
+    }
+}
+
+static void state_is_wanted(void **state)
+{
+    struct dist_zero_adam adam = DIST_ZERO_ADAM_INIT;
+    struct dist_zero_options options = DIST_ZERO_OPTIONS_INIT;
+    dist_group *group = alone();
+    dist_zero *zero;
+
+    (void)state;
+    options.step = dist_zero_adam_step;
+    options.step_arg = &adam;
+    zero = make(group, &options);
+    for (int i = 0; i < COUNT; i++)
+        assert_int_equal(dist_zero_ready(zero, i), DIST_OK);
+    assert_int_equal(dist_zero_finish(zero), DIST_ERR_ABORTED);
+    assert_non_null(strstr(dist_last_error(), "step function returned 1"));
+    end(group, zero);
+}
+
+static void the_norm_is_limited(void **state)
+{
+    struct dist_zero_sgd sgd = {.rate = 1.0};
+    struct dist_zero_options options = DIST_ZERO_OPTIONS_INIT;
+    struct dist_zero_stats stats = {.size = sizeof(stats)};
+    dist_group *group = alone();
+    dist_zero *zero;
+
+    (void)state;
+    options.step = dist_zero_sgd_step;
+    options.step_arg = &sgd;
+    options.max_norm = 1.0;
+    zero = make(group, &options);
+    dist_zero_gradient(zero, 0)[4] = 3.0f;
+    dist_zero_gradient(zero, 1)[LARGE - 1] = 4.0f;
+    finish(zero);
+    assert_int_equal(dist_zero_get_stats(zero, &stats), DIST_OK);
+    assert_true(fabs(stats.norm - 5.0) < 1e-9);
+    assert_true(fabsf(dist_zero_values(zero, 0)[4] + 0.6f) < 1e-5f);
+    assert_true(fabsf(dist_zero_values(zero, 1)[LARGE - 1] + 0.8f) < 1e-5f);
+    end(group, zero);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(each_element_is_updated_once),
+        cmocka_unit_test(optimizers_are_pytorchs),
+        cmocka_unit_test(state_is_wanted),
+        cmocka_unit_test(the_norm_is_limited),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
