@@ -29,6 +29,8 @@ export training="--epochs $epochs --train-samples $samples --batch-size $batch -
 export agents="--nnodes 2:3 --max-restarts 20 --rdzv-endpoint node0 --rdzv-id elastic --shutdown-timeout 1
     --rdzv-conf join=now,last_call_timeout=5,join_timeout=20,keep_alive_interval=0.6,keep_alive_max_attempt=5"
 
+export -f job_agent
+
 # A host.
 cat >"$job_folder/host" <<'END'
 #!/bin/bash
@@ -55,8 +57,8 @@ lose()
 {
     case $1 in
     guard) kill -9 $pid ;;
-    agent) kill -9 $(pgrep -x distrun -P $pid) ;;
-    worker) kill -9 $(pgrep -x train_mnist -P $(pgrep -x distrun -P $pid)); return ;;
+    agent) kill -9 "$(job_agent $pid)" ;;
+    worker) kill -9 $(pgrep -x train_mnist -P "$(job_agent $pid)"); return ;;
     first) kill -9 $(first); return ;;
     cut) ip link set eth0 down ;;
     esac

@@ -111,6 +111,8 @@ job_until()
         sleep 0.02
     done
 }
+# The agent of a distrun, by their process numbers.
+job_agent() { pgrep -x distrun -P "$(pgrep -x keeper -P "$1")"; }
 job_listens() { (exec 3<>"/dev/tcp/127.0.0.1/$1") 2>/dev/null; }
 
 # The shell loop: starts the ranks, returns the first failure.

@@ -1,12 +1,14 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Guard and agent are two processes, since either may be killed: the one that is left is an
- * ancestor of all workers and their children, to which they come when their parents die.
+ * Guard, keeper and agent are three processes, since any two may be killed: the one that is left is
+ * an ancestor of all workers and their children, to which they come when their parents die.
  *
- *     guard ---- signals ----> agent ----> worker ----> child of a worker
+ *     guard ----> keeper ----> agent ----> worker ----> child of a worker
+ *         '------ signals ------^
  *
- * The terminal's signals go to the process group of guard and workers; the agent has one of its
- * own.
+ * The terminal's signals go to the process group of guard and workers; keeper and agent have groups
+ * of their own. The keeper has another name, so that who kills all that are called distrun leaves
+ * it.
  */
 #include "launch/run/guard.h"
 
@@ -15,6 +17,7 @@
 
 #include <errno.h>
 #include <stdio.h>
+#include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
 #include <time.h>
@@ -51,32 +54,33 @@ static void guard_take_signals(void)
         signal(taken[i], SIG_DFL);
 }
 
-/* The agent was killed: nobody but the guard can end what it has left. */
-static int guard_end_all(int how)
+/* The child was killed: nobody but its parent can end what it has left. */
+static int guard_end_all(const char *name, int how)
 {
     const struct timespec moment = {0, 20 * 1000000L};
-    char name[16];
+    char signal_name[16];
+    pid_t pid;
 
-    disti_run_signal_name(WTERMSIG(how), name);
-    fprintf(stderr, "distrun: the agent was ended by %s: ending all workers\n", name);
+    disti_run_signal_name(WTERMSIG(how), signal_name);
+    fprintf(stderr, "distrun: the %s was ended by %s: ending all workers\n", name, signal_name);
     do {
         disti_run_family_signal(SIGKILL);
         nanosleep(&moment, NULL);
-        while (waitpid(-1, NULL, WNOHANG) > 0)
+        while ((pid = waitpid(-1, NULL, WNOHANG)) > 0)
             continue;
-    } while (waitpid(-1, NULL, WNOHANG) == 0);
+    } while (pid == 0);
     return 128 + WTERMSIG(how);
 }
 
-/* True: the agent has ended. */
-static bool guard_reap(pid_t agent, int *how_p)
+/* True: the child has ended. */
+static bool guard_reap(pid_t child, int *how_p)
 {
     bool ended = false;
     pid_t pid;
     int how;
 
     while ((pid = waitpid(-1, &how, WNOHANG)) > 0) {
-        if (pid == agent) {
+        if (pid == child) {
             *how_p = how;
             ended = true;
         }
@@ -84,7 +88,7 @@ static bool guard_reap(pid_t agent, int *how_p)
     return ended;
 }
 
-static int guard_wait(pid_t agent, int fd, const sigset_t *set)
+static int guard_wait(pid_t keeper, int fd, const sigset_t *set)
 {
     siginfo_t info;
     int how = 0;
@@ -93,14 +97,52 @@ static int guard_wait(pid_t agent, int fd, const sigset_t *set)
         if (sigwaitinfo(set, &info) < 0)
             continue;
         if (info.si_signo == SIGCHLD) {
-            if (guard_reap(agent, &how))
-                return WIFSIGNALED(how) ? guard_end_all(how) : WEXITSTATUS(how);
+            if (guard_reap(keeper, &how))
+                return WIFSIGNALED(how) ? guard_end_all("keeper", how) : WEXITSTATUS(how);
         } else if (!guard_is_ignored(info.si_signo)) {
             const struct disti_run_signal news = {info.si_signo, info.si_code == SI_KERNEL};
 
             (void)!send(fd, &news, sizeof(news), MSG_NOSIGNAL | MSG_DONTWAIT);
         }
     }
+}
+
+/* The keeper: it ends as the agent does, and hears no signals. */
+static int guard_keep(pid_t agent)
+{
+    sigset_t all;
+    int how;
+
+    sigfillset(&all);
+    sigprocmask(SIG_BLOCK, &all, NULL);
+    prctl(PR_SET_NAME, "keeper");
+    setpgid(0, 0);
+    signal(SIGPIPE, SIG_IGN); /* what the agent has left must end, even if nobody reads of it */
+    while (waitpid(agent, &how, 0) < 0 && errno == EINTR)
+        continue;
+    return WIFSIGNALED(how) ? guard_end_all("agent", how) : WEXITSTATUS(how);
+}
+
+static int guard_failed(void)
+{
+    perror("distrun: cannot start the agent: see the limits (ulimit -u, -n)");
+    return 1;
+}
+
+/* In the guard's child. */
+static int guard_begin(int (*agent)(int signals_fd, const sigset_t *mask, void *arg), int fd,
+                       const sigset_t *mask, void *arg)
+{
+    pid_t pid;
+
+    disti_run_family_adopt();
+    pid = fork();
+    if (pid == 0) {
+        disti_run_family_adopt();
+        return agent(fd, mask, arg);
+    }
+    close(fd);
+    return pid < 0 ? guard_failed() : guard_keep(pid);
 }
 
 int disti_run_guard(int (*agent)(int signals_fd, const sigset_t *mask, void *arg), void *arg)
@@ -115,15 +157,13 @@ int disti_run_guard(int (*agent)(int signals_fd, const sigset_t *mask, void *arg
     disti_run_family_adopt();
     fflush(NULL);
     pid = socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) == 0 ? fork() : -1;
+    if (pid < 0)
+        return guard_failed();
     if (pid == 0) {
         close(ends[0]);
-        disti_run_family_adopt();
-        return agent(ends[1], &mask, arg);
-    }
-    if (pid < 0) {
-        perror("distrun: cannot start the agent: see the limits (ulimit -u, -n)");
-        return 1;
+        return guard_begin(agent, ends[1], &mask, arg);
     }
     close(ends[1]);
+    signal(SIGPIPE, SIG_IGN); /* as the keeper */
     return guard_wait(pid, ends[0], &set);
 }

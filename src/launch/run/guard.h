@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The process that the user started: it passes signals to the agent, its child. */
+/* The process that the user started: it passes signals to the agent, its child's child. */
 #ifndef DISTI_LAUNCH_RUN_GUARD_H
 #define DISTI_LAUNCH_RUN_GUARD_H
 
@@ -13,10 +13,10 @@ struct disti_run_signal {
 };
 
 /*
- * Starts the agent: a child that runs agent(signals_fd, mask, arg), where it gets struct
- * disti_run_signal, whole, and the end of the stream when the guard is gone; mask is what was
- * blocked before. Returns the exit code: the agent's, or if that was killed 128 and the signal;
- * all processes below are ended then.
+ * Starts keeper and agent. The agent is a process that runs agent(signals_fd, mask, arg), where it
+ * gets struct disti_run_signal, whole, and the end of the stream when the guard is gone; mask is
+ * what was blocked before. Returns the exit code: the agent's, or if that was killed 128 and the
+ * signal; all processes below are ended then.
  */
 int disti_run_guard(int (*agent)(int signals_fd, const sigset_t *mask, void *arg), void *arg);
 
