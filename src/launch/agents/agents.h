@@ -94,7 +94,7 @@ enum disti_agents_cause {
 struct disti_agents_failure {
     enum disti_agents_cause cause;
     char host[DISTI_AGENTS_HOST];
-    int node_rank, rank, local_rank, pid; /* -1: none */
+    int node_rank, rank, local_rank, pid; /* -1: none; a scheduler is a process without a rank */
     int exit_code;                        /* if no signal ended it */
     int signal;                           /* 0: none */
     int64_t time_ms;                      /* since 1970, on its host's clock */

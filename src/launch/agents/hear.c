@@ -71,15 +71,17 @@ void disti_agents_client_keep_ports(struct disti_agents *agents)
 static void hear_describe_failure(struct disti_agents_event *event)
 {
     const struct disti_agents_failure *f = &event->failure;
-    char end[64];
+    char end[64], who[32] = "the scheduler";
 
+    if (f->rank >= 0 || f->pid < 0)
+        snprintf(who, sizeof(who), "rank %d", f->rank);
     if (f->signal)
         snprintf(end, sizeof(end), "was ended by signal %d", f->signal);
     else
         snprintf(end, sizeof(end), "ended with exit code %d", f->exit_code);
     if (f->cause == DISTI_AGENTS_WORKER_FAILED)
-        disti_text(event->text, sizeof(event->text), "rank %d (host %s, pid %d) %s%s%s", f->rank,
-                   f->host, f->pid, end, f->text[0] ? ": " : "", f->text);
+        disti_text(event->text, sizeof(event->text), "%s (host %s, pid %d) %s%s%s", who, f->host,
+                   f->pid, end, f->text[0] ? ": " : "", f->text);
     else if (f->cause == DISTI_AGENTS_NODE_LOST)
         disti_text(event->text, sizeof(event->text), "node %d (host %s) is lost: %s", f->node_rank,
                    f->host, f->text);

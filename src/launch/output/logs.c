@@ -4,6 +4,7 @@
 
 #include "base/log.h"
 #include "base/settings/env.h"
+#include "launch/options/words.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -84,7 +85,10 @@ dist_status disti_run_logs_open(const struct disti_run_options *options, const c
 void disti_run_logs_path(const struct disti_run_logs *logs, int restarts, int local_rank,
                          const char *name, char path[DISTI_RUN_PATH + 64])
 {
-    snprintf(path, DISTI_RUN_PATH + 64, "%s/attempt_%d/%d%s%s", logs->folder, restarts, local_rank,
+    char worker[16];
+
+    disti_run_rank_name(local_rank, worker);
+    snprintf(path, DISTI_RUN_PATH + 64, "%s/attempt_%d/%s%s%s", logs->folder, restarts, worker,
              *name ? "/" : "", name);
 }
 

@@ -8,10 +8,12 @@
  */
 #include "launch/run/error_file.h"
 
+#include <fcntl.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 enum { ERROR_FILE_MOST = 1 << 20 }; /* bytes that are read */
 
@@ -121,6 +123,27 @@ static const char *error_escape(const char *at, unsigned *code_p)
     return at + 2;
 }
 
+/* Does it move no cursor, here or on a terminal with controls of 8 bits? A byte from 0x80 on is a
+ * part of a character. */
+static bool error_is_shown(unsigned code, bool byte)
+{
+    return code == '\t' || (code >= ' ' && code < 0x7f) || (code > 0x7f && byte) || code >= 0xa0;
+}
+
+/* What stands at `at`, and *code_p: a character that is escaped, or a control of two bytes, or else
+ * a byte. Returns what is behind it. */
+static const char *error_next(const char *at, unsigned *code_p, bool *byte_p)
+{
+    const unsigned char first = (unsigned char)at[0], second = (unsigned char)at[1];
+    const bool control = first == 0xc2 && second >= 0x80 && second < 0xa0;
+
+    *byte_p = first != '\\' && !control;
+    *code_p = control ? second : first;
+    if (first == '\\')
+        return error_escape(at, code_p);
+    return at + 1 + control;
+}
+
 /* A string as it is to be shown: its lines indented, without the last line's end, and nothing that
  * moves a terminal's cursor. */
 static void error_put_string(const char *at, FILE *to)
@@ -128,37 +151,45 @@ static void error_put_string(const char *at, FILE *to)
     int lines = 0;
 
     for (at++; *at != '"';) {
-        unsigned code = (unsigned char)*at;
-        const bool itself = *at != '\\';
+        unsigned code;
+        bool byte;
 
-        at = itself ? at + 1 : error_escape(at, &code);
+        at = error_next(at, &code, &byte);
         if (code == '\n') {
             lines++;
             continue;
         }
         for (; lines > 0; lines--)
             fputs("\n  ", to);
-        if (itself)
+        if (!error_is_shown(code, byte))
+            continue;
+        if (byte)
             fputc((int)code, to);
-        else if (code == '\t' || code >= ' ')
+        else
             error_put_code(code, to);
     }
 }
 
 /* ---- the file ---- */
 
+/* NULL: there is nothing. A pipe in the file's place keeps nobody waiting. */
 static char *error_read(const char *path)
 {
+    const int fd = open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC);
     char *text = calloc(1, ERROR_FILE_MOST + 1);
-    FILE *file = fopen(path, "re");
+    size_t bytes = 0;
+    ssize_t got = fd >= 0 && text ? 1 : 0;
 
-    if (text && (!file || fread(text, 1, ERROR_FILE_MOST, file) == 0)) {
-        free(text);
-        text = NULL;
+    while (got > 0 && bytes < ERROR_FILE_MOST) {
+        got = read(fd, text + bytes, ERROR_FILE_MOST - bytes);
+        bytes += got > 0 ? (size_t)got : 0;
     }
-    if (file)
-        fclose(file);
-    return text;
+    if (fd >= 0)
+        close(fd);
+    if (bytes > 0)
+        return text;
+    free(text);
+    return NULL;
 }
 
 /* The string to be shown; NULL: there is none. */
