@@ -7,10 +7,13 @@
 
 #include <errno.h>
 #include <limits.h>
+#include <netdb.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
 
 #define HOSTS_MAX 16384
 #define SLOTS_MAX 65536
@@ -216,10 +219,37 @@ dist_status disti_hosts_place(const struct disti_hosts *hosts, int processes, in
     return DIST_OK;
 }
 
+/* An address that a socket can be bound to. Names are not looked up: that may take seconds. */
+static bool hosts_is_own_address(const char *name)
+{
+    const struct addrinfo hints = {.ai_flags = AI_NUMERICHOST, .ai_socktype = SOCK_STREAM};
+    struct addrinfo *address;
+    bool own;
+    int fd;
+
+    if (getaddrinfo(name, NULL, &hints, &address) != 0)
+        return false;
+    fd = socket(address->ai_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    own = fd >= 0 && bind(fd, address->ai_addr, address->ai_addrlen) == 0;
+    if (fd >= 0)
+        close(fd);
+    freeaddrinfo(address);
+    return own;
+}
+
+bool disti_hosts_is_loopback(const char *name)
+{
+    return strcmp(name, "localhost") == 0 || strcmp(name, "::1") == 0 ||
+           (strncmp(name, "127.", 4) == 0 && hosts_is_own_address(name));
+}
+
 bool disti_hosts_is_local(const char *name)
 {
     char own[64];
 
     disti_host_name(own);
-    return strcmp(name, "localhost") == 0 || strcmp(name, own) == 0;
+    if (strcmp(name, "localhost") == 0 || strcmp(name, own) == 0)
+        return true;
+    own[strcspn(own, ".")] = '\0';
+    return strcmp(name, own) == 0 || hosts_is_own_address(name);
 }

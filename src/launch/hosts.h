@@ -41,11 +41,15 @@ void disti_hosts_free(struct disti_hosts *hosts);
  */
 dist_status disti_hosts_place(const struct disti_hosts *hosts, int processes, int *counts_p);
 
-/* Is this name localhost, or this machine's own? */
+/* Is this localhost, or this machine's own name or address? */
 bool disti_hosts_is_local(const char *name);
 
-/* Runs without a terminal: a host that asks for a password is an error, not a wait. */
-#define DISTI_HOSTS_AGENT "ssh -x -o BatchMode=yes"
+/* Does each machine mean itself by this name? */
+bool disti_hosts_is_loopback(const char *name);
+
+/* Runs without a terminal: a host that asks for a password is an error, not a wait; nor is one that
+ * does not answer any more. */
+#define DISTI_HOSTS_AGENT "ssh -x -o BatchMode=yes -o ServerAliveInterval=10"
 
 #define DISTI_HOSTS_SECRET 3 /* the descriptor on which a program can read its secret */
 
@@ -73,9 +77,10 @@ dist_status disti_hosts_script(const struct disti_hosts_start *start, char **scr
 /*
  * Starts `AGENT HOST sh`: no command line holds more than the host. `agent` is a command that takes
  * a host and a command for it, such as "ip netns exec", with blanks between its words; NULL:
- * DISTI_HOSTS_AGENT. The child is its own process group and dies with its parent; in_fd, out_fd and
- * err_fd become its streams. Does not wait for the program: the caller reaps the child, whose exit
- * code is the program's, or ssh's 255. ERR_SYSTEM if the agent's command is not there.
+ * DISTI_HOSTS_AGENT. Without a host it starts `sh` here. The child is its own process group and
+ * dies with its parent; in_fd, out_fd and err_fd become its streams. Does not wait for the program:
+ * the caller reaps the child, whose exit code is the program's, or ssh's 255. ERR_SYSTEM if the
+ * agent's command is not there.
  */
 dist_status disti_hosts_start(const char *agent, const char *host, int in_fd, int out_fd,
                               int err_fd, pid_t *pid_p);

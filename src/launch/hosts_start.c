@@ -155,23 +155,29 @@ dist_status disti_hosts_script(const struct disti_hosts_start *start, char **scr
 dist_status disti_hosts_start(const char *agent, const char *host, int in_fd, int out_fd,
                               int err_fd, pid_t *pid_p)
 {
-    char *command = strdup(agent ? agent : DISTI_HOSTS_AGENT), *rest = NULL;
-    char *words[WORDS_MAX + 3];
-    int count = 0, error = ENOMEM;
+    char *command = strdup(!host ? "" : agent ? agent : DISTI_HOSTS_AGENT), *rest = NULL;
+    char *words[WORDS_MAX + 3] = {NULL};
+    char *word = command ? strtok_r(command, " \t", &rest) : NULL;
+    int count = 0, error = 0;
     dist_status status = DIST_OK;
 
-    for (char *w = command ? strtok_r(command, " \t", &rest) : NULL; w && count < WORDS_MAX;
-         w = strtok_r(NULL, " \t", &rest))
-        words[count++] = w;
-    words[count] = (char *)host;
-    words[count + 1] = (char[]){"sh"};
-    words[count + 2] = NULL;
-    if (command)
-        error = count ? start_fork(words, in_fd, out_fd, err_fd, pid_p) : ENOENT;
+    for (; word && count < WORDS_MAX; word = strtok_r(NULL, " \t", &rest))
+        words[count++] = word;
+    if (!command)
+        error = ENOMEM;
+    else if (word)
+        error = E2BIG;
+    else if (host && count == 0)
+        error = ENOENT;
+    if (host)
+        words[count++] = (char *)host;
+    words[count] = (char[]){"sh"};
+    if (!error)
+        error = start_fork(words, in_fd, out_fd, err_fd, pid_p);
     errno = error;
     if (error)
-        status = disti_fail_errno(DIST_ERR_SYSTEM, "cannot start \"%s %s\"", count ? words[0] : "",
-                                  host);
+        status = disti_fail_errno(DIST_ERR_SYSTEM, "cannot start \"%s %s\"", words[0],
+                                  count > 1 ? host : "");
     free(command);
     return status;
 }

@@ -6,15 +6,22 @@ JOB_LIMIT=60
 
 hello=$builddir/examples/hello_all_reduce
 
-# In ssh's place. Two names of this machine are two hosts; one is out of reach.
+# In ssh's place. Two names of this machine are two hosts; one is out of reach. One remote shell does
+# not pass on its standard input; one host's shell is bash; one tells where the agents are to meet.
 cat >"$job_folder/ssh" <<END
 #!/bin/sh
 host=\$1
 shift
 echo "\$host \$*" >>"$job_folder/called"
 [ "\$host" != nowhere ] || { echo "ssh: nowhere cannot be reached" >&2; exit 255; }
+[ "\$host" != deaf ] || exec "\$@" </dev/null
+[ "\$host" != gone ] || { read -r line; exit 137; }
+[ "\$host" != bash ] || exec "$job_folder/bash/\$@"
+[ "\${host#me@}" = "\$host" ] || exec grep -m 1 -o -e "--master-addr=[^']*"
 exec "\$@"
 END
+mkdir "$job_folder/bash"
+ln -s "$BASH" "$job_folder/bash/sh"
 chmod +x "$job_folder/ssh"
 hosts=(--remote-shell "$job_folder/ssh" --shutdown-timeout 5)
 two=("${hosts[@]}" -H 127.0.0.1:2,localhost:2)
@@ -51,6 +58,45 @@ arrives()
     [ "$(cat "$job_output")" = "a 'b' \$c|d \"e\" \$f|$job_folder|" ]
 }
 job_check "words, folder and variables arrive" arrives
+# Bash, by the name of sh, ends where a variable is set that it keeps to itself.
+set_there() { env UID=7 PPID=7 "$builddir/distrun" "${hosts[@]}" -H bash:1 echo ran 2>&1 | tee "$job_output" | grep -q ran; }
+job_check "variables that bash keeps to itself stay here" set_there
+# A word of the environment that has no "=" is no variable.
+oddly()
+{
+    timeout -s KILL 20 python3 -c 'import ctypes, os, sys
+words = [a.encode() for a in sys.argv[1:]]
+odd = [b"PET_X"] + [k + b"=" + v for k, v in os.environb.items()]
+array = lambda texts: (ctypes.c_char_p * (len(texts) + 1))(*texts)
+ctypes.CDLL(None).execve(words[0], array(words), array(odd))' "$builddir/distrun" "${hosts[@]}" -H 127.0.0.1 echo ran \
+        >"$job_output" 2>&1 && grep -q ran "$job_output"
+}
+job_check "what has no = stays here" oddly
+# met_at HOST FIRST: the hosts, FIRST and another, are told to meet at HOST.
+met_at()
+{
+    "$builddir/distrun" "${hosts[@]}" -H "$2,me@node1" true >"$job_output" 2>&1 &&
+        [ "$(sort "$job_output" | uniq -c | tr -s ' ')" = " 2 --master-addr=$1" ]
+}
+job_check "localhost is no place to meet, whoever logs in there" met_at "$(hostname)" me@localhost
+job_check "nor is 127.0.0.1" met_at "$(hostname)" me@127.0.0.1
+job_check "another host is" met_at node0 me@node0
+
+# This machine's names and addresses want no ssh; one that is no machine's does.
+mkdir "$job_folder/path"
+printf '#!/bin/sh\necho "$*" >>"%s"\nexit 255\n' "$job_folder/asked" >"$job_folder/path/ssh"
+chmod +x "$job_folder/path/ssh"
+here()
+{
+    PATH=$job_folder/path:$PATH job self 4 distrun -H "127.0.0.1:2,localhost,127.0.0.2" "$hello"
+    [ ! -e "$job_folder/asked" ] && [ "$(grep -c 'of 4: sum 6$' "$job_output")" = 4 ]
+}
+job_check "this machine is asked directly" here
+PATH=$job_folder/path:$PATH job_fails "host 192.0.2.1 ended first, with exit code 255" self 2 \
+    distrun -H "$(hostname),192.0.2.1" sleep 50
+job_check "another by ssh, which sees that it is gone" \
+    grep -q -- '-o ServerAliveInterval=[0-9]* 192.0.2.1 sh$' "$job_folder/asked"
+job_check "and this one not" [ "$(wc -l <"$job_folder/asked")" = 1 ]
 lossless()
 {
     "$builddir/distrun" "${two[@]}" sh -c 'seq -f "%.0f $RANK of these lines" 1 40000' 2>/dev/null >"$job_folder/lines"
@@ -75,6 +121,19 @@ unreachable()
     job_check "exit code 1" [ "$job_status" = 1 ]
 }
 job_aside unreachable
+job_fails "host nowhere ended first, with exit code 255: its remote shell has said why" \
+    self 1 distrun "${hosts[@]}" -H nowhere:1 true
+job_check "the only host: exit code 1" [ "$job_status" = 1 ]
+job_fails "host deaf ended first, with exit code 0: its remote shell must pass on its standard input" \
+    self 1 distrun "${hosts[@]}" -H deaf:1 true
+job_check "nothing ran: exit code 1" [ "$job_status" = 1 ]
+
+is_gone()
+{
+    "$builddir/distrun" "${hosts[@]}" -H gone:1 true >"$job_output" 2>&1
+    [ $? = 137 ] && grep -q "host gone ended first, with exit code 137: it is lost" "$job_output"
+}
+job_check "an only host that says nothing is told of" is_gone
 
 # wrong TEXT OPTION...: the command line is refused, and the text says why.
 wrong() { job_fails "$1" self 0 distrun "${@:2}" echo ran; job_check "exit code 2" [ "$job_status" = 2 ]; }
@@ -89,6 +148,7 @@ wrong '-H: "-oProxyCommand=x" is no host name' --hosts=-oProxyCommand=x
 wrong "5 processes, but the 2 hosts have 4 slots" "${two[@]}" -n 5
 wrong "with hosts give either -n" "${two[@]}" -n 2 --nproc-per-node 2
 wrong "leave out --nnodes" "${two[@]}" --nnodes 2
+wrong "start distrun on each node, with --nnodes MIN:MAX and --rdzv-endpoint" "${two[@]}" --nnodes 1:2
 wrong "either -H or --hostfile" "${two[@]}" --hostfile "$job_folder/hostfile"
 wrong "there is no program 'no-such-shell' in PATH" --remote-shell "no-such-shell -v" -H node1
 job_fails "there is no program 'no-such-program' in PATH" self 0 distrun "${two[@]}" no-such-program
@@ -120,7 +180,7 @@ ends()
     job_check "$1: exit code $2" [ $code = "$2" ]
     job_check "$1: nothing is left after 5 s" gone
 }
-starter() { pgrep -P "$pid"; }
+starter() { job_agent "$pid"; }
 interrupted()
 {
     workers='trap "echo told; exit 0" INT; echo ready; for i in $(seq 400); do sleep 0.1; done'
@@ -145,6 +205,18 @@ lost()
     job_check "an agent that is lost: nothing is left after 5 s" gone
 }
 job_aside lost
+alone()
+{
+    two=("${hosts[@]}" -H localhost:4)
+    begins 'echo ready; sleep 40'
+    kill -KILL "$(pgrep -P "$(starter)" -f -- --leashed)"
+    wait $pid
+    job_check "an only host that is lost: exit code 137" [ $? = 137 ]
+    job_check "an only host that is lost is told of" \
+        grep -q "host localhost ended first, with exit code 137: its remote shell was killed" "$job_output"
+    job_check "an only host that is lost: nothing is left after 5 s" gone
+}
+job_aside alone
 passed_on()
 {
     begins 'trap "echo told; exit 0" USR1; echo ready; for i in $(seq 400); do sleep 0.1; done'
@@ -171,7 +243,7 @@ if grep -q '^#define HAVE_OPENSSL' "$builddir/config.h"; then
     job_aside job_check "two nodes with a secret" nodes_meet 60 "$job_folder/secret"
     refused()
     {
-        ! nodes_meet 2 "$job_folder/other"
+        job_check "two nodes with two secrets do not meet" eval '! nodes_meet 2 "$job_folder/other"'
         job_check "one with another secret is refused" grep -q "with another secret" "$job_output" "$job_output.0"
     }
     job_aside refused
@@ -184,6 +256,10 @@ wrong "$bad can be opened by others: chmod 600 it" --secret-file "$bad"
 chmod 600 "$bad"
 echo short >"$bad"
 wrong "$bad is too short" --secret-file "$bad"
+printf '%0256d\n' 0 >"$bad"
+job self 1 distrun --secret-file "$bad" true
+printf '%0257d' 0 >"$bad"
+wrong "$bad is too long" --secret-file "$bad"
 wrong "/no/such/secret cannot be read" --secret-file /no/such/secret
 wrong "$job_folder is no file" --secret-file "$job_folder"
 job_collect
@@ -196,7 +272,7 @@ if ! "$cluster" true 2>"$job_folder/why"; then
     job_skip "namespaces as hosts" "$(tail -n 1 "$job_folder/why")"
     exit
 fi
-training="$builddir/train_mnist --dummy --train-samples 400 --test-samples 40 --max-steps 3 --epochs 1 --batch-size 60"
+training="$builddir/train_mnist --dummy --reproducible --train-samples 400 --test-samples 40 --max-steps 3 --epochs 1 --batch-size 60"
 hash_of() { sed -n 's/^.*Parameter hash: \([0-9a-f]*\) (4 ranks agree).*/\1/p' "$job_output"; }
 same() { [ -n "$reference" ] && [ "$(hash_of)" = "$reference" ]; }
 # shellcheck disable=SC2086

@@ -92,12 +92,22 @@ static char **command_for_python(const char *interpreter, char *words[], bool mo
     return command;
 }
 
-/* The first word of the remote shell. */
-static bool command_remote(const char *shell, char path[PATH_MAX])
+static bool command_is_here(const struct disti_run_options *options)
 {
+    for (int h = 0; h < options->hosts.count; h++) {
+        if (!disti_run_host_is_here(options, h))
+            return false;
+    }
+    return true;
+}
+
+/* The first word of the remote shell, where one is needed. */
+static bool command_remote(const struct disti_run_options *options, char path[PATH_MAX])
+{
+    const char *shell = options->remote_shell;
     char *copy = strdup(shell ? shell : DISTI_HOSTS_AGENT), *rest = NULL;
     const char *name = copy ? strtok_r(copy, " \t", &rest) : NULL;
-    bool found = command_find(name ? name : "", path);
+    bool found = command_is_here(options) || command_find(name ? name : "", path);
 
     free(copy);
     return found;
@@ -112,7 +122,7 @@ bool disti_run_command(char *words[], struct disti_run_options *options)
     options->program = words[0];
     options->command = words;
     if (options->hosts.count > 0)
-        return command_remote(options->remote_shell, path);
+        return command_remote(options, path);
     python = options->module || (command_is_script(words[0]) && !options->no_python);
     if (!interpreter)
         interpreter = "python3";

@@ -16,6 +16,10 @@ static bool places_wrong(const char *text)
 /* The hosts decide what these would say. */
 static bool places_clash(const struct disti_run_options *options)
 {
+    if (strchr(options->nodes_text, ':'))
+        return !places_wrong(
+            "-H and --hostfile start a job of just these hosts: for one of MIN to MAX nodes start "
+            "distrun on each node, with --nnodes MIN:MAX and --rdzv-endpoint HOST:PORT");
     if (options->standalone || options->node_rank >= 0 || options->rdzv_endpoint ||
         strcmp(options->nodes_text, "1") != 0)
         return !places_wrong("-H and --hostfile say which nodes there are: leave out --nnodes, "
@@ -58,13 +62,17 @@ static dist_status places_deal(struct disti_run_options *options)
     return status;
 }
 
+bool disti_run_host_is_here(const struct disti_run_options *options, int h)
+{
+    return !options->remote_shell && disti_hosts_is_local(options->hosts.entries[h].name);
+}
+
 /* This machine alone needs no remote shell, unless one is named. */
 static void places_stay(struct disti_run_options *options)
 {
     static char count[16];
 
-    if (options->hosts.count != 1 || options->remote_shell ||
-        !disti_hosts_is_local(options->hosts.entries[0].name))
+    if (options->hosts.count != 1 || !disti_run_host_is_here(options, 0))
         return;
     if (!options->workers_text) {
         snprintf(count, sizeof(count), "%d", options->hosts.entries[0].slots);

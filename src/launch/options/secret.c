@@ -10,7 +10,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-enum { SECRET_LEAST = 16 /* bytes: a shorter one can be guessed */ };
+enum { SECRET_LEAST = 16 /* bytes: a shorter one can be guessed */, SECRET_MOST = 256 };
 
 static bool secret_wrong(const char *path, const char *what, const char *remedy)
 {
@@ -37,18 +37,19 @@ static bool secret_is_own(const char *path, int fd)
 /* All of it, but for the end of the last line. */
 static bool secret_take(const char *path, int fd, struct disti_run_options *options)
 {
+    const size_t room = sizeof(options->secret);
     size_t bytes = 0;
     ssize_t got;
 
-    while ((got = read(fd, options->secret + bytes, sizeof(options->secret) - bytes)) != 0) {
+    while (bytes < room && (got = read(fd, options->secret + bytes, room - bytes)) != 0) {
         if (got < 0 && errno != EINTR)
             return secret_wrong(path, "cannot be read", strerror(errno));
         bytes += got > 0 ? (size_t)got : 0;
-        if (bytes == sizeof(options->secret))
-            return secret_wrong(path, "is too long", "a secret has at most 256 bytes");
     }
     if (bytes > 0 && options->secret[bytes - 1] == '\n')
         bytes--;
+    if (bytes > SECRET_MOST)
+        return secret_wrong(path, "is too long", "a secret has at most 256 bytes");
     if (bytes < SECRET_LEAST)
         return secret_wrong(path, "is too short",
                             "a secret has at least 16 bytes (openssl rand -hex 32)");

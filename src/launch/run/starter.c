@@ -13,6 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/eventfd.h>
+#include <sys/ioctl.h>
 #include <sys/signalfd.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
@@ -121,13 +122,24 @@ static struct disti_run_host *starter_find(const struct disti_run_starter *start
     return NULL;
 }
 
+/* A pipe keeps what nobody has read of it. */
+static bool starter_was_heard(const struct disti_run_host *host)
+{
+    int unread = 0;
+
+    return host->to_fd < 0 || ioctl(host->to_fd, FIONREAD, &unread) != 0 ||
+           (size_t)unread < host->sent;
+}
+
 /* All agents of a job end together: they know of a failure as soon as we do, or it is their own. */
 static void starter_ended(struct disti_run_starter *starter, struct disti_run_host *host, int how)
 {
     host->ended = true;
+    host->killed = WIFSIGNALED(how);
     host->code = WIFSIGNALED(how) ? 128 + WTERMSIG(how) : WEXITSTATUS(how);
+    host->begun = starter_was_heard(host);
     starter->alive--;
-    if (host->code == 0 || starter->first >= 0)
+    if ((host->code == 0 && host->begun) || starter->first >= 0)
         return;
     starter->first = (int)(host - starter->hosts);
     if (starter->word)
@@ -244,20 +256,43 @@ static bool starter_is_alike(const struct disti_run_starter *starter)
     return true;
 }
 
+/* Did no agent run there, as far as a remote shell can tell? */
+static bool starter_is_shells(const struct disti_run_host *host)
+{
+    return host->code == 255 || host->code == 126 || host->code == 127;
+}
+
+/* What is said of a host where it was most likely no worker that failed, or where nobody else may
+ * have said anything; else "". */
+static const char *starter_reason(const struct disti_run_starter *starter,
+                                  const struct disti_run_host *host)
+{
+    if (!host->begun)
+        return host->code == 0 ? ": its remote shell must pass on its standard input"
+                               : ": its remote shell has said why";
+    if (host->killed)
+        return ": its remote shell was killed";
+    if (host->code == 255)
+        return ": its remote shell has said why, or a worker ended so";
+    if (starter_is_shells(host))
+        return ": the folder and distrun must be there, at the paths that they have here";
+    if (starter->count == 1 && host->code > 128)
+        return ": it is lost, or a worker was ended by a signal";
+    return "";
+}
+
 /* An agent that was lost, or that could not be started. Returns the exit code. */
 static int starter_tell(const struct disti_run_starter *starter)
 {
     const struct disti_run_host *first = &starter->hosts[starter->first];
-    const bool is_alike = starter_is_alike(starter), is_ssh = first->code == 255;
-    const bool is_shell = first->code == 126 || first->code == 127;
+    const char *reason = starter_reason(starter, first);
+    const bool is_alike = starter_is_alike(starter);
 
-    if (!is_alike || is_ssh || is_shell)
-        fprintf(
-            stderr, "distrun: host %s ended first, with exit code %d%s\n", first->name, first->code,
-            is_ssh     ? ": its remote shell has said why, or a worker ended so"
-            : is_shell ? ": the folder and distrun must be there, at the paths that they have here"
-                       : "");
-    return !is_alike && (is_ssh || is_shell) ? STARTER_FAILED : first->code;
+    if (!is_alike || *reason)
+        fprintf(stderr, "distrun: host %s ended first, with exit code %d%s\n", first->name,
+                first->code, reason);
+    /* Where agents ran, a code that all have is a worker's. */
+    return !first->begun || (!is_alike && starter_is_shells(first)) ? STARTER_FAILED : first->code;
 }
 
 static int starter_conclude(const struct disti_run_starter *starter)

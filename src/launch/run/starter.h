@@ -30,6 +30,8 @@ struct disti_run_host {
     pid_t pid; /* 0: not started */
     bool ended;
     int code;     /* what the shell would say */
+    bool killed;  /* its shell was */
+    bool begun;   /* it has read of its script; as of its end */
     int to_fd;    /* its standard input; -1: closed */
     char *script; /* what goes there first; NULL: it has */
     size_t bytes, sent;

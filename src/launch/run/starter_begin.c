@@ -20,19 +20,34 @@ enum { BEGIN_OWN = 16 /* words besides the options and the program */ };
 
 /* ---- the job ---- */
 
-/* Where the other hosts find the first one: without its user's name, or this machine's own name. */
+/* "me@node1" without the user's name. */
+static const char *begin_machine(const char *name)
+{
+    const char *at = strrchr(name, '@');
+
+    return at ? at + 1 : name;
+}
+
+static bool begin_is_one_machine(const struct disti_run_starter *starter)
+{
+    for (int h = 0; h < starter->count; h++) {
+        if (!disti_hosts_is_loopback(begin_machine(starter->hosts[h].name)))
+            return false;
+    }
+    return true;
+}
+
+/* Where the other hosts find the first one: by its name, or by this machine's own name. */
 static void begin_master(struct disti_run_starter *starter)
 {
-    const char *name = starter->hosts[0].name, *at = strrchr(name, '@');
+    const char *name = begin_machine(starter->hosts[0].name);
     char own[64];
 
     disti_host_name(own);
     if (starter->options->master_addr)
         name = starter->options->master_addr;
-    else if (strcmp(name, "localhost") == 0)
+    else if (disti_hosts_is_loopback(name) && !begin_is_one_machine(starter))
         name = own;
-    else if (at)
-        name = at + 1;
     snprintf(starter->master, sizeof(starter->master), "%s", name);
 }
 
@@ -61,7 +76,8 @@ static void begin_forget_options(void)
         const size_t length = strcspn(environ[i], "=");
 
         snprintf(name, sizeof(name), "%.*s", (int)length, environ[i]);
-        if (length < sizeof(name) &&
+        /* What has no '=' is no variable, and cannot be unset. */
+        if (environ[i][length] && length < sizeof(name) &&
             (strncmp(name, "PET_", 4) == 0 || strcmp(name, "DIST_SECRET_FILE") == 0))
             unsetenv(name);
         else
@@ -69,13 +85,14 @@ static void begin_forget_options(void)
     }
 }
 
-/* What belongs to this host, or to this login. */
+/* What belongs to this host, or to this login, or what a shell that is bash will not have set. */
 static bool begin_is_here(const char *entry)
 {
     static const char *const names[] = {
-        "_=",      "DISPLAY=", "HOME=",       "HOST=",  "HOSTNAME=", "LOGNAME=",
-        "MAIL=",   "OLDPWD=",  "PWD=",        "SHELL=", "SHLVL=",    "TERM=",
-        "TMPDIR=", "USER=",    "XAUTHORITY=", "DBUS_",  "SSH_",      "XDG_"};
+        "_=",        "BASHOPTS=",   "DISPLAY=", "EUID=",   "HOME=",   "HOST=",
+        "HOSTNAME=", "LOGNAME=",    "MAIL=",    "OLDPWD=", "PPID=",   "PWD=",
+        "SHELL=",    "SHELLOPTS=",  "SHLVL=",   "TERM=",   "TMPDIR=", "UID=",
+        "USER=",     "XAUTHORITY=", "DBUS_",    "SSH_",    "XDG_"};
 
     for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
         if (strncmp(entry, names[i], strlen(names[i])) == 0)
@@ -230,9 +247,11 @@ static void begin_close(int fd)
 }
 
 /* On failure the near ends are closed with the process. */
-static dist_status begin_shell(const struct disti_run_starter *starter, struct disti_run_host *host,
+static dist_status begin_shell(const struct disti_run_starter *starter, int h,
                                struct disti_run_source sources[2])
 {
+    struct disti_run_host *host = &starter->hosts[h];
+    const bool here = disti_run_host_is_here(starter->options, h);
     int in[2] = {-1, -1}, out[2] = {-1, -1}, err[2] = {-1, -1};
     dist_status status;
 
@@ -242,8 +261,8 @@ static dist_status begin_shell(const struct disti_run_starter *starter, struct d
                                   "open files (ulimit -n)",
                                   host->name);
     else
-        status = disti_hosts_start(starter->options->remote_shell, host->name, in[0], out[1],
-                                   err[1], &host->pid);
+        status = disti_hosts_start(starter->options->remote_shell, here ? NULL : host->name, in[0],
+                                   out[1], err[1], &host->pid);
     begin_close(in[0]);
     begin_close(out[1]);
     begin_close(err[1]);
@@ -284,7 +303,7 @@ static dist_status begin_shells(struct disti_run_starter *starter)
         status =
             disti_fail(DIST_ERR_NO_MEMORY, "no memory for %d hosts: free some", starter->count);
     while (status == DIST_OK && count < starter->count) {
-        status = begin_shell(starter, &starter->hosts[count], pair);
+        status = begin_shell(starter, count, pair);
         for (int s = 0; s < 2 && status == DIST_OK; s++)
             sources[s][count] = pair[s];
         count += status == DIST_OK;

@@ -139,7 +139,12 @@ static void test_place(void **state)
     assert_non_null(strstr(dist_last_error(), "8 processes, but the 3 hosts have 7 slots"));
     disti_hosts_free(&hosts);
     assert_true(disti_hosts_is_local("localhost"));
+    assert_true(disti_hosts_is_local("127.0.0.1"));
     assert_false(disti_hosts_is_local("not.this.machine"));
+    assert_false(disti_hosts_is_local("me@localhost"));
+    assert_false(disti_hosts_is_local("192.0.2.1"));
+    assert_true(disti_hosts_is_loopback("127.0.0.2"));
+    assert_false(disti_hosts_is_loopback("127.node"));
 }
 
 /* Starts it, and tells it what to do; more can be said to *in_fd_p. */
@@ -215,11 +220,16 @@ static void test_start_fails(void **state)
 {
     const char *argv[] = {"true", NULL}, *environment[] = {"A;reboot=1", NULL};
     struct disti_hosts_start start = {.argv = argv, .environment = environment};
+    char *script, many[200];
     size_t bytes;
-    char *script;
     pid_t pid;
 
     (void)state;
+    for (size_t i = 0; i < sizeof(many); i++)
+        many[i] = i % 2 ? ' ' : 'x';
+    many[sizeof(many) - 1] = 0;
+    assert_int_equal(disti_hosts_start(many, "node1", 0, 1, 2, &pid), DIST_ERR_SYSTEM);
+    assert_non_null(strstr(dist_last_error(), "Argument list too long"));
     assert_int_equal(disti_hosts_start("/no/such/ssh -v", "node1", 0, 1, 2, &pid), DIST_ERR_SYSTEM);
     assert_non_null(strstr(dist_last_error(), "\"/no/such/ssh node1\": No such file"));
     assert_int_equal(waitpid(-1, NULL, WNOHANG), -1);
