@@ -46,10 +46,11 @@ dist_status disti_meet_scheduled(const struct disti_meeting *meeting, const char
 
 /*
  * The scheduler's part: holds the store there until the job is over. Never OK: ERR_SCHEDULER if it
- * ended well, see disti_store_server_schedule. If rank 0 holds the store, it waits until that is
- * gone.
+ * ended well, see disti_store_server_schedule. With a secret ranks must know that. Without one
+ * rank 0 may hold the store: then it waits until that is gone.
  */
-dist_status disti_meet_schedule(const struct disti_meeting *meeting, const char *host, int port);
+dist_status disti_meet_schedule(const struct disti_meeting *meeting, const char *host, int port,
+                                const char *secret);
 
 /*
  * By a file that all ranks see. Rank 0 puts the address of its store there and takes the file

@@ -78,6 +78,22 @@ static dist_status pmix_read(const struct disti_meeting *meeting, const char *te
                       meeting->rank);
 }
 
+/* The server also answers at once that ranks are missing: where a process of theirs has ended. */
+static dist_status pmix_fail_to_meet(const struct disti_meeting *meeting, const char *reason)
+{
+    if (disti_expired(meeting->deadline))
+        return disti_fail(DIST_ERR_RENDEZVOUS,
+                          "rank %d waited at most %d ms for the other %d ranks to meet through the "
+                          "launcher's PMIx (%s): check that all of them call "
+                          "dist_init_process_group, or set MASTER_ADDR and MASTER_PORT",
+                          meeting->rank, meeting->timeout_ms, meeting->world_size - 1, reason);
+    return disti_fail(DIST_ERR_RENDEZVOUS,
+                      "rank %d could not meet the other %d ranks through the launcher's PMIx (%s): "
+                      "check whether one of them has ended; if it has run another program before, "
+                      "start each by a launcher of its own, or set MASTER_ADDR and MASTER_PORT",
+                      meeting->rank, meeting->world_size - 1, reason);
+}
+
 dist_status disti_meet_pmix(const struct disti_meeting *meeting, bool one_machine,
                             struct disti_bootstrap *bootstrap)
 {
@@ -91,11 +107,7 @@ dist_status disti_meet_pmix(const struct disti_meeting *meeting, bool one_machin
         listens = pmix_listen(meeting, one_machine, text, &server);
     if (!disti_pmix_spread(meeting->rank, text, meeting->deadline, reason)) {
         disti_store_server_stop(server, 0);
-        return disti_fail(DIST_ERR_RENDEZVOUS,
-                          "rank %d waited at most %d ms for the other %d ranks to meet through the "
-                          "launcher's PMIx (%s): check that all of them call "
-                          "dist_init_process_group, or set MASTER_ADDR and MASTER_PORT",
-                          meeting->rank, meeting->timeout_ms, meeting->world_size - 1, reason);
+        return pmix_fail_to_meet(meeting, reason);
     }
     if (listens != DIST_OK)
         return listens;

@@ -103,7 +103,7 @@ static bool scheduled_is_store(const struct disti_meeting *meeting, const char *
     return status == DIST_IN_PROGRESS && !tries.stranger;
 }
 
-/* Rank 0 was here before: the job is over when its port is free. */
+/* Rank 0, or another scheduler, was here before: the job is over when its port is free. */
 static dist_status scheduled_outlast(const struct disti_meeting *meeting, const char *host,
                                      int port, dist_status in_use)
 {
@@ -119,21 +119,24 @@ static dist_status scheduled_outlast(const struct disti_meeting *meeting, const 
     disti_store_server_stop(server, 0);
     return disti_fail(
         DIST_ERR_SCHEDULER,
-        "this process was the scheduler (MS_ROLE=MS_SCHED) of a job of %d workers, and "
-        "came after rank 0, which held the store: it cannot tell how the job ended. "
-        "Start the scheduler first",
-        meeting->world_size);
+        "this process was the scheduler (MS_ROLE=MS_SCHED) of a job of %d workers, and found the "
+        "store held by rank 0, or by another scheduler (%s port %d): it cannot tell how the job "
+        "ended. Start one scheduler, before the workers",
+        meeting->world_size, host, port);
 }
 
-dist_status disti_meet_schedule(const struct disti_meeting *meeting, const char *host, int port)
+dist_status disti_meet_schedule(const struct disti_meeting *meeting, const char *host, int port,
+                                const char *secret)
 {
     struct disti_store_server *server;
     dist_status status = DIST_OK;
 
     if (meeting->world_size > 1) /* a world of one needs no store */
         status = disti_meet_listen_at(meeting, host, port, &server);
-    if (status == DIST_ERR_ADDRESS_IN_USE)
+    if (status == DIST_ERR_ADDRESS_IN_USE && !secret[0])
         return scheduled_outlast(meeting, host, port, status);
+    if (status == DIST_OK && meeting->world_size > 1 && secret[0])
+        disti_store_server_set_job(server, secret, true);
     if (status == DIST_OK && meeting->world_size > 1)
         status = disti_store_server_schedule(server, meeting->timeout_ms);
     if (status != DIST_OK)

@@ -1,13 +1,15 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* From options and environment to a store: who we are, and which way to meet. */
+/* From options and environment to a store: which way to meet. */
 #include "rendezvous/rendezvous.h"
 
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/net/socket.h"
 #include "base/settings/config.h"
+#include "rendezvous/facts.h"
 #include "rendezvous/meet.h"
 #include "store/client.h"
+#include "store/last_call.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -15,163 +17,6 @@
 
 /* For a scheduler to come, where MS_ROLE says that there is one; then rank 0 holds the store. */
 #define RENDEZVOUS_PATIENCE_MS 2000
-
-/* A number and where it comes from, for the errors. */
-struct rendezvous_number {
-    int value; /* -1: nobody says */
-    const char *from;
-};
-
-/* All that is known before anybody is met. */
-struct rendezvous_facts {
-    const struct dist_options *options;
-    struct disti_url url;
-    struct disti_launch launch;
-    struct rendezvous_number rank, world_size;
-    int local_rank, local_world_size;
-    bool by_pmix; /* the ranks meet through the launcher's PMIx */
-};
-
-static struct rendezvous_number rendezvous_pick(int option, int url, int launch,
-                                                const char *launcher)
-{
-    if (option >= 0)
-        return (struct rendezvous_number){option, "given by the program"};
-    if (url >= 0)
-        return (struct rendezvous_number){url, "from the init method"};
-    return (struct rendezvous_number){launch, launcher};
-}
-
-static void rendezvous_compare(const char *what, const struct rendezvous_number *number,
-                               const struct disti_launch *launch, int launched)
-{
-    if (launched >= 0 && launched != number->value)
-        disti_warn("%s is %d (%s), but the launcher (%s) says %d: using %d", what, number->value,
-                   number->from, launch->launcher, launched, number->value);
-}
-
-/* Options first, then the init method, then the launcher. */
-static void rendezvous_pick_all(struct rendezvous_facts *facts)
-{
-    const struct dist_options *options = facts->options;
-    const struct disti_launch *launch = &facts->launch;
-
-    facts->rank = rendezvous_pick(options->rank, facts->url.rank, launch->rank, launch->launcher);
-    facts->world_size = rendezvous_pick(options->world_size, facts->url.world_size,
-                                        launch->world_size, launch->launcher);
-    facts->local_rank = options->local_rank;
-    facts->local_world_size = -1;
-    /* The launcher's local rank belongs to the launcher's world. */
-    if (facts->world_size.value == launch->world_size) {
-        facts->local_world_size = launch->local_world_size;
-        if (facts->local_rank < 0)
-            facts->local_rank = launch->local_rank;
-    }
-}
-
-static dist_status rendezvous_gather_facts(const struct dist_options *options,
-                                           struct rendezvous_facts *facts)
-{
-    dist_status status = disti_url_parse(options->init_method, &facts->url);
-    bool told = options->rank >= 0 && options->world_size >= 0 &&
-                (options->oob_all_gather || facts->url.kind == DISTI_URL_TCP ||
-                 facts->url.kind == DISTI_URL_FILE);
-
-    facts->options = options;
-    facts->launch = (struct disti_launch){.launcher = told ? "the program itself" : "none",
-                                          .rank = -1,
-                                          .world_size = -1,
-                                          .local_rank = -1,
-                                          .local_world_size = -1,
-                                          .port = DISTI_PORT_DEFAULT,
-                                          .timeout_ms = -1};
-    /* Whoever is told everything does not look at the environment, nonsense or not. */
-    if (status == DIST_OK && !told)
-        status = disti_launch_detect(&facts->launch);
-    if (status != DIST_OK)
-        return status;
-    rendezvous_pick_all(facts);
-    rendezvous_compare("the rank", &facts->rank, &facts->launch, facts->launch.rank);
-    rendezvous_compare("the world size", &facts->world_size, &facts->launch,
-                       facts->launch.world_size);
-    return DIST_OK;
-}
-
-/* What the launcher says when it is asked, where it does not say it unasked. */
-static dist_status rendezvous_ask_launcher(struct rendezvous_facts *facts, int64_t deadline)
-{
-    struct disti_launch *launch = &facts->launch;
-    dist_status status;
-
-    if (!launch->pmix || launch->world_size >= 0)
-        return DIST_OK;
-    status = disti_launch_ask_pmix(launch, deadline);
-    if (status == DIST_OK)
-        rendezvous_pick_all(facts);
-    return status;
-}
-
-static dist_status rendezvous_missing(const struct rendezvous_facts *facts)
-{
-    if (facts->rank.value < 0 && facts->world_size.value < 0)
-        return disti_fail(DIST_ERR_RENDEZVOUS,
-                          "neither rank nor world size is known: set RANK and WORLD_SIZE for each "
-                          "process, give both to dist_init_process_group, or use a launcher such "
-                          "as mpirun");
-    if (facts->rank.value < 0)
-        return disti_fail(DIST_ERR_RENDEZVOUS,
-                          "the world size is %d (%s), but this process's rank is not known: set "
-                          "RANK to 0 to %d, a different one for each process",
-                          facts->world_size.value, facts->world_size.from,
-                          facts->world_size.value - 1);
-    return disti_fail(DIST_ERR_RENDEZVOUS,
-                      "this is rank %d (%s), but the world size is not known: set WORLD_SIZE to "
-                      "the number of processes",
-                      facts->rank.value, facts->rank.from);
-}
-
-/* May a scheduler have part in the meeting? */
-static bool rendezvous_is_scheduled(const struct rendezvous_facts *facts)
-{
-    return facts->launch.scheduler != DISTI_SCHEDULER_NONE && !facts->options->oob_all_gather &&
-           (facts->url.kind == DISTI_URL_NONE || facts->url.kind == DISTI_URL_ENV);
-}
-
-/* Is this process one? Whoever has a rank by another word than the launcher's is none. */
-static bool rendezvous_is_scheduler(const struct rendezvous_facts *facts)
-{
-    return rendezvous_is_scheduled(facts) && facts->launch.scheduler == DISTI_SCHEDULER_SELF &&
-           facts->rank.value < 0;
-}
-
-/* Completes and checks rank and world size. */
-static dist_status rendezvous_complete(struct rendezvous_facts *facts)
-{
-    bool nothing = facts->rank.value < 0 && facts->world_size.value < 0;
-
-    if (nothing && facts->url.kind == DISTI_URL_NONE && !facts->options->oob_all_gather)
-        facts->rank.value = 0, facts->world_size.value = 1;
-    if (facts->world_size.value == 1 && facts->rank.value < 0 && !rendezvous_is_scheduler(facts))
-        facts->rank.value = 0;
-    if (facts->world_size.value < 0 || (facts->rank.value < 0 && !rendezvous_is_scheduled(facts)))
-        return rendezvous_missing(facts);
-    if (facts->world_size.value == 0)
-        return disti_fail(DIST_ERR_INVALID_ARGUMENT,
-                          "the world size is 0 (%s): give the number of processes, 1 or more",
-                          facts->world_size.from);
-    if (facts->rank.value >= facts->world_size.value)
-        return disti_fail(DIST_ERR_INVALID_ARGUMENT,
-                          "rank %d (%s) is out of range: the world size is %d (%s), so ranks are 0 "
-                          "to %d",
-                          facts->rank.value, facts->rank.from, facts->world_size.value,
-                          facts->world_size.from, facts->world_size.value - 1);
-    if (facts->local_rank >= facts->world_size.value)
-        return disti_fail(
-            DIST_ERR_INVALID_ARGUMENT,
-            "local rank %d is out of range: the world size is %d (%s), so set LOCAL_RANK to less",
-            facts->local_rank, facts->world_size.value, facts->world_size.from);
-    return DIST_OK;
-}
 
 /* May the ranks meet by the name of the job? */
 static bool rendezvous_is_local(const struct disti_launch *launch)
@@ -181,7 +26,7 @@ static bool rendezvous_is_local(const struct disti_launch *launch)
 }
 
 /* Do the ranks meet through the launcher's PMIx? What has been guessed does not count then. */
-static void rendezvous_try_pmix(struct rendezvous_facts *facts, int64_t deadline)
+static void rendezvous_try_pmix(struct disti_facts *facts, int64_t deadline)
 {
     struct disti_launch *launch = &facts->launch;
 
@@ -193,14 +38,14 @@ static void rendezvous_try_pmix(struct rendezvous_facts *facts, int64_t deadline
         launch->host[0] = 0;
 }
 
-static dist_status rendezvous_no_way(const struct rendezvous_facts *facts, int rank)
+static dist_status rendezvous_no_way(const struct disti_facts *facts, int rank)
 {
     if (facts->url.kind == DISTI_URL_MPI)
         return disti_fail(DIST_ERR_RENDEZVOUS,
                           "rank %d: mpi:// works only with a backend that uses MPI: choose backend "
                           "mpi, or give env://, tcp:// or file://",
                           rank);
-    if (rendezvous_is_scheduled(facts))
+    if (disti_facts_are_scheduled(facts))
         return disti_fail(
             DIST_ERR_RENDEZVOUS,
             "MS_SCHED_HOST is not set: set it to the address of the machine where the "
@@ -214,7 +59,7 @@ static dist_status rendezvous_no_way(const struct rendezvous_facts *facts, int r
                       rank, DISTI_PORT_DEFAULT);
 }
 
-static dist_status rendezvous_meet(const struct rendezvous_facts *facts,
+static dist_status rendezvous_meet(const struct disti_facts *facts,
                                    const struct disti_meeting *meeting,
                                    struct disti_bootstrap *bootstrap)
 {
@@ -233,7 +78,7 @@ static dist_status rendezvous_meet(const struct rendezvous_facts *facts,
     /* Several workers of distrun may each be an mpirun, and all of them see one MASTER_PORT. */
     if (launch->inside && url->kind <= DISTI_URL_ENV && rendezvous_is_local(launch))
         return disti_meet_local(meeting, launch->job, bootstrap);
-    if (rendezvous_is_scheduled(facts) && launch->host[0])
+    if (disti_facts_are_scheduled(facts) && launch->host[0])
         return disti_meet_scheduled(
             meeting, launch->host, launch->port,
             launch->scheduler == DISTI_SCHEDULER_EXPECTED ? RENDEZVOUS_PATIENCE_MS : 0, bootstrap);
@@ -247,7 +92,7 @@ static dist_status rendezvous_meet(const struct rendezvous_facts *facts,
 }
 
 /* Is this the machine of the store, and known to others by an address that its name hides here? */
-static bool rendezvous_is_hidden(const struct rendezvous_facts *facts)
+static bool rendezvous_is_hidden(const struct disti_facts *facts)
 {
     const struct disti_launch *launch = &facts->launch;
     bool by_url = facts->url.kind == DISTI_URL_TCP;
@@ -273,7 +118,7 @@ static dist_status rendezvous_bind_host(const struct disti_meeting *meeting,
 }
 
 /* The launcher may say how long all have to come; a caller in a hurry does not wait for that. */
-static struct disti_meeting rendezvous_plan(const struct rendezvous_facts *facts, int timeout_ms)
+static struct disti_meeting rendezvous_plan(const struct disti_facts *facts, int timeout_ms)
 {
     bool hurry = timeout_ms < facts->options->timeout_ms;
 
@@ -286,12 +131,18 @@ static struct disti_meeting rendezvous_plan(const struct rendezvous_facts *facts
                                   .hidden = rendezvous_is_hidden(facts)};
 }
 
-static dist_status rendezvous_schedule(const struct rendezvous_facts *facts,
+static dist_status rendezvous_schedule(const struct disti_facts *facts,
                                        const struct disti_meeting *meeting)
 {
+    dist_status status;
+
     if (!facts->launch.host[0])
         return rendezvous_no_way(facts, -1);
-    return disti_meet_schedule(meeting, facts->launch.host, facts->launch.port);
+    status = disti_meet_schedule(meeting, facts->launch.host, facts->launch.port,
+                                 facts->launch.agent_secret);
+    if (status == DIST_ERR_SCHEDULER && facts->launch.agent_store)
+        disti_last_call_note_served(facts->launch.local_world_size);
+    return status;
 }
 
 dist_status disti_rendezvous(const struct dist_options *options, int timeout_ms,
@@ -300,19 +151,19 @@ dist_status disti_rendezvous(const struct dist_options *options, int timeout_ms,
     static const struct dist_options defaults = DIST_OPTIONS_INIT;
     struct disti_bootstrap bootstrap = {0};
     struct disti_meeting meeting;
-    struct rendezvous_facts facts;
+    struct disti_facts facts;
     int64_t deadline = disti_deadline_ms(timeout_ms);
-    dist_status status = rendezvous_gather_facts(options ? options : &defaults, &facts);
+    dist_status status = disti_facts_gather(options ? options : &defaults, &facts);
 
     if (status == DIST_OK)
-        status = rendezvous_ask_launcher(&facts, deadline);
+        status = disti_facts_ask_launcher(&facts, deadline);
     if (status == DIST_OK)
-        status = rendezvous_complete(&facts);
+        status = disti_facts_complete(&facts);
     if (status != DIST_OK)
         return status;
     rendezvous_try_pmix(&facts, deadline);
     meeting = rendezvous_plan(&facts, timeout_ms);
-    if (rendezvous_is_scheduler(&facts))
+    if (disti_facts_are_scheduler(&facts))
         return rendezvous_schedule(&facts, &meeting);
     bootstrap.rank = meeting.rank;
     bootstrap.world_size = meeting.world_size;
@@ -368,9 +219,9 @@ bool disti_rendezvous_needs_mpi(const struct dist_options *options)
 
 bool disti_rendezvous_is_scheduler(const struct dist_options *options)
 {
-    struct rendezvous_facts facts;
+    struct disti_facts facts;
 
-    return rendezvous_gather_facts(options, &facts) == DIST_OK && rendezvous_is_scheduler(&facts);
+    return disti_facts_gather(options, &facts) == DIST_OK && disti_facts_are_scheduler(&facts);
 }
 
 dist_status disti_bootstrap_correct_host(struct disti_bootstrap *bootstrap)

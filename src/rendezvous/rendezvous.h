@@ -39,7 +39,8 @@ struct disti_launch {
     bool guessed;     /* host and port are worked out, the same on all ranks: a last resort */
     bool pmix;        /* the launcher serves PMIx to this rank */
     bool pmix_always; /* ranks of one machine meet through it too (DIST_PMIX=1) */
-    bool agent_store; /* the launcher itself holds the store, at host and port (DIST_AGENT_STORE) */
+    bool agent_store; /* the launcher, or a scheduler that it started, holds the store, at host and
+                         port (DIST_AGENT_STORE) */
     char agent_secret[128]; /* what that store asks for; "": nothing */
     enum disti_scheduler scheduler;
     int timeout_ms; /* for all ranks to come (MS_CLUSTER_TIMEOUT); -1: it does not say */

@@ -41,8 +41,8 @@ void disti_store_client_lose(struct disti_store *store, const char *why)
     pthread_cond_broadcast(&store->turn);
     if (holder->rank < 0)
         snprintf(store->lost_text, sizeof(store->lost_text),
-                 "the launcher (host %s, pid %u), which holds the store, %s", holder->host,
-                 holder->pid, why);
+                 "the launcher or scheduler (host %s, pid %u), which holds the store, %s",
+                 holder->host, holder->pid, why);
     else
         snprintf(store->lost_text, sizeof(store->lost_text),
                  "rank %d (host %s, pid %u), which holds the store, %s", holder->rank, holder->host,

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* A page for each local rank, in a file of the launcher. */
+/* A page for each process of a launcher, in a file of its own. */
 #include "store/last_call.h"
 
 #include "base/collective.h"
@@ -53,17 +53,39 @@ void disti_last_call_open(int local_rank)
     disti_last_call = page;
 }
 
-int disti_last_call_file(int local_ranks)
+void disti_last_call_note_served(int local_ranks)
+{
+    disti_last_call_open(local_ranks);
+    if (disti_last_call)
+        disti_last_call->magic = DISTI_LAST_CALL_SERVED;
+}
+
+int disti_last_call_file(int processes)
 {
     const int fd = disti_file_memory();
 
     if (fd < 0)
         return -1;
-    if (disti_file_truncate(fd, (uint64_t)local_ranks * DISTI_LAST_CALL_BYTES) == 0 &&
+    if (disti_file_truncate(fd, (uint64_t)processes * DISTI_LAST_CALL_BYTES) == 0 &&
         fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW) == 0)
         return fd;
     close(fd);
     return -1;
+}
+
+static bool last_call_read(int fd, int page, uint32_t magic, struct disti_last_call *last)
+{
+    const off_t at = (off_t)page * DISTI_LAST_CALL_BYTES;
+
+    return fd >= 0 && pread(fd, last, sizeof(*last), at) == (ssize_t)sizeof(*last) &&
+           last->magic == magic;
+}
+
+bool disti_last_call_served(int fd, int local_ranks)
+{
+    struct disti_last_call last;
+
+    return last_call_read(fd, local_ranks, DISTI_LAST_CALL_SERVED, &last);
 }
 
 void disti_last_call_text(int fd, int local_rank, char *text, size_t size)
@@ -72,10 +94,7 @@ void disti_last_call_text(int fd, int local_rank, char *text, size_t size)
     int length;
 
     text[0] = '\0';
-    if (fd < 0 ||
-        pread(fd, &last, sizeof(last), (off_t)local_rank * DISTI_LAST_CALL_BYTES) !=
-            (ssize_t)sizeof(last) ||
-        last.magic != DISTI_LAST_CALL_MAGIC)
+    if (local_rank < 0 || !last_call_read(fd, local_rank, DISTI_LAST_CALL_MAGIC, &last))
         return;
     length = snprintf(text, size, "%s, call %" PRId64 " of group %" PRIu32,
                       dist_collective_string((dist_collective)last.collective), last.sequence,

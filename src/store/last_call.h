@@ -5,19 +5,21 @@
 
 #include <dist/backend.h>
 
+#include <stdbool.h>
 #include <stddef.h>
 
-#define DISTI_LAST_CALL_BYTES 4096 /* each local rank's part of the launcher's file */
+#define DISTI_LAST_CALL_BYTES 4096 /* each local rank's part of the file, and a scheduler's */
 
 /* What stands there. */
 struct disti_last_call {
-    uint32_t magic; /* DISTI_LAST_CALL_MAGIC: there was a call */
+    uint32_t magic; /* DISTI_LAST_CALL_MAGIC: there was a call; ..._SERVED: a job was served */
     uint32_t group;
     int32_t collective, dtype, op, root;
     int64_t sequence;
     uint64_t count;
 };
 #define DISTI_LAST_CALL_MAGIC UINT32_C(0x6c617374)
+#define DISTI_LAST_CALL_SERVED UINT32_C(0x73727664)
 
 /* This process's; NULL: no launcher asked for it. Stays mapped until the process ends. */
 extern struct disti_last_call *disti_last_call;
@@ -40,13 +42,19 @@ static inline void disti_last_call_note(uint32_t group, const struct dist_call *
                                      call->sequence,        call->count};
 }
 
+/* Keeps that this process was the job's scheduler, and has served it well. What its program makes
+ * of that, which may know of no schedulers, is no matter to the launcher then. */
+void disti_last_call_note_served(int local_ranks);
+
 /* ---- the launcher's side ---- */
 
-/* A memfd for so many local ranks, which cannot shrink; -1: errno says why. The caller closes it.
- */
-int disti_last_call_file(int local_ranks);
+/* A memfd for so many processes, which cannot shrink; -1: errno says why. The caller closes it. */
+int disti_last_call_file(int processes);
 
 /* "all_reduce, call 12 of group 0, 1024 float32"; "": none was made. */
 void disti_last_call_text(int fd, int local_rank, char *text, size_t size);
+
+/* Has the scheduler of so many local ranks served them well? */
+bool disti_last_call_served(int fd, int local_ranks);
 
 #endif

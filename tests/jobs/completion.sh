@@ -49,7 +49,7 @@ gives "--master-addr --master-port" distrun -n2 --mas
 gives "--batch-size" train_mnist -n 2 --batch-s
 
 # Each of these programs, and each option that its help shows.
-for program in dist_bench dist_sim distrun train_mnist; do
+for program in dist_bench dist_sim distrun train_mnist train_cifar10; do
     COMP_WORDS=("$builddir/$program" --) COMP_CWORD=1
     complete_as "$program"
     missing=$("$builddir/$program" --help 2>&1 | grep -oE '^ {2,6}(-., )?--[a-z-]+' | grep -oE -- '--[a-z-]+' |

@@ -47,7 +47,7 @@ result_of() { grep -o 'Parameter hash: .*\|Final: accuracy [^|]*' "$job_output";
 # train LAUNCHER RANKS BACKEND [OPTION]...: a few steps, the result in $result.
 train()
 {
-    job "$1" "$2" train_mnist --seed 3 --max-steps 8 --test-samples 200 --dist-backend "${@:3}"
+    job "$1" "$2" train_mnist --reproducible --seed 3 --max-steps 8 --test-samples 200 --dist-backend "${@:3}"
     result=$(result_of)
 }
 DIST_TRANSPORT=tcp train self 3 gloo --multiprocessing-distributed --world-size 3

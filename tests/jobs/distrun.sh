@@ -125,11 +125,11 @@ last_call()
         --test-samples 64 >"$job_output" 2>&1 &
     pid=$!
     job_until grep -q Loss "$job_output"
-    worker=$(pgrep -x train_mnist -P "$(pgrep -x distrun -P "$(pgrep -x distrun -P $pid)")" | head -n 1)
+    worker=$(pgrep -x train_mnist -P "$(job_agent "$(pgrep -x distrun -P $pid)")" | head -n 1)
     kill -9 "$worker"
     wait $pid
     [ $? = 137 ] && grep -qE "^  exitcode  : -9 \(pid: $worker\)" "$job_output" &&
-        grep -qE '^  last call : all_reduce, call [0-9]+ of group 0, [0-9]+ float32$' "$job_output"
+        grep -qE '^  last call : all_reduce, call [0-9]+ of group [0-9]+, [0-9]+ float(32|64)$' "$job_output"
 }
 job_check "the last call of one that was killed" last_call
 own_words()
@@ -195,21 +195,25 @@ END
 # ---- every end: no process is left ----
 
 # ends NAME SIGNALS CODE SCRIPT...: signals are sent to distrun, or to its agent ("agent:KILL"), its
-# process group, or a worker.
+# keeper, itself and its agent at once ("both:KILL"), its process group, or a worker. $errors is where
+# its standard error goes.
 ends()
 {
     local name=$1 signals=$2 code=$3 pid signal status left=no
     shift 3
     job_number=$((job_number + 1))
     job_id=$$.$job_number
-    TEST_JOB=$job_id timeout -k 5 $JOB_LIMIT "$run" --shutdown-timeout 1 -n 2 "$@" >"$job_output" 2>&1 &
+    TEST_JOB=$job_id timeout -k 5 $JOB_LIMIT "$run" --shutdown-timeout 1 -n 2 "$@" >"$job_output" 2>&"${errors-1}" &
     job_until grep -q 'ready' "$job_output"
     pid=$(pgrep -P $! -x distrun)
     for signal in $signals; do
         case $signal in
         group:*) kill -"${signal#group:}" -- -$(($(ps -o pgid= -p "$pid"))) ;;
-        agent:*) kill -"${signal#agent:}" "$(pgrep -P "$pid" -x distrun)" ;;
-        worker:*) kill -"${signal#worker:}" "$(pgrep -P "$(pgrep -P "$pid" -x distrun)" | head -n 1)" ;;
+        agent:*) kill -"${signal#agent:}" "$(job_agent "$pid")" ;;
+        keeper:*) kill -"${signal#keeper:}" "$(pgrep -P "$pid" -x keeper)" ;;
+        # shellcheck disable=SC2046
+        both:*) kill -"${signal#both:}" "$pid" $(job_agent "$pid") ;;
+        worker:*) kill -"${signal#worker:}" "$(pgrep -P "$(job_agent "$pid")" | head -n 1)" ;;
         *) kill -"$signal" "$pid" ;;
         esac
         sleep 0.4
@@ -230,6 +234,15 @@ children='sleep 91 & setsid sleep 92 & echo ready; sleep 93'
 stubborn='trap "" TERM INT; echo ready; sleep 94; sleep 95'
 job_aside ends "SIGKILL of distrun" KILL 137 sh -c "$children"
 job_aside ends "SIGKILL of the agent" agent:KILL 137 sh -c "$children"
+# What distrun says of it goes to a pipe whose reader has gone.
+unread()
+{
+    exec 6> >(head -n 1 >/dev/null) # what is bound
+    errors=6 ends "$@"
+}
+job_aside ends "SIGKILL of the keeper" keeper:KILL 137 sh -c "$children"
+job_aside ends "SIGKILL of distrun and its agent" both:KILL 137 sh -c "$children"
+job_aside unread "SIGKILL of the agent, and nobody reads" agent:KILL 137 sh -c "$children"
 job_aside ends "SIGKILL of the process group" group:KILL 137 sh -c "$children"
 job_aside ends "SIGKILL of a worker with children" worker:KILL 137 sh -c "$children"
 job_aside ends "SIGTERM" TERM 143 sh -c "$children"
@@ -375,7 +388,7 @@ failed_among_many()
     "$run" -n 100 sh -c 'echo ready; sleep 0.7; [ $RANK != 99 ]' >"$job_output" 2>&1 &
     guard=$!
     job_until eval '[ "$(grep -c ready "$job_output")" = 100 ]'
-    agent=$(pgrep -P $guard -x distrun) && kill -STOP "$agent" && sleep 1 && kill -CONT "$agent"
+    agent=$(job_agent $guard) && kill -STOP "$agent" && sleep 1 && kill -CONT "$agent"
     wait $guard
     [ $? = 1 ] && grep -q 'rank      : 99' "$job_output"
 }

@@ -194,6 +194,7 @@ job_scripts = \
 	tests/jobs/launchers.sh \
 	tests/jobs/distrun.sh \
 	tests/jobs/mindspore.sh \
+	tests/jobs/roles.sh \
 	tests/jobs/slurm.sh \
 	tests/jobs/pmix.sh \
 	tests/jobs/ways.sh \

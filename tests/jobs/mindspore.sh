@@ -5,7 +5,7 @@
 
 [ -z "${CHECK_SHORT-}" ] || { job_skip "MindSpore's roles" "the other suite has them"; exit; }
 
-training="$builddir/train_mnist --dummy --train-samples 600 --test-samples 60 --max-steps 3
+training="$builddir/train_mnist --dummy --reproducible --train-samples 600 --test-samples 60 --max-steps 3
     --epochs 1 --batch-size 60"
 
 # ms_job SCHEDULER IDS WORKERS PROGRAM [ARGUMENT]...: SCHEDULER is first, late or none; IDS yes or no.
@@ -57,7 +57,7 @@ served()
 }
 job_check "any program hosts the job" served
 
-# A worker is lost: the scheduler ends with the others, and names it.
+# lost WHOM TEXT: a worker or the scheduler is killed. The other ends and says who it was.
 lost()
 {
     local port rank pids=() scheduler result
@@ -74,13 +74,30 @@ lost()
         pids+=($!)
     done
     job_until grep -q "Train Epoch" "$job_folder/worker0"
-    kill -KILL "${pids[1]}"
-    wait $scheduler
+    case $1 in
+    worker) kill -KILL "${pids[1]}" && wait $scheduler ;;
+    scheduler) kill -KILL $scheduler && wait "${pids[1]}" ;;
+    esac
     result=$?
-    cp "$job_folder/scheduler" "$job_output"
-    [ $result = 1 ] && grep -q "rank 1 .* closed its connection" "$job_output" && ! job_leaked
+    cat "$job_folder/scheduler" "$job_folder/worker1" >"$job_output"
+    [ $result = 1 ] && grep -q "$2" "$job_output" && ! job_leaked
 } 2>/dev/null
-job_check "a lost worker is named" lost
+job_check "a lost worker is named" lost worker "rank 1 .* closed its connection"
+job_check "a lost scheduler is named" lost scheduler "the launcher or scheduler (.*), which holds the store, closed its connection"
+
+# Two schedulers: the second hears that there is one.
+crowded()
+{
+    local MS_SCHED_PORT
+    MS_SCHED_PORT=$(job_port)
+    export MS_SCHED_HOST=127.0.0.1 MS_SCHED_PORT MS_WORKER_NUM=2 MS_ROLE=MS_SCHED MS_CLUSTER_TIMEOUT=2
+    "$builddir/examples/hello_all_reduce" >/dev/null 2>&1 &
+    job_until job_listens $((MS_SCHED_PORT + 1))
+    job_fails "by another scheduler (127.0.0.1 port $((MS_SCHED_PORT + 1)))" self 0 examples/hello_all_reduce
+    wait $!
+}
+job_aside crowded
+job_collect
 
 export MS_SCHED_HOST=127.0.0.1 MS_SCHED_PORT
 MS_SCHED_PORT=$(job_port)

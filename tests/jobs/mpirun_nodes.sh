@@ -13,7 +13,7 @@ if ! "$cluster" true 2>"$job_folder/why"; then
     exit
 fi
 
-training="$builddir/train_mnist --dummy --train-samples 400 --test-samples 40 --max-steps 3
+training="$builddir/train_mnist --dummy --reproducible --train-samples 400 --test-samples 40 --max-steps 3
     --epochs 1 --batch-size 60"
 hash_of() { sed -n 's/^Parameter hash: \([0-9a-f]*\) (4 ranks agree).*/\1/p' "$job_output"; }
 same() { [ -n "$reference" ] && [ "$(hash_of)" = "$reference" ]; }

@@ -83,6 +83,13 @@ fails_with 'AN_ERROR, status -1' pmix put srun 0
 fails_with 'AN_ERROR, status -1' pmix fence srun 1
 job_aside fails_with 'no answer until the deadline' pmix fence_hangs srun 1
 job_aside fails_with 'not answered yet what it was asked before' pmix init_hangs OpenMPI 1
+# After the first time limit, and before the second.
+late()
+{
+    fails_with 'rank 0 could not open a store' pmix init_late OpenMPI 1
+    job_check "an answer that came late counts" grep -q '^finalized' "$job_output"
+}
+job_aside late
 job_aside fails_with 'got no address of rank 0' pmix get srun 1
 fails_with 'got no address of rank 0' pmix garbage srun 1
 fails_with 'rank 0 could not open a store' pmix '' srun 1

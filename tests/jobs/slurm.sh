@@ -8,7 +8,7 @@ trap 'slurm_end; job_end' EXIT
 [ -z "${CHECK_SHORT-}" ] || { job_skip "Slurm" "the other suite has it"; exit; }
 slurm_start || { job_skip "Slurm" "$slurm_why"; exit; }
 
-training=("$builddir/train_mnist" --dummy --train-samples 400 --test-samples 40 --max-steps 3
+training=("$builddir/train_mnist" --dummy --reproducible --train-samples 400 --test-samples 40 --max-steps 3
     --epochs 1 --batch-size 56)
 hash_of() { sed -n 's/^Parameter hash: \([0-9a-f]*\) .*/\1/p' "$job_output"; }
 same() { [ -n "$reference" ] && [ "$(hash_of)" = "$reference" ]; }

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * A PMIx whose server does what DIST_TEST_PMIX names: fails in a call (init, put, fence, get), does
- * not come back from it (init_hangs, fence_hangs), or gives an address that is none (garbage).
+ * not come back from it (init_hangs, fence_hangs), is late (init_late), or gives an address that is
+ * none (garbage). As others do it counts how often it was begun.
  */
 #include "rendezvous/pmix/abi.h"
 
@@ -25,6 +26,8 @@ EXPORT int PMIx_Get(const struct disti_pmix_proc *of, const char *key,
 EXPORT const char *PMIx_Error_string(int status);
 EXPORT void PMIx_IOF_pull(void);
 
+static int begun;
+
 static int behave(const char *call)
 {
     const char *told = getenv("DIST_TEST_PMIX");
@@ -40,7 +43,11 @@ static int behave(const char *call)
 
 int PMIx_Init(struct disti_pmix_proc *self, struct disti_pmix_info *info, size_t count)
 {
+    const char *told = getenv("DIST_TEST_PMIX");
+
     (void)info, (void)count;
+    if (begun++ == 0 && told && strcmp(told, "init_late") == 0)
+        usleep(1200 * 1000);
     snprintf(self->nspace, sizeof(self->nspace), "%s", getenv("PMIX_NAMESPACE"));
     self->rank = (uint32_t)atoi(getenv("PMIX_RANK"));
     return behave("init");
@@ -49,7 +56,8 @@ int PMIx_Init(struct disti_pmix_proc *self, struct disti_pmix_info *info, size_t
 int PMIx_Finalize(const struct disti_pmix_info *info, size_t count)
 {
     (void)info, (void)count;
-    fprintf(stderr, "finalized\n");
+    if (--begun == 0)
+        fprintf(stderr, "finalized\n");
     return DISTI_PMIX_SUCCESS;
 }
 

@@ -24,7 +24,8 @@ static const struct args_row options_rows[] = {
      "start all workers again after a failure, so many times (0)"},
     {"numa-binding", 0, ARGS_CHOICE, AT(numa), 0, 0, "node|socket|exclusive|core-complex|none",
      "the CPUs of each worker (node, if there are several and enough workers)"},
-    {"role", 0, ARGS_TEXT, AT(role), 0, 0, "NAME", "ROLE_NAME of the workers (default)"},
+    {"role", 0, ARGS_TEXT, AT(role), 0, 0, "NAME|mindspore",
+     "ROLE_NAME of the workers (default); mindspore: MindSpore's variables, and a scheduler too"},
     {"module", 'm', ARGS_FLAG, AT(module), 0, 0, NULL, "the program is a Python module"},
     {"no-python", 0, ARGS_FLAG, AT(no_python), 0, 0, NULL,
      "run a program that ends in .py by itself, not by Python"},
@@ -239,6 +240,7 @@ static bool options_check(struct disti_run_options *options)
 {
     char why[160], text[256];
 
+    options->scheduler = strcmp(options->role, "mindspore") == 0;
     if (!disti_run_places(options) || !options_check_nodes(options) ||
         !options_check_streams(options) || !options_check_signals(options))
         return false;

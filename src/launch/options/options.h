@@ -29,12 +29,14 @@ struct disti_run_options {
 
     /* What follows from those. */
     int least_nodes, most_nodes, workers; /* workers: of this node */
+    bool scheduler;                       /* the job has one: its role is mindspore */
     struct disti_hosts hosts;             /* to start agents on; slots: the workers there,
                                              0: as workers_text says; count 0: here */
     char endpoint[256];                   /* where several nodes meet, */
     int endpoint_port;
     sigset_t signals;    /* those that end the job */
-    char secret[257];    /* of the job, which its agents prove to each other that they have */
+    char secret[258];    /* of the job, which its agents prove to each other that they have; room
+                            for an end of the line, and for one byte too many */
     size_t secret_bytes; /* at most 256; 0: there is none */
     const char *path;    /* of what is executed, with these arguments, */
     char **command;      /* the last of them NULL */
@@ -59,6 +61,9 @@ bool disti_run_command(char *words[], struct disti_run_options *options);
  * workers of this node. False: what is wrong was printed.
  */
 bool disti_run_places(struct disti_run_options *options);
+
+/* Does host h need no remote shell? It is this machine, and no such shell is named. */
+bool disti_run_host_is_here(const struct disti_run_options *options, int h);
 
 /*
  * The options as words for a command line, but for those that say where the workers run, and how

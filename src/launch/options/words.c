@@ -118,6 +118,14 @@ const char *disti_run_signals(const char *text, sigset_t *set_p)
     return NULL;
 }
 
+void disti_run_rank_name(int rank, char text[16])
+{
+    if (rank < 0)
+        snprintf(text, 16, "scheduler");
+    else
+        snprintf(text, 16, "%d", rank);
+}
+
 /* The value of the name at `pattern`, and what stands behind it there; NULL: there is no such. */
 static const char *words_expand(const char *pattern, const struct disti_run_names *names,
                                 char number[16], const char **behind_p)
@@ -128,7 +136,7 @@ static const char *words_expand(const char *pattern, const struct disti_run_name
     for (int i = 0; i < 4; i++) {
         if (strncmp(pattern, known[i], strlen(known[i])) != 0)
             continue;
-        snprintf(number, 16, "%d", i == 2 ? names->rank : names->local_rank);
+        disti_run_rank_name(i == 2 ? names->rank : names->local_rank, number);
         *behind_p = pattern + strlen(known[i]);
         return texts[i];
     }

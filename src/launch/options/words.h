@@ -30,6 +30,9 @@ const char *disti_run_signals(const char *text, sigset_t *set_p);
 /* "SIGTERM"; for a signal without a name "SIG34". */
 void disti_run_signal_name(int signal_number, char text[16]);
 
+/* "3"; "scheduler" for -1, as that is no rank. */
+void disti_run_rank_name(int rank, char text[16]);
+
 /* What ${role_name}, ${rank}, ${local_rank} and ${hostname} stand for. */
 struct disti_run_names {
     const char *role, *host;

@@ -102,7 +102,7 @@ static void agent_end_round(struct disti_run_agent *agent)
     }
     disti_store_server_stop(agent->store, 0);
     agent->store = NULL;
-    for (int w = 0; agent->workers && w < agent->round.workers; w++) {
+    for (int w = 0; agent->workers && w < agent->round.processes; w++) {
         if (agent->workers[w].error_fd >= 0)
             close(agent->workers[w].error_fd);
     }
@@ -127,7 +127,7 @@ static int agent_conclude(const struct disti_run_agent *agent)
 {
     const bool failed = agent->order == DISTI_AGENTS_GIVEN_UP &&
                         agent->failure.cause == DISTI_AGENTS_WORKER_FAILED &&
-                        agent->failure.rank >= 0;
+                        agent->failure.pid > 0;
     char name[16];
 
     if (agent->stop_signal && agent->options->leashed && !failed)
@@ -146,7 +146,7 @@ static int agent_conclude(const struct disti_run_agent *agent)
     if (disti_run_agent_speaks(agent) || !agent->has_met)
         fprintf(stderr, "distrun: %s\n", agent->why);
     /* Of workers that could not be started. */
-    if (agent->failure.cause == DISTI_AGENTS_WORKER_FAILED && agent->failure.rank < 0)
+    if (agent->failure.cause == DISTI_AGENTS_WORKER_FAILED && agent->failure.pid < 0)
         return agent->failure.exit_code;
     return AGENT_FAILED;
 }
@@ -155,6 +155,7 @@ static int agent_conclude(const struct disti_run_agent *agent)
 static void agent_decide(struct disti_run_agent *agent)
 {
     const bool again = agent->round.restarts < agent->options->max_restarts;
+    char rank[16];
 
     if (!agent->first) {
         agent->order = DISTI_AGENTS_FINISHED;
@@ -162,8 +163,9 @@ static void agent_decide(struct disti_run_agent *agent)
     }
     disti_run_failure_of(&agent->round, agent->first, agent->last_calls_fd, &agent->failure);
     agent->order = again ? DISTI_AGENTS_RESTART : DISTI_AGENTS_GIVEN_UP;
-    snprintf(agent->why, sizeof(agent->why), "rank %d (pid %d) ended with %s %d",
-             agent->failure.rank, agent->failure.pid,
+    disti_run_rank_name(agent->failure.rank, rank);
+    snprintf(agent->why, sizeof(agent->why), "%s%s (pid %d) ended with %s %d",
+             agent->failure.rank < 0 ? "the " : "rank ", rank, agent->failure.pid,
              agent->failure.signal ? "signal" : "exit code",
              agent->failure.signal ? agent->failure.signal : agent->failure.exit_code);
 }

@@ -47,12 +47,12 @@ struct disti_run_agent {
 
     /* Of this round. */
     struct disti_run_round round;
-    struct disti_run_worker *workers;
+    struct disti_run_worker *workers; /* of round.processes; the scheduler is the last */
     int last_calls_fd; /* a memfd: what they called last (store/last_call.h); -1: not known */
     struct disti_store_server *store;
     struct disti_run_output *outputs[2];
     enum disti_run_state state;
-    int alive; /* workers */
+    int alive; /* workers, and the scheduler */
     int outputs_left;
     bool childless;                       /* nothing is below this process */
     int64_t kill_at;                      /* SIGKILL for whoever is left; INT64_MAX: not yet */
@@ -83,6 +83,9 @@ bool disti_run_agent_speaks(const struct disti_run_agent *agent);
 
 /* start.c: starts workers, outputs and store of agent->round. On failure some may run. */
 dist_status disti_run_agent_start(struct disti_run_agent *agent);
+
+/* start.c: holds the store of all at the round's port, until the round ends. */
+dist_status disti_run_agent_serve(struct disti_run_agent *agent);
 
 /*
  * watch.c: blocks until the processes of the round are gone, and it is known what comes next: with

@@ -26,7 +26,7 @@ void disti_run_failure_of(const struct disti_run_round *round,
     *failure_p = (struct disti_agents_failure){
         .cause = DISTI_AGENTS_WORKER_FAILED,
         .node_rank = round->node_rank,
-        .rank = round->first_rank + worker->local_rank,
+        .rank = worker->local_rank < 0 ? -1 : round->first_rank + worker->local_rank,
         .local_rank = worker->local_rank,
         .pid = (int)worker->pid,
         .exit_code = signalled ? 0 : WEXITSTATUS(worker->how),
@@ -83,15 +83,18 @@ static void failure_print_one(int index, const struct disti_agents_failure *fail
                               const struct disti_run_worker *worker, FILE *to)
 {
     const time_t second = (time_t)(failure->time_ms / 1000);
-    char when[32] = "";
+    char when[32] = "", rank[16], local_rank[16];
     struct tm parts;
+
+    disti_run_rank_name(failure->rank, rank);
+    disti_run_rank_name(failure->local_rank, local_rank);
 
     if (localtime_r(&second, &parts))
         strftime(when, sizeof(when), "%Y-%m-%d_%H:%M:%S", &parts);
     fprintf(to,
-            "[%d]:\n  time      : %s\n  host      : %s\n  rank      : %d (local_rank: %d)\n"
+            "[%d]:\n  time      : %s\n  host      : %s\n  rank      : %s (local_rank: %s)\n"
             "  exitcode  : %d (pid: %d)\n  error_file: %s\n",
-            index, when, failure->host, failure->rank, failure->local_rank,
+            index, when, failure->host, rank, local_rank,
             failure->signal ? -failure->signal : failure->exit_code, failure->pid,
             failure_file(worker));
     failure_print_cause(failure, worker, to);
@@ -115,7 +118,7 @@ static void failure_print_block(const char *program, const struct disti_run_roun
     int others = 0;
 
     fprintf(to, "%s\n%s FAILED\n%s\nFailures:\n", failure_border, program, failure_section);
-    for (int w = 0; workers && w < round->workers; w++) {
+    for (int w = 0; workers && w < round->processes; w++) {
         struct disti_agents_failure failure;
 
         if (failure_is_of(first, round, &workers[w])) {

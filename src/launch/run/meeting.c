@@ -54,6 +54,7 @@ static void meeting_take_round(struct disti_run_agent *agent, const struct disti
     round->first_rank = from->first_rank;
     round->workers = agent->options->workers;
     round->world_size = from->world_size;
+    round->processes = disti_run_processes(agent->options, round);
     snprintf(round->master_address, sizeof(round->master_address), "%s", from->master_address);
     round->master_port = from->master_port;
     round->store_port = from->store_port;

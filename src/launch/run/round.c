@@ -48,6 +48,17 @@ static dist_status round_name(char job[128])
     return status;
 }
 
+const char *disti_run_store_host(const struct disti_run_round *round)
+{
+    return round->nodes == 1 ? "127.0.0.1" : round->master_address;
+}
+
+int disti_run_processes(const struct disti_run_options *options,
+                        const struct disti_run_round *round)
+{
+    return round->workers + (options->scheduler && round->node_rank == 0);
+}
+
 dist_status disti_run_round_local(const struct disti_run_options *options, int restarts,
                                   struct disti_run_round *round_p)
 {
@@ -58,11 +69,14 @@ dist_status disti_run_round_local(const struct disti_run_options *options, int r
     round_p->node_rank = round_p->first_rank = 0;
     round_p->nodes = 1;
     round_p->workers = round_p->world_size = options->workers;
+    round_p->processes = disti_run_processes(options, round_p);
     snprintf(round_p->master_address, sizeof(round_p->master_address), "%s", host);
     round_p->master_port = (int)options->master_port;
     round_p->store_port = 0;
     if (options->master_port < 0)
         status = disti_run_free_port(&round_p->master_port);
+    if (status == DIST_OK && options->scheduler)
+        status = disti_run_free_port(&round_p->store_port);
     if (options->rdzv_id)
         snprintf(round_p->job, sizeof(round_p->job), "%s", options->rdzv_id);
     else if (status == DIST_OK && !round_p->job[0])

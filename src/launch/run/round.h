@@ -12,6 +12,7 @@ struct disti_run_round {
     int attempt;  /* which round it is, for the folder of its files */
     int node_rank, nodes;
     int first_rank, workers, world_size; /* this node's workers have the ranks from first_rank on */
+    int processes;                       /* of this node: its workers, then the scheduler */
     char master_address[256];            /* where rank 0 may listen */
     int master_port;
     char job[128];
@@ -23,6 +24,13 @@ struct disti_run_round {
 
 /* A port that is free here now, at all addresses. ERR_SYSTEM: there is none. Does not block. */
 dist_status disti_run_free_port(int *port_p);
+
+/* Where the store of all can be reached. */
+const char *disti_run_store_host(const struct disti_run_round *round);
+
+/* The node's processes: the first node has the scheduler, if the job has one. */
+int disti_run_processes(const struct disti_run_options *options,
+                        const struct disti_run_round *round);
 
 /*
  * The round of a node that is the only one. ERR_ADDRESS_IN_USE, ERR_SYSTEM: there is no port for

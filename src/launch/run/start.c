@@ -47,26 +47,32 @@ static dist_status start_secret(struct disti_run_agent *agent)
     return DIST_OK;
 }
 
+dist_status disti_run_agent_serve(struct disti_run_agent *agent)
+{
+    struct disti_run_round *round = &agent->round;
+    const char *host = round->nodes == 1 ? disti_run_store_host(round) : NULL;
+    const dist_status status =
+        disti_store_server_listen(host, round->store_port, round->world_size, &agent->store);
+
+    if (status != DIST_OK)
+        return status;
+    round->store_port = disti_store_server_port(agent->store);
+    disti_store_server_set_job(agent->store, round->store_word, true);
+    return disti_store_server_run(agent->store);
+}
+
 /*
- * The first node's agent has the store of all: it outlives rank 0, so that all ranks hear of its
- * end too. The workers of the other nodes wait until it is there.
+ * The first node's agent has the store of all, or the scheduler that it starts: it outlives rank 0,
+ * so that all ranks hear of its end too. The workers of the other nodes wait until it is there.
  */
 static dist_status start_store(struct disti_run_agent *agent)
 {
     struct disti_run_round *round = &agent->round;
-    const char *host = round->nodes == 1 ? "127.0.0.1" : NULL;
     dist_status status = start_secret(agent);
 
-    if (status == DIST_OK && round->node_rank == 0) {
-        status =
-            disti_store_server_listen(host, round->store_port, round->world_size, &agent->store);
-        if (status != DIST_OK)
-            return status;
-        round->store_port = disti_store_server_port(agent->store);
-        disti_store_server_set_job(agent->store, round->store_word, true);
-        status = disti_store_server_run(agent->store);
-    }
-    snprintf(round->store, sizeof(round->store), "%s:%d", host ? host : round->master_address,
+    if (status == DIST_OK && round->node_rank == 0 && !agent->options->scheduler)
+        status = disti_run_agent_serve(agent);
+    snprintf(round->store, sizeof(round->store), "%s:%d", disti_run_store_host(round),
              round->store_port);
     return status;
 }
@@ -98,7 +104,7 @@ static dist_status start_stream(struct disti_run_agent *agent,
     struct disti_run_source *source = &sources->of[stream][sources->count[stream]];
     dist_status status = DIST_OK;
     char host[64];
-    int log_fd = -1;
+    int log_fd = -1, rank;
 
     *source = (struct disti_run_source){
         .shown = disti_run_is_listed(options->shown, worker->local_rank) != 0};
@@ -116,12 +122,12 @@ static dist_status start_stream(struct disti_run_agent *agent,
         return DIST_OK;
     }
     disti_host_name(host);
-    disti_run_prefix(options->prefix,
-                     &(struct disti_run_names){.role = options->role,
-                                               .host = host,
-                                               .rank = agent->round.first_rank + worker->local_rank,
-                                               .local_rank = worker->local_rank},
-                     source->prefix, sizeof(source->prefix));
+    rank = worker->local_rank < 0 ? -1 : agent->round.first_rank + worker->local_rank;
+    disti_run_prefix(
+        options->prefix,
+        &(struct disti_run_names){
+            .role = options->role, .host = host, .rank = rank, .local_rank = worker->local_rank},
+        source->prefix, sizeof(source->prefix));
     source->log_fd = log_fd;
     status = start_pipe(source, to_p);
     if (status == DIST_OK)
@@ -169,17 +175,18 @@ static char **start_environment(const struct disti_run_agent *agent,
 static dist_status start_process(struct disti_run_agent *agent, struct disti_run_worker *worker,
                                  int out_fd, int err_fd)
 {
+    const bool bound = agent->binding.cpus && worker->local_rank >= 0;
     char **environment = start_environment(agent, worker);
-    const struct disti_run_start start = {
-        .path = agent->options->path,
-        .command = agent->options->command,
-        .environment = environment,
-        .out_fd = out_fd,
-        .err_fd = err_fd,
-        .cpus = agent->binding.cpus ? &agent->binding.cpus[worker->local_rank] : NULL,
-        .mask = agent->mask,
-        .files = agent->files,
-        .group = agent->group};
+    const struct disti_run_start start = {.path = agent->options->path,
+                                          .command = agent->options->command,
+                                          .environment = environment,
+                                          .out_fd = out_fd,
+                                          .err_fd = err_fd,
+                                          .cpus = bound ? &agent->binding.cpus[worker->local_rank]
+                                                        : NULL,
+                                          .mask = agent->mask,
+                                          .files = agent->files,
+                                          .group = agent->group};
     dist_status status;
 
     if (!environment)
@@ -228,7 +235,7 @@ static dist_status start_outputs(struct disti_run_agent *agent, const struct sta
 
 static dist_status start_workers(struct disti_run_agent *agent, struct start_sources *sources)
 {
-    const size_t count = (size_t)agent->round.workers;
+    const size_t count = (size_t)agent->round.processes;
     dist_status status = DIST_OK, outputs;
 
     agent->workers = calloc(count, sizeof(*agent->workers));
@@ -236,12 +243,12 @@ static dist_status start_workers(struct disti_run_agent *agent, struct start_sou
         sources->of[s] = calloc(count + 1, sizeof(*sources->of[s]));
     if (!agent->workers || !sources->of[0] || !sources->of[1])
         return disti_fail(DIST_ERR_NO_MEMORY, "no memory for %zu workers: start fewer", count);
-    agent->last_calls_fd = disti_last_call_file(agent->round.workers);
+    agent->last_calls_fd = disti_last_call_file(agent->round.processes);
     if (agent->last_calls_fd < 0)
         return disti_fail_errno(DIST_ERR_SYSTEM, "cannot make the file of the workers' last calls: "
                                                  "see the limit of open files (ulimit -n)");
     for (size_t w = 0; w < count; w++) {
-        agent->workers[w].local_rank = (int)w;
+        agent->workers[w].local_rank = (int)w < agent->round.workers ? (int)w : -1;
         agent->workers[w].error_fd = -1;
     }
     for (size_t w = 0; w < count && status == DIST_OK; w++)

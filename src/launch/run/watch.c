@@ -5,10 +5,12 @@
 #include "launch/run/failure.h"
 #include "launch/run/starter.h"
 #include "launch/workers/family.h"
+#include "store/last_call.h"
 
 #include <errno.h>
 #include <poll.h>
 #include <signal.h>
+#include <stdio.h>
 #include <sys/signalfd.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
@@ -21,10 +23,10 @@ enum {
     WATCH_TWICE_MS = 200      /* a second signal counts after this: the same may come by two ways */
 };
 
-/* Between rounds, and if the store cannot be started, there are none. */
+/* The scheduler is one. Between rounds, and if the store cannot be started, there are none. */
 static int watch_workers(const struct disti_run_agent *agent)
 {
-    return agent->workers ? agent->round.workers : 0;
+    return agent->workers ? agent->round.processes : 0;
 }
 
 static void watch_tell(struct disti_run_agent *agent, int signal_number, bool to_end)
@@ -80,6 +82,27 @@ static struct disti_run_worker *watch_find(struct disti_run_agent *agent, pid_t 
     return NULL;
 }
 
+/*
+ * A program that knows of no schedulers may take its part in a job that ended well for an error.
+ * And once the node's workers have ended well a scheduler only tells who left without a goodbye:
+ * who fails on another node is known from there.
+ */
+static void watch_scheduler_ended(const struct disti_run_agent *agent,
+                                  struct disti_run_worker *scheduler)
+{
+    if (WIFEXITED(scheduler->how) &&
+        (agent->alive == 0 || disti_last_call_served(agent->last_calls_fd, agent->round.workers)))
+        scheduler->how = 0;
+}
+
+/* It has ended well, so nobody ends the workers: they may not have met yet, or may meet again. */
+static void watch_replace_scheduler(struct disti_run_agent *agent)
+{
+    if (!agent->store && disti_run_agent_serve(agent) != DIST_OK)
+        fprintf(stderr, "distrun: cannot hold the store now that the scheduler has ended: %s\n",
+                dist_last_error());
+}
+
 static void watch_reap(struct disti_run_agent *agent)
 {
     const struct disti_run_worker *first = NULL;
@@ -95,6 +118,10 @@ static void watch_reap(struct disti_run_agent *agent)
         worker->how = how;
         worker->ended_at = watch_wall_ms();
         agent->alive--;
+        if (worker->local_rank < 0)
+            watch_scheduler_ended(agent, worker);
+        if (worker->local_rank < 0 && worker->how == 0 && agent->alive > 0)
+            watch_replace_scheduler(agent);
         first = disti_run_first_failure(first, worker);
     }
     agent->childless = pid < 0 && errno == ECHILD;

@@ -18,9 +18,14 @@ static const char *const environment_dropped[] = {"DIST_AGENT_LAST_CALL", "DIST_
                                                   "DIST_AGENT_STORE_SECRET", "OMPI_COMM_WORLD_RANK",
                                                   "PMI_RANK"};
 
+/* What the scheduler has not: it is no rank. */
+static const char *const environment_ranks[] = {"LOCAL_RANK", "MS_NODE_ID", "RANK", "ROLE_RANK"};
+#define ENVIRONMENT_COUNT(names) ((int)(sizeof(names) / sizeof((names)[0])))
+
 struct environment {
     char **entries; /* ours first */
     int own, count;
+    bool no_rank;
     bool failed; /* no memory */
 };
 
@@ -39,20 +44,37 @@ static void environment_put(struct environment *made, const char *format, ...)
     va_end(arguments);
 }
 
-/* ROLE_RANK and ROLE_WORLD_SIZE are RANK and WORLD_SIZE: a job of this launcher has one role. */
-static void environment_put_torch(struct environment *made, const struct disti_run_options *options,
-                                  const struct disti_run_round *round,
-                                  const struct disti_run_place *place)
+static void environment_put_rank(struct environment *made, const struct disti_run_round *round,
+                                 const struct disti_run_place *place)
 {
     const int rank = round->first_rank + place->local_rank;
 
     environment_put(made, "RANK=%d", rank);
     environment_put(made, "LOCAL_RANK=%d", place->local_rank);
+    environment_put(made, "ROLE_RANK=%d", rank);
+}
+
+/* A scheduler of MindSpore itself may take rank 0's port: libdist's store has another. */
+static void environment_put_mindspore(struct environment *made, const struct disti_run_round *round,
+                                      const struct disti_run_place *place)
+{
+    environment_put(made, "MS_ROLE=%s", made->no_rank ? "MS_SCHED" : "MS_WORKER");
+    environment_put(made, "MS_WORKER_NUM=%d", round->world_size);
+    environment_put(made, "MS_SCHED_HOST=%s", disti_run_store_host(round));
+    environment_put(made, "MS_SCHED_PORT=%d", round->master_port);
+    if (!made->no_rank)
+        environment_put(made, "MS_NODE_ID=%d", round->first_rank + place->local_rank);
+}
+
+/* ROLE_RANK and ROLE_WORLD_SIZE are RANK and WORLD_SIZE: a job of this launcher has one role. */
+static void environment_put_torch(struct environment *made, const struct disti_run_options *options,
+                                  const struct disti_run_round *round,
+                                  const struct disti_run_place *place)
+{
     environment_put(made, "WORLD_SIZE=%d", round->world_size);
     environment_put(made, "LOCAL_WORLD_SIZE=%d", round->workers);
     environment_put(made, "GROUP_RANK=%d", round->node_rank);
     environment_put(made, "GROUP_WORLD_SIZE=%d", round->nodes);
-    environment_put(made, "ROLE_RANK=%d", rank);
     environment_put(made, "ROLE_NAME=%s", options->role);
     environment_put(made, "ROLE_WORLD_SIZE=%d", round->world_size);
     environment_put(made, "MASTER_ADDR=%s", round->master_address);
@@ -77,6 +99,15 @@ static bool environment_is_name(const char *entry, const char *other)
     return strncmp(entry, other, length) == 0 && entry[length] == '=';
 }
 
+static bool environment_is_in(const char *const *names, int count, const char *entry)
+{
+    for (int i = 0; i < count; i++) {
+        if (environment_is_name(entry, names[i]))
+            return true;
+    }
+    return false;
+}
+
 /* Is it set by us, or to be unset? */
 static bool environment_is_own(const struct environment *made, const char *entry)
 {
@@ -84,18 +115,17 @@ static bool environment_is_own(const struct environment *made, const char *entry
         if (environment_is_name(entry, made->entries[i]))
             return true;
     }
-    for (size_t i = 0; i < sizeof(environment_dropped) / sizeof(environment_dropped[0]); i++) {
-        if (environment_is_name(entry, environment_dropped[i]))
-            return true;
-    }
-    return false;
+    if (made->no_rank &&
+        environment_is_in(environment_ranks, ENVIRONMENT_COUNT(environment_ranks), entry))
+        return true;
+    return environment_is_in(environment_dropped, ENVIRONMENT_COUNT(environment_dropped), entry);
 }
 
 char **disti_run_environment(const struct disti_run_options *options,
                              const struct disti_run_round *round,
                              const struct disti_run_place *place)
 {
-    struct environment made = {0};
+    struct environment made = {.no_rank = place->local_rank < 0};
     int inherited = 0;
 
     while (environ[inherited])
@@ -104,6 +134,10 @@ char **disti_run_environment(const struct disti_run_options *options,
     if (!made.entries)
         return NULL;
     environment_put_torch(&made, options, round, place);
+    if (!made.no_rank)
+        environment_put_rank(&made, round, place);
+    if (options->scheduler)
+        environment_put_mindspore(&made, round, place);
     environment_put(&made, "DIST_AGENT_LAST_CALL=%s", place->last_calls);
     environment_put(&made, "DIST_AGENT_STORE=%s", round->store);
     environment_put(&made, "DIST_AGENT_STORE_SECRET=%s", round->store_secret);

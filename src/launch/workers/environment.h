@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The variables of a worker: torchrun's, and where the agent's store is. */
+/* The variables of a worker: torchrun's, MindSpore's, and where the agent's store is. */
 #ifndef DISTI_LAUNCH_RUN_ENVIRONMENT_H
 #define DISTI_LAUNCH_RUN_ENVIRONMENT_H
 
@@ -8,7 +8,7 @@
 
 /* What differs between the workers of a node. */
 struct disti_run_place {
-    int local_rank;
+    int local_rank;         /* -1: it is the scheduler */
     const char *error_file; /* TORCHELASTIC_ERROR_FILE */
     const char *last_calls; /* DIST_AGENT_LAST_CALL */
     int threads;            /* OMP_NUM_THREADS, unless that is set; 0: stays unset */

@@ -14,9 +14,9 @@
 #include <sys/types.h>
 
 struct disti_run_worker {
-    int local_rank;
-    pid_t pid;  /* 0: not started */
-    bool ended; /* then `how` is what waitpid says, */
+    int local_rank; /* -1: it is the scheduler */
+    pid_t pid;      /* 0: not started */
+    bool ended;     /* then `how` is what waitpid says, */
     int how;
     int64_t ended_at; /* and when: milliseconds since 1970 */
     bool was_told;    /* by a signal of ours to end */

@@ -144,6 +144,33 @@ static void test_distrun(void **state)
     assert_int_equal(disti_launch_detect(&launch), DIST_ERR_INVALID_ARGUMENT);
 }
 
+/* distrun --role mindspore: the workers are as always, and who has no rank holds the store. */
+static void test_distrun_roles(void **state)
+{
+    struct disti_launch launch;
+
+    (void)state;
+    set_torchrun();
+    LAUNCHED("TORCHELASTIC_USE_AGENT_STORE=False", "DIST_AGENT_STORE=127.0.0.1:4321",
+             "MS_ROLE=MS_WORKER", "MS_SCHED_HOST=127.0.0.1", "MS_SCHED_PORT=4320",
+             "MS_CLUSTER_TIMEOUT=30");
+    launch = detect();
+    assert_string_equal(launch.launcher, "torchrun");
+    assert_int_equal(launch.scheduler, DISTI_SCHEDULER_NONE);
+    assert_int_equal(launch.port, 4321);
+    assert_int_equal(launch.timeout_ms, 30000);
+    LAUNCHED("MS_ROLE=MS_SCHED");
+    assert_int_equal(detect().scheduler, DISTI_SCHEDULER_NONE);
+    unsetenv("RANK");
+    unsetenv("LOCAL_RANK");
+    launch = detect();
+    assert_int_equal(launch.scheduler, DISTI_SCHEDULER_SELF);
+    assert_int_equal(launch.rank, -1);
+    assert_true(launch.world_size > 0);
+    assert_int_equal(launch.port, 4321);
+    assert_string_equal(warnings, "");
+}
+
 static void test_openmpi(void **state)
 {
     struct disti_launch launch;
@@ -450,6 +477,7 @@ int main(void)
         cmocka_unit_test_setup(test_torchrun, clean),
         cmocka_unit_test_setup(test_inside_distrun, clean),
         cmocka_unit_test_setup(test_distrun, clean),
+        cmocka_unit_test_setup(test_distrun_roles, clean),
         cmocka_unit_test_setup(test_openmpi, clean),
         cmocka_unit_test_setup(test_pmix, clean),
         cmocka_unit_test_setup(test_whose_pmix, clean),

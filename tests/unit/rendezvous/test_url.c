@@ -9,8 +9,8 @@
 
 #include "base/net/socket.h"
 #include "base/settings/config.h"
+#include "rendezvous/launchers/slurm.h"
 #include "rendezvous/rendezvous.h"
-#include "rendezvous/slurm.h"
 
 static struct disti_url parse(const char *text)
 {

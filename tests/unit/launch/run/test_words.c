@@ -5,6 +5,7 @@
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cmocka.h>
@@ -160,6 +161,8 @@ static void test_error_file(void **state)
          "that"},
         {"{\"message\": \"\\u00fc \\u20ac \\ud83d\\ude00 \\u001b[2J\\\\\"}",
          "\u00fc \u20ac \U0001f600 [2J\\"},
+        {"{\"message\": \"\x1b[2J\rraw \u00fc\x7f\xc2\x9b\\u007f\\u009b\\u00a0\"}",
+         "[2Jraw \u00fc\u00a0"},
         {"{\"message\": \"cut off", NULL},
         {"{\"message\": \"cut off\\", NULL},
         {"{\"message\": {\"message\": 7}}", NULL},
@@ -191,6 +194,11 @@ static void test_error_file(void **state)
     close(fd);
     unlink(path);
     assert_null(disti_run_error_text(path));
+    assert_int_equal(mkfifo(path, 0600), 0);
+    alarm(10); /* nobody writes there */
+    assert_null(disti_run_error_text(path));
+    alarm(0);
+    unlink(path);
 }
 
 int main(void)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Slurm's compressed lists, and where the ranks of a step meet. */
-#ifndef DISTI_RENDEZVOUS_SLURM_H
-#define DISTI_RENDEZVOUS_SLURM_H
+#ifndef DISTI_RENDEZVOUS_LAUNCHERS_SLURM_H
+#define DISTI_RENDEZVOUS_LAUNCHERS_SLURM_H
 
 #include <dist/dist.h>
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Reading SLURM_STEP_TASKS_PER_NODE and SLURM_STEP_NODELIST; a port for a step. */
-#include "rendezvous/slurm.h"
+#include "rendezvous/launchers/slurm.h"
 
 #include <string.h>
 

@@ -4,8 +4,9 @@
 
 #include "base/log.h"
 #include "base/settings/config.h"
+#include "rendezvous/launchers/mindspore.h"
+#include "rendezvous/launchers/slurm.h"
 #include "rendezvous/pmix/pmix.h"
-#include "rendezvous/slurm.h"
 
 #include <limits.h>
 #include <stdio.h>
@@ -28,7 +29,6 @@ static dist_status launch_mpich(struct disti_launch *launch);
 static dist_status launch_srun(struct disti_launch *launch);
 static dist_status launch_pmix(struct disti_launch *launch);
 static dist_status launch_environment(struct disti_launch *launch);
-static dist_status launch_mindspore(struct disti_launch *launch);
 
 /* In the order in which they are believed: inside a Slurm batch job mpirun launched us, and
  * a bare RANK may be an old export. */
@@ -45,9 +45,10 @@ static const struct launch_source launch_sources[] = {
     {"environment", "WORLD_SIZE", "RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE",
      launch_environment, false},
     {"environment", "RANK", "RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", NULL, false},
-    {"MindSpore", "MS_WORKER_NUM", "MS_NODE_ID", "MS_WORKER_NUM", NULL, NULL, launch_mindspore,
+    {"MindSpore", "MS_WORKER_NUM", "MS_NODE_ID", "MS_WORKER_NUM", NULL, NULL,
+     disti_launch_mindspore, false},
+    {"MindSpore", "MS_ROLE", "MS_NODE_ID", "MS_WORKER_NUM", NULL, NULL, disti_launch_mindspore,
      false},
-    {"MindSpore", "MS_ROLE", "MS_NODE_ID", "MS_WORKER_NUM", NULL, NULL, launch_mindspore, false},
 };
 #define LAUNCH_SOURCES (sizeof(launch_sources) / sizeof(launch_sources[0]))
 
@@ -129,8 +130,10 @@ static dist_status launch_torchrun(struct disti_launch *launch)
     const bool has_store = agent && strcmp(agent, "True") == 0;
 
     launch_job(launch, "torchrun", disti_env("TORCHELASTIC_RUN_ID"), disti_env("MASTER_PORT"));
-    if (own && (!has_store || strcmp(own, "1") == 0))
-        return launch_agent_store(own, launch);
+    if (own && (!has_store || strcmp(own, "1") == 0)) {
+        const dist_status status = launch_agent_store(own, launch);
+        return status == DIST_OK ? disti_launch_mindspore_agent(launch) : status;
+    }
     if (has_store && launch->port > 0)
         launch->port += launch->port < 65535 ? 1 : -1;
     return DIST_OK;
@@ -223,54 +226,6 @@ static dist_status launch_environment(struct disti_launch *launch)
     }
     if (launch->rank < 0 && launch->world_size == 1)
         launch->rank = 0;
-    return DIST_OK;
-}
-
-static dist_status launch_role(struct disti_launch *launch)
-{
-    const char *role = disti_env("MS_ROLE");
-
-    if (launch->world_size < 0)
-        return disti_fail(DIST_ERR_INVALID_ARGUMENT,
-                          "MS_ROLE is %.40s, but MS_WORKER_NUM is not set: set it to the number of "
-                          "workers, the same for the scheduler and all of them",
-                          role);
-    launch->scheduler = DISTI_SCHEDULER_POSSIBLE;
-    if (role && strcmp(role, "MS_WORKER") == 0)
-        launch->scheduler = DISTI_SCHEDULER_EXPECTED;
-    else if (role && strcmp(role, "MS_SCHED") == 0)
-        launch->scheduler = DISTI_SCHEDULER_SELF;
-    else if (role)
-        return disti_fail(DIST_ERR_INVALID_ARGUMENT,
-                          "MS_ROLE is %.40s: set it to MS_WORKER for the processes that take part, "
-                          "and to MS_SCHED for one that serves them",
-                          role);
-    return DIST_OK;
-}
-
-/* A scheduler of MindSpore itself may hold MS_SCHED_PORT: our store, whoever holds it, takes the
- * next. */
-static dist_status launch_mindspore(struct disti_launch *launch)
-{
-    const char *host = disti_env("MS_SCHED_HOST");
-    int port = -1, seconds = -1;
-    dist_status status = disti_env_int("MS_SCHED_PORT", 1, 65534, -1, &port);
-
-    if (status == DIST_OK)
-        status = disti_env_int("MS_CLUSTER_TIMEOUT", 1, INT_MAX / 1000, -1, &seconds);
-    if (status == DIST_OK)
-        status = launch_role(launch);
-    if (status != DIST_OK)
-        return status;
-    if (seconds > 0)
-        launch->timeout_ms = seconds * 1000;
-    if (launch->scheduler == DISTI_SCHEDULER_SELF)
-        launch->rank = -1;
-    if (!launch->host[0] && host) {
-        snprintf(launch->host, sizeof(launch->host), "%s", host);
-        if (port > 0)
-            launch->port = port + 1;
-    }
     return DIST_OK;
 }
 
