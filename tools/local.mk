@@ -26,7 +26,7 @@ dist_info_SOURCES = \
 	tools/modules.c \
 	tools/modules.h \
 	tools/tune.c
-dist_info_LDADD = libselftest.la libdist.la -lm
+dist_info_LDADD = libselftest.la libtopology.la libdist.la -lm
 
 # One file serves all programs; bash-completion looks for it by the program's name.
 EXTRA_DIST += tools/common/completion.bash

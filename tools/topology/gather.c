@@ -60,24 +60,32 @@ static dist_status gather_cards(dist_group *group, struct gather_card *card,
     return status;
 }
 
-dist_status topology_gather(struct topology *topology_p)
+dist_status topology_gather_group(dist_group *group, struct topology *topology_p)
 {
-    struct dist_options options = DIST_OPTIONS_INIT;
     struct gather_card *card = calloc(1, sizeof(*card));
-    dist_group *group = NULL;
     dist_status status;
 
     *topology_p = (struct topology){0};
     if (!card)
         return DIST_ERR_NO_MEMORY;
+    gather_fill(group, card);
+    status = gather_cards(group, card, topology_p);
+    free(card);
+    return status;
+}
+
+dist_status topology_gather(struct topology *topology_p)
+{
+    struct dist_options options = DIST_OPTIONS_INIT;
+    dist_group *group = NULL;
+    dist_status status;
+
+    *topology_p = (struct topology){0};
     options.backend = "gloo";
     status = dist_init_process_group(&options, &group);
-    if (status == DIST_OK) {
-        gather_fill(group, card);
-        status = gather_cards(group, card, topology_p);
-    }
+    if (status == DIST_OK)
+        status = topology_gather_group(group, topology_p);
     if (group)
         dist_destroy_process_group(group);
-    free(card);
     return status;
 }

@@ -1,11 +1,14 @@
 # SPDX-License-Identifier: BSD-3-Clause
-# dist_info topology.
-dist_info_SOURCES += \
-	tools/topology/command.c \
+# Machines, and the ranks on them: dist_info topology; train_mnist draws them too.
+noinst_LTLIBRARIES += libtopology.la
+libtopology_la_LIBTOOLFLAGS = $(static_only)
+libtopology_la_CPPFLAGS = $(AM_CPPFLAGS) $(HWLOC_CFLAGS)
+libtopology_la_SOURCES = \
 	tools/topology/gather.c \
 	tools/topology/machine.c \
 	tools/topology/svg.c \
 	tools/topology/text.c \
 	tools/topology/topology.h
-dist_info_CPPFLAGS = $(AM_CPPFLAGS) $(HWLOC_CFLAGS)
-dist_info_LDADD += $(HWLOC_LIBS)
+libtopology_la_LIBADD = $(HWLOC_LIBS)
+
+dist_info_SOURCES += tools/topology/command.c

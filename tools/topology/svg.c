@@ -256,7 +256,13 @@ static void svg_begin(FILE *to, int w, int h, const struct topology *topology)
             ".gpu{fill:#c8e6c9;stroke:#2e7d32}.idlegpu{fill:#f5f5f5}.head{font-size:12px;"
             "font-weight:bold;fill:#37474f}.small{font-size:9px;fill:#607d8b}"
             ".rank{font-size:13px;font-weight:bold;text-anchor:middle;fill:#212121}"
-            ".legend{font-size:12px;fill:#37474f}</style>\n",
+            ".legend{font-size:12px;fill:#37474f}"
+            "@media(prefers-color-scheme:dark){rect{stroke:#546170}.page{fill:#181c22}"
+            ".machine{fill:#1e242b}.package{fill:#252c35}.numa{fill:#1b2027}"
+            ".idle{fill:#222831;stroke:#3a434f}.one{fill:#16406f;stroke:#5b9bf3}"
+            ".shared{fill:#63390f;stroke:#f0934a}.gpu{fill:#1d4d2b;stroke:#4cb86a}.idlegpu{fill:#"
+            "222831}"
+            ".head,.legend{fill:#c6ccd6}.small{fill:#9aa5b3}.rank{fill:#f1f3f6}}</style>\n",
             w, h, w, h);
     fprintf(to, "<rect class=\"page\" width=\"%d\" height=\"%d\"/>\n", w, h);
     fprintf(to, "<text x=\"%d\" y=\"20\" class=\"head\">", SVG_PAD);

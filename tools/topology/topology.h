@@ -58,6 +58,9 @@ void topology_discover(struct topology_machine *machine);
  */
 dist_status topology_gather(struct topology *topology_p);
 
+/* The same of a group's ranks; places are those of the group. */
+dist_status topology_gather_group(dist_group *group, struct topology *topology_p);
+
 /* The part that begins with that core. */
 struct topology_part topology_part_at(const struct topology_machine *machine, int core);
 
